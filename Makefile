@@ -1,0 +1,80 @@
+# The work is in hack/*.sh; each target is one line of help and one command. Extra arguments: make demo ARGS="-h".
+
+SHELL    := /bin/bash
+FUZZTIME ?= 10s
+ARGS     ?=
+SANDBOX  := go run ./cmd/gshare-sandbox
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Print this list.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build every binary into bin/.
+	hack/build.sh
+
+.PHONY: demo
+demo: ## Schedule a few shared pods on a cluster inside one process.
+	$(SANDBOX) demo $(ARGS)
+
+.PHONY: replay
+replay: ## Replay a list of pods through the scheduler and print what was placed where.
+	$(SANDBOX) replay $(ARGS)
+
+.PHONY: bench
+bench: ## Measure the whole scheduler: pods a second and time to decide.
+	$(SANDBOX) bench $(ARGS)
+
+.PHONY: bench-rules
+bench-rules: ## Run the Go benchmarks of the rule packages.
+	go test -run '^$$' -bench . -benchmem ./vgpu/...
+
+.PHONY: test
+test: ## Run what CI runs: format, vet, layers, unit, race, integration.
+	hack/test.sh all
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need neither a cluster nor the race detector.
+	hack/test.sh unit
+
+.PHONY: test-race
+test-race: ## Run the tests of the concurrent packages under the race detector.
+	hack/test.sh race
+
+.PHONY: test-integration
+test-integration: ## Run the tests that start an API server (minutes).
+	hack/test.sh integration
+
+.PHONY: test-layers
+test-layers: ## Check the rings: imports, clocks, exits, package comments, READMEs.
+	hack/test.sh layers
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME (default 10s).
+	FUZZTIME=$(FUZZTIME) hack/fuzz.sh
+
+.PHONY: coverage
+coverage: ## Write coverage.out and coverage.html for the rules and the plugins.
+	hack/coverage.sh
+
+.PHONY: lint
+lint: ## Check format and run go vet.
+	hack/lint.sh
+
+.PHONY: verify
+verify: ## Check format, vet, go.mod and the words in the tree.
+	hack/verify.sh
+
+.PHONY: fmt
+fmt: ## Format every Go file.
+	gofmt -w $$(hack/gofiles.sh)
+
+.PHONY: tidy
+tidy: ## Bring go.mod and go.sum up to date.
+	go mod tidy
+
+.PHONY: clean
+clean: ## Remove what was built and measured.
+	rm -rf bin hack/bin coverage coverage.out coverage.html

@@ -1,0 +1,65 @@
+package controlplane
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/component-base/cli"
+	serverapp "k8s.io/kubernetes/cmd/kube-apiserver/app"
+)
+
+// runServer is the child that holds etcd and the API server. etcd is closed last.
+func runServer(args []string) int {
+	etcd, err := startEtcd()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer etcd.Close()
+	command := serverapp.NewAPIServerCommand()
+	command.SetArgs(args)
+	return cli.Run(command)
+}
+
+// admissionOff names the admission plugins that wait for a controller manager, which does not run:
+// they would refuse pods without a service account, keep new nodes tainted, or add finalizers that
+// nobody removes.
+var admissionOff = []string{
+	"ServiceAccount",
+	"TaintNodesByCondition",
+	"StorageObjectInUseProtection",
+	"PodGroupProtection",
+}
+
+// serverArguments are the API server's flags. Paths are relative to the state directory.
+func serverArguments(port int, o Options) []string {
+	return append([]string{
+		"--etcd-servers=" + etcdClientURL,
+		"--etcd-count-metric-poll-period=0",
+		"--etcd-db-metric-poll-interval=0",
+		fmt.Sprintf("--secure-port=%d", port),
+		"--bind-address=" + loopback,
+		"--advertise-address=" + loopback, // else a route to the outside has to exist
+		"--endpoint-reconciler-type=none", // endpoints may not be loopback addresses
+		"--service-cluster-ip-range=10.0.0.0/16",
+		"--tls-cert-file=" + servingCert,
+		"--tls-private-key-file=" + servingKey,
+		"--token-auth-file=" + tokenFile,
+		"--anonymous-auth=false",
+		"--authorization-mode=RBAC",
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + accountKey,
+		"--service-account-signing-key-file=" + accountKey,
+		"--disable-admission-plugins=" + strings.Join(admissionOff, ","),
+		"--allow-privileged=true",
+		// A local benchmark measures the scheduler, not a queue in front of the API server.
+		"--enable-priority-and-fairness=false",
+		"--max-requests-inflight=0",
+		"--max-mutating-requests-inflight=0",
+		"--http2-max-streams-per-connection=1000",
+		"--event-ttl=10m",
+		"--shutdown-delay-duration=0",
+		fmt.Sprintf("--v=%d", o.Verbosity),
+	}, o.APIServerArgs...)
+}

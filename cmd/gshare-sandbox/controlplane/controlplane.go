@@ -1,0 +1,138 @@
+// Package controlplane runs a real Kubernetes control plane on this machine, for trials and tests:
+// etcd with kube-apiserver in one child process, and any number of kube-schedulers in others. All
+// of them are the calling binary, run again (see Child), since their feature gates and metrics are
+// global to a process. It needs no root, no network and no other binary.
+//
+// There is no kubelet and no controller manager. Nodes are objects that a client creates; a bound
+// pod never runs, and goes away only when deleted with a grace period of zero; a deleted namespace
+// stays Terminating; deployments make no pods.
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	logFolder    = "logs"
+	startTimeout = time.Minute
+)
+
+// Options say how to run a control plane. The zero value is useful.
+type Options struct {
+	// Dir keeps state, secrets and logs (in logs/); a later start there finds the same objects.
+	// Empty means a temporary directory, which Stop removes.
+	Dir           string
+	Verbosity     int      // of the API server's log
+	APIServerArgs []string // more kube-apiserver flags, such as --feature-gates or --runtime-config
+}
+
+// ControlPlane is a running control plane. Its methods may be called from any goroutine.
+type ControlPlane struct {
+	APIServer *Process // etcd is in the same process
+
+	dir       string
+	temporary bool
+	lock      *os.File // held while anything runs in dir
+	access    *access
+
+	mu         sync.Mutex // guards schedulers, and is held while one starts
+	schedulers []*Process
+}
+
+// Start runs etcd and the API server, and returns when they serve and the namespaces default and
+// kube-system exist. ctx bounds the start, not the control plane's life: call Stop.
+func Start(ctx context.Context, o Options) (*ControlPlane, error) {
+	c := &ControlPlane{dir: o.Dir, temporary: o.Dir == ""}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	err := c.prepare()
+	if err == nil {
+		err = c.startServer(ctx, o)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+func (c *ControlPlane) startServer(ctx context.Context, o Options) (err error) {
+	c.APIServer, err = c.start(ctx, child{"kube-apiserver", roleServer, func(port int) []string {
+		return serverArguments(port, o)
+	}})
+	if err != nil {
+		return err
+	}
+	for _, user := range []User{Admin, Scheduler} {
+		if err := c.access.writeKubeconfig(c.Kubeconfig(user), c.APIServer.URL, user); err != nil {
+			return err
+		}
+	}
+	return c.waitNamespaces(ctx)
+}
+
+// waitNamespaces is needed because a ready API server may not have made them yet.
+func (c *ControlPlane) waitNamespaces(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(c.Config(Admin))
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
+		err := wait.PollUntilContextCancel(ctx, readyInterval, true, func(ctx context.Context) (bool, error) {
+			_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+			return err == nil, c.APIServer.Err()
+		})
+		if err != nil {
+			return fmt.Errorf("wait for namespace %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Config is a new client configuration, which the caller may change. It has no rate limit.
+func (c *ControlPlane) Config(user User) *rest.Config {
+	return c.access.config(c.APIServer.URL, user)
+}
+
+// Kubeconfig is the path of the user's kubeconfig file, for kubectl and other programs.
+func (c *ControlPlane) Kubeconfig(user User) string {
+	return filepath.Join(c.dir, string(user)+".kubeconfig")
+}
+
+// Dir is the directory of state, secrets and logs.
+func (c *ControlPlane) Dir() string { return c.dir }
+
+// Stop ends the schedulers, then the API server and etcd, and removes a temporary directory. It
+// returns an error if the API server had died before. A second call does nothing.
+func (c *ControlPlane) Stop() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var stopping sync.WaitGroup
+	for _, p := range c.schedulers {
+		stopping.Go(p.Stop)
+	}
+	stopping.Wait()
+	c.schedulers = nil
+	var err error
+	if c.APIServer != nil {
+		c.APIServer.Stop()
+		err = c.APIServer.Err()
+	}
+	if c.lock != nil {
+		_ = c.lock.Close()
+	}
+	if c.temporary && c.dir != "" {
+		err = errors.Join(err, os.RemoveAll(c.dir))
+	}
+	return err
+}

@@ -1,0 +1,74 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+const (
+	// Sockets relative to the state directory, in which the child runs: no port to clash with, no
+	// length limit on the directory's path, and no access for other users of the machine.
+	etcdClientURL = "unix://etcd.sock"
+	etcdPeerURL   = "unix://etcd-peer.sock"
+
+	etcdQuota        = 8 << 30 // bytes
+	etcdStartTimeout = 30 * time.Second
+)
+
+// startEtcd runs etcd in this process, with its data in the working directory.
+func startEtcd() (*embed.Etcd, error) {
+	config, err := etcdConfig()
+	if err != nil {
+		return nil, fmt.Errorf("configure etcd: %w", err)
+	}
+	etcd, err := embed.StartEtcd(config)
+	if err != nil {
+		return nil, fmt.Errorf("start etcd: %w", err)
+	}
+	if err := waitForEtcd(etcd); err != nil {
+		etcd.Close()
+		return nil, fmt.Errorf("start etcd: %w", err)
+	}
+	return etcd, nil
+}
+
+// etcdConfig is for one member whose data need not survive the machine. The snapshot count keeps
+// etcd's default: a higher one only holds more of the log in memory.
+func etcdConfig() (*embed.Config, error) {
+	client, err := url.Parse(etcdClientURL)
+	if err != nil {
+		return nil, err
+	}
+	peer, err := url.Parse(etcdPeerURL)
+	if err != nil {
+		return nil, err
+	}
+	c := embed.NewConfig()
+	c.Name, c.Dir = "sandbox", "etcd"
+	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
+	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
+	c.InitialCluster = c.InitialClusterFromName(c.Name)
+	c.UnsafeNoFsync = true
+	c.QuotaBackendBytes = etcdQuota
+	c.EnableGRPCGateway = false
+	c.WarningApplyDuration = time.Second
+	c.LogLevel = "warn"
+	c.LogOutputs = []string{filepath.Join(logFolder, "etcd.log")}
+	return c, nil
+}
+
+func waitForEtcd(etcd *embed.Etcd) error {
+	select {
+	case <-etcd.Server.ReadyNotify():
+		return nil
+	case err := <-etcd.Err():
+		return err
+	case <-time.After(etcdStartTimeout):
+		return errors.New("not ready in time")
+	}
+}

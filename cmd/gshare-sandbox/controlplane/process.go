@@ -1,0 +1,129 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// stopGrace is how long a child may take to end by itself after SIGTERM.
+const stopGrace = 5 * time.Second
+
+// Process is a running child. Its methods may be called from any goroutine.
+type Process struct {
+	Name    string
+	URL     string // https, on the loopback address
+	LogFile string
+
+	command *exec.Cmd
+	stdin   io.Closer // the child ends when this does
+	client  *http.Client
+	asked   atomic.Bool // somebody wanted it to end
+	done    chan struct{}
+	err     error // set before done is closed
+}
+
+// launch runs this binary again in the folder, as the role, with its output appended to p.LogFile.
+// The child has its own process group: a Ctrl-C reaches only the parent, which decides on the order.
+func (p *Process) launch(folder, role string, args []string) error {
+	if isChild() { // else children would start children without end
+		return errors.New("main or TestMain has to call controlplane.Child first")
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find own program: %w", err)
+	}
+	log, err := os.OpenFile(p.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	defer log.Close()
+	p.command = exec.Command(program, append([]string{childArgument, role}, args...)...)
+	p.command.Dir, p.command.Stdout, p.command.Stderr = folder, log, log
+	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if p.stdin, err = p.command.StdinPipe(); err != nil {
+		return fmt.Errorf("make pipe: %w", err)
+	}
+	if err := p.command.Start(); err != nil {
+		return fmt.Errorf("run %s: %w", program, err)
+	}
+	p.done = make(chan struct{})
+	go p.wait()
+	return nil
+}
+
+// wait reaps the child. Wait also closes the pipe.
+func (p *Process) wait() {
+	defer close(p.done)
+	err := p.command.Wait()
+	switch {
+	case p.asked.Load():
+	case err == nil:
+		p.err = fmt.Errorf("%s ended", p.Name)
+	default:
+		p.err = fmt.Errorf("%s ended: %w; end of %s:\n%s", p.Name, err, p.LogFile, tail(p.LogFile))
+	}
+}
+
+// PID is the process id; after Done it may belong to another process.
+func (p *Process) PID() int { return p.command.Process.Pid }
+
+// Done is closed when the child has ended and has been reaped.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Err is nil while the child runs and if it ended because Stop or Kill was called; else it says how
+// the child ended.
+func (p *Process) Err() error {
+	select {
+	case <-p.done:
+		return p.err
+	default:
+		return nil
+	}
+}
+
+// Kill ends the child at once (SIGKILL) and waits for its end.
+func (p *Process) Kill() {
+	p.asked.Store(true)
+	_ = p.command.Process.Kill() // fails only if it has ended
+	<-p.done
+}
+
+// Stop asks the child to end (SIGTERM), waits, and kills it after a few seconds.
+func (p *Process) Stop() {
+	p.asked.Store(true)
+	_ = p.command.Process.Signal(syscall.SIGTERM) // fails only if it has ended
+	select {
+	case <-p.done:
+	case <-time.After(stopGrace):
+		p.Kill()
+	}
+}
+
+// Get reads a path such as /metrics, /readyz or /debug/pprof/heap from the child's server, as Admin.
+func (p *Process) Get(ctx context.Context, path string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", path, err)
+	}
+	response, err := p.client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", path, err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = errors.New(response.Status)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", path, err)
+	}
+	return body, nil
+}

@@ -1,0 +1,99 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// SchedulerOptions say how to run a scheduler. The zero value is one that does not elect a leader.
+type SchedulerOptions struct {
+	// Server is a URL to use instead of the API server's, such as a test's proxy. client-go sends no
+	// token over plain HTTP, so the proxy has to add it: a transport made from Config(Scheduler) does.
+	Server      string
+	LeaderElect bool     // take the lease kube-system/kube-scheduler first; a standby counts as started
+	Verbosity   int      // of the log
+	Args        []string // more kube-scheduler flags, such as --feature-gates
+
+	// Leader election's times; zero means Kubernetes' own (15 s, 10 s, 2 s).
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+}
+
+// StartScheduler runs a scheduler in a child process, with the KubeSchedulerConfiguration and with
+// the plugins that this binary gives to Child. It returns when the scheduler has filled its caches;
+// ctx bounds that, not the scheduler's life. The name is the one of its files and of the Process,
+// and is free again when the process is done.
+func (c *ControlPlane) StartScheduler(ctx context.Context, name string, config []byte, o SchedulerOptions) (*Process, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgetEnded()
+	if slices.ContainsFunc(c.schedulers, func(p *Process) bool { return p.Name == name }) {
+		return nil, fmt.Errorf("start scheduler: %s is already running", name)
+	}
+	configFile, err := c.writeSchedulerConfig(name, config, o)
+	if err != nil {
+		return nil, fmt.Errorf("start scheduler: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	p, err := c.start(ctx, child{name, roleScheduler, func(port int) []string {
+		return c.schedulerArguments(port, configFile, o)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	c.schedulers = append(c.schedulers, p)
+	return p, nil
+}
+
+func (c *ControlPlane) forgetEnded() {
+	c.schedulers = slices.DeleteFunc(c.schedulers, func(p *Process) bool {
+		select {
+		case <-p.Done():
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// writeSchedulerConfig writes the scheduler's configuration and kubeconfig, and names the former.
+func (c *ControlPlane) writeSchedulerConfig(name string, config []byte, o SchedulerOptions) (string, error) {
+	server := c.APIServer.URL
+	if o.Server != "" {
+		server = o.Server
+	}
+	kubeconfig := filepath.Join(c.dir, name+".scheduler.kubeconfig")
+	if err := c.access.writeKubeconfig(kubeconfig, server, Scheduler); err != nil {
+		return "", err
+	}
+	merged, err := mergeSchedulerConfig(config, kubeconfig, o)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(c.dir, name+".scheduler.yaml")
+	if err := os.WriteFile(path, merged, 0o600); err != nil {
+		return "", fmt.Errorf("write configuration: %w", err)
+	}
+	return path, nil
+}
+
+// schedulerArguments are a scheduler's flags. Whoever asks it for metrics or profiles is checked
+// with the API server itself, also when the scheduler's own requests go through a proxy.
+func (c *ControlPlane) schedulerArguments(port int, configFile string, o SchedulerOptions) []string {
+	return append([]string{
+		"--config=" + configFile,
+		fmt.Sprintf("--secure-port=%d", port),
+		"--bind-address=" + loopback,
+		"--tls-cert-file=" + servingCert,
+		"--tls-private-key-file=" + servingKey,
+		"--authentication-kubeconfig=" + c.Kubeconfig(Scheduler),
+		"--authorization-kubeconfig=" + c.Kubeconfig(Scheduler),
+		"--authentication-skip-lookup=true",
+		"--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics",
+		fmt.Sprintf("--v=%d", o.Verbosity),
+	}, o.Args...)
+}

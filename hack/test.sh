@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Runs the tests: hack/test.sh [all|unit|race|integration|layers]. `all` is what CI runs.
+#
+# Every run of `go test` goes through hack/testreport, which prints one line a package, the output of what failed, and
+# as the last line of all "N passed, N failed, N skipped". With CI=true a skip must be listed in hack/allowed-skips.txt.
+#
+# The race detector needs its own build of everything a package imports. So it is used where goroutines meet and
+# nothing imports k8s.io/kubernetes, whose second build would take longer than all tests together.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+mode=${1:-all}
+module=$(go list -m)
+concurrent="^$module/(plugins|vgpu/packing|vgpu/kube)(/|\$)"
+cluster="^$module/(cmd|test)(/|\$)"
+layers="$module/test/layers"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+go build -buildvcs=false -o "$work/testreport" ./hack/testreport
+
+packages() { go list ./...; }
+
+# run passes its arguments to go test. A failure does not stop the runs after it; the status is kept in a file
+# because the runs stand on the left of a pipe.
+run() { go test -json "$@" || echo 1 >"$work/failed"; }
+
+# of runs go test with the given flags on the packages that it reads, if there are any.
+of() {
+  local list
+  mapfile -t list
+  if [ "${#list[@]}" -gt 0 ]; then run "$@" "${list[@]}"; fi
+}
+
+layers() { run "$layers"; }
+unit() { packages | { grep -Ev "$concurrent|$cluster" || true; } | of; }
+race() { packages | { grep -E "$concurrent" || true; } | of -race; }
+integration() { packages | { grep -E "$cluster" || true; } | { grep -Fxv "$layers" || true; } | of -p 1 -timeout 20m; }
+
+case $mode in
+all)
+  hack/lint.sh
+  stages="layers unit race integration"
+  ;;
+layers | unit | race | integration) stages=$mode ;;
+*)
+  echo "usage: hack/test.sh [all|unit|race|integration|layers]" >&2
+  exit 2
+  ;;
+esac
+
+for stage in $stages; do "$stage"; done | "$work/testreport" -allowed hack/allowed-skips.txt
+[ ! -e "$work/failed" ]

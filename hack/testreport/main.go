@@ -1,0 +1,41 @@
+// Command testreport reads the output of one or more runs of "go test -json" and prints what a person wants of it: one
+// line a package, the output of the tests that failed, the reason of each skip, and "N passed, N failed, N skipped" as
+// the last line. It fails when a test or a build failed, when no test ran, and, with CI=true, when a test was skipped
+// that the file of allowed skips does not list.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+)
+
+func main() {
+	path := flag.String("allowed", "", "file that lists the tests that may be skipped when CI=true")
+	flag.Parse()
+
+	var allowed allowList
+	if *path != "" {
+		file, err := os.Open(*path)
+		if err != nil {
+			exit(err)
+		}
+		allowed, err = readAllowList(file)
+		file.Close()
+		if err != nil {
+			exit(fmt.Errorf("read %s: %w", *path, err))
+		}
+	}
+	r := newReport(os.Stdout)
+	if err := r.read(os.Stdin); err != nil {
+		exit(err)
+	}
+	if !r.finish(allowed, os.Getenv("CI") == "true") {
+		os.Exit(1)
+	}
+}
+
+func exit(err error) {
+	fmt.Fprintln(os.Stderr, "testreport:", err)
+	os.Exit(2)
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// modulePrefix is cut from package names: every package is one of ours.
+const modulePrefix = "github.com/gshare-dev/gshare/"
+
+// event is one line of "go test -json" (go doc test2json).
+type event struct {
+	Action      string
+	Package     string
+	ImportPath  string // of a build event, which has no Package
+	Test        string
+	Elapsed     float64
+	Output      string
+	FailedBuild string // of a package that failed: the ImportPath of the build that broke
+}
+
+// report counts leaves: a test with subtests is counted only for what its subtests do not say.
+type report struct {
+	out                     io.Writer
+	passed, failed, skipped int
+	packages                map[string]*pkg
+	builds                  map[string]string // what the compiler printed, by ImportPath
+	skips                   []skip
+}
+
+// pkg is a package whose tests are running. The output of a test is dropped as soon as the test has passed.
+type pkg struct {
+	output                  map[string]*strings.Builder // by test; "" is the package itself
+	children                map[string]bool             // tests that have subtests
+	failedBelow             map[string]bool             // tests of which a subtest failed
+	passed, failed, skipped int
+}
+
+type skip struct{ test, reason string }
+
+func newReport(out io.Writer) *report {
+	return &report{out: out, packages: map[string]*pkg{}, builds: map[string]string{}}
+}
+
+// read takes events until the end of the input. What is no event is printed as it came.
+func (r *report) read(in io.Reader) error {
+	lines := bufio.NewReader(in)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			var e event
+			if json.Unmarshal(line, &e) != nil || e.Action == "" {
+				fmt.Fprint(r.out, string(line))
+			} else {
+				r.add(e)
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (r *report) add(e event) {
+	if e.Action == "build-output" {
+		r.builds[e.ImportPath] += e.Output
+	}
+	if e.Package == "" {
+		return
+	}
+	p := r.packages[e.Package]
+	if p == nil {
+		p = &pkg{output: map[string]*strings.Builder{}, children: map[string]bool{}, failedBelow: map[string]bool{}}
+		r.packages[e.Package] = p
+	}
+	switch e.Action {
+	case "run":
+		for _, parent := range ancestors(e.Test) {
+			p.children[parent] = true
+		}
+	case "output":
+		if p.output[e.Test] == nil {
+			p.output[e.Test] = &strings.Builder{}
+		}
+		p.output[e.Test].WriteString(e.Output)
+	case "pass", "fail", "skip":
+		if e.Test == "" {
+			r.endPackage(p, e)
+		} else {
+			r.endTest(p, e)
+		}
+	}
+}
+
+func (r *report) endTest(p *pkg, e event) {
+	name := trim(e.Package) + "." + e.Test
+	switch e.Action {
+	case "pass":
+		if !p.children[e.Test] {
+			p.passed++
+		}
+	case "skip":
+		p.skipped++
+		r.skips = append(r.skips, skip{name, reason(p.take(e.Test))})
+	case "fail":
+		if !p.failedBelow[e.Test] {
+			p.failed++
+		}
+		for _, parent := range ancestors(e.Test) {
+			p.failedBelow[parent] = true
+		}
+		fmt.Fprintf(r.out, "--- %s\n%s", name, p.take(e.Test))
+	}
+	delete(p.output, e.Test)
+}
+
+// endPackage prints the line of a package. A package that failed without a failed test (it did not build, it ended in
+// the middle) counts as one failure, and everything it left unsaid is printed.
+func (r *report) endPackage(p *pkg, e event) {
+	delete(r.packages, e.Package)
+	name := trim(e.Package)
+	switch {
+	case e.Action == "fail":
+		if p.failed == 0 {
+			p.failed = 1
+			fmt.Fprint(r.out, r.builds[e.FailedBuild])
+			for test := range p.output {
+				fmt.Fprint(r.out, p.take(test))
+			}
+		}
+		fmt.Fprintf(r.out, "FAIL  %-40s %7.2fs  %d of %d\n", name, e.Elapsed, p.failed, p.passed+p.failed)
+	case p.passed+p.skipped == 0:
+		fmt.Fprintf(r.out, "-     %-40s           no tests\n", name)
+	default:
+		fmt.Fprintf(r.out, "ok    %-40s %7.2fs  %d%s\n", name, e.Elapsed, p.passed, cached(p.take("")))
+	}
+	r.passed += p.passed
+	r.failed += p.failed
+	r.skipped += p.skipped
+}
+
+// finish prints the skips and the sum, and says whether all is well. If strict, a skip must be allowed.
+func (r *report) finish(allowed allowList, strict bool) bool {
+	ok := true
+	for name := range r.packages {
+		fmt.Fprintf(r.out, "FAIL  %-40s           never ended\n", trim(name))
+		r.failed++
+	}
+	for _, s := range r.skips {
+		verdict := "skipped"
+		if strict && !allowed.allows(s.test) {
+			verdict, ok = "skipped, not allowed", false
+		}
+		fmt.Fprintf(r.out, "%s: %s: %s\n", verdict, s.test, s.reason)
+	}
+	if r.passed+r.failed+r.skipped == 0 {
+		fmt.Fprintln(r.out, "no test ran")
+		ok = false
+	}
+	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)
+	return ok && r.failed == 0
+}
+
+func (p *pkg) take(test string) string {
+	if p.output[test] == nil {
+		return ""
+	}
+	return p.output[test].String()
+}
+
+// ancestors gives the tests that a subtest is part of: A/b/c is part of A/b and of A.
+func ancestors(test string) []string {
+	var list []string
+	for i, c := range test {
+		if c == '/' {
+			list = append(list, test[:i])
+		}
+	}
+	return list
+}
+
+// reason is what a skipped test said: the lines that are not the frame of the test.
+func reason(output string) string {
+	var said []string
+	for line := range strings.Lines(output) {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(line, "--- ") {
+			said = append(said, line)
+		}
+	}
+	return strings.Join(said, " ")
+}
+
+func cached(output string) string {
+	if strings.Contains(output, "(cached)") {
+		return " (cached)"
+	}
+	return ""
+}
+
+func trim(name string) string { return strings.TrimPrefix(name, modulePrefix) }

@@ -1,0 +1,39 @@
+// Package rectanglepacking is the scheduler plugin RectanglePacking: FaST-GShare's quota x SM rectangles, packed by the
+// corrected Maximal Rectangles algorithm.
+package rectanglepacking
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/gshare-dev/gshare/plugins/ledger"
+	"github.com/gshare-dev/gshare/plugins/sharing"
+	"github.com/gshare-dev/gshare/vgpu/api/config/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+)
+
+// Name is the plugin's name in a scheduler configuration.
+const Name = "RectanglePacking"
+
+// New gives the plugin's factory; all factories of a process share one ledger.
+func New(l *ledger.Ledger) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+	return func(ctx context.Context, obj runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		var args v1alpha1.RectanglePackingArgs
+		if err := v1alpha1.Decode(obj, &args); err != nil {
+			return nil, fmt.Errorf("%s: %w", Name, err)
+		}
+		args.Default()
+		if err := args.Validate(); err != nil {
+			return nil, fmt.Errorf("%s: %w", Name, err)
+		}
+		return sharing.New(ctx, sharing.Config{
+			Name: Name, Model: packing.Rectangles, Args: args.SharingArgs, Ledger: l, Ranker: bestArea,
+		}, handle)
+	}
+}
+
+// bestArea ranks by waste alone, as the paper does; what pods typically ask for plays no part.
+func bestArea(*packing.Demand) packing.Ranker { return packing.BestArea{} }

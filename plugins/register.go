@@ -1,0 +1,25 @@
+// Package plugins lists gshare's scheduler plugins.
+package plugins
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/gshare-dev/gshare/plugins/ledger"
+	"github.com/gshare-dev/gshare/plugins/rectanglepacking"
+	"github.com/gshare-dev/gshare/plugins/slotpacking"
+)
+
+// Factory makes a plugin for one profile.
+type Factory = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error)
+
+// All gives every plugin's factory by its name. The factories of one call share one ledger: profiles book the same GPUs.
+func All() map[string]Factory {
+	shared := ledger.New()
+	return map[string]Factory{
+		slotpacking.Name:      slotpacking.New(shared),
+		rectanglepacking.Name: rectanglepacking.New(shared),
+	}
+}

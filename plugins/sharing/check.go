@@ -1,0 +1,51 @@
+package sharing
+
+import (
+	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/gshare-dev/gshare/vgpu/packing"
+)
+
+// check is what can be said cheaply of stock Kubernetes' conditions, so that candidates are not wasted on nodes that its
+// filters would refuse. The filters still run and have the last word.
+type check struct {
+	spec     *v1.Pod
+	pod      *packing.Pod
+	affinity nodeaffinity.RequiredNodeAffinity
+	nodes    []fwk.NodeInfo
+}
+
+func newCheck(spec *v1.Pod, pod *packing.Pod, nodes []fwk.NodeInfo) *check {
+	return &check{spec: spec, pod: pod, affinity: nodeaffinity.GetRequiredNodeAffinity(spec), nodes: nodes}
+}
+
+func (c *check) passes(i int) bool {
+	info := c.nodes[i]
+	has, used := info.GetAllocatable(), info.GetRequested()
+	if int64(c.pod.CPU) > has.GetMilliCPU()-used.GetMilliCPU() || int64(c.pod.RAM) > has.GetMemory()-used.GetMemory() ||
+		len(info.GetPods()) >= has.GetAllowedPodNumber() {
+		return false
+	}
+	return c.welcome(info.Node())
+}
+
+// welcome checks taints, cordoning and required node affinity.
+func (c *check) welcome(node *v1.Node) bool {
+	if node.Spec.Unschedulable {
+		return false
+	}
+	_, tainted := corev1.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, c.spec.Spec.Tolerations, hardTaint, false)
+	if tainted {
+		return false
+	}
+	ok, err := c.affinity.Match(node)
+	return ok && err == nil
+}
+
+func hardTaint(t *v1.Taint) bool {
+	return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
+}

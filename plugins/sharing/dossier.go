@@ -1,0 +1,66 @@
+package sharing
+
+import (
+	"fmt"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	resource "k8s.io/component-helpers/resource"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// dossier is what the contracts say of one version of a pod, decoded once.
+type dossier struct {
+	version    string // resource version of the pod it was read from
+	pod        packing.Pod
+	key        string // names everything about the pod that the packer reads
+	asks       bool
+	requestErr error
+	placement  kube.Placement
+	placed     bool
+	placeErr   error
+}
+
+// dossiers keeps one dossier a pod, so that a node's occupancy can be derived from its pods without decoding them again.
+type dossiers struct {
+	mu    sync.Mutex // guards byUID
+	byUID map[types.UID]*dossier
+}
+
+func newDossiers() *dossiers { return &dossiers{byUID: map[types.UID]*dossier{}} }
+
+// of returns the pod's dossier. Assumed and nominated copies of a pod carry the resource version of the original, but a
+// node name of their own; a placement is read from the pod's annotation only, so this makes no difference.
+func (d *dossiers) of(pod *v1.Pod) *dossier {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known := d.byUID[pod.UID]
+	if known == nil || known.version != pod.ResourceVersion || pod.ResourceVersion == "" {
+		known = read(pod)
+		d.byUID[pod.UID] = known
+	}
+	return known
+}
+
+func (d *dossiers) forget(uid types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.byUID, uid)
+}
+
+func read(pod *v1.Pod) *dossier {
+	d := &dossier{version: pod.ResourceVersion}
+	var request share.Request
+	request, d.asks, d.requestErr = kube.RequestOf(pod)
+	d.placement, d.placed, d.placeErr = kube.PlacementOf(pod)
+	d.pod = packing.Pod{Tenant: pod.Namespace, Request: request}
+	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
+	d.pod.CPU = packing.MilliCPU(requests.Cpu().MilliValue())
+	d.pod.RAM = share.Bytes(requests.Memory().Value())
+	d.key = fmt.Sprintf("%q %+v %d %d", d.pod.Tenant, request, d.pod.CPU, d.pod.RAM)
+	return d
+}

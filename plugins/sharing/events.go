@@ -1,0 +1,49 @@
+package sharing
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+)
+
+// EventsToRegister lists what can make room for a pod that this plugin refused. Where a hint is unsure it queues: a pod
+// woken for nothing costs one cycle, a pod not woken waits for minutes.
+func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{
+		// A pod that held a share is gone or has ended.
+		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: p.podGone},
+		// A node came, or its inventory changed: more slices, or healthy ones again.
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAnnotation}, QueueingHintFn: p.inventoryChanged},
+		// The pod itself was corrected: its annotations, for one.
+		{Event: fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.Update}},
+	}, nil
+}
+
+// podGone queues when the pod that went may have held a share; pods without one never stood in this plugin's way.
+func (p *Plugin) podGone(_ klog.Logger, _ *v1.Pod, oldObj, _ any) (fwk.QueueingHint, error) {
+	if gone, ok := oldObj.(*v1.Pod); ok && !kube.Asks(gone) {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
+}
+
+func (p *Plugin) inventoryChanged(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	before, isUpdate := oldObj.(*v1.Node)
+	after, ok := newObj.(*v1.Node)
+	if ok && isUpdate && before != nil && before.Annotations[kube.AnnotationInventory] == after.Annotations[kube.AnnotationInventory] {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
+}
+
+// complain tells the node, once for each inventory, what is wrong with it.
+func (p *Plugin) complain(node *v1.Node, err error) {
+	if p.complaints.add(node.UID + "/" + digest(node.Annotations[kube.AnnotationInventory])) {
+		p.handle.EventRecorder().Eventf(node, nil, v1.EventTypeWarning, "MalformedInventory", "Scheduling",
+			"no gshare pod is placed here: %v", err)
+	}
+}

@@ -1,0 +1,24 @@
+package sharing
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+const msgWide = "the best nodes for the GPU share were refused by other conditions; trying all nodes"
+
+// PostFilter sends a pod whose candidates were all refused once more round, over all nodes. It must come before preemption,
+// which would otherwise evict pods although an untried node may have room.
+func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	c, status := p.cycleOf(state)
+	if status != nil || !c.narrowed {
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	p.wide.add(pod.UID)
+	countCycle(p.name, wideRetry)
+	p.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{klog.KObj(pod).String(): pod})
+	return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, msgWide) // ends the PostFilter plugins
+}

@@ -1,0 +1,51 @@
+package sharing
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/gshare-dev/gshare/plugins/ledger"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+)
+
+// cycle is what PreFilter read once for all later extension points of an attempt. It does not change afterwards, so that
+// parallel dry runs may share it.
+type cycle struct {
+	pod      *packing.Pod
+	asks     bool // whether the pod asks for gshare resources
+	group    bool // simulation for a pod group: what was computed for the snapshot's own state must not be used
+	narrowed bool // whether nodes were left out
+	ranks    bool // whether the packing order decides between nodes
+	attempt  ledger.Cycle
+}
+
+// Clone implements fwk.StateData.
+func (c *cycle) Clone() fwk.StateData { return c }
+
+func (p *Plugin) stateKey() fwk.StateKey { return fwk.StateKey(p.name) }
+
+// cycleOf reads the attempt's state; there is none when PreFilter did not run, as for pods that were never this profile's.
+func (p *Plugin) cycleOf(state fwk.CycleState) (*cycle, *fwk.Status) {
+	data, err := state.Read(p.stateKey())
+	if err != nil {
+		return nil, fwk.AsStatus(err)
+	}
+	return data.(*cycle), nil
+}
+
+// set is a small concurrent set; the zero value is empty.
+type set struct{ m sync.Map }
+
+func (s *set) add(key types.UID) (added bool) {
+	_, loaded := s.m.LoadOrStore(key, struct{}{})
+	return !loaded
+}
+
+func (s *set) has(key types.UID) bool {
+	_, ok := s.m.Load(key)
+	return ok
+}
+
+func (s *set) remove(key types.UID) { s.m.Delete(key) }

@@ -1,0 +1,93 @@
+package layers_test
+
+import (
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// TestFiles gives the checks small files, bad ones for the most part: a check that cannot fail holds nothing.
+func TestFiles(t *testing.T) {
+	for name, test := range map[string]struct {
+		path, content string
+		want          string // part of the one violation; none if empty
+	}{
+		"rule, standard library": {"vgpu/share/a.go", `import ("fmt"; "time"); var _ = time.Second; var _ = fmt.Sprint`, ""},
+		"rule, gonum":            {"vgpu/share/a.go", `import _ "gonum.org/v1/gonum/mat"`, ""},
+		"rule, rule":             {"vgpu/packing/slot/a.go", `import _ "` + module + `vgpu/share"`, ""},
+		"rule, Kubernetes":       {"vgpu/share/a.go", `import _ "k8s.io/api/core/v1"`, "gonum"},
+		"rule, files":            {"vgpu/share/a.go", `import _ "os"`, "no I/O"},
+		"rule, network":          {"vgpu/new/a.go", `import _ "net/http"`, "no I/O"},
+		"rule, logger":           {"vgpu/share/a.go", `import _ "log/slog"`, "no I/O"},
+		"rule, testing":          {"vgpu/share/a.go", `import _ "testing/quick"`, "no I/O"},
+		"rule test, testing":     {"vgpu/share/a_test.go", `import _ "testing/quick"`, ""},
+		"rule, contract":         {"vgpu/share/a.go", `import _ "` + module + `vgpu/kube"`, "points up"},
+		"rule test, contract":    {"vgpu/share/a_test.go", `import _ "` + module + `vgpu/kube"`, "points up"},
+		"rule, clock":            {"vgpu/share/a.go", `import "time"; var _ = time.Now()`, "no clock"},
+		"rule, renamed clock":    {"vgpu/share/a.go", `import t "time"; var f = t.Since`, "no clock"},
+		"contract, API types":    {"vgpu/kube/a.go", `import _ "k8s.io/api/core/v1"`, ""},
+		"contract, clients":      {"vgpu/kube/a.go", `import _ "k8s.io/client-go/kubernetes"`, "nobody"},
+		"contract, adapter":      {"vgpu/api/config/a.go", `import _ "` + module + `plugins"`, "points up"},
+		"adapter, framework":     {"plugins/slot/a.go", `import _ "k8s.io/kube-scheduler/framework"`, ""},
+		"adapter, Kubernetes":    {"plugins/slot/a.go", `import _ "k8s.io/kubernetes/pkg/scheduler"`, "only cmd"},
+		"adapter test":           {"plugins/slot/a_test.go", `import _ "k8s.io/kubernetes/pkg/scheduler"`, ""},
+		"adapter, command":       {"vgpu/node/nvml/a.go", `import _ "` + module + `cmd/internal/boot"`, "points up"},
+		"adapter, test helper":   {"plugins/a.go", `import _ "` + module + `test/cluster"`, "points up"},
+		"adapter test, helper":   {"plugins/a_test.go", `import _ "` + module + `test/cluster"`, ""},
+		"adapter, exit":          {"plugins/a.go", `import "os"; func f() { os.Exit(1) }`, "end the process"},
+		"adapter, log.Fatalf":    {"deviceplugin/a.go", `import "log"; func f() { log.Fatalf("x") }`, "end the process"},
+		"adapter, klog.Fatal":    {"serving/a.go", `import "k8s.io/klog/v2"; func f() { klog.Fatal("x") }`, "end the process"},
+		"TestMain, exit":         {"test/a_test.go", `import "os"; func TestMain() { os.Exit(1) }`, ""},
+		"test, exit":             {"test/a_test.go", `import "os"; func TestX() { os.Exit(1) }`, "end the process"},
+		"command":                {"cmd/x/a.go", `import ("os"; _ "k8s.io/kubernetes/cmd/kube-scheduler/app"); func f() { os.Exit(1) }`, ""},
+		"tool, Kubernetes":       {"hack/x/a.go", `import _ "k8s.io/kubernetes/pkg/scheduler"`, "only cmd"},
+		"unknown folder":         {"pkg/a.go", ``, "no ring"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := parse(t, test.path, "package a; "+test.content)
+			expect(t, append(checkImports(s), checkCalls(s)...), test.want)
+		})
+	}
+}
+
+func TestPackageComments(t *testing.T) {
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"one":              {map[string]string{"a/a.go": "// Package a is.\npackage a", "a/b.go": "package a"}, ""},
+		"test beside":      {map[string]string{"a/a.go": "// Package a is.\npackage a", "a/a_test.go": "package a_test"}, ""},
+		"none":             {map[string]string{"a/a.go": "package a"}, "has 0"},
+		"two":              {map[string]string{"a/a.go": "// Package a is.\npackage a", "a/b.go": "// Package a is.\npackage a"}, "has 2"},
+		"other words":      {map[string]string{"a/a.go": "// This is a.\npackage a"}, `"Package a "`},
+		"command":          {map[string]string{"cmd/x/main.go": "// Command x runs.\npackage main"}, ""},
+		"command, no name": {map[string]string{"cmd/x/main.go": "// Package main runs.\npackage main"}, `"Command x "`},
+		"tests alone":      {map[string]string{"test/a/a_test.go": "package a_test"}, "has 0"},
+		"vague":            {map[string]string{"a/util/a.go": "// Package util is.\npackage util"}, "name it after"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var sources []source
+			for file, content := range test.files {
+				sources = append(sources, parse(t, file, content))
+			}
+			expect(t, checkPackages(sources), test.want)
+		})
+	}
+}
+
+func TestReadmes(t *testing.T) {
+	page := func(lines int) *fstest.MapFile { return &fstest.MapFile{Data: []byte(strings.Repeat("x\n", lines))} }
+	expect(t, checkReadmes(fstest.MapFS{"a/README.md": page(60), "a/b/c.go": page(1), ".git/x": page(1), "bin/x": page(1)}), "")
+	expect(t, checkReadmes(fstest.MapFS{"a/README.md": page(61)}), "more than a page")
+	expect(t, checkReadmes(fstest.MapFS{"a/b.go": page(1)}), "missing")
+}
+
+func expect(t *testing.T, found []string, want string) {
+	t.Helper()
+	switch {
+	case want == "" && len(found) > 0:
+		t.Errorf("found %q, want nothing", found)
+	case want != "" && (len(found) != 1 || !strings.Contains(found[0], want)):
+		t.Errorf("found %q, want one with %q", found, want)
+	}
+}

@@ -1,0 +1,108 @@
+package layers_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ring is a distance from the centre. An import may point to the same ring or to a smaller one.
+type ring int
+
+const (
+	rules     ring = iota // decisions: standard library and gonum, no I/O, no clock
+	contracts             // how decisions are written in Kubernetes objects, files and frames
+	adapters              // Kubernetes, kubelet, sockets, NVML, HTTP
+	wiring                // commands, tools and tests: everything
+)
+
+func (r ring) String() string { return [...]string{"rule", "contract", "adapter", "wiring"}[r] }
+
+// rings gives the ring of a folder: the longest entry that it lies in decides. A new top folder needs an entry.
+var rings = map[string]ring{
+	"vgpu":     rules,
+	"vgpu/api": contracts, "vgpu/kube": contracts, "manifests": contracts, "kind": contracts, "hook": contracts,
+	"plugins": adapters, "deviceplugin": adapters, "serving": adapters, "vgpu/node": adapters, "vgpu/serving": adapters,
+	"cmd": wiring, "hack": wiring, "test": wiring,
+}
+
+func ringOf(folder string) (ring, bool) {
+	for ; folder != "."; folder = parent(folder) {
+		if r, ok := rings[folder]; ok {
+			return r, true
+		}
+	}
+	return 0, false
+}
+
+func parent(folder string) string {
+	if i := strings.LastIndexByte(folder, '/'); i >= 0 {
+		return folder[:i]
+	}
+	return "."
+}
+
+// Packages with everything below them.
+var (
+	noRules     = []string{"C", "log", "net", "os", "syscall", "testing", "unsafe"}
+	noContracts = []string{"k8s.io/kubernetes", "k8s.io/client-go", "k8s.io/kube-scheduler"}
+)
+
+// checkImports holds one file to its ring. Tests may import what they like from outside, and helpers below test/.
+func checkImports(s source) []string {
+	var found []string
+	own, ok := ringOf(s.folder())
+	if !ok {
+		return []string{s.path + ": the folder belongs to no ring (see rings in test/layers)"}
+	}
+	for _, spec := range s.file.Imports {
+		name, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			continue // the parser has checked it
+		}
+		if why := forbidden(s, own, name); why != "" {
+			found = append(found, fmt.Sprintf("%s: a %s package imports %s: %s", s.path, own, name, why))
+		}
+	}
+	return found
+}
+
+func forbidden(s source, own ring, name string) string {
+	if folder, ours := strings.CutPrefix(name, module); ours {
+		other, ok := ringOf(folder)
+		switch {
+		case !ok:
+			return "it belongs to no ring"
+		case s.isTest() && within(folder, "test"):
+			return ""
+		case other > own:
+			return "the arrow points up, to a " + other.String() + " package"
+		}
+		return ""
+	}
+	if s.isTest() {
+		return ""
+	}
+	if within(name, "k8s.io/kubernetes") && !within(s.path, "cmd") && !within(s.path, "test") {
+		return "only cmd and tests may"
+	}
+	standard := !strings.Contains(strings.SplitN(name, "/", 2)[0], ".")
+	switch {
+	case own == rules && standard && within(name, noRules...):
+		return "a rule does no I/O"
+	case own == rules && !standard && !within(name, "gonum.org/v1/gonum"):
+		return "a rule stands on the standard library and gonum"
+	case own == contracts && within(name, noContracts...):
+		return "a contract talks to nobody"
+	}
+	return ""
+}
+
+func within(name string, folders ...string) bool {
+	for _, folder := range folders {
+		if name == folder || strings.HasPrefix(name, folder+"/") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,24 @@
+package v1alpha1
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+// Decode reads plugin args as the scheduler hands them over: nil when the user gave none, else raw JSON or YAML. Unknown
+// fields are refused. The args are not defaulted.
+func Decode(obj runtime.Object, into any) error {
+	if obj == nil {
+		return nil
+	}
+	raw, ok := obj.(*runtime.Unknown)
+	if !ok {
+		return fmt.Errorf("decode plugin args: want raw args, got %T", obj)
+	}
+	if err := yaml.UnmarshalStrict(raw.Raw, into); err != nil {
+		return fmt.Errorf("decode plugin args: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,23 @@
+package v1alpha1
+
+import (
+	"errors"
+	"fmt"
+)
+
+const maxGammaPercent = 1000
+
+// Validate reports every field that is out of range. Call it after Default.
+func (a *SharingArgs) Validate() error {
+	var errs []error
+	if *a.GammaPercent < 100 || *a.GammaPercent > maxGammaPercent {
+		errs = append(errs, fmt.Errorf("gammaPercent: %d is not between 100 and %d", *a.GammaPercent, maxGammaPercent))
+	}
+	if *a.CandidateNodes < 0 {
+		errs = append(errs, fmt.Errorf("candidateNodes: %d is negative", *a.CandidateNodes))
+	}
+	if a.Tenancy != Namespace && a.Tenancy != Mixed {
+		errs = append(errs, fmt.Errorf("tenancy: %q is neither %q nor %q", a.Tenancy, Namespace, Mixed))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,107 @@
+package kube
+
+import (
+	"encoding/json"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Bounds of an inventory. Sixteen GPUs with seven MIG instances each make 112 slices.
+const (
+	MaxSlices         = 256
+	MaxInventoryBytes = 128 << 10
+)
+
+// What a slice has where its inventory does not say.
+const (
+	DefaultReserve   share.PerMille = 50
+	DefaultMaxShares                = 16
+)
+
+// Inventory is what a node has to share, as its agent publishes it in the annotation gshare.dev/inventory.
+type Inventory struct {
+	Slices []Slice
+}
+
+// Slice is one isolation domain: a whole GPU, or one MIG instance.
+type Slice struct {
+	ID        string            `json:"id"`                 // UUID of the GPU or of the MIG instance
+	Device    string            `json:"device"`             // UUID of the GPU; of a whole GPU, the ID
+	Model     string            `json:"model"`              // of the device, as pods name it: A100
+	Profile   string            `json:"profile,omitempty"`  // MIG profile; empty for a whole GPU
+	SMs       int               `json:"sms"`                // streaming multiprocessors of the slice
+	MemoryMiB int64             `json:"memoryMiB"`          // device memory that shares may take together
+	Classes   []share.Isolation `json:"classes,omitempty"`  // what the node can enforce here; one, if it is pinned
+	Healthy   bool              `json:"healthy"`            // false unless the agent says true
+	Reserve   share.PerMille    `json:"reserve,omitzero"`   // part of the window lost to switching; 0 is DefaultReserve
+	MaxShares int               `json:"maxShares,omitzero"` // tickets; 0 is DefaultMaxShares
+}
+
+type inventoryText struct {
+	Version int     `json:"v"`
+	Slices  []Slice `json:"slices"`
+}
+
+// DecodeInventory reads an inventory strictly and fills in the defaults. Every error wraps ErrMalformed.
+func DecodeInventory(text string) (Inventory, error) {
+	if len(text) > MaxInventoryBytes {
+		return Inventory{}, malformed("inventory", "%d bytes are more than %d", len(text), MaxInventoryBytes)
+	}
+	var read inventoryText
+	if err := decodeStrict(text, &read); err != nil {
+		return Inventory{}, malformed("inventory", "%v", err)
+	}
+	if read.Version != formatVersion {
+		return Inventory{}, malformed("inventory", "version %d is not %d", read.Version, formatVersion)
+	}
+	inv := Inventory{Slices: withDefaults(read.Slices)}
+	if err := inv.Validate(); err != nil {
+		return Inventory{}, err
+	}
+	return inv, nil
+}
+
+// EncodeInventory writes a valid inventory; DecodeInventory gives it back with the defaults filled in. Every error
+// wraps ErrMalformed.
+func EncodeInventory(inv Inventory) (string, error) {
+	if err := (Inventory{Slices: withDefaults(inv.Slices)}).Validate(); err != nil {
+		return "", err
+	}
+	// What is valid stays below the bound on bytes: TestLargestInventory.
+	text, err := json.Marshal(inventoryText{Version: formatVersion, Slices: append([]Slice{}, inv.Slices...)})
+	if err != nil {
+		return "", malformed("inventory", "%v", err)
+	}
+	return string(text), nil
+}
+
+// InventoryOf reads the inventory of a node. A node without gshare has none: present is false. Every error wraps
+// ErrMalformed; such a node must not get a share.
+func InventoryOf(node *v1.Node) (inv Inventory, present bool, err error) {
+	text, present := node.Annotations[AnnotationInventory]
+	if !present {
+		return Inventory{}, false, nil
+	}
+	inv, err = DecodeInventory(text)
+	return inv, true, err
+}
+
+// withDefaults gives a copy. Empty lists become nil, so that equal inventories compare equal.
+func withDefaults(in []Slice) []Slice {
+	out := append([]Slice(nil), in...)
+	for i := range out {
+		s := &out[i]
+		if s.Reserve == 0 {
+			s.Reserve = DefaultReserve
+		}
+		if s.MaxShares == 0 {
+			s.MaxShares = DefaultMaxShares
+		}
+		if len(s.Classes) == 0 {
+			s.Classes = nil
+		}
+	}
+	return out
+}

@@ -1,0 +1,87 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Bounds of a slice: above every known GPU, and low enough to show a wrong unit.
+const (
+	maxSMs      = 4096
+	maxShares   = 60 // MPS clients of one device
+	maxIDLength = 44 // UUIDs of NVIDIA have 40
+)
+
+// Validate refuses an inventory on which nothing can be scheduled safely. Every error wraps ErrMalformed.
+func (inv Inventory) Validate() error {
+	if len(inv.Slices) > MaxSlices {
+		return malformed("inventory", "%d slices are more than %d", len(inv.Slices), MaxSlices)
+	}
+	ids := make(map[string]bool, len(inv.Slices))
+	for i := range inv.Slices {
+		s := &inv.Slices[i]
+		if err := s.check(); err != nil {
+			return malformed("inventory", "slice %.64q: %v", s.ID, err)
+		}
+		if ids[s.ID] {
+			return malformed("inventory", "slice %q is there twice", s.ID)
+		}
+		ids[s.ID] = true
+	}
+	return inv.checkDevices(ids)
+}
+
+// checkDevices refuses a GPU that is offered whole and in parts: what runs on the one takes from the other.
+func (inv Inventory) checkDevices(ids map[string]bool) error {
+	for i := range inv.Slices {
+		if s := &inv.Slices[i]; s.Profile != "" && ids[s.Device] {
+			return malformed("inventory", "device %q is there both whole and in MIG instances", s.Device)
+		}
+	}
+	return nil
+}
+
+func (s *Slice) check() error {
+	switch {
+	case !plain(s.ID, maxIDLength):
+		return errors.New("the id is not a UUID")
+	case !plain(s.Device, maxIDLength):
+		return fmt.Errorf("device %.64q is not a UUID", s.Device)
+	case (s.Profile == "") != (s.ID == s.Device):
+		return fmt.Errorf("profile %.64q does not go with device %q: a whole GPU is its own device, a MIG instance is not", s.Profile, s.Device)
+	case s.Profile != "" && !share.ValidProfile(s.Profile):
+		return fmt.Errorf("%.64q is not a MIG profile", s.Profile)
+	case !share.ValidModel(s.Model):
+		return fmt.Errorf("%.64q is not a device model", s.Model)
+	}
+	return s.checkAmounts()
+}
+
+func (s *Slice) checkAmounts() error {
+	switch {
+	case s.SMs < 1 || s.SMs > maxSMs:
+		return fmt.Errorf("%d SMs are outside 1 to %d", s.SMs, maxSMs)
+	case s.MemoryMiB < 1 || s.MemoryMiB > int64(share.MaxMemory/share.MiB):
+		return fmt.Errorf("%d MiB are outside 1 to %d", s.MemoryMiB, int64(share.MaxMemory/share.MiB))
+	case s.Reserve < 1 || s.Reserve > share.Whole:
+		return fmt.Errorf("a reserve of %d per mille is outside 1 to %d", s.Reserve, share.Whole)
+	case s.MaxShares < 1 || s.MaxShares > maxShares:
+		return fmt.Errorf("%d shares are outside 1 to %d", s.MaxShares, maxShares)
+	}
+	return s.checkClasses()
+}
+
+func (s *Slice) checkClasses() error {
+	for i, class := range s.Classes {
+		if !class.Schedulable() {
+			return fmt.Errorf("%.64q is none of the classes exclusive, mps, elastic", string(class))
+		}
+		if slices.Contains(s.Classes[:i], class) {
+			return fmt.Errorf("class %s is there twice", class)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+// Package kube is the only reader and writer of gshare resources, annotations, inventory and placement on Kubernetes
+// objects. It does no I/O: callers bring the objects.
+package kube
+
+import (
+	"errors"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// The resources. All are whole numbers and totals of a container; limits equal requests.
+const (
+	ResourceSM     v1.ResourceName = share.FieldSM     // percent points of slices' SMs
+	ResourceQuota  v1.ResourceName = share.FieldQuota  // percent of every window
+	ResourceMemory v1.ResourceName = share.FieldMemory // MiB
+	ResourceVGPU   v1.ResourceName = share.FieldVGPU   // count; the only one with kubelet device IDs
+	ResourceSMTime v1.ResourceName = share.FieldSMTime // sm x quota: 10,000 is one slice
+)
+
+// The annotations that a user may write on a pod.
+const (
+	AnnotationSMLimit     = share.FieldSMLimit
+	AnnotationQuotaLimit  = share.FieldQuotaLimit
+	AnnotationClass       = share.FieldClass
+	AnnotationIsolation   = share.FieldIsolation
+	AnnotationModel       = share.FieldModel
+	AnnotationWorkload    = share.FieldWorkload
+	AnnotationSlice       = share.FieldSlice
+	AnnotationEnforcement = share.FieldEnforcement
+)
+
+// The annotations that gshare writes: the node agent on its node, the scheduler on a pod through its Binding.
+const (
+	AnnotationInventory = "gshare.dev/inventory"
+	AnnotationPlacement = "gshare.dev/placement"
+)
+
+// SchedulerName is the profile that serves a pod which names no other one of gshare's.
+const SchedulerName = "gshare"
+
+// What callers test. A user's mistake in a request is a *share.FieldError instead.
+var (
+	// ErrMalformed: an inventory or placement that cannot be read or breaks a rule; nothing may be built on it.
+	ErrMalformed = errors.New("malformed")
+	// ErrForeign: a well-formed placement that was made for another pod, or for another node.
+	ErrForeign = errors.New("not of this pod")
+)
+
+// resourcePrefix marks what is gshare's among the resources of a container.
+const resourcePrefix = "gshare/"
+
+var resources = [...]v1.ResourceName{ResourceSM, ResourceQuota, ResourceMemory, ResourceVGPU, ResourceSMTime}
+
+// malformed bounds the cause, which may quote an annotation of any length.
+func malformed(what, format string, args ...any) error {
+	return fmt.Errorf("%s: %w: %.256s", what, ErrMalformed, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,84 @@
+package kube
+
+import (
+	"cmp"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// The JSON of a placement. It is apart from the types so that package share need not know of it.
+type placementText struct {
+	Version    int             `json:"v"`
+	Node       string          `json:"node"`
+	UID        types.UID       `json:"uid"`
+	Model      FitModel        `json:"model"`
+	Containers []containerText `json:"containers"`
+}
+
+type containerText struct {
+	Name  string     `json:"name"`
+	VGPUs []vgpuText `json:"vgpus"`
+}
+
+// vgpuText has SMs and quota in per mille and memory in bytes. A limit that is left out is its request.
+type vgpuText struct {
+	Slice      string          `json:"slice"`
+	Class      share.Isolation `json:"class"`
+	Priority   share.Priority  `json:"priority"`
+	SM         share.PerMille  `json:"sm"`
+	SMLimit    share.PerMille  `json:"smLimit,omitzero"`
+	Quota      share.PerMille  `json:"quota"`
+	QuotaLimit share.PerMille  `json:"quotaLimit,omitzero"`
+	Memory     share.Bytes     `json:"memory"`
+}
+
+func (t placementText) placement() Placement {
+	p := Placement{Node: t.Node, UID: t.UID, Model: t.Model, Containers: make([]PlacedContainer, len(t.Containers))}
+	for i, c := range t.Containers {
+		p.Containers[i] = PlacedContainer{Name: c.Name, VGPUs: make([]PlacedVGPU, len(c.VGPUs))}
+		for j, v := range c.VGPUs {
+			p.Containers[i].VGPUs[j] = v.vgpu()
+		}
+	}
+	return p
+}
+
+func (t vgpuText) vgpu() PlacedVGPU {
+	return PlacedVGPU{Slice: t.Slice, Class: t.Class, Priority: t.Priority, Share: share.Share{
+		SMRequest:    t.SM,
+		SMLimit:      cmp.Or(t.SMLimit, t.SM),
+		QuotaRequest: t.Quota,
+		QuotaLimit:   cmp.Or(t.QuotaLimit, t.Quota),
+		Memory:       t.Memory,
+	}}
+}
+
+func textOf(p Placement) placementText {
+	t := placementText{Version: formatVersion, Node: p.Node, UID: p.UID, Model: p.Model, Containers: make([]containerText, len(p.Containers))}
+	for i, c := range p.Containers {
+		t.Containers[i] = containerText{Name: c.Name, VGPUs: make([]vgpuText, len(c.VGPUs))}
+		for j, v := range c.VGPUs {
+			t.Containers[i].VGPUs[j] = textOfVGPU(v)
+		}
+	}
+	return t
+}
+
+func textOfVGPU(v PlacedVGPU) vgpuText {
+	return vgpuText{
+		Slice: v.Slice, Class: v.Class, Priority: v.Priority,
+		SM: v.Share.SMRequest, SMLimit: above(v.Share.SMLimit, v.Share.SMRequest),
+		Quota: v.Share.QuotaRequest, QuotaLimit: above(v.Share.QuotaLimit, v.Share.QuotaRequest),
+		Memory: v.Share.Memory,
+	}
+}
+
+// above leaves out a limit that is its request.
+func above(limit, request share.PerMille) share.PerMille {
+	if limit == request {
+		return 0
+	}
+	return limit
+}

@@ -1,0 +1,111 @@
+package kube
+
+import (
+	"fmt"
+	"iter"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// RequestOf reads what the pod asks of the GPUs of a node. Containers are in the order sidecars, then app containers.
+//
+// asks is true as soon as the pod names any gshare resource, also where err refuses it; without one, annotations mean
+// nothing. Every err wraps a *share.FieldError and is text for an event on the pod.
+func RequestOf(pod *v1.Pod) (req share.Request, asks bool, err error) {
+	if !Asks(pod) {
+		return share.Request{}, false, nil
+	}
+	req, err = read(pod)
+	return req, true, err
+}
+
+// Asks says that the pod names a resource of gshare anywhere, known or not. It allocates nothing.
+func Asks(pod *v1.Pod) bool {
+	for c := range containers(pod) {
+		if containerAsks(c) {
+			return true
+		}
+	}
+	return podLevelResource(pod) != ""
+}
+
+func read(pod *v1.Pod) (share.Request, error) {
+	if name := podLevelResource(pod); name != "" {
+		return share.Request{}, share.Invalid(string(name), "only containers may ask for it, not the pod or its overhead")
+	}
+	terms, err := share.NewTerms(rawTerms(pod.Annotations))
+	if err != nil {
+		return share.Request{}, err
+	}
+	asked, err := readContainers(pod)
+	if err != nil {
+		return share.Request{}, err
+	}
+	req := share.Request{Terms: terms, Containers: asked}
+	if err := req.Validate(); err != nil {
+		return share.Request{}, err
+	}
+	return req, nil
+}
+
+func readContainers(pod *v1.Pod) ([]share.Container, error) {
+	limits, err := readLimits(pod.Annotations)
+	if err != nil {
+		return nil, err
+	}
+	asked := make([]share.Container, 0, len(pod.Spec.Containers))
+	for c, lasts := range containers(pod) {
+		if !containerAsks(c) {
+			continue
+		}
+		if !lasts {
+			return nil, fmt.Errorf("container %.64q: %w", c.Name, share.Invalid(share.FieldSM, "an init container that ends may not ask for a share"))
+		}
+		made, err := readContainer(c, limits)
+		if err != nil {
+			return nil, err
+		}
+		asked = append(asked, made)
+	}
+	return asked, nil
+}
+
+// containers yields the init containers, then the app containers, and whether each lasts as long as the pod.
+func containers(pod *v1.Pod) iter.Seq2[*v1.Container, bool] {
+	return func(yield func(*v1.Container, bool) bool) {
+		for i := range pod.Spec.InitContainers {
+			c := &pod.Spec.InitContainers[i]
+			sidecar := c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
+			if !yield(c, sidecar) {
+				return
+			}
+		}
+		for i := range pod.Spec.Containers {
+			if !yield(&pod.Spec.Containers[i], true) {
+				return
+			}
+		}
+	}
+}
+
+func rawTerms(annotations map[string]string) share.RawTerms {
+	return share.RawTerms{
+		Class:       annotations[AnnotationClass],
+		Isolation:   annotations[AnnotationIsolation],
+		Model:       annotations[AnnotationModel],
+		Workload:    annotations[AnnotationWorkload],
+		Slice:       annotations[AnnotationSlice],
+		Enforcement: annotations[AnnotationEnforcement],
+	}
+}
+
+func readLimits(annotations map[string]string) (share.Limits, error) {
+	sm, err := share.ParsePercent(AnnotationSMLimit, annotations[AnnotationSMLimit])
+	if err != nil {
+		return share.Limits{}, err
+	}
+	quota, err := share.ParsePercent(AnnotationQuotaLimit, annotations[AnnotationQuotaLimit])
+	return share.Limits{SM: sm, Quota: quota}, err
+}

@@ -1,0 +1,133 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// readContainer turns the resources of one container into its shares.
+func readContainer(c *v1.Container, limits share.Limits) (share.Container, error) {
+	raw, err := readResources(c.Resources)
+	if err != nil {
+		return share.Container{}, fmt.Errorf("container %.64q: %w", c.Name, err)
+	}
+	made, err := share.NewContainer(c.Name, raw, limits)
+	if err != nil {
+		return share.Container{}, err
+	}
+	if err := checkSMTime(c.Resources.Limits, raw); err != nil {
+		return share.Container{}, fmt.Errorf("container %.64q: %w", c.Name, err)
+	}
+	return made, nil
+}
+
+func readResources(r v1.ResourceRequirements) (raw share.Raw, err error) {
+	if name := firstName(unknown, r.Limits, r.Requests); name != "" {
+		return raw, share.Invalid(string(name), "gshare has no such resource; it has sm, quota, mem, vgpu and sm-time")
+	}
+	var whole [len(resources)]*int64 // in the order of resources
+	for i, name := range resources {
+		if whole[i], err = limitOf(name, r); err != nil {
+			return raw, err
+		}
+	}
+	return share.Raw{SM: whole[0], Quota: whole[1], Memory: whole[2], VGPUs: whole[3]}, nil
+}
+
+// limitOf reads the limit of one resource; nil is not written. That the request equals it is a rule of Kubernetes,
+// repeated for objects that did not come through an API server; a request that is not written is the limit.
+func limitOf(name v1.ResourceName, r v1.ResourceRequirements) (*int64, error) {
+	limit, err := integer(name, r.Limits)
+	if err != nil {
+		return nil, err
+	}
+	request, err := integer(name, r.Requests)
+	switch {
+	case err != nil:
+		return nil, err
+	case request == nil:
+		return limit, nil
+	case limit == nil:
+		return nil, share.Invalid(string(name), "it is in the requests but not in the limits")
+	case *limit != *request:
+		return nil, share.Invalid(string(name), "the request of %d is not the limit of %d", *request, *limit)
+	}
+	return limit, nil
+}
+
+// maxZeros bounds the decimal places on which quantities are calculated with: Value, Cmp and String of 1e30000000,
+// which parses in a microsecond, take ten seconds.
+const maxZeros = 64
+
+// integer reads a quantity; nil is not written.
+func integer(name v1.ResourceName, list v1.ResourceList) (*int64, error) {
+	q, written := list[name]
+	if !written {
+		return nil, nil
+	}
+	if value, ok := q.AsInt64(); ok {
+		return &value, nil
+	}
+	if scale := q.AsDec().Scale(); scale < -maxZeros || scale > maxZeros {
+		return nil, share.Invalid(string(name), "a number of more than %d zeros is too large", maxZeros)
+	}
+	value := q.Value() // rounds up, and stops at the largest int64
+	if q.CmpInt64(value) != 0 {
+		return nil, share.Invalid(string(name), "%.32s is not a whole number, or too large", q.String())
+	}
+	return &value, nil
+}
+
+// checkSMTime compares sm-time, if it is written, with the product that it stands for. raw has passed NewContainer, so
+// that the product is small.
+func checkSMTime(list v1.ResourceList, raw share.Raw) error {
+	written, err := integer(ResourceSMTime, list)
+	if err != nil || written == nil {
+		return err
+	}
+	if want := smTime(*raw.SM, raw.Quota); *written != want {
+		return share.Invalid(share.FieldSMTime, "%d is not sm x quota, which is %d", *written, want)
+	}
+	return nil
+}
+
+func smTime(sm int64, quota *int64) int64 {
+	if quota == nil {
+		return sm * 100
+	}
+	return sm * *quota
+}
+
+func containerAsks(c *v1.Container) bool {
+	return firstName(ours, c.Resources.Limits, c.Resources.Requests) != ""
+}
+
+// podLevelResource finds a resource of gshare where only those of Kubernetes belong.
+func podLevelResource(pod *v1.Pod) v1.ResourceName {
+	if name := firstName(ours, pod.Spec.Overhead); name != "" || pod.Spec.Resources == nil {
+		return name
+	}
+	return firstName(ours, pod.Spec.Resources.Limits, pod.Spec.Resources.Requests)
+}
+
+// firstName gives the least name that is meant, "" if there is none: least, so that equal pods get equal events.
+func firstName(meant func(v1.ResourceName) bool, lists ...v1.ResourceList) v1.ResourceName {
+	var first v1.ResourceName
+	for _, list := range lists {
+		for name := range list {
+			if meant(name) && (first == "" || name < first) {
+				first = name
+			}
+		}
+	}
+	return first
+}
+
+func ours(name v1.ResourceName) bool { return strings.HasPrefix(string(name), resourcePrefix) }
+
+func unknown(name v1.ResourceName) bool { return ours(name) && !slices.Contains(resources[:], name) }

@@ -1,0 +1,93 @@
+package kube
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// formatVersion is the version of inventory and placement. Another one is refused: nothing is built on a guess.
+const formatVersion = 1
+
+// decodeStrict reads one JSON value into the struct at into. It refuses unknown and repeated fields, and anything after
+// the value. The caller bounds the text.
+func decodeStrict(text string, into any) error {
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is text after the JSON value")
+	}
+	return refuseRepeats(text)
+}
+
+// refuseRepeats refuses an object with two fields of one name. encoding/json takes the last of two, in any case and
+// spelling; a reader in another language might take the first. The text must be what decodeStrict has accepted so far:
+// sound JSON, no deeper than its struct. json.Decoder.Token would take 480 allocations for a placement of three vGPUs.
+func refuseRepeats(text string) error {
+	var (
+		names  []string // of the fields seen in all open objects
+		starts []int    // where those of each open object or list begin
+	)
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '{', '[':
+			starts = append(starts, len(names))
+		case '}', ']':
+			names, starts = names[:starts[len(starts)-1]], starts[:len(starts)-1]
+		case '"':
+			end := stringEnd(text, i)
+			if name := text[i+1 : end-1]; isField(text[end:]) {
+				if err := checkField(name, names[starts[len(starts)-1]:]); err != nil {
+					return err
+				}
+				names = append(names, name)
+			}
+			i = end - 1
+		}
+	}
+	return nil
+}
+
+// stringEnd gives the index after the closing quote of the string that begins at start.
+func stringEnd(text string, start int) int {
+	for i := start + 1; ; i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+}
+
+func isField(rest string) bool { return strings.HasPrefix(strings.TrimLeft(rest, " \t\r\n"), ":") }
+
+func checkField(name string, seen []string) error {
+	if !plain(name, len(name)) {
+		return fmt.Errorf("field %.64q is not spelled plainly", name)
+	}
+	for _, other := range seen {
+		if strings.EqualFold(name, other) {
+			return fmt.Errorf("field %.64q is there twice", name)
+		}
+	}
+	return nil
+}
+
+// plain says that s can be an identifier: 1 to limit letters, digits, '-', '_' and '.'.
+func plain(s string, limit int) bool {
+	return s != "" && len(s) <= limit && strings.IndexFunc(s, notPlain) < 0
+}
+
+func notPlain(r rune) bool {
+	switch {
+	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+		return false
+	}
+	return true
+}

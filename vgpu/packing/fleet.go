@@ -1,0 +1,134 @@
+package packing
+
+// noFit is the rank of a node that refuses the pod; it loses to every other.
+const noFit = Rank(1<<63 - 1)
+
+// maxColumns bounds the shapes of pod whose ranks a Fleet keeps.
+const maxColumns = 256
+
+// Fleet remembers, for each kind of pod, the rank of every node, and asks again only about nodes that changed. It is not
+// safe for concurrent use.
+type Fleet struct {
+	packer  Packer
+	nodes   []*fleetNode
+	columns map[string]*column
+	clock   int64 // counts calls, to forget the columns unused for longest
+}
+
+type fleetNode struct {
+	node    *Node
+	version int64
+}
+
+// column is the ranks of one kind of pod, by node, each valid for one version of its node.
+type column struct {
+	ranks    []Rank
+	versions []int64
+	used     int64
+}
+
+// NewFleet gives a fleet of size nodes, all unknown.
+func NewFleet(p Packer, size int) *Fleet {
+	f := &Fleet{packer: p, columns: map[string]*column{}, nodes: make([]*fleetNode, size)}
+	for i := range f.nodes {
+		f.nodes[i] = &fleetNode{}
+	}
+	return f
+}
+
+// Len is the number of nodes.
+func (f *Fleet) Len() int { return len(f.nodes) }
+
+// SetPacker changes rules or preferences; every rank is computed anew.
+func (f *Fleet) SetPacker(p Packer) {
+	f.packer = p
+	f.columns = map[string]*column{}
+}
+
+// Set replaces node i. The version must be new and not zero.
+func (f *Fleet) Set(i int, n *Node, version int64) {
+	*f.nodes[i] = fleetNode{node: n, version: version}
+}
+
+// Version is the version of node i; zero before it is first set.
+func (f *Fleet) Version(i int) int64 { return f.nodes[i].version }
+
+// Node is node i as it was last set.
+func (f *Fleet) Node(i int) *Node { return f.nodes[i].node }
+
+// Candidate is a node by its index, and how it ranks for a pod.
+type Candidate struct {
+	Node int
+	Rank Rank
+}
+
+// Best lists the k best nodes for the pod, the best first; equal ranks stand in the order of the nodes' names. The key names
+// everything about the pod that the packer reads. Where eligible is not nil, nodes for which it is false are left out.
+func (f *Fleet) Best(key string, pod *Pod, k int, eligible func(i int) bool) []Candidate {
+	col := f.column(key)
+	best := make([]Candidate, 0, k+1)
+	for i, n := range f.nodes {
+		if n.version == 0 {
+			continue
+		}
+		if col.versions[i] != n.version {
+			col.ranks[i], col.versions[i] = f.rank(n.node, pod), n.version
+		}
+		if c := (Candidate{Node: i, Rank: col.ranks[i]}); c.Rank != noFit && f.enters(best, c, k) && (eligible == nil || eligible(i)) {
+			best = f.insert(best, c, k)
+		}
+	}
+	return best
+}
+
+func (f *Fleet) rank(n *Node, pod *Pod) Rank {
+	_, rank, refusal := f.packer.Place(n, pod)
+	if refusal != Admitted {
+		return noFit
+	}
+	return rank
+}
+
+func (f *Fleet) less(a, b Candidate) bool {
+	if a.Rank != b.Rank {
+		return a.Rank < b.Rank
+	}
+	return f.nodes[a.Node].node.Name < f.nodes[b.Node].node.Name
+}
+
+func (f *Fleet) enters(best []Candidate, c Candidate, k int) bool {
+	return len(best) < k || f.less(c, best[len(best)-1])
+}
+
+func (f *Fleet) insert(best []Candidate, c Candidate, k int) []Candidate {
+	best = append(best, c)
+	for i := len(best) - 1; i > 0 && f.less(best[i], best[i-1]); i-- {
+		best[i], best[i-1] = best[i-1], best[i]
+	}
+	return best[:min(len(best), k)]
+}
+
+// column finds the ranks of a kind of pod, making room for new ones by forgetting the kind unused for longest.
+func (f *Fleet) column(key string) *column {
+	f.clock++
+	col := f.columns[key]
+	if col == nil {
+		if len(f.columns) >= maxColumns {
+			f.forgetOldest()
+		}
+		col = &column{ranks: make([]Rank, len(f.nodes)), versions: make([]int64, len(f.nodes))}
+		f.columns[key] = col
+	}
+	col.used = f.clock
+	return col
+}
+
+func (f *Fleet) forgetOldest() {
+	var oldest string
+	for key, col := range f.columns {
+		if oldest == "" || col.used < f.columns[oldest].used {
+			oldest = key
+		}
+	}
+	delete(f.columns, oldest)
+}

@@ -1,0 +1,49 @@
+package rectangle
+
+import "github.com/gshare-dev/gshare/vgpu/share"
+
+// exceeds proves, without searching, that the boxes cannot fit. It spares the search its budget on most of the sets that
+// do not fit, such as three boxes of 60 % SM (F31).
+//
+// A side longer than 1000-e leaves no room beside it for a side of e or more. So if sides shorter than e are ignored, it
+// may count as 1000. Sides changed so still fit wherever the true ones do, in each direction independently (Fekete and
+// Schepers, conservative scales); if their area exceeds the slice, the true boxes do not fit.
+func exceeds(boxes []Box) bool {
+	for _, w := range scales(boxes, func(b Box) share.PerMille { return b.W }) {
+		for _, h := range scales(boxes, func(b Box) share.PerMille { return b.H }) {
+			if scaledArea(boxes, w, h) > share.WholeArea {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// scales are the e worth trying: none, and for each side over one half the least e that stretches it.
+func scales(boxes []Box, side func(Box) share.PerMille) []share.PerMille {
+	out := []share.PerMille{0}
+	for _, b := range boxes {
+		if s := side(b); 2*s > share.Whole {
+			out = append(out, share.Whole+1-s)
+		}
+	}
+	return out
+}
+
+func scaledArea(boxes []Box, w, h share.PerMille) share.Area {
+	var sum share.Area
+	for _, b := range boxes {
+		sum += Box{W: scaled(b.W, w), H: scaled(b.H, h)}.Area()
+	}
+	return sum
+}
+
+func scaled(side, e share.PerMille) share.PerMille {
+	switch {
+	case side < e:
+		return 0
+	case side > share.Whole-e:
+		return share.Whole
+	}
+	return side
+}

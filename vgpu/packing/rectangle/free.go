@@ -1,0 +1,86 @@
+package rectangle
+
+import "github.com/gshare-dev/gshare/vgpu/share"
+
+// free is the free-rectangle list of one slice (FG-112). Its rectangles may overlap each other, never a placed one, and
+// none lies inside another.
+type free []Rect
+
+// best is the free rectangle that holds b with least waste (FG-113). It must be at least as large as b in both
+// directions: the printed line 1 has the inequalities the wrong way round (F20).
+func (f free) best(b Box) (best Rect, found bool) {
+	if !b.valid() {
+		return Rect{}, false
+	}
+	for _, r := range f {
+		if b.fitsIn(r.Box) && (!found || better(b, r, best)) {
+			best, found = r, true
+		}
+	}
+	return best, found
+}
+
+// better breaks ties of waste by the lower (y, x), so that the list's own order never matters (F26).
+func better(b Box, r, than Rect) bool {
+	if c := wasteOf(b, r).compare(wasteOf(b, than)); c != 0 {
+		return c < 0
+	}
+	return byPlace(r, than) < 0
+}
+
+// without is the list after p is occupied: each rectangle that p meets is replaced by its pieces (FG-116). Printed lines
+// 8-13 only add the pieces and go on offering what is occupied (F21). The rectangle that p was placed in needs no case of
+// its own: at its bottom-left corner p leaves just the two maximal pieces of FG-115.
+func (f free) without(p Rect) free {
+	out := make(free, 0, len(f)+4)
+	for _, r := range f {
+		if !r.Meets(p) {
+			out = append(out, r)
+		}
+	}
+	for _, r := range f {
+		if r.Meets(p) {
+			out = out.withPieces(r, p)
+		}
+	}
+	return out
+}
+
+// withPieces adds the up to four maximal pieces of r around p. Where p reaches an edge of r there is no piece; printed
+// Subdivide always gives three or four (F23).
+func (f free) withPieces(r, p Rect) free {
+	f = f.with(span(r.X, r.Y, p.X, r.top()))
+	f = f.with(span(p.right(), r.Y, r.right(), r.top()))
+	f = f.with(span(r.X, r.Y, r.right(), p.Y))
+	return f.with(span(r.X, p.top(), r.right(), r.top()))
+}
+
+// span is the rectangle between two corners; it has a side of zero or less where there is nothing between them.
+func span(x, y, right, top share.PerMille) Rect {
+	return Rect{X: x, Y: y, Box: Box{W: right - x, H: top - y}}
+}
+
+// with adds r and keeps the list free of containment (FG-117). Of two equal rectangles one stays: printed lines 15-19
+// compare a rectangle with itself and remove both (F22).
+func (f free) with(r Rect) free {
+	if !r.valid() {
+		return f
+	}
+	for _, o := range f {
+		if r.inside(o) {
+			return f
+		}
+	}
+	return append(f.notInside(r), r)
+}
+
+// notInside reuses the list's memory, which no two lists share.
+func (f free) notInside(r Rect) free {
+	kept := f[:0]
+	for _, o := range f {
+		if !o.inside(r) {
+			kept = append(kept, o)
+		}
+	}
+	return kept
+}

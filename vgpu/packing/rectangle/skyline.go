@@ -1,0 +1,65 @@
+package rectangle
+
+import "github.com/gshare-dev/gshare/vgpu/share"
+
+// point is where a step of a skyline begins.
+type point struct{ x, y share.PerMille }
+
+// skyline is the upper edge of what is placed, from left to right; each step reaches to the next, the last to the slice's
+// edge. What lies below it is either placed or given up.
+type skyline []point
+
+func (s skyline) end(i int) share.PerMille {
+	if i+1 < len(s) {
+		return s[i+1].x
+	}
+	return share.Whole
+}
+
+// lowest is the leftmost of the lowest steps.
+func (s skyline) lowest() int {
+	low := 0
+	for i, p := range s {
+		if p.y < s[low].y {
+			low = i
+		}
+	}
+	return low
+}
+
+// above is the area above the steps on which a box of height h still has room.
+func (s skyline) above(h share.PerMille) share.Area {
+	var sum share.Area
+	for i, p := range s {
+		if p.y+h <= share.Whole {
+			sum += Box{W: s.end(i) - p.x, H: share.Whole - p.y}.Area()
+		}
+	}
+	return sum
+}
+
+// raised lifts the first w of step i to y and joins it with neighbours of that height.
+func (s skyline) raised(i int, w, y share.PerMille) skyline {
+	out := append(make(skyline, 0, len(s)+1), s[:i]...)
+	if i == 0 || s[i-1].y != y {
+		out = append(out, point{s[i].x, y})
+	}
+	if x := s[i].x + w; x < s.end(i) {
+		out = append(out, point{x, s[i].y})
+	} else if i+1 < len(s) && s[i+1].y == y {
+		i++
+	}
+	return append(out, s[i+1:]...)
+}
+
+// filled gives up step i: it is lifted to its lower neighbour.
+func (s skyline) filled(i int) skyline {
+	y := share.Whole
+	if i > 0 {
+		y = s[i-1].y
+	}
+	if i+1 < len(s) {
+		y = min(y, s[i+1].y)
+	}
+	return s.raised(i, s.end(i)-s[i].x, y)
+}

@@ -1,0 +1,115 @@
+package packing
+
+import "slices"
+
+// search places the vGPUs of a pod one after the other on a scratch node, best option first, and steps back where a later
+// one finds no room. Without the budget it would be exhaustive.
+type search struct {
+	packer Packer
+	node   *Node // scratch, loaded with what is chosen
+	pod    *Pod
+	chosen []Choice
+	budget int
+	worst  Refusal
+}
+
+// container places container c and all that follow.
+func (s *search) container(c int) bool {
+	if c == len(s.pod.Request.Containers) {
+		return true
+	}
+	options := s.sortedOptions(c)
+	return s.vgpu(c, 0, options)
+}
+
+// vgpu places vGPU v of container c on one of the options and goes on. Its vGPUs are equal, so they take options in order.
+func (s *search) vgpu(c, v int, options []option) bool {
+	if v == s.pod.Request.Containers[c].VGPUs {
+		return s.container(c + 1)
+	}
+	for i, o := range options {
+		if s.budget--; s.budget < 0 {
+			return false
+		}
+		if s.deviceTaken(c, o.Slice) {
+			continue
+		}
+		undo := s.take(c, o)
+		if s.vgpu(c, v+1, options[i+1:]) {
+			return true
+		}
+		undo()
+	}
+	return false
+}
+
+// sortedOptions lists every slice that admits the container's share; equal empty slices count, as each can serve a vGPU.
+func (s *search) sortedOptions(c int) []option {
+	n := s.node
+	options, refusal := s.packer.options(n, s.pod, c)
+	s.worst = max(s.worst, refusal)
+	for i := range n.Slices {
+		if n.twinBefore(i) {
+			if at := slices.IndexFunc(options, func(o option) bool { return o.Slice == i-1 }); at >= 0 {
+				twin := options[at]
+				twin.Slice = i
+				options = append(options, twin)
+			}
+		}
+	}
+	slices.SortFunc(options, byRank)
+	return options
+}
+
+// deviceTaken says that another vGPU of the same container already uses the slice's device.
+func (s *search) deviceTaken(c, slice int) bool {
+	return slices.ContainsFunc(s.chosen, func(o Choice) bool {
+		return o.Container == c && s.node.Slices[o.Slice].Device == s.node.Slices[slice].Device
+	})
+}
+
+func (s *search) take(c int, o option) (undo func()) {
+	load := &s.node.Loads[o.Slice]
+	before := *load
+	load.Add(Resident{
+		Tenant: s.pod.Tenant, Model: s.packer.Rules.Model, Class: o.Class, Share: s.pod.Request.Containers[c].Share,
+	})
+	s.chosen = append(s.chosen, Choice{Pick: o.Pick, Container: c})
+	return func() {
+		*load = before
+		s.chosen = s.chosen[:len(s.chosen)-1]
+	}
+}
+
+func (s *search) plan() Plan {
+	plan := make(Plan, len(s.pod.Request.Containers))
+	for _, o := range s.chosen {
+		plan[o.Container] = append(plan[o.Container], o.Pick)
+	}
+	return plan
+}
+
+// refusal tells a pod that can never fit here from one that would fit if others left.
+func (s *search) refusal() Refusal {
+	if s.worst != Admitted && s.worst.NeverFits() {
+		return s.worst
+	}
+	for _, c := range s.pod.Request.Containers {
+		if c.VGPUs > s.node.devices() {
+			return TooFewDevices
+		}
+	}
+	if s.worst > TooFewDevices {
+		return s.worst
+	}
+	return NoRoomTogether
+}
+
+// devices counts the physical GPUs of the node.
+func (n *Node) devices() int {
+	seen := make(map[string]struct{}, len(n.Slices))
+	for i := range n.Slices {
+		seen[n.Slices[i].Device] = struct{}{}
+	}
+	return len(seen)
+}

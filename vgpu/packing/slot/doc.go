@@ -1,0 +1,19 @@
+// Package slot decides whether shares can take turns on one slice, and writes the table of turns.
+//
+// A slice limits two things only: at any moment the SMs of the shares that run add up to at most the whole, and a share
+// runs at most once at a time. Time can be cut into pieces and SMs are counted, not placed. So a set of shares fits if
+// and only if a linear program over configurations, the sets that may run together, has a solution within the window
+// (facts/packing.md 2.2):
+//
+//	minimise the sum of x(C), where for every share i the x(C) of the configurations that hold i add up to its quota.
+//
+// The minimum is called the length. Switching between configurations costs time, hence the reserve r: shares that ask
+// for the whole of every window run in all configurations, so their SMs are taken away first, and the others fit if
+// their length on what is left is at most 1 - r. One configuration alone never switches and needs no reserve.
+//
+// The answer depends on the multiset of shares and on nothing else: not on their order, nor on what was asked before,
+// nor on the machine. Scheduler and node agent therefore reach the same verdict and the same table without exchanging it.
+//
+// Two limits. At most 64 shares with less than full quota can take turns; larger sets fit only if all run at once. And
+// a length above the limit by less than 1e-10 of a window may still count as within it.
+package slot

@@ -1,0 +1,111 @@
+package slot
+
+import (
+	"encoding/binary"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// maxPieces is how many shares can take turns: the bits of a configuration. MPS serves fewer clients on a device.
+const maxPieces = 64
+
+// verdict is what a test can say about a set. The zero value leaves the question open.
+type verdict int8
+
+const (
+	unknown verdict = iota
+	fits
+	exceeds
+)
+
+// piece is an item that takes turns, its SMs counted in cells.
+type piece struct {
+	cells int32
+	quota int32 // per mille of a window
+}
+
+// above is the canonical order: most cells first, then the longer quota.
+func (p piece) above(q piece) bool {
+	return p.cells > q.cells || p.cells == q.cells && p.quota > q.quota
+}
+
+// problem is a set in canonical form: every order of the same items gives the same problem, apart from origin.
+//
+// A cell is the greatest common divisor of the pieces' SMs. Users write percent, so a cell is seldom less than 10 per
+// mille, and the knapsack over cells stays short.
+type problem struct {
+	n      int
+	pieces [maxPieces]piece
+	origin [maxPieces]int32 // where each piece stood in the caller's list
+	cells  int              // left to the pieces by the items with full quota
+	limit  int              // per mille of a window that the pieces may take together
+}
+
+// reduce brings the items into canonical form and settles the cases that need no thought. The problem is complete only
+// if the verdict is unknown.
+func (p *problem) reduce(items []Item, reserve share.PerMille) verdict {
+	all, full, ok := totals(items)
+	switch {
+	case !ok || full > int(share.Whole):
+		return exceeds
+	case all <= int(share.Whole):
+		return fits
+	}
+	return p.collect(items, int(share.Whole)-full, limitOf(reserve))
+}
+
+// collect makes pieces of the items that take turns, with free SMs to share.
+func (p *problem) collect(items []Item, free, limit int) verdict {
+	p.n, p.limit = 0, limit
+	for at, i := range items {
+		if i.full() {
+			continue
+		}
+		if p.n == maxPieces || int(i.SM) > free || int(i.Quota) > limit {
+			return exceeds
+		}
+		p.insert(piece{int32(i.SM), int32(i.Quota)}, int32(at))
+	}
+	p.count(free)
+	return unknown
+}
+
+// insert keeps the canonical order; among equals the earlier item stays first.
+func (p *problem) insert(x piece, at int32) {
+	k := p.n
+	for ; k > 0 && x.above(p.pieces[k-1]); k-- {
+		p.pieces[k], p.origin[k] = p.pieces[k-1], p.origin[k-1]
+	}
+	p.pieces[k], p.origin[k] = x, at
+	p.n++
+}
+
+// count changes the unit of SMs from per mille to cells. What is left below a whole cell serves nobody.
+func (p *problem) count(free int) {
+	unit := int32(0)
+	for _, x := range p.list() {
+		unit = gcd(x.cells, unit)
+	}
+	for k := range p.list() {
+		p.pieces[k].cells /= unit
+	}
+	p.cells = free / int(max(unit, 1))
+}
+
+func (p *problem) list() []piece { return p.pieces[:p.n] }
+
+// key appends a name of the problem that no other problem has.
+func (p *problem) key(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, uint32(p.cells)<<16|uint32(p.limit))
+	for _, x := range p.list() {
+		b = binary.LittleEndian.AppendUint32(b, uint32(x.cells)<<16|uint32(x.quota))
+	}
+	return b
+}
+
+func gcd(a, b int32) int32 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}

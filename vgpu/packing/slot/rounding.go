@@ -1,0 +1,109 @@
+package slot
+
+import (
+	"math"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// run is a configuration and how long it runs in each window.
+type run struct {
+	config config
+	length time.Duration
+}
+
+// rounded turns the program's times into whole nanoseconds. Lengths are rounded down first; then every run that holds a
+// piece still short gets one nanosecond more, as long as the window has it. A piece that stays short after that has had
+// all its runs rounded up, or there was no reserve to take from.
+func (g *program) rounded(window time.Duration) []run {
+	runs := g.floors(window)
+	spare := g.budget(window) - total(runs)
+	short := g.shortage(runs, window)
+	for k := range runs {
+		if spare > 0 && anyShort(runs[k].config, short) {
+			runs[k].length++
+			spare--
+			serve(runs[k].config, short, 1)
+		}
+	}
+	return nonzero(trimmed(runs, spare))
+}
+
+// floors rounds every run down; a thousandth of a nanosecond below the next integer is that integer.
+func (g *program) floors(window time.Duration) []run {
+	runs := make([]run, g.n)
+	for k, t := range g.time[:g.n] {
+		exact := float64(t*float64(window)) / float64(share.Whole)
+		runs[k] = run{g.basis[k], time.Duration(math.Floor(exact + 1e-3))}
+	}
+	return runs
+}
+
+// budget is the time that runs may take: the window without the reserve, of which rounding may use a nanosecond a piece.
+func (g *program) budget(window time.Duration) time.Duration {
+	whole := time.Duration(share.Whole)
+	budget := window * time.Duration(g.limit) / whole
+	if g.limit == int(share.Whole) {
+		return budget
+	}
+	return min(window, budget+time.Duration(g.n))
+}
+
+// shortage is what each piece lacks, in thousandths of a nanosecond, which makes it an integer for every window.
+func (g *program) shortage(runs []run, window time.Duration) []int64 {
+	short := make([]int64, g.n)
+	for j, x := range g.list() {
+		short[j] = int64(x.quota) * int64(window)
+	}
+	for _, r := range runs {
+		serve(r.config, short, r.length)
+	}
+	return short
+}
+
+func serve(c config, short []int64, d time.Duration) {
+	for ; !c.empty(); c = c.rest() {
+		short[c.first()] -= int64(d) * int64(share.Whole)
+	}
+}
+
+func anyShort(c config, short []int64) bool {
+	for ; !c.empty(); c = c.rest() {
+		if short[c.first()] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func total(runs []run) time.Duration {
+	sum := time.Duration(0)
+	for _, r := range runs {
+		sum += r.length
+	}
+	return sum
+}
+
+// trimmed takes back what rounding put in beyond the budget, if anything, from the longest run.
+func trimmed(runs []run, spare time.Duration) []run {
+	longest := 0
+	for k := range runs {
+		if runs[k].length > runs[longest].length {
+			longest = k
+		}
+	}
+	runs[longest].length += min(spare, 0)
+	return runs
+}
+
+// nonzero leaves out runs that do not take place.
+func nonzero(runs []run) []run {
+	kept := runs[:0]
+	for _, r := range runs {
+		if r.length > 0 {
+			kept = append(kept, r)
+		}
+	}
+	return kept
+}

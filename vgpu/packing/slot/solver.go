@@ -1,0 +1,55 @@
+package slot
+
+import (
+	"sync"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Solver answers whether sets of items fit, and remembers the answers that took work. It is safe for concurrent use.
+// What it remembers changes its speed, never an answer.
+type Solver struct {
+	memo     memo
+	programs sync.Pool // of *program, to reuse their arrays
+}
+
+// NewSolver returns a solver with an empty memory.
+func NewSolver() *Solver { return new(Solver) }
+
+// Fits reports whether the items can share one slice with the given switching reserve, in per mille of a
+// window. It keeps no reference to items.
+func (s *Solver) Fits(items []Item, reserve share.PerMille) bool {
+	var p problem
+	v := p.reduce(items, reserve)
+	if v == unknown {
+		v = p.quick()
+	}
+	if v == unknown {
+		return s.recall(&p)
+	}
+	return v == fits
+}
+
+// recall answers from the memory, or works the answer out and remembers it.
+func (s *Solver) recall(p *problem) bool {
+	var space [4 * (maxPieces + 1)]byte
+	key := p.key(space[:0])
+	fit, known := s.memo.get(key)
+	if !known {
+		fit = s.work(p)
+		s.memo.set(key, fit)
+	}
+	return fit
+}
+
+// work runs the linear program. Without a proof the answer is no: a refused share can go elsewhere, a broken guarantee
+// cannot be mended.
+func (s *Solver) work(p *problem) bool {
+	g, ok := s.programs.Get().(*program)
+	if !ok {
+		g = new(program)
+	}
+	defer s.programs.Put(g)
+	g.problem = *p
+	return g.decide() == fits
+}

@@ -1,0 +1,85 @@
+package slot
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Turn is a piece of the table: Members, as ascending indices into the items, run together for Duration.
+type Turn struct {
+	Members  []int
+	Duration time.Duration
+}
+
+// Table says who runs when. Its turns follow one another and repeat every Window; what they leave of it is the reserve
+// and idle time. Items with full quota are members of every turn and keep running between turns.
+type Table struct {
+	Window time.Duration
+	Turns  []Turn
+}
+
+// longestWindow keeps rounding below a thousandth of a nanosecond. Windows are milliseconds, never minutes.
+const longestWindow = time.Minute
+
+// Solve returns a table that gives every item its quota of each window, or ok=false if the items do not fit or the
+// window is not between a nanosecond and a minute.
+//
+// Items that fit together get one turn, as long as the window. Otherwise there is at most one turn for each item that
+// takes turns. Durations are whole nanoseconds: with a reserve they are rounded up where an item needs it, at the
+// reserve's cost and at most a nanosecond a turn; without one the last nanosecond of a turn can be missing.
+func Solve(items []Item, window time.Duration, reserve share.PerMille) (Table, bool) {
+	if window <= 0 || window > longestWindow {
+		return Table{}, false
+	}
+	g := new(program)
+	switch g.reduce(items, reserve) {
+	case fits:
+		return together(items, window), true
+	case exceeds:
+		return Table{}, false
+	}
+	if g.quick() == exceeds || g.decide() != fits {
+		return Table{}, false
+	}
+	return Table{window, g.turns(items, window)}, true
+}
+
+// together is the table of items that all run at once.
+func together(items []Item, window time.Duration) Table {
+	if len(items) == 0 {
+		return Table{Window: window}
+	}
+	all := make([]int, len(items))
+	for at := range items {
+		all[at] = at
+	}
+	return Table{window, []Turn{{all, window}}}
+}
+
+// turns writes the solution of the program as turns, in the order that changes least.
+func (g *program) turns(items []Item, window time.Duration) []Turn {
+	var always []int
+	for at, i := range items {
+		if i.full() {
+			always = append(always, at)
+		}
+	}
+	runs := ordered(g.rounded(window))
+	turns := make([]Turn, len(runs))
+	for k, r := range runs {
+		turns[k] = Turn{g.members(r.config, always), r.length}
+	}
+	return turns
+}
+
+// members lists a configuration and the items that always run, by their place in the caller's list.
+func (g *program) members(c config, always []int) []int {
+	list := slices.Clone(always)
+	for ; !c.empty(); c = c.rest() {
+		list = append(list, int(g.origin[c.first()]))
+	}
+	slices.Sort(list)
+	return list
+}

@@ -1,0 +1,119 @@
+package share
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+)
+
+// Raw is what a user writes for one container; nil is not written. All but Quota are totals of the container.
+type Raw struct {
+	SM     *int64 // percent points: 200 is two slices' worth
+	Quota  *int64 // percent of every window; not written is 100
+	Memory *int64 // MiB
+	VGPUs  *int64 // count
+}
+
+// Limits are the elastic ceilings of every vGPU of a pod, in percent of one slice or window; nil is the request.
+type Limits struct {
+	SM    *int64
+	Quota *int64
+}
+
+// NewContainer checks what a user wrote for the container called name and turns it into VGPUs equal shares.
+//
+// Every error wraps a *FieldError. Memory has no default: a share without a memory limit could not be fail-closed.
+func NewContainer(name string, raw Raw, limits Limits) (Container, error) {
+	c := Container{Name: name}
+	if err := c.read(raw, limits); err != nil {
+		return Container{}, inContainer(name, err)
+	}
+	return c, nil
+}
+
+// ParsePercent reads a percentage as annotations carry it; an empty text is nil, not written. Its range is checked
+// where it is used.
+func ParsePercent(field, text string) (*int64, error) {
+	if text == "" {
+		return nil, nil
+	}
+	value, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || strconv.FormatInt(value, 10) != text { // the second refuses "+48" and "048"
+		return nil, Invalid(field, "%.64q is not a whole number of percent", text)
+	}
+	return &value, nil
+}
+
+func (c *Container) read(raw Raw, limits Limits) error {
+	if err := raw.check(); err != nil {
+		return err
+	}
+	sm, err := each(FieldSM, "percent points", *raw.SM, *raw.VGPUs)
+	if err != nil {
+		return err
+	}
+	if sm > 100 {
+		return Invalid(FieldSM, "%d percent points need at least %d vGPUs, not %d: a slice has 100", *raw.SM, (*raw.SM+99)/100, *raw.VGPUs)
+	}
+	memory, err := each(FieldMemory, "MiB", *raw.Memory, *raw.VGPUs)
+	if err != nil {
+		return err
+	}
+	c.VGPUs = int(*raw.VGPUs)
+	c.Share = Share{SMRequest: perMille(sm), QuotaRequest: perMille(raw.quota()), Memory: Bytes(memory) * MiB}
+	if err := c.Share.limit(limits); err != nil {
+		return err
+	}
+	return c.Validate()
+}
+
+// check sees to it that the numbers are there and small enough to calculate with.
+func (raw Raw) check() error {
+	switch {
+	case raw.SM == nil:
+		return Invalid(FieldSM, "a share needs it; quota, mem or vgpu alone ask for nothing")
+	case raw.VGPUs == nil:
+		return Invalid(FieldVGPU, "a share needs gshare/vgpu, which the admission policy fills in; is it installed?")
+	case raw.Memory == nil:
+		return Invalid(FieldMemory, "a share needs it: at least 1 MiB of device memory for each vGPU")
+	}
+	return cmp.Or(
+		inRange(FieldVGPU, *raw.VGPUs, 1, MaxVGPUs, "vGPUs"),
+		inRange(FieldSM, *raw.SM, 1, 100*MaxVGPUs, "percent points"),
+		inRange(FieldQuota, raw.quota(), 1, 100, "percent"),
+		inRange(FieldMemory, *raw.Memory, 1, int64(MaxMemory/MiB), "MiB"),
+	)
+}
+
+func (raw Raw) quota() int64 {
+	if raw.Quota == nil {
+		return 100
+	}
+	return *raw.Quota
+}
+
+// limit fills in the limits: the request where none is written.
+func (s *Share) limit(l Limits) error {
+	var smErr, quotaErr error
+	s.SMLimit, smErr = ceiling(FieldSMLimit, l.SM, s.SMRequest)
+	s.QuotaLimit, quotaErr = ceiling(FieldQuotaLimit, l.Quota, s.QuotaRequest)
+	return cmp.Or(smErr, quotaErr)
+}
+
+func ceiling(field string, percent *int64, request PerMille) (PerMille, error) {
+	if percent == nil {
+		return request, nil
+	}
+	return perMille(*percent), inRange(field, *percent, 1, 100, "percent")
+}
+
+func each(field, unit string, total, vgpus int64) (int64, error) {
+	if total%vgpus != 0 {
+		return 0, Invalid(field, "%d %s cannot be divided evenly among %d vGPUs", total, unit, vgpus)
+	}
+	return total / vgpus, nil
+}
+
+func perMille(percent int64) PerMille { return PerMille(percent * 10) }
+
+func inContainer(name string, err error) error { return fmt.Errorf("container %.64q: %w", name, err) }

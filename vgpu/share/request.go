@@ -1,0 +1,69 @@
+package share
+
+// Isolation is the class of a slice: how the shares on it are kept apart. A slice has one class at a time.
+type Isolation string
+
+// The isolation classes. AnyIsolation leaves the choice to the packer; Swap cannot be scheduled yet.
+const (
+	AnyIsolation Isolation = ""
+	Exclusive    Isolation = "exclusive"
+	MPS          Isolation = "mps"
+	Elastic      Isolation = "elastic"
+	Swap         Isolation = "swap"
+)
+
+// Priority is the priority class of a share on its slice; it is not the pod's scheduling priority.
+type Priority string
+
+// The priority classes.
+const (
+	BestEffort Priority = "best-effort"
+	SLO        Priority = "slo"
+)
+
+// Enforcement says what becomes of a pod on a node that cannot enforce its share.
+type Enforcement string
+
+// Strict refuses such a node; BestEffortEnforcement runs there and is flagged in the truth report.
+const (
+	Strict                Enforcement = "strict"
+	BestEffortEnforcement Enforcement = "best-effort"
+)
+
+// The kinds of slice that a pod may name; any other value is a MIG profile such as "1g.18gb".
+const (
+	WholeGPU = "gpu"
+	AnyMIG   = "mig"
+)
+
+// Terms are what a pod says once for all of its containers.
+type Terms struct {
+	Isolation   Isolation
+	Priority    Priority
+	Models      []string // acceptable device models, sorted; empty accepts every model
+	Workload    string   // affinity key (Dilu principle 1)
+	Slice       string   // WholeGPU, AnyMIG or a MIG profile
+	Enforcement Enforcement
+}
+
+// Container is the part of a request that one container makes: VGPUs equal shares on different devices.
+type Container struct {
+	Name  string
+	VGPUs int
+	Share Share
+}
+
+// Request is everything one pod asks of the GPUs of a node. It is placed as a whole or not at all.
+type Request struct {
+	Terms
+	Containers []Container
+}
+
+// Area is the guaranteed SM-time of the whole request.
+func (r Request) Area() Area {
+	var sum Area
+	for _, c := range r.Containers {
+		sum += Area(c.VGPUs) * c.Share.RequestArea()
+	}
+	return sum
+}

@@ -1,0 +1,102 @@
+package share
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// MaxModels bounds how many device models a pod may name.
+const MaxModels = 16
+
+// RawTerms are the terms as a user writes them; empty is not written.
+type RawTerms struct {
+	Class       string // a priority class; default best-effort
+	Isolation   string // default: what satisfies the share
+	Model       string // comma-separated device models; default every model
+	Workload    string
+	Slice       string // default gpu
+	Enforcement string // default strict
+}
+
+// NewTerms checks what a user wrote and fills in the defaults. Errors are *FieldError.
+func NewTerms(raw RawTerms) (Terms, error) {
+	t := Terms{
+		Isolation:   Isolation(raw.Isolation),
+		Priority:    cmp.Or(Priority(raw.Class), BestEffort),
+		Models:      splitModels(raw.Model),
+		Workload:    raw.Workload,
+		Slice:       cmp.Or(raw.Slice, WholeGPU),
+		Enforcement: cmp.Or(Enforcement(raw.Enforcement), Strict),
+	}
+	if err := t.Validate(); err != nil {
+		return Terms{}, err
+	}
+	return t, nil
+}
+
+// Validate refuses unknown values, and models that are not sorted and distinct. Errors are *FieldError.
+func (t Terms) Validate() error {
+	switch {
+	case t.Isolation == Swap:
+		return Invalid(FieldIsolation, "swap cannot be scheduled yet")
+	case t.Isolation != AnyIsolation && !t.Isolation.Schedulable():
+		return Invalid(FieldIsolation, "%.64q is none of exclusive, mps, elastic", string(t.Isolation))
+	case !t.Priority.Valid():
+		return Invalid(FieldClass, "%.64q is neither slo nor best-effort", string(t.Priority))
+	case t.Enforcement != Strict && t.Enforcement != BestEffortEnforcement:
+		return Invalid(FieldEnforcement, "%.64q is neither strict nor best-effort", string(t.Enforcement))
+	case t.Slice != WholeGPU && t.Slice != AnyMIG && !ValidProfile(t.Slice):
+		return Invalid(FieldSlice, "%.64q is neither gpu, mig nor a MIG profile such as 1g.18gb", t.Slice)
+	case t.Workload != "" && !workload.MatchString(t.Workload):
+		return Invalid(FieldWorkload, "%.64q is not a label value of at most 63 letters, digits, '-', '_' and '.'", t.Workload)
+	}
+	return validateModels(t.Models)
+}
+
+// Schedulable says that a slice can have this class today.
+func (i Isolation) Schedulable() bool { return i == Exclusive || i == MPS || i == Elastic }
+
+// Valid says that p is one of the priority classes.
+func (p Priority) Valid() bool { return p == SLO || p == BestEffort }
+
+// ValidProfile says that name is written like the profile of a MIG GPU instance: 1g.18gb, 1g.10gb+me, 1g.24gb-me.
+func ValidProfile(name string) bool { return profile.MatchString(name) }
+
+// ValidModel says that name can be a device model: printable, without comma or outer space, at most 63 bytes.
+func ValidModel(name string) bool { return model.MatchString(name) }
+
+var (
+	// The attributes are those of NVIDIA's mig-parted; compute instances (1c.2g.10gb) are not slices.
+	profile  = regexp.MustCompile(`^[1-9]g\.[1-9][0-9]{0,3}gb(\+me|\+me\.all|\+gfx|-me)?$`)
+	model    = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9 ._/+-]{0,61}[A-Za-z0-9])?$`)
+	workload = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+)
+
+func splitModels(list string) []string {
+	if list == "" {
+		return nil
+	}
+	names := strings.SplitN(list, ",", 4*MaxModels) // bounded; the rest, if any, is no valid name
+	for i, name := range names {
+		names[i] = strings.TrimSpace(name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func validateModels(models []string) error {
+	if len(models) > MaxModels {
+		return Invalid(FieldModel, "more than %d models", MaxModels)
+	}
+	for i, name := range models {
+		if !ValidModel(name) {
+			return Invalid(FieldModel, "%.64q is not a device model such as A100", name)
+		}
+		if i > 0 && models[i-1] >= name {
+			return Invalid(FieldModel, "%.64q is out of order or named twice", name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package share
+
+import "cmp"
+
+// Bounds that keep sums of shares far from overflow and the placement of a pod small.
+const (
+	MaxVGPUs  = 64             // of one pod; a node of 8 GPUs with 7 MIG instances each has 56 slices
+	MaxMemory = Bytes(1) << 50 // of one container
+)
+
+// Validate refuses a share that no slice could hold or deliver. Errors are *FieldError.
+func (s Share) Validate() error {
+	if err := s.inBounds(); err != nil {
+		return err
+	}
+	if s.SMLimit > s.SMRequest && s.QuotaRequest < Whole {
+		return Invalid(FieldSMLimit, "SMs above the request (%s) and a quota below 100%% (%s) cannot be had on one share",
+			span(s.SMRequest, s.SMLimit), s.QuotaRequest.Percent())
+	}
+	return nil
+}
+
+func (s Share) inBounds() error {
+	return cmp.Or(
+		inRange(FieldSM, int64(s.SMRequest), 1, int64(Whole), "per mille"),
+		inRange(FieldQuota, int64(s.QuotaRequest), 1, int64(Whole), "per mille"),
+		inRange(FieldMemory, int64(s.Memory), 1, int64(MaxMemory), "bytes"),
+		atLeastRequest(FieldSMLimit, s.SMLimit, s.SMRequest),
+		atLeastRequest(FieldQuotaLimit, s.QuotaLimit, s.QuotaRequest),
+	)
+}
+
+// AllowedIn refuses a class of slice in which the share could not be delivered as written. The share must be valid.
+func (s Share) AllowedIn(class Isolation) error {
+	switch {
+	case class == Swap:
+		return Invalid(FieldIsolation, "swap cannot be scheduled yet")
+	case !class.Schedulable():
+		return Invalid(FieldIsolation, "%.64q is none of exclusive, mps, elastic", string(class))
+	case class == MPS && s.SMLimit != s.SMRequest:
+		return Invalid(FieldIsolation, "mps fixes the SMs, but sm-limit (%s) is above sm (%s)", s.SMLimit.Percent(), s.SMRequest.Percent())
+	case class == Elastic && s.QuotaRequest != Whole:
+		return Invalid(FieldIsolation, "elastic needs quota 100%%, not %s", s.QuotaRequest.Percent())
+	}
+	return nil
+}
+
+// Validate refuses a container whose shares could not be delivered together. Errors are *FieldError.
+func (c Container) Validate() error {
+	if err := inRange(FieldVGPU, int64(c.VGPUs), 1, MaxVGPUs, "vGPUs"); err != nil {
+		return err
+	}
+	if err := c.Share.Validate(); err != nil {
+		return err
+	}
+	if c.VGPUs > 1 && c.Share.QuotaRequest < Whole {
+		return Invalid(FieldQuota, "%s with %d vGPUs: more than one vGPU needs quota 100%%, as turns on several slices would have to coincide",
+			c.Share.QuotaRequest.Percent(), c.VGPUs)
+	}
+	return nil
+}
+
+// Validate refuses a request that cannot be placed on any node. Every error wraps a *FieldError.
+func (r Request) Validate() error {
+	if err := r.Terms.Validate(); err != nil {
+		return err
+	}
+	if len(r.Containers) == 0 {
+		return Invalid(FieldSM, "no container asks for a share")
+	}
+	total := 0
+	for _, c := range r.Containers {
+		if err := r.validateContainer(c); err != nil {
+			return inContainer(c.Name, err)
+		}
+		total += c.VGPUs // cannot overflow: each is at most MaxVGPUs
+	}
+	return inRange(FieldVGPU, int64(total), 1, MaxVGPUs, "vGPUs in one pod")
+}
+
+func (r Request) validateContainer(c Container) error {
+	if err := c.Validate(); err != nil || r.Isolation == AnyIsolation {
+		return err
+	}
+	return c.Share.AllowedIn(r.Isolation)
+}
+
+func atLeastRequest(field string, limit, request PerMille) error {
+	if limit < request {
+		return Invalid(field, "%s is below the request of %s", limit.Percent(), request.Percent())
+	}
+	return inRange(field, int64(limit), 1, int64(Whole), "per mille")
+}

@@ -1,0 +1,96 @@
+package share
+
+import (
+	"math"
+	"testing"
+)
+
+var (
+	plainTerms = Terms{Priority: BestEffort, Slice: WholeGPU, Enforcement: Strict}
+	timeShare  = Share{240, 240, 400, 800, MiB}
+	smShare    = Share{240, 480, 1000, 1000, MiB}
+)
+
+func TestShareValidateRefuses(t *testing.T) {
+	cases := map[string]struct {
+		share   Share
+		wantErr string
+	}{
+		"zero":             {Share{}, "gshare/sm: 0 per mille is outside 1 to 1000"},
+		"sm":               {Share{1001, 1001, 1000, 1000, 1}, "gshare/sm: "},
+		"least sm":         {Share{math.MinInt32, 1000, 1000, 1000, 1}, "gshare/sm: "},
+		"quota":            {Share{1, 1, 0, 1, 1}, "gshare/quota: "},
+		"memory":           {Share{1, 1, 1, 1, 0}, "gshare/mem: 0 bytes"},
+		"much memory":      {Share{1, 1, 1, 1, MaxMemory + 1}, "gshare/mem: "},
+		"low sm limit":     {Share{245, 240, 1000, 1000, 1}, "gshare.dev/sm-limit: 24% is below the request of 24.5%"},
+		"high sm limit":    {Share{240, 1001, 1000, 1000, 1}, "gshare.dev/sm-limit: "},
+		"low quota limit":  {Share{240, 240, 400, 399, 1}, "gshare.dev/quota-limit: "},
+		"high quota limit": {Share{240, 240, 400, math.MaxInt32, 1}, "gshare.dev/quota-limit: "},
+		"both elastic":     {Share{240, 241, 999, 1000, 1}, "gshare.dev/sm-limit: SMs above the request"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) { wantRefusal(t, tc.share.Validate(), tc.wantErr) })
+	}
+	for _, s := range []Share{timeShare, smShare, {1, 1, 1, 1, 1}, {1000, 1000, 1000, 1000, MaxMemory}} {
+		if err := s.Validate(); err != nil {
+			t.Errorf("%v: %v", s, err)
+		}
+	}
+}
+
+func TestAllowedIn(t *testing.T) {
+	cases := map[string]struct {
+		share   Share
+		class   Isolation
+		wantErr string // empty is allowed
+	}{
+		"exclusive takes a part of time": {timeShare, Exclusive, ""},
+		"exclusive takes elastic SMs":    {smShare, Exclusive, ""},
+		"mps takes a part of time":       {timeShare, MPS, ""},
+		"mps fixes SMs":                  {smShare, MPS, "gshare.dev/isolation: mps fixes the SMs, but sm-limit (48%) is above sm (24%)"},
+		"elastic takes elastic SMs":      {smShare, Elastic, ""},
+		"elastic needs all time":         {timeShare, Elastic, "gshare.dev/isolation: elastic needs quota 100%, not 40%"},
+		"swap":                           {smShare, Swap, "gshare.dev/isolation: swap cannot be scheduled yet"},
+		"any is no class of a slice":     {smShare, AnyIsolation, `gshare.dev/isolation: "" is none of`},
+		"unknown":                        {smShare, "lottery", `gshare.dev/isolation: "lottery" is none of`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := tc.share.AllowedIn(tc.class)
+			if tc.wantErr != "" {
+				wantRefusal(t, err, tc.wantErr)
+			} else if err != nil {
+				t.Errorf("AllowedIn: %v", err)
+			}
+		})
+	}
+}
+
+func TestRequestValidate(t *testing.T) {
+	mps := plainTerms
+	mps.Isolation = MPS
+	cases := map[string]struct {
+		req     Request
+		wantErr string // empty is valid
+	}{
+		"two containers":      {Request{mps, []Container{{"a", 1, timeShare}, {"b", 1, timeShare}}}, ""},
+		"elastic anywhere":    {Request{plainTerms, []Container{{"a", 8, smShare}}}, ""},
+		"no terms":            {Request{Containers: []Container{{"a", 1, timeShare}}}, "gshare.dev/class: "},
+		"no container":        {Request{Terms: plainTerms}, "gshare/sm: no container asks"},
+		"isolation of one":    {Request{mps, []Container{{"a", 1, timeShare}, {"b", 1, smShare}}}, `container "b": gshare.dev/isolation: mps fixes`},
+		"no vGPU":             {Request{plainTerms, []Container{{"a", 0, smShare}}}, `container "a": gshare/vgpu: 0 vGPUs is outside`},
+		"bad share":           {Request{plainTerms, []Container{{"a", 1, Share{}}}}, `container "a": gshare/sm: `},
+		"quota with two":      {Request{plainTerms, []Container{{"a", 2, timeShare}}}, `container "a": gshare/quota: 40% with 2 vGPUs`},
+		"too many in one pod": {Request{plainTerms, []Container{{"a", 64, smShare}, {"b", 1, smShare}}}, "gshare/vgpu: 65 vGPUs in one pod is outside 1 to 64"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := tc.req.Validate()
+			if tc.wantErr != "" {
+				wantRefusal(t, err, tc.wantErr)
+			} else if err != nil {
+				t.Errorf("Validate: %v", err)
+			}
+		})
+	}
+}
