@@ -16,16 +16,20 @@ build: ## Build every binary into bin/.
 	hack/build.sh
 
 .PHONY: demo
-demo: ## Schedule a few shared pods on a cluster inside one process.
+demo: ## Place 3,000 fractional-GPU pods on a mixed cluster and draw the GPUs.
 	$(SANDBOX) demo $(ARGS)
 
 .PHONY: replay
-replay: ## Replay a list of pods through the scheduler and print what was placed where.
+replay: ## Replay a cluster trace: make replay ARGS="--nodes F --pods F".
 	$(SANDBOX) replay $(ARGS)
 
 .PHONY: bench
-bench: ## Measure the whole scheduler: pods a second and time to decide.
+bench: ## Compare scheduling throughput with stock kube-scheduler (minutes).
 	$(SANDBOX) bench $(ARGS)
+
+.PHONY: bench-perf
+bench-perf: ## Run scheduler_perf with gshare's plugins (minutes).
+	hack/bench-perf.sh $(ARGS)
 
 .PHONY: bench-rules
 bench-rules: ## Run the Go benchmarks of the rule packages.

@@ -19,5 +19,7 @@ func main() {
 	}
 	cmd := app.NewSchedulerCommand(options...)
 	cmd.Use = "gshare-scheduler"
+	cmd.Long = "gshare-scheduler is kube-scheduler with gshare's packing plugins. Its configuration file names the profiles; pods choose\n" +
+		"one by spec.schedulerName. All flags and files are those of kube-scheduler."
 	os.Exit(cli.Run(cmd))
 }

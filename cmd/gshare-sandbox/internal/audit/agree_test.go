@@ -1,0 +1,105 @@
+package audit
+
+import (
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// TestAgreesWithPacker compares Admissible with the scheduler's own rules on random clusters. Two programs that were
+// written apart must give one answer.
+func TestAgreesWithPacker(t *testing.T) {
+	asked, admitted := 0, 0
+	for seed := range uint64(60) {
+		f := fillRandomly(t, seed)
+		for i := 0; i < len(f.cluster.pods); i += 2 { // room for others
+			f.cluster.pods[i].Status.Phase = v1.PodFailed
+		}
+		r := f.check()
+		for range 30 {
+			pod := randomPod(f)
+			mine, theirs := r.Admissible(pod), f.packerAdmits(pod)
+			if !slices.Equal(mine, theirs) {
+				t.Fatalf("seed %d, %+v: audit %v, packer %v", seed, pod.Spec.Containers, mine, theirs)
+			}
+			asked += len(f.nodes)
+			admitted += len(mine)
+		}
+	}
+	t.Logf("%d of %d questions were answered with yes", admitted, asked)
+}
+
+func randomPod(f *filler) v1.Pod {
+	var specs []spec
+	vgpus := 1 + f.random.Int64N(2)
+	for range 1 + f.random.IntN(3) {
+		s := spec{name: "w", sm: 1 + f.random.Int64N(70), quota: 100, vgpus: vgpus}
+		if vgpus == 1 {
+			s.quota = 1 + f.random.Int64N(70)
+		}
+		specs = append(specs, s)
+	}
+	if f.random.IntN(8) == 0 {
+		specs[0].tenant = "other"
+	}
+	pod := together(f.cluster, specs...)
+	if f.random.IntN(2) == 0 {
+		pod.Spec.SchedulerName = rectangleScheduler
+	}
+	for i := range pod.Spec.Containers {
+		delete(pod.Spec.Containers[i].Resources.Requests, v1.ResourceCPU)
+	}
+	return pod
+}
+
+type anyRank struct{}
+
+func (anyRank) Rank(*packing.Node, *packing.Pod, []packing.Choice) packing.Rank { return 0 }
+
+func (f *filler) packerAdmits(pod v1.Pod) []string {
+	model := packing.Slots
+	if pod.Spec.SchedulerName == rectangleScheduler {
+		model = packing.Rectangles
+	}
+	packer := packing.Packer{Rules: packing.NewRules(model), Ranker: anyRank{}}
+	request, _, err := kube.RequestOf(&pod)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var names []string
+	for i := range f.nodes {
+		n := f.packerNode(&f.nodes[i])
+		if _, _, refusal := packer.Place(n, &packing.Pod{Tenant: pod.Namespace, Request: request}); refusal == packing.Admitted {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+func (f *filler) packerNode(object *v1.Node) *packing.Node {
+	inventory, _, _ := kube.InventoryOf(object)
+	var on []packing.Slice
+	for _, s := range inventory.Slices {
+		on = append(on, packing.Slice{
+			ID: packing.SliceID(s.ID), Device: s.Device, Model: s.Model, Profile: s.Profile, SMs: s.SMs,
+			Memory: share.Bytes(s.MemoryMiB) * share.MiB, Classes: s.Classes, Healthy: s.Healthy, Reserve: s.Reserve, MaxShares: s.MaxShares,
+		})
+	}
+	n := packing.NewNode(object.Name, on, 1<<40, 1<<50)
+	for i := range f.cluster.pods {
+		pod := &f.cluster.pods[i]
+		p, placed, _ := kube.PlacementOf(pod)
+		if !placed || ended(pod) || p.Node != n.Name {
+			continue
+		}
+		v := firstVGPU(&p)
+		at, _ := n.SliceIndex(packing.SliceID(v.Slice))
+		n.Loads[at].Add(packing.Resident{Tenant: pod.Namespace, Model: packing.Model(p.Model), Class: v.Class, Share: v.Share})
+	}
+	return n
+}

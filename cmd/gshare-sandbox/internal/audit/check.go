@@ -1,0 +1,87 @@
+package audit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// checker reads a cluster and gathers what it finds.
+type checker struct {
+	options Options
+	byName  map[string]*node
+	nodes   []*node // by name
+	report  Report
+}
+
+// Check derives what the slices hold from the nodes and the pods that are bound to them. Pods that have ended hold
+// nothing and are not looked at.
+func Check(nodes []v1.Node, pods []v1.Pod, o Options) Report {
+	c := &checker{options: o, byName: make(map[string]*node, len(nodes))}
+	for i := range nodes {
+		c.readNode(&nodes[i])
+	}
+	slices.SortFunc(c.nodes, func(a, b *node) int { return strings.Compare(a.object.Name, b.object.Name) })
+	for i := range pods {
+		c.readPod(&pods[i])
+	}
+	for _, n := range c.nodes {
+		c.checkNode(n)
+		c.count(n)
+	}
+	c.report.final = newFinal(c.nodes, o)
+	return c.report
+}
+
+func (c *checker) readNode(object *v1.Node) {
+	n, err := newNode(object)
+	c.byName[object.Name] = n
+	c.nodes = append(c.nodes, n)
+	if err != nil {
+		c.violate(Violation{Kind: BadInventory, Node: object.Name}, "%v", err)
+	}
+}
+
+func (c *checker) readPod(pod *v1.Pod) {
+	if ended(pod) {
+		return
+	}
+	if pod.Spec.NodeName == "" {
+		c.checkUnbound(pod)
+		return
+	}
+	n := c.byName[pod.Spec.NodeName]
+	if n == nil {
+		c.orphan(pod, "", "the node is not there")
+		return
+	}
+	n.take(pod)
+	c.checkWelcome(n, pod)
+	c.checkPlacement(n, pod)
+}
+
+func (c *checker) checkNode(n *node) {
+	c.checkResources(n)
+	for _, s := range n.slices {
+		c.checkSlice(n, s)
+	}
+}
+
+func (c *checker) violate(v Violation, format string, args ...any) {
+	v.Text = fmt.Sprintf(format, args...)
+	c.report.Violations = append(c.report.Violations, v)
+}
+
+func (c *checker) orphan(pod *v1.Pod, slice, text string) {
+	o := Orphan{Node: pod.Spec.NodeName, Slice: slice, Pod: nameOf(pod), Text: text}
+	c.report.Orphans = append(c.report.Orphans, o)
+}
+
+// ended says that the pod has given back all that it held.
+func ended(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+}
+
+func nameOf(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }

@@ -1,0 +1,53 @@
+package audit
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+)
+
+func (c *checker) checkResources(n *node) {
+	for _, name := range slices.Sorted(maps.Keys(n.used)) {
+		if used, has := n.used[name], n.has[name]; used > has {
+			c.violate(Violation{Kind: Resources, Node: n.object.Name}, "%s: %d of %d are requested", name, used, has)
+		}
+	}
+	if has := n.has[v1.ResourcePods]; n.pods > has {
+		c.violate(Violation{Kind: TooManyPods, Node: n.object.Name}, "%d pods where %d may be", n.pods, has)
+	}
+}
+
+// checkWelcome asks whether the pod may be on the node at all. That the node is cordoned says nothing about a pod that is
+// bound, nor do the taints that Kubernetes sets when a node's condition changes.
+func (c *checker) checkWelcome(n *node, pod *v1.Pod) {
+	at := Violation{Node: n.object.Name, Pod: nameOf(pod)}
+	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(n.object); !ok || err != nil {
+		at.Kind = Affinity
+		c.violate(at, "the node does not match the pod's node selector or required affinity")
+	}
+	if taint, found := repelledBy(n.object, pod, lastingTaint); found {
+		at.Kind = Tainted
+		c.violate(at, "the pod does not tolerate the taint %s", taint.ToString())
+	}
+}
+
+// repelledBy finds a taint that keeps the pod away.
+func repelledBy(n *v1.Node, pod *v1.Pod, counts func(*v1.Taint) bool) (v1.Taint, bool) {
+	return corev1.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, pod.Spec.Tolerations, counts, false)
+}
+
+func hardTaint(t *v1.Taint) bool {
+	return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
+}
+
+// conditionTaints is the prefix of the taints that follow a node's condition.
+const conditionTaints = "node.kubernetes.io/"
+
+func lastingTaint(t *v1.Taint) bool {
+	return hardTaint(t) && !strings.HasPrefix(t.Key, conditionTaints)
+}

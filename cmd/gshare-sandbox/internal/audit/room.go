@@ -1,0 +1,76 @@
+package audit
+
+import (
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// room says that the slices of the node can take all containers of the pod together.
+func (f *final) room(n *node, a *applicant) bool {
+	if len(a.request.Containers) == 0 {
+		return true
+	}
+	if n.doubtful {
+		return false
+	}
+	for c := range a.request.Containers {
+		if !f.enoughDevices(n.slices, a, c) {
+			return false
+		}
+	}
+	// The vGPUs of one container are on different devices and cannot be in each other's way.
+	return len(a.request.Containers) == 1 || newSearch(f, n, a).container(0)
+}
+
+// enoughDevices says that each vGPU of the container finds a device with a slice that takes its share.
+func (f *final) enoughDevices(on []*slice, a *applicant, c int) bool {
+	var found []string
+	for _, s := range on {
+		if len(found) == a.request.Containers[c].VGPUs {
+			return true
+		}
+		if slices.Contains(found, s.Device) {
+			continue
+		}
+		if _, ok := f.admits(s, a, c); ok {
+			found = append(found, s.Device)
+		}
+	}
+	return len(found) == a.request.Containers[c].VGPUs
+}
+
+// admits says whether the slice can take one more share, of container c of the pod, and under which class.
+func (f *final) admits(s *slice, a *applicant, c int) (share.Isolation, bool) {
+	sh := a.request.Containers[c].Share
+	if !s.Healthy || !s.ofKind(a.request.Slice) || !s.ofModel(a.request.Models) || !f.sumsAllow(s, sh) {
+		return "", false
+	}
+	for _, class := range a.classes[c] {
+		if s.enforces(class, a.request.Enforcement) && f.joins(s, a, class) {
+			return class, f.together(s, sh, a.packing)
+		}
+	}
+	return "", false
+}
+
+func (f *final) sumsAllow(s *slice, sh share.Share) bool {
+	return len(s.held) < s.MaxShares &&
+		s.memory+sh.Memory <= s.capacity() &&
+		s.limits+sh.LimitArea() <= f.options.limitBound() &&
+		s.requested+sh.RequestArea() <= share.WholeArea
+}
+
+// joins says that the share goes with its neighbours. On an empty slice it has none.
+func (f *final) joins(s *slice, a *applicant, class share.Isolation) bool {
+	for i := range s.held {
+		h := &s.held[i]
+		if h.class != class || class == share.Exclusive || h.packing != a.packing {
+			return false
+		}
+		if h.tenant != a.pod.Namespace && !f.options.MixTenants {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,78 @@
+package audit
+
+import (
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// checkSlice checks the sums of a slice, that its shares go together, and that they fit together.
+func (c *checker) checkSlice(n *node, s *slice) {
+	if len(s.held) == 0 {
+		return
+	}
+	c.checkSums(n, s)
+	c.checkNeighbours(n, s)
+	c.prove(n, s)
+}
+
+func (c *checker) checkSums(n *node, s *slice) {
+	at := Violation{Node: n.object.Name, Slice: s.ID}
+	if s.memory > s.capacity() {
+		at.Kind = Memory
+		c.violate(at, "%d MiB are promised, the slice has %d", s.memory/share.MiB, s.MemoryMiB)
+	}
+	if bound := c.options.limitBound(); s.limits > bound {
+		at.Kind = Limits
+		c.violate(at, "the limits add up to an area of %d, the bound is %d", s.limits, bound)
+	}
+	if len(s.held) > s.MaxShares {
+		at.Kind = TooMany
+		c.violate(at, "%d shares where %d may be", len(s.held), s.MaxShares)
+	}
+}
+
+func (c *checker) checkNeighbours(n *node, s *slice) {
+	at := Violation{Node: n.object.Name, Slice: s.ID}
+	if several(&s.load, func(h held) string { return h.tenant }) > 1 && !c.options.MixTenants {
+		at.Kind = MixedTenants
+		c.violate(at, "pods of several namespaces")
+	}
+	if several(&s.load, func(h held) share.Isolation { return h.class }) > 1 {
+		at.Kind = MixedClasses
+		c.violate(at, "shares of several isolation classes")
+	}
+	if several(&s.load, func(h held) kube.FitModel { return h.packing }) > 1 {
+		at.Kind = MixedModels
+		c.violate(at, "shares of both packing models")
+	}
+	if len(s.held) > 1 && s.holdsExclusive() {
+		at.Kind = NotExclusive
+		c.violate(at, "an exclusive share among %d", len(s.held))
+	}
+}
+
+func (s *slice) holdsExclusive() bool {
+	for _, h := range s.held {
+		if h.class == share.Exclusive {
+			return true
+		}
+	}
+	return false
+}
+
+// prove wants a certificate that the requests fit together. A slice of both packing models is at fault already; it must
+// still pass as slots without a reserve, which no sound slice can fail.
+func (c *checker) prove(n *node, s *slice) {
+	kind, err := NoTable, error(nil)
+	switch {
+	case several(&s.load, func(h held) kube.FitModel { return h.packing }) > 1:
+		err = proveSlots(s.shares(), 0)
+	case s.held[0].packing == kube.Rectangles:
+		kind, err = NoPacking, proveRectangles(s.shares())
+	default:
+		err = proveSlots(s.shares(), s.Reserve)
+	}
+	if err != nil {
+		c.violate(Violation{Kind: kind, Node: n.object.Name, Slice: s.ID}, "%v", err)
+	}
+}

@@ -1,0 +1,101 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/packing/slot"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// window is the period that certificates are written for.
+const window = 100 * time.Millisecond
+
+var errNoTable = errors.New("the shares fit no table of turns")
+
+// proveSlots asks for a table of turns and verifies it.
+func proveSlots(shares []share.Share, reserve share.PerMille) error {
+	table, ok := slot.Solve(itemsOf(shares), window, reserve)
+	if !ok {
+		return errNoTable
+	}
+	return verifyTable(shares, table, reserve)
+}
+
+func itemsOf(shares []share.Share) []slot.Item {
+	items := make([]slot.Item, len(shares))
+	for i, s := range shares {
+		items[i] = itemOf(s)
+	}
+	return items
+}
+
+func itemOf(s share.Share) slot.Item { return slot.Item{SM: s.SMRequest, Quota: s.QuotaRequest} }
+
+// verifyTable refuses a table that does not give every share what it asks for within a window. Durations are whole
+// nanoseconds, so a sum over n shares may be off by n of them.
+func verifyTable(shares []share.Share, t slot.Table, reserve share.PerMille) error {
+	var sum time.Duration
+	got := make([]time.Duration, len(shares))
+	turns := make([]int, len(shares))
+	for k, turn := range t.Turns {
+		if err := verifyTurn(shares, turn); err != nil {
+			return fmt.Errorf("turn %d: %w", k, err)
+		}
+		sum += turn.Duration
+		for _, i := range turn.Members {
+			got[i] += turn.Duration
+			turns[i]++
+		}
+	}
+	if most := longest(t, len(shares), reserve); sum > most {
+		return fmt.Errorf("the turns take %v, more than %v", sum, most)
+	}
+	return verifyQuotas(shares, t, got, turns)
+}
+
+// longest is the time that all turns may take: a single one never switches and needs no reserve.
+func longest(t slot.Table, shares int, reserve share.PerMille) time.Duration {
+	if len(t.Turns) <= 1 {
+		return window
+	}
+	left := window * time.Duration(share.Whole-reserve) / time.Duration(share.Whole)
+	return min(window, left+time.Duration(shares))
+}
+
+// verifyTurn refuses members that are not shares, or are there twice, and more SMs than the slice has.
+func verifyTurn(shares []share.Share, turn slot.Turn) error {
+	if turn.Duration <= 0 {
+		return fmt.Errorf("it takes %v", turn.Duration)
+	}
+	var sms share.PerMille
+	for k, i := range turn.Members {
+		if i < 0 || i >= len(shares) || k > 0 && turn.Members[k-1] >= i {
+			return fmt.Errorf("its members %v are not ascending indices below %d", turn.Members, len(shares))
+		}
+		sms += shares[i].SMRequest
+	}
+	if sms > share.Whole {
+		return fmt.Errorf("%d per mille of SMs run at once", sms)
+	}
+	return nil
+}
+
+// verifyQuotas refuses a table in which a share runs for less than its quota. A share of full quota goes on between
+// turns, so it has to be in every one.
+func verifyQuotas(shares []share.Share, t slot.Table, got []time.Duration, turns []int) error {
+	if t.Window != window {
+		return fmt.Errorf("the window is %v, not %v", t.Window, window)
+	}
+	for i, s := range shares {
+		due := window*time.Duration(s.QuotaRequest)/time.Duration(share.Whole) - time.Duration(len(shares))
+		switch {
+		case s.QuotaRequest == share.Whole && (turns[i] == 0 || turns[i] < len(t.Turns)):
+			return fmt.Errorf("share %d has full quota and is in %d of %d turns", i, turns[i], len(t.Turns))
+		case s.QuotaRequest < share.Whole && got[i] < due:
+			return fmt.Errorf("share %d runs for %v, and is due %v", i, got[i], due)
+		}
+	}
+	return nil
+}

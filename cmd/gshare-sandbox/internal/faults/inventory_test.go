@@ -1,0 +1,80 @@
+package faults
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+)
+
+// unreadable are inventories that nothing may be built on, by the name of their node.
+func unreadable() map[string]struct{ text, reason string } {
+	twice := inventory("twice", 1)
+	text := encode(twice)
+	slice := text[strings.Index(text, "[")+1 : strings.LastIndex(text, "]")]
+	return map[string]struct{ text, reason string }{
+		"no-json":       {"{", "inventory: malformed: unexpected EOF"},
+		"unknown-field": {strings.Replace(encode(inventory("unknown-field", 1)), `"v":1`, `"v":1,"extra":true`, 1), `unknown field "extra"`},
+		"other-version": {strings.Replace(encode(inventory("other-version", 1)), `"v":1`, `"v":2`, 1), "version 2 is not 1"},
+		"twice":         {strings.Replace(text, slice, slice+","+slice, 1), `slice "GPU-twice-0" is there twice`},
+		"oversized":     {encode(inventory("oversized", 1)) + strings.Repeat(" ", kube.MaxInventoryBytes), "bytes are more than 131072"},
+		"empty":         {"", "inventory: malformed: EOF"},
+	}
+}
+
+func TestUnreadableInventories(t *testing.T) {
+	l := newLab(t)
+	l.sharedScheduler()
+	l.addNodes(node("sound", 1))
+	bad := unreadable()
+	for name, c := range bad {
+		n := node(name, 1)
+		n.Annotations[kube.AnnotationInventory] = c.text
+		l.addNodes(n)
+	}
+	fit := gpuPods("fit", 4, 25) // all that the sound node can take
+	l.addPods(fit...)
+	l.waitBound(names(fit)...)
+	for _, p := range fit {
+		l.wantNode(p.Name, "sound")
+	}
+	for name, c := range bad {
+		n, err := l.client.CoreV1().Nodes().Get(l.ctx, name, metav1.GetOptions{})
+		l.must(err)
+		l.waitEvent(n.UID, "MalformedInventory", c.reason)
+	}
+
+	l.addPods(gpuPod("waiting", 25))
+	l.waitRefused("waiting")
+	l.waitEvent(l.pod("waiting").UID, "FailedScheduling", "6 gshare inventory is malformed")
+	began := time.Now()
+	l.setInventory("twice", encode(inventory("twice", 1)))
+	l.waitBound("waiting")
+	t.Logf("the waiting pod was bound %v after the inventory was corrected", time.Since(began))
+	l.wantNode("waiting", "twice")
+	for name := range bad {
+		l.setInventory(name, encode(inventory(name, 1)))
+	}
+	more := gpuPods("more", 5, 100)
+	l.addPods(more...)
+	l.waitBound(names(more)...)
+	l.finish()
+}
+
+// TestInventoryBecomesUnreadable checks that pods which run on a node stay counted through its bad times.
+func TestInventoryBecomesUnreadable(t *testing.T) {
+	l := newLab(t)
+	l.sharedScheduler()
+	l.addNodes(node("n", 1))
+	l.addPods(gpuPod("resident", 60))
+	l.waitBound("resident")
+	l.setInventory("n", "[]")
+	l.addPods(gpuPod("small", 40), gpuPod("large", 60))
+	l.waitRefused("small", "large")
+	l.setInventory("n", encode(inventory("n", 1)))
+	l.waitBound("small")
+	l.finish("large")
+}

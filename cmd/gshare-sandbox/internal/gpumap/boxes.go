@@ -1,0 +1,73 @@
+package gpumap
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/packing/rectangle"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// boxes is an arrangement of rectangles.
+type boxes []rectangle.Rect
+
+func arrange(shares []Share) (boxes, bool) {
+	list := make([]rectangle.Box, len(shares))
+	for at, x := range shares {
+		list[at] = rectangle.BoxOf(x.Share)
+	}
+	rects, ok := rectangle.Arrange(list)
+	return rects, ok
+}
+
+func (b boxes) name() string { return "rectangles" }
+
+func (b boxes) tall() int { return len(b.up()) - 1 }
+
+func (b boxes) draw(width, height int) picture {
+	p := picture{width: width, height: height}
+	x, y := scaled(b.along(), width), scaled(b.up(), height)
+	for who, r := range b {
+		p.put(block{who, x[r.X], x[r.X+r.W], y[r.Y], y[r.Y+r.H]})
+	}
+	for _, at := range b.along() {
+		if at < share.Whole {
+			p.ticks = append(p.ticks, tick{x[at], window * time.Duration(at) / time.Duration(share.Whole)})
+		}
+	}
+	return p
+}
+
+// along are the moments at which a box begins or ends.
+func (b boxes) along() []share.PerMille {
+	return b.marks(func(r rectangle.Rect) (share.PerMille, share.PerMille) { return r.X, r.X + r.W })
+}
+
+// up are the SMs at which a box begins or ends.
+func (b boxes) up() []share.PerMille {
+	return b.marks(func(r rectangle.Rect) (share.PerMille, share.PerMille) { return r.Y, r.Y + r.H })
+}
+
+func (b boxes) marks(ends func(rectangle.Rect) (share.PerMille, share.PerMille)) []share.PerMille {
+	list := []share.PerMille{0, share.Whole}
+	for _, r := range b {
+		from, to := ends(r)
+		list = append(list, from, to)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// scaled gives each mark its cell. Boxes that do not overlap do not overlap in cells either.
+func scaled(marks []share.PerMille, cells int) map[share.PerMille]int {
+	sizes := make([]int64, len(marks)-1)
+	for k := range sizes {
+		sizes[k] = int64(marks[k+1] - marks[k])
+	}
+	at := edges(sizes, int64(share.Whole), cells)
+	place := map[share.PerMille]int{}
+	for k, mark := range marks {
+		place[mark] = at[k]
+	}
+	return place
+}

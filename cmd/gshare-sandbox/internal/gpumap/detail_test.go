@@ -1,0 +1,77 @@
+package gpumap
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestEveryShareIsShown(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 500 {
+		s := anyGPU(r, 40)
+		text := detail(s, Options{Width: 20 + r.IntN(100)})
+		for at, x := range sorted(s.Shares) {
+			if want := fmt.Sprintf("%c", letterOf(at)); !strings.Contains(text, want) || !strings.Contains(text, x.Pod) {
+				t.Fatalf("share %s of %s is missing:\n%s", want, x.Pod, text)
+			}
+		}
+	}
+}
+
+func TestEveryShareHasCells(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	drawn := 0
+	for range 2000 {
+		s := anyGPU(r, 10)
+		s.Shares = sorted(s.Shares)
+		how, ok := s.plan()
+		if !ok {
+			continue
+		}
+		drawn++
+		p := how.draw(64, max(how.tall(), usual))
+		for who := range s.Shares {
+			if !slices.ContainsFunc(p.blocks, func(b block) bool { return b.who == who }) {
+				t.Fatalf("share %d has no cell of %+v", who, p)
+			}
+		}
+		checkBlocks(t, p)
+	}
+	if drawn < 200 {
+		t.Errorf("only %d of the GPUs could be drawn", drawn)
+	}
+}
+
+// checkBlocks wants all blocks inside the picture and apart from each other, so what a turn stacks fits its height.
+func checkBlocks(t *testing.T, p picture) {
+	t.Helper()
+	for at, b := range p.blocks {
+		if b.left < 0 || b.right > p.width || b.bottom < 0 || b.top > p.height {
+			t.Fatalf("block %+v leaves the picture of %d x %d", b, p.width, p.height)
+		}
+		for _, o := range p.blocks[:at] {
+			if b.left < o.right && o.left < b.right && b.bottom < o.top && o.bottom < b.top {
+				t.Fatalf("blocks %+v and %+v overlap", b, o)
+			}
+		}
+	}
+}
+
+func TestLowPictureStaysInside(t *testing.T) {
+	for sm := 1; sm < 100; sm++ {
+		s := gpu()
+		for at := range 100 / sm {
+			s.Shares = append(s.Shares, of(fmt.Sprint(at), sm, 100, 1))
+		}
+		how, ok := s.plan()
+		if !ok {
+			t.Fatalf("%d shares of %d%% do not fit", len(s.Shares), sm)
+		}
+		for height := 1; height < 24; height++ {
+			checkBlocks(t, how.draw(8, height))
+		}
+	}
+}

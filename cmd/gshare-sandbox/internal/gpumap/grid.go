@@ -1,0 +1,77 @@
+package gpumap
+
+import "strings"
+
+// row is a line of GPUs, with a gap between nodes.
+type row []level
+
+// rows breaks the GPUs of a group into lines. A node is kept on one line if it fits there.
+func (g group) rows(width int) []row {
+	var list []row
+	var line row
+	for _, n := range g.nodes {
+		cells := n.levels()
+		if len(line) > 0 && len(line)+1+len(cells) > width {
+			list, line = append(list, line), nil
+		}
+		for ; len(cells) > width; cells = cells[width:] {
+			list = append(list, cells[:width])
+		}
+		if len(line) > 0 {
+			line = append(line, gap)
+		}
+		line = append(line, cells...)
+	}
+	return append(list, line)
+}
+
+func (n node) levels() row {
+	cells := make(row, len(n.gpus))
+	for at, s := range n.gpus {
+		cells[at] = s.level()
+	}
+	return cells
+}
+
+// counted adds up the GPUs of some lines.
+func counted(rows []row) counts {
+	var c counts
+	for _, r := range rows {
+		for _, l := range r {
+			c.add(l)
+		}
+	}
+	return c
+}
+
+// paint writes the line; neighbours of one level share their colour codes.
+func (r row) paint(p painter) string {
+	var b strings.Builder
+	for from := 0; from < len(r); {
+		to := from + 1
+		for to < len(r) && r[to] == r[from] {
+			to++
+		}
+		b.WriteString(p.level(r[from], to-from))
+		from = to
+	}
+	return b.String()
+}
+
+// deal spreads lines over models in proportion to what they need: one each, then always to who lacks most.
+func deal(lines int, need []int) []int {
+	got := make([]int, len(need))
+	for ; lines > 0; lines-- {
+		poorest := nobody
+		for at := range need {
+			if got[at] < need[at] && (poorest == nobody || got[at]*need[poorest] < got[poorest]*need[at]) {
+				poorest = at
+			}
+		}
+		if poorest == nobody {
+			break
+		}
+		got[poorest]++
+	}
+	return got
+}

@@ -1,0 +1,84 @@
+package gpumap
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// node is the GPUs of one model on one node.
+type node struct {
+	name string
+	gpus []Slice
+}
+
+// group is all GPUs of one model.
+type group struct {
+	model string
+	nodes []node
+	sums
+}
+
+// groups sorts GPUs by model, then by node, fuller nodes first.
+func groups(gpus []Slice) []group {
+	sorted := slices.Clone(gpus)
+	slices.SortStableFunc(sorted, func(a, b Slice) int {
+		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Index, b.Index))
+	})
+	var list []group
+	for len(sorted) > 0 {
+		n := prefix(sorted, func(s Slice) string { return s.Model })
+		list = append(list, groupOf(sorted[:n]))
+		sorted = sorted[n:]
+	}
+	return list
+}
+
+// groupOf makes a group of GPUs of one model, which are sorted by node.
+func groupOf(gpus []Slice) group {
+	g := group{model: gpus[0].Model}
+	for _, s := range gpus {
+		g.slice(s)
+	}
+	for len(gpus) > 0 {
+		n := prefix(gpus, func(s Slice) string { return s.Node })
+		g.nodes = append(g.nodes, node{gpus[0].Node, gpus[:n]})
+		gpus = gpus[n:]
+	}
+	g.sums.nodes = len(g.nodes)
+	slices.SortStableFunc(g.nodes, func(a, b node) int { return cmp.Compare(b.fullness(), a.fullness()) })
+	return g
+}
+
+// prefix counts the GPUs at the start that agree with the first.
+func prefix(gpus []Slice, key func(Slice) string) int {
+	first := key(gpus[0])
+	if n := slices.IndexFunc(gpus, func(s Slice) bool { return key(s) != first }); n >= 0 {
+		return n
+	}
+	return len(gpus)
+}
+
+// fullness is the mean SM-time promised on the node.
+func (n node) fullness() share.Area {
+	var sum share.Area
+	for _, s := range n.gpus {
+		sum += s.promised()
+	}
+	return sum / share.Area(len(n.gpus))
+}
+
+// total adds up groups. A node with two models counts once.
+func total(list []group) sums {
+	var t sums
+	names := map[string]bool{}
+	for _, g := range list {
+		t.join(g.sums)
+		for _, n := range g.nodes {
+			names[n.name] = true
+		}
+	}
+	t.nodes = len(names)
+	return t
+}

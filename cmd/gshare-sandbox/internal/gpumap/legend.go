@@ -1,0 +1,73 @@
+package gpumap
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+const (
+	swatch      = 4 // columns of a block with a letter, and a space
+	longestName = 40
+	shortest    = 12 // name that is worth a place beside its share
+)
+
+// legend says what the letters stand for, and how much is free.
+func (p *page) legend(s Slice, looks []look) {
+	room := p.left() - 1 // the last line is for what is free
+	for at, entry := range p.entries(s.Shares, looks) {
+		last := at == len(s.Shares)-1
+		if room < len(entry) || !last && room == len(entry) {
+			p.add(p.faint(fitting(p.Width, "… "+number(len(s.Shares)-at, "more share"), "…")))
+			break
+		}
+		p.add(entry...)
+		room -= len(entry)
+	}
+	p.add(p.faint(s.free(p.Width)))
+}
+
+// entries are the lines of each share: one where name and share fit beside each other, else two or more.
+func (p *page) entries(shares []Share, looks []look) [][]string {
+	list := make([][]string, len(shares))
+	name, size := 0, 0
+	for _, x := range shares {
+		name, size = max(name, columns(printable(x.Pod))), max(size, columns(x.Share.String()))
+	}
+	name = min(name, longestName, max(p.Width-swatch-2-size, shortest))
+	for at, x := range shares {
+		block := p.block(looks[at], fill([]byte{0, letterOf(at), 0}, looks[at].shade)) + " "
+		if swatch+name+2+size <= p.Width {
+			list[at] = []string{block + pad(shorten(x.Pod, name), name) + "  " + x.Share.String()}
+		} else {
+			list[at] = append([]string{block + shorten(x.Pod, p.Width-swatch)}, wrapped(x.Share, p.Width)...)
+		}
+	}
+	return list
+}
+
+// wrapped writes a share below its pod.
+func wrapped(s share.Share, width int) []string {
+	lines := flow([]string{s.String()}, "", width-swatch)
+	for at := range lines {
+		lines[at] = strings.Repeat(" ", swatch) + lines[at]
+	}
+	return lines
+}
+
+// free says how much SM-time is not promised, and how much of the window switching may cost.
+func (s Slice) free(width int) string {
+	rest := share.PerMille(max(share.WholeArea-s.promised(), 0) / share.Area(share.Whole))
+	text := fmt.Sprintf("···  free: %s of SM-time", rest.Percent())
+	if s.Reserve <= 0 || s.Rectangles || !slices.ContainsFunc(s.Shares, takesTurns) {
+		return fitting(width, text, "··· free "+rest.Percent())
+	}
+	return fitting(width,
+		fmt.Sprintf("%s, %s of the window kept for switching turns", text, s.Reserve.Percent()),
+		fmt.Sprintf("%s, %s kept for switching", text, s.Reserve.Percent()),
+		text, "··· free "+rest.Percent())
+}
+
+func takesTurns(x Share) bool { return x.Share.QuotaRequest < share.Whole }

@@ -1,0 +1,62 @@
+package gpumap
+
+import (
+	"fmt"
+	"strings"
+)
+
+// histogram is a bar of the full, the partly full and the empty GPUs. It is a thin line, unlike the GPUs below it.
+func (p *page) histogram(c counts, width int) string {
+	sizes, parts := []int64{}, []level{}
+	for k, n := range []int{c.full, c.partly, c.empty} {
+		if n > 0 {
+			sizes, parts = append(sizes, int64(n)), append(parts, []level{full, full / 2, empty}[k])
+		}
+	}
+	at := edges(sizes, int64(c.all()), width)
+	var b strings.Builder
+	for k, l := range parts {
+		b.WriteString(p.bar(l, at[k+1]-at[k]))
+	}
+	return b.String()
+}
+
+// more says how many GPUs of a model are not drawn.
+func more(model string, rest counts, some bool, width int) string {
+	word := ""
+	if some {
+		word = "more "
+	}
+	n, model := rest.all(), shorten(model, width/2)
+	return fitting(width,
+		fmt.Sprintf("… %d %sGPUs of model %s: %v", n, word, model, rest),
+		fmt.Sprintf("… %d %sof %s: %v", n, word, model, rest),
+		fmt.Sprintf("… %d: %v", n, rest),
+		fmt.Sprintf("… %d %sof %s", n, word, model),
+		fmt.Sprintf("… %d %sGPUs", n, word),
+	)
+}
+
+// others says what the models are that are not drawn.
+func others(list []group, width int) string {
+	t := total(list)
+	return fitting(width,
+		fmt.Sprintf("… %s with %s: %v", number(len(list), "more model"), number(t.all(), "GPU"), t.counts),
+		fmt.Sprintf("… %s, %s", number(len(list), "model"), number(t.all(), "GPU")),
+		fmt.Sprintf("… %s", number(t.all(), "GPU")),
+	)
+}
+
+// String lists what there is: "398 full, 14 partly".
+func (c counts) String() string {
+	var words []string
+	for _, x := range []struct {
+		n    int
+		name string
+	}{{c.full, "full"}, {c.partly, "partly"}, {c.empty, "empty"}} {
+		if x.n > 0 {
+			words = append(words, fmt.Sprint(x.n, " ", x.name))
+		}
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,104 @@
+package gpumap
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/charmbracelet/lipgloss"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// columns is the number of terminal columns that a text takes; colour codes take none.
+func columns(s string) int { return lipgloss.Width(s) }
+
+// shorten cuts the middle out of a text that is too long: names of pods differ at their ends.
+func shorten(s string, width int) string {
+	s = printable(s)
+	if columns(s) <= width {
+		return s
+	}
+	if width < 1 {
+		return ""
+	}
+	tail := lastColumns(s, (width-1)/2)
+	return firstColumns(s, width-1-columns(tail)) + "…" + tail
+}
+
+// printable replaces what could move the cursor.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, s)
+}
+
+// firstColumns is the longest start of s that fits.
+func firstColumns(s string, width int) string {
+	r := []rune(s)
+	for len(r) > 0 && columns(string(r)) > width {
+		r = r[:len(r)-1]
+	}
+	return string(r)
+}
+
+// lastColumns is the longest end of s that fits.
+func lastColumns(s string, width int) string {
+	r := []rune(s)
+	for len(r) > 0 && columns(string(r)) > width {
+		r = r[1:]
+	}
+	return string(r)
+}
+
+// pad fills a text up with spaces.
+func pad(s string, width int) string { return s + strings.Repeat(" ", max(width-columns(s), 0)) }
+
+// flow puts pieces on lines, as many on each as fit. A piece that does not fit on a line of its own is cut into words.
+func flow(pieces []string, between string, width int) []string {
+	var lines []string
+	for _, piece := range pieces {
+		if words := strings.Fields(piece); columns(piece) > width && len(words) > 1 {
+			lines = append(lines, flow(words, " ", width)...)
+			continue
+		}
+		last := len(lines) - 1
+		if last >= 0 && columns(lines[last])+columns(between)+columns(piece) <= width {
+			lines[last] += between + piece
+		} else {
+			lines = append(lines, piece)
+		}
+	}
+	return lines
+}
+
+// fitting is the first of several wordings that fits, or the last of them cut off.
+func fitting(width int, wordings ...string) string {
+	for _, s := range wordings {
+		if columns(s) <= width {
+			return s
+		}
+	}
+	return shorten(wordings[len(wordings)-1], width)
+}
+
+// number writes "1 GPU" and "2 GPUs".
+func number(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}
+
+// bytes writes an amount of memory in the largest unit of which there is one, with a decimal only where it is needed.
+func bytes(b share.Bytes) string {
+	units := []string{"MiB", "GiB", "TiB", "PiB"}
+	size, at := float64(b)/float64(share.MiB), 0
+	for ; size >= 1024 && at < len(units)-1; at++ {
+		size /= 1024
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", size), ".0") + " " + units[at]
+}

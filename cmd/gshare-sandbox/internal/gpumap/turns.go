@@ -1,0 +1,91 @@
+package gpumap
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/packing/slot"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// window is the length of the windows that are drawn.
+const window = 100 * time.Millisecond
+
+// turns is a slot table: members of a turn are stacked, turns stand side by side.
+type turns struct {
+	items []slot.Item
+	table slot.Table
+}
+
+func solve(shares []Share, reserve share.PerMille) (turns, bool) {
+	items := make([]slot.Item, len(shares))
+	for at, x := range shares {
+		items[at] = slot.Item{SM: x.Share.SMRequest, Quota: x.Share.QuotaRequest}
+	}
+	table, ok := slot.Solve(items, window, reserve)
+	if !ok {
+		return turns{}, false
+	}
+	return turns{items, table}, true
+}
+
+func (t turns) name() string {
+	if len(t.table.Turns) == 0 {
+		return "slot table"
+	}
+	return "slot table of " + number(len(t.table.Turns), "turn")
+}
+
+func (t turns) tall() int {
+	most := 0
+	for _, turn := range t.table.Turns {
+		most = max(most, len(turn.Members))
+	}
+	return most
+}
+
+func (t turns) draw(width, height int) picture {
+	p := picture{width: width, height: height}
+	list := t.withRest()
+	sizes := make([]int64, len(list))
+	for k := range list {
+		sizes[k] = int64(list[k].Duration)
+	}
+	at, begin := edges(sizes, int64(window), width), time.Duration(0)
+	for k, turn := range list {
+		p.ticks = append(p.ticks, tick{at[k], begin})
+		begin += turn.Duration
+		t.stack(&p, turn.Members, at[k], at[k+1])
+	}
+	return p
+}
+
+// withRest adds the rest of the window as a turn, in which only those run that always do.
+func (t turns) withRest() []slot.Turn {
+	rest := window
+	for _, turn := range t.table.Turns {
+		rest -= turn.Duration
+	}
+	if rest < window/1000 {
+		return t.table.Turns
+	}
+	var always []int
+	for at, i := range t.items {
+		if i.Quota == share.Whole {
+			always = append(always, at)
+		}
+	}
+	return append(slices.Clone(t.table.Turns), slot.Turn{Members: always, Duration: rest})
+}
+
+// stack draws the members of a turn on top of each other.
+func (t turns) stack(p *picture, members []int, left, right int) {
+	sizes := make([]int64, len(members))
+	for k, who := range members {
+		sizes[k] = int64(t.items[who].SM)
+	}
+	at := edges(sizes, int64(share.Whole), p.height)
+	for k, who := range members {
+		p.put(block{who, left, right, at[k], at[k+1]})
+	}
+}

@@ -1,0 +1,138 @@
+package trace
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Image is what simulated pods name as their image. Nothing ever runs it.
+const Image = "gshare.dev/simulated"
+
+// maxPods is above what any node of the trace holds.
+const maxPods = 1000
+
+// Object gives the Kubernetes node, ready, with its GPUs as gshare's agent would advertise them.
+func (n Node) Object() (*v1.Node, error) {
+	inv := n.inventory()
+	text, err := kube.EncodeInventory(inv)
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	has := v1.ResourceList{
+		v1.ResourceCPU:    *resource.NewMilliQuantity(n.MilliCPU, resource.DecimalSI),
+		v1.ResourceMemory: *resource.NewQuantity(n.MemoryMiB<<20, resource.BinarySI),
+		v1.ResourcePods:   *resource.NewQuantity(maxPods, resource.DecimalSI),
+	}
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{v1.LabelHostname: n.Name}}}
+	if n.GPUs > 0 {
+		node.Annotations = map[string]string{kube.AnnotationInventory: text}
+		for name, quantity := range kube.NodeResources(inv) {
+			has[name] = quantity
+		}
+	}
+	node.Status = v1.NodeStatus{Capacity: has, Allocatable: has, Conditions: []v1.NodeCondition{
+		{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "Simulated", LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()},
+	}}
+	return node, nil
+}
+
+func (n Node) inventory() kube.Inventory {
+	var inv kube.Inventory
+	device := devices[n.Model]
+	for i := range n.GPUs {
+		id := fmt.Sprintf("GPU-%s-%d", n.Name, i)
+		inv.Slices = append(inv.Slices, kube.Slice{
+			ID: id, Device: id, Model: n.Model, SMs: device.SMs, MemoryMiB: device.MemoryMiB, Healthy: true,
+			Classes: []share.Isolation{share.Exclusive, share.MPS, share.Elastic},
+		})
+	}
+	return inv
+}
+
+// Object gives the Kubernetes pod for a profile. gpu_milli g of one GPU is ceil(g/10) percent of the SMs at full quota, and
+// that part of the memory of the smallest device that the pod accepts, out of those in the cluster; several GPUs are whole
+// ones. A pod without GPUs stays a plain pod.
+func (p Pod) Object(profile string, models []string) *v1.Pod {
+	limits := v1.ResourceList{
+		v1.ResourceCPU:    *resource.NewMilliQuantity(p.MilliCPU, resource.DecimalSI),
+		v1.ResourceMemory: *resource.NewQuantity(p.MemoryMiB<<20, resource.BinarySI),
+	}
+	pod := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: metav1.NamespaceDefault},
+		Spec: v1.PodSpec{
+			SchedulerName: profile, TerminationGracePeriodSeconds: new(int64), EnableServiceLinks: new(bool),
+			Containers: []v1.Container{{Name: "main", Image: Image, Resources: v1.ResourceRequirements{Limits: limits}}},
+		},
+	}
+	if p.GPUs > 0 {
+		p.askForShare(pod, limits, models)
+	}
+	pod.Spec.Containers[0].Resources.Requests = limits
+	return pod
+}
+
+func (p Pod) askForShare(pod *v1.Pod, limits v1.ResourceList, models []string) {
+	sm, quota := p.share()
+	limits[kube.ResourceSM] = *resource.NewQuantity(int64(p.GPUs)*sm, resource.DecimalSI)
+	limits[kube.ResourceQuota] = *resource.NewQuantity(quota, resource.DecimalSI)
+	limits[kube.ResourceVGPU] = *resource.NewQuantity(int64(p.GPUs), resource.DecimalSI)
+	limits[kube.ResourceMemory] = *resource.NewQuantity(int64(p.GPUs)*p.memoryMiB(models), resource.DecimalSI)
+	limits[kube.ResourceSMTime] = *resource.NewQuantity(int64(p.GPUs)*sm*quota, resource.DecimalSI)
+	if len(p.Models) > 0 {
+		pod.Annotations = map[string]string{kube.AnnotationModel: strings.Join(p.Models, ",")}
+	}
+}
+
+// memoryMiB is the pod's part of the smallest acceptable device of the cluster.
+func (p Pod) memoryMiB(models []string) int64 {
+	smallest := int64(0)
+	for _, m := range models {
+		if len(p.Models) > 0 && !slices.Contains(p.Models, m) {
+			continue
+		}
+		if d := devices[m].MemoryMiB; smallest == 0 || d < smallest {
+			smallest = d
+		}
+	}
+	if smallest == 0 {
+		smallest = 16 << 10 // no node will do; the event will say so
+	}
+	return max(1, smallest*p.MilliGPU/1000)
+}
+
+// Models lists the GPU models of the nodes.
+func Models(nodes []Node) []string {
+	var out []string
+	for _, n := range nodes {
+		if n.GPUs > 0 && !slices.Contains(out, n.Model) {
+			out = append(out, n.Model)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Replicate repeats nodes and pods k times under new names: a larger cluster with proportionally more work.
+func Replicate(nodes []Node, pods []Pod, k int) ([]Node, []Pod) {
+	outNodes, outPods := slices.Clone(nodes), slices.Clone(pods)
+	for i := 1; i < k; i++ {
+		for _, n := range nodes {
+			n.Name += "-" + strconv.Itoa(i)
+			outNodes = append(outNodes, n)
+		}
+		for _, p := range pods {
+			p.Name += "-" + strconv.Itoa(i)
+			outPods = append(outPods, p)
+		}
+	}
+	return outNodes, outPods
+}

@@ -1,0 +1,71 @@
+// Package trace reads cluster traces in the CSV form of the openb production trace and turns their nodes and pods into
+// Kubernetes objects that ask for gshare resources.
+package trace
+
+// Node is one machine of a trace.
+type Node struct {
+	Name      string
+	MilliCPU  int64
+	MemoryMiB int64
+	GPUs      int
+	Model     string // of its GPUs
+}
+
+// Pod is one pod of a trace.
+type Pod struct {
+	Name      string
+	MilliCPU  int64
+	MemoryMiB int64
+	GPUs      int      // whole devices when more than one
+	MilliGPU  int64    // of each device; 1000 is all of it
+	Models    []string // acceptable device models; empty accepts every model
+	Timed     int      // n > 0: asks for the n-th smallest SM share of the grid that holds it, for a part of the time
+}
+
+// TotalMilli is the GPU that the pod asks for, in thousandths of a device.
+func (p Pod) TotalMilli() int64 { return int64(p.GPUs) * p.MilliGPU }
+
+// gridSM are the SM shares, in percent, that FaST-GShare profiles (FG-20).
+var gridSM = []int64{6, 12, 24, 50, 60, 80, 100}
+
+// share is the part of each device in percent: of SMs and of time. The trace only knows parts of a GPU; a timed pod takes an
+// SM share of the grid for as much of the time as makes the same GPU time.
+func (p Pod) share() (sm, quota int64) {
+	if p.Timed == 0 || p.GPUs > 1 {
+		return (p.MilliGPU + 9) / 10, 100
+	}
+	nth := 0
+	for _, sm = range gridSM {
+		if 10*sm >= p.MilliGPU {
+			nth++
+		}
+		if nth == p.Timed {
+			break
+		}
+	}
+	return sm, min(100, (10*p.MilliGPU+sm-1)/sm)
+}
+
+// Device is what a simulated GPU of some model has.
+type Device struct {
+	MemoryMiB int64
+	SMs       int
+}
+
+// devices gives memory and SMs by the trace's model names. G2 and G3 are names under which the trace hides the product;
+// their memory is that of the classes that its authors describe, and the SM counts are those of A10 and A100.
+var devices = map[string]Device{
+	"T4":      {16 << 10, 40},
+	"P100":    {16 << 10, 56},
+	"V100M16": {16 << 10, 80},
+	"V100M32": {32 << 10, 80},
+	"A10":     {24 << 10, 72},
+	"G2":      {24 << 10, 72},
+	"G3":      {80 << 10, 108},
+}
+
+// DeviceOf looks a model up.
+func DeviceOf(model string) (Device, bool) {
+	d, ok := devices[model]
+	return d, ok
+}
