@@ -30,3 +30,12 @@ func (c *Capacity) Add(o Capacity, sign int) {
 		c.Models[model] += MilliGPU(sign) * gpu
 	}
 }
+
+// of is the SM-time of the models named.
+func (c *Capacity) of(models []string) MilliGPU {
+	var sum MilliGPU
+	for _, model := range models {
+		sum += c.Models[model]
+	}
+	return sum
+}

@@ -19,8 +19,7 @@ type Demand struct {
 
 // NewDemand freezes the mix of pods that run on a cluster of the given capacity.
 func NewDemand(m *Mix, c Capacity) *Demand {
-	d := &Demand{shapes: m.typical(), cpuRatio: cpuRatio(m, c)}
-	d.pressure = pressure(d.shapes, c)
+	d := &Demand{shapes: m.typical(), cpuRatio: cpuRatio(m, c), pressure: pressure(m, c)}
 	d.fillStranded()
 	return d
 }
@@ -63,7 +62,7 @@ func cpuRatio(m *Mix, c Capacity) MilliCPU {
 	}
 	ofGPUPods := perGPU(m.cpu, m.gpu)
 	ofAllPods := perGPU(c.CPU-c.FreeCPU, m.gpu)
-	if int64(ofAllPods)*int64(c.GPU) <= int64(c.CPU)*int64(WholeGPU) {
+	if float64(ofAllPods)*float64(c.GPU) <= float64(c.CPU)*float64(WholeGPU) { // in integers, a tiny mix would overflow
 		return ofGPUPods
 	}
 	left := ofGPUPods
@@ -77,23 +76,37 @@ func perGPU(cpu MilliCPU, gpu MilliGPU) MilliCPU {
 	return MilliCPU(int64(cpu) * int64(WholeGPU) / int64(gpu))
 }
 
+// maxPressure keeps a cost within a Rank, however rare a model is.
+const maxPressure = 100 * one
+
+// unseen is the demand for each model that is taken for granted before anything is seen: one pod of eight GPUs. Without it
+// the first pods would fill rare models just before those that insist on them come. On openb's gpuspec33, with the mix
+// learned as pods arrive, it lifts the allocation at full load from 92.2 % to 94.5 %; on the default list it costs 0.04.
+const unseen = 8 * WholeGPU
+
 // pressure is the demand that only some models can serve, spread over the capacity of those models; without demand for
-// particular models it is zero everywhere.
-func pressure(shapes []typical, c Capacity) map[string]ppm {
-	var total int64
-	for i := range shapes {
-		total += shapes[i].demand()
-	}
+// particular models it goes to zero as pods come. It counts every shape, not only the typical ones: those that insist on a
+// model are many and rare.
+func pressure(m *Mix, c Capacity) map[string]ppm {
 	out := map[string]ppm{}
-	for i := range shapes {
-		m := &shapes[i]
-		able := m.capacity(c)
-		if len(m.models) == 0 || able == 0 || total == 0 {
-			continue
+	if m.gpu <= 0 {
+		return out
+	}
+	insist := func(models []string, demand MilliGPU) {
+		able := c.of(models)
+		if able == 0 {
+			return
 		}
-		for _, model := range m.models {
-			out[model] += ppm(float64(one) * float64(m.demand()) / float64(total) * float64(c.GPU) / float64(able))
+		part := float64(one) * float64(demand) / float64(m.gpu) * float64(c.GPU) / float64(able)
+		for _, model := range models {
+			out[model] = min(maxPressure, out[model]+ppm(min(part, float64(maxPressure))))
 		}
+	}
+	for model, gpu := range c.Models {
+		insist([]string{model}, min(unseen, gpu))
+	}
+	for s, count := range m.counts {
+		insist(splitModels(s.Models), MilliGPU(count)*MilliGPU(s.VGPUs)*s.Milli)
 	}
 	return out
 }

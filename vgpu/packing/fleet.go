@@ -65,6 +65,9 @@ type Candidate struct {
 // Best lists the k best nodes for the pod, the best first; equal ranks stand in the order of the nodes' names. The key names
 // everything about the pod that the packer reads. Where eligible is not nil, nodes for which it is false are left out.
 func (f *Fleet) Best(key string, pod *Pod, k int, eligible func(i int) bool) []Candidate {
+	if k <= 0 {
+		return nil
+	}
 	col := f.column(key)
 	best := make([]Candidate, 0, k+1)
 	for i, n := range f.nodes {
@@ -125,9 +128,10 @@ func (f *Fleet) column(key string) *column {
 
 func (f *Fleet) forgetOldest() {
 	var oldest string
+	used := f.clock
 	for key, col := range f.columns {
-		if oldest == "" || col.used < f.columns[oldest].used {
-			oldest = key
+		if col.used < used {
+			oldest, used = key, col.used
 		}
 	}
 	delete(f.columns, oldest)

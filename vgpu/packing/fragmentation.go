@@ -2,9 +2,10 @@ package packing
 
 import "github.com/gshare-dev/gshare/vgpu/share"
 
-// view is a node as policy D values it: what is free on each slice, and which typical shapes could use it.
+// view is a node as policy D values it: what is free on each slice, and what typical pods could use of it.
 type view struct {
 	slices []freeSlice
+	uses   [maxTypical]use // by typical shape
 	cpu    MilliCPU
 	ram    share.Bytes
 }
@@ -15,9 +16,15 @@ type freeSlice struct {
 	accepted uint64 // typical shapes by index
 }
 
-// viewOf reads the node into scratch, which it may grow.
-func (d *Demand) viewOf(n *Node, scratch []freeSlice) view {
-	v := view{slices: scratch[:0], cpu: n.CPU, ram: n.RAM}
+// use is the slices that could each serve a vGPU of one typical shape: their number and their free SM-time.
+type use struct {
+	slices int32
+	time   int32 // milli-GPU
+}
+
+// viewOf reads the node into v and its slices into scratch, which it may grow.
+func (d *Demand) viewOf(n *Node, v *view, scratch []freeSlice) {
+	*v = view{slices: scratch[:0], cpu: n.CPU, ram: n.RAM}
 	for i := range n.Slices {
 		f := freeSlice{time: n.free(i), memory: n.Slices[i].Memory - n.Loads[i].Memory()}
 		if i > 0 && n.Slices[i].Model == n.Slices[i-1].Model && n.Slices[i].Profile == n.Slices[i-1].Profile {
@@ -26,8 +33,34 @@ func (d *Demand) viewOf(n *Node, scratch []freeSlice) view {
 			f.accepted = d.accepted(&n.Slices[i])
 		}
 		v.slices = append(v.slices, f)
+		d.count(v, f, 1)
 	}
-	return v
+}
+
+// count adds a slice to the uses of those shapes that fit on it, or takes it away when sign is -1.
+func (d *Demand) count(v *view, s freeSlice, sign int32) {
+	for i := range d.shapes {
+		if m := &d.shapes[i]; s.time >= m.Milli && s.memory >= m.Memory && s.accepted>>i&1 == 1 {
+			v.uses[i].slices += sign
+			v.uses[i].time += sign * int32(s.time)
+		}
+	}
+}
+
+// without makes out the view after the pod has taken its picks; scratch becomes its slices.
+func (d *Demand) without(v *view, pod *Pod, picks []Choice, out *view, scratch []freeSlice) {
+	*out = *v
+	out.slices = append(scratch[:0], v.slices...)
+	out.cpu -= pod.CPU
+	out.ram -= pod.RAM
+	for _, p := range picks {
+		sh := pod.Request.Containers[p.Container].Share
+		s := &out.slices[p.Slice]
+		d.count(out, *s, -1)
+		s.time = max(0, s.time-milli(sh.RequestArea()))
+		s.memory -= sh.Memory
+		d.count(out, *s, 1)
+	}
 }
 
 // time is the free SM-time of the whole node.
@@ -56,22 +89,10 @@ func (d *Demand) fragmentation(v *view) ppmMilli {
 // fit at all, else that of the slices too small for it.
 func (d *Demand) unusable(v *view, i int, total MilliGPU) MilliGPU {
 	m := &d.shapes[i]
-	if m.CPU > v.cpu || m.RAM > v.ram {
+	if m.CPU > v.cpu || m.RAM > v.ram || int(v.uses[i].slices) < m.VGPUs {
 		return total
 	}
-	var usable MilliGPU
-	var fit int
-	for j := range v.slices {
-		s := &v.slices[j]
-		if s.time >= m.Milli && s.memory >= m.Memory && s.accepted>>i&1 == 1 {
-			usable += s.time
-			fit++
-		}
-	}
-	if fit < m.VGPUs {
-		return total
-	}
-	return total - usable
+	return total - MilliGPU(v.uses[i].time)
 }
 
 // cpuShortage is S: the free SM-time that the CPU left on the node cannot serve at the cluster's usual ratio.

@@ -115,15 +115,3 @@ func splitModels(s string) []string {
 func (t *typical) accepts(s *Slice) bool {
 	return s.kindMatches(t.Kind) && (len(t.models) == 0 || slices.Contains(t.models, s.Model))
 }
-
-// demand is the popularity-weighted SM-time of the shape.
-func (t *typical) demand() int64 { return int64(t.weight) * int64(t.VGPUs) * int64(t.Milli) }
-
-// capacity is the SM-time of the models that the shape accepts.
-func (t *typical) capacity(c Capacity) MilliGPU {
-	var sum MilliGPU
-	for _, model := range t.models {
-		sum += c.Models[model]
-	}
-	return sum
-}

@@ -33,7 +33,8 @@ func (p Packer) Place(n *Node, pod *Pod) (Plan, Rank, Refusal) {
 }
 
 func (p Packer) placeOne(n *Node, pod *Pod) (Plan, Rank, Refusal) {
-	options, refusal := p.options(n, pod, 0)
+	var space [8]option
+	options, refusal := p.options(n, pod, 0, space[:0])
 	if len(options) == 0 {
 		return nil, 0, refusal
 	}
@@ -69,11 +70,12 @@ func compare[T ~int | ~int64](a, b T) int {
 	return 0
 }
 
-// options lists the slices that admit one share of a container.
-func (p Packer) options(n *Node, pod *Pod, container int) ([]option, Refusal) {
-	ask := Ask{Tenant: pod.Tenant, Terms: pod.Request.Terms, Share: pod.Request.Containers[container].Share}
-	var found []option
+// options appends to found the slices that admit one share of a container.
+func (p Packer) options(n *Node, pod *Pod, container int, found []option) ([]option, Refusal) {
+	ask := p.ask(pod, container)
 	var worst Refusal
+	ranker := p.Ranker
+	var choice []Choice
 	for i := range n.Slices {
 		if n.twinBefore(i) {
 			continue
@@ -81,12 +83,21 @@ func (p Packer) options(n *Node, pod *Pod, container int) ([]option, Refusal) {
 		class, refusal := p.Rules.Admit(&n.Slices[i], &n.Loads[i], ask)
 		worst = max(worst, refusal)
 		if refusal == Admitted {
-			pick := Pick{Slice: i, Class: class}
-			rank := p.Ranker.Rank(n, pod, []Choice{{Pick: pick, Container: container}})
-			found = append(found, option{Pick: pick, rank: rank, left: n.free(i) - milli(ask.Share.RequestArea())})
+			if b, ok := ranker.(Balance); ok { // look at the node once for all of its slices
+				s := b.survey(n)
+				defer s.done()
+				ranker = s
+			}
+			choice = append(choice[:0], Choice{Pick: Pick{Slice: i, Class: class}, Container: container})
+			rank := ranker.Rank(n, pod, choice)
+			found = append(found, option{Pick: choice[0].Pick, rank: rank, left: n.free(i) - milli(ask.Share.RequestArea())})
 		}
 	}
 	return found, worst
+}
+
+func (p Packer) ask(pod *Pod, container int) Ask {
+	return Ask{Tenant: pod.Tenant, Terms: pod.Request.Terms, Share: pod.Request.Containers[container].Share}
 }
 
 // twinBefore says that an empty slice just like this one came directly before it, so that asking again would tell nothing.

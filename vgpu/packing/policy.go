@@ -1,5 +1,7 @@
 package packing
 
+import "sync"
+
 // Terms are the parts of policy D; each can be switched off. With none, nodes and slices are chosen by best fit.
 type Terms struct {
 	Fragmentation bool // F: keep what is free usable for typical pods
@@ -23,25 +25,56 @@ type Balance struct {
 
 // Rank implements Ranker.
 func (b Balance) Rank(n *Node, pod *Pod, picks []Choice) Rank {
-	var scratch [2][16]freeSlice
-	before := b.Demand.viewOf(n, scratch[0][:0])
-	after := before.without(pod, picks, scratch[1][:0])
-	return rankOf(int64(b.cost(n, pod, picks, &before, &after)), b.tightness(&after))
+	s := b.survey(n)
+	defer s.done()
+	return s.Rank(n, pod, picks)
 }
 
-func (b Balance) cost(n *Node, pod *Pod, picks []Choice, before, after *view) ppmMilli {
+// survey is a Balance that has looked at one node and can value many choices on it. It serves one caller at a time.
+type survey struct {
+	Balance
+	before, after view
+	cost          ppmMilli // of the node as it is
+	scratch       [2][16]freeSlice
+}
+
+var surveys = sync.Pool{New: func() any { return new(survey) }}
+
+// survey looks at the node. The caller gives the survey back by done.
+func (b Balance) survey(n *Node) *survey {
+	s := surveys.Get().(*survey)
+	s.Balance = b
+	b.Demand.viewOf(n, &s.before, s.scratch[0][:0])
+	s.cost = b.costOf(&s.before)
+	return s
+}
+
+func (s *survey) done() {
+	s.Balance = Balance{} // the pool keeps no demand alive
+	surveys.Put(s)
+}
+
+// Rank implements Ranker for the node that was surveyed.
+func (s *survey) Rank(n *Node, pod *Pod, picks []Choice) Rank {
+	s.Demand.without(&s.before, pod, picks, &s.after, s.scratch[1][:0])
+	cost := s.costOf(&s.after) - s.cost
+	if s.Terms.Stranding {
+		cost += s.Demand.strandedBy(picks, &s.before, &s.after) / 2
+	}
+	if s.Terms.Scarcity {
+		cost += s.Demand.scarcity(n, pod, picks)
+	}
+	return rankOf(int64(cost), s.tightness(&s.after))
+}
+
+// costOf adds up the terms that value a node as a whole.
+func (b Balance) costOf(v *view) ppmMilli {
 	var cost ppmMilli
 	if b.Terms.Fragmentation {
-		cost += b.Demand.fragmentation(after) - b.Demand.fragmentation(before)
-	}
-	if b.Terms.Stranding {
-		cost += b.Demand.strandedBy(picks, before, after) / 2
+		cost += b.Demand.fragmentation(v)
 	}
 	if b.Terms.CPUShortage {
-		cost += b.Demand.cpuShortage(after) - b.Demand.cpuShortage(before)
-	}
-	if b.Terms.Scarcity {
-		cost += b.Demand.scarcity(n, pod, picks)
+		cost += b.Demand.cpuShortage(v)
 	}
 	return cost
 }
@@ -83,16 +116,4 @@ func (b Balance) tightness(v *view) int64 {
 		left += int64(max(v.cpu, 0)) * int64(WholeGPU) / ratio
 	}
 	return left
-}
-
-// without is the view after the pod has taken its picks.
-func (v *view) without(pod *Pod, picks []Choice, scratch []freeSlice) view {
-	out := view{slices: append(scratch[:0], v.slices...), cpu: v.cpu - pod.CPU, ram: v.ram - pod.RAM}
-	for _, p := range picks {
-		sh := pod.Request.Containers[p.Container].Share
-		s := &out.slices[p.Slice]
-		s.time = max(0, s.time-milli(sh.RequestArea()))
-		s.memory -= sh.Memory
-	}
-	return out
 }

@@ -6,9 +6,15 @@ type Rank int64
 const (
 	tieBits = 20
 	tieMax  = 1<<tieBits - 1
+	costMax = 1<<(63-tieBits) - 2 // a little below the top, which is noFit's
 )
 
-func rankOf(cost, tie int64) Rank { return Rank(cost<<tieBits | min(max(tie, 0), tieMax)) }
+// rankOf never reaches noFit: a cost or a tie too large for its bits counts as the largest that has room.
+func rankOf(cost, tie int64) Rank {
+	return Rank(clamp(cost, -costMax, costMax)<<tieBits | clamp(tie, 0, tieMax))
+}
+
+func clamp(v, low, high int64) int64 { return min(max(v, low), high) }
 
 // Ranker values the state that picks would leave on a node. Only fitting picks are ranked.
 type Ranker interface {

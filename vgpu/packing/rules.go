@@ -59,24 +59,33 @@ func (r Rules) static(s *Slice, a Ask) (share.Isolation, Refusal) {
 	return class, Admitted
 }
 
-// compatible checks the share against the neighbours' kind: class, model, tenant and number.
+// compatible checks the share against the neighbours: class, model, tenant and number. Of several reasons it gives the first
+// in the order of the checks, however the neighbours are ordered.
 func (r Rules) compatible(s *Slice, l *Load, a Ask, class share.Isolation) Refusal {
 	if l.Empty() {
 		return Admitted
 	}
-	if len(l.residents) >= s.MaxShares {
+	reason := Admitted
+	for i := range l.residents {
+		if clash := r.clash(&l.residents[i], a, class); clash != Admitted && (reason == Admitted || clash < reason) {
+			reason = clash
+		}
+	}
+	if reason == Admitted && len(l.residents) >= s.MaxShares {
 		return SliceFull
 	}
-	for i := range l.residents {
-		n := &l.residents[i]
-		switch {
-		case n.Class != class, class == share.Exclusive:
-			return OtherClass
-		case n.Model != r.Model:
-			return OtherPackingModel
-		case n.Tenant != a.Tenant && !r.MixTenants:
-			return OtherTenant
-		}
+	return reason
+}
+
+// clash says why the share may not run beside the neighbour, if so.
+func (r Rules) clash(n *Resident, a Ask, class share.Isolation) Refusal {
+	switch {
+	case n.Class != class, class == share.Exclusive:
+		return OtherClass
+	case n.Model != r.Model:
+		return OtherPackingModel
+	case n.Tenant != a.Tenant && !r.MixTenants:
+		return OtherTenant
 	}
 	return Admitted
 }

@@ -10,7 +10,6 @@ type search struct {
 	pod    *Pod
 	chosen []Choice
 	budget int
-	worst  Refusal
 }
 
 // container places container c and all that follow.
@@ -46,8 +45,7 @@ func (s *search) vgpu(c, v int, options []option) bool {
 // sortedOptions lists every slice that admits the container's share; equal empty slices count, as each can serve a vGPU.
 func (s *search) sortedOptions(c int) []option {
 	n := s.node
-	options, refusal := s.packer.options(n, s.pod, c)
-	s.worst = max(s.worst, refusal)
+	options, _ := s.packer.options(n, s.pod, c, nil)
 	for i := range n.Slices {
 		if n.twinBefore(i) {
 			if at := slices.IndexFunc(options, func(o option) bool { return o.Slice == i-1 }); at >= 0 {
@@ -89,20 +87,51 @@ func (s *search) plan() Plan {
 	return plan
 }
 
-// refusal tells a pod that can never fit here from one that would fit if others left.
+// refusal tells a pod that can never fit here from one that would fit if others left. It asks for each container alone,
+// since what the pod's own containers take from each other says nothing about the node.
 func (s *search) refusal() Refusal {
-	if s.worst != Admitted && s.worst.NeverFits() {
-		return s.worst
+	var worst Refusal
+	for c := range s.pod.Request.Containers {
+		refusal := s.alone(c)
+		if refusal.NeverFits() {
+			return refusal
+		}
+		worst = max(worst, refusal)
 	}
-	for _, c := range s.pod.Request.Containers {
-		if c.VGPUs > s.node.devices() {
-			return TooFewDevices
+	if worst == Admitted {
+		return NoRoomTogether
+	}
+	return worst
+}
+
+// alone says why container c does not fit on the node even without the pod's others: because too few devices could ever
+// serve it, or because too few have room now.
+func (s *search) alone(c int) Refusal {
+	n, vgpus := s.node, s.pod.Request.Containers[c].VGPUs
+	ask := s.packer.ask(s.pod, c)
+	able, ready := map[string]bool{}, map[string]bool{}
+	var never, worst Refusal
+	for i := range n.Slices {
+		_, refusal := s.packer.Rules.Admit(&n.Slices[i], &n.Loads[i], ask)
+		worst = max(worst, refusal)
+		switch device := n.Slices[i].Device; {
+		case refusal.NeverFits():
+			never = max(never, refusal)
+		case refusal == Admitted:
+			able[device], ready[device] = true, true
+		default:
+			able[device] = true
 		}
 	}
-	if s.worst > TooFewDevices {
-		return s.worst
+	switch {
+	case len(ready) >= vgpus:
+		return Admitted
+	case len(able) >= vgpus:
+		return worst
+	case len(able) == 0 || n.devices() >= vgpus:
+		return never
 	}
-	return NoRoomTogether
+	return TooFewDevices
 }
 
 // devices counts the physical GPUs of the node.

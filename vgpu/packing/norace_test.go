@@ -1,0 +1,5 @@
+//go:build !race
+
+package packing
+
+const raceDetector = false
