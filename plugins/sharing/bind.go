@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -83,10 +84,15 @@ func (p *Plugin) outcome(ctx context.Context, pod *v1.Pod, b *v1.Binding, bindEr
 	return false, refused(bindErr)
 }
 
-// refused says that the server looked at the request and turned it down, so that nothing of it is under way.
+// refused says that the server looked at the request and turned it down, so that nothing of it is under way: any status
+// that blames the request, but not those that ask for patience.
 func refused(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) ||
-		apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsGone(err)
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= 400 && code < 500 && code != http.StatusRequestTimeout && code != http.StatusTooManyRequests
 }
 
 func pause(ctx context.Context, d time.Duration) error {

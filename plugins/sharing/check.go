@@ -26,16 +26,19 @@ func newCheck(spec *v1.Pod, pod *packing.Pod, nodes []fwk.NodeInfo) *check {
 func (c *check) passes(i int) bool {
 	info := c.nodes[i]
 	has, used := info.GetAllocatable(), info.GetRequested()
-	if int64(c.pod.CPU) > has.GetMilliCPU()-used.GetMilliCPU() || int64(c.pod.RAM) > has.GetMemory()-used.GetMemory() ||
+	if lacks(int64(c.pod.CPU), has.GetMilliCPU()-used.GetMilliCPU()) || lacks(int64(c.pod.RAM), has.GetMemory()-used.GetMemory()) ||
 		len(info.GetPods()) >= has.GetAllowedPodNumber() {
 		return false
 	}
 	return c.welcome(info.Node())
 }
 
+// lacks: a pod that asks for none may go where more is taken than there is.
+func lacks(wanted, free int64) bool { return wanted > 0 && wanted > free }
+
 // welcome checks taints, cordoning and required node affinity.
 func (c *check) welcome(node *v1.Node) bool {
-	if node.Spec.Unschedulable {
+	if node.Spec.Unschedulable && !corev1.TolerationsTolerateTaint(klog.Background(), c.spec.Spec.Tolerations, &cordon, false) {
 		return false
 	}
 	_, tainted := corev1.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, c.spec.Spec.Tolerations, hardTaint, false)
@@ -45,6 +48,9 @@ func (c *check) welcome(node *v1.Node) bool {
 	ok, err := c.affinity.Match(node)
 	return ok && err == nil
 }
+
+// cordon is the taint that stands for a cordoned node: a pod that tolerates it may go there.
+var cordon = v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}
 
 func hardTaint(t *v1.Taint) bool {
 	return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute

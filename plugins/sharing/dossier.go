@@ -17,6 +17,7 @@ import (
 type dossier struct {
 	version    string // resource version of the pod it was read from
 	pod        packing.Pod
+	shape      packing.Shape
 	key        string // names everything about the pod that the packer reads
 	asks       bool
 	requestErr error
@@ -27,21 +28,27 @@ type dossier struct {
 
 // dossiers keeps one dossier a pod, so that a node's occupancy can be derived from its pods without decoding them again.
 type dossiers struct {
-	mu    sync.Mutex // guards byUID
+	lives func(*v1.Pod) bool // what is kept for another pod would stay for ever
+	mu    sync.Mutex         // guards byUID
 	byUID map[types.UID]*dossier
 }
 
-func newDossiers() *dossiers { return &dossiers{byUID: map[types.UID]*dossier{}} }
+func newDossiers(lives func(*v1.Pod) bool) *dossiers {
+	return &dossiers{lives: lives, byUID: map[types.UID]*dossier{}}
+}
 
 // of returns the pod's dossier. Assumed and nominated copies of a pod carry the resource version of the original, but a
-// node name of their own; a placement is read from the pod's annotation only, so this makes no difference.
+// node name of their own; a placement is read from the pod's annotation only, so this makes no difference. Nominees that are
+// in no queue come without a spec and without a version; those are not kept.
 func (d *dossiers) of(pod *v1.Pod) *dossier {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	known := d.byUID[pod.UID]
-	if known == nil || known.version != pod.ResourceVersion || pod.ResourceVersion == "" {
+	if known == nil || known.version != pod.ResourceVersion {
 		known = read(pod)
-		d.byUID[pod.UID] = known
+		if pod.ResourceVersion != "" && d.lives(pod) {
+			d.byUID[pod.UID] = known
+		}
 	}
 	return known
 }
@@ -61,6 +68,10 @@ func read(pod *v1.Pod) *dossier {
 	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	d.pod.CPU = packing.MilliCPU(requests.Cpu().MilliValue())
 	d.pod.RAM = share.Bytes(requests.Memory().Value())
-	d.key = fmt.Sprintf("%q %+v %d %d", d.pod.Tenant, request, d.pod.CPU, d.pod.RAM)
+	d.key = keyOf(&d.pod)
 	return d
 }
+
+// keyOf writes every field down, so that pods with equal keys are equal to the packer. %#v does; the other verbs would call
+// String, which rounds.
+func keyOf(pod *packing.Pod) string { return fmt.Sprintf("%#v", *pod) }

@@ -2,6 +2,8 @@ package sharing
 
 import (
 	"context"
+	"crypto/sha256"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -40,10 +42,24 @@ func (p *Plugin) inventoryChanged(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) 
 	return fwk.Queue, nil
 }
 
+// complaints has the last inventory, as a digest, that each node was told about.
+type complaints struct{ byNode sync.Map }
+
 // complain tells the node, once for each inventory, what is wrong with it.
 func (p *Plugin) complain(node *v1.Node, err error) {
-	if p.complaints.add(node.UID + "/" + digest(node.Annotations[kube.AnnotationInventory])) {
+	now := sha256.Sum256([]byte(string(node.UID) + "/" + node.Annotations[kube.AnnotationInventory]))
+	if before, told := p.complaints.byNode.Swap(node.Name, now); !told || before != now {
 		p.handle.EventRecorder().Eventf(node, nil, v1.EventTypeWarning, "MalformedInventory", "Scheduling",
 			"no gshare pod is placed here: %v", err)
 	}
+}
+
+// forgetComplaints drops the nodes that are gone.
+func (p *Plugin) forgetComplaints() {
+	p.complaints.byNode.Range(func(name, _ any) bool {
+		if _, here := p.fleet.index[name.(string)]; !here {
+			p.complaints.byNode.Delete(name)
+		}
+		return true
+	})
 }

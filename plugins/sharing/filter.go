@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/gshare-dev/gshare/vgpu/packing"
@@ -20,22 +19,28 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info
 	if !c.asks {
 		return nil
 	}
-	node, doubt := p.node(c, info)
-	if doubt != nil {
-		return distrust(doubt)
-	}
-	_, _, refusal := p.fleet.packer.Place(node, c.pod)
-	return refuse(refusal)
+	_, status = p.ask(c, info)
+	return status
 }
 
-// node is the occupancy of the NodeInfo: as synced if it is the snapshot's own, else derived from what it holds now.
-func (p *Plugin) node(c *cycle, info fwk.NodeInfo) (*packing.Node, error) {
-	if !c.group {
-		if node, doubt, ok := p.fleet.at(info); ok {
-			return node, doubt
+// ask tells how the node ranks for the pod, or why it refuses it.
+func (p *Plugin) ask(c *cycle, info fwk.NodeInfo) (packing.Rank, *fwk.Status) {
+	if i, synced := p.fleet.at(info); synced && !c.group {
+		if rank, fits, known := p.fleet.ranks.Known(c.key, i); known && fits {
+			return rank, nil
 		}
+		return p.place(c, p.fleet.ranks.Node(i), p.fleet.doubts[i])
 	}
-	return p.derive(info, p.fleet.packer, types.UID(""), nil)
+	node, doubt := p.derive(info, "", nil) // with nominated pods, in a dry run or in the simulation of a group
+	return p.place(c, node, doubt)
+}
+
+func (p *Plugin) place(c *cycle, node *packing.Node, doubt error) (packing.Rank, *fwk.Status) {
+	if doubt != nil && c.asks {
+		return 0, distrust(doubt)
+	}
+	_, rank, refusal := p.fleet.packer.Place(node, c.pod)
+	return rank, refuse(refusal)
 }
 
 // distrust refuses a node in doubt. Only the space of a nominated pod may be won by preemption.

@@ -1,6 +1,8 @@
 package sharing
 
 import (
+	"sync/atomic"
+
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/gshare-dev/gshare/vgpu/packing"
@@ -19,21 +21,17 @@ type fleet struct {
 	doubts []error
 	mix    packing.Mix
 	total  packing.Capacity
-	frozen frozen
-	epoch  int64
+	frozen packing.Epoch
+
+	// What follows is read by SignPod too, on goroutines of the queue.
+	epoch   atomic.Int64 // counts the demands frozen so far
+	narrows atomic.Bool  // whether there are more nodes than candidates
 }
 
 // nodeFacts is what one node adds to the cluster's mix and capacity.
 type nodeFacts struct {
 	shapes   []packing.Shape
 	capacity packing.Capacity // its models are those of the slices
-}
-
-// frozen is the state of the cluster for which the current demand was made.
-type frozen struct {
-	pods    int
-	freeGPU packing.MilliGPU
-	gpu     packing.MilliGPU
 }
 
 func newFleet(packer packing.Packer) *fleet {
@@ -45,14 +43,17 @@ func (p *Plugin) sync(nodes []fwk.NodeInfo) {
 	f := p.fleet
 	if !f.sameNodes(nodes) {
 		f.reset(nodes)
+		p.forgetComplaints()
+		p.inventories.forget()
 	}
+	f.narrows.Store(p.candidates > 0 && len(nodes) > p.candidates)
 	for i, info := range nodes {
 		if f.ranks.Version(i) != info.GetGeneration() {
-			node, doubt := p.derive(info, f.packer, "", nil)
+			node, doubt := p.derive(info, "", nil)
 			f.set(i, node, info.GetGeneration(), doubt, p.factsOf(info, node))
 		}
 	}
-	if f.stale() {
+	if f.frozen.Over(&f.mix, f.total) {
 		f.freeze(p)
 	}
 }
@@ -69,16 +70,21 @@ func (f *fleet) sameNodes(nodes []fwk.NodeInfo) bool {
 	return true
 }
 
-// reset starts over for another list of nodes. Nodes come and go rarely; what it costs is one derivation of every node.
+// reset starts over for another list of nodes. Of the nodes that were there before it keeps what it knows; the ranks are
+// computed anew.
 func (f *fleet) reset(nodes []fwk.NodeInfo) {
 	n := len(nodes)
+	ranks, index, facts, doubts := f.ranks, f.index, f.facts, f.doubts
 	f.ranks = packing.NewFleet(f.packer, n)
 	f.index, f.names = make(map[string]int, n), make([]string, n)
 	f.facts, f.doubts = make([]nodeFacts, n), make([]error, n)
 	f.mix, f.total = packing.Mix{}, packing.Capacity{Models: map[string]packing.MilliGPU{}}
 	for i, info := range nodes {
-		f.names[i] = info.Node().Name
-		f.index[f.names[i]] = i
+		name := info.Node().Name
+		f.names[i], f.index[name] = name, i
+		if old, ok := index[name]; ok && ranks.Version(old) != 0 {
+			f.set(i, ranks.Node(old), ranks.Version(old), doubts[old], facts[old])
+		}
 	}
 }
 
@@ -104,40 +110,22 @@ func (p *Plugin) factsOf(info fwk.NodeInfo, node *packing.Node) nodeFacts {
 	facts := nodeFacts{capacity: packing.CapacityOf(node, packing.MilliCPU(info.GetAllocatable().GetMilliCPU()))}
 	for _, pi := range info.GetPods() {
 		if doc := p.dossiers.of(pi.GetPod()); doc.asks && doc.requestErr == nil {
-			facts.shapes = append(facts.shapes, packing.ShapeOf(&doc.pod))
+			facts.shapes = append(facts.shapes, doc.shape)
 		}
 	}
 	return facts
 }
 
-// stale says that the cluster has changed by a quarter since the demand was frozen. Freezing anew forgets all ranks, so it
-// must stay rare; a quarter gives some twenty epochs while a cluster fills.
-func (f *fleet) stale() bool {
-	return moved(int64(f.mix.Pods()), int64(f.frozen.pods), 16) ||
-		moved(int64(f.total.FreeGPU), int64(f.frozen.freeGPU), int64(4*packing.WholeGPU)) ||
-		f.total.GPU != f.frozen.gpu
-}
-
-func moved(now, then, least int64) bool {
-	diff := now - then
-	if diff < 0 {
-		diff = -diff
-	}
-	return diff > max(then/4, least)
-}
-
+// freeze makes a new demand of what runs now. It forgets all ranks.
 func (f *fleet) freeze(p *Plugin) {
-	f.frozen = frozen{pods: f.mix.Pods(), freeGPU: f.total.FreeGPU, gpu: f.total.GPU}
+	f.frozen = packing.NewEpoch(&f.mix, f.total)
 	f.packer = p.packerFor(packing.NewDemand(&f.mix, f.total))
 	f.ranks.SetPacker(f.packer)
-	f.epoch++
+	f.epoch.Add(1)
 }
 
-// at is the node as of exactly this NodeInfo, if the fleet has it.
-func (f *fleet) at(info fwk.NodeInfo) (*packing.Node, error, bool) {
+// at finds the node by its index, if the fleet has it as of exactly this NodeInfo.
+func (f *fleet) at(info fwk.NodeInfo) (int, bool) {
 	i, ok := f.index[info.Node().Name]
-	if !ok || f.ranks.Version(i) != info.GetGeneration() {
-		return nil, nil, false
-	}
-	return f.ranks.Node(i), f.doubts[i], true
+	return i, ok && f.ranks.Version(i) == info.GetGeneration()
 }

@@ -26,14 +26,14 @@ var (
 // derive tells what the node's slices hold, from the NodeInfo at hand and nothing else, so that preemption dry runs,
 // nominated pods and group simulations come out right. Each pod counts by the placement this process gave it, else by its
 // annotation, else by the placement it would get. The pod with UID except is left out; extra placements are added unless
-// their pod is on the node already.
-func (p *Plugin) derive(info fwk.NodeInfo, packer packing.Packer, except types.UID, extra []ledger.Promise) (*packing.Node, error) {
-	inv, _, err := kube.InventoryOf(info.Node())
+// their pod is on the node already. It may be called from any goroutine.
+func (p *Plugin) derive(info fwk.NodeInfo, except types.UID, extra []ledger.Promise) (*packing.Node, error) {
+	slices, err := p.inventories.of(info.Node())
 	if err != nil {
 		p.complain(info.Node(), err)
 		return emptyNode(info, nil), errInventory
 	}
-	d := &derivation{plugin: p, packer: packer, node: emptyNode(info, slicesOf(inv))}
+	d := &derivation{plugin: p, node: emptyNode(info, slices)}
 	d.readPods(info, except)
 	d.addExtra(extra, except)
 	return d.node, cmpErr(d.err, d.placeVirtually())
@@ -55,7 +55,6 @@ func emptyNode(info fwk.NodeInfo, slices []packing.Slice) *packing.Node {
 // derivation collects a node's occupancy.
 type derivation struct {
 	plugin  *Plugin
-	packer  packing.Packer
 	node    *packing.Node
 	placed  []placedPod
 	virtual []*v1.Pod // ask for GPUs, but nobody has placed them
@@ -82,18 +81,18 @@ func (d *derivation) readPods(info fwk.NodeInfo, except types.UID) {
 	}
 }
 
+// readPod takes a placement only from a bound pod that asks for GPUs: anybody might have written it on another.
 func (d *derivation) readPod(pod *v1.Pod, node string) {
-	doc := d.plugin.dossiers.of(pod)
+	doc, bound := d.plugin.dossiers.of(pod), pod.Spec.NodeName != ""
 	switch {
-	case doc.placeErr != nil:
-		d.err = errPlacement
-	case pod.Spec.NodeName != "" && doc.placed && doc.placement.Node == node:
+	case !doc.asks:
+	case bound && doc.placed && doc.placeErr == nil && doc.placement.Node == node:
 		d.placed = append(d.placed, placedPod{pod, pod.Namespace, doc.placement})
-	case pod.Spec.NodeName != "" && doc.placed:
+	case bound && doc.placed:
 		d.err = errPlacement
-	case doc.asks && doc.requestErr != nil:
+	case doc.requestErr != nil:
 		d.err = errUnknownUse
-	case doc.asks:
+	default:
 		d.virtual = append(d.virtual, pod)
 	}
 }
@@ -108,22 +107,33 @@ func (d *derivation) addExtra(extra []ledger.Promise, except types.UID) {
 	}
 }
 
-// placeVirtually loads the placed pods, then gives every other one the place it would get now, by priority and then by
-// UID. Pods that are nominated wait for lower-priority pods to end, so those do not count against them.
+// placeVirtually loads the placed pods, then gives every other one the place it would get now: first those that run here
+// already, then the nominated, each by priority and then by UID. Pods that are nominated wait for lower-priority pods to
+// end, so those do not count against them. Where a pod would go must not depend on anything but this node, or Reserve
+// could refuse for ever what Filter admits.
 func (d *derivation) placeVirtually() error {
 	slices.SortFunc(d.virtual, func(a, b *v1.Pod) int {
-		return cmp.Or(cmp.Compare(priority(b), priority(a)), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(cmp.Compare(nominated(a), nominated(b)),
+			cmp.Compare(priority(b), priority(a)), cmp.Compare(a.UID, b.UID))
 	})
 	d.load()
+	packer := d.plugin.bestFit
 	for _, pod := range d.virtual {
 		doc := d.plugin.dossiers.of(pod)
-		plan, _, refusal := d.packer.Place(d.node, &doc.pod)
+		plan, _, refusal := packer.Place(d.node, &doc.pod)
 		if refusal != packing.Admitted {
 			return doubt(pod)
 		}
-		d.node.Take(d.packer.Rules.Model, &doc.pod, plan)
+		d.node.Take(packer.Rules.Model, &doc.pod, plan)
 	}
 	return nil
+}
+
+func nominated(pod *v1.Pod) int {
+	if pod.Spec.NodeName == "" {
+		return 1
+	}
+	return 0
 }
 
 func doubt(pod *v1.Pod) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -29,16 +30,19 @@ type Config struct {
 
 // Plugin implements the extension points of a packing plugin.
 type Plugin struct {
-	name       string
-	handle     fwk.Handle
-	rules      packing.Rules
-	ranker     func(*packing.Demand) packing.Ranker
-	candidates int
-	ledger     *ledger.Ledger
-	dossiers   *dossiers
-	fleet      *fleet
-	wide       set // UIDs of pods whose candidates were all refused: tried on every node until they have one
-	complaints set // inventories that were complained about
+	name        string
+	handle      fwk.Handle
+	pods        corelisters.PodLister
+	rules       packing.Rules
+	ranker      func(*packing.Demand) packing.Ranker
+	candidates  int
+	bestFit     packing.Packer // places pods virtually; unlike the fleet's it never changes
+	ledger      *ledger.Ledger
+	dossiers    *dossiers
+	fleet       *fleet
+	wide        set // UIDs of pods whose candidates were all refused: tried on every node until they have one
+	complaints  complaints
+	inventories inventories
 }
 
 var (
@@ -61,9 +65,11 @@ func New(ctx context.Context, c Config, handle fwk.Handle) (*Plugin, error) {
 	rules.MixTenants = c.Args.Tenancy == v1alpha1.Mixed
 	p := &Plugin{
 		name: c.Name, handle: handle, rules: rules, ranker: c.Ranker, candidates: *c.Args.CandidateNodes,
-		ledger: c.Ledger, dossiers: newDossiers(),
+		ledger: c.Ledger, pods: handle.SharedInformerFactory().Core().V1().Pods().Lister(),
 	}
-	p.fleet = newFleet(p.packerFor(&packing.Demand{}))
+	p.dossiers = newDossiers(p.lives)
+	p.bestFit = p.packerFor(&packing.Demand{})
+	p.fleet = newFleet(p.bestFit)
 	registerMetrics()
 	if err := p.watchPods(); err != nil {
 		return nil, fmt.Errorf("watch pods: %w", err)
@@ -80,8 +86,15 @@ func (p *Plugin) packerFor(d *packing.Demand) packing.Packer {
 	return packing.Packer{Rules: p.rules, Ranker: p.ranker(d)}
 }
 
+// lives says that the informer has the pod, so that its deletion is still to come: the informer drops a pod before it
+// tells of it. What is kept for a pod is kept only then.
+func (p *Plugin) lives(pod *v1.Pod) bool {
+	known, err := p.pods.Pods(pod.Namespace).Get(pod.Name)
+	return err == nil && known.UID == pod.UID
+}
+
 // watchPods drops what is kept for a pod when the pod is gone or has ended. It only saves memory: a placement of a pod that
-// is in no NodeInfo counts nowhere but in Reserve, which the deletion reaches soon enough.
+// is in no NodeInfo counts nowhere but in Reserve, where the pod that it keeps out tries again.
 func (p *Plugin) watchPods() error {
 	_, err := p.handle.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		DeleteFunc: func(obj any) {

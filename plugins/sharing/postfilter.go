@@ -18,6 +18,9 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	p.wide.add(pod.UID)
+	if !p.lives(pod) {
+		p.wide.remove(pod.UID)
+	}
 	countCycle(p.name, wideRetry)
 	p.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{klog.KObj(pod).String(): pod})
 	return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, msgWide) // ends the PostFilter plugins

@@ -23,7 +23,7 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, msgPlaced)
 	}
 	c := &cycle{
-		pod: &doc.pod, asks: doc.asks, group: state.IsPodGroupSchedulingCycle(), ranks: !hasPreferences(pod),
+		pod: &doc.pod, key: doc.key, asks: doc.asks, group: state.IsPodGroupSchedulingCycle(), ranks: !hasPreferences(pod),
 		attempt: ledger.NewCycle(),
 	}
 	state.Write(p.stateKey(), c)
@@ -31,7 +31,7 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 		return nil, nil
 	}
 	p.sync(nodes)
-	return p.narrow(c, doc, pod, nodes), nil
+	return p.narrow(c, pod, nodes), nil
 }
 
 // PreFilterExtensions implements fwk.PreFilterPlugin. There is no state to keep up: Filter reads the pods of the NodeInfo
@@ -41,13 +41,13 @@ func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 // narrow names the candidates: the best nodes for the pod among those that pass the cheap checks. Whatever is left out ranks
 // lower, so a survivor among them makes the winner the best of all nodes. With no candidate the pod is filtered
 // everywhere, so that its event says why and preemption can act.
-func (p *Plugin) narrow(c *cycle, doc *dossier, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
+func (p *Plugin) narrow(c *cycle, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
 	if p.candidates == 0 || len(nodes) <= p.candidates || !c.ranks || p.wide.has(pod.UID) {
 		countCycle(p.name, wideByChoice)
 		return nil
 	}
 	check := newCheck(pod, c.pod, nodes)
-	best := p.fleet.ranks.Best(doc.key, c.pod, p.candidates, check.passes)
+	best := p.fleet.ranks.Best(c.key, c.pod, p.candidates, check.passes)
 	if len(best) == 0 {
 		countCycle(p.name, wideForNone)
 		return nil

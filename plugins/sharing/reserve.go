@@ -23,7 +23,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	}
 	plan, _, refusal := p.fleet.packer.Place(node, c.pod)
 	if refusal != packing.Admitted {
-		return fwk.NewStatus(fwk.Unschedulable, refusal.String())
+		return lost(state, refusal.String())
 	}
 	placement := placementOf(pod.UID, node, p.rules.Model, c.pod, plan)
 	p.ledger.Reserve(ledger.Promise{Placement: placement, Tenant: pod.Namespace}, c.attempt)
@@ -42,11 +42,20 @@ func (p *Plugin) nodeForReserve(state fwk.CycleState, pod *v1.Pod, nodeName stri
 	if !state.IsPodGroupSchedulingCycle() {
 		promises = p.ledger.OnNode(nodeName)
 	}
-	node, doubt := p.derive(info, p.fleet.packer, pod.UID, promises)
+	node, doubt := p.derive(info, pod.UID, promises)
 	if doubt != nil {
-		return nil, fwk.NewStatus(fwk.Unschedulable, doubt.Error())
+		return nil, lost(state, doubt.Error())
 	}
 	return node, nil
+}
+
+// lost refuses a node that Filter admitted. Outside simulations that is due to a promise which the snapshot does not show
+// any more, or not yet. No event may follow that would wake the pod, so it goes to the backoff queue, as after an error.
+func lost(state fwk.CycleState, reason string) *fwk.Status {
+	if state.IsPodGroupSchedulingCycle() {
+		return fwk.NewStatus(fwk.Unschedulable, reason)
+	}
+	return fwk.NewStatus(fwk.Error, "node changed since it was filtered: "+reason)
 }
 
 // Unreserve takes back this attempt's promise only. It is called also when Reserve never ran, and after a failed bind, which

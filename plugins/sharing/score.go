@@ -8,8 +8,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
-
-	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
 // PreScore leaves the choice to the other plugins when the pod states preferences of its own.
@@ -27,12 +25,8 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 	if status != nil {
 		return 0, status
 	}
-	node, doubt := p.node(c, info)
-	if doubt != nil && c.asks {
-		return math.MinInt64, nil
-	}
-	_, rank, refusal := p.fleet.packer.Place(node, c.pod)
-	if refusal != packing.Admitted {
+	rank, refused := p.ask(c, info)
+	if refused != nil {
 		return math.MinInt64, nil
 	}
 	return -int64(rank), nil

@@ -2,11 +2,8 @@ package sharing
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
@@ -17,16 +14,13 @@ type signature struct {
 }
 
 // SignPod lets the scheduler reuse a pod's scores for the next equal one. Pods with preferences between nodes are not
-// signed: their choice depends on other nodes.
+// signed: their choice depends on other nodes. Nor is any pod while candidates are named: a batch knows no node but the
+// first pod's candidates, and once all of those have taken pods, a node outside may be better. The queue calls this from
+// goroutines of its own, long before PreFilter.
 func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	doc := p.dossiers.of(pod)
-	if doc.requestErr != nil || doc.placed || hasPreferences(pod) {
+	if doc.requestErr != nil || doc.placed || hasPreferences(pod) || p.fleet.narrows.Load() {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "not signed")
 	}
-	return []fwk.SignFragment{{Key: "gshare.dev/" + p.name, Value: signature{Pod: doc.key, Epoch: p.fleet.epoch}}}, nil
-}
-
-func digest(s string) types.UID {
-	sum := sha256.Sum256([]byte(s))
-	return types.UID(hex.EncodeToString(sum[:8]))
+	return []fwk.SignFragment{{Key: "gshare.dev/" + p.name, Value: signature{Pod: doc.key, Epoch: p.fleet.epoch.Load()}}}, nil
 }

@@ -14,10 +14,11 @@ import (
 // parallel dry runs may share it.
 type cycle struct {
 	pod      *packing.Pod
-	asks     bool // whether the pod asks for gshare resources
-	group    bool // simulation for a pod group: what was computed for the snapshot's own state must not be used
-	narrowed bool // whether nodes were left out
-	ranks    bool // whether the packing order decides between nodes
+	key      string // of the pod's ranks
+	asks     bool   // whether the pod asks for gshare resources
+	group    bool   // simulation for a pod group: what was computed for the snapshot's own state must not be used
+	narrowed bool   // whether nodes were left out
+	ranks    bool   // whether the packing order decides between nodes
 	attempt  ledger.Cycle
 }
 

@@ -84,6 +84,16 @@ func (f *Fleet) Best(key string, pod *Pod, k int, eligible func(i int) bool) []C
 	return best
 }
 
+// Known tells how node i ranks for a kind of pod, and whether it fits at all, if Best has asked about the node as it is now.
+// It changes nothing, so callers may be parallel as long as nobody calls anything else.
+func (f *Fleet) Known(key string, i int) (rank Rank, fits, known bool) {
+	col := f.columns[key]
+	if col == nil || f.nodes[i].version == 0 || col.versions[i] != f.nodes[i].version {
+		return 0, false, false
+	}
+	return col.ranks[i], col.ranks[i] != noFit, true
+}
+
 func (f *Fleet) rank(n *Node, pod *Pod) Rank {
 	_, rank, refusal := f.packer.Place(n, pod)
 	if refusal != Admitted {

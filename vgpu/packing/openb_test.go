@@ -58,10 +58,7 @@ type openbRun struct {
 
 	mix    Mix
 	total  Capacity
-	frozen struct {
-		pods int
-		free MilliGPU
-	}
+	epoch        Epoch
 	epochs       int
 	at100, at130 float64
 }
@@ -115,9 +112,9 @@ func (r *openbRun) arriveAll(pods []*Pod, learn learning) {
 		if before <= whole && arrived > whole {
 			r.at100 = r.allocated()
 		}
-		if learn == online && r.stale() {
+		if learn == online && r.epoch.Over(&r.mix, r.total) {
 			r.epochs++
-			r.frozen.pods, r.frozen.free = r.mix.Pods(), r.total.FreeGPU
+			r.epoch = NewEpoch(&r.mix, r.total)
 			r.setPacker(NewDemand(&r.mix, r.total))
 		}
 		r.arrive(pod)
@@ -144,13 +141,6 @@ func (r *openbRun) freezeAll(pods []*Pod) {
 		}
 	}
 	r.setPacker(NewDemand(&all, c))
-}
-
-// stale is the rule of plugins/sharing/fleet.go.
-func (r *openbRun) stale() bool {
-	moved := func(now, then, least int64) bool { return max(now-then, then-now) > max(then/4, least) }
-	return moved(int64(r.mix.Pods()), int64(r.frozen.pods), 16) ||
-		moved(int64(r.total.FreeGPU), int64(r.frozen.free), int64(4*WholeGPU)) || r.epochs == 0
 }
 
 // arrive puts the pod on the best of the nodes with enough CPU and memory; where there is none it is dropped.

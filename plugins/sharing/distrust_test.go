@@ -1,0 +1,132 @@
+package sharing
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+)
+
+func TestMalformedPlacementClosesTheNode(t *testing.T) {
+	other := placed(t, gpuPod("other", 100, 10), "n1", "n1-0").Annotations[kube.AnnotationPlacement]
+	for name, text := range map[string]string{"no JSON": "{", "another pod's": other, "empty": ""} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlugin(t, newHandle(), 0)
+			_, doubt := deriveOn(t, p, gpuPod("a", 100, 10, on("n1"), annotation(kube.AnnotationPlacement, text)))
+			if !errors.Is(doubt, errPlacement) {
+				t.Errorf("doubt %v", doubt)
+			}
+		})
+	}
+}
+
+// Anyone may write an annotation; only a bound pod that asks for GPUs can have been placed.
+func TestForgedPlacementCountsNowhere(t *testing.T) {
+	pod := gpuPod("a", 100, 30)
+	text := placed(t, pod, "n1", "n1-1").Annotations[kube.AnnotationPlacement]
+	tests := map[string]struct {
+		pod  *v1.Pod
+		want []int64
+	}{
+		"nominated, well-formed":  {pod: gpuPod("a", 100, 30, annotation(kube.AnnotationPlacement, text)), want: []int64{30, 0}},
+		"nominated, malformed":    {pod: gpuPod("a", 100, 30, annotation(kube.AnnotationPlacement, "{")), want: []int64{30, 0}},
+		"asks for no GPU":         {pod: cpuPod("a", on("n1"), annotation(kube.AnnotationPlacement, text)), want: []int64{0, 0}},
+		"asks for no GPU, broken": {pod: cpuPod("a", on("n1"), annotation(kube.AnnotationPlacement, "{")), want: []int64{0, 0}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, doubt := deriveOn(t, newPlugin(t, newHandle(), 0), tt.pod)
+			if doubt != nil || !slices.Equal(got, tt.want) {
+				t.Errorf("requested %v, doubt %v; want %v", got, doubt, tt.want)
+			}
+		})
+	}
+}
+
+func TestPreFilterRefusesPods(t *testing.T) {
+	p := newPlugin(t, newHandle(), 0)
+	text := placed(t, gpuPod("a", 100, 30), "n1", "n1-0").Annotations[kube.AnnotationPlacement]
+	tests := map[string]struct {
+		pod  *v1.Pod
+		want string
+	}{
+		"placed before":    {gpuPod("a", 100, 30, annotation(kube.AnnotationPlacement, text)), msgPlaced},
+		"placed, no GPU":   {cpuPod("a", annotation(kube.AnnotationPlacement, text)), msgPlaced},
+		"broken placement": {gpuPod("a", 100, 30, annotation(kube.AnnotationPlacement, "{")), msgPlaced},
+		"no vgpu":          {cpuPod("a", limit(kube.ResourceSM, 50), limit(kube.ResourceMemory, 1)), "gshare/vgpu"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, status := p.PreFilter(context.Background(), newState(), tt.pod, nil)
+			if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), tt.want) {
+				t.Errorf("status %v", status)
+			}
+		})
+	}
+}
+
+func TestMalformedInventoryIsToldOnce(t *testing.T) {
+	h := newHandle()
+	p := newPlugin(t, h, 0)
+	node := gpuNode(t, "n1", 1)
+	derive := func(text string) {
+		node = node.DeepCopy()
+		node.Annotations[kube.AnnotationInventory] = text
+		for range 3 {
+			if _, doubt := p.derive(newNodeInfo(node), "", nil); !errors.Is(doubt, errInventory) {
+				t.Errorf("inventory %q: doubt %v", text, doubt)
+			}
+		}
+	}
+	derive("{")
+	derive("[]")
+	if n := len(h.recorder.Events); n != 2 {
+		t.Fatalf("%d events, want one for each content", n)
+	}
+	if e := <-h.recorder.Events; !strings.Contains(e, "MalformedInventory") {
+		t.Errorf("event %q", e)
+	}
+	// The node goes, and with it what is remembered of it.
+	p.forgetComplaints()
+	if _, kept := p.complaints.byNode.Load("n1"); kept {
+		t.Error("a node that is gone is remembered")
+	}
+}
+
+func TestFilterTellsWhetherPreemptionHelps(t *testing.T) {
+	broken := gpuNode(t, "n1", 1)
+	broken.Annotations[kube.AnnotationInventory] = "{"
+	whole := placed(t, gpuPod("a", 100, 100), "n1", "n1-0")
+	tests := map[string]struct {
+		info *fakeNode
+		want fwk.Code
+	}{
+		"room":             {newNodeInfo(gpuNode(t, "n1", 1)), fwk.Success},
+		"full":             {newNodeInfo(gpuNode(t, "n1", 1), whole), fwk.Unschedulable},
+		"no GPUs":          {newNodeInfo(gpuNode(t, "n1", 0)), fwk.UnschedulableAndUnresolvable},
+		"broken inventory": {newNodeInfo(broken), fwk.UnschedulableAndUnresolvable},
+		"nominee in doubt": {newNodeInfo(gpuNode(t, "n1", 1), whole, gpuPod("b", 100, 100)), fwk.Unschedulable},
+		"stranger":         {newNodeInfo(gpuNode(t, "n1", 1), whole, gpuPod("b", 100, 100, on("n1"))), fwk.UnschedulableAndUnresolvable},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := newPlugin(t, newHandle(tt.info), 0)
+			pod := gpuPod("new", 100, 50)
+			state, _ := prefilter(t, p, pod)
+			status := p.Filter(context.Background(), state, pod, tt.info)
+			if status.Code() != tt.want {
+				t.Errorf("synced: status %v, want %v", status, tt.want)
+			}
+			// The same node as a dry run sees it: another generation.
+			if again := p.Filter(context.Background(), state, pod, newNodeInfo(tt.info.node, tt.info.pods...)); again.Code() != tt.want {
+				t.Errorf("derived: status %v, want %v", again, tt.want)
+			}
+		})
+	}
+}

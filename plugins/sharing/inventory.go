@@ -1,0 +1,35 @@
+package sharing
+
+import (
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+)
+
+// inventories keeps each node's inventory in the packer's terms until its annotation changes: nodes are derived whenever a
+// pod comes or goes, and their GPUs hardly ever change. The zero value is empty.
+type inventories struct{ byNode sync.Map }
+
+type knownInventory struct {
+	text   string
+	slices []packing.Slice
+	err    error
+}
+
+// of reads the node's inventory. The slices are shared: nobody may change them.
+func (i *inventories) of(node *v1.Node) ([]packing.Slice, error) {
+	text := node.Annotations[kube.AnnotationInventory]
+	if known, ok := i.byNode.Load(node.Name); ok && known.(*knownInventory).text == text {
+		return known.(*knownInventory).slices, known.(*knownInventory).err
+	}
+	decoded, _, err := kube.InventoryOf(node)
+	fresh := &knownInventory{text: text, slices: slicesOf(decoded), err: err}
+	i.byNode.Store(node.Name, fresh)
+	return fresh.slices, fresh.err
+}
+
+// forget drops all inventories, as those of nodes that are gone would stay for ever.
+func (i *inventories) forget() { i.byNode.Clear() }

@@ -1,0 +1,152 @@
+package sharing
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/gshare-dev/gshare/plugins/ledger"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+)
+
+func TestReserveRunsManyTimes(t *testing.T) {
+	h := newHandle(newNodeInfo(gpuNode(t, "n1", 1)))
+	p := newPlugin(t, h, 0)
+	pod := gpuPod("a", 100, 60)
+	state := reserve(t, p, pod, "n1")
+	first, _ := p.ledger.Get(pod.UID)
+	for range 3 { // two of them would not fit together
+		if status := p.Reserve(t.Context(), state, pod, "n1"); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+	}
+	if again, _ := p.ledger.Get(pod.UID); p.ledger.Len() != 1 || again.Containers[0].VGPUs[0] != first.Containers[0].VGPUs[0] {
+		t.Errorf("%d promises, %v after %v", p.ledger.Len(), again, first)
+	}
+}
+
+// In a group simulation the snapshot shows the pod itself as assumed.
+func TestReserveLeavesOutThePodItself(t *testing.T) {
+	info := newNodeInfo(gpuNode(t, "n1", 1))
+	p := newPlugin(t, newHandle(info), 0)
+	pod := gpuPod("a", 100, 60)
+	state := newState()
+	state.group = true
+	if _, status := p.PreFilter(t.Context(), state, pod, nil); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	info.add(gpuPod("a", 100, 60, on("n1")))
+	if status := p.Reserve(t.Context(), state, pod, "n1"); !status.IsSuccess() {
+		t.Error(status)
+	}
+}
+
+// The commit of a group reserves one mate after the other on a snapshot that shows none of them.
+func TestMatesOfOneLoopCount(t *testing.T) {
+	p := newPlugin(t, newHandle(newNodeInfo(gpuNode(t, "n1", 1))), 0)
+	reserve(t, p, gpuPod("a", 100, 40), "n1")
+	reserve(t, p, gpuPod("b", 100, 40), "n1")
+	c := gpuPod("c", 100, 40)
+	state, _ := prefilter(t, p, c)
+	if status := p.Filter(t.Context(), state, c, p.handle.(*fakeHandle).snapshot[0]); !status.IsSuccess() {
+		t.Fatalf("the snapshot alone has room: %v", status)
+	}
+	// No event need follow that would wake the pod, so it must come back by itself.
+	if status := p.Reserve(t.Context(), state, c, "n1"); status.Code() != fwk.Error {
+		t.Errorf("status %v, want an error, which is retried", status)
+	}
+}
+
+// A simulation goes by the snapshot alone, and its refusal is no error: that would end the whole group's cycle.
+func TestSimulationGoesByTheSnapshot(t *testing.T) {
+	info := newNodeInfo(gpuNode(t, "n1", 1))
+	p := newPlugin(t, newHandle(info), 0)
+	reserve(t, p, gpuPod("elsewhere", 100, 100), "n1")
+	pod := gpuPod("a", 100, 60)
+	state := newState()
+	state.group = true
+	if _, status := p.PreFilter(t.Context(), state, pod, nil); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	if status := p.Reserve(t.Context(), state, pod, "n1"); !status.IsSuccess() {
+		t.Errorf("promises that the snapshot does not show were counted: %v", status)
+	}
+	info.add(placed(t, gpuPod("b", 100, 60), "n1", "n1-0"))
+	if status := p.Reserve(t.Context(), state, pod, "n1"); status.Code() != fwk.Unschedulable {
+		t.Errorf("status %v", status)
+	}
+}
+
+func TestUnreserveOfAnOlderAttemptFreesNothing(t *testing.T) {
+	p := newPlugin(t, newHandle(newNodeInfo(gpuNode(t, "n1", 1))), 0)
+	pod := gpuPod("a", 100, 60)
+	first := reserve(t, p, pod, "n1")
+	second := reserve(t, p, pod, "n1")
+	p.Unreserve(t.Context(), first, pod, "n1")
+	p.Unreserve(t.Context(), newState(), pod, "n1") // of a cycle that ended before PreFilter
+	if p.ledger.Len() != 1 {
+		t.Fatal("the promise of the second attempt is gone")
+	}
+	p.Unreserve(t.Context(), second, pod, "n1")
+	if p.ledger.Len() != 0 {
+		t.Error("the promise stays behind")
+	}
+}
+
+func TestReserveOfAPodWithoutAShare(t *testing.T) {
+	p := newPlugin(t, newHandle(newNodeInfo(gpuNode(t, "n1", 1))), 0)
+	reserve(t, p, cpuPod("a"), "n1")
+	if p.ledger.Len() != 0 {
+		t.Error("a promise for a pod that asks for no GPU")
+	}
+	if status := p.Reserve(context.Background(), newState(), gpuPod("b", 10, 10), "n1"); status.Code() != fwk.Error {
+		t.Errorf("without PreFilter: status %v", status)
+	}
+}
+
+// DESIGN, invariant 7: what Unreserve leaves is what was there before Reserve; and what a fresh process derives from the
+// annotations is what this one derives from its ledger.
+func TestOccupancySurvivesUnreserveAndRestart(t *testing.T) {
+	info := newNodeInfo(gpuNode(t, "n1", 3))
+	p := newPlugin(t, newHandle(info), 0)
+	sums := func(p *Plugin) []int64 {
+		node, doubt := p.derive(info, "", nil)
+		if doubt != nil {
+			t.Fatal(doubt)
+		}
+		return requested(node)
+	}
+	for _, pod := range []*v1.Pod{gpuPod("a", 100, 60), gpuPod("b", 50, 100), gpuPod("c", 100, 30), gpuPod("d", 100, 70), gpuPod("e", 30, 80)} {
+		before := sums(p)
+		p.Unreserve(t.Context(), reserve(t, p, pod, "n1"), pod, "n1")
+		if after := sums(p); !slices.Equal(before, after) {
+			t.Errorf("pod %s: %v before Reserve, %v after Unreserve", pod.Name, before, after)
+		}
+		reserve(t, p, pod, "n1")
+		bind(t, p.ledger, info, pod)
+	}
+	fresh := newPlugin(t, newHandle(info), 0)
+	if live, derived := sums(p), sums(fresh); fresh.ledger.Len() != 0 || !slices.Equal(live, derived) {
+		t.Errorf("live %v, derived after a restart %v", live, derived)
+	}
+}
+
+// bind puts the pod on the node as the API server would show it.
+func bind(t *testing.T, l *ledger.Ledger, info *fakeNode, pod *v1.Pod) {
+	t.Helper()
+	promise, ok := l.Get(pod.UID)
+	if !ok {
+		t.Fatalf("no promise for %s", pod.Name)
+	}
+	binding, err := kube.MakeBinding(pod, info.node.Name, promise.Placement)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound := pod.DeepCopy()
+	bound.Spec.NodeName, bound.ResourceVersion = info.node.Name, "2"
+	bound.Annotations = binding.Annotations
+	info.add(bound)
+}
