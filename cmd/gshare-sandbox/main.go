@@ -44,6 +44,7 @@ func root() *cobra.Command {
 			"nothing behind: Ctrl-C stops and removes everything.",
 		SilenceUsage: true, SilenceErrors: true,
 	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.AddCommand(replayCommand(), demoCommand(), benchCommand())
 	return cmd
 }

@@ -130,3 +130,23 @@ func TestFilterTellsWhetherPreemptionHelps(t *testing.T) {
 		})
 	}
 }
+
+// What is known of a node's inventory follows the annotation, also where it comes and goes.
+func TestInventoryFollowsTheAnnotation(t *testing.T) {
+	p := newPlugin(t, newHandle(), 0)
+	one, two, none, empty := gpuNode(t, "n1", 1), gpuNode(t, "n1", 2), gpuNode(t, "n1", 0), gpuNode(t, "n1", 0)
+	none.Annotations = nil
+	empty.Annotations[kube.AnnotationInventory] = ""
+	for i, step := range []struct {
+		node  *v1.Node
+		gpus  int
+		doubt error
+	}{{one, 1, nil}, {two, 2, nil}, {none, 0, nil}, {empty, 0, errInventory}, {none, 0, nil}, {one, 1, nil}} {
+		for range 2 {
+			node, doubt := p.derive(newNodeInfo(step.node), "", nil)
+			if len(node.Slices) != step.gpus || !errors.Is(doubt, step.doubt) {
+				t.Errorf("step %d: %d GPUs, doubt %v; want %d, %v", i, len(node.Slices), doubt, step.gpus, step.doubt)
+			}
+		}
+	}
+}

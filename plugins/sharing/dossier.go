@@ -68,7 +68,7 @@ func read(pod *v1.Pod) *dossier {
 	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	d.pod.CPU = packing.MilliCPU(requests.Cpu().MilliValue())
 	d.pod.RAM = share.Bytes(requests.Memory().Value())
-	d.key = keyOf(&d.pod)
+	d.key, d.shape = keyOf(&d.pod), packing.ShapeOf(&d.pod)
 	return d
 }
 

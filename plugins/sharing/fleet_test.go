@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
 func TestSyncFollowsGenerations(t *testing.T) {
@@ -91,5 +93,16 @@ func TestGroupCyclesDoNotUseTheFleet(t *testing.T) {
 	info.generation = generation
 	if status := p.Filter(t.Context(), state, pod, info); status.Code() != fwk.Unschedulable {
 		t.Errorf("status %v; the mate was not seen", status)
+	}
+}
+
+// The demand is made of these: a pod counted as the wrong shape is seen by nobody, it only makes the choices worse.
+func TestPodsAreCountedByTheirShape(t *testing.T) {
+	pod := placed(t, gpuPod("a", 60, 50), "n1", "n1-0")
+	p := newPlugin(t, newHandle(newNodeInfo(gpuNode(t, "n1", 1), pod, cpuPod("b", on("n1")))), 0)
+	prefilter(t, p, cpuPod("c"))
+	want := packing.Shape{VGPUs: 1, Milli: 300, Memory: 1 << 30, CPU: 1000, RAM: 1 << 30, Kind: "gpu"}
+	if got := p.fleet.facts[0].shapes; len(got) != 1 || got[0] != want {
+		t.Errorf("shapes %+v, want %+v alone", got, want)
 	}
 }

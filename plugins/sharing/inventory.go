@@ -15,18 +15,21 @@ type inventories struct{ byNode sync.Map }
 
 type knownInventory struct {
 	text   string
+	there  bool // an empty annotation is malformed; none at all is a node without gshare
 	slices []packing.Slice
 	err    error
 }
 
 // of reads the node's inventory. The slices are shared: nobody may change them.
 func (i *inventories) of(node *v1.Node) ([]packing.Slice, error) {
-	text := node.Annotations[kube.AnnotationInventory]
-	if known, ok := i.byNode.Load(node.Name); ok && known.(*knownInventory).text == text {
-		return known.(*knownInventory).slices, known.(*knownInventory).err
+	text, there := node.Annotations[kube.AnnotationInventory]
+	if last, ok := i.byNode.Load(node.Name); ok {
+		if known := last.(*knownInventory); known.text == text && known.there == there {
+			return known.slices, known.err
+		}
 	}
 	decoded, _, err := kube.InventoryOf(node)
-	fresh := &knownInventory{text: text, slices: slicesOf(decoded), err: err}
+	fresh := &knownInventory{text: text, there: there, slices: slicesOf(decoded), err: err}
 	i.byNode.Store(node.Name, fresh)
 	return fresh.slices, fresh.err
 }
