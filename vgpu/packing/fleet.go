@@ -75,7 +75,7 @@ func (f *Fleet) Best(key string, pod *Pod, k int, eligible func(i int) bool) []C
 			continue
 		}
 		if col.versions[i] != n.version {
-			col.ranks[i], col.versions[i] = f.rank(n.node, pod), n.version
+			col.ranks[i], col.versions[i] = f.rankAfter(i, col, pod), n.version
 		}
 		if c := (Candidate{Node: i, Rank: col.ranks[i]}); c.Rank != noFit && f.enters(best, c, k) && (eligible == nil || eligible(i)) {
 			best = f.insert(best, c, k)
@@ -92,6 +92,15 @@ func (f *Fleet) Known(key string, i int) (rank Rank, fits, known bool) {
 		return 0, false, false
 	}
 	return col.ranks[i], col.ranks[i] != noFit, true
+}
+
+// rankAfter is the rank of node i, whose forerunners are ranked. A fresh node just like the one before it ranks like that one:
+// most of a large cluster that fills up is such nodes.
+func (f *Fleet) rankAfter(i int, col *column, pod *Pod) Rank {
+	if i > 0 && f.nodes[i-1].version != 0 && f.nodes[i].node.freshTwinOf(f.nodes[i-1].node) {
+		return col.ranks[i-1]
+	}
+	return f.rank(f.nodes[i].node, pod)
 }
 
 func (f *Fleet) rank(n *Node, pod *Pod) Rank {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // sorted is Best without memory: every node is placed on anew, and all are sorted.
@@ -76,8 +78,13 @@ func TestBestEqualsSortingAllNodes(t *testing.T) {
 func TestBestAsksOnlyAboutChangedNodes(t *testing.T) {
 	counter := &countingRanker{}
 	fleet := NewFleet(Packer{Rules: NewRules(Slots), Ranker: counter}, 3)
+	node := func(i int) *Node {
+		n := gpuNode(fmt.Sprint("n", i), 1)
+		n.CPU += MilliCPU(i) // no two alike
+		return n
+	}
 	for i := range 3 {
-		fleet.Set(i, gpuNode(fmt.Sprint("n", i), 1), 1)
+		fleet.Set(i, node(i), 1)
 	}
 	pod := podOf(fixed(50, 100))
 	for _, step := range []struct {
@@ -86,7 +93,7 @@ func TestBestAsksOnlyAboutChangedNodes(t *testing.T) {
 	}{
 		{func() {}, 3},
 		{func() {}, 0},
-		{func() { fleet.Set(1, gpuNode("n1", 1), 2) }, 1},
+		{func() { fleet.Set(1, node(1), 2) }, 1},
 		{func() { fleet.SetPacker(fleet.packer) }, 3},
 	} {
 		step.do()
@@ -97,6 +104,26 @@ func TestBestAsksOnlyAboutChangedNodes(t *testing.T) {
 		if counter.asked != step.want {
 			t.Errorf("asked %d times, want %d", counter.asked, step.want)
 		}
+	}
+}
+
+// Fresh nodes that are alike are asked about once; a used one, or one of another kind, is not taken for like.
+func TestBestAsksOnceAboutFreshTwins(t *testing.T) {
+	counter := &countingRanker{}
+	fleet := NewFleet(Packer{Rules: NewRules(Slots), Ranker: counter}, 6)
+	pod := podOf(fixed(50, 100))
+	for i := range 6 {
+		n := gpuNode(fmt.Sprint("n", i), 1)
+		switch i {
+		case 3:
+			n.Take(Slots, pod, Plan{{{Slice: 0, Class: share.MPS}}})
+		case 5:
+			n.Slices[0].Memory++
+		}
+		fleet.Set(i, n, 1)
+	}
+	if best := fleet.Best("half", pod, 6, nil); len(best) != 6 || counter.asked != 4 {
+		t.Errorf("%d candidates, asked %d times, want 6 and 4: of 0-2, 3, 4 and 5", len(best), counter.asked)
 	}
 }
 

@@ -73,3 +73,16 @@ func (n *Node) free(i int) MilliGPU {
 	}
 	return n.Loads[i].free()
 }
+
+// freshTwinOf says that both nodes have whole GPUs only, hold nothing and differ in names only.
+func (n *Node) freshTwinOf(o *Node) bool {
+	if n.CPU != o.CPU || n.RAM != o.RAM || len(n.Slices) != len(o.Slices) {
+		return false
+	}
+	for i := range n.Slices {
+		if !n.Loads[i].Empty() || !o.Loads[i].Empty() || n.Slices[i].Profile != "" || !n.Slices[i].sameKind(&o.Slices[i]) {
+			return false
+		}
+	}
+	return true
+}

@@ -56,8 +56,8 @@ type openbRun struct {
 	terms   Terms
 	rules   Rules
 
-	mix    Mix
-	total  Capacity
+	mix          Mix
+	total        Capacity
 	epoch        Epoch
 	epochs       int
 	at100, at130 float64

@@ -1,10 +1,14 @@
 package packing
 
-import "slices"
+import (
+	"slices"
 
-// searchBudget bounds the admission tests spent on one pod with several vGPUs on one node. It is far above what the greedy
-// order needs; only pods whose containers compete for the same slices come near it.
-const searchBudget = 4096
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// searchBudget bounds the slices tried for one pod with several vGPUs on one node. The greedy order needs one for each vGPU,
+// and a few where it steps back; a pod made to be searched for long must not hold up the scheduler on thousands of nodes.
+const searchBudget = 4 * share.MaxVGPUs
 
 // Packer places pods on nodes by rules of admission and a preference among what they admit.
 type Packer struct {

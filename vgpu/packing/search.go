@@ -27,11 +27,11 @@ func (s *search) vgpu(c, v int, options []option) bool {
 		return s.container(c + 1)
 	}
 	for i, o := range options {
-		if s.budget--; s.budget < 0 {
-			return false
-		}
 		if s.deviceTaken(c, o.Slice) {
 			continue
+		}
+		if s.budget--; s.budget < 0 {
+			return false
 		}
 		undo := s.take(c, o)
 		if s.vgpu(c, v+1, options[i+1:]) {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // Whatever the search tried in vain, its undo puts back to the last byte (invariant 7 of the specification).
@@ -76,6 +78,48 @@ func TestBudgetOfLargePods(t *testing.T) {
 			s := search{packer: bestFit(Slots), node: gpuNode("n", 16), pod: c.pod, budget: searchBudget}
 			if got := s.container(0); got != c.want || s.budget < searchBudget*9/10 {
 				t.Errorf("placed: %v, budget left %d", got, s.budget)
+			}
+		})
+	}
+}
+
+// A tenant can ask for what only looks placeable: here every container fits alone and all of them never do. To find that out
+// for sure takes for ever; the scheduler must not try, as it asks every node of the cluster.
+func TestPodsMadeToBeSearchedForLong(t *testing.T) {
+	pod := podOf()
+	for i := range share.PerMille(17) {
+		pod.Request.Containers = append(pod.Request.Containers, podOf(fixed(34+i%3, 100)).Request.Containers...)
+	}
+	counter := &countingRanker{}
+	_, _, refusal := (Packer{Rules: NewRules(Slots), Ranker: counter}).Place(gpuNode("n", 8), pod)
+	if refusal != NoRoomTogether || counter.asked > 10*searchBudget || counter.asked > 2500 {
+		t.Errorf("%q after %d slices were ranked", refusal, counter.asked)
+	}
+}
+
+// The most vGPUs that a pod can have find their slices, also where most slices share a device with one that is taken.
+func TestBudgetOfTheLargestPods(t *testing.T) {
+	single := podOf()
+	for range share.MaxVGPUs {
+		single.Request.Containers = append(single.Request.Containers, podOf(fixed(10, 100)).Request.Containers...)
+	}
+	instances := NewNode("mig", nil, 64000, 256<<30)
+	for i := range 32 * 7 {
+		instances.Slices = append(instances.Slices, mig(fmt.Sprint("m", i), fmt.Sprint("d", i/7), "1g.10gb"))
+	}
+	instances.Loads = make([]Load, len(instances.Slices))
+	pairs := podOf()
+	for range 2 {
+		pairs.Request.Containers = append(pairs.Request.Containers, wide(32, fixed(50, 100)).Request.Containers...)
+	}
+	pairs.Request.Slice = share.AnyMIG
+	for name, c := range map[string]struct {
+		node *Node
+		pod  *Pod
+	}{"64 containers": {gpuNode("n", 8), single}, "32 devices, twice": {instances, pairs}} {
+		t.Run(name, func(t *testing.T) {
+			if _, _, refusal := bestFit(Slots).Place(c.node, c.pod); refusal != Admitted {
+				t.Error(refusal)
 			}
 		})
 	}
