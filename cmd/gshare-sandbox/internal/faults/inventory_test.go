@@ -12,14 +12,16 @@ import (
 
 // unreadable are inventories that nothing may be built on, by the name of their node.
 func unreadable() map[string]struct{ text, reason string } {
-	twice := inventory("twice", 1)
-	text := encode(twice)
-	slice := text[strings.Index(text, "[")+1 : strings.LastIndex(text, "]")]
+	with := func(node, old, replacement string) string {
+		return strings.Replace(encode(inventory(node, 1)), old, replacement, 1)
+	}
+	twice := encode(inventory("twice", 1))
+	slice := twice[strings.Index(twice, "[")+1 : strings.LastIndex(twice, "]")]
 	return map[string]struct{ text, reason string }{
 		"no-json":       {"{", "inventory: malformed: unexpected EOF"},
-		"unknown-field": {strings.Replace(encode(inventory("unknown-field", 1)), `"v":1`, `"v":1,"extra":true`, 1), `unknown field "extra"`},
-		"other-version": {strings.Replace(encode(inventory("other-version", 1)), `"v":1`, `"v":2`, 1), "version 2 is not 1"},
-		"twice":         {strings.Replace(text, slice, slice+","+slice, 1), `slice "GPU-twice-0" is there twice`},
+		"unknown-field": {with("unknown-field", `"v":1`, `"v":1,"extra":true`), `unknown field "extra"`},
+		"other-version": {with("other-version", `"v":1`, `"v":2`), "version 2 is not 1"},
+		"twice":         {with("twice", slice, slice+","+slice), `slice "GPU-twice-0" is there twice`},
 		"oversized":     {encode(inventory("oversized", 1)) + strings.Repeat(" ", kube.MaxInventoryBytes), "bytes are more than 131072"},
 		"empty":         {"", "inventory: malformed: EOF"},
 	}

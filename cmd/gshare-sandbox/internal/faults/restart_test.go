@@ -11,9 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/controlplane"
-	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/internal/cluster"
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // exactFit gives 20 nodes with 80 GPUs and pods that fill them exactly, in whatever order they come: all pods of one model
@@ -25,50 +23,26 @@ func exactFit() ([]*v1.Node, []*v1.Pod) {
 	return machines, append(halves, quarters...)
 }
 
-// addInBackground creates the pods while the test goes on, and has them all when the test ends.
-func (l *lab) addInBackground(pods []*v1.Pod) {
-	created := make(chan error, 1)
-	go func() { created <- cluster.CreatePods(l.ctx, l.client, pods) }()
-	l.t.Cleanup(func() {
-		if err := <-created; err != nil {
-			l.t.Error(err)
-		}
-	})
-}
-
-// wantFull checks that no part of any GPU is left.
-func (l *lab) wantFull() {
-	l.t.Helper()
-	if report := l.finish(); report.Requested != share.Area(report.GPUs)*share.WholeArea {
-		l.t.Errorf("%d of %d GPUs' worth are in use", report.Requested/share.WholeArea, report.GPUs)
-	}
-}
-
-// wantSound checks that no rule is broken in the midst of things, and counts the bound pods.
-func (l *lab) wantSound() (bound int) {
-	l.t.Helper()
-	report, all := l.audit()
-	l.reportViolations(report)
-	for i := range all {
-		if all[i].Spec.NodeName != "" {
-			bound++
-		}
-	}
-	return bound
-}
-
 func TestSchedulerIsKilledInMidBurst(t *testing.T) {
 	l := newLab(t)
 	machines, pods := exactFit()
 	l.addNodes(machines...)
-	scheduler := l.ownScheduler("killed", controlplane.SchedulerOptions{})
+	gate := newTurnstile()
+	through := controlplane.SchedulerOptions{Server: l.startProxy(gate.decide).url}
 	l.addInBackground(pods)
-	for _, after := range []int{30, 110, 200} {
-		l.waitCount(after)
+	bound := 0
+	for _, more := range []int{40, 70, 1, 100} {
+		scheduler := l.ownScheduler("killed", through)
+		gate.let(more)
+		bound += more
+		l.waitCount(bound)
 		scheduler.Kill()
-		t.Logf("killed with %d of %d pods bound", l.wantSound(), len(pods))
-		scheduler = l.ownScheduler("killed", controlplane.SchedulerOptions{})
+		if now := l.wantSound(); now != bound {
+			t.Errorf("killed with %d of %d pods bound, want %d", now, len(pods), bound)
+		}
 	}
+	gate.let(2 * len(pods))
+	l.ownScheduler("killed", through)
 	l.waitBound(names(pods)...)
 	l.wantFull()
 }
@@ -81,8 +55,10 @@ func TestLeaderIsKilledInMidBurst(t *testing.T) {
 	}
 	machines, pods := exactFit()
 	l.addNodes(machines...)
+	gate := newTurnstile()
 	election := controlplane.SchedulerOptions{
-		LeaderElect: true, LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 250 * time.Millisecond,
+		Server: l.startProxy(gate.decide).url, LeaderElect: true,
+		LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 250 * time.Millisecond,
 	}
 	leader := l.ownScheduler("first", election)
 	first := l.waitHolder("")
@@ -91,9 +67,14 @@ func TestLeaderIsKilledInMidBurst(t *testing.T) {
 		t.Fatalf("%s leads and not %s", holder, first)
 	}
 	l.addInBackground(pods)
-	l.waitCount(60)
+	gate.let(100)
+	l.waitCount(100)
 	leader.Kill()
 	began := time.Now()
+	if bound := l.wantSound(); bound != 100 {
+		t.Errorf("the leader was killed with %d pods bound, want 100", bound)
+	}
+	gate.let(2 * len(pods))
 	second := l.waitHolder(first)
 	t.Logf("%s took over from %s after %v", second, first, time.Since(began))
 	l.waitBound(names(pods)...)
