@@ -19,10 +19,11 @@ type Ledger struct {
 	onNodes map[string]map[types.UID]struct{}
 }
 
-// Promise is a placement and the namespace of its pod.
+// Promise is a placement, and namespace and name of its pod.
 type Promise struct {
 	kube.Placement
 	Tenant string
+	Name   string
 }
 
 type entry struct {

@@ -20,6 +20,10 @@ import (
 // retryBind is how an ambiguous bind is repeated: quickly at first, then every few seconds for as long as it takes.
 var retryBind = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 8, Cap: 5 * time.Second}
 
+// lateBind is how long after its answer was lost a request may still be carried out: the API server ends requests after a
+// minute unless told otherwise.
+const lateBind = 90 * time.Second
+
 // Bind writes node and placement in one request. Pods that ask for no share are left to the next binder.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	c, status := p.cycleOf(state)
@@ -49,12 +53,16 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 // pod goes on holding the space.
 func (p *Plugin) bindSurely(ctx context.Context, pod *v1.Pod, b *v1.Binding) error {
 	backoff := retryBind
+	var doubt time.Time // of the last attempt that may yet be carried out
 	for {
 		err := p.handle.ClientSet().CoreV1().Pods(b.Namespace).Bind(ctx, b, metav1.CreateOptions{})
 		if err == nil {
 			return nil
 		}
-		bound, certain := p.outcome(ctx, pod, b, err)
+		if !refused(err) {
+			doubt = time.Now()
+		}
+		bound, certain := p.outcome(ctx, pod, b, time.Since(doubt) > lateBind)
 		if bound {
 			return nil
 		}
@@ -68,8 +76,9 @@ func (p *Plugin) bindSurely(ctx context.Context, pod *v1.Pod, b *v1.Binding) err
 	}
 }
 
-// outcome reads the pod live after a failed bind.
-func (p *Plugin) outcome(ctx context.Context, pod *v1.Pod, b *v1.Binding, bindErr error) (bound, certain bool) {
+// outcome reads the pod live after a failed bind. Where it is still unbound, that is certain only when nothing of this or an
+// earlier attempt can be under way any more.
+func (p *Plugin) outcome(ctx context.Context, pod *v1.Pod, b *v1.Binding, nothingUnderWay bool) (bound, certain bool) {
 	live, err := p.handle.ClientSet().CoreV1().Pods(b.Namespace).Get(ctx, b.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -81,7 +90,7 @@ func (p *Plugin) outcome(ctx context.Context, pod *v1.Pod, b *v1.Binding, bindEr
 	case live.Spec.NodeName != "":
 		return kube.BoundAs(live, b), true
 	}
-	return false, refused(bindErr)
+	return false, nothingUnderWay
 }
 
 // refused says that the server looked at the request and turned it down, so that nothing of it is under way: any status

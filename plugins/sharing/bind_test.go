@@ -133,6 +133,11 @@ func TestBindOutcomes(t *testing.T) {
 		"request time-out, then bound":        {pod: gpuPod("a", 100, 50), binds: []bindAnswer{fails(statusError(http.StatusRequestTimeout)), fine}, calls: 2, ok: true},
 		"forbidden, and the state is unknown": {pod: gpuPod("a", 100, 50), binds: []bindAnswer{fails(apierrors.NewForbidden(podResource, "a", errRefused))}, gets: []error{errInternal, nil}, calls: 2},
 	}
+	refusal := fails(apierrors.NewForbidden(podResource, "a", errRefused))
+	late := tests["bound"]
+	late.binds = []bindAnswer{fails(context.DeadlineExceeded), refusal, landsBut(refusal.err)}
+	late.calls = 3
+	tests["refusal after a time-out that is carried out late"] = late
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -147,6 +152,18 @@ func TestBindOutcomes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A refusal after a lost answer counts only when the lost request cannot be under way any more.
+func TestBindGivesUpOnlyWhenNothingIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		s := &apiServer{pod: gpuPod("a", 100, 50), binds: []bindAnswer{{err: context.DeadlineExceeded}, {err: statusError(http.StatusForbidden)}}}
+		p, status := bindCycle(t, s)
+		if took := time.Since(begin); status.IsSuccess() || took < lateBind || took > 2*lateBind || p.ledger.Len() != 0 {
+			t.Errorf("status %v after %v, %d promises left", status, took, p.ledger.Len())
+		}
+	})
 }
 
 // While nothing answers, the space stays promised and the pod is tried again every few seconds.

@@ -38,16 +38,20 @@ func lacks(wanted, free int64) bool { return wanted > 0 && wanted > free }
 
 // welcome checks taints, cordoning and required node affinity.
 func (c *check) welcome(node *v1.Node) bool {
-	if node.Spec.Unschedulable && !corev1.TolerationsTolerateTaint(klog.Background(), c.spec.Spec.Tolerations, &cordon, false) {
+	if node.Spec.Unschedulable && !corev1.TolerationsTolerateTaint(klog.Background(), c.spec.Spec.Tolerations, &cordon, comparisons) {
 		return false
 	}
-	_, tainted := corev1.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, c.spec.Spec.Tolerations, hardTaint, false)
+	_, tainted := corev1.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, c.spec.Spec.Tolerations, hardTaint, comparisons)
 	if tainted {
 		return false
 	}
 	ok, err := c.affinity.Match(node)
 	return ok && err == nil
 }
+
+// comparisons lets tolerations compare numbers. Where the scheduler's feature for it is off no such toleration exists, or its
+// filter refuses it; a check stricter than that filter would leave out the best node.
+const comparisons = true
 
 // cordon is the taint that stands for a cordoned node: a pod that tolerates it may go there.
 var cordon = v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}

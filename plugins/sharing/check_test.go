@@ -20,6 +20,16 @@ func TestCheckPasses(t *testing.T) {
 	taint := func(effect v1.TaintEffect) func(*v1.Node) {
 		return func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: "lab", Effect: effect}} }
 	}
+	tier := func(value string) func(*v1.Node) {
+		return func(n *v1.Node) {
+			n.Spec.Taints = []v1.Taint{{Key: "tier", Value: value, Effect: v1.TaintEffectNoSchedule}}
+		}
+	}
+	below := func(value string) edit {
+		return func(pod *v1.Pod) {
+			pod.Spec.Tolerations = []v1.Toleration{{Key: "tier", Operator: v1.TolerationOpLt, Value: value}}
+		}
+	}
 	has := func(name v1.ResourceName, q string) func(*v1.Node) {
 		return func(n *v1.Node) { n.Status.Allocatable[name] = resource.MustParse(q) }
 	}
@@ -43,6 +53,8 @@ func TestCheckPasses(t *testing.T) {
 		"soft taint":             {taint(v1.TaintEffectPreferNoSchedule), func(*v1.Pod) {}, true},
 		"tolerated":              {taint(v1.TaintEffectNoSchedule), tolerate("lab"), true},
 		"other taint tolerated":  {taint(v1.TaintEffectNoSchedule), tolerate("office"), false},
+		"tolerated by number":    {tier("3"), below("5"), true},
+		"too high a number":      {tier("7"), below("5"), false},
 		"cordoned":               {cordoned, func(*v1.Pod) {}, false},
 		"cordoned and tolerated": {cordoned, tolerate(v1.TaintNodeUnschedulable), true},
 		"selected":               {func(n *v1.Node) { n.Labels = map[string]string{"zone": "a"} }, zone, true},

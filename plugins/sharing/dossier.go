@@ -2,6 +2,7 @@ package sharing
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -72,6 +73,14 @@ func read(pod *v1.Pod) *dossier {
 	return d
 }
 
-// keyOf writes every field down, so that pods with equal keys are equal to the packer. %#v does; the other verbs would call
-// String, which rounds.
-func keyOf(pod *packing.Pod) string { return fmt.Sprintf("%#v", *pod) }
+// keyOf writes down every field that the packer reads, so that pods with equal keys are equal to it. %#v does; the other
+// verbs would call String, which rounds.
+func keyOf(pod *packing.Pod) string {
+	read := *pod
+	read.Request.Workload, read.Request.Priority = "", ""
+	read.Request.Containers = slices.Clone(read.Request.Containers)
+	for i := range read.Request.Containers {
+		read.Request.Containers[i].Name = ""
+	}
+	return fmt.Sprintf("%#v", read)
+}

@@ -18,6 +18,8 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	return []fwk.ClusterEventWithHint{
 		// A pod that held a share is gone or has ended.
 		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: p.podGone},
+		// A placement that could not be read was mended, or spoilt.
+		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Update}, QueueingHintFn: p.placementChanged},
 		// A node came, or its inventory changed: more slices, or healthy ones again.
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAnnotation}, QueueingHintFn: p.inventoryChanged},
 		// The pod itself was corrected: its annotations, for one.
@@ -28,6 +30,15 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 // podGone queues when the pod that went may have held a share; pods without one never stood in this plugin's way.
 func (p *Plugin) podGone(_ klog.Logger, _ *v1.Pod, oldObj, _ any) (fwk.QueueingHint, error) {
 	if gone, ok := oldObj.(*v1.Pod); ok && !kube.Asks(gone) {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
+}
+
+func (p *Plugin) placementChanged(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	before, wasPod := oldObj.(*v1.Pod)
+	after, isPod := newObj.(*v1.Pod)
+	if wasPod && isPod && before.Annotations[kube.AnnotationPlacement] == after.Annotations[kube.AnnotationPlacement] {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil

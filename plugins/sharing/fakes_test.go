@@ -78,6 +78,13 @@ func (n *fakeNode) with(pod *v1.Pod) *fakeNode {
 	return &out
 }
 
+func (n *fakeNode) Snapshot() fwk.NodeInfo {
+	out := *n
+	return &out
+}
+
+func (n *fakeNode) AddPodInfo(pi fwk.PodInfo) { n.add(pi.GetPod()) }
+
 type fakePod struct {
 	fwk.PodInfo
 	pod *v1.Pod
@@ -124,6 +131,7 @@ type fakeHandle struct {
 	informers informers.SharedInformerFactory
 	recorder  *events.FakeRecorder
 	activated []string
+	nominated []*v1.Pod // by their status
 }
 
 func newHandle(nodes ...fwk.NodeInfo) *fakeHandle {
@@ -141,6 +149,16 @@ func (h *fakeHandle) SnapshotSharedLister() fwk.SharedLister                 { r
 
 func (h *fakeHandle) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 	h.activated = append(h.activated, slices.Sorted(maps.Keys(pods))...)
+}
+
+func (h *fakeHandle) NominatedPodsForNode(node string) []fwk.PodInfo {
+	var out []fwk.PodInfo
+	for _, pod := range h.nominated {
+		if pod.Status.NominatedNodeName == node {
+			out = append(out, fakePod{pod: pod})
+		}
+	}
+	return out
 }
 
 // knows puts pods where the informer would have them.

@@ -26,10 +26,11 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info
 // ask tells how the node ranks for the pod, or why it refuses it.
 func (p *Plugin) ask(c *cycle, info fwk.NodeInfo) (packing.Rank, *fwk.Status) {
 	if i, synced := p.fleet.at(info); synced && !c.group {
-		if rank, fits, known := p.fleet.ranks.Known(c.key, i); known && fits {
-			return rank, nil
+		doubt := p.fleet.doubts[i]
+		if rank, refusal, known := p.fleet.ranks.Known(c.key, i); known && doubt == nil {
+			return rank, refuse(refusal)
 		}
-		return p.place(c, p.fleet.ranks.Node(i), p.fleet.doubts[i])
+		return p.place(c, p.fleet.ranks.Node(i), doubt)
 	}
 	node, doubt := p.derive(info, "", nil) // with nominated pods, in a dry run or in the simulation of a group
 	return p.place(c, node, doubt)

@@ -54,7 +54,7 @@ func TestResetKeepsWhatItKnows(t *testing.T) {
 	}
 }
 
-// The demand is frozen anew after a quarter of change, and no more often.
+// The demand is frozen anew after a change by half, and no more often.
 func TestFreezeIsRare(t *testing.T) {
 	info := newNodeInfo(gpuNode(t, "n1", 8))
 	p := newPlugin(t, newHandle(info), 0)

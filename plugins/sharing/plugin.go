@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -70,6 +71,7 @@ func New(ctx context.Context, c Config, handle fwk.Handle) (*Plugin, error) {
 	p.dossiers = newDossiers(p.lives)
 	p.bestFit = p.packerFor(&packing.Demand{})
 	p.fleet = newFleet(p.bestFit)
+	p.fleet.narrows.Store(p.candidates > 0) // until the first cycle counts the nodes
 	registerMetrics()
 	if err := p.watchPods(); err != nil {
 		return nil, fmt.Errorf("watch pods: %w", err)
@@ -88,9 +90,11 @@ func (p *Plugin) packerFor(d *packing.Demand) packing.Packer {
 
 // lives says that the informer has the pod, so that its deletion is still to come: the informer drops a pod before it
 // tells of it. What is kept for a pod is kept only then.
-func (p *Plugin) lives(pod *v1.Pod) bool {
-	known, err := p.pods.Pods(pod.Namespace).Get(pod.Name)
-	return err == nil && known.UID == pod.UID
+func (p *Plugin) lives(pod *v1.Pod) bool { return p.knows(pod.Namespace, pod.Name, pod.UID) }
+
+func (p *Plugin) knows(namespace, name string, uid types.UID) bool {
+	known, err := p.pods.Pods(namespace).Get(name)
+	return err == nil && known.UID == uid
 }
 
 // watchPods drops what is kept for a pod when the pod is gone or has ended. It only saves memory: a placement of a pod that

@@ -2,6 +2,7 @@ package sharing
 
 import (
 	"context"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -17,7 +18,7 @@ const msgPlaced = "gshare.dev/placement is written by the scheduler and may not 
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	doc := p.dossiers.of(pod)
 	if doc.requestErr != nil {
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, doc.requestErr.Error())
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, readable(doc.requestErr))
 	}
 	if doc.placed || doc.placeErr != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, msgPlaced)
@@ -60,6 +61,10 @@ func (p *Plugin) narrow(c *cycle, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFil
 	countCycle(p.name, narrowed)
 	return &fwk.PreFilterResult{NodeNames: names}
 }
+
+// readable gives the reason for an event. The scheduler uses it as a format string, which would garble every percent sign,
+// those of the user's text included; the wide form of the sign is left alone.
+func readable(err error) string { return strings.ReplaceAll(err.Error(), "%", "％") }
 
 // hasPreferences says that the pod states a preference between nodes. Then the scores of the other plugins decide; where
 // the packing order rules, they could not.

@@ -8,8 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
-
-	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
 // One goroutine schedules, as in the scheduler: PreFilter, then Filter and Score over all nodes in parallel, then Reserve.
@@ -71,21 +69,12 @@ func scheduleInParallel(t *testing.T, p *Plugin, pod *v1.Pod) (*fakeState, strin
 		})
 	}
 	workers.Wait()
+	c, _ := p.cycleOf(state)
 	for _, info := range p.handle.(*fakeHandle).snapshot {
-		if fits(p, state, pod, info.Node().Name) {
+		// Snapshot and ledger together, since this test never updates the snapshot.
+		if _, _, err := p.choose(state, c, pod, info); err == nil {
 			return state, info.Node().Name
 		}
 	}
 	return state, ""
-}
-
-// fits asks the snapshot and the ledger together, since this test never updates the snapshot.
-func fits(p *Plugin, state *fakeState, pod *v1.Pod, node string) bool {
-	c, _ := p.cycleOf(state)
-	derived, status := p.nodeForReserve(state, pod, node)
-	if status != nil {
-		return false
-	}
-	_, _, refusal := p.fleet.packer.Place(derived, c.pod)
-	return refusal == packing.Admitted
 }

@@ -2,6 +2,8 @@ package sharing
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -17,36 +19,68 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	if status != nil || !c.asks {
 		return status
 	}
-	node, status := p.nodeForReserve(state, pod, nodeName)
-	if status != nil {
-		return status
+	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
+	if err != nil {
+		return fwk.AsStatus(err)
 	}
-	plan, _, refusal := p.fleet.packer.Place(node, c.pod)
-	if refusal != packing.Admitted {
-		return lost(state, refusal.String())
+	node, plan, err := p.choose(state, c, pod, info)
+	if err != nil {
+		return lost(state, err.Error())
 	}
 	placement := placementOf(pod.UID, node, p.rules.Model, c.pod, plan)
-	p.ledger.Reserve(ledger.Promise{Placement: placement, Tenant: pod.Namespace}, c.attempt)
+	p.ledger.Reserve(ledger.Promise{Placement: placement, Tenant: pod.Namespace, Name: pod.Name}, c.attempt)
 	p.wide.remove(pod.UID)
 	return nil
 }
 
-// nodeForReserve derives the node without the pod itself. Outside group simulations every promise on the node counts, also
-// of pods that the snapshot does not show yet.
-func (p *Plugin) nodeForReserve(state fwk.CycleState, pod *v1.Pod, nodeName string) (*packing.Node, *fwk.Status) {
-	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
-	if err != nil {
-		return nil, fwk.AsStatus(err)
-	}
+// choose plans the pod on the node, which is derived without the pod itself. Outside group simulations every promise on the
+// node counts, also of pods that the snapshot does not show yet.
+func (p *Plugin) choose(state fwk.CycleState, c *cycle, pod *v1.Pod, info fwk.NodeInfo) (*packing.Node, packing.Plan, error) {
 	var promises []ledger.Promise
 	if !state.IsPodGroupSchedulingCycle() {
-		promises = p.ledger.OnNode(nodeName)
+		promises = p.livePromises(info.Node().Name)
 	}
 	node, doubt := p.derive(info, pod.UID, promises)
 	if doubt != nil {
-		return nil, lost(state, doubt.Error())
+		return nil, nil, doubt
 	}
-	return node, nil
+	if plan, ok := p.besideNominees(c, pod, info, node, promises); ok {
+		return node, plan, nil
+	}
+	plan, _, refusal := p.fleet.packer.Place(node, c.pod)
+	if refusal != packing.Admitted {
+		return nil, nil, errors.New(refusal.String())
+	}
+	return node, plan, nil
+}
+
+// besideNominees plans the pod so that pods which the framework counted while it filtered keep the room that others were
+// evicted for. There is no such plan where the room of pods that are ending is needed already.
+func (p *Plugin) besideNominees(c *cycle, pod *v1.Pod, info fwk.NodeInfo, node *packing.Node, promises []ledger.Promise) (packing.Plan, bool) {
+	counted := slices.DeleteFunc(p.handle.NominatedPodsForNode(node.Name), func(n fwk.PodInfo) bool {
+		return n.GetPod().UID == pod.UID || priority(n.GetPod()) < priority(pod)
+	})
+	if len(counted) == 0 {
+		return nil, false
+	}
+	crowded := info.Snapshot()
+	for _, nominee := range counted {
+		crowded.AddPodInfo(nominee)
+	}
+	later, doubt := p.derive(crowded, pod.UID, promises)
+	if doubt != nil {
+		return nil, false
+	}
+	plan, _, refusal := p.fleet.packer.Place(later, c.pod)
+	return plan, refusal == packing.Admitted && p.fleet.packer.Admits(node, c.pod, plan)
+}
+
+// livePromises leaves out the promises to pods that the informer no longer has. Their deletion may have woken the pod at hand
+// before it reached the ledger.
+func (p *Plugin) livePromises(nodeName string) []ledger.Promise {
+	return slices.DeleteFunc(p.ledger.OnNode(nodeName), func(q ledger.Promise) bool {
+		return !p.knows(q.Tenant, q.Name, q.UID)
+	})
 }
 
 // lost refuses a node that Filter admitted. Outside simulations that is due to a promise which the snapshot does not show

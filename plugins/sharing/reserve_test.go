@@ -46,10 +46,12 @@ func TestReserveLeavesOutThePodItself(t *testing.T) {
 
 // The commit of a group reserves one mate after the other on a snapshot that shows none of them.
 func TestMatesOfOneLoopCount(t *testing.T) {
-	p := newPlugin(t, newHandle(newNodeInfo(gpuNode(t, "n1", 1))), 0)
-	reserve(t, p, gpuPod("a", 100, 40), "n1")
-	reserve(t, p, gpuPod("b", 100, 40), "n1")
-	c := gpuPod("c", 100, 40)
+	h := newHandle(newNodeInfo(gpuNode(t, "n1", 1)))
+	p := newPlugin(t, h, 0)
+	a, b, c := gpuPod("a", 100, 40), gpuPod("b", 100, 40), gpuPod("c", 100, 40)
+	h.knows(a, b)
+	reserve(t, p, a, "n1")
+	reserve(t, p, b, "n1")
 	state, _ := prefilter(t, p, c)
 	if status := p.Filter(t.Context(), state, c, p.handle.(*fakeHandle).snapshot[0]); !status.IsSuccess() {
 		t.Fatalf("the snapshot alone has room: %v", status)
@@ -58,6 +60,14 @@ func TestMatesOfOneLoopCount(t *testing.T) {
 	if status := p.Reserve(t.Context(), state, c, "n1"); status.Code() != fwk.Error {
 		t.Errorf("status %v, want an error, which is retried", status)
 	}
+}
+
+// The event of a pod's end may wake another before the ledger hears of it.
+func TestPromiseToAPodThatIsGoneDoesNotCount(t *testing.T) {
+	h := newHandle(newNodeInfo(gpuNode(t, "n1", 1)))
+	p := newPlugin(t, h, 0)
+	reserve(t, p, gpuPod("gone", 100, 100), "n1") // the informer does not have it
+	reserve(t, p, gpuPod("next", 100, 100), "n1")
 }
 
 // A simulation goes by the snapshot alone, and its refusal is no error: that would end the whole group's cycle.
@@ -149,4 +159,41 @@ func bind(t *testing.T, l *ledger.Ledger, info *fakeNode, pod *v1.Pod) {
 	bound.Spec.NodeName, bound.ResourceVersion = info.node.Name, "2"
 	bound.Annotations = binding.Annotations
 	info.add(bound)
+}
+
+// A pod that was nominated has had others evicted for its room. Filter admits another pod only beside it; Reserve must not
+// then take the room all the same.
+func TestReserveLeavesNomineesTheirRoom(t *testing.T) {
+	nominee := func(edits ...edit) *v1.Pod {
+		nominate := func(pod *v1.Pod) { pod.Status.NominatedNodeName = "n1" }
+		return gpuPod("nominee", 40, 100, append(edits, nominate, limit(kube.ResourceMemory, 30000))...)
+	}
+	// Half of either GPU is free, but the nominee's memory only on the first, which is the tighter one.
+	info := newNodeInfo(gpuNode(t, "n1", 2),
+		placed(t, gpuPod("a", 50, 100), "n1", "n1-0"), placed(t, gpuPod("b", 40, 100, limit(kube.ResourceMemory, 20000)), "n1", "n1-1"))
+	victim := placed(t, gpuPod("victim", 60, 100, ending), "n1", "n1-1")
+	for name, tt := range map[string]struct {
+		nominee *v1.Pod
+		more    []*v1.Pod
+		want    string
+	}{
+		"of higher priority": {nominee(withPriority(1)), nil, "n1-1"},
+		"of equal priority":  {nominee(), nil, "n1-1"},
+		"of lower priority":  {nominee(withPriority(-1)), nil, "n1-0"},
+		"the pod itself":     {nominee(func(pod *v1.Pod) { pod.UID = "uid-new" }), nil, "n1-0"},
+		// Where the nominee and what ends for it leave no room together, what runs counts.
+		"room that is not free yet": {nominee(withPriority(1)), []*v1.Pod{victim}, "n1-0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := newNodeInfo(info.node, append(slices.Clone(info.pods), tt.more...)...)
+			h := newHandle(node)
+			h.nominated = []*v1.Pod{tt.nominee}
+			p := newPlugin(t, h, 0)
+			pod := gpuPod("new", 45, 100)
+			reserve(t, p, pod, "n1")
+			if promise, _ := p.ledger.Get(pod.UID); promise.Containers[0].VGPUs[0].Slice != tt.want {
+				t.Errorf("on %s, want %s", promise.Containers[0].VGPUs[0].Slice, tt.want)
+			}
+		})
+	}
 }

@@ -41,11 +41,9 @@ func TestEveryInputChangesTheSignature(t *testing.T) {
 		"memory":      request(v1.ResourceMemory, "1025Mi"),
 		"namespace":   func(pod *v1.Pod) { pod.Namespace = "other" },
 		"sm limit":    annotation(kube.AnnotationSMLimit, "90"),
-		"class":       annotation(kube.AnnotationClass, "slo"),
 		"isolation":   annotation(kube.AnnotationIsolation, "mps"),
 		"model":       annotation(kube.AnnotationModel, "A100"),
 		"models":      annotation(kube.AnnotationModel, "A100,H200"),
-		"workload":    annotation(kube.AnnotationWorkload, "resnet"),
 		"slice":       annotation(kube.AnnotationSlice, "mig"),
 		"enforcement": annotation(kube.AnnotationEnforcement, "best-effort"),
 		"quota limit": func(pod *v1.Pod) {
@@ -71,6 +69,17 @@ func TestEveryInputChangesTheSignature(t *testing.T) {
 			t.Errorf("%s and %s have the same signature", name, other)
 		}
 		seen[signature] = name
+	}
+}
+
+// What neither filters nor ranks read must not split pods into kinds: ranks are kept for a bounded number of them.
+func TestUnreadInputsLeaveTheKey(t *testing.T) {
+	plain, other := gpuPod("plain", 50, 50), gpuPod("other", 50, 50)
+	annotation(kube.AnnotationClass, "slo")(other)
+	annotation(kube.AnnotationWorkload, "resnet")(other)
+	other.Spec.Containers[0].Name = "renamed"
+	if read(plain).key != read(other).key {
+		t.Errorf("the keys differ:\n%s\n%s", read(plain).key, read(other).key)
 	}
 }
 
@@ -132,4 +141,16 @@ func TestPodsThatAreNotSigned(t *testing.T) {
 	if _, status := p.SignPod(t.Context(), pod); status.IsSuccess() {
 		t.Error("signed although candidates are named")
 	}
+}
+
+// A queue that was full before a restart is signed before the first cycle has seen how many nodes there are.
+func TestNotSignedBeforeTheNodesAreCounted(t *testing.T) {
+	h := newHandle(newNodeInfo(gpuNode(t, "n1", 1)))
+	p := newPlugin(t, h, 1)
+	pod := gpuPod("a", 50, 50)
+	if _, status := p.SignPod(t.Context(), pod); status.IsSuccess() {
+		t.Error("signed although candidates may be named")
+	}
+	prefilter(t, p, pod)
+	sign(t, p, pod)
 }

@@ -60,6 +60,7 @@ func TestGroupSimulationAndCommit(t *testing.T) {
 		state := framework.NewCycleState()
 		state.SetPodGroupSchedulingCycle(framework.NewCycleState())
 		members = append(members, member{gpuPod(name, 45, 1), state})
+		w.knows(t, members[len(members)-1].pod)
 	}
 	for range 2 { // placements are tried one after the other
 		if fitted := w.simulate(t, members); fitted != 3 {

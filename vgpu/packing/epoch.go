@@ -16,11 +16,11 @@ const (
 	littleFree = 4 * WholeGPU
 )
 
-// Over says that the cluster has changed by half since then, in pods or in free GPU, or has other GPUs. Freezing a new
-// demand costs the rank of every node for every kind of pod, so epochs must be few; half gives about fifteen while a
+// Over says that the cluster has changed by half since then, in pods or in free GPU, or by a sixteenth in GPUs. Freezing a
+// new demand costs the rank of every node for every kind of pod, so epochs must be few; half gives about fifteen while a
 // cluster fills.
 func (e Epoch) Over(m *Mix, c Capacity) bool {
-	return c.GPU != e.gpu || moved(m.Pods(), e.pods, fewPods) || moved(c.FreeGPU, e.free, littleFree)
+	return 16*max(c.GPU-e.gpu, e.gpu-c.GPU) > e.gpu || moved(m.Pods(), e.pods, fewPods) || moved(c.FreeGPU, e.free, littleFree)
 }
 
 func moved[T ~int | ~int64](now, then, least T) bool {

@@ -1,8 +1,5 @@
 package packing
 
-// noFit is the rank of a node that refuses the pod; it loses to every other.
-const noFit = Rank(1<<63 - 1)
-
 // maxColumns bounds the shapes of pod whose ranks a Fleet keeps.
 const maxColumns = 256
 
@@ -20,11 +17,17 @@ type fleetNode struct {
 	version int64
 }
 
-// column is the ranks of one kind of pod, by node, each valid for one version of its node.
+// column is what the nodes answered for one kind of pod, by node.
 type column struct {
-	ranks    []Rank
-	versions []int64
-	used     int64
+	answers []answer
+	used    int64
+}
+
+// answer is a node's rank, or its refusal, valid for one version of the node.
+type answer struct {
+	version int64
+	rank    Rank
+	refusal Refusal
 }
 
 // NewFleet gives a fleet of size nodes, all unknown.
@@ -74,41 +77,38 @@ func (f *Fleet) Best(key string, pod *Pod, k int, eligible func(i int) bool) []C
 		if n.version == 0 {
 			continue
 		}
-		if col.versions[i] != n.version {
-			col.ranks[i], col.versions[i] = f.rankAfter(i, col, pod), n.version
+		a := &col.answers[i]
+		if a.version != n.version {
+			*a = f.ask(i, col, pod)
 		}
-		if c := (Candidate{Node: i, Rank: col.ranks[i]}); c.Rank != noFit && f.enters(best, c, k) && (eligible == nil || eligible(i)) {
+		if c := (Candidate{Node: i, Rank: a.rank}); a.refusal == Admitted && f.enters(best, c, k) && (eligible == nil || eligible(i)) {
 			best = f.insert(best, c, k)
 		}
 	}
 	return best
 }
 
-// Known tells how node i ranks for a kind of pod, and whether it fits at all, if Best has asked about the node as it is now.
-// It changes nothing, so callers may be parallel as long as nobody calls anything else.
-func (f *Fleet) Known(key string, i int) (rank Rank, fits, known bool) {
-	col := f.columns[key]
-	if col == nil || f.nodes[i].version == 0 || col.versions[i] != f.nodes[i].version {
-		return 0, false, false
+// Known tells how node i ranks for a kind of pod, or why it refuses it, if Best has asked about the node as it is now. It
+// changes nothing, so callers may be parallel as long as nobody calls anything else.
+func (f *Fleet) Known(key string, i int) (rank Rank, refusal Refusal, known bool) {
+	col, version := f.columns[key], f.nodes[i].version
+	if col == nil || version == 0 || col.answers[i].version != version {
+		return 0, Admitted, false
 	}
-	return col.ranks[i], col.ranks[i] != noFit, true
+	return col.answers[i].rank, col.answers[i].refusal, true
 }
 
-// rankAfter is the rank of node i, whose forerunners are ranked. A fresh node just like the one before it ranks like that one:
-// most of a large cluster that fills up is such nodes.
-func (f *Fleet) rankAfter(i int, col *column, pod *Pod) Rank {
-	if i > 0 && f.nodes[i-1].version != 0 && f.nodes[i].node.freshTwinOf(f.nodes[i-1].node) {
-		return col.ranks[i-1]
+// ask asks node i, whose forerunners have answered. A fresh node just like the one before it answers like that one: most of
+// a large cluster that fills up is such nodes.
+func (f *Fleet) ask(i int, col *column, pod *Pod) answer {
+	n := f.nodes[i]
+	if i > 0 && f.nodes[i-1].version != 0 && n.node.freshTwinOf(f.nodes[i-1].node) {
+		a := col.answers[i-1]
+		a.version = n.version
+		return a
 	}
-	return f.rank(f.nodes[i].node, pod)
-}
-
-func (f *Fleet) rank(n *Node, pod *Pod) Rank {
-	_, rank, refusal := f.packer.Place(n, pod)
-	if refusal != Admitted {
-		return noFit
-	}
-	return rank
+	_, rank, refusal := f.packer.Place(n.node, pod)
+	return answer{version: n.version, rank: rank, refusal: refusal}
 }
 
 func (f *Fleet) less(a, b Candidate) bool {
@@ -138,7 +138,7 @@ func (f *Fleet) column(key string) *column {
 		if len(f.columns) >= maxColumns {
 			f.forgetOldest()
 		}
-		col = &column{ranks: make([]Rank, len(f.nodes)), versions: make([]int64, len(f.nodes))}
+		col = &column{answers: make([]answer, len(f.nodes))}
 		f.columns[key] = col
 	}
 	col.used = f.clock

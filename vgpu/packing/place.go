@@ -36,6 +36,22 @@ func (p Packer) Place(n *Node, pod *Pod) (Plan, Rank, Refusal) {
 	return s.plan(), p.Ranker.Rank(n, pod, s.chosen), Admitted
 }
 
+// Admits says whether the node takes the pod just as it was planned for another state of the node.
+func (p Packer) Admits(n *Node, pod *Pod, plan Plan) bool {
+	n = n.Clone()
+	for c, picks := range plan {
+		ask := p.ask(pod, c)
+		for _, pick := range picks {
+			class, refusal := p.Rules.Admit(&n.Slices[pick.Slice], &n.Loads[pick.Slice], ask)
+			if refusal != Admitted || class != pick.Class {
+				return false
+			}
+			n.Loads[pick.Slice].Add(Resident{Tenant: pod.Tenant, Model: p.Rules.Model, Class: class, Share: ask.Share})
+		}
+	}
+	return true
+}
+
 func (p Packer) placeOne(n *Node, pod *Pod) (Plan, Rank, Refusal) {
 	var space [8]option
 	options, refusal := p.options(n, pod, 0, space[:0])

@@ -132,3 +132,27 @@ func TestSliceIndex(t *testing.T) {
 		t.Error("a device is no slice")
 	}
 }
+
+func TestAdmitsHoldsAPlanAgainstAnotherState(t *testing.T) {
+	pod := podOf(fixed(50, 100), fixed(50, 100))
+	mps := func(slice int) []Pick { return []Pick{{Slice: slice, Class: share.MPS}} }
+	half := runs(fixed(50, 100))
+	cases := map[string]struct {
+		node *Node
+		plan Plan
+		want bool
+	}{
+		"one slice for both":           {gpuNode("n", 2), Plan{mps(0), mps(0)}, true},
+		"two slices":                   {load(gpuNode("n", 2), 0, half), Plan{mps(0), mps(1)}, true},
+		"one slice, with room for one": {load(gpuNode("n", 2), 0, half), Plan{mps(0), mps(0)}, false},
+		"another class":                {gpuNode("n", 2), Plan{{{Slice: 0, Class: share.Elastic}}, mps(1)}, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			before := totals(c.node)
+			if got := bestFit(Slots).Admits(c.node, pod, c.plan); got != c.want || totals(c.node) != before {
+				t.Errorf("admits: %v; the node was %s and is %s", got, before, totals(c.node))
+			}
+		})
+	}
+}

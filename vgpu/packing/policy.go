@@ -109,11 +109,15 @@ func (d *Demand) scarcity(n *Node, pod *Pod, picks []Choice) ppmMilli {
 	return sum
 }
 
+// maxCPU is the most that a node's CPU counts in tightness. It leaves room in a rank for the time of 32 slices: where pods ask
+// for hardly any CPU, that of a node is worth more GPUs than there are.
+const maxCPU = tieMax - 32*int64(WholeGPU)
+
 // tightness is what stays free on the node, GPU and CPU on one scale: the less, the better the fit.
 func (b Balance) tightness(v *view) int64 {
 	left := int64(v.time())
 	if ratio := int64(b.Demand.cpuRatio); ratio > 0 {
-		left += int64(max(v.cpu, 0)) * int64(WholeGPU) / ratio
+		left += min(maxCPU, int64(max(v.cpu, 0))*int64(WholeGPU)/ratio)
 	}
 	return left
 }

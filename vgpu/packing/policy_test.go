@@ -143,3 +143,13 @@ func TestNoTermsIsBestFit(t *testing.T) {
 		t.Error("the node with less CPU ranks behind")
 	}
 }
+
+// Where pods ask for hardly any CPU, a node's free CPU is worth more GPUs than there are; the GPUs must still tell.
+func TestPlentifulCPUDoesNotHideTheGPUs(t *testing.T) {
+	d, _ := smallWorld()
+	d.cpuRatio = 10
+	rank := func(n *Node) Rank { return Balance{Demand: d}.Rank(n, podOf(fixed(50, 100)), []Choice{{}}) }
+	if rank(used(64000, 50)) >= rank(used(64000, 0)) {
+		t.Error("the tighter node ranks no better")
+	}
+}

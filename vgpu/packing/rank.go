@@ -6,10 +6,10 @@ type Rank int64
 const (
 	tieBits = 20
 	tieMax  = 1<<tieBits - 1
-	costMax = 1<<(63-tieBits) - 2 // a little below the top, which is noFit's
+	costMax = 1<<(63-tieBits) - 2 // a little below the top, for a score worse than any rank
 )
 
-// rankOf never reaches noFit: a cost or a tie too large for its bits counts as the largest that has room.
+// rankOf never reaches the top: a cost or a tie too large for its bits counts as the largest that has room.
 func rankOf(cost, tie int64) Rank {
 	return Rank(clamp(cost, -costMax, costMax)<<tieBits | clamp(tie, 0, tieMax))
 }

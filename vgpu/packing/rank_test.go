@@ -26,8 +26,8 @@ func TestRankOrdersByCostThenTie(t *testing.T) {
 			t.Errorf("%v and %v rank differently", c.a, c.b)
 		}
 	}
-	if worst := rankOf(math.MaxInt64, math.MaxInt64); worst >= noFit {
-		t.Errorf("the worst rank is %d, as bad as no fit", worst)
+	if worst := rankOf(math.MaxInt64, math.MaxInt64); worst == math.MaxInt64 {
+		t.Errorf("the worst rank is %d, which leaves no room below it for nodes that refuse", worst)
 	}
 	if worst := rankOf(math.MaxInt64, 0); -int64(worst) == math.MinInt64 || int64(worst) < 0 {
 		t.Errorf("the worst rank %d cannot be negated", worst)
@@ -89,7 +89,7 @@ func TestTieBreakHoldsLargeNodes(t *testing.T) {
 	if got := rank(1_000_000); got != 15_000+999_000 || got >= tieMax {
 		t.Errorf("tie %d, want 15 GPUs and 999 CPUs", got)
 	}
-	if got := rank(100_000_000); got != tieMax {
-		t.Errorf("tie %d, want the most", got)
+	if got := rank(100_000_000); got != 15_000+Rank(maxCPU) {
+		t.Errorf("tie %d, want 15 GPUs and the most of CPU", got)
 	}
 }
