@@ -66,6 +66,9 @@ func read(pod *v1.Pod) *dossier {
 	request, d.asks, d.requestErr = kube.RequestOf(pod)
 	d.placement, d.placed, d.placeErr = kube.PlacementOf(pod)
 	d.pod = packing.Pod{Tenant: pod.Namespace, Request: request}
+	if d.placed && d.placeErr == nil && d.asks && d.requestErr == nil && !kube.Grants(d.placement, request) {
+		d.placeErr = errPlacement
+	}
 	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	d.pod.CPU = packing.MilliCPU(requests.Cpu().MilliValue())
 	d.pod.RAM = share.Bytes(requests.Memory().Value())
