@@ -26,7 +26,7 @@ type sandbox struct {
 	console *console
 }
 
-// startSandbox brings up etcd and the API server. Close it.
+// startSandbox brings up etcd and the API server. The caller stops them.
 func startSandbox(ctx context.Context, c *console) (*sandbox, error) {
 	c.step("Starting etcd and kube-apiserver")
 	plane, err := controlplane.Start(ctx, controlplane.Options{})

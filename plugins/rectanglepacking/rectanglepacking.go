@@ -22,11 +22,7 @@ const Name = "RectanglePacking"
 func New(l *ledger.Ledger) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return func(ctx context.Context, obj runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		var args v1alpha1.RectanglePackingArgs
-		if err := v1alpha1.Decode(obj, &args); err != nil {
-			return nil, fmt.Errorf("%s: %w", Name, err)
-		}
-		args.Default()
-		if err := args.Validate(); err != nil {
+		if err := v1alpha1.Load(obj, &args); err != nil {
 			return nil, fmt.Errorf("%s: %w", Name, err)
 		}
 		return sharing.New(ctx, sharing.Config{

@@ -36,14 +36,7 @@ func (p *Plugin) derive(info fwk.NodeInfo, except types.UID, extra []ledger.Prom
 	d := &derivation{plugin: p, node: emptyNode(info, slices)}
 	d.readPods(info, except)
 	d.addExtra(extra, except)
-	return d.node, cmpErr(d.err, d.placeVirtually())
-}
-
-func cmpErr(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
+	return d.node, cmp.Or(d.err, d.placeVirtually())
 }
 
 func emptyNode(info fwk.NodeInfo, slices []packing.Slice) *packing.Node {

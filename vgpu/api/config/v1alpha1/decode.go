@@ -7,6 +7,21 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// Args are the args of one plugin.
+type Args interface {
+	Default()
+	Validate() error
+}
+
+// Load decodes, defaults and validates plugin args.
+func Load(obj runtime.Object, into Args) error {
+	if err := Decode(obj, into); err != nil {
+		return err
+	}
+	into.Default()
+	return into.Validate()
+}
+
 // Decode reads plugin args as the scheduler hands them over: nil when the user gave none, else raw JSON or YAML. Unknown
 // fields are refused. The args are not defaulted.
 func Decode(obj runtime.Object, into any) error {

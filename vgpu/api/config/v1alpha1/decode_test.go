@@ -11,11 +11,8 @@ import (
 func slotArgs(t *testing.T, raw string) (*SlotPackingArgs, error) {
 	t.Helper()
 	var args SlotPackingArgs
-	if err := Decode(&runtime.Unknown{Raw: []byte(raw)}, &args); err != nil {
-		return nil, err
-	}
-	args.Default()
-	return &args, args.Validate()
+	err := Load(&runtime.Unknown{Raw: []byte(raw)}, &args)
+	return &args, err
 }
 
 func TestDefaults(t *testing.T) {
