@@ -8,6 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/controlplane"
+	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/internal/trace"
 )
 
 // tinyTrace writes a cluster of 10 GPUs and 26 pods: 14 parts of a GPU, 2 pods of two GPUs, 6 plain ones, and 4 that can
@@ -69,5 +74,42 @@ func TestDemo(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, out.String())
 		}
+	}
+}
+
+// The negative control of every replay: stock kube-scheduler sees the same resources and binds the same pods, but places
+// no share, and the checker says so of each.
+func TestCheckerObjectsToStockScheduler(t *testing.T) {
+	ctx := t.Context()
+	s, err := startSandbox(ctx, newConsole())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	nodes, err := nodeObjects([]trace.Node{{Name: "n", MilliCPU: 32000, MemoryMiB: 65536, GPUs: 1, Model: "T4"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.addNodes(ctx, nodes); err != nil {
+		t.Fatal(err)
+	}
+	scheduler, err := s.StartScheduler(ctx, "stock", []byte(stockConfig), controlplane.SchedulerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := []trace.Pod{{Name: "a", GPUs: 1, MilliGPU: 500}, {Name: "b", GPUs: 1, MilliGPU: 400}}
+	if err := s.runPods(ctx, podObjects(pods, v1.DefaultSchedulerName, []string{"T4"}), scheduler); err != nil {
+		t.Fatal(err)
+	}
+	var result replayResult
+	if err := s.audit(ctx, &result, pods); err != nil {
+		t.Fatal(err)
+	}
+	if result.Bound != 2 || result.Violations < 2 || result.verdict() == nil {
+		t.Errorf("%d bound, %d violations: %v", result.Bound, result.Violations, result.Details)
 	}
 }
