@@ -21,9 +21,9 @@ go build -buildvcs=false -o "$work/testreport" ./hack/testreport
 
 packages() { go list ./...; }
 
-# run passes its arguments to go test, without the part of vet that go test would run: hack/lint.sh runs all of it, and the
-# two keep separate results for every package of Kubernetes. A failure does not stop the runs after it; the status is kept in a file
-# because the runs stand on the left of a pipe.
+# run passes its arguments to go test, less the part of vet that it would run: hack/lint.sh runs all of vet, and the two
+# keep separate results for every package of Kubernetes. A failure does not stop the runs after it; the status is kept in
+# a file because the runs stand on the left of a pipe.
 run() { go test -vet=off -json "$@" || echo 1 >"$work/failed"; }
 
 # of runs go test with the given flags on the packages that it reads, if there are any.
