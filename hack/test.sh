@@ -34,7 +34,10 @@ of() {
 }
 
 layers() { run "$layers"; }
-unit() { packages | { grep -Ev "$concurrent|$cluster" || true; } | of; }
+unit() {
+  packages | { grep -Ev "$concurrent|$cluster" || true; } | of
+  run -run TestOpenbAllocation "$module/vgpu/packing" # the whole trace; under the race detector it takes a part of it
+}
 race() { packages | { grep -E "$concurrent" || true; } | of -race; }
 integration() { packages | { grep -E "$cluster" || true; } | { grep -Fxv "$layers" || true; } | of -p 1 -timeout 20m; }
 
