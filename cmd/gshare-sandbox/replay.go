@@ -14,7 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/controlplane"
 	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/internal/audit"
 	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/internal/cluster"
-	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/internal/trace"
+	"github.com/gshare-dev/gshare/cmd/internal/trace"
 	"github.com/gshare-dev/gshare/manifests"
 )
 

@@ -12,7 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/controlplane"
-	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/internal/trace"
+	"github.com/gshare-dev/gshare/cmd/internal/trace"
 )
 
 // tinyTrace writes a cluster of 10 GPUs and 26 pods: 14 parts of a GPU, 2 pods of two GPUs, 6 plain ones, and 4 that can

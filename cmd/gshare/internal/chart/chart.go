@@ -1,0 +1,148 @@
+// Package chart draws lines and bars into SVG or PNG files.
+package chart
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
+)
+
+// Chart is a picture of lines, or of bars, or of both.
+type Chart struct {
+	Title, X, Y string
+	Lines       []Line
+	Bars        []Bar
+}
+
+// Line joins points from left to right.
+type Line struct {
+	Name   string
+	Points []Point
+}
+
+// Point is a place in the units of the axes.
+type Point struct{ X, Y float64 }
+
+// Bar is one value, with its standard deviation drawn as a whisker if it is not zero.
+type Bar struct {
+	Name       string
+	Value, Dev float64
+}
+
+const (
+	width  = 24 * vg.Centimeter
+	height = 14 * vg.Centimeter
+)
+
+// Known says that a file of this name can be drawn.
+func Known(file string) bool { return format(file) != "" }
+
+func format(file string) string {
+	switch ext := strings.ToLower(filepath.Ext(file)); ext {
+	case ".svg", ".png":
+		return ext[1:]
+	}
+	return ""
+}
+
+// WriteFile draws the chart into a file, in the format that its name ends in. The file is complete or not there.
+func (c *Chart) WriteFile(file string) error {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.Title, c.X, c.Y
+	p.Legend.Top = true
+	if err := c.addBars(p); err != nil {
+		return err
+	}
+	if err := c.addLines(p); err != nil {
+		return err
+	}
+	picture, err := p.WriterTo(width, height, format(file))
+	if err != nil {
+		return fmt.Errorf("draw %s: %w", file, err)
+	}
+	var text bytes.Buffer
+	if _, err := picture.WriteTo(&text); err != nil {
+		return fmt.Errorf("draw %s: %w", file, err)
+	}
+	return replace(file, text.Bytes())
+}
+
+func (c *Chart) addLines(p *plot.Plot) error {
+	for i, l := range c.Lines {
+		points := make(plotter.XYs, len(l.Points))
+		for j, at := range l.Points {
+			points[j].X, points[j].Y = at.X, at.Y
+		}
+		line, err := plotter.NewLine(points)
+		if err != nil {
+			return fmt.Errorf("line %s: %w", l.Name, err)
+		}
+		line.Color, line.Dashes = plotutil.Color(i), plotutil.Dashes(i/len(plotutil.SoftColors))
+		line.Width = vg.Points(1.5)
+		p.Add(line)
+		p.Legend.Add(l.Name, line)
+	}
+	return nil
+}
+
+func (c *Chart) addBars(p *plot.Plot) error {
+	if len(c.Bars) == 0 {
+		return nil
+	}
+	values := make(plotter.Values, len(c.Bars))
+	names := make([]string, len(c.Bars))
+	for i, b := range c.Bars {
+		values[i], names[i] = b.Value, b.Name
+	}
+	bars, err := plotter.NewBarChart(values, vg.Points(min(40, 480/float64(len(values)))))
+	if err != nil {
+		return fmt.Errorf("bars: %w", err)
+	}
+	bars.Color = plotutil.Color(2)
+	p.Add(bars)
+	p.NominalX(names...)
+	return c.addWhiskers(p)
+}
+
+// whiskers are the deviations of the bars, in the form that plotter.NewYErrorBars takes.
+type whiskers []Bar
+
+func (w whiskers) Len() int                         { return len(w) }
+func (w whiskers) XY(i int) (x, y float64)          { return float64(i), w[i].Value }
+func (w whiskers) YError(i int) (low, high float64) { return w[i].Dev, w[i].Dev }
+
+func (c *Chart) addWhiskers(p *plot.Plot) error {
+	bars, err := plotter.NewYErrorBars(whiskers(c.Bars))
+	if err != nil {
+		return fmt.Errorf("deviations: %w", err)
+	}
+	p.Add(bars)
+	return nil
+}
+
+// replace writes beside the file and renames, so that nobody sees half of it.
+func replace(file string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // after the rename there is nothing to remove
+	if _, err := f.Write(text); err != nil {
+		f.Close()
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := os.Chmod(f.Name(), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), file)
+}

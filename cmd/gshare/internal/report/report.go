@@ -1,0 +1,76 @@
+// Package report collects the figures of repeated runs and writes them as a table or as JSON.
+package report
+
+import "math"
+
+// Figure is one measured number of a run, under the name that it has in JSON.
+type Figure struct {
+	Name   string
+	Value  float64
+	Digits int // after the decimal point, in tables
+}
+
+// Run is what one seed gave.
+type Run struct {
+	Seed    uint64
+	Figures []Figure
+}
+
+// Summary is all runs of one policy. Every run has the same figures in the same order.
+type Summary struct {
+	Policy string
+	Runs   []Run
+}
+
+// Add appends a run.
+func (s *Summary) Add(seed uint64, figures []Figure) {
+	s.Runs = append(s.Runs, Run{Seed: seed, Figures: figures})
+}
+
+// Mean gives the mean of each figure over the runs.
+func (s *Summary) Mean() []Figure {
+	mean := s.blank()
+	for _, r := range s.Runs {
+		for i, f := range r.Figures {
+			mean[i].Value += f.Value / float64(len(s.Runs))
+		}
+	}
+	return mean
+}
+
+// StdDev gives the sample standard deviation of each figure; zero for a single run.
+func (s *Summary) StdDev() []Figure {
+	mean, dev := s.Mean(), s.blank()
+	if len(s.Runs) < 2 {
+		return dev
+	}
+	for i := range dev {
+		for _, r := range s.Runs {
+			d := r.Figures[i].Value - mean[i].Value
+			dev[i].Value += d * d
+		}
+		dev[i].Value = math.Sqrt(dev[i].Value / float64(len(s.Runs)-1))
+	}
+	return dev
+}
+
+// Value is the mean of the figure of that name; NaN if there is none.
+func (s *Summary) Value(name string) float64 {
+	for _, f := range s.Mean() {
+		if f.Name == name {
+			return f.Value
+		}
+	}
+	return math.NaN()
+}
+
+func (s *Summary) blank() []Figure {
+	if len(s.Runs) == 0 {
+		return nil
+	}
+	out := make([]Figure, len(s.Runs[0].Figures))
+	for i, f := range s.Runs[0].Figures {
+		out[i] = Figure{Name: f.Name, Digits: f.Digits}
+	}
+	return out
+}
