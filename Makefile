@@ -3,7 +3,7 @@
 SHELL    := /bin/bash
 FUZZTIME ?= 10s
 ARGS     ?=
-SANDBOX  := go run ./cmd/gshare-sandbox
+SANDBOX  := hack/sandbox.sh
 
 .DEFAULT_GOAL := help
 

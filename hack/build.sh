@@ -4,5 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p bin
-go build -o bin/ ./cmd/...
+source hack/compile-env.sh
+"${compile[@]}" go build -o bin/ ./cmd/...
 ls -l bin

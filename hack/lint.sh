@@ -9,4 +9,5 @@ if [ -n "$unformatted" ]; then
   echo "$unformatted"
   exit 1
 fi
-go vet ./...
+source hack/compile-env.sh
+"${compile[@]}" go vet ./...

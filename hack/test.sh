@@ -15,6 +15,7 @@ concurrent="^$module/(plugins|vgpu/packing|vgpu/kube)(/|\$)"
 cluster="^$module/(cmd|test)(/|\$)"
 layers="$module/test/layers"
 
+source hack/compile-env.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 go build -buildvcs=false -o "$work/testreport" ./hack/testreport
@@ -23,8 +24,8 @@ packages() { go list ./...; }
 
 # run passes its arguments to go test, less the part of vet that it would run: hack/lint.sh runs all of vet, and the two
 # keep separate results for every package of Kubernetes. A failure does not stop the runs after it; the status is kept in
-# a file because the runs stand on the left of a pipe.
-run() { go test -vet=off -json "$@" || echo 1 >"$work/failed"; }
+# a file because the runs stand on the left of a pipe. The tests themselves run with an ordinary collector.
+run() { "${compile[@]}" go test -exec 'env -u GOGC -u GOMEMLIMIT' -vet=off -json "$@" || echo 1 >"$work/failed"; }
 
 # of runs go test with the given flags on the packages that it reads, if there are any.
 of() {
