@@ -12,6 +12,7 @@ type ppmMilli int64
 // The zero value knows nothing and leaves every choice to the tie-break, which is best fit.
 type Demand struct {
 	shapes   []typical
+	sets     sets
 	stranded [WholeGPU + 1]ppmMilli // W of policy D, by free SM-time of a slice
 	cpuRatio MilliCPU               // ρ of policy D: CPU that goes with one GPU; 0 when unknown
 	pressure map[string]ppm         // press of policy D, by device model
@@ -20,6 +21,7 @@ type Demand struct {
 // NewDemand freezes the mix of pods that run on a cluster of the given capacity.
 func NewDemand(m *Mix, c Capacity) *Demand {
 	d := &Demand{shapes: m.typical(), cpuRatio: cpuRatio(m, c), pressure: pressure(m, c)}
+	d.sets = setsOf(d.shapes, c)
 	d.fillStranded()
 	return d
 }
@@ -41,17 +43,6 @@ func (d *Demand) fillStranded() {
 			d.stranded[r] = ppmMilli(sum / weight)
 		}
 	}
-}
-
-// accepted is the set of typical shapes, by index, that may run on a slice of this kind and model.
-func (d *Demand) accepted(s *Slice) uint64 {
-	var set uint64
-	for i := range d.shapes {
-		if d.shapes[i].accepts(s) {
-			set |= 1 << i
-		}
-	}
-	return set
 }
 
 // cpuRatio is ρ: the CPU that should stay with each free GPU. Where the pods' CPU demand at full GPU use would exceed the

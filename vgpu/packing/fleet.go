@@ -1,42 +1,37 @@
 package packing
 
-// maxColumns bounds the shapes of pod whose ranks a Fleet keeps.
-const maxColumns = 256
+import "github.com/gshare-dev/gshare/vgpu/share"
 
-// Fleet remembers, for each kind of pod, the rank of every node, and asks again only about nodes that changed. It is not
-// safe for concurrent use.
+// maxColumns bounds the kinds of pod whose ranks a Fleet keeps.
+const maxColumns = 512
+
+// Fleet remembers, for each kind of pod, the rank of every node, and asks again only about nodes that changed. It is not safe
+// for concurrent use.
 type Fleet struct {
 	packer  Packer
-	nodes   []*fleetNode
+	nodes   []fleetNode
 	columns map[string]*column
 	clock   int64 // counts calls, to forget the columns unused for longest
+	changes changes
+	kinds   []*Node // one for each kind of fresh node
+	places  []int32 // of the nodes in the order of their names; nil when a name has changed
+	scratch []Choice
 }
 
 type fleetNode struct {
 	node    *Node
 	version int64
-}
-
-// column is what the nodes answered for one kind of pod, by node.
-type column struct {
-	answers []answer
-	used    int64
-}
-
-// answer is a node's rank, or its refusal, valid for one version of the node.
-type answer struct {
-	version int64
-	rank    Rank
-	refusal Refusal
+	cpu     MilliCPU // of node, as it was set
+	ram     share.Bytes
+	most    share.Area // SM-time of the slice with the most left
+	kind    int        // of a fresh node, by its place in kinds; notFresh for any other
+	look    *survey    // of the node
+	blind   bool       // look is not of the node as it is now, or of another demand
 }
 
 // NewFleet gives a fleet of size nodes, all unknown.
 func NewFleet(p Packer, size int) *Fleet {
-	f := &Fleet{packer: p, columns: map[string]*column{}, nodes: make([]*fleetNode, size)}
-	for i := range f.nodes {
-		f.nodes[i] = &fleetNode{}
-	}
-	return f
+	return &Fleet{packer: p, columns: map[string]*column{}, nodes: make([]fleetNode, size)}
 }
 
 // Len is the number of nodes.
@@ -45,12 +40,23 @@ func (f *Fleet) Len() int { return len(f.nodes) }
 // SetPacker changes rules or preferences; every rank is computed anew.
 func (f *Fleet) SetPacker(p Packer) {
 	f.packer = p
-	f.columns = map[string]*column{}
+	for _, col := range f.columns {
+		col.forget()
+	}
+	for i := range f.nodes {
+		f.nodes[i].blind = true
+	}
 }
 
 // Set replaces node i. The version must be new and not zero.
 func (f *Fleet) Set(i int, n *Node, version int64) {
-	*f.nodes[i] = fleetNode{node: n, version: version}
+	if old := f.nodes[i].node; old == nil || old.Name != n.Name {
+		f.places = nil
+	}
+	f.nodes[i] = fleetNode{
+		node: n, version: version, cpu: n.CPU, ram: n.RAM, most: n.mostLeft(), kind: f.kindOf(n), look: f.nodes[i].look, blind: true,
+	}
+	f.changes.add(i, len(f.nodes))
 }
 
 // Version is the version of node i; zero before it is first set.
@@ -66,26 +72,38 @@ type Candidate struct {
 }
 
 // Best lists the k best nodes for the pod, the best first; equal ranks stand in the order of the nodes' names. The key names
-// everything about the pod that the packer reads. Where eligible is not nil, nodes for which it is false are left out.
+// everything about the pod that the packer reads, and its CPU and memory. Where eligible is not nil, nodes for which it is
+// false are left out.
 func (f *Fleet) Best(key string, pod *Pod, k int, eligible func(i int) bool) []Candidate {
 	if k <= 0 {
 		return nil
 	}
 	col := f.column(key)
+	clear(col.fresh)
 	best := make([]Candidate, 0, k+1)
-	for i, n := range f.nodes {
-		if n.version == 0 {
+	for i := range f.nodes {
+		if f.nodes[i].version == 0 {
 			continue
 		}
-		a := &col.answers[i]
-		if a.version != n.version {
-			*a = f.ask(i, col, pod)
+		if f.update(i, col, pod) {
+			col.seen = unseenChanges // the tournament knows nothing of the answer
 		}
+		a := &col.answers[i]
 		if c := (Candidate{Node: i, Rank: a.rank}); a.refusal == Admitted && f.enters(best, c, k) && (eligible == nil || eligible(i)) {
 			best = f.insert(best, c, k)
 		}
 	}
 	return best
+}
+
+// BestWithRoom is the best node for the pod among those that also have the CPU and the memory for it; false where there is
+// none. It takes as long as there were changes since it was last asked for this key, however many nodes there are.
+func (f *Fleet) BestWithRoom(key string, pod *Pod) (Candidate, bool) {
+	f.sortNames()
+	col := f.column(key)
+	f.refresh(col, pod)
+	best := col.withRoom.winner()
+	return Candidate{Node: int(best.node), Rank: best.rank}, best != nobody
 }
 
 // Known tells how node i ranks for a kind of pod, or why it refuses it, if Best has asked about the node as it is now. It
@@ -96,19 +114,6 @@ func (f *Fleet) Known(key string, i int) (rank Rank, refusal Refusal, known bool
 		return 0, Admitted, false
 	}
 	return col.answers[i].rank, col.answers[i].refusal, true
-}
-
-// ask asks node i, whose forerunners have answered. A fresh node just like the one before it answers like that one: most of
-// a large cluster that fills up is such nodes.
-func (f *Fleet) ask(i int, col *column, pod *Pod) answer {
-	n := f.nodes[i]
-	if i > 0 && f.nodes[i-1].version != 0 && n.node.freshTwinOf(f.nodes[i-1].node) {
-		a := col.answers[i-1]
-		a.version = n.version
-		return a
-	}
-	_, rank, refusal := f.packer.Place(n.node, pod)
-	return answer{version: n.version, rank: rank, refusal: refusal}
 }
 
 func (f *Fleet) less(a, b Candidate) bool {
@@ -128,30 +133,4 @@ func (f *Fleet) insert(best []Candidate, c Candidate, k int) []Candidate {
 		best[i], best[i-1] = best[i-1], best[i]
 	}
 	return best[:min(len(best), k)]
-}
-
-// column finds the ranks of a kind of pod, making room for new ones by forgetting the kind unused for longest.
-func (f *Fleet) column(key string) *column {
-	f.clock++
-	col := f.columns[key]
-	if col == nil {
-		if len(f.columns) >= maxColumns {
-			f.forgetOldest()
-		}
-		col = &column{answers: make([]answer, len(f.nodes))}
-		f.columns[key] = col
-	}
-	col.used = f.clock
-	return col
-}
-
-func (f *Fleet) forgetOldest() {
-	var oldest string
-	used := f.clock
-	for key, col := range f.columns {
-		if col.used < used {
-			oldest, used = key, col.used
-		}
-	}
-	delete(f.columns, oldest)
 }

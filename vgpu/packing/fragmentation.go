@@ -1,19 +1,25 @@
 package packing
 
-import "github.com/gshare-dev/gshare/vgpu/share"
+import (
+	"math/bits"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
 
 // view is a node as policy D values it: what is free on each slice, and what typical pods could use of it.
 type view struct {
 	slices []freeSlice
 	uses   [maxTypical]use // by typical shape
+	total  MilliGPU        // free SM-time of all slices
 	cpu    MilliCPU
 	ram    share.Bytes
 }
 
 type freeSlice struct {
-	time     MilliGPU
-	memory   share.Bytes
-	accepted uint64 // typical shapes by index
+	time      MilliGPU
+	memory    share.Bytes
+	accepting shapeSet
+	fitting   shapeSet
 }
 
 // use is the slices that could each serve a vGPU of one typical shape: their number and their free SM-time.
@@ -28,78 +34,100 @@ func (d *Demand) viewOf(n *Node, v *view, scratch []freeSlice) {
 	for i := range n.Slices {
 		f := freeSlice{time: n.free(i), memory: n.Slices[i].Memory - n.Loads[i].Memory()}
 		if i > 0 && n.Slices[i].Model == n.Slices[i-1].Model && n.Slices[i].Profile == n.Slices[i-1].Profile {
-			f.accepted = v.slices[i-1].accepted
+			f.accepting = v.slices[i-1].accepting
 		} else {
-			f.accepted = d.accepted(&n.Slices[i])
+			f.accepting = d.accepting(&n.Slices[i])
 		}
+		f.fitting = d.fitting(f.time, f.memory, f.accepting)
 		v.slices = append(v.slices, f)
-		d.count(v, f, 1)
-	}
-}
-
-// count adds a slice to the uses of those shapes that fit on it, or takes it away when sign is -1.
-func (d *Demand) count(v *view, s freeSlice, sign int32) {
-	for i := range d.shapes {
-		if m := &d.shapes[i]; s.time >= m.Milli && s.memory >= m.Memory && s.accepted>>i&1 == 1 {
-			v.uses[i].slices += sign
-			v.uses[i].time += sign * int32(s.time)
+		v.total += f.time
+		for shape := range f.fitting.all {
+			v.uses[shape].slices++
+			v.uses[shape].time += int32(f.time)
 		}
 	}
 }
 
-// without makes out the view after the pod has taken its picks; scratch becomes its slices.
-func (d *Demand) without(v *view, pod *Pod, picks []Choice, out *view, scratch []freeSlice) {
-	*out = *v
-	out.slices = append(scratch[:0], v.slices...)
-	out.cpu -= pod.CPU
-	out.ram -= pod.RAM
+// turn is what a pod makes of one slice.
+type turn struct {
+	slice         int
+	before, after freeSlice
+}
+
+// turns adds to found what the pod's picks make of the slices, one for each slice.
+func (d *Demand) turns(v *view, pod *Pod, picks []Choice, found []turn) []turn {
 	for _, p := range picks {
-		sh := pod.Request.Containers[p.Container].Share
-		s := &out.slices[p.Slice]
-		d.count(out, *s, -1)
+		at := indexOf(found, p.Slice)
+		if at < 0 {
+			at = len(found)
+			found = append(found, turn{slice: p.Slice, before: v.slices[p.Slice], after: v.slices[p.Slice]})
+		}
+		sh, s := &pod.Request.Containers[p.Container].Share, &found[at].after
 		s.time = max(0, s.time-milli(sh.RequestArea()))
 		s.memory -= sh.Memory
-		d.count(out, *s, 1)
+		s.fitting = d.fitting(s.time, s.memory, s.accepting)
 	}
+	return found
 }
 
-// time is the free SM-time of the whole node.
-func (v *view) time() MilliGPU {
-	var sum MilliGPU
-	for i := range v.slices {
-		sum += v.slices[i].time
+func indexOf(turns []turn, slice int) int {
+	for i := range turns {
+		if turns[i].slice == slice {
+			return i
+		}
 	}
-	return sum
+	return -1
 }
 
-// fragmentation is F: the free SM-time that a random typical pod could not use (FGD's measure, exact and in integers).
-func (d *Demand) fragmentation(v *view) ppmMilli {
-	total := v.time()
-	if total == 0 {
-		return 0
+// fragmentation is F: the free SM-time that a random typical pod could not use (FGD's measure, exact and in integers). That is
+// all of it when the pod does not fit at all, else that of the slices too small for it.
+func (d *Demand) fragmentation(v *view) ppmMilli { return d.fragmentationAfter(v, nil, 0, 0) }
+
+// fragmentationAfter is F once the slices have turned and so much CPU and memory is taken too.
+func (d *Demand) fragmentationAfter(v *view, turns []turn, cpu MilliCPU, ram share.Bytes) ppmMilli {
+	total := v.timeAfter(turns)
+	usable := ppmMilli(0)
+	for rest := content(d.sets.CPU, int64(v.cpu-cpu)) & content(d.sets.RAM, int64(v.ram-ram)); rest != 0; rest &= rest - 1 {
+		i := bits.TrailingZeros64(uint64(rest))
+		u := v.uses[i]
+		for j := range turns {
+			u.turn(&turns[j], i)
+		}
+		if u.slices >= d.sets.VGPUs[i] {
+			usable += ppmMilli(d.sets.Weight[i]) * ppmMilli(u.time)
+		}
 	}
-	var sum ppmMilli
-	for i := range d.shapes {
-		sum += ppmMilli(d.shapes[i].weight) * ppmMilli(d.unusable(v, i, total))
-	}
-	return sum
+	return ppmMilli(d.sets.Total)*ppmMilli(total) - usable
 }
 
-// unusable is the free SM-time of the node that a pod of typical shape i could not use: all of it when the pod does not
-// fit at all, else that of the slices too small for it.
-func (d *Demand) unusable(v *view, i int, total MilliGPU) MilliGPU {
-	m := &d.shapes[i]
-	if m.CPU > v.cpu || m.RAM > v.ram || int(v.uses[i].slices) < m.VGPUs {
-		return total
+// timeAfter is the free SM-time of the whole node once the slices have turned.
+func (v *view) timeAfter(turns []turn) MilliGPU {
+	time := v.total
+	for i := range turns {
+		time += turns[i].after.time - turns[i].before.time
 	}
-	return total - MilliGPU(v.uses[i].time)
+	return time
+}
+
+// turn counts what becomes of one slice for shape i.
+func (u *use) turn(t *turn, i int) {
+	if t.before.fitting.has(i) {
+		u.slices--
+		u.time -= int32(t.before.time)
+	}
+	if t.after.fitting.has(i) {
+		u.slices++
+		u.time += int32(t.after.time)
+	}
 }
 
 // cpuShortage is S: the free SM-time that the CPU left on the node cannot serve at the cluster's usual ratio.
-func (d *Demand) cpuShortage(v *view) ppmMilli {
+func (d *Demand) cpuShortage(v *view) ppmMilli { return d.shortage(v.total, v.cpu) }
+
+func (d *Demand) shortage(time MilliGPU, cpu MilliCPU) ppmMilli {
 	if d.cpuRatio == 0 {
 		return 0
 	}
-	served := MilliGPU(int64(max(v.cpu, 0)) * int64(WholeGPU) / int64(d.cpuRatio))
-	return ppmMilli(max(0, v.time()-served)) * ppmMilli(one)
+	served := MilliGPU(int64(max(cpu, 0)) * int64(WholeGPU) / int64(d.cpuRatio))
+	return ppmMilli(max(0, time-served)) * ppmMilli(one)
 }

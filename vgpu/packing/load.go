@@ -19,6 +19,7 @@ type Resident struct {
 	Model  Model
 	Class  share.Isolation
 	Share  share.Share
+	Use    Use // what is known of its load; only preference reads it
 }
 
 // Load is what one slice holds. The zero value is an empty slice.

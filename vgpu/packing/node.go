@@ -24,6 +24,7 @@ func NewNode(name string, slices []Slice, cpu MilliCPU, ram share.Bytes) *Node {
 type Pod struct {
 	Tenant  string
 	Request share.Request
+	Recent  Series // its load where that is known, as of an instance like it
 	CPU     MilliCPU
 	RAM     share.Bytes
 }
@@ -51,7 +52,9 @@ func (n *Node) Clone() *Node {
 func (n *Node) Take(m Model, pod *Pod, plan Plan) {
 	for c, picks := range plan {
 		for _, p := range picks {
-			n.Loads[p.Slice].Add(Resident{Tenant: pod.Tenant, Model: m, Class: p.Class, Share: pod.Request.Containers[c].Share})
+			n.Loads[p.Slice].Add(Resident{
+				Tenant: pod.Tenant, Model: m, Class: p.Class, Share: pod.Request.Containers[c].Share, Use: pod.use(),
+			})
 		}
 	}
 }
@@ -74,13 +77,32 @@ func (n *Node) free(i int) MilliGPU {
 	return n.Loads[i].free()
 }
 
-// freshTwinOf says that both nodes have whole GPUs only, hold nothing and differ in names only.
-func (n *Node) freshTwinOf(o *Node) bool {
+// mostLeft is the SM-time not promised yet of the slice that has most of it.
+func (n *Node) mostLeft() share.Area {
+	var most share.Area
+	for i := range n.Loads {
+		most = max(most, share.WholeArea-n.Loads[i].requested)
+	}
+	return most
+}
+
+// fresh says that the node has whole GPUs only and holds nothing.
+func (n *Node) fresh() bool {
+	for i := range n.Slices {
+		if !n.Loads[i].Empty() || n.Slices[i].Profile != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// twinOf says that two fresh nodes differ in names only.
+func (n *Node) twinOf(o *Node) bool {
 	if n.CPU != o.CPU || n.RAM != o.RAM || len(n.Slices) != len(o.Slices) {
 		return false
 	}
 	for i := range n.Slices {
-		if !n.Loads[i].Empty() || !o.Loads[i].Empty() || n.Slices[i].Profile != "" || !n.Slices[i].sameKind(&o.Slices[i]) {
+		if !n.Slices[i].sameKind(&o.Slices[i]) {
 			return false
 		}
 	}

@@ -145,13 +145,11 @@ func (r *openbRun) freezeAll(pods []*Pod) {
 
 // arrive puts the pod on the best of the nodes with enough CPU and memory; where there is none it is dropped.
 func (r *openbRun) arrive(pod *Pod) {
-	fits := func(i int) bool { return r.nodes[i].CPU >= pod.CPU && r.nodes[i].RAM >= pod.RAM }
-	key := fmt.Sprint(pod.Request, pod.CPU, pod.RAM)
-	best := r.fleet.Best(key, pod, 1, fits)
-	if len(best) == 0 {
+	best, ok := r.fleet.BestWithRoom(fmt.Sprint(pod.Request, pod.CPU, pod.RAM), pod)
+	if !ok {
 		return
 	}
-	i := best[0].Node
+	i := best.Node
 	plan, _, _ := r.fleet.packer.Place(r.nodes[i], pod)
 	n := r.nodes[i].Clone()
 	n.Take(r.rules.Model, pod, plan)

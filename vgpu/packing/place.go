@@ -20,20 +20,46 @@ type Packer struct {
 // container go to different devices; all containers are placed or none. A pod that asks for no GPU is ranked by what it
 // leaves to those that do.
 func (p Packer) Place(n *Node, pod *Pod) (Plan, Rank, Refusal) {
-	if len(pod.Request.Containers) == 0 {
-		return Plan{}, p.Ranker.Rank(n, pod, nil), Admitted
+	choices, rank, refusal := p.place(n, pod, nil, nil)
+	if refusal != Admitted {
+		return nil, 0, refusal
 	}
-	if len(n.Slices) == 0 {
+	return planOf(pod, choices), rank, Admitted
+}
+
+func planOf(pod *Pod, choices []Choice) Plan {
+	plan := make(Plan, len(pod.Request.Containers))
+	for _, c := range choices {
+		plan[c.Container] = append(plan[c.Container], c.Pick)
+	}
+	return plan
+}
+
+// place is Place before the plan is written down: it appends the choices to found. Where look is not nil, it is the packer's
+// ranker for this very node.
+func (p *Packer) place(n *Node, pod *Pod, look *survey, found []Choice) ([]Choice, Rank, Refusal) {
+	switch containers := pod.Request.Containers; {
+	case len(containers) == 0:
+		return found, p.rank(n, pod, nil, look), Admitted
+	case len(n.Slices) == 0:
 		return nil, 0, NoSlices
+	case len(containers) == 1 && containers[0].VGPUs == 1:
+		return p.placeOne(n, pod, look, found)
+	case len(containers) == 1:
+		return p.placeSeveral(n, pod, look, found)
 	}
-	if len(pod.Request.Containers) == 1 && pod.Request.Containers[0].VGPUs == 1 {
-		return p.placeOne(n, pod)
-	}
-	s := search{packer: p, node: n.Clone(), pod: pod, budget: searchBudget}
+	s := search{packer: *p, node: n.Clone(), pod: pod, chosen: found, budget: searchBudget}
 	if !s.container(0) {
 		return nil, 0, s.refusal()
 	}
-	return s.plan(), p.Ranker.Rank(n, pod, s.chosen), Admitted
+	return s.chosen, p.rank(n, pod, s.chosen, look), Admitted
+}
+
+func (p *Packer) rank(n *Node, pod *Pod, choices []Choice, look *survey) Rank {
+	if look != nil {
+		return look.Rank(n, pod, choices)
+	}
+	return p.Ranker.Rank(n, pod, choices)
 }
 
 // Admits says whether the node takes the pod just as it was planned for another state of the node.
@@ -52,72 +78,29 @@ func (p Packer) Admits(n *Node, pod *Pod, plan Plan) bool {
 	return true
 }
 
-func (p Packer) placeOne(n *Node, pod *Pod) (Plan, Rank, Refusal) {
+func (p *Packer) placeOne(n *Node, pod *Pod, look *survey, found []Choice) ([]Choice, Rank, Refusal) {
 	var space [8]option
-	options, refusal := p.options(n, pod, 0, space[:0])
+	options, refusal := p.options(n, pod, 0, look, space[:0])
 	if len(options) == 0 {
 		return nil, 0, refusal
 	}
 	best := slices.MinFunc(options, byRank)
-	return Plan{{best.Pick}}, best.rank, Admitted
+	return append(found, Choice{Pick: best.Pick}), best.rank, Admitted
 }
 
-// option is a slice that admits the container's share, with its rank were it the only pick.
-type option struct {
-	Pick
-	rank Rank
-	left MilliGPU
-}
-
-// byRank prefers the better rank, then the slice with the least left over, then the lower index.
-func byRank(a, b option) int {
-	switch {
-	case a.rank != b.rank:
-		return compare(a.rank, b.rank)
-	case a.left != b.left:
-		return compare(a.left, b.left)
-	}
-	return compare(a.Slice, b.Slice)
-}
-
-func compare[T ~int | ~int64](a, b T) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
-
-// options appends to found the slices that admit one share of a container.
-func (p Packer) options(n *Node, pod *Pod, container int, found []option) ([]option, Refusal) {
-	ask := p.ask(pod, container)
-	var worst Refusal
-	ranker := p.Ranker
-	var choice []Choice
-	for i := range n.Slices {
-		if n.twinBefore(i) {
-			continue
+// placeSeveral places the vGPUs of a pod's only container on the best slices of different devices. As the vGPUs are equal and
+// take nothing from each other, nothing need be tried twice.
+func (p *Packer) placeSeveral(n *Node, pod *Pod, look *survey, found []Choice) ([]Choice, Rank, Refusal) {
+	s := search{packer: *p, node: n, pod: pod, chosen: found}
+	for _, o := range s.sortedOptions(0, look) {
+		if !s.deviceTaken(0, o.Slice) {
+			s.chosen = append(s.chosen, Choice{Pick: o.Pick})
 		}
-		class, refusal := p.Rules.Admit(&n.Slices[i], &n.Loads[i], ask)
-		worst = max(worst, refusal)
-		if refusal == Admitted {
-			if b, ok := ranker.(Balance); ok { // look at the node once for all of its slices
-				s := b.survey(n)
-				defer s.done()
-				ranker = s
-			}
-			choice = append(choice[:0], Choice{Pick: Pick{Slice: i, Class: class}, Container: container})
-			rank := ranker.Rank(n, pod, choice)
-			found = append(found, option{Pick: choice[0].Pick, rank: rank, left: n.free(i) - milli(ask.Share.RequestArea())})
+		if len(s.chosen) == pod.Request.Containers[0].VGPUs {
+			return s.chosen, p.rank(n, pod, s.chosen, look), Admitted
 		}
 	}
-	return found, worst
-}
-
-func (p Packer) ask(pod *Pod, container int) Ask {
-	return Ask{Tenant: pod.Tenant, Terms: pod.Request.Terms, Share: pod.Request.Containers[container].Share}
+	return nil, 0, s.refusal()
 }
 
 // twinBefore says that an empty slice just like this one came directly before it, so that asking again would tell nothing.

@@ -1,7 +1,5 @@
 package packing
 
-import "sync"
-
 // Terms are the parts of policy D; each can be switched off. With none, nodes and slices are chosen by best fit.
 type Terms struct {
 	Fragmentation bool // F: keep what is free usable for typical pods
@@ -30,63 +28,11 @@ func (b Balance) Rank(n *Node, pod *Pod, picks []Choice) Rank {
 	return s.Rank(n, pod, picks)
 }
 
-// survey is a Balance that has looked at one node and can value many choices on it. It serves one caller at a time.
-type survey struct {
-	Balance
-	before, after view
-	cost          ppmMilli // of the node as it is
-	scratch       [2][16]freeSlice
-}
-
-var surveys = sync.Pool{New: func() any { return new(survey) }}
-
-// survey looks at the node. The caller gives the survey back by done.
-func (b Balance) survey(n *Node) *survey {
-	s := surveys.Get().(*survey)
-	s.Balance = b
-	b.Demand.viewOf(n, &s.before, s.scratch[0][:0])
-	s.cost = b.costOf(&s.before)
-	return s
-}
-
-func (s *survey) done() {
-	s.Balance = Balance{} // the pool keeps no demand alive
-	surveys.Put(s)
-}
-
-// Rank implements Ranker for the node that was surveyed.
-func (s *survey) Rank(n *Node, pod *Pod, picks []Choice) Rank {
-	s.Demand.without(&s.before, pod, picks, &s.after, s.scratch[1][:0])
-	cost := s.costOf(&s.after) - s.cost
-	if s.Terms.Stranding {
-		cost += s.Demand.strandedBy(picks, &s.before, &s.after) / 2
-	}
-	if s.Terms.Scarcity {
-		cost += s.Demand.scarcity(n, pod, picks)
-	}
-	return rankOf(int64(cost), s.tightness(&s.after))
-}
-
-// costOf adds up the terms that value a node as a whole.
-func (b Balance) costOf(v *view) ppmMilli {
-	var cost ppmMilli
-	if b.Terms.Fragmentation {
-		cost += b.Demand.fragmentation(v)
-	}
-	if b.Terms.CPUShortage {
-		cost += b.Demand.cpuShortage(v)
-	}
-	return cost
-}
-
 // strandedBy is the change of W over the slices picked.
-func (d *Demand) strandedBy(picks []Choice, before, after *view) ppmMilli {
+func (d *Demand) strandedBy(turns []turn) ppmMilli {
 	var sum ppmMilli
-	for i, p := range picks {
-		if seenBefore(picks[:i], p.Slice) {
-			continue
-		}
-		sum += d.stranded[after.slices[p.Slice].time] - d.stranded[before.slices[p.Slice].time]
+	for i := range turns {
+		sum += d.stranded[turns[i].after.time] - d.stranded[turns[i].before.time]
 	}
 	return sum
 }
@@ -114,10 +60,10 @@ func (d *Demand) scarcity(n *Node, pod *Pod, picks []Choice) ppmMilli {
 const maxCPU = tieMax - 32*int64(WholeGPU)
 
 // tightness is what stays free on the node, GPU and CPU on one scale: the less, the better the fit.
-func (b Balance) tightness(v *view) int64 {
-	left := int64(v.time())
+func (b Balance) tightness(time MilliGPU, cpu MilliCPU) int64 {
+	left := int64(time)
 	if ratio := int64(b.Demand.cpuRatio); ratio > 0 {
-		left += min(maxCPU, int64(max(v.cpu, 0))*int64(WholeGPU)/ratio)
+		left += min(maxCPU, int64(max(cpu, 0))*int64(WholeGPU)/ratio)
 	}
 	return left
 }

@@ -17,7 +17,7 @@ func (s *search) container(c int) bool {
 	if c == len(s.pod.Request.Containers) {
 		return true
 	}
-	options := s.sortedOptions(c)
+	options := s.sortedOptions(c, nil)
 	return s.vgpu(c, 0, options)
 }
 
@@ -43,9 +43,9 @@ func (s *search) vgpu(c, v int, options []option) bool {
 }
 
 // sortedOptions lists every slice that admits the container's share; equal empty slices count, as each can serve a vGPU.
-func (s *search) sortedOptions(c int) []option {
+func (s *search) sortedOptions(c int, look *survey) []option {
 	n := s.node
-	options, _ := s.packer.options(n, s.pod, c, nil)
+	options, _ := s.packer.options(n, s.pod, c, look, nil)
 	for i := range n.Slices {
 		if n.twinBefore(i) {
 			if at := slices.IndexFunc(options, func(o option) bool { return o.Slice == i-1 }); at >= 0 {
@@ -77,14 +77,6 @@ func (s *search) take(c int, o option) (undo func()) {
 		*load = before
 		s.chosen = s.chosen[:len(s.chosen)-1]
 	}
-}
-
-func (s *search) plan() Plan {
-	plan := make(Plan, len(s.pod.Request.Containers))
-	for _, o := range s.chosen {
-		plan[o.Container] = append(plan[o.Container], o.Pick)
-	}
-	return plan
 }
 
 // refusal tells a pod that can never fit here from one that would fit if others left. It asks for each container alone,
