@@ -1,0 +1,29 @@
+package token
+
+import (
+	"testing"
+	"time"
+)
+
+// BenchmarkAdvance measures a call of Advance, with its settlements, for ten pods that take turns and never rest.
+func BenchmarkAdvance(b *testing.B) {
+	for name, policy := range map[string]Policy{"table": Table, "fast": Fast} {
+		b.Run(name, func(b *testing.B) {
+			s, err := New(Config{Policy: policy})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for id := range ID(10) {
+				if s.Join(0, Member{id, 250, 360, 360}) != nil || s.Want(0, id) != nil {
+					b.Fatal("no room")
+				}
+			}
+			b.ReportAllocs()
+			next := time.Duration(0)
+			for b.Loop() {
+				_, next = s.Advance(next)
+			}
+			b.ReportMetric(float64(next)/float64(time.Second)/b.Elapsed().Seconds(), "s/s")
+		})
+	}
+}

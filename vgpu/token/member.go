@@ -1,0 +1,79 @@
+package token
+
+import "time"
+
+// member is a share with its accounts. Under a table, own holds what its turns gave, up to the request, and lent the
+// rest up to the limit: so borrowed time never stands in the way of the member's own turn. The queue policies know one
+// account, up to the limit.
+type member struct {
+	Member
+	own, lent ledger
+	from      *ledger // that pays for the latest token
+
+	want, live bool
+	token      Token
+	told       bool   // the server knows of a token
+	known      uint64 // the latest one that it knows of
+
+	// Time since the last settlement: held under tokens that ended, and since when the live one counts.
+	settled, held, since time.Duration
+	debt                 time.Duration // measured overrun that no token has paid yet
+
+	owner bool          // the turn is the member's own
+	turn  time.Duration // its own time in the turns on end
+	until time.Duration // when that ends
+}
+
+// waiting says that the member has work and no token.
+func (m *member) waiting() bool { return m.want && !m.live }
+
+// dues is the part of the debt that a token paid by l settles: it leaves the token the length that it needs.
+func (m *member) dues(l *ledger, need time.Duration) time.Duration {
+	return min(m.debt, l.budget-need)
+}
+
+// start is when l could pay for a token of the needed length and for the debt.
+func (m *member) start(l *ledger, need time.Duration) time.Duration {
+	return l.start(need + m.dues(l, need))
+}
+
+// take gives the member a token from now to at most until. The overrun of the last token is charged with this one, and
+// shortens it: a member may always overrun by one kernel, but never gains by it. The caller knows that l can pay.
+func (m *member) take(now, until, need time.Duration, l *ledger, sequence uint64) {
+	dues := m.dues(l, need)
+	amount := min(until-now, l.room(now)-dues)
+	m.debt -= dues
+	if l == &m.own {
+		m.until -= dues
+	}
+	m.from, m.live, m.since = l, true, now
+	m.token = Token{Time, int64(amount), now + amount, sequence}
+	l.reserve(now, amount+dues)
+}
+
+// end takes the token away at a time that may be before its deadline, or after it if the server is late.
+func (m *member) end(now time.Duration) {
+	m.live = false
+	m.held += now - m.since
+	m.from.correct(now, now-m.token.Deadline)
+}
+
+// settle compares the measured use since the last settlement with the time held (FG-76, F43). Less use gives the
+// difference back; more is a debt of at most one window.
+func (m *member) settle(now, busy, window time.Duration) {
+	busy = min(max(busy, 0), now-m.settled)
+	if m.live {
+		m.held += now - m.since
+		m.since = now
+	}
+	over := busy - m.held
+	m.settled, m.held = now, 0
+	if over > 0 {
+		m.debt = min(m.debt+over, window)
+		return
+	}
+	m.from.correct(now, over)
+	if m.from == &m.own {
+		m.until -= over // a turn holds some spare time: what a switch cost is made up for in it
+	}
+}

@@ -1,0 +1,233 @@
+package token
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+const ms = time.Millisecond
+
+var policies = []Policy{Table, Fast, HeadOfLine, SkipAhead}
+
+func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
+
+func between(r *rand.Rand, low, high int) int { return low + r.IntN(high-low+1) }
+
+func randomMember(r *rand.Rand, id ID) Member {
+	quota := share.PerMille(between(r, 10, 700))
+	if r.IntN(8) == 0 {
+		quota = share.Whole
+	}
+	limit := quota
+	if r.IntN(2) == 0 {
+		limit = share.PerMille(between(r, int(quota), 1000))
+	}
+	return Member{id, share.PerMille(between(r, 50, 700)), quota, limit}
+}
+
+// kernels makes overruns up to longest, which is as good as none at 0.
+func kernels(r *rand.Rand, longest time.Duration) func() time.Duration {
+	return func() time.Duration { return time.Duration(r.Int64N(int64(longest) + 1)) }
+}
+
+// Pods come, go, work and rest at random. Whatever happens, SMs and limits hold, and tokens are granted and taken in
+// turn.
+func TestRandomLives(t *testing.T) {
+	for _, policy := range policies {
+		for seed := range uint64(40) {
+			r := seeded(seed)
+			longest := []time.Duration{0, ms / 2, 4 * ms}[seed%3]
+			referee := randomLife(t, r, Config{Policy: policy, Reserve: share.PerMille(r.IntN(100))}, longest)
+			if err := referee.verdict(longest); err != nil {
+				t.Fatalf("policy %d, seed %d: %v", policy, seed, err)
+			}
+		}
+	}
+}
+
+func randomLife(t *testing.T, r *rand.Rand, c Config, longest time.Duration) *referee {
+	t.Helper()
+	ref, err := newReferee(c, kernels(r, longest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id := ID(0); ref.now < 2*time.Second && ref.fault == nil; id++ {
+		ref.randomEvent(r, id)
+		ref.until(ref.now + time.Duration(r.Int64N(int64(30*ms))))
+	}
+	return ref
+}
+
+func (r *referee) randomEvent(random *rand.Rand, id ID) {
+	var here []*pod
+	for _, p := range r.pods {
+		if p.here {
+			here = append(here, p)
+		}
+	}
+	if len(here) == 0 || random.IntN(4) == 0 && len(here) < 12 {
+		if p := r.join(randomMember(random, id)); p != nil {
+			r.want(p, true)
+		}
+		return
+	}
+	switch p := here[random.IntN(len(here))]; random.IntN(6) {
+	case 0:
+		r.leave(p)
+	case 1, 2:
+		r.want(p, false)
+	default:
+		r.want(p, true)
+	}
+}
+
+// verdict is the first rule that was broken: those that the referee watched, or the limits.
+func (r *referee) verdict(longest time.Duration) error {
+	for _, p := range r.pods {
+		window := r.slice.config.Window
+		allowed := r.slice.config.part(p.QuotaLimit) + longest + 2*rounding
+		if most := p.most(window, 0, r.now); most > allowed {
+			r.fail("%+v used %v of a window, %v allowed", p.Member, most, allowed)
+		}
+	}
+	return r.fault
+}
+
+// The referee is worth something only if it finds faults: free SMs that are not there, and accounts that forget.
+func TestRefereeFindsFaults(t *testing.T) {
+	sabotage := map[string]func(*Slice){
+		"SMs":    func(s *Slice) { s.free += 300 },
+		"limits": func(s *Slice) { s.members[0].own.pieces, s.members[0].lent.pieces = nil, nil },
+	}
+	for name, harm := range sabotage {
+		for _, policy := range policies {
+			ref, err := newReferee(Config{Policy: policy}, func() time.Duration { return 0 })
+			if err != nil {
+				t.Fatal(err)
+			}
+			for id := range ID(3) {
+				ref.want(ref.join(Member{id, 450, 300, 310}), true)
+			}
+			for k := range 20 {
+				harm(ref.slice)
+				ref.until(time.Duration(k+1) * 7 * ms)
+			}
+			if err := ref.verdict(0); err == nil {
+				t.Errorf("%s, policy %d: no fault found", name, policy)
+			}
+		}
+	}
+}
+
+// Under a table, whoever works all the time gets its request in any second and its part of any window, whatever the
+// others do. A kernel that overruns its token is paid from the next one, so it can shift use by its length.
+func TestTableDelivers(t *testing.T) {
+	for seed := range uint64(80) {
+		r := seeded(seed)
+		longest := []time.Duration{0, 0, 3 * ms}[seed%3]
+		ref, err := newReferee(Config{Reserve: share.PerMille(r.IntN(60))}, kernels(r, longest))
+		if err != nil {
+			t.Fatal(err)
+		}
+		moody := ref.crowd(r)
+		for ref.now < 1500*ms && ref.fault == nil {
+			if len(moody) > 0 {
+				ref.want(moody[r.IntN(len(moody))], r.IntN(2) == 0)
+			}
+			ref.until(ref.now + time.Duration(r.Int64N(int64(40*ms))))
+		}
+		if err := ref.delivered(longest); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// crowd joins members as long as they fit. Every third is moody: it works and rests.
+func (r *referee) crowd(random *rand.Rand) (moody []*pod) {
+	for id := range ID(12) {
+		p := r.join(randomMember(random, id))
+		if p == nil {
+			continue
+		}
+		r.want(p, true)
+		if id%3 == 2 {
+			moody = append(moody, p)
+		}
+	}
+	return moody
+}
+
+// An owner that comes back finds its turns lent, and has its request within a window all the same, but for one turn.
+func TestOwnersReturn(t *testing.T) {
+	for seed := range uint64(60) {
+		r := seeded(seed)
+		ref, err := newReferee(Config{}, func() time.Duration { return 0 })
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref.crowd(r)
+		p := ref.pods[r.IntN(len(ref.pods))]
+		ref.until(300 * ms)
+		ref.want(p, false)
+		back := 450*ms + time.Duration(r.Int64N(int64(200*ms)))
+		ref.until(back)
+		ref.want(p, true)
+		ref.until(back + ref.slice.config.Window)
+		want := ref.slice.config.part(p.QuotaRequest) - ref.slice.longestTurn(p.ID) - 20*rounding
+		if got := p.got(back, ref.now); ref.fault != nil || got < want {
+			t.Fatalf("seed %d: %+v got %v in the window after its return, want %v: %v", seed, p.Member, got, want, ref.fault)
+		}
+	}
+}
+
+// Idle time is used: who is below its limit and fits beside the others runs whenever they do not.
+func TestIdleTimeIsLent(t *testing.T) {
+	for _, policy := range policies {
+		ref, err := newReferee(Config{Policy: policy}, func() time.Duration { return 0 })
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref.join(Member{1, 600, 500, 500})
+		p := ref.join(Member{2, 600, 300, 900})
+		ref.want(p, true)
+		ref.until(time.Second)
+		if got := p.got(200*ms, ref.now); ref.fault != nil || got < 700*ms {
+			t.Errorf("policy %d: %v of 800 ms, the limit is 90 %%: %v", policy, got, ref.fault)
+		}
+	}
+}
+
+// delivered looks at the pods that worked all the time, once the table has run for a window: the members join in the first,
+// and what they used before the table changed counts in the second.
+func (r *referee) delivered(longest time.Duration) error {
+	for _, p := range r.pods {
+		if p.ID%3 == 2 {
+			continue
+		}
+		for length, missing := range map[time.Duration]time.Duration{
+			time.Second:           longest,
+			r.slice.config.Window: longest + r.slice.longestTurn(p.ID),
+		} {
+			want := length*time.Duration(p.QuotaRequest)/1000 - missing - 20*rounding
+			if got := p.least(length, 3*r.slice.config.Window, r.now); got < want {
+				r.fail("%+v got %v in %v, want %v", p.Member, got, length, want)
+			}
+		}
+	}
+	return r.fault
+}
+
+// longestTurn is the length of the longest turn of a member.
+func (s *Slice) longestTurn(id ID) (longest time.Duration) {
+	for _, x := range s.turns {
+		for _, o := range x.owners {
+			if o.ID == id {
+				longest = max(longest, x.end-x.start)
+			}
+		}
+	}
+	return longest
+}

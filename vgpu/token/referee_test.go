@@ -1,0 +1,220 @@
+package token
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// referee drives a slice as a server and its clients would, and holds it to what the package promises. A client that
+// works computes while it holds a token, and its last kernel goes on for overrun after the token ends.
+type referee struct {
+	slice   *Slice
+	now     time.Duration
+	next    time.Duration
+	overrun func() time.Duration
+	pods    []*pod // present and gone
+	last    uint64
+	fault   error // the first rule that was broken
+}
+
+type pod struct {
+	Member
+	here, want, live bool
+	since            time.Duration // of the token
+	deadline         time.Duration
+	ends             time.Duration // of the kernel that overruns
+	settled          time.Duration
+	busy             []piece // ascending, disjoint
+}
+
+func newReferee(c Config, overrun func() time.Duration) (*referee, error) {
+	s, err := New(c)
+	return &referee{slice: s, next: Never, overrun: overrun}, err
+}
+
+func (r *referee) fail(format string, args ...any) {
+	if r.fault == nil {
+		r.fault = fmt.Errorf("%v: %s", r.now, fmt.Sprintf(format, args...))
+	}
+}
+
+func (r *referee) join(m Member) *pod {
+	p := &pod{Member: m, here: true, settled: r.now, ends: r.now}
+	if err := r.slice.Join(r.now, m); err != nil {
+		return nil
+	}
+	r.pods = append(r.pods, p)
+	r.advance()
+	return p
+}
+
+func (r *referee) leave(p *pod) {
+	r.stop(p)
+	p.here, p.want = false, false
+	r.check(r.slice.Leave(r.now, p.ID))
+	r.advance()
+}
+
+func (r *referee) want(p *pod, want bool) {
+	p.want = want
+	if want {
+		r.check(r.slice.Want(r.now, p.ID))
+	} else {
+		r.check(r.slice.Idle(r.now, p.ID))
+	}
+	r.advance()
+}
+
+func (r *referee) check(err error) {
+	if err != nil {
+		r.fail("%v", err)
+	}
+}
+
+// until lets time pass. Clients are settled when their kernels end and every 5 ms.
+func (r *referee) until(end time.Duration) {
+	for r.now < end && r.fault == nil {
+		next := min(end, r.next, (r.now/settling+1)*settling)
+		for _, p := range r.pods {
+			if !p.live && p.ends > r.now {
+				next = min(next, p.ends)
+			}
+		}
+		if next <= r.now {
+			r.fail("wants to be called at %v", r.next)
+			return
+		}
+		r.now = next
+		for _, p := range r.pods {
+			r.settle(p)
+		}
+		r.advance()
+	}
+}
+
+const settling = 5 * time.Millisecond
+
+// settle reports what the client computed since the last time.
+func (r *referee) settle(p *pod) {
+	if !p.here {
+		return
+	}
+	end := r.now
+	if !p.live {
+		end = min(end, p.ends)
+	}
+	busy := time.Duration(0)
+	if end > p.settled && (p.live || p.ends > p.settled) {
+		busy = p.work(max(p.settled, p.since), end)
+	}
+	p.settled = r.now
+	r.check(r.slice.Settle(r.now, p.ID, busy))
+}
+
+func (p *pod) work(from, to time.Duration) time.Duration {
+	if n := len(p.busy); n > 0 && p.busy[n-1].to == from {
+		p.busy[n-1].to = to
+	} else {
+		p.busy = append(p.busy, piece{from, to})
+	}
+	return to - from
+}
+
+func (r *referee) advance() {
+	for _, p := range r.pods {
+		if p.here {
+			r.settle(p)
+		}
+	}
+	changes, next := r.slice.Advance(r.now)
+	r.next = next
+	for _, c := range changes {
+		k := slices.IndexFunc(r.pods, func(p *pod) bool { return p.here && p.ID == c.ID })
+		if k < 0 {
+			r.fail("%v of %d, who is not there", c.Kind, c.ID)
+			continue
+		}
+		r.apply(r.pods[k], c)
+	}
+	for _, p := range r.pods {
+		if p.live && p.deadline <= r.now {
+			r.fail("%d still has its token of %v", p.ID, p.deadline)
+		}
+	}
+}
+
+func (r *referee) apply(p *pod, c Change) {
+	if p.live == (c.Kind == Grant) {
+		r.fail("%v of %d, live %v", c.Kind, p.ID, p.live)
+	}
+	if c.Kind == Revoke {
+		r.stop(p)
+		return
+	}
+	if c.Token.Sequence <= r.last-uint64(min(len(r.pods), int(r.last))) || c.Token.Deadline <= r.now || !p.want {
+		r.fail("%v of %d: %+v", c.Kind, p.ID, c.Token)
+	}
+	r.last = max(r.last, c.Token.Sequence)
+	if c.Kind == Grant {
+		p.since = max(r.now, p.ends)
+		if p.ends > r.now {
+			p.since = r.now
+		}
+	}
+	p.live, p.deadline = true, c.Token.Deadline
+	r.countSMs()
+}
+
+func (r *referee) stop(p *pod) {
+	if p.live {
+		p.live, p.ends = false, r.now+r.overrun()
+	}
+}
+
+func (r *referee) countSMs() {
+	sum := share.PerMille(0)
+	for _, p := range r.pods {
+		if p.live {
+			sum += p.SM
+		}
+	}
+	if sum > share.Whole {
+		r.fail("live tokens hold %v SMs", sum)
+	}
+}
+
+// got is what the pod computed in a span of time.
+func (p *pod) got(from, to time.Duration) time.Duration {
+	sum := time.Duration(0)
+	for _, b := range p.busy {
+		sum += max(0, min(b.to, to)-max(b.from, from))
+	}
+	return sum
+}
+
+// most and least are over all spans of a length between two times: both are reached where a span begins or ends with
+// a piece of work.
+func (p *pod) most(length, from, to time.Duration) (most time.Duration) {
+	p.spans(length, from, to, func(at time.Duration) { most = max(most, p.got(at, at+length)) })
+	return most
+}
+
+func (p *pod) least(length, from, to time.Duration) time.Duration {
+	least := length
+	p.spans(length, from, to, func(at time.Duration) { least = min(least, p.got(at, at+length)) })
+	return least
+}
+
+func (p *pod) spans(length, from, to time.Duration, look func(at time.Duration)) {
+	look(from)
+	for _, b := range p.busy {
+		for _, at := range []time.Duration{b.from, b.to, b.from - length, b.to - length} {
+			if at >= from && at+length <= to {
+				look(at)
+			}
+		}
+	}
+}

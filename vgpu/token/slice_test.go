@@ -1,0 +1,92 @@
+package token
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestConfig(t *testing.T) {
+	for name, c := range map[string]Config{
+		"policy":            {Policy: SkipAhead + 1},
+		"window, uneven":    {Window: 300 * ms},
+		"window, short":     {Window: ms},
+		"turn, long":        {Turn: 200 * ms},
+		"turn, negative":    {Turn: -1},
+		"floor above turn":  {Floor: 6 * ms},
+		"reserve, negative": {Reserve: -1},
+		"reserve, all":      {Reserve: 1000},
+	} {
+		if _, err := New(c); err == nil {
+			t.Errorf("%s: %+v accepted", name, c)
+		}
+	}
+	if _, err := New(Config{}); err != nil {
+		t.Errorf("the zero value: %v", err)
+	}
+}
+
+func TestMembers(t *testing.T) {
+	s, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, m := range map[string]Member{
+		"no SMs":              {1, 0, 500, 500},
+		"too many SMs":        {1, 1001, 500, 500},
+		"no quota":            {1, 500, 0, 500},
+		"limit below request": {1, 500, 500, 400},
+		"limit above all":     {1, 500, 500, 1001},
+	} {
+		if s.Join(0, m) == nil {
+			t.Errorf("%s: %+v accepted", name, m)
+		}
+	}
+	if err := s.Join(0, Member{1, 600, 600, 600}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Join(0, Member{1, 100, 100, 100}); !errors.Is(err, ErrKnown) {
+		t.Errorf("a second member 1: %v", err)
+	}
+	if err := s.Join(0, Member{2, 600, 600, 600}); !errors.Is(err, ErrNoRoom) {
+		t.Errorf("120 %% of a window: %v", err)
+	}
+	for _, do := range []func(time.Duration, ID) error{s.Leave, s.Want, s.Idle} {
+		if err := do(0, 2); !errors.Is(err, ErrUnknown) {
+			t.Errorf("a stranger: %v", err)
+		}
+	}
+	if err := s.Settle(0, 2, ms); !errors.Is(err, ErrUnknown) {
+		t.Errorf("a stranger: %v", err)
+	}
+}
+
+// Time that goes backwards stands still, and nobody gets more for it.
+func TestTimeGoesBackwards(t *testing.T) {
+	s, err := New(Config{Policy: Fast})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.Join(0, Member{1, 500, 500, 500}), s.Want(10*ms, 1)); err != nil {
+		t.Fatal(err)
+	}
+	changes, _ := s.Advance(5 * ms)
+	if len(changes) != 1 || changes[0].Token.Deadline != 15*ms {
+		t.Errorf("Advance = %+v, want a grant from 10 ms on", changes)
+	}
+}
+
+// Kernels that are much longer than the quota: debt is bounded, paid in the end, and keeps the average at the request.
+func TestLongKernels(t *testing.T) {
+	ref, err := newReferee(Config{}, func() time.Duration { return 10 * ms })
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := ref.join(Member{1, 600, 40, 40})
+	ref.want(ref.join(Member{2, 600, 900, 900}), true)
+	ref.want(p, true)
+	ref.until(10 * time.Second)
+	if got := p.got(0, ref.now); ref.fault != nil || got > 414*ms || got < 380*ms {
+		t.Errorf("%v in 10 s, want 400 ms and at most one kernel more: %v", got, ref.fault)
+	}
+}
