@@ -1,0 +1,122 @@
+package cluster
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// balance is gshare's scheduler without Kubernetes: the same fleet of ranked nodes and policy D, whose idea of a typical pod
+// is learned from the pods that run, as the scheduler learns it.
+type balance struct {
+	fleet   *packing.Fleet
+	packer  packing.Packer
+	nodes   []*packing.Node
+	cpu     []packing.MilliCPU // of each node when empty
+	pods    []balancePod       // by shape
+	mix     packing.Mix
+	total   packing.Capacity
+	epoch   packing.Epoch
+	version int64
+	plan    packing.Plan // of the choice made last
+}
+
+// balancePod is a shape as the packer knows it.
+type balancePod struct {
+	key   string
+	pod   *packing.Pod
+	shape packing.Shape
+}
+
+func newBalance(s *Simulation) policy {
+	b := &balance{packer: packing.Packer{Rules: packing.NewRules(packing.Slots)}}
+	b.packer.Ranker = packing.Balance{Terms: packing.AllTerms, Demand: &packing.Demand{}}
+	b.fleet = packing.NewFleet(b.packer, len(s.machines))
+	b.total.Models = map[string]packing.MilliGPU{}
+	for i, m := range s.machines {
+		n := m.packingNode()
+		b.nodes, b.cpu = append(b.nodes, n), append(b.cpu, n.CPU)
+		b.total.Add(packing.CapacityOf(n, n.CPU), 1)
+		b.set(i)
+	}
+	for _, sh := range s.shapes {
+		pod := sh.pod.packingPod()
+		b.pods = append(b.pods, balancePod{key: strconv.Itoa(sh.index), pod: pod, shape: packing.ShapeOf(pod)})
+	}
+	return b
+}
+
+func (b *balance) set(i int) {
+	b.version++
+	b.fleet.Set(i, b.nodes[i], b.version)
+}
+
+func (b *balance) choose(s *shape) (int, []int, bool) {
+	b.learn()
+	p := &b.pods[s.index]
+	best, ok := b.fleet.BestWithRoom(p.key, p.pod)
+	if !ok {
+		return 0, nil, false
+	}
+	b.plan, _, _ = b.packer.Place(b.nodes[best.Node], p.pod)
+	var gpus []int
+	for _, picks := range b.plan {
+		for _, pick := range picks {
+			gpus = append(gpus, pick.Slice)
+		}
+	}
+	return best.Node, gpus, true
+}
+
+// learn makes a new demand of what runs, when that has changed enough.
+func (b *balance) learn() {
+	if !b.epoch.Over(&b.mix, b.total) {
+		return
+	}
+	b.epoch = packing.NewEpoch(&b.mix, b.total)
+	b.packer.Ranker = packing.Balance{Terms: packing.AllTerms, Demand: packing.NewDemand(&b.mix, b.total)}
+	b.fleet.SetPacker(b.packer)
+}
+
+// placed counts the pod in. The simulation alone reads the nodes, so they are changed in place.
+func (b *balance) placed(s *shape, i int, _ []int) {
+	p, n := &b.pods[s.index], b.nodes[i]
+	n.Take(packing.Slots, p.pod, b.plan)
+	n.CPU -= p.pod.CPU
+	n.RAM -= p.pod.RAM
+	b.total.FreeCPU -= p.pod.CPU
+	b.total.FreeGPU -= s.pod.gpu()
+	if s.pod.GPUs > 0 {
+		b.mix.Add(p.shape, 1)
+	}
+	b.set(i)
+}
+
+// packingNode is the machine as the scheduler sees it. Its name begins with its rank, since equal ranks go by name. The trace
+// says nothing of device memory, so a byte stands for enough of it.
+func (m *machine) packingNode() *packing.Node {
+	gpus := make([]packing.Slice, m.GPUs)
+	for g := range gpus {
+		id := fmt.Sprintf("%s-%d", m.Name, g)
+		gpus[g] = packing.Slice{
+			ID: packing.SliceID(id), Device: id, Model: m.Model, SMs: 100, Memory: share.MiB, Healthy: true, MaxShares: 64,
+			Classes: []share.Isolation{share.Exclusive, share.MPS, share.Elastic},
+		}
+	}
+	return packing.NewNode(fmt.Sprintf("%06d-%s", m.rank, m.Name), gpus, m.CPU, m.RAM)
+}
+
+// packingPod asks for a part of the SMs all of the time, as the trace knows no parts of the time.
+func (p *Pod) packingPod() *packing.Pod {
+	pod := &packing.Pod{CPU: p.CPU, RAM: p.RAM}
+	if p.GPUs == 0 {
+		return pod
+	}
+	sm := share.PerMille(p.Milli)
+	sh := share.Share{SMRequest: sm, SMLimit: sm, QuotaRequest: share.Whole, QuotaLimit: share.Whole, Memory: 1}
+	pod.Request.Models = p.Models
+	pod.Request.Containers = []share.Container{{VGPUs: p.GPUs, Share: sh}}
+	return pod
+}

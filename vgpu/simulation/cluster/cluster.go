@@ -1,0 +1,166 @@
+// Package cluster replays a list of pods on GPU nodes by the method of FGD (Weng et al., ATC'23): the published policies and
+// gshare's own choose between nodes, and what they allocate of the GPUs is compared.
+//
+// The list is shuffled by the seed. Pods arrive until they have asked for Load times the GPUs of the cluster: a list that
+// asks for more is cut there, one that asks for less goes on with pods drawn from itself. Nothing departs, and a pod that does
+// not fit is dropped. Pods without GPUs take part, and CPU and memory are counted.
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Node is one machine, as it is when empty.
+type Node struct {
+	Name  string
+	CPU   packing.MilliCPU
+	RAM   share.Bytes
+	GPUs  int
+	Model string // of its GPUs
+}
+
+// Pod asks for a part of one GPU, or for several whole ones.
+type Pod struct {
+	CPU    packing.MilliCPU
+	RAM    share.Bytes
+	GPUs   int
+	Milli  packing.MilliGPU // of each GPU
+	Models []string         // acceptable ones, sorted; empty accepts every model
+}
+
+func (p *Pod) gpu() packing.MilliGPU { return packing.MilliGPU(p.GPUs) * p.Milli }
+
+// Config says what is replayed. Every field is needed.
+type Config struct {
+	Nodes  []Node
+	Pods   []Pod
+	Policy string  // one of Policies
+	Order  string  // of the nodes, one of Orders: where a policy is indifferent, the first wins
+	Load   float64 // GPUs that have been asked for at the end, in parts of those of the cluster
+	Seed   uint64
+}
+
+// Result is what the policy made of the pods.
+type Result struct {
+	Decisions     int     // pods that arrived
+	AllocatedFull float64 // percent of the GPUs in use when as much had arrived as the cluster has
+	AllocatedEnd  float64 // percent of the GPUs in use at the end
+	Fragmentation float64 // percent of the GPUs that are idle at the end and no use to a random typical pod (FGD's F)
+	Curve         []Point // one for each percent of load
+}
+
+// Point is the percentage allocated at a percentage arrived, both of the cluster's GPUs.
+type Point struct{ Arrived, Allocated float64 }
+
+// Simulation is a cluster before the first pod.
+type Simulation struct {
+	load     float64
+	random   *rand.Rand
+	machines []*machine
+	shapes   []*shape
+	list     []*shape // the pods in the order of arrival
+	policy   policy
+	typical  []typical
+	capacity packing.MilliGPU
+	used     packing.MilliGPU
+}
+
+// policy chooses among the machines; it is told of every pod that was placed.
+type policy interface {
+	choose(s *shape) (machine int, gpus []int, ok bool)
+	placed(s *shape, machine int, gpus []int)
+}
+
+// New prepares a replay. Equal configurations give equal results.
+func New(c Config) (*Simulation, error) {
+	s := &Simulation{load: c.Load, random: rand.New(rand.NewPCG(c.Seed, 1))}
+	if err := s.populate(c); err != nil {
+		return nil, err
+	}
+	build, known := policies[c.Policy]
+	if !known {
+		return nil, fmt.Errorf("policy %q is none of %v", c.Policy, Policies())
+	}
+	s.typical = typicalOf(c.Pods)
+	s.policy = build(s)
+	return s, nil
+}
+
+// populate makes the machines in their order and the pods in theirs.
+func (s *Simulation) populate(c Config) error {
+	rank, err := rankNodes(c.Order, c.Nodes, s.random)
+	if err != nil {
+		return err
+	}
+	var demand packing.MilliGPU
+	for i, n := range c.Nodes {
+		s.machines = append(s.machines, newMachine(n, rank[i]))
+		s.capacity += packing.MilliGPU(n.GPUs) * packing.WholeGPU
+	}
+	s.shapes, s.list = shapesOf(c.Pods)
+	for i := range c.Pods {
+		demand += c.Pods[i].gpu()
+	}
+	if s.capacity == 0 || demand == 0 {
+		return fmt.Errorf("%d thousandths of GPUs are there and %d are asked for: nothing to simulate", s.capacity, demand)
+	}
+	s.random.Shuffle(len(s.list), func(i, j int) { s.list[i], s.list[j] = s.list[j], s.list[i] })
+	return nil
+}
+
+// Run lets the pods arrive. It can be called once.
+func (s *Simulation) Run(ctx context.Context) (Result, error) {
+	var r Result
+	var arrived packing.MilliGPU
+	end := packing.MilliGPU(s.load * float64(s.capacity))
+	for next := s.arrive(0); arrived+next.pod.gpu() <= end; next = s.arrive(r.Decisions) {
+		if r.Decisions%1024 == 0 && ctx.Err() != nil {
+			return Result{}, ctx.Err()
+		}
+		arrived += next.pod.gpu()
+		s.note(&r, arrived)
+		s.decide(next)
+		r.Decisions++
+	}
+	s.note(&r, end+1)
+	r.AllocatedEnd = s.percent(s.used)
+	r.Fragmentation = s.percent(packing.MilliGPU(s.fragmentation()))
+	return r, nil
+}
+
+// arrive is the i-th pod: of the list while it lasts, then a random one of it.
+func (s *Simulation) arrive(i int) *shape {
+	if i < len(s.list) {
+		return s.list[i]
+	}
+	return s.list[s.random.IntN(len(s.list))]
+}
+
+// note keeps what is allocated for every whole percent of load that lies before the pod that will make it arrived.
+func (s *Simulation) note(r *Result, arrived packing.MilliGPU) {
+	for at := float64(len(r.Curve)); at < s.percent(arrived); at++ {
+		r.Curve = append(r.Curve, Point{Arrived: at, Allocated: s.percent(s.used)})
+		if at <= 100 {
+			r.AllocatedFull = s.percent(s.used)
+		}
+	}
+}
+
+func (s *Simulation) decide(next *shape) {
+	at, gpus, ok := s.policy.choose(next)
+	if !ok {
+		return
+	}
+	s.machines[at].take(next, gpus)
+	s.used += next.pod.gpu()
+	s.policy.placed(next, at, gpus)
+}
+
+func (s *Simulation) percent(gpu packing.MilliGPU) float64 {
+	return 100 * float64(gpu) / float64(s.capacity)
+}

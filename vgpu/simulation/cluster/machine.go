@@ -1,0 +1,123 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// machine is a node with what runs on it.
+type machine struct {
+	Node
+	rank    int // in the order of the nodes
+	cpu     packing.MilliCPU
+	ram     share.Bytes
+	free    []packing.MilliGPU // by GPU
+	left    packing.MilliGPU   // sum of free
+	kinds   []int              // kinds of pod that run here, see shape.kind
+	version int                // counts the pods placed
+}
+
+func newMachine(n Node, rank int) *machine {
+	m := &machine{Node: n, rank: rank, cpu: n.CPU, ram: n.RAM, left: packing.MilliGPU(n.GPUs) * packing.WholeGPU}
+	m.free = slices.Repeat([]packing.MilliGPU{packing.WholeGPU}, n.GPUs)
+	return m
+}
+
+// shape is a pod and all that ask for the same.
+type shape struct {
+	pod   *Pod
+	index int
+	kind  int // 0 without GPUs, 1 a part of one, 1 + n for n whole ones; gpu clustering keeps kinds together
+}
+
+// shapesOf finds the different pods, and for each pod the one that it is like.
+func shapesOf(pods []Pod) (shapes, list []*shape) {
+	known := map[string]*shape{}
+	for i := range pods {
+		p := &pods[i]
+		key := fmt.Sprint(p.CPU, p.RAM, p.GPUs, p.Milli, p.Models)
+		s := known[key]
+		if s == nil {
+			s = &shape{pod: p, index: len(shapes), kind: kindOf(p)}
+			known[key] = s
+			shapes = append(shapes, s)
+		}
+		list = append(list, s)
+	}
+	return shapes, list
+}
+
+func kindOf(p *Pod) int {
+	switch {
+	case p.GPUs == 0:
+		return 0
+	case p.Milli < packing.WholeGPU:
+		return 1
+	}
+	return 1 + p.GPUs
+}
+
+func (p *Pod) accepts(model string) bool {
+	return p.GPUs == 0 || len(p.Models) == 0 || slices.Contains(p.Models, model)
+}
+
+// fits says that the pod could run here.
+func (m *machine) fits(p *Pod) bool {
+	return p.CPU <= m.cpu && p.RAM <= m.ram && p.gpu() <= m.left && p.accepts(m.Model) && m.holds(p.GPUs, p.Milli)
+}
+
+// holds says that n GPUs have so much free.
+func (m *machine) holds(n int, milli packing.MilliGPU) bool {
+	for _, free := range m.free {
+		if n <= 0 {
+			break
+		}
+		if free >= milli {
+			n--
+		}
+	}
+	return n <= 0
+}
+
+// wholes counts the GPUs that nobody uses.
+func (m *machine) wholes() int {
+	n := 0
+	for _, free := range m.free {
+		if free == packing.WholeGPU {
+			n++
+		}
+	}
+	return n
+}
+
+// tightest picks the GPUs with least free that are enough for the pod; of equal ones the first.
+func (m *machine) tightest(p *Pod) []int {
+	picks := make([]int, 0, p.GPUs)
+	for len(picks) < p.GPUs {
+		best := -1
+		for g, free := range m.free {
+			if free >= p.Milli && !slices.Contains(picks, g) && (best < 0 || free < m.free[best]) {
+				best = g
+			}
+		}
+		picks = append(picks, best)
+	}
+	return picks
+}
+
+// take runs a pod on these GPUs.
+func (m *machine) take(s *shape, gpus []int) {
+	m.version++
+	m.cpu -= s.pod.CPU
+	m.ram -= s.pod.RAM
+	m.left -= s.pod.gpu()
+	for _, g := range gpus {
+		m.free[g] -= s.pod.Milli
+	}
+	if s.kind > 0 && !slices.Contains(m.kinds, s.kind) {
+		m.kinds = append(m.kinds, s.kind)
+	}
+}

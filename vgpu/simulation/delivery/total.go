@@ -1,0 +1,55 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Total is how all GPUs served their pods.
+type Total struct {
+	Pods        int
+	WorstShares []float64 // of each GPU
+	LongestGap  time.Duration
+}
+
+// served is the part of its quota that counts as all of it.
+const served = 0.99
+
+// RunAll runs one GPU after another.
+func RunAll(ctx context.Context, gpus []GPU, s Setting) (Total, error) {
+	var total Total
+	for k, g := range gpus {
+		if err := ctx.Err(); err != nil {
+			return Total{}, err
+		}
+		out, err := Run(g, s)
+		if err != nil {
+			return Total{}, fmt.Errorf("GPU %d: %w", k, err)
+		}
+		total.Pods += len(g.Pods)
+		total.WorstShares = append(total.WorstShares, out.WorstShare)
+		total.LongestGap = max(total.LongestGap, out.LongestGap)
+	}
+	return total, nil
+}
+
+// ServedPercent is the part of the GPUs on which every pod got 99 % of its quota or more in each second.
+func (t Total) ServedPercent() float64 {
+	n := 0
+	for _, share := range t.WorstShares {
+		if share >= served {
+			n++
+		}
+	}
+	return 100 * float64(n) / float64(len(t.WorstShares))
+}
+
+// MeanWorstShare is the part of its quota that the worst pod of a GPU got, on average.
+func (t Total) MeanWorstShare() float64 {
+	sum := 0.0
+	for _, share := range t.WorstShares {
+		sum += share
+	}
+	return sum / float64(len(t.WorstShares))
+}

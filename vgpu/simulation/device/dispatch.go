@@ -1,0 +1,102 @@
+package device
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// reservation keeps SMs for the first kernel that does not fit: it starts at the latest when enough of those that run end.
+type reservation struct {
+	at    time.Duration
+	spare share.PerMille // SMs that it leaves free then
+}
+
+// dispatch starts kernels in order of arrival. Later ones fill in, but not so that the first waiting kernel starts later
+// (EASY backfilling; Lifka, JSSPP 1995), so that a wide kernel is never starved by narrow ones. A kernel held up by the cap
+// of its own process holds up that process alone.
+func (d *Device) dispatch() {
+	var first *reservation
+	held := map[Process]bool{}
+	waiting := d.ready[:0]
+	for _, w := range d.ready {
+		p := d.processes[w.Stream.Process]
+		switch {
+		case held[w.Stream.Process] || p.held+w.width > p.limit:
+			held[w.Stream.Process] = true
+		case w.width > d.free && first == nil:
+			first, held[w.Stream.Process] = d.reserve(w.width), true
+		case w.width <= d.free && first.leaves(w, d.now):
+			d.start(w)
+			continue
+		}
+		waiting = append(waiting, w)
+	}
+	clear(d.ready[len(waiting):])
+	d.ready = waiting
+}
+
+// leaves says whether the kernel may start now without delaying the reservation, and takes from its spare SMs if it does.
+func (r *reservation) leaves(w *Work, now time.Duration) bool {
+	if r == nil || now+w.Duration <= r.at {
+		return true
+	}
+	if w.width > r.spare {
+		return false
+	}
+	r.spare -= w.width
+	return true
+}
+
+// reserve finds when width SMs will be free.
+func (d *Device) reserve(width share.PerMille) *reservation {
+	ends := append(running(nil), d.running...)
+	free := d.free
+	for free < width {
+		w := heap.Pop(&ends).(*Work)
+		free += w.width
+		if free >= width {
+			return &reservation{w.End, free - width}
+		}
+	}
+	return &reservation{d.now, free - width}
+}
+
+func (d *Device) start(w *Work) {
+	w.Start, w.End, w.started = d.now, d.now+w.Duration, true
+	d.free -= w.width
+	p := d.processes[w.Stream.Process]
+	p.held += w.width
+	if p.kernels++; p.kernels == 1 {
+		p.since = d.now
+	}
+	heap.Push(&d.running, w)
+}
+
+func (d *Device) release(w *Work) {
+	d.free += w.width
+	p := d.processes[w.Stream.Process]
+	p.held -= w.width
+	p.use.Kernels++
+	p.use.SMTime += time.Duration(w.width) * w.Duration
+	if p.kernels--; p.kernels == 0 {
+		p.use.Busy += d.now - p.since
+	}
+}
+
+// running is a heap of kernels by their end; equal ends keep the order of arrival.
+type running []*Work
+
+func (r running) Len() int      { return len(r) }
+func (r running) Swap(i, j int) { r[i], r[j] = r[j], r[i] }
+func (r running) Less(i, j int) bool {
+	return r[i].End < r[j].End || r[i].End == r[j].End && r[i].order < r[j].order
+}
+func (r *running) Push(w any) { *r = append(*r, w.(*Work)) }
+func (r *running) Pop() any {
+	last := len(*r) - 1
+	w := (*r)[last]
+	*r = (*r)[:last]
+	return w
+}

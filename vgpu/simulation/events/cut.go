@@ -1,0 +1,65 @@
+package events
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// cut divides a model that no active GPU holds between GPUs of one node, those with the most free memory first, until it
+// fits: memory worst-fit, with the fewest stages that a node allows (DI-34, D8). Each GPU is charged the whole request, and
+// the request as its limit (D9). Fresh GPUs take part where even they could not hold the model alone.
+func (c *cluster) cut(in Instance, fresh bool) (best booking, found bool) {
+	for i := range c.booked {
+		if len(c.booked[i]) == 0 && !fresh {
+			continue
+		}
+		b, ok := c.cutOn(i, in, fresh)
+		if ok && (!found || len(b.plan) < len(best.plan)) {
+			best, found = b, true
+		}
+	}
+	return best, found
+}
+
+func (c *cluster) cutOn(node int, in Instance, fresh bool) (booking, bool) {
+	request, _ := c.policy.book(in)
+	part := share.Share{SMRequest: request, SMLimit: request, QuotaRequest: share.Whole, QuotaLimit: share.Whole}
+	var stages []share.Container
+	var plan packing.Plan
+	left := in.Memory
+	for _, g := range c.fragments(c.fleet.Node(node), part, fresh) {
+		part.Memory = min(left, g.free)
+		stages = append(stages, share.Container{VGPUs: 1, Share: part})
+		plan = append(plan, []packing.Pick{{Slice: g.slice, Class: c.policy.isolation}})
+		if left -= part.Memory; left == 0 {
+			return booking{node: node, pod: c.policy.pod(stages...), plan: plan}, true
+		}
+	}
+	return booking{}, false
+}
+
+type fragment struct {
+	slice int
+	free  share.Bytes
+}
+
+// fragments lists the GPUs that admit a stage, those with the most free memory first.
+func (c *cluster) fragments(n *packing.Node, stage share.Share, fresh bool) []fragment {
+	var out []fragment
+	for i := range n.Slices {
+		free := n.Slices[i].Memory - n.Loads[i].Memory()
+		if free == 0 || n.Loads[i].Empty() && !fresh {
+			continue
+		}
+		stage.Memory = free
+		terms := c.policy.pod().Request.Terms
+		if _, refusal := c.packer.Rules.Admit(&n.Slices[i], &n.Loads[i], packing.Ask{Terms: terms, Share: stage}); refusal == packing.Admitted {
+			out = append(out, fragment{slice: i, free: free})
+		}
+	}
+	slices.SortFunc(out, func(a, b fragment) int { return cmp.Or(cmp.Compare(b.free, a.free), cmp.Compare(a.slice, b.slice)) })
+	return out
+}

@@ -1,0 +1,24 @@
+package events
+
+import "github.com/gshare-dev/gshare/vgpu/packing"
+
+// learner keeps what the scheduler's plugins keep: the mix of pods that run, what is free, and as of when ranks are.
+type learner struct {
+	mix    packing.Mix
+	total  packing.Capacity
+	frozen packing.Epoch
+}
+
+func newLearner() learner {
+	return learner{total: packing.Capacity{Models: map[string]packing.MilliGPU{}}}
+}
+
+// learn gives the ranker a new demand when the cluster has changed enough, as the scheduler does.
+func (c *cluster) learn() {
+	if !c.policy.learns || !c.seen.frozen.Over(&c.seen.mix, c.seen.total) {
+		return
+	}
+	c.seen.frozen = packing.NewEpoch(&c.seen.mix, c.seen.total)
+	c.packer.Ranker = c.policy.ranker(packing.NewDemand(&c.seen.mix, c.seen.total))
+	c.fleet.SetPacker(c.packer)
+}

@@ -1,0 +1,46 @@
+package events
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Parse reads a list as Dilu's simulator writes it: one Python dict a line, with SMs as parts of a GPU and memory in GiB.
+// Times may not go back; an instance starts once and ends after it. Errors name the line.
+func Parse(text string) ([]Event, error) {
+	var list []Event
+	running := map[string]bool{}
+	for i, line := range strings.Split(text, "\n") {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		e, err := parseLine(line)
+		if err == nil {
+			err = follows(list, running, e)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", i+1, err)
+		}
+		running[e.Instance.Name] = e.Start
+		list = append(list, e)
+	}
+	if len(list) == 0 {
+		return nil, errors.New("line 1: no events")
+	}
+	return list, nil
+}
+
+// follows says what is wrong with the event after those before it.
+func follows(before []Event, running map[string]bool, e Event) error {
+	switch name := e.Instance.Name; {
+	case len(before) > 0 && e.At.Before(before[len(before)-1].At):
+		return fmt.Errorf("the time goes back to %s", e.At.Format(time.DateTime))
+	case e.Start && running[name]:
+		return fmt.Errorf("%.64q starts but runs already", name)
+	case !e.Start && !running[name]:
+		return fmt.Errorf("%.64q ends but does not run", name)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+// Package migchurn lets MIG instances come and go on many GPUs, and counts how much of what was asked for a policy of
+// placement could give. No policy moves or ends a running instance.
+package migchurn
+
+import (
+	"container/heap"
+	"errors"
+	"math/rand/v2"
+
+	"github.com/gshare-dev/gshare/vgpu/mig"
+)
+
+// Load describes what is asked of the GPUs. Requests arrive as a Poisson process; an accepted one runs for an exponential
+// time of mean 1, whatever its size; one that is refused does not come back.
+type Load struct {
+	Model    *mig.Model
+	GPUs     int
+	Mix      Mix
+	Offered  float64 // compute slices that would run if all were accepted, over those there are
+	Requests int     // the first quarter fills the GPUs and is not counted
+	Seed     uint64
+}
+
+// Policy chooses the GPU, by its index, and the instance to create for a request; ok is false where nothing fits. The
+// instance may be larger than the request. The layouts must not be changed.
+type Policy func(gpus []mig.Layout, p *mig.Profile) (gpu int, made mig.Instance, ok bool)
+
+// Result is what one run gave.
+type Result struct {
+	Requests, Accepted int
+	OfferedSlices      int     // compute slices of the requests
+	AcceptedSlices     int     // those of the accepted requests
+	MeanBusy           float64 // compute slices asked for and running, over those there are
+}
+
+// AcceptedPercent is the share of the requested compute slices that was given.
+func (r Result) AcceptedPercent() float64 {
+	return 100 * float64(r.AcceptedSlices) / float64(r.OfferedSlices)
+}
+
+// Check refuses a load that cannot be played.
+func (l Load) Check() error {
+	switch {
+	case l.GPUs < 1:
+		return errors.New("there are no GPUs")
+	case !(l.Offered > 0) || l.Offered > 1000:
+		return errors.New("the offered load is not positive, or beyond 1000")
+	case l.Requests < 4:
+		return errors.New("there are fewer than 4 requests")
+	case len(l.Mix.on(l.Model)) == 0:
+		return errors.New("the mix asks for no profile of the GPU")
+	}
+	return nil
+}
+
+// Run plays the load against a policy. The requests depend on the seed alone, so that policies see the same ones.
+func Run(l Load, choose Policy) (Result, error) {
+	if err := l.Check(); err != nil {
+		return Result{}, err
+	}
+	demands := l.Mix.on(l.Model)
+	c := churn{
+		load: l, choose: choose, demands: demands, gpus: make([]mig.Layout, l.GPUs), random: rand.New(rand.NewPCG(l.Seed, 1)),
+		rate: l.Offered * float64(l.GPUs*l.Model.Compute) / meanCompute(demands),
+	}
+	for i := range l.Requests {
+		c.counted = i >= l.Requests/4
+		c.arrive()
+	}
+	c.result.MeanBusy = c.busyTime / c.time / float64(l.GPUs*l.Model.Compute)
+	return c.result, nil
+}
+
+// churn is a run under way.
+type churn struct {
+	load    Load
+	choose  Policy
+	demands []demand
+	random  *rand.Rand
+	rate    float64 // requests in a mean lifetime
+
+	gpus    []mig.Layout
+	running departures
+	now     float64
+	busy    int // compute slices asked for and running
+
+	counted        bool
+	time, busyTime float64 // counted time, and the integral of busy over it
+	result         Result
+}
+
+func (c *churn) arrive() {
+	at := c.now + c.random.ExpFloat64()/c.rate
+	profile := pick(c.demands, c.random.Float64())
+	lifetime := c.random.ExpFloat64()
+	for len(c.running) > 0 && c.running[0].at <= at {
+		c.depart()
+	}
+	c.advance(at)
+	gpu, made, ok := c.choose(c.gpus, profile)
+	c.count(profile, ok)
+	if !ok {
+		return
+	}
+	c.gpus[gpu] = c.gpus[gpu].With(made)
+	c.busy += profile.Compute
+	heap.Push(&c.running, departure{at: at + lifetime, gpu: gpu, made: made, compute: profile.Compute})
+}
+
+func (c *churn) depart() {
+	d := heap.Pop(&c.running).(departure)
+	c.advance(d.at)
+	c.gpus[d.gpu] = c.gpus[d.gpu].Without(d.made)
+	c.busy -= d.compute
+}
+
+func (c *churn) advance(at float64) {
+	if c.counted {
+		c.time += at - c.now
+		c.busyTime += (at - c.now) * float64(c.busy)
+	}
+	c.now = at
+}
+
+func (c *churn) count(p *mig.Profile, accepted bool) {
+	if !c.counted {
+		return
+	}
+	c.result.Requests++
+	c.result.OfferedSlices += p.Compute
+	if accepted {
+		c.result.Accepted++
+		c.result.AcceptedSlices += p.Compute
+	}
+}

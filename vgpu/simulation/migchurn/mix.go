@@ -1,0 +1,83 @@
+package migchurn
+
+import (
+	"fmt"
+
+	"github.com/gshare-dev/gshare/vgpu/mig"
+)
+
+// Mix says how often each profile is asked for: weights of 1g, 2g, 3g, 4g and 7g, each with the plain memory of its size.
+type Mix struct {
+	Name    string
+	Weights [5]float64
+}
+
+// Mixes are the loads that published figures are compared on.
+var Mixes = []Mix{
+	{"uniform", [5]float64{1, 1, 1, 1, 1}},
+	{"small", [5]float64{5, 3, 1.5, 0.5, 0}},
+	{"mid", [5]float64{2, 3, 3, 2, 0}},
+}
+
+var computes = [5]int{1, 2, 3, 4, 7}
+
+// MixNamed finds one of Mixes.
+func MixNamed(name string) (Mix, error) {
+	for _, m := range Mixes {
+		if m.Name == name {
+			return m, nil
+		}
+	}
+	return Mix{}, fmt.Errorf("%q is none of uniform, small, mid", name)
+}
+
+// demand is a profile, and how often it is asked for.
+type demand struct {
+	profile *mig.Profile
+	weight  float64
+}
+
+// on gives the mix on a kind of GPU. Sizes that it cannot make are not asked for.
+func (x Mix) on(m *mig.Model) []demand {
+	var out []demand
+	for i, compute := range computes {
+		if p := plain(m, compute); p != nil && x.Weights[i] > 0 {
+			out = append(out, demand{p, x.Weights[i]})
+		}
+	}
+	return out
+}
+
+// plain is the profile of a size with the least memory and no media engines.
+func plain(m *mig.Model, compute int) *mig.Profile {
+	for i := range m.Profiles {
+		if p := &m.Profiles[i]; p.Compute == compute && !p.Media {
+			return p // a model lists double memory after plain
+		}
+	}
+	return nil
+}
+
+func meanCompute(demands []demand) float64 {
+	var sum, weight float64
+	for _, d := range demands {
+		sum += d.weight * float64(d.profile.Compute)
+		weight += d.weight
+	}
+	return sum / weight
+}
+
+// pick draws a profile; u is uniform in [0, 1).
+func pick(demands []demand, u float64) *mig.Profile {
+	var total float64
+	for _, d := range demands {
+		total += d.weight
+	}
+	u *= total
+	for _, d := range demands[:len(demands)-1] {
+		if u -= d.weight; u < 0 {
+			return d.profile
+		}
+	}
+	return demands[len(demands)-1].profile
+}

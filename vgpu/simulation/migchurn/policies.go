@@ -1,0 +1,60 @@
+package migchurn
+
+import (
+	"fmt"
+
+	"github.com/gshare-dev/gshare/vgpu/mig"
+)
+
+// Policies are the names that PolicyNamed knows.
+var Policies = []string{"gradient", "remaining", "laststart", "bestfit", "firstfit", "static"}
+
+// PolicyNamed makes a policy for GPUs of a model.
+func PolicyNamed(name string, m *mig.Model) (Policy, error) {
+	switch name {
+	case "gradient":
+		return Gradient(m), nil
+	case "remaining":
+		return Remaining(m), nil
+	case "laststart":
+		return LastStart, nil
+	case "bestfit":
+		return BestFit, nil
+	case "firstfit":
+		return FirstFit, nil
+	case "static":
+		return Static(m), nil
+	}
+	return nil, fmt.Errorf("no policy is called %.64q", name)
+}
+
+// Gradient is gshare's own choice, that of mig.Chooser.
+func Gradient(m *mig.Model) Policy {
+	chooser := mig.NewChooser(m)
+	return func(gpus []mig.Layout, p *mig.Profile) (int, mig.Instance, bool) {
+		gpu, start, ok := chooser.GPU(gpus, p)
+		return gpu, mig.Instance{Profile: p, Start: start}, ok
+	}
+}
+
+// Remaining keeps the most places at which instances could be created, over all GPUs and profiles.
+func Remaining(m *mig.Model) Policy {
+	var places [256]int
+	for s := range places {
+		for _, room := range m.Rooms(mig.Layout{Used: mig.Slices(s), Media: true}) {
+			places[s] += len(room.Starts)
+		}
+	}
+	return func(gpus []mig.Layout, p *mig.Profile) (gpu int, made mig.Instance, ok bool) {
+		var least int
+		for g, l := range gpus {
+			for _, start := range l.Starts(p) {
+				i := mig.Instance{Profile: p, Start: start}
+				if lost := places[l.Used] - places[l.With(i).Used]; !ok || lost < least {
+					gpu, made, ok, least = g, i, true, lost
+				}
+			}
+		}
+		return gpu, made, ok
+	}
+}

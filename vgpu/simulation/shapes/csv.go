@@ -1,0 +1,62 @@
+package shapes
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// columns of a list of pods: quota and SM in whole percent, memory in MiB.
+var columns = []string{"quota", "sm", "mem"}
+
+// Parse reads a list of pods from CSV text with the header quota,sm,mem, for GPUs of the given memory. Errors name the
+// line.
+func Parse(text string, memory share.Bytes) ([]Pod, error) {
+	r := csv.NewReader(strings.NewReader(text))
+	header, err := r.Read()
+	if err != nil || !slices.Equal(header, columns) {
+		return nil, fmt.Errorf("line 1: the header is not %s", strings.Join(columns, ","))
+	}
+	var pods []Pod
+	for {
+		fields, err := r.Read()
+		if errors.Is(err, io.EOF) && len(pods) == 0 {
+			return nil, errors.New("line 2: no pods")
+		}
+		if errors.Is(err, io.EOF) {
+			return pods, nil
+		}
+		if err != nil {
+			return nil, err // names the line
+		}
+		p, err := parsePod(fields, memory)
+		if err != nil {
+			line, _ := r.FieldPos(0)
+			return nil, fmt.Errorf("line %d: %w", line, err)
+		}
+		pods = append(pods, p)
+	}
+}
+
+func parsePod(fields []string, memory share.Bytes) (Pod, error) {
+	var n [3]int64
+	for k, text := range fields {
+		var err error
+		// 32 bits keep the sums of a million pods far from an overflow.
+		if n[k], err = strconv.ParseInt(strings.TrimSpace(text), 10, 32); err != nil {
+			return Pod{}, fmt.Errorf("%s: %q is not a whole number", columns[k], text)
+		}
+	}
+	if max(n[0], n[1]) > 100 || min(n[0], n[1]) < 1 {
+		return Pod{}, fmt.Errorf("quota %d %% and sm %d %% are not both between 1 and 100", n[0], n[1])
+	}
+	p := percent(int(n[0]), int(n[1]))
+	p.Memory = share.Bytes(n[2]) * share.MiB
+	return p, p.Check(memory)
+}

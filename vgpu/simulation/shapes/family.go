@@ -1,0 +1,54 @@
+package shapes
+
+import (
+	"math/rand/v2"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Family draws the shape of one pod. Its pods ask for no memory.
+type Family func(*rand.Rand) Pod
+
+// Families gives the generated families by name. papermix has the SM shares of the models that FaST-GShare measures
+// (ResNet twice as often as RNNT and as BERT) with varied quotas; fastgrid is the grid that it profiles (FG-20), and
+// smallgrid the small end of it; overhalf has quotas of which no two fit side by side, the rectangles' worst case.
+func Families() map[string]Family {
+	return map[string]Family{
+		"papermix":  papermix,
+		"fastgrid":  grid(gridSM),
+		"smallgrid": grid([]int{6, 12, 12, 24}),
+		"uniform":   between(5, 100, 5, 60),
+		"overhalf":  between(51, 75, 5, 25),
+	}
+}
+
+func papermix(r *rand.Rand) Pod {
+	switch r.IntN(4) {
+	case 0, 1:
+		return percent(pick(r, 20, 40, 60, 80), 12)
+	case 2:
+		return percent(pick(r, 20, 40, 60, 80), 24)
+	}
+	return percent(pick(r, 40, 60, 80), 50)
+}
+
+func grid(sms []int) Family {
+	return func(r *rand.Rand) Pod { return percent(pick(r, 20, 40, 60, 80, 100), pick(r, sms...)) }
+}
+
+func between(quotaLow, quotaHigh, smLow, smHigh int) Family {
+	return func(r *rand.Rand) Pod {
+		return percent(quotaLow+r.IntN(quotaHigh-quotaLow+1), smLow+r.IntN(smHigh-smLow+1))
+	}
+}
+
+// From draws from a list of pods, each as likely as any other.
+func From(pods []Pod) Family {
+	return func(r *rand.Rand) Pod { return pods[r.IntN(len(pods))] }
+}
+
+func pick(r *rand.Rand, from ...int) int { return from[r.IntN(len(from))] }
+
+func percent(quota, sm int) Pod {
+	return Pod{SM: share.PerMille(10 * sm), Quota: share.PerMille(10 * quota)}
+}

@@ -1,0 +1,97 @@
+package shapes
+
+import (
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// kind is all pods of one SM share.
+type kind struct {
+	sm     share.PerMille
+	cells  int     // the SM share in units that all kinds are multiples of
+	count  int     // no configuration holds more of them than there are
+	demand float64 // stretched quotas, in windows
+}
+
+// master is the fleet's program with one row a kind. Prices at any point give a lower bound: the demand at those prices
+// over the worth of the best configuration (Farley), so it is valid however early the simplex method ends.
+type master struct {
+	kinds   []kind
+	cells   int
+	inverse [][]float64 // of the basis, a row for each member
+	time    []float64   // of each member, in GPUs
+	price   []float64   // of each kind
+	knapsack
+}
+
+const tiny = 1e-9
+
+func newMaster(pods []Pod, reserve share.PerMille) *master {
+	m := &master{}
+	m.collect(pods, reserve)
+	n := len(m.kinds)
+	m.knapsack = newKnapsack(n, m.cells)
+	m.time, m.price = make([]float64, n), make([]float64, n)
+	for k, x := range m.kinds {
+		copies := float64(min(x.count, m.cells/x.cells))
+		row := make([]float64, n)
+		row[k], m.time[k] = 1/copies, x.demand/copies
+		m.inverse = append(m.inverse, row)
+	}
+	m.reprice()
+	return m
+}
+
+// collect makes kinds of the pods. A cell is the greatest common divisor of the SM shares.
+func (m *master) collect(pods []Pod, reserve share.PerMille) {
+	demand, count := map[share.PerMille]int{}, map[share.PerMille]int{}
+	var sms []share.PerMille
+	cell := 0
+	for _, p := range pods {
+		if count[p.SM] == 0 {
+			sms = append(sms, p.SM)
+			cell = gcd(int(p.SM), cell)
+		}
+		count[p.SM]++
+		demand[p.SM] += min(int(share.Whole-reserve), int(p.Quota))
+	}
+	slices.Sort(sms)
+	m.cells = int(share.Whole) / max(cell, 1)
+	for _, sm := range sms {
+		m.kinds = append(m.kinds, kind{sm, int(sm) / cell, count[sm], float64(demand[sm]) / float64(share.Whole-reserve)})
+	}
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// solve pivots until no configuration is worth more than its time by the given part of it, and returns the best bound on
+// the way.
+func (m *master) solve(gap float64) float64 {
+	least := 0.0
+	for range m.patience() {
+		enter, worth := m.heaviest()
+		least = max(least, m.value()/max(worth, 1))
+		if worth <= 1+gap || !m.pivot(enter) {
+			break
+		}
+	}
+	return least
+}
+
+// patience bounds the pivots. A hundred kinds need a few hundred.
+func (m *master) patience() int { return 1000 + 20*len(m.kinds) }
+
+// value is the demand at the current prices.
+func (m *master) value() float64 {
+	sum := 0.0
+	for k, x := range m.kinds {
+		sum += x.demand * max(0, m.price[k])
+	}
+	return sum
+}

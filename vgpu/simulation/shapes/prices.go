@@ -1,0 +1,40 @@
+package shapes
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// prices says what a pod is worth in time of a whole GPU: its quota times the shadow price of its SM share in the
+// configuration LP over the pods that have come so far. Where it differs from SM-time, it counts what cannot be used
+// beside the pod: a share of 80 % of the SMs costs more than 0.8 of the time if little of the mix fits in the rest.
+type prices struct {
+	reserve share.PerMille
+	seen    []Pod
+	milli   [share.Whole + 1]share.Area // by SM share: in thousandths of the time
+}
+
+func newPrices(reserve share.PerMille) *prices {
+	p := &prices{reserve: reserve}
+	for sm := range p.milli {
+		p.milli[sm] = share.Area(sm)
+	}
+	return p
+}
+
+// learn takes a pod into the mix, and finds the prices anew whenever the mix has doubled.
+func (p *prices) learn(pod Pod) {
+	p.seen = append(p.seen, pod)
+	if bits.OnesCount(uint(len(p.seen))) != 1 {
+		return
+	}
+	m := newMaster(p.seen, p.reserve)
+	m.solve(0.01)
+	for k, x := range m.kinds {
+		p.milli[x.sm] = share.Area(math.Round(m.price[k] * float64(share.Whole)))
+	}
+}
+
+func (p *prices) worth(pod Pod) share.Area { return p.milli[pod.SM] * share.Area(pod.Quota) }

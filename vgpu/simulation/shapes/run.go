@@ -1,0 +1,108 @@
+package shapes
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Draw draws n pods from a family, the same ones for the same seed.
+func Draw(f Family, n int, seed uint64) []Pod {
+	r := rand.New(rand.NewPCG(seed, 1))
+	pods := make([]Pod, n)
+	for i := range pods {
+		pods[i] = f(r)
+	}
+	return pods
+}
+
+// Area is the SM-time of all pods, in GPUs.
+func Area(pods []Pod) float64 {
+	sum := share.Area(0)
+	for _, p := range pods {
+		sum += p.Area()
+	}
+	return float64(sum) / float64(share.WholeArea)
+}
+
+// Fill places the pods in their order, under their indices, and returns how many GPUs are in use. All must fit: give the
+// fleet a GPU a pod.
+func Fill(ctx context.Context, f *Fleet, pods []Pod) (gpus int, err error) {
+	for id, p := range pods {
+		g, ok := f.Place(id, p)
+		if ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
+		if !ok {
+			return 0, fmt.Errorf("no GPU holds pod %d", id)
+		}
+		gpus = max(gpus, g+1)
+	}
+	return gpus, nil
+}
+
+// Stay is what came of pods that came and went, from when the first third of them had come until the last one came.
+type Stay struct {
+	Density float64 // mean SM-time in use, as a part of the fleet's
+	Refused float64 // part of the offered SM-time that found no room
+}
+
+// Churn lets pods arrive at random times (Poisson) and stay for exponential lifetimes, so that the SM-time offered is load
+// times that of the fleet. A pod that finds no room goes away.
+func Churn(ctx context.Context, f *Fleet, pods []Pod, load float64, seed uint64) (Stay, error) {
+	c := churn{fleet: f, random: rand.New(rand.NewPCG(seed, 2))}
+	gap := Area(pods) / float64(len(pods)) / (load * float64(f.config.GPUs))
+	for id, p := range pods {
+		if ctx.Err() != nil {
+			return Stay{}, ctx.Err()
+		}
+		if id == len(pods)/3 {
+			c.restart()
+		}
+		c.pass(c.random.ExpFloat64() * gap)
+		c.arrive(id, p, c.random.ExpFloat64())
+	}
+	return Stay{Density: c.used / (c.now - c.since) / float64(f.config.GPUs), Refused: c.refused / c.offered}, nil
+}
+
+// churn's unit of time is a mean lifetime, that of SM-time a GPU.
+type churn struct {
+	fleet            *Fleet
+	random           *rand.Rand
+	leaving          departures
+	now, since       float64
+	busy             float64 // in use now
+	used             float64 // integral of busy over time
+	offered, refused float64
+}
+
+// restart forgets what was measured.
+func (c *churn) restart() { c.since, c.used, c.offered, c.refused = c.now, 0, 0, 0 }
+
+// pass lets time go by, and pods leave.
+func (c *churn) pass(d float64) {
+	end := c.now + d
+	for len(c.leaving) > 0 && c.leaving[0].at <= end {
+		next := heap.Pop(&c.leaving).(departure)
+		c.used += c.busy * (next.at - c.now)
+		c.now = next.at
+		c.busy -= next.area
+		c.fleet.Remove(next.id)
+	}
+	c.used += c.busy * (end - c.now)
+	c.now = end
+}
+
+func (c *churn) arrive(id int, p Pod, lifetime float64) {
+	area := Area([]Pod{p})
+	c.offered += area
+	if _, ok := c.fleet.Place(id, p); !ok {
+		c.refused += area
+		return
+	}
+	c.busy += area
+	heap.Push(&c.leaving, departure{at: c.now + lifetime, id: id, area: area})
+}

@@ -1,0 +1,122 @@
+package whatif
+
+import (
+	"fmt"
+
+	"github.com/gshare-dev/gshare/vgpu/packing"
+)
+
+// precision is the part of the GPUs to which the search for the fewest is exact: one hundredth, in favour of more.
+const precision = 100
+
+// countNeeded looks for the smallest part of the pool on which every pod finds a place: with GPUs to spare, the scheduler
+// keeps them useful for pods to come rather than empty.
+func (g *group) countNeeded(r *Row, rules packing.Rules) {
+	best := g.pack(rules, r.GPUs)
+	if len(best.unplaced) > 0 {
+		best.count(r)
+		return
+	}
+	few, enough := 0, r.GPUs
+	for enough-few > max(1, enough/precision) {
+		gpus := (few + enough) / 2
+		if p := g.pack(rules, gpus); len(p.unplaced) > 0 {
+			few = gpus
+		} else {
+			best, enough = p, gpus
+		}
+	}
+	best.count(r)
+}
+
+// repacking is the first nodes of a group as they fill anew.
+type repacking struct {
+	packer   packing.Packer
+	fleet    *packing.Fleet
+	nodes    []*packing.Node
+	version  int64
+	unplaced []Pod
+}
+
+// pack places the pods one by one on the first GPUs of the group.
+func (g *group) pack(rules packing.Rules, gpus int) *repacking {
+	nodes := g.first(gpus)
+	p := &repacking{packer: packing.Packer{Rules: rules, Ranker: packing.Balance{Terms: packing.AllTerms, Demand: g.demand(nodes)}}}
+	p.fleet = packing.NewFleet(p.packer, len(nodes))
+	p.nodes = make([]*packing.Node, len(nodes))
+	for i, n := range nodes {
+		p.set(i, n)
+	}
+	for i := range g.pods {
+		if !p.place(&g.pods[i].Pod) {
+			p.unplaced = append(p.unplaced, g.pods[i])
+		}
+	}
+	return p
+}
+
+// first gives empty nodes with so many GPUs together; the last one may have fewer than it really has.
+func (g *group) first(gpus int) (nodes []*packing.Node) {
+	for _, n := range g.nodes {
+		if gpus <= 0 {
+			break
+		}
+		slices := n.Slices
+		for devices(slices, nil) > gpus {
+			slices = slices[:len(slices)-1]
+		}
+		gpus -= devices(slices, nil)
+		nodes = append(nodes, packing.NewNode(n.Name, slices, n.CPU, n.RAM))
+	}
+	return nodes
+}
+
+// demand is what the scheduler would know after these pods have come and gone for a while.
+func (g *group) demand(nodes []*packing.Node) *packing.Demand {
+	var mix packing.Mix
+	for i := range g.pods {
+		mix.Add(packing.ShapeOf(&g.pods[i].Pod), 1)
+	}
+	total := packing.Capacity{Models: map[string]packing.MilliGPU{}}
+	for _, n := range nodes {
+		total.Add(packing.CapacityOf(n, n.CPU), 1)
+	}
+	return packing.NewDemand(&mix, total)
+}
+
+func (p *repacking) place(pod *packing.Pod) bool {
+	fits := func(i int) bool { return p.nodes[i].CPU >= pod.CPU && p.nodes[i].RAM >= pod.RAM }
+	best := p.fleet.Best(fmt.Sprint(*pod), pod, 1, fits)
+	if len(best) == 0 {
+		return false
+	}
+	n := p.nodes[best[0].Node].Clone()
+	plan, _, _ := p.packer.Place(n, pod)
+	n.Take(p.packer.Rules.Model, pod, plan)
+	n.CPU -= pod.CPU
+	n.RAM -= pod.RAM
+	p.set(best[0].Node, n)
+	return true
+}
+
+func (p *repacking) set(i int, n *packing.Node) {
+	p.nodes[i] = n
+	p.version++
+	p.fleet.Set(i, n, p.version)
+}
+
+// count adds up the GPUs and nodes that hold something, and what the unplaced pods hold today.
+func (p *repacking) count(r *Row) {
+	var held packing.MilliGPU
+	for _, pod := range p.unplaced {
+		r.Unplaced = append(r.Unplaced, pod.Name)
+		held += pod.Held
+	}
+	for _, n := range p.nodes {
+		if gpus := devices(n.Slices, n.Loads); gpus > 0 {
+			r.NeededGPUs += gpus
+			r.NeededNodes++
+		}
+	}
+	r.NeededGPUs += ceilGPUs(held)
+}
