@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/gshare-dev/gshare/plugins/complementarypacking"
 	"github.com/gshare-dev/gshare/plugins/ledger"
 	"github.com/gshare-dev/gshare/plugins/rectanglepacking"
 	"github.com/gshare-dev/gshare/plugins/slotpacking"
@@ -19,7 +20,8 @@ type Factory = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, er
 func All() map[string]Factory {
 	shared := ledger.New()
 	return map[string]Factory{
-		slotpacking.Name:      slotpacking.New(shared),
-		rectanglepacking.Name: rectanglepacking.New(shared),
+		slotpacking.Name:          slotpacking.New(shared),
+		rectanglepacking.Name:     rectanglepacking.New(shared),
+		complementarypacking.Name: complementarypacking.New(shared),
 	}
 }

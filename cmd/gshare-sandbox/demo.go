@@ -40,7 +40,7 @@ func demoCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.IntVar(&o.count, "pods", 3000, "how many pods to draw")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the draw")
-	f.StringVar(&o.profile, "profile", "gshare", "scheduler profile: gshare or gshare-rectangle")
+	f.StringVar(&o.profile, "profile", profiles[0], profileHelp)
 	f.BoolVar(&o.keep, "keep", false, "leave the API server and the scheduler running until Ctrl-C")
 	return cmd
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +25,11 @@ type replayOptions struct {
 	limit, replicate             int
 	seed                         uint64
 }
+
+// profiles are those of manifests/scheduler/config.yaml, the default first.
+var profiles = []string{"gshare", "gshare-rectangle", "gshare-complementary"}
+
+var profileHelp = "scheduler profile: " + strings.Join(profiles, ", ")
 
 func replayCommand() *cobra.Command {
 	var o replayOptions
@@ -43,7 +50,7 @@ func replayCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.nodes, "nodes", "", "CSV file of nodes (required)")
 	f.StringVar(&o.pods, "pods", "", "CSV file of pods (required)")
-	f.StringVar(&o.profile, "profile", "gshare", "scheduler profile: gshare or gshare-rectangle")
+	f.StringVar(&o.profile, "profile", profiles[0], profileHelp)
 	f.IntVar(&o.limit, "limit", 0, "replay only the first pods of the list; 0 is all")
 	f.IntVar(&o.replicate, "replicate", 1, "repeat nodes and pods this many times")
 	f.Uint64Var(&o.seed, "seed", 0, "shuffle the pods by this seed; 0 keeps the order of the file")
@@ -55,8 +62,8 @@ func replayCommand() *cobra.Command {
 
 func (o replayOptions) validate() error {
 	switch {
-	case o.profile != "gshare" && o.profile != "gshare-rectangle":
-		return usageError{fmt.Errorf("--profile: %q is neither gshare nor gshare-rectangle", o.profile)}
+	case !slices.Contains(profiles, o.profile):
+		return usageError{fmt.Errorf("--profile: %q is none of %s", o.profile, strings.Join(profiles, ", "))}
 	case o.output != "json" && o.output != "table":
 		return usageError{fmt.Errorf("--output: %q is neither json nor table", o.output)}
 	case o.limit < 0:

@@ -46,7 +46,7 @@ func tinyTrace(t *testing.T) (nodes, pods string) {
 // The whole way: files in, a real control plane, the checker, JSON out; once for each profile.
 func TestReplay(t *testing.T) {
 	nodes, pods := tinyTrace(t)
-	for _, profile := range []string{"gshare", "gshare-rectangle"} {
+	for _, profile := range profiles {
 		t.Run(profile, func(t *testing.T) {
 			var out bytes.Buffer
 			args := []string{"replay", "--nodes", nodes, "--pods", pods, "--profile", profile, "--seed", "3", "--output", "json"}

@@ -19,11 +19,12 @@ type Ledger struct {
 	onNodes map[string]map[types.UID]struct{}
 }
 
-// Promise is a placement, and namespace and name of its pod.
+// Promise is a placement, and namespace, name and workload of its pod.
 type Promise struct {
 	kube.Placement
-	Tenant string
-	Name   string
+	Tenant   string
+	Name     string
+	Workload string
 }
 
 type entry struct {

@@ -23,11 +23,13 @@ func slicesOf(inv kube.Inventory) []packing.Slice {
 
 // addPlacement loads a node with a placement. A share on a slice that the inventory no longer lists takes nothing: the
 // slice is gone, and when it comes back the share counts again.
-func addPlacement(n *packing.Node, tenant string, p kube.Placement) {
+func addPlacement(n *packing.Node, tenant, workload string, p kube.Placement) {
 	for _, c := range p.Containers {
 		for _, v := range c.VGPUs {
 			if i, ok := n.SliceIndex(packing.SliceID(v.Slice)); ok {
-				n.Loads[i].Add(packing.Resident{Tenant: tenant, Model: packing.Model(p.Model), Class: v.Class, Share: v.Share})
+				n.Loads[i].Add(packing.Resident{
+					Tenant: tenant, Model: packing.Model(p.Model), Class: v.Class, Share: v.Share, Use: packing.Use{Workload: workload},
+				})
 			}
 		}
 	}

@@ -29,13 +29,14 @@ type dossier struct {
 
 // dossiers keeps one dossier a pod, so that a node's occupancy can be derived from its pods without decoding them again.
 type dossiers struct {
-	lives func(*v1.Pod) bool // what is kept for another pod would stay for ever
-	mu    sync.Mutex         // guards byUID
-	byUID map[types.UID]*dossier
+	lives    func(*v1.Pod) bool // what is kept for another pod would stay for ever
+	affinity bool               // whether the ranker reads workloads
+	mu       sync.Mutex         // guards byUID
+	byUID    map[types.UID]*dossier
 }
 
-func newDossiers(lives func(*v1.Pod) bool) *dossiers {
-	return &dossiers{lives: lives, byUID: map[types.UID]*dossier{}}
+func newDossiers(lives func(*v1.Pod) bool, affinity bool) *dossiers {
+	return &dossiers{lives: lives, affinity: affinity, byUID: map[types.UID]*dossier{}}
 }
 
 // of returns the pod's dossier. Assumed and nominated copies of a pod carry the resource version of the original, but a
@@ -47,6 +48,9 @@ func (d *dossiers) of(pod *v1.Pod) *dossier {
 	known := d.byUID[pod.UID]
 	if known == nil || known.version != pod.ResourceVersion {
 		known = read(pod)
+		if d.affinity {
+			known.key += known.pod.Request.Workload
+		}
 		if pod.ResourceVersion != "" && d.lives(pod) {
 			d.byUID[pod.UID] = known
 		}
@@ -76,7 +80,7 @@ func read(pod *v1.Pod) *dossier {
 	return d
 }
 
-// keyOf writes down every field that the packer reads, so that pods with equal keys are equal to it. %#v does; the other
+// keyOf writes down every field that every packer reads, so that pods with equal keys are equal to it. %#v does; the other
 // verbs would call String, which rounds.
 func keyOf(pod *packing.Pod) string {
 	read := *pod

@@ -57,6 +57,7 @@ type derivation struct {
 type placedPod struct {
 	pod       *v1.Pod // nil for a promise whose pod is not on the node yet
 	tenant    string
+	workload  string
 	placement kube.Placement
 }
 
@@ -67,7 +68,7 @@ func (d *derivation) readPods(info fwk.NodeInfo, except types.UID) {
 			continue
 		}
 		if promised, ok := d.plugin.ledger.Get(pod.UID); ok && promised.Node == info.Node().Name {
-			d.placed = append(d.placed, placedPod{pod, pod.Namespace, promised.Placement})
+			d.placed = append(d.placed, placedPod{pod, pod.Namespace, promised.Workload, promised.Placement})
 			continue
 		}
 		d.readPod(pod, info.Node().Name)
@@ -80,7 +81,7 @@ func (d *derivation) readPod(pod *v1.Pod, node string) {
 	switch {
 	case !doc.asks:
 	case bound && doc.placed && doc.placeErr == nil && doc.placement.Node == node:
-		d.placed = append(d.placed, placedPod{pod, pod.Namespace, doc.placement})
+		d.placed = append(d.placed, placedPod{pod, pod.Namespace, doc.pod.Request.Workload, doc.placement})
 	case bound && doc.placed:
 		d.err = errPlacement
 	case doc.requestErr != nil:
@@ -95,7 +96,7 @@ func (d *derivation) addExtra(extra []ledger.Promise, except types.UID) {
 	for _, p := range extra {
 		known := slices.ContainsFunc(d.placed, func(q placedPod) bool { return q.placement.UID == p.UID })
 		if !known && p.UID != except {
-			d.placed = append(d.placed, placedPod{nil, p.Tenant, p.Placement})
+			d.placed = append(d.placed, placedPod{nil, p.Tenant, p.Workload, p.Placement})
 		}
 	}
 }
@@ -140,7 +141,7 @@ func (d *derivation) load() {
 	slices.SortFunc(d.placed, func(a, b placedPod) int { return cmp.Compare(a.placement.UID, b.placement.UID) })
 	for _, p := range d.placed {
 		if p.pod == nil || !d.leavesFor(p.pod) {
-			addPlacement(d.node, p.tenant, p.placement)
+			addPlacement(d.node, p.tenant, p.workload, p.placement)
 		}
 	}
 }

@@ -25,6 +25,8 @@ type Config struct {
 	Args  v1alpha1.SharingArgs
 	// Ranker makes the node preference for what pods typically ask for.
 	Ranker func(*packing.Demand) packing.Ranker
+	// Affinity says that the ranker reads workloads.
+	Affinity bool
 	// Ledger is one for all profiles of the process.
 	Ledger *ledger.Ledger
 }
@@ -68,7 +70,7 @@ func New(ctx context.Context, c Config, handle fwk.Handle) (*Plugin, error) {
 		name: c.Name, handle: handle, rules: rules, ranker: c.Ranker, candidates: *c.Args.CandidateNodes,
 		ledger: c.Ledger, pods: handle.SharedInformerFactory().Core().V1().Pods().Lister(),
 	}
-	p.dossiers = newDossiers(p.lives)
+	p.dossiers = newDossiers(p.lives, c.Affinity)
 	p.bestFit = p.packerFor(&packing.Demand{})
 	p.fleet = newFleet(p.bestFit)
 	p.fleet.narrows.Store(p.candidates > 0) // until the first cycle counts the nodes

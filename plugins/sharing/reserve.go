@@ -28,7 +28,9 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 		return lost(state, err.Error())
 	}
 	placement := placementOf(pod.UID, node, p.rules.Model, c.pod, plan)
-	p.ledger.Reserve(ledger.Promise{Placement: placement, Tenant: pod.Namespace, Name: pod.Name}, c.attempt)
+	p.ledger.Reserve(ledger.Promise{
+		Placement: placement, Tenant: pod.Namespace, Name: pod.Name, Workload: c.pod.Request.Workload,
+	}, c.attempt)
 	p.wide.remove(pod.UID)
 	return nil
 }

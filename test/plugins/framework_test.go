@@ -22,13 +22,14 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 
+	"github.com/gshare-dev/gshare/plugins"
 	"github.com/gshare-dev/gshare/plugins/ledger"
 	"github.com/gshare-dev/gshare/plugins/slotpacking"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// world is a framework with SlotPacking alone, on a snapshot.
+// world is a framework with one packing plugin alone, on a snapshot.
 type world struct {
 	framework.Framework
 	client    *fake.Clientset
@@ -38,7 +39,13 @@ type world struct {
 	ledger    *ledger.Ledger
 }
 
+// newWorld runs SlotPacking.
 func newWorld(t *testing.T, nodes []*v1.Node, pods ...*v1.Pod) world {
+	t.Helper()
+	return newWorldOf(t, slotpacking.Name, slotpacking.New, nodes, pods...)
+}
+
+func newWorldOf(t *testing.T, name string, factory func(*ledger.Ledger) plugins.Factory, nodes []*v1.Node, pods ...*v1.Pod) world {
 	t.Helper()
 	metrics.Register()
 	var objects v1.PodList
@@ -49,11 +56,11 @@ func newWorld(t *testing.T, nodes []*v1.Node, pods ...*v1.Pod) world {
 	w.informers = informers.NewSharedInformerFactory(w.client, 0)
 	w.queue = internalqueue.NewSchedulingQueue(nil, w.informers)
 	w.knows(t, pods...)
-	slots := tf.RegisterPluginAsExtensionsWithWeight(slotpacking.Name, 1200, slotpacking.New(w.ledger),
+	packer := tf.RegisterPluginAsExtensionsWithWeight(name, 1200, factory(w.ledger),
 		"PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Bind")
 	var err error
 	w.Framework, err = tf.NewFramework(t.Context(), []tf.RegisterPluginFunc{
-		tf.RegisterQueueSortPlugin(queuesort.Name, queuesort.New), slots, tf.RegisterBindPlugin(defaultbinder.Name, defaultbinder.New),
+		tf.RegisterQueueSortPlugin(queuesort.Name, queuesort.New), packer, tf.RegisterBindPlugin(defaultbinder.Name, defaultbinder.New),
 	}, "gshare",
 		frameworkruntime.WithClientSet(w.client),
 		frameworkruntime.WithInformerFactory(w.informers),

@@ -50,7 +50,9 @@ func TestManifestProfiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for profileName, plugin := range map[string]string{"gshare": "SlotPacking", "gshare-rectangle": "RectanglePacking"} {
+	for profileName, plugin := range map[string]string{
+		"gshare": "SlotPacking", "gshare-rectangle": "RectanglePacking", "gshare-complementary": "ComplementaryPacking",
+	} {
 		t.Run(profileName, func(t *testing.T) {
 			fw := sched.Profiles[profileName]
 			if fw == nil {
@@ -100,14 +102,18 @@ func TestStrictArgs(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(manifestText)
-	for name, tt := range map[string]struct{ args, want string }{
-		"good":          {"{gammaPercent: 120, tenancy: mixed, candidateNodes: 0}", ""},
-		"unknown field": {"{gama: 120}", "gama"},
-		"out of range":  {"{gammaPercent: 99}", "gammaPercent: 99"},
-		"wrong type":    {"{tenancy: [mixed]}", "tenancy"},
+	const slots, complementary = "SlotPacking", "ComplementaryPacking"
+	for name, tt := range map[string]struct{ plugin, args, want string }{
+		"good":               {slots, "{gammaPercent: 120, tenancy: mixed, candidateNodes: 0}", ""},
+		"unknown field":      {slots, "{gama: 120}", "gama"},
+		"out of range":       {slots, "{gammaPercent: 99}", "gammaPercent: 99"},
+		"wrong type":         {slots, "{tenancy: [mixed]}", "tenancy"},
+		"weights":            {complementary, "{alphaPercent: 50, betaPercent: 50, gammaPercent: 120}", ""},
+		"unbalanced weights": {complementary, "{alphaPercent: 50, betaPercent: 60}", "add up to 100"},
+		"another plugin's":   {complementary, "{balance: {scarcity: false}}", "balance"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			edited := strings.ReplaceAll(text, "  - name: NodeResourcesFit", "  - name: SlotPacking\n    args: "+tt.args+"\n  - name: NodeResourcesFit")
+			edited := strings.ReplaceAll(text, "  - name: NodeResourcesFit", "  - name: "+tt.plugin+"\n    args: "+tt.args+"\n  - name: NodeResourcesFit")
 			file := filepath.Join(t.TempDir(), "config.yaml")
 			if err := os.WriteFile(file, []byte(edited), 0o600); err != nil {
 				t.Fatal(err)

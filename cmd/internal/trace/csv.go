@@ -15,9 +15,10 @@ func ReadNodes(file string) ([]Node, error) {
 	return readFile(file, []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}, nodeOf)
 }
 
-// ReadPods reads a pod list: name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, and columns that are not used.
+// ReadPods reads a pod list: name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, and columns that are not used. Some of
+// openb's lists have no gpu_spec: their pods accept every model.
 func ReadPods(file string) ([]Pod, error) {
-	return readFile(file, []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec"}, podOf)
+	return readFile(file, []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}, podOf)
 }
 
 func nodeOf(r *row) Node {

@@ -58,7 +58,7 @@ func TestBadLists(t *testing.T) {
 	}{
 		"empty file":       {pods, "", "read header"},
 		"no rows":          {pods, podHeader, "no rows"},
-		"missing column":   {pods, "name,cpu_milli\np,1\n", "line 1: no column memory_mib, num_gpu, gpu_milli, gpu_spec"},
+		"missing column":   {pods, "name,cpu_milli\np,1\n", "line 1: no column memory_mib, num_gpu, gpu_milli"},
 		"short row":        {pods, podHeader + "p,1\n", "record on line 2"},
 		"not a number":     {pods, podHeader + "p,x,1,1,500,,\n", `line 2, column cpu_milli: "x" is not a count`},
 		"negative":         {pods, podHeader + "p,1,-1,1,500,,\n", `line 2, column memory_mib`},

@@ -66,11 +66,27 @@ func TestAdmissibleRectangles(t *testing.T) {
 		{40, 100, rectangleScheduler, []string{"x"}},
 		{60, 21, rectangleScheduler, nil},
 		{60, 20, "gshare", nil}, // the slice holds rectangles
+		{60, 20, "gshare-complementary", nil},
 	} {
 		pod := c.make(spec{sm: test.sm, quota: test.quota})
 		pod.Spec.SchedulerName = test.scheduler
 		if got := r.Admissible(pod); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%+v: got %v", test, got)
+		}
+	}
+}
+
+// Pods of the profile gshare-complementary are packed as slots, those of gshare-rectangle are not.
+func TestAdmissibleSlots(t *testing.T) {
+	c := newCluster(t)
+	c.node("x", gpu("x0"))
+	c.several(2, spec{node: "x", slices: []string{"x0"}, sm: 40, quota: 50})
+	r := c.check()
+	for scheduler, want := range map[string][]string{"gshare": {"x"}, "gshare-complementary": {"x"}, rectangleScheduler: nil} {
+		pod := c.make(spec{sm: 60, quota: 40})
+		pod.Spec.SchedulerName = scheduler
+		if got := r.Admissible(pod); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %v, want %v", scheduler, got, want)
 		}
 	}
 }

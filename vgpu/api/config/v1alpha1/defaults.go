@@ -3,6 +3,7 @@ package v1alpha1
 const (
 	defaultGammaPercent   = 150
 	defaultCandidateNodes = 64
+	defaultAlphaPercent   = 60
 )
 
 // Default fills in what was left out.
@@ -21,6 +22,16 @@ func (a *SlotPackingArgs) Default() {
 	setDefault(&a.Balance.Stranding, true)
 	setDefault(&a.Balance.CPUShortage, true)
 	setDefault(&a.Balance.Scarcity, true)
+}
+
+// Default fills in what was left out: of the weights, one that makes them add up.
+func (a *ComplementaryPackingArgs) Default() {
+	a.SharingArgs.Default()
+	if a.BetaPercent != nil {
+		setDefault(&a.AlphaPercent, 100-*a.BetaPercent)
+	}
+	setDefault(&a.AlphaPercent, defaultAlphaPercent)
+	setDefault(&a.BetaPercent, 100-*a.AlphaPercent)
 }
 
 func setDefault[T any](field **T, value T) {

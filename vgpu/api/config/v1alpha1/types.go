@@ -51,3 +51,14 @@ type BalanceArgs struct {
 type RectanglePackingArgs struct {
 	SharingArgs `json:",inline"`
 }
+
+// ComplementaryPackingArgs are the args of the plugin ComplementaryPacking.
+type ComplementaryPackingArgs struct {
+	SharingArgs `json:",inline"`
+
+	// AlphaPercent weighs the SMs that stay free on a GPU when GPUs are compared. Default 60.
+	AlphaPercent *int64 `json:"alphaPercent,omitempty"`
+
+	// BetaPercent weighs the memory that stays free. The two add up to 100. Default what AlphaPercent leaves.
+	BetaPercent *int64 `json:"betaPercent,omitempty"`
+}

@@ -21,3 +21,13 @@ func (a *SharingArgs) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// Validate reports every field that is out of range. Call it after Default.
+func (a *ComplementaryPackingArgs) Validate() error {
+	errs := []error{a.SharingArgs.Validate()}
+	alpha, beta := *a.AlphaPercent, *a.BetaPercent
+	if alpha < 0 || alpha > 100 || alpha+beta != 100 {
+		errs = append(errs, fmt.Errorf("alphaPercent: %d and betaPercent: %d do not add up to 100", alpha, beta))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,38 @@
+package v1alpha1
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+func TestComplementaryPackingArgs(t *testing.T) {
+	for name, c := range map[string]struct {
+		raw         string
+		alpha, beta int64
+		wantErr     string
+	}{
+		"none":            {"{}", 60, 40, ""},
+		"alpha":           {"{alphaPercent: 75}", 75, 25, ""},
+		"beta":            {"{betaPercent: 100}", 0, 100, ""},
+		"both":            {"{alphaPercent: 30, betaPercent: 70}", 30, 70, ""},
+		"shared args":     {"{gammaPercent: 120}", 60, 40, ""},
+		"not 100":         {"{alphaPercent: 30, betaPercent: 60}", 0, 0, "add up to 100"},
+		"negative":        {"{alphaPercent: -1}", 0, 0, "alphaPercent: -1"},
+		"more than whole": {"{betaPercent: 101}", 0, 0, "betaPercent: 101"},
+		"low gamma":       {"{gammaPercent: 99}", 0, 0, "gammaPercent: 99"},
+		"unknown field":   {"{alpha: 0.6}", 0, 0, "alpha"},
+	} {
+		var args ComplementaryPackingArgs
+		err := Load(&runtime.Unknown{Raw: []byte(c.raw)}, &args)
+		switch {
+		case c.wantErr == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case c.wantErr != "" && (err == nil || !strings.Contains(err.Error(), c.wantErr)):
+			t.Errorf("%s: error %v does not mention %s", name, err, c.wantErr)
+		case c.wantErr == "" && (*args.AlphaPercent != c.alpha || *args.BetaPercent != c.beta):
+			t.Errorf("%s: weights %d and %d, want %d and %d", name, *args.AlphaPercent, *args.BetaPercent, c.alpha, c.beta)
+		}
+	}
+}
