@@ -35,6 +35,14 @@ bench-perf: ## Run scheduler_perf with gshare's plugins (minutes).
 bench-rules: ## Run the Go benchmarks of the rule packages.
 	go test -run '^$$' -bench . -benchmem ./vgpu/...
 
+.PHONY: results
+results: ## Regenerate the simulations' tables and figures (tens of minutes).
+	hack/results.sh $(ARGS)
+
+.PHONY: results-check
+results-check: ## Hold two seeds of each simulation against the stored ranges.
+	hack/results.sh --check --runs 2 $(ARGS)
+
 .PHONY: test
 test: ## Run what CI runs: format, vet, layers, unit, race, integration.
 	hack/test.sh all
@@ -50,6 +58,10 @@ test-race: ## Run the tests of the concurrent packages under the race detector.
 .PHONY: test-integration
 test-integration: ## Run the tests that start an API server (minutes).
 	hack/test.sh integration
+
+.PHONY: enforce
+enforce: ## Run all experiments on the simulated GPU: accuracy, isolation, delivery (an hour).
+	nice go test -count=1 -v -timeout 3h ./test/enforce -full $(ARGS)
 
 .PHONY: test-layers
 test-layers: ## Check the rings: imports, clocks, exits, package comments, READMEs.

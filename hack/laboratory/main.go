@@ -1,9 +1,9 @@
 // Command laboratory runs the experiments of test/bench/RESULTS.md and writes their tables and figures, or checks a few
 // seeds against the ranges stored before.
 //
-//	go run ./test/bench/laboratory --data ../shared/data            # everything, as published (tens of minutes)
-//	go run ./test/bench/laboratory --only mig,events                # some tables
-//	go run ./test/bench/laboratory --check --runs 2                 # fewer seeds, against the stored ranges; writes nothing
+//	go run ./hack/laboratory --data ../shared/data            # everything, as published (tens of minutes)
+//	go run ./hack/laboratory --only mig,events                # some tables
+//	go run ./hack/laboratory --check --runs 2                 # fewer seeds, against the stored ranges; writes nothing
 package main
 
 import (
