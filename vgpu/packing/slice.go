@@ -58,15 +58,22 @@ func (s *Slice) classFor(sh share.Share, t share.Terms) (share.Isolation, bool) 
 	return wanted[0], t.Enforcement == share.BestEffortEnforcement
 }
 
+// The lists that acceptableClasses gives out; nobody changes them.
+var (
+	elasticOnly    = []share.Isolation{share.Elastic}
+	mpsOnly        = []share.Isolation{share.MPS}
+	exclusiveOrMPS = []share.Isolation{share.Exclusive, share.MPS}
+)
+
 // acceptableClasses lists the classes that satisfy a share, the best first. Swap is refused before a share gets here.
 func acceptableClasses(sh share.Share, wanted share.Isolation) []share.Isolation {
 	switch {
 	case wanted != share.AnyIsolation:
 		return []share.Isolation{wanted}
 	case sh.SMLimit > sh.SMRequest:
-		return []share.Isolation{share.Elastic}
+		return elasticOnly
 	case sh.IsWhole():
-		return []share.Isolation{share.Exclusive, share.MPS}
+		return exclusiveOrMPS
 	}
-	return []share.Isolation{share.MPS}
+	return mpsOnly
 }

@@ -83,7 +83,7 @@ func TestOthersDoNot(t *testing.T) {
 	}
 }
 
-// One pod with half of the window and a switch that costs 10 ms: what a runner counts can be counted by hand.
+// Two pods that exclude each other, and a switch that costs 10 ms: what a runner counts can be counted by hand.
 func TestRunCounts(t *testing.T) {
 	g := GPU{Pods: []shapes.Pod{{SM: 600, Quota: 500}, {SM: 600, Quota: 300}}, Reserve: 200}
 	out, err := Run(g, Setting{Policy: token.Table, Window: 100 * ms, Turn: 5 * ms, SwitchLoss: 10 * ms, Seconds: 2})

@@ -56,7 +56,7 @@ func format(file string) string {
 func (c *Chart) WriteFile(file string) error {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.Title, c.X, c.Y
-	p.Legend.Top = true
+	p.Legend.Top, p.Legend.Left = true, len(c.Bars) == 0 // lines mostly end where they are of interest, on the right
 	if err := c.addBars(p); err != nil {
 		return err
 	}

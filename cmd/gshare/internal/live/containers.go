@@ -1,0 +1,74 @@
+package live
+
+import (
+	"iter"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+)
+
+// lasting yields the containers that last as long as the pod. GPUs of an init container that ends are the pod's others'.
+func lasting(pod *v1.Pod) iter.Seq[*v1.Container] {
+	return func(yield func(*v1.Container) bool) {
+		for i := range pod.Spec.InitContainers {
+			c := &pod.Spec.InitContainers[i]
+			if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways && !yield(c) {
+				return
+			}
+		}
+		for i := range pod.Spec.Containers {
+			if !yield(&pod.Spec.Containers[i]) {
+				return
+			}
+		}
+	}
+}
+
+func holdsGPU(pod *v1.Pod) bool {
+	if kube.Asks(pod) {
+		return true
+	}
+	for c := range lasting(pod) {
+		if gpus, profile, _ := heldBy(c); gpus > 0 || profile != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// heldBy says how many devices a container holds: GPUs, or instances of a MIG profile. NVIDIA's are those that gshare can
+// share.
+func heldBy(c *v1.Container) (devices int64, profile string, nvidia bool) {
+	limits := c.Resources.Limits
+	for name, q := range limits {
+		if p, ok := strings.CutPrefix(string(name), nvidiaMIG); ok && q.Value() > 0 && (profile == "" || p < profile) {
+			devices, profile = q.Value(), p
+		}
+	}
+	if profile != "" {
+		return devices, profile, true
+	}
+	for _, name := range []v1.ResourceName{nvidiaGPU, nvidiaShared, stated[1].count} {
+		devices += count(limits, name)
+	}
+	if devices > 0 {
+		return devices, "", true
+	}
+	for _, name := range otherWhole {
+		devices += count(limits, name)
+	}
+	return devices, "", false
+}
+
+// statedBy reads memory (MiB) and cores (percent) of each GPU where the container states one of them.
+func statedBy(c *v1.Container) (memory, cores int64, ok bool) {
+	for _, s := range stated {
+		if count(c.Resources.Limits, s.count) > 0 {
+			memory, cores = count(c.Resources.Limits, s.memory), count(c.Resources.Limits, s.cores)
+			return memory, cores, memory > 0 || cores > 0
+		}
+	}
+	return 0, 0, false
+}

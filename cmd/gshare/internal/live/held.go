@@ -1,0 +1,69 @@
+package live
+
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+)
+
+// held is what the pod's containers hold of the node's GPUs today.
+func (g *gpuNode) held(pod *v1.Pod) packing.MilliGPU {
+	if kube.Asks(pod) {
+		return g.heldOfSlices(pod)
+	}
+	var sum packing.MilliGPU
+	for c := range lasting(pod) {
+		devices, profile, _ := heldBy(c)
+		sum += packing.MilliGPU(devices) * g.partOf(c, profile)
+	}
+	return sum
+}
+
+// partOf is what one device of a container is of a GPU.
+func (g *gpuNode) partOf(c *v1.Container, profile string) packing.MilliGPU {
+	if profile == "" {
+		profile = g.profile
+	}
+	if profile != "" {
+		return migPart(profile)
+	}
+	if memory, cores, ok := statedBy(c); ok {
+		return min(packing.WholeGPU, max(1, packing.MilliGPU(cores)*10, packing.MilliGPU(memory)*packing.WholeGPU/packing.MilliGPU(g.memory)))
+	}
+	return packing.WholeGPU / packing.MilliGPU(g.replicas)
+}
+
+// countSlices notes how many shares each GPU of gshare holds, by the placements.
+func (r *reader) countSlices(pod *v1.Pod) {
+	if node := r.byName[pod.Spec.NodeName]; node != nil {
+		for _, device := range node.devicesOf(pod) {
+			node.inUse[device]++
+		}
+	}
+}
+
+// heldOfSlices divides each GPU among the shares on it, so that they add up to one GPU.
+func (g *gpuNode) heldOfSlices(pod *v1.Pod) packing.MilliGPU {
+	var sum packing.MilliGPU
+	for _, device := range g.devicesOf(pod) {
+		sum += packing.WholeGPU / packing.MilliGPU(g.inUse[device])
+	}
+	return sum
+}
+
+// devicesOf lists the GPU of every vGPU of the pod.
+func (g *gpuNode) devicesOf(pod *v1.Pod) (devices []string) {
+	placement, _, err := kube.PlacementOf(pod)
+	if err != nil || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
+		return nil
+	}
+	for _, c := range placement.Containers {
+		for _, v := range c.VGPUs {
+			if device, ok := g.devices[v.Slice]; ok {
+				devices = append(devices, device)
+			}
+		}
+	}
+	return devices
+}

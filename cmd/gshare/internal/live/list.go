@@ -1,0 +1,41 @@
+package live
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/pager"
+)
+
+func listNodes(ctx context.Context, client kubernetes.Interface) ([]*v1.Node, error) {
+	return list[*v1.Node](ctx, "nodes", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return client.CoreV1().Nodes().List(ctx, o)
+	})
+}
+
+// listPods lists the pods of all namespaces, as CPU and memory of a node are shared by all.
+func listPods(ctx context.Context, client kubernetes.Interface) ([]*v1.Pod, error) {
+	return list[*v1.Pod](ctx, "pods", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
+	})
+}
+
+// list reads page by page, so that a large cluster is not asked for everything in one answer.
+func list[T any](ctx context.Context, what string, page pager.ListPageFunc) (all []T, err error) {
+	err = pager.New(page).EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+		all = append(all, any(o).(T))
+		return nil
+	})
+	if apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("list %s: %w (whatif needs the verb list on nodes and on pods of all namespaces, nothing else)", what, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", what, err)
+	}
+	return all, nil
+}

@@ -1,0 +1,92 @@
+package live
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	resource "k8s.io/component-helpers/resource"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/simulation/whatif"
+)
+
+func (r *reader) readPods(pods []*v1.Pod) {
+	slices.SortFunc(pods, func(a, b *v1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	for _, pod := range pods {
+		r.countSlices(pod)
+	}
+	for _, pod := range pods {
+		if pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
+			r.readPod(pod)
+		}
+	}
+}
+
+func (r *reader) readPod(pod *v1.Pod) {
+	if len(pod.Spec.ResourceClaims) > 0 {
+		r.claims++
+	}
+	node, gpu := r.byName[pod.Spec.NodeName], holdsGPU(pod)
+	wanted := len(r.options.Namespaces) == 0 || slices.Contains(r.options.Namespaces, pod.Namespace)
+	switch {
+	case gpu && wanted && pod.Spec.NodeName == "":
+		r.waiting++
+	case node == nil:
+	case !gpu:
+		cpu, ram := demands(pod)
+		node.CPU -= cpu
+		node.RAM -= ram
+	case !wanted:
+		r.foreign++
+	default:
+		r.pods = append(r.pods, r.gpuPod(node, pod))
+	}
+}
+
+func (r *reader) gpuPod(node *gpuNode, pod *v1.Pod) whatif.Pod {
+	name := pod.Namespace + "/" + pod.Name
+	out := whatif.Pod{Name: name, Node: node.Name, Held: node.held(pod)}
+	out.Tenant = pod.Namespace
+	out.CPU, out.RAM = demands(pod)
+	request, err := r.request(node, pod)
+	if err != nil {
+		r.refused = append(r.refused, fmt.Sprintf("%s: %v", name, err))
+		request = wholeRequest(node, out.Held)
+	}
+	out.Request = request
+	return out
+}
+
+// request is what the pod would ask of gshare, read by the scheduler's own reader, annotations included.
+func (r *reader) request(node *gpuNode, pod *v1.Pod) (share.Request, error) {
+	if kube.Asks(pod) {
+		request, _, err := kube.RequestOf(pod)
+		return request, err
+	}
+	pod = pod.DeepCopy()
+	for c := range lasting(pod) {
+		c.Resources = r.inGshare(node, pod, c)
+	}
+	kube.Complete(pod)
+	request, _, err := kube.RequestOf(pod)
+	return request, err
+}
+
+// wholeRequest asks for the GPUs that are held, alone and entire.
+func wholeRequest(node *gpuNode, held packing.MilliGPU) share.Request {
+	gpus := int(max(1, min(share.MaxVGPUs, (held+packing.WholeGPU-1)/packing.WholeGPU)))
+	sh := share.Share{SMRequest: share.Whole, SMLimit: share.Whole, QuotaRequest: share.Whole, QuotaLimit: share.Whole,
+		Memory: share.Bytes(node.memory) * share.MiB}
+	return share.Request{Containers: []share.Container{{VGPUs: gpus, Share: sh}}}
+}
+
+func demands(pod *v1.Pod) (packing.MilliCPU, share.Bytes) {
+	asked := resource.PodRequests(pod, resource.PodResourcesOptions{})
+	return packing.MilliCPU(asked.Cpu().MilliValue()), share.Bytes(asked.Memory().Value())
+}

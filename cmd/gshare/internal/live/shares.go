@@ -1,0 +1,82 @@
+package live
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/usage"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+)
+
+// part is what one device of a container would be asked for: percent of SMs and of time, and MiB.
+type part struct{ sm, quota, memory int64 }
+
+// inGshare gives the resources that stand for those of the container; none if it holds no GPU.
+func (r *reader) inGshare(node *gpuNode, pod *v1.Pod, c *v1.Container) v1.ResourceRequirements {
+	devices, profile, nvidia := heldBy(c)
+	if devices == 0 {
+		return v1.ResourceRequirements{}
+	}
+	p := r.partFor(node, pod, c, devices, profile, nvidia)
+	p.memory = min(max(1, p.memory), node.memory)
+	return v1.ResourceRequirements{Limits: v1.ResourceList{
+		kube.ResourceSM:     quantity(devices * p.sm),
+		kube.ResourceQuota:  quantity(p.quota),
+		kube.ResourceMemory: quantity(devices * p.memory),
+		kube.ResourceVGPU:   quantity(devices),
+	}}
+}
+
+// partFor takes, in this order: what was measured, what the pod's resources say, what is assumed. Several whole GPUs in one
+// container are kept: such pods are mostly training jobs that use them, and nothing says otherwise.
+func (r *reader) partFor(node *gpuNode, pod *v1.Pod, c *v1.Container, devices int64, profile string, nvidia bool) part {
+	whole := part{sm: 100, quota: 100, memory: node.memory}
+	measured, known := r.options.Usage[usage.Pod{Namespace: pod.Namespace, Name: pod.Name}]
+	if profile == "" {
+		profile = node.profile
+	}
+	memory, cores, states := statedBy(c)
+	switch {
+	case !nvidia:
+		r.whole++
+		return whole
+	case known:
+		r.measured++
+		return part{sm: measured.SM, quota: 100, memory: measured.MemoryMiB}
+	case profile != "":
+		r.instances++
+		return migShare(profile, whole)
+	case states:
+		return part{sm: orAll(cores, 100), quota: 100, memory: orAll(memory, node.memory)}
+	case node.replicas > 1:
+		return part{sm: max(1, 100/node.replicas), quota: 100, memory: node.memory / node.replicas}
+	case devices > 1:
+		r.whole++
+		return whole
+	}
+	r.assumed++
+	a := r.options.Assume
+	return part{sm: a.SM, quota: a.Quota, memory: a.Memory(node.memory)}
+}
+
+func orAll(stated, all int64) int64 {
+	if stated == 0 {
+		return all
+	}
+	return min(stated, all)
+}
+
+// mibOfGB is 10^9 bytes, rounded down: the driver gives an instance a little less than its name says.
+const mibOfGB = 953
+
+// migShare is a share of the size of an instance. Compute slices are rounded down to percent, so that as many shares fit a
+// GPU as instances do; with seven slices that is still more SMs than the slices of an A100 have.
+func migShare(profile string, otherwise part) part {
+	p, compute := profileNamed(profile)
+	if p == nil {
+		return otherwise
+	}
+	return part{sm: int64(100 * p.Compute / compute), quota: 100, memory: mibOfGB * int64(p.MemoryGB)}
+}
+
+func quantity(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.DecimalSI) }

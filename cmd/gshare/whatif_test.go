@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func quantities(pairs ...string) v1.ResourceList {
+	list := v1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		list[v1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return list
+}
+
+// whatifServer answers lists of nodes and pods, and nothing else, as an API server does: two A100 nodes of four GPUs with six
+// pods of one GPU each.
+func whatifServer(t *testing.T) (kubeconfig string) {
+	var nodes v1.NodeList
+	var pods v1.PodList
+	for _, name := range []string{"a", "b"} {
+		has := quantities("cpu", "64", "memory", "512Gi", "nvidia.com/gpu", "4")
+		labels := map[string]string{"nvidia.com/gpu.product": "A100", "nvidia.com/gpu.count": "4", "nvidia.com/gpu.memory": "81920"}
+		nodes.Items = append(nodes.Items, v1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Status: v1.NodeStatus{Capacity: has, Allocatable: has},
+		})
+		for i := range 3 {
+			pods.Items = append(pods.Items, v1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: fmt.Sprint(name, i)},
+				Spec: v1.PodSpec{NodeName: name, Containers: []v1.Container{{
+					Name: "main", Resources: v1.ResourceRequirements{Limits: quantities("nvidia.com/gpu", "1")},
+				}}},
+				Status: v1.PodStatus{Phase: v1.PodRunning},
+			})
+		}
+	}
+	answers := map[string]any{"GET /api/v1/nodes": nodes, "GET /api/v1/pods": pods}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, ok := answers[r.Method+" "+r.URL.Path]
+		if !ok {
+			t.Errorf("whatif asked for %s %s", r.Method, r.URL)
+			http.Error(w, "", http.StatusForbidden)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(answer); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return writeFile(t, "kubeconfig", fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+		"contexts": [{"name": "c", "context": {"cluster": "c"}}], "clusters": [{"name": "c", "cluster": {"server": %q}}]}`, server.URL))
+}
+
+func writeFile(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func runWhatif(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	cmd := whatifCommand()
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestWhatif(t *testing.T) {
+	kubeconfig := whatifServer(t)
+	usage := writeFile(t, "usage.csv", "namespace,pod,sm_percent,memory_mib\nml,a0,90,1000\nml,a1,80,1000\n")
+	for name, c := range map[string]struct {
+		args   []string
+		needed int
+	}{
+		"halves":   {nil, 3},
+		"quarters": {[]string{"--assume", "sm=25,mem=25%"}, 2},
+		"wholes":   {[]string{"--assume", "sm=100,mem=100%"}, 6},
+		"measured": {[]string{"--usage", usage}, 4},
+	} {
+		picture := filepath.Join(t.TempDir(), "whatif.svg")
+		text, err := runWhatif(t, append(c.args, "--kubeconfig", kubeconfig, "-o", "json", "--plot", picture)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got comparison
+		if err := json.Unmarshal([]byte(text), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Total.HeldGPUs != 6 || got.Total.NeededGPUs != c.needed || len(got.Rows) != 1 || got.Assumed == "" {
+			t.Errorf("%s: %+v, want 6 GPUs held and %d needed", name, got, c.needed)
+		}
+		if svg, err := os.ReadFile(picture); err != nil || !bytes.Contains(svg, []byte("A100")) {
+			t.Errorf("%s: the picture does not name the pool (%v)", name, err)
+		}
+	}
+	text, err := runWhatif(t, "--kubeconfig", kubeconfig)
+	if err != nil || !strings.Contains(text, "A100") || !strings.Contains(text, "50%") {
+		t.Errorf("%v, table:\n%s", err, text)
+	}
+}
+
+func TestWhatifUsageErrors(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	for name, args := range map[string][]string{
+		"no kubeconfig":        nil,
+		"kubeconfig not there": {"--kubeconfig", "not/there"},
+		"unknown context":      {"--kubeconfig", whatifServer(t), "--context", "x"},
+		"output":               {"-o", "xml"},
+		"plot":                 {"--plot", "x.gif"},
+		"assumption":           {"--assume", "sm=0"},
+		"usage not there":      {"--usage", "not/there"},
+		"usage malformed":      {"--usage", writeFile(t, "u", "x")},
+		"GPU memory":           {"--gpu-memory", "0"},
+	} {
+		if _, err := runWhatif(t, args...); err == nil || exitCode(err) != 2 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

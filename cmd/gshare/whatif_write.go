@@ -1,0 +1,77 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/chart"
+	"github.com/gshare-dev/gshare/vgpu/simulation/whatif"
+)
+
+func (w *whatifRun) write(out io.Writer, c *comparison) error {
+	if w.plot != "" {
+		if err := c.chart().WriteFile(w.plot); err != nil {
+			return err
+		}
+	}
+	if w.output == "table" {
+		return c.writeTable(out)
+	}
+	text, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(append(text, '\n'))
+	return err
+}
+
+func (c *comparison) writeTable(out io.Writer) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "POOL, MODEL\tPODS\tNODES\tGPUS\tHELD NOW\tWITH GSHARE\tFEWER\tNODES NOW\tWITH GSHARE")
+	for _, r := range c.Rows {
+		writeRow(t, nameOf(r), r)
+	}
+	if len(c.Rows) > 1 {
+		writeRow(t, "total", c.Total)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, note := range c.Notes {
+		fmt.Fprintln(out, "*", note)
+	}
+	for _, pod := range c.Total.Unplaced {
+		fmt.Fprintln(out, "* found no place, and counts with the GPUs that it holds now:", pod)
+	}
+	return nil
+}
+
+func writeRow(t io.Writer, name string, r whatif.Row) {
+	fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%.0f%%\t%d\t%d\n", name, r.Pods, r.Nodes, r.GPUs,
+		r.HeldGPUs, r.NeededGPUs, r.SavedPercent(), r.HeldNodes, r.NeededNodes)
+}
+
+// maxPools is the number of pools that a picture has room for, two bars each; those that hold the most GPUs are drawn.
+const maxPools = 4
+
+func (c *comparison) chart() *chart.Chart {
+	picture := &chart.Chart{Title: "GPUs held by pods now, and with gshare", Y: "GPUs"}
+	rows := slices.Clone(c.Rows)
+	slices.SortStableFunc(rows, func(a, b whatif.Row) int { return cmp.Compare(b.HeldGPUs, a.HeldGPUs) })
+	for _, r := range rows[:min(len(rows), maxPools)] {
+		picture.Bars = append(picture.Bars, bars(r.Pool+"\n"+strings.TrimPrefix(r.Model, "NVIDIA-"), r)...)
+	}
+	if len(rows) > 1 {
+		picture.Bars = append(picture.Bars, bars("total", c.Total)...)
+	}
+	return picture
+}
+
+func bars(name string, r whatif.Row) []chart.Bar {
+	return []chart.Bar{{Name: "now\n" + name, Value: float64(r.HeldGPUs)}, {Name: "gshare", Value: float64(r.NeededGPUs)}}
+}
