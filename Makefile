@@ -79,6 +79,14 @@ coverage: ## Write coverage.out and coverage.html for the rules and the plugins.
 lint: ## Check format and run go vet.
 	hack/lint.sh
 
+.PHONY: hook
+hook: ## Build libgshare.so into bin/hook and check its exports and imports.
+	hack/hook.sh build && hack/hook.sh check
+
+.PHONY: test-hook
+test-hook: ## Test the hook on a fake driver: plain, sanitizers, valgrind (minutes).
+	hack/hook.sh test
+
 .PHONY: verify
 verify: ## Check format, vet, go.mod and the words in the tree.
 	hack/verify.sh

@@ -64,6 +64,10 @@ struct gshare_need {
 	uint64_t waiting_since; /* CLOCK_MONOTONIC ns; a hint */
 };
 
+/*
+ * A client that reconnects gets new pages. Before it uses them it puts what it holds on them itself (container page:
+ * memory added; client page: memory set), and only then sends SNAPSHOT; the server moves no memory for a living process.
+ */
 struct gshare_snapshot {
 	uint32_t vgpu;
 	uint32_t pad;
@@ -144,7 +148,16 @@ enum gshare_policy {
 	GSHARE_MANAGED_IGNORE = 2, /* managed memory is not counted; by default it is */
 };
 
-/* Written by all processes of one container and by the server when one of them dies. One for each vGPU. */
+/*
+ * Written by all processes of one container and by the server when one of them dies. One for each vGPU.
+ *
+ * memory is the sum of what the container's processes hold; the client page's memory is one process's part of it. A
+ * process adds to the container page first and to its client page second. Whoever ends a session, the server at a hang-up or
+ * the hook at a reconnect, takes the client page's memory by atomic exchange with 0 and subtracts the result from the
+ * container page: so it is subtracted once, whoever comes first. After WELCOME the hook adds all that it holds to both new
+ * pages itself; SNAPSHOT only tells the server of it. All this is modulo 2^64: between the two ends the difference may be
+ * below 0 for a moment, so a sum with its highest bit set reads as 0.
+ */
 struct gshare_container_page {
 	uint32_t magic;
 	uint16_t major, minor;

@@ -1,0 +1,114 @@
+/* Arrays and mipmapped arrays. */
+#include "memory.h"
+
+struct array_desc {
+	size_t width, height;
+	int format;
+	unsigned channels;
+};
+struct array_desc3 {
+	size_t width, height, depth;
+	int format;
+	unsigned channels, flags;
+};
+
+static uint64_t format_bytes(int format)
+{
+	switch (format) {
+	case 0x01: /* 8 bits */
+	case 0x08:
+		return 1;
+	case 0x02: /* 16 bits */
+	case 0x09:
+	case 0x10:
+		return 2;
+	}
+	return 4;
+}
+
+static uint64_t bytes(const struct array_desc3 *d)
+{
+	uint64_t height = d->height ? d->height : 1, depth = d->depth ? d->depth : 1;
+	return ROUND(d->width * height * depth * d->channels * format_bytes(d->format), 512);
+}
+
+static CUresult create(struct block **array, uint64_t size)
+{
+	NEED_CONTEXT();
+	if (!array || !size)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!fake_charge(fake_current->device, size))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*array = block_add(0x4000000000 + fake_next_id(), size, fake_current->device);
+	return CUDA_SUCCESS;
+}
+
+static CUresult destroy(struct block *array)
+{
+	if (!array)
+		return CUDA_ERROR_INVALID_HANDLE;
+	fake_refund(array->device, array->size);
+	block_remove(array);
+	return CUDA_SUCCESS;
+}
+
+FN(cuArrayCreate, _v2, 3020, struct block **array, const struct array_desc *d)
+{
+	ENTER(cuArrayCreate_v2);
+	if (!d)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct array_desc3 whole = {d->width, d->height, 0, d->format, d->channels, 0};
+	return create(array, bytes(&whole));
+}
+
+FN(cuArray3DCreate, _v2, 3020, struct block **array, const struct array_desc3 *d)
+{
+	ENTER(cuArray3DCreate_v2);
+	return d ? create(array, bytes(d)) : CUDA_ERROR_INVALID_VALUE;
+}
+
+FN(cuMipmappedArrayCreate, , 5000, struct block **array, const struct array_desc3 *d, unsigned levels)
+{
+	ENTER(cuMipmappedArrayCreate);
+	if (!d)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct array_desc3 level = *d;
+	uint64_t size = 0;
+	for (unsigned i = 0; i < levels; i++) {
+		size += bytes(&level);
+		level.width = level.width > 1 ? level.width / 2 : 1;
+		level.height = level.height > 1 ? level.height / 2 : level.height;
+		level.depth = level.depth > 1 ? level.depth / 2 : level.depth;
+	}
+	return create(array, size);
+}
+
+FN(cuArrayDestroy, , 2000, struct block *array) { ENTER(cuArrayDestroy); return destroy(array); }
+FN(cuMipmappedArrayDestroy, , 5000, struct block *array) { ENTER(cuMipmappedArrayDestroy); return destroy(array); }
+
+/* CUDA_ARRAY_MEMORY_REQUIREMENTS */
+struct requirements {
+	size_t size, alignment;
+	unsigned reserved[4];
+};
+
+static CUresult requirements(struct requirements *r, struct block *array)
+{
+	if (!r || !array)
+		return CUDA_ERROR_INVALID_VALUE;
+	*r = (struct requirements){array->size, 512, {0}};
+	return CUDA_SUCCESS;
+}
+
+FN(cuArrayGetMemoryRequirements, , 11060, struct requirements *r, struct block *array, CUdevice device)
+{
+	ENTER(cuArrayGetMemoryRequirements);
+	(void)device;
+	return requirements(r, array);
+}
+FN(cuMipmappedArrayGetMemoryRequirements, , 11060, struct requirements *r, struct block *array, CUdevice device)
+{
+	ENTER(cuMipmappedArrayGetMemoryRequirements);
+	(void)device;
+	return requirements(r, array);
+}

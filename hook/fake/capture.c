@@ -1,0 +1,213 @@
+/*
+ * Stream capture: a state machine that answers illegal calls as a driver does, since a hook that makes one while its host
+ * captures breaks the host. Which calls are unsafe: driver API text of cuThreadExchangeStreamCaptureMode.
+ */
+#include "fake.h"
+
+#include <stdlib.h>
+
+enum { MODE_GLOBAL = 0, MODE_THREAD_LOCAL = 1, MODE_RELAXED = 2 };
+
+int fake_busy;
+pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
+
+#define CAPTURES_MAX 64
+static struct capture *active[CAPTURES_MAX]; /* guarded by fake_lock */
+static HERE int thread_mode;
+
+static int prohibits(struct capture *c)
+{
+	int mine = pthread_equal(c->thread, pthread_self());
+	if (thread_mode == MODE_RELAXED || c->mode == MODE_RELAXED)
+		return 0;
+	return mine || (thread_mode == MODE_GLOBAL && c->mode == MODE_GLOBAL);
+}
+
+/* An unsafe call fails and spoils every capture that prohibits it. */
+CUresult fake_unsafe(void)
+{
+	CUresult result = CUDA_SUCCESS;
+	pthread_mutex_lock(&fake_lock);
+	for (int i = 0; i < CAPTURES_MAX; i++)
+		if (active[i] && prohibits(active[i])) {
+			active[i]->invalid = 1;
+			result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+		}
+	pthread_mutex_unlock(&fake_lock);
+	return result;
+}
+
+CUresult fake_wait_allowed(struct stream *stream)
+{
+	if (stream && stream->capture) {
+		stream->capture->invalid = 1;
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	}
+	return fake_unsafe();
+}
+
+/* The legacy stream joins all blocking streams of its context, which those that capture cannot do. */
+CUresult fake_implicit(struct stream *stream)
+{
+	if (!stream->context || stream != stream->context->legacy)
+		return CUDA_SUCCESS;
+	CUresult result = CUDA_SUCCESS;
+	pthread_mutex_lock(&fake_lock);
+	for (int i = 0; i < CAPTURES_MAX; i++)
+		if (active[i] && active[i]->origin->context == stream->context && !(active[i]->origin->flags & 1)) {
+			active[i]->invalid = 1;
+			result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+		}
+	pthread_mutex_unlock(&fake_lock);
+	return result;
+}
+
+/* A stream that waits for an event of a capture becomes part of it. */
+void fake_join(struct stream *stream, struct event *event)
+{
+	if (!stream->capture) {
+		stream->capture = event->capture;
+		event->capture->forks++;
+	} else if (stream->capture == event->capture && stream == event->capture->origin && event->capture->forks > 0) {
+		event->capture->forks--;
+	}
+}
+
+static CUresult begin(CUstream handle, int mode, struct graph *into)
+{
+	NEED_CONTEXT();
+	struct stream *stream = fake_stream(handle);
+	if (stream == fake_current->legacy)
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	if (stream->capture)
+		return CUDA_ERROR_ILLEGAL_STATE;
+	struct capture *capture = calloc(1, sizeof *capture);
+	*capture = (struct capture){into ? into : fake_graph(), stream, pthread_self(), mode, 0, 0, fake_next_id()};
+	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+	pthread_mutex_lock(&fake_lock);
+	for (int i = 0; i < CAPTURES_MAX && result; i++)
+		if (!active[i]) {
+			active[i] = stream->capture = capture;
+			__atomic_add_fetch(&fake_busy, 1, __ATOMIC_RELAXED);
+			result = CUDA_SUCCESS;
+		}
+	pthread_mutex_unlock(&fake_lock);
+	return result;
+}
+
+FN(cuStreamBeginCapture, , 10000, CUstream stream) { ENTER(cuStreamBeginCapture); return begin(stream, MODE_GLOBAL, NULL); }
+TWIN(cuStreamBeginCapture, , _ptsz, 10000, (CUstream s), (OWN(s)))
+FN(cuStreamBeginCapture, _v2, 10010, CUstream stream, int mode) { ENTER(cuStreamBeginCapture_v2); return begin(stream, mode, NULL); }
+TWIN(cuStreamBeginCapture, _v2, _ptsz, 10010, (CUstream s, int m), (OWN(s), m))
+FN(cuStreamBeginCaptureToGraph, , 12030, CUstream stream, CUgraph graph, const CUgraphNode *after, const void *data, size_t count, int mode)
+{
+	ENTER(cuStreamBeginCaptureToGraph);
+	(void)after, (void)data, (void)count;
+	return graph ? begin(stream, mode, graph) : CUDA_ERROR_INVALID_VALUE;
+}
+TWIN(cuStreamBeginCaptureToGraph, , _ptsz, 12030,
+     (CUstream s, CUgraph g, const CUgraphNode *a, const void *d, size_t n, int m), (OWN(s), g, a, d, n, m))
+
+FN(cuStreamEndCapture, , 10000, CUstream handle, CUgraph *graph)
+{
+	ENTER(cuStreamEndCapture);
+	NEED_CONTEXT();
+	struct stream *stream = fake_stream(handle);
+	struct capture *capture = stream->capture;
+	if (!graph)
+		return CUDA_ERROR_INVALID_VALUE;
+	*graph = NULL;
+	if (!capture)
+		return CUDA_ERROR_ILLEGAL_STATE;
+	if (stream != capture->origin)
+		return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+	if (capture->mode != MODE_RELAXED && !pthread_equal(capture->thread, pthread_self()))
+		return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+	pthread_mutex_lock(&fake_lock);
+	for (int i = 0; i < CAPTURES_MAX; i++)
+		if (active[i] == capture) {
+			active[i] = NULL;
+			__atomic_sub_fetch(&fake_busy, 1, __ATOMIC_RELAXED);
+		}
+	pthread_mutex_unlock(&fake_lock);
+	stream->capture = NULL;
+	if (capture->invalid)
+		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	if (capture->forks)
+		return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+	*graph = capture->graph;
+	return CUDA_SUCCESS;
+}
+TWIN(cuStreamEndCapture, , _ptsz, 10000, (CUstream s, CUgraph *g), (OWN(s), g))
+
+static int status(struct stream *stream) { return !stream->capture ? 0 : stream->capture->invalid ? 2 : 1; }
+
+FN(cuStreamIsCapturing, , 10000, CUstream handle, int *capturing)
+{
+	ENTER(cuStreamIsCapturing);
+	NEED_CONTEXT();
+	struct stream *stream = fake_stream(handle);
+	CUresult refused = fake_busy ? fake_implicit(stream) : CUDA_SUCCESS;
+	if (refused)
+		return refused;
+	*capturing = status(stream);
+	return CUDA_SUCCESS;
+}
+TWIN(cuStreamIsCapturing, , _ptsz, 10000, (CUstream s, int *c), (OWN(s), c))
+
+static CUresult info(CUstream handle, int *capturing, unsigned long long *id, CUgraph *graph)
+{
+	NEED_CONTEXT();
+	struct stream *stream = fake_stream(handle);
+	*capturing = status(stream);
+	if (id)
+		*id = stream->capture ? stream->capture->id : 0;
+	if (graph)
+		*graph = stream->capture ? stream->capture->graph : NULL;
+	return CUDA_SUCCESS;
+}
+
+FN(cuStreamGetCaptureInfo, , 10010, CUstream stream, int *capturing, unsigned long long *id)
+{
+	ENTER(cuStreamGetCaptureInfo);
+	return info(stream, capturing, id, NULL);
+}
+TWIN(cuStreamGetCaptureInfo, , _ptsz, 10010, (CUstream s, int *c, unsigned long long *id), (OWN(s), c, id))
+FN(cuStreamGetCaptureInfo, _v2, 11030, CUstream stream, int *capturing, unsigned long long *id, CUgraph *graph,
+   const CUgraphNode **after, size_t *count)
+{
+	ENTER(cuStreamGetCaptureInfo_v2);
+	if (after)
+		*after = NULL;
+	if (count)
+		*count = 0;
+	return info(stream, capturing, id, graph);
+}
+TWIN(cuStreamGetCaptureInfo, _v2, _ptsz, 11030,
+     (CUstream s, int *c, unsigned long long *id, CUgraph *g, const CUgraphNode **a, size_t *n), (OWN(s), c, id, g, a, n))
+FN(cuStreamGetCaptureInfo, _v3, 12030, CUstream stream, int *capturing, unsigned long long *id, CUgraph *graph,
+   const CUgraphNode **after, const void **data, size_t *count)
+{
+	ENTER(cuStreamGetCaptureInfo_v3);
+	if (after)
+		*after = NULL;
+	if (data)
+		*data = NULL;
+	if (count)
+		*count = 0;
+	return info(stream, capturing, id, graph);
+}
+TWIN(cuStreamGetCaptureInfo, _v3, _ptsz, 12030,
+     (CUstream s, int *c, unsigned long long *id, CUgraph *g, const CUgraphNode **a, const void **d, size_t *n),
+     (OWN(s), c, id, g, a, d, n))
+
+FN(cuThreadExchangeStreamCaptureMode, , 10010, int *mode)
+{
+	ENTER(cuThreadExchangeStreamCaptureMode);
+	if (!mode)
+		return CUDA_ERROR_INVALID_VALUE;
+	int was = thread_mode;
+	thread_mode = *mode;
+	*mode = was;
+	return CUDA_SUCCESS;
+}

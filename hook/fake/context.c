@@ -1,0 +1,266 @@
+/* Contexts: primary ones, those that a program makes, and green ones. */
+#include "fake.h"
+
+#include <stdlib.h>
+
+HERE struct context *fake_current;
+
+static struct context primaries[DEVICES_MAX];
+static HERE struct context *stack[64];
+static HERE int depth;
+
+static void start(struct context *context, CUdevice device)
+{
+	context->device = device;
+	context->id = fake_next_id();
+	context->legacy = calloc(1, sizeof *context->legacy);
+	context->legacy->context = context;
+	context->legacy->id = fake_next_id();
+}
+
+FN(cuDevicePrimaryCtxRetain, , 7000, CUcontext *context, CUdevice device)
+{
+	ENTER(cuDevicePrimaryCtxRetain);
+	NEED(context);
+	NEED_DEVICE(device);
+	pthread_mutex_lock(&fake_lock);
+	struct context *primary = &primaries[device];
+	primary->primary = 1;
+	if (!primary->legacy)
+		start(primary, device);
+	primary->references++;
+	pthread_mutex_unlock(&fake_lock);
+	*context = primary;
+	return CUDA_SUCCESS;
+}
+
+static CUresult give_back(CUdevice device, int all)
+{
+	NEED_DEVICE(device);
+	struct context *primary = &primaries[device];
+	if (primary->references == 0 && !all)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	primary->references = all ? 0 : primary->references - 1;
+	return CUDA_SUCCESS;
+}
+
+FN(cuDevicePrimaryCtxRelease, , 7000, CUdevice device) { ENTER(cuDevicePrimaryCtxRelease); return give_back(device, 0); }
+FN(cuDevicePrimaryCtxRelease, _v2, 11000, CUdevice device) { ENTER(cuDevicePrimaryCtxRelease_v2); return give_back(device, 0); }
+FN(cuDevicePrimaryCtxReset, , 7000, CUdevice device) { ENTER(cuDevicePrimaryCtxReset); return give_back(device, 1); }
+FN(cuDevicePrimaryCtxReset, _v2, 11000, CUdevice device) { ENTER(cuDevicePrimaryCtxReset_v2); return give_back(device, 1); }
+STUB(cuDevicePrimaryCtxSetFlags, _v2, 11000, CUdevice device __attribute__((unused)), unsigned flags __attribute__((unused)))
+
+FN(cuDevicePrimaryCtxGetState, , 7000, CUdevice device, unsigned *flags, int *active)
+{
+	ENTER(cuDevicePrimaryCtxGetState);
+	NEED_DEVICE(device);
+	*flags = 0;
+	*active = primaries[device].references > 0;
+	return CUDA_SUCCESS;
+}
+
+static CUresult push(struct context *context)
+{
+	if (depth == (int)(sizeof stack / sizeof *stack))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	stack[depth++] = fake_current;
+	fake_current = context;
+	return CUDA_SUCCESS;
+}
+
+static CUresult create(CUcontext *context, unsigned flags, CUdevice device)
+{
+	NEED(context);
+	NEED_DEVICE(device);
+	struct context *made = calloc(1, sizeof *made);
+	start(made, device);
+	made->flags = flags;
+	*context = made;
+	return push(made);
+}
+
+FN(cuCtxCreate, _v2, 3020, CUcontext *context, unsigned flags, CUdevice device)
+{
+	ENTER(cuCtxCreate_v2);
+	return create(context, flags, device);
+}
+
+FN(cuCtxCreate, _v3, 11040, CUcontext *context, void *affinity, int count, unsigned flags, CUdevice device)
+{
+	ENTER(cuCtxCreate_v3);
+	(void)affinity;
+	(void)count;
+	return create(context, flags, device);
+}
+
+FN(cuCtxCreate, _v4, 12050, CUcontext *context, void *parameters, unsigned flags, CUdevice device)
+{
+	ENTER(cuCtxCreate_v4);
+	(void)parameters;
+	return create(context, flags, device);
+}
+
+static struct context *pop(void)
+{
+	struct context *was = fake_current;
+	fake_current = depth > 0 ? stack[--depth] : NULL;
+	return was;
+}
+
+FN(cuCtxDestroy, _v2, 4000, CUcontext context)
+{
+	ENTER(cuCtxDestroy_v2);
+	if (!context || context->primary)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (context == fake_current)
+		pop();
+	free(context->legacy);
+	free(context);
+	return CUDA_SUCCESS;
+}
+
+FN(cuCtxSetCurrent, , 4000, CUcontext context)
+{
+	ENTER(cuCtxSetCurrent);
+	fake_current = context;
+	return CUDA_SUCCESS;
+}
+
+FN(cuCtxGetCurrent, , 4000, CUcontext *context)
+{
+	ENTER(cuCtxGetCurrent);
+	NEED(context);
+	*context = fake_current;
+	return CUDA_SUCCESS;
+}
+
+FN(cuCtxPushCurrent, _v2, 4000, CUcontext context)
+{
+	ENTER(cuCtxPushCurrent_v2);
+	return context ? push(context) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+FN(cuCtxPopCurrent, _v2, 4000, CUcontext *context)
+{
+	ENTER(cuCtxPopCurrent_v2);
+	NEED_CONTEXT();
+	struct context *was = pop();
+	if (context)
+		*context = was;
+	return CUDA_SUCCESS;
+}
+
+FN(cuCtxGetDevice, , 2000, CUdevice *device)
+{
+	ENTER(cuCtxGetDevice);
+	NEED(device);
+	NEED_CONTEXT();
+	*device = fake_current->device;
+	return CUDA_SUCCESS;
+}
+
+FN(cuCtxGetDevice, _v2, 13030, CUdevice *device, CUcontext context)
+{
+	ENTER(cuCtxGetDevice_v2);
+	NEED(device);
+	if (!context)
+		context = fake_current;
+	if (!context)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*device = context->device;
+	return CUDA_SUCCESS;
+}
+
+FN(cuCtxGetFlags, , 7000, unsigned *flags)
+{
+	ENTER(cuCtxGetFlags);
+	NEED_CONTEXT();
+	*flags = fake_current->flags;
+	return CUDA_SUCCESS;
+}
+
+FN(cuCtxGetId, , 12000, CUcontext context, unsigned long long *id)
+{
+	ENTER(cuCtxGetId);
+	NEED(id);
+	if (!context && !(context = fake_current))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*id = context->id;
+	return CUDA_SUCCESS;
+}
+
+FN(cuCtxGetApiVersion, , 3020, CUcontext context, unsigned *version)
+{
+	ENTER(cuCtxGetApiVersion);
+	(void)context;
+	*version = 3020;
+	return CUDA_SUCCESS;
+}
+
+FN(cuCtxGetStreamPriorityRange, , 5050, int *least, int *greatest)
+{
+	ENTER(cuCtxGetStreamPriorityRange);
+	if (least)
+		*least = 0;
+	if (greatest)
+		*greatest = -5;
+	return CUDA_SUCCESS;
+}
+
+FN(cuCtxGetLimit, , 3010, size_t *value, int limit)
+{
+	ENTER(cuCtxGetLimit);
+	(void)limit;
+	NEED(value);
+	*value = 1024;
+	return CUDA_SUCCESS;
+}
+
+STUB(cuCtxSetLimit, , 3010, int limit __attribute__((unused)), size_t value __attribute__((unused)))
+STUB(cuCtxSetCacheConfig, , 3020, int config __attribute__((unused)))
+STUB(cuCtxEnablePeerAccess, , 4000, CUcontext peer __attribute__((unused)), unsigned flags __attribute__((unused)))
+STUB(cuCtxDisablePeerAccess, , 4000, CUcontext peer __attribute__((unused)))
+
+/* A green context is as wide as its device here: what it partitions is not modelled. */
+FN(cuGreenCtxCreate, , 12040, CUcontext *green, void *description, CUdevice device, unsigned flags)
+{
+	ENTER(cuGreenCtxCreate);
+	(void)description;
+	NEED(green);
+	NEED_DEVICE(device);
+	struct context *made = calloc(1, sizeof *made);
+	start(made, device);
+	made->flags = flags;
+	*green = made;
+	return CUDA_SUCCESS;
+}
+
+FN(cuCtxFromGreenCtx, , 12040, CUcontext *context, CUcontext green)
+{
+	ENTER(cuCtxFromGreenCtx);
+	NEED(context);
+	*context = green;
+	return CUDA_SUCCESS;
+}
+
+STUB(cuGreenCtxDestroy, , 12040, CUcontext green __attribute__((unused)))
+
+static CUresult synchronise(struct context *context)
+{
+	if (!context)
+		return fake_initialised ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_NOT_INITIALIZED;
+	CUresult refused = fake_wait_allowed(NULL);
+	if (refused)
+		return refused;
+	if (fake_simulated)
+		fake_sim_wait_device(context->device);
+	fake_trim(context->device);
+	return CUDA_SUCCESS;
+}
+
+FN(cuCtxSynchronize, , 2000, void) { ENTER(cuCtxSynchronize); return synchronise(fake_current); }
+FN(cuCtxSynchronize, _v2, 13030, CUcontext context)
+{
+	ENTER(cuCtxSynchronize_v2);
+	return synchronise(context ? context : fake_current);
+}

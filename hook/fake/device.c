@@ -1,0 +1,166 @@
+/* Initialisation and devices. */
+#include "fake.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int fake_devices = 1;
+uint64_t fake_memory = 16ull << 30;
+int fake_initialised;
+
+static int driver_version = DRIVER_VERSION;
+
+static uint64_t number(const char *name, uint64_t otherwise)
+{
+	const char *text = getenv(name);
+	return text ? strtoull(text, NULL, 0) : otherwise;
+}
+
+__attribute__((constructor)) static void configure(void)
+{
+	fake_devices = (int)number("FAKE_CUDA_DEVICES", 1);
+	if (fake_devices > DEVICES_MAX)
+		fake_devices = DEVICES_MAX;
+	fake_memory = number("FAKE_CUDA_MEMORY", fake_memory);
+	driver_version = (int)number("FAKE_CUDA_VERSION", DRIVER_VERSION);
+}
+
+FN(cuInit, , 2000, unsigned flags)
+{
+	ENTER(cuInit);
+	if (flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (fake_devices == 0)
+		return CUDA_ERROR_NO_DEVICE;
+	pthread_mutex_lock(&fake_lock);
+	CUresult result = fake_initialised ? CUDA_SUCCESS : fake_sim_start();
+	fake_initialised = result == CUDA_SUCCESS;
+	pthread_mutex_unlock(&fake_lock);
+	return result;
+}
+
+FN(cuDriverGetVersion, , 2020, int *version)
+{
+	ENTER(cuDriverGetVersion);
+	NEED(version);
+	*version = driver_version;
+	return CUDA_SUCCESS;
+}
+
+FN(cuDeviceGetCount, , 2000, int *count)
+{
+	ENTER(cuDeviceGetCount);
+	NEED(count);
+	if (!fake_initialised)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	*count = fake_devices;
+	return CUDA_SUCCESS;
+}
+
+FN(cuDeviceGet, , 2000, CUdevice *device, int ordinal)
+{
+	ENTER(cuDeviceGet);
+	NEED(device);
+	NEED_DEVICE(ordinal);
+	*device = ordinal;
+	return CUDA_SUCCESS;
+}
+
+FN(cuDeviceGetName, , 2000, char *name, int length, CUdevice device)
+{
+	ENTER(cuDeviceGetName);
+	NEED(name);
+	NEED_DEVICE(device);
+	snprintf(name, (size_t)length, "Fake GPU %d", device);
+	return CUDA_SUCCESS;
+}
+
+static CUresult uuid(void *to, CUdevice device)
+{
+	NEED(to);
+	NEED_DEVICE(device);
+	memset(to, 0, 16);
+	((unsigned char *)to)[15] = (unsigned char)device;
+	return CUDA_SUCCESS;
+}
+
+FN(cuDeviceGetUuid, , 9020, void *to, CUdevice device) { ENTER(cuDeviceGetUuid); return uuid(to, device); }
+FN(cuDeviceGetUuid, _v2, 11040, void *to, CUdevice device) { ENTER(cuDeviceGetUuid_v2); return uuid(to, device); }
+
+FN(cuDeviceTotalMem, _v2, 3020, size_t *bytes, CUdevice device)
+{
+	ENTER(cuDeviceTotalMem_v2);
+	NEED(bytes);
+	NEED_DEVICE(device);
+	*bytes = fake_memory;
+	return CUDA_SUCCESS;
+}
+
+/* The attributes that programs look at; the others are 0. Numbers are those of CUdevice_attribute. */
+FN(cuDeviceGetAttribute, , 2000, int *value, int attribute, CUdevice device)
+{
+	static const struct { int attribute, value; } known[] = {
+		{1, 1024}, {2, 1024}, {3, 1024}, {4, 64}, {5, 2147483647}, {6, 65535}, {7, 65535}, {8, 49152}, {10, 32},
+		{12, 65536}, {13, 1500000}, {16, 100}, {31, 1}, {33, 0}, {36, 1000000}, {37, 4096}, {38, 50 << 20}, {39, 2048},
+		{40, 2}, {41, 1}, {75, 9}, {76, 0}, {78, 1}, {79, 1}, {81, 233472}, {82, 65536}, {83, 1}, {89, 1}, {95, 1},
+		{96, 1}, {97, 232448}, {102, 1}, {103, 1}, {115, 1}, {119, 9},
+	};
+	ENTER(cuDeviceGetAttribute);
+	NEED(value);
+	NEED_DEVICE(device);
+	*value = 0;
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (known[i].attribute == attribute)
+			*value = known[i].value;
+	return CUDA_SUCCESS;
+}
+
+FN(cuDeviceComputeCapability, , 2000, int *major, int *minor, CUdevice device)
+{
+	ENTER(cuDeviceComputeCapability);
+	NEED(major);
+	NEED(minor);
+	NEED_DEVICE(device);
+	*major = 9;
+	*minor = 0;
+	return CUDA_SUCCESS;
+}
+
+FN(cuDeviceGetPCIBusId, , 4010, char *id, int length, CUdevice device)
+{
+	ENTER(cuDeviceGetPCIBusId);
+	NEED(id);
+	NEED_DEVICE(device);
+	snprintf(id, (size_t)length, "0000:%02X:00.0", device + 1);
+	return CUDA_SUCCESS;
+}
+
+FN(cuDeviceCanAccessPeer, , 4000, int *can, CUdevice a, CUdevice b)
+{
+	ENTER(cuDeviceCanAccessPeer);
+	NEED(can);
+	NEED_DEVICE(a);
+	NEED_DEVICE(b);
+	*can = a != b;
+	return CUDA_SUCCESS;
+}
+
+FN(cuGetErrorName, , 6000, CUresult code, const char **name)
+{
+	ENTER(cuGetErrorName);
+	NEED(name);
+	static HERE char text[32];
+	snprintf(text, sizeof text, code == CUDA_SUCCESS ? "CUDA_SUCCESS" : "CUDA_ERROR_%d", code);
+	*name = text;
+	return CUDA_SUCCESS;
+}
+
+FN(cuGetErrorString, , 6000, CUresult code, const char **text) { ENTER(cuGetErrorString); return cuGetErrorName(code, text); }
+
+STUB(cuProfilerStart, , 4000, void)
+STUB(cuProfilerStop, , 4000, void)
+STUB(cuCheckpointProcessLock, , 12080, int pid __attribute__((unused)), void *arguments __attribute__((unused)))
+STUB(cuCheckpointProcessCheckpoint, , 12080, int pid __attribute__((unused)), void *arguments __attribute__((unused)))
+STUB(cuCheckpointProcessRestore, , 12080, int pid __attribute__((unused)), void *arguments __attribute__((unused)))
+STUB(cuCheckpointProcessUnlock, , 12080, int pid __attribute__((unused)), void *arguments __attribute__((unused)))

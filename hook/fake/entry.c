@@ -1,0 +1,119 @@
+/* Looking functions up, and the calls that tests make. */
+#include "fake.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+extern struct symbol __start_fake_symbols[], __stop_fake_symbols[];
+
+enum { FOUND = 0, SYMBOL_NOT_FOUND = 1, VERSION_NOT_SUFFICIENT = 2 };
+#define LEGACY_STREAM 1
+#define PER_THREAD_STREAM 2
+
+/* The newest ABI that is not newer than asked for; of those, the per-thread twin if that is asked for and there is one. */
+static struct symbol *choose(const char *base, int version, uint64_t flags, int *status)
+{
+	struct symbol *best = NULL;
+	*status = SYMBOL_NOT_FOUND;
+	for (struct symbol *s = __start_fake_symbols; s < __stop_fake_symbols; s++) {
+		if (strcmp(s->base, base) != 0 || (s->per_thread && !(flags & PER_THREAD_STREAM)))
+			continue;
+		if (*status == SYMBOL_NOT_FOUND)
+			*status = VERSION_NOT_SUFFICIENT;
+		if (s->version > version)
+			continue;
+		*status = FOUND;
+		if (!best || s->per_thread > best->per_thread ||
+		    (s->per_thread == best->per_thread && s->version > best->version))
+			best = s;
+	}
+	return best;
+}
+
+static CUresult look_up(const char *base, void **function, int version, uint64_t flags, int *status)
+{
+	int driver;
+	if (!base || !function || flags & ~(uint64_t)(LEGACY_STREAM | PER_THREAD_STREAM))
+		return CUDA_ERROR_INVALID_VALUE;
+	extern CUresult cuDriverGetVersion(int *);
+	if (cuDriverGetVersion(&driver) != CUDA_SUCCESS || version > driver)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct symbol *s = choose(base, version, flags, status);
+	*function = s ? s->address : NULL;
+	return CUDA_SUCCESS;
+}
+
+/* Version 1 of the ABI has nowhere to say that there is no such function. */
+FN(cuGetProcAddress, , 11030, const char *base, void **function, int version, uint64_t flags)
+{
+	int status;
+	ENTER(cuGetProcAddress);
+	CUresult result = look_up(base, function, version, flags, &status);
+	return result || *function ? result : CUDA_ERROR_NOT_FOUND;
+}
+
+FN(cuGetProcAddress, _v2, 12000, const char *base, void **function, int version, uint64_t flags, int *status)
+{
+	int unused;
+	ENTER(cuGetProcAddress_v2);
+	return look_up(base, function, version, flags, status ? status : &unused);
+}
+
+FN(cuGetExportTable, , 3000, const void **table, const void *id)
+{
+	ENTER(cuGetExportTable);
+	(void)id;
+	if (table)
+		*table = NULL;
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+static struct symbol *named(const char *name, size_t length)
+{
+	for (struct symbol *s = __start_fake_symbols; s < __stop_fake_symbols; s++)
+		if (strlen(s->name) == length && memcmp(s->name, name, length) == 0)
+			return s;
+	return NULL;
+}
+
+/* The nth call from now, and count - 1 after it, fail with code. Returns 0 if there is no such function. */
+int fakecuda_fail(const char *name, unsigned long nth, unsigned long count, CUresult code)
+{
+	struct symbol *s = named(name, strlen(name));
+	if (!s)
+		return 0;
+	s->failure = code;
+	s->fail_from = s->calls + nth;
+	s->fail_upto = s->fail_from + count;
+	return 1;
+}
+
+unsigned long fakecuda_calls(const char *name)
+{
+	struct symbol *s = named(name, strlen(name));
+	return s ? __atomic_load_n(&s->calls, __ATOMIC_RELAXED) : 0;
+}
+
+uint64_t fakecuda_used(CUdevice device) { return fake_used(device); }
+
+/* FAKE_CUDA_FAIL=name:nth[:code[:count]],...: the nth call and so many after it fail. */
+__attribute__((constructor)) static void order_failures(void)
+{
+	const char *at = getenv("FAKE_CUDA_FAIL");
+	while (at && *at) {
+		const char *colon = strchr(at, ':');
+		if (!colon)
+			return;
+		struct symbol *s = named(at, (size_t)(colon - at));
+		char *end;
+		unsigned long nth = strtoul(colon + 1, &end, 10);
+		long code = *end == ':' ? strtol(end + 1, &end, 10) : CUDA_ERROR_OUT_OF_MEMORY;
+		unsigned long count = *end == ':' ? strtoul(end + 1, &end, 10) : 1;
+		if (s) {
+			s->failure = (CUresult)code;
+			s->fail_from = nth;
+			s->fail_upto = nth + count;
+		}
+		at = *end == ',' ? end + 1 : NULL;
+	}
+}

@@ -1,0 +1,177 @@
+/* Executable graphs: their launches, and the memory that their nodes take. */
+#include "fake.h"
+
+#include <stdlib.h>
+
+struct graph_exec {
+	struct graph *graph;
+	int backed; /* its memory nodes have memory */
+};
+
+static uint64_t reserved[DEVICES_MAX]; /* bytes for memory nodes of graphs */
+
+static CUresult instantiate(CUgraphExec *exec, CUgraph graph)
+{
+	NEED_CONTEXT();
+	if (!exec || !graph)
+		return CUDA_ERROR_INVALID_VALUE;
+	*exec = calloc(1, sizeof **exec);
+	(*exec)->graph = fake_graph();
+	fake_graph_copy((*exec)->graph, graph);
+	return CUDA_SUCCESS;
+}
+
+FN(cuGraphInstantiate, , 10000, CUgraphExec *e, CUgraph g, CUgraphNode *bad, char *log, size_t size)
+{
+	ENTER(cuGraphInstantiate);
+	(void)bad, (void)log, (void)size;
+	return instantiate(e, g);
+}
+FN(cuGraphInstantiate, _v2, 11000, CUgraphExec *e, CUgraph g, CUgraphNode *bad, char *log, size_t size)
+{
+	ENTER(cuGraphInstantiate_v2);
+	(void)bad, (void)log, (void)size;
+	return instantiate(e, g);
+}
+FN(cuGraphInstantiateWithFlags, , 11040, CUgraphExec *e, CUgraph g, unsigned long long flags)
+{
+	ENTER(cuGraphInstantiateWithFlags);
+	(void)flags;
+	return instantiate(e, g);
+}
+FN(cuGraphInstantiateWithParams, , 12000, CUgraphExec *e, CUgraph g, void *p)
+{
+	ENTER(cuGraphInstantiateWithParams);
+	(void)p;
+	return instantiate(e, g);
+}
+TWIN(cuGraphInstantiateWithParams, , _ptsz, 12000, (CUgraphExec *e, CUgraph g, void *p), (e, g, p))
+
+FN(cuGraphExecDestroy, , 10000, CUgraphExec exec)
+{
+	ENTER(cuGraphExecDestroy);
+	if (!exec)
+		return CUDA_ERROR_INVALID_VALUE;
+	fake_graph_destroy(exec->graph);
+	free(exec);
+	return CUDA_SUCCESS;
+}
+
+static CUresult update(CUgraphExec exec, CUgraph graph)
+{
+	if (!exec || !graph)
+		return CUDA_ERROR_INVALID_VALUE;
+	fake_graph_destroy(exec->graph);
+	exec->graph = fake_graph();
+	fake_graph_copy(exec->graph, graph);
+	return CUDA_SUCCESS;
+}
+
+FN(cuGraphExecUpdate, , 10020, CUgraphExec e, CUgraph g, CUgraphNode *bad, int *result)
+{
+	ENTER(cuGraphExecUpdate);
+	(void)bad;
+	if (result)
+		*result = 0;
+	return update(e, g);
+}
+FN(cuGraphExecUpdate, _v2, 12000, CUgraphExec e, CUgraph g, void *result)
+{
+	ENTER(cuGraphExecUpdate_v2);
+	(void)result;
+	return update(e, g);
+}
+
+/* Nodes of an executable graph are found by their place in the graph that it was made of; ours are copies in that order. */
+FN(cuGraphExecKernelNodeSetParams, , 10010, CUgraphExec e, CUgraphNode n, const void *p)
+{
+	ENTER(cuGraphExecKernelNodeSetParams);
+	(void)n;
+	return e && p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+FN(cuGraphExecKernelNodeSetParams, _v2, 12000, CUgraphExec e, CUgraphNode n, const void *p)
+{
+	ENTER(cuGraphExecKernelNodeSetParams_v2);
+	(void)n;
+	return e && p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult run(struct graph *graph, struct stream *stream)
+{
+	CUresult result = CUDA_SUCCESS;
+	for (struct graph_node *n = graph->first; n && !result; n = n->next) {
+		if (n->type == NODE_KERNEL)
+			result = fake_launch(stream, n->kernel.function);
+		else if (n->type == NODE_GRAPH)
+			result = run(n->child, stream);
+	}
+	return result;
+}
+
+/* The memory of a graph is reserved when it is first launched. */
+static int back(CUgraphExec exec, CUdevice device)
+{
+	uint64_t need = 0;
+	if (exec->backed)
+		return 1;
+	for (struct graph_node *n = exec->graph->first; n; n = n->next)
+		need += n->type == NODE_ALLOC ? (n->size + 0x1fffff) & ~0x1fffffull : 0;
+	if (need && !fake_charge(device, need))
+		return 0;
+	__atomic_add_fetch(&reserved[device], need, __ATOMIC_RELAXED);
+	exec->backed = 1;
+	return 1;
+}
+
+FN(cuGraphLaunch, , 10000, CUgraphExec exec, CUstream handle)
+{
+	ENTER(cuGraphLaunch);
+	NEED_CONTEXT();
+	if (!exec)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!fake_busy)
+		return back(exec, fake_current->device) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	struct stream *stream = fake_stream(handle);
+	CUresult refused = fake_implicit(stream);
+	if (refused)
+		return refused;
+	if (stream->capture) {
+		struct graph_node *node = fake_node(stream->capture->graph, NODE_GRAPH);
+		node->child = fake_graph();
+		fake_graph_copy(node->child, exec->graph);
+		return CUDA_SUCCESS;
+	}
+	if (!back(exec, stream->context->device))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult result = run(exec->graph, stream);
+	fake_host(fake_host_launch);
+	return result;
+}
+TWIN(cuGraphLaunch, , _ptsz, 10000, (CUgraphExec e, CUstream s), (e, OWN(s)))
+
+FN(cuGraphUpload, , 11010, CUgraphExec exec, CUstream stream)
+{
+	ENTER(cuGraphUpload);
+	(void)stream;
+	return exec ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+TWIN(cuGraphUpload, , _ptsz, 11010, (CUgraphExec e, CUstream s), (e, OWN(s)))
+
+/* What graphs reserve on the device is counted from the first launch of an executable graph until a trim. */
+FN(cuDeviceGetGraphMemAttribute, , 11040, CUdevice device, int attribute, void *value)
+{
+	ENTER(cuDeviceGetGraphMemAttribute);
+	if (device < 0 || device >= fake_devices || !value || attribute < 0 || attribute > 3)
+		return CUDA_ERROR_INVALID_VALUE;
+	*(uint64_t *)value = attribute < 2 ? 0 : reserved[device]; /* nothing is in use between launches */
+	return CUDA_SUCCESS;
+}
+
+FN(cuDeviceGraphMemTrim, , 11040, CUdevice device)
+{
+	ENTER(cuDeviceGraphMemTrim);
+	if (device < 0 || device >= fake_devices)
+		return CUDA_ERROR_INVALID_DEVICE;
+	fake_refund(device, __atomic_exchange_n(&reserved[device], 0, __ATOMIC_RELAXED));
+	return CUDA_SUCCESS;
+}

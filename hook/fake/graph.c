@@ -1,0 +1,201 @@
+/* Graphs: lists of nodes that run one after the other, whatever edges they have. */
+#include "fake.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+
+struct graph *fake_graph(void)
+{
+	struct graph *graph = calloc(1, sizeof *graph);
+	graph->end = &graph->first;
+	return graph;
+}
+
+struct graph_node *fake_node(struct graph *graph, int type)
+{
+	struct graph_node *node = calloc(1, sizeof *node);
+	node->type = type;
+	*graph->end = node;
+	graph->end = &node->next;
+	graph->nodes++;
+	return node;
+}
+
+void fake_graph_copy(struct graph *to, const struct graph *from)
+{
+	for (const struct graph_node *n = from->first; n; n = n->next) {
+		struct graph_node *made = fake_node(to, n->type);
+		struct graph_node *next = made->next;
+		*made = *n;
+		made->next = next;
+		if (n->child) {
+			made->child = fake_graph();
+			fake_graph_copy(made->child, n->child);
+		}
+	}
+}
+
+void fake_graph_destroy(struct graph *graph)
+{
+	for (struct graph_node *n = graph->first, *next; n; n = next) {
+		next = n->next;
+		if (n->child)
+			fake_graph_destroy(n->child);
+		free(n);
+	}
+	free(graph);
+}
+
+FN(cuGraphCreate, , 10000, CUgraph *graph, unsigned flags)
+{
+	ENTER(cuGraphCreate);
+	(void)flags;
+	*graph = fake_graph();
+	return CUDA_SUCCESS;
+}
+
+FN(cuGraphDestroy, , 10000, CUgraph graph)
+{
+	ENTER(cuGraphDestroy);
+	if (!graph)
+		return CUDA_ERROR_INVALID_VALUE;
+	fake_graph_destroy(graph);
+	return CUDA_SUCCESS;
+}
+
+FN(cuGraphClone, , 10000, CUgraph *clone, CUgraph graph)
+{
+	ENTER(cuGraphClone);
+	*clone = fake_graph();
+	fake_graph_copy(*clone, graph);
+	return CUDA_SUCCESS;
+}
+
+FN(cuGraphGetNodes, , 10000, CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+	ENTER(cuGraphGetNodes);
+	if (!graph || !count)
+		return CUDA_ERROR_INVALID_VALUE;
+	size_t room = *count, i = 0;
+	if (nodes)
+		for (struct graph_node *n = graph->first; n && i < room; n = n->next)
+			nodes[i++] = n;
+	*count = nodes ? i : (size_t)graph->nodes;
+	return CUDA_SUCCESS;
+}
+
+FN(cuGraphNodeGetType, , 10000, CUgraphNode node, int *type)
+{
+	ENTER(cuGraphNodeGetType);
+	if (!node || !type)
+		return CUDA_ERROR_INVALID_VALUE;
+	*type = node->type;
+	return CUDA_SUCCESS;
+}
+
+FN(cuGraphChildGraphNodeGetGraph, , 10000, CUgraphNode node, CUgraph *graph)
+{
+	ENTER(cuGraphChildGraphNodeGetGraph);
+	if (!node || node->type != NODE_GRAPH)
+		return CUDA_ERROR_INVALID_VALUE;
+	*graph = node->child;
+	return CUDA_SUCCESS;
+}
+
+/* Version 2 of the parameters has two members more. */
+#define V1 offsetof(struct kernel_params, kernel)
+#define V2 sizeof(struct kernel_params)
+
+static CUresult get(CUgraphNode node, void *parameters, size_t size)
+{
+	if (!node || node->type != NODE_KERNEL || !parameters)
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy(parameters, &node->kernel, size);
+	return CUDA_SUCCESS;
+}
+
+static CUresult add(CUgraphNode *node, CUgraph graph, int type, const void *parameters, size_t size)
+{
+	if (!node || !graph || !parameters)
+		return CUDA_ERROR_INVALID_VALUE;
+	*node = fake_node(graph, type);
+	memcpy(&(*node)->kernel, parameters, size);
+	return CUDA_SUCCESS;
+}
+
+FN(cuGraphKernelNodeGetParams, , 10000, CUgraphNode n, void *p) { ENTER(cuGraphKernelNodeGetParams); return get(n, p, V1); }
+FN(cuGraphKernelNodeGetParams, _v2, 12000, CUgraphNode n, void *p) { ENTER(cuGraphKernelNodeGetParams_v2); return get(n, p, V2); }
+FN(cuGraphAddKernelNode, , 10000, CUgraphNode *n, CUgraph g, const CUgraphNode *after, size_t count, const void *p)
+{
+	ENTER(cuGraphAddKernelNode);
+	(void)after, (void)count;
+	return add(n, g, NODE_KERNEL, p, V1);
+}
+FN(cuGraphAddKernelNode, _v2, 12000, CUgraphNode *n, CUgraph g, const CUgraphNode *after, size_t count, const void *p)
+{
+	ENTER(cuGraphAddKernelNode_v2);
+	(void)after, (void)count;
+	return add(n, g, NODE_KERNEL, p, V2);
+}
+
+FN(cuGraphAddChildGraphNode, , 10000, CUgraphNode *n, CUgraph g, const CUgraphNode *after, size_t count, CUgraph child)
+{
+	ENTER(cuGraphAddChildGraphNode);
+	(void)after, (void)count;
+	if (!n || !g || !child)
+		return CUDA_ERROR_INVALID_VALUE;
+	*n = fake_node(g, NODE_GRAPH);
+	(*n)->child = fake_graph();
+	fake_graph_copy((*n)->child, child);
+	return CUDA_SUCCESS;
+}
+
+FN(cuGraphAddEmptyNode, , 10000, CUgraphNode *n, CUgraph g, const CUgraphNode *after, size_t count)
+{
+	ENTER(cuGraphAddEmptyNode);
+	(void)after, (void)count;
+	*n = fake_node(g, NODE_EMPTY);
+	return CUDA_SUCCESS;
+}
+
+/* CUDA_MEM_ALLOC_NODE_PARAMS: pool properties, access descriptors, size, address. */
+struct alloc_params {
+	unsigned char pool[88];
+	const void *access;
+	size_t access_count, size;
+	CUdeviceptr address;
+};
+
+FN(cuGraphAddMemAllocNode, , 11040, CUgraphNode *n, CUgraph g, const CUgraphNode *after, size_t count, struct alloc_params *p)
+{
+	static CUdeviceptr next = 0x7e0000000000;
+	ENTER(cuGraphAddMemAllocNode);
+	(void)after, (void)count;
+	if (!n || !g || !p)
+		return CUDA_ERROR_INVALID_VALUE;
+	*n = fake_node(g, NODE_ALLOC);
+	(*n)->size = p->size;
+	(*n)->device = *(int *)&p->pool[12];
+	p->address = __atomic_fetch_add(&next, (p->size + 0x1fffff) & ~0x1fffffull, __ATOMIC_RELAXED);
+	return CUDA_SUCCESS;
+}
+
+FN(cuGraphAddMemFreeNode, , 11040, CUgraphNode *n, CUgraph g, const CUgraphNode *after, size_t count, CUdeviceptr address)
+{
+	ENTER(cuGraphAddMemFreeNode);
+	(void)after, (void)count, (void)address;
+	*n = fake_node(g, NODE_FREE);
+	return CUDA_SUCCESS;
+}
+
+FN(cuGraphMemAllocNodeGetParams, , 11040, CUgraphNode node, struct alloc_params *p)
+{
+	ENTER(cuGraphMemAllocNodeGetParams);
+	if (!node || node->type != NODE_ALLOC || !p)
+		return CUDA_ERROR_INVALID_VALUE;
+	*p = (struct alloc_params){.size = node->size};
+	*(int *)&p->pool[8] = 1; /* on a device */
+	*(int *)&p->pool[12] = node->device;
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,178 @@
+/* Device memory: what is left of it, and plain allocations. Nothing stands behind an address. */
+#include "memory.h"
+
+#include <stdlib.h>
+
+#define BUCKETS 4096
+static struct block *blocks[BUCKETS];
+static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t used[DEVICES_MAX];
+
+int fake_charge(CUdevice device, uint64_t size)
+{
+	uint64_t now = __atomic_load_n(&used[device], __ATOMIC_RELAXED);
+	do {
+		if (size > fake_memory || now > fake_memory - size)
+			return 0;
+	} while (!__atomic_compare_exchange_n(&used[device], &now, now + size, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	return 1;
+}
+
+void fake_refund(CUdevice device, uint64_t size) { __atomic_sub_fetch(&used[device], size, __ATOMIC_RELAXED); }
+uint64_t fake_used(CUdevice device) { return __atomic_load_n(&used[device], __ATOMIC_RELAXED); }
+
+static struct block **bucket(uint64_t key) { return &blocks[(key >> 9 ^ key) % BUCKETS]; }
+
+struct block *block_add(uint64_t key, uint64_t size, CUdevice device)
+{
+	struct block *block = calloc(1, sizeof *block);
+	*block = (struct block){.key = key, .size = size, .device = device, .references = 1};
+	pthread_mutex_lock(&table);
+	block->next = *bucket(key);
+	*bucket(key) = block;
+	pthread_mutex_unlock(&table);
+	return block;
+}
+
+struct block *block_find(uint64_t key)
+{
+	pthread_mutex_lock(&table);
+	struct block *block = *bucket(key);
+	while (block && block->key != key)
+		block = block->next;
+	pthread_mutex_unlock(&table);
+	return block;
+}
+
+struct block *block_around(uint64_t key)
+{
+	struct block *found = NULL;
+	pthread_mutex_lock(&table);
+	for (int i = 0; i < BUCKETS && !found; i++)
+		for (struct block *b = blocks[i]; b && !found; b = b->next)
+			if (key >= b->key && key - b->key < b->size)
+				found = b;
+	pthread_mutex_unlock(&table);
+	return found;
+}
+
+void block_remove(struct block *block)
+{
+	pthread_mutex_lock(&table);
+	struct block **at = bucket(block->key);
+	while (*at != block)
+		at = &(*at)->next;
+	*at = block->next;
+	pthread_mutex_unlock(&table);
+	free(block);
+}
+
+uint64_t block_address(uint64_t size)
+{
+	static uint64_t next = 0x7f0000000000;
+	return __atomic_fetch_add(&next, ROUND(size, CHUNK) + CHUNK, __ATOMIC_RELAXED);
+}
+
+static CUresult allocate(CUdeviceptr *address, uint64_t size)
+{
+	NEED_CONTEXT();
+	if (!address || !size)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult refused = fake_busy ? fake_unsafe() : CUDA_SUCCESS;
+	if (refused)
+		return refused;
+	if (size > fake_memory || !fake_charge(fake_current->device, ROUND(size, 512)))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*address = block_address(size);
+	block_add(*address, ROUND(size, 512), fake_current->device);
+	return CUDA_SUCCESS;
+}
+
+static CUresult release(CUdeviceptr address)
+{
+	if (!address)
+		return CUDA_SUCCESS;
+	struct block *block = block_find(address);
+	if (!block)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (block->pool)
+		pool_give(block->pool, block->size);
+	else
+		fake_refund(block->device, block->size);
+	block_remove(block);
+	return CUDA_SUCCESS;
+}
+
+FN(cuMemAlloc, _v2, 3020, CUdeviceptr *p, size_t size) { ENTER(cuMemAlloc_v2); return allocate(p, size); }
+FN(cuMemFree, _v2, 3020, CUdeviceptr p) { ENTER(cuMemFree_v2); return release(p); }
+
+FN(cuMemAllocPitch, _v2, 3020, CUdeviceptr *p, size_t *pitch, size_t width, size_t height, unsigned element)
+{
+	ENTER(cuMemAllocPitch_v2);
+	(void)element;
+	if (!pitch)
+		return CUDA_ERROR_INVALID_VALUE;
+	*pitch = ROUND(width, 512);
+	return allocate(p, *pitch * height);
+}
+
+FN(cuMemAllocManaged, , 6000, CUdeviceptr *p, size_t size, unsigned flags)
+{
+	ENTER(cuMemAllocManaged);
+	(void)flags;
+	NEED_CONTEXT();
+	if (!p || !size)
+		return CUDA_ERROR_INVALID_VALUE;
+	*p = block_address(size); /* lives on the host until it is touched */
+	block_add(*p, 0, fake_current->device);
+	return CUDA_SUCCESS;
+}
+
+/* Version 1 has 32-bit sizes and addresses. */
+FN(cuMemAlloc, , 2000, unsigned *p, unsigned size) { ENTER(cuMemAlloc); (void)p, (void)size; return CUDA_ERROR_OUT_OF_MEMORY; }
+FN(cuMemFree, , 2000, unsigned p) { ENTER(cuMemFree); return p ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; }
+FN(cuMemGetInfo, , 2000, unsigned *left, unsigned *total)
+{
+	ENTER(cuMemGetInfo);
+	*left = *total = (unsigned)(fake_memory > 0xffffffffu ? 0xffffffffu : fake_memory);
+	return CUDA_SUCCESS;
+}
+
+FN(cuMemGetInfo, _v2, 3020, size_t *left, size_t *total)
+{
+	ENTER(cuMemGetInfo_v2);
+	NEED_CONTEXT();
+	if (left)
+		*left = fake_memory - fake_used(fake_current->device);
+	if (total)
+		*total = fake_memory;
+	return CUDA_SUCCESS;
+}
+
+FN(cuMemGetAddressRange, _v2, 3020, CUdeviceptr *base, size_t *size, CUdeviceptr address)
+{
+	ENTER(cuMemGetAddressRange_v2);
+	struct block *block = block_around(address);
+	if (!block)
+		return CUDA_ERROR_NOT_FOUND;
+	if (base)
+		*base = block->key;
+	if (size)
+		*size = block->size;
+	return CUDA_SUCCESS;
+}
+
+FN(cuPointerGetAttribute, , 4000, void *value, int attribute, CUdeviceptr address)
+{
+	ENTER(cuPointerGetAttribute);
+	struct block *block = block_around(address);
+	if (!value || !block)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (attribute == 9)
+		*(int *)value = block->device;
+	else if (attribute == 2)
+		*(unsigned *)value = 2; /* device memory */
+	else
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return CUDA_SUCCESS;
+}

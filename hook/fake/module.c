@@ -1,0 +1,154 @@
+/*
+ * Modules and functions. A function is what its name says: spin_ns<duration>_sm<per-mille>_blocks<n>. Any other name is a
+ * kernel that takes no time, but for names that begin with "missing".
+ */
+#include "fake.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct module {
+	struct function *functions;
+};
+
+static CUresult load(CUmodule *module)
+{
+	NEED_CONTEXT();
+	if (!module)
+		return CUDA_ERROR_INVALID_VALUE;
+	*module = calloc(1, sizeof **module);
+	return CUDA_SUCCESS;
+}
+
+static CUresult find(CUfunction *function, CUmodule module, const char *name)
+{
+	if (!function || !module || !name)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (strncmp(name, "missing", 7) == 0)
+		return CUDA_ERROR_NOT_FOUND;
+	pthread_mutex_lock(&fake_lock);
+	struct function *f = module->functions;
+	while (f && strcmp(f->name, name) != 0)
+		f = f->next;
+	if (!f) {
+		f = calloc(1, sizeof *f);
+		snprintf(f->name, sizeof f->name, "%s", name);
+		unsigned long long duration = 0;
+		unsigned width = 1000;
+		sscanf(name, "spin_ns%llu_sm%u", &duration, &width); /* the blocks are for people */
+		f->duration = duration;
+		f->width = width < 1 ? 1 : width > 1000 ? 1000 : width;
+		f->next = module->functions;
+		module->functions = f;
+	}
+	pthread_mutex_unlock(&fake_lock);
+	*function = f;
+	return CUDA_SUCCESS;
+}
+
+FN(cuModuleLoad, , 2000, CUmodule *module, const char *file) { ENTER(cuModuleLoad); (void)file; return load(module); }
+FN(cuModuleLoadData, , 2000, CUmodule *module, const void *image) { ENTER(cuModuleLoadData); (void)image; return load(module); }
+FN(cuModuleLoadFatBinary, , 2000, CUmodule *module, const void *image)
+{
+	ENTER(cuModuleLoadFatBinary);
+	(void)image;
+	return load(module);
+}
+
+FN(cuModuleLoadDataEx, , 2010, CUmodule *module, const void *image, unsigned count, int *options, void **values)
+{
+	ENTER(cuModuleLoadDataEx);
+	(void)image, (void)count, (void)options, (void)values;
+	return load(module);
+}
+
+FN(cuModuleUnload, , 2000, CUmodule module)
+{
+	ENTER(cuModuleUnload);
+	if (!module)
+		return CUDA_ERROR_INVALID_HANDLE;
+	for (struct function *f = module->functions, *next; f; f = next) {
+		next = f->next;
+		free(f);
+	}
+	free(module);
+	return CUDA_SUCCESS;
+}
+
+FN(cuModuleGetFunction, , 2000, CUfunction *function, CUmodule module, const char *name)
+{
+	ENTER(cuModuleGetFunction);
+	return find(function, module, name);
+}
+
+FN(cuModuleGetGlobal, _v2, 3020, CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name)
+{
+	ENTER(cuModuleGetGlobal_v2);
+	(void)address, (void)bytes, (void)module, (void)name;
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+FN(cuModuleGetLoadingMode, , 11070, int *mode)
+{
+	ENTER(cuModuleGetLoadingMode);
+	*mode = 2;
+	return CUDA_SUCCESS;
+}
+
+/* A library is a module that needs no context, a CUkernel the function itself. */
+FN(cuLibraryLoadData, , 12000, CUmodule *library, const void *code, int *jit, void **jit_values, unsigned jit_count, int *options,
+   void **values, unsigned count)
+{
+	ENTER(cuLibraryLoadData);
+	(void)code, (void)jit, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
+	if (!library)
+		return CUDA_ERROR_INVALID_VALUE;
+	*library = calloc(1, sizeof **library);
+	return CUDA_SUCCESS;
+}
+
+FN(cuLibraryUnload, , 12000, CUmodule library) { ENTER(cuLibraryUnload); return cuModuleUnload(library); }
+FN(cuLibraryGetKernel, , 12000, CUfunction *kernel, CUmodule library, const char *name)
+{
+	ENTER(cuLibraryGetKernel);
+	return find(kernel, library, name);
+}
+
+FN(cuKernelGetFunction, , 12000, CUfunction *function, CUfunction kernel)
+{
+	ENTER(cuKernelGetFunction);
+	*function = kernel;
+	return CUDA_SUCCESS;
+}
+
+FN(cuFuncGetAttribute, , 2020, int *value, int attribute, CUfunction function)
+{
+	ENTER(cuFuncGetAttribute);
+	if (!value || !function)
+		return CUDA_ERROR_INVALID_VALUE;
+	*value = attribute == 0 ? 1024 : 0; /* the most threads of a block */
+	return CUDA_SUCCESS;
+}
+
+FN(cuFuncGetName, , 12030, const char **name, CUfunction function)
+{
+	ENTER(cuFuncGetName);
+	if (!name || !function)
+		return CUDA_ERROR_INVALID_VALUE;
+	*name = function->name;
+	return CUDA_SUCCESS;
+}
+
+STUB(cuFuncSetAttribute, , 9000, CUfunction f __attribute__((unused)), int a __attribute__((unused)), int v __attribute__((unused)))
+STUB(cuFuncSetCacheConfig, , 3000, CUfunction f __attribute__((unused)), int config __attribute__((unused)))
+STUB(cuFuncSetBlockShape, , 2000, CUfunction f __attribute__((unused)), int x __attribute__((unused)),
+     int y __attribute__((unused)), int z __attribute__((unused)))
+
+FN(cuOccupancyMaxActiveBlocksPerMultiprocessor, , 6050, int *blocks, CUfunction function, int threads, size_t shared)
+{
+	ENTER(cuOccupancyMaxActiveBlocksPerMultiprocessor);
+	(void)function, (void)shared;
+	*blocks = threads > 0 ? 2048 / threads : 0;
+	return CUDA_SUCCESS;
+}

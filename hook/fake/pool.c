@@ -1,0 +1,239 @@
+/* Memory pools: they reserve in chunks and keep what is freed until a synchronisation, up to their release threshold. */
+#include "memory.h"
+
+#include <stdlib.h>
+
+#define RESERVE (32ull << 20)
+
+static struct pool defaults[DEVICES_MAX];
+static struct pool *current[DEVICES_MAX];
+static struct pool *made[256]; /* for the trimming; guarded by pools */
+static pthread_mutex_t pools = PTHREAD_MUTEX_INITIALIZER;
+
+static struct pool *default_pool(CUdevice device)
+{
+	defaults[device].device = device;
+	return &defaults[device];
+}
+
+static struct pool *device_pool(CUdevice device) { return current[device] ? current[device] : default_pool(device); }
+
+static int pool_take(struct pool *pool, uint64_t size)
+{
+	pthread_mutex_lock(&pools);
+	uint64_t need = ROUND(pool->used + size, RESERVE);
+	int room = size <= fake_memory && (need <= pool->reserved || fake_charge(pool->device, need - pool->reserved));
+	if (room) {
+		pool->used += size;
+		if (need > pool->reserved)
+			pool->reserved = need;
+		if (pool->used > pool->used_high)
+			pool->used_high = pool->used;
+		if (pool->reserved > pool->reserved_high)
+			pool->reserved_high = pool->reserved;
+	}
+	pthread_mutex_unlock(&pools);
+	return room;
+}
+
+static void trim(struct pool *pool, uint64_t keep)
+{
+	uint64_t need = ROUND(pool->used, RESERVE);
+	if (need < keep)
+		need = keep;
+	if (need >= pool->reserved)
+		return;
+	fake_refund(pool->device, pool->reserved - need);
+	pool->reserved = need;
+}
+
+void pool_give(struct pool *pool, uint64_t size)
+{
+	pthread_mutex_lock(&pools);
+	pool->used -= size;
+	if (pool->destroyed)
+		trim(pool, 0);
+	pthread_mutex_unlock(&pools);
+}
+
+void fake_trim(CUdevice device)
+{
+	pthread_mutex_lock(&pools);
+	trim(default_pool(device), defaults[device].threshold);
+	for (int i = 0; i < 256; i++)
+		if (made[i] && made[i]->device == device)
+			trim(made[i], made[i]->threshold);
+	pthread_mutex_unlock(&pools);
+}
+
+/* The head of CUmemPoolProps; the rest is not looked at. */
+struct pool_props {
+	int type, handles, location_type, location_id;
+};
+
+FN(cuMemPoolCreate, , 11020, struct pool **pool, const struct pool_props *props)
+{
+	ENTER(cuMemPoolCreate);
+	if (!pool || !props || props->location_id < 0 || props->location_id >= fake_devices)
+		return CUDA_ERROR_INVALID_VALUE;
+	*pool = calloc(1, sizeof **pool);
+	(*pool)->device = props->location_id;
+	pthread_mutex_lock(&pools);
+	for (int i = 0; i < 256; i++)
+		if (!made[i]) {
+			made[i] = *pool;
+			break;
+		}
+	pthread_mutex_unlock(&pools);
+	return CUDA_SUCCESS;
+}
+
+FN(cuMemPoolDestroy, , 11020, struct pool *pool)
+{
+	ENTER(cuMemPoolDestroy);
+	if (!pool || pool == &defaults[pool->device])
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&pools);
+	for (int i = 0; i < 256; i++)
+		if (made[i] == pool)
+			made[i] = NULL;
+	if (current[pool->device] == pool)
+		current[pool->device] = NULL;
+	pool->destroyed = 1; /* blocks may still lie in it */
+	trim(pool, 0);
+	pthread_mutex_unlock(&pools);
+	return CUDA_SUCCESS;
+}
+
+static uint64_t *attribute_of(struct pool *pool, int attribute)
+{
+	switch (attribute) {
+	case 4:
+		return &pool->threshold;
+	case 5:
+		return &pool->reserved;
+	case 6:
+		return &pool->reserved_high;
+	case 7:
+		return &pool->used;
+	case 8:
+		return &pool->used_high;
+	}
+	return NULL;
+}
+
+FN(cuMemPoolGetAttribute, , 11020, struct pool *pool, int attribute, void *value)
+{
+	ENTER(cuMemPoolGetAttribute);
+	uint64_t *from = attribute_of(pool, attribute);
+	if (from)
+		*(uint64_t *)value = *from;
+	else
+		*(int *)value = 1; /* the reuse policies */
+	return CUDA_SUCCESS;
+}
+
+FN(cuMemPoolSetAttribute, , 11020, struct pool *pool, int attribute, void *value)
+{
+	ENTER(cuMemPoolSetAttribute);
+	uint64_t *to = attribute_of(pool, attribute);
+	if (attribute == 4)
+		*to = *(uint64_t *)value;
+	else if (to)
+		*to = 0; /* the high marks are reset */
+	return CUDA_SUCCESS;
+}
+
+FN(cuMemPoolTrimTo, , 11020, struct pool *pool, size_t keep)
+{
+	ENTER(cuMemPoolTrimTo);
+	pthread_mutex_lock(&pools);
+	trim(pool, keep);
+	pthread_mutex_unlock(&pools);
+	return CUDA_SUCCESS;
+}
+
+STUB(cuMemPoolSetAccess, , 11020, struct pool *pool __attribute__((unused)), const void *map __attribute__((unused)),
+     size_t count __attribute__((unused)))
+
+FN(cuDeviceGetDefaultMemPool, , 11020, struct pool **pool, CUdevice device)
+{
+	ENTER(cuDeviceGetDefaultMemPool);
+	if (!pool || device < 0 || device >= fake_devices)
+		return CUDA_ERROR_INVALID_VALUE;
+	*pool = default_pool(device);
+	return CUDA_SUCCESS;
+}
+
+FN(cuDeviceGetMemPool, , 11020, struct pool **pool, CUdevice device)
+{
+	ENTER(cuDeviceGetMemPool);
+	if (!pool || device < 0 || device >= fake_devices)
+		return CUDA_ERROR_INVALID_VALUE;
+	*pool = device_pool(device);
+	return CUDA_SUCCESS;
+}
+
+FN(cuDeviceSetMemPool, , 11020, CUdevice device, struct pool *pool)
+{
+	ENTER(cuDeviceSetMemPool);
+	if (!pool || device < 0 || device >= fake_devices)
+		return CUDA_ERROR_INVALID_VALUE;
+	current[device] = pool;
+	return CUDA_SUCCESS;
+}
+
+FN(cuMemPoolImportFromShareableHandle, , 11020, struct pool **pool, void *handle, int type, unsigned long long flags)
+{
+	ENTER(cuMemPoolImportFromShareableHandle);
+	(void)handle, (void)type, (void)flags;
+	*pool = calloc(1, sizeof **pool);
+	return CUDA_SUCCESS;
+}
+
+static CUresult allocate(CUdeviceptr *address, size_t size, struct pool *pool, CUstream handle)
+{
+	if (!address || !size || !pool)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct stream *stream = fake_stream(handle);
+	if (stream->capture) {
+		fake_node(stream->capture->graph, NODE_ALLOC)->size = size;
+		*address = block_address(size);
+		return CUDA_SUCCESS;
+	}
+	size = ROUND(size, 512);
+	if (!pool_take(pool, size))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*address = block_address(size);
+	block_add(*address, size, pool->device)->pool = pool;
+	return CUDA_SUCCESS;
+}
+
+FN(cuMemAllocAsync, , 11020, CUdeviceptr *address, size_t size, CUstream stream)
+{
+	ENTER(cuMemAllocAsync);
+	NEED_CONTEXT();
+	return allocate(address, size, device_pool(fake_current->device), stream);
+}
+TWIN(cuMemAllocAsync, , _ptsz, 11020, (CUdeviceptr *p, size_t n, CUstream s), (p, n, OWN(s)))
+
+FN(cuMemAllocFromPoolAsync, , 11020, CUdeviceptr *address, size_t size, struct pool *pool, CUstream stream)
+{
+	ENTER(cuMemAllocFromPoolAsync);
+	NEED_CONTEXT();
+	return allocate(address, size, pool, stream);
+}
+TWIN(cuMemAllocFromPoolAsync, , _ptsz, 11020, (CUdeviceptr *p, size_t n, struct pool *pool, CUstream s), (p, n, pool, OWN(s)))
+
+FN(cuMemFreeAsync, , 11020, CUdeviceptr address, CUstream handle)
+{
+	ENTER(cuMemFreeAsync);
+	NEED_CONTEXT();
+	struct stream *stream = fake_stream(handle);
+	if (stream->capture) {
+		fake_node(stream->capture->graph, NODE_FREE);
+		return CUDA_SUCCESS;
+	}
+	return cuMemFree_v2(address);
+}
+TWIN(cuMemFreeAsync, , _ptsz, 11020, (CUdeviceptr p, CUstream s), (p, OWN(s)))

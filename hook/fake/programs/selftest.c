@@ -1,0 +1,229 @@
+/* The fake driver against itself: what it must refuse, count and keep, with no simulation. Prints each check that fails. */
+#include "../fake.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *cuda;
+static int failures;
+
+static void *find(const char *name)
+{
+	void *function = dlsym(cuda, name);
+	if (!function) {
+		printf("no %s\n", name);
+		exit(1);
+	}
+	return function;
+}
+
+#define CALL(name, ...) ((CUresult(*)())find(#name))(__VA_ARGS__)
+#define WANT(result, ...)                                                                                               \
+	do {                                                                                                            \
+		int got_ = (int)(__VA_ARGS__);                                                                          \
+		if (got_ != (int)(result)) {                                                                            \
+			printf("line %d: %s is %d, want %d\n", __LINE__, #__VA_ARGS__, got_, (int)(result));            \
+			failures++;                                                                                     \
+		}                                                                                                       \
+	} while (0)
+#define OK(...) WANT(CUDA_SUCCESS, __VA_ARGS__)
+
+static CUcontext context;
+static CUfunction kernel;
+static CUstream stream;
+
+static CUresult launch(CUstream s)
+{
+	return ((CUresult(*)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **,
+			     void **))find("cuLaunchKernel"))(kernel, 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL);
+}
+
+static uint64_t used(void)
+{
+	size_t left, total;
+	OK(CALL(cuMemGetInfo_v2, &left, &total));
+	return total - left;
+}
+
+static void start(void)
+{
+	int count = 0;
+	CUmodule module;
+	WANT(CUDA_ERROR_NOT_INITIALIZED, CALL(cuDeviceGetCount, &count));
+	OK(CALL(cuInit, 0));
+	WANT(CUDA_ERROR_INVALID_VALUE, CALL(cuInit, 1));
+	WANT(CUDA_ERROR_INVALID_CONTEXT, CALL(cuCtxSynchronize));
+	WANT(CUDA_ERROR_INVALID_CONTEXT, launch(NULL));
+	OK(CALL(cuDevicePrimaryCtxRetain, &context, 0));
+	OK(CALL(cuCtxSetCurrent, context));
+	OK(CALL(cuModuleLoadData, &module, ""));
+	WANT(CUDA_ERROR_NOT_FOUND, CALL(cuModuleGetFunction, &kernel, module, "missing"));
+	OK(CALL(cuModuleGetFunction, &kernel, module, "spin_ns1000_sm500_blocks8"));
+	OK(CALL(cuStreamCreate, &stream, 1));
+	OK(launch(stream));
+}
+
+static void look_up(void)
+{
+	void *f = NULL, *g = NULL;
+	int status = -1;
+	OK(CALL(cuGetProcAddress_v2, "cuMemAlloc", &f, 12000, (uint64_t)0, &status));
+	WANT(1, f == find("cuMemAlloc_v2"));
+	OK(CALL(cuGetProcAddress_v2, "cuMemAlloc", &f, 2000, (uint64_t)0, &status));
+	WANT(1, f == find("cuMemAlloc"));
+	OK(CALL(cuGetProcAddress_v2, "cuLaunchKernel", &f, 12000, (uint64_t)2, NULL));
+	WANT(1, f == find("cuLaunchKernel_ptsz"));
+	OK(CALL(cuGetProcAddress_v2, "cuCtxCreate", &f, 12000, (uint64_t)0, &status));
+	OK(CALL(cuGetProcAddress_v2, "cuCtxCreate", &g, 13000, (uint64_t)0, &status));
+	WANT(1, f == find("cuCtxCreate_v3") && g == find("cuCtxCreate_v4"));
+	OK(CALL(cuGetProcAddress_v2, "cuNoSuchThing", &f, 12000, (uint64_t)0, &status));
+	WANT(1, f == NULL && status == 1);
+	OK(CALL(cuGetProcAddress_v2, "cuLaunchKernelEx", &f, 11000, (uint64_t)0, &status));
+	WANT(1, f == NULL && status == 2);
+	WANT(CUDA_ERROR_NOT_FOUND, CALL(cuGetProcAddress, "cuNoSuchThing", &f, 11030, (uint64_t)0));
+	WANT(CUDA_ERROR_INVALID_VALUE, CALL(cuGetProcAddress_v2, "cuInit", &f, 99000, (uint64_t)0, &status));
+	WANT(CUDA_ERROR_NOT_FOUND, CALL(cuGetExportTable, &f, "0123456789abcdef"));
+}
+
+/* A capture with one wrong call in it. */
+static CUresult captured(int mode, CUresult want, CUresult (*wrong)(void))
+{
+	CUgraph graph;
+	OK(CALL(cuStreamBeginCapture_v2, stream, mode));
+	OK(launch(stream));
+	if (wrong)
+		WANT(want, wrong());
+	return CALL(cuStreamEndCapture, stream, &graph);
+}
+
+static CUresult wait_for_it(void) { return CALL(cuStreamSynchronize, stream); }
+static CUresult wait_for_all(void) { return CALL(cuCtxSynchronize); }
+static CUresult allocate(void) { CUdeviceptr p; return CALL(cuMemAlloc_v2, &p, (size_t)4096); }
+static CUresult ask(void)
+{
+	CUevent event;
+	OK(CALL(cuEventCreate, &event, 0));
+	return CALL(cuEventQuery, event);
+}
+static CUresult captured_event(void)
+{
+	CUevent event;
+	OK(CALL(cuEventCreate, &event, 0));
+	OK(CALL(cuEventRecord, event, stream));
+	return CALL(cuEventQuery, event);
+}
+static void *elsewhere(void *relaxed)
+{
+	int mode = 2;
+	CALL(cuCtxSetCurrent, context);
+	if (relaxed)
+		CALL(cuThreadExchangeStreamCaptureMode, &mode);
+	return (void *)(intptr_t)ask();
+}
+static CUresult in_thread(void *relaxed)
+{
+	pthread_t t;
+	void *result;
+	pthread_create(&t, NULL, elsewhere, relaxed);
+	pthread_join(t, &result);
+	return (CUresult)(intptr_t)result;
+}
+static CUresult helper(void) { return in_thread(NULL); }
+static CUresult relaxed_helper(void) { return in_thread(""); }
+
+static void capture(void)
+{
+	CUgraph graph;
+	CUgraphExec exec;
+	CUgraphNode nodes[4];
+	size_t count = 4;
+	int type = -1;
+	OK(captured(0, 0, NULL));
+	WANT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, captured(0, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, wait_for_it));
+	WANT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, captured(0, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, wait_for_all));
+	WANT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, captured(0, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, allocate));
+	WANT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, captured(0, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, ask));
+	WANT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, captured(0, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, helper));
+	OK(captured(0, CUDA_SUCCESS, relaxed_helper));
+	OK(captured(1, CUDA_SUCCESS, helper)); /* thread-local: others may */
+	OK(captured(2, CUDA_SUCCESS, allocate));
+	OK(captured(0, CUDA_ERROR_CAPTURED_EVENT, captured_event));
+	WANT(CUDA_ERROR_ILLEGAL_STATE, CALL(cuStreamEndCapture, stream, &graph));
+	OK(CALL(cuStreamBeginCapture_v2, stream, 0));
+	OK(launch(stream));
+	OK(launch(stream));
+	OK(CALL(cuStreamEndCapture, stream, &graph));
+	OK(CALL(cuGraphGetNodes, graph, nodes, &count));
+	OK(CALL(cuGraphNodeGetType, nodes[1], &type));
+	WANT(1, count == 2 && type == NODE_KERNEL);
+	OK(CALL(cuGraphInstantiateWithFlags, &exec, graph, 0ull));
+	OK(CALL(cuGraphLaunch, exec, stream));
+}
+
+static void memory(void)
+{
+	CUdeviceptr p, q;
+	unsigned long long handle, again;
+	int prop[8] = {1, 0, 1, 0}; /* pinned memory of device 0 */
+	uint64_t before = used();
+	OK(CALL(cuMemAlloc_v2, &p, (size_t)1000));
+	WANT(1024, used() - before);
+	OK(CALL(cuMemFree_v2, p));
+	WANT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemFree_v2, p));
+	WANT(CUDA_ERROR_OUT_OF_MEMORY, CALL(cuMemAlloc_v2, &p, (size_t)1 << 50));
+	/* The memory of a handle goes with its last mapping. */
+	OK(CALL(cuMemAddressReserve, &p, (size_t)4 << 20, (size_t)0, 0ull, 0ull));
+	WANT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemCreate, &handle, (size_t)1000, prop, 0ull));
+	OK(CALL(cuMemCreate, &handle, (size_t)4 << 20, prop, 0ull));
+	OK(CALL(cuMemMap, p, (size_t)4 << 20, (size_t)0, handle, 0ull));
+	OK(CALL(cuMemRetainAllocationHandle, &again, (void *)(uintptr_t)p));
+	OK(CALL(cuMemRelease, handle));
+	OK(CALL(cuMemRelease, again));
+	WANT(4 << 20, used() - before);
+	OK(CALL(cuMemUnmap, p, (size_t)4 << 20));
+	WANT(0, used() - before);
+	/* A pool keeps what it has until a synchronisation. */
+	OK(CALL(cuMemAllocAsync, &q, (size_t)1 << 20, stream));
+	WANT(32 << 20, used() - before);
+	OK(CALL(cuMemFreeAsync, q, stream));
+	WANT(32 << 20, used() - before);
+	OK(CALL(cuStreamSynchronize, stream));
+	WANT(0, used() - before);
+	size_t descriptor[4] = {100, 100, 0x100000020, 0}; /* 100 x 100 floats, one channel */
+	OK(CALL(cuArrayCreate_v2, &handle, descriptor));
+	WANT(40448, used() - before);
+	OK(CALL(cuArrayDestroy, (void *)(uintptr_t)handle));
+	WANT(0, used() - before);
+}
+
+static void faults(void)
+{
+	CUdeviceptr p;
+	int (*order)(const char *, unsigned long, unsigned long, CUresult) = find("fakecuda_fail");
+	unsigned long (*calls)(const char *) = find("fakecuda_calls");
+	unsigned long before = calls("cuMemAlloc_v2");
+	WANT(0, order("cuNoSuchThing", 1, 1, 2));
+	WANT(1, order("cuMemAlloc_v2", 2, 1, CUDA_ERROR_OUT_OF_MEMORY));
+	OK(CALL(cuMemAlloc_v2, &p, (size_t)512));
+	WANT(CUDA_ERROR_OUT_OF_MEMORY, CALL(cuMemAlloc_v2, &p, (size_t)512));
+	OK(CALL(cuMemAlloc_v2, &p, (size_t)512));
+	WANT(3, calls("cuMemAlloc_v2") - before);
+}
+
+int main(void)
+{
+	cuda = dlopen("libcuda.so.1", RTLD_NOW);
+	if (!cuda) {
+		puts(dlerror());
+		return 1;
+	}
+	start();
+	look_up();
+	capture();
+	memory();
+	faults();
+	puts(failures ? "failed" : "ok");
+	return failures != 0;
+}

@@ -1,0 +1,122 @@
+/*
+ * spin: a process that keeps a GPU busy, the load of experiments.
+ *
+ *   spin KERNEL [from=NS] [until=NS] [count=N] [as=kernel|graph|cooperative] [graph=N] [sync=N] [pause=NS] [streams=N]
+ *
+ * KERNEL is a name that the fake driver understands. It is launched from one time to the other or so often, in graphs of N if asked
+ * for, over so many streams in turn; sync waits for the stream after each N launches, then pause sleeps.
+ * At the end it prints "launches <n> waits <ns>": the longest time that one launch with its synchronisation took.
+ */
+#include "../fake.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+CUresult cuInit(unsigned);
+CUresult cuDevicePrimaryCtxRetain(CUcontext *, CUdevice);
+CUresult cuCtxSetCurrent(CUcontext);
+CUresult cuModuleLoadData(CUmodule *, const void *);
+CUresult cuModuleGetFunction(CUfunction *, CUmodule, const char *);
+CUresult cuStreamCreate(CUstream *, unsigned);
+CUresult cuStreamSynchronize(CUstream);
+CUresult cuCtxSynchronize(void);
+CUresult cuStreamBeginCapture_v2(CUstream, int);
+CUresult cuStreamEndCapture(CUstream, CUgraph *);
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *, CUgraph, unsigned long long);
+CUresult cuGraphLaunch(CUgraphExec, CUstream);
+CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **);
+CUresult cuLaunchCooperativeKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **);
+
+#define STREAMS_MAX 16
+
+static struct {
+	uint64_t from, until, count, pause, sync, graph, streams;
+	const char *as;
+} option = {0, UINT64_MAX, UINT64_MAX, 0, 0, 1, 1, "kernel"};
+
+static void must(CUresult result, const char *what)
+{
+	if (result == CUDA_SUCCESS)
+		return;
+	fprintf(stderr, "spin: %s: %d\n", what, result);
+	exit(1);
+}
+#define MUST(call) must(call, #call)
+
+static void parse(char *argument)
+{
+	char *value = strchr(argument, '=');
+	if (!value) {
+		fprintf(stderr, "spin: %s: no value\n", argument);
+		exit(2);
+	}
+	*value++ = 0;
+	struct { const char *name; uint64_t *to; } numbers[] = {
+		{"from", &option.from}, {"until", &option.until}, {"count", &option.count}, {"pause", &option.pause},
+		{"sync", &option.sync}, {"graph", &option.graph}, {"streams", &option.streams},
+	};
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+		if (strcmp(argument, numbers[i].name) == 0) {
+			*numbers[i].to = strtoull(value, NULL, 10);
+			return;
+		}
+	if (strcmp(argument, "as") == 0)
+		option.as = value;
+}
+
+static CUgraphExec capture(CUfunction kernel, CUstream stream)
+{
+	CUgraph graph;
+	CUgraphExec exec;
+	MUST(cuStreamBeginCapture_v2(stream, 0));
+	for (uint64_t i = 0; i < option.graph; i++)
+		MUST(cuLaunchKernel(kernel, 64, 1, 1, 128, 1, 1, 0, stream, NULL, NULL));
+	MUST(cuStreamEndCapture(stream, &graph));
+	MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	return exec;
+}
+
+int main(int count, char **arguments)
+{
+	if (count < 2)
+		return 2;
+	for (int i = 2; i < count; i++)
+		parse(arguments[i]);
+	CUcontext context;
+	CUmodule module;
+	CUfunction kernel;
+	CUstream streams[STREAMS_MAX];
+	CUgraphExec exec = NULL;
+	MUST(cuInit(0));
+	MUST(cuDevicePrimaryCtxRetain(&context, 0));
+	MUST(cuCtxSetCurrent(context));
+	MUST(cuModuleLoadData(&module, ""));
+	MUST(cuModuleGetFunction(&kernel, module, arguments[1]));
+	for (uint64_t i = 0; i < option.streams && i < STREAMS_MAX; i++)
+		MUST(cuStreamCreate(&streams[i], 1));
+	if (strcmp(option.as, "graph") == 0)
+		exec = capture(kernel, streams[0]);
+	if (fakesim_now() < option.from)
+		fakesim_sleep(option.from - fakesim_now());
+	uint64_t launches = 0, longest = 0;
+	for (uint64_t start; (start = fakesim_now()) < option.until && launches < option.count;) {
+		CUstream stream = streams[launches++ % option.streams];
+		if (exec)
+			MUST(cuGraphLaunch(exec, stream));
+		else if (strcmp(option.as, "cooperative") == 0)
+			MUST(cuLaunchCooperativeKernel(kernel, 64, 1, 1, 128, 1, 1, 0, stream, NULL));
+		else
+			MUST(cuLaunchKernel(kernel, 64, 1, 1, 128, 1, 1, 0, stream, NULL, NULL));
+		if (option.sync && launches % option.sync == 0) {
+			MUST(cuStreamSynchronize(stream));
+			if (option.pause)
+				fakesim_sleep(option.pause);
+		}
+		uint64_t took = fakesim_now() - start;
+		if (took > longest)
+			longest = took;
+	}
+	printf("launches %llu waits %llu\n", (unsigned long long)launches, (unsigned long long)longest);
+	return 0;
+}

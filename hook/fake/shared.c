@@ -1,0 +1,84 @@
+/* Memory that the device only sees: of the host, of other processes, of other drivers. */
+#include "memory.h"
+
+#include <stdlib.h>
+
+/* Host memory takes nothing of the device. */
+static CUresult host(void **p, size_t size)
+{
+	NEED_CONTEXT();
+	return p && (*p = malloc(size)) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+FN(cuMemAllocHost, _v2, 3020, void **p, size_t size) { ENTER(cuMemAllocHost_v2); return host(p, size); }
+FN(cuMemHostAlloc, , 2020, void **p, size_t size, unsigned flags) { ENTER(cuMemHostAlloc); (void)flags; return host(p, size); }
+FN(cuMemFreeHost, , 2000, void *p) { ENTER(cuMemFreeHost); free(p); return CUDA_SUCCESS; }
+STUB(cuMemHostRegister, _v2, 6050, void *p __attribute__((unused)), size_t n __attribute__((unused)), unsigned f __attribute__((unused)))
+STUB(cuMemHostUnregister, , 4000, void *p __attribute__((unused)))
+FN(cuMemHostGetDevicePointer, _v2, 3020, CUdeviceptr *device, void *p, unsigned flags)
+{
+	ENTER(cuMemHostGetDevicePointer_v2);
+	(void)flags;
+	*device = (CUdeviceptr)(uintptr_t)p;
+	return CUDA_SUCCESS;
+}
+
+/* Memory of other processes: it counts where it was made. */
+struct ipc_handle {
+	uint64_t address, size;
+	char rest[48];
+};
+
+FN(cuIpcGetMemHandle, , 4010, struct ipc_handle *handle, CUdeviceptr address)
+{
+	ENTER(cuIpcGetMemHandle);
+	struct block *block = block_find(address);
+	if (!handle || !block)
+		return CUDA_ERROR_INVALID_VALUE;
+	*handle = (struct ipc_handle){.address = address, .size = block->size};
+	return CUDA_SUCCESS;
+}
+
+FN(cuIpcOpenMemHandle, _v2, 11000, CUdeviceptr *address, struct ipc_handle handle, unsigned flags)
+{
+	ENTER(cuIpcOpenMemHandle_v2);
+	(void)flags;
+	NEED_CONTEXT();
+	*address = block_address(handle.size);
+	block_add(*address, 0, fake_current->device);
+	return CUDA_SUCCESS;
+}
+
+FN(cuIpcCloseMemHandle, , 4010, CUdeviceptr address)
+{
+	ENTER(cuIpcCloseMemHandle);
+	struct block *block = block_find(address);
+	if (!block)
+		return CUDA_ERROR_INVALID_VALUE;
+	block_remove(block);
+	return CUDA_SUCCESS;
+}
+
+/* CUDA_EXTERNAL_MEMORY_HANDLE_DESC: type, union of handles, size. */
+struct external_desc {
+	int type, pad;
+	void *handle[2];
+	unsigned long long size;
+};
+
+FN(cuImportExternalMemory, , 10000, struct block **memory, const struct external_desc *desc)
+{
+	ENTER(cuImportExternalMemory);
+	NEED_CONTEXT();
+	if (!memory || !desc)
+		return CUDA_ERROR_INVALID_VALUE;
+	*memory = block_add(block_address(desc->size), 0, fake_current->device);
+	return CUDA_SUCCESS;
+}
+
+FN(cuDestroyExternalMemory, , 10000, struct block *memory)
+{
+	ENTER(cuDestroyExternalMemory);
+	block_remove(memory);
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,264 @@
+/*
+ * The client of the device simulation. Each thread has a connection, so that the simulation knows which threads wait; work
+ * is collected for the whole process and goes along with the next request of any thread. Batches are numbered, as two
+ * connections have no order.
+ *
+ * On the virtual clock a thread's time is that of its last reply plus the host time that it has spent since: the clock
+ * stands still while a thread runs. Host time is slept for in pieces of PIECE.
+ */
+#include "fake.h"
+#include "wire.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PIECE 100000u
+
+int fake_simulated;
+uint64_t fake_host_launch = 5000;
+
+static const char *path;
+static int is_virtual;
+static pthread_key_t closing;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static pthread_mutex_t collecting = PTHREAD_MUTEX_INITIALIZER; /* guards the three below */
+static struct fakesim_work works[SIM_WORKS_MAX];
+static uint32_t collected;
+static uint64_t batches;
+
+static HERE int connection = -1;
+static HERE struct fakesim_reply last;
+static HERE uint64_t spent; /* host time since last.now */
+
+static uint64_t machine_now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void leave(void *unused)
+{
+	(void)unused;
+	if (connection >= 0)
+		close(connection);
+	connection = -1;
+}
+
+/* A forked child has its parent's sockets but none of its threads, and is another process to the simulation. */
+static void forked(void)
+{
+	leave(NULL);
+	collected = 0;
+	batches = 0;
+	spent = 0;
+}
+
+static void prepare(void)
+{
+	path = getenv("FAKE_CUDA_SOCKET");
+	const char *host = getenv("FAKE_CUDA_LAUNCH_NS");
+	if (host)
+		fake_host_launch = strtoull(host, NULL, 10);
+	pthread_key_create(&closing, leave);
+	pthread_atfork(NULL, NULL, forked);
+}
+
+static uint64_t cap(void)
+{
+	const char *percent = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+	return percent ? (uint64_t)(strtod(percent, NULL) * 10 + 0.5) : 1000;
+}
+
+static int broken(const char *what)
+{
+	if (getenv("FAKE_CUDA_DEBUG"))
+		fprintf(stderr, "fake cuda: %s: %s\n", what, strerror(errno));
+	leave(NULL);
+	return -1;
+}
+
+static int exchange(struct fakesim_request *request, const struct fakesim_work *work, int answered)
+{
+	struct iovec parts[2] = {{request, sizeof *request}, {(void *)work, request->works * sizeof *work}};
+	struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+	while (sendmsg(connection, &message, MSG_NOSIGNAL) < 0)
+		if (errno != EINTR)
+			return broken("send");
+	if (!answered)
+		return 0;
+	ssize_t got;
+	uint64_t own = last.now + spent;
+	while ((got = recv(connection, &last, sizeof last, 0)) < 0 && errno == EINTR)
+		;
+	if (got != sizeof last)
+		return broken("receive");
+	spent = own > last.now ? own - last.now : 0; /* an answer without a wait leaves the thread ahead of the clock */
+	return 0;
+}
+
+static int dial(void)
+{
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	if (strlen(path) >= sizeof to.sun_path)
+		return 0;
+	strcpy(to.sun_path, path);
+	connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (connection < 0 || connect(connection, (struct sockaddr *)&to, sizeof to) != 0)
+		return broken("connect") == 0;
+	struct fakesim_request hello = {.op = SIM_HELLO, .a = cap()};
+	last.now = spent = 0;
+	if (exchange(&hello, NULL, 1) != 0)
+		return 0;
+	is_virtual = (int)last.is_virtual;
+	return 1;
+}
+
+static int connected(void)
+{
+	pthread_once(&once, prepare);
+	if (connection >= 0)
+		return 1;
+	if (!path || !dial())
+		return 0;
+	pthread_setspecific(closing, &closing);
+	return 1;
+}
+
+/* call sends all work and one request. Without a simulation it answers that everything is done. */
+static struct fakesim_reply *call(uint32_t op, uint64_t a, uint64_t b)
+{
+	static HERE struct fakesim_reply none;
+	struct fakesim_work batch[SIM_WORKS_MAX];
+	if (!connected())
+		return &none;
+	struct fakesim_request request = {.op = op, .at = is_virtual ? last.now + spent : 0, .a = a, .b = b};
+	pthread_mutex_lock(&collecting);
+	request.works = collected;
+	if (collected) {
+		memcpy(batch, works, collected * sizeof *works);
+		collected = 0;
+		batches++;
+	}
+	request.batch = batches;
+	pthread_mutex_unlock(&collecting);
+	return exchange(&request, batch, op != SIM_ANNOUNCE) == 0 ? &last : &none;
+}
+
+CUresult fake_sim_start(void)
+{
+	pthread_once(&once, prepare);
+	if (!path)
+		return CUDA_SUCCESS;
+	if (!connected())
+		return CUDA_ERROR_NO_DEVICE;
+	fake_simulated = 1;
+	__atomic_add_fetch(&fake_busy, 1, __ATOMIC_RELAXED);
+	return CUDA_SUCCESS;
+}
+
+uint64_t fake_now(void) { return connected() && is_virtual ? last.now + spent : machine_now(); }
+
+void fake_host(uint64_t ns)
+{
+	if (!fake_simulated || !connected() || !is_virtual)
+		return;
+	spent += ns;
+	if (spent >= PIECE)
+		call(SIM_SLEEP, last.now + spent, 0);
+}
+
+void fake_sim_work(int kind, struct stream *stream, uint64_t duration, uint32_t width, uint64_t event)
+{
+	uint64_t at = fake_now();
+	pthread_mutex_lock(&collecting);
+	while (collected == SIM_WORKS_MAX) {
+		pthread_mutex_unlock(&collecting);
+		call(SIM_FLUSH, 0, 0);
+		pthread_mutex_lock(&collecting);
+	}
+	works[collected++] = (struct fakesim_work){(uint32_t)kind, (uint32_t)stream->context->device, stream->id, at, duration,
+						   event, width, 0};
+	pthread_mutex_unlock(&collecting);
+	/* On the real clock the device starts at once; on the virtual one work may wait, as its time is written on it. */
+	if (!is_virtual)
+		call(SIM_FLUSH, 0, 0);
+}
+
+int fake_sim_wait_stream(struct stream *stream) { return (int)call(SIM_WAIT_STREAM, stream->id, 0)->status; }
+int fake_sim_wait_device(CUdevice device) { return (int)call(SIM_WAIT_DEVICE, (uint64_t)device, 0)->status; }
+
+int fake_sim_query_stream(struct stream *stream)
+{
+	return (int)call(SIM_QUERY_STREAM, stream->id, 0)->status;
+}
+
+int fake_sim_event(struct event *event, int wait)
+{
+	struct fakesim_reply *reply = call(wait ? SIM_WAIT_EVENT : SIM_QUERY_EVENT, event->id, 0);
+	if (reply->status != 0)
+		return 0;
+	event->time = reply->value;
+	return 1;
+}
+
+uint64_t fakesim_now(void) { return fake_now(); }
+void fakesim_announce(void) { call(SIM_ANNOUNCE, 0, 0); }
+void fakesim_leave(void) { call(SIM_FLUSH, 0, 0); leave(NULL); }
+
+void fakesim_wake(void) { call(SIM_WAKE, 0, 0); }
+
+/* The caller's own time is not touched: the new connection's reply is of the same standing clock. */
+int fakesim_open(void)
+{
+	if (!connected())
+		return -1;
+	int own = connection;
+	uint64_t owed = spent;
+	struct fakesim_reply reply = last;
+	int opened = dial() ? connection : -1;
+	connection = own;
+	spent = owed;
+	last = reply;
+	return opened;
+}
+
+void fakesim_adopt(int opened)
+{
+	connection = opened;
+	if (opened >= 0)
+		pthread_setspecific(closing, &closing);
+	call(SIM_FLUSH, 0, 0);
+}
+
+void fakesim_sleep(uint64_t ns)
+{
+	struct timespec t = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+	if (connected() && is_virtual)
+		call(SIM_SLEEP, last.now + spent + ns, 0);
+	else
+		nanosleep(&t, NULL);
+}
+
+/* The count of wakes is read before the word, so that a wake between the look and the request ends the wait at once. */
+int fakesim_wait_word(const uint32_t *word, uint32_t seen, uint64_t timeout_ns)
+{
+	uint64_t until = fake_now() + timeout_ns;
+	for (;;) {
+		uint64_t wakes = last.wakes;
+		if (__atomic_load_n(word, __ATOMIC_ACQUIRE) != seen)
+			return 0;
+		if (fake_now() >= until)
+			return ETIMEDOUT;
+		if (!connected())
+			return ETIMEDOUT;
+		call(SIM_WAIT_WORD, until, wakes);
+	}
+}

@@ -1,0 +1,203 @@
+/* The slow path of a launch: permission, bound of unfinished work, marks. */
+#define _GNU_SOURCE
+#include "gate.h"
+
+#include "mark.h"
+#include "memory.h"
+#include "start.h"
+#include "token.h"
+
+_Thread_local struct gsh_track gsh_tracks[GSH_TRACKS];
+
+#define UNBOUNDED 4000000000ull /* ns; where the server names no bound, marks still come now and then */
+
+/* For launches that are not counted: in a capture, on a device without a share, when switched off. */
+static _Thread_local struct gsh_track uncounted;
+
+void gsh_tracks_stale(void) {
+	for (int i = 0; i < GSH_TRACKS; i++) gsh_tracks[i].epoch = 0;
+}
+
+void gsh_tracks_fork(void) {
+	for (int i = 0; i < GSH_TRACKS; i++) gsh_tracks[i] = (struct gsh_track){0};
+}
+
+static uint64_t new_chain(void) {
+	static _Atomic uint64_t chains;
+	return atomic_fetch_add(&chains, 1) + 1;
+}
+
+/* Hands the thread's counters over and starts the track's next batch. */
+static void flush(struct gsh_track *k) {
+	if (!k->vgpu) return;
+	atomic_fetch_add(&k->vgpu->launches, k->armed - k->left);
+	atomic_fetch_add(&k->vgpu->blocks, k->blocks);
+	k->armed = k->left;
+	k->blocks = k->work = 0;
+	k->sample = NULL;
+}
+
+/* What is charged where no mark can be: nothing for what was never measured, since its work is only a bound. */
+static uint64_t unmeasured(const struct gsh_track *k) {
+	return k->sample && gsh_cost(k->sample) >= GSH_UNKNOWN ? 0 : k->work;
+}
+
+/* Puts a mark behind what was launched. Without one the batch is counted at its estimate and the chain is broken. */
+static void close_batch(struct gsh_track *k) {
+	uint64_t launches = k->armed - k->left;
+	if (!k->vgpu || (!launches && k->last)) return;
+	struct gsh_batch b = {k->vgpu, k->context, k->stream, k->chain, k->last, launches, k->work, k->sample};
+	if (k->last == 0 && launches == 0) b.chain = k->chain = new_chain();
+	k->last = b.chain ? gsh_mark(&b) : 0;
+	if (!k->last) {
+		gsh_settle_estimate(k->vgpu, unmeasured(k));
+		k->chain = 0;
+	}
+	flush(k);
+}
+
+/* A track that is given up: its stream may be gone, so nothing can be recorded there. */
+static void drop(struct gsh_track *k) {
+	if (k->vgpu && k->armed != k->left) gsh_settle_estimate(k->vgpu, unmeasured(k));
+	flush(k);
+	*k = (struct gsh_track){.turn = k->turn};
+}
+
+static bool capturing(CUstream s) {
+	int status = 0;
+	if (!atomic_load(&gsh_captures)) return false;
+	return CALL(cuStreamIsCapturing, s, &status) == CUDA_SUCCESS && status;
+}
+
+static uint64_t run_ahead(const struct gsh_vgpu *v) {
+	uint64_t bound = atomic_load_explicit(&v->server->run_ahead, memory_order_relaxed);
+	return bound ? bound : UNBOUNDED;
+}
+
+/*
+ * Marked work may fill three quarters of the bound; the last is the room of the batch that begins now. A launch of unknown
+ * cost counts as half: two may be under way until the first was measured.
+ */
+static void bound_work(struct gsh_track *k, uint64_t cost) {
+	struct gsh_vgpu *v = k->vgpu;
+	uint64_t bound = run_ahead(v), marked = bound - bound / 4;
+	uint64_t more = k->work + (cost >= GSH_UNKNOWN ? bound / 2 : cost);
+	if (atomic_load(&v->open) + more > marked) gsh_settle();
+	while (atomic_load(&v->open) && atomic_load(&v->open) + more > marked && gsh_settle_oldest(v)) continue;
+}
+
+static struct gsh_track *count_one(struct gsh_track *k, const void *key, uint64_t blocks, uint64_t cost) {
+	k->sample = k->left == k->armed ? key : NULL;
+	k->left--;
+	k->work += cost >= GSH_UNKNOWN ? run_ahead(k->vgpu) / 2 : cost;
+	k->blocks += blocks;
+	return k;
+}
+
+/* Until the token allows it. What was launched before the rest is marked first, and the rest is not work. */
+static void rest(struct gsh_track *k) {
+	if (k->left != k->armed) close_batch(k);
+	gsh_token_wait(k->vgpu);
+	k->epoch = 0;
+}
+
+/* A launch between two marks of its own: the first of each millisecond, and everything of unknown cost. */
+static void begin_sample(struct gsh_track *k) {
+	if (k->left != k->armed) close_batch(k);
+	k->last = 0;
+	k->left = k->armed = GSH_BATCH;
+	close_batch(k);
+}
+
+/* The generation is read before the state, and compared after the wait for the bound: no flip in between is missed. */
+static void get_permission(struct gsh_track *k, uint64_t cost) {
+	do {
+		while (k->generation = atomic_load(&k->page->generation), !gsh_token_allows(k->vgpu)) rest(k);
+		bound_work(k, cost);
+	} while (k->generation != atomic_load(&k->page->generation));
+}
+
+static struct gsh_track *enter_gated(struct gsh_track *k, const void *key, uint64_t blocks) {
+	uint64_t cost = gsh_cost(key);
+	get_permission(k, cost);
+	uint32_t epoch = atomic_load(&gsh_epoch);
+	if (k->epoch != epoch || cost >= GSH_UNKNOWN) begin_sample(k);
+	k->epoch = epoch;
+	gsh_publish(k->vgpu);
+	gsh_helper_poke();
+	return count_one(k, key, blocks, cost);
+}
+
+static struct gsh_track *free_place(struct gsh_track *home) {
+	for (int i = 0; i < GSH_WAYS; i++)
+		if (!home[i].stream) return &home[i];
+	return NULL;
+}
+
+/* The stream's track, or a place for it: a free one, else each in turn. */
+static struct gsh_track *place_of(CUstream s) {
+	struct gsh_track *home = gsh_track_home(s), *k = gsh_track_of(s);
+	if (!k) k = free_place(home);
+	if (!k) k = &home[home->turn++ % GSH_WAYS];
+	return k;
+}
+
+struct gsh_track *gsh_enter_slow(CUstream s, const void *key, uint64_t blocks) {
+	if (!gsh_here().context) return &uncounted;
+	gsh_start();
+	struct gsh_place here = gsh_here();
+	struct gsh_track *k = place_of(s);
+	if (k->stream != s || k->context != here.context || k->vgpu != here.vgpu) drop(k);
+	if (!here.vgpu || gsh_token_off(here.vgpu) || capturing(s)) return &uncounted;
+	k->stream = s;
+	k->context = here.context;
+	k->vgpu = here.vgpu;
+	k->page = here.vgpu->server;
+	k->room = run_ahead(here.vgpu) / 4;
+	return enter_gated(k, key, blocks);
+}
+
+void gsh_leave(struct gsh_track *k, CUresult r) {
+	if (k == &uncounted) return;
+	if (r != CUDA_SUCCESS) k->sample = NULL; /* nothing ran */
+	close_batch(k);
+	k->left = k->armed = GSH_BATCH;
+}
+
+static void sync_track(struct gsh_track *k) {
+	if (k->epoch && k->left != k->armed) close_batch(k);
+}
+
+/*
+ * The stream that a synchronising call names takes a mark, so that what the call waits for is measured to its end. Of a
+ * whole context only the default streams can be named safely.
+ */
+void gsh_sync_before(CUstream s) {
+	if (s == GSH_ALL) {
+		gsh_sync_before(CU_STREAM_LEGACY);
+		gsh_sync_before(CU_STREAM_PER_THREAD);
+	} else if (gsh_track_of(s)) {
+		sync_track(gsh_track_of(s));
+	}
+}
+
+/* After a whole context was waited for, what has no mark is done too. */
+static void all_done(void) {
+	for (int i = 0; i < GSH_TRACKS; i++)
+		if (gsh_tracks[i].left != gsh_tracks[i].armed) drop(&gsh_tracks[i]);
+}
+
+void gsh_sync_after(CUstream s, CUresult r) {
+	if (r != CUDA_SUCCESS) return;
+	if (s == GSH_ALL) all_done();
+	if (gsh_marks_open()) gsh_settle();
+	gsh_pools_synchronised();
+}
+
+/* The stream is about to go: mark what is left in it and forget it. */
+void gsh_stream_gone(CUstream s) {
+	struct gsh_track *k = gsh_track_of(s);
+	if (!s || !k) return;
+	sync_track(k);
+	drop(k);
+}

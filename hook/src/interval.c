@@ -1,0 +1,42 @@
+#include "interval.h"
+
+#include <string.h>
+
+static void erase(struct gsh_union *u, int i, int count) {
+	memmove(&u->at[i], &u->at[i + count], (u->n - i - count) * sizeof u->at[0]);
+	u->n -= count;
+}
+
+static void insert(struct gsh_union *u, int i, int64_t start, int64_t end) {
+	if (u->n == GSH_INTERVALS) {
+		if (i == 0) return; /* older than all that is remembered */
+		u->floor = u->at[0].end;
+		erase(u, 0, 1);
+		i--;
+	}
+	memmove(&u->at[i + 1], &u->at[i], (u->n - i) * sizeof u->at[0]);
+	u->at[i].start = start;
+	u->at[i].end = end;
+	u->n++;
+}
+
+uint64_t gsh_union_add(struct gsh_union *u, int64_t start, int64_t end) {
+	if (u->n == GSH_INTERVALS && start < u->at[0].start) start = u->at[0].start;
+	if (u->floor && start < u->floor) start = u->floor;
+	if (end <= start) return 0;
+	int first = 0;
+	while (first < u->n && u->at[first].end < start) first++;
+	int last = first;
+	uint64_t added = end - start;
+	int64_t from = start, to = end;
+	for (; last < u->n && u->at[last].start <= end; last++) { /* touches or overlaps */
+		int64_t a = u->at[last].start > start ? u->at[last].start : start;
+		int64_t b = u->at[last].end < end ? u->at[last].end : end;
+		if (b > a) added -= b - a;
+		if (u->at[last].start < from) from = u->at[last].start;
+		if (u->at[last].end > to) to = u->at[last].end;
+	}
+	erase(u, first, last - first);
+	insert(u, first, from, to);
+	return added;
+}

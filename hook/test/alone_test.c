@@ -1,0 +1,57 @@
+/* Without a token server: limits from the policy file, or none at all. Runs under the hook; GSHARE_DIR says which. */
+#define _GNU_SOURCE
+#include <time.h>
+
+#include "check.h"
+#include "driver.h"
+
+#define MIB (1ull << 20)
+static CUfunction kernel;
+
+static uint64_t now(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* No server and no policy: no memory. */
+TEST(fails_closed) {
+	CUdeviceptr p;
+	CHECK_EQUAL(cuMemAlloc_v2(&p, 1), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(driver_launch(kernel, NULL), CUDA_SUCCESS);
+}
+
+TEST(policy_limits_memory) {
+	CUdeviceptr p, q;
+	size_t left, total;
+	CHECK_EQUAL(cuMemAlloc_v2(&p, 60 * MIB), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemAlloc_v2(&q, 60 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemGetInfo_v2(&left, &total), CUDA_SUCCESS);
+	CHECK_EQUAL(total, 100 * MIB);
+	CHECK_EQUAL(left, 40 * MIB);
+	cuMemFree_v2(p);
+}
+
+/* quota 300: launches get through in three tenths of the time, or less on a machine that has others to serve. */
+TEST(policy_paces_launches) {
+	uint64_t running = 0, from = now(), last = from;
+	while (last - from < 2000000000u) {
+		driver_launch(kernel, NULL);
+		uint64_t t = now();
+		if (t - last < 2000000) running += t - last;
+		last = t;
+	}
+	double part = (double)running / (double)(last - from);
+	printf("  ran %.3f of the time\n", part);
+	CHECK(part > 0.03 && part < 0.4);
+}
+
+int main(int argc, char **argv) {
+#define T(name) {#name, name}
+	static const struct check_test closed[] = {T(fails_closed), {0}};
+	static const struct check_test policy[] = {T(policy_limits_memory), T(policy_paces_launches), {0}};
+	uint64_t from = now();
+	kernel = driver_start("spin_ns1000_sm100_blocks1");
+	if (!kernel || now() - from > 3000000000u) return printf("no start\n"), 1;
+	return check_run(getenv("POLICY") ? policy : closed, argc, argv);
+}

@@ -1,0 +1,55 @@
+/* Unit tests in a few macros: TEST(name) { CHECK(...); } and main from TESTS(a, b, c). One line of output a test. */
+#ifndef GSHARE_CHECK_H
+#define GSHARE_CHECK_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct check_test {
+	const char *name;
+	void (*run)(void);
+};
+static int check_failures;
+
+#define TEST(name) static void name(void)
+#define CHECK(condition)                                                                                                \
+	do {                                                                                                            \
+		if (!(condition)) {                                                                                     \
+			check_failures++;                                                                               \
+			printf("  %s:%d: %s\n", __FILE__, __LINE__, #condition);                                        \
+		}                                                                                                       \
+	} while (0)
+#define CHECK_EQUAL(got, want)                                                                                          \
+	do {                                                                                                            \
+		long long got_ = (long long)(got), want_ = (long long)(want);                                           \
+		if (got_ != want_) {                                                                                    \
+			check_failures++;                                                                               \
+			printf("  %s:%d: %s = %lld, want %lld\n", __FILE__, __LINE__, #got, got_, want_);                \
+		}                                                                                                       \
+	} while (0)
+
+/* The program's exit code: how many tests failed. With an argument only the tests of that name run. */
+static inline int check_run(const struct check_test *tests, int argc, char **argv) {
+	int failed = 0;
+	for (; tests->name; tests++) {
+		if (argc > 1 && strcmp(argv[1], tests->name)) continue;
+		check_failures = 0;
+		tests->run();
+		printf("%s %s\n", check_failures ? "not ok" : "ok", tests->name);
+		fflush(stdout);
+		failed += check_failures != 0;
+	}
+	return failed;
+}
+
+/* Random numbers that are the same in every run. */
+static inline uint64_t check_random(uint64_t *state) {
+	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+	return z ^ z >> 31;
+}
+
+#endif

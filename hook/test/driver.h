@@ -1,0 +1,32 @@
+/* The driver functions that the test programs call besides those of symbols.def. */
+#ifndef GSHARE_TEST_DRIVER_H
+#define GSHARE_TEST_DRIVER_H
+
+#include "../src/symbols.h"
+
+CUresult cuModuleLoadData(void **m, const void *image);
+CUresult cuModuleGetFunction(CUfunction *f, void *m, const char *name);
+CUresult cuStreamCreate(CUstream *s, unsigned flags);
+CUresult cuMemAddressReserve(CUdeviceptr *p, size_t bytes, size_t align, CUdeviceptr at, unsigned long long flags);
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value);
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice d);
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props);
+CUresult cuStreamIsCapturing(CUstream s, int *status);
+CUresult cuGraphDestroy(CUgraph g);
+CUresult cuGraphGetNodes(CUgraph g, CUgraphNode *nodes, size_t *n);
+CUresult cuDeviceGetGraphMemAttribute(CUdevice d, int attribute, void *value);
+
+/* A context on device 0 and a kernel. */
+static inline CUfunction driver_start(const char *kernel) {
+	CUcontext c = NULL;
+	void *m = NULL;
+	CUfunction f = NULL;
+	if (cuInit(0) || cuDevicePrimaryCtxRetain(&c, 0) || cuCtxSetCurrent(c) || cuModuleLoadData(&m, "") ||
+	    cuModuleGetFunction(&f, m, kernel))
+		return NULL;
+	return f;
+}
+
+static inline CUresult driver_launch(CUfunction f, CUstream s) { return cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, s, NULL, NULL); }
+
+#endif

@@ -1,0 +1,284 @@
+/* Launches against a token server, on the fake driver. Runs under the hook. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "driver.h"
+#include "server.h"
+
+#define MIB (1ull << 20)
+#define MS 1000000ull
+
+static struct server server = {.memory_limit = 1024 * MIB, .vgpus = 2};
+static CUfunction kernel;
+
+static struct server_session *session(void) { return &server.session[server.sessions - 1]; }
+static struct gshare_client_page *client(void) { return session()->client[0]; }
+
+static uint64_t now(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void eventually(int *condition_failures, int (*holds)(void)) {
+	for (int i = 0; i < 5000 && !holds(); i++) usleep(1000);
+	*condition_failures += !holds();
+}
+
+static _Atomic int launched;
+static void *launch_once(void *device) {
+	CUcontext c;
+	cuDevicePrimaryCtxRetain(&c, (int)(intptr_t)device);
+	cuCtxSetCurrent(c);
+	driver_launch(kernel, NULL);
+	launched++;
+	return NULL;
+}
+
+static pthread_t start_launch(int device) {
+	pthread_t t;
+	launched = 0;
+	pthread_create(&t, NULL, launch_once, (void *)(intptr_t)device);
+	return t;
+}
+
+static int one_waits(void) { return client()->waiting == 1; }
+static int none_waits(void) { return client()->waiting == 0; }
+
+/* Held at PAUSE however long, asked once, let go at RUN. */
+TEST(pause_holds_and_run_lets_go) {
+	int needs = session()->needs;
+	server_state(session(), GSHARE_PAUSE);
+	pthread_t t = start_launch(0);
+	eventually(&check_failures, one_waits);
+	CHECK(client()->waiting_since > 0);
+	usleep(60000);
+	CHECK_EQUAL(launched, 0);
+	CHECK_EQUAL(session()->needs, needs + 1);
+	server_state(session(), GSHARE_RUN);
+	pthread_join(t, NULL);
+	CHECK_EQUAL(launched, 1);
+	eventually(&check_failures, none_waits);
+	CHECK_EQUAL(session()->needs, needs + 1);
+}
+
+TEST(drain_starts_nothing) {
+	server_state(session(), GSHARE_DRAIN);
+	pthread_t t = start_launch(0);
+	eventually(&check_failures, one_waits);
+	usleep(30000);
+	CHECK_EQUAL(launched, 0);
+	server_state(session(), GSHARE_OFF); /* the kill switch passes everything */
+	pthread_join(t, NULL);
+	CHECK_EQUAL(launched, 1);
+	server_state(session(), GSHARE_RUN);
+}
+
+/* One device waits, the other goes on. */
+TEST(devices_are_gated_apart) {
+	struct gshare_server_page *p = session()->server[1];
+	p->state = GSHARE_PAUSE;
+	p->generation++;
+	pthread_join(start_launch(0), NULL);
+	CHECK_EQUAL(launched, 1);
+	pthread_t t = start_launch(1);
+	usleep(40000);
+	CHECK_EQUAL(launched, 0);
+	server_state(session(), GSHARE_RUN);
+	pthread_join(t, NULL);
+	CHECK_EQUAL(launched, 1);
+}
+
+/* A wake-up that got lost costs two ticks and no more. */
+TEST(lost_wake_up) {
+	server_state(session(), GSHARE_PAUSE);
+	pthread_t t = start_launch(0);
+	eventually(&check_failures, one_waits);
+	uint64_t from = now();
+	session()->server[0]->state = GSHARE_RUN;
+	pthread_join(t, NULL);
+	CHECK(now() - from < 200 * MS); /* 10 ms and a slow machine */
+	server_state(session(), GSHARE_RUN);
+}
+
+#define STORM 50000
+static void *storm(void *unused) {
+	CUcontext c;
+	CUstream s;
+	cuDevicePrimaryCtxRetain(&c, 0);
+	cuCtxSetCurrent(c);
+	cuStreamCreate(&s, 1);
+	for (int i = 0; i < STORM; i++) driver_launch(kernel, i % 3 ? s : NULL);
+	cuStreamSynchronize(s);
+	cuCtxSynchronize();
+	cuStreamDestroy_v2(s);
+	return unused;
+}
+
+static uint64_t want_launches;
+static int all_counted(void) { return client()->launches == want_launches && client()->open == 0; }
+
+/* Every launch of every thread is counted once, while the server plays with its words. */
+TEST(threads_lose_no_launch) {
+	pthread_t t[4];
+	cuCtxSynchronize();
+	usleep(250000); /* the helper shows what the last call added */
+	uint64_t before = client()->launches;
+	for (int i = 0; i < 4; i++) pthread_create(&t[i], NULL, storm, NULL);
+	for (int i = 0; i < 40; i++) {
+		server_state(session(), i % 2 ? GSHARE_RUN : GSHARE_PAUSE);
+		usleep(1000);
+	}
+	for (int i = 0; i < 4; i++) pthread_join(t[i], NULL);
+	want_launches = before + 4 * STORM;
+	eventually(&check_failures, all_counted);
+	CHECK_EQUAL(client()->launches, want_launches);
+}
+
+static int no_captures(void) { return client()->captures == 0; }
+static _Atomic int stop;
+static void *launch_on(void *stream) {
+	CUcontext c;
+	cuDevicePrimaryCtxRetain(&c, 0);
+	cuCtxSetCurrent(c);
+	for (stop = 0; !stop;) driver_launch(kernel, stream);
+	return NULL;
+}
+
+/* A capture in the strictest mode goes through untouched while the helper polls and another thread launches. */
+TEST(capture_is_not_disturbed) {
+	CUstream s, other;
+	CUgraph g = NULL;
+	CUgraphExec e;
+	pthread_t t;
+	cuStreamCreate(&s, 1);
+	cuStreamCreate(&other, 1);
+	for (int i = 0; i < 200; i++) driver_launch(kernel, s);
+	pthread_create(&t, NULL, launch_on, other);
+	for (int round = 0; round < 20; round++) {
+		int failures = 0;
+		failures += cuStreamBeginCapture_v2(s, 0) != CUDA_SUCCESS;
+		for (int i = 0; i < 100; i++) failures += driver_launch(kernel, s) != CUDA_SUCCESS;
+		usleep(3000);
+		failures += cuStreamEndCapture(s, &g) != CUDA_SUCCESS || !g;
+		CHECK_EQUAL(failures, 0);
+		if (failures) break;
+		size_t nodes = 0;
+		CHECK_EQUAL(cuGraphGetNodes(g, NULL, &nodes), CUDA_SUCCESS);
+		CHECK_EQUAL(nodes, 100); /* our marks are not among them */
+		CHECK_EQUAL(cuGraphInstantiateWithFlags(&e, g, 0), CUDA_SUCCESS);
+		CHECK_EQUAL(cuGraphLaunch(e, s), CUDA_SUCCESS);
+		cuGraphExecDestroy(e);
+		cuGraphDestroy(g);
+	}
+	stop = 1;
+	pthread_join(t, NULL);
+	cuStreamSynchronize(s);
+	eventually(&check_failures, no_captures);
+	cuStreamDestroy_v2(s);
+}
+
+/* At PAUSE a capture still goes through (it runs nothing), its launch does not. */
+TEST(paused_capture_passes) {
+	CUstream s;
+	CUgraph g;
+	cuStreamCreate(&s, 1);
+	server_state(session(), GSHARE_PAUSE);
+	CHECK_EQUAL(cuStreamBeginCapture_v2(s, 0), CUDA_SUCCESS);
+	for (int i = 0; i < 100; i++) driver_launch(kernel, s);
+	CHECK_EQUAL(cuStreamEndCapture(s, &g), CUDA_SUCCESS);
+	CHECK_EQUAL(client()->waiting, 0);
+	server_state(session(), GSHARE_RUN);
+	cuGraphDestroy(g);
+	cuStreamDestroy_v2(s);
+}
+
+/* The tenant cannot make the server's page writable. */
+TEST(server_page_is_sealed) {
+	char line[512];
+	int seen = 0;
+	unsigned long from, to;
+	FILE *maps = fopen("/proc/self/maps", "r");
+	while (maps && fgets(line, sizeof line, maps)) {
+		if (!strstr(line, "r--s") || !strstr(line, "memfd:page") || sscanf(line, "%lx-%lx", &from, &to) != 2) continue;
+		seen++;
+		CHECK(mprotect((void *)from, to - from, PROT_READ | PROT_WRITE) < 0 && (errno == EACCES || errno == EPERM));
+	}
+	if (maps) fclose(maps);
+	CHECK_EQUAL(seen, 2);
+}
+
+/* A child that never asks for CUDA costs nothing; its end does not end its parent's session. */
+TEST(fork_after_start) {
+	CUdeviceptr p;
+	int status = 0;
+	cuMemAlloc_v2(&p, 10 * MIB);
+	cuCtxSynchronize();
+	usleep(250000); /* the helper shows what the last call added */
+	uint64_t before = server.container[0]->memory, launches = client()->launches;
+	pid_t child = fork();
+	if (!child) {
+		for (int i = 0; i < 1000; i++) driver_launch(kernel, NULL); /* what the driver says is its own business */
+		cuMemFree_v2(p);
+		_exit(7);
+	}
+	waitpid(child, &status, 0);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+	CHECK_EQUAL(session()->connected, 1);
+	CHECK_EQUAL(server.container[0]->memory, before);
+	CHECK_EQUAL(client()->launches, launches);
+	cuMemFree_v2(p);
+}
+
+static int again(void) { return server.sessions >= 2 && session()->snapshots >= 1; }
+static int silent_ended(void) { return launched == 1; }
+
+/*
+ * Killed while a thread waits: after the lease the thread goes on at its guaranteed share. A new server gets the process
+ * back with what it holds.
+ */
+TEST(server_dies_and_comes_back) {
+	CUdeviceptr p, q;
+	CHECK_EQUAL(cuMemAlloc_v2(&p, 100 * MIB), CUDA_SUCCESS);
+	uint64_t held = client()->memory;
+	server_state(session(), GSHARE_PAUSE);
+	pthread_t t = start_launch(0);
+	eventually(&check_failures, one_waits);
+	uint64_t from = now();
+	server_stop(&server);
+	eventually(&check_failures, silent_ended);
+	CHECK(now() - from > 2000 * MS && now() - from < 4500 * MS);
+	pthread_join(t, NULL);
+	CHECK_EQUAL(cuMemAlloc_v2(&q, 10 * MIB), CUDA_SUCCESS); /* while there is no server */
+	server_start(&server);
+	eventually(&check_failures, again);
+	CHECK_EQUAL(session()->snapshot_memory, held + 10 * MIB);
+	CHECK_EQUAL(server.container[0]->memory, held + 10 * MIB);
+	CHECK_EQUAL(client()->memory, held + 10 * MIB);
+	CHECK_EQUAL(cuMemFree_v2(q), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemFree_v2(p), CUDA_SUCCESS);
+	CHECK_EQUAL(server.container[0]->memory, held - 100 * MIB);
+	pause_holds_and_run_lets_go(); /* and the new server is obeyed */
+}
+
+int main(int argc, char **argv) {
+#define T(name) {#name, name}
+	static const struct check_test tests[] = {T(pause_holds_and_run_lets_go), T(drain_starts_nothing), T(devices_are_gated_apart),
+						  T(lost_wake_up), T(threads_lose_no_launch), T(capture_is_not_disturbed),
+						  T(paused_capture_passes), T(server_page_is_sealed), T(fork_after_start),
+						  T(server_dies_and_comes_back), {0}};
+	if (!getenv("FAKE_CUDA_DEVICES")) { /* the driver reads it when it is loaded */
+		setenv("FAKE_CUDA_DEVICES", "2", 1);
+		execv("/proc/self/exe", argv);
+	}
+	server_start(&server);
+	kernel = driver_start("spin_ns1000_sm100_blocks1");
+	if (!kernel || server.sessions != 1) return printf("no session\n"), 1;
+	return check_run(tests, argc, argv);
+}

@@ -1,0 +1,257 @@
+/* The ledger against the fake driver: no drift, the limit between processes, views. Runs under the hook. */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "driver.h"
+#include "server.h"
+
+#define MIB (1ull << 20)
+#define LIMIT (512 * MIB)
+
+static struct server server = {.memory_limit = LIMIT};
+static uint64_t container(void) { return server.container[0]->memory; }
+
+enum kind { PLAIN, PITCH, MANAGED, FLAT, DEEP, LEVELS, PHYSICAL, MAPPED, POOLED, KINDS };
+struct held {
+	enum kind kind;
+	uint64_t key, address, bytes;
+};
+
+static CUmemAllocationProp on_device(CUdevice d) { return (CUmemAllocationProp){.type = 1, .location = {1, d}}; }
+
+static CUresult take_physical(struct held *h, uint64_t bytes) {
+	CUmemAllocationProp p = on_device(0);
+	h->bytes = (bytes / (2 * MIB) + 1) * 2 * MIB;
+	return cuMemCreate((CUmemGenericAllocationHandle *)&h->key, h->bytes, &p, 0);
+}
+
+/* Created, mapped, and its handle given up: only the mapping holds it. */
+static CUresult take_mapped(struct held *h, uint64_t bytes) {
+	CUresult r = take_physical(h, bytes);
+	if (r) return r;
+	cuMemAddressReserve((CUdeviceptr *)&h->address, h->bytes, 0, 0, 0);
+	cuMemMap(h->address, h->bytes, 0, h->key, 0);
+	return cuMemRelease(h->key);
+}
+
+static CUresult take(struct held *h, uint64_t bytes) {
+	CUDA_ARRAY_DESCRIPTOR flat = {bytes / 64 + 1, 4, 0x20, 4};
+	CUDA_ARRAY3D_DESCRIPTOR deep = {bytes / 256 + 1, 4, 4, 0x20, 4, 0}, levels = {bytes / 64 + 1, 4, 0, 0x20, 4, 0};
+	size_t pitch = 0;
+	CUresult r = 0;
+	h->bytes = bytes;
+	switch (h->kind) {
+	case PLAIN: return cuMemAlloc_v2((CUdeviceptr *)&h->key, bytes);
+	case PITCH:
+		r = cuMemAllocPitch_v2((CUdeviceptr *)&h->key, &pitch, bytes / 8 + 1, 8, 4);
+		h->bytes = pitch * 8;
+		return r;
+	case MANAGED: return cuMemAllocManaged((CUdeviceptr *)&h->key, bytes, 1);
+	case FLAT: h->bytes = (bytes / 64 + 1) * 4 * 16; return cuArrayCreate_v2((CUarray *)&h->key, &flat);
+	case DEEP: h->bytes = (bytes / 256 + 1) * 16 * 16; return cuArray3DCreate_v2((CUarray *)&h->key, &deep);
+	case LEVELS:
+		h->bytes = 0;
+		for (int l = 0; l < 3; l++) {
+			uint64_t w = (bytes / 64 + 1) >> l;
+			h->bytes += (w ? w : 1) * (4 >> l) * 16;
+		}
+		return cuMipmappedArrayCreate((CUmipmappedArray *)&h->key, &levels, 3);
+	case PHYSICAL: return take_physical(h, bytes);
+	case MAPPED: return take_mapped(h, bytes);
+	default: h->bytes = 0; return cuMemAllocAsync((CUdeviceptr *)&h->key, bytes, NULL);
+	}
+}
+
+static CUresult give(struct held *h) {
+	switch (h->kind) {
+	case FLAT:
+	case DEEP: return cuArrayDestroy((CUarray)h->key);
+	case LEVELS: return cuMipmappedArrayDestroy((CUmipmappedArray)h->key);
+	case PHYSICAL: return cuMemRelease(h->key);
+	case MAPPED: return cuMemUnmap(h->address, h->bytes);
+	case POOLED: return cuMemFreeAsync(h->key, NULL);
+	default: return cuMemFree_v2(h->key);
+	}
+}
+
+static uint64_t pool_reserved(void) {
+	CUmemoryPool pool;
+	uint64_t bytes = 0;
+	cuDeviceGetDefaultMemPool(&pool, 0);
+	cuMemPoolGetAttribute(pool, 5, &bytes);
+	return bytes;
+}
+
+/* Whatever is taken and given in whatever order, the page shows exactly what is held, and never more than the limit. */
+TEST(random_operations_do_not_drift) {
+	static struct held held[512];
+	uint64_t random = 11, sum = 0, taken = 0, refused = 0;
+	long operations = getenv("OPERATIONS") ? atol(getenv("OPERATIONS")) : 1000000;
+	int n = 0, over = 0, drift = 0;
+	for (long i = 0; i < operations; i++) {
+		if (n < 512 && check_random(&random) % 2) {
+			struct held h = {.kind = (enum kind)(check_random(&random) % KINDS)};
+			uint64_t bytes = 1 + check_random(&random) % (check_random(&random) % 16 ? 4 * MIB : 100 * MIB);
+			if (take(&h, bytes)) {
+				refused++;
+			} else {
+				sum += h.bytes;
+				held[n++] = h;
+				taken++;
+			}
+		} else if (n) {
+			int at = (int)(check_random(&random) % (uint64_t)n);
+			if (give(&held[at])) drift++;
+			sum -= held[at].bytes;
+			held[at] = held[--n];
+		}
+		if (i % 64 == 0) cuCtxSynchronize();
+		over += container() > LIMIT;
+		if (i % 64 == 0) drift += container() != sum + pool_reserved();
+	}
+	while (n) give(&held[--n]);
+	cuCtxSynchronize();
+	CHECK_EQUAL(over, 0);
+	CHECK_EQUAL(drift, 0);
+	CHECK_EQUAL(container(), pool_reserved());
+	CHECK_EQUAL(server.session[0].client[0]->memory, pool_reserved());
+	CHECK(taken > 1000 && refused > 100); /* the limit was met */
+}
+
+TEST(excess_is_refused) {
+	CUdeviceptr p, q;
+	uint64_t before = server.session[0].client[0]->refused;
+	CHECK_EQUAL(cuMemAlloc_v2(&p, LIMIT - container()), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemAlloc_v2(&q, 1), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(server.session[0].client[0]->refused, before + 1);
+	CHECK_EQUAL(cuMemFree_v2(p), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemAlloc_v2(&q, 1), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemFree_v2(q), CUDA_SUCCESS);
+	CHECK(cuMemFree_v2(12345) != CUDA_SUCCESS); /* unknown: the driver's own answer */
+}
+
+TEST(views_show_the_share) {
+	size_t left = 0, total = 0;
+	CUdeviceptr p;
+	uint64_t other = container();
+	cuMemAlloc_v2(&p, 100 * MIB);
+	CHECK_EQUAL(cuMemGetInfo_v2(&left, &total), CUDA_SUCCESS);
+	CHECK_EQUAL(total, LIMIT);
+	CHECK_EQUAL(left, LIMIT - 100 * MIB - other);
+	CHECK_EQUAL(cuDeviceTotalMem_v2(&total, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(total, LIMIT);
+	server.session[0].server[0]->memory_limit = 50 * MIB; /* lowered under what is used */
+	CHECK_EQUAL(cuMemGetInfo_v2(&left, NULL) == CUDA_SUCCESS ? left : 0, 0);
+	server.session[0].server[0]->memory_limit = LIMIT;
+	cuMemFree_v2(p);
+	cuMemGetInfo_v2(NULL, NULL); /* whatever the driver says, without a crash */
+}
+
+TEST(managed_policies) {
+	CUdeviceptr p;
+	uint64_t before = container();
+	_Atomic uint32_t *policy = &server.session[0].server[0]->policy;
+	*policy = GSHARE_MANAGED_DENY;
+	CHECK_EQUAL(cuMemAllocManaged(&p, MIB, 1), CUDA_ERROR_NOT_SUPPORTED);
+	*policy = GSHARE_MANAGED_IGNORE;
+	CHECK_EQUAL(cuMemAllocManaged(&p, MIB, 1), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before);
+	cuMemFree_v2(p);
+	*policy = 0;
+	CHECK_EQUAL(container(), before);
+}
+
+/* A handle may be retained through a mapping, and the number of a released one may come again. */
+TEST(handles_and_mappings) {
+	uint64_t before = container();
+	CUmemAllocationProp p = on_device(0);
+	CUmemGenericAllocationHandle h, again;
+	CUdeviceptr at;
+	CHECK_EQUAL(cuMemCreate(&h, 4 * MIB, &p, 0), CUDA_SUCCESS);
+	cuMemAddressReserve(&at, 8 * MIB, 0, 0, 0);
+	CHECK_EQUAL(cuMemMap(at, 4 * MIB, 0, h, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemRelease(h), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before + 4 * MIB);
+	if (cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)at) == CUDA_SUCCESS) {
+		CHECK_EQUAL(cuMemUnmap(at, 4 * MIB), CUDA_SUCCESS);
+		CHECK_EQUAL(container(), before + 4 * MIB);
+		CHECK_EQUAL(cuMemRelease(again), CUDA_SUCCESS);
+	}
+	CHECK_EQUAL(container(), before);
+}
+
+static void capture_allocation(CUstream s, uint64_t bytes, CUgraphExec *e) {
+	CUgraph g;
+	CUdeviceptr p;
+	cuStreamBeginCapture_v2(s, 0);
+	cuMemAllocAsync(&p, bytes, s);
+	cuMemFreeAsync(p, s);
+	cuStreamEndCapture(s, &g);
+	cuGraphInstantiateWithFlags(e, g, 0);
+	cuGraphDestroy(g);
+}
+
+/* Memory nodes cost at the launch, not at the capture; too large ones are refused there. */
+TEST(graph_memory) {
+	CUstream s;
+	CUgraphExec small = NULL, large = NULL;
+	uint64_t before = container(), held = 0;
+	cuStreamCreate(&s, 0);
+	capture_allocation(s, 64 * MIB, &small);
+	capture_allocation(s, 2 * LIMIT, &large);
+	CHECK_EQUAL(container(), before);
+	CHECK_EQUAL(cuGraphLaunch(large, s), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(container(), before);
+	CHECK_EQUAL(cuGraphLaunch(small, s), CUDA_SUCCESS);
+	cuDeviceGetGraphMemAttribute(0, 2, &held);
+	CHECK(held >= 64 * MIB);
+	CHECK_EQUAL(container(), before + held);
+	cuGraphExecDestroy(small);
+	cuGraphExecDestroy(large);
+	cuDeviceGraphMemTrim(0);
+	CHECK_EQUAL(container(), before);
+}
+
+static void racer(int fd) {
+	CUdeviceptr p;
+	char got = 0;
+	driver_start("spin_ns1_sm1_blocks1");
+	while (cuMemAlloc_v2(&p, 5 * MIB) == CUDA_SUCCESS) got++;
+	if (write(fd, &got, 1) != 1) _exit(1);
+	pause();
+	_exit(0);
+}
+
+/* 16 processes take what they can: together exactly the limit. Killed, they give it back. */
+TEST(processes_race_at_the_limit) {
+	int pipes[2], sum = 0;
+	char got;
+	pid_t child[16];
+	uint64_t before = container();
+	if (pipe(pipes)) return;
+	for (int i = 0; i < 16; i++)
+		if (!(child[i] = fork())) {
+			execl("/proc/self/exe", "racer", (char[]){(char)('0' + pipes[1]), 0}, NULL);
+			_exit(1);
+		}
+	for (int i = 0; i < 16 && read(pipes[0], &got, 1) == 1; i++) sum += got;
+	CHECK_EQUAL(sum, (LIMIT - before) / (5 * MIB));
+	CHECK_EQUAL(container(), before + (uint64_t)sum * 5 * MIB);
+	for (int i = 0; i < 16; i++) kill(child[i], 9), waitpid(child[i], NULL, 0);
+	for (int i = 0; i < 1000 && container() != before; i++) usleep(1000);
+	CHECK_EQUAL(container(), before);
+}
+
+int main(int argc, char **argv) {
+#define T(name) {#name, name}
+	static const struct check_test tests[] = {T(excess_is_refused), T(views_show_the_share), T(managed_policies),
+						  T(handles_and_mappings), T(graph_memory), T(processes_race_at_the_limit),
+						  T(random_operations_do_not_drift), {0}};
+	if (!strcmp(argv[0], "racer")) racer(atoi(argv[1]));
+	server_start(&server);
+	if (!driver_start("spin_ns1_sm1_blocks1") || server.sessions != 1) return printf("no session\n"), 1;
+	return check_run(tests, argc, argv);
+}

@@ -1,0 +1,179 @@
+#include "model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../src/cost.h"
+#include "../src/gate.h"
+#include "../src/interval.h"
+#include "../src/mark.h"
+#include "../src/platform.h"
+#include "../src/slot.h"
+#include "../src/start.h"
+
+struct model_stream model_streams[MODEL_STREAMS];
+uint64_t model_worst;
+int model_bad_records, model_dead_events, model_events;
+CUresult model_launch_answer;
+void (*model_on_event_wait)(void), (*model_on_rest)(void);
+static uint64_t clock_ns = GSH_SECOND, busy;
+static struct gsh_union all;
+
+struct event {
+	uint64_t at;
+	int alive;
+};
+
+/* The platform: waiting is letting the clock go on. */
+uint64_t gsh_now(void) { return clock_ns; }
+void gsh_sleep(uint64_t duration) { clock_ns += duration; }
+void gsh_wake_word(_Atomic uint32_t *word) { (void)word; }
+int gsh_send(int fd, const void *frame, size_t length) { return (void)fd, (void)frame, (void)length, 0; }
+int gsh_thread_start(void *(*main)(void *)) { return (void)main, 0; }
+bool gsh_wait_word(const _Atomic uint32_t *word, uint32_t seen, uint64_t timeout) {
+	(void)word, (void)seen;
+	clock_ns += timeout;
+	if (model_on_rest) model_on_rest();
+	return false;
+}
+
+static struct model_stream *stream_of(CUstream s) { return &model_streams[(uintptr_t)s % MODEL_STREAMS]; }
+CUstream model_handle(int stream) { return (CUstream)(uintptr_t)(stream + 64 * MODEL_STREAMS); }
+
+static CUresult launch(CUfunction f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned h,
+		       CUstream s, void **p, void **x) {
+	(void)a, (void)b, (void)c, (void)d, (void)e, (void)g, (void)h, (void)p, (void)x;
+	struct model_stream *st = stream_of(s);
+	if (model_launch_answer || st->capturing) return model_launch_answer;
+	uint64_t before = model_unfinished(), start = st->end > clock_ns ? st->end : clock_ns;
+	if (before > model_worst) model_worst = before;
+	st->end = start + ((struct model_kernel *)f)->duration;
+	busy += gsh_union_add(&all, (int64_t)start, (int64_t)st->end);
+	return CUDA_SUCCESS;
+}
+
+static CUresult event_create(CUevent *e, unsigned flags) {
+	(void)flags;
+	struct event *made = calloc(1, sizeof *made);
+	made->alive = 1;
+	model_events++;
+	*e = (CUevent)made;
+	return CUDA_SUCCESS;
+}
+
+/* Kept, so that a later use is seen. */
+static CUresult event_destroy(CUevent e) {
+	model_dead_events += !((struct event *)e)->alive;
+	((struct event *)e)->alive = 0;
+	model_events--;
+	return CUDA_SUCCESS;
+}
+
+static CUresult event_record(CUevent e, CUstream s) {
+	struct model_stream *st = stream_of(s);
+	model_dead_events += !((struct event *)e)->alive;
+	model_bad_records += st->capturing;
+	((struct event *)e)->at = st->end > clock_ns ? st->end : clock_ns;
+	return CUDA_SUCCESS;
+}
+
+static CUresult event_query(CUevent e) {
+	model_dead_events += !((struct event *)e)->alive;
+	return ((struct event *)e)->at <= clock_ns ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult event_wait(CUevent e) {
+	if (model_on_event_wait) model_on_event_wait();
+	model_dead_events += !((struct event *)e)->alive;
+	if (((struct event *)e)->at > clock_ns) clock_ns = ((struct event *)e)->at;
+	return CUDA_SUCCESS;
+}
+
+static CUresult event_elapsed(float *ms, CUevent from, CUevent to) {
+	model_dead_events += !((struct event *)from)->alive + !((struct event *)to)->alive;
+	*ms = (float)((double)(int64_t)(((struct event *)to)->at - ((struct event *)from)->at) / 1e6);
+	return CUDA_SUCCESS;
+}
+
+static CUresult is_capturing(CUstream s, int *status) { return *status = stream_of(s)->capturing, CUDA_SUCCESS; }
+static CUresult begin_capture(CUstream s, int mode) { return (void)mode, stream_of(s)->capturing = 1, CUDA_SUCCESS; }
+static CUresult end_capture(CUstream s, CUgraph *g) { return (void)g, stream_of(s)->capturing = 0, CUDA_SUCCESS; }
+static CUresult stream_wait(CUstream s) {
+	if (stream_of(s)->end > clock_ns) clock_ns = stream_of(s)->end;
+	return CUDA_SUCCESS;
+}
+static CUresult context_current(CUcontext *c) { return *c = (CUcontext)0x1000, CUDA_SUCCESS; }
+static CUresult context_device(CUdevice *d) { return *d = 0, CUDA_SUCCESS; }
+static CUresult context_destroy(CUcontext c) { return (void)c, CUDA_SUCCESS; }
+static CUresult context_wait(void) {
+	for (int i = 0; i < MODEL_STREAMS; i++)
+		if (model_streams[i].end > clock_ns) clock_ns = model_streams[i].end;
+	return CUDA_SUCCESS;
+}
+static CUresult graph_launch(CUgraphExec e, CUstream s) { return launch((CUfunction)e, 0, 0, 0, 0, 0, 0, 0, s, 0, 0); }
+static CUresult device_count(int *n) { return *n = 1, CUDA_SUCCESS; }
+
+static void wire(void) {
+	static const struct {
+		int at;
+		void *function;
+	} parts[] = {{I_cuLaunchKernel, launch},
+		     {I_cuEventCreate, event_create},
+		     {I_cuEventDestroy_v2, event_destroy},
+		     {I_cuEventRecord, event_record},
+		     {I_cuEventQuery, event_query},
+		     {I_cuEventSynchronize, event_wait},
+		     {I_cuEventElapsedTime, event_elapsed},
+		     {I_cuStreamIsCapturing, is_capturing},
+		     {I_cuStreamBeginCapture_v2, begin_capture},
+		     {I_cuStreamEndCapture, end_capture},
+		     {I_cuStreamSynchronize, stream_wait},
+		     {I_cuCtxSynchronize, context_wait},
+		     {I_cuCtxGetCurrent, context_current},
+		     {I_cuCtxGetDevice, context_device},
+		     {I_cuCtxDestroy_v2, context_destroy},
+		     {I_cuGraphLaunch, graph_launch},
+		     {I_cuDeviceGetCount, device_count}};
+	for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) atomic_store(&gsh_real[parts[i].at], parts[i].function);
+}
+
+void model_start(uint64_t run_ahead) {
+	wire();
+	setenv("GSHARE_DIR", "/nonexistent", 1);
+	gsh_start();
+	gsh_marks_context_gone((CUcontext)0x1000);
+	gsh_account_fork(); /* all sums to 0 */
+	gsh_tracks_fork();
+	memset(gsh_costs, 0, sizeof gsh_costs);
+	memset(model_streams, 0, sizeof model_streams);
+	atomic_store(&gsh_mode, GSHARE_MODE_TIME);
+	atomic_store(&gsh_alone, false);
+	atomic_store(&gsh_vgpus[0].server->run_ahead, run_ahead);
+	model_worst = busy = model_bad_records = model_dead_events = 0;
+	model_launch_answer = CUDA_SUCCESS;
+	clock_ns += 20 * GSH_SECOND;
+}
+
+void model_pass(uint64_t ns) {
+	for (uint64_t end = clock_ns + ns; clock_ns < end;) {
+		uint64_t next = (clock_ns / GSH_MILLISECOND + 1) * GSH_MILLISECOND;
+		clock_ns = next < end ? next : end;
+		if (clock_ns != next) continue;
+		gsh_settle();
+		atomic_fetch_add(&gsh_epoch, 1);
+	}
+}
+
+void model_launch(struct model_kernel *k, int stream) {
+	model_pass(5 * GSH_MICROSECOND);
+	cuLaunchKernel((CUfunction)k, 4, 1, 1, 32, 1, 1, 0, model_handle(stream), NULL, NULL);
+}
+
+uint64_t model_unfinished(void) {
+	uint64_t sum = 0;
+	for (int i = 0; i < MODEL_STREAMS; i++)
+		if (model_streams[i].end > clock_ns) sum += model_streams[i].end - clock_ns;
+	return sum;
+}
+
+uint64_t model_busy(void) { return busy; }

@@ -1,0 +1,179 @@
+#define _GNU_SOURCE
+#include "server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+static uint64_t now(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void *page(int *fd, int sealed) {
+	*fd = memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (ftruncate(*fd, GSHARE_PAGE_SIZE)) perror("ftruncate");
+	struct gshare_server_page *p = mmap(NULL, GSHARE_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+	p->magic = GSHARE_PAGE_MAGIC;
+	p->major = GSHARE_WIRE_MAJOR;
+	fcntl(*fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | (sealed ? F_SEAL_FUTURE_WRITE : 0) | F_SEAL_SEAL);
+	return p;
+}
+
+static void fill(const struct server *s, struct gshare_server_page *p) {
+	p->generation = 1;
+	p->state = s->first_state ? s->first_state : GSHARE_RUN;
+	p->window = 100000000;
+	p->run_ahead = s->run_ahead;
+	p->guaranteed = 1000;
+	p->memory_limit = s->memory_limit;
+	p->heartbeat = now();
+}
+
+static void answer(struct server *s, struct server_session *c, int fd) {
+	struct {
+		struct gshare_header h;
+		struct gshare_welcome w;
+		unsigned char tlvs[GSHARE_VGPU_MAX * (sizeof(struct gshare_tlv) + sizeof(struct gshare_vgpu))];
+	} f = {{GSHARE_WIRE_MAGIC, GSHARE_WIRE_MAJOR, 0, GSHARE_WELCOME, 0, 0, 1, 9}, {77, s->mode, s->vgpus}, {0}};
+	unsigned char *at = f.tlvs;
+	int fds[3 * GSHARE_VGPU_MAX];
+	for (uint32_t i = 0; i < s->vgpus; i++) {
+		struct gshare_tlv t = {GSHARE_TLV_VGPU, sizeof(struct gshare_vgpu)};
+		struct gshare_vgpu v = {"", i, 0, s->memory_limit};
+		memcpy(at, &t, sizeof t);
+		memcpy(at + sizeof t, &v, sizeof v);
+		at += sizeof t + sizeof v;
+		fill(s, c->server[i] = page(&fds[3 * i], 1));
+		c->container[i] = s->container[i];
+		fds[3 * i + 1] = s->container_fd[i];
+		c->client[i] = page(&fds[3 * i + 2], 0);
+	}
+	f.h.length = (uint32_t)(at - (unsigned char *)&f.w);
+	char control[CMSG_SPACE(sizeof fds)];
+	struct iovec io = {&f, sizeof f.h + f.h.length};
+	struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control,
+			   .msg_controllen = CMSG_SPACE(3 * s->vgpus * sizeof(int))};
+	struct cmsghdr *cm = CMSG_FIRSTHDR(&m);
+	*cm = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(3 * s->vgpus * sizeof(int))};
+	memcpy(CMSG_DATA(cm), fds, 3 * s->vgpus * sizeof(int));
+	s->sessions++; /* before the client can know */
+	if (sendmsg(fd, &m, MSG_NOSIGNAL) < 0) perror("welcome");
+	for (uint32_t i = 0; i < s->vgpus; i++) close(fds[3 * i]), close(fds[3 * i + 2]);
+}
+
+static void take(struct server_session *c, const unsigned char *bytes) {
+	const struct gshare_header *h = (const void *)bytes;
+	c->needs += h->type == GSHARE_NEED;
+	c->byes += h->type == GSHARE_BYE;
+	if (h->type != GSHARE_SNAPSHOT) return;
+	c->snapshot_memory += ((const struct gshare_snapshot *)(h + 1))->memory;
+	c->snapshots++;
+}
+
+struct arguments {
+	struct server *s;
+	int fd;
+};
+
+/* The protocol of gshare_wire.h: at a hang-up the client's memory is taken by exchange and subtracted. */
+static void *serve(void *arg) {
+	struct arguments a = *(struct arguments *)arg;
+	_Alignas(8) unsigned char bytes[GSHARE_FRAME_MAX];
+	free(arg);
+	if (recv(a.fd, bytes, sizeof bytes, 0) <= 0) return close(a.fd), NULL;
+	struct server_session *c = &a.s->session[a.s->sessions];
+	memcpy(&c->hello, bytes + sizeof(struct gshare_header), sizeof c->hello);
+	c->fd = a.fd;
+	c->connected = 1;
+	answer(a.s, c, a.fd);
+	while (recv(a.fd, bytes, sizeof bytes, 0) > 0) take(c, bytes);
+	for (uint32_t i = 0; i < a.s->vgpus; i++)
+		c->container[i]->memory -= atomic_exchange(&c->client[i]->memory, 0);
+	c->connected = 0;
+	close(a.fd);
+	return NULL;
+}
+
+static void thread(void *(*run)(void *), void *arg) {
+	pthread_t t;
+	pthread_create(&t, NULL, run, arg);
+	pthread_detach(t);
+}
+
+/* One connection is greeted after the other, so that sessions are numbered in order. */
+static void *listen_loop(void *arg) {
+	struct server *s = arg;
+	int listener = s->listener;
+	for (int fd; (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0;) {
+		int before = s->sessions;
+		struct arguments *a = malloc(sizeof *a);
+		*a = (struct arguments){s, fd};
+		thread(serve, a);
+		for (int i = 0; i < 200 && s->sessions == before; i++) usleep(1000);
+	}
+	return NULL;
+}
+
+static void *beat(void *arg) {
+	struct server *s = arg;
+	for (;; usleep(50000))
+		for (int i = 0; s->beating && i < s->sessions; i++)
+			for (uint32_t v = 0; v < s->vgpus; v++) s->session[i].server[v]->heartbeat = now();
+	return NULL;
+}
+
+void server_start(struct server *s) {
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	int again = s->directory[0];
+	if (!again) strcpy(s->directory, "/tmp/gshare-test-XXXXXX");
+	if (!again && !mkdtemp(s->directory)) perror("mkdtemp");
+	strcpy(at.sun_path, s->directory);
+	strcat(at.sun_path, "/token.sock");
+	unlink(at.sun_path);
+	setenv("GSHARE_DIR", s->directory, 1);
+	if (!s->mode) s->mode = GSHARE_MODE_TIME;
+	if (!s->vgpus) s->vgpus = 1;
+	for (uint32_t i = 0; i < s->vgpus; i++) s->container[i] = page(&s->container_fd[i], 0);
+	s->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (bind(s->listener, (struct sockaddr *)&at, sizeof at) || listen(s->listener, 64)) perror("listen");
+	if (!again) thread(beat, s);
+	s->beating = 1;
+	thread(listen_loop, s);
+}
+
+void server_stop(struct server *s) {
+	s->beating = 0;
+	shutdown(s->listener, SHUT_RDWR);
+	close(s->listener);
+	for (int i = 0; i < s->sessions; i++)
+		if (s->session[i].connected) shutdown(s->session[i].fd, SHUT_RDWR);
+}
+
+void server_state(struct server_session *c, uint32_t state) {
+	for (int i = 0; i < GSHARE_VGPU_MAX && c->server[i]; i++) {
+		c->server[i]->state = state;
+		c->server[i]->generation++;
+		c->server[i]->wake++;
+		syscall(SYS_futex, &c->server[i]->wake, FUTEX_WAKE, 1 << 20, NULL, NULL, 0);
+	}
+}
+
+void server_policy(const struct server *s, const char *lines) {
+	char path[128];
+	snprintf(path, sizeof path, "%s/policy", s->directory);
+	FILE *f = fopen(path, "w");
+	if (f) fputs(lines, f), fclose(f);
+}
