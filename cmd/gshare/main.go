@@ -30,7 +30,7 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	cmd.AddCommand(simulateCommand(), whatifCommand())
+	cmd.AddCommand(simulateCommand(), whatifCommand(), runCommand(), psCommand(), topCommand())
 	return cmd
 }
 
@@ -43,7 +43,10 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 func exitCode(err error) int {
 	var usage usageError
+	var exit exitError
 	switch {
+	case errors.As(err, &exit):
+		return exit.code
 	case errors.As(err, &usage):
 		return 2
 	case errors.Is(err, context.Canceled):

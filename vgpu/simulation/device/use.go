@@ -1,10 +1,6 @@
 package device
 
-import (
-	"time"
-
-	"github.com/gshare-dev/gshare/vgpu/share"
-)
+import "time"
 
 // Use is what a process has got from the device.
 type Use struct {
@@ -25,9 +21,6 @@ func (d *Device) Use(p Process) Use {
 	}
 	return use
 }
-
-// Free returns the SMs that no kernel runs on.
-func (d *Device) Free() share.PerMille { return d.free }
 
 // Idle says that the process has nothing on the device, neither running nor waiting.
 func (d *Device) Idle(p Process) bool {

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/user"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/agent"
+	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+func psCommand() *cobra.Command {
+	var socket, output string
+	cmd := &cobra.Command{
+		Use:   "ps",
+		Short: "List the shares on this machine and what they use",
+		Long: "ps lists the runs of gshare run: what each was promised, and what its processes reported for the last second.\n" +
+			"-o json also says by what each share is enforced, and what is not.",
+		Example: "  gshare ps\n  gshare ps -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "table" && output != "json" {
+				return usagef("--output: %q is neither json nor table", output)
+			}
+			status, err := agent.New(socket).Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				encoder := json.NewEncoder(cmd.OutOrStdout())
+				encoder.SetIndent("", "  ")
+				return encoder.Encode(status)
+			}
+			return writeRuns(cmd.OutOrStdout(), status)
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "json or table")
+	cmd.Flags().StringVar(&socket, "socket", "", "control socket of the agent")
+	return cmd
+}
+
+// writeRuns draws one line for each vGPU.
+func writeRuns(w io.Writer, status control.Status) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "RUN\tNAME\tUSER\tPID\tDEVICE\tSM\tQUOTA\tUSED\tMEM\tUSED\tPROCS\tSTATE\tIDENTITY")
+	for _, r := range status.Runs {
+		identity, _, _ := strings.Cut(r.Truth.Identity, ":")
+		for _, v := range r.VGPUs {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", r.ID, r.Name, userName(r.UID), r.PID,
+				shortDevice(v.Device), v.SM.Percent(), quotaText(v), v.UsedTime.Percent(), memoryText(v.Memory),
+				memoryText(v.UsedMemory), len(v.Processes), stateOf(v), identity)
+		}
+	}
+	return t.Flush()
+}
+
+func quotaText(v control.VGPU) string {
+	if v.QuotaLimit == v.Quota {
+		return v.Quota.Percent()
+	}
+	return v.Quota.Percent() + "-" + v.QuotaLimit.Percent()
+}
+
+func stateOf(v control.VGPU) string {
+	switch {
+	case v.Running:
+		return "running"
+	case v.Waiting > 0:
+		return "waiting"
+	case len(v.Processes) > 0:
+		return "idle"
+	}
+	return "no GPU yet"
+}
+
+// shortDevice cuts the UUID of a device to what tells devices apart.
+func shortDevice(uuid string) string { return uuid[:min(len(uuid), len("GPU-01234567"))] }
+
+func memoryText(b share.Bytes) string {
+	if gib := 1024 * share.MiB; b >= gib {
+		return strconv.FormatFloat(float64(b)/float64(gib), 'f', 1, 64) + "Gi"
+	}
+	return strconv.FormatInt(int64(b/share.MiB), 10) + "Mi"
+}
+
+func userName(uid uint32) string {
+	id := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return id
+}

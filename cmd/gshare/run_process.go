@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const hookName = "libgshare.so"
+
+// exitError ends gshare with the code that a shell gives in such a case.
+type exitError struct {
+	code int
+	error
+}
+
+func (e exitError) Unwrap() error { return e.error }
+
+// findHook looks for the hook beside this program.
+func findHook(name string) (string, error) {
+	if name != "" {
+		absolute, err := filepath.Abs(name)
+		if err == nil {
+			_, err = os.Stat(absolute)
+		}
+		if err != nil {
+			return "", usagef("--hook: %w", err)
+		}
+		return absolute, nil
+	}
+	own, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Dir(own)
+	places := []string{filepath.Join(dir, hookName), filepath.Join(dir, "..", "lib", hookName), filepath.Join(dir, "bin", hookName)}
+	for _, place := range places {
+		if _, err := os.Stat(place); err == nil {
+			return filepath.Clean(place), nil
+		}
+	}
+	return "", fmt.Errorf("%s is in none of %s; --hook says where it is", hookName, strings.Join(places, ", "))
+}
+
+// preload puts the hook before what is loaded already.
+func preload(hook, before string) string {
+	if before == "" {
+		return hook
+	}
+	return hook + ":" + before
+}
+
+// merge replaces the variables of an environment by those of another.
+func merge(environment, changes []string) []string {
+	changed := map[string]bool{}
+	for _, c := range changes {
+		key, _, _ := strings.Cut(c, "=")
+		changed[key] = true
+	}
+	kept := slices.DeleteFunc(slices.Clone(environment), func(e string) bool {
+		key, _, _ := strings.Cut(e, "=")
+		return changed[key]
+	})
+	return append(kept, changes...)
+}
+
+// inheritable connects to the token server of the run for the program, which inherits the descriptor. It must be opened
+// last: whatever this process starts would inherit it too.
+func inheritable(dir string) (int, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("connect to the token server: %w", err)
+	}
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: filepath.Join(dir, "token.sock")}); err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("connect to the token server: %w", err)
+	}
+	_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0)
+	return fd, err
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// request writes the flags down as the agent takes them; the agent checks them by the rules for pods.
+func (o *runOptions) request(cmd *cobra.Command, program string) (control.RunRequest, error) {
+	if cmd.Flags().Changed("sm-limit") {
+		return control.RunRequest{}, errors.New("--sm-limit: class elastic is not served yet; use --quota-limit for more time instead of more SMs")
+	}
+	r := control.RunRequest{
+		Name: o.name, Quota: &o.quota, Class: o.class, Isolation: o.isolation, Wait: o.wait,
+		SM: o.written(cmd, "sm", &o.sm), VGPUs: o.written(cmd, "vgpu", &o.vgpus),
+		QuotaLimit: o.written(cmd, "quota-limit", &o.quotaLimit),
+	}
+	if r.Name == "" {
+		r.Name = filepath.Base(program)
+		r.Name = r.Name[:min(len(r.Name), 63)]
+	}
+	if o.memory == "" {
+		return r, errors.New("--mem: how much device memory? for example 8Gi")
+	}
+	mib, err := parseMemory(o.memory)
+	r.MemoryMiB = &mib
+	return r, err
+}
+
+func (*runOptions) written(cmd *cobra.Command, flag string, value *int64) *int64 {
+	if !cmd.Flags().Changed(flag) {
+		return nil
+	}
+	return value
+}
+
+// parseMemory reads a size as Kubernetes writes it, and gives MiB, rounded up.
+func parseMemory(text string) (int64, error) {
+	q, err := resource.ParseQuantity(text)
+	if err != nil || q.Sign() <= 0 {
+		return 0, fmt.Errorf("--mem: %.40q is no size such as 8Gi or 512Mi", text)
+	}
+	mib := int64(share.MiB)
+	if q.Value() < mib {
+		return 0, fmt.Errorf("--mem: %s is less than a MiB; sizes have a unit, such as 8Gi or 512Mi", text)
+	}
+	return (q.Value()-1)/mib + 1, nil
+}

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
+	"github.com/gshare-dev/gshare/vgpu/node/standalone"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+const asGshare = "GSHARE_TEST_MAIN"
+
+// TestMain lets the test binary be gshare itself.
+func TestMain(m *testing.M) {
+	if os.Getenv(asGshare) == "" {
+		os.Exit(m.Run())
+	}
+	os.Unsetenv(asGshare)
+	main()
+}
+
+// machine is an agent with one simulated device.
+type machine struct {
+	*standalone.Node
+	socket, hook string
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gs") // short enough for the name of a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	node, err := standalone.New(standalone.Options{
+		Config:  config.Configuration{Directory: dir}.WithDefaults(),
+		Devices: []gpu.Device{{UUID: "GPU-0", Model: "A100", SMs: 108, Memory: 80 << 30}},
+		MPS:     mps.Daemons{Simulated: true}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{node, filepath.Join(dir, config.ControlSocket), anyLibrary(t)}
+	listener, err := net.Listen("unix", m.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := node.NewHTTPServer()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(listener)
+	}()
+	t.Cleanup(func() {
+		server.Close()
+		<-done
+		node.Close()
+	})
+	return m
+}
+
+// anyLibrary stands in for the hook: a library that does nothing when it is loaded.
+func anyLibrary(t *testing.T) string {
+	t.Helper()
+	for _, pattern := range []string{"/lib/*/libm.so.6", "/lib64/libm.so.6", "/usr/lib/libm.so.6"} {
+		if found, _ := filepath.Glob(pattern); len(found) > 0 {
+			return found[0]
+		}
+	}
+	t.Skip("libm.so.6 is missing")
+	return ""
+}
+
+func (m *machine) command(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], append(args[:1:1], append([]string{"--socket", m.socket}, args[1:]...)...)...)
+	cmd.Env = append(os.Environ(), asGshare+"=1")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	return cmd, &out
+}
+
+// run is gshare run with a share and then the arguments.
+func (m *machine) run(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	return m.command(t, append([]string{"run", "--hook", m.hook, "--sm", "60", "--quota", "60", "--mem", "8Gi"}, args...)...)
+}
+
+func codeOf(t *testing.T, err error) int {
+	t.Helper()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if exit == nil {
+		return 0
+	}
+	return exit.ExitCode()
+}
+
+func TestRunPassesTheProgramThrough(t *testing.T) {
+	m := newMachine(t)
+	cmd, out := m.run(t, "--", "sh", "-c", `read line; echo "$line $GSHARE_DIR $CUDA_MPS_ACTIVE_THREAD_PERCENTAGE $LD_PRELOAD"; exit 7`)
+	cmd.Stdin = strings.NewReader("hello\n")
+	err := cmd.Run()
+	want := "hello " + filepath.Join(m.Config.Directory, "runs")
+	if code := codeOf(t, err); code != 7 || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), " 60 "+m.hook) {
+		t.Errorf("code %d, output %s", code, out)
+	}
+}
+
+func TestRunKeepsThePreload(t *testing.T) {
+	if got := preload("/a.so", "/b.so"); got != "/a.so:/b.so" {
+		t.Error(got)
+	}
+}
+
+func TestSignalReachesTheProgram(t *testing.T) {
+	m := newMachine(t)
+	cmd, _ := m.run(t, "--", "sh", "-c", `trap 'exit 3' INT; echo ready >&3; while :; do sleep 0.01; done`)
+	ready, end, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ready.Close()
+	cmd.ExtraFiles = []*os.File{end}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end.Close()
+	if _, err := ready.Read(make([]byte, 6)); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if code := codeOf(t, cmd.Wait()); code != 3 {
+		t.Errorf("code %d", code)
+	}
+	waitFor(t, func() bool { return len(m.Status().Runs) == 0 })
+}
+
+func TestDeathBySignalPassesThrough(t *testing.T) {
+	m := newMachine(t)
+	cmd, _ := m.run(t, "--", "sh", "-c", "kill -TERM $$")
+	_ = cmd.Run()
+	if s := cmd.ProcessState.Sys().(syscall.WaitStatus); !s.Signaled() || s.Signal() != syscall.SIGTERM {
+		t.Errorf("it ended with %v", cmd.ProcessState)
+	}
+}
+
+func waitFor(t *testing.T, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it does not come about")
+		}
+	}
+}
+
+func TestRunRefusals(t *testing.T) {
+	m := newMachine(t)
+	for name, test := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"full":           {[]string{"--mem", "90Gi", "--", "true"}, 1, "what would fit: --mem 81920Mi"},
+		"sm-limit":       {[]string{"--sm-limit", "80", "--", "true"}, 2, "--sm-limit: class elastic"},
+		"quota":          {[]string{"--quota", "101", "--", "true"}, 1, "--quota: 101"},
+		"isolation":      {[]string{"--isolation", "elastic", "--", "true"}, 1, "--isolation: "},
+		"class":          {[]string{"--class", "gold", "--", "true"}, 1, "--class: "},
+		"devices":        {[]string{"--sm", "200", "--quota", "100", "--", "true"}, 1, "--vgpu: "},
+		"memory":         {[]string{"--mem", "8", "--", "true"}, 2, "--mem: 8 is less than a MiB"},
+		"memory text":    {[]string{"--mem", "lots", "--", "true"}, 2, "--mem: "},
+		"no hook":        {[]string{"--hook", "/nowhere.so", "--", "true"}, 2, "--hook: "},
+		"no program":     {nil, 2, "which program"},
+		"unknown flag":   {[]string{"--gpu", "1", "--", "true"}, 2, "--gpu"},
+		"missing":        {[]string{"--", "/nowhere/program"}, 127, "/nowhere/program"},
+		"not executable": {[]string{"--", m.hook}, 126, m.hook},
+	} {
+		cmd, out := m.run(t, test.args...)
+		code := codeOf(t, cmd.Run())
+		if name == "not executable" && code == 127 {
+			continue // the file may lack the permission bits too
+		}
+		if code != test.code || !strings.Contains(out.String(), test.want) {
+			t.Errorf("%s: code %d, want %d: %s", name, code, test.code, out)
+		}
+	}
+	waitFor(t, func() bool { return len(m.Status().Runs) == 0 })
+}
+
+func TestNoAgent(t *testing.T) {
+	m := &machine{socket: filepath.Join(t.TempDir(), "none"), hook: anyLibrary(t)}
+	cmd, out := m.run(t, "--", "true")
+	if code := codeOf(t, cmd.Run()); code != 1 || !strings.Contains(out.String(), "gshare-node --standalone") {
+		t.Errorf("code %d: %s", code, out)
+	}
+}
+
+func TestRunWaits(t *testing.T) {
+	m := newMachine(t)
+	first, _ := m.run(t, "--", "cat")
+	input, err := first.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return len(m.Status().Runs) == 1 })
+	second, out := m.run(t, "--wait", "--", "echo", "at last")
+	if err := second.Start(); err != nil {
+		t.Fatal(err)
+	}
+	input.Close()
+	_ = first.Wait()
+	if err := second.Wait(); err != nil || !strings.Contains(out.String(), "at last") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestPsAndTop(t *testing.T) {
+	m := newMachine(t)
+	run, _ := m.run(t, "--name", "mine", "--", "cat")
+	input, err := run.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return len(m.Status().Runs) == 1 })
+	for _, args := range [][]string{{"ps"}, {"ps", "-o", "json"}, {"top", "--times", "1"}} {
+		cmd, out := m.command(t, args...)
+		if err := cmd.Run(); err != nil || !strings.Contains(out.String(), "mine") {
+			t.Errorf("%v: %v: %s", args, err, out)
+		}
+	}
+	cmd, out := m.command(t, "ps", "-o", "yaml")
+	if code := codeOf(t, cmd.Run()); code != 2 {
+		t.Errorf("code %d: %s", code, out)
+	}
+	input.Close()
+	_ = run.Wait()
+}
+
+func TestParseMemory(t *testing.T) {
+	for text, want := range map[string]int64{"8Gi": 8192, "512Mi": 512, "1048577": 2, "1G": 954, "0.5Gi": 512} {
+		if got, err := parseMemory(text); err != nil || got != want {
+			t.Errorf("%s: got %d, %v; want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "0", "-1Gi", "8", "Gi", "8 Gi"} {
+		if got, err := parseMemory(text); err == nil {
+			t.Errorf("%q: got %d", text, got)
+		}
+	}
+}
+
+func TestBar(t *testing.T) {
+	for _, test := range []struct {
+		used, quota share.PerMille
+		want        string
+	}{
+		{0, 500, strings.Repeat(" ", 20) + "!" + strings.Repeat(" ", 19)},
+		{1000, 1000, strings.Repeat("=", 39) + "!"},
+		{250, 500, strings.Repeat("=", 10) + strings.Repeat(" ", 10) + "!" + strings.Repeat(" ", 19)},
+	} {
+		if got := bar(test.used, test.quota); got != test.want {
+			t.Errorf("%d of %d: %q", test.used, test.quota, got)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/agent"
+	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+func topCommand() *cobra.Command {
+	var socket string
+	var every time.Duration
+	var times int
+	cmd := &cobra.Command{
+		Use:     "top",
+		Short:   "Watch shares against measured use on this machine",
+		Long:    "top shows each device with its runs: bars are the device time of the last second, the mark is the quota.",
+		Example: "  gshare top\n  gshare top --every 200ms",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if every < 50*time.Millisecond {
+				return usagef("--every: %v is less than 50ms", every)
+			}
+			return watch(cmd.Context(), cmd.OutOrStdout(), agent.New(socket), every, times)
+		},
+	}
+	cmd.Flags().StringVar(&socket, "socket", "", "control socket of the agent")
+	cmd.Flags().DurationVar(&every, "every", time.Second, "how often to look")
+	cmd.Flags().IntVar(&times, "times", 0, "how many times to look (default: until interrupted)")
+	return cmd
+}
+
+// watch draws the status again and again, in place on a terminal.
+func watch(ctx context.Context, w io.Writer, c *agent.Client, every time.Duration, times int) error {
+	live := term.IsTerminal(int(os.Stdout.Fd()))
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for i := 0; times == 0 || i < times; i++ {
+		status, err := c.Status(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(frame(status, live)); err != nil {
+			return err
+		}
+		if i+1 == times {
+			break
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+// frame is one picture; on a terminal it replaces the last.
+func frame(status control.Status, live bool) []byte {
+	var b bytes.Buffer
+	if live {
+		b.WriteString("\x1b[H\x1b[J")
+	}
+	for _, d := range status.Devices {
+		fmt.Fprintf(&b, "%s  %s  %d SMs  SM-time %s promised  memory %s of %s promised  %s\n", shortDevice(d.UUID), d.Model, d.SMs,
+			d.Time.Percent(), memoryText(d.Promised), memoryText(d.Memory), d.Class)
+		for _, r := range status.Runs {
+			writeUse(&b, d.UUID, r)
+		}
+	}
+	return b.Bytes()
+}
+
+func writeUse(b *bytes.Buffer, device string, r control.Run) {
+	for _, v := range r.VGPUs {
+		if v.Device != device {
+			continue
+		}
+		fmt.Fprintf(b, "  %-16.16s SM %-5s |%s| %5s of %-9s mem %6s of %-6s %s\n", r.Name, v.SM.Percent(),
+			bar(v.UsedTime, v.Quota), v.UsedTime.Percent(), quotaText(v), memoryText(v.UsedMemory), memoryText(v.Memory), stateOf(v))
+	}
+}
+
+const barCells = 40
+
+// bar is use in the whole window, with a mark at the quota.
+func bar(used, quota share.PerMille) string {
+	full := min(barCells, int(used)*barCells/int(share.Whole))
+	cells := []rune(strings.Repeat("=", full) + strings.Repeat(" ", barCells-full))
+	cells[min(barCells-1, int(quota)*barCells/int(share.Whole))] = '!'
+	return string(cells)
+}

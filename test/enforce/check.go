@@ -1,0 +1,41 @@
+package enforce
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Accurate says what is wrong with a pod's part of the time: it must be within two points of its quota.
+func Accurate(s Spans, quota share.PerMille, from, to time.Duration) error {
+	got, want := s.Busy(from, to), float64(quota)/float64(share.Whole)
+	if got < want-0.02 || got > want+0.02 {
+		return fmt.Errorf("busy for %.1f %%, its quota is %.1f %%", 100*got, 100*want)
+	}
+	return nil
+}
+
+// Delivered says what is wrong with what a pod that always has work got: at least 98 % of its quota.
+func Delivered(s Spans, quota share.PerMille, from, to time.Duration) error {
+	got, want := s.Busy(from, to), float64(quota)/float64(share.Whole)
+	if got < 0.98*want {
+		return fmt.Errorf("busy for %.1f %%, %.1f %% of its quota of %.1f %%", 100*got, 100*got/want, 100*want)
+	}
+	return nil
+}
+
+// Loss is the part of its kernels that a pod lost between two periods of one length.
+func Loss(s Spans, before, after, length time.Duration) float64 {
+	return 1 - float64(s.Kernels(after, after+length))/float64(s.Kernels(before, before+length))
+}
+
+// Prompt says what is wrong with a pod's longest stalls: the 99th percentile must be within the rest of the window, a turn
+// and the longest kernel (DESIGN 5).
+func Prompt(s Spans, quota share.PerMille, window, turn, kernel, from, to time.Duration) error {
+	bound := time.Duration(share.Whole-quota)*window/time.Duration(share.Whole) + turn + kernel
+	if p99 := Quantile(s.Stalls(from, to), 0.99); p99 > bound {
+		return fmt.Errorf("99 of 100 kernels end within %v of the last, the bound is %v", p99, bound)
+	}
+	return nil
+}

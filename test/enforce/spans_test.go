@@ -1,0 +1,46 @@
+package enforce_test
+
+import (
+	"testing"
+
+	"github.com/gshare-dev/gshare/test/enforce"
+)
+
+func TestSpans(t *testing.T) {
+	s := enforce.Spans{{Start: 0, End: 2 * ms}, {Start: ms, End: 3 * ms}, {Start: 6 * ms, End: 8 * ms}}
+	for name, test := range map[string]struct{ got, want float64 }{
+		"overlaps count once": {s.Busy(0, 10*ms), 0.5},
+		"clipped":             {s.Busy(2*ms, 7*ms), 0.4},
+		"nothing":             {s.Busy(4*ms, 5*ms), 0},
+		"loss":                {enforce.Loss(s, 0, 5*ms, 5*ms), 0.5},
+		"quantile":            {float64(enforce.Quantile(s.Stalls(0, 10*ms), 0.99)), float64(5 * ms)},
+		"quantile of none":    {float64(enforce.Quantile(nil, 0.99)), 0},
+		"silence is a stall":  {float64(enforce.Quantile(enforce.Spans{}.Stalls(0, 10*ms), 0.5)), float64(10 * ms)},
+		"longest":             {float64(s.Longest()), float64(2 * ms)},
+	} {
+		if test.got != test.want {
+			t.Errorf("%s: %v, want %v", name, test.got, test.want)
+		}
+	}
+}
+
+// TestChecks is the control of the checks themselves.
+func TestChecks(t *testing.T) {
+	half := enforce.Spans{{Start: 0, End: 50 * ms}, {Start: 100 * ms, End: 150 * ms}}
+	for name, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"accurate":   {enforce.Accurate(half, 500, 0, 200*ms), false},
+		"too much":   {enforce.Accurate(half, 470, 0, 200*ms), true},
+		"too little": {enforce.Accurate(half, 530, 0, 200*ms), true},
+		"delivered":  {enforce.Delivered(half, 510, 0, 200*ms), false},
+		"short":      {enforce.Delivered(half, 520, 0, 200*ms), true},
+		"prompt":     {enforce.Prompt(half, 500, window, turn, 50*ms, 0, 200*ms), false},
+		"not prompt": {enforce.Prompt(half, 900, window, turn, 50*ms, 0, 200*ms), true},
+	} {
+		if (test.err != nil) != test.want {
+			t.Errorf("%s: %v", name, test.err)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+// Package tokenclient speaks the hook's side of the token protocol, for tests that need no GPU and no C.
+package tokenclient
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
+)
+
+// Client is one process's connection to a token server.
+type Client struct {
+	Conn    *net.UnixConn
+	Welcome tokenwire.Welcome
+	VGPUs   []VGPU
+
+	sequence uint64
+	mapped   [][]byte
+}
+
+// VGPU is the pages of one vGPU.
+type VGPU struct {
+	Server    *tokenwire.ServerPage
+	Container *tokenwire.ContainerPage
+	Client    *tokenwire.ClientPage
+	Files     [3]int // descriptors of the pages, in that order
+}
+
+// Connect opens a connection without saying anything.
+func Connect(dir string) (*net.UnixConn, error) {
+	return net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: filepath.Join(dir, "token.sock"), Net: "unixpacket"})
+}
+
+// Dial connects and says HELLO; session is that before a reconnect, or 0.
+func Dial(dir string, session uint64) (*Client, error) {
+	conn, err := Connect(dir)
+	if err != nil {
+		return nil, err
+	}
+	c, err := Greet(conn, session)
+	if err != nil {
+		conn.Close()
+	}
+	return c, err
+}
+
+// Greet says HELLO on a connection and maps the pages that come back.
+func Greet(conn *net.UnixConn, session uint64) (*Client, error) {
+	c := &Client{Conn: conn}
+	if err := c.Send(&tokenwire.Hello{HookVersion: 1, PID: uint32(syscall.Getpid()), Session: session}); err != nil {
+		return nil, err
+	}
+	m, fds, err := c.Receive()
+	if err != nil {
+		return nil, err
+	}
+	welcome, ok := m.(*tokenwire.Welcome)
+	if !ok {
+		return nil, fmt.Errorf("got %+v instead of a welcome", m)
+	}
+	c.Welcome = *welcome
+	if len(fds) != 3*len(welcome.VGPUs) {
+		return nil, fmt.Errorf("%d descriptors for %d vGPUs", len(fds), len(welcome.VGPUs))
+	}
+	for i := range welcome.VGPUs {
+		if err := c.mapVGPU([3]int(fds[3*i:])); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *Client) mapVGPU(fds [3]int) error {
+	var pages [3]unsafe.Pointer
+	for i, fd := range fds {
+		protection := unix.PROT_READ | unix.PROT_WRITE
+		if i == 0 {
+			protection = unix.PROT_READ
+		}
+		page, err := unix.Mmap(fd, 0, tokenwire.PageSize, protection, unix.MAP_SHARED)
+		if err != nil {
+			return fmt.Errorf("map page %d: %w", i, err)
+		}
+		c.mapped = append(c.mapped, page)
+		pages[i] = unsafe.Pointer(&page[0])
+		if !(*tokenwire.PageHead)(pages[i]).Valid() {
+			return fmt.Errorf("page %d is not one of gshare's", i)
+		}
+	}
+	c.VGPUs = append(c.VGPUs, VGPU{(*tokenwire.ServerPage)(pages[0]), (*tokenwire.ContainerPage)(pages[1]),
+		(*tokenwire.ClientPage)(pages[2]), fds})
+	return nil
+}
+
+// Send writes one frame.
+func (c *Client) Send(m tokenwire.Message) error {
+	c.sequence++
+	frame, err := tokenwire.Encode(tokenwire.Header{Sequence: c.sequence}, m)
+	if err != nil {
+		return err
+	}
+	_, err = c.Conn.Write(frame)
+	return err
+}
+
+// Receive reads one frame with its descriptors.
+func (c *Client) Receive() (tokenwire.Message, []int, error) {
+	frame, rights := make([]byte, tokenwire.MaxFrame), make([]byte, unix.CmsgSpace(3*tokenwire.MaxVGPUs*4))
+	n, control, _, _, err := c.Conn.ReadMsgUnix(frame, rights)
+	if err != nil {
+		return nil, nil, err
+	}
+	_, m, err := tokenwire.Decode(frame[:n])
+	if err != nil {
+		return nil, nil, err
+	}
+	messages, err := unix.ParseSocketControlMessage(rights[:control])
+	if err != nil || len(messages) == 0 {
+		return m, nil, err
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	return m, fds, err
+}
+
+// Close ends the connection without a word, as a dying process does.
+func (c *Client) Close() error {
+	for _, page := range c.mapped {
+		_ = unix.Munmap(page)
+	}
+	for _, v := range c.VGPUs {
+		for _, fd := range v.Files {
+			_ = unix.Close(fd)
+		}
+	}
+	c.mapped, c.VGPUs = nil, nil
+	return c.Conn.Close()
+}
+
+// WaitRun asks for a token of a vGPU once and waits for it as the hook does.
+func (c *Client) WaitRun(vgpu int, limit time.Duration) bool {
+	v := &c.VGPUs[vgpu]
+	end := time.Now().Add(limit)
+	v.Client.Waiting.Add(1)
+	defer v.Client.Waiting.Add(^uint32(0))
+	seen := v.Server.Wake.Load()
+	if tokenwire.State(v.Server.State.Load()) == tokenwire.Run {
+		return true
+	}
+	if c.Send(&tokenwire.Need{VGPU: uint32(vgpu)}) != nil {
+		return false
+	}
+	for tokenwire.State(v.Server.State.Load()) != tokenwire.Run {
+		if time.Now().After(end) {
+			return false
+		}
+		futexWait(v, seen, 10*time.Millisecond)
+		seen = v.Server.Wake.Load()
+	}
+	return true
+}
+
+func futexWait(v *VGPU, seen uint32, limit time.Duration) {
+	timeout := unix.NsecToTimespec(int64(limit))
+	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&v.Server.Wake)), 0, uintptr(seen),
+		uintptr(unsafe.Pointer(&timeout)), 0, 0)
+}

@@ -1,0 +1,109 @@
+// Package node is the configuration file of gshare-node.
+package node
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// What a file says it is.
+const (
+	APIVersion = "gshare.dev/v1alpha1"
+	Kind       = "NodeConfiguration"
+)
+
+// Configuration is the file. Everything has a default; the file itself may be missing.
+type Configuration struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+
+	// Directory holds the control socket and a directory for each run. Default /run/gshare as root, else
+	// $XDG_RUNTIME_DIR/gshare.
+	Directory string `json:"directory,omitempty"`
+
+	// SimulatedDevices names a file of devices to simulate instead of those of the machine.
+	SimulatedDevices string `json:"simulatedDevices,omitempty"`
+
+	// Devices lists the UUIDs that are gshare's; default all. What is not listed is left alone.
+	Devices []string `json:"devices,omitempty"`
+
+	// Tenancy is "user" (default: the shares on a device are of one user) or "mixed".
+	Tenancy string `json:"tenancy,omitempty"`
+
+	// GammaPercent bounds the sum of the limits on a device, in percent of the device. Default 150.
+	GammaPercent *int64 `json:"gammaPercent,omitempty"`
+
+	// ReservePerMille is the part of a window kept back for switching. Default 50.
+	ReservePerMille *share.PerMille `json:"reservePerMille,omitempty"`
+
+	// MaxShares bounds the shares on a device. Default 16.
+	MaxShares int `json:"maxShares,omitempty"`
+
+	// Window is the period in which quotas are given (default 100ms; it divides a second), Turn the piece of it that one set
+	// of shares runs (default 5ms), RunAhead how much unfinished work a process may queue on the device (default 1ms).
+	Window   metav1.Duration `json:"window,omitzero"`
+	Turn     metav1.Duration `json:"turn,omitzero"`
+	RunAhead metav1.Duration `json:"runAhead,omitzero"`
+}
+
+// Decode reads a file strictly and fills in the defaults, except Directory.
+func Decode(text []byte) (Configuration, error) {
+	c := Configuration{}
+	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+		return Configuration{}, err
+	}
+	if c.APIVersion != APIVersion || c.Kind != Kind {
+		return Configuration{}, fmt.Errorf("is %q of %q, want %s of %s", c.Kind, c.APIVersion, Kind, APIVersion)
+	}
+	c = c.WithDefaults()
+	return c, c.Validate()
+}
+
+// WithDefaults fills in what is not written, except Directory.
+func (c Configuration) WithDefaults() Configuration {
+	setDefault(&c.Tenancy, "user")
+	setDefault(&c.MaxShares, 16)
+	setDefault(&c.Window.Duration, 100*time.Millisecond)
+	setDefault(&c.Turn.Duration, 5*time.Millisecond)
+	setDefault(&c.RunAhead.Duration, time.Millisecond)
+	if c.GammaPercent == nil {
+		c.GammaPercent = new(int64(150))
+	}
+	if c.ReservePerMille == nil {
+		c.ReservePerMille = new(share.PerMille(50))
+	}
+	return c
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Validate refuses values that could not work. The window and the turn are for the token rules to check further.
+func (c Configuration) Validate() error {
+	switch {
+	case c.Tenancy != "user" && c.Tenancy != "mixed":
+		return fmt.Errorf("tenancy: %q is neither user nor mixed", c.Tenancy)
+	case *c.GammaPercent < 100 || *c.GammaPercent > 1000:
+		return fmt.Errorf("gammaPercent: %d is not between 100 and 1000", *c.GammaPercent)
+	case *c.ReservePerMille < 0 || *c.ReservePerMille > 500:
+		return fmt.Errorf("reservePerMille: %d is not between 0 and 500", *c.ReservePerMille)
+	case c.MaxShares < 1 || c.MaxShares > 60:
+		return fmt.Errorf("maxShares: %d is not between 1 and 60", c.MaxShares)
+	case c.Turn.Duration < time.Millisecond || c.Turn.Duration > c.Window.Duration:
+		return fmt.Errorf("turn: %v is not between a millisecond and the window", c.Turn.Duration)
+	case c.Window.Duration < 0 || time.Second%c.Window.Duration != 0:
+		return fmt.Errorf("window: %v does not divide a second", c.Window.Duration)
+	case c.RunAhead.Duration < 100*time.Microsecond || c.RunAhead.Duration > c.Window.Duration:
+		return fmt.Errorf("runAhead: %v is not between 100us and the window", c.RunAhead.Duration)
+	}
+	return nil
+}

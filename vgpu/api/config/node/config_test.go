@@ -1,0 +1,47 @@
+package node
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+const head = "apiVersion: gshare.dev/v1alpha1\nkind: NodeConfiguration\n"
+
+func TestDecode(t *testing.T) {
+	c, err := Decode([]byte(head + "window: 50ms\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Window.Duration != 50*time.Millisecond || c.Turn.Duration != 5*time.Millisecond || *c.ReservePerMille != 50 ||
+		*c.GammaPercent != 150 || c.MaxShares != 16 || c.Tenancy != "user" {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestZeroReserveIsNotTheDefault(t *testing.T) {
+	if c, err := Decode([]byte(head + "reservePerMille: 0\n")); err != nil || *c.ReservePerMille != 0 {
+		t.Errorf("got %+v, %v", c, err)
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                    "want NodeConfiguration",
+		"kind: NodeConfiguration\n":           "want NodeConfiguration",
+		head + "windows: 1s\n":                "windows",
+		head + "tenancy: all\n":               "tenancy",
+		head + "window: 30ms\n":               "window",
+		head + "window: -1s\n":                "turn",
+		head + "turn: 1us\n":                  "turn",
+		head + "runAhead: 1s\n":               "runAhead",
+		head + "maxShares: 61\n":              "maxShares",
+		head + "gammaPercent: 99\n":           "gammaPercent",
+		head + "reservePerMille: 501\n":       "reservePerMille",
+		head + "maxShares: 1\nmaxShares: 2\n": "maxShares",
+	} {
+		if _, err := Decode([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v; want an error with %q", text, err, want)
+		}
+	}
+}

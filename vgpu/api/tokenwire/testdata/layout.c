@@ -1,0 +1,42 @@
+/* Prints where the fields of the shared pages lie. */
+#include <stddef.h>
+#include <stdio.h>
+
+#include "gshare_wire.h"
+
+#define AT(page, field) printf(#page " " #field " %zu\n", offsetof(struct gshare_##page##_page, field))
+
+int main(void) {
+	AT(server, magic);
+	AT(server, major);
+	AT(server, minor);
+	AT(server, generation);
+	AT(server, state);
+	AT(server, sequence);
+	AT(server, amount);
+	AT(server, deadline);
+	AT(server, window);
+	AT(server, run_ahead);
+	AT(server, unit);
+	AT(server, guaranteed);
+	AT(server, memory_limit);
+	AT(server, policy);
+	AT(server, wake);
+	AT(server, heartbeat);
+	AT(container, memory);
+	AT(client, launches);
+	AT(client, blocks);
+	AT(client, busy);
+	AT(client, open);
+	AT(client, last_launch);
+	AT(client, waiting);
+	AT(client, waiting_since);
+	AT(client, memory);
+	AT(client, captures);
+	AT(client, uncovered);
+	AT(client, refused);
+	printf("server size %zu\n", sizeof(struct gshare_server_page));
+	printf("container size %zu\n", sizeof(struct gshare_container_page));
+	printf("client size %zu\n", sizeof(struct gshare_client_page));
+	return 0;
+}

@@ -1,0 +1,42 @@
+package nvml
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+)
+
+func TestModelOf(t *testing.T) {
+	for name, want := range map[string]string{
+		"NVIDIA A100-SXM4-80GB":   "A100",
+		"NVIDIA H100 80GB HBM3":   "H100",
+		"NVIDIA H100 PCIe":        "H100",
+		"NVIDIA H200":             "H200",
+		"Tesla V100-SXM2-32GB":    "V100",
+		"NVIDIA GeForce RTX 4090": "RTX 4090",
+		"NVIDIA L4":               "L4",
+		"NVIDIA RTX A6000":        "RTX A6000",
+	} {
+		if got := modelOf(name); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestDevices(t *testing.T) {
+	devices, err := Source{}.Devices()
+	if errors.Is(err, gpu.ErrNone) && os.Getenv("GSHARE_TEST_GPU") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range devices {
+		t.Logf("%+v", d)
+		if err := d.Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package standalone
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/node/process"
+)
+
+type connKey struct{}
+
+// NewHTTPServer serves the control socket. Who asks is known by the connection, never by what the request says.
+func (n *Node) NewHTTPServer() *http.Server {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+control.RunsPath, n.postRun)
+	mux.HandleFunc("GET "+control.StatusPath, n.getStatus)
+	return &http.Server{
+		Handler: mux, ReadHeaderTimeout: 2 * time.Second, MaxHeaderBytes: control.MaxRequest,
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, conn)
+		},
+	}
+}
+
+func (n *Node) postRun(w http.ResponseWriter, r *http.Request) {
+	var request control.RunRequest
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, control.MaxRequest))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&request); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	p, err := process.Peer(r.Context().Value(connKey{}).(*net.UnixConn))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
+	say := func(e control.Event) {
+		_ = json.NewEncoder(w).Encode(e) // a caller that is gone ends the context too
+		_ = http.NewResponseController(w).Flush()
+	}
+	grant, refusal := n.Admit(r.Context(), p, request, func(why *control.Refusal) { say(control.Event{Waiting: why}) })
+	if grant == nil {
+		p.Close()
+	}
+	say(control.Event{Grant: grant, Refused: refusal})
+}
+
+func (n *Node) getStatus(w http.ResponseWriter, _ *http.Request) {
+	_ = json.NewEncoder(w).Encode(n.Status()) // as above
+}

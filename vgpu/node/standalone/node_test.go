@@ -1,0 +1,353 @@
+package standalone
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gshare-dev/gshare/test/tokenclient"
+	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
+	"github.com/gshare-dev/gshare/vgpu/node/process"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+const gib = 1024 * share.MiB
+
+// tempDir is short enough for the name of a socket.
+func tempDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// newNode has two simulated devices of 80 GiB.
+func newNode(t testing.TB, dir string, change ...func(*Options)) *Node {
+	t.Helper()
+	c := config.Configuration{Directory: dir}.WithDefaults()
+	o := Options{
+		Config: c, MPS: mps.Daemons{Dir: dir, Simulated: true}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Devices: []gpu.Device{{UUID: "GPU-0", Model: "A100", SMs: 108, Memory: 80 * gib}, {UUID: "GPU-1", Model: "A100", SMs: 108, Memory: 80 * gib}},
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	n, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Close)
+	return n
+}
+
+// program is a process that lives until it is told to end.
+type program struct {
+	process.Process
+	cmd   *exec.Cmd
+	input io.Closer
+}
+
+func newProgram(t testing.TB) *program {
+	t.Helper()
+	cmd := exec.Command("cat")
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &program{cmd: cmd, input: input}
+	t.Cleanup(p.end)
+	if p.Process, err = process.Open(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	p.UID = uint32(os.Getuid())
+	return p
+}
+
+func (p *program) end() {
+	p.input.Close()
+	_ = p.cmd.Wait()
+}
+
+func ask(sm, quota, mib int64) control.RunRequest {
+	return control.RunRequest{SM: &sm, Quota: &quota, MemoryMiB: &mib}
+}
+
+func (p *program) admit(n *Node, r control.RunRequest) (*control.Grant, *control.Refusal) {
+	return n.Admit(context.Background(), p.Process, r, func(*control.Refusal) {})
+}
+
+func mustAdmit(t testing.TB, n *Node, p *program, r control.RunRequest) *control.Grant {
+	t.Helper()
+	grant, refusal := p.admit(n, r)
+	if refusal != nil {
+		t.Fatalf("refused: %+v", *refusal)
+	}
+	return grant
+}
+
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("still not: " + what)
+		}
+	}
+}
+
+// first is the oldest run.
+func (n *Node) first() *run {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.runs[0]
+}
+
+func TestGrant(t *testing.T) {
+	n := newNode(t, tempDir(t))
+	grant := mustAdmit(t, n, newProgram(t), ask(30, 50, 8192))
+	want := []string{
+		"GSHARE_DIR=" + grant.Dir, "CUDA_VISIBLE_DEVICES=GPU-0", "CUDA_MPS_PIPE_DIRECTORY=" + filepath.Join(n.Config.Directory, "GPU-0"),
+		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8704M",
+	}
+	if diff := cmp.Diff(want, grant.Environment); diff != "" {
+		t.Error(diff)
+	}
+	if !grant.Inherit || !strings.HasPrefix(grant.Truth.Identity, "cooperative") || len(grant.Truth.Missing) < 3 {
+		t.Errorf("without a cgroup the grant says %+v", grant)
+	}
+	c, err := tokenclient.Dial(grant.Dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if v := c.Welcome.VGPUs[0]; v.UUID != "GPU-0" || v.MemoryLimit != uint64(8*gib) {
+		t.Errorf("welcome: %+v", v)
+	}
+}
+
+// TestFullDevices fills both devices and holds what is refused, and what is said to fit, against the node itself.
+func TestFullDevices(t *testing.T) {
+	n := newNode(t, tempDir(t))
+	for range 2 {
+		mustAdmit(t, n, newProgram(t), ask(60, 60, 40960))
+	}
+	for _, test := range []struct {
+		ask    control.RunRequest
+		reason string
+		fits   []string
+	}{
+		{ask(60, 60, 1024), "insufficient GPU SM-time", []string{"--sm 40", "--quota 35"}},
+		{ask(60, 60, 65536), "insufficient GPU memory", nil},
+		{ask(40, 60, 65536), "insufficient GPU memory", []string{"--mem 40960Mi"}},
+		{ask(100, 100, 1024), "isolation class", nil},
+		{ask(60, 60, 1<<20), "larger than a slice", []string{"--mem 81920Mi"}},
+	} {
+		_, refusal := newProgram(t).admit(n, test.ask)
+		if refusal == nil || !strings.Contains(refusal.Reason, test.reason) {
+			t.Errorf("%s: %+v", test.reason, refusal)
+			continue
+		}
+		if diff := cmp.Diff(test.fits, refusal.Fits); diff != "" && test.fits != nil {
+			t.Errorf("%s: %s", test.reason, diff)
+		}
+	}
+	mustAdmit(t, n, newProgram(t), ask(60, 35, 1024)) // as was said
+}
+
+func TestWrongRequests(t *testing.T) {
+	n := newNode(t, tempDir(t))
+	one, three := int64(1), int64(300)
+	for name, test := range map[string]struct {
+		ask   control.RunRequest
+		field string
+	}{
+		"no SM":        {control.RunRequest{MemoryMiB: &one}, share.FieldSM},
+		"no memory":    {control.RunRequest{SM: &one}, share.FieldMemory},
+		"quota":        {ask(10, 101, 1), share.FieldQuota},
+		"class":        {control.RunRequest{SM: &one, MemoryMiB: &one, Class: "gold"}, share.FieldClass},
+		"isolation":    {control.RunRequest{SM: &one, MemoryMiB: &one, Isolation: "none"}, share.FieldIsolation},
+		"elastic":      {control.RunRequest{SM: &one, MemoryMiB: &one, Isolation: "elastic"}, share.FieldIsolation},
+		"devices":      {control.RunRequest{SM: &three, MemoryMiB: &three}, share.FieldVGPU},
+		"parts of two": {control.RunRequest{SM: new(int64(100)), VGPUs: new(int64(2)), MemoryMiB: &three}, share.FieldVGPU},
+		"long name":    {control.RunRequest{SM: &one, MemoryMiB: &one, Name: strings.Repeat("x", 64)}, "name"},
+	} {
+		if _, refusal := newProgram(t).admit(n, test.ask); refusal == nil || refusal.Field != test.field {
+			t.Errorf("%s: %+v, want field %s", name, refusal, test.field)
+		}
+	}
+	if status := n.Status(); len(status.Runs) != 0 {
+		t.Errorf("%d runs", len(status.Runs))
+	}
+}
+
+func TestSeveralDevices(t *testing.T) {
+	n := newNode(t, tempDir(t))
+	r := ask(200, 100, 4096)
+	r.Isolation = "exclusive"
+	grant := mustAdmit(t, n, newProgram(t), r)
+	if !strings.Contains(strings.Join(grant.Environment, " "), "CUDA_VISIBLE_DEVICES=GPU-0,GPU-1") {
+		t.Errorf("%v", grant.Environment)
+	}
+	policy, err := os.ReadFile(filepath.Join(grant.Dir, "policy"))
+	if err != nil || strings.Count(string(policy), "memory 2147483648 quota 1000 sm 1000") != 2 {
+		t.Errorf("%s, %v", policy, err)
+	}
+}
+
+func TestShareReturnsWithTheProgram(t *testing.T) {
+	n := newNode(t, tempDir(t))
+	p := newProgram(t)
+	grant := mustAdmit(t, n, p, ask(60, 60, 1024))
+	p.end()
+	eventually(t, "the run has ended", func() bool { return len(n.Status().Runs) == 0 })
+	if _, err := os.Stat(grant.Dir); !os.IsNotExist(err) {
+		t.Errorf("its directory is left: %v", err)
+	}
+}
+
+// TestChildHoldsTheShare ends a program while another process is connected to the token server.
+func TestChildHoldsTheShare(t *testing.T) {
+	n := newNode(t, tempDir(t))
+	p := newProgram(t)
+	child, err := tokenclient.Dial(mustAdmit(t, n, p, ask(60, 60, 1024)).Dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.end()
+	eventually(t, "the end is noticed", func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.runs[0].dead
+	})
+	if len(n.Status().Runs) != 1 {
+		t.Error("the share is gone, and the child has it")
+	}
+	child.Close()
+	eventually(t, "the run has ended", func() bool { return len(n.Status().Runs) == 0 })
+}
+
+func TestWaitersComeInOrder(t *testing.T) {
+	n := newNode(t, tempDir(t), func(o *Options) { o.Devices = o.Devices[:1] })
+	first := newProgram(t)
+	mustAdmit(t, n, first, ask(60, 60, 1024))
+	request := ask(60, 60, 1024)
+	request.Wait = true
+	granted := make(chan int)
+	var waiting []*program
+	for i := range 2 {
+		p := newProgram(t)
+		waiting = append(waiting, p)
+		queued := make(chan struct{})
+		go func() {
+			_, refusal := n.Admit(t.Context(), p.Process, request, func(*control.Refusal) { close(queued) })
+			if refusal == nil {
+				granted <- i
+			}
+		}()
+		<-queued
+	}
+	first.end()
+	if got := <-granted; got != 0 {
+		t.Errorf("number %d came first", got)
+	}
+	waiting[0].end()
+	if got := <-granted; got != 1 {
+		t.Errorf("then number %d", got)
+	}
+}
+
+func TestWaiterLeaves(t *testing.T) {
+	n := newNode(t, tempDir(t), func(o *Options) { o.Devices = o.Devices[:1] })
+	first := newProgram(t)
+	mustAdmit(t, n, first, ask(60, 60, 1024))
+	request := ask(60, 60, 1024)
+	request.Wait = true
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, refusal := n.Admit(ctx, newProgram(t).Process, request, func(*control.Refusal) { cancel() }); refusal == nil {
+		t.Fatal("it was admitted")
+	}
+	first.end()
+	eventually(t, "all is free", func() bool { return len(n.Status().Runs) == 0 })
+}
+
+// TestAnotherAgentTakesOver starts an agent where another one was: runs stay, with their devices and their shares.
+func TestAnotherAgentTakesOver(t *testing.T) {
+	dir := tempDir(t)
+	old := newNode(t, dir)
+	lives, dies := newProgram(t), newProgram(t)
+	mustAdmit(t, old, lives, ask(60, 60, 1024))
+	mustAdmit(t, old, dies, ask(50, 50, 2048))
+	before := old.Status()
+	old.Close()
+	n := newNode(t, dir)
+	if diff := cmp.Diff(before, n.Status(), cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) })); diff != "" {
+		t.Errorf("the new agent knows something else:\n%s", diff)
+	}
+	dies.end()
+	eventually(t, "the one that ended is gone", func() bool { return len(n.Status().Runs) == 1 })
+	n.Close()
+	lives.end()
+	last := newNode(t, dir)
+	eventually(t, "what ended without an agent is gone", func() bool { return len(last.Status().Runs) == 0 })
+}
+
+func TestBrokenRecordIsNoRun(t *testing.T) {
+	dir := tempDir(t)
+	for name, text := range map[string]string{"a": "{", "b": "{}", "c": `{"ID": "x"}`} {
+		if err := os.MkdirAll(filepath.Join(dir, "runs", name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "runs", name, recordName), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := newNode(t, dir)
+	left, err := os.ReadDir(filepath.Join(dir, "runs"))
+	if len(n.Status().Runs) != 0 || len(left) != 0 || err != nil {
+		t.Errorf("%d runs, %d directories, %v", len(n.Status().Runs), len(left), err)
+	}
+}
+
+func TestDeadProcessGetsNothing(t *testing.T) {
+	n := newNode(t, tempDir(t))
+	p := newProgram(t)
+	p.end()
+	if grant, _ := p.admit(n, ask(10, 10, 1)); grant != nil {
+		t.Errorf("a dead process got %+v", grant)
+	}
+	if left, _ := os.ReadDir(n.runsDir()); len(left) != 0 {
+		t.Error("a directory is left")
+	}
+}
+
+// TestOtherUser: processes of another user do not get at a share, cgroup or not.
+func TestOtherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("root is missing: nobody else can be played")
+	}
+	n := newNode(t, tempDir(t))
+	owner := newProgram(t)
+	owner.UID = 1000
+	mustAdmit(t, n, owner, ask(10, 10, 1))
+	for uid, want := range map[uint32]bool{1000: true, 1001: false} {
+		if err := n.first().admit(process.Process{PID: os.Getpid(), UID: uid}); (err == nil) != want {
+			t.Errorf("user %d: %v", uid, err)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package standalone
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+const maxName = 63
+
+// requestOf checks what a user wrote, by the rules for pods.
+func requestOf(r control.RunRequest) (share.Request, error) {
+	if len(r.Name) > maxName {
+		return share.Request{}, share.Invalid("name", "%d bytes are more than %d", len(r.Name), maxName)
+	}
+	terms, err := share.NewTerms(share.RawTerms{Class: r.Class, Isolation: r.Isolation})
+	if err != nil {
+		return share.Request{}, err
+	}
+	raw := share.Raw{SM: r.SM, Quota: r.Quota, Memory: r.MemoryMiB, VGPUs: r.VGPUs}
+	if raw.VGPUs == nil && raw.SM != nil {
+		raw.VGPUs = new(max(1, (*raw.SM+99)/100)) // as the admission policy of a cluster does
+	}
+	container, err := share.NewContainer("run", raw, share.Limits{SM: r.SMLimit, Quota: r.QuotaLimit})
+	if err != nil {
+		return share.Request{}, err
+	}
+	request := share.Request{Terms: terms, Containers: []share.Container{container}}
+	return request, request.Validate()
+}
+
+// refusalOf is how a wrong request is answered.
+func refusalOf(err error) *control.Refusal {
+	var field *share.FieldError
+	if errors.As(err, &field) {
+		return &control.Refusal{Field: field.Field, Reason: field.Reason}
+	}
+	return &control.Refusal{Reason: err.Error()}
+}
+
+func podOf(uid uint32, r share.Request) *packing.Pod {
+	return &packing.Pod{Tenant: strconv.FormatUint(uint64(uid), 10), Request: r}
+}
+
+// place finds devices for a request, or says why there are none and what would fit.
+func (n *Node) place(node *packing.Node, pod *packing.Pod) ([]packing.Pick, *control.Refusal) {
+	plan, _, refusal := n.packer.Place(node, pod)
+	if refusal != packing.Admitted {
+		return nil, &control.Refusal{Field: fieldOf[refusal], Reason: n.explain(refusal), Fits: n.fits(node, pod)}
+	}
+	picks := plan[0]
+	if len(picks) > 1 && picks[0].Class == share.MPS {
+		// Each device has an MPS daemon of its own, and a process can be the client of one only.
+		return nil, &control.Refusal{
+			Field: share.FieldVGPU, Reason: fmt.Sprintf("%d vGPUs can be had as whole devices only", len(picks)),
+			Fits: []string{fmt.Sprintf("--sm %d --isolation exclusive", 100*len(picks))},
+		}
+	}
+	return picks, nil
+}
+
+// fieldOf says which part of a request a refusal is about, where it is about one.
+var fieldOf = map[packing.Refusal]string{
+	packing.NotEnforceable: share.FieldIsolation, packing.OtherClass: share.FieldIsolation,
+	packing.TooFewDevices: share.FieldVGPU, packing.NoMemory: share.FieldMemory, packing.OverLimits: share.FieldQuotaLimit,
+}
+
+// explain adds what is special about this machine.
+func (n *Node) explain(r packing.Refusal) string {
+	if err := n.MPS.Available(); r == packing.NotEnforceable && err != nil {
+		return fmt.Sprintf("%v: %v, so a device cannot be shared", r, err)
+	}
+	return r.String()
+}

@@ -1,0 +1,97 @@
+package standalone
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/node/process"
+	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+const recordName = "run.json"
+
+// record is what a later agent needs to take a run over. It lies in the run's directory.
+type record struct {
+	ID      string
+	Name    string
+	UID     uint32
+	PID     int    // of the process that asked, which becomes the program
+	Born    uint64 // its start, as /proc has it: tells it from a later one with its PID
+	Started time.Time
+	Request share.Request
+	Devices []string // UUID of each vGPU's
+	Class   share.Isolation
+	Group   string // cgroup; empty if it has none
+	Truth   control.Truth
+}
+
+// run is one admitted share with whatever holds it: a living process, or connections to the token server.
+type run struct {
+	record
+	process   process.Process
+	dead      bool // the process has ended
+	container *tokenserver.Container
+}
+
+func (r *run) pod() *packing.Pod { return podOf(r.UID, r.Request) }
+
+// picks finds the run's devices on the node.
+func (r *run) picks(node *packing.Node) (picks []packing.Pick) {
+	for _, uuid := range r.Devices {
+		if i, ok := node.SliceIndex(packing.SliceID(uuid)); ok {
+			picks = append(picks, packing.Pick{Slice: i, Class: r.Class})
+		}
+	}
+	return picks
+}
+
+func (n *Node) dirOf(id string) string { return filepath.Join(n.runsDir(), id) }
+
+func (n *Node) save(r *run) error {
+	text, err := json.Marshal(r.record)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(n.dirOf(r.ID), 0o755); err != nil {
+		return err
+	}
+	name := filepath.Join(n.dirOf(r.ID), recordName)
+	if err := os.WriteFile(name+".next", text, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(name+".next", name)
+}
+
+// prepare lets the shares of a run join their slices.
+func (n *Node) prepare(r *run) (err error) {
+	spec := tokenserver.Spec{
+		ID: r.ID, Dir: n.dirOf(r.ID), Admit: r.admit, Launcher: r.PID,
+		Empty: func() { go n.settle(r) }, // it must not wait for the connection that ends
+	}
+	picks := r.picks(n.empty)
+	if len(picks) != len(r.Devices) {
+		return fmt.Errorf("run %s: a device of its is gone", r.ID)
+	}
+	for i, pick := range picks {
+		spec.VGPUs = append(spec.VGPUs, tokenserver.VGPU{
+			Share: r.Request.Containers[0].Share, Slice: n.slices[pick.Slice], UUID: r.Devices[i], Index: i,
+		})
+	}
+	r.container, err = n.server.Prepare(spec)
+	return err
+}
+
+// born reads when a process started, in ticks since boot.
+func born(pid int) (ticks uint64, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	return parseBorn(string(text))
+}

@@ -1,0 +1,27 @@
+package standalone
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// parseBorn takes the start time, field 22, out of /proc/PID/stat. The second field, the name, may hold anything; it ends
+// with the last parenthesis.
+func parseBorn(stat string) (uint64, error) {
+	_, rest, found := cutLast(stat, ") ")
+	fields := strings.Fields(rest)
+	const at = 22 - 3 // the first field after the name is number 3
+	if !found || len(fields) <= at {
+		return 0, fmt.Errorf("%.100q is no state of a process", stat)
+	}
+	return strconv.ParseUint(fields[at], 10, 64)
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}

@@ -1,0 +1,52 @@
+package standalone
+
+import (
+	"os"
+
+	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// truthOf says by what the share of a run is enforced.
+func (n *Node) truthOf(r *run) control.Truth {
+	t := control.Truth{
+		Memory: "hook", SMs: "alone on the device", Time: "hook and token server", Identity: "cgroup",
+	}
+	if r.Class == share.MPS {
+		t.Memory, t.SMs = "hook, MPS", "MPS"
+	}
+	if n.MPS.Simulated {
+		t.Missing = append(t.Missing, "the devices are simulated")
+	}
+	if r.Group == "" {
+		t.Identity = "cooperative: user and inherited socket"
+		t.Missing = append(t.Missing, "processes of one user can pass for another run's of theirs"+n.cure())
+	}
+	t.Missing = append(t.Missing, "a program that avoids LD_PRELOAD is not limited in time")
+	return t
+}
+
+// cure is what would tell processes apart.
+func (n *Node) cure() string {
+	if os.Geteuid() != 0 {
+		return "; an agent that runs as root gives each run a cgroup"
+	}
+	return "; no cgroup could be made here"
+}
+
+// grantOf tells the process of a run how to be one.
+func (n *Node) grantOf(r *run) *control.Grant {
+	environment := []string{"GSHARE_DIR=" + n.dirOf(r.ID)}
+	devices := ""
+	for i, uuid := range r.Devices {
+		if i > 0 {
+			devices += ","
+		}
+		devices += uuid
+	}
+	environment = append(environment, "CUDA_VISIBLE_DEVICES="+devices)
+	if r.Class == share.MPS {
+		environment = append(environment, n.MPS.Environment(r.Devices[0], r.Request.Containers[0].Share)...)
+	}
+	return &control.Grant{ID: r.ID, Dir: n.dirOf(r.ID), Environment: environment, Inherit: r.Group == "", Truth: r.Truth}
+}

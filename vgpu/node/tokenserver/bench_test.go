@@ -1,0 +1,35 @@
+package tokenserver_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gshare-dev/gshare/test/tokenclient"
+	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// BenchmarkNeed is the way from a process that needs a token to its page: a frame, a step of a slice of 16 shares with a
+// process each, and the wake-up.
+func BenchmarkNeed(b *testing.B) {
+	r := newRig(b, tempDir(b))
+	small := share.Share{SMRequest: 60, SMLimit: 60, QuotaRequest: 1000, QuotaLimit: 1000, Memory: gib}
+	var clients []*tokenclient.Client
+	for i := range 16 {
+		name := fmt.Sprint(i)
+		r.add(b, name, small)
+		clients = append(clients, r.dial(b, name))
+	}
+	for i := 0; b.Loop(); i++ {
+		c := clients[i%len(clients)]
+		if !c.WaitRun(0, time.Second) {
+			b.Fatal("no token")
+		}
+		b.StopTimer()
+		for state(c) != tokenwire.Pause {
+			time.Sleep(time.Millisecond)
+		}
+		b.StartTimer()
+	}
+}

@@ -1,0 +1,79 @@
+package tokenserver
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// What lies in the directory of a container.
+const (
+	SocketName  = "token.sock"
+	PolicyName  = "policy"
+	sessionsDir = "sessions" // an empty file for each session, so that a new server knows whom to wait for
+)
+
+func (c *Container) makeDir() error {
+	if err := os.MkdirAll(filepath.Join(c.Dir, sessionsDir), 0o755); err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(c.Dir, PolicyName), policyText(c.VGPUs), 0o644)
+}
+
+// policyText is what the hook falls back on when it cannot reach the server.
+func policyText(vgpus []VGPU) string {
+	var b strings.Builder
+	b.WriteString("version 1\n")
+	for _, v := range vgpus {
+		fmt.Fprintf(&b, "vgpu %d %s memory %d quota %d sm %d\n", v.Index, v.UUID, v.Memory, v.QuotaRequest, v.SMRequest)
+	}
+	return b.String()
+}
+
+// writeFile replaces a file as a whole.
+func writeFile(name, text string, mode os.FileMode) error {
+	next := name + ".next"
+	if err := os.WriteFile(next, []byte(text), mode); err != nil {
+		return err
+	}
+	return os.Rename(next, name)
+}
+
+// listen opens a socket that everybody who sees it may connect to. The file stays when the listener closes: clients of
+// a server that ended go on trying, and the next server replaces it.
+func listen(name string) (*net.UnixListener, error) {
+	if err := os.Remove(name); err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: name, Net: "unixpacket"})
+	if err != nil {
+		return nil, err
+	}
+	listener.SetUnlinkOnClose(false)
+	if err := os.Chmod(name, 0o666); err != nil {
+		listener.Close()
+		return nil, err
+	}
+	return listener, nil
+}
+
+func (c *Container) sessionFile(id uint64) string {
+	return filepath.Join(c.Dir, sessionsDir, strconv.FormatUint(id, 16))
+}
+
+// owedSessions lists the sessions that an earlier server left.
+func (c *Container) owedSessions() (ids []uint64, err error) {
+	entries, err := os.ReadDir(filepath.Join(c.Dir, sessionsDir))
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		if id, err := strconv.ParseUint(entry.Name(), 16, 64); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}

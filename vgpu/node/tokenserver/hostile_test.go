@@ -1,0 +1,213 @@
+package tokenserver_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gshare-dev/gshare/test/tokenclient"
+	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
+	"github.com/gshare-dev/gshare/vgpu/node/process"
+	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
+)
+
+func connect(t testing.TB, r *rig, name string) *net.UnixConn {
+	t.Helper()
+	conn, err := tokenclient.Connect(filepath.Join(r.dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// answer reads what the server says before it cuts the connection.
+func answer(t testing.TB, conn *net.UnixConn) syscall.Errno {
+	t.Helper()
+	frame := make([]byte, tokenwire.MaxFrame)
+	n, err := conn.Read(frame)
+	if errors.Is(err, syscall.ECONNRESET) { // the server left frames unread; what it said comes next
+		n, err = conn.Read(frame)
+	}
+	if err != nil {
+		t.Fatalf("no answer: %v", err)
+	}
+	_, m, err := tokenwire.Decode(frame[:n])
+	if err != nil {
+		t.Fatal(err)
+	}
+	why, ok := m.(*tokenwire.Error)
+	if !ok {
+		t.Fatalf("the server says %+v", m)
+	}
+	if n, err := conn.Read(frame); n > 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the connection goes on: %d bytes, %v", n, err)
+	}
+	return syscall.Errno(why.Code)
+}
+
+func encode(t testing.TB, m tokenwire.Message) []byte {
+	t.Helper()
+	frame, err := tokenwire.Encode(tokenwire.Header{Sequence: 1}, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return frame
+}
+
+func TestCutBeforeHello(t *testing.T) {
+	r := newRig(t, tempDir(t))
+	r.add(t, "a", half)
+	hello := encode(t, &tokenwire.Hello{})
+	major := append([]byte{}, hello...)
+	major[4]++
+	for name, test := range map[string]struct {
+		frame []byte
+		want  syscall.Errno
+	}{
+		"silence":       {nil, syscall.ETIMEDOUT},
+		"garbage":       {[]byte("GET / HTTP/1.1\r\n\r\n"), syscall.EPROTO},
+		"other frame":   {encode(t, &tokenwire.Need{}), syscall.EPROTO},
+		"major version": {major, syscall.EPROTO},
+		"half a hello":  {hello[:len(hello)-1], syscall.EPROTO},
+		"too long":      {append(hello, make([]byte, 2*tokenwire.MaxFrame)...), syscall.EPROTO},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := connect(t, r, "a")
+			if test.frame != nil {
+				if _, err := conn.Write(test.frame); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := answer(t, conn); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestCutAfterHello(t *testing.T) {
+	r := newRig(t, tempDir(t))
+	r.add(t, "a", half)
+	for name, m := range map[string]tokenwire.Message{
+		"a vGPU that is not there": &tokenwire.Need{VGPU: 1},
+		"a vGPU far away":          &tokenwire.Need{VGPU: 1 << 31},
+		"a server's frame":         &tokenwire.Welcome{},
+		"a second hello":           &tokenwire.Hello{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := r.dial(t, "a")
+			if err := c.Send(m); err != nil {
+				t.Fatal(err)
+			}
+			if got := answer(t, c.Conn); got != syscall.EPROTO {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+func TestFloodIsCut(t *testing.T) {
+	r := newRig(t, tempDir(t))
+	r.add(t, "a", half)
+	c := r.dial(t, "a")
+	var err error
+	for i := 0; i < 20_000 && err == nil; i++ {
+		err = c.Send(&tokenwire.Need{})
+	}
+	if err == nil {
+		t.Fatal("20,000 frames at once were taken")
+	}
+	if got := answer(t, c.Conn); got != syscall.EBUSY {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestTooManyConnections(t *testing.T) {
+	r := newRig(t, tempDir(t))
+	r.MaxConnections = 2
+	r.add(t, "a", half)
+	first, _ := r.dial(t, "a"), r.dial(t, "a")
+	if got := answer(t, connect(t, r, "a")); got != syscall.EAGAIN {
+		t.Errorf("got %v", got)
+	}
+	first.Close()
+	eventually(t, "room again", func() bool {
+		c, err := tokenclient.Dial(filepath.Join(r.dir, "a"), 0)
+		if err != nil {
+			return false
+		}
+		return c.Close() == nil
+	})
+}
+
+func TestDescriptorsOfAPeerAreDropped(t *testing.T) {
+	r := newRig(t, tempDir(t))
+	container := r.add(t, "a", half)
+	before := openFiles(t)
+	c := r.dial(t, "a")
+	rights := syscall.UnixRights(int(os.Stdin.Fd()), int(os.Stdout.Fd()))
+	if _, _, err := c.Conn.WriteMsgUnix(encode(t, &tokenwire.Need{}), rights, nil); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the frame is handled", func() bool { return state(c) == tokenwire.Run })
+	c.Close()
+	eventually(t, "the connection has ended", func() bool { return container.Connections() == 0 })
+	if after := openFiles(t); after != before {
+		t.Errorf("%d files are open, %d before", after, before)
+	}
+}
+
+func TestStrangersAreRefused(t *testing.T) {
+	r := newRig(t, tempDir(t))
+	r.add(t, "a", half, func(s *tokenserver.Spec) {
+		s.Admit = func(p process.Process) error {
+			if p.PID != os.Getpid() {
+				return errors.New("it is another process")
+			}
+			return nil
+		}
+	})
+	r.dial(t, "a")
+	cmd := command(t, "try", filepath.Join(r.dir, "a"))
+	out, err := cmd.Output()
+	if err == nil {
+		t.Errorf("another process was let in: %s", out)
+	}
+}
+
+// TestRandomFrames throws damaged frames at a server and looks whether it still serves others.
+func TestRandomFrames(t *testing.T) {
+	r := newRig(t, tempDir(t))
+	container := r.add(t, "a", half)
+	random := rand.New(rand.NewPCG(1, 2))
+	valid := [][]byte{
+		encode(t, &tokenwire.Hello{Devices: []string{"GPU-0"}, Session: 7}), encode(t, &tokenwire.Need{}),
+		encode(t, &tokenwire.Snapshot{}), encode(t, &tokenwire.Bye{}),
+	}
+	for range 300 {
+		conn := connect(t, r, "a")
+		for range 1 + random.IntN(4) {
+			frame := append([]byte{}, valid[random.IntN(len(valid))]...)
+			for range random.IntN(3) {
+				frame[random.IntN(len(frame))] ^= byte(1 << random.IntN(8))
+			}
+			if _, err := conn.Write(frame[:1+random.IntN(len(frame))]); err != nil {
+				break // it was cut off
+			}
+		}
+		conn.Close()
+	}
+	eventually(t, "all connections have ended", func() bool { return container.Connections() == 0 })
+	if c := r.dial(t, "a"); !c.WaitRun(0, time.Second) {
+		t.Error("the server does not serve any more")
+	}
+}

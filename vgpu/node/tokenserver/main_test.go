@@ -1,0 +1,185 @@
+package tokenserver_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gshare-dev/gshare/test/tokenclient"
+	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
+	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
+	"github.com/gshare-dev/gshare/vgpu/token"
+)
+
+// The test binary is also the other processes that tests need: it becomes one of these roles.
+const (
+	roleVariable = "GSHARE_TEST_ROLE"
+	dirVariable  = "GSHARE_TEST_DIR"
+)
+
+var roles = map[string]func(dir string) error{
+	"try":    tryOnce,
+	"work":   work,
+	"fork":   leaveChild,
+	"heir":   inherit,
+	"server": serveHalves,
+}
+
+func TestMain(m *testing.M) {
+	role, ok := roles[os.Getenv(roleVariable)]
+	if !ok {
+		os.Exit(m.Run())
+	}
+	if err := role(os.Getenv(dirVariable)); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+// command is the test binary in a role. It ends when the test does.
+func command(t testing.TB, role, dir string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), roleVariable+"="+role, dirVariable+"="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Stderr = os.Stderr
+	t.Cleanup(func() {
+		if cmd.Process != nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
+	return cmd
+}
+
+// start starts the role and waits for its first line.
+func start(t testing.TB, role, dir string, files ...*os.File) *exec.Cmd {
+	t.Helper()
+	cmd := command(t, role, dir)
+	cmd.ExtraFiles = files
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || line != "ready\n" {
+		t.Fatalf("%s said %q, %v", role, line, err)
+	}
+	return cmd
+}
+
+// tryOnce says how the server takes a process.
+func tryOnce(dir string) error {
+	c, err := tokenclient.Dial(dir, 0)
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	return c.Close()
+}
+
+// work keeps its vGPU busy for ever, as the host sees it.
+func work(dir string) error {
+	c, err := tokenclient.Dial(dir, 0)
+	if err != nil {
+		return err
+	}
+	for said := false; ; {
+		if !c.WaitRun(0, time.Minute) {
+			return fmt.Errorf("no token in a minute")
+		}
+		if !said {
+			fmt.Println("ready")
+			said = true
+		}
+		runUntilPaused(c)
+	}
+}
+
+// runUntilPaused launches kernels of 200 us, one after another, until the page says that the turn is over.
+func runUntilPaused(c *tokenclient.Client) {
+	page := c.VGPUs[0].Client
+	for begin := time.Now(); state(c) == tokenwire.Run; begin = time.Now() {
+		page.Launches.Add(1)
+		for time.Since(begin) < 200*time.Microsecond {
+			continue
+		}
+		page.Busy.Add(uint64(time.Since(begin)))
+	}
+}
+
+// leaveChild connects, and leaves a child that has inherited the connection.
+func leaveChild(dir string) error {
+	c, err := tokenclient.Dial(dir, 0)
+	if err != nil {
+		return err
+	}
+	socket, err := c.Conn.File()
+	if err != nil {
+		return err
+	}
+	child := exec.Command("cat")
+	child.ExtraFiles = []*os.File{socket}
+	child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: 0}
+	if _, err := child.StdinPipe(); err != nil {
+		return err
+	}
+	if err := child.Start(); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	fmt.Println(child.Process.Pid)
+	select {}
+}
+
+// inherit greets on descriptor 3 and waits for its end.
+func inherit(string) error {
+	conn, err := net.FileConn(os.NewFile(3, "inherited"))
+	if err != nil {
+		return err
+	}
+	if _, err := tokenclient.Greet(conn.(*net.UnixConn), 0); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	select {}
+}
+
+// serveHalves serves two containers of half the window until it is killed.
+func serveHalves(dir string) error {
+	server := tokenserver.New(tokenserver.Config{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	tokens, err := token.New(token.Config{})
+	if err != nil {
+		return err
+	}
+	slice := server.NewSlice(tokens)
+	var containers []*tokenserver.Container
+	for _, name := range []string{"a", "b"} {
+		c, err := server.Prepare(tokenserver.Spec{
+			ID: name, Dir: filepath.Join(dir, name),
+			VGPUs: []tokenserver.VGPU{{Share: half, Slice: slice, UUID: "GPU-0"}},
+		})
+		if err != nil {
+			return err
+		}
+		containers = append(containers, c)
+	}
+	for _, c := range containers {
+		if err := c.Listen(); err != nil {
+			return err
+		}
+	}
+	fmt.Println("ready")
+	select {}
+}
