@@ -1,0 +1,172 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"image/color"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/gshare-dev/gshare/vgpu/planning"
+	"github.com/gshare-dev/gshare/vgpu/profile"
+)
+
+// draw paints the cheapest mode of one application over its SLO and rate (PA-63), with the applications as dots.
+func (p *planFlags) draw() error {
+	f, err := p.frontier()
+	if err != nil {
+		return err
+	}
+	picture := plot.New()
+	picture.Title.Text = "Cheapest mode of " + p.model
+	picture.X.Label.Text, picture.Y.Label.Text = "SLO, seconds", "requests a second"
+	picture.X.Scale, picture.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	picture.X.Tick.Marker, picture.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
+	picture.Legend.Top = true
+	picture.Add(f)
+	for _, mode := range planning.Modes() {
+		if f.has(mode) {
+			picture.Legend.Add(string(mode), swatch{colorOf(mode)})
+		}
+	}
+	dots, err := plotter.NewScatter(p.dots())
+	if err != nil {
+		return err
+	}
+	picture.Add(dots)
+	picture.Legend.Add("applications", dots)
+	return savePlot(picture, p.plot)
+}
+
+// savePlot writes beside the file and renames, so that the file is complete or not there.
+func savePlot(picture *plot.Plot, path string) error {
+	format := strings.ToLower(strings.TrimPrefix(filepath.Ext(path), "."))
+	drawn, err := picture.WriterTo(24*vg.Centimeter, 14*vg.Centimeter, format)
+	if err != nil {
+		return fmt.Errorf("--plot: %w", err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("--plot: %w", err)
+	}
+	defer os.Remove(f.Name()) // after the rename there is nothing to remove
+	_, err = drawn.WriteTo(f)
+	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return fmt.Errorf("--plot: %w", err)
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// frontier is a map of modes, on axes with steps of equal ratio.
+type frontier struct {
+	slos, rates []float64 // the cells' middles
+	modes       [][]planning.Mode
+}
+
+const cells = 80
+
+// dots are the applications that use the model.
+func (p *planFlags) dots() plotter.XYs {
+	var dots plotter.XYs
+	for _, a := range p.input.Applications {
+		if a.Model == p.model {
+			dots = append(dots, plotter.XY{X: float64(a.SLO), Y: a.Rate})
+		}
+	}
+	return dots
+}
+
+func (p *planFlags) frontier() (*frontier, error) {
+	lowX, highX, lowY, highY := plotter.XYRange(p.dots())
+	f := &frontier{
+		slos:  steps(lowX/4, min(highX*4, planning.MaxSLO)),
+		rates: steps(max(lowY/10, planning.MinRate), min(highY*10, planning.MaxRate)),
+	}
+	var slos []profile.Seconds
+	for _, s := range f.slos {
+		slos = append(slos, profile.Seconds(s))
+	}
+	groups, err := planning.Frontier(p.input, p.model, slos, f.rates)
+	for _, row := range groups {
+		var modes []planning.Mode
+		for _, g := range row {
+			modes = append(modes, g.Config.Mode)
+		}
+		f.modes = append(f.modes, modes)
+	}
+	return f, err
+}
+
+func steps(low, high float64) []float64 {
+	all := make([]float64, cells)
+	for i := range all {
+		all[i] = max(low, min(high, low*math.Pow(high/low, float64(i)/(cells-1)))) // rounding must not pass a bound
+	}
+	return all
+}
+
+func (f *frontier) has(mode planning.Mode) bool {
+	for _, row := range f.modes {
+		for _, m := range row {
+			if m == mode {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Plot implements plot.Plotter.
+func (f *frontier) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	for i, row := range f.modes {
+		for j, mode := range row {
+			if mode == "" {
+				continue // no mode is fast enough
+			}
+			left, right := edges(f.slos, i)
+			low, high := edges(f.rates, j)
+			c.FillPolygon(colorOf(mode), []vg.Point{{X: x(left), Y: y(low)}, {X: x(right), Y: y(low)}, {X: x(right), Y: y(high)}, {X: x(left), Y: y(high)}})
+		}
+	}
+}
+
+// DataRange implements plot.DataRanger.
+func (f *frontier) DataRange() (lowX, highX, lowY, highY float64) {
+	lowX, _ = edges(f.slos, 0)
+	_, highX = edges(f.slos, cells-1)
+	lowY, _ = edges(f.rates, 0)
+	_, highY = edges(f.rates, cells-1)
+	return lowX, highX, lowY, highY
+}
+
+// edges are half a step around a cell's middle.
+func edges(middles []float64, i int) (low, high float64) {
+	half := math.Sqrt(middles[1] / middles[0])
+	return middles[i] / half, middles[i] * half
+}
+
+func colorOf(mode planning.Mode) color.Color {
+	for i, m := range planning.Modes() {
+		if m == mode {
+			return plotutil.SoftColors[i]
+		}
+	}
+	return color.White
+}
+
+// swatch is a filled rectangle in the legend.
+type swatch struct{ color color.Color }
+
+// Thumbnail implements plot.Thumbnailer.
+func (s swatch) Thumbnail(c *draw.Canvas) {
+	c.FillPolygon(s.color, []vg.Point{{X: c.Min.X, Y: c.Min.Y}, {X: c.Max.X, Y: c.Min.Y}, {X: c.Max.X, Y: c.Max.Y}, {X: c.Min.X, Y: c.Max.Y}})
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/gshare-dev/gshare/vgpu/planning"
+	"github.com/gshare-dev/gshare/vgpu/profile"
+)
+
+// The files that gshare plan reads. JSON is YAML, too.
+type (
+	applicationsFile struct {
+		Applications []planning.Application `json:"applications"`
+	}
+	profilesFile struct {
+		Models []profile.Model `json:"models"`
+	}
+	pricesFile struct {
+		Prices   planning.Book     `json:"prices"`
+		Platform planning.Platform `json:"platform"` // fields that are left out have their usual values
+	}
+)
+
+func (p *planFlags) read() error {
+	var applications applicationsFile
+	var profiles profilesFile
+	prices := pricesFile{Platform: planning.DefaultPlatform()}
+	err := errors.Join(
+		readPlanFile("--applications", p.applications, &applications),
+		readPlanFile("--profiles", p.profiles, &profiles),
+		readPlanFile("--prices", p.prices, &prices),
+	)
+	if err != nil {
+		return err
+	}
+	p.input = planning.Input{
+		Applications: applications.Applications, Models: profiles.Models, Modes: planning.Modes(),
+		Prices: prices.Prices, Platform: prices.Platform,
+	}
+	if p.modes != "all" {
+		p.input.Modes = nil
+		for name := range strings.SplitSeq(p.modes, ",") {
+			p.input.Modes = append(p.input.Modes, planning.Mode(name))
+		}
+	}
+	return p.input.Validate()
+}
+
+// readPlanFile refuses fields that it does not know: a misspelled price would be zero.
+func readPlanFile(flag, path string, into any) error {
+	if path == "" {
+		return fmt.Errorf("%s: name a file", flag)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	if err := yaml.UnmarshalStrict(text, into); err != nil {
+		return fmt.Errorf("%s %s: %w", flag, path, err)
+	}
+	return nil
+}

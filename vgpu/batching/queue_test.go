@@ -1,0 +1,252 @@
+package batching
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+var epoch = time.Unix(1000, 0)
+
+func at(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
+
+// tenEach takes 10 ms and 2 ms for each request.
+func tenEach(batch int) time.Duration { return time.Duration(10+2*batch) * time.Millisecond }
+
+func queue(t testing.TB, c Config) *Queue {
+	t.Helper()
+	if c.Latency == nil {
+		c.Latency = tenEach
+	}
+	q, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func ids(requests []Request) []uint64 {
+	var out []uint64
+	for _, r := range requests {
+		out = append(out, r.ID)
+	}
+	return out
+}
+
+func TestDecide(t *testing.T) {
+	idle := Load{Replicas: 1, Idle: 1}
+	for name, c := range map[string]struct {
+		config    Config
+		deadlines []int // ms, of requests 0, 1, ...
+		now       int
+		load      Load
+		fire      []uint64
+		refused   []uint64
+		wake      time.Time
+	}{
+		"nothing":                   {config: Config{MaxBatch: 4}, load: idle},
+		"lone request, idle":        {config: Config{MaxBatch: 4}, deadlines: []int{100}, load: idle, fire: []uint64{0}},
+		"urgent first":              {config: Config{MaxBatch: 2, Fill: true}, deadlines: []int{300, 100, 200}, load: idle, fire: []uint64{1, 2}},
+		"full":                      {config: Config{MaxBatch: 2, Fill: true}, deadlines: []int{100, 200}, load: idle, fire: []uint64{0, 1}},
+		"fill: wait for the head":   {config: Config{MaxBatch: 4, Fill: true}, deadlines: []int{100, 200}, load: idle, wake: at(84)}, // 100 - L(3)
+		"fill: head must start":     {config: Config{MaxBatch: 4, Fill: true}, deadlines: []int{100, 200}, now: 84, load: idle, fire: []uint64{0, 1}},
+		"margin":                    {config: Config{MaxBatch: 4, Fill: true, Margin: 5 * time.Millisecond}, deadlines: []int{100}, load: idle, wake: at(81)},
+		"smaller, to be in time":    {config: Config{MaxBatch: 4}, deadlines: []int{15, 90, 90}, load: idle, fire: []uint64{0, 1}}, // L(3) = 16
+		"late":                      {config: Config{MaxBatch: 4}, deadlines: []int{11, 90}, load: idle, refused: []uint64{0}, fire: []uint64{1}},
+		"busy":                      {config: Config{MaxBatch: 1}, deadlines: []int{100}, load: Load{Replicas: 1}, wake: at(88).Add(1)},
+		"many to come: wait":        {config: Config{MaxBatch: 4}, deadlines: []int{100}, load: Load{Replicas: 1, Idle: 1, Rate: 1000}, wake: at(86)},
+		"few to come: do not wait":  {config: Config{MaxBatch: 4}, deadlines: []int{100}, load: Load{Replicas: 1, Idle: 1, Rate: 90}, fire: []uint64{0}},
+		"same deadline: by ID":      {config: Config{MaxBatch: 2, Fill: true}, deadlines: []int{100, 100, 100}, load: idle, fire: []uint64{0, 1}},
+		"batch of one never waits":  {config: Config{MaxBatch: 1, Fill: true}, deadlines: []int{100}, load: idle, fire: []uint64{0}},
+		"last moment, not yet late": {config: Config{MaxBatch: 4}, deadlines: []int{12}, load: idle, fire: []uint64{0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := queue(t, c.config)
+			for i, d := range c.deadlines {
+				if !q.Add(Request{ID: uint64(i), Deadline: at(d)}, at(-1000), Load{}) {
+					t.Fatalf("request %d was refused at once", i)
+				}
+			}
+			got := q.Decide(at(c.now), c.load)
+			if !slices.Equal(ids(got.Fire), c.fire) || !slices.Equal(ids(got.Refused), c.refused) || !got.Wake.Equal(c.wake) {
+				t.Errorf("fire %v, refuse %v, wake %v; want %v, %v, %v", ids(got.Fire), ids(got.Refused), got.Wake, c.fire, c.refused, c.wake)
+			}
+			if want := len(c.deadlines) - len(c.fire) - len(c.refused); q.Len() != want {
+				t.Errorf("%d wait, want %d", q.Len(), want)
+			}
+		})
+	}
+}
+
+// TestAdd: behind three requests in batches of two, a request starts after one round of 14 ms and takes 12 ms.
+func TestAdd(t *testing.T) {
+	for name, c := range map[string]struct {
+		deadline int
+		load     Load
+		want     bool
+	}{
+		"in time":              {26, Load{Replicas: 1, Idle: 1}, true},
+		"predicted late":       {25, Load{Replicas: 1, Idle: 1}, false},
+		"two replicas":         {25, Load{Replicas: 2, Idle: 2}, true},
+		"busy until 20":        {45, Load{Replicas: 1, FreeAt: at(20)}, false},
+		"busy until 19":        {45, Load{Replicas: 1, FreeAt: at(19)}, true},
+		"before all others":    {13, Load{Replicas: 1, Idle: 1}, true},
+		"too tight by itself":  {11, Load{Replicas: 1, Idle: 1}, false},
+		"deadline in the past": {-5, Load{Replicas: 1, Idle: 1}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := queue(t, Config{MaxBatch: 2})
+			for i := range uint64(3) {
+				q.Add(Request{ID: i, Deadline: at(24)}, at(-1000), Load{})
+			}
+			if got := q.Add(Request{ID: 9, Deadline: at(c.deadline)}, at(0), c.load); got != c.want {
+				t.Errorf("accepted: %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	for field, c := range map[string]Config{
+		"MaxBatch": {MaxBatch: 0, Latency: tenEach},
+		"Latency":  {MaxBatch: 1},
+		"Margin":   {MaxBatch: 1, Latency: tenEach, Margin: -1},
+	} {
+		_, err := New(c)
+		var got *share.FieldError
+		if !errors.As(err, &got) || got.Field != field {
+			t.Errorf("%v, want an error of %s", err, field)
+		}
+	}
+}
+
+// outcome counts the requests of a simulated replica.
+type outcome struct{ inTime, late, refused int }
+
+// drive sends Poisson requests with deadlines of 40 to 200 ms to one replica that is as fast as predicted.
+func drive(t testing.TB, q *Queue, rate float64, n int, seed uint64) outcome {
+	return driveOn(t, q, q.config.Latency, rate, n, seed)
+}
+
+// driveOn has a replica that takes its own time.
+func driveOn(t testing.TB, q *Queue, takes func(int) time.Duration, rate float64, n int, seed uint64) outcome {
+	r := rand.New(rand.NewPCG(seed, 5))
+	var o outcome
+	now, free, wake := epoch, epoch, time.Time{}
+	next := epoch
+	for sent := 0; sent < n || q.Len() > 0; {
+		if sent < n && !next.After(now) {
+			load := Load{Replicas: 1, FreeAt: free, Rate: rate}
+			if !q.Add(Request{ID: uint64(sent), Deadline: now.Add(time.Duration(40+r.IntN(160)) * time.Millisecond)}, now, load) {
+				o.refused++
+			}
+			sent++
+			next = now.Add(time.Duration(r.ExpFloat64() / rate * 1e9))
+		}
+		idle := 0
+		if !free.After(now) {
+			idle = 1
+		}
+		d := q.Decide(now, Load{Replicas: 1, Idle: idle, FreeAt: free, Rate: rate})
+		o.refused += len(d.Refused)
+		if len(d.Fire) > 0 {
+			free = now.Add(takes(len(d.Fire)))
+			for _, x := range d.Fire {
+				if free.After(x.Deadline) {
+					o.late++
+				} else {
+					o.inTime++
+				}
+			}
+		}
+		wake = d.Wake
+		before := now
+		now = soonest(now, free, wake, next, sent < n)
+		if now.Equal(before) && len(d.Fire) == 0 && next.After(now) {
+			t.Fatal("time stands still")
+		}
+	}
+	return o
+}
+
+func soonest(now, free, wake, next time.Time, more bool) time.Time {
+	then := time.Time{}
+	for _, x := range []time.Time{free, wake, next} {
+		if x.Equal(next) && !more || x.IsZero() || !x.After(now) && !x.Equal(next) {
+			continue
+		}
+		if then.IsZero() || x.Before(then) {
+			then = x
+		}
+	}
+	if then.IsZero() || then.Before(now) {
+		return now
+	}
+	return then
+}
+
+// TestOverload: with twice the load that full batches can bear, the replica still serves nearly what it can, and nothing
+// that it serves is late.
+func TestOverload(t *testing.T) {
+	const batch = 8
+	capacity := batch / tenEach(batch).Seconds() // requests a second
+	for _, fill := range []bool{false, true} {
+		q := queue(t, Config{MaxBatch: batch, Fill: fill})
+		o := drive(t, q, 2*capacity, 20_000, 1)
+		if o.late > 0 || o.inTime+o.refused != 20_000 {
+			t.Errorf("fill %v: %+v", fill, o)
+		}
+		if served := float64(o.inTime) / 20_000; served < 0.47 {
+			t.Errorf("fill %v: served %.3f of the requests, the replica can serve half", fill, served)
+		}
+	}
+	// The control: where predictions are half the truth, late ones are served.
+	q := queue(t, Config{MaxBatch: batch, Latency: func(b int) time.Duration { return tenEach(b) / 2 }})
+	if o := driveOn(t, q, tenEach, 2*capacity, 20_000, 1); o.late == 0 {
+		t.Error("wrong predictions make nobody late: the test cannot fail")
+	}
+}
+
+// TestLightLoad: everybody is in time, and nobody waits for company that does not come.
+func TestLightLoad(t *testing.T) {
+	for _, rate := range []float64{1, 50, 200} {
+		if o := drive(t, queue(t, Config{MaxBatch: 8}), rate, 5000, 2); o.late > 0 || o.inTime < 4950 {
+			t.Errorf("rate %v: %+v", rate, o)
+		}
+	}
+}
+
+func FuzzQueue(f *testing.F) {
+	f.Add(uint64(1), 3, true, 100.0)
+	f.Add(uint64(2), 1, false, 5000.0)
+	f.Fuzz(func(t *testing.T, seed uint64, batch int, fill bool, rate float64) {
+		if batch < 1 || batch > 64 || !(rate > 0.01 && rate < 1e5) || math.IsInf(rate, 0) {
+			t.Skip()
+		}
+		o := drive(t, queue(t, Config{MaxBatch: batch, Fill: fill}), rate, 300, seed)
+		if o.late > 0 || o.inTime+o.refused != 300 {
+			t.Errorf("%+v", o)
+		}
+	})
+}
+
+func BenchmarkDecide(b *testing.B) {
+	q := queue(b, Config{MaxBatch: 8})
+	load := Load{Replicas: 1, Idle: 1}
+	for i := range 1000 {
+		q.Add(Request{ID: uint64(i), Deadline: at(1000 + i)}, at(0), load)
+	}
+	id := uint64(1000)
+	for b.Loop() {
+		d := q.Decide(at(0), load)
+		for range d.Fire {
+			q.Add(Request{ID: id, Deadline: at(int(1000 + id%1000))}, at(0), Load{Replicas: 1000})
+			id++
+		}
+	}
+}

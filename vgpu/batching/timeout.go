@@ -1,0 +1,61 @@
+// Package batching decides when requests of several service-level objectives, served by one deployment, leave together as
+// a batch. Time is an argument; nothing waits here.
+package batching
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Class is the requests of one application: how long the first of a batch may wait, and how many arrive.
+type Class struct {
+	Timeout float64 // seconds
+	Rate    float64 // per second, Poisson
+}
+
+// EquivalentTimeout is the expected time in seconds from the first request of a batch to the earliest of (arrival + own
+// timeout) over all its requests (PA-44, P6): what one timeout for all classes would have to be. It lies between the least
+// and the largest timeout, rises with each of them, and moves with all of them together. Rates must be positive.
+func EquivalentTimeout(classes []Class) float64 {
+	var e Equivalent
+	for _, c := range byTimeout(classes) {
+		e.Add(c)
+	}
+	return e.Timeout()
+}
+
+func byTimeout(classes []Class) []Class {
+	return slices.SortedStableFunc(slices.Values(classes), func(a, b Class) int { return cmp.Compare(a.Timeout, b.Timeout) })
+}
+
+// Equivalent is the equivalent timeout of classes that are added one by one, timeouts ascending.
+//
+// A batch opened at 0 is still open at x with probability G(x) = exp(-Σ r_j (x - t_j)) over the classes with t_j < x: no
+// request of class j has come before x - t_j. If class i opened it, it closes at t_i at the latest, so the expected time
+// is the integral of G up to t_i; G does not depend on i.
+type Equivalent struct {
+	rate     float64 // Σ r_j
+	last     float64 // largest timeout so far
+	exponent float64 // Σ r_j (last - t_j)
+	open     float64 // integral of G up to last
+	weighted float64 // Σ r_i times the integral of G up to t_i
+}
+
+// Add adds a class whose timeout is not below that of the classes before.
+func (e *Equivalent) Add(c Class) {
+	step := c.Timeout - e.last
+	if e.rate == 0 {
+		e.open = c.Timeout
+	} else {
+		e.open += math.Exp(-e.exponent) * -math.Expm1(-e.rate*step) / e.rate
+	}
+	e.exponent += e.rate * step
+	e.last, e.rate, e.weighted = c.Timeout, e.rate+c.Rate, e.weighted+c.Rate*e.open
+}
+
+// Rate is the sum of the rates.
+func (e *Equivalent) Rate() float64 { return e.rate }
+
+// Timeout is the equivalent timeout of the classes so far.
+func (e *Equivalent) Timeout() float64 { return e.weighted / e.rate }

@@ -1,0 +1,46 @@
+// Package planning decides at least cost how applications with deadlines are served: which run together, in which mode,
+// on what and in which batches. It implements PAMBA's planner with the corrections that hack/glossary.md lists, and
+// HarmonyBatch's as a yardstick.
+package planning
+
+import (
+	"cmp"
+
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Application is requests for a model that arrive at a rate and have a deadline (PA-02).
+type Application struct {
+	Name  string          `json:"name"`
+	Model string          `json:"model"`
+	SLO   profile.Seconds `json:"slo"`  // from arrival to answer, of the p99
+	Rate  float64         `json:"rate"` // requests a second, mean
+}
+
+// Bounds of what is planned for.
+const (
+	MaxSLO  = 86400 // seconds: a day
+	MinRate = 1e-6  // a second: one in eleven days
+	MaxRate = 1e7   // a second
+
+	maxApplications = 2000
+	maxShares       = 200_000 // configurations of one model
+)
+
+func (a *Application) validate() error {
+	switch {
+	case a.Name == "":
+		return share.Invalid("name", "is empty")
+	case !(a.SLO > 0 && a.SLO <= MaxSLO): // NaN too
+		return share.Invalid("slo", "%v s is not above 0 and at most %d s", float64(a.SLO), MaxSLO)
+	case !(a.Rate >= MinRate && a.Rate <= MaxRate):
+		return share.Invalid("rate", "%v a second is outside %g to %g", a.Rate, MinRate, float64(MaxRate))
+	}
+	return nil
+}
+
+// byUrgency orders by SLO, then rate, then name (PA-40, P17).
+func byUrgency(a, b Application) int {
+	return cmp.Or(cmp.Compare(a.SLO, b.SLO), cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.Name, b.Name))
+}

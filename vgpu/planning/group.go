@@ -1,0 +1,110 @@
+package planning
+
+import (
+	"math"
+	"sort"
+
+	"github.com/gshare-dev/gshare/vgpu/batching"
+	"github.com/gshare-dev/gshare/vgpu/profile"
+)
+
+// Group is applications that one deployment serves with one batch policy.
+type Group struct {
+	Applications []Application   `json:"applications"` // by SLO, then rate, then name
+	Config       Config          `json:"config"`
+	P99          profile.Seconds `json:"p99"`           // of a batch's execution
+	Cost         Cost            `json:"nanoPerSecond"` // of money
+
+	Timeouts []profile.Seconds `json:"timeouts"` // of each application's requests, before a batch must start (P7)
+}
+
+// Rate is the requests of all applications, a second.
+func (g *Group) Rate() float64 {
+	sum := 0.0
+	for _, a := range g.Applications {
+		sum += a.Rate
+	}
+	return sum
+}
+
+// demand is all that provisioning needs to know of a group.
+type demand struct {
+	slo     profile.Seconds // the tightest (PA-18)
+	rate    float64
+	timeout profile.Seconds // equivalent to the SLOs, were execution instant
+}
+
+// bound is the p99 up to which batches of a size may be used. The tightest SLO bounds it (PA-18, P7: a request waits at
+// most its SLO less the p99). And the batch must fill: with rate R and an equivalent timeout T, floor(R*T) + 1 requests
+// leave together (P6). T is the equivalent timeout of the SLOs less the p99, as timeouts that all move by the same time
+// move theirs by it.
+func (d demand) bound(batch int) profile.Seconds {
+	return min(d.slo, d.timeout-profile.Seconds(float64(batch-1)/d.rate))
+}
+
+func demandOf(sorted []Application) demand {
+	var e batching.Equivalent
+	for _, a := range sorted {
+		e.Add(batching.Class{Timeout: float64(a.SLO), Rate: a.Rate})
+	}
+	return demand{sorted[0].SLO, e.Rate(), profile.Seconds(e.Timeout())}
+}
+
+// choice is what provisioning found.
+type choice struct {
+	config    *Config // nil if nothing is fast enough
+	instances int     // held
+	latency   profile.Latency
+	cost      Cost // a second; infinite if nothing is fast enough (PA-46)
+}
+
+func (c choice) feasible() bool { return c.config != nil }
+
+// provision finds the cheapest configuration that keeps the deadlines, over all modes (PA-42).
+func (o *options) provision(d demand) choice {
+	best := choice{cost: Cost(math.Inf(1))}
+	for b := range o.byBatch {
+		bound := d.bound(b + 1)
+		n := sort.Search(len(o.byBatch[b]), func(i int) bool { return o.byBatch[b][i].latency.P99 > bound })
+		if n == 0 {
+			continue
+		}
+		x := &o.byBatch[b][n-1]
+		if cost := x.cost * Cost(d.rate) / Cost(b+1); cost < best.cost {
+			best = choice{x.config, 0, x.latency, cost}
+		}
+	}
+	return o.hold(d, best)
+}
+
+// hold looks for held instances that are cheaper. There are as many as serve the rate.
+func (o *options) hold(d demand, best choice) choice {
+	for i := range o.held {
+		x := &o.held[i]
+		if x.cost >= best.cost {
+			break
+		}
+		if x.reply > d.slo {
+			continue
+		}
+		instances := math.Ceil(d.rate / x.serves)
+		if cost := x.cost * Cost(instances); cost < best.cost && instances <= maxInstances {
+			best = choice{x.config, int(instances), x.latency, cost}
+		}
+	}
+	return best
+}
+
+const maxInstances = 1e6
+
+func newGroup(sorted []Application, c choice) Group {
+	g := Group{Applications: sorted, P99: c.latency.P99, Cost: c.cost}
+	if c.config != nil {
+		g.Config = *c.config
+		g.Config.Instances = c.instances
+	}
+	for _, a := range sorted {
+		g.Timeouts = append(g.Timeouts, a.SLO-c.latency.P99)
+	}
+	return g
+}

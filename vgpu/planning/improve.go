@@ -1,0 +1,112 @@
+package planning
+
+import (
+	"math"
+	"slices"
+)
+
+// improve moves single applications to where they cost least, and joins groups, until neither saves anything.
+func improve(o *options, groups []Group) []Group {
+	s := &arrangement{options: o}
+	for _, g := range groups {
+		s.groups = append(s.groups, part{g.Applications, g.Cost})
+	}
+	for s.moveAll() || s.joinAll() {
+	}
+	var out []Group
+	for _, p := range s.groups {
+		out = append(out, newGroup(p.applications, o.provision(demandOf(p.applications))))
+	}
+	slices.SortStableFunc(out, func(a, b Group) int { return byUrgency(a.Applications[0], b.Applications[0]) })
+	return out
+}
+
+// arrangement is a way to group applications.
+type arrangement struct {
+	options *options
+	groups  []part
+}
+
+type part struct {
+	applications []Application // by urgency
+	cost         Cost
+}
+
+// worthwhile is the part of a cost that a change must save: below it, rounding could make the search go round in circles.
+const worthwhile = 1e-9
+
+func (s *arrangement) part(applications []Application) part {
+	if len(applications) == 0 {
+		return part{}
+	}
+	return part{applications, s.options.provision(demandOf(applications)).cost}
+}
+
+// moveAll moves each application once, if that saves anything.
+func (s *arrangement) moveAll() bool {
+	moved := false
+	var all []Application
+	for _, p := range s.groups {
+		all = append(all, p.applications...)
+	}
+	for _, a := range all {
+		moved = s.move(a) || moved
+	}
+	return moved
+}
+
+// move takes an application to the group, or to a new one, where the costs of both change for the best.
+func (s *arrangement) move(a Application) bool {
+	from := slices.IndexFunc(s.groups, func(p part) bool { return slices.Contains(p.applications, a) })
+	without := s.part(slices.DeleteFunc(slices.Clone(s.groups[from].applications), func(b Application) bool { return a == b }))
+	freed := s.groups[from].cost - without.cost
+	to, best, least := -1, part{}, freed*(1-worthwhile)
+	for i := range len(s.groups) + 1 {
+		own := part{}
+		if i < len(s.groups) {
+			own = s.groups[i]
+		}
+		if i == from || i == len(s.groups) && len(without.applications) == 0 {
+			continue
+		}
+		with := s.part(insert(own.applications, a))
+		if more := with.cost - own.cost; more < least {
+			to, best, least = i, with, more
+		}
+	}
+	if to < 0 {
+		return false
+	}
+	s.groups = append(s.groups, part{})
+	s.groups[from], s.groups[to] = without, best
+	s.drop()
+	return true
+}
+
+// drop removes empty groups.
+func (s *arrangement) drop() {
+	s.groups = slices.DeleteFunc(s.groups, func(p part) bool { return len(p.applications) == 0 })
+}
+
+func insert(sorted []Application, a ...Application) []Application {
+	with := append(slices.Clone(sorted), a...)
+	slices.SortFunc(with, byUrgency)
+	return with
+}
+
+// joinAll joins pairs of groups that cost less together.
+func (s *arrangement) joinAll() bool {
+	joined := false
+	for i := 0; i < len(s.groups); i++ {
+		for j := i + 1; j < len(s.groups); j++ {
+			apart := s.groups[i].cost + s.groups[j].cost
+			both := s.part(insert(s.groups[i].applications, s.groups[j].applications...))
+			if both.cost < apart*(1-worthwhile) && !math.IsInf(float64(both.cost), 1) {
+				s.groups[i], joined = both, true
+				s.groups = slices.Delete(s.groups, j, j+1)
+				j = i
+			}
+		}
+	}
+	return joined
+}

@@ -1,0 +1,103 @@
+package planning
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Input is all that a plan depends on. Plans are a function of it: the same input, in any order, gives the same plan.
+type Input struct {
+	Applications []Application
+	Models       []profile.Model
+	Prices       Book
+	Platform     Platform
+	Modes        []Mode // that may be used
+}
+
+// Validate refuses what cannot be planned for. Errors are *share.FieldError and name the field by its path.
+func (in *Input) Validate() error {
+	if len(in.Applications) == 0 || len(in.Applications) > maxApplications {
+		return share.Invalid("applications", "%d of them; want 1 to %d", len(in.Applications), maxApplications)
+	}
+	if len(in.Modes) == 0 {
+		return share.Invalid("modes", "none is allowed")
+	}
+	for _, m := range in.Modes {
+		if !contains(Modes(), m) {
+			return share.Invalid("modes", "%.64q is none of %v", string(m), Modes())
+		}
+	}
+	return cmp.Or(in.validModels(), in.validApplications(), within("prices", in.Prices.Validate(in.used())), within("platform", in.Platform.Validate()))
+}
+
+func (in *Input) validModels() error {
+	for i := range in.Models {
+		path := fmt.Sprintf("models[%d]", i)
+		if err := in.Models[i].Validate(); err != nil {
+			return within(path, err)
+		}
+		if m := in.Models[i].Share; m != nil && in.Platform.QuotaStep > 0 {
+			if n := len(m.Curves) * m.MaxBatch * int(share.Whole/in.Platform.QuotaStep); n > maxShares {
+				return share.Invalid(path+".share.curves, maxBatch", "%d configurations at the platform's quotaStep; want at most %d", n, maxShares)
+			}
+		}
+		if in.model(in.Models[i].Name) != &in.Models[i] {
+			return share.Invalid(path+".name", "%.64q is there twice", in.Models[i].Name)
+		}
+	}
+	return nil
+}
+
+func (in *Input) validApplications() error {
+	names := map[string]bool{}
+	for i := range in.Applications {
+		a, path := &in.Applications[i], fmt.Sprintf("applications[%d]", i)
+		if err := a.validate(); err != nil {
+			return within(path, err)
+		}
+		if names[a.Name] {
+			return share.Invalid(path+".name", "%.64q is there twice", a.Name)
+		}
+		names[a.Name] = true
+		if in.model(a.Model) == nil {
+			return share.Invalid(path+".model", "there is no profile of %.64q", a.Model)
+		}
+	}
+	return nil
+}
+
+func (in *Input) model(name string) *profile.Model {
+	for i := range in.Models {
+		if in.Models[i].Name == name {
+			return &in.Models[i]
+		}
+	}
+	return nil
+}
+
+// used is the allowed modes that some profile has: others need no price.
+func (in *Input) used() []Mode {
+	var used []Mode
+	for _, mode := range in.Modes {
+		for i := range in.Models {
+			if has(&in.Models[i], mode) && !contains(used, mode) {
+				used = append(used, mode)
+			}
+		}
+	}
+	return used
+}
+
+func contains(modes []Mode, m Mode) bool { return slices.Contains(modes, m) }
+
+// within puts the path of a part before the field of its error.
+func within(path string, err error) error {
+	if field, ok := err.(*share.FieldError); ok {
+		return &share.FieldError{Field: path + "." + field.Field, Reason: field.Reason}
+	}
+	return err
+}

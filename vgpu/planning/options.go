@@ -1,0 +1,104 @@
+package planning
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/profile"
+)
+
+// option is one configuration that is paid by the batch.
+type option struct {
+	config  *Config // shared: not to be changed
+	latency profile.Latency
+	cost    Cost // of one batch
+}
+
+// options are the configurations of one model that some deadline may call for: of those as fast as another, the cheapest.
+// What a group needs of a configuration is only that its p99 stays below a bound that depends on the batch (see
+// group.bound), so finding the best is one binary search for each batch size, and exact (P14).
+type options struct {
+	byBatch [][]option // by batch-1; p99 ascending, cost descending
+	held    []holding  // by cost; none as fast, as able and as cheap as another
+}
+
+func newOptions(m *profile.Model, in *Input, modes []Mode) *options {
+	o := &options{}
+	for _, mode := range modes {
+		if !has(m, mode) {
+			continue
+		}
+		switch mode {
+		case CPU:
+			o.add(cpuOptions(m.CPU, in))
+		case GPU:
+			o.add(gpuOptions(m.GPU, in))
+		case Partitioned:
+			o.add(partitionedOptions(m.Partitioned, in))
+		case Share:
+			o.held = shareHoldings(m.Share, in)
+		}
+	}
+	for b := range o.byBatch {
+		o.byBatch[b] = fastOrCheap(o.byBatch[b])
+	}
+	return o
+}
+
+func (o *options) add(all []option) {
+	for _, x := range all {
+		for len(o.byBatch) < x.config.Batch {
+			o.byBatch = append(o.byBatch, nil)
+		}
+		o.byBatch[x.config.Batch-1] = append(o.byBatch[x.config.Batch-1], x)
+	}
+}
+
+// fastOrCheap keeps what nothing else beats in both p99 and cost.
+func fastOrCheap(all []option) []option {
+	slices.SortFunc(all, func(a, b option) int {
+		return cmp.Or(cmp.Compare(a.latency.P99, b.latency.P99), cmp.Compare(a.cost, b.cost))
+	})
+	kept := all[:0]
+	for _, x := range all {
+		if len(kept) == 0 || x.cost < kept[len(kept)-1].cost {
+			kept = append(kept, x)
+		}
+	}
+	return kept
+}
+
+// cpuOptions goes through the sizes of functions (PA-43). Cost is PA-21, eq. 4.12.
+func cpuOptions(m *profile.CPU, in *Input) []option {
+	var all []option
+	for batch := 1; batch <= len(m.Mean); batch++ {
+		for c := in.Platform.MinCPU; c <= in.Platform.MaxCPU; c += in.Platform.CPUStep {
+			memory, ok := in.Platform.functionMemory(c, m.Memory.Memory(batch))
+			if !ok {
+				continue
+			}
+			l := m.Latency(batch, c)
+			rate := in.Prices.VCPU.rate(c) + in.Prices.Memory.rate(memory)
+			cost := Cost(in.Prices.Call) + rate*Cost(in.Prices.Quantum.CPU.bill(l.Mean))
+			all = append(all, option{&Config{Mode: CPU, Batch: batch, CPU: c, Memory: memory}, l, cost})
+		}
+	}
+	return all
+}
+
+// gpuOptions goes through batches and parts of a card (PA-44); parts too small for the model are not looked at (P20).
+func gpuOptions(m *profile.GPU, in *Input) []option {
+	var all []option
+	for batch := 1; batch <= m.MaxBatch; batch++ {
+		least := max(1, int((m.Memory.Memory(batch)+gb-1)/gb))
+		for g := least; g <= m.CardGB; g++ {
+			c := profile.MilliCPU(g) * in.Platform.MilliCPUPerGB
+			memory := m.HostMemory.Memory(batch)
+			l := m.Latency(batch, g)
+			rate := in.Prices.VCPU.rate(c) + in.Prices.Memory.rate(memory) + in.Prices.GPUMemory.rate(g)
+			cost := Cost(in.Prices.Call) + rate*Cost(in.Prices.Quantum.GPU.bill(l.Mean))
+			all = append(all, option{&Config{Mode: GPU, Batch: batch, GPUGB: g, CPU: c, Memory: memory}, l, cost})
+		}
+	}
+	return all
+}

@@ -1,0 +1,139 @@
+package planning
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/profile"
+)
+
+// sizing is one way to size the workers of a stage.
+type sizing struct {
+	cpus    []profile.MilliCPU
+	latency profile.Latency
+	cost    Cost // of the workers, and of the master while it waits for them, if charged
+}
+
+// partitionedOptions sizes the stages of a cut model for each batch (PA-45). The paper's ternary search needs an
+// objective with one minimum, and billing quanta make it a staircase (P14). But cost adds up over stages, and so does p99:
+// the best sizes for every bound at once are a knapsack over the p99 that each stage spends above its fastest.
+func partitionedOptions(m *profile.Partitioned, in *Input) []option {
+	var all []option
+	for batch := 1; batch <= m.Batches(); batch++ {
+		stages := stageSizings(m, batch, in)
+		for _, weight := range masterWeights {
+			for _, workers := range spread(charged(stages, weight*masterRate(m.Master, in))) {
+				l := m.Latency(batch, workers)
+				all = append(all, option{&Config{Mode: Partitioned, Batch: batch, Workers: workers}, l, partitionedCost(m, batch, workers, l.Mean, in)})
+			}
+		}
+	}
+	return all
+}
+
+// masterWeights: the master's bill is for the sum of the stages' times, rounded up, and does not add up over stages. So
+// stages are charged for its time without rounding, in several weights (a Lagrange multiplier), and what comes out is
+// billed as it will be. Without rounding, weight 1 is exact.
+var masterWeights = []Cost{0, 1, 4}
+
+// partitionedCost is eq. 4.13 (PA-22). The master waits for all stages, so it is billed end to end (P10), and each worker
+// that it calls is a call too (P15).
+func partitionedCost(m *profile.Partitioned, batch int, workers [][]profile.MilliCPU, mean profile.Seconds, in *Input) Cost {
+	cost := Cost(in.Prices.Call) + masterRate(m.Master, in)*Cost(in.Prices.Quantum.Partitioned.bill(mean))
+	for s := range m.Stages {
+		for w := range m.Stages[s].Workers {
+			one, _ := workerCost(&m.Stages[s].Workers[w], batch, workers[s][w], in)
+			cost += one
+		}
+	}
+	return cost
+}
+
+func masterRate(m profile.Master, in *Input) Cost {
+	return in.Prices.VCPU.rate(m.CPU) + Cost(in.Prices.Memory)*Cost(m.MemoryMiB)/1024
+}
+
+// workerCost is of one call; false if no function of that size has the memory.
+func workerCost(w *profile.CPU, batch int, c profile.MilliCPU, in *Input) (Cost, bool) {
+	memory, ok := in.Platform.functionMemory(c, w.Memory.Memory(batch))
+	rate := in.Prices.VCPU.rate(c) + in.Prices.Memory.rate(memory)
+	return Cost(in.Prices.Call) + rate*Cost(in.Prices.Quantum.Partitioned.bill(w.Latency(batch, c).Mean)), ok
+}
+
+// stageSizings gives what each stage's workers may be. They run at once, so for each p99 every worker takes its cheapest
+// size that is as fast.
+func stageSizings(m *profile.Partitioned, batch int, in *Input) [][]sizing {
+	stages := make([][]sizing, len(m.Stages))
+	for s := range m.Stages {
+		var workers [][]sizing
+		for w := range m.Stages[s].Workers {
+			workers = append(workers, workerSizings(&m.Stages[s].Workers[w], batch, in))
+		}
+		for _, candidates := range workers {
+			for _, x := range candidates {
+				if joint, ok := together(workers, x.latency.P99); ok {
+					stages[s] = append(stages[s], joint)
+				}
+			}
+		}
+	}
+	return stages
+}
+
+// charged adds what a second of a stage costs the master, and keeps what is then efficient.
+func charged(stages [][]sizing, master Cost) [][]sizing {
+	out := make([][]sizing, len(stages))
+	for s := range stages {
+		out[s] = slices.Clone(stages[s])
+		for i := range out[s] {
+			out[s][i].cost += master * Cost(out[s][i].latency.Mean)
+		}
+		out[s] = efficient(out[s])
+	}
+	return out
+}
+
+func workerSizings(w *profile.CPU, batch int, in *Input) []sizing {
+	var all []sizing
+	for c := in.Platform.MinCPU; c <= in.Platform.MaxCPU; c += in.Platform.CPUStep {
+		if cost, ok := workerCost(w, batch, c, in); ok {
+			all = append(all, sizing{[]profile.MilliCPU{c}, w.Latency(batch, c), cost})
+		}
+	}
+	return efficient(all)
+}
+
+// together joins the cheapest sizes of the workers whose p99 is within the bound.
+func together(workers [][]sizing, bound profile.Seconds) (sizing, bool) {
+	var joint sizing
+	for _, candidates := range workers {
+		n, _ := slices.BinarySearchFunc(candidates, bound, func(x sizing, bound profile.Seconds) int {
+			if x.latency.P99 <= bound {
+				return -1
+			}
+			return 1
+		})
+		if n == 0 {
+			return sizing{}, false
+		}
+		x := candidates[n-1]
+		joint.cpus = append(joint.cpus, x.cpus...)
+		joint.latency = profile.Latency{Mean: max(joint.latency.Mean, x.latency.Mean), P99: max(joint.latency.P99, x.latency.P99)}
+		joint.cost += x.cost
+	}
+	return joint, true
+}
+
+// efficient keeps what nothing else beats in both p99 and cost: p99 ascending, cost descending.
+func efficient(all []sizing) []sizing {
+	slices.SortFunc(all, func(a, b sizing) int {
+		return cmp.Or(cmp.Compare(a.latency.P99, b.latency.P99), cmp.Compare(a.cost, b.cost))
+	})
+	kept := all[:0]
+	for _, x := range all {
+		if len(kept) == 0 || x.cost < kept[len(kept)-1].cost {
+			kept = append(kept, x)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,83 @@
+package planning
+
+import "slices"
+
+// Phases plans by PAMBA's two phases of greedy merges, with corrections P1 to P4. It is a yardstick for Best.
+func Phases(in Input) (Plan, error) { return solve(in, in.Modes, byPhases) }
+
+func byPhases(o *options, sorted []Application) []Group {
+	m := merging{o, alone(o, sorted)}
+	m.phaseI()
+	m.phaseII()
+	return m.groups
+}
+
+// alone gives each application a group (PA-40).
+func alone(o *options, sorted []Application) []Group {
+	var groups []Group
+	for i := range sorted {
+		own := sorted[i : i+1]
+		groups = append(groups, newGroup(own, o.provision(demandOf(own))))
+	}
+	return groups
+}
+
+// merging is a list of groups, by urgency, in which neighbours merge.
+type merging struct {
+	options *options
+	groups  []Group
+}
+
+// join is the groups from i up to, not including, j as one, provisioned anew (PA-49).
+func (m *merging) join(i, j int) Group {
+	var all []Application
+	for _, g := range m.groups[i:j] {
+		all = append(all, g.Applications...)
+	}
+	return newGroup(all, m.options.provision(demandOf(all)))
+}
+
+// merge joins the groups if that costs less a second: prices per request of different groups do not add up (P1).
+func (m *merging) merge(i, j int, allowed func(Group) bool) bool {
+	joined, apart := m.join(i, j), Cost(0)
+	for _, g := range m.groups[i:j] {
+		apart += g.Cost
+	}
+	if !(joined.Cost < apart) || !allowed(joined) {
+		return false
+	}
+	m.replace(i, j, joined)
+	return true
+}
+
+func (m *merging) replace(i, j int, by Group) {
+	m.groups = slices.Replace(m.groups, i, j, by)
+}
+
+// phaseI merges runs of groups that need no GPU, from left to right, and starts a run again after each merge (PA-47). A
+// run has two groups at least (P4). The paper's bounds on summed rates only prune (PA-41, P5): provisioning is fast
+// enough without, and a bound could forbid a cheaper plan.
+func (m *merging) phaseI() {
+	for i := 0; i < len(m.groups); i++ {
+		for j := i + 1; j < len(m.groups) && !m.onGPU(i) && !m.onGPU(j); {
+			if m.merge(i, j+1, func(Group) bool { return true }) {
+				j = i
+			}
+			j++
+		}
+	}
+}
+
+// phaseII merges neighbours of which one needs a GPU, if the result does too (PA-48, P2), and goes back one after each
+// merge, but not below the first (P3).
+func (m *merging) phaseII() {
+	for i := 0; i+1 < len(m.groups); {
+		if (m.onGPU(i) || m.onGPU(i+1)) && m.merge(i, i+2, func(g Group) bool { return g.Config.Mode.onGPU() }) {
+			i = max(0, i-1)
+		} else {
+			i++
+		}
+	}
+}
+
+func (m *merging) onGPU(i int) bool { return m.groups[i].Config.Mode.onGPU() }

@@ -1,0 +1,110 @@
+package planning
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Plan is how all applications are served (PA-03).
+type Plan struct {
+	Groups     []Group      `json:"groups"`
+	Infeasible []Infeasible `json:"infeasible,omitempty"` // applications that no configuration is fast enough for (PA-46)
+	Cost       Cost         `json:"nanoPerSecond"`        // of all groups
+}
+
+// Infeasible is an application that cannot be served in time, and why: its SLO, with the least that would do.
+type Infeasible struct {
+	Application Application `json:"application"`
+	Reason      string      `json:"reason"`
+}
+
+// Err names the field that has to change. It is a *share.FieldError.
+func (i Infeasible) Err() error {
+	return &share.FieldError{Field: "applications." + i.Application.Name + ".slo", Reason: i.Reason}
+}
+
+// grouping divides applications of one model, by urgency, all of them feasible, into groups.
+type grouping func(o *options, sorted []Application) []Group
+
+// Best plans at the least cost, by the second (P1). Up to exactLimit applications of a model, no plan is cheaper; beyond,
+// none that merges neighbours in the order of urgency, as the phases of PA-47 and PA-48 do, or that moves one application.
+func Best(in Input) (Plan, error) { return solve(in, in.Modes, cheapest) }
+
+func solve(in Input, modes []Mode, divide grouping) (Plan, error) {
+	if err := in.Validate(); err != nil {
+		return Plan{}, err
+	}
+	var plan Plan
+	for _, name := range in.names() {
+		o := newOptions(in.model(name), &in, modes)
+		feasible := plan.setAside(o, in.of(name))
+		if len(feasible) > 0 {
+			plan.Groups = append(plan.Groups, divide(o, feasible)...)
+		}
+	}
+	for i := range plan.Groups {
+		plan.Cost += plan.Groups[i].Cost
+	}
+	return plan, nil
+}
+
+// names lists the models that applications use. Only one model's applications can share a deployment.
+func (in *Input) names() []string {
+	var names []string
+	for _, a := range in.Applications {
+		names = append(names, a.Model)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (in *Input) of(model string) []Application {
+	var own []Application
+	for _, a := range in.Applications {
+		if a.Model == model {
+			own = append(own, a)
+		}
+	}
+	slices.SortFunc(own, byUrgency)
+	return own
+}
+
+// setAside marks the applications that no configuration is fast enough for, and returns the others.
+func (p *Plan) setAside(o *options, sorted []Application) []Application {
+	var feasible []Application
+	for _, a := range sorted {
+		if o.provision(demandOf([]Application{a})).feasible() {
+			feasible = append(feasible, a)
+			continue
+		}
+		p.Infeasible = append(p.Infeasible, Infeasible{a, o.tooSlow(a)})
+	}
+	return feasible
+}
+
+func (o *options) tooSlow(a Application) string {
+	if least := o.fastest(); !math.IsInf(float64(least), 1) {
+		return fmt.Sprintf("%g s is less than the %.4g s that %.64q can promise", float64(a.SLO), float64(least), a.Model)
+	}
+	return fmt.Sprintf("%.64q fits into nothing that the platform sells", a.Model)
+}
+
+// fastest is the tightest SLO that can be kept; infinite if the model does not fit anywhere.
+func (o *options) fastest() profile.Seconds {
+	least := profile.Seconds(math.Inf(1))
+	if len(o.byBatch) > 0 && len(o.byBatch[0]) > 0 {
+		least = o.byBatch[0][0].latency.P99
+	}
+	for _, h := range o.held {
+		least = min(least, h.reply)
+	}
+	return least
+}
+
+// PerRequest is the mean cost of a request, for display: it must not be compared or summed between groups (P1).
+func (g *Group) PerRequest() Cost { return g.Cost / Cost(cmp.Or(g.Rate(), 1)) }

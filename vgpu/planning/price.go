@@ -1,0 +1,100 @@
+package planning
+
+import (
+	"math"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Cost is a predicted amount of money in nano-units (1e-9) of the book's currency; costs of groups are per second. Prices
+// are integers; a prediction is no account, so a cost is a float.
+type Cost float64
+
+// Prices in nano-units, with what they are for in the type (P9): a GPU price for a card and one for a GB of it differ
+// by a factor that nobody would notice in a plain number.
+type (
+	PerVCPUSecond  int64 // of a function
+	PerGBSecond    int64 // of a function's memory
+	PerGPUGBSecond int64 // of a card's memory, with the part of the card's time that comes with it
+	PerSliceSecond int64 // of a whole slice's SMs for the whole time; a share pays for its area
+	PerCall        int64 // of a function
+)
+
+func (p PerVCPUSecond) rate(c profile.MilliCPU) Cost { return Cost(p) * Cost(c) / 1000 }
+func (p PerGBSecond) rate(m share.Bytes) Cost        { return Cost(p) * Cost(m) / gb }
+func (p PerGPUGBSecond) rate(gb int) Cost            { return Cost(p) * Cost(gb) }
+func (p PerSliceSecond) rate(sm, q share.PerMille) Cost {
+	return Cost(p) * Cost(sm) * Cost(q) / Cost(share.WholeArea)
+}
+
+const gb = 1 << 30
+
+// Book is a provider's price list (PA-20). It is data: providers change their units of account (P16).
+type Book struct {
+	Currency string `json:"currency"`
+
+	VCPU      PerVCPUSecond  `json:"nanoPerVCPUSecond"`
+	Memory    PerGBSecond    `json:"nanoPerGBSecond"`
+	GPUMemory PerGPUGBSecond `json:"nanoPerGPUGBSecond"`
+	Call      PerCall        `json:"nanoPerCall"`
+	// A gshare share is held, busy or not, and pays for the area of its SMs and quota and for its memory.
+	Slice       PerSliceSecond `json:"nanoPerSliceSecond"`
+	SliceMemory PerGBSecond    `json:"nanoPerSliceGBSecond"`
+
+	Quantum Quanta `json:"quantumMs"`
+}
+
+// Quanta are the units that billed time is rounded up to, by mode (PA-23, P16); zero is no rounding.
+type Quanta struct {
+	CPU         Milliseconds `json:"cpu"`
+	GPU         Milliseconds `json:"gpu"`
+	Partitioned Milliseconds `json:"partitioned"`
+}
+
+// Milliseconds is a unit of billed time.
+type Milliseconds int64
+
+// bill rounds up. Time is taken to the nanosecond first: 0.3 s is three units of 0.1 s, whatever floats say.
+func (q Milliseconds) bill(t profile.Seconds) profile.Seconds {
+	if q == 0 {
+		return t
+	}
+	unit := float64(q) * float64(time.Millisecond)
+	return profile.Seconds(math.Ceil(math.Round(float64(t)*1e9)/unit) * unit / 1e9)
+}
+
+// maxPrice is a million units of currency a second.
+const maxPrice = 1e15
+
+// Validate refuses prices that would make a mode free or its cost overflow. Errors are *share.FieldError.
+func (b *Book) Validate(modes []Mode) error {
+	for _, p := range []struct {
+		field string
+		value int64
+		mode  Mode // for which it must be positive
+	}{
+		{"nanoPerVCPUSecond", int64(b.VCPU), CPU}, {"nanoPerVCPUSecond", int64(b.VCPU), Partitioned},
+		{"nanoPerGBSecond", int64(b.Memory), CPU}, {"nanoPerGBSecond", int64(b.Memory), Partitioned},
+		{"nanoPerGPUGBSecond", int64(b.GPUMemory), GPU}, {"nanoPerSliceSecond", int64(b.Slice), Share},
+		{"nanoPerCall", int64(b.Call), ""}, {"nanoPerSliceGBSecond", int64(b.SliceMemory), ""},
+	} {
+		if p.value < 0 || p.value > maxPrice {
+			return share.Invalid(p.field, "%d is outside 0 to %d", p.value, int64(maxPrice))
+		}
+		if p.value == 0 && contains(modes, p.mode) {
+			return share.Invalid(p.field, "is zero: mode %s would be free", p.mode)
+		}
+	}
+	return b.Quantum.validate()
+}
+
+func (q Quanta) validate() error {
+	for _, unit := range []Milliseconds{q.CPU, q.GPU, q.Partitioned} {
+		if unit < 0 || unit > 3_600_000 {
+			return share.Invalid("quantumMs", "%d is outside 0 to 3600000", unit)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package planning
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/batching"
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// arrival is a request on its way.
+type arrival struct {
+	at, deadline time.Duration
+}
+
+// serve drives a group's plan with Poisson arrivals through the queue that the gateway uses, and gives the requests that
+// were late or refused, of all, and the mean batch. What is paid by the call takes its p99, always; a held share runs in its
+// part of every window and waits in the rest, as the slot table has it. Either is stretched for a control.
+func serve(t *testing.T, g *Group, m *profile.Share, seed uint64, stretch float64) (missed, all int, batch float64) {
+	t.Helper()
+	held := g.Config.Mode == Share
+	p99 := func(int) time.Duration { return seconds(g.P99) }
+	if held {
+		p99 = func(batch int) time.Duration {
+			return seconds(m.Latency(batch, curveOf(m, g.Config.SM), g.Config.Quota).P99)
+		}
+	}
+	q, err := batching.New(batching.Config{MaxBatch: g.Config.Batch, Fill: !held, Latency: p99})
+	if err != nil {
+		t.Fatal(err)
+	}
+	arrivals := poisson(g, seed, 4000)
+	free := make([]time.Duration, max(1, g.Config.Instances)) // of held instances; calls always find a function
+	epoch, now, batches := time.Unix(0, 0), time.Duration(0), 0
+	for next := 0; next < len(arrivals) || q.Len() > 0; {
+		slices.Sort(free)
+		load := batching.Load{Replicas: len(free), FreeAt: epoch.Add(free[0]), Rate: g.Rate()}
+		if !held || free[0] <= now {
+			load.Idle = 1
+		}
+		for ; next < len(arrivals) && arrivals[next].at <= now; next++ {
+			if !q.Add(batching.Request{ID: uint64(next), Deadline: epoch.Add(arrivals[next].deadline)}, epoch.Add(now), load) {
+				missed++
+			}
+		}
+		d := q.Decide(epoch.Add(now), load)
+		missed += len(d.Refused)
+		if len(d.Fire) > 0 {
+			batches++
+			batch += float64(len(d.Fire))
+			end := now + time.Duration(float64(p99(len(d.Fire)))*stretch)
+			if held {
+				end = runShare(m, g.Config, now, len(d.Fire), stretch)
+				free[0] = end
+			}
+			for _, r := range d.Fire {
+				if end > r.Deadline.Sub(epoch) {
+					missed++
+				}
+			}
+			continue
+		}
+		now = later(now, arrivals, next, d.Wake, epoch, free[0])
+	}
+	return missed, len(arrivals), batch / float64(max(batches, 1))
+}
+
+func seconds(s profile.Seconds) time.Duration { return time.Duration(float64(s) * 1e9) }
+
+func curveOf(m *profile.Share, sm share.PerMille) int {
+	return slices.IndexFunc(m.Curves, func(c profile.ShareCurve) bool { return c.SM == sm })
+}
+
+// runShare gives the end of a batch that begins now: the share runs in the first part of each window.
+func runShare(m *profile.Share, c Config, now time.Duration, batch int, stretch float64) time.Duration {
+	window := seconds(m.Window)
+	own := window * time.Duration(c.Quota) / time.Duration(share.Whole)
+	work := time.Duration(float64(seconds(m.Curves[curveOf(m, c.SM)].Exclusive.Seconds(batch))) * stretch)
+	for {
+		phase := now % window
+		if left := own - phase; left >= work {
+			return now + work
+		} else if left > 0 {
+			work -= left
+		}
+		now += window - phase
+	}
+}
+
+func later(now time.Duration, arrivals []arrival, next int, wake, epoch time.Time, free time.Duration) time.Duration {
+	then := time.Duration(1 << 62)
+	if next < len(arrivals) {
+		then = arrivals[next].at
+	}
+	if !wake.IsZero() {
+		then = min(then, wake.Sub(epoch))
+	}
+	if free > now {
+		then = min(then, free)
+	}
+	return max(then, now)
+}
+
+func poisson(g *Group, seed uint64, n int) []arrival {
+	r := rand.New(rand.NewPCG(seed, 12))
+	var all []arrival
+	now := 0.0
+	for range n {
+		now += r.ExpFloat64() / g.Rate()
+		pick, i := r.Float64()*g.Rate(), 0
+		for pick > g.Applications[i].Rate && i < len(g.Applications)-1 {
+			pick -= g.Applications[i].Rate
+			i++
+		}
+		all = append(all, arrival{time.Duration(now * 1e9), time.Duration((now + float64(g.Applications[i].SLO)) * 1e9)})
+	}
+	return all
+}
+
+// TestPlansAreServed plays plans. Paid by the call, nobody is late (P7); on
+// held shares at most 1 % of any group (N-P3: PAMBA has 0.8 and 1.1 %, HarmonyBatch 2.9 and 4.4 %). Executions that take half as long
+// again are the control. And batches are as large as the plan says (P6), or nearly.
+func TestPlansAreServed(t *testing.T) {
+	missed, all := map[bool]int{}, map[bool]int{}
+	worst, filled, paid, control := 0.0, 0.0, 0, 0
+	for seed := range uint64(120) {
+		r := rand.New(rand.NewPCG(seed, 13))
+		in := randomInput(r, 1+r.IntN(6), coarse())
+		for _, g := range mustPlan(t, Best, in).Groups {
+			held := g.Config.Mode == Share
+			m, n, batch := serve(t, &g, in.Models[0].Share, seed, 1)
+			missed[held], all[held] = missed[held]+m, all[held]+n
+			if held {
+				worst = max(worst, float64(m)/float64(n))
+				continue
+			}
+			filled, paid = filled+batch/float64(g.Config.Batch), paid+1
+			m, _, _ = serve(t, &g, nil, seed, 1.5)
+			control += m
+		}
+	}
+	t.Logf("paid by the call: %d of %d missed, batches %.1f %% as full as planned; held: %d of %d missed (%.2f %%), worst group %.2f %%",
+		missed[false], all[false], 100*filled/float64(paid), missed[true], all[true], 100*float64(missed[true])/float64(all[true]), 100*worst)
+	if missed[false] > 0 || worst > 0.01 {
+		t.Error("too many missed their deadlines")
+	}
+	if control == 0 {
+		t.Error("slow executions make nobody late: the test cannot fail")
+	}
+	if filled < 0.9*float64(paid) {
+		t.Error("batches are smaller than planned: the plan's cost is too low")
+	}
+}

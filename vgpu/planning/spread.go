@@ -1,0 +1,76 @@
+package planning
+
+import (
+	"math"
+
+	"github.com/gshare-dev/gshare/vgpu/profile"
+)
+
+// parts is how finely the p99 between the fastest and the cheapest sizes is divided. What a stage spends is rounded up to
+// a part, so no bound is ever broken; at most one part a stage is given away.
+const parts = 256
+
+// spread gives the cheapest sizes of all stages for each of the parts that the stages may spend together.
+func spread(stages [][]sizing) [][][]profile.MilliCPU {
+	part, ok := partOf(stages)
+	if !ok {
+		return nil
+	}
+	best := make([]Cost, parts+1+len(stages)) // of the stages so far, by the parts that they spend at most
+	chosen := make([][]int, len(stages))
+	for s, sizings := range stages {
+		best, chosen[s] = addStage(best, sizings, part)
+	}
+	var all [][][]profile.MilliCPU
+	for spent := range best {
+		if spent > 0 && best[spent] == best[spent-1] {
+			continue
+		}
+		all = append(all, trace(stages, chosen, spent, part))
+	}
+	return all
+}
+
+// partOf is the length of a part; false if a stage has no sizing at all.
+func partOf(stages [][]sizing) (profile.Seconds, bool) {
+	var span profile.Seconds
+	for _, sizings := range stages {
+		if len(sizings) == 0 {
+			return 0, false
+		}
+		span += sizings[len(sizings)-1].latency.P99 - sizings[0].latency.P99
+	}
+	return max(span, 1e-9) / parts, true
+}
+
+func addStage(before []Cost, sizings []sizing, part profile.Seconds) (best []Cost, chosen []int) {
+	best, chosen = make([]Cost, len(before)), make([]int, len(before))
+	for i := range best {
+		best[i] = Cost(math.Inf(1))
+	}
+	for i, x := range sizings {
+		own := spends(sizings, i, part)
+		for spent := own; spent < len(best); spent++ {
+			if cost := before[spent-own] + x.cost; cost < best[spent] {
+				best[spent], chosen[spent] = cost, i
+			}
+		}
+	}
+	return best, chosen
+}
+
+// spends counts the parts that a sizing takes more than the fastest, rounded up.
+func spends(sizings []sizing, i int, part profile.Seconds) int {
+	more := float64((sizings[i].latency.P99 - sizings[0].latency.P99) / part)
+	return int(math.Ceil(more))
+}
+
+func trace(stages [][]sizing, chosen [][]int, spent int, part profile.Seconds) [][]profile.MilliCPU {
+	workers := make([][]profile.MilliCPU, len(stages))
+	for s := len(stages) - 1; s >= 0; s-- {
+		i := chosen[s][spent]
+		workers[s] = stages[s][i].cpus
+		spent -= spends(stages[s], i, part)
+	}
+	return workers
+}

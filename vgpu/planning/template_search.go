@@ -1,0 +1,118 @@
+package planning
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/profile"
+)
+
+// partial is a template of the first layers.
+type partial struct {
+	latency profile.Seconds
+	cost    Cost // of the workers
+	from    *partial
+	end     int // layer after the last
+	workers int
+}
+
+// candidates gives the templates within the slack of the fastest that nothing beats in latency and cost, the fastest
+// first. Both add up over stages, and the master's bill never falls with the latency, so it is enough to keep, of the ways
+// to cut the first layers, those that nothing beats in both. Those too slow to end within the slack are left out on the way.
+func (k *cutter) candidates() []Template {
+	n := len(k.chain.Layers)
+	rest := k.fastestRest()
+	limit := rest[k.terms.MaxStages][0] * profile.Seconds(1+k.terms.Slack)
+	if rest[k.terms.MaxStages][0] == never {
+		return nil
+	}
+	reached := make([][]*partial, n+1) // by end, of the stages so far
+	reached[0] = []*partial{{}}
+	var all []Template
+	for s := 1; s <= k.terms.MaxStages; s++ {
+		next := make([][]*partial, n+1)
+		for i, partials := range reached {
+			for j := i + 1; j <= n && len(partials) > 0; j++ {
+				next[j] = k.extend(next[j], partials, i, j, limit-rest[k.terms.MaxStages-s][j])
+			}
+		}
+		for j := range next {
+			next[j] = undominatedPartials(next[j])
+		}
+		for _, p := range next[n] {
+			all = append(all, k.template(p))
+		}
+		reached = next
+	}
+	return fastestFirst(all)
+}
+
+// extend adds the stage of layers i to j-1 to each partial that stays within the limit.
+func (k *cutter) extend(next, partials []*partial, i, j int, limit profile.Seconds) []*partial {
+	for workers := 1; workers <= k.terms.MaxWorkers; workers++ {
+		x := k.stage(i, j, workers)
+		for _, p := range partials {
+			if sum := p.latency + x.latency; x.ok && sum <= limit*(1+1e-12) {
+				next = append(next, &partial{sum, p.cost + x.cost, p, j, workers})
+			}
+		}
+	}
+	return next
+}
+
+// fastestRest is the least latency of the layers from i in at most s stages, by s and i: the latency-optimal search.
+func (k *cutter) fastestRest() [][]profile.Seconds {
+	n := len(k.chain.Layers)
+	rest := make([][]profile.Seconds, k.terms.MaxStages+1)
+	for s := range rest {
+		rest[s] = slices.Repeat([]profile.Seconds{never}, n+1)
+		rest[s][n] = 0
+		for i := range n {
+			for j := i + 1; s > 0 && j <= n; j++ {
+				rest[s][i] = min(rest[s][i], k.fastestStage(i, j)+rest[s-1][j])
+			}
+		}
+	}
+	return rest
+}
+
+func (k *cutter) fastestStage(i, j int) profile.Seconds {
+	least := never
+	for workers := 1; workers <= k.terms.MaxWorkers; workers++ {
+		if x := k.stage(i, j, workers); x.ok {
+			least = min(least, x.latency)
+		}
+	}
+	return least
+}
+
+func undominatedPartials(all []*partial) []*partial {
+	slices.SortStableFunc(all, func(a, b *partial) int {
+		return cmp.Or(cmp.Compare(a.latency, b.latency), cmp.Compare(a.cost, b.cost))
+	})
+	kept := all[:0]
+	for _, p := range all {
+		if len(kept) == 0 || p.cost < kept[len(kept)-1].cost {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+func (k *cutter) template(last *partial) Template {
+	t := Template{Latency: last.latency, Cost: last.cost + k.master(last.latency)}
+	for p := last; p.from != nil; p = p.from {
+		t.Cuts, t.Workers = append(t.Cuts, p.end), append(t.Workers, p.workers)
+		t.Memory = max(t.Memory, k.stage(p.from.end, p.end, p.workers).memory)
+	}
+	slices.Reverse(t.Cuts)
+	slices.Reverse(t.Workers)
+	return t
+}
+
+func fastestFirst(all []Template) []Template {
+	slices.SortStableFunc(all, func(a, b Template) int {
+		return cmp.Or(cmp.Compare(a.Latency, b.Latency), cmp.Compare(a.Cost, b.Cost), cmp.Compare(len(a.Cuts), len(b.Cuts)))
+	})
+	return all
+}

@@ -1,0 +1,109 @@
+package planning
+
+import (
+	"math"
+
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// cutter knows what each stage would take.
+type cutter struct {
+	terms   Cutting
+	chain   Chain
+	weights []share.Bytes // of the layers before i
+	stages  [][][]stage   // by first layer, layers, and workers, the last two less one
+}
+
+type stage struct {
+	latency profile.Seconds
+	cost    Cost        // of the workers
+	memory  share.Bytes // that each needs
+	ok      bool        // fits into a function's memory and time
+}
+
+func newCutter(c Chain, terms Cutting) *cutter {
+	k := &cutter{terms: terms, chain: c, weights: make([]share.Bytes, 1), stages: make([][][]stage, len(c.Layers))}
+	for i, l := range c.Layers {
+		k.weights = append(k.weights, k.weights[i]+l.Weights)
+	}
+	for i := range c.Layers {
+		peak := share.Bytes(0)
+		for j := i + 1; j <= len(c.Layers); j++ {
+			peak = max(peak, k.input(j-1)+c.Layers[j-1].Output)
+			k.stages[i] = append(k.stages[i], k.byWorkers(i, j, peak))
+		}
+	}
+	return k
+}
+
+func (k *cutter) stage(i, j, workers int) stage { return k.stages[i][j-i-1][workers-1] }
+
+// input is what layer i reads: the output of the one before.
+func (k *cutter) input(i int) share.Bytes {
+	if i == 0 {
+		return k.chain.Input
+	}
+	return k.chain.Layers[i-1].Output
+}
+
+func (k *cutter) byWorkers(i, j int, peak share.Bytes) []stage {
+	var all []stage
+	for workers := 1; workers <= k.terms.MaxWorkers; workers++ {
+		all = append(all, k.newStage(i, j, workers, peak))
+	}
+	return all
+}
+
+// newStage is the layers i to j-1 on some workers: latency with transfers (PA-31, eq. 4.14), what the workers cost, and
+// whether functions may be as large and as slow (PA-33). Each worker has all the stage's weights and a piece of each
+// activation, of which input and output of a layer are there at once.
+func (k *cutter) newStage(i, j, workers int, peak share.Bytes) stage {
+	memory := k.weights[j] - k.weights[i] + peak/share.Bytes(workers)
+	sold, ok := k.terms.Platform.functionMemory(k.terms.CPU, memory)
+	billed := k.compute(i, j, workers) + k.transfer(i, j)
+	rate := k.terms.Prices.VCPU.rate(k.terms.CPU) + k.terms.Prices.Memory.rate(sold)
+	cost := Cost(k.terms.Prices.Call) + rate*Cost(k.terms.Prices.Quantum.Partitioned.bill(billed))
+	latency := billed + k.terms.Call*profile.Seconds(workers)
+	return stage{latency, Cost(workers) * cost, memory, ok && billed <= k.terms.MaxTime}
+}
+
+// compute is the time of one of several workers. Each has its piece of each layer, and the halos of all later ones.
+func (k *cutter) compute(i, j, workers int) profile.Seconds {
+	work, halo := profile.Seconds(0), 0.0
+	for l := j - 1; l >= i; l-- {
+		work += k.chain.Layers[l].Work * profile.Seconds(min(1, 1/float64(workers)+halo))
+		if workers > 1 {
+			halo += k.chain.Layers[l].Halo
+		}
+	}
+	return work
+}
+
+func (k *cutter) transfer(i, j int) profile.Seconds {
+	return profile.Seconds(float64(k.input(i)+k.chain.Layers[j-1].Output) / k.terms.Bandwidth)
+}
+
+// whole is the model in one function that is called directly: no master, no transfers.
+func (k *cutter) whole() (Template, bool) {
+	n := len(k.chain.Layers)
+	peak := share.Bytes(0)
+	for i, l := range k.chain.Layers {
+		peak = max(peak, k.input(i)+l.Output)
+	}
+	memory := k.weights[n] + peak
+	sold, ok := k.terms.Platform.functionMemory(k.terms.CPU, memory)
+	latency := k.compute(0, n, 1)
+	rate := k.terms.Prices.VCPU.rate(k.terms.CPU) + k.terms.Prices.Memory.rate(sold)
+	cost := Cost(k.terms.Prices.Call) + rate*Cost(k.terms.Prices.Quantum.CPU.bill(latency))
+	return Template{[]int{n}, []int{1}, latency, cost, memory}, ok && latency <= k.terms.MaxTime
+}
+
+// master is what the whole's latency costs at the master.
+func (k *cutter) master(latency profile.Seconds) Cost {
+	quantum := k.terms.Prices.Quantum.Partitioned
+	return Cost(k.terms.Prices.Call) + (k.terms.Prices.VCPU.rate(k.terms.Master.CPU)+
+		Cost(k.terms.Prices.Memory)*Cost(k.terms.Master.MemoryMiB)/1024)*Cost(quantum.bill(latency))
+}
+
+var never = profile.Seconds(math.Inf(1))

@@ -1,0 +1,185 @@
+package planning
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// wideResNet is WRN-50-k by its architecture: a stem, 16 bottleneck blocks with k times the channels of ResNet-50, and the
+// classifier; a picture of 224 x 224. Work is multiplications at the given number a second.
+func wideResNet(k int, perSecond float64) Chain {
+	const bytes = 4
+	c := Chain{Input: 224 * 224 * 3 * bytes}
+	add := func(name string, macs float64, weights, output int, halo float64) {
+		c.Layers = append(c.Layers, Layer{name, profile.Seconds(macs / perSecond), share.Bytes(weights * bytes), share.Bytes(output * bytes), halo})
+	}
+	in := 64 * k
+	add("stem", 112*112*7*7*3*float64(in), 7*7*3*in, 56*56*in, 0.05)
+	for g, blocks := range []int{3, 4, 6, 3} {
+		side, middle := 56>>g, 64*k<<g
+		out := 4 * middle
+		for b := range blocks {
+			weights := in*middle + 9*middle*middle + middle*out
+			if b == 0 {
+				weights += in * out
+			}
+			add(fmt.Sprintf("group %d block %d", g+1, b+1), float64(side*side)*float64(weights), weights, side*side*out, 2/float64(side))
+			in = out
+		}
+	}
+	add("classifier", float64(in*1000), in*1000, 1000, 0)
+	return c
+}
+
+// TestWideResNet is N-P2: PAMBA found its templates 42 and 43 % cheaper than Gillis' at about the same latency.
+func TestWideResNet(t *testing.T) {
+	for _, k := range []int{3, 4, 5} {
+		for _, cpu := range []profile.MilliCPU{1000, 2000, 4000} {
+			terms := DefaultCutting(alibaba(), DefaultPlatform())
+			terms.CPU = cpu
+			got, err := Cut(wideResNet(k, 15e9*float64(cpu)/1000), terms)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cheaper, slower := 100*(1-got.Chosen.Cost/got.Fastest.Cost), 100*(got.Chosen.Latency/got.Fastest.Latency-1)
+			t.Logf("WRN-50-%d, %d milli-vCPU: %d stages and %d workers instead of %d and %d: %.1f %% cheaper, %.1f %% slower; memory %.0f %% below the whole's",
+				k, cpu, len(got.Chosen.Cuts), workers(got.Chosen), len(got.Fastest.Cuts), workers(got.Fastest), cheaper, slower,
+				100*(1-float64(got.Chosen.Memory)/float64(got.Whole.Memory)))
+			if cheaper < 20 || slower > 5 || got.Chosen.Memory > got.Whole.Memory*6/10 {
+				t.Error("want at least 20 % cheaper at no more than 5 % more latency, with 40 % less memory in the largest function")
+			}
+		}
+	}
+}
+
+func workers(t Template) int {
+	sum := 0
+	for _, w := range t.Workers {
+		sum += w
+	}
+	return sum
+}
+
+func randomChain(r *rand.Rand, layers int) Chain {
+	c := Chain{Input: share.Bytes(1e5 * r.Float64())}
+	for i := range layers {
+		c.Layers = append(c.Layers, Layer{
+			fmt.Sprint(i), profile.Seconds(between(r, 0.01, 1)), share.Bytes(between(r, 1e6, 1e9)), share.Bytes(between(r, 1e4, 1e7)), r.Float64() / 10,
+		})
+	}
+	return c
+}
+
+// TestCutAgainstAll goes through all cuts and workers of short chains: the fastest is the fastest, the chosen is nearly as
+// fast and never dearer, and no other candidate would have been chosen before it.
+func TestCutAgainstAll(t *testing.T) {
+	cheaper := 0
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 10))
+		c := randomChain(r, 1+r.IntN(6))
+		terms := DefaultCutting(alibaba(), DefaultPlatform())
+		terms.MaxStages, terms.MaxWorkers, terms.Slack = 1+r.IntN(4), 1+r.IntN(3), []float64{0, 0.05, 0.5}[r.IntN(3)]
+		got, err := Cut(c, terms)
+		all := allTemplates(newCutter(c, terms))
+		if len(all) == 0 {
+			expectField(t, err, "layers")
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		fastest := all[0]
+		if math.Abs(float64(got.Fastest.Latency-fastest.Latency)) > 1e-9 {
+			t.Fatalf("seed %d: fastest %+v, there is %+v", seed, got.Fastest, fastest)
+		}
+		if got.Chosen.Cost > got.Fastest.Cost*(1+1e-9) {
+			t.Errorf("seed %d: %+v is dearer than the fastest, %+v", seed, got.Chosen, got.Fastest)
+		}
+		if got.Chosen.Cost < got.Fastest.Cost {
+			cheaper++
+		}
+		best := bestByRule(all, got.Whole, terms)
+		if best != nil && math.Abs(float64(best.Cost-got.Chosen.Cost)) > 1e-6*float64(best.Cost) {
+			t.Errorf("seed %d: chose %+v, the rule says %+v", seed, got.Chosen, *best)
+		}
+	}
+	if cheaper < 20 {
+		t.Errorf("only %d choices were cheaper than the fastest: the test shows nothing", cheaper)
+	}
+}
+
+// allTemplates counts through everything, fastest first.
+func allTemplates(k *cutter) []Template {
+	var all []Template
+	var add func(from int, p *partial, stages int)
+	add = func(from int, p *partial, stages int) {
+		if from == len(k.chain.Layers) {
+			all = append(all, k.template(p))
+			return
+		}
+		for to := from + 1; stages < k.terms.MaxStages && to <= len(k.chain.Layers); to++ {
+			for w := 1; w <= k.terms.MaxWorkers; w++ {
+				if x := k.stage(from, to, w); x.ok {
+					add(to, &partial{p.latency + x.latency, p.cost + x.cost, p, to, w}, stages+1)
+				}
+			}
+		}
+	}
+	add(0, &partial{}, 0)
+	return fastestFirst(all)
+}
+
+// bestByRule applies P12 literally.
+func bestByRule(all []Template, whole Template, terms Cutting) *Template {
+	limit := all[0].Latency * profile.Seconds(1+terms.Slack) * (1 + 1e-12)
+	var best *Template
+	for i := range all {
+		p := &all[i]
+		if p.Latency > limit || whole.Latency-p.Latency < profile.Seconds(terms.Gain)*whole.Latency {
+			continue
+		}
+		if p.Cost <= whole.Cost {
+			return p
+		}
+	}
+	for i := range all {
+		p := &all[i]
+		if p.Latency > limit || whole.Latency-p.Latency < profile.Seconds(terms.Gain)*whole.Latency {
+			continue
+		}
+		if best == nil || score(*p, whole) > score(*best, whole) {
+			best = p
+		}
+	}
+	return best
+}
+
+func TestCutRefuses(t *testing.T) {
+	for field, spoil := range map[string]func(*Chain, *Cutting){
+		"layers":            func(c *Chain, _ *Cutting) { c.Layers = nil },
+		"input":             func(c *Chain, _ *Cutting) { c.Input = -1 },
+		"layers[1].work":    func(c *Chain, _ *Cutting) { c.Layers[1].Work = profile.Seconds(math.NaN()) },
+		"layers[1].weights": func(c *Chain, _ *Cutting) { c.Layers[1].Weights = math.MaxInt64 },
+		"layers[1].output":  func(c *Chain, _ *Cutting) { c.Layers[1].Output = -1 },
+		"layers[1].halo":    func(c *Chain, _ *Cutting) { c.Layers[1].Halo = 2 },
+		"milliCPU":          func(_ *Chain, k *Cutting) { k.CPU = 0 },
+		"maxStages":         func(_ *Chain, k *Cutting) { k.MaxStages = 0 },
+		"maxWorkers":        func(_ *Chain, k *Cutting) { k.MaxWorkers = 1e6 },
+		"call":              func(_ *Chain, k *Cutting) { k.Call = -1 },
+		"bandwidth":         func(_ *Chain, k *Cutting) { k.Bandwidth = 0 },
+		"maxTime":           func(_ *Chain, k *Cutting) { k.MaxTime = 0 },
+		"gain":              func(_ *Chain, k *Cutting) { k.Gain = math.NaN() },
+		"slack":             func(_ *Chain, k *Cutting) { k.Slack = -1 },
+		"nanoPerVCPUSecond": func(_ *Chain, k *Cutting) { k.Prices.VCPU = 0 },
+	} {
+		c, terms := randomChain(rand.New(rand.NewPCG(1, 1)), 3), DefaultCutting(alibaba(), DefaultPlatform())
+		spoil(&c, &terms)
+		_, err := Cut(c, terms)
+		expectField(t, err, field)
+	}
+}

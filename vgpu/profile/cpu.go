@@ -1,0 +1,45 @@
+package profile
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// CPU is a whole model in one function on vCPUs (PA-04). Each batch size has curves of its own (PA-10, PA-11): the first
+// is of batch 1, and a batch without a curve was not measured.
+type CPU struct {
+	Mean   []Exponential `json:"mean"`
+	P99    []Exponential `json:"p99"`
+	Memory Linear        `json:"memoryMiB"` // over the batch
+}
+
+// Latency of a batch of the given size, from 1 to len(Mean).
+func (m *CPU) Latency(batch int, c MilliCPU) Latency {
+	return tail(m.Mean[batch-1].At(c), m.P99[batch-1].At(c))
+}
+
+// Validate refuses curves that cannot be used. Errors are *share.FieldError.
+func (m *CPU) Validate() error {
+	if len(m.Mean) == 0 || len(m.Mean) != len(m.P99) {
+		return share.Invalid("mean, p99", "%d and %d batch sizes: want as many of both, and at least one", len(m.Mean), len(m.P99))
+	}
+	for i := range m.Mean {
+		if err := within(fmt.Sprintf("mean[%d]", i), m.Mean[i].Validate()); err != nil {
+			return err
+		}
+		if err := within(fmt.Sprintf("p99[%d]", i), m.P99[i].Validate()); err != nil {
+			return err
+		}
+	}
+	return within("memoryMiB", m.Memory.Validate())
+}
+
+// within puts the path of a part before the field of its error.
+func within(path string, err error) error {
+	if field, ok := errors.AsType[*share.FieldError](err); ok {
+		return &share.FieldError{Field: path + "." + field.Field, Reason: field.Reason}
+	}
+	return err
+}

@@ -1,0 +1,104 @@
+package profile
+
+import (
+	"fmt"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Accuracy is the error of a fit, of the mean and of the p99.
+type Accuracy struct{ Mean, P99 MAPE }
+
+// FitCPU fits the curves of each batch size from 1 up to points on vCPUs (PA-10, PA-11). It reports the worst curve's error.
+func FitCPU(points []Point) (*CPU, Accuracy, error) {
+	m, worst := &CPU{}, Accuracy{}
+	for batch := 1; ; batch++ {
+		c, mean, p99, err := cpuSeries(points, batch)
+		if err != nil || len(c) == 0 && batch > 1 {
+			return m, worst, err
+		}
+		curve, e, err := FitExponential(c, mean)
+		if err != nil {
+			return nil, worst, within(fmt.Sprintf("batch %d", batch), err)
+		}
+		m.Mean, worst.Mean = append(m.Mean, curve), max(worst.Mean, e)
+		if curve, e, err = FitExponential(c, p99); err != nil {
+			return nil, worst, within(fmt.Sprintf("batch %d, p99", batch), err)
+		}
+		m.P99, worst.P99 = append(m.P99, curve), max(worst.P99, e)
+	}
+}
+
+func cpuSeries(points []Point, batch int) (c []MilliCPU, mean, p99 []float64, err error) {
+	for i, p := range points {
+		if err := p.Validate(); err != nil {
+			return nil, nil, nil, within(fmt.Sprintf("points[%d]", i), err)
+		}
+		if p.Resource.CPU == 0 {
+			return nil, nil, nil, share.Invalid(fmt.Sprintf("points[%d].resource", i), "is not in vCPUs")
+		}
+		if p.Batch == batch {
+			c, mean, p99 = append(c, p.Resource.CPU), append(mean, p.Mean.Seconds()), append(p99, p.P99.Seconds())
+		}
+	}
+	return c, mean, p99, nil
+}
+
+// FitBatches fits the mean latency over the batch to points of one GPU resource (PA-12, eq. 4.3).
+func FitBatches(points []Point) (Linear, MAPE, error) {
+	var batch, mean []float64
+	for i, p := range points {
+		if err := p.Validate(); err != nil {
+			return Linear{}, 0, within(fmt.Sprintf("points[%d]", i), err)
+		}
+		if p.Resource != points[0].Resource || p.Resource.CPU != 0 {
+			return Linear{}, 0, share.Invalid(fmt.Sprintf("points[%d].resource", i), "is another than the first, or no GPU")
+		}
+		batch, mean = append(batch, float64(p.Batch)), append(mean, p.Mean.Seconds())
+	}
+	return FitLinear(batch, mean)
+}
+
+// FitTail fits the p99 over the worst case that the model gives (PA-14, eq. 4.5) to points on shares: m/M of a card's
+// memory is measured as all SMs with that quota.
+func (m *Share) FitTail(points []Point) (Linear, MAPE, error) {
+	untuned := *m
+	untuned.Tail = Linear{Slope: 1}
+	var worst, p99 []float64
+	for i, p := range points {
+		curve := m.curve(p.Resource.SM)
+		if err := p.Validate(); err != nil || curve < 0 {
+			return Linear{}, 0, share.Invalid(fmt.Sprintf("points[%d]", i), "%d per mille of SMs: no curve (%v)", p.Resource.SM, err)
+		}
+		if p.Resource.Quota < share.Whole {
+			worst = append(worst, float64(untuned.Latency(p.Batch, curve, p.Resource.Quota).P99))
+			p99 = append(p99, p.P99.Seconds())
+		}
+	}
+	return FitLinear(worst, p99)
+}
+
+func (m *Share) curve(sm share.PerMille) int {
+	for i, c := range m.Curves {
+		if c.SM == sm {
+			return i
+		}
+	}
+	return -1
+}
+
+// FitTransfer fits what a cut model takes beyond its stages (PA-17): x is the batch, and each value the end-to-end mean
+// less the means of the stages, for one of the stages-1 transfers.
+func FitTransfer(batches []int, beyond []Seconds, stages int) (Linear, MAPE, error) {
+	if stages < 2 {
+		return Linear{}, 0, share.Invalid("stages", "%d have no transfer between them", stages)
+	}
+	x, y := make([]float64, len(batches)), make([]float64, len(beyond))
+	for i := range batches {
+		x[i] = float64(batches[i])
+	}
+	for i := range beyond {
+		y[i] = float64(beyond[i]) / float64(stages-1)
+	}
+	return FitLinear(x, y)
+}

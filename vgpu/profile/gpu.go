@@ -1,0 +1,110 @@
+package profile
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// timeSliced gives the latency of a kernel sequence that takes exclusive alone, when it runs for own and then waits for
+// others, in turn. The worst case is that it always arrives just as its time has passed (PA-13, eq. 4.4):
+//
+//	ceil(exclusive / own) * others + exclusive
+//
+// The mean stretches by the part of time that it has (P8). The tail is a line over the worst case (PA-14); a sequence
+// that nobody interrupts has none of it.
+func timeSliced(exclusive, own, others Seconds, p99 Linear) Latency {
+	if others == 0 {
+		return Latency{exclusive, exclusive}
+	}
+	worst := Seconds(math.Ceil(float64(exclusive/own)))*others + exclusive
+	return tail(exclusive*(own+others)/own, Seconds(p99.At(float64(worst))))
+}
+
+// GPU is a whole model in one function that buys some GB of a card's memory, and with them as large a part of its time
+// (PA-05).
+type GPU struct {
+	Exclusive  Linear  `json:"exclusive"` // seconds over the batch, alone on the card (PA-12, eq. 4.3)
+	Tail       Linear  `json:"tail"`      // p99 over the worst case, where the card is shared (PA-14, eq. 4.5)
+	CardGB     int     `json:"cardGB"`    // memory of the card, in the unit in which it is sold (P8)
+	TimeSlice  Seconds `json:"timeSlice"` // for each GB in turn
+	Memory     Linear  `json:"memoryMiB"` // of the card, over the batch
+	HostMemory Linear  `json:"hostMemoryMiB"`
+	MaxBatch   int     `json:"maxBatch"`
+}
+
+// Latency of a batch on gb of the card's memory, from 1 to CardGB.
+func (m *GPU) Latency(batch, gb int) Latency {
+	own, others := Seconds(gb)*m.TimeSlice, Seconds(m.CardGB-gb)*m.TimeSlice
+	return timeSliced(m.Exclusive.Seconds(batch), own, others, m.Tail)
+}
+
+const maxCardGB = 512
+
+// Validate refuses a model that cannot be used. Errors are *share.FieldError.
+func (m *GPU) Validate() error {
+	switch {
+	case m.CardGB < 1 || m.CardGB > maxCardGB:
+		return share.Invalid("cardGB", "%d is outside 1 to %d", m.CardGB, maxCardGB)
+	case !inBounds(float64(m.TimeSlice), 1e-9):
+		return share.Invalid("timeSlice", "%v is no positive time in seconds", m.TimeSlice)
+	}
+	return cmp.Or(validBatch(m.MaxBatch), within("exclusive", m.Exclusive.positive()), within("tail", m.Tail.Validate()),
+		within("memoryMiB", m.Memory.Validate()), within("hostMemoryMiB", m.HostMemory.Validate()))
+}
+
+func validBatch(batch int) error {
+	if batch < 1 || batch > maxModelBatch {
+		return share.Invalid("maxBatch", "%d is outside 1 to %d", batch, maxModelBatch)
+	}
+	return nil
+}
+
+// maxModelBatch is the largest batch that is planned for: every size up to the largest is looked at.
+const maxModelBatch = 1024
+
+// Share is a whole model on a gshare share: some SMs for some part of every window.
+type Share struct {
+	Curves []ShareCurve `json:"curves"` // by SMs; only measured ones are planned for
+	Tail   Linear       `json:"tail"`   // p99 over the worst case, where the quota is below the whole
+	Window Seconds      `json:"window"` // in which the slot table repeats
+	Memory Linear       `json:"memoryMiB"`
+
+	MaxBatch int `json:"maxBatch"`
+}
+
+// ShareCurve is the latency over the batch on some SMs with every window whole.
+type ShareCurve struct {
+	SM        share.PerMille `json:"sm"`
+	Exclusive Linear         `json:"exclusive"`
+}
+
+// Latency of a batch on the i-th curve's SMs with a quota of every window.
+func (m *Share) Latency(batch, i int, quota share.PerMille) Latency {
+	own := m.Window * Seconds(quota) / Seconds(share.Whole)
+	others := m.Window * Seconds(share.Whole-quota) / Seconds(share.Whole)
+	return timeSliced(m.Curves[i].Exclusive.Seconds(batch), own, others, m.Tail)
+}
+
+const maxCurves = 100
+
+// Validate refuses a model that cannot be used. Errors are *share.FieldError.
+func (m *Share) Validate() error {
+	switch {
+	case len(m.Curves) == 0 || len(m.Curves) > maxCurves:
+		return share.Invalid("curves", "%d of them; want 1 to %d", len(m.Curves), maxCurves)
+	case !inBounds(float64(m.Window), 1e-9):
+		return share.Invalid("window", "%v is no positive time in seconds", m.Window)
+	}
+	for i, c := range m.Curves {
+		if c.SM < 1 || c.SM > share.Whole {
+			return share.Invalid(fmt.Sprintf("curves[%d].sm", i), "%d per mille is outside 1 to %d", c.SM, share.Whole)
+		}
+		if err := c.Exclusive.positive(); err != nil {
+			return within(fmt.Sprintf("curves[%d].exclusive", i), err)
+		}
+	}
+	return cmp.Or(validBatch(m.MaxBatch), within("tail", m.Tail.Validate()), within("memoryMiB", m.Memory.Validate()))
+}

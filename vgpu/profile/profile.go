@@ -1,0 +1,84 @@
+// Package profile holds what was measured of a model on a resource, and the latency models that are fitted to it.
+package profile
+
+import (
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// MilliCPU is a thousandth of a vCPU.
+type MilliCPU int64
+
+// Resource is what a measurement ran on: exactly one of vCPUs, a share of a slice, or a whole MIG instance. A share is
+// in per-mille of the slice's SMs, which mean nothing on another kind of GPU: Device names it, and points of different
+// devices are never converted into each other by percent.
+type Resource struct {
+	CPU    MilliCPU       `json:"cpu,omitempty"`
+	SM     share.PerMille `json:"sm,omitempty"`
+	Quota  share.PerMille `json:"quota,omitempty"`
+	Slice  string         `json:"slice,omitempty"`  // MIG profile, such as 1g.10gb
+	Device string         `json:"device,omitempty"` // model of the GPU; empty for vCPUs
+}
+
+// Point is one measurement, in the one form that all searches, fits and plans read.
+type Point struct {
+	Model    string   `json:"model"`
+	Stage    int      `json:"stage,omitempty"` // of a cut model, from 1; 0 is the whole model
+	Resource Resource `json:"resource"`
+	Batch    int      `json:"batch"`
+
+	Mean, P95, P99 time.Duration  // of one batch, warm; zero where not measured
+	Throughput     float64        // requests per second
+	Memory         share.Bytes    // at the peak
+	LoadWarm       time.Duration  // from host memory
+	LoadCold       time.Duration  // from storage
+	Utilisation    share.PerMille // of time in which a kernel ran
+	Occupancy      share.PerMille // of SMs while one ran
+}
+
+// MaxBatch bounds batch sizes, so that arithmetic on them cannot overflow.
+const MaxBatch = 1 << 16
+
+// Validate refuses a point that no measurement can have given. Errors are *share.FieldError.
+func (p Point) Validate() error {
+	if err := p.Resource.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case p.Model == "":
+		return share.Invalid("model", "is empty")
+	case p.Batch < 1 || p.Batch > MaxBatch:
+		return share.Invalid("batch", "%d is outside 1 to %d", p.Batch, MaxBatch)
+	case p.Stage < 0:
+		return share.Invalid("stage", "%d is negative", p.Stage)
+	case p.Mean <= 0:
+		return share.Invalid("mean", "%v is not a positive time", p.Mean)
+	case p.P95 < 0 || p.P99 < 0 || p.LoadWarm < 0 || p.LoadCold < 0:
+		return share.Invalid("p95, p99, load", "a time is negative")
+	case !(p.Throughput >= 0 && p.Throughput < maxCoefficient): // NaN too
+		return share.Invalid("throughput", "%v is not a rate", p.Throughput)
+	case p.Memory < 0 || p.Memory > share.MaxMemory:
+		return share.Invalid("memory", "%d bytes is outside 0 to %d", p.Memory, share.MaxMemory)
+	}
+	return nil
+}
+
+// Validate refuses a resource that is none or several of the three kinds.
+func (r Resource) Validate() error {
+	kinds := 0
+	for _, has := range []bool{r.CPU != 0, r.SM != 0 || r.Quota != 0, r.Slice != ""} {
+		if has {
+			kinds++
+		}
+	}
+	switch {
+	case kinds != 1:
+		return share.Invalid("resource", "names %d of vCPUs, share and slice, instead of one", kinds)
+	case r.CPU < 0:
+		return share.Invalid("resource.cpu", "%d is negative", r.CPU)
+	case r.CPU == 0 && r.Slice == "" && (r.SM < 1 || r.SM > share.Whole || r.Quota < 1 || r.Quota > share.Whole):
+		return share.Invalid("resource.sm, quota", "%d x %d per mille is no share", r.SM, r.Quota)
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package search
+
+import (
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Bisection finds the SMs that training needs (Dilu section 3.2; DI-14, DI-15): the request is the smallest share with
+// 80 % of the throughput on all SMs, the limit the smallest with 100 %.
+//
+// The paper ends when a trial hits the target within 2 %. On a model that saturates, the first trial does, with far too
+// many SMs; and on a coarse grid none may. So 2 % is a tolerance below the target only, and the search ends when it has
+// come down to one step (D25).
+type Bisection struct {
+	Step   share.PerMille // resolution of the share; divides 1000
+	Batch  int
+	Device string
+}
+
+// The parts of the exclusive throughput that request and limit keep, each less 2 %.
+const (
+	requestPart = 0.80
+	limitPart   = 1.00
+	tolerance   = 0.02
+)
+
+// Next names the next trial: all SMs first, then the middles for the request, then those for the limit.
+func (b Bisection) Next(history []Trial) (Setting, bool, error) {
+	_, next, err := b.search(history)
+	if err != nil || next == nil {
+		return Setting{}, false, err
+	}
+	return *next, true, nil
+}
+
+// Result gives the share that training asks for (DI-11). Errors are ErrNone where it does not run on all SMs,
+// ErrUnfinished or *share.FieldError.
+func (b Bisection) Result(history []Trial) (share.Share, error) {
+	found, next, err := b.search(history)
+	switch {
+	case err != nil:
+		return share.Share{}, err
+	case next != nil:
+		return share.Share{}, ErrUnfinished
+	case found == nil:
+		return share.Share{}, ErrNone
+	}
+	return *found, nil
+}
+
+func (b Bisection) search(history []Trial) (found *share.Share, next *Setting, err error) {
+	if err := b.validate(); err != nil {
+		return nil, nil, err
+	}
+	tried, err := index(history)
+	if err != nil {
+		return nil, nil, err
+	}
+	whole := b.setting(share.Whole)
+	all, ran := tried[whole]
+	switch {
+	case !ran:
+		return nil, &whole, nil
+	case all.Failed || all.Point.Throughput == 0:
+		return nil, nil, nil
+	}
+	request, next := b.smallest(tried, requestPart*all.Point.Throughput)
+	if next != nil {
+		return nil, next, nil
+	}
+	limit, next := b.smallest(tried, limitPart*all.Point.Throughput)
+	result := elastic(request, limit, all.Point.Memory) // whatever serves the limit serves the request
+	return &result, next, nil
+}
+
+// smallest halves the steps between a share that is too small and one that suffices, until they are neighbours.
+func (b Bisection) smallest(tried results, target float64) (share.PerMille, *Setting) {
+	low, high := share.PerMille(0), share.Whole/b.Step // in steps
+	for high-low > 1 {
+		middle := (low + high) / 2
+		s := b.setting(middle * b.Step)
+		trial, ran := tried[s]
+		switch {
+		case !ran:
+			return 0, &s
+		case !trial.Failed && trial.Point.Throughput >= target*(1-tolerance):
+			high = middle
+		default:
+			low = middle
+		}
+	}
+	return high * b.Step, nil
+}
+
+func (b Bisection) setting(sm share.PerMille) Setting {
+	return Setting{Resource: profile.Resource{SM: sm, Quota: share.Whole, Device: b.Device}, Batch: b.Batch}
+}
+
+func (b Bisection) validate() error {
+	if b.Step < 1 || b.Step > share.Whole || share.Whole%b.Step != 0 {
+		return share.Invalid("step", "%d per-mille does not divide %d", b.Step, share.Whole)
+	}
+	return checkBatch(b.Batch)
+}

@@ -1,0 +1,66 @@
+package search
+
+import (
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Grid measures every quota with every SM share and batch (FG-13, FG-20). A trial's quota limit is its quota request
+// (FG-19). All SMs with some quotas and batches are what PAMBA's GPU model is fitted to.
+type Grid struct {
+	SM, Quota []share.PerMille // any granularity (FG-21)
+	Batches   []int
+	Device    string
+}
+
+// FaSTGrid is the default grid of FaST-GShare, section 5.2: 5 quotas with 7 SM shares (FG-20).
+func FaSTGrid(device string, batch int) Grid {
+	return Grid{
+		SM:      []share.PerMille{60, 120, 240, 500, 600, 800, 1000},
+		Quota:   []share.PerMille{200, 400, 600, 800, 1000},
+		Batches: []int{batch},
+		Device:  device,
+	}
+}
+
+// Next goes through the batches, for each through the quotas, and for each of these through the SM shares.
+func (g Grid) Next(history []Trial) (Setting, bool, error) {
+	if err := g.validate(); err != nil {
+		return Setting{}, false, err
+	}
+	tried, err := index(history)
+	if err != nil {
+		return Setting{}, false, err
+	}
+	s, more := tried.first(g.settings())
+	return s, more, nil
+}
+
+func (g Grid) settings() []Setting {
+	var all []Setting
+	for _, batch := range g.Batches {
+		for _, quota := range g.Quota {
+			for _, sm := range g.SM {
+				all = append(all, Setting{Resource: profile.Resource{SM: sm, Quota: quota, Device: g.Device}, Batch: batch})
+			}
+		}
+	}
+	return all
+}
+
+func (g Grid) validate() error {
+	if len(g.SM) == 0 || len(g.Quota) == 0 || len(g.Batches) == 0 {
+		return share.Invalid("sm, quota, batches", "%d x %d x %d values make no grid", len(g.SM), len(g.Quota), len(g.Batches))
+	}
+	for _, sm := range g.SM {
+		if err := checkPart("sm", sm); err != nil {
+			return err
+		}
+	}
+	for _, quota := range g.Quota {
+		if err := checkPart("quota", quota); err != nil {
+			return err
+		}
+	}
+	return checkBatches(g.Batches)
+}

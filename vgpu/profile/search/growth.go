@@ -1,0 +1,85 @@
+package search
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Growth is Dilu's hybrid growth search for inference (section 3.2; DI-16): SMs grow by a step until the first setting
+// that keeps the SLO, then the batch doubles, with one more step of SMs where the SLO is missed. It looks for the highest
+// throughput per SM (DI-17).
+type Growth struct {
+	SLO      time.Duration  // of a request; a batch may take half of it (DI-18)
+	Step     share.PerMille // of SMs; 100 in the paper
+	MaxBatch int
+	Device   string
+
+	// AsReleased stops where Dilu's code does (D27). Otherwise SMs grow once more before the end, as long as that helps.
+	AsReleased bool
+}
+
+// tolerated is the loss of throughput per percent of SMs beyond which the search as released ends (D27).
+const tolerated = 0.2
+
+// Next names the next step of the search.
+func (g Growth) Next(history []Trial) (Setting, bool, error) {
+	_, next, err := g.search(history)
+	if err != nil || next == nil {
+		return Setting{}, false, err
+	}
+	return *next, true, nil
+}
+
+// Found is the result of a growth search: the best setting, and the share that an instance asks for. Its request is that
+// setting's SMs and its limit twice as many (DI-11, DI-19), at most all (D26).
+type Found struct {
+	Point profile.Point
+	Share share.Share
+}
+
+// Best gives the result of a search that has ended. Errors are ErrUnfinished or *share.FieldError; where nothing keeps
+// the SLO, ErrNone too.
+func (g Growth) Best(history []Trial) (Found, error) {
+	best, next, err := g.search(history)
+	switch {
+	case err != nil:
+		return Found{}, err
+	case next != nil:
+		return Found{}, ErrUnfinished
+	case best == nil:
+		return Found{}, fmt.Errorf("%w: %w", ErrNone, share.Invalid("slo", "%v: no share runs a batch of one within half of it", g.SLO))
+	}
+	sm := best.Resource.SM
+	return Found{*best, elastic(sm, min(2*sm, share.Whole), best.Memory)}, nil
+}
+
+// Efficacy is TE, the throughput per percent of SMs: batch / (t_exec x SM rate) (DI-17).
+func Efficacy(p profile.Point) float64 {
+	return float64(p.Batch) / p.Mean.Seconds() / (float64(p.Resource.SM) / 10)
+}
+
+func (g Growth) validate() error {
+	switch {
+	case g.SLO < 2:
+		return share.Invalid("slo", "%v leaves no time for a batch", g.SLO)
+	case g.Step < 1 || g.Step > share.Whole:
+		return share.Invalid("step", "%d per-mille is outside 1 to %d", g.Step, share.Whole)
+	}
+	return checkBatch(g.MaxBatch)
+}
+
+func (g Growth) search(history []Trial) (best *profile.Point, next *Setting, err error) {
+	if err := g.validate(); err != nil {
+		return nil, nil, err
+	}
+	tried, err := index(history)
+	if err != nil {
+		return nil, nil, err
+	}
+	w := walk{Growth: g, tried: tried}
+	w.run()
+	return w.best, w.next, nil
+}

@@ -1,0 +1,87 @@
+package search
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/mig"
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Stages measures every stage of a cut model on every size of MIG slice (FluidFaaS section 5.2.1; FF-09), and leaves out
+// slices whose memory is known to be too small.
+type Stages struct {
+	Stages int // 1 to as many
+	Slices []mig.Profile
+	Batch  int
+	Device string
+}
+
+const maxStages = 1024
+
+// Next goes through the stages, and for each through the slices from the one of most memory, where it surely runs if it
+// runs at all and tells how much memory it needs.
+func (s Stages) Next(history []Trial) (Setting, bool, error) {
+	if err := s.validate(); err != nil {
+		return Setting{}, false, err
+	}
+	tried, err := index(history)
+	if err != nil {
+		return Setting{}, false, err
+	}
+	for stage := 1; stage <= s.Stages; stage++ {
+		if next, more := tried.first(s.possible(stage, tried)); more {
+			return next, true, nil
+		}
+	}
+	return Setting{}, false, nil
+}
+
+// possible lists the settings of a stage on the slices that may hold it, most memory first.
+func (s Stages) possible(stage int, tried results) []Setting {
+	var settings []Setting
+	bySize := slices.SortedStableFunc(slices.Values(s.Slices), func(a, b mig.Profile) int { return cmp.Compare(b.MemoryGB, a.MemoryGB) })
+	for _, slice := range bySize {
+		if !s.tooSmall(stage, slice, tried) {
+			settings = append(settings, s.setting(stage, slice))
+		}
+	}
+	return settings
+}
+
+// tooSmall says that the stage used more memory somewhere than the slice has, or failed with as much.
+func (s Stages) tooSmall(stage int, slice mig.Profile, tried results) bool {
+	for _, other := range s.Slices {
+		trial, ran := tried[s.setting(stage, other)]
+		if !ran || other.Name == slice.Name {
+			continue
+		}
+		if trial.Failed && other.MemoryGB >= slice.MemoryGB || trial.Point.Memory > memory(slice) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s Stages) setting(stage int, slice mig.Profile) Setting {
+	return Setting{Stage: stage, Resource: profile.Resource{Slice: slice.Name, Device: s.Device}, Batch: s.Batch}
+}
+
+// memory is what the name of a profile promises; the driver gives a little less.
+func memory(slice mig.Profile) share.Bytes { return share.Bytes(slice.MemoryGB) << 30 }
+
+func (s Stages) validate() error {
+	switch {
+	case s.Stages < 1 || s.Stages > maxStages:
+		return share.Invalid("stages", "%d is outside 1 to %d", s.Stages, maxStages)
+	case len(s.Slices) == 0:
+		return share.Invalid("slices", "there are none")
+	}
+	for _, slice := range s.Slices {
+		if slice.Name == "" || slice.MemoryGB < 1 {
+			return share.Invalid("slices", "%.64q with %d GB is none", slice.Name, slice.MemoryGB)
+		}
+	}
+	return checkBatch(s.Batch)
+}

@@ -1,0 +1,114 @@
+package search
+
+import (
+	"math"
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Sweep measures a model, or each stage of a cut one, over vCPUs and batches, to feed the exponential latency models of
+// PAMBA (PA-34). It measures both ends and then halves the widest gap, on the logarithmic scale on which the curve bends;
+// it ends for a batch when the curve through the trials before the last foretold it.
+type Sweep struct {
+	From, To profile.MilliCPU
+	Batches  []int
+	Stages   int          // 0: the whole model
+	Most     int          // trials of a batch, at least 4
+	Error    profile.MAPE // relative, of the prediction that ends it
+}
+
+// Next goes through stages and batches.
+func (s Sweep) Next(history []Trial) (Setting, bool, error) {
+	if err := s.validate(); err != nil {
+		return Setting{}, false, err
+	}
+	tried, err := index(history)
+	if err != nil {
+		return Setting{}, false, err
+	}
+	for stage := min(1, s.Stages); stage <= s.Stages; stage++ {
+		for _, batch := range s.Batches {
+			if next, more := s.refine(Setting{Stage: stage, Batch: batch}, tried); more {
+				return next, true, nil
+			}
+		}
+	}
+	return Setting{}, false, nil
+}
+
+// refine repeats the halving over the trials that there are, up to the first that is missing.
+func (s Sweep) refine(at Setting, tried results) (Setting, bool) {
+	var cpus []profile.MilliCPU // ascending
+	var curve []profile.Point   // those that ran, in the order of the trials
+	for trial, c := 0, s.To; trial < s.Most; trial++ {
+		at.Resource = profile.Resource{CPU: c}
+		result, ran := tried[at]
+		if !ran {
+			return at, true
+		}
+		if !result.Failed {
+			if foretold(curve, result.Point, s.Error) {
+				return Setting{}, false
+			}
+			curve = append(curve, result.Point)
+		}
+		i, _ := slices.BinarySearch(cpus, c)
+		cpus = slices.Insert(cpus, i, c)
+		if c = s.widest(cpus); slices.Contains(cpus, c) {
+			return Setting{}, false
+		}
+	}
+	return Setting{}, false
+}
+
+// widest gives the middle of the widest gap; the far end where that is missing.
+func (s Sweep) widest(cpus []profile.MilliCPU) profile.MilliCPU {
+	if cpus[0] != s.From {
+		return s.From
+	}
+	middle, ratio := s.From, 1.0
+	for i, c := range cpus[1:] {
+		if r := float64(c) / float64(cpus[i]); r > ratio {
+			middle, ratio = profile.MilliCPU(math.Sqrt(float64(cpus[i])*float64(c))), r
+		}
+	}
+	return middle
+}
+
+// foretold says that the curve through points gives the mean of p within the error. Three points fix a curve.
+func foretold(points []profile.Point, p profile.Point, within profile.MAPE) bool {
+	var c []profile.MilliCPU
+	var mean []float64
+	for _, known := range points {
+		c, mean = append(c, known.Resource.CPU), append(mean, known.Mean.Seconds())
+	}
+	curve, _, err := profile.FitExponential(c, mean)
+	if err != nil {
+		return false
+	}
+	measured := p.Mean.Seconds()
+	return math.Abs(float64(curve.At(p.Resource.CPU))-measured) <= float64(within)*measured
+}
+
+func (s Sweep) validate() error {
+	switch {
+	case s.From < 1 || s.To < s.From || s.To > maxCPU:
+		return share.Invalid("from, to", "%d to %d milli-vCPU is no range within 1 to %d", s.From, s.To, maxCPU)
+	case len(s.Batches) == 0:
+		return share.Invalid("batches", "there are none")
+	case s.Stages < 0 || s.Stages > maxStages:
+		return share.Invalid("stages", "%d is outside 0 to %d", s.Stages, maxStages)
+	case s.Most < 4 || s.Most > maxTrials:
+		return share.Invalid("most", "%d is outside 4 to %d", s.Most, maxTrials)
+	case !(s.Error >= 0 && s.Error < 1):
+		return share.Invalid("error", "%v is outside 0 to 1", float64(s.Error))
+	}
+	return checkBatches(s.Batches)
+}
+
+const (
+	maxCPU    profile.MilliCPU = 1_000_000
+	maxTrials                  = 1000
+)

@@ -1,0 +1,88 @@
+package scaling
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// bursty reads Dilu's public bursty load: requests/s, second by second.
+func bursty(t *testing.T) []Rate {
+	t.Helper()
+	path := filepath.Join("..", "..", "..", "shared", "data", "dilu", "bursty.txt")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Skipf("%s is not there", path)
+	}
+	var loads []Rate
+	for _, field := range strings.Fields(string(text)) {
+		load, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		loads = append(loads, Rate(load))
+	}
+	return loads
+}
+
+// coldStart is how long an instance takes to serve once it is created.
+const coldStart = 10 * time.Second
+
+// outcome is what a policy costs: instances started anew, and the part of the load that the hot instances do not serve
+// even at their limits, twice their throughput (DI-19).
+type outcome struct {
+	cold       int
+	unserved   Rate
+	hotSeconds int
+}
+
+func replay(t *testing.T, policy Policy, loads []Rate) outcome {
+	t.Helper()
+	s := newScaler(t, policy, Configuration{Share: size.Share, Throughput: 2})
+	var o outcome
+	ready := map[ID]time.Duration{}
+	var state State
+	var all Rate
+	for second, load := range loads {
+		now := time.Duration(second) * time.Second
+		decisions, next, err := s.Decide(now, load, state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		state = next
+		for _, d := range decisions {
+			if d.Action == Create {
+				o.cold++
+				ready[d.Instance.ID] = now + coldStart
+			}
+		}
+		served := Rate(0)
+		for _, i := range state.Instances {
+			if i.Residency == Hot && ready[i.ID] <= now {
+				served += 2 * i.Configuration.Throughput
+			}
+		}
+		all, o.unserved, o.hotSeconds = all+load, o.unserved+max(0, load-served), o.hotSeconds+len(state.queue())
+	}
+	o.unserved /= all
+	return o
+}
+
+// On Dilu's bursty load, lazy scaling starts a small part of the instances that eager scaling does, and demotion fewer
+// still, while no more of the load goes unserved (DI-07; the direction of Dilu's Table 3).
+func TestDiluBursty(t *testing.T) {
+	loads := bursty(t)
+	const soon = time.Nanosecond
+	eager := replay(t, Policy{Min: 1, Window: 3 * time.Second, Out: 1, In: 2, SharedFor: soon, WarmFor: soon}, loads)
+	lazy := replay(t, Policy{Min: 1, SharedFor: soon, WarmFor: soon}, loads)
+	demoting := replay(t, Policy{Min: 1}, loads)
+	t.Logf("eager: %+v", eager)
+	t.Logf("lazy: %+v", lazy)
+	t.Logf("lazy, demoting: %+v", demoting)
+	if 4*lazy.cold > eager.cold || 3*demoting.cold > 2*lazy.cold || max(lazy.unserved, demoting.unserved) > eager.unserved {
+		t.Errorf("eager %+v, lazy %+v, demoting %+v: want a quarter of the starts, two thirds of these, and no more unserved", eager, lazy, demoting)
+	}
+}

@@ -1,0 +1,97 @@
+package scaling
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// SLO is the latency that a function promises.
+type SLO struct {
+	Latency  time.Duration
+	P95      bool           // promised of 95 % of the requests instead of 99 %, where p95 hides what throttling does (F41)
+	Headroom share.PerMille // part of the latency that the measurement must leave free
+}
+
+// Choices keeps the profile points of shares that meet the SLO (F5): without this, Alg. 1 always takes the smallest
+// share, whose tail is useless. The points are of the whole model on one kind of device; those on other resources are
+// passed over. Errors are *share.FieldError; where no point
+// is left, ErrUnservable too.
+func (s SLO) Choices(points []profile.Point) ([]Configuration, error) {
+	if err := s.validate(); err != nil {
+		return nil, err
+	}
+	if len(points) == 0 {
+		return nil, share.Invalid("points", "the profile is empty")
+	}
+	var choices []Configuration
+	shortest := time.Duration(math.MaxInt64)
+	for i, p := range points {
+		if err := s.check(p, points[0].Resource.Device); err != nil {
+			return nil, fmt.Errorf("point %d: %w", i, err)
+		}
+		if p.Resource.SM == 0 || p.Throughput == 0 {
+			continue
+		}
+		shortest = min(shortest, s.tail(p))
+		if s.tail(p) <= s.bound() {
+			choices = append(choices, configuration(p))
+		}
+	}
+	if len(choices) == 0 {
+		return nil, unservable("latency", "%v, less head-room %v: the shortest tail in the profile is %v", s.Latency, s.bound(), shortest)
+	}
+	return choices, nil
+}
+
+func configuration(p profile.Point) Configuration {
+	return Configuration{
+		Share: share.Share{
+			SMRequest: p.Resource.SM, SMLimit: p.Resource.SM,
+			QuotaRequest: p.Resource.Quota, QuotaLimit: p.Resource.Quota,
+			Memory: p.Memory,
+		},
+		Batch:      p.Batch,
+		Throughput: Rate(p.Throughput),
+	}
+}
+
+// bound is what a measured tail may be at most.
+func (s SLO) bound() time.Duration {
+	return time.Duration(float64(s.Latency) * (1 - float64(s.Headroom)/float64(share.Whole)))
+}
+
+func (s SLO) tail(p profile.Point) time.Duration {
+	if s.P95 {
+		return p.P95
+	}
+	return p.P99
+}
+
+func (s SLO) check(p profile.Point, device string) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case p.Stage != 0:
+		return share.Invalid("stage", "%d is not the whole model", p.Stage)
+	case p.Resource.Device != device:
+		return share.Invalid("device", "%.64q and %.64q do not compare", p.Resource.Device, device)
+	case s.tail(p) == 0:
+		return share.Invalid("p95, p99", "the tail that the SLO is of was not measured")
+	}
+	return nil
+}
+
+func (s SLO) validate() error {
+	switch {
+	case s.Latency <= 0:
+		return share.Invalid("latency", "%v is not positive", s.Latency)
+	case s.Headroom < 0 || s.Headroom >= share.Whole:
+		return share.Invalid("headroom", "%d per-mille is outside 0 to %d", s.Headroom, share.Whole-1)
+	}
+	return nil
+}

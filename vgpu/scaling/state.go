@@ -1,0 +1,134 @@
+package scaling
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Residency is how ready an instance is.
+type Residency int
+
+// Hot serves. Shared serves in turn with other functions, and Warm is in host memory: both are back faster than a new
+// instance starts. Cold is deleted.
+const (
+	Hot Residency = iota
+	Shared
+	Warm
+	Cold
+)
+
+func (r Residency) String() string {
+	switch r {
+	case Hot:
+		return "Hot"
+	case Shared:
+		return "Shared"
+	case Warm:
+		return "Warm"
+	}
+	return "Cold"
+}
+
+// ID names an instance of a function. A younger instance has a higher one.
+type ID int
+
+// Instance is one running copy of a function, or one that is starting.
+type Instance struct {
+	ID            ID
+	Configuration Configuration
+	Residency     Residency
+	Since         time.Duration // when it took this residency
+}
+
+// State is what a Scaler knows of a function between two decisions. Zero is a function without instances. Whoever sees
+// an instance fail takes it off the list.
+type State struct {
+	Samples   []Sample   // oldest first
+	Instances []Instance // by ID ascending
+	LastID    ID
+}
+
+func (s *State) validate(now time.Duration) error {
+	last := ID(0)
+	for _, i := range s.Instances {
+		switch {
+		case i.ID <= last || i.ID > s.LastID:
+			return share.Invalid("instances", "ID %d is not between %d and %d", i.ID, last, s.LastID)
+		case i.Residency < Hot || i.Residency > Warm:
+			return share.Invalid("residency", "%d of instance %d is none of Hot, Shared, Warm", int(i.Residency), i.ID)
+		case i.Since > now:
+			return share.Invalid("since", "%v of instance %d is later than now, %v", i.Since, i.ID, now)
+		}
+		if err := i.Configuration.validate(); err != nil {
+			return err
+		}
+		last = i.ID
+	}
+	return s.validateSamples(now)
+}
+
+func (s *State) validateSamples(now time.Duration) error {
+	at := time.Duration(math.MinInt64)
+	for _, sample := range append(slices.Clone(s.Samples), Sample{At: now}) {
+		if sample.At < at {
+			return share.Invalid("samples", "time %v follows %v", sample.At, at)
+		}
+		if err := checkLoad(sample.Load); err != nil {
+			return err
+		}
+		at = sample.At
+	}
+	return nil
+}
+
+// queue lists the positions of the hot instances, the least efficient first and of equals the youngest (FG-95, F8).
+func (s *State) queue() []int {
+	var at []int
+	for i := range s.Instances {
+		if s.Instances[i].Residency == Hot {
+			at = append(at, i)
+		}
+	}
+	slices.SortFunc(at, func(a, b int) int {
+		x, y := &s.Instances[a], &s.Instances[b]
+		return cmp.Or(cmp.Compare(x.Configuration.PerResource(), y.Configuration.PerResource()), cmp.Compare(y.ID, x.ID))
+	})
+	return at
+}
+
+// spare lists the positions of the instances that can come back fast: Shared before Warm, then the most efficient, then
+// the oldest.
+func (s *State) spare() []int {
+	var at []int
+	for i := range s.Instances {
+		if s.Instances[i].Residency != Hot {
+			at = append(at, i)
+		}
+	}
+	slices.SortFunc(at, func(a, b int) int {
+		x, y := &s.Instances[a], &s.Instances[b]
+		return cmp.Or(cmp.Compare(x.Residency, y.Residency),
+			cmp.Compare(y.Configuration.PerResource(), x.Configuration.PerResource()), cmp.Compare(x.ID, y.ID))
+	})
+	return at
+}
+
+func (s *State) throughputs(at []int) []Rate {
+	rates := make([]Rate, len(at))
+	for i, position := range at {
+		rates[i] = s.Instances[position].Configuration.Throughput
+	}
+	return rates
+}
+
+func sum(rates []Rate) Rate {
+	var total Rate
+	for _, r := range rates {
+		total += r
+	}
+	return total
+}
