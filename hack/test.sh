@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 mode=${1:-all}
 module=$(go list -m)
-concurrent="^$module/(plugins|vgpu/packing|vgpu/kube)(/|\$)"
+concurrent="^$module/(plugins|vgpu/packing|vgpu/kube|vgpu/token|vgpu/node/(process|standalone|tokenserver))(/|\$)"
 cluster="^$module/(cmd|test)(/|\$)"
 layers="$module/test/layers"
 

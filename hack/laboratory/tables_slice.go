@@ -71,10 +71,10 @@ func mig() table {
 func delivery() table {
 	t := table{
 		name: "delivery", title: "Does every pod get what it was admitted for?",
-		text: "300 GPUs filled by each admission rule, every pod busy all the time, turns of 5 ms, 1 ms lost whenever a pod starts. GPUs\n" +
+		text: "100 GPUs filled by each admission rule, every pod busy all the time, turns of 5 ms, 1 ms lost whenever a pod starts. GPUs\n" +
 			"on which every pod gets 99 % of its quota in each second, percent. `table` executes the slot table, `hol` is the FaST\n" +
 			"paper's order (stop at the first pod that does not fit), `skip` that of its code, `fast` the corrected one.",
-		command: []string{"simulate", "delivery", "--gpus", "300", "--turn", "5ms", "--switch-loss", "1ms"},
+		command: []string{"simulate", "delivery", "--gpus", "100", "--turn", "5ms", "--switch-loss", "1ms"},
 		columns: append(of("gpus_all_served_percent", "", 1, "hol", "skip", "fast", "table"),
 			column{policy: "table", figure: "worst_share", head: "table, worst share", digits: 3},
 			column{policy: "table", figure: "longest_gap_ms", head: "table, longest gap ms", digits: 0}),

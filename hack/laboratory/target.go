@@ -31,7 +31,7 @@ func (g target) String() string {
 	if g.other != "" {
 		return fmt.Sprintf("%s %s %s (%s)", g.column, op, g.other, where)
 	}
-	return fmt.Sprintf("%s %s %g (%s)", g.column, op, g.bound, where)
+	return fmt.Sprintf("%s %s %.6g (%s)", g.column, op, g.bound, where)
 }
 
 func (g target) met(row map[string]cell) bool {
