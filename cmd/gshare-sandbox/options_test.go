@@ -25,7 +25,7 @@ func TestBadUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := map[string]struct{ args, want string }{
-		"profile":       {"demo --profile stock", `--profile: "stock" is neither`},
+		"profile":       {"demo --profile stock", `--profile: "stock" is none of gshare, `},
 		"pods":          {"demo --pods 0", "--pods: 0 is not between"},
 		"output":        {"replay --nodes a --pods b -o xml", `--output: "xml" is neither`},
 		"limit":         {"replay --nodes a --pods b --limit -1", "--limit: -1 is negative"},
