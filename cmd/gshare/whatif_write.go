@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -51,9 +52,10 @@ func (c *comparison) writeTable(out io.Writer) error {
 	return nil
 }
 
+// Adding zero makes a negative zero a plain one.
 func writeRow(t io.Writer, name string, r whatif.Row) {
 	fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%.0f%%\t%d\t%d\n", name, r.Pods, r.Nodes, r.GPUs,
-		r.HeldGPUs, r.NeededGPUs, r.SavedPercent(), r.HeldNodes, r.NeededNodes)
+		r.HeldGPUs, r.NeededGPUs, math.Round(r.SavedPercent())+0, r.HeldNodes, r.NeededNodes)
 }
 
 // maxPools is the number of pools that a picture has room for, two bars each; those that hold the most GPUs are drawn.
