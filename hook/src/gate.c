@@ -75,8 +75,8 @@ static uint64_t run_ahead(const struct gsh_vgpu *v) {
 }
 
 /*
- * Marked work may fill three quarters of the bound; the last is the room of the batch that begins now. A launch of unknown
- * cost counts as half: two may be under way until the first was measured.
+ * Marked work may fill three quarters of the bound; the last is the room of the batches that the thread's streams begin
+ * now. A launch of unknown cost counts as half: two may be under way until the first was measured.
  */
 static void bound_work(struct gsh_track *k, uint64_t cost) {
 	struct gsh_vgpu *v = k->vgpu;
@@ -86,8 +86,7 @@ static void bound_work(struct gsh_track *k, uint64_t cost) {
 	while (atomic_load(&v->open) && atomic_load(&v->open) + more > marked && gsh_settle_oldest(v)) continue;
 }
 
-static struct gsh_track *count_one(struct gsh_track *k, const void *key, uint64_t blocks, uint64_t cost) {
-	k->sample = k->left == k->armed ? key : NULL;
+static struct gsh_track *count_one(struct gsh_track *k, uint64_t blocks, uint64_t cost) {
 	k->left--;
 	k->work += cost >= GSH_UNKNOWN ? run_ahead(k->vgpu) / 2 : cost;
 	k->blocks += blocks;
@@ -101,12 +100,13 @@ static void rest(struct gsh_track *k) {
 	k->epoch = 0;
 }
 
-/* A launch between two marks of its own: the first of each millisecond, and everything of unknown cost. */
-static void begin_sample(struct gsh_track *k) {
+/* A launch between two marks of its own: the first of each millisecond, and all that are long or of unknown cost. */
+static void begin_sample(struct gsh_track *k, const void *key) {
 	if (k->left != k->armed) close_batch(k);
 	k->last = 0;
 	k->left = k->armed = GSH_BATCH;
 	close_batch(k);
+	k->sample = key;
 }
 
 /* The generation is read before the state, and compared after the wait for the bound: no flip in between is missed. */
@@ -121,11 +121,11 @@ static struct gsh_track *enter_gated(struct gsh_track *k, const void *key, uint6
 	uint64_t cost = gsh_cost(key);
 	get_permission(k, cost);
 	uint32_t epoch = atomic_load(&gsh_epoch);
-	if (k->epoch != epoch || cost >= GSH_UNKNOWN) begin_sample(k);
+	if (k->epoch != epoch || cost > k->room) begin_sample(k, key);
 	k->epoch = epoch;
 	gsh_publish(k->vgpu);
 	gsh_helper_poke();
-	return count_one(k, key, blocks, cost);
+	return count_one(k, blocks, cost);
 }
 
 static struct gsh_track *free_place(struct gsh_track *home) {
@@ -142,6 +142,15 @@ static struct gsh_track *place_of(CUstream s) {
 	return k;
 }
 
+static bool in_use(const struct gsh_track *k) { return k->vgpu && atomic_load(&gsh_epoch) - k->epoch <= 1; }
+
+/* Streams that the thread launches into at present, with this one. */
+static uint32_t streams_in_use(const struct gsh_track *k) {
+	uint32_t n = 1;
+	for (int i = 0; i < GSH_TRACKS; i++) n += &gsh_tracks[i] != k && in_use(&gsh_tracks[i]);
+	return n;
+}
+
 struct gsh_track *gsh_enter_slow(CUstream s, const void *key, uint64_t blocks) {
 	if (!gsh_here().context) return &uncounted;
 	gsh_start();
@@ -153,7 +162,7 @@ struct gsh_track *gsh_enter_slow(CUstream s, const void *key, uint64_t blocks) {
 	k->context = here.context;
 	k->vgpu = here.vgpu;
 	k->page = here.vgpu->server;
-	k->room = run_ahead(here.vgpu) / 4;
+	k->room = run_ahead(here.vgpu) / 4 / streams_in_use(k);
 	return enter_gated(k, key, blocks);
 }
 

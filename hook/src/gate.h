@@ -28,7 +28,7 @@ struct gsh_track {
 	uint64_t chain;     /* marks of one chain follow each other in one stream; 0: none open */
 	uint64_t last;      /* number of the last mark */
 	uint32_t armed;     /* left at the last mark */
-	const void *sample; /* the only launch since the last mark, if that is known */
+	const void *sample; /* the only launch since the last mark, which was put right before it */
 };
 
 extern _Thread_local struct gsh_track gsh_tracks[GSH_TRACKS];

@@ -40,3 +40,20 @@ uint64_t gsh_union_add(struct gsh_union *u, int64_t start, int64_t end) {
 	insert(u, first, from, to);
 	return added;
 }
+
+/* Where the last so many uncovered ns before end begin. */
+static int64_t back(const struct gsh_union *u, int64_t end, int64_t uncovered) {
+	for (int i = u->n - 1; i >= 0; i--) {
+		if (u->at[i].start >= end) continue;
+		int64_t gap = end > u->at[i].end ? end - u->at[i].end : 0;
+		if (gap >= uncovered) break;
+		uncovered -= gap;
+		end = u->at[i].start;
+	}
+	return end - uncovered;
+}
+
+uint64_t gsh_union_fill(struct gsh_union *u, int64_t start, int64_t end, uint64_t most) {
+	int64_t from = back(u, end, (int64_t)most);
+	return gsh_union_add(u, from > start ? from : start, end);
+}

@@ -21,4 +21,7 @@ struct gsh_union {
 /* Adds [start, end) and returns how much of it was not yet covered, ns. */
 uint64_t gsh_union_add(struct gsh_union *u, int64_t start, int64_t end);
 
+/* Adds at most so many ns of [start, end), the last that were not yet covered. Returns how many. */
+uint64_t gsh_union_fill(struct gsh_union *u, int64_t start, int64_t end, uint64_t most);
+
 #endif

@@ -16,7 +16,7 @@ struct gsh_batch {
 	uint64_t last;      /* number of that mark; 0: this one begins a chain and measures nothing */
 	uint64_t launches;  /* since then */
 	uint64_t work;      /* ns, estimated */
-	const void *sample; /* what was launched, if it was one thing once */
+	const void *sample; /* what was launched, if it was one thing once, right behind the mark before */
 };
 
 /* Records a mark behind the batch. Returns its number, or 0 if none could be recorded: the batch is then estimated. */

@@ -25,6 +25,7 @@ static struct {
 	int64_t at;
 } ends[CHAINS]; /* where each chain's last settled mark lies */
 static struct gsh_union unions[GSHARE_VGPU_MAX];
+static double covered[GSHARE_VGPU_MAX]; /* moving average of samples: the part of a stream's work beside which others work */
 static _Thread_local CUcontext thread_context; /* of the helper, which has none of its own */
 static _Thread_local bool helper_thread;
 
@@ -78,27 +79,48 @@ static bool time_of(struct gsh_slot *m, int64_t *at) {
 	return true;
 }
 
-static void add_busy(struct gsh_vgpu *v, int64_t start, int64_t end) {
-	atomic_fetch_add(&v->busy, gsh_union_add(&unions[v->number], start, end));
+/* The stream had work all the time. Returns what others had not covered. */
+static uint64_t add_busy(struct gsh_vgpu *v, int64_t start, int64_t end) {
+	uint64_t added = gsh_union_add(&unions[v->number], start, end);
+	atomic_fetch_add(&v->busy, added);
+	return added;
+}
+
+/* It had so much work at some time, of which its part beside others is theirs. */
+static void add_work(struct gsh_vgpu *v, int64_t start, int64_t end, uint64_t work) {
+	uint64_t own = (uint64_t)((double)work * (1 - covered[v->number]));
+	atomic_fetch_add(&v->busy, gsh_union_fill(&unions[v->number], start, end, own));
+}
+
+static void add_estimate(struct gsh_vgpu *v, uint64_t work) {
+	int64_t now = (int64_t)gsh_now();
+	add_busy(v, now - (int64_t)work, now);
+}
+
+/* A launch between two marks of its own measures its function, and how far streams overlap. */
+static void learn(const struct gsh_batch *b, uint64_t took, uint64_t added) {
+	gsh_cost_learn(b->sample, took);
+	double *part = &covered[b->vgpu->number];
+	if (took) *part += (1 - (double)added / (double)took - *part) / 16;
 }
 
 /*
  * If the stream never idled between two marks, all time between them was ours. Otherwise the gap holds host time too, and
- * the estimate bounds it. A single launch between two marks measures its function.
+ * the estimate bounds it; where in the gap the work was is not known: a stream may have waited for SMs that others held, and
+ * a mark may have come long after the work. So it is looked for where no other stream has been seen.
  */
 static void account(struct gsh_slot *m, int64_t end) {
 	const struct gsh_batch *b = &m->batch;
 	typeof(ends[0]) *chain = &ends[b->chain % CHAINS];
-	if (b->launches) {
-		int64_t start = chain->chain == b->chain ? chain->at : end - (int64_t)b->work;
-		int64_t took = end - start;
-		if (took < 0) took = 0;
-		if (b->sample && chain->chain == b->chain)
-			gsh_cost_learn(b->sample, took);
-		else if (!m->busy && took > (int64_t)b->work)
-			took = (int64_t)b->work;
-		add_busy(b->vgpu, end - took, end);
-	}
+	bool known = chain->chain == b->chain;
+	int64_t start = known ? chain->at : end - (int64_t)b->work;
+	if (start > end) start = end;
+	if (b->sample && known)
+		learn(b, (uint64_t)(end - start), add_busy(b->vgpu, start, end));
+	else if (b->launches && m->busy && known)
+		add_busy(b->vgpu, start, end);
+	else if (b->launches)
+		add_work(b->vgpu, start, end, b->work);
 	chain->chain = b->chain;
 	chain->at = end;
 }
@@ -129,7 +151,7 @@ static bool reached(struct gsh_slot *m) {
 	if (r == CUDA_SUCCESS && time_of(m, &at))
 		account(m, at);
 	else /* a broken context: count the estimate */
-		add_busy(m->batch.vgpu, (int64_t)(gsh_now() - m->batch.work), (int64_t)gsh_now());
+		add_estimate(m->batch.vgpu, m->batch.work);
 	gsh_slot_retire(m);
 	return true;
 }
@@ -149,15 +171,13 @@ uint32_t gsh_settle(void) {
 void gsh_settle_estimate(struct gsh_vgpu *v, uint64_t work) {
 	if (work >= GSH_UNKNOWN || !work) return;
 	gsh_settler_take();
-	int64_t now = (int64_t)gsh_now();
-	add_busy(v, now - (int64_t)work, now);
+	add_estimate(v, work);
 	gsh_settler_end();
 }
 
 static void give_up(struct gsh_slot *m) {
-	int64_t now = (int64_t)gsh_now();
 	if (gsh_slot_open(m)) {
-		add_busy(m->batch.vgpu, now - (int64_t)m->batch.work, now);
+		add_estimate(m->batch.vgpu, m->batch.work);
 		gsh_slot_retire(m);
 	}
 	if (m->event) CALL(cuEventDestroy_v2, m->event);

@@ -20,6 +20,25 @@ TEST(union_equals_bits) {
 	}
 }
 
+/* Against bits that are set backwards from the end. */
+TEST(fill_equals_bits) {
+	for (uint64_t seed = 1; seed <= 500; seed++) {
+		struct gsh_union u = {0};
+		unsigned char bits[SPAN] = {0};
+		uint64_t random = seed;
+		for (int i = 0; i < 40; i++) {
+			int64_t start = 5 + i * 8 + (int64_t)(check_random(&random) % 40);
+			int64_t end = start + (int64_t)(check_random(&random) % 35);
+			uint64_t most = check_random(&random) % 30, want = 0;
+			for (int64_t t = end - 1; t >= start && want < most; t--) {
+				want += !bits[t];
+				bits[t] = 1;
+			}
+			CHECK_EQUAL(gsh_union_fill(&u, start, end, most), want);
+		}
+	}
+}
+
 TEST(empty_and_reversed) {
 	struct gsh_union u = {0};
 	CHECK_EQUAL(gsh_union_add(&u, 10, 10), 0);
@@ -38,6 +57,7 @@ TEST(forgotten_is_covered) {
 
 int main(int argc, char **argv) {
 	static const struct check_test tests[] = {{"union_equals_bits", union_equals_bits},
+						  {"fill_equals_bits", fill_equals_bits},
 						  {"empty_and_reversed", empty_and_reversed},
 						  {"forgotten_is_covered", forgotten_is_covered},
 						  {0}};

@@ -16,7 +16,8 @@ uint64_t model_worst;
 int model_bad_records, model_dead_events, model_events;
 CUresult model_launch_answer;
 void (*model_on_event_wait)(void), (*model_on_rest)(void);
-static uint64_t clock_ns = GSH_SECOND, busy;
+int model_wide;
+static uint64_t clock_ns = GSH_SECOND, busy, ends[MODEL_STREAMS];
 static struct gsh_union all;
 
 struct event {
@@ -40,14 +41,24 @@ bool gsh_wait_word(const _Atomic uint32_t *word, uint32_t seen, uint64_t timeout
 static struct model_stream *stream_of(CUstream s) { return &model_streams[(uintptr_t)s % MODEL_STREAMS]; }
 CUstream model_handle(int stream) { return (CUstream)(uintptr_t)(stream + 64 * MODEL_STREAMS); }
 
+/* The SMs for one more kernel: of those that run side by side, the one that ends first makes room. */
+static uint64_t *next_room(void) {
+	uint64_t *first = &ends[0];
+	for (int i = 1; i < model_wide; i++)
+		if (ends[i] < *first) first = &ends[i];
+	return first;
+}
+
+static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
 static CUresult launch(CUfunction f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned h,
 		       CUstream s, void **p, void **x) {
 	(void)a, (void)b, (void)c, (void)d, (void)e, (void)g, (void)h, (void)p, (void)x;
 	struct model_stream *st = stream_of(s);
 	if (model_launch_answer || st->capturing) return model_launch_answer;
-	uint64_t before = model_unfinished(), start = st->end > clock_ns ? st->end : clock_ns;
+	uint64_t before = model_unfinished(), *room = next_room(), start = later(later(st->end, clock_ns), *room);
 	if (before > model_worst) model_worst = before;
-	st->end = start + ((struct model_kernel *)f)->duration;
+	*room = st->end = start + ((struct model_kernel *)f)->duration;
 	busy += gsh_union_add(&all, (int64_t)start, (int64_t)st->end);
 	return CUDA_SUCCESS;
 }
@@ -151,6 +162,7 @@ void model_start(uint64_t run_ahead) {
 	atomic_store(&gsh_vgpus[0].server->run_ahead, run_ahead);
 	model_worst = busy = model_bad_records = model_dead_events = 0;
 	model_launch_answer = CUDA_SUCCESS;
+	model_wide = MODEL_STREAMS;
 	clock_ns += 20 * GSH_SECOND;
 }
 

@@ -30,6 +30,7 @@ extern uint64_t model_worst;      /* largest unfinished work right after a launc
 extern int model_bad_records;     /* events recorded in a capturing stream */
 extern int model_dead_events;     /* calls with an event that was destroyed */
 extern CUresult model_launch_answer;
+extern int model_wide;            /* kernels that the SMs hold side by side */
 extern int model_events;          /* alive */
 extern void (*model_on_event_wait)(void), (*model_on_rest)(void); /* what happens meanwhile */
 

@@ -65,6 +65,42 @@ TEST(streams_overlap) {
 	check_settled(0.05);
 }
 
+static void in_turn(struct model_kernel *k, int wide, int streams) {
+	model_start(GSH_MILLISECOND);
+	model_wide = wide;
+	for (int i = 0; i < 12000; i++) model_launch(k, 1 + i % streams);
+	finish();
+}
+
+/*
+ * FG-73: streams in turn, of which as many as the SMs hold run side by side. A stream that waits for them is not idle, and
+ * host and device are in turns the slower. The first time shows the hook how the streams overlap.
+ */
+TEST(streams_share_the_sms) {
+	static const uint64_t durations[] = {5, 20, 50, 100, 200, 400};
+	for (int c = 0; c < 6 * 9; c++) {
+		struct model_kernel k = {durations[c % 6] * GSH_MICROSECOND};
+		int wide = 1 << c / 6 % 3, streams = wide << c / 18;
+		in_turn(&k, wide, streams);
+		in_turn(&k, wide, streams);
+		check_settled(0.03);
+	}
+}
+
+/* Several streams get a kernel each, then rest: what ran side by side is counted once, and the rest is not work. */
+TEST(parallel_bursts) {
+	static const uint64_t durations[] = {3, 10, 100, 200, 400};
+	for (int c = 0; c < 5 * 3; c++) {
+		struct model_kernel k = {durations[c % 5] * GSH_MICROSECOND};
+		model_start(GSH_MILLISECOND);
+		for (int i = 0; i < 2000; i++) {
+			for (int s = 0; s < 1 << c / 5; s++) model_launch(&k, 1 + s);
+			model_pass(k.duration + 200 * GSH_MICROSECOND);
+		}
+		check_settled(0.05);
+	}
+}
+
 TEST(many_functions) {
 	static struct model_kernel k[100];
 	uint64_t random = 3;
@@ -214,6 +250,8 @@ int main(int argc, char **argv) {
 						  T(sparse_launches_are_not_overcharged),
 						  T(bursts),
 						  T(streams_overlap),
+						  T(streams_share_the_sms),
+						  T(parallel_bursts),
 						  T(many_functions),
 						  T(synchronising_settles),
 						  T(run_ahead_is_bounded),
