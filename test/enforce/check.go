@@ -25,6 +25,16 @@ func Delivered(s Spans, quota share.PerMille, from, to time.Duration) error {
 	return nil
 }
 
+// Bounded says what is wrong with the most that a pod got in any window after a point in time: more than its limit and what
+// may be queued when a token ends.
+func Bounded(s Spans, limit share.PerMille, window, queued, after time.Duration) error {
+	bound := time.Duration(limit)*window/time.Duration(share.Whole) + queued
+	if most := s.Most(window, after); most > bound {
+		return fmt.Errorf("busy for %v of a window, the bound is %v", most, bound)
+	}
+	return nil
+}
+
 // Loss is the part of its kernels that a pod lost between two periods of one length.
 func Loss(s Spans, before, after, length time.Duration) float64 {
 	return 1 - float64(s.Kernels(after, after+length))/float64(s.Kernels(before, before+length))

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -12,16 +13,39 @@ type Spans []fakegpu.Span
 
 // Busy is the part of the time from one point to another in which at least one kernel ran.
 func (s Spans) Busy(from, to time.Duration) float64 {
-	byStart := slices.SortedFunc(slices.Values(s), func(a, b fakegpu.Span) int { return int(a.Start - b.Start) })
-	busy, seen := time.Duration(0), from
-	for _, span := range byStart {
-		start, end := max(span.Start, seen), min(span.End, to)
-		if end > start {
-			busy += end - start
-			seen = end
-		}
+	busy := time.Duration(0)
+	for _, span := range s.merged() {
+		busy += max(0, min(span.End, to)-max(span.Start, from))
 	}
 	return float64(busy) / float64(to-from)
+}
+
+// Most is the longest time for which at least one kernel ran in any window after a point in time. Such a window begins with
+// a kernel.
+func (s Spans) Most(window, after time.Duration) (most time.Duration) {
+	merged := slices.DeleteFunc(s.merged(), func(span fakegpu.Span) bool { return span.Start < after })
+	busy, last := time.Duration(0), 0 // of the kernels from k on that begin within the window
+	for _, first := range merged {
+		end := first.Start + window
+		for ; last < len(merged) && merged[last].Start < end; last++ {
+			busy += merged[last].End - merged[last].Start
+		}
+		most = max(most, busy-max(0, merged[last-1].End-end))
+		busy -= first.End - first.Start
+	}
+	return most
+}
+
+// merged are the times in which at least one kernel ran, in order.
+func (s Spans) merged() (list Spans) {
+	for _, span := range slices.SortedFunc(slices.Values(s), func(a, b fakegpu.Span) int { return cmp.Compare(a.Start, b.Start) }) {
+		if n := len(list); n > 0 && span.Start <= list[n-1].End {
+			list[n-1].End = max(list[n-1].End, span.End)
+			continue
+		}
+		list = append(list, span)
+	}
+	return list
 }
 
 // Stalls are the times from the end of one kernel to the end of the next, shortest first: how long the pod saw no progress.

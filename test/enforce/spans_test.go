@@ -17,6 +17,10 @@ func TestSpans(t *testing.T) {
 		"quantile of none":    {float64(enforce.Quantile(nil, 0.99)), 0},
 		"silence is a stall":  {float64(enforce.Quantile(enforce.Spans{}.Stalls(0, 10*ms), 0.5)), float64(10 * ms)},
 		"longest":             {float64(s.Longest()), float64(2 * ms)},
+		"most":                {float64(s.Most(4*ms, 0)), float64(3 * ms)},
+		"most, clipped":       {float64(s.Most(7*ms, 0)), float64(4 * ms)},
+		"most, later":         {float64(s.Most(4*ms, ms)), float64(2 * ms)},
+		"most of none":        {float64(s.Most(4*ms, 7*ms)), 0},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s: %v, want %v", name, test.got, test.want)
@@ -36,6 +40,8 @@ func TestChecks(t *testing.T) {
 		"too little": {enforce.Accurate(half, 530, 0, 200*ms), true},
 		"delivered":  {enforce.Delivered(half, 510, 0, 200*ms), false},
 		"short":      {enforce.Delivered(half, 520, 0, 200*ms), true},
+		"bounded":    {enforce.Bounded(half, 450, window, 5*ms, 0), false},
+		"unbounded":  {enforce.Bounded(half, 440, window, 5*ms, 0), true},
 		"prompt":     {enforce.Prompt(half, 500, window, turn, 50*ms, 0, 200*ms), false},
 		"not prompt": {enforce.Prompt(half, 900, window, turn, 50*ms, 0, 200*ms), true},
 	} {

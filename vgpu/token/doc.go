@@ -7,5 +7,6 @@
 //
 // Whatever the policy: the SMs of live tokens add up to at most the slice, and no share uses more than its limit in any
 // window plus one kernel. A running kernel cannot be stopped, so what it uses after its token is measured, charged, and
-// taken off the next token.
+// taken off the next token. What a share could not use of its own turn, because others overran into it, it makes up for in
+// the spare time of its turns: that moves use from one window to another, by the shortest token at most.
 package token

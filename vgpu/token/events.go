@@ -18,10 +18,11 @@ func (s *Slice) Idle(now time.Duration, id ID) error {
 	})
 }
 
-// Settle reports how long a member kept the GPU busy since it was last settled, kernels that still run included. More
-// than the time that passed counts as that time. It may come after the token, or not at all: then time held is charged.
+// Settle reports how long a member kept the GPU busy since it was last settled, kernels that still run included or counted
+// when they end. More than the time that passed without a report, one window at most, counts as that time. It may come after
+// the token, or not at all: then time held is charged.
 func (s *Slice) Settle(now time.Duration, id ID, busy time.Duration) error {
-	return s.with(now, id, func(m *member) { m.settle(s.now, busy, s.config.Window) })
+	return s.with(now, id, func(m *member) { m.settle(s.now, busy, s.config) })
 }
 
 func (s *Slice) with(now time.Duration, id ID, do func(*member)) error {

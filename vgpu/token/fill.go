@@ -43,14 +43,14 @@ func (s *Slice) grant(c candidate, until time.Duration) {
 	c.take(s.now, until, c.need, c.from, s.sequence)
 }
 
-// least is the shortest token worth giving: the floor, or what a small budget holds, or half of a short turn. Whoever just
-// ran can go on for less: it costs no switch.
+// least is the shortest token worth giving: the floor, or what a small budget holds, or half of what is left of an
+// owner's time: nobody else may have it. Whoever just ran can go on for less: it costs no switch.
 func (s *Slice) least(m *member, l *ledger) time.Duration {
 	switch {
 	case m.told:
 		return 2 * rounding
 	case m.owner && l == &m.own:
-		return min(s.config.Floor, max(1, (min(m.turn, l.budget)-m.debt)/2))
+		return min(s.config.Floor, max(2*rounding, (min(m.until-s.now, l.budget)-m.debt)/2))
 	}
 	return min(s.config.Floor, l.budget)
 }

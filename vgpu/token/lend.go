@@ -11,7 +11,7 @@ import (
 func (s *Slice) owners() []candidate {
 	var list []candidate
 	for _, m := range s.members {
-		if c, ok := s.candidate(m, &m.own, m.until-m.debt); ok && m.owner && m.waiting() && c.affordable() {
+		if c, ok := s.candidate(m, &m.own, m.until+m.credit-m.debt); ok && m.owner && m.waiting() && c.affordable() {
 			c.until = min(c.until, s.end) // and is renewed in the next turn
 			c.need = min(c.need, c.until-s.now)
 			list = append(list, c)

@@ -17,11 +17,13 @@ type member struct {
 
 	// Time since the last settlement: held under tokens that ended, and since when the live one counts.
 	settled, held, since time.Duration
-	debt                 time.Duration // measured overrun that no token has paid yet
+	slack                time.Duration // passed without being reported as use, and may be reported late
+
+	debt   time.Duration // measured overrun that no token has paid yet
+	credit time.Duration // own time that it could not use, to be made up for in the spare time of its turns
 
 	owner bool          // the turn is the member's own
-	turn  time.Duration // its own time in the turns on end
-	until time.Duration // when that ends
+	until time.Duration // end of its own time in the turns on end
 }
 
 // waiting says that the member has work and no token.
@@ -46,6 +48,9 @@ func (m *member) take(now, until, need time.Duration, l *ledger, sequence uint64
 	if l == &m.own {
 		m.until -= dues
 	}
+	if l == &m.own && m.owner {
+		m.credit -= max(0, now+amount-max(now, m.until)) // the queue policies have no until
+	}
 	m.from, m.live, m.since = l, true, now
 	m.token = Token{Time, int64(amount), now + amount, sequence}
 	l.reserve(now, amount+dues)
@@ -58,10 +63,13 @@ func (m *member) end(now time.Duration) {
 	m.from.correct(now, now-m.token.Deadline)
 }
 
-// settle compares the measured use since the last settlement with the time held (FG-76, F43). Less use gives the
-// difference back; more is a debt of at most one window.
-func (m *member) settle(now, busy, window time.Duration) {
-	busy = min(max(busy, 0), now-m.settled)
+// settle compares the measured use since the last settlement with the time held (FG-76, F43). A kernel counts when it ends,
+// so both differences are mostly of one kernel and cancel out over time: more use is a debt of at most one window, less use
+// is taken off the debt first, and then given back.
+func (m *member) settle(now, busy time.Duration, c Config) {
+	m.slack += now - m.settled
+	busy = min(max(busy, 0), m.slack)
+	m.slack = min(m.slack-busy, c.Window)
 	if m.live {
 		m.held += now - m.since
 		m.since = now
@@ -69,11 +77,16 @@ func (m *member) settle(now, busy, window time.Duration) {
 	over := busy - m.held
 	m.settled, m.held = now, 0
 	if over > 0 {
-		m.debt = min(m.debt+over, window)
+		paid := min(over, m.credit)
+		m.credit -= paid
+		m.from.correct(now, paid)
+		m.debt = min(m.debt+over-paid, c.Window)
 		return
 	}
-	m.from.correct(now, over)
-	if m.from == &m.own {
-		m.until -= over // a turn holds some spare time: what a switch cost is made up for in it
+	back := min(-over, m.debt)
+	m.debt -= back
+	m.from.correct(now, over+back)
+	if c.Policy == Table && m.from == &m.own {
+		m.credit = min(m.credit-over-back, c.Window)
 	}
 }

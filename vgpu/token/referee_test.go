@@ -15,7 +15,8 @@ type referee struct {
 	now     time.Duration
 	next    time.Duration
 	overrun func() time.Duration
-	pods    []*pod // present and gone
+	late    func() time.Duration // from a grant to the first kernel; nil for none
+	pods    []*pod               // present and gone
 	last    uint64
 	fault   error // the first rule that was broken
 }
@@ -107,7 +108,7 @@ func (r *referee) settle(p *pod) {
 		end = min(end, p.ends)
 	}
 	busy := time.Duration(0)
-	if end > p.settled && (p.live || p.ends > p.settled) {
+	if end > max(p.settled, p.since) && (p.live || p.ends > p.settled) {
 		busy = p.work(max(p.settled, p.since), end)
 	}
 	p.settled = r.now
@@ -162,6 +163,9 @@ func (r *referee) apply(p *pod, c Change) {
 		p.since = max(r.now, p.ends)
 		if p.ends > r.now {
 			p.since = r.now
+		}
+		if r.late != nil {
+			p.since += r.late()
 		}
 	}
 	p.live, p.deadline = true, c.Token.Deadline

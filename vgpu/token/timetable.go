@@ -31,7 +31,7 @@ func (t *timetable) advance(now time.Duration, c Config) {
 	}
 	for k := range t.turns {
 		if x := &t.turns[k]; now < t.origin+x.end {
-			t.enter(x)
+			t.enter(x, c)
 			return
 		}
 	}
@@ -66,7 +66,7 @@ func (t *timetable) leave() {
 }
 
 // enter makes the owners of the turn known. Those that go on from the turn before keep the end of their time.
-func (t *timetable) enter(x *turn) {
+func (t *timetable) enter(x *turn, c Config) {
 	start, end := t.origin+x.start, t.origin+x.end
 	if end == t.end {
 		return
@@ -74,7 +74,7 @@ func (t *timetable) enter(x *turn) {
 	follows := start == t.end
 	for _, o := range x.owners {
 		if o.first || !o.owner || !follows {
-			o.begin(start, t.origin+o.end)
+			o.begin(start, t.origin+o.end, c)
 		}
 	}
 	t.leave()
@@ -85,14 +85,17 @@ func (t *timetable) enter(x *turn) {
 }
 
 // begin gives the member its own time in turns on end. Debt is paid from it; who owes more than that sits out, and pays
-// with what its account would have let it use.
-func (m *member) begin(start, end time.Duration) {
-	m.turn, m.until = min(max(0, end-start), m.own.budget), end
-	if m.debt < m.turn {
+// with what its account would have let it use. What it could not use of the turns before is kept up to a floor, or one
+// window would be too full.
+func (m *member) begin(start, end time.Duration, c Config) {
+	m.credit = min(m.credit, c.Floor)
+	turn := min(max(0, end-start), m.own.budget)
+	m.until = end
+	if m.debt < turn {
 		return
 	}
-	paid := min(m.turn, m.own.room(start))
+	paid := min(turn, m.own.room(start))
 	m.own.charge(start, paid)
 	m.debt -= paid
-	m.turn, m.until = 0, start
+	m.until = start
 }

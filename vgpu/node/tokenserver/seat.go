@@ -23,6 +23,7 @@ type seat struct {
 	launches uint64
 	busy     uint64
 	running  bool
+	open     bool // has work under way
 	waiting  bool // has said so, or its page says so
 }
 
@@ -55,13 +56,14 @@ func (s *seat) read(now time.Duration) (time.Duration, bool) {
 		s.active = now
 	}
 	delta := min(max(busy, s.busy)-s.busy, uint64(now-s.lastRead+reportLate))
-	s.launches, s.busy, s.lastRead = launches, busy, now
+	s.launches, s.busy, s.open, s.lastRead = launches, busy, open, now
 	return time.Duration(delta), open
 }
 
-// wants says that the process has work for the device.
+// wants says that the process has work for the device. One that was stopped with work under way most likely has more, and
+// will say so when it has launched what it may: its vGPU keeps its place until then.
 func (s *seat) wants(now time.Duration) bool {
-	return s.waiting || s.running && now-max(s.active, s.since) < idleAfter
+	return s.waiting || s.open || s.running && now-max(s.active, s.since) < idleAfter
 }
 
 // announce writes the token on the page.

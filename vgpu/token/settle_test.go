@@ -1,0 +1,95 @@
+package token
+
+import (
+	"testing"
+	"time"
+)
+
+// holding is a member that has a token, in a turn of its own.
+func holding() *member {
+	m := &member{live: true, owner: true}
+	m.own = ledger{window: 100 * ms, budget: 100 * ms}
+	m.from = &m.own
+	return m
+}
+
+// What a member used more in one settlement and less in the next is not counted twice, nor lost.
+func TestSettle(t *testing.T) {
+	c, m, last := Config{}.withDefaults(), holding(), time.Duration(0)
+	for k, step := range []struct {
+		at, busy, debt, credit time.Duration
+		live                   bool
+	}{
+		{10 * ms, 10 * ms, 0, 0, true},
+		{20 * ms, 9 * ms, 0, ms, true},         // a kernel goes on
+		{30 * ms, 11 * ms, 0, 0, true},         // and is reported at its end, later than it ran
+		{40 * ms, 13 * ms, 0, 0, true},         // nobody computes for longer than the time
+		{50 * ms, 4 * ms, 0, 6 * ms, true},     // but what was possible
+		{51 * ms, 7 * ms, 0, 0, true},          // may be reported later
+		{55 * ms, 2 * ms, 2 * ms, 0, false},    // use without a token
+		{56 * ms, 0, ms, 0, true},              // is paid by time not used
+		{60 * ms, 0, 0, 3 * ms, true},          // and the rest of that is to be made up for
+		{460 * ms, 0, 0, c.Window, true},       // a window at most
+		{461 * ms, 400 * ms, 0, 0, true},       // of both
+		{462 * ms, -400 * ms, 0, 1 * ms, true}, // nonsense is nothing
+	} {
+		if m.live && !step.live {
+			m.end(last)
+		} else if !m.live && step.live {
+			m.live, m.since = true, last
+		}
+		last = step.at
+		m.settle(step.at, step.busy, c)
+		if m.debt != step.debt || m.credit != step.credit {
+			t.Errorf("step %d: debt %v, credit %v, want %v and %v", k, m.debt, m.credit, step.debt, step.credit)
+		}
+	}
+	m.credit = c.Window
+	if m.begin(last, last+10*ms, c); m.credit != c.Floor {
+		t.Errorf("%v of the turn before are kept, want %v", m.credit, c.Floor)
+	}
+}
+
+// Over any number of reports that come late or early by a little, what is owed is what was used less what was held.
+func TestSettleKeepsCount(t *testing.T) {
+	c := Config{}.withDefaults()
+	for seed := range uint64(100) {
+		r, m := seeded(seed), holding()
+		for now, used := time.Duration(0), time.Duration(0); now < time.Second; {
+			now += time.Duration(1 + r.Int64N(int64(4*ms)))
+			total := now - time.Duration(r.Int64N(int64(ms))) // the kernel that runs is not reported
+			busy := max(0, total-used)
+			used += busy
+			m.settle(now, busy, c)
+			if got, want := m.debt-m.credit, used-now; got != want {
+				t.Fatalf("seed %d, at %v: owes %v, used %v more than it held", seed, now, got, want)
+			}
+		}
+	}
+}
+
+// A process starts late in its turn by what its neighbour overran, which the table's reserve is there for: it makes up for
+// it, in this turn or in another.
+func TestLateStartsAreMadeUpFor(t *testing.T) {
+	for seed := range uint64(40) {
+		r := seeded(seed)
+		ref, err := newReferee(Config{Reserve: 50}, func() time.Duration { return 0 })
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref.late = kernels(r, ms)
+		a, b := ref.join(Member{1, 600, 300, 300}), ref.join(Member{2, 600, 650, 650})
+		ref.want(a, true)
+		ref.want(b, true)
+		ref.until(3 * time.Second)
+		if err := ref.verdict(ref.slice.config.Floor); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		for _, p := range []*pod{a, b} {
+			want := ref.slice.config.part(p.QuotaRequest) * 10 * 99 / 100
+			if got := p.got(time.Second, 2*time.Second); got < want {
+				t.Fatalf("seed %d: %+v got %v in a second, want %v", seed, p.Member, got, want)
+			}
+		}
+	}
+}
