@@ -49,7 +49,9 @@ func (m *member) take(now, until, need time.Duration, l *ledger, sequence uint64
 		m.until -= dues
 	}
 	if l == &m.own && m.owner {
+		// Spent credit moves the end of its own time: what is lost again in this token can be made up for behind it.
 		m.credit -= max(0, now+amount-max(now, m.until)) // the queue policies have no until
+		m.until = max(m.until, now+amount)
 	}
 	m.from, m.live, m.since = l, true, now
 	m.token = Token{Time, int64(amount), now + amount, sequence}
