@@ -71,9 +71,9 @@ func (f *Fleet) refresh(col *column, pod *Pod) {
 		f.rebuild(col, pod)
 		return
 	}
-	for _, i := range changed {
-		if col.answers[i].version != f.nodes[i].version {
-			col.withRoom.set(int(i), f.contender(int(i), col, pod))
+	for _, c := range changed {
+		if i := int(c.node); c.version == f.nodes[i].version { // else a later entry is about the node as it is now
+			col.withRoom.set(i, f.contender(i, col, pod))
 		}
 	}
 }

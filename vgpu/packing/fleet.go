@@ -56,7 +56,7 @@ func (f *Fleet) Set(i int, n *Node, version int64) {
 	f.nodes[i] = fleetNode{
 		node: n, version: version, cpu: n.CPU, ram: n.RAM, most: n.mostLeft(), kind: f.kindOf(n), look: f.nodes[i].look, blind: true,
 	}
-	f.changes.add(i, len(f.nodes))
+	f.changes.add(i, version, len(f.nodes))
 }
 
 // Version is the version of node i; zero before it is first set.

@@ -20,6 +20,7 @@ type freeSlice struct {
 	memory    share.Bytes
 	accepting shapeSet
 	fitting   shapeSet
+	pressure  ppm // on the model
 }
 
 // use is the slices that could each serve a vGPU of one typical shape: their number and their free SM-time.
@@ -34,9 +35,9 @@ func (d *Demand) viewOf(n *Node, v *view, scratch []freeSlice) {
 	for i := range n.Slices {
 		f := freeSlice{time: n.free(i), memory: n.Slices[i].Memory - n.Loads[i].Memory()}
 		if i > 0 && n.Slices[i].Model == n.Slices[i-1].Model && n.Slices[i].Profile == n.Slices[i-1].Profile {
-			f.accepting = v.slices[i-1].accepting
+			f.accepting, f.pressure = v.slices[i-1].accepting, v.slices[i-1].pressure
 		} else {
-			f.accepting = d.accepting(&n.Slices[i])
+			f.accepting, f.pressure = d.accepting(&n.Slices[i]), d.pressure[n.Slices[i].Model]
 		}
 		f.fitting = d.fitting(f.time, f.memory, f.accepting)
 		v.slices = append(v.slices, f)

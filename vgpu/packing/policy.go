@@ -46,11 +46,12 @@ func seenBefore(picks []Choice, slice int) bool {
 	return false
 }
 
-func (d *Demand) scarcity(n *Node, pod *Pod, picks []Choice) ppmMilli {
+// scarcity is what the pod takes of each slice times the pressure on its model.
+func (v *view) scarcity(pod *Pod, picks []Choice) ppmMilli {
 	var sum ppmMilli
 	for _, p := range picks {
 		gpu := milli(pod.Request.Containers[p.Container].Share.RequestArea())
-		sum += ppmMilli(gpu) * ppmMilli(d.pressure[n.Slices[p.Slice].Model])
+		sum += ppmMilli(gpu) * ppmMilli(v.slices[p.Slice].pressure)
 	}
 	return sum
 }

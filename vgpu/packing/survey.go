@@ -35,15 +35,15 @@ func (s *survey) look(b Balance, n *Node) {
 }
 
 // Rank implements Ranker for the node that was surveyed.
-func (s *survey) Rank(n *Node, pod *Pod, picks []Choice) Rank {
-	var space [8]turn
+func (s *survey) Rank(_ *Node, pod *Pod, picks []Choice) Rank {
+	var space [1]turn // of most pods
 	turns := s.Demand.turns(&s.before, pod, picks, space[:0])
 	cost := s.costAfter(turns, pod.CPU, pod.RAM) - s.cost
 	if s.Terms.Stranding {
 		cost += s.Demand.strandedBy(turns) / 2
 	}
 	if s.Terms.Scarcity {
-		cost += s.Demand.scarcity(n, pod, picks)
+		cost += s.before.scarcity(pod, picks)
 	}
 	return rankOf(int64(cost), s.tightness(s.before.timeAfter(turns), s.before.cpu-pod.CPU))
 }

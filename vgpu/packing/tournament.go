@@ -5,11 +5,15 @@ import (
 	"slices"
 )
 
-// tournament is a complete binary tree over the nodes whose root is the best of those that take part: a change costs the way
-// from one leaf to the root.
+// tournament finds the best of the nodes that take part. They meet in heats, and the winners of the heats meet in the final: a
+// change costs one heat at most. A tree would compare less, but touch a line of memory on each of its levels.
 type tournament struct {
-	winners []contender // the root is 1, the children of p are 2p and 2p+1, the leaves come last
+	field []contender // by node
+	heats []contender // winner of each heat
 }
+
+// heatSize is about the root of the number of nodes of a large cluster.
+const heatSize = 64
 
 // contender is a node with what decides between it and another: the better rank, then the smaller name.
 type contender struct {
@@ -25,51 +29,49 @@ func (c *contender) beats(o *contender) bool {
 	return c.rank < o.rank || c.rank == o.rank && c.place < o.place
 }
 
-func (t *tournament) leaves() int { return len(t.winners) / 2 }
+// best is the contender that beats all others of the list.
+func best(list []contender) contender {
+	first := &nobody
+	for i := range list {
+		if list[i].beats(first) {
+			first = &list[i]
+		}
+	}
+	return *first
+}
 
 // size makes room for so many nodes, all of which must then enter.
 func (t *tournament) size(nodes int) {
-	leaves := 1
-	for leaves < nodes {
-		leaves *= 2
-	}
-	if len(t.winners) != 2*leaves {
-		t.winners = slices.Repeat([]contender{nobody}, 2*leaves)
+	if len(t.field) != nodes {
+		t.field = slices.Repeat([]contender{nobody}, nodes)
+		t.heats = slices.Repeat([]contender{nobody}, (nodes+heatSize-1)/heatSize)
 	}
 }
 
 // enter puts a contender, or nobody, in the place of node i; play must follow.
-func (t *tournament) enter(i int, c contender) { t.winners[t.leaves()+i] = c }
+func (t *tournament) enter(i int, c contender) { t.field[i] = c }
 
 // play finds all winners anew.
 func (t *tournament) play() {
-	for p := t.leaves() - 1; p > 0; p-- {
-		t.winners[p] = t.match(p)
+	for h := range t.heats {
+		t.replay(h)
 	}
+}
+
+func (t *tournament) replay(h int) {
+	t.heats[h] = best(t.field[h*heatSize : min((h+1)*heatSize, len(t.field))])
 }
 
 // set puts a contender, or nobody, in the place of node i and plays again what that may change.
 func (t *tournament) set(i int, c contender) {
-	p, node := t.leaves()+i, int32(i)
-	if c == t.winners[p] {
-		return
+	t.field[i] = c
+	switch winner := &t.heats[i/heatSize]; {
+	case c.beats(winner):
+		*winner = c
+	case winner.node == int32(i):
+		t.replay(i / heatSize)
 	}
-	t.winners[p] = c
-	for p /= 2; p > 0; p /= 2 {
-		before := t.winners[p].node
-		t.winners[p] = t.match(p)
-		if before != node && t.winners[p].node == before {
-			return // lost here before and now: further up it was not known
-		}
-	}
-}
-
-func (t *tournament) match(p int) contender {
-	if a, b := &t.winners[2*p], &t.winners[2*p+1]; !b.beats(a) {
-		return *a
-	}
-	return t.winners[2*p+1]
 }
 
 // winner is the best contender, or nobody.
-func (t *tournament) winner() contender { return t.winners[1] }
+func (t *tournament) winner() contender { return best(t.heats) }
