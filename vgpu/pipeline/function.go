@@ -1,0 +1,106 @@
+// Package pipeline cuts functions into stages and puts these on free slices: FluidFaaS's pipelines over MIG fragments,
+// with the corrections that hack/glossary.md lists.
+//
+// A Function is ranked once, offline. Whenever an instance is to start, its Ranking is asked which of the slices that are
+// free now should hold which stage. Slices are taken as they are: nothing here changes the geometry of a GPU (FF-38).
+package pipeline
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Function is a serverless function with the graph of its components (FF-01, FF-05, FF-11).
+type Function struct {
+	Name     string        `json:"name"`
+	Nodes    []Node        `json:"nodes"`
+	Transfer time.Duration `json:"transfer"` // from a stage to the next, through host memory (FF-23)
+}
+
+// Node is one component: a model with what belongs to it. Its profile says on which kinds of slices it was measured
+// (FF-09); it is not put on others.
+type Node struct {
+	Name   string                   `json:"name"`
+	After  []string                 `json:"after,omitempty"` // the nodes whose outputs it reads
+	Memory share.Bytes              `json:"memory"`          // at the peak, weights included
+	Times  map[string]time.Duration `json:"times"`           // of one request, by name of Kind
+	// Chance is how many requests of a thousand run it; 0 is all of them. A deadline counts with the node, throughput with
+	// its chance (U23).
+	Chance share.PerMille `json:"chance,omitempty"`
+}
+
+// Bounds that keep a ranking complete and small, and sums of times and memory from overflowing.
+const (
+	MaxNodes = 12
+	MaxTime  = time.Hour // of one node, and of a transfer
+)
+
+// Validate refuses what no function is: no nodes, names that are missing, repeated or unknown, a cycle, and quantities
+// that cannot be. Errors are *share.FieldError.
+func (f *Function) Validate() error {
+	if f.Name == "" {
+		return share.Invalid("name", "is empty")
+	}
+	if len(f.Nodes) == 0 || len(f.Nodes) > MaxNodes {
+		return share.Invalid("nodes", "%d of them; want 1 to %d", len(f.Nodes), MaxNodes)
+	}
+	if f.Transfer < 0 || f.Transfer > MaxTime {
+		return share.Invalid("transfer", "%v is outside 0 to %v", f.Transfer, MaxTime)
+	}
+	for i := range f.Nodes {
+		if err := f.Nodes[i].validate(fmt.Sprintf("nodes[%d]", i)); err != nil {
+			return err
+		}
+	}
+	_, err := f.graph()
+	return err
+}
+
+func (n *Node) validate(field string) error {
+	switch {
+	case n.Name == "":
+		return share.Invalid(field+".name", "is empty")
+	case n.Memory < 1 || n.Memory > share.MaxMemory:
+		return share.Invalid(field+".memory", "%d is outside 1 to %d bytes", n.Memory, share.MaxMemory)
+	case n.Chance < 0 || n.Chance > share.Whole:
+		return share.Invalid(field+".chance", "%d per mille is outside 0 to %d", n.Chance, share.Whole)
+	case len(n.Times) == 0:
+		return share.Invalid(field+".times", "%.64q was measured on no kind of slice", n.Name)
+	}
+	for _, kind := range sortedKeys(n.Times) {
+		if t := n.Times[kind]; t <= 0 || t > MaxTime {
+			return share.Invalid(field+".times", "%v on %.64q is not above 0 and at most %v", t, kind, MaxTime)
+		}
+	}
+	return nil
+}
+
+// expected is the time that a request takes on average, where one that runs the node takes worst.
+func (n *Node) expected(worst time.Duration) time.Duration {
+	if n.Chance == 0 {
+		return worst
+	}
+	return max(worst*time.Duration(n.Chance)/time.Duration(share.Whole), 1)
+}
+
+// Whole is the function as one component, for what holds it on one slice. It runs on the kinds on which all nodes were
+// measured.
+func (f *Function) Whole() Node {
+	whole := Node{Name: f.Name, Times: map[string]time.Duration{}}
+	for _, n := range f.Nodes {
+		whole.Memory += n.Memory
+	}
+	for kind := range f.Nodes[0].Times {
+		total, everywhere := time.Duration(0), true
+		for _, n := range f.Nodes {
+			t, measured := n.Times[kind]
+			total, everywhere = total+t, everywhere && measured
+		}
+		if everywhere {
+			whole.Times[kind] = total
+		}
+	}
+	return whole
+}

@@ -1,0 +1,118 @@
+package pipeline
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Ranking is all partitions of a function that some kinds of slices can run, the most balanced first (FF-33). It depends
+// neither on load nor on what is free. It is immutable and serves concurrent callers.
+type Ranking struct {
+	function   Function
+	kinds      []Kind // smallest first
+	partitions []ranked
+}
+
+// ranked is a partition with what an assignment has to know of its parts.
+type ranked struct {
+	Partition
+	fits [][]fit // by stage and part
+}
+
+// Rank checks a function, lists its partitions and sorts them: by CV, then by transfers, then by slices (U6). Partitions
+// with a part that no kind can run are left out. Errors are *share.FieldError; one names the node that fits no kind.
+func Rank(f Function, kinds []Kind) (*Ranking, error) {
+	if err := f.Validate(); err != nil {
+		return nil, err
+	}
+	r := &Ranking{function: f, kinds: slices.SortedFunc(slices.Values(kinds), Kind.Compare)}
+	if err := r.validateKinds(); err != nil {
+		return nil, err
+	}
+	g, err := f.graph()
+	if err != nil {
+		return nil, err
+	}
+	known := map[set]fit{} // the same parts occur in many partitions
+	for _, stages := range g.partitions() {
+		if p, ok := r.rank(g, stages, known); ok {
+			r.partitions = append(r.partitions, p)
+		}
+	}
+	slices.SortStableFunc(r.partitions, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(a.CV, b.CV), cmp.Compare(len(a.Stages), len(b.Stages)), cmp.Compare(a.Slices(), b.Slices()))
+	})
+	return r, nil
+}
+
+func (r *Ranking) validateKinds() error {
+	if len(r.kinds) == 0 || len(r.kinds) > maxKinds {
+		return share.Invalid("kinds", "%d of them; want 1 to %d", len(r.kinds), maxKinds)
+	}
+	names := map[string]bool{}
+	for i, k := range r.kinds {
+		if err := k.validate(fmt.Sprintf("kinds[%d]", i)); err != nil {
+			return err
+		}
+		if names[k.Name] {
+			return share.Invalid("kinds", "%.64q is there twice", k.Name)
+		}
+		names[k.Name] = true
+	}
+	for i, n := range r.function.Nodes {
+		if smallest(r.fit(Part{i}).worst) < 0 {
+			return share.Invalid(fmt.Sprintf("nodes[%d]", i), "%.64q with %d bytes fits none of the kinds on which it was measured", n.Name, n.Memory)
+		}
+	}
+	return nil
+}
+
+func (r *Ranking) rank(g *graph, stages [][]set, known map[set]fit) (ranked, bool) {
+	var p ranked
+	var times []time.Duration
+	for _, sets := range stages {
+		var stage Stage
+		var fits []fit
+		slowest := time.Duration(0)
+		for _, nodes := range sets {
+			part := g.part(nodes)
+			f, seen := known[nodes]
+			if !seen {
+				f = r.fit(part)
+				known[nodes] = f
+			}
+			kind := smallest(f.worst)
+			if kind < 0 {
+				return ranked{}, false
+			}
+			stage, fits = append(stage, part), append(fits, f)
+			slowest = max(slowest, f.expected[kind]) // parts at the same time count by their maximum (FF-32)
+		}
+		p.Stages, p.fits, times = append(p.Stages, stage), append(p.fits, fits), append(times, slowest)
+	}
+	p.CV = Variation(times)
+	return p, true
+}
+
+// part lists nodes as the function numbers them.
+func (g *graph) part(nodes set) Part {
+	var p Part
+	nodes.each(func(at int) { p = append(p, g.order[at]) })
+	return p
+}
+
+// Partitions lists the ranking, the most balanced first.
+func (r *Ranking) Partitions() []Partition {
+	list := make([]Partition, len(r.partitions))
+	for i, p := range r.partitions {
+		list[i] = p.Partition
+	}
+	return list
+}
+
+// Function is what was ranked.
+func (r *Ranking) Function() Function { return r.function }

@@ -1,0 +1,50 @@
+package residency
+
+import (
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Meter measures which part of the last window something was in use. The zero value was never in use.
+type Meter struct {
+	spans []span
+	total time.Duration // of spans
+}
+
+// span is a time in use, [from, to).
+type span struct{ from, to time.Duration }
+
+// Add notes that it was in use from one time to another. Spans are added in their order and do not overlap; what lies
+// before the end of the last one is cut off.
+func (m *Meter) Add(from, to time.Duration) {
+	if n := len(m.spans); n > 0 {
+		from = max(from, m.spans[n-1].to)
+	}
+	if to > from {
+		m.spans, m.total = append(m.spans, span{from, to}), m.total+to-from
+	}
+}
+
+// Utilisation is the part of the window before now in which it was in use. Time that goes backwards, or no window, is 0.
+func (m *Meter) Utilisation(now, window time.Duration) share.PerMille {
+	if window <= 0 {
+		return 0
+	}
+	start, gone := now-window, 0
+	for gone < len(m.spans) && m.spans[gone].to <= start {
+		m.total -= m.spans[gone].to - m.spans[gone].from
+		gone++
+	}
+	m.spans = m.spans[gone:]
+	used := m.total
+	if len(m.spans) > 0 {
+		used -= max(0, start-m.spans[0].from)
+		used -= max(0, m.spans[len(m.spans)-1].to-now)
+	}
+	return part(max(0, used), window)
+}
+
+func part(used, window time.Duration) share.PerMille {
+	return share.PerMille(float64(used) / float64(window) * float64(share.Whole))
+}

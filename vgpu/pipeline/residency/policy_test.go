@@ -1,0 +1,143 @@
+package residency
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/pipeline"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// The transitions of fig. 8, at their edges.
+func TestNext(t *testing.T) {
+	const minute = time.Minute
+	for name, c := range map[string]struct {
+		s    Standing
+		now  time.Duration
+		want scaling.Residency
+	}{
+		"used enough":              {Standing{Residency: scaling.Shared, Utilisation: 601, LastRequest: minute}, minute, scaling.Hot},
+		"just not enough":          {Standing{Residency: scaling.Shared, Utilisation: 600, LastRequest: minute}, minute, scaling.Shared},
+		"not long enough":          {Standing{Residency: scaling.Shared, Utilisation: 1000, Since: 31 * time.Second}, minute, scaling.Shared},
+		"just long enough":         {Standing{Residency: scaling.Shared, Utilisation: 1000, Since: 30 * time.Second}, minute, scaling.Hot},
+		"little used":              {Standing{Residency: scaling.Hot, Utilisation: 299}, minute, scaling.Shared},
+		"between the thresholds":   {Standing{Residency: scaling.Hot, Utilisation: 300}, minute, scaling.Hot},
+		"hot for a moment":         {Standing{Residency: scaling.Hot, Since: 31 * time.Second}, minute, scaling.Hot},
+		"hot and idle: shared":     {Standing{Residency: scaling.Hot}, time.Hour, scaling.Shared},
+		"warm, used":               {Standing{Residency: scaling.Warm, Utilisation: 1000, LastRequest: minute}, minute, scaling.Warm},
+		"shared, idle":             {Standing{Residency: scaling.Shared, LastRequest: minute}, 11 * minute, scaling.Cold},
+		"warm, idle":               {Standing{Residency: scaling.Warm, LastRequest: minute}, 11 * minute, scaling.Cold},
+		"not idle for long enough": {Standing{Residency: scaling.Warm, LastRequest: minute}, 11*minute - 1, scaling.Warm},
+		"busy for long":            {Standing{Residency: scaling.Shared, Busy: true}, time.Hour, scaling.Shared},
+		"cold":                     {Standing{Residency: scaling.Cold}, time.Hour, scaling.Cold},
+	} {
+		if got := (Policy{}).Next(c.now, c.s); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// The thresholds are apart: whatever the use is, an instance that keeps it does not go up and down.
+func TestNoOscillation(t *testing.T) {
+	for use := share.PerMille(0); use <= share.Whole; use++ {
+		up := (Policy{}).Next(time.Minute, Standing{Residency: scaling.Shared, Utilisation: use, LastRequest: time.Minute})
+		down := (Policy{}).Next(time.Minute, Standing{Residency: scaling.Hot, Utilisation: use, LastRequest: time.Minute})
+		if up == scaling.Hot && down == scaling.Shared {
+			t.Fatalf("%d per mille is enough to go up and to come down", use)
+		}
+	}
+}
+
+func wantField(t *testing.T, field string, err error) {
+	t.Helper()
+	if e, ok := errors.AsType[*share.FieldError](err); !ok || e.Field != strings.TrimRight(field, " ") {
+		t.Errorf("error %v, want one of field %q", err, field)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	for field, p := range map[string]Policy{
+		"up, down":  {Up: 300, Down: 300},
+		"up, down ": {Up: 1001}, "up, down  ": {Down: -1},
+		"window": {Window: -1}, "window ": {Window: math.MaxInt64},
+		"stay": {Stay: -1}, "coldAfter": {ColdAfter: -1}, "coldAfter ": {ColdAfter: math.MaxInt64},
+		"host": {Host: -1}, "host ": {Host: math.MaxInt64}, "misses": {Misses: -1},
+	} {
+		_, err := New(p)
+		wantField(t, field, err)
+	}
+}
+
+func TestNodeRefuses(t *testing.T) {
+	n, err := New(Policy{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := func() Function { return testFunction("a", "t", 5, 50*ms) }
+	for field, broken := range map[string]func(*Function){
+		"name":     func(f *Function) { f.Name = "" },
+		"memory":   func(f *Function) { f.Memory = 0 },
+		"memory ":  func(f *Function) { f.Memory = math.MaxInt64 },
+		"loadWarm": func(f *Function) { f.LoadWarm = -1 },
+		"loadCold": func(f *Function) { f.LoadCold = f.LoadWarm - 1 },
+		"times":    func(f *Function) { f.Times = nil },
+		"times ":   func(f *Function) { f.Times["1g.10gb"] = 0 },
+		"times  ":  func(f *Function) { f.Times["2g.20gb"] = math.MaxInt64 },
+	} {
+		f := good()
+		broken(&f)
+		wantField(t, field, n.Register(f))
+	}
+	if err := n.Register(good()); err != nil {
+		t.Fatal(err)
+	}
+	wantField(t, "name", n.Register(good()))
+	wantField(t, "id", n.AddSlice(0, pipeline.Slice{Kind: kinds["1g.10gb"]}))
+	wantField(t, "memory", n.AddSlice(0, pipeline.Slice{ID: "s"}))
+	wantField(t, "id", n.RemoveSlice(0, "s"))
+	wantField(t, "slice", n.Finish(0, "s"))
+	wantField(t, "function", n.Enqueue(0, Request{Function: "b"}))
+	wantField(t, "deadline", n.Enqueue(0, Request{Function: "a", Deadline: math.MaxInt64}))
+	if n.Leave(0, "b") != nil || n.Residency("b") != scaling.Cold || n.Waiting("b") != 0 {
+		t.Error("a function that nobody registered is somewhere")
+	}
+}
+
+// The meter agrees with counting milliseconds.
+func TestMeterAgainstCounting(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for range 200 {
+		var m Meter
+		used, now := make([]bool, 2000), 0
+		for now < 1900 {
+			from := now + random.IntN(20)
+			to := from + random.IntN(30)
+			m.Add(time.Duration(from)*ms, time.Duration(to)*ms)
+			for i := from; i < to; i++ {
+				used[i] = true
+			}
+			now = to + random.IntN(3)
+			count := 0
+			for i := max(0, now-100); i < now; i++ {
+				if used[i] {
+					count++
+				}
+			}
+			if got := m.Utilisation(time.Duration(now)*ms, 100*ms); got != share.PerMille(count*10) {
+				t.Fatalf("at %d ms: %d per mille, want %d", now, got, count*10)
+			}
+		}
+	}
+	var m Meter
+	m.Add(10*ms, 20*ms)
+	m.Add(15*ms, 18*ms) // lies in the one before
+	m.Add(19*ms, 30*ms)
+	if got := m.Utilisation(30*ms, 40*ms); got != 500 || m.Utilisation(30*ms, 0) != 0 {
+		t.Errorf("overlapping spans: %d per mille, want 500", got)
+	}
+}
