@@ -59,6 +59,14 @@ test-race: ## Run the tests of the concurrent packages under the race detector.
 test-integration: ## Run the tests that start an API server (minutes).
 	hack/test.sh integration
 
+.PHONY: e2e
+e2e: ## Run the tests on a real cluster: kubelets, containerd, runc; needs root (minutes).
+	hack/test.sh cluster
+
+.PHONY: cluster-build
+cluster-build: ## Build the programs of the test cluster into bin/cluster.
+	hack/cluster.sh build
+
 .PHONY: enforce
 enforce: ## Run all experiments on the simulated GPU: accuracy, isolation, delivery (an hour).
 	nice go test -count=1 -v -timeout 3h ./test/enforce -full $(ARGS)

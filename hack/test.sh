@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests: hack/test.sh [all|unit|race|integration|layers]. `all` is what CI runs.
+# Runs the tests: hack/test.sh [all|unit|race|integration|cluster|layers]. `all` is what CI runs.
 #
 # Every run of `go test` goes through hack/testreport, which prints one line a package, the output of what failed, and
 # as the last line of all "N passed, N failed, N skipped". With CI=true a skip must be listed in hack/allowed-skips.txt.
@@ -12,7 +12,8 @@ cd "$(dirname "$0")/.."
 mode=${1:-all}
 module=$(go list -m)
 concurrent="^$module/(plugins|vgpu/packing|vgpu/kube|vgpu/token|vgpu/node/(process|standalone|tokenserver))(/|\$)"
-cluster="^$module/(cmd|test)(/|\$)"
+controlplane="^$module/(cmd|test)(/|\$)"
+cluster="^$module/test/cluster(/|\$)"
 layers="$module/test/layers"
 
 source hack/compile-env.sh
@@ -36,20 +37,22 @@ of() {
 
 layers() { run "$layers"; }
 unit() {
-  packages | { grep -Ev "$concurrent|$cluster" || true; } | of
+  packages | { grep -Ev "$concurrent|$controlplane" || true; } | of
   run -run TestOpenbAllocation "$module/vgpu/packing" # the whole trace; under the race detector it takes a part of it
 }
 race() { packages | { grep -E "$concurrent" || true; } | of -race; }
-integration() { packages | { grep -E "$cluster" || true; } | { grep -Fxv "$layers" || true; } | of -p 1 -timeout 20m; }
+integration() { packages | { grep -E "$controlplane" || true; } | { grep -Ev "$cluster|^$layers\$" || true; } | of -p 1 -timeout 20m; }
+# The first of these tests builds the cluster's programs, unless the cluster cannot run here: hence the time.
+cluster() { packages | { grep -E "$cluster" || true; } | of -p 1 -timeout 40m; }
 
 case $mode in
 all)
   hack/lint.sh
-  stages="layers unit race integration"
+  stages="layers unit race integration cluster"
   ;;
-layers | unit | race | integration) stages=$mode ;;
+layers | unit | race | integration | cluster) stages=$mode ;;
 *)
-  echo "usage: hack/test.sh [all|unit|race|integration|layers]" >&2
+  echo "usage: hack/test.sh [all|unit|race|integration|cluster|layers]" >&2
   exit 2
   ;;
 esac

@@ -1,0 +1,44 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Exec runs a command in a running container of the pod and returns its standard output. It asks containerd, so it
+// works while the kubelet or the API server is down. The error has the command's standard error.
+func (n *Node) Exec(ctx context.Context, pod *corev1.Pod, container string, command ...string) ([]byte, error) {
+	id, err := containerID(pod, container)
+	if err != nil {
+		return nil, err
+	}
+	connection, err := grpc.NewClient("unix://"+n.Machine.Path(ContainerdSocket), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
+	defer connection.Close()
+	response, err := cri.NewRuntimeServiceClient(connection).ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: id, Cmd: command})
+	if err != nil {
+		return nil, fmt.Errorf("run %q in %s: %w", command, pod.Name, err)
+	}
+	if response.ExitCode != 0 {
+		return response.Stdout, fmt.Errorf("run %q in %s: exit status %d: %s", command, pod.Name, response.ExitCode, bytes.TrimSpace(response.Stderr))
+	}
+	return response.Stdout, nil
+}
+
+func containerID(pod *corev1.Pod, name string) (string, error) {
+	for _, status := range pod.Status.ContainerStatuses {
+		if id, ok := strings.CutPrefix(status.ContainerID, "containerd://"); ok && status.Name == name {
+			return id, nil
+		}
+	}
+	return "", fmt.Errorf("pod %s has no container %s that has run", pod.Name, name)
+}

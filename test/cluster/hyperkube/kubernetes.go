@@ -1,0 +1,28 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
+
+	"github.com/gshare-dev/gshare/plugins"
+)
+
+func apiServerCommand() *cobra.Command { return apiserver.NewAPIServerCommand() }
+func controllerManagerCommand() *cobra.Command {
+	return controllermanager.NewControllerManagerCommand()
+}
+func kubeletCommand() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }
+
+// schedulerCommand is gshare-scheduler.
+func schedulerCommand() *cobra.Command {
+	var options []scheduler.Option
+	for name, factory := range plugins.All() {
+		options = append(options, scheduler.WithPlugin(name, factory))
+	}
+	return scheduler.NewSchedulerCommand(options...)
+}

@@ -1,0 +1,79 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Every cluster has a folder of this name and a random ending in the folder for temporary files, and a cgroup of the
+// same name. Whoever holds the lock in the folder owns both.
+const (
+	statePrefix = "gshare-cluster-"
+	lockFile    = "lock"
+)
+
+// newState makes a folder, with its lock held until the file is closed or the process ends, after it has swept. Two
+// processes do this one after the other: a new folder has no lock for a moment.
+func newState() (folder string, lock *os.File, err error) {
+	parent, err := os.Open(os.TempDir())
+	if err != nil {
+		return "", nil, err
+	}
+	defer parent.Close()
+	if err := unix.Flock(int(parent.Fd()), unix.LOCK_EX); err != nil {
+		return "", nil, fmt.Errorf("lock %s: %w", parent.Name(), err)
+	}
+	if err := sweep(); err != nil {
+		return "", nil, err
+	}
+	if folder, err = os.MkdirTemp("", statePrefix); err != nil {
+		return "", nil, err
+	}
+	lock, err = lockState(folder)
+	return folder, lock, err
+}
+
+func lockState(folder string) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(folder, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("lock %s: %w", folder, err)
+	}
+	return file, nil
+}
+
+// removeState removes what a cluster whose machines have halted leaves: cgroups and files.
+func removeState(folder string) error {
+	return errors.Join(removeCgroup("/"+filepath.Base(folder)), os.RemoveAll(folder))
+}
+
+// sweep removes what clusters left whose processes were killed. Their machines ended with them.
+func sweep() error {
+	folders, err := filepath.Glob(filepath.Join(os.TempDir(), statePrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, folder := range folders {
+		lock, err := lockState(folder)
+		if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, os.ErrNotExist) {
+			continue // in use, or somebody else has just removed it
+		}
+		if err != nil {
+			return err
+		}
+		err = removeState(folder)
+		_ = lock.Close()
+		if err != nil {
+			return fmt.Errorf("remove what an earlier cluster left: %w", err)
+		}
+	}
+	return nil
+}
