@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# hook-test.sh test|bench, called by hook.sh with out set. See there.
+# hook-test.sh test|bench|fuzz SECONDS, called by hook.sh with out set. See there.
 set -euo pipefail
 out=${out:?call hack/hook.sh}
 export GSHARE_DIR=/nonexistent OTHER=$out/other.so LD_LIBRARY_PATH=$out
@@ -12,18 +12,44 @@ under() { # under NAME COMMAND...: one run, with its name when it fails
   "$@" || { echo "FAILED: $name"; failed=1; }
 }
 
-alone() { # the runs without a server
-  under "alone, closed" env LD_PRELOAD="$hook" "$out/alone_test"
-  mkdir -p "$out/policy"
-  printf 'version 1\nvgpu 0 none memory 104857600 quota 300 sm 1000\n' >"$out/policy/policy"
-  under "alone, policy" env POLICY=1 GSHARE_DIR="$out/policy" LD_PRELOAD="$hook" "$out/alone_test"
+emulator=
+preloaded() { # preloaded LIBRARY PROGRAM [ARGUMENT]: on this machine or an emulated one
+  if [ -n "$emulator" ]; then $emulator -E LD_PRELOAD="$1" "${@:2}"; else env LD_PRELOAD="$1" "${@:2}"; fi
 }
 
-everything() { # the parts and the programs
-  hook=$out/libgshare.so
-  for part in interval_test parse_test ledger_test settle_test; do under "$part" "$out/$part"; done
-  for program in route_test gate_test memory_test; do under "$program" env LD_PRELOAD="$hook" "$out/$program"; done
-  alone
+parts() { # parts FOLDER
+  for part in interval_test parse_test ledger_test settle_test; do under "$part" $emulator "$1/$part"; done
+}
+
+alone() { # alone FOLDER: the runs without a server
+  under "alone, closed" preloaded "$1/libgshare.so" "$1/alone_test"
+  mkdir -p "$1/policy"
+  printf 'version 1\nvgpu 0 none memory 104857600 quota 300 sm 1000\n' >"$1/policy/policy"
+  POLICY=1 GSHARE_DIR=$1/policy under "alone, policy" preloaded "$1/libgshare.so" "$1/alone_test"
+}
+
+# The library for aarch64 under an emulator, which cannot start a program from within one: so without the 16 processes.
+aarch64() {
+  local dir=$out/aarch64 cc=aarch64-linux-gnu-gcc
+  command -v $cc >/dev/null && command -v qemu-aarch64 >/dev/null || { echo "hook: no aarch64 compiler or emulator"; return; }
+  CC=$cc hook/fake/build.sh "$dir"
+  CC=$cc hook/test/build.sh "$dir"
+  cp "$out/libgshare-aarch64.so" "$dir/libgshare.so"
+  local emulator="qemu-aarch64 -L /usr/aarch64-linux-gnu" LD_LIBRARY_PATH=$dir OTHER=$dir/other.so OPERATIONS=20000 FAKE_CUDA_DEVICES=2
+  export FAKE_CUDA_DEVICES OPERATIONS
+  parts "$dir"
+  for program in route_test gate_test paths_test "memory_test random_operations_do_not_drift"; do
+    # shellcheck disable=SC2086
+    under "$program" preloaded "$dir/libgshare.so" "$dir/"$program
+  done
+  alone "$dir"
+  for preload in "$dir/libgshare.so:$dir/interposer.so" "$dir/interposer.so:$dir/libgshare.so"; do
+    under "interposers $preload" refused preloaded "$preload" "$dir/opened"
+  done
+}
+
+refused() { # the program ran up to its allocation, which the hook refuses where there is no policy
+  ! "$@" >"$out/refused" && grep -q allocate "$out/refused"
 }
 
 test_all() {
@@ -31,7 +57,12 @@ test_all() {
   hack/hook.sh build "$out"
   hack/hook.sh check "$out"
   hook/test/build.sh "$out"
-  everything
+  local hook=$out/libgshare.so
+  parts "$out"
+  for program in route_test gate_test memory_test paths_test inherit_test; do under "$program" preloaded "$hook" "$out/$program"; done
+  alone "$out"
+  echo "=== aarch64"
+  (aarch64 && exit $failed) || failed=1
 
   # The driver's own bookkeeping is not freed at the end, so leaks are not looked for.
   export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 OPERATIONS=100000
@@ -45,7 +76,7 @@ test_all() {
     for part in interval_test ledger_test settle_test; do
       under "valgrind $part" valgrind -q --error-exitcode=9 "$out/$part"
     done
-    under "valgrind route_test" valgrind -q --error-exitcode=9 env LD_PRELOAD="$hook" "$out/route_test"
+    LD_PRELOAD=$hook under "valgrind route_test" valgrind -q --error-exitcode=9 "$out/route_test"
   fi
 }
 
@@ -53,9 +84,9 @@ test_all() {
 sanitized() {
   hook/test/build.sh "$out" "-fsanitize=$1"
   hack/hook.sh sanitized "$out" "$1"
-  for part in interval_test parse_test ledger_test settle_test; do under "$part" "$out/$part"; done
-  for program in gate_test memory_test; do
-    under "$program" env LD_PRELOAD="$2 $out/libgshare-sanitized.so" "$out/$program"
+  parts "$out"
+  for program in gate_test memory_test paths_test inherit_test; do
+    under "$program" preloaded "$2 $out/libgshare-sanitized.so" "$out/$program"
   done
 }
 
@@ -77,8 +108,37 @@ bench() {
   fi
 }
 
+# One target after the other; a finding leaves its input in the target's folder. Sanitizers watch.
+fuzz() {
+  local clang seeds=$out/seeds
+  clang=$(compgen -c clang | grep -xE "clang(-[0-9]+)?" | sort -uV | tail -1) || { echo "hook: clang is not installed, nothing fuzzed"; return; }
+  "$clang" --version | head -1
+  mkdir -p "$seeds"
+  seed_corpus
+  for target in policy welcome session; do
+    # shellcheck disable=SC2046
+    "$clang" -std=gnu11 -O1 -g -fno-strict-aliasing -pthread -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
+      $(ls hook/src/*.c | grep -v platform_) hook/src/platform_linux.c hook/test/entry.c "hook/test/fuzz/$target.c" -o "$out/fuzz_$target"
+    mkdir -p "$out/corpus_$target"
+    under "fuzz $target" nice "$out/fuzz_$target" -max_total_time="$1" -max_len=4200 -timeout=20 -rss_limit_mb=1024 -verbosity=0 \
+      -print_final_stats=1 -artifact_prefix="$out/corpus_$target/" "$out/corpus_$target" "$seeds/$target"
+  done
+}
+
+seed_corpus() { # one good input for each target
+  local frame=vgpu/api/tokenwire/testdata/welcome.frame
+  mkdir -p "$seeds"/{policy,welcome,session}
+  printf 'version 1\nvgpu 0 GPU-1 memory 1048576 quota 300 sm 500\n' >"$seeds/policy/file"
+  printf 'vgpu 0 GPU-1 memory 1048576 quota 300 sm 500' >"$seeds/policy/line"
+  cp "$frame" "$seeds/welcome/frame"
+  tail -c +33 "$frame" >"$seeds/welcome/body"
+  # six descriptors (even: not read-only), the words of a page, the body
+  { printf '\6\7\6\6\7\6\6'; head -c 128 /dev/zero; printf '\0\0\0\100\0\0\0\0'; head -c 120 /dev/zero; tail -c +33 "$frame"; } >"$seeds/session/answer"
+}
+
 case $1 in
 test) test_all ;;
 bench) bench ;;
+fuzz) fuzz "$2" ;;
 esac
 exit "$failed"

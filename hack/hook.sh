@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# Builds and checks the hook: hack/hook.sh build|check|test|bench [OUT]. OUT (default bin/hook) gets libgshare.so.
+# Builds and checks the hook: hack/hook.sh build|check|test|bench [OUT], hack/hook.sh fuzz [SECONDS [OUT]]. OUT (default
+# bin/hook) gets libgshare.so.
 #
 # build: this machine's library, and the aarch64 one if its cross compiler is there
-# check: exports, imports and versions of the library, and that it has no constructors
-# test:  the C tests under AddressSanitizer and UBSan, ThreadSanitizer, valgrind where they are there
+# check: exports, imports and versions of the libraries, and that they have no constructors
+# test:  the C tests plain, under AddressSanitizer and UBSan, ThreadSanitizer, valgrind and on aarch64, where these are there
 # bench: what the hook adds to a launch, and its system calls
+# fuzz:  each libFuzzer target for SECONDS (default 60), if clang is there
 set -euo pipefail
 cd "$(dirname "$0")/.."
+seconds=60
+[ "${1:-}" != fuzz ] || { seconds=${2:-60} && set -- fuzz "${3:-}"; }
 out=${2:-bin/hook}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
@@ -38,20 +42,18 @@ names() {
 
 sources() { ls hook/src/*.c hook/src/*.S | grep -v platform_; }
 
-# library CC PLATFORM OLD_NODE FILE [FLAGS]
+# library CC FILE: the first version of dlsym, and flags, by machine. Atomics out of line would bring a constructor.
 library() {
-  local cc=$1 platform=$2 old=$3 file=$4
-  shift 4
+  local cc=$1 file=$2 old=GLIBC_2.2.5 machine=
+  [[ $("$cc" -dumpmachine) != aarch64* ]] || { old=GLIBC_2.17 && machine=-mno-outline-atomics; }
   export_map "$old" >"$out/export.map"
   # shellcheck disable=SC2046,SC2086
-  "$cc" $flags "$@" $(sources) "$platform" $link -Wl,--version-script="$out/export.map" -o "$file"
+  "$cc" $flags $machine $(sources) hook/src/platform_linux.c $link -Wl,--version-script="$out/export.map" -o "$file"
 }
 
 build() {
-  library gcc hook/src/platform_linux.c GLIBC_2.2.5 "$out/libgshare.so"
-  if command -v aarch64-linux-gnu-gcc >/dev/null; then
-    library aarch64-linux-gnu-gcc hook/src/platform_linux.c GLIBC_2.17 "$out/libgshare-aarch64.so"
-  fi
+  library gcc "$out/libgshare.so"
+  if command -v aarch64-linux-gnu-gcc >/dev/null; then library aarch64-linux-gnu-gcc "$out/libgshare-aarch64.so"; fi
 }
 
 fail() {
@@ -68,17 +70,25 @@ sanitized() {
 }
 
 check() {
-  local lib=$out/libgshare.so extra
-  [ -e "$lib" ] || build
+  [ -e "$out/libgshare.so" ] || build
+  local lib
+  for lib in "$out"/libgshare.so "$out"/libgshare-aarch64.so; do
+    if [ -e "$lib" ]; then check_one "$lib"; fi
+  done
+}
+
+check_one() {
+  local lib=$1 extra
   extra=$(diff <({ names; echo dlsym; echo dlvsym; } | sort) \
     <(nm -D --defined-only "$lib" | awk '$2 == "T" || $2 == "W" {print $3}' | sed 's/@.*//' | sort -u)) ||
     fail "exports differ from symbols.def: $extra"
   nm -D --undefined-only "$lib" | grep -wE '_?exit|_Exit|abort|quick_exit|sigaction|signal|printf|puts' &&
     fail "imports what could end or disturb its host"
+  [ "$(nm -D --defined-only "$lib" | grep -cE ' (dlsym|dlvsym)@@?GLIBC_2\.(34|17|2\.5)$')" = 4 ] || fail "dlsym and dlvsym lack a version"
   nm -D --undefined-only "$lib" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1 | {
     read -r newest
     [ "$(printf '%s\nGLIBC_2.17\n' "$newest" | sort -V | tail -1)" = GLIBC_2.17 ] || fail "needs $newest"
-    echo "hook: $(names | wc -l) wrapped functions, needs at most $newest"
+    echo "hook: $(basename "$lib"): $(names | wc -l) wrapped functions, needs at most $newest"
   }
   readelf -SW "$lib" | grep -q '\.ctors' && fail "has constructors"
   # .init_array holds the compiler's frame_dummy and nothing else
@@ -93,6 +103,6 @@ build) build ;;
 sanitized) sanitized "$3" ;;
 check) check ;;
 names) names ;;
-test | bench) out=$out hack/hook-test.sh "$1" ;;
-*) fail "usage: hack/hook.sh build|check|test|bench [OUT]" ;;
+test | bench | fuzz) out=$out hack/hook-test.sh "$1" "$seconds" ;;
+*) fail "usage: hack/hook.sh build|check|test|bench [OUT], or fuzz [SECONDS [OUT]]" ;;
 esac

@@ -1,23 +1,26 @@
 #!/usr/bin/env bash
-# build.sh DIR builds the fake driver and the test programs into DIR, with gcc alone.
+# build.sh DIR builds the fake driver and the test programs into DIR, with gcc alone, or $CC.
 set -euo pipefail
 out=${1:?usage: build.sh DIR}
 cd "$(dirname "$0")"
 mkdir -p "$out"
+cc=${CC:-gcc}
+old=GLIBC_2.2.5 # of dlsym
+[[ $("$cc" -dumpmachine) != aarch64* ]] || old=GLIBC_2.17
 flags="-std=gnu11 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Werror -pthread ${CFLAGS:-}"
 driver=(array.c capture.c context.c copy.c device.c entry.c event.c exec.c graph.c launch.c memory.c module.c pool.c shared.c sim.c stream.c vmm.c)
-gcc $flags -shared -Wl,-soname,libcuda.so.1 -o "$out/libcuda.so.1" "${driver[@]}"
-gcc $flags -shared -Wl,-soname,libnvidia-ml.so.1 -o "$out/libnvidia-ml.so.1" nvml.c -ldl
+"$cc" $flags -shared -Wl,-soname,libcuda.so.1 -o "$out/libcuda.so.1" "${driver[@]}"
+"$cc" $flags -shared -Wl,-soname,libnvidia-ml.so.1 -o "$out/libnvidia-ml.so.1" nvml.c -ldl
 for program in programs/*.c; do
 	name=$(basename "$program" .c)
 	link=(-L"$out" -l:libcuda.so.1)
 	[[ $name == linked || $name == spin ]] || link=()
-	gcc $flags -o "$out/$name" "$program" "${link[@]}" -ldl
+	"$cc" $flags -o "$out/$name" "$program" "${link[@]}" -ldl
 done
 
 # The hook on the virtual clock: its own sources with another platform, and the fake driver for the clock.
 sources=(../src/*.c)
 sources=("${sources[@]/..\/src\/platform_linux.c/}")
-printf 'GLIBC_2.2.5 { };\nGLIBC_2.34 { } GLIBC_2.2.5;\n' >"$out/versions"
-gcc $flags -I../include -I../src -shared -Wl,--version-script="$out/versions" -o "$out/libgshare-virtual.so" \
+echo "$old { }; GLIBC_2.34 { } $old;" >"$out/versions"
+"$cc" $flags -I../include -I../src -shared -Wl,--version-script="$out/versions" -o "$out/libgshare-virtual.so" \
 	${sources[@]} ../src/*.S -L"$out" -l:libcuda.so.1 -ldl

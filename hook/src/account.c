@@ -3,6 +3,7 @@
 #include "account.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -36,12 +37,25 @@ static bool right_page(const void *page) {
 	return p->magic == GSHARE_PAGE_MAGIC && p->major == GSHARE_WIRE_MAJOR;
 }
 
-static int lay_over(void *address, int fd, int protection) {
-	void *trial = mmap(NULL, GSHARE_PAGE_SIZE, protection, MAP_SHARED, fd, 0);
-	if (trial == MAP_FAILED) return -errno;
-	int r = right_page(trial) ? 0 : -EPROTO;
+/* A file that is short, or could become so, would end the process with a SIGBUS. */
+static bool lasting(int fd) {
+	int seals = fcntl(fd, F_GET_SEALS);
+	return seals >= 0 && (seals & F_SEAL_SHRINK) && lseek(fd, 0, SEEK_END) >= GSHARE_PAGE_SIZE; /* fstat is newer than our baseline */
+}
+
+static bool good_page(int fd, int protection) {
+	void *trial = lasting(fd) ? mmap(NULL, GSHARE_PAGE_SIZE, protection, MAP_SHARED, fd, 0) : MAP_FAILED;
+	if (trial == MAP_FAILED) return false;
+	bool good = right_page(trial);
 	munmap(trial, GSHARE_PAGE_SIZE);
-	if (r) return r;
+	return good;
+}
+
+bool gsh_pages_good(const int fds[3]) {
+	return good_page(fds[0], PROT_READ) && good_page(fds[1], PROT_READ | PROT_WRITE) && good_page(fds[2], PROT_READ | PROT_WRITE);
+}
+
+static int lay_over(void *address, int fd, int protection) {
 	void *at = mmap(address, GSHARE_PAGE_SIZE, protection, MAP_SHARED | MAP_FIXED, fd, 0);
 	return at == MAP_FAILED ? -errno : 0;
 }

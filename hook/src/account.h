@@ -22,6 +22,7 @@ struct gsh_vgpu {
 	char uuid[GSHARE_UUID_SIZE];
 	/* this process's sums; the client page shows them */
 	_Atomic uint64_t launches, blocks, busy, open;
+	_Atomic uint64_t streams; /* in use, see gate.c */
 	_Atomic uint64_t memory; /* changed under the memory lock */
 	_Atomic uint32_t waiting;
 	_Atomic uint64_t waiting_since;
@@ -36,6 +37,9 @@ extern _Atomic uint32_t gsh_captures; /* streams of this process that capture */
 
 /* Gives every vGPU pages of our own; also in a forked child, which must not write its parent's. */
 void gsh_pages_local(void);
+
+/* Whether these three are a vGPU's pages and will stay so. */
+bool gsh_pages_good(const int fds[3]);
 
 /* Lays the server's pages over ours, and carries our memory over. Returns 0 or a negative errno. */
 int gsh_pages_map(struct gsh_vgpu *v, const int fds[3]);

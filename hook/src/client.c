@@ -24,10 +24,18 @@ static pthread_mutex_t socket_lock = PTHREAD_MUTEX_INITIALIZER;
 static int connection = -1;
 static uint64_t session, generation, sequence;
 
+#define MOUNTED "/run/gshare"
+
+const char *gsh_directory_of(const char *mounted, const char *own) {
+	char path[4096];
+	int n = snprintf(path, sizeof path, "%s/policy", mounted);
+	return !own || (n < (int)sizeof path && access(path, F_OK) == 0) ? mounted : own;
+}
+
 const char *gsh_directory(void) {
 	static const char *directory;
-	if (!directory) directory = getenv("GSHARE_DIR");
-	return directory ? directory : "/run/gshare";
+	if (!directory) directory = gsh_directory_of(MOUNTED, getenv("GSHARE_DIR"));
+	return directory;
 }
 
 uint64_t gsh_client_salt(void) { return (uint64_t)getpid() * 0x9e3779b97f4a7c15ull; }
@@ -40,13 +48,26 @@ static int above_standard(int fd) {
 	return moved;
 }
 
-/* The connected socket that `gshare run` left us; only the first in this process gets it. */
+#define SOCKET "/token.sock"
+
+/* The variable outlives the descriptor, whose number the application may have given to a socket of its own. */
+static bool to_server(int fd) {
+	struct sockaddr_un peer = {0};
+	socklen_t size = sizeof peer - 1, end = sizeof SOCKET - 1;
+	int type = 0;
+	socklen_t type_size = sizeof type;
+	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_size) || type != SOCK_SEQPACKET) return false;
+	if (getpeername(fd, (struct sockaddr *)&peer, &size) || peer.sun_family != AF_UNIX) return false;
+	size_t length = strlen(peer.sun_path);
+	return length >= end && !strcmp(peer.sun_path + length - end, SOCKET);
+}
+
+/* The connected socket that `gshare run` left us; only the first in this process gets it, and nobody in a container. */
 static int inherited(void) {
 	static bool taken;
 	const char *text = getenv("GSHARE_FD");
-	int fd = text ? atoi(text) : -1, type = 0;
-	socklen_t size = sizeof type;
-	if (taken || fd < 3 || getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) || type != SOCK_SEQPACKET) return -1;
+	int fd = text ? atoi(text) : -1;
+	if (taken || fd < 3 || !strcmp(gsh_directory(), MOUNTED) || !to_server(fd)) return -1;
 	taken = true;
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
 	return fd;
@@ -54,7 +75,7 @@ static int inherited(void) {
 
 static int dial(void) {
 	struct sockaddr_un to = {.sun_family = AF_UNIX};
-	int n = snprintf(to.sun_path, sizeof to.sun_path, "%s/token.sock", gsh_directory());
+	int n = snprintf(to.sun_path, sizeof to.sun_path, "%s" SOCKET, gsh_directory());
 	if (n < 0 || n >= (int)sizeof to.sun_path) return -ENAMETOOLONG;
 	int fd = above_standard(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
 	if (fd < 0) return -errno;
@@ -108,6 +129,13 @@ static int take_descriptors(struct msghdr *m, int *fds, int most) {
 	return n;
 }
 
+/* All are looked at before the first is used: half a WELCOME would leave pages of two servers. */
+static bool good_pages(const struct gsh_welcome *w, const int *fds) {
+	bool good = true;
+	for (uint32_t i = 0; i < w->vgpus; i++) good = good && gsh_pages_good(fds + 3 * i);
+	return good;
+}
+
 static void take_over(const struct gsh_welcome *w, const int *fds) {
 	session = w->session;
 	generation = w->generation;
@@ -132,7 +160,7 @@ static int welcome(int fd) {
 	if (n <= 0) return n < 0 ? -errno : -EPIPE;
 	int fds[3 * GSHARE_VGPU_MAX], got = take_descriptors(&m, fds, 3 * GSHARE_VGPU_MAX);
 	struct gsh_welcome w;
-	bool good = gsh_welcome_parse(bytes, (size_t)n, &w) && got == (int)(3 * w.vgpus);
+	bool good = gsh_welcome_parse(bytes, (size_t)n, &w) && got == (int)(3 * w.vgpus) && good_pages(&w, fds);
 	if (good) take_over(&w, fds);
 	for (int i = 0; i < got; i++) close(fds[i]);
 	return good ? 0 : -EPROTO;

@@ -23,4 +23,10 @@ void gsh_client_fork(void); /* in the child */
 /* The directory of the socket and the policy. */
 const char *gsh_directory(void);
 
+/*
+ * Which it is: where a policy is mounted, what the environment says counts for nothing, as the tenant writes that (a
+ * directory of his own would come with a policy and a server of his own). Elsewhere it is that of `gshare run`.
+ */
+const char *gsh_directory_of(const char *mounted, const char *own);
+
 #endif

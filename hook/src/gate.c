@@ -4,6 +4,7 @@
 
 #include "mark.h"
 #include "memory.h"
+#include "platform.h"
 #include "start.h"
 #include "token.h"
 
@@ -74,16 +75,37 @@ static uint64_t run_ahead(const struct gsh_vgpu *v) {
 	return bound ? bound : UNBOUNDED;
 }
 
+/* Counts the launch as unfinished before it is made: of two threads at the bound one waits. */
+static bool charge(struct gsh_track *k, uint64_t more, uint64_t most) {
+	uint64_t open = atomic_load(&k->vgpu->open);
+	do {
+		if (open && open + more > most) return false;
+	} while (!atomic_compare_exchange_weak(&k->vgpu->open, &open, open + more));
+	k->charged = more;
+	return true;
+}
+
+static void uncharge(struct gsh_track *k) {
+	if (k->charged) atomic_fetch_sub(&k->vgpu->open, k->charged);
+	k->charged = 0;
+}
+
 /*
- * Marked work may fill three quarters of the bound; the last is the room of the batches that the thread's streams begin
- * now. A launch of unknown cost counts as half: two may be under way until the first was measured.
+ * Marked work may fill three quarters of the bound; the last is the room of the batches that the process's streams begin
+ * now. A launch of unknown cost counts as half: two may be under way until the first was measured. Where all that is open
+ * is being launched by other threads, there is no mark to wait for; a launch that hangs in the driver holds up nobody for
+ * ever.
  */
 static void bound_work(struct gsh_track *k, uint64_t cost) {
-	struct gsh_vgpu *v = k->vgpu;
-	uint64_t bound = run_ahead(v), marked = bound - bound / 4;
+	uint64_t bound = run_ahead(k->vgpu), most = bound - bound / 4;
 	uint64_t more = k->work + (cost >= GSH_UNKNOWN ? bound / 2 : cost);
-	if (atomic_load(&v->open) + more > marked) gsh_settle();
-	while (atomic_load(&v->open) && atomic_load(&v->open) + more > marked && gsh_settle_oldest(v)) continue;
+	if (charge(k, more, most)) return;
+	gsh_settle();
+	for (int patience = 100; patience && !charge(k, more, most); patience--)
+		if (gsh_settle_oldest(k->vgpu))
+			patience = 100;
+		else
+			gsh_sleep(20 * GSH_MICROSECOND);
 }
 
 static struct gsh_track *count_one(struct gsh_track *k, uint64_t blocks, uint64_t cost) {
@@ -100,18 +122,28 @@ static void rest(struct gsh_track *k) {
 	k->epoch = 0;
 }
 
+/* A mark behind what has none yet. Returns whether one was put now. */
+static bool mark_rest(struct gsh_track *k) {
+	if (k->left == k->armed) return false;
+	close_batch(k);
+	return k->last != 0;
+}
+
 /* A launch between two marks of its own: the first of each millisecond, and all that are long or of unknown cost. */
 static void begin_sample(struct gsh_track *k, const void *key) {
-	if (k->left != k->armed) close_batch(k);
-	k->last = 0;
+	if (!mark_rest(k)) {
+		k->last = 0;
+		k->left = k->armed;
+		close_batch(k);
+	}
 	k->left = k->armed = GSH_BATCH;
-	close_batch(k);
 	k->sample = key;
 }
 
 /* The generation is read before the state, and compared after the wait for the bound: no flip in between is missed. */
 static void get_permission(struct gsh_track *k, uint64_t cost) {
 	do {
+		uncharge(k);
 		while (k->generation = atomic_load(&k->page->generation), !gsh_token_allows(k->vgpu)) rest(k);
 		bound_work(k, cost);
 	} while (k->generation != atomic_load(&k->page->generation));
@@ -134,21 +166,29 @@ static struct gsh_track *free_place(struct gsh_track *home) {
 	return NULL;
 }
 
-/* The stream's track, or a place for it: a free one, else each in turn. */
+/* The stream's track, or a place for it: the first one, another one that is free, else each in turn. */
 static struct gsh_track *place_of(CUstream s) {
 	struct gsh_track *home = gsh_track_home(s), *k = gsh_track_of(s);
+	if (!k && !gsh_track_first(s)->stream) k = gsh_track_first(s);
 	if (!k) k = free_place(home);
 	if (!k) k = &home[home->turn++ % GSH_WAYS];
 	return k;
 }
 
-static bool in_use(const struct gsh_track *k) { return k->vgpu && atomic_load(&gsh_epoch) - k->epoch <= 1; }
-
-/* Streams that the thread launches into at present, with this one. */
+/*
+ * Streams that the process launches into at present, with this one: each track is counted once an epoch, and the epoch
+ * before says how many there will be. Epoch, count of the one before and count are one word.
+ */
 static uint32_t streams_in_use(const struct gsh_track *k) {
-	uint32_t n = 1;
-	for (int i = 0; i < GSH_TRACKS; i++) n += &gsh_tracks[i] != k && in_use(&gsh_tracks[i]);
-	return n;
+	uint32_t epoch = atomic_load(&gsh_epoch), before, now;
+	uint64_t old = atomic_load(&k->vgpu->streams);
+	do {
+		bool same = old >> 32 == epoch;
+		before = same ? old >> 16 & 0xffff : epoch - (old >> 32) == 1 ? old & 0xffff : 0;
+		now = (same ? old & 0xffff : 0) + (!same || k->epoch != epoch);
+		if (now > 0xffff) now = 0xffff;
+	} while (!atomic_compare_exchange_weak(&k->vgpu->streams, &old, (uint64_t)epoch << 32 | before << 16 | now));
+	return before > now ? before : now;
 }
 
 struct gsh_track *gsh_enter_slow(CUstream s, const void *key, uint64_t blocks) {
@@ -170,6 +210,7 @@ void gsh_leave(struct gsh_track *k, CUresult r) {
 	if (k == &uncounted) return;
 	if (r != CUDA_SUCCESS) k->sample = NULL; /* nothing ran */
 	close_batch(k);
+	uncharge(k);
 	k->left = k->armed = GSH_BATCH;
 }
 

@@ -13,7 +13,7 @@
 #define GSH_WAYS 4    /* places that one stream may have */
 #define GSH_BATCH 64 /* launches between marks */
 
-/* One thread's launches into one stream since the last mark. */
+/* One thread's launches into one stream since the last mark. The fast path needs the first cache line only. */
 struct gsh_track {
 	CUstream stream;
 	const struct gshare_server_page *page;
@@ -28,20 +28,22 @@ struct gsh_track {
 	uint64_t chain;     /* marks of one chain follow each other in one stream; 0: none open */
 	uint64_t last;      /* number of the last mark */
 	uint32_t armed;     /* left at the last mark */
+	uint64_t charged;   /* counted as open while the launch is made */
 	const void *sample; /* the only launch since the last mark, which was put right before it */
-};
+} __attribute__((aligned(64)));
 
 extern _Thread_local struct gsh_track gsh_tracks[GSH_TRACKS];
-
-/* A launch that the fast path refused; then the launch; then gsh_leave with what it returned. */
-struct gsh_track *gsh_enter_slow(CUstream s, const void *key, uint64_t blocks);
-void gsh_leave(struct gsh_track *k, CUresult r);
 
 /* Stream 0 has two meanings; each has a handle of its own. */
 static inline CUstream gsh_stream(CUstream s, bool twin) { return s ? s : twin ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY; }
 
+/* Where a stream's track is put first; it may be in any of the places of the same home. */
+static inline struct gsh_track *gsh_track_first(CUstream s) {
+	return &gsh_tracks[((uintptr_t)s * 0x9e3779b97f4a7c15ull) >> 60];
+}
+
 static inline struct gsh_track *gsh_track_home(CUstream s) {
-	return &gsh_tracks[((uintptr_t)s * 0x9e3779b97f4a7c15ull) >> 62 << 2];
+	return &gsh_tracks[(gsh_track_first(s) - gsh_tracks) & ~(GSH_WAYS - 1)];
 }
 
 /* The calling thread's track of a stream, or NULL. */
@@ -52,19 +54,37 @@ static inline struct gsh_track *gsh_track_of(CUstream s) {
 	return NULL;
 }
 
-/* Counts the launch and says yes, or leaves all to the slow path. */
-static inline bool gsh_enter_fast(CUstream s, const void *key, uint64_t blocks) {
-	struct gsh_track *k = gsh_track_of(s);
-	if (unlikely(!k)) return false;
-	uint64_t work = k->work + gsh_cost(key);
+/* Counts a launch of this cost, if nothing speaks against it. */
+static inline struct gsh_track *gsh_enter(struct gsh_track *k, uint64_t cost) {
+	uint64_t work = k->work + cost;
 	if (unlikely(!k->left || work > k->room || k->epoch != atomic_load_explicit(&gsh_epoch, memory_order_relaxed) ||
 		     k->generation != atomic_load_explicit(&k->page->generation, memory_order_relaxed)))
-		return false;
+		return NULL;
 	k->left--;
 	k->work = work;
-	k->blocks += blocks;
-	return true;
+	return k;
 }
+
+/*
+ * Counts the launch, or leaves it to the slow path (NULL). Looks for stream and function only where they are found first,
+ * and leaves the blocks to its caller: so it needs no more registers than the arguments leave free.
+ */
+static inline struct gsh_track *gsh_enter_fast(CUstream s, const void *key) {
+	struct gsh_track *k = gsh_track_first(s);
+	struct gsh_cost *c = gsh_cost_slot(key);
+	if (unlikely(k->stream != s || atomic_load_explicit(&c->key, memory_order_relaxed) != key)) return NULL;
+	return gsh_enter(k, atomic_load_explicit(&c->ns, memory_order_relaxed));
+}
+
+/* The same, with a look at the other places. */
+static inline struct gsh_track *gsh_enter_again(CUstream s, const void *key) {
+	struct gsh_track *k = gsh_track_of(s);
+	return k ? gsh_enter(k, gsh_cost(key)) : NULL;
+}
+
+/* A launch that was refused above; then the launch; then gsh_leave with what it returned. */
+struct gsh_track *gsh_enter_slow(CUstream s, const void *key, uint64_t blocks);
+void gsh_leave(struct gsh_track *k, CUresult r);
 
 #define GSH_NONE ((CUstream)-1) /* a synchronising call that names no stream */
 #define GSH_ALL ((CUstream)-2)  /* one that waits for a whole context */

@@ -135,8 +135,10 @@ static CUresult launch_with_memory(cuGraphLaunch_fn real, CUgraphExec e, CUstrea
 		NEED(name);                                                                                             \
 		if (unlikely(atomic_load_explicit(&with_memory, memory_order_relaxed)))                                 \
 			return launch_with_memory(real, e, s, twin);                                                    \
-		if (likely(gsh_enter_fast(gsh_stream(s, twin), e, blocks_of(e)))) return real(e, s);                    \
-		return launch_counted(real, e, s, twin);                                                                \
+		struct gsh_track *k = gsh_enter_again(gsh_stream(s, twin), e);                                          \
+		if (unlikely(!k)) return launch_counted(real, e, s, twin);                                              \
+		k->blocks += blocks_of(e);                                                                              \
+		return real(e, s);                                                                                      \
 	}
 RUN(cuGraphLaunch, false)
 RUN(cuGraphLaunch_ptsz, true)

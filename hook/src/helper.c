@@ -14,7 +14,7 @@
 #define IDLE_ROUND (100 * GSH_MILLISECOND)
 #define LEASE (3 * GSH_SECOND) /* without a heartbeat */
 #define RETRY_FIRST (50 * GSH_MILLISECOND)
-#define RETRY_LAST (2 * GSH_SECOND)
+#define RETRY_LAST (250 * GSH_MILLISECOND)
 
 static _Atomic uint32_t word;
 static atomic_bool idle, activity;
@@ -51,12 +51,19 @@ static void reconnect(uint64_t now) {
 	if (connected) atomic_fetch_add(&gsh_epoch, 1);
 }
 
+/* Without a server nobody ends the last token, so its deadline does; before the first one there is none. */
+static bool token_over(uint64_t now) {
+	for (uint32_t i = 0; i < atomic_load(&gsh_vgpu_count); i++)
+		if (atomic_load(&gsh_vgpus[i].server->deadline) > now) return false;
+	return true;
+}
+
 /* The clocks of a heartbeat and ours are the same, so a stopped server is noticed even while its socket stands. */
 static void watch_server(uint64_t now) {
 	if (connected) connected = gsh_client_alive();
 	if (!connected) reconnect(now);
 	uint64_t beat = atomic_load(&gsh_vgpus[0].server->heartbeat);
-	set_alone(beat + LEASE < now || (!connected && beat == 0));
+	set_alone(beat + LEASE < now || (!connected && token_over(now)));
 }
 
 /* True while there is work. */

@@ -20,11 +20,13 @@ void gsh_relax_end(int mode) {
 	if (mode != CU_STREAM_CAPTURE_MODE_RELAXED) CALL(cuThreadExchangeStreamCaptureMode, &mode);
 }
 
-/* Begins where the last search of this thread ended: there is what was settled long ago. */
+/* Each thread begins at a place of its own, so that it finds the slots again that have its events, and few others. */
 static struct gsh_slot *take_slot(CUcontext c, bool with_event) {
-	static _Thread_local uint32_t at;
-	for (int i = 0; i < GSH_MARKS; i++) {
-		struct gsh_slot *m = &gsh_slots[at++ % GSH_MARKS];
+	static _Atomic uint32_t threads;
+	static _Thread_local uint32_t first;
+	if (!first) first = 16 * (atomic_fetch_add(&threads, 1) % (GSH_MARKS / 16)) + 1;
+	for (uint32_t i = 0; i < GSH_MARKS; i++) {
+		struct gsh_slot *m = &gsh_slots[(first + i) % GSH_MARKS];
 		if (atomic_load_explicit(&m->word, memory_order_relaxed) != FREE || !gsh_slot_move(m, FREE, HELD)) continue;
 		if (!with_event || (m->event && m->context == c)) return m;
 		atomic_store(&m->word, FREE);

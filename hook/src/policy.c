@@ -8,13 +8,17 @@
 
 #include "platform.h"
 
+#define FORMAT "vgpu %u %s memory %llu quota %u sm %u"
+
+/* What was understood must print as it was read: so a sign or a number that is too large is no limit at all. */
 bool gsh_policy_parse(const char *line, struct gsh_policy_line *p) {
-	unsigned long long memory;
-	int end = 0;
+	unsigned long long memory = 0;
+	char again[160];
 	*p = (struct gsh_policy_line){0};
-	int n = sscanf(line, "vgpu %u %47s memory %llu quota %u sm %u %n", &p->index, p->uuid, &memory, &p->quota, &p->sm, &end);
+	int n = sscanf(line, "vgpu %u %47s memory %llu quota %u sm %u", &p->index, p->uuid, &memory, &p->quota, &p->sm);
 	p->memory = memory;
-	return n == 5 && line[end] == 0 && p->quota <= 1000 && p->sm <= 1000;
+	snprintf(again, sizeof again, FORMAT, p->index, p->uuid, memory, p->quota, p->sm);
+	return n == 5 && !strcmp(line, again) && p->quota <= 1000 && p->sm <= 1000;
 }
 
 static void apply(struct gsh_vgpu *v, const struct gsh_policy_line *p) {
@@ -37,9 +41,8 @@ static ssize_t read_file(const char *directory, char *text, size_t size) {
 	return n;
 }
 
-uint32_t gsh_policy_read(const char *directory) {
-	char text[4096], *rest = text;
-	if (read_file(directory, text, sizeof text) <= 0) return 0;
+uint32_t gsh_policy_apply(char *text) {
+	char *rest = text;
 	const char *line = strsep(&rest, "\n");
 	uint32_t vgpus = 0;
 	if (strcmp(line, "version 1")) return 0;
@@ -48,4 +51,9 @@ uint32_t gsh_policy_read(const char *directory) {
 		if (gsh_policy_parse(line, &p)) apply(&gsh_vgpus[vgpus++], &p);
 	}
 	return vgpus;
+}
+
+uint32_t gsh_policy_read(const char *directory) {
+	char text[4096];
+	return read_file(directory, text, sizeof text) > 0 ? gsh_policy_apply(text) : 0;
 }

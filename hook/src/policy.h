@@ -10,6 +10,9 @@
  */
 uint32_t gsh_policy_read(const char *directory);
 
+/* The same, of the file's text, which it cuts into lines. */
+uint32_t gsh_policy_apply(char *text);
+
 /* One line of the file. Returns false if it is not a valid vgpu line. Pure. */
 struct gsh_policy_line {
 	uint32_t index;

@@ -12,7 +12,7 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-enum gsh_kind { LAUNCH, GRAPH, MEMORY, VIEW, SYNC, LIFE, INTERNAL };
+enum gsh_kind { KERNEL, LAUNCH, GRAPH, MEMORY, VIEW, SYNC, LIFE, INTERNAL };
 
 enum gsh_symbol {
 #define CU(kind, name, ...) I_##name,

@@ -1,26 +1,28 @@
 #!/usr/bin/env bash
-# build.sh OUT [CFLAGS...] builds the hook's tests into OUT, which has the hook and the fake driver already.
+# build.sh OUT [CFLAGS...] builds the hook's tests with gcc, or $CC, into OUT, which has the hook and the fake driver already.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=$1
 shift
+cc=${CC:-gcc}
 flags="-std=gnu11 -O1 -g -Wall -Wextra -Wno-missing-field-initializers -Wno-unused-function -Werror -pthread $*"
 
 # The parts, on their own or against the model device; everything is linked in, so sanitizers see all of it.
 objects=$(mktemp -d)
 trap 'rm -rf "$objects"' EXIT
 for source in $(ls hook/src/*.c | grep -v platform_) hook/test/model.c hook/test/entry.c hook/test/server.c; do
-  gcc $flags -c "$source" -o "$objects/$(basename "$source" .c).o"
+  "$cc" $flags -c "$source" -o "$objects/$(basename "$source" .c).o"
 done
 mkdir "$objects/server" && mv "$objects/server.o" "$objects/server/"
 for part in interval_test parse_test ledger_test settle_test; do
-  gcc $flags -o "$out/$part" "hook/test/$part.c" "$objects"/*.o
+  "$cc" $flags -o "$out/$part" "hook/test/$part.c" "$objects"/*.o
 done
 
 # Programs that run under the library.
-for program in gate_test memory_test alone_test bench; do
-  gcc $flags -o "$out/$program" "hook/test/$program.c" "$objects/server/server.o" -L"$out" -l:libcuda.so.1
+for program in gate_test memory_test alone_test inherit_test paths_test; do
+  "$cc" $flags -o "$out/$program" "hook/test/$program.c" "$objects/server/server.o" -L"$out" -l:libcuda.so.1
 done
-gcc $flags -o "$out/route_test" hook/test/route_test.c "$objects/libc.o" -ldl
-gcc $flags -shared -fPIC -o "$out/other.so" hook/test/other.c
-gcc $flags -shared -fPIC -o "$out/interposer.so" hook/test/interposer.c -ldl
+"$cc" $flags -o "$out/bench" hook/test/bench.c "$objects/server/server.o" "$objects/libc.o" -L"$out" -l:libcuda.so.1 -ldl
+"$cc" $flags -o "$out/route_test" hook/test/route_test.c "$objects/libc.o" -ldl
+"$cc" $flags -shared -fPIC -o "$out/other.so" hook/test/other.c
+"$cc" $flags -shared -fPIC -o "$out/interposer.so" hook/test/interposer.c -ldl

@@ -231,18 +231,22 @@ TEST(processes_race_at_the_limit) {
 	char got;
 	pid_t child[16];
 	uint64_t before = container();
+	char to[16];
 	if (pipe(pipes)) return;
+	snprintf(to, sizeof to, "%d", pipes[1]);
 	for (int i = 0; i < 16; i++)
 		if (!(child[i] = fork())) {
-			execl("/proc/self/exe", "racer", (char[]){(char)('0' + pipes[1]), 0}, NULL);
+			execl("/proc/self/exe", "racer", to, NULL);
 			_exit(1);
 		}
+	close(pipes[1]); /* a racer that dies is seen, not waited for */
 	for (int i = 0; i < 16 && read(pipes[0], &got, 1) == 1; i++) sum += got;
 	CHECK_EQUAL(sum, (LIMIT - before) / (5 * MIB));
 	CHECK_EQUAL(container(), before + (uint64_t)sum * 5 * MIB);
 	for (int i = 0; i < 16; i++) kill(child[i], 9), waitpid(child[i], NULL, 0);
 	for (int i = 0; i < 1000 && container() != before; i++) usleep(1000);
 	CHECK_EQUAL(container(), before);
+	close(pipes[0]);
 }
 
 int main(int argc, char **argv) {

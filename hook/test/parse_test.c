@@ -1,4 +1,10 @@
 /* Frames and policy lines: what comes from outside. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "../src/client.h"
 #include "../src/frame.h"
 #include "../src/policy.h"
 #include "check.h"
@@ -60,7 +66,12 @@ TEST(policy_lines) {
 		bool good;
 	} cases[] = {
 		{"vgpu 0 GPU-1 memory 1024 quota 500 sm 300", true},
-		{"vgpu 0 GPU-1 memory 1024 quota 500 sm 300 ", true},
+		{"vgpu 0 GPU-1 memory 1024 quota 500 sm 300 ", false},
+		{"vgpu 0 GPU-1 memory -1 quota 500 sm 300", false},
+		{"vgpu 0 GPU-1 memory 99999999999999999999 quota 500 sm 300", false},
+		{"vgpu 4294967296 GPU-1 memory 1024 quota 500 sm 300", false},
+		{"vgpu 0 GPU-1 memory 01024 quota 500 sm 300", false},
+		{"vgpu  0 GPU-1 memory 1024 quota 500 sm 300", false},
 		{"vgpu 0 GPU-1 memory 1024 quota 500", false},
 		{"vgpu 0 GPU-1 memory 1024 quota 1001 sm 300", false},
 		{"vgpu 0 GPU-1 memory 1024 quota 500 sm 1001", false},
@@ -76,11 +87,61 @@ TEST(policy_lines) {
 	}
 }
 
+static int page(size_t size, int seals, uint32_t magic) {
+	int fd = memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	struct gshare_server_page head = {.magic = magic, .major = GSHARE_WIRE_MAJOR};
+	CHECK(!ftruncate(fd, (off_t)size) && pwrite(fd, &head, 8, 0) == 8 && !fcntl(fd, F_ADD_SEALS, seals));
+	return fd;
+}
+
+/* A page that is short, or could become so, would end the process; one that it may not write is not its own. */
+TEST(pages) {
+	static const struct {
+		size_t size;
+		int seals;
+		uint32_t magic;
+		bool server, client; /* whether it will do as such */
+	} cases[] = {
+		{GSHARE_PAGE_SIZE, F_SEAL_SHRINK | F_SEAL_GROW, GSHARE_PAGE_MAGIC, true, true},
+		{GSHARE_PAGE_SIZE, F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE, GSHARE_PAGE_MAGIC, true, false},
+		{GSHARE_PAGE_SIZE, F_SEAL_GROW, GSHARE_PAGE_MAGIC, false, false},
+		{GSHARE_PAGE_SIZE - 1, F_SEAL_SHRINK, GSHARE_PAGE_MAGIC, false, false},
+		{8, F_SEAL_SHRINK, GSHARE_PAGE_MAGIC, false, false},
+		{GSHARE_PAGE_SIZE, F_SEAL_SHRINK, 7, false, false},
+	};
+	int good = page(GSHARE_PAGE_SIZE, F_SEAL_SHRINK, GSHARE_PAGE_MAGIC);
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		int fd = page(cases[i].size, cases[i].seals, cases[i].magic);
+		CHECK_EQUAL(gsh_pages_good((int[]){fd, good, good}), cases[i].server);
+		CHECK_EQUAL(gsh_pages_good((int[]){good, fd, good}), cases[i].client);
+		CHECK_EQUAL(gsh_pages_good((int[]){good, good, fd}), cases[i].client);
+		close(fd);
+	}
+	CHECK(!gsh_pages_good((int[]){good, good, -1}) && !gsh_pages_good((int[]){good, good, 0}));
+	close(good);
+}
+
+/* GSHARE_DIR leads nowhere else once a policy is mounted. */
+TEST(mounted_policy_wins) {
+	char mounted[] = "/tmp/gshare-test-XXXXXX", policy[64];
+	CHECK(mkdtemp(mounted) != NULL);
+	snprintf(policy, sizeof policy, "%s/policy", mounted);
+	CHECK(!strcmp(gsh_directory_of(mounted, "/own"), "/own"));
+	CHECK(!strcmp(gsh_directory_of(mounted, NULL), mounted));
+	fclose(fopen(policy, "w"));
+	CHECK(!strcmp(gsh_directory_of(mounted, "/own"), mounted));
+	CHECK(!strcmp(gsh_directory_of(mounted, ""), mounted));
+	unlink(policy);
+	rmdir(mounted);
+}
+
 int main(int argc, char **argv) {
 	static const struct check_test tests[] = {{"welcome_is_read", welcome_is_read},
 						  {"bad_welcomes_are_refused", bad_welcomes_are_refused},
 						  {"damaged_welcomes", damaged_welcomes},
 						  {"policy_lines", policy_lines},
+						  {"pages", pages},
+						  {"mounted_policy_wins", mounted_policy_wins},
 						  {0}};
 	return check_run(tests, argc, argv);
 }

@@ -53,6 +53,7 @@ static void answer(struct server *s, struct server_session *c, int fd) {
 	for (uint32_t i = 0; i < s->vgpus; i++) {
 		struct gshare_tlv t = {GSHARE_TLV_VGPU, sizeof(struct gshare_vgpu)};
 		struct gshare_vgpu v = {"", i, 0, s->memory_limit};
+		if (s->uuid) snprintf(v.uuid, sizeof v.uuid, "%s", s->uuid);
 		memcpy(at, &t, sizeof t);
 		memcpy(at + sizeof t, &v, sizeof v);
 		at += sizeof t + sizeof v;

@@ -25,6 +25,7 @@ struct server {
 	uint32_t vgpus, mode;
 	uint64_t memory_limit, run_ahead;
 	uint32_t first_state;
+	const char *uuid; /* of all its vGPUs; empty if NULL */
 	_Atomic int beating; /* 0: the heartbeat stops */
 	struct gshare_container_page *_Atomic container[GSHARE_VGPU_MAX];
 	int container_fd[GSHARE_VGPU_MAX];

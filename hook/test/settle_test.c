@@ -167,8 +167,12 @@ TEST(token_ends_during_the_wait) {
 }
 
 TEST(run_ahead_with_streams) {
-	uint64_t d = 100 * GSH_MICROSECOND;
-	CHECK(worst_of(d, RUN_AHEAD, 2) <= RUN_AHEAD + RUN_AHEAD / 4 + d);
+	static const uint64_t durations[] = {2, 10, 50, 100, 300, 1000, 3000};
+	for (int i = 0; i < 7; i++)
+		for (int streams = 2; streams <= 15; streams++) {
+			uint64_t d = durations[i] * GSH_MICROSECOND, worst = worst_of(d, RUN_AHEAD, streams);
+			CHECK(worst <= RUN_AHEAD + d);
+		}
 }
 
 /* A graph is one launch, and its cost is learnt. */

@@ -52,10 +52,11 @@ func delivery(seed uint64, policy token.Config) enforce.Experiment {
 // more than their limit in a window of it: more by what the hook lets a process queue, and by a kernel.
 func faults(t *testing.T, e enforce.Experiment) (short, over int) {
 	const from, runAhead = 2 * window, ms // the token server's default
-	worst := 1e9
+	worst, most := 1e9, -window
 	for i, s := range run(t, e) {
 		p := e.Pods[i].Share
 		worst = min(worst, s.Busy(from, e.Length)/float64(p.QuotaRequest))
+		most = max(most, s.Most(window, from)-time.Duration(p.QuotaLimit)*window/time.Duration(share.Whole)-s.Longest())
 		if err := enforce.Delivered(s, p.QuotaRequest, from, e.Length); err != nil {
 			t.Logf("pod %d, %v SM: %v", i, p.SMRequest, err)
 			short++
@@ -65,7 +66,8 @@ func faults(t *testing.T, e enforce.Experiment) (short, over int) {
 			over++
 		}
 	}
-	t.Logf("%d pods, the worst got %.2f %% of its quota", len(e.Pods), 100*float64(share.Whole)*worst)
+	t.Logf("%d pods, the worst got %.2f %% of its quota, the most in a window was a kernel and %v beyond its limit", len(e.Pods),
+		100*float64(share.Whole)*worst, most)
 	return short, over
 }
 

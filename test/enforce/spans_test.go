@@ -8,6 +8,8 @@ import (
 
 func TestSpans(t *testing.T) {
 	s := enforce.Spans{{Start: 0, End: 2 * ms}, {Start: ms, End: 3 * ms}, {Start: 6 * ms, End: 8 * ms}}
+	// The second and the third are launched while the first runs, the last one when 1 ms of the third is left.
+	queue := enforce.Spans{{At: 0, Start: 0, End: 3 * ms}, {At: ms, Start: 3 * ms, End: 4 * ms}, {At: ms, Start: 4 * ms, End: 6 * ms}, {At: 5 * ms, Start: 6 * ms, End: 7 * ms}}
 	for name, test := range map[string]struct{ got, want float64 }{
 		"overlaps count once": {s.Busy(0, 10*ms), 0.5},
 		"clipped":             {s.Busy(2*ms, 7*ms), 0.4},
@@ -21,6 +23,8 @@ func TestSpans(t *testing.T) {
 		"most, clipped":       {float64(s.Most(7*ms, 0)), float64(4 * ms)},
 		"most, later":         {float64(s.Most(4*ms, ms)), float64(2 * ms)},
 		"most of none":        {float64(s.Most(4*ms, 7*ms)), 0},
+		"ahead":               {float64(queue.Ahead(0)), float64(3 * ms)},
+		"ahead, later":        {float64(queue.Ahead(3 * ms)), float64(1 * ms)},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s: %v, want %v", name, test.got, test.want)

@@ -1,10 +1,10 @@
 /*
  * spin: a process that keeps a GPU busy, the load of experiments.
  *
- *   spin KERNEL [from=NS] [until=NS] [count=N] [as=kernel|graph|cooperative] [graph=N] [sync=N] [pause=NS] [streams=N]
+ *   spin KERNEL [from=NS] [until=NS] [count=N] [as=kernel|graph|cooperative] [graph=N] [sync=N] [pause=NS] [streams=N] [threads=N]
  *
  * KERNEL is a name that the fake driver understands. It is launched from one time to the other or so often, in graphs of N if asked
- * for, over so many streams in turn; sync waits for the stream after each N launches, then pause sleeps.
+ * for, over so many streams in turn, by so many threads with streams of their own; sync waits for the stream after each N launches, then pause sleeps.
  * At the end it prints "launches <n> waits <ns>": the longest time that one launch with its synchronisation took.
  */
 #include "../fake.h"
@@ -29,11 +29,15 @@ CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsi
 CUresult cuLaunchCooperativeKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **);
 
 #define STREAMS_MAX 16
+#define THREADS_MAX 16
 
 static struct {
-	uint64_t from, until, count, pause, sync, graph, streams;
+	uint64_t from, until, count, pause, sync, graph, streams, threads;
 	const char *as;
-} option = {0, UINT64_MAX, UINT64_MAX, 0, 0, 1, 1, "kernel"};
+} option = {0, UINT64_MAX, UINT64_MAX, 0, 0, 1, 1, 1, "kernel"};
+
+static CUcontext context;
+static CUfunction kernel;
 
 static void must(CUresult result, const char *what)
 {
@@ -54,7 +58,7 @@ static void parse(char *argument)
 	*value++ = 0;
 	struct { const char *name; uint64_t *to; } numbers[] = {
 		{"from", &option.from}, {"until", &option.until}, {"count", &option.count}, {"pause", &option.pause},
-		{"sync", &option.sync}, {"graph", &option.graph}, {"streams", &option.streams},
+		{"sync", &option.sync}, {"graph", &option.graph}, {"streams", &option.streams}, {"threads", &option.threads},
 	};
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
 		if (strcmp(argument, numbers[i].name) == 0) {
@@ -65,7 +69,7 @@ static void parse(char *argument)
 		option.as = value;
 }
 
-static CUgraphExec capture(CUfunction kernel, CUstream stream)
+static CUgraphExec capture(CUstream stream)
 {
 	CUgraph graph;
 	CUgraphExec exec;
@@ -77,26 +81,15 @@ static CUgraphExec capture(CUfunction kernel, CUstream stream)
 	return exec;
 }
 
-int main(int count, char **arguments)
+static void *launch(void *unused)
 {
-	if (count < 2)
-		return 2;
-	for (int i = 2; i < count; i++)
-		parse(arguments[i]);
-	CUcontext context;
-	CUmodule module;
-	CUfunction kernel;
 	CUstream streams[STREAMS_MAX];
 	CUgraphExec exec = NULL;
-	MUST(cuInit(0));
-	MUST(cuDevicePrimaryCtxRetain(&context, 0));
 	MUST(cuCtxSetCurrent(context));
-	MUST(cuModuleLoadData(&module, ""));
-	MUST(cuModuleGetFunction(&kernel, module, arguments[1]));
 	for (uint64_t i = 0; i < option.streams && i < STREAMS_MAX; i++)
 		MUST(cuStreamCreate(&streams[i], 1));
 	if (strcmp(option.as, "graph") == 0)
-		exec = capture(kernel, streams[0]);
+		exec = capture(streams[0]);
 	if (fakesim_now() < option.from)
 		fakesim_sleep(option.from - fakesim_now());
 	uint64_t launches = 0, longest = 0;
@@ -118,5 +111,27 @@ int main(int count, char **arguments)
 			longest = took;
 	}
 	printf("launches %llu waits %llu\n", (unsigned long long)launches, (unsigned long long)longest);
+	return unused;
+}
+
+int main(int count, char **arguments)
+{
+	pthread_t others[THREADS_MAX];
+	CUmodule module;
+	if (count < 2)
+		return 2;
+	for (int i = 2; i < count; i++)
+		parse(arguments[i]);
+	MUST(cuInit(0));
+	MUST(cuDevicePrimaryCtxRetain(&context, 0));
+	MUST(cuCtxSetCurrent(context));
+	MUST(cuModuleLoadData(&module, ""));
+	MUST(cuModuleGetFunction(&kernel, module, arguments[1]));
+	for (uint64_t i = 1; i < option.threads && i < THREADS_MAX; i++)
+		pthread_create(&others[i], NULL, launch, NULL);
+	launch(NULL);
+	fakesim_leave(); /* pthread_join is not a wait that the clock knows */
+	for (uint64_t i = 1; i < option.threads && i < THREADS_MAX; i++)
+		pthread_join(others[i], NULL);
 	return 0;
 }

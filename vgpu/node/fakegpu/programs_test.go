@@ -2,6 +2,7 @@ package fakegpu_test
 
 import (
 	"debug/elf"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,6 +72,28 @@ func TestStorm(t *testing.T) {
 	}
 	if n := len(s.Spans(r.PID)); n != 3000 {
 		t.Errorf("%d of 3000 kernels ran", n)
+	}
+}
+
+// TestOrphans holds that clients end with their simulation, as when a test is killed, on either clock.
+func TestOrphans(t *testing.T) {
+	for _, virtual := range []bool{false, true} {
+		s := simulation(t, virtual)
+		r, err := s.Start(fakegpu.Client{Folder: driver(t), Arguments: []string{"spin", "spin_ns100000_sm1000_blocks1", "threads=3"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Minute, r.Kill) // instead of waiting for ever
+		if virtual {                        // on the machine's clock it ends wherever it is, if only before it has begun
+			if err := s.Await(1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = s.Close()
+		var ended *exec.ExitError
+		if _, err := r.Wait(); !errors.As(err, &ended) || ended.ExitCode() != 1 {
+			t.Errorf("virtual %v: the client ended with %v", virtual, err)
+		}
 	}
 }
 

@@ -52,7 +52,11 @@ func (s *Simulation) serve(conn *net.UnixConn) {
 		s.mu.Lock()
 		s.take(t, &r)
 		s.settle()
+		closed := s.closed // nobody else hangs up on one who greets this late
 		s.mu.Unlock()
+		if closed {
+			break
+		}
 	}
 	s.mu.Lock()
 	s.forget(t)

@@ -1,0 +1,21 @@
+/* What the fuzz targets share: a broken promise ends the run with the input that broke it. */
+#ifndef GSHARE_TEST_FUZZ_H
+#define GSHARE_TEST_FUZZ_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PROMISE(condition)                                                                                              \
+	do {                                                                                                            \
+		if (!(condition)) {                                                                                     \
+			fprintf(stderr, "%s:%d: broken: %s\n", __FILE__, __LINE__, #condition);                         \
+			abort();                                                                                        \
+		}                                                                                                       \
+	} while (0)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#endif

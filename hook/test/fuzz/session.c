@@ -1,0 +1,148 @@
+/*
+ * A whole answer of the token server: frame, descriptors of every kind, and the words on the pages behind them. Whatever it
+ * is, the hook goes on: it takes all of it or nothing, keeps to the limit on the page, and loses no descriptor.
+ *
+ * Input: one byte how many descriptors, one for the kind of each, 4 x 64 bytes for the pages, the rest is the body of the frame.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "../../src/client.h"
+#include "../../src/frame.h"
+#include "../../src/token.h"
+#include "fuzz.h"
+
+#define DESCRIPTORS_MAX 52 /* more than the most that a WELCOME may carry */
+#define WORDS 256
+
+static struct {
+	const uint8_t *at;
+	size_t left;
+} input;
+
+static uint8_t next(void) { return input.left ? input.left--, *input.at++ : 0; }
+
+static const uint8_t *words(void) {
+	static uint8_t page[WORDS];
+	size_t n = input.left < WORDS ? input.left : WORDS;
+	memset(page, 0, sizeof page);
+	memcpy(page, input.at, n);
+	input.at += n;
+	input.left -= n;
+	return page;
+}
+
+/* Mostly a page as it should be; a page that is short, not sealed or of somebody else; or no page at all. */
+static int descriptor(uint8_t kind, const uint8_t *page) {
+	static const struct gshare_server_page head = {.magic = GSHARE_PAGE_MAGIC, .major = GSHARE_WIRE_MAJOR};
+	if (kind == 1) return open("/dev/null", O_RDWR | O_CLOEXEC);
+	int fd = memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (ftruncate(fd, kind == 2 ? 100 : kind == 3 ? 0 : GSHARE_PAGE_SIZE)) return fd;
+	if (kind == 3) return fd;
+	PROMISE(pwrite(fd, page, kind == 2 ? 100 : WORDS, 0) > 0);
+	if (kind != 4) PROMISE(pwrite(fd, &head, 8, 0) == 8);
+	if (kind != 5) fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | (kind & 1 ? F_SEAL_FUTURE_WRITE : 0) | F_SEAL_SEAL);
+	return fd;
+}
+
+static int listener;
+
+/* The lowest free descriptor; a lost one moves it up sooner or later. */
+static int lowest_descriptor(void) {
+	int fd = dup(listener);
+	close(fd);
+	return fd;
+}
+
+static void answer(int fd) {
+	int fds[DESCRIPTORS_MAX], n = next() % (DESCRIPTORS_MAX + 1);
+	uint8_t kinds[DESCRIPTORS_MAX];
+	for (int i = 0; i < n; i++) kinds[i] = next();
+	const uint8_t *page = words();
+	for (int i = 0; i < n; i++) fds[i] = descriptor(kinds[i], page);
+	unsigned char frame[GSHARE_FRAME_MAX + 64];
+	size_t body = input.left < sizeof frame - 32 ? input.left : sizeof frame - 32;
+	struct gshare_header h = {GSHARE_WIRE_MAGIC, GSHARE_WIRE_MAJOR, 0, GSHARE_WELCOME, 0, (uint32_t)body, 1, 1};
+	memcpy(frame, &h, sizeof h);
+	memcpy(frame + sizeof h, input.at, body);
+	static char control[CMSG_SPACE(sizeof fds)];
+	struct iovec io = {frame, sizeof h + body};
+	struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1};
+	if (n) {
+		m.msg_control = control;
+		m.msg_controllen = CMSG_SPACE((size_t)n * sizeof fds[0]);
+		*CMSG_FIRSTHDR(&m) =
+			(struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN((size_t)n * sizeof fds[0])};
+		memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), fds, (size_t)n * sizeof fds[0]);
+	}
+	PROMISE(sendmsg(fd, &m, MSG_NOSIGNAL) >= 0 || errno == EPIPE); /* a slow machine: the hook has given up */
+	for (int i = 0; i < n; i++) close(fds[i]);
+}
+
+static sem_t served;
+
+/* Takes one connection for each input. */
+static void *serve(void *unused) {
+	char hello[GSHARE_FRAME_MAX];
+	for (;;) {
+		poll(&(struct pollfd){listener, POLLIN, 0}, 1, -1); /* accept holds a number while it waits */
+		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+		if (fd >= 0 && recv(fd, hello, sizeof hello, 0) > 0) answer(fd);
+		close(fd);
+		sem_post(&served);
+	}
+	return unused;
+}
+
+int LLVMFuzzerInitialize(int *count, char ***arguments);
+int LLVMFuzzerInitialize(int *count, char ***arguments) {
+	(void)count, (void)arguments;
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	char directory[] = "/tmp/gshare-fuzz-XXXXXX";
+	pthread_t t;
+	PROMISE(mkdtemp(directory));
+	snprintf(at.sun_path, sizeof at.sun_path, "%s/token.sock", directory);
+	setenv("GSHARE_DIR", directory, 1);
+	listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	PROMISE(!bind(listener, (struct sockaddr *)&at, sizeof at) && !listen(listener, 8));
+	sem_init(&served, 0, 0);
+	pthread_create(&t, NULL, serve, NULL);
+	return 0;
+}
+
+static void use(struct gsh_vgpu *v) {
+	uint64_t limit = v->server->memory_limit;
+	PROMISE(memchr(v->uuid, 0, sizeof v->uuid));
+	gsh_token_allows(v);
+	gsh_token_off(v);
+	if (v->server->state != GSHARE_OFF && gsh_container_memory(v) <= limit) {
+		PROMISE(!gsh_reserve(v, limit - gsh_container_memory(v) + 1) || limit == UINT64_MAX);
+		PROMISE(gsh_reserve(v, limit - gsh_container_memory(v)));
+	}
+	gsh_publish(v);
+	gsh_client_need(v);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+	int before = lowest_descriptor();
+	gsh_client_fork(); /* as in a new process */
+	gsh_account_fork();
+	input.at = data;
+	input.left = size;
+	int r = gsh_client_connect();
+	PROMISE(r <= 0);
+	for (uint32_t i = 0; !r && i < gsh_vgpu_count; i++) use(&gsh_vgpus[i]);
+	while (!r && gsh_client_alive()) usleep(20);
+	gsh_client_bye();
+	while (sem_wait(&served)) continue;
+	PROMISE(lowest_descriptor() == before);
+	return 0;
+}

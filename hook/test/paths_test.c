@@ -1,0 +1,204 @@
+/*
+ * Every way to device memory, one after the other: it is counted, refused beyond the limit, and given back. A function of
+ * the list that no way uses fails the test. And what NVML shows. Runs under the hook.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "driver.h"
+#include "server.h"
+
+#define MIB (1ull << 20)
+#define LIMIT (256 * MIB)
+#define SIZE (8 * MIB)
+
+static struct server server = {.memory_limit = LIMIT};
+static CUmemoryPool pool;
+static CUstream stream;
+static uint64_t key, address, handle;
+
+static uint64_t container(void) { return server.container[0]->memory; }
+
+static CUresult plain(void) { return cuMemAlloc_v2((CUdeviceptr *)&key, SIZE); }
+static CUresult pitched(void) { return cuMemAllocPitch_v2((CUdeviceptr *)&key, &(size_t){0}, SIZE / 8, 8, 4); }
+static CUresult managed(void) { return cuMemAllocManaged((CUdeviceptr *)&key, SIZE, 1); }
+static CUresult pointer_free(void) { return cuMemFree_v2(key); }
+
+static CUresult ordered(void) { return cuMemAllocAsync((CUdeviceptr *)&key, SIZE, stream); }
+static CUresult ordered_own(void) { return cuMemAllocAsync_ptsz((CUdeviceptr *)&key, SIZE, NULL); }
+static CUresult pooled(void) { return cuMemAllocFromPoolAsync((CUdeviceptr *)&key, SIZE, pool, stream); }
+static CUresult pooled_own(void) { return cuMemAllocFromPoolAsync_ptsz((CUdeviceptr *)&key, SIZE, pool, NULL); }
+
+/* A pool keeps what is freed until it is told otherwise. */
+static CUresult trimmed(CUresult r) {
+	CUmemoryPool first;
+	cuDeviceGetDefaultMemPool(&first, 0);
+	cuCtxSynchronize();
+	return r ? r : cuMemPoolTrimTo(pool, 0) ? CUDA_ERROR_INVALID_VALUE : cuMemPoolTrimTo(first, 0);
+}
+static CUresult ordered_free(void) { return trimmed(cuMemFreeAsync(key, stream)); }
+static CUresult ordered_own_free(void) { return trimmed(cuMemFreeAsync_ptsz(key, NULL)); }
+
+/* Its end gives back what is in it. */
+static CUresult own_pool(void) {
+	CUmemoryPool made;
+	CUmemPoolProps p = {.allocType = 1, .location = {1, 0}};
+	if (cuMemPoolCreate(&made, &p)) return CUDA_ERROR_INVALID_VALUE;
+	address = (uint64_t)made;
+	CUresult r = cuMemAllocFromPoolAsync((CUdeviceptr *)&key, SIZE, made, stream);
+	if (r) cuMemPoolDestroy(made);
+	return r;
+}
+static CUresult own_pool_free(void) {
+	cuMemFreeAsync(key, stream);
+	cuCtxSynchronize();
+	return cuMemPoolDestroy((CUmemoryPool)address);
+}
+
+static CUresult physical(void) {
+	CUmemAllocationProp p = {.type = 1, .location = {1, 0}};
+	return cuMemCreate((CUmemGenericAllocationHandle *)&handle, SIZE, &p, 0);
+}
+static CUresult physical_free(void) { return cuMemRelease(handle); }
+
+/* The mapping alone holds it at last, and a handle got back from it. */
+static CUresult mapped(void) {
+	CUresult r = physical();
+	if (r) return r;
+	cuMemAddressReserve((CUdeviceptr *)&address, SIZE, 0, 0, 0);
+	r = cuMemMap(address, SIZE, 0, handle, 0);
+	return r ? r : cuMemRelease(handle);
+}
+static CUresult mapped_free(void) {
+	CUmemGenericAllocationHandle again;
+	uint64_t held = container();
+	if (cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)address) || cuMemUnmap(address, SIZE)) return CUDA_ERROR_INVALID_VALUE;
+	CHECK_EQUAL(container(), held);
+	return cuMemRelease(again);
+}
+
+static CUresult flat(void) {
+	return cuArrayCreate_v2((CUarray *)&key, &(CUDA_ARRAY_DESCRIPTOR){SIZE / 64, 4, 0x20, 4});
+}
+static CUresult deep(void) {
+	return cuArray3DCreate_v2((CUarray *)&key, &(CUDA_ARRAY3D_DESCRIPTOR){SIZE / 256, 4, 4, 0x20, 4, 0});
+}
+static CUresult array_free(void) { return cuArrayDestroy((CUarray)key); }
+static CUresult levels(void) {
+	return cuMipmappedArrayCreate((CUmipmappedArray *)&key, &(CUDA_ARRAY3D_DESCRIPTOR){SIZE / 64, 4, 0, 0x20, 4, 0}, 3);
+}
+static CUresult levels_free(void) { return cuMipmappedArrayDestroy((CUmipmappedArray)key); }
+static CUresult external(void) {
+	return cuImportExternalMemory((CUexternalMemory *)&key, &(CUDA_EXTERNAL_MEMORY_HANDLE_DESC){.type = 1, .size = SIZE});
+}
+static CUresult external_free(void) { return cuDestroyExternalMemory((CUexternalMemory)key); }
+
+static const struct way {
+	const char *name, *functions;
+	CUresult (*take)(void), (*give)(void);
+} ways[] = {
+	{"plain", "cuMemAlloc_v2 cuMemFree_v2", plain, pointer_free},
+	{"pitched", "cuMemAllocPitch_v2", pitched, pointer_free},
+	{"managed", "cuMemAllocManaged", managed, pointer_free},
+	{"ordered", "cuMemAllocAsync cuMemFreeAsync cuMemPoolTrimTo", ordered, ordered_free},
+	{"ordered, per thread", "cuMemAllocAsync_ptsz cuMemFreeAsync_ptsz", ordered_own, ordered_own_free},
+	{"pool", "cuMemAllocFromPoolAsync", pooled, ordered_free},
+	{"pool, per thread", "cuMemAllocFromPoolAsync_ptsz", pooled_own, ordered_own_free},
+	{"pool, destroyed", "cuMemPoolDestroy", own_pool, own_pool_free},
+	{"physical", "cuMemCreate cuMemRelease", physical, physical_free},
+	{"mapped", "cuMemMap cuMemUnmap cuMemRetainAllocationHandle", mapped, mapped_free},
+	{"array", "cuArrayCreate_v2 cuArrayDestroy", flat, array_free},
+	{"array of three dimensions", "cuArray3DCreate_v2", deep, array_free},
+	{"mipmapped array", "cuMipmappedArrayCreate cuMipmappedArrayDestroy", levels, levels_free},
+	{"external", "cuImportExternalMemory cuDestroyExternalMemory", external, external_free},
+	{"an import, which its exporter pays", "cuMemImportFromShareableHandle", NULL, NULL},
+};
+#define WAYS (sizeof ways / sizeof ways[0])
+
+static void walk(const struct way *w) {
+	uint64_t before = container();
+	CUdeviceptr rest;
+	int failures = check_failures;
+	CHECK_EQUAL(w->take(), CUDA_SUCCESS);
+	CHECK(container() >= before + SIZE);
+	CHECK_EQUAL(w->give(), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before);
+	CHECK_EQUAL(cuMemAlloc_v2(&rest, LIMIT - before - SIZE + MIB), CUDA_SUCCESS);
+	CHECK_EQUAL(w->take(), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(container(), LIMIT - SIZE + MIB);
+	CHECK_EQUAL(cuMemFree_v2(rest), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before);
+	if (check_failures != failures) printf("  %s\n", w->name);
+}
+
+TEST(every_way_is_counted) {
+	for (size_t i = 0; i < WAYS; i++)
+		if (ways[i].take) walk(&ways[i]);
+}
+
+static bool used(const char *function) {
+	char word[80], all[1024];
+	snprintf(word, sizeof word, " %s ", function);
+	for (size_t i = 0; i < WAYS; i++) {
+		snprintf(all, sizeof all, " %s ", ways[i].functions);
+		if (strstr(all, word)) return true;
+	}
+	return false;
+}
+
+TEST(no_way_is_left_out) {
+	static const struct {
+		enum gsh_kind kind;
+		const char *name;
+	} listed[] = {
+#define CU(kind, name, ...) {kind, #name},
+#define CUP(kind, name, twin, ...) {kind, #name}, {kind, #name "_" #twin},
+#define NVML(...)
+#define USE(...)
+#include "../src/symbols.def"
+	};
+	int functions = 0;
+	for (size_t i = 0; i < sizeof listed / sizeof listed[0]; i++) {
+		if (listed[i].kind != MEMORY) continue;
+		functions++;
+		if (used(listed[i].name)) continue;
+		printf("  %s\n", listed[i].name);
+		CHECK(!"used");
+	}
+	CHECK(functions > 20);
+}
+
+/* What nvidia-smi and allocators ask: the share, not the card. */
+TEST(nvml_shows_the_share) {
+	void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+	int (*init)(void) = (int (*)(void))dlsym(library, "nvmlInit_v2");
+	int (*by_index)(unsigned, nvmlDevice_t *) = (int (*)(unsigned, nvmlDevice_t *))dlsym(library, "nvmlDeviceGetHandleByIndex_v2");
+	nvmlDeviceGetMemoryInfo_fn ask = (nvmlDeviceGetMemoryInfo_fn)dlsym(RTLD_DEFAULT, "nvmlDeviceGetMemoryInfo");
+	nvmlDeviceGetMemoryInfo_v2_fn ask_v2 = (nvmlDeviceGetMemoryInfo_v2_fn)dlsym(RTLD_DEFAULT, "nvmlDeviceGetMemoryInfo_v2");
+	nvmlDevice_t d;
+	nvmlMemory_t m = {0};
+	nvmlMemory_v2_t m2 = {.version = sizeof m2 | 2 << 24};
+	CUdeviceptr p;
+	uint64_t before = container();
+	CHECK(init && !init() && !by_index(0, &d) && ask && ask_v2);
+	if (!ask || !ask_v2) return;
+	CHECK_EQUAL(cuMemAlloc_v2(&p, 100 * MIB), CUDA_SUCCESS);
+	CHECK_EQUAL(ask(d, &m), 0);
+	CHECK(m.total == LIMIT && m.used == before + 100 * MIB && m.free == LIMIT - m.used);
+	CHECK_EQUAL(ask_v2(d, &m2), 0);
+	CHECK(m2.total == LIMIT && m2.used == m.used && m2.free == m.free);
+	CHECK_EQUAL(cuMemFree_v2(p), CUDA_SUCCESS);
+}
+
+int main(int argc, char **argv) {
+#define T(name) {#name, name}
+	static const struct check_test tests[] = {T(every_way_is_counted), T(no_way_is_left_out), T(nvml_shows_the_share), {0}};
+	CUmemPoolProps p = {.allocType = 1, .location = {1, 0}};
+	server.uuid = "GPU-00000000-0000-0000-0000-000000000000";
+	server_start(&server);
+	if (!driver_start("spin_ns1_sm1_blocks1") || server.sessions != 1) return printf("no session\n"), 1;
+	if (cuMemPoolCreate(&pool, &p) || cuStreamCreate(&stream, 1)) return 1;
+	return check_run(tests, argc, argv);
+}

@@ -1,0 +1,47 @@
+package enforce_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gshare-dev/gshare/test/enforce"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// TestRunAhead holds that the unfinished work of a process stays within the bound however many streams and threads it
+// launches from, so that what the server cannot stop is known (FG-78).
+func TestRunAhead(t *testing.T) {
+	const bound = ms // the token server's default
+	kernels := []time.Duration{100 * time.Microsecond, 400 * time.Microsecond}
+	if *full {
+		kernels = append(kernels, 20*time.Microsecond)
+	}
+	for _, length := range kernels {
+		for _, shape := range []struct{ streams, threads int }{{1, 1}, {8, 1}, {1, 8}, {4, 8}} {
+			t.Run(fmt.Sprintf("%v/%d streams/%d threads", length, shape.streams, shape.threads), func(t *testing.T) {
+				if got := ahead(t, 0, length, shape.streams, shape.threads); got > bound {
+					t.Errorf("%v of work is queued, the bound is %v", got, bound)
+				}
+			})
+		}
+	}
+}
+
+// TestRunAheadControl gives a wide bound: then the work that is queued is more.
+func TestRunAheadControl(t *testing.T) {
+	if got := ahead(t, 20*ms, 100*time.Microsecond, 1, 8); got <= ms {
+		t.Errorf("%v of work is queued, the bound is 20 ms", got)
+	}
+}
+
+// ahead measures one process alone on the device.
+func ahead(t *testing.T, bound, length time.Duration, streams, threads int) time.Duration {
+	load := []string{kernel(length, share.Whole), fmt.Sprint("streams=", streams), fmt.Sprint("threads=", threads)}
+	spans := run(t, enforce.Experiment{Tokens: table, RunAhead: bound, Length: second / 2, Pods: []enforce.Pod{
+		{Share: part(1000, 500), Load: load},
+	}})[0]
+	got := spans.Ahead(2 * window)
+	t.Logf("ahead by %v, busy %.2f %%", got, 100*spans.Busy(2*window, second/2))
+	return got
+}
