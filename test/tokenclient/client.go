@@ -165,6 +165,21 @@ func (c *Client) WaitRun(vgpu int, limit time.Duration) bool {
 	return true
 }
 
+// WaitToken waits, without a word to the server, for a token of a vGPU after the one with the given sequence number.
+func (c *Client) WaitToken(vgpu int, after uint64, limit time.Duration) bool {
+	v := &c.VGPUs[vgpu]
+	for end := time.Now().Add(limit); ; {
+		seen := v.Server.Wake.Load()
+		if v.Server.Sequence.Load() != after {
+			return true
+		}
+		if time.Now().After(end) {
+			return false
+		}
+		futexWait(v, seen, 100*time.Millisecond)
+	}
+}
+
 func futexWait(v *VGPU, seen uint32, limit time.Duration) {
 	timeout := unix.NsecToTimespec(int64(limit))
 	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&v.Server.Wake)), 0, uintptr(seen),

@@ -64,6 +64,7 @@ func (n *Node) tryOrQueue(w *waiter, wait bool) (refusal *control.Refusal, queue
 		return refusal, false
 	}
 	n.waiters = append(n.waiters, w)
+	n.Log.Info("a program waits for room", "name", w.name, "pid", w.process.PID, "why", refusal.Reason)
 	return refusal, true
 }
 

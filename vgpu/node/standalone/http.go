@@ -27,10 +27,8 @@ func (n *Node) NewHTTPServer() *http.Server {
 }
 
 func (n *Node) postRun(w http.ResponseWriter, r *http.Request) {
-	var request control.RunRequest
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, control.MaxRequest))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&request); err != nil {
+	request, err := control.DecodeRunRequest(http.MaxBytesReader(w, r.Body, control.MaxRequest))
+	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}

@@ -63,7 +63,10 @@ func New(o Options) (*Node, error) {
 		n.slices = append(n.slices, n.server.NewSlice(tokens))
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%w of those that the configuration lists", gpu.ErrNone)
+		return nil, fmt.Errorf("devices: %w of those that the configuration lists", gpu.ErrNone)
+	}
+	if missing := len(o.Config.Devices) - len(list); missing > 0 {
+		o.Log.Warn("the configuration lists devices that are not there", "missing", missing, "listed", o.Config.Devices)
 	}
 	n.empty = packing.NewNode("this machine", list, 0, 0)
 	if err := os.MkdirAll(n.runsDir(), 0o755); err != nil {

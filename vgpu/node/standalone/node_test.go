@@ -104,7 +104,7 @@ func mustAdmit(t testing.TB, n *Node, p *program, r control.RunRequest) *control
 
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("still not: " + what)
 		}
@@ -349,5 +349,19 @@ func TestOtherUser(t *testing.T) {
 		if err := n.first().admit(process.Process{PID: os.Getpid(), UID: uid}); (err == nil) != want {
 			t.Errorf("user %d: %v", uid, err)
 		}
+	}
+}
+
+// TestListedDevices: of what the configuration lists, what is there is served.
+func TestListedDevices(t *testing.T) {
+	list := func(devices ...string) func(*Options) { return func(o *Options) { o.Config.Devices = devices } }
+	n := newNode(t, tempDir(t), list("GPU-1", "GPU-9"))
+	if d := n.Status().Devices; len(d) != 1 || d[0].UUID != "GPU-1" {
+		t.Errorf("devices: %+v", d)
+	}
+	o := n.Options
+	list("GPU-9")(&o)
+	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "devices: ") {
+		t.Errorf("none of the devices is there: %v", err)
 	}
 }

@@ -40,7 +40,7 @@ func (c *Container) serve(conn *net.UnixConn) {
 	if why := (*refusal)(nil); errors.As(err, &why) {
 		c.server.refuse(conn, why)
 	}
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && c.mayLog() {
 		c.server.Log.Info("cut a process off", "container", c.ID, "pid", k.peer.PID, "err", err)
 	}
 }
@@ -50,12 +50,12 @@ func (k *connection) run() (err error) {
 		return err
 	}
 	if err := k.identify(); err != nil {
-		return &refusal{syscall.EPERM, err.Error()}
-	}
-	if err := k.greet(); err != nil {
-		return err
+		return &refusal{Stranger, syscall.EPERM, err.Error()}
 	}
 	defer k.end()
+	if err := k.greet(); err != nil {
+		return err // perhaps with a session: the container may be closed at any moment
+	}
 	k.watch()
 	for {
 		if err := k.next(k.handle); err != nil {
@@ -114,14 +114,14 @@ func (k *connection) next(handle func(tokenwire.Message) error) error {
 	}
 	defer k.server.Clock.Handled()
 	if flags&unix.MSG_TRUNC != 0 {
-		return &refusal{syscall.EPROTO, "a frame that is too long"}
+		return &refusal{Malformed, syscall.EPROTO, "a frame that is too long"}
 	}
 	if !k.limiter.allow(k.server.Clock.Now()) {
 		return errTooFast
 	}
 	_, m, err := tokenwire.Decode(k.buffer[:n])
 	if err != nil {
-		return &refusal{syscall.EPROTO, err.Error()}
+		return &refusal{Malformed, syscall.EPROTO, err.Error()}
 	}
 	return handle(m)
 }

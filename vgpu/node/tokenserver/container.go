@@ -1,7 +1,6 @@
 package tokenserver
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -34,9 +33,10 @@ type Container struct {
 	vgpus    []*vgpu
 	serving  sync.WaitGroup
 
-	mu          sync.Mutex // guards connections and stopped
+	mu          sync.Mutex // guards the following
 	connections map[*net.UnixConn]struct{}
 	stopped     bool
+	lines       limiter // of the log: processes may be cut off as often as they like
 }
 
 // AddContainer takes a container into service: Prepare and Listen.
@@ -55,7 +55,7 @@ func (s *Server) AddContainer(spec Spec) (*Container, error) {
 // Prepare lets the shares of a container join their slices and writes its policy file. A new server prepares all that an
 // earlier one left before any of them listens: what is not known to run might be granted to others.
 func (s *Server) Prepare(spec Spec) (*Container, error) {
-	c := &Container{Spec: spec, server: s, connections: map[*net.UnixConn]struct{}{}}
+	c := &Container{Spec: spec, server: s, connections: map[*net.UnixConn]struct{}{}, lines: newLimiter(linesPerSecond, s.Clock.Now())}
 	if err := c.makeDir(); err != nil {
 		return nil, err
 	}
@@ -141,48 +141,4 @@ func (c *Container) Connections() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.connections)
-}
-
-func (c *Container) accept() {
-	for {
-		conn, err := c.listener.AcceptUnix()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			c.server.Log.Error("accept a process", "container", c.ID, "err", err)
-			return
-		}
-		if why := c.enter(conn); why != nil {
-			c.server.refuse(conn, why)
-			conn.Close()
-			continue
-		}
-		c.serving.Go(func() { c.serve(conn) })
-	}
-}
-
-// enter counts a connection in.
-func (c *Container) enter(conn *net.UnixConn) *refusal {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.stopped:
-		return errShutDown
-	case len(c.connections) >= c.server.MaxConnections:
-		return errTooMany
-	}
-	c.connections[conn] = struct{}{}
-	return nil
-}
-
-func (c *Container) exit(conn *net.UnixConn) {
-	conn.Close()
-	c.mu.Lock()
-	delete(c.connections, conn)
-	empty := len(c.connections) == 0 && !c.stopped
-	c.mu.Unlock()
-	if empty && c.Empty != nil {
-		c.Empty()
-	}
 }

@@ -61,3 +61,15 @@ func TestGhostsExpire(t *testing.T) {
 		t.Error("it is there after its lease")
 	}
 }
+
+func TestWaits(t *testing.T) {
+	var w Waits
+	for _, wait := range []time.Duration{0, 100 * time.Microsecond, 100*time.Microsecond + 1, 5 * time.Second, time.Hour} {
+		w.add(wait, 100*time.Millisecond)
+	}
+	last := len(w.Classes) - 1
+	if w.Count != 5 || w.Stalls != 2 || w.Classes[0] != 2 || w.Classes[1] != 1 || w.Classes[last-1] != 1 || w.Classes[last] != 1 ||
+		w.Sum != time.Hour+5*time.Second+200*time.Microsecond+1 {
+		t.Errorf("got %+v", w)
+	}
+}

@@ -27,6 +27,7 @@ const (
 
 var roles = map[string]func(dir string) error{
 	"try":    tryOnce,
+	"linger": linger,
 	"work":   work,
 	"fork":   leaveChild,
 	"heir":   inherit,
@@ -87,6 +88,17 @@ func tryOnce(dir string) error {
 	}
 	fmt.Println("ready")
 	return c.Close()
+}
+
+// linger connects and does nothing more until it is killed.
+func linger(dir string) error {
+	c, err := tokenclient.Dial(dir, 0)
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	_, err = c.Conn.Read(make([]byte, 1))
+	return err
 }
 
 // work keeps its vGPU busy for ever, as the host sees it.

@@ -23,8 +23,9 @@ type seat struct {
 	launches uint64
 	busy     uint64
 	running  bool
-	open     bool // has work under way
-	waiting  bool // has said so, or its page says so
+	open     bool          // has work under way
+	waiting  bool          // has said so, or its page says so
+	asked    time.Duration // since when it waits
 }
 
 // newSeat makes the pages of a process. It starts paused.
@@ -51,13 +52,22 @@ func newSeat(v VGPU, pid int, now time.Duration) (_ *seat, err error) {
 func (s *seat) read(now time.Duration) (time.Duration, bool) {
 	open := s.client.at.Open.Load() > 0 // before what it becomes
 	launches, busy := s.client.at.Launches.Load(), s.client.at.Busy.Load()
-	s.waiting = s.waiting || !s.running && s.client.at.Waiting.Load() > 0
+	if s.client.at.Waiting.Load() > 0 {
+		s.wait(now)
+	}
 	if launches != s.launches || busy != s.busy || open {
 		s.active = now
 	}
 	delta := min(max(busy, s.busy)-s.busy, uint64(now-s.lastRead+reportLate))
 	s.launches, s.busy, s.open, s.lastRead = launches, busy, open, now
 	return time.Duration(delta), open
+}
+
+// wait notes that the process waits.
+func (s *seat) wait(now time.Duration) {
+	if !s.running && !s.waiting {
+		s.waiting, s.asked = true, now
+	}
 }
 
 // wants says that the process has work for the device. One that was stopped with work under way most likely has more, and

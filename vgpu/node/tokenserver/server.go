@@ -53,7 +53,7 @@ func setDefault[T comparable](field *T, value T) {
 type Server struct {
 	Config
 	generation uint64 // of this run of the server: the time of its start
-	sessions   atomic.Uint64
+	counted    counters
 	closed     atomic.Bool
 
 	mu         sync.Mutex // guards containers
@@ -77,7 +77,8 @@ func (s *Server) Close() {
 	}
 }
 
-func (s *Server) newSession() uint64 { return s.generation + s.sessions.Add(1) }
+// newSession numbers a session, unlike those of any earlier server: it had fewer than nanoseconds have passed since.
+func (s *Server) newSession(again bool) uint64 { return s.generation + s.counted.opened(again) }
 
 func (s *Server) header(sequence uint64) tokenwire.Header {
 	return tokenwire.Header{Sequence: sequence, Generation: s.generation}

@@ -22,7 +22,8 @@ func (k *connection) welcome(hello *tokenwire.Hello) error {
 	if k.inherited() {
 		pid = int(hello.PID)
 	}
-	s := &session{pid: pid, id: k.server.newSession(), before: hello.Session, vgpus: k.vgpus}
+	s := &session{pid: pid, before: hello.Session, vgpus: k.vgpus}
+	s.id = k.server.newSession(s.before != 0)
 	for _, v := range k.vgpus {
 		seat, err := newSeat(v.VGPU, pid, k.server.Clock.Now())
 		if err != nil {
@@ -41,7 +42,6 @@ func (k *connection) welcome(hello *tokenwire.Hello) error {
 		k.forget(hello.Session)
 	}
 	if err := k.server.send(k.conn, k.server.header(1), s.welcome(), s.descriptors()); err != nil {
-		k.end()
 		return err
 	}
 	for _, seat := range s.seats {
@@ -83,7 +83,7 @@ func (s *session) join() {
 
 // need notes that the process waits.
 func (s *session) need(index uint32) error {
-	return s.with(index, func(_ *vgpu, seat *seat) { seat.waiting = !seat.running })
+	return s.with(index, func(v *vgpu, seat *seat) { seat.wait(v.Slice.server.Clock.Now()) })
 }
 
 // snapshot says that the process goes by its new pages: if the server waited for it, it is a ghost no more.
@@ -104,9 +104,12 @@ func (s *session) with(index uint32, change func(*vgpu, *seat)) error {
 	return nil
 }
 
-// end closes the session; who waited for its process runs at once.
+// end closes the session, if there is one; who waited for its process runs at once.
 func (k *connection) end() {
 	s := k.session
+	if s == nil {
+		return
+	}
 	for i, v := range s.vgpus {
 		v.Slice.mu.Lock()
 		v.remove(s.seats[i], k.server.Clock.Now())

@@ -1,6 +1,7 @@
 package tokenserver
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -19,6 +20,10 @@ type VGPUStatus struct {
 	UUID      string
 	Index     int
 	Busy      time.Duration // of the last second
+	Total     time.Duration // busy since the container is in service
+	Tokens    uint64        // granted since then
+	Waits     Waits         // for tokens since then
+	Awaited   int           // sessions of an earlier server that may still run
 	Used      share.Bytes   // of device memory
 	Running   bool          // holds a token, and a process runs under it
 	Waiting   int           // processes that wait for their turn
@@ -60,15 +65,19 @@ func (v *vgpu) status() VGPUStatus {
 		return status // closed meanwhile
 	}
 	status.Busy = v.used.second(v.Slice.server.Clock.Now())
-	status.Used = share.Bytes(v.page.at.Memory.Load())
+	status.Total, status.Tokens, status.Waits, status.Awaited = v.busy, v.tokens, v.waited, len(v.ghosts.sessions)
+	status.Used = held(&v.page.at.Memory)
 	for _, s := range v.seats {
 		if s.waiting {
 			status.Waiting++
 		}
 		status.Processes = append(status.Processes, ProcessStatus{
-			PID: s.pid, Launches: s.client.at.Launches.Load(), Memory: share.Bytes(s.client.at.Memory.Load()),
+			PID: s.pid, Launches: s.client.at.Launches.Load(), Memory: held(&s.client.at.Memory),
 			Running: s.running, Waiting: s.waiting,
 		})
 	}
 	return status
 }
+
+// held reads an amount of memory that processes write: with its highest bit set it is below zero for a moment, or a lie.
+func held(word *atomic.Uint64) share.Bytes { return max(0, share.Bytes(word.Load())) }

@@ -23,6 +23,9 @@ type vgpu struct {
 	id     token.ID
 	page   page[tokenwire.ContainerPage]
 	used   meter
+	busy   time.Duration // reported by processes, ever
+	tokens uint64        // granted, ever
+	waited Waits
 	ghosts ghosts
 
 	seats   []*seat      // in the order of their turns
@@ -45,6 +48,7 @@ func (v *vgpu) report(now time.Duration) {
 	for _, s := range v.seats {
 		busy, working := s.read(now)
 		v.used.add(now, busy)
+		v.busy += busy
 		v.unsettled += busy
 		open = open || working
 		wants = wants || s.wants(now)
@@ -70,6 +74,7 @@ func (v *vgpu) change(c token.Change) {
 		return
 	}
 	v.granted, v.held = &c.Token, true
+	v.tokens++
 	if v.running != nil {
 		v.running.announce(v.granted)
 	}
@@ -134,6 +139,7 @@ func (v *vgpu) pause(now time.Duration) {
 // run gives the token to the next process, which goes to the end of the line.
 func (v *vgpu) run(now time.Duration) {
 	v.running = v.next
+	v.waited.add(now-v.running.asked, v.Slice.server.Window)
 	v.seats = append(without(v.seats, v.running), v.running)
 	v.running.announce(v.granted)
 	v.running.set(tokenwire.Run, now)

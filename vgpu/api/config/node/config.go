@@ -3,6 +3,7 @@ package node
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,6 +50,13 @@ type Configuration struct {
 	Window   metav1.Duration `json:"window,omitzero"`
 	Turn     metav1.Duration `json:"turn,omitzero"`
 	RunAhead metav1.Duration `json:"runAhead,omitzero"`
+
+	// DebugAddress serves /metrics with gshare-node --standalone, such as 127.0.0.1:9477. Only loopback is taken: nobody is asked
+	// who they are. Default: off.
+	DebugAddress string `json:"debugAddress,omitempty"`
+
+	// Kubernetes is for the node of a cluster; with gshare-node --standalone it means nothing.
+	Kubernetes Kubernetes `json:"kubernetes,omitzero"`
 }
 
 // Decode reads a file strictly and fills in the defaults, except Directory.
@@ -77,6 +85,7 @@ func (c Configuration) WithDefaults() Configuration {
 	if c.ReservePerMille == nil {
 		c.ReservePerMille = new(share.PerMille(50))
 	}
+	c.Kubernetes.setDefaults()
 	return c
 }
 
@@ -85,6 +94,12 @@ func setDefault[T comparable](field *T, value T) {
 	if *field == zero {
 		*field = value
 	}
+}
+
+// loopback says that an address with a port can be reached from this machine alone.
+func loopback(address string) bool {
+	a, err := netip.ParseAddrPort(address)
+	return err == nil && a.Addr().IsLoopback()
 }
 
 // Validate refuses values that could not work. The window and the turn are for the token rules to check further.
@@ -98,12 +113,14 @@ func (c Configuration) Validate() error {
 		return fmt.Errorf("reservePerMille: %d is not between 0 and 500", *c.ReservePerMille)
 	case c.MaxShares < 1 || c.MaxShares > 60:
 		return fmt.Errorf("maxShares: %d is not between 1 and 60", c.MaxShares)
+	case c.Window.Duration < 10*time.Millisecond || time.Second%c.Window.Duration != 0:
+		return fmt.Errorf("window: %v does not divide a second into parts of 10ms or more", c.Window.Duration)
 	case c.Turn.Duration < time.Millisecond || c.Turn.Duration > c.Window.Duration:
 		return fmt.Errorf("turn: %v is not between a millisecond and the window", c.Turn.Duration)
-	case c.Window.Duration < 0 || time.Second%c.Window.Duration != 0:
-		return fmt.Errorf("window: %v does not divide a second", c.Window.Duration)
 	case c.RunAhead.Duration < 100*time.Microsecond || c.RunAhead.Duration > c.Window.Duration:
 		return fmt.Errorf("runAhead: %v is not between 100us and the window", c.RunAhead.Duration)
+	case c.DebugAddress != "" && !loopback(c.DebugAddress):
+		return fmt.Errorf("debugAddress: %.60q is no loopback address with a port, such as 127.0.0.1:9477", c.DebugAddress)
 	}
-	return nil
+	return c.Kubernetes.validate()
 }

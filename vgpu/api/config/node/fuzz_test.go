@@ -1,0 +1,33 @@
+package node
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+// FuzzDecode: a file that is taken is valid, and written out again says the same.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(head))
+	f.Add([]byte(head + "window: 50ms\nturn: 5ms\nrunAhead: 1ms\ntenancy: mixed\ndevices: [GPU-0]\n"))
+	f.Add([]byte(head + "reservePerMille: 0\ngammaPercent: 1000\nmaxShares: 60\n"))
+	f.Add([]byte("apiVersion: gshare.dev/v1alpha1\nkind: NodeConfiguration\nwindow: -9223372036854775808ns\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := Decode(text)
+		if err != nil {
+			return
+		}
+		if err := c.Validate(); err != nil {
+			t.Errorf("taken, but %v", err)
+		}
+		again, err := yaml.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same, err := Decode(again)
+		if diff := cmp.Diff(c, same); err != nil || diff != "" {
+			t.Errorf("%s: %v\n%s", again, err, diff)
+		}
+	})
+}

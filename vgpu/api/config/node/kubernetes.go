@@ -1,0 +1,72 @@
+package node
+
+import (
+	"fmt"
+	"net"
+	"path"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Kubernetes is the part of the file for a node of a cluster. Changes take effect when the agent is started again, which
+// containers do not notice.
+type Kubernetes struct {
+	// NodeName is the name of this node; default $NODE_NAME.
+	NodeName string `json:"nodeName,omitempty"`
+
+	// Kubeconfig is for an agent that does not run in a pod; default is the pod's service account.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+
+	// DevicePlugins, PodResources and Pods are where the kubelet of this node registers device plugins, and its sockets that say
+	// who holds which device and which pods there are. Defaults are those of a kubelet with root /var/lib/kubelet.
+	DevicePlugins string `json:"devicePlugins,omitempty"`
+	PodResources  string `json:"podResources,omitempty"`
+	Pods          string `json:"pods,omitempty"`
+
+	// CDI is a directory in which the container runtime looks for CDI files. Default /var/run/cdi.
+	CDI string `json:"cdi,omitempty"`
+
+	// Driver is the CDI file that makes devices usable in containers, with device names by UUID, as nvidia-ctk cdi generate
+	// --device-name-strategy=uuid writes it. Default: containers get no device nodes.
+	Driver string `json:"driver,omitempty"`
+
+	// Hook is libgshare.so. Default: none, and devices are given out whole only.
+	Hook string `json:"hook,omitempty"`
+
+	// Cordon lists UUIDs of devices or slices that take no new pods; from those in Drain the pods are evicted too.
+	Cordon []string `json:"cordon,omitempty"`
+	Drain  []string `json:"drain,omitempty"`
+
+	// Listen serves /metrics, /healthz and /readyz. Default 127.0.0.1:9477; "off" serves nothing.
+	Listen string `json:"listen,omitempty"`
+
+	// HealthPeriod is how often devices are looked at. Default 5s.
+	HealthPeriod metav1.Duration `json:"healthPeriod,omitzero"`
+}
+
+func (k *Kubernetes) setDefaults() {
+	setDefault(&k.DevicePlugins, "/var/lib/kubelet/device-plugins")
+	setDefault(&k.PodResources, "/var/lib/kubelet/pod-resources/kubelet.sock")
+	setDefault(&k.Pods, "/var/lib/kubelet/pods-api/pods-api.sock")
+	setDefault(&k.CDI, "/var/run/cdi")
+	setDefault(&k.Listen, "127.0.0.1:9477")
+	setDefault(&k.HealthPeriod.Duration, 5*time.Second)
+}
+
+func (k *Kubernetes) validate() error {
+	for field, value := range map[string]string{
+		"devicePlugins": k.DevicePlugins, "podResources": k.PodResources, "pods": k.Pods, "cdi": k.CDI, "driver": k.Driver, "hook": k.Hook,
+	} {
+		if value != "" && !path.IsAbs(value) {
+			return fmt.Errorf("kubernetes.%s: %q is not an absolute path", field, value)
+		}
+	}
+	if _, _, err := net.SplitHostPort(k.Listen); err != nil && k.Listen != "off" {
+		return fmt.Errorf("kubernetes.listen: %q is neither an address nor off", k.Listen)
+	}
+	if p := k.HealthPeriod.Duration; p < 100*time.Millisecond || p > time.Hour {
+		return fmt.Errorf("kubernetes.healthPeriod: %v is not between 100ms and an hour", p)
+	}
+	return nil
+}

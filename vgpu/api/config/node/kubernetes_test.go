@@ -1,0 +1,41 @@
+package node
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestKubernetes(t *testing.T) {
+	c, err := Decode([]byte(head + "kubernetes:\n  nodeName: a\n  hook: /h.so\n  cordon: [GPU-0]\n  healthPeriod: 1s\n"))
+	want := Kubernetes{
+		NodeName: "a", Hook: "/h.so", Cordon: []string{"GPU-0"}, HealthPeriod: metav1.Duration{Duration: time.Second},
+		DevicePlugins: "/var/lib/kubelet/device-plugins", PodResources: "/var/lib/kubelet/pod-resources/kubelet.sock",
+		Pods: "/var/lib/kubelet/pods-api/pods-api.sock", CDI: "/var/run/cdi", Listen: "127.0.0.1:9477",
+	}
+	if diff := cmp.Diff(want, c.Kubernetes); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+}
+
+func TestKubernetesRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"nodes: x":          "nodes",
+		"cdi: run/cdi":      "kubernetes.cdi",
+		"hook: lib.so":      "kubernetes.hook",
+		"listen: '9477'":    "kubernetes.listen",
+		"healthPeriod: 1ms": "kubernetes.healthPeriod",
+		"healthPeriod: 2h":  "kubernetes.healthPeriod",
+		"cordon: GPU-0":     "cordon",
+	} {
+		if _, err := Decode([]byte(head + "kubernetes:\n  " + text + "\n")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want an error with %q", text, err, want)
+		}
+	}
+	if _, err := Decode([]byte(head + "kubernetes: {listen: 'off'}\n")); err != nil {
+		t.Errorf("listen off: %v", err)
+	}
+}

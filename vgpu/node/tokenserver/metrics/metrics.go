@@ -1,0 +1,87 @@
+// Package metrics shows what a token server does as metrics for Prometheus: for each share its target beside what it gets,
+// and how long its processes wait; for the server, sessions and refusals.
+//
+// A scrape takes one snapshot; nothing is kept in between. Labels are bounded: containers and devices are those in service,
+// reasons a fixed list.
+package metrics
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Source is a token server.
+type Source interface {
+	Snapshot() []tokenserver.Status
+	Counters() tokenserver.Counters
+}
+
+// Collector collects the metrics of one source.
+type Collector struct{ source Source }
+
+// New gives the collector of a source.
+func New(s Source) Collector { return Collector{s} }
+
+// Describe implements prometheus.Collector.
+func (Collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range descriptions {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c Collector) Collect(out chan<- prometheus.Metric) {
+	for _, status := range c.source.Snapshot() {
+		for _, v := range status.VGPUs {
+			collectVGPU(out, v, v.UUID, status.ID, strconv.Itoa(v.Index))
+		}
+	}
+	counters := c.source.Counters()
+	out <- counter(sessions, float64(counters.Sessions))
+	out <- counter(reconnects, float64(counters.Reconnects))
+	for reason, n := range counters.Refused {
+		out <- counter(refused, float64(n), reason.String())
+	}
+}
+
+func collectVGPU(out chan<- prometheus.Metric, v tokenserver.VGPUStatus, labels ...string) {
+	for _, m := range []prometheus.Metric{
+		gauge(sm, ratio(v.SMRequest), labels...),
+		gauge(quotaRequest, ratio(v.QuotaRequest), labels...),
+		gauge(quotaLimit, ratio(v.QuotaLimit), labels...),
+		counter(busy, v.Total.Seconds(), labels...),
+		gauge(memoryLimit, float64(v.Memory), labels...),
+		gauge(memoryUsed, float64(v.Used), labels...),
+		gauge(processes, float64(len(v.Processes)), labels...),
+		gauge(awaited, float64(v.Awaited), labels...),
+		counter(tokens, float64(v.Tokens), labels...),
+		counter(stalls, float64(v.Waits.Stalls), labels...),
+		prometheus.MustNewConstHistogram(wait, v.Waits.Count, v.Waits.Sum.Seconds(), buckets(v.Waits), labels...),
+	} {
+		out <- m
+	}
+}
+
+// buckets adds the classes up, as Prometheus wants them: each bucket holds those before it.
+func buckets(w tokenserver.Waits) map[float64]uint64 {
+	sum, list := uint64(0), map[float64]uint64{}
+	for i, bound := range tokenserver.WaitBounds {
+		sum += w.Classes[i]
+		list[bound.Seconds()] = sum
+	}
+	return list
+}
+
+func ratio(p share.PerMille) float64 { return float64(p) / float64(share.Whole) }
+
+func gauge(d *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+}
+
+func counter(d *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(d, prometheus.CounterValue, value, labels...)
+}
