@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,8 +13,10 @@ type target struct {
 	column string   // key
 	least  bool     // the column must be at least the bound; otherwise at most
 	bound  float64
-	other  string // key of a column that is the bound instead
-	strict bool   // beyond the bound, not on it
+	other  string  // key of a column that is the bound instead
+	times  float64 // that column's value times this; 0 is 1
+	plus   float64 // and this added
+	strict bool    // beyond the bound, not on it
 }
 
 func (g target) String() string {
@@ -29,15 +32,26 @@ func (g target) String() string {
 		where = strings.Join(g.rows, ", ")
 	}
 	if g.other != "" {
-		return fmt.Sprintf("%s %s %s (%s)", g.column, op, g.other, where)
+		return fmt.Sprintf("%s %s %s%s (%s)", g.column, op, g.other, g.change(), where)
 	}
 	return fmt.Sprintf("%s %s %.6g (%s)", g.column, op, g.bound, where)
+}
+
+func (g target) change() string {
+	text := ""
+	if g.times != 0 {
+		text = fmt.Sprintf(" x %g", g.times)
+	}
+	if g.plus != 0 {
+		text += fmt.Sprintf(" %+g", g.plus)
+	}
+	return text
 }
 
 func (g target) met(row map[string]cell) bool {
 	value, bound := row[g.column].Mean, g.bound
 	if g.other != "" {
-		bound = row[g.other].Mean
+		bound = row[g.other].Mean*cmp.Or(g.times, 1) + g.plus
 	}
 	if !g.least {
 		value, bound = -value, -bound

@@ -1,0 +1,165 @@
+package serving
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/batching"
+	"github.com/gshare-dev/gshare/vgpu/planning"
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// calls is functions that are served as a plan says: in groups, by a provider's functions that are paid by the call. These are warm
+// (PA-60), and there are always enough of them; the rates planned for are the means of the requests to come.
+type calls struct {
+	clock  *clock
+	record *record
+	prices planning.Book
+	of     []*group // by function
+	gpu    float64  // seconds of whole cards
+	money  float64  // nano-units
+}
+
+// group is a group of a plan, with its queue.
+type group struct {
+	world  *calls
+	plan   planning.Group
+	model  *profile.Model
+	queue  urgent
+	random *rand.Rand
+	wake   time.Duration
+}
+
+// planner is one of package planning.
+type planner func(planning.Input) (planning.Plan, error)
+
+func newCalls(in *Input, c *clock, r *record, modes []planning.Mode, plan planner) (*calls, error) {
+	w := &calls{clock: c, record: r, prices: in.Prices, of: make([]*group, len(in.Functions))}
+	if len(in.Models) == 0 {
+		return nil, share.Invalid("models", "the policy needs the latency models of functions paid by the call")
+	}
+	made, err := plan(in.planned(modes))
+	if err != nil {
+		return nil, err
+	}
+	if len(made.Infeasible) > 0 {
+		return nil, made.Infeasible[0].Err()
+	}
+	index := map[string]int{}
+	for i := range in.Functions {
+		index[in.Functions[i].Name] = i
+	}
+	for n := range made.Groups {
+		g, err := w.newGroup(in, made.Groups[n], uint64(n))
+		if err != nil {
+			return nil, within(fmt.Sprintf("groups[%d]", n), err)
+		}
+		for _, a := range g.plan.Applications {
+			w.of[index[a.Name]] = g
+		}
+	}
+	return w, nil
+}
+
+// planned is the input as the planner sees it: a function without requests is planned for one in the whole time.
+func (in *Input) planned(modes []planning.Mode) planning.Input {
+	counts := make([]int, len(in.Functions))
+	for _, a := range in.Arrivals {
+		counts[a.Function]++
+	}
+	out := planning.Input{Models: in.Models, Prices: in.Prices, Platform: in.Platform, Modes: modes}
+	for i := range in.Functions {
+		f := &in.Functions[i]
+		out.Applications = append(out.Applications, planning.Application{
+			Name: f.Name, Model: f.Model, SLO: profile.Seconds(f.SLO.Seconds()), Rate: float64(max(counts[i], 1)) / in.Until.Seconds(),
+		})
+	}
+	return out
+}
+
+func (w *calls) newGroup(in *Input, p planning.Group, n uint64) (*group, error) {
+	g := &group{world: w, plan: p, random: rand.New(rand.NewPCG(in.Seed, 7000+n))}
+	g.model = modelOf(in.Models, &p)
+	p99 := seconds(p.P99)
+	q, err := batching.New(batching.Config{
+		MaxBatch: p.Config.Batch, Fill: true, Latency: func(int) time.Duration { return p99 },
+	})
+	g.queue = urgent{q}
+	return g, err
+}
+
+func seconds(s profile.Seconds) time.Duration { return time.Duration(float64(s) * 1e9) }
+
+// latency is what the profile says of a batch.
+func (g *group) latency(batch int) profile.Latency {
+	c := &g.plan.Config
+	switch c.Mode {
+	case planning.CPU:
+		return g.model.CPU.Latency(batch, c.CPU)
+	case planning.GPU:
+		return g.model.GPU.Latency(batch, c.GPUGB)
+	}
+	return g.model.Partitioned.Latency(batch, c.Workers)
+}
+
+// takes draws the time of an execution: a fixed part and an exponential one, with the profile's mean and p99.
+func (g *group) takes(batch int) time.Duration {
+	l := g.latency(batch)
+	spread := min(float64(l.P99-l.Mean)/(math.Ln10*2-1), float64(l.Mean))
+	return time.Duration(1e9 * (float64(l.Mean) - spread + spread*g.random.ExpFloat64()))
+}
+
+func (w *calls) arrive(request int32) {
+	g := w.of[w.record.arrivals[request].Function]
+	if !g.queue.add(request, w.record.deadline(request), w.clock.now, g.load()) {
+		w.record.refuse(request)
+		return
+	}
+	g.dispatch()
+}
+
+func (g *group) load() batching.Load {
+	return batching.Load{Replicas: 1, Idle: 1, Rate: g.plan.Rate()}
+}
+
+func (g *group) dispatch() {
+	w := g.world
+	for {
+		fire, refused, wake := g.queue.next(0, w.clock.now, g.load())
+		for _, r := range refused {
+			w.record.refuse(r)
+		}
+		if len(fire) == 0 {
+			if wake > w.clock.now && (g.wake <= w.clock.now || wake < g.wake) {
+				g.wake = wake
+				w.clock.at(wake, g.dispatch)
+			}
+			return
+		}
+		g.run(fire)
+	}
+}
+
+func (g *group) run(batch []int32) {
+	w := g.world
+	takes := g.takes(len(batch))
+	w.money += g.price(takes)
+	if c := &g.plan.Config; c.Mode == planning.GPU {
+		w.gpu += takes.Seconds() * float64(c.GPUGB) / float64(g.model.GPU.CardGB)
+	}
+	w.clock.after(takes, func() {
+		for _, r := range batch {
+			w.record.answer(r, w.clock.now)
+		}
+		g.dispatch()
+	})
+}
+
+func (w *calls) second() error { return nil }
+
+func (w *calls) finish(_ *priceList, r *Result) {
+	r.GPUSeconds, r.Cost = w.gpu, w.money*nano
+}

@@ -1,0 +1,65 @@
+package serving
+
+import "time"
+
+// clock is a virtual clock with what is to happen at which time. Of events at one time, the one set first happens first.
+type clock struct {
+	now  time.Duration
+	heap []event
+	set  int64
+}
+
+type event struct {
+	at    time.Duration
+	order int64
+	do    func()
+}
+
+func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.order < o.order }
+
+// at sets an event; one in the past happens now.
+func (c *clock) at(t time.Duration, do func()) {
+	c.set++
+	c.heap = append(c.heap, event{max(t, c.now), c.set, do})
+	for i := len(c.heap) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if !c.heap[i].before(&c.heap[parent]) {
+			break
+		}
+		c.heap[i], c.heap[parent] = c.heap[parent], c.heap[i]
+		i = parent
+	}
+}
+
+func (c *clock) after(d time.Duration, do func()) { c.at(c.now+d, do) }
+
+// next is the time of the next event.
+func (c *clock) next() (time.Duration, bool) {
+	if len(c.heap) == 0 {
+		return 0, false
+	}
+	return c.heap[0].at, true
+}
+
+// step lets the next event happen.
+func (c *clock) step() {
+	e := c.heap[0]
+	last := len(c.heap) - 1
+	c.heap[0], c.heap[last] = c.heap[last], event{}
+	c.heap = c.heap[:last]
+	for i := 0; ; {
+		least := i
+		for child := 2*i + 1; child <= 2*i+2 && child < last; child++ {
+			if c.heap[child].before(&c.heap[least]) {
+				least = child
+			}
+		}
+		if least == i {
+			break
+		}
+		c.heap[i], c.heap[least] = c.heap[least], c.heap[i]
+		i = least
+	}
+	c.now = e.at
+	e.do()
+}

@@ -1,0 +1,162 @@
+package serving
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/pipeline"
+	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+)
+
+// migs is functions on MIG instances, whose sizes never change (FF-38), under one policy.
+type migs struct {
+	clock  *clock
+	record *record
+	until  time.Duration
+	policy migPolicy
+	free   []pipeline.Slice
+	gpus   map[string]*activity // by slice
+	mig    float64              // seconds in which MIG instances worked, summed over them
+	apps   []*app
+	node   *residency.Node // the slices that are shared in turn; nil if none ever is
+	shared map[string]pipeline.Slice
+	ids    int
+	err    error
+	scarce bool // a function wants slices and there are none
+}
+
+// migPolicy is what the policies on MIG instances differ in.
+type migPolicy struct {
+	pipelines  bool // functions may be cut, slices shared in turn, and pipelines migrate
+	refuses    bool // requests that cannot be in time are refused, instead of served after all others
+	gathers    bool // requests go to GPUs that work already, as long as slices are not scarce
+	candidates int  // among how many partitions that fit the best is taken
+}
+
+// keepAlive is how long an instance that nobody uses keeps slices for itself, where they are not shared: the time after which
+// FluidFaaS's instances end, too (FF-43).
+const keepAlive = 10 * time.Minute
+
+func newMIGs(in *Input, c *clock, r *record, p migPolicy) (*migs, error) {
+	kinds, err := in.needMIG()
+	if err != nil {
+		return nil, err
+	}
+	w := &migs{clock: c, record: r, until: in.Until, policy: p, gpus: map[string]*activity{}, shared: map[string]pipeline.Slice{}}
+	for g, names := range in.MIG.GPUs {
+		work := &activity{clock: c, until: in.Until}
+		for i, name := range names {
+			s := pipeline.Slice{ID: fmt.Sprintf("%d/%d", g, i), Kind: kinds[name]}
+			w.free, w.gpus[s.ID] = append(w.free, s), work
+		}
+	}
+	if p.pipelines {
+		if w.node, err = residency.New(residency.Policy{Host: hostMemory}); err != nil {
+			return nil, err
+		}
+	}
+	for i := range in.Functions {
+		a, err := w.newApp(&in.Functions[i], kindsOf(w.free))
+		if err != nil {
+			return nil, within(fmt.Sprintf("functions[%d]", i), err)
+		}
+		w.apps = append(w.apps, a)
+	}
+	return w, nil
+}
+
+// hostMemory is what a node keeps for evicted data.
+const hostMemory = 256 << 30
+
+func kindsOf(all []pipeline.Slice) []pipeline.Kind {
+	var kinds []pipeline.Kind
+	for _, s := range all {
+		if !slices.Contains(kinds, s.Kind) {
+			kinds = append(kinds, s.Kind)
+		}
+	}
+	return kinds
+}
+
+func (w *migs) arrive(request int32) {
+	a := w.apps[w.record.arrivals[request].Function]
+	a.arrived++
+	a.waiting.add(request)
+	a.dispatch()
+}
+
+// second adds and removes instances by load, and lets the shared slices be reviewed.
+func (w *migs) second() error {
+	for _, a := range w.apps {
+		a.sample()
+	}
+	for _, step := range []func() error{w.release, w.grow, w.note, w.review, w.migrate} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	for _, a := range w.apps {
+		a.dispatch()
+	}
+	w.run()
+	return w.err
+}
+
+// grow adds an instance to every function that its instances do not suffice for, in turn, until nobody needs or gets any.
+func (w *migs) grow() error {
+	for again := true; again; {
+		again = false
+		for _, a := range w.apps {
+			if !a.short() {
+				continue
+			}
+			added, err := a.add()
+			if err != nil {
+				return err
+			}
+			again = again || added
+		}
+	}
+	return nil
+}
+
+// note keeps whether slices are scarce, for those who could give some back.
+func (w *migs) note() error {
+	w.scarce = slices.ContainsFunc(w.apps, func(a *app) bool { return a.full && a.short() })
+	return nil
+}
+
+// release takes back the slices of instances that are not used enough to have them to themselves.
+func (w *migs) release() error {
+	now := w.clock.now
+	for _, a := range w.apps {
+		for _, c := range slices.Clone(a.chains) {
+			if !c.ready || c.leaving || c.outstanding > 0 && !w.policy.pipelines {
+				continue
+			}
+			idle := now-c.lastUsed >= keepAlive
+			if w.policy.pipelines {
+				standing := residency.Standing{Residency: scaling.Hot, Since: c.since, Utilisation: c.use.Utilisation(now, useWindow)}
+				idle = residencyRules.Next(now, standing) != scaling.Hot
+			}
+			if idle && a.enough(c) {
+				c.retire()
+			}
+		}
+	}
+	return nil
+}
+
+func (w *migs) finish(prices *priceList, r *Result) {
+	gpus := map[*activity]bool{}
+	for _, g := range w.gpus {
+		if !gpus[g] {
+			gpus[g] = true
+			r.GPUSeconds += g.total()
+		}
+	}
+	r.MIGSeconds = w.mig
+	r.Cost = prices.held(r.GPUSeconds, 0)
+}

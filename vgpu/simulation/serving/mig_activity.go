@@ -1,0 +1,42 @@
+package serving
+
+import (
+	"time"
+)
+
+// worked counts a slice at work, for itself and for its GPU.
+func (w *migs) worked(slice string, from, takes time.Duration) {
+	w.mig += max(0, min(from+takes, w.until)-min(from, w.until)).Seconds()
+	g := w.gpus[slice]
+	w.clock.at(from, g.begin)
+	w.clock.at(from+takes, g.end)
+}
+
+// activity is the time in which any slice of a GPU works (FF-71).
+type activity struct {
+	clock *clock
+	until time.Duration
+	slots int // slices at work
+	since time.Duration
+	sum   time.Duration
+}
+
+func (g *activity) begin() {
+	if g.slots == 0 {
+		g.since = g.clock.now
+	}
+	g.slots++
+}
+
+func (g *activity) end() {
+	if g.slots--; g.slots == 0 {
+		g.sum += max(0, min(g.clock.now, g.until)-g.since)
+	}
+}
+
+func (g *activity) total() float64 {
+	if g.slots > 0 {
+		return (g.sum + max(0, g.until-g.since)).Seconds()
+	}
+	return g.sum.Seconds()
+}

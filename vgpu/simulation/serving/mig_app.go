@@ -1,0 +1,115 @@
+package serving
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/pipeline"
+	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
+	"github.com/gshare-dev/gshare/vgpu/pipeline/routing"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+)
+
+// app is one function on MIG instances.
+type app struct {
+	world    *migs
+	function *Function
+	ranking  *pipeline.Ranking
+	waiting  slackQueue
+	chains   []*chain
+	whole    bool          // fits one slice of some kind that there is
+	fastest  time.Duration // of one request on a shared slice; 0 if no slice is ever shared
+	sharing  bool          // has an instance on the shared slices
+	full     bool          // more slices were wanted than there are
+
+	arrived int // in this second
+	recent  []scaling.Rate
+	options []routing.Instance // scratch
+}
+
+func (w *migs) newApp(f *Function, kinds []pipeline.Kind) (*app, error) {
+	ranking, err := pipeline.Rank(*f.Graph, kinds)
+	if err != nil {
+		return nil, err
+	}
+	a := &app{world: w, function: f, ranking: ranking}
+	a.waiting.record, a.waiting.refuses = w.record, w.policy.refuses
+	whole := f.Graph.Whole()
+	times := map[string]time.Duration{}
+	for _, k := range kinds {
+		if t := whole.Times[k.Name]; t > 0 && whole.Memory <= k.Memory {
+			times[k.Name] = t
+		}
+	}
+	if a.whole = len(times) > 0; a.whole && w.node != nil {
+		a.fastest = slices.Min(slices.Collect(maps.Values(times)))
+		return a, w.node.Register(residency.Function{
+			Name: f.Name, Memory: whole.Memory, Times: times, LoadWarm: f.LoadWarm, LoadCold: f.LoadCold,
+		})
+	}
+	return a, nil
+}
+
+// dispatch routes requests, the most urgent first, to the instances that take them now; the others wait.
+func (a *app) dispatch() {
+	w := a.world
+	if fastest := a.fastestReady(); fastest > 0 {
+		a.waiting.giveUp(w.clock.now, fastest)
+	}
+	for a.waiting.len() > 0 {
+		at, ok := a.choose()
+		if !ok {
+			return
+		}
+		takes, idle := time.Duration(0), true
+		if at < len(a.chains) {
+			idle = a.chains[at].outstanding == 0
+			takes = a.chains[at].assignment.Latency + max(0, a.chains[at].free-w.clock.now)
+		}
+		request, ok := a.waiting.pop(w.clock.now, takes, idle)
+		if !ok {
+			return
+		}
+		if at == len(a.chains) {
+			a.share(request)
+			continue
+		}
+		a.chains[at].take(request)
+	}
+}
+
+func (a *app) fastestReady() time.Duration {
+	least := time.Duration(0)
+	for _, c := range a.chains {
+		if c.ready && !c.leaving && (least == 0 || c.assignment.Latency < least) {
+			least = c.assignment.Latency
+		}
+	}
+	return least
+}
+
+// choose asks package routing. The shared instance is the option after all others; it is given no more than it can run next, so that
+// an instance that gets free finds what waits.
+func (a *app) choose() (int, bool) {
+	w := a.world
+	a.options = a.options[:0]
+	for _, c := range a.chains {
+		a.options = append(a.options, routing.Instance{
+			ID: c.id, Residency: scaling.Hot, Draining: c.leaving || !c.ready, Latency: c.assignment.Latency + c.wakes(),
+			Capacity: max(1, c.assignment.Outstanding(a.function.SLO)), Outstanding: c.outstanding,
+		})
+	}
+	if w.node != nil && a.whole && (len(a.chains) == 0 || a.sharing || a.full) && w.node.Waiting(a.function.Name) < 1 {
+		a.options = append(a.options, routing.Instance{ID: -1, Residency: scaling.Shared})
+	}
+	return routing.Choose(a.options)
+}
+
+// share hands a request to the shared slices.
+func (a *app) share(request int32) {
+	w := a.world
+	a.sharing = true
+	w.check(w.node.Enqueue(w.clock.now, residency.Request{ID: uint64(request), Function: a.function.Name, Deadline: w.record.deadline(request)}))
+	w.run()
+}

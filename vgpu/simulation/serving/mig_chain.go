@@ -1,0 +1,142 @@
+package serving
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/pipeline"
+	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// chain is a hot instance: stages on slices of their own. A request enters when the slowest stage is done with the one
+// before, and leaves when all stages and transfers are done.
+type chain struct {
+	id          int
+	app         *app
+	assignment  pipeline.Assignment
+	work        []stageWork
+	ready       bool
+	leaving     bool
+	free        time.Duration // when the next request may enter
+	outstanding int
+	since       time.Duration
+	lastUsed    time.Duration
+	use         residency.Meter
+	replaces    *chain // retires when this one is ready (FF-63)
+}
+
+// stageWork is one slice at work for a request, counted from when it enters.
+type stageWork struct {
+	slice string
+	from  time.Duration
+	takes time.Duration
+}
+
+func (a *app) start(on pipeline.Assignment, load time.Duration) *chain {
+	w := a.world
+	w.ids++
+	c := &chain{id: w.ids, app: a, assignment: on, work: workOf(a.function.Graph, on)}
+	for _, stage := range on.Slices {
+		for _, s := range stage {
+			w.free = slices.DeleteFunc(w.free, func(o pipeline.Slice) bool { return o.ID == s.ID })
+		}
+	}
+	a.chains = append(a.chains, c)
+	w.clock.after(load, c.serve)
+	return c
+}
+
+func (c *chain) serve() {
+	now := c.app.world.clock.now
+	c.ready, c.since, c.lastUsed = true, now, now
+	if c.replaces != nil {
+		c.replaces.retire()
+		c.replaces = nil
+	}
+	c.app.dispatch()
+}
+
+// workOf spreads the transfers between the stages. A node that only some requests run counts with its chance, as in the
+// bottleneck.
+func workOf(f *pipeline.Function, on pipeline.Assignment) []stageWork {
+	var work []stageWork
+	at := time.Duration(0)
+	for s, stage := range on.Partition.Stages {
+		longest := time.Duration(0)
+		for p, part := range stage {
+			on := on.Slices[s][p]
+			takes := time.Duration(0)
+			for _, n := range part {
+				chance := f.Nodes[n].Chance
+				if chance == 0 {
+					chance = share.Whole
+				}
+				takes += f.Nodes[n].Times[on.Kind.Name] * time.Duration(chance) / time.Duration(share.Whole)
+			}
+			work = append(work, stageWork{on.ID, at, takes})
+			longest = max(longest, takes)
+		}
+		at += longest + f.Transfer
+	}
+	return work
+}
+
+// wakes makes an instance on a GPU that does not work now the last choice, where GPU time is to be saved and slices are not scarce:
+// any instance with capacity answers in time, but some keep little slack.
+func (c *chain) wakes() time.Duration {
+	w := c.app.world
+	if !w.policy.gathers || w.scarce {
+		return 0
+	}
+	for _, x := range c.work {
+		if w.gpus[x.slice].slots == 0 {
+			return c.app.function.SLO
+		}
+	}
+	return 0
+}
+
+func (c *chain) take(request int32) {
+	w := c.app.world
+	now := w.clock.now
+	enters := max(now, c.free)
+	c.free = enters + c.assignment.Bottleneck
+	c.outstanding++
+	c.use.Add(enters, c.free)
+	for _, x := range c.work {
+		w.worked(x.slice, enters+x.from, x.takes)
+	}
+	w.clock.at(enters+c.assignment.Latency, func() {
+		w.record.answer(request, w.clock.now)
+		c.outstanding--
+		c.lastUsed = w.clock.now
+		if c.leaving && c.outstanding == 0 {
+			c.gone()
+		}
+		c.app.dispatch()
+	})
+}
+
+// retire lets an instance finish what it has.
+func (c *chain) retire() {
+	if c.leaving {
+		return
+	}
+	c.leaving = true
+	if c.outstanding == 0 {
+		c.gone()
+	}
+}
+
+func (c *chain) gone() {
+	a, w := c.app, c.app.world
+	for _, stage := range c.assignment.Slices {
+		w.free = append(w.free, stage...)
+	}
+	a.chains = slices.DeleteFunc(a.chains, func(o *chain) bool { return o == c })
+	if len(a.chains) == 0 && a.whole && w.node != nil {
+		w.node.Join(w.clock.now, a.function.Name)
+		a.sharing = true
+	}
+}

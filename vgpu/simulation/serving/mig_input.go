@@ -1,0 +1,69 @@
+package serving
+
+import (
+	"fmt"
+
+	"github.com/gshare-dev/gshare/vgpu/mig"
+	"github.com/gshare-dev/gshare/vgpu/pipeline"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// MIG is GPUs of one kind that are cut into MIG instances for good.
+type MIG struct {
+	Model string     // as package mig names it
+	GPUs  [][]string // by GPU, the names of the profiles
+}
+
+// needMIG refuses worlds without what the policies on MIG instances need, and gives the kinds of slices by name.
+func (in *Input) needMIG() (map[string]pipeline.Kind, error) {
+	switch {
+	case len(in.MIG.GPUs) == 0 || len(in.MIG.GPUs) > maxGPUs:
+		return nil, share.Invalid("mig.geometries", "%d of them; the policy needs 1 to %d", len(in.MIG.GPUs), maxGPUs)
+	case in.Prices.Slice <= 0:
+		return nil, share.Invalid("prices.nanoPerSliceSecond", "%d is no price", in.Prices.Slice)
+	}
+	model, err := mig.ModelNamed(in.MIG.Model)
+	if err != nil {
+		return nil, share.Invalid("mig.model", "%v", err)
+	}
+	kinds := map[string]pipeline.Kind{}
+	for g, names := range in.MIG.GPUs {
+		if err := in.validGPU(model, names, kinds); err != nil {
+			return nil, within(fmt.Sprintf("mig.geometries: GPU %d", g), err)
+		}
+	}
+	for i := range in.Functions {
+		if in.Functions[i].Graph == nil {
+			return nil, share.Invalid(fmt.Sprintf("functions[%d].graph", i), "the policy needs the function's components on MIG instances")
+		}
+	}
+	return kinds, nil
+}
+
+// validGPU refuses profiles that do not lie beside each other on one GPU.
+func (in *Input) validGPU(model *mig.Model, names []string, kinds map[string]pipeline.Kind) error {
+	var profiles []*mig.Profile
+	for i, name := range names {
+		p, ok := model.Profile(name)
+		if !ok {
+			return share.Invalid(fmt.Sprintf("[%d]", i), "%.64q is no profile of %s", name, model.Name)
+		}
+		profiles, kinds[name] = append(profiles, p), pipeline.KindOf(p)
+	}
+	if len(profiles) == 0 || len(profiles) > model.Compute || !together(mig.Layout{}, profiles) {
+		return share.Invalid("profiles", "%v is no way to cut a %s", names, model.Name)
+	}
+	return nil
+}
+
+func together(l mig.Layout, profiles []*mig.Profile) bool {
+	if len(profiles) == 0 {
+		return true
+	}
+	for _, start := range profiles[0].Starts {
+		if i := (mig.Instance{Profile: profiles[0], Start: start}); l.Fits(i) && together(l.With(i), profiles[1:]) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,138 @@
+package serving
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/pipeline"
+	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
+)
+
+// run starts what the shared slices can run now.
+func (w *migs) run() {
+	if w.node == nil {
+		return
+	}
+	d := w.node.Dispatch(w.clock.now)
+	for _, r := range d.Refused {
+		w.record.refuse(int32(r.ID))
+	}
+	for _, s := range d.Starts {
+		switch s.Source {
+		case residency.Host:
+			w.record.result.WarmStarts++
+		case residency.Storage:
+			w.record.result.ColdStarts++
+		}
+		w.worked(s.Slice, w.clock.now+s.Load, s.Execution)
+		w.clock.after(s.Load+s.Execution, func() {
+			w.record.answer(int32(s.Request.ID), w.clock.now)
+			w.check(w.node.Finish(w.clock.now, s.Slice))
+			w.app(s.Request.Function).dispatch()
+			w.run()
+		})
+	}
+}
+
+// check keeps the first error; the end of the second reports it.
+func (w *migs) check(err error) { w.err = cmp.Or(w.err, err) }
+
+func (w *migs) app(name string) *app {
+	return w.apps[slices.IndexFunc(w.apps, func(a *app) bool { return a.function.Name == name })]
+}
+
+// review does what the shared slices ask for, as far as there are slices.
+func (w *migs) review() error {
+	if w.node == nil {
+		return nil
+	}
+	for _, advice := range w.node.Review(w.clock.now) {
+		switch advice.Action {
+		case residency.End:
+			w.app(advice.Function).sharing = false
+		case residency.Grow:
+			if err := w.addShared(advice.Function); err != nil {
+				return err
+			}
+		case residency.Shrink:
+			if err := w.node.RemoveSlice(w.clock.now, advice.Slice); err != nil {
+				return err
+			}
+			w.unshare(advice.Slice)
+		}
+	}
+	return nil
+}
+
+// reclaim takes back a shared slice on which nothing runs: what needs slices of its own comes first.
+func (w *migs) reclaim() bool {
+	for _, id := range slices.Sorted(maps.Keys(w.shared)) {
+		if w.node.RemoveSlice(w.clock.now, id) == nil {
+			w.unshare(id)
+			return true
+		}
+	}
+	return false
+}
+
+func (w *migs) unshare(id string) {
+	w.free = append(w.free, w.shared[id])
+	delete(w.shared, id)
+}
+
+// addShared shares one more slice: the smallest that runs the function, or anything if none is named.
+func (w *migs) addShared(function string) error {
+	best := -1
+	for i, s := range w.free {
+		runs := false
+		for _, a := range w.apps {
+			if function == "" || a.function.Name == function {
+				t := a.function.Graph.Whole()
+				runs = runs || t.Times[s.Kind.Name] > 0 && t.Memory <= s.Kind.Memory && t.Times[s.Kind.Name] <= a.function.SLO
+			}
+		}
+		if runs && (best < 0 || s.Kind.Compute < w.free[best].Kind.Compute) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	s := w.free[best]
+	w.free = slices.Delete(w.free, best, best+1)
+	w.shared[s.ID] = s
+	return w.node.AddSlice(w.clock.now, s)
+}
+
+// migrate replaces pipelines by instances on single slices that are free (FF-63).
+func (w *migs) migrate() error {
+	if !w.policy.pipelines {
+		return nil
+	}
+	var running []pipeline.Running
+	chains := map[int]*chain{}
+	for _, a := range w.apps {
+		for _, c := range a.chains {
+			if c.ready && !c.leaving && !slices.ContainsFunc(a.chains, func(o *chain) bool { return o.replaces == c }) {
+				running = append(running, pipeline.Running{ID: c.id, Ranking: a.ranking, Assignment: c.assignment, Demand: c.demand()})
+				chains[c.id] = c
+			}
+		}
+	}
+	moves, err := pipeline.Migrations(running, w.free)
+	if err != nil {
+		return err
+	}
+	for _, m := range moves {
+		old := chains[m.Instance]
+		old.app.start(m.To, old.app.loadTime()).replaces = old
+	}
+	return nil
+}
+
+// demand is what the instance carries now.
+func (c *chain) demand() pipeline.Demand {
+	part := float64(c.use.Utilisation(c.app.world.clock.now, useWindow)) / 1000
+	return pipeline.Demand{SLO: c.app.function.SLO, Rate: part * c.assignment.Rate()}
+}

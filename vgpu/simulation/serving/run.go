@@ -1,0 +1,84 @@
+package serving
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/planning"
+)
+
+// maxInstances is how many instances a function has at most; it is the GPUs that end it.
+const maxInstances = 1000
+
+// drain is how long after the end of the trace requests may still be answered.
+const drain = time.Minute
+
+// Run plays the requests against a policy. The same input gives the same result. Errors of the input are *share.FieldError.
+func Run(ctx context.Context, in *Input, policy string) (Result, error) {
+	if err := in.Validate(); err != nil {
+		return Result{}, err
+	}
+	at := slices.IndexFunc(Policies(), func(p Policy) bool { return p.Name == policy })
+	if at < 0 {
+		return Result{}, fmt.Errorf("policy: %.64q is not known", policy)
+	}
+	c, r := &clock{}, newRecord(in)
+	w, err := Policies()[at].make(in, c, r)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := play(ctx, in, c, w); err != nil {
+		return Result{}, err
+	}
+	result := r.finish()
+	w.finish(&priceList{in.Prices}, &result)
+	return result, nil
+}
+
+// play lets requests arrive, seconds end and events happen, each at its time.
+func play(ctx context.Context, in *Input, c *clock, w world) error {
+	next, second := 0, time.Second
+	end := in.Until + drain
+	for {
+		at, what := end, 0
+		if t, ok := c.next(); ok && t < at {
+			at, what = t, 1
+		}
+		if second < at {
+			at, what = second, 2
+		}
+		if next < len(in.Arrivals) && in.Arrivals[next].At < at {
+			at, what = in.Arrivals[next].At, 3
+		}
+		switch what {
+		case 0:
+			c.now = end
+			return nil
+		case 1:
+			c.step()
+		case 2:
+			c.now = second
+			second += time.Second
+			if err := cmp.Or(ctx.Err(), w.second()); err != nil {
+				return err
+			}
+		case 3:
+			c.now = at
+			w.arrive(int32(next))
+			next++
+		}
+	}
+}
+
+// priceList turns use into money.
+type priceList struct{ book planning.Book }
+
+const nano = 1e-9
+
+// held is the price of GPU time and memory.
+func (p *priceList) held(gpuSeconds, gbSeconds float64) float64 {
+	return nano * (float64(p.book.Slice)*gpuSeconds + float64(p.book.SliceMemory)*gbSeconds)
+}

@@ -1,0 +1,132 @@
+package serving
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/batching"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// shares is functions whose instances share whole GPUs, under one policy.
+type shares struct {
+	clock  *clock
+	record *record
+	policy sharePolicy
+	meter  meter
+	packer packing.Packer
+	slices []packing.Slice
+	node   *packing.Node // of all GPUs, with who is on them
+	gpus   []*gpu
+	pools  []*pool
+
+	changed bool // node is not of the instances as they are
+}
+
+// sharePolicy is what the policies on shared GPUs differ in.
+type sharePolicy struct {
+	scaling scaling.Policy
+	elastic bool // a limit of twice the request (DI-19), or none above it
+	retains bool // instances that are not needed are demoted step by step, or deleted
+	urgent  bool // queue by deadline, with refusals and batches as large as the deadline allows
+}
+
+// headroom is the part of the SLO that an execution must leave to the queue (DI-18).
+const headroom share.PerMille = 500
+
+func newShares(in *Input, c *clock, r *record, p sharePolicy) (*shares, error) {
+	if err := in.needShares(); err != nil {
+		return nil, err
+	}
+	rules := packing.NewRules(packing.Slots)
+	rules.MixTenants = true
+	w := &shares{
+		clock: c, record: r, policy: p, meter: meter{until: in.Until}, changed: true,
+		packer: packing.Packer{Rules: rules, Ranker: packing.DiluWeights},
+	}
+	for i := range in.GPUs {
+		w.gpus = append(w.gpus, &gpu{clock: c, meter: &w.meter})
+		w.slices = append(w.slices, packing.Slice{
+			ID: packing.SliceID(fmt.Sprint(i)), Device: fmt.Sprint(i), Memory: in.GPUMemory, Healthy: true,
+			Classes: []share.Isolation{share.MPS, share.Elastic}, MaxShares: 48, // below the clients that MPS takes
+		})
+	}
+	for i := range in.Functions {
+		pool, err := w.newPool(&in.Functions[i])
+		if err != nil {
+			return nil, within(fmt.Sprintf("functions[%d]", i), err)
+		}
+		w.pools = append(w.pools, pool)
+	}
+	return w, nil
+}
+
+func (w *shares) newPool(f *Function) (*pool, error) {
+	choices, err := scaling.SLO{Latency: f.SLO, Headroom: headroom}.Choices(f.Points)
+	if err != nil {
+		return nil, err
+	}
+	for i := range choices {
+		choices[i].Share = w.shareOf(choices[i].Share, f.Memory)
+	}
+	p := &pool{world: w, function: f, surface: newSurface(f.Points), queue: &fifo{}}
+	if p.scaler, err = scaling.New(w.policy.scaling, choices); err != nil {
+		return nil, err
+	}
+	if !w.policy.urgent {
+		return p, nil
+	}
+	efficient, err := scaling.MostEfficient(choices)
+	if err != nil {
+		return nil, err
+	}
+	p.queue, err = p.byDeadline(efficient.Share.SMLimit)
+	return p, err
+}
+
+func (w *shares) shareOf(s share.Share, memory share.Bytes) share.Share {
+	s.Memory = memory
+	if w.policy.elastic {
+		s.SMLimit = min(2*s.SMRequest, share.Whole)
+	}
+	return s
+}
+
+// byDeadline makes the queue of package batching. It predicts for the SMs that there are: those at the limit, or what the GPU of
+// the instance that is about to take a batch has left. A request is refused only if even that would be too slow.
+func (p *pool) byDeadline(limit share.PerMille) (queue, error) {
+	p.limit, p.available = limit, limit
+	q, err := batching.New(batching.Config{
+		MaxBatch: p.surface.largest(limit, p.bound()), Latency: func(batch int) time.Duration { return p.surface.at(batch, p.available) },
+	})
+	return urgent{q}, err
+}
+
+// bound is how long a batch may take.
+func (p *pool) bound() time.Duration {
+	return p.function.SLO * time.Duration(share.Whole-headroom) / time.Duration(share.Whole)
+}
+
+func (w *shares) arrive(request int32) {
+	w.pools[w.record.arrivals[request].Function].arrive(request)
+}
+
+// second lets every function scale by what came in the last second.
+func (w *shares) second() error {
+	for _, p := range w.pools {
+		if err := p.scale(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *shares) finish(prices *priceList, r *Result) {
+	for _, g := range w.gpus {
+		g.settle()
+	}
+	r.GPUSeconds, r.UsedSeconds, r.MemorySeconds = w.meter.gpu, w.meter.used, w.meter.memory
+	r.Cost = prices.held(w.meter.gpu, w.meter.memory)
+}

@@ -1,0 +1,46 @@
+package serving
+
+import (
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// instance is one copy of a function on a share.
+type instance struct {
+	id            scaling.ID
+	pool          *pool
+	gpu           *gpu
+	at            int // index of the GPU
+	configuration scaling.Configuration
+	most          int // requests in a batch
+
+	ready     bool // loaded
+	leaving   bool // takes no more batches
+	deployed  bool // the scaler counts on it
+	residency scaling.Residency
+	since     time.Duration // of the residency
+	lastUsed  time.Duration
+	use       residency.Meter
+
+	batch   []int32 // that runs
+	began   time.Duration
+	done    float64 // part of it that is done
+	sm      share.PerMille
+	takes   time.Duration // the whole batch, on sm
+	target  time.Duration // that the batch may take: SMs beyond what that needs are not asked for
+	planned int           // counts plans of its end, so that one made before is not believed
+}
+
+// request is what the instance gets in any case, and what is reserved for it. One that reserves nothing gets a floor.
+func (i *instance) request() share.PerMille {
+	if i.residency == scaling.Shared {
+		return floorSM
+	}
+	return i.configuration.Share.SMRequest
+}
+
+// floorSM keeps an instance that reserves nothing from standing still.
+const floorSM share.PerMille = 10

@@ -1,0 +1,81 @@
+package serving
+
+import (
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// podOf is the instance as the packer sees it.
+func (w *shares) podOf(s share.Share) *packing.Pod {
+	terms := share.Terms{Isolation: share.MPS, Slice: share.WholeGPU, Enforcement: share.Strict, Priority: share.SLO}
+	if w.policy.elastic {
+		terms.Isolation = share.Elastic
+	}
+	return &packing.Pod{Request: share.Request{Terms: terms, Containers: []share.Container{{VGPUs: 1, Share: s}}}}
+}
+
+// occupied is the GPUs with what is on them, but for one instance.
+func (w *shares) occupied(without *instance) *packing.Node {
+	if without == nil && !w.changed {
+		return w.node
+	}
+	node := packing.NewNode("node", w.slices, 0, 0)
+	for at, g := range w.gpus {
+		for _, i := range g.residents {
+			if i == without {
+				continue
+			}
+			pod := w.podOf(i.promised())
+			node.Take(w.packer.Rules.Model, pod, packing.Plan{{{Slice: at, Class: pod.Request.Terms.Isolation}}})
+		}
+	}
+	if without == nil {
+		w.node, w.changed = node, false
+	}
+	return node
+}
+
+// promised is what the instance takes from its GPU.
+func (i *instance) promised() share.Share {
+	s := i.configuration.Share
+	s.SMRequest = i.request()
+	return s
+}
+
+// place finds a GPU for a share. Idle instances that hold memory only make room for it, the longest unused first (FF-47).
+func (w *shares) place(s share.Share) (gpu int, ok bool) {
+	for {
+		plan, _, refusal := w.packer.Place(w.occupied(nil), w.podOf(s))
+		if refusal == packing.Admitted {
+			return plan[0][0].Slice, true
+		}
+		if !w.evict() {
+			return 0, false
+		}
+	}
+}
+
+// evict sends the instance that was unused for longest to host memory.
+func (w *shares) evict() bool {
+	var victim *instance
+	for _, g := range w.gpus {
+		for _, i := range g.residents {
+			if i.residency == scaling.Shared && i.ready && i.batch == nil && (victim == nil || i.lastUsed < victim.lastUsed) {
+				victim = i
+			}
+		}
+	}
+	if victim == nil {
+		return false
+	}
+	victim.pool.evict(victim)
+	return true
+}
+
+// fitsAgain says whether an instance that holds memory only can have its SMs back where it is.
+func (w *shares) fitsAgain(i *instance) bool {
+	pod := w.podOf(i.configuration.Share)
+	plan := packing.Plan{{{Slice: i.at, Class: pod.Request.Terms.Isolation}}}
+	return w.packer.Admits(w.occupied(i), pod, plan)
+}

@@ -1,0 +1,137 @@
+package serving
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/batching"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// pool is one function on shared GPUs: its queue, its instances, and who decides how many there are.
+type pool struct {
+	world            *shares
+	function         *Function
+	surface          *surface
+	queue            queue
+	scaler           *scaling.Scaler
+	state            scaling.State
+	instances        []*instance // loading, serving or leaving
+	arrived          int         // in this second
+	warm             []spare
+	limit, available share.PerMille // of the SMs, for predictions
+	waiting          []int32        // the requests in the queue, as they came: with one SLO, that is their order
+	rate             float64        // of requests a second, in the last one
+	wake             time.Duration
+}
+
+func (p *pool) arrive(request int32) {
+	p.arrived++
+	w := p.world
+	if !p.queue.add(request, w.record.deadline(request), w.clock.now, p.load(p.idle())) {
+		w.record.refuse(request)
+		return
+	}
+	p.waiting = append(p.waiting, request)
+	p.dispatch()
+}
+
+// dispatch starts batches as long as there are requests and instances for them.
+func (p *pool) dispatch() {
+	for p.queue.len() > 0 {
+		idle := p.idle()
+		if idle != nil && idle.residency == scaling.Shared && p.canWait() {
+			return
+		}
+		batch := p.next(idle)
+		if len(batch) == 0 {
+			return
+		}
+		idle.target = p.target(batch)
+		idle.gpu.start(idle, batch)
+	}
+}
+
+// next asks the queue what an instance is to run now; it may be that none is idle, and that requests are given up.
+func (p *pool) next(idle *instance) []int32 {
+	most := 0
+	if idle != nil {
+		most = idle.most
+	}
+	p.available = idle.available(p.limit)
+	fire, refused, wake := p.queue.next(most, p.world.clock.now, p.load(idle))
+	p.available = p.limit
+	for _, r := range refused {
+		p.world.record.refuse(r)
+	}
+	p.waiting = p.waiting[len(fire)+len(refused):]
+	if len(fire) == 0 {
+		p.wakeAt(wake)
+	}
+	return fire
+}
+
+func (p *pool) wakeAt(t time.Duration) {
+	if t <= p.world.clock.now || p.wake > p.world.clock.now && p.wake <= t {
+		return
+	}
+	p.wake = t
+	p.world.clock.at(t, p.dispatch)
+}
+
+// load is what the queue may know.
+func (p *pool) load(idle *instance) batching.Load {
+	l := batching.Load{}
+	free := time.Duration(-1)
+	for _, i := range p.instances {
+		if i.leaving || !i.ready {
+			continue
+		}
+		l.Replicas++
+		if end := i.end(); i.batch != nil && (free < 0 || end < free) {
+			free = end
+		}
+	}
+	if idle != nil {
+		l.Idle = 1
+	}
+	l.FreeAt = instant(max(free, p.world.clock.now))
+	return l
+}
+
+func (p *pool) ended(i *instance) {
+	w := p.world
+	for _, r := range i.gpu.end(i) {
+		w.record.answer(r, w.clock.now)
+	}
+	i.lastUsed = w.clock.now
+	i.use.Add(i.began, w.clock.now)
+	if i.leaving {
+		p.gone(i)
+	}
+	p.dispatch()
+}
+
+// leave ends an instance once its batch has ended.
+func (p *pool) leave(i *instance) {
+	i.leaving = true
+	if i.batch == nil {
+		p.gone(i)
+	}
+}
+
+func (p *pool) gone(i *instance) {
+	i.gpu.remove(i)
+	p.instances = slices.DeleteFunc(p.instances, func(o *instance) bool { return o == i })
+	p.world.changed = true
+}
+
+func (p *pool) find(id scaling.ID) *instance {
+	for _, i := range p.instances {
+		if i.id == id && !i.leaving {
+			return i
+		}
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package serving
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+)
+
+// scale asks the scaler once a second and does what it says. It is told of deployed instances only: those that nobody needs
+// any more are deleted, or retired where the policy retains them.
+func (p *pool) scale() error {
+	decisions, state, err := p.scaler.Decide(p.world.clock.now, scaling.Rate(p.arrived), p.state)
+	if err != nil {
+		return err
+	}
+	p.rate, p.arrived, p.state = float64(p.arrived), 0, state
+	for _, d := range decisions {
+		switch d.Action {
+		case scaling.Create:
+			p.deploy(d.Instance)
+		case scaling.Demote:
+			p.withdraw(d.Instance.ID)
+		}
+	}
+	if p.world.policy.retains {
+		p.review()
+	}
+	p.dispatch()
+	return nil
+}
+
+// deploy starts an instance: a retired one at once, one from host memory or storage when it is loaded. One without room
+// is not there; the scaler will ask again.
+func (p *pool) deploy(want scaling.Instance) {
+	if i := p.retired(); i != nil {
+		i.id, i.deployed = want.ID, true
+		p.adopt(i)
+		return
+	}
+	took, takes := want.Configuration, p.function.LoadCold
+	warm := len(p.warm) > 0
+	if warm {
+		took, takes = p.warm[len(p.warm)-1].configuration, p.function.LoadWarm
+	}
+	i := p.start(want.ID, took)
+	if i == nil {
+		p.forget(want.ID)
+		return
+	}
+	if warm {
+		p.warm = p.warm[:len(p.warm)-1]
+		p.world.record.result.WarmStarts++
+	} else {
+		p.world.record.result.ColdStarts++
+	}
+	p.adopt(i)
+	p.world.clock.after(takes, func() {
+		i.ready = true
+		p.dispatch()
+	})
+}
+
+// adopt tells the scaler of the configuration that there is, which need not be the one that it wanted.
+func (p *pool) adopt(i *instance) {
+	for at := range p.state.Instances {
+		if p.state.Instances[at].ID == i.id {
+			p.state.Instances[at].Configuration = i.configuration
+		}
+	}
+}
+
+// start places an instance. Of those that are retained, one of a function reserves nothing at first (FF-44, FF-45).
+func (p *pool) start(id scaling.ID, c scaling.Configuration) *instance {
+	w := p.world
+	i := &instance{id: id, pool: p, configuration: c, deployed: true, since: w.clock.now, lastUsed: w.clock.now}
+	if w.policy.retains && p.sharing() == nil {
+		i.residency = scaling.Shared
+	}
+	at, ok := w.place(i.promised())
+	if !ok {
+		return nil
+	}
+	i.at, i.gpu = at, w.gpus[at]
+	i.most = p.surface.largest(c.Share.SMLimit, p.bound())
+	i.gpu.add(i)
+	w.changed = true
+	p.instances = append(p.instances, i)
+	return i
+}
+
+func (p *pool) forget(id scaling.ID) {
+	p.state.Instances = slices.DeleteFunc(p.state.Instances, func(i scaling.Instance) bool { return i.ID == id })
+}
+
+// withdraw ends the service of an instance. The one of a function that is retained on its GPU keeps its memory only, and runs on
+// SMs that nobody else wants; others go to host memory.
+func (p *pool) withdraw(id scaling.ID) {
+	p.forget(id)
+	i := p.find(id)
+	switch {
+	case i == nil:
+		return
+	case !p.world.policy.retains:
+		p.leave(i)
+		return
+	}
+	i.deployed = false
+	if other := p.sharing(); other != nil && other != i {
+		p.evict(i)
+		return
+	}
+	if i.residency == scaling.Hot {
+		i.reside(scaling.Shared)
+	}
+}
+
+// spare is an instance in host memory.
+type spare struct {
+	configuration scaling.Configuration
+	since         time.Duration
+}
+
+// evict sends an instance to host memory.
+func (p *pool) evict(i *instance) {
+	p.warm = append(p.warm, spare{i.configuration, p.world.clock.now})
+	if i.deployed {
+		p.forget(i.id)
+	}
+	p.leave(i)
+}

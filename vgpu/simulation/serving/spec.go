@@ -1,0 +1,60 @@
+package serving
+
+import (
+	"github.com/gshare-dev/gshare/vgpu/planning"
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Spec is a world as people write it: hardware, prices, and functions with their profiles. Times are in seconds.
+type Spec struct {
+	GPUs         int               `json:"gpus"` // whole ones, to be shared
+	GPUMemoryMiB int64             `json:"gpuMemoryMiB"`
+	MIG          MIGSpec           `json:"mig"`
+	Transfer     float64           `json:"transfer"` // between two stages of a pipeline
+	Models       []profile.Model   `json:"models"`   // for plans
+	Prices       planning.Book     `json:"prices"`
+	Platform     planning.Platform `json:"platform"` // what is left out has usual values
+	Functions    []FunctionSpec    `json:"functions"`
+}
+
+// MIGSpec is GPUs of one model by how they are cut, in one or more ways to choose from.
+type MIGSpec struct {
+	Model      string           `json:"model"`
+	Geometries map[string][]Cut `json:"geometries"`
+}
+
+// Cut is some GPUs that are cut alike.
+type Cut struct {
+	Count    int      `json:"count"`
+	Profiles []string `json:"profiles"`
+}
+
+// FunctionSpec is a function, its load and its profiles. Shares and the tables of nodes name files.
+type FunctionSpec struct {
+	Name      string  `json:"name"`
+	SLO       float64 `json:"slo"`      // or
+	SLOScale  float64 `json:"sloScale"` // of the time of all nodes on the smallest slices that hold them (FF-70)
+	LoadCold  float64 `json:"loadCold"`
+	LoadWarm  float64 `json:"loadWarm"`
+	MemoryMiB int64   `json:"memoryMiB"`
+
+	Series int     `json:"series"` // of the trace, the busiest is 0; -1 is the sum of all; beyond the last it begins anew
+	Scale  float64 `json:"scale"`  // requests for each of the trace; 1 if left out
+	Shift  float64 `json:"shift"`  // part of the trace after which the function begins
+
+	Shares string     `json:"shares"` // a table of ReadShares
+	Model  string     `json:"model"`  // of Models
+	Nodes  []NodeSpec `json:"nodes"`  // components on MIG instances
+}
+
+// NodeSpec is a component of a function.
+type NodeSpec struct {
+	Name      string         `json:"name"`
+	After     []string       `json:"after"` // the node before, if left out
+	Table     string         `json:"table"` // a table of ReadSlices
+	Batch     int            `json:"batch"` // of the table, for one request
+	MemoryMiB int64          `json:"memoryMiB"`
+	Chance    share.PerMille `json:"chance"`
+	NotOn     []string       `json:"notOn"` // profiles on which it does not run, whatever the table says
+}

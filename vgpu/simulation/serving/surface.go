@@ -1,0 +1,110 @@
+package serving
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// surface is how long a batch takes, by its size and its SMs, from what was measured: lines between the measured SMs, then
+// between the measured batches. Below the fewest measured SMs a batch takes as much longer as there are fewer; beyond
+// the most, no less. Noise in the measurements is smoothed so that more SMs are never slower and a larger batch never
+// faster.
+type surface struct {
+	takes [][]time.Duration // by batch-1, then by SMs in steps of surfaceStep
+}
+
+// surfaceStep is how finely SMs are told apart.
+const surfaceStep share.PerMille = 5
+
+// newSurface takes points of one model and one quota.
+func newSurface(points []profile.Point) *surface {
+	byBatch := map[int][]profile.Point{}
+	for _, p := range points {
+		byBatch[p.Batch] = append(byBatch[p.Batch], p)
+	}
+	var batches []int
+	rows := map[int][]time.Duration{}
+	for b, row := range byBatch {
+		batches = append(batches, b)
+		rows[b] = overSMs(row)
+	}
+	slices.Sort(batches)
+	s := &surface{}
+	for b := 1; b <= batches[len(batches)-1]; b++ {
+		s.takes = append(s.takes, between(rows, batches, b))
+	}
+	for b := 1; b < len(s.takes); b++ {
+		for i := range s.takes[b] {
+			s.takes[b][i] = max(s.takes[b][i], s.takes[b-1][i])
+		}
+	}
+	return s
+}
+
+// overSMs gives the row of one batch.
+func overSMs(points []profile.Point) []time.Duration {
+	slices.SortFunc(points, func(a, b profile.Point) int { return cmp.Compare(a.Resource.SM, b.Resource.SM) })
+	row := make([]time.Duration, share.Whole/surfaceStep+1)
+	for i := range row {
+		sm := max(share.PerMille(i)*surfaceStep, 1)
+		at := slices.IndexFunc(points, func(p profile.Point) bool { return p.Resource.SM >= sm })
+		switch {
+		case at < 0:
+			row[i] = points[len(points)-1].Mean
+		case at == 0:
+			row[i] = time.Duration(float64(points[0].Mean) * float64(points[0].Resource.SM) / float64(sm))
+		default:
+			a, b := points[at-1], points[at]
+			row[i] = line(a.Mean, b.Mean, float64(sm-a.Resource.SM)/float64(b.Resource.SM-a.Resource.SM))
+		}
+		if i > 0 {
+			row[i] = min(row[i], row[i-1])
+		}
+	}
+	return row
+}
+
+// between gives the row of batch b. Batches below the smallest measured take as long as that.
+func between(rows map[int][]time.Duration, batches []int, b int) []time.Duration {
+	at := slices.IndexFunc(batches, func(x int) bool { return x >= b })
+	high := rows[batches[at]]
+	if at == 0 || batches[at] == b {
+		return slices.Clone(high)
+	}
+	low := rows[batches[at-1]]
+	part := float64(b-batches[at-1]) / float64(batches[at]-batches[at-1])
+	row := make([]time.Duration, len(high))
+	for i := range row {
+		row[i] = line(low[i], high[i], part)
+	}
+	return row
+}
+
+func line(a, b time.Duration, part float64) time.Duration {
+	return a + time.Duration(part*float64(b-a))
+}
+
+// largest is the largest measured batch that on so many SMs takes no longer than bound; at least 1.
+func (s *surface) largest(sm share.PerMille, bound time.Duration) int {
+	batch := 1
+	for batch < len(s.takes) && s.at(batch+1, sm) <= bound {
+		batch++
+	}
+	return batch
+}
+
+// enough is the fewest SMs, up to a limit, with which a batch takes no longer than bound; the limit where none do.
+func (s *surface) enough(batch int, limit share.PerMille, bound time.Duration) share.PerMille {
+	row := s.takes[batch-1][:limit/surfaceStep+1]
+	at, _ := slices.BinarySearchFunc(row, bound, func(t, target time.Duration) int { return cmp.Compare(target, t) })
+	return min(share.PerMille(at)*surfaceStep, limit)
+}
+
+// at is how long a batch takes on so many SMs.
+func (s *surface) at(batch int, sm share.PerMille) time.Duration {
+	return s.takes[batch-1][sm/surfaceStep]
+}

@@ -1,0 +1,102 @@
+package serving
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// ReadShares reads a profile over SMs as Dilu publishes it: a line for each setting, with batch, percent of the SMs, seconds
+// of a batch, requests a second. Errors are *share.FieldError and name line and column.
+func ReadShares(text, model, device string) ([]profile.Point, error) {
+	rows, err := numbers(text, 0, []string{"batch", "percent of SMs", "seconds", "requests a second"})
+	if err != nil {
+		return nil, err
+	}
+	var points []profile.Point
+	for i, row := range rows {
+		took := time.Duration(row[2] * 1e9)
+		p := profile.Point{
+			Model: model, Resource: profile.Resource{SM: share.PerMille(10 * row[1]), Quota: share.Whole, Device: device}, Batch: int(row[0]),
+			Mean: took, P95: took, P99: took, Throughput: row[3],
+		}
+		if err := p.Validate(); err != nil {
+			return nil, within(fmt.Sprintf("line %d", i+1), err)
+		}
+		points = append(points, p)
+	}
+	return points, nil
+}
+
+// SliceTime is how long a batch takes on a MIG instance of so many compute slices.
+type SliceTime struct {
+	Compute, Batch int
+	Takes          time.Duration
+}
+
+// ReadSlices reads a profile over MIG sizes as ParvaGPU publishes it: a header, then a line for each setting, with compute
+// slices, batch, processes, requests a second, seconds of a batch. Settings with several processes, and those that did not
+// run (0 requests a second), are passed over. As the times are rounded to milliseconds, they are taken from the rates.
+func ReadSlices(text string) ([]SliceTime, error) {
+	rows, err := numbers(text, 1, []string{"compute slices", "batch", "processes", "requests a second", "seconds"})
+	if err != nil {
+		return nil, err
+	}
+	var times []SliceTime
+	for i, row := range rows {
+		if row[2] != 1 || row[3] == 0 {
+			continue
+		}
+		t := SliceTime{Compute: int(row[0]), Batch: int(row[1]), Takes: time.Duration(row[1] / row[3] * 1e9)}
+		if t.Compute < 1 || t.Compute > 7 || t.Batch < 1 || t.Batch > profile.MaxBatch || t.Takes <= 0 || t.Takes > time.Hour {
+			return nil, share.Invalid(fmt.Sprintf("line %d", i+2), "%v is no setting of a MIG instance", row)
+		}
+		times = append(times, t)
+	}
+	if len(times) == 0 {
+		return nil, share.Invalid("line 2", "no setting with one process ran")
+	}
+	return times, nil
+}
+
+// numbers reads lines of as many numbers as there are columns, all of them finite and at least 0.
+func numbers(text string, header int, columns []string) ([][]float64, error) {
+	reader := csv.NewReader(strings.NewReader(text))
+	reader.FieldsPerRecord = len(columns)
+	var rows [][]float64
+	for line := 1; ; line++ {
+		words, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, share.Invalid("csv", "%v", err)
+		}
+		if line <= header {
+			continue
+		}
+		row := make([]float64, len(words))
+		for i, word := range words {
+			x, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
+			if err != nil || !(x >= 0 && x < 1e6) || math.IsNaN(x) {
+				return nil, share.Invalid(fmt.Sprintf("line %d, %s", line, columns[i]), "%.64q is no number from 0 to a million", word)
+			}
+			row[i] = x
+		}
+		if rows = append(rows, row); len(rows) > maxPoints {
+			return nil, share.Invalid("csv", "more than %d lines", maxPoints)
+		}
+	}
+	if len(rows) == 0 {
+		return nil, share.Invalid("csv", "has no lines of numbers")
+	}
+	return rows, nil
+}

@@ -1,0 +1,175 @@
+package trace
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// requestTable says where a table of single requests has what.
+type requestTable struct {
+	time  string // column: when the request came, or was answered
+	less  string // column of the seconds to take off it; none if empty
+	name  string // column of the function; one function if empty
+	parse func(word string, line int, column string) (float64, error)
+}
+
+// request is a function and a time in seconds.
+type request struct {
+	name string
+	at   float64
+}
+
+func readRequests(text string, form requestTable) ([]Series, error) {
+	t, err := openTable(text)
+	if err != nil {
+		return nil, err
+	}
+	var all []request
+	for {
+		more, err := t.next()
+		if err != nil {
+			return nil, err
+		}
+		if !more {
+			return count(all)
+		}
+		r, err := form.request(t)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+}
+
+func (form requestTable) request(t *table) (request, error) {
+	r := request{name: "requests"}
+	at, err := t.column(form.time)
+	if err != nil {
+		return r, err
+	}
+	if r.at, err = form.parse(t.row[at], t.line, form.time); err != nil {
+		return r, err
+	}
+	if form.less == "" {
+		return r, nil
+	}
+	less, lessErr := t.column(form.less)
+	name, nameErr := t.column(form.name)
+	if err := cmp.Or(lessErr, nameErr); err != nil {
+		return r, err
+	}
+	took, err := number(t.row[less], t.line, form.less)
+	r.at, r.name = r.at-took, t.row[name]
+	return r, err
+}
+
+func parseSeconds(word string, line int, column string) (float64, error) {
+	return number(word, line, column)
+}
+
+// parseDate gives seconds of the Unix epoch.
+func parseDate(word string, line int, column string) (float64, error) {
+	at, err := time.Parse("2006-01-02 15:04:05.9999999", word)
+	if err != nil {
+		return 0, share.Invalid(fmt.Sprintf("line %d, %s", line, column), "%.64q is no time such as 2023-11-16 18:15:46.6805900", word)
+	}
+	return float64(at.UnixNano()) / 1e9, nil
+}
+
+// count turns requests into counts by the second, from the first of all.
+func count(all []request) ([]Series, error) {
+	if len(all) == 0 {
+		return nil, share.Invalid("trace", "has no requests")
+	}
+	first, last := math.Inf(1), math.Inf(-1)
+	for _, r := range all {
+		first, last = min(first, r.at), max(last, r.at)
+	}
+	steps := math.Floor(last-first) + 1
+	if !(steps <= MaxSteps) {
+		return nil, share.Invalid("trace", "lasts %g s; want at most %d", last-first, MaxSteps)
+	}
+	found := map[string]*Series{}
+	for _, r := range all {
+		s := found[r.name]
+		if s == nil {
+			if (len(found)+1)*int(steps) > 64*MaxSteps {
+				return nil, share.Invalid("trace", "has too many functions for %g s", steps)
+			}
+			s = &Series{Name: r.name, Step: second, Counts: make([]float64, int(steps))}
+			found[r.name] = s
+		}
+		s.Counts[int(r.at-first)]++
+	}
+	return list(found), nil
+}
+
+func list(found map[string]*Series) []Series {
+	var out []Series
+	for _, s := range found {
+		out = append(out, *s)
+	}
+	slices.SortFunc(out, func(a, b Series) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// readMinutes reads one function a line, with a column for each minute.
+func readMinutes(text string) ([]Series, error) {
+	t, err := openTable(text)
+	if err != nil {
+		return nil, err
+	}
+	name, nameErr := t.column("HashFunction")
+	first, firstErr := t.column("1")
+	if err := cmp.Or(nameErr, firstErr); err != nil {
+		return nil, err
+	}
+	var all []Series
+	for {
+		more, err := t.next()
+		if err != nil || !more && len(all) > 0 {
+			return all, err
+		}
+		if !more || len(all) == maxSeries {
+			return nil, share.Invalid("trace", "%d functions; want 1 to %d", len(all), maxSeries)
+		}
+		s := Series{Name: t.row[name], Step: minute}
+		for i, word := range t.row[first:] {
+			n, err := number(word, t.line, "minute "+strconv.Itoa(i+1))
+			if err != nil {
+				return nil, err
+			}
+			s.Counts = append(s.Counts, n)
+		}
+		all = append(all, s)
+	}
+}
+
+// Sum gives one series of all, so that a sparse trace can drive a busy function. They must have the same step.
+func Sum(all []Series) Series {
+	sum := Series{Name: "sum", Step: all[0].Step}
+	for _, s := range all {
+		for len(sum.Counts) < len(s.Counts) {
+			sum.Counts = append(sum.Counts, 0)
+		}
+		for i, n := range s.Counts {
+			sum.Counts[i] += n
+		}
+	}
+	return sum
+}
+
+// Coarser gives the series with steps that are n times as long.
+func (s *Series) Coarser(n int) Series {
+	out := Series{Name: s.Name, Step: s.Step * time.Duration(n), Counts: make([]float64, (len(s.Counts)+n-1)/n)}
+	for i, c := range s.Counts {
+		out.Counts[i/n] += c
+	}
+	return out
+}

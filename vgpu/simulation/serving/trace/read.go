@@ -1,0 +1,138 @@
+package trace
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Steps of the formats that list single requests, and of those that list counts.
+const (
+	second = time.Second
+	minute = time.Minute
+)
+
+// Read finds out which of the known formats a text is in, and reads it:
+//
+//   - a number a line: requests a second (Dilu's rate files);
+//   - CSV with the columns app, func, end_timestamp, duration: single requests (Azure Functions 2021);
+//   - CSV with a column TIMESTAMP: single requests (Azure LLM inference 2023);
+//   - CSV with the columns HashFunction, Trigger, 1, 2, ...: requests a minute (Azure Functions 2019).
+//
+// Series come with the busiest first, then by name. Errors are *share.FieldError and name the line and the column.
+func Read(text string) ([]Series, error) {
+	header, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	columns := strings.Split(strings.TrimSpace(header), ",")
+	var all []Series
+	var err error
+	switch {
+	case slices.Contains(columns, "end_timestamp"):
+		all, err = readRequests(text, requestTable{time: "end_timestamp", less: "duration", name: "func", parse: parseSeconds})
+	case slices.Contains(columns, "TIMESTAMP"):
+		all, err = readRequests(text, requestTable{time: "TIMESTAMP", parse: parseDate})
+	case slices.Contains(columns, "HashFunction"):
+		all, err = readMinutes(text)
+	default:
+		all, err = readRates(text)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if err := all[i].Validate(); err != nil {
+			return nil, err
+		}
+	}
+	sortByRate(all)
+	return all, nil
+}
+
+func sortByRate(all []Series) {
+	slices.SortFunc(all, func(a, b Series) int {
+		if x, y := a.Rate(), b.Rate(); x != y {
+			return map[bool]int{true: -1, false: 1}[x > y]
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+}
+
+func readRates(text string) ([]Series, error) {
+	s := Series{Name: "rate", Step: second}
+	line := 0
+	for word := range strings.Lines(text) {
+		line++
+		if word = strings.TrimSpace(word); word == "" {
+			continue
+		}
+		rate, err := number(word, line, "rate")
+		if err != nil {
+			return nil, err
+		}
+		if len(s.Counts) == MaxSteps {
+			return nil, share.Invalid("rate", "more than %d lines", MaxSteps)
+		}
+		s.Counts = append(s.Counts, rate)
+	}
+	if len(s.Counts) == 0 {
+		return nil, share.Invalid("trace", "is empty")
+	}
+	return []Series{s}, nil
+}
+
+// number refuses what is no finite number of at least zero.
+func number(word string, line int, column string) (float64, error) {
+	x, err := strconv.ParseFloat(word, 64)
+	if err != nil || !(x >= 0) || math.IsInf(x, 0) {
+		return 0, share.Invalid(fmt.Sprintf("line %d, %s", line, column), "%.64q is no number of at least 0", word)
+	}
+	return x, nil
+}
+
+// table reads CSV with a header, row by row.
+type table struct {
+	csv    *csv.Reader
+	header []string
+	row    []string
+	line   int
+}
+
+func openTable(text string) (*table, error) {
+	t := &table{csv: csv.NewReader(strings.NewReader(text))}
+	t.csv.ReuseRecord = true
+	header, err := t.csv.Read()
+	if err != nil {
+		return nil, share.Invalid("line 1", "%v", err)
+	}
+	t.header = slices.Clone(header)
+	return t, nil
+}
+
+// next is false at the end.
+func (t *table) next() (bool, error) {
+	var err error
+	t.row, err = t.csv.Read()
+	if errors.Is(err, io.EOF) {
+		return false, nil
+	}
+	if err != nil {
+		return false, share.Invalid("csv", "%v", err)
+	}
+	t.line, _ = t.csv.FieldPos(0)
+	return true, nil
+}
+
+func (t *table) column(name string) (int, error) {
+	i := slices.Index(t.header, name)
+	if i < 0 {
+		return 0, share.Invalid("line 1", "there is no column %s", name)
+	}
+	return i, nil
+}

@@ -1,0 +1,121 @@
+// Package trace reads what was recorded of requests to functions, and makes arrivals of it.
+//
+// Whatever a file holds, single requests or counts, becomes counts over equal steps of time. Arrivals are drawn from them: a
+// Poisson process whose rate is that of the step, so that a trace can be played faster or denser than it was recorded, and
+// with several seeds.
+package trace
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Series is the requests to one function: how many came in each step.
+type Series struct {
+	Name   string
+	Step   time.Duration
+	Counts []float64
+}
+
+// Bounds of a trace. They keep a simulation within memory, whatever a file says.
+const (
+	MaxSteps    = 1 << 20
+	MaxRequests = 100_000_000
+	maxSeries   = 100_000
+)
+
+// Length is how long the series lasts.
+func (s *Series) Length() time.Duration { return time.Duration(len(s.Counts)) * s.Step }
+
+// Rate is the mean number of requests a second.
+func (s *Series) Rate() float64 {
+	sum := 0.0
+	for _, n := range s.Counts {
+		sum += n
+	}
+	return sum / max(s.Length().Seconds(), 1e-9)
+}
+
+// Validate refuses counts that nothing can be drawn from. Errors are *share.FieldError.
+func (s *Series) Validate() error {
+	switch {
+	case s.Step < time.Millisecond || s.Step > 24*time.Hour:
+		return share.Invalid("step", "%v is outside 1ms to 24h", s.Step)
+	case len(s.Counts) == 0 || len(s.Counts) > MaxSteps:
+		return share.Invalid("counts", "%d steps; want 1 to %d", len(s.Counts), MaxSteps)
+	}
+	sum := 0.0
+	for i, n := range s.Counts {
+		if !(n >= 0 && n <= MaxRequests) { // NaN too
+			return share.Invalid(fmt.Sprintf("counts[%d]", i), "%v is no number of requests", n)
+		}
+		if sum += n; sum > MaxRequests {
+			return share.Invalid("counts", "more than %d requests", MaxRequests)
+		}
+	}
+	return nil
+}
+
+// Source says how one function draws its arrivals from a series.
+type Source struct {
+	Series *Series
+	Scale  float64       // requests for each that was recorded
+	Shift  time.Duration // the series is played from here, and from its beginning once it has ended
+}
+
+// Validate refuses what cannot be played. Errors are *share.FieldError.
+func (s *Source) Validate() error {
+	if err := s.Series.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case !(s.Scale > 0 && s.Scale <= 1e6):
+		return share.Invalid("scale", "%v is not above 0 and at most 1e6", s.Scale)
+	case s.Shift < 0 || s.Shift > s.Series.Length():
+		return share.Invalid("shift", "%v is outside 0 to %v, the length of the series", s.Shift, s.Series.Length())
+	case s.Scale*s.Series.Rate()*s.Series.Length().Seconds() > MaxRequests:
+		return share.Invalid("scale", "%v gives more than %d requests", s.Scale, MaxRequests)
+	}
+	return nil
+}
+
+// Arrival is one request.
+type Arrival struct {
+	At       time.Duration
+	Function int32
+}
+
+// Arrivals draws the requests of all functions until a time, in the order of time. Each function has random numbers of its
+// own, so that one more function changes nothing for the others.
+func Arrivals(sources []Source, until time.Duration, seed uint64) []Arrival {
+	var all []Arrival
+	for f := range sources {
+		all = draw(all, &sources[f], int32(f), until, rand.New(rand.NewPCG(seed, uint64(f)+100)))
+	}
+	slices.SortFunc(all, func(a, b Arrival) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Function, b.Function)) })
+	return all
+}
+
+// draw uses the time change of a Poisson process: gaps are exponential in expected requests, which pass at the step's rate.
+func draw(all []Arrival, s *Source, function int32, until time.Duration, random *rand.Rand) []Arrival {
+	next, passed := random.ExpFloat64(), 0.0
+	first := int(s.Shift / s.Series.Step)
+	for i := 0; time.Duration(i)*s.Series.Step < until; i++ {
+		expected := s.Scale * s.Series.Counts[(first+i)%len(s.Series.Counts)]
+		for next < passed+expected {
+			at := float64(i) + (next-passed)/expected
+			if t := time.Duration(math.Floor(at * float64(s.Series.Step))); t < until {
+				all = append(all, Arrival{t, function})
+			}
+			next += random.ExpFloat64()
+		}
+		passed += expected
+	}
+	return all
+}
