@@ -7,3 +7,11 @@ import _ "embed" // for the files below
 //
 //go:embed scheduler/config.yaml
 var SchedulerConfig []byte
+
+// NodeAgent is the namespace, the rights and the DaemonSet of the node agent; NodePolicies says who may write gshare's annotations.
+var (
+	//go:embed node/agent.yaml
+	NodeAgent []byte
+	//go:embed node/policies.yaml
+	NodePolicies []byte
+)

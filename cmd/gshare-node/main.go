@@ -6,19 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
-	"github.com/gshare-dev/gshare/vgpu/node/gpu/nvml"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/standalone"
 )
@@ -29,32 +26,53 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gshare-node:", err)
-		os.Exit(1)
+		os.Exit(exitCode(err))
 	}
+}
+
+// usageError is a mistake of the caller's, in a flag or in a file: exit code 2.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func exitCode(err error) int {
+	if usage := (usageError{}); errors.As(err, &usage) {
+		return 2
+	}
+	return 1
 }
 
 func command() *cobra.Command {
 	var alone bool
 	var file string
 	cmd := &cobra.Command{
-		Use:   "gshare-node --standalone [--config FILE]",
+		Use:   "gshare-node [--standalone] [--config FILE]",
 		Short: "Share the GPUs of this machine",
-		Long: "gshare-node --standalone shares the GPUs of a machine without Kubernetes; gshare run asks it for shares.\n" +
+		Long: "gshare-node serves a node of a cluster: it gives containers the parts of GPUs that gshare-scheduler placed for them.\n\n" +
+			"gshare-node --standalone shares the GPUs of a machine without Kubernetes; gshare run asks it for shares.\n" +
 			"As root it tells processes apart by cgroup and serves all users; otherwise it serves the user who started it.",
-		Example: "  gshare-node --standalone\n" +
+		Example: "  gshare-node --config /etc/gshare/node.yaml\n" +
+			"  gshare-node --standalone\n" +
 			"  gshare-node --standalone --config /etc/gshare/node.yaml",
-		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !alone {
-				return errors.New("--standalone: the only mode so far")
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.NoArgs(cmd, args); err != nil {
+				return usageError{err}
 			}
+			return nil
+		},
+		SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := readConfig(file)
 			if err != nil {
-				return err
+				return usageError{err}
+			}
+			if !alone {
+				return serveNode(cmd.Context(), c)
 			}
 			return serve(cmd.Context(), c)
 		},
 	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.Flags().BoolVar(&alone, "standalone", false, "without Kubernetes")
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (kind NodeConfiguration)")
 	return cmd
@@ -65,10 +83,10 @@ func readConfig(file string) (c config.Configuration, err error) {
 	if file != "" {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return c, err
+			return c, fmt.Errorf("--config: %w", err)
 		}
 		if c, err = config.Decode(text); err != nil {
-			return c, fmt.Errorf("%s: %w", file, err)
+			return c, fmt.Errorf("--config %s: %w", file, err)
 		}
 	}
 	if c.Directory == "" {
@@ -80,6 +98,11 @@ func readConfig(file string) (c config.Configuration, err error) {
 // serve runs the agent until the context ends.
 func serve(ctx context.Context, c config.Configuration) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	lock, err := occupy(c.Directory)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	listener, err := listen(filepath.Join(c.Directory, config.ControlSocket))
 	if err != nil {
 		return err
@@ -90,6 +113,11 @@ func serve(ctx context.Context, c config.Configuration) error {
 		return err
 	}
 	defer node.Close()
+	stop, err := serveDebug(c.DebugAddress, node.NewDebugServer())
+	if err != nil {
+		return err
+	}
+	defer stop()
 	server := node.NewHTTPServer()
 	go func() {
 		<-ctx.Done()
@@ -103,11 +131,10 @@ func serve(ctx context.Context, c config.Configuration) error {
 }
 
 func newNode(c config.Configuration, log *slog.Logger) (*standalone.Node, error) {
-	var source gpu.Source = nvml.Source{}
-	if c.SimulatedDevices != "" {
-		source = gpu.Simulated{File: c.SimulatedDevices}
+	devices, err := sourceOf(c).Devices()
+	if err != nil && c.SimulatedDevices != "" {
+		return nil, usageError{fmt.Errorf("simulatedDevices: %w", err)}
 	}
-	devices, err := source.Devices()
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +142,7 @@ func newNode(c config.Configuration, log *slog.Logger) (*standalone.Node, error)
 	if err := daemons.Available(); err != nil {
 		log.Warn("devices cannot be shared, only given out whole", "err", err)
 	}
-	return standalone.New(standalone.Options{Config: c, Devices: devices, MPS: daemons, Groups: groups(log), Log: log})
+	return standalone.New(standalone.Options{Config: c, Devices: gpu.Whole(devices), MPS: daemons, Groups: groups(log), Log: log})
 }
 
 // groups are for root only; without, processes are known by their user.
@@ -130,28 +157,4 @@ func groups(log *slog.Logger) *standalone.Groups {
 		return nil
 	}
 	return g
-}
-
-// listen opens the control socket, unless another agent answers there. As root everybody may ask for shares: who may use
-// the devices themselves is for their permissions to say.
-func listen(name string) (net.Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return nil, err
-	}
-	if conn, err := net.DialTimeout("unix", name, time.Second); err == nil {
-		conn.Close()
-		return nil, fmt.Errorf("another agent listens at %s", name)
-	}
-	if err := os.Remove(name); err != nil && !os.IsNotExist(err) {
-		return nil, err
-	}
-	listener, err := net.Listen("unix", name)
-	if err != nil {
-		return nil, err
-	}
-	mode := os.FileMode(0o600)
-	if os.Geteuid() == 0 {
-		mode = 0o666
-	}
-	return listener, os.Chmod(name, mode)
 }

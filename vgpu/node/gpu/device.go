@@ -18,11 +18,34 @@ type Device struct {
 	Model  string // as pods name it: A100
 	SMs    int
 	Memory share.Bytes // that programs may use
+
+	Fault     string     // why it cannot be used now; empty where it can
+	Instances []Instance // in MIG mode; without it none
+	MIG       bool       // in MIG mode: its instances are used, never the whole
+}
+
+// Instance is one MIG instance of a device.
+type Instance struct {
+	UUID    string
+	Profile string // such as 1g.10gb
+	SMs     int
+	Memory  share.Bytes
+	Fault   string // why it cannot be used, where the device can
 }
 
 // Source lists the devices of a machine. The order is the driver's. The error is ErrNone where there are none.
 type Source interface {
 	Devices() ([]Device, error)
+}
+
+// Whole leaves only the devices that can be used as a whole now.
+func Whole(devices []Device) (whole []Device) {
+	for _, d := range devices {
+		if !d.MIG && d.Fault == "" {
+			whole = append(whole, d)
+		}
+	}
+	return whole
 }
 
 // Validate refuses a device that could not be shared.
@@ -36,6 +59,25 @@ func (d Device) Validate() error {
 		return fmt.Errorf("device %s: %d SMs", d.UUID, d.SMs)
 	case d.Memory < share.MiB || d.Memory > share.MaxMemory:
 		return fmt.Errorf("device %s: %d bytes of memory", d.UUID, d.Memory)
+	case len(d.Instances) > 0 && !d.MIG:
+		return fmt.Errorf("device %s: instances without MIG mode", d.UUID)
+	}
+	for _, i := range d.Instances {
+		if err := i.validate(); err != nil {
+			return fmt.Errorf("device %s: %w", d.UUID, err)
+		}
+	}
+	return nil
+}
+
+func (i Instance) validate() error {
+	switch {
+	case i.UUID == "" || len(i.UUID) > 47:
+		return fmt.Errorf("instance: a UUID of %d bytes", len(i.UUID))
+	case !share.ValidProfile(i.Profile):
+		return fmt.Errorf("instance %s: %.64q is no MIG profile", i.UUID, i.Profile)
+	case i.SMs < 1 || i.Memory < share.MiB || i.Memory > share.MaxMemory:
+		return fmt.Errorf("instance %s: %d SMs, %d bytes of memory", i.UUID, i.SMs, i.Memory)
 	}
 	return nil
 }

@@ -9,19 +9,34 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Simulated lists the devices that a file describes, as YAML:
+// Simulated lists the devices that a file describes, as YAML. It is read anew each time, so that devices can be made to fail
+// and recover while an agent runs:
 //
 //	devices:
 //	- {uuid: GPU-0, model: A100, sms: 108, memoryMiB: 81920}
+//	- {uuid: GPU-1, model: A100, sms: 108, memoryMiB: 81920, fault: "Xid 79"}
+//	- {uuid: GPU-2, model: A100, sms: 108, memoryMiB: 81920, mig: [{uuid: MIG-0, profile: 1g.10gb, sms: 14, memoryMiB: 9728}]}
 type Simulated struct{ File string }
 
 type deviceFile struct {
 	Devices []struct {
-		UUID      string `json:"uuid"`
-		Model     string `json:"model"`
-		SMs       int    `json:"sms"`
-		MemoryMiB int64  `json:"memoryMiB"`
+		part  `json:",inline"`
+		Model string  `json:"model"`
+		MIG   *[]part `json:"mig"`
 	} `json:"devices"`
+}
+
+type part struct {
+	UUID      string `json:"uuid"`
+	Profile   string `json:"profile"`
+	SMs       int    `json:"sms"`
+	MemoryMiB int64  `json:"memoryMiB"`
+	Fault     string `json:"fault"`
+}
+
+// memory turns MiB into bytes; too many become an amount that Validate refuses.
+func (p part) memory() share.Bytes {
+	return share.Bytes(min(p.MemoryMiB, int64(share.MaxMemory/share.MiB)+1)) * share.MiB
 }
 
 // Devices implements Source.
@@ -44,21 +59,36 @@ func parseDevices(text []byte) (devices []Device, err error) {
 	}
 	known := map[string]bool{}
 	for _, d := range file.Devices {
-		if d.MemoryMiB > int64(share.MaxMemory/share.MiB) {
-			return nil, fmt.Errorf("device %s: %d MiB of memory", d.UUID, d.MemoryMiB)
+		if d.Profile != "" {
+			return nil, fmt.Errorf("device %s: profiles are for the instances in its list mig", d.UUID)
 		}
-		device := Device{d.UUID, d.Model, d.SMs, share.Bytes(d.MemoryMiB) * share.MiB}
+		device := Device{UUID: d.UUID, Model: d.Model, SMs: d.SMs, Memory: d.memory(), Fault: d.Fault, MIG: d.MIG != nil}
+		if device.MIG {
+			for _, i := range *d.MIG {
+				device.Instances = append(device.Instances, Instance{i.UUID, i.Profile, i.SMs, i.memory(), i.Fault})
+			}
+		}
 		if err := device.Validate(); err != nil {
 			return nil, err
 		}
-		if known[d.UUID] {
-			return nil, fmt.Errorf("device %s is there twice", d.UUID)
+		for _, uuid := range uuids(device) {
+			if known[uuid] {
+				return nil, fmt.Errorf("device %s is there twice", uuid)
+			}
+			known[uuid] = true
 		}
-		known[d.UUID] = true
 		devices = append(devices, device)
 	}
 	if len(devices) == 0 {
 		return nil, ErrNone
 	}
 	return devices, nil
+}
+
+func uuids(d Device) []string {
+	all := []string{d.UUID}
+	for _, i := range d.Instances {
+		all = append(all, i.UUID)
+	}
+	return all
 }

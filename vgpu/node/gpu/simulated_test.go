@@ -20,7 +20,7 @@ func TestSimulated(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := Simulated{name}.Devices()
-	if diff := cmp.Diff([]Device{{"GPU-0", "A100", 108, 81920 * share.MiB}}, got); err != nil || diff != "" {
+	if diff := cmp.Diff([]Device{{UUID: "GPU-0", Model: "A100", SMs: 108, Memory: 81920 * share.MiB}}, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
 	if _, err := (Simulated{name + "x"}).Devices(); !errors.Is(err, os.ErrNotExist) {
@@ -38,9 +38,29 @@ func TestParseDevicesRefuses(t *testing.T) {
 		"no memory":     {"devices:\n- {uuid: a, model: A100, sms: 1}\n", "memory"},
 		"overflow":      {"devices:\n- {uuid: a, model: A100, sms: 1, memoryMiB: 9223372036854775807}\n", "memory"},
 		"twice":         {"devices:\n" + line + line, "twice"},
+		"profile":       {"devices:\n- {uuid: a, model: A100, sms: 1, memoryMiB: 1, profile: 1g.5gb}\n", "mig"},
+		"bad profile":   {"devices:\n- {uuid: a, model: A100, sms: 1, memoryMiB: 1, mig: [{uuid: b, profile: 1c, sms: 1, memoryMiB: 1}]}\n", "profile"},
+		"same instance": {"devices:\n- {uuid: a, model: A100, sms: 1, memoryMiB: 1, mig: [{uuid: a, profile: 1g.5gb, sms: 1, memoryMiB: 1}]}\n", "twice"},
 	} {
 		if got, err := parseDevices([]byte(test.text)); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, %v; want an error with %q", name, got, err, test.want)
 		}
+	}
+}
+
+func TestSimulatedFaultsAndInstances(t *testing.T) {
+	got, err := parseDevices([]byte("devices:\n" +
+		"- {uuid: GPU-0, model: A100, sms: 108, memoryMiB: 1, fault: Xid 79}\n" +
+		"- {uuid: GPU-1, model: A100, sms: 108, memoryMiB: 1, mig: []}\n" +
+		"- {uuid: GPU-2, model: A100, sms: 108, memoryMiB: 1, mig: [{uuid: MIG-0, profile: 1g.10gb, sms: 14, memoryMiB: 2, fault: lost}]}\n"))
+	want := []Device{
+		{UUID: "GPU-0", Model: "A100", SMs: 108, Memory: share.MiB, Fault: "Xid 79"},
+		{UUID: "GPU-1", Model: "A100", SMs: 108, Memory: share.MiB, MIG: true},
+		{UUID: "GPU-2", Model: "A100", SMs: 108, Memory: share.MiB, MIG: true, Instances: []Instance{
+			{UUID: "MIG-0", Profile: "1g.10gb", SMs: 14, Memory: 2 * share.MiB, Fault: "lost"},
+		}},
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
 	}
 }

@@ -1,8 +1,10 @@
-// Package nvml lists the GPUs of this machine through NVIDIA's management library.
+// Package nvml lists the GPUs of this machine, with their MIG instances and faults, through NVIDIA's management library.
 package nvml
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -11,29 +13,35 @@ import (
 )
 
 // Source asks the library; a machine without it or without a driver has no GPU.
-type Source struct{}
+type Source struct {
+	Library nvml.Interface // nil: that of this machine
+}
 
-// Devices implements gpu.Source. GPUs in MIG mode are left out: their instances are slices of another kind.
-func (Source) Devices() (devices []gpu.Device, err error) {
-	if r := nvml.Init(); r != nvml.SUCCESS {
+// Devices implements gpu.Source. A device that cannot be read is there with its fault, if it still says who it is.
+func (s Source) Devices() (devices []gpu.Device, err error) {
+	library := s.Library
+	if library == nil {
+		library = nvml.New()
+	}
+	if r := library.Init(); r != nvml.SUCCESS {
 		return nil, fmt.Errorf("%w: NVML says %s", gpu.ErrNone, nvml.ErrorString(r))
 	}
-	defer nvml.Shutdown()
-	count, r := nvml.DeviceGetCount()
+	defer library.Shutdown()
+	count, r := library.DeviceGetCount()
 	if r != nvml.SUCCESS {
 		return nil, failed("count devices", r)
 	}
 	for i := range count {
-		handle, r := nvml.DeviceGetHandleByIndex(i)
+		handle, r := library.DeviceGetHandleByIndex(i)
 		if r != nvml.SUCCESS {
-			return nil, failed(fmt.Sprintf("device %d", i), r)
-		}
-		if mode, _, r := handle.GetMigMode(); r == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE {
-			continue
+			continue // lost: it cannot say who it is
 		}
 		device, err := read(handle)
+		if device.UUID == "" {
+			continue
+		}
 		if err != nil {
-			return nil, fmt.Errorf("device %d: %w", i, err)
+			device.Fault = err.Error()
 		}
 		devices = append(devices, device)
 	}
@@ -43,32 +51,80 @@ func (Source) Devices() (devices []gpu.Device, err error) {
 	return devices, nil
 }
 
-func read(handle nvml.Device) (gpu.Device, error) {
+func read(handle nvml.Device) (d gpu.Device, err error) {
 	uuid, r := handle.GetUUID()
 	if r != nvml.SUCCESS {
-		return gpu.Device{}, failed("UUID", r)
+		return d, failed("UUID", r)
 	}
+	d.UUID = uuid
 	name, r := handle.GetName()
 	if r != nvml.SUCCESS {
-		return gpu.Device{}, failed("name", r)
+		return d, failed("name", r)
 	}
 	memory, r := handle.GetMemoryInfo_v2()
 	if r != nvml.SUCCESS {
-		return gpu.Device{}, failed("memory", r)
+		return d, failed("memory", r)
 	}
 	cores, r := handle.GetNumGpuCores()
 	if r != nvml.SUCCESS {
-		return gpu.Device{}, failed("cores", r)
+		return d, failed("cores", r)
 	}
 	major, minor, r := handle.GetCudaComputeCapability()
 	if r != nvml.SUCCESS {
-		return gpu.Device{}, failed("compute capability", r)
+		return d, failed("compute capability", r)
 	}
-	device := gpu.Device{
-		UUID: uuid, Model: modelOf(name), SMs: cores / coresOfSM(major, minor),
-		Memory: share.Bytes(memory.Total - memory.Reserved),
+	d.Model, d.SMs, d.Memory = modelOf(name), cores/coresOfSM(major, minor), share.Bytes(memory.Total-memory.Reserved)
+	if _, _, _, failure, r := handle.GetRemappedRows(); r == nvml.SUCCESS && failure {
+		return d, errors.New("rows of its memory could not be remapped: replace it")
 	}
-	return device, device.Validate()
+	if mode, _, r := handle.GetMigMode(); r == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE {
+		d.MIG = true
+		d.Instances, err = instances(handle)
+	}
+	return d, errors.Join(err, d.Validate())
+}
+
+// instances lists the MIG instances. One that cannot be read is left out.
+func instances(handle nvml.Device) (found []gpu.Instance, err error) {
+	most, r := handle.GetMaxMigDeviceCount()
+	if r != nvml.SUCCESS {
+		return nil, failed("MIG instances", r)
+	}
+	for i := range most {
+		instance, r := handle.GetMigDeviceHandleByIndex(i)
+		if r != nvml.SUCCESS {
+			continue // there is none in this place
+		}
+		if read, ok := readInstance(instance); ok {
+			found = append(found, read)
+		}
+	}
+	return found, nil
+}
+
+// profile ends the name of an instance: NVIDIA A100-SXM4-40GB MIG 1g.5gb.
+var profile = regexp.MustCompile(`MIG (\S+)$`)
+
+func readInstance(handle nvml.Device) (i gpu.Instance, ok bool) {
+	uuid, r := handle.GetUUID()
+	if r != nvml.SUCCESS {
+		return i, false
+	}
+	name, r := handle.GetName()
+	if r != nvml.SUCCESS {
+		return i, false
+	}
+	attributes, r := handle.GetAttributes()
+	if r != nvml.SUCCESS {
+		return i, false
+	}
+	match := profile.FindStringSubmatch(name)
+	if match == nil || !share.ValidProfile(match[1]) {
+		return i, false // a compute instance that is only a part of its GPU instance is no slice
+	}
+	return gpu.Instance{
+		UUID: uuid, Profile: match[1], SMs: int(attributes.MultiprocessorCount), Memory: share.Bytes(attributes.MemorySizeMB) * share.MiB,
+	}, true
 }
 
 func failed(what string, r nvml.Return) error {

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/gshare-dev/gshare/vgpu/node/fakegpu"
+)
+
+var build struct {
+	once   sync.Once
+	folder string
+	err    error
+}
+
+// built gives a folder with gshare, the hook, the fake driver and its programs, made once for all tests.
+func built(t *testing.T) string {
+	t.Helper()
+	for _, tool := range []string{"gcc", "bash", "go"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not installed", tool)
+		}
+	}
+	build.once.Do(func() { build.folder, build.err = buildAll("../..") })
+	if build.err != nil {
+		t.Fatal(build.err)
+	}
+	return build.folder
+}
+
+func buildAll(root string) (folder string, err error) {
+	if folder, err = os.MkdirTemp("", "gsbin"); err != nil {
+		return "", err
+	}
+	if err := fakegpu.Build(root, folder); err != nil {
+		return folder, err
+	}
+	for _, command := range [][]string{
+		{"bash", "hack/hook.sh", "build", folder},
+		{"gcc", "-o", filepath.Join(folder, "hold"), "cmd/gshare-node/testdata/hold.c", "-L" + folder, "-l:libcuda.so.1"},
+		{"go", "build", "-o", filepath.Join(folder, "gshare"), "./cmd/gshare"},
+	} {
+		cmd := exec.Command(command[0], command[1:]...)
+		cmd.Dir = root
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return folder, fmt.Errorf("%v: %w\n%s", command, err, out)
+		}
+	}
+	return folder, nil
+}
+
+// bench is a machine whose device is simulated down to its kernels, on the machine's clock.
+type bench struct {
+	*machine
+	folder string
+	gpu    *fakegpu.Simulation
+}
+
+func newBench(t *testing.T, lines ...string) *bench {
+	t.Helper()
+	b := &bench{machine: newMachine(t, lines...), folder: built(t)}
+	var err error
+	if b.gpu, err = fakegpu.New(fakegpu.Config{Socket: filepath.Join(b.dir, "gpu")}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.gpu.Close() })
+	return b
+}
+
+// gshare starts the command with what its program needs to find the driver.
+func (b *bench) gshare(t *testing.T, args ...string) *fakegpu.Running {
+	t.Helper()
+	r, err := b.gpu.Start(fakegpu.Client{
+		Folder: b.folder, Arguments: append([]string{"gshare", args[0], "--socket", b.socket()}, args[1:]...),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Kill)
+	return r
+}
+
+// run is gshare run with a share, a program of the folder and its arguments.
+func (b *bench) run(t *testing.T, name string, sm, quota int, more ...string) *fakegpu.Running {
+	t.Helper()
+	flags := []string{"run", "--name", name, "--sm", fmt.Sprint(sm), "--quota", fmt.Sprint(quota), "--mem", "1Gi"}
+	return b.gshare(t, append(flags, more...)...)
+}
+
+// program is the path of a program of the fake driver's.
+func (b *bench) program(name string) string { return filepath.Join(b.folder, name) }

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+)
+
+// serveDebug serves at an address, if there is one, until it is stopped.
+func serveDebug(address string, server *http.Server) (stop func(), err error) {
+	if address == "" {
+		return func() {}, nil
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("debugAddress: %w", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(listener) // ends with Close
+	}()
+	return func() {
+		server.Close()
+		<-done
+	}, nil
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+	"github.com/gshare-dev/gshare/vgpu/node/agent"
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/node/gpu/nvml"
+	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
+)
+
+// serveNode runs the agent of a node of a cluster until the context ends.
+func serveNode(ctx context.Context, c config.Configuration) error {
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if c.Kubernetes.NodeName == "" {
+		c.Kubernetes.NodeName = os.Getenv("NODE_NAME")
+	}
+	if c.Kubernetes.NodeName == "" {
+		return usageError{errors.New("kubernetes.nodeName: it is not set, nor is NODE_NAME; --standalone is for a machine without Kubernetes")}
+	}
+	client, err := clientFor(c.Kubernetes.Kubeconfig)
+	if err != nil {
+		return usageError{fmt.Errorf("kubernetes.kubeconfig: %w", err)}
+	}
+	pods, err := kubelet.DialPods(c.Kubernetes.Pods)
+	if err != nil {
+		return err
+	}
+	defer pods.Close()
+	records, err := kubelet.DialRecords(c.Kubernetes.PodResources, pods)
+	if err != nil {
+		return err
+	}
+	defer records.Close()
+	a, err := agent.New(agent.Options{
+		Config: c, Source: sourceOf(c), Log: log, Pods: pods, Records: records,
+		MPS:     mps.Daemons{Dir: filepath.Join(c.Directory, "mps"), Simulated: c.SimulatedDevices != ""},
+		Cluster: agent.NewAPIServer(ctx, client, c.Kubernetes.NodeName, log),
+		Fault:   faultOf(os.Getenv),
+	})
+	if err != nil {
+		return err
+	}
+	stop, err := listenHTTP(c.Kubernetes.Listen, a.Handler())
+	if err != nil {
+		return fmt.Errorf("kubernetes.listen: %w", err)
+	}
+	defer stop()
+	return a.Run(ctx)
+}
+
+func sourceOf(c config.Configuration) gpu.Source {
+	if c.SimulatedDevices != "" {
+		return gpu.Simulated{File: c.SimulatedDevices}
+	}
+	return nvml.Source{}
+}
+
+func clientFor(kubeconfig string) (kubernetes.Interface, error) {
+	restConfig, err := rest.InClusterConfig()
+	if kubeconfig != "" {
+		restConfig, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	if err != nil {
+		return nil, err
+	}
+	restConfig.QPS, restConfig.Burst = 50, 100 // a report and an event for each pod that starts
+	return kubernetes.NewForConfig(restConfig)
+}
+
+func listenHTTP(address string, handler http.Handler) (stop func(), err error) {
+	if address == "off" {
+		return func() {}, nil
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{Handler: handler}
+	go func() { _ = server.Serve(listener) }()
+	return func() { server.Close() }, nil
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+)
+
+// TestNodeMistakes: what a node of a cluster cannot do without is named, with the field.
+func TestNodeMistakes(t *testing.T) {
+	t.Setenv("NODE_NAME", "")
+	c := config.Configuration{Directory: t.TempDir()}.WithDefaults()
+	for field, change := range map[string]func(*config.Kubernetes){
+		"kubernetes.nodeName":   func(*config.Kubernetes) {},
+		"kubernetes.kubeconfig": func(k *config.Kubernetes) { k.NodeName, k.Kubeconfig = "n", "/nowhere" },
+	} {
+		broken := c
+		change(&broken.Kubernetes)
+		err := serveNode(t.Context(), broken)
+		if err == nil || !strings.Contains(err.Error(), field) || exitCode(err) != 2 {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+// TestFault: no fault unless it is asked for, and only at its point, so many times later.
+func TestFault(t *testing.T) {
+	if faultOf(func(string) string { return "" }) != nil {
+		t.Error("a fault that nobody asked for")
+	}
+	fault := faultOf(func(string) string { return "recorded:3" })
+	for range 10 {
+		fault("served")
+	}
+	fault("recorded")
+	fault("recorded") // the next one would end this process
+}

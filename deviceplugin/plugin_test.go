@@ -1,0 +1,181 @@
+package deviceplugin_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/gshare-dev/gshare/deviceplugin"
+	"github.com/gshare-dev/gshare/vgpu/node/fakekubelet"
+	"github.com/gshare-dev/gshare/vgpu/node/ticket"
+)
+
+// node answers as simply as it can.
+type node struct {
+	mu      sync.Mutex // guards the following
+	tickets []string
+	changed chan struct{}
+	started [][]string
+	refuse  error
+}
+
+func newNode(shares ...int) *node {
+	return &node{tickets: ticket.All(shares), changed: make(chan struct{})}
+}
+
+func (n *node) Tickets() ([]string, <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.tickets, n.changed
+}
+
+func (n *node) set(shares ...int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tickets = ticket.All(shares)
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+func (n *node) Prefer(_ context.Context, available, must []string, count int) []string {
+	return ticket.Prefer(available, must, []int{1}, count)
+}
+
+func (n *node) Allocate(tickets []string) string { return "gshare.dev/grant=" + ticket.Key(tickets) }
+
+func (n *node) PreStart(_ context.Context, tickets []string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.started = append(n.started, tickets)
+	return n.refuse
+}
+
+const name = "gshare/vgpu"
+
+func run(t *testing.T, n deviceplugin.Node) (*fakekubelet.Kubelet, context.Context) {
+	t.Helper()
+	k := fakekubelet.New(t.TempDir(), name)
+	if err := k.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Kill)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	p := &deviceplugin.Plugin{Directory: k.DevicePlugins(), Resource: name, Node: n, Log: slog.New(slog.DiscardHandler), Registered: func(bool) {}}
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { p.Run(running); close(ended) }()
+	t.Cleanup(func() { stop(); <-ended })
+	return k, ctx
+}
+
+func TestLife(t *testing.T) {
+	n := newNode(2, 2)
+	k, ctx := run(t, n)
+	if err := k.WaitDevices(ctx, 4); err != nil {
+		t.Fatal(err)
+	}
+	cdi, err := k.Admit(ctx, "uid", "c", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := k.Held("uid", "c")
+	if held[0] != "g1-0" || cdi != "gshare.dev/grant="+ticket.Key(held) {
+		t.Errorf("held %v behind %s; want the preferred one first", held, cdi)
+	}
+	if err := k.Create(ctx, "uid", "c"); err != nil || len(n.started) != 1 {
+		t.Errorf("start: %v, %v", err, n.started)
+	}
+	n.refuse = errors.New("no such luck")
+	if err := k.Create(ctx, "uid", "c"); err == nil || !strings.Contains(err.Error(), "no such luck") {
+		t.Errorf("a refusal reaches the kubelet as %v", err)
+	}
+	n.set(2, 2, 1)
+	if err := k.WaitDevices(ctx, 5); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestKubeletRestarts: with each kubelet the plugin registers again, on a socket of its own, and leaves none behind.
+func TestKubeletRestarts(t *testing.T) {
+	k, ctx := run(t, newNode(3))
+	for range 5 {
+		if err := k.WaitDevices(ctx, 3); err != nil {
+			t.Fatal(err)
+		}
+		k.Kill()
+		if err := k.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := k.WaitDevices(ctx, 3); err != nil {
+		t.Fatal(err)
+	}
+	sockets, err := filepath.Glob(filepath.Join(k.DevicePlugins(), "gshare-*.sock"))
+	if err != nil || len(sockets) != 1 {
+		t.Errorf("sockets %v (%v), want the one in use", sockets, err)
+	}
+}
+
+// TestKubeletComesLater: an agent may be there first.
+func TestKubeletComesLater(t *testing.T) {
+	n := newNode(1)
+	k, ctx := run(t, n)
+	k.Kill()
+	if err := os.RemoveAll(k.DevicePlugins()); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.WaitDevices(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	for _, file := range []string{"gshare-abc.sock", "gshare-def.sock", "other.sock", "kubelet.sock"} {
+		if err := os.WriteFile(filepath.Join(dir, file), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := (&deviceplugin.Plugin{Directory: dir}).Sweep(); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 2 {
+		t.Errorf("%v are left (%v)", left, err)
+	}
+}
+
+// TestMessageSize: sixteen GPUs of seven MIG instances each, sixteen tickets an instance.
+func TestMessageSize(t *testing.T) {
+	shares := make([]int, 16*7)
+	for i := range shares {
+		shares[i] = 16
+	}
+	n := newNode(shares...)
+	k, ctx := run(t, n)
+	if err := k.WaitDevices(ctx, 16*7*16); err != nil {
+		t.Fatal(err)
+	}
+	m := &api.ListAndWatchResponse{}
+	for _, id := range k.Devices() {
+		m.Devices = append(m.Devices, &api.Device{ID: id, Health: api.Healthy})
+	}
+	if size := proto.Size(m); size > 256<<10 {
+		t.Errorf("ListAndWatch of %d bytes", size)
+	} else {
+		t.Logf("ListAndWatch of %d bytes", size)
+	}
+}

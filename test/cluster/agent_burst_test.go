@@ -1,0 +1,74 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gshare-dev/gshare/test/cluster"
+)
+
+// burst is how many pods start at once on one node.
+const burst = 60
+
+// TestAgentBurst starts many pods at once on one node, without shares and with. Every one runs, and none fails.
+func TestAgentBurst(t *testing.T) {
+	a := startWithAgents(t, cluster.Options{Nodes: 1}, eightGPUs)
+	node := a.Nodes[0]
+	var plain, shared time.Duration
+	for range 2 { // in turns, so that what else the machine does meets both
+		plain += a.burst(t, node, func(pod *v1.Pod) *v1.Pod { return pod })
+		shared += a.burst(t, node, func(pod *v1.Pod) *v1.Pod { return ask(pod, 20, 50, 1024) })
+	}
+	t.Logf("%d pods: %v without shares, %v with: x %.2f", burst, plain/2, shared/2, shared.Seconds()/plain.Seconds())
+	text, err := a.of[node.Name].get(t.Context(), "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "gshare_node_start") {
+			continue
+		}
+		t.Logf("%s", strings.TrimSpace(line))
+		if strings.HasPrefix(line, "gshare_node_starts_total") && !strings.Contains(line, `"granted"`) {
+			t.Errorf("containers were refused: %s", line) // the kubelet's limits among others
+		}
+	}
+}
+
+func (a *agents) burst(t *testing.T, node *cluster.Node, with func(*v1.Pod) *v1.Pod) time.Duration {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	var pods []*v1.Pod
+	for i := range burst {
+		pods = append(pods, with(on(cluster.Pod(fmt.Sprintf("burst-%d", i), "sleep", "inf"), node)))
+	}
+	began := time.Now()
+	a.create(ctx, t, pods...)
+	for _, pod := range pods {
+		now, err := a.WaitPod(ctx, pod.Name, func(p *v1.Pod) bool { return cluster.Running(p) || p.Status.Phase == v1.PodFailed })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now.Status.Phase == v1.PodFailed {
+			t.Errorf("%s failed: %s: %s", now.Name, now.Status.Reason, now.Status.Message)
+		}
+	}
+	took := time.Since(began)
+	a.waitBooks(ctx, t, node)
+	events, err := a.Client().CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "reason=Failed"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events.Items {
+		t.Logf("%d x %s: %s", max(1, e.Count), e.Reason, e.Message)
+	}
+	a.clear(ctx, t)
+	return took
+}

@@ -1,0 +1,131 @@
+package cluster_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gshare-dev/gshare/test/cluster"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+)
+
+// testPolicies: who may not write what. An administrator may do everything else, so what refuses him are the policies.
+func testPolicies(ctx context.Context, t *testing.T, a *agents) {
+	a.create(ctx, t, ask(cluster.Pod("victim", "sleep", "inf"), 10, 10, 512))
+	victim := a.runsAsPlaced(ctx, t, "victim")
+	pods := a.Client().CoreV1().Pods("default")
+	forged := kube.AnnotationPatch(kube.AnnotationPlacement, strings.Replace(victim.Annotations[kube.AnnotationPlacement], `"sm":100`, `"sm":900`, 1))
+	copied := ask(cluster.Pod("copied", "sleep", "inf"), 10, 10, 512)
+	copied.Annotations = map[string]string{kube.AnnotationPlacement: victim.Annotations[kube.AnnotationPlacement]}
+	free := cluster.Pod("free", "sleep", "inf")
+	free.Spec.SchedulerName = "nobody"
+	a.create(ctx, t, free)
+	agent, err := kubernetes.NewForConfig(a.ConfigFor(agentToken(ctx, t, a.Cluster, a.Nodes[0])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := a.Nodes[1].Name
+	for name, try := range map[string]func() error{
+		"edit": func() error {
+			_, err := pods.Patch(ctx, "victim", types.MergePatchType, forged, metav1.PatchOptions{})
+			return err
+		},
+		"edit through status": func() error {
+			_, err := pods.Patch(ctx, "victim", types.MergePatchType, forged, metav1.PatchOptions{}, "status")
+			return err
+		},
+		"create with a copy": func() error { _, err := pods.Create(ctx, copied, metav1.CreateOptions{}); return err },
+		"bind as somebody else": func() error {
+			return pods.Bind(ctx, &v1.Binding{
+				ObjectMeta: metav1.ObjectMeta{Name: "free", Annotations: copied.Annotations},
+				Target:     v1.ObjectReference{Kind: "Node", Name: a.Nodes[0].Name},
+			}, metav1.CreateOptions{})
+		},
+		"agent, another node": func() error {
+			_, err := agent.CoreV1().Nodes().Patch(ctx, other, types.MergePatchType, kube.AnnotationPatch(kube.AnnotationInventory, "{}"), metav1.PatchOptions{})
+			return err
+		},
+		"agent, another annotation": func() error {
+			_, err := agent.CoreV1().Nodes().Patch(ctx, a.Nodes[0].Name, types.MergePatchType, kube.AnnotationPatch("x", "y"), metav1.PatchOptions{})
+			return err
+		},
+		"agent, a label of a pod": func() error {
+			_, err := agent.CoreV1().Pods("default").Patch(ctx, "victim", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+			return err
+		},
+		"agent, status of another node": func() error {
+			_, err := agent.CoreV1().Nodes().Patch(ctx, other, types.MergePatchType, []byte(`{"status":{"capacity":{"gshare/mem":"1"}}}`), metav1.PatchOptions{}, "status")
+			return err
+		},
+	} {
+		last := try()
+		err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+			return last != nil && strings.Contains(last.Error(), "ValidatingAdmissionPolicy"), nil
+		})
+		if err != nil {
+			t.Errorf("%s: %v, want a refusal by policy", name, last)
+		} else {
+			t.Logf("%s: %v", name, last)
+		}
+	}
+}
+
+// testForged takes the policies away: what is forged then is not honoured either.
+func testForged(ctx context.Context, t *testing.T, a *agents) {
+	bindings := a.Client().AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	for _, name := range []string{"gshare-placement", "gshare-binding"} {
+		if err := bindings.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node := a.Nodes[0]
+	a.create(ctx, t, on(ask(cluster.Pod("honest", "sleep", "inf"), 60, 70, 8192), node))
+	honest := a.runsAsPlaced(ctx, t, "honest")
+
+	// A copy of somebody's placement. Creating with it succeeds once the policy is no longer in force.
+	copied := ask(cluster.Pod("copied", "sleep", "inf"), 60, 70, 8192)
+	copied.Spec.NodeName = node.Name
+	copied.Annotations = map[string]string{kube.AnnotationPlacement: honest.Annotations[kube.AnnotationPlacement]}
+	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		_, err := a.Client().CoreV1().Pods("default").Create(ctx, copied, metav1.CreateOptions{})
+		return err == nil, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("event: %s", a.waitEvent(ctx, t, "copied", "GPUPlacementForged"))
+
+	// A placement made up for a pod of one's own, on what somebody else has.
+	own := ask(cluster.Pod("own", "sleep", "inf"), 60, 70, 8192)
+	own.Spec.NodeName = node.Name
+	a.create(ctx, t, own)
+	pod, err := a.Client().CoreV1().Pods("default").Get(ctx, "own", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(honest.Annotations[kube.AnnotationPlacement], string(honest.UID), string(pod.UID))
+	if _, err := a.Client().CoreV1().Pods("default").Patch(ctx, "own", types.MergePatchType, kube.AnnotationPatch(kube.AnnotationPlacement, text), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("event: %s", a.waitEvent(ctx, t, "own", "GPUShareDoesNotFit"))
+
+	// Editing what has been granted changes nothing for whoever runs.
+	larger := strings.Replace(honest.Annotations[kube.AnnotationPlacement], `"quota":700`, `"quota":900`, 1)
+	if _, err := a.Client().CoreV1().Pods("default").Patch(ctx, "honest", types.MergePatchType, kube.AnnotationPatch(kube.AnnotationPlacement, larger), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.checkInside(ctx, honest); err != nil {
+		t.Error(err)
+	}
+	grants, err := a.grantsOn(node)
+	if err != nil || len(grants) != 1 || grants[0].Name != "honest" {
+		t.Errorf("granted: %+v, %v; want the honest pod's", grants, err)
+	}
+}

@@ -1,0 +1,60 @@
+package cluster_test
+
+import (
+	"bytes"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/gshare-dev/gshare/test/cluster"
+	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+)
+
+// apply creates the objects of a manifest. Of a DaemonSet the API server only says whether it would take it.
+func apply(t *testing.T, c *cluster.Cluster, manifest []byte) {
+	t.Helper()
+	ctx := testContext(t)
+	client, err := dynamic.NewForConfig(c.Config(cluster.Admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.Client().Discovery()))
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(object); err != nil {
+			return // the end
+		}
+		if len(object.Object) == 0 {
+			continue
+		}
+		options := metav1.CreateOptions{}
+		switch object.GetKind() {
+		case "DaemonSet": // the agents run from this checkout
+			options.DryRun = []string{metav1.DryRunAll}
+		case "ConfigMap":
+			text, _, _ := unstructured.NestedString(object.Object, "data", "node.yaml")
+			if _, err := config.Decode([]byte(text)); err != nil {
+				t.Errorf("configuration in %s: %v", object.GetName(), err)
+			}
+		}
+		kind := object.GroupVersionKind()
+		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var resources dynamic.ResourceInterface = client.Resource(mapping.Resource)
+		if namespace := object.GetNamespace(); namespace != "" {
+			resources = client.Resource(mapping.Resource).Namespace(namespace)
+		}
+		if _, err := resources.Create(ctx, object, options); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatalf("create %s %s: %v", kind.Kind, object.GetName(), err)
+		}
+	}
+}

@@ -1,0 +1,336 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gshare-dev/gshare/test/cluster"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+)
+
+// TestAgent is what a node owes to pods that were placed on it, and what it refuses the others.
+func TestAgent(t *testing.T) {
+	a := startWithAgents(t, cluster.Options{}, twoGPUs)
+	for _, test := range []struct {
+		name string
+		run  func(context.Context, *testing.T, *agents)
+	}{
+		{"mixed", testMixed}, {"several containers", testContainers}, {"whole GPUs", testWhole}, {"twins", testTwins}, {"bypass", testBypass}, {"unsafe", testUnsafe}, {"restart of a container", testContainerRestart},
+		{"given back", testGivenBack}, {"health", testHealth}, {"zeroed capacity", testZeroed}, {"policies", testPolicies}, {"forged", testForged},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ctx := testContext(t)
+			test.run(ctx, t, a)
+			a.clear(ctx, t)
+		})
+	}
+}
+
+// testMixed creates mixed pods and looks from inside each.
+func testMixed(ctx context.Context, t *testing.T, a *agents) {
+	began := time.Now()
+	shapes := []struct{ sm, quota, mem int64 }{{50, 60, 8192}, {50, 60, 8192}, {24, 40, 4096}, {10, 100, 1024}, {30, 90, 2048}, {5, 10, 512}}
+	for i, s := range shapes {
+		a.create(ctx, t, ask(cluster.Pod(fmt.Sprintf("mixed-%d", i), "sleep", "inf"), s.sm, s.quota, s.mem))
+	}
+	for i := range shapes {
+		a.runsAsPlaced(ctx, t, fmt.Sprintf("mixed-%d", i))
+	}
+	t.Logf("%d pods in %v", len(shapes), time.Since(began))
+	for _, node := range a.Nodes {
+		a.waitBooks(ctx, t, node)
+	}
+}
+
+// runsAsPlaced waits for a pod and looks into it; it must have a truth report, too.
+func (a *agents) runsAsPlaced(ctx context.Context, t *testing.T, name string) *v1.Pod {
+	t.Helper()
+	pod, err := a.WaitPod(ctx, name, cluster.Running)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.checkInside(ctx, pod); err != nil {
+		t.Error(err)
+	}
+	pod, err = a.WaitPod(ctx, name, func(p *v1.Pod) bool { _, present, _ := kube.TruthOf(p); return present })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if truth, _, err := kube.TruthOf(pod); err != nil || truth.Containers[0].SMs != "MPS" {
+		t.Errorf("%s: truth %+v, %v", name, truth, err)
+	}
+	return pod
+}
+
+// testContainers: three containers and an init container; each has its own share, or none.
+func testContainers(ctx context.Context, t *testing.T, a *agents) {
+	pod := cluster.Pod("several", "sleep", "inf")
+	second, plain := pod.Spec.Containers[0], pod.Spec.Containers[0]
+	second.Name, plain.Name = "second", "plain"
+	pod.Spec.Containers = append(pod.Spec.Containers, second, plain)
+	pod.Spec.InitContainers = []v1.Container{{Name: "init", Image: second.Image, ImagePullPolicy: second.ImagePullPolicy, Command: []string{"true"}}}
+	pod.Spec.Containers[0].Resources.Limits = limits(30, 50, 2048)
+	pod.Spec.Containers[1].Resources.Limits = limits(20, 40, 1024)
+	kube.Complete(pod)
+	a.create(ctx, t, pod)
+	running := a.runsAsPlaced(ctx, t, "several")
+	out, err := a.node(running.Spec.NodeName).Exec(ctx, running, "plain", "sh", "-c", "ls /run/gshare /etc/ld.so.preload 2>/dev/null; echo none $CUDA_VISIBLE_DEVICES")
+	if err != nil || string(out) != "none\n" {
+		t.Errorf("a container without a share has %q (%v)", out, err)
+	}
+	for _, node := range a.Nodes {
+		a.waitBooks(ctx, t, node)
+	}
+}
+
+// testWhole: who has his devices to himself gets them, and no hook.
+func testWhole(ctx context.Context, t *testing.T, a *agents) {
+	a.create(ctx, t, on(ask(cluster.Pod("whole", "sleep", "inf"), 200, 100, 100000), a.Nodes[1]))
+	pod, err := a.WaitPod(ctx, "whole", cluster.Running)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := a.Nodes[1].Exec(ctx, pod, "main", "sh", "-c", "ls /etc/ld.so.preload /run/gshare/token.sock /usr/lib/gshare 2>/dev/null; echo $CUDA_VISIBLE_DEVICES $CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
+	if got := strings.TrimSpace(string(out)); err != nil || got != "GPU-0,GPU-1" && got != "GPU-1,GPU-0" {
+		t.Errorf("inside is %q (%v)", out, err)
+	}
+	a.waitBooks(ctx, t, a.Nodes[1])
+}
+
+// testTwins creates two pods of one shape at the same instant, again and again. Each is too large for one GPU beside the other,
+// so each has another slice, and it must be its own.
+func testTwins(ctx context.Context, t *testing.T, a *agents) {
+	for round := range 5 {
+		names := []string{fmt.Sprintf("twin-%d-a", round), fmt.Sprintf("twin-%d-b", round)}
+		var group sync.WaitGroup
+		for _, name := range names {
+			group.Go(func() {
+				pod := on(ask(cluster.Pod(name, "sleep", "inf"), 60, 70, 8192), a.Nodes[0])
+				if _, err := a.Client().CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		var placed []string
+		for _, name := range names {
+			pod := a.runsAsPlaced(ctx, t, name)
+			placement, _, _ := kube.PlacementOf(pod)
+			placed = append(placed, placement.Containers[0].VGPUs[0].Slice)
+		}
+		if placed[0] == placed[1] {
+			t.Errorf("round %d: both on %s", round, placed[0])
+		}
+		a.clear(ctx, t)
+	}
+}
+
+// testBypass: nobody of gshare's has seen these pods. They do not run, and are told why.
+func testBypass(ctx context.Context, t *testing.T, a *agents) {
+	named := ask(cluster.Pod("named", "sleep", "inf"), 10, 10, 512)
+	named.Spec.NodeName = a.Nodes[0].Name
+	a.create(ctx, t, named)
+	text := a.waitEvent(ctx, t, "named", "GPUShareNotPlaced")
+	t.Logf("event: %s", text)
+	pod, err := a.Client().CoreV1().Pods("default").Get(ctx, "named", metav1.GetOptions{})
+	if err != nil || pod.Status.Phase != v1.PodPending {
+		t.Errorf("a pod that bypassed the scheduler is %v (%v)", pod.Status.Phase, err)
+	}
+	a.waitGrants(ctx, t, a.Nodes[0], 0)
+	// Another pod is not disturbed by it.
+	a.create(ctx, t, on(ask(cluster.Pod("beside", "sleep", "inf"), 10, 10, 512), a.Nodes[0]))
+	a.runsAsPlaced(ctx, t, "beside")
+}
+
+// testUnsafe: the pod's own fields would get around its share.
+func testUnsafe(ctx context.Context, t *testing.T, a *agents) {
+	pod := ask(cluster.Pod("unsafe", "sleep", "inf"), 10, 10, 512)
+	pod.Spec.Containers[0].Env = []v1.EnvVar{{Name: "GSHARE_DIR", Value: "/tmp"}}
+	a.create(ctx, t, pod)
+	t.Logf("event: %s", a.waitEvent(ctx, t, "unsafe", "GPUShareUnsafe"))
+}
+
+// testContainerRestart: a container that is started again gets the same grant, without a new Allocate.
+func testContainerRestart(ctx context.Context, t *testing.T, a *agents) {
+	pod := on(ask(cluster.Pod("again", "sh", "-c", "test -e /data/second || { touch /data/second; sleep 1; exit 1; }; sleep inf"), 20, 50, 2048), a.Nodes[1])
+	pod.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+	pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "data", MountPath: "/data"}}
+	a.create(ctx, t, pod)
+	if _, err := a.WaitPod(ctx, "again", func(p *v1.Pod) bool {
+		return cluster.Running(p) && p.Status.ContainerStatuses[0].RestartCount == 1
+	}); err != nil {
+		t.Fatal(err)
+	}
+	a.runsAsPlaced(ctx, t, "again")
+	a.waitBooks(ctx, t, a.Nodes[1])
+}
+
+// testGivenBack ends pods in all the ways that there are. What they held is back within seconds.
+func testGivenBack(ctx context.Context, t *testing.T, a *agents) {
+	node := a.Nodes[0]
+	now := int64(0)
+	ends := map[string]func(name string) error{
+		"deleted": func(name string) error {
+			return a.Client().CoreV1().Pods("default").Delete(ctx, name, metav1.DeleteOptions{})
+		},
+		"forced": func(name string) error {
+			return a.Client().CoreV1().Pods("default").Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+		},
+		"evicted": func(name string) error {
+			return a.Client().CoreV1().Pods("default").EvictV1(ctx, &policy.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
+		},
+		"succeeded": nil, "failed": nil, "oom": nil,
+	}
+	commands := map[string]string{
+		"deleted": "sleep inf", "forced": "sleep inf", "evicted": "sleep inf", "succeeded": "sleep 3", "failed": "sleep 3; exit 1",
+		"oom": "sleep 3; tail /dev/zero",
+	}
+	for name, end := range ends {
+		pod := on(ask(cluster.Pod(name, "sh", "-c", commands[name]), 20, 20, 1024), node)
+		pod.Spec.RestartPolicy = v1.RestartPolicyNever
+		pod.Spec.Containers[0].Resources.Limits[v1.ResourceMemory] = resource.MustParse("64Mi")
+		second := int64(1)
+		pod.Spec.TerminationGracePeriodSeconds = &second
+		a.create(ctx, t, pod)
+		if _, err := a.WaitPod(ctx, name, cluster.Running); err != nil {
+			t.Fatal(err)
+		}
+		a.waitGrants(ctx, t, node, 1)
+		if end != nil {
+			if err := end(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := a.waitEnded(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+		took := a.waitGrants(ctx, t, node, 0)
+		t.Logf("%s: back %v after the API server said so", name, took)
+		if took > 15*time.Second { // the kubelet ends the containers of a pod that is gone; it takes its time on a loaded machine
+			t.Errorf("%s: back after %v", name, took)
+		}
+	}
+	// A pod whose image is not there gets tickets and no more, and gives them back.
+	missing := on(ask(cluster.Pod("no-image", "sleep", "inf"), 20, 20, 1024), node)
+	missing.Spec.Containers[0].Image = "docker.io/local/missing:1"
+	a.create(ctx, t, missing)
+	if _, err := a.WaitPod(ctx, "no-image", func(p *v1.Pod) bool {
+		return len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].State.Waiting != nil && p.Status.ContainerStatuses[0].State.Waiting.Reason == "ErrImageNeverPull"
+	}); err != nil {
+		t.Fatal(err)
+	}
+	a.waitGrants(ctx, t, node, 0)
+}
+
+// waitEnded returns when a pod is terminal or gone.
+func (a *agents) waitEnded(ctx context.Context, name string) error {
+	for ctx.Err() == nil {
+		pods, err := a.Client().CoreV1().Pods("default").List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+		if err != nil {
+			return err
+		}
+		if len(pods.Items) == 0 || slices.Contains([]v1.PodPhase{v1.PodSucceeded, v1.PodFailed}, pods.Items[0].Status.Phase) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return ctx.Err()
+}
+
+// testHealth: a device fails and comes back, and nothing is started again for it.
+func testHealth(ctx context.Context, t *testing.T, a *agents) {
+	node := a.Nodes[0]
+	a.create(ctx, t, on(ask(cluster.Pod("sick", "sleep", "inf"), 60, 70, 8192), node))
+	slice := a.sliceOf(ctx, t, "sick")
+	sick := "devices:\n"
+	for _, uuid := range []string{"GPU-0", "GPU-1"} {
+		fault := ""
+		if uuid == slice {
+			fault = ", fault: Xid 79"
+		}
+		sick += "- {uuid: " + uuid + ", model: A100, sms: 108, memoryMiB: 81920" + fault + "}\n"
+	}
+	before := a.waitNode(ctx, t, node, func(*v1.Node) bool { return true }).Status.Capacity
+	a.of[node.Name].setDevices(t, sick)
+	marked, err := a.WaitPod(ctx, "sick", func(p *v1.Pod) bool {
+		truth, present, err := kube.TruthOf(p)
+		return present && err == nil && truth.Containers[0].Health != ""
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("event: %s", a.waitEvent(ctx, t, "sick", "GPUFault"))
+	// Two more of that size need both devices; one has to wait, and goes on when the device is back.
+	for _, name := range []string{"first", "second"} {
+		a.create(ctx, t, on(ask(cluster.Pod(name, "sleep", "inf"), 30, 60, 512), node))
+		if other := a.sliceOf(ctx, t, name); other == slice {
+			t.Errorf("%s was placed on the slice that failed", name)
+		}
+	}
+	a.create(ctx, t, on(ask(cluster.Pod("waiting", "sleep", "inf"), 100, 90, 512), node))
+	if _, err := a.WaitPod(ctx, "waiting", func(p *v1.Pod) bool {
+		return len(p.Status.Conditions) > 0 && p.Status.Conditions[0].Reason == "Unschedulable"
+	}); err != nil {
+		t.Fatal(err)
+	}
+	after := a.waitNode(ctx, t, node, func(*v1.Node) bool { return true }).Status.Capacity
+	for name, q := range before {
+		if now := after[name]; now.Cmp(q) != 0 {
+			t.Errorf("capacity of %s went from %v to %v", name, q.String(), now.String())
+		}
+	}
+	a.of[node.Name].setDevices(t, twoGPUs)
+	recovered, err := a.WaitPod(ctx, "sick", func(p *v1.Pod) bool {
+		truth, present, err := kube.TruthOf(p)
+		return present && err == nil && truth.Containers[0].Health == ""
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if marked.Status.ContainerStatuses[0].RestartCount != recovered.Status.ContainerStatuses[0].RestartCount {
+		t.Error("the container was started again")
+	}
+	a.waitNode(ctx, t, node, func(n *v1.Node) bool {
+		inv, _, err := kube.InventoryOf(n)
+		return err == nil && !slices.ContainsFunc(inv.Slices, func(s kube.Slice) bool { return !s.Healthy })
+	})
+}
+
+func (a *agents) sliceOf(ctx context.Context, t *testing.T, name string) string {
+	t.Helper()
+	pod, err := a.WaitPod(ctx, name, cluster.Running)
+	if err != nil {
+		t.Fatal(err)
+	}
+	placement, present, err := kube.PlacementOf(pod)
+	if err != nil || !present {
+		t.Fatalf("%s: placement: %v", name, err)
+	}
+	return placement.Containers[0].VGPUs[0].Slice
+}
+
+// testZeroed: what the kubelet does to extended resources at a reboot.
+func testZeroed(ctx context.Context, t *testing.T, a *agents) {
+	zero := []byte(`{"status":{"capacity":{"gshare/mem":"0","gshare/sm-time":"0"},"allocatable":{"gshare/mem":"0","gshare/sm-time":"0"}}}`)
+	_, err := a.Client().CoreV1().Nodes().Patch(ctx, a.Nodes[0].Name, types.MergePatchType, zero, metav1.PatchOptions{}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	a.waitInventory(ctx, t, a.Nodes[0])
+	t.Logf("restored in %v", time.Since(began))
+}

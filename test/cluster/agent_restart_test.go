@@ -1,0 +1,234 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/gshare-dev/gshare/test/cluster"
+	"github.com/gshare-dev/gshare/test/cluster/machine"
+)
+
+const eightGPUs = `devices:
+- {uuid: GPU-0, model: A100, sms: 108, memoryMiB: 81920}
+- {uuid: GPU-1, model: A100, sms: 108, memoryMiB: 81920}
+- {uuid: GPU-2, model: A100, sms: 108, memoryMiB: 81920}
+- {uuid: GPU-3, model: A100, sms: 108, memoryMiB: 81920}
+- {uuid: GPU-4, model: A100, sms: 108, memoryMiB: 81920}
+- {uuid: GPU-5, model: A100, sms: 108, memoryMiB: 81920}
+- {uuid: GPU-6, model: A100, sms: 108, memoryMiB: 81920}
+- {uuid: GPU-7, model: A100, sms: 108, memoryMiB: 81920}
+`
+
+// The load of a restart: pods that run, pods that come while the program is away, and pods that go.
+const (
+	residents = 4
+	arriving  = 6
+)
+
+// TestAgentRestarts kills each program of a node and of the control plane while pods run, come and go. Nothing that runs is
+// disturbed, everything that comes runs in the end with its own share, and all books agree.
+func TestAgentRestarts(t *testing.T) {
+	a := startWithAgents(t, cluster.Options{Nodes: 1}, eightGPUs)
+	node := a.Nodes[0]
+	kill := func(p func() *machine.Process) func(context.Context, *testing.T) {
+		return func(ctx context.Context, t *testing.T) {
+			p().Kill()
+			if err := p().Restart(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, test := range []struct {
+		name string
+		end  func(context.Context, *testing.T)
+	}{
+		{"agent", kill(func() *machine.Process { return a.of[node.Name].Process })},
+		{"kubelet", kill(func() *machine.Process { return node.Kubelet })},
+		{"containerd", kill(func() *machine.Process { return node.Containerd })},
+		{"scheduler", kill(func() *machine.Process { return a.Scheduler })},
+		{"API server", kill(func() *machine.Process { return a.APIServer })},
+		{"agent and kubelet", func(ctx context.Context, t *testing.T) {
+			node.Kubelet.Kill()
+			a.of[node.Name].Kill()
+			if err := node.Kubelet.Restart(ctx); err != nil {
+				t.Fatal(err)
+			}
+			a.of[node.Name].start(ctx, t)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ctx := testContext(t)
+			before := a.load(ctx, t, node)
+			a.arrive(ctx, t, node, 0, arriving/2)
+			began := time.Now()
+			test.end(ctx, t)
+			back := time.Since(began)
+			a.arrive(ctx, t, node, arriving/2, arriving)
+			failed := a.settle(ctx, t, node, before)
+			t.Logf("back after %v, all run after %v; the kubelet failed %d of %d pods that were bound", back, time.Since(began), failed, arriving)
+			a.clear(ctx, t)
+		})
+	}
+}
+
+// TestAgentFaults ends the agent between any two steps of its protocol, during a burst.
+func TestAgentFaults(t *testing.T) {
+	a := startWithAgents(t, cluster.Options{Nodes: 1}, eightGPUs)
+	node := a.Nodes[0]
+	agent := a.of[node.Name]
+	for _, point := range []string{"allocate:2", "recorded:1", "recorded:6", "served:5", "granted:5", "granted:6", "ungranted:1", "ungranted:3", "unserved:2"} {
+		passed := t.Run(point, func(t *testing.T) {
+			ctx := testContext(t)
+			before := a.load(ctx, t, node)
+			agent.Kill()
+			agent.startFaulty(ctx, t, point)
+			a.arrive(ctx, t, node, 0, arriving)
+			a.leave(ctx, t, before) // the steps of a release, too
+			select {
+			case <-agent.Done():
+			case <-ctx.Done():
+				t.Fatal("the agent has not come to the point")
+			}
+			agent.start(ctx, t)
+			began := time.Now()
+			failed := a.settle(ctx, t, node, nil)
+			t.Logf("all run %v after the restart; the kubelet failed %d pods", time.Since(began), failed)
+			a.clear(ctx, t)
+		})
+		if !passed {
+			return // what it has left would fail the others too
+		}
+	}
+}
+
+func resident(i int) string { return fmt.Sprintf("resident-%d", i) }
+func arrival(i int) string  { return fmt.Sprintf("arrival-%d", i) }
+
+// load starts the residents and looks into them.
+func (a *agents) load(ctx context.Context, t *testing.T, node *cluster.Node) (pods []*v1.Pod) {
+	t.Helper()
+	for i := range residents {
+		a.create(ctx, t, on(ask(cluster.Pod(resident(i), "sleep", "inf"), 40, 50, 4096), node))
+	}
+	for i := range residents {
+		pods = append(pods, a.runsAsPlaced(ctx, t, resident(i)))
+	}
+	return pods
+}
+
+// arrive creates pods and does not wait for them.
+func (a *agents) arrive(ctx context.Context, t *testing.T, node *cluster.Node, from, to int) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		pod := on(ask(cluster.Pod(arrival(i), "sleep", "inf"), 30, 40, 2048), node)
+		err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+			_, err := a.Client().CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
+			return err == nil, nil // the API server may be away
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// leave deletes the pods.
+func (a *agents) leave(ctx context.Context, t *testing.T, pods []*v1.Pod) {
+	for _, pod := range pods {
+		if err := a.Client().CoreV1().Pods("default").Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil && ctx.Err() == nil {
+			t.Errorf("delete %s: %v", pod.Name, err)
+		}
+	}
+}
+
+// settle waits until all that arrived run, and looks into them. Pods that the kubelet failed because it found no plugin are
+// made again, as a controller does; it says how many. Those before must be what they were.
+func (a *agents) settle(ctx context.Context, t *testing.T, node *cluster.Node, before []*v1.Pod) (failed int) {
+	t.Helper()
+	for i := range arriving {
+		pod, err := a.WaitPod(ctx, arrival(i), func(p *v1.Pod) bool { return cluster.Running(p) || p.Status.Phase == v1.PodFailed })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pod.Status.Phase == v1.PodFailed {
+			t.Logf("%s: %s: %s", pod.Name, pod.Status.Reason, pod.Status.Message)
+			failed++
+			a.leave(ctx, t, []*v1.Pod{pod})
+			if err := a.waitEnded(ctx, "-"); err != nil {
+				t.Fatal(err)
+			}
+			a.arrive(ctx, t, node, i, i+1)
+		}
+		a.runsAsPlaced(ctx, t, arrival(i))
+	}
+	for _, was := range before {
+		is, err := a.WaitPod(ctx, was.Name, cluster.Running)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is.Status.ContainerStatuses[0].ContainerID != was.Status.ContainerStatuses[0].ContainerID || is.UID != was.UID {
+			t.Errorf("%s has been started again", was.Name)
+		}
+		if err := a.checkInside(ctx, is); err != nil {
+			t.Error(err)
+		}
+	}
+	a.waitBooks(ctx, t, node)
+	return failed
+}
+
+// TestAgentReboot: everything on the node ends by nature. Pods come back with their own shares, or are failed by the kubelet if
+// it looks at them before the plugin is there, and nothing of what was remains.
+func TestAgentReboot(t *testing.T) {
+	a := startWithAgents(t, cluster.Options{Nodes: 1}, eightGPUs)
+	node := a.Nodes[0]
+	ctx := testContext(t)
+	before := a.load(ctx, t, node)
+	agent := a.of[node.Name]
+	agent.Kill()
+	began := time.Now()
+	down, started := node.Containerd.Done(), make(chan error, 1)
+	go func() { // as a service that is started before the kubelet
+		<-down
+		err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
+			return node.Containerd.Done() != down, nil // it is started again, and so is the machine
+		})
+		if err == nil {
+			program := agent.program
+			program.Ready = nil
+			agent.Process, err = node.Machine.Start(ctx, program)
+		}
+		started <- err
+	}()
+	if err := node.Reboot(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	failed := 0
+	for _, was := range before {
+		pod, err := a.WaitPod(ctx, was.Name, func(p *v1.Pod) bool {
+			again := cluster.Running(p) && p.Status.ContainerStatuses[0].ContainerID != was.Status.ContainerStatuses[0].ContainerID
+			return again || p.Status.Phase == v1.PodFailed
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pod.Status.Phase == v1.PodFailed {
+			failed++
+			t.Logf("%s: %s: %s", pod.Name, pod.Status.Reason, pod.Status.Message)
+		} else if err := a.checkInside(ctx, pod); err != nil {
+			t.Error(err)
+		}
+	}
+	a.waitBooks(ctx, t, node)
+	a.waitInventory(ctx, t, node)
+	t.Logf("all settled after %v; the kubelet failed %d of %d", time.Since(began), failed, residents)
+	a.clear(ctx, t)
+}

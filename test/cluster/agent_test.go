@@ -1,0 +1,262 @@
+package cluster_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authentication "k8s.io/api/authentication/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/gshare-dev/gshare/manifests"
+	"github.com/gshare-dev/gshare/test/cluster"
+	"github.com/gshare-dev/gshare/test/cluster/machine"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+)
+
+// agents are the node agents of a cluster, run from this checkout.
+type agents struct {
+	*cluster.Cluster
+	of map[string]*agent
+}
+
+type agent struct {
+	*machine.Process
+	program machine.Program
+	node    *cluster.Node
+	devices string // file of the simulated devices
+	address string
+}
+
+const twoGPUs = `devices:
+- {uuid: GPU-0, model: A100, sms: 108, memoryMiB: 81920}
+- {uuid: GPU-1, model: A100, sms: 108, memoryMiB: 81920}
+`
+
+// startWithAgents runs a cluster with an agent on each node, whose machine has the devices.
+func startWithAgents(t *testing.T, o cluster.Options, devices string) *agents {
+	t.Helper()
+	program, hook := buildAgent(t), buildHook(t)
+	c := cluster.Start(t, o)
+	ctx := testContext(t)
+	if err := os.WriteFile(filepath.Join(c.Dir, "driver.yaml"), noDriver(devices), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, c, manifests.NodeAgent)
+	apply(t, c, manifests.NodePolicies)
+	all := &agents{c, map[string]*agent{}}
+	for _, node := range c.Nodes {
+		all.of[node.Name] = startAgent(ctx, t, c, node, program, hook, devices)
+	}
+	for _, node := range c.Nodes {
+		all.waitInventory(ctx, t, node)
+	}
+	return all
+}
+
+// noDriver is a driver that adds nothing to containers.
+func noDriver(devices string) []byte {
+	text := "cdiVersion: 0.6.0\nkind: simulated/gpu\ndevices:\n"
+	for line := range strings.Lines(devices) {
+		if _, uuid, ok := strings.Cut(line, "uuid: "); ok {
+			uuid, _, _ = strings.Cut(uuid, ",")
+			text += "- {name: " + uuid + ", containerEdits: {}}\n"
+		}
+	}
+	return []byte(text)
+}
+
+func buildAgent(t *testing.T) string { return build(t, "gshare-node", "./cmd/gshare-node") }
+
+var building sync.Mutex
+
+// build builds a program of this checkout.
+func build(t *testing.T, name, folder string) string {
+	t.Helper()
+	building.Lock()
+	defer building.Unlock()
+	program, err := filepath.Abs("../../bin/cluster/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", program, folder)
+	cmd.Dir = "../.."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", folder, err, out)
+	}
+	return program
+}
+
+func buildHook(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../../bin/cluster/hook")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("../../hack/hook.sh", "build", dir).CombinedOutput(); err != nil {
+		t.Fatalf("build the hook: %v\n%s", err, out)
+	}
+	return filepath.Join(dir, "libgshare.so")
+}
+
+const configuration = `apiVersion: gshare.dev/v1alpha1
+kind: NodeConfiguration
+simulatedDevices: %s
+tenancy: mixed
+kubernetes:
+  nodeName: %s
+  kubeconfig: %s
+  hook: %s
+  driver: %s
+  healthPeriod: 200ms
+`
+
+func startAgent(ctx context.Context, t *testing.T, c *cluster.Cluster, node *cluster.Node, program, hook, devices string) *agent {
+	t.Helper()
+	file := func(name, content string) string {
+		path := filepath.Join(c.Dir, node.Name+"-"+name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	kubeconfig, err := c.Kubeconfig(agentToken(ctx, t, c, node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &agent{node: node, devices: file("devices.yaml", devices), address: "127.0.0.1:9477"}
+	config := file("node.yaml", fmt.Sprintf(configuration, a.devices, node.Name, file("agent.kubeconfig", string(kubeconfig)), hook,
+		filepath.Join(c.Dir, "driver.yaml")))
+	a.program = machine.Program{Name: "gshare-node", Path: program, Args: []string{"--config", config}, Ready: a.ready}
+	a.start(ctx, t)
+	return a
+}
+
+// start runs an agent; the one before has ended.
+func (a *agent) start(ctx context.Context, t *testing.T) {
+	t.Helper()
+	a.run(ctx, t, a.program)
+}
+
+// startFaulty runs one that ends at a point of its protocol, and returns when it is ready or has ended.
+func (a *agent) startFaulty(ctx context.Context, t *testing.T, point string) {
+	t.Helper()
+	program := a.program
+	program.Env, program.Ready = []string{"GSHARE_TEST_KILL_AT=" + point}, nil
+	a.run(ctx, t, program)
+	for ctx.Err() == nil && a.ready(ctx) != nil {
+		select {
+		case <-a.Done():
+			return
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (a *agent) run(ctx context.Context, t *testing.T, program machine.Program) {
+	t.Helper()
+	process, err := a.node.Machine.Start(ctx, program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Process = process
+}
+
+// agentToken is a service account's token as a pod of the node would have it.
+func agentToken(ctx context.Context, t *testing.T, c *cluster.Cluster, node *cluster.Node) string {
+	t.Helper()
+	object, err := c.Client().CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := &authentication.TokenRequest{Spec: authentication.TokenRequestSpec{
+		BoundObjectRef: &authentication.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: object.UID},
+	}}
+	answer, err := c.Client().CoreV1().ServiceAccounts("gshare-system").CreateToken(ctx, "gshare-node", request, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Status.Token
+}
+
+func (a *agent) get(ctx context.Context, path string) (string, error) {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return a.node.Machine.Dial(ctx, network, a.address)
+	}}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	var body bytes.Buffer
+	if _, err := body.ReadFrom(response.Body); err != nil {
+		return "", err
+	}
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("%s: %s", response.Status, body.String())
+	}
+	return body.String(), nil
+}
+
+func (a *agent) ready(ctx context.Context) error {
+	_, err := a.get(ctx, "/readyz")
+	return err
+}
+
+// setDevices changes what the simulated machine has. The file is replaced as a whole.
+func (a *agent) setDevices(t *testing.T, devices string) {
+	t.Helper()
+	if err := os.WriteFile(a.devices+".next", []byte(devices), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(a.devices+".next", a.devices); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitInventory returns when the node offers all that it has.
+func (a *agents) waitInventory(ctx context.Context, t *testing.T, node *cluster.Node) {
+	t.Helper()
+	a.waitNode(ctx, t, node, func(n *v1.Node) bool {
+		inv, present, err := kube.InventoryOf(n)
+		if !present || err != nil || len(inv.Slices) == 0 {
+			return false
+		}
+		for name, q := range kube.NodeResources(inv) {
+			if has := n.Status.Allocatable[name]; has.Cmp(q) < 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func (a *agents) waitNode(ctx context.Context, t *testing.T, node *cluster.Node, wanted func(*v1.Node) bool) *v1.Node {
+	t.Helper()
+	var last *v1.Node
+	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		var err error
+		last, err = a.Client().CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
+		return err == nil && wanted(last), nil
+	})
+	if err != nil {
+		t.Fatalf("node %s: %v; annotations %v, capacity %v", node.Name, err, last.Annotations, last.Status.Capacity)
+	}
+	return last
+}

@@ -1,0 +1,104 @@
+package kube
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestHolders(t *testing.T) {
+	always := v1.ContainerRestartPolicyAlways
+	with := func(name string, n string) v1.Container {
+		return v1.Container{Name: name, Resources: v1.ResourceRequirements{Limits: v1.ResourceList{ResourceVGPU: resource.MustParse(n)}}}
+	}
+	sidecar := with("sidecar", "1")
+	sidecar.RestartPolicy = &always
+	pod := &v1.Pod{Spec: v1.PodSpec{
+		InitContainers: []v1.Container{{Name: "init"}, sidecar},
+		Containers:     []v1.Container{with("two", "2"), with("none", "0"), {Name: "plain"}},
+	}}
+	if diff := cmp.Diff([]string{"sidecar", "two"}, Holders(pod)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTruth(t *testing.T) {
+	want := Truth{Containers: []ContainerTruth{{
+		Name: "main", Since: time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC), Memory: "hook", SMs: "MPS", Time: "hook", Identity: "cgroup",
+		Health: "GPU-0: Xid 79", Missing: []string{"something"},
+	}}}
+	text, err := EncodeTruth(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationTruth: text}}}
+	got, present, err := TruthOf(pod)
+	if diff := cmp.Diff(want, got); diff != "" || !present || err != nil {
+		t.Errorf("present %v, %v\n%s", present, err, diff)
+	}
+	if _, present, err := TruthOf(&v1.Pod{}); present || err != nil {
+		t.Errorf("no report: present %v, %v", present, err)
+	}
+	for _, bad := range []string{"", "{}", `{"v":2}`, `{"v":1,"more":1}`, text + "x"} {
+		pod.Annotations[AnnotationTruth] = bad
+		if _, _, err := TruthOf(pod); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func TestCapacityPatch(t *testing.T) {
+	has := func(memory, time string) v1.ResourceList {
+		return v1.ResourceList{ResourceMemory: resource.MustParse(memory), ResourceSMTime: resource.MustParse(time), ResourceVGPU: resource.MustParse("16")}
+	}
+	node := func(capacity, allocatable v1.ResourceList) *v1.Node {
+		return &v1.Node{Status: v1.NodeStatus{Capacity: capacity, Allocatable: allocatable}}
+	}
+	for name, test := range map[string]struct {
+		node *v1.Node
+		keep bool
+		want map[string]string // of capacity; nil: no patch
+	}{
+		"says so already": {node(has("100", "10000"), has("100", "10000")), true, nil},
+		"says nothing":    {node(nil, nil), true, map[string]string{"gshare/mem": "100", "gshare/sm-time": "10k"}},
+		"zeroed":          {node(has("0", "10000"), has("0", "10000")), true, map[string]string{"gshare/mem": "100"}},
+		"half zeroed":     {node(has("100", "10000"), has("0", "10000")), true, map[string]string{"gshare/mem": "100"}},
+		"kept":            {node(has("200", "10000"), has("200", "10000")), true, nil},
+		"kept, restored":  {node(has("200", "10000"), has("0", "10000")), true, map[string]string{"gshare/mem": "200"}},
+		"may shrink":      {node(has("200", "10000"), has("200", "10000")), false, map[string]string{"gshare/mem": "100"}},
+		"of the kubelet":  {node(has("100", "10000"), has("100", "10000")), false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			patch := CapacityPatch(test.node, has("100", "10000"), test.keep)
+			var got struct {
+				Status struct{ Capacity, Allocatable map[string]string }
+			}
+			if patch != nil {
+				if err := json.Unmarshal(patch, &got); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(test.want, got.Status.Capacity); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(got.Status.Capacity, got.Status.Allocatable); diff != "" {
+				t.Errorf("capacity and allocatable differ: %s", diff)
+			}
+		})
+	}
+}
+
+func TestAnnotationPatches(t *testing.T) {
+	if got, want := string(AnnotationPatch("a/b", `x"y`)), `{"metadata":{"annotations":{"a/b":"x\"y"}}}`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got, want := string(OwnedPatch("u", "a", "b")), `{"metadata":{"annotations":{"a":"b"},"uid":"u"}}`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

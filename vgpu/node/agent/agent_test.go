@@ -1,0 +1,303 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/node/ticket"
+)
+
+func TestLife(t *testing.T) {
+	r := newRig(t)
+	cdi := r.pod("a", "GPU-1", 60, 70)
+	if r.left("cdi") != 0 {
+		t.Error("a CDI file is there before the container is known")
+	}
+	r.mustCreate("a", cdi, "GPU-1")
+	r.mustCreate("a", cdi, "GPU-1") // its container starts again
+	r.wait("truth report", func() bool {
+		r.cluster.mu.Lock()
+		defer r.cluster.mu.Unlock()
+		return strings.Contains(r.cluster.enforced["a"], "MPS")
+	})
+	if ids := r.kubelet.Held("a", "main"); !strings.HasPrefix(ids[0], "g1-") {
+		t.Errorf("holds %v; want a ticket numbered like its slice", ids)
+	}
+	r.kubelet.RemovePod("a")
+	r.wait("release", func() bool { return len(r.grants()) == 0 })
+	if r.left("cdi")+r.left("grants") != 0 {
+		t.Errorf("%d CDI files, %d directories are left", r.left("cdi"), r.left("grants"))
+	}
+}
+
+// TestReusedTickets: what an earlier owner had is never behind the name, even where nobody asks before the container is created.
+func TestReusedTickets(t *testing.T) {
+	r := newRig(t)
+	cdi := r.pod("a", "GPU-0", 60, 70)
+	r.mustCreate("a", cdi, "GPU-0")
+	held := r.kubelet.Held("a", "main")
+	r.kubelet.EndPod("a", v1.PodSucceeded)
+	r.kubelet.AddPod(placed("b", "GPU-0", 60, 70))
+	for { // until b gets the same ticket
+		next := r.admitted("b")
+		if slices.Equal(r.kubelet.Held("b", "main"), held) {
+			if next != cdi {
+				t.Fatal("the same tickets have another name")
+			}
+			break
+		}
+	}
+	if _, err := os.Stat(filepath.Join(r.dir, "cdi", "gshare.dev-grant-"+strings.TrimPrefix(cdi, "gshare.dev/grant=")+".json")); !os.IsNotExist(err) {
+		t.Fatalf("after Allocate the old owner's file is still there (%v)", err)
+	}
+	r.mustCreate("b", cdi, "GPU-0") // waits for a's release where it has to
+	if got := r.grants(); !slices.Equal(got, []string{"pod-b"}) {
+		t.Errorf("granted: %v", got)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	unplaced, unsafe := placed("unplaced", "GPU-0", 10, 10), placed("unsafe", "GPU-0", 10, 10)
+	unplaced.Annotations = nil
+	unsafe.Spec.Containers[0].SecurityContext = &v1.SecurityContext{Privileged: new(true)}
+	copied := placed("copied", "GPU-0", 10, 10)
+	copied.Annotations = placed("other", "GPU-0", 10, 10).Annotations
+	for name, test := range map[string]struct {
+		pod   *v1.Pod
+		event string
+	}{
+		"not placed": {unplaced, "GPUShareNotPlaced"}, "unsafe": {unsafe, "GPUShareUnsafe"}, "copied": {copied, "GPUPlacementForged"},
+		"no such slice": {placed("lost", "GPU-9", 10, 10), "GPUSliceUnknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.kubelet.AddPod(test.pod)
+			cdi := r.admitted(string(test.pod.UID))
+			if spec, err := r.create(string(test.pod.UID), cdi); err == nil {
+				t.Errorf("started with %s", spec)
+			}
+			if !r.cluster.told(test.event) {
+				t.Errorf("events %v, want %s", r.cluster.events, test.event)
+			}
+			if r.left("cdi")+r.left("grants") != 0 {
+				t.Error("something is left")
+			}
+		})
+	}
+}
+
+// TestSetUpFails: what cannot be set up leaves nothing, and works once it can. What has been granted before stays granted.
+func TestSetUpFails(t *testing.T) {
+	driver := ""
+	r := newRig(t, func(o *Options) { o.Config.Kubernetes.Driver = driver })
+	cdi := r.pod("a", "GPU-0", 60, 70)
+	r.mustCreate("a", cdi, "GPU-0")
+	r.stop()
+	driver = filepath.Join(r.dir, "driver.yaml")
+	r.start()
+	if spec, err := r.create("b", r.pod("b", "GPU-1", 60, 70)); err == nil {
+		t.Fatalf("started without a driver: %s", spec)
+	}
+	if !r.cluster.told("GPUShareNotServed") {
+		t.Errorf("events %v", r.cluster.events)
+	}
+	if _, err := r.create("a", cdi); err == nil { // its container starts again
+		t.Error("started again without a driver")
+	}
+	if got := r.grants(); !slices.Equal(got, []string{"pod-a"}) || r.left("grants") != 1 {
+		t.Errorf("granted: %v, %d directories", got, r.left("grants"))
+	}
+	r.write("driver.yaml", "devices: [{name: GPU-0}, {name: GPU-1}]")
+	r.mustCreate("a", cdi, "GPU-0")
+}
+
+// TestRestart: a new agent takes over what was granted, before the kubelet is there, and refuses what would be given twice.
+func TestRestart(t *testing.T) {
+	r := newRig(t)
+	cdi := r.pod("a", "GPU-0", 60, 70)
+	r.mustCreate("a", cdi, "GPU-0")
+	whole := r.pod("w", "GPU-1", 100, 100)
+	r.mustCreate("w", whole, "GPU-1")
+	forged := r.pod("b", "GPU-0", 60, 70) // admitted, but it does not fit beside a
+	for range 3 {
+		r.stop()
+		r.kubelet.Kill()
+		if err := r.kubelet.Start(); err != nil {
+			t.Fatal(err)
+		}
+		r.start()
+		if got := r.grants(); !slices.Equal(got, []string{"pod-a", "pod-w"}) {
+			t.Fatalf("granted after a restart: %v", got)
+		}
+	}
+	r.mustCreate("a", cdi, "GPU-0")
+	if spec, err := r.create("b", forged); err == nil {
+		t.Errorf("a share was given twice: %s", spec)
+	}
+	r.kubelet.RemovePod("a")
+	r.mustCreate("b", forged, "GPU-0") // it has been waiting for that
+}
+
+// TestReboot: what is kept below /run and /var/run is gone. The kubelet has its checkpoint.
+func TestReboot(t *testing.T) {
+	r := newRig(t)
+	cdi := r.pod("a", "GPU-1", 60, 70)
+	r.mustCreate("a", cdi, "GPU-1")
+	r.stop()
+	for _, dir := range []string{"cdi", "grants", "hook", "inventory.json"} {
+		if err := os.RemoveAll(filepath.Join(r.dir, dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.start()
+	r.wait("adoption", func() bool { return slices.Equal(r.grants(), []string{"pod-a"}) && r.left("cdi") == 1 })
+	r.mustCreate("a", cdi, "GPU-1")
+}
+
+// TestDeviceGone: slices keep their places while pods are bound, whatever the machine says.
+func TestDeviceGone(t *testing.T) {
+	r := newRig(t)
+	cdi := r.pod("a", "GPU-1", 60, 70)
+	r.mustCreate("a", cdi, "GPU-1")
+	tickets := len(ticket.All(r.shares()))
+	r.write("devices.yaml", strings.Split(devices, "- {uuid: GPU-1")[0])
+	r.wait("event", func() bool { return r.cluster.told("GPUFault") })
+	if n := len(r.kubelet.Devices()); n != tickets {
+		t.Errorf("%d tickets, want %d", n, tickets)
+	}
+	r.stop()
+	r.start() // it has not forgotten either
+	if n := len(r.kubelet.Devices()); n != tickets {
+		t.Errorf("%d tickets after a restart, want %d", n, tickets)
+	}
+	r.write("devices.yaml", devices)
+	r.wait("recovery", func() bool { return r.cluster.told("GPURecovered") })
+	r.write("devices.yaml", strings.Split(devices, "- {uuid: GPU-1")[0])
+	r.kubelet.RemovePod("a")
+	if err := r.kubelet.WaitDevices(r.ctx, tickets/2); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDrain(t *testing.T) {
+	drain := false
+	r := newRig(t, func(o *Options) {
+		if drain {
+			o.Config.Kubernetes.Drain = []string{"GPU-1"}
+		}
+	})
+	for uid, slice := range map[string]string{"a": "GPU-0", "b": "GPU-1"} {
+		r.mustCreate(uid, r.pod(uid, slice, 60, 70), slice)
+	}
+	r.stop()
+	drain = true
+	r.start()
+	r.wait("eviction", func() bool {
+		r.cluster.mu.Lock()
+		defer r.cluster.mu.Unlock()
+		return len(r.cluster.evicted) > 0
+	})
+	if slices.Contains(r.cluster.evicted, "pod-a") || !strings.Contains(r.cluster.inventory, `"healthy":false`) {
+		t.Errorf("evicted %v; published %s", r.cluster.evicted, r.cluster.inventory)
+	}
+}
+
+// TestBurst: many containers start at once on a kubelet that refuses now and then; each gets its own.
+func TestBurst(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Config.MaxShares = 60 })
+	cdi := map[string]string{}
+	for i := range 50 {
+		uid := fmt.Sprintf("%02d", i)
+		cdi[uid] = r.pod(uid, fmt.Sprintf("GPU-%d", i%2), 5, 50)
+	}
+	r.kubelet.Busy.Store(15)
+	var group sync.WaitGroup
+	for uid, name := range cdi {
+		group.Go(func() {
+			slice := "GPU-" + string('0'+uid[1]%2)
+			spec, err := r.create(uid, name)
+			if err != nil || !strings.Contains(spec, "CUDA_VISIBLE_DEVICES="+slice+`"`) {
+				t.Errorf("%s: %v", uid, err)
+			}
+		})
+	}
+	group.Wait()
+	if n := len(r.grants()); n != 50 {
+		t.Errorf("%d are granted", n)
+	}
+}
+
+// TestAway: containers start and end without an API server. What there was to say is said when it is back.
+func TestAway(t *testing.T) {
+	r := newRig(t)
+	r.cluster.mu.Lock()
+	r.cluster.away, r.cluster.inventory = true, ""
+	r.cluster.mu.Unlock()
+	r.mustCreate("a", r.pod("a", "GPU-0", 60, 70), "GPU-0")
+	r.cluster.mu.Lock()
+	r.cluster.away = false
+	r.cluster.mu.Unlock()
+	r.wait("inventory", func() bool {
+		r.cluster.mu.Lock()
+		defer r.cluster.mu.Unlock()
+		return r.cluster.inventory != "" && r.cluster.enforced["a"] != ""
+	})
+}
+
+func TestHTTP(t *testing.T) {
+	r := newRig(t)
+	r.mustCreate("a", r.pod("a", "GPU-0", 60, 70), "GPU-0")
+	server := httptest.NewServer(r.Handler())
+	defer server.Close()
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/other": 404} {
+		response, err := http.Get(server.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s: %s", path, response.Status)
+		}
+	}
+	response, err := http.Get(server.URL + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := families["gshare_node_grants"].GetMetric()[0].GetGauge().GetValue(); got != 1 {
+		t.Errorf("gshare_node_grants is %v", got)
+	}
+	if n := len(families["gshare_node_slice_healthy"].GetMetric()); n != 2 {
+		t.Errorf("%d slices", n)
+	}
+	r.kubelet.Kill()
+	r.wait("unreadiness", func() bool { return r.ready() != nil })
+}
+
+// TestOneAgent: two agents of one node would grant the same space.
+func TestOneAgent(t *testing.T) {
+	r := newRig(t)
+	ctx, cancel := context.WithTimeout(r.ctx, 300*time.Millisecond)
+	defer cancel()
+	if err := r.Agent.Run(ctx); err == nil || !strings.Contains(err.Error(), "another agent") {
+		t.Errorf("a second agent: %v", err)
+	}
+}

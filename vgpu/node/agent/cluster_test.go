@@ -1,0 +1,92 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+)
+
+func apiServer(t *testing.T) (*APIServer, *fake.Clientset, context.Context) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	client := fake.NewClientset(
+		&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}},
+		&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}})
+	return NewAPIServer(ctx, client, "n", slog.New(slog.DiscardHandler)), client, ctx
+}
+
+// TestPublish: a node is told once what it has, and again when it no longer says so.
+func TestPublish(t *testing.T) {
+	s, client, ctx := apiServer(t)
+	has := v1.ResourceList{kube.ResourceMemory: resource.MustParse("100")}
+	patches := func() (n int) {
+		for _, a := range client.Actions() {
+			if a.GetVerb() == "patch" {
+				n++
+			}
+		}
+		return n
+	}
+	publish := func(inventory string, want int) {
+		t.Helper()
+		if err := s.Publish(ctx, inventory, has, true); err != nil {
+			t.Fatal(err)
+		}
+		if got := patches(); got != want {
+			t.Errorf("%d patches in all, want %d", got, want)
+		}
+	}
+	publish("one", 2)
+	publish("one", 2)
+	publish("two", 3)
+	node, err := client.CoreV1().Nodes().Get(ctx, "n", metav1.GetOptions{})
+	if err != nil || node.Annotations[kube.AnnotationInventory] != "two" {
+		t.Fatalf("%+v, %v", node.Annotations, err)
+	}
+	node.Status.Capacity[kube.ResourceMemory] = resource.MustParse("0")
+	if _, err := client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	publish("two", 4)
+}
+
+// TestChanged: what others do to the node is noticed.
+func TestChanged(t *testing.T) {
+	s, client, ctx := apiServer(t)
+	changed := make(chan struct{}, 10)
+	s.Changed(ctx, func() { changed <- struct{}{} })
+	<-changed // it is there
+	if _, err := client.CoreV1().Nodes().Patch(ctx, "n", types.MergePatchType, kube.AnnotationPatch("a", "b"), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-changed:
+	case <-ctx.Done():
+		t.Error("a change was not noticed")
+	}
+}
+
+// TestGone: a pod that is gone has nothing to be told, and nothing to be evicted.
+func TestGone(t *testing.T) {
+	s, client, ctx := apiServer(t)
+	if err := s.Enforced(ctx, types.NamespacedName{Namespace: "ns", Name: "p"}, "u", "report"); err != nil {
+		t.Error(err)
+	}
+	pod, err := client.CoreV1().Pods("ns").Get(ctx, "p", metav1.GetOptions{})
+	if err != nil || pod.Annotations[kube.AnnotationTruth] != "report" {
+		t.Errorf("%+v, %v", pod.Annotations, err)
+	}
+	if err := s.Enforced(ctx, types.NamespacedName{Namespace: "ns", Name: "q"}, "v", "report"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+)
+
+// metrics are what the agent counts. Labels are bounded: reasons are those of
+// package grant, slices those of the node, containers those that hold a share.
+type metrics struct {
+	agent    *Agent
+	starts   *prometheus.CounterVec
+	duration prometheus.Histogram
+	failures prometheus.Counter
+
+	registered  atomic.Bool
+	inventoried atomic.Bool
+}
+
+func newMetrics(a *Agent) *metrics {
+	return &metrics{
+		agent: a,
+		starts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gshare_node_starts_total", Help: "Containers that were about to start, by what became of their share.",
+		}, []string{"result"}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "gshare_node_start_seconds", Help: "How long the kubelet waited for the share of a container.",
+			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 25},
+		}),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "gshare_node_publish_failures_total", Help: "Times that the API server could not be told what the node has.",
+		}),
+	}
+}
+
+// started counts one answer to the kubelet.
+func (m *metrics) started(err error, took time.Duration) {
+	result := "granted"
+	var refusal *grant.Refusal
+	if errors.As(err, &refusal) {
+		result = string(refusal.Reason)
+	} else if err != nil {
+		result = "error"
+	}
+	m.starts.WithLabelValues(result).Inc()
+	m.duration.Observe(took.Seconds())
+}
+
+func (m *metrics) published(err error) {
+	if err != nil {
+		m.failures.Inc()
+		return
+	}
+	m.inventoried.Store(true)
+}
+
+var (
+	grantsDesc     = prometheus.NewDesc("gshare_node_grants", "Containers that hold a share.", nil, nil)
+	registeredDesc = prometheus.NewDesc("gshare_node_registered", "1 while the kubelet watches the plugin.", nil, nil)
+	grantDesc      = prometheus.NewDesc("gshare_node_grant_info", "Whose the containers of the token server are.",
+		[]string{"container", "namespace", "pod", "name"}, nil)
+	healthyDesc  = prometheus.NewDesc("gshare_node_slice_healthy", "1 while a slice can be used.", []string{"slice"}, nil)
+	openDesc     = prometheus.NewDesc("gshare_node_slice_open", "1 while a slice takes new pods.", []string{"slice"}, nil)
+	promisedDesc = prometheus.NewDesc("gshare_node_slice_memory_promised_bytes", "Device memory that is granted.", []string{"slice"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, out) }
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(out chan<- prometheus.Metric) {
+	m.starts.Collect(out)
+	m.duration.Collect(out)
+	m.failures.Collect(out)
+	out <- gauge(registeredDesc, number(m.registered.Load()))
+	a := m.agent
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	grants := a.book.All()
+	out <- gauge(grantsDesc, float64(len(grants)))
+	for _, g := range grants {
+		out <- gauge(grantDesc, 1, g.ID(), g.Namespace, g.Name, g.Container)
+	}
+	for _, s := range a.inventory.Slices() {
+		out <- gauge(healthyDesc, number(s.Fault == ""), s.ID)
+		out <- gauge(openDesc, number(s.Healthy), s.ID)
+		out <- gauge(promisedDesc, float64(a.book.Promised(s.ID)), s.ID)
+	}
+}
+
+func gauge(d *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+}
+
+func number(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}

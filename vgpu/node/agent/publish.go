@@ -1,0 +1,116 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+)
+
+// look asks the machine what it has now. Devices that fail and devices that recover show in the inventory.
+func (a *Agent) look() error {
+	devices, err := a.Source.Devices()
+	if err != nil && !errors.Is(err, gpu.ErrNone) {
+		return err // nothing is known to have changed
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before := a.inventory
+	a.inventory = before.Update(a.inventoryConfig(), devices, a.bound)
+	a.book.SetSlices(a.inventory.Packing())
+	if !equalShares(before.Shares(), a.inventory.Shares()) {
+		broadcast(&a.changed)
+	}
+	a.tellFaults(before.Slices())
+	signal(a.report)
+	return nil
+}
+
+func equalShares(a, b []int) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// healthLoop looks at the devices again and again.
+func (a *Agent) healthLoop(ctx context.Context) {
+	for ctx.Err() == nil {
+		pause(ctx, a.Config.Kubernetes.HealthPeriod.Duration)
+		if err := a.look(); err != nil {
+			a.Log.Error("look at the devices", "err", err)
+		}
+		a.drain(ctx)
+	}
+}
+
+// drain evicts the pods on slices that are to be emptied.
+func (a *Agent) drain(ctx context.Context) {
+	for _, g := range a.toDrain() {
+		if err := a.Cluster.Evict(ctx, types.NamespacedName{Namespace: g.Namespace, Name: g.Name}, g.UID); err != nil {
+			a.Log.Warn("drain", "pod", g.String(), "err", err)
+		}
+	}
+}
+
+func (a *Agent) toDrain() (drained []grant.Grant) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, s := range a.inventory.Slices() {
+		for _, uuid := range a.Config.Kubernetes.Drain {
+			if s.ID == uuid || s.Device == uuid {
+				drained = append(drained, a.book.On(s.ID)...)
+			}
+		}
+	}
+	return drained
+}
+
+const publishSoon = 200 * time.Millisecond
+
+// publishLoop keeps the API server told. What it could not be told is told again.
+func (a *Agent) publishLoop(ctx context.Context) {
+	a.Cluster.Changed(ctx, func() { signal(a.report) })
+	told := map[types.UID]string{}
+	for {
+		err := a.publish(ctx)
+		a.metrics.published(err)
+		err = errors.Join(err, a.publishTruth(ctx, told))
+		var again <-chan time.Time
+		if err != nil && ctx.Err() == nil {
+			a.Log.Warn("publish", "err", err)
+			again = time.After(time.Second)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.report:
+		case <-again:
+		}
+		pause(ctx, publishSoon) // what happens together is told together
+	}
+}
+
+func (a *Agent) publish(ctx context.Context) error {
+	a.mu.Lock()
+	inventory, bound := a.inventory.Published(), a.bound
+	a.mu.Unlock()
+	text, err := kube.EncodeInventory(inventory)
+	if err != nil {
+		return err
+	}
+	if err := a.note(text); err != nil {
+		return err
+	}
+	return a.Cluster.Publish(ctx, text, kube.NodeResources(inventory), bound)
+}

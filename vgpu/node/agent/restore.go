@@ -1,0 +1,104 @@
+package agent
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/inventory"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// restore takes over what an earlier agent had granted. All of it joins the slices before any process may come back: what is
+// not known to be there might be granted to others.
+func (a *Agent) restore() error {
+	if err := os.MkdirAll(a.grantsDir(), 0o755); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(a.grantsDir())
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, entry := range entries {
+		g, err := a.read(entry.Name())
+		if err != nil {
+			a.Log.Warn("a directory is no grant's", "directory", entry.Name(), "err", err)
+			if err := os.RemoveAll(a.dir(entry.Name())); err != nil {
+				return err
+			}
+			continue
+		}
+		a.book.Restore(g)
+		if g.Class() == share.Exclusive {
+			continue
+		}
+		if err := a.prepare(&g); err != nil { // its processes go on by their policy file, and the share stays taken
+			a.Log.Error("serve a container again", "container", g.String(), "err", err)
+		}
+	}
+	for _, c := range a.containers {
+		if err := c.Listen(); err != nil {
+			return err
+		}
+	}
+	a.Log.Info("restored", "grants", len(a.book.All()))
+	return nil
+}
+
+func (a *Agent) read(id string) (grant.Grant, error) {
+	text, err := os.ReadFile(filepath.Join(a.dir(id), recordName))
+	if err != nil {
+		return grant.Grant{}, err
+	}
+	g, err := grant.ReadRecord(text)
+	if err == nil && g.ID() != id {
+		err = os.ErrInvalid
+	}
+	return g, err
+}
+
+// adopt grants what the kubelet has recorded, as soon as it says so. After a reboot files and records are gone; until the plugin
+// has registered, the kubelet creates containers without asking it, and the runtime refuses those whose file is not there yet.
+func (a *Agent) adopt(ctx context.Context) {
+	claims, err := a.Records.All(ctx)
+	if err != nil {
+		return // the agent has ended
+	}
+	for _, claim := range claims {
+		a.explain(claim, claim.Tickets, a.admit(claim))
+	}
+}
+
+const inventoryName = "inventory.json"
+
+// recall takes over the inventory that was published last: from this machine's own note, after a reboot from the API server.
+func (a *Agent) recall(ctx context.Context) {
+	text, err := os.ReadFile(filepath.Join(a.Config.Directory, inventoryName))
+	published := kube.Inventory{}
+	if err == nil {
+		published, err = kube.DecodeInventory(string(text))
+	}
+	if err != nil {
+		published, err = a.Cluster.Published(ctx)
+	}
+	if err != nil {
+		a.Log.Warn("what was published before is not known", "err", err)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.inventory = inventory.From(published)
+}
+
+// note keeps what is published for the next agent.
+func (a *Agent) note(text string) error {
+	name := filepath.Join(a.Config.Directory, inventoryName)
+	if err := os.WriteFile(name+".next", []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(name+".next", name)
+}

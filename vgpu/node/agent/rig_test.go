@@ -1,0 +1,288 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/fakekubelet"
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
+	"github.com/gshare-dev/gshare/vgpu/node/ticket"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// cluster is an API server that remembers what it was told.
+type cluster struct {
+	mu        sync.Mutex // guards the following
+	inventory string
+	has       v1.ResourceList
+	enforced  map[types.UID]string
+	events    []string
+	evicted   []string
+	away      bool
+}
+
+var errAway = errors.New("the API server is away")
+
+func (c *cluster) fail() error {
+	if c.away {
+		return errAway
+	}
+	return nil
+}
+
+func (c *cluster) Published(context.Context) (kube.Inventory, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inventory == "" {
+		return kube.Inventory{}, c.fail()
+	}
+	return kube.DecodeInventory(c.inventory)
+}
+
+func (c *cluster) Publish(_ context.Context, inventory string, has v1.ResourceList, _ bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.fail(); err != nil {
+		return err
+	}
+	c.inventory, c.has = inventory, has
+	return nil
+}
+
+func (c *cluster) Changed(context.Context, func()) {}
+
+func (c *cluster) Enforced(_ context.Context, _ types.NamespacedName, uid types.UID, text string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.enforced[uid] = text
+	return c.fail()
+}
+
+func (c *cluster) Evict(_ context.Context, pod types.NamespacedName, _ types.UID) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.evicted = append(c.evicted, pod.Name)
+	return nil
+}
+
+func (c *cluster) Warn(pod *v1.Pod, reason, text string) {
+	c.event(pod.Name + " " + reason + " " + text)
+}
+func (c *cluster) Tell(pod *v1.Pod, reason, text string) {
+	c.event(pod.Name + " " + reason + " " + text)
+}
+
+func (c *cluster) event(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events = append(c.events, text)
+}
+
+func (c *cluster) told(part string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.events, func(e string) bool { return strings.Contains(e, part) })
+}
+
+// rig is an agent on a fake kubelet, with a fake API server.
+type rig struct {
+	*Agent
+	t       *testing.T
+	ctx     context.Context
+	kubelet *fakekubelet.Kubelet
+	cluster *cluster
+	dir     string
+	stop    func()
+	options func(*Options)
+}
+
+const devices = `devices:
+- {uuid: GPU-0, model: A100, sms: 108, memoryMiB: 81920}
+- {uuid: GPU-1, model: A100, sms: 108, memoryMiB: 81920}
+`
+
+func newRig(t *testing.T, options ...func(*Options)) *rig {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	dir, err := os.MkdirTemp("", "ga") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	r := &rig{t: t, ctx: ctx, dir: dir, kubelet: fakekubelet.New(dir, string(kube.ResourceVGPU)), cluster: &cluster{enforced: map[types.UID]string{}}}
+	r.options = func(o *Options) {
+		for _, change := range options {
+			change(o)
+		}
+	}
+	r.write("devices.yaml", devices)
+	r.write("libgshare.so", "a library")
+	if err := r.kubelet.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.kubelet.Kill)
+	r.start()
+	t.Cleanup(func() { r.stop() })
+	return r
+}
+
+func (r *rig) write(name, text string) {
+	r.t.Helper()
+	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// start runs a new agent where the last one ended.
+func (r *rig) start() {
+	r.t.Helper()
+	pods, err := kubelet.DialPods(r.kubelet.Pods())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	records, err := kubelet.DialRecords(r.kubelet.PodResources(), pods)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c := config.Configuration{Directory: r.dir, Kubernetes: config.Kubernetes{
+		NodeName: "n", DevicePlugins: r.kubelet.DevicePlugins(), CDI: filepath.Join(r.dir, "cdi"), Hook: filepath.Join(r.dir, "libgshare.so"),
+		HealthPeriod: metav1.Duration{Duration: 100 * time.Millisecond},
+	}}.WithDefaults()
+	o := Options{
+		Config: c, Source: gpu.Simulated{File: filepath.Join(r.dir, "devices.yaml")}, MPS: mps.Daemons{Simulated: true},
+		Pods: pods, Records: records, Cluster: r.cluster, Log: slog.New(slog.DiscardHandler),
+	}
+	r.options(&o)
+	if r.Agent, err = New(o); err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(r.ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	r.stop = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			r.t.Error(err)
+		}
+		records.Close()
+		pods.Close()
+		r.stop = func() {}
+	}
+	r.wait("registration", func() bool { return r.ready() == nil })
+	if err := r.kubelet.WaitDevices(r.ctx, len(ticket.All(r.shares()))); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) shares() []int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.inventory.Shares()
+}
+
+func (r *rig) wait(what string, done func() bool) {
+	r.t.Helper()
+	for !done() {
+		select {
+		case <-r.ctx.Done():
+			r.t.Fatalf("no %s", what)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// pod makes a pod that is placed on a slice, and admits it. It gives the CDI device of its container main.
+func (r *rig) pod(uid, slice string, sm, quota int64) string {
+	r.t.Helper()
+	r.kubelet.AddPod(placed(uid, slice, sm, quota))
+	return r.admitted(uid)
+}
+
+func (r *rig) admitted(uid string) string {
+	r.t.Helper()
+	cdi, err := r.kubelet.Admit(r.ctx, types.UID(uid), "main", 1)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return cdi
+}
+
+func placed(uid, slice string, sm, quota int64) *v1.Pod {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Namespace: "default", Name: "pod-" + uid}}
+	pod.Spec.NodeName = "n"
+	pod.Spec.Containers = []v1.Container{{Name: "main", Resources: v1.ResourceRequirements{Limits: v1.ResourceList{
+		kube.ResourceSM: *resource.NewQuantity(sm, resource.DecimalSI), kube.ResourceQuota: *resource.NewQuantity(quota, resource.DecimalSI),
+		kube.ResourceMemory: resource.MustParse("1024"),
+	}}}}
+	kube.Complete(pod)
+	s := share.Share{
+		SMRequest: share.PerMille(sm * 10), SMLimit: share.PerMille(sm * 10), QuotaRequest: share.PerMille(quota * 10),
+		QuotaLimit: share.PerMille(quota * 10), Memory: 1 << 30,
+	}
+	class := share.MPS
+	if s.IsWhole() {
+		class = share.Exclusive
+	}
+	text, err := kube.EncodePlacement(kube.Placement{Node: "n", UID: pod.UID, Model: kube.Slots, Containers: []kube.PlacedContainer{{
+		Name: "main", VGPUs: []kube.PlacedVGPU{{Slice: slice, Class: class, Priority: share.BestEffort, Share: s}},
+	}}})
+	if err != nil {
+		panic(err)
+	}
+	pod.Annotations = map[string]string{kube.AnnotationPlacement: text}
+	return pod
+}
+
+// create is what the kubelet and the runtime do with a container: ask the plugin, look the CDI device up.
+func (r *rig) create(uid, cdi string) (spec string, err error) {
+	r.t.Helper()
+	if err := r.kubelet.Create(r.ctx, types.UID(uid), "main"); err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(filepath.Join(r.dir, "cdi", "gshare.dev-grant-"+strings.TrimPrefix(cdi, "gshare.dev/grant=")+".json"))
+	return string(text), err
+}
+
+func (r *rig) mustCreate(uid, cdi, slice string) {
+	r.t.Helper()
+	spec, err := r.create(uid, cdi)
+	if err != nil || !strings.Contains(spec, "CUDA_VISIBLE_DEVICES="+slice+`"`) {
+		r.t.Fatalf("pod %s: %v; its CDI file is %s", uid, err, spec)
+	}
+}
+
+func (r *rig) grants() (names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, g := range r.book.All() {
+		names = append(names, g.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (r *rig) left(dir string) int {
+	entries, err := os.ReadDir(filepath.Join(r.dir, dir))
+	if err != nil && !os.IsNotExist(err) {
+		r.t.Fatal(err)
+	}
+	return len(entries)
+}

@@ -1,0 +1,83 @@
+package agent
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/process"
+	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
+	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/token"
+)
+
+// prepare lets the shares of a container join their slices. Nobody can connect yet.
+func (a *Agent) prepare(g *grant.Grant) error {
+	if g.Class() == share.MPS {
+		if err := a.MPS.Start(g.VGPUs[0].Slice); err != nil {
+			return err
+		}
+	}
+	spec := tokenserver.Spec{
+		ID: g.ID(), Dir: a.dir(g.ID()), Admit: admitter(g.Owner), Empty: func() { signal(a.wake) },
+	}
+	for i, v := range g.VGPUs {
+		slice, err := a.slice(v.Slice)
+		if err != nil {
+			return err
+		}
+		spec.VGPUs = append(spec.VGPUs, tokenserver.VGPU{Share: v.Share, Slice: slice, UUID: v.Slice, Index: i})
+	}
+	container, err := a.server.Prepare(spec)
+	if err != nil {
+		return err
+	}
+	a.containers[g.ID()] = container
+	return nil
+}
+
+// slice gives the loop of a slice, which is there for good once it is.
+func (a *Agent) slice(id string) (*tokenserver.Slice, error) {
+	if s := a.slices[id]; s != nil {
+		return s, nil
+	}
+	c := a.Config
+	tokens, err := token.New(token.Config{
+		Window: c.Window.Duration, Turn: c.Turn.Duration, Floor: min(2*time.Millisecond, c.Turn.Duration), Reserve: *c.ReservePerMille,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.slices[id] = a.server.NewSlice(tokens)
+	return a.slices[id], nil
+}
+
+// unserve takes a container out of service, with its directory.
+func (a *Agent) unserve(id string) {
+	if c := a.containers[id]; c != nil {
+		delete(a.containers, id)
+		if err := c.Close(); err != nil {
+			a.Log.Error("take a container out of service", "grant", id, "err", err)
+		}
+	}
+}
+
+// admitter tells the processes of a pod by what the kernel says of them. Within the pod, the container is told by the socket:
+// only that container has it.
+func admitter(owner grant.Owner) func(process.Process) error {
+	return func(p process.Process) error {
+		m, err := cgroup.Of(p.PID)
+		if err != nil {
+			return err
+		}
+		c, err := m.Container()
+		if err != nil {
+			return err
+		}
+		if c.PodUID != string(owner.UID) {
+			return fmt.Errorf("it is of pod %.36s, the share of pod %s", c.PodUID, owner.UID)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/inventory"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// podTruth is the report on one pod.
+type podTruth struct {
+	name types.NamespacedName
+	kube.Truth
+}
+
+// publishTruth writes the reports that have changed. told is what was written last.
+func (a *Agent) publishTruth(ctx context.Context, told map[types.UID]string) (all error) {
+	truths := a.truths()
+	for uid, t := range truths {
+		text, err := kube.EncodeTruth(t.Truth)
+		if err == nil && told[uid] != text {
+			err = a.Cluster.Enforced(ctx, t.name, uid, text)
+		}
+		if err != nil {
+			all = errors.Join(all, err)
+			continue
+		}
+		told[uid] = text
+	}
+	maps.DeleteFunc(told, func(uid types.UID, _ string) bool { _, ok := truths[uid]; return !ok })
+	return all
+}
+
+func (a *Agent) truths() map[types.UID]podTruth {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	truths := map[types.UID]podTruth{}
+	for _, g := range a.book.All() {
+		t := truths[g.UID]
+		t.name = types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
+		t.Containers = append(t.Containers, a.truthOf(&g))
+		truths[g.UID] = t
+	}
+	return truths
+}
+
+// truthOf says by what one container is held to its share.
+func (a *Agent) truthOf(g *grant.Grant) kube.ContainerTruth {
+	t := kube.ContainerTruth{Name: g.Container, Since: g.Since, Health: a.faultOf(g)}
+	switch g.Class() {
+	case share.Exclusive:
+		t.Memory, t.SMs, t.Time, t.Identity = "alone on its devices", "alone on its devices", "alone on its devices", "devices"
+	case share.MPS:
+		t.Memory, t.SMs, t.Time, t.Identity = "hook, MPS", "MPS", "hook and token server", "cgroup of the pod, socket of the container"
+	default:
+		t.Memory, t.SMs, t.Time, t.Identity = "hook", "nothing", "hook and token server", "cgroup of the pod, socket of the container"
+		t.Missing = append(t.Missing, "this node does not enforce class "+string(g.Class()))
+	}
+	if g.Class() != share.Exclusive {
+		t.Missing = append(t.Missing, "a program that avoids the hook is not limited in time")
+	}
+	if a.MPS.Simulated {
+		t.Missing = append(t.Missing, "the devices are simulated")
+	}
+	return t
+}
+
+func (a *Agent) faultOf(g *grant.Grant) string {
+	for _, s := range a.inventory.Slices() {
+		if s.Fault != "" && slices.ContainsFunc(g.VGPUs, func(v kube.PlacedVGPU) bool { return v.Slice == s.ID }) {
+			return s.ID + ": " + s.Fault
+		}
+	}
+	return ""
+}
+
+// tellFaults writes events on the pods whose devices have failed or recovered since. The caller holds the lock.
+func (a *Agent) tellFaults(before []inventory.Slice) {
+	for _, now := range a.inventory.Slices() {
+		i := slices.IndexFunc(before, func(s inventory.Slice) bool { return s.ID == now.ID })
+		if i < 0 || before[i].Fault == now.Fault {
+			continue
+		}
+		a.Log.Warn("health of a slice", "slice", now.ID, "fault", now.Fault)
+		for _, g := range a.book.On(now.ID) {
+			if now.Fault != "" {
+				a.Cluster.Warn(podOf(g), "GPUFault", "slice "+now.ID+": "+now.Fault)
+			} else {
+				a.Cluster.Tell(podOf(g), "GPURecovered", "slice "+now.ID+" works again")
+			}
+		}
+	}
+}
+
+// podOf is enough of a pod for an event.
+func podOf(g grant.Grant) *v1.Pod {
+	return &v1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name, UID: g.UID},
+	}
+}

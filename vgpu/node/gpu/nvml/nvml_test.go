@@ -1,0 +1,99 @@
+package nvml
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// library has the devices; nil is one that is lost.
+func library(devices ...*mock.Device) Source {
+	return Source{&mock.Interface{
+		InitFunc:           func() nvml.Return { return nvml.SUCCESS },
+		ShutdownFunc:       func() nvml.Return { return nvml.SUCCESS },
+		DeviceGetCountFunc: func() (int, nvml.Return) { return len(devices), nvml.SUCCESS },
+		DeviceGetHandleByIndexFunc: func(i int) (nvml.Device, nvml.Return) {
+			if devices[i] == nil {
+				return nil, nvml.ERROR_GPU_IS_LOST
+			}
+			return devices[i], nvml.SUCCESS
+		},
+	}}
+}
+
+func device(uuid string) *mock.Device {
+	return &mock.Device{
+		GetUUIDFunc: func() (string, nvml.Return) { return uuid, nvml.SUCCESS },
+		GetNameFunc: func() (string, nvml.Return) { return "NVIDIA A100-SXM4-80GB", nvml.SUCCESS },
+		GetMemoryInfo_v2Func: func() (nvml.Memory_v2, nvml.Return) {
+			return nvml.Memory_v2{Total: 80 << 30, Reserved: 1 << 30}, nvml.SUCCESS
+		},
+		GetNumGpuCoresFunc:           func() (int, nvml.Return) { return 6912, nvml.SUCCESS },
+		GetCudaComputeCapabilityFunc: func() (int, int, nvml.Return) { return 8, 0, nvml.SUCCESS },
+		GetRemappedRowsFunc:          func() (int, int, bool, bool, nvml.Return) { return 0, 0, false, false, nvml.SUCCESS },
+		GetMigModeFunc:               func() (int, int, nvml.Return) { return 0, 0, nvml.ERROR_NOT_SUPPORTED },
+	}
+}
+
+func instance(uuid, name string) *mock.Device {
+	return &mock.Device{
+		GetUUIDFunc: func() (string, nvml.Return) { return uuid, nvml.SUCCESS },
+		GetNameFunc: func() (string, nvml.Return) { return name, nvml.SUCCESS },
+		GetAttributesFunc: func() (nvml.DeviceAttributes, nvml.Return) {
+			return nvml.DeviceAttributes{MultiprocessorCount: 14, MemorySizeMB: 9728}, nvml.SUCCESS
+		},
+	}
+}
+
+func TestList(t *testing.T) {
+	whole := gpu.Device{UUID: "GPU-a", Model: "A100", SMs: 108, Memory: 79 << 30}
+	worn, broken, split := device("GPU-b"), device("GPU-c"), device("GPU-d")
+	worn.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 9, false, true, nvml.SUCCESS }
+	broken.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) { return nvml.Memory_v2{}, nvml.ERROR_GPU_IS_LOST }
+	split.GetMigModeFunc = func() (int, int, nvml.Return) { return nvml.DEVICE_MIG_ENABLE, 1, nvml.SUCCESS }
+	split.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 7, nvml.SUCCESS }
+	parts := map[int]*mock.Device{
+		0: instance("MIG-1", "NVIDIA A100-SXM4-80GB MIG 1g.10gb"), 2: instance("MIG-2", "NVIDIA A100-SXM4-80GB MIG 1c.2g.20gb"),
+		6: instance("MIG-3", "NVIDIA A100-SXM4-80GB MIG 1g.10gb+me"),
+	}
+	split.GetMigDeviceHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
+		if parts[i] == nil {
+			return nil, nvml.ERROR_NOT_FOUND
+		}
+		return parts[i], nvml.SUCCESS
+	}
+	devices, err := library(device("GPU-a"), nil, worn, broken, split).Devices()
+	if err != nil || len(devices) != 4 {
+		t.Fatalf("%+v, %v; want 4 of 5 devices", devices, err)
+	}
+	if diff := cmp.Diff(whole, devices[0]); diff != "" {
+		t.Error(diff)
+	}
+	if d := devices[1]; !strings.Contains(d.Fault, "remapped") || d.SMs != 108 {
+		t.Errorf("worn: %+v", d)
+	}
+	if d := devices[2]; d.UUID != "GPU-c" || !strings.Contains(d.Fault, "memory") {
+		t.Errorf("broken: %+v", d)
+	}
+	want := []gpu.Instance{
+		{UUID: "MIG-1", Profile: "1g.10gb", SMs: 14, Memory: 9728 * share.MiB}, {UUID: "MIG-3", Profile: "1g.10gb+me", SMs: 14, Memory: 9728 * share.MiB},
+	}
+	if diff := cmp.Diff(want, devices[3].Instances); diff != "" || !devices[3].MIG || devices[3].Fault != "" {
+		t.Errorf("%+v\n%s", devices[3], diff)
+	}
+}
+
+func TestNone(t *testing.T) {
+	for name, s := range map[string]Source{"no device": library(), "all lost": library(nil)} {
+		if devices, err := s.Devices(); !errors.Is(err, gpu.ErrNone) {
+			t.Errorf("%s: %v, %v", name, devices, err)
+		}
+	}
+}

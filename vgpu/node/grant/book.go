@@ -1,0 +1,144 @@
+package grant
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Config is what a book goes by. The bounds have to be those of the scheduler.
+type Config struct {
+	Node       string // name of this node
+	Gamma      int64  // bound of the limits on a slice, per mille
+	MixTenants bool   // pods of several namespaces may share a slice
+}
+
+// Book holds what has been granted on one node. It is not safe for concurrent use.
+type Book struct {
+	config Config
+	rules  map[packing.Model]packing.Rules
+	slices []packing.Slice
+	grants map[string]Grant // by ID
+}
+
+// NewBook gives an empty book of a node without slices.
+func NewBook(c Config) *Book {
+	b := &Book{config: c, rules: map[packing.Model]packing.Rules{}, grants: map[string]Grant{}}
+	for _, m := range []packing.Model{packing.Slots, packing.Rectangles} {
+		rules := packing.NewRules(m)
+		rules.Gamma, rules.MixTenants = c.Gamma, c.MixTenants
+		b.rules[m] = rules
+	}
+	return b
+}
+
+// SetSlices says what the node has now. Grants on slices that are gone stay until their containers do.
+func (b *Book) SetSlices(s []packing.Slice) { b.slices = s }
+
+// Restore takes over a grant that an earlier agent made. It held then, and what runs is not asked again.
+func (b *Book) Restore(g Grant) { b.grants[g.ID()] = g }
+
+// Release takes a grant out.
+func (b *Book) Release(id string) { delete(b.grants, id) }
+
+// Get finds the grant of a container.
+func (b *Book) Get(id string) (Grant, bool) {
+	g, ok := b.grants[id]
+	return g, ok
+}
+
+// All lists the grants, the oldest first.
+func (b *Book) All() []Grant {
+	all := slices.Collect(maps.Values(b.grants))
+	slices.SortFunc(all, func(x, y Grant) int { return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.ID(), y.ID())) })
+	return all
+}
+
+// Admit gives a container its grant: the one it has, if it has one, else that of its placement if this fits beside all
+// others. It may be called any number of times. changed says that the pod's placement is no longer what was granted.
+func (b *Book) Admit(c Claim, now time.Time) (g Grant, changed bool, _ *Refusal) {
+	held, has := b.grants[c.Owner().ID()]
+	if has && !held.Holds(c.Tickets) {
+		return Grant{}, false, Doubt("the kubelet gives tickets %v to a container that holds %v", c.Tickets, held.Tickets)
+	}
+	if other, ok := b.holder(c.Tickets, c.Owner()); ok {
+		return Grant{}, false, Doubt("the kubelet has given a ticket of %v a second time, while a container of pod %s holds it",
+			c.Tickets, other.UID)
+	}
+	g, refusal := c.grantOf(b.config.Node)
+	if has {
+		return held, refusal != nil || !slices.Equal(g.VGPUs, held.VGPUs), nil
+	}
+	if refusal == nil {
+		refusal = b.fits(g)
+	}
+	if refusal != nil {
+		return Grant{}, false, refusal
+	}
+	g.Since = now
+	b.grants[g.ID()] = g
+	return g, false, nil
+}
+
+// holder finds another container that holds one of the tickets.
+func (b *Book) holder(tickets []string, owner Owner) (Grant, bool) {
+	for id, g := range b.grants {
+		if id != owner.ID() && slices.ContainsFunc(tickets, func(t string) bool { return slices.Contains(g.Tickets, t) }) {
+			return g, true
+		}
+	}
+	return Grant{}, false
+}
+
+// fits asks the scheduler's rules whether each vGPU may join its slice.
+func (b *Book) fits(g Grant) *Refusal {
+	enforcement := share.Strict
+	if g.BestEffort {
+		enforcement = share.BestEffortEnforcement
+	}
+	for _, v := range g.VGPUs {
+		i := slices.IndexFunc(b.slices, func(s packing.Slice) bool { return string(s.ID) == v.Slice })
+		if i < 0 {
+			return refuse(UnknownSlice, "this node has no slice %s: delete the pod and create it again", v.Slice)
+		}
+		s := &b.slices[i]
+		ask := packing.Ask{Tenant: g.Namespace, Share: v.Share, Terms: share.Terms{
+			Isolation: v.Class, Slice: cmp.Or(s.Profile, share.WholeGPU), Enforcement: enforcement,
+		}}
+		if _, refusal := b.rules[packing.Model(g.Model)].Admit(s, b.loadOf(v.Slice), ask); refusal != packing.Admitted {
+			return refuse(NoRoom, "the placement on slice %s is not possible beside what is granted there: %v", v.Slice, refusal)
+		}
+	}
+	return nil
+}
+
+// loadOf is what a slice holds.
+func (b *Book) loadOf(slice string) *packing.Load {
+	load := &packing.Load{}
+	for _, g := range b.grants {
+		for _, v := range g.VGPUs {
+			if v.Slice == slice {
+				load.Add(packing.Resident{Tenant: g.Namespace, Model: packing.Model(g.Model), Class: v.Class, Share: v.Share})
+			}
+		}
+	}
+	return load
+}
+
+// On lists the grants on a slice.
+func (b *Book) On(slice string) (on []Grant) {
+	for _, g := range b.All() {
+		if slices.ContainsFunc(g.VGPUs, func(v kube.PlacedVGPU) bool { return v.Slice == slice }) {
+			on = append(on, g)
+		}
+	}
+	return on
+}
+
+// Promised is the device memory of a slice that has been granted.
+func (b *Book) Promised(slice string) share.Bytes { return b.loadOf(slice).Memory() }

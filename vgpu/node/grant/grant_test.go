@@ -1,0 +1,269 @@
+package grant
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func newBook(slices ...string) *Book {
+	b := NewBook(Config{Node: "n", Gamma: 1500})
+	var list []packing.Slice
+	for _, id := range slices {
+		list = append(list, packing.Slice{
+			ID: packing.SliceID(id), Device: id, Model: "A100", SMs: 108, Memory: 80 << 30,
+			Classes: []share.Isolation{share.Exclusive, share.MPS}, Healthy: true, Reserve: 50, MaxShares: 16,
+		})
+	}
+	b.SetSlices(list)
+	return b
+}
+
+// podOf is a pod with one container main, placed on a slice.
+func podOf(uid, slice string, sm, quota int64) *v1.Pod {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Namespace: "default", Name: "pod-" + uid}}
+	pod.Spec.NodeName = "n"
+	pod.Spec.Containers = []v1.Container{{Name: "main", Resources: v1.ResourceRequirements{Limits: v1.ResourceList{
+		kube.ResourceSM: *resource.NewQuantity(sm, resource.DecimalSI), kube.ResourceQuota: *resource.NewQuantity(quota, resource.DecimalSI),
+		kube.ResourceMemory: *resource.NewQuantity(1024, resource.DecimalSI),
+	}}}}
+	kube.Complete(pod)
+	place(pod, placementFor(pod, slice, sm, quota))
+	return pod
+}
+
+func placementFor(pod *v1.Pod, slice string, sm, quota int64) kube.Placement {
+	s := share.Share{
+		SMRequest: share.PerMille(sm * 10), SMLimit: share.PerMille(sm * 10), QuotaRequest: share.PerMille(quota * 10),
+		QuotaLimit: share.PerMille(quota * 10), Memory: 1 << 30,
+	}
+	return kube.Placement{Node: "n", UID: pod.UID, Model: kube.Slots, Containers: []kube.PlacedContainer{{
+		Name: "main", VGPUs: []kube.PlacedVGPU{{Slice: slice, Class: share.MPS, Priority: share.BestEffort, Share: s}},
+	}}}
+}
+
+func place(pod *v1.Pod, p kube.Placement) {
+	text, err := kube.EncodePlacement(p)
+	if err != nil {
+		panic(err)
+	}
+	pod.Annotations = map[string]string{kube.AnnotationPlacement: text}
+}
+
+func claim(pod *v1.Pod, tickets ...string) Claim { return Claim{pod, "main", tickets} }
+
+func TestAdmit(t *testing.T) {
+	foreign := podOf("p", "A", 50, 50)
+	place(foreign, placementFor(podOf("other", "A", 50, 50), "A", 50, 50))
+	elsewhere := podOf("p", "A", 50, 50)
+	p := placementFor(elsewhere, "A", 50, 50)
+	p.Node = "m"
+	place(elsewhere, p)
+	larger := podOf("p", "A", 50, 50)
+	place(larger, placementFor(larger, "A", 90, 50))
+	unplaced := podOf("p", "A", 50, 50)
+	unplaced.Annotations = nil
+	garbage := podOf("p", "A", 50, 50)
+	garbage.Annotations[kube.AnnotationPlacement] = "{"
+	for name, test := range map[string]struct {
+		claim Claim
+		want  Reason // empty: granted
+	}{
+		"placed":               {claim(podOf("p", "A", 50, 50), "g0-1"), ""},
+		"fits beside":          {claim(podOf("p", "A", 60, 40), "g0-1"), ""},
+		"no placement":         {claim(unplaced, "g0-1"), NotPlaced},
+		"somebody else's":      {claim(foreign, "g0-1"), Forged},
+		"another node":         {claim(elsewhere, "g0-1"), Forged},
+		"more than asked for":  {claim(larger, "g0-1"), Forged},
+		"unreadable":           {claim(garbage, "g0-1"), Forged},
+		"two tickets for one":  {claim(podOf("p", "A", 50, 50), "g0-1", "g0-2"), Forged},
+		"unknown slice":        {claim(podOf("p", "C", 50, 50), "g0-1"), UnknownSlice},
+		"no room":              {claim(podOf("p", "A", 60, 90), "g0-1"), NoRoom},
+		"room on another":      {claim(podOf("p", "B", 60, 90), "g0-1"), ""},
+		"ticket of another":    {claim(podOf("p", "B", 10, 10), "g0-0"), TicketsInDoubt},
+		"tickets of two pods":  {claim(podOf("p", "B", 10, 10), "g0-0", "g0-9"), TicketsInDoubt},
+		"another container":    {Claim{podOf("p", "A", 50, 50), "side", []string{"g0-1"}}, Forged},
+		"sick":                 {claim(podOf("p", "sick", 50, 50), "g0-1"), NoRoom},
+		"whole GPU, not empty": {claim(podOf("p", "A", 100, 100), "g0-1"), NoRoom},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBook("A", "B", "sick")
+			b.slices[2].Healthy = false
+			if _, _, refusal := b.Admit(claim(podOf("resident", "A", 50, 50), "g0-0"), start); refusal != nil {
+				t.Fatal(refusal)
+			}
+			g, changed, refusal := b.Admit(test.claim, start)
+			switch {
+			case test.want == "" && (refusal != nil || changed || g.Since != start):
+				t.Errorf("refused: %v; granted %+v", refusal, g)
+			case test.want != "" && (refusal == nil || refusal.Reason != test.want):
+				t.Errorf("got %v, want %s", refusal, test.want)
+			case test.want != "" && len(b.All()) != 1:
+				t.Errorf("what was refused is in the book: %v", b.All())
+			}
+		})
+	}
+}
+
+// TestTenants: a slice is one namespace's unless the administrator says otherwise.
+func TestTenants(t *testing.T) {
+	for _, mixed := range []bool{false, true} {
+		b := newBook("A")
+		for _, m := range []packing.Model{packing.Slots} {
+			rules := b.rules[m]
+			rules.MixTenants = mixed
+			b.rules[m] = rules
+		}
+		if _, _, refusal := b.Admit(claim(podOf("p", "A", 10, 10), "g0-0"), start); refusal != nil {
+			t.Fatal(refusal)
+		}
+		stranger := podOf("q", "A", 10, 10)
+		stranger.Namespace = "other"
+		if _, _, refusal := b.Admit(claim(stranger, "g0-1"), start); (refusal == nil) != mixed {
+			t.Errorf("mixed %v: %v", mixed, refusal)
+		}
+	}
+}
+
+// TestFrozen: a grant is the same however often it is asked for, and whatever the pod says later.
+func TestFrozen(t *testing.T) {
+	b := newBook("A", "B")
+	pod := podOf("p", "A", 50, 50)
+	first, _, refusal := b.Admit(claim(pod, "g0-1"), start)
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	again, changed, refusal := b.Admit(claim(pod, "g0-1"), start.Add(time.Hour))
+	if diff := cmp.Diff(first, again); refusal != nil || changed || diff != "" {
+		t.Errorf("again: %v, changed %v\n%s", refusal, changed, diff)
+	}
+	place(pod, placementFor(pod, "B", 50, 50))
+	if edited, changed, refusal := b.Admit(claim(pod, "g0-1"), start); refusal != nil || !changed || !cmp.Equal(first, edited) {
+		t.Errorf("edited: %+v, changed %v, %v", edited, changed, refusal)
+	}
+	pod.Annotations = nil
+	if _, changed, refusal := b.Admit(claim(pod, "g0-1"), start); refusal != nil || !changed {
+		t.Errorf("without placement: changed %v, %v", changed, refusal)
+	}
+	if _, _, refusal := b.Admit(claim(pod, "g0-7"), start); refusal == nil || refusal.Reason != TicketsInDoubt {
+		t.Errorf("with other tickets: %v", refusal)
+	}
+	b.SetSlices(nil) // the device is gone: who has it keeps it
+	if _, _, refusal := b.Admit(claim(pod, "g0-1"), start); refusal != nil {
+		t.Errorf("with the slice gone: %v", refusal)
+	}
+}
+
+func TestRecord(t *testing.T) {
+	b := newBook("A")
+	g, _, refusal := b.Admit(claim(podOf("p", "A", 50, 50), "g0-2"), start)
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	text, err := Record(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := ReadRecord(text)
+	if diff := cmp.Diff(g, back); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	for _, bad := range []string{"", "{}", "[]", `{"v":1}`, strings.Replace(string(text), `"v":1`, `"v":2`, 1), string(text[:len(text)/2])} {
+		if _, err := ReadRecord([]byte(bad)); err == nil {
+			t.Errorf("%q is read", bad)
+		}
+	}
+}
+
+func TestOwnerID(t *testing.T) {
+	a, b := Owner{UID: "u", Container: "c"}, Owner{UID: "u", Container: "d"}
+	if a.ID() == b.ID() || len(a.ID()) != 16 || (Owner{UID: "u\nc"}).ID() == a.ID() {
+		t.Error("IDs do not tell owners apart")
+	}
+}
+
+// TestRandomLife lets pods come, start again and go, some of them forged, with agents that end and restore in between. No slice
+// ever holds more than fits, no ticket has two owners, and a grant never changes.
+func TestRandomLife(t *testing.T) {
+	for seed := range uint64(60) {
+		random := rand.New(rand.NewPCG(seed, 7))
+		b := newBook("A", "B")
+		alive := map[string]*v1.Pod{}
+		frozen := map[string]Grant{}
+		for step := range 120 {
+			switch uid := fmt.Sprintf("%02d", random.IntN(20)); {
+			case random.IntN(5) == 0: // a pod ends
+				if pod := alive[uid]; pod != nil {
+					id := Owner{UID: pod.UID, Container: "main"}.ID()
+					b.Release(id)
+					delete(alive, uid)
+					delete(frozen, id)
+				}
+			case random.IntN(8) == 0: // the agent ends, and a new one reads the records
+				next := newBook("A", "B")
+				for _, g := range b.All() {
+					text, _ := Record(g)
+					back, err := ReadRecord(text)
+					if err != nil {
+						t.Fatal(err)
+					}
+					next.Restore(back)
+				}
+				b = next
+			default: // a container starts, for the first time or again
+				pod := alive[uid]
+				if pod == nil {
+					pod = podOf(uid+fmt.Sprint(step), []string{"A", "B"}[random.IntN(2)], int64(10*(1+random.IntN(9))), int64(10*(1+random.IntN(9))))
+					alive[uid] = pod
+				}
+				g, _, refusal := b.Admit(claim(pod, "g0-"+uid), start.Add(time.Duration(step)))
+				if before, ok := frozen[g.ID()]; refusal == nil && ok && !cmp.Equal(before, g) {
+					t.Fatalf("seed %d: a grant changed from %+v to %+v", seed, before, g)
+				}
+				if refusal == nil {
+					frozen[g.ID()] = g
+				}
+			}
+			check(t, b, seed)
+		}
+	}
+}
+
+// check holds the book against the rules: all that is on a slice would be admitted in any order.
+func check(t *testing.T, b *Book, seed uint64) {
+	t.Helper()
+	tickets := map[string]bool{}
+	rules := packing.NewRules(packing.Slots)
+	for i := range b.slices {
+		s := &b.slices[i]
+		load := &packing.Load{}
+		for _, g := range slices.Backward(b.On(string(s.ID))) {
+			ask := packing.Ask{Tenant: g.Namespace, Share: g.VGPUs[0].Share, Terms: share.Terms{Isolation: share.MPS, Slice: share.WholeGPU}}
+			if _, refusal := rules.Admit(s, load, ask); refusal != packing.Admitted {
+				t.Fatalf("seed %d: slice %s holds what does not fit: %v", seed, s.ID, refusal)
+			}
+			load.Add(packing.Resident{Tenant: g.Namespace, Model: packing.Slots, Class: share.MPS, Share: g.VGPUs[0].Share})
+			for _, id := range g.Tickets {
+				if tickets[id] {
+					t.Fatalf("seed %d: ticket %s has two owners", seed, id)
+				}
+				tickets[id] = true
+			}
+		}
+	}
+}

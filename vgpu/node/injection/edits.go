@@ -1,0 +1,73 @@
+// Package injection says what a container with a grant gets: the devices, the hook in front of the CUDA driver, the socket
+// of the token server. It also says which pods could get around that.
+package injection
+
+import (
+	"strings"
+
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/gshare-dev/gshare/vgpu/node/cdi"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Where things are in a container.
+const (
+	PreloadPath = "/etc/ld.so.preload"
+	LibraryDir  = "/usr/lib/gshare"
+	Library     = LibraryDir + "/libgshare.so"
+	SocketDir   = "/run/gshare" // where the hook looks without being told
+	MPSDir      = "/run/gshare-mps"
+)
+
+// Host is where they are on the node.
+type Host struct {
+	Hook    string // the library; empty in a node without one, which then shares nothing
+	Preload string // a file that names Library
+	MPS     mps.Daemons
+	Driver  cdi.Driver
+}
+
+// Edits lists what the container gets. dir is its directory on the host.
+func (h Host) Edits(g *grant.Grant, dir string) (specs.ContainerEdits, error) {
+	var uuids []string
+	for _, v := range g.VGPUs {
+		uuids = append(uuids, v.Slice)
+	}
+	edits, err := h.Driver.Edits(uuids)
+	if err != nil {
+		return specs.ContainerEdits{}, err
+	}
+	// The directory is gone when the grant is: a runtime that has not noticed yet cannot create a container with an old one.
+	edits = cdi.Join(specs.ContainerEdits{
+		Env: []string{"CUDA_VISIBLE_DEVICES=" + strings.Join(uuids, ",")}, Mounts: []*specs.Mount{bind(dir, SocketDir)},
+	}, edits)
+	if g.Class() == share.Exclusive {
+		return edits, nil // alone on its devices: nothing stands between it and the driver
+	}
+	edits = cdi.Join(edits, specs.ContainerEdits{Mounts: []*specs.Mount{bind(h.Hook, Library), bind(h.Preload, PreloadPath)}})
+	if g.Class() == share.MPS {
+		edits = cdi.Join(edits, h.mps(g))
+	}
+	return edits, nil
+}
+
+// mps makes the processes of the container clients of the daemon of its device.
+func (h Host) mps(g *grant.Grant) specs.ContainerEdits {
+	v := g.VGPUs[0]
+	inside := mps.Daemons{Dir: MPSDir}
+	edits := specs.ContainerEdits{Env: inside.Environment(v.Slice, v.Share)}
+	if !h.MPS.Simulated {
+		edits.Mounts = []*specs.Mount{{
+			HostPath: h.MPS.Dir + "/" + v.Slice, ContainerPath: MPSDir + "/" + v.Slice, Options: []string{"rbind", "rw", "nosuid", "nodev"},
+		}}
+	}
+	return edits
+}
+
+// bind mounts something of the host so that the container can read it only.
+func bind(host, container string) *specs.Mount {
+	return &specs.Mount{HostPath: host, ContainerPath: container, Options: []string{"rbind", "ro", "nosuid", "nodev"}}
+}

@@ -1,0 +1,181 @@
+package injection
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/cdi"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+func TestCheck(t *testing.T) {
+	mount := func(path string) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			p.Spec.Volumes = []v1.Volume{{Name: "v"}}
+			p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "v", MountPath: path}}
+		}
+	}
+	host := func(path string) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			mount("/data")(p)
+			p.Spec.Volumes[0].HostPath = &v1.HostPathVolumeSource{Path: path}
+		}
+	}
+	env := func(name string) func(*v1.Pod) {
+		return func(p *v1.Pod) { p.Spec.Containers[0].Env = []v1.EnvVar{{Name: name, Value: "x"}} }
+	}
+	security := func(s v1.SecurityContext) func(*v1.Pod) {
+		return func(p *v1.Pod) { p.Spec.Containers[0].SecurityContext = &s }
+	}
+	add := func(c v1.Capability) func(*v1.Pod) {
+		return security(v1.SecurityContext{Capabilities: &v1.Capabilities{Add: []v1.Capability{c}}})
+	}
+	for name, test := range map[string]struct {
+		change func(*v1.Pod)
+		safe   bool
+	}{
+		"nothing special":            {func(*v1.Pod) {}, true},
+		"own environment":            {env("HOME"), true},
+		"LD_PRELOAD":                 {env("LD_PRELOAD"), true}, // many images have it, and ours comes all the same
+		"directory of the hook":      {env("GSHARE_DIR"), false},
+		"SMs of MPS":                 {env("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), false},
+		"other devices":              {env("NVIDIA_VISIBLE_DEVICES"), false},
+		"data":                       {mount("/data"), true},
+		"above the preload file":     {mount("/etc"), true}, // mounted before ours
+		"above everything":           {mount("/"), true},
+		"preload file":               {mount("/etc/ld.so.preload"), false},
+		"preload file, odd spelling": {mount("/etc/../etc//ld.so.preload/"), false},
+		"socket":                     {mount("/run/gshare/token.sock"), false},
+		"socket directory":           {mount("/run/gshare"), false},
+		"library":                    {mount("/usr/lib/gshare"), false},
+		"beside ours":                {mount("/run/gshare-x"), true},
+		"privileged":                 {security(v1.SecurityContext{Privileged: new(true)}), false},
+		"not privileged":             {security(v1.SecurityContext{Privileged: new(false)}), true},
+		"mounts":                     {add("SYS_ADMIN"), false},
+		"mounts, long name":          {add("CAP_SYS_ADMIN"), false},
+		"all":                        {add("all"), false},
+		"network":                    {add("NET_ADMIN"), true},
+		"host's data":                {host("/srv/models"), true},
+		"host's root":                {host("/"), false},
+		"host's devices":             {host("/dev/nvidia0"), false},
+		"agent's directory":          {host("/var/lib/agent/grants"), false},
+		"above the agent's":          {host("/var/lib"), false},
+		"runtime's CDI files":        {host("/var/run/cdi"), false},
+		"kubelet's sockets":          {host("/var/lib/kubelet/device-plugins/"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main"}}}}
+			test.change(pod)
+			refusal := Check(pod, "main", "/var/lib/agent")
+			if (refusal == nil) != test.safe {
+				t.Errorf("refused: %v; want safe %v", refusal, test.safe)
+			}
+			if refusal != nil && refusal.Reason != grant.Tampering {
+				t.Errorf("reason %s", refusal.Reason)
+			}
+		})
+	}
+	if Check(&v1.Pod{}, "main", "/x") == nil {
+		t.Error("a container that is not there is safe")
+	}
+	// What another container of the pod does is its own.
+	pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main"}, {Name: "side", SecurityContext: &v1.SecurityContext{Privileged: new(true)}}}}}
+	if refusal := Check(pod, "main", "/x"); refusal != nil {
+		t.Errorf("refused for another container: %v", refusal)
+	}
+}
+
+func granted(class share.Isolation) *grant.Grant {
+	s := share.Share{SMRequest: 240, SMLimit: 240, QuotaRequest: 400, QuotaLimit: 400, Memory: 8 << 30}
+	return &grant.Grant{VGPUs: []kube.PlacedVGPU{{Slice: "GPU-1", Class: class, Share: s}}}
+}
+
+func TestEdits(t *testing.T) {
+	h := Host{Hook: "/h/lib.so", Preload: "/h/preload", MPS: mps.Daemons{Dir: "/run/gshare/mps"}}
+	edits, err := h.Edits(granted(share.MPS), "/run/gshare/grants/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mounts []string
+	for _, m := range edits.Mounts {
+		mode := "rw"
+		if slices.Contains(m.Options, "ro") {
+			mode = "ro"
+		}
+		mounts = append(mounts, m.HostPath+" "+m.ContainerPath+" "+mode)
+	}
+	want := []string{
+		"/run/gshare/grants/x /run/gshare ro", "/h/lib.so /usr/lib/gshare/libgshare.so ro", "/h/preload /etc/ld.so.preload ro",
+		"/run/gshare/mps/GPU-1 /run/gshare-mps/GPU-1 rw",
+	}
+	if diff := cmp.Diff(want, mounts); diff != "" {
+		t.Error(diff)
+	}
+	wantEnv := []string{
+		"CUDA_VISIBLE_DEVICES=GPU-1", "CUDA_MPS_PIPE_DIRECTORY=/run/gshare-mps/GPU-1", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=24",
+		"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8704M",
+	}
+	if diff := cmp.Diff(wantEnv, edits.Env); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestWhole: a container with the device to itself is left alone, but for the directory that says whose grant it is.
+func TestWhole(t *testing.T) {
+	edits, err := Host{Hook: "/h", Preload: "/p"}.Edits(granted(share.Exclusive), "/d")
+	if err != nil || len(edits.Mounts) != 1 || edits.Mounts[0].HostPath != "/d" || !cmp.Equal(edits.Env, []string{"CUDA_VISIBLE_DEVICES=GPU-1"}) {
+		t.Errorf("%+v, %v", edits, err)
+	}
+}
+
+func TestDriverIsMissing(t *testing.T) {
+	if _, err := (Host{Driver: cdi.Driver("/nowhere.yaml")}).Edits(granted(share.Exclusive), "/d"); err == nil {
+		t.Error("a container without the driver's files is no error")
+	}
+}
+
+// TestInstall: a library that is mapped is never written to; a new one gets a new name.
+func TestInstall(t *testing.T) {
+	dir := t.TempDir()
+	source := filepath.Join(dir, "lib.so")
+	install := func(content string) string {
+		if err := os.WriteFile(source, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		library, preload, err := Install(source, filepath.Join(dir, "hook"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := os.ReadFile(preload); err != nil || string(text) != Library+"\n" {
+			t.Errorf("preload file %q, %v", text, err)
+		}
+		return library
+	}
+	first := install("one")
+	before, err := os.Stat(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := install("one")
+	after, err := os.Stat(again)
+	if err != nil || !os.SameFile(before, after) {
+		t.Errorf("the same library was written anew (%v)", err)
+	}
+	if second := install("two"); second == first {
+		t.Error("another library has the same name")
+	}
+	if text, err := os.ReadFile(first); err != nil || string(text) != "one" {
+		t.Errorf("the first library is now %q (%v)", text, err)
+	}
+	if _, _, err := Install(filepath.Join(dir, "missing"), dir); err == nil {
+		t.Error("a missing library is no error")
+	}
+}

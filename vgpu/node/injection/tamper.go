@@ -1,0 +1,103 @@
+package injection
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+)
+
+// ownEnv are the names by which a pod could speak in the agent's place, or ask for GPUs past it.
+var ownEnv = []string{"GSHARE_", "CUDA_MPS_", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_MIG_"}
+
+// hostPaths are the places of the host from which a pod could change what it is given. Directory is the agent's.
+func hostPaths(directory string) []string {
+	return []string{directory, "/dev", "/proc", "/sys", "/etc/cdi", "/run/cdi", "/var/run", "/var/lib/kubelet"}
+}
+
+// Check refuses a container whose own fields could get around its share. directory is the agent's on the host.
+func Check(pod *v1.Pod, container, directory string) *grant.Refusal {
+	c := find(pod, container)
+	if c == nil {
+		return grant.Unsafe("the pod has no container %s", container)
+	}
+	for _, e := range c.Env {
+		if slices.ContainsFunc(ownEnv, func(own string) bool { return strings.HasPrefix(e.Name, own) }) {
+			return grant.Unsafe("container %s: remove env %.64s: it is gshare's to set", c.Name, e.Name)
+		}
+	}
+	if refusal := checkMounts(c); refusal != nil {
+		return refusal
+	}
+	if refusal := checkPrivileges(c); refusal != nil {
+		return refusal
+	}
+	return checkVolumes(pod, c, directory)
+}
+
+// find gives the container as it is created. All are searched: a name is there once in a pod.
+func find(pod *v1.Pod, name string) *v1.Container {
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// checkMounts: what is mounted above our paths is mounted before them, so only the paths themselves and what is below matter.
+func checkMounts(c *v1.Container) *grant.Refusal {
+	for _, m := range c.VolumeMounts {
+		for _, own := range []string{PreloadPath, LibraryDir, SocketDir, MPSDir} {
+			if below(m.MountPath, own) {
+				return grant.Unsafe("container %s: mount volume %.64s elsewhere: %.64s is gshare's", c.Name, m.Name, m.MountPath)
+			}
+		}
+	}
+	return nil
+}
+
+func checkPrivileges(c *v1.Container) *grant.Refusal {
+	s := c.SecurityContext
+	switch {
+	case s == nil:
+		return nil
+	case s.Privileged != nil && *s.Privileged:
+		return grant.Unsafe("container %s: remove privileged: it sees every GPU of the node", c.Name)
+	case s.Capabilities == nil:
+		return nil
+	}
+	for _, capability := range s.Capabilities.Add {
+		switch strings.TrimPrefix(strings.ToUpper(string(capability)), "CAP_") {
+		case "ALL", "SYS_ADMIN", "SYS_PTRACE", "SYS_MODULE", "MKNOD", "DAC_READ_SEARCH", "BPF", "SYS_RAWIO":
+			return grant.Unsafe("container %s: remove capability %.32s: it can undo what limits the share", c.Name, capability)
+		}
+	}
+	return nil
+}
+
+func checkVolumes(pod *v1.Pod, c *v1.Container, directory string) *grant.Refusal {
+	for _, v := range pod.Spec.Volumes {
+		mounted := slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool { return m.Name == v.Name })
+		if v.HostPath == nil || !mounted {
+			continue
+		}
+		for _, own := range hostPaths(directory) {
+			if below(v.HostPath.Path, own) || below(own, v.HostPath.Path) {
+				return grant.Unsafe("container %s: remove hostPath %.64s: what gives GPUs to containers is there", c.Name, v.HostPath.Path)
+			}
+		}
+	}
+	return nil
+}
+
+// below says that a path is the other or lies in it.
+func below(p, parent string) bool {
+	p, parent = path.Clean("/"+p), path.Clean("/"+parent)
+	return p == parent || strings.HasPrefix(p, strings.TrimSuffix(parent, "/")+"/")
+}

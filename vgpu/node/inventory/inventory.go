@@ -1,0 +1,145 @@
+// Package inventory turns what a machine has into what its node offers: the published inventory, and the slices that the
+// agent itself goes by. Devices come and go; what is offered never shrinks while pods are bound (DESIGN 2).
+package inventory
+
+import (
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Config is what the administrator decided.
+type Config struct {
+	Owned     []string          // UUIDs of devices that are gshare's; empty: all
+	Closed    []string          // UUIDs of devices and slices that take no new pods
+	Classes   []share.Isolation // what this node can enforce
+	Reserve   share.PerMille
+	MaxShares int
+}
+
+// Inventory is the slices of a node, in an order that is kept.
+type Inventory struct {
+	slices []Slice
+}
+
+// Slice is one of them, and what is special about it now.
+type Slice struct {
+	kube.Slice        // Healthy says that it takes new pods
+	Fault      string // why it cannot be used; empty where it can
+	Closed     bool   // takes no new pods; what runs, and what was bound before, goes on
+}
+
+// of lists the slices of the devices. A device in MIG mode is there with its instances, also where it has none.
+func (c Config) of(devices []gpu.Device) (found []Slice) {
+	for _, d := range devices {
+		if len(c.Owned) > 0 && !slices.Contains(c.Owned, d.UUID) || d.SMs == 0 { // too broken to say what it is
+			continue
+		}
+		if !d.MIG {
+			found = append(found, c.slice(d, gpu.Instance{UUID: d.UUID, SMs: d.SMs, Memory: d.Memory}))
+			continue
+		}
+		for _, i := range d.Instances {
+			found = append(found, c.slice(d, i))
+		}
+	}
+	return found
+}
+
+func (c Config) slice(d gpu.Device, i gpu.Instance) Slice {
+	s := Slice{
+		Slice: kube.Slice{
+			ID: i.UUID, Device: d.UUID, Model: d.Model, Profile: i.Profile, SMs: i.SMs, MemoryMiB: int64(i.Memory / share.MiB),
+			Classes: c.Classes, Reserve: c.Reserve, MaxShares: c.MaxShares,
+		},
+		Fault: i.Fault, Closed: slices.Contains(c.Closed, d.UUID) || slices.Contains(c.Closed, i.UUID),
+	}
+	if d.Fault != "" {
+		s.Fault = d.Fault
+	}
+	s.Healthy = s.Fault == "" && !s.Closed
+	return s
+}
+
+// gone is the fault of a slice that is not found any more.
+const gone = "the driver does not find it any more"
+
+// Update gives the inventory for what is found now. Slices keep their places, because tickets are numbered by them. Those that
+// are gone stay as unhealthy ones, and their tickets with them, until no pod is bound.
+func (inv Inventory) Update(c Config, devices []gpu.Device, bound bool) Inventory {
+	found := c.of(devices)
+	var next []Slice
+	for _, old := range inv.slices {
+		i := slices.IndexFunc(found, func(s Slice) bool { return s.ID == old.ID })
+		switch {
+		case i >= 0 && bound:
+			next = append(next, grown(found[i], old))
+		case i >= 0:
+			next = append(next, found[i])
+		case bound && !conflicts(found, old):
+			old.Healthy, old.Fault = false, gone
+			next = append(next, old)
+		}
+		if i >= 0 {
+			found = slices.Delete(found, i, i+1)
+		}
+	}
+	return Inventory{append(next, found...)}
+}
+
+// grown keeps the number of tickets where there are less now.
+func grown(now, old Slice) Slice {
+	now.MaxShares = max(now.MaxShares, old.MaxShares)
+	return now
+}
+
+// conflicts says that an old slice cannot stand beside what is found: a GPU is offered whole or in parts.
+func conflicts(found []Slice, old Slice) bool {
+	return slices.ContainsFunc(found, func(s Slice) bool { return s.Device == old.Device && (s.Profile == "") != (old.Profile == "") })
+}
+
+// From takes over what the node has published.
+func From(published kube.Inventory) Inventory {
+	var inv Inventory
+	for _, s := range published.Slices {
+		inv.slices = append(inv.slices, Slice{Slice: s})
+	}
+	return inv
+}
+
+// Slices lists the slices.
+func (inv Inventory) Slices() []Slice { return inv.slices }
+
+// Published is what goes into the node's annotation.
+func (inv Inventory) Published() kube.Inventory {
+	var out kube.Inventory
+	for _, s := range inv.slices {
+		out.Slices = append(out.Slices, s.Slice)
+	}
+	return out
+}
+
+// Packing is what the agent admits by: a slice that is only closed still takes the pods that were bound to it before.
+func (inv Inventory) Packing() []packing.Slice {
+	out := make([]packing.Slice, len(inv.slices))
+	for i, s := range inv.slices {
+		out[i] = packing.Slice{
+			ID: packing.SliceID(s.ID), Device: s.Device, Model: s.Model, Profile: s.Profile, SMs: s.SMs,
+			Memory: share.Bytes(s.MemoryMiB) * share.MiB, Classes: s.Classes, Healthy: s.Fault == "",
+			Reserve: s.Reserve, MaxShares: s.MaxShares,
+		}
+	}
+	return out
+}
+
+// Shares is how many tickets each slice has.
+func (inv Inventory) Shares() []int {
+	out := make([]int, len(inv.slices))
+	for i, s := range inv.slices {
+		out[i] = s.MaxShares
+	}
+	return out
+}

@@ -1,0 +1,148 @@
+package inventory
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/node/ticket"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+var config = Config{Classes: []share.Isolation{share.Exclusive, share.MPS}, Reserve: 50, MaxShares: 16}
+
+func whole(uuid string) gpu.Device {
+	return gpu.Device{UUID: uuid, Model: "A100", SMs: 108, Memory: 80 << 30}
+}
+
+func mig(uuid string, instances ...string) gpu.Device {
+	d := whole(uuid)
+	d.MIG = true
+	for _, i := range instances {
+		d.Instances = append(d.Instances, gpu.Instance{UUID: i, Profile: "1g.10gb", SMs: 14, Memory: 9 << 30})
+	}
+	return d
+}
+
+func ids(inv Inventory) (ids []string) {
+	for _, s := range inv.Slices() {
+		mark := ""
+		if !s.Healthy {
+			mark = " off"
+		}
+		ids = append(ids, s.ID+mark)
+	}
+	return ids
+}
+
+func TestUpdate(t *testing.T) {
+	sick := whole("a")
+	sick.Fault = "Xid 79"
+	for name, test := range map[string]struct {
+		before, now []gpu.Device
+		closed      []string
+		bound       bool
+		want        []string
+	}{
+		"first":                 {nil, []gpu.Device{whole("a"), mig("b", "x", "y")}, nil, false, []string{"a", "x", "y"}},
+		"order is kept":         {[]gpu.Device{whole("b"), whole("a")}, []gpu.Device{whole("a"), whole("c"), whole("b")}, nil, false, []string{"b", "a", "c"}},
+		"gone, pods bound":      {[]gpu.Device{whole("a"), whole("b")}, []gpu.Device{whole("b")}, nil, true, []string{"a off", "b"}},
+		"gone, nothing bound":   {[]gpu.Device{whole("a"), whole("b")}, []gpu.Device{whole("b")}, nil, false, []string{"b"}},
+		"sick":                  {[]gpu.Device{whole("a")}, []gpu.Device{sick}, nil, true, []string{"a off"}},
+		"recovered":             {[]gpu.Device{sick}, []gpu.Device{whole("a")}, nil, true, []string{"a"}},
+		"cordoned device":       {nil, []gpu.Device{mig("b", "x", "y"), whole("a")}, []string{"b"}, true, []string{"x off", "y off", "a"}},
+		"cordoned slice":        {nil, []gpu.Device{mig("b", "x", "y")}, []string{"y"}, true, []string{"x", "y off"}},
+		"MIG on, pods bound":    {[]gpu.Device{whole("a")}, []gpu.Device{mig("a", "x")}, nil, true, []string{"x"}},
+		"instance gone, bound":  {[]gpu.Device{mig("a", "x", "y")}, []gpu.Device{mig("a", "y")}, nil, true, []string{"x off", "y"}},
+		"no instance yet":       {nil, []gpu.Device{mig("a")}, nil, false, nil},
+		"everything gone, pods": {[]gpu.Device{whole("a")}, nil, nil, true, []string{"a off"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := config
+			inv := Inventory{}.Update(c, test.before, false)
+			c.Closed = test.closed
+			inv = inv.Update(c, test.now, test.bound)
+			if diff := cmp.Diff(test.want, ids(inv)); diff != "" {
+				t.Error(diff)
+			}
+			if err := inv.Published().Validate(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestOwned(t *testing.T) {
+	c := config
+	c.Owned = []string{"b"}
+	if diff := cmp.Diff([]string{"b"}, ids(Inventory{}.Update(c, []gpu.Device{whole("a"), whole("b")}, false))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestClosed: what was bound before a cordon still fits, what the scheduler sees is closed.
+func TestClosed(t *testing.T) {
+	c := config
+	c.Closed = []string{"a"}
+	inv := Inventory{}.Update(c, []gpu.Device{whole("a")}, true)
+	if inv.Published().Slices[0].Healthy || !inv.Packing()[0].Healthy {
+		t.Errorf("published %v, own %v; want closed to others only", inv.Published().Slices[0].Healthy, inv.Packing()[0].Healthy)
+	}
+}
+
+// TestNeverShrinks changes machines and configurations at random. While pods are bound every ticket that was there stays, and
+// so does the capacity, unless a GPU changed its mode.
+func TestNeverShrinks(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		inv, c := Inventory{}, config
+		for range 20 {
+			var devices []gpu.Device
+			for _, uuid := range []string{"a", "b", "c"} {
+				if d := whole(uuid); random.IntN(3) > 0 {
+					if random.IntN(3) == 0 {
+						d.Fault = "broken"
+					}
+					devices = append(devices, d)
+				}
+			}
+			c.MaxShares = 1 + random.IntN(20)
+			next := inv.Update(c, devices, true)
+			has := map[string]bool{}
+			for _, id := range ticket.All(next.Shares()) {
+				has[id] = true
+			}
+			for _, id := range ticket.All(inv.Shares()) {
+				if !has[id] {
+					t.Fatalf("seed %d: ticket %s is gone", seed, id)
+				}
+			}
+			before, after := kube.NodeResources(inv.Published()), kube.NodeResources(next.Published())
+			for name, q := range before {
+				if now := after[name]; now.Cmp(q) < 0 {
+					t.Fatalf("seed %d: %s fell from %v to %v", seed, name, q.String(), now.String())
+				}
+			}
+			inv = From(next.Published())
+		}
+	}
+}
+
+// TestLargestMessage: 16 devices of 7 MIG instances stay far below the 4 MiB, and our own 256 KiB, of a ListAndWatch message.
+func TestLargestMessage(t *testing.T) {
+	var devices []gpu.Device
+	for d := range 16 {
+		var instances []string
+		for i := range 7 {
+			instances = append(instances, "MIG-"+string(rune('a'+d))+string(rune('a'+i)))
+		}
+		devices = append(devices, mig(string(rune('a'+d)), instances...))
+	}
+	ids := ticket.All(Inventory{}.Update(config, devices, false).Shares())
+	if len(ids) != 16*7*16 {
+		t.Fatalf("%d tickets", len(ids))
+	}
+}
