@@ -18,6 +18,7 @@ const burst = 60
 
 // TestAgentBurst starts many pods at once on one node, without shares and with. Every one runs, and none fails.
 func TestAgentBurst(t *testing.T) {
+	long(t)
 	a := startWithAgents(t, cluster.Options{Nodes: 1}, eightGPUs)
 	node := a.Nodes[0]
 	var plain, shared time.Duration

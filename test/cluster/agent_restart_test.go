@@ -34,6 +34,7 @@ const (
 // TestAgentRestarts kills each program of a node and of the control plane while pods run, come and go. Nothing that runs is
 // disturbed, everything that comes runs in the end with its own share, and all books agree.
 func TestAgentRestarts(t *testing.T) {
+	long(t)
 	a := startWithAgents(t, cluster.Options{Nodes: 1}, eightGPUs)
 	node := a.Nodes[0]
 	kill := func(p func() *machine.Process) func(context.Context, *testing.T) {
@@ -79,6 +80,7 @@ func TestAgentRestarts(t *testing.T) {
 
 // TestAgentFaults ends the agent between any two steps of its protocol, during a burst.
 func TestAgentFaults(t *testing.T) {
+	long(t)
 	a := startWithAgents(t, cluster.Options{Nodes: 1}, eightGPUs)
 	node := a.Nodes[0]
 	agent := a.of[node.Name]

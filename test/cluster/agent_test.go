@@ -260,3 +260,11 @@ func (a *agents) waitNode(ctx context.Context, t *testing.T, node *cluster.Node,
 	}
 	return last
 }
+
+// long skips a test of minutes where the run is to be short, as in CI.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes minutes: make e2e runs it")
+	}
+}

@@ -31,6 +31,7 @@ const (
 // TestAgentWorkload runs programs that keep a simulated GPU busy in real containers, with the real hook in front of the fake
 // driver. Beside each other they get what they were admitted for, and no more.
 func TestAgentWorkload(t *testing.T) {
+	long(t)
 	fake, err := filepath.Abs("../../bin/cluster/fake")
 	if err != nil {
 		t.Fatal(err)
