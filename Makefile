@@ -71,6 +71,10 @@ cluster-build: ## Build the programs of the test cluster into bin/cluster.
 enforce: ## Run all experiments on the simulated GPU: accuracy, isolation, delivery (an hour).
 	nice go test -count=1 -v -timeout 3h ./test/enforce -full $(ARGS)
 
+.PHONY: test-gpu
+test-gpu: ## Run the experiments on a real GPU with PyTorch; says SKIP without one.
+	go build -o bin/ ./cmd/gshare ./cmd/gshare-node && hack/hook.sh build && python3 test/gpu/lane.py $(ARGS)
+
 .PHONY: test-layers
 test-layers: ## Check the rings: imports, clocks, exits, package comments, READMEs.
 	hack/test.sh layers
