@@ -18,6 +18,7 @@ type member struct {
 	// Time since the last settlement: held under tokens that ended, and since when the live one counts.
 	settled, held, since time.Duration
 	slack                time.Duration // passed without being reported as use, and may be reported late
+	began, ended         time.Duration // tokens on end, and the use known of them
 
 	debt   time.Duration // measured overrun that no token has paid yet
 	credit time.Duration // own time that it could not use, to be made up for in the spare time of its turns
@@ -53,6 +54,9 @@ func (m *member) take(now, until, need time.Duration, l *ledger, sequence uint64
 		m.credit -= max(0, now+amount-max(now, m.until)) // the queue policies have no until
 		m.until = max(m.until, now+amount)
 	}
+	if !m.told {
+		m.began = now
+	}
 	m.from, m.live, m.since = l, true, now
 	m.token = Token{Time, int64(amount), now + amount, sequence}
 	l.reserve(now, amount+dues)
@@ -60,15 +64,15 @@ func (m *member) take(now, until, need time.Duration, l *ledger, sequence uint64
 
 // end takes the token away at a time that may be before its deadline, or after it if the server is late.
 func (m *member) end(now time.Duration) {
-	m.live = false
+	m.live, m.ended = false, now
 	m.held += now - m.since
 	m.from.correct(now, now-m.token.Deadline)
 }
 
 // settle compares the measured use since the last settlement with the time held (FG-76, F43). A kernel counts when it ends,
 // so both differences are mostly of one kernel and cancel out over time: more use is a debt of at most one window, less use
-// is taken off the debt first, and then given back.
-func (m *member) settle(now, busy time.Duration, c Config) {
+// is taken off the debt first, and then given back. It returns by how much more was used.
+func (m *member) settle(now, busy time.Duration, c Config) (over time.Duration) {
 	m.slack += now - m.settled
 	busy = min(max(busy, 0), m.slack)
 	m.slack = min(m.slack-busy, c.Window)
@@ -76,14 +80,14 @@ func (m *member) settle(now, busy time.Duration, c Config) {
 		m.held += now - m.since
 		m.since = now
 	}
-	over := busy - m.held
+	over = busy - m.held
 	m.settled, m.held = now, 0
 	if over > 0 {
 		paid := min(over, m.credit)
 		m.credit -= paid
 		m.from.correct(now, paid)
 		m.debt = min(m.debt+over-paid, c.Window)
-		return
+		return over
 	}
 	back := min(-over, m.debt)
 	m.debt -= back
@@ -91,4 +95,5 @@ func (m *member) settle(now, busy time.Duration, c Config) {
 	if c.Policy == Table && m.from == &m.own {
 		m.credit = min(m.credit-over-back, c.Window)
 	}
+	return 0
 }

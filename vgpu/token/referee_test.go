@@ -9,7 +9,8 @@ import (
 )
 
 // referee drives a slice as a server and its clients would, and holds it to what the package promises. A client that
-// works computes while it holds a token, and its last kernel goes on for overrun after the token ends.
+// works computes while it holds a token, and its last kernel goes on for overrun after the token ends: until then none
+// computes that would need the same SMs, though it takes its kernels for running.
 type referee struct {
 	slice   *Slice
 	now     time.Duration
@@ -25,6 +26,7 @@ type pod struct {
 	Member
 	here, want, live bool
 	since            time.Duration // of the token
+	blocked          time.Duration // the end of the kernels before its own
 	deadline         time.Duration
 	ends             time.Duration // of the kernel that overruns
 	settled          time.Duration
@@ -115,13 +117,18 @@ func (r *referee) settle(p *pod) {
 	r.check(r.slice.Settle(r.now, p.ID, busy))
 }
 
+// work is what the client measures, of which it computes what no other's kernel stands before.
 func (p *pod) work(from, to time.Duration) time.Duration {
+	measured := to - from
+	if from = max(from, p.blocked); from >= to {
+		return measured
+	}
 	if n := len(p.busy); n > 0 && p.busy[n-1].to == from {
 		p.busy[n-1].to = to
 	} else {
 		p.busy = append(p.busy, piece{from, to})
 	}
-	return to - from
+	return measured
 }
 
 func (r *referee) advance() {
@@ -160,6 +167,7 @@ func (r *referee) apply(p *pod, c Change) {
 	}
 	r.last = max(r.last, c.Token.Sequence)
 	if c.Kind == Grant {
+		p.blocked = r.overrunning(p)
 		p.since = max(r.now, p.ends)
 		if p.ends > r.now {
 			p.since = r.now
@@ -170,6 +178,16 @@ func (r *referee) apply(p *pod, c Change) {
 	}
 	p.live, p.deadline = true, c.Token.Deadline
 	r.countSMs()
+}
+
+// overrunning is the end of the last kernel that cannot run beside those of p.
+func (r *referee) overrunning(p *pod) (end time.Duration) {
+	for _, other := range r.pods {
+		if !other.live && other.ends > r.now && other.SM+p.SM > share.Whole {
+			end = max(end, other.ends)
+		}
+	}
+	return end
 }
 
 func (r *referee) stop(p *pod) {
