@@ -77,11 +77,13 @@ int gsh_pages_map(struct gsh_vgpu *v, const int fds[3]) {
 	return r;
 }
 
+/* Work leaves `open` after it was added to `busy`: read in this order and shown in the other, none is in neither. */
 void gsh_publish(struct gsh_vgpu *v) {
+	uint64_t open = atomic_load(&v->open);
 	atomic_store_explicit(&v->client->launches, atomic_load(&v->launches), memory_order_relaxed);
 	atomic_store_explicit(&v->client->blocks, atomic_load(&v->blocks), memory_order_relaxed);
 	atomic_store_explicit(&v->client->busy, atomic_load(&v->busy), memory_order_relaxed);
-	atomic_store_explicit(&v->client->open, atomic_load(&v->open), memory_order_relaxed);
+	atomic_store_explicit(&v->client->open, open, memory_order_release);
 	atomic_store_explicit(&v->client->captures, atomic_load(&gsh_captures), memory_order_relaxed);
 	atomic_store_explicit(&v->client->waiting_since, atomic_load(&v->waiting_since), memory_order_relaxed);
 	atomic_store_explicit(&v->client->waiting, atomic_load(&v->waiting), memory_order_relaxed);

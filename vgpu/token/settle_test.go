@@ -93,3 +93,25 @@ func TestLateStartsAreMadeUpFor(t *testing.T) {
 		}
 	}
 }
+
+// Kernels that overrun their turns stand in the way of the next one, who cannot tell that from running: he gets his part all
+// the same, from the time that the table leaves.
+func TestOverrunsAreMadeGood(t *testing.T) {
+	for seed := range uint64(10) {
+		ref, err := newReferee(Config{Reserve: 50}, kernels(seeded(seed), 10*ms))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods := []*pod{ref.join(Member{1, 100, 250, 250}), ref.join(Member{2, 1000, 700, 700})}
+		for _, p := range pods {
+			ref.want(p, true)
+		}
+		ref.until(3 * time.Second)
+		for _, p := range pods {
+			want := ref.slice.config.part(p.QuotaRequest) * 20 * 98 / 100 // as for whole GPUs
+			if got := p.got(time.Second, 3*time.Second); ref.fault != nil || got < want {
+				t.Errorf("seed %d: %+v got %v in two seconds, want %v: %v", seed, p.Member, got, want, ref.fault)
+			}
+		}
+	}
+}
