@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 mode=${1:-all}
 module=$(go list -m)
-concurrent="^$module/(plugins|vgpu/packing|vgpu/kube|vgpu/token|vgpu/node/(process|standalone|tokenserver))(/|\$)"
+concurrent="^$module/(plugins|vgpu/packing|vgpu/kube|vgpu/token|deviceplugin|vgpu/node/(agent|grant|kubelet|process|standalone|tokenserver))(/|\$)"
 controlplane="^$module/(cmd|test)(/|\$)"
 cluster="^$module/test/cluster(/|\$)"
 layers="$module/test/layers"

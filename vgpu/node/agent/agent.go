@@ -13,6 +13,7 @@ import (
 
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
+	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/injection"
@@ -22,6 +23,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/ticket"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
 // Options are what an agent is made of.
@@ -33,6 +35,9 @@ type Options struct {
 	Records *kubelet.Records
 	Cluster Cluster
 	Log     *slog.Logger
+
+	// ContainerOf tells in which container a process is; default is the kernel's word. Tests put processes into containers.
+	ContainerOf func(pid int) (cgroup.Container, error)
 
 	// Fault is called between the steps of what must be safe against a sudden end; tests end the process there.
 	Fault func(point string)
@@ -56,12 +61,17 @@ type Agent struct {
 	book       *grant.Book
 	slices     map[string]*tokenserver.Slice     // by ID
 	containers map[string]*tokenserver.Container // by grant; those alone on their devices have none
+	found      []watchdog.Finding                // processes that should not be there, at the last look
+	used       map[string]string                 // slices that others use, by ID: by whom
 }
 
 // New makes an agent that has looked at nothing yet.
 func New(o Options) (*Agent, error) {
 	if o.Fault == nil {
 		o.Fault = func(string) {}
+	}
+	if o.ContainerOf == nil {
+		o.ContainerOf = containerOf
 	}
 	c := o.Config
 	a := &Agent{

@@ -8,18 +8,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
 // metrics are what the agent counts. Labels are bounded: reasons are those of
-// package grant, slices those of the node, containers those that hold a share.
+// package grant, kinds those of package watchdog, slices those of the node, containers those that hold a share.
 type metrics struct {
 	agent    *Agent
 	starts   *prometheus.CounterVec
 	duration prometheus.Histogram
 	failures prometheus.Counter
+	unseen   prometheus.Counter
+	ends     *prometheus.CounterVec
 
 	registered  atomic.Bool
 	inventoried atomic.Bool
+	lookedAt    atomic.Int64 // when processes were listed last, in Unix seconds; 0: never
 }
 
 func newMetrics(a *Agent) *metrics {
@@ -35,6 +39,12 @@ func newMetrics(a *Agent) *metrics {
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "gshare_node_publish_failures_total", Help: "Times that the API server could not be told what the node has.",
 		}),
+		unseen: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "gshare_node_watch_failures_total", Help: "Looks at the processes on the devices that the driver did not answer, or not fully.",
+		}),
+		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gshare_node_strangers_ended_total", Help: "Processes that were ended because they should not be there.",
+		}, []string{"kind"}),
 	}
 }
 
@@ -59,7 +69,19 @@ func (m *metrics) published(err error) {
 	m.inventoried.Store(true)
 }
 
+func (m *metrics) looked(err error) {
+	if err != nil {
+		m.unseen.Inc()
+		return
+	}
+	m.lookedAt.Store(time.Now().Unix())
+}
+
 var (
+	lookedDesc = prometheus.NewDesc("gshare_node_watch_timestamp_seconds",
+		"When the processes on the devices were listed last; 0: not yet.", nil, nil)
+	strangersDesc  = prometheus.NewDesc("gshare_node_strangers", "Processes that should not be there.", []string{"slice", "kind"}, nil)
+	usedDesc       = prometheus.NewDesc("gshare_node_slice_used", "1 while others use a slice without a share.", []string{"slice"}, nil)
 	grantsDesc     = prometheus.NewDesc("gshare_node_grants", "Containers that hold a share.", nil, nil)
 	registeredDesc = prometheus.NewDesc("gshare_node_registered", "1 while the kubelet watches the plugin.", nil, nil)
 	grantDesc      = prometheus.NewDesc("gshare_node_grant_info", "Whose the containers of the token server are.",
@@ -77,6 +99,9 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	m.starts.Collect(out)
 	m.duration.Collect(out)
 	m.failures.Collect(out)
+	m.unseen.Collect(out)
+	m.ends.Collect(out)
+	out <- gauge(lookedDesc, float64(m.lookedAt.Load()))
 	out <- gauge(registeredDesc, number(m.registered.Load()))
 	a := m.agent
 	a.mu.Lock()
@@ -90,7 +115,21 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		out <- gauge(healthyDesc, number(s.Fault == ""), s.ID)
 		out <- gauge(openDesc, number(s.Healthy), s.ID)
 		out <- gauge(promisedDesc, float64(a.book.Promised(s.ID)), s.ID)
+		out <- gauge(usedDesc, number(s.Used != ""), s.ID)
+		for _, kind := range watchdog.Kinds {
+			out <- gauge(strangersDesc, float64(a.strangers(s.ID, kind)), s.ID, string(kind))
+		}
 	}
+}
+
+// strangers counts what was found on a slice. The caller holds the lock.
+func (a *Agent) strangers(slice string, kind watchdog.Kind) (n int) {
+	for _, f := range a.found {
+		if f.Slice == slice && f.Kind == kind {
+			n++
+		}
+	}
+	return n
 }
 
 func gauge(d *prometheus.Desc, value float64, labels ...string) prometheus.Metric {

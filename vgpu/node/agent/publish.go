@@ -21,8 +21,7 @@ func (a *Agent) look() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before := a.inventory
-	a.inventory = before.Update(a.inventoryConfig(), devices, a.bound)
-	a.book.SetSlices(a.inventory.Packing())
+	a.setInventory(before.Update(a.inventoryConfig(), devices, a.bound))
 	if !equalShares(before.Shares(), a.inventory.Shares()) {
 		broadcast(&a.changed)
 	}
@@ -85,8 +84,12 @@ func (a *Agent) publishLoop(ctx context.Context) {
 	for {
 		err := a.publish(ctx)
 		a.metrics.published(err)
-		err = errors.Join(err, a.publishTruth(ctx, told))
 		var again <-chan time.Time
+		if a.inBurst(told, time.Now()) {
+			again = time.After(truthQuiet)
+		} else {
+			err = errors.Join(err, a.publishTruth(ctx, told))
+		}
 		if err != nil && ctx.Err() == nil {
 			a.Log.Warn("publish", "err", err)
 			again = time.After(time.Second)

@@ -40,9 +40,13 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	var loops sync.WaitGroup
 	defer loops.Wait()
-	for _, loop := range []func(context.Context){a.watchLoop, a.sweepLoop, a.healthLoop, a.publishLoop, a.adopt} {
+	for _, loop := range []func(context.Context){a.watchLoop, a.sweepLoop, a.healthLoop, a.publishLoop} {
 		loops.Go(func() { loop(ctx) })
 	}
+	loops.Go(func() {
+		a.adopt(ctx)
+		a.guardLoop(ctx)
+	})
 	plugin := a.plugin()
 	if err := plugin.Sweep(); err != nil {
 		a.Log.Warn("sockets of an earlier agent", "err", err)

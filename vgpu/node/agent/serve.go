@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
@@ -20,7 +19,7 @@ func (a *Agent) prepare(g *grant.Grant) error {
 		}
 	}
 	spec := tokenserver.Spec{
-		ID: g.ID(), Dir: a.dir(g.ID()), Admit: admitter(g.Owner), Empty: func() { signal(a.wake) },
+		ID: g.ID(), Dir: a.dir(g.ID()), Admit: a.admitter(g.Owner), Empty: func() { signal(a.wake) },
 	}
 	for i, v := range g.VGPUs {
 		slice, err := a.slice(v.Slice)
@@ -65,13 +64,9 @@ func (a *Agent) unserve(id string) {
 
 // admitter tells the processes of a pod by what the kernel says of them. Within the pod, the container is told by the socket:
 // only that container has it.
-func admitter(owner grant.Owner) func(process.Process) error {
+func (a *Agent) admitter(owner grant.Owner) func(process.Process) error {
 	return func(p process.Process) error {
-		m, err := cgroup.Of(p.PID)
-		if err != nil {
-			return err
-		}
-		c, err := m.Container()
+		c, err := a.ContainerOf(p.PID)
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,28 @@ import (
 type podTruth struct {
 	name types.NamespacedName
 	kube.Truth
+}
+
+// Reports wait until nothing has been granted for a moment, but not for long: each makes the API server and the kubelet look at
+// its pod once more, and while many pods start at once that time is theirs.
+const (
+	truthQuiet = time.Second
+	truthLate  = 10 * time.Second
+)
+
+// inBurst says that reports have to wait: something was granted a moment ago, and no report is late.
+func (a *Agent) inBurst(told map[types.UID]string, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	burst := false
+	for _, g := range a.book.All() {
+		age := now.Sub(g.Since)
+		burst = burst || age >= 0 && age < truthQuiet // the clock may have been set back
+		if told[g.UID] == "" && age > truthLate {
+			return false
+		}
+	}
+	return burst
 }
 
 // publishTruth writes the reports that have changed. told is what was written last.
@@ -68,6 +91,7 @@ func (a *Agent) truthOf(g *grant.Grant) kube.ContainerTruth {
 	if g.Class() != share.Exclusive {
 		t.Missing = append(t.Missing, "a program that avoids the hook is not limited in time")
 	}
+	t.Missing = append(t.Missing, a.notLimited(g)...)
 	if a.MPS.Simulated {
 		t.Missing = append(t.Missing, "the devices are simulated")
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -32,6 +33,7 @@ type Kubelet struct {
 	Busy     atomic.Int64 // so many of the next calls of its local APIs are refused: ResourceExhausted
 	Starting atomic.Bool  // the PodsAPI is not ready: FailedPrecondition
 	Gets     atomic.Int64 // calls of podresources Get
+	Lists    atomic.Int64 // calls of podresources List
 	Hide     atomic.Bool  // podresources tells nothing of devices yet
 
 	mu        sync.Mutex // guards the following
@@ -42,6 +44,7 @@ type Kubelet struct {
 	devices   []string
 	pods      map[types.UID]*v1.Pod
 	held      map[holder][]string
+	lent      map[holder][]*resources.ContainerDevices // by other plugins
 	watchers  map[chan struct{}]bool
 	changed   chan struct{} // closed and replaced when devices or endpoints change
 }
@@ -55,6 +58,7 @@ type holder struct {
 func New(dir, resource string) *Kubelet {
 	return &Kubelet{
 		Dir: dir, Resource: resource, pods: map[types.UID]*v1.Pod{}, held: map[holder][]string{},
+		lent:     map[holder][]*resources.ContainerDevices{},
 		watchers: map[chan struct{}]bool{}, changed: make(chan struct{}), endpoints: map[string]plugin.DevicePluginClient{},
 	}
 }
@@ -167,11 +171,8 @@ func (k *Kubelet) EndPod(uid types.UID, phase v1.PodPhase) {
 }
 
 func (k *Kubelet) free(uid types.UID) {
-	for h := range k.held {
-		if h.uid == uid {
-			delete(k.held, h)
-		}
-	}
+	maps.DeleteFunc(k.held, func(h holder, _ []string) bool { return h.uid == uid })
+	maps.DeleteFunc(k.lent, func(h holder, _ []*resources.ContainerDevices) bool { return h.uid == uid })
 }
 
 func (k *Kubelet) notify() {
@@ -214,6 +215,14 @@ func (k *Kubelet) Give(uid types.UID, container string, ids []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.held[holder{uid, container}] = ids
+}
+
+// Lend records a device that another plugin has given to a container.
+func (k *Kubelet) Lend(uid types.UID, container, resource, id string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	h := holder{uid, container}
+	k.lent[h] = append(k.lent[h], &resources.ContainerDevices{ResourceName: resource, DeviceIds: []string{id}})
 }
 
 func (k *Kubelet) available() (free []string) {

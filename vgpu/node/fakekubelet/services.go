@@ -95,19 +95,42 @@ func (l *lister) Get(_ context.Context, r *resources.GetPodResourcesRequest) (*r
 		if pod.Name != r.PodName || pod.Namespace != r.PodNamespace {
 			continue
 		}
-		answer := &resources.PodResources{Name: pod.Name, Namespace: pod.Namespace}
-		for _, c := range pod.Spec.Containers {
-			found := &resources.ContainerResources{Name: c.Name}
-			if ids := l.k.held[holder{uid, c.Name}]; len(ids) > 0 && !l.k.Hide.Load() {
-				for _, id := range ids { // one entry for each device, as the real one answers
-					found.Devices = append(found.Devices, &resources.ContainerDevices{ResourceName: l.k.Resource, DeviceIds: []string{id}})
-				}
-			}
-			answer.Containers = append(answer.Containers, found)
-		}
-		return &resources.GetPodResourcesResponse{PodResources: answer}, nil
+		return &resources.GetPodResourcesResponse{PodResources: l.k.record(pod, uid)}, nil
 	}
 	return nil, fmt.Errorf("pod %s in namespace %s not found", r.PodName, r.PodNamespace)
+}
+
+// List gives the records of all pods that have not ended.
+func (l *lister) List(context.Context, *resources.ListPodResourcesRequest) (*resources.ListPodResourcesResponse, error) {
+	l.k.Lists.Add(1)
+	if err := l.k.refuse(); err != nil {
+		return nil, err
+	}
+	l.k.mu.Lock()
+	defer l.k.mu.Unlock()
+	answer := &resources.ListPodResourcesResponse{}
+	for uid, pod := range l.k.pods {
+		if pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
+			answer.PodResources = append(answer.PodResources, l.k.record(pod, uid))
+		}
+	}
+	return answer, nil
+}
+
+// record is what the kubelet has written down of a pod. The caller holds the lock.
+func (k *Kubelet) record(pod *v1.Pod, uid types.UID) *resources.PodResources {
+	answer := &resources.PodResources{Name: pod.Name, Namespace: pod.Namespace}
+	for _, c := range pod.Spec.Containers {
+		h := holder{uid, c.Name}
+		found := &resources.ContainerResources{Name: c.Name, Devices: slices.Clone(k.lent[h])}
+		if !k.Hide.Load() {
+			for _, id := range k.held[h] { // one entry for each device, as the real one answers
+				found.Devices = append(found.Devices, &resources.ContainerDevices{ResourceName: k.Resource, DeviceIds: []string{id}})
+			}
+		}
+		answer.Containers = append(answer.Containers, found)
+	}
+	return answer
 }
 
 // podServer is the PodsAPI.

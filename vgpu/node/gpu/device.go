@@ -15,6 +15,7 @@ var ErrNone = errors.New("no GPU")
 // Device is one physical GPU.
 type Device struct {
 	UUID   string
+	Index  int    // its number in the driver's order, as nvidia-smi shows it
 	Model  string // as pods name it: A100
 	SMs    int
 	Memory share.Bytes // that programs may use
@@ -33,9 +34,18 @@ type Instance struct {
 	Fault   string // why it cannot be used, where the device can
 }
 
-// Source lists the devices of a machine. The order is the driver's. The error is ErrNone where there are none.
+// Process has a context on a device, of its own or through MPS.
+type Process struct {
+	PID   int    // as the agent sees it
+	Slice string // UUID of the device, in MIG mode of the instance
+}
+
+// Source tells what the devices of a machine are, and who uses them. Calls may hang as long as a driver does.
 type Source interface {
+	// Devices lists the devices in the driver's order. The error is ErrNone where there are none.
 	Devices() ([]Device, error)
+	// Processes lists the processes, each once on each slice. With an error the list is what could be read.
+	Processes() ([]Process, error)
 }
 
 // Whole leaves only the devices that can be used as a whole now.

@@ -9,13 +9,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Simulated lists the devices that a file describes, as YAML. It is read anew each time, so that devices can be made to fail
-// and recover while an agent runs:
+// Simulated lists the devices that a file describes, as YAML, and processes that play at using them. It is read anew each
+// time, so that devices can be made to fail and recover, and processes to come and go, while an agent runs:
 //
 //	devices:
 //	- {uuid: GPU-0, model: A100, sms: 108, memoryMiB: 81920}
 //	- {uuid: GPU-1, model: A100, sms: 108, memoryMiB: 81920, fault: "Xid 79"}
 //	- {uuid: GPU-2, model: A100, sms: 108, memoryMiB: 81920, mig: [{uuid: MIG-0, profile: 1g.10gb, sms: 14, memoryMiB: 9728}]}
+//	processes:
+//	- {pid: 4711, slice: GPU-0}
 type Simulated struct{ File string }
 
 type deviceFile struct {
@@ -24,6 +26,10 @@ type deviceFile struct {
 		Model string  `json:"model"`
 		MIG   *[]part `json:"mig"`
 	} `json:"devices"`
+	Processes []struct {
+		PID   int    `json:"pid"`
+		Slice string `json:"slice"`
+	} `json:"processes"`
 }
 
 type part struct {
@@ -41,28 +47,52 @@ func (p part) memory() share.Bytes {
 
 // Devices implements Source.
 func (s Simulated) Devices() ([]Device, error) {
-	text, err := os.ReadFile(s.File)
-	if err != nil {
-		return nil, fmt.Errorf("simulated devices: %w", err)
-	}
-	devices, err := parseDevices(text)
-	if err != nil {
-		return nil, fmt.Errorf("simulated devices %s: %w", s.File, err)
-	}
-	return devices, nil
+	devices, _, err := s.read()
+	return devices, err
 }
 
-func parseDevices(text []byte) (devices []Device, err error) {
+// Processes implements Source.
+func (s Simulated) Processes() ([]Process, error) {
+	_, processes, err := s.read()
+	return processes, err
+}
+
+func (s Simulated) read() ([]Device, []Process, error) {
+	text, err := os.ReadFile(s.File)
+	if err != nil {
+		return nil, nil, fmt.Errorf("simulated devices: %w", err)
+	}
+	devices, processes, err := parse(text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("simulated devices %s: %w", s.File, err)
+	}
+	return devices, processes, nil
+}
+
+func parse(text []byte) (devices []Device, processes []Process, err error) {
 	var file deviceFile
 	if err := yaml.UnmarshalStrict(text, &file); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	if devices, err = file.devices(); err != nil {
+		return nil, nil, err
+	}
+	for _, p := range file.Processes {
+		if p.PID < 1 || p.Slice == "" {
+			return nil, nil, fmt.Errorf("process %d on %q: it needs a PID and the UUID of a slice", p.PID, p.Slice)
+		}
+		processes = append(processes, Process{p.PID, p.Slice})
+	}
+	return devices, processes, nil
+}
+
+func (file *deviceFile) devices() (devices []Device, err error) {
 	known := map[string]bool{}
-	for _, d := range file.Devices {
+	for n, d := range file.Devices {
 		if d.Profile != "" {
 			return nil, fmt.Errorf("device %s: profiles are for the instances in its list mig", d.UUID)
 		}
-		device := Device{UUID: d.UUID, Model: d.Model, SMs: d.SMs, Memory: d.memory(), Fault: d.Fault, MIG: d.MIG != nil}
+		device := Device{UUID: d.UUID, Index: n, Model: d.Model, SMs: d.SMs, Memory: d.memory(), Fault: d.Fault, MIG: d.MIG != nil}
 		if device.MIG {
 			for _, i := range *d.MIG {
 				device.Instances = append(device.Instances, Instance{i.UUID, i.Profile, i.SMs, i.memory(), i.Fault})

@@ -23,7 +23,8 @@ type Book struct {
 	config Config
 	rules  map[packing.Model]packing.Rules
 	slices []packing.Slice
-	grants map[string]Grant // by ID
+	used   map[string]string // slices that others use, by ID: by whom
+	grants map[string]Grant  // by ID
 }
 
 // NewBook gives an empty book of a node without slices.
@@ -37,8 +38,9 @@ func NewBook(c Config) *Book {
 	return b
 }
 
-// SetSlices says what the node has now. Grants on slices that are gone stay until their containers do.
-func (b *Book) SetSlices(s []packing.Slice) { b.slices = s }
+// SetSlices says what the node has now, and which slices others use without a share, by whom. Grants on slices that are gone
+// or used stay until their containers do.
+func (b *Book) SetSlices(s []packing.Slice, used map[string]string) { b.slices, b.used = s, used }
 
 // Restore takes over a grant that an earlier agent made. It held then, and what runs is not asked again.
 func (b *Book) Restore(g Grant) { b.grants[g.ID()] = g }
@@ -105,6 +107,10 @@ func (b *Book) fits(g Grant) *Refusal {
 		i := slices.IndexFunc(b.slices, func(s packing.Slice) bool { return string(s.ID) == v.Slice })
 		if i < 0 {
 			return refuse(UnknownSlice, "this node has no slice %s: delete the pod and create it again", v.Slice)
+		}
+		if by := b.used[v.Slice]; by != "" {
+			return refuse(InUse, "slice %s is used by %s: end that, or take the device out of the devices of the agent's configuration; "+
+				"the container starts once the slice is free", v.Slice, by)
 		}
 		s := &b.slices[i]
 		ask := packing.Ask{Tenant: g.Namespace, Share: v.Share, Terms: share.Terms{

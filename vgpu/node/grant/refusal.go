@@ -11,6 +11,7 @@ const (
 	Forged         Reason = "GPUPlacementForged"     // the placement was not made for this pod, node or request
 	Tampering      Reason = "GPUShareUnsafe"         // the pod's own fields could get around the share
 	UnknownSlice   Reason = "GPUSliceUnknown"        // the placement names a slice that the node does not have
+	InUse          Reason = "GPUSliceInUse"          // by somebody who has no share of it
 	NoRoom         Reason = "GPUShareDoesNotFit"     // beside what has been granted
 	TicketsInDoubt Reason = "GPUTicketsInDoubt"      // the kubelet's record does not name one owner
 	NotServed      Reason = "GPUShareNotServed"      // the node could not set the share up

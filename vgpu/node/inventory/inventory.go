@@ -4,6 +4,7 @@ package inventory
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
@@ -13,7 +14,7 @@ import (
 
 // Config is what the administrator decided.
 type Config struct {
-	Owned     []string          // UUIDs of devices that are gshare's; empty: all
+	Owned     []string          // UUIDs or indices of devices that are gshare's; empty: all
 	Closed    []string          // UUIDs of devices and slices that take no new pods
 	Classes   []share.Isolation // what this node can enforce
 	Reserve   share.PerMille
@@ -30,12 +31,18 @@ type Slice struct {
 	kube.Slice        // Healthy says that it takes new pods
 	Fault      string // why it cannot be used; empty where it can
 	Closed     bool   // takes no new pods; what runs, and what was bound before, goes on
+	Used       string // by whom it is used without a share; takes no new pods, also of those bound before; what runs goes on
+	Index      int    // of the device, in the driver's order
+}
+
+func (c Config) owns(d gpu.Device) bool {
+	return len(c.Owned) == 0 || slices.Contains(c.Owned, d.UUID) || slices.Contains(c.Owned, strconv.Itoa(d.Index))
 }
 
 // of lists the slices of the devices. A device in MIG mode is there with its instances, also where it has none.
 func (c Config) of(devices []gpu.Device) (found []Slice) {
 	for _, d := range devices {
-		if len(c.Owned) > 0 && !slices.Contains(c.Owned, d.UUID) || d.SMs == 0 { // too broken to say what it is
+		if !c.owns(d) || d.SMs == 0 { // too broken to say what it is
 			continue
 		}
 		if !d.MIG {
@@ -55,7 +62,7 @@ func (c Config) slice(d gpu.Device, i gpu.Instance) Slice {
 			ID: i.UUID, Device: d.UUID, Model: d.Model, Profile: i.Profile, SMs: i.SMs, MemoryMiB: int64(i.Memory / share.MiB),
 			Classes: c.Classes, Reserve: c.Reserve, MaxShares: c.MaxShares,
 		},
-		Fault: i.Fault, Closed: slices.Contains(c.Closed, d.UUID) || slices.Contains(c.Closed, i.UUID),
+		Index: d.Index, Fault: i.Fault, Closed: slices.Contains(c.Closed, d.UUID) || slices.Contains(c.Closed, i.UUID),
 	}
 	if d.Fault != "" {
 		s.Fault = d.Fault

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -70,6 +71,27 @@ func TestClaim(t *testing.T) {
 		if c, err := records.Claim(ctx, tickets); !errors.Is(err, kubelet.ErrNoOwner) {
 			t.Errorf("%v belong to %s, %v", tickets, c.Container, err)
 		}
+	}
+}
+
+// TestLent: what other plugins have given is told until its pod ends, and what gshare has given is not among it.
+func TestLent(t *testing.T) {
+	k, _, records := start(t)
+	ctx := patient(t)
+	k.AddPod(pod("a", "x", "y"))
+	k.Give("a", "x", []string{"g0-0"})
+	k.Lend("a", "y", "nvidia.com/gpu", "GPU-0")
+	want := []kubelet.Lent{{Namespace: "ns", Pod: "pod-a", Container: "y", Resource: "nvidia.com/gpu", Device: "GPU-0"}}
+	if got, err := records.Lent(ctx); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+	k.Busy.Store(1)
+	if got, err := records.Lent(ctx); err == nil {
+		t.Errorf("refused, it says %+v", got)
+	}
+	k.EndPod("a", v1.PodSucceeded)
+	if got, err := records.Lent(ctx); err != nil || len(got) > 0 {
+		t.Errorf("%+v, %v; want nothing", got, err)
 	}
 }
 

@@ -14,8 +14,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// program is NVIDIA's control daemon.
-const program = "nvidia-cuda-mps-control"
+// program is NVIDIA's control daemon, Server what it starts to work for its clients: a process of its own on the device.
+const (
+	program = "nvidia-cuda-mps-control"
+	Server  = "nvidia-cuda-mps-server"
+)
 
 // ErrMissing says that the driver's MPS is not installed.
 var ErrMissing = errors.New(program + " is not installed")

@@ -129,7 +129,7 @@ func (n *Node) begin(p process.Process, name string, request share.Request, pick
 			n.discard(r)
 		}
 	}()
-	if r.Born, err = born(p.PID); err != nil {
+	if r.Born, err = process.Born(p.PID); err != nil {
 		return nil, err
 	}
 	if err := n.setUp(r); err != nil {

@@ -2,7 +2,6 @@ package standalone
 
 import (
 	"bytes"
-	"fmt"
 	"testing"
 
 	"github.com/gshare-dev/gshare/vgpu/api/control"
@@ -36,19 +35,5 @@ func FuzzRequest(f *testing.F) {
 		case refusal == nil && container.Share.SMRequest > share.Whole:
 			t.Errorf("a vGPU of %v", container.Share.SMRequest)
 		}
-	})
-}
-
-// FuzzBorn: the name of a process may hold anything, and does not move the field.
-func FuzzBorn(f *testing.F) {
-	f.Add("cat", uint64(77))
-	f.Add("a) S 1 2 (b", uint64(1<<63))
-	f.Add(") ", uint64(0))
-	f.Fuzz(func(t *testing.T, name string, start uint64) {
-		got, err := parseBorn(fmt.Sprintf("12 (%s) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 %d 20", name, start))
-		if err != nil || got != start {
-			t.Errorf("got %d, %v; want %d", got, err, start)
-		}
-		_, _ = parseBorn(name) // whatever it says, it ends
 	})
 }

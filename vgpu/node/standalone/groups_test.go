@@ -35,20 +35,3 @@ func TestGroups(t *testing.T) {
 		return os.IsNotExist(err)
 	})
 }
-
-func TestParseBorn(t *testing.T) {
-	const tail = " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20"
-	for _, name := range []string{"cat", "a b", ") R 1", ""} {
-		if got, err := parseBorn("12 (" + name + ")" + tail); err != nil || got != 4711 {
-			t.Errorf("%q: got %d, %v", name, got, err)
-		}
-	}
-	for _, text := range []string{"", "12 (cat", "12 (cat) S 1 2"} {
-		if got, err := parseBorn(text); err == nil {
-			t.Errorf("%q: got %d", text, got)
-		}
-	}
-	if own, err := born(os.Getpid()); err != nil || own == 0 {
-		t.Errorf("own process: %d, %v", own, err)
-	}
-}

@@ -81,7 +81,7 @@ func alive(pid int, start uint64) (p process.Process, dead bool) {
 	if err != nil {
 		return process.Process{}, true
 	}
-	if now, err := born(pid); err != nil || now != start || !p.Alive() {
+	if now, err := process.Born(pid); err != nil || now != start || !p.Alive() {
 		p.Close()
 		return process.Process{}, true
 	}

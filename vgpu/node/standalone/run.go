@@ -86,12 +86,3 @@ func (n *Node) prepare(r *run) (err error) {
 	r.container, err = n.server.Prepare(spec)
 	return err
 }
-
-// born reads when a process started, in ticks since boot.
-func born(pid int) (ticks uint64, err error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	return parseBorn(string(text))
-}

@@ -30,7 +30,8 @@ type Configuration struct {
 	// SimulatedDevices names a file of devices to simulate instead of those of the machine.
 	SimulatedDevices string `json:"simulatedDevices,omitempty"`
 
-	// Devices lists the UUIDs that are gshare's; default all. What is not listed is left alone.
+	// Devices lists what is gshare's, by UUID or, with kubernetes, by index ("0"), which may be another's after a reboot; default
+	// all. What is not listed is left alone.
 	Devices []string `json:"devices,omitempty"`
 
 	// Tenancy is "user" (default: the shares on a device are of one user) or "mixed".

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"path"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,7 +44,24 @@ type Kubernetes struct {
 
 	// HealthPeriod is how often devices are looked at. Default 5s.
 	HealthPeriod metav1.Duration `json:"healthPeriod,omitzero"`
+
+	// Strangers is what becomes of processes of pods that use a device without a share of it, or avoid the hook: "report"
+	// (default) by event, metric and truth report; "end" ends them too; "ignore" does not look for them. New shares are refused
+	// on a device that strangers use, until they have gone.
+	Strangers string `json:"strangers,omitempty"`
+
+	// WatchPeriod is how often strangers and the devices of other device plugins are looked for (default 2s), HookGrace how long
+	// a process may use a shared device before the token server knows it (default 10s).
+	WatchPeriod metav1.Duration `json:"watchPeriod,omitzero"`
+	HookGrace   metav1.Duration `json:"hookGrace,omitzero"`
 }
+
+// What Strangers may say.
+const (
+	IgnoreStrangers = "ignore"
+	ReportStrangers = "report"
+	EndStrangers    = "end"
+)
 
 func (k *Kubernetes) setDefaults() {
 	setDefault(&k.DevicePlugins, "/var/lib/kubelet/device-plugins")
@@ -52,6 +70,9 @@ func (k *Kubernetes) setDefaults() {
 	setDefault(&k.CDI, "/var/run/cdi")
 	setDefault(&k.Listen, "127.0.0.1:9477")
 	setDefault(&k.HealthPeriod.Duration, 5*time.Second)
+	setDefault(&k.Strangers, ReportStrangers)
+	setDefault(&k.WatchPeriod.Duration, 2*time.Second)
+	setDefault(&k.HookGrace.Duration, 10*time.Second)
 }
 
 func (k *Kubernetes) validate() error {
@@ -67,6 +88,19 @@ func (k *Kubernetes) validate() error {
 	}
 	if p := k.HealthPeriod.Duration; p < 100*time.Millisecond || p > time.Hour {
 		return fmt.Errorf("kubernetes.healthPeriod: %v is not between 100ms and an hour", p)
+	}
+	return k.validateWatch()
+}
+
+func (k *Kubernetes) validateWatch() error {
+	if !slices.Contains([]string{IgnoreStrangers, ReportStrangers, EndStrangers}, k.Strangers) {
+		return fmt.Errorf("kubernetes.strangers: %q is none of ignore, report and end", k.Strangers)
+	}
+	if p := k.WatchPeriod.Duration; p < 100*time.Millisecond || p > time.Minute {
+		return fmt.Errorf("kubernetes.watchPeriod: %v is not between 100ms and a minute", p)
+	}
+	if g := k.HookGrace.Duration; g < time.Second || g > time.Hour {
+		return fmt.Errorf("kubernetes.hookGrace: %v is not between a second and an hour", g)
 	}
 	return nil
 }

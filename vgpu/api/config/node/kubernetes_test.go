@@ -15,6 +15,7 @@ func TestKubernetes(t *testing.T) {
 		NodeName: "a", Hook: "/h.so", Cordon: []string{"GPU-0"}, HealthPeriod: metav1.Duration{Duration: time.Second},
 		DevicePlugins: "/var/lib/kubelet/device-plugins", PodResources: "/var/lib/kubelet/pod-resources/kubelet.sock",
 		Pods: "/var/lib/kubelet/pods-api/pods-api.sock", CDI: "/var/run/cdi", Listen: "127.0.0.1:9477",
+		Strangers: ReportStrangers, WatchPeriod: metav1.Duration{Duration: 2 * time.Second}, HookGrace: metav1.Duration{Duration: 10 * time.Second},
 	}
 	if diff := cmp.Diff(want, c.Kubernetes); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
@@ -30,6 +31,11 @@ func TestKubernetesRefuses(t *testing.T) {
 		"healthPeriod: 1ms": "kubernetes.healthPeriod",
 		"healthPeriod: 2h":  "kubernetes.healthPeriod",
 		"cordon: GPU-0":     "cordon",
+		"strangers: kill":   "kubernetes.strangers",
+		"strangers: off":    "kubernetes.strangers", // which YAML reads as false
+		"watchPeriod: 1ms":  "kubernetes.watchPeriod",
+		"watchPeriod: 2m":   "kubernetes.watchPeriod",
+		"hookGrace: 100ms":  "kubernetes.hookGrace",
 	} {
 		if _, err := Decode([]byte(head + "kubernetes:\n  " + text + "\n")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want an error with %q", text, err, want)

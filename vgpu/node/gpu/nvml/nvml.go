@@ -1,4 +1,5 @@
-// Package nvml lists the GPUs of this machine, with their MIG instances and faults, through NVIDIA's management library.
+// Package nvml lists the GPUs of this machine, with their MIG instances and faults, and the processes on them, through NVIDIA's
+// management library.
 package nvml
 
 import (
@@ -19,36 +20,43 @@ type Source struct {
 
 // Devices implements gpu.Source. A device that cannot be read is there with its fault, if it still says who it is.
 func (s Source) Devices() (devices []gpu.Device, err error) {
+	err = s.each(func(index int, handle nvml.Device) {
+		device, err := read(handle)
+		if device.UUID == "" {
+			return
+		}
+		if err != nil {
+			device.Fault = err.Error()
+		}
+		device.Index = index
+		devices = append(devices, device)
+	})
+	if err == nil && len(devices) == 0 {
+		err = gpu.ErrNone
+	}
+	return devices, err
+}
+
+// each visits the devices that are not lost: a lost one cannot even say who it is.
+func (s Source) each(visit func(index int, handle nvml.Device)) error {
 	library := s.Library
 	if library == nil {
 		library = nvml.New()
 	}
 	if r := library.Init(); r != nvml.SUCCESS {
-		return nil, fmt.Errorf("%w: NVML says %s", gpu.ErrNone, nvml.ErrorString(r))
+		return fmt.Errorf("%w: NVML says %s", gpu.ErrNone, nvml.ErrorString(r))
 	}
 	defer library.Shutdown()
 	count, r := library.DeviceGetCount()
 	if r != nvml.SUCCESS {
-		return nil, failed("count devices", r)
+		return failed("count devices", r)
 	}
 	for i := range count {
-		handle, r := library.DeviceGetHandleByIndex(i)
-		if r != nvml.SUCCESS {
-			continue // lost: it cannot say who it is
+		if handle, r := library.DeviceGetHandleByIndex(i); r == nvml.SUCCESS {
+			visit(i, handle)
 		}
-		device, err := read(handle)
-		if device.UUID == "" {
-			continue
-		}
-		if err != nil {
-			device.Fault = err.Error()
-		}
-		devices = append(devices, device)
 	}
-	if len(devices) == 0 {
-		return nil, gpu.ErrNone
-	}
-	return devices, nil
+	return nil
 }
 
 func read(handle nvml.Device) (d gpu.Device, err error) {
@@ -77,29 +85,41 @@ func read(handle nvml.Device) (d gpu.Device, err error) {
 	if _, _, _, failure, r := handle.GetRemappedRows(); r == nvml.SUCCESS && failure {
 		return d, errors.New("rows of its memory could not be remapped: replace it")
 	}
-	if mode, _, r := handle.GetMigMode(); r == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE {
+	if split(handle) {
 		d.MIG = true
 		d.Instances, err = instances(handle)
 	}
 	return d, errors.Join(err, d.Validate())
 }
 
+// split says that a device is in MIG mode.
+func split(handle nvml.Device) bool {
+	mode, _, r := handle.GetMigMode()
+	return r == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE
+}
+
 // instances lists the MIG instances. One that cannot be read is left out.
 func instances(handle nvml.Device) (found []gpu.Instance, err error) {
-	most, r := handle.GetMaxMigDeviceCount()
-	if r != nvml.SUCCESS {
-		return nil, failed("MIG instances", r)
-	}
-	for i := range most {
-		instance, r := handle.GetMigDeviceHandleByIndex(i)
-		if r != nvml.SUCCESS {
-			continue // there is none in this place
-		}
+	err = eachInstance(handle, func(instance nvml.Device) {
 		if read, ok := readInstance(instance); ok {
 			found = append(found, read)
 		}
+	})
+	return found, err
+}
+
+// eachInstance visits the MIG instances of a device; most places have none.
+func eachInstance(handle nvml.Device, visit func(nvml.Device)) error {
+	most, r := handle.GetMaxMigDeviceCount()
+	if r != nvml.SUCCESS {
+		return failed("MIG instances", r)
 	}
-	return found, nil
+	for i := range most {
+		if instance, r := handle.GetMigDeviceHandleByIndex(i); r == nvml.SUCCESS {
+			visit(instance)
+		}
+	}
+	return nil
 }
 
 // profile ends the name of an instance: NVIDIA A100-SXM4-40GB MIG 1g.5gb.

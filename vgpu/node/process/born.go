@@ -1,10 +1,20 @@
-package standalone
+package process
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 )
+
+// Born reads when a process started, in ticks since boot. With the PID it names the process for good.
+func Born(pid int) (ticks uint64, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	return parseBorn(string(text))
+}
 
 // parseBorn takes the start time, field 22, out of /proc/PID/stat. The second field, the name, may hold anything; it ends
 // with the last parenthesis.

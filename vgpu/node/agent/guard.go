@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
+	"github.com/gshare-dev/gshare/vgpu/watchdog"
+)
+
+// guard looks who uses the slices, and by what right. All but a hung driver's answer belongs to its loop.
+type guard struct {
+	*Agent
+	rule    *watchdog.Watch
+	own     cgroup.Container // the agent's; zero where it runs in none
+	pods    []*v1.Pod        // when a container was not known last
+	lent    []kubelet.Lent   // when the kubelet answered last
+	asked   chan listing     // the question to the driver that is open; nil: none is
+	failing bool             // and that has been said
+}
+
+type listing struct {
+	processes []gpu.Process
+	err       error
+}
+
+// How long the kubelet has for an answer, how long a slice stays used once nobody is seen there any more, in looks, and how
+// often a pod is told the same.
+const (
+	recordLimit = time.Second
+	lingerLooks = 5
+	tellAgain   = 10 * time.Minute
+)
+
+func newGuard(a *Agent) *guard {
+	k := a.Config.Kubernetes
+	linger := lingerLooks * k.WatchPeriod.Duration
+	g := &guard{Agent: a, rule: watchdog.New(watchdog.Config{
+		Grace: k.HookGrace.Duration, Linger: linger, Retry: linger, Repeat: tellAgain, End: k.Strangers == config.EndStrangers,
+	})}
+	g.own = ownContainer()
+	return g
+}
+
+// guardLoop looks again and again. It begins when what earlier agents granted is known: else their containers were strangers.
+func (a *Agent) guardLoop(ctx context.Context) {
+	for g := newGuard(a); ctx.Err() == nil; pause(ctx, a.Config.Kubernetes.WatchPeriod.Duration) {
+		g.look(ctx)
+	}
+}
+
+// look takes one look. Processes are seen before the grants are: a grant comes before its processes.
+func (g *guard) look(ctx context.Context) {
+	short, cancel := context.WithTimeout(ctx, recordLimit)
+	defer cancel()
+	if lent, err := g.Records.Lent(short); err == nil {
+		g.lent = lent
+	}
+	if g.Config.Kubernetes.Strangers != config.IgnoreStrangers {
+		if processes, ok := g.list(ctx); ok {
+			g.act(g.rule.Look(time.Now(), g.identify(ctx, processes), g.granted()))
+		}
+	}
+	g.setUsed(g.users())
+}
+
+var errHung = errors.New("the driver does not answer")
+
+// list asks the driver for the processes, with an end to the patience: a call into a driver that hangs cannot be ended, so it
+// has a goroutine of its own. There is one such call at most; its answer is taken whenever it comes.
+func (g *guard) list(ctx context.Context) (processes []gpu.Process, ok bool) {
+	if g.asked == nil {
+		asked := make(chan listing, 1)
+		g.asked = asked
+		go func() {
+			processes, err := g.Source.Processes()
+			asked <- listing{processes, err}
+		}()
+	}
+	err := errHung
+	select {
+	case l := <-g.asked:
+		g.asked = nil
+		processes, err = l.processes, l.err
+		if errors.Is(err, gpu.ErrNone) {
+			err = nil // and no process
+		}
+		ok = err == nil || len(processes) > 0
+	case <-ctx.Done():
+		return nil, false
+	case <-time.After(g.Config.Kubernetes.WatchPeriod.Duration):
+	}
+	g.metrics.looked(err)
+	if err != nil && !g.failing {
+		g.Log.Error("list the processes on the devices", "err", err)
+	}
+	g.failing = err != nil
+	return processes, ok
+}
+
+// granted is what the rule has to know of the book.
+func (a *Agent) granted() (grants []watchdog.Grant) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, g := range a.book.All() {
+		granted := watchdog.Grant{
+			Pod: string(g.UID), Container: g.Container, Hooked: a.containers[g.ID()] != nil, BestEffort: g.BestEffort,
+		}
+		for _, v := range g.VGPUs {
+			granted.Slices = append(granted.Slices, v.Slice)
+		}
+		grants = append(grants, granted)
+	}
+	return grants
+}

@@ -1,0 +1,275 @@
+package agent
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gshare-dev/gshare/test/tokenclient"
+	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+)
+
+const tokensVariable = "GSHARE_TEST_TOKENS"
+
+// TestMain makes the test binary the program of a container too: one that says that it lives, and opens a session in the
+// directory that it is told, if in any.
+func TestMain(m *testing.M) {
+	if os.Getenv(tokensVariable) == "" {
+		os.Exit(m.Run())
+	}
+	input := bufio.NewReader(os.Stdin)
+	var sessions []*tokenclient.Client // kept open
+	for {
+		line, err := input.ReadString('\n')
+		if err != nil {
+			os.Exit(len(sessions))
+		}
+		if dir := strings.TrimSpace(line); dir != "" {
+			session, err := tokenclient.Dial(dir, 0)
+			if err != nil {
+				fmt.Println(err)
+				os.Exit(1)
+			}
+			sessions = append(sessions, session)
+		}
+		fmt.Println("ready")
+	}
+}
+
+// program is a process of a container, or of none.
+type program struct {
+	*exec.Cmd
+	t     *testing.T
+	input interface{ Write([]byte) (int, error) }
+	lines *bufio.Reader
+
+	ended  chan struct{} // closed at its end
+	status syscall.WaitStatus
+}
+
+// connect opens a session in a directory; an empty one opens none.
+func (p *program) connect(dir string) {
+	p.t.Helper()
+	if _, err := fmt.Fprintln(p.input, dir); err != nil {
+		p.t.Fatal(err)
+	}
+	if line, err := p.lines.ReadString('\n'); err != nil || line != "ready\n" {
+		p.t.Fatalf("the program says %q, %v", line, err)
+	}
+}
+
+func (p *program) alive() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// killed waits for the end, which must be by SIGKILL.
+func (p *program) killed() {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+		if p.status.Signal() != syscall.SIGKILL {
+			p.t.Errorf("process %d ended with %v, not by SIGKILL", p.Process.Pid, p.status)
+		}
+	case <-time.After(time.Minute):
+		p.t.Fatalf("process %d lives", p.Process.Pid)
+	}
+}
+
+// crowd is the processes that a test has put into containers and on slices. It is the driver, too.
+type crowd struct {
+	gpu.Simulated
+	rig  *rig
+	hung chan struct{} // nil, or closed when the driver answers again
+
+	mu         sync.Mutex // guards the following
+	containers map[int]cgroup.Container
+	on         []gpu.Process
+	looks      atomic.Int64 // that the driver has answered
+}
+
+// Processes implements gpu.Source.
+func (c *crowd) Processes() ([]gpu.Process, error) {
+	if c.hung != nil {
+		<-c.hung
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.looks.Add(1)
+	return append([]gpu.Process(nil), c.on...), nil
+}
+
+func (c *crowd) containerOf(pid int) (cgroup.Container, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if in, ok := c.containers[pid]; ok {
+		return in, nil
+	}
+	return cgroup.Container{}, cgroup.ErrNoContainer
+}
+
+// start runs a program in a container that uses a slice.
+func (c *crowd) start(pod, container, slice string) *program {
+	c.rig.t.Helper()
+	p := launch(c.rig.t, exec.Command(os.Args[0]))
+	p.connect("") // it runs
+	c.put(p, pod, container)
+	c.use(p, slice)
+	return p
+}
+
+func launch(t *testing.T, cmd *exec.Cmd) *program {
+	t.Helper()
+	cmd.Env = append(os.Environ(), tokensVariable+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &program{Cmd: cmd, t: t, input: input, lines: bufio.NewReader(output), ended: make(chan struct{})}
+	go func() {
+		state, err := cmd.Process.Wait() // not Cmd.Wait, which would close the output under who reads it
+		if err == nil {
+			p.status = state.Sys().(syscall.WaitStatus)
+		}
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-p.ended
+	})
+	return p
+}
+
+// put puts a program into a container of a pod, or of none where the pod has no name.
+func (c *crowd) put(p *program, pod, container string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if pod != "" {
+		c.containers[p.Process.Pid] = cgroup.Container{PodUID: pod, ID: pod + "-" + container}
+	}
+}
+
+func (c *crowd) use(p *program, slice string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.on = append(c.on, gpu.Process{PID: p.Process.Pid, Slice: slice})
+}
+
+// leave ends all programs' use of the slices.
+func (c *crowd) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.on = nil
+}
+
+// wait returns after so many more looks.
+func (c *crowd) wait(looks int64) {
+	c.rig.t.Helper()
+	until := c.looks.Load() + looks
+	c.rig.wait("look", func() bool { return c.looks.Load() >= until })
+}
+
+// newCrowd is a rig whose agent looks ten times a second, by the given policy.
+func newCrowd(t *testing.T, policy string, options ...func(*Options)) *crowd {
+	t.Helper()
+	c := &crowd{containers: map[int]cgroup.Container{}}
+	c.rig = newRig(t, append([]func(*Options){func(o *Options) {
+		k := &o.Config.Kubernetes
+		k.Strangers, k.WatchPeriod, k.HookGrace = policy, metav1.Duration{Duration: 100 * time.Millisecond}, metav1.Duration{Duration: time.Second}
+		c.Simulated = o.Source.(gpu.Simulated)
+		o.Source, o.ContainerOf = c, c.containerOf
+	}}, options...)...)
+	return c
+}
+
+// plain makes a pod without a share.
+func (c *crowd) plain(uid string, containers ...string) {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Namespace: "default", Name: "pod-" + uid}}
+	for _, name := range containers {
+		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: name})
+	}
+	c.rig.kubelet.AddPod(running(pod))
+}
+
+// running gives the containers of a pod IDs, as their start does.
+func running(pod *v1.Pod) *v1.Pod {
+	for _, container := range pod.Spec.Containers {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, v1.ContainerStatus{
+			Name: container.Name, ContainerID: "containerd://" + string(pod.UID) + "-" + container.Name,
+		})
+	}
+	return pod
+}
+
+// granted makes a pod with a share of a slice that runs.
+func (c *crowd) granted(uid, slice string, sm, quota int64) {
+	c.rig.t.Helper()
+	c.rig.mustCreate(uid, c.rig.pod(uid, slice, sm, quota), slice)
+	c.rig.kubelet.AddPod(running(placed(uid, slice, sm, quota)))
+}
+
+// directory is where the processes of a pod's container find the token server.
+func (r *rig) directory(pod string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, g := range r.book.All() {
+		if g.Name == pod {
+			return r.Agent.dir(g.ID())
+		}
+	}
+	return ""
+}
+
+func (c *crowd) offered(slice string) bool {
+	c.rig.cluster.mu.Lock()
+	defer c.rig.cluster.mu.Unlock()
+	inv, err := kube.DecodeInventory(c.rig.cluster.inventory)
+	if err != nil {
+		c.rig.t.Fatal(err)
+	}
+	for _, s := range inv.Slices {
+		if s.ID == slice {
+			return s.Healthy
+		}
+	}
+	return false
+}
+
+// enforced waits until the truth report of a pod says something, or no longer does.
+func (c *crowd) enforced(uid, part string, says bool) {
+	c.rig.t.Helper()
+	c.rig.wait("truth report with "+part, func() bool {
+		c.rig.cluster.mu.Lock()
+		defer c.rig.cluster.mu.Unlock()
+		text := c.rig.cluster.enforced[types.UID(uid)]
+		return text != "" && strings.Contains(text, part) == says
+	})
+}
+
+var policies = []string{config.IgnoreStrangers, config.ReportStrangers, config.EndStrangers}

@@ -1,0 +1,68 @@
+package agent
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
+	"github.com/gshare-dev/gshare/vgpu/watchdog"
+)
+
+// TestKernel takes the kernel's word for where a process is, and ends it by that.
+func TestKernel(t *testing.T) {
+	in := cgroup.Container{PodUID: "01234567-89ab-cdef-0123-456789abcdef", ID: strings.Repeat("a", 64)}
+	a := &Agent{Options: Options{ContainerOf: containerOf}}
+	g := &guard{Agent: a}
+	inside, outside := launch(t, exec.Command(os.Args[0])), launch(t, exec.Command(os.Args[0]))
+	inside.move(in)
+	if _, c, ok := g.whois(outside.Process.Pid); !ok || c == in {
+		t.Errorf("outside: %+v, %v", c, ok)
+	}
+	born, c, ok := g.whois(inside.Process.Pid)
+	if !ok || c != in {
+		t.Fatalf("inside: %+v, %v", c, ok)
+	}
+	if err := g.end(watchdog.Process{PID: outside.Process.Pid, Born: born, Pod: in.PodUID}); err == nil || !outside.alive() {
+		t.Errorf("outside: %v, alive %v", err, outside.alive())
+	}
+	if err := g.end(watchdog.Process{PID: inside.Process.Pid, Born: born, Pod: in.PodUID}); err != nil {
+		t.Fatal(err)
+	}
+	inside.killed()
+	g.own = in
+	again := launch(t, exec.Command(os.Args[0]))
+	again.move(in)
+	if _, _, ok := g.whois(again.Process.Pid); ok {
+		t.Error("the agent's own container is taken for another")
+	}
+}
+
+// move puts a process into a cgroup as a runtime names it, in any hierarchy that there is.
+func (p *program) move(to cgroup.Container) {
+	p.t.Helper()
+	pid := strconv.Itoa(p.Process.Pid)
+	root := "/sys/fs/cgroup"
+	if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err != nil {
+		root = "/sys/fs/cgroup/pids" // version 1
+	}
+	top := filepath.Join(root, "gshare-test-"+pid)
+	pod := filepath.Join(top, "pod"+to.PodUID)
+	dir := filepath.Join(pod, to.ID)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		p.t.Skip("no cgroup can be made: ", err)
+	}
+	p.t.Cleanup(func() {
+		_ = p.Process.Kill()
+		<-p.ended
+		for _, d := range []string{dir, pod, top} {
+			_ = os.Remove(d)
+		}
+	})
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(pid), 0o644); err != nil {
+		p.t.Skip("no process can be moved: ", err)
+	}
+}

@@ -1,0 +1,38 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+)
+
+// TestInBurst: reports wait while shares are granted one after the other, but for no pod longer than they may.
+func TestInBurst(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		ages map[types.UID]time.Duration
+		told map[types.UID]string
+		want bool
+	}{
+		"nothing granted":        {nil, nil, false},
+		"granted a moment ago":   {map[types.UID]time.Duration{"a": truthQuiet / 2}, nil, true},
+		"quiet since":            {map[types.UID]time.Duration{"a": truthQuiet}, nil, false},
+		"one more has come":      {map[types.UID]time.Duration{"a": 5 * time.Second, "b": 0}, nil, true},
+		"one is late":            {map[types.UID]time.Duration{"a": truthLate + 1, "b": 0}, nil, false},
+		"an old one has its own": {map[types.UID]time.Duration{"a": time.Hour, "b": 0}, map[types.UID]string{"a": "report"}, true},
+		"the clock was set back": {map[types.UID]time.Duration{"a": -time.Hour}, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &Agent{book: grant.NewBook(grant.Config{})}
+			for uid, age := range test.ages {
+				a.book.Restore(grant.Grant{Owner: grant.Owner{UID: uid, Container: "main"}, Since: now.Add(-age)})
+			}
+			if got := a.inBurst(test.told, now); got != test.want {
+				t.Errorf("in a burst: %v, want %v", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,77 @@
+package inventory
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+)
+
+// numbered gives devices the numbers of their places.
+func numbered(devices ...gpu.Device) []gpu.Device {
+	for i := range devices {
+		devices[i].Index = i
+	}
+	return devices
+}
+
+func TestOwnedBy(t *testing.T) {
+	devices := numbered(whole("a"), mig("b", "x"), whole("c"))
+	for _, test := range []struct{ owned, want []string }{
+		{nil, []string{"a", "x", "c"}}, {[]string{"a"}, []string{"a"}}, {[]string{"1"}, []string{"x"}},
+		{[]string{"2", "b"}, []string{"x", "c"}}, {[]string{"3", "x"}, nil},
+	} {
+		c := config
+		c.Owned = test.owned
+		if diff := cmp.Diff(test.want, ids(Inventory{}.Update(c, devices, false))); diff != "" {
+			t.Errorf("owns %v\n%s", test.owned, diff)
+		}
+	}
+}
+
+// TestMark: a used slice is not offered and takes nobody; a mark that is taken away leaves what else there was.
+func TestMark(t *testing.T) {
+	sick := whole("b")
+	sick.Fault = "Xid 79"
+	c := config
+	c.Closed = []string{"c"}
+	inv := Inventory{}.Update(c, []gpu.Device{whole("a"), sick, whole("c"), whole("d")}, false)
+	marked := inv.Mark(map[string]string{"a": "a pod", "b": "another", "gone": "a third"})
+	if diff := cmp.Diff([]string{"a off", "b off", "c off", "d"}, ids(marked)); diff != "" {
+		t.Error(diff)
+	}
+	if s := marked.Slices(); s[0].Used != "a pod" || s[3].Used != "" {
+		t.Errorf("used by %q and %q", s[0].Used, s[3].Used)
+	}
+	if diff := cmp.Diff(inv, marked.Mark(nil), cmp.AllowUnexported(Inventory{})); diff != "" {
+		t.Error(diff)
+	}
+	if !slices.Equal(inv.Shares(), marked.Shares()) {
+		t.Error("tickets have changed")
+	}
+}
+
+func TestLent(t *testing.T) {
+	inv := Inventory{}.Update(config, numbered(whole("GPU-a"), mig("GPU-b", "MIG-x", "MIG-y"), whole("GPU-c")), false)
+	for _, test := range []struct {
+		resource, device string
+		want             []string
+	}{
+		{"nvidia.com/gpu", "GPU-a", []string{"GPU-a"}},
+		{"nvidia.com/gpu.shared", "GPU-a::3", []string{"GPU-a"}},
+		{"nvidia.com/gpu", "GPU-b", []string{"MIG-x", "MIG-y"}},
+		{"nvidia.com/mig-1g.10gb", "MIG-y", []string{"MIG-y"}},
+		{"nvidia.com/gpu", "2", []string{"GPU-c"}},
+		{"nvidia.com/mig-1g.10gb", "1:0", []string{"MIG-x", "MIG-y"}},
+		{"example.com/gpu", "GPU-c", []string{"GPU-c"}},
+		{"example.com/nic", "0", nil},
+		{"nvidia.com/gpu", "GPU-d", nil},
+		{"nvidia.com/gpu", "", nil},
+	} {
+		if got := inv.Lent(test.resource, test.device); !slices.Equal(got, test.want) {
+			t.Errorf("%s %q: %v, want %v", test.resource, test.device, got, test.want)
+		}
+	}
+}
