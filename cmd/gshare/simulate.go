@@ -28,7 +28,7 @@ func simulateCommand() *cobra.Command {
 
 // simulations lists the experiments; each stands in a file of its own.
 func simulations() []*simulation {
-	return []*simulation{simulateCluster(), simulateShapes(), simulateEvents(), simulateMIG(), simulateDelivery(), simulateServing()}
+	return []*simulation{simulateCluster(), simulateShapes(), simulateEvents(), simulateMIG(), simulateDelivery(), simulateElastic(), simulateServing()}
 }
 
 // simulation is one experiment that runs for several policies and seeds.

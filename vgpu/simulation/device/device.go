@@ -21,6 +21,8 @@ type Device struct {
 	running   running
 	completed []*Work
 	arrivals  uint64
+
+	interference share.PerMille
 }
 
 type process struct {
@@ -39,6 +41,10 @@ func New() *Device {
 func (d *Device) Attach(p Process, limit share.PerMille) {
 	d.processes[p] = &process{limit: max(limit, 1)}
 }
+
+// Interfere lets neighbours slow each other down beyond the SMs they hold, by bandwidth and caches: a kernel takes so much
+// longer when it starts while others fill the whole rest of the device, and less in proportion.
+func (d *Device) Interfere(by share.PerMille) { d.interference = by }
 
 // Detach drops what the process has queued. What runs goes on to its end: a GPU does not preempt.
 func (d *Device) Detach(p Process) {

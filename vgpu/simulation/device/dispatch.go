@@ -22,6 +22,9 @@ func (d *Device) dispatch() {
 	waiting := d.ready[:0]
 	for _, w := range d.ready {
 		p := d.processes[w.Stream.Process]
+		if first == nil && !held[w.Stream.Process] {
+			w.mold(min(d.free, p.limit-p.held))
+		}
 		switch {
 		case held[w.Stream.Process] || p.held+w.width > p.limit:
 			held[w.Stream.Process] = true
@@ -64,9 +67,11 @@ func (d *Device) reserve(width share.PerMille) *reservation {
 }
 
 func (d *Device) start(w *Work) {
+	p := d.processes[w.Stream.Process]
+	others := share.Whole - d.free - p.held
+	w.Duration += w.Duration * time.Duration(d.interference) * time.Duration(others) / time.Duration(share.Whole*share.Whole)
 	w.Start, w.End, w.started = d.now, d.now+w.Duration, true
 	d.free -= w.width
-	p := d.processes[w.Stream.Process]
 	p.held += w.width
 	if p.kernels++; p.kernels == 1 {
 		p.since = d.now

@@ -21,6 +21,7 @@ type Work struct {
 	At       time.Duration  // when the host hands it over; it starts no earlier
 	Duration time.Duration  // at its full width
 	Width    share.PerMille // SMs that it can fill
+	Least    share.PerMille // SMs that are enough to start on, if fewer are free than it can fill; 0: it waits for all
 	After    *Work          // work of another stream that ends first; nil if none
 
 	Done       bool
@@ -31,11 +32,24 @@ type Work struct {
 	started bool
 }
 
-// fit narrows a kernel to the cap of its process. The same work on fewer SMs takes longer in proportion, rounded up.
+// fit narrows a kernel to the cap of its process.
 func (w *Work) fit(limit share.PerMille) {
-	w.width = min(w.Width, limit)
-	if w.width > 0 && w.width < w.Width {
-		w.Duration = (w.Duration*time.Duration(w.Width) + time.Duration(w.width) - 1) / time.Duration(w.width)
+	w.width = w.Width
+	w.narrow(limit)
+}
+
+// narrow puts a kernel on fewer SMs. The same work takes longer in proportion, rounded up.
+func (w *Work) narrow(width share.PerMille) {
+	if w.width > width {
+		w.Duration = (w.Duration*time.Duration(w.width) + time.Duration(width) - 1) / time.Duration(width)
+		w.width = width
+	}
+}
+
+// mold narrows a kernel to what is free, where that is enough to start on: blocks go to whatever SMs have room.
+func (w *Work) mold(free share.PerMille) {
+	if w.Least > 0 && free >= min(w.Least, w.width) {
+		w.narrow(free)
 	}
 }
 

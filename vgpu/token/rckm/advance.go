@@ -11,35 +11,23 @@ import (
 // Never if only an event can change anything.
 func (s *Slice) Advance(now time.Duration) (changes []token.Change, next time.Duration) {
 	s.reach(now)
-	if n := s.elapsed() - s.ticks; n > 0 && s.awake {
-		s.skip(n - 1)
-		s.tick()
+	ticks := int64(s.now/s.config.Tick) - s.ticks
+	if ticks > 0 && s.awake {
+		s.tick(ticks)
 	}
 	changes = s.changes()
-	if s.asleep(changes) {
+	if !s.awake || ticks > 0 && len(changes) == 0 && s.quiet() {
 		s.awake = false
 		return changes, token.Never
 	}
 	return changes, time.Duration(s.ticks+1) * s.config.Tick
 }
 
-func (s *Slice) elapsed() int64 { return int64(s.now / s.config.Tick) }
-
-// skip counts ticks that nobody asked for as silent.
-func (s *Slice) skip(n int64) {
-	if n <= 0 {
-		return
-	}
+// tick closes the n ticks that passed since the last one and issues tokens: one, unless the server is late or all slept.
+func (s *Slice) tick(n int64) {
 	s.ticks += n
 	for _, m := range s.members {
-		m.silent = int(min(int64(m.silent)+n, window))
-	}
-}
-
-func (s *Slice) tick() {
-	s.ticks++
-	for _, m := range s.members {
-		m.close(s.now, window*s.config.Tick)
+		m.close(s.now, n, s.pressure.State == Emergency || s.othersSilent(m), s.config.Tick)
 	}
 	if s.config.Printed {
 		s.issuePrinted()
@@ -74,9 +62,9 @@ func (s *Slice) changes() []token.Change {
 	return list
 }
 
-// asleep says that nobody launches and the last tick changed nothing.
-func (s *Slice) asleep(changes []token.Change) bool {
-	if len(changes) > 0 {
+// quiet says that nobody launches or is in debt, and that no tokens wait for the next growth.
+func (s *Slice) quiet() bool {
+	if s.ticks%pace != 0 {
 		return false
 	}
 	for _, m := range s.members {

@@ -46,14 +46,14 @@ func (c Config) validate() error {
 
 // What the paper leaves open is set as in its public code (D17).
 const (
-	window    = 100                    // ticks of a rate window, and of the longest cycle and debt
-	silence   = 10                     // ticks without launches after which an owner has no EMERGENCY any more
-	violation = share.PerMille(1600)   // of the reference, where the member names none
-	recovered = share.PerMille(1200)   // below it, best effort may grow
-	burst     = share.PerMille(4000)   // from here on a cycle is long by itself, not for its neighbours
-	growth    = share.PerMille(1300)   // of the last tokens
-	pace      = 5                      // ticks between two growths while an SLO member launches
-	floor     = share.PerMille(10)     // of the request: best effort always has so much
-	fallback  = int64(10_000_000)      // MaxTokens before anything is measured
+	window    = 100                      // ticks of a rate window, and of the longest cycle and debt
+	silence   = 10                       // ticks without launches after which a member counts as quiet
+	violation = share.PerMille(1600)     // of the reference, where the member names none
+	recovered = share.PerMille(1200)     // below it, best effort may grow
+	burst     = share.PerMille(4000)     // from here on a cycle is long by itself, not for its neighbours
+	growth    = share.PerMille(1300)     // of the last tokens
+	pace      = 5                        // ticks between two growths of best effort: cycles of issue, as Algorithm 2 has the word
+	floor     = share.PerMille(10)       // of the request: best effort always has so much
+	fallback  = int64(10_000_000)        // MaxTokens before anything is measured
 	most      = int64(1_000_000_000_000) // keeps products of blocks from overflowing
 )

@@ -3,8 +3,10 @@
 //
 // Every tick each member gets tokens, the number of thread blocks that it may launch (DI-55), between what its request and
 // what its limit is worth. Nothing is measured but launches (DI-57): when the launch cycles of an SLO member take much
-// longer than they did before, it is in EMERGENCY, has its limit at once, and best-effort members are cut by as much as its
-// cycles were stretched. The cap of MPS at the limit is what bounds SMs (D20); tokens bound how many blocks go there.
+// longer than its batches do without neighbours, it has its limit at once. If the batches themselves are slower it is in
+// EMERGENCY, and best-effort members are cut by as much as its cycles were stretched. What batches take without neighbours
+// it shows in its first ones, for which best effort is cut. The cap of MPS at the limit is what bounds SMs (D20); tokens bound
+// how many blocks go there.
 //
 // As in package token, a Slice is told what happens, time is an argument, and a server calls Advance after every event and
 // at the time that the last Advance named.

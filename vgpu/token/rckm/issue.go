@@ -10,11 +10,11 @@ func (s *Slice) tokens(m *member) int64 {
 	return s.bestEffort(m)
 }
 
-// protected is the branch of SLO members (DI-60 to DI-63): the limit in need, the request otherwise, and slowly more while
-// nobody else launches, up to the limit (D14).
+// protected is the branch of SLO members (DI-60 to DI-63): the limit in need and in a burst, the request otherwise, and slowly
+// more while nobody else launches, up to the limit (D14).
 func (s *Slice) protected(m *member) int64 {
 	switch {
-	case s.pressure.State == None, m.state == Emergency:
+	case s.pressure.State == None, m.ratio >= m.Violation: // so it is in an EMERGENCY
 		return m.part(m.Limit)
 	case m.silent < window && s.othersSilent(m):
 		return min(grow(m.last), m.part(m.Limit))
@@ -31,30 +31,20 @@ func (s *Slice) bestEffort(m *member) int64 {
 	case Emergency:
 		next = s.cut(m)
 	case Recovery:
-		if s.ticks%pace == 0 || s.protectedSilent() {
+		if s.ticks%pace == 0 {
 			next = grow(m.last)
 		}
 	}
-	return max(m.part(floor*m.Request/share.Whole), min(next, m.part(m.Limit)))
+	return max(1, m.part(m.Request)*int64(floor)/int64(share.Whole), min(next, m.part(m.Limit)))
 }
 
-// cut divides by how far the owner's cycles are stretched, T_current/T_min. The paper divides by that less one, which
-// raises the tokens of neighbours below a stretch of two (D12), and does not say whose stretch (D13: the owner's). The cut
-// is of what the member had when the EMERGENCY began: its depth follows the severity, not the number of ticks.
+// cut divides the request by how far the owner's cycle is stretched, T_current/T_min. The paper divides by that less one,
+// which raises the tokens of neighbours below a stretch of two (D12), does not say whose stretch (D13: the owner's), and
+// divides again at each tick: here the depth follows the severity, not the number of ticks.
 func (s *Slice) cut(m *member) int64 {
-	return min(m.part(m.Request), m.entry) * int64(share.Whole) / int64(s.pressure.Severity)
+	return min(m.part(m.Request)*int64(share.Whole)/int64(s.pressure.Severity), m.last)
 }
 
 func grow(tokens int64) int64 {
 	return tokens + max(1, tokens*int64(growth-share.Whole)/int64(share.Whole))
-}
-
-// protectedSilent says that no SLO member launches.
-func (s *Slice) protectedSilent() bool {
-	for _, m := range s.members {
-		if m.Priority == share.SLO && m.silent < window {
-			return false
-		}
-	}
-	return true
 }

@@ -11,6 +11,7 @@ type Launches struct {
 	Blocks      int64         // thread blocks, those of graphs included (D22)
 	First, Last time.Duration // launches; they count where Blocks > 0
 	Busy        bool          // launched work is not done yet
+	Batch       time.Duration // the longest batch that ended, from its first launch until the host had waited for it; 0: none, or unknown
 }
 
 // member is a share with its accounts.
@@ -19,13 +20,12 @@ type member struct {
 	cap     share.PerMille // the limit that it joined with
 	last    int64          // tokens that it was issued last: R_last of Algorithm 2
 	balance int64          // blocks that it may still launch in this tick; below zero in debt
-	entry   int64          // tokens that a best-effort member had when the EMERGENCY began
 
-	tick   Launches // since the last tick
-	silent int      // ticks since it launched, counted up to the rate window
-	state  State    // of an SLO member by itself
-	ratio  share.PerMille
-	since  time.Duration // it is in that state
+	tick   Launches       // since the last tick
+	silent int            // ticks since it launched, counted up to the rate window
+	state  State          // of an SLO member by itself
+	ratio  share.PerMille // its latest cycle that says something, per mille of the reference
+	since  time.Duration  // it is in that state
 	cycles cycles
 	rate   calibration
 
@@ -36,7 +36,7 @@ type member struct {
 func newMember(m Member) *member {
 	n := &member{Member: m, cap: m.Limit, silent: window, state: Recovery}
 	n.last = n.part(m.Request)
-	n.balance, n.entry = n.last, n.last
+	n.balance = n.last
 	return n
 }
 
@@ -53,6 +53,7 @@ func (m *member) part(p share.PerMille) int64 { return max(1, m.max()*int64(p)/i
 
 func (m *member) report(now time.Duration, l Launches) {
 	m.tick.Busy = l.Busy
+	m.tick.Batch = max(m.tick.Batch, min(l.Batch, window*time.Second))
 	if l.Blocks <= 0 {
 		return
 	}
@@ -65,20 +66,30 @@ func (m *member) report(now time.Duration, l Launches) {
 	m.tick.Last = l.Last
 	m.tick.Blocks = min(m.tick.Blocks+l.Blocks, most)
 	m.balance = max(m.balance-l.Blocks, -most)
+	m.told = max(m.told-l.Blocks, -most) // the hook counts down by itself
 }
 
-// close ends a tick: the rate window moves, and the launch cycle goes on or ends (DI-56, DI-58).
-func (m *member) close(now time.Duration, window_ time.Duration) {
+// close ends n ticks: the rate window moves, and the launch cycle goes on or ends (DI-56, DI-58).
+func (m *member) close(now time.Duration, n int64, clean bool, tick time.Duration) {
+	if !clean {
+		m.cycles.clean = now
+	}
 	held := m.balance <= 0
-	m.rate.observe(m.tick.Blocks, held, m)
+	m.rate.observe(m.tick.Blocks/n, held, m)
 	if m.tick.Blocks > 0 || held {
 		m.silent = 0
 	} else {
-		m.silent = min(m.silent+1, window)
+		m.silent = int(min(int64(m.silent)+n, window))
 	}
-	m.cycles.observe(now, m.tick, held, window_)
+	m.cycles.observe(now, m.tick, held, window*tick)
+	if m.quiet() {
+		m.cycles.rest()
+	}
 	m.tick = Launches{Busy: m.tick.Busy}
 }
+
+// quiet says that it has not launched for a while.
+func (m *member) quiet() bool { return m.silent > silence }
 
 // issue gives the tokens of a tick. What was not used is gone; what was launched beyond the last ones is paid first (D21),
 // but never for longer than a rate window: a member is not shut out for one large kernel.

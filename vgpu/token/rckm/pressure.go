@@ -41,10 +41,17 @@ func (s *Slice) judge() {
 		if m.Priority != share.SLO {
 			continue
 		}
-		ratio := m.cycles.ratio(m.cycles.reference())
+		ratio := m.cycles.ratio()
 		state := s.stateOf(m, ratio)
-		if state == Emergency && ratio < burst {
+		switch {
+		case m.quiet():
+			m.ratio = 0
+		case !m.cycles.learned():
+			m.ratio = burst
+		case ratio < burst:
 			m.ratio = ratio
+		default:
+			m.ratio = max(m.ratio, m.Violation) // how far it is stretched by neighbours is as it was; it is in need all the same
 		}
 		if state != m.state {
 			m.state, m.since = state, s.now
@@ -52,21 +59,21 @@ func (s *Slice) judge() {
 	}
 }
 
-// stateOf is the SLO branch of Algorithm 2 (DI-60 to DI-63). A ratio of a burst says nothing of the neighbours: the state
-// stays (D17).
+// stateOf is the SLO branch of Algorithm 2 (DI-60 to DI-63). What a long cycle says depends on its batches: if they take no
+// longer than ever, it is a burst that needs no help from the neighbours. From a ratio of four on it says nothing (D17): then the
+// batches alone decide, and without them the state stays.
 func (s *Slice) stateOf(m *member, ratio share.PerMille) State {
+	stretch := m.cycles.stretch()
 	switch {
-	case m.silent >= window:
-		return Recovery
-	case m.silent > silence && m.state == Emergency:
-		return Contention // its silence releases it (D15)
-	case m.silent > silence:
+	case m.quiet():
+		return Recovery // that releases an EMERGENCY, too (D15)
+	case !m.cycles.learned():
+		return Emergency // its first cycles show what it takes without neighbours
+	case ratio >= burst && !m.cycles.told:
 		return m.state
-	case ratio >= burst:
-		return m.state
-	case ratio >= m.Violation:
+	case ratio >= m.Violation && (ratio < burst && m.state == Emergency || stretch >= recovered):
 		return Emergency
-	case s.othersSilent(m), 0 < ratio && ratio < recovered:
+	case s.othersSilent(m), stretch < recovered:
 		return Recovery
 	}
 	return Contention
@@ -94,16 +101,6 @@ func (s *Slice) combine() {
 		p.Since = s.pressure.Since
 	} else if p.State != Emergency {
 		p.Since = s.now
-	}
-	s.enter(p)
-}
-
-// enter notes with how many tokens best effort goes into an EMERGENCY.
-func (s *Slice) enter(p Pressure) {
-	if p.State == Emergency && s.pressure.State != Emergency {
-		for _, m := range s.members {
-			m.entry = m.last
-		}
 	}
 	s.pressure = p
 }

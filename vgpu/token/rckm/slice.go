@@ -23,7 +23,6 @@ type Slice struct {
 	pressure Pressure
 	awake    bool // something may change at the next tick
 	sequence uint64
-	printed  printed
 }
 
 // New returns a slice without members.
@@ -47,7 +46,7 @@ func (s *Slice) Join(now time.Duration, m Member) error {
 	}
 	m.Violation = cmp.Or(m.Violation, violation)
 	s.members = slices.Insert(s.members, at, newMember(m))
-	s.wake()
+	s.awake = true
 	return nil
 }
 
@@ -56,7 +55,7 @@ func (s *Slice) Leave(now time.Duration, id token.ID) error {
 	return s.with(now, id, func(*member) error {
 		at, _ := s.find(id)
 		s.members = slices.Delete(s.members, at, at+1)
-		s.wake()
+		s.awake = true
 		return nil
 	})
 }
@@ -68,7 +67,7 @@ func (s *Slice) Resize(now time.Duration, id token.ID, limit share.PerMille) err
 			return fmt.Errorf("member %d: a limit of %v is not between %v and %v", id, limit, m.Request, m.cap)
 		}
 		m.Limit = limit
-		s.wake()
+		s.awake = true
 		return nil
 	})
 }
@@ -77,7 +76,7 @@ func (s *Slice) Resize(now time.Duration, id token.ID, limit share.PerMille) err
 func (s *Slice) Report(now time.Duration, id token.ID, l Launches) error {
 	return s.with(now, id, func(m *member) error {
 		m.report(s.now, l)
-		s.wake()
+		s.awake = true
 		return nil
 	})
 }
@@ -103,12 +102,4 @@ func (s *Slice) reach(now time.Duration) { s.now = min(max(s.now, now), horizon)
 
 func (s *Slice) find(id token.ID) (int, bool) {
 	return slices.BinarySearchFunc(s.members, id, func(m *member, id token.ID) int { return cmp.Compare(m.ID, id) })
-}
-
-// wake makes the next tick happen. What passed while all slept counts as silence.
-func (s *Slice) wake() {
-	if !s.awake {
-		s.awake = true
-		s.skip(s.elapsed() - s.ticks - 1)
-	}
 }

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+)
+
+func runElastic(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	cmd := simulateElastic().command()
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestSimulateElastic(t *testing.T) {
+	args := []string{"--pair", "gpt2-large+roberta-large", "--seconds", "5", "--policy", "rckm,mps-r", "-o", "json"}
+	text, err := runElastic(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []struct {
+		Policy   string
+		P95      float64 `json:"p95_ratio"`
+		Training float64 `json:"training_percent"`
+	}
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 2 || got[0].P95 < 0.99 || got[0].P95 >= got[1].P95 || got[0].Training <= got[1].Training {
+		t.Errorf("%+v, want rckm ahead of caps at the requests", got)
+	}
+	if again, err := runElastic(t, args...); err != nil || again != text {
+		t.Errorf("the same seed gave another result (%v)", err)
+	}
+	text, err = runElastic(t, "--kind", "training-training", "--seconds", "1", "-o", "json")
+	if err != nil || bytes.Contains([]byte(text), []byte("p95_ratio")) || !bytes.Contains([]byte(text), []byte("training_percent")) {
+		t.Errorf("two trainings: %v, %s", err, text)
+	}
+}
+
+func TestSimulateElasticUsageErrors(t *testing.T) {
+	for _, args := range [][]string{
+		{"--kind", "none"}, {"--pair", "none"}, {"--cv", "0"}, {"--cv", "NaN"}, {"--seconds", "0"}, {"--max-tokens", "-1"},
+		{"--interference", "-1"}, {"--policy", "best"},
+	} {
+		if _, err := runElastic(t, args...); err == nil || exitCode(err) != 2 {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}

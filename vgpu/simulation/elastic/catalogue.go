@@ -1,0 +1,73 @@
+package elastic
+
+import (
+	"fmt"
+	"time"
+)
+
+const us = time.Microsecond
+
+// The functions are made of the layers of their models: matrix products, which fill many SMs with large blocks, attention,
+// and element-wise kernels of many small blocks. Times of a pass follow published ones on an A100 (25 ms for RoBERTa-large).
+var (
+	resnet  = inference("resnet152", 50, Phase{400, 75 * us, 2, 2}, Phase{200, 60 * us, 1, 8}, Phase{100, 30 * us, 1, 16})
+	roberta = inference("roberta-large", 24, Phase{500, 100 * us, 5, 2}, Phase{250, 100 * us, 3, 4}, Phase{150, 80 * us, 3, 16})
+	gpt2    = inference("gpt2-large", 36, Phase{450, 100 * us, 5, 2}, Phase{250, 100 * us, 3, 4}, Phase{100, 100 * us, 2, 16})
+	llama   = inference("llama2-7b", 8*32, Phase{500, 90 * us, 5, 2}, Phase{200, 100 * us, 1, 4}, Phase{100, 75 * us, 1, 16})
+
+	bertTraining    = training("bert-base", 12, Phase{700, 100 * us, 25, 2}, Phase{400, 100 * us, 15, 4}, Phase{300, 100 * us, 15, 16})
+	robertaTraining = training("roberta-large", 24, Phase{800, 100 * us, 25, 2}, Phase{500, 100 * us, 15, 4}, Phase{350, 100 * us, 15, 16})
+)
+
+func inference(name string, layers int, layer ...Phase) Function {
+	return Function{Name: name, Layer: layer, Layers: layers}
+}
+
+func training(name string, layers int, layer ...Phase) Function {
+	f := Function{Name: name, Layer: layer, Layers: layers, Trains: true}
+	f.Gap = f.Time(1000) / 7
+	return f
+}
+
+// Tenant is a function with its load: requests a second on average, and how many times more there are in a burst.
+type Tenant struct {
+	Function
+	Rate  float64
+	Burst float64
+}
+
+// Pair is two functions on one GPU.
+type Pair struct {
+	Name string
+	Of   [2]Tenant
+}
+
+// Pairs are those of one kind of collocation. Rates and bursts are those of Dilu's figures 7 and 8.
+func Pairs(kind string) ([]Pair, error) {
+	switch kind {
+	case "training-inference":
+		return []Pair{
+			pair(Tenant{resnet, 35, 1}, Tenant{bertTraining, 0, 0}),
+			pair(Tenant{roberta, 20, 1}, Tenant{bertTraining, 0, 0}),
+			pair(Tenant{gpt2, 10, 1}, Tenant{robertaTraining, 0, 0}),
+			pair(Tenant{llama, 3, 1}, Tenant{robertaTraining, 0, 0}),
+		}, nil
+	case "inference-inference":
+		return []Pair{
+			pair(Tenant{resnet, 15, 4}, Tenant{roberta, 10, 1}),
+			pair(Tenant{roberta, 5, 6}, Tenant{gpt2, 5, 1}),
+			pair(Tenant{gpt2, 4, 6}, Tenant{resnet, 15, 1}),
+			pair(Tenant{llama, 1, 4}, Tenant{roberta, 10, 1}),
+		}, nil
+	case "training-training":
+		return []Pair{pair(Tenant{bertTraining, 0, 0}, Tenant{robertaTraining, 0, 0}), pair(Tenant{bertTraining, 0, 0}, Tenant{bertTraining, 0, 0})}, nil
+	}
+	return nil, fmt.Errorf("unknown kind of pairs %q", kind)
+}
+
+// Kinds lists the kinds of pairs.
+func Kinds() []string {
+	return []string{"training-inference", "inference-inference", "training-training"}
+}
+
+func pair(a, b Tenant) Pair { return Pair{a.Name + "+" + b.Name, [2]Tenant{a, b}} }

@@ -1,0 +1,191 @@
+package elastic
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+const ms = time.Millisecond
+
+func compare(t *testing.T, pairs []Pair, s Setting) Ratios {
+	t.Helper()
+	out, err := RunAll(t.Context(), pairs, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Policy = "exclusive"
+	base, err := RunAll(t.Context(), pairs, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Compare(out, base)
+}
+
+func pairsOf(t *testing.T, kind string) []Pair {
+	t.Helper()
+	pairs, err := Pairs(kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pairs
+}
+
+// TestShares: the profile fits Dilu's bounds for every pair: requests within the GPU (Ω), limits within one and a half (γ).
+func TestShares(t *testing.T) {
+	for _, kind := range Kinds() {
+		for _, p := range pairsOf(t, kind) {
+			var requests, limits share.PerMille
+			for _, f := range p.Of {
+				request, limit := f.Shares()
+				requests, limits = requests+request, limits+limit
+				if request > limit || f.Time(request) < f.Time(limit) {
+					t.Errorf("%s asks for %v to %v", f.Name, request, limit)
+				}
+			}
+			if requests > share.Whole || limits > share.Whole*3/2 {
+				t.Errorf("%s: requests of %v and limits of %v do not fit a GPU", p.Name, requests, limits)
+			}
+		}
+	}
+	if _, err := Pairs("none"); err == nil {
+		t.Error("an unknown kind has pairs")
+	}
+}
+
+// TestAlone: without a neighbour a request takes what the function's kernels take, under any cap.
+func TestAlone(t *testing.T) {
+	for _, policy := range []string{"exclusive", "mps-r", "mps-l", "rckm"} {
+		p := Pair{"alone", [2]Tenant{{roberta, 1, 1}, {gpt2, 0.001, 1}}}
+		out, err := Run(t.Context(), p, Setting{Policy: policy, CV: 0.1, Length: 4 * time.Second, Seed: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := roberta.Time(limit(policy, roberta))
+		if got := out.Of[0].Percentile(50); got < want || got > want+want/100 {
+			t.Errorf("%s: %v, want %v", policy, got, want)
+		}
+	}
+}
+
+// TestArrivals: gaps have the mean and the variation asked for; a burst multiplies the rate for its time.
+func TestArrivals(t *testing.T) {
+	for _, cv := range []float64{1, 3, 6} {
+		list := Tenant{Rate: 50, Burst: 1}.arrivals(cv, 20_000*time.Second, rand.New(rand.NewPCG(1, 1)))
+		var sum, squares float64
+		for k := 1; k < len(list); k++ {
+			gap := (list[k] - list[k-1]).Seconds()
+			sum, squares = sum+gap, squares+gap*gap
+		}
+		n := float64(len(list) - 1)
+		mean := sum / n
+		if got := math.Sqrt(squares/n-mean*mean) / mean; math.Abs(got-cv) > cv/20 || math.Abs(mean*50-1) > 0.05 {
+			t.Errorf("mean gap %v, variation %v, want %v and %v", mean, got, 1.0/50, cv)
+		}
+	}
+	in, all := 0, Tenant{Rate: 50, Burst: 4}.arrivals(1, 1000*time.Second, rand.New(rand.NewPCG(1, 1)))
+	for _, at := range all {
+		if at%burstPeriod < burstPeriod/5 {
+			in++
+		}
+	}
+	if share := float64(in) / float64(len(all)); math.Abs(share-0.5) > 0.02 { // a fifth of the time at four times the rate
+		t.Errorf("%v of the requests come in bursts", share)
+	}
+}
+
+// TestDeterministic: the same seed gives the same outcome, and all policies see the same requests.
+func TestDeterministic(t *testing.T) {
+	p := pairsOf(t, "inference-inference")[1]
+	requests := -1
+	for _, policy := range Policies() {
+		s := Setting{Policy: policy, CV: 2, Length: 3 * time.Second, Seed: 7, Interference: 200}
+		a, err := Run(t.Context(), p, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, _ := Run(t.Context(), p, s); !reflect.DeepEqual(a, b) {
+			t.Errorf("%s: two runs differ", policy)
+		}
+		n := len(a.Of[0].Latencies) + len(a.Of[1].Latencies)
+		if requests >= 0 && n != requests {
+			t.Errorf("%s: %d requests, others had %d", policy, n, requests)
+		}
+		requests = n
+	}
+	if _, err := Run(t.Context(), p, Setting{Policy: "none"}); err == nil {
+		t.Error("an unknown policy ran")
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := Run(stopped, p, Setting{Policy: "rckm", CV: 1, Length: time.Second}); err == nil {
+		t.Error("a stopped run went on")
+	}
+}
+
+// TestTrainingInference: block tokens keep latency near that of a GPU of one's own while training goes on. Caps at the requests
+// lose both, priority the training, and so does the algorithm as printed: the check tells them apart.
+func TestTrainingInference(t *testing.T) {
+	pairs := pairsOf(t, "training-inference")[:2]
+	s := Setting{CV: 1, Length: 10 * time.Second, Seed: 1}
+	for policy, want := range map[string]struct{ latency, training bool }{
+		"rckm": {true, true}, "mps-r": {false, false}, "tgs": {true, false}, "rckm-printed": {true, false},
+	} {
+		s.Policy = policy
+		r := compare(t, pairs, s)
+		if (r.P95 <= 1.28) != want.latency || (r.Training >= 0.97) != want.training {
+			t.Errorf("%s: %+v, want latency kept %v, training kept %v", policy, r, want.latency, want.training)
+		}
+	}
+}
+
+// TestInterference: where neighbours disturb, tokens protect what caps alone do not; training pays for it.
+func TestInterference(t *testing.T) {
+	pairs := pairsOf(t, "training-inference")[:2]
+	s := Setting{CV: 1, Length: 10 * time.Second, Seed: 1, Interference: 300}
+	s.Policy = "rckm"
+	tokens := compare(t, pairs, s)
+	s.Policy = "mps-l"
+	caps := compare(t, pairs, s)
+	if tokens.P95 > 0.95*caps.P95 || tokens.Training > caps.Training || tokens.Training < 0.3 {
+		t.Errorf("tokens %+v, caps %+v", tokens, caps)
+	}
+}
+
+// TestMaxTokens: too few tokens starve both; a hundred times what saturates protects nobody, as caps alone.
+func TestMaxTokens(t *testing.T) {
+	pairs := pairsOf(t, "training-inference")[:1]
+	s := Setting{Policy: "rckm", CV: 1, Length: 5 * time.Second, Seed: 1, Interference: 300}
+	at := map[float64]Ratios{}
+	for _, s.MaxTokens = range []float64{0.1, 1, 100} {
+		at[s.MaxTokens] = compare(t, pairs, s)
+	}
+	if at[0.1].P95 < 2*at[1].P95 || at[0.1].Training > 0.5 || at[100].P95 <= at[1].P95 || at[100].Training <= at[1].Training {
+		t.Errorf("%+v", at)
+	}
+}
+
+// TestTrainings: two trainings on one GPU get more done than one after another.
+func TestTrainings(t *testing.T) {
+	r := compare(t, pairsOf(t, "training-training"), Setting{Policy: "rckm", CV: 1, Length: 2 * time.Second, Seed: 1})
+	if r.Training <= 0.5 || r.Training > 1 || !math.IsNaN(r.P95) || !math.IsNaN(r.WorstP95) {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	s := Served{Latencies: []time.Duration{ms, 2 * ms, 3 * ms, 4 * ms}}
+	for p, want := range map[int]time.Duration{1: ms, 25: ms, 50: 2 * ms, 51: 3 * ms, 95: 4 * ms, 100: 4 * ms} {
+		if got := s.Percentile(p); got != want {
+			t.Errorf("%d percent: %v, want %v", p, got, want)
+		}
+	}
+	if (Served{}).Percentile(50) != 0 {
+		t.Error("no requests have a latency")
+	}
+}

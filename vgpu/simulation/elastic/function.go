@@ -1,0 +1,76 @@
+package elastic
+
+import (
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// sms is the number of SMs of the GPU, for counting blocks.
+const sms = 132
+
+// Phase is a kernel of a layer: waves that run one after another.
+type Phase struct {
+	Width share.PerMille // SMs that a wave fills
+	Wave  time.Duration  // at that width
+	Waves int
+	PerSM int64 // blocks on each of the SMs
+}
+
+// blocks of one wave.
+func (p Phase) blocks() int64 { return max(1, int64(p.Width)*sms*p.PerSM/int64(share.Whole)) }
+
+// Function is a model, in inference or training. A pass, of one batch, runs its layer several times.
+type Function struct {
+	Name   string
+	Layer  []Phase
+	Layers int
+	Gap    time.Duration // of the host between two passes; a training loads data and logs
+	Trains bool
+}
+
+// Time is how long a pass takes on an idle GPU, at most limit of its SMs.
+func (f Function) Time(limit share.PerMille) time.Duration {
+	layer := time.Duration(0)
+	for _, p := range f.Layer {
+		layer += p.Wave * time.Duration(p.Waves) * time.Duration(p.Width) / time.Duration(min(p.Width, limit))
+	}
+	return layer*time.Duration(f.Layers) + f.Gap
+}
+
+func (f Function) waves() int {
+	n := 0
+	for _, p := range f.Layer {
+		n += p.Waves
+	}
+	return n * f.Layers
+}
+
+// Saturation is how many blocks a tick it launches on an idle GPU, at most limit of its SMs.
+func (f Function) Saturation(limit share.PerMille, tick time.Duration) int64 {
+	sum := int64(0)
+	for _, p := range f.Layer {
+		sum += p.blocks() * int64(p.Waves) * int64(f.Layers)
+	}
+	return sum * int64(tick) / int64(f.Time(limit)-f.Gap)
+}
+
+// Shares profiles the function as Dilu does (section 3.2), in steps of 5 %: a training may lose a fifth of its throughput at
+// its request, and next to nothing at its limit; inference keeps half an SLO of three times its time at its request, and may
+// have twice that.
+func (f Function) Shares() (request, limit share.PerMille) {
+	if f.Trains {
+		return f.least(5, 4), f.least(50, 49)
+	}
+	request = f.least(3, 2)
+	return request, min(2*request, share.Whole)
+}
+
+// least is the smallest share at which a pass takes no longer than over/under of its time on the whole GPU.
+func (f Function) least(over, under time.Duration) share.PerMille {
+	p := share.PerMille(50)
+	for p < share.Whole && f.Time(p)*under > f.Time(share.Whole)*over {
+		p += 50
+	}
+	return p
+}

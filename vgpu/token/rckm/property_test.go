@@ -1,0 +1,289 @@
+package rckm
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/token"
+)
+
+// random is a slice with some members and loads that come and go. Requests fit together.
+func random(t *testing.T, r *rand.Rand, length time.Duration) (*machine, []Member) {
+	t.Helper()
+	m := newMachine(t, Config{})
+	m.kernel = 1 + r.Int64N(300)
+	var members []Member
+	for id := range token.ID(2 + r.IntN(3)) {
+		request := share.PerMille(50 + r.IntN(200))
+		member := Member{ID: id, Priority: share.BestEffort, Request: request, Limit: request + share.PerMille(r.IntN(300)), MaxTokens: 1000}
+		if r.IntN(2) == 0 {
+			member.Priority = share.SLO
+		}
+		members = append(members, member)
+		batch := time.Duration(r.IntN(2)) * time.Duration(5+r.IntN(20)) * ms // half of the hosts tell of batches
+		if err := m.Join(0, member); err != nil {
+			t.Fatal(err)
+		}
+		for at := time.Duration(0); at < length; {
+			from := at + time.Duration(r.Int64N(int64(100*ms)))
+			at = from + time.Duration(r.Int64N(int64(80*ms)))
+			m.loads = append(m.loads, load{id, r.Int64N(2000), from, at, batch})
+		}
+	}
+	m.advance(0)
+	return m, members
+}
+
+// TestLimit is property 2: in any run of ticks nobody launches more than its limit is worth, plus one kernel. Clients that do
+// not obey do.
+func TestLimit(t *testing.T) {
+	wild := int64(0)
+	for seed := range uint64(60) {
+		if over := overLimit(t, seed, false); over > 0 {
+			t.Errorf("seed %d: %d blocks over a limit and a kernel", seed, over)
+		}
+		wild = max(wild, overLimit(t, seed, true))
+	}
+	if wild <= 0 {
+		t.Error("clients without credit stay within their limits: the check sees nothing")
+	}
+}
+
+// overLimit is how far a member goes beyond its limit and one kernel, over the worst run of ticks.
+func overLimit(t *testing.T, seed uint64, wild bool) int64 {
+	t.Helper()
+	m, members := random(t, rand.New(rand.NewPCG(seed, 0)), time.Second)
+	m.wild = wild
+	worst, most := map[token.ID]int64{}, -m.kernel // worst: beyond the limit in the runs of ticks that end now
+	m.until(time.Second, func(time.Duration) {
+		for _, member := range members {
+			worst[member.ID] = max(0, worst[member.ID]) + m.launched[member.ID] - int64(member.Limit)
+			m.launched[member.ID] = 0
+			most = max(most, worst[member.ID]-m.kernel)
+		}
+	})
+	return most
+}
+
+// TestOwners is property 9: as long as a member is in its EMERGENCY, the slice is, and only its own cycles, its silence or its
+// death move it. Best effort always has tokens or pays a debt.
+func TestOwners(t *testing.T) {
+	emergencies := 0
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		m, _ := random(t, r, 2*time.Second)
+		m.kernel = 0
+		before := map[token.ID]State{}
+		m.until(2*time.Second, func(now time.Duration) {
+			worst := Recovery
+			for _, member := range m.members {
+				if member.Priority == share.BestEffort && member.last < 1 {
+					t.Fatalf("seed %d: member %d has no tokens at %v", seed, member.ID, now)
+				}
+				if member.Priority != share.SLO {
+					continue
+				}
+				worst = max(worst, member.state)
+				ratio := member.cycles.ratio()
+				alone := ratio >= burst && member.cycles.told && member.cycles.stretch() < recovered // a burst, no contention
+				if before[member.ID] == Emergency && member.state != Emergency && !member.quiet() && ratio >= member.Violation && !alone {
+					t.Fatalf("seed %d: at %v member %d left its EMERGENCY at a ratio of %d", seed, now, member.ID, ratio)
+				}
+				before[member.ID] = member.state
+			}
+			if got := m.Pressure(); len(m.members) > 1 && got.State != worst {
+				t.Fatalf("seed %d: the slice is in %v at %v, want %v", seed, got.State, now, worst)
+			}
+			if worst == Emergency {
+				emergencies++
+			}
+		})
+	}
+	if emergencies < 100 {
+		t.Errorf("only %d ticks in EMERGENCY: the loads test nothing", emergencies)
+	}
+}
+
+// taught is an SLO member that knows its cycles, 25 ms every 100 ms, beside a busy trainer.
+func taught(t *testing.T) *machine {
+	t.Helper()
+	m := newMachine(t, Config{})
+	for _, member := range []Member{
+		{ID: 1, Priority: share.SLO, Request: 300, Limit: 600, MaxTokens: 1000},
+		{ID: 2, Priority: share.BestEffort, Request: 500, Limit: 900, MaxTokens: 1000},
+	} {
+		if err := m.Join(0, member); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.loads = []load{{2, 1000, 0, 10 * time.Second, 0}}
+	for k := range 20 {
+		from := time.Duration(k) * 100 * ms
+		m.loads = append(m.loads, load{1, 200, from, from + 25*ms, 0})
+	}
+	m.advance(0)
+	m.until(2*time.Second, func(time.Duration) {})
+	return m
+}
+
+// TestReaction: an SLO member has its limit within three ticks of the time when its cycle is too long, and best effort has
+// its own again within a second after the burst.
+func TestReaction(t *testing.T) {
+	m := taught(t)
+	from, to := 2*time.Second, 2100*ms
+	m.loads = append(m.loads, load{1, 900, from, to, 0})
+	var up, back time.Duration
+	m.until(5*time.Second, func(now time.Duration) {
+		if up == 0 && m.grants[1] == 600 {
+			up = now
+		}
+		if now > to && back == 0 && m.grants[2] == 900 {
+			back = now
+		}
+	})
+	if late := up - (from + 40*ms); late < 0 || late > 3*tick {
+		t.Errorf("the limit came %v after the stretch of 1.6", late)
+	}
+	if after := back - to; after <= 0 || after > time.Second {
+		t.Errorf("best effort had its limit again %v after the burst", after)
+	}
+}
+
+// TestDeath: an owner that leaves, or is never heard of again, does not hold the slice in its EMERGENCY.
+func TestDeath(t *testing.T) {
+	for name, leaves := range map[string]bool{"leaves": true, "falls silent": false} {
+		m := taught(t)
+		m.loads = append(m.loads, load{1, 900, 2 * time.Second, 2050 * ms, 0})
+		m.until(2050*ms, func(time.Duration) {})
+		if m.Pressure().State != Emergency {
+			t.Fatal("there is no EMERGENCY")
+		}
+		if leaves {
+			if err := m.Leave(2050*ms, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var released time.Duration
+		m.until(3*time.Second, func(now time.Duration) {
+			if released == 0 && m.Pressure().State != Emergency {
+				released = now
+			}
+		})
+		if late := released - 2050*ms; late <= 0 || late > (silence+2)*tick || leaves && late > tick {
+			t.Errorf("the owner %s: released after %v", name, late)
+		}
+	}
+}
+
+// TestNobodyStarves: in any second of a burst that never ends, with kernels larger than a tick of tokens, best effort
+// launches something.
+func TestNobodyStarves(t *testing.T) {
+	for _, kernel := range []int64{0, 100, 5000, 1_000_000} {
+		m := taught(t)
+		m.kernel = kernel
+		for k := range 200 { // batches of rising length keep the owner in its EMERGENCY
+			from := 2*time.Second + time.Duration(k)*40*ms
+			m.loads = append(m.loads, load{1, 1000, from, from + 39*ms + time.Duration(k)*100*time.Microsecond, 0})
+		}
+		m.launched[2] = 0
+		for second := range 8 {
+			m.until(time.Duration(3+second)*time.Second, func(time.Duration) {})
+			if m.launched[2] == 0 {
+				t.Errorf("kernels of %d: nothing in second %d", kernel, 2+second)
+			}
+			m.launched[2] = 0
+		}
+	}
+}
+
+// TestRestart is property 14: a new server knows nothing and hangs nobody. All have tokens at once, and a member whose
+// reports come late, or all at one time, goes on.
+func TestRestart(t *testing.T) {
+	m := newMachine(t, Config{})
+	for id := range token.ID(3) {
+		if err := m.Join(7*time.Hour, Member{ID: id, Priority: share.SLO, Request: 100, Limit: 200}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range m.advance(7 * time.Hour) {
+		if c.Kind != token.Grant || c.Token.Amount < 1 || c.Token.Unit != Blocks {
+			t.Errorf("%+v, want a token", c)
+		}
+	}
+	if len(m.credit) != 3 {
+		t.Errorf("%d members have tokens", len(m.credit))
+	}
+	if err := m.Report(8*time.Hour, 1, Launches{Blocks: 1 << 62, Last: 9 * time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	m.advance(8 * time.Hour)
+	m.until(8*time.Hour+time.Second, func(time.Duration) {})
+	if m.credit[1] < 1 {
+		t.Errorf("member 1 is shut out with %d", m.credit[1])
+	}
+}
+
+// TestFloor: whatever it had before, best effort is not cut below a hundredth of its request.
+func TestFloor(t *testing.T) {
+	s, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMember(Member{ID: 1, Priority: share.BestEffort, Request: 500, Limit: 900, MaxTokens: 10_000})
+	m.last = 1
+	for state := Contention; state <= Emergency; state++ {
+		s.pressure = Pressure{State: state, Severity: 3000}
+		if got := s.bestEffort(m); got != 50 {
+			t.Errorf("%v leaves %d tokens of 5000", state, got)
+		}
+	}
+}
+
+// TestSuddenBurst: a first cycle that is longer than four short batches is a burst at once, and its batches are slow: there is no
+// ratio before it, but an EMERGENCY of the least severity.
+func TestSuddenBurst(t *testing.T) {
+	m := taught(t)
+	for k := range 40 {
+		from := 2*time.Second + time.Duration(k)*100*ms
+		m.loads = append(m.loads, load{1, 200, from, from + 6*ms, ms})
+	}
+	m.loads = append(m.loads, load{1, 200, 8 * time.Second, 8100 * ms, 1300 * time.Microsecond})
+	var got Pressure
+	m.until(8100*ms, func(now time.Duration) {
+		if p := m.Pressure(); now > 8*time.Second && p.State == Emergency && got.State == None {
+			got = p
+		}
+	})
+	if got.Owner != 1 || got.Severity != violation || m.grants[1] != 600 {
+		t.Errorf("%+v, with %d tokens", got, m.grants[1])
+	}
+}
+
+// TestSeverity is D12: the harder an owner is pressed, the fewer tokens its neighbours have; as printed, they have more than
+// before up to a stretch of two.
+func TestSeverity(t *testing.T) {
+	for _, printed := range []bool{false, true} {
+		at := func(severity share.PerMille) int64 {
+			s, err := New(Config{Printed: printed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := newMember(Member{ID: 1, Priority: share.BestEffort, Request: 500, Limit: 900, MaxTokens: 1000})
+			s.pressure = Pressure{State: Emergency, Severity: severity}
+			if printed {
+				return s.printedBestEffort(m)
+			}
+			return s.bestEffort(m)
+		}
+		for severity := share.PerMille(1600); severity < 1900; severity += 100 {
+			if rises := at(severity) > 500; rises != printed {
+				t.Errorf("printed %v: %d tokens of 500 at a stretch of %d", printed, at(severity), severity)
+			}
+		}
+		if at(3000) >= at(1600) {
+			t.Errorf("printed %v: more severe, more tokens", printed)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package rckm
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/token"
+)
+
+func TestRefused(t *testing.T) {
+	for _, d := range []time.Duration{-1, time.Microsecond, time.Second} {
+		if _, err := New(Config{Tick: d}); err == nil {
+			t.Errorf("a tick of %v was accepted", d)
+		}
+	}
+	good := Member{ID: 1, Priority: share.SLO, Request: 300, Limit: 600, Violation: 1300, MaxTokens: 1000}
+	for name, spoil := range map[string]func(*Member){
+		"class":     func(m *Member) { m.Priority = "" },
+		"request":   func(m *Member) { m.Request = 0 },
+		"limit":     func(m *Member) { m.Limit = 299 },
+		"whole":     func(m *Member) { m.Limit = 1001 },
+		"violation": func(m *Member) { m.Violation = 1100 },
+		"burst":     func(m *Member) { m.Violation = 4000 },
+		"tokens":    func(m *Member) { m.MaxTokens = -1 },
+		"endless":   func(m *Member) { m.MaxTokens = most + 1 },
+	} {
+		s := newMachine(t, Config{})
+		m := good
+		spoil(&m)
+		if err := s.Join(0, m); err == nil {
+			t.Errorf("%s: %+v was accepted", name, m)
+		}
+	}
+	s := newMachine(t, Config{})
+	if err := errors.Join(s.Join(0, good), s.Resize(0, 1, 300)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Join(0, good); !errors.Is(err, token.ErrKnown) {
+		t.Error("joined twice:", err)
+	}
+	for name, err := range map[string]error{
+		"leave": s.Leave(0, 2), "report": s.Report(0, 2, Launches{}), "resize": s.Resize(0, 2, 300),
+	} {
+		if !errors.Is(err, token.ErrUnknown) {
+			t.Errorf("%s of a stranger: %v", name, err)
+		}
+	}
+	if s.MaxTokens(1) != 1000 || s.MaxTokens(2) != 0 {
+		t.Errorf("MaxTokens are %d and %d", s.MaxTokens(1), s.MaxTokens(2))
+	}
+}
+
+// TestSleep: nobody launches, and the slice wants no calls; a launch wakes it.
+func TestSleep(t *testing.T) {
+	m := taught(t)
+	m.loads = nil
+	m.until(10*time.Second, func(time.Duration) {})
+	if m.next != token.Never {
+		t.Errorf("an idle slice wants to be called at %v", m.next)
+	}
+	if err := m.Report(20*time.Second, 2, Launches{Blocks: 10, First: 20 * time.Second, Last: 20 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	if changes := m.advance(20 * time.Second); m.next != 20*time.Second+tick || len(changes) != 1 {
+		t.Errorf("awake it wants to be called at %v, with changes %v", m.next, changes)
+	}
+}
+
+// TestReference: one short request does not become the reference for ever (D18), as it does in the paper.
+func TestReference(t *testing.T) {
+	var c cycles
+	for k, length := range []time.Duration{30, 5, 30, 31, 30, 32, 30, 30, 30, 31, 30, 30} {
+		from := time.Duration(k) * 100 * ms
+		c.observe(from+50*ms, Launches{Blocks: 1, First: from, Last: from + length*ms}, false, time.Second)
+		c.observe(from+60*ms, Launches{}, false, time.Second)
+	}
+	if c.reference != 30*ms || c.least != 5*ms {
+		t.Errorf("the reference is %v, the least ever %v", c.reference, c.least)
+	}
+	c = cycles{}
+	c.observe(5*ms, Launches{Blocks: 1, Last: 5 * ms}, false, 50*ms)
+	c.observe(10*ms, Launches{Busy: true}, false, 50*ms)
+	c.observe(15*ms, Launches{}, true, 50*ms)
+	if !c.open || c.current() != 15*ms {
+		t.Errorf("a cycle whose work is not done, or held back, ended: %+v", c)
+	}
+	c.observe(50*ms, Launches{Blocks: 1, First: 45 * ms, Last: 50 * ms}, false, 50*ms)
+	if c.open || c.reference != 50*ms {
+		t.Errorf("a cycle went on beyond the longest: %+v", c)
+	}
+}
