@@ -4,6 +4,7 @@ package batching
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"slices"
 )
@@ -59,3 +60,19 @@ func (e *Equivalent) Rate() float64 { return e.rate }
 
 // Timeout is the equivalent timeout of the classes so far.
 func (e *Equivalent) Timeout() float64 { return e.weighted / e.rate }
+
+// Sizes gives the probability of each size of a batch, from 1 to the limit, that a request opens and that closes when it is
+// full or when its time is over: a Poisson number of others, of the given mean, would come by then.
+func Sizes(others float64, limit int) iter.Seq2[int, float64] {
+	return func(yield func(int, float64) bool) {
+		p, left := math.Exp(-others), 1.0
+		for n := 1; n < limit; n++ {
+			if !yield(n, p) {
+				return
+			}
+			left -= p
+			p *= others / float64(n)
+		}
+		yield(limit, max(left, 0))
+	}
+}

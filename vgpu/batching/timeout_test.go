@@ -125,3 +125,30 @@ func TestEquivalentTimeoutProperties(t *testing.T) {
 		}
 	}
 }
+
+// TestSizes draws batches, and compares.
+func TestSizes(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	for _, others := range []float64{0, 0.3, 4, 2000} {
+		for _, limit := range []int{1, 2, 7} {
+			const draws = 20_000
+			drawn := make([]float64, limit+1)
+			for range draws {
+				n := 1
+				for at := r.ExpFloat64(); n < limit && at < others; at += r.ExpFloat64() {
+					n++
+				}
+				drawn[n] += 1.0 / draws
+			}
+			sum := 0.0
+			for n, p := range Sizes(others, limit) {
+				if sum += p; math.Abs(p-drawn[n]) > 0.015 {
+					t.Errorf("%v others, limit %d, size %d: %v, drawn %v", others, limit, n, p, drawn[n])
+				}
+			}
+			if math.Abs(sum-1) > 1e-9 {
+				t.Errorf("%v others, limit %d: %v in all", others, limit, sum)
+			}
+		}
+	}
+}

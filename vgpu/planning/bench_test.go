@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// BenchmarkBest: targets are 10 ms for 8 applications and 2 s for 200 (N-P5: the paper takes 36 to 84 ms for 8). The time
+// BenchmarkBest: targets are 5 ms for 8 applications and 2 s for 200 (N-P5: the paper takes 36 to 84 ms for 8). The time
 // on the processor is what the planner needs; the other also has what it waits for others on a busy machine.
 func BenchmarkBest(b *testing.B) {
 	for _, n := range []int{1, 2, 4, 8, 50, 200} {

@@ -12,8 +12,9 @@ import (
 type Group struct {
 	Applications []Application   `json:"applications"` // by SLO, then rate, then name
 	Config       Config          `json:"config"`
-	P99          profile.Seconds `json:"p99"`           // of a batch's execution
-	Cost         Cost            `json:"nanoPerSecond"` // of money
+	P99          profile.Seconds `json:"p99"`             // of a batch's execution
+	Cost         Cost            `json:"nanoPerSecond"`   // of money
+	Sizes        []Size          `json:"sizes,omitempty"` // by batch-1: what runs a batch that is not full. None: Config
 
 	Timeouts []profile.Seconds `json:"timeouts"` // of each application's requests, before a batch must start (P7)
 }
@@ -55,26 +56,40 @@ type choice struct {
 	config    *Config // nil if nothing is fast enough
 	instances int     // held
 	latency   profile.Latency
-	cost      Cost // a second; infinite if nothing is fast enough (PA-46)
+	cost      Cost   // a second; infinite if nothing is fast enough (PA-46)
+	sizes     []Size // of menus
 }
 
 func (c choice) feasible() bool { return c.config != nil }
+
+// provisioner finds the cheapest way to serve a group: options as the papers reckon, menus as it is expected.
+type provisioner interface {
+	provision(demand) choice
+}
 
 // provision finds the cheapest configuration that keeps the deadlines, over all modes (PA-42).
 func (o *options) provision(d demand) choice {
 	best := choice{cost: Cost(math.Inf(1))}
 	for b := range o.byBatch {
-		bound := d.bound(b + 1)
-		n := sort.Search(len(o.byBatch[b]), func(i int) bool { return o.byBatch[b][i].latency.P99 > bound })
-		if n == 0 {
+		x := o.within(b+1, d.bound(b+1))
+		if x == nil {
 			continue
 		}
-		x := &o.byBatch[b][n-1]
 		if cost := x.cost * Cost(d.rate) / Cost(b+1); cost < best.cost {
-			best = choice{x.config, 0, x.latency, cost}
+			best = choice{config: x.config, latency: x.latency, cost: cost}
 		}
 	}
 	return o.hold(d, best)
+}
+
+// within is the cheapest that runs a batch within a bound; nil if nothing does.
+func (o *options) within(batch int, bound profile.Seconds) *option {
+	all := o.byBatch[batch-1]
+	n := sort.Search(len(all), func(i int) bool { return all[i].latency.P99 > bound })
+	if n == 0 {
+		return nil
+	}
+	return &all[n-1]
 }
 
 // hold looks for held instances that are cheaper. There are as many as serve the rate.
@@ -84,12 +99,12 @@ func (o *options) hold(d demand, best choice) choice {
 		if x.cost >= best.cost {
 			break
 		}
-		if x.reply > d.slo {
+		if x.reply > d.slo || x.each*Cost(d.rate) >= best.cost { // it costs no less with parts of instances
 			continue
 		}
 		instances := math.Ceil(d.rate / x.serves)
 		if cost := x.cost * Cost(instances); cost < best.cost && instances <= maxInstances {
-			best = choice{x.config, int(instances), x.latency, cost}
+			best = choice{config: &o.configs[x.config], instances: int(instances), latency: x.latency, cost: cost}
 		}
 	}
 	return best
@@ -98,7 +113,7 @@ func (o *options) hold(d demand, best choice) choice {
 const maxInstances = 1e6
 
 func newGroup(sorted []Application, c choice) Group {
-	g := Group{Applications: sorted, P99: c.latency.P99, Cost: c.cost}
+	g := Group{Applications: sorted, P99: c.latency.P99, Cost: c.cost, Sizes: c.sizes}
 	if c.config != nil {
 		g.Config = *c.config
 		g.Config.Instances = c.instances

@@ -10,13 +10,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// holding is one configuration that is paid by the second, busy or not.
+// holding is one configuration that is paid by the second, busy or not. It has no pointers: there are thousands, and they are
+// sorted.
 type holding struct {
-	config  *Config // shared: not to be changed
+	config  int32 // of those held
 	latency profile.Latency
 	reply   profile.Seconds // from arrival to answer, at the p99
 	serves  float64         // requests a second, of one instance
 	cost    Cost            // a second, of one instance
+	each    Cost            // of one request, if the instance is as busy as it may be
 }
 
 // rounds are the numbers of batches, its own included, within which a request on a held share may be answered: the more,
@@ -24,8 +26,9 @@ type holding struct {
 var rounds = []int{2, 4, 8}
 
 // shareHoldings goes through measured SMs, quotas, batches and rounds.
-func shareHoldings(m *profile.Share, in *Input) []holding {
-	var all []holding
+func shareHoldings(m *profile.Share, in *Input) ([]holding, []Config) {
+	n := len(m.Curves) * int(share.Whole/in.Platform.QuotaStep) * m.MaxBatch
+	all, configs := make([]holding, 0, n*len(rounds)), make([]Config, 0, n)
 	for i, curve := range m.Curves {
 		for q := in.Platform.QuotaStep; q <= share.Whole; q += in.Platform.QuotaStep {
 			for batch := 1; batch <= m.MaxBatch; batch++ {
@@ -33,12 +36,13 @@ func shareHoldings(m *profile.Share, in *Input) []holding {
 				if memory > share.Bytes(in.Platform.SliceMemoryMiB)*share.MiB {
 					break
 				}
-				config := &Config{Mode: Share, Batch: batch, SM: curve.SM, Quota: q, Memory: memory}
+				config := int32(len(configs))
+				configs = append(configs, Config{Mode: Share, Batch: batch, SM: curve.SM, Quota: q, Memory: memory})
 				cost := in.Prices.Slice.rate(curve.SM, q) + in.Prices.SliceMemory.rate(memory)
 				l := m.Latency(batch, i, q)
 				for _, n := range rounds {
 					serves, capped := throughput(batch, n, l.Mean, in.Platform.MaxBusy)
-					all = append(all, holding{config, l, profile.Seconds(n) * l.P99, serves, cost})
+					all = append(all, holding{config, l, profile.Seconds(n) * l.P99, serves, cost, cost / Cost(serves)})
 					if capped {
 						break // more rounds gain nothing
 					}
@@ -46,7 +50,7 @@ func shareHoldings(m *profile.Share, in *Input) []holding {
 			}
 		}
 	}
-	return undominated(all)
+	return undominated(all), configs
 }
 
 // throughput is the rate at which requests are answered within n rounds. A request waits for the batch that runs, which it
@@ -65,7 +69,10 @@ func throughput(batch, n int, mean profile.Seconds, maxBusy share.PerMille) (ser
 // none is dearer, so only the staircase of their replies and services counts: both ascending.
 func undominated(all []holding) []holding {
 	slices.SortFunc(all, func(a, b holding) int {
-		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(b.serves, a.serves), cmp.Compare(a.reply, b.reply))
+		if a.cost != b.cost { // nearly always: the other comparisons are worth saving
+			return cmp.Compare(a.cost, b.cost)
+		}
+		return cmp.Or(cmp.Compare(b.serves, a.serves), cmp.Compare(a.reply, b.reply))
 	})
 	var kept, stairs []holding
 	for _, x := range all {

@@ -6,7 +6,7 @@ import (
 )
 
 // improve moves single applications to where they cost least, and joins groups, until neither saves anything.
-func improve(o *options, groups []Group) []Group {
+func improve(o provisioner, groups []Group) []Group {
 	s := &arrangement{options: o}
 	for _, g := range groups {
 		s.groups = append(s.groups, part{g.Applications, g.Cost})
@@ -23,7 +23,7 @@ func improve(o *options, groups []Group) []Group {
 
 // arrangement is a way to group applications.
 type arrangement struct {
-	options *options
+	options provisioner
 	groups  []part
 }
 

@@ -16,6 +16,8 @@ type Input struct {
 	Prices       Book
 	Platform     Platform
 	Modes        []Mode // that may be used
+
+	aim *Aim // of Expected
 }
 
 // Validate refuses what cannot be planned for. Errors are *share.FieldError and name the field by its path.

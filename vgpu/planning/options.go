@@ -20,6 +20,7 @@ type option struct {
 type options struct {
 	byBatch [][]option // by batch-1; p99 ascending, cost descending
 	held    []holding  // by cost; none as fast, as able and as cheap as another
+	configs []Config   // of those held
 }
 
 func newOptions(m *profile.Model, in *Input, modes []Mode) *options {
@@ -36,10 +37,11 @@ func newOptions(m *profile.Model, in *Input, modes []Mode) *options {
 		case Partitioned:
 			o.add(partitionedOptions(m.Partitioned, in))
 		case Share:
-			o.held = shareHoldings(m.Share, in)
+			o.held, o.configs = shareHoldings(m.Share, in)
 		}
 	}
 	for b := range o.byBatch {
+		in.aim.shift(o.byBatch[b])
 		o.byBatch[b] = fastOrCheap(o.byBatch[b])
 	}
 	return o
@@ -57,7 +59,7 @@ func (o *options) add(all []option) {
 // fastOrCheap keeps what nothing else beats in both p99 and cost.
 func fastOrCheap(all []option) []option {
 	slices.SortFunc(all, func(a, b option) int {
-		return cmp.Or(cmp.Compare(a.latency.P99, b.latency.P99), cmp.Compare(a.cost, b.cost))
+		return fasterThenCheaper(a.latency, b.latency, a.cost, b.cost)
 	})
 	kept := all[:0]
 	for _, x := range all {
@@ -66,6 +68,13 @@ func fastOrCheap(all []option) []option {
 		}
 	}
 	return kept
+}
+
+func fasterThenCheaper(a, b profile.Latency, costA, costB Cost) int {
+	if a.P99 != b.P99 {
+		return cmp.Compare(a.P99, b.P99)
+	}
+	return cmp.Compare(costA, costB)
 }
 
 // cpuOptions goes through the sizes of functions (PA-43). Cost is PA-21, eq. 4.12.
@@ -79,7 +88,7 @@ func cpuOptions(m *profile.CPU, in *Input) []option {
 			}
 			l := m.Latency(batch, c)
 			rate := in.Prices.VCPU.rate(c) + in.Prices.Memory.rate(memory)
-			cost := Cost(in.Prices.Call) + rate*Cost(in.Prices.Quantum.CPU.bill(l.Mean))
+			cost := Cost(in.Prices.Call) + rate*Cost(in.aim.billed(in.Prices.Quantum.CPU, l))
 			all = append(all, option{&Config{Mode: CPU, Batch: batch, CPU: c, Memory: memory}, l, cost})
 		}
 	}
@@ -96,7 +105,7 @@ func gpuOptions(m *profile.GPU, in *Input) []option {
 			memory := m.HostMemory.Memory(batch)
 			l := m.Latency(batch, g)
 			rate := in.Prices.VCPU.rate(c) + in.Prices.Memory.rate(memory) + in.Prices.GPUMemory.rate(g)
-			cost := Cost(in.Prices.Call) + rate*Cost(in.Prices.Quantum.GPU.bill(l.Mean))
+			cost := Cost(in.Prices.Call) + rate*Cost(in.aim.billed(in.Prices.Quantum.GPU, l)) + in.aim.worth(l, g, m.CardGB)
 			all = append(all, option{&Config{Mode: GPU, Batch: batch, GPUGB: g, CPU: c, Memory: memory}, l, cost})
 		}
 	}

@@ -1,7 +1,6 @@
 package planning
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/gshare-dev/gshare/vgpu/profile"
@@ -18,7 +17,7 @@ type sizing struct {
 // objective with one minimum, and billing quanta make it a staircase (P14). But cost adds up over stages, and so does p99:
 // the best sizes for every bound at once are a knapsack over the p99 that each stage spends above its fastest.
 func partitionedOptions(m *profile.Partitioned, in *Input) []option {
-	var all []option
+	all := make([]option, 0, m.Batches()*len(masterWeights)*parts)
 	for batch := 1; batch <= m.Batches(); batch++ {
 		stages := stageSizings(m, batch, in)
 		for _, weight := range masterWeights {
@@ -127,7 +126,7 @@ func together(workers [][]sizing, bound profile.Seconds) (sizing, bool) {
 // efficient keeps what nothing else beats in both p99 and cost: p99 ascending, cost descending.
 func efficient(all []sizing) []sizing {
 	slices.SortFunc(all, func(a, b sizing) int {
-		return cmp.Or(cmp.Compare(a.latency.P99, b.latency.P99), cmp.Compare(a.cost, b.cost))
+		return fasterThenCheaper(a.latency, b.latency, a.cost, b.cost)
 	})
 	kept := all[:0]
 	for _, x := range all {

@@ -33,7 +33,9 @@ type grouping func(o *options, sorted []Application) []Group
 
 // Best plans at the least cost, by the second (P1). Up to exactLimit applications of a model, no plan is cheaper; beyond,
 // none that merges neighbours in the order of urgency, as the phases of PA-47 and PA-48 do, or that moves one application.
-func Best(in Input) (Plan, error) { return solve(in, in.Modes, cheapest) }
+func Best(in Input) (Plan, error) { return solve(in, in.Modes, byCost) }
+
+func byCost(o *options, sorted []Application) []Group { return cheapest(o, sorted) }
 
 func solve(in Input, modes []Mode, divide grouping) (Plan, error) {
 	if err := in.Validate(); err != nil {

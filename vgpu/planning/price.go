@@ -65,6 +65,18 @@ func (q Milliseconds) bill(t profile.Seconds) profile.Seconds {
 	return profile.Seconds(math.Ceil(math.Round(float64(t)*1e9)/unit) * unit / 1e9)
 }
 
+// expected is the mean of what is billed, if each execution is rounded up by itself: n units, where even the fixed part of
+// the time takes n, and for each further one the probability that it is begun, a geometric series.
+func (q Milliseconds) expected(l profile.Latency) profile.Seconds {
+	unit, spread := float64(q)/1000, float64(l.Spread())
+	if q == 0 || spread < 1e-9 {
+		return q.bill(l.Mean)
+	}
+	fixed := float64(l.Mean) - spread
+	n := math.Ceil(fixed / unit)
+	return profile.Seconds(unit * (n + math.Exp((fixed-n*unit)/spread)/-math.Expm1(-unit/spread)))
+}
+
 // maxPrice is a million units of currency a second.
 const maxPrice = 1e15
 

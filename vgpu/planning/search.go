@@ -13,7 +13,7 @@ import (
 // to take one from a set.
 const exactLimit = 10
 
-func cheapest(o *options, sorted []Application) []Group {
+func cheapest(o provisioner, sorted []Application) []Group {
 	if len(sorted) <= exactLimit {
 		return cheapestSets(o, sorted)
 	}
@@ -23,7 +23,7 @@ func cheapest(o *options, sorted []Application) []Group {
 // cheapestSets is exact: the best for a set of applications is one group with its first application, and the best for the
 // rest. The best groups need not be neighbours in the order of urgency: a rare request with a tight deadline may ride with
 // frequent ones of a loose deadline, or fill what is left of a held share.
-func cheapestSets(o *options, sorted []Application) []Group {
+func cheapestSets(o provisioner, sorted []Application) []Group {
 	all := 1<<len(sorted) - 1
 	alone, best, group := make([]Cost, all+1), make([]Cost, all+1), make([]int, all+1)
 	for set := 1; set <= all; set++ {
@@ -58,7 +58,7 @@ func members(sorted []Application, set int) []Application {
 
 // cheapestRuns divides the sequence into runs whose costs sum up to the least: the best for the first j applications is
 // the best for the first i and one run of the rest, for some i.
-func cheapestRuns(o *options, sorted []Application) []Group {
+func cheapestRuns(o provisioner, sorted []Application) []Group {
 	best := make([]Cost, len(sorted)+1)
 	from := make([]int, len(sorted)+1)
 	for j := range sorted {

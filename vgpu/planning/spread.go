@@ -50,6 +50,9 @@ func addStage(before []Cost, sizings []sizing, part profile.Seconds) (best []Cos
 	}
 	for i, x := range sizings {
 		own := spends(sizings, i, part)
+		if i+1 < len(sizings) && spends(sizings, i+1, part) == own {
+			continue // the next is cheaper, and spends no more
+		}
 		for spent := own; spent < len(best); spent++ {
 			if cost := before[spent-own] + x.cost; cost < best[spent] {
 				best[spent], chosen[spent] = cost, i

@@ -12,6 +12,15 @@ type Seconds float64
 // Latency is what a batch is predicted to take.
 type Latency struct{ Mean, P99 Seconds }
 
+// Spread takes the time as a fixed part and an exponential one, with the mean and the p99: the mean of that one. It is at
+// most the whole.
+func (l Latency) Spread() Seconds { return min((l.P99-l.Mean)/(math.Ln10*2-1), l.Mean) }
+
+// Quantile is the time that a part of the executions exceeds, above 0 and below 1: that of a hundredth is the p99.
+func (l Latency) Quantile(late float64) Seconds {
+	return l.P99 + l.Spread()*Seconds(math.Log(0.01/late))
+}
+
 // tail keeps the p99 from falling below the mean: fitted apart, the two curves may cross at their ends.
 func tail(mean, p99 Seconds) Latency { return Latency{mean, max(mean, p99)} }
 

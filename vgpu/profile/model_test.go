@@ -182,3 +182,27 @@ func TestSumOfTails(t *testing.T) {
 		t.Errorf("the bound, %v, is below the p99, %v", bound, truth)
 	}
 }
+
+// A hundredth of drawn executions exceeds the p99, and a thousandth the p99.9; a time that never varies has but one quantile.
+func TestQuantile(t *testing.T) {
+	l := Latency{Mean: 0.1, P99: 0.2}
+	r := rand.New(rand.NewPCG(1, 2))
+	const n = 200_000
+	over := map[float64]int{}
+	for range n {
+		x := l.Mean - l.Spread() + l.Spread()*Seconds(r.ExpFloat64())
+		for _, late := range []float64{0.01, 0.001} {
+			if x > l.Quantile(late) {
+				over[late]++
+			}
+		}
+	}
+	for late, count := range over {
+		if got := float64(count) / n; got < 0.8*late || got > 1.2*late {
+			t.Errorf("%v exceed the quantile of %v", got, late)
+		}
+	}
+	if got := (Latency{1, 1}).Quantile(0.001); got != 1 || len(over) != 2 {
+		t.Errorf("%v, %v", got, over)
+	}
+}

@@ -2,7 +2,6 @@ package serving
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"time"
 
@@ -93,9 +92,17 @@ func (w *calls) newGroup(in *Input, p planning.Group, n uint64) (*group, error) 
 
 func seconds(s profile.Seconds) time.Duration { return time.Duration(float64(s) * 1e9) }
 
+// config is what runs a batch.
+func (g *group) config(batch int) *planning.Config {
+	if len(g.plan.Sizes) > 0 {
+		return &g.plan.Sizes[batch-1].Config
+	}
+	return &g.plan.Config
+}
+
 // latency is what the profile says of a batch.
 func (g *group) latency(batch int) profile.Latency {
-	c := &g.plan.Config
+	c := g.config(batch)
 	switch c.Mode {
 	case planning.CPU:
 		return g.model.CPU.Latency(batch, c.CPU)
@@ -108,8 +115,8 @@ func (g *group) latency(batch int) profile.Latency {
 // takes draws the time of an execution: a fixed part and an exponential one, with the profile's mean and p99.
 func (g *group) takes(batch int) time.Duration {
 	l := g.latency(batch)
-	spread := min(float64(l.P99-l.Mean)/(math.Ln10*2-1), float64(l.Mean))
-	return time.Duration(1e9 * (float64(l.Mean) - spread + spread*g.random.ExpFloat64()))
+	spread := l.Spread()
+	return seconds(l.Mean - spread + spread*profile.Seconds(g.random.ExpFloat64()))
 }
 
 func (w *calls) arrive(request int32) {
@@ -146,10 +153,8 @@ func (g *group) dispatch() {
 func (g *group) run(batch []int32) {
 	w := g.world
 	takes := g.takes(len(batch))
-	w.money += g.price(takes)
-	if c := &g.plan.Config; c.Mode == planning.GPU {
-		w.gpu += takes.Seconds() * float64(c.GPUGB) / float64(g.model.GPU.CardGB)
-	}
+	w.money += g.price(len(batch), takes)
+	w.gpu += g.card(len(batch)) * takes.Seconds()
 	w.clock.after(takes, func() {
 		for _, r := range batch {
 			w.record.answer(r, w.clock.now)

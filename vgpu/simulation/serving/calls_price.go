@@ -6,10 +6,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/planning"
 )
 
-// price is what a call costs in nano-units (PA-21): what it has of the platform for the billed time, and the call. Partitioned
-// ones cost what the plan reckons with for a full batch.
-func (g *group) price(takes time.Duration) float64 {
-	c, book := &g.plan.Config, &g.world.prices
+// price is what the call of a batch costs in nano-units (PA-21): what it has of the platform for the billed time, and the
+// call. Partitioned ones cost what the plan reckons with.
+func (g *group) price(batch int, takes time.Duration) float64 {
+	c, book := g.config(batch), &g.world.prices
 	var quantum planning.Milliseconds
 	rate := float64(book.VCPU)*float64(c.CPU)/1000 + float64(book.Memory)*float64(c.Memory)/(1<<30)
 	switch c.Mode {
@@ -19,11 +19,27 @@ func (g *group) price(takes time.Duration) float64 {
 		quantum = book.Quantum.GPU
 		rate += float64(book.GPUMemory) * float64(c.GPUGB)
 	default:
-		return float64(g.plan.Cost) * float64(c.Batch) / g.plan.Rate()
+		return g.planned(batch)
 	}
 	billed := takes
 	if unit := time.Duration(quantum) * time.Millisecond; unit > 0 {
 		billed = (takes + unit - 1) / unit * unit
 	}
 	return float64(book.Call) + rate*billed.Seconds()
+}
+
+// planned is the plan's cost of a batch: of that size, or of a full one.
+func (g *group) planned(batch int) float64 {
+	if len(g.plan.Sizes) > 0 {
+		return float64(g.plan.Sizes[batch-1].Cost)
+	}
+	return float64(g.plan.Cost) * float64(g.plan.Config.Batch) / g.plan.Rate()
+}
+
+// card is the part of a card that runs a batch.
+func (g *group) card(batch int) float64 {
+	if c := g.config(batch); c.Mode == planning.GPU {
+		return float64(c.GPUGB) / float64(g.model.GPU.CardGB)
+	}
+	return 0
 }

@@ -28,7 +28,7 @@ func Policies() []Policy {
 		{"gshare", combined(
 			onShares(sharePolicy{elastic: true, retains: true, urgent: true}),
 			onMIG(migPolicy{pipelines: true, refuses: true, gathers: true, candidates: 4}),
-			asPlanned(cut, leastBill))},
+			asPlanned(cut, sparing))},
 		{"eager", onShares(sharePolicy{scaling: scaling.Policy{Window: 10 * time.Second, Out: 1, In: 9}})},
 		{"keepalive", onShares(sharePolicy{scaling: scaling.Policy{Window: time.Minute, Out: 1, In: 59}})},
 		{"lazy", onShares(sharePolicy{elastic: true})},

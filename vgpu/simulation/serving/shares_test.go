@@ -198,3 +198,23 @@ func TestResidencyByUse(t *testing.T) {
 		t.Errorf("one used for two thirds of the window becomes %v", next)
 	}
 }
+
+// A few requests, over and over: every policy must load each function that is asked for once, and gshare loads none again. Its
+// instances reserve less, too, as they give their SMs up between requests. A policy that loads them again is the control.
+func TestSparseRequests(t *testing.T) {
+	counts := make([]float64, 600)
+	for s := 0; s < len(counts); s += 25 {
+		counts[s] = 1
+	}
+	used := map[string]float64{}
+	for _, policy := range []string{"eager", "keepalive", "lazy", "gshare"} {
+		r := run(t, onGPUs(2, 3, counts, counts, make([]float64, len(counts))), policy)
+		used[policy] = r.GPUSeconds
+		if r.ColdStarts < 2 || policy == "gshare" && r.ColdStarts > 2 || policy == "lazy" && r.ColdStarts == 2 {
+			t.Errorf("%s: %d cold starts of two functions", policy, r.ColdStarts)
+		}
+	}
+	if used["gshare"] > 0.5*min(used["lazy"], used["keepalive"], used["eager"]) {
+		t.Errorf("GPU-seconds: %v", used)
+	}
+}
