@@ -1,0 +1,59 @@
+package partition
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Store keeps one journal. Save returns when the text would outlive a loss of power; after an error Load gives the old text
+// or the new one, never a mixture.
+type Store interface {
+	Load() ([]byte, error) // nil where nothing was saved
+	Save(text []byte) error
+}
+
+// File is a store in the file of that name.
+type File string
+
+// Load implements Store.
+func (f File) Load() ([]byte, error) {
+	text, err := os.ReadFile(string(f))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return text, err
+}
+
+// Save implements Store: the text is on the disk before it gets the name, and the name before Save returns.
+func (f File) Save(text []byte) error {
+	next := string(f) + ".next"
+	file, err := os.OpenFile(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(next, string(f)); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(string(f)))
+}
+
+func syncDir(name string) error {
+	dir, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// Boot tells one boot of this machine from all others.
+func Boot() (string, error) {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id)), err
+}

@@ -1,0 +1,119 @@
+// Package partition makes MIG instances on a node's GPU when they are asked for, and keeps idle ones for the next. A journal
+// says which are gshare's and which step is under way, so that an agent that ended at any moment leaves nothing behind that
+// the next one does not know. What is in use, or was made by others, is never removed.
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/gshare-dev/gshare/vgpu/mig"
+	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
+)
+
+// Config describes the GPU of a Manager. No other may use the GPU or its journal until the process of this one is gone: the
+// kernel keeps a process whose call hangs in the driver, and with it the agent's lock.
+type Config struct {
+	Device  Device
+	Planner *geometry.Planner // for the device's model
+	UUID    string            // of the GPU
+	Store   Store             // its journal
+	Boot    string            // see Boot
+	Held    []string          // UUIDs of the instances that containers have
+}
+
+// Manager changes the instances of one GPU. It serves concurrent callers, one after another.
+type Manager struct {
+	device  Device
+	planner *geometry.Planner
+	store   Store
+
+	mu     sync.Mutex // guards the following, and the device
+	record record
+	held   map[string]bool // by UUID
+}
+
+// Open takes over what an earlier Manager left, down to a step that was under way: it is adopted if the device shows that
+// it was taken. It changes nothing on the device. The error is ErrJournal where the journal is not such a record; without the
+// file, all instances would count as made by others.
+func Open(c Config) (*Manager, error) {
+	m := &Manager{device: c.Device, planner: c.Planner, store: c.Store, held: map[string]bool{}}
+	for _, uuid := range c.Held {
+		m.held[uuid] = true
+	}
+	text, err := c.Store.Load()
+	if err != nil {
+		return nil, fmt.Errorf("journal of %s: %w", c.UUID, err)
+	}
+	if m.record, err = load(text, c); err != nil {
+		return nil, fmt.Errorf("journal of %s: %w: %w", c.UUID, ErrJournal, err)
+	}
+	_, err = m.settle()
+	return m, err
+}
+
+// load reads the journal; that of an earlier boot says nothing any more.
+func load(text []byte, c Config) (record, error) {
+	empty := record{Version: version, Boot: c.Boot, Device: c.UUID}
+	if text == nil {
+		return empty, empty.validate()
+	}
+	r, err := parse(text)
+	switch {
+	case err != nil:
+		return r, err
+	case r.Device != c.UUID:
+		return r, fmt.Errorf("it is that of %.64q", r.Device)
+	case r.Boot != c.Boot:
+		return empty, nil
+	}
+	return r, nil
+}
+
+// Obtain gives an instance of the profile, one of the device's model, and holds it until it is released: an idle one, or a
+// new one in the room of idle ones. The error is ErrNoRoom where the instances in use leave none.
+func (m *Manager) Obtain(p *mig.Profile) (Instance, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	refused := map[mig.Instance]bool{}
+	for range attempts {
+		found, err := m.settle()
+		if err != nil {
+			return Instance{}, err
+		}
+		at, steps, ok := m.planner.Plan(m.view(found, refused), p)
+		if !ok {
+			return Instance{}, fmt.Errorf("%w %s", ErrNoRoom, p.Name)
+		}
+		if len(steps) == 0 {
+			return m.hold(found, at), nil
+		}
+		err = m.take(steps, refused)
+		if err != nil && !errors.Is(err, ErrInUse) {
+			_, settled := m.settle()
+			return Instance{}, errors.Join(err, settled)
+		}
+	}
+	return Instance{}, fmt.Errorf("%s: the device goes on refusing what it says is free", p.Name)
+}
+
+// attempts bounds Obtain: a look before and after the steps, and one for each of the instances that may turn out in use.
+const attempts = 10
+
+// Release lets an instance be given or removed, once no process runs on it.
+func (m *Manager) Release(uuid string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.held, uuid)
+}
+
+func (m *Manager) hold(found []Instance, at mig.Instance) Instance {
+	for _, i := range found {
+		if i.Instance == at {
+			m.held[i.UUID] = true
+			return i
+		}
+	}
+	panic("partition: planned an instance that was not found")
+}

@@ -1,0 +1,363 @@
+package partition_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gshare-dev/gshare/vgpu/mig"
+	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
+	"github.com/gshare-dev/gshare/vgpu/node/fakemig"
+	"github.com/gshare-dev/gshare/vgpu/node/partition"
+)
+
+const uuid = "GPU-a"
+
+func model(t testing.TB) *mig.Model {
+	t.Helper()
+	m, err := mig.ModelNamed("A100-80GB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+var planners sync.Map // by model; to make one takes longer than most scenarios
+
+func planner(g *fakemig.GPU) *geometry.Planner {
+	p, ok := planners.Load(g.Model())
+	if !ok {
+		p, _ = planners.LoadOrStore(g.Model(), geometry.NewPlanner(g.Model()))
+	}
+	return p.(*geometry.Planner)
+}
+
+// instance reads "1g.10gb@3".
+func instance(t testing.TB, m *mig.Model, text string) (i mig.Instance) {
+	t.Helper()
+	name, start, _ := strings.Cut(text, "@")
+	p, ok := m.Profile(name)
+	if _, err := fmt.Sscan(start, &i.Start); err != nil || !ok {
+		t.Fatal(text, err)
+	}
+	i.Profile = p
+	return i
+}
+
+// memory is a store without a disk. It fails while err is set.
+type memory struct {
+	text []byte
+	err  error
+}
+
+func (m *memory) Load() ([]byte, error) { return m.text, m.err }
+func (m *memory) Save(text []byte) error {
+	if m.err == nil {
+		m.text = text
+	}
+	return m.err
+}
+
+// node is a GPU with its journal, over restarts of the agent.
+type node struct {
+	t    *testing.T
+	gpu  *fakemig.GPU
+	disk *memory
+	boot string
+}
+
+func newNode(t *testing.T) *node {
+	return &node{t: t, gpu: fakemig.New(uuid, model(t)), disk: &memory{}, boot: "boot 1"}
+}
+
+func (n *node) open(held ...string) *partition.Manager {
+	n.t.Helper()
+	m, err := partition.Open(partition.Config{Device: n.gpu, Planner: planner(n.gpu), UUID: uuid, Store: n.disk, Boot: n.boot, Held: held})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return m
+}
+
+func (n *node) obtain(m *partition.Manager, profile string) partition.Instance {
+	n.t.Helper()
+	p, _ := n.gpu.Model().Profile(profile)
+	i, err := m.Obtain(p)
+	if err != nil || i.UUID == "" || i.Profile != p {
+		n.t.Fatalf("%s: %+v, %v", profile, i, err)
+	}
+	return i
+}
+
+// want compares what is on the GPU with "1g.10gb@3 2g.20gb@4".
+func (n *node) want(want string) {
+	n.t.Helper()
+	found, err := n.gpu.Instances()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	var got []string
+	for _, i := range found {
+		half := ""
+		if i.Compute == 0 {
+			half = "half "
+		}
+		got = append(got, fmt.Sprintf("%s%s@%d", half, i.Profile.Name, i.Start))
+	}
+	if text := strings.Join(got, " "); text != want {
+		n.t.Fatalf("on the GPU: %q, want %q", text, want)
+	}
+}
+
+func (n *node) refused(m *partition.Manager, profile string, want error) {
+	n.t.Helper()
+	p, _ := n.gpu.Model().Profile(profile)
+	if i, err := m.Obtain(p); !errors.Is(err, want) {
+		n.t.Fatalf("%s: %+v, %v; want %v", profile, i, err, want)
+	}
+}
+
+func TestReuseAndReclaim(t *testing.T) {
+	n := newNode(t)
+	m := n.open()
+	a, b := n.obtain(m, "1g.10gb"), n.obtain(m, "1g.10gb")
+	n.want("1g.10gb@4 1g.10gb@6")
+	n.refused(m, "7g.80gb", partition.ErrNoRoom)
+	m.Release(b.UUID)
+	if again := n.obtain(m, "1g.10gb"); again != b || len(n.gpu.Acts()) != 4 {
+		t.Errorf("got %+v instead of the idle %+v, after %q", again, b, n.gpu.Acts())
+	}
+	m.Release(a.UUID)
+	m.Release(b.UUID)
+	n.want("1g.10gb@4 1g.10gb@6") // idle ones stay until their room is needed
+	n.obtain(m, "3g.40gb")
+	n.want("3g.40gb@4")
+}
+
+// A container that has ended may leave a process, and a process may run that nobody knows of.
+func TestBusyStays(t *testing.T) {
+	n := newNode(t)
+	m := n.open()
+	a := n.obtain(m, "1g.10gb")
+	n.gpu.Start(a.Instance)
+	m.Release(a.UUID)
+	n.refused(m, "7g.80gb", partition.ErrNoRoom)
+	if b := n.obtain(m, "1g.10gb"); b.UUID == a.UUID {
+		t.Errorf("%s was given while a process ran on it", a.UUID)
+	}
+	n.gpu.Stop(a.Instance)
+}
+
+// Between the look and the step a process may come; some users of an instance are never seen. The driver refuses then.
+func TestRefusedAsInUse(t *testing.T) {
+	n := newNode(t)
+	m := n.open()
+	a, b := n.obtain(m, "3g.40gb"), n.obtain(m, "3g.40gb")
+	m.Release(a.UUID)
+	m.Release(b.UUID)
+	n.gpu.Fail(1, fakemig.Fault{Err: partition.ErrInUse}) // the look is call 0
+	i := n.obtain(m, "2g.20gb")
+	n.want("2g.20gb@0 3g.40gb@4")
+	if i.Start != 0 {
+		t.Errorf("got %+v", i)
+	}
+	n.gpu.Fail(1, fakemig.Fault{Err: partition.ErrInUse})
+	n.refused(m, "4g.40gb", partition.ErrNoRoom) // the 2g is held, and that is seen at once
+}
+
+func TestStrangers(t *testing.T) {
+	n := newNode(t)
+	for text, compute := range map[string][]int{"1g.10gb@0": {1}, "3g.40gb@4": {1, 2}, "1g.10gb@2": nil} {
+		if err := n.gpu.Strange(instance(t, n.gpu.Model(), text), compute...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := n.open()
+	if i := n.obtain(m, "1g.10gb"); i.Start != 0 {
+		t.Errorf("got %+v instead of the whole one that others made", i)
+	}
+	n.refused(m, "3g.40gb", partition.ErrNoRoom)
+	n.refused(m, "2g.20gb", partition.ErrNoRoom)
+	n.want("1g.10gb@0 half 1g.10gb@2 3g.40gb@4")
+	n.obtain(m, "1g.10gb")
+	n.obtain(m, "1g.10gb")
+	n.refused(m, "1g.10gb", partition.ErrNoRoom) // the half one is another's
+	n = newNode(t)
+	if err := n.gpu.Strange(instance(t, n.gpu.Model(), "1g.10gb@6"), 1); err != nil {
+		t.Fatal(err)
+	}
+	m = n.open()
+	m.Release(n.obtain(m, "1g.10gb").UUID)
+	n.refused(m, "7g.80gb", partition.ErrNoRoom) // given, released, and still not gshare's to remove
+}
+
+func TestRestart(t *testing.T) {
+	n := newNode(t)
+	m := n.open()
+	a, b := n.obtain(m, "1g.10gb"), n.obtain(m, "2g.20gb")
+	m = n.open(a.UUID)
+	n.refused(m, "7g.80gb", partition.ErrNoRoom)
+	if again := n.obtain(m, "2g.20gb"); again != b {
+		t.Errorf("got %+v instead of the idle %+v", again, b)
+	}
+	m = n.open()
+	n.obtain(m, "7g.80gb")
+	n.want("7g.80gb@0")
+}
+
+func TestReboot(t *testing.T) {
+	n := newNode(t)
+	a := n.obtain(n.open(), "1g.10gb")
+	n.gpu.Reboot()
+	n.boot = "boot 2"
+	if err := n.gpu.Strange(a.Instance, 1); err != nil { // where gshare had one
+		t.Fatal(err)
+	}
+	m := n.open()
+	n.refused(m, "7g.80gb", partition.ErrNoRoom)
+	n.obtain(m, "4g.40gb")
+	n.want("4g.40gb@0 1g.10gb@6")
+}
+
+// A reset of the GPU takes the instances without a reboot.
+func TestReset(t *testing.T) {
+	n := newNode(t)
+	m := n.open()
+	n.obtain(m, "1g.10gb")
+	n.gpu.Reboot()
+	n.obtain(m, "7g.80gb")
+	n.want("7g.80gb@0")
+}
+
+func TestJournalRefused(t *testing.T) {
+	n := newNode(t)
+	n.obtain(n.open(), "1g.10gb")
+	good := string(n.disk.text)
+	for name, text := range map[string]string{
+		"empty": "", "torn": good[:len(good)-9], "another version": strings.Replace(good, `"version":1`, `"version":2`, 1),
+		"another GPU": strings.Replace(good, uuid, "GPU-b", 1), "unknown field": strings.Replace(good, `{"version"`, `{"more":1,"version"`, 1),
+		"two records": good + good, "no profile": strings.Replace(good, "1g.10gb", "0g", 1), "no place": strings.Replace(good, `"start":6`, `"start":8`, 1),
+		"twice": strings.Replace(good, `"made":[`, `"made":[{"profile":"1g.10gb","start":6},`, 1),
+	} {
+		n.disk.text = []byte(text)
+		_, err := partition.Open(partition.Config{Device: n.gpu, Planner: planner(n.gpu), UUID: uuid, Store: n.disk, Boot: n.boot})
+		if text == good || !errors.Is(err, partition.ErrJournal) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	n.want("1g.10gb@6")
+}
+
+// What hangs is in the journal: an agent that is ended meanwhile leaves it to the next.
+func TestHang(t *testing.T) {
+	n := newNode(t)
+	m := n.open()
+	hang, began, done := make(chan struct{}), make(chan struct{}), make(chan error)
+	n.gpu.Fail(1, fakemig.Fault{Hang: hang, Began: began})
+	p, _ := n.gpu.Model().Profile("1g.10gb")
+	go func() {
+		_, err := m.Obtain(p)
+		done <- err
+	}()
+	<-began
+	left := &memory{text: n.disk.text} // the journal as it is while the driver hangs
+	close(hang)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	n.disk = left
+	n.obtain(n.open(), "7g.80gb") // what was made after the call came back is known to be gshare's
+	n.want("7g.80gb@0")
+}
+
+// What failed is looked at once more before the error is told: the journal does not go on claiming what is not there.
+func TestFailureIsClosed(t *testing.T) {
+	unknown := errors.New("unknown")
+	for _, after := range []bool{false, true} {
+		n := newNode(t)
+		m := n.open()
+		n.gpu.Fail(1, fakemig.Fault{Err: unknown, After: after})
+		n.refused(m, "1g.10gb", unknown)
+		text := string(n.disk.text)
+		if made := strings.Contains(text, `"start":6`); !strings.Contains(text, `"intent":null`) || made != after {
+			t.Errorf("acted %v: %s", after, text)
+		}
+		n.obtain(m, "1g.10gb")
+		if len(n.gpu.Acts()) != 2 {
+			t.Errorf("acted %v: %v", after, n.gpu.Acts())
+		}
+	}
+}
+
+// Without its journal a GPU is not changed, and nothing is given.
+func TestJournalNotWritten(t *testing.T) {
+	n := newNode(t)
+	m := n.open()
+	n.disk.err = errors.New("disk full")
+	n.refused(m, "1g.10gb", n.disk.err)
+	n.want("")
+	n.disk.err = nil
+	n.obtain(m, "1g.10gb")
+}
+
+// A compute instance may be gone while the driver does not let go of the rest: it is in nobody's way, and removed later.
+func TestHalfRemoved(t *testing.T) {
+	n := newNode(t)
+	m := n.open()
+	m.Release(n.obtain(m, "7g.80gb").UUID)
+	n.gpu.Fail(2, fakemig.Fault{Err: partition.ErrInUse}) // after the look and the compute instance
+	n.refused(m, "1g.10gb", partition.ErrNoRoom)
+	n.want("half 7g.80gb@0")
+	m = n.open()
+	n.obtain(m, "1g.10gb")
+	n.want("1g.10gb@6")
+}
+
+// Those who ask at once get instances of their own.
+func TestConcurrent(t *testing.T) {
+	n := newNode(t)
+	m := n.open()
+	p, _ := n.gpu.Model().Profile("1g.10gb")
+	got := make(chan string, 9)
+	for range cap(got) {
+		go func() {
+			i, err := m.Obtain(p)
+			if err != nil && !errors.Is(err, partition.ErrNoRoom) {
+				t.Error(err)
+			}
+			got <- i.UUID
+		}()
+	}
+	given := map[string]bool{}
+	for range cap(got) {
+		given[<-got] = true
+	}
+	if len(given) != 8 || !given[""] { // seven, and the two who got none
+		t.Errorf("%d answers: %v", len(given), given)
+	}
+}
+
+// A device that refuses for ever, and one that cannot be looked at, end in an error; neither holds or loses anything.
+func TestHopeless(t *testing.T) {
+	n := newNode(t)
+	m := n.open()
+	for call := range 20 {
+		if call%2 == 1 { // the steps; the looks are even
+			n.gpu.Fail(call, fakemig.Fault{Err: partition.ErrInUse})
+		}
+	}
+	p, _ := n.gpu.Model().Profile("1g.10gb")
+	if i, err := m.Obtain(p); err == nil || len(n.gpu.Acts()) > 0 {
+		t.Errorf("%+v, %v", i, err)
+	}
+	blind := errors.New("GPU is lost")
+	n.gpu.Fail(0, fakemig.Fault{Err: blind})
+	n.refused(m, "1g.10gb", blind)
+	n.gpu.Fail(0, fakemig.Fault{Err: blind})
+	if _, err := partition.Open(partition.Config{Device: n.gpu, Planner: planner(n.gpu), UUID: uuid, Store: n.disk, Boot: n.boot}); !errors.Is(err, blind) {
+		t.Errorf("opened: %v", err)
+	}
+	n.obtain(m, "7g.80gb")
+}

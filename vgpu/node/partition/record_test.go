@@ -1,0 +1,98 @@
+package partition
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
+)
+
+// FuzzRecord holds that any journal is refused, or means what is written again.
+func FuzzRecord(f *testing.F) {
+	whole := record{Version: version, Boot: "b", Device: "GPU-a", Made: []place{{"1g.10gb", 3}}, Intent: &intent{geometry.DestroyGPU, place{"1g.10gb", 3}}}
+	f.Add(whole.encode())
+	f.Add(record{Version: version, Boot: "b", Device: "GPU-a"}.encode())
+	f.Add([]byte(`{"version":1,"boot":"b","device":"d","made":[{"profile":"1g.5gb+me","start":-1}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := parse(text)
+		if err != nil {
+			return
+		}
+		if err := r.validate(); err != nil {
+			t.Fatal("parsed, and not valid:", err)
+		}
+		again, err := parse(r.encode())
+		if err != nil || !bytes.Equal(again.encode(), r.encode()) {
+			t.Fatalf("%q became %q: %v", r.encode(), again.encode(), err)
+		}
+	})
+}
+
+// Each rule of a journal is broken once.
+func TestParseRefuses(t *testing.T) {
+	good := `{"version":1,"boot":"b","device":"d","made":[{"profile":"1g.10gb","start":3}],"intent":{"action":"create GPU instance","profile":"2g.20gb","start":4}}`
+	if _, err := parse([]byte(good)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]string{
+		{`"version":1`, `"version":2`}, {`"boot":"b"`, `"boot":""`}, {`"device":"d"`, `"device":""`}, {`"made"`, `"mad"`},
+		{`1g.10gb`, `big`}, {`"start":3`, `"start":8`}, {`"start":3`, `"start":-1`}, {`"start":3`, `"start":"3"`},
+		{`create GPU`, `make GPU`}, {`"start":4`, `"start":9`}, {`"made":[`, `"made":[{"profile":"1g.10gb","start":3},`}, {`}}`, `}}}`}, {`}}`, `}`},
+	} {
+		if r, err := parse([]byte(strings.Replace(good, c[0], c[1], 1))); err == nil {
+			t.Errorf("%s in place of %s: %+v", c[1], c[0], r)
+		}
+	}
+}
+
+func TestFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "journal")
+	f := File(name)
+	if text, err := f.Load(); text != nil || err != nil {
+		t.Fatalf("%q, %v before the first", text, err)
+	}
+	for _, text := range []string{"a long first text", "short"} {
+		if err := f.Save([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := f.Load(); string(got) != text || err != nil {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	if err := os.Mkdir(name+".next", 0o755); err != nil { // nothing can be written there
+		t.Fatal(err)
+	}
+	if err := f.Save([]byte("lost")); err == nil {
+		t.Error("saved where nothing can be written")
+	}
+	if got, _ := f.Load(); string(got) != "short" {
+		t.Errorf("%q after a failure", got)
+	}
+}
+
+func TestBoot(t *testing.T) {
+	a, err := Boot()
+	if b, _ := Boot(); err != nil || a == "" || a != b || strings.ContainsAny(a, " \n") {
+		t.Errorf("%q, then %q, %v", a, b, err)
+	}
+}
+
+func TestDone(t *testing.T) {
+	p := place{"1g.10gb", 3}
+	for _, c := range []struct {
+		action      geometry.Action
+		before, now []place
+	}{
+		{geometry.CreateGPU, nil, []place{p}}, {geometry.CreateCompute, []place{p}, []place{p}},
+		{geometry.DestroyCompute, []place{p}, []place{p}}, {geometry.DestroyGPU, []place{p}, nil},
+	} {
+		r := record{Made: c.before, Intent: &intent{c.action, p}}.done()
+		if !slices.Equal(r.Made, c.now) || r.Intent != nil {
+			t.Errorf("%s: %+v", c.action, r)
+		}
+	}
+}

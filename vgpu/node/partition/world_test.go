@@ -1,0 +1,235 @@
+package partition_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gshare-dev/gshare/vgpu/mig"
+	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
+	"github.com/gshare-dev/gshare/vgpu/node/fakemig"
+	"github.com/gshare-dev/gshare/vgpu/node/partition"
+	"github.com/gshare-dev/gshare/vgpu/node/partition/nvml"
+)
+
+// A scenario is what happens to one GPU, line by line: "obtain 1g.10gb", "release 0" (the first one obtained that is still
+// there), "start 0", "stop 0", "strange 3g.40gb@4 1 2", "restart", "reboot".
+//
+// world plays one, with a disturbance at one moment or several: what it leaves must be what it leaves undisturbed, down to
+// the order of the acts on the GPU, so that no step is lost and none is taken twice.
+type world struct {
+	gpu      *fakemig.GPU
+	device   device // the GPU as its agent reaches it
+	planner  *geometry.Planner
+	intents  bool // the journal keeps them
+	disk     []byte
+	boots    int
+	manager  *partition.Manager
+	obtained []partition.Instance // what containers have
+	strange  []mig.Instance
+	answers  []string
+
+	disturbance
+	moment int   // that comes next
+	at     []int // the moments that are disturbed
+}
+
+// disturbance happens at a moment: before or after a write of the journal or a step.
+type disturbance func() error
+
+var errDisturbed = errors.New("disturbed")
+
+type crash struct{}
+
+var (
+	crashes  disturbance = func() error { panic(crash{}) }
+	failures disturbance = func() error { return errDisturbed } // the answer; what was done stays done
+)
+
+func (w *world) pass() error {
+	disturbed := slices.Contains(w.at, w.moment)
+	w.moment++
+	if !disturbed {
+		return nil
+	}
+	return w.disturbance()
+}
+
+// around does something between two moments.
+func (w *world) around(do func() error) error {
+	if err := w.pass(); err != nil {
+		return err
+	}
+	return errors.Join(do(), w.pass())
+}
+
+type device interface {
+	partition.Device
+	Model() *mig.Model
+}
+
+// setup completes a world.
+type setup func(w *world) error
+
+func direct(w *world) error {
+	w.device, w.planner, w.intents = w.gpu, planner(w.gpu), true
+	return nil
+}
+
+func overNVML(w *world) error {
+	d, err := nvml.Find(w.gpu.NVML(), uuid)
+	if err == nil {
+		w.device, w.planner, w.intents = d, geometry.NewPlanner(d.Model()), true
+	}
+	return err
+}
+
+func forgetful(w *world) error {
+	w.device, w.planner = w.gpu, planner(w.gpu)
+	return nil
+}
+
+// mortal is a world's GPU and disk, as its agent sees them.
+type mortal struct{ *world }
+
+func (m mortal) Instances() ([]partition.Instance, error) { return m.device.Instances() }
+
+func (m mortal) Do(s geometry.Step) error {
+	return m.around(func() error {
+		if removes := s.Action == geometry.DestroyCompute || s.Action == geometry.DestroyGPU; removes && m.stays(s.Instance) {
+			return fmt.Errorf("%s, which is not to be touched", s)
+		}
+		return m.device.Do(s)
+	})
+}
+
+// stays says that a container has an instance, or others made it.
+func (w *world) stays(at mig.Instance) bool {
+	return slices.Contains(w.strange, at) || slices.ContainsFunc(w.obtained, func(i partition.Instance) bool { return i.Instance == at })
+}
+
+func (m mortal) Load() ([]byte, error) { return m.disk, nil }
+
+func (m mortal) Save(text []byte) error {
+	if !m.intents && strings.Contains(string(text), `"intent":{`) {
+		return nil
+	}
+	return m.around(func() error { m.disk = text; return nil })
+}
+
+func play(m *mig.Model, script []string, setup setup, d disturbance, at ...int) (w *world, err error) {
+	w = &world{gpu: fakemig.New(uuid, m), disturbance: d, at: at}
+	if err := setup(w); err != nil {
+		return w, err
+	}
+	for _, line := range script {
+		for again := true; again; {
+			again, err = w.try(line)
+			if err != nil {
+				return w, fmt.Errorf("%s: %w", line, err)
+			}
+		}
+	}
+	return w, nil
+}
+
+// try plays a line. After a crash it is played again, by a new agent; after a failure by the same.
+func (w *world) try(line string) (again bool, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, ok := r.(crash); !ok {
+				panic(r)
+			}
+			w.manager, again = nil, true
+		}
+	}()
+	if w.manager == nil {
+		if w.manager, err = w.open(); errors.Is(err, errDisturbed) {
+			return true, nil
+		} else if err != nil {
+			return false, err
+		}
+	}
+	err = w.line(strings.Fields(line))
+	if errors.Is(err, errDisturbed) {
+		return true, nil
+	}
+	return false, err
+}
+
+func (w *world) open() (*partition.Manager, error) {
+	m := mortal{w}
+	return partition.Open(partition.Config{Device: m, Planner: w.planner, UUID: uuid, Store: m, Boot: fmt.Sprint("boot ", w.boots), Held: w.held()})
+}
+
+func (w *world) held() (uuids []string) {
+	for _, i := range w.obtained {
+		uuids = append(uuids, i.UUID)
+	}
+	return uuids
+}
+
+func (w *world) line(words []string) error {
+	switch words[0] {
+	case "obtain":
+		return w.obtain(words[1])
+	case "strange":
+		return w.stranger(words[1:])
+	case "restart":
+		w.manager = nil
+		return nil
+	case "reboot":
+		w.gpu.Reboot()
+		w.boots, w.manager, w.obtained, w.strange = w.boots+1, nil, nil, nil
+		return nil
+	}
+	var n int
+	if fmt.Sscan(words[1], &n); n >= len(w.obtained) {
+		return nil // it was refused
+	}
+	i := w.obtained[n]
+	switch words[0] {
+	case "start":
+		w.gpu.Start(i.Instance)
+	case "stop":
+		w.gpu.Stop(i.Instance)
+	case "release":
+		w.manager.Release(i.UUID)
+		w.obtained = slices.Delete(w.obtained, n, n+1)
+	}
+	return nil
+}
+
+func (w *world) obtain(profile string) error {
+	p, _ := w.device.Model().Profile(profile)
+	i, err := w.manager.Obtain(p)
+	switch {
+	case errors.Is(err, partition.ErrNoRoom) && !errors.Is(err, errDisturbed):
+		w.answers = append(w.answers, profile+" refused")
+		return nil
+	case err != nil:
+		return err
+	}
+	w.answers = append(w.answers, fmt.Sprintf("%s@%d", profile, i.Start))
+	w.obtained = append(w.obtained, i)
+	return nil
+}
+
+func (w *world) stranger(words []string) error {
+	name, start, _ := strings.Cut(words[0], "@")
+	p, _ := w.device.Model().Profile(name)
+	at := mig.Instance{Profile: p}
+	fmt.Sscan(start, &at.Start)
+	w.strange = append(w.strange, at)
+	sizes := make([]int, len(words)-1)
+	for n := range sizes {
+		fmt.Sscan(words[1+n], &sizes[n])
+	}
+	return w.gpu.Strange(at, sizes...)
+}
+
+// outcome is what a world was left with.
+func (w *world) outcome() string {
+	return fmt.Sprintf("answers %q\nacts %q\ndisk %s", w.answers, w.gpu.Acts(), w.disk)
+}
