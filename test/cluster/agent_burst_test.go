@@ -23,13 +23,39 @@ func TestAgentBurst(t *testing.T) {
 	node := a.Nodes[0]
 	var plain, shared time.Duration
 	for range 2 { // in turns, so that what else the machine does meets both
-		plain += a.burst(t, node, func(pod *v1.Pod) *v1.Pod { return pod })
-		shared += a.burst(t, node, func(pod *v1.Pod) *v1.Pod { return ask(pod, 20, 50, 1024) })
+		plain += a.burst(t, node, burst, func(pod *v1.Pod) *v1.Pod { return pod })
+		shared += a.burst(t, node, burst, func(pod *v1.Pod) *v1.Pod { return ask(pod, 20, 50, 1024) })
 	}
 	t.Logf("%d pods: %v without shares, %v with: x %.2f", burst, plain/2, shared/2, shared.Seconds()/plain.Seconds())
+	a.checkStarts(t, node, 2*burst)
+}
+
+// TestAgentHundred starts a hundred containers with shares at once, whose tickets the agent asks the kubelet about. The kubelet
+// answers a hundred calls a second; none is refused for that.
+func TestAgentHundred(t *testing.T) {
+	long(t)
+	a := startWithAgents(t, cluster.Options{Nodes: 1}, eightGPUs)
+	node := a.Nodes[0]
+	a.burst(t, node, 50, func(pod *v1.Pod) *v1.Pod {
+		second := *pod.Spec.Containers[0].DeepCopy()
+		second.Name, second.Resources.Limits = "second", limits(10, 40, 512)
+		pod.Spec.Containers = append(pod.Spec.Containers, second)
+		return ask(pod, 10, 50, 512)
+	})
+	a.checkStarts(t, node, 100)
+}
+
+// checkStarts holds that all containers of the node were granted their shares, and each at once. The kubelet's limits would be
+// among the reasons if not.
+func (a *agents) checkStarts(t *testing.T, node *cluster.Node, want int) {
+	t.Helper()
 	text, err := a.of[node.Name].get(t.Context(), "/metrics")
 	if err != nil {
 		t.Fatal(err)
+	}
+	granted := fmt.Sprintf(`gshare_node_starts_total{result="granted"} %d`, want)
+	if !strings.Contains(text, granted+"\n") {
+		t.Errorf("the agent does not count %s", granted)
 	}
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "gshare_node_start") {
@@ -37,20 +63,20 @@ func TestAgentBurst(t *testing.T) {
 		}
 		t.Logf("%s", strings.TrimSpace(line))
 		if strings.HasPrefix(line, "gshare_node_starts_total") && !strings.Contains(line, `"granted"`) {
-			t.Errorf("containers were refused: %s", line) // the kubelet's limits among others
+			t.Errorf("containers were refused: %s", line)
 		}
 	}
 }
 
-func (a *agents) burst(t *testing.T, node *cluster.Node, with func(*v1.Pod) *v1.Pod) time.Duration {
+func (a *agents) burst(t *testing.T, node *cluster.Node, n int, with func(*v1.Pod) *v1.Pod) time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	var pods []*v1.Pod
-	for i := range burst {
+	for i := range n {
 		pods = append(pods, with(on(cluster.Pod(fmt.Sprintf("burst-%d", i), "sleep", "inf"), node)))
 	}
-	began := time.Now()
+	before, began := a.cpu(t, node), time.Now()
 	a.create(ctx, t, pods...)
 	for _, pod := range pods {
 		now, err := a.WaitPod(ctx, pod.Name, func(p *v1.Pod) bool { return cluster.Running(p) || p.Status.Phase == v1.PodFailed })
@@ -62,6 +88,7 @@ func (a *agents) burst(t *testing.T, node *cluster.Node, with func(*v1.Pod) *v1.
 		}
 	}
 	took := time.Since(began)
+	t.Logf("%v; CPU seconds: %s", took, a.cpu(t, node).since(before))
 	a.waitBooks(ctx, t, node)
 	events, err := a.Client().CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "reason=Failed"})
 	if err != nil {

@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/gshare-dev/gshare/test/cluster"
 	"github.com/gshare-dev/gshare/test/cluster/machine"
+	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
 const eightGPUs = `devices:
@@ -25,18 +27,33 @@ const eightGPUs = `devices:
 - {uuid: GPU-7, model: A100, sms: 108, memoryMiB: 81920}
 `
 
-// The load of a restart: pods that run, pods that come while the program is away, and pods that go.
+// The load of a restart: pods that compute, and a burst of pods that come before and while the program is away.
 const (
 	residents = 4
-	arriving  = 6
+	arriving  = 20
 )
 
-// TestAgentRestarts kills each program of a node and of the control plane while pods run, come and go. Nothing that runs is
-// disturbed, everything that comes runs in the end with its own share, and all books agree.
+// stuck is how long no pod of a burst may come to run while some do not yet.
+const stuck = 30 * time.Second
+
+// startLoaded runs a cluster of one node whose pods compute on simulated GPUs.
+func startLoaded(t *testing.T) (*agents, *cluster.Node) {
+	t.Helper()
+	driver := buildDriver(t)
+	a := startWithAgents(t, cluster.Options{Nodes: 1, Images: []cluster.Image{workloadImage(t, driver)}}, eightGPUs)
+	var uuids []string
+	for i := range 8 {
+		uuids = append(uuids, fmt.Sprintf("GPU-%d", i))
+	}
+	a.gpus = startGPUs(t, a, driver, uuids...)
+	return a, a.Nodes[0]
+}
+
+// TestAgentRestarts kills each program of a node and of the control plane while pods compute and others come. Nothing that runs
+// is disturbed, everything that comes runs in the end with its own share, and all books agree. The token server is the agent's.
 func TestAgentRestarts(t *testing.T) {
 	long(t)
-	a := startWithAgents(t, cluster.Options{Nodes: 1}, eightGPUs)
-	node := a.Nodes[0]
+	a, node := startLoaded(t)
 	kill := func(p func() *machine.Process) func(context.Context, *testing.T) {
 		return func(ctx context.Context, t *testing.T) {
 			p().Kill()
@@ -54,6 +71,7 @@ func TestAgentRestarts(t *testing.T) {
 		{"containerd", kill(func() *machine.Process { return node.Containerd })},
 		{"scheduler", kill(func() *machine.Process { return a.Scheduler })},
 		{"API server", kill(func() *machine.Process { return a.APIServer })},
+		{"etcd", kill(func() *machine.Process { return a.Etcd })},
 		{"agent and kubelet", func(ctx context.Context, t *testing.T) {
 			node.Kubelet.Kill()
 			a.of[node.Name].Kill()
@@ -81,8 +99,7 @@ func TestAgentRestarts(t *testing.T) {
 // TestAgentFaults ends the agent between any two steps of its protocol, during a burst.
 func TestAgentFaults(t *testing.T) {
 	long(t)
-	a := startWithAgents(t, cluster.Options{Nodes: 1}, eightGPUs)
-	node := a.Nodes[0]
+	a, node := startLoaded(t)
 	agent := a.of[node.Name]
 	for _, point := range []string{"allocate:2", "recorded:1", "recorded:6", "served:5", "granted:5", "granted:6", "ungranted:1", "ungranted:3", "unserved:2"} {
 		passed := t.Run(point, func(t *testing.T) {
@@ -116,7 +133,9 @@ func arrival(i int) string  { return fmt.Sprintf("arrival-%d", i) }
 func (a *agents) load(ctx context.Context, t *testing.T, node *cluster.Node) (pods []*v1.Pod) {
 	t.Helper()
 	for i := range residents {
-		a.create(ctx, t, on(ask(cluster.Pod(resident(i), "sleep", "inf"), 40, 50, 4096), node))
+		pod := ask(cluster.Pod(resident(i), spin(time.Millisecond, 40, "sync=2", "pause=20000000")...), 40, 50, 4096)
+		pod.Spec.Containers[0].Image = workload
+		a.create(ctx, t, on(pod, node))
 	}
 	for i := range residents {
 		pods = append(pods, a.runsAsPlaced(ctx, t, resident(i)))
@@ -152,6 +171,7 @@ func (a *agents) leave(ctx context.Context, t *testing.T, pods []*v1.Pod) {
 // made again, as a controller does; it says how many. Those before must be what they were.
 func (a *agents) settle(ctx context.Context, t *testing.T, node *cluster.Node, before []*v1.Pod) (failed int) {
 	t.Helper()
+	a.progress(ctx, t)
 	for i := range arriving {
 		pod, err := a.WaitPod(ctx, arrival(i), func(p *v1.Pod) bool { return cluster.Running(p) || p.Status.Phase == v1.PodFailed })
 		if err != nil {
@@ -179,18 +199,62 @@ func (a *agents) settle(ctx context.Context, t *testing.T, node *cluster.Node, b
 		if err := a.checkInside(ctx, is); err != nil {
 			t.Error(err)
 		}
+		a.computes(ctx, t, is)
 	}
 	a.waitBooks(ctx, t, node)
 	return failed
 }
 
+// progress waits until no pod of the burst is on its way any more, and complains if nothing moves for long.
+func (a *agents) progress(ctx context.Context, t *testing.T) {
+	t.Helper()
+	settled, since := 0, time.Now()
+	for settled < arriving && ctx.Err() == nil {
+		time.Sleep(100 * time.Millisecond) // between two looks
+		pods, err := a.Client().CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			continue // the API server may be away
+		}
+		now := 0
+		for _, pod := range pods.Items {
+			if strings.HasPrefix(pod.Name, "arrival") && (cluster.Running(&pod) || pod.Status.Phase == v1.PodFailed) {
+				now++
+			}
+		}
+		if now > settled {
+			settled, since = now, time.Now()
+		}
+		if time.Since(since) > stuck {
+			t.Errorf("%d of %d pods run, and none more for %v", settled, arriving, stuck)
+			return
+		}
+	}
+}
+
+// computes waits until the device has run a kernel of the pod that began after now.
+func (a *agents) computes(ctx context.Context, t *testing.T, pod *v1.Pod) {
+	t.Helper()
+	placement, _, err := kube.PlacementOf(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slice := placement.Containers[0].VGPUs[0].Slice
+	clock := a.gpus[slice].Clock()
+	for from := clock.Now(); a.gpus.used(t, slice, pod, from, clock.Now()) == 0; {
+		if ctx.Err() != nil {
+			t.Fatalf("%s computes no more", pod.Name)
+		}
+		time.Sleep(50 * time.Millisecond) // between two looks
+	}
+}
+
 // TestAgentReboot: everything on the node ends by nature. Pods come back with their own shares, or are failed by the kubelet if
 // it looks at them before the plugin is there, and nothing of what was remains.
 func TestAgentReboot(t *testing.T) {
-	a := startWithAgents(t, cluster.Options{Nodes: 1}, eightGPUs)
-	node := a.Nodes[0]
+	a, node := startLoaded(t)
 	ctx := testContext(t)
 	before := a.load(ctx, t, node)
+	a.arrive(ctx, t, node, 0, arriving)
 	agent := a.of[node.Name]
 	agent.Kill()
 	began := time.Now()
@@ -225,12 +289,15 @@ func TestAgentReboot(t *testing.T) {
 		if pod.Status.Phase == v1.PodFailed {
 			failed++
 			t.Logf("%s: %s: %s", pod.Name, pod.Status.Reason, pod.Status.Message)
-		} else if err := a.checkInside(ctx, pod); err != nil {
+			continue
+		}
+		if err := a.checkInside(ctx, pod); err != nil {
 			t.Error(err)
 		}
+		a.computes(ctx, t, pod)
 	}
-	a.waitBooks(ctx, t, node)
+	lost := a.settle(ctx, t, node, nil)
 	a.waitInventory(ctx, t, node)
-	t.Logf("all settled after %v; the kubelet failed %d of %d", time.Since(began), failed, residents)
+	t.Logf("all settled after %v; the kubelet failed %d of %d that ran and %d of %d that came", time.Since(began), failed, residents, lost, arriving)
 	a.clear(ctx, t)
 }

@@ -28,7 +28,8 @@ import (
 // agents are the node agents of a cluster, run from this checkout.
 type agents struct {
 	*cluster.Cluster
-	of map[string]*agent
+	of   map[string]*agent
+	gpus gpus // simulated devices, where a test started them
 }
 
 type agent struct {
@@ -55,7 +56,7 @@ func startWithAgents(t *testing.T, o cluster.Options, devices string) *agents {
 	}
 	apply(t, c, manifests.NodeAgent)
 	apply(t, c, manifests.NodePolicies)
-	all := &agents{c, map[string]*agent{}}
+	all := &agents{Cluster: c, of: map[string]*agent{}}
 	for _, node := range c.Nodes {
 		all.of[node.Name] = startAgent(ctx, t, c, node, program, hook, devices)
 	}
@@ -110,10 +111,14 @@ func buildHook(t *testing.T) string {
 	return filepath.Join(dir, "libgshare.so")
 }
 
+// configuration slows the token server down by five: a call of the fake driver costs many times one of a real driver.
 const configuration = `apiVersion: gshare.dev/v1alpha1
 kind: NodeConfiguration
 simulatedDevices: %s
 tenancy: mixed
+window: 500ms
+turn: 25ms
+runAhead: 5ms
 kubernetes:
   nodeName: %s
   kubeconfig: %s

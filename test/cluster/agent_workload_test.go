@@ -3,153 +3,122 @@ package cluster_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gshare-dev/gshare/test/cluster"
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/node/fakegpu"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 )
 
 const (
-	workload = "docker.io/local/workload:1"
 	// measured is how long the load is looked at, after it has run for a moment.
 	measured = 10 * time.Second
-	// tolerance is by how many points a share may exceed its quota.
+	// tolerance is by how many points the time of a share may differ from its quota.
 	tolerance = 3
 )
 
+// loads keep one GPU busy: two with a fixed part of its time, and one that takes what they leave. Any two exceed the SMs.
+var loads = []struct {
+	name         string
+	quota, limit int64
+}{{"half", 50, 50}, {"third", 30, 30}, {"greedy", 10, 100}}
+
 // TestAgentWorkload runs programs that keep a simulated GPU busy in real containers, with the real hook in front of the fake
-// driver. Beside each other they get what they were admitted for, and no more.
+// driver. Each gets its quota, however greedy its neighbour is. Without the hook they do not, which the same measurement shows.
 func TestAgentWorkload(t *testing.T) {
 	long(t)
-	fake, err := filepath.Abs("../../bin/cluster/fake")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := fakegpu.Build("../..", fake); err != nil {
-		t.Fatal(err)
-	}
-	a := startWithAgents(t, cluster.Options{Nodes: 1, Images: []cluster.Image{{Name: workload, Files: withLibraries(t, "/bin/spin", filepath.Join(fake, "spin"))}}}, twoGPUs)
-	if err := os.WriteFile(filepath.Join(a.Dir, "driver.yaml"), []byte(strings.ReplaceAll(fakeDriver, "DIR", a.Dir)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := exec.Command("cp", "-r", fake, filepath.Join(a.Dir, "fake")).Run(); err != nil {
-		t.Fatal(err)
-	}
-	gpus := map[string]*fakegpu.Simulation{}
-	for _, uuid := range []string{"GPU-0", "GPU-1"} {
-		gpus[uuid], err = fakegpu.New(fakegpu.Config{Socket: filepath.Join(a.Dir, uuid+".sock"), Devices: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(filepath.Join(a.Dir, uuid+".sock"), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		defer gpus[uuid].Close()
-	}
+	driver := buildDriver(t)
+	a := startWithAgents(t, cluster.Options{Nodes: 1, Images: []cluster.Image{workloadImage(t, driver)}}, twoGPUs)
+	devices := startGPUs(t, a, driver, "GPU-0", "GPU-1")
 	ctx := testContext(t)
-	shares := []struct{ sm, quota int64 }{{60, 50}, {60, 30}}
-	for i, s := range shares {
-		pod := ask(cluster.Pod(fmt.Sprintf("load-%d", i), "/bin/spin", fmt.Sprintf("spin_ns4000000_sm%d_blocks64", s.sm*10)), s.sm, s.quota, 1024)
+	var pods, free []*v1.Pod
+	for _, l := range loads {
+		pod := cluster.Pod(l.name, spin(time.Millisecond, 60, "sync=64")...)
 		pod.Spec.Containers[0].Image = workload
-		a.create(ctx, t, pod)
+		pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("400m")}
+		other := unhooked(a, pod.DeepCopy(), "GPU-1")
+		other.Name += "-unhooked"
+		pod.Annotations = map[string]string{kube.AnnotationQuotaLimit: fmt.Sprint(l.limit)}
+		pods, free = append(pods, ask(pod, 60, l.quota, 1024)), append(free, other)
 	}
-	used := func(i int) float64 {
-		pod, err := a.Client().CoreV1().Pods("default").Get(ctx, fmt.Sprintf("load-%d", i), metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		seconds, err := a.of[a.Nodes[0].Name].busy(ctx, pod.UID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return seconds
-	}
-	for i := range shares {
-		pod, err := a.WaitPod(ctx, fmt.Sprintf("load-%d", i), cluster.Running)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if placement, _, _ := kube.PlacementOf(pod); placement.Containers[0].VGPUs[0].Slice != "GPU-0" {
-			t.Fatalf("%s is on %+v; both have to be on one GPU", pod.Name, placement.Containers)
+	got := a.measure(ctx, t, devices, "GPU-0", pods)
+	for i, l := range loads {
+		if l.limit == l.quota && math.Abs(got[i]-float64(l.quota)) > tolerance || got[i] < float64(l.quota-tolerance) {
+			t.Errorf("%s: quota %d%%: used %.1f%%", l.name, l.quota, got[i])
 		}
 	}
-	for { // until both are at work
-		if used(0) > 0 && used(1) > 0 {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	before, began := []float64{used(0), used(1)}, time.Now()
-	time.Sleep(measured) // what is measured is time on the machine's clock
-	took := time.Since(began).Seconds()
-	for i, s := range shares {
-		got := 100 * (used(i) - before[i]) / took
-		t.Logf("quota %d%%: used %.1f%%", s.quota, got)
-		// A machine that does much else cannot keep a GPU busy, so little can be said of the least.
-		if got > float64(s.quota+tolerance) || got < float64(s.quota)/10 {
-			t.Errorf("quota %d%%: used %.1f%%", s.quota, got)
-		}
-	}
-	// The agent ends and another takes over: the programs go on, and are served again.
-	agent := a.of[a.Nodes[0].Name]
-	agent.Kill()
-	agent.start(ctx, t)
-	began = time.Now()
-	for used(0) == 0 || used(1) == 0 {
-		time.Sleep(50 * time.Millisecond)
-	}
-	t.Logf("served again %v after a new agent was ready", time.Since(began))
-	for i := range shares {
-		pod, err := a.WaitPod(ctx, fmt.Sprintf("load-%d", i), cluster.Running)
-		if err != nil || pod.Status.ContainerStatuses[0].RestartCount != 0 {
-			t.Errorf("load-%d was started again (%v)", i, err)
-		}
+	a.takeOver(ctx, t, pods)
+	a.clear(ctx, t)
+	without := a.measure(ctx, t, devices, "GPU-1", free)
+	if math.Abs(without[0]-float64(loads[0].quota)) <= tolerance {
+		t.Errorf("without the hook %s used %.1f%%, too: the measurement shows nothing", loads[0].name, without[0])
 	}
 }
 
-const fakeDriver = `cdiVersion: 0.6.0
-kind: simulated/gpu
-containerEdits:
-  env: [LD_LIBRARY_PATH=/usr/lib/fake]
-  mounts: [{hostPath: DIR/fake, containerPath: /usr/lib/fake, options: [ro, rbind]}]
-devices:
-- name: GPU-0
-  containerEdits:
-    env: [FAKE_CUDA_SOCKET=/dev/GPU-0.sock]
-    mounts: [{hostPath: DIR/GPU-0.sock, containerPath: /dev/GPU-0.sock, options: [rbind]}]
-- name: GPU-1
-  containerEdits:
-    env: [FAKE_CUDA_SOCKET=/dev/GPU-1.sock]
-    mounts: [{hostPath: DIR/GPU-1.sock, containerPath: /dev/GPU-1.sock, options: [rbind]}]
-`
-
-// withLibraries is a program and what it is linked against, but for the driver.
-func withLibraries(t *testing.T, path, program string) map[string]string {
+// measure runs the pods on a GPU and gives the percent of its time that each has used.
+func (a *agents) measure(ctx context.Context, t *testing.T, devices gpus, uuid string, pods []*v1.Pod) (got []float64) {
 	t.Helper()
-	out, err := exec.Command("ldd", program).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{path: program}
-	for line := range strings.Lines(string(out)) {
-		for field := range strings.FieldsSeq(line) {
-			if strings.HasPrefix(field, "/") && !strings.Contains(field, "libcuda") {
-				files[field] = field
-			}
+	a.create(ctx, t, pods...)
+	for i, pod := range pods {
+		pod, err := a.WaitPod(ctx, pod.Name, cluster.Running)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods[i] = pod
+		if p, present, _ := kube.PlacementOf(pod); present && p.Containers[0].VGPUs[0].Slice != uuid {
+			t.Fatalf("%s is on %+v; all have to be on one GPU", pod.Name, p.Containers)
 		}
 	}
-	return files
+	clock := devices[uuid].Clock()
+	for _, pod := range pods { // until all are at work
+		for devices.used(t, uuid, pod, 0, clock.Now()) == 0 {
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	a.realTime(t, pods, unix.SCHED_RR)
+	defer a.realTime(t, pods, unix.SCHED_NORMAL)
+	from := clock.Now()
+	time.Sleep(measured) // what is measured is time on the machine's clock
+	to := clock.Now()
+	for _, pod := range pods {
+		percent := devices.used(t, uuid, pod, from, to)
+		t.Logf("%s used %.1f%%", pod.Name, percent)
+		got = append(got, percent)
+	}
+	return got
+}
+
+// takeOver ends the agent and starts another: the programs go on, and are served again.
+func (a *agents) takeOver(ctx context.Context, t *testing.T, pods []*v1.Pod) {
+	t.Helper()
+	agent := a.of[a.Nodes[0].Name]
+	agent.Kill()
+	agent.start(ctx, t)
+	began := time.Now()
+	for _, pod := range pods {
+		for busy, err := agent.busy(ctx, pod.UID); busy == 0; busy, err = agent.busy(ctx, pod.UID) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	t.Logf("served again %v after a new agent was ready", time.Since(began))
+	for _, pod := range pods {
+		pod, err := a.WaitPod(ctx, pod.Name, cluster.Running)
+		if err != nil || pod.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("%s was started again (%v)", pod.Name, err)
+		}
+	}
 }
 
 // busy is the device time that the containers of a pod have had, as the token server counts it.

@@ -27,7 +27,7 @@ type podTruth struct {
 // its pod once more, and while many pods start at once that time is theirs.
 const (
 	truthQuiet = time.Second
-	truthLate  = 10 * time.Second
+	truthLate  = time.Minute
 )
 
 // inBurst says that reports have to wait: something was granted a moment ago, and no report is late.

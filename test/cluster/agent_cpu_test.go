@@ -1,0 +1,66 @@
+package cluster_test
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gshare-dev/gshare/test/cluster"
+	"github.com/gshare-dev/gshare/test/cluster/machine"
+)
+
+// tick is the unit of times in /proc/PID/stat.
+const tick = 10 * time.Millisecond
+
+// cpuTime is how long each program of the cluster has been on a CPU.
+type cpuTime []struct {
+	name string
+	time time.Duration
+}
+
+// cpu reads the accounts of the control plane's programs, of the node's, and of the node's agent.
+func (a *agents) cpu(t *testing.T, node *cluster.Node) (all cpuTime) {
+	t.Helper()
+	for _, p := range []struct {
+		name string
+		*machine.Process
+	}{
+		{"etcd", a.Etcd}, {"API server", a.APIServer}, {"controllers", a.ControllerManager}, {"scheduler", a.Scheduler},
+		{"kubelet", node.Kubelet}, {"containerd", node.Containerd}, {"agent", a.of[node.Name].Process},
+	} {
+		all = append(all, struct {
+			name string
+			time time.Duration
+		}{p.name, timeOf(t, p.PID())})
+	}
+	return all
+}
+
+// timeOf is a process's own time, without its children's.
+func timeOf(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest) // from the third on (proc(5)): utime and stime are the 14th and the 15th
+	user, err1 := strconv.Atoi(fields[11])
+	system, err2 := strconv.Atoi(fields[12])
+	if err1 != nil || err2 != nil {
+		t.Fatalf("stat of %d: %s", pid, text)
+	}
+	return time.Duration(user+system) * tick
+}
+
+// since is what was used since another look.
+func (c cpuTime) since(before cpuTime) string {
+	var text []string
+	for i := range c {
+		text = append(text, fmt.Sprintf("%s %.1f", c[i].name, (c[i].time-before[i].time).Seconds()))
+	}
+	return strings.Join(text, ", ")
+}

@@ -1,0 +1,153 @@
+package cluster_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/test/cluster"
+	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
+	"github.com/gshare-dev/gshare/vgpu/node/fakegpu"
+)
+
+// workload is an image with busybox and /bin/spin, a program that keeps a GPU busy.
+const workload = "docker.io/local/workload:1"
+
+// gpus are simulated devices on the machine's clock. Programs in containers drive them through the fake driver.
+type gpus map[string]*fakegpu.Simulation
+
+// buildDriver compiles the fake driver and the programs, and returns their folder.
+func buildDriver(t *testing.T) string {
+	t.Helper()
+	folder, err := filepath.Abs("../../bin/cluster/fake")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fakegpu.Build("../..", folder); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+func workloadImage(t *testing.T, driver string) cluster.Image {
+	return cluster.Image{Name: workload, Files: withLibraries(t, "/bin/spin", filepath.Join(driver, "spin"))}
+}
+
+// startGPUs puts a simulation behind each device of the cluster's one node, and the fake driver into containers.
+func startGPUs(t *testing.T, a *agents, driver string, uuids ...string) gpus {
+	t.Helper()
+	if out, err := exec.Command("cp", "-r", driver, filepath.Join(a.Dir, "fake")).CombinedOutput(); err != nil {
+		t.Fatalf("copy the fake driver: %v\n%s", err, out)
+	}
+	all := gpus{}
+	text := strings.ReplaceAll(driverHead, "DIR", a.Dir)
+	for _, uuid := range uuids {
+		socket := filepath.Join(a.Dir, uuid+".sock")
+		s, err := fakegpu.New(fakegpu.Config{Socket: socket})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		if err := os.Chmod(socket, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		all[uuid] = s
+		text += strings.NewReplacer("DIR", a.Dir, "UUID", uuid).Replace(driverDevice)
+	}
+	if err := os.WriteFile(filepath.Join(a.Dir, "driver.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+const driverHead = `cdiVersion: 0.6.0
+kind: simulated/gpu
+containerEdits:
+  env: [LD_LIBRARY_PATH=/usr/lib/fake]
+  mounts: [{hostPath: DIR/fake, containerPath: /usr/lib/fake, options: [ro, rbind]}]
+devices:
+`
+
+const driverDevice = `- name: UUID
+  containerEdits:
+    env: [FAKE_CUDA_SOCKET=/dev/UUID.sock]
+    mounts: [{hostPath: DIR/UUID.sock, containerPath: /dev/UUID.sock, options: [rbind]}]
+`
+
+// unhooked makes a pod use a GPU behind gshare's back: its driver and socket come from the host, and no hook.
+func unhooked(a *agents, pod *v1.Pod, uuid string) *v1.Pod {
+	c := &pod.Spec.Containers[0]
+	c.Env = []v1.EnvVar{{Name: "LD_LIBRARY_PATH", Value: "/usr/lib/fake"}, {Name: "FAKE_CUDA_SOCKET", Value: "/dev/gpu.sock"}}
+	for name, path := range map[string][2]string{"fake": {"fake", "/usr/lib/fake"}, "gpu": {uuid + ".sock", "/dev/gpu.sock"}} {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: name, VolumeSource: v1.VolumeSource{
+			HostPath: &v1.HostPathVolumeSource{Path: filepath.Join(a.Dir, path[0])},
+		}})
+		c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: name, MountPath: path[1]})
+	}
+	return pod
+}
+
+// used is the part of a time in which kernels of the pod ran, in percent, by the device's own account.
+func (g gpus) used(t *testing.T, uuid string, pod *v1.Pod, from, to time.Duration) float64 {
+	t.Helper()
+	var sum time.Duration
+	for _, pid := range pidsOf(t, pod) {
+		for _, s := range g[uuid].Spans(pid) {
+			sum += max(0, min(s.End, to)-max(s.Start, from))
+		}
+	}
+	return 100 * sum.Seconds() / (to - from).Seconds()
+}
+
+// pidsOf finds the processes of a pod by their cgroups.
+func pidsOf(t *testing.T, pod *v1.Pod) (pids []int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		m, err := cgroup.Of(pid)
+		if err != nil {
+			continue // it has ended
+		}
+		if c, err := m.Container(); err == nil && c.PodUID == string(pod.UID) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// spin is the command of a program that launches kernels of this length, as wide as so many percent of the SMs, for ever.
+func spin(kernel time.Duration, sm int64, more ...string) []string {
+	return append([]string{"/bin/spin", fmt.Sprintf("spin_ns%d_sm%d_blocks64", kernel.Nanoseconds(), 10*sm)}, more...)
+}
+
+// withLibraries is a program and what it is linked against, but for the driver.
+func withLibraries(t *testing.T, path, program string) map[string]string {
+	t.Helper()
+	out, err := exec.Command("ldd", program).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{path: program}
+	for line := range strings.Lines(string(out)) {
+		for field := range strings.FieldsSeq(line) {
+			if strings.HasPrefix(field, "/") && !strings.Contains(field, "libcuda") {
+				files[field] = field
+			}
+		}
+	}
+	return files
+}

@@ -1,0 +1,57 @@
+package cluster_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+)
+
+// realTime puts the devices, the agent and the programs of the pods into a class of the kernel's scheduler. In the normal one
+// each wake-up may wait some 3 ms for what else the machine does, which is no time in the life of a device.
+func (a *agents) realTime(t *testing.T, pods []*v1.Pod, class uint32) {
+	t.Helper()
+	pids := []int{os.Getpid(), a.of[a.Nodes[0].Name].PID()}
+	for _, pod := range pods {
+		pids = append(pids, pidsOf(t, pod)...)
+	}
+	for _, pid := range pids {
+		if err := setClass(pid, class); errors.Is(err, unix.EPERM) {
+			t.Skipf("the real-time class is not allowed here: %v", err)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// realTimeGroups is there where each cgroup has a real time of its own: all that is given to the root's.
+const realTimeGroups = "/sys/fs/cgroup/cpu/cpu.rt_runtime_us"
+
+func setClass(pid int, class uint32) error {
+	if _, err := os.Stat(realTimeGroups); err == nil {
+		procs := filepath.Join(filepath.Dir(realTimeGroups), "cgroup.procs")
+		if err := os.WriteFile(procs, []byte(strconv.Itoa(pid)), 0); err != nil {
+			return err
+		}
+	}
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return err
+	}
+	attributes := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: class}
+	if class != unix.SCHED_NORMAL {
+		attributes.Priority = 1
+	}
+	for _, thread := range threads {
+		id, _ := strconv.Atoi(thread.Name())
+		if err := unix.SchedSetAttr(id, &attributes, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
+		}
+	}
+	return nil
+}
