@@ -11,7 +11,7 @@
 
 #define GSHARE_WIRE_MAGIC 0x52485347u /* "GSHR" */
 #define GSHARE_WIRE_MAJOR 1
-#define GSHARE_WIRE_MINOR 0
+#define GSHARE_WIRE_MINOR 1 /* 1: block tokens */
 #define GSHARE_FRAME_MAX 4096 /* header and body; longer frames end the connection */
 #define GSHARE_VGPU_MAX 16    /* of one container */
 #define GSHARE_UUID_SIZE 48   /* with its zero byte */
@@ -39,7 +39,7 @@ enum gshare_mode {
 	GSHARE_MODE_OFF = 0,     /* pass everything through */
 	GSHARE_MODE_OBSERVE = 1, /* count, gate nothing */
 	GSHARE_MODE_TIME = 2,    /* time tokens */
-	GSHARE_MODE_BLOCKS = 3,  /* block tokens every tick; not yet served */
+	GSHARE_MODE_BLOCKS = 3,  /* block tokens every tick */
 	GSHARE_MODE_MEMORY = 4,  /* account and limit memory only */
 };
 
@@ -47,8 +47,12 @@ struct gshare_hello {
 	uint32_t hook_version;
 	uint32_t pid; /* as the process sees itself; a hint */
 	uint32_t driver_version;
-	uint32_t capabilities;
+	uint32_t capabilities; /* bits of enum gshare_capability */
 	/* TLVs: GSHARE_TLV_SESSION after a reconnect, GSHARE_TLV_DEVICE for each visible device */
+};
+
+enum gshare_capability {
+	GSHARE_KNOWS_BLOCKS = 1, /* gates itself by block tokens */
 };
 
 struct gshare_welcome {
@@ -102,6 +106,8 @@ struct gshare_vgpu {
 	uint64_t memory_limit; /* bytes */
 };
 
+#define GSHARE_CYCLES 8 /* that a client page shows at a time */
+
 #define GSHARE_PAGE_SIZE 4096
 #define GSHARE_PAGE_MAGIC 0x47505347u /* "GSPG" */
 
@@ -126,10 +132,10 @@ struct gshare_server_page {
 	/* line 1: the token */
 	_Atomic uint64_t sequence; /* counts tokens */
 	_Atomic uint64_t amount;   /* ns or blocks */
-	_Atomic uint64_t deadline; /* CLOCK_MONOTONIC ns at which the server will pause; a hint */
+	_Atomic uint64_t deadline; /* CLOCK_MONOTONIC ns at which the server will pause, or give the next blocks; a hint */
 	_Atomic uint64_t window;   /* ns */
 	_Atomic uint64_t run_ahead; /* ns of unfinished work that may be queued on the device */
-	_Atomic uint32_t unit;      /* 0 ns, 1 blocks */
+	_Atomic uint32_t unit;      /* enum gshare_unit */
 	_Atomic uint32_t guaranteed; /* per-mille of every window, for pacing without a server */
 	uint64_t pad1[2];
 	/* line 2: memory */
@@ -141,6 +147,14 @@ struct gshare_server_page {
 	uint32_t pad3;
 	_Atomic uint64_t heartbeat; /* CLOCK_MONOTONIC ns of the server's last sign of life */
 	uint64_t pad4[6];
+	/* line 4, since minor version 1 */
+	_Atomic uint64_t credit; /* thread blocks that the container may have taken in all */
+	uint64_t pad5[7];
+};
+
+enum gshare_unit {
+	GSHARE_UNIT_TIME = 0,
+	GSHARE_UNIT_BLOCKS = 1,
 };
 
 enum gshare_policy {
@@ -164,6 +178,8 @@ struct gshare_container_page {
 	uint32_t pad0[14];
 	_Atomic uint64_t memory; /* bytes reserved by all processes */
 	uint64_t pad1[7];
+	_Atomic uint64_t taken; /* thread blocks that all processes have taken; they may take while it is below credit */
+	uint64_t pad2[7];
 };
 
 /* Written by one process, read by the server as a hint. One for each process and vGPU. */
@@ -187,6 +203,11 @@ struct gshare_client_page {
 	_Atomic uint32_t uncovered; /* lookups of functions that the hook does not know */
 	_Atomic uint64_t refused;   /* allocations refused */
 	uint64_t pad3[5];
+	/* lines 3 and 4, since minor version 1: launch cycles, from the first launch until the host's next wait returns */
+	_Atomic uint64_t cycles;      /* that have ended */
+	_Atomic uint64_t cycle_start; /* CLOCK_MONOTONIC ns of the open one's first launch; 0: none is open */
+	uint64_t pad4[6];
+	_Atomic uint64_t cycle_times[GSHARE_CYCLES]; /* ns of the latest; cycle n, from 0, at n % GSHARE_CYCLES */
 };
 
 #ifndef __cplusplus
@@ -197,9 +218,9 @@ _Static_assert(sizeof(struct gshare_need) == 24, "need");
 _Static_assert(sizeof(struct gshare_snapshot) == 24, "snapshot");
 _Static_assert(sizeof(struct gshare_error) == 8, "error");
 _Static_assert(sizeof(struct gshare_vgpu) == 64, "vgpu");
-_Static_assert(sizeof(struct gshare_server_page) == 256, "server page");
-_Static_assert(sizeof(struct gshare_container_page) == 128, "container page");
-_Static_assert(sizeof(struct gshare_client_page) == 192, "client page");
+_Static_assert(sizeof(struct gshare_server_page) == 320, "server page");
+_Static_assert(sizeof(struct gshare_container_page) == 192, "container page");
+_Static_assert(sizeof(struct gshare_client_page) == 320, "client page");
 #endif
 
 #endif

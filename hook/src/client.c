@@ -104,7 +104,7 @@ static int send_frame(int fd, struct gsh_frame *f, uint64_t of) {
 static int hello(int fd) {
 	int driver = 0;
 	CALL(cuDriverGetVersion, &driver);
-	struct gshare_hello h = {HOOK_VERSION, (uint32_t)getpid(), (uint32_t)driver, 0};
+	struct gshare_hello h = {HOOK_VERSION, (uint32_t)getpid(), (uint32_t)driver, GSHARE_KNOWS_BLOCKS};
 	struct gsh_frame f;
 	gsh_frame_begin(&f, GSHARE_HELLO, &h, sizeof h);
 	if (session) gsh_frame_tlv(&f, GSHARE_TLV_SESSION, &session, sizeof session);

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "gate.h"
 
+#include "credit.h"
+#include "cycle.h"
 #include "mark.h"
 #include "memory.h"
 #include "platform.h"
@@ -33,9 +35,16 @@ static void flush(struct gsh_track *k) {
 	if (!k->vgpu) return;
 	atomic_fetch_add(&k->vgpu->launches, k->armed - k->left);
 	atomic_fetch_add(&k->vgpu->blocks, k->blocks);
+	k->paid -= (int64_t)k->blocks;
 	k->armed = k->left;
 	k->blocks = k->work = 0;
 	k->sample = NULL;
+}
+
+/* Squares what the track took with what it launched (DI-54). */
+static void square(struct gsh_track *k) {
+	if (gsh_credit_counts(k->vgpu)) gsh_credit_return(k->vgpu, k->paid - (int64_t)k->blocks);
+	k->paid = (int64_t)k->blocks;
 }
 
 /* What is charged where no mark can be: nothing for what was never measured, since its work is only a bound. */
@@ -61,6 +70,7 @@ static void close_batch(struct gsh_track *k) {
 static void drop(struct gsh_track *k) {
 	if (k->vgpu && k->armed != k->left) gsh_settle_estimate(k->vgpu, unmeasured(k));
 	flush(k);
+	if (k->vgpu) square(k);
 	*k = (struct gsh_track){.turn = k->turn};
 }
 
@@ -140,18 +150,37 @@ static void begin_sample(struct gsh_track *k, const void *key) {
 	k->sample = key;
 }
 
+/* How many launches like this one the room holds before the next mark, with this one. */
+static uint64_t launches_in_room(const struct gsh_track *k, uint64_t cost) {
+	if (cost > k->room) return 1;
+	return cost < k->room / GSH_BATCH ? GSH_BATCH : 1 + k->room / cost;
+}
+
+/* Where tokens are blocks, pays for the launch and for others like it. False: somebody else took the last. */
+static bool pay(struct gsh_track *k, uint64_t cost, uint64_t blocks) {
+	uint64_t size = blocks ? blocks : 1;
+	k->batch = GSH_BATCH;
+	if (!gsh_credit_counts(k->vgpu)) return true;
+	uint64_t got = gsh_credit_take(k->vgpu, size, launches_in_room(k, cost));
+	k->paid += (int64_t)got;
+	k->batch = (uint32_t)(got ? got / size - 1 : 0);
+	return got != 0;
+}
+
 /* The generation is read before the state, and compared after the wait for the bound: no flip in between is missed. */
-static void get_permission(struct gsh_track *k, uint64_t cost) {
+static void get_permission(struct gsh_track *k, uint64_t cost, uint64_t blocks) {
+	square(k);
 	do {
 		uncharge(k);
 		while (k->generation = atomic_load(&k->page->generation), !gsh_token_allows(k->vgpu)) rest(k);
 		bound_work(k, cost);
-	} while (k->generation != atomic_load(&k->page->generation));
+	} while (k->generation != atomic_load(&k->page->generation) || !pay(k, cost, blocks));
 }
 
 static struct gsh_track *enter_gated(struct gsh_track *k, const void *key, uint64_t blocks) {
 	uint64_t cost = gsh_cost(key);
-	get_permission(k, cost);
+	gsh_cycle_begin(k->vgpu);
+	get_permission(k, cost, blocks);
 	uint32_t epoch = atomic_load(&gsh_epoch);
 	if (k->epoch != epoch || cost > k->room) begin_sample(k, key);
 	k->epoch = epoch;
@@ -211,7 +240,7 @@ void gsh_leave(struct gsh_track *k, CUresult r) {
 	if (r != CUDA_SUCCESS) k->sample = NULL; /* nothing ran */
 	close_batch(k);
 	uncharge(k);
-	k->left = k->armed = GSH_BATCH;
+	k->left = k->armed = k->batch;
 }
 
 static void sync_track(struct gsh_track *k) {
@@ -237,8 +266,14 @@ static void all_done(void) {
 		if (gsh_tracks[i].left != gsh_tracks[i].armed) drop(&gsh_tracks[i]);
 }
 
+/* The next launch is to be seen: it begins a launch cycle. */
+static void look_out(void) {
+	for (int i = 0; i < GSH_TRACKS; i++) gsh_tracks[i].generation--;
+}
+
 void gsh_sync_after(CUstream s, CUresult r) {
 	if (r != CUDA_SUCCESS) return;
+	if (s != GSH_LOOK && gsh_cycle_end(gsh_here().vgpu)) look_out();
 	if (s == GSH_ALL) all_done();
 	if (gsh_marks_open()) gsh_settle();
 	gsh_pools_synchronised();

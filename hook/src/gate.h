@@ -28,6 +28,8 @@ struct gsh_track {
 	uint64_t chain;     /* marks of one chain follow each other in one stream; 0: none open */
 	uint64_t last;      /* number of the last mark */
 	uint32_t armed;     /* left at the last mark */
+	uint32_t batch;     /* launches that may follow this one before the next slow path */
+	int64_t paid;       /* blocks taken for launches that are not yet counted */
 	uint64_t charged;   /* counted as open while the launch is made */
 	const void *sample; /* the only launch since the last mark, which was put right before it */
 } __attribute__((aligned(64)));
@@ -88,6 +90,7 @@ void gsh_leave(struct gsh_track *k, CUresult r);
 
 #define GSH_NONE ((CUstream)-1) /* a synchronising call that names no stream */
 #define GSH_ALL ((CUstream)-2)  /* one that waits for a whole context */
+#define GSH_LOOK ((CUstream)-3) /* one that looks at an event and waits for nothing */
 
 /* Before and after a synchronising call; s is the stream it names. */
 void gsh_sync_before(CUstream s);

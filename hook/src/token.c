@@ -1,6 +1,7 @@
 #include "token.h"
 
 #include "client.h"
+#include "credit.h"
 #include "platform.h"
 
 #define LOOK_AGAIN (10 * GSH_MILLISECOND) /* two ticks: a lost wake-up costs no more */
@@ -32,7 +33,8 @@ bool gsh_token_allows(const struct gsh_vgpu *v) {
 	if (atomic_load_explicit(&gsh_mode, memory_order_relaxed) == GSHARE_MODE_OBSERVE) return true;
 	uint32_t state = atomic_load(&v->server->state);
 	if (state == GSHARE_OFF) return true;
-	return atomic_load_explicit(&gsh_alone, memory_order_relaxed) ? own_pace(v) : state == GSHARE_RUN;
+	if (atomic_load_explicit(&gsh_alone, memory_order_relaxed)) return own_pace(v);
+	return state == GSHARE_RUN && (!gsh_credit_counts(v) || gsh_credit_left(v) > 0);
 }
 
 static void wait_once(const struct gsh_vgpu *v, uint32_t seen) {
@@ -51,7 +53,7 @@ void gsh_token_wait(struct gsh_vgpu *v) {
 	for (;;) {
 		uint32_t seen = atomic_load(&v->server->wake);
 		if (gsh_token_allows(v)) break;
-		if (!asked) asked = gsh_client_need(v);
+		if (!asked && !gsh_credit_coming(v)) asked = gsh_client_need(v);
 		wait_once(v, seen);
 	}
 	atomic_fetch_sub(&v->waiting, 1);

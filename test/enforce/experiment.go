@@ -4,24 +4,20 @@
 package enforce
 
 import (
-	"fmt"
-	"io"
-	"log/slog"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/node/fakegpu"
-	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// Pod is a container of one process with a load: arguments of hook/fake/programs/spin.c.
+// Pod is a container of equal processes with a load: arguments of hook/fake/programs/spin.c.
 type Pod struct {
-	Share share.Share
-	Load  []string
-	Env   []string
+	Share     share.Share
+	Priority  share.Priority // of an elastic share
+	Load      []string
+	Env       []string
+	Processes int // 0: one
 }
 
 // Experiment is a set of pods on one GPU, from zero to Length. Its processes stop when it ends.
@@ -29,6 +25,7 @@ type Experiment struct {
 	Folder   string // of the built programs (Build)
 	Unhooked bool   // the processes run without the hook
 	Tokens   token.Config
+	Elastic  bool          // class elastic: block tokens, and no use for Tokens
 	RunAhead time.Duration // of the token server; 0 for its default
 	Pods     []Pod
 	Length   time.Duration
@@ -48,79 +45,13 @@ type Result struct {
 
 // Run returns what each pod got.
 func (e Experiment) Run() (results []Result, err error) {
-	dir, err := os.MkdirTemp("", "enforce") // short: names of sockets end at 108 bytes
+	m, err := e.Open()
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	gpu, err := fakegpu.New(fakegpu.Config{Socket: filepath.Join(dir, "gpu"), Virtual: true})
-	if err != nil {
+	defer m.Close()
+	if err := m.GPU.Run(e.Length); err != nil {
 		return nil, err
 	}
-	defer gpu.Close()
-	server, err := e.serve(gpu, dir)
-	if err != nil {
-		return nil, err
-	}
-	defer server.Close()
-	pods, err := e.start(gpu, dir)
-	defer func() {
-		for _, p := range pods {
-			p.Kill()
-		}
-	}()
-	if err != nil {
-		return nil, err
-	}
-	if err := gpu.Await(len(pods)); err != nil {
-		return nil, fmt.Errorf("start the pods: %w", err)
-	}
-	if err := gpu.Run(e.Length); err != nil {
-		return nil, err
-	}
-	for i, status := range server.Snapshot() {
-		results = append(results, Result{gpu.Spans(pods[i].PID), status.VGPUs[0].Busy})
-	}
-	return results, nil
+	return m.Results(), nil
 }
-
-func (e Experiment) serve(gpu *fakegpu.Simulation, dir string) (*tokenserver.Server, error) {
-	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	server := tokenserver.New(tokenserver.Config{Clock: gpu.Clock(), Log: quiet, Window: e.Tokens.Window, RunAhead: e.RunAhead})
-	tokens, err := token.New(e.Tokens)
-	if err != nil {
-		return nil, err
-	}
-	slice := server.NewSlice(tokens)
-	for i, p := range e.Pods {
-		_, err := server.AddContainer(tokenserver.Spec{
-			ID: fmt.Sprintf("%03d", i), Dir: podDir(dir, i), // Snapshot sorts by ID
-			VGPUs: []tokenserver.VGPU{{Share: p.Share, Slice: slice, UUID: UUID}},
-		})
-		if err != nil {
-			server.Close()
-			return nil, fmt.Errorf("serve pod %d: %w", i, err)
-		}
-	}
-	return server, nil
-}
-
-func (e Experiment) start(gpu *fakegpu.Simulation, dir string) (pods []*fakegpu.Running, err error) {
-	for i, p := range e.Pods {
-		client := fakegpu.Client{
-			Folder: e.Folder, Arguments: append([]string{"spin"}, p.Load...), SMs: p.Share.SMLimit,
-			Env: append([]string{"GSHARE_DIR=" + podDir(dir, i)}, p.Env...),
-		}
-		if !e.Unhooked {
-			client.Preload = filepath.Join(e.Folder, "libgshare-virtual.so")
-		}
-		r, err := gpu.Start(client)
-		if err != nil {
-			return pods, err
-		}
-		pods = append(pods, r)
-	}
-	return pods, nil
-}
-
-func podDir(dir string, pod int) string { return filepath.Join(dir, fmt.Sprint(pod)) }

@@ -9,7 +9,7 @@ import (
 // The version of frames and pages that this package speaks.
 const (
 	Major = 1
-	Minor = 0
+	Minor = 1 // 1: block tokens
 )
 
 // Bounds of a frame.

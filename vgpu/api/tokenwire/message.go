@@ -16,16 +16,19 @@ const (
 	ModeOff     Mode = 0 // pass everything through
 	ModeObserve Mode = 1 // count, gate nothing
 	ModeTime    Mode = 2 // time tokens
-	ModeBlocks  Mode = 3 // block tokens; not yet served
+	ModeBlocks  Mode = 3 // block tokens
 	ModeMemory  Mode = 4 // account and limit memory only
 )
+
+// KnowsBlocks is the capability of a client that gates itself by block tokens.
+const KnowsBlocks = 1
 
 // Hello is a client's first frame.
 type Hello struct {
 	HookVersion   uint32
 	PID           uint32 // as the process sees itself; a hint
 	DriverVersion uint32
-	Capabilities  uint32
+	Capabilities  uint32   // bits, such as KnowsBlocks
 	Session       uint64   // before a reconnect; 0 is none
 	Devices       []string // UUIDs that the process sees
 }

@@ -36,6 +36,12 @@ func (s State) String() string {
 	return "unknown"
 }
 
+// What the amount of a token counts.
+const (
+	UnitTime   uint32 = 0 // ns
+	UnitBlocks uint32 = 1 // thread blocks
+)
+
 // PageHead begins every page.
 type PageHead struct {
 	Magic        uint32
@@ -58,10 +64,10 @@ type ServerPage struct {
 
 	Sequence   atomic.Uint64 // counts tokens
 	Amount     atomic.Uint64 // ns or blocks
-	Deadline   atomic.Uint64 // when the server will pause; a hint
+	Deadline   atomic.Uint64 // when the server will pause, or give the next blocks; a hint
 	Window     atomic.Uint64 // ns
 	RunAhead   atomic.Uint64 // ns of unfinished work that may be queued on the device
-	Unit       atomic.Uint32 // 0 ns, 1 blocks
+	Unit       atomic.Uint32 // UnitTime or UnitBlocks
 	Guaranteed atomic.Uint32 // per-mille of every window, for pacing without a server
 	_          [2]uint64
 
@@ -73,6 +79,9 @@ type ServerPage struct {
 	_         uint32
 	Heartbeat atomic.Uint64 // the server's last sign of life
 	_         [6]uint64
+
+	Credit atomic.Uint64 // thread blocks that the container may have taken in all; since minor version 1
+	_      [7]uint64
 }
 
 // SetState changes the state and then the generation, by which a client notices.
@@ -90,6 +99,9 @@ type ContainerPage struct {
 	_      [14]uint32
 	Memory atomic.Uint64 // bytes reserved by all processes
 	_      [7]uint64
+
+	Taken atomic.Uint64 // thread blocks of Credit that all processes have taken; since minor version 1
+	_     [7]uint64
 }
 
 // ClientPage is written by one process and read by the server as a hint, for one vGPU.
@@ -111,4 +123,13 @@ type ClientPage struct {
 	Uncovered atomic.Uint32
 	Refused   atomic.Uint64
 	_         [5]uint64
+
+	// Launch cycles, since minor version 1: of one the host waits for, from its first launch until the wait returns.
+	Cycles     atomic.Uint64 // that have ended
+	CycleStart atomic.Uint64 // of the open one; 0: none is
+	_          [6]uint64
+	CycleTimes [CyclesShown]atomic.Uint64 // ns of the latest; cycle n, counted from 0, at n modulo their number
 }
+
+// CyclesShown is how many launch cycles a client page shows at a time.
+const CyclesShown = 8

@@ -1,6 +1,7 @@
 package tokenserver
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // Spec describes a container (or a run) to serve.
@@ -134,6 +136,20 @@ func (c *Container) stop(why *refusal) {
 	}
 	c.mu.Unlock()
 	c.serving.Wait()
+}
+
+// ErrFixed says that the limit of a share cannot move while it runs.
+var ErrFixed = errors.New("only the SMs of class elastic can change while a program runs")
+
+// Resize moves the limit of an elastic container's SMs, between its request and the limit that it began with, which is its cap
+// under MPS. The next tokens follow it.
+func (c *Container) Resize(limit share.PerMille) error {
+	for _, v := range c.vgpus {
+		if err := v.Slice.resize(v, limit); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Connections is how many there are: processes, and those that hold a connection for later.

@@ -14,12 +14,13 @@ const (
 	TooFast                 // more frames a second than a connection may send
 	Silent                  // no HELLO in time
 	Gone                    // the container is being taken out of service
+	Outdated                // a hook that cannot do what its share needs
 	reasons
 )
 
 // String names the reason as a metric does.
 func (r Reason) String() string {
-	return [...]string{"stranger", "malformed", "misplaced", "too_many", "too_fast", "silent", "gone"}[r]
+	return [...]string{"stranger", "malformed", "misplaced", "too_many", "too_fast", "silent", "gone", "outdated"}[r]
 }
 
 // counters count since the server's start.

@@ -28,7 +28,7 @@ func policyText(vgpus []VGPU) string {
 	var b strings.Builder
 	b.WriteString("version 1\n")
 	for _, v := range vgpus {
-		fmt.Fprintf(&b, "vgpu %d %s memory %d quota %d sm %d\n", v.Index, v.UUID, v.Memory, v.QuotaRequest, v.SMRequest)
+		fmt.Fprintf(&b, "vgpu %d %s memory %d quota %d sm %d\n", v.Index, v.UUID, v.Memory, v.guaranteed(), v.SMRequest)
 	}
 	return b.String()
 }

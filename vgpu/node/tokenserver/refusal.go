@@ -25,6 +25,7 @@ var (
 	errSilent     = &refusal{Silent, syscall.ETIMEDOUT, "no HELLO came"}
 	errNoHello    = &refusal{Misplaced, syscall.EPROTO, "the first frame is not HELLO"}
 	errUnexpected = &refusal{Misplaced, syscall.EPROTO, "a frame that only the server sends"}
+	errTimeOnly   = &refusal{Outdated, syscall.EPROTONOSUPPORT, "a hook that does not know block tokens"}
 	errNoVGPU     = &refusal{Misplaced, syscall.EPROTO, "a vGPU that the container does not have"}
 )
 

@@ -26,6 +26,7 @@ type seat struct {
 	open     bool          // has work under way
 	waiting  bool          // has said so, or its page says so
 	asked    time.Duration // since when it waits
+	cycles   uint64        // launch cycles that were read
 }
 
 // newSeat makes the pages of a process. It starts paused.
@@ -41,7 +42,7 @@ func newSeat(v VGPU, pid int, now time.Duration) (_ *seat, err error) {
 	config := &v.Slice.server.Config
 	s.server.at.Window.Store(uint64(config.Window))
 	s.server.at.RunAhead.Store(uint64(config.RunAhead))
-	s.server.at.Guaranteed.Store(uint32(v.QuotaRequest))
+	s.server.at.Guaranteed.Store(uint32(v.guaranteed()))
 	s.server.at.MemoryLimit.Store(uint64(v.Memory))
 	s.set(tokenwire.Pause, now)
 	return s, nil

@@ -18,6 +18,9 @@ type session struct {
 
 // welcome opens the session and hands out its pages.
 func (k *connection) welcome(hello *tokenwire.Hello) error {
+	if k.vgpus[0].Elastic && hello.Capabilities&tokenwire.KnowsBlocks == 0 {
+		return errTimeOnly // it goes by its policy file
+	}
 	pid := k.peer.PID
 	if k.inherited() {
 		pid = int(hello.PID)
@@ -56,6 +59,9 @@ func (c *Container) forget(session uint64) { _ = os.Remove(c.sessionFile(session
 
 func (s *session) welcome() *tokenwire.Welcome {
 	m := &tokenwire.Welcome{Session: s.id, Mode: tokenwire.ModeTime}
+	if s.vgpus[0].Elastic {
+		m.Mode = tokenwire.ModeBlocks
+	}
 	for _, v := range s.vgpus {
 		m.VGPUs = append(m.VGPUs, tokenwire.VGPU{UUID: v.UUID, Index: uint32(v.Index), MemoryLimit: uint64(v.Memory)})
 	}
@@ -76,6 +82,9 @@ func (s *session) join() {
 	for i, v := range s.vgpus {
 		v.Slice.mu.Lock()
 		v.seats = append(v.seats, s.seats[i])
+		if v.Elastic {
+			v.sit(s.seats[i], v.Slice.server.Clock.Now())
+		}
 		v.Slice.step()
 		v.Slice.mu.Unlock()
 	}

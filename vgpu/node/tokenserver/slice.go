@@ -1,12 +1,14 @@
 package tokenserver
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/token"
+	"github.com/gshare-dev/gshare/vgpu/token/rckm"
 )
 
 // Cadence of a slice.
@@ -21,16 +23,21 @@ type Slice struct {
 	server *Server
 	timer  Timer
 
-	mu     sync.Mutex // guards the following and everything of the vGPUs
-	tokens *token.Slice
-	vgpus  []*vgpu // in the order in which they joined
+	mu     sync.Mutex   // guards the following and everything of the vGPUs
+	tokens *token.Slice // the rules while its class is not elastic
+	blocks *rckm.Slice  // the rules while it is
+	vgpus  []*vgpu      // all of one class, in the order in which they joined
 	lastID token.ID
 	beat   time.Duration // the last heartbeat
 }
 
 // NewSlice puts a slice into service. The tokens belong to it from then on.
 func (s *Server) NewSlice(tokens *token.Slice) *Slice {
-	slice := &Slice{server: s, tokens: tokens}
+	blocks, err := rckm.New(rckm.Config{})
+	if err != nil {
+		panic(err) // the defaults are right
+	}
+	slice := &Slice{server: s, tokens: tokens, blocks: blocks}
 	slice.timer = s.Clock.NewTimer(slice.tick)
 	return slice
 }
@@ -41,12 +48,23 @@ func (s *Slice) tick() {
 	s.step()
 }
 
-// step brings the slice up to now: what processes did goes to the rules, and what these decide to the pages.
+// step brings the slice up to now.
 func (s *Slice) step() {
 	if s.server.closed.Load() {
 		return // processes go on as they are, on their lease; nobody may join them
 	}
-	now := s.server.Clock.Now()
+	if now := s.server.Clock.Now(); s.elastic() {
+		s.stepBlocks(now)
+	} else {
+		s.stepTime(now)
+	}
+}
+
+// elastic is the class of the slice, which is that of the vGPUs on it.
+func (s *Slice) elastic() bool { return len(s.vgpus) > 0 && s.vgpus[0].Elastic }
+
+// stepTime brings a slice of time tokens up to now: what processes did goes to the rules, and what these decide to the pages.
+func (s *Slice) stepTime(now time.Duration) {
 	for _, v := range s.vgpus {
 		v.report(now)
 	}
@@ -99,11 +117,17 @@ func (s *Slice) flip(now time.Duration) {
 			v.run(now)
 		}
 	}
-	if now-s.beat >= heartbeat {
-		s.beat = now
-		for _, v := range s.vgpus {
-			v.heartbeat(now)
-		}
+	s.beatAll(now)
+}
+
+// beatAll gives a sign of life when it is time for one.
+func (s *Slice) beatAll(now time.Duration) {
+	if now-s.beat < heartbeat {
+		return
+	}
+	s.beat = now
+	for _, v := range s.vgpus {
+		v.heartbeat(now)
 	}
 }
 
@@ -129,13 +153,39 @@ func (s *Slice) nextLook(now time.Duration) time.Duration {
 func (s *Slice) join(v *vgpu) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.vgpus) > 0 && s.elastic() != v.Elastic {
+		return errors.New("the class of a slice changes only while it is empty")
+	}
 	s.lastID++
 	v.id = s.lastID
-	m := token.Member{ID: v.id, SM: v.SMRequest, QuotaRequest: v.QuotaRequest, QuotaLimit: v.QuotaLimit}
-	if err := s.tokens.Join(s.server.Clock.Now(), m); err != nil {
+	if err := s.joinRules(v); err != nil {
 		return err
 	}
 	s.vgpus = append(s.vgpus, v)
+	s.step()
+	return nil
+}
+
+func (s *Slice) joinRules(v *vgpu) error {
+	now := s.server.Clock.Now()
+	if v.Elastic {
+		v.limit, v.looked = v.SMLimit, now
+		return s.blocks.Join(now, rckm.Member{ID: v.id, Priority: v.Priority, Request: v.SMRequest, Limit: v.SMLimit})
+	}
+	return s.tokens.Join(now, token.Member{ID: v.id, SM: v.SMRequest, QuotaRequest: v.QuotaRequest, QuotaLimit: v.QuotaLimit})
+}
+
+// resize moves the limit of an elastic vGPU, for its next token.
+func (s *Slice) resize(v *vgpu, limit share.PerMille) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !v.Elastic {
+		return ErrFixed
+	}
+	if err := s.blocks.Resize(s.server.Clock.Now(), v.id, limit); err != nil {
+		return err
+	}
+	v.limit = limit
 	s.step()
 	return nil
 }
@@ -145,7 +195,11 @@ func (s *Slice) leave(v *vgpu) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.vgpus = slices.DeleteFunc(s.vgpus, func(other *vgpu) bool { return other == v })
-	_ = s.tokens.Leave(s.server.Clock.Now(), v.id) // it has joined
+	if now := s.server.Clock.Now(); v.Elastic {
+		_ = s.blocks.Leave(now, v.id) // it has joined
+	} else {
+		_ = s.tokens.Leave(now, v.id)
+	}
 	v.page.close()
 	s.step()
 }

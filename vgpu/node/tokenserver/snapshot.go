@@ -1,6 +1,7 @@
 package tokenserver
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,14 +20,16 @@ type VGPUStatus struct {
 	share.Share
 	UUID      string
 	Index     int
-	Busy      time.Duration // of the last second
-	Total     time.Duration // busy since the container is in service
-	Tokens    uint64        // granted since then
-	Waits     Waits         // for tokens since then
-	Awaited   int           // sessions of an earlier server that may still run
-	Used      share.Bytes   // of device memory
-	Running   bool          // holds a token, and a process runs under it
-	Waiting   int           // processes that wait for their turn
+	Busy      time.Duration  // of the last second
+	Total     time.Duration  // busy since the container is in service
+	Tokens    uint64         // granted since then
+	Waits     Waits          // for tokens since then
+	Awaited   int            // sessions of an earlier server that may still run
+	Used      share.Bytes    // of device memory
+	LimitNow  share.PerMille // of SMs; below SMLimit after a Resize
+	SMsNow    share.PerMille // what its tokens are worth
+	Running   bool           // holds a token, and a process runs under it
+	Waiting   int            // processes that wait for their turn
 	Processes []ProcessStatus
 }
 
@@ -67,6 +70,11 @@ func (v *vgpu) status() VGPUStatus {
 	status.Busy = v.used.second(v.Slice.server.Clock.Now())
 	status.Total, status.Tokens, status.Waits, status.Awaited = v.busy, v.tokens, v.waited, len(v.ghosts.sessions)
 	status.Used = held(&v.page.at.Memory)
+	status.LimitNow, status.SMsNow = v.SMLimit, v.SMRequest
+	if v.Elastic {
+		status.LimitNow, status.SMsNow = v.limit, v.sms
+		status.Running = slices.ContainsFunc(v.seats, func(s *seat) bool { return s.open })
+	}
 	for _, s := range v.seats {
 		if s.waiting {
 			status.Waiting++

@@ -15,6 +15,10 @@ type VGPU struct {
 	Slice *Slice
 	UUID  string // of the slice
 	Index int    // device ordinal in the container
+
+	// Elastic is the class of the slice: SMs move between the request and the limit, by tokens of thread blocks.
+	Elastic  bool
+	Priority share.Priority // of an elastic share
 }
 
 // vgpu is one share in service: a container's part of one slice. The processes of the container take turns under it.
@@ -27,6 +31,7 @@ type vgpu struct {
 	tokens uint64        // granted, ever
 	waited Waits
 	ghosts ghosts
+	blocks // where it is elastic; what follows else
 
 	seats   []*seat      // in the order of their turns
 	granted *token.Token // nil while the rules give it none

@@ -23,7 +23,9 @@ int main(void) {
 	AT(server, policy);
 	AT(server, wake);
 	AT(server, heartbeat);
+	AT(server, credit);
 	AT(container, memory);
+	AT(container, taken);
 	AT(client, launches);
 	AT(client, blocks);
 	AT(client, busy);
@@ -35,6 +37,9 @@ int main(void) {
 	AT(client, captures);
 	AT(client, uncovered);
 	AT(client, refused);
+	AT(client, cycles);
+	AT(client, cycle_start);
+	AT(client, cycle_times);
 	printf("server size %zu\n", sizeof(struct gshare_server_page));
 	printf("container size %zu\n", sizeof(struct gshare_container_page));
 	printf("client size %zu\n", sizeof(struct gshare_client_page));

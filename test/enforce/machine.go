@@ -1,0 +1,140 @@
+package enforce
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/node/fakegpu"
+	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
+	"github.com/gshare-dev/gshare/vgpu/token"
+)
+
+// Machine is an experiment under way: its pods have started, and its clock stands at zero until the GPU runs.
+type Machine struct {
+	Experiment
+	GPU    *fakegpu.Simulation
+	Server *tokenserver.Server
+	Served []*tokenserver.Container // one for each pod
+
+	dir  string
+	pods [][]*fakegpu.Running // the processes of each
+}
+
+// Open starts the experiment.
+func (e Experiment) Open() (m *Machine, err error) {
+	m = &Machine{Experiment: e}
+	defer func() {
+		if err != nil {
+			m.Close()
+		}
+	}()
+	if m.dir, err = os.MkdirTemp("", "enforce"); err != nil { // short: names of sockets end at 108 bytes
+		return m, err
+	}
+	if m.GPU, err = fakegpu.New(fakegpu.Config{Socket: filepath.Join(m.dir, "gpu"), Virtual: true}); err != nil {
+		return m, err
+	}
+	if err := m.Serve(); err != nil {
+		return m, err
+	}
+	processes := 0
+	for i := range e.Pods {
+		for range max(1, e.Pods[i].Processes) {
+			if err := m.start(i); err != nil {
+				return m, err
+			}
+			processes++
+		}
+	}
+	if err := m.GPU.Await(processes); err != nil {
+		return m, fmt.Errorf("start the pods: %w", err)
+	}
+	return m, nil
+}
+
+// Close ends everything.
+func (m *Machine) Close() {
+	for _, processes := range m.pods {
+		for _, p := range processes {
+			p.Kill()
+		}
+	}
+	if m.Server != nil {
+		m.Server.Close()
+	}
+	if m.GPU != nil {
+		m.GPU.Close()
+	}
+	os.RemoveAll(m.dir)
+}
+
+// Serve starts a token server; where there was one, it is the next after that.
+func (m *Machine) Serve() error {
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	m.Server = tokenserver.New(tokenserver.Config{Clock: m.GPU.Clock(), Log: quiet, Window: m.Tokens.Window, RunAhead: m.RunAhead})
+	tokens, err := token.New(m.Tokens)
+	if err != nil {
+		return err
+	}
+	slice := m.Server.NewSlice(tokens)
+	m.Served = nil
+	for i, p := range m.Pods {
+		c, err := m.Server.AddContainer(tokenserver.Spec{
+			ID: fmt.Sprintf("%03d", i), Dir: m.podDir(i),
+			VGPUs: []tokenserver.VGPU{{Share: p.Share, Slice: slice, UUID: UUID, Elastic: m.Elastic, Priority: p.Priority}},
+		})
+		if err != nil {
+			return fmt.Errorf("serve pod %d: %w", i, err)
+		}
+		m.Served = append(m.Served, c)
+	}
+	return nil
+}
+
+// start starts a process of a pod.
+func (m *Machine) start(pod int) error {
+	p := m.Pods[pod]
+	client := fakegpu.Client{
+		Folder: m.Folder, Arguments: append([]string{"spin"}, p.Load...), SMs: p.Share.SMLimit,
+		Env: append([]string{"GSHARE_DIR=" + m.podDir(pod)}, p.Env...),
+	}
+	if !m.Unhooked {
+		client.Preload = filepath.Join(m.Folder, "libgshare-virtual.so")
+	}
+	r, err := m.GPU.Start(client)
+	if err != nil {
+		return err
+	}
+	for len(m.pods) <= pod {
+		m.pods = append(m.pods, nil)
+	}
+	m.pods[pod] = append(m.pods[pod], r)
+	return nil
+}
+
+// Spans are the kernels of all processes of a pod so far.
+func (m *Machine) Spans(pod int) (all Spans) {
+	for _, p := range m.pods[pod] {
+		all = append(all, m.GPU.Spans(p.PID)...)
+	}
+	slices.SortStableFunc(all, func(a, b fakegpu.Span) int { return cmp.Compare(a.End, b.End) })
+	return all
+}
+
+// Kill ends a process of a pod.
+func (m *Machine) Kill(pod, process int) { m.pods[pod][process].Kill() }
+
+// Results is what each pod got so far.
+func (m *Machine) Results() (results []Result) {
+	for i, c := range m.Served {
+		results = append(results, Result{m.Spans(i), c.Status().VGPUs[0].Busy})
+	}
+	return results
+}
+
+func (m *Machine) podDir(pod int) string { return filepath.Join(m.dir, fmt.Sprint(pod)) }
