@@ -30,7 +30,7 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	cmd.AddCommand(simulateCommand(), planCommand(), whatifCommand(), runCommand(), psCommand(), topCommand())
+	cmd.AddCommand(simulateCommand(), planCommand(), whatifCommand(), runCommand(), setCommand(), psCommand(), topCommand())
 	return cmd
 }
 

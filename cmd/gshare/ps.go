@@ -49,23 +49,24 @@ func psCommand() *cobra.Command {
 // writeRuns draws one line for each vGPU.
 func writeRuns(w io.Writer, status control.Status) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "RUN\tNAME\tUSER\tPID\tDEVICE\tSM\tQUOTA\tUSED\tMEM\tUSED\tPROCS\tSTATE\tIDENTITY")
+	fmt.Fprintln(t, "RUN\tNAME\tUSER\tPID\tDEVICE\tSM\tNOW\tQUOTA\tUSED\tMEM\tUSED\tPROCS\tSTATE\tIDENTITY")
 	for _, r := range status.Runs {
 		identity, _, _ := strings.Cut(r.Truth.Identity, ":")
 		for _, v := range r.VGPUs {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", r.ID, r.Name, userName(r.UID), r.PID,
-				shortDevice(v.Device), v.SM.Percent(), quotaText(v), v.UsedTime.Percent(), memoryText(v.Memory),
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", r.ID, r.Name, userName(r.UID), r.PID,
+				shortDevice(v.Device), span(v.SM, v.SMLimit), v.SMNow.Percent(), span(v.Quota, v.QuotaLimit), v.UsedTime.Percent(), memoryText(v.Memory),
 				memoryText(v.UsedMemory), len(v.Processes), stateOf(v), identity)
 		}
 	}
 	return t.Flush()
 }
 
-func quotaText(v control.VGPU) string {
-	if v.QuotaLimit == v.Quota {
-		return v.Quota.Percent()
+// span is a request, with its limit where that is another.
+func span(request, limit share.PerMille) string {
+	if limit == request {
+		return request.Percent()
 	}
-	return v.Quota.Percent() + "-" + v.QuotaLimit.Percent()
+	return request.Percent() + "-" + limit.Percent()
 }
 
 func stateOf(v control.VGPU) string {

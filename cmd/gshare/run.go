@@ -35,6 +35,7 @@ func runCommand() *cobra.Command {
 			"processes that it started on the GPU.",
 		Example: "  gshare run --sm 30 --quota 50 --mem 8Gi -- python infer.py\n" +
 			"  gshare run --sm 24 --quota 40 --quota-limit 80 --mem 2Gi --wait -- ./serve --port 8000\n" +
+			"  gshare run --sm 30 --sm-limit 60 --class slo --mem 4Gi -- ./serve --port 8000\n" +
 			"  gshare run --sm 200 --vgpu 2 --isolation exclusive --mem 80Gi -- torchrun train.py",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -51,9 +52,9 @@ func runCommand() *cobra.Command {
 	f.Int64Var(&o.quotaLimit, "quota-limit", 0, "percent of the window that may be used while others leave it (default: the quota)")
 	f.StringVar(&o.memory, "mem", "", "device memory, total of all vGPUs: 8Gi, 512Mi")
 	f.Int64Var(&o.vgpus, "vgpu", 0, "number of vGPUs, on different devices (default: sm / 100, rounded up)")
-	f.Int64Var(&o.smLimit, "sm-limit", 0, "refused: class elastic is not served yet")
+	f.Int64Var(&o.smLimit, "sm-limit", 0, "SMs that may be used while others leave them, percent of a GPU: class elastic (default: the SMs)")
 	f.StringVar(&o.class, "class", "", "slo or best-effort (default best-effort)")
-	f.StringVar(&o.isolation, "isolation", "", "exclusive or mps (default: what satisfies the share)")
+	f.StringVar(&o.isolation, "isolation", "", "exclusive, mps or elastic (default: what satisfies the share)")
 	f.StringVar(&o.name, "name", "", "name for gshare ps (default: the program's)")
 	f.BoolVar(&o.wait, "wait", false, "wait for room")
 	f.StringVar(&o.hook, "hook", "", "libgshare.so (default: beside gshare)")

@@ -179,9 +179,9 @@ func TestRunRefusals(t *testing.T) {
 		want string
 	}{
 		"full":           {[]string{"--mem", "90Gi", "--", "true"}, 1, "what would fit: --mem 81920Mi"},
-		"sm-limit":       {[]string{"--sm-limit", "80", "--", "true"}, 2, "--sm-limit: class elastic"},
+		"sm-limit":       {[]string{"--sm-limit", "80", "--", "true"}, 1, "--sm-limit: SMs above the request"},
 		"quota":          {[]string{"--quota", "101", "--", "true"}, 1, "--quota: 101"},
-		"isolation":      {[]string{"--isolation", "elastic", "--", "true"}, 1, "--isolation: "},
+		"isolation":      {[]string{"--isolation", "elastic", "--", "true"}, 1, "--isolation: elastic needs quota 100%"},
 		"class":          {[]string{"--class", "gold", "--", "true"}, 1, "--class: "},
 		"devices":        {[]string{"--sm", "200", "--quota", "100", "--", "true"}, 1, "--vgpu: "},
 		"memory":         {[]string{"--mem", "8", "--", "true"}, 2, "--mem: 8 is less than a MiB"},
@@ -257,6 +257,43 @@ func TestPsAndTop(t *testing.T) {
 	}
 	input.Close()
 	_ = run.Wait()
+}
+
+// TestSet moves the limit of a run, and says why it does not.
+func TestSet(t *testing.T) {
+	m := newMachine(t)
+	run, out := m.command(t, "run", "--hook", m.hook, "--sm", "30", "--sm-limit", "60", "--isolation", "elastic", "--mem", "8Gi",
+		"--name", "mine", "--", "cat")
+	input, err := run.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return len(m.Status().Runs) == 1 })
+	for _, test := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"set", "mine", "--sm-limit", "45"}, 0, ""},
+		{[]string{"ps"}, 0, "30%-45%"},
+		{[]string{"top", "--times", "1"}, 0, "of 30%-45%"},
+		{[]string{"set", "mine", "--sm-limit", "70"}, 1, "--sm-limit: 70% is not between"},
+		{[]string{"set", "other", "--sm-limit", "45"}, 1, "no run has the name"},
+		{[]string{"set", "mine"}, 2, "--sm-limit: how many"},
+		{[]string{"set", "--sm-limit", "45"}, 2, "which run"},
+	} {
+		cmd, out := m.command(t, test.args...)
+		if code := codeOf(t, cmd.Run()); code != test.code || !strings.Contains(out.String(), test.want) {
+			t.Errorf("%v: code %d: %s", test.args, code, out)
+		}
+	}
+	input.Close()
+	if err := run.Wait(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
 }
 
 func TestParseMemory(t *testing.T) {

@@ -89,8 +89,8 @@ func writeUse(b *bytes.Buffer, device string, r control.Run) {
 		if v.Device != device {
 			continue
 		}
-		fmt.Fprintf(b, "  %-16.16s SM %-5s |%s| %5s of %-9s mem %6s of %-6s %s\n", r.Name, v.SM.Percent(),
-			bar(v.UsedTime, v.Quota), v.UsedTime.Percent(), quotaText(v), memoryText(v.UsedMemory), memoryText(v.Memory), stateOf(v))
+		fmt.Fprintf(b, "  %-16.16s SM %4s of %-9s |%s| %5s of %-9s mem %6s of %-6s %s\n", r.Name, v.SMNow.Percent(), span(v.SM, v.SMLimit),
+			bar(v.UsedTime, v.Quota), v.UsedTime.Percent(), span(v.Quota, v.QuotaLimit), memoryText(v.UsedMemory), memoryText(v.Memory), stateOf(v))
 	}
 }
 

@@ -9,30 +9,209 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
+// What the loads of the elastic experiments are made of.
+const (
+	grid     = 64 // blocks of each kernel
+	learned  = 400 * ms
+	burst    = 1500 * ms
+	burstEnd = 2 * second
+)
+
 // elastic is a share of class elastic.
 func elastic(request, limit share.PerMille) share.Share {
-	return share.Share{SMRequest: request, SMLimit: limit, QuotaRequest: 1000, QuotaLimit: 1000, Memory: share.MiB}
+	return share.Share{SMRequest: request, SMLimit: limit, QuotaRequest: share.Whole, QuotaLimit: share.Whole, Memory: share.MiB}
 }
 
-func TestExplore(t *testing.T) {
-	e := enforce.Experiment{Folder: built(t), Elastic: true, Pods: []enforce.Pod{
-		{Share: elastic(300, 600), Priority: share.SLO, Load: []string{kernel(500*time.Microsecond, 600), "sync=10", "pause=20000000"}},
-		{Share: elastic(500, 900), Priority: share.BestEffort, Load: greedy()},
+// inference is a batch of ten kernels that the host waits for, every 25 ms without neighbours.
+func inference() []string {
+	return []string{kernel(500*time.Microsecond, 100), "sync=10", fmt.Sprint("pause=", (20 * ms).Nanoseconds())}
+}
+
+// serving is an SLO pod that bursts until the end given, beside a trainer of best effort that never pauses.
+func serving(end time.Duration, more ...[]string) enforce.Experiment {
+	return enforce.Experiment{Elastic: true, Pods: []enforce.Pod{
+		{Share: elastic(300, 600), Priority: share.SLO, Load: inference(),
+			More: [][]string{{kernel(500*time.Microsecond, 600), "sync=10", at("from", burst), at("until", end)}}},
+		{Share: elastic(500, 900), Priority: share.BestEffort, Load: greedy(at("from", learned)), More: more},
 	}}
+}
+
+// open starts an experiment.
+func open(t *testing.T, e enforce.Experiment) *enforce.Machine {
+	t.Helper()
+	e.Folder = built(t)
 	m, err := e.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Close()
-	for now := 50 * ms; now <= 3*second; now += 50 * ms {
-		if err := m.GPU.Run(now); err != nil {
+	t.Cleanup(m.Close)
+	return m
+}
+
+func watch(t *testing.T, m *enforce.Machine, until time.Duration, all []enforce.Ticks) []enforce.Ticks {
+	t.Helper()
+	all, err := m.Watch(until, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestBurst holds that an SLO pod that bursts has its limit within three ticks of the time when its cycle is 1.6 times what it
+// was, and that the trainer has its own back within a second and starves in none.
+func TestBurst(t *testing.T) {
+	m := open(t, serving(burstEnd))
+	ticks := watch(t, m, 3500*ms, nil)
+	stretched := burst + 8*ms // batches take 5 ms
+	up := ticks[0].First(burst, func(i enforce.Issue) bool { return i.SMs >= 590 })
+	if up == 0 || up > stretched+3*enforce.Tick {
+		t.Errorf("the pod has its limit at %v, its cycle was stretched at %v", up, stretched)
+	}
+	cut := ticks[1].First(burst, func(i enforce.Issue) bool { return i.SMs <= 300 })
+	back := ticks[1].First(burstEnd, func(i enforce.Issue) bool { return i.SMs >= 890 })
+	if cut == 0 || back == 0 || back > burstEnd+second {
+		t.Errorf("the trainer was cut at %v and has its limit again at %v", cut, back)
+	}
+	trainer, least := m.Spans(1), 1<<30
+	for from := learned + 100*ms; from+second <= 3500*ms; from += 50 * ms {
+		least = min(least, trainer.Launched(from, from+second))
+	}
+	t.Logf("limit after %v, trainer cut after %v, back after %v, at least %d kernels in a second", up-burst, cut-burst, back-burstEnd, least)
+	if least < 100 {
+		t.Errorf("the trainer had %d kernels in a second", least)
+	}
+}
+
+// TestBurstControl takes the hook away: then the burst gets fewer kernels done beside the trainer.
+func TestBurstControl(t *testing.T) {
+	with := serving(burstEnd)
+	with.Length = burstEnd
+	without := with
+	without.Unhooked = true
+	a, b := run(t, with)[0].Kernels(burst, burstEnd), run(t, without)[0].Kernels(burst, burstEnd)
+	t.Logf("%d kernels in the burst, %d without the hook", a, b)
+	if a < b*6/5 {
+		t.Errorf("%d kernels in the burst, %d without the hook", a, b)
+	}
+}
+
+// TestCredit holds that the blocks that are launched in any second are those that were issued (DI-54), by however many
+// processes; the control is the same load without the hook.
+func TestCredit(t *testing.T) {
+	const until = burst + 1200*ms
+	for name, more := range map[string][][]string{"one process": nil, "two processes": {greedy(at("from", learned))}} {
+		t.Run(name, func(t *testing.T) {
+			m := open(t, serving(until, more...))
+			issued := watch(t, m, until, nil)[1][(learned+200*ms)/enforce.Tick:]
+			excess := func(s enforce.Spans) int64 { return issued.Excess(s, grid, int64(1+len(more)), second) }
+			over := excess(m.Spans(1))
+			t.Logf("at most %d blocks beyond what was issued and a batch a thread", over)
+			if over > 0 {
+				t.Errorf("%d blocks beyond what was issued and a batch a thread", over)
+			}
+			free := serving(until, more...)
+			free.Unhooked, free.Length = true, until+2*second // what was launched by then has run
+			if over := excess(run(t, free)[1]); over <= 0 {
+				t.Errorf("without the hook the credit is kept as well, by %d", -over)
+			}
+		})
+	}
+}
+
+// TestOneCredit: two processes of a container have one credit, in which both have a part, and when one dies the other has all.
+func TestOneCredit(t *testing.T) {
+	e := serving(burstEnd, greedy(at("from", learned)))
+	m := open(t, e)
+	watch(t, m, 2*second, nil)
+	first, second := m.Process(1, 0).Launched(second, 2*second), m.Process(1, 1).Launched(second, 2*second)
+	t.Logf("%d and %d kernels", first, second)
+	if first < (first+second)/4 || second < (first+second)/4 {
+		t.Errorf("%d and %d kernels of two processes", first, second)
+	}
+}
+
+// TestResize holds that a moved limit counts within two ticks, and that it can be raised again up to the cap.
+func TestResize(t *testing.T) {
+	m := open(t, enforce.Experiment{Elastic: true, Pods: []enforce.Pod{
+		{Share: elastic(400, 800), Priority: share.BestEffort, Load: greedy()},
+	}})
+	ticks := watch(t, m, second, nil)
+	for _, limit := range []share.PerMille{400, 600, 800} {
+		from := ticks[0][len(ticks[0])-1].At
+		if err := m.Served[0].Resize(limit); err != nil {
 			t.Fatal(err)
 		}
-		line := fmt.Sprint(now)
-		for i := range e.Pods {
-			st := m.Served[i].Status().VGPUs[0]
-			line += fmt.Sprintf(" | %v sm tokens %d busy %.2f waits %d kernels %d", st.SMsNow, st.Tokens, m.Spans(i).Busy(now-50*ms, now), st.Waits.Count, m.Spans(i).Kernels(now-50*ms, now))
+		ticks = watch(t, m, from+200*ms, ticks)
+		if at := ticks[0].First(from, func(i enforce.Issue) bool { return i.SMs >= limit-5 && i.SMs <= limit }); at == 0 || at > from+2*enforce.Tick {
+			t.Errorf("the limit of %v from %v on counts at %v", limit, from, at)
 		}
-		t.Log(line)
+		if over := ticks[0].First(from+2*enforce.Tick, func(i enforce.Issue) bool { return i.SMs > limit }); over != 0 {
+			t.Errorf("at %v it has more than %v", over, limit)
+		}
+	}
+	for _, limit := range []share.PerMille{399, 801} {
+		if m.Served[0].Resize(limit) == nil {
+			t.Errorf("a limit of %v was taken", limit)
+		}
+	}
+}
+
+// TestServerDies kills the token server while the slice is in its EMERGENCY: everybody goes on, with no more than is guaranteed,
+// and within a second after its return all is as before.
+func TestServerDies(t *testing.T) {
+	const died, again = 1700 * ms, 2200 * ms
+	m := open(t, serving(burstEnd))
+	watch(t, m, died, nil)
+	m.Server.Close()
+	if err := m.GPU.Run(again); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Serve(); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.GPU.Run(again + second); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range m.Served {
+		if c.Connections() == 0 {
+			t.Errorf("nobody of pod %d came back", i)
+		}
+		spans := m.Spans(i)
+		for from := died; from < again+second; from += window {
+			if spans.Launched(from, from+window) == 0 {
+				t.Errorf("pod %d launched nothing in the window from %v", i, from)
+			}
+		}
+		alone := spans.Busy(died+window, again)
+		t.Logf("pod %d was busy for %.1f %% without a server", i, 100*alone)
+	}
+	if busy := m.Spans(1).Busy(died+window, again); busy > 500./900+0.02 {
+		t.Errorf("without a server the trainer was busy for %.1f %% on 90 %% of the SMs; 50 are guaranteed", 100*busy)
+	}
+	if sms := m.Served[1].Status().VGPUs[0].SMsNow; sms < 890 {
+		t.Errorf("a second later the trainer has %v", sms)
+	}
+}
+
+// TestElasticOverhead holds that ten pods on one slice lose at most one percent to the tokens, beside nobody to protect.
+func TestElasticOverhead(t *testing.T) {
+	e := enforce.Experiment{Elastic: true, Length: 2 * second}
+	for range 10 {
+		e.Pods = append(e.Pods, enforce.Pod{Share: elastic(100, share.Whole), Priority: share.BestEffort,
+			Load: []string{kernel(200*time.Microsecond, 100)}})
+	}
+	kernels := func(e enforce.Experiment) (n int) {
+		for _, s := range run(t, e) {
+			n += s.Kernels(second, e.Length)
+		}
+		return n
+	}
+	with := kernels(e)
+	e.Unhooked = true
+	without := kernels(e)
+	loss := 1 - float64(with)/float64(without)
+	t.Logf("%d kernels a second, %d without the hook: %.2f %% lost", with, without, 100*loss)
+	if loss > 0.01 {
+		t.Errorf("%.2f %% lost", 100*loss)
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// Pod is a container of equal processes with a load: arguments of hook/fake/programs/spin.c.
+// Pod is a container of one process with a load: arguments of hook/fake/programs/spin.c. It may have more processes.
 type Pod struct {
-	Share     share.Share
-	Priority  share.Priority // of an elastic share
-	Load      []string
-	Env       []string
-	Processes int // 0: one
+	Share    share.Share
+	Priority share.Priority // of an elastic share
+	Load     []string
+	More     [][]string // the loads of the others
+	Env      []string
 }
 
 // Experiment is a set of pods on one GPU, from zero to Length. Its processes stop when it ends.

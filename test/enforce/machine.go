@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/node/fakegpu"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
@@ -23,6 +24,8 @@ type Machine struct {
 
 	dir  string
 	pods [][]*fakegpu.Running // the processes of each
+
+	now time.Duration // as far as it was watched
 }
 
 // Open starts the experiment.
@@ -44,8 +47,8 @@ func (e Experiment) Open() (m *Machine, err error) {
 	}
 	processes := 0
 	for i := range e.Pods {
-		for range max(1, e.Pods[i].Processes) {
-			if err := m.start(i); err != nil {
+		for _, load := range append([][]string{e.Pods[i].Load}, e.Pods[i].More...) {
+			if err := m.start(i, load); err != nil {
 				return m, err
 			}
 			processes++
@@ -97,10 +100,10 @@ func (m *Machine) Serve() error {
 }
 
 // start starts a process of a pod.
-func (m *Machine) start(pod int) error {
+func (m *Machine) start(pod int, load []string) error {
 	p := m.Pods[pod]
 	client := fakegpu.Client{
-		Folder: m.Folder, Arguments: append([]string{"spin"}, p.Load...), SMs: p.Share.SMLimit,
+		Folder: m.Folder, Arguments: append([]string{"spin"}, load...), SMs: p.Share.SMLimit,
 		Env: append([]string{"GSHARE_DIR=" + m.podDir(pod)}, p.Env...),
 	}
 	if !m.Unhooked {
@@ -125,6 +128,9 @@ func (m *Machine) Spans(pod int) (all Spans) {
 	slices.SortStableFunc(all, func(a, b fakegpu.Span) int { return cmp.Compare(a.End, b.End) })
 	return all
 }
+
+// Process is the kernels of one of a pod's processes.
+func (m *Machine) Process(pod, process int) Spans { return m.GPU.Spans(m.pods[pod][process].PID) }
 
 // Kill ends a process of a pod.
 func (m *Machine) Kill(pod, process int) { m.pods[pod][process].Kill() }

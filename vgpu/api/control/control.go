@@ -1,9 +1,10 @@
-// Package control is what gshare run, ps and top say to the agent of a machine without Kubernetes: HTTP with JSON over a
+// Package control is what gshare run, set, ps and top say to the agent of a machine without Kubernetes: HTTP with JSON over a
 // Unix socket.
 //
 // RunsPath takes a RunRequest and answers with one Event a line: any number of Waiting, then Grant or Refused. The caller's
 // own process, as the socket names it, becomes the run: it holds the share until it has ended, with all processes that are
-// connected to the token server. Closing the connection while it waits leaves the queue. StatusPath answers with a Status.
+// connected to the token server. Closing the connection while it waits leaves the queue. LimitPath takes a LimitRequest and
+// answers with an Event: Refused, or nothing. StatusPath answers with a Status.
 package control
 
 import (
@@ -16,6 +17,7 @@ import (
 const (
 	RunsPath   = "/v1/runs"
 	StatusPath = "/v1/status"
+	LimitPath  = "/v1/limit"
 )
 
 // MaxRequest bounds a request, in bytes.
@@ -34,6 +36,13 @@ type RunRequest struct {
 	Class      string `json:"class,omitempty"`
 	Isolation  string `json:"isolation,omitempty"`
 	Wait       bool   `json:"wait,omitempty"` // for room, in a queue
+}
+
+// LimitRequest moves the SM limit of an elastic run, in percent of its device: between its request and the limit that it began
+// with. Only the run's user and root may.
+type LimitRequest struct {
+	Run     string `json:"run"` // ID, or a name that only one run has
+	SMLimit int64  `json:"smLimit"`
 }
 
 // Event is one line of the answer; one field is set.
@@ -102,6 +111,8 @@ type Run struct {
 type VGPU struct {
 	Device     string         `json:"device"`
 	SM         share.PerMille `json:"smPerMille"`
+	SMLimit    share.PerMille `json:"smLimitPerMille"`
+	SMNow      share.PerMille `json:"smNowPerMille"` // between the two in class elastic
 	Quota      share.PerMille `json:"quotaPerMille"`
 	QuotaLimit share.PerMille `json:"quotaLimitPerMille"`
 	Memory     share.Bytes    `json:"memoryBytes"`

@@ -78,12 +78,12 @@ func (d Daemons) exec(device, input string, args ...string) error {
 // contextMemory is about what the driver takes for itself in a process: MPS counts it, a share does not.
 const contextMemory = 512 * share.MiB
 
-// Environment is what makes a process a client that runs on at most its part of the SMs and, as a second line behind the
+// Environment is what makes a process a client that runs on at most its limit of the SMs (Dilu D20) and, as a second line behind the
 // hook, within its memory.
 func (d Daemons) Environment(device string, s share.Share) []string {
 	return []string{
 		"CUDA_MPS_PIPE_DIRECTORY=" + d.pipe(device),
-		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=" + strings.TrimSuffix(s.SMRequest.Percent(), "%"),
+		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=" + strings.TrimSuffix(s.SMLimit.Percent(), "%"),
 		fmt.Sprintf("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=%dM", (s.Memory+contextMemory)/share.MiB),
 	}
 }

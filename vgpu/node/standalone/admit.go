@@ -159,7 +159,7 @@ func (n *Node) setUp(r *run) (err error) {
 		}
 	}
 	r.Truth = n.truthOf(r)
-	if r.Class != share.MPS {
+	if r.Class == share.Exclusive {
 		return nil
 	}
 	return n.MPS.Start(r.Devices[0])

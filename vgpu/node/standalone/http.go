@@ -17,6 +17,7 @@ type connKey struct{}
 func (n *Node) NewHTTPServer() *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+control.RunsPath, n.postRun)
+	mux.HandleFunc("POST "+control.LimitPath, n.postLimit)
 	mux.HandleFunc("GET "+control.StatusPath, n.getStatus)
 	return &http.Server{
 		Handler: mux, ReadHeaderTimeout: 2 * time.Second, MaxHeaderBytes: control.MaxRequest,
@@ -46,6 +47,21 @@ func (n *Node) postRun(w http.ResponseWriter, r *http.Request) {
 		p.Close()
 	}
 	say(control.Event{Grant: grant, Refused: refusal})
+}
+
+func (n *Node) postLimit(w http.ResponseWriter, r *http.Request) {
+	request, err := control.DecodeLimitRequest(http.MaxBytesReader(w, r.Body, control.MaxRequest))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	p, err := process.Peer(r.Context().Value(connKey{}).(*net.UnixConn))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
+	p.Close()
+	_ = json.NewEncoder(w).Encode(control.Event{Refused: n.SetLimit(p.UID, request)}) // as above
 }
 
 func (n *Node) getStatus(w http.ResponseWriter, _ *http.Request) {

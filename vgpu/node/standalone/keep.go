@@ -56,7 +56,7 @@ func (n *Node) end(r *run) {
 func (n *Node) stopMPS(r *run) {
 	device := r.Devices[0]
 	shared := slices.ContainsFunc(n.runs, func(other *run) bool { return slices.Contains(other.Devices, device) })
-	if r.Class != share.MPS || shared {
+	if r.Class == share.Exclusive || shared {
 		return
 	}
 	if err := n.MPS.Stop(device); err != nil {

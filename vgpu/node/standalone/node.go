@@ -86,7 +86,7 @@ func packerOf(c config.Configuration) packing.Packer {
 func (n *Node) sliceOf(d gpu.Device) packing.Slice {
 	classes := []share.Isolation{share.Exclusive}
 	if n.MPS.Available() == nil {
-		classes = append(classes, share.MPS)
+		classes = append(classes, share.MPS, share.Elastic)
 	}
 	return packing.Slice{
 		ID: packing.SliceID(d.UUID), Device: d.UUID, Model: d.Model, SMs: d.SMs, Memory: d.Memory, Classes: classes,

@@ -53,7 +53,7 @@ func (n *Node) place(node *packing.Node, pod *packing.Pod) ([]packing.Pick, *con
 		return nil, &control.Refusal{Field: fieldOf[refusal], Reason: n.explain(refusal), Fits: n.fits(node, pod)}
 	}
 	picks := plan[0]
-	if len(picks) > 1 && picks[0].Class == share.MPS {
+	if len(picks) > 1 && picks[0].Class != share.Exclusive {
 		// Each device has an MPS daemon of its own, and a process can be the client of one only.
 		return nil, &control.Refusal{
 			Field: share.FieldVGPU, Reason: fmt.Sprintf("%d vGPUs can be had as whole devices only", len(picks)),

@@ -27,7 +27,8 @@ type record struct {
 	Request share.Request
 	Devices []string // UUID of each vGPU's
 	Class   share.Isolation
-	Group   string // cgroup; empty if it has none
+	SMLimit share.PerMille // of an elastic run, where it was moved; 0: that of the request
+	Group   string         // cgroup; empty if it has none
 	Truth   control.Truth
 }
 
@@ -81,8 +82,11 @@ func (n *Node) prepare(r *run) (err error) {
 	for i, pick := range picks {
 		spec.VGPUs = append(spec.VGPUs, tokenserver.VGPU{
 			Share: r.Request.Containers[0].Share, Slice: n.slices[pick.Slice], UUID: r.Devices[i], Index: i,
+			Elastic: r.Class == share.Elastic, Priority: r.Request.Priority,
 		})
 	}
-	r.container, err = n.server.Prepare(spec)
-	return err
+	if r.container, err = n.server.Prepare(spec); err != nil || r.SMLimit == 0 {
+		return err
+	}
+	return r.container.Resize(r.SMLimit)
 }

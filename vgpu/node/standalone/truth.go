@@ -12,8 +12,11 @@ func (n *Node) truthOf(r *run) control.Truth {
 	t := control.Truth{
 		Memory: "hook", SMs: "alone on the device", Time: "hook and token server", Identity: "cgroup",
 	}
-	if r.Class == share.MPS {
+	switch r.Class {
+	case share.MPS:
 		t.Memory, t.SMs = "hook, MPS", "MPS"
+	case share.Elastic:
+		t.Memory, t.SMs = "hook, MPS", "MPS at the limit, hook and token server below it"
 	}
 	if n.MPS.Simulated {
 		t.Missing = append(t.Missing, "the devices are simulated")
@@ -45,7 +48,7 @@ func (n *Node) grantOf(r *run) *control.Grant {
 		devices += uuid
 	}
 	environment = append(environment, "CUDA_VISIBLE_DEVICES="+devices)
-	if r.Class == share.MPS {
+	if r.Class != share.Exclusive {
 		environment = append(environment, n.MPS.Environment(r.Devices[0], r.Request.Containers[0].Share)...)
 	}
 	return &control.Grant{ID: r.ID, Dir: n.dirOf(r.ID), Environment: environment, Inherit: r.Group == "", Truth: r.Truth}

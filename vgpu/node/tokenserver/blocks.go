@@ -104,7 +104,7 @@ func (s *seat) cycle(now time.Duration) (start, longest time.Duration) {
 func (v *vgpu) lend(t token.Token, now time.Duration) {
 	v.token = t
 	v.credit = v.reported + uint64(t.Amount)
-	v.sms = share.PerMille(t.Amount * int64(share.Whole) / v.Slice.blocks.MaxTokens(v.id))
+	v.sms = worth(t.Amount, v.Slice.blocks.MaxTokens(v.id))
 	v.tokens++
 	for _, s := range v.seats {
 		s.lend(v.token, v.credit)
@@ -116,6 +116,11 @@ func (v *vgpu) lend(t token.Token, now time.Duration) {
 			v.Slice.server.Clock.Wake(&s.server.at.Wake)
 		}
 	}
+}
+
+// worth is a part of the blocks that fill the slice for a tick, rounded.
+func worth(blocks, whole int64) share.PerMille {
+	return share.PerMille((blocks*int64(share.Whole) + whole/2) / whole)
 }
 
 // lend writes the credit on the page. Who begins to wait now sees either the new word or the new credit.

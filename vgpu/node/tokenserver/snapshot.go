@@ -27,7 +27,8 @@ type VGPUStatus struct {
 	Awaited   int            // sessions of an earlier server that may still run
 	Used      share.Bytes    // of device memory
 	LimitNow  share.PerMille // of SMs; below SMLimit after a Resize
-	SMsNow    share.PerMille // what its tokens are worth
+	SMsNow    share.PerMille // what its latest token is worth
+	Blocks    int64          // of its latest token, in class elastic
 	Running   bool           // holds a token, and a process runs under it
 	Waiting   int            // processes that wait for their turn
 	Processes []ProcessStatus
@@ -72,7 +73,7 @@ func (v *vgpu) status() VGPUStatus {
 	status.Used = held(&v.page.at.Memory)
 	status.LimitNow, status.SMsNow = v.SMLimit, v.SMRequest
 	if v.Elastic {
-		status.LimitNow, status.SMsNow = v.limit, v.sms
+		status.LimitNow, status.SMsNow, status.Blocks = v.limit, v.sms, v.token.Amount
 		status.Running = slices.ContainsFunc(v.seats, func(s *seat) bool { return s.open })
 	}
 	for _, s := range v.seats {

@@ -88,6 +88,27 @@ func (c *Client) Run(ctx context.Context, r control.RunRequest, queued func(*con
 	}
 }
 
+// SetLimit moves the limit of an elastic run. A refusal is an error of type *Refused.
+func (c *Client) SetLimit(ctx context.Context, r control.LimitRequest) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	body, err := c.do(ctx, http.MethodPost, control.LimitPath, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	var event control.Event
+	if err := json.NewDecoder(body).Decode(&event); err != nil {
+		return fmt.Errorf("the agent ended before it answered: %w", err)
+	}
+	if event.Refused != nil {
+		return &Refused{*event.Refused}
+	}
+	return nil
+}
+
 // Refused is the agent's no.
 type Refused struct{ control.Refusal }
 

@@ -1,0 +1,137 @@
+package standalone
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// askElastic is a share of class elastic.
+func askElastic(name string, sm, limit int64) control.RunRequest {
+	r := ask(sm, 100, 1024)
+	r.Name, r.SMLimit, r.Isolation = name, &limit, "elastic"
+	return r
+}
+
+func (n *Node) limitOf(name string) share.PerMille {
+	for _, r := range n.Status().Runs {
+		if r.Name == name {
+			return r.VGPUs[0].SMLimit
+		}
+	}
+	return 0
+}
+
+func TestElastic(t *testing.T) {
+	n := newNode(t, tempDir(t))
+	grant := mustAdmit(t, n, newProgram(t), askElastic("serve", 30, 60))
+	if !strings.Contains(strings.Join(grant.Environment, " "), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=60") {
+		t.Errorf("the cap is not the limit: %v", grant.Environment)
+	}
+	mustAdmit(t, n, newProgram(t), askElastic("train", 50, 90))
+	if d := n.Status().Devices[0]; d.Class != "elastic" {
+		t.Errorf("the device is %+v", d)
+	}
+	for _, r := range n.Status().Runs {
+		if r.VGPUs[0].Device != "GPU-0" {
+			t.Errorf("%s is on %s", r.Name, r.VGPUs[0].Device)
+		}
+	}
+}
+
+// TestClassOfASlice: a device changes its class only while it is empty.
+func TestClassOfASlice(t *testing.T) {
+	n := newNode(t, tempDir(t), func(o *Options) { o.Devices = o.Devices[:1] })
+	first := newProgram(t)
+	mustAdmit(t, n, first, askElastic("serve", 30, 60))
+	if _, refusal := newProgram(t).admit(n, ask(20, 50, 1024)); refusal == nil || refusal.Field != share.FieldIsolation {
+		t.Errorf("time sharing beside class elastic: %+v", refusal)
+	}
+	first.end()
+	eventually(t, "the run has ended", func() bool { return len(n.Status().Runs) == 0 })
+	mustAdmit(t, n, newProgram(t), ask(20, 50, 1024))
+}
+
+func TestSetLimit(t *testing.T) {
+	n := newNode(t, tempDir(t))
+	program := newProgram(t)
+	mustAdmit(t, n, program, askElastic("serve", 30, 60))
+	mustAdmit(t, n, newProgram(t), askElastic("twin", 10, 10))
+	mustAdmit(t, n, newProgram(t), askElastic("twin", 10, 10))
+	fixed := ask(30, 50, 1024)
+	fixed.Name = "fixed"
+	mustAdmit(t, n, newProgram(t), fixed)
+	for name, test := range map[string]struct {
+		user uint32
+		ask  control.LimitRequest
+		want string
+	}{
+		"below the request": {program.UID, control.LimitRequest{Run: "serve", SMLimit: 29}, "not between the request of 30% and the limit of 60%"},
+		"above the cap":     {program.UID, control.LimitRequest{Run: "serve", SMLimit: 61}, "not between"},
+		"absurd":            {program.UID, control.LimitRequest{Run: "serve", SMLimit: 1 << 62}, "not between"},
+		"class mps":         {program.UID, control.LimitRequest{Run: "fixed", SMLimit: 30}, "only the SMs of class elastic"},
+		"nobody":            {program.UID, control.LimitRequest{Run: "nobody", SMLimit: 30}, "no run has"},
+		"two of a name":     {program.UID, control.LimitRequest{Run: "twin", SMLimit: 10}, "more than one run"},
+		"another user":      {program.UID + 7, control.LimitRequest{Run: "serve", SMLimit: 40}, "another user's"},
+	} {
+		if refusal := n.SetLimit(test.user, test.ask); refusal == nil || !strings.Contains(refusal.Reason, test.want) {
+			t.Errorf("%s: %+v", name, refusal)
+		}
+	}
+	if limit := n.limitOf("serve"); limit != 600 {
+		t.Errorf("a refusal changed the limit to %v", limit)
+	}
+	for _, percent := range []int64{30, 60, 45} { // down, up again, between
+		if refusal := n.SetLimit(program.UID, control.LimitRequest{Run: "serve", SMLimit: percent}); refusal != nil {
+			t.Errorf("%d: %+v", percent, refusal)
+		}
+	}
+	if limit := n.limitOf("serve"); limit != 450 {
+		t.Errorf("the limit is %v", limit)
+	}
+}
+
+// TestLimitOutlivesTheAgent: the next agent takes the moved limit over, and the cap stays what it was.
+func TestLimitOutlivesTheAgent(t *testing.T) {
+	dir := tempDir(t)
+	n := newNode(t, dir)
+	program := newProgram(t)
+	mustAdmit(t, n, program, askElastic("serve", 30, 60))
+	if refusal := n.SetLimit(program.UID, control.LimitRequest{Run: "serve", SMLimit: 40}); refusal != nil {
+		t.Fatal(refusal)
+	}
+	n.Close()
+	n = newNode(t, dir)
+	if limit := n.limitOf("serve"); limit != 400 {
+		t.Errorf("the limit is %v", limit)
+	}
+	if refusal := n.SetLimit(program.UID, control.LimitRequest{Run: "serve", SMLimit: 60}); refusal != nil {
+		t.Error(refusal)
+	}
+}
+
+func TestLimitOverHTTP(t *testing.T) {
+	n := newNode(t, tempDir(t))
+	mustAdmit(t, n, newProgram(t), askElastic("serve", 30, 60))
+	client := overHTTP(t, n)
+	for body, want := range map[string]int{
+		`{"run": "serve", "smLimit": 50}`: http.StatusOK,
+		`{"run": "serve", "sm": 50}`:      http.StatusBadRequest,
+		`{`:                               http.StatusBadRequest,
+	} {
+		response, err := client.Post("http://agent"+control.LimitPath, "", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s: %s", body, response.Status)
+		}
+	}
+	if limit := n.limitOf("serve"); limit != 500 {
+		t.Errorf("the limit is %v", limit)
+	}
+}
