@@ -38,7 +38,7 @@ aarch64() {
   local emulator="qemu-aarch64 -L /usr/aarch64-linux-gnu" LD_LIBRARY_PATH=$dir OTHER=$dir/other.so OPERATIONS=20000 FAKE_CUDA_DEVICES=2
   export FAKE_CUDA_DEVICES OPERATIONS
   parts "$dir"
-  for program in route_test gate_test paths_test "memory_test random_operations_do_not_drift"; do
+  for program in route_test gate_test blocks_test paths_test "memory_test random_operations_do_not_drift"; do
     # shellcheck disable=SC2086
     under "$program" preloaded "$dir/libgshare.so" "$dir/"$program
   done
@@ -59,7 +59,7 @@ test_all() {
   hook/test/build.sh "$out"
   local hook=$out/libgshare.so
   parts "$out"
-  for program in route_test gate_test memory_test paths_test inherit_test; do under "$program" preloaded "$hook" "$out/$program"; done
+  for program in route_test gate_test blocks_test memory_test paths_test inherit_test; do under "$program" preloaded "$hook" "$out/$program"; done
   alone "$out"
   echo "=== aarch64"
   (aarch64 && exit $failed) || failed=1
@@ -85,7 +85,7 @@ sanitized() {
   hook/test/build.sh "$out" "-fsanitize=$1"
   hack/hook.sh sanitized "$out" "$1"
   parts "$out"
-  for program in gate_test memory_test paths_test inherit_test; do
+  for program in gate_test blocks_test memory_test paths_test inherit_test; do
     under "$program" preloaded "$2 $out/libgshare-sanitized.so" "$out/$program"
   done
 }

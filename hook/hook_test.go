@@ -93,7 +93,7 @@ func hooked(dir string) []string {
 // TestLibrary runs programs on the fake driver under the library.
 func TestLibrary(t *testing.T) {
 	dir := built(t)
-	for _, name := range []string{"route_test", "gate_test", "memory_test", "paths_test", "inherit_test"} {
+	for _, name := range []string{"route_test", "gate_test", "blocks_test", "memory_test", "paths_test", "inherit_test"} {
 		t.Run(name, func(t *testing.T) { run(t, filepath.Join(dir, name), hooked(dir)...) })
 	}
 }
@@ -131,7 +131,7 @@ func TestInterposers(t *testing.T) {
 // TestWithoutHook is the control: the programs notice when the hook is not there.
 func TestWithoutHook(t *testing.T) {
 	dir := built(t)
-	for _, name := range []string{"route_test", "gate_test", "memory_test", "paths_test", "alone_test", "inherit_test"} {
+	for _, name := range []string{"route_test", "gate_test", "blocks_test", "memory_test", "paths_test", "alone_test", "inherit_test"} {
 		command := exec.Command(filepath.Join(dir, name))
 		command.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir, "OTHER="+filepath.Join(dir, "other.so"))
 		if out, err := command.CombinedOutput(); err == nil {

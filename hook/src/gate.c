@@ -273,7 +273,8 @@ static void look_out(void) {
 
 void gsh_sync_after(CUstream s, CUresult r) {
 	if (r != CUDA_SUCCESS) return;
-	if (s != GSH_LOOK && gsh_cycle_end(gsh_here().vgpu)) look_out();
+	bool cycles = atomic_load_explicit(&gsh_mode, memory_order_relaxed) == GSHARE_MODE_BLOCKS;
+	if (cycles && s != GSH_LOOK && gsh_cycle_end(gsh_here().vgpu)) look_out();
 	if (s == GSH_ALL) all_done();
 	if (gsh_marks_open()) gsh_settle();
 	gsh_pools_synchronised();

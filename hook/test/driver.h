@@ -7,6 +7,8 @@
 CUresult cuModuleLoadData(void **m, const void *image);
 CUresult cuModuleGetFunction(CUfunction *f, void *m, const char *name);
 CUresult cuStreamCreate(CUstream *s, unsigned flags);
+CUresult cuEventCreate(CUevent *e, unsigned flags);
+CUresult cuEventDestroy_v2(CUevent e);
 CUresult cuMemAddressReserve(CUdeviceptr *p, size_t bytes, size_t align, CUdeviceptr at, unsigned long long flags);
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value);
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice d);

@@ -39,6 +39,8 @@ static void fill(const struct server *s, struct gshare_server_page *p) {
 	p->run_ahead = s->run_ahead;
 	p->guaranteed = 1000;
 	p->memory_limit = s->memory_limit;
+	p->unit = s->tokens ? GSHARE_UNIT_BLOCKS : GSHARE_UNIT_TIME;
+	p->amount = p->credit = s->tokens;
 	p->heartbeat = now();
 }
 
@@ -145,7 +147,7 @@ void server_start(struct server *s) {
 	strcat(at.sun_path, "/token.sock");
 	unlink(at.sun_path);
 	setenv("GSHARE_DIR", s->directory, 1);
-	if (!s->mode) s->mode = GSHARE_MODE_TIME;
+	if (!s->mode) s->mode = s->tokens ? GSHARE_MODE_BLOCKS : GSHARE_MODE_TIME;
 	if (!s->vgpus) s->vgpus = 1;
 	for (uint32_t i = 0; i < s->vgpus; i++) s->container[i] = page(&s->container_fd[i], 0);
 	s->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);

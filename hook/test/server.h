@@ -24,6 +24,7 @@ struct server {
 	char directory[64];
 	uint32_t vgpus, mode;
 	uint64_t memory_limit, run_ahead;
+	uint64_t tokens; /* blocks of a tick, and its credit to begin with; 0: tokens are time */
 	uint32_t first_state;
 	const char *uuid; /* of all its vGPUs; empty if NULL */
 	_Atomic int beating; /* 0: the heartbeat stops */

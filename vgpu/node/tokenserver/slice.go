@@ -1,6 +1,7 @@
 package tokenserver
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sync"
@@ -170,7 +171,8 @@ func (s *Slice) joinRules(v *vgpu) error {
 	now := s.server.Clock.Now()
 	if v.Elastic {
 		v.limit, v.looked = v.SMLimit, now
-		return s.blocks.Join(now, rckm.Member{ID: v.id, Priority: v.Priority, Request: v.SMRequest, Limit: v.SMLimit})
+		priority := cmp.Or(v.Priority, share.BestEffort)
+		return s.blocks.Join(now, rckm.Member{ID: v.id, Priority: priority, Request: v.SMRequest, Limit: v.SMLimit})
 	}
 	return s.tokens.Join(now, token.Member{ID: v.id, SM: v.SMRequest, QuotaRequest: v.QuotaRequest, QuotaLimit: v.QuotaLimit})
 }

@@ -18,7 +18,7 @@ type VGPU struct {
 
 	// Elastic is the class of the slice: SMs move between the request and the limit, by tokens of thread blocks.
 	Elastic  bool
-	Priority share.Priority // of an elastic share
+	Priority share.Priority // of an elastic share; empty is best-effort
 }
 
 // vgpu is one share in service: a container's part of one slice. The processes of the container take turns under it.

@@ -1,0 +1,222 @@
+/* Launches against a server whose tokens are thread blocks (Dilu), on the fake driver. Runs under the hook. */
+#define _GNU_SOURCE
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "driver.h"
+#include "server.h"
+
+#define TOKENS 6400
+#define BATCH (TOKENS / 16)
+
+static struct server server = {.memory_limit = 1 << 30, .run_ahead = 10000000, .tokens = TOKENS};
+static CUfunction kernel;
+
+static struct server_session *session(void) { return &server.session[server.sessions - 1]; }
+static struct gshare_server_page *page(void) { return session()->server[0]; }
+static struct gshare_client_page *client(void) { return session()->client[0]; }
+static uint64_t taken(void) { return server.container[0]->taken; }
+static int64_t left(void) { return (int64_t)(page()->credit - taken()); }
+
+static void grant(uint64_t blocks) {
+	page()->credit += blocks;
+	page()->wake++;
+	syscall(SYS_futex, &page()->wake, FUTEX_WAKE, 1 << 20, NULL, NULL, 0);
+}
+
+/* Leaves so many blocks, whatever was before. */
+static void leave(uint64_t blocks) { grant(taken() + blocks - page()->credit); }
+
+static CUresult launch(unsigned blocks, CUstream s) { return cuLaunchKernel(kernel, blocks, 1, 1, 32, 1, 1, 0, s, NULL, NULL); }
+
+static int eventually(int (*holds)(void)) {
+	for (int i = 0; i < 5000 && !holds(); i++) usleep(1000);
+	return holds();
+}
+static int one_waits(void) { return client()->waiting == 1; }
+
+/* A thread that launches into a stream of its own, which it destroys: so all that it took is squared when it has ended. */
+struct job {
+	unsigned blocks, launches;
+	_Atomic unsigned done;
+	pthread_t thread;
+};
+static void *work(void *arg) {
+	struct job *j = arg;
+	CUcontext c;
+	CUstream s;
+	cuDevicePrimaryCtxRetain(&c, 0);
+	cuCtxSetCurrent(c);
+	cuStreamCreate(&s, 1);
+	for (unsigned i = 0; i < j->launches; i++, j->done++) launch(j->blocks, s);
+	cuStreamSynchronize(s);
+	cuStreamDestroy_v2(s);
+	return NULL;
+}
+static void start(struct job *j) { pthread_create(&j->thread, NULL, work, j); }
+
+/* What fits is launched, the rest waits, and asks once. */
+TEST(credit_is_spent_and_waited_for) {
+	struct job j = {.blocks = 10, .launches = 12};
+	int needs = session()->needs;
+	leave(100);
+	start(&j);
+	CHECK(eventually(one_waits));
+	usleep(50000);
+	CHECK_EQUAL(j.done, 10);
+	CHECK_EQUAL(left(), 0);
+	CHECK_EQUAL(session()->needs, needs + 1);
+	grant(20);
+	pthread_join(j.thread, NULL);
+	CHECK_EQUAL(left(), 0);
+}
+
+/* Whom the server has promised the next tick need not ask. */
+TEST(nobody_asks_for_what_is_coming) {
+	struct job j = {.blocks = 10, .launches = 1};
+	int needs = session()->needs;
+	leave(0);
+	page()->deadline = UINT64_MAX;
+	start(&j);
+	CHECK(eventually(one_waits));
+	usleep(30000);
+	CHECK_EQUAL(session()->needs, needs);
+	page()->deadline = 0; /* it sleeps */
+	for (int i = 0; i < 5000 && session()->needs == needs; i++) usleep(1000);
+	CHECK_EQUAL(session()->needs, needs + 1);
+	grant(10);
+	pthread_join(j.thread, NULL);
+}
+
+/* A kernel larger than all that is left goes into debt (D21), which comes off what is granted next. */
+TEST(one_kernel_goes_into_debt) {
+	struct job large = {.blocks = 1000, .launches = 1}, small = {.blocks = 1, .launches = 1};
+	leave(1);
+	start(&large);
+	pthread_join(large.thread, NULL);
+	CHECK_EQUAL(left(), -999);
+	start(&small);
+	CHECK(eventually(one_waits));
+	grant(999);
+	usleep(20000);
+	CHECK_EQUAL(small.done, 0);
+	grant(1);
+	pthread_join(small.thread, NULL);
+	CHECK_EQUAL(left(), 0);
+}
+
+/* A batch is a sixteenth of a tick's tokens at most, and what is not launched of it comes back. */
+TEST(a_batch_is_bounded_and_comes_back) {
+	CUstream s;
+	uint64_t before = taken(), launched = 0, most = 0;
+	leave(1000000);
+	cuStreamCreate(&s, 1);
+	for (; launched < 7 * 5000; launched += 7) {
+		CHECK_EQUAL(launch(7, s), CUDA_SUCCESS);
+		uint64_t held = taken() - before - launched - 7;
+		if (held > most) most = held;
+	}
+	CHECK(most > 0 && most <= BATCH);
+	cuStreamSynchronize(s);
+	cuStreamDestroy_v2(s);
+	CHECK_EQUAL(taken() - before, launched);
+	CHECK(client()->blocks >= launched);
+}
+
+#define THREADS 6
+/* Threads with kernels of all sizes: nothing is lost or counted twice, and nobody is beyond the credit by more than a batch. */
+TEST(threads_share_one_credit) {
+	struct job jobs[THREADS] = {{0}};
+	uint64_t want = 0, before = taken();
+	leave(0);
+	for (unsigned i = 0; i < THREADS; i++) {
+		jobs[i].blocks = 1 + 37 * i * i, jobs[i].launches = 3000 / (1 + i);
+		want += (uint64_t)jobs[i].blocks * jobs[i].launches;
+		start(&jobs[i]);
+	}
+	for (uint64_t granted = 0; granted < want; granted += TOKENS) {
+		int64_t debt = -left();
+		CHECK(debt <= THREADS * (BATCH > 926 ? BATCH : 926));
+		grant(TOKENS);
+		usleep(2000);
+	}
+	for (int i = 0; i < THREADS; i++) pthread_join(jobs[i].thread, NULL);
+	CHECK_EQUAL(taken() - before, want);
+}
+
+/* Graphs count the blocks of their kernels, those of children too (D22). */
+TEST(graphs_count_their_blocks) {
+	CUstream s;
+	CUgraph g;
+	CUgraphExec e;
+	leave(100000);
+	cuStreamCreate(&s, 1);
+	CHECK_EQUAL(cuStreamBeginCapture_v2(s, 0), CUDA_SUCCESS);
+	for (unsigned i = 1; i <= 4; i++) CHECK_EQUAL(launch(i, s), CUDA_SUCCESS);
+	CHECK_EQUAL(cuStreamEndCapture(s, &g), CUDA_SUCCESS);
+	CHECK_EQUAL(cuGraphInstantiateWithFlags(&e, g, 0), CUDA_SUCCESS);
+	uint64_t before = taken();
+	for (int i = 0; i < 50; i++) CHECK_EQUAL(cuGraphLaunch(e, s), CUDA_SUCCESS);
+	cuStreamSynchronize(s);
+	cuStreamDestroy_v2(s);
+	CHECK_EQUAL(taken() - before, 50 * (1 + 2 + 3 + 4));
+}
+
+/* A cycle goes from the first launch to the end of a wait; to look at an event is no wait (DI-56). */
+TEST(cycles_are_shown) {
+	CUstream s;
+	CUevent e;
+	leave(100000);
+	cuStreamCreate(&s, 1);
+	launch(1, s);
+	cuStreamSynchronize(s);
+	uint64_t ended = client()->cycles;
+	CHECK_EQUAL(client()->cycle_start, 0);
+	for (int i = 0; i < 3 * GSHARE_CYCLES; i++) {
+		CHECK_EQUAL(launch(1, s), CUDA_SUCCESS);
+		uint64_t start = client()->cycle_start;
+		CHECK(start > 0);
+		CHECK_EQUAL(launch(1, s), CUDA_SUCCESS);
+		CHECK_EQUAL(cuEventCreate(&e, 0), CUDA_SUCCESS);
+		CHECK_EQUAL(cuEventRecord(e, s), CUDA_SUCCESS);
+		while (cuEventQuery(e) != CUDA_SUCCESS) continue;
+		CHECK_EQUAL(client()->cycle_start, start);
+		CHECK_EQUAL(cuStreamSynchronize(s), CUDA_SUCCESS);
+		CHECK_EQUAL(client()->cycle_start, 0);
+		CHECK_EQUAL(client()->cycles, ended + (uint64_t)i + 1);
+		CHECK(client()->cycle_times[(ended + (uint64_t)i) % GSHARE_CYCLES] > 0);
+		cuEventDestroy_v2(e);
+	}
+	cuStreamDestroy_v2(s);
+}
+
+/* The server is gone: who waits for its blocks goes on at its own pace, and pays the next server's. */
+TEST(server_dies_and_comes_back) {
+	struct job j = {.blocks = 10, .launches = 1};
+	leave(0);
+	start(&j);
+	CHECK(eventually(one_waits));
+	int before = server.sessions;
+	server_stop(&server);
+	pthread_join(j.thread, NULL);
+	server_start(&server);
+	for (int i = 0; i < 5000 && server.sessions == before; i++) usleep(1000);
+	usleep(300000); /* it has looked at the new pages by then */
+	credit_is_spent_and_waited_for();
+}
+
+int main(int argc, char **argv) {
+#define T(name) {#name, name}
+	static const struct check_test tests[] = {T(credit_is_spent_and_waited_for), T(nobody_asks_for_what_is_coming),
+						  T(one_kernel_goes_into_debt), T(a_batch_is_bounded_and_comes_back),
+						  T(threads_share_one_credit), T(graphs_count_their_blocks), T(cycles_are_shown),
+						  T(server_dies_and_comes_back), {0}};
+	server_start(&server);
+	kernel = driver_start("spin_ns1000_sm100_blocks1");
+	if (!kernel || server.sessions != 1) return printf("no session\n"), 1;
+	return check_run(tests, argc, argv);
+}
