@@ -98,6 +98,7 @@ bench() {
   for round in 1 2 3; do
     echo "without  $("$out/bench" 15)"
     echo "with     $(LD_PRELOAD=$out/libgshare.so "$out/bench" 15)"
+    echo "blocks   $(LD_PRELOAD=$out/libgshare.so "$out/bench" 15 blocks)"
   done
   if command -v strace >/dev/null; then
     rm -f "$out"/trace.*

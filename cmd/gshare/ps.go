@@ -21,7 +21,8 @@ func psCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps",
 		Short: "List the shares on this machine and what they use",
-		Long: "ps lists the runs of gshare run: what each was promised, and what its processes reported for the last second.\n" +
+		Long: "ps lists the runs of gshare run: what each was promised, the SMs that it may use now, and what its\n" +
+			"processes reported for the last second.\n" +
 			"-o json also says by what each share is enforced, and what is not.",
 		Example: "  gshare ps\n  gshare ps -o json",
 		Args:    cobra.NoArgs,

@@ -1,7 +1,7 @@
 /*
  * What the hook adds to a launch: bench PAIRS prints medians in ns, for each way to launch, of the driver's function and of
  * the one that the program is given, called in turns; the difference is the median of the pairs'. Without the hook both
- * are the same. bench count launches a million times between two marks in a system call trace.
+ * are the same. bench PAIRS blocks does so where tokens are thread blocks. bench count launches a million times between two marks in a system call trace.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -117,6 +117,7 @@ static void calibrate(void) {
 
 int main(int argc, char **argv) {
 	static struct server server = {.memory_limit = 1 << 30, .run_ahead = 10000000};
+	if (argc > 2 && !strcmp(argv[2], "blocks")) server.tokens = 1ull << 40;
 	server_start(&server);
 	if (!(kernel = driver_start("spin_ns1000_sm100_blocks1"))) return 1;
 	for (int i = 0; i < 4; i++) cuStreamCreate(&streams[i], 1);

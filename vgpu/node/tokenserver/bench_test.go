@@ -33,3 +33,20 @@ func BenchmarkNeed(b *testing.B) {
 		b.StartTimer()
 	}
 }
+
+// BenchmarkTick is one tick of an elastic slice of 16 shares with a process each that launches all the time.
+func BenchmarkTick(b *testing.B) {
+	r, clock := newElasticRig(b)
+	small := share.Share{SMRequest: 60, SMLimit: 120, QuotaRequest: 1000, QuotaLimit: 1000, Memory: gib}
+	var clients []*tokenclient.Client
+	for i := range 16 {
+		r.add(b, fmt.Sprint(i), small, elastic)
+		clients = append(clients, r.dial(b, fmt.Sprint(i)))
+	}
+	for b.Loop() {
+		for _, c := range clients {
+			c.VGPUs[0].Container.Taken.Add(100)
+		}
+		clock.tick()
+	}
+}
