@@ -13,6 +13,7 @@
 #define BUSY_ROUND GSH_MILLISECOND
 #define IDLE_ROUND (100 * GSH_MILLISECOND)
 #define LEASE (3 * GSH_SECOND) /* without a heartbeat */
+#define LATE (250 * GSH_MILLISECOND)  /* behind the time for which blocks were promised */
 #define RETRY_FIRST (50 * GSH_MILLISECOND)
 #define RETRY_LAST (250 * GSH_MILLISECOND)
 
@@ -58,12 +59,22 @@ static bool token_over(uint64_t now) {
 	return true;
 }
 
+/* A server that hangs renews no blocks, and all would wait for its lease to end. */
+static bool blocks_late(uint64_t now) {
+	for (uint32_t i = 0; i < atomic_load(&gsh_vgpu_count); i++) {
+		const struct gshare_server_page *p = gsh_vgpus[i].server;
+		uint64_t due = atomic_load(&p->deadline);
+		if (atomic_load(&p->unit) == GSHARE_UNIT_BLOCKS && due && due < now && now - due > LATE) return true;
+	}
+	return false;
+}
+
 /* The clocks of a heartbeat and ours are the same, so a stopped server is noticed even while its socket stands. */
 static void watch_server(uint64_t now) {
 	if (connected) connected = gsh_client_alive();
 	if (!connected) reconnect(now);
 	uint64_t beat = atomic_load(&gsh_vgpus[0].server->heartbeat);
-	set_alone(beat + LEASE < now || (!connected && token_over(now)));
+	set_alone(beat + LEASE < now || blocks_late(now) || (!connected && token_over(now)));
 }
 
 /* True while there is work. */

@@ -194,6 +194,27 @@ TEST(cycles_are_shown) {
 	cuStreamDestroy_v2(s);
 }
 
+static uint64_t now(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* The server hangs, and with it the tick that it promised: who waits goes on long before its lease ends, and obeys it again. */
+TEST(server_hangs) {
+	struct job j = {.blocks = 10, .launches = 1};
+	leave(0);
+	page()->deadline = now() + 5000000;
+	start(&j);
+	uint64_t from = now();
+	pthread_join(j.thread, NULL);
+	CHECK(now() - from > 200000000ull && now() - from < 2500000000ull);
+	CHECK_EQUAL(left(), 0); /* paid to nobody */
+	page()->deadline = 0;
+	usleep(300000);
+	credit_is_spent_and_waited_for();
+}
+
 /* The server is gone: who waits for its blocks goes on at its own pace, and pays the next server's. */
 TEST(server_dies_and_comes_back) {
 	struct job j = {.blocks = 10, .launches = 1};
@@ -213,7 +234,7 @@ int main(int argc, char **argv) {
 #define T(name) {#name, name}
 	static const struct check_test tests[] = {T(credit_is_spent_and_waited_for), T(nobody_asks_for_what_is_coming),
 						  T(one_kernel_goes_into_debt), T(a_batch_is_bounded_and_comes_back),
-						  T(threads_share_one_credit), T(graphs_count_their_blocks), T(cycles_are_shown),
+						  T(threads_share_one_credit), T(graphs_count_their_blocks), T(cycles_are_shown), T(server_hangs),
 						  T(server_dies_and_comes_back), {0}};
 	server_start(&server);
 	kernel = driver_start("spin_ns1000_sm100_blocks1");
