@@ -102,7 +102,9 @@ bench() {
   done
   if command -v strace >/dev/null; then
     rm -f "$out"/trace.*
-    LD_LIBRARY_PATH= strace -ff -o "$out/trace" env LD_LIBRARY_PATH="$out" LD_PRELOAD="$out/libgshare.so" "$out/bench" count
+    for tokens in time blocks; do
+      LD_LIBRARY_PATH= strace -ff -o "$out/trace" env LD_LIBRARY_PATH="$out" LD_PRELOAD="$out/libgshare.so" "$out/bench" count $tokens
+    done
     for trace in "$out"/trace.*; do
       awk '/^syncfs\(-1\)/ {on = 1; next} /^syncfs\(-2\)/ {print "system calls of the launching thread in 1,000,000 launches:", n + 0; on = 0} on {n++; print > "/dev/stderr"}' "$trace"
     done

@@ -148,7 +148,7 @@ struct gshare_server_page {
 	_Atomic uint64_t heartbeat; /* CLOCK_MONOTONIC ns of the server's last sign of life */
 	uint64_t pad4[6];
 	/* line 4, since minor version 1 */
-	_Atomic uint64_t credit; /* thread blocks that the container may have taken in all */
+	_Atomic uint64_t credit; /* thread blocks that the container may have taken in all; falls where a token is cut */
 	uint64_t pad5[7];
 };
 

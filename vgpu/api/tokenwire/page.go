@@ -80,7 +80,8 @@ type ServerPage struct {
 	Heartbeat atomic.Uint64 // the server's last sign of life
 	_         [6]uint64
 
-	Credit atomic.Uint64 // thread blocks that the container may have taken in all; since minor version 1
+	// Credit is the thread blocks that the container may have taken in all. It falls where a token is cut. Since minor version 1.
+	Credit atomic.Uint64
 	_      [7]uint64
 }
 
