@@ -1,7 +1,7 @@
 // Package manifests holds the files that a cluster is set up with, for the programs that set one up themselves.
 package manifests
 
-import _ "embed" // for the files below
+import "embed"
 
 // SchedulerConfig is the KubeSchedulerConfiguration of gshare-scheduler.
 //
@@ -15,3 +15,8 @@ var (
 	//go:embed node/policies.yaml
 	NodePolicies []byte
 )
+
+// Admission is the folder of the policies that complete and check pods with shares: a kustomize base.
+//
+//go:embed admission
+var Admission embed.FS

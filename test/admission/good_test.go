@@ -1,0 +1,60 @@
+package admission_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+)
+
+// completedPod is what pod() asks for with the defaults.
+const completedPod = "vgpu 1 sm 24 quota 100 time 2400 mem 8192"
+
+// goodPods pass. want is what the first container asks for then.
+var goodPods = map[string]struct {
+	pod  *v1.Pod
+	want string
+}{
+	"least":             {pod(), completedPod},
+	"quota":             {pod(limits("quota=40")), "vgpu 1 sm 24 quota 40 time 960 mem 8192"},
+	"whole GPU":         {pod(limits("sm=100")), "vgpu 1 sm 100 quota 100 time 10000 mem 8192"},
+	"two GPUs' worth":   {pod(limits("sm=150")), "vgpu 2 sm 150 quota 100 time 15000 mem 8192"},
+	"four vGPUs":        {pod(limits("vgpu=4"), says("sm-limit", "100")), "vgpu 4 sm 24 quota 100 time 2400 mem 8192"},
+	"all written":       {pod(limits("quota=50", "vgpu=1", "sm-time=1200")), "vgpu 1 sm 24 quota 50 time 1200 mem 8192"},
+	"in other spelling": {pod(limits("sm=24000m", "mem=8Ki")), completedPod},
+	"elastic": {pod(says("sm-limit", "48"), says("isolation", "elastic"), says("workload", "resnet")),
+		completedPod},
+	"mps": {pod(limits("quota=40"), says("quota-limit", "80"), says("sm-limit", "24"), says("isolation", "mps"), says("class", "slo")),
+		"vgpu 1 sm 24 quota 40 time 960 mem 8192"},
+	"all words": {pod(says("model", "A100, NVIDIA H200,A100"), says("slice", "1g.18gb+me"), says("enforcement", "best-effort"), says("class", "best-effort"),
+		says("isolation", "exclusive")), completedPod},
+	"with sidecars": {pod(limits("cpu=1"), another(container("log")), initially(container("init", "cpu=1")), sidecar(container("model", "sm=3", "mem=1"))),
+		completedPod},
+	"other scheduler": {pod(func(p *v1.Pod) { p.Spec.SchedulerName = "gshare-rectangle" }), completedPod},
+	"harmless":        {pod(hostPath("/dev/shm"), env("LD_LIBRARY_PATH"), env("CUDA_VISIBLE_DEVICES")), completedPod},
+	"by default name": {pod(func(p *v1.Pod) { p.Spec.SchedulerName = v1.DefaultSchedulerName }), completedPod},
+}
+
+// testGood: the policies do to a pod what kube.Complete does to it, and nothing else.
+func (c *cluster) testGood(t *testing.T, completed map[string]*v1.Pod) {
+	for name, tc := range goodPods {
+		got := c.must(t, name, tc.pod)
+		if diff := cmp.Diff(completed[name], got); diff != "" {
+			t.Errorf("%s (-completed by package kube +by the policies):\n%s", name, diff)
+		}
+		for _, list := range []v1.ResourceList{got.Spec.Containers[0].Resources.Limits, got.Spec.Containers[0].Resources.Requests} {
+			if text := numbers(list); text != tc.want {
+				t.Errorf("%s asks for %s, want %s", name, text, tc.want)
+			}
+		}
+	}
+}
+
+func numbers(list v1.ResourceList) string {
+	value := func(name v1.ResourceName) int64 { q := list[name]; return q.Value() }
+	return fmt.Sprintf("vgpu %d sm %d quota %d time %d mem %d", value(kube.ResourceVGPU), value(kube.ResourceSM),
+		value(kube.ResourceQuota), value(kube.ResourceSMTime), value(kube.ResourceMemory))
+}

@@ -1,0 +1,96 @@
+package admission_test
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// change makes one pod of another.
+type change func(*v1.Pod)
+
+// pod asks for 24 % of the SMs of a GPU and 8 GiB, before the changes.
+func pod(changes ...change) *v1.Pod {
+	p := plain(limits("sm=24", "mem=8192"))
+	for _, c := range changes {
+		c(p)
+	}
+	return p
+}
+
+// plain is a pod without a share, before the changes.
+func plain(changes ...change) *v1.Pod {
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "pod-", Annotations: map[string]string{}},
+		Spec:       v1.PodSpec{Containers: []v1.Container{container("main")}},
+	}
+	for _, c := range changes {
+		c(p)
+	}
+	return p
+}
+
+func container(name string, written ...string) v1.Container {
+	c := v1.Container{Name: name, Image: "image", Resources: v1.ResourceRequirements{Limits: v1.ResourceList{}}}
+	set(c.Resources.Limits, written)
+	return c
+}
+
+// set takes "sm=24" for gshare/sm, or "sm=" to take it away; other resources stand for themselves.
+func set(list v1.ResourceList, written []string) {
+	for _, w := range written {
+		name, value, _ := strings.Cut(w, "=")
+		if !strings.Contains(name, "/") && name != "cpu" {
+			name = "gshare/" + name
+		}
+		if delete(list, v1.ResourceName(name)); value != "" {
+			list[v1.ResourceName(name)] = resource.MustParse(value)
+		}
+	}
+}
+
+// limits changes those of the first container.
+func limits(written ...string) change {
+	return func(p *v1.Pod) { set(p.Spec.Containers[0].Resources.Limits, written) }
+}
+
+// says writes an annotation of gshare's.
+func says(name, value string) change {
+	return func(p *v1.Pod) { p.Annotations["gshare.dev/"+name] = value }
+}
+
+func env(name string) change {
+	return func(p *v1.Pod) {
+		c := &p.Spec.Containers[len(p.Spec.Containers)-1]
+		c.Env = append(c.Env, v1.EnvVar{Name: name, Value: "x"})
+	}
+}
+
+func another(c v1.Container) change {
+	return func(p *v1.Pod) { p.Spec.Containers = append(p.Spec.Containers, c) }
+}
+
+func initially(c v1.Container) change {
+	return func(p *v1.Pod) { p.Spec.InitContainers = append(p.Spec.InitContainers, c) }
+}
+
+func sidecar(c v1.Container) change {
+	c.RestartPolicy = new(v1.ContainerRestartPolicyAlways)
+	return initially(c)
+}
+
+func hostPath(path string) change {
+	return func(p *v1.Pod) {
+		source := v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: path}}
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: "host", VolumeSource: source})
+	}
+}
+
+func hostPID(p *v1.Pod) { p.Spec.HostPID = true }
+
+func privileged(c v1.Container) v1.Container {
+	c.SecurityContext = &v1.SecurityContext{Privileged: new(true)}
+	return c
+}

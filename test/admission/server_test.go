@@ -1,0 +1,143 @@
+package admission_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	yamls "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/restmapper"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gshare-dev/gshare/manifests"
+)
+
+// cluster is the API server as the tests use it.
+type cluster struct {
+	*kubernetes.Clientset
+	ctx context.Context
+}
+
+func connect(t *testing.T) *cluster {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	t.Cleanup(cancel)
+	return &cluster{Clientset: client, ctx: ctx}
+}
+
+// namespace makes one, with labels.
+func (c *cluster) namespace(t *testing.T, name string, labels map[string]string) {
+	t.Helper()
+	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	if _, err := c.CoreV1().Namespaces().Create(c.ctx, namespace, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// try is what the API server would store for the pod, or why it refuses it.
+func (c *cluster) try(namespace string, p *v1.Pod) (*v1.Pod, error) {
+	return c.CoreV1().Pods(namespace).Create(c.ctx, p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+}
+
+// install applies the policies as kustomize would, and waits until each is in force, which takes about a second.
+func (c *cluster) install(t *testing.T) {
+	t.Helper()
+	for _, file := range base(t) {
+		c.apply(t, file)
+	}
+	for name, p := range map[string]*v1.Pod{
+		"gshare-share":     pod(limits("sm=9999")),
+		"gshare-isolation": pod(hostPID),
+		"gshare-slo":       pod(says("class", "slo")),
+	} {
+		c.eventually(t, name, func() (bool, error) {
+			_, err := c.try("default", p)
+			return err != nil && strings.Contains(err.Error(), name), err
+		})
+	}
+	c.eventually(t, "gshare-defaults", func() (bool, error) {
+		got, err := c.try("default", pod())
+		return err == nil && got.Spec.SchedulerName == "gshare", err
+	})
+}
+
+// eventually waits for what is; the second result says how it stands.
+func (c *cluster) eventually(t *testing.T, what string, is func() (bool, error)) {
+	t.Helper()
+	var saw error
+	err := wait.PollUntilContextTimeout(c.ctx, 100*time.Millisecond, time.Minute, true, func(context.Context) (ok bool, _ error) {
+		ok, saw = is()
+		return ok, nil
+	})
+	if err != nil {
+		t.Fatalf("%s is not in force after a minute; the last pod was answered with: %v", what, saw)
+	}
+}
+
+// base gives the files that the kustomization lists.
+func base(t *testing.T) [][]byte {
+	t.Helper()
+	var kustomization struct{ Resources []string }
+	content := read(t, "kustomization.yaml")
+	if err := yaml.Unmarshal(content, &kustomization); err != nil {
+		t.Fatal(err)
+	}
+	files, err := manifests.Admission.ReadDir("admission")
+	if err != nil || len(files) != len(kustomization.Resources)+1 {
+		t.Fatalf("the kustomization lists %v of the files %v (%v)", kustomization.Resources, files, err)
+	}
+	var contents [][]byte
+	for _, name := range kustomization.Resources {
+		contents = append(contents, read(t, name))
+	}
+	return contents
+}
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	content, err := manifests.Admission.ReadFile("admission/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// apply creates the objects of a file. The API server compiles every expression then, and refuses one that it cannot.
+func (c *cluster) apply(t *testing.T, file []byte) {
+	t.Helper()
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(server)))
+	client := dynamic.NewForConfigOrDie(server)
+	decoder := yamls.NewYAMLOrJSONDecoder(bytes.NewReader(file), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		kind := object.GroupVersionKind()
+		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Resource(mapping.Resource).Create(c.ctx, object, metav1.CreateOptions{}); err != nil {
+			t.Fatalf("create %s %s: %v", kind.Kind, object.GetName(), err)
+		}
+	}
+}

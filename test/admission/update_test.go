@@ -1,0 +1,54 @@
+package admission_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// testUpdate: a word of the share may not become wrong afterwards; whatever else changes is not looked at.
+func (c *cluster) testUpdate(t *testing.T) {
+	pods := c.CoreV1().Pods("default")
+	p, err := pods.Create(c.ctx, pod(), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for word, wantErr := range map[string]string{
+		`"gshare.dev/isolation": "swap"`: "gshare.dev/isolation: write",
+		`"gshare.dev/sm-limit": "23"`:    "gshare.dev/sm-limit: it is below",
+		`"gshare.dev/class": "slo"`:      "gshare.dev/class: slo needs the label",
+		`"gshare.dev/workload": "bert"`:  "",
+		`"example.com/note": "x"`:        "",
+	} {
+		_, err := pods.Patch(c.ctx, p.Name, types.MergePatchType, fmt.Appendf(nil, `{"metadata": {"annotations": {%s}}}`, word), metav1.PatchOptions{})
+		if (err == nil) != (wantErr == "") || err != nil && !strings.Contains(err.Error(), wantErr) {
+			t.Errorf("%s: %v, want %q", word, err, wantErr)
+		}
+	}
+}
+
+// testDebug: a container that joins the pod later gets no more than the others.
+func (c *cluster) testDebug(t *testing.T) {
+	pods := c.CoreV1().Pods("default")
+	p, err := pods.Create(c.ctx, pod(), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, root := range map[string]bool{"tools": false, "root": true} {
+		now, err := pods.Get(c.ctx, p.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		joins := v1.EphemeralContainer{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: name, Image: "image"}}
+		joins.SecurityContext = &v1.SecurityContext{Privileged: &root}
+		now.Spec.EphemeralContainers = append(now.Spec.EphemeralContainers, joins)
+		_, err = pods.UpdateEphemeralContainers(c.ctx, p.Name, now, metav1.UpdateOptions{})
+		if refused := err != nil && strings.Contains(err.Error(), "securityContext.privileged: a pod"); refused != root || err != nil && !refused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
