@@ -77,9 +77,8 @@ func (s *seat) wants(now time.Duration) bool {
 	return s.waiting || s.open || s.running && now-max(s.active, s.since) < idleAfter
 }
 
-// announce writes the token on the page. Nobody may queue more than the token is long.
-func (s *seat) announce(t *token.Token, runAhead time.Duration) {
-	s.server.at.RunAhead.Store(min(uint64(runAhead), uint64(t.Amount)))
+// announce writes the token on the page.
+func (s *seat) announce(t *token.Token) {
 	s.server.at.Sequence.Store(t.Sequence)
 	s.server.at.Amount.Store(uint64(t.Amount))
 	s.server.at.Deadline.Store(uint64(t.Deadline))

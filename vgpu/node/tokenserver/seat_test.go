@@ -3,9 +3,6 @@ package tokenserver
 import (
 	"testing"
 	"time"
-
-	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
-	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
 // A process has work while it says so, while some of it is under way, and for a moment after its last sign of work.
@@ -26,22 +23,6 @@ func TestWants(t *testing.T) {
 	} {
 		if got := test.seat.wants(now); got != test.want {
 			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
-// What a process may queue ends with its token; the next token allows more again.
-func TestNobodyQueuesMoreThanTheToken(t *testing.T) {
-	page, err := newPage[tokenwire.ServerPage]("test", readOnly)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &seat{server: page}
-	defer page.close()
-	for _, length := range []time.Duration{5 * time.Millisecond, 300 * time.Microsecond, 2 * time.Millisecond} {
-		s.announce(&token.Token{Amount: int64(length), Deadline: time.Second}, time.Millisecond)
-		if got := time.Duration(page.at.RunAhead.Load()); got != min(length, time.Millisecond) {
-			t.Errorf("%v may be queued under a token of %v", got, length)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func (v *vgpu) change(c token.Change) {
 	v.granted, v.held = &c.Token, true
 	v.tokens++
 	if v.running != nil {
-		v.running.announce(v.granted, v.Slice.server.RunAhead)
+		v.running.announce(v.granted)
 	}
 }
 
@@ -146,7 +146,7 @@ func (v *vgpu) run(now time.Duration) {
 	v.running = v.next
 	v.waited.add(now-v.running.asked, v.Slice.server.Window)
 	v.seats = append(without(v.seats, v.running), v.running)
-	v.running.announce(v.granted, v.Slice.server.RunAhead)
+	v.running.announce(v.granted)
 	v.running.set(tokenwire.Run, now)
 	v.Slice.server.Clock.Wake(&v.running.server.at.Wake)
 }
