@@ -16,13 +16,19 @@ static CUfunction kernel;
 #define REAL(name, type) ((type)dlsym(library, name))
 typedef CUresult (*launch_t)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **);
 
-static void *thread(void *number)
+static struct start {
+	int number, place; /* on the clock: taken before the others leave it, or it would run on without this thread */
+} starts[64];
+
+static void *thread(void *start)
 {
+	const struct start *own = start;
+	REAL("fakesim_adopt", void (*)(int))(own->place);
 	CUstream stream;
 	CUdeviceptr memory;
 	CUresult bad = REAL("cuCtxSetCurrent", CUresult (*)(CUcontext))(context);
 	bad |= REAL("cuStreamCreate", CUresult (*)(CUstream *, unsigned))(&stream, 1);
-	launch_t launch = REAL((intptr_t)number % 2 ? "cuLaunchKernel_ptsz" : "cuLaunchKernel", launch_t);
+	launch_t launch = REAL(own->number % 2 ? "cuLaunchKernel_ptsz" : "cuLaunchKernel", launch_t);
 	for (int i = 0; i < launches; i++) {
 		bad |= launch(kernel, 1, 1, 1, 1, 1, 1, 0, i % 3 ? stream : NULL, NULL, NULL);
 		if (i % 100 == 0) {
@@ -47,8 +53,10 @@ int main(int count, char **arguments)
 	bad |= REAL("cuCtxSetCurrent", CUresult (*)(CUcontext))(context);
 	bad |= REAL("cuModuleLoadData", CUresult (*)(CUmodule *, const void *))(&module, "");
 	bad |= REAL("cuModuleGetFunction", CUresult (*)(CUfunction *, CUmodule, const char *))(&kernel, module, "spin_ns10000_sm50_blocks1");
-	for (intptr_t i = 0; i < threads && i < 64; i++)
-		pthread_create(&all[i], NULL, thread, (void *)i);
+	for (int i = 0; i < threads && i < 64; i++) {
+		starts[i] = (struct start){i, REAL("fakesim_open", int (*)(void))()};
+		pthread_create(&all[i], NULL, thread, &starts[i]);
+	}
 	REAL("fakesim_leave", void (*)(void))(); /* pthread_join is not a wait that the clock knows */
 	for (int i = 0; i < threads && i < 64; i++) {
 		void *result;
