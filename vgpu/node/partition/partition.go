@@ -87,7 +87,7 @@ func (m *Manager) Obtain(p *mig.Profile) (Instance, error) {
 			return Instance{}, fmt.Errorf("%w %s", ErrNoRoom, p.Name)
 		}
 		if len(steps) == 0 {
-			return m.hold(found, at), nil
+			return m.hold(found, at)
 		}
 		err = m.take(steps, refused)
 		if err != nil && !errors.Is(err, ErrInUse) {
@@ -108,12 +108,12 @@ func (m *Manager) Release(uuid string) {
 	delete(m.held, uuid)
 }
 
-func (m *Manager) hold(found []Instance, at mig.Instance) Instance {
+func (m *Manager) hold(found []Instance, at mig.Instance) (Instance, error) {
 	for _, i := range found {
 		if i.Instance == at {
 			m.held[i.UUID] = true
-			return i
+			return i, nil
 		}
 	}
-	panic("partition: planned an instance that was not found")
+	return Instance{}, fmt.Errorf("the plan gives %v, which the device does not show", at)
 }
