@@ -122,21 +122,21 @@ func TestCredit(t *testing.T) {
 func TestOneCredit(t *testing.T) {
 	const died, end = burst + 500*ms, burst + 900*ms // while the tokens of an EMERGENCY bind them
 	m := open(t, serving(end, greedy(at("from", learned))))
-	if err := m.GPU.Run(died); err != nil {
-		t.Fatal(err)
-	}
+	ticks := watch(t, m, died, nil)
 	first, other := m.Process(1, 0).Launched(died-300*ms, died), m.Process(1, 1).Launched(died-300*ms, died)
-	m.Kill(1, 0)
-	if err := m.GPU.Run(end); err != nil {
-		t.Fatal(err)
-	}
-	alone := m.Process(1, 1).Launched(end-300*ms, end)
-	t.Logf("%d and %d kernels, then %d of the survivor", first, other, alone)
 	if first < (first+other)/4 || other < (first+other)/4 {
 		t.Errorf("%d and %d kernels of two processes", first, other)
 	}
-	if alone < (first+other)*9/10 || alone > (first+other)*11/10 {
-		t.Errorf("%d kernels of the survivor, %d of both before", alone, first+other)
+	m.Kill(1, 0)
+	ticks = watch(t, m, end, ticks)
+	alone := m.Process(1, 1).Launched(end-300*ms, end)
+	taken := func(kernels int, until time.Duration) float64 {
+		return float64(kernels*grid) / float64(ticks[1].Issued(until-300*ms, until))
+	}
+	before, after := taken(first+other, died), taken(alone, end)
+	t.Logf("%d and %d kernels, %.2f of what was issued, then %d of the survivor, %.2f", first, other, before, alone, after)
+	if after < before*9/10 || after > before*11/10 {
+		t.Errorf("the survivor took %.2f of what was issued, both before %.2f", after, before)
 	}
 }
 

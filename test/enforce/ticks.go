@@ -64,6 +64,16 @@ func (t Ticks) First(from time.Duration, asked func(Issue) bool) time.Duration {
 	return 0
 }
 
+// Issued is how many blocks were issued from one time to another, less what pays for launches beyond earlier tokens.
+func (t Ticks) Issued(from, to time.Duration) (blocks int64) {
+	for _, issue := range t {
+		if issue.At >= from && issue.At < to {
+			blocks += issue.Blocks
+		}
+	}
+	return blocks
+}
+
 // Launched is how many kernels were launched from one time to another.
 func (s Spans) Launched(from, to time.Duration) (n int) {
 	for _, span := range s {
