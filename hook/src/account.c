@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "room.h"
+
 /* As large as the largest page of the machines we run on: each mapping needs an address of its own. */
 #define SPAN 65536
 
@@ -79,7 +81,7 @@ int gsh_pages_map(struct gsh_vgpu *v, const int fds[3]) {
 
 /* Work leaves `open` after it was added to `busy`: read in this order and shown in the other, none is in neither. */
 void gsh_publish(struct gsh_vgpu *v) {
-	uint64_t open = atomic_load(&v->open);
+	uint64_t open = gsh_rooms(v) + atomic_load(&v->open);
 	atomic_store_explicit(&v->client->launches, atomic_load(&v->launches), memory_order_relaxed);
 	atomic_store_explicit(&v->client->blocks, atomic_load(&v->blocks), memory_order_relaxed);
 	atomic_store_explicit(&v->client->busy, atomic_load(&v->busy), memory_order_relaxed);
@@ -144,6 +146,7 @@ void gsh_account_fork(void) {
 		atomic_store(&v->blocks, 0);
 		atomic_store(&v->busy, 0);
 		atomic_store(&v->open, 0);
+		atomic_store(&v->rooms, 0);
 		atomic_store(&v->memory, 0);
 		atomic_store(&v->waiting, 0);
 	}

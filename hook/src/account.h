@@ -22,7 +22,7 @@ struct gsh_vgpu {
 	char uuid[GSHARE_UUID_SIZE];
 	/* this process's sums; the client page shows them */
 	_Atomic uint64_t launches, blocks, busy, open;
-	_Atomic uint64_t streams; /* in use, see gate.c */
+	_Atomic uint64_t rooms, streams; /* see room.c */
 	_Atomic uint64_t memory; /* changed under the memory lock */
 	_Atomic uint32_t waiting;
 	_Atomic uint64_t waiting_since;

@@ -7,12 +7,11 @@
 #include "mark.h"
 #include "memory.h"
 #include "platform.h"
+#include "room.h"
 #include "start.h"
 #include "token.h"
 
 _Thread_local struct gsh_track gsh_tracks[GSH_TRACKS];
-
-#define UNBOUNDED 4000000000ull /* ns; where the server names no bound, marks still come now and then */
 
 /* For launches that are not counted: in a capture, on a device without a share, when switched off. */
 static _Thread_local struct gsh_track uncounted;
@@ -71,6 +70,7 @@ static void drop(struct gsh_track *k) {
 	if (k->vgpu && k->armed != k->left) gsh_settle_estimate(k->vgpu, unmeasured(k));
 	flush(k);
 	if (k->vgpu) square(k);
+	if (k->vgpu) gsh_room_leave(k);
 	*k = (struct gsh_track){.turn = k->turn};
 }
 
@@ -78,11 +78,6 @@ static bool capturing(CUstream s) {
 	int status = 0;
 	if (!atomic_load(&gsh_captures)) return false;
 	return CALL(cuStreamIsCapturing, s, &status) == CUDA_SUCCESS && status;
-}
-
-static uint64_t run_ahead(const struct gsh_vgpu *v) {
-	uint64_t bound = atomic_load_explicit(&v->server->run_ahead, memory_order_relaxed);
-	return bound ? bound : UNBOUNDED;
 }
 
 /* Counts the launch as unfinished before it is made: of two threads at the bound one waits. */
@@ -102,14 +97,15 @@ static void uncharge(struct gsh_track *k) {
 
 /*
  * Marked work may fill three quarters of the bound; the last is the room of the batches that the process's streams begin
- * now. A launch of unknown cost counts as half: two may be under way until the first was measured. Where all that is open
- * is being launched by other threads, there is no mark to wait for; a launch that hangs in the driver holds up nobody for
- * ever.
+ * now. A launch of unknown cost counts as half: two may be under way until the first was measured. What was launched before
+ * a wait gets its mark first. Where all that is open is being launched by other threads, there is no mark to wait for; a
+ * launch that hangs in the driver holds up nobody for ever.
  */
 static void bound_work(struct gsh_track *k, uint64_t cost) {
-	uint64_t bound = run_ahead(k->vgpu), most = bound - bound / 4;
-	uint64_t more = k->work + (cost >= GSH_UNKNOWN ? bound / 2 : cost);
-	if (charge(k, more, most)) return;
+	uint64_t bound = gsh_run_ahead(k->vgpu), most = bound - bound / 4, more = cost >= GSH_UNKNOWN ? bound / 2 : cost;
+	if (charge(k, k->work + more, most)) return;
+	if (k->left != k->armed) close_batch(k);
+	gsh_room_leave(k);
 	gsh_settle();
 	for (int patience = 100; patience && !charge(k, more, most); patience--)
 		if (gsh_settle_oldest(k->vgpu))
@@ -120,7 +116,7 @@ static void bound_work(struct gsh_track *k, uint64_t cost) {
 
 static struct gsh_track *count_one(struct gsh_track *k, uint64_t blocks, uint64_t cost) {
 	k->left--;
-	k->work += cost >= GSH_UNKNOWN ? run_ahead(k->vgpu) / 2 : cost;
+	k->work += cost >= GSH_UNKNOWN ? gsh_run_ahead(k->vgpu) / 2 : cost;
 	k->blocks += blocks;
 	return k;
 }
@@ -128,6 +124,7 @@ static struct gsh_track *count_one(struct gsh_track *k, uint64_t blocks, uint64_
 /* Until the token allows it. What was launched before the rest is marked first, and the rest is not work. */
 static void rest(struct gsh_track *k) {
 	if (k->left != k->armed) close_batch(k);
+	gsh_room_leave(k);
 	gsh_token_wait(k->vgpu);
 	k->epoch = 0;
 }
@@ -151,40 +148,40 @@ static void begin_sample(struct gsh_track *k, const void *key) {
 }
 
 /* How many launches like this one the room holds before the next mark, with this one. */
-static uint64_t launches_in_room(const struct gsh_track *k, uint64_t cost) {
-	if (cost > k->room) return 1;
-	return cost < k->room / GSH_BATCH ? GSH_BATCH : 1 + k->room / cost;
+static uint64_t launches_in(uint64_t room, uint64_t cost) {
+	if (cost > room) return 1;
+	return cost < room / GSH_BATCH ? GSH_BATCH : 1 + room / cost;
 }
 
 /* Where tokens are blocks, pays for the launch and for others like it. False: somebody else took the last. */
-static bool pay(struct gsh_track *k, uint64_t cost, uint64_t blocks) {
+static bool pay(struct gsh_track *k, uint64_t room, uint64_t cost, uint64_t blocks) {
 	uint64_t size = blocks ? blocks : 1;
 	k->batch = GSH_BATCH;
 	if (!gsh_credit_counts(k->vgpu)) return true;
-	uint64_t got = gsh_credit_take(k->vgpu, size, launches_in_room(k, cost));
+	uint64_t got = gsh_credit_take(k->vgpu, size, launches_in(room, cost));
 	k->paid += (int64_t)got;
 	k->batch = (uint32_t)(got ? got / size - 1 : 0);
 	return got != 0;
 }
 
 /* The generation is read before the state, and compared after the wait for the bound: no flip in between is missed. */
-static void get_permission(struct gsh_track *k, uint64_t cost, uint64_t blocks) {
+static void get_permission(struct gsh_track *k, uint64_t room, uint64_t cost, uint64_t blocks) {
 	square(k);
 	do {
 		uncharge(k);
 		while (k->generation = atomic_load(&k->page->generation), !gsh_token_allows(k->vgpu)) rest(k);
 		bound_work(k, cost);
-	} while (k->generation != atomic_load(&k->page->generation) || !pay(k, cost, blocks));
+	} while (k->generation != atomic_load(&k->page->generation) || !pay(k, room, cost, blocks));
 }
 
 static struct gsh_track *enter_gated(struct gsh_track *k, const void *key, uint64_t blocks) {
-	uint64_t cost = gsh_cost(key);
+	uint64_t cost = gsh_cost(key), room = gsh_room_wanted(k);
 	gsh_cycle_begin(k->vgpu);
-	get_permission(k, cost, blocks);
-	uint32_t epoch = atomic_load(&gsh_epoch);
-	if (k->epoch != epoch || cost > k->room) begin_sample(k, key);
-	k->epoch = epoch;
-	gsh_publish(k->vgpu);
+	get_permission(k, room, cost, blocks);
+	gsh_room_leave(k);
+	gsh_room_take(k, room);
+	if (k->epoch != k->since || cost > room) begin_sample(k, key);
+	k->epoch = k->since;
 	gsh_helper_poke();
 	return count_one(k, blocks, cost);
 }
@@ -204,22 +201,6 @@ static struct gsh_track *place_of(CUstream s) {
 	return k;
 }
 
-/*
- * Streams that the process launches into at present, with this one: each track is counted once an epoch, and the epoch
- * before says how many there will be. Epoch, count of the one before and count are one word.
- */
-static uint32_t streams_in_use(const struct gsh_track *k) {
-	uint32_t epoch = atomic_load(&gsh_epoch), before, now;
-	uint64_t old = atomic_load(&k->vgpu->streams);
-	do {
-		bool same = old >> 32 == epoch;
-		before = same ? old >> 16 & 0xffff : epoch - (old >> 32) == 1 ? old & 0xffff : 0;
-		now = (same ? old & 0xffff : 0) + (!same || k->epoch != epoch);
-		if (now > 0xffff) now = 0xffff;
-	} while (!atomic_compare_exchange_weak(&k->vgpu->streams, &old, (uint64_t)epoch << 32 | before << 16 | now));
-	return before > now ? before : now;
-}
-
 struct gsh_track *gsh_enter_slow(CUstream s, const void *key, uint64_t blocks) {
 	if (!gsh_here().context) return &uncounted;
 	gsh_start();
@@ -231,7 +212,6 @@ struct gsh_track *gsh_enter_slow(CUstream s, const void *key, uint64_t blocks) {
 	k->context = here.context;
 	k->vgpu = here.vgpu;
 	k->page = here.vgpu->server;
-	k->room = run_ahead(here.vgpu) / 4 / streams_in_use(k);
 	return enter_gated(k, key, blocks);
 }
 
@@ -240,6 +220,7 @@ void gsh_leave(struct gsh_track *k, CUresult r) {
 	if (r != CUDA_SUCCESS) k->sample = NULL; /* nothing ran */
 	close_batch(k);
 	uncharge(k);
+	gsh_publish(k->vgpu);
 	k->left = k->armed = k->batch;
 }
 

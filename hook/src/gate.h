@@ -29,6 +29,7 @@ struct gsh_track {
 	uint64_t last;      /* number of the last mark */
 	uint32_t armed;     /* left at the last mark */
 	uint32_t batch;     /* launches that may follow this one before the next slow path */
+	uint32_t since;     /* epoch in which the room was taken */
 	int64_t paid;       /* blocks taken for launches that are not yet counted */
 	uint64_t charged;   /* counted as open while the launch is made */
 	const void *sample; /* the only launch since the last mark, which was put right before it */

@@ -51,7 +51,7 @@ func delivery(seed uint64, policy token.Config) enforce.Experiment {
 // faults counts the pods that get less than 98 % of their quota over the last second, while all are busy, and those that get
 // more than their limit in a window of it: more by what the hook lets a process queue, and by a kernel.
 func faults(t *testing.T, e enforce.Experiment) (short, over int) {
-	const from, runAhead = 2 * window, ms + ms/4 // the token server's default, and the quarter by which it pauses late (ADR 4)
+	const from, runAhead = 2 * window, ms // the token server's default
 	worst, most := 1e9, -window
 	for i, s := range run(t, e) {
 		p := e.Pods[i].Share

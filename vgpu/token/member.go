@@ -58,7 +58,10 @@ func (m *member) take(now, until, need time.Duration, l *ledger, sequence uint64
 		m.began = now
 	}
 	m.from, m.live, m.since = l, true, now
-	m.token = Token{Time, int64(amount), now + amount, sequence}
+	m.token = Token{Unit: Time, Amount: int64(amount), Deadline: now + amount, Until: now + amount, Sequence: sequence}
+	if l == &m.own {
+		m.token.Until = max(m.token.Until, m.until)
+	}
 	l.reserve(now, amount+dues)
 }
 

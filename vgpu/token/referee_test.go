@@ -162,7 +162,7 @@ func (r *referee) apply(p *pod, c Change) {
 		r.stop(p)
 		return
 	}
-	if c.Token.Sequence <= r.last-uint64(min(len(r.pods), int(r.last))) || c.Token.Deadline <= r.now || !p.want {
+	if c.Token.Sequence <= r.last-uint64(min(len(r.pods), int(r.last))) || c.Token.Deadline <= r.now || c.Token.Until < c.Token.Deadline || !p.want {
 		r.fail("%v of %d: %+v", c.Kind, p.ID, c.Token)
 	}
 	r.last = max(r.last, c.Token.Sequence)

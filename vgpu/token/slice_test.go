@@ -90,3 +90,29 @@ func TestLongKernels(t *testing.T) {
 		t.Errorf("%v in 10 s, want 400 ms and at most one kernel more: %v", got, ref.fault)
 	}
 }
+
+// TestUntil holds that a token tells how long its member's own time goes on: over the border of the turn that ends the token.
+func TestUntil(t *testing.T) {
+	s, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []Member{{1, 500, 900, 900}, {2, 500, 450, 450}, {3, 500, 450, 450}} {
+		if s.Join(0, m) != nil || s.Want(0, m.ID) != nil {
+			t.Fatalf("member %d", m.ID)
+		}
+	}
+	var tokens []Token
+	for now := time.Duration(0); now < 100*ms; {
+		var changes []Change
+		changes, now = s.Advance(now)
+		for _, c := range changes {
+			if c.ID == 1 && c.Kind != Revoke {
+				tokens = append(tokens, c.Token)
+			}
+		}
+	}
+	if len(tokens) != 2 || tokens[0].Until != tokens[1].Deadline || tokens[1].Until != tokens[1].Deadline || tokens[0].Until == tokens[0].Deadline {
+		t.Errorf("tokens of two turns on end: %+v", tokens)
+	}
+}

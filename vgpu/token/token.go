@@ -33,6 +33,7 @@ type Token struct {
 	Unit     Unit
 	Amount   int64
 	Deadline time.Duration // since the slice's start
+	Until    time.Duration // the end of the member's own time, if the next token may follow on this one; at least the deadline
 	Sequence uint64        // counts the tokens of the slice, from 1
 }
 

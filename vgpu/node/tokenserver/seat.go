@@ -84,6 +84,9 @@ func (s *seat) announce(t *token.Token) {
 	s.server.at.Deadline.Store(uint64(t.Deadline))
 }
 
+// bound is how much work the process may have queued.
+func (s *seat) bound(ahead time.Duration) { s.server.at.RunAhead.Store(uint64(ahead)) }
+
 // set changes the state. The caller wakes those who wait for it.
 func (s *seat) set(state tokenwire.State, now time.Duration) {
 	s.since = now

@@ -75,7 +75,7 @@ func (s *Slice) stepTime(now time.Duration) {
 	}
 	contended := s.contended()
 	for _, v := range s.vgpus {
-		if contended || v.bounded() {
+		if v.ends(contended) {
 			v.close(now)
 		}
 	}
@@ -141,7 +141,7 @@ func (s *Slice) nextLook(now time.Duration) time.Duration {
 		case len(v.seats) > 0 || v.ghosts.any():
 			look = min(look, now+heartbeat)
 		}
-		if contended || v.bounded() {
+		if v.ends(contended) {
 			look = min(look, v.nextClose(now))
 		}
 	}

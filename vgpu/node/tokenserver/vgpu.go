@@ -82,10 +82,11 @@ func (v *vgpu) change(c token.Change) {
 	v.tokens++
 	if v.running != nil {
 		v.running.announce(v.granted)
+		v.running.bound(max(v.ahead(), time.Duration(v.running.server.at.RunAhead.Load())))
 	}
 }
 
-// closing is when the work under way will fill the rest of the token: launches that come later would run in the time of
+// closing is when the work under way will fill the rest of its time: launches that come later would run in the time of
 // others. Of the batch that runs, a quarter of the bound, a part is done that the process cannot know; what it overstates
 // beyond that is its own loss.
 func (v *vgpu) closing() time.Duration {
@@ -94,11 +95,14 @@ func (v *vgpu) closing() time.Duration {
 		open = max(open, s.client.at.Open.Load())
 	}
 	known := time.Duration(min(open, uint64(v.granted.Amount)))
-	return v.granted.Deadline - max(0, known-v.Slice.server.RunAhead/4)
+	return v.granted.Until - max(0, known-v.Slice.server.RunAhead/4)
 }
 
-// bounded says that the share may not have more time even if nobody else wants it.
-func (v *vgpu) bounded() bool { return v.QuotaLimit < share.Whole }
+// ends says that the share's work should end with its token: what comes later is more than its limit, or takes the time of
+// others that wait. Who may run all the time has its next token then.
+func (v *vgpu) ends(contended bool) bool {
+	return v.QuotaLimit < share.Whole || contended && v.QuotaRequest < share.Whole
+}
 
 // close ends launches under a token whose time is filled.
 func (v *vgpu) close(now time.Duration) {
@@ -113,7 +117,7 @@ func (v *vgpu) nextClose(now time.Duration) time.Duration {
 	if v.running == nil || v.granted == nil {
 		return token.Never
 	}
-	if first := v.granted.Deadline - ahead; now < first {
+	if first := v.granted.Until - ahead; now < first {
 		return first
 	}
 	return max(v.closing(), now+ahead/8)
@@ -147,8 +151,15 @@ func (v *vgpu) run(now time.Duration) {
 	v.waited.add(now-v.running.asked, v.Slice.server.Window)
 	v.seats = append(without(v.seats, v.running), v.running)
 	v.running.announce(v.granted)
+	v.running.bound(v.ahead())
 	v.running.set(tokenwire.Run, now)
 	v.Slice.server.Clock.Wake(&v.running.server.at.Wake)
+}
+
+// ahead is how much work a process may queue that is about to run: no more than its token holds. While it runs the bound only
+// grows, as its threads cannot all be told at a time.
+func (v *vgpu) ahead() time.Duration {
+	return max(v.Slice.server.RunAhead/8, min(v.Slice.server.RunAhead, time.Duration(v.granted.Amount)))
 }
 
 // waits says that a process could run if another gave way.
