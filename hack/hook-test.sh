@@ -18,7 +18,7 @@ preloaded() { # preloaded LIBRARY PROGRAM [ARGUMENT]: on this machine or an emul
 }
 
 parts() { # parts FOLDER
-  for part in interval_test parse_test ledger_test settle_test; do under "$part" $emulator "$1/$part"; done
+  for part in interval_test parse_test ledger_test room_test settle_test; do under "$part" $emulator "$1/$part"; done
 }
 
 alone() { # alone FOLDER: the runs without a server
@@ -73,7 +73,7 @@ test_all() {
   if command -v valgrind >/dev/null; then
     echo "=== valgrind"
     hook/test/build.sh "$out"
-    for part in interval_test ledger_test settle_test; do
+    for part in interval_test ledger_test room_test settle_test; do
       under "valgrind $part" valgrind -q --error-exitcode=9 "$out/$part"
     done
     LD_PRELOAD=$hook under "valgrind route_test" valgrind -q --error-exitcode=9 "$out/route_test"

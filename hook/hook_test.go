@@ -78,7 +78,7 @@ func run(t *testing.T, program string, env ...string) {
 // TestParts runs the parts against a model device, without the library.
 func TestParts(t *testing.T) {
 	dir := built(t)
-	for _, name := range []string{"interval_test", "parse_test", "ledger_test", "settle_test"} {
+	for _, name := range []string{"interval_test", "parse_test", "ledger_test", "room_test", "settle_test"} {
 		t.Run(name, func(t *testing.T) { run(t, filepath.Join(dir, name)) })
 	}
 }

@@ -14,7 +14,7 @@ for source in $(ls hook/src/*.c | grep -v platform_) hook/test/model.c hook/test
   "$cc" $flags -c "$source" -o "$objects/$(basename "$source" .c).o"
 done
 mkdir "$objects/server" && mv "$objects/server.o" "$objects/server/"
-for part in interval_test parse_test ledger_test settle_test; do
+for part in interval_test parse_test ledger_test room_test settle_test; do
   "$cc" $flags -o "$out/$part" "hook/test/$part.c" "$objects"/*.o
 done
 
