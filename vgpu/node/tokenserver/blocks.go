@@ -56,7 +56,7 @@ func (s *Slice) announceTick(next time.Duration) (told bool) {
 func (v *vgpu) lend(t token.Token, now time.Duration) {
 	v.token = t
 	v.credit = v.reported + uint64(t.Amount)
-	v.sms = worth(t.Amount, v.Slice.blocks.MaxTokens(v.id))
+	v.sms = min(worth(t.Amount, v.Slice.blocks.MaxTokens(v.id)), v.limit) // at its cap it has more than that is worth
 	v.tokens++
 	for _, s := range v.seats {
 		s.lend(v.token, v.credit)

@@ -97,9 +97,11 @@ func TestBlocks(t *testing.T) {
 	if a.Welcome.Mode != tokenwire.ModeBlocks || page.Unit.Load() != tokenwire.UnitBlocks || page.Guaranteed.Load() != 500 {
 		t.Errorf("mode %v, unit %d, guaranteed %d", a.Welcome.Mode, page.Unit.Load(), page.Guaranteed.Load())
 	}
-	for range 40 { // the busiest tick counts as the request, and alone it has its limit: twice as much
+	a.VGPUs[0].Client.Busy.Add(1_000_000_000) // before it came here
+	for range 40 {                            // then all the time: that is worth its cap, of which alone it has twice as much
 		a.VGPUs[0].Container.Taken.Add(900)
 		b.VGPUs[0].Container.Taken.Add(100)
+		a.VGPUs[0].Client.Busy.Add(5_000_000)
 		clock.tick()
 		if state(a) != tokenwire.Run || state(b) != tokenwire.Run {
 			t.Fatal("they do not run at once")

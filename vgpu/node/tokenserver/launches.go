@@ -15,12 +15,13 @@ func (v *vgpu) reportLaunches(now time.Duration) {
 		busy, working := s.read(now)
 		v.used.add(now, busy)
 		v.busy += busy
+		l.Device += busy
 		start, longest := s.cycle(now)
 		l.First = min(l.First, start)
 		l.Busy = l.Busy || working && start < now
 		l.Batch = max(l.Batch, longest)
 	}
-	if l.Blocks > 0 || l.Batch > 0 || l.Busy != v.working {
+	if l.Blocks > 0 || l.Device > 0 || l.Batch > 0 || l.Busy != v.working {
 		l.First = max(l.First, v.looked)
 		_ = v.Slice.blocks.Report(now, v.id, l) // it has joined
 		v.working = l.Busy

@@ -14,6 +14,7 @@ type blocks struct {
 	slice  *rckm.Slice
 	credit []int64
 	since  []rckm.Launches // the last report
+	used   []time.Duration // device time, reported
 	check  time.Duration   // the next tick
 
 	batches bool // the hook tells when its host has waited for a batch
@@ -26,7 +27,7 @@ func newBlocks(s Setting, c []*client) (*blocks, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &blocks{slice: slice, credit: make([]int64, len(c)), since: make([]rckm.Launches, len(c)), batches: s.Policy != "rckm-gaps"}
+	b := &blocks{slice: slice, credit: make([]int64, len(c)), since: make([]rckm.Launches, len(c)), used: make([]time.Duration, len(c)), batches: s.Policy != "rckm-gaps"}
 	for k, client := range c {
 		m := rckm.Member{ID: token.ID(k), Priority: share.SLO}
 		m.Request, m.Limit = client.Shares()
@@ -53,7 +54,7 @@ func (b *blocks) launched(now time.Duration, k int, n int64) {
 	l.Blocks, l.Last = l.Blocks+n, now
 }
 
-func (b *blocks) advance(now time.Duration, c []*client, _ *device.Device) time.Duration {
+func (b *blocks) advance(now time.Duration, c []*client, d *device.Device) time.Duration {
 	if now < b.check {
 		return b.check
 	}
@@ -65,6 +66,8 @@ func (b *blocks) advance(now time.Duration, c []*client, _ *device.Device) time.
 			l.Batch = c[k].batch
 		}
 		c[k].batch = 0
+		use := d.Use(c[k].process).Busy
+		l.Device, b.used[k] = use-b.used[k], use
 		_ = b.slice.Report(now, token.ID(k), l) // all are members
 		b.since[k] = rckm.Launches{}
 	}

@@ -1,43 +1,49 @@
 package rckm
 
-import "github.com/gshare-dev/gshare/vgpu/share"
+import (
+	"slices"
+	"time"
 
-const (
-	epoch  = 200 // ticks with launches for which a peak is remembered: one to two times so long
-	enough = 20  // ticks with launches that make a peak: the first may be the end of one
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// calibration measures what the slice is worth for one member: the most that it launches in a tick counts as its request, so
-// that tokens of the request hold nobody back who has no neighbours (D19, DI-69).
+const (
+	remembered = 64 // samples
+	sampled    = 4  // ticks of device time that make a sample
+)
+
+// calibration measures what the slice is worth for one member (D19, DI-69). Blocks differ from kernel to kernel, so it counts them
+// against the time that they keep the device busy: whatever holds the member back shows in neither. Kernels that fill
+// less than its cap count as if they filled it.
 type calibration struct {
-	peak, earlier int64 // of this epoch and of the one before
-	ticks         int   // in this epoch
+	blocks         int64
+	device, passed time.Duration // of the open sample
+	rates          []int64       // blocks in a tick of device time, the latest last
 }
 
-// observe takes in the launches of one tick. A member that its tokens hold back shows its tokens, not what it could do: the
-// peak stays, and grows if it has its request.
-func (c *calibration) observe(blocks int64, held bool, m *member) {
-	if blocks == 0 {
+// observe takes in what was launched and what was done in some ticks. Processes that run at a time are busy once.
+func (c *calibration) observe(l Launches, passed, tick time.Duration) {
+	if c.device == 0 && l.Device == 0 && l.Blocks == 0 {
 		return
 	}
-	if known := c.known(); held && known > 0 {
-		blocks = max(blocks, known)
-		if m.last >= m.part(m.Request) {
-			blocks = max(blocks, grow(known))
-		}
+	c.blocks, c.passed = min(c.blocks+l.Blocks, most), c.passed+passed
+	c.device = min(c.device+l.Device, c.passed)
+	if c.device < sampled*tick {
+		return
 	}
-	if c.ticks++; c.ticks == epoch {
-		c.earlier, c.peak, c.ticks = c.peak, 0, 0
+	if c.blocks > 0 { // else it was launched before anybody counted
+		c.rates = append(c.rates, int64(float64(c.blocks)*float64(tick)/float64(c.device)))
+		c.rates = c.rates[max(0, len(c.rates)-remembered):]
 	}
-	c.peak = min(max(c.peak, blocks), most/int64(share.Whole))
+	c.blocks, c.device, c.passed = 0, 0, 0
 }
 
-func (c *calibration) known() int64 { return max(c.peak, c.earlier) }
-
-// saturation is MaxTokens for a request.
-func (c *calibration) saturation(request share.PerMille) int64 {
-	if c.earlier > 0 || c.ticks >= enough {
-		return c.known() * int64(share.Whole) / int64(request)
+// saturation is MaxTokens for a member whose processes have a cap under MPS. Where neighbours take its SMs it is slower: the highest
+// rate is what it does without them.
+func (c *calibration) saturation(limit share.PerMille) int64 {
+	if len(c.rates) == 0 {
+		return fallback
 	}
-	return fallback
+	rate := min(slices.Max(c.rates), most/int64(share.Whole))
+	return max(1, rate*int64(share.Whole)/int64(limit))
 }

@@ -92,9 +92,11 @@ func (m *machine) launch(now time.Duration) {
 		if first >= last {
 			continue
 		}
-		n := m.take(l.id, l.blocks*int64(last-first)/int64(tick))
+		want := l.blocks * int64(last-first) / int64(tick)
+		n := m.take(l.id, want)
 		m.launched[l.id] += n
-		if err := m.Report(now, l.id, Launches{Blocks: n, First: first, Last: last, Batch: l.ended(now)}); err != nil {
+		busy := (last - first) * time.Duration(n) / time.Duration(max(1, want))
+		if err := m.Report(now, l.id, Launches{Blocks: n, First: first, Last: last, Device: busy, Batch: l.ended(now)}); err != nil {
 			m.loads = slices.DeleteFunc(m.loads, func(other load) bool { return other.id == l.id })
 			return
 		}

@@ -54,6 +54,7 @@ const (
 	growth    = share.PerMille(1300)     // of the last tokens
 	pace      = 5                        // ticks between two growths of best effort: cycles of issue, as Algorithm 2 has the word
 	floor     = share.PerMille(10)       // of the request: best effort always has so much
+	room      = 2                        // times what the cap is worth: tokens of a member that MPS holds
 	fallback  = int64(10_000_000)        // MaxTokens before anything is measured
 	most      = int64(1_000_000_000_000) // keeps products of blocks from overflowing
 )

@@ -43,7 +43,7 @@ func eventOf(m *machine, now time.Duration, script []byte) {
 	case 2:
 		_ = m.Resize(now, id, share.PerMille(script[2])*4)
 	default:
-		_ = m.Report(now, id, Launches{Blocks: amount, First: now - time.Duration(script[3])*ms, Last: now - time.Duration(script[2])*ms, Busy: script[3]%3 == 0, Batch: time.Duration(script[3]/8) * ms})
+		_ = m.Report(now, id, Launches{Blocks: amount, First: now - time.Duration(script[3])*ms, Last: now - time.Duration(script[2])*ms, Busy: script[3]%3 == 0, Device: time.Duration(amount), Batch: time.Duration(script[3]/8) * ms})
 	}
 }
 

@@ -10,32 +10,38 @@ func (s *Slice) tokens(m *member) int64 {
 	return s.bestEffort(m)
 }
 
-// protected is the branch of SLO members (DI-60 to DI-63): the limit in need and in a burst, the request otherwise, and slowly
-// more while nobody else launches, up to the limit (D14).
+// protected is the branch of SLO members (DI-60 to DI-63): the limit, and the request while another is in need. The paper leaves a
+// member at its request until it is in need itself; but there it stretches its own cycles, and is in need for no neighbour's doing.
 func (s *Slice) protected(m *member) int64 {
-	switch {
-	case s.pressure.State == None, m.ratio >= m.Violation: // so it is in an EMERGENCY
-		return m.part(m.Limit)
-	case m.silent < window && s.othersSilent(m):
-		return min(grow(m.last), m.part(m.Limit))
+	if s.pressure.State == Emergency && m.ratio < m.Violation {
+		return m.part(m.Request)
 	}
-	return m.part(m.Request)
+	return m.full()
 }
 
-// bestEffort is the branch of the others (DI-64 to DI-67).
+// bestEffort is the branch of the others (DI-64 to DI-67). What was cut for a lesson comes back at once: nobody was pressed.
 func (s *Slice) bestEffort(m *member) int64 {
-	next := m.last
+	next := max(m.last, m.lent)
 	switch s.pressure.State {
 	case None:
-		next = m.part(m.Limit)
+		next = m.full()
 	case Emergency:
 		next = s.cut(m)
 	case Recovery:
 		if s.ticks%pace == 0 {
-			next = grow(m.last)
+			next = grow(next)
 		}
 	}
-	return max(1, m.part(m.Request)*int64(floor)/int64(share.Whole), min(next, m.part(m.Limit)))
+	m.lent = s.lesson(m)
+	return max(1, m.part(m.Request)*int64(floor)/int64(share.Whole), min(next, m.full()))
+}
+
+// lesson is what a member had before the lesson that the slice gives, if it gives one: before the reference of the owner is known.
+func (s *Slice) lesson(m *member) int64 {
+	if at, known := s.find(s.pressure.Owner); s.pressure.State == Emergency && known && !s.members[at].cycles.learned() {
+		return max(m.last, m.lent)
+	}
+	return 0
 }
 
 // cut divides the request by how far the owner's cycle is stretched, T_current/T_min. The paper divides by that less one,

@@ -11,6 +11,7 @@ type Launches struct {
 	Blocks      int64         // thread blocks, those of graphs included (D22)
 	First, Last time.Duration // launches; they count where Blocks > 0
 	Busy        bool          // launched work is not done yet
+	Device      time.Duration // that launched work kept busy; 0: nothing was done yet, or unknown
 	Batch       time.Duration // the longest batch that ended, from its first launch until the host had waited for it; 0: none, or unknown
 }
 
@@ -19,6 +20,7 @@ type member struct {
 	Member
 	cap     share.PerMille // the limit that it joined with
 	last    int64          // tokens that it was issued last: R_last of Algorithm 2
+	lent    int64          // tokens that it had before they were cut for a lesson
 	balance int64          // blocks that it may still launch in this tick; below zero in debt
 
 	tick   Launches       // since the last tick
@@ -45,14 +47,24 @@ func (m *member) max() int64 {
 	if m.MaxTokens > 0 {
 		return m.MaxTokens
 	}
-	return m.rate.saturation(m.Request)
+	return m.rate.saturation(m.cap)
 }
 
 // part is what a share of the SMs is worth in blocks a tick, at least one.
 func (m *member) part(p share.PerMille) int64 { return max(1, m.max()*int64(p)/int64(share.Whole)) }
 
+// full is what its limit is worth. At the cap MPS holds it, and tokens leave room for a tick with many blocks; a lower limit is
+// held by tokens alone.
+func (m *member) full() int64 {
+	if m.MaxTokens == 0 && m.Limit == m.cap {
+		return room * m.part(m.Limit)
+	}
+	return m.part(m.Limit)
+}
+
 func (m *member) report(now time.Duration, l Launches) {
 	m.tick.Busy = l.Busy
+	m.tick.Device = min(m.tick.Device+max(0, min(l.Device, horizon)), horizon)
 	m.tick.Batch = max(m.tick.Batch, min(l.Batch, window*time.Second))
 	if l.Blocks <= 0 {
 		return
@@ -75,7 +87,7 @@ func (m *member) close(now time.Duration, n int64, clean bool, tick time.Duratio
 		m.cycles.clean = now
 	}
 	held := m.balance <= 0
-	m.rate.observe(m.tick.Blocks/n, held, m)
+	m.rate.observe(m.tick, time.Duration(n)*tick, tick)
 	if m.tick.Blocks > 0 || held {
 		m.silent = 0
 	} else {
