@@ -98,9 +98,12 @@ func placed(t testing.TB, pod *v1.Pod, node string, slices ...string) *v1.Pod {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := kube.PlacedContainer{Name: req.Containers[0].Name}
+	c, class := kube.PlacedContainer{Name: req.Containers[0].Name}, share.MPS
+	if s := req.Containers[0].Share; s.SMLimit > s.SMRequest {
+		class = share.Elastic
+	}
 	for _, s := range slices {
-		c.VGPUs = append(c.VGPUs, kube.PlacedVGPU{Slice: s, Class: share.MPS, Priority: req.Priority, Share: req.Containers[0].Share})
+		c.VGPUs = append(c.VGPUs, kube.PlacedVGPU{Slice: s, Class: class, Priority: req.Priority, Share: req.Containers[0].Share})
 	}
 	text, err := kube.EncodePlacement(kube.Placement{Node: node, UID: pod.UID, Model: kube.Slots, Containers: []kube.PlacedContainer{c}})
 	if err != nil {

@@ -101,6 +101,21 @@ func rawTerms(annotations map[string]string) share.RawTerms {
 	}
 }
 
+// SMLimitNow is the SM limit that the pod says now for each of its vGPUs, which may be impossible; what it was placed with if it
+// says none. Every error is a *share.FieldError.
+func SMLimitNow(pod *v1.Pod, placed share.PerMille) (share.PerMille, error) {
+	said, err := share.ParsePercent(AnnotationSMLimit, pod.Annotations[AnnotationSMLimit])
+	switch {
+	case err != nil:
+		return 0, err
+	case said == nil:
+		return placed, nil
+	case *said < 1 || *said > 100:
+		return 0, share.Invalid(AnnotationSMLimit, "%d is not between 1 and 100", *said)
+	}
+	return share.PerMille(*said * 10), nil
+}
+
 func readLimits(annotations map[string]string) (share.Limits, error) {
 	sm, err := share.ParsePercent(AnnotationSMLimit, annotations[AnnotationSMLimit])
 	if err != nil {

@@ -61,6 +61,7 @@ type Agent struct {
 	book       *grant.Book
 	slices     map[string]*tokenserver.Slice     // by ID
 	containers map[string]*tokenserver.Container // by grant; those alone on their devices have none
+	limits     map[string]string                 // SM limits that were moved, by grant, in words
 	found      []watchdog.Finding                // processes that should not be there, at the last look
 	used       map[string]string                 // slices that others use, by ID: by whom
 }
@@ -81,7 +82,7 @@ func New(o Options) (*Agent, error) {
 		book: grant.NewBook(grant.Config{
 			Node: c.Kubernetes.NodeName, Gamma: *c.GammaPercent * 10, MixTenants: c.Tenancy == "mixed",
 		}),
-		slices: map[string]*tokenserver.Slice{}, containers: map[string]*tokenserver.Container{},
+		slices: map[string]*tokenserver.Slice{}, containers: map[string]*tokenserver.Container{}, limits: map[string]string{},
 		server: tokenserver.New(tokenserver.Config{
 			Log: o.Log, Turn: c.Turn.Duration, RunAhead: c.RunAhead.Duration, Window: c.Window.Duration,
 		}),
@@ -101,7 +102,7 @@ func (a *Agent) classes() []share.Isolation {
 	if a.host.Hook == "" || a.MPS.Available() != nil {
 		return []share.Isolation{share.Exclusive}
 	}
-	return []share.Isolation{share.Exclusive, share.MPS}
+	return []share.Isolation{share.Exclusive, share.MPS, share.Elastic}
 }
 
 func (a *Agent) inventoryConfig() inventory.Config {

@@ -37,7 +37,7 @@ func (a *Agent) release(g grant.Grant) {
 // stopMPS ends the daemon of a slice that holds nothing any more, so that the next ones start without what the last ones left.
 func (a *Agent) stopMPS(g grant.Grant) {
 	slice := g.VGPUs[0].Slice
-	if g.Class() != share.MPS || len(a.book.On(slice)) > 0 {
+	if g.Class() == share.Exclusive || len(a.book.On(slice)) > 0 {
 		return
 	}
 	if err := a.MPS.Stop(slice); err != nil {

@@ -13,7 +13,7 @@ import (
 
 // prepare lets the shares of a container join their slices. Nobody can connect yet.
 func (a *Agent) prepare(g *grant.Grant) error {
-	if g.Class() == share.MPS {
+	if g.Class() != share.Exclusive {
 		if err := a.MPS.Start(g.VGPUs[0].Slice); err != nil {
 			return err
 		}
@@ -26,7 +26,9 @@ func (a *Agent) prepare(g *grant.Grant) error {
 		if err != nil {
 			return err
 		}
-		spec.VGPUs = append(spec.VGPUs, tokenserver.VGPU{Share: v.Share, Slice: slice, UUID: v.Slice, Index: i})
+		spec.VGPUs = append(spec.VGPUs, tokenserver.VGPU{
+			Share: v.Share, Slice: slice, UUID: v.Slice, Index: i, Elastic: v.Class == share.Elastic, Priority: v.Priority,
+		})
 	}
 	container, err := a.server.Prepare(spec)
 	if err != nil {
@@ -56,6 +58,7 @@ func (a *Agent) slice(id string) (*tokenserver.Slice, error) {
 func (a *Agent) unserve(id string) {
 	if c := a.containers[id]; c != nil {
 		delete(a.containers, id)
+		delete(a.limits, id)
 		if err := c.Close(); err != nil {
 			a.Log.Error("take a container out of service", "grant", id, "err", err)
 		}

@@ -70,6 +70,7 @@ func (a *Agent) sweep(ctx context.Context) (lingering bool) {
 		return false // the kubelet is away; nothing is known to have ended
 	}
 	a.setBound(pods)
+	a.resize(pods)
 	ended := slices.DeleteFunc(grants, func(g grant.Grant) bool { return lives(pods, g.UID) })
 	if len(ended) == 0 {
 		return false

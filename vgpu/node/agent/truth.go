@@ -80,6 +80,9 @@ func (a *Agent) truths() map[types.UID]podTruth {
 func (a *Agent) truthOf(g *grant.Grant) kube.ContainerTruth {
 	t := kube.ContainerTruth{Name: g.Container, Since: g.Since, Health: a.faultOf(g)}
 	switch g.Class() {
+	case share.Elastic:
+		t.Memory, t.SMs = "hook, MPS", "MPS at the limit, hook and token server below it"+a.limits[g.ID()]
+		t.Time, t.Identity = "hook and token server", "cgroup of the pod, socket of the container"
 	case share.Exclusive:
 		t.Memory, t.SMs, t.Time, t.Identity = "alone on its devices", "alone on its devices", "alone on its devices", "devices"
 	case share.MPS:

@@ -144,6 +144,43 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// TestClasses: a slice changes its class only when it is empty, whatever the scheduler wrote.
+func TestClasses(t *testing.T) {
+	elastic := func(uid string) *v1.Pod {
+		pod := podOf(uid, "A", 20, 100)
+		p := placementFor(pod, "A", 20, 100)
+		p.Containers[0].VGPUs[0].Class, p.Containers[0].VGPUs[0].Share.SMLimit = share.Elastic, 600
+		place(pod, p)
+		return pod
+	}
+	for name, test := range map[string]struct {
+		there, comes *v1.Pod
+		beside       bool
+	}{
+		"elastic beside mps":     {podOf("p", "A", 20, 100), elastic("q"), false},
+		"mps beside elastic":     {elastic("p"), podOf("q", "A", 20, 100), false},
+		"elastic beside elastic": {elastic("p"), elastic("q"), true},
+	} {
+		b := newBook("A")
+		b.slices[0].Classes = append(b.slices[0].Classes, share.Elastic)
+		g, _, refusal := b.Admit(claim(test.there, "g0-0"), start)
+		if refusal != nil {
+			t.Fatal(name, refusal)
+		}
+		if _, _, refusal := b.Admit(claim(test.comes, "g0-1"), start); (refusal == nil) != test.beside {
+			t.Errorf("%s: %v", name, refusal)
+		}
+		b.Release(g.ID())
+		if _, _, refusal := b.Admit(claim(test.comes, "g0-1"), start); refusal != nil {
+			t.Errorf("%s, on the empty slice: %v", name, refusal)
+		}
+	}
+	b := newBook("A")
+	if _, _, refusal := b.Admit(claim(elastic("p"), "g0-0"), start); refusal == nil {
+		t.Error("a class that the node does not list was granted")
+	}
+}
+
 // TestTenants: a slice is one namespace's unless the administrator says otherwise.
 func TestTenants(t *testing.T) {
 	for _, mixed := range []bool{false, true} {

@@ -48,10 +48,7 @@ func (h Host) Edits(g *grant.Grant, dir string) (specs.ContainerEdits, error) {
 		return edits, nil // alone on its devices: nothing stands between it and the driver
 	}
 	edits = cdi.Join(edits, specs.ContainerEdits{Mounts: []*specs.Mount{bind(h.Hook, Library), bind(h.Preload, PreloadPath)}})
-	if g.Class() == share.MPS {
-		edits = cdi.Join(edits, h.mps(g))
-	}
-	return edits, nil
+	return cdi.Join(edits, h.mps(g)), nil
 }
 
 // mps makes the processes of the container clients of the daemon of its device.

@@ -15,6 +15,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
 // A kubelet serves 100 calls a second of each of its APIs, to all callers together, and 10 at once.
@@ -133,21 +135,29 @@ func (p *Pods) Get(ctx context.Context, uid types.UID) (*v1.Pod, error) {
 	return pod, pod.Unmarshal(answer.Pod)
 }
 
-// Watch calls ended whenever a pod may have ended or gone, until the context or the kubelet ends. Events may be missed; who
-// needs to be sure looks now and then.
-func (p *Pods) Watch(ctx context.Context, ended func()) error {
+// Watch calls changed whenever a pod may have ended or gone, or says another SM limit, until the context or the kubelet ends. Events
+// may be missed; who needs to be sure looks now and then.
+func (p *Pods) Watch(ctx context.Context, changed func()) error {
 	stream, err := p.client.WatchPods(ctx, &podsapi.WatchPodsRequest{})
 	if err != nil {
 		return err
 	}
+	limits := map[types.UID]string{}
 	for {
 		event, err := stream.Recv()
 		if err != nil {
 			return err
 		}
 		pod := &v1.Pod{}
-		if event.Type == podsapi.EventType_DELETED || pod.Unmarshal(event.Pod) != nil || Ended(pod) {
-			ended()
+		if pod.Unmarshal(event.Pod) != nil || event.Type == podsapi.EventType_DELETED || Ended(pod) {
+			delete(limits, pod.UID)
+			changed()
+			continue
+		}
+		limit, known := limits[pod.UID]
+		limits[pod.UID] = pod.Annotations[kube.AnnotationSMLimit]
+		if known && limit != limits[pod.UID] {
+			changed()
 		}
 	}
 }

@@ -1,0 +1,75 @@
+package sharing
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// elastic asks for SMs between two bounds.
+func elastic(name string, sm int64, smLimit string) *v1.Pod {
+	return gpuPod(name, sm, 100, annotation(kube.AnnotationSMLimit, smLimit))
+}
+
+// TestClassesStayApart: a slice has one class until it is empty.
+func TestClassesStayApart(t *testing.T) {
+	loose, looser, fixed := elastic("loose", 20, "60"), elastic("looser", 30, "60"), gpuPod("fixed", 20, 100)
+	for name, test := range map[string]struct {
+		there, comes *v1.Pod
+		want         share.Isolation // empty: refused
+	}{
+		"elastic beside mps":     {fixed, loose, ""},
+		"mps beside elastic":     {loose, fixed, ""},
+		"elastic beside elastic": {loose, looser, share.Elastic},
+		"mps beside mps":         {fixed, gpuPod("other", 20, 100), share.MPS},
+	} {
+		info := newNodeInfo(gpuNode(t, "n1", 1))
+		there := placed(t, test.there, "n1", "n1-0")
+		info.add(there)
+		if got := classOn(t, newPlugin(t, newHandle(info), 0), test.comes); got != test.want {
+			t.Errorf("%s: class %q, want %q", name, got, test.want)
+		}
+		info.remove(there)
+		if classOn(t, newPlugin(t, newHandle(info), 0), test.comes) == "" {
+			t.Errorf("%s: refused on the empty slice", name)
+		}
+	}
+}
+
+// classOn is the class under which the pod gets its share of the first node; empty if it gets none.
+func classOn(t *testing.T, p *Plugin, pod *v1.Pod) share.Isolation {
+	t.Helper()
+	state, _ := prefilter(t, p, pod)
+	switch status := p.Filter(t.Context(), state, pod, p.handle.(*fakeHandle).snapshot[0]); {
+	case status.Code() == fwk.Unschedulable:
+		return ""
+	case !status.IsSuccess():
+		t.Fatal(status)
+	}
+	if status := p.Reserve(t.Context(), state, pod, "n1"); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	promise, _ := p.ledger.Get(pod.UID)
+	return promise.Containers[0].VGPUs[0].Class
+}
+
+// TestMovedLimitStillCounts: a pod whose limit was lowered may have it back, so its placement goes on counting against γ.
+func TestMovedLimitStillCounts(t *testing.T) {
+	for _, moved := range []string{"60", "20"} {
+		info := newNodeInfo(gpuNode(t, "n1", 1))
+		for _, name := range []string{"a", "b"} {
+			pod := placed(t, elastic(name, 20, "60"), "n1", "n1-0")
+			annotation(kube.AnnotationSMLimit, moved)(pod)
+			info.add(pod)
+		}
+		for limit, want := range map[string]share.Isolation{"30": share.Elastic, "31": ""} { // of 150
+			if got := classOn(t, newPlugin(t, newHandle(info), 0), elastic("c", 20, limit)); got != want {
+				t.Errorf("moved to %q: a third limit of %s gives class %q, want %q", moved, limit, got, want)
+			}
+		}
+	}
+}

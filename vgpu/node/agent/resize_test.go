@@ -1,0 +1,103 @@
+package agent
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// elastic is a pod that is placed on GPU-0 with SMs between two bounds.
+func elastic(uid string, sm, limit share.PerMille) *v1.Pod {
+	pod := placed(uid, "GPU-0", int64(sm/10), 100)
+	p, _, err := kube.PlacementOf(pod)
+	if err != nil {
+		panic(err)
+	}
+	v := &p.Containers[0].VGPUs[0]
+	v.Class, v.Priority, v.Share.SMLimit = share.Elastic, share.SLO, limit
+	text, err := kube.EncodePlacement(p)
+	if err != nil {
+		panic(err)
+	}
+	pod.Annotations = map[string]string{kube.AnnotationPlacement: text, kube.AnnotationSMLimit: strings.TrimSuffix(limit.Percent(), "%")}
+	return pod
+}
+
+// served is the pod's only vGPU at the token server, and its SM limit now.
+func (r *rig) served(uid string) (v tokenserver.VGPU, now share.PerMille) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, g := range r.book.All() {
+		if c := r.containers[g.ID()]; c != nil && g.UID == types.UID(uid) {
+			v, now = c.VGPUs[0], c.Status().VGPUs[0].LimitNow
+		}
+	}
+	return v, now
+}
+
+func (r *rig) enforced(uid, part string) bool {
+	r.cluster.mu.Lock()
+	defer r.cluster.mu.Unlock()
+	return strings.Contains(r.cluster.enforced[types.UID(uid)], part)
+}
+
+// say changes what the pod says of its limit.
+func (r *rig) say(pod *v1.Pod, limit string) {
+	pod.Annotations[kube.AnnotationSMLimit] = limit
+	r.kubelet.AddPod(pod)
+}
+
+// TestElastic: the node offers the class, serves it by block tokens under a cap at the limit, and moves the limit with the pod's
+// annotation, up to that cap and down to the request, also for a later agent.
+func TestElastic(t *testing.T) {
+	r := newRig(t)
+	for _, s := range r.inventory.Published().Slices {
+		if !slices.Contains(s.Classes, share.Elastic) {
+			t.Errorf("slice %s offers %v", s.ID, s.Classes)
+		}
+	}
+	pod := elastic("a", 300, 600)
+	r.kubelet.AddPod(pod)
+	spec, err := r.create("a", r.admitted("a"))
+	if err != nil || !strings.Contains(spec, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=60\"") {
+		t.Fatalf("%v; the CDI file is %s", err, spec)
+	}
+	if v, now := r.served("a"); !v.Elastic || v.Priority != share.SLO || v.SMRequest != 300 || now != 600 {
+		t.Errorf("it is served as %+v with a limit of %v", v, now)
+	}
+	r.wait("truth report", func() bool { return r.enforced("a", "MPS at the limit") })
+
+	limit := func() share.PerMille { _, now := r.served("a"); return now }
+	r.say(pod, "40")
+	r.wait("lower limit", func() bool { return limit() == 400 })
+	r.wait("report and event of it", func() bool { return r.enforced("a", "moved to 40%") && r.cluster.told("GPULimitMoved") })
+	for said, why := range map[string]string{"70": "is not between", "20": "is not between", "much": "not a whole number"} {
+		r.say(pod, said)
+		r.wait("refusal of "+said, func() bool { return r.enforced("a", why) && r.cluster.told("GPULimitRefused") })
+		if now := limit(); now != 400 {
+			t.Errorf("%s: the limit is %v", said, now)
+		}
+		r.say(pod, "40")
+		r.wait("recovery", func() bool { return r.enforced("a", "moved to 40%") })
+	}
+	r.stop()
+	r.start()
+	r.wait("the moved limit, with a later agent", func() bool { return limit() == 400 })
+	r.say(pod, "60")
+	r.wait("limit as it was", func() bool { return limit() == 600 && !r.enforced("a", "moved") })
+
+	fixed := r.pod("b", "GPU-0", 20, 50) // the scheduler would not have placed it there
+	if spec, err := r.create("b", fixed); err == nil {
+		t.Errorf("two classes on one slice: %s", spec)
+	}
+	r.kubelet.RemovePod("a")
+	r.wait("release", func() bool { return len(r.grants()) == 0 })
+	r.mustCreate("b", fixed, "GPU-0")
+}
