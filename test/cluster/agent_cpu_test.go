@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -57,10 +58,25 @@ func timeOf(t *testing.T, pid int) time.Duration {
 }
 
 // since is what was used since another look.
-func (c cpuTime) since(before cpuTime) string {
+func (c cpuTime) since(before cpuTime) cpuTime {
+	used := slices.Clone(c)
+	for i := range used {
+		used[i].time -= before[i].time
+	}
+	return used
+}
+
+func (c cpuTime) sum() (all time.Duration) {
+	for _, p := range c {
+		all += p.time
+	}
+	return all
+}
+
+func (c cpuTime) String() string {
 	var text []string
-	for i := range c {
-		text = append(text, fmt.Sprintf("%s %.1f", c[i].name, (c[i].time-before[i].time).Seconds()))
+	for _, p := range c {
+		text = append(text, fmt.Sprintf("%s %.1f", p.name, p.time.Seconds()))
 	}
 	return strings.Join(text, ", ")
 }

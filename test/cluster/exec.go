@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -19,12 +17,12 @@ func (n *Node) Exec(ctx context.Context, pod *corev1.Pod, container string, comm
 	if err != nil {
 		return nil, err
 	}
-	connection, err := grpc.NewClient("unix://"+n.Machine.Path(ContainerdSocket), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	runtime, stop, err := n.runtime()
 	if err != nil {
 		return nil, err
 	}
-	defer connection.Close()
-	response, err := cri.NewRuntimeServiceClient(connection).ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: id, Cmd: command})
+	defer stop()
+	response, err := runtime.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: id, Cmd: command})
 	if err != nil {
 		return nil, fmt.Errorf("run %q in %s: %w", command, pod.Name, err)
 	}
