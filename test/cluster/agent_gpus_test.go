@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gshare-dev/gshare/test/cluster"
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
@@ -127,6 +129,38 @@ func pidsOf(t *testing.T, pod *v1.Pod) (pids []int) {
 		}
 	}
 	return pids
+}
+
+// program waits until a device has run a kernel of the pod, and gives the process that sent it as it is called on the pod's machine.
+func (g gpus) program(ctx context.Context, t *testing.T, uuid string, pod *v1.Pod) (pid int) {
+	t.Helper()
+	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
+		for _, here := range pidsOf(t, pod) {
+			if len(g[uuid].Spans(here)) > 0 {
+				pid = onMachine(t, here)
+			}
+		}
+		return pid != 0, nil
+	})
+	if err != nil {
+		t.Fatalf("%s does not compute on %s", pod.Name, uuid)
+	}
+	return pid
+}
+
+// onMachine translates a PID into the namespace of the machine that the process is on; 0 if it has ended.
+func onMachine(t *testing.T, pid int) int {
+	t.Helper()
+	for line := range strings.Lines(read(t, fmt.Sprintf("/proc/%d/status", pid))) {
+		if levels, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			inner, err := strconv.Atoi(strings.Fields(levels)[1]) // after ours; the container's own is the third
+			if err != nil {
+				t.Fatal(err)
+			}
+			return inner
+		}
+	}
+	return 0
 }
 
 // spin is the command of a program that launches kernels of this length, as wide as so many percent of the SMs, for ever.

@@ -234,11 +234,7 @@ func (a *agents) progress(ctx context.Context, t *testing.T) {
 // computes waits until the device has run a kernel of the pod that began after now.
 func (a *agents) computes(ctx context.Context, t *testing.T, pod *v1.Pod) {
 	t.Helper()
-	placement, _, err := kube.PlacementOf(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	slice := placement.Containers[0].VGPUs[0].Slice
+	slice := sliceOf(t, pod)
 	clock := a.gpus[slice].Clock()
 	for from := clock.Now(); a.gpus.used(t, slice, pod, from, clock.Now()) == 0; {
 		if ctx.Err() != nil {
@@ -246,6 +242,16 @@ func (a *agents) computes(ctx context.Context, t *testing.T, pod *v1.Pod) {
 		}
 		time.Sleep(50 * time.Millisecond) // between two looks
 	}
+}
+
+// sliceOf is where the pod's one vGPU was placed.
+func sliceOf(t *testing.T, pod *v1.Pod) string {
+	t.Helper()
+	placement, _, err := kube.PlacementOf(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return placement.Containers[0].VGPUs[0].Slice
 }
 
 // TestAgentReboot: everything on the node ends by nature. Pods come back with their own shares, or are failed by the kubelet if

@@ -105,12 +105,7 @@ func (a *agents) takeOver(ctx context.Context, t *testing.T, pods []*v1.Pod) {
 	agent.start(ctx, t)
 	began := time.Now()
 	for _, pod := range pods {
-		for busy, err := agent.busy(ctx, pod.UID); busy == 0; busy, err = agent.busy(ctx, pod.UID) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
+		agent.serves(ctx, t, pod)
 	}
 	t.Logf("served again %v after a new agent was ready", time.Since(began))
 	for _, pod := range pods {
@@ -118,6 +113,17 @@ func (a *agents) takeOver(ctx context.Context, t *testing.T, pods []*v1.Pod) {
 		if err != nil || pod.Status.ContainerStatuses[0].RestartCount != 0 {
 			t.Errorf("%s was started again (%v)", pod.Name, err)
 		}
+	}
+}
+
+// serves returns when the agent has given the pod device time.
+func (a *agent) serves(ctx context.Context, t *testing.T, pod *v1.Pod) {
+	t.Helper()
+	for busy, err := a.busy(ctx, pod.UID); busy == 0; busy, err = a.busy(ctx, pod.UID) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 

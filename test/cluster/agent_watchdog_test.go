@@ -1,0 +1,162 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gshare-dev/gshare/test/cluster"
+	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+)
+
+// TestAgentWatchdog lets a pod without a share compute on a device beside one that has a share. It is reported, and ended where
+// the node's policy says so; the other goes on. As a control that one is then seen on a device that is not of its share, and is
+// ended, too.
+func TestAgentWatchdog(t *testing.T) {
+	a, node := startLoaded(t)
+	ctx := testContext(t)
+	agent := a.of[node.Name]
+	a.create(ctx, t, on(ask(computing("resident"), 40, 50, 4096), node))
+	resident := a.runsAsPlaced(ctx, t, "resident")
+	slice, other := sliceOf(t, resident), "GPU-0"
+	if slice == other {
+		other = "GPU-1"
+	}
+	a.create(ctx, t, on(unhooked(a, computing("stranger"), slice), node))
+	stranger, err := a.WaitPod(ctx, "stranger", cluster.Running)
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted, foreign := a.gpus.program(ctx, t, slice, resident), a.gpus.program(ctx, t, slice, stranger)
+
+	agent.police(ctx, t, config.ReportStrangers)
+	agent.serves(ctx, t, resident)
+	agent.setDevices(t, eightGPUs+using(slice, granted, foreign))
+	if text := a.waitEvent(ctx, t, "stranger", "GPUStranger"); !strings.Contains(text, "uses slice "+slice) {
+		t.Errorf("event: %s", text)
+	}
+	a.waitTruth(ctx, t, "resident", "slice "+slice+" is also used by pod default/stranger", true)
+	a.waitOffer(ctx, t, node, slice, false)
+	a.goesOn(ctx, t, stranger)
+	agent.setDevices(t, eightGPUs+using(slice, granted))
+	a.waitOffer(ctx, t, node, slice, true)
+
+	agent.police(ctx, t, config.EndStrangers)
+	agent.serves(ctx, t, resident)
+	agent.setDevices(t, eightGPUs+using(slice, granted, foreign))
+	a.waitKilled(ctx, t, "stranger")
+	agent.setDevices(t, eightGPUs+using(slice, granted))
+	a.waitOffer(ctx, t, node, slice, true)
+	a.waitTruth(ctx, t, "resident", "is also used", false)
+	a.goesOn(ctx, t, resident)
+	a.computes(ctx, t, resident)
+	if told := a.complaints(ctx, t, "resident"); len(told) > 0 {
+		t.Errorf("the pod with a share is told %q", told)
+	}
+
+	agent.setDevices(t, eightGPUs+using(other, granted))
+	a.waitKilled(ctx, t, "resident")
+	a.waitEvent(ctx, t, "resident", "GPUTrespasser")
+}
+
+// computing is a pod that computes until it is ended, and is not started again.
+func computing(name string) *v1.Pod {
+	pod := cluster.Pod(name, spin(time.Millisecond, 40, "sync=2", "pause=20000000")...)
+	pod.Spec.Containers[0].Image = workload
+	pod.Spec.RestartPolicy = v1.RestartPolicyNever
+	return pod
+}
+
+// using adds to a file of devices who uses one of them.
+func using(uuid string, pids ...int) string {
+	text := "processes:\n"
+	for _, pid := range pids {
+		text += fmt.Sprintf("- {pid: %d, slice: %s}\n", pid, uuid)
+	}
+	return text
+}
+
+// police starts the agent anew, with a policy on strangers and a short time between two looks.
+func (a *agent) police(ctx context.Context, t *testing.T, policy string) {
+	t.Helper()
+	file := a.program.Args[1]
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest, _, _ := strings.Cut(string(text), "  strangers:")
+	if err := os.WriteFile(file, fmt.Appendf(nil, "%s  strangers: %s\n  watchPeriod: 100ms\n", rest, policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.Kill()
+	a.start(ctx, t)
+}
+
+// goesOn holds that nothing has ended the pod's container.
+func (a *agents) goesOn(ctx context.Context, t *testing.T, was *v1.Pod) {
+	t.Helper()
+	is, err := a.Client().CoreV1().Pods("default").Get(ctx, was.Name, metav1.GetOptions{})
+	if err != nil || !cluster.Running(is) || is.Status.ContainerStatuses[0].ContainerID != was.Status.ContainerStatuses[0].ContainerID {
+		t.Errorf("%s has been ended: %+v, %v", was.Name, is.Status, err)
+	}
+	if len(pidsOf(t, was)) == 0 {
+		t.Errorf("%s has no process", was.Name)
+	}
+}
+
+// waitKilled waits until the pod's container has been ended by SIGKILL.
+func (a *agents) waitKilled(ctx context.Context, t *testing.T, pod string) {
+	t.Helper()
+	is, err := a.WaitPod(ctx, pod, func(p *v1.Pod) bool { return p.Status.Phase == v1.PodFailed })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := is.Status.ContainerStatuses[0].State.Terminated; s == nil || s.ExitCode != 128+9 {
+		t.Errorf("%s has ended otherwise: %+v", pod, is.Status)
+	}
+}
+
+// waitTruth waits until the truth report of a pod says something, or no longer does.
+func (a *agents) waitTruth(ctx context.Context, t *testing.T, pod, part string, says bool) {
+	t.Helper()
+	is, err := a.WaitPod(ctx, pod, func(p *v1.Pod) bool {
+		text := p.Annotations[kube.AnnotationTruth]
+		return text != "" && strings.Contains(text, part) == says
+	})
+	if err != nil {
+		t.Fatalf("truth report of %s, %q: %v: %+v", pod, part, err, is)
+	}
+}
+
+// waitOffer waits until the node offers a slice to new pods, or no longer does.
+func (a *agents) waitOffer(ctx context.Context, t *testing.T, node *cluster.Node, slice string, offered bool) {
+	t.Helper()
+	a.waitNode(ctx, t, node, func(n *v1.Node) bool {
+		inv, _, err := kube.InventoryOf(n)
+		i := slices.IndexFunc(inv.Slices, func(s kube.Slice) bool { return s.ID == slice })
+		return err == nil && i >= 0 && inv.Slices[i].Healthy == offered
+	})
+}
+
+// complaints are the agent's warnings about a pod.
+func (a *agents) complaints(ctx context.Context, t *testing.T, pod string) (told []string) {
+	t.Helper()
+	events, err := a.Client().CoreV1().Events("default").List(ctx, metav1.ListOptions{
+		FieldSelector: "source=gshare-node,type=Warning,involvedObject.name=" + pod,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events.Items {
+		told = append(told, e.Reason+": "+e.Message)
+	}
+	return told
+}
