@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -19,7 +18,6 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu/nvml"
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
-	"github.com/gshare-dev/gshare/vgpu/node/mps"
 )
 
 // serveNode runs the agent of a node of a cluster until the context ends.
@@ -47,7 +45,7 @@ func serveNode(ctx context.Context, c config.Configuration) error {
 	defer records.Close()
 	a, err := agent.New(agent.Options{
 		Config: c, Source: sourceOf(c), Log: log, Pods: pods, Records: records,
-		MPS:     mps.Daemons{Dir: filepath.Join(c.Directory, "mps"), Simulated: c.SimulatedDevices != ""},
+		MPS:     daemonsOf(c),
 		Cluster: agent.NewAPIServer(ctx, client, c.Kubernetes.NodeName, log),
 		Fault:   faultOf(os.Getenv),
 	})

@@ -16,7 +16,6 @@ import (
 
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
-	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/standalone"
 )
 
@@ -131,18 +130,19 @@ func serve(ctx context.Context, c config.Configuration) error {
 }
 
 func newNode(c config.Configuration, log *slog.Logger) (*standalone.Node, error) {
-	devices, err := sourceOf(c).Devices()
+	source := sourceOf(c)
+	devices, err := source.Devices()
 	if err != nil && c.SimulatedDevices != "" {
 		return nil, usageError{fmt.Errorf("simulatedDevices: %w", err)}
 	}
 	if err != nil {
 		return nil, err
 	}
-	daemons := mps.Daemons{Dir: filepath.Join(c.Directory, "mps"), Simulated: c.SimulatedDevices != ""}
+	daemons := daemonsOf(c)
 	if err := daemons.Available(); err != nil {
 		log.Warn("devices cannot be shared, only given out whole", "err", err)
 	}
-	return standalone.New(standalone.Options{Config: c, Devices: gpu.Whole(devices), MPS: daemons, Groups: groups(log), Log: log})
+	return standalone.New(standalone.Options{Config: c, Devices: gpu.Whole(devices), MPS: daemons, Source: source, Groups: groups(log), Log: log})
 }
 
 // groups are for root only; without, processes are known by their user.

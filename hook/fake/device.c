@@ -34,7 +34,9 @@ FN(cuInit, , 2000, unsigned flags)
 	if (fake_devices == 0)
 		return CUDA_ERROR_NO_DEVICE;
 	pthread_mutex_lock(&fake_lock);
-	CUresult result = fake_initialised ? CUDA_SUCCESS : fake_sim_start();
+	CUresult result = fake_initialised ? CUDA_SUCCESS : fake_mps_start();
+	if (result == CUDA_SUCCESS && !fake_initialised)
+		result = fake_sim_start();
 	fake_initialised = result == CUDA_SUCCESS;
 	pthread_mutex_unlock(&fake_lock);
 	return result;

@@ -48,6 +48,10 @@ enum {
 #define DEVICES_MAX 16
 #define DRIVER_VERSION 13030
 
+/* mps.c */
+extern CUresult fake_mps_error; /* of all calls, once this client has lost its server */
+CUresult fake_mps_start(void);
+
 /* One exported function. FN puts one into a section of its own, so that the list needs no second place. */
 struct symbol {
 	const char *base, *name; /* cuMemAlloc, cuMemAlloc_v2 */
@@ -89,6 +93,8 @@ struct symbol {
 		__atomic_store_n(&self->calls, call, __ATOMIC_RELAXED);                                                 \
 		if (__builtin_expect(self->fail_upto != 0, 0) && call >= self->fail_from && call < self->fail_upto)     \
 			return self->failure;                                                                           \
+		if (__builtin_expect(fake_mps_error != 0, 0))                                                           \
+			return fake_mps_error;                                                                          \
 	} while (0)
 
 #define HERE __thread __attribute__((tls_model("initial-exec")))

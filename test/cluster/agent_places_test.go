@@ -67,7 +67,7 @@ func (a *agents) runsAsPlaced(ctx context.Context, t *testing.T, name string) *v
 	if err != nil {
 		t.Fatal(err)
 	}
-	if truth, _, err := kube.TruthOf(pod); err != nil || truth.Containers[0].SMs != "MPS" {
+	if truth, _, err := kube.TruthOf(pod); err != nil || !strings.HasPrefix(truth.Containers[0].SMs, "MPS") {
 		t.Errorf("%s: truth %+v, %v", name, truth, err)
 	}
 	return pod

@@ -22,6 +22,12 @@ func (a *Agent) admit(claim grant.Claim) error {
 	if refusal != nil {
 		return refusal
 	}
+	if refusal := a.open(&g); refusal != nil {
+		if !held {
+			a.book.Release(g.ID())
+		}
+		return refusal
+	}
 	if changed {
 		a.Cluster.Warn(claim.Pod, string(grant.Changed), "the placement has been changed after the share was granted; what was granted goes on")
 	}
@@ -33,6 +39,7 @@ func (a *Agent) admit(claim grant.Claim) error {
 		}
 		return grant.Unserved(err)
 	}
+	a.holdMPS()
 	if !a.Records.Still(claim) {
 		_ = a.files.Remove(ticket.Key(g.Tickets)) // the kubelet was faster in giving them away, and removed it too
 		return grant.Doubt("the kubelet has given tickets %v away", g.Tickets)

@@ -48,6 +48,7 @@ type Agent struct {
 	Options
 	metrics *metrics
 	server  *tokenserver.Server
+	mps     *mps.Keeper
 	host    injection.Host
 	files   cdi.Directory
 	wake    chan struct{} // something may have ended
@@ -87,6 +88,7 @@ func New(o Options) (*Agent, error) {
 			Log: o.Log, Turn: c.Turn.Duration, RunAhead: c.RunAhead.Duration, Window: c.Window.Duration,
 		}),
 	}
+	a.mps = mps.New(mps.Config{Daemons: o.MPS, Log: o.Log, Changed: func() { signal(a.report) }})
 	a.metrics = newMetrics(a)
 	a.host = injection.Host{MPS: o.MPS, Driver: cdi.Driver(c.Kubernetes.Driver)}
 	if c.Kubernetes.Hook == "" {

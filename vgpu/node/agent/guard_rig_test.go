@@ -38,6 +38,10 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			os.Exit(len(sessions))
 		}
+		if pipe, ok := strings.CutPrefix(line, "mps "); ok {
+			becomeClient(strings.TrimSpace(pipe))
+			continue
+		}
 		if dir := strings.TrimSpace(line); dir != "" {
 			session, err := tokenclient.Dial(dir, 0)
 			if err != nil {

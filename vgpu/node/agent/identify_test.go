@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
 // TestKernel takes the kernel's word for where a process is, and ends it by that.
 func TestKernel(t *testing.T) {
 	in := cgroup.Container{PodUID: "01234567-89ab-cdef-0123-456789abcdef", ID: strings.Repeat("a", 64)}
-	a := &Agent{Options: Options{ContainerOf: containerOf}}
+	a := &Agent{Options: Options{ContainerOf: containerOf, MPS: mps.Daemons{Simulated: true}}}
 	g := &guard{Agent: a}
 	inside, outside := launch(t, exec.Command(os.Args[0])), launch(t, exec.Command(os.Args[0]))
 	inside.move(in)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/ticket"
-	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // release gives a grant back. The file behind its tickets may be the next owner's by now.
@@ -28,19 +27,8 @@ func (a *Agent) release(g grant.Grant) {
 	}
 	a.book.Release(g.ID())
 	a.Records.Forget(g.UID)
-	a.stopMPS(g)
+	a.holdMPS()
 	a.Log.Info("released", "container", g.String(), "tickets", g.Tickets)
 	broadcast(&a.freed)
 	signal(a.report)
-}
-
-// stopMPS ends the daemon of a slice that holds nothing any more, so that the next ones start without what the last ones left.
-func (a *Agent) stopMPS(g grant.Grant) {
-	slice := g.VGPUs[0].Slice
-	if g.Class() == share.Exclusive || len(a.book.On(slice)) > 0 {
-		return
-	}
-	if err := a.MPS.Stop(slice); err != nil {
-		a.Log.Error("stop MPS", "slice", slice, "err", err)
-	}
 }

@@ -40,6 +40,7 @@ func (a *Agent) restore() error {
 			a.Log.Error("serve a container again", "container", g.String(), "err", err)
 		}
 	}
+	a.holdMPS()
 	for _, c := range a.containers {
 		if err := c.Listen(); err != nil {
 			return err

@@ -32,6 +32,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer a.server.Close()
+	defer a.mps.Close()
 	short, cancel := context.WithTimeout(ctx, recallLimit)
 	a.recall(short)
 	cancel()
@@ -40,7 +41,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	var loops sync.WaitGroup
 	defer loops.Wait()
-	for _, loop := range []func(context.Context){a.watchLoop, a.sweepLoop, a.healthLoop, a.publishLoop} {
+	for _, loop := range []func(context.Context){a.watchLoop, a.sweepLoop, a.healthLoop, a.publishLoop, a.farewellLoop} {
 		loops.Go(func() { loop(ctx) })
 	}
 	loops.Go(func() {

@@ -13,11 +13,6 @@ import (
 
 // prepare lets the shares of a container join their slices. Nobody can connect yet.
 func (a *Agent) prepare(g *grant.Grant) error {
-	if g.Class() != share.Exclusive {
-		if err := a.MPS.Start(g.VGPUs[0].Slice); err != nil {
-			return err
-		}
-	}
 	spec := tokenserver.Spec{
 		ID: g.ID(), Dir: a.dir(g.ID()), Admit: a.admitter(g.Owner), Empty: func() { signal(a.wake) },
 	}

@@ -54,7 +54,8 @@ func passing(err error) bool {
 		return true
 	}
 	var refusal *grant.Refusal
-	return errors.As(err, &refusal) && (refusal.Reason == grant.NoRoom || refusal.Reason == grant.TicketsInDoubt)
+	return errors.As(err, &refusal) && (refusal.Reason == grant.NoRoom || refusal.Reason == grant.TicketsInDoubt ||
+		refusal.Reason == grant.Closed)
 }
 
 // explain tells the user and the log why a container does not start.

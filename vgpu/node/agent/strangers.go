@@ -46,6 +46,9 @@ func (g *guard) end(p watchdog.Process) error {
 	if born, c, ok := g.whois(p.PID); !ok || born != p.Born || c.PodUID == "" || c.PodUID != p.Pod || !held.Alive() {
 		return errOther
 	}
+	if err := g.endClient(p.Slice, p.PID); err != nil {
+		g.Log.Warn("end the work of a client of MPS before its process", "pid", p.PID, "err", err)
+	}
 	return held.Kill()
 }
 

@@ -86,7 +86,7 @@ func (a *Agent) truthOf(g *grant.Grant) kube.ContainerTruth {
 	case share.Exclusive:
 		t.Memory, t.SMs, t.Time, t.Identity = "alone on its devices", "alone on its devices", "alone on its devices", "devices"
 	case share.MPS:
-		t.Memory, t.SMs, t.Time, t.Identity = "hook, MPS", "MPS", "hook and token server", "cgroup of the pod, socket of the container"
+		t.Memory, t.SMs, t.Time, t.Identity = "hook, MPS", a.capOf(g), "hook and token server", "cgroup of the pod, socket of the container"
 	default:
 		t.Memory, t.SMs, t.Time, t.Identity = "hook", "nothing", "hook and token server", "cgroup of the pod, socket of the container"
 		t.Missing = append(t.Missing, "this node does not enforce class "+string(g.Class()))
@@ -94,7 +94,7 @@ func (a *Agent) truthOf(g *grant.Grant) kube.ContainerTruth {
 	if g.Class() != share.Exclusive {
 		t.Missing = append(t.Missing, "a program that avoids the hook is not limited in time")
 	}
-	t.Missing = append(t.Missing, a.notLimited(g)...)
+	t.Missing = append(append(t.Missing, a.bare(g)...), a.notLimited(g)...)
 	if a.MPS.Simulated {
 		t.Missing = append(t.Missing, "the devices are simulated")
 	}

@@ -14,6 +14,7 @@ const (
 	InUse          Reason = "GPUSliceInUse"          // by somebody who has no share of it
 	NoRoom         Reason = "GPUShareDoesNotFit"     // beside what has been granted
 	TicketsInDoubt Reason = "GPUTicketsInDoubt"      // the kubelet's record does not name one owner
+	Closed         Reason = "GPUSliceClosed"         // for a moment: MPS does not serve it
 	NotServed      Reason = "GPUShareNotServed"      // the node could not set the share up
 	Changed        Reason = "GPUPlacementOverridden" // what was granted goes on, the pod says something else by now
 )
@@ -35,6 +36,9 @@ func Doubt(format string, args ...any) *Refusal { return refuse(TicketsInDoubt, 
 
 // Unserved is for a share that could not be set up.
 func Unserved(err error) *Refusal { return refuse(NotServed, "the share could not be set up: %v", err) }
+
+// Shut is for a slice that takes no new process now.
+func Shut(err error) *Refusal { return refuse(Closed, "%v", err) }
 
 // Unsafe is for a pod whose own fields could get around its share.
 func Unsafe(format string, args ...any) *Refusal { return refuse(Tampering, format, args...) }

@@ -56,9 +56,9 @@ func (h Host) mps(g *grant.Grant) specs.ContainerEdits {
 	v := g.VGPUs[0]
 	inside := mps.Daemons{Dir: MPSDir}
 	edits := specs.ContainerEdits{Env: inside.Environment(v.Slice, v.Share)}
-	if !h.MPS.Simulated {
+	if h.MPS.Runs() {
 		edits.Mounts = []*specs.Mount{{
-			HostPath: h.MPS.Dir + "/" + v.Slice, ContainerPath: MPSDir + "/" + v.Slice, Options: []string{"rbind", "rw", "nosuid", "nodev"},
+			HostPath: h.MPS.Pipe(v.Slice), ContainerPath: inside.Pipe(v.Slice), Options: []string{"rbind", "rw", "nosuid", "nodev"},
 		}}
 	}
 	return edits

@@ -1,12 +1,12 @@
-// Package mps runs NVIDIA's Multi-Process Service, which caps the SMs of each process on a shared device: one control
-// daemon for each device, so that a fault on one does not stop the others (FG-60, FG-63).
+// Package mps runs NVIDIA's Multi-Process Service, which caps the SMs of each process on a shared slice: one control daemon for
+// each slice, so that a fault on one does not stop the others (FG-60, FG-63), also inside a MIG instance (FG-65). The rule of
+// package supervisor says what is done about each.
 package mps
 
 import (
-	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -23,66 +23,42 @@ const (
 // ErrMissing says that the driver's MPS is not installed.
 var ErrMissing = errors.New(program + " is not installed")
 
-// Daemons keeps the daemons of the devices under Dir. Simulated ones are not started: their clients get the same
-// environment, for a driver that is simulated too.
+// Daemons is where the daemons are, and which program they run.
 type Daemons struct {
-	Dir       string
-	Simulated bool
+	Dir       string // with a directory for each slice
+	Program   string // empty: NVIDIA's, as it is found in the path
+	Simulated bool   // the devices are: without a Program no daemon runs, and clients get the same environment
 }
 
-// Available says whether shared devices are possible; the error is ErrMissing if not.
+// Runs says that there are daemons.
+func (d Daemons) Runs() bool { return !d.Simulated || d.Program != "" }
+
+func (d Daemons) program() string { return cmp.Or(d.Program, program) }
+
+// Available says whether slices can be shared; the error is ErrMissing if not.
 func (d Daemons) Available() error {
-	if d.Simulated {
+	if !d.Runs() {
 		return nil
 	}
-	if _, err := exec.LookPath(program); err != nil {
+	if _, err := exec.LookPath(d.program()); err != nil {
 		return ErrMissing
 	}
 	return nil
 }
 
-func (d Daemons) pipe(device string) string { return filepath.Join(d.Dir, device) }
+// Pipe is the directory by which the clients of a slice find its daemon. Its log lies elsewhere: containers get the pipes only.
+func (d Daemons) Pipe(slice string) string { return filepath.Join(d.Dir, slice) }
 
-// Start starts the daemon of a device unless it runs already.
-func (d Daemons) Start(device string) error {
-	if d.Simulated || d.command(device, "get_default_active_thread_percentage\n") == nil {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Join(d.pipe(device), "log"), 0o755); err != nil {
-		return err
-	}
-	return d.exec(device, "", "-d")
-}
-
-// Stop ends the daemon of a device, which must have no clients.
-func (d Daemons) Stop(device string) error {
-	if d.Simulated {
-		return nil
-	}
-	return d.command(device, "quit\n")
-}
-
-func (d Daemons) command(device, text string) error { return d.exec(device, text) }
-
-func (d Daemons) exec(device, input string, args ...string) error {
-	cmd := exec.Command(program, args...)
-	cmd.Env = append(os.Environ(), "CUDA_VISIBLE_DEVICES="+device,
-		"CUDA_MPS_PIPE_DIRECTORY="+d.pipe(device), "CUDA_MPS_LOG_DIRECTORY="+filepath.Join(d.pipe(device), "log"))
-	cmd.Stdin = strings.NewReader(input)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("MPS of device %s: %w: %.200s", device, err, bytes.TrimSpace(out))
-	}
-	return nil
-}
+func (d Daemons) log(slice string) string { return filepath.Join(d.Dir, "log", slice) }
 
 // contextMemory is about what the driver takes for itself in a process: MPS counts it, a share does not.
 const contextMemory = 512 * share.MiB
 
 // Environment is what makes a process a client that runs on at most its limit of the SMs (Dilu D20) and, as a second line behind the
 // hook, within its memory.
-func (d Daemons) Environment(device string, s share.Share) []string {
+func (d Daemons) Environment(slice string, s share.Share) []string {
 	return []string{
-		"CUDA_MPS_PIPE_DIRECTORY=" + d.pipe(device),
+		"CUDA_MPS_PIPE_DIRECTORY=" + d.Pipe(slice),
 		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=" + strings.TrimSuffix(s.SMLimit.Percent(), "%"),
 		fmt.Sprintf("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=%dM", (s.Memory+contextMemory)/share.MiB),
 	}

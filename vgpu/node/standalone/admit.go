@@ -27,6 +27,7 @@ type waiter struct {
 	name    string
 	request share.Request
 	grant   chan *control.Grant
+	opening bool // there is room, but MPS does not serve the device yet
 }
 
 // Admit gives the process a share. If none fits and the request waits, queued is told why, once. The process belongs to
@@ -38,11 +39,16 @@ func (n *Node) Admit(
 	if err != nil {
 		return nil, refusalOf(err)
 	}
-	w := &waiter{p, r.Name, request, make(chan *control.Grant, 1)}
+	w := &waiter{process: p, name: r.Name, request: request, grant: make(chan *control.Grant, 1)}
 	refusal, later := n.tryOrQueue(w, r.Wait)
-	if later {
+	switch {
+	case later && r.Wait:
 		queued(refusal)
-	} else if refusal != nil {
+	case later:
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, openLimit, errors.New(refusal.Reason))
+		defer cancel()
+	case refusal != nil:
 		return nil, refusal
 	}
 	select {
@@ -53,14 +59,14 @@ func (n *Node) Admit(
 		return grant, nil
 	case <-ctx.Done():
 	}
-	return n.leaveQueue(w, ctx.Err())
+	return n.leaveQueue(w, context.Cause(ctx))
 }
 
 func (n *Node) tryOrQueue(w *waiter, wait bool) (refusal *control.Refusal, queued bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	refusal, later := n.try(w)
-	if refusal == nil || !later || !wait {
+	if refusal == nil || !later || !wait && !w.opening {
 		return refusal, false
 	}
 	n.waiters = append(n.waiters, w)
@@ -93,6 +99,10 @@ func (n *Node) try(w *waiter) (_ *control.Refusal, later bool) {
 			return never, false
 		}
 		return refusal, true
+	}
+	if err := n.open(picks); err != nil {
+		w.opening = true
+		return refusalOf(err), true
 	}
 	r, err := n.begin(w.process, w.name, w.request, picks)
 	if err != nil {
@@ -159,10 +169,7 @@ func (n *Node) setUp(r *run) (err error) {
 		}
 	}
 	r.Truth = n.truthOf(r)
-	if r.Class == share.Exclusive {
-		return nil
-	}
-	return n.MPS.Start(r.Devices[0])
+	return nil
 }
 
 // discard removes what a run has outside of this process.

@@ -5,12 +5,12 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
-	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // keep adds a run and watches its process. The caller holds the lock.
 func (n *Node) keep(r *run) {
 	n.runs = append(n.runs, r)
+	n.holdMPS()
 	if r.dead {
 		return
 	}
@@ -47,21 +47,9 @@ func (n *Node) end(r *run) {
 	n.runs = slices.Delete(n.runs, i, i+1)
 	r.process.Close()
 	n.discard(r)
-	n.stopMPS(r)
+	n.holdMPS()
 	n.Log.Info("a run has ended", "run", r.ID, "name", r.Name)
 	n.admitWaiters()
-}
-
-// stopMPS ends the daemon of a device without runs, so that the next one starts without what the last ones left.
-func (n *Node) stopMPS(r *run) {
-	device := r.Devices[0]
-	shared := slices.ContainsFunc(n.runs, func(other *run) bool { return slices.Contains(other.Devices, device) })
-	if r.Class == share.Exclusive || shared {
-		return
-	}
-	if err := n.MPS.Stop(device); err != nil {
-		n.Log.Error("stop MPS", "device", device, "err", err)
-	}
 }
 
 // settleLater ends a run that an earlier agent left without a process, if none of its children has come back when the

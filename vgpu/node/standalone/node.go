@@ -22,7 +22,8 @@ type Options struct {
 	Config  config.Configuration // with its defaults and its directory
 	Devices []gpu.Device
 	MPS     mps.Daemons
-	Groups  *Groups // nil: processes are told apart by user only
+	Source  gpu.Source // of the processes on the devices; nil: they are not looked at
+	Groups  *Groups    // nil: processes are told apart by user only
 	Log     *slog.Logger
 }
 
@@ -32,6 +33,7 @@ type Node struct {
 	packer packing.Packer
 	empty  *packing.Node // the devices without runs
 	server *tokenserver.Server
+	mps    *mps.Keeper
 	slices []*tokenserver.Slice // of the devices
 
 	mu      sync.Mutex // guards the following
@@ -47,6 +49,7 @@ func New(o Options) (*Node, error) {
 	n.server = tokenserver.New(tokenserver.Config{
 		Log: o.Log, Turn: o.Config.Turn.Duration, RunAhead: o.Config.RunAhead.Duration, Window: o.Config.Window.Duration,
 	})
+	n.mps = mps.New(mps.Config{Daemons: o.MPS, Log: o.Log, Changed: n.reconsider})
 	var list []packing.Slice
 	for _, d := range o.Devices {
 		if len(o.Config.Devices) > 0 && !slices.Contains(o.Config.Devices, d.UUID) {
@@ -72,6 +75,7 @@ func New(o Options) (*Node, error) {
 	if err := os.MkdirAll(n.runsDir(), 0o755); err != nil {
 		return nil, err
 	}
+	n.watchProcesses()
 	return n, n.restore()
 }
 
@@ -105,6 +109,7 @@ func (n *Node) Close() {
 	}
 	n.admitWaiters()
 	n.mu.Unlock()
+	n.mps.Close()
 	n.server.Close()
 	n.watches.Wait()
 }

@@ -26,7 +26,7 @@ func (n *Node) Status() control.Status {
 		status.Devices = append(status.Devices, d)
 	}
 	for _, r := range n.runs {
-		status.Runs = append(status.Runs, r.status())
+		status.Runs = append(status.Runs, n.withBare(r.status()))
 	}
 	return status
 }

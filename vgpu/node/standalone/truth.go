@@ -14,9 +14,9 @@ func (n *Node) truthOf(r *run) control.Truth {
 	}
 	switch r.Class {
 	case share.MPS:
-		t.Memory, t.SMs = "hook, MPS", "MPS"
+		t.Memory, t.SMs = "hook, MPS", n.capOf(r)
 	case share.Elastic:
-		t.Memory, t.SMs = "hook, MPS", "MPS at the limit, hook and token server below it"
+		t.Memory, t.SMs = "hook, MPS", n.capOf(r)+" at the limit, hook and token server below it"
 	}
 	if n.MPS.Simulated {
 		t.Missing = append(t.Missing, "the devices are simulated")

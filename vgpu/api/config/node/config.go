@@ -2,6 +2,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -29,6 +30,9 @@ type Configuration struct {
 
 	// SimulatedDevices names a file of devices to simulate instead of those of the machine.
 	SimulatedDevices string `json:"simulatedDevices,omitempty"`
+
+	// SimulatedMPS is a program that plays NVIDIA's MPS for simulated devices. Default: nothing plays it.
+	SimulatedMPS string `json:"simulatedMPS,omitempty"`
 
 	// Devices lists what is gshare's, by UUID or, with kubernetes, by index ("0"), which may be another's after a reboot; default
 	// all. What is not listed is left alone.
@@ -120,6 +124,8 @@ func (c Configuration) Validate() error {
 		return fmt.Errorf("turn: %v is not between a millisecond and the window", c.Turn.Duration)
 	case c.RunAhead.Duration < 100*time.Microsecond || c.RunAhead.Duration > c.Window.Duration:
 		return fmt.Errorf("runAhead: %v is not between 100us and the window", c.RunAhead.Duration)
+	case c.SimulatedMPS != "" && c.SimulatedDevices == "":
+		return errors.New("simulatedMPS: without simulatedDevices the machine's own MPS is used")
 	case c.DebugAddress != "" && !loopback(c.DebugAddress):
 		return fmt.Errorf("debugAddress: %.60q is no loopback address with a port, such as 127.0.0.1:9477", c.DebugAddress)
 	}

@@ -1,0 +1,66 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/supervisor"
+)
+
+// open says why the container must not start now. Where CUDA does not find the daemon, it runs without MPS and says nothing.
+func (a *Agent) open(g *grant.Grant) *grant.Refusal {
+	if g.Class() == share.Exclusive {
+		return nil
+	}
+	if err := a.mps.Open(g.VGPUs[0].Slice); err != nil {
+		return grant.Shut(err)
+	}
+	return nil
+}
+
+// holdMPS keeps the daemons of the slices that are shared, and ends those of others, so that the next ones start without what
+// the last ones left. The caller holds the lock.
+func (a *Agent) holdMPS() {
+	var shared []string
+	for _, g := range a.book.All() {
+		if g.Class() != share.Exclusive {
+			shared = append(shared, g.VGPUs[0].Slice)
+		}
+	}
+	slices.Sort(shared)
+	a.mps.Hold(slices.Compact(shared))
+}
+
+// capOf says how many SMs MPS gives the container: the hardware rounds.
+func (a *Agent) capOf(g *grant.Grant) string {
+	v := g.VGPUs[0]
+	for _, s := range a.inventory.Slices() {
+		if s.ID == v.Slice {
+			return fmt.Sprintf("MPS, %d of %d SMs", supervisor.Cap(v.Share.SMLimit, s.SMs), s.SMs)
+		}
+	}
+	return "MPS"
+}
+
+// bare says that processes of the container run without MPS. The caller holds the lock.
+func (a *Agent) bare(g *grant.Grant) []string {
+	for _, pid := range a.mps.Bare(g.VGPUs[0].Slice) {
+		if c, err := a.ContainerOf(pid); err == nil && c.PodUID == string(g.UID) {
+			return []string{"a process runs without MPS, and its SMs are not limited"}
+		}
+	}
+	return nil
+}
+
+// endClient ends the CUDA work of a process before the process is killed.
+func (a *Agent) endClient(slice string, pid int) error {
+	if !a.MPS.Runs() {
+		return nil
+	}
+	if _, kept := a.mps.Slices()[slice]; !kept {
+		return nil
+	}
+	return a.mps.EndClients(slice, func(p int) bool { return p == pid })
+}

@@ -1,0 +1,182 @@
+package agent
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
+	"github.com/gshare-dev/gshare/vgpu/node/process"
+)
+
+// becomeClient makes this program a client of the fake MPS, as the fake driver does, and says what its server tells it later.
+func becomeClient(pipe string) {
+	for _, step := range [][2]string{{"control", "client"}, {"server", "hello"}} {
+		conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: filepath.Join(pipe, step[0]), Net: "unixpacket"})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		answer := make([]byte, 64)
+		if _, err = conn.Write([]byte(step[1] + "\x00")); err == nil {
+			_, err = conn.Read(answer)
+		}
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if step[0] == "server" {
+			go func() {
+				n, _ := conn.Read(answer)
+				fmt.Println("mps says", strings.Trim(string(answer[:n]), "\x00"))
+			}()
+		}
+	}
+	fmt.Println("ready")
+}
+
+// withMPS lets the agent run the fake MPS.
+func withMPS(t *testing.T) func(*Options) {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("gcc is not installed")
+	}
+	dir, err := os.MkdirTemp("", "gm") // of a name that leaves room for a socket's
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	control := filepath.Join(dir, "nvidia-cuda-mps-control")
+	if out, err := exec.Command("gcc", "-o", control, "../../../hook/fake/programs/nvidia-cuda-mps-control.c").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := os.Link(control, filepath.Join(dir, mps.Server)); err != nil {
+		t.Fatal(err)
+	}
+	return func(o *Options) {
+		o.MPS = mps.Daemons{Dir: filepath.Join(dir, "pipes"), Program: control, Simulated: true}
+	}
+}
+
+// daemon is the one of a slice; 0 where there is none.
+func (r *rig) daemon(slice string) (pid int) {
+	r.t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, e := range entries {
+		p, err := strconv.Atoi(e.Name())
+		if err != nil || process.Program(p) != filepath.Base(r.MPS.Program) {
+			continue
+		}
+		environment, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if strings.Contains(string(environment), r.MPS.Pipe(slice)+"\x00") && strings.Contains(string(line), "\x00-d\x00") {
+			pid = p
+		}
+	}
+	return pid
+}
+
+// client starts a program in a container that is a client of MPS.
+func (c *crowd) client(pod, container, slice string) *program {
+	c.rig.t.Helper()
+	p := c.start(pod, container, slice)
+	p.connect("mps " + c.rig.MPS.Pipe(slice))
+	return p
+}
+
+// TestMPS: the slice of a shared container has a daemon of its own before the container starts, and its pipes alone are
+// mounted. While the daemon is dead and its clients live, no container starts there; then it does.
+func TestMPS(t *testing.T) {
+	c := newCrowd(t, config.ReportStrangers, withMPS(t))
+	r := c.rig
+	cdi := r.pod("a", "GPU-0", 30, 50)
+	spec, err := r.create("a", cdi)
+	if err != nil || !strings.Contains(spec, `"hostPath":"`+r.MPS.Pipe("GPU-0")+`"`) || strings.Contains(spec, "GPU-1") {
+		t.Fatalf("%v: %s", err, spec)
+	}
+	r.kubelet.AddPod(running(placed("a", "GPU-0", 30, 50)))
+	daemon := r.daemon("GPU-0")
+	if daemon == 0 || r.daemon("GPU-1") != 0 {
+		t.Fatalf("daemons: %d and %d", daemon, r.daemon("GPU-1"))
+	}
+	c.enforced("a", "MPS, 32 of 108 SMs", true)
+	client := c.client("a", "main", "GPU-0")
+	if err := syscall.Kill(daemon, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r.wait("closed slice", func() bool { return r.mps.Slices()["GPU-0"] != "" || r.daemon("GPU-0") != daemon })
+	second := r.pod("b", "GPU-0", 20, 40)
+	created := make(chan error, 1)
+	go func() {
+		_, err := r.create("b", second)
+		created <- err
+	}()
+	_ = client.Process.Kill()
+	<-client.ended
+	c.leave()
+	if err := <-created; err != nil {
+		t.Errorf("after its clients have ended: %v", err)
+	}
+	if now := r.daemon("GPU-0"); now == 0 || now == daemon {
+		t.Errorf("daemon %d after %d", now, daemon)
+	}
+	r.kubelet.RemovePod("a")
+	r.kubelet.RemovePod("b")
+	r.wait("end of the daemon", func() bool { return r.daemon("GPU-0") == 0 })
+}
+
+// TestWithoutMPS: a process that is no client is in the truth report of its pod, one that is, is not.
+func TestWithoutMPS(t *testing.T) {
+	c := newCrowd(t, config.ReportStrangers, withMPS(t))
+	c.granted("a", "GPU-0", 30, 50)
+	c.granted("b", "GPU-0", 30, 50)
+	c.client("a", "main", "GPU-0")
+	c.start("b", "main", "GPU-0")
+	c.enforced("b", "runs without MPS", true)
+	c.enforced("a", "runs without MPS", false)
+}
+
+// TestFarewell: a pod whose grace is nearly over has its work on the device ended by the daemon, before the kubelet kills it. Its
+// neighbour does not.
+func TestFarewell(t *testing.T) {
+	c := newCrowd(t, config.ReportStrangers, withMPS(t))
+	r := c.rig
+	c.granted("a", "GPU-0", 30, 50)
+	c.granted("b", "GPU-0", 30, 50)
+	leaving, staying := c.client("a", "main", "GPU-0"), c.client("b", "main", "GPU-0")
+	for pod, end := range map[string]time.Duration{"a": 0, "b": time.Hour} { // both are being deleted
+		gone := running(placed(pod, "GPU-0", 30, 50))
+		gone.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(end)}
+		r.kubelet.AddPod(gone)
+	}
+	if line, err := leaving.lines.ReadString('\n'); err != nil || line != "mps says 810\n" {
+		t.Errorf("%q, %v", line, err)
+	}
+	if !leaving.alive() || !staying.alive() {
+		t.Error("a process was ended")
+	}
+	said := make(chan string, 1)
+	go func() {
+		line, _ := staying.lines.ReadString('\n')
+		said <- line
+	}()
+	c.wait(5)
+	select {
+	case line := <-said:
+		t.Errorf("the neighbour was told %q", line)
+	default:
+	}
+}

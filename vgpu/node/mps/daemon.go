@@ -1,0 +1,162 @@
+package mps
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/node/process"
+	"github.com/gshare-dev/gshare/vgpu/supervisor"
+)
+
+// daemon is that of one slice. Its loop alone uses what is not guarded.
+type daemon struct {
+	control
+	keeper  *Keeper
+	rule    *supervisor.Supervisor
+	wake    chan struct{}
+	clients map[int]uint64 // at the last answer, with their births: they may outlive the daemon
+
+	// guarded by the keeper's lock
+	served int       // clients at the last look
+	asked  time.Time // by somebody who is about to share
+	why    string    // no new process may come; empty where it may
+	bare   []int
+}
+
+func newDaemon(k *Keeper, slice string) *daemon {
+	return &daemon{
+		control: control{k.Daemons, slice}, keeper: k, rule: supervisor.New(k.Rule), wake: make(chan struct{}, 1),
+		why: "the daemon is being looked for",
+	}
+}
+
+// loop looks again and again: soon after it has done something, and when it is woken.
+func (d *daemon) loop() {
+	for {
+		l := d.look()
+		orders := d.rule.Look(time.Now(), l)
+		d.note(l, orders)
+		next := d.keeper.Period
+		if orders.Do != supervisor.Nothing {
+			if err := d.obey(orders.Do); err != nil && d.keeper.ctx.Err() == nil {
+				d.keeper.Log.Error("MPS", "do", string(orders.Do), "slice", d.slice, "err", err)
+			}
+			next = min(next, afterOrder)
+		}
+		var again <-chan time.Time // never, while there is nothing to look after
+		if l.Wanted || l.Daemon != supervisor.Absent {
+			again = time.After(next)
+		}
+		select {
+		case <-d.keeper.ctx.Done():
+			return
+		case <-d.wake:
+		case <-again:
+		}
+	}
+}
+
+// afterOrder is how soon after an order it is looked what it did.
+const afterOrder = 20 * time.Millisecond
+
+func (d *daemon) look() supervisor.Look {
+	l := supervisor.Look{Wanted: d.wanted(), Daemon: supervisor.Answers}
+	servers, err := d.servers(d.keeper.ctx)
+	if err != nil {
+		l.Daemon = supervisor.Absent
+		if daemons, _ := d.processes(); len(daemons) > 0 {
+			l.Daemon = supervisor.Silent
+		}
+		l.Clients = d.survivors()
+		return l
+	}
+	d.clients = map[int]uint64{}
+	known := map[int]bool{}
+	for _, s := range servers {
+		known[s.pid] = true
+		l.Fault = l.Fault || s.fault
+		for _, pid := range s.clients {
+			known[pid] = true
+			if born, err := process.Born(pid); err == nil {
+				d.clients[pid] = born
+			}
+		}
+	}
+	l.Clients, l.Bare = len(d.clients), d.others(known)
+	return l
+}
+
+// survivors counts the clients of a daemon that does not answer.
+func (d *daemon) survivors() (n int) {
+	for pid, was := range d.clients {
+		if born, err := process.Born(pid); err == nil && born == was {
+			n++
+		}
+	}
+	return n
+}
+
+func (d *daemon) wanted() bool {
+	d.keeper.mu.Lock()
+	defer d.keeper.mu.Unlock()
+	return slices.Contains(d.keeper.held, d.slice) || time.Since(d.asked) < asked
+}
+
+// others are the processes on the slice that the daemon does not know, as far as they still are there.
+func (d *daemon) others(known map[int]bool) (bare []int) {
+	d.keeper.mu.Lock()
+	defer d.keeper.mu.Unlock()
+	for _, pid := range d.keeper.seen[d.slice] {
+		if _, err := process.Born(pid); err == nil && !known[pid] {
+			bare = append(bare, pid)
+		}
+	}
+	return bare
+}
+
+func (d *daemon) note(l supervisor.Look, o supervisor.Orders) {
+	d.keeper.mu.Lock()
+	changed := d.why != o.Closed || !slices.Equal(d.bare, o.Bare)
+	before := d.why
+	d.why, d.bare, d.served = o.Closed, o.Bare, l.Clients
+	d.keeper.mu.Unlock()
+	if changed {
+		d.keeper.Log.Info("MPS of a slice", "slice", d.slice, "closed", o.Closed, "before", before, "bare", o.Bare)
+		d.keeper.Changed()
+	}
+}
+
+func (d *daemon) obey(a supervisor.Action) error {
+	ctx := d.keeper.ctx
+	switch a {
+	case supervisor.Start:
+		if err := d.kill(); err != nil { // servers of one that was killed would stand beside its own
+			return err
+		}
+		return d.start(ctx)
+	case supervisor.Stop:
+		_, err := d.command(ctx, "quit")
+		return err
+	case supervisor.Kill:
+		return d.kill()
+	}
+	return d.endClients(ctx, func(int) bool { return true })
+}
+
+// endClients ends the CUDA work of those clients that are meant.
+func (c control) endClients(ctx context.Context, meant func(pid int) bool) (all error) {
+	servers, err := c.servers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range servers {
+		for _, pid := range s.clients {
+			if meant(pid) {
+				all = errors.Join(all, c.terminate(ctx, s, pid))
+			}
+		}
+	}
+	return all
+}

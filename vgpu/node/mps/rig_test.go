@@ -1,0 +1,182 @@
+package mps
+
+import (
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/node/fakegpu"
+	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/supervisor"
+)
+
+var programs struct {
+	once   sync.Once
+	folder string
+	err    error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if programs.folder != "" {
+		os.RemoveAll(programs.folder)
+	}
+	os.Exit(code)
+}
+
+// fake gives the folder of the fake driver with its MPS, built once.
+func fake(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("gcc is not installed")
+	}
+	programs.once.Do(func() {
+		if programs.folder, programs.err = os.MkdirTemp("", "gm"); programs.err == nil {
+			programs.err = fakegpu.Build("../../..", programs.folder)
+		}
+	})
+	if programs.err != nil {
+		t.Fatal(programs.err)
+	}
+	return programs.folder
+}
+
+const slice = "GPU-7"
+
+// rig is a keeper that looks often, with programs on its slice.
+type rig struct {
+	*Keeper
+	t       *testing.T
+	folder  string
+	changes atomic.Int64
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gp") // short enough for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, folder: fake(t)}
+	t.Cleanup(func() { // the daemon and its server end with their pipes
+		_ = control{r.Daemons, slice}.kill()
+		os.RemoveAll(dir)
+	})
+	r.Keeper = r.keeper(dir)
+	return r
+}
+
+func (r *rig) keeper(dir string) *Keeper {
+	k := New(Config{
+		Daemons: Daemons{Dir: dir, Program: filepath.Join(r.folder, program), Simulated: true},
+		Log:     slog.New(slog.DiscardHandler), Period: 10 * time.Millisecond, Changed: func() { r.changes.Add(1) },
+		Rule: supervisor.Config{
+			FirstDelay: 20 * time.Millisecond, LastDelay: 100 * time.Millisecond, Settled: time.Second, Patience: 50 * time.Millisecond,
+			Grace: 100 * time.Millisecond,
+		},
+	})
+	r.t.Cleanup(k.Close)
+	return k
+}
+
+func (r *rig) eventually(what string, holds func() bool) {
+	r.t.Helper()
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			r.t.Fatalf("still not: %s; %v", what, r.Slices())
+		}
+	}
+}
+
+func (r *rig) opened() {
+	r.t.Helper()
+	r.eventually("open", func() bool { return r.Open(slice) == nil })
+}
+
+func (r *rig) daemon() int {
+	r.t.Helper()
+	daemons, _ := control{r.Daemons, slice}.processes()
+	if len(daemons) != 1 {
+		r.t.Fatalf("daemons: %v", daemons)
+	}
+	return daemons[0]
+}
+
+func (r *rig) servers() []int {
+	_, servers := control{r.Daemons, slice}.processes()
+	return servers
+}
+
+// client is a program on the slice that launches without end.
+type client struct {
+	*exec.Cmd
+	ended chan error
+}
+
+func (r *rig) client(environment ...string) *client {
+	r.t.Helper()
+	return r.start(&syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}, environment...)
+}
+
+func (r *rig) start(attributes *syscall.SysProcAttr, environment ...string) *client {
+	r.t.Helper()
+	c := &client{exec.Command(filepath.Join(r.folder, "spin"), "spin_ns1000_sm100_blocks1", "sync=1", "pause=200000"), make(chan error, 1)}
+	c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+r.folder)
+	c.Env = append(c.Env, environment...)
+	c.SysProcAttr = attributes
+	if err := c.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	go func() { c.ended <- c.Wait() }()
+	r.t.Cleanup(func() { _ = c.Process.Kill() })
+	return c
+}
+
+// joined starts a client and waits until the daemon knows it.
+func (r *rig) joined() *client {
+	r.t.Helper()
+	c := r.client(r.Environment(slice, share.Share{SMLimit: 100, Memory: share.MiB})...)
+	r.eventually("a client", func() bool { return r.knows(c.Process.Pid) })
+	return c
+}
+
+func (r *rig) knows(pid int) bool {
+	servers, err := control{r.Daemons, slice}.servers(r.t.Context())
+	if err != nil {
+		return false
+	}
+	for _, s := range servers {
+		for _, known := range s.clients {
+			if known == pid {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (c *client) alive() bool {
+	select {
+	case err := <-c.ended:
+		c.ended <- err
+		return false
+	default:
+		return true
+	}
+}
+
+func (r *rig) signal(pid int, s syscall.Signal) {
+	r.t.Helper()
+	if err := syscall.Kill(pid, s); err != nil {
+		r.t.Fatal(err)
+	}
+}

@@ -1,0 +1,84 @@
+package standalone
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/supervisor"
+)
+
+// openLimit is how long a program that does not wait for room waits for MPS to serve its device.
+const openLimit = 10 * time.Second
+
+// open says why no process may come to the picked device now. Whole devices are used without MPS.
+func (n *Node) open(picks []packing.Pick) error {
+	if picks[0].Class == share.Exclusive {
+		return nil
+	}
+	return n.mps.Open(string(n.empty.Slices[picks[0].Slice].ID))
+}
+
+// holdMPS keeps the daemons of the devices that are shared, and ends those of others, so that the next runs start without what
+// the last ones left. The caller holds the lock.
+func (n *Node) holdMPS() {
+	var shared []string
+	for _, r := range n.runs {
+		if r.Class != share.Exclusive {
+			shared = append(shared, r.Devices[0])
+		}
+	}
+	slices.Sort(shared)
+	n.mps.Hold(slices.Compact(shared))
+}
+
+// reconsider lets those in who waited for a daemon.
+func (n *Node) reconsider() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.admitWaiters()
+}
+
+// capOf says how many SMs MPS gives the run: the hardware rounds.
+func (n *Node) capOf(r *run) string {
+	i, _ := n.empty.SliceIndex(packing.SliceID(r.Devices[0]))
+	sms := n.empty.Slices[i].SMs
+	return fmt.Sprintf("MPS, %d of %d SMs", supervisor.Cap(r.Request.Containers[0].Share.SMLimit, sms), sms)
+}
+
+// processPeriod is how often the processes on the devices are looked at.
+const processPeriod = 2 * time.Second
+
+// watchProcesses finds programs that run without MPS. Nobody waits for its end: a call into a driver that hangs cannot be ended.
+func (n *Node) watchProcesses() {
+	if n.Source == nil {
+		return
+	}
+	go func() {
+		for ; !n.isClosed(); time.Sleep(processPeriod) {
+			if processes, err := n.Source.Processes(); err == nil {
+				n.mps.Saw(processes)
+			}
+		}
+	}()
+}
+
+func (n *Node) isClosed() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.closed
+}
+
+// withBare adds to the truth about a run what its processes do.
+func (n *Node) withBare(r control.Run) control.Run {
+	for _, v := range r.VGPUs {
+		bare := n.mps.Bare(v.Device)
+		if slices.ContainsFunc(v.Processes, func(p control.Process) bool { return slices.Contains(bare, p.PID) }) {
+			r.Truth.Missing = append(slices.Clone(r.Truth.Missing), "a process runs without MPS, and its SMs are not limited")
+		}
+	}
+	return r
+}
