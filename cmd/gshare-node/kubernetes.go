@@ -43,8 +43,16 @@ func serveNode(ctx context.Context, c config.Configuration) error {
 		return err
 	}
 	defer records.Close()
+	source := sourceOf(c)
+	onDemand, err := onDemandOf(c, source)
+	if err != nil {
+		return err
+	}
+	if onDemand != nil {
+		source = onDemand
+	}
 	a, err := agent.New(agent.Options{
-		Config: c, Source: sourceOf(c), Log: log, Pods: pods, Records: records,
+		Config: c, Source: source, OnDemand: onDemand, Log: log, Pods: pods, Records: records,
 		MPS:     daemonsOf(c),
 		Cluster: agent.NewAPIServer(ctx, client, c.Kubernetes.NodeName, log),
 		Fault:   faultOf(os.Getenv),

@@ -11,19 +11,22 @@ const wholeSMTime = 100 * 100
 // NodeResources is what a node with this inventory advertises. Health does not count: what is advertised must not
 // shrink while pods are bound.
 //
-// mem and sm-time are true capacity. sm and quota do not add up over shares, so they are advertised at their ceiling of
+// mem and sm-time are true capacity; of a GPU whose MIG instances are made on demand, what it has in the worst case. sm and quota do not add up over shares, so they are advertised at their ceiling of
 // 100 for each ticket: visible, and never in the way. vgpu is what the device plugin has to register; the agent patches
 // the others into the node's status.
 func NodeResources(inv Inventory) v1.ResourceList {
-	var tickets, memory int64
-	for _, s := range withDefaults(inv.Slices) {
-		tickets += int64(s.MaxShares)
-		memory += s.MemoryMiB
+	var tickets, memory, slices int64
+	for _, n := range Tickets(inv) {
+		tickets += int64(n)
+	}
+	for _, least := range leastOf(withDefaults(inv.Slices)) {
+		memory += least.memory
+		slices += least.slices
 	}
 	return v1.ResourceList{
 		ResourceVGPU:   count(tickets),
 		ResourceMemory: count(memory),
-		ResourceSMTime: count(int64(len(inv.Slices)) * wholeSMTime),
+		ResourceSMTime: count(slices * wholeSMTime),
 		ResourceSM:     count(100 * tickets),
 		ResourceQuota:  count(100 * tickets),
 	}

@@ -31,6 +31,7 @@ type Slice struct {
 	Device    string            `json:"device"`             // UUID of the GPU; of a whole GPU, the ID
 	Model     string            `json:"model"`              // of the device, as pods name it: A100
 	Profile   string            `json:"profile,omitempty"`  // MIG profile; empty for a whole GPU
+	Room      uint8             `json:"room,omitzero"`      // of an instance that is made on demand: the memory slices that it takes, bit by bit
 	SMs       int               `json:"sms"`                // streaming multiprocessors of the slice
 	MemoryMiB int64             `json:"memoryMiB"`          // device memory that shares may take together
 	Classes   []share.Isolation `json:"classes,omitempty"`  // what the node can enforce here; one, if it is pinned

@@ -52,6 +52,8 @@ func (s *Slice) check() error {
 		return fmt.Errorf("device %.64q is not a UUID", s.Device)
 	case (s.Profile == "") != (s.ID == s.Device):
 		return fmt.Errorf("profile %.64q does not go with device %q: a whole GPU is its own device, a MIG instance is not", s.Profile, s.Device)
+	case s.Profile == "" && s.Room != 0:
+		return errors.New("only a place for a MIG instance has a room")
 	case s.Profile != "" && !share.ValidProfile(s.Profile):
 		return fmt.Errorf("%.64q is not a MIG profile", s.Profile)
 	case !share.ValidModel(s.Model):

@@ -22,6 +22,7 @@ type Profile struct {
 	Compute  int    // compute slices
 	Memory   int    // memory slices
 	MemoryGB int    // as in the name; the driver reports a little less
+	MiB      int    // of memory that programs may use, as the driver says; 0 where it was not asked
 	SMs      int    // streaming multiprocessors; 0 where no list of the driver's was at hand: ask the driver
 	Media    bool   // has the media engines (+me), of which a GPU has one set to give
 	Starts   []int  // the memory slices at which it may begin, ascending

@@ -71,7 +71,7 @@ func (n *Node) SliceIndex(id SliceID) (int, bool) {
 
 // free is the SM-time of a slice that pods could still use; an unhealthy slice has none.
 func (n *Node) free(i int) MilliGPU {
-	if !n.Slices[i].Healthy {
+	if !n.Slices[i].Healthy || n.shadowed(i) {
 		return 0
 	}
 	return n.Loads[i].free()

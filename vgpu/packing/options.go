@@ -50,6 +50,9 @@ func (p *Packer) options(n *Node, pod *Pod, container int, look *survey, found [
 		if refusal == Admitted {
 			refusal = p.Rules.admitLoad(s, l, ask, class)
 		}
+		if refusal == Admitted && n.shadowed(i) {
+			refusal = NoRoom
+		}
 		if worst = max(worst, refusal); refusal == Admitted {
 			found = append(found, option{Pick: Pick{Slice: i, Class: class}, left: n.free(i) - milli(area)})
 		}

@@ -69,7 +69,7 @@ func (p Packer) Admits(n *Node, pod *Pod, plan Plan) bool {
 		ask := p.ask(pod, c)
 		for _, pick := range picks {
 			class, refusal := p.Rules.Admit(&n.Slices[pick.Slice], &n.Loads[pick.Slice], ask)
-			if refusal != Admitted || class != pick.Class {
+			if refusal != Admitted || class != pick.Class || n.shadowed(pick.Slice) {
 				return false
 			}
 			n.Loads[pick.Slice].Add(Resident{Tenant: pod.Tenant, Model: p.Rules.Model, Class: class, Share: ask.Share})
@@ -105,7 +105,7 @@ func (p *Packer) placeSeveral(n *Node, pod *Pod, look *survey, found []Choice) (
 
 // twinBefore says that an empty slice just like this one came directly before it, so that asking again would tell nothing.
 func (n *Node) twinBefore(i int) bool {
-	return i > 0 && n.Loads[i].Empty() && n.Loads[i-1].Empty() && n.Slices[i].sameKind(&n.Slices[i-1])
+	return i > 0 && n.Slices[i].Room == 0 && n.Loads[i].Empty() && n.Loads[i-1].Empty() && n.Slices[i].sameKind(&n.Slices[i-1])
 }
 
 func (s *Slice) sameKind(o *Slice) bool {

@@ -105,6 +105,9 @@ func (s *search) alone(c int) Refusal {
 	var never, worst Refusal
 	for i := range n.Slices {
 		_, refusal := s.packer.Rules.Admit(&n.Slices[i], &n.Loads[i], ask)
+		if refusal == Admitted && n.shadowed(i) {
+			refusal = NoRoom
+		}
 		worst = max(worst, refusal)
 		switch device := n.Slices[i].Device; {
 		case refusal.NeverFits():

@@ -15,6 +15,7 @@ type Slice struct {
 	Device    string // UUID of the physical GPU
 	Model     string // of the device, such as "A100"
 	Profile   string // MIG profile; empty for a whole GPU
+	Room      uint8  // memory slices of the device that it takes while it holds anything; 0: it takes from no other slice
 	SMs       int
 	Memory    share.Bytes
 	Classes   []share.Isolation // what the node can enforce here

@@ -71,6 +71,18 @@ func (p *Planner) Plan(now []Instance, wish *mig.Profile) (at mig.Instance, step
 	return at, lead(now, at), true
 }
 
+// PlanAt gives the steps to an instance in one place, which the scheduler has chosen. It is false where instances that stay are
+// in the way, or the instance there is used.
+func PlanAt(now []Instance, at mig.Instance) (steps []Step, ok bool) {
+	for _, i := range now {
+		there := i.Instance == at
+		if there && (i.Used || i.Fixed && !i.Ready) || !there && (i.Used || i.Fixed) && inTheWay(i.Instance, at) {
+			return nil, false
+		}
+	}
+	return lead(now, at), true
+}
+
 // lead gives the steps to an instance at a place that those that stay leave free.
 func lead(now []Instance, at mig.Instance) (steps []Step) {
 	creations := []Step{{CreateGPU, at}, {CreateCompute, at}}

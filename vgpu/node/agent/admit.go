@@ -39,7 +39,7 @@ func (a *Agent) admit(claim grant.Claim) error {
 		}
 		return grant.Unserved(err)
 	}
-	a.holdMPS()
+	a.hold()
 	if !a.Records.Still(claim) {
 		_ = a.files.Remove(ticket.Key(g.Tickets)) // the kubelet was faster in giving them away, and removed it too
 		return grant.Doubt("the kubelet has given tickets %v away", g.Tickets)

@@ -20,6 +20,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/inventory"
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
+	"github.com/gshare-dev/gshare/vgpu/node/partition/ondemand"
 	"github.com/gshare-dev/gshare/vgpu/node/ticket"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -28,13 +29,15 @@ import (
 
 // Options are what an agent is made of.
 type Options struct {
-	Config  config.Configuration // with its defaults, its directory and the name of the node
-	Source  gpu.Source
-	MPS     mps.Daemons
-	Pods    *kubelet.Pods
-	Records *kubelet.Records
-	Cluster Cluster
-	Log     *slog.Logger
+	Config config.Configuration // with its defaults, its directory and the name of the node
+	Source gpu.Source
+
+	OnDemand *ondemand.Source // the Source, where it makes MIG instances; nil: none are made
+	MPS      mps.Daemons
+	Pods     *kubelet.Pods
+	Records  *kubelet.Records
+	Cluster  Cluster
+	Log      *slog.Logger
 
 	// ContainerOf tells in which container a process is; default is the kernel's word. Tests put processes into containers.
 	ContainerOf func(pid int) (cgroup.Container, error)
@@ -56,6 +59,7 @@ type Agent struct {
 
 	mu         sync.Mutex // guards the following
 	inventory  inventory.Inventory
+	devices    []gpu.Device  // at the last look
 	bound      bool          // pods with shares may be bound to the node
 	changed    chan struct{} // closed and replaced when tickets change
 	freed      chan struct{} // closed and replaced when a grant is released
@@ -90,7 +94,7 @@ func New(o Options) (*Agent, error) {
 	}
 	a.mps = mps.New(mps.Config{Daemons: o.MPS, Log: o.Log, Changed: func() { signal(a.report) }})
 	a.metrics = newMetrics(a)
-	a.host = injection.Host{MPS: o.MPS, Driver: cdi.Driver(c.Kubernetes.Driver)}
+	a.host = injection.Host{MPS: o.MPS, Driver: cdi.Driver(c.Kubernetes.Driver), Capabilities: cdi.DriverCapabilities, Device: a.device}
 	if c.Kubernetes.Hook == "" {
 		return a, nil
 	}

@@ -79,7 +79,7 @@ func (a *Agent) grantsOf(uid types.UID) (shared []grant.Grant) {
 }
 
 func (a *Agent) endWork(g grant.Grant) {
-	err := a.mps.EndClients(g.VGPUs[0].Slice, func(pid int) bool {
+	err := a.mps.EndClients(a.uuid(g.VGPUs[0].Slice), func(pid int) bool {
 		c, err := a.ContainerOf(pid)
 		return err == nil && c.PodUID == string(g.UID)
 	})

@@ -64,7 +64,7 @@ func (g *guard) look(ctx context.Context) {
 	}
 	if g.Config.Kubernetes.Strangers != config.IgnoreStrangers {
 		if processes, ok := g.list(ctx); ok {
-			g.mps.Saw(processes)
+			g.mps.Saw(g.byUUID(processes))
 			g.act(g.rule.Look(time.Now(), g.identify(ctx, processes), g.granted()))
 		}
 	}

@@ -11,22 +11,31 @@ import (
 
 // open says why the container must not start now. Where CUDA does not find the daemon, it runs without MPS and says nothing.
 func (a *Agent) open(g *grant.Grant) *grant.Refusal {
+	if refusal := a.makeInstances(g); refusal != nil {
+		return refusal
+	}
 	if g.Class() == share.Exclusive {
 		return nil
 	}
-	if err := a.mps.Open(g.VGPUs[0].Slice); err != nil {
+	if err := a.mps.Open(a.uuid(g.VGPUs[0].Slice)); err != nil {
 		return grant.Shut(err)
 	}
 	return nil
 }
 
+// hold keeps what the grants need. The caller holds the lock.
+func (a *Agent) hold() {
+	a.holdInstances()
+	a.holdMPS()
+}
+
 // holdMPS keeps the daemons of the slices that are shared, and ends those of others, so that the next ones start without what
 // the last ones left. The caller holds the lock.
 func (a *Agent) holdMPS() {
-	var shared []string
+	var shared []string // by what MPS calls them
 	for _, g := range a.book.All() {
 		if g.Class() != share.Exclusive {
-			shared = append(shared, g.VGPUs[0].Slice)
+			shared = append(shared, a.uuid(g.VGPUs[0].Slice))
 		}
 	}
 	slices.Sort(shared)
@@ -46,7 +55,7 @@ func (a *Agent) capOf(g *grant.Grant) string {
 
 // bare says that processes of the container run without MPS. The caller holds the lock.
 func (a *Agent) bare(g *grant.Grant) []string {
-	for _, pid := range a.mps.Bare(g.VGPUs[0].Slice) {
+	for _, pid := range a.mps.Bare(a.uuid(g.VGPUs[0].Slice)) {
 		if c, err := a.ContainerOf(pid); err == nil && c.PodUID == string(g.UID) {
 			return []string{"a process runs without MPS, and its SMs are not limited"}
 		}
@@ -59,6 +68,7 @@ func (a *Agent) endClient(slice string, pid int) error {
 	if !a.MPS.Runs() {
 		return nil
 	}
+	slice = a.uuid(slice)
 	if _, kept := a.mps.Slices()[slice]; !kept {
 		return nil
 	}

@@ -117,7 +117,7 @@ func TestMPS(t *testing.T) {
 	if err := syscall.Kill(daemon, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	r.wait("closed slice", func() bool { return r.mps.Slices()["GPU-0"] != "" || r.daemon("GPU-0") != daemon })
+	r.wait("end of the daemon", func() bool { return r.daemon("GPU-0") != daemon })
 	second := r.pod("b", "GPU-0", 20, 40)
 	created := make(chan error, 1)
 	go func() {

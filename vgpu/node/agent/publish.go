@@ -21,6 +21,7 @@ func (a *Agent) look() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before := a.inventory
+	a.devices = devices
 	a.setInventory(before.Update(a.inventoryConfig(), devices, a.bound))
 	if !equalShares(before.Shares(), a.inventory.Shares()) {
 		broadcast(&a.changed)

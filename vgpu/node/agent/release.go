@@ -27,7 +27,7 @@ func (a *Agent) release(g grant.Grant) {
 	}
 	a.book.Release(g.ID())
 	a.Records.Forget(g.UID)
-	a.holdMPS()
+	a.hold()
 	a.Log.Info("released", "container", g.String(), "tickets", g.Tickets)
 	broadcast(&a.freed)
 	signal(a.report)

@@ -33,6 +33,7 @@ func (a *Agent) restore() error {
 			continue
 		}
 		a.book.Restore(g)
+		a.adoptInstances(&g)
 		if g.Class() == share.Exclusive {
 			continue
 		}
@@ -40,7 +41,7 @@ func (a *Agent) restore() error {
 			a.Log.Error("serve a container again", "container", g.String(), "err", err)
 		}
 	}
-	a.holdMPS()
+	a.hold()
 	for _, c := range a.containers {
 		if err := c.Listen(); err != nil {
 			return err

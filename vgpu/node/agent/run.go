@@ -28,6 +28,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
+	if a.OnDemand != nil {
+		if err := a.OnDemand.Open(); err != nil {
+			return err
+		}
+	}
 	if err := a.restore(); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func (a *Agent) prepare(g *grant.Grant) error {
 			return err
 		}
 		spec.VGPUs = append(spec.VGPUs, tokenserver.VGPU{
-			Share: v.Share, Slice: slice, UUID: v.Slice, Index: i, Elastic: v.Class == share.Elastic, Priority: v.Priority,
+			Share: v.Share, Slice: slice, UUID: a.uuid(v.Slice), Index: i, Elastic: v.Class == share.Elastic, Priority: v.Priority,
 		})
 	}
 	container, err := a.server.Prepare(spec)

@@ -5,6 +5,7 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -15,6 +16,7 @@ var ErrNone = errors.New("no GPU")
 // Device is one physical GPU.
 type Device struct {
 	UUID   string
+	Minor  int    // of its device node, which need not be its index
 	Index  int    // its number in the driver's order, as nvidia-smi shows it
 	Model  string // as pods name it: A100
 	SMs    int
@@ -32,6 +34,14 @@ type Instance struct {
 	SMs     int
 	Memory  share.Bytes
 	Fault   string // why it cannot be used, where the device can
+
+	GPU, Compute int   // the driver's numbers of its GPU instance and its compute instance
+	Room         uint8 // a place for an instance that is made on demand: the memory slices that it takes
+}
+
+// Usable leaves only the devices that can be used now, as a whole or by their instances.
+func Usable(devices []Device) []Device {
+	return slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return d.Fault != "" })
 }
 
 // Process has a context on a device, of its own or through MPS.
@@ -46,16 +56,6 @@ type Source interface {
 	Devices() ([]Device, error)
 	// Processes lists the processes, each once on each slice. With an error the list is what could be read.
 	Processes() ([]Process, error)
-}
-
-// Whole leaves only the devices that can be used as a whole now.
-func Whole(devices []Device) (whole []Device) {
-	for _, d := range devices {
-		if !d.MIG && d.Fault == "" {
-			whole = append(whole, d)
-		}
-	}
-	return whole
 }
 
 // Validate refuses a device that could not be shared.

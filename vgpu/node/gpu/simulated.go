@@ -95,7 +95,7 @@ func (file *deviceFile) devices() (devices []Device, err error) {
 		device := Device{UUID: d.UUID, Index: n, Model: d.Model, SMs: d.SMs, Memory: d.memory(), Fault: d.Fault, MIG: d.MIG != nil}
 		if device.MIG {
 			for _, i := range *d.MIG {
-				device.Instances = append(device.Instances, Instance{i.UUID, i.Profile, i.SMs, i.memory(), i.Fault})
+				device.Instances = append(device.Instances, Instance{UUID: i.UUID, Profile: i.Profile, SMs: i.SMs, Memory: i.memory(), Fault: i.Fault})
 			}
 		}
 		if err := device.Validate(); err != nil {

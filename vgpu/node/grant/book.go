@@ -113,6 +113,9 @@ func (b *Book) fits(g Grant) *Refusal {
 				"the container starts once the slice is free", v.Slice, by)
 		}
 		s := &b.slices[i]
+		if other := b.inTheWay(s); other != "" {
+			return refuse(NoRoom, "slice %s cannot be made beside %s, which is granted", v.Slice, other)
+		}
 		ask := packing.Ask{Tenant: g.Namespace, Share: v.Share, Terms: share.Terms{
 			Isolation: v.Class, Slice: cmp.Or(s.Profile, share.WholeGPU), Enforcement: enforcement,
 		}}
@@ -121,6 +124,17 @@ func (b *Book) fits(g Grant) *Refusal {
 		}
 	}
 	return nil
+}
+
+// inTheWay finds a slice with grants that takes room which this one, to be made on demand, would need.
+func (b *Book) inTheWay(s *packing.Slice) string {
+	for i := range b.slices {
+		o := &b.slices[i]
+		if o.ID != s.ID && o.Device == s.Device && o.Room&s.Room != 0 && !b.loadOf(string(o.ID)).Empty() {
+			return string(o.ID)
+		}
+	}
+	return ""
 }
 
 // loadOf is what a slice holds.

@@ -28,15 +28,54 @@ type Host struct {
 	Preload string // a file that names Library
 	MPS     mps.Daemons
 	Driver  cdi.Driver
+
+	Capabilities cdi.Capabilities          // of MIG instances
+	Device       func(slice string) Device // nil: a slice is a device by its UUID
+}
+
+// Device is what programs and the driver call a slice.
+type Device struct {
+	UUID string
+	MIG  *cdi.Instance // nil: a whole GPU
+}
+
+func (h Host) device(slice string) Device {
+	if h.Device == nil {
+		return Device{UUID: slice}
+	}
+	return h.Device(slice)
+}
+
+// driver makes the devices usable in a container.
+func (h Host) driver(devices []Device) (edits specs.ContainerEdits, err error) {
+	for _, d := range devices {
+		var whole []string
+		var nodes specs.ContainerEdits
+		if d.MIG == nil {
+			whole = []string{d.UUID}
+		} else if h.Driver != "" {
+			if nodes, err = h.Capabilities.Edits(*d.MIG); err != nil {
+				return specs.ContainerEdits{}, err
+			}
+		}
+		own, err := h.Driver.Edits(whole)
+		if err != nil {
+			return specs.ContainerEdits{}, err
+		}
+		edits = cdi.Join(cdi.Join(edits, own), nodes)
+	}
+	return edits, nil
 }
 
 // Edits lists what the container gets. dir is its directory on the host.
 func (h Host) Edits(g *grant.Grant, dir string) (specs.ContainerEdits, error) {
 	var uuids []string
+	var devices []Device
 	for _, v := range g.VGPUs {
-		uuids = append(uuids, v.Slice)
+		d := h.device(v.Slice)
+		uuids, devices = append(uuids, d.UUID), append(devices, d)
 	}
-	edits, err := h.Driver.Edits(uuids)
+	edits, err := h.driver(devices)
 	if err != nil {
 		return specs.ContainerEdits{}, err
 	}
@@ -54,11 +93,12 @@ func (h Host) Edits(g *grant.Grant, dir string) (specs.ContainerEdits, error) {
 // mps makes the processes of the container clients of the daemon of its device.
 func (h Host) mps(g *grant.Grant) specs.ContainerEdits {
 	v := g.VGPUs[0]
+	uuid := h.device(v.Slice).UUID
 	inside := mps.Daemons{Dir: MPSDir}
-	edits := specs.ContainerEdits{Env: inside.Environment(v.Slice, v.Share)}
+	edits := specs.ContainerEdits{Env: inside.Environment(uuid, v.Share)}
 	if h.MPS.Runs() {
 		edits.Mounts = []*specs.Mount{{
-			HostPath: h.MPS.Pipe(v.Slice), ContainerPath: inside.Pipe(v.Slice), Options: []string{"rbind", "rw", "nosuid", "nodev"},
+			HostPath: h.MPS.Pipe(uuid), ContainerPath: inside.Pipe(uuid), Options: []string{"rbind", "rw", "nosuid", "nodev"},
 		}}
 	}
 	return edits

@@ -59,7 +59,7 @@ func (c Config) of(devices []gpu.Device) (found []Slice) {
 func (c Config) slice(d gpu.Device, i gpu.Instance) Slice {
 	s := Slice{
 		Slice: kube.Slice{
-			ID: i.UUID, Device: d.UUID, Model: d.Model, Profile: i.Profile, SMs: i.SMs, MemoryMiB: int64(i.Memory / share.MiB),
+			ID: i.UUID, Device: d.UUID, Model: d.Model, Profile: i.Profile, Room: i.Room, SMs: i.SMs, MemoryMiB: int64(i.Memory / share.MiB),
 			Classes: c.Classes, Reserve: c.Reserve, MaxShares: c.MaxShares,
 		},
 		Index: d.Index, Fault: i.Fault, Closed: slices.Contains(c.Closed, d.UUID) || slices.Contains(c.Closed, i.UUID),
@@ -134,7 +134,7 @@ func (inv Inventory) Packing() []packing.Slice {
 	out := make([]packing.Slice, len(inv.slices))
 	for i, s := range inv.slices {
 		out[i] = packing.Slice{
-			ID: packing.SliceID(s.ID), Device: s.Device, Model: s.Model, Profile: s.Profile, SMs: s.SMs,
+			ID: packing.SliceID(s.ID), Device: s.Device, Model: s.Model, Profile: s.Profile, Room: s.Room, SMs: s.SMs,
 			Memory: share.Bytes(s.MemoryMiB) * share.MiB, Classes: s.Classes, Healthy: s.Fault == "",
 			Reserve: s.Reserve, MaxShares: s.MaxShares,
 		}
@@ -143,10 +143,4 @@ func (inv Inventory) Packing() []packing.Slice {
 }
 
 // Shares is how many tickets each slice has.
-func (inv Inventory) Shares() []int {
-	out := make([]int, len(inv.slices))
-	for i, s := range inv.slices {
-		out[i] = s.MaxShares
-	}
-	return out
-}
+func (inv Inventory) Shares() []int { return kube.Tickets(inv.Published()) }

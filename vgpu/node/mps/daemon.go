@@ -19,7 +19,9 @@ type daemon struct {
 	clients map[int]uint64 // at the last answer, with their births: they may outlive the daemon
 
 	// guarded by the keeper's lock
-	served int       // clients at the last look
+	served int // clients at the last look
+	pid    int // of the daemon, where it answered
+	born   uint64
 	asked  time.Time // by somebody who is about to share
 	why    string    // no new process may come; empty where it may
 	bare   []int
@@ -91,7 +93,7 @@ func (d *daemon) look() supervisor.Look {
 // survivors counts the clients of a daemon that does not answer.
 func (d *daemon) survivors() (n int) {
 	for pid, was := range d.clients {
-		if born, err := process.Born(pid); err == nil && born == was {
+		if lives(pid, was) {
 			n++
 		}
 	}
@@ -117,7 +119,9 @@ func (d *daemon) others(known map[int]bool) (bare []int) {
 }
 
 func (d *daemon) note(l supervisor.Look, o supervisor.Orders) {
+	pid, born := d.identify(l.Daemon)
 	d.keeper.mu.Lock()
+	d.pid, d.born = pid, born
 	changed := d.why != o.Closed || !slices.Equal(d.bare, o.Bare)
 	before := d.why
 	d.why, d.bare, d.served = o.Closed, o.Bare, l.Clients
@@ -126,6 +130,39 @@ func (d *daemon) note(l supervisor.Look, o supervisor.Orders) {
 		d.keeper.Log.Info("MPS of a slice", "slice", d.slice, "closed", o.Closed, "before", before, "bare", o.Bare)
 		d.keeper.Changed()
 	}
+}
+
+// identify finds the process of a daemon that answers; it is looked for once.
+func (d *daemon) identify(state supervisor.Daemon) (pid int, born uint64) {
+	if state != supervisor.Answers {
+		return 0, 0
+	}
+	d.keeper.mu.Lock()
+	pid, born = d.pid, d.born
+	d.keeper.mu.Unlock()
+	if pid != 0 && lives(pid, born) {
+		return pid, born
+	}
+	daemons, _ := d.processes()
+	if len(daemons) != 1 {
+		return 0, 0
+	}
+	born, err := process.Born(daemons[0])
+	if err != nil {
+		return 0, 0
+	}
+	return daemons[0], born
+}
+
+// lives says that a process has not ended; until its parent asks for it, one that has still has a birth.
+func lives(pid int, born uint64) bool {
+	p, err := process.Open(pid)
+	if err != nil {
+		return false
+	}
+	defer p.Close()
+	now, err := process.Born(pid)
+	return err == nil && now == born && p.Alive()
 }
 
 func (d *daemon) obey(a supervisor.Action) error {

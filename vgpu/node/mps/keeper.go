@@ -81,6 +81,9 @@ func (k *Keeper) Open(slice string) error {
 	defer k.mu.Unlock()
 	d := k.keep(slice)
 	d.asked = time.Now()
+	if d.why == "" && d.pid != 0 && !lives(d.pid, d.born) {
+		d.why = "the daemon has ended" // which the next look would find out
+	}
 	if d.why == "" {
 		return nil
 	}

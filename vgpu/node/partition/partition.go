@@ -6,6 +6,7 @@ package partition
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/gshare-dev/gshare/vgpu/mig"
@@ -74,6 +75,18 @@ func load(text []byte, c Config) (record, error) {
 // Obtain gives an instance of the profile, one of the device's model, and holds it until it is released: an idle one, or a
 // new one in the room of idle ones. The error is ErrNoRoom where the instances in use leave none.
 func (m *Manager) Obtain(p *mig.Profile) (Instance, error) {
+	return m.obtain(p.Name, func(now []geometry.Instance) (mig.Instance, []geometry.Step, bool) { return m.planner.Plan(now, p) })
+}
+
+// ObtainAt does the same in one place.
+func (m *Manager) ObtainAt(at mig.Instance) (Instance, error) {
+	return m.obtain(at.Profile.Name, func(now []geometry.Instance) (mig.Instance, []geometry.Step, bool) {
+		steps, ok := geometry.PlanAt(now, at)
+		return at, steps, ok
+	})
+}
+
+func (m *Manager) obtain(name string, plan func([]geometry.Instance) (mig.Instance, []geometry.Step, bool)) (Instance, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	refused := map[mig.Instance]bool{}
@@ -82,9 +95,9 @@ func (m *Manager) Obtain(p *mig.Profile) (Instance, error) {
 		if err != nil {
 			return Instance{}, err
 		}
-		at, steps, ok := m.planner.Plan(m.view(found, refused), p)
+		at, steps, ok := plan(m.view(found, refused))
 		if !ok {
-			return Instance{}, fmt.Errorf("%w %s", ErrNoRoom, p.Name)
+			return Instance{}, fmt.Errorf("%w %s", ErrNoRoom, name)
 		}
 		if len(steps) == 0 {
 			return m.hold(found, at)
@@ -95,11 +108,47 @@ func (m *Manager) Obtain(p *mig.Profile) (Instance, error) {
 			return Instance{}, errors.Join(err, settled)
 		}
 	}
-	return Instance{}, fmt.Errorf("%s: the device goes on refusing what it says is free", p.Name)
+	return Instance{}, fmt.Errorf("%s: the device goes on refusing what it says is free", name)
 }
 
 // attempts bounds Obtain: a look before and after the steps, and one for each of the instances that may turn out in use.
 const attempts = 10
+
+// Hold holds an instance that a container has had since before this Manager. The error is ErrNotFound where it is gone.
+func (m *Manager) Hold(at mig.Instance) (Instance, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found, err := m.settle()
+	if err != nil {
+		return Instance{}, err
+	}
+	for _, i := range found {
+		if i.Instance == at && i.UUID != "" {
+			return m.hold(found, at)
+		}
+	}
+	return Instance{}, ErrNotFound
+}
+
+// Others lists the instances that were made by others.
+func (m *Manager) Others() (others []Instance, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found, err := m.settle()
+	for _, i := range found {
+		if !slices.Contains(m.record.Made, placeOf(i.Instance)) {
+			others = append(others, i)
+		}
+	}
+	return others, err
+}
+
+// Holds is how many instances are held.
+func (m *Manager) Holds() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.held)
+}
 
 // Release lets an instance be given or removed, once no process runs on it.
 func (m *Manager) Release(uuid string) {

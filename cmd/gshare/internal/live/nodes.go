@@ -51,7 +51,7 @@ func (g *gpuNode) readInventory(inv kube.Inventory) {
 	for _, s := range inv.Slices {
 		g.devices[s.ID] = s.Device
 		g.Slices = append(g.Slices, packing.Slice{
-			ID: packing.SliceID(s.ID), Device: s.Device, Model: s.Model, Profile: s.Profile, SMs: s.SMs,
+			ID: packing.SliceID(s.ID), Device: s.Device, Model: s.Model, Profile: s.Profile, Room: s.Room, SMs: s.SMs,
 			Memory: share.Bytes(s.MemoryMiB) * share.MiB, Classes: s.Classes, Healthy: s.Healthy, Reserve: s.Reserve, MaxShares: s.MaxShares,
 		})
 	}

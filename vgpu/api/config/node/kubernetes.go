@@ -8,6 +8,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // Kubernetes is the part of the file for a node of a cluster. Changes take effect when the agent is started again, which
@@ -38,6 +40,12 @@ type Kubernetes struct {
 	// Cordon lists UUIDs of devices or slices that take no new pods; from those in Drain the pods are evicted too.
 	Cordon []string `json:"cordon,omitempty"`
 	Drain  []string `json:"drain,omitempty"`
+
+	// OnDemand lists GPUs in MIG mode, by UUID, whose instances the agent makes, and removes where their room is wanted, as pods
+	// ask for them. Instances that others made stay. Default: none; instances are used as they are. OnDemandProfiles lists the
+	// profiles that are offered; default all. Such a GPU counts for what it has in the worst case: with 7g among them, one slice.
+	OnDemand         []string `json:"onDemand,omitempty"`
+	OnDemandProfiles []string `json:"onDemandProfiles,omitempty"`
 
 	// Listen serves /metrics, /healthz and /readyz. Default 127.0.0.1:9477; "off" serves nothing.
 	Listen string `json:"listen,omitempty"`
@@ -88,6 +96,11 @@ func (k *Kubernetes) validate() error {
 	}
 	if p := k.HealthPeriod.Duration; p < 100*time.Millisecond || p > time.Hour {
 		return fmt.Errorf("kubernetes.healthPeriod: %v is not between 100ms and an hour", p)
+	}
+	for _, p := range k.OnDemandProfiles {
+		if !share.ValidProfile(p) {
+			return fmt.Errorf("kubernetes.onDemandProfiles: %.40q is no MIG profile, such as 1g.10gb", p)
+		}
 	}
 	return k.validateWatch()
 }

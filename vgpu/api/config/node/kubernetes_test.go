@@ -24,18 +24,20 @@ func TestKubernetes(t *testing.T) {
 
 func TestKubernetesRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"nodes: x":          "nodes",
-		"cdi: run/cdi":      "kubernetes.cdi",
-		"hook: lib.so":      "kubernetes.hook",
-		"listen: '9477'":    "kubernetes.listen",
-		"healthPeriod: 1ms": "kubernetes.healthPeriod",
-		"healthPeriod: 2h":  "kubernetes.healthPeriod",
-		"cordon: GPU-0":     "cordon",
-		"strangers: kill":   "kubernetes.strangers",
-		"strangers: off":    "kubernetes.strangers", // which YAML reads as false
-		"watchPeriod: 1ms":  "kubernetes.watchPeriod",
-		"watchPeriod: 2m":   "kubernetes.watchPeriod",
-		"hookGrace: 100ms":  "kubernetes.hookGrace",
+		"nodes: x":                "nodes",
+		"cdi: run/cdi":            "kubernetes.cdi",
+		"hook: lib.so":            "kubernetes.hook",
+		"listen: '9477'":          "kubernetes.listen",
+		"healthPeriod: 1ms":       "kubernetes.healthPeriod",
+		"healthPeriod: 2h":        "kubernetes.healthPeriod",
+		"cordon: GPU-0":           "cordon",
+		"onDemandProfiles: [7]":   "onDemandProfiles",
+		"onDemandProfiles: [big]": "kubernetes.onDemandProfiles",
+		"strangers: kill":         "kubernetes.strangers",
+		"strangers: off":          "kubernetes.strangers", // which YAML reads as false
+		"watchPeriod: 1ms":        "kubernetes.watchPeriod",
+		"watchPeriod: 2m":         "kubernetes.watchPeriod",
+		"hookGrace: 100ms":        "kubernetes.hookGrace",
 	} {
 		if _, err := Decode([]byte(head + "kubernetes:\n  " + text + "\n")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want an error with %q", text, err, want)

@@ -85,6 +85,9 @@ func read(handle nvml.Device) (d gpu.Device, err error) {
 	if _, _, _, failure, r := handle.GetRemappedRows(); r == nvml.SUCCESS && failure {
 		return d, errors.New("rows of its memory could not be remapped: replace it")
 	}
+	if minor, r := handle.GetMinorNumber(); r == nvml.SUCCESS {
+		d.Minor = minor
+	}
 	if split(handle) {
 		d.MIG = true
 		d.Instances, err = instances(handle)
@@ -138,12 +141,21 @@ func readInstance(handle nvml.Device) (i gpu.Instance, ok bool) {
 	if r != nvml.SUCCESS {
 		return i, false
 	}
+	gi, r := handle.GetGpuInstanceId()
+	if r != nvml.SUCCESS {
+		return i, false
+	}
+	ci, r := handle.GetComputeInstanceId()
+	if r != nvml.SUCCESS {
+		return i, false
+	}
 	match := profile.FindStringSubmatch(name)
 	if match == nil || !share.ValidProfile(match[1]) {
 		return i, false // a compute instance that is only a part of its GPU instance is no slice
 	}
 	return gpu.Instance{
 		UUID: uuid, Profile: match[1], SMs: int(attributes.MultiprocessorCount), Memory: share.Bytes(attributes.MemorySizeMB) * share.MiB,
+		GPU: gi, Compute: ci,
 	}, true
 }
 

@@ -38,14 +38,17 @@ func device(uuid string) *mock.Device {
 		GetNumGpuCoresFunc:           func() (int, nvml.Return) { return 6912, nvml.SUCCESS },
 		GetCudaComputeCapabilityFunc: func() (int, int, nvml.Return) { return 8, 0, nvml.SUCCESS },
 		GetRemappedRowsFunc:          func() (int, int, bool, bool, nvml.Return) { return 0, 0, false, false, nvml.SUCCESS },
+		GetMinorNumberFunc:           func() (int, nvml.Return) { return 3, nvml.SUCCESS },
 		GetMigModeFunc:               func() (int, int, nvml.Return) { return 0, 0, nvml.ERROR_NOT_SUPPORTED },
 	}
 }
 
 func instance(uuid, name string) *mock.Device {
 	return &mock.Device{
-		GetUUIDFunc: func() (string, nvml.Return) { return uuid, nvml.SUCCESS },
-		GetNameFunc: func() (string, nvml.Return) { return name, nvml.SUCCESS },
+		GetUUIDFunc:              func() (string, nvml.Return) { return uuid, nvml.SUCCESS },
+		GetNameFunc:              func() (string, nvml.Return) { return name, nvml.SUCCESS },
+		GetGpuInstanceIdFunc:     func() (int, nvml.Return) { return 7, nvml.SUCCESS },
+		GetComputeInstanceIdFunc: func() (int, nvml.Return) { return 1, nvml.SUCCESS },
 		GetAttributesFunc: func() (nvml.DeviceAttributes, nvml.Return) {
 			return nvml.DeviceAttributes{MultiprocessorCount: 14, MemorySizeMB: 9728}, nvml.SUCCESS
 		},
@@ -53,7 +56,7 @@ func instance(uuid, name string) *mock.Device {
 }
 
 func TestList(t *testing.T) {
-	whole := gpu.Device{UUID: "GPU-a", Model: "A100", SMs: 108, Memory: 79 << 30}
+	whole := gpu.Device{UUID: "GPU-a", Minor: 3, Model: "A100", SMs: 108, Memory: 79 << 30}
 	worn, broken, split := device("GPU-b"), device("GPU-c"), device("GPU-d")
 	worn.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 9, false, true, nvml.SUCCESS }
 	broken.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) { return nvml.Memory_v2{}, nvml.ERROR_GPU_IS_LOST }
@@ -83,7 +86,7 @@ func TestList(t *testing.T) {
 		t.Errorf("broken: %+v", d)
 	}
 	want := []gpu.Instance{
-		{UUID: "MIG-1", Profile: "1g.10gb", SMs: 14, Memory: 9728 * share.MiB}, {UUID: "MIG-3", Profile: "1g.10gb+me", SMs: 14, Memory: 9728 * share.MiB},
+		{UUID: "MIG-1", Profile: "1g.10gb", SMs: 14, Memory: 9728 * share.MiB, GPU: 7, Compute: 1}, {UUID: "MIG-3", Profile: "1g.10gb+me", SMs: 14, Memory: 9728 * share.MiB, GPU: 7, Compute: 1},
 	}
 	if diff := cmp.Diff(want, devices[3].Instances); diff != "" || !devices[3].MIG || devices[3].Fault != "" {
 		t.Errorf("%+v\n%s", devices[3], diff)

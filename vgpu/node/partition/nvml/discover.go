@@ -45,7 +45,7 @@ func (d *Device) discover() error {
 }
 
 func profileOf(kind nvml.GpuInstanceProfileInfo, places []nvml.GpuInstancePlacement, media bool) mig.Profile {
-	p := mig.Profile{Compute: int(kind.SliceCount), Memory: int(places[0].Size), SMs: int(kind.MultiprocessorCount), Media: media}
+	p := mig.Profile{Compute: int(kind.SliceCount), Memory: int(places[0].Size), SMs: int(kind.MultiprocessorCount), MiB: int(kind.MemorySizeMB), Media: media}
 	for _, place := range places {
 		p.Starts = append(p.Starts, int(place.Start))
 	}

@@ -1,0 +1,80 @@
+package agent
+
+import (
+	"github.com/gshare-dev/gshare/vgpu/node/cdi"
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/injection"
+)
+
+// uuid is what programs and the driver call a slice. Only of one whose instance is made on demand it is not its ID.
+func (a *Agent) uuid(slice string) string {
+	if a.OnDemand == nil {
+		return slice
+	}
+	return a.OnDemand.UUID(slice)
+}
+
+// device says which device nodes belong to a slice. The caller holds the lock.
+func (a *Agent) device(slice string) injection.Device {
+	found := injection.Device{UUID: a.uuid(slice)}
+	devices := a.devices
+	if a.OnDemand != nil {
+		if d, ok := a.OnDemand.Listed(slice); ok {
+			devices = []gpu.Device{d}
+		}
+	}
+	for _, d := range devices {
+		for _, i := range d.Instances {
+			if i.UUID == found.UUID {
+				found.MIG = &cdi.Instance{Minor: d.Minor, GPU: i.GPU, Compute: i.Compute}
+			}
+		}
+	}
+	return found
+}
+
+// makeInstances says why the instances for a container are not there yet.
+func (a *Agent) makeInstances(g *grant.Grant) *grant.Refusal {
+	for _, v := range g.VGPUs {
+		if a.OnDemand == nil {
+			break
+		}
+		if err := a.OnDemand.Make(v.Slice); err != nil {
+			return grant.Shut(err)
+		}
+	}
+	return nil
+}
+
+// adoptInstances takes over the instances that a container had under an earlier agent.
+func (a *Agent) adoptInstances(g *grant.Grant) {
+	for _, v := range g.VGPUs {
+		if a.OnDemand != nil {
+			a.OnDemand.Adopt(v.Slice)
+		}
+	}
+}
+
+// holdInstances keeps the instances that containers have. The caller holds the lock.
+func (a *Agent) holdInstances() {
+	if a.OnDemand == nil {
+		return
+	}
+	var held []string
+	for _, g := range a.book.All() {
+		for _, v := range g.VGPUs {
+			held = append(held, v.Slice)
+		}
+	}
+	a.OnDemand.Hold(held)
+}
+
+// byUUID names the slices of processes as MPS does.
+func (a *Agent) byUUID(processes []gpu.Process) []gpu.Process {
+	named := make([]gpu.Process, len(processes))
+	for i, p := range processes {
+		named[i] = gpu.Process{PID: p.PID, Slice: a.uuid(p.Slice)}
+	}
+	return named
+}

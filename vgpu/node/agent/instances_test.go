@@ -1,0 +1,132 @@
+package agent
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/mig"
+	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
+	"github.com/gshare-dev/gshare/vgpu/node/cdi"
+	"github.com/gshare-dev/gshare/vgpu/node/fakemig"
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/node/partition"
+	"github.com/gshare-dev/gshare/vgpu/node/partition/ondemand"
+)
+
+// partitioned is a driver with one GPU in MIG mode.
+type partitioned struct{ *fakemig.GPU }
+
+func (p partitioned) Devices() ([]gpu.Device, error) {
+	d := gpu.Device{UUID: "GPU-a", Model: "A100", SMs: 108, Memory: 80 << 30, MIG: true, Minor: 2}
+	found, err := p.GPU.Instances()
+	for n, i := range found {
+		d.Instances = append(d.Instances, gpu.Instance{
+			UUID: i.UUID, Profile: i.Profile.Name, SMs: i.Profile.SMs, Memory: 9 << 30, GPU: n + 1, Compute: 0,
+		})
+	}
+	return []gpu.Device{d}, err
+}
+
+func (partitioned) Processes() ([]gpu.Process, error) { return nil, nil }
+
+func newPartitioned(t *testing.T) (*rig, *fakemig.GPU) {
+	t.Helper()
+	m, err := mig.ModelNamed("A100-80GB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := fakemig.New("GPU-a", m)
+	return newRig(t, func(o *Options) {
+		o.OnDemand = ondemand.New(partitioned{g}, []ondemand.GPU{{
+			UUID: "GPU-a", Model: m, Profiles: []string{"1g.10gb", "3g.40gb"}, Open: func() (*partition.Manager, error) {
+				return partition.Open(partition.Config{
+					Device: g, Planner: geometry.NewPlanner(m), UUID: "GPU-a", Boot: "b", Store: partition.File(filepath.Join(o.Config.Directory, "mig.json")),
+				})
+			},
+		}})
+		o.Source = o.OnDemand
+	}), g
+}
+
+func (r *rig) published() string {
+	r.cluster.mu.Lock()
+	defer r.cluster.mu.Unlock()
+	return r.cluster.inventory
+}
+
+// TestOnDemand: a placement names GPU, profile and start; the instance is made before the container is, and given to no other. It
+// outlives the agent. What the node offers is the same whatever instances there are, and no more than it has in the worst case.
+func TestOnDemand(t *testing.T) {
+	r, g := newPartitioned(t)
+	r.wait("inventory", func() bool { return r.published() != "" })
+	before := r.published()
+	inv, err := kube.DecodeInventory(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Two instances of half the GPU fill it as well as seven small ones.
+	has := kube.NodeResources(inv)
+	if tickets, memory := has[kube.ResourceVGPU], has[kube.ResourceMemory]; tickets.Value() != 32 || memory.Value() != 7*10<<10 {
+		t.Errorf("%d tickets, %d MiB", tickets.Value(), memory.Value())
+	}
+	first := r.pod("a", "a.c3m4.4", 30, 50)
+	r.mustCreate("a", first, "MIG-GPU-a-0-0")
+	r.mustCreate("b", r.pod("b", "a.c3m4.4", 30, 40), "MIG-GPU-a-0-0") // MPS inside of it (FG-65)
+	r.mustCreate("c", r.pod("c", "a.c1m1.2", 100, 100), "MIG-GPU-a-1-0")
+	want := []string{"create GPU instance 3g.40gb at 4", "create compute instance 3g.40gb at 4", "create GPU instance 1g.10gb at 2", "create compute instance 1g.10gb at 2"}
+	r.acted(g, want)
+	r.stop()
+	r.start()
+	r.mustCreate("a", first, "MIG-GPU-a-0-0") // its container has ended and comes again
+	r.acted(g, want)
+	r.kubelet.RemovePod("a")
+	r.kubelet.RemovePod("b")
+	r.kubelet.RemovePod("c")
+	r.wait("release", func() bool { return len(r.grants()) == 0 })
+	r.mustCreate("d", r.pod("d", "a.c1m1.5", 100, 100), "MIG-GPU-a-0-0")
+	r.acted(g, append(want,
+		"destroy compute instance 3g.40gb at 4", "destroy GPU instance 3g.40gb at 4", "create GPU instance 1g.10gb at 5", "create compute instance 1g.10gb at 5"))
+	if diff := cmp.Diff(before, r.published()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func (r *rig) acted(g *fakemig.GPU, want []string) {
+	r.t.Helper()
+	var got []string
+	for _, s := range g.Acts() {
+		got = append(got, s.String())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		r.t.Error(diff)
+	}
+}
+
+// TestInstances: an instance that is there is a slice of its own, and its container gets the nodes of exactly that one.
+func TestInstances(t *testing.T) {
+	r := newRig(t, func(o *Options) {
+		o.Config.Kubernetes.Driver = filepath.Join(o.Config.Directory, "driver.yaml")
+	})
+	r.write("driver.yaml", "cdiVersion: 0.6.0\nkind: nvidia.com/gpu\ncontainerEdits: {deviceNodes: [{path: /dev/nvidiactl}]}\ndevices: []\n")
+	r.write("mig-minors", "gpu0/gi0/access 12\ngpu0/gi0/ci0/access 13\n")
+
+	r.host.Capabilities = cdi.Capabilities(filepath.Join(r.dir, "mig-minors")) // nobody reads it before the first container
+	r.write("devices.yaml", devices+"- {uuid: GPU-2, model: A100, sms: 108, memoryMiB: 81920, mig: [{uuid: MIG-0, profile: 1g.10gb, sms: 14, memoryMiB: 9728}]}\n")
+	r.wait("instance", func() bool { return len(r.shares()) == 3 })
+	spec, err := r.create("a", r.pod("a", "MIG-0", 50, 50))
+	if err != nil || !strings.Contains(spec, "CUDA_VISIBLE_DEVICES=MIG-0") {
+		t.Fatalf("%v: %s", err, spec)
+	}
+	for _, node := range []string{"nvidiactl", "nvidia0", "nvidia-caps/nvidia-cap12", "nvidia-caps/nvidia-cap13"} {
+		if !strings.Contains(spec, `"/dev/`+node+`"`) {
+			t.Errorf("no %s in %s", node, spec)
+		}
+	}
+	if n := strings.Count(spec, `"/dev/`); n != 4 {
+		t.Errorf("%d nodes in %s", n, spec)
+	}
+}
