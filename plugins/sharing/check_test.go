@@ -66,7 +66,7 @@ func TestCheckPasses(t *testing.T) {
 			tt.node(node)
 			pod := gpuPod("a", 50, 50, tt.pod)
 			doc := read(pod)
-			c := newCheck(pod, &doc.pod, []fwk.NodeInfo{newNodeInfo(node, cpuPod("neighbour", on("n1")))})
+			c := newCheck(pod, &doc.Pod, []fwk.NodeInfo{newNodeInfo(node, cpuPod("neighbour", on("n1")))})
 			if got := c.passes(0); got != tt.want {
 				t.Errorf("passes = %v", got)
 			}

@@ -7,24 +7,17 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	resource "k8s.io/component-helpers/resource"
 
-	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/plugins/occupancy"
 	"github.com/gshare-dev/gshare/vgpu/packing"
-	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// dossier is what the contracts say of one version of a pod, decoded once.
+// dossier is what one version of a pod says, decoded once.
 type dossier struct {
-	version    string // resource version of the pod it was read from
-	pod        packing.Pod
-	shape      packing.Shape
-	key        string // names everything about the pod that the packer reads
-	asks       bool
-	requestErr error
-	placement  kube.Placement
-	placed     bool
-	placeErr   error
+	occupancy.Statement
+	version string // resource version of the pod it was read from
+	shape   packing.Shape
+	key     string // names everything about the pod that the packer reads
 }
 
 // dossiers keeps one dossier a pod, so that a node's occupancy can be derived from its pods without decoding them again.
@@ -49,7 +42,7 @@ func (d *dossiers) of(pod *v1.Pod) *dossier {
 	if known == nil || known.version != pod.ResourceVersion {
 		known = read(pod)
 		if d.affinity {
-			known.key += known.pod.Request.Workload
+			known.key += known.Pod.Request.Workload
 		}
 		if pod.ResourceVersion != "" && d.lives(pod) {
 			d.byUID[pod.UID] = known
@@ -65,20 +58,13 @@ func (d *dossiers) forget(uid types.UID) {
 }
 
 func read(pod *v1.Pod) *dossier {
-	d := &dossier{version: pod.ResourceVersion}
-	var request share.Request
-	request, d.asks, d.requestErr = kube.RequestOf(pod)
-	d.placement, d.placed, d.placeErr = kube.PlacementOf(pod)
-	d.pod = packing.Pod{Tenant: pod.Namespace, Request: request}
-	if d.placed && d.placeErr == nil && d.asks && d.requestErr == nil && !kube.Grants(d.placement, request) {
-		d.placeErr = errPlacement
-	}
-	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
-	d.pod.CPU = packing.MilliCPU(requests.Cpu().MilliValue())
-	d.pod.RAM = share.Bytes(requests.Memory().Value())
-	d.key, d.shape = keyOf(&d.pod), packing.ShapeOf(&d.pod)
+	d := &dossier{Statement: *occupancy.Read(pod), version: pod.ResourceVersion}
+	d.key, d.shape = keyOf(&d.Pod), packing.ShapeOf(&d.Pod)
 	return d
 }
+
+// statement is what Derivation wants of a pod.
+func (d *dossiers) statement(pod *v1.Pod) *occupancy.Statement { return &d.of(pod).Statement }
 
 // keyOf writes down every field that every packer reads, so that pods with equal keys are equal to it. %#v does; the other
 // verbs would call String, which rounds.

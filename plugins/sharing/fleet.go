@@ -109,7 +109,7 @@ func (f *fleet) count(facts nodeFacts, sign int) {
 func (p *Plugin) factsOf(info fwk.NodeInfo, node *packing.Node) nodeFacts {
 	facts := nodeFacts{capacity: packing.CapacityOf(node, packing.MilliCPU(info.GetAllocatable().GetMilliCPU()))}
 	for _, pi := range info.GetPods() {
-		if doc := p.dossiers.of(pi.GetPod()); doc.asks && doc.requestErr == nil {
+		if doc := p.dossiers.of(pi.GetPod()); doc.Asks && doc.RequestErr == nil {
 			facts.shapes = append(facts.shapes, doc.shape)
 		}
 	}

@@ -17,14 +17,14 @@ const msgPlaced = "gshare.dev/placement is written by the scheduler and may not 
 // pods it names the best nodes, if that leaves any out.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	doc := p.dossiers.of(pod)
-	if doc.requestErr != nil {
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, readable(doc.requestErr))
+	if doc.RequestErr != nil {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, readable(doc.RequestErr))
 	}
-	if doc.placed || doc.placeErr != nil {
+	if doc.Placed || doc.PlaceErr != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, msgPlaced)
 	}
 	c := &cycle{
-		pod: &doc.pod, key: doc.key, asks: doc.asks, group: state.IsPodGroupSchedulingCycle(), ranks: !hasPreferences(pod),
+		pod: &doc.Pod, key: doc.key, asks: doc.Asks, group: state.IsPodGroupSchedulingCycle(), ranks: !hasPreferences(pod),
 		attempt: ledger.NewCycle(),
 	}
 	state.Write(p.stateKey(), c)

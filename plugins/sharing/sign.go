@@ -19,7 +19,7 @@ type signature struct {
 // goroutines of its own, long before PreFilter.
 func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	doc := p.dossiers.of(pod)
-	if doc.requestErr != nil || doc.placed || hasPreferences(pod) || p.fleet.narrows.Load() {
+	if doc.RequestErr != nil || doc.Placed || hasPreferences(pod) || p.fleet.narrows.Load() {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "not signed")
 	}
 	return []fwk.SignFragment{{Key: "gshare.dev/" + p.name, Value: signature{Pod: doc.key, Epoch: p.fleet.epoch.Load()}}}, nil

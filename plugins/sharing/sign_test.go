@@ -87,8 +87,8 @@ func TestUnreadInputsLeaveTheKey(t *testing.T) {
 func TestSignatureDoesNotRound(t *testing.T) {
 	a, b := gpuPod("a", 50, 50), gpuPod("b", 50, 50)
 	docs := [2]*dossier{read(a), read(b)}
-	docs[1].pod.Request.Containers[0].Share.Memory++
-	if keyOf(&docs[0].pod) == keyOf(&docs[1].pod) {
+	docs[1].Pod.Request.Containers[0].Share.Memory++
+	if keyOf(&docs[0].Pod) == keyOf(&docs[1].Pod) {
 		t.Error("a byte of memory makes no difference")
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/gshare-dev/gshare/plugins/occupancy"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -50,11 +51,8 @@ func (g *gpuNode) readInventory(inv kube.Inventory) {
 	g.Model, g.memory = inv.Slices[0].Model, inv.Slices[0].MemoryMiB
 	for _, s := range inv.Slices {
 		g.devices[s.ID] = s.Device
-		g.Slices = append(g.Slices, packing.Slice{
-			ID: packing.SliceID(s.ID), Device: s.Device, Model: s.Model, Profile: s.Profile, Room: s.Room, SMs: s.SMs,
-			Memory: share.Bytes(s.MemoryMiB) * share.MiB, Classes: s.Classes, Healthy: s.Healthy, Reserve: s.Reserve, MaxShares: s.MaxShares,
-		})
 	}
+	g.Slices = occupancy.Slices(inv)
 }
 
 // gpus counts the physical GPUs.
