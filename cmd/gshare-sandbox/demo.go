@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/controlplane"
 	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/internal/audit"
 	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/internal/cluster"
-	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/internal/gpumap"
+	"github.com/gshare-dev/gshare/cmd/internal/gpumap"
 	"github.com/gshare-dev/gshare/cmd/internal/trace"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )

@@ -30,7 +30,8 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	cmd.AddCommand(simulateCommand(), planCommand(), whatifCommand(), runCommand(), setCommand(), psCommand(), topCommand())
+	cmd.AddCommand(simulateCommand(), planCommand(), whatifCommand(), runCommand(), setCommand(), psCommand(), topCommand(),
+		explainCommand(), mapCommand(), treeCommand())
 	return cmd
 }
 
@@ -38,6 +39,25 @@ func root() *cobra.Command {
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
+
+// exactly and atMost say how many arguments a command takes, and what they are.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usagef("%d arguments given, it takes %s", len(args), what)
+		}
+		return nil
+	}
+}
+
+func atMost(n int, what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > n {
+			return usagef("%d arguments given, it takes at most %s", len(args), what)
+		}
+		return nil
+	}
+}
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 

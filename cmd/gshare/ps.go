@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os/user"
@@ -12,12 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/agent"
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/output"
 	"github.com/gshare-dev/gshare/vgpu/api/control"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 func psCommand() *cobra.Command {
-	var socket, output string
+	var socket string
+	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "ps",
 		Short: "List the shares on this machine and what they use",
@@ -27,22 +28,14 @@ func psCommand() *cobra.Command {
 		Example: "  gshare ps\n  gshare ps -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "table" && output != "json" {
-				return usagef("--output: %q is neither json nor table", output)
-			}
 			status, err := agent.New(socket).Status(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				encoder := json.NewEncoder(cmd.OutOrStdout())
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(status)
-			}
-			return writeRuns(cmd.OutOrStdout(), status)
+			return format.Write(cmd.OutOrStdout(), status, func(w io.Writer) error { return writeRuns(w, status) })
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "json or table")
+	format.AddTo(cmd)
 	cmd.Flags().StringVar(&socket, "socket", "", "control socket of the agent")
 	return cmd
 }

@@ -251,7 +251,7 @@ func TestPsAndTop(t *testing.T) {
 			t.Errorf("%v: %v: %s", args, err, out)
 		}
 	}
-	cmd, out := m.command(t, "ps", "-o", "yaml")
+	cmd, out := m.command(t, "ps", "-o", "xml")
 	if code := codeOf(t, cmd.Run()); code != 2 {
 		t.Errorf("code %d: %s", code, out)
 	}

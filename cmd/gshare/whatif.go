@@ -7,7 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/chart"
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/live"
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/output"
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/usage"
 )
 
@@ -22,9 +24,11 @@ pool of nodes, and CPU and memory of nodes are respected. The GPUs needed are fo
 
 // whatifRun is gshare whatif: its flags, and what they name.
 type whatifRun struct {
-	kubeconfig, context, assume, usage, output, plot string
-	mixTenants                                       bool
-	options                                          live.Options
+	cluster             cluster.Flags
+	format              output.Format
+	assume, usage, plot string
+	mixTenants          bool
+	options             live.Options
 }
 
 func whatifCommand() *cobra.Command {
@@ -36,11 +40,11 @@ func whatifCommand() *cobra.Command {
 			if err := w.check(); err != nil {
 				return usageError{err}
 			}
-			client, err := w.client()
+			c, err := w.cluster.Connect()
 			if err != nil {
 				return usageError{err}
 			}
-			result, err := w.compare(cmd.Context(), client)
+			result, err := w.compare(cmd.Context(), c.Client)
 			if err != nil {
 				return err
 			}
@@ -48,23 +52,20 @@ func whatifCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&w.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, else ~/.kube/config)")
-	f.StringVar(&w.context, "context", "", "context of the kubeconfig (default: its current one)")
+	w.cluster.AddTo(f)
 	f.StringSliceVarP(&w.options.Namespaces, "namespace", "n", nil, "count only GPU pods of these namespaces (default: all)")
 	f.StringVar(&w.assume, "assume", usage.DefaultAssumption.String(),
 		"what a pod with one whole GPU needs: percent of SMs, percent of time, MiB or percent of the memory")
 	f.StringVar(&w.usage, "usage", "", "CSV file of measured use, for each GPU of a pod: namespace,pod,sm_percent,memory_mib")
 	f.Int64Var(&w.options.GPUMemory, "gpu-memory", 81920, "MiB of a GPU on nodes without the label nvidia.com/gpu.memory")
 	f.BoolVar(&w.mixTenants, "mix-tenants", false, "let pods of different namespaces share a GPU")
-	f.StringVarP(&w.output, "output", "o", "table", "json or table")
+	w.format.AddTo(cmd)
 	f.StringVar(&w.plot, "plot", "", "also draw the result into this file (.svg or .png)")
 	return cmd
 }
 
 func (w *whatifRun) check() (err error) {
 	switch {
-	case w.output != "json" && w.output != "table":
-		return fmt.Errorf("--output: %q is neither json nor table", w.output)
 	case w.plot != "" && !chart.Known(w.plot):
 		return fmt.Errorf("--plot: %q ends neither in .svg nor in .png", w.plot)
 	case w.options.GPUMemory < 1:

@@ -3,31 +3,13 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/live"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/simulation/whatif"
 )
-
-// client finds the cluster as kubectl does; in a pod without a kubeconfig, that is the pod's own.
-func (w *whatifRun) client() (kubernetes.Interface, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = w.kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: w.context}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
-	if clientcmd.IsEmptyConfig(err) {
-		return nil, errors.New("no kubeconfig: name one by --kubeconfig or $KUBECONFIG")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w", err)
-	}
-	return kubernetes.NewForConfig(config)
-}
 
 // comparison is what whatif prints.
 type comparison struct {

@@ -74,11 +74,10 @@ func writeFile(t *testing.T, name, text string) string {
 
 func runWhatif(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	cmd := whatifCommand()
-	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	cmd := root()
 	var out bytes.Buffer
 	cmd.SetOut(&out)
-	cmd.SetArgs(args)
+	cmd.SetArgs(append([]string{"whatif"}, args...))
 	err := cmd.ExecuteContext(t.Context())
 	return out.String(), err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -20,15 +19,7 @@ func (w *whatifRun) write(out io.Writer, c *comparison) error {
 			return err
 		}
 	}
-	if w.output == "table" {
-		return c.writeTable(out)
-	}
-	text, err := json.MarshalIndent(c, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(append(text, '\n'))
-	return err
+	return w.format.Write(out, c, c.writeTable)
 }
 
 func (c *comparison) writeTable(out io.Writer) error {

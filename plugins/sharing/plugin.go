@@ -14,6 +14,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/gshare-dev/gshare/plugins/ledger"
+	"github.com/gshare-dev/gshare/plugins/occupancy"
 	"github.com/gshare-dev/gshare/vgpu/api/config/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
@@ -63,11 +64,8 @@ var (
 
 // New makes the plugin for one profile.
 func New(ctx context.Context, c Config, handle fwk.Handle) (*Plugin, error) {
-	rules := packing.NewRules(c.Model)
-	rules.Gamma = *c.Args.GammaPercent * 10
-	rules.MixTenants = c.Args.Tenancy == v1alpha1.Mixed
 	p := &Plugin{
-		name: c.Name, handle: handle, rules: rules, ranker: c.Ranker, candidates: *c.Args.CandidateNodes,
+		name: c.Name, handle: handle, rules: occupancy.Rules(c.Model, c.Args), ranker: c.Ranker, candidates: *c.Args.CandidateNodes,
 		ledger: c.Ledger, pods: handle.SharedInformerFactory().Core().V1().Pods().Lister(),
 	}
 	p.dossiers = newDossiers(p.lives, c.Affinity)

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/usage"
 	"github.com/gshare-dev/gshare/vgpu/simulation/whatif"
 )
@@ -34,7 +35,7 @@ var ErrNoGPUs = errors.New("no node of the cluster has GPUs: none advertises " +
 
 // Read lists the nodes and pods once.
 func Read(ctx context.Context, client kubernetes.Interface, o Options) (*Cluster, error) {
-	nodes, err := listNodes(ctx, client)
+	nodes, err := cluster.Nodes(ctx, client)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +43,7 @@ func Read(ctx context.Context, client kubernetes.Interface, o Options) (*Cluster
 	if len(r.nodes) == 0 {
 		return nil, ErrNoGPUs
 	}
-	pods, err := listPods(ctx, client)
+	pods, err := cluster.Pods(ctx, client)
 	if err != nil {
 		return nil, err
 	}

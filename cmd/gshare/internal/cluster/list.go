@@ -1,4 +1,4 @@
-package live
+package cluster
 
 import (
 	"context"
@@ -12,14 +12,15 @@ import (
 	"k8s.io/client-go/tools/pager"
 )
 
-func listNodes(ctx context.Context, client kubernetes.Interface) ([]*v1.Node, error) {
+// Nodes lists the nodes.
+func Nodes(ctx context.Context, client kubernetes.Interface) ([]*v1.Node, error) {
 	return list[*v1.Node](ctx, "nodes", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return client.CoreV1().Nodes().List(ctx, o)
 	})
 }
 
-// listPods lists the pods of all namespaces, as CPU and memory of a node are shared by all.
-func listPods(ctx context.Context, client kubernetes.Interface) ([]*v1.Pod, error) {
+// Pods lists the pods of all namespaces, as the nodes are shared by all.
+func Pods(ctx context.Context, client kubernetes.Interface) ([]*v1.Pod, error) {
 	return list[*v1.Pod](ctx, "pods", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
 	})
@@ -32,7 +33,7 @@ func list[T any](ctx context.Context, what string, page pager.ListPageFunc) (all
 		return nil
 	})
 	if apierrors.IsForbidden(err) {
-		return nil, fmt.Errorf("list %s: %w (whatif needs the verb list on nodes and on pods of all namespaces, nothing else)", what, err)
+		return nil, fmt.Errorf("list %s: %w (it takes the verb list on nodes and on pods of all namespaces, nothing else)", what, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", what, err)

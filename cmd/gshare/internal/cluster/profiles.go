@@ -1,0 +1,117 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gshare-dev/gshare/manifests"
+	"github.com/gshare-dev/gshare/plugins/occupancy"
+	"github.com/gshare-dev/gshare/vgpu/api/config/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+)
+
+// Namespace is where gshare's own pods are.
+const Namespace = "gshare-system"
+
+// Profile is what a scheduler name stands for.
+type Profile struct {
+	Name   string // that pods say in spec.schedulerName
+	Plugin string
+	Packer packing.Packer
+}
+
+// packers are gshare's plugins, and by what they choose among what they admit where pods leave a choice.
+var packers = map[string]packing.Packer{
+	"SlotPacking":          {Rules: packing.Rules{Model: packing.Slots}, Ranker: packing.Balance{Terms: packing.AllTerms, Demand: &packing.Demand{}}},
+	"ComplementaryPacking": {Rules: packing.Rules{Model: packing.Slots}, Ranker: packing.DiluWeights},
+	"RectanglePacking":     {Rules: packing.Rules{Model: packing.Rectangles}, Ranker: packing.BestArea{}},
+}
+
+// configuration is the part of a KubeSchedulerConfiguration that says how GPUs are shared.
+type configuration struct {
+	Kind     string `json:"kind"`
+	Profiles []struct {
+		SchedulerName string `json:"schedulerName"`
+		Plugins       struct {
+			MultiPoint struct {
+				Enabled []struct {
+					Name string `json:"name"`
+				} `json:"enabled"`
+			} `json:"multiPoint"`
+		} `json:"plugins"`
+		PluginConfig []struct {
+			Name string               `json:"name"`
+			Args v1alpha1.SharingArgs `json:"args"`
+		} `json:"pluginConfig"`
+	} `json:"profiles"`
+}
+
+// Profiles reads the scheduler's configuration from its ConfigMap; where there is none to be read, it is taken to be the one
+// that gshare comes with, and the note says so.
+func Profiles(ctx context.Context, client kubernetes.Interface) (profiles []Profile, note string) {
+	maps, err := client.CoreV1().ConfigMaps(Namespace).List(ctx, metav1.ListOptions{})
+	if err == nil {
+		for i := range maps.Items {
+			if text := schedulerConfig(&maps.Items[i]); text != "" {
+				if profiles, err = parseProfiles([]byte(text)); err == nil && len(profiles) > 0 {
+					return profiles, ""
+				}
+			}
+		}
+	}
+	note = "the scheduler's configuration was not found in " + Namespace + ": its defaults are assumed"
+	if err != nil {
+		note = fmt.Sprintf("the scheduler's configuration cannot be read, its defaults are assumed: %v", err)
+	}
+	profiles, err = parseProfiles(manifests.SchedulerConfig)
+	if err != nil {
+		note = err.Error()
+	}
+	return profiles, note
+}
+
+func schedulerConfig(m *v1.ConfigMap) string {
+	keys := make([]string, 0, len(m.Data))
+	for key := range m.Data {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		if text := m.Data[key]; strings.Contains(text, "KubeSchedulerConfiguration") {
+			return text
+		}
+	}
+	return ""
+}
+
+func parseProfiles(text []byte) (profiles []Profile, err error) {
+	var c configuration
+	if err := yaml.Unmarshal(text, &c); err != nil {
+		return nil, fmt.Errorf("scheduler configuration: %w", err)
+	}
+	for _, p := range c.Profiles {
+		for _, plugin := range p.Plugins.MultiPoint.Enabled {
+			packer, ours := packers[plugin.Name]
+			if !ours {
+				continue
+			}
+			var args v1alpha1.SharingArgs
+			for _, with := range p.PluginConfig {
+				if with.Name == plugin.Name {
+					args = with.Args
+				}
+			}
+			args.Default()
+			packer.Rules = occupancy.Rules(packer.Rules.Model, args)
+			profiles = append(profiles, Profile{p.SchedulerName, plugin.Name, packer})
+		}
+	}
+	return profiles, nil
+}

@@ -1,0 +1,138 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	resource "k8s.io/component-helpers/resource"
+
+	"github.com/gshare-dev/gshare/plugins/occupancy"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Snapshot is a cluster at one moment: nodes and pods in the order of their names.
+type Snapshot struct {
+	Nodes    []*v1.Node
+	Pods     []*v1.Pod
+	Profiles []Profile
+	Notes    []string // what could not be read
+
+	onNode    map[string][]*v1.Pod // that have not ended
+	nominated map[string][]*v1.Pod
+}
+
+// Read lists nodes and pods once.
+func Read(ctx context.Context, client kubernetes.Interface) (*Snapshot, error) {
+	s := &Snapshot{}
+	var err error
+	if s.Nodes, err = Nodes(ctx, client); err != nil {
+		return nil, err
+	}
+	if s.Pods, err = Pods(ctx, client); err != nil {
+		return nil, err
+	}
+	profiles, note := Profiles(ctx, client)
+	s.Profiles = profiles
+	if note != "" {
+		s.Notes = append(s.Notes, note)
+	}
+	s.index()
+	return s, nil
+}
+
+func (s *Snapshot) index() {
+	slices.SortFunc(s.Nodes, func(a, b *v1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.Pods, func(a, b *v1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	s.onNode, s.nominated = map[string][]*v1.Pod{}, map[string][]*v1.Pod{}
+	for _, pod := range s.Pods {
+		switch {
+		case Ended(pod):
+		case pod.Spec.NodeName != "":
+			s.onNode[pod.Spec.NodeName] = append(s.onNode[pod.Spec.NodeName], pod)
+		case pod.Status.NominatedNodeName != "":
+			s.nominated[pod.Status.NominatedNodeName] = append(s.nominated[pod.Status.NominatedNodeName], pod)
+		}
+	}
+}
+
+// Ended says that the pod's containers will not run again, so that it holds nothing.
+func Ended(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+}
+
+// Profile finds what a scheduler name stands for; false if it is none of gshare's.
+func (s *Snapshot) Profile(scheduler string) (Profile, bool) {
+	i := slices.IndexFunc(s.Profiles, func(p Profile) bool { return p.Name == scheduler })
+	if i < 0 {
+		return Profile{}, false
+	}
+	return s.Profiles[i], true
+}
+
+// Pod finds a pod.
+func (s *Snapshot) Pod(name types.NamespacedName) (*v1.Pod, bool) {
+	for _, pod := range s.Pods {
+		if pod.Namespace == name.Namespace && pod.Name == name.Name {
+			return pod, true
+		}
+	}
+	return nil, false
+}
+
+// Node is a node and what its slices hold.
+type Node struct {
+	*packing.Node
+	Object *v1.Node
+	Used   v1.ResourceList // requested by the pods that run here
+	Pods   int
+	Doubt  error // why nothing is placed here, if the node cannot be trusted
+	placed []occupancy.Occupant
+}
+
+// Derive tells what the node holds for a pod that looks for a place, by the scheduler's own rules; nil is nobody. Pods for
+// which without is true are left out.
+func (s *Snapshot) Derive(node *v1.Node, packer packing.Packer, asks *v1.Pod, without func(*v1.Pod) bool) *Node {
+	inventory, _, err := kube.InventoryOf(node)
+	n := &Node{Object: node, Used: v1.ResourceList{}}
+	d := &occupancy.Derivation{Node: packing.NewNode(node.Name, occupancy.Slices(inventory), 0, 0), Packer: packer, Read: occupancy.Read}
+	for _, pod := range s.onNode[node.Name] {
+		if !without(pod) {
+			d.Add(pod)
+			n.count(pod)
+		}
+	}
+	for _, pod := range s.nominated[node.Name] {
+		if asks != nil && pod.UID != asks.UID && occupancy.Priority(pod) >= occupancy.Priority(asks) {
+			d.Add(pod)
+			n.count(pod)
+		}
+	}
+	n.Doubt, n.Node, n.placed = d.Load(), d.Node, d.Placed()
+	if err != nil {
+		n.Doubt = fmt.Errorf("%w: %w", occupancy.ErrInventory, err)
+	}
+	free := n.Free(v1.ResourceMemory)
+	n.CPU, n.RAM = packing.MilliCPU(n.freeMilliCPU()), share.Bytes(free.Value())
+	return n
+}
+
+// Nobody leaves no pod out.
+func Nobody(*v1.Pod) bool { return false }
+
+func (n *Node) count(pod *v1.Pod) {
+	n.Pods++
+	for name, q := range resource.PodRequests(pod, resource.PodResourcesOptions{}) {
+		sum := n.Used[name]
+		sum.Add(q)
+		n.Used[name] = sum
+	}
+}

@@ -1,0 +1,206 @@
+package verdict
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
+
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
+	"github.com/gshare-dev/gshare/plugins/occupancy"
+	"github.com/gshare-dev/gshare/vgpu/explain"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+)
+
+// Node is what one node says.
+type Node struct {
+	Name      string           `json:"name"`
+	Fits      bool             `json:"fits"`
+	Obstacles []Obstacle       `json:"obstacles,omitempty"` // the one that the scheduler meets first comes first
+	Slices    []Slice          `json:"slices,omitempty"`
+	Changes   []explain.Change `json:"changes,omitempty"` // of the pod, that would let it in here
+	Leave     []string         `json:"leave,omitempty"`   // pods; if any one of them ended there would be room
+	depth     int              // how far the pod got
+}
+
+// Obstacle is one reason against the node.
+type Obstacle struct {
+	Reason string `json:"reason"`
+	Detail string `json:"detail,omitempty"`
+	Fix    string `json:"fix,omitempty"`
+}
+
+// Slice is what one slice says: for each container "admitted" or a reason.
+type Slice struct {
+	ID      string   `json:"id"`
+	Model   string   `json:"model"`
+	Says    []string `json:"says"`
+	Holders []string `json:"holders,omitempty"`
+}
+
+func (n *Node) fix() string {
+	for _, o := range n.Obstacles {
+		if o.Fix != "" {
+			return o.Fix
+		}
+	}
+	return ""
+}
+
+// visitor takes a pod from node to node.
+type visitor struct {
+	snapshot  *cluster.Snapshot
+	pod       *v1.Pod
+	statement *occupancy.Statement
+	packer    packing.Packer
+	welcome   occupancy.Visitor
+	requests  v1.ResourceList
+}
+
+func newVisitor(s *cluster.Snapshot, pod *v1.Pod, statement *occupancy.Statement, packer packing.Packer) *visitor {
+	return &visitor{s, pod, statement, packer, occupancy.NewVisitor(pod), resource.PodRequests(pod, resource.PodResourcesOptions{})}
+}
+
+// How far a pod gets on a node: nodes where it gets further tell more.
+const (
+	notWelcome = iota * 100
+	noResources
+	asked // and the packer's refusals above it
+)
+
+// ask hears everything that is to be said of a node. open is the node's slices if only they are in the way.
+func (v *visitor) ask(object *v1.Node) (out Node, open *packing.Node) {
+	n := v.snapshot.Derive(object, v.packer, v.pod, cluster.Nobody)
+	out = Node{Name: object.Name, depth: asked}
+	out.Obstacles = append(v.unwelcome(object), v.shortages(n)...)
+	switch unwelcome := len(v.unwelcome(object)) > 0; {
+	case unwelcome:
+		out.depth = notWelcome
+	case len(out.Obstacles) > 0:
+		out.depth = noResources
+	}
+	if n.Doubt != nil {
+		out.Obstacles = append(out.Obstacles, v.doubt(n))
+		return out, nil
+	}
+	_, _, refusal := v.packer.Place(n.Node, &v.statement.Pod)
+	out.Fits = refusal == packing.Admitted && len(out.Obstacles) == 0
+	if refusal != packing.Admitted {
+		out.depth += int(refusal)
+		out.Obstacles = append(out.Obstacles, Obstacle{Reason: refusal.String(), Fix: explain.Advice(refusal)})
+		v.look(n, refusal, &out)
+	}
+	if out.depth < asked {
+		return out, nil
+	}
+	return out, n.Node
+}
+
+// look asks the slices one by one, and what would help here.
+func (v *visitor) look(n *cluster.Node, refusal packing.Refusal, out *Node) {
+	for i, says := range explain.Slices(v.packer.Rules, n.Node, &v.statement.Pod) {
+		s := &n.Slices[i]
+		line := Slice{ID: string(s.ID), Model: strings.TrimSpace(s.Model + " " + s.Profile)}
+		for _, r := range says {
+			line.Says = append(line.Says, r.String())
+		}
+		for _, h := range n.Holders(string(s.ID)) {
+			line.Holders = append(line.Holders, h.Name())
+		}
+		out.Slices = append(out.Slices, line)
+	}
+	q := explain.Question{Packer: v.packer, Pod: &v.statement.Pod, Nodes: []*packing.Node{n.Node}}
+	out.Changes = q.Changes()
+	if !refusal.NeverFits() {
+		out.Leave = v.departures(n)
+	}
+}
+
+// departures lists the pods of the node whose end alone would make room.
+func (v *visitor) departures(n *cluster.Node) (names []string) {
+	for _, other := range v.snapshot.Pods {
+		if other.Spec.NodeName != n.Name || !kube.Asks(other) || cluster.Ended(other) {
+			continue
+		}
+		after := v.snapshot.Derive(n.Object, v.packer, v.pod, func(p *v1.Pod) bool { return p == other })
+		if _, _, refusal := v.packer.Place(after.Node, &v.statement.Pod); after.Doubt == nil && refusal == packing.Admitted {
+			names = append(names, other.Namespace+"/"+other.Name)
+		}
+	}
+	return names
+}
+
+// unwelcome are Kubernetes' own conditions.
+func (v *visitor) unwelcome(n *v1.Node) []Obstacle {
+	switch welcome, taint := v.welcome.At(n); welcome {
+	case occupancy.Cordoned:
+		return []Obstacle{{"the node is cordoned", "", "kubectl uncordon " + n.Name}}
+	case occupancy.Tainted:
+		return []Obstacle{{"untolerated taint", taint.ToString(), "tolerate the taint " + taint.ToString() + ", or remove it from the node"}}
+	case occupancy.NotSelected:
+		return []Obstacle{{"node selector or affinity does not match", "", "change nodeSelector or nodeAffinity, or label the node"}}
+	}
+	return nil
+}
+
+// shortages are the resources that the node has too little of, as the scheduler's NodeResourcesFit counts them.
+func (v *visitor) shortages(n *cluster.Node) (list []Obstacle) {
+	if most := n.Object.Status.Allocatable.Pods().Value(); int64(n.Pods) >= most {
+		list = append(list, Obstacle{"too many pods", fmt.Sprintf("%d of %d", n.Pods, most), "wait until a pod there ends"})
+	}
+	names := make([]v1.ResourceName, 0, len(v.requests))
+	for name := range v.requests {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		wanted, free := v.requests[name], n.Free(name)
+		if wanted.IsZero() || wanted.Cmp(free) <= 0 {
+			continue
+		}
+		list = append(list, Obstacle{
+			"insufficient " + string(name), fmt.Sprintf("asks for %s, %s of %s is free", wanted.String(), free.String(), quantity(n.Object.Status.Allocatable, name)),
+			shortageFix(name, n.Object),
+		})
+	}
+	return list
+}
+
+func quantity(list v1.ResourceList, name v1.ResourceName) string {
+	q := list[name]
+	return q.String()
+}
+
+func shortageFix(name v1.ResourceName, n *v1.Node) string {
+	if _, has := n.Status.Allocatable[name]; name == kube.ResourceVGPU && has {
+		return "every vGPU takes a ticket of the node: wait until a pod there ends, or an administrator raises maxShares"
+	}
+	if _, has := n.Status.Allocatable[name]; !has && kube.Ours(name) {
+		return "the node advertises none: an administrator has to run the node agent there"
+	}
+	return "ask for less " + string(name) + ", or wait until a pod there ends"
+}
+
+func (v *visitor) doubt(n *cluster.Node) Obstacle {
+	reason := n.Doubt
+	for _, known := range []error{occupancy.ErrInventory, occupancy.ErrPlacement, occupancy.ErrUnknownUse, occupancy.ErrNominated} {
+		if errors.Is(n.Doubt, known) {
+			reason = known
+		}
+	}
+	o := Obstacle{Reason: reason.Error(), Detail: strings.Join(v.snapshot.Suspects(n), "; ")}
+	switch reason {
+	case occupancy.ErrInventory:
+		o.Detail = n.Doubt.Error()
+		o.Fix = "the node agent writes the annotation " + kube.AnnotationInventory + " anew when it is removed: look at its log"
+	case occupancy.ErrNominated:
+		o.Fix = "wait until the nominated pod has been bound"
+	default:
+		o.Fix = "delete the pods named here: nothing is placed beside what cannot be accounted for"
+	}
+	return o
+}

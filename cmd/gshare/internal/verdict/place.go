@@ -1,0 +1,120 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
+	"github.com/gshare-dev/gshare/plugins/occupancy"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+)
+
+// Place is where one vGPU of a container is.
+type Place struct {
+	Container string     `json:"container"`
+	VGPU      int        `json:"vgpu"`
+	Node      string     `json:"node"`
+	Slice     string     `json:"slice"`
+	Model     string     `json:"model,omitempty"`
+	Class     string     `json:"class"`
+	Share     string     `json:"share"`
+	Beside    []Neighbor `json:"beside,omitempty"` // whom else the slice serves
+	Missing   bool       `json:"missing,omitempty"`
+}
+
+// Neighbor is another container on the slice.
+type Neighbor struct {
+	Name  string `json:"name"`
+	Share string `json:"share"`
+}
+
+// bound explains a pod that has a node.
+func (r *Report) bound(s *cluster.Snapshot, pod *v1.Pod, statement *occupancy.Statement) {
+	switch {
+	case !statement.Placed:
+		r.is(Unplaced, fmt.Sprintf("the pod is on %s without a placement: %s bound it, which is not gshare-scheduler", pod.Spec.NodeName, whoBound(pod)),
+			"delete it and create it anew with schedulerName: "+kube.SchedulerName+"; until then nothing more is placed on that node")
+		return
+	case statement.PlaceErr != nil:
+		r.is(BadPlacement, "the placement is not to be trusted: "+statement.PlaceErr.Error(), "delete the pod; until then nothing more is placed on its node")
+		return
+	}
+	i := slices.IndexFunc(s.Nodes, func(n *v1.Node) bool { return n.Name == pod.Spec.NodeName })
+	if i < 0 {
+		r.is(Placed, "the pod is on "+pod.Spec.NodeName+", which is no node of the cluster any more", "delete the pod")
+		return
+	}
+	node := s.Derive(s.Nodes[i], packing.Packer{}, nil, cluster.Unplaced)
+	r.places(node, pod, statement.Placement)
+	r.Reason, r.Summary = Placed, r.whereabouts(s, pod)
+	r.truth(pod)
+}
+
+func whoBound(pod *v1.Pod) string {
+	if pod.Spec.SchedulerName == "" {
+		return "somebody"
+	}
+	return fmt.Sprintf("scheduler %q", pod.Spec.SchedulerName)
+}
+
+func (r *Report) places(n *cluster.Node, pod *v1.Pod, placement kube.Placement) {
+	for _, c := range placement.Containers {
+		for i, v := range c.VGPUs {
+			at, there := n.SliceIndex(packing.SliceID(v.Slice))
+			p := Place{Container: c.Name, VGPU: i, Node: n.Name, Slice: v.Slice, Class: string(v.Class), Share: Share(v.Share), Missing: !there}
+			if there {
+				p.Model = n.Slices[at].Model
+			}
+			for _, h := range n.Holders(v.Slice) {
+				if h.Pod.UID != pod.UID || h.Container != c.Name {
+					p.Beside = append(p.Beside, Neighbor{h.Name(), Share(h.Share)})
+				}
+			}
+			r.Places = append(r.Places, p)
+		}
+	}
+}
+
+// whereabouts says why the pod is where it is, and that it could be elsewhere: how many nodes would take it today.
+func (r *Report) whereabouts(s *cluster.Snapshot, pod *v1.Pod) string {
+	where := fmt.Sprintf("the pod has its shares on node %s", pod.Spec.NodeName)
+	profile, ours := s.Profile(pod.Spec.SchedulerName)
+	if !ours {
+		return where
+	}
+	free := pod.DeepCopy() // as it was before it was bound
+	free.Spec.NodeName = ""
+	visitor := newVisitor(s, free, occupancy.Read(pod), profile.Packer)
+	fit := 0
+	for _, n := range s.Nodes {
+		if n.Name == pod.Spec.NodeName {
+			continue
+		}
+		verdict, _ := visitor.ask(n)
+		if r.Nodes = append(r.Nodes, verdict); verdict.Fits {
+			fit++
+		}
+	}
+	return fmt.Sprintf("%s; %d of the %d other nodes would take it now", where, fit, len(s.Nodes)-1)
+}
+
+// truth adds what the node agent says of the enforcement.
+func (r *Report) truth(pod *v1.Pod) {
+	truth, reported, err := kube.TruthOf(pod)
+	if err != nil || !reported {
+		r.Notes = append(slices.Clip(r.Notes), "the node agent has not reported yet by what the shares are enforced")
+		return
+	}
+	for _, c := range truth.Containers {
+		r.Said = append(r.Said, fmt.Sprintf("agent: %s: memory by %s, SMs by %s, time by %s", c.Name, c.Memory, c.SMs, c.Time))
+		for _, m := range c.Missing {
+			r.Said = append(r.Said, "agent: "+c.Name+": not enforced: "+m)
+		}
+		if c.Health != "" {
+			r.Said = append(r.Said, "agent: "+c.Name+": "+c.Health)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/output"
+	"github.com/gshare-dev/gshare/cmd/internal/gpumap"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+)
+
+func mapCommand() *cobra.Command {
+	var flags cluster.Flags
+	var format output.Format
+	var svg string
+	cmd := &cobra.Command{
+		Use: "map [NODE]", Short: "Draw the GPUs of a cluster, and the slot tables of a node's slices",
+		Long: "map shows every GPU of the cluster as one character that says how much of its SM-time is promised. With the name of a\n" +
+			"node it draws each slice there as its window: time runs to the right, SMs go up, and every share is a block. Where shares\n" +
+			"were packed as rectangles these are drawn. --svg draws such pictures of all slices, or of the node's, into a file.",
+		Example: "  gshare map\n  gshare map gpu-node-1\n  gshare map gpu-node-1 --svg node.svg",
+		Args:    atMost(1, "the name of a node"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := flags.Connect()
+			if err != nil {
+				return usageError{err}
+			}
+			node := strings.Join(args, "")
+			list, err := drawCluster(cmd.Context(), c, node)
+			if err != nil {
+				return err
+			}
+			if svg != "" {
+				if err := writeSVG(svg, list); err != nil {
+					return fmt.Errorf("--svg: %w", err)
+				}
+			}
+			return format.Write(cmd.OutOrStdout(), mapOf(list), func(w io.Writer) error { return drawMap(w, list, node) })
+		},
+	}
+	flags.AddTo(cmd.Flags())
+	format.AddTo(cmd)
+	cmd.Flags().StringVar(&svg, "svg", "", "also draw the slices into this file")
+	return cmd
+}
+
+var errNoGPUs = errors.New("no gshare GPUs: no node agent has published an inventory (see gshare doctor)")
+
+// drawing is a slice as it is drawn, and its ID.
+type drawing struct {
+	gpumap.Slice
+	id string
+}
+
+func drawCluster(ctx context.Context, c *cluster.Connection, node string) (list []drawing, err error) {
+	s, err := cluster.Read(ctx, c.Client)
+	if err != nil {
+		return nil, err
+	}
+	found := node == ""
+	for _, n := range s.Nodes {
+		if found = found || n.Name == node; node == "" || n.Name == node {
+			list = append(list, drawings(s, n.Name)...)
+		}
+	}
+	switch {
+	case !found:
+		return nil, fmt.Errorf("there is no node %s", node)
+	case len(list) == 0:
+		return nil, errNoGPUs
+	}
+	return list, nil
+}
+
+// drawings are the slices of a node with the shares that placements give to pods.
+func drawings(s *cluster.Snapshot, node string) (list []drawing) {
+	for _, n := range s.Nodes {
+		if n.Name == node {
+			derived := s.Derive(n, packing.Packer{}, nil, cluster.Unplaced)
+			for i := range derived.Slices {
+				list = append(list, drawn(derived, i))
+			}
+		}
+	}
+	return list
+}
+
+func drawn(n *cluster.Node, i int) drawing {
+	s := &n.Slices[i]
+	d := drawing{id: string(s.ID), Slice: gpumap.Slice{
+		Node: n.Name, Index: i, Model: strings.TrimSpace(s.Model + " " + s.Profile), Reserve: s.Reserve, MemoryTotal: s.Memory,
+	}}
+	for _, h := range n.Holders(string(s.ID)) {
+		d.Rectangles = h.Model == kube.Rectangles
+		d.Shares = append(d.Shares, gpumap.Share{Pod: h.Name(), Share: h.Share})
+	}
+	return d
+}
+
+func drawMap(w io.Writer, list []drawing, node string) error {
+	if node == "" {
+		gpumap.Overview(w, slicesOf(list), looks(w))
+		return nil
+	}
+	for _, d := range list {
+		gpumap.Detail(w, d.Slice, looks(w))
+		fmt.Fprintln(w)
+	}
+	return nil
+}
+
+func slicesOf(list []drawing) (slices []gpumap.Slice) {
+	for _, d := range list {
+		slices = append(slices, d.Slice)
+	}
+	return slices
+}
+
+func writeSVG(name string, list []drawing) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	err = gpumap.SVG(f, slicesOf(list))
+	return cmp.Or(err, f.Close())
+}
+
+// looks are for where w leads to: colours and its width on a terminal.
+func looks(w io.Writer) gpumap.Options {
+	width, _ := output.Terminal(w)
+	return gpumap.Options{Width: min(width, 120), Color: output.Color(w)}
+}

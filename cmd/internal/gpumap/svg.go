@@ -1,0 +1,73 @@
+package gpumap
+
+import (
+	"fmt"
+	"html"
+	"io"
+	"strings"
+)
+
+// Measures of an SVG, in its pixels.
+const (
+	panelWidth  = 420
+	plotWidth   = 360
+	plotHeight  = 160
+	plotTop     = 34
+	lineHeight  = 15
+	panelsAside = 2
+	grid        = 1000 // cells of a picture in each direction
+)
+
+// fills are the colours of the shares in an SVG, by letter.
+var fills = []string{"#6baed6", "#fdae6b", "#74c476", "#bcbddc", "#fdd049", "#66c2a5", "#fb9a99", "#b2df8a", "#c7e9c0", "#d9b48f", "#9ecae1", "#e7a3c8"}
+
+// SVG draws the slices as pictures like those of Detail, side by side.
+func SVG(w io.Writer, list []Slice) error {
+	var b strings.Builder
+	y := 0
+	for from := 0; from < len(list); from += panelsAside {
+		row := list[from:min(from+panelsAside, len(list))]
+		tallest := 0
+		for i, s := range row {
+			tallest = max(tallest, panel(&b, s, i*panelWidth, y))
+		}
+		y += tallest
+	}
+	_, err := fmt.Fprintf(w, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"11\">\n"+
+		"<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n%s</svg>\n", panelWidth*panelsAside, max(y, lineHeight), b.String())
+	return err
+}
+
+// panel draws one slice at a place, and says how tall it is.
+func panel(b *strings.Builder, s Slice, x, y int) int {
+	s.Shares = sorted(s.Shares)
+	how, fits := s.plan()
+	left, top := x+10, y+plotTop
+	write := func(at int, text string) {
+		fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\">%s</text>\n", left, at, html.EscapeString(printable(text)))
+	}
+	write(y+14, strings.TrimSpace(fmt.Sprintf("%s GPU %d  %s", s.Node, s.Index, s.Model)))
+	write(y+28, how.name()+", "+s.free(1000))
+	fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#f2f2f2\" stroke=\"#999\"/>\n", left, top, plotWidth, plotHeight)
+	for _, piece := range how.draw(grid, grid).blocks {
+		cell(b, piece, left, top)
+	}
+	at := top + plotHeight + lineHeight
+	if !fits {
+		write(at, "these shares do not fit together")
+		at += lineHeight
+	}
+	for i, share := range s.Shares {
+		fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"10\" height=\"10\" fill=\"%s\"/>\n", left, at-9, fills[i%len(fills)])
+		fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\">%s</text>\n", left+15, at, html.EscapeString(printable(share.Pod+"  "+share.Share.String())))
+		at += lineHeight
+	}
+	return at - y + lineHeight
+}
+
+// cell draws a block; SMs go up.
+func cell(b *strings.Builder, p block, left, top int) {
+	fmt.Fprintf(b, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\" stroke=\"white\"/>\n",
+		float64(left)+float64(p.left)*plotWidth/grid, float64(top)+float64(grid-p.top)*plotHeight/grid,
+		float64(p.right-p.left)*plotWidth/grid, float64(p.top-p.bottom)*plotHeight/grid, fills[p.who%len(fills)])
+}
