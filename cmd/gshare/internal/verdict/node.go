@@ -3,6 +3,7 @@ package verdict
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -75,29 +76,31 @@ const (
 // ask hears everything that is to be said of a node. open is the node's slices if only they are in the way.
 func (v *visitor) ask(object *v1.Node) (out Node, open *packing.Node) {
 	n := v.snapshot.Derive(object, v.packer, v.pod, cluster.Nobody)
-	out = Node{Name: object.Name, depth: asked}
-	out.Obstacles = append(v.unwelcome(object), v.shortages(n)...)
-	switch unwelcome := len(v.unwelcome(object)) > 0; {
-	case unwelcome:
-		out.depth = notWelcome
+	out = Node{Name: object.Name, Obstacles: v.unwelcome(object), depth: asked}
+	shortages := v.shortages(n)
+	switch {
 	case len(out.Obstacles) > 0:
+		out.depth = notWelcome
+	case len(shortages) > 0:
 		out.depth = noResources
+	default:
+		open = n.Node
 	}
+	out.Obstacles = append(out.Obstacles, shortages...)
 	if n.Doubt != nil {
 		out.Obstacles = append(out.Obstacles, v.doubt(n))
 		return out, nil
 	}
 	_, _, refusal := v.packer.Place(n.Node, &v.statement.Pod)
-	out.Fits = refusal == packing.Admitted && len(out.Obstacles) == 0
-	if refusal != packing.Admitted {
-		out.depth += int(refusal)
-		out.Obstacles = append(out.Obstacles, Obstacle{Reason: refusal.String(), Fix: explain.Advice(refusal)})
-		v.look(n, refusal, &out)
+	if refusal == packing.Admitted {
+		out.Obstacles = append(out.Obstacles, v.unadvertised(n)...)
+		out.Fits = len(out.Obstacles) == 0
+		return out, open
 	}
-	if out.depth < asked {
-		return out, nil
-	}
-	return out, n.Node
+	out.depth += int(refusal)
+	out.Obstacles = append(out.Obstacles, Obstacle{Reason: refusal.String(), Fix: explain.Advice(refusal)})
+	v.look(n, refusal, &out)
+	return out, open
 }
 
 // look asks the slices one by one, and what would help here.
@@ -147,19 +150,26 @@ func (v *visitor) unwelcome(n *v1.Node) []Obstacle {
 	return nil
 }
 
-// shortages are the resources that the node has too little of, as the scheduler's NodeResourcesFit counts them.
+// shortages are the resources that the node has too little of, as the scheduler's NodeResourcesFit counts them. Of gshare's
+// own only tickets count here: the others are sums of what the slices have, of which the packer knows more.
 func (v *visitor) shortages(n *cluster.Node) (list []Obstacle) {
 	if most := n.Object.Status.Allocatable.Pods().Value(); int64(n.Pods) >= most {
 		list = append(list, Obstacle{"too many pods", fmt.Sprintf("%d of %d", n.Pods, most), "wait until a pod there ends"})
 	}
-	names := make([]v1.ResourceName, 0, len(v.requests))
-	for name := range v.requests {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	return append(list, v.insufficient(n, func(name v1.ResourceName) bool {
+		return !kube.Ours(name) || name == kube.ResourceVGPU && len(n.Slices) > 0
+	})...)
+}
+
+// unadvertised are resources that the slices have but the node's status lacks.
+func (v *visitor) unadvertised(n *cluster.Node) []Obstacle {
+	return v.insufficient(n, func(name v1.ResourceName) bool { return kube.Ours(name) && name != kube.ResourceVGPU })
+}
+
+func (v *visitor) insufficient(n *cluster.Node, counts func(v1.ResourceName) bool) (list []Obstacle) {
+	for _, name := range slices.Sorted(maps.Keys(v.requests)) {
 		wanted, free := v.requests[name], n.Free(name)
-		if wanted.IsZero() || wanted.Cmp(free) <= 0 {
+		if !counts(name) || wanted.IsZero() || wanted.Cmp(free) <= 0 {
 			continue
 		}
 		list = append(list, Obstacle{
@@ -176,11 +186,12 @@ func quantity(list v1.ResourceList, name v1.ResourceName) string {
 }
 
 func shortageFix(name v1.ResourceName, n *v1.Node) string {
-	if _, has := n.Status.Allocatable[name]; name == kube.ResourceVGPU && has {
+	_, advertised := n.Status.Allocatable[name]
+	switch {
+	case kube.Ours(name) && !advertised:
+		return "the node advertises none: look whether its node agent runs and is registered with the kubelet (gshare doctor)"
+	case name == kube.ResourceVGPU:
 		return "every vGPU takes a ticket of the node: wait until a pod there ends, or an administrator raises maxShares"
-	}
-	if _, has := n.Status.Allocatable[name]; !has && kube.Ours(name) {
-		return "the node advertises none: an administrator has to run the node agent there"
 	}
 	return "ask for less " + string(name) + ", or wait until a pod there ends"
 }
