@@ -104,15 +104,15 @@ func smTime(sm int64, quota *int64) int64 {
 }
 
 func containerAsks(c *v1.Container) bool {
-	return firstName(Ours, c.Resources.Limits, c.Resources.Requests) != ""
+	return firstName(ours, c.Resources.Limits, c.Resources.Requests) != ""
 }
 
 // podLevelResource finds a resource of gshare where only those of Kubernetes belong.
 func podLevelResource(pod *v1.Pod) v1.ResourceName {
-	if name := firstName(Ours, pod.Spec.Overhead); name != "" || pod.Spec.Resources == nil {
+	if name := firstName(ours, pod.Spec.Overhead); name != "" || pod.Spec.Resources == nil {
 		return name
 	}
-	return firstName(Ours, pod.Spec.Resources.Limits, pod.Spec.Resources.Requests)
+	return firstName(ours, pod.Spec.Resources.Limits, pod.Spec.Resources.Requests)
 }
 
 // firstName gives the least name that is meant, "" if there is none: least, so that equal pods get equal events.
@@ -128,7 +128,6 @@ func firstName(meant func(v1.ResourceName) bool, lists ...v1.ResourceList) v1.Re
 	return first
 }
 
-// Ours says that a resource has a name of gshare's, known or not.
-func Ours(name v1.ResourceName) bool { return strings.HasPrefix(string(name), resourcePrefix) }
+func ours(name v1.ResourceName) bool { return strings.HasPrefix(string(name), resourcePrefix) }
 
-func unknown(name v1.ResourceName) bool { return Ours(name) && !slices.Contains(resources[:], name) }
+func unknown(name v1.ResourceName) bool { return ours(name) && !slices.Contains(resources[:], name) }

@@ -157,13 +157,13 @@ func (v *visitor) shortages(n *cluster.Node) (list []Obstacle) {
 		list = append(list, Obstacle{"too many pods", fmt.Sprintf("%d of %d", n.Pods, most), "wait until a pod there ends"})
 	}
 	return append(list, v.insufficient(n, func(name v1.ResourceName) bool {
-		return !kube.Ours(name) || name == kube.ResourceVGPU && len(n.Slices) > 0
+		return !ours(name) || name == kube.ResourceVGPU && len(n.Slices) > 0
 	})...)
 }
 
 // unadvertised are resources that the slices have but the node's status lacks.
 func (v *visitor) unadvertised(n *cluster.Node) []Obstacle {
-	return v.insufficient(n, func(name v1.ResourceName) bool { return kube.Ours(name) && name != kube.ResourceVGPU })
+	return v.insufficient(n, func(name v1.ResourceName) bool { return ours(name) && name != kube.ResourceVGPU })
 }
 
 func (v *visitor) insufficient(n *cluster.Node, counts func(v1.ResourceName) bool) (list []Obstacle) {
@@ -188,7 +188,7 @@ func quantity(list v1.ResourceList, name v1.ResourceName) string {
 func shortageFix(name v1.ResourceName, n *v1.Node) string {
 	_, advertised := n.Status.Allocatable[name]
 	switch {
-	case kube.Ours(name) && !advertised:
+	case ours(name) && !advertised:
 		return "the node advertises none: look whether its node agent runs and is registered with the kubelet (gshare doctor)"
 	case name == kube.ResourceVGPU:
 		return "every vGPU takes a ticket of the node: wait until a pod there ends, or an administrator raises maxShares"
@@ -214,4 +214,13 @@ func (v *visitor) doubt(n *cluster.Node) Obstacle {
 		o.Fix = "delete the pods named here: nothing is placed beside what cannot be accounted for"
 	}
 	return o
+}
+
+// ours says that a resource is gshare's.
+func ours(name v1.ResourceName) bool {
+	switch name {
+	case kube.ResourceSM, kube.ResourceQuota, kube.ResourceMemory, kube.ResourceVGPU, kube.ResourceSMTime:
+		return true
+	}
+	return false
 }

@@ -54,7 +54,7 @@ func Of(s *cluster.Snapshot, pod *v1.Pod) *Report {
 	r := &Report{Pod: pod.Namespace + "/" + pod.Name, Scheduler: pod.Spec.SchedulerName, Said: said(pod), Notes: s.Notes}
 	statement := occupancy.Read(pod)
 	r.Asks = asks(statement)
-	profile, ours := s.Profile(pod.Spec.SchedulerName)
+	profile, known := s.Profile(pod.Spec.SchedulerName)
 	switch {
 	case !statement.Asks:
 		r.is(NoShare, "the pod asks for no resource of gshare", "set gshare/sm and gshare/mem in the limits of a container"+insteadOf(pod))
@@ -66,7 +66,7 @@ func Of(s *cluster.Snapshot, pod *v1.Pod) *Report {
 		r.is(BadRequest, statement.RequestErr.Error(), fixOf(statement.RequestErr))
 	case statement.Placed:
 		r.is(Forged, "the pod carries "+kube.AnnotationPlacement+", which only the scheduler writes", "create the pod without that annotation")
-	case !ours:
+	case !known:
 		r.is(Scheduler, fmt.Sprintf("the pod is for scheduler %q, which is none of gshare's (%s)", pod.Spec.SchedulerName, names(s.Profiles)),
 			"set spec.schedulerName: "+kube.SchedulerName+" in a new pod; the policies of manifests/admission do so")
 	case len(pod.Spec.SchedulingGates) > 0:
