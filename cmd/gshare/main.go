@@ -31,7 +31,7 @@ func root() *cobra.Command {
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.AddCommand(simulateCommand(), planCommand(), whatifCommand(), runCommand(), setCommand(), psCommand(), topCommand(),
-		explainCommand(), mapCommand(), treeCommand())
+		explainCommand(), mapCommand(), treeCommand(), doctorCommand(), versionCommand())
 	return cmd
 }
 

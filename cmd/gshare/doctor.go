@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/doctor"
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/output"
+)
+
+const doctorLong = `doctor checks what gshare needs: the API server and the admission policies, the scheduler, its lease and its profile, and on each
+node the kubelet, the container runtime, the node agent, the inventory, the capacities, the tickets, MPS, and whether every share is
+accounted for. For what is wrong it says how to mend it. It asks the API server only, with your rights, and changes nothing; a check
+that your rights do not reach is reported as unknown. The exit code is 1 if a check failed.`
+
+func doctorCommand() *cobra.Command {
+	var flags cluster.Flags
+	var format output.Format
+	var all bool
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "Check what gshare needs of the cluster, and say how to mend it", Long: doctorLong,
+		Example: "  gshare doctor\n  gshare doctor --all\n  gshare doctor -o json", Args: exactly(0, "none"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := flags.Connect()
+			if err != nil {
+				return usageError{err}
+			}
+			found := doctor.Examine(cmd.Context(), c.Client, time.Now())
+			err = format.Write(cmd.OutOrStdout(), found, func(w io.Writer) error { return writeFindings(w, found, all) })
+			if err == nil && doctor.Broken(found) {
+				err = fmt.Errorf("%d of %d checks failed", count(found, doctor.Failed), len(found))
+			}
+			return err
+		},
+	}
+	flags.AddTo(cmd.Flags())
+	format.AddTo(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "also list the checks that are ok")
+	return cmd
+}
+
+func count(found []doctor.Finding, status doctor.Status) (n int) {
+	for _, f := range found {
+		if f.Status == status {
+			n++
+		}
+	}
+	return n
+}
+
+// writeFindings lists what is wrong, and counts the rest.
+func writeFindings(w io.Writer, found []doctor.Finding, all bool) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "STATUS\tNODE\tCOMPONENT\tCHECK\tSAW")
+	for _, f := range found {
+		if all || f.Status != doctor.OK {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", f.Status, f.Node, f.Component, f.Check, strings.TrimSpace(f.Saw))
+			if f.Fix != "" {
+				fmt.Fprintf(t, "\t\t\t\tfix: %s\n", f.Fix)
+			}
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%d ok, %d warnings, %d unknown, %d failed\n", count(found, doctor.OK), count(found, doctor.Warning),
+		count(found, doctor.Unknown), count(found, doctor.Failed))
+	return err
+}

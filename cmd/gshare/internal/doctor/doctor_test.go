@@ -1,0 +1,247 @@
+package doctor
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apps "k8s.io/api/apps/v1"
+	coordination "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/discovery/fake"
+	clients "k8s.io/client-go/kubernetes/fake"
+	core "k8s.io/client-go/testing"
+
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
+	"github.com/gshare-dev/gshare/manifests"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+var now = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// installation is a cluster with one node on which all is well.
+type installation struct {
+	server    string
+	node      *v1.Node
+	inventory kube.Inventory
+	agent     *v1.Pod
+	scheduler *v1.Pod
+	lease     *coordination.Lease
+	config    *v1.ConfigMap
+	daemons   *apps.DaemonSet
+	without   string // policy that is not installed
+	forbidden string // resource that may not be read
+	pods      []*v1.Pod
+}
+
+func ownPod(name, app, node, image string) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name, Labels: map[string]string{"app": app}},
+		Spec:       v1.PodSpec{NodeName: node, Containers: []v1.Container{{Name: "main", Image: image}}},
+		Status:     v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}},
+	}
+}
+
+func newInstallation() *installation {
+	holder, renewed := "gshare-scheduler-1", metav1.NewMicroTime(now.Add(-2*time.Second))
+	meta := metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "gshare-scheduler"}
+	i := &installation{
+		server: "v1.37.1",
+		node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{labelGPUs: "true"}}, Status: v1.NodeStatus{
+			NodeInfo:   v1.NodeSystemInfo{KubeletVersion: "v1.37.1", ContainerRuntimeVersion: "containerd://2.4.2"},
+			Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady"}},
+		}},
+		inventory: kube.Inventory{Slices: []kube.Slice{{ID: "GPU-1", Device: "GPU-1", Model: "A100", SMs: 108, MemoryMiB: 40960, Healthy: true,
+			Classes: []share.Isolation{share.Exclusive, share.MPS}}}},
+		agent:     ownPod("gshare-node-x", "gshare-node", "n1", "gshare-node:v1.0.0"),
+		scheduler: ownPod("gshare-scheduler-1", "gshare-scheduler", "n0", "gshare-scheduler:v1.0.0"),
+		lease:     &coordination.Lease{ObjectMeta: meta, Spec: coordination.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed}},
+		config:    &v1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"config.yaml": string(manifests.SchedulerConfig)}},
+		daemons:   &apps.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "gshare-node"}},
+	}
+	i.daemons.Spec.Template = v1.PodTemplateSpec{ObjectMeta: i.agent.ObjectMeta, Spec: *i.agent.Spec.DeepCopy()}
+	i.node.Status.Allocatable = kube.NodeResources(i.inventory)
+	return i
+}
+
+func (i *installation) examine(t *testing.T) []Finding {
+	t.Helper()
+	client := i.client(t)
+	return Examine(t.Context(), client, now)
+}
+
+func (i *installation) client(t *testing.T) *clients.Clientset {
+	t.Helper()
+	if len(i.inventory.Slices) > 0 {
+		text, err := kube.EncodeInventory(i.inventory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i.node.Annotations = map[string]string{kube.AnnotationInventory: text}
+	}
+	objects := []runtime.Object{i.node}
+	for _, o := range []runtime.Object{i.agent, i.scheduler, i.lease, i.config, i.daemons} {
+		if !isNil(o) {
+			objects = append(objects, o)
+		}
+	}
+	for _, pod := range i.pods {
+		objects = append(objects, pod)
+	}
+	client := clients.NewClientset(append(objects, i.policies(t)...)...)
+	client.Discovery().(*fake.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: i.server}
+	client.PrependReactor("*", i.forbidden, func(core.Action) (bool, runtime.Object, error) {
+		return i.forbidden != "", nil, apierrors.NewForbidden(schema.GroupResource{Resource: i.forbidden}, "", nil)
+	})
+	return client
+}
+
+func isNil(o runtime.Object) bool {
+	switch o := o.(type) {
+	case *v1.Pod:
+		return o == nil
+	case *coordination.Lease:
+		return o == nil
+	case *v1.ConfigMap:
+		return o == nil
+	case *apps.DaemonSet:
+		return o == nil
+	}
+	return false
+}
+
+func (i *installation) policies(t *testing.T) (objects []runtime.Object) {
+	t.Helper()
+	names, err := wanted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range policyKinds {
+		if len(names[kind]) == 0 {
+			t.Fatalf("no %s is wanted", kind)
+		}
+		for _, name := range names[kind] {
+			if meta := (metav1.ObjectMeta{Name: name}); name != i.without {
+				objects = append(objects, map[string]runtime.Object{
+					"MutatingAdmissionPolicy":          &admissionv1.MutatingAdmissionPolicy{ObjectMeta: meta},
+					"MutatingAdmissionPolicyBinding":   &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: meta},
+					"ValidatingAdmissionPolicy":        &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta},
+					"ValidatingAdmissionPolicyBinding": &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta},
+				}[kind])
+			}
+		}
+	}
+	return objects
+}
+
+func TestAllIsWell(t *testing.T) {
+	for _, f := range newInstallation().examine(t) {
+		if f.Status != OK || f.Fix != "" {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// Each thing that is missing gives a finding of its own, with a fix; TestAllIsWell is the other half of every case.
+func TestFindings(t *testing.T) {
+	held := func(i *installation, placement string) {
+		pod := ownPod("user", "", "n1", "x")
+		pod.Namespace = "ml"
+		pod.Spec.Containers[0].Resources.Limits = v1.ResourceList{kube.ResourceSM: resource.MustParse("10"), kube.ResourceMemory: resource.MustParse("10")}
+		kube.Complete(pod)
+		pod.Annotations = map[string]string{kube.AnnotationPlacement: placement}
+		if placement == "" {
+			pod.Annotations = nil
+		}
+		i.pods = append(i.pods, pod)
+	}
+	for name, c := range map[string]struct {
+		breaks           func(*installation)
+		component, check string
+		status           Status
+		saw, fix         string
+	}{
+		"old API server":         {func(i *installation) { i.server = "v1.35.2"; i.node.Status.NodeInfo.KubeletVersion = "v1.37.0" }, apiServer, "version", Failed, "v1.35.2", "1.36"},
+		"newer kubelet":          {func(i *installation) { i.server = "v1.36.0" }, kubelet, "skew", Failed, "v1.37.1", "newer"},
+		"old kubelet":            {func(i *installation) { i.node.Status.NodeInfo.KubeletVersion = "v1.36.3" }, kubelet, "version", Failed, "v1.36.3", "PodsAPI"},
+		"node is not ready":      {func(i *installation) { i.node.Status.Conditions[0].Status = v1.ConditionFalse }, kubelet, "ready", Failed, "KubeletReady", "describe node n1"},
+		"policy is missing":      {func(i *installation) { i.without = "gshare-share" }, admission, "ValidatingAdmissionPolicy", Failed, "gshare-share", "kubectl apply"},
+		"slo policy is left out": {func(i *installation) { i.without = "gshare-slo" }, admission, "ValidatingAdmissionPolicy", Warning, "gshare-slo", "if that is not meant"},
+		"no policy may be read":  {func(i *installation) { i.forbidden = "validatingadmissionpolicies" }, admission, "ValidatingAdmissionPolicy", Unknown, "forbidden", "may get"},
+		"no scheduler":           {func(i *installation) { i.scheduler = nil }, scheduler, "running", Failed, "0 of 0", "kubectl"},
+		"scheduler is not ready": {func(i *installation) { i.scheduler.Status.Conditions[0].Status = v1.ConditionFalse }, scheduler, "running", Failed, "0 of 1", "logs"},
+		"lease is old":           {func(i *installation) { *i.lease.Spec.RenewTime = metav1.NewMicroTime(now.Add(-time.Minute)) }, scheduler, "leader", Failed, "1m0s", "log"},
+		"no lease":               {func(i *installation) { i.lease = nil }, scheduler, "leader", Failed, "no lease", "log"},
+		"lease may not be read":  {func(i *installation) { i.forbidden = "leases" }, scheduler, "leader", Unknown, "forbidden", "may get leases"},
+		"no profile": {func(i *installation) {
+			i.config.Data["config.yaml"] = strings.ReplaceAll(i.config.Data["config.yaml"], "schedulerName: gshare\n", "schedulerName: other\n")
+		}, scheduler, "profile", Failed, "other (SlotPacking)", "profile gshare"},
+		"no configuration":       {func(i *installation) { i.config = nil }, scheduler, "profile", Unknown, "defaults", "configmaps"},
+		"no daemon set":          {func(i *installation) { i.daemons = nil }, agent, "daemonset", Failed, "none", "kubectl apply"},
+		"no agent":               {func(i *installation) { i.agent = nil }, agent, "running", Failed, "no node agent", labelGPUs},
+		"inventory of no agent":  {func(i *installation) { i.agent = nil }, gpus, "owner", Warning, "without", "out of date"},
+		"agent is not ready":     {func(i *installation) { i.agent.Status.Conditions[0].Status = v1.ConditionFalse }, agent, "running", Failed, "gshare-node-x", "kubectl logs"},
+		"agent of another image": {func(i *installation) { i.agent.Spec.Containers[0].Image = "gshare-node:v0.9.0" }, agent, "current", Warning, "v0.9.0", "v1.0.0"},
+		"no node is marked": {func(i *installation) {
+			i.node.Labels, i.agent, i.inventory = nil, nil, kube.Inventory{}
+		}, agent, "nodes", Failed, "0 nodes", "kubectl label"},
+		"no inventory":           {func(i *installation) { i.inventory = kube.Inventory{} }, gpus, "inventory", Failed, "none", "log"},
+		"old containerd":         {func(i *installation) { i.node.Status.NodeInfo.ContainerRuntimeVersion = "containerd://1.6.8" }, containers, "cdi", Failed, "1.6.8", "2.0"},
+		"CDI may be off":         {func(i *installation) { i.node.Status.NodeInfo.ContainerRuntimeVersion = "containerd://1.7.20" }, containers, "cdi", Warning, "1.7.20", "enable_cdi"},
+		"other runtime":          {func(i *installation) { i.node.Status.NodeInfo.ContainerRuntimeVersion = "cri-o://1.37.0" }, containers, "cdi", Warning, "cri-o", "CDI"},
+		"slice takes no pods":    {func(i *installation) { i.inventory.Slices[0].Healthy = false }, gpus, "health", Warning, "1 of 1 slice", "drained"},
+		"no MPS":                 {func(i *installation) { i.inventory.Slices[0].Classes = []share.Isolation{share.Exclusive} }, gpus, "mps", Warning, "GPU-1", "nvidia-cuda-mps-control"},
+		"no device plugin":       {func(i *installation) { delete(i.node.Status.Allocatable, kube.ResourceVGPU) }, gpus, "capacity", Failed, "gshare/vgpu 0", "device-plugins"},
+		"memory not patched":     {func(i *installation) { delete(i.node.Status.Allocatable, kube.ResourceMemory) }, gpus, "capacity", Failed, "gshare/mem 0", "nodes/status"},
+		"more than there is":     {func(i *installation) { i.node.Status.Allocatable[kube.ResourceMemory] = resource.MustParse("81920") }, gpus, "capacity", Warning, "81920", "drained"},
+		"a pod nobody placed":    {func(i *installation) { held(i, "") }, pods, "placements", Failed, "ml/user", "delete"},
+		"a malformed placement":  {func(i *installation) { held(i, "{") }, pods, "placements", Failed, "ml/user", "delete"},
+		"pods may not be listed": {func(i *installation) { i.forbidden = "nodes" }, agent, "nodes", Unknown, "verb list", "may list"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := newInstallation()
+			c.breaks(i)
+			found := i.examine(t)
+			at := slices.IndexFunc(found, func(f Finding) bool {
+				return f.Component == c.component && f.Check == c.check && f.Status == c.status && strings.Contains(f.Saw, c.saw) && strings.Contains(f.Fix, c.fix)
+			})
+			if at < 0 {
+				t.Errorf("no such finding among %+v", found)
+			}
+			if Broken(found) != (c.status == Failed) && name != "inventory of no agent" {
+				t.Errorf("broken: %v", Broken(found))
+			}
+		})
+	}
+}
+
+func TestVersions(t *testing.T) {
+	i := newInstallation()
+	for own, skewed := range map[string]bool{"v1.0.3": false, "v1.1.0": false, "v1.2.0": true, "v2.0.0": true, "(devel)": false} {
+		for _, v := range Versions(t.Context(), i.client(t), own)[2:] {
+			if v.Version != "v1.0.0" || v.Count != 1 || v.Skewed != skewed {
+				t.Errorf("%s beside %+v", own, v)
+			}
+		}
+	}
+	i.scheduler, i.forbidden = nil, "pods"
+	for _, v := range Versions(t.Context(), i.client(t), "v1")[2:] {
+		if v.Error == "" || v.Version != "" {
+			t.Errorf("%+v", v)
+		}
+	}
+	for image, want := range map[string]string{"a:v1": "v1", "host:5000/a": "latest", "host:5000/a:dev@sha256:0": "dev"} {
+		if got := Tag(image); got != want {
+			t.Errorf("%s: %s", image, got)
+		}
+	}
+}

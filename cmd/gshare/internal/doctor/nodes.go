@@ -1,0 +1,74 @@
+package doctor
+
+import (
+	"strings"
+
+	apps "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+)
+
+// labelGPUs marks the nodes on which the agent shall run.
+const labelGPUs = "gshare.dev/gpus"
+
+// examinedNode is a node that has gshare's GPUs, or should have.
+type examinedNode struct {
+	*cluster.Node
+	agents []*v1.Pod
+}
+
+// nodes examines every node that is marked, has an agent or has published an inventory.
+func (e *examination) nodes() {
+	s, err := cluster.Read(e.ctx, e.client)
+	if err != nil {
+		e.say(agent, "", "nodes", Unknown, err.Error(), "ask as somebody who may list nodes and pods")
+		return
+	}
+	wanted := e.daemonSet()
+	packer := s.Profiles[0].Packer
+	examined := 0
+	for _, object := range s.Nodes {
+		n := &examinedNode{Node: s.Derive(object, packer, nil, cluster.Nobody), agents: agentsOn(s, object.Name)}
+		_, published := object.Annotations[kube.AnnotationInventory]
+		if object.Labels[labelGPUs] == "true" || published || len(n.agents) > 0 {
+			examined++
+			e.kubelet(n)
+			e.runtime(n)
+			e.agent(n, wanted)
+			e.gpus(n)
+			e.pods(s, n)
+		}
+	}
+	e.check(agent, "", "nodes", examined > 0, Failed, plural(examined, "node")+" with GPUs of gshare", "kubectl label node NODE "+labelGPUs+"=true")
+}
+
+func agentsOn(s *cluster.Snapshot, node string) (list []*v1.Pod) {
+	for _, pod := range s.Pods {
+		key, value, _ := strings.Cut(AgentPods, "=")
+		if pod.Namespace == cluster.Namespace && pod.Spec.NodeName == node && pod.Labels[key] == value && !cluster.Ended(pod) {
+			list = append(list, pod)
+		}
+	}
+	return list
+}
+
+// daemonSet reads what the agents should be; nil if that is not known.
+func (e *examination) daemonSet() *apps.DaemonSet {
+	list, err := e.client.AppsV1().DaemonSets(cluster.Namespace).List(e.ctx, metav1.ListOptions{})
+	if err != nil {
+		e.say(agent, "", "daemonset", Unknown, err.Error(), "ask as somebody who may list daemonsets in "+cluster.Namespace)
+		return nil
+	}
+	for i := range list.Items {
+		key, value, _ := strings.Cut(AgentPods, "=")
+		if d := &list.Items[i]; d.Spec.Template.Labels[key] == value {
+			e.say(agent, "", "daemonset", OK, d.Name+" "+d.Spec.Template.Spec.Containers[0].Image, "")
+			return d
+		}
+	}
+	e.say(agent, "", "daemonset", Failed, "none with pods "+AgentPods, "kubectl apply -k manifests")
+	return nil
+}

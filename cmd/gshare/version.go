@@ -1,0 +1,80 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/doctor"
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/output"
+)
+
+func versionCommand() *cobra.Command {
+	var flags cluster.Flags
+	var format output.Format
+	var client bool
+	cmd := &cobra.Command{
+		Use: "version", Short: "Tell the version of this program and of everything in the cluster",
+		Long: "version tells the version of this program, of the API server, and of gshare's scheduler and node agents, which is the tag of\n" +
+			"their images. What goes together: " + doctor.SkewPolicy + ".\nThe exit code is 1 if something does not.",
+		Example: "  gshare version\n  gshare version --client\n  gshare version -o json", Args: exactly(0, "none"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			found, err := versions(cmd, &flags, client)
+			if err != nil {
+				return err
+			}
+			if err := format.Write(cmd.OutOrStdout(), found, func(w io.Writer) error { return writeVersions(w, found) }); err != nil {
+				return err
+			}
+			for _, v := range found {
+				if v.Skewed {
+					return errors.New("versions that do not go together: " + doctor.SkewPolicy)
+				}
+			}
+			return nil
+		},
+	}
+	flags.AddTo(cmd.Flags())
+	format.AddTo(cmd)
+	cmd.Flags().BoolVar(&client, "client", false, "only this program; asks no cluster")
+	return cmd
+}
+
+func versions(cmd *cobra.Command, flags *cluster.Flags, clientOnly bool) ([]doctor.Version, error) {
+	own := ownVersion()
+	if clientOnly {
+		return []doctor.Version{{Component: "gshare", Version: own, Count: 1}}, nil
+	}
+	c, err := flags.Connect()
+	if err != nil {
+		return nil, usageError{fmt.Errorf("%w (gshare version --client asks no cluster)", err)}
+	}
+	return doctor.Versions(cmd.Context(), c.Client, own), nil
+}
+
+// ownVersion is what the Go tool stamped: the tag, or a pseudo-version of the commit.
+func ownVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return cmp.Or(info.Main.Version, "(devel)")
+	}
+	return "(devel)"
+}
+
+func writeVersions(w io.Writer, found []doctor.Version) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "COMPONENT\tVERSION\tRUNNING\t")
+	for _, v := range found {
+		note := v.Error
+		if v.Skewed {
+			note = "does not go with this gshare"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\n", v.Component, cmp.Or(v.Version, "unknown"), v.Count, note)
+	}
+	return t.Flush()
+}
