@@ -39,7 +39,7 @@ func doctorCommand() *cobra.Command {
 			return err
 		},
 	}
-	flags.AddTo(cmd.Flags())
+	flags.AddTo(cmd)
 	format.AddTo(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "also list the checks that are ok")
 	return cmd

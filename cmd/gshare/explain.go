@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -36,14 +35,15 @@ func explainCommand() *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			report, snapshot, err := explainPod(cmd.Context(), c, podName(args[0], cmp.Or(namespace, c.Namespace)))
+			report, snapshot, err := explainPod(cmd.Context(), c, podName(args[0], inNamespace(namespace, c)))
 			if err != nil {
 				return err
 			}
 			return format.Write(cmd.OutOrStdout(), report, func(w io.Writer) error { return writeReport(w, report, snapshot) })
 		},
 	}
-	flags.AddTo(cmd.Flags())
+	cmd.ValidArgsFunction = complete(&flags, podsThatAsk(&namespace))
+	flags.AddTo(cmd)
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of the pod (default: that of the context)")
 	format.AddTo(cmd)
 	return cmd

@@ -14,7 +14,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := root().ExecuteContext(ctx)
+	cmd := root()
+	as(cmd, os.Args[0], os.Args[1:])
+	err := cmd.ExecuteContext(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gshare:", err)
@@ -24,8 +26,10 @@ func main() {
 
 func root() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:           "gshare",
-		Short:         "Share GPUs, and see what sharing would do",
+		Use:   "gshare",
+		Short: "Share GPUs, and see what sharing does",
+		Long: "gshare shares the GPUs of this machine (run, set, ps, top), looks at a cluster that gshare shares (explain, map, tree, top,\n" +
+			"doctor, version), and says what sharing would do (whatif, simulate, plan). Linked to as kubectl-gshare it is kubectl gshare.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

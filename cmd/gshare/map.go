@@ -47,7 +47,8 @@ func mapCommand() *cobra.Command {
 			return format.Write(cmd.OutOrStdout(), mapOf(list), func(w io.Writer) error { return drawMap(w, list, node) })
 		},
 	}
-	flags.AddTo(cmd.Flags())
+	cmd.ValidArgsFunction = complete(&flags, nodesWithGPUs)
+	flags.AddTo(cmd)
 	format.AddTo(cmd)
 	cmd.Flags().StringVar(&svg, "svg", "", "also draw the slices into this file")
 	return cmd

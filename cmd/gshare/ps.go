@@ -28,16 +28,21 @@ func psCommand() *cobra.Command {
 		Example: "  gshare ps\n  gshare ps -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			status, err := agent.New(socket).Status(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return format.Write(cmd.OutOrStdout(), status, func(w io.Writer) error { return writeRuns(w, status) })
+			return writeStatus(cmd, &format, socket)
 		},
 	}
 	format.AddTo(cmd)
 	cmd.Flags().StringVar(&socket, "socket", "", "control socket of the agent")
 	return cmd
+}
+
+// writeStatus asks the agent of this machine.
+func writeStatus(cmd *cobra.Command, format *output.Format, socket string) error {
+	status, err := agent.New(socket).Status(cmd.Context())
+	if err != nil {
+		return err
+	}
+	return format.Write(cmd.OutOrStdout(), status, func(w io.Writer) error { return writeRuns(w, status) })
 }
 
 // writeRuns draws one line for each vGPU.

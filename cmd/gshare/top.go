@@ -17,28 +17,47 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
+const topLong = `top shows each share beside what it really has: bars are the part of the time that its processes used the device, the mark is
+the quota that it is guaranteed.
+
+gshare top watches the runs of this machine. With --cluster, as kubectl gshare top does by default, it asks the node agents of a cluster
+for their metrics. That takes permission to list pods in gshare-system and to create pods/portforward there, which are an
+administrator's. A share that waited and yet had less than its quota is marked; over a second or less that may be chance.`
+
 func topCommand() *cobra.Command {
 	var socket string
 	var every time.Duration
 	var times int
+	var t topOfCluster
 	cmd := &cobra.Command{
-		Use:     "top",
-		Short:   "Watch shares against measured use on this machine",
-		Long:    "top shows each device with its runs: bars are the device time of the last second, the mark is the quota.",
-		Example: "  gshare top\n  gshare top --every 200ms",
+		Use: "top", Short: "Watch shares against measured use, on this machine or in a cluster", Long: topLong,
+		Example: "  gshare top\n  gshare top --every 200ms\n  gshare top --cluster --node gpu-node-1\n  gshare top --cluster -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if every < 50*time.Millisecond {
 				return usagef("--every: %v is less than 50ms", every)
 			}
+			if wanted, _ := cmd.Flags().GetBool(clusterFlag); wanted {
+				return t.watch(cmd.Context(), cmd.OutOrStdout(), every, times)
+			}
+			if !t.format.Table() {
+				return writeStatus(cmd, &t.format, socket)
+			}
 			return watch(cmd.Context(), cmd.OutOrStdout(), agent.New(socket), every, times)
 		},
 	}
-	cmd.Flags().StringVar(&socket, "socket", "", "control socket of the agent")
+	cmd.Flags().StringVar(&socket, "socket", "", "control socket of the agent of this machine")
 	cmd.Flags().DurationVar(&every, "every", time.Second, "how often to look")
 	cmd.Flags().IntVar(&times, "times", 0, "how many times to look (default: until interrupted)")
+	cmd.Flags().Bool(clusterFlag, false, "look at a cluster")
+	cmd.Flags().StringVar(&t.node, "node", "", "only this node of the cluster")
+	t.flags.AddTo(cmd)
+	t.format.AddTo(cmd)
 	return cmd
 }
+
+// clusterFlag is set where kubectl runs the program.
+const clusterFlag = "cluster"
 
 // watch draws the status again and again, in place on a terminal.
 func watch(ctx context.Context, w io.Writer, c *agent.Client, every time.Duration, times int) error {

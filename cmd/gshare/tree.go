@@ -33,7 +33,7 @@ func treeCommand() *cobra.Command {
 			return format.Write(cmd.OutOrStdout(), nodes, func(w io.Writer) error { return writeTree(w, nodes) })
 		},
 	}
-	flags.AddTo(cmd.Flags())
+	flags.AddTo(cmd)
 	format.AddTo(cmd)
 	return cmd
 }

@@ -40,7 +40,7 @@ func versionCommand() *cobra.Command {
 			return nil
 		},
 	}
-	flags.AddTo(cmd.Flags())
+	flags.AddTo(cmd)
 	format.AddTo(cmd)
 	cmd.Flags().BoolVar(&client, "client", false, "only this program; asks no cluster")
 	return cmd

@@ -52,7 +52,7 @@ func whatifCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	w.cluster.AddTo(f)
+	w.cluster.AddTo(cmd)
 	f.StringSliceVarP(&w.options.Namespaces, "namespace", "n", nil, "count only GPU pods of these namespaces (default: all)")
 	f.StringVar(&w.assume, "assume", usage.DefaultAssumption.String(),
 		"what a pod with one whole GPU needs: percent of SMs, percent of time, MiB or percent of the memory")

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -16,7 +16,8 @@ import (
 type Flags struct{ Kubeconfig, Context string }
 
 // AddTo adds the flags to a command.
-func (f *Flags) AddTo(set *pflag.FlagSet) {
+func (f *Flags) AddTo(cmd *cobra.Command) {
+	set := cmd.Flags()
 	set.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, else ~/.kube/config)")
 	set.StringVar(&f.Context, "context", "", "context of the kubeconfig (default: its current one)")
 }

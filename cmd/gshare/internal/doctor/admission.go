@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,24 +43,34 @@ func (e *examination) admission() {
 		return
 	}
 	for _, kind := range policyKinds {
-		for _, name := range names[kind] {
-			e.policy(kind, name)
-		}
+		e.installed(kind, names[kind])
 	}
 }
 
-func (e *examination) policy(kind, name string) {
-	err := e.get(kind, name)
-	switch {
-	case apierrors.IsNotFound(err) && name == optional:
-		e.say(admission, "", kind, Warning, name+" is not installed: every namespace may ask for class slo", "kubectl apply -k manifests, if that is not meant")
-	case apierrors.IsNotFound(err):
-		e.say(admission, "", kind, Failed, name+" is not installed", "kubectl apply -k manifests")
-	case err != nil:
-		e.say(admission, "", kind, Unknown, name+": "+err.Error(), "ask as somebody who may get "+kind)
-	default:
-		e.say(admission, "", kind, OK, name, "")
+// installed looks for all policies of a kind.
+func (e *examination) installed(kind string, names []string) {
+	var there, missing []string
+	for _, name := range names {
+		switch err := e.get(kind, name); {
+		case apierrors.IsNotFound(err) && name == optional:
+			e.say(admission, "", kind, Warning, name+" is not installed: every namespace may ask for class slo", "kubectl apply -k manifests, if that is not meant")
+		case apierrors.IsNotFound(err):
+			missing = append(missing, name)
+		case err != nil:
+			e.say(admission, "", kind, Unknown, err.Error(), "ask as somebody who may get "+kind)
+			return
+		default:
+			there = append(there, name)
+		}
 	}
+	e.check(admission, "", kind, len(missing) == 0, Failed, join("installed: ", there)+join("; missing: ", missing), "kubectl apply -k manifests")
+}
+
+func join(what string, names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return what + strings.Join(names, ", ")
 }
 
 func (e *examination) get(kind, name string) (err error) {

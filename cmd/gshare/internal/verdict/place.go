@@ -82,7 +82,7 @@ func (r *Report) places(n *cluster.Node, pod *v1.Pod, placement kube.Placement) 
 func (r *Report) whereabouts(s *cluster.Snapshot, pod *v1.Pod) string {
 	where := fmt.Sprintf("the pod has its shares on node %s", pod.Spec.NodeName)
 	profile, known := s.Profile(pod.Spec.SchedulerName)
-	if !known {
+	if !known || len(s.Nodes) == 1 {
 		return where
 	}
 	free := pod.DeepCopy() // as it was before it was bound

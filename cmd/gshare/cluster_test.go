@@ -1,0 +1,220 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/verdict"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// shop is a cluster with one node of two GPUs, on one of which two pods share, and a pod that is too large.
+func shop(t *testing.T) *apiServer {
+	t.Helper()
+	slice := func(id string) kube.Slice {
+		return kube.Slice{ID: id, Device: id, Model: "A100", SMs: 108, MemoryMiB: 40960, Healthy: true,
+			Classes: []share.Isolation{share.Exclusive, share.MPS, share.Elastic}}
+	}
+	inventory := kube.Inventory{Slices: []kube.Slice{slice("GPU-aaaaaaaa-1"), slice("GPU-bbbbbbbb-2")}}
+	text, err := kube.EncodeInventory(inventory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := quantities("cpu", "64", "memory", "512Gi", "pods", "100")
+	for name, q := range kube.NodeResources(inventory) {
+		has[name] = q
+	}
+	node := v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{kube.AnnotationInventory: text}}, Status: v1.NodeStatus{Allocatable: has}}
+	agent := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "gshare-system", Name: "gshare-node-x", Labels: map[string]string{"app": "gshare-node"}},
+		Spec:   v1.PodSpec{NodeName: "n1", Containers: []v1.Container{{Name: "agent", Image: "gshare-node:v1.2.0"}}},
+		Status: v1.PodStatus{Phase: v1.PodRunning}}
+	return &apiServer{nodes: []v1.Node{node}, pods: []v1.Pod{
+		agent, bound(t, "one", 500, 600), bound(t, "two", 500, 400), asking("large", "60", "81920"),
+	}}
+}
+
+func asking(name, sm, mem string) v1.Pod {
+	pod := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: name, UID: types.UID(name)}, Spec: v1.PodSpec{Containers: []v1.Container{{
+		Name: "main", Resources: v1.ResourceRequirements{Limits: quantities("gshare/sm", sm, "gshare/mem", mem)},
+	}}}}
+	kube.Complete(&pod)
+	return pod
+}
+
+func bound(t *testing.T, name string, sm, quota share.PerMille) v1.Pod {
+	t.Helper()
+	pod := asking(name, "50", "4096")
+	pod.Spec.Containers[0].Resources = v1.ResourceRequirements{Limits: quantities("gshare/sm", fmt.Sprint(sm/10), "gshare/quota", fmt.Sprint(quota/10), "gshare/mem", "4096")}
+	kube.Complete(&pod)
+	pod.Spec.NodeName = "n1"
+	text, err := kube.EncodePlacement(kube.Placement{Node: "n1", UID: pod.UID, Model: kube.Slots, Containers: []kube.PlacedContainer{{
+		Name: "main", VGPUs: []kube.PlacedVGPU{{Slice: "GPU-aaaaaaaa-1", Class: share.MPS, Priority: share.BestEffort,
+			Share: share.Share{SMRequest: sm, SMLimit: sm, QuotaRequest: quota, QuotaLimit: quota, Memory: 4096 * share.MiB}}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.Annotations = map[string]string{kube.AnnotationPlacement: text}
+	return pod
+}
+
+// ask runs gshare with the cluster's kubeconfig.
+func ask(t *testing.T, kubeconfig string, args ...string) (string, error) {
+	t.Helper()
+	cmd := root()
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetArgs(append(args, "--kubeconfig", kubeconfig))
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestClusterCommands(t *testing.T) {
+	kubeconfig := shop(t).kubeconfig(t)
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		want []string // all of them in the output
+	}{
+		"explain a waiting pod": {[]string{"explain", "large"}, 0, []string{"NoNodeFits", "share larger than a slice",
+			"gshare/mem: 40960 instead of 81920 in container main", "GPU-aaaaaaaa", "held by ml/one/main, ml/two/main"}},
+		"explain a placed pod": {[]string{"explain", "ml/one"}, 0, []string{"Placed", "slice GPU-aaaaaaaa-1 of n1 (A100), mps: 50% SM", "beside ml/two/main", "slot table", "100 ms"}},
+		"map":                  {[]string{"map"}, 0, []string{"2 GPUs", "A100"}},
+		"map of a node":        {[]string{"map", "n1"}, 0, []string{"n1 GPU 0", "ml/one/main", "n1 GPU 1", "free: 100"}},
+		"tree":                 {[]string{"tree"}, 0, []string{"n1", "├─ GPU-aaaaaaaa-1  A100", "│  ├─ ml/one/main", "└─ GPU-bbbbbbbb-2", "empty"}},
+		"doctor":               {[]string{"doctor"}, 1, []string{"may not", "unknown", "pod gshare-node-x", "failed"}},
+		"version":              {[]string{"version"}, 0, []string{"kube-apiserver", "v1.37.1", "gshare-node", "v1.2.0", "none runs in gshare-system"}},
+		"no such pod":          {[]string{"explain", "nobody"}, 1, nil},
+		"no such node":         {[]string{"map", "n7"}, 1, nil},
+		"no pod named":         {[]string{"explain"}, 2, nil},
+		"two nodes":            {[]string{"map", "a", "b"}, 2, nil},
+		"format":               {[]string{"tree", "-o", "xml"}, 2, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := ask(t, kubeconfig, c.args...)
+			if (err == nil) != (c.code == 0) || err != nil && exitCode(err) != c.code {
+				t.Errorf("error %v, want code %d", err, c.code)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("no %q in\n%s", want, out)
+				}
+			}
+			if strings.Contains(out, "\x1b") {
+				t.Error("colours in a pipe")
+			}
+		})
+	}
+}
+
+// The two formats for programs say the same, and it can be read.
+func TestClusterFormats(t *testing.T) {
+	kubeconfig := shop(t).kubeconfig(t)
+	for _, args := range [][]string{{"explain", "large"}, {"explain", "one"}, {"map"}, {"tree"}, {"doctor"}, {"version"}} {
+		var first, second any
+		text, _ := ask(t, kubeconfig, append(args, "-o", "json")...)
+		if err := json.Unmarshal([]byte(text), &first); err != nil || first == nil {
+			t.Errorf("%v: %v in %s", args, err, text)
+		}
+		text, _ = ask(t, kubeconfig, append(args, "-o", "yaml")...)
+		if err := yaml.Unmarshal([]byte(text), &second); err != nil || fmt.Sprint(first) != fmt.Sprint(second) && args[0] != "doctor" {
+			t.Errorf("%v: %v in %s", args, err, text)
+		}
+	}
+	var report verdict.Report
+	text, err := ask(t, kubeconfig, "explain", "one", "-o", "json")
+	if err != nil || json.Unmarshal([]byte(text), &report) != nil || report.Reason != verdict.Placed || len(report.Places) != 1 || len(report.Places[0].Beside) != 1 {
+		t.Errorf("%v: %+v", err, report)
+	}
+}
+
+func TestMapSVG(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "map.svg")
+	if _, err := ask(t, shop(t).kubeconfig(t), "map", "--svg", file); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(file); err != nil || !bytes.Contains(text, []byte("ml/two/main")) || !bytes.Contains(text, []byte("n1 GPU 1")) {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+func TestTopOfCluster(t *testing.T) {
+	api := shop(t)
+	busy := 0
+	api.metrics = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/metrics" {
+			http.NotFound(w, r)
+			return
+		}
+		busy++ // a second more at each look
+		const labels = `{container="c1",device="GPU-aaaaaaaa-1",vgpu="0"}`
+		for _, name := range []string{"sm_ratio", "quota_request_ratio", "quota_limit_ratio"} {
+			fmt.Fprintf(w, "# TYPE gshare_share_%s gauge\n", name)
+		}
+		fmt.Fprintf(w, "# TYPE gshare_share_busy_seconds_total counter\ngshare_node_grant_info{container=\"c1\",namespace=\"ml\",pod=\"one\",name=\"main\"} 1\n"+
+			"gshare_share_sm_ratio%s 0.5\ngshare_share_quota_request_ratio%s 0.6\ngshare_share_quota_limit_ratio%s 0.6\ngshare_share_busy_seconds_total%s %d\n",
+			labels, labels, labels, labels, busy)
+	})
+	kubeconfig := api.kubeconfig(t)
+	text, err := ask(t, kubeconfig, "top", "--cluster", "--every", "50ms", "-o", "json")
+	var look measured
+	if err != nil || json.Unmarshal([]byte(text), &look) != nil || len(look.Shares) != 1 || len(look.Errors) > 0 {
+		t.Fatalf("%v: %s", err, text)
+	}
+	if u := look.Shares[0]; u.Container != "ml/one/main" || u.Quota != 600 || u.SM != 500 || u.Used < 1 || u.Node != "n1" {
+		t.Errorf("%+v", u)
+	}
+	api.metrics = http.NotFoundHandler()
+	text, err = ask(t, kubeconfig, "top", "--cluster", "--every", "50ms", "--times", "1")
+	if err != nil || !strings.Contains(text, "not asked: n1: 404") {
+		t.Errorf("an agent without metrics: %v: %s", err, text)
+	}
+	if _, err := ask(t, kubeconfig, "top", "--cluster", "--node", "n7"); err == nil {
+		t.Error("a node without an agent is watched")
+	}
+}
+
+func TestNames(t *testing.T) {
+	kubeconfig := shop(t).kubeconfig(t)
+	cmd := root()
+	as(cmd, "/usr/bin/kubectl-gshare", nil)
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetArgs([]string{"explain", "--help"})
+	if err := cmd.Execute(); err != nil || !strings.Contains(out.String(), "kubectl gshare explain POD") || strings.Contains(out.String(), "\n  gshare ") {
+		t.Errorf("%v: %s", err, out.String())
+	}
+	if wanted, _ := commandNamed(t, cmd, "top").Flags().GetBool(clusterFlag); !wanted {
+		t.Error("kubectl gshare top looks at this machine")
+	}
+	cmd, out = root(), bytes.Buffer{}
+	as(cmd, completeName, []string{"explain", "--kubeconfig", kubeconfig, "-n", "ml", ""})
+	cmd.SetOut(&out)
+	if err := cmd.ExecuteContext(t.Context()); err != nil || !strings.HasPrefix(out.String(), "one\ntwo\nlarge\n") {
+		t.Errorf("%v: completions %q", err, out.String())
+	}
+}
+
+func commandNamed(t *testing.T, root *cobra.Command, name string) *cobra.Command {
+	t.Helper()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == name {
+			return cmd
+		}
+	}
+	t.Fatalf("there is no command %s", name)
+	return nil
+}

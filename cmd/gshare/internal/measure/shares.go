@@ -1,0 +1,122 @@
+package measure
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// Share is one vGPU of a container: what it was promised, and the counters of what it had at one moment.
+type Share struct {
+	Node, Slice, Namespace, Pod, Container string
+	VGPU                                   string
+	SM, Quota, QuotaLimit                  float64 // parts of one
+	MemoryLimit, MemoryUsed                int64   // bytes
+	Busy                                   time.Duration
+	Stalls                                 float64
+	Processes                              float64
+}
+
+// Parse reads the metrics of the agent of a node. Shares are in the order of namespace, pod, container and vGPU.
+func Parse(node string, text []byte) ([]Share, error) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("metrics of %s: %w", node, err)
+	}
+	owners := map[string]map[string]string{} // by container of the token server
+	for _, m := range families["gshare_node_grant_info"].GetMetric() {
+		labels := labelsOf(m)
+		owners[labels["container"]] = labels
+	}
+	var shares []Share
+	for _, m := range families["gshare_share_sm_ratio"].GetMetric() {
+		labels := labelsOf(m)
+		owner := owners[labels["container"]]
+		value := func(name string) float64 { return valueOf(families["gshare_share_"+name], labels) }
+		shares = append(shares, Share{
+			Node: node, Slice: labels["device"], VGPU: labels["vgpu"],
+			Namespace: owner["namespace"], Pod: owner["pod"], Container: owner["name"],
+			SM: value("sm_ratio"), Quota: value("quota_request_ratio"), QuotaLimit: value("quota_limit_ratio"),
+			MemoryLimit: int64(value("memory_limit_bytes")), MemoryUsed: int64(value("memory_used_bytes")),
+			Busy:   time.Duration(value("busy_seconds_total") * float64(time.Second)),
+			Stalls: value("stalls_total"), Processes: value("processes"),
+		})
+	}
+	slices.SortFunc(shares, func(a, b Share) int { return strings.Compare(a.key(), b.key()) })
+	return shares, nil
+}
+
+func (s *Share) key() string {
+	return strings.Join([]string{s.Namespace, s.Pod, s.Container, s.VGPU, s.Node, s.Slice}, "\x00")
+}
+
+func labelsOf(m *dto.Metric) map[string]string {
+	labels := map[string]string{}
+	for _, l := range m.GetLabel() {
+		labels[l.GetName()] = l.GetValue()
+	}
+	return labels
+}
+
+// valueOf is that of the sample with the same device, container and vGPU; zero if there is none.
+func valueOf(family *dto.MetricFamily, labels map[string]string) float64 {
+	for _, m := range family.GetMetric() {
+		other := labelsOf(m)
+		if other["device"] == labels["device"] && other["container"] == labels["container"] && other["vgpu"] == labels["vgpu"] {
+			return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return 0
+}
+
+// Use is what a share had between two looks, beside what it was promised.
+type Use struct {
+	Node       string `json:"node"`
+	Slice      string `json:"slice"`
+	Container  string `json:"container"` // namespace/pod/container
+	VGPU       string `json:"vgpu"`
+	SM         int64  `json:"smPerMille"`
+	Quota      int64  `json:"quotaPerMille"` // guaranteed
+	QuotaLimit int64  `json:"quotaLimitPerMille"`
+	Used       int64  `json:"usedPerMille"` // of the time
+	Memory     int64  `json:"memoryLimitBytes"`
+	MemoryUsed int64  `json:"memoryUsedBytes"`
+	Stalls     int64  `json:"stalls"`
+	Short      bool   `json:"short"` // waited, and had less than it is guaranteed
+}
+
+// tolerance is how much less than its quota a share may seem to have had: processes report their use with some delay.
+const tolerance = 20 // per mille
+
+// Between compares two looks, that far apart. Shares that came or went in between are left out.
+func Between(before, after []Share, apart time.Duration) (uses []Use) {
+	known := map[string]*Share{}
+	for i := range before {
+		known[before[i].key()] = &before[i]
+	}
+	for i := range after {
+		s := &after[i]
+		old := known[s.key()]
+		if old == nil || s.Busy < old.Busy || apart <= 0 { // a new token server counts from zero
+			continue
+		}
+		u := Use{
+			Node: s.Node, Slice: s.Slice, Container: s.Namespace + "/" + s.Pod + "/" + s.Container, VGPU: s.VGPU,
+			SM: perMille(s.SM), Quota: perMille(s.Quota), QuotaLimit: perMille(s.QuotaLimit),
+			Used: perMille(float64(s.Busy-old.Busy) / float64(apart)), Memory: s.MemoryLimit, MemoryUsed: s.MemoryUsed,
+			Stalls: int64(s.Stalls - old.Stalls),
+		}
+		u.Short = u.Stalls > 0 && u.Used+tolerance < u.Quota
+		uses = append(uses, u)
+	}
+	return uses
+}
+
+func perMille(part float64) int64 { return int64(part*1000 + 0.5) }

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/measure"
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/output"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// topOfCluster looks at the shares of a cluster again and again.
+type topOfCluster struct {
+	flags  cluster.Flags
+	format output.Format
+	node   string
+}
+
+// measured is one look as it is written for programs.
+type measured struct {
+	At     time.Time     `json:"at"`
+	Over   string        `json:"over"` // how long was measured
+	Shares []measure.Use `json:"shares"`
+	Errors []string      `json:"errors,omitempty"` // agents that could not be asked
+}
+
+func (t *topOfCluster) watch(ctx context.Context, w io.Writer, every time.Duration, times int) error {
+	c, err := t.flags.Connect()
+	if err != nil {
+		return usageError{err}
+	}
+	agents, err := measure.FindAgents(ctx, c, t.node)
+	if err != nil {
+		return err
+	}
+	if !t.format.Table() {
+		times = 1 // a document is one
+	}
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	before := agents.Look(ctx)
+	for i := 0; times == 0 || i < times; i++ {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+		after := agents.Look(ctx)
+		apart := after.At.Sub(before.At)
+		look := measured{after.At.UTC(), apart.Round(time.Millisecond).String(), measure.Between(before.Shares, after.Shares, apart), after.Errors}
+		if err := t.format.Write(w, look, func(w io.Writer) error { return writeLook(w, look) }); err != nil {
+			return err
+		}
+		before = after
+	}
+	return nil
+}
+
+// writeLook is one picture; on a terminal it replaces the last.
+func writeLook(w io.Writer, look measured) error {
+	var b bytes.Buffer
+	if _, terminal := output.Terminal(w); terminal {
+		b.WriteString("\x1b[H\x1b[J")
+	}
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NODE\tSLICE\tCONTAINER\tSM\tQUOTA\tTIME USED\t\tMEM\tUSED\tSTALLS\tSTATE")
+	for _, u := range look.Shares {
+		quota, used := share.PerMille(u.Quota), share.PerMille(u.Used)
+		state := "ok"
+		if u.Short {
+			state = "SHORT of its quota"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t|%s|\t%s\t%s\t%s\t%d\t%s\n", u.Node, shortDevice(u.Slice), u.Container, share.PerMille(u.SM).Percent(),
+			span(quota, share.PerMille(u.QuotaLimit)), bar(used, quota), used.Percent(), memoryText(share.Bytes(u.Memory)),
+			memoryText(share.Bytes(u.MemoryUsed)), u.Stalls, state)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, text := range look.Errors {
+		fmt.Fprintln(&b, "* not asked:", text)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
