@@ -28,10 +28,11 @@ const elasticLong = `elastic puts two functions on one GPU, as Dilu's section 5.
 from its profile by Dilu's rules. Functions and GPU are models: kernels run in waves on the SMs that are free, and what neighbours take
 from each other beyond SMs (bandwidth, caches) is --interference alone, 0 unless given.
 
---policy is rckm (Dilu's block tokens, corrected; MPS caps at the limits), rckm-gaps (the same, where the host does not tell when a batch
-ends), rckm-printed (the algorithm as the paper has it), exclusive (a GPU for each), mps-l and mps-r (MPS caps alone, at the limits or at
-the requests), fast and table (time tokens at the limits, the window shared as the requests are, if the limits do not fit together), tgs
-(priority in the manner of TGS: the second function by what the first leaves, with a rate that halves and grows).
+--policy is rckm (Dilu's block tokens, corrected, with MPS caps at the limits and best effort at MPS's lower priority), rckm-tokens
+(the same without the priority), rckm-gaps (rckm where the host does not tell when a batch ends), rckm-printed (the algorithm as the
+paper has it), exclusive (a GPU for each), mps-l and mps-r (MPS caps alone, at the limits or at the requests), fast and table (time tokens
+at the limits, the window shared as the requests are, if the limits do not fit together), tgs (priority in the manner of TGS: the second
+function by what the first leaves, with a rate that halves and grows).
 
 Each run gives, as means over the functions of all pairs, compared with exclusive GPUs:
   p50_ratio, p95_ratio     latency of inference

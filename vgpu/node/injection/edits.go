@@ -96,6 +96,9 @@ func (h Host) mps(g *grant.Grant) specs.ContainerEdits {
 	uuid := h.device(v.Slice).UUID
 	inside := mps.Daemons{Dir: MPSDir}
 	edits := specs.ContainerEdits{Env: inside.Environment(uuid, v.Share)}
+	if v.Class == share.Elastic && v.Priority == share.BestEffort {
+		edits.Env = append(edits.Env, mps.Behind)
+	}
 	if h.MPS.Runs() {
 		edits.Mounts = []*specs.Mount{{
 			HostPath: h.MPS.Pipe(uuid), ContainerPath: inside.Pipe(uuid), Options: []string{"rbind", "rw", "nosuid", "nodev"},

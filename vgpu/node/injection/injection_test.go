@@ -128,6 +128,20 @@ func TestEdits(t *testing.T) {
 	}
 }
 
+// TestPriority: only best effort on an elastic slice goes behind others.
+func TestPriority(t *testing.T) {
+	for _, class := range []share.Isolation{share.Exclusive, share.MPS, share.Elastic} {
+		for _, priority := range []share.Priority{share.SLO, share.BestEffort} {
+			g := granted(class)
+			g.VGPUs[0].Priority = priority
+			edits, err := Host{Hook: "/h", Preload: "/p"}.Edits(g, "/d")
+			if behind := slices.Contains(edits.Env, "CUDA_MPS_CLIENT_PRIORITY=1"); err != nil || behind != (class == share.Elastic && priority == share.BestEffort) {
+				t.Errorf("%s in class %s: behind %v, %v", priority, class, behind, err)
+			}
+		}
+	}
+}
+
 // TestWhole: a container with the device to itself is left alone, but for the directory that says whose grant it is.
 func TestWhole(t *testing.T) {
 	edits, err := Host{Hook: "/h", Preload: "/p"}.Edits(granted(share.Exclusive), "/d")

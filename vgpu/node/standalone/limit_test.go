@@ -2,6 +2,7 @@ package standalone
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,7 +32,17 @@ func TestElastic(t *testing.T) {
 	if !strings.Contains(strings.Join(grant.Environment, " "), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=60") {
 		t.Errorf("the cap is not the limit: %v", grant.Environment)
 	}
-	mustAdmit(t, n, newProgram(t), askElastic("train", 50, 90))
+	trainer, slo := askElastic("train", 30, 60), askElastic("slo", 20, 30)
+	slo.Class = "slo"
+	for _, test := range []struct {
+		request control.RunRequest
+		behind  bool
+	}{{trainer, true}, {slo, false}} {
+		grant := mustAdmit(t, n, newProgram(t), test.request)
+		if behind := slices.Contains(grant.Environment, "CUDA_MPS_CLIENT_PRIORITY=1"); behind != test.behind {
+			t.Errorf("%s goes behind others: %v", test.request.Name, behind)
+		}
+	}
 	if d := n.Status().Devices[0]; d.Class != "elastic" {
 		t.Errorf("the device is %+v", d)
 	}

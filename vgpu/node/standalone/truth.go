@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -50,6 +51,9 @@ func (n *Node) grantOf(r *run) *control.Grant {
 	environment = append(environment, "CUDA_VISIBLE_DEVICES="+devices)
 	if r.Class != share.Exclusive {
 		environment = append(environment, n.MPS.Environment(r.Devices[0], r.Request.Containers[0].Share)...)
+	}
+	if r.Class == share.Elastic && r.Request.Priority != share.SLO {
+		environment = append(environment, mps.Behind)
 	}
 	return &control.Grant{ID: r.ID, Dir: n.dirOf(r.ID), Environment: environment, Inherit: r.Group == "", Truth: r.Truth}
 }

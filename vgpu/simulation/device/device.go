@@ -5,6 +5,7 @@ package device
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -27,6 +28,7 @@ type Device struct {
 
 type process struct {
 	limit, held share.PerMille // SMs it may fill, and fills
+	behind      bool           // its blocks wait where others' do
 	kernels     int            // running
 	since       time.Duration  // valid while kernels > 0
 	use         Use
@@ -41,6 +43,9 @@ func New() *Device {
 func (d *Device) Attach(p Process, limit share.PerMille) {
 	d.processes[p] = &process{limit: max(limit, 1)}
 }
+
+// Yield puts what waits of a process behind what waits of those that do not yield (CUDA_MPS_CLIENT_PRIORITY). What runs goes on.
+func (d *Device) Yield(p Process) { d.processes[p].behind = true }
 
 // Interfere lets neighbours slow each other down beyond the SMs they hold, by bandwidth and caches: a kernel takes so much
 // longer when it starts while others fill the whole rest of the device, and less in proportion.
@@ -136,12 +141,30 @@ func (d *Device) unblock() {
 				d.finish(w)
 				again = true
 			default:
-				d.arrivals++
-				w.order = d.arrivals
-				d.ready = append(d.ready, w)
+				d.queue(w)
 			}
 		}
 	}
+}
+
+// queue puts a head where its kernel's arrival puts it among those that wait for SMs.
+func (d *Device) queue(w *Work) {
+	if w.order == 0 {
+		d.arrivals++
+		w.order = d.arrivals
+	}
+	at := len(d.ready)
+	for at > 0 && d.before(w, d.ready[at-1]) {
+		at--
+	}
+	d.ready = slices.Insert(d.ready, at, w)
+}
+
+func (d *Device) before(a, b *Work) bool {
+	if x, y := d.processes[a.Stream.Process].behind, d.processes[b.Stream.Process].behind; x != y {
+		return y
+	}
+	return a.order < b.order
 }
 
 // complete ends the kernels whose time has come.
@@ -163,6 +186,9 @@ func (d *Device) finish(w *Work) {
 		return
 	}
 	d.streams[w.Stream] = queue
+	if queue[0].Follows {
+		queue[0].order = w.order
+	}
 	d.arrive(queue[0])
 }
 

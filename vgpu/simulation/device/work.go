@@ -22,6 +22,7 @@ type Work struct {
 	Duration time.Duration  // at its full width
 	Width    share.PerMille // SMs that it can fill
 	Least    share.PerMille // SMs that are enough to start on, if fewer are free than it can fill; 0: it waits for all
+	Follows  bool           // the next wave of the kernel before it in its stream: its blocks came with those, and go before later ones
 	After    *Work          // work of another stream that ends first; nil if none
 
 	Done       bool

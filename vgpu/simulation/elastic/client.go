@@ -6,19 +6,18 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/simulation/device"
 )
 
-// ahead is how many waves a host runs ahead of its GPU.
+// ahead is how many waves a host runs ahead of its GPU, or one kernel if that has more.
 const ahead = 4
 
 // client is a function at work: a host that launches one pass after another.
 type client struct {
 	Tenant
 	process device.Process
-	all     []Phase // waves of a pass, in order
-	blocks  []int64
+	all     []Phase // kernels of a pass, in order
 
 	arrivals []time.Duration // requests to come; a training needs none
 	waiting  []time.Duration // requests that came
-	next     int             // wave of the pass to launch; len(all) if none is left
+	next     int             // kernel of the pass to launch; len(all) if none is left
 	flying   int             // waves on the device
 	resume   time.Duration   // the host does something else until then
 
@@ -32,12 +31,7 @@ type client struct {
 func newClient(t Tenant, p device.Process, arrivals []time.Duration) *client {
 	c := &client{Tenant: t, process: p, arrivals: arrivals}
 	for range t.Layers {
-		for _, phase := range t.Layer {
-			for range phase.Waves {
-				c.all = append(c.all, Phase{phase.Width, phase.Wave, 1, phase.PerSM})
-				c.blocks = append(c.blocks, phase.blocks())
-			}
-		}
+		c.all = append(c.all, t.Layer...)
 	}
 	c.next = len(c.all)
 	return c
@@ -71,15 +65,19 @@ func (c *client) wake(now time.Duration) (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// launch makes the next wave.
-func (c *client) launch(now time.Duration) *device.Work {
+// launch makes the waves of the next kernel.
+func (c *client) launch(now time.Duration) (waves []*device.Work) {
 	if c.next == 0 {
 		c.began = now
 	}
 	p := c.all[c.next]
 	c.next++
-	c.flying++
-	return &device.Work{Stream: device.Stream{Process: c.process, ID: 1}, At: now, Duration: p.Wave, Width: p.Width, Least: (p.Width + 1) / 2}
+	c.flying += p.Waves
+	for n := range p.Waves {
+		waves = append(waves, &device.Work{Stream: device.Stream{Process: c.process, ID: 1}, At: now, Duration: p.Wave, Width: p.Width,
+			Least: (p.Width + 1) / 2, Follows: n > 0})
+	}
+	return waves
 }
 
 // complete takes in the end of a wave, and of a pass.

@@ -16,7 +16,7 @@ type Served struct {
 
 func (c *client) served(s Setting) Served {
 	if c.Trains {
-		return Served{Passes: float64(c.done) / float64(len(c.all))}
+		return Served{Passes: float64(c.done) / float64(c.waves())}
 	}
 	for _, at := range c.waiting {
 		c.latencies = append(c.latencies, 2*s.Length-at)

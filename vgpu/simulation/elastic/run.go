@@ -24,7 +24,7 @@ type Setting struct {
 
 // Policies lists them, the default first.
 func Policies() []string {
-	return []string{"rckm", "rckm-gaps", "rckm-printed", "exclusive", "mps-l", "mps-r", "fast", "table", "tgs"}
+	return []string{"rckm", "rckm-tokens", "rckm-gaps", "rckm-printed", "exclusive", "mps-l", "mps-r", "fast", "table", "tgs"}
 }
 
 // Run serves a pair. With exclusive each function has a GPU of its own.
@@ -57,7 +57,7 @@ func newGate(s Setting, c []*client) (gate, error) {
 	switch s.Policy {
 	case "exclusive", "mps-l", "mps-r":
 		return open{}, nil
-	case "rckm", "rckm-gaps", "rckm-printed":
+	case "rckm", "rckm-tokens", "rckm-gaps", "rckm-printed":
 		return newBlocks(s, c)
 	case "table":
 		return newTurns(token.Table, c)
@@ -68,6 +68,9 @@ func newGate(s Setting, c []*client) (gate, error) {
 	}
 	return nil, fmt.Errorf("unknown policy %q", s.Policy)
 }
+
+// yields says that best effort has the lower priority under MPS, which the paper does not use.
+func yields(policy string) bool { return policy == "rckm" || policy == "rckm-gaps" }
 
 // limit is the cap of a function under MPS.
 func limit(policy string, f Function) share.PerMille {

@@ -28,6 +28,9 @@ func serve(ctx context.Context, c []*client, s Setting) error {
 	w.device.Interfere(s.Interference)
 	for _, client := range c {
 		w.device.Attach(client.process, limit(s.Policy, client.Function))
+		if client.Trains && yields(s.Policy) {
+			w.device.Yield(client.process)
+		}
 	}
 	for steps := 0; w.now < s.Length || w.now < 2*s.Length && w.pending(); steps++ {
 		if steps%10_000 == 0 && ctx.Err() != nil {
@@ -81,8 +84,10 @@ func (w *world) launch() {
 	w.check = w.gate.advance(w.now, w.clients, w.device)
 	for k, c := range w.clients {
 		for c.flying < ahead && c.wants(w.now) && w.gate.may(k) {
-			w.gate.launched(w.now, k, c.blocks[c.next])
-			w.device.Submit(c.launch(w.now))
+			w.gate.launched(w.now, k, c.all[c.next].blocks()*int64(c.all[c.next].Waves))
+			for _, wave := range c.launch(w.now) {
+				w.device.Submit(wave)
+			}
 		}
 	}
 }
