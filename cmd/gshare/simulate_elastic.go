@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/chart"
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/report"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/simulation/elastic"
@@ -21,7 +23,15 @@ type elasticSimulation struct {
 	seconds, interference int
 	setting               elastic.Setting
 	pairs                 []elastic.Pair
-	exclusive             map[uint64][]elastic.Outcome // by seed
+	exclusive             map[elasticRun][]elastic.Outcome
+	sweep                 map[string]*chart.Line // by policy: p95 over the variation, summed over the seeds
+	sweeps                func() bool            // whether a picture is wanted
+}
+
+// elasticRun names what all policies see alike.
+type elasticRun struct {
+	seed uint64
+	cv   float64
 }
 
 const elasticLong = `elastic puts two functions on one GPU, as Dilu's section 5.2 does, and compares them with a GPU for each. The shares of a function follow
@@ -38,15 +48,19 @@ Each run gives, as means over the functions of all pairs, compared with exclusiv
   p50_ratio, p95_ratio     latency of inference
   worst_p95_ratio          of the function that it is worst for
   training_percent         throughput of training
-  worst_training_percent   of the training that it is worst for`
+  worst_training_percent   of the training that it is worst for
+
+With --plot, the same policies run with variations of 1 to 6 (not for two trainings).`
 
 func simulateElastic() *simulation {
-	e := &elasticSimulation{exclusive: map[uint64][]elastic.Outcome{}}
-	return &simulation{
+	e := &elasticSimulation{exclusive: map[elasticRun][]elastic.Outcome{}, sweep: map[string]*chart.Line{}}
+	s := &simulation{
 		name: "elastic", short: "Let two functions share a GPU elastically: do latency and throughput stay what they were?", long: elasticLong,
 		example:  "  gshare simulate elastic --policy all\n  gshare simulate elastic --policy rckm,mps-l,mps-r --cv 6 --runs 3 -o json\n  gshare simulate elastic --pair gpt2-large+roberta-large --max-tokens 0.1",
-		policies: elastic.Policies(), flags: e.flags, prepare: e.prepare, run: e.run,
+		policies: elastic.Policies(), flags: e.flags, prepare: e.prepare, run: e.run, chart: e.chart,
 	}
+	e.sweeps = func() bool { return s.plot != "" }
+	return s
 }
 
 func (e *elasticSimulation) flags(f *pflag.FlagSet) {
@@ -66,6 +80,8 @@ func (e *elasticSimulation) prepare() error {
 	e.pairs = slices.DeleteFunc(slices.Clone(pairs), func(p elastic.Pair) bool { return e.pair != "all" && p.Name != e.pair })
 	s := &e.setting
 	switch {
+	case e.sweeps() && e.kind == "training-training":
+		return errors.New("--plot: two trainings have no latency to draw")
 	case len(e.pairs) == 0:
 		return fmt.Errorf("--pair: %q is not one of %s", e.pair, e.kind)
 	case !(s.CV >= 0.1 && s.CV <= 10):
@@ -82,11 +98,14 @@ func (e *elasticSimulation) prepare() error {
 }
 
 func (e *elasticSimulation) run(ctx context.Context, policy string, seed uint64) ([]report.Figure, error) {
-	base, err := e.baseline(ctx, seed)
+	base, err := e.baseline(ctx, seed, e.setting.CV)
 	if err != nil {
 		return nil, err
 	}
-	out, err := e.serve(ctx, policy, seed)
+	out, err := e.serve(ctx, policy, seed, e.setting.CV)
+	if err == nil && e.sweeps() {
+		err = e.addSweep(ctx, policy, seed)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -106,18 +125,19 @@ func (e *elasticSimulation) run(ctx context.Context, policy string, seed uint64)
 	return figures, nil
 }
 
-// baseline serves all functions exclusively, once for each seed.
-func (e *elasticSimulation) baseline(ctx context.Context, seed uint64) ([]elastic.Outcome, error) {
-	if base, ok := e.exclusive[seed]; ok {
+// baseline serves all functions exclusively, once for all policies.
+func (e *elasticSimulation) baseline(ctx context.Context, seed uint64, cv float64) ([]elastic.Outcome, error) {
+	run := elasticRun{seed, cv}
+	if base, ok := e.exclusive[run]; ok {
 		return base, nil
 	}
-	base, err := e.serve(ctx, "exclusive", seed)
-	e.exclusive[seed] = base
+	base, err := e.serve(ctx, "exclusive", seed, cv)
+	e.exclusive[run] = base
 	return base, err
 }
 
-func (e *elasticSimulation) serve(ctx context.Context, policy string, seed uint64) ([]elastic.Outcome, error) {
+func (e *elasticSimulation) serve(ctx context.Context, policy string, seed uint64, cv float64) ([]elastic.Outcome, error) {
 	s := e.setting
-	s.Policy, s.Seed = policy, seed
+	s.Policy, s.Seed, s.CV = policy, seed, cv
 	return elastic.RunAll(ctx, e.pairs, s)
 }

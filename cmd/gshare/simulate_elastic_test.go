@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -18,7 +20,8 @@ func runElastic(t *testing.T, args ...string) (string, error) {
 }
 
 func TestSimulateElastic(t *testing.T) {
-	args := []string{"--pair", "gpt2-large+roberta-large", "--seconds", "5", "--policy", "rckm,mps-r", "-o", "json"}
+	picture := filepath.Join(t.TempDir(), "p95.svg")
+	args := []string{"--pair", "gpt2-large+roberta-large", "--seconds", "5", "--policy", "rckm,mps-r", "-o", "json", "--plot", picture}
 	text, err := runElastic(t, args...)
 	if err != nil {
 		t.Fatal(err)
@@ -30,6 +33,9 @@ func TestSimulateElastic(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(text), &got); err != nil {
 		t.Fatal(err)
+	}
+	if drawn, err := os.ReadFile(picture); err != nil || !bytes.Contains(drawn, []byte("mps-r")) {
+		t.Errorf("the picture: %v, %d bytes", err, len(drawn))
 	}
 	if len(got) != 2 || got[0].P95 < 0.99 || got[0].P95 >= got[1].P95 || got[0].Training <= got[1].Training {
 		t.Errorf("%+v, want rckm ahead of caps at the requests", got)
@@ -46,7 +52,7 @@ func TestSimulateElastic(t *testing.T) {
 func TestSimulateElasticUsageErrors(t *testing.T) {
 	for _, args := range [][]string{
 		{"--kind", "none"}, {"--pair", "none"}, {"--cv", "0"}, {"--cv", "NaN"}, {"--seconds", "0"}, {"--max-tokens", "-1"},
-		{"--interference", "-1"}, {"--policy", "best"},
+		{"--interference", "-1"}, {"--kind", "training-training", "--plot", "a.svg"}, {"--policy", "best"},
 	} {
 		if _, err := runElastic(t, args...); err == nil || exitCode(err) != 2 {
 			t.Errorf("%v: %v", args, err)

@@ -60,7 +60,8 @@ func (s *Slice) Leave(now time.Duration, id token.ID) error {
 	})
 }
 
-// Resize moves a member's limit between its request and the limit that it joined with, which its processes keep as cap.
+// Resize moves a member's limit between its request and the limit that it joined with, which its processes keep as cap. It binds from
+// the next tick on.
 func (s *Slice) Resize(now time.Duration, id token.ID, limit share.PerMille) error {
 	return s.with(now, id, func(m *member) error {
 		if limit < m.Request || limit > m.cap {
