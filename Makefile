@@ -72,8 +72,8 @@ enforce: ## Run all experiments on the simulated GPU: accuracy, isolation, deliv
 	nice go test -count=1 -v -timeout 3h ./test/enforce -full $(ARGS)
 
 .PHONY: test-gpu
-test-gpu: ## Run the experiments on a real GPU with PyTorch; says SKIP without one.
-	go build -o bin/ ./cmd/gshare ./cmd/gshare-node && hack/hook.sh build && python3 test/gpu/lane.py $(ARGS)
+test-gpu: ## Run the experiments on a real GPU with PyTorch; says SKIP without one; ARGS=--dry-run: on the fake driver.
+	go build -o bin/ ./cmd/gshare ./cmd/gshare-node && hack/hook.sh build && hook/fake/build.sh bin/fake && python3 test/gpu/lane.py $(ARGS)
 
 .PHONY: test-layers
 test-layers: ## Check the rings: imports, clocks, exits, package comments, READMEs.

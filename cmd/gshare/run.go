@@ -20,7 +20,7 @@ import (
 type runOptions struct {
 	sm, quota, vgpus, smLimit, quotaLimit int64
 	memory                                string
-	name, class, isolation                string
+	name, class, isolation, slice         string
 	hook, socket                          string
 	wait                                  bool
 }
@@ -55,6 +55,7 @@ func runCommand() *cobra.Command {
 	f.Int64Var(&o.smLimit, "sm-limit", 0, "SMs that may be used while others leave them, percent of a GPU: class elastic (default: the SMs)")
 	f.StringVar(&o.class, "class", "", "slo or best-effort (default best-effort)")
 	f.StringVar(&o.isolation, "isolation", "", "exclusive, mps or elastic (default: what satisfies the share)")
+	f.StringVar(&o.slice, "slice", "", "gpu, mig, or a MIG profile such as 1g.10gb: amounts are of that (default gpu)")
 	f.StringVar(&o.name, "name", "", "name for gshare ps (default: the program's)")
 	f.BoolVar(&o.wait, "wait", false, "wait for room")
 	f.StringVar(&o.hook, "hook", "", "libgshare.so (default: beside gshare)")

@@ -15,7 +15,7 @@ import (
 // request writes the flags down as the agent takes them; the agent checks them by the rules for pods.
 func (o *runOptions) request(cmd *cobra.Command, program string) (control.RunRequest, error) {
 	r := control.RunRequest{
-		Name: o.name, Quota: &o.quota, Class: o.class, Isolation: o.isolation, Wait: o.wait,
+		Name: o.name, Quota: &o.quota, Class: o.class, Isolation: o.isolation, Slice: o.slice, Wait: o.wait,
 		SM: o.written(cmd, "sm", &o.sm), VGPUs: o.written(cmd, "vgpu", &o.vgpus),
 		SMLimit:    o.written(cmd, "sm-limit", &o.smLimit),
 		QuotaLimit: o.written(cmd, "quota-limit", &o.quotaLimit),

@@ -14,8 +14,8 @@ driver=(array.c capture.c context.c copy.c device.c entry.c event.c exec.c graph
 for program in programs/*.c; do
 	name=$(basename "$program" .c)
 	link=(-L"$out" -l:libcuda.so.1)
-	[[ $name == linked || $name == spin ]] || link=()
-	"$cc" $flags -o "$out/$name" "$program" "${link[@]}" -ldl
+	[[ $name == linked || $name == spin || $name == requests ]] || link=()
+	"$cc" $flags -o "$out/$name" "$program" "${link[@]}" -ldl -lm
 done
 ln -f "$out/nvidia-cuda-mps-control" "$out/nvidia-cuda-mps-server" # told apart by its name
 

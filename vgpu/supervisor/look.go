@@ -30,9 +30,15 @@ func (s *Supervisor) daemon(now time.Time, l Look) Orders {
 	case l.Fault:
 		return s.faulted(now, l, fault)
 	case !l.Wanted:
+		s.forgive()
 		return Orders{Do: unless(l.Clients, Stop), Closed: "the slice is not shared"}
 	}
 	return Orders{}
+}
+
+// forgive counts a daemon that is well when it is ended as none that failed.
+func (s *Supervisor) forgive() {
+	s.delay, s.next = s.config.FirstDelay, time.Time{}
 }
 
 // absent starts a daemon, but not while clients of the last one run: they keep their server, and a second one beside it is

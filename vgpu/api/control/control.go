@@ -35,7 +35,8 @@ type RunRequest struct {
 	QuotaLimit *int64 `json:"quotaLimit,omitempty"`
 	Class      string `json:"class,omitempty"`
 	Isolation  string `json:"isolation,omitempty"`
-	Wait       bool   `json:"wait,omitempty"` // for room, in a queue
+	Slice      string `json:"slice,omitempty"` // gpu, mig or a profile, as gshare.dev/slice
+	Wait       bool   `json:"wait,omitempty"`  // for room, in a queue
 }
 
 // LimitRequest moves the SM limit of an elastic run, in percent of its device: between its request and the limit that it began
@@ -83,9 +84,10 @@ type Status struct {
 	Runs    []Run    `json:"runs"`
 }
 
-// Device is one GPU.
+// Device is one GPU, or one of its MIG instances.
 type Device struct {
 	UUID      string         `json:"uuid"`
+	Profile   string         `json:"profile,omitempty"` // of a MIG instance
 	Model     string         `json:"model"`
 	SMs       int            `json:"sms"`
 	Memory    share.Bytes    `json:"memoryBytes"`

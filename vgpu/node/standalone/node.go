@@ -51,10 +51,15 @@ func New(o Options) (*Node, error) {
 	})
 	n.mps = mps.New(mps.Config{Daemons: o.MPS, Log: o.Log, Changed: n.reconsider})
 	var list []packing.Slice
+	found := 0
 	for _, d := range o.Devices {
 		if len(o.Config.Devices) > 0 && !slices.Contains(o.Config.Devices, d.UUID) {
 			continue
 		}
+		found++
+		list = append(list, n.slicesOf(d)...)
+	}
+	for range list {
 		tokens, err := token.New(token.Config{
 			Window: o.Config.Window.Duration, Turn: o.Config.Turn.Duration, Floor: min(2e6, o.Config.Turn.Duration),
 			Reserve: *o.Config.ReservePerMille,
@@ -62,13 +67,12 @@ func New(o Options) (*Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, n.sliceOf(d))
 		n.slices = append(n.slices, n.server.NewSlice(tokens))
 	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("devices: %w of those that the configuration lists", gpu.ErrNone)
 	}
-	if missing := len(o.Config.Devices) - len(list); missing > 0 {
+	if missing := len(o.Config.Devices) - found; missing > 0 {
 		o.Log.Warn("the configuration lists devices that are not there", "missing", missing, "listed", o.Config.Devices)
 	}
 	n.empty = packing.NewNode("this machine", list, 0, 0)
@@ -86,14 +90,27 @@ func packerOf(c config.Configuration) packing.Packer {
 	return packing.Packer{Rules: rules, Ranker: packing.Balance{Demand: &packing.Demand{}}}
 }
 
-// sliceOf describes a whole device to the packer. Without MPS it cannot be shared.
-func (n *Node) sliceOf(d gpu.Device) packing.Slice {
+// slicesOf describes a device to the packer: as a whole, or by its MIG instances.
+func (n *Node) slicesOf(d gpu.Device) (list []packing.Slice) {
+	if !d.MIG {
+		return []packing.Slice{n.sliceOf(d, gpu.Instance{UUID: d.UUID, SMs: d.SMs, Memory: d.Memory})}
+	}
+	for _, i := range d.Instances {
+		if i.Fault == "" {
+			list = append(list, n.sliceOf(d, i))
+		}
+	}
+	return list
+}
+
+// sliceOf describes one slice. Without MPS it cannot be shared.
+func (n *Node) sliceOf(d gpu.Device, i gpu.Instance) packing.Slice {
 	classes := []share.Isolation{share.Exclusive}
 	if n.MPS.Available() == nil {
 		classes = append(classes, share.MPS, share.Elastic)
 	}
 	return packing.Slice{
-		ID: packing.SliceID(d.UUID), Device: d.UUID, Model: d.Model, SMs: d.SMs, Memory: d.Memory, Classes: classes,
+		ID: packing.SliceID(i.UUID), Device: d.UUID, Model: d.Model, Profile: i.Profile, SMs: i.SMs, Memory: i.Memory, Classes: classes,
 		Healthy: true, Reserve: *n.Config.ReservePerMille, MaxShares: n.Config.MaxShares,
 	}
 }

@@ -17,7 +17,7 @@ func requestOf(r control.RunRequest) (share.Request, error) {
 	if len(r.Name) > maxName {
 		return share.Request{}, share.Invalid("name", "%d bytes are more than %d", len(r.Name), maxName)
 	}
-	terms, err := share.NewTerms(share.RawTerms{Class: r.Class, Isolation: r.Isolation})
+	terms, err := share.NewTerms(share.RawTerms{Class: r.Class, Isolation: r.Isolation, Slice: r.Slice})
 	if err != nil {
 		return share.Request{}, err
 	}

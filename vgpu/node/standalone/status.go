@@ -17,7 +17,7 @@ func (n *Node) Status() control.Status {
 	for i := range loaded.Slices {
 		s, load := &loaded.Slices[i], &loaded.Loads[i]
 		d := control.Device{
-			UUID: s.Device, Model: s.Model, SMs: s.SMs, Memory: s.Memory, Promised: load.Memory(),
+			UUID: string(s.ID), Profile: s.Profile, Model: s.Model, SMs: s.SMs, Memory: s.Memory, Promised: load.Memory(),
 			Time: share.PerMille(load.Requested() / share.Area(share.Whole)), Simulated: n.MPS.Simulated,
 		}
 		if !load.Empty() {

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// TestLane runs the GPU lane on the fake driver and the fake MPS, from end to end. Its kernels take no time, so only what does not
+// depend on time is looked at: that each experiment ends, that nothing is missed by the hook, the memory limit, and that nobody
+// ends with the agent.
+func TestLane(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not installed")
+	}
+	folder, out := built(t), t.TempDir()
+	node := exec.Command("go", "build", "-o", filepath.Join(folder, "gshare-node"), "./cmd/gshare-node")
+	node.Dir = "../.."
+	if text, err := node.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	lane := exec.Command(python, "../../test/gpu/lane.py", "--dry-run", "--seconds", "0.05", "--out", out,
+		"--bin", folder, "--fake", folder, "--hook", filepath.Join(folder, "libgshare.so"))
+	lane.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
+	if text, err := lane.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	files, err := filepath.Glob(filepath.Join(out, "*.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var results struct {
+		Experiments struct {
+			Coverage struct {
+				CUPTI int `json:"counted_by_cupti"`
+				Hook  int `json:"counted_by_hook"`
+			}
+			Memory struct {
+				Allocated int `json:"allocated_mib"`
+			}
+			Crash struct{ Pods, Ended int }
+		}
+	}
+	if err := json.Unmarshal(text, &results); err != nil {
+		t.Fatal(err)
+	}
+	e := results.Experiments
+	if e.Coverage.CUPTI == 0 || e.Coverage.Hook != e.Coverage.CUPTI {
+		t.Errorf("the hook counts %d of %d launches", e.Coverage.Hook, e.Coverage.CUPTI)
+	}
+	if e.Memory.Allocated != 2048 || e.Crash.Pods != 3 || e.Crash.Ended != 0 {
+		t.Errorf("%+v", e)
+	}
+}

@@ -1,0 +1,160 @@
+"""The experiments. Each takes a Machine and the seconds of one run, and gives what it found; lane.py writes that down.
+
+Names such as N-F1 are those of the headline numbers of the papers. Every comparison has two baselines: one pod alone, as the
+paper compares, and as many pods with equal rights that race, without which most of a gain is that of any concurrency.
+"""
+
+import time
+
+INFERENCE = ("convolution", "recurrent", "transformer")  # N-F1, N-F2, N-F3
+
+
+def serve(m, workload, seconds, sm=100, quota=100, rate=0, **flags):
+    return m.shared(m.command("serve", workload, seconds, rate), sm, quota, **flags)
+
+
+def plain(m, workload, seconds, percent=None, rate=0):
+    return m.plain(m.command("serve", workload, seconds, rate), percent)
+
+
+def together(programs):
+    """The sum of the rates and the worst of the tails of programs that run at once."""
+    found = [p.result() for p in programs]
+    return {"pods": len(found), "rate": sum(f["rate"] for f in found), "p95_ms": max(f["p95_ms"] for f in found)}
+
+
+def coverage(m, _):
+    """The hook's own counter against that of CUPTI, which the profiler uses."""
+    program = m.shared(m.command("count", "convolution", 200), 50, 100, keep_input=True)
+    counted = program.line()["launches"]
+    seen, until = 0, time.monotonic() + 5
+    while seen < counted and time.monotonic() < until:  # the hook reports now and then
+        seen = max([p["launches"] for r in m.status()["runs"] for v in r["vgpus"] for p in v["processes"] or []] or [0])
+        time.sleep(0.05)
+    program.process.stdin.close()
+    program.process.wait()
+    return {"counted_by_cupti": counted, "counted_by_hook": seen}
+
+
+def overhead(m, _):
+    """N-D6: what a launch costs the host, without gshare and with it; the least of three."""
+    count = 2000 if m.arguments.dry_run else 50000
+    bare = min(m.plain(m.command("launch", "recurrent", count)).result()["ns_per_launch"] for _ in range(3))
+    hooked = min(m.shared(m.command("launch", "recurrent", count), 100, 100, isolation="mps").result()["ns_per_launch"] for _ in range(3))
+    return {"plain_ns": bare, "hooked_ns": hooked, "added_ns": hooked - bare}
+
+
+def quota(m, seconds):
+    """N-F8: rate by quota, as a part of the rate at the whole window; slope and intercept of the line through them."""
+    whole = serve(m, "product", seconds, isolation="mps").result()["rate"]
+    points = {q: serve(m, "product", seconds, quota=q).result()["rate"] / whole for q in (25, 50, 75)}
+    slope = (points[75] - points[25]) / 0.5
+    return {"whole_rate": whole, "parts": points, "slope": slope, "intercept": points[50] - slope * 0.5,
+            "worst_error_points": max(abs(100 * part - q) for q, part in points.items())}
+
+
+def sm(m, seconds):
+    """N-F8, the other axis: rate by SMs, with what the agent says MPS gives."""
+    whole = serve(m, "product", seconds, isolation="mps").result()["rate"]
+    points = {}
+    for part in (12, 25, 50, 75):
+        program = serve(m, "product", seconds, sm=part)
+        points[part] = {"part": program.result()["rate"] / whole}
+    return {"whole_rate": whole, "parts": points}
+
+
+def packing(m, seconds):
+    """N-F1 to N-F5: many capped pods against one pod, and against as many that race."""
+    found = {}
+    for workload in INFERENCE:
+        alone = serve(m, workload, seconds).result()
+        racing = together([plain(m, workload, seconds, percent=100) for _ in range(7)])
+        m.stop_plain_mps()
+        capped = together([serve(m, workload, seconds, sm=12, mem="2Gi") for _ in range(7)])
+        # N-F4: seven times 24 % do not fit under a guarantee; as MPS alone would have them
+        beyond = together([plain(m, workload, seconds, percent=24) for _ in range(7)])
+        m.stop_plain_mps()
+        found[workload] = {
+            "one_pod": alone, "racing": racing, "capped_12": capped, "over_subscribed_24": beyond,
+            "gain_over_one": capped["rate"] / alone["rate"], "gain_over_racing": capped["rate"] / racing["rate"],
+        }
+    return found
+
+
+def isolation(m, seconds):
+    """N-F9: a pod alone and beside six greedy ones, by time only and by SMs and time."""
+    def beside(sm_percent, part):
+        alone = serve(m, "convolution", seconds, sm=sm_percent, quota=part).result()
+        crowd = [serve(m, "recurrent", 3 * seconds, sm=12, quota=part, mem="2Gi") for _ in range(3)]
+        time.sleep(seconds / 2)  # they are to be at work
+        among = serve(m, "convolution", seconds, sm=sm_percent, quota=part).result()
+        for c in crowd:
+            c.result()
+        return {"alone": alone, "beside": among, "lost_percent": 100 * (1 - among["rate"] / alone["rate"])}
+
+    return {"time_only": beside(100, 20), "sm_and_time": beside(24, 40)}
+
+
+def memory(m, _):
+    """What a share of 2 GiB can take, and what it sees."""
+    return m.shared(m.command("allocate", "product"), 10, 100, mem="2Gi").result()
+
+
+def pairs(m, seconds):
+    """N-D1 to N-D5: an inference and a training on one GPU, elastic, against each alone and against MPS at the limits and at the
+    requests, at the same arrivals."""
+    found = {}
+    for workload, rate in (("convolution", 35), ("transformer", 20)):
+        alone = {"inference": plain(m, workload, seconds, rate=rate).result(), "training": plain(m, "trainer", seconds).result()}
+
+        def pair(first, second):
+            return {"inference": first.result(), "training": second.result()}
+
+        elastic = pair(
+            serve(m, workload, seconds, sm=30, rate=rate, sm_limit=60, **{"class": "slo"}), serve(m, "trainer", seconds, sm=40, sm_limit=90))
+        limit = pair(plain(m, workload, seconds, 60, rate), plain(m, "trainer", seconds, 90))
+        request = pair(plain(m, workload, seconds, 30, rate), plain(m, "trainer", seconds, 40))
+        m.stop_plain_mps()
+        found[workload] = {"exclusive": alone, "elastic": elastic, "mps_l": limit, "mps_r": request,
+                           "p95_over_exclusive": elastic["inference"]["p95_ms"] / alone["inference"]["p95_ms"],
+                           "training_kept_percent": 100 * elastic["training"]["rate"] / alone["training"]["rate"]}
+    two = together([serve(m, "trainer", seconds, sm=30, sm_limit=90) for _ in range(2)])  # N-D4
+    found["trainings"] = {"together": two, "of_exclusive_percent": 100 * two["rate"] / plain(m, "trainer", seconds).result()["rate"]}
+    return found
+
+
+def crash(m, seconds):
+    """The agent is killed under load and started again: nobody may end, and all are known again."""
+    pods = [serve(m, "convolution", 20 * seconds + 2, sm=30, quota=q) for q in (45, 30, 15)]
+    known(m, len(pods))
+    m.kill()
+    since = time.monotonic()
+    time.sleep(seconds)
+    lived = sum(p.alive() for p in pods)
+    m.start()
+    known(m, len(pods))
+    back = time.monotonic() - since - seconds
+    ended = len(pods) - sum(p.alive() for p in pods)
+    for p in pods:
+        p.kill()
+    return {"pods": len(pods), "alive_without_agent": lived, "ended": ended, "known_again_s": back}
+
+
+def known(m, n):
+    """Waits until so many runs have launched."""
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        if sum(any(p["launches"] for v in r["vgpus"] for p in v["processes"] or []) for r in m.status()["runs"]) >= n:
+            return
+        time.sleep(0.02)
+    raise TimeoutError(f"{n} programs do not run: {m.status()}")
+
+
+def graphs(m, seconds):
+    """Graphs under half of the window: one launch each, so that the hook must count them whole."""
+    whole = serve(m, "graphs", seconds, isolation="mps").result()
+    half = serve(m, "graphs", seconds, quota=50).result()
+    return {"whole": whole, "half": half, "part": half["rate"] / whole["rate"]}
+
+
+ALL = (coverage, overhead, quota, sm, graphs, packing, isolation, memory, pairs, crash)

@@ -1,0 +1,157 @@
+"""One machine: gshare-node --standalone and the programs that run beside it, on a GPU or on the fake driver."""
+
+import http.client
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+# What the fake driver's programs do in place of each workload: launches a request, and the kernel.
+PLAYED = {
+    "product": (1, "spin_ns500000_sm1000_blocks64"),
+    "convolution": (8, "spin_ns100000_sm250_blocks64"),
+    "transformer": (8, "spin_ns200000_sm500_blocks64"),
+    "recurrent": (64, "spin_ns5000_sm60_blocks8"),
+    "graphs": (8, "spin_ns100000_sm250_blocks64"),
+    "trainer": (16, "spin_ns300000_sm800_blocks64"),
+}
+
+
+class Failed(Exception):
+    """A program did not do what it was started for."""
+
+
+class Unix(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("gshare")
+        self.path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.path)
+
+
+class Program:
+    """A running workload."""
+
+    def __init__(self, command, environment, keep_input=False):
+        self.process = subprocess.Popen(
+            [str(c) for c in command], env=environment, text=True, stdout=subprocess.PIPE,
+            stdin=subprocess.PIPE if keep_input else subprocess.DEVNULL)
+
+    def line(self):
+        text = self.process.stdout.readline()
+        if not text:
+            raise Failed(f"{self.process.args}: it ended with {self.process.wait()} and said nothing")
+        return json.loads(text)
+
+    def result(self):
+        found = self.line()
+        if self.process.stdin:
+            self.process.stdin.close()
+        if self.process.wait() != 0:
+            raise Failed(f"{self.process.args}: it ended with {self.process.returncode}")
+        return found
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Machine:
+    def __init__(self, arguments, folder):
+        self.arguments, self.folder = arguments, pathlib.Path(folder)
+        self.socket = self.folder / "run" / "control.sock"
+        self.environment = dict(os.environ)
+        config = f"apiVersion: gshare.dev/v1alpha1\nkind: NodeConfiguration\ndirectory: {self.folder / 'run'}\n"
+        self.mps = "nvidia-cuda-mps-control"
+        if arguments.dry_run:
+            fake = arguments.fake.resolve()
+            self.environment["LD_LIBRARY_PATH"] = str(fake)
+            self.mps = str(fake / self.mps)
+            devices = self.folder / "devices.yaml"
+            devices.write_text("devices:\n- {uuid: GPU-0, model: A100, sms: 108, memoryMiB: 40960}\n")
+            config += f"simulatedDevices: {devices}\nsimulatedMPS: {self.mps}\n"
+        (self.folder / "node.yaml").write_text(config)
+        self.log = open(self.folder / "agent.log", "a", encoding="utf-8")
+        self.plain_pipe = self.folder / "mps"
+        self.agent = None
+
+    def start(self):
+        command = [self.arguments.bin / "gshare-node", "--standalone", "--config", self.folder / "node.yaml"]
+        self.agent = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, env=self.environment)
+        while True:
+            try:
+                return self.status()
+            except (OSError, http.client.HTTPException):
+                if self.agent.poll() is not None:
+                    raise Failed("gshare-node ended:\n" + (self.folder / "agent.log").read_text()) from None
+                time.sleep(0.02)
+
+    def status(self):
+        connection = Unix(self.socket)
+        connection.request("GET", "/v1/status")
+        found = json.load(connection.getresponse())
+        connection.close()
+        return found
+
+    def command(self, mode, workload, *more):
+        """What does the work: PyTorch, or a program of the fake driver's."""
+        if not self.arguments.dry_run:
+            names = [workload] if mode == "serve" else []
+            return [sys.executable, HERE / "workloads.py", mode, *names, *more]
+        program = self.arguments.fake.resolve() / "requests"
+        launches, kernel = PLAYED[workload]
+        if mode == "serve":
+            return [program, mode, launches, kernel, *more]
+        return [program, mode, *more, *([kernel] if more else [])]
+
+    def shared(self, command, sm, quota, mem="4Gi", keep_input=False, **flags):
+        """Runs a command on a share."""
+        more = [word for flag, value in flags.items() for word in ("--" + flag.replace("_", "-"), value)]
+        run = [self.arguments.bin / "gshare", "run", "--socket", self.socket, "--hook", self.arguments.hook, "--wait",
+               "--sm", sm, "--quota", quota, "--mem", mem, *more, "--"]
+        return Program([*run, *command], self.environment, keep_input)
+
+    def plain(self, command, percent=None, keep_input=False):
+        """Runs a command without gshare; with a percentage as a client of MPS, as others share a GPU."""
+        environment = dict(self.environment)
+        if percent is not None and self.start_plain_mps():
+            environment |= {"CUDA_MPS_PIPE_DIRECTORY": str(self.plain_pipe), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(percent)}
+        return Program(command, environment, keep_input)
+
+    def give_mps(self, words, arguments=()):
+        environment = self.environment | {"CUDA_MPS_PIPE_DIRECTORY": str(self.plain_pipe), "CUDA_MPS_LOG_DIRECTORY": str(self.plain_pipe)}
+        try:
+            return subprocess.run([self.mps, *arguments], input=words, env=environment, text=True, capture_output=True, timeout=10, check=False).returncode == 0
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+
+    def start_plain_mps(self):
+        self.plain_pipe.mkdir(exist_ok=True)
+        return self.give_mps("get_server_list\n") or self.give_mps("", ["-d"])
+
+    def stop_plain_mps(self):
+        if self.plain_pipe.exists():
+            self.give_mps("quit -t 5\n")
+
+    def kill(self):
+        """Ends the agent as a crash does."""
+        self.agent.kill()
+        self.agent.wait()
+
+    def stop(self):
+        self.stop_plain_mps()
+        if self.agent and self.agent.poll() is None:
+            self.agent.send_signal(signal.SIGTERM)
+            self.agent.wait()
+        self.log.close()

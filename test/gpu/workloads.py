@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""The programs of the GPU lane, in PyTorch. Each prints one line of JSON.
+
+    workloads.py serve NAME SECONDS RATE    requests one after another, or RATE a second on average
+    workloads.py launch COUNT               the host's time for a launch of a small kernel
+    workloads.py count COUNT                so many requests of the convolution net under CUPTI, then waits for the end of its input
+    workloads.py allocate                   takes memory in pieces of 256 MiB until it is refused
+
+NAME is product, convolution, transformer, recurrent, graphs or trainer. All weights are random: what they compute means nothing.
+"""
+
+import json
+import random
+import sys
+import time
+
+import torch
+from torch import nn
+
+
+def product():
+    """One product of matrices that fills a large GPU for a fraction of a millisecond: a load of known cost."""
+    a = torch.ones(2048, 2048, device="cuda", dtype=torch.float16)
+    return lambda: torch.mm(a, a)
+
+
+def block(before, after, stride):
+    return nn.Sequential(
+        nn.Conv2d(before, after, 3, stride, 1, bias=False), nn.BatchNorm2d(after), nn.ReLU(inplace=True),
+        nn.Conv2d(after, after, 3, 1, 1, bias=False), nn.BatchNorm2d(after), nn.ReLU(inplace=True))
+
+
+def convolution():
+    """A convolution net of about the size of a ResNet-18, one picture a request."""
+    widths = [(64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)]
+    net = nn.Sequential(
+        nn.Conv2d(3, 64, 7, 2, 3), nn.MaxPool2d(3, 2, 1), *[block(*w) for w in widths], nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
+    net = net.cuda().half().eval()
+    picture = torch.randn(1, 3, 224, 224, device="cuda", dtype=torch.float16)
+    return lambda: net(picture)
+
+
+def encoder():
+    layer = nn.TransformerEncoderLayer(768, 12, 3072, batch_first=True)
+    return nn.TransformerEncoder(layer, 12, enable_nested_tensor=False)
+
+
+def transformer():
+    """An encoder of the size of BERT, one text of 128 tokens a request."""
+    net = encoder().cuda().half().eval()
+    text = torch.randn(1, 128, 768, device="cuda", dtype=torch.float16)
+    return lambda: net(text)
+
+
+def recurrent():
+    """A recurrent net step by step: hundreds of small kernels, bound by their launches as RNN-T is."""
+    cell = nn.LSTMCell(640, 640).cuda().half().eval()
+    step = torch.randn(1, 640, device="cuda", dtype=torch.float16)
+
+    def request():
+        state = None
+        for _ in range(64):
+            state = cell(step, state)
+
+    return request
+
+
+def graphs():
+    """The convolution net as one graph a request."""
+    run = convolution()
+    for _ in range(3):
+        run()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    return graph.replay
+
+
+def trainer():
+    """Steps of training of the encoder, eight texts each."""
+    net = encoder().cuda()
+    text = torch.randn(8, 128, 768, device="cuda")
+    optimizer = torch.optim.AdamW(net.parameters())
+
+    def step():
+        with torch.enable_grad(), torch.autocast("cuda", dtype=torch.bfloat16):
+            net(text).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+WORKLOADS = {f.__name__: f for f in (product, convolution, transformer, recurrent, graphs, trainer)}
+
+
+def serve(name, seconds, rate):
+    request, took = WORKLOADS[name](), []
+    for _ in range(3):
+        request()
+    torch.cuda.synchronize()
+    arrivals = random.Random(1)
+    start = due = time.monotonic()
+    while time.monotonic() - start < seconds:
+        if rate > 0:
+            due += arrivals.expovariate(rate)
+            time.sleep(max(0.0, due - time.monotonic()))
+        since = due if rate > 0 else time.monotonic()
+        request()
+        torch.cuda.synchronize()
+        took.append(time.monotonic() - since)
+    lasted = time.monotonic() - start
+    took.sort()
+    return {"requests": len(took), "rate": len(took) / lasted, "p50_ms": 1e3 * took[len(took) // 2], "p95_ms": 1e3 * took[len(took) * 95 // 100]}
+
+
+def launch(count):
+    x = torch.ones(1, device="cuda")
+    x.add_(1)
+    torch.cuda.synchronize()
+    start = time.monotonic()
+    for _ in range(count):
+        x.add_(1)
+    took = time.monotonic() - start
+    torch.cuda.synchronize()
+    return {"ns_per_launch": 1e9 * took / count}
+
+
+def count(requests):
+    """Kernels and graphs by CUPTI, through PyTorch's profiler: from the first, so that the hook's counter has no other."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as seen:
+        request = convolution()
+        for _ in range(requests):
+            request()
+        torch.cuda.synchronize()
+    launches = sum(e.count for e in seen.key_averages() if "Launch" in e.key and e.key.startswith("cu"))
+    print(json.dumps({"launches": launches}), flush=True)
+    sys.stdin.read()
+
+
+def allocate():
+    held, (free, total) = [], torch.cuda.mem_get_info()
+    try:
+        while True:
+            held.append(torch.empty(256 << 20, dtype=torch.uint8, device="cuda"))
+    except torch.cuda.OutOfMemoryError:
+        return {"allocated_mib": 256 * len(held), "free_mib": free >> 20, "total_mib": total >> 20}
+
+
+def main(mode, *arguments):
+    with torch.no_grad():
+        if mode == "serve":
+            found = serve(arguments[0], float(arguments[1]), float(arguments[2]))
+        elif mode == "launch":
+            found = launch(int(arguments[0]))
+        elif mode == "count":
+            return count(int(arguments[0]))
+        else:
+            found = allocate()
+    print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
