@@ -27,7 +27,7 @@ def coverage(m, _):
     """The hook's own counter against that of CUPTI, which the profiler uses."""
     program = m.shared(m.command("count", "convolution", 200), 50, 100, keep_input=True)
     counted = program.line()["launches"]
-    seen, until = 0, time.monotonic() + 5
+    seen, until = 0, time.monotonic() + 60
     while seen < counted and time.monotonic() < until:  # the hook reports now and then
         seen = max([p["launches"] for r in m.status()["runs"] for v in r["vgpus"] for p in v["processes"] or []] or [0])
         time.sleep(0.05)
@@ -125,7 +125,8 @@ def pairs(m, seconds):
 
 def crash(m, seconds):
     """The agent is killed under load and started again: nobody may end, and all are known again."""
-    pods = [serve(m, "convolution", 20 * seconds + 2, sm=30, quota=q) for q in (45, 30, 15)]
+    # they are killed when all has been seen
+    pods = [serve(m, "convolution", 600, sm=30, quota=q) for q in (45, 30, 15)]
     known(m, len(pods))
     m.kill()
     since = time.monotonic()
@@ -142,7 +143,7 @@ def crash(m, seconds):
 
 def known(m, n):
     """Waits until so many runs have launched."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while time.monotonic() < until:
         if sum(any(p["launches"] for v in r["vgpus"] for p in v["processes"] or []) for r in m.status()["runs"]) >= n:
             return

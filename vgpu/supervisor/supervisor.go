@@ -54,13 +54,13 @@ type Config struct {
 
 // Supervisor remembers from look to look. It is not safe for concurrent use.
 type Supervisor struct {
-	config  Config
-	next    time.Time     // no start before
-	delay   time.Duration // that the next start brings
-	well    period
-	silent  period
-	fault   period
-	bare    map[int]bool // at the last look
+	config Config
+	next   time.Time     // no start before
+	delay  time.Duration // that the next start brings
+	well   period
+	silent period
+	fault  period
+	bare   map[int]bool // at the last look
 }
 
 // New gives a supervisor of a daemon of which nothing is known.

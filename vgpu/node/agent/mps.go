@@ -47,10 +47,29 @@ func (a *Agent) capOf(g *grant.Grant) string {
 	v := g.VGPUs[0]
 	for _, s := range a.inventory.Slices() {
 		if s.ID == v.Slice {
-			return fmt.Sprintf("MPS, %d of %d SMs", supervisor.Cap(v.Share.SMLimit, s.SMs), s.SMs)
+			return fmt.Sprintf("MPS, %d of %d SMs", supervisor.Cap(v.Share.SMLimit, s.SMs), s.SMs) + inside(s.Profile)
 		}
 	}
 	return "MPS"
+}
+
+// inside adds to what enforces a share that a MIG instance stands around it: what is in it is out of reach of the other
+// instances, whatever their programs do.
+func inside(profile string) string {
+	if profile == "" {
+		return ""
+	}
+	return ", inside of MIG " + profile
+}
+
+// profileOf is the MIG profile of the slices of a container; empty for whole GPUs. The caller holds the lock.
+func (a *Agent) profileOf(g *grant.Grant) string {
+	for _, s := range a.inventory.Slices() {
+		if s.ID == g.VGPUs[0].Slice {
+			return s.Profile
+		}
+	}
+	return ""
 }
 
 // bare says that processes of the container run without MPS. The caller holds the lock.

@@ -91,6 +91,7 @@ func (a *Agent) truthOf(g *grant.Grant) kube.ContainerTruth {
 		t.Memory, t.SMs, t.Time, t.Identity = "hook", "nothing", "hook and token server", "cgroup of the pod, socket of the container"
 		t.Missing = append(t.Missing, "this node does not enforce class "+string(g.Class()))
 	}
+	t.Memory += inside(a.profileOf(g))
 	if g.Class() != share.Exclusive {
 		t.Missing = append(t.Missing, "a program that avoids the hook is not limited in time")
 	}

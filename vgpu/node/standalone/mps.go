@@ -45,8 +45,16 @@ func (n *Node) reconsider() {
 // capOf says how many SMs MPS gives the run: the hardware rounds.
 func (n *Node) capOf(r *run) string {
 	i, _ := n.empty.SliceIndex(packing.SliceID(r.Devices[0]))
-	sms := n.empty.Slices[i].SMs
-	return fmt.Sprintf("MPS, %d of %d SMs", supervisor.Cap(r.Request.Containers[0].Share.SMLimit, sms), sms)
+	s := n.empty.Slices[i]
+	return fmt.Sprintf("MPS, %d of %d SMs", supervisor.Cap(r.Request.Containers[0].Share.SMLimit, s.SMs), s.SMs) + inside(s.Profile)
+}
+
+// inside adds to what enforces a share that a MIG instance stands around it.
+func inside(profile string) string {
+	if profile == "" {
+		return ""
+	}
+	return ", inside of MIG " + profile
 }
 
 // processPeriod is how often the processes on the devices are looked at.
