@@ -48,9 +48,13 @@ func (q *Question) quantities() (found []Change) {
 	return found
 }
 
+// maxPairNodes bounds the nodes that pairs are tried on.
+const maxPairNodes = 32
+
 // pairs changes two quantities of one container: for each value of the first the gentlest of the second, and of all of these
 // the one that loses least.
 func (q *Question) pairs() (found []Change) {
+	q = &Question{q.Packer, q.Nodes[:min(len(q.Nodes), maxPairNodes)], q.Pod}
 	for c := range q.Pod.Request.Containers {
 		first := q.axes(q.Pod.Request, c)
 		for i := range first {

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Question is a pod that looks for a place on one of some nodes.
+// Question is a pod that looks for a place on one of some nodes. Changes of two quantities are sought on the first nodes only.
 type Question struct {
 	Packer packing.Packer
 	Nodes  []*packing.Node

@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/gshare-dev/gshare/plugins/occupancy"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -56,7 +55,7 @@ func (n *Node) Holders(slice string) (list []Holder) {
 // Suspects are the pods for which the node is not trusted, and what is wrong with each.
 func (s *Snapshot) Suspects(n *Node) (list []string) {
 	for _, pod := range s.onNode[n.Name] {
-		said := occupancy.Read(pod)
+		said := s.Statement(pod)
 		name := pod.Namespace + "/" + pod.Name
 		switch {
 		case !said.Asks:

@@ -26,6 +26,7 @@ type Snapshot struct {
 
 	onNode    map[string][]*v1.Pod // that have not ended
 	nominated map[string][]*v1.Pod
+	read      map[*v1.Pod]*occupancy.Statement
 }
 
 // Read lists nodes and pods once.
@@ -52,6 +53,7 @@ func (s *Snapshot) index() {
 	slices.SortFunc(s.Pods, func(a, b *v1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
+	s.read = map[*v1.Pod]*occupancy.Statement{}
 	s.onNode, s.nominated = map[string][]*v1.Pod{}, map[string][]*v1.Pod{}
 	for _, pod := range s.Pods {
 		switch {
@@ -88,6 +90,19 @@ func (s *Snapshot) Pod(name types.NamespacedName) (*v1.Pod, bool) {
 	return nil, false
 }
 
+// Statement is what a pod of the snapshot says, decoded once.
+func (s *Snapshot) Statement(pod *v1.Pod) *occupancy.Statement {
+	known := s.read[pod]
+	if known == nil {
+		known = occupancy.Read(pod)
+		s.read[pod] = known
+	}
+	return known
+}
+
+// On lists the pods on a node that have not ended.
+func (s *Snapshot) On(node string) []*v1.Pod { return s.onNode[node] }
+
 // Node is a node and what its slices hold.
 type Node struct {
 	*packing.Node
@@ -103,7 +118,7 @@ type Node struct {
 func (s *Snapshot) Derive(node *v1.Node, packer packing.Packer, asks *v1.Pod, without func(*v1.Pod) bool) *Node {
 	inventory, _, err := kube.InventoryOf(node)
 	n := &Node{Object: node, Used: v1.ResourceList{}}
-	d := &occupancy.Derivation{Node: packing.NewNode(node.Name, occupancy.Slices(inventory), 0, 0), Packer: packer, Read: occupancy.Read}
+	d := &occupancy.Derivation{Node: packing.NewNode(node.Name, occupancy.Slices(inventory), 0, 0), Packer: packer, Read: s.Statement}
 	for _, pod := range s.onNode[node.Name] {
 		if !without(pod) {
 			d.Add(pod)

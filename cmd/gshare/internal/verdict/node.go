@@ -26,6 +26,8 @@ type Node struct {
 	Changes   []explain.Change `json:"changes,omitempty"` // of the pod, that would let it in here
 	Leave     []string         `json:"leave,omitempty"`   // pods; if any one of them ended there would be room
 	depth     int              // how far the pod got
+	derived   *cluster.Node    // if slices are in the way
+	refusal   packing.Refusal
 }
 
 // Obstacle is one reason against the node.
@@ -99,12 +101,16 @@ func (v *visitor) ask(object *v1.Node) (out Node, open *packing.Node) {
 	}
 	out.depth += int(refusal)
 	out.Obstacles = append(out.Obstacles, Obstacle{Reason: refusal.String(), Fix: explain.Advice(refusal)})
-	v.look(n, refusal, &out)
+	out.derived, out.refusal = n, refusal
 	return out, open
 }
 
 // look asks the slices one by one, and what would help here.
-func (v *visitor) look(n *cluster.Node, refusal packing.Refusal, out *Node) {
+func (v *visitor) look(out *Node) {
+	n := out.derived
+	if n == nil {
+		return
+	}
 	for i, says := range explain.Slices(v.packer.Rules, n.Node, &v.statement.Pod) {
 		s := &n.Slices[i]
 		line := Slice{ID: string(s.ID), Model: strings.TrimSpace(s.Model + " " + s.Profile)}
@@ -118,15 +124,15 @@ func (v *visitor) look(n *cluster.Node, refusal packing.Refusal, out *Node) {
 	}
 	q := explain.Question{Packer: v.packer, Pod: &v.statement.Pod, Nodes: []*packing.Node{n.Node}}
 	out.Changes = q.Changes()
-	if !refusal.NeverFits() {
+	if !out.refusal.NeverFits() {
 		out.Leave = v.departures(n)
 	}
 }
 
 // departures lists the pods of the node whose end alone would make room.
 func (v *visitor) departures(n *cluster.Node) (names []string) {
-	for _, other := range v.snapshot.Pods {
-		if other.Spec.NodeName != n.Name || !kube.Asks(other) || cluster.Ended(other) {
+	for _, other := range v.snapshot.On(n.Name) {
+		if !kube.Asks(other) {
 			continue
 		}
 		after := v.snapshot.Derive(n.Object, v.packer, v.pod, func(p *v1.Pod) bool { return p == other })

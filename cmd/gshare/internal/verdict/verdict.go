@@ -52,7 +52,7 @@ type Report struct {
 // Of explains a pod of the snapshot.
 func Of(s *cluster.Snapshot, pod *v1.Pod) *Report {
 	r := &Report{Pod: pod.Namespace + "/" + pod.Name, Scheduler: pod.Spec.SchedulerName, Said: said(pod), Notes: s.Notes}
-	statement := occupancy.Read(pod)
+	statement := s.Statement(pod)
 	r.Asks = asks(statement)
 	profile, known := s.Profile(pod.Spec.SchedulerName)
 	switch {
@@ -81,18 +81,28 @@ func (r *Report) is(reason Reason, summary, fix string) {
 	r.Reason, r.Summary, r.Fix = reason, summary, fix
 }
 
-// pending asks every node.
+// inDetail is on how many nodes the slices are asked one by one, and what would help there: it takes a while on each.
+const inDetail = 20
+
+// pending asks every node; those where the pod got furthest come first.
 func (r *Report) pending(s *cluster.Snapshot, pod *v1.Pod, statement *occupancy.Statement, packer packing.Packer) {
-	q := explain.Question{Packer: packer, Pod: &statement.Pod}
 	visitor := newVisitor(s, pod, statement, packer)
+	open := map[string]*packing.Node{}
 	for _, n := range s.Nodes {
-		verdict, open := visitor.ask(n)
+		verdict, slices := visitor.ask(n)
 		r.Nodes = append(r.Nodes, verdict)
-		if open != nil {
-			q.Nodes = append(q.Nodes, open)
-		}
+		open[n.Name] = slices
 	}
 	slices.SortStableFunc(r.Nodes, func(a, b Node) int { return b.depth - a.depth })
+	q := explain.Question{Packer: packer, Pod: &statement.Pod}
+	for i := range r.Nodes {
+		if i < inDetail {
+			visitor.look(&r.Nodes[i])
+		}
+		if n := open[r.Nodes[i].Name]; n != nil {
+			q.Nodes = append(q.Nodes, n)
+		}
+	}
 	r.Changes = q.Changes()
 	if i := slices.IndexFunc(r.Nodes, func(n Node) bool { return n.Fits }); i >= 0 {
 		r.is(Fits, "node "+r.Nodes[i].Name+" has room: the scheduler has not come to the pod yet, or a condition keeps it off that is not looked at here",

@@ -31,6 +31,9 @@ func TestVerdicts(t *testing.T) {
 			r.bind(t, r.add(t, stray, false), name)
 		}
 	}
+	// Nodes and pods come to the scheduler on watches of their own: once a pod is on the last node, it knows all of them.
+	r.addNode(t, "last", nil)
+	r.until(t, r.add(t, pod("last", "last", large), false), bound)
 	for _, name := range names {
 		asked[name] = r.add(t, pod(name, name, failures[name].asks), failures[name].asks.bare)
 	}

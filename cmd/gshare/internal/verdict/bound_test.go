@@ -1,0 +1,74 @@
+package verdict
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Pods that have a node, or want no share.
+func TestBound(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*testing.T, *world)
+		reason Reason
+		said   string // in the summary, the fix, the places or what others said
+	}{
+		"placed":           {func(*testing.T, *world) {}, Placed, "ml/other/main"},
+		"truth":            {func(_ *testing.T, w *world) { w.pod.Annotations[kube.AnnotationTruth] = truth }, Placed, "not enforced: time"},
+		"no truth":         {func(*testing.T, *world) {}, Placed, "has not reported"},
+		"slice gone":       {func(_ *testing.T, w *world) { w.slices[0].ID, w.slices[0].Device = "GPU-9", "GPU-9" }, Placed, "missing"},
+		"nobody placed it": {func(_ *testing.T, w *world) { delete(w.pod.Annotations, kube.AnnotationPlacement) }, Unplaced, "delete it"},
+		"malformed":        {func(_ *testing.T, w *world) { w.pod.Annotations[kube.AnnotationPlacement] = "{" }, BadPlacement, "not to be trusted"},
+		"of another pod":   {func(_ *testing.T, w *world) { w.pod.UID = "other" }, BadPlacement, "not of this pod"},
+		"kubelet refused it": {func(_ *testing.T, w *world) {
+			w.pod.Status = v1.PodStatus{Phase: v1.PodFailed, Reason: "UnexpectedAdmissionError", Message: "no tickets"}
+		}, Ended, "kubelet: UnexpectedAdmissionError: no tickets"},
+		"cannot start": {func(_ *testing.T, w *world) {
+			w.pod.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "PreStart", Message: "in use"}}}}
+		}, Placed, "container main: PreStart: in use"},
+		"no share": {func(_ *testing.T, w *world) {
+			w.pod.Spec.Containers[0].Resources = v1.ResourceRequirements{Limits: v1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(1, resource.DecimalSI)}}
+		}, NoShare, "instead of nvidia.com/gpu"},
+	} {
+		w := newWorld()
+		w.beside(t, "other", share.MPS, 300, 1000, 1024)
+		w.pod = w.beside(t, "asked", share.MPS, 500, 1000, 10240)
+		w.others = w.others[:1]
+		c.change(t, w)
+		r := w.report(t)
+		all := append([]string{r.Summary, r.Fix}, append(r.Said, r.Notes...)...)
+		for _, p := range r.Places {
+			for _, n := range p.Beside {
+				all = append(all, n.Name)
+			}
+			if p.Missing {
+				all = append(all, "missing")
+			}
+		}
+		if r.Reason != c.reason || !slices.ContainsFunc(all, func(s string) bool { return strings.Contains(s, c.said) }) {
+			t.Errorf("%s: %s, nothing says %q: %q", name, r.Reason, c.said, all)
+		}
+	}
+}
+
+const truth = `{"v":1,"containers":[{"name":"main","since":"2030-01-01T00:00:00Z","memory":"hook","sms":"MPS","time":"hook","identity":"cgroup","missing":["time"]}]}`
+
+// Only the pods that stand in the way are named, and each of them alone would do.
+func TestLeave(t *testing.T) {
+	w := newWorld()
+	w.beside(t, "large", share.MPS, 600, 1000, 1024)
+	w.beside(t, "small", share.MPS, 10, 1000, 1024)
+	r := w.report(t)
+	if got := r.Nodes[0].Leave; len(got) != 1 || got[0] != "ml/large" {
+		t.Errorf("would fit without any of %v", got)
+	}
+	if got := r.Nodes[0].Slices[0].Holders; len(got) != 2 {
+		t.Errorf("held by %v", got)
+	}
+}
