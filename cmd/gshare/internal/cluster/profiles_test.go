@@ -1,0 +1,50 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/gshare-dev/gshare/manifests"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+)
+
+func profilesFrom(t *testing.T, text string) ([]Profile, string) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Namespace: Namespace, Name: "gshare-scheduler"}
+	return Profiles(t.Context(), fake.NewClientset(&v1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"config.yaml": text}}))
+}
+
+func TestProfiles(t *testing.T) {
+	profiles, note := profilesFrom(t, string(manifests.SchedulerConfig))
+	if note != "" || len(profiles) != 3 || profiles[0].Name != "gshare" || profiles[1].Packer.Rules.Model != packing.Rectangles {
+		t.Fatalf("%s: %+v", note, profiles)
+	}
+	for _, p := range profiles {
+		if p.Packer.Rules.Gamma != packing.DefaultGamma || p.Packer.Rules.MixTenants {
+			t.Errorf("%s has not the default rules: %+v", p.Name, p.Packer.Rules)
+		}
+	}
+	profiles, note = profilesFrom(t, `kind: KubeSchedulerConfiguration
+profiles:
+- {schedulerName: stock}
+- schedulerName: mine
+  plugins: {multiPoint: {enabled: [{name: SlotPacking}]}}
+  pluginConfig: [{name: SlotPacking, args: {gammaPercent: 120, tenancy: mixed, balance: {scarcity: false}}}]
+`)
+	if note != "" || len(profiles) != 1 || profiles[0].Name != "mine" || profiles[0].Packer.Rules.Gamma != 1200 || !profiles[0].Packer.Rules.MixTenants {
+		t.Errorf("%s: %+v", note, profiles)
+	}
+}
+
+// What cannot be read is assumed, and said.
+func TestProfilesAssumed(t *testing.T) {
+	for name, text := range map[string]string{"none": "", "malformed": "KubeSchedulerConfiguration: [", "of nobody": "kind: KubeSchedulerConfiguration"} {
+		if profiles, note := profilesFrom(t, text); len(profiles) != 3 || !strings.Contains(note, "defaults are assumed") {
+			t.Errorf("%s: %q, %+v", name, note, profiles)
+		}
+	}
+}
