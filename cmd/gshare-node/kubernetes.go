@@ -23,15 +23,9 @@ import (
 // serveNode runs the agent of a node of a cluster until the context ends.
 func serveNode(ctx context.Context, c config.Configuration) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	if c.Kubernetes.NodeName == "" {
-		c.Kubernetes.NodeName = os.Getenv("NODE_NAME")
-	}
-	if c.Kubernetes.NodeName == "" {
-		return usageError{errors.New("kubernetes.nodeName: it is not set, nor is NODE_NAME; --standalone is for a machine without Kubernetes")}
-	}
-	client, err := clientFor(c.Kubernetes.Kubeconfig)
+	name, client, err := connect(&c)
 	if err != nil {
-		return usageError{fmt.Errorf("kubernetes.kubeconfig: %w", err)}
+		return err
 	}
 	pods, err := kubelet.DialPods(c.Kubernetes.Pods)
 	if err != nil {
@@ -54,7 +48,7 @@ func serveNode(ctx context.Context, c config.Configuration) error {
 	a, err := agent.New(agent.Options{
 		Config: c, Source: source, OnDemand: onDemand, Log: log, Pods: pods, Records: records,
 		MPS:     daemonsOf(c),
-		Cluster: agent.NewAPIServer(ctx, client, c.Kubernetes.NodeName, log),
+		Cluster: agent.NewAPIServer(ctx, client, name, log),
 		Fault:   faultOf(os.Getenv),
 	})
 	if err != nil {
@@ -66,6 +60,20 @@ func serveNode(ctx context.Context, c config.Configuration) error {
 	}
 	defer stop()
 	return a.Run(ctx)
+}
+
+// connect finds out which node this is, and makes a client for its API server.
+func connect(c *config.Configuration) (node string, client kubernetes.Interface, err error) {
+	if c.Kubernetes.NodeName == "" {
+		c.Kubernetes.NodeName = os.Getenv("NODE_NAME")
+	}
+	if c.Kubernetes.NodeName == "" {
+		return "", nil, usageError{errors.New("kubernetes.nodeName: it is not set, nor is NODE_NAME; --standalone is for a machine without Kubernetes")}
+	}
+	if client, err = clientFor(c.Kubernetes.Kubeconfig); err != nil {
+		return "", nil, usageError{fmt.Errorf("kubernetes.kubeconfig: %w", err)}
+	}
+	return c.Kubernetes.NodeName, client, nil
 }
 
 func sourceOf(c config.Configuration) gpu.Source {

@@ -74,6 +74,7 @@ func command() *cobra.Command {
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.Flags().BoolVar(&alone, "standalone", false, "without Kubernetes")
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (kind NodeConfiguration)")
+	cmd.AddCommand(uninstallCommand())
 	return cmd
 }
 

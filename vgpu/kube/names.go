@@ -49,8 +49,8 @@ var (
 	ErrForeign = errors.New("not of this pod")
 )
 
-// resourcePrefix marks what is gshare's among the resources of a container.
-const resourcePrefix = "gshare/"
+// ResourcePrefix marks what is gshare's among the resources of a container or a node.
+const ResourcePrefix = "gshare/"
 
 var resources = [...]v1.ResourceName{ResourceSM, ResourceQuota, ResourceMemory, ResourceVGPU, ResourceSMTime}
 

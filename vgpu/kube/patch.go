@@ -28,6 +28,26 @@ func CapacityPatch(node *v1.Node, has v1.ResourceList, keep bool) []byte {
 	return patch(map[string]any{"status": map[string]any{"capacity": want, "allocatable": want}})
 }
 
+// NoCapacityPatch is the merge patch that takes gshare's resources off the status of a node; nil where there are none. What the
+// kubelet counts stays until it counts none: it would write it again. It goes on counting five minutes after a plugin has ended.
+func NoCapacityPatch(node *v1.Node) []byte {
+	gone := map[v1.ResourceName]any{}
+	for _, name := range resources {
+		if q, present := node.Status.Capacity[name]; present && (name != ResourceVGPU || q.IsZero()) {
+			gone[name] = nil
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	return patch(map[string]any{"status": map[string]any{"capacity": gone, "allocatable": gone}})
+}
+
+// ForgetPatch is the merge patch that takes one annotation away.
+func ForgetPatch(name string) []byte {
+	return patch(map[string]any{"metadata": map[string]any{"annotations": map[string]any{name: nil}}})
+}
+
 // AnnotationPatch is the merge patch that writes one annotation.
 func AnnotationPatch(name, value string) []byte {
 	return patch(map[string]any{"metadata": map[string]any{"annotations": map[string]any{name: value}}})

@@ -23,7 +23,7 @@ func container(name string, limits ...string) v1.Container {
 	list := v1.ResourceList{}
 	for _, limit := range limits {
 		short, value, _ := strings.Cut(limit, "=")
-		list[v1.ResourceName(resourcePrefix+short)] = resource.MustParse(value)
+		list[v1.ResourceName(ResourcePrefix+short)] = resource.MustParse(value)
 	}
 	return v1.Container{Name: name, Resources: v1.ResourceRequirements{Limits: list}}
 }

@@ -128,6 +128,6 @@ func firstName(meant func(v1.ResourceName) bool, lists ...v1.ResourceList) v1.Re
 	return first
 }
 
-func ours(name v1.ResourceName) bool { return strings.HasPrefix(string(name), resourcePrefix) }
+func ours(name v1.ResourceName) bool { return strings.HasPrefix(string(name), ResourcePrefix) }
 
 func unknown(name v1.ResourceName) bool { return ours(name) && !slices.Contains(resources[:], name) }

@@ -5,6 +5,7 @@ package cdi
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -78,4 +79,13 @@ func (d Directory) OwnerOf(key string) (string, error) {
 		return "", fmt.Errorf("%s is no file of this agent", d.file(key))
 	}
 	return spec.Devices[0].Annotations["gshare.dev/owner"], nil
+}
+
+// Clear takes all files away, unfinished ones too.
+func (d Directory) Clear() error {
+	files, err := filepath.Glob(filepath.Join(string(d), prefix+"*"))
+	for _, file := range files {
+		err = errors.Join(err, os.Remove(file))
+	}
+	return err
 }

@@ -1,0 +1,29 @@
+package mps
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+)
+
+// Stop ends the daemons of all slices, which outlive their keeper: by their own command, or by a signal where they do not answer.
+func (d Daemons) Stop(ctx context.Context) error {
+	if !d.Runs() {
+		return nil
+	}
+	entries, err := os.ReadDir(d.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		c := control{d, e.Name()}
+		if c.Pipe(c.slice) == d.log("") {
+			continue
+		}
+		if _, refused := c.command(ctx, "quit"); refused != nil {
+			err = errors.Join(err, c.kill())
+		}
+	}
+	return err
+}

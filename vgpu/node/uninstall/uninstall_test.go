@@ -1,0 +1,114 @@
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
+)
+
+// used is a node with what an agent leaves, beside what others have there.
+func used(t *testing.T, tickets string) (n Node, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for _, name := range []string{
+		"run/agent.lock", "run/hook/libgshare-0.so", "run/grants/x/grant.json",
+		"cdi/gshare.dev-grant-a.json", "cdi/gshare.dev-grant-b.json.next", "cdi/nvidia.yaml", "plugins/gshare-a.sock", "plugins/kubelet.sock",
+	} {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	has := v1.ResourceList{"cpu": resource.MustParse("4"), kube.ResourceSM: resource.MustParse("100"), kube.ResourceVGPU: resource.MustParse(tickets)}
+	node := &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{kube.AnnotationInventory: "{}", "other": "x"}},
+		Status:     v1.NodeStatus{Capacity: has, Allocatable: has.DeepCopy()},
+	}
+	c := config.Configuration{}
+	c.Directory, c.Kubernetes.CDI, c.Kubernetes.DevicePlugins = filepath.Join(dir, "run"), filepath.Join(dir, "cdi"), filepath.Join(dir, "plugins")
+	return Node{
+		Config: c, Name: "a", Client: fake.NewClientset(node), MPS: mps.Daemons{Dir: filepath.Join(dir, "run/mps"), Simulated: true},
+		Pods: func(context.Context) ([]*v1.Pod, error) { return nil, nil },
+	}, dir
+}
+
+func files(t *testing.T, dir string) (found []string) {
+	t.Helper()
+	for _, folder := range []string{"run", "cdi", "plugins"} {
+		entries, err := os.ReadDir(filepath.Join(dir, folder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			found = append(found, folder+"/"+e.Name())
+		}
+	}
+	return found
+}
+
+func TestStep(t *testing.T) {
+	n, dir := used(t, "0")
+	if err := n.Step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(files(t, dir), " "); got != "cdi/nvidia.yaml plugins/kubelet.sock" {
+		t.Errorf("left: %s", got)
+	}
+	node, err := n.Client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil || len(node.Status.Capacity) != 1 || len(node.Status.Allocatable) != 1 || len(node.Annotations) != 1 {
+		t.Errorf("%v: %+v, %v", err, node.Status, node.Annotations)
+	}
+	if err := n.Step(t.Context()); err != nil {
+		t.Errorf("again: %v", err)
+	}
+}
+
+// TestKubeletCounts: what the kubelet would write again is left to it.
+func TestKubeletCounts(t *testing.T) {
+	n, _ := used(t, "16")
+	if err := n.Step(t.Context()); !errors.Is(err, ErrLeft) || !strings.Contains(err.Error(), "gshare/vgpu") || strings.Contains(err.Error(), "gshare/sm") {
+		t.Error(err)
+	}
+	node, err := n.Client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+	if q := node.Status.Capacity[kube.ResourceVGPU]; err != nil || q.Value() != 16 {
+		t.Errorf("%v: %v", err, node.Status.Capacity)
+	}
+}
+
+// TestPodsComeFirst: nothing is touched while a pod has a share, or while nobody knows.
+func TestPodsComeFirst(t *testing.T) {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"}, Spec: v1.PodSpec{Containers: []v1.Container{{
+		Resources: v1.ResourceRequirements{Limits: v1.ResourceList{kube.ResourceSM: resource.MustParse("1")}},
+	}}}}
+	n, dir := used(t, "0")
+	before := len(files(t, dir))
+	away := errors.New("the kubelet is away")
+	var podsErr error
+	n.Pods = func(context.Context) ([]*v1.Pod, error) { return []*v1.Pod{pod}, podsErr }
+	if err := n.Step(t.Context()); !errors.Is(err, ErrLeft) || !strings.Contains(err.Error(), "shop/p") {
+		t.Error(err)
+	}
+	podsErr = away
+	if err := n.Step(t.Context()); !errors.Is(err, away) {
+		t.Error(err)
+	}
+	if got := len(files(t, dir)); got != before {
+		t.Errorf("%d of %d files are left", got, before)
+	}
+	podsErr, pod.Status.Phase = nil, v1.PodSucceeded
+	if err := n.Step(t.Context()); err != nil {
+		t.Errorf("a pod that has ended is in the way: %v", err)
+	}
+}
