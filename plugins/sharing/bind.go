@@ -42,8 +42,10 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 		return fwk.AsStatus(err)
 	}
 	if err := p.bindSurely(ctx, pod, binding); err != nil {
+		binds.WithLabelValues(p.name, notBound).Inc()
 		return fwk.AsStatus(fmt.Errorf("bind %s to %s: %w", klog.KObj(pod), nodeName, err))
 	}
+	binds.WithLabelValues(p.name, wasBound).Inc()
 	return nil
 }
 
@@ -69,6 +71,7 @@ func (p *Plugin) bindSurely(ctx context.Context, pod *v1.Pod, b *v1.Binding) err
 		if certain {
 			return err
 		}
+		binds.WithLabelValues(p.name, ambiguous).Inc()
 		klog.FromContext(ctx).V(2).Info("Bind is ambiguous, trying again", "pod", klog.KObj(pod), "node", b.Target.Name, "err", err)
 		if waitErr := pause(ctx, backoff.Step()); waitErr != nil {
 			return errors.Join(err, waitErr)

@@ -18,9 +18,11 @@ const msgPlaced = "gshare.dev/placement is written by the scheduler and may not 
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	doc := p.dossiers.of(pod)
 	if doc.RequestErr != nil {
+		refusals.WithLabelValues(p.name, badShare).Inc()
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, readable(doc.RequestErr))
 	}
 	if doc.Placed || doc.PlaceErr != nil {
+		refusals.WithLabelValues(p.name, hasPlaced).Inc()
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, msgPlaced)
 	}
 	c := &cycle{

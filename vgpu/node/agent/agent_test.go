@@ -289,6 +289,14 @@ func TestHTTP(t *testing.T) {
 	if got := families["gshare_node_grants"].GetMetric()[0].GetGauge().GetValue(); got != 1 {
 		t.Errorf("gshare_node_grants is %v", got)
 	}
+	for name, want := range map[string]float64{ // 60 % of the SMs for 70 % of the time
+		"gshare_node_grant_sm_time_ratio": 0.42, "gshare_node_slice_sm_time_promised_ratio": 0.42, "gshare_node_slice_shares": 1,
+		"gshare_node_slice_info": 1, "gshare_node_slice_memory_bytes": 80 << 30,
+	} {
+		if got := families[name].GetMetric()[0].GetGauge().GetValue(); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
 	if n := len(families["gshare_node_slice_healthy"].GetMetric()); n != 2 {
 		t.Errorf("%d slices", n)
 	}

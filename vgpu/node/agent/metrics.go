@@ -84,11 +84,10 @@ var (
 	usedDesc       = prometheus.NewDesc("gshare_node_slice_used", "1 while others use a slice without a share.", []string{"slice"}, nil)
 	grantsDesc     = prometheus.NewDesc("gshare_node_grants", "Containers that hold a share.", nil, nil)
 	registeredDesc = prometheus.NewDesc("gshare_node_registered", "1 while the kubelet watches the plugin.", nil, nil)
-	grantDesc      = prometheus.NewDesc("gshare_node_grant_info", "Whose the containers of the token server are.",
-		[]string{"container", "namespace", "pod", "name"}, nil)
-	healthyDesc  = prometheus.NewDesc("gshare_node_slice_healthy", "1 while a slice can be used.", []string{"slice"}, nil)
-	openDesc     = prometheus.NewDesc("gshare_node_slice_open", "1 while a slice takes new pods.", []string{"slice"}, nil)
-	promisedDesc = prometheus.NewDesc("gshare_node_slice_memory_promised_bytes", "Device memory that is granted.", []string{"slice"}, nil)
+	grantDesc      = prometheus.NewDesc("gshare_node_grant_info", "Whose the containers of the token server are.", grantLabels, nil)
+	healthyDesc    = prometheus.NewDesc("gshare_node_slice_healthy", "1 while a slice can be used.", []string{"slice"}, nil)
+	openDesc       = prometheus.NewDesc("gshare_node_slice_open", "1 while a slice takes new pods.", []string{"slice"}, nil)
+	promisedDesc   = prometheus.NewDesc("gshare_node_slice_memory_promised_bytes", "Device memory that is granted.", []string{"slice"}, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -108,6 +107,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	defer a.mu.Unlock()
 	grants := a.book.All()
 	out <- gauge(grantsDesc, float64(len(grants)))
+	collectShares(out, grants, a.inventory.Slices())
 	for _, g := range grants {
 		out <- gauge(grantDesc, 1, g.ID(), g.Namespace, g.Name, g.Container)
 	}
