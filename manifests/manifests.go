@@ -8,10 +8,13 @@ import "embed"
 //go:embed scheduler/config.yaml
 var SchedulerConfig []byte
 
-// NodeAgent is the namespace, the rights and the DaemonSet of the node agent; NodePolicies says who may write gshare's annotations.
+// Namespace is where gshare's own pods are. NodeAccess is the rights of the node agent; NodePolicies says who may write gshare's
+// annotations.
 var (
-	//go:embed node/agent.yaml
-	NodeAgent []byte
+	//go:embed base/namespace.yaml
+	Namespace []byte
+	//go:embed node/access.yaml
+	NodeAccess []byte
 	//go:embed node/policies.yaml
 	NodePolicies []byte
 )

@@ -56,6 +56,7 @@ var badPods = map[string]struct {
 	"17 models":          {pod(says("model", "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q")), "gshare.dev/model", "at most 16"},
 
 	"hostPID":                {pod(hostPID), "spec.hostPID", "leave it out"},
+	"hostIPC":                {pod(hostIPC), "spec.hostIPC", "leave it out"},
 	"privileged":             {pod(another(privileged(container("root")))), "securityContext.privileged", "leave it out"},
 	"privileged init":        {pod(initially(privileged(container("root")))), "securityContext.privileged", "leave it out"},
 	"device":                 {pod(hostPath("/dev/nvidia0")), "hostPath", "leave the volume out"},

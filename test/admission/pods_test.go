@@ -89,6 +89,7 @@ func hostPath(path string) change {
 }
 
 func hostPID(p *v1.Pod) { p.Spec.HostPID = true }
+func hostIPC(p *v1.Pod) { p.Spec.HostIPC = true }
 
 func privileged(c v1.Container) v1.Container {
 	c.SecurityContext = &v1.SecurityContext{Privileged: new(true)}

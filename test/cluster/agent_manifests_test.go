@@ -13,10 +13,9 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/gshare-dev/gshare/test/cluster"
-	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 )
 
-// apply creates the objects of a manifest. Of a DaemonSet the API server only says whether it would take it.
+// apply creates the objects of a manifest.
 func apply(t *testing.T, c *cluster.Cluster, manifest []byte) {
 	t.Helper()
 	ctx := testContext(t)
@@ -34,16 +33,6 @@ func apply(t *testing.T, c *cluster.Cluster, manifest []byte) {
 		if len(object.Object) == 0 {
 			continue
 		}
-		options := metav1.CreateOptions{}
-		switch object.GetKind() {
-		case "DaemonSet": // the agents run from this checkout
-			options.DryRun = []string{metav1.DryRunAll}
-		case "ConfigMap":
-			text, _, _ := unstructured.NestedString(object.Object, "data", "node.yaml")
-			if _, err := config.Decode([]byte(text)); err != nil {
-				t.Errorf("configuration in %s: %v", object.GetName(), err)
-			}
-		}
 		kind := object.GroupVersionKind()
 		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		if err != nil {
@@ -53,7 +42,7 @@ func apply(t *testing.T, c *cluster.Cluster, manifest []byte) {
 		if namespace := object.GetNamespace(); namespace != "" {
 			resources = client.Resource(mapping.Resource).Namespace(namespace)
 		}
-		if _, err := resources.Create(ctx, object, options); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := resources.Create(ctx, object, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatalf("create %s %s: %v", kind.Kind, object.GetName(), err)
 		}
 	}

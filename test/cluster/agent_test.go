@@ -54,7 +54,8 @@ func startWithAgents(t *testing.T, o cluster.Options, devices string) *agents {
 	if err := os.WriteFile(filepath.Join(c.Dir, "driver.yaml"), noDriver(devices), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	apply(t, c, manifests.NodeAgent)
+	apply(t, c, manifests.Namespace)
+	apply(t, c, manifests.NodeAccess)
 	apply(t, c, manifests.NodePolicies)
 	all := &agents{Cluster: c, of: map[string]*agent{}}
 	for _, node := range c.Nodes {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -17,6 +18,7 @@ func controllerManagerCommand() *cobra.Command {
 	return controllermanager.NewControllerManagerCommand()
 }
 func kubeletCommand() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }
+func kubectlCommand() *cobra.Command { return kubectl.NewDefaultKubectlCommand() }
 
 // schedulerCommand is gshare-scheduler.
 func schedulerCommand() *cobra.Command {

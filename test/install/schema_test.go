@@ -1,0 +1,85 @@
+package install_test
+
+import (
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+
+	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+)
+
+// dryRun asks the API server for what it would store, with unknown and repeated fields as errors. Namespaces are made.
+func dryRun(t *testing.T, o *unstructured.Unstructured) error {
+	t.Helper()
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(server)))
+	kind := o.GroupVersionKind()
+	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return err
+	}
+	options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
+	if o.GetKind() == "Namespace" {
+		options.DryRun = nil // what is in it cannot be tried without
+	}
+	all := dynamic.NewForConfigOrDie(server).Resource(mapping.Resource)
+	_, err = all.Namespace(o.GetNamespace()).Create(t.Context(), o, options)
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+func TestServerTakesThem(t *testing.T) {
+	for _, folder := range kustomizations {
+		for _, o := range build(t, folder) {
+			if o.GroupVersionKind().Group == "monitoring.coreos.com" {
+				continue // of Prometheus' operator, which is not here; test/monitoring tries the rules
+			}
+			if err := dryRun(t, o); err != nil {
+				t.Errorf("%s: %s: %v", folder, key(o), err)
+			}
+		}
+	}
+}
+
+// TestServerRefuses is the negative control: a misspelt field of each part is refused.
+func TestServerRefuses(t *testing.T) {
+	for _, o := range build(t, "manifests") {
+		if o.GetKind() != "Deployment" && o.GetKind() != "DaemonSet" {
+			continue
+		}
+		if err := unstructured.SetNestedField(o.Object, true, "spec", "template", "spec", "hostNet"); err != nil {
+			t.Fatal(err)
+		}
+		if err := dryRun(t, o); err == nil || !strings.Contains(err.Error(), "hostNet") {
+			t.Errorf("%s with an unknown field: %v", key(o), err)
+		}
+	}
+}
+
+// TestAgentReadsIt: the agent's configuration is one that the agent takes, in every overlay.
+func TestAgentReadsIt(t *testing.T) {
+	found := 0
+	for _, folder := range kustomizations {
+		for _, o := range build(t, folder) {
+			text, present, _ := unstructured.NestedString(o.Object, "data", "node.yaml")
+			if !present {
+				continue
+			}
+			found++
+			if c, err := config.Decode([]byte(text)); err != nil || c.Kubernetes.Hook == "" {
+				t.Errorf("%s: %v, hook %q", folder, err, c.Kubernetes.Hook)
+			}
+		}
+	}
+	if found < 4 {
+		t.Errorf("%d configurations", found)
+	}
+}
