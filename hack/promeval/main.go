@@ -1,0 +1,98 @@
+// Command promeval judges PromQL as Prometheus does: it reads samples and queries as JSON from standard input, and writes what
+// each query gives. It has a module of its own, since what Prometheus requires is not gshare's business.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// input is what the caller knows: scrapes at times in seconds, and the time at which the queries are asked.
+type input struct {
+	Scrapes []scrape
+	Queries []string
+	At      float64
+}
+
+type scrape struct {
+	Time   float64
+	Text   string            // in Prometheus' text format
+	Labels map[string]string // of the target, where the series has none of that name
+}
+
+// output is the answer to one query.
+type output struct {
+	Query   string
+	Error   string   `json:",omitempty"`
+	Results []result `json:",omitempty"`
+}
+
+type result struct {
+	Labels map[string]string
+	Value  float64
+}
+
+func main() {
+	var in input
+	if err := json.NewDecoder(os.Stdin).Decode(&in); err != nil {
+		fail(err)
+	}
+	series, err := read(in.Scrapes)
+	if err != nil {
+		fail(err)
+	}
+	var all []output
+	for _, q := range in.Queries {
+		all = append(all, ask(series, q, in.At))
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(all); err != nil {
+		fail(err)
+	}
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "promeval:", err)
+	os.Exit(1)
+}
+
+func ask(from memory, query string, at float64) output {
+	engine := promql.NewEngine(promql.EngineOpts{
+		Logger: slog.New(slog.DiscardHandler), MaxSamples: 1e6, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
+		Parser: parser.NewParser(parser.Options{}),
+	})
+	defer engine.Close()
+	q, err := engine.NewInstantQuery(context.Background(), from, nil, query, time.UnixMilli(int64(at*1000)))
+	if err != nil {
+		return output{Query: query, Error: err.Error()}
+	}
+	defer q.Close()
+	answer := q.Exec(context.Background())
+	if answer.Err != nil {
+		return output{Query: query, Error: answer.Err.Error()}
+	}
+	return output{Query: query, Results: resultsOf(answer)}
+}
+
+func resultsOf(answer *promql.Result) (all []result) {
+	if s, err := answer.Scalar(); err == nil {
+		return []result{{Value: s.V}}
+	}
+	vector, err := answer.Vector()
+	if err != nil {
+		return nil
+	}
+	for _, s := range vector {
+		r := result{Labels: map[string]string{}, Value: s.F}
+		s.Metric.Range(func(l labels.Label) { r.Labels[l.Name] = l.Value })
+		all = append(all, r)
+	}
+	return all
+}

@@ -1,0 +1,100 @@
+package monitoring
+
+import (
+	"fmt"
+	"testing"
+)
+
+const root = "../.."
+
+// alerts says for each what a node and the scheduler say, at 0 s and at 600 s, when it fires; and a little less, when it does not.
+var alerts = map[string]struct{ before, fires, silent string }{
+	"GShareSchedulerDown":      {"", "other 1\n", `up{job="gshare-scheduler"} 1` + "\n"},
+	"GShareAgentDown":          {"", `up{job="gshare-node"} 0` + "\n", `up{job="gshare-node"} 1` + "\n"},
+	"GShareAgentNotRegistered": {"", "gshare_node_registered 0\n", "gshare_node_registered 1\n"},
+	"GShareNotPublished":       {"gshare_node_publish_failures_total 0\n", "gshare_node_publish_failures_total 20\n", "gshare_node_publish_failures_total 1\n"},
+	"GShareSliceUnhealthy":     {"", `gshare_node_slice_healthy{slice="GPU-0"} 0` + "\n", `gshare_node_slice_healthy{slice="GPU-0"} 1` + "\n"},
+	"GShareStrangers": {"", `gshare_node_strangers{slice="GPU-0",kind="outsider"} 2` + "\n",
+		`gshare_node_strangers{slice="GPU-0",kind="outsider"} 0` + "\n"},
+	"GShareBlind": {"", "gshare_node_watch_timestamp_seconds 100\n", "gshare_node_watch_timestamp_seconds 598\n"},
+	"GShareShareStarved": {share(0, 0), share(60, 9), share(60, 0) + // has little, and does not want more
+		`gshare_share_busy_seconds_total{container="b"} 300` + "\n" + `gshare_share_stalls_total{container="b"} 9` + "\n"},
+	"GShareMemoryNearLimit": {"", memory(96), memory(95)},
+	"GShareStartsRefused":   {starts(0, 0), starts(0, 9), starts(100, 1)},
+	"GShareBindsInDoubt": {`gshare_scheduler_binds_total{result="ambiguous"} 0` + "\n", `gshare_scheduler_binds_total{result="ambiguous"} 50` + "\n",
+		`gshare_scheduler_binds_total{result="ambiguous"} 1` + "\n"},
+}
+
+func share(busy, stalls int) string {
+	return fmt.Sprintf("gshare_share_quota_request_ratio{container=\"a\"} 0.5\ngshare_share_quota_request_ratio{container=\"b\"} 0.5\n"+
+		"gshare_share_busy_seconds_total{container=\"a\"} %d\ngshare_share_stalls_total{container=\"a\"} %d\n", busy, stalls)
+}
+
+func memory(used int) string {
+	return fmt.Sprintf("gshare_share_memory_limit_bytes 100\ngshare_share_memory_used_bytes %d\n", used)
+}
+
+func starts(granted, refused int) string {
+	return fmt.Sprintf("gshare_node_starts_total{result=\"granted\"} %d\ngshare_node_starts_total{result=\"NoRoom\"} %d\n", granted, refused)
+}
+
+// TestAlerts: each alert fires when it should, and not otherwise.
+func TestAlerts(t *testing.T) {
+	judge, all := build(t), load(t, Alerts)
+	if len(all) != len(alerts) {
+		t.Errorf("%d alerts, of which %d are tried", len(all), len(alerts))
+	}
+	for _, a := range all {
+		said, ok := alerts[a.Name]
+		if !ok {
+			t.Errorf("%s is not tried", a.Name)
+			continue
+		}
+		for text, want := range map[string]bool{said.fires: true, said.silent: false} {
+			// The first value is there from the beginning, so that a rate is one of the time between.
+			scrapes := []Scrape{{Time: 0, Text: said.before}, {Time: 320, Text: said.before}, {Time: 600, Text: text}}
+			answers, err := judge.Ask(scrapes, 600, a)
+			if err != nil || answers[0].Error != "" {
+				t.Fatalf("%s: %v %s", a.Name, err, answers[0].Error)
+			}
+			if got := len(answers[0].Results) > 0; got != want {
+				t.Errorf("%s fires %v, want %v, for:\n%s", a.Name, got, want, text)
+			}
+		}
+	}
+}
+
+// TestDashboard: every query is one that Prometheus takes. What they give is tried on a real cluster (test/cluster).
+func TestDashboard(t *testing.T) {
+	judge, all := build(t), load(t, Dashboard)
+	answers, err := judge.Ask(nil, 600, append(all, Query{"wrong", "sum(rate(x[5m])"})...)
+	if err != nil || len(all) < 15 {
+		t.Fatalf("%v; %d queries", err, len(all))
+	}
+	for i, q := range all {
+		if answers[i].Error != "" {
+			t.Errorf("%s: %s", q.Name, answers[i].Error)
+		}
+	}
+	if answers[len(all)].Error == "" {
+		t.Error("a wrong query passes")
+	}
+}
+
+func build(t *testing.T) Judge {
+	t.Helper()
+	judge, err := Build(root, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return judge
+}
+
+func load(t *testing.T, from func(string) ([]Query, error)) []Query {
+	t.Helper()
+	all, err := from(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}

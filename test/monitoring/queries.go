@@ -1,0 +1,67 @@
+// Package monitoring reads the dashboard and the alerts of manifests/monitoring, and asks Prometheus' own engine what their
+// queries give for scraped metrics.
+package monitoring
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Query is one of a dashboard or an alert.
+type Query struct {
+	Name string // of the panel or the alert
+	Expr string
+}
+
+// Dashboard gives the queries of the dashboard. root is the root of the repository.
+func Dashboard(root string) (all []Query, err error) {
+	var d struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := read(root, "dashboard.json", &d); err != nil {
+		return nil, err
+	}
+	for _, p := range d.Panels {
+		for _, t := range p.Targets {
+			all = append(all, Query{p.Title, t.Expr})
+		}
+	}
+	return all, nil
+}
+
+// Alerts gives the conditions of the alerts.
+func Alerts(root string) (all []Query, err error) {
+	var r struct {
+		Spec struct {
+			Groups []struct {
+				Rules []struct{ Alert, Expr string }
+			}
+		}
+	}
+	if err := read(root, "rules.yaml", &r); err != nil {
+		return nil, err
+	}
+	for _, g := range r.Spec.Groups {
+		for _, a := range g.Rules {
+			all = append(all, Query{a.Alert, a.Expr})
+		}
+	}
+	return all, nil
+}
+
+func read(root, name string, into any) error {
+	text, err := os.ReadFile(filepath.Join(root, "manifests/monitoring", name))
+	if err != nil {
+		return err
+	}
+	if filepath.Ext(name) == ".json" {
+		return json.Unmarshal(text, into)
+	}
+	return yaml.Unmarshal(text, into)
+}
