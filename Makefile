@@ -63,6 +63,18 @@ test-integration: ## Run the tests that start an API server (minutes).
 e2e: ## Run the tests on a real cluster: kubelets, containerd, runc; needs root (minutes).
 	hack/test.sh cluster
 
+.PHONY: kind-up
+kind-up: ## Make a kind cluster with simulated GPUs and gshare; needs Docker.
+	kind/up.sh
+
+.PHONY: kind-demo
+kind-demo: ## Run three pods on one GPU of the kind cluster.
+	kind/demo.sh
+
+.PHONY: kind-down
+kind-down: ## Remove the kind cluster.
+	kind/down.sh
+
 .PHONY: cluster-build
 cluster-build: ## Build the programs of the test cluster into bin/cluster.
 	hack/cluster.sh build

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Removes the kind cluster: make kind-down.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source kind/tools.sh
+
+need docker go
+kind delete cluster --name gshare

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Makes a kind cluster with simulated GPUs and installs gshare in it: make kind-up. It needs Docker, kubectl, Go, and a network
+# from which images and Go modules come; no GPU.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source kind/tools.sh
+
+need docker kubectl go
+docker info >/dev/null || fail "docker does not answer: start it, or join its group"
+docker build --target gshare-node -t gshare-node:dev .
+docker build --target gshare-scheduler -t gshare-scheduler:dev .
+kind create cluster --config kind/cluster.yaml --image "$NODE_IMAGE" --wait 3m
+kind load docker-image --name gshare gshare-node:dev gshare-scheduler:dev
+kubectl --context kind-gshare apply -k manifests/overlays/kind
+kubectl --context kind-gshare -n gshare-system rollout status deployment/gshare-scheduler --timeout=3m
+kubectl --context kind-gshare -n gshare-system rollout status daemonset/gshare-node --timeout=3m
+echo "gshare runs: make kind-demo"
