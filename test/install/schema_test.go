@@ -2,9 +2,11 @@ package install_test
 
 import (
 	"strings"
+	"sync"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
@@ -18,23 +20,32 @@ import (
 // dryRun asks the API server for what it would store, with unknown and repeated fields as errors. Namespaces are made.
 func dryRun(t *testing.T, o *unstructured.Unstructured) error {
 	t.Helper()
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(server)))
-	kind := o.GroupVersionKind()
-	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if err != nil {
-		return err
-	}
 	options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
 	if o.GetKind() == "Namespace" {
 		options.DryRun = nil // what is in it cannot be tried without
 	}
-	all := dynamic.NewForConfigOrDie(server).Resource(mapping.Resource)
-	_, err = all.Namespace(o.GetNamespace()).Create(t.Context(), o, options)
+	return create(t, o, options)
+}
+
+// create makes an object that is not there yet.
+func create(t *testing.T, o *unstructured.Unstructured, options metav1.CreateOptions) error {
+	t.Helper()
+	kind := o.GroupVersionKind()
+	mapping, err := mapper().RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return err
+	}
+	_, err = dynamic.NewForConfigOrDie(server).Resource(mapping.Resource).Namespace(o.GetNamespace()).Create(t.Context(), o, options)
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
 	return err
 }
+
+// mapper knows the server's kinds; asking for them takes long.
+var mapper = sync.OnceValue(func() meta.RESTMapper {
+	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(server)))
+})
 
 func TestServerTakesThem(t *testing.T) {
 	for _, folder := range kustomizations {
