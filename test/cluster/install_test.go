@@ -30,6 +30,7 @@ func TestInstall(t *testing.T) {
 	i.kubectl(t, "-n", "gshare-system", "rollout", "status", "daemonset/gshare-node", "--timeout=120s")
 	i.waitInventory(i.ctx, t, i.Nodes[0])
 	i.leastPod(t)
+	i.watched(t)
 	if found := i.footprint(t); len(found) < 30 {
 		t.Errorf("an installed gshare shows only %q", found)
 	}
