@@ -10,11 +10,14 @@ RUN go build -trimpath -ldflags='-s -w' -o /out/ ./cmd/gshare-node ./cmd/gshare 
 RUN CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o /out/ ./cmd/gshare-scheduler
 
 # A C library is all that it needs: NVIDIA's container runtime brings NVML and MPS.
-FROM gcr.io/distroless/base-debian12 AS gshare-node
+FROM debian:12.11-slim AS gshare-node
 COPY --from=build /out/gshare-node /out/gshare /usr/local/bin/
 COPY --from=build /out/hook/libgshare.so /usr/lib/gshare/libgshare.so
 ENTRYPOINT ["gshare-node"]
 
-FROM gcr.io/distroless/static-debian12:nonroot AS gshare-scheduler
+# It is static, and knows the API server by the certificate of its service account.
+FROM scratch AS gshare-scheduler
 COPY --from=build /out/gshare-scheduler /usr/local/bin/
+ENV PATH=/usr/local/bin
+USER 65532:65532
 ENTRYPOINT ["gshare-scheduler"]

@@ -24,6 +24,8 @@ func TestBadInput(t *testing.T) {
 		"unknown flag":     {[]string{"--alone"}, []string{"--alone"}},
 		"flag value":       {[]string{"--standalone=perhaps"}, []string{"--standalone", "perhaps"}},
 		"argument":         {[]string{"--standalone", "now"}, []string{"now"}},
+		"uninstall, where": {[]string{"uninstall"}, []string{"kubernetes.nodeName", "NODE_NAME"}},
+		"uninstall, what":  {[]string{"uninstall", "now"}, []string{"now"}},
 		"no file":          {[]string{"--standalone", "--config", "/nowhere/node.yaml"}, []string{"--config", "/nowhere/node.yaml"}},
 		"a directory":      {[]string{"--standalone", "--config", m.dir}, []string{"--config", m.dir}},
 		"empty file":       {file(""), []string{"node.yaml", "NodeConfiguration"}},

@@ -53,12 +53,7 @@ func command() *cobra.Command {
 		Example: "  gshare-node --config /etc/gshare/node.yaml\n" +
 			"  gshare-node --standalone\n" +
 			"  gshare-node --standalone --config /etc/gshare/node.yaml",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return usageError{err}
-			}
-			return nil
-		},
+		Args:         noArguments,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := readConfig(file)
@@ -76,6 +71,13 @@ func command() *cobra.Command {
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (kind NodeConfiguration)")
 	cmd.AddCommand(uninstallCommand())
 	return cmd
+}
+
+func noArguments(cmd *cobra.Command, args []string) error {
+	if err := cobra.NoArgs(cmd, args); err != nil {
+		return usageError{err}
+	}
+	return nil
 }
 
 func readConfig(file string) (c config.Configuration, err error) {

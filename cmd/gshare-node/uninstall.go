@@ -26,7 +26,7 @@ func uninstallCommand() *cobra.Command {
 		Long: "gshare-node uninstall runs in the place of the agent, with its configuration. It waits until no pod of the node has a share,\n" +
 			"then removes files and sockets, the inventory and the capacity of the node. It goes on until it is stopped, since a DaemonSet\n" +
 			"would start it again; /readyz says ok when nothing is left, which takes five minutes: so long the kubelet remembers a plugin.",
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := readConfig(file)
 			if err != nil {

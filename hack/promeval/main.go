@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -37,7 +38,7 @@ type output struct {
 
 type result struct {
 	Labels map[string]string
-	Value  float64
+	Value  string // as Prometheus' own API has it: JSON has no NaN
 }
 
 func main() {
@@ -83,16 +84,18 @@ func ask(from memory, query string, at float64) output {
 
 func resultsOf(answer *promql.Result) (all []result) {
 	if s, err := answer.Scalar(); err == nil {
-		return []result{{Value: s.V}}
+		return []result{{Value: text(s.V)}}
 	}
 	vector, err := answer.Vector()
 	if err != nil {
 		return nil
 	}
 	for _, s := range vector {
-		r := result{Labels: map[string]string{}, Value: s.F}
+		r := result{Labels: map[string]string{}, Value: text(s.F)}
 		s.Metric.Range(func(l labels.Label) { r.Labels[l.Name] = l.Value })
 		all = append(all, r)
 	}
 	return all
 }
+
+func text(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }

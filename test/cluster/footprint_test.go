@@ -35,9 +35,7 @@ func (i *installed) footprint(t *testing.T) (found []string) {
 				found = append(found, "label "+name)
 			}
 		}
-		if !testing.Short() { // else the kubelet still counts gshare/vgpu
-			found = append(found, counted(object)...)
-		}
+		found = append(found, counted(object)...)
 		found = append(found, filesOf(t, node)...)
 	}
 	slices.Sort(found)

@@ -36,7 +36,7 @@ func (i *installed) watched(t *testing.T) {
 		}
 	}
 	reserved := monitoring.Query{Name: "reserved", Expr: `sum by (namespace) (gshare_node_grant_sm_time_ratio)`}
-	if got := answer(t, judge, scrapes, now, reserved).Results; len(got) != 1 || got[0].Value != 0.24 || got[0].Labels["namespace"] != "default" {
+	if got := answer(t, judge, scrapes, now, reserved).Results; len(got) != 1 || got[0].Value != "0.24" || got[0].Labels["namespace"] != "default" {
 		t.Errorf("reserved: %+v, want 0.24 in default", got)
 	}
 }

@@ -20,7 +20,7 @@ type Answer struct {
 	Query, Error string
 	Results      []struct {
 		Labels map[string]string
-		Value  float64
+		Value  string
 	}
 }
 
