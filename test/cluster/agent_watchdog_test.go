@@ -21,6 +21,7 @@ import (
 // the node's policy says so; the other goes on. As a control that one is then seen on a device that is not of its share, and is
 // ended, too.
 func TestAgentWatchdog(t *testing.T) {
+	long(t)
 	a, node := startLoaded(t)
 	ctx := testContext(t)
 	agent := a.of[node.Name]
