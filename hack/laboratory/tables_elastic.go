@@ -2,13 +2,12 @@ package main
 
 // elasticShares is Dilu's comparison of training beside inference (N-D1, N-D2, N-D5).
 func elasticShares() table {
-	policies := []string{"rckm", "rckm-tokens", "rckm-printed", "mps-l", "mps-r", "tgs"}
+	policies := []string{"rckm", "rckm-tokens", "mps-l", "mps-r"}
 	return table{
 		name: "elastic", title: "Elastic shares: training beside inference on one GPU",
 		text: "Four pairs of Dilu's functions on a model of a GPU; ratios to a GPU for each, means over the pairs. `mps-l` and `mps-r` are static\n" +
 			"caps at the limits and the requests, `rckm` is Dilu's block tokens, corrected, with best effort at MPS's lower priority,\n" +
-			"`rckm-tokens` the same without the priority, `rckm-printed` the algorithm as printed, `tgs` priority in the manner of TGS. p95 of\n" +
-			"inference; throughput of training, percent.",
+			"`rckm-tokens` the same without the priority. p95 of inference; throughput of training, percent.",
 		command: []string{"simulate", "elastic"},
 		rows: []row{
 			{name: "Poisson"}, {name: "CV 6", args: []string{"--cv", "6"}},
@@ -23,6 +22,6 @@ func elasticShares() table {
 			{column: "rckm p95_ratio", other: "mps-r p95_ratio", strict: true},
 		},
 		figures: []figure{{file: "elastic.svg", caption: "p95 over the variation of the gaps between requests",
-			args: []string{"simulate", "elastic", "--policy", "rckm,rckm-tokens,mps-l,mps-r"}}},
+			args: []string{"simulate", "elastic", "--seconds", "20", "--policy", "rckm,rckm-tokens,mps-l,mps-r"}}},
 	}
 }
