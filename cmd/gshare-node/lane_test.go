@@ -2,16 +2,22 @@ package main
 
 import (
 	"encoding/json"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 )
 
+var lanes = flag.Bool("full", false, "run the dry run of the GPU lane too")
+
 // TestLane runs the GPU lane on the fake driver and the fake MPS, from end to end. Its kernels take no time, so only what does not
 // depend on time is looked at: that each experiment ends, that nothing is missed by the hook, the memory limit, and that nobody
 // ends with the agent.
 func TestLane(t *testing.T) {
+	if !*lanes {
+		t.Skip("the dry run of the GPU lane takes long on a busy machine: it runs with -full")
+	}
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skip("python3 is not installed")
