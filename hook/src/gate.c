@@ -179,7 +179,7 @@ static struct gsh_track *enter_gated(struct gsh_track *k, const void *key, uint6
 	gsh_cycle_begin(k->vgpu);
 	get_permission(k, room, cost, blocks);
 	gsh_room_leave(k);
-	gsh_room_take(k, room);
+	gsh_room_take(k, cost > room ? 0 : room); /* the next launch is most likely one like this */
 	if (k->epoch != k->since || cost > room) begin_sample(k, key);
 	k->epoch = k->since;
 	gsh_helper_poke();
