@@ -13,7 +13,7 @@ mode=${1:-all}
 module=$(go list -m)
 concurrent="^$module/(plugins|vgpu/packing|vgpu/kube|vgpu/token|deviceplugin|vgpu/node/(agent|grant|kubelet|process|standalone|tokenserver))(/|\$)"
 controlplane="^$module/(cmd|test)(/|\$)"
-cluster="^$module/test/cluster(/|\$)"
+cluster="^$module/test/(cluster|monitoring)(/|\$)"
 layers="$module/test/layers"
 
 source hack/compile-env.sh

@@ -257,6 +257,7 @@ func sliceOf(t *testing.T, pod *v1.Pod) string {
 // TestAgentReboot: everything on the node ends by nature. Pods come back with their own shares, or are failed by the kubelet if
 // it looks at them before the plugin is there, and nothing of what was remains.
 func TestAgentReboot(t *testing.T) {
+	long(t)
 	a, node := startLoaded(t)
 	ctx := testContext(t)
 	before := a.load(ctx, t, node)

@@ -40,6 +40,7 @@ func starts(granted, refused int) string {
 
 // TestAlerts: each alert fires when it should, and not otherwise.
 func TestAlerts(t *testing.T) {
+	long(t)
 	judge, all := build(t), load(t, Alerts)
 	if len(all) != len(alerts) {
 		t.Errorf("%d alerts, of which %d are tried", len(all), len(alerts))
@@ -66,6 +67,7 @@ func TestAlerts(t *testing.T) {
 
 // TestDashboard: every query is one that Prometheus takes. What they give is tried on a real cluster (test/cluster).
 func TestDashboard(t *testing.T) {
+	long(t)
 	judge, all := build(t), load(t, Dashboard)
 	answers, err := judge.Ask(nil, 600, append(all, Query{"wrong", "sum(rate(x[5m])"})...)
 	if err != nil || len(all) < 15 {
@@ -97,4 +99,12 @@ func load(t *testing.T, from func(string) ([]Query, error)) []Query {
 		t.Fatal(err)
 	}
 	return all
+}
+
+// long leaves a test to make e2e: Prometheus' engine takes minutes to compile.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("compiling Prometheus' engine takes minutes: make e2e runs it")
+	}
 }
