@@ -178,7 +178,6 @@ static struct gsh_track *enter_gated(struct gsh_track *k, const void *key, uint6
 	uint64_t cost = gsh_cost(key), room = gsh_room_wanted(k);
 	gsh_cycle_begin(k->vgpu);
 	get_permission(k, room, cost, blocks);
-	gsh_room_leave(k);
 	gsh_room_take(k, cost > room ? 0 : room); /* the next launch is most likely one like this */
 	if (k->epoch != k->since || cost > room) begin_sample(k, key);
 	k->epoch = k->since;

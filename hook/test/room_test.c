@@ -28,7 +28,6 @@ TEST(rooms_fit_a_quarter) {
 			gsh_room_leave(k);
 			break;
 		default:
-			gsh_room_leave(k);
 			gsh_room_take(k, gsh_room_wanted(k));
 			k->epoch = k->since;
 		}
