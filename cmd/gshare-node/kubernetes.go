@@ -47,7 +47,7 @@ func serveNode(ctx context.Context, c config.Configuration) error {
 	}
 	a, err := agent.New(agent.Options{
 		Config: c, Source: source, OnDemand: onDemand, Log: log, Pods: pods, Records: records,
-		MPS:     daemonsOf(c),
+		MPS:     clusterDaemonsOf(c),
 		Cluster: agent.NewAPIServer(ctx, client, name, log),
 		Fault:   faultOf(os.Getenv),
 	})

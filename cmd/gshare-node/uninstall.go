@@ -63,7 +63,7 @@ func serveUninstall(ctx context.Context, c config.Configuration) error {
 	defer stop()
 	node := uninstall.Node{
 		Config: c, Name: name, Client: client, Pods: pods.List,
-		MPS: daemonsOf(c),
+		MPS: clusterDaemonsOf(c),
 	}
 	for said := "nothing yet"; ctx.Err() == nil; {
 		is := "nothing is left"

@@ -3,6 +3,7 @@ package mps
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,8 +37,20 @@ func (c control) start(ctx context.Context) error {
 	if os.Geteuid() == 0 {
 		arguments = append(arguments, "-multiuser-server")
 	}
-	_, err := c.exec(ctx, "", arguments...)
-	return err
+	if _, err := c.exec(ctx, "", arguments...); err != nil {
+		return err
+	}
+	return c.setApart()
+}
+
+// setApart keeps the daemon from ending with the container that the agent runs in, and its clients with it: a runtime kills all
+// that is in a container's cgroup. It has no servers yet, and they will be where it is.
+func (c control) setApart() (all error) {
+	daemons, _ := c.processes()
+	for _, pid := range daemons {
+		all = errors.Join(all, c.Apart.Enter(pid))
+	}
+	return all
 }
 
 func (c control) exec(ctx context.Context, input string, arguments ...string) (string, error) {

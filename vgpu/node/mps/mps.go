@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -25,9 +26,10 @@ var ErrMissing = errors.New(program + " is not installed")
 
 // Daemons is where the daemons are, and which program they run.
 type Daemons struct {
-	Dir       string // with a directory for each slice
-	Program   string // empty: NVIDIA's, as it is found in the path
-	Simulated bool   // the devices are: without a Program no daemon runs, and clients get the same environment
+	Dir       string       // with a directory for each slice
+	Program   string       // empty: NVIDIA's, as it is found in the path
+	Apart     cgroup.Apart // where daemons live that must outlive the container of the agent
+	Simulated bool         // the devices are: without a Program no daemon runs, and clients get the same environment
 }
 
 // Runs says that there are daemons.

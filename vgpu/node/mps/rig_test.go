@@ -75,9 +75,12 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-func (r *rig) keeper(dir string) *Keeper {
+func (r *rig) keeper(dir string) *Keeper { return r.keeperOf(Daemons{Dir: dir}) }
+
+func (r *rig) keeperOf(d Daemons) *Keeper {
+	d.Program, d.Simulated = filepath.Join(r.folder, program), true
 	k := New(Config{
-		Daemons: Daemons{Dir: dir, Program: filepath.Join(r.folder, program), Simulated: true},
+		Daemons: d,
 		Log:     slog.New(slog.DiscardHandler), Period: 10 * time.Millisecond, Changed: func() { r.changes.Add(1) },
 		Rule: supervisor.Config{
 			FirstDelay: 20 * time.Millisecond, LastDelay: 100 * time.Millisecond, Settled: time.Second, Patience: 50 * time.Millisecond,

@@ -7,11 +7,17 @@ import (
 	"os"
 )
 
-// Stop ends the daemons of all slices, which outlive their keeper: by their own command, or by a signal where they do not answer.
+// Stop ends the daemons of all slices, which outlive their keeper, and takes away where they lived. An error may mean that
+// something has not ended yet.
 func (d Daemons) Stop(ctx context.Context) error {
 	if !d.Runs() {
 		return nil
 	}
+	return errors.Join(d.end(ctx), d.Apart.Remove())
+}
+
+// end ends each by its own command, or by a signal where it does not answer.
+func (d Daemons) end(ctx context.Context) error {
 	entries, err := os.ReadDir(d.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
