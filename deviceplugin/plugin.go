@@ -77,12 +77,15 @@ func (p *Plugin) serve(ctx context.Context) error {
 		server.Stop() // removes the socket
 		<-served
 	}()
-	if err := p.register(ctx, name); err != nil {
+	listed, forget := p.whileListed(ctx, name)
+	defer forget()
+	if err := p.register(listed, name); err != nil {
 		return err
 	}
-	if err := await(ctx, service.watching, watchSoon); err != nil {
+	if err := await(listed, service.watching, watchSoon); err != nil {
 		return err
 	}
+	forget()
 	p.Log.Info("registered with the kubelet", "resource", p.Resource)
 	p.Registered(true)
 	defer p.Registered(false)
@@ -93,12 +96,35 @@ func (p *Plugin) serve(ctx context.Context) error {
 	return nil
 }
 
+var errSwept = errors.New("the kubelet has emptied its directory of device plugins")
+
+// whileListed is a context that ends when the socket is no longer in the directory. A kubelet that starts empties it: one that
+// was registered with after that, with a socket from before, would dial for ten seconds what is gone.
+func (p *Plugin) whileListed(ctx context.Context, name string) (context.Context, context.CancelFunc) {
+	listed, end := context.WithCancelCause(ctx)
+	socket := filepath.Join(p.Directory, name)
+	go func() {
+		look := time.NewTicker(retryEvery)
+		defer look.Stop()
+		for listed.Err() == nil {
+			if _, err := os.Stat(socket); err != nil {
+				end(errSwept)
+			}
+			select {
+			case <-listed.Done():
+			case <-look.C:
+			}
+		}
+	}()
+	return listed, func() { end(context.Canceled) }
+}
+
 func await(ctx context.Context, c <-chan struct{}, patience time.Duration) error {
 	select {
 	case <-c:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	case <-time.After(patience):
 		return errors.New("the kubelet has registered the plugin but does not watch it")
 	}
@@ -116,6 +142,9 @@ func (p *Plugin) register(ctx context.Context, name string) error {
 		Version: api.Version, Endpoint: name, ResourceName: p.Resource,
 		Options: &api.DevicePluginOptions{PreStartRequired: true, GetPreferredAllocationAvailable: true},
 	})
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	return err
 }
 

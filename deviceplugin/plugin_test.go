@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
@@ -70,12 +72,17 @@ func run(t *testing.T, n deviceplugin.Node) (*fakekubelet.Kubelet, context.Conte
 	t.Cleanup(k.Kill)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	p := &deviceplugin.Plugin{Directory: k.DevicePlugins(), Resource: name, Node: n, Log: slog.New(slog.DiscardHandler), Registered: func(bool) {}}
-	running, stop := context.WithCancel(ctx)
+	start(t, k.DevicePlugins(), n)
+	return k, ctx
+}
+
+// start runs the plugin until the test ends.
+func start(t *testing.T, directory string, n deviceplugin.Node) {
+	p := &deviceplugin.Plugin{Directory: directory, Resource: name, Node: n, Log: slog.New(slog.DiscardHandler), Registered: func(bool) {}}
+	running, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { p.Run(running); close(ended) }()
 	t.Cleanup(func() { stop(); <-ended })
-	return k, ctx
 }
 
 func TestLife(t *testing.T) {
@@ -139,6 +146,41 @@ func TestKubeletComesLater(t *testing.T) {
 	}
 	if err := k.WaitDevices(ctx, 1); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// sweeping is a kubelet that empties its directory when it is registered with, and then dials what was there.
+type sweeping struct {
+	api.UnimplementedRegistrationServer
+	directory string
+	ended     chan error // why each registration was given up
+}
+
+func (s sweeping) Register(ctx context.Context, r *api.RegisterRequest) (*api.Empty, error) {
+	if err := os.Remove(filepath.Join(s.directory, r.Endpoint)); err != nil {
+		return nil, err
+	}
+	<-ctx.Done()
+	s.ended <- ctx.Err()
+	return nil, ctx.Err()
+}
+
+// TestSweptSocket: a registration whose socket the kubelet has removed is given up at once, not at the end of its patience.
+func TestSweptSocket(t *testing.T) {
+	dir := t.TempDir()
+	listener, err := net.Listen("unix", filepath.Join(dir, "kubelet.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubelet, ended := grpc.NewServer(), make(chan error)
+	api.RegisterRegistrationServer(kubelet, sweeping{directory: dir, ended: ended})
+	go func() { _ = kubelet.Serve(listener) }() // ends with Stop
+	t.Cleanup(kubelet.Stop)
+	start(t, dir, newNode(1))
+	for range 2 {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("given up with %v, want it cancelled", err)
+		}
 	}
 }
 
