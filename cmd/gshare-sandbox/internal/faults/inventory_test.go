@@ -43,15 +43,14 @@ func TestUnreadableInventories(t *testing.T) {
 	for _, p := range fit {
 		l.wantNode(p.Name, "sound")
 	}
+	l.addPods(gpuPod("waiting", 25))
+	l.waitRefused("waiting")
+	l.waitEvent(l.pod("waiting").UID, "FailedScheduling", "6 gshare inventory is malformed") // the scheduler has seen them all
 	for name, c := range bad {
 		n, err := l.client.CoreV1().Nodes().Get(l.ctx, name, metav1.GetOptions{})
 		l.must(err)
 		l.waitEvent(n.UID, "MalformedInventory", c.reason)
 	}
-
-	l.addPods(gpuPod("waiting", 25))
-	l.waitRefused("waiting")
-	l.waitEvent(l.pod("waiting").UID, "FailedScheduling", "6 gshare inventory is malformed")
 	began := time.Now()
 	l.setInventory("twice", encode(inventory("twice", 1)))
 	l.waitBound("waiting")
