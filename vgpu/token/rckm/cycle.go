@@ -7,10 +7,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-const (
-	kept   = 20 // launch cycles that the reference is taken from
-	lesson = 3  // of them that make a reference
-)
+// kept is how many launch cycles the reference is taken from. The first one makes it: one that was too long, as the first of a program
+// may be, gives way to any that is shorter.
+const kept = 20
 
 // cycles holds the launch cycles of a member (DI-56): launches without a silent tick between them, as Dilu's code has them.
 // One cycle is one batch, or several that came in a burst. Where the host tells when it has waited for a batch, that is known
@@ -72,7 +71,7 @@ func (c *cycles) learn(from, length time.Duration) {
 }
 
 // learned says that there is a reference.
-func (c *cycles) learned() bool { return len(c.lessons) >= lesson }
+func (c *cycles) learned() bool { return c.reference > 0 }
 
 // low is a low one of some cycles. The least one ever would stay for ever (D18), and beside a training that never pauses all
 // cycles would be stretched.

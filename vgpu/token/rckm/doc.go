@@ -4,7 +4,7 @@
 // Every tick each member gets tokens, the number of thread blocks that it may launch (DI-55), between what its request and what
 // its limit is worth. Nothing is measured but launches and the device time that they take (DI-57): when the launch cycles of an SLO member
 // take much longer than its batches do without neighbours, and the batches themselves are slower, it is in EMERGENCY, and best-effort
-// members are cut by as much as its cycles were stretched. What batches take without neighbours it shows in its first ones, for which best
+// members are cut by as much as its cycles were stretched. What batches take without neighbours it shows in its first one, for which best
 // effort is cut. The cap of MPS, at the limit that a member joined with, bounds its SMs (D20); a limit that was lowered since binds by
 // tokens.
 //

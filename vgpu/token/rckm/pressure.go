@@ -68,7 +68,7 @@ func (s *Slice) stateOf(m *member, ratio share.PerMille) State {
 	case m.quiet():
 		return Recovery // that releases an EMERGENCY, too (D15)
 	case !m.cycles.learned():
-		return Emergency // its first cycles show what it takes without neighbours
+		return Emergency // its first cycle shows what it takes without neighbours
 	case ratio >= burst && !m.cycles.told:
 		return m.state
 	case ratio >= m.Violation && (ratio < burst && m.state == Emergency || stretch >= recovered):
