@@ -21,6 +21,7 @@ import (
 type elasticSimulation struct {
 	kind, pair            string
 	seconds, interference int
+	load                  float64
 	setting               elastic.Setting
 	pairs                 []elastic.Pair
 	exclusive             map[elasticRun][]elastic.Outcome
@@ -67,6 +68,7 @@ func (e *elasticSimulation) flags(f *pflag.FlagSet) {
 	f.StringVar(&e.kind, "kind", elastic.Kinds()[0], strings.Join(elastic.Kinds(), ", "))
 	f.StringVar(&e.pair, "pair", "all", "one pair of the kind, or all")
 	f.Float64Var(&e.setting.CV, "cv", 1, "coefficient of variation of the gaps between requests: gamma distributed, 1 is Poisson")
+	f.Float64Var(&e.load, "load", 1, "requests a second, times those of Dilu's figures")
 	f.IntVar(&e.seconds, "seconds", 60, "time in which requests come; what waits then is still served")
 	f.Float64Var(&e.setting.MaxTokens, "max-tokens", 0, "of the rckm policies: MaxTokens, times what makes the launches of a function without neighbours its request; 0: as they calibrate it")
 	f.IntVar(&e.interference, "interference", 0, "percent that a kernel takes longer while neighbours fill the rest of the GPU")
@@ -77,7 +79,11 @@ func (e *elasticSimulation) prepare() error {
 	if err != nil {
 		return fmt.Errorf("--kind: %w", err)
 	}
-	e.pairs = slices.DeleteFunc(slices.Clone(pairs), func(p elastic.Pair) bool { return e.pair != "all" && p.Name != e.pair })
+	e.pairs = slices.DeleteFunc(pairs, func(p elastic.Pair) bool { return e.pair != "all" && p.Name != e.pair })
+	for i := range e.pairs {
+		e.pairs[i].Of[0].Rate *= e.load
+		e.pairs[i].Of[1].Rate *= e.load
+	}
 	s := &e.setting
 	switch {
 	case e.sweeps() && e.kind == "training-training":
@@ -86,6 +92,8 @@ func (e *elasticSimulation) prepare() error {
 		return fmt.Errorf("--pair: %q is not one of %s", e.pair, e.kind)
 	case !(s.CV >= 0.1 && s.CV <= 10):
 		return fmt.Errorf("--cv: %v is not between 0.1 and 10", s.CV)
+	case !(e.load >= 0.1 && e.load <= 10):
+		return fmt.Errorf("--load: %v is not between 0.1 and 10", e.load)
 	case e.seconds < 1 || e.seconds > maxSeconds:
 		return fmt.Errorf("--seconds: %d is not between 1 and %d", e.seconds, maxSeconds)
 	case !(s.MaxTokens >= 0 && s.MaxTokens <= 1e4):

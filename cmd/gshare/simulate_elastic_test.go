@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -43,6 +44,13 @@ func TestSimulateElastic(t *testing.T) {
 	if again, err := runElastic(t, args...); err != nil || again != text {
 		t.Errorf("the same seed gave another result (%v)", err)
 	}
+	more, err := runElastic(t, append(args, "--load", "3")...)
+	var loaded []struct {
+		Training float64 `json:"training_percent"`
+	}
+	if err = errors.Join(err, json.Unmarshal([]byte(more), &loaded)); err != nil || loaded[0].Training >= got[0].Training {
+		t.Errorf("three times the requests leave training %+v, before %+v (%v)", loaded, got, err)
+	}
 	text, err = runElastic(t, "--kind", "training-training", "--seconds", "1", "-o", "json")
 	if err != nil || bytes.Contains([]byte(text), []byte("p95_ratio")) || !bytes.Contains([]byte(text), []byte("training_percent")) {
 		t.Errorf("two trainings: %v, %s", err, text)
@@ -52,7 +60,7 @@ func TestSimulateElastic(t *testing.T) {
 func TestSimulateElasticUsageErrors(t *testing.T) {
 	for _, args := range [][]string{
 		{"--kind", "none"}, {"--pair", "none"}, {"--cv", "0"}, {"--cv", "NaN"}, {"--seconds", "0"}, {"--max-tokens", "-1"},
-		{"--interference", "-1"}, {"--kind", "training-training", "--plot", "a.svg"}, {"--policy", "best"},
+		{"--interference", "-1"}, {"--load", "0"}, {"--load", "NaN"}, {"--kind", "training-training", "--plot", "a.svg"}, {"--policy", "best"},
 	} {
 		if _, err := runElastic(t, args...); err == nil || exitCode(err) != 2 {
 			t.Errorf("%v: %v", args, err)
