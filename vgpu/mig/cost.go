@@ -6,15 +6,22 @@ import "iter"
 // of a placement is two look-ups.
 type costs [256]int
 
-// costs is fragmentation first, and between equal ones the number of places lost.
 func (m *Model) costs() *costs {
 	var c costs
 	for s := range 1 << m.Memory {
-		l := Layout{Used: Slices(s)}
-		c[s] = m.fragmentation(l)*m.places(Layout{}) - m.places(l)
+		c[s] = m.cost(Slices(s))
 	}
 	return &c
 }
+
+// cost is fragmentation first, and between equal ones the number of places lost.
+func (m *Model) cost(used Slices) int {
+	l := Layout{Used: used}
+	return m.fragmentation(l)*m.places(Layout{}) - m.places(l)
+}
+
+// Harm is what creating the instance costs the profiles to come, as a Chooser has it, for who asks too rarely to prepare one.
+func (m *Model) Harm(l Layout, i Instance) int { return m.cost(l.With(i).Used) - m.cost(l.Used) }
 
 // fragmentation is FGD's measure with one request of every profile: each that finds no place counts the free slices, as they
 // are lost to it.

@@ -24,7 +24,7 @@ func gpuNode(name string, gpus int) *Node {
 }
 
 // mig is a MIG instance of the device.
-func mig(id, device, profile string) Slice {
+func instanceOf(id, device, profile string) Slice {
 	s := gpu(id, "A100")
 	s.Device, s.Profile = device, profile
 	s.Memory = 10 << 30

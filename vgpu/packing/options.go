@@ -1,33 +1,34 @@
 package packing
 
-import "github.com/gshare-dev/gshare/vgpu/share"
+import (
+	"cmp"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
 
 // option is a slice that admits the container's share, with its rank were it the only pick.
 type option struct {
 	Pick
 	rank Rank
 	left MilliGPU
+	size int // memory slices of an instance that is to be made for it; 0: none is
+	harm int // that the instance does to those that come after it on its GPU
 }
 
-// byRank prefers the better rank, then the slice with the least left over, then the lower index.
+// byRank prefers the better rank, then the slice with the least left over, then the instance that is there or the smallest one,
+// then the one that does least harm, then the lower index.
 func byRank(a, b option) int {
 	switch {
 	case a.rank != b.rank:
-		return compare(a.rank, b.rank)
+		return cmp.Compare(a.rank, b.rank)
 	case a.left != b.left:
-		return compare(a.left, b.left)
+		return cmp.Compare(a.left, b.left)
+	case a.size != b.size:
+		return cmp.Compare(a.size, b.size)
+	case a.harm != b.harm:
+		return cmp.Compare(a.harm, b.harm)
 	}
-	return compare(a.Slice, b.Slice)
-}
-
-func compare[T ~int | ~int64](a, b T) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
+	return cmp.Compare(a.Slice, b.Slice)
 }
 
 // options appends to found the slices that admit one share of a container, or tells the most telling reason why there are none.
@@ -61,6 +62,7 @@ func (p *Packer) options(n *Node, pod *Pod, container int, look *survey, found [
 		return nil, max(worst, p.refusalOfFull(n, ask))
 	}
 	p.rankAll(n, pod, container, look, found)
+	n.weigh(found)
 	return found, Admitted
 }
 

@@ -19,7 +19,7 @@ func load(n *Node, slice int, residents ...Resident) *Node {
 
 // migNode has two MIG slices on device d0 and one whole GPU.
 func migNode() *Node {
-	return NewNode("m", []Slice{mig("m0", "d0", "1g.10gb"), mig("m1", "d0", "1g.10gb"), gpu("g0", "A100")}, 64000, 256<<30)
+	return NewNode("m", []Slice{instanceOf("m0", "d0", "1g.10gb"), instanceOf("m1", "d0", "1g.10gb"), gpu("g0", "A100")}, 64000, 256<<30)
 }
 
 func TestPlace(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -100,6 +101,38 @@ func TestOtherDevices(t *testing.T) {
 		}
 		if refusal == Admitted {
 			n.Take(Slots, pod, plan)
+		}
+	}
+}
+
+// TestLeastHarm: of the places of a profile the one is taken that package mig would take.
+func TestLeastHarm(t *testing.T) {
+	packer := Packer{Rules: NewRules(Slots), Ranker: Balance{Demand: &Demand{}}}
+	chooser := mig.NewChooser(onDemand().modelOf("GPU-0"))
+	random := rand.New(rand.NewPCG(3, 1))
+	for range 500 {
+		n, layout := onDemand(), mig.Layout{}
+		for _, profile := range []string{"1g.10gb", "2g.20gb", "1g.10gb", "3g.40gb", "2g.20gb"}[random.IntN(4):] {
+			p, _ := n.modelOf("GPU-0").Profile(profile)
+			pod := asking(profile, 1000, 1000)
+			plan, _, refusal := packer.Place(n, pod)
+			want, ok := chooser.Start(layout, p)
+			if ok != (refusal == Admitted) {
+				t.Fatalf("%s on %08b: %v", profile, layout.Used, refusal)
+			}
+			if !ok {
+				continue
+			}
+			at := n.Slices[plan[0][0].Slice].instance()
+			if at.Start != want {
+				t.Fatalf("%s on %08b: at %d, want %d", profile, layout.Used, at.Start, want)
+			}
+			layout = layout.With(at)
+			n.Take(Slots, pod, plan)
+			if i := random.IntN(len(n.Slices)); !n.Loads[i].Empty() {
+				layout = layout.Without(n.Slices[i].instance())
+				n.Loads[i] = Load{}
+			}
 		}
 	}
 }

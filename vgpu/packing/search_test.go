@@ -105,7 +105,7 @@ func TestBudgetOfTheLargestPods(t *testing.T) {
 	}
 	instances := NewNode("mig", nil, 64000, 256<<30)
 	for i := range 32 * 7 {
-		instances.Slices = append(instances.Slices, mig(fmt.Sprint("m", i), fmt.Sprint("d", i/7), "1g.10gb"))
+		instances.Slices = append(instances.Slices, instanceOf(fmt.Sprint("m", i), fmt.Sprint("d", i/7), "1g.10gb"))
 	}
 	instances.Loads = make([]Load, len(instances.Slices))
 	pairs := podOf()

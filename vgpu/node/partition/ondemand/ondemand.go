@@ -74,14 +74,14 @@ func place(uuid string, at mig.Instance) string {
 	return fmt.Sprintf("%s.c%dm%d.%d", strings.TrimPrefix(uuid, "GPU-"), at.Profile.Compute, at.Profile.Memory, at.Start)
 }
 
-// places lists those of a GPU whose driver says how many SMs they have. Where two serve equally well the last is chosen first: what starts late is in fewest others' way.
+// places lists those of a GPU whose driver says how many SMs they have, in the order in which package mig chooses among equals.
 func (g GPU) places() (all []mig.Instance) {
 	for i := range g.Model.Profiles {
 		p := &g.Model.Profiles[i]
 		if p.Media || p.SMs == 0 || len(g.Profiles) > 0 && !slices.Contains(g.Profiles, p.Name) {
 			continue
 		}
-		for _, start := range slices.Backward(p.Starts) {
+		for _, start := range p.Starts {
 			all = append(all, mig.Instance{Profile: p, Start: start})
 		}
 	}

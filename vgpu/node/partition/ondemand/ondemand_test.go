@@ -101,7 +101,7 @@ func TestOffers(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSource(t, d, filepath.Join(t.TempDir(), "j"), "2g.20gb", "3g.40gb")
-	want := []string{"MIG-GPU-a-0-0", "a.c2m2.2", "a.c2m2.0", "a.c3m4.0"}
+	want := []string{"MIG-GPU-a-0-0", "a.c2m2.0", "a.c2m2.2", "a.c3m4.0"}
 	if diff := cmp.Diff(want, offered(t, s)); diff != "" {
 		t.Error(diff)
 	}
