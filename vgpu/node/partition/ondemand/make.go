@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
-	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
 // Make wants the instance of a place to be there, and says why it is not yet: ErrMaking, or what the last try has met. A slice
@@ -18,37 +18,40 @@ func (s *Source) Make(id string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.made[id]
-	if m != nil && (m.done && m.err == nil || !m.done) {
+	m, err := s.made[id], ErrMaking
+	switch {
+	case m == nil:
+	case !m.done:
 		m.asked = time.Now()
-		if !m.done {
-			return ErrMaking
-		}
+		return ErrMaking
+	case m.err == nil:
+		m.asked = time.Now()
 		return nil
-	}
-	err := ErrMaking
-	if m != nil {
+	default:
 		err = errors.Join(err, m.err)
 	}
 	s.release()
 	m = &made{gpu: g, asked: time.Now()}
 	s.made[id] = m
-	go s.do(m, func() (partition.Instance, error) { return g.manager.ObtainAt(at) }) // nobody waits: a call that hangs cannot be ended
+	go s.do(m, at) // nobody waits: a call that hangs cannot be ended
 	return err
 }
 
-// do fills in an instance by what an act on the driver gives. The next one to ask tries again after an error.
-func (s *Source) do(m *made, act func() (partition.Instance, error)) {
-	instance, err := act()
+// do makes an instance, and finds out how the driver numbers it. The next one to ask tries again after an error.
+func (s *Source) do(m *made, at mig.Instance) {
+	instance, err := m.gpu.manager.ObtainAt(at)
 	var devices []gpu.Device
 	if err == nil {
-		devices, err = s.Source.Devices()
+		if devices, err = s.Source.Devices(); err != nil {
+			m.gpu.manager.Release(instance.UUID) // for the next try
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m.done, m.err, m.uuid = true, err, instance.UUID
-	if i := slices.IndexFunc(devices, func(d gpu.Device) bool { return d.UUID == m.gpu.UUID }); i >= 0 {
-		m.device = devices[i]
+	m.done, m.err, m.since = true, err, time.Now()
+	if err == nil {
+		m.uuid = instance.UUID
+		m.find(devices)
 	}
 }
 
@@ -59,12 +62,44 @@ func (s *Source) Adopt(id string) {
 	if !ok {
 		return
 	}
-	m := &made{gpu: g, asked: time.Now()}
-	s.do(m, func() (partition.Instance, error) { return g.manager.Hold(at) })
+	instance, err := g.manager.Hold(at)
+	if err != nil {
+		return
+	}
+	devices, _ := s.Source.Devices() // else it is found among them at the next look
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if m.err == nil {
-		s.made[id] = m
+	m := &made{gpu: g, done: true, uuid: instance.UUID, asked: time.Now(), since: time.Now()}
+	m.find(devices)
+	s.made[id] = m
+}
+
+// find notes the device with the instance, if it is listed.
+func (m *made) find(devices []gpu.Device) (listed, found bool) {
+	for _, d := range devices {
+		if d.UUID != m.gpu.UUID || d.Fault != "" {
+			continue
+		}
+		listed = true
+		if slices.ContainsFunc(d.Instances, func(i gpu.Instance) bool { return i.UUID == m.uuid }) {
+			m.device, found = d, true
+		}
+	}
+	return listed, found
+}
+
+// note takes in what the driver listed from the given time on. An instance that is gone, as after a reset of the GPU, is made again
+// when it is asked for.
+func (s *Source) note(devices []gpu.Device, from time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, m := range s.made {
+		if !m.done || m.err != nil || m.since.After(from) {
+			continue
+		}
+		if listed, found := m.find(devices); listed && !found {
+			delete(s.made, id)
+		}
 	}
 }
 
@@ -107,7 +142,7 @@ func (s *Source) UUID(id string) string {
 func (s *Source) Listed(id string) (d gpu.Device, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if m := s.made[id]; m != nil && m.done {
+	if m := s.made[id]; m != nil && m.device.UUID != "" {
 		return m.device, true
 	}
 	return d, false

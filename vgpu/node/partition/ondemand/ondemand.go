@@ -50,8 +50,9 @@ type made struct {
 	done   bool
 	err    error
 	uuid   string
-	device gpu.Device // as it was listed with the instance
-	asked  time.Time
+	device gpu.Device // as it was listed with the instance; zero: it was not yet
+	asked  time.Time  // zero: a container has it
+	since  time.Time  // when that was done
 }
 
 // New gives a source that changes the instances of the given GPUs when it is asked to.
@@ -105,7 +106,11 @@ func (s *Source) find(id string) (g GPU, at mig.Instance, ok bool) {
 
 // Devices implements gpu.Source: a GPU has the instances that others made, and places in what these leave.
 func (s *Source) Devices() ([]gpu.Device, error) {
+	from := time.Now()
 	devices, err := s.Source.Devices()
+	if err == nil {
+		s.note(devices, from)
+	}
 	for i := range devices {
 		for _, g := range s.gpus {
 			if g.UUID == devices[i].UUID && devices[i].MIG {

@@ -163,6 +163,48 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// TestListFails: an instance that was made but cannot be found among the devices is kept from nobody.
+func TestListFails(t *testing.T) {
+	d := newDriver(t)
+	s := newSource(t, d, filepath.Join(t.TempDir(), "j"))
+	blind := errors.New("blind")
+	d.Fail(4, fakemig.Fault{Err: blind}) // after a look, two steps, and a look
+	for end := time.Now().Add(time.Minute); !errors.Is(s.Make("a.c7m8.0"), blind); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the error is not told")
+		}
+	}
+	if err := s.wait(t, "a.c7m8.0"); err != nil || len(d.Acts()) != 2 {
+		t.Errorf("%v after %q", err, d.Acts())
+	}
+	again := newSource(t, d, filepath.Join(t.TempDir(), "of others"))
+	again.gpus[0].manager = s.gpus[0].manager
+	d.Fail(1, fakemig.Fault{Err: blind}) // after the look for the instance
+	again.Adopt("a.c7m8.0")
+	if _, ok := again.Listed("a.c7m8.0"); ok {
+		t.Error("it is listed, though nothing was")
+	}
+	offered(t, again)
+	if listed, ok := again.Listed("a.c7m8.0"); !ok || again.UUID("a.c7m8.0") != s.UUID("a.c7m8.0") {
+		t.Errorf("%+v, %v", listed, ok)
+	}
+}
+
+// TestReset: an instance that is gone is made again.
+func TestReset(t *testing.T) {
+	d := newDriver(t)
+	s := newSource(t, d, filepath.Join(t.TempDir(), "j"))
+	for range 2 {
+		if err := s.wait(t, "a.c3m4.4"); err != nil {
+			t.Fatal(err)
+		}
+		s.Hold([]string{"a.c3m4.4"})
+		check(t, s, d, map[string]string{"a.c3m4.4": s.UUID("a.c3m4.4")})
+		d.Reboot()
+		offered(t, s)
+	}
+}
+
 // TestSequences lets pods come and go, and agents too. What a pod has is never removed nor given to another; a place is refused
 // only where one that is held takes its room; nothing is left over that the journal does not know; what is offered never changes.
 func TestSequences(t *testing.T) {
