@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 
+	library "github.com/NVIDIA/go-nvml/pkg/nvml"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -80,7 +81,7 @@ func sourceOf(c config.Configuration) gpu.Source {
 	if c.SimulatedDevices != "" {
 		return gpu.Simulated{File: c.SimulatedDevices}
 	}
-	return nvml.Source{}
+	return nvml.New(library.New())
 }
 
 func clientFor(kubeconfig string) (kubernetes.Interface, error) {

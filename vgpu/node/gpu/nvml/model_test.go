@@ -5,6 +5,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 )
 
@@ -26,7 +28,7 @@ func TestModelOf(t *testing.T) {
 }
 
 func TestDevices(t *testing.T) {
-	devices, err := Source{}.Devices()
+	devices, err := New(nvml.New()).Devices()
 	if errors.Is(err, gpu.ErrNone) && os.Getenv("GSHARE_TEST_GPU") == "" {
 		t.Skip(err)
 	}

@@ -13,23 +13,31 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Source asks the library; a machine without it or without a driver has no GPU.
+// Source asks the library; a machine without it or without a driver has no GPU. It serves concurrent callers: one whose call hangs
+// keeps no other waiting, unless the driver does.
 type Source struct {
-	Library nvml.Interface // nil: that of this machine
+	library nvml.Interface
+	session session
 }
 
+// New gives the source of a library, such as nvml.New, that of this machine.
+func New(library nvml.Interface) *Source { return &Source{library: library} }
+
 // Devices implements gpu.Source. A device that cannot be read is there with its fault, if it still says who it is.
-func (s Source) Devices() (devices []gpu.Device, err error) {
-	err = s.each(func(index int, handle nvml.Device) {
+func (s *Source) Devices() (devices []gpu.Device, err error) {
+	err = s.each(func(index int, handle nvml.Device) error {
 		device, err := read(handle)
 		if device.UUID == "" {
-			return
+			return err
 		}
 		if err != nil {
 			device.Fault = err.Error()
+		} else {
+			s.session.health.judge(handle, &device)
 		}
 		device.Index = index
 		devices = append(devices, device)
+		return err
 	})
 	if err == nil && len(devices) == 0 {
 		err = gpu.ErrNone
@@ -38,22 +46,16 @@ func (s Source) Devices() (devices []gpu.Device, err error) {
 }
 
 // each visits the devices that are not lost: a lost one cannot even say who it is.
-func (s Source) each(visit func(index int, handle nvml.Device)) error {
-	library := s.Library
-	if library == nil {
-		library = nvml.New()
+func (s *Source) each(visit func(index int, handle nvml.Device) error) error {
+	handles, err := s.session.enter(s.library)
+	if err != nil {
+		return err
 	}
-	if r := library.Init(); r != nvml.SUCCESS {
-		return fmt.Errorf("%w: NVML says %s", gpu.ErrNone, nvml.ErrorString(r))
-	}
-	defer library.Shutdown()
-	count, r := library.DeviceGetCount()
-	if r != nvml.SUCCESS {
-		return failed("count devices", r)
-	}
-	for i := range count {
-		if handle, r := library.DeviceGetHandleByIndex(i); r == nvml.SUCCESS {
-			visit(i, handle)
+	well := true
+	defer func() { s.session.leave(s.library, well) }()
+	for i, handle := range handles {
+		if handle != nil && errors.Is(visit(i, handle), errDriver) {
+			well = false
 		}
 	}
 	return nil
@@ -159,6 +161,8 @@ func readInstance(handle nvml.Device) (i gpu.Instance, ok bool) {
 	}, true
 }
 
+var errDriver = errors.New("NVML says")
+
 func failed(what string, r nvml.Return) error {
-	return fmt.Errorf("%s: NVML says %s", what, nvml.ErrorString(r))
+	return fmt.Errorf("%s: %w %s", what, errDriver, nvml.ErrorString(r))
 }

@@ -14,10 +14,11 @@ import (
 )
 
 // library has the devices; nil is one that is lost.
-func library(devices ...*mock.Device) Source {
-	return Source{&mock.Interface{
+func library(devices ...*mock.Device) *mock.Interface {
+	return &mock.Interface{
 		InitFunc:           func() nvml.Return { return nvml.SUCCESS },
 		ShutdownFunc:       func() nvml.Return { return nvml.SUCCESS },
+		EventSetCreateFunc: func() (nvml.EventSet, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED },
 		DeviceGetCountFunc: func() (int, nvml.Return) { return len(devices), nvml.SUCCESS },
 		DeviceGetHandleByIndexFunc: func(i int) (nvml.Device, nvml.Return) {
 			if devices[i] == nil {
@@ -25,7 +26,7 @@ func library(devices ...*mock.Device) Source {
 			}
 			return devices[i], nvml.SUCCESS
 		},
-	}}
+	}
 }
 
 func device(uuid string) *mock.Device {
@@ -72,7 +73,7 @@ func TestList(t *testing.T) {
 		}
 		return parts[i], nvml.SUCCESS
 	}
-	devices, err := library(device("GPU-a"), nil, worn, broken, split).Devices()
+	devices, err := New(library(device("GPU-a"), nil, worn, broken, split)).Devices()
 	if err != nil || len(devices) != 4 {
 		t.Fatalf("%+v, %v; want 4 of 5 devices", devices, err)
 	}
@@ -94,8 +95,8 @@ func TestList(t *testing.T) {
 }
 
 func TestNone(t *testing.T) {
-	for name, s := range map[string]Source{"no device": library(), "all lost": library(nil)} {
-		if devices, err := s.Devices(); !errors.Is(err, gpu.ErrNone) {
+	for name, l := range map[string]*mock.Interface{"no device": library(), "all lost": library(nil)} {
+		if devices, err := New(l).Devices(); !errors.Is(err, gpu.ErrNone) {
 			t.Errorf("%s: %v, %v", name, devices, err)
 		}
 	}

@@ -12,17 +12,20 @@ import (
 )
 
 // Processes implements gpu.Source. A device in MIG mode tells the processes of an instance by the instance only.
-func (s Source) Processes() (found []gpu.Process, all error) {
-	list := func(handle nvml.Device) {
-		processes, err := running(handle)
-		found, all = append(found, processes...), errors.Join(all, err)
-	}
-	err := s.each(func(_ int, handle nvml.Device) {
-		if !split(handle) {
-			list(handle)
-			return
+func (s *Source) Processes() (found []gpu.Process, all error) {
+	err := s.each(func(_ int, handle nvml.Device) (bad error) {
+		list := func(handle nvml.Device) {
+			processes, err := running(handle)
+			found, bad = append(found, processes...), errors.Join(bad, err)
 		}
-		all = errors.Join(all, eachInstance(handle, list))
+		if split(handle) {
+			err := eachInstance(handle, list)
+			bad = errors.Join(bad, err)
+		} else {
+			list(handle)
+		}
+		all = errors.Join(all, bad)
+		return bad
 	})
 	return distinct(found), errors.Join(err, all)
 }

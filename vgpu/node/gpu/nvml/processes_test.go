@@ -37,7 +37,7 @@ func TestProcesses(t *testing.T) {
 		}
 		return busy(instance("MIG-1", "NVIDIA A100-SXM4-80GB MIG 1g.10gb"), []uint32{7}, nil), nvml.SUCCESS
 	}
-	got, err := library(a, nil, broken, split).Processes()
+	got, err := New(library(a, nil, broken, split)).Processes()
 	want := []gpu.Process{{PID: 3, Slice: "GPU-a"}, {PID: 5, Slice: "GPU-a"}, {PID: 9, Slice: "GPU-a"}, {PID: 7, Slice: "MIG-1"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
