@@ -56,6 +56,7 @@ type Agent struct {
 	files   cdi.Directory
 	wake    chan struct{} // something may have ended
 	report  chan struct{} // something is to be published
+	what    question[[]gpu.Device]
 
 	mu         sync.Mutex // guards the following
 	inventory  inventory.Inventory
@@ -82,7 +83,7 @@ func New(o Options) (*Agent, error) {
 	c := o.Config
 	a := &Agent{
 		Options: o, files: cdi.Directory(c.Kubernetes.CDI), bound: true,
-		wake: make(chan struct{}, 1), report: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), report: make(chan struct{}, 1), what: question[[]gpu.Device]{call: o.Source.Devices},
 		changed: make(chan struct{}), freed: make(chan struct{}),
 		book: grant.NewBook(grant.Config{
 			Node: c.Kubernetes.NodeName, Gamma: *c.GammaPercent * 10, MixTenants: c.Tenancy == "mixed",

@@ -21,13 +21,8 @@ type guard struct {
 	own     cgroup.Container // the agent's; zero where it runs in none
 	pods    []*v1.Pod        // when a container was not known last
 	lent    []kubelet.Lent   // when the kubelet answered last
-	asked   chan listing     // the question to the driver that is open; nil: none is
-	failing bool             // and that has been said
-}
-
-type listing struct {
-	processes []gpu.Process
-	err       error
+	who     question[[]gpu.Process]
+	failing bool // the driver does not answer, and that has been said
 }
 
 // How long the kubelet has for an answer, how long a slice stays used once nobody is seen there any more, in looks, and how
@@ -43,7 +38,7 @@ func newGuard(a *Agent) *guard {
 	linger := lingerLooks * k.WatchPeriod.Duration
 	g := &guard{Agent: a, rule: watchdog.New(watchdog.Config{
 		Grace: k.HookGrace.Duration, Linger: linger, Retry: linger, Repeat: tellAgain, End: k.Strangers == config.EndStrangers,
-	})}
+	}), who: question[[]gpu.Process]{call: a.Source.Processes}}
 	g.own = ownContainer()
 	return g
 }
@@ -71,38 +66,21 @@ func (g *guard) look(ctx context.Context) {
 	g.setUsed(g.users())
 }
 
-var errHung = errors.New("the driver does not answer")
-
-// list asks the driver for the processes, with an end to the patience: a call into a driver that hangs cannot be ended, so it
-// has a goroutine of its own. There is one such call at most; its answer is taken whenever it comes.
+// list asks the driver for the processes.
 func (g *guard) list(ctx context.Context) (processes []gpu.Process, ok bool) {
-	if g.asked == nil {
-		asked := make(chan listing, 1)
-		g.asked = asked
-		go func() {
-			processes, err := g.Source.Processes()
-			asked <- listing{processes, err}
-		}()
-	}
-	err := errHung
-	select {
-	case l := <-g.asked:
-		g.asked = nil
-		processes, err = l.processes, l.err
-		if errors.Is(err, gpu.ErrNone) {
-			err = nil // and no process
-		}
-		ok = err == nil || len(processes) > 0
-	case <-ctx.Done():
+	processes, err := g.who.ask(ctx, g.Config.Kubernetes.WatchPeriod.Duration)
+	switch {
+	case ctx.Err() != nil:
 		return nil, false
-	case <-time.After(g.Config.Kubernetes.WatchPeriod.Duration):
+	case errors.Is(err, gpu.ErrNone):
+		err = nil // and no process
 	}
 	g.metrics.looked(err)
 	if err != nil && !g.failing {
 		g.Log.Error("list the processes on the devices", "err", err)
 	}
 	g.failing = err != nil
-	return processes, ok
+	return processes, err == nil || len(processes) > 0
 }
 
 // granted is what the rule has to know of the book.

@@ -13,8 +13,8 @@ import (
 )
 
 // look asks the machine what it has now. Devices that fail and devices that recover show in the inventory.
-func (a *Agent) look() error {
-	devices, err := a.Source.Devices()
+func (a *Agent) look(ctx context.Context, patience time.Duration) error {
+	devices, err := a.what.ask(ctx, patience)
 	if err != nil && !errors.Is(err, gpu.ErrNone) {
 		return err // nothing is known to have changed
 	}
@@ -43,11 +43,36 @@ func equalShares(a, b []int) bool {
 	return true
 }
 
+// firstLook waits for a driver that hangs only where nothing else tells what the node has: else it goes by what was published, for
+// the kubelet fails pods whose devices are not registered. The answer is taken in when it comes.
+func (a *Agent) firstLook(ctx context.Context) error {
+	for ctx.Err() == nil {
+		err := a.look(ctx, recallLimit)
+		if !errors.Is(err, errHung) {
+			return err
+		}
+		a.Log.Error("look at the devices", "err", err)
+		if a.goByPublished() {
+			return nil
+		}
+	}
+	return nil
+}
+
+// goByPublished admits by the inventory that was published last, if it is known.
+func (a *Agent) goByPublished() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.setInventory(a.inventory)
+	return len(a.inventory.Slices()) > 0
+}
+
 // healthLoop looks at the devices again and again.
 func (a *Agent) healthLoop(ctx context.Context) {
 	for ctx.Err() == nil {
-		pause(ctx, a.Config.Kubernetes.HealthPeriod.Duration)
-		if err := a.look(); err != nil {
+		period := a.Config.Kubernetes.HealthPeriod.Duration
+		pause(ctx, period)
+		if err := a.look(ctx, period); err != nil && ctx.Err() == nil {
 			a.Log.Error("look at the devices", "err", err)
 		}
 		a.drain(ctx)
@@ -107,14 +132,14 @@ func (a *Agent) publishLoop(ctx context.Context) {
 
 func (a *Agent) publish(ctx context.Context) error {
 	a.mu.Lock()
-	inventory, bound := a.inventory.Published(), a.bound
+	published, bound := a.inventory.Published(), a.bound
 	a.mu.Unlock()
-	text, err := kube.EncodeInventory(inventory)
+	text, err := kube.EncodeInventory(published)
 	if err != nil {
 		return err
 	}
 	if err := a.note(text); err != nil {
 		return err
 	}
-	return a.Cluster.Publish(ctx, text, kube.NodeResources(inventory), bound)
+	return a.Cluster.Publish(ctx, text, kube.NodeResources(published), bound)
 }

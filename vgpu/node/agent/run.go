@@ -41,7 +41,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	short, cancel := context.WithTimeout(ctx, recallLimit)
 	a.recall(short)
 	cancel()
-	if err := a.look(); err != nil {
+	if err := a.firstLook(ctx); err != nil {
 		return err
 	}
 	var loops sync.WaitGroup
