@@ -6,8 +6,11 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN go build -trimpath -ldflags='-s -w' -o /out/ ./cmd/gshare-node ./cmd/gshare && hack/hook.sh build /out/hook
-RUN CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o /out/ ./cmd/gshare-scheduler
+# What kubectl gshare version shows: docker build --build-arg VERSION=v0.2.0. The tag of the image should be the same.
+ARG VERSION=
+ENV LDFLAGS="-s -w -X github.com/gshare-dev/gshare/cmd/internal/release.version=$VERSION"
+RUN go build -trimpath -ldflags="$LDFLAGS" -o /out/ ./cmd/gshare-node ./cmd/gshare && hack/hook.sh build /out/hook
+RUN CGO_ENABLED=0 go build -trimpath -ldflags="$LDFLAGS" -o /out/ ./cmd/gshare-scheduler
 
 # A C library is all that it needs: NVIDIA's container runtime brings NVML and MPS.
 FROM debian:12.11-slim AS gshare-node

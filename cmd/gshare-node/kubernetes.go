@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/gshare-dev/gshare/cmd/internal/release"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/agent"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
@@ -60,6 +61,11 @@ func serveNode(ctx context.Context, c config.Configuration) error {
 		return fmt.Errorf("kubernetes.listen: %w", err)
 	}
 	defer stop()
+	go func() {
+		if err := release.Announce(ctx, client); err != nil && ctx.Err() == nil {
+			log.Warn("tell the version", "err", err)
+		}
+	}()
 	return a.Run(ctx)
 }
 

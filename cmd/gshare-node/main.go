@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gshare-dev/gshare/cmd/internal/release"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/standalone"
@@ -54,6 +55,7 @@ func command() *cobra.Command {
 			"  gshare-node --standalone\n" +
 			"  gshare-node --standalone --config /etc/gshare/node.yaml",
 		Args:         noArguments,
+		Version:      release.Version(),
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := readConfig(file)

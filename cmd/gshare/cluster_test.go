@@ -96,7 +96,7 @@ func TestClusterCommands(t *testing.T) {
 		"map of a node":        {[]string{"map", "n1"}, 0, []string{"n1 GPU 0", "ml/one/main", "n1 GPU 1", "free: 100"}},
 		"tree":                 {[]string{"tree"}, 0, []string{"n1", "├─ GPU-aaaaaaaa-1  A100", "│  ├─ ml/one/main", "└─ GPU-bbbbbbbb-2", "empty"}},
 		"doctor":               {[]string{"doctor"}, 1, []string{"may not", "unknown", "pod gshare-node-x", "failed"}},
-		"version":              {[]string{"version"}, 0, []string{"kube-apiserver", "v1.37.1", "gshare-node", "v1.2.0", "none runs in gshare-system"}},
+		"version":              {[]string{"version"}, 0, []string{"kube-apiserver", "v1.37.1", "gshare-node", "v1.2.0", "by its image", "none runs in gshare-system", "at most one minor version"}},
 		"no such pod":          {[]string{"explain", "nobody"}, 1, nil},
 		"no such node":         {[]string{"map", "n7"}, 1, nil},
 		"no pod named":         {[]string{"explain"}, 2, nil},

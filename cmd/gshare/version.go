@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -13,6 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/doctor"
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/output"
+	"github.com/gshare-dev/gshare/cmd/internal/release"
 )
 
 func versionCommand() *cobra.Command {
@@ -21,8 +21,9 @@ func versionCommand() *cobra.Command {
 	var client bool
 	cmd := &cobra.Command{
 		Use: "version", Short: "Tell the version of this program and of everything in the cluster",
-		Long: "version tells the version of this program, of the API server, and of gshare's scheduler and node agents, which is the tag of\n" +
-			"their images. What goes together: " + doctor.SkewPolicy + ".\nThe exit code is 1 if something does not.",
+		Long: "version tells the version of this program, of the API server, and of gshare's schedulers and node agents, as these say it on their\n" +
+			"pods; of one that says nothing, the tag of its image. What goes together: " + doctor.SkewPolicy + ".\n" +
+			"The exit code is 1 if something does not.",
 		Example: "  gshare version\n  gshare version --client\n  gshare version -o json", Args: exactly(0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found, err := versions(cmd, &flags, client)
@@ -47,7 +48,7 @@ func versionCommand() *cobra.Command {
 }
 
 func versions(cmd *cobra.Command, flags *cluster.Flags, clientOnly bool) ([]doctor.Version, error) {
-	own := ownVersion()
+	own := release.Version()
 	if clientOnly {
 		return []doctor.Version{{Component: "gshare", Version: own, Count: 1}}, nil
 	}
@@ -58,23 +59,22 @@ func versions(cmd *cobra.Command, flags *cluster.Flags, clientOnly bool) ([]doct
 	return doctor.Versions(cmd.Context(), c.Client, own), nil
 }
 
-// ownVersion is what the Go tool stamped: the tag, or a pseudo-version of the commit.
-func ownVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return cmp.Or(info.Main.Version, "(devel)")
-	}
-	return "(devel)"
-}
-
 func writeVersions(w io.Writer, found []doctor.Version) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "COMPONENT\tVERSION\tRUNNING\t")
 	for _, v := range found {
 		note := v.Error
-		if v.Skewed {
-			note = "does not go with this gshare"
+		switch {
+		case v.Skewed:
+			note = "does not go with the others"
+		case v.Image:
+			note = "by its image"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\n", v.Component, cmp.Or(v.Version, "unknown"), v.Count, note)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "what goes together: %s\n", doctor.SkewPolicy)
+	return err
 }

@@ -60,6 +60,10 @@ func testPolicies(ctx context.Context, t *testing.T, a *agents) {
 			_, err := agent.CoreV1().Pods("default").Patch(ctx, "victim", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
 			return err
 		},
+		"agent, a version of a user's pod": func() error {
+			_, err := agent.CoreV1().Pods("default").Patch(ctx, "victim", types.MergePatchType, kube.AnnotationPatch("gshare.dev/version", "v1.0.0"), metav1.PatchOptions{})
+			return err
+		},
 		"agent, status of another node": func() error {
 			_, err := agent.CoreV1().Nodes().Patch(ctx, other, types.MergePatchType, []byte(`{"status":{"capacity":{"gshare/mem":"1"}}}`), metav1.PatchOptions{}, "status")
 			return err

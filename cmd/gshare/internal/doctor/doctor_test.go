@@ -228,10 +228,24 @@ func TestVersions(t *testing.T) {
 	i := newInstallation()
 	for own, skewed := range map[string]bool{"v1.0.3": false, "v1.1.0": false, "v1.2.0": true, "v2.0.0": true, "(devel)": false} {
 		for _, v := range Versions(t.Context(), i.client(t), own)[2:] {
-			if v.Version != "v1.0.0" || v.Count != 1 || v.Skewed != skewed {
+			if v.Version != "v1.0.0" || v.Count != 1 || v.Skewed != skewed || !v.Image {
 				t.Errorf("%s beside %+v", own, v)
 			}
 		}
+	}
+	// What a program says counts, not its image; and these two go with the client, but not with each other.
+	i.agent.Annotations = map[string]string{"gshare.dev/version": "v0.9.0"}
+	i.scheduler.Annotations = map[string]string{"gshare.dev/version": "v0.11.0"}
+	for n, want := range []Version{
+		{Component: "gshare", Version: "v0.10.0", Count: 1}, {Component: "kube-apiserver", Version: "v1.37.1", Count: 1},
+		{Component: "gshare-scheduler", Version: "v0.11.0", Count: 1, Skewed: true}, {Component: "gshare-node", Version: "v0.9.0", Count: 1, Skewed: true},
+	} {
+		if got := Versions(t.Context(), i.client(t), "v0.10.0")[n]; got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	if Skewed("v0.0.0-20260101000000-0123456789ab", "v0.9.0") {
+		t.Error("a commit without a tag is held against a release")
 	}
 	i.scheduler, i.forbidden = nil, "pods"
 	for _, v := range Versions(t.Context(), i.client(t), "v1")[2:] {

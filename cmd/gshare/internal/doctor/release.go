@@ -35,15 +35,15 @@ var (
 const SkewPolicy = "scheduler and agents: the same minor version, or one apart while they are upgraded; gshare: at most one minor version " +
 	"from them; Kubernetes: API server 1.36 or later, kubelets 1.37 or later"
 
-// Skewed says that two versions of gshare are further apart than the policy allows; versions that are none, such as dev, say
-// nothing.
+// Skewed says that two versions of gshare are further apart than the policy allows; versions that are none, such as dev or the
+// v0.0.0 of a commit without a tag, say nothing.
 func Skewed(a, b string) bool {
 	x, errX := parseRelease(a)
 	y, errY := parseRelease(b)
-	return errX == nil && errY == nil && (x.major != y.major || max(x.minor, y.minor)-min(x.minor, y.minor) > 1)
+	return errX == nil && errY == nil && *x != release{} && *y != release{} && (x.major != y.major || max(x.minor, y.minor)-min(x.minor, y.minor) > 1)
 }
 
-// Tag is the tag of an image, which is the version of what is in it.
+// Tag is the tag of an image, which should be the version of what is in it.
 func Tag(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	if i := strings.LastIndexByte(image, ':'); i > strings.LastIndexByte(image, '/') {

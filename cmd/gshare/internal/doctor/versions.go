@@ -1,14 +1,16 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
-	"maps"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
+	announced "github.com/gshare-dev/gshare/cmd/internal/release"
 )
 
 // Version is a component and its version, with how many of it there are.
@@ -16,39 +18,63 @@ type Version struct {
 	Component string `json:"component"`
 	Version   string `json:"version"`
 	Count     int    `json:"count"`
-	Skewed    bool   `json:"skewed,omitempty"` // further from the client than the policy allows
+	Image     bool   `json:"image,omitempty"`  // the tag of the image, as the program does not say
+	Skewed    bool   `json:"skewed,omitempty"` // further from another component than the policy allows
 	Error     string `json:"error,omitempty"`  // why it is not known
 }
 
-// Versions asks what runs in a cluster, to be held against the version of the client. The version of a component is the tag of its
-// image.
-func Versions(ctx context.Context, client kubernetes.Interface, own string) []Version {
-	found := []Version{{Component: "gshare", Version: own, Count: 1}}
-	info, err := client.Discovery().ServerVersion()
+// own is how gshare's components begin.
+const own = "gshare"
+
+// Versions asks what runs in a cluster, beside a client of the version client. A program says its version on its pod.
+func Versions(ctx context.Context, api kubernetes.Interface, client string) []Version {
+	found := []Version{{Component: own, Version: client, Count: 1}}
+	info, err := api.Discovery().ServerVersion()
 	if err != nil {
 		return append(found, Version{Component: "kube-apiserver", Error: err.Error()})
 	}
 	found = append(found, Version{Component: "kube-apiserver", Version: info.GitVersion, Count: 1})
-	found = append(found, images(ctx, client, "gshare-scheduler", SchedulerPods, own)...)
-	return append(found, images(ctx, client, "gshare-node", AgentPods, own)...)
+	found = append(found, programs(ctx, api, own+"-scheduler", SchedulerPods)...)
+	found = append(found, programs(ctx, api, own+"-node", AgentPods)...)
+	compare(found)
+	return found
 }
 
-func images(ctx context.Context, client kubernetes.Interface, component, selector, own string) (found []Version) {
+// compare marks those of gshare's components that do not go with another one.
+func compare(found []Version) {
+	for i := range found {
+		for _, other := range found {
+			if strings.HasPrefix(found[i].Component, own) && strings.HasPrefix(other.Component, own) && Skewed(found[i].Version, other.Version) {
+				found[i].Skewed = true
+			}
+		}
+	}
+}
+
+func programs(ctx context.Context, client kubernetes.Interface, component, selector string) (found []Version) {
 	list, err := client.CoreV1().Pods(cluster.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return []Version{{Component: component, Error: err.Error()}}
 	}
-	count := map[string]int{}
+	count := map[Version]int{}
 	for i := range list.Items {
-		if !cluster.Ended(&list.Items[i]) {
-			count[Tag(list.Items[i].Spec.Containers[0].Image)]++
+		if pod := &list.Items[i]; !cluster.Ended(pod) {
+			version := Version{Component: component, Version: announced.Of(pod)}
+			if version.Version == "" {
+				version.Version, version.Image = Tag(pod.Spec.Containers[0].Image), true
+			}
+			count[version]++
 		}
 	}
 	if len(count) == 0 {
 		return []Version{{Component: component, Error: "none runs in " + cluster.Namespace}}
 	}
-	for _, tag := range slices.Sorted(maps.Keys(count)) {
-		found = append(found, Version{Component: component, Version: tag, Count: count[tag], Skewed: Skewed(tag, own)})
+	for version, n := range count {
+		version.Count = n
+		found = append(found, version)
 	}
+	slices.SortFunc(found, func(a, b Version) int {
+		return cmp.Or(cmp.Compare(a.Version, b.Version), cmp.Compare(a.Count, b.Count))
+	})
 	return found
 }
