@@ -23,9 +23,13 @@ func TestBound(t *testing.T) {
 		"truth":            {func(_ *testing.T, w *world) { w.pod.Annotations[kube.AnnotationTruth] = truth }, Placed, "not enforced: time"},
 		"no truth":         {func(*testing.T, *world) {}, Placed, "has not reported"},
 		"slice gone":       {func(_ *testing.T, w *world) { w.slices[0].ID, w.slices[0].Device = "GPU-9", "GPU-9" }, Placed, "missing"},
-		"nobody placed it": {func(_ *testing.T, w *world) { delete(w.pod.Annotations, kube.AnnotationPlacement) }, Unplaced, "delete it"},
-		"malformed":        {func(_ *testing.T, w *world) { w.pod.Annotations[kube.AnnotationPlacement] = "{" }, BadPlacement, "not to be trusted"},
-		"of another pod":   {func(_ *testing.T, w *world) { w.pod.UID = "other" }, BadPlacement, "not of this pod"},
+		"nobody placed it": {func(_ *testing.T, w *world) { delete(w.pod.Annotations, kube.AnnotationPlacement) }, Unplaced, "somebody set spec.nodeName"},
+		"another placed it": {func(_ *testing.T, w *world) {
+			delete(w.pod.Annotations, kube.AnnotationPlacement)
+			w.pod.Spec.SchedulerName = "default-scheduler"
+		}, Unplaced, `scheduler "default-scheduler" bound it`},
+		"malformed":      {func(_ *testing.T, w *world) { w.pod.Annotations[kube.AnnotationPlacement] = "{" }, BadPlacement, "not to be trusted"},
+		"of another pod": {func(_ *testing.T, w *world) { w.pod.UID = "other" }, BadPlacement, "not of this pod"},
 		"kubelet refused it": {func(_ *testing.T, w *world) {
 			w.pod.Status = v1.PodStatus{Phase: v1.PodFailed, Reason: "UnexpectedAdmissionError", Message: "no tickets"}
 		}, Ended, "kubelet: UnexpectedAdmissionError: no tickets"},

@@ -35,7 +35,7 @@ type Neighbor struct {
 func (r *Report) bound(s *cluster.Snapshot, pod *v1.Pod, statement *occupancy.Statement) {
 	switch {
 	case !statement.Placed:
-		r.is(Unplaced, fmt.Sprintf("the pod is on %s without a placement: %s bound it, which is not gshare-scheduler", pod.Spec.NodeName, whoBound(pod)),
+		r.is(Unplaced, fmt.Sprintf("the pod is on %s without a placement: %s, not gshare-scheduler", pod.Spec.NodeName, whoBound(s, pod)),
 			"delete it and create it anew with schedulerName: "+kube.SchedulerName+"; until then nothing more is placed on that node")
 		return
 	case statement.PlaceErr != nil:
@@ -53,11 +53,12 @@ func (r *Report) bound(s *cluster.Snapshot, pod *v1.Pod, statement *occupancy.St
 	r.truth(pod)
 }
 
-func whoBound(pod *v1.Pod) string {
-	if pod.Spec.SchedulerName == "" {
-		return "somebody"
+// whoBound tells a pod that another scheduler has bound from one that was created with its node.
+func whoBound(s *cluster.Snapshot, pod *v1.Pod) string {
+	if _, ours := s.Profile(pod.Spec.SchedulerName); ours || pod.Spec.SchedulerName == "" {
+		return "somebody set spec.nodeName"
 	}
-	return fmt.Sprintf("scheduler %q", pod.Spec.SchedulerName)
+	return fmt.Sprintf("scheduler %q bound it", pod.Spec.SchedulerName)
 }
 
 func (r *Report) places(n *cluster.Node, pod *v1.Pod, placement kube.Placement) {
