@@ -42,6 +42,9 @@ type Options struct {
 	// ContainerOf tells in which container a process is; default is the kernel's word. Tests put processes into containers.
 	ContainerOf func(pid int) (cgroup.Container, error)
 
+	// Capabilities is where the driver tells the device nodes of MIG instances; default is where it does. Tests have another driver.
+	Capabilities cdi.Capabilities
+
 	// Fault is called between the steps of what must be safe against a sudden end; tests end the process there.
 	Fault func(point string)
 }
@@ -80,6 +83,9 @@ func New(o Options) (*Agent, error) {
 	if o.ContainerOf == nil {
 		o.ContainerOf = containerOf
 	}
+	if o.Capabilities == "" {
+		o.Capabilities = cdi.DriverCapabilities
+	}
 	c := o.Config
 	a := &Agent{
 		Options: o, files: cdi.Directory(c.Kubernetes.CDI), bound: true,
@@ -95,7 +101,7 @@ func New(o Options) (*Agent, error) {
 	}
 	a.mps = mps.New(mps.Config{Daemons: o.MPS, Log: o.Log, Changed: func() { signal(a.report) }})
 	a.metrics = newMetrics(a)
-	a.host = injection.Host{MPS: o.MPS, Driver: cdi.Driver(c.Kubernetes.Driver), Capabilities: cdi.DriverCapabilities, Device: a.device}
+	a.host = injection.Host{MPS: o.MPS, Driver: cdi.Driver(c.Kubernetes.Driver), Capabilities: o.Capabilities, Device: a.device}
 	if c.Kubernetes.Hook == "" {
 		return a, nil
 	}

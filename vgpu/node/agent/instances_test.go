@@ -110,11 +110,10 @@ func (r *rig) acted(g *fakemig.GPU, want []string) {
 func TestInstances(t *testing.T) {
 	r := newRig(t, func(o *Options) {
 		o.Config.Kubernetes.Driver = filepath.Join(o.Config.Directory, "driver.yaml")
+		o.Capabilities = cdi.Capabilities(filepath.Join(o.Config.Directory, "mig-minors"))
 	})
 	r.write("driver.yaml", "cdiVersion: 0.6.0\nkind: nvidia.com/gpu\ncontainerEdits: {deviceNodes: [{path: /dev/nvidiactl}]}\ndevices: []\n")
 	r.write("mig-minors", "gpu0/gi0/access 12\ngpu0/gi0/ci0/access 13\n")
-
-	r.host.Capabilities = cdi.Capabilities(filepath.Join(r.dir, "mig-minors")) // nobody reads it before the first container
 	r.write("devices.yaml", devices+"- {uuid: GPU-2, model: A100, sms: 108, memoryMiB: 81920, mig: [{uuid: MIG-0, profile: 1g.10gb, sms: 14, memoryMiB: 9728}]}\n")
 	r.wait("instance", func() bool { return len(r.shares()) == 3 })
 	spec, err := r.create("a", r.pod("a", "MIG-0", 50, 50))

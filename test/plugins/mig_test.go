@@ -1,0 +1,293 @@
+package plugins_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/mig"
+	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
+	"github.com/gshare-dev/gshare/vgpu/node/agent"
+	"github.com/gshare-dev/gshare/vgpu/node/cdi"
+	"github.com/gshare-dev/gshare/vgpu/node/fakekubelet"
+	"github.com/gshare-dev/gshare/vgpu/node/fakemig"
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
+	"github.com/gshare-dev/gshare/vgpu/node/partition"
+	"github.com/gshare-dev/gshare/vgpu/node/partition/ondemand"
+)
+
+// machine has a whole GPU, one with a MIG instance that an administrator made, and one whose instances are made on demand.
+type machine struct{ *fakemig.GPU }
+
+func (m machine) Devices() ([]gpu.Device, error) {
+	whole := gpu.Device{UUID: "GPU-w", Model: "A100", SMs: 108, Memory: 80 << 30, Minor: 0}
+	made := gpu.Device{UUID: "GPU-m", Model: "A100", SMs: 108, Memory: 80 << 30, Minor: 1, MIG: true, Instances: []gpu.Instance{
+		{UUID: "MIG-m", Profile: "2g.20gb", SMs: 28, Memory: 19 << 30, GPU: 5},
+	}}
+	onDemand := gpu.Device{UUID: "GPU-a", Model: "A100", SMs: 108, Memory: 80 << 30, Minor: 2, MIG: true}
+	found, err := m.GPU.Instances()
+	for _, i := range found {
+		onDemand.Instances = append(onDemand.Instances, gpu.Instance{
+			UUID: i.UUID, Profile: i.Profile.Name, SMs: i.Profile.SMs, Memory: 9 << 30, GPU: 10 + i.Start,
+		})
+	}
+	return []gpu.Device{whole, made, onDemand}, err
+}
+
+func (machine) Processes() ([]gpu.Process, error) { return nil, nil }
+
+// capabilities lists the nodes of all instances that there may be: nvidia-cap<100 x minor + 10 x GPU instance>, one more for the
+// compute instance.
+func capabilities() (text string) {
+	for minor := range 3 {
+		for gi := range 20 {
+			number := 1000*minor + 10*gi
+			text += fmt.Sprintf("gpu%d/gi%d/access %d\ngpu%d/gi%d/ci0/access %d\n", minor, gi, number, minor, gi, number+1)
+		}
+	}
+	return text
+}
+
+// bulletin is an API server that keeps the inventory of the node.
+type bulletin struct {
+	agent.Cluster
+	mu   sync.Mutex // guards text
+	text string
+}
+
+func (b *bulletin) Published(context.Context) (kube.Inventory, error) { return kube.Inventory{}, nil }
+func (b *bulletin) Changed(context.Context, func())                   {}
+func (b *bulletin) Warn(*v1.Pod, string, string)                      {}
+func (b *bulletin) Tell(*v1.Pod, string, string)                      {}
+
+func (b *bulletin) Enforced(context.Context, types.NamespacedName, types.UID, string) error {
+	return nil
+}
+
+func (b *bulletin) Publish(_ context.Context, inventory string, _ v1.ResourceList, _ bool) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.text = inventory
+	return nil
+}
+
+func (b *bulletin) inventory() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text
+}
+
+// migNode is that machine with its agent and its kubelet, as the scheduler sees it: by its inventory and the pods bound to it.
+type migNode struct {
+	dir     string
+	gpu     *fakemig.GPU
+	kubelet *fakekubelet.Kubelet
+	object  *v1.Node
+	bound   []*v1.Pod
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newMIGNode(t *testing.T) *migNode {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gm") // short enough for a socket
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	model, err := mig.ModelNamed("A100-80GB")
+	must(t, err)
+	n := &migNode{dir: dir, gpu: fakemig.New("GPU-a", model), kubelet: fakekubelet.New(dir, string(kube.ResourceVGPU))}
+	for name, text := range map[string]string{
+		"libgshare.so": "a library", "mig-minors": capabilities(),
+		"driver.yaml": "cdiVersion: 0.6.0\nkind: nvidia.com/gpu\ncontainerEdits: {deviceNodes: [{path: /dev/nvidiactl}]}\n" +
+			"devices: [{name: GPU-w, containerEdits: {deviceNodes: [{path: /dev/nvidia0}]}}]\n",
+	} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	must(t, n.kubelet.Start())
+	t.Cleanup(n.kubelet.Kill)
+	api := &bulletin{}
+	n.serve(t, api)
+	for end := time.Now().Add(time.Minute); api.inventory() == "" || len(n.kubelet.Devices()) == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the agent does not come")
+		}
+	}
+	n.object = st.MakeNode().Name("n1").UID("uid-n1").Capacity(map[v1.ResourceName]string{"cpu": "64", "memory": "256Gi", "pods": "110"}).Obj()
+	n.object.Annotations = map[string]string{kube.AnnotationInventory: api.inventory()}
+	return n
+}
+
+func (n *migNode) serve(t *testing.T, api agent.Cluster) {
+	t.Helper()
+	model := n.gpu.Model()
+	source := ondemand.New(machine{n.gpu}, []ondemand.GPU{{
+		UUID: "GPU-a", Model: model, Profiles: []string{"1g.10gb", "3g.40gb"}, Open: func() (*partition.Manager, error) {
+			return partition.Open(partition.Config{
+				Device: n.gpu, Planner: geometry.NewPlanner(model), UUID: "GPU-a", Boot: "b", Store: partition.File(filepath.Join(n.dir, "mig.json")),
+			})
+		},
+	}})
+	pods, err := kubelet.DialPods(n.kubelet.Pods())
+	must(t, err)
+	records, err := kubelet.DialRecords(n.kubelet.PodResources(), pods)
+	must(t, err)
+	a, err := agent.New(agent.Options{
+		Config: config.Configuration{Directory: n.dir, Kubernetes: config.Kubernetes{
+			NodeName: "n1", DevicePlugins: n.kubelet.DevicePlugins(), CDI: filepath.Join(n.dir, "cdi"), Hook: filepath.Join(n.dir, "libgshare.so"),
+			Driver: filepath.Join(n.dir, "driver.yaml"),
+		}}.WithDefaults(),
+		Source: source, OnDemand: source, MPS: mps.Daemons{Simulated: true}, Pods: pods, Records: records, Cluster: api,
+		Log: slog.New(slog.DiscardHandler), Capabilities: cdi.Capabilities(filepath.Join(n.dir, "mig-minors")),
+	})
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		must(t, <-ended)
+		records.Close()
+		pods.Close()
+	})
+}
+
+// asking gives a pod that asks for nearly half of a slice of that kind; without one, of a whole GPU.
+func asking(name, kind string) *v1.Pod {
+	pod := st.MakePod().Namespace("team").Name(name).UID("uid-" + name).Container("image").Obj()
+	pod.Spec.Containers[0].Resources.Limits = gpuPod("like", 45, 0).Spec.Containers[0].Resources.Limits
+	if kind != "" {
+		pod.Annotations = map[string]string{kube.AnnotationSlice: kind}
+	}
+	pod.ResourceVersion = "1"
+	kube.Complete(pod)
+	return pod
+}
+
+// schedule lets the plugins place and bind a pod; it is nil where they refuse. What they write is all that the node hears.
+func (n *migNode) schedule(t *testing.T, pod *v1.Pod) *v1.Pod {
+	t.Helper()
+	w := newWorld(t, []*v1.Node{n.object}, n.bound...)
+	w.knows(t, pod)
+	var binding *v1.Binding
+	w.client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		binding = action.(clienttesting.CreateAction).GetObject().(*v1.Binding)
+		return true, binding, nil
+	})
+	state := framework.NewCycleState()
+	if w.filter(t, state, pod).Len() > 0 {
+		return nil
+	}
+	for _, status := range []*fwk.Status{
+		w.RunReservePluginsReserve(t.Context(), state, pod, "n1"), w.RunBindPlugins(t.Context(), state, pod, "n1"),
+	} {
+		if !status.IsSuccess() {
+			t.Fatal(status)
+		}
+	}
+	bound := pod.DeepCopy()
+	bound.Spec.NodeName, bound.ResourceVersion = binding.Target.Name, "2"
+	if bound.Annotations == nil {
+		bound.Annotations = map[string]string{}
+	}
+	for key, value := range binding.Annotations {
+		bound.Annotations[key] = value
+	}
+	n.bound = append(n.bound, bound)
+	return bound
+}
+
+// run is what the kubelet and the runtime do with the pod: it gives the UUID that its program sees, and its device nodes.
+func (n *migNode) run(t *testing.T, pod *v1.Pod) (uuid string, nodes []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	name := pod.Spec.Containers[0].Name
+	n.kubelet.AddPod(pod)
+	device, err := n.kubelet.Admit(ctx, pod.UID, name, 1)
+	must(t, err)
+	must(t, n.kubelet.Create(ctx, pod.UID, name))
+	text, err := os.ReadFile(filepath.Join(n.dir, "cdi", "gshare.dev-grant-"+strings.TrimPrefix(device, "gshare.dev/grant=")+".json"))
+	must(t, err)
+	var spec specs.Spec
+	must(t, json.Unmarshal(text, &spec))
+	edits := spec.Devices[0].ContainerEdits
+	for _, node := range edits.DeviceNodes {
+		nodes = append(nodes, strings.TrimPrefix(node.Path, "/dev/"))
+	}
+	slices.Sort(nodes)
+	for _, variable := range edits.Env {
+		if value, ok := strings.CutPrefix(variable, "CUDA_VISIBLE_DEVICES="); ok {
+			uuid = value
+		}
+	}
+	return uuid, nodes
+}
+
+// TestSliceKinds: what a pod says in gshare.dev/slice decides on which slice it ends up, from the scheduler to the device nodes of
+// exactly one instance; instances that are not there yet are made.
+func TestSliceKinds(t *testing.T) {
+	n := newMIGNode(t)
+	instance := func(minor, gi int) []string {
+		number := 1000*minor + 10*gi
+		return []string{
+			fmt.Sprintf("nvidia%d", minor), fmt.Sprintf("nvidia-caps/nvidia-cap%d", number), fmt.Sprintf("nvidia-caps/nvidia-cap%d", number+1), "nvidiactl",
+		}
+	}
+	for _, c := range []struct {
+		name, kind, uuid string
+		nodes            []string // nil: it is refused
+	}{
+		{"whole", "", "GPU-w", []string{"nvidia0", "nvidiactl"}},
+		{"whole by name", "gpu", "GPU-w", []string{"nvidia0", "nvidiactl"}},
+		{"no more whole", "", "", nil},
+		{"made by others", "2g.20gb", "MIG-m", instance(1, 5)},
+		{"beside it", "2g.20gb", "MIG-m", instance(1, 5)},
+		{"no more of that profile", "2g.20gb", "", nil},
+		{"made on demand", "3g.40gb", "MIG-GPU-a-0-0", instance(2, 14)},
+		{"any", "mig", "MIG-GPU-a-1-0", instance(2, 10)}, // the smallest, where it does least harm
+		{"small", "1g.10gb", "MIG-GPU-a-2-0", instance(2, 11)},
+		{"not offered", "7g.80gb", "", nil},
+		{"beside the first", "3g.40gb", "MIG-GPU-a-0-0", instance(2, 14)},
+		{"no room beside the small ones", "3g.40gb", "", nil},
+	} {
+		pod := n.schedule(t, asking(strings.ReplaceAll(c.name, " ", "-"), c.kind))
+		if pod == nil || c.nodes == nil {
+			if (pod == nil) != (c.nodes == nil) {
+				t.Errorf("%s: it is placed: %v", c.name, pod != nil)
+			}
+			continue
+		}
+		slices.Sort(c.nodes)
+		uuid, nodes := n.run(t, pod)
+		if diff := cmp.Diff(c.nodes, nodes); diff != "" || uuid != c.uuid {
+			t.Errorf("%s: on %s, want %s; nodes %s", c.name, uuid, c.uuid, diff)
+		}
+	}
+}
