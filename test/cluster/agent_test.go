@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -84,7 +85,10 @@ func buildAgent(t *testing.T) string { return build(t, "gshare-node", "./cmd/gsh
 var building sync.Mutex
 
 // build builds a program of this checkout.
-func build(t *testing.T, name, folder string) string {
+func build(t *testing.T, name, folder string) string { return buildOf(t, "../..", name, folder) }
+
+// buildOf builds a program of a checkout.
+func buildOf(t *testing.T, root, name, folder string, flags ...string) string {
 	t.Helper()
 	building.Lock()
 	defer building.Unlock()
@@ -92,21 +96,24 @@ func build(t *testing.T, name, folder string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", program, folder)
-	cmd.Dir = "../.."
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-buildvcs=false"}, flags, []string{"-o", program, folder})...)
+	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", folder, err, out)
 	}
 	return program
 }
 
-func buildHook(t *testing.T) string {
+func buildHook(t *testing.T) string { return buildHookOf(t, "../..", "hook") }
+
+// buildHookOf builds the hook of a checkout into a folder of bin/cluster.
+func buildHookOf(t *testing.T, root, folder string) string {
 	t.Helper()
-	dir, err := filepath.Abs("../../bin/cluster/hook")
+	dir, err := filepath.Abs(filepath.Join("../../bin/cluster", folder))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("../../hack/hook.sh", "build", dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command(filepath.Join(root, "hack/hook.sh"), "build", dir).CombinedOutput(); err != nil {
 		t.Fatalf("build the hook: %v\n%s", err, out)
 	}
 	return filepath.Join(dir, "libgshare.so")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,8 +17,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// TestInstall does what an administrator does, with kubectl and in images: labels the nodes, applies manifests, runs a pod that
-// says no more than its share, and uninstalls. Then nothing is left, once the kubelet has forgotten the plugin.
+// TestInstall does what an administrator does, with kubectl and in images: labels the nodes, applies manifests, looks whether all is well,
+// upgrades, rolls back and uninstalls. Users meanwhile run a pod that says no more than its share, meet limits, and ask why a pod
+// waits. In the end nothing is left, once the kubelet has forgotten the plugin.
 func TestInstall(t *testing.T) {
 	long(t)
 	i := startEmpty(t)
@@ -25,16 +27,23 @@ func TestInstall(t *testing.T) {
 		t.Fatalf("before: %q", found)
 	}
 	i.kubectl(t, "label", "node", "--all", "gshare.dev/gpus=true")
-	i.kubectl(t, "apply", "-k", i.overlay(t))
-	i.kubectl(t, "-n", "gshare-system", "rollout", "status", "deployment/gshare-scheduler", "--timeout=120s")
-	i.kubectl(t, "-n", "gshare-system", "rollout", "status", "daemonset/gshare-node", "--timeout=120s")
+	i.apply(t, older)
+	i.rolled(t)
 	i.waitInventory(i.ctx, t, i.Nodes[0])
-	i.leastPod(t)
-	i.watched(t)
+	for _, part := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"least pod", i.leastPod}, {"watched", i.watched}, {"doctor", i.doctor}, {"top", i.top}, {"version", i.versions}, {"deleted", func(t *testing.T) { i.clear(i.ctx, t) }},
+		{"quota", i.quota}, {"explain", i.explains}, {"upgrade", i.upgrades},
+	} {
+		if !t.Run(part.name, part.run) {
+			return // what it has left would fail the others too
+		}
+	}
 	if found := i.footprint(t); len(found) < 30 {
 		t.Errorf("an installed gshare shows only %q", found)
 	}
-	i.kubectl(t, "delete", "pod", "least")
 	i.uninstall(t)
 	i.kubectl(t, "label", "node", "--all", "gshare.dev/gpus-")
 	if found := i.footprint(t); len(found) != 0 {
@@ -45,7 +54,8 @@ func TestInstall(t *testing.T) {
 // leastPod runs a pod that says gshare/sm and gshare/mem alone. It is enforced, and its report says so.
 func (i *installed) leastPod(t *testing.T) {
 	t.Helper()
-	pod := cluster.Pod("least", "sleep", "inf")
+	pod := cluster.Pod("least", spin(time.Millisecond, 20, "sync=2", "pause=20000000")...)
+	pod.Spec.Containers[0].Image = workload
 	pod.Spec.SchedulerName = ""
 	both := limits(24, 0, 4096)
 	delete(both, kube.ResourceQuota)
@@ -69,7 +79,7 @@ func (i *installed) uninstall(t *testing.T) {
 	t.Helper()
 	i.kubectl(t, "-n", "gshare-system", "patch", "daemonset", "gshare-node", "--patch-file", i.repository(t, "manifests/node/uninstall.yaml"))
 	i.kubectl(t, "-n", "gshare-system", "rollout", "status", "daemonset/gshare-node", "--timeout=480s")
-	i.kubectl(t, "delete", "-k", i.overlay(t))
+	i.kubectl(t, "delete", "-k", i.overlay(t, older))
 }
 
 // installed is a cluster whose scheduler is a stock one, and in which gshare runs from images.
@@ -77,24 +87,20 @@ type installed struct {
 	*agents
 	ctx        context.Context
 	kubeconfig string
+	plugin     string // kubectl-gshare
 }
 
 func startEmpty(t *testing.T) *installed {
 	t.Helper()
-	node, hook := buildAgent(t), buildHook(t)
-	files := withLibraries(t, "/bin/gshare-node", node)
-	files["/usr/lib/gshare/libgshare.so"] = hook
+	driver, plugin := buildDriver(t), newer.build(t, "gshare")
 	c := cluster.Start(t, cluster.Options{
 		Nodes:           1,
 		SchedulerConfig: []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"),
-		Images: []cluster.Image{
-			{Name: "docker.io/library/gshare-node:dev", Files: files, Bare: true},
-			{Name: "docker.io/library/gshare-scheduler:dev", Files: withLibraries(t, "/bin/gshare-scheduler", hyperkube(t)), Bare: true},
-		},
+		Images:          slices.Concat(older.images(t), newer.images(t), []cluster.Image{workloadImage(t, driver)}),
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
 	t.Cleanup(cancel)
-	i := &installed{agents: &agents{Cluster: c}, ctx: ctx, kubeconfig: filepath.Join(c.Dir, "admin.kubeconfig")}
+	i := &installed{agents: &agents{Cluster: c}, ctx: ctx, kubeconfig: filepath.Join(c.Dir, "admin.kubeconfig"), plugin: filepath.Join(c.Dir, "kubectl-gshare")}
 	t.Cleanup(func() { i.explain(t) })
 	content, err := c.Kubeconfig(c.Token(cluster.Admin))
 	if err != nil {
@@ -103,10 +109,35 @@ func startEmpty(t *testing.T) *installed {
 	if err := os.WriteFile(i.kubeconfig, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink(plugin, i.plugin); err != nil {
+		t.Fatal(err)
+	}
+	i.addGPUs(t, driver)
 	return i
 }
 
-// hyperkube has the scheduler and kubectl in it.
+// addGPUs puts eight simulated ones into the node, with their driver: both are in /etc/cdi, which the agent mounts.
+func (i *installed) addGPUs(t *testing.T, driver string) {
+	t.Helper()
+	var uuids []string
+	for n := range 8 {
+		uuids = append(uuids, fmt.Sprintf("GPU-%d", n))
+	}
+	node := i.Nodes[0]
+	i.gpus = startGPUs(t, i.agents, driver, uuids...)
+	folder := node.Machine.Path("/etc/cdi")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "simulated.yaml"), []byte(read(t, filepath.Join(i.Dir, "driver.yaml"))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := &agent{node: node, devices: filepath.Join(folder, "devices.simulated"), address: "127.0.0.1:9477"} // its process is a pod's
+	a.setDevices(t, eightGPUs)
+	i.of = map[string]*agent{node.Name: a}
+}
+
+// hyperkube has kubectl in it.
 func hyperkube(t *testing.T) string { return (&installed{}).repository(t, "bin/cluster/hyperkube") }
 
 func (*installed) repository(t *testing.T, path string) string {
@@ -146,30 +177,62 @@ func (i *installed) explain(t *testing.T) {
 	}
 }
 
-// overlay is that of kind, for a cluster without kube-proxy: nobody serves the address of the service kubernetes.
-func (i *installed) overlay(t *testing.T) string {
+// apply installs a version, or changes to it.
+func (i *installed) apply(t *testing.T, v edition) {
 	t.Helper()
-	folder := filepath.Join(i.Dir, "install")
-	base, err := filepath.Rel(folder, i.repository(t, "manifests/overlays/kind"))
+	i.kubectl(t, "apply", "-k", i.overlay(t, v))
+}
+
+// rolled returns when what was applied runs everywhere.
+func (i *installed) rolled(t *testing.T) {
+	t.Helper()
+	for _, what := range programs {
+		i.kubectl(t, "-n", "gshare-system", "rollout", "status", what, "--timeout=180s")
+	}
+}
+
+var programs = []string{"deployment/gshare-scheduler", "daemonset/gshare-node"}
+
+// nodeConfiguration is that of kind, with the driver, and the token server slowed down as in the other tests.
+const nodeConfiguration = `apiVersion: gshare.dev/v1alpha1
+kind: NodeConfiguration
+simulatedDevices: /etc/cdi/devices.simulated
+window: 500ms
+turn: 25ms
+runAhead: 5ms
+kubernetes:
+  driver: /etc/cdi/simulated.yaml
+  hook: /usr/lib/gshare/libgshare.so
+  listen: 127.0.0.1:9477
+  healthPeriod: 1s
+`
+
+// overlay is that of kind, for a cluster without kube-proxy: nobody serves the address of the service kubernetes.
+func (i *installed) overlay(t *testing.T, v edition) string {
+	t.Helper()
+	folder := filepath.Join(i.Dir, "install-"+v.tag)
+	base, err := filepath.Rel(folder, filepath.Join(v.root(t), "manifests/overlays/kind"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	host, port, _ := strings.Cut(strings.TrimPrefix(i.Config(cluster.Admin).Host, "https://"), ":")
-	text := fmt.Sprintf("resources: [%s]\npatches:\n", base)
-	for _, target := range []string{"DaemonSet", "Deployment"} {
-		text += fmt.Sprintf(`- target: {kind: %s}
-  patch: |
-    - {op: add, path: /spec/template/spec/containers/0/env, value: []}
-    - {op: add, path: /spec/template/spec/containers/0/env/-, value: {name: KUBERNETES_SERVICE_HOST, value: "%s"}}
-    - {op: add, path: /spec/template/spec/containers/0/env/-, value: {name: KUBERNETES_SERVICE_PORT, value: "%s"}}
-    - {op: add, path: /spec/template/spec/containers/0/env/-, value: {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}}
-`, target, host, port)
+	text := fmt.Sprintf("resources: [%s]\nimages: [{name: gshare-node, newTag: %s}, {name: gshare-scheduler, newTag: %[2]s}]\n"+
+		"configMapGenerator: [{name: gshare-node-config, namespace: gshare-system, behavior: replace, files: [node.yaml]}]\npatches:\n", base, v.tag)
+	for _, target := range [][3]string{{"DaemonSet", "gshare-node", "agent"}, {"Deployment", "gshare-scheduler", "scheduler"}} {
+		text += fmt.Sprintf(`- patch: |
+    apiVersion: apps/v1
+    kind: %s
+    metadata: {name: %s, namespace: gshare-system}
+    spec: {template: {spec: {containers: [{name: %s, env: [{name: KUBERNETES_SERVICE_HOST, value: "%s"}, {name: KUBERNETES_SERVICE_PORT, value: "%s"}]}]}}}
+`, target[0], target[1], target[2], host, port)
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+	for name, content := range map[string]string{"kustomization.yaml": text, "node.yaml": nodeConfiguration} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return folder
 }

@@ -1,0 +1,59 @@
+package cluster_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/gshare-dev/gshare/test/cluster"
+)
+
+// edition is gshare as it is installed. Its images do not say its version: the programs do.
+type edition struct {
+	tag, version string
+	commit       string // of this repository; this checkout if empty
+}
+
+// The older one may be another commit, which is then built with its own hook and has its own manifests.
+var (
+	older = edition{"old", "v0.1.0", os.Getenv("GSHARE_UPGRADE_FROM")}
+	newer = edition{"new", "v0.2.0", ""}
+)
+
+var trees sync.Map // of commits
+
+// root is the edition's tree.
+func (v edition) root(t *testing.T) string {
+	t.Helper()
+	here, err := filepath.Abs("../..")
+	if err != nil || v.commit == "" {
+		return here
+	}
+	tree, _ := trees.LoadOrStore(v.commit, sync.OnceValues(func() (string, error) {
+		folder := filepath.Join(here, "bin/cluster/tree-"+v.tag)
+		const archive = `rm -rf "$2" && mkdir -p "$2" && git -C "$0" archive -o "$2.tar" "$1" && tar -xf "$2.tar" -C "$2"`
+		if out, err := exec.Command("sh", "-c", archive, here, v.commit, folder).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("tree of %s: %w: %s", v.commit, err, out)
+		}
+		return folder, nil
+	}))
+	return must[string](t)(tree.(func() (string, error))())
+}
+
+func (v edition) build(t *testing.T, name string) string {
+	t.Helper()
+	return buildOf(t, v.root(t), name+"-"+v.tag, "./cmd/"+name, "-ldflags=-s -w -X github.com/gshare-dev/gshare/cmd/internal/release.version="+v.version)
+}
+
+func (v edition) images(t *testing.T) []cluster.Image {
+	t.Helper()
+	agent := withLibraries(t, "/bin/gshare-node", v.build(t, "gshare-node"))
+	agent["/usr/lib/gshare/libgshare.so"] = buildHookOf(t, v.root(t), "hook-"+v.tag)
+	return []cluster.Image{
+		{Name: "docker.io/library/gshare-node:" + v.tag, Files: agent, Bare: true},
+		{Name: "docker.io/library/gshare-scheduler:" + v.tag, Files: withLibraries(t, "/bin/gshare-scheduler", v.build(t, "gshare-scheduler")), Bare: true},
+	}
+}
