@@ -60,7 +60,7 @@ test-integration: ## Run the tests that start an API server (minutes).
 	hack/test.sh integration
 
 .PHONY: e2e
-e2e: ## Run the tests on a real cluster: kubelets, containerd, runc; needs root (minutes).
+e2e: ## Run the long tests, and those on a real cluster: kubelets, containerd, runc; needs root (minutes).
 	hack/test.sh cluster
 
 .PHONY: kind-up

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests: hack/test.sh [all|unit|race|integration|cluster|layers]. `all` is what CI runs.
+# Runs the tests: hack/test.sh [all|unit|race|integration|long|cluster|layers]. `all` is what CI runs.
 #
 # Every run of `go test` goes through hack/testreport, which prints one line a package, the output of what failed, and
 # as the last line of all "N passed, N failed, N skipped". With CI=true a skip must be listed in hack/allowed-skips.txt.
@@ -42,6 +42,11 @@ unit() {
 }
 race() { packages | { grep -E "$concurrent" || true; } | of -race; }
 integration() { packages | { grep -E "$controlplane" || true; } | { grep -Ev "$cluster|^$layers\$" || true; } | of -p 1 -timeout 20m; }
+# What takes long without a cluster: the GPU lane on the fake driver, and the agent killed at every moment of a change of geometry.
+long() {
+  run -run '^TestLane$' "$module/cmd/gshare-node" -full
+  run -run '^TestKilledBetweenSteps$' "$module/vgpu/node/agent" -full
+}
 # The first of these tests builds the cluster's programs, unless the cluster cannot run here: hence the time. CI leaves out the
 # long ones.
 cluster() {
@@ -55,9 +60,10 @@ all)
   hack/lint.sh
   stages="layers unit race integration cluster"
   ;;
-layers | unit | race | integration | cluster) stages=$mode ;;
+cluster) stages="long cluster" ;;
+layers | unit | race | integration | long) stages=$mode ;;
 *)
-  echo "usage: hack/test.sh [all|unit|race|integration|cluster|layers]" >&2
+  echo "usage: hack/test.sh [all|unit|race|integration|long|cluster|layers]" >&2
   exit 2
   ;;
 esac

@@ -25,9 +25,13 @@ import (
 
 const tokensVariable = "GSHARE_TEST_TOKENS"
 
-// TestMain makes the test binary the program of a container too: one that says that it lives, and opens a session in the
-// directory that it is told, if in any.
+// TestMain makes the test binary an agent that is killed, and the program of a container: one that says that it lives, and opens a
+// session in the directory that it is told, if in any.
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(mortalDir); dir != "" {
+		fmt.Fprintln(os.Stderr, runMortal(dir, os.Getenv(mortalAt)))
+		os.Exit(1)
+	}
 	if os.Getenv(tokensVariable) == "" {
 		os.Exit(m.Run())
 	}

@@ -1,11 +1,12 @@
 // Package fakemig is a GPU in MIG mode for tests. It refuses what hardware refuses: overlaps, places that the driver does not
 // list, a second instance with media engines, and removing what is in use. It can fail before or after it has acted, hang,
-// and reboot. It speaks as partition.Device, and as NVML.
+// and reboot, and outlive a process that is killed. It speaks as partition.Device, and as NVML.
 package fakemig
 
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 
@@ -23,6 +24,7 @@ type GPU struct {
 	instances []*instance
 	faults    faults
 	acts      []geometry.Step
+	file      *os.File // where they are noted; nil: nowhere
 }
 
 type instance struct {
@@ -124,7 +126,9 @@ func (g *GPU) Acts() []geometry.Step {
 }
 
 func (g *GPU) acted(a geometry.Action, i *instance) {
-	g.acts = append(g.acts, geometry.Step{Action: a, Instance: i.Instance})
+	s := geometry.Step{Action: a, Instance: i.Instance}
+	g.acts = append(g.acts, s)
+	g.note(s)
 }
 
 func byStart(a, b *instance) int { return cmp.Compare(a.Start, b.Start) }

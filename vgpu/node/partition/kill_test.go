@@ -1,7 +1,6 @@
 package partition_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -43,10 +42,11 @@ func agent(dir, wish string) error {
 	if err != nil {
 		return err
 	}
-	p := &process{GPU: fakemig.New(uuid, m), File: partition.File(filepath.Join(dir, journalFile)), dir: dir, ask: os.NewFile(3, "ask"), answer: os.NewFile(4, "answer")}
-	if err := p.recall(); err != nil {
+	gpu, err := fakemig.Stored(uuid, m, filepath.Join(dir, actsFile))
+	if err != nil {
 		return err
 	}
+	p := &process{GPU: gpu, File: partition.File(filepath.Join(dir, journalFile)), ask: os.NewFile(3, "ask"), answer: os.NewFile(4, "answer")}
 	manager, err := partition.Open(partition.Config{Device: p, Planner: geometry.NewPlanner(m), UUID: uuid, Store: p, Boot: "boot 1"})
 	if err != nil {
 		return err
@@ -59,34 +59,7 @@ func agent(dir, wish string) error {
 type process struct {
 	*fakemig.GPU
 	partition.File
-	dir         string
 	ask, answer *os.File
-}
-
-// act is a line of the acts file.
-type act struct {
-	Action  geometry.Action
-	Profile string
-	Start   int
-}
-
-// recall makes the GPU as it was left.
-func (p *process) recall() error {
-	text, err := os.ReadFile(filepath.Join(p.dir, actsFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	for lines := json.NewDecoder(strings.NewReader(string(text))); lines.More(); {
-		var a act
-		if err := lines.Decode(&a); err != nil {
-			return err
-		}
-		profile, _ := p.Model().Profile(a.Profile)
-		if err := p.GPU.Do(geometry.Step{Action: a.Action, Instance: mig.Instance{Profile: profile, Start: a.Start}}); err != nil {
-			return err
-		}
-	}
-	return err
 }
 
 func (p *process) pass() error {
@@ -97,18 +70,7 @@ func (p *process) pass() error {
 	return err
 }
 
-func (p *process) Do(s geometry.Step) error {
-	line, err := json.Marshal(act{s.Action, s.Profile.Name, s.Start})
-	if err := errors.Join(err, p.pass(), p.GPU.Do(s)); err != nil {
-		return err
-	}
-	file, err := os.OpenFile(filepath.Join(p.dir, actsFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(line)
-	return errors.Join(err, file.Close(), p.pass())
-}
+func (p *process) Do(s geometry.Step) error { return errors.Join(p.pass(), p.GPU.Do(s), p.pass()) }
 
 func (p *process) Save(text []byte) error { return errors.Join(p.pass(), p.File.Save(text), p.pass()) }
 

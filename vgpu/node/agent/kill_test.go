@@ -1,0 +1,308 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/mig"
+	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
+	"github.com/gshare-dev/gshare/vgpu/node/fakekubelet"
+	"github.com/gshare-dev/gshare/vgpu/node/fakemig"
+	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
+	"github.com/gshare-dev/gshare/vgpu/node/partition"
+	"github.com/gshare-dev/gshare/vgpu/node/partition/ondemand"
+)
+
+// A process of this test is an agent of a node whose GPU is in MIG mode. It ends by SIGKILL at a moment: before or after a step on
+// the GPU, a write of the journal, or a step of a grant. Its GPU outlives it.
+const (
+	mortalDir = "GSHARE_TEST_MORTAL_DIR"
+	mortalAt  = "GSHARE_TEST_MORTAL_AT" // the moment, counted from 0; -1: never
+)
+
+// mortal counts the moments of its process.
+type mortal struct {
+	*fakemig.GPU
+	partition.File
+	mu   sync.Mutex // guards left
+	left int        // moments before the last one
+}
+
+func (m *mortal) pass() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.left == 0 {
+		_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
+		select {} // the signal is on its way: nothing more is done
+	}
+	m.left--
+}
+
+func (m *mortal) Do(s geometry.Step) error {
+	m.pass()
+	defer m.pass()
+	return m.GPU.Do(s)
+}
+
+func (m *mortal) Save(text []byte) error {
+	m.pass()
+	defer m.pass()
+	return m.File.Save(text)
+}
+
+func runMortal(dir, at string) error {
+	m := &mortal{File: partition.File(filepath.Join(dir, "mig.json"))}
+	if _, err := fmt.Sscan(at, &m.left); err != nil {
+		return err
+	}
+	model, err := mig.ModelNamed("A100-80GB")
+	if err != nil {
+		return err
+	}
+	if m.GPU, err = fakemig.Stored("GPU-a", model, filepath.Join(dir, "acts")); err != nil {
+		return err
+	}
+	source := ondemand.New(partitioned{m.GPU}, []ondemand.GPU{{
+		UUID: "GPU-a", Model: model, Profiles: []string{"1g.10gb", "3g.40gb"}, Open: func() (*partition.Manager, error) {
+			return partition.Open(partition.Config{Device: m, Planner: geometry.NewPlanner(model), UUID: "GPU-a", Boot: "b", Store: m})
+		},
+	}})
+	k := fakekubelet.New(dir, string(kube.ResourceVGPU)) // for the names of its sockets
+	pods, err := kubelet.DialPods(k.Pods())
+	if err != nil {
+		return err
+	}
+	records, err := kubelet.DialRecords(k.PodResources(), pods)
+	if err != nil {
+		return err
+	}
+	a, err := New(Options{
+		Config: config.Configuration{Directory: dir, Kubernetes: config.Kubernetes{
+			NodeName: "n", DevicePlugins: k.DevicePlugins(), CDI: filepath.Join(dir, "cdi"), Strangers: config.IgnoreStrangers,
+		}}.WithDefaults(),
+		Source: source, OnDemand: source, MPS: mps.Daemons{Simulated: true}, Pods: pods, Records: records,
+		Cluster: &cluster{enforced: map[types.UID]string{}}, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Fault: func(string) { m.pass() },
+	})
+	if err != nil {
+		return err
+	}
+	return a.Run(context.Background())
+}
+
+// life is a node over the lives of its agents.
+type life struct {
+	ctx     context.Context
+	dir     string
+	kubelet *fakekubelet.Kubelet
+	agent   *exec.Cmd
+	ended   chan struct{} // closed when that agent has
+	deaths  int
+}
+
+func newLife(ctx context.Context, at int) (*life, error) {
+	dir, err := os.MkdirTemp("", "gk") // short enough for a socket
+	if err != nil {
+		return nil, err
+	}
+	l := &life{ctx: ctx, dir: dir, kubelet: fakekubelet.New(dir, string(kube.ResourceVGPU))}
+	return l, errors.Join(l.kubelet.Start(), l.start(at))
+}
+
+func (l *life) close() {
+	l.kill()
+	l.kubelet.Kill()
+	os.RemoveAll(l.dir)
+}
+
+func (l *life) kill() {
+	_ = l.agent.Process.Kill()
+	<-l.ended
+}
+
+// start runs the next agent until the moment at which it is killed.
+func (l *life) start(at int) error {
+	log, err := os.OpenFile(filepath.Join(l.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	agent, ended := exec.Command(os.Args[0]), make(chan struct{})
+	agent.Env = append(os.Environ(), mortalDir+"="+l.dir, fmt.Sprintf("%s=%d", mortalAt, at))
+	agent.Stderr = log
+	if err := agent.Start(); err != nil {
+		return err
+	}
+	go func() {
+		_ = agent.Wait()
+		close(ended)
+	}()
+	l.agent, l.ended = agent, ended
+	return nil
+}
+
+// until tries something again and again, as the kubelet does, and starts the next agent where one has ended.
+func (l *life) until(what string, done func(context.Context) bool) error {
+	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
+	defer cancel()
+	for !done(ctx) {
+		select {
+		case <-l.ended:
+			l.deaths++
+			if err := l.start(-1); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			log, _ := os.ReadFile(filepath.Join(l.dir, "log"))
+			return fmt.Errorf("no %s:\n%s", what, log)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// begin places a pod on the slice and starts its container.
+func (l *life) begin(uid, slice string) error {
+	l.kubelet.AddPod(placed(uid, slice, 100, 100))
+	device := ""
+	admitted := l.until("admission of "+uid, func(ctx context.Context) (ok bool) {
+		if len(l.kubelet.Devices()) == 0 {
+			return false
+		}
+		var err error
+		device, err = l.kubelet.Admit(ctx, types.UID(uid), "main", 1)
+		return err == nil
+	})
+	return errors.Join(admitted, l.until("start of "+uid, func(ctx context.Context) bool {
+		if l.kubelet.Create(ctx, types.UID(uid), "main") != nil {
+			return false
+		}
+		spec, err := os.ReadFile(filepath.Join(l.dir, "cdi", "gshare.dev-grant-"+strings.TrimPrefix(device, "gshare.dev/grant=")+".json"))
+		return err == nil && strings.Contains(string(spec), "CUDA_VISIBLE_DEVICES=MIG-GPU-a-")
+	}))
+}
+
+// end removes a pod, and waits until one grant less is written down.
+func (l *life) end(uid string, left int) error {
+	l.kubelet.RemovePod(types.UID(uid))
+	return l.until("end of "+uid, func(context.Context) bool {
+		grants, err := os.ReadDir(filepath.Join(l.dir, "grants"))
+		return err == nil && len(grants) == left
+	})
+}
+
+// play is what happens on the node: one pod stays; the instance of another one is removed for a third's, and so on.
+func (l *life) play() error {
+	for _, step := range []func() error{
+		func() error { return l.begin("stays", "a.c1m1.0") },
+		func() error { return l.begin("first", "a.c3m4.4") },
+		func() error { return l.end("first", 1) },
+		func() error { return l.begin("second", "a.c1m1.5") },
+		func() error { return l.end("second", 1) },
+		func() error { return l.begin("third", "a.c3m4.4") },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	l.kill()
+	return l.leaks()
+}
+
+// leaks holds what is on the GPU, and what the journal knows of it, against what the pods have.
+func (l *life) leaks() error {
+	model, err := mig.ModelNamed("A100-80GB")
+	if err != nil {
+		return err
+	}
+	g, err := fakemig.Stored("GPU-a", model, filepath.Join(l.dir, "acts"))
+	if err != nil {
+		return err
+	}
+	var acts []string
+	for _, s := range g.Acts() {
+		acts = append(acts, s.String())
+	}
+	want := slices.Concat(made("1g.10gb", 0), made("3g.40gb", 4), removed("3g.40gb", 4), made("1g.10gb", 5), removed("1g.10gb", 5), made("3g.40gb", 4))
+	if !slices.Equal(acts, want) {
+		return fmt.Errorf("on the GPU: %q, want %q", acts, want)
+	}
+	m, err := partition.Open(partition.Config{Device: g, Planner: geometry.NewPlanner(model), UUID: "GPU-a", Boot: "b", Store: partition.File(filepath.Join(l.dir, "mig.json"))})
+	if err != nil {
+		return err
+	}
+	if others, err := m.Others(); err != nil || len(others) > 0 {
+		return fmt.Errorf("the journal does not know %v, %v", others, err)
+	}
+	return nil
+}
+
+func made(profile string, start int) []string {
+	return []string{fmt.Sprintf("create GPU instance %s at %d", profile, start), fmt.Sprintf("create compute instance %s at %d", profile, start)}
+}
+
+func removed(profile string, start int) []string {
+	return []string{fmt.Sprintf("destroy compute instance %s at %d", profile, start), fmt.Sprintf("destroy GPU instance %s at %d", profile, start)}
+}
+
+var full = flag.Bool("full", false, "kill the agent at every moment, not at some")
+
+// TestKilledBetweenSteps kills the agent at each moment between two steps of geometry, journal and grant: the next one adopts or
+// rolls back, the pods get what they were promised, no step is lost or taken twice, and nothing is left over.
+func TestKilledBetweenSteps(t *testing.T) {
+	const atOnce = 8 // they mostly wait
+	apart := 5       // six moments make a step on the GPU
+	if *full {
+		apart = 1
+	}
+	var moments atomic.Int64
+	var all sync.WaitGroup
+	for worker := range atOnce {
+		all.Go(func() {
+			for at := worker * apart; ; at += atOnce * apart {
+				deaths, err := liveOn(t.Context(), at)
+				if err != nil {
+					t.Errorf("killed at moment %d: %v", at, err)
+					return
+				}
+				if deaths == 0 {
+					return // it has outlived them all
+				}
+				moments.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("killed at %d moments", moments.Load())
+	if int(moments.Load())*apart < 72 {
+		t.Errorf("killed at %d moments: twelve steps on the GPU have 72", moments.Load())
+	}
+}
+
+func liveOn(ctx context.Context, at int) (deaths int, err error) {
+	l, err := newLife(ctx, at)
+	if err != nil {
+		return 0, err
+	}
+	defer l.close()
+	err = l.play()
+	return l.deaths, err
+}
