@@ -3,6 +3,7 @@
 #
 # Every run of `go test` goes through hack/testreport, which prints one line a package, the output of what failed, and
 # as the last line of all "N passed, N failed, N skipped". With CI=true a skip must be listed in hack/allowed-skips.txt.
+# LOG=FILE keeps all that the tests say, as JSON.
 #
 # The race detector needs its own build of everything a package imports. So it is used where goroutines meet and
 # nothing imports k8s.io/kubernetes, whose second build would take longer than all tests together.
@@ -68,5 +69,5 @@ layers | unit | race | integration | long) stages=$mode ;;
   ;;
 esac
 
-for stage in $stages; do "$stage"; done | "$work/testreport" -allowed hack/allowed-skips.txt
+for stage in $stages; do "$stage"; done | tee "${LOG:-/dev/null}" | "$work/testreport" -allowed hack/allowed-skips.txt
 [ ! -e "$work/failed" ]
