@@ -17,6 +17,7 @@ import (
 	"github.com/gshare-dev/gshare/cmd/internal/release"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/agent"
+	"github.com/gshare-dev/gshare/vgpu/node/dmem"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu/nvml"
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
@@ -49,7 +50,7 @@ func serveNode(ctx context.Context, c config.Configuration) error {
 	}
 	a, err := agent.New(agent.Options{
 		Config: c, Source: source, OnDemand: onDemand, Log: log, Pods: pods, Records: records,
-		MPS:     clusterDaemonsOf(c),
+		MPS: clusterDaemonsOf(c), Memory: limiterOf(c),
 		Cluster: agent.NewAPIServer(ctx, client, name, log),
 		Fault:   faultOf(os.Getenv),
 	})
@@ -88,6 +89,14 @@ func sourceOf(c config.Configuration) gpu.Source {
 		return gpu.Simulated{File: c.SimulatedDevices}
 	}
 	return nvml.New(library.New())
+}
+
+// limiterOf is the driver's memory limits; simulated devices have none.
+func limiterOf(c config.Configuration) *dmem.Limiter {
+	if c.SimulatedDevices != "" {
+		return nil
+	}
+	return &dmem.Limiter{}
 }
 
 func clientFor(kubeconfig string) (kubernetes.Interface, error) {

@@ -14,6 +14,7 @@ import (
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
+	"github.com/gshare-dev/gshare/vgpu/node/dmem"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/injection"
@@ -34,6 +35,7 @@ type Options struct {
 
 	OnDemand *ondemand.Source // the Source, where it makes MIG instances; nil: none are made
 	MPS      mps.Daemons
+	Memory   *dmem.Limiter // lets the driver limit memory, where it can; nil: it is not asked
 	Pods     *kubelet.Pods
 	Records  *kubelet.Records
 	Cluster  Cluster
@@ -41,6 +43,9 @@ type Options struct {
 
 	// ContainerOf tells in which container a process is; default is the kernel's word. Tests put processes into containers.
 	ContainerOf func(pid int) (cgroup.Container, error)
+
+	// PathOf tells the cgroup of the container of a process; default is the kernel's word.
+	PathOf func(pid int) (string, error)
 
 	// Capabilities is where the driver tells the device nodes of MIG instances; default is where it does. Tests have another driver.
 	Capabilities cdi.Capabilities
@@ -60,6 +65,7 @@ type Agent struct {
 	wake    chan struct{} // something may have ended
 	report  chan struct{} // something is to be published
 	what    question[[]gpu.Device]
+	asks    chan unlimited // for the driver's limits
 
 	mu         sync.Mutex // guards the following
 	inventory  inventory.Inventory
@@ -71,6 +77,7 @@ type Agent struct {
 	slices     map[string]*tokenserver.Slice     // by ID
 	containers map[string]*tokenserver.Container // by grant; those alone on their devices have none
 	limits     map[string]string                 // SM limits that were moved, by grant, in words
+	confirmed  map[string]driverLimit            // of memory, by the driver, by grant
 	found      []watchdog.Finding                // processes that should not be there, at the last look
 	used       map[string]string                 // slices that others use, by ID: by whom
 }
@@ -82,6 +89,9 @@ func New(o Options) (*Agent, error) {
 	}
 	if o.ContainerOf == nil {
 		o.ContainerOf = containerOf
+	}
+	if o.PathOf == nil {
+		o.PathOf = pathOf
 	}
 	if o.Capabilities == "" {
 		o.Capabilities = cdi.DriverCapabilities
@@ -95,6 +105,7 @@ func New(o Options) (*Agent, error) {
 			Node: c.Kubernetes.NodeName, Gamma: *c.GammaPercent * 10, MixTenants: c.Tenancy == "mixed",
 		}),
 		slices: map[string]*tokenserver.Slice{}, containers: map[string]*tokenserver.Container{}, limits: map[string]string{},
+		confirmed: map[string]driverLimit{}, asks: make(chan unlimited, unlimitedAtOnce),
 		server: tokenserver.New(tokenserver.Config{
 			Log: o.Log, Turn: c.Turn.Duration, RunAhead: c.RunAhead.Duration, Window: c.Window.Duration,
 		}),

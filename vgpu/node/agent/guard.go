@@ -60,7 +60,9 @@ func (g *guard) look(ctx context.Context) {
 	if g.Config.Kubernetes.Strangers != config.IgnoreStrangers {
 		if processes, ok := g.list(ctx); ok {
 			g.mps.Saw(g.byUUID(processes))
-			g.act(g.rule.Look(time.Now(), g.identify(ctx, processes), g.granted()))
+			known := g.identify(ctx, processes)
+			g.act(g.rule.Look(time.Now(), known, g.granted()))
+			g.limitAll(known)
 		}
 	}
 	g.setUsed(g.users())

@@ -23,6 +23,7 @@ type metrics struct {
 
 	registered  atomic.Bool
 	inventoried atomic.Bool
+	dmem        atomic.Bool  // the driver can limit memory
 	lookedAt    atomic.Int64 // when processes were listed last, in Unix seconds; 0: never
 }
 
@@ -83,6 +84,7 @@ var (
 	strangersDesc  = prometheus.NewDesc("gshare_node_strangers", "Processes that should not be there.", []string{"slice", "kind"}, nil)
 	usedDesc       = prometheus.NewDesc("gshare_node_slice_used", "1 while others use a slice without a share.", []string{"slice"}, nil)
 	grantsDesc     = prometheus.NewDesc("gshare_node_grants", "Containers that hold a share.", nil, nil)
+	dmemDesc       = prometheus.NewDesc("gshare_node_dmem", "1 where the driver itself can limit the device memory of containers.", nil, nil)
 	registeredDesc = prometheus.NewDesc("gshare_node_registered", "1 while the kubelet watches the plugin.", nil, nil)
 	grantDesc      = prometheus.NewDesc("gshare_node_grant_info", "Whose the containers of the token server are.", grantLabels, nil)
 	healthyDesc    = prometheus.NewDesc("gshare_node_slice_healthy", "1 while a slice can be used.", []string{"slice"}, nil)
@@ -102,6 +104,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	m.ends.Collect(out)
 	out <- gauge(lookedDesc, float64(m.lookedAt.Load()))
 	out <- gauge(registeredDesc, number(m.registered.Load()))
+	out <- gauge(dmemDesc, number(m.dmem.Load()))
 	a := m.agent
 	a.mu.Lock()
 	defer a.mu.Unlock()

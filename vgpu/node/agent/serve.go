@@ -54,6 +54,7 @@ func (a *Agent) unserve(id string) {
 	if c := a.containers[id]; c != nil {
 		delete(a.containers, id)
 		delete(a.limits, id)
+		delete(a.confirmed, id)
 		if err := c.Close(); err != nil {
 			a.Log.Error("take a container out of service", "grant", id, "err", err)
 		}

@@ -74,3 +74,20 @@ func splitPath(path string) (names []string) {
 	}
 	return names
 }
+
+// ContainerPath is the cgroup of a process's container in the hierarchy of version 2, seen from the root of that.
+func (m Membership) ContainerPath() (string, error) {
+	path, ok := m.Unified()
+	if _, is := containerOf(path); !ok || !is {
+		return "", ErrNoContainer
+	}
+	names := strings.Split(path, "/")
+	for i := range names {
+		if cut := strings.Join(names[:i+1], "/"); names[i] == ".." {
+			return "", fmt.Errorf("%s is outside of the agent's own cgroups", path)
+		} else if _, is := containerOf(cut); is {
+			return cut, nil
+		}
+	}
+	return "", ErrNoContainer
+}

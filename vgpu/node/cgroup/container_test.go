@@ -118,3 +118,19 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestContainerPath: what a container has made below its cgroup is cut off.
+func TestContainerPath(t *testing.T) {
+	pod := "/kubepods/burstable/pod" + uid
+	for path, want := range map[string]string{
+		pod + "/" + id: pod + "/" + id, pod + "/" + id + "/own/child": pod + "/" + id, pod: "", "/": "", "/../../kubepods/pod" + uid + "/" + id: "",
+	} {
+		m := Membership{{"memory", "/kubepods/pod" + uid + "/" + other}, {"", path}}
+		if got, err := m.ContainerPath(); got != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %q, %v; want %q", path, got, err, want)
+		}
+	}
+	if got, err := (Membership{{"memory", pod + "/" + id}}).ContainerPath(); err == nil {
+		t.Errorf("without version 2: %q", got)
+	}
+}

@@ -53,8 +53,8 @@ func (d Daemons) Pipe(slice string) string { return filepath.Join(d.Dir, slice) 
 
 func (d Daemons) log(slice string) string { return filepath.Join(d.Dir, "log", slice) }
 
-// contextMemory is about what the driver takes for itself in a process: MPS counts it, a share does not.
-const contextMemory = 512 * share.MiB
+// ContextMemory is about what the driver takes for itself in a process: its limits count it, a share does not.
+const ContextMemory = 512 * share.MiB
 
 // Environment is what makes a process a client that runs on at most its limit of the SMs (Dilu D20) and, as a second line behind the
 // hook, within its memory.
@@ -62,6 +62,6 @@ func (d Daemons) Environment(slice string, s share.Share) []string {
 	return []string{
 		"CUDA_MPS_PIPE_DIRECTORY=" + d.Pipe(slice),
 		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=" + strings.TrimSuffix(s.SMLimit.Percent(), "%"),
-		fmt.Sprintf("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=%dM", (s.Memory+contextMemory)/share.MiB),
+		fmt.Sprintf("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=%dM", (s.Memory+ContextMemory)/share.MiB),
 	}
 }

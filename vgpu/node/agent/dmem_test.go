@@ -1,0 +1,90 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+	"github.com/gshare-dev/gshare/vgpu/node/dmem"
+)
+
+// limits are the calls by which limits were set.
+func limits(r *rig) (set []string) {
+	text, _ := os.ReadFile(filepath.Join(r.dir, "smi", "calls"))
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "--set") {
+			set = append(set, strings.ReplaceAll(strings.TrimSpace(line), r.dir, ""))
+		}
+	}
+	return set
+}
+
+// withDriver gives the agent a driver's program that does what the script says, besides noting its calls.
+func withDriver(t *testing.T, script string) func(*Options) {
+	return func(o *Options) {
+		dir := filepath.Join(o.Config.Directory, "smi")
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		program := "#!/bin/sh\necho \"$@\" >>" + filepath.Join(dir, "calls") + "\n" + script
+		for name, text := range map[string]string{"nvidia-smi": program, "cgroup.controllers": "dmem\n"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o.Memory = &dmem.Limiter{Program: filepath.Join(dir, "nvidia-smi"), Mount: dir}
+		o.PathOf = func(pid int) (string, error) { return fmt.Sprintf("/of/%d", pid), nil }
+	}
+}
+
+// TestDriverLimitsMemory: once a container of a shared slice is on it, the driver limits its memory, for each container once, also
+// for one that avoids the hook; the truth report says so. Who is alone on a device is not limited.
+func TestDriverLimitsMemory(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t, config.ReportStrangers, withDriver(t, "echo 'hard limit: 1536 MiB'\n"))
+	c.granted("a", "GPU-0", 20, 70)
+	c.granted("b", "GPU-1", 100, 100)
+	c.rig.wait("probe", func() bool { return c.rig.metrics.dmem.Load() })
+	c.enforced("a", "avoids hook and MPS", true)
+	first := c.start("a", "main", "GPU-0")
+	c.start("b", "main", "GPU-1")
+	c.enforced("a", `"memory":"dmem (1536 MiB), hook, MPS"`, true)
+	c.enforced("a", "avoids hook and MPS", false)
+	c.wait(5)
+	want := fmt.Sprintf("memory-limits --set --soft-limit 0 --hard-limit 1536 --namespace /smi/of/%d -i GPU-0", first.Process.Pid)
+	if got := limits(c.rig); len(got) != 1 || got[0] != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	c.put(first, "a", "main-again") // its next container has another cgroup
+	pod := running(placed("a", "GPU-0", 20, 70))
+	pod.Status.ContainerStatuses[0].ContainerID = "containerd://a-main-again"
+	c.rig.kubelet.AddPod(pod)
+	c.rig.wait("the next limit", func() bool { return len(limits(c.rig)) == 2 })
+}
+
+// TestDriverRefusesLimits: what the driver has not confirmed is not claimed, and is tried again.
+func TestDriverRefusesLimits(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t, config.ReportStrangers, withDriver(t, "[ $2 = --help ]\n"))
+	c.granted("a", "GPU-0", 20, 70)
+	c.start("a", "main", "GPU-0")
+	c.rig.wait("tries", func() bool { return len(limits(c.rig)) > 1 })
+	c.enforced("a", `"memory":"hook, MPS"`, true)
+	c.enforced("a", "avoids hook and MPS", true)
+}
+
+// TestNoDriverLimits: an older driver is not asked again.
+func TestNoDriverLimits(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t, config.ReportStrangers, withDriver(t, "exit 2\n"))
+	c.granted("a", "GPU-0", 20, 70)
+	c.start("a", "main", "GPU-0")
+	c.wait(5)
+	if got := limits(c.rig); len(got) > 0 || c.rig.metrics.dmem.Load() {
+		t.Errorf("%q, and dmem %v", got, c.rig.metrics.dmem.Load())
+	}
+	c.enforced("a", `"memory":"hook, MPS"`, true)
+}
