@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -80,6 +81,14 @@ func (a *Agent) bare(g *grant.Grant) []string {
 		}
 	}
 	return nil
+}
+
+// tellFeatures says once what this machine's MPS has beyond what is used. Nobody waits for it.
+func (a *Agent) tellFeatures(ctx context.Context) {
+	if a.MPS.Runs() {
+		f := a.MPS.Features(ctx)
+		a.Log.Info("MPS has features that are not used", "static partitions", f.StaticPartitions, "namespaces", f.Namespaces)
+	}
 }
 
 // endClient ends the CUDA work of a process before the process is killed.

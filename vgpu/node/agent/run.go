@@ -46,7 +46,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	var loops sync.WaitGroup
 	defer loops.Wait()
-	for _, loop := range []func(context.Context){a.watchLoop, a.sweepLoop, a.healthLoop, a.publishLoop, a.farewellLoop, a.memoryLoop} {
+	for _, loop := range []func(context.Context){a.watchLoop, a.sweepLoop, a.healthLoop, a.publishLoop, a.farewellLoop, a.memoryLoop, a.tellFeatures} {
 		loops.Go(func() { loop(ctx) })
 	}
 	loops.Go(func() {

@@ -1,0 +1,31 @@
+package mps
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestFeatures: what the program's help names is there; the fake daemon, like an older driver's, has none of it.
+func TestFeatures(t *testing.T) {
+	for name, c := range map[string]struct {
+		script string
+		want   Features
+	}{
+		"580": {"echo 'usage: -d -f'\n", Features{}},
+		"590": {"[ \"$1\" = -h ] && echo '-S or --static-partitioning'\n", Features{StaticPartitions: true}},
+		"615": {"[ \"$1\" = -p ] && echo 'server namespace client' || echo '--static-partitioning'\n", Features{true, true}},
+		"bad": {"exit 1\n", Features{}},
+	} {
+		program := filepath.Join(t.TempDir(), "mps")
+		if err := os.WriteFile(program, []byte("#!/bin/sh\n"+c.script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if got := (Daemons{Program: program}).Features(t.Context()); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+	if got := (Daemons{Program: "/nowhere/mps"}).Features(t.Context()); got != (Features{}) {
+		t.Errorf("without a program: %+v", got)
+	}
+}
