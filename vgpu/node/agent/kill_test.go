@@ -269,7 +269,7 @@ var full = flag.Bool("full", false, "kill the agent at every moment, not at some
 // rolls back, the pods get what they were promised, no step is lost or taken twice, and nothing is left over.
 func TestKilledBetweenSteps(t *testing.T) {
 	const atOnce = 8 // they mostly wait
-	apart := 5       // six moments make a step on the GPU
+	apart := 11      // six moments make a step on the GPU
 	if *full {
 		apart = 1
 	}
