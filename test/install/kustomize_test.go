@@ -4,9 +4,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
-	"sigs.k8s.io/yaml"
+
+	"github.com/gshare-dev/gshare/test/install/manifest"
 )
 
 const root = "../../"
@@ -17,27 +16,16 @@ var kustomizations = []string{
 	"manifests/overlays/kind", "manifests/overlays/example",
 }
 
-// build is what kubectl kustomize prints for a folder.
 func build(t *testing.T, folder string) []*unstructured.Unstructured {
 	t.Helper()
-	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), root+folder)
+	objects, err := manifest.Build(root, folder)
 	if err != nil {
-		t.Fatalf("%s: %v", folder, err)
+		t.Fatal(err)
 	}
-	var all []*unstructured.Unstructured
-	for _, r := range objects.Resources() {
-		text, err := r.AsYAML()
-		if err != nil {
-			t.Fatal(err)
-		}
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(text, &object.Object); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, object)
-	}
-	return all
+	return objects
 }
+
+func key(o *unstructured.Unstructured) string { return manifest.Key(o) }
 
 // TestTopIsAll: the one command installs every object of every part.
 func TestTopIsAll(t *testing.T) {
@@ -55,8 +43,4 @@ func TestTopIsAll(t *testing.T) {
 	if len(have) < 20 {
 		t.Errorf("only %d objects", len(have))
 	}
-}
-
-func key(o *unstructured.Unstructured) string {
-	return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
 }

@@ -35,6 +35,9 @@ func create(t *testing.T, o *unstructured.Unstructured, options metav1.CreateOpt
 	if err != nil {
 		return err
 	}
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		o.SetNamespace("")
+	}
 	_, err = dynamic.NewForConfigOrDie(server).Resource(mapping.Resource).Namespace(o.GetNamespace()).Create(t.Context(), o, options)
 	if apierrors.IsAlreadyExists(err) {
 		return nil
