@@ -3,12 +3,9 @@ package install_test
 import (
 	"bytes"
 	"context"
-	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -16,50 +13,33 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
-	yamls "k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/gshare-dev/gshare/test/monitoring"
+	"github.com/gshare-dev/gshare/test/install/document"
+	"github.com/gshare-dev/gshare/test/install/manifest"
 )
 
-// block is an example in a document.
-type block struct{ file, language, text string }
-
-var fence = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
-
 // blocks are the examples of all documents.
-func blocks(t *testing.T) (all []block) {
+func blocks(t *testing.T) []document.Block {
 	t.Helper()
-	files, err := filepath.Glob(root + "manifests/docs/*.md")
-	if err != nil || len(files) < 5 {
-		t.Fatalf("%d documents, %v", len(files), err)
-	}
-	for _, file := range append(files, root+"manifests/README.md", root+"kind/README.md") {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range fence.FindAllSubmatch(text, -1) {
-			all = append(all, block{filepath.Base(file), string(m[1]), string(m[2])})
-		}
+	all, err := document.Blocks(root)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return all
 }
 
-func objects(t *testing.T, where, text string) (all []*unstructured.Unstructured) {
+func objects(t *testing.T, where, text string) []*unstructured.Unstructured {
 	t.Helper()
-	decoder := yamls.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
-	for {
-		o := &unstructured.Unstructured{}
-		if err := decoder.Decode(o); errors.Is(err, io.EOF) {
-			return all
-		} else if err != nil {
-			t.Fatalf("%s: %v", where, err)
-		}
+	all, err := manifest.Parse(text)
+	if err != nil {
+		t.Fatalf("%s: %v", where, err)
+	}
+	for _, o := range all {
 		if o.GetNamespace() == "" {
 			o.SetNamespace("default")
 		}
-		all = append(all, o)
 	}
+	return all
 }
 
 // TestExamples: the API server with the policies takes every object of the documents, and of the demo on kind.
@@ -70,23 +50,31 @@ func TestExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	tried := 0
-	for _, b := range append(blocks(t), block{"demo.yaml", "yaml", string(demo)}) {
-		if b.language != "yaml" {
+	for _, b := range append(blocks(t), document.Block{File: "kind/demo.yaml", Language: "yaml", Text: string(demo)}) {
+		if b.Language != "yaml" {
 			continue
 		}
-		for _, o := range objects(t, b.file, b.text) {
+		for _, o := range objects(t, b.File, whole(b.Text)) {
 			if strings.HasPrefix(o.GetAPIVersion(), "kueue.") {
 				continue // Kueue is not here
 			}
 			tried++
 			if err := dryRun(t, podFor(t, o)); err != nil {
-				t.Errorf("%s: %s: %v", b.file, key(o), err)
+				t.Errorf("%s: %s: %v", b.File, key(o), err)
 			}
 		}
 	}
-	if tried < 8 {
+	if tried < 9 {
 		t.Errorf("only %d examples", tried)
 	}
+}
+
+// whole makes a pod of an example that shows a specification alone.
+func whole(text string) string {
+	if strings.HasPrefix(text, "spec:") {
+		return "apiVersion: v1\nkind: Pod\nmetadata: {name: example}\n" + text
+	}
+	return text
 }
 
 // podFor is the pod that an object would make, since no controller runs here; other objects stay.
@@ -113,54 +101,54 @@ func enforce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wrong := objects(t, "", "apiVersion: v1\nkind: Pod\nmetadata: {name: wrong}\nspec:\n  containers:\n"+
-		"  - {name: main, image: x, resources: {limits: {gshare/sm: 9999, gshare/mem: 1}}}\n")[0]
+	refused(t, "gshare/sm: 9999, gshare/mem: 1", "gshare/sm:")
+}
+
+// asking is a pod with these limits.
+func asking(t *testing.T, limits string) *unstructured.Unstructured {
+	t.Helper()
+	return objects(t, "", "apiVersion: v1\nkind: Pod\nmetadata: {name: asking}\nspec:\n  containers:\n"+
+		"  - {name: main, image: x, resources: {limits: {"+limits+"}}}\n")[0]
+}
+
+// refused waits until a policy is in force, which refuses a pod with these limits for a reason.
+func refused(t *testing.T, limits, why string) {
+	t.Helper()
+	var last error
 	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		err := dryRun(t, wrong)
-		return err != nil && strings.Contains(err.Error(), "gshare/sm:"), nil
+		last = dryRun(t, asking(t, limits))
+		return last != nil && strings.Contains(last.Error(), why), nil
 	})
 	if err != nil {
-		t.Fatal("the policies refuse nothing: ", err)
+		t.Fatalf("nothing refuses %s: %v", limits, last)
 	}
 }
 
-var paths = regexp.MustCompile(`(?:-k|-f|--patch-file) (\S+)`)
-
-// TestCommands: what the commands of the documents name is there.
-func TestCommands(t *testing.T) {
-	named := 0
+// TestLargestGPU: the policy of the documents refuses what no GPU of the cluster could hold, and nothing else.
+func TestLargestGPU(t *testing.T) {
+	enforce(t)
+	made := 0
 	for _, b := range blocks(t) {
-		for _, m := range paths.FindAllStringSubmatch(b.text, -1) {
-			named++
-			if _, err := os.Stat(root + m[1]); err != nil {
-				t.Errorf("%s: %v", b.file, err)
+		if b.Language != "yaml" || !strings.Contains(b.Text, "name: largest-gpu") {
+			continue
+		}
+		for _, o := range objects(t, b.File, b.Text) {
+			made++
+			if err := create(t, o, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
 			}
 		}
 	}
-	if named < 3 {
-		t.Errorf("only %d files are named", named)
+	if made != 2 {
+		t.Fatalf("%d objects", made)
 	}
-}
-
-// TestQueries: Prometheus takes the queries of the documents.
-func TestQueries(t *testing.T) {
-	judge, err := monitoring.Build(root, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked := 0
-	for _, b := range blocks(t) {
-		if b.language != "promql" {
-			continue
+	refused(t, "gshare/sm: 50, gshare/mem: 81921", "no GPU here has more")
+	refused(t, "gshare/sm: 200, gshare/vgpu: 2, gshare/mem: 163842", "no GPU here has more")
+	refused(t, "gshare/sm: 90, gshare/vgpu: 9, gshare/mem: 90", "no node here has more")
+	for _, limits := range []string{"gshare/sm: 50, gshare/mem: 81920", "gshare/sm: 200, gshare/mem: 163840", "cpu: 1", "gshare/sm: 1, gshare/mem: 1"} {
+		if err := dryRun(t, asking(t, limits)); err != nil {
+			t.Errorf("%s: %v", limits, err)
 		}
-		asked++
-		answers, err := judge.Ask(nil, 0, monitoring.Query{Name: b.file, Expr: b.text})
-		if err != nil || answers[0].Error != "" {
-			t.Errorf("%s: %v %s", b.file, err, answers[0].Error)
-		}
-	}
-	if asked < 2 {
-		t.Errorf("only %d queries", asked)
 	}
 }
 

@@ -13,21 +13,24 @@ import (
 	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/controlplane"
 )
 
-// server is how an administrator reaches the API server of all tests.
-var server *rest.Config
+// server is how an administrator reaches the API server of all tests, and kubeconfig the file that says the same.
+var (
+	server     *rest.Config
+	kubeconfig string
+)
 
 func TestMain(m *testing.M) {
 	controlplane.Child()
-	os.Exit(run(m))
+	os.Exit(start(m))
 }
 
-func run(m *testing.M) int {
+func start(m *testing.M) int {
 	plane, err := controlplane.Start(context.Background(), controlplane.Options{})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "start API server:", err)
 		return 1
 	}
-	server = plane.Config(controlplane.Admin)
+	server, kubeconfig = plane.Config(controlplane.Admin), plane.Kubeconfig(controlplane.Admin)
 	status := m.Run()
 	if err := plane.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "stop API server:", err)

@@ -3,6 +3,8 @@ package monitoring
 import (
 	"fmt"
 	"testing"
+
+	"github.com/gshare-dev/gshare/test/install/document"
 )
 
 const root = "../.."
@@ -80,6 +82,29 @@ func TestDashboard(t *testing.T) {
 	}
 	if answers[len(all)].Error == "" {
 		t.Error("a wrong query passes")
+	}
+}
+
+// TestDocuments: every query of the documents is one that Prometheus takes.
+func TestDocuments(t *testing.T) {
+	long(t)
+	judge, asked := build(t), 0
+	blocks, err := document.Blocks(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range blocks {
+		if b.Language != "promql" {
+			continue
+		}
+		asked++
+		answers, err := judge.Ask(nil, 0, Query{Name: b.File, Expr: b.Text})
+		if err != nil || answers[0].Error != "" {
+			t.Errorf("%s: %v %s", b.File, err, answers[0].Error)
+		}
+	}
+	if asked < 2 {
+		t.Errorf("only %d queries", asked)
 	}
 }
 

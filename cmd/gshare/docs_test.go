@@ -1,0 +1,23 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/gshare-dev/gshare/test/install/document"
+)
+
+// TestDocuments: gshare takes every command that the documents show of it.
+func TestDocuments(t *testing.T) {
+	commands, err := document.Commands("../..", "gshare")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range commands {
+		if err := c.Try(root()); err != nil {
+			t.Errorf("%v: %v", c, err)
+		}
+	}
+	if len(commands) < 10 {
+		t.Errorf("only %d commands", len(commands))
+	}
+}

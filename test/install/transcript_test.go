@@ -1,0 +1,104 @@
+package install_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
+)
+
+// elsewhere are the commands that need more than an API server, and what that is.
+var elsewhere = map[string]string{
+	"rollout":      "controllers and kubelets: test/cluster waits for the same pods",
+	"port-forward": "a kubelet",
+	"delete":       "the controller that ends namespaces: test/cluster deletes the same objects",
+}
+
+// TestTranscript runs the commands of the documents for kubectl on the API server, in the order in which they are written. What a
+// sentence mentions may be incomplete, and is not run.
+func TestTranscript(t *testing.T) {
+	enforce(t)
+	stage(t)
+	all := commands(t, "kubectl")
+	t.Chdir(root)
+	ran := 0
+	for _, c := range all {
+		if c.Mention || slices.ContainsFunc(c.Words, func(word string) bool { return elsewhere[word] != "" }) {
+			continue
+		}
+		ran++
+		words := slices.Clone(c.Words[1:])
+		if i := slices.Index(words, "NODE"); i >= 0 {
+			words[i] = "n1"
+		}
+		if out, err := run(words); err != nil {
+			t.Errorf("%v: %v\n%s", c, err, out)
+		}
+	}
+	if ran < 10 {
+		t.Errorf("only %d commands ran", ran)
+	}
+	for _, wrong := range []string{"get pods --selektor=x", "get pod leest", "apply -k manifests/overlays/exampel"} {
+		if out, err := run(strings.Fields(wrong)); err == nil {
+			t.Errorf("kubectl %s passes: %s", wrong, out)
+		}
+	}
+}
+
+// stage makes what the documents take for granted: a node, a namespace, and the first pod.
+func stage(t *testing.T) {
+	t.Helper()
+	core := kubernetes.NewForConfigOrDie(server).CoreV1()
+	_, err := core.Nodes().Create(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = core.Namespaces().Create(t.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	for _, b := range blocks(t) {
+		if b.Language == "yaml" && strings.Contains(b.Text, "name: least\n") {
+			if err := create(t, objects(t, b.File, b.Text)[0], metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// failure is what kubectl says before it would end the process.
+type failure string
+
+// run is kubectl with these words, as an administrator.
+func run(words []string) (output string, err error) {
+	var out bytes.Buffer
+	kubectlutil.BehaviorOnFatal(func(message string, _ int) { panic(failure(message)) })
+	defer kubectlutil.DefaultBehaviorOnFatal()
+	defer func() {
+		output = out.String()
+		switch said := recover().(type) {
+		case nil:
+		case failure:
+			err = errors.New(string(said))
+		default:
+			panic(said)
+		}
+	}()
+	streams := genericiooptions.IOStreams{In: os.Stdin, Out: &out, ErrOut: &out}
+	cmd := kubectl.NewKubectlCommand(kubectl.KubectlOptions{ConfigFlags: genericclioptions.NewConfigFlags(true), IOStreams: streams})
+	cmd.SetArgs(append(words, "--kubeconfig", kubeconfig))
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	return "", cmd.Execute()
+}
