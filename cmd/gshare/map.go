@@ -14,8 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/output"
 	"github.com/gshare-dev/gshare/cmd/internal/gpumap"
-	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/cmd/internal/mapping"
 )
 
 func mapCommand() *cobra.Command {
@@ -56,13 +55,7 @@ func mapCommand() *cobra.Command {
 
 var errNoGPUs = errors.New("no gshare GPUs: no node agent has published an inventory (see gshare doctor)")
 
-// drawing is a slice as it is drawn, and its ID.
-type drawing struct {
-	gpumap.Slice
-	id string
-}
-
-func drawCluster(ctx context.Context, c *cluster.Connection, node string) (list []drawing, err error) {
+func drawCluster(ctx context.Context, c *cluster.Connection, node string) (list []mapping.Slice, err error) {
 	s, err := cluster.Read(ctx, c.Client)
 	if err != nil {
 		return nil, err
@@ -83,31 +76,16 @@ func drawCluster(ctx context.Context, c *cluster.Connection, node string) (list 
 }
 
 // drawings are the slices of a node with the shares that placements give to pods.
-func drawings(s *cluster.Snapshot, node string) (list []drawing) {
+func drawings(s *cluster.Snapshot, node string) []mapping.Slice {
 	for _, n := range s.Nodes {
 		if n.Name == node {
-			derived := s.Derive(n, packing.Packer{}, nil, cluster.Unplaced)
-			for i := range derived.Slices {
-				list = append(list, drawn(derived, i))
-			}
+			return mapping.Of(n, s.On(node))
 		}
 	}
-	return list
+	return nil
 }
 
-func drawn(n *cluster.Node, i int) drawing {
-	s := &n.Slices[i]
-	d := drawing{id: string(s.ID), Slice: gpumap.Slice{
-		Node: n.Name, Index: i, Model: strings.TrimSpace(s.Model + " " + s.Profile), Reserve: s.Reserve, MemoryTotal: s.Memory,
-	}}
-	for _, h := range n.Holders(string(s.ID)) {
-		d.Rectangles = h.Model == kube.Rectangles
-		d.Shares = append(d.Shares, gpumap.Share{Pod: h.Name(), Share: h.Share})
-	}
-	return d
-}
-
-func drawMap(w io.Writer, list []drawing, node string) error {
+func drawMap(w io.Writer, list []mapping.Slice, node string) error {
 	if node == "" {
 		gpumap.Overview(w, slicesOf(list), looks(w))
 		return nil
@@ -119,14 +97,14 @@ func drawMap(w io.Writer, list []drawing, node string) error {
 	return nil
 }
 
-func slicesOf(list []drawing) (slices []gpumap.Slice) {
+func slicesOf(list []mapping.Slice) (slices []gpumap.Slice) {
 	for _, d := range list {
 		slices = append(slices, d.Slice)
 	}
 	return slices
 }
 
-func writeSVG(name string, list []drawing) error {
+func writeSVG(name string, list []mapping.Slice) error {
 	f, err := os.Create(name)
 	if err != nil {
 		return err

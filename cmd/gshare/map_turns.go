@@ -3,6 +3,7 @@ package main
 import (
 	"time"
 
+	"github.com/gshare-dev/gshare/cmd/internal/mapping"
 	"github.com/gshare-dev/gshare/vgpu/packing/rectangle"
 	"github.com/gshare-dev/gshare/vgpu/packing/slot"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -48,9 +49,9 @@ func heldOf(container string, s share.Share) held {
 	return held{container, int64(s.SMRequest), int64(s.SMLimit), int64(s.QuotaRequest), int64(s.QuotaLimit), int64(s.Memory / share.MiB)}
 }
 
-func mapOf(list []drawing) (out []mapped) {
+func mapOf(list []mapping.Slice) (out []mapped) {
 	for _, d := range list {
-		m := mapped{Node: d.Node, Slice: d.id, Model: d.Model}
+		m := mapped{Node: d.Node, Slice: d.ID, Model: d.Model}
 		for _, s := range d.Shares {
 			m.Shares = append(m.Shares, heldOf(s.Pod, s.Share))
 		}
@@ -64,7 +65,7 @@ func mapOf(list []drawing) (out []mapped) {
 	return out
 }
 
-func (m *mapped) turns(d drawing) {
+func (m *mapped) turns(d mapping.Slice) {
 	var items []slot.Item
 	for _, s := range d.Shares {
 		items = append(items, slot.Item{SM: s.Share.SMRequest, Quota: s.Share.QuotaRequest})
@@ -80,7 +81,7 @@ func (m *mapped) turns(d drawing) {
 	}
 }
 
-func (m *mapped) boxes(d drawing) {
+func (m *mapped) boxes(d mapping.Slice) {
 	var boxes []rectangle.Box
 	for _, s := range d.Shares {
 		boxes = append(boxes, rectangle.BoxOf(s.Share))

@@ -46,8 +46,8 @@ func panel(b *strings.Builder, s Slice, x, y int) int {
 	write := func(at int, text string) {
 		fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\">%s</text>\n", left, at, html.EscapeString(printable(text)))
 	}
-	write(y+14, strings.TrimSpace(fmt.Sprintf("%s GPU %d  %s", s.Node, s.Index, s.Model)))
-	write(y+28, how.name()+", "+s.free(1000))
+	write(y+14, strings.TrimSpace(fmt.Sprintf("%s GPU %d  %s", s.Node, s.Index, s.Model))+", "+how.name())
+	write(y+28, s.free(1000))
 	fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#f2f2f2\" stroke=\"#999\"/>\n", left, top, plotWidth, plotHeight)
 	for _, piece := range how.draw(grid, grid).blocks {
 		cell(b, piece, left, top)

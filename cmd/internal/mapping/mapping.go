@@ -1,0 +1,57 @@
+// Package mapping turns a node and its pods into the slices that gpumap draws, with the shares that placements give to them.
+package mapping
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/cmd/internal/gpumap"
+	"github.com/gshare-dev/gshare/plugins/occupancy"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+)
+
+// Slice is a slice as it is drawn, and its ID.
+type Slice struct {
+	gpumap.Slice
+	ID string
+}
+
+// Of gives the slices of a node. Pods are those bound to it that have not ended; one without a placement has no slice to be
+// shown on. A node without an inventory, or with one that makes no sense, has none.
+func Of(node *v1.Node, pods []*v1.Pod) (list []Slice) {
+	inventory, _, err := kube.InventoryOf(node)
+	if err != nil {
+		return nil
+	}
+	d := &occupancy.Derivation{Node: packing.NewNode(node.Name, occupancy.Slices(inventory), 0, 0), Read: occupancy.Read}
+	for _, pod := range pods {
+		d.Add(pod)
+	}
+	for i := range d.Node.Slices {
+		list = append(list, drawn(d, i))
+	}
+	return list
+}
+
+func drawn(d *occupancy.Derivation, i int) Slice {
+	s := &d.Node.Slices[i]
+	out := Slice{ID: string(s.ID), Slice: gpumap.Slice{
+		Node: d.Node.Name, Index: i, Model: strings.TrimSpace(s.Model + " " + s.Profile), Reserve: s.Reserve, MemoryTotal: s.Memory,
+	}}
+	for _, o := range d.Placed() {
+		for _, c := range o.Placement.Containers {
+			for _, v := range c.VGPUs {
+				if v.Slice == out.ID {
+					out.Rectangles = o.Placement.Model == kube.Rectangles
+					out.Shares = append(out.Shares, gpumap.Share{Pod: o.Pod.Namespace + "/" + o.Pod.Name + "/" + c.Name, Share: v.Share})
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(out.Shares, func(a, b gpumap.Share) int { return cmp.Compare(a.Pod, b.Pod) })
+	return out
+}
