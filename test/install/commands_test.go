@@ -2,6 +2,7 @@ package install_test
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
-	kubectl "k8s.io/kubectl/pkg/cmd"
 
 	"github.com/gshare-dev/gshare/test/install/document"
 )
@@ -28,7 +28,7 @@ func commands(t *testing.T, program string) []document.Command {
 func TestKubectl(t *testing.T) {
 	all, named := commands(t, "kubectl"), 0
 	for _, c := range all {
-		if err := c.Try(kubectl.NewDefaultKubectlCommand()); err != nil {
+		if err := c.Try(kubectlCommand(io.Discard)); err != nil {
 			t.Errorf("%v: %v", c, err)
 		}
 		for i, word := range c.Words[:len(c.Words)-1] {
@@ -44,7 +44,7 @@ func TestKubectl(t *testing.T) {
 		t.Errorf("only %d commands, which name %d files", len(all), named)
 	}
 	wrong := document.Command{Words: []string{"kubectl", "get", "pods", "--selektor", "x"}}
-	if wrong.Try(kubectl.NewDefaultKubectlCommand()) == nil {
+	if wrong.Try(kubectlCommand(io.Discard)) == nil {
 		t.Error("a flag that kubectl has not passes")
 	}
 }
@@ -104,6 +104,7 @@ func TestDocker(t *testing.T) {
 		build := &cobra.Command{Use: "build", Args: cobra.ExactArgs(1), Run: func(*cobra.Command, []string) {}}
 		build.Flags().StringVar(&stage, "target", "", "")
 		build.Flags().StringP("tag", "t", "", "")
+		build.Flags().StringArray("build-arg", nil, "")
 		cmd.AddCommand(build)
 		if err := c.Try(cmd); err != nil || !strings.Contains(string(dockerfile), fmt.Sprintf(" AS %s\n", stage)) {
 			t.Errorf("%v: %v, or no stage %q", c, err, stage)

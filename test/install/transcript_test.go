@@ -3,11 +3,13 @@ package install_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -95,10 +97,16 @@ func run(words []string) (output string, err error) {
 			panic(said)
 		}
 	}()
-	streams := genericiooptions.IOStreams{In: os.Stdin, Out: &out, ErrOut: &out}
-	cmd := kubectl.NewKubectlCommand(kubectl.KubectlOptions{ConfigFlags: genericclioptions.NewConfigFlags(true), IOStreams: streams})
+	cmd := kubectlCommand(&out)
 	cmd.SetArgs(append(words, "--kubeconfig", kubeconfig))
-	cmd.SetOut(&out)
-	cmd.SetErr(&out)
 	return "", cmd.Execute()
+}
+
+// kubectlCommand is kubectl without plugins: looking for them, it would take the flags of the test for its own.
+func kubectlCommand(out io.Writer) *cobra.Command {
+	streams := genericiooptions.IOStreams{In: os.Stdin, Out: out, ErrOut: out}
+	cmd := kubectl.NewKubectlCommand(kubectl.KubectlOptions{ConfigFlags: genericclioptions.NewConfigFlags(true), IOStreams: streams})
+	cmd.SetOut(out)
+	cmd.SetErr(out)
+	return cmd
 }
