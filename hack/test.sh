@@ -53,7 +53,7 @@ long() {
 cluster() {
   local short=()
   [ "$mode" = all ] && short=(-short)
-  packages | { grep -E "$cluster" || true; } | of -p 1 -timeout 60m "${short[@]}"
+  packages | { grep -E "$cluster" || true; } | of -p 1 -timeout 120m "${short[@]}"
 }
 
 case $mode in

@@ -48,10 +48,13 @@ func (v edition) build(t *testing.T, name string) string {
 	return buildOf(t, v.root(t), name+"-"+v.tag, "./cmd/"+name, "-ldflags=-s -w -X github.com/gshare-dev/gshare/cmd/internal/release.version="+v.version)
 }
 
-func (v edition) images(t *testing.T) []cluster.Image {
+func (v edition) images(t *testing.T, driver string) []cluster.Image {
 	t.Helper()
 	agent := withLibraries(t, "/bin/gshare-node", v.build(t, "gshare-node"))
 	agent["/usr/lib/gshare/libgshare.so"] = buildHookOf(t, v.root(t), "hook-"+v.tag)
+	for _, program := range []string{"nvidia-cuda-mps-control", "nvidia-cuda-mps-server"} {
+		agent["/usr/lib/gshare/"+program] = filepath.Join(driver, program)
+	}
 	return []cluster.Image{
 		{Name: "docker.io/library/gshare-node:" + v.tag, Files: agent, Bare: true},
 		{Name: "docker.io/library/gshare-scheduler:" + v.tag, Files: withLibraries(t, "/bin/gshare-scheduler", v.build(t, "gshare-scheduler")), Bare: true},

@@ -96,7 +96,7 @@ func startEmpty(t *testing.T) *installed {
 	c := cluster.Start(t, cluster.Options{
 		Nodes:           1,
 		SchedulerConfig: []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"),
-		Images:          slices.Concat(older.images(t), newer.images(t), []cluster.Image{workloadImage(t, driver)}),
+		Images:          slices.Concat(older.images(t, driver), newer.images(t, driver), []cluster.Image{workloadImage(t, driver)}),
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
 	t.Cleanup(cancel)
@@ -193,10 +193,12 @@ func (i *installed) rolled(t *testing.T) {
 
 var programs = []string{"deployment/gshare-scheduler", "daemonset/gshare-node"}
 
-// nodeConfiguration is that of kind, with the driver, and the token server slowed down as in the other tests.
+// nodeConfiguration is that of kind, with the driver, with MPS, whose clients fail when their server ends, and with the token server
+// slowed down as in the other tests.
 const nodeConfiguration = `apiVersion: gshare.dev/v1alpha1
 kind: NodeConfiguration
 simulatedDevices: /etc/cdi/devices.simulated
+simulatedMPS: /usr/lib/gshare/nvidia-cuda-mps-control
 window: 500ms
 turn: 25ms
 runAhead: 5ms
