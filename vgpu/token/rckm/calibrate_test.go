@@ -47,3 +47,36 @@ func TestCalibration(t *testing.T) {
 		t.Errorf("%d when the old kernels are forgotten, want 50", got)
 	}
 }
+
+// TestLongKernels: kernels longer than a tick, launched ahead of what is done, are not counted before their time.
+func TestLongKernels(t *testing.T) {
+	const kernel, blocks = 8 * time.Millisecond, 64 // beneath a cap of 600
+	want := int64(blocks) * int64(tick) * 1000 / (int64(kernel) * 600)
+	for name, batch := range map[string]int{"batches of 8": 8, "without end": 1 << 30} {
+		var c calibration
+		worst := int64(0)
+		done, launched, since := 0, 0, time.Duration(0) // kernels, and time of the one that runs
+		for n := range 4000 {
+			l := Launches{}
+			for launched < done+3 && launched < (done/batch+1)*batch { // two are launched ahead
+				launched++
+				l.Blocks += blocks
+			}
+			for since += tick; since >= kernel && done < launched; since -= kernel { // time is told when a kernel ends
+				done++
+				l.Device += kernel
+			}
+			if done == launched {
+				since = 0 // the host launches the next ones in the next tick
+			}
+			l.Busy = done < launched
+			c.observe(l, tick, tick)
+			if n > 2*endless {
+				worst = max(worst, c.saturation(600))
+			}
+		}
+		if worst < want*95/100 || worst > want*112/100 {
+			t.Errorf("%s: at most %d blocks a tick, want about %d", name, worst, want)
+		}
+	}
+}
