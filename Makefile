@@ -115,6 +115,10 @@ test-hook: ## Test the hook on a fake driver: plain, sanitizers, valgrind (minut
 verify: ## Check format, vet, go.mod and the words in the tree.
 	hack/verify.sh
 
+.PHONY: chart
+chart: ## Write the Helm chart's templates from the kustomize bases.
+	go run ./hack/chart
+
 .PHONY: fmt
 fmt: ## Format every Go file.
 	gofmt -w $$(hack/gofiles.sh)

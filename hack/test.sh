@@ -15,6 +15,7 @@ module=$(go list -m)
 concurrent="^$module/(plugins|vgpu/packing|vgpu/kube|vgpu/token|deviceplugin|vgpu/node/(agent|grant|kubelet|process|standalone|tokenserver))(/|\$)"
 controlplane="^$module/(cmd|test)(/|\$)"
 cluster="^$module/test/(cluster|monitoring)(/|\$)"
+helm="$module/test/helm"
 layers="$module/test/layers"
 
 source hack/compile-env.sh
@@ -42,11 +43,13 @@ unit() {
   run -run TestOpenbAllocation "$module/vgpu/packing" # the whole trace; under the race detector it takes a part of it
 }
 race() { packages | { grep -E "$concurrent" || true; } | of -race; }
-integration() { packages | { grep -E "$controlplane" || true; } | { grep -Ev "$cluster|^$layers\$" || true; } | of -p 1 -timeout 20m; }
-# What takes long without a cluster: the GPU lane on the fake driver, and the agent killed at every moment of a change of geometry.
+integration() { packages | { grep -E "$controlplane" || true; } | { grep -Ev "$cluster|^$layers\$|^$helm\$" || true; } | of -p 1 -timeout 20m; }
+# What takes long without a cluster: the GPU lane on the fake driver, the agent killed at every moment of a change of geometry, and
+# the chart, for which Helm is compiled; it installs on API servers only that say their version.
 long() {
   run -run '^TestLane$' "$module/cmd/gshare-node" -full
   run -run '^TestKilledBetweenSteps$' "$module/vgpu/node/agent" -full
+  run -timeout 40m -ldflags "-X k8s.io/component-base/version.gitVersion=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)" "$helm"
 }
 # The first of these tests builds the cluster's programs, unless the cluster cannot run here: hence the time. CI leaves out the
 # long ones.

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// TestWritten: the chart that is kept follows from the bases as they are, and holds nothing else.
+func TestWritten(t *testing.T) {
+	want, err := templates(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range want {
+		got, err := os.ReadFile(filepath.Join(root, folder, name))
+		if err != nil || !bytes.Equal(got, content) {
+			t.Errorf("%s is not what the bases say (make chart mends it): %v", name, err)
+		}
+	}
+	kept, err := filepath.Glob(filepath.Join(root, folder, "templates/*"))
+	if err != nil || len(kept) != len(want)-1 {
+		t.Errorf("%v are kept, %v; %d follow from the bases", kept, err, len(want)-1)
+	}
+}
+
+// TestLost: a value whose place has gone is an error, as is one with more places than before.
+func TestLost(t *testing.T) {
+	for name, seen := range map[string]int{"gone": 0, "twice": 2} {
+		m := marker{seen: map[string]int{}}
+		for _, v := range values {
+			m.seen[v.written] = max(v.times, 1)
+		}
+		if err := m.complete(); err != nil {
+			t.Fatalf("all there: %v", err)
+		}
+		m.seen[values[1].written] = seen
+		if err := m.complete(); err == nil || !strings.Contains(err.Error(), values[1].written) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

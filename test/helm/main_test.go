@@ -1,0 +1,53 @@
+// Package helm_test renders and installs the Helm chart with the real helm, and holds it against the kustomize overlays. It is one
+// of the long tests: helm takes minutes to compile. hack/test.sh long runs it.
+package helm_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/controlplane"
+)
+
+const root = "../.."
+
+func TestMain(m *testing.M) {
+	controlplane.Child()
+	os.Exit(m.Run())
+}
+
+// program builds helm, whose module is hack/helm, into bin/.
+var program = sync.OnceValues(func() (string, error) {
+	path, err := filepath.Abs(root + "/bin/helm")
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.Command("go", "build", "-C", root+"/hack/helm", "-o", filepath.Dir(path)+"/", "tool")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build helm: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// helm runs a command in the root of the checkout, and gives what it printed.
+func helm(t *testing.T, kubeconfig string, args ...string) (string, error) {
+	t.Helper()
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, complaints bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), path, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = root, &out, &complaints
+	home := t.TempDir()
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home, "KUBECONFIG="+kubeconfig)
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("helm %v: %w: %s", args, err, complaints.Bytes())
+	}
+	return out.String(), nil
+}

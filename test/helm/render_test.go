@@ -1,0 +1,152 @@
+package helm_test
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gshare-dev/gshare/test/install/manifest"
+)
+
+const chart = "manifests/chart"
+
+// render is what the chart makes of values.
+func render(t *testing.T, values ...string) []*unstructured.Unstructured {
+	t.Helper()
+	text, err := helm(t, "", append([]string{"template", "gshare", chart, "--kube-version", "v1.37.1"}, values...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := manifest.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// overlays are what kustomize makes, and the values that make the same.
+var overlays = map[string]struct{ folders, values []string }{
+	"as it is": {[]string{"manifests"}, nil},
+	"kind": {[]string{"manifests/overlays/kind"}, []string{
+		"--set-file", `config.node\.yaml=manifests/overlays/kind/node.yaml`,
+		"--set-file", `config.devices\.yaml=manifests/overlays/kind/devices.yaml`,
+	}},
+	"a cluster of one's own": {[]string{"manifests/overlays/example"}, []string{
+		"--set", "images.scheduler=registry.example/gshare-scheduler:v0.1.0", "--set", "images.node=registry.example/gshare-node:v0.1.0",
+		"--set", "runtimeClassName=nvidia", "--set-file", `config.node\.yaml=manifests/overlays/example/node.yaml`,
+	}},
+	"with the page":   {[]string{"test/install/testdata/web"}, []string{"--set", "web=true"}},
+	"with monitoring": {[]string{"manifests", "manifests/monitoring"}, []string{"--set", "monitoring=true"}},
+}
+
+// hashed is the name of the agent's configuration. Its end follows from the content, by another sum with Helm.
+var hashed = regexp.MustCompile(`gshare-node-config-[a-z0-9]{10}`)
+
+// told is objects by their names.
+func told(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
+	t.Helper()
+	all := map[string]any{}
+	for _, o := range objects {
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var same any
+		if err := json.Unmarshal(hashed.ReplaceAll(text, []byte("gshare-node-config")), &same); err != nil {
+			t.Fatal(err)
+		}
+		all[hashed.ReplaceAllString(manifest.Key(o), "gshare-node-config")] = same
+	}
+	return all
+}
+
+// TestOverlays: the chart makes object for object what kustomize makes.
+func TestOverlays(t *testing.T) {
+	for name, test := range overlays {
+		var want []*unstructured.Unstructured
+		for _, folder := range test.folders {
+			objects, err := manifest.Build(root, folder)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, objects...)
+		}
+		if diff := cmp.Diff(told(t, want), told(t, render(t, test.values...))); diff != "" {
+			t.Errorf("%s (-kustomize +helm):\n%s", name, diff)
+		}
+	}
+}
+
+// TestRolls: the agents get another template if and only if their configuration is another.
+func TestRolls(t *testing.T) {
+	name := func(values ...string) string {
+		for _, o := range render(t, values...) {
+			if o.GetKind() == "ConfigMap" && hashed.MatchString(o.GetName()) {
+				return o.GetName()
+			}
+		}
+		t.Fatal("no configuration")
+		return ""
+	}
+	if a, b := name(), name("--set", "runtimeClassName=nvidia"); a != b {
+		t.Errorf("the same configuration is %s and %s", a, b)
+	}
+	if a, b := name(), name("--set-file", `config.node\.yaml=manifests/overlays/example/node.yaml`); a == b {
+		t.Errorf("two configurations are %s", a)
+	}
+}
+
+// TestValues: each value changes what it says, and no other name is taken for one.
+func TestValues(t *testing.T) {
+	all := len(render(t))
+	if n := len(render(t, "--set", "policies.slo=false")); n != all-2 {
+		t.Errorf("without the policy of slo: %d objects of %d", n, all)
+	}
+	moved := render(t, "--set", "namespace=gpus")
+	for _, o := range moved {
+		if text, err := json.Marshal(o); err != nil || strings.Contains(string(text), "gshare-system") {
+			t.Errorf("%s stays in gshare-system (%v)", manifest.Key(o), err)
+		}
+	}
+	for _, o := range render(t, "--set", "nodeSelector.pool=gpu") {
+		if o.GetKind() != "DaemonSet" {
+			continue
+		}
+		got, _, err := unstructured.NestedStringMap(o.Object, "spec", "template", "spec", "nodeSelector")
+		if diff := cmp.Diff(map[string]string{"gshare.dev/gpus": "true", "pool": "gpu"}, got); diff != "" || err != nil {
+			t.Errorf("the agents' nodes: %v %s", err, diff)
+		}
+	}
+	for _, wrong := range []string{"image.node=x", "policies.slo=perhaps", "namespace=a/b", "config.node=1", "nodeSelektor.a=b"} {
+		if _, err := helm(t, "", "template", "gshare", chart, "--kube-version", "v1.37.1", "--set", wrong); err == nil {
+			t.Errorf("%s is taken", wrong)
+		}
+	}
+	if _, err := helm(t, "", "template", "gshare", chart, "--kube-version", "v1.35.0"); err == nil || !strings.Contains(err.Error(), "kubeVersion") {
+		t.Errorf("an old cluster: %v", err)
+	}
+}
+
+// TestLint: helm finds nothing to complain of, nor do the checks of the manifests.
+func TestLint(t *testing.T) {
+	if _, err := helm(t, "", "lint", "--strict", chart, "--kube-version", "v1.37.1"); err != nil {
+		t.Error(err)
+	}
+	pods := 0
+	for _, o := range render(t, "--set", "web=true", "--set", "monitoring=true") {
+		found, err := manifest.Lint(o)
+		if err != nil || len(found) > 0 {
+			t.Errorf("%s: %v %q", manifest.Key(o), err, found)
+		}
+		if o.GetKind() == "Deployment" || o.GetKind() == "DaemonSet" {
+			pods++
+		}
+	}
+	if pods != 2 {
+		t.Errorf("%d pods", pods)
+	}
+}
