@@ -21,7 +21,7 @@ import (
 type elasticSimulation struct {
 	kind, pair            string
 	seconds, interference int
-	load                  float64
+	load, slo             float64
 	setting               elastic.Setting
 	pairs                 []elastic.Pair
 	exclusive             map[elasticRun][]elastic.Outcome
@@ -41,7 +41,7 @@ from each other beyond SMs (bandwidth, caches) is --interference alone, 0 unless
 
 --policy is rckm (Dilu's block tokens, corrected, with MPS caps at the limits and best effort at MPS's lower priority), rckm-tokens
 (the same without the priority), rckm-gaps (rckm where the host does not tell when a batch ends), rckm-printed (the algorithm as the
-paper has it), exclusive (a GPU for each), mps-l and mps-r (MPS caps alone, at the limits or at the requests), fast and table (time tokens
+paper has it), rckm-uncapped (rckm without the caps, so that tokens alone keep the limits), exclusive (a GPU for each), mps-l and mps-r (MPS caps alone, at the limits or at the requests), fast and table (time tokens
 at the limits, the window shared as the requests are, if the limits do not fit together), tgs (priority in the manner of TGS: the second
 function by what the first leaves, with a rate that halves and grows).
 
@@ -69,6 +69,7 @@ func (e *elasticSimulation) flags(f *pflag.FlagSet) {
 	f.StringVar(&e.pair, "pair", "all", "one pair of the kind, or all")
 	f.Float64Var(&e.setting.CV, "cv", 1, "coefficient of variation of the gaps between requests: gamma distributed, 1 is Poisson")
 	f.Float64Var(&e.load, "load", 1, "requests a second, times those of Dilu's figures")
+	f.Float64Var(&e.slo, "slo", 3, "of inference, times what it takes on the whole GPU; at its request it takes at most half of it")
 	f.IntVar(&e.seconds, "seconds", 60, "time in which requests come; what waits then is still served")
 	f.Float64Var(&e.setting.MaxTokens, "max-tokens", 0, "of the rckm policies: MaxTokens, times what makes the launches of a function without neighbours its request; 0: as they calibrate it")
 	f.IntVar(&e.interference, "interference", 0, "percent that a kernel takes longer while neighbours fill the rest of the GPU")
@@ -81,8 +82,10 @@ func (e *elasticSimulation) prepare() error {
 	}
 	e.pairs = slices.DeleteFunc(pairs, func(p elastic.Pair) bool { return e.pair != "all" && p.Name != e.pair })
 	for i := range e.pairs {
-		e.pairs[i].Of[0].Rate *= e.load
-		e.pairs[i].Of[1].Rate *= e.load
+		for k := range e.pairs[i].Of {
+			t := &e.pairs[i].Of[k]
+			t.Rate, t.SLO = t.Rate*e.load, e.slo
+		}
 	}
 	s := &e.setting
 	switch {
@@ -94,6 +97,8 @@ func (e *elasticSimulation) prepare() error {
 		return fmt.Errorf("--cv: %v is not between 0.1 and 10", s.CV)
 	case !(e.load >= 0.1 && e.load <= 10):
 		return fmt.Errorf("--load: %v is not between 0.1 and 10", e.load)
+	case !(e.slo >= 2 && e.slo <= 20):
+		return fmt.Errorf("--slo: %v is not between 2 and 20", e.slo)
 	case e.seconds < 1 || e.seconds > maxSeconds:
 		return fmt.Errorf("--seconds: %d is not between 1 and %d", e.seconds, maxSeconds)
 	case !(s.MaxTokens >= 0 && s.MaxTokens <= 1e4):

@@ -29,6 +29,9 @@ func TestTargetsAreHeldAgainstEveryRow(t *testing.T) {
 		"number, strict, on it":  {target{column: "p f", least: true, bound: 1, strict: true}, 1},
 		"other column, one row":  {target{column: "p f", other: "q f"}, 1},
 		"other column, good row": {target{rows: []string{"a"}, column: "p f", other: "q f"}, 0},
+		"where it is small":      {target{column: "p f", bound: 1, where: []target{{column: "p f", bound: 2}, {column: "q f", bound: 2}}}, 0},
+		"where it is large":      {target{column: "p f", bound: 1, where: []target{{column: "p f", least: true, bound: 2}}}, 1},
+		"where it never is":      {target{column: "p f", bound: 1, where: []target{{column: "p f", least: true, bound: 4}}}, 1},
 	} {
 		lab.targets = []target{c.target}
 		if text, missed := lab.judge(got); missed != c.missed {

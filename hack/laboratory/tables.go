@@ -10,7 +10,7 @@ func names() []string {
 }
 
 func tables() []table {
-	return []table{openb(), orders(), fleet(), shapes("0"), shapes("0.05"), churn(), delivery(), events(), mig(), elasticShares(), elasticPolicies(), elasticInference(), elasticTraining(), maxTokens(), scaling(), migServing(), callServing()}
+	return []table{openb(), orders(), fleet(), shapes("0"), shapes("0.05"), churn(), delivery(), events(), mig(), elasticShares(), elasticLoads(), elasticPolicies(), elasticInference(), elasticTraining(), maxTokens(), scaling(), migServing(), callServing()}
 }
 
 // of gives the column of one figure for each policy.

@@ -10,6 +10,7 @@ import (
 // target is a bound on one column, in some rows: a number, or another column of the same row.
 type target struct {
 	rows   []string // empty: all
+	where  []target // of these only rows that meet them all; there must be one
 	column string   // key
 	least  bool     // the column must be at least the bound; otherwise at most
 	bound  float64
@@ -20,6 +21,26 @@ type target struct {
 }
 
 func (g target) String() string {
+	where := "all rows"
+	switch {
+	case len(g.where) > 0:
+		where = "where " + join(g.where)
+	case len(g.rows) > 0:
+		where = strings.Join(g.rows, ", ")
+	}
+	return fmt.Sprintf("%s (%s)", g.demand(), where)
+}
+
+func join(list []target) string {
+	var demands []string
+	for _, g := range list {
+		demands = append(demands, g.demand())
+	}
+	return strings.Join(demands, " and ")
+}
+
+// demand is the target without its rows.
+func (g target) demand() string {
 	op := "at most"
 	if g.least {
 		op = "at least"
@@ -27,14 +48,10 @@ func (g target) String() string {
 	if g.strict {
 		op = map[bool]string{true: "above", false: "below"}[g.least]
 	}
-	where := "all rows"
-	if len(g.rows) > 0 {
-		where = strings.Join(g.rows, ", ")
-	}
 	if g.other != "" {
-		return fmt.Sprintf("%s %s %s%s (%s)", g.column, op, g.other, g.change(), where)
+		return fmt.Sprintf("%s %s %s%s", g.column, op, g.other, g.change())
 	}
-	return fmt.Sprintf("%s %s %.6g (%s)", g.column, op, g.bound, where)
+	return fmt.Sprintf("%s %s %.6g", g.column, op, g.bound)
 }
 
 func (g target) change() string {
@@ -59,21 +76,35 @@ func (g target) met(row map[string]cell) bool {
 	return value > bound || !g.strict && value == bound
 }
 
-// judge writes a line for each target and counts the missed ones.
+// concerns says that the target is for this row.
+func (g target) concerns(name string, row map[string]cell) bool {
+	for _, w := range g.where {
+		if !w.met(row) {
+			return false
+		}
+	}
+	return len(g.rows) == 0 || slices.Contains(g.rows, name)
+}
+
+// judge writes a line for each target and counts the missed ones. One that is for no row is missed.
 func (t table) judge(got cells) (string, int) {
 	var b strings.Builder
 	missed := 0
 	for _, g := range t.targets {
+		rows := 0
 		var failed []string
 		for _, r := range t.rows {
-			if (len(g.rows) == 0 || slices.Contains(g.rows, r.name)) && !g.met(got[r.name]) {
+			if !g.concerns(r.name, got[r.name]) {
+				continue
+			}
+			if rows++; !g.met(got[r.name]) {
 				failed = append(failed, r.name)
 			}
 		}
 		verdict := "met"
-		if len(failed) > 0 {
+		if rows == 0 || len(failed) > 0 {
 			missed++
-			verdict = "**missed**: " + strings.Join(failed, ", ")
+			verdict = "**missed**: " + cmp.Or(strings.Join(failed, ", "), "no such row")
 		}
 		fmt.Fprintf(&b, "* Target: %s: %s.\n", g, verdict)
 	}

@@ -159,6 +159,29 @@ func TestInterference(t *testing.T) {
 	}
 }
 
+// TestUncapped: a cap at a limit that is less than what a function can use costs latency in a burst, whatever tokens do; what Dilu gains
+// over static caps there (N-D3) is what goes beyond the limit: it is gone where tokens keep the limit as well as the cap does.
+func TestUncapped(t *testing.T) {
+	pairs := pairsOf(t, "inference-inference")[:2]
+	for p := range pairs {
+		for k := range pairs[p].Of {
+			pairs[p].Of[k].SLO = 4.6
+		}
+	}
+	s := Setting{CV: 1, Length: 20 * time.Second, Seed: 1}
+	p95 := func(policy string, tokens float64) float64 {
+		s.Policy, s.MaxTokens = policy, tokens
+		return compare(t, pairs, s).P95
+	}
+	caps, beyond, within := p95("mps-l", 0), p95("rckm-uncapped", 0.75), p95("rckm-uncapped", 0.5)
+	if capped := p95("rckm", 0); capped < 0.99*caps || capped > 1.01*caps {
+		t.Errorf("with caps: tokens %v, without %v", capped, caps)
+	}
+	if beyond > 0.75*caps || within < 0.9*caps {
+		t.Errorf("caps %v, tokens of one and a half limits %v, of the limit %v", caps, beyond, within)
+	}
+}
+
 // TestMaxTokens: too few tokens starve both; a hundred times what saturates protects nobody, as caps alone.
 func TestMaxTokens(t *testing.T) {
 	pairs := pairsOf(t, "training-inference")[:1]

@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -27,6 +28,7 @@ type Function struct {
 	Layers int
 	Gap    time.Duration // of the host between two passes; a training loads data and logs
 	Trains bool
+	SLO    float64 // of inference: times its time on the whole GPU; 0: 3
 }
 
 // Time is how long a pass takes on an idle GPU, at most limit of its SMs.
@@ -56,20 +58,19 @@ func (f Function) Saturation(limit share.PerMille, tick time.Duration) int64 {
 }
 
 // Shares profiles the function as Dilu does (section 3.2), in steps of 5 %: a training may lose a fifth of its throughput at
-// its request, and next to nothing at its limit; inference keeps half an SLO of three times its time at its request, and may
-// have twice that.
+// its request, and next to nothing at its limit; inference keeps half its SLO at its request, and may have twice that.
 func (f Function) Shares() (request, limit share.PerMille) {
 	if f.Trains {
-		return f.least(5, 4), f.least(50, 49)
+		return f.least(5. / 4), f.least(50. / 49)
 	}
-	request = f.least(3, 2)
+	request = f.least(cmp.Or(f.SLO, 3) / 2)
 	return request, min(2*request, share.Whole)
 }
 
-// least is the smallest share at which a pass takes no longer than over/under of its time on the whole GPU.
-func (f Function) least(over, under time.Duration) share.PerMille {
+// least is the smallest share at which a pass takes at most so many times its time on the whole GPU.
+func (f Function) least(times float64) share.PerMille {
 	p := share.PerMille(50)
-	for p < share.Whole && f.Time(p)*under > f.Time(share.Whole)*over {
+	for p < share.Whole && float64(f.Time(p)) > float64(f.Time(share.Whole))*times {
 		p += 50
 	}
 	return p

@@ -24,7 +24,7 @@ type Setting struct {
 
 // Policies lists them, the default first.
 func Policies() []string {
-	return []string{"rckm", "rckm-tokens", "rckm-gaps", "rckm-printed", "exclusive", "mps-l", "mps-r", "fast", "table", "tgs"}
+	return []string{"rckm", "rckm-tokens", "rckm-gaps", "rckm-printed", "rckm-uncapped", "exclusive", "mps-l", "mps-r", "fast", "table", "tgs"}
 }
 
 // Run serves a pair. With exclusive each function has a GPU of its own.
@@ -57,7 +57,7 @@ func newGate(s Setting, c []*client) (gate, error) {
 	switch s.Policy {
 	case "exclusive", "mps-l", "mps-r":
 		return open{}, nil
-	case "rckm", "rckm-tokens", "rckm-gaps", "rckm-printed":
+	case "rckm", "rckm-tokens", "rckm-gaps", "rckm-printed", "rckm-uncapped":
 		return newBlocks(s, c)
 	case "table":
 		return newTurns(token.Table, c)
@@ -70,13 +70,15 @@ func newGate(s Setting, c []*client) (gate, error) {
 }
 
 // yields says that best effort has the lower priority under MPS, which the paper does not use.
-func yields(policy string) bool { return policy == "rckm" || policy == "rckm-gaps" }
+func yields(policy string) bool {
+	return policy == "rckm" || policy == "rckm-gaps" || policy == "rckm-uncapped"
+}
 
-// limit is the cap of a function under MPS.
+// limit is the cap of a function under MPS. The paper speaks of MPS for profiling only (D20).
 func limit(policy string, f Function) share.PerMille {
 	request, limit := f.Shares()
 	switch policy {
-	case "exclusive", "tgs":
+	case "exclusive", "tgs", "rckm-uncapped":
 		return share.Whole
 	case "mps-r":
 		return request
