@@ -9,7 +9,6 @@ import (
 	library "github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
-	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 	"github.com/gshare-dev/gshare/vgpu/node/partition/nvml"
@@ -43,7 +42,7 @@ func onDemandOf(c config.Configuration, source gpu.Source) (*ondemand.Source, er
 			return nil, fmt.Errorf("kubernetes.onDemand: %w", err)
 		}
 		manager := partition.Config{
-			Device: device, Planner: geometry.NewPlanner(device.Model()), UUID: uuid, Boot: boot,
+			Device: device, UUID: uuid, Boot: boot,
 			Store: partition.File(filepath.Join(c.Directory, "mig-"+filepath.Base(uuid)+".json")),
 		}
 		gpus = append(gpus, ondemand.GPU{

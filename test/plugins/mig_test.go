@@ -26,7 +26,6 @@ import (
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/mig"
-	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
 	"github.com/gshare-dev/gshare/vgpu/node/agent"
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 	"github.com/gshare-dev/gshare/vgpu/node/fakekubelet"
@@ -150,7 +149,7 @@ func (n *migNode) serve(t *testing.T, api agent.Cluster) {
 	source := ondemand.New(machine{n.gpu}, []ondemand.GPU{{
 		UUID: "GPU-a", Model: model, Profiles: []string{"1g.10gb", "3g.40gb"}, Open: func() (*partition.Manager, error) {
 			return partition.Open(partition.Config{
-				Device: n.gpu, Planner: geometry.NewPlanner(model), UUID: "GPU-a", Boot: "b", Store: partition.File(filepath.Join(n.dir, "mig.json")),
+				Device: n.gpu, UUID: "GPU-a", Boot: "b", Store: partition.File(filepath.Join(n.dir, "mig.json")),
 			})
 		},
 	}})

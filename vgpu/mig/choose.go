@@ -9,13 +9,6 @@ type Chooser struct {
 // NewChooser prepares the choice for a model.
 func NewChooser(m *Model) *Chooser { return &Chooser{costs: m.costs()} }
 
-// Start is the memory slice at which a new instance of the profile does least harm on one GPU; the lowest of equal ones. It
-// is false where the profile has no place.
-func (c *Chooser) Start(l Layout, p *Profile) (start int, ok bool) {
-	_, start, ok = c.GPU([]Layout{l}, p)
-	return start, ok
-}
-
 // GPU is the GPU, by its index, and the start on it at which a new instance does least harm; the first of equal ones. It is
 // false where no GPU has a place.
 func (c *Chooser) GPU(gpus []Layout, p *Profile) (gpu, start int, ok bool) {

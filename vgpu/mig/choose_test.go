@@ -87,11 +87,11 @@ func choiceByHand(m *Model, gpus []Layout, p *Profile) (gpu, start int, ok bool)
 func TestStartOnEmptyGPU(t *testing.T) {
 	c := NewChooser(a100(t))
 	for profile, want := range map[string]int{"1g.10gb": 6, "1g.20gb": 6, "2g.20gb": 4, "3g.40gb": 4, "4g.40gb": 0, "7g.80gb": 0} {
-		if start, ok := c.Start(Layout{}, instance(t, profile, 0).Profile); !ok || start != want {
+		if _, start, ok := c.GPU([]Layout{{}}, instance(t, profile, 0).Profile); !ok || start != want {
 			t.Errorf("%s begins at %d (%v), want %d", profile, start, ok, want)
 		}
 	}
-	if start, ok := c.Start(Layout{Used: 1}, instance(t, "7g.80gb", 0).Profile); ok {
+	if _, start, ok := c.GPU([]Layout{{Used: 1}}, instance(t, "7g.80gb", 0).Profile); ok {
 		t.Errorf("7g begins at %d beside another instance", start)
 	}
 }

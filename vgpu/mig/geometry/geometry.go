@@ -1,5 +1,5 @@
-// Package geometry decides how the instances of a partitioned GPU (MIG) change when one of a profile is wished for: an idle
-// one that is in the right place is given again, and others are removed only where their room is needed. What is in use stays.
+// Package geometry decides how the instances of a partitioned GPU (MIG) change when one is wished for in a place: an idle one
+// that is there is given again, and others are removed only where their room is needed. What is in use stays.
 //
 // FluidFaaS never changes instances at run time (FF-38), as that takes minutes; of idle ones it takes seconds (U21).
 package geometry
@@ -40,40 +40,11 @@ type Step struct {
 
 func (s Step) String() string { return fmt.Sprintf("%s %s at %d", s.Action, s.Profile.Name, s.Start) }
 
-// Planner plans for the GPUs of one model. It is immutable and serves concurrent callers.
-type Planner struct {
-	chooser *mig.Chooser
-}
-
-// NewPlanner prepares for a model.
-func NewPlanner(m *mig.Model) *Planner { return &Planner{mig.NewChooser(m)} }
-
-// Plan gives the instance that serves a wish, and the steps that lead to it from what exists now: none where it is there
-// already. It is false where the instances that stay leave no place.
+// Plan gives the steps to an instance in one place, which the scheduler has chosen: none where it is there already. It is false
+// where instances that stay are in the way, or the instance there is used.
 //
-// Idle instances have no say in the place, so that a GPU accepts what it would if they were removed at once. A place that
-// does as little harm and needs fewer steps would save a further tenth of the creations at most, but lose that promise.
-func (p *Planner) Plan(now []Instance, wish *mig.Profile) (at mig.Instance, steps []Step, ok bool) {
-	var kept mig.Layout
-	for _, i := range now {
-		if i.Fixed && i.Ready && !i.Used && i.Profile == wish {
-			return i.Instance, nil, true // nothing else is ever made of its room
-		}
-		if i.Used || i.Fixed {
-			kept = kept.With(i.Instance)
-		}
-	}
-	start, ok := p.chooser.Start(kept, wish)
-	if !ok {
-		return at, nil, false
-	}
-	at = mig.Instance{Profile: wish, Start: start}
-	return at, lead(now, at), true
-}
-
-// PlanAt gives the steps to an instance in one place, which the scheduler has chosen. It is false where instances that stay are
-// in the way, or the instance there is used.
-func PlanAt(now []Instance, at mig.Instance) (steps []Step, ok bool) {
+// Idle instances have no say, so that a GPU accepts what it would if they were removed at once.
+func Plan(now []Instance, at mig.Instance) (steps []Step, ok bool) {
 	for _, i := range now {
 		there := i.Instance == at
 		if there && (i.Used || i.Fixed && !i.Ready) || !there && (i.Used || i.Fixed) && inTheWay(i.Instance, at) {

@@ -72,20 +72,21 @@ func (g *gpu) use(at mig.Instance, used bool) error {
 	return fmt.Errorf("no such instance is ready at %d", at.Start)
 }
 
-func (g *gpu) obtain(p *geometry.Planner, wish *mig.Profile) (mig.Instance, bool, error) {
-	at, steps, ok := p.Plan(g.instances, wish)
+// obtain makes what is wished for, or refuses it.
+func (g *gpu) obtain(at mig.Instance) (ok bool, err error) {
+	steps, ok := geometry.Plan(g.instances, at)
+	if !ok {
+		return false, nil
+	}
 	for _, s := range steps {
 		if err := g.take(s); err != nil {
-			return at, ok, err
+			return true, err
 		}
 	}
-	if !ok {
-		return at, false, nil
-	}
-	return at, true, g.use(at, true)
+	return true, g.use(at, true)
 }
 
-// gradient is the policy of package mig beside it: instances are removed as soon as they end.
+// gradient is the policy of package mig, which removes instances as soon as they end.
 type gradient struct {
 	chooser   *mig.Chooser
 	layout    mig.Layout
@@ -93,7 +94,7 @@ type gradient struct {
 }
 
 func (g *gradient) obtain(wish *mig.Profile) (mig.Instance, bool) {
-	start, ok := g.chooser.Start(g.layout, wish)
+	_, start, ok := g.chooser.GPU([]mig.Layout{g.layout}, wish)
 	at := mig.Instance{Profile: wish, Start: start}
 	if ok {
 		g.layout = g.layout.With(at)
@@ -102,10 +103,10 @@ func (g *gradient) obtain(wish *mig.Profile) (mig.Instance, bool) {
 	return at, ok
 }
 
-// TestSequences plays random wishes and ends: nothing illegal is created, what is used is not touched, nothing is left
-// half made, and the wishes that are accepted are those that the gradient policy accepts.
+// TestSequences plays random wishes and ends: nothing illegal is created, what is used is not touched, nothing is left half made,
+// and a GPU that keeps idle instances gives every place that the gradient policy chooses, and none where that finds none.
 func TestSequences(t *testing.T) {
-	planners, choosers := planners(), map[*mig.Model]*mig.Chooser{}
+	choosers := map[*mig.Model]*mig.Chooser{}
 	for _, m := range mig.Models() {
 		choosers[m] = mig.NewChooser(m)
 	}
@@ -114,7 +115,7 @@ func TestSequences(t *testing.T) {
 	for n := range 10_000 {
 		m := mig.Models()[n%len(mig.Models())]
 		g, other := &gpu{model: m}, &gradient{chooser: choosers[m]}
-		if err := playSequence(random, g, other, planners[m]); err != nil {
+		if err := playSequence(random, g, other); err != nil {
 			t.Fatalf("sequence %d on %s: %v", n, m.Name, err)
 		}
 		lazy, eager = lazy+g.creations, eager+other.creations
@@ -125,37 +126,32 @@ func TestSequences(t *testing.T) {
 	}
 }
 
-func planners() map[*mig.Model]*geometry.Planner {
-	all := map[*mig.Model]*geometry.Planner{}
-	for _, m := range mig.Models() {
-		all[m] = geometry.NewPlanner(m)
-	}
-	return all
-}
-
-func playSequence(random *rand.Rand, g *gpu, other *gradient, planner *geometry.Planner) error {
-	var mine, theirs []mig.Instance // in use, in the order of their wishes
+func playSequence(random *rand.Rand, g *gpu, other *gradient) error {
+	var used []mig.Instance
 	for range 40 {
-		if len(mine) > 0 && random.IntN(2) == 0 {
-			end := random.IntN(len(mine))
-			if err := g.use(mine[end], false); err != nil {
+		if len(used) > 0 && random.IntN(2) == 0 {
+			end := random.IntN(len(used))
+			if err := g.use(used[end], false); err != nil {
 				return err
 			}
-			other.layout = other.layout.Without(theirs[end])
-			mine, theirs = slices.Delete(mine, end, end+1), slices.Delete(theirs, end, end+1)
+			other.layout = other.layout.Without(used[end])
+			used = slices.Delete(used, end, end+1)
 			continue
 		}
 		wish := &g.model.Profiles[random.IntN(len(g.model.Profiles))]
-		at, ok, err := g.obtain(planner, wish)
+		at, accepted := other.obtain(wish)
+		if !accepted {
+			at.Start = wish.Starts[random.IntN(len(wish.Starts))]
+		}
+		ok, err := g.obtain(at)
 		if err != nil {
 			return err
 		}
-		place, accepted := other.obtain(wish)
 		if accepted != ok {
-			return fmt.Errorf("%s beside %v: %v, by gradient %v", wish.Name, mine, ok, accepted)
+			return fmt.Errorf("%s at %d beside %v: %v, by gradient %v", wish.Name, at.Start, used, ok, accepted)
 		}
 		if ok {
-			mine, theirs = append(mine, at), append(theirs, place)
+			used = append(used, at)
 		}
 	}
 	for _, i := range g.instances {
@@ -169,55 +165,54 @@ func playSequence(random *rand.Rand, g *gpu, other *gradient, planner *geometry.
 // TestAnyState holds single wishes against all that could be done, from states that no sequence need lead to: instances of
 // strangers, and half made ones.
 func TestAnyState(t *testing.T) {
-	planners, random := planners(), rand.New(rand.NewPCG(8, 1))
+	random := rand.New(rand.NewPCG(8, 1))
 	for range 20_000 {
 		m := mig.Models()[random.IntN(len(mig.Models()))]
 		g := &gpu{model: m, instances: anyState(random, m)}
 		before := slices.Clone(g.instances)
-		wish := &m.Profiles[random.IntN(len(m.Profiles))]
-		_, ok, err := g.obtain(planners[m], wish)
+		at := anyPlace(random, m)
+		ok, err := g.obtain(at)
 		if err != nil {
-			t.Fatalf("%s beside %+v: %v", wish.Name, before, err)
+			t.Fatalf("%v beside %+v: %v", at, before, err)
 		}
-		if want := possible(m, before, wish); ok != want {
-			t.Fatalf("%s beside %+v: %v, want %v", wish.Name, before, ok, want)
+		if want := possible(m, before, at); ok != want {
+			t.Fatalf("%v beside %+v: %v, want %v", at, before, ok, want)
 		}
 		for _, i := range before {
-			if (i.Used || i.Fixed && !i.Ready) && !slices.Contains(g.instances, i) {
-				t.Fatalf("%s changed %+v", wish.Name, i)
+			if (i.Used || i.Fixed && i.Instance != at) && !slices.Contains(g.instances, i) {
+				t.Fatalf("%v changed %+v", at, i)
 			}
 		}
 	}
 }
 
-// possible says that a given instance will do, or a place is free of all that stay.
-func possible(m *mig.Model, now []geometry.Instance, wish *mig.Profile) bool {
-	g := gpu{model: m}
+// possible says that what is in the place may be given, or the place is free of all that stay.
+func possible(m *mig.Model, now []geometry.Instance, at mig.Instance) bool {
+	g := gpu{model: m, instances: []geometry.Instance{{Instance: at}}}
 	for _, i := range now {
-		if i.Fixed && i.Ready && !i.Used && i.Profile == wish {
-			return true
+		if i.Instance == at {
+			if i.Used || i.Fixed && !i.Ready {
+				return false
+			}
+			continue
 		}
 		if i.Used || i.Fixed {
 			g.instances = append(g.instances, i)
 		}
 	}
-	n := len(g.instances)
-	for _, start := range wish.Starts {
-		g.instances = append(g.instances[:n:n], geometry.Instance{Instance: mig.Instance{Profile: wish, Start: start}})
-		if g.check() == nil {
-			return true
-		}
-	}
-	return false
+	return g.check() == nil
+}
+
+func anyPlace(random *rand.Rand, m *mig.Model) mig.Instance {
+	p := &m.Profiles[random.IntN(len(m.Profiles))]
+	return mig.Instance{Profile: p, Start: p.Starts[random.IntN(len(p.Starts))]}
 }
 
 func anyState(random *rand.Rand, m *mig.Model) []geometry.Instance {
 	g := gpu{model: m}
 	for range random.IntN(12) {
-		p := &m.Profiles[random.IntN(len(m.Profiles))]
 		i := geometry.Instance{
-			Instance: mig.Instance{Profile: p, Start: p.Starts[random.IntN(len(p.Starts))]},
-			Ready:    random.IntN(3) > 0, Used: random.IntN(3) == 0, Fixed: random.IntN(3) == 0,
+			Instance: anyPlace(random, m), Ready: random.IntN(3) > 0, Used: random.IntN(3) == 0, Fixed: random.IntN(3) == 0,
 		}
 		g.instances = append(g.instances, i)
 		if g.check() != nil {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/mig"
-	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 	"github.com/gshare-dev/gshare/vgpu/node/fakemig"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
@@ -44,7 +43,7 @@ func newPartitioned(t *testing.T) (*rig, *fakemig.GPU) {
 		o.OnDemand = ondemand.New(partitioned{g}, []ondemand.GPU{{
 			UUID: "GPU-a", Model: m, Profiles: []string{"1g.10gb", "3g.40gb"}, Open: func() (*partition.Manager, error) {
 				return partition.Open(partition.Config{
-					Device: g, Planner: geometry.NewPlanner(m), UUID: "GPU-a", Boot: "b", Store: partition.File(filepath.Join(o.Config.Directory, "mig.json")),
+					Device: g, UUID: "GPU-a", Boot: "b", Store: partition.File(filepath.Join(o.Config.Directory, "mig.json")),
 				})
 			},
 		}})

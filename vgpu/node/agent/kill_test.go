@@ -82,7 +82,7 @@ func runMortal(dir, at string) error {
 	}
 	source := ondemand.New(partitioned{m.GPU}, []ondemand.GPU{{
 		UUID: "GPU-a", Model: model, Profiles: []string{"1g.10gb", "3g.40gb"}, Open: func() (*partition.Manager, error) {
-			return partition.Open(partition.Config{Device: m, Planner: geometry.NewPlanner(model), UUID: "GPU-a", Boot: "b", Store: m})
+			return partition.Open(partition.Config{Device: m, UUID: "GPU-a", Boot: "b", Store: m})
 		},
 	}})
 	k := fakekubelet.New(dir, string(kube.ResourceVGPU)) // for the names of its sockets
@@ -245,7 +245,7 @@ func (l *life) leaks() error {
 	if !slices.Equal(acts, want) {
 		return fmt.Errorf("on the GPU: %q, want %q", acts, want)
 	}
-	m, err := partition.Open(partition.Config{Device: g, Planner: geometry.NewPlanner(model), UUID: "GPU-a", Boot: "b", Store: partition.File(filepath.Join(l.dir, "mig.json"))})
+	m, err := partition.Open(partition.Config{Device: g, UUID: "GPU-a", Boot: "b", Store: partition.File(filepath.Join(l.dir, "mig.json"))})
 	if err != nil {
 		return err
 	}

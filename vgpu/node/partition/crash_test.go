@@ -29,14 +29,14 @@ func disturbed(m *mig.Model, script []string, setup setup, d disturbance) (momen
 }
 
 var scenarios = map[string][]string{
-	"one":             {"obtain 1g.10gb"},
-	"fill and refuse": {"obtain 4g.40gb", "obtain 2g.20gb", "obtain 1g.10gb", "obtain 1g.10gb", "obtain 7g.80gb"},
-	"reclaim all":     {"obtain 1g.10gb", "obtain 1g.10gb", "obtain 2g.20gb", "release 0", "release 0", "release 0", "obtain 7g.80gb"},
-	"reclaim some":    {"obtain 3g.40gb", "obtain 3g.40gb", "start 1", "release 1", "release 0", "obtain 1g.10gb", "obtain 4g.40gb", "obtain 7g.80gb"},
-	"restart":         {"obtain 2g.20gb", "obtain 1g.10gb", "restart", "release 0", "obtain 3g.40gb", "restart", "obtain 4g.40gb"},
-	"strangers":       {"strange 1g.10gb@0 1", "strange 3g.40gb@4 1 2", "obtain 1g.10gb", "release 0", "obtain 2g.20gb", "release 0", "obtain 4g.40gb", "obtain 1g.10gb"},
-	"reboot":          {"obtain 3g.40gb", "obtain 1g.10gb+me", "reboot", "strange 3g.40gb@4 3", "obtain 3g.40gb", "obtain 1g.10gb+me", "release 0", "obtain 4g.40gb"},
-	"media engines":   {"obtain 1g.10gb+me", "obtain 1g.10gb", "release 0", "obtain 7g.80gb", "obtain 1g.10gb+me", "release 0", "obtain 1g.20gb"},
+	"one":             {"obtain 1g.10gb@6"},
+	"fill and refuse": {"obtain 4g.40gb@0", "obtain 2g.20gb@4", "obtain 1g.10gb@6", "obtain 1g.10gb@5", "obtain 7g.80gb@0"},
+	"reclaim all":     {"obtain 1g.10gb@6", "obtain 1g.10gb@4", "obtain 2g.20gb@0", "release 0", "release 0", "release 0", "obtain 7g.80gb@0"},
+	"reclaim some":    {"obtain 3g.40gb@4", "obtain 3g.40gb@0", "start 1", "release 1", "release 0", "obtain 1g.10gb@6", "obtain 4g.40gb@0", "obtain 7g.80gb@0"},
+	"restart":         {"obtain 2g.20gb@4", "obtain 1g.10gb@6", "restart", "release 0", "obtain 3g.40gb@0", "restart", "obtain 4g.40gb@0"},
+	"strangers":       {"strange 1g.10gb@0 1", "strange 3g.40gb@4 1 2", "obtain 1g.10gb@0", "release 0", "obtain 2g.20gb@2", "release 0", "obtain 4g.40gb@0", "obtain 1g.10gb@3"},
+	"reboot":          {"obtain 3g.40gb@4", "obtain 1g.10gb+me@0", "reboot", "strange 3g.40gb@4 3", "obtain 3g.40gb@4", "obtain 1g.10gb+me@0", "release 0", "obtain 4g.40gb@0"},
+	"media engines":   {"obtain 1g.10gb+me@6", "obtain 1g.10gb@4", "release 0", "obtain 7g.80gb@0", "obtain 1g.10gb+me@0", "release 0", "obtain 1g.20gb@4"},
 }
 
 func TestCrashes(t *testing.T) {
@@ -100,7 +100,7 @@ func TestNoLeak(t *testing.T) {
 		m := mig.Models()[random.IntN(len(mig.Models()))]
 		script := slices.DeleteFunc(randomScript(random, m), func(line string) bool { return line == "start 0" })
 		script = append(script, slices.Repeat([]string{"release 0"}, 8)...)
-		script = append(script, "obtain "+m.Profiles[len(m.Profiles)-1].Name)
+		script = append(script, fmt.Sprintf("obtain %s@0", m.Profiles[len(m.Profiles)-1].Name))
 		w, err := play(m, script, direct, crashes, random.IntN(40), random.IntN(80), random.IntN(160))
 		if err != nil || strings.HasSuffix(w.answers[len(w.answers)-1], "refused") {
 			t.Fatalf("%s, %q: %v, %q", m.Name, script, err, w.answers)
@@ -113,7 +113,8 @@ func randomScript(random *rand.Rand, m *mig.Model) (script []string) {
 	for range 4 + random.IntN(12) {
 		switch n := random.IntN(20); {
 		case n < 10:
-			script = append(script, "obtain "+m.Profiles[random.IntN(len(m.Profiles))].Name)
+			p := &m.Profiles[random.IntN(len(m.Profiles))]
+			script = append(script, fmt.Sprintf("obtain %s@%d", p.Name, p.Starts[random.IntN(len(p.Starts))]))
 		case n < 16:
 			script = append(script, fmt.Sprint("release ", random.IntN(3)))
 		case n == 16:

@@ -47,12 +47,14 @@ func agent(dir, wish string) error {
 		return err
 	}
 	p := &process{GPU: gpu, File: partition.File(filepath.Join(dir, journalFile)), ask: os.NewFile(3, "ask"), answer: os.NewFile(4, "answer")}
-	manager, err := partition.Open(partition.Config{Device: p, Planner: geometry.NewPlanner(m), UUID: uuid, Store: p, Boot: "boot 1"})
+	manager, err := partition.Open(partition.Config{Device: p, UUID: uuid, Store: p, Boot: "boot 1"})
 	if err != nil {
 		return err
 	}
-	profile, _ := m.Profile(wish)
-	_, err = manager.Obtain(profile)
+	at, err := place(m, wish)
+	if err == nil {
+		_, err = manager.Obtain(at)
+	}
 	return err
 }
 
@@ -130,7 +132,7 @@ func read(t *testing.T, dir string) (text string) {
 // TestKill kills agents with SIGKILL at each moment; the files are real.
 func TestKill(t *testing.T) {
 	calm := t.TempDir()
-	for _, wish := range []string{"3g.40gb", "1g.10gb"} { // in the room of the one before, as nobody holds it
+	for _, wish := range []string{"3g.40gb@4", "1g.10gb@6"} { // in the room of the one before, as nobody holds it
 		before := os.DirFS(snapshot(t, os.DirFS(calm)))
 		moments := run(t, calm, wish, -1)
 		if moments < 8 {

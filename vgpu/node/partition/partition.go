@@ -16,19 +16,17 @@ import (
 // Config describes the GPU of a Manager. No other may use the GPU or its journal until the process of this one is gone: the
 // kernel keeps a process whose call hangs in the driver, and with it the agent's lock.
 type Config struct {
-	Device  Device
-	Planner *geometry.Planner // for the device's model
-	UUID    string            // of the GPU
-	Store   Store             // its journal
-	Boot    string            // see Boot
-	Held    []string          // UUIDs of the instances that containers have
+	Device Device
+	UUID   string   // of the GPU
+	Store  Store    // its journal
+	Boot   string   // see Boot
+	Held   []string // UUIDs of the instances that containers have
 }
 
 // Manager changes the instances of one GPU. It serves concurrent callers, one after another.
 type Manager struct {
-	device  Device
-	planner *geometry.Planner
-	store   Store
+	device Device
+	store  Store
 
 	mu     sync.Mutex // guards the following, and the device
 	record record
@@ -39,7 +37,7 @@ type Manager struct {
 // it was taken. It changes nothing on the device. The error is ErrJournal where the journal is not such a record; without the
 // file, all instances would count as made by others.
 func Open(c Config) (*Manager, error) {
-	m := &Manager{device: c.Device, planner: c.Planner, store: c.Store, held: map[string]bool{}}
+	m := &Manager{device: c.Device, store: c.Store, held: map[string]bool{}}
 	for _, uuid := range c.Held {
 		m.held[uuid] = true
 	}
@@ -72,47 +70,33 @@ func load(text []byte, c Config) (record, error) {
 	return r, nil
 }
 
-// Obtain gives an instance of the profile, one of the device's model, and holds it until it is released: an idle one, or a
-// new one in the room of idle ones. The error is ErrNoRoom where the instances in use leave none.
-func (m *Manager) Obtain(p *mig.Profile) (Instance, error) {
-	return m.obtain(p.Name, func(now []geometry.Instance) (mig.Instance, []geometry.Step, bool) { return m.planner.Plan(now, p) })
-}
-
-// ObtainAt does the same in one place.
-func (m *Manager) ObtainAt(at mig.Instance) (Instance, error) {
-	return m.obtain(at.Profile.Name, func(now []geometry.Instance) (mig.Instance, []geometry.Step, bool) {
-		steps, ok := geometry.PlanAt(now, at)
-		return at, steps, ok
-	})
-}
-
-func (m *Manager) obtain(name string, plan func([]geometry.Instance) (mig.Instance, []geometry.Step, bool)) (Instance, error) {
+// Obtain gives the instance in one place, and holds it until it is released: an idle one, or a new one in the room of idle ones.
+// The error is ErrNoRoom where the instances in use leave none, ErrInUse where the device says so of one that seemed idle.
+func (m *Manager) Obtain(at mig.Instance) (Instance, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	refused := map[mig.Instance]bool{}
-	for range attempts {
+	for range looks {
 		found, err := m.settle()
 		if err != nil {
 			return Instance{}, err
 		}
-		at, steps, ok := plan(m.view(found, refused))
+		steps, ok := geometry.Plan(m.view(found), at)
 		if !ok {
-			return Instance{}, fmt.Errorf("%w %s", ErrNoRoom, name)
+			return Instance{}, fmt.Errorf("%w %s", ErrNoRoom, at.Profile.Name)
 		}
 		if len(steps) == 0 {
 			return m.hold(found, at)
 		}
-		err = m.take(steps, refused)
-		if err != nil && !errors.Is(err, ErrInUse) {
+		if err := m.take(steps); err != nil {
 			_, settled := m.settle()
 			return Instance{}, errors.Join(err, settled)
 		}
 	}
-	return Instance{}, fmt.Errorf("%s: the device goes on refusing what it says is free", name)
+	return Instance{}, fmt.Errorf("%s at %d: the device does not show what it has made", at.Profile.Name, at.Start)
 }
 
-// attempts bounds Obtain: a look before and after the steps, and one for each of the instances that may turn out in use.
-const attempts = 10
+// looks are those of Obtain: one before the steps and one after them, when a process may have come.
+const looks = 2
 
 // Hold holds an instance that a container has had since before this Manager. The error is ErrNotFound where it is gone.
 func (m *Manager) Hold(at mig.Instance) (Instance, error) {

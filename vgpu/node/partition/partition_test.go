@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/gshare-dev/gshare/vgpu/mig"
@@ -24,26 +23,24 @@ func model(t testing.TB) *mig.Model {
 	return m
 }
 
-var planners sync.Map // by model; to make one takes longer than most scenarios
-
-func planner(g *fakemig.GPU) *geometry.Planner {
-	p, ok := planners.Load(g.Model())
-	if !ok {
-		p, _ = planners.LoadOrStore(g.Model(), geometry.NewPlanner(g.Model()))
-	}
-	return p.(*geometry.Planner)
-}
-
-// instance reads "1g.10gb@3".
-func instance(t testing.TB, m *mig.Model, text string) (i mig.Instance) {
-	t.Helper()
+// place reads "1g.10gb@3".
+func place(m *mig.Model, text string) (at mig.Instance, err error) {
 	name, start, _ := strings.Cut(text, "@")
 	p, ok := m.Profile(name)
-	if _, err := fmt.Sscan(start, &i.Start); err != nil || !ok {
-		t.Fatal(text, err)
+	if _, err := fmt.Sscan(start, &at.Start); err != nil || !ok {
+		return at, fmt.Errorf("%q is no place: %v", text, err)
 	}
-	i.Profile = p
-	return i
+	at.Profile = p
+	return at, nil
+}
+
+func instance(t testing.TB, m *mig.Model, text string) mig.Instance {
+	t.Helper()
+	at, err := place(m, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
 }
 
 // memory is a store without a disk. It fails while err is set.
@@ -74,19 +71,19 @@ func newNode(t *testing.T) *node {
 
 func (n *node) open(held ...string) *partition.Manager {
 	n.t.Helper()
-	m, err := partition.Open(partition.Config{Device: n.gpu, Planner: planner(n.gpu), UUID: uuid, Store: n.disk, Boot: n.boot, Held: held})
+	m, err := partition.Open(partition.Config{Device: n.gpu, UUID: uuid, Store: n.disk, Boot: n.boot, Held: held})
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	return m
 }
 
-func (n *node) obtain(m *partition.Manager, profile string) partition.Instance {
+func (n *node) obtain(m *partition.Manager, place string) partition.Instance {
 	n.t.Helper()
-	p, _ := n.gpu.Model().Profile(profile)
-	i, err := m.Obtain(p)
-	if err != nil || i.UUID == "" || i.Profile != p {
-		n.t.Fatalf("%s: %+v, %v", profile, i, err)
+	at := instance(n.t, n.gpu.Model(), place)
+	i, err := m.Obtain(at)
+	if err != nil || i.UUID == "" || i.Instance != at {
+		n.t.Fatalf("%s: %+v, %v", place, i, err)
 	}
 	return i
 }
@@ -111,28 +108,27 @@ func (n *node) want(want string) {
 	}
 }
 
-func (n *node) refused(m *partition.Manager, profile string, want error) {
+func (n *node) refused(m *partition.Manager, place string, want error) {
 	n.t.Helper()
-	p, _ := n.gpu.Model().Profile(profile)
-	if i, err := m.Obtain(p); !errors.Is(err, want) {
-		n.t.Fatalf("%s: %+v, %v; want %v", profile, i, err, want)
+	if i, err := m.Obtain(instance(n.t, n.gpu.Model(), place)); !errors.Is(err, want) {
+		n.t.Fatalf("%s: %+v, %v; want %v", place, i, err, want)
 	}
 }
 
 func TestReuseAndReclaim(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
-	a, b := n.obtain(m, "1g.10gb"), n.obtain(m, "1g.10gb")
+	a, b := n.obtain(m, "1g.10gb@6"), n.obtain(m, "1g.10gb@4")
 	n.want("1g.10gb@4 1g.10gb@6")
-	n.refused(m, "7g.80gb", partition.ErrNoRoom)
+	n.refused(m, "7g.80gb@0", partition.ErrNoRoom)
 	m.Release(b.UUID)
-	if again := n.obtain(m, "1g.10gb"); again != b || len(n.gpu.Acts()) != 4 {
+	if again := n.obtain(m, "1g.10gb@4"); again != b || len(n.gpu.Acts()) != 4 {
 		t.Errorf("got %+v instead of the idle %+v, after %q", again, b, n.gpu.Acts())
 	}
 	m.Release(a.UUID)
 	m.Release(b.UUID)
 	n.want("1g.10gb@4 1g.10gb@6") // idle ones stay until their room is needed
-	n.obtain(m, "3g.40gb")
+	n.obtain(m, "3g.40gb@4")
 	n.want("3g.40gb@4")
 }
 
@@ -140,31 +136,47 @@ func TestReuseAndReclaim(t *testing.T) {
 func TestBusyStays(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
-	a := n.obtain(m, "1g.10gb")
+	a := n.obtain(m, "1g.10gb@6")
 	n.gpu.Start(a.Instance)
 	m.Release(a.UUID)
-	n.refused(m, "7g.80gb", partition.ErrNoRoom)
-	if b := n.obtain(m, "1g.10gb"); b.UUID == a.UUID {
-		t.Errorf("%s was given while a process ran on it", a.UUID)
-	}
+	n.refused(m, "7g.80gb@0", partition.ErrNoRoom)
+	n.refused(m, "1g.10gb@6", partition.ErrNoRoom)
 	n.gpu.Stop(a.Instance)
+	n.obtain(m, "1g.10gb@6")
 }
 
 // Between the look and the step a process may come; some users of an instance are never seen. The driver refuses then.
 func TestRefusedAsInUse(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
-	a, b := n.obtain(m, "3g.40gb"), n.obtain(m, "3g.40gb")
+	a, b := n.obtain(m, "3g.40gb@4"), n.obtain(m, "3g.40gb@0")
 	m.Release(a.UUID)
 	m.Release(b.UUID)
 	n.gpu.Fail(1, fakemig.Fault{Err: partition.ErrInUse}) // the look is call 0
-	i := n.obtain(m, "2g.20gb")
+	n.refused(m, "2g.20gb@4", partition.ErrInUse)
+	n.want("3g.40gb@0 3g.40gb@4")
+	n.obtain(m, "2g.20gb@0")
 	n.want("2g.20gb@0 3g.40gb@4")
-	if i.Start != 0 {
-		t.Errorf("got %+v", i)
+}
+
+// seized is a GPU on which a process runs as soon as an instance is there.
+type seized struct{ *fakemig.GPU }
+
+func (g seized) Do(s geometry.Step) error {
+	err := g.GPU.Do(s)
+	if s.Action == geometry.CreateCompute {
+		g.Start(s.Instance)
 	}
-	n.gpu.Fail(1, fakemig.Fault{Err: partition.ErrInUse})
-	n.refused(m, "4g.40gb", partition.ErrNoRoom) // the 2g is held, and that is seen at once
+	return err
+}
+
+func TestSeizedAtOnce(t *testing.T) {
+	n := newNode(t)
+	m, err := partition.Open(partition.Config{Device: seized{n.gpu}, UUID: uuid, Store: n.disk, Boot: n.boot})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.refused(m, "1g.10gb@6", partition.ErrNoRoom)
 }
 
 func TestStrangers(t *testing.T) {
@@ -175,49 +187,48 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 	m := n.open()
-	if i := n.obtain(m, "1g.10gb"); i.Start != 0 {
-		t.Errorf("got %+v instead of the whole one that others made", i)
-	}
-	n.refused(m, "3g.40gb", partition.ErrNoRoom)
-	n.refused(m, "2g.20gb", partition.ErrNoRoom)
+	n.obtain(m, "1g.10gb@0")
+	n.refused(m, "3g.40gb@0", partition.ErrNoRoom)
+	n.refused(m, "2g.20gb@2", partition.ErrNoRoom)
+	n.refused(m, "3g.40gb@4", partition.ErrNoRoom)
 	n.want("1g.10gb@0 half 1g.10gb@2 3g.40gb@4")
-	n.obtain(m, "1g.10gb")
-	n.obtain(m, "1g.10gb")
-	n.refused(m, "1g.10gb", partition.ErrNoRoom) // the half one is another's
+	n.obtain(m, "1g.10gb@1")
+	n.obtain(m, "1g.10gb@3")
+	n.refused(m, "1g.10gb@2", partition.ErrNoRoom) // the half one is another's
 	n = newNode(t)
 	if err := n.gpu.Strange(instance(t, n.gpu.Model(), "1g.10gb@6"), 1); err != nil {
 		t.Fatal(err)
 	}
 	m = n.open()
-	m.Release(n.obtain(m, "1g.10gb").UUID)
-	n.refused(m, "7g.80gb", partition.ErrNoRoom) // given, released, and still not gshare's to remove
+	m.Release(n.obtain(m, "1g.10gb@6").UUID)
+	n.refused(m, "7g.80gb@0", partition.ErrNoRoom) // given, released, and still not gshare's to remove
 }
 
 func TestRestart(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
-	a, b := n.obtain(m, "1g.10gb"), n.obtain(m, "2g.20gb")
+	a, b := n.obtain(m, "1g.10gb@6"), n.obtain(m, "2g.20gb@4")
 	m = n.open(a.UUID)
-	n.refused(m, "7g.80gb", partition.ErrNoRoom)
-	if again := n.obtain(m, "2g.20gb"); again != b {
+	n.refused(m, "7g.80gb@0", partition.ErrNoRoom)
+	if again := n.obtain(m, "2g.20gb@4"); again != b {
 		t.Errorf("got %+v instead of the idle %+v", again, b)
 	}
 	m = n.open()
-	n.obtain(m, "7g.80gb")
+	n.obtain(m, "7g.80gb@0")
 	n.want("7g.80gb@0")
 }
 
 func TestReboot(t *testing.T) {
 	n := newNode(t)
-	a := n.obtain(n.open(), "1g.10gb")
+	a := n.obtain(n.open(), "1g.10gb@6")
 	n.gpu.Reboot()
 	n.boot = "boot 2"
 	if err := n.gpu.Strange(a.Instance, 1); err != nil { // where gshare had one
 		t.Fatal(err)
 	}
 	m := n.open()
-	n.refused(m, "7g.80gb", partition.ErrNoRoom)
-	n.obtain(m, "4g.40gb")
+	n.refused(m, "7g.80gb@0", partition.ErrNoRoom)
+	n.obtain(m, "4g.40gb@0")
 	n.want("4g.40gb@0 1g.10gb@6")
 }
 
@@ -225,15 +236,15 @@ func TestReboot(t *testing.T) {
 func TestReset(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
-	n.obtain(m, "1g.10gb")
+	n.obtain(m, "1g.10gb@6")
 	n.gpu.Reboot()
-	n.obtain(m, "7g.80gb")
+	n.obtain(m, "7g.80gb@0")
 	n.want("7g.80gb@0")
 }
 
 func TestJournalRefused(t *testing.T) {
 	n := newNode(t)
-	n.obtain(n.open(), "1g.10gb")
+	n.obtain(n.open(), "1g.10gb@6")
 	good := string(n.disk.text)
 	for name, text := range map[string]string{
 		"empty": "", "torn": good[:len(good)-9], "another version": strings.Replace(good, `"version":1`, `"version":2`, 1),
@@ -242,7 +253,7 @@ func TestJournalRefused(t *testing.T) {
 		"twice": strings.Replace(good, `"made":[`, `"made":[{"profile":"1g.10gb","start":6},`, 1),
 	} {
 		n.disk.text = []byte(text)
-		_, err := partition.Open(partition.Config{Device: n.gpu, Planner: planner(n.gpu), UUID: uuid, Store: n.disk, Boot: n.boot})
+		_, err := partition.Open(partition.Config{Device: n.gpu, UUID: uuid, Store: n.disk, Boot: n.boot})
 		if text == good || !errors.Is(err, partition.ErrJournal) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -256,9 +267,9 @@ func TestHang(t *testing.T) {
 	m := n.open()
 	hang, began, done := make(chan struct{}), make(chan struct{}), make(chan error)
 	n.gpu.Fail(1, fakemig.Fault{Hang: hang, Began: began})
-	p, _ := n.gpu.Model().Profile("1g.10gb")
+	at := instance(t, n.gpu.Model(), "1g.10gb@6")
 	go func() {
-		_, err := m.Obtain(p)
+		_, err := m.Obtain(at)
 		done <- err
 	}()
 	<-began
@@ -268,7 +279,7 @@ func TestHang(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.disk = left
-	n.obtain(n.open(), "7g.80gb") // what was made after the call came back is known to be gshare's
+	n.obtain(n.open(), "7g.80gb@0") // what was made after the call came back is known to be gshare's
 	n.want("7g.80gb@0")
 }
 
@@ -279,12 +290,12 @@ func TestFailureIsClosed(t *testing.T) {
 		n := newNode(t)
 		m := n.open()
 		n.gpu.Fail(1, fakemig.Fault{Err: unknown, After: after})
-		n.refused(m, "1g.10gb", unknown)
+		n.refused(m, "1g.10gb@6", unknown)
 		text := string(n.disk.text)
 		if made := strings.Contains(text, `"start":6`); !strings.Contains(text, `"intent":null`) || made != after {
 			t.Errorf("acted %v: %s", after, text)
 		}
-		n.obtain(m, "1g.10gb")
+		n.obtain(m, "1g.10gb@6")
 		if len(n.gpu.Acts()) != 2 {
 			t.Errorf("acted %v: %v", after, n.gpu.Acts())
 		}
@@ -296,45 +307,45 @@ func TestJournalNotWritten(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
 	n.disk.err = errors.New("disk full")
-	n.refused(m, "1g.10gb", n.disk.err)
+	n.refused(m, "1g.10gb@6", n.disk.err)
 	n.want("")
 	n.disk.err = nil
-	n.obtain(m, "1g.10gb")
+	n.obtain(m, "1g.10gb@6")
 }
 
 // A compute instance may be gone while the driver does not let go of the rest: it is in nobody's way, and removed later.
 func TestHalfRemoved(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
-	m.Release(n.obtain(m, "7g.80gb").UUID)
+	m.Release(n.obtain(m, "7g.80gb@0").UUID)
 	n.gpu.Fail(2, fakemig.Fault{Err: partition.ErrInUse}) // after the look and the compute instance
-	n.refused(m, "1g.10gb", partition.ErrNoRoom)
+	n.refused(m, "1g.10gb@6", partition.ErrInUse)
 	n.want("half 7g.80gb@0")
 	m = n.open()
-	n.obtain(m, "1g.10gb")
+	n.obtain(m, "1g.10gb@6")
 	n.want("1g.10gb@6")
 }
 
-// Those who ask at once get instances of their own.
+// Of those who ask at once for one place, one gets it.
 func TestConcurrent(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
-	p, _ := n.gpu.Model().Profile("1g.10gb")
-	got := make(chan string, 9)
-	for range cap(got) {
+	got := make(chan string, 14)
+	for k := range cap(got) {
+		at := instance(t, n.gpu.Model(), fmt.Sprintf("1g.10gb@%d", k%7))
 		go func() {
-			i, err := m.Obtain(p)
+			i, err := m.Obtain(at)
 			if err != nil && !errors.Is(err, partition.ErrNoRoom) {
 				t.Error(err)
 			}
 			got <- i.UUID
 		}()
 	}
-	given := map[string]bool{}
+	given := map[string]int{}
 	for range cap(got) {
-		given[<-got] = true
+		given[<-got]++
 	}
-	if len(given) != 8 || !given[""] { // seven, and the two who got none
+	if len(given) != 8 || given[""] != 7 {
 		t.Errorf("%d answers: %v", len(given), given)
 	}
 }
@@ -343,21 +354,19 @@ func TestConcurrent(t *testing.T) {
 func TestHopeless(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
-	for call := range 20 {
-		if call%2 == 1 { // the steps; the looks are even
-			n.gpu.Fail(call, fakemig.Fault{Err: partition.ErrInUse})
-		}
+	for range 5 {
+		n.gpu.Fail(1, fakemig.Fault{Err: partition.ErrInUse}) // the step after the look
+		n.refused(m, "1g.10gb@6", partition.ErrInUse)
 	}
-	p, _ := n.gpu.Model().Profile("1g.10gb")
-	if i, err := m.Obtain(p); err == nil || len(n.gpu.Acts()) > 0 {
-		t.Errorf("%+v, %v", i, err)
+	if acts := n.gpu.Acts(); len(acts) > 0 {
+		t.Errorf("%q", acts)
 	}
 	blind := errors.New("GPU is lost")
 	n.gpu.Fail(0, fakemig.Fault{Err: blind})
-	n.refused(m, "1g.10gb", blind)
+	n.refused(m, "1g.10gb@6", blind)
 	n.gpu.Fail(0, fakemig.Fault{Err: blind})
-	if _, err := partition.Open(partition.Config{Device: n.gpu, Planner: planner(n.gpu), UUID: uuid, Store: n.disk, Boot: n.boot}); !errors.Is(err, blind) {
+	if _, err := partition.Open(partition.Config{Device: n.gpu, UUID: uuid, Store: n.disk, Boot: n.boot}); !errors.Is(err, blind) {
 		t.Errorf("opened: %v", err)
 	}
-	n.obtain(m, "7g.80gb")
+	n.obtain(m, "7g.80gb@0")
 }

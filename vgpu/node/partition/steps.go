@@ -1,12 +1,10 @@
 package partition
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
-	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
 )
 
@@ -33,30 +31,26 @@ func (m *Manager) forget(found []Instance) {
 	maps.DeleteFunc(m.held, func(uuid string, _ bool) bool { return !there[uuid] })
 }
 
-// view shows the instances to the rule. One that is refused counts as used: the driver says so, though no process is seen.
-// One with parts for compute instances is of somebody who made them.
-func (m *Manager) view(found []Instance, refused map[mig.Instance]bool) (now []geometry.Instance) {
+// view shows the instances to the rule. One with parts for compute instances is of somebody who made them.
+func (m *Manager) view(found []Instance) (now []geometry.Instance) {
 	for _, i := range found {
 		parts := i.Compute > 0 && i.UUID == ""
 		now = append(now, geometry.Instance{
 			Instance: i.Instance, Ready: i.UUID != "",
-			Used:  i.Busy || parts || m.held[i.UUID] || refused[i.Instance],
+			Used:  i.Busy || parts || m.held[i.UUID],
 			Fixed: !slices.Contains(m.record.Made, placeOf(i.Instance)),
 		})
 	}
 	return now
 }
 
-// take takes steps until one fails. An instance that turns out to be in use is refused from then on.
-func (m *Manager) take(steps []geometry.Step, refused map[mig.Instance]bool) error {
+// take takes steps until one fails.
+func (m *Manager) take(steps []geometry.Step) error {
 	for _, s := range steps {
 		if err := m.save(m.record.intend(s)); err != nil {
 			return err
 		}
 		if err := m.device.Do(s); err != nil {
-			if errors.Is(err, ErrInUse) {
-				refused[s.Instance] = true
-			}
 			return fmt.Errorf("%s: %s: %w", m.record.Device, s, err)
 		}
 		if err := m.save(m.record.done()); err != nil {

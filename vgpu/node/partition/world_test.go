@@ -13,7 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition/nvml"
 )
 
-// A scenario is what happens to one GPU, line by line: "obtain 1g.10gb", "release 0" (the first one obtained that is still
+// A scenario is what happens to one GPU, line by line: "obtain 1g.10gb@6", "release 0" (the first one obtained that is still
 // there), "start 0", "stop 0", "strange 3g.40gb@4 1 2", "restart", "reboot".
 //
 // world plays one, with a disturbance at one moment or several: what it leaves must be what it leaves undisturbed, down to
@@ -21,8 +21,7 @@ import (
 type world struct {
 	gpu      *fakemig.GPU
 	device   device // the GPU as its agent reaches it
-	planner  *geometry.Planner
-	intents  bool // the journal keeps them
+	intents  bool   // the journal keeps them
 	disk     []byte
 	boots    int
 	manager  *partition.Manager
@@ -73,20 +72,20 @@ type device interface {
 type setup func(w *world) error
 
 func direct(w *world) error {
-	w.device, w.planner, w.intents = w.gpu, planner(w.gpu), true
+	w.device, w.intents = w.gpu, true
 	return nil
 }
 
 func overNVML(w *world) error {
 	d, err := nvml.Find(w.gpu.NVML(), uuid)
 	if err == nil {
-		w.device, w.planner, w.intents = d, geometry.NewPlanner(d.Model()), true
+		w.device, w.intents = d, true
 	}
 	return err
 }
 
 func forgetful(w *world) error {
-	w.device, w.planner = w.gpu, planner(w.gpu)
+	w.device = w.gpu
 	return nil
 }
 
@@ -160,7 +159,7 @@ func (w *world) try(line string) (again bool, err error) {
 
 func (w *world) open() (*partition.Manager, error) {
 	m := mortal{w}
-	return partition.Open(partition.Config{Device: m, Planner: w.planner, UUID: uuid, Store: m, Boot: fmt.Sprint("boot ", w.boots), Held: w.held()})
+	return partition.Open(partition.Config{Device: m, UUID: uuid, Store: m, Boot: fmt.Sprint("boot ", w.boots), Held: w.held()})
 }
 
 func (w *world) held() (uuids []string) {
@@ -201,26 +200,29 @@ func (w *world) line(words []string) error {
 	return nil
 }
 
-func (w *world) obtain(profile string) error {
-	p, _ := w.device.Model().Profile(profile)
-	i, err := w.manager.Obtain(p)
+func (w *world) obtain(text string) error {
+	at, err := place(w.device.Model(), text)
+	if err != nil {
+		return err
+	}
+	i, err := w.manager.Obtain(at)
 	switch {
 	case errors.Is(err, partition.ErrNoRoom) && !errors.Is(err, errDisturbed):
-		w.answers = append(w.answers, profile+" refused")
+		w.answers = append(w.answers, text+" refused")
 		return nil
 	case err != nil:
 		return err
 	}
-	w.answers = append(w.answers, fmt.Sprintf("%s@%d", profile, i.Start))
+	w.answers = append(w.answers, fmt.Sprintf("%s@%d", i.Profile.Name, i.Start))
 	w.obtained = append(w.obtained, i)
 	return nil
 }
 
 func (w *world) stranger(words []string) error {
-	name, start, _ := strings.Cut(words[0], "@")
-	p, _ := w.device.Model().Profile(name)
-	at := mig.Instance{Profile: p}
-	fmt.Sscan(start, &at.Start)
+	at, err := place(w.device.Model(), words[0])
+	if err != nil {
+		return err
+	}
 	w.strange = append(w.strange, at)
 	sizes := make([]int, len(words)-1)
 	for n := range sizes {

@@ -101,7 +101,7 @@ func (c *cluster) make(slice int) (uuid string, err error) {
 	if !ok || g.UUID != c.node.Slices[slice].Device {
 		return "", fmt.Errorf("%s is no place", c.node.Slices[slice].ID)
 	}
-	i, err := g.manager.ObtainAt(at)
+	i, err := g.manager.Obtain(at)
 	if err == nil && slices.ContainsFunc(c.held, func(h held) bool { return h.uuid == i.UUID }) {
 		err = fmt.Errorf("%s is another's", i.UUID)
 	}

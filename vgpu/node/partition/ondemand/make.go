@@ -39,7 +39,7 @@ func (s *Source) Make(id string) error {
 
 // do makes an instance, and finds out how the driver numbers it. The next one to ask tries again after an error.
 func (s *Source) do(m *made, at mig.Instance) {
-	instance, err := m.gpu.manager.ObtainAt(at)
+	instance, err := m.gpu.manager.Obtain(at)
 	var devices []gpu.Device
 	if err == nil {
 		if devices, err = s.Source.Devices(); err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gshare-dev/gshare/vgpu/mig"
-	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
 	"github.com/gshare-dev/gshare/vgpu/node/fakemig"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
@@ -40,7 +39,7 @@ func newSource(t *testing.T, d driver, journal string, profiles ...string) *Sour
 	t.Helper()
 	s := New(d, []GPU{{UUID: "GPU-a", Model: d.Model(), Profiles: profiles, Open: func() (*partition.Manager, error) {
 		return partition.Open(partition.Config{
-			Device: d.GPU, Planner: geometry.NewPlanner(d.Model()), UUID: "GPU-a", Boot: "b", Store: partition.File(journal),
+			Device: d.GPU, UUID: "GPU-a", Boot: "b", Store: partition.File(journal),
 		})
 	}}})
 	if err := s.Open(); err != nil {
