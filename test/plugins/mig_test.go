@@ -147,10 +147,11 @@ func (n *migNode) serve(t *testing.T, api agent.Cluster) {
 	t.Helper()
 	model := n.gpu.Model()
 	source := ondemand.New(machine{n.gpu}, []ondemand.GPU{{
-		UUID: "GPU-a", Model: model, Profiles: []string{"1g.10gb", "3g.40gb"}, Open: func() (*partition.Manager, error) {
-			return partition.Open(partition.Config{
+		UUID: "GPU-a", Profiles: []string{"1g.10gb", "3g.40gb"}, Open: func() (*partition.Manager, *mig.Model, error) {
+			manager, err := partition.Open(partition.Config{
 				Device: n.gpu, UUID: "GPU-a", Boot: "b", Store: partition.File(filepath.Join(n.dir, "mig.json")),
 			})
+			return manager, model, err
 		},
 	}})
 	pods, err := kubelet.DialPods(n.kubelet.Pods())

@@ -67,6 +67,8 @@ type Agent struct {
 	what    question[[]gpu.Device]
 	asks    chan unlimited // for the driver's limits
 
+	appeared chan struct{} // a GPU is open
+
 	mu         sync.Mutex // guards the following
 	inventory  inventory.Inventory
 	devices    []gpu.Device  // at the last look
@@ -99,7 +101,7 @@ func New(o Options) (*Agent, error) {
 	c := o.Config
 	a := &Agent{
 		Options: o, files: cdi.Directory(c.Kubernetes.CDI), bound: true,
-		wake: make(chan struct{}, 1), report: make(chan struct{}, 1), what: question[[]gpu.Device]{call: o.Source.Devices},
+		wake: make(chan struct{}, 1), report: make(chan struct{}, 1), appeared: make(chan struct{}, 1), what: question[[]gpu.Device]{call: o.Source.Devices},
 		changed: make(chan struct{}), freed: make(chan struct{}),
 		book: grant.NewBook(grant.Config{
 			Node: c.Kubernetes.NodeName, Gamma: *c.GammaPercent * 10, MixTenants: c.Tenancy == "mixed",

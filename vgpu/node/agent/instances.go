@@ -1,13 +1,16 @@
 package agent
 
 import (
+	"context"
+
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/injection"
 )
 
-// uuid is what programs and the driver call a slice. Only of one whose instance is made on demand it is not its ID.
+// uuid is what programs and the driver call a slice. Only of one whose instance is made on demand it is not its ID; it is empty
+// where that instance is not there, or not known yet.
 func (a *Agent) uuid(slice string) string {
 	if a.OnDemand == nil {
 		return slice
@@ -47,13 +50,26 @@ func (a *Agent) makeInstances(g *grant.Grant) *grant.Refusal {
 	return nil
 }
 
-// adoptInstances takes over the instances that a container had under an earlier agent.
-func (a *Agent) adoptInstances(g *grant.Grant) {
-	for _, v := range g.VGPUs {
-		if a.OnDemand != nil {
-			a.OnDemand.Adopt(v.Slice)
-		}
+// openInstances begins to open the GPUs whose instances are made on demand; the channel is closed when all are. Nothing waits for
+// a driver that hangs but the containers on such a GPU: those that an earlier agent has granted are served again when it is open.
+func (a *Agent) openInstances(ctx context.Context) (all <-chan struct{}) {
+	if a.OnDemand == nil {
+		none := make(chan struct{})
+		close(none)
+		return none
 	}
+	return a.OnDemand.Open(ctx, a.Config.Kubernetes.HealthPeriod.Duration, func(uuid string, err error) {
+		if err != nil {
+			a.Log.Error("open a GPU whose instances are made on demand", "gpu", uuid, "err", err)
+			return
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if err := a.resume(); err != nil {
+			a.Log.Error("serve containers again", "gpu", uuid, "err", err)
+		}
+		signal(a.appeared)
+	})
 }
 
 // holdInstances keeps the instances that containers have. The caller holds the lock.

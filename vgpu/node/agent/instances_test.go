@@ -1,19 +1,23 @@
 package agent
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 	"github.com/gshare-dev/gshare/vgpu/node/fakemig"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 	"github.com/gshare-dev/gshare/vgpu/node/partition/ondemand"
+	"github.com/gshare-dev/gshare/vgpu/node/ticket"
 )
 
 // partitioned is a driver with one GPU in MIG mode.
@@ -32,7 +36,16 @@ func (p partitioned) Devices() ([]gpu.Device, error) {
 
 func (partitioned) Processes() ([]gpu.Process, error) { return nil, nil }
 
-func newPartitioned(t *testing.T) (*rig, *fakemig.GPU) {
+// beside is a driver with another GPU, which is whole.
+type beside struct{ partitioned }
+
+func (b beside) Devices() ([]gpu.Device, error) {
+	devices, err := b.partitioned.Devices()
+	return append(devices, gpu.Device{UUID: "GPU-0", Model: "A100", SMs: 108, Memory: 80 << 30}), err
+}
+
+// newPartitioned gives an agent with a GPU whose instances are made on demand. wait, if there is one, is called before that is open.
+func newPartitioned(t *testing.T, source func(partitioned) gpu.Source, wait func()) (*rig, *fakemig.GPU) {
 	t.Helper()
 	m, err := mig.ModelNamed("A100-80GB")
 	if err != nil {
@@ -40,11 +53,13 @@ func newPartitioned(t *testing.T) (*rig, *fakemig.GPU) {
 	}
 	g := fakemig.New("GPU-a", m)
 	return newRig(t, func(o *Options) {
-		o.OnDemand = ondemand.New(partitioned{g}, []ondemand.GPU{{
-			UUID: "GPU-a", Model: m, Profiles: []string{"1g.10gb", "3g.40gb"}, Open: func() (*partition.Manager, error) {
-				return partition.Open(partition.Config{
+		o.OnDemand = ondemand.New(source(partitioned{g}), []ondemand.GPU{{
+			UUID: "GPU-a", Profiles: []string{"1g.10gb", "3g.40gb"}, Open: func() (*partition.Manager, *mig.Model, error) {
+				wait()
+				manager, err := partition.Open(partition.Config{
 					Device: g, UUID: "GPU-a", Boot: "b", Store: partition.File(filepath.Join(o.Config.Directory, "mig.json")),
 				})
+				return manager, m, err
 			},
 		}})
 		o.Source = o.OnDemand
@@ -60,7 +75,7 @@ func (r *rig) published() string {
 // TestOnDemand: a placement names GPU, profile and start; the instance is made before the container is, and given to no other. It
 // outlives the agent. What the node offers is the same whatever instances there are, and no more than it has in the worst case.
 func TestOnDemand(t *testing.T) {
-	r, g := newPartitioned(t)
+	r, g := newPartitioned(t, func(p partitioned) gpu.Source { return p }, func() {})
 	r.wait("inventory", func() bool { return r.published() != "" })
 	before := r.published()
 	inv, err := kube.DecodeInventory(before)
@@ -92,6 +107,47 @@ func TestOnDemand(t *testing.T) {
 	if diff := cmp.Diff(before, r.published()); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// TestHungOpening: while the driver does not answer for a GPU whose instances are made on demand, the agent registers, containers start
+// on the others, and what that GPU holds stays taken. Its containers are served again when it answers.
+func TestHungOpening(t *testing.T) {
+	var hang chan struct{}
+	r, g := newPartitioned(t, func(p partitioned) gpu.Source { return beside{p} }, func() {
+		if hang != nil {
+			<-hang
+		}
+	})
+	r.wait("inventory", func() bool { return r.offers("a.c1m1.0") && r.offers("GPU-0") })
+	first := r.pod("a", "a.c3m4.4", 30, 50)
+	r.mustCreate("a", first, "MIG-GPU-a-0-0")
+	tickets, acts := len(ticket.All(r.shares())), len(g.Acts())
+	r.stop()
+	hang = make(chan struct{})
+	r.start()
+	if n := len(ticket.All(r.shares())); n != tickets {
+		t.Errorf("%d tickets, before it hung %d", n, tickets)
+	}
+	r.mustCreate("b", r.pod("b", "GPU-0", 30, 50), "GPU-0")
+	r.wait("report", func() bool {
+		return r.offers("GPU-0") && !r.offers("a.c1m1.0") && r.enforced("a", ondemand.ErrClosed.Error())
+	})
+	if err := r.OnDemand.Make("a.c1m1.0"); !errors.Is(err, ondemand.ErrClosed) || r.serves("a") || !r.serves("b") {
+		t.Errorf("%v; a is served: %v, b: %v", err, r.serves("a"), r.serves("b"))
+	}
+	close(hang)
+	r.wait("opening", func() bool { return r.offers("a.c1m1.0") && r.serves("a") })
+	r.mustCreate("a", first, "MIG-GPU-a-0-0")
+	if n := len(g.Acts()); n != acts {
+		t.Errorf("%q", g.Acts())
+	}
+}
+
+// serves says that the token server knows a pod's container.
+func (r *rig) serves(uid string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.containers[grant.Owner{UID: types.UID(uid), Container: "main"}.ID()] != nil
 }
 
 func (r *rig) acted(g *fakemig.GPU, want []string) {

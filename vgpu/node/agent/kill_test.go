@@ -81,8 +81,9 @@ func runMortal(dir, at string) error {
 		return err
 	}
 	source := ondemand.New(partitioned{m.GPU}, []ondemand.GPU{{
-		UUID: "GPU-a", Model: model, Profiles: []string{"1g.10gb", "3g.40gb"}, Open: func() (*partition.Manager, error) {
-			return partition.Open(partition.Config{Device: m, UUID: "GPU-a", Boot: "b", Store: m})
+		UUID: "GPU-a", Profiles: []string{"1g.10gb", "3g.40gb"}, Open: func() (*partition.Manager, *mig.Model, error) {
+			manager, err := partition.Open(partition.Config{Device: m, UUID: "GPU-a", Boot: "b", Store: m})
+			return manager, model, err
 		},
 	}})
 	k := fakekubelet.New(dir, string(kube.ResourceVGPU)) // for the names of its sockets

@@ -35,8 +35,8 @@ func (a *Agent) hold() {
 func (a *Agent) holdMPS() {
 	var shared []string // by what MPS calls them
 	for _, g := range a.book.All() {
-		if g.Class() != share.Exclusive {
-			shared = append(shared, a.uuid(g.VGPUs[0].Slice))
+		if uuid := a.uuid(g.VGPUs[0].Slice); uuid != "" && g.Class() != share.Exclusive {
+			shared = append(shared, uuid)
 		}
 	}
 	slices.Sort(shared)

@@ -71,7 +71,11 @@ func (a *Agent) goByPublished() bool {
 func (a *Agent) healthLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		period := a.Config.Kubernetes.HealthPeriod.Duration
-		pause(ctx, period)
+		select {
+		case <-ctx.Done():
+		case <-a.appeared:
+		case <-time.After(period):
+		}
 		if err := a.look(ctx, period); err != nil && ctx.Err() == nil {
 			a.Log.Error("look at the devices", "err", err)
 		}

@@ -2,12 +2,14 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/inventory"
+	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -33,22 +35,30 @@ func (a *Agent) restore() error {
 			continue
 		}
 		a.book.Restore(g)
-		a.adoptInstances(&g)
-		if g.Class() == share.Exclusive {
-			continue
-		}
-		if err := a.prepare(&g); err != nil { // its processes go on by their policy file, and the share stays taken
-			a.Log.Error("serve a container again", "container", g.String(), "err", err)
-		}
-	}
-	a.hold()
-	for _, c := range a.containers {
-		if err := c.Listen(); err != nil {
-			return err
-		}
 	}
 	a.Log.Info("restored", "grants", len(a.book.All()))
-	return nil
+	return a.resume()
+}
+
+// resume serves the containers that have a grant and are not served yet. Where that fails their processes go on by their policy file,
+// and the shares stay taken. The caller holds the lock.
+func (a *Agent) resume() (all error) {
+	var back []*tokenserver.Container
+	for _, g := range a.book.All() {
+		if g.Class() == share.Exclusive || a.containers[g.ID()] != nil {
+			continue
+		}
+		if err := a.prepare(&g); err != nil {
+			a.Log.Error("serve a container again", "container", g.String(), "err", err)
+			continue
+		}
+		back = append(back, a.containers[g.ID()])
+	}
+	a.hold()
+	for _, c := range back {
+		all = errors.Join(all, c.Listen())
+	}
+	return all
 }
 
 func (a *Agent) read(id string) (grant.Grant, error) {

@@ -14,8 +14,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// recallLimit is how long the start waits for the API server before it goes on without it: the kubelet fails pods whose devices
-// are not registered when it looks at them.
+// recallLimit is how long the start waits for the API server, and for GPUs to open, before it goes on without: the kubelet fails
+// pods whose devices are not registered when it looks at them.
 const recallLimit = 2 * time.Second
 
 // Run is the life of an agent, until the context ends. What it has granted stays as it is, for the next one.
@@ -28,18 +28,18 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	if a.OnDemand != nil {
-		if err := a.OnDemand.Open(); err != nil {
-			return err
-		}
-	}
 	if err := a.restore(); err != nil {
 		return err
 	}
 	defer a.server.Close()
 	defer a.mps.Close()
 	short, cancel := context.WithTimeout(ctx, recallLimit)
+	opened := a.openInstances(ctx)
 	a.recall(short)
+	select {
+	case <-opened: // else the GPUs are not offered until they are
+	case <-short.Done():
+	}
 	cancel()
 	if err := a.firstLook(ctx); err != nil {
 		return err

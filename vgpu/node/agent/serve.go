@@ -17,12 +17,16 @@ func (a *Agent) prepare(g *grant.Grant) error {
 		ID: g.ID(), Dir: a.dir(g.ID()), Admit: a.admitter(g.Owner), Empty: func() { signal(a.wake) },
 	}
 	for i, v := range g.VGPUs {
+		uuid := a.uuid(v.Slice)
+		if uuid == "" {
+			return fmt.Errorf("the instance of %s is not known", v.Slice)
+		}
 		slice, err := a.slice(v.Slice)
 		if err != nil {
 			return err
 		}
 		spec.VGPUs = append(spec.VGPUs, tokenserver.VGPU{
-			Share: v.Share, Slice: slice, UUID: a.uuid(v.Slice), Index: i, Elastic: v.Class == share.Elastic, Priority: v.Priority,
+			Share: v.Share, Slice: slice, UUID: uuid, Index: i, Elastic: v.Class == share.Elastic, Priority: v.Priority,
 		})
 	}
 	container, err := a.server.Prepare(spec)

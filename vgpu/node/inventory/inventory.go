@@ -75,7 +75,8 @@ func (c Config) slice(d gpu.Device, i gpu.Instance) Slice {
 const gone = "the driver does not find it any more"
 
 // Update gives the inventory for what is found now. Slices keep their places, because tickets are numbered by them. Those that
-// are gone stay as unhealthy ones, and their tickets with them, until no pod is bound.
+// are gone stay as unhealthy ones, and their tickets with them, until no pod is bound, or as long as their device has a fault and
+// does not tell its instances.
 func (inv Inventory) Update(c Config, devices []gpu.Device, bound bool) Inventory {
 	found := c.of(devices)
 	var next []Slice
@@ -86,6 +87,9 @@ func (inv Inventory) Update(c Config, devices []gpu.Device, bound bool) Inventor
 			next = append(next, grown(found[i], old))
 		case i >= 0:
 			next = append(next, found[i])
+		case c.mute(devices, old.Device) != "":
+			old.Healthy, old.Fault = false, c.mute(devices, old.Device)
+			next = append(next, old)
 		case bound && !conflicts(found, old):
 			old.Healthy, old.Fault = false, gone
 			next = append(next, old)
@@ -101,6 +105,16 @@ func (inv Inventory) Update(c Config, devices []gpu.Device, bound bool) Inventor
 func grown(now, old Slice) Slice {
 	now.MaxShares = max(now.MaxShares, old.MaxShares)
 	return now
+}
+
+// mute gives the fault of a device that does not tell its instances.
+func (c Config) mute(devices []gpu.Device, uuid string) (fault string) {
+	for _, d := range devices {
+		if d.UUID == uuid && d.MIG && len(d.Instances) == 0 && c.owns(d) {
+			fault = d.Fault
+		}
+	}
+	return fault
 }
 
 // conflicts says that an old slice cannot stand beside what is found: a GPU is offered whole or in parts.

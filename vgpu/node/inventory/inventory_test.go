@@ -41,6 +41,8 @@ func ids(inv Inventory) (ids []string) {
 func TestUpdate(t *testing.T) {
 	sick := whole("a")
 	sick.Fault = "Xid 79"
+	mute := mig("a")
+	mute.Fault = "it does not answer"
 	for name, test := range map[string]struct {
 		before, now []gpu.Device
 		closed      []string
@@ -57,6 +59,7 @@ func TestUpdate(t *testing.T) {
 		"cordoned slice":        {nil, []gpu.Device{mig("b", "x", "y")}, []string{"y"}, true, []string{"x", "y off"}},
 		"MIG on, pods bound":    {[]gpu.Device{whole("a")}, []gpu.Device{mig("a", "x")}, nil, true, []string{"x"}},
 		"instance gone, bound":  {[]gpu.Device{mig("a", "x", "y")}, []gpu.Device{mig("a", "y")}, nil, true, []string{"x off", "y"}},
+		"tells no instances":    {[]gpu.Device{mig("a", "x", "y"), whole("b")}, []gpu.Device{mute, whole("b")}, nil, false, []string{"x off", "y off", "b"}},
 		"no instance yet":       {nil, []gpu.Device{mig("a")}, nil, false, nil},
 		"everything gone, pods": {[]gpu.Device{whole("a")}, nil, nil, true, []string{"a off"}},
 	} {

@@ -17,10 +17,9 @@ import (
 // kernel keeps a process whose call hangs in the driver, and with it the agent's lock.
 type Config struct {
 	Device Device
-	UUID   string   // of the GPU
-	Store  Store    // its journal
-	Boot   string   // see Boot
-	Held   []string // UUIDs of the instances that containers have
+	UUID   string // of the GPU
+	Store  Store  // its journal
+	Boot   string // see Boot
 }
 
 // Manager changes the instances of one GPU. It serves concurrent callers, one after another.
@@ -38,9 +37,6 @@ type Manager struct {
 // file, all instances would count as made by others.
 func Open(c Config) (*Manager, error) {
 	m := &Manager{device: c.Device, store: c.Store, held: map[string]bool{}}
-	for _, uuid := range c.Held {
-		m.held[uuid] = true
-	}
 	text, err := c.Store.Load()
 	if err != nil {
 		return nil, fmt.Errorf("journal of %s: %w", c.UUID, err)

@@ -69,11 +69,16 @@ func newNode(t *testing.T) *node {
 	return &node{t: t, gpu: fakemig.New(uuid, model(t)), disk: &memory{}, boot: "boot 1"}
 }
 
-func (n *node) open(held ...string) *partition.Manager {
+func (n *node) open(held ...partition.Instance) *partition.Manager {
 	n.t.Helper()
-	m, err := partition.Open(partition.Config{Device: n.gpu, UUID: uuid, Store: n.disk, Boot: n.boot, Held: held})
+	m, err := partition.Open(partition.Config{Device: n.gpu, UUID: uuid, Store: n.disk, Boot: n.boot})
 	if err != nil {
 		n.t.Fatal(err)
+	}
+	for _, h := range held {
+		if i, err := m.Hold(h.Instance); err != nil || i != h {
+			n.t.Fatalf("%+v, %v; held is %+v", i, err, h)
+		}
 	}
 	return m
 }
@@ -208,7 +213,7 @@ func TestRestart(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
 	a, b := n.obtain(m, "1g.10gb@6"), n.obtain(m, "2g.20gb@4")
-	m = n.open(a.UUID)
+	m = n.open(a)
 	n.refused(m, "7g.80gb@0", partition.ErrNoRoom)
 	if again := n.obtain(m, "2g.20gb@4"); again != b {
 		t.Errorf("got %+v instead of the idle %+v", again, b)

@@ -158,15 +158,14 @@ func (w *world) try(line string) (again bool, err error) {
 }
 
 func (w *world) open() (*partition.Manager, error) {
-	m := mortal{w}
-	return partition.Open(partition.Config{Device: m, UUID: uuid, Store: m, Boot: fmt.Sprint("boot ", w.boots), Held: w.held()})
-}
-
-func (w *world) held() (uuids []string) {
+	agent := mortal{w}
+	m, err := partition.Open(partition.Config{Device: agent, UUID: uuid, Store: agent, Boot: fmt.Sprint("boot ", w.boots)})
 	for _, i := range w.obtained {
-		uuids = append(uuids, i.UUID)
+		if err == nil {
+			_, err = m.Hold(i.Instance)
+		}
 	}
-	return uuids
+	return m, err
 }
 
 func (w *world) line(words []string) error {

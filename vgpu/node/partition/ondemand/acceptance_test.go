@@ -23,7 +23,8 @@ func (j *journal) Save(text []byte) error { j.text = text; return nil }
 
 // cluster is a node with some GPUs: the scheduler chooses places on them, the agent makes instances there.
 type cluster struct {
-	gpus   []GPU
+	source *Source
+	gpus   []*device
 	fakes  []*fakemig.GPU
 	node   *packing.Node
 	packer packing.Packer
@@ -47,14 +48,14 @@ func newCluster(t *testing.T, m *mig.Model, gpus int) *cluster {
 	for n := range gpus {
 		uuid := fmt.Sprintf("GPU-%d", n)
 		fake := fakemig.New(uuid, m)
-		g := GPU{UUID: uuid, Model: m}
-		var err error
-		if g.manager, err = partition.Open(partition.Config{Device: fake, UUID: uuid, Store: &journal{}, Boot: "b"}); err != nil {
+		manager, err := partition.Open(partition.Config{Device: fake, UUID: uuid, Store: &journal{}, Boot: "b"})
+		if err != nil {
 			t.Fatal(err)
 		}
+		g := &device{GPU: GPU{UUID: uuid}, manager: manager, model: m}
 		d := gpu.Device{UUID: uuid, Model: "A100", SMs: 108, Memory: 80 << 30, MIG: true}
-		if err := g.offer(&d); err != nil {
-			t.Fatal(err)
+		if g.offer(&d); d.Fault != "" {
+			t.Fatal(d.Fault)
 		}
 		for _, i := range d.Instances {
 			offered = append(offered, packing.Slice{
@@ -65,6 +66,7 @@ func newCluster(t *testing.T, m *mig.Model, gpus int) *cluster {
 		c.gpus, c.fakes, c.layouts = append(c.gpus, g), append(c.fakes, fake), append(c.layouts, mig.Layout{})
 	}
 	c.node = packing.NewNode("n", offered, 0, 0)
+	c.source = &Source{gpus: c.gpus}
 	return c
 }
 
@@ -96,10 +98,14 @@ func (c *cluster) wish(p *mig.Profile, policy migchurn.Policy) (accepted bool, e
 
 // make is the agent's part: the placement names GPU, profile and start.
 func (c *cluster) make(slice int) (uuid string, err error) {
-	s := New(nil, c.gpus)
-	g, at, ok := s.find(string(c.node.Slices[slice].ID))
-	if !ok || g.UUID != c.node.Slices[slice].Device {
-		return "", fmt.Errorf("%s is no place", c.node.Slices[slice].ID)
+	id := string(c.node.Slices[slice].ID)
+	g := c.source.of(id)
+	if g == nil || g.UUID != c.node.Slices[slice].Device {
+		return "", fmt.Errorf("%s is of no GPU", id)
+	}
+	at, ok := g.find(id)
+	if !ok {
+		return "", fmt.Errorf("%s is no place", id)
 	}
 	i, err := g.manager.Obtain(at)
 	if err == nil && slices.ContainsFunc(c.held, func(h held) bool { return h.uuid == i.UUID }) {
@@ -145,7 +151,7 @@ func (c *cluster) empty(policy migchurn.Policy) error {
 	for len(c.held) > 0 {
 		c.end(0)
 	}
-	profiles := c.gpus[0].Model.Profiles
+	profiles := c.gpus[0].model.Profiles
 	for range c.gpus {
 		if ok, err := c.wish(&profiles[len(profiles)-1], policy); !ok || err != nil {
 			return fmt.Errorf("a whole GPU where nobody has any of it: %v, %v", ok, err)
@@ -156,8 +162,8 @@ func (c *cluster) empty(policy migchurn.Policy) error {
 
 func (c *cluster) play(random *rand.Rand, policy migchurn.Policy, accepted map[bool]int) error {
 	var plain []*mig.Profile
-	for i := range c.gpus[0].Model.Profiles {
-		if p := &c.gpus[0].Model.Profiles[i]; !p.Media {
+	for i := range c.gpus[0].model.Profiles {
+		if p := &c.gpus[0].model.Profiles[i]; !p.Media {
 			plain = append(plain, p)
 		}
 	}

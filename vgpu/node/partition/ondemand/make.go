@@ -2,6 +2,7 @@ package ondemand
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -9,15 +10,22 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 )
 
-// Make wants the instance of a place to be there, and says why it is not yet: ErrMaking, or what the last try has met. A slice
-// that is no place of these GPUs needs nothing.
+// Make wants the instance of a place to be there, and says why it is not yet: ErrClosed, ErrMaking, or what the last try has met.
+// A slice that is no place of these GPUs needs nothing.
 func (s *Source) Make(id string) error {
-	g, at, ok := s.find(id)
-	if !ok {
-		return nil
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	g := s.of(id)
+	if g == nil {
+		return nil
+	}
+	if g.manager == nil {
+		return g.closed()
+	}
+	at, ok := g.find(id)
+	if !ok {
+		return fmt.Errorf("the GPU does not offer the place %.64q", id)
+	}
 	m, err := s.made[id], ErrMaking
 	switch {
 	case m == nil:
@@ -53,25 +61,6 @@ func (s *Source) do(m *made, at mig.Instance) {
 		m.uuid = instance.UUID
 		m.find(devices)
 	}
-}
-
-// Adopt takes over the instance of a place that a container has had since before this agent. One that is gone, as after a reboot,
-// is made again when it is asked for. It waits for the driver.
-func (s *Source) Adopt(id string) {
-	g, at, ok := s.find(id)
-	if !ok {
-		return
-	}
-	instance, err := g.manager.Hold(at)
-	if err != nil {
-		return
-	}
-	devices, _ := s.Source.Devices() // else it is found among them at the next look
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	m := &made{gpu: g, done: true, uuid: instance.UUID, asked: time.Now(), since: time.Now()}
-	m.find(devices)
-	s.made[id] = m
 }
 
 // find notes the device with the instance, if it is listed.
@@ -128,14 +117,17 @@ func (s *Source) release() {
 	}
 }
 
-// UUID is what programs and the driver call a slice: of a place, its instance, where it is there.
+// UUID is what programs and the driver call a slice: of a place, its instance; empty where that is not there, or not known.
 func (s *Source) UUID(id string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if m := s.made[id]; m != nil && m.uuid != "" {
+	if s.of(id) == nil {
+		return id
+	}
+	if m := s.made[id]; m != nil {
 		return m.uuid
 	}
-	return id
+	return ""
 }
 
 // Listed is the device of a place as it was listed with the instance.
