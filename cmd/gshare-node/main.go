@@ -147,7 +147,9 @@ func newNode(c config.Configuration, log *slog.Logger) (*standalone.Node, error)
 	if err := daemons.Available(); err != nil {
 		log.Warn("devices cannot be shared, only given out whole", "err", err)
 	}
-	return standalone.New(standalone.Options{Config: c, Devices: gpu.Usable(devices), MPS: daemons, Source: source, Groups: groups(log), Log: log})
+	return standalone.New(standalone.Options{
+		Config: c, Devices: gpu.Usable(devices), MPS: daemons, Source: source, Groups: groups(log), Memory: limiterOf(c), Log: log,
+	})
 }
 
 // groups are for root only; without, processes are known by their user.

@@ -11,6 +11,7 @@ import (
 func (n *Node) keep(r *run) {
 	n.runs = append(n.runs, r)
 	n.holdMPS()
+	n.limitMemory(r)
 	if r.dead {
 		return
 	}

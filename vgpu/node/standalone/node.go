@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+	"github.com/gshare-dev/gshare/vgpu/node/dmem"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
@@ -22,8 +23,9 @@ type Options struct {
 	Config  config.Configuration // with its defaults and its directory
 	Devices []gpu.Device
 	MPS     mps.Daemons
-	Source  gpu.Source // of the processes on the devices; nil: they are not looked at
-	Groups  *Groups    // nil: processes are told apart by user only
+	Source  gpu.Source    // of the processes on the devices; nil: they are not looked at
+	Groups  *Groups       // nil: processes are told apart by user only
+	Memory  *dmem.Limiter // lets the driver limit memory by the Groups, where it can; nil: it is not asked
 	Log     *slog.Logger
 }
 
@@ -35,6 +37,7 @@ type Node struct {
 	server *tokenserver.Server
 	mps    *mps.Keeper
 	slices []*tokenserver.Slice // of the devices
+	limits func() (dmem.Limiter, error)
 
 	mu      sync.Mutex // guards the following
 	runs    []*run     // in the order of admission
@@ -49,6 +52,7 @@ func New(o Options) (*Node, error) {
 	n.server = tokenserver.New(tokenserver.Config{
 		Log: o.Log, Turn: o.Config.Turn.Duration, RunAhead: o.Config.RunAhead.Duration, Window: o.Config.Window.Duration,
 	})
+	n.limits = n.limiter()
 	n.mps = mps.New(mps.Config{Daemons: o.MPS, Log: o.Log, Changed: n.reconsider})
 	var list []packing.Slice
 	found := 0

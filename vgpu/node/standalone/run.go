@@ -29,6 +29,7 @@ type record struct {
 	Class   share.Isolation
 	SMLimit share.PerMille // of an elastic run, where it was moved; 0: that of the request
 	Group   string         // cgroup; empty if it has none
+	Limited share.Bytes    // device memory by the driver's word, with what the driver takes for itself; 0: it has not confirmed a limit
 	Truth   control.Truth
 }
 

@@ -15,9 +15,9 @@ func (n *Node) truthOf(r *run) control.Truth {
 	}
 	switch r.Class {
 	case share.MPS:
-		t.Memory, t.SMs = "hook, MPS", n.capOf(r)
+		t.Memory, t.SMs = memoryOf(r), n.capOf(r)
 	case share.Elastic:
-		t.Memory, t.SMs = "hook, MPS", n.capOf(r)+" at the limit, hook and token server below it"
+		t.Memory, t.SMs = memoryOf(r), n.capOf(r)+" at the limit, hook and token server below it"
 	}
 	if n.MPS.Simulated {
 		t.Missing = append(t.Missing, "the devices are simulated")
@@ -27,6 +27,9 @@ func (n *Node) truthOf(r *run) control.Truth {
 		t.Missing = append(t.Missing, "processes of one user can pass for another run's of theirs"+n.cure())
 	}
 	t.Missing = append(t.Missing, "a program that avoids LD_PRELOAD is not limited in time")
+	if r.Class != share.Exclusive && r.Limited == 0 {
+		t.Missing = append(t.Missing, "a program that avoids hook and MPS is not limited in memory")
+	}
 	return t
 }
 

@@ -1,0 +1,118 @@
+package standalone
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
+	"github.com/gshare-dev/gshare/vgpu/node/dmem"
+)
+
+// withDriver gives the node cgroups that are mere files, and a driver's program that does what the script says, besides noting its
+// calls.
+func withDriver(t *testing.T, script string) (change func(*Options), calls func() []string) {
+	t.Helper()
+	m, err := cgroup.Of(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, ok := m.Unified()
+	if !ok {
+		t.Skip("cgroups of version 2 are missing: ", own)
+	}
+	root := tempDir(t)
+	program, notes := filepath.Join(root, "nvidia-smi"), filepath.Join(root, "calls")
+	for _, err := range []error{
+		os.MkdirAll(filepath.Join(root, own), 0o755),
+		os.WriteFile(filepath.Join(root, "cgroup.controllers"), []byte("dmem\n"), 0o600),
+		os.WriteFile(program, []byte("#!/bin/sh\necho \"$@\" >>"+notes+"\n"+script), 0o755),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	change = func(o *Options) { o.Groups, o.Memory = &Groups{root}, &dmem.Limiter{Program: program} }
+	return change, func() (set []string) {
+		text, _ := os.ReadFile(notes)
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, "--set") {
+				set = append(set, strings.TrimSpace(line))
+			}
+		}
+		return set
+	}
+}
+
+// truth is the report of the oldest run, as it is told.
+func (n *Node) truth() control.Truth { return n.Status().Runs[0].Truth }
+
+const loose = "a program that avoids hook and MPS is not limited in memory"
+
+// TestDriverLimitsMemory: the driver limits each run that shares, by its cgroup; the truth report says so when that is confirmed, also
+// that of a later agent. Who is alone on a device is not limited.
+func TestDriverLimitsMemory(t *testing.T) {
+	change, calls := withDriver(t, "echo 'hard limit: 1536 MiB'\n")
+	dir := tempDir(t)
+	n := newNode(t, dir, change)
+	p := newProgram(t)
+	mustAdmit(t, n, p, ask(30, 50, 1024))
+	mustAdmit(t, n, newProgram(t), ask(100, 100, 1024))
+	eventually(t, "the limit is confirmed", func() bool { return n.truth().Memory == "dmem (1536 MiB), hook, MPS" })
+	if slices.Contains(n.truth().Missing, loose) {
+		t.Errorf("%+v", n.truth())
+	}
+	r := n.first()
+	want := []string{"memory-limits --set --soft-limit 0 --hard-limit 1536 --namespace " + filepath.Join(n.Groups.root, r.Group) + " -i GPU-0"}
+	if got := calls(); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	n.Close()
+	n = newNode(t, dir, change)
+	if got := n.truth().Memory; got != "dmem (1536 MiB), hook, MPS" {
+		t.Errorf("after a restart: %q", got)
+	}
+	if got := calls(); !slices.Equal(got, want) {
+		t.Errorf("after a restart: %q, want %q", got, want)
+	}
+}
+
+// TestDriverRefusesLimits: what the driver has not confirmed is not claimed; a later agent tries again.
+func TestDriverRefusesLimits(t *testing.T) {
+	change, calls := withDriver(t, "[ $2 = --help ]\n")
+	dir := tempDir(t)
+	n := newNode(t, dir, change)
+	mustAdmit(t, n, newProgram(t), ask(30, 50, 1024))
+	eventually(t, "it is asked", func() bool { return len(calls()) == 1 })
+	n.Close()
+	n = newNode(t, dir, change)
+	eventually(t, "it is asked again", func() bool { return len(calls()) == 2 })
+	if got := n.truth(); got.Memory != "hook, MPS" || !slices.Contains(got.Missing, loose) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestNoDriverLimits: without cgroups, or with an older driver, no limit is asked for.
+func TestNoDriverLimits(t *testing.T) {
+	old, asked := withDriver(t, "exit 2\n")
+	loner, none := withDriver(t, "echo 'hard limit: 1536 MiB'\n")
+	for name, change := range map[string]func(*Options){"old driver": old, "no cgroups": func(o *Options) {
+		loner(o)
+		o.Groups = nil
+	}} {
+		n := newNode(t, tempDir(t), change)
+		mustAdmit(t, n, newProgram(t), ask(30, 50, 1024))
+		if _, err := n.limits(); err == nil {
+			t.Errorf("%s: there are limits", name)
+		}
+		if got := n.truth(); got.Memory != "hook, MPS" || !slices.Contains(got.Missing, loose) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if got := append(asked(), none()...); len(got) > 0 {
+		t.Errorf("asked %q", got)
+	}
+}
