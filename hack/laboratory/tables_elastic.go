@@ -79,7 +79,7 @@ func elasticInference() table {
 		text: "Four pairs; the first function has bursts of 4, 6, 6 and 4 times its rate. p95 over that of a GPU for each. With an SLO of 4.6 times its time,\n" +
 			"the bound with which Dilu's public table gives the share that it deploys RoBERTa-large with, limits are below what a function can use.\n" +
 			"`rckm-uncapped` is `rckm` without MPS caps, so that tokens alone keep the limits; MaxTokens are so much that a function at its limit\n" +
-			"launches what it does there under a cap, or half as much again. Below `mps-l`, as the paper has it, `rckm` is nowhere: hack/adr/0006.",
+			"launches what it does there under a cap, or half as much again. Below `mps-l`, as the paper has it, `rckm` is nowhere: hack/adr/0008.",
 		command: []string{"simulate", "elastic", "--kind", "inference-inference"},
 		rows: []row{
 			{name: "bursts"}, {name: "bursts, CV 6", args: []string{"--cv", "6"}}, {name: "bursts, 30 % interference", args: []string{"--interference", "30"}},
