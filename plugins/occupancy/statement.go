@@ -25,6 +25,9 @@ func Read(pod *v1.Pod) *Statement {
 	var request share.Request
 	request, s.Asks, s.RequestErr = kube.RequestOf(pod)
 	s.Placement, s.Placed, s.PlaceErr = kube.PlacementOf(pod)
+	if s.RequestErr == nil && !s.Placed {
+		s.RequestErr = request.Attachable()
+	}
 	s.Pod = packing.Pod{Tenant: pod.Namespace, Request: request}
 	if s.Placed && s.PlaceErr == nil && s.Asks && s.RequestErr == nil && !kube.Grants(s.Placement, request) {
 		s.PlaceErr = ErrPlacement

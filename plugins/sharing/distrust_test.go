@@ -62,6 +62,7 @@ func TestPreFilterRefusesPods(t *testing.T) {
 		"placed, no GPU":   {cpuPod("a", annotation(kube.AnnotationPlacement, text)), msgPlaced},
 		"broken placement": {gpuPod("a", 100, 30, annotation(kube.AnnotationPlacement, "{")), msgPlaced},
 		"no vgpu":          {cpuPod("a", limit(kube.ResourceSM, 50), limit(kube.ResourceMemory, 1)), "gshare/vgpu"},
+		"parts of two":     {cpuPod("a", limit(kube.ResourceSM, 100), limit(kube.ResourceMemory, 2), limit(kube.ResourceVGPU, 2)), "gshare.dev/isolation: 2 vGPUs"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -36,7 +36,7 @@ func TestEveryInputChangesTheSignature(t *testing.T) {
 		"sm":          limit(kube.ResourceSM, 81),
 		"quota":       limit(kube.ResourceQuota, 99),
 		"mem":         limit(kube.ResourceMemory, 1026),
-		"vgpu":        limit(kube.ResourceVGPU, 2),
+		"alone":       annotation(kube.AnnotationIsolation, "exclusive"),
 		"cpu":         request(v1.ResourceCPU, "1001m"),
 		"memory":      request(v1.ResourceMemory, "1025Mi"),
 		"namespace":   func(pod *v1.Pod) { pod.Namespace = "other" },
@@ -46,6 +46,10 @@ func TestEveryInputChangesTheSignature(t *testing.T) {
 		"models":      annotation(kube.AnnotationModel, "A100,H200"),
 		"slice":       annotation(kube.AnnotationSlice, "mig"),
 		"enforcement": annotation(kube.AnnotationEnforcement, "best-effort"),
+		"vgpu": func(pod *v1.Pod) {
+			limit(kube.ResourceVGPU, 2)(pod)
+			annotation(kube.AnnotationIsolation, "exclusive")(pod)
+		},
 		"quota limit": func(pod *v1.Pod) {
 			limit(kube.ResourceQuota, 40)(pod)
 			annotation(kube.AnnotationQuotaLimit, "80")(pod)

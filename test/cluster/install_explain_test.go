@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -33,7 +34,7 @@ var failures = map[string]failure{
 		want: []string{"1 insufficient GPU memory", "gshare/mem: 21920 instead of 30000 in container main"}},
 	"more memory than a GPU": {mem: 100000,
 		want: []string{"1 share larger than a slice", "fix:  ask for less than one slice has, or for more vGPUs", "gshare/mem: 81920 instead of 100000"}},
-	"more GPUs than a node": {sm: 450, mem: 9216, vgpu: 9,
+	"more GPUs than a node": {sm: 900, mem: 9216, vgpu: 9,
 		want: []string{"1 fewer GPUs than requested vGPUs", "gshare/vgpu: 8 instead of 9"}},
 	"another model": {change: annotated(kube.AnnotationModel, "H200"),
 		want: []string{"1 no GPU of an accepted model", "gshare.dev/model: A100,H200 instead of H200"}},
@@ -127,7 +128,12 @@ func (i *installed) prepare(t *testing.T, f failure) {
 	}
 	if f.holder[0] > 0 {
 		holder := cluster.Pod("holder", "sleep", "inf")
-		holder.Spec.Containers[0].Resources.Limits = vgpus(8*f.holder[0], 8*f.holder[1], 8)
+		for range 8 { // a share of several GPUs would be of whole ones
+			c := *holder.Spec.Containers[0].DeepCopy()
+			c.Name, c.Resources.Limits = fmt.Sprint("main", len(holder.Spec.Containers)), vgpus(f.holder[0], f.holder[1], 1)
+			holder.Spec.Containers = append(holder.Spec.Containers, c)
+		}
+		holder.Spec.Containers = holder.Spec.Containers[1:]
 		i.create(i.ctx, t, holder)
 		if _, err := i.WaitPod(i.ctx, "holder", cluster.Running); err != nil {
 			t.Fatal(err)

@@ -72,11 +72,11 @@ func TestAddedNodesFit(t *testing.T) {
 	random, added := rand.New(rand.NewPCG(1, 8)), 0
 	for range 200 {
 		vgpus := 1 + random.IntN(10)
-		quota := 100
+		sm, quota := 100*vgpus, 100
 		if vgpus == 1 {
-			quota = 1 + random.IntN(100)
+			sm, quota = 1+random.IntN(100), 1+random.IntN(100)
 		}
-		pod := pending(vgpus*(1+random.IntN(100)), vgpus*(1+random.IntN(groupMiB)), vgpus, quota)
+		pod := pending(sm, vgpus*(1+random.IntN(groupMiB)), vgpus, quota)
 		if !stock(t, pod, empty).IsSuccess() {
 			continue
 		}

@@ -31,7 +31,7 @@ func Slices(rules packing.Rules, n *packing.Node, pod *packing.Pod) [][]packing.
 
 // fits says on which node a changed request would have room; -1 on none.
 func (q *Question) fits(r share.Request) int {
-	if r.Validate() != nil {
+	if r.Validate() != nil || r.Attachable() != nil {
 		return nowhere
 	}
 	pod := *q.Pod

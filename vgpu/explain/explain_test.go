@@ -79,6 +79,8 @@ func TestChanges(t *testing.T) {
 		"another class": {terms(func(t *share.Terms) { t.Isolation = share.Elastic }), nodeOf("n", gpu("a", "A100", share.MPS)), "isolation elastic> @n; enforcement strict>best-effort @n"},
 		"another kind":  {terms(func(t *share.Terms) { t.Slice = share.AnyMIG }), nodeOf("n", gpu("a", "A100")), "slice mig>gpu @n"},
 		"fewer GPUs":    {podOf(shareOf(1000, 1000, gib), 3), nodeOf("n", gpu("a", "A100"), gpu("b", "A100")), "vgpu 3>2 and sm 300>200 and mem 3072>2048 @n"},
+		"no part of two": {podOf(shareOf(1000, 1000, gib), 2), occupied(nodeOf("n", gpu("a", "A100"), gpu("b", "A100")), 0, "ml", share.MPS, shareOf(100, 1000, gib)),
+			"vgpu 2>1 and sm 200>100 and mem 2048>1024 @n"},
 		"two at once": {podOf(half, 1), occupied(nodeOf("n", gpu("a", "A100")), 0, "ml", share.MPS, shareOf(600, 1000, 35*gib)),
 			"mem 10240>5120 and sm 50>40 @n"},
 		"nothing helps": {podOf(half, 1), occupied(nodeOf("n", gpu("a", "A100")), 0, "web", share.MPS, half), ""},

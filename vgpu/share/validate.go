@@ -85,6 +85,20 @@ func (r Request) validateContainer(c Container) error {
 	return c.Share.AllowedIn(r.Isolation)
 }
 
+// Attachable refuses a container that would share several slices: each slice has an MPS daemon of its own, a process is the client of
+// the one that CUDA_MPS_PIPE_DIRECTORY names, and that shows it no device but its own. Who runs already is not asked again. Errors
+// wrap a *FieldError.
+func (r Request) Attachable() error {
+	for _, c := range r.Containers {
+		alone := r.Isolation == Exclusive || r.Isolation == AnyIsolation && c.Share.IsWhole()
+		if c.VGPUs > 1 && !alone {
+			return inContainer(c.Name, Invalid(FieldIsolation, "%d vGPUs can be had as whole devices only, as a process can share one device: "+
+				"ask for all SMs of each, or for isolation exclusive", c.VGPUs))
+		}
+	}
+	return nil
+}
+
 func atLeastRequest(field string, limit, request PerMille) error {
 	if limit < request {
 		return Invalid(field, "%s is below the request of %s", limit.Percent(), request.Percent())

@@ -66,6 +66,34 @@ func TestAllowedIn(t *testing.T) {
 	}
 }
 
+func TestAttachable(t *testing.T) {
+	whole := Share{Whole, Whole, Whole, Whole, MiB}
+	for name, tc := range map[string]struct {
+		isolation  Isolation
+		containers []Container
+		wantErr    string // empty is attachable
+	}{
+		"one":                       {AnyIsolation, []Container{{"a", 1, smShare}}, ""},
+		"one in each container":     {MPS, []Container{{"a", 1, timeShare}, {"b", 1, timeShare}}, ""},
+		"whole ones":                {AnyIsolation, []Container{{"a", 8, whole}}, ""},
+		"parts, alone on each":      {Exclusive, []Container{{"a", 2, smShare}}, ""},
+		"parts of several":          {AnyIsolation, []Container{{"a", 1, whole}, {"b", 2, smShare}}, `container "b": gshare.dev/isolation: 2 vGPUs can be had as whole devices only`},
+		"parts by MPS":              {MPS, []Container{{"a", 2, Share{500, 500, 1000, 1000, 1}}}, `container "a": gshare.dev/isolation: `},
+		"whole ones, but by MPS":    {MPS, []Container{{"a", 2, whole}}, `container "a": gshare.dev/isolation: `},
+		"whole ones, but by tokens": {Elastic, []Container{{"a", 2, whole}}, `container "a": gshare.dev/isolation: `},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := Request{plainTerms, tc.containers}
+			r.Isolation = tc.isolation
+			if err := r.Attachable(); tc.wantErr != "" {
+				wantRefusal(t, err, tc.wantErr)
+			} else if err != nil {
+				t.Errorf("Attachable: %v", err)
+			}
+		})
+	}
+}
+
 func TestRequestValidate(t *testing.T) {
 	mps := plainTerms
 	mps.Isolation = MPS

@@ -103,6 +103,10 @@ func (b *Book) fits(g Grant) *Refusal {
 	if g.BestEffort {
 		enforcement = share.BestEffortEnforcement
 	}
+	if len(g.VGPUs) > 1 && g.Class() != share.Exclusive {
+		return refuse(NotServed, "%d slices cannot be shared by one container, as each has an MPS daemon of its own and a process can be the "+
+			"client of one: delete the pod, and create it again with all SMs of each or with gshare.dev/isolation: exclusive", len(g.VGPUs))
+	}
 	for _, v := range g.VGPUs {
 		i := slices.IndexFunc(b.slices, func(s packing.Slice) bool { return string(s.ID) == v.Slice })
 		if i < 0 {

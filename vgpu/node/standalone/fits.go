@@ -38,7 +38,7 @@ func (n *Node) fits(node *packing.Node, pod *packing.Pod) (list []string) {
 func (n *Node) admits(node *packing.Node, pod *packing.Pod, c share.Container) bool {
 	try := *pod
 	try.Request.Containers = []share.Container{c}
-	if try.Request.Validate() != nil {
+	if try.Request.Validate() != nil || try.Request.Attachable() != nil {
 		return false
 	}
 	_, _, refusal := n.packer.Place(node, &try)

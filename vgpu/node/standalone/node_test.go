@@ -185,7 +185,7 @@ func TestWrongRequests(t *testing.T) {
 		"swap":         {control.RunRequest{SM: &one, MemoryMiB: &one, Isolation: "swap"}, share.FieldIsolation},
 		"elastic time": {control.RunRequest{SM: &one, MemoryMiB: &one, Quota: &one, Isolation: "elastic"}, share.FieldIsolation},
 		"devices":      {control.RunRequest{SM: &three, MemoryMiB: &three}, share.FieldVGPU},
-		"parts of two": {control.RunRequest{SM: new(int64(100)), VGPUs: new(int64(2)), MemoryMiB: &three}, share.FieldVGPU},
+		"parts of two": {control.RunRequest{SM: new(int64(100)), VGPUs: new(int64(2)), MemoryMiB: &three}, share.FieldIsolation},
 		"long name":    {control.RunRequest{SM: &one, MemoryMiB: &one, Name: strings.Repeat("x", 64)}, "name"},
 	} {
 		if _, refusal := newProgram(t).admit(n, test.ask); refusal == nil || refusal.Field != test.field {

@@ -48,19 +48,16 @@ func podOf(uid uint32, r share.Request) *packing.Pod {
 
 // place finds devices for a request, or says why there are none and what would fit.
 func (n *Node) place(node *packing.Node, pod *packing.Pod) ([]packing.Pick, *control.Refusal) {
+	if err := pod.Request.Attachable(); err != nil {
+		refusal := refusalOf(err)
+		refusal.Fits = []string{fmt.Sprintf("--sm %d --isolation exclusive", 100*pod.Request.Containers[0].VGPUs)}
+		return nil, refusal
+	}
 	plan, _, refusal := n.packer.Place(node, pod)
 	if refusal != packing.Admitted {
 		return nil, &control.Refusal{Field: fieldOf[refusal], Reason: n.explain(refusal), Fits: n.fits(node, pod)}
 	}
-	picks := plan[0]
-	if len(picks) > 1 && picks[0].Class != share.Exclusive {
-		// Each device has an MPS daemon of its own, and a process can be the client of one only.
-		return nil, &control.Refusal{
-			Field: share.FieldVGPU, Reason: fmt.Sprintf("%d vGPUs can be had as whole devices only", len(picks)),
-			Fits: []string{fmt.Sprintf("--sm %d --isolation exclusive", 100*len(picks))},
-		}
-	}
-	return picks, nil
+	return plan[0], nil
 }
 
 // fieldOf says which part of a request a refusal is about, where it is about one.

@@ -63,13 +63,13 @@ func chanceOf(name string) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, hash.Sum64()))
 }
 
-// faultyCluster gives nodes and 150 pods that fill them exactly in any order: for each model of GPU there is one size of pod,
+// faultyCluster gives nodes and 146 pods that fill them exactly in any order: for each model of GPU there is one size of pod,
 // and pods with two vGPUs have nodes with two GPUs.
 func faultyCluster() ([]*v1.Node, []*v1.Pod) {
 	machines := append(nodes("a", 8, 4), nodes("b", 4, 2, ofModel("B200"))...)
 	machines = append(machines, nodes("h", 7, 2, ofModel("H200"))...)
 	pods := gpuPods("quarter", 8*4*4, 25, annotated(kube.AnnotationModel, gpuModel))
-	pods = append(pods, gpuPods("pair", 4*2, 100, gshare("vgpu", "2"), annotated(kube.AnnotationModel, "B200"))...)
+	pods = append(pods, gpuPods("pair", 4, 200, gshare("vgpu", "2"), annotated(kube.AnnotationModel, "B200"))...)
 	return machines, append(pods, gpuPods("whole", 7*2, 100, annotated(kube.AnnotationModel, "H200"))...)
 }
 

@@ -29,8 +29,8 @@ func (l *lab) vgpusOf(pod string) map[string][]string {
 func TestEveryContainerIsPlaced(t *testing.T) {
 	l := newLab(t)
 	l.sharedScheduler()
-	l.addNodes(node("n", 2))
-	l.addPods(gpuPod("pod", 120, gshare("vgpu", "2"),
+	l.addNodes(node("n", 3))
+	l.addPods(gpuPod("pod", 200, gshare("vgpu", "2"),
 		withInit(container("prepare")),
 		withInit(sidecar(container("sidecar", "sm", "10", "mem", "100"))),
 		withContainer(container("helper", "sm", "20", "quota", "50", "mem", "100")),

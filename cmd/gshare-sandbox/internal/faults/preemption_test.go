@@ -112,7 +112,7 @@ func TestPreemptionOfSeveralGPUs(t *testing.T) {
 	l.addPods(gpuPod("small-0", 40, priority("low"), on("n")), gpuPod("small-1", 40, priority("low"), on("n")))
 	l.addPods(gpuPod("whole", 100, priority("lowest"), on("single")))
 	l.waitBound("small-0", "small-1", "whole")
-	l.addPods(gpuPod("urgent", 120, gshare("vgpu", "2"), priority("high")))
+	l.addPods(gpuPod("urgent", 60, withContainer(container("second", "sm", "60", "mem", "1000", "vgpu", "1")), priority("high")))
 	l.waitBound("urgent")
 	l.wantExactly(append(stay, "whole", "urgent")...)
 	l.finish()
