@@ -8,13 +8,13 @@ cc=${CC:-gcc}
 old=GLIBC_2.2.5 # of dlsym
 [[ $("$cc" -dumpmachine) != aarch64* ]] || old=GLIBC_2.17
 flags="-std=gnu11 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Werror -pthread ${CFLAGS:-}"
-driver=(array.c capture.c context.c copy.c device.c entry.c event.c exec.c graph.c launch.c memory.c module.c mps.c pool.c shared.c sim.c stream.c vmm.c)
+driver=(account.c array.c capture.c context.c copy.c device.c entry.c event.c exec.c graph.c launch.c memory.c module.c mps.c pool.c shared.c sim.c stream.c vmm.c)
 "$cc" $flags -shared -Wl,-soname,libcuda.so.1 -o "$out/libcuda.so.1" "${driver[@]}"
-"$cc" $flags -shared -Wl,-soname,libnvidia-ml.so.1 -o "$out/libnvidia-ml.so.1" nvml.c -ldl
+"$cc" $flags -shared -Wl,-soname,libnvidia-ml.so.1 -o "$out/libnvidia-ml.so.1" nvml.c account.c -ldl
 for program in programs/*.c; do
 	name=$(basename "$program" .c)
 	link=(-L"$out" -l:libcuda.so.1)
-	[[ $name == linked || $name == spin || $name == requests ]] || link=()
+	[[ $name == hold || $name == linked || $name == spin || $name == requests ]] || link=()
 	"$cc" $flags -o "$out/$name" "$program" "${link[@]}" -ldl -lm
 done
 ln -f "$out/nvidia-cuda-mps-control" "$out/nvidia-cuda-mps-server" # told apart by its name

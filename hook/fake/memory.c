@@ -1,6 +1,8 @@
 /* Device memory: what is left of it, and plain allocations. Nothing stands behind an address. */
 #include "memory.h"
 
+#include "account.h"
+
 #include <stdlib.h>
 
 #define BUCKETS 4096
@@ -11,14 +13,21 @@ static uint64_t used[DEVICES_MAX];
 int fake_charge(CUdevice device, uint64_t size)
 {
 	uint64_t now = __atomic_load_n(&used[device], __ATOMIC_RELAXED);
+	if (!account_take(device, size, fake_memory))
+		return 0;
 	do {
 		if (size > fake_memory || now > fake_memory - size)
-			return 0;
+			return 0; /* never where others are accounted for */
 	} while (!__atomic_compare_exchange_n(&used[device], &now, now + size, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 	return 1;
 }
 
-void fake_refund(CUdevice device, uint64_t size) { __atomic_sub_fetch(&used[device], size, __ATOMIC_RELAXED); }
+void fake_refund(CUdevice device, uint64_t size)
+{
+	__atomic_sub_fetch(&used[device], size, __ATOMIC_RELAXED);
+	account_give(device, size);
+}
+
 uint64_t fake_used(CUdevice device) { return __atomic_load_n(&used[device], __ATOMIC_RELAXED); }
 
 static struct block **bucket(uint64_t key) { return &blocks[(key >> 9 ^ key) % BUCKETS]; }
@@ -143,7 +152,7 @@ FN(cuMemGetInfo, _v2, 3020, size_t *left, size_t *total)
 	ENTER(cuMemGetInfo_v2);
 	NEED_CONTEXT();
 	if (left)
-		*left = fake_memory - fake_used(fake_current->device);
+		*left = fake_memory - account_used(fake_current->device, fake_used(fake_current->device));
 	if (total)
 		*total = fake_memory;
 	return CUDA_SUCCESS;

@@ -1,6 +1,16 @@
-/* libnvidia-ml.so.1: a dozen calls. Memory in use is what this process itself has allocated through the fake driver. */
+/*
+ * libnvidia-ml.so.1: the calls that gshare makes, and some that programs do, but for MIG's, which fakemig has. Memory in use is what
+ * processes have allocated through the fake driver: all of them with FAKE_CUDA_SHARED, else this one.
+ *
+ * FAKE_NVML_FAULTS names a file, read at each call, with lines "call@device code" (any device: *): that call gives that code; "hang"
+ * for a code lets it wait as long as the line is there, and a file ".hanging" tells it. "xid@device number" is a critical error that comes to who waits for events,
+ * "recovery@device action" what the driver wants to be done about it.
+ */
 #define _GNU_SOURCE
+#include "account.h"
+
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,14 +19,18 @@
 
 #define EXPORT __attribute__((visibility("default")))
 enum { NVML_SUCCESS = 0, NVML_ERROR_UNINITIALIZED = 1, NVML_ERROR_INVALID_ARGUMENT = 2, NVML_ERROR_NOT_FOUND = 6,
-       NVML_ERROR_INSUFFICIENT_SIZE = 7 };
-#define DEVICES_MAX 16
+       NVML_ERROR_NOT_SUPPORTED = 3, NVML_ERROR_INSUFFICIENT_SIZE = 7, NVML_ERROR_TIMEOUT = 10 };
+enum { HANG = -1, NONE = -2, XID_EVENT = 8, RECOVERY_ACTION = 230 };
+#define DEVICES_MAX ACCOUNT_DEVICES
 
 typedef struct { int index; } *nvmlDevice_t;
 struct memory { unsigned long long total, free, used; };
 struct memory_v2 { unsigned version; unsigned long long total, reserved, free, used; };
 struct process { unsigned pid; unsigned long long used; unsigned gpu_instance, compute_instance; };
 struct utilisation { unsigned gpu, memory; };
+struct event { nvmlDevice_t device; unsigned long long type, data; unsigned gpu_instance, compute_instance; };
+struct field { unsigned id, scope; long long timestamp, latency; unsigned type; int result; unsigned long long value; };
+typedef struct { unsigned told[DEVICES_MAX]; } *nvmlEventSet_t;
 
 static int initialised;
 static struct { int index; } devices[DEVICES_MAX];
@@ -34,12 +48,68 @@ static uint64_t used(int device)
 {
 	void *cuda = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
 	uint64_t (*ask)(int) = cuda ? (uint64_t (*)(int))dlsym(cuda, "fakecuda_used") : NULL;
-	return ask ? ask(device) : 0;
+	return account_used(device, ask ? ask(device) : 0);
 }
 
-EXPORT int nvmlInit_v2(void) { initialised = 1; return NVML_SUCCESS; }
+/* What the file of faults has for a call on a device; NONE where it has nothing. */
+static int fault_now(const char *call, int device)
+{
+	char line[128], own[64], any[64], code[16], where[64];
+	const char *name = getenv("FAKE_NVML_FAULTS");
+	FILE *file = name ? fopen(name, "re") : NULL;
+	int found = NONE;
+	snprintf(own, sizeof own, "%s@%d", call, device);
+	snprintf(any, sizeof any, "%s@*", call);
+	while (file && found == NONE && fgets(line, sizeof line, file))
+		if (sscanf(line, "%63s %15s", where, code) == 2 && (!strcmp(where, own) || !strcmp(where, any)))
+			found = strcmp(code, "hang") ? atoi(code) : HANG;
+	if (file)
+		fclose(file);
+	return found;
+}
+
+/* Whoever waits for a call to hang waits for this file. */
+static void tell_hanging(void)
+{
+	char name[4096];
+	snprintf(name, sizeof name, "%s.hanging", getenv("FAKE_NVML_FAULTS"));
+	close(open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+}
+
+static int fault(const char *call, int device)
+{
+	int code;
+	while ((code = fault_now(call, device)) == HANG) {
+		tell_hanging();
+		usleep(1000);
+	}
+	return code == NONE ? NVML_SUCCESS : code;
+}
+
+#define ENTER(device)                                                                                                   \
+	do {                                                                                                            \
+		int code = !initialised ? NVML_ERROR_UNINITIALIZED : fault(__func__, device);                           \
+		if (code)                                                                                               \
+			return code;                                                                                    \
+	} while (0)
+#define ON(device) ENTER((device)->index)
+
+EXPORT int nvmlInit_v2(void)
+{
+	int code = fault(__func__, 0);
+	initialised += code == NVML_SUCCESS;
+	return code;
+}
+
 EXPORT int nvmlInit(void) { return nvmlInit_v2(); }
-EXPORT int nvmlShutdown(void) { initialised = 0; return NVML_SUCCESS; }
+
+EXPORT int nvmlShutdown(void)
+{
+	ENTER(0);
+	initialised--;
+	return NVML_SUCCESS;
+}
+
 EXPORT const char *nvmlErrorString(int code) { return code == NVML_SUCCESS ? "Success" : "Error"; }
 
 EXPORT int nvmlSystemGetDriverVersion(char *to, unsigned length)
@@ -50,16 +120,14 @@ EXPORT int nvmlSystemGetDriverVersion(char *to, unsigned length)
 
 EXPORT int nvmlDeviceGetCount_v2(unsigned *to)
 {
-	if (!initialised)
-		return NVML_ERROR_UNINITIALIZED;
+	ENTER(0);
 	*to = count();
 	return NVML_SUCCESS;
 }
 
 EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device)
 {
-	if (!initialised)
-		return NVML_ERROR_UNINITIALIZED;
+	ENTER((int)index);
 	if (index >= count() || index >= DEVICES_MAX)
 		return NVML_ERROR_INVALID_ARGUMENT;
 	devices[index].index = (int)index;
@@ -71,6 +139,7 @@ EXPORT int nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *index) { *index = (
 
 EXPORT int nvmlDeviceGetName(nvmlDevice_t device, char *to, unsigned length)
 {
+	ON(device);
 	snprintf(to, length, "Fake GPU %d", device->index);
 	return NVML_SUCCESS;
 }
@@ -78,6 +147,7 @@ EXPORT int nvmlDeviceGetName(nvmlDevice_t device, char *to, unsigned length)
 /* The same bytes as cuDeviceGetUuid gives. */
 EXPORT int nvmlDeviceGetUUID(nvmlDevice_t device, char *to, unsigned length)
 {
+	ON(device);
 	if (length < 41)
 		return NVML_ERROR_INSUFFICIENT_SIZE;
 	snprintf(to, length, "GPU-00000000-0000-0000-0000-%012x", (unsigned)device->index);
@@ -96,33 +166,140 @@ EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 
 EXPORT int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, struct memory *m)
 {
+	ON(device);
 	*m = (struct memory){total(), total() - used(device->index), used(device->index)};
 	return NVML_SUCCESS;
 }
 
 EXPORT int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, struct memory_v2 *m)
 {
+	ON(device);
 	*m = (struct memory_v2){m->version, total(), 0, total() - used(device->index), used(device->index)};
 	return NVML_SUCCESS;
 }
 
+/* Those that have memory of the device. */
+static int processes(int device, unsigned *room, struct process *to)
+{
+	struct account_use all[ACCOUNT_PROCESSES];
+	int n = account_list(all);
+	unsigned found = 0, given = *room;
+	if (n < 0) {
+		all[0].pid = getpid();
+		all[0].bytes[device] = used(device);
+		n = 1;
+	}
+	for (int i = 0; i < n; i++)
+		if (all[i].bytes[device]) {
+			if (to && found < given)
+				to[found] = (struct process){(unsigned)all[i].pid, all[i].bytes[device], ~0u, ~0u};
+			found++;
+		}
+	*room = found;
+	return found > 0 && (found > given || !to) ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
 EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *room, struct process *to)
 {
-	if (!used(device->index)) {
-		*room = 0;
-		return NVML_SUCCESS;
-	}
-	if (*room < 1 || !to) {
-		*room = 1;
-		return NVML_ERROR_INSUFFICIENT_SIZE;
-	}
-	*room = 1;
-	*to = (struct process){(unsigned)getpid(), used(device->index), ~0u, ~0u};
+	ON(device);
+	return processes(device->index, room, to);
+}
+
+EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *room, struct process *to)
+{
+	(void)to;
+	ON(device);
+	*room = 0;
 	return NVML_SUCCESS;
 }
 
 EXPORT int nvmlDeviceGetUtilizationRates(nvmlDevice_t device, struct utilisation *u)
 {
 	*u = (struct utilisation){0, (unsigned)(used(device->index) * 100 / total())};
+	return NVML_SUCCESS;
+}
+
+/* As cuDeviceGetAttribute and cuDeviceComputeCapability say: 100 SMs of 128 cores. */
+EXPORT int nvmlDeviceGetNumGpuCores(nvmlDevice_t device, unsigned *cores)
+{
+	ON(device);
+	*cores = 100 * 128;
+	return NVML_SUCCESS;
+}
+
+EXPORT int nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
+{
+	ON(device);
+	*major = 9;
+	*minor = 0;
+	return NVML_SUCCESS;
+}
+
+EXPORT int nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed)
+{
+	ON(device);
+	*corrected = *uncorrected = *pending = *failed = 0;
+	return NVML_SUCCESS;
+}
+
+EXPORT int nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned *minor)
+{
+	ON(device);
+	*minor = (unsigned)device->index;
+	return NVML_SUCCESS;
+}
+
+EXPORT int nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *now, unsigned *next)
+{
+	ON(device);
+	*now = *next = 0;
+	return NVML_ERROR_NOT_SUPPORTED;
+}
+
+EXPORT int nvmlEventSetCreate(nvmlEventSet_t *set)
+{
+	ENTER(0);
+	*set = calloc(1, sizeof **set);
+	return NVML_SUCCESS;
+}
+
+EXPORT int nvmlEventSetFree(nvmlEventSet_t set)
+{
+	free(set);
+	return NVML_SUCCESS;
+}
+
+EXPORT int nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set)
+{
+	(void)types;
+	(void)set;
+	ON(device);
+	return NVML_SUCCESS;
+}
+
+/* Tells each error once for each set, a little after it is there. */
+EXPORT int nvmlEventSetWait_v2(nvmlEventSet_t set, struct event *to, unsigned milliseconds)
+{
+	ENTER(0);
+	for (unsigned waited = 0; waited <= milliseconds; waited += 10, usleep(10000))
+		for (unsigned i = 0; i < count(); i++) {
+			int xid = fault_now("xid", (int)i);
+			if (xid <= 0 || set->told[i] == (unsigned)xid)
+				continue;
+			set->told[i] = (unsigned)xid;
+			*to = (struct event){(nvmlDevice_t)&devices[i], XID_EVENT, (unsigned)xid, ~0u, ~0u};
+			return NVML_SUCCESS;
+		}
+	return NVML_ERROR_TIMEOUT;
+}
+
+EXPORT int nvmlDeviceGetFieldValues(nvmlDevice_t device, int n, struct field *values)
+{
+	ON(device);
+	for (int i = 0; i < n; i++) {
+		int action = fault_now("recovery", device->index);
+		values[i].result = values[i].id == RECOVERY_ACTION ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+		values[i].value = action > 0 ? (unsigned)action : 0;
+	}
 	return NVML_SUCCESS;
 }

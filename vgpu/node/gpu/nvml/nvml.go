@@ -87,20 +87,29 @@ func read(handle nvml.Device) (d gpu.Device, err error) {
 	if _, _, _, failure, r := handle.GetRemappedRows(); r == nvml.SUCCESS && failure {
 		return d, errors.New("rows of its memory could not be remapped: replace it")
 	}
-	if minor, r := handle.GetMinorNumber(); r == nvml.SUCCESS {
-		d.Minor = minor
+	if d.Minor, r = handle.GetMinorNumber(); r != nvml.SUCCESS {
+		return d, failed("minor number", r) // 0 is that of another device
 	}
-	if split(handle) {
-		d.MIG = true
+	if d.MIG, err = split(handle); err != nil {
+		d.MIG = true // it is not offered whole
+		return d, err
+	}
+	if d.MIG {
 		d.Instances, err = instances(handle)
 	}
 	return d, errors.Join(err, d.Validate())
 }
 
-// split says that a device is in MIG mode.
-func split(handle nvml.Device) bool {
-	mode, _, r := handle.GetMigMode()
-	return r == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE
+// split says that a device is in MIG mode; one that has none says that it is not supported.
+func split(handle nvml.Device) (bool, error) {
+	switch mode, _, r := handle.GetMigMode(); r {
+	case nvml.SUCCESS:
+		return mode == nvml.DEVICE_MIG_ENABLE, nil
+	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND:
+		return false, nil
+	default:
+		return false, failed("MIG mode", r)
+	}
 }
 
 // instances lists the MIG instances. One that cannot be read is left out.

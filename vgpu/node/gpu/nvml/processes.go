@@ -18,10 +18,13 @@ func (s *Source) Processes() (found []gpu.Process, all error) {
 			processes, err := running(handle)
 			found, bad = append(found, processes...), errors.Join(bad, err)
 		}
-		if split(handle) {
+		switch parts, err := split(handle); {
+		case err != nil:
+			bad = err
+		case parts:
 			err := eachInstance(handle, list)
 			bad = errors.Join(bad, err)
-		} else {
+		default:
 			list(handle)
 		}
 		all = errors.Join(all, bad)

@@ -1,0 +1,125 @@
+/*
+ * The account of device memory over processes. What a process had that has ended is free again, however it ended, as with the real
+ * driver. The lock is of the process (a dead one holds none), and within it a mutex.
+ */
+#define _GNU_SOURCE
+#include "account.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t threads = PTHREAD_MUTEX_INITIALIZER;
+static struct account_use *table; /* NULL: there is no file */
+static int file;
+
+static void load(void)
+{
+	const size_t size = ACCOUNT_PROCESSES * sizeof *table;
+	const char *name = getenv("FAKE_CUDA_SHARED");
+	if (!name)
+		return;
+	file = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	if (file < 0 || ftruncate(file, (off_t)size) != 0)
+		abort();
+	table = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	if (table == MAP_FAILED)
+		abort();
+}
+
+static void lock(short type)
+{
+	struct flock l = {.l_type = type, .l_whence = SEEK_SET};
+	while (fcntl(file, F_SETLKW, &l) != 0 && errno == EINTR)
+		;
+}
+
+/* Locks the table, with the dead swept out of it. */
+static int enter(void)
+{
+	pthread_once(&once, load);
+	if (!table)
+		return 0;
+	pthread_mutex_lock(&threads);
+	lock(F_WRLCK);
+	for (int i = 0; i < ACCOUNT_PROCESSES; i++)
+		if (table[i].pid && kill(table[i].pid, 0) != 0 && errno == ESRCH)
+			memset(&table[i], 0, sizeof table[i]);
+	return 1;
+}
+
+static void leave(void)
+{
+	lock(F_UNLCK);
+	pthread_mutex_unlock(&threads);
+}
+
+static struct account_use *own(void)
+{
+	struct account_use *empty = NULL;
+	for (int i = 0; i < ACCOUNT_PROCESSES; i++) {
+		if (table[i].pid == getpid())
+			return &table[i];
+		if (!table[i].pid && !empty)
+			empty = &table[i];
+	}
+	if (!empty)
+		abort();
+	empty->pid = getpid();
+	return empty;
+}
+
+static uint64_t sum(int device)
+{
+	uint64_t all = 0;
+	for (int i = 0; i < ACCOUNT_PROCESSES; i++)
+		all += table[i].bytes[device];
+	return all;
+}
+
+int account_take(int device, uint64_t bytes, uint64_t capacity)
+{
+	if (!enter())
+		return 1;
+	uint64_t all = sum(device);
+	int room = bytes <= capacity && all <= capacity - bytes;
+	if (room)
+		own()->bytes[device] += bytes;
+	leave();
+	return room;
+}
+
+void account_give(int device, uint64_t bytes)
+{
+	if (!enter())
+		return;
+	own()->bytes[device] -= bytes;
+	leave();
+}
+
+int account_list(struct account_use to[ACCOUNT_PROCESSES])
+{
+	int found = 0;
+	if (!enter())
+		return -1;
+	for (int i = 0; i < ACCOUNT_PROCESSES; i++)
+		if (table[i].pid)
+			to[found++] = table[i];
+	leave();
+	return found;
+}
+
+uint64_t account_used(int device, uint64_t mine)
+{
+	if (!enter())
+		return mine;
+	uint64_t all = sum(device);
+	leave();
+	return all;
+}
