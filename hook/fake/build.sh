@@ -14,10 +14,14 @@ driver=(account.c array.c capture.c context.c copy.c device.c entry.c event.c ex
 for program in programs/*.c; do
 	name=$(basename "$program" .c)
 	link=(-L"$out" -l:libcuda.so.1)
-	[[ $name == hold || $name == linked || $name == spin || $name == requests ]] || link=()
+	[[ $name == hold || $name == linked || $name == limits || $name == spin || $name == requests ]] || link=()
 	"$cc" $flags -o "$out/$name" "$program" "${link[@]}" -ldl -lm
 done
-ln -f "$out/nvidia-cuda-mps-control" "$out/nvidia-cuda-mps-server" # told apart by its name
+mkdir -p "$out/r615" # MPS of a driver that has version 3
+"$cc" $flags -DDRIVER=615 -o "$out/r615/nvidia-cuda-mps-control" programs/nvidia-cuda-mps-control.c
+for dir in "$out" "$out/r615"; do
+	ln -f "$dir/nvidia-cuda-mps-control" "$dir/nvidia-cuda-mps-server" # told apart by its name
+done
 
 # The hook on the virtual clock: its own sources with another platform, and the fake driver for the clock.
 sources=(../src/*.c)

@@ -115,6 +115,8 @@ FN(cuDeviceGetAttribute, , 2000, int *value, int attribute, CUdevice device)
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (known[i].attribute == attribute)
 			*value = known[i].value;
+	if (attribute == 16)
+		*value = fake_mps_sms(*value);
 	return CUDA_SUCCESS;
 }
 

@@ -50,7 +50,10 @@ enum {
 
 /* mps.c */
 extern CUresult fake_mps_error; /* of all calls, once this client has lost its server */
+extern uint64_t fake_mps_memory; /* bytes of device memory that this client may have */
 CUresult fake_mps_start(void);
+double fake_mps_percent(void);
+int fake_mps_sms(int sms); /* how many of them this process may use */
 
 /* One exported function. FN puts one into a section of its own, so that the list needs no second place. */
 struct symbol {

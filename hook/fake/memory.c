@@ -13,13 +13,15 @@ static uint64_t used[DEVICES_MAX];
 int fake_charge(CUdevice device, uint64_t size)
 {
 	uint64_t now = __atomic_load_n(&used[device], __ATOMIC_RELAXED);
-	if (!account_take(device, size, fake_memory))
-		return 0;
+	uint64_t room = fake_mps_memory < fake_memory ? fake_mps_memory : fake_memory; /* of this process */
 	do {
-		if (size > fake_memory || now > fake_memory - size)
-			return 0; /* never where others are accounted for */
+		if (size > room || now > room - size)
+			return 0;
 	} while (!__atomic_compare_exchange_n(&used[device], &now, now + size, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-	return 1;
+	if (account_take(device, size, fake_memory))
+		return 1;
+	__atomic_sub_fetch(&used[device], size, __ATOMIC_RELAXED);
+	return 0;
 }
 
 void fake_refund(CUdevice device, uint64_t size)

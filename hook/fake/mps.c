@@ -1,6 +1,10 @@
 /*
  * The client of programs/nvidia-cuda-mps-control.c. As with the real driver a program that does not find the daemon runs without it,
  * silently, and its errors come as results of its calls.
+ *
+ * Limits are those of the program's environment. Where it came by a namespace (MPS v3), its percentage comes before that of the
+ * environment, and its memory bounds that of the environment; but one entry for a device that the program does not see drops every
+ * limit of memory, as NVIDIA found with driver 615.71 (guide of Dynamo, "Client-Side Per-GPU Limits").
  */
 #define _GNU_SOURCE
 #include "fake.h"
@@ -16,7 +20,9 @@
 enum { CONNECTION_FAILED = 805 };
 
 CUresult fake_mps_error;
+uint64_t fake_mps_memory = UINT64_MAX;
 static int session = -1;
+static double percent; /* of the namespace; 0: it has none */
 
 static int dial(const char *name)
 {
@@ -48,14 +54,59 @@ static void *listen_to_server(void *unused)
 	return unused;
 }
 
+/* Of one entry, such as 0=1536M; 0 where it names a device that is not there. */
+static int limit_of(const char *entry, uint64_t *bytes)
+{
+	char *rest, *unit;
+	unsigned long device = strtoul(entry, &rest, 10);
+	if (rest == entry || *rest != '=' || device >= (unsigned long)fake_devices)
+		return 0;
+	uint64_t n = strtoull(rest + 1, &unit, 10) << (*unit == 'G' ? 30 : *unit == 'M' ? 20 : *unit == 'K' ? 10 : 0);
+	if (device == 0 && n < *bytes)
+		*bytes = n;
+	return 1;
+}
+
+static void limit_memory(uint64_t bytes)
+{
+	const char *own = getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
+	for (; own && *own; own += strcspn(own, ","), own += *own == ',')
+		if (!limit_of(own, &bytes)) {
+			bytes = UINT64_MAX;
+			break;
+		}
+	fake_mps_memory = bytes;
+}
+
+double fake_mps_percent(void)
+{
+	const char *own = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+	return percent > 0 ? percent : own ? strtod(own, NULL) : 100;
+}
+
+/* By pairs of SMs, as the hardware rounds; all of them without MPS. */
+int fake_mps_sms(int sms)
+{
+	int some = (int)(sms * fake_mps_percent() / 100) / 2 * 2;
+	return session < 0 ? sms : some < 2 ? 2 : some;
+}
+
 static int admitted(void)
 {
-	char answer[16] = "";
+	char answer[96] = "";
+	unsigned long long bytes = 0;
 	int s = dial("control");
 	if (s < 0)
 		return 0;
 	int ok = say(s, "client", answer, sizeof answer);
+	if (sscanf(answer, "limits %lf %llu", &percent, &bytes) == 2) {
+		limit_memory(bytes ? bytes : UINT64_MAX);
+		session = s;
+		return 1;
+	}
 	close(s);
+	if (ok && atoi(answer))
+		return atoi(answer);
 	if (ok && strcmp(answer, "wait") == 0) {
 		usleep(10000);
 		return admitted();
@@ -68,12 +119,16 @@ CUresult fake_mps_start(void)
 	char answer[16];
 	pthread_t thread;
 	sigset_t all, before;
-	if (!admitted())
-		return CUDA_SUCCESS;
-	if ((session = dial("server")) < 0 || !say(session, "hello", answer, sizeof answer))
-		return CONNECTION_FAILED;
-	if (atoi(answer) != 0)
-		return atoi(answer);
+	int in = admitted();
+	if (in != 1)
+		return in; /* 0: without MPS */
+	if (session < 0) {
+		if ((session = dial("server")) < 0 || !say(session, "hello", answer, sizeof answer))
+			return CONNECTION_FAILED;
+		if (atoi(answer) != 0)
+			return atoi(answer);
+		limit_memory(UINT64_MAX);
+	}
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	int failed = pthread_create(&thread, NULL, listen_to_server, NULL);

@@ -71,11 +71,7 @@ static void prepare(void)
 	pthread_atfork(NULL, NULL, forked);
 }
 
-static uint64_t cap(void)
-{
-	const char *percent = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
-	return percent ? (uint64_t)(strtod(percent, NULL) * 10 + 0.5) : 1000;
-}
+static uint64_t cap(void) { return (uint64_t)(fake_mps_percent() * 10 + 0.5); }
 
 static int broken(const char *what)
 {

@@ -1,10 +1,13 @@
 /*
- * NVIDIA's MPS without a GPU: the control daemon (-d), its server, and the program that gives the daemon commands from its standard
- * input. mps.c of the fake driver is the client.
+ * NVIDIA's MPS without a GPU: the control daemon (-d), its server, and the program that gives the daemon commands, from its standard
+ * input or, with version 3 (-p 3, of drivers from 615 on: -DDRIVER=615), as its arguments. mps.c of the fake driver is the client.
  *
  * Signals make it fail as the real one does: SIGKILL of the daemon or the server, SIGSTOP of the daemon (it hangs), and SIGUSR1 to
- * the server (a fault: all clients get an error, and no new one is served until they have ended). Both end when their pipe
- * directory is gone.
+ * the server (a fault: all clients get an error, and no new one is served until they have ended). Commands of version 3 are refused
+ * that begin with what stands in the file "refuse" of the log directory. Both end when their pipe directory is gone.
+ *
+ * Version 3 has one named server here, and namespaces of it. Who comes by a namespace's directory is told its limits; who comes by the
+ * daemon's own is served without any, as by the server that the real one makes for each user.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,10 +22,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { CLIENTS = 60, ERROR_FAULT = 719, ERROR_TERMINATED = 810 };
+enum { CLIENTS = 60, SPACES = 64, NAME = 65, ANSWER = 16384, ERROR_FAULT = 719, ERROR_TERMINATED = 810 };
+#ifndef DRIVER
+#define DRIVER 580
+#endif
 
-static struct { int socket; pid_t pid; } clients[CLIENTS];
-static int count, multiuser;
+static struct { int socket; pid_t pid; char space[NAME]; } clients[CLIENTS];
+static int count, multiuser, protocol = 2;
 static pid_t server;
 static volatile sig_atomic_t fault;
 static char self[4096];
@@ -74,11 +80,25 @@ static void ask(const char *name, const char *text, char *answer, size_t room)
 
 static void reply(int s, const char *text) { send(s, text, strlen(text) + 1, MSG_NOSIGNAL | MSG_DONTWAIT); }
 
+/* Reads a command, and the connection that came along with it, or -1. */
+static int read_with(int s, char *text, size_t room, int *passed)
+{
+	char space[CMSG_SPACE(sizeof(int))];
+	struct iovec part = {text, room - 1};
+	struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
+	ssize_t n = recvmsg(s, &m, MSG_CMSG_CLOEXEC);
+	text[n > 0 ? n : 0] = 0;
+	struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
+	*passed = -1;
+	if (c && c->cmsg_type == SCM_RIGHTS)
+		memcpy(passed, CMSG_DATA(c), sizeof *passed);
+	return n > 0;
+}
+
 static int read_command(int s, char *text, size_t room)
 {
-	ssize_t n = recv(s, text, room - 1, 0);
-	text[n > 0 ? n : 0] = 0;
-	return n > 0;
+	int none;
+	return read_with(s, text, room, &none);
 }
 
 static pid_t peer(int s)
@@ -104,7 +124,7 @@ static void tell(int i, int error)
 	reply(clients[i].socket, text);
 }
 
-static void join_server(int s)
+static void join_server(int s, const char *space, const char *welcome)
 {
 	if (fault || count == CLIENTS) {
 		reply(s, fault ? "807" : "808");
@@ -112,23 +132,47 @@ static void join_server(int s)
 		return;
 	}
 	clients[count].socket = s;
+	snprintf(clients[count].space, NAME, "%s", space);
 	clients[count++].pid = peer(s);
-	reply(s, "0");
+	reply(s, welcome);
+}
+
+/* A client of version 3: the daemon hands its connection on, with "join NAMESPACE PERCENT BYTES". */
+static void join_space(int s, const char *text)
+{
+	char space[NAME] = "", welcome[96] = "0";
+	double percent = 0;
+	unsigned long long bytes = 0;
+	sscanf(text, "join %64s %lf %llu", space, &percent, &bytes);
+	snprintf(welcome, sizeof welcome, "limits %g %llu", percent, bytes);
+	join_server(s, space, welcome);
+}
+
+static void list_clients(char *answer, const char *server)
+{
+	for (int i = 0; i < count; i++)
+		if (server)
+			sprintf(answer + strlen(answer), "%d,%s,0,%s,client\n", clients[i].pid, server, clients[i].space);
+		else
+			sprintf(answer + strlen(answer), "%d\n", clients[i].pid);
 }
 
 static void order(int s, const char *text)
 {
-	char answer[CLIENTS * 12 + 1] = "";
+	static char answer[ANSWER];
+	char server[NAME];
 	int pid;
+	answer[0] = 0;
 	if (strcmp(text, "hello") == 0) {
-		join_server(s);
+		join_server(s, "", "0");
 		return;
 	}
 	if (strcmp(text, "status") == 0)
 		strcpy(answer, fault ? "FAULT\n" : "ACTIVE\n");
 	else if (strcmp(text, "list") == 0)
-		for (int i = 0; i < count; i++)
-			sprintf(answer + strlen(answer), "%d\n", clients[i].pid);
+		list_clients(answer, NULL);
+	else if (sscanf(text, "list %64s", server) == 1)
+		list_clients(answer, server);
 	else if (sscanf(text, "end %d", &pid) == 1)
 		for (int i = count - 1; i >= 0; i--)
 			if (clients[i].pid == pid) {
@@ -143,8 +187,11 @@ static void on_fault(int number) { (void)number; fault = 2; }
 
 static void be_server(void)
 {
-	int door = serve("server");
-	struct sockaddr_un a = named("server");
+	char name[NAME + 8];
+	const char *own = getenv("FAKE_MPS_SERVER");
+	snprintf(name, sizeof name, own ? "%s/server" : "server", own);
+	int door = serve(name), passed;
+	struct sockaddr_un a = named(name);
 	signal(SIGUSR1, on_fault);
 	while (access(a.sun_path, F_OK) == 0) {
 		struct pollfd f[CLIENTS + 1] = {{.fd = door, .events = POLLIN}};
@@ -164,9 +211,12 @@ static void be_server(void)
 			fault = 0;
 		char text[256];
 		int s = ready > 0 && f[0].revents ? accept4(door, NULL, NULL, SOCK_CLOEXEC) : -1;
-		if (s >= 0 && read_command(s, text, sizeof text))
-			order(s, text);
-		else if (s >= 0)
+		if (s >= 0 && read_with(s, text, sizeof text, &passed)) {
+			if (passed >= 0)
+				join_space(passed, text), close(s);
+			else
+				order(s, text);
+		} else if (s >= 0)
 			close(s);
 	}
 	exit(0);
@@ -181,38 +231,48 @@ static int alive(void)
 	return server != 0;
 }
 
-static void start_server(void)
+static void start_server(const char *own)
 {
-	char name[4200], answer[16] = "";
+	char name[4200], door[NAME + 8], answer[16] = "";
 	snprintf(name, sizeof name, "%s/nvidia-cuda-mps-server", self);
+	snprintf(door, sizeof door, own ? "%s/server" : "server", own);
 	if ((server = fork()) == 0) {
+		if (own)
+			setenv("FAKE_MPS_SERVER", own, 1);
 		execl(name, name, (char *)NULL);
 		_exit(1);
 	}
 	while (!answer[0] && alive()) {
 		usleep(1000);
-		ask("server", "status", answer, sizeof answer);
+		ask(door, "status", answer, sizeof answer);
 	}
 }
 
-static void client(int s)
+static int other_user(int s)
 {
 	struct ucred who = {0};
 	socklen_t length = sizeof who;
 	getsockopt(s, SOL_SOCKET, SO_PEERCRED, &who, &length);
-	if (!multiuser && who.uid != getuid()) {
+	return !multiuser && who.uid != getuid();
+}
+
+static void client(int s)
+{
+	if (other_user(s)) {
 		reply(s, "wait"); /* for the other user to leave */
 		return;
 	}
 	if (!alive())
-		start_server();
+		start_server(NULL);
 	reply(s, "ok");
 }
 
 static void obey(int s, const char *text, int door)
 {
-	char answer[1024] = "", to[64];
+	static char answer[ANSWER];
+	char to[64];
 	int pid, of;
+	answer[0] = 0;
 	if (strcmp(text, "client") == 0) {
 		client(s);
 		return;
@@ -237,6 +297,8 @@ static void obey(int s, const char *text, int door)
 	reply(s, answer[0] ? answer : " ");
 }
 
+#include "mps-version3.h"
+
 static void be_daemon(void)
 {
 	int there = dial("control");
@@ -252,13 +314,19 @@ static void be_daemon(void)
 	if (!freopen("/dev/null", "r", stdin) || !freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))
 		exit(1);
 	while (access(a.sun_path, F_OK) == 0) {
-		struct pollfd f = {.fd = door, .events = POLLIN};
-		char text[256];
-		int s = poll(&f, 1, 500) > 0 ? accept4(door, NULL, NULL, SOCK_CLOEXEC) : -1;
+		struct pollfd f[SPACES + 1] = {{.fd = door, .events = POLLIN}};
+		char text[512];
+		for (int i = 0; i < space_count; i++)
+			f[i + 1] = (struct pollfd){.fd = spaces[i].door, .events = POLLIN};
+		int ready = poll(f, (nfds_t)space_count + 1, 500);
+		for (int i = space_count; ready > 0 && i > 0; i--)
+			if (f[i].revents)
+				enter(&spaces[i - 1]);
+		int s = ready > 0 && f[0].revents ? accept4(door, NULL, NULL, SOCK_CLOEXEC) : -1;
 		if (s < 0)
 			continue;
 		if (read_command(s, text, sizeof text))
-			obey(s, text, door);
+			protocol == 3 ? obey3(s, text, door) : obey(s, text, door);
 		close(s);
 	}
 	exit(0);
@@ -266,25 +334,40 @@ static void be_daemon(void)
 
 /* The program for commands. */
 
+static int give_command(const char *line)
+{
+	static char answer[ANSWER];
+	ask("control", line, answer, sizeof answer);
+	if (!answer[0] || answer[0] == '!') {
+		fprintf(stderr, "%s\n", answer[0] ? answer + 1 : "Cannot find MPS control daemon process");
+		return 1;
+	}
+	if (strcmp(answer, " ") != 0)
+		fputs(answer, stdout);
+	return 0;
+}
+
 static int give_commands(void)
 {
-	char line[256], answer[4096];
+	char line[256];
 	while (fgets(line, sizeof line, stdin)) {
 		line[strcspn(line, "\n")] = 0;
-		ask("control", line, answer, sizeof answer);
-		if (!answer[0]) {
-			fprintf(stderr, "Cannot find MPS control daemon process\n");
+		if (give_command(line))
 			return 1;
-		}
-		if (strcmp(answer, " ") != 0)
-			fputs(answer, stdout);
 	}
+	return 0;
+}
+
+static int help(void)
+{
+	puts(protocol == 3 ? "Usage: nvidia-cuda-mps-control <module> <verb>; modules: server namespace client" : "Usage: nvidia-cuda-mps-control [-d]");
 	return 0;
 }
 
 int main(int n, char **arguments)
 {
-	int daemon = 0;
+	int daemon = 0, asked = 0;
+	char words[512] = "";
 	ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
 	if (length < 0)
 		return 1;
@@ -294,10 +377,23 @@ int main(int n, char **arguments)
 		be_server();
 	*slash = 0;
 	for (int i = 1; i < n; i++) {
-		daemon |= strcmp(arguments[i], "-d") == 0;
-		multiuser |= strcmp(arguments[i], "-multiuser-server") == 0;
+		size_t used = strlen(words);
+		if (strcmp(arguments[i], "-d") == 0)
+			daemon = 1;
+		else if (strcmp(arguments[i], "-multiuser-server") == 0 || strcmp(arguments[i], "-m") == 0)
+			multiuser = 1;
+		else if (strcmp(arguments[i], "-h") == 0)
+			asked = 1;
+		else if (DRIVER >= 615 && strcmp(arguments[i], "-p") == 0 && i + 1 < n)
+			protocol = atoi(arguments[++i]);
+		else if (DRIVER >= 615)
+			snprintf(words + used, sizeof words - used, "%s%s", used ? " " : "", arguments[i]);
+		else
+			return help(), 1;
 	}
+	if (asked)
+		return help();
 	if (daemon)
 		be_daemon();
-	return give_commands();
+	return words[0] ? give_command(words) : give_commands();
 }

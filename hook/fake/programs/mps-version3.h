@@ -1,0 +1,230 @@
+/* The daemon's commands of MPS v3, by NVIDIA's page "MPS v3 Interface" of release 615: what gshare uses of them. An answer with '!' is a refusal. */
+
+static struct space {
+	char name[NAME], percent[16], memory[24], priority[4]; /* as they were set */
+	int door;
+} spaces[SPACES];
+static int space_count;
+static char server_name[NAME]; /* empty: there is none */
+
+static unsigned long long bytes_of(const char *text)
+{
+	char *unit;
+	unsigned long long n = strtoull(text, &unit, 10);
+	return n << (*unit == 'G' ? 30 : *unit == 'M' ? 20 : *unit == 'K' ? 10 : 0);
+}
+
+/* Hands a client's connection on to the server, with its limits. */
+static void hand_on(int s, const char *name, double percent, unsigned long long bytes)
+{
+	char text[256], way[NAME + 8], rights[CMSG_SPACE(sizeof(int))] = {0};
+	snprintf(text, sizeof text, "join %s %g %llu", name, percent, bytes);
+	struct iovec part = {text, strlen(text) + 1};
+	struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = rights, .msg_controllen = sizeof rights};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	*c = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof s), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+	memcpy(CMSG_DATA(c), &s, sizeof s);
+	snprintf(way, sizeof way, "%s/server", server_name);
+	int to = dial(way);
+	if (to < 0)
+		return; /* the client's connection ends, and it runs without MPS */
+	sendmsg(to, &m, MSG_NOSIGNAL);
+	close(to);
+}
+
+/* A client at the door of a namespace. */
+static void enter(struct space *space)
+{
+	char text[16];
+	int s = accept4(space->door, NULL, NULL, SOCK_CLOEXEC);
+	if (s < 0)
+		return;
+	if (read_command(s, text, sizeof text)) {
+		if (other_user(s))
+			reply(s, "800"); /* not permitted */
+		else
+			hand_on(s, space->name, strtod(space->percent, NULL), bytes_of(space->memory));
+	}
+	close(s);
+}
+
+static struct space *find_space(const char *name)
+{
+	for (int i = 0; i < space_count; i++)
+		if (strcmp(spaces[i].name, name) == 0)
+			return &spaces[i];
+	return NULL;
+}
+
+static void path_of(const char *name, const char *file, char *to, size_t room)
+{
+	snprintf(to, room, "%s/%s%s", server_name, name, file);
+}
+
+static const char *add_space(const char *name)
+{
+	char path[2 * NAME + 16];
+	if (!server_name[0] || find_space(name) || space_count == SPACES)
+		return server_name[0] ? "!the namespace is there, or there are too many" : "!no such server";
+	struct space *space = &spaces[space_count];
+	*space = (struct space){.percent = "-", .memory = "-", .priority = "0"};
+	strcpy(space->name, name);
+	path_of(name, "", path, sizeof path);
+	mkdir(named(path).sun_path, 0755);
+	path_of(name, "/control", path, sizeof path);
+	space->door = serve(path);
+	space_count++;
+	return " ";
+}
+
+static void drop_space(struct space *space, int directory)
+{
+	char path[2 * NAME + 16];
+	close(space->door);
+	path_of(space->name, "/control", path, sizeof path);
+	unlink(named(path).sun_path);
+	path_of(space->name, "", path, sizeof path);
+	if (directory)
+		rmdir(named(path).sun_path);
+	*space = spaces[--space_count];
+}
+
+/* A server that has ended is gone, with its namespaces. */
+static void look_after_server(void)
+{
+	if (!server_name[0] || alive())
+		return;
+	while (space_count)
+		drop_space(&spaces[0], 0);
+	server_name[0] = 0;
+}
+
+static const char *add_server(const char *name)
+{
+	if (server_name[0])
+		return "!one server is all that this one has";
+	strcpy(server_name, name);
+	mkdir(named(name).sun_path, 0755);
+	start_server(name);
+	return add_space("default");
+}
+
+static const char *drop_named(const char *name, const char *words)
+{
+	static char answer[ANSWER];
+	char way[NAME + 8], order[NAME + 8], mark[NAME + 4];
+	struct space *space = find_space(name);
+	if (!space)
+		return "!no such namespace";
+	snprintf(way, sizeof way, "%s/server", server_name);
+	snprintf(order, sizeof order, "list %s", server_name);
+	snprintf(mark, sizeof mark, ",%s,", name);
+	ask(way, order, answer, sizeof answer);
+	if (strstr(answer, mark) && !strstr(words, "--force"))
+		return "!the namespace has clients";
+	drop_space(space, 1);
+	return " ";
+}
+
+/* The value of --key=value among the words, where it is there. */
+static void option(const char *words, const char *key, char *to, size_t room)
+{
+	const char *at = strstr(words, key);
+	if (at)
+		snprintf(to, room, "%.*s", (int)strcspn(at + strlen(key), " "), at + strlen(key));
+}
+
+static const char *set_space(const char *name, const char *words)
+{
+	struct space *space = find_space(name);
+	if (!space)
+		return "!no such namespace";
+	option(words, "--active-thread-percentage=", space->percent, sizeof space->percent);
+	option(words, "--pinned-memory-limit=", space->memory, sizeof space->memory);
+	option(words, "--client-priority=", space->priority, sizeof space->priority);
+	return " ";
+}
+
+static const char *list_spaces(void)
+{
+	static char answer[ANSWER];
+	if (!server_name[0])
+		return "!no such server";
+	answer[0] = 0;
+	for (int i = 0; i < space_count; i++)
+		sprintf(answer + strlen(answer), "%s,%s,Ready,%s,%s,%s,%s/%s\n", spaces[i].name, server_name, spaces[i].memory, spaces[i].percent,
+			spaces[i].priority, server_name, spaces[i].name);
+	return answer;
+}
+
+static const char *list_servers(void)
+{
+	static char answer[256];
+	char way[NAME + 8], status[16];
+	if (!server_name[0])
+		return " ";
+	snprintf(way, sizeof way, "%s/server", server_name);
+	ask(way, "status", status, sizeof status);
+	snprintf(answer, sizeof answer, "%s,%d,%d,%s,%s,-,-\n", server_name, getuid(), server, strncmp(status, "FAULT", 5) ? "Ready" : "Fault", server_name);
+	return answer;
+}
+
+static const char *ask_server(const char *order)
+{
+	static char answer[ANSWER];
+	char way[NAME + 8];
+	snprintf(way, sizeof way, "%s/server", server_name);
+	ask(way, order, answer, sizeof answer);
+	return answer[0] ? answer : "!no such server";
+}
+
+static int refused(const char *text)
+{
+	char order[128] = "", path[512];
+	const char *dir = getenv("CUDA_MPS_LOG_DIRECTORY");
+	snprintf(path, sizeof path, "%s/refuse", dir ? dir : "");
+	FILE *f = fopen(path, "r");
+	if (!f)
+		return 0;
+	if (!fgets(order, sizeof order, f))
+		order[0] = 0;
+	fclose(f);
+	order[strcspn(order, "\n")] = 0;
+	return order[0] && strncmp(text, order, strlen(order)) == 0;
+}
+
+static void obey3(int s, const char *text, int door)
+{
+	char name[NAME] = "", order[NAME + 16];
+	const char *answer = "!unknown command";
+	look_after_server();
+	if (strcmp(text, "client") == 0) {
+		hand_on(s, "-", 0, 0);
+		return;
+	}
+	if (refused(text))
+		answer = "!refused";
+	else if (strcmp(text, "-q") == 0) {
+		while (space_count)
+			drop_space(&spaces[0], 0);
+		obey(s, "quit", door);
+	} else if (sscanf(text, "server create %64s", name) == 1)
+		answer = add_server(name);
+	else if (strncmp(text, "server list", 11) == 0)
+		answer = list_servers();
+	else if (sscanf(text, "client list --server=%64s", name) == 1) {
+		snprintf(order, sizeof order, "list %s", name);
+		answer = ask_server(order);
+	} else if (sscanf(text, "client terminate %64s", name) == 1) {
+		snprintf(order, sizeof order, "end %s", name);
+		answer = ask_server(order);
+	} else if (sscanf(text, "namespace create %64s", name) == 1)
+		answer = add_space(name);
+	else if (sscanf(text, "namespace delete %64s", name) == 1)
+		answer = drop_named(name, text);
+	else if (sscanf(text, "namespace set %64s", name) == 1)
+		answer = set_space(name, text);
+	else if (strncmp(text, "namespace list", 14) == 0)
+		answer = list_spaces();
+	reply(s, answer);
+}
