@@ -22,7 +22,8 @@ func (a *Agent) admit(claim grant.Claim) error {
 	if refusal != nil {
 		return refusal
 	}
-	if refusal := a.open(&g); refusal != nil {
+	pipe, refusal := a.open(&g)
+	if refusal != nil {
 		if !held {
 			a.book.Release(g.ID())
 		}
@@ -32,7 +33,7 @@ func (a *Agent) admit(claim grant.Claim) error {
 		a.Cluster.Warn(claim.Pod, string(grant.Changed), "the placement has been changed after the share was granted; what was granted goes on")
 	}
 	a.bound = true
-	if err := a.setUp(&g); err != nil {
+	if err := a.setUp(&g, pipe); err != nil {
 		a.Log.Error("set up a share", "container", g.String(), "err", err)
 		if !held { // else the container may be running
 			a.undo(&g)
@@ -50,7 +51,7 @@ func (a *Agent) admit(claim grant.Claim) error {
 
 // setUp does the steps from a grant to a container that can be created. Each may be done again. The first makes it last: from
 // then on the share is taken, whoever dies.
-func (a *Agent) setUp(g *grant.Grant) error {
+func (a *Agent) setUp(g *grant.Grant, pipe string) error {
 	if err := a.write(g); err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func (a *Agent) setUp(g *grant.Grant) error {
 		return err
 	}
 	a.Fault("served")
-	edits, err := a.host.Edits(g, a.dir(g.ID()))
+	edits, err := a.host.Edits(g, a.dir(g.ID()), pipe)
 	if err != nil {
 		return err
 	}

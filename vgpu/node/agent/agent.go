@@ -114,7 +114,7 @@ func New(o Options) (*Agent, error) {
 	}
 	a.mps = mps.New(mps.Config{Daemons: o.MPS, Log: o.Log, Changed: func() { signal(a.report) }})
 	a.metrics = newMetrics(a)
-	a.host = injection.Host{MPS: o.MPS, Driver: cdi.Driver(c.Kubernetes.Driver), Capabilities: o.Capabilities, Device: a.device}
+	a.host = injection.Host{Driver: cdi.Driver(c.Kubernetes.Driver), Capabilities: o.Capabilities, Device: a.device}
 	if c.Kubernetes.Hook == "" {
 		return a, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
@@ -128,9 +129,10 @@ func (g *guard) unlimitedOf(p watchdog.Process) (u unlimited, ok bool) {
 }
 
 // memoryOf says by what the device memory of a container on a shared slice is limited, the strongest first. The caller holds the lock.
-func (a *Agent) memoryOf(id string) string {
-	if l, ok := a.confirmed[id]; ok {
-		return fmt.Sprintf("dmem (%d MiB), hook, MPS", l.limit/share.MiB)
+func (a *Agent) memoryOf(g *grant.Grant) string {
+	by := "hook, " + a.mpsOf(g)
+	if l, ok := a.confirmed[g.ID()]; ok {
+		return fmt.Sprintf("dmem (%d MiB), %s", l.limit/share.MiB, by)
 	}
-	return "hook, MPS"
+	return by
 }

@@ -3,25 +3,33 @@ package agent
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
 )
 
-// open says why the container must not start now. Where CUDA does not find the daemon, it runs without MPS and says nothing.
-func (a *Agent) open(g *grant.Grant) *grant.Refusal {
+// open says why the container must not start now, or by which pipes it comes to MPS. Where CUDA does not find the daemon, it runs without
+// MPS and says nothing.
+func (a *Agent) open(g *grant.Grant) (pipe string, _ *grant.Refusal) {
 	if refusal := a.makeInstances(g); refusal != nil {
-		return refusal
+		return "", refusal
 	}
-	if g.Class() == share.Exclusive {
-		return nil
+	if g.Class() == share.Exclusive || !a.MPS.Runs() {
+		return "", nil
 	}
-	if err := a.mps.Open(a.uuid(g.VGPUs[0].Slice)); err != nil {
-		return grant.Shut(err)
+	pipe, err := a.mps.Open(a.memberOf(g))
+	if err != nil {
+		return "", grant.Shut(err)
 	}
-	return nil
+	return pipe, nil
+}
+
+// memberOf is what a container is to MPS.
+func (a *Agent) memberOf(g *grant.Grant) mps.Member {
+	v := g.VGPUs[0]
+	return mps.MemberOf(a.uuid(v.Slice), g.ID(), v.Share, mps.GoesBehind(v.Class, v.Priority))
 }
 
 // hold keeps what the grants need. The caller holds the lock.
@@ -33,14 +41,13 @@ func (a *Agent) hold() {
 // holdMPS keeps the daemons of the slices that are shared, and ends those of others, so that the next ones start without what
 // the last ones left. The caller holds the lock.
 func (a *Agent) holdMPS() {
-	var shared []string // by what MPS calls them
+	var members []mps.Member
 	for _, g := range a.book.All() {
-		if uuid := a.uuid(g.VGPUs[0].Slice); uuid != "" && g.Class() != share.Exclusive {
-			shared = append(shared, uuid)
+		if m := a.memberOf(&g); m.Slice != "" && g.Class() != share.Exclusive {
+			members = append(members, m)
 		}
 	}
-	slices.Sort(shared)
-	a.mps.Hold(slices.Compact(shared))
+	a.mps.Hold(members)
 }
 
 // capOf says how many SMs MPS gives the container: the hardware rounds.
@@ -48,10 +55,36 @@ func (a *Agent) capOf(g *grant.Grant) string {
 	v := g.VGPUs[0]
 	for _, s := range a.inventory.Slices() {
 		if s.ID == v.Slice {
-			return fmt.Sprintf("MPS, %d of %d SMs", supervisor.Cap(v.Share.SMLimit, s.SMs), s.SMs) + inside(s.Profile)
+			return fmt.Sprintf("%s, %d of %d SMs", a.mpsOf(g), supervisor.Cap(v.Share.SMLimit, s.SMs), s.SMs) + inside(s.Profile)
 		}
 	}
+	return a.mpsOf(g)
+}
+
+// mpsOf names MPS by how it holds a container.
+func (a *Agent) mpsOf(g *grant.Grant) string {
+	if a.binds(g) {
+		return "MPS namespace"
+	}
 	return "MPS"
+}
+
+// binds says that the container's processes cannot loosen what MPS holds them to.
+func (a *Agent) binds(g *grant.Grant) bool { return a.mps.Binds(a.uuid(g.VGPUs[0].Slice), g.ID()) }
+
+// loose says what a program can do about the limits of MPS.
+func (a *Agent) loose(g *grant.Grant) (missing []string) {
+	_, dmem := a.confirmed[g.ID()]
+	switch {
+	case !a.binds(g):
+		missing = append(missing, "a program that changes its environment loosens the limits of MPS")
+		if !dmem {
+			missing = append(missing, "a program that avoids hook and MPS is not limited in memory")
+		}
+	case !dmem:
+		missing = append(missing, "a program that avoids the hook can drop MPS' limit of memory by its environment")
+	}
+	return missing
 }
 
 // inside adds to what enforces a share that a MIG instance stands around it: what is in it is out of reach of the other
@@ -87,7 +120,7 @@ func (a *Agent) bare(g *grant.Grant) []string {
 func (a *Agent) tellFeatures(ctx context.Context) {
 	if a.MPS.Runs() {
 		f := a.MPS.Features(ctx)
-		a.Log.Info("MPS has features that are not used", "static partitions", f.StaticPartitions, "namespaces", f.Namespaces)
+		a.Log.Info("features of MPS", "namespaces", f.Namespaces, "static partitions (not used)", f.StaticPartitions)
 	}
 }
 

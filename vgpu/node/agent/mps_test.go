@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+	"github.com/gshare-dev/gshare/vgpu/node/injection"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 )
@@ -35,18 +37,25 @@ func becomeClient(pipe string) {
 			fmt.Println(err)
 			return
 		}
-		if step[0] == "server" {
+		inSpace := strings.HasPrefix(string(answer), "limits") // of MPS v3: it is in
+		if inSpace || step[0] == "server" {
 			go func() {
 				n, _ := conn.Read(answer)
 				fmt.Println("mps says", strings.Trim(string(answer[:n]), "\x00"))
 			}()
 		}
+		if inSpace {
+			break
+		}
 	}
 	fmt.Println("ready")
 }
 
+// namespaces makes the fake MPS that of a driver which has them.
+const namespaces = "-DDRIVER=615"
+
 // withMPS lets the agent run the fake MPS.
-func withMPS(t *testing.T) func(*Options) {
+func withMPS(t *testing.T, flags ...string) func(*Options) {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("gcc is not installed")
@@ -57,7 +66,8 @@ func withMPS(t *testing.T) func(*Options) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	control := filepath.Join(dir, "nvidia-cuda-mps-control")
-	if out, err := exec.Command("gcc", "-o", control, "../../../hook/fake/programs/nvidia-cuda-mps-control.c").CombinedOutput(); err != nil {
+	flags = append(flags, "-o", control, "../../../hook/fake/programs/nvidia-cuda-mps-control.c")
+	if out, err := exec.Command("gcc", flags...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if err := os.Link(control, filepath.Join(dir, mps.Server)); err != nil {
@@ -92,8 +102,14 @@ func (r *rig) daemon(slice string) (pid int) {
 // client starts a program in a container that is a client of MPS.
 func (c *crowd) client(pod, container, slice string) *program {
 	c.rig.t.Helper()
+	return c.clientBy(c.rig.MPS.Pipe(slice), pod, container, slice)
+}
+
+// clientBy is one that comes by a directory of pipes.
+func (c *crowd) clientBy(pipe, pod, container, slice string) *program {
+	c.rig.t.Helper()
 	p := c.start(pod, container, slice)
-	p.connect("mps " + c.rig.MPS.Pipe(slice))
+	p.connect("mps " + pipe)
 	return p
 }
 
@@ -136,6 +152,77 @@ func TestMPS(t *testing.T) {
 	r.kubelet.RemovePod("a")
 	r.kubelet.RemovePod("b")
 	r.wait("end of the daemon", func() bool { return r.daemon("GPU-0") == 0 })
+}
+
+// pipeOf is the directory of pipes that a container gets.
+func pipeOf(t *testing.T, spec string) string {
+	t.Helper()
+	var file struct {
+		Edits struct {
+			Mounts []struct{ HostPath, ContainerPath string }
+		} `json:"containerEdits"`
+		Devices []struct {
+			Edits struct {
+				Mounts []struct{ HostPath, ContainerPath string }
+			} `json:"containerEdits"`
+		}
+	}
+	if err := json.Unmarshal([]byte(spec), &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range file.Devices {
+		for _, m := range d.Edits.Mounts {
+			if m.ContainerPath == injection.MPSDir+"/GPU-0" {
+				return m.HostPath
+			}
+		}
+	}
+	t.Fatalf("no pipes of MPS: %s", spec)
+	return ""
+}
+
+// TestNamespaces: with a driver that has them, each container gets the pipes of its own namespace alone; the truth report says that MPS
+// holds it. The next agent takes them over, a killed daemon's successor has them again, and none outlives its container.
+func TestNamespaces(t *testing.T) {
+	c := newCrowd(t, config.ReportStrangers, withMPS(t, namespaces))
+	r := c.rig
+	pipes := map[string]string{}
+	for _, pod := range []string{"a", "b"} {
+		spec, err := r.create(pod, r.pod(pod, "GPU-0", 30, 50))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.kubelet.AddPod(running(placed(pod, "GPU-0", 30, 50)))
+		pipes[pod] = pipeOf(t, spec)
+	}
+	if filepath.Dir(filepath.Dir(pipes["a"])) != r.MPS.Pipe("GPU-0") || pipes["a"] == pipes["b"] {
+		t.Errorf("pipes %v", pipes)
+	}
+	c.enforced("a", "MPS namespace, 32 of 108 SMs", true)
+	c.enforced("a", "hook, MPS namespace", true)
+	c.enforced("a", "changes its environment loosens", false)
+	c.enforced("a", "can drop MPS' limit of memory by its environment", true) // found by NVIDIA with driver 615.71
+	c.clientBy(pipes["a"], "a", "main", "GPU-0")
+	c.start("b", "main", "GPU-0")
+	c.enforced("b", "runs without MPS", true)
+	c.enforced("a", "runs without MPS", false)
+	daemon := r.daemon("GPU-0")
+	r.stop()
+	r.start()
+	c.enforced("a", "MPS namespace, 32 of 108 SMs", true)
+	if r.daemon("GPU-0") != daemon {
+		t.Error("the daemon was not taken over")
+	}
+	r.kubelet.RemovePod("b")
+	r.wait("end of a namespace", func() bool { return !there(pipes["b"]) })
+	if !there(pipes["a"]) {
+		t.Error("another's namespace has gone with it")
+	}
+}
+
+func there(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // TestWithoutMPS: a process that is no client is in the truth report of its pod, one that is, is not.

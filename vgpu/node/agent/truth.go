@@ -81,12 +81,12 @@ func (a *Agent) truthOf(g *grant.Grant) kube.ContainerTruth {
 	t := kube.ContainerTruth{Name: g.Container, Since: g.Since, Health: a.faultOf(g)}
 	switch g.Class() {
 	case share.Elastic:
-		t.Memory, t.SMs = a.memoryOf(g.ID()), "MPS at the limit, hook and token server below it"+a.limits[g.ID()]
+		t.Memory, t.SMs = a.memoryOf(g), a.mpsOf(g)+" at the limit, hook and token server below it"+a.limits[g.ID()]
 		t.Time, t.Identity = "hook and token server", "cgroup of the pod, socket of the container"
 	case share.Exclusive:
 		t.Memory, t.SMs, t.Time, t.Identity = "alone on its devices", "alone on its devices", "alone on its devices", "devices"
 	case share.MPS:
-		t.Memory, t.SMs, t.Time, t.Identity = a.memoryOf(g.ID()), a.capOf(g), "hook and token server", "cgroup of the pod, socket of the container"
+		t.Memory, t.SMs, t.Time, t.Identity = a.memoryOf(g), a.capOf(g), "hook and token server", "cgroup of the pod, socket of the container"
 	default:
 		t.Memory, t.SMs, t.Time, t.Identity = "hook", "nothing", "hook and token server", "cgroup of the pod, socket of the container"
 		t.Missing = append(t.Missing, "this node does not enforce class "+string(g.Class()))
@@ -94,9 +94,7 @@ func (a *Agent) truthOf(g *grant.Grant) kube.ContainerTruth {
 	t.Memory += inside(a.profileOf(g))
 	if g.Class() != share.Exclusive {
 		t.Missing = append(t.Missing, "a program that avoids the hook is not limited in time")
-		if _, bounds := a.confirmed[g.ID()]; !bounds {
-			t.Missing = append(t.Missing, "a program that avoids hook and MPS is not limited in memory")
-		}
+		t.Missing = append(t.Missing, a.loose(g)...)
 	}
 	t.Missing = append(append(t.Missing, a.bare(g)...), a.notLimited(g)...)
 	if a.MPS.Simulated {

@@ -1,5 +1,5 @@
-// Package dmem lets the driver itself limit the device memory of a cgroup. A program can avoid the hook, and change the limit that
-// MPS reads from its environment; it cannot avoid this (NVIDIA MPS, MPS v3 Memory Partitioning). It takes driver 615 and version 2
+// Package dmem lets the driver itself limit the device memory of a cgroup. A program can avoid the hook, and drop the limit of
+// MPS by its environment; it cannot avoid this (NVIDIA MPS, MPS v3 Memory Partitioning). It takes driver 615 and version 2
 // of cgroups, and is not there for MIG instances. Managed memory counts as the host's.
 package dmem
 

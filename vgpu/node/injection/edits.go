@@ -26,7 +26,6 @@ const (
 type Host struct {
 	Hook    string // the library; empty in a node without one, which then shares nothing
 	Preload string // a file that names Library
-	MPS     mps.Daemons
 	Driver  cdi.Driver
 
 	Capabilities cdi.Capabilities          // of MIG instances
@@ -67,8 +66,8 @@ func (h Host) driver(devices []Device) (edits specs.ContainerEdits, err error) {
 	return edits, nil
 }
 
-// Edits lists what the container gets. dir is its directory on the host.
-func (h Host) Edits(g *grant.Grant, dir string) (specs.ContainerEdits, error) {
+// Edits lists what the container gets. dir is its directory on the host, pipe that of its MPS; empty where no daemon runs.
+func (h Host) Edits(g *grant.Grant, dir, pipe string) (specs.ContainerEdits, error) {
 	var uuids []string
 	var devices []Device
 	for _, v := range g.VGPUs {
@@ -87,21 +86,20 @@ func (h Host) Edits(g *grant.Grant, dir string) (specs.ContainerEdits, error) {
 		return edits, nil // alone on its devices: nothing stands between it and the driver
 	}
 	edits = cdi.Join(edits, specs.ContainerEdits{Mounts: []*specs.Mount{bind(h.Hook, Library), bind(h.Preload, PreloadPath)}})
-	return cdi.Join(edits, h.mps(g)), nil
+	return cdi.Join(edits, h.mps(g, pipe)), nil
 }
 
-// mps makes the processes of the container clients of the daemon of its device.
-func (h Host) mps(g *grant.Grant) specs.ContainerEdits {
+// mps makes the processes of the container clients of the daemon of its device. Of its pipes they see those that are theirs.
+func (h Host) mps(g *grant.Grant, pipe string) specs.ContainerEdits {
 	v := g.VGPUs[0]
-	uuid := h.device(v.Slice).UUID
-	inside := mps.Daemons{Dir: MPSDir}
-	edits := specs.ContainerEdits{Env: inside.Environment(uuid, v.Share)}
-	if v.Class == share.Elastic && v.Priority == share.BestEffort {
+	inside := mps.Daemons{Dir: MPSDir}.Pipe(h.device(v.Slice).UUID)
+	edits := specs.ContainerEdits{Env: mps.Environment(inside, v.Share)}
+	if mps.GoesBehind(v.Class, v.Priority) {
 		edits.Env = append(edits.Env, mps.Behind)
 	}
-	if h.MPS.Runs() {
+	if pipe != "" {
 		edits.Mounts = []*specs.Mount{{
-			HostPath: h.MPS.Pipe(uuid), ContainerPath: inside.Pipe(uuid), Options: []string{"rbind", "rw", "nosuid", "nodev"},
+			HostPath: pipe, ContainerPath: inside, Options: []string{"rbind", "rw", "nosuid", "nodev"},
 		}}
 	}
 	return edits

@@ -12,7 +12,6 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
-	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -99,8 +98,8 @@ func granted(class share.Isolation) *grant.Grant {
 }
 
 func TestEdits(t *testing.T) {
-	h := Host{Hook: "/h/lib.so", Preload: "/h/preload", MPS: mps.Daemons{Dir: "/run/gshare/mps"}}
-	edits, err := h.Edits(granted(share.MPS), "/run/gshare/grants/x")
+	h := Host{Hook: "/h/lib.so", Preload: "/h/preload"}
+	edits, err := h.Edits(granted(share.MPS), "/run/gshare/grants/x", "/run/gshare/mps/GPU-1/shares/x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +113,7 @@ func TestEdits(t *testing.T) {
 	}
 	want := []string{
 		"/run/gshare/grants/x /run/gshare ro", "/h/lib.so /usr/lib/gshare/libgshare.so ro", "/h/preload /etc/ld.so.preload ro",
-		"/run/gshare/mps/GPU-1 /run/gshare-mps/GPU-1 rw",
+		"/run/gshare/mps/GPU-1/shares/x /run/gshare-mps/GPU-1 rw",
 	}
 	if diff := cmp.Diff(want, mounts); diff != "" {
 		t.Error(diff)
@@ -134,7 +133,7 @@ func TestPriority(t *testing.T) {
 		for _, priority := range []share.Priority{share.SLO, share.BestEffort} {
 			g := granted(class)
 			g.VGPUs[0].Priority = priority
-			edits, err := Host{Hook: "/h", Preload: "/p"}.Edits(g, "/d")
+			edits, err := Host{Hook: "/h", Preload: "/p"}.Edits(g, "/d", "")
 			if behind := slices.Contains(edits.Env, "CUDA_MPS_CLIENT_PRIORITY=1"); err != nil || behind != (class == share.Elastic && priority == share.BestEffort) {
 				t.Errorf("%s in class %s: behind %v, %v", priority, class, behind, err)
 			}
@@ -144,14 +143,14 @@ func TestPriority(t *testing.T) {
 
 // TestWhole: a container with the device to itself is left alone, but for the directory that says whose grant it is.
 func TestWhole(t *testing.T) {
-	edits, err := Host{Hook: "/h", Preload: "/p"}.Edits(granted(share.Exclusive), "/d")
+	edits, err := Host{Hook: "/h", Preload: "/p"}.Edits(granted(share.Exclusive), "/d", "")
 	if err != nil || len(edits.Mounts) != 1 || edits.Mounts[0].HostPath != "/d" || !cmp.Equal(edits.Env, []string{"CUDA_VISIBLE_DEVICES=GPU-1"}) {
 		t.Errorf("%+v, %v", edits, err)
 	}
 }
 
 func TestDriverIsMissing(t *testing.T) {
-	if _, err := (Host{Driver: cdi.Driver("/nowhere.yaml")}).Edits(granted(share.Exclusive), "/d"); err == nil {
+	if _, err := (Host{Driver: cdi.Driver("/nowhere.yaml")}).Edits(granted(share.Exclusive), "/d", ""); err == nil {
 		t.Error("a container without the driver's files is no error")
 	}
 }

@@ -7,19 +7,18 @@ import (
 	"testing"
 
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
-	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // TestApart: daemon and server are not in the cgroup of their agent, with which a container runtime would end them; nothing is
 // left of theirs in the end.
 func TestApart(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, "")
 	home := cgroup.Apart{Mount: "/sys/fs/cgroup", Name: fmt.Sprintf("gshare-mps-test-%d", os.Getpid())}
 	r.Close()
 	r.Keeper = r.keeperOf(Daemons{Dir: r.Dir, Apart: home})
-	r.Hold([]string{slice})
+	r.Hold(members)
 	r.opened()
-	c := r.client(r.Environment(slice, share.Share{SMLimit: 100, Memory: share.MiB})...)
+	c := r.client(r.environment()...)
 	r.eventually("a server", func() bool { return len(r.servers()) == 1 })
 	for _, pid := range append(r.servers(), r.daemon()) {
 		m, err := cgroup.Of(pid)

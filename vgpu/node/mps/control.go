@@ -17,10 +17,11 @@ const commandLimit = 2 * time.Second
 // control gives commands to the daemon of one slice.
 type control struct {
 	Daemons
-	slice string
+	slice      string
+	namespaces bool // it has them: it is one of MPS v3
 }
 
-// command gives one command and gives the answer.
+// command gives one command to a daemon of MPS v2 and gives the answer.
 func (c control) command(ctx context.Context, text string) (string, error) {
 	return c.exec(ctx, text+"\n")
 }
@@ -33,9 +34,15 @@ func (c control) start(ctx context.Context) error {
 			return err
 		}
 	}
-	arguments := []string{"-d"}
+	arguments, multiuser := []string{"-d"}, "-multiuser-server"
+	if c.namespaces {
+		arguments, multiuser = append(arguments, version3...), "-m"
+	}
 	if os.Geteuid() == 0 {
-		arguments = append(arguments, "-multiuser-server")
+		arguments = append(arguments, multiuser)
+	}
+	if err := c.remember(); err != nil {
+		return err
 	}
 	if _, err := c.exec(ctx, "", arguments...); err != nil {
 		return err
@@ -62,10 +69,15 @@ func (c control) exec(ctx context.Context, input string, arguments ...string) (s
 	cmd.Stdin = strings.NewReader(input)
 	cmd.WaitDelay = 100 * time.Millisecond // what it leaves behind may hold its output open
 	out, err := cmd.CombinedOutput()
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = errSilent
+	}
 	if err != nil {
 		return "", fmt.Errorf("MPS of slice %s: %w: %.200s", c.slice, err, bytes.TrimSpace(out))
 	}
 	return string(out), nil
 }
+
+var errSilent = errors.New("it does not answer")
 
 const pipeVariable = "CUDA_MPS_PIPE_DIRECTORY="

@@ -1,8 +1,10 @@
 package mps
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,21 +18,31 @@ type daemon struct {
 	keeper  *Keeper
 	rule    *supervisor.Supervisor
 	wake    chan struct{}
-	clients map[int]uint64 // at the last answer, with their births: they may outlive the daemon
+	clients map[int]uint64  // at the last answer, with their births: they may outlive the daemon
+	serves  bool            // at the last answer it had the server of the members' namespaces
+	moved   bool            // these have changed since the last note
+	fresh   map[string]bool // of them: made, without limits yet
 
 	// guarded by the keeper's lock
 	served int // clients at the last look
 	pid    int // of the daemon, where it answered
 	born   uint64
-	asked  time.Time // by somebody who is about to share
-	why    string    // no new process may come; empty where it may
+	asked  map[string]asking // members that are about to share, by name
+	why    string            // no new process may come; empty where it may
 	bare   []int
+	rooms  map[string]error // namespaces of members, by name: nil, or why one is not there; nil map: the daemon has none
+}
+
+// asking is a member that is about to share.
+type asking struct {
+	Member
+	at time.Time
 }
 
 func newDaemon(k *Keeper, slice string) *daemon {
 	return &daemon{
-		control: control{k.Daemons, slice}, keeper: k, rule: supervisor.New(k.Rule), wake: make(chan struct{}, 1),
-		why: "the daemon is being looked for",
+		control: control{Daemons: k.Daemons, slice: slice}, keeper: k, rule: supervisor.New(k.Rule), wake: make(chan struct{}, 1),
+		fresh: map[string]bool{}, asked: map[string]asking{}, why: "the daemon is being looked for",
 	}
 }
 
@@ -39,6 +51,9 @@ func (d *daemon) loop() {
 	for {
 		l := d.look()
 		orders := d.rule.Look(time.Now(), l)
+		if d.furnishes(l) {
+			orders.Closed = cmp.Or(orders.Closed, d.furnish())
+		}
 		d.note(l, orders)
 		next := d.keeper.Period
 		if orders.Do != supervisor.Nothing {
@@ -64,7 +79,8 @@ func (d *daemon) loop() {
 const afterOrder = 20 * time.Millisecond
 
 func (d *daemon) look() supervisor.Look {
-	l := supervisor.Look{Wanted: d.wanted(), Daemon: supervisor.Answers}
+	l := supervisor.Look{Wanted: len(d.members()) > 0, Daemon: supervisor.Answers}
+	d.meet()
 	servers, err := d.servers(d.keeper.ctx)
 	if err != nil {
 		l.Daemon = supervisor.Absent
@@ -74,10 +90,11 @@ func (d *daemon) look() supervisor.Look {
 		l.Clients = d.survivors()
 		return l
 	}
-	d.clients = map[int]uint64{}
+	d.clients, d.serves = map[int]uint64{}, false
 	known := map[int]bool{}
 	for _, s := range servers {
 		known[s.pid] = true
+		d.serves = d.serves || s.name == serverName
 		l.Fault = l.Fault || s.fault
 		for _, pid := range s.clients {
 			known[pid] = true
@@ -100,10 +117,16 @@ func (d *daemon) survivors() (n int) {
 	return n
 }
 
-func (d *daemon) wanted() bool {
+// members are those who share the slice, or are about to.
+func (d *daemon) members() []Member {
 	d.keeper.mu.Lock()
 	defer d.keeper.mu.Unlock()
-	return slices.Contains(d.keeper.held, d.slice) || time.Since(d.asked) < asked
+	maps.DeleteFunc(d.asked, func(_ string, a asking) bool { return time.Since(a.at) >= awaited })
+	all := slices.Clone(d.keeper.held[d.slice])
+	for _, a := range d.asked {
+		all = append(all, a.Member)
+	}
+	return all
 }
 
 // others are the processes on the slice that the daemon does not know, as far as they still are there.
@@ -122,9 +145,9 @@ func (d *daemon) note(l supervisor.Look, o supervisor.Orders) {
 	pid, born := d.identify(l.Daemon)
 	d.keeper.mu.Lock()
 	d.pid, d.born = pid, born
-	changed := d.why != o.Closed || !slices.Equal(d.bare, o.Bare)
+	changed := d.moved || d.why != o.Closed || !slices.Equal(d.bare, o.Bare)
 	before := d.why
-	d.why, d.bare, d.served = o.Closed, o.Bare, l.Clients
+	d.why, d.bare, d.served, d.moved = o.Closed, o.Bare, l.Clients, false
 	d.keeper.mu.Unlock()
 	if changed {
 		d.keeper.Log.Info("MPS of a slice", "slice", d.slice, "closed", o.Closed, "before", before, "bare", o.Bare)
@@ -172,10 +195,10 @@ func (d *daemon) obey(a supervisor.Action) error {
 		if err := d.kill(); err != nil { // servers of one that was killed would stand beside its own
 			return err
 		}
+		d.namespaces = d.choose(ctx)
 		return d.start(ctx)
 	case supervisor.Stop:
-		_, err := d.command(ctx, "quit")
-		return err
+		return d.quit(ctx)
 	case supervisor.Kill:
 		return d.kill()
 	}

@@ -3,13 +3,13 @@ package mps
 import (
 	"context"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 )
 
-// Features are what newer drivers add to MPS, by the help of its own program. Neither is used: a static partition (driver 590) is
-// changed only while its device has no clients, and shares come and go; namespaces (MPS v3, driver 615) would keep a client from
-// loosening its limits, and have not met a driver yet.
+// Features are what newer drivers add to MPS, by the help of its own program. Namespaces (MPS v3, driver 615) are used where they are. Static
+// partitions (driver 590) are not: one is changed only while its device has no clients, and shares come and go.
 type Features struct {
 	StaticPartitions, Namespaces bool
 }
@@ -18,8 +18,13 @@ type Features struct {
 func (d Daemons) Features(ctx context.Context) Features {
 	return Features{
 		StaticPartitions: strings.Contains(d.help(ctx, "-h"), "static-partitioning"),
-		Namespaces:       strings.Contains(d.help(ctx, "-p", "3", "-h"), "namespace"),
+		Namespaces:       d.offersNamespaces(ctx),
 	}
+}
+
+// offersNamespaces asks as NVIDIA's guide for Dynamo does.
+func (d Daemons) offersNamespaces(ctx context.Context) bool {
+	return strings.Contains(d.help(ctx, append(slices.Clone(version3), "-h")...), "namespace")
 }
 
 // help is what the program says of itself, whatever its exit code.

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestFeatures: what the program's help names is there; the fake daemon, like an older driver's, has none of it.
+// TestFeatures: what the program's help names is there; also the fake of an older driver, and that of one with namespaces.
 func TestFeatures(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
@@ -23,6 +23,11 @@ func TestFeatures(t *testing.T) {
 		}
 		if got := (Daemons{Program: program}).Features(t.Context()); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+	for driver, want := range map[string]Features{"": {}, namespaces: {Namespaces: true}} {
+		if got := (Daemons{Program: filepath.Join(fake(t), driver, program)}).Features(t.Context()); got != want {
+			t.Errorf("the fake %q: %+v", driver, got)
 		}
 	}
 	if got := (Daemons{Program: "/nowhere/mps"}).Features(t.Context()); got != (Features{}) {

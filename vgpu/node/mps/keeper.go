@@ -1,12 +1,12 @@
 package mps
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -27,8 +27,8 @@ var usual = supervisor.Config{
 	FirstDelay: time.Second, LastDelay: time.Minute, Settled: 5 * time.Minute, Patience: 10 * time.Second, Grace: 10 * time.Second,
 }
 
-// asked is how long a slice for which somebody asked is wanted, until it is held.
-const asked = 30 * time.Second
+// awaited is how long somebody who asked is wanted, until he holds the slice.
+const awaited = 30 * time.Second
 
 // Keeper keeps a daemon on each slice that is shared. It serves concurrent callers, and none of them waits for a daemon.
 type Keeper struct {
@@ -37,10 +37,10 @@ type Keeper struct {
 	stop  context.CancelFunc
 	loops sync.WaitGroup
 
-	mu     sync.Mutex         // guards the following
-	kept   map[string]*daemon // by slice
-	held   []string           // slices that are shared now
-	seen   map[string][]int   // processes on the slices, at the last look
+	mu     sync.Mutex          // guards the following
+	kept   map[string]*daemon  // by slice
+	held   map[string][]Member // who shares slices now
+	seen   map[string][]int    // processes on the slices, at the last look
 	closed bool
 }
 
@@ -72,40 +72,40 @@ func (k *Keeper) Close() {
 // ErrClosed says that no new process may come to a slice now. It may in a moment.
 var ErrClosed = errors.New("MPS does not serve the slice now")
 
-// Open says whether a new process may come to a slice, and wants its daemon to be there. The error is ErrClosed.
-func (k *Keeper) Open(slice string) error {
+// Open says whether a new process of a member may come to its slice, and wants the daemon to be there with what the member needs. It
+// gives the directory of pipes to come by, also where no daemon runs. The error is ErrClosed.
+func (k *Keeper) Open(m Member) (pipe string, err error) {
 	if !k.Runs() {
-		return nil
+		return k.Pipe(m.Slice), nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	d := k.keep(slice)
-	d.asked = time.Now()
+	d := k.keep(m.Slice)
+	d.asked[m.Name] = asking{m, time.Now()}
 	if d.why == "" && d.pid != 0 && !lives(d.pid, d.born) {
 		d.why = "the daemon has ended" // which the next look would find out
 	}
-	if d.why == "" {
-		return nil
+	why := cmp.Or(d.why, d.lacks(m))
+	if why == "" {
+		return d.pipeOf(m), nil
 	}
 	signal(d.wake)
-	return fmt.Errorf("%w: %s", ErrClosed, d.why)
+	return "", fmt.Errorf("%w: %s", ErrClosed, why)
 }
 
-// Hold says which slices are shared. The daemons of others end once they have no clients.
-func (k *Keeper) Hold(held []string) {
+// Hold says who shares slices. The daemons of others end once they have no clients.
+func (k *Keeper) Hold(members []Member) {
 	if !k.Runs() {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.held = slices.Clone(held)
-	for _, slice := range held {
-		k.keep(slice)
+	k.held = map[string][]Member{}
+	for _, m := range members {
+		k.held[m.Slice] = append(k.held[m.Slice], m)
+		delete(k.keep(m.Slice).asked, m.Name) // from now on it is wanted as long as it is held
 	}
 	for _, d := range k.kept {
-		if slices.Contains(held, d.slice) {
-			d.asked = time.Time{} // from now on it is wanted as long as it is held
-		}
 		signal(d.wake)
 	}
 }
@@ -161,7 +161,7 @@ func (k *Keeper) EndClients(slice string, meant func(pid int) bool) error {
 	if !k.Runs() {
 		return nil
 	}
-	return control{k.Daemons, slice}.endClients(k.ctx, meant)
+	return k.control(slice).endClients(k.ctx, meant)
 }
 
 // signal makes a loop look again. It never waits.

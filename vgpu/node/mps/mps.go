@@ -48,7 +48,7 @@ func (d Daemons) Available() error {
 	return nil
 }
 
-// Pipe is the directory by which the clients of a slice find its daemon. Its log lies elsewhere: containers get the pipes only.
+// Pipe is the directory of a slice's daemon. Its log lies elsewhere: containers get pipes only.
 func (d Daemons) Pipe(slice string) string { return filepath.Join(d.Dir, slice) }
 
 func (d Daemons) log(slice string) string { return filepath.Join(d.Dir, "log", slice) }
@@ -56,11 +56,11 @@ func (d Daemons) log(slice string) string { return filepath.Join(d.Dir, "log", s
 // ContextMemory is about what the driver takes for itself in a process: its limits count it, a share does not.
 const ContextMemory = 512 * share.MiB
 
-// Environment is what makes a process a client that runs on at most its limit of the SMs (Dilu D20) and, as a second line behind the
-// hook, within its memory.
-func (d Daemons) Environment(slice string, s share.Share) []string {
+// Environment is what makes a process that comes by a directory of pipes a client that runs on at most its limit of the SMs (Dilu D20)
+// and, as a second line behind the hook, within its memory. A daemon without namespaces takes its word for it.
+func Environment(pipe string, s share.Share) []string {
 	return []string{
-		"CUDA_MPS_PIPE_DIRECTORY=" + d.Pipe(slice),
+		pipeVariable + pipe,
 		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=" + strings.TrimSuffix(s.SMLimit.Percent(), "%"),
 		fmt.Sprintf("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=%dM", (s.Memory+ContextMemory)/share.MiB),
 	}

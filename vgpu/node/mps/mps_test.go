@@ -2,6 +2,7 @@ package mps
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,13 +24,27 @@ func TestMissing(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
-	got := Daemons{Dir: "/d"}.Environment("GPU-7", share.Share{SMRequest: 100, SMLimit: 125, Memory: 1024 * share.MiB})
+	got := Environment("/d/GPU-7", share.Share{SMRequest: 100, SMLimit: 125, Memory: 1024 * share.MiB})
 	want := []string{
 		"CUDA_MPS_PIPE_DIRECTORY=/d/GPU-7", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=12.5", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=1536M",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// FuzzRecords: each line with anything in it is a record, and has a first field.
+func FuzzRecords(f *testing.F) {
+	for _, text := range []string{"", "a,b\n", "\n\n a \r\n", ",,\n", "12,shares,0,x,python a,b.py"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, r := range records(text) {
+			if len(r) == 0 || strings.ContainsAny(strings.Join(r, ""), ",\n") {
+				t.Errorf("%q: %q", text, r)
+			}
+		}
+	})
 }
 
 // FuzzNumbers: what a daemon says is read as PIDs or not at all.

@@ -47,9 +47,12 @@ func (c control) owns(pid int) bool {
 }
 
 // background tells a daemon from a program that gives it commands.
-func background(pid int) bool {
+func background(pid int) bool { return startedWith(pid, "-d") }
+
+// startedWith says that some of the arguments that a process was started with are these, one after the other.
+func startedWith(pid int, arguments ...string) bool {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return err == nil && strings.Contains("\x00"+string(line), "\x00-d\x00")
+	return err == nil && strings.Contains("\x00"+string(line), "\x00"+strings.Join(arguments, "\x00")+"\x00")
 }
 
 // dying is how long a process may take to end once it is killed; one that hangs in the driver may take for ever.
@@ -80,16 +83,17 @@ func gone(p process.Process) error {
 	return nil
 }
 
-// clear removes the pipes of a daemon that is dead: a client that finds them would hang or fail.
+// clear removes the pipes of a daemon that is dead: a client that finds them would hang or fail. Directories stay: containers have them
+// mounted, and would not see others of the same name.
 func (c control) clear() error {
-	entries, err := os.ReadDir(c.Pipe(c.slice))
+	err := filepath.WalkDir(c.Pipe(c.slice), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		return os.Remove(path)
+	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
-	}
-	for _, e := range entries {
-		if !e.IsDir() {
-			err = errors.Join(err, os.Remove(filepath.Join(c.Pipe(c.slice), e.Name())))
-		}
 	}
 	return err
 }

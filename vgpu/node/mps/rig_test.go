@@ -49,15 +49,32 @@ func fake(t *testing.T) string {
 
 const slice = "GPU-7"
 
+// member is who shares it, if nobody else is named.
+var (
+	member  = Member{Slice: slice, Name: "a", SMs: 100, Memory: share.MiB}
+	members = []Member{member}
+)
+
 // rig is a keeper that looks often, with programs on its slice.
 type rig struct {
 	*Keeper
 	t       *testing.T
 	folder  string
+	driver  string // its folder; the older one has none
 	changes atomic.Int64
 }
 
-func newRig(t *testing.T) *rig {
+const namespaces = "r615" // the driver that has them
+
+// versions runs a test with MPS v2 and v3.
+func versions(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	for name, driver := range map[string]string{"v2": "", "v3": namespaces} {
+		t.Run(name, func(t *testing.T) { test(t, newRig(t, driver)) })
+	}
+}
+
+func newRig(t *testing.T, driver string) *rig {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gp") // short enough for a socket
 	if err != nil {
@@ -66,9 +83,9 @@ func newRig(t *testing.T) *rig {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, folder: fake(t)}
+	r := &rig{t: t, folder: fake(t), driver: driver}
 	t.Cleanup(func() { // the daemon and its server end with their pipes
-		_ = control{r.Daemons, slice}.kill()
+		_ = r.control(slice).kill()
 		os.RemoveAll(dir)
 	})
 	r.Keeper = r.keeper(dir)
@@ -78,7 +95,7 @@ func newRig(t *testing.T) *rig {
 func (r *rig) keeper(dir string) *Keeper { return r.keeperOf(Daemons{Dir: dir}) }
 
 func (r *rig) keeperOf(d Daemons) *Keeper {
-	d.Program, d.Simulated = filepath.Join(r.folder, program), true
+	d.Program, d.Simulated = filepath.Join(r.folder, r.driver, program), true
 	k := New(Config{
 		Daemons: d,
 		Log:     slog.New(slog.DiscardHandler), Period: 10 * time.Millisecond, Changed: func() { r.changes.Add(1) },
@@ -100,14 +117,51 @@ func (r *rig) eventually(what string, holds func() bool) {
 	}
 }
 
+func (r *rig) open() error {
+	_, err := r.Open(member)
+	return err
+}
+
+func opens(k *Keeper) bool {
+	_, err := k.Open(member)
+	return err == nil
+}
+
 func (r *rig) opened() {
 	r.t.Helper()
-	r.eventually("open", func() bool { return r.Open(slice) == nil })
+	r.eventually("open", func() bool { return r.open() == nil })
+}
+
+// shared is a slice that the member has come to.
+func (r *rig) shared() {
+	r.t.Helper()
+	r.opened()
+	r.Hold(members)
+}
+
+// opensFor waits until a process of a member may come, and gives its pipes.
+func (r *rig) opensFor(m Member) (pipe string) {
+	r.t.Helper()
+	r.eventually("open for "+m.Name, func() bool {
+		var err error
+		pipe, err = r.Open(m)
+		return err == nil
+	})
+	return pipe
+}
+
+// environment is that of the member's processes.
+func (r *rig) environment() []string {
+	pipe := r.Pipe(slice)
+	if r.driver != "" {
+		pipe = filepath.Join(pipe, serverName, member.Name)
+	}
+	return Environment(pipe, share.Share{SMLimit: member.SMs, Memory: member.Memory})
 }
 
 func (r *rig) daemon() int {
 	r.t.Helper()
-	daemons, _ := control{r.Daemons, slice}.processes()
+	daemons, _ := r.control(slice).processes()
 	if len(daemons) != 1 {
 		r.t.Fatalf("daemons: %v", daemons)
 	}
@@ -115,7 +169,7 @@ func (r *rig) daemon() int {
 }
 
 func (r *rig) servers() []int {
-	_, servers := control{r.Daemons, slice}.processes()
+	_, servers := r.control(slice).processes()
 	return servers
 }
 
@@ -147,13 +201,13 @@ func (r *rig) start(attributes *syscall.SysProcAttr, environment ...string) *cli
 // joined starts a client and waits until the daemon knows it.
 func (r *rig) joined() *client {
 	r.t.Helper()
-	c := r.client(r.Environment(slice, share.Share{SMLimit: 100, Memory: share.MiB})...)
+	c := r.client(r.environment()...)
 	r.eventually("a client", func() bool { return r.knows(c.Process.Pid) })
 	return c
 }
 
 func (r *rig) knows(pid int) bool {
-	servers, err := control{r.Daemons, slice}.servers(r.t.Context())
+	servers, err := r.control(slice).servers(r.t.Context())
 	if err != nil {
 		return false
 	}

@@ -9,6 +9,7 @@ import (
 
 // server is one that a daemon has started, with its clients by PID.
 type server struct {
+	name    string // of MPS v3
 	pid     int
 	fault   bool // it serves nobody new until those that a fault has failed have ended
 	clients []int
@@ -16,6 +17,9 @@ type server struct {
 
 // servers asks the daemon for its servers. One that has ended meanwhile has no clients.
 func (c control) servers(ctx context.Context) (found []server, err error) {
+	if c.namespaces {
+		return c.named(ctx)
+	}
 	text, err := c.command(ctx, "get_server_list")
 	if err != nil {
 		return nil, err
@@ -29,7 +33,7 @@ func (c control) servers(ctx context.Context) (found []server, err error) {
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, server{pid, faulted(status), numbers(clients)})
+		found = append(found, server{pid: pid, fault: faulted(status), clients: numbers(clients)})
 	}
 	return found, nil
 }
@@ -37,7 +41,21 @@ func (c control) servers(ctx context.Context) (found []server, err error) {
 // terminate ends the CUDA work of a client, whose process goes on with errors. It has to come before any signal that ends the
 // process: one that is killed at work can leave the server, and so all other clients, in no defined state.
 func (c control) terminate(ctx context.Context, s server, client int) error {
+	if c.namespaces {
+		_, err := c.tell(ctx, "client", "terminate", strconv.Itoa(client))
+		return err
+	}
 	_, err := c.command(ctx, fmt.Sprint("terminate_client ", s.pid, " ", client))
+	return err
+}
+
+// quit lets the daemon end itself and its servers.
+func (c control) quit(ctx context.Context) error {
+	if c.namespaces {
+		_, err := c.tell(ctx, "-q")
+		return err
+	}
+	_, err := c.command(ctx, "quit")
 	return err
 }
 

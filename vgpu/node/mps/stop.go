@@ -23,11 +23,11 @@ func (d Daemons) end(ctx context.Context) error {
 		return nil
 	}
 	for _, e := range entries {
-		c := control{d, e.Name()}
-		if c.Pipe(c.slice) == d.log("") {
+		if d.Pipe(e.Name()) == d.log("") {
 			continue
 		}
-		if _, refused := c.command(ctx, "quit"); refused != nil {
+		c := d.control(e.Name())
+		if refused := c.quit(ctx); refused != nil {
 			err = errors.Join(err, c.kill())
 		}
 	}

@@ -17,17 +17,19 @@ import (
 )
 
 var (
-	errClosed = errors.New("the agent is shutting down")
-	errLost   = errors.New("the share could not be set up; the agent's log says why")
+	errClosed  = errors.New("the agent is shutting down")
+	errOpening = errors.New("MPS does not serve the device")
+	errLost    = errors.New("the share could not be set up; the agent's log says why")
 )
 
 // waiter is a process in the queue.
 type waiter struct {
+	id      string // of the run that it may become
 	process process.Process
 	name    string
 	request share.Request
 	grant   chan *control.Grant
-	opening bool // there is room, but MPS does not serve the device yet
+	opening error // there is room, but MPS does not serve the device yet: why
 }
 
 // Admit gives the process a share. If none fits and the request waits, queued is told why, once. The process belongs to
@@ -39,14 +41,14 @@ func (n *Node) Admit(
 	if err != nil {
 		return nil, refusalOf(err)
 	}
-	w := &waiter{process: p, name: r.Name, request: request, grant: make(chan *control.Grant, 1)}
+	w := &waiter{id: strings.ToLower(rand.Text()[:8]), process: p, name: r.Name, request: request, grant: make(chan *control.Grant, 1)}
 	refusal, later := n.tryOrQueue(w, r.Wait)
 	switch {
 	case later && r.Wait:
 		queued(refusal)
 	case later:
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, openLimit, errors.New(refusal.Reason))
+		ctx, cancel = context.WithTimeoutCause(ctx, openLimit, errOpening)
 		defer cancel()
 	case refusal != nil:
 		return nil, refusal
@@ -66,7 +68,7 @@ func (n *Node) tryOrQueue(w *waiter, wait bool) (refusal *control.Refusal, queue
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	refusal, later := n.try(w)
-	if refusal == nil || !later || !wait && !w.opening {
+	if refusal == nil || !later || !wait && w.opening == nil {
 		return refusal, false
 	}
 	n.waiters = append(n.waiters, w)
@@ -83,8 +85,11 @@ func (n *Node) leaveQueue(w *waiter, why error) (*control.Grant, *control.Refusa
 	case grant := <-w.grant:
 		return grant, nil
 	default:
-		return nil, refusalOf(why)
 	}
+	if errors.Is(why, errOpening) {
+		why = w.opening // by now
+	}
+	return nil, refusalOf(why)
 }
 
 // try admits a request if it fits now. later says that it may fit another time.
@@ -100,12 +105,14 @@ func (n *Node) try(w *waiter) (_ *control.Refusal, later bool) {
 		}
 		return refusal, true
 	}
-	if err := n.open(picks); err != nil {
-		w.opening = true
+	r := n.runOf(w, picks)
+	pipe, err := n.open(r)
+	if err != nil {
+		w.opening = err
 		return refusalOf(err), true
 	}
-	r, err := n.begin(w.process, w.name, w.request, picks)
-	if err != nil {
+	r.pipe = pipe
+	if err := n.begin(r); err != nil {
 		n.Log.Error("start a run", "pid", w.process.PID, "err", err)
 		return refusalOf(err), false
 	}
@@ -125,40 +132,45 @@ func (n *Node) admitWaiters() {
 	})
 }
 
-// begin makes a run of a process and its devices.
-func (n *Node) begin(p process.Process, name string, request share.Request, picks []packing.Pick) (_ *run, err error) {
-	r := &run{process: p, record: record{
-		ID: strings.ToLower(rand.Text()[:8]), Name: name, UID: p.UID, PID: p.PID, Started: time.Now(),
-		Request: request, Class: picks[0].Class,
+// runOf is what a waiter becomes on the picked devices.
+func (n *Node) runOf(w *waiter, picks []packing.Pick) *run {
+	r := &run{process: w.process, record: record{
+		ID: w.id, Name: w.name, UID: w.process.UID, PID: w.process.PID, Started: time.Now(), Request: w.request, Class: picks[0].Class,
 	}}
 	for _, pick := range picks {
 		r.Devices = append(r.Devices, string(n.empty.Slices[pick.Slice].ID))
 	}
+	return r
+}
+
+// begin starts a run.
+func (n *Node) begin(r *run) (err error) {
+	p := r.process
 	defer func() {
 		if err != nil {
 			n.discard(r)
 		}
 	}()
 	if r.Born, err = process.Born(p.PID); err != nil {
-		return nil, err
+		return err
 	}
 	if err := n.setUp(r); err != nil {
-		return nil, err
+		return err
 	}
 	if !p.Alive() {
-		return nil, fmt.Errorf("process %d has ended", p.PID)
+		return fmt.Errorf("process %d has ended", p.PID)
 	}
 	if err := n.save(r); err != nil {
-		return nil, err
+		return err
 	}
 	if err := n.prepare(r); err != nil {
-		return nil, err
+		return err
 	}
 	if err := r.container.Listen(); err != nil {
-		return nil, err
+		return err
 	}
 	n.keep(r)
-	return r, nil
+	return nil
 }
 
 // setUp makes what a run needs outside of the token server: a cgroup, and the MPS daemon of a shared device.

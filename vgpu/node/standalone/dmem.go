@@ -78,9 +78,10 @@ func (n *Node) divided(r *run) bool {
 }
 
 // memoryOf says by what the device memory of a run that shares is limited, the strongest first.
-func memoryOf(r *run) string {
+func (n *Node) memoryOf(r *run) string {
+	by := "hook, " + n.mpsOf(r)
 	if r.Limited > 0 {
-		return fmt.Sprintf("dmem (%d MiB), hook, MPS", r.Limited/share.MiB)
+		return fmt.Sprintf("dmem (%d MiB), %s", r.Limited/share.MiB, by)
 	}
-	return "hook, MPS"
+	return by
 }

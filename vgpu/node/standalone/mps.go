@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
@@ -14,25 +15,29 @@ import (
 // openLimit is how long a program that does not wait for room waits for MPS to serve its device.
 const openLimit = 10 * time.Second
 
-// open says why no process may come to the picked device now. Whole devices are used without MPS.
-func (n *Node) open(picks []packing.Pick) error {
-	if picks[0].Class == share.Exclusive {
-		return nil
+// open says why no process of a run may come to its devices now, or by which pipes it comes to MPS. Whole devices are used without MPS.
+func (n *Node) open(r *run) (pipe string, _ error) {
+	if r.Class == share.Exclusive {
+		return "", nil
 	}
-	return n.mps.Open(string(n.empty.Slices[picks[0].Slice].ID))
+	return n.mps.Open(r.member())
+}
+
+// member is what a run is to MPS.
+func (r *run) member() mps.Member {
+	return mps.MemberOf(r.Devices[0], r.ID, r.Request.Containers[0].Share, mps.GoesBehind(r.Class, r.Request.Priority))
 }
 
 // holdMPS keeps the daemons of the devices that are shared, and ends those of others, so that the next runs start without what
 // the last ones left. The caller holds the lock.
 func (n *Node) holdMPS() {
-	var shared []string
+	var members []mps.Member
 	for _, r := range n.runs {
 		if r.Class != share.Exclusive {
-			shared = append(shared, r.Devices[0])
+			members = append(members, r.member())
 		}
 	}
-	slices.Sort(shared)
-	n.mps.Hold(slices.Compact(shared))
+	n.mps.Hold(members)
 }
 
 // reconsider lets those in who waited for a daemon.
@@ -46,7 +51,23 @@ func (n *Node) reconsider() {
 func (n *Node) capOf(r *run) string {
 	i, _ := n.empty.SliceIndex(packing.SliceID(r.Devices[0]))
 	s := n.empty.Slices[i]
-	return fmt.Sprintf("MPS, %d of %d SMs", supervisor.Cap(r.Request.Containers[0].Share.SMLimit, s.SMs), s.SMs) + inside(s.Profile)
+	return fmt.Sprintf("%s, %d of %d SMs", n.mpsOf(r), supervisor.Cap(r.Request.Containers[0].Share.SMLimit, s.SMs), s.SMs) + inside(s.Profile)
+}
+
+// mpsOf names MPS by how it holds a run.
+func (n *Node) mpsOf(r *run) string {
+	if n.mps.Binds(r.Devices[0], r.ID) {
+		return "MPS namespace"
+	}
+	return "MPS"
+}
+
+// loose says what a program can do about the limits of MPS: it sees the pipes of all.
+func (n *Node) loose(r *run) string {
+	if n.mps.Binds(r.Devices[0], r.ID) {
+		return "a program that names other pipes in its environment has other limits of MPS"
+	}
+	return "a program that changes its environment loosens the limits of MPS"
 }
 
 // inside adds to what enforces a share that a MIG instance stands around it.

@@ -1,9 +1,11 @@
 package standalone
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,15 +15,19 @@ import (
 )
 
 // withMPS lets the node run the fake MPS.
-func withMPS(t *testing.T) func(*Options) {
+func withMPS(t *testing.T, flags ...string) func(*Options) {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("gcc is not installed")
 	}
 	dir := tempDir(t)
 	control := filepath.Join(dir, "nvidia-cuda-mps-control")
-	if out, err := exec.Command("gcc", "-o", control, "../../../hook/fake/programs/nvidia-cuda-mps-control.c").CombinedOutput(); err != nil {
+	flags = append(flags, "-o", control, "../../../hook/fake/programs/nvidia-cuda-mps-control.c")
+	if out, err := exec.Command("gcc", flags...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
+	}
+	if err := os.Link(control, filepath.Join(dir, mps.Server)); err != nil {
+		t.Fatal(err)
 	}
 	return func(o *Options) {
 		o.MPS = mps.Daemons{Dir: filepath.Join(dir, "pipes"), Program: control, Simulated: true}
@@ -51,11 +57,59 @@ func TestMPS(t *testing.T) {
 	eventually(t, "the daemon ends", func() bool { return !n.served("GPU-1") })
 }
 
-// TestMPSThatFails: a program that does not wait for room is told why, one that does stays in the queue.
+// namespaces makes the fake MPS that of a driver which has them.
+const namespaces = "-DDRIVER=615"
+
+// TestNamespaces: with a driver that has them, each run is told the pipes of its own; they go with it, and outlive the agent.
+func TestNamespaces(t *testing.T) {
+	dir, fake := tempDir(t), withMPS(t, namespaces)
+	n := newNode(t, dir, fake)
+	programs, pipes := map[string]*program{}, map[string]string{}
+	for _, name := range []string{"a", "b"} {
+		programs[name] = newProgram(t)
+		grant := mustAdmit(t, n, programs[name], ask(30, 50, 1024))
+		pipes[name] = filepath.Join(n.MPS.Pipe("GPU-0"), "shares", grant.ID)
+		if !slices.Contains(grant.Environment, "CUDA_MPS_PIPE_DIRECTORY="+pipes[name]) || grant.Truth.SMs != "MPS namespace, 32 of 108 SMs" {
+			t.Errorf("%+v", grant)
+		}
+		if missing := strings.Join(grant.Truth.Missing, "; "); !strings.Contains(missing, "names other pipes in its environment") {
+			t.Errorf("what is missing: %s", missing)
+		}
+	}
+	n.Close()
+	n = newNode(t, dir, fake)
+	programs["a"].end()
+	eventually(t, "a namespace goes", func() bool { return !there(pipes["a"]) })
+	if !there(pipes["b"]) {
+		t.Error("the other's has gone with it")
+	}
+}
+
+func there(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// TestMPSThatFails: a program that does not wait for room is told at the end of its patience what is wrong by then.
 func TestMPSThatFails(t *testing.T) {
-	n := newNode(t, tempDir(t), withMPS(t), func(o *Options) { o.MPS.Program = "/bin/false" })
-	if _, refusal := newProgram(t).admit(n, ask(30, 50, 1024)); refusal == nil || !strings.Contains(refusal.Reason, "MPS does not serve") {
-		t.Errorf("%+v", refusal)
+	broken := func(o *Options) { o.MPS.Program = "/bin/false" }
+	refusing := func(o *Options) { // the second step of making a namespace
+		log := filepath.Join(o.MPS.Dir, "log", "GPU-0")
+		if err := errors.Join(os.MkdirAll(log, 0o755), os.WriteFile(filepath.Join(log, "refuse"), []byte("namespace set"), 0o644)); err != nil {
+			t.Error(err)
+		}
+	}
+	for want, options := range map[string][]func(*Options){
+		"MPS does not serve":                              {withMPS(t), broken},
+		"the share's namespace cannot be made: MPS of sl": {withMPS(t, namespaces), refusing},
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, tempDir(t), options...)
+			if _, refusal := newProgram(t).admit(n, ask(30, 50, 1024)); refusal == nil || !strings.Contains(refusal.Reason, want) {
+				t.Errorf("%+v", refusal)
+			}
+		})
 	}
 }
 

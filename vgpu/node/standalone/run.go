@@ -37,7 +37,8 @@ type record struct {
 type run struct {
 	record
 	process   process.Process
-	dead      bool // the process has ended
+	dead      bool   // the process has ended
+	pipe      string // by which it was told to come to MPS; empty after a restart of the agent
 	container *tokenserver.Container
 }
 

@@ -15,9 +15,9 @@ func (n *Node) truthOf(r *run) control.Truth {
 	}
 	switch r.Class {
 	case share.MPS:
-		t.Memory, t.SMs = memoryOf(r), n.capOf(r)
+		t.Memory, t.SMs = n.memoryOf(r), n.capOf(r)
 	case share.Elastic:
-		t.Memory, t.SMs = memoryOf(r), n.capOf(r)+" at the limit, hook and token server below it"
+		t.Memory, t.SMs = n.memoryOf(r), n.capOf(r)+" at the limit, hook and token server below it"
 	}
 	if n.MPS.Simulated {
 		t.Missing = append(t.Missing, "the devices are simulated")
@@ -27,6 +27,9 @@ func (n *Node) truthOf(r *run) control.Truth {
 		t.Missing = append(t.Missing, "processes of one user can pass for another run's of theirs"+n.cure())
 	}
 	t.Missing = append(t.Missing, "a program that avoids LD_PRELOAD is not limited in time")
+	if r.Class != share.Exclusive {
+		t.Missing = append(t.Missing, n.loose(r))
+	}
 	if r.Class != share.Exclusive && r.Limited == 0 {
 		t.Missing = append(t.Missing, "a program that avoids hook and MPS is not limited in memory")
 	}
@@ -53,9 +56,9 @@ func (n *Node) grantOf(r *run) *control.Grant {
 	}
 	environment = append(environment, "CUDA_VISIBLE_DEVICES="+devices)
 	if r.Class != share.Exclusive {
-		environment = append(environment, n.MPS.Environment(r.Devices[0], r.Request.Containers[0].Share)...)
+		environment = append(environment, mps.Environment(r.pipe, r.Request.Containers[0].Share)...)
 	}
-	if r.Class == share.Elastic && r.Request.Priority != share.SLO {
+	if mps.GoesBehind(r.Class, r.Request.Priority) {
 		environment = append(environment, mps.Behind)
 	}
 	return &control.Grant{ID: r.ID, Dir: n.dirOf(r.ID), Environment: environment, Inherit: r.Group == "", Truth: r.Truth}

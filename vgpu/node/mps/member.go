@@ -1,0 +1,58 @@
+package mps
+
+import (
+	"path/filepath"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Member is one share of a slice. Where the daemon has namespaces (MPS v3, driver 615), the member has one of its own: the processes that come
+// by its directory get its part of the SMs whatever their environment says, and no more memory than it allows. Older
+// daemons have none, and go by the environment alone.
+type Member struct {
+	Slice  string
+	Name   string // lowercase letters, digits and underscores, at most 35 in the path of a socket
+	SMs    share.PerMille
+	Memory share.Bytes // without ContextMemory; of each process
+	Behind bool        // as the variable of that name; a process may have another priority by its environment
+}
+
+// MemberOf makes the member that has a share.
+func MemberOf(slice, name string, s share.Share, behind bool) Member {
+	return Member{Slice: slice, Name: name, SMs: s.SMLimit, Memory: s.Memory, Behind: behind}
+}
+
+// Binds says that a member's processes cannot loosen what MPS holds them to: it has a namespace.
+func (k *Keeper) Binds(slice, name string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d := k.kept[slice]
+	if d == nil || d.rooms == nil {
+		return false
+	}
+	why, made := d.rooms[name]
+	return made && why == nil
+}
+
+// lacks says what the daemon has to make before a process of the member may come. The caller holds the keeper's lock.
+func (d *daemon) lacks(m Member) string {
+	if d.rooms == nil {
+		return ""
+	}
+	why, made := d.rooms[m.Name]
+	switch {
+	case !made:
+		return "the share's namespace is being made"
+	case why != nil:
+		return "the share's namespace cannot be made: " + why.Error()
+	}
+	return ""
+}
+
+// pipeOf is the directory that the processes of a member come by. The caller holds the keeper's lock.
+func (d *daemon) pipeOf(m Member) string {
+	if d.rooms == nil {
+		return d.Pipe(d.slice)
+	}
+	return filepath.Join(d.Pipe(d.slice), serverName, m.Name)
+}
