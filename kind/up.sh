@@ -7,8 +7,9 @@ source kind/tools.sh
 
 need docker kubectl go
 docker info >/dev/null || fail "docker does not answer: start it, or join its group"
-docker build --target gshare-node -t gshare-node:dev .
-docker build --target gshare-scheduler -t gshare-scheduler:dev .
+version=${VERSION:-$(git describe --tags --always --dirty 2>/dev/null || true)} # what kubectl gshare version shows
+docker build --target gshare-node --build-arg VERSION="$version" -t gshare-node:dev .
+docker build --target gshare-scheduler --build-arg VERSION="$version" -t gshare-scheduler:dev .
 kind create cluster --config kind/cluster.yaml --image "$NODE_IMAGE" --wait 3m
 kind load docker-image --name gshare gshare-node:dev gshare-scheduler:dev
 kubectl --context kind-gshare apply -k manifests/overlays/kind
