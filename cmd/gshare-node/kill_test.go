@@ -75,6 +75,23 @@ func (b *bench) allRun(t *testing.T, pods []pod) {
 	}
 }
 
+// enough is how many kernels make a period in which parts can be told: a second's, where the device is not kept waiting.
+const enough = 900
+
+// worked waits until the pods together have run enough kernels more; it gives the time of that.
+func (b *bench) worked(t *testing.T, pods []pod) time.Duration {
+	t.Helper()
+	ran := func() (sum int) {
+		for _, p := range pods {
+			sum += b.gpu.Ran(p.PID)
+		}
+		return sum
+	}
+	until := ran() + enough
+	eventually(t, "they have worked for a while", func() bool { return ran() >= until })
+	return b.now()
+}
+
 // greedy are the pods that had more than their part of a period.
 func (b *bench) greedy(pods []pod, from, to time.Duration) (names []string) {
 	for _, p := range pods {
@@ -132,8 +149,7 @@ func TestKilledAgentUnderLoad(t *testing.T) {
 		ready := b.now()
 		back := b.normal(t, pods)
 		away, late = append(away, ready-killed), append(late, back-ready)
-		time.Sleep(time.Second) // of load
-		end := b.now()
+		end := b.worked(t, pods)
 		t.Logf("round %d: away for %v, normal %v later; then %v %% of the time", round, (ready - killed).Round(time.Millisecond),
 			(back - ready).Round(time.Millisecond), b.parts(pods, back, end))
 		if names := b.greedy(pods, back, end); len(names) > 0 {
@@ -226,8 +242,7 @@ func TestWithoutTheHook(t *testing.T) {
 	}
 	b.allRun(t, pods)
 	from := b.now()
-	time.Sleep(time.Second)
-	to := b.now()
+	to := b.worked(t, pods)
 	if names := b.greedy(pods, from, to); len(names) == 0 {
 		t.Error("without the hook nobody has more than its part")
 	}

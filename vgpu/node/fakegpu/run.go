@@ -74,9 +74,21 @@ func (s *Simulation) state() string {
 func (s *Simulation) Spans(pid int) []Span {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return slices.Clone(s.spans(pid))
+}
+
+// Ran is how many kernels a process has run.
+func (s *Simulation) Ran(pid int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.spans(pid))
+}
+
+// spans are those of a process. The caller holds the lock.
+func (s *Simulation) spans(pid int) []Span {
 	for _, p := range s.processes {
 		if p.pid == pid {
-			return slices.Clone(p.spans)
+			return p.spans
 		}
 	}
 	return nil
