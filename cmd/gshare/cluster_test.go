@@ -120,6 +120,30 @@ func TestClusterCommands(t *testing.T) {
 	}
 }
 
+// TestClosedSlice: a slice that takes no new pods is told with its reason.
+func TestClosedSlice(t *testing.T) {
+	api := shop(t)
+	inventory, _, err := kube.InventoryOf(&api.nodes[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	inventory.Slices[1].Healthy, inventory.Slices[1].Reason = false, kube.ReasonCordoned
+	text, err := kube.EncodeInventory(inventory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api.nodes[0].Annotations[kube.AnnotationInventory] = text
+	kubeconfig := api.kubeconfig(t)
+	for command, want := range map[string]string{
+		"tree": "takes no new pods: cordoned", "doctor": "1 of 2 slices take no new pods, GPU-bbbbbbbb-2: cordoned",
+		"explain large": "matching GPUs are unhealthy: cordoned",
+	} {
+		if out, _ := ask(t, kubeconfig, strings.Fields(command)...); !strings.Contains(out, want) { // doctor finds more that is amiss
+			t.Errorf("%s: no %q in\n%s", command, want, out)
+		}
+	}
+}
+
 // The two formats for programs say the same, and it can be read.
 func TestClusterFormats(t *testing.T) {
 	kubeconfig := shop(t).kubeconfig(t)
@@ -165,6 +189,7 @@ func TestTopOfCluster(t *testing.T) {
 			fmt.Fprintf(w, "# TYPE gshare_share_%s gauge\n", name)
 		}
 		fmt.Fprintf(w, "# TYPE gshare_share_busy_seconds_total counter\ngshare_node_grant_info{container=\"c1\",namespace=\"ml\",pod=\"one\",name=\"main\"} 1\n"+
+			"gshare_node_slice_closed{slice=\"GPU-aaaaaaaa-1\",reason=\"cordoned\"} 1\n"+
 			"gshare_share_sm_ratio%s 0.5\ngshare_share_quota_request_ratio%s 0.6\ngshare_share_quota_limit_ratio%s 0.6\ngshare_share_busy_seconds_total%s %d\n",
 			labels, labels, labels, labels, busy)
 	})
@@ -174,8 +199,11 @@ func TestTopOfCluster(t *testing.T) {
 	if err != nil || json.Unmarshal([]byte(text), &look) != nil || len(look.Shares) != 1 || len(look.Errors) > 0 {
 		t.Fatalf("%v: %s", err, text)
 	}
-	if u := look.Shares[0]; u.Container != "ml/one/main" || u.Quota != 600 || u.SM != 500 || u.Used < 1 || u.Node != "n1" {
+	if u := look.Shares[0]; u.Container != "ml/one/main" || u.Quota != 600 || u.SM != 500 || u.Used < 1 || u.Node != "n1" || u.Closed != "cordoned" {
 		t.Errorf("%+v", u)
+	}
+	if text, err := ask(t, kubeconfig, "top", "--cluster", "--every", "50ms", "--times", "1"); err != nil || !strings.Contains(text, ", slice closed: cordoned") {
+		t.Errorf("%v: %s", err, text)
 	}
 	api.metrics = http.NotFoundHandler()
 	text, err = ask(t, kubeconfig, "top", "--cluster", "--every", "50ms", "--times", "1")

@@ -116,7 +116,7 @@ func writeNode(t io.Writer, n verdict.Node) {
 		}
 	}
 	for _, s := range n.Slices {
-		fmt.Fprintf(t, "\t  %s %s\t%s%s\n", shortDevice(s.ID), s.Model, strings.Join(s.Says, "; "), heldBy(s.Holders))
+		fmt.Fprintf(t, "\t  %s %s\t%s%s\n", shortDevice(s.ID), s.Model, strings.Join(s.Says, "; ")+closedFor(s.Closed), heldBy(s.Holders))
 	}
 	for _, c := range n.Changes {
 		fmt.Fprintf(t, "\t  would fit with\t%s\n", changeText(c))
@@ -124,6 +124,13 @@ func writeNode(t io.Writer, n verdict.Node) {
 	if len(n.Leave) > 0 {
 		fmt.Fprintf(t, "\t  would fit if one ended\t%s\n", strings.Join(n.Leave, ", "))
 	}
+}
+
+func closedFor(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
 }
 
 func heldBy(holders []string) string {

@@ -75,6 +75,9 @@ func writeLook(w io.Writer, look measured) error {
 		if u.Short {
 			state = "SHORT of its quota"
 		}
+		if u.Closed != "" {
+			state += ", slice closed: " + u.Closed
+		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t|%s|\t%s\t%s\t%s\t%d\t%s\n", u.Node, shortDevice(u.Slice), u.Container, share.PerMille(u.SM).Percent(),
 			span(quota, share.PerMille(u.QuotaLimit)), bar(used, quota), used.Percent(), memoryText(share.Bytes(u.Memory)),
 			memoryText(share.Bytes(u.MemoryUsed)), u.Stalls, state)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/output"
+	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -55,7 +56,8 @@ type treeSlice struct {
 	Profile   string            `json:"profile,omitempty"` // of a MIG instance
 	SMs       int               `json:"sms"`
 	MemoryMiB int64             `json:"memoryMiB"`
-	Healthy   bool              `json:"healthy"` // takes new pods
+	Healthy   bool              `json:"healthy"`          // takes new pods
+	Reason    kube.Reason       `json:"reason,omitempty"` // why it takes none
 	Class     share.Isolation   `json:"class,omitempty"`
 	Classes   []share.Isolation `json:"classes"`
 	Shares    []held            `json:"shares,omitempty"`
@@ -98,7 +100,7 @@ func treeOf(n *cluster.Node) treeNode {
 }
 
 func leafOf(n *cluster.Node, s *packing.Slice) treeSlice {
-	leaf := treeSlice{ID: string(s.ID), Profile: s.Profile, SMs: s.SMs, MemoryMiB: int64(s.Memory / share.MiB), Healthy: s.Healthy, Classes: s.Classes}
+	leaf := treeSlice{ID: string(s.ID), Profile: s.Profile, SMs: s.SMs, MemoryMiB: int64(s.Memory / share.MiB), Healthy: s.Healthy, Reason: n.Closed()[string(s.ID)], Classes: s.Classes}
 	for _, h := range n.Holders(leaf.ID) {
 		leaf.Class = h.Class
 		leaf.Shares = append(leaf.Shares, heldOf(h.Name(), h.Share))
@@ -160,7 +162,7 @@ func health(s treeSlice) string {
 	if s.Healthy {
 		return ""
 	}
-	return ", takes no new pods"
+	return ", takes no new pods: " + cluster.WhyClosed(s.Reason)
 }
 
 func note(doubt string) string {

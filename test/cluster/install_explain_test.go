@@ -43,7 +43,7 @@ var failures = map[string]failure{
 	"MIG on whole GPUs": {change: annotated(kube.AnnotationSlice, "1g.10gb"),
 		want: []string{"1 no slice of the requested kind", "gshare.dev/slice: gpu instead of 1g.10gb"}},
 	"failed GPUs": {devices: strings.ReplaceAll(eightGPUs, "}", ", fault: Xid 79}"),
-		want: []string{"1 matching GPUs are unhealthy", "fix:  the node agent takes no new pods on these slices: they failed"}},
+		want: []string{"1 matching GPUs are unhealthy", "fix:  fault: the device has failed"}},
 	"cordoned node": {before: [][]string{{"cordon", "node-0"}}, after: [][]string{{"uncordon", "node-0"}},
 		want: []string{"1 the node is cordoned", "fix:  kubectl uncordon node-0"}},
 	"taint": {before: [][]string{{"taint", "node", "node-0", "lab=x:NoSchedule"}}, after: [][]string{{"taint", "node", "node-0", "lab-"}},

@@ -7,7 +7,7 @@ var advice = [...]string{
 	packing.NoSlices:          "an administrator has to run the node agent there",
 	packing.WrongKind:         "gshare.dev/slice asks for another kind of slice than the node has",
 	packing.WrongModel:        "name a model of the node in gshare.dev/model, or name none",
-	packing.Unhealthy:         "the node agent takes no new pods on these slices: they failed, are drained, or others use them; its log and metrics say which",
+	packing.Unhealthy:         "the node agent takes no new pods on these slices: they have failed, are cordoned or used by others, or the agent is being replaced; explain and doctor say which",
 	packing.NotEnforceable:    "leave out gshare.dev/isolation, or let the node's agent offer the class (MPS has to work there for mps and elastic)",
 	packing.TooLarge:          "ask for less than one slice has, or for more vGPUs",
 	packing.TooFewDevices:     "ask for no more vGPUs than the node has GPUs: they are all on one node",

@@ -35,10 +35,23 @@ type Slice struct {
 	SMs       int               `json:"sms"`                // streaming multiprocessors of the slice
 	MemoryMiB int64             `json:"memoryMiB"`          // device memory that shares may take together
 	Classes   []share.Isolation `json:"classes,omitempty"`  // what the node can enforce here; one, if it is pinned
-	Healthy   bool              `json:"healthy"`            // false unless the agent says true
+	Healthy   bool              `json:"healthy"`            // takes new pods; false unless the agent says true
+	Reason    Reason            `json:"reason,omitempty"`   // why it takes none, where the agent says so
 	Reserve   share.PerMille    `json:"reserve,omitzero"`   // part of the window lost to switching; 0 is DefaultReserve
 	MaxShares int               `json:"maxShares,omitzero"` // tickets; 0 is DefaultMaxShares
 }
+
+// Reason says in a word why a slice takes no new pods. Readers go by Healthy alone; a word that they do not know is only shown.
+type Reason string
+
+// The reasons.
+const (
+	ReasonFault     Reason = "fault"     // the device has failed, or the driver does not find it any more
+	ReasonUsed      Reason = "used"      // others use it without a share
+	ReasonCordoned  Reason = "cordoned"  // the agent's configuration closes it: cordon or drain
+	ReasonClosing   Reason = "closing"   // the agent is about to end
+	ReasonUnwatched Reason = "unwatched" // the kubelet does not watch the agent's plugin: one of them is starting, or away
+)
 
 type inventoryText struct {
 	Version int     `json:"v"`

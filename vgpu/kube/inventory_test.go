@@ -26,7 +26,7 @@ func testInventory() Inventory {
 	return Inventory{Slices: []Slice{
 		{ID: gpu0, Device: gpu0, Model: "H200", SMs: 132, MemoryMiB: 143771, Classes: all, Healthy: true, Reserve: 80, MaxShares: 16},
 		{ID: mig0, Device: gpu1, Model: "H200", Profile: "1g.18gb", SMs: 16, MemoryMiB: 16384, Classes: all[1:2], Healthy: true, Reserve: 50, MaxShares: 4},
-		{ID: mig1, Device: gpu1, Model: "H200", Profile: "1g.18gb+me", SMs: 16, MemoryMiB: 16384, Reserve: 50, MaxShares: 16},
+		{ID: mig1, Device: gpu1, Model: "H200", Profile: "1g.18gb+me", SMs: 16, MemoryMiB: 16384, Reason: ReasonFault, Reserve: 50, MaxShares: 16},
 	}}
 }
 
@@ -116,6 +116,9 @@ func TestInventoryRefusesValues(t *testing.T) {
 		"many SMs":              func(i *Inventory) { i.Slices[0].SMs = 4097 },
 		"no memory":             func(i *Inventory) { i.Slices[0].MemoryMiB = 0 },
 		"memory in bytes":       func(i *Inventory) { i.Slices[0].MemoryMiB = 143771 << 20 },
+		"reason to be healthy":  func(i *Inventory) { i.Slices[0].Reason = ReasonUsed },
+		"reason in words":       func(i *Inventory) { i.Slices[2].Reason = "it failed" },
+		"long reason":           func(i *Inventory) { i.Slices[2].Reason = Reason(strings.Repeat("a", maxReason+1)) },
 		"unknown class":         func(i *Inventory) { i.Slices[0].Classes = []share.Isolation{"soft"} },
 		"swap":                  func(i *Inventory) { i.Slices[0].Classes = []share.Isolation{share.Swap} },
 		"class without a name":  func(i *Inventory) { i.Slices[0].Classes = []share.Isolation{""} },
@@ -185,7 +188,8 @@ func manySlices(n int) Inventory {
 	for i := range n {
 		id := fmt.Sprintf("%0*d", maxIDLength, i)
 		inv.Slices = append(inv.Slices, Slice{ID: id, Device: id, Model: strings.Repeat("m", 63), SMs: maxSMs, MemoryMiB: 1 << 30,
-			Classes: []share.Isolation{share.Exclusive, share.MPS, share.Elastic}, Reserve: 1000, MaxShares: 60})
+			Classes: []share.Isolation{share.Exclusive, share.MPS, share.Elastic},
+			Reason:  Reason(strings.Repeat("r", maxReason)), Reserve: 1000, MaxShares: 60})
 	}
 	return inv
 }

@@ -13,6 +13,7 @@ const (
 	maxSMs      = 4096
 	maxShares   = 60 // MPS clients of one device
 	maxIDLength = 44 // UUIDs of NVIDIA have 40
+	maxReason   = 16
 )
 
 // Validate refuses an inventory on which nothing can be scheduled safely. Every error wraps ErrMalformed.
@@ -58,6 +59,8 @@ func (s *Slice) check() error {
 		return fmt.Errorf("%.64q is not a MIG profile", s.Profile)
 	case !share.ValidModel(s.Model):
 		return fmt.Errorf("%.64q is not a device model", s.Model)
+	case s.Reason != "" && (s.Healthy || !plain(string(s.Reason), maxReason)):
+		return fmt.Errorf("%.64q is not the reason of a slice that takes no pods", string(s.Reason))
 	}
 	return s.checkAmounts()
 }

@@ -214,7 +214,7 @@ func TestDrain(t *testing.T) {
 		defer r.cluster.mu.Unlock()
 		return len(r.cluster.evicted) > 0
 	})
-	if slices.Contains(r.cluster.evicted, "pod-a") || !strings.Contains(r.cluster.inventory, `"healthy":false`) {
+	if slices.Contains(r.cluster.evicted, "pod-a") || !strings.Contains(r.cluster.inventory, `"reason":"cordoned"`) {
 		t.Errorf("evicted %v; published %s", r.cluster.evicted, r.cluster.inventory)
 	}
 }

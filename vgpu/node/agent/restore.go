@@ -103,7 +103,7 @@ func (a *Agent) recall(ctx context.Context) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.inventory = inventory.From(published)
+	a.inventory = inventory.From(a.inventoryConfig(), published)
 }
 
 // note keeps what is published for the next agent.

@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -28,7 +29,7 @@ type Inventory struct {
 
 // Slice is one of them, and what is special about it now.
 type Slice struct {
-	kube.Slice        // Healthy says that it takes new pods
+	kube.Slice        // Healthy and Reason follow from what is said here
 	Fault      string // why it cannot be used; empty where it can
 	Closed     bool   // takes no new pods; what runs, and what was bound before, goes on
 	Used       string // by whom it is used without a share; takes no new pods, also of those bound before; what runs goes on
@@ -62,17 +63,35 @@ func (c Config) slice(d gpu.Device, i gpu.Instance) Slice {
 			ID: i.UUID, Device: d.UUID, Model: d.Model, Profile: i.Profile, Room: i.Room, SMs: i.SMs, MemoryMiB: int64(i.Memory / share.MiB),
 			Classes: c.Classes, Reserve: c.Reserve, MaxShares: c.MaxShares,
 		},
-		Index: d.Index, Fault: i.Fault, Closed: slices.Contains(c.Closed, d.UUID) || slices.Contains(c.Closed, i.UUID),
+		Index: d.Index, Fault: cmp.Or(d.Fault, i.Fault), Closed: c.closes(d.UUID, i.UUID),
 	}
-	if d.Fault != "" {
-		s.Fault = d.Fault
-	}
-	s.Healthy = s.Fault == "" && !s.Closed
+	s.judge()
 	return s
 }
 
-// gone is the fault of a slice that is not found any more.
-const gone = "the driver does not find it any more"
+func (c Config) closes(device, slice string) bool {
+	return slices.Contains(c.Closed, device) || slices.Contains(c.Closed, slice)
+}
+
+// judge says whether the slice takes new pods, and why it takes none: of several reasons the one that needs most to be seen to.
+func (s *Slice) judge() {
+	s.Reason = ""
+	switch {
+	case s.Fault != "":
+		s.Reason = kube.ReasonFault
+	case s.Used != "":
+		s.Reason = kube.ReasonUsed
+	case s.Closed:
+		s.Reason = kube.ReasonCordoned
+	}
+	s.Healthy = s.Reason == ""
+}
+
+// The faults of slices of which the driver does not say what they have.
+const (
+	gone   = "the driver does not find it any more"
+	before = "it had failed when the driver was asked last"
+)
 
 // Update gives the inventory for what is found now. Slices keep their places, because tickets are numbered by them. Those that
 // are gone stay as unhealthy ones, and their tickets with them, until no pod is bound, or as long as their device has a fault and
@@ -88,10 +107,12 @@ func (inv Inventory) Update(c Config, devices []gpu.Device, bound bool) Inventor
 		case i >= 0:
 			next = append(next, found[i])
 		case c.mute(devices, old.Device) != "":
-			old.Healthy, old.Fault = false, c.mute(devices, old.Device)
+			old.Fault = c.mute(devices, old.Device)
+			old.judge()
 			next = append(next, old)
 		case bound && !conflicts(found, old):
-			old.Healthy, old.Fault = false, gone
+			old.Fault = gone
+			old.judge()
 			next = append(next, old)
 		}
 		if i >= 0 {
@@ -122,11 +143,16 @@ func conflicts(found []Slice, old Slice) bool {
 	return slices.ContainsFunc(found, func(s Slice) bool { return s.Device == old.Device && (s.Profile == "") != (old.Profile == "") })
 }
 
-// From takes over what the node has published.
-func From(published kube.Inventory) Inventory {
+// From takes over what the node has published. What the driver said of a slice holds until it says more; the rest is looked at anew.
+func From(c Config, published kube.Inventory) Inventory {
 	var inv Inventory
 	for _, s := range published.Slices {
-		inv.slices = append(inv.slices, Slice{Slice: s})
+		slice := Slice{Slice: s, Closed: c.closes(s.Device, s.ID)}
+		if s.Reason == kube.ReasonFault {
+			slice.Fault = before
+		}
+		slice.judge()
+		inv.slices = append(inv.slices, slice)
 	}
 	return inv
 }
@@ -139,6 +165,17 @@ func (inv Inventory) Published() kube.Inventory {
 	var out kube.Inventory
 	for _, s := range inv.slices {
 		out.Slices = append(out.Slices, s.Slice)
+	}
+	return out
+}
+
+// Shut is what is published while the node takes no pods at all. A slice that has a reason of its own keeps it.
+func (inv Inventory) Shut(why kube.Reason) kube.Inventory {
+	out := inv.Published()
+	for i := range out.Slices {
+		if s := &out.Slices[i]; s.Healthy {
+			s.Healthy, s.Reason = false, why
+		}
 	}
 	return out
 }

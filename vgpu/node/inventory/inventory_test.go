@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,11 +30,10 @@ func mig(uuid string, instances ...string) gpu.Device {
 
 func ids(inv Inventory) (ids []string) {
 	for _, s := range inv.Slices() {
-		mark := ""
-		if !s.Healthy {
-			mark = " off"
+		if s.Healthy != (s.Reason == "") {
+			panic("a slice is closed without a reason, or with one is not")
 		}
-		ids = append(ids, s.ID+mark)
+		ids = append(ids, strings.TrimSpace(s.ID+" "+string(s.Reason)))
 	}
 	return ids
 }
@@ -51,17 +51,17 @@ func TestUpdate(t *testing.T) {
 	}{
 		"first":                 {nil, []gpu.Device{whole("a"), mig("b", "x", "y")}, nil, false, []string{"a", "x", "y"}},
 		"order is kept":         {[]gpu.Device{whole("b"), whole("a")}, []gpu.Device{whole("a"), whole("c"), whole("b")}, nil, false, []string{"b", "a", "c"}},
-		"gone, pods bound":      {[]gpu.Device{whole("a"), whole("b")}, []gpu.Device{whole("b")}, nil, true, []string{"a off", "b"}},
+		"gone, pods bound":      {[]gpu.Device{whole("a"), whole("b")}, []gpu.Device{whole("b")}, nil, true, []string{"a fault", "b"}},
 		"gone, nothing bound":   {[]gpu.Device{whole("a"), whole("b")}, []gpu.Device{whole("b")}, nil, false, []string{"b"}},
-		"sick":                  {[]gpu.Device{whole("a")}, []gpu.Device{sick}, nil, true, []string{"a off"}},
+		"sick":                  {[]gpu.Device{whole("a")}, []gpu.Device{sick}, nil, true, []string{"a fault"}},
 		"recovered":             {[]gpu.Device{sick}, []gpu.Device{whole("a")}, nil, true, []string{"a"}},
-		"cordoned device":       {nil, []gpu.Device{mig("b", "x", "y"), whole("a")}, []string{"b"}, true, []string{"x off", "y off", "a"}},
-		"cordoned slice":        {nil, []gpu.Device{mig("b", "x", "y")}, []string{"y"}, true, []string{"x", "y off"}},
+		"cordoned device":       {nil, []gpu.Device{mig("b", "x", "y"), whole("a")}, []string{"b"}, true, []string{"x cordoned", "y cordoned", "a"}},
+		"cordoned slice":        {nil, []gpu.Device{mig("b", "x", "y")}, []string{"y"}, true, []string{"x", "y cordoned"}},
 		"MIG on, pods bound":    {[]gpu.Device{whole("a")}, []gpu.Device{mig("a", "x")}, nil, true, []string{"x"}},
-		"instance gone, bound":  {[]gpu.Device{mig("a", "x", "y")}, []gpu.Device{mig("a", "y")}, nil, true, []string{"x off", "y"}},
-		"tells no instances":    {[]gpu.Device{mig("a", "x", "y"), whole("b")}, []gpu.Device{mute, whole("b")}, nil, false, []string{"x off", "y off", "b"}},
+		"instance gone, bound":  {[]gpu.Device{mig("a", "x", "y")}, []gpu.Device{mig("a", "y")}, nil, true, []string{"x fault", "y"}},
+		"tells no instances":    {[]gpu.Device{mig("a", "x", "y"), whole("b")}, []gpu.Device{mute, whole("b")}, nil, false, []string{"x fault", "y fault", "b"}},
 		"no instance yet":       {nil, []gpu.Device{mig("a")}, nil, false, nil},
-		"everything gone, pods": {[]gpu.Device{whole("a")}, nil, nil, true, []string{"a off"}},
+		"everything gone, pods": {[]gpu.Device{whole("a")}, nil, nil, true, []string{"a fault"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := config
@@ -93,6 +93,37 @@ func TestClosed(t *testing.T) {
 	inv := Inventory{}.Update(c, []gpu.Device{whole("a")}, true)
 	if inv.Published().Slices[0].Healthy || !inv.Packing()[0].Healthy {
 		t.Errorf("published %v, own %v; want closed to others only", inv.Published().Slices[0].Healthy, inv.Packing()[0].Healthy)
+	}
+}
+
+// TestFrom: a new agent that hears nothing from the driver goes by what was published, but for what it can tell itself: its own
+// configuration, and that somebody serves the node again.
+func TestFrom(t *testing.T) {
+	sick := whole("b")
+	sick.Fault = "Xid 79"
+	c := config
+	c.Closed = []string{"c"}
+	inv := Inventory{}.Update(c, []gpu.Device{whole("a"), sick, whole("c"), whole("d")}, true)
+	c.Closed = []string{"d"}
+	if diff := cmp.Diff([]string{"a", "b fault", "c", "d cordoned"}, ids(From(c, inv.Shut(kube.ReasonClosing)))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestShut: a node that takes no pods says so of each slice, and has what it had.
+func TestShut(t *testing.T) {
+	sick := whole("b")
+	sick.Fault = "Xid 79"
+	inv := Inventory{}.Update(config, []gpu.Device{whole("a"), sick}, true)
+	shut := inv.Shut(kube.ReasonClosing)
+	if a, b := shut.Slices[0], shut.Slices[1]; a.Healthy || a.Reason != kube.ReasonClosing || b.Healthy || b.Reason != kube.ReasonFault {
+		t.Errorf("shut: %+v", shut)
+	}
+	if diff := cmp.Diff([]string{"a", "b fault"}, ids(inv)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(kube.NodeResources(inv.Published()), kube.NodeResources(shut)); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -129,7 +160,7 @@ func TestNeverShrinks(t *testing.T) {
 					t.Fatalf("seed %d: %s fell from %v to %v", seed, name, q.String(), now.String())
 				}
 			}
-			inv = From(next.Published())
+			inv = From(c, next.Published())
 		}
 	}
 }

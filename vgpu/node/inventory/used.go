@@ -12,7 +12,7 @@ func (inv Inventory) Mark(used map[string]string) Inventory {
 	for i := range marked {
 		s := &marked[i]
 		s.Used = used[s.ID]
-		s.Healthy = s.Fault == "" && !s.Closed && s.Used == ""
+		s.judge()
 	}
 	return Inventory{marked}
 }

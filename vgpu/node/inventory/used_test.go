@@ -39,7 +39,7 @@ func TestMark(t *testing.T) {
 	c.Closed = []string{"c"}
 	inv := Inventory{}.Update(c, []gpu.Device{whole("a"), sick, whole("c"), whole("d")}, false)
 	marked := inv.Mark(map[string]string{"a": "a pod", "b": "another", "gone": "a third"})
-	if diff := cmp.Diff([]string{"a off", "b off", "c off", "d"}, ids(marked)); diff != "" {
+	if diff := cmp.Diff([]string{"a used", "b fault", "c cordoned", "d"}, ids(marked)); diff != "" {
 		t.Error(diff)
 	}
 	if s := marked.Slices(); s[0].Used != "a pod" || s[3].Used != "" {

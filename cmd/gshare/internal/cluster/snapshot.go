@@ -111,13 +111,14 @@ type Node struct {
 	Pods   int
 	Doubt  error // why nothing is placed here, if the node cannot be trusted
 	placed []occupancy.Occupant
+	closed map[string]kube.Reason
 }
 
 // Derive tells what the node holds for a pod that looks for a place, by the scheduler's own rules; nil is nobody. Pods for
 // which without is true are left out.
 func (s *Snapshot) Derive(node *v1.Node, packer packing.Packer, asks *v1.Pod, without func(*v1.Pod) bool) *Node {
 	inventory, _, err := kube.InventoryOf(node)
-	n := &Node{Object: node, Used: v1.ResourceList{}}
+	n := &Node{Object: node, Used: v1.ResourceList{}, closed: closedOf(inventory)}
 	d := &occupancy.Derivation{Node: packing.NewNode(node.Name, occupancy.Slices(inventory), 0, 0), Packer: packer, Read: s.Statement}
 	for _, pod := range s.onNode[node.Name] {
 		if !without(pod) {

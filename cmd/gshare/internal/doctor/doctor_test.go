@@ -51,6 +51,11 @@ func ownPod(name, app, node, image string) *v1.Pod {
 	}
 }
 
+// closes makes the node's slice one that takes no new pods.
+func closes(reason kube.Reason) func(*installation) {
+	return func(i *installation) { i.inventory.Slices[0].Healthy, i.inventory.Slices[0].Reason = false, reason }
+}
+
 func newInstallation() *installation {
 	holder, renewed := "gshare-scheduler-1", metav1.NewMicroTime(now.Add(-2*time.Second))
 	meta := metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "gshare-scheduler"}
@@ -198,7 +203,9 @@ func TestFindings(t *testing.T) {
 		"old containerd":         {func(i *installation) { i.node.Status.NodeInfo.ContainerRuntimeVersion = "containerd://1.6.8" }, containers, "cdi", Failed, "1.6.8", "2.0"},
 		"CDI may be off":         {func(i *installation) { i.node.Status.NodeInfo.ContainerRuntimeVersion = "containerd://1.7.20" }, containers, "cdi", Warning, "1.7.20", "enable_cdi"},
 		"other runtime":          {func(i *installation) { i.node.Status.NodeInfo.ContainerRuntimeVersion = "cri-o://1.37.0" }, containers, "cdi", Warning, "cri-o", "CDI"},
-		"slice takes no pods":    {func(i *installation) { i.inventory.Slices[0].Healthy = false }, gpus, "health", Warning, "1 of 1 slice", "drained"},
+		"slice takes no pods":    {func(i *installation) { i.inventory.Slices[0].Healthy = false }, gpus, "health", Warning, "1 of 1 slice", "no reason given"},
+		"slice is cordoned":      {closes(kube.ReasonCordoned), gpus, "health", Warning, "GPU-1: cordoned", "an administrator"},
+		"slice has failed":       {closes(kube.ReasonFault), gpus, "health", Warning, "GPU-1: fault", "the device has failed"},
 		"no MPS":                 {func(i *installation) { i.inventory.Slices[0].Classes = []share.Isolation{share.Exclusive} }, gpus, "mps", Warning, "GPU-1", "nvidia-cuda-mps-control"},
 		"no device plugin":       {func(i *installation) { delete(i.node.Status.Allocatable, kube.ResourceVGPU) }, gpus, "capacity", Failed, "gshare/vgpu 0", "device-plugins"},
 		"memory not patched":     {func(i *installation) { delete(i.node.Status.Allocatable, kube.ResourceMemory) }, gpus, "capacity", Failed, "gshare/mem 0", "nodes/status"},

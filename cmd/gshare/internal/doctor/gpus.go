@@ -52,14 +52,12 @@ func kinds(inv kube.Inventory) string {
 }
 
 func (e *examination) health(n *examinedNode) {
-	var closed []string
-	for _, s := range n.Slices {
-		if !s.Healthy {
-			closed = append(closed, string(s.ID))
-		}
+	closed := n.Closed()
+	said := fmt.Sprintf("%d of %s take no new pods", len(closed), plural(len(n.Slices), "slice"))
+	for _, id := range slices.Sorted(maps.Keys(closed)) {
+		said += fmt.Sprintf(", %s: %s", id, cluster.WhyClosed(closed[id]))
 	}
-	e.check(gpus, n.Name, "health", len(closed) == 0, Warning, fmt.Sprintf("%d of %s take no new pods %s", len(closed), plural(len(n.Slices), "slice"), strings.Join(closed, " ")),
-		"the device failed, is to be drained, or is used by others: the agent's log and its metrics gshare_node_slice_* say which")
+	e.check(gpus, n.Name, "health", len(closed) == 0, Warning, said, cluster.Remedy(slices.Collect(maps.Values(closed))))
 }
 
 // classes tells MPS from its absence: without it the agent offers slices whole only.

@@ -21,6 +21,7 @@ type Share struct {
 	Busy                                   time.Duration
 	Stalls                                 float64
 	Processes                              float64
+	Closed                                 string // why its slice takes no new pods; empty where it does
 }
 
 // Parse reads the metrics of the agent of a node. Shares are in the order of namespace, pod, container and vGPU.
@@ -35,6 +36,11 @@ func Parse(node string, text []byte) ([]Share, error) {
 		labels := labelsOf(m)
 		owners[labels["container"]] = labels
 	}
+	closed := map[string]string{} // by slice
+	for _, m := range families["gshare_node_slice_closed"].GetMetric() {
+		labels := labelsOf(m)
+		closed[labels["slice"]] = labels["reason"]
+	}
 	var shares []Share
 	for _, m := range families["gshare_share_sm_ratio"].GetMetric() {
 		labels := labelsOf(m)
@@ -46,7 +52,7 @@ func Parse(node string, text []byte) ([]Share, error) {
 			SM: value("sm_ratio"), Quota: value("quota_request_ratio"), QuotaLimit: value("quota_limit_ratio"),
 			MemoryLimit: int64(value("memory_limit_bytes")), MemoryUsed: int64(value("memory_used_bytes")),
 			Busy:   time.Duration(value("busy_seconds_total") * float64(time.Second)),
-			Stalls: value("stalls_total"), Processes: value("processes"),
+			Stalls: value("stalls_total"), Processes: value("processes"), Closed: closed[labels["device"]],
 		})
 	}
 	slices.SortFunc(shares, func(a, b Share) int { return strings.Compare(a.key(), b.key()) })
@@ -89,7 +95,8 @@ type Use struct {
 	Memory     int64  `json:"memoryLimitBytes"`
 	MemoryUsed int64  `json:"memoryUsedBytes"`
 	Stalls     int64  `json:"stalls"`
-	Short      bool   `json:"short"` // waited, and had less than it is guaranteed
+	Short      bool   `json:"short"`            // waited, and had less than it is guaranteed
+	Closed     string `json:"closed,omitempty"` // why its slice takes no new pods, in a word
 }
 
 // tolerance is how much less than its quota a share may seem to have had: processes report their use with some delay.
@@ -111,7 +118,7 @@ func Between(before, after []Share, apart time.Duration) (uses []Use) {
 			Node: s.Node, Slice: s.Slice, Container: s.Namespace + "/" + s.Pod + "/" + s.Container, VGPU: s.VGPU,
 			SM: perMille(s.SM), Quota: perMille(s.Quota), QuotaLimit: perMille(s.QuotaLimit),
 			Used: perMille(float64(s.Busy-old.Busy) / float64(apart)), Memory: s.MemoryLimit, MemoryUsed: s.MemoryUsed,
-			Stalls: int64(s.Stalls - old.Stalls),
+			Stalls: int64(s.Stalls - old.Stalls), Closed: s.Closed,
 		}
 		u.Short = u.Stalls > 0 && u.Used+tolerance < u.Quota
 		uses = append(uses, u)

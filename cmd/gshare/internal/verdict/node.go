@@ -42,6 +42,7 @@ type Slice struct {
 	ID      string   `json:"id"`
 	Model   string   `json:"model"`
 	Says    []string `json:"says"`
+	Closed  string   `json:"closed,omitempty"` // why it takes no new pods, in a word, if that is in the way
 	Holders []string `json:"holders,omitempty"`
 }
 
@@ -111,16 +112,24 @@ func (v *visitor) look(out *Node) {
 	if n == nil {
 		return
 	}
+	var closed []kube.Reason // of the slices that are in the way
 	for i, says := range explain.Slices(v.packer.Rules, n.Node, &v.statement.Pod) {
 		s := &n.Slices[i]
 		line := Slice{ID: string(s.ID), Model: strings.TrimSpace(s.Model + " " + s.Profile)}
 		for _, r := range says {
 			line.Says = append(line.Says, r.String())
 		}
+		if slices.Contains(says, packing.Unhealthy) {
+			line.Closed = cluster.WhyClosed(n.Closed()[line.ID])
+			closed = append(closed, n.Closed()[line.ID])
+		}
 		for _, h := range n.Holders(string(s.ID)) {
 			line.Holders = append(line.Holders, h.Name())
 		}
 		out.Slices = append(out.Slices, line)
+	}
+	if out.refusal == packing.Unhealthy {
+		out.Obstacles[len(out.Obstacles)-1].Fix = cluster.Remedy(closed)
 	}
 	q := explain.Question{Packer: v.packer, Pod: &v.statement.Pod, Nodes: []*packing.Node{n.Node}}
 	out.Changes = q.Changes()

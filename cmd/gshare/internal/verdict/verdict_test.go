@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,9 +82,14 @@ var failures = map[string]failure{
 	"malformed inventory": {
 		func(_ *testing.T, w *world) { w.node.Annotations = map[string]string{kube.AnnotationInventory: "{"} },
 		NoNode, "1 gshare inventory is malformed", "look at its log", "", func(w *world) { w.node.Annotations = nil }},
-	"unhealthy or drained slice": {
+	"slice closed without a reason": {
 		func(_ *testing.T, w *world) { w.slices[0].Healthy = false },
-		NoNode, "1 matching GPUs are unhealthy", "drained", "", func(w *world) { w.slices[0].Healthy = true }},
+		NoNode, "1 matching GPUs are unhealthy", "no reason given: the agent's log", "", func(w *world) { w.slices[0].Healthy = true }},
+	"failed slice":                  closedFor(kube.ReasonFault, "the device has failed"),
+	"cordoned slice":                closedFor(kube.ReasonCordoned, "an administrator has closed it"),
+	"slice that others use":         closedFor(kube.ReasonUsed, "others use it"),
+	"slice of an agent that ends":   closedFor(kube.ReasonClosing, "its agent is being replaced: wait some seconds"),
+	"slice of an agent that starts": closedFor(kube.ReasonUnwatched, "the kubelet does not watch"),
 	"class cannot be enforced": {
 		func(_ *testing.T, w *world) { w.slices[0].Classes = []share.Isolation{share.Exclusive} },
 		NoNode, "1 isolation class cannot be enforced", "MPS has to work", share.FieldIsolation, func(w *world) { w.pod.Annotations[kube.AnnotationIsolation] = "exclusive" }},
@@ -138,6 +144,37 @@ var failures = map[string]failure{
 			delete(w.beside(t, "second", share.MPS, 900, 1000, 1024).Annotations, kube.AnnotationPlacement)
 		},
 		NoNode, "1 a pod uses gshare GPUs without a placement", "delete the pods", "", alone},
+}
+
+func closedFor(reason kube.Reason, fix string) failure {
+	return failure{
+		func(_ *testing.T, w *world) { w.slices[0].Healthy, w.slices[0].Reason = false, reason },
+		NoNode, "1 matching GPUs are unhealthy", string(reason) + ": " + fix, "",
+		func(w *world) { w.slices[0].Healthy, w.slices[0].Reason = true, "" },
+	}
+}
+
+// TestClosedSlices: of slices that are closed only those count that the pod could have, each with its own reason.
+func TestClosedSlices(t *testing.T) {
+	w := newWorld()
+	closed := func(id, model string, reason kube.Reason) kube.Slice {
+		s := w.slices[0]
+		s.ID, s.Device, s.Model, s.Healthy, s.Reason = id, id, model, false, reason
+		return s
+	}
+	w.slices = []kube.Slice{closed("GPU-1", "A100", kube.ReasonFault), closed("GPU-2", "A100", kube.ReasonCordoned), closed("GPU-3", "H200", kube.ReasonUsed)}
+	w.pod.Annotations[kube.AnnotationModel] = "A100"
+	r := w.report(t)
+	if !strings.Contains(r.Fix, "cordoned: ") || !strings.Contains(r.Fix, "; fault: ") || strings.Contains(r.Fix, "used") {
+		t.Errorf("fix %q", r.Fix)
+	}
+	var got []string
+	for _, s := range r.Nodes[0].Slices {
+		got = append(got, s.Closed)
+	}
+	if !slices.Equal(got, []string{"fault", "cordoned", ""}) {
+		t.Errorf("closed: %q", got)
+	}
 }
 
 // Each failure is told by its true reason and a fix, and once it is mended the pod is said to fit: a verdict that never

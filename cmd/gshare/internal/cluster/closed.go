@@ -1,0 +1,52 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+)
+
+// Closed tells of each slice that takes no new pods why, by ID: a word of the node agent's, or empty where it gave none.
+func (n *Node) Closed() map[string]kube.Reason { return n.closed }
+
+func closedOf(inventory kube.Inventory) map[string]kube.Reason {
+	closed := map[string]kube.Reason{}
+	for _, s := range inventory.Slices {
+		if !s.Healthy {
+			closed[s.ID] = s.Reason
+		}
+	}
+	return closed
+}
+
+// WhyClosed is a reason for people.
+func WhyClosed(r kube.Reason) string {
+	if r == "" {
+		return "no reason given"
+	}
+	return string(r)
+}
+
+var remedies = map[kube.Reason]string{
+	kube.ReasonFault:     "the device has failed, or the driver does not find it: the agent's log and the kernel's (Xid) say more; it opens when the driver says that all is well",
+	kube.ReasonUsed:      "others use it without a share: the agent's log and its metric gshare_node_slice_used say who",
+	kube.ReasonCordoned:  "an administrator has closed it: cordon and drain in the agent's configuration (node.yaml)",
+	kube.ReasonClosing:   "its agent is being replaced: wait some seconds for the next one; if none comes, gshare doctor",
+	kube.ReasonUnwatched: "the kubelet does not watch the agent's plugin: wait some seconds; if it stays so, the logs of the agent and of the kubelet",
+}
+
+// Remedy says what can be done about slices that are closed for these reasons.
+func Remedy(reasons []kube.Reason) string {
+	reasons = slices.Clone(reasons)
+	slices.Sort(reasons)
+	var all []string
+	for _, r := range slices.Compact(reasons) {
+		text := remedies[r]
+		if text == "" {
+			text = "the agent's log and its metrics gshare_node_slice_* say why"
+		}
+		all = append(all, WhyClosed(r)+": "+text)
+	}
+	return strings.Join(all, "; ")
+}
