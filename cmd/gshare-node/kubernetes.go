@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"time"
 
 	library "github.com/NVIDIA/go-nvml/pkg/nvml"
 	"k8s.io/client-go/kubernetes"
@@ -23,7 +24,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
 )
 
-// serveNode runs the agent of a node of a cluster until the context ends.
+// bindTime is how long a pod takes at most, as a rule, from the scheduler's decision to its tickets: on a busy machine about a second.
+const bindTime = 2 * time.Second
+
+// serveNode runs the agent of a node of a cluster until the context ends, and then until the node is closed.
 func serveNode(ctx context.Context, c config.Configuration) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	name, client, err := connect(&c)
@@ -48,10 +52,13 @@ func serveNode(ctx context.Context, c config.Configuration) error {
 	if onDemand != nil {
 		source = onDemand
 	}
+	telling, quiet := context.WithCancel(context.WithoutCancel(ctx)) // there is something to tell until the agent has ended
+	defer quiet()
 	a, err := agent.New(agent.Options{
 		Config: c, Source: source, OnDemand: onDemand, Log: log, Pods: pods, Records: records,
 		MPS: clusterDaemonsOf(c), Memory: limiterOf(c),
-		Cluster: agent.NewAPIServer(ctx, client, name, log),
+		Cluster: agent.NewAPIServer(telling, client, name, log),
+		Linger:  func(ctx context.Context) { pause(ctx, bindTime) },
 		Fault:   faultOf(os.Getenv),
 	})
 	if err != nil {
@@ -68,6 +75,13 @@ func serveNode(ctx context.Context, c config.Configuration) error {
 		}
 	}()
 	return a.Run(ctx)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }
 
 // connect finds out which node this is, and makes a client for its API server.

@@ -6,6 +6,7 @@
 package agent
 
 import (
+	"context"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -50,6 +51,9 @@ type Options struct {
 	// Capabilities is where the driver tells the device nodes of MIG instances; default is where it does. Tests have another driver.
 	Capabilities cdi.Capabilities
 
+	// Linger returns when the pods that were bound to the node before it was closed have had time to come; default is at once.
+	Linger func(context.Context)
+
 	// Fault is called between the steps of what must be safe against a sudden end; tests end the process there.
 	Fault func(point string)
 }
@@ -64,6 +68,7 @@ type Agent struct {
 	files   cdi.Directory
 	wake    chan struct{} // something may have ended
 	report  chan struct{} // something is to be published
+	closed  chan struct{} // the API server knows that the agent is about to end
 	what    question[[]gpu.Device]
 	asks    chan unlimited // for the driver's limits
 
@@ -89,6 +94,9 @@ func New(o Options) (*Agent, error) {
 	if o.Fault == nil {
 		o.Fault = func(string) {}
 	}
+	if o.Linger == nil {
+		o.Linger = func(context.Context) {}
+	}
 	if o.ContainerOf == nil {
 		o.ContainerOf = containerOf
 	}
@@ -101,7 +109,8 @@ func New(o Options) (*Agent, error) {
 	c := o.Config
 	a := &Agent{
 		Options: o, files: cdi.Directory(c.Kubernetes.CDI), bound: true,
-		wake: make(chan struct{}, 1), report: make(chan struct{}, 1), appeared: make(chan struct{}, 1), what: question[[]gpu.Device]{call: o.Source.Devices},
+		wake: make(chan struct{}, 1), report: make(chan struct{}, 1), closed: make(chan struct{}, 1), appeared: make(chan struct{}, 1),
+		what:    question[[]gpu.Device]{call: o.Source.Devices},
 		changed: make(chan struct{}), freed: make(chan struct{}),
 		book: grant.NewBook(grant.Config{
 			Node: c.Kubernetes.NodeName, Gamma: *c.GammaPercent * 10, MixTenants: c.Tenancy == "mixed",

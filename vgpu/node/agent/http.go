@@ -51,8 +51,8 @@ func (a *Agent) ready() error {
 	switch {
 	case !a.metrics.registered.Load():
 		return errors.New("not registered with the kubelet")
-	case !a.metrics.inventoried.Load():
-		return errors.New("the inventory has not been published")
+	case !a.metrics.open.Load():
+		return errors.New("the API server has not been told that the node takes pods")
 	}
 	return nil
 }

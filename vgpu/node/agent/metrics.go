@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
@@ -21,10 +22,10 @@ type metrics struct {
 	unseen   prometheus.Counter
 	ends     *prometheus.CounterVec
 
-	registered  atomic.Bool
-	inventoried atomic.Bool
-	dmem        atomic.Bool  // the driver can limit memory
-	lookedAt    atomic.Int64 // when processes were listed last, in Unix seconds; 0: never
+	registered atomic.Bool
+	open       atomic.Bool  // the API server knows that the node takes pods
+	dmem       atomic.Bool  // the driver can limit memory
+	lookedAt   atomic.Int64 // when processes were listed last, in Unix seconds; 0: never
 }
 
 func newMetrics(a *Agent) *metrics {
@@ -62,12 +63,13 @@ func (m *metrics) started(err error, took time.Duration) {
 	m.duration.Observe(took.Seconds())
 }
 
-func (m *metrics) published(err error) {
+// published counts one answer of the API server to what the node has, and why it takes no pods.
+func (m *metrics) published(err error, why kube.Reason) {
 	if err != nil {
 		m.failures.Inc()
 		return
 	}
-	m.inventoried.Store(true)
+	m.open.Store(why == "")
 }
 
 func (m *metrics) looked(err error) {
@@ -106,6 +108,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	out <- gauge(lookedDesc, float64(m.lookedAt.Load()))
 	out <- gauge(registeredDesc, number(m.registered.Load()))
 	out <- gauge(dmemDesc, number(m.dmem.Load()))
+	open := m.open.Load()
 	a := m.agent
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -117,7 +120,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, s := range a.inventory.Slices() {
 		out <- gauge(healthyDesc, number(s.Fault == ""), s.ID)
-		out <- gauge(openDesc, number(s.Healthy), s.ID)
+		out <- gauge(openDesc, number(s.Healthy && open), s.ID)
 		if s.Reason != "" {
 			out <- gauge(closedDesc, 1, s.ID, string(s.Reason))
 		}

@@ -107,43 +107,58 @@ func (a *Agent) toDrain() (drained []grant.Grant) {
 
 const publishSoon = 200 * time.Millisecond
 
-// publishLoop keeps the API server told. What it could not be told is told again.
-func (a *Agent) publishLoop(ctx context.Context) {
+// publishLoop keeps the API server told until the context ends. open ends before that, when the node is to be closed.
+func (a *Agent) publishLoop(ctx, open context.Context) {
 	a.Cluster.Changed(ctx, func() { signal(a.report) })
 	told := map[types.UID]string{}
 	for {
-		err := a.publish(ctx)
-		a.metrics.published(err)
-		var again <-chan time.Time
-		if a.inBurst(told, time.Now()) {
-			again = time.After(truthQuiet)
-		} else {
-			err = errors.Join(err, a.publishTruth(ctx, told))
-		}
-		if err != nil && ctx.Err() == nil {
-			a.Log.Warn("publish", "err", err)
-			again = time.After(time.Second)
-		}
+		again := a.publishAll(ctx, open, told)
 		select {
 		case <-ctx.Done():
 			return
 		case <-a.report:
 		case <-again:
 		}
-		pause(ctx, publishSoon) // what happens together is told together
+		pause(open, publishSoon) // what happens together is told together
 	}
 }
 
-func (a *Agent) publish(ctx context.Context) error {
+// publishAll says what there is to say once, and when it is to be said again whatever happens. That the node closes goes before reports.
+func (a *Agent) publishAll(ctx, open context.Context, told map[types.UID]string) (again <-chan time.Time) {
+	why := a.whyShut(open)
+	err := a.publish(ctx, why)
+	a.metrics.published(err, why)
+	if err == nil && why == kube.ReasonClosing {
+		signal(a.closed)
+	}
+	if open.Err() != nil || a.inBurst(told, time.Now()) {
+		again = time.After(truthQuiet)
+	} else {
+		err = errors.Join(err, a.publishTruth(open, told))
+	}
+	if err != nil && ctx.Err() == nil {
+		a.Log.Warn("publish", "err", err)
+		again = time.After(time.Second)
+	}
+	return again
+}
+
+// publish says what the node has, and that it takes no pods if there is a reason. The next agent is told without that reason.
+func (a *Agent) publish(ctx context.Context, why kube.Reason) error {
 	a.mu.Lock()
-	published, bound := a.inventory.Published(), a.bound
+	has, bound := a.inventory, a.bound
 	a.mu.Unlock()
-	text, err := kube.EncodeInventory(published)
+	text, err := kube.EncodeInventory(has.Published())
 	if err != nil {
 		return err
 	}
 	if err := a.note(text); err != nil {
 		return err
 	}
-	return a.Cluster.Publish(ctx, text, kube.NodeResources(published), bound)
+	if why != "" {
+		if text, err = kube.EncodeInventory(has.Shut(why)); err != nil {
+			return err
+		}
+	}
+	return a.Cluster.Publish(ctx, text, kube.NodeResources(has.Published()), bound)
 }

@@ -18,7 +18,7 @@ import (
 // pods whose devices are not registered when it looks at them.
 const recallLimit = 2 * time.Second
 
-// Run is the life of an agent, until the context ends. What it has granted stays as it is, for the next one.
+// Run is the life of an agent, until the context ends and the node is closed. What it has granted stays as it is, for the next one.
 func (a *Agent) Run(ctx context.Context) error {
 	if err := os.MkdirAll(a.Config.Directory, 0o755); err != nil {
 		return err
@@ -46,18 +46,21 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	var loops sync.WaitGroup
 	defer loops.Wait()
-	for _, loop := range []func(context.Context){a.watchLoop, a.sweepLoop, a.healthLoop, a.publishLoop, a.farewellLoop, a.memoryLoop, a.tellFeatures} {
-		loops.Go(func() { loop(ctx) })
+	serving, stop := a.beyond(ctx)
+	defer stop()
+	for _, loop := range []func(context.Context){a.watchLoop, a.sweepLoop, a.healthLoop, a.farewellLoop, a.memoryLoop, a.tellFeatures} {
+		loops.Go(func() { loop(serving) })
 	}
+	loops.Go(func() { a.publishLoop(serving, ctx) })
 	loops.Go(func() {
-		a.adopt(ctx)
-		a.guardLoop(ctx)
+		a.adopt(serving)
+		a.guardLoop(serving)
 	})
 	plugin := a.plugin()
 	if err := plugin.Sweep(); err != nil {
 		a.Log.Warn("sockets of an earlier agent", "err", err)
 	}
-	plugin.Run(ctx)
+	plugin.Run(serving)
 	return nil
 }
 

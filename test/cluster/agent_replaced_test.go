@@ -1,0 +1,44 @@
+package cluster_test
+
+import (
+	"testing"
+	"time"
+)
+
+// What a replaced agent is tried with: how often, how far apart pods come meanwhile, and how many of all of them the kubelet may fail.
+const (
+	replacements = 2
+	everyArrival = 250 * time.Millisecond
+	mostFailed   = 1
+)
+
+// TestAgentReplaced ends the agent in order (SIGTERM) while pods compute and others come, and starts the next one. Nothing that runs is
+// disturbed. The node is closed meanwhile: pods that come wait for the next agent, and the kubelet does not fail them.
+func TestAgentReplaced(t *testing.T) {
+	long(t)
+	a, node := startLoaded(t)
+	all := 0
+	for range replacements {
+		ctx := testContext(t)
+		before := a.load(ctx, t, node)
+		began, back := time.Now(), make(chan error, 1)
+		go func() {
+			a.of[node.Name].Stop()
+			back <- a.of[node.Name].Restart(ctx)
+		}()
+		for n := range arriving {
+			a.arrive(ctx, t, node, n, n+1)
+			time.Sleep(everyArrival) // the load
+		}
+		if err := <-back; err != nil {
+			t.Fatal(err)
+		}
+		failed := a.settle(ctx, t, node, before)
+		t.Logf("all run after %v; the kubelet failed %d of %d pods that came", time.Since(began), failed, arriving)
+		all += failed
+		a.clear(ctx, t)
+	}
+	if all > mostFailed {
+		t.Errorf("the kubelet failed %d of %d pods that came while the agent was replaced", all, replacements*arriving)
+	}
+}
