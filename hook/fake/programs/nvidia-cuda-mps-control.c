@@ -262,6 +262,13 @@ static void client(int s)
 		reply(s, "wait"); /* for the other user to leave */
 		return;
 	}
+	char answer[16] = "";
+	if (alive())
+		ask("server", "status", answer, sizeof answer);
+	if (alive() && !answer[0]) { /* it is just ending */
+		waitpid(server, NULL, 0);
+		server = 0;
+	}
 	if (!alive())
 		start_server(NULL);
 	reply(s, "ok");
