@@ -30,16 +30,12 @@ const bindTime = 2 * time.Second
 // serveNode runs the agent of a node of a cluster until the context ends, and then until the node is closed.
 func serveNode(ctx context.Context, c config.Configuration) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	name, client, err := connect(&c)
+	node, err := connect(&c)
 	if err != nil {
 		return err
 	}
-	pods, err := kubelet.DialPods(c.Kubernetes.Pods)
-	if err != nil {
-		return err
-	}
-	defer pods.Close()
-	records, err := kubelet.DialRecords(c.Kubernetes.PodResources, pods)
+	defer node.pods.Close()
+	records, err := kubelet.DialRecords(c.Kubernetes.PodResources, node.pods)
 	if err != nil {
 		return err
 	}
@@ -55,9 +51,9 @@ func serveNode(ctx context.Context, c config.Configuration) error {
 	telling, quiet := context.WithCancel(context.WithoutCancel(ctx)) // there is something to tell until the agent has ended
 	defer quiet()
 	a, err := agent.New(agent.Options{
-		Config: c, Source: source, OnDemand: onDemand, Log: log, Pods: pods, Records: records,
+		Config: c, Source: source, OnDemand: onDemand, Log: log, Pods: node.pods, Records: records,
 		MPS: clusterDaemonsOf(c), Memory: limiterOf(c),
-		Cluster: agent.NewAPIServer(telling, client, name, log),
+		Cluster: agent.NewAPIServer(telling, node.client, node.name, log),
 		Linger:  func(ctx context.Context) { pause(ctx, bindTime) },
 		Fault:   faultOf(os.Getenv),
 	})
@@ -70,7 +66,7 @@ func serveNode(ctx context.Context, c config.Configuration) error {
 	}
 	defer stop()
 	go func() {
-		if err := release.Announce(ctx, client); err != nil && ctx.Err() == nil {
+		if err := release.Announce(ctx, node.client); err != nil && ctx.Err() == nil {
 			log.Warn("tell the version", "err", err)
 		}
 	}()
@@ -84,18 +80,26 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// connect finds out which node this is, and makes a client for its API server.
-func connect(c *config.Configuration) (node string, client kubernetes.Interface, err error) {
+// place is a node of a cluster, and whom to ask about it.
+type place struct {
+	name   string
+	client kubernetes.Interface // of the API server
+	pods   *kubelet.Pods
+}
+
+// connect finds out which node this is.
+func connect(c *config.Configuration) (p place, err error) {
 	if c.Kubernetes.NodeName == "" {
 		c.Kubernetes.NodeName = os.Getenv("NODE_NAME")
 	}
-	if c.Kubernetes.NodeName == "" {
-		return "", nil, usageError{errors.New("kubernetes.nodeName: it is not set, nor is NODE_NAME; --standalone is for a machine without Kubernetes")}
+	if p.name = c.Kubernetes.NodeName; p.name == "" {
+		return p, usageError{errors.New("kubernetes.nodeName: it is not set, nor is NODE_NAME; --standalone is for a machine without Kubernetes")}
 	}
-	if client, err = clientFor(c.Kubernetes.Kubeconfig); err != nil {
-		return "", nil, usageError{fmt.Errorf("kubernetes.kubeconfig: %w", err)}
+	if p.client, err = clientFor(c.Kubernetes.Kubeconfig); err != nil {
+		return p, usageError{fmt.Errorf("kubernetes.kubeconfig: %w", err)}
 	}
-	return c.Kubernetes.NodeName, client, nil
+	p.pods, err = kubelet.DialPods(c.Kubernetes.Pods)
+	return p, err
 }
 
 func sourceOf(c config.Configuration) gpu.Source {

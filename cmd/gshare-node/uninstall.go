@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
-	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
 	"github.com/gshare-dev/gshare/vgpu/node/uninstall"
 )
 
@@ -41,15 +40,11 @@ func uninstallCommand() *cobra.Command {
 
 func serveUninstall(ctx context.Context, c config.Configuration) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	name, client, err := connect(&c)
+	at, err := connect(&c)
 	if err != nil {
 		return err
 	}
-	pods, err := kubelet.DialPods(c.Kubernetes.Pods)
-	if err != nil {
-		return err
-	}
-	defer pods.Close()
+	defer at.pods.Close()
 	lock, err := occupy(c.Directory)
 	if err != nil {
 		return err
@@ -62,7 +57,7 @@ func serveUninstall(ctx context.Context, c config.Configuration) error {
 	}
 	defer stop()
 	node := uninstall.Node{
-		Config: c, Name: name, Client: client, Pods: pods.List,
+		Config: c, Name: at.name, Client: at.client, Pods: at.pods.List,
 		MPS: clusterDaemonsOf(c),
 	}
 	for said := "nothing yet"; ctx.Err() == nil; {
@@ -74,13 +69,10 @@ func serveUninstall(ctx context.Context, c config.Configuration) error {
 			clean.Store(true)
 		}
 		if is != said {
-			log.Info("uninstall", "node", name, "state", is)
+			log.Info("uninstall", "node", at.name, "state", is)
 			said = is
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(lookForLeft):
-		}
+		pause(ctx, lookForLeft)
 	}
 	return nil
 }
