@@ -2,8 +2,6 @@
 package admission_test
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"testing"
 
@@ -17,20 +15,8 @@ var server *rest.Config
 
 func TestMain(m *testing.M) {
 	controlplane.Child()
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	plane, err := controlplane.Start(context.Background(), controlplane.Options{})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "start API server:", err)
-		return 1
-	}
-	server = plane.Config(controlplane.Admin)
-	status := m.Run()
-	if err := plane.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "stop API server:", err)
-		return 1
-	}
-	return status
+	os.Exit(controlplane.During(func(plane *controlplane.ControlPlane) int {
+		server = plane.Config(controlplane.Admin)
+		return m.Run()
+	}))
 }

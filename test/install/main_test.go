@@ -3,8 +3,6 @@
 package install_test
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"testing"
 
@@ -21,20 +19,8 @@ var (
 
 func TestMain(m *testing.M) {
 	controlplane.Child()
-	os.Exit(start(m))
-}
-
-func start(m *testing.M) int {
-	plane, err := controlplane.Start(context.Background(), controlplane.Options{})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "start API server:", err)
-		return 1
-	}
-	server, kubeconfig = plane.Config(controlplane.Admin), plane.Kubeconfig(controlplane.Admin)
-	status := m.Run()
-	if err := plane.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "stop API server:", err)
-		return 1
-	}
-	return status
+	os.Exit(controlplane.During(func(plane *controlplane.ControlPlane) int {
+		server, kubeconfig = plane.Config(controlplane.Admin), plane.Kubeconfig(controlplane.Admin)
+		return m.Run()
+	}))
 }

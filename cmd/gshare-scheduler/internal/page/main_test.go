@@ -1,8 +1,6 @@
 package page
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"testing"
 
@@ -19,20 +17,9 @@ var (
 
 func TestMain(m *testing.M) {
 	controlplane.Child()
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	var err error
-	if plane, err = controlplane.Start(context.Background(), controlplane.Options{}); err != nil {
-		fmt.Fprintln(os.Stderr, "start API server:", err)
-		return 1
-	}
-	admin = kubernetes.NewForConfigOrDie(plane.Config(controlplane.Admin))
-	status := m.Run()
-	if err := plane.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "stop API server:", err)
-		return 1
-	}
-	return status
+	os.Exit(controlplane.During(func(started *controlplane.ControlPlane) int {
+		plane = started
+		admin = kubernetes.NewForConfigOrDie(plane.Config(controlplane.Admin))
+		return m.Run()
+	}))
 }

@@ -24,20 +24,12 @@ func TestMain(m *testing.M) {
 		options = append(options, schedulerapp.WithPlugin(name, factory))
 	}
 	controlplane.Child(options...)
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	ctx := context.Background()
-	var err error
-	if plane, err = controlplane.Start(ctx, controlplane.Options{}); err != nil {
-		fmt.Fprintln(os.Stderr, "start API server:", err)
-		return 1
-	}
-	defer func() { _ = plane.Stop() }()
-	if _, err := plane.StartScheduler(ctx, "scheduler", manifests.SchedulerConfig, controlplane.SchedulerOptions{}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(controlplane.During(func(started *controlplane.ControlPlane) int {
+		plane = started
+		if _, err := plane.StartScheduler(context.Background(), "scheduler", manifests.SchedulerConfig, controlplane.SchedulerOptions{}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}))
 }
