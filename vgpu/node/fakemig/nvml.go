@@ -44,13 +44,29 @@ func (g *GPU) NVML() nvml.Interface {
 
 func (g *GPU) device() nvml.Device {
 	return &mock.Device{
-		GetMigModeFunc:                       func() (int, int, nvml.Return) { return nvml.DEVICE_MIG_ENABLE, nvml.DEVICE_MIG_ENABLE, nvml.SUCCESS },
-		GetMemoryInfoFunc:                    g.memoryInfo,
-		GetGpuInstanceProfileInfoFunc:        g.profileInfo,
-		GetGpuInstancePossiblePlacementsFunc: g.placements,
-		GetGpuInstancesFunc:                  g.gpuInstances,
-		CreateGpuInstanceWithPlacementFunc:   g.createGPUInstance,
+		GetMigModeFunc:    func() (int, int, nvml.Return) { return nvml.DEVICE_MIG_ENABLE, nvml.DEVICE_MIG_ENABLE, nvml.SUCCESS },
+		GetMemoryInfoFunc: func() (nvml.Memory, nvml.Return) { return query(g, g.memoryInfo) },
+		GetGpuInstanceProfileInfoFunc: func(n int) (nvml.GpuInstanceProfileInfo, nvml.Return) {
+			return query(g, func() (nvml.GpuInstanceProfileInfo, nvml.Return) { return g.profileInfo(n) })
+		},
+		GetGpuInstancePossiblePlacementsFunc: func(info *nvml.GpuInstanceProfileInfo) ([]nvml.GpuInstancePlacement, nvml.Return) {
+			return query(g, func() ([]nvml.GpuInstancePlacement, nvml.Return) { return g.placements(info) })
+		},
+		GetGpuInstancesFunc:                g.gpuInstances,
+		CreateGpuInstanceWithPlacementFunc: g.createGPUInstance,
 	}
+}
+
+// query is a call with an answer of its own, which may go wrong as any.
+func query[T any](g *GPU, ask func() (T, nvml.Return)) (is T, r nvml.Return) {
+	failed := g.call(func() error {
+		is, r = ask()
+		return nil
+	})
+	if failed != nvml.SUCCESS {
+		return is, failed
+	}
+	return is, r
 }
 
 func (g *GPU) memoryInfo() (nvml.Memory, nvml.Return) {

@@ -14,7 +14,7 @@ func (g *GPU) gpuInstance(i *instance) nvml.GpuInstance {
 		},
 		DestroyFunc: func() nvml.Return { return g.call(func() error { return g.destroy(i) }) },
 		GetComputeInstanceProfileInfoFunc: func(n, engines int) (nvml.ComputeInstanceProfileInfo, nvml.Return) {
-			return computeInfo(i, n)
+			return query(g, func() (nvml.ComputeInstanceProfileInfo, nvml.Return) { return computeInfo(i, n) })
 		},
 		GetComputeInstancesFunc: func(info *nvml.ComputeInstanceProfileInfo) ([]nvml.ComputeInstance, nvml.Return) {
 			return g.computeInstances(i, info)

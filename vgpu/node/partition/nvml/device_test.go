@@ -53,6 +53,26 @@ func TestNotInMIGMode(t *testing.T) {
 	}
 }
 
+// A GPU of which not all profiles are known is not used: the instances of the others would not be seen.
+func TestFindFails(t *testing.T) {
+	refused := 0
+	for call := 0; ; call++ {
+		g := newGPU(t)
+		g.Fail(call, fakemig.Fault{Err: errors.New("unknown")})
+		d, err := nvml.Find(g.NVML(), "GPU-a")
+		if err == nil && len(d.Model().Profiles) != len(g.Model().Profiles) {
+			t.Fatalf("without call %d: %+v", call, d.Model())
+		}
+		if err == nil {
+			break // there is no such call
+		}
+		refused++
+	}
+	if refused < 15 {
+		t.Errorf("%d calls could fail", refused)
+	}
+}
+
 // A list that lacks something is none: what is not seen would be taken for free.
 func TestListFails(t *testing.T) {
 	g := newGPU(t)

@@ -26,8 +26,11 @@ func (d *Device) discover() error {
 	var kinds []nvml.GpuInstanceProfileInfo
 	for n := range nvml.GPU_INSTANCE_PROFILE_COUNT {
 		kind, r := d.handle.GetGpuInstanceProfileInfo(n)
+		if unknown(r) {
+			continue
+		}
 		if r != nvml.SUCCESS {
-			continue // NOT_SUPPORTED or INVALID_ARGUMENT: the GPU has no such profile
+			return failed(fmt.Sprintf("profile %d", n), r)
 		}
 		media, ok := described[n]
 		if !ok {
@@ -42,6 +45,11 @@ func (d *Device) discover() error {
 		d.add(profileOf(kind, places, media))
 	}
 	return d.finish(kinds, memory.Total)
+}
+
+// unknown says that there is no profile of that number. After any other error it may be there, with instances.
+func unknown(r nvml.Return) bool {
+	return r == nvml.ERROR_NOT_SUPPORTED || r == nvml.ERROR_INVALID_ARGUMENT
 }
 
 func profileOf(kind nvml.GpuInstanceProfileInfo, places []nvml.GpuInstancePlacement, media bool) mig.Profile {

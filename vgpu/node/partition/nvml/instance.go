@@ -34,8 +34,11 @@ func read(handle nvml.GpuInstance, at mig.Instance) (partition.Instance, error) 
 func eachCompute(handle nvml.GpuInstance, visit func(compute nvml.ComputeInstance, size int) error) error {
 	for n := range nvml.COMPUTE_INSTANCE_PROFILE_COUNT {
 		kind, r := handle.GetComputeInstanceProfileInfo(n, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
-		if r != nvml.SUCCESS || kind.InstanceCount == 0 {
-			continue // the GPU instance has no such profile
+		if unknown(r) || r == nvml.SUCCESS && kind.InstanceCount == 0 {
+			continue
+		}
+		if r != nvml.SUCCESS {
+			return failed("profile of compute instances", r)
 		}
 		found, r := handle.GetComputeInstances(&kind)
 		if r != nvml.SUCCESS {
