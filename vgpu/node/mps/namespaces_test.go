@@ -153,7 +153,12 @@ func TestNamespacesAgain(t *testing.T) {
 	r := newRig(t, namespaces)
 	pipe := r.opensFor(small)
 	r.Hold([]Member{small})
-	before, err := os.Stat(pipe)
+	mounted, err := os.Open(pipe) // as a container's mount does, it keeps the directory from being made again in the same place
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mounted.Close()
+	before, err := mounted.Stat()
 	if err != nil {
 		t.Fatal(err)
 	}
