@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,7 +82,9 @@ func (k *Keeper) Open(m Member) (pipe string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	d := k.keep(m.Slice)
-	d.asked[m.Name] = asking{m, time.Now()}
+	if !slices.Contains(k.held[m.Slice], m) {
+		d.asked[m.Name] = asking{m, time.Now()}
+	}
 	if d.why == "" && d.pid != 0 && !lives(d.pid, d.born) {
 		d.why = "the daemon has ended" // which the next look would find out
 	}
