@@ -9,7 +9,9 @@ import (
 )
 
 func daemonsOf(c config.Configuration) mps.Daemons {
-	return mps.Daemons{Dir: filepath.Join(c.Directory, "mps"), Program: c.SimulatedMPS, Simulated: c.SimulatedDevices != ""}
+	return mps.Daemons{
+		Dir: filepath.Join(c.Directory, "mps"), Program: c.SimulatedMPS, Simulated: c.SimulatedDevices != "", Plain: c.MPSVersion == 2,
+	}
 }
 
 // clusterDaemonsOf are those of an agent that lives in a pod, whose end they survive. A service of systemd ends alone.

@@ -12,12 +12,14 @@ import (
 )
 
 // choose says whether the next daemon has namespaces: where they are to be had, but not inside of MIG instances, for which NVIDIA
-// does not promise them. Containers keep the pipes that they were given, so while somebody holds the slice the next is as the last.
+// does not promise them, nor where they are not wanted. Containers keep the pipes that they were given, so while somebody holds the slice
+// the next is as the last.
 func (d *daemon) choose(ctx context.Context) bool {
-	if strings.HasPrefix(d.slice, "MIG-") || d.isHeld() && !d.spoke() {
-		return false
+	wanted := !d.Plain && !strings.HasPrefix(d.slice, "MIG-")
+	if d.isHeld() {
+		wanted = d.spoke()
 	}
-	return d.offersNamespaces(ctx)
+	return wanted && d.offersNamespaces(ctx)
 }
 
 func (d *daemon) isHeld() bool {

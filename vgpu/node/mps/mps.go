@@ -29,6 +29,7 @@ type Daemons struct {
 	Dir       string       // with a directory for each slice
 	Program   string       // empty: NVIDIA's, as it is found in the path
 	Apart     cgroup.Apart // where daemons live that must outlive the container of the agent
+	Plain     bool         // no daemon is started with namespaces, whatever the driver offers
 	Simulated bool         // the devices are: without a Program no daemon runs, and clients get the same environment
 }
 

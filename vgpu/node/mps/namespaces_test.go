@@ -260,3 +260,29 @@ func TestProtocolStays(t *testing.T) {
 		t.Error("a MIG instance has namespaces")
 	}
 }
+
+// TestPlain: where namespaces are not wanted no new daemon has them; one that was started with them keeps them while it has members, and so
+// does its successor.
+func TestPlain(t *testing.T) {
+	r := newRig(t, namespaces)
+	old := r.opensFor(member)
+	r.Hold(members)
+	r.Close()
+	r.Keeper = r.keeperOf(Daemons{Dir: r.Dir, Plain: true})
+	r.Hold(members)
+	r.opensFor(member)
+	r.signal(r.daemon(), syscall.SIGKILL)
+	r.eventually("closed", func() bool { return r.open() != nil })
+	if pipe := r.opensFor(member); pipe != old || !r.Binds(slice, member.Name) {
+		t.Errorf("pipes %s, not %s", pipe, old)
+	}
+	r.Hold(members)
+	r.Hold(nil)
+	r.eventually("no daemon", func() bool {
+		daemons, _ := r.control(slice).processes()
+		return len(daemons) == 0
+	})
+	if pipe := r.opensFor(small); pipe != r.Pipe(slice) || r.Binds(slice, small.Name) {
+		t.Errorf("pipes %s with a namespace", pipe)
+	}
+}

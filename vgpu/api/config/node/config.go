@@ -34,6 +34,10 @@ type Configuration struct {
 	// SimulatedMPS is a program that plays NVIDIA's MPS for simulated devices. Default: nothing plays it.
 	SimulatedMPS string `json:"simulatedMPS,omitempty"`
 
+	// MPSVersion is the newest version of MPS that its daemons may have: 2, or 3 (default) where the driver offers it. A slice in use
+	// keeps what it has.
+	MPSVersion int `json:"mpsVersion,omitempty"`
+
 	// Devices lists what is gshare's, by UUID or, with kubernetes, by index ("0"), which may be another's after a reboot; default
 	// all. What is not listed is left alone.
 	Devices []string `json:"devices,omitempty"`
@@ -80,6 +84,7 @@ func Decode(text []byte) (Configuration, error) {
 // WithDefaults fills in what is not written, except Directory.
 func (c Configuration) WithDefaults() Configuration {
 	setDefault(&c.Tenancy, "user")
+	setDefault(&c.MPSVersion, 3)
 	setDefault(&c.MaxShares, 16)
 	setDefault(&c.Window.Duration, 100*time.Millisecond)
 	setDefault(&c.Turn.Duration, 5*time.Millisecond)
@@ -126,6 +131,8 @@ func (c Configuration) Validate() error {
 		return fmt.Errorf("runAhead: %v is not between 100us and the window", c.RunAhead.Duration)
 	case c.SimulatedMPS != "" && c.SimulatedDevices == "":
 		return errors.New("simulatedMPS: without simulatedDevices the machine's own MPS is used")
+	case c.MPSVersion != 2 && c.MPSVersion != 3:
+		return fmt.Errorf("mpsVersion: %d is neither 2 nor 3", c.MPSVersion)
 	case c.DebugAddress != "" && !loopback(c.DebugAddress):
 		return fmt.Errorf("debugAddress: %.60q is no loopback address with a port, such as 127.0.0.1:9477", c.DebugAddress)
 	}

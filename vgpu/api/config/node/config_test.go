@@ -38,6 +38,7 @@ func TestDecodeRefuses(t *testing.T) {
 		head + "debugAddress: 127.0.0.1\n":    "debugAddress",
 		head + "debugAddress: 10.0.0.1:80\n":  "debugAddress",
 		head + "simulatedMPS: /m\n":           "simulatedMPS",
+		head + "mpsVersion: 1\n":              "mpsVersion",
 		head + "turn: 1us\n":                  "turn",
 		head + "runAhead: 1s\n":               "runAhead",
 		head + "maxShares: 61\n":              "maxShares",
