@@ -213,6 +213,9 @@ func TestNamespaces(t *testing.T) {
 	if r.daemon("GPU-0") != daemon {
 		t.Error("the daemon was not taken over")
 	}
+	if r.cluster.told("GPUSliceClosed") {
+		t.Error("a running container is told that it does not start, while its daemon is looked for")
+	}
 	r.kubelet.RemovePod("b")
 	r.wait("end of a namespace", func() bool { return !there(pipes["b"]) })
 	if !there(pipes["a"]) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
@@ -80,8 +82,16 @@ func (a *Agent) adopt(ctx context.Context) {
 	if err != nil {
 		return // the agent has ended
 	}
-	for _, claim := range claims {
-		a.explain(claim, claim.Tickets, a.admit(claim))
+	for began := time.Now(); len(claims) > 0; pause(ctx, lookAgain) {
+		over := ctx.Err() != nil || time.Since(began) > patience
+		claims = slices.DeleteFunc(claims, func(claim grant.Claim) bool {
+			err := a.admit(claim)
+			if passing(err) && !over {
+				return false // MPS daemons, say, are found one after the other
+			}
+			a.explain(claim, claim.Tickets, err)
+			return true
+		})
 	}
 }
 
