@@ -98,6 +98,14 @@ func (b *bulletin) inventory() string {
 	return b.text
 }
 
+// opened says that the node takes pods on every GPU: instances of GPU-a are offered only when its journal is read.
+func (b *bulletin) opened() bool {
+	inv, err := kube.DecodeInventory(b.inventory())
+	onDemand := func(s kube.Slice) bool { return s.Device == "GPU-a" }
+	closed := func(s kube.Slice) bool { return !s.Healthy }
+	return err == nil && slices.ContainsFunc(inv.Slices, onDemand) && !slices.ContainsFunc(inv.Slices, closed)
+}
+
 // migNode is that machine with its agent and its kubelet, as the scheduler sees it: by its inventory and the pods bound to it.
 type migNode struct {
 	dir     string
@@ -133,9 +141,9 @@ func newMIGNode(t *testing.T) *migNode {
 	t.Cleanup(n.kubelet.Kill)
 	api := &bulletin{}
 	n.serve(t, api)
-	for end := time.Now().Add(time.Minute); api.inventory() == "" || len(n.kubelet.Devices()) == 0; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !api.opened(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("the agent does not come")
+			t.Fatalf("the agent does not offer all slices: %s", api.inventory())
 		}
 	}
 	n.object = st.MakeNode().Name("n1").UID("uid-n1").Capacity(map[v1.ResourceName]string{"cpu": "64", "memory": "256Gi", "pods": "110"}).Obj()
