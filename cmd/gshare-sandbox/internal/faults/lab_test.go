@@ -2,7 +2,9 @@ package faults
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/internal/cluster"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 const testTimeout = time.Minute
@@ -77,6 +80,21 @@ func (l *lab) setInventory(node, text string) {
 	patch := annotationPatch(l.t, kube.AnnotationInventory, text)
 	_, err := l.client.CoreV1().Nodes().Patch(l.ctx, node, types.MergePatchType, patch, metav1.PatchOptions{})
 	l.must(err)
+}
+
+// tellScheduler replaces a node's inventory and returns when the scheduler goes by it: a pod runs on a slice that only it has.
+func (l *lab) tellScheduler(node string, inv kube.Inventory) {
+	l.t.Helper()
+	canary := kube.Slice{
+		ID: "MIG-canary", Device: "GPU-canary", Model: rand.Text(), Profile: "1g.10gb", SMs: 14, MemoryMiB: gpuMemory, Healthy: true,
+		Classes: []share.Isolation{share.MPS},
+	}
+	inv.Slices = append(slices.Clone(inv.Slices), canary)
+	l.setInventory(node, encode(inv))
+	l.addPods(gpuPod("canary", 1, annotated(kube.AnnotationSlice, "mig"), annotated(kube.AnnotationModel, canary.Model), on(node)))
+	l.waitBound("canary")
+	l.deletePod("canary")
+	l.must(l.board.wait(l.ctx, func(p pods) bool { return p["default/canary"] == nil }))
 }
 
 func (l *lab) annotatePod(pod, name, value string) {

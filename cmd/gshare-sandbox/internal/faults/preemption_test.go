@@ -150,7 +150,7 @@ func TestPreemptionThatCannotHelp(t *testing.T) {
 	hopeless := map[string]*v1.Pod{
 		"2 no GPU of an accepted model":              gpuPod("model", 40, priority("high"), annotated(kube.AnnotationModel, "H200")),
 		"2 no slice of the requested kind":           gpuPod("kind", 40, priority("high"), annotated(kube.AnnotationSlice, "mig")),
-		"2 fewer GPUs than requested":                gpuPod("devices", 40, priority("high"), gshare("vgpu", "2")),
+		"2 fewer GPUs than requested":                gpuPod("devices", 40, priority("high"), gshare("vgpu", "2"), annotated(kube.AnnotationIsolation, "exclusive")),
 		"2 Preemption is not helpful for scheduling": gpuPod("memory", 40, priority("high"), gshare("mem", "81921")),
 	}
 	for reason, pod := range hopeless {

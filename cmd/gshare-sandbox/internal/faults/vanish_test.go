@@ -41,14 +41,14 @@ func TestSliceFallsIll(t *testing.T) {
 	l.waitBound("first", "second")
 	ill := inventory("n", 2)
 	ill.Slices[0].Healthy = false
-	l.setInventory("n", encode(ill))
+	l.tellScheduler("n", ill)
 	l.addPods(gpuPod("x", 40), gpuPod("y", 40))
 	l.waitSettled(4)
 	if bound := l.wantSound(); bound != 3 {
 		t.Errorf("%d pods are bound, want one more besides the first two", bound)
 	}
 	ill.Slices[1].Healthy = false
-	l.setInventory("n", encode(ill))
+	l.tellScheduler("n", ill)
 	l.addPods(gpuPod("no-gpu", 1))
 	l.waitEvent(l.pod("no-gpu").UID, "FailedScheduling", "matching GPUs are unhealthy")
 	l.deletePod("no-gpu")
@@ -70,7 +70,7 @@ func TestSliceIsRemovedAndAddedAgain(t *testing.T) {
 	whole := inventory("n", 2)
 	part := whole
 	part.Slices = whole.Slices[:1]
-	l.setInventory("n", encode(part))
+	l.tellScheduler("n", part)
 	l.addPods(gpuPod("x", 40), gpuPod("y", 40))
 	l.waitSettled(4)
 	report, _ := l.audit()
