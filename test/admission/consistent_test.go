@@ -32,7 +32,10 @@ func (c *cluster) compare(t *testing.T) (refused int, missed []error) {
 		p := generate(random)
 		completed := p.DeepCopy()
 		kube.Complete(completed)
-		_, _, want := kube.RequestOf(completed)
+		request, asks, want := kube.RequestOf(completed)
+		if want == nil && asks {
+			want = request.Attachable()
+		}
 		_, got := c.try("slo", p)
 		switch {
 		case want == nil && got != nil:
