@@ -189,7 +189,7 @@ func TestTopOfCluster(t *testing.T) {
 			fmt.Fprintf(w, "# TYPE gshare_share_%s gauge\n", name)
 		}
 		fmt.Fprintf(w, "# TYPE gshare_share_busy_seconds_total counter\ngshare_node_grant_info{container=\"c1\",namespace=\"ml\",pod=\"one\",name=\"main\"} 1\n"+
-			"gshare_node_slice_closed{slice=\"GPU-aaaaaaaa-1\",reason=\"cordoned\"} 1\n"+
+			"gshare_node_slice_closed{slice=\"GPU-aaaaaaaa.1g10gb.0\",uuid=\"GPU-aaaaaaaa-1\",reason=\"cordoned\"} 1\n"+
 			"gshare_share_sm_ratio%s 0.5\ngshare_share_quota_request_ratio%s 0.6\ngshare_share_quota_limit_ratio%s 0.6\ngshare_share_busy_seconds_total%s %d\n",
 			labels, labels, labels, labels, busy)
 	})

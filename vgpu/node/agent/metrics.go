@@ -91,8 +91,9 @@ var (
 	grantDesc      = prometheus.NewDesc("gshare_node_grant_info", "Whose the containers of the token server are.", grantLabels, nil)
 	healthyDesc    = prometheus.NewDesc("gshare_node_slice_healthy", "1 while a slice can be used.", []string{"slice"}, nil)
 	openDesc       = prometheus.NewDesc("gshare_node_slice_open", "1 while a slice takes new pods.", []string{"slice"}, nil)
-	closedDesc     = prometheus.NewDesc("gshare_node_slice_closed", "1 while a slice takes no new pods for a reason of its own.", []string{"slice", "reason"}, nil)
-	promisedDesc   = prometheus.NewDesc("gshare_node_slice_memory_promised_bytes", "Device memory that is granted.", []string{"slice"}, nil)
+	closedDesc     = prometheus.NewDesc("gshare_node_slice_closed", "1 while a slice takes no new pods for a reason of its own. Programs know it by its uuid.",
+		[]string{"slice", "uuid", "reason"}, nil)
+	promisedDesc = prometheus.NewDesc("gshare_node_slice_memory_promised_bytes", "Device memory that is granted.", []string{"slice"}, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -122,7 +123,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		out <- gauge(healthyDesc, number(s.Fault == ""), s.ID)
 		out <- gauge(openDesc, number(s.Healthy && open), s.ID)
 		if s.Reason != "" {
-			out <- gauge(closedDesc, 1, s.ID, string(s.Reason))
+			out <- gauge(closedDesc, 1, s.ID, a.uuid(s.ID), string(s.Reason))
 		}
 		out <- gauge(promisedDesc, float64(a.book.Promised(s.ID)), s.ID)
 		out <- gauge(usedDesc, number(s.Used != ""), s.ID)

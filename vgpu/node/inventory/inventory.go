@@ -148,7 +148,7 @@ func From(c Config, published kube.Inventory) Inventory {
 	var inv Inventory
 	for _, s := range published.Slices {
 		slice := Slice{Slice: s, Closed: c.closes(s.Device, s.ID)}
-		if s.Reason == kube.ReasonFault {
+		if s.Reason == kube.ReasonFault || !s.Healthy && s.Reason == "" { // the latter by an agent that did not say why yet
 			slice.Fault = before
 		}
 		slice.judge()

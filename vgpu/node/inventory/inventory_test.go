@@ -108,6 +108,10 @@ func TestFrom(t *testing.T) {
 	if diff := cmp.Diff([]string{"a", "b fault", "c", "d cordoned"}, ids(From(c, inv.Shut(kube.ReasonClosing)))); diff != "" {
 		t.Error(diff)
 	}
+	speechless := kube.Inventory{Slices: []kube.Slice{{ID: "e"}}}
+	if diff := cmp.Diff([]string{"e fault"}, ids(From(c, speechless))); diff != "" {
+		t.Error(diff)
+	}
 }
 
 // TestShut: a node that takes no pods says so of each slice, and has what it had.

@@ -36,10 +36,10 @@ func Parse(node string, text []byte) ([]Share, error) {
 		labels := labelsOf(m)
 		owners[labels["container"]] = labels
 	}
-	closed := map[string]string{} // by slice
+	closed := map[string]string{} // by the UUID of the slice
 	for _, m := range families["gshare_node_slice_closed"].GetMetric() {
 		labels := labelsOf(m)
-		closed[labels["slice"]] = labels["reason"]
+		closed[labels["uuid"]] = labels["reason"]
 	}
 	var shares []Share
 	for _, m := range families["gshare_share_sm_ratio"].GetMetric() {
