@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -77,6 +79,18 @@ func TestClosingAway(t *testing.T) {
 	r.cluster.away = true
 	r.cluster.mu.Unlock()
 	r.stop()
+}
+
+// TestClosingDisk: an agent that cannot note on its disk what it publishes closes its node all the same.
+func TestClosingDisk(t *testing.T) {
+	r := newRig(t)
+	if err := os.Mkdir(filepath.Join(r.dir, inventoryName+".next"), 0o755); err != nil { // writes fail, as on a full disk
+		t.Fatal(err)
+	}
+	r.stop()
+	if !r.shut(kube.ReasonClosing) {
+		t.Errorf("the node is left open: %s", r.published())
+	}
 }
 
 // TestUnwatched: a node takes no pods while its kubelet is away.

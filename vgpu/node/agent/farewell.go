@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -25,12 +26,16 @@ func (a *Agent) farewellLoop(ctx context.Context) {
 	if !a.MPS.Runs() {
 		return
 	}
+	var ends sync.WaitGroup
+	defer ends.Wait()
 	done := map[types.UID]bool{}
 	for ; ctx.Err() == nil; pause(ctx, farewellLook) {
-		if pods := a.leaving(ctx); len(pods) > 0 {
-			a.bidFarewell(pods, done, time.Now())
-		} else {
+		pods := a.leaving(ctx)
+		if len(pods) == 0 {
 			clear(done)
+		}
+		for _, g := range a.due(pods, done, time.Now()) {
+			ends.Go(func() { a.endWork(ctx, g) }) // a daemon that hangs does not hold up those of other slices
 		}
 	}
 }
@@ -55,16 +60,16 @@ func (a *Agent) sharesAny() bool {
 	return len(a.book.All()) > 0
 }
 
-func (a *Agent) bidFarewell(pods []*v1.Pod, done map[types.UID]bool, now time.Time) {
+// due are the shares of the pods whose grace is nearly over, each once.
+func (a *Agent) due(pods []*v1.Pod, done map[types.UID]bool, now time.Time) (shared []grant.Grant) {
 	for _, p := range pods {
 		if done[p.UID] || now.Before(p.DeletionTimestamp.Add(-farewell)) { // the deletion is dated to the end of its grace
 			continue
 		}
 		done[p.UID] = true
-		for _, g := range a.grantsOf(p.UID) {
-			a.endWork(g)
-		}
+		shared = append(shared, a.grantsOf(p.UID)...)
 	}
+	return shared
 }
 
 func (a *Agent) grantsOf(uid types.UID) (shared []grant.Grant) {
@@ -78,8 +83,8 @@ func (a *Agent) grantsOf(uid types.UID) (shared []grant.Grant) {
 	return shared
 }
 
-func (a *Agent) endWork(g grant.Grant) {
-	err := a.mps.EndClients(a.uuid(g.VGPUs[0].Slice), func(pid int) bool {
+func (a *Agent) endWork(ctx context.Context, g grant.Grant) {
+	err := a.mps.EndClients(ctx, a.uuid(g.VGPUs[0].Slice), func(pid int) bool {
 		c, err := a.ContainerOf(pid)
 		return err == nil && c.PodUID == string(g.UID)
 	})

@@ -61,7 +61,7 @@ func (g *guard) look(ctx context.Context) {
 		if processes, ok := g.list(ctx); ok {
 			g.mps.Saw(g.byUUID(processes))
 			known := g.identify(ctx, processes)
-			g.act(g.rule.Look(time.Now(), known, g.granted()))
+			g.act(ctx, g.rule.Look(time.Now(), known, g.granted()))
 			g.limitAll(known)
 		}
 	}

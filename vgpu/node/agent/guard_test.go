@@ -266,11 +266,11 @@ func TestAnother(t *testing.T) {
 	moved.Pod = "other"
 	outside.Pod = ""
 	for _, wrong := range []watchdog.Process{later, moved, outside, {PID: 1 << 30, Pod: "s"}} {
-		if err := g.end(wrong); err == nil || !p.alive() {
+		if err := g.end(t.Context(), wrong); err == nil || !p.alive() {
 			t.Fatalf("%+v: %v; it lives: %v", wrong, err, p.alive())
 		}
 	}
-	if err := g.end(right); err != nil {
+	if err := g.end(t.Context(), right); err != nil {
 		t.Fatal(err)
 	}
 	p.killed()

@@ -27,10 +27,10 @@ func TestKernel(t *testing.T) {
 	if !ok || c != in {
 		t.Fatalf("inside: %+v, %v", c, ok)
 	}
-	if err := g.end(watchdog.Process{PID: outside.Process.Pid, Born: born, Pod: in.PodUID}); err == nil || !outside.alive() {
+	if err := g.end(t.Context(), watchdog.Process{PID: outside.Process.Pid, Born: born, Pod: in.PodUID}); err == nil || !outside.alive() {
 		t.Errorf("outside: %v, alive %v", err, outside.alive())
 	}
-	if err := g.end(watchdog.Process{PID: inside.Process.Pid, Born: born, Pod: in.PodUID}); err != nil {
+	if err := g.end(t.Context(), watchdog.Process{PID: inside.Process.Pid, Born: born, Pod: in.PodUID}); err != nil {
 		t.Fatal(err)
 	}
 	inside.killed()

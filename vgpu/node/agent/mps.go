@@ -125,7 +125,7 @@ func (a *Agent) tellFeatures(ctx context.Context) {
 }
 
 // endClient ends the CUDA work of a process before the process is killed.
-func (a *Agent) endClient(slice string, pid int) error {
+func (a *Agent) endClient(ctx context.Context, slice string, pid int) error {
 	if !a.MPS.Runs() {
 		return nil
 	}
@@ -133,5 +133,5 @@ func (a *Agent) endClient(slice string, pid int) error {
 	if _, kept := a.mps.Slices()[slice]; !kept {
 		return nil
 	}
-	return a.mps.EndClients(slice, func(p int) bool { return p == pid })
+	return a.mps.EndClients(ctx, slice, func(p int) bool { return p == pid })
 }

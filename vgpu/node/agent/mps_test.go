@@ -11,9 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/injection"
@@ -237,36 +234,4 @@ func TestWithoutMPS(t *testing.T) {
 	c.start("b", "main", "GPU-0")
 	c.enforced("b", "runs without MPS", true)
 	c.enforced("a", "runs without MPS", false)
-}
-
-// TestFarewell: a pod whose grace is nearly over has its work on the device ended by the daemon, before the kubelet kills it. Its
-// neighbour does not.
-func TestFarewell(t *testing.T) {
-	c := newCrowd(t, config.ReportStrangers, withMPS(t))
-	r := c.rig
-	c.granted("a", "GPU-0", 30, 50)
-	c.granted("b", "GPU-0", 30, 50)
-	leaving, staying := c.client("a", "main", "GPU-0"), c.client("b", "main", "GPU-0")
-	for pod, end := range map[string]time.Duration{"a": 0, "b": time.Hour} { // both are being deleted
-		gone := running(placed(pod, "GPU-0", 30, 50))
-		gone.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(end)}
-		r.kubelet.AddPod(gone)
-	}
-	if line, err := leaving.lines.ReadString('\n'); err != nil || line != "mps says 810\n" {
-		t.Errorf("%q, %v", line, err)
-	}
-	if !leaving.alive() || !staying.alive() {
-		t.Error("a process was ended")
-	}
-	said := make(chan string, 1)
-	go func() {
-		line, _ := staying.lines.ReadString('\n')
-		said <- line
-	}()
-	c.wait(5)
-	select {
-	case line := <-said:
-		t.Errorf("the neighbour was told %q", line)
-	default:
-	}
 }

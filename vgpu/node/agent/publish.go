@@ -153,7 +153,10 @@ func (a *Agent) publish(ctx context.Context, why kube.Reason) error {
 		return err
 	}
 	if err := a.note(text); err != nil {
-		return err
+		if why != kube.ReasonClosing {
+			return err // what was published and not noted would be unknown to the next agent
+		}
+		a.Log.Error("note what is published", "err", err)
 	}
 	if why != "" {
 		if text, err = kube.EncodeInventory(has.Shut(why)); err != nil {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,13 +13,13 @@ import (
 )
 
 // act does what is due about what was found.
-func (g *guard) act(found []watchdog.Finding) {
+func (g *guard) act(ctx context.Context, found []watchdog.Finding) {
 	for _, f := range found {
 		if f.Tell {
 			g.tell(f)
 		}
 		if f.End {
-			err := g.end(f.Process)
+			err := g.end(ctx, f.Process)
 			if err == nil {
 				g.metrics.ends.WithLabelValues(string(f.Kind)).Inc()
 			}
@@ -37,7 +38,7 @@ func (g *guard) act(found []watchdog.Finding) {
 var errOther = errors.New("it is another process by now")
 
 // end ends a process, after another look at who it is: a PID may be used again.
-func (g *guard) end(p watchdog.Process) error {
+func (g *guard) end(ctx context.Context, p watchdog.Process) error {
 	held, err := process.Open(p.PID)
 	if err != nil {
 		return err
@@ -46,7 +47,7 @@ func (g *guard) end(p watchdog.Process) error {
 	if born, c, ok := g.whois(p.PID); !ok || born != p.Born || c.PodUID == "" || c.PodUID != p.Pod || !held.Alive() {
 		return errOther
 	}
-	if err := g.endClient(p.Slice, p.PID); err != nil {
+	if err := g.endClient(ctx, p.Slice, p.PID); err != nil {
 		g.Log.Warn("end the work of a client of MPS before its process", "pid", p.PID, "err", err)
 	}
 	return held.Kill()

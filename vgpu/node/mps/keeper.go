@@ -159,12 +159,13 @@ func (k *Keeper) Slices() map[string]string {
 	return all
 }
 
-// EndClients ends the CUDA work of the clients that are meant, before their processes are killed. It waits for the daemon.
-func (k *Keeper) EndClients(slice string, meant func(pid int) bool) error {
+// EndClients ends the CUDA work of the clients that are meant, before their processes are killed. It waits for the daemon, at most until
+// the context ends.
+func (k *Keeper) EndClients(ctx context.Context, slice string, meant func(pid int) bool) error {
 	if !k.Runs() {
 		return nil
 	}
-	return k.control(slice).endClients(k.ctx, meant)
+	return k.control(slice).endClients(ctx, meant)
 }
 
 // signal makes a loop look again. It never waits.

@@ -169,7 +169,7 @@ func TestEndClients(t *testing.T) {
 	versions(t, func(t *testing.T, r *rig) {
 		r.shared()
 		going, staying := r.joined(), r.joined()
-		if err := r.EndClients(slice, func(pid int) bool { return pid == going.Process.Pid }); err != nil {
+		if err := r.EndClients(t.Context(), slice, func(pid int) bool { return pid == going.Process.Pid }); err != nil {
 			t.Fatal(err)
 		}
 		var exit interface{ ExitCode() int }
@@ -179,7 +179,7 @@ func TestEndClients(t *testing.T) {
 		if !r.knows(staying.Process.Pid) || !staying.alive() {
 			t.Error("another client ended too")
 		}
-		if err := r.EndClients("GPU-8", func(int) bool { return true }); err == nil {
+		if err := r.EndClients(t.Context(), "GPU-8", func(int) bool { return true }); err == nil {
 			t.Error("there is no daemon on that slice")
 		}
 	})
