@@ -50,7 +50,12 @@ func (a *Agent) resume() (all error) {
 		if g.Class() == share.Exclusive || a.containers[g.ID()] != nil {
 			continue
 		}
-		if err := a.prepare(&g); err != nil {
+		err := a.prepare(&g)
+		if errors.Is(err, errInstance) {
+			a.Log.Warn("a container is not served before its GPU is open", "container", g.String(), "err", err)
+			continue
+		}
+		if err != nil {
 			a.Log.Error("serve a container again", "container", g.String(), "err", err)
 			continue
 		}

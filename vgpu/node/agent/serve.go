@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,6 +12,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
+// errInstance is of an instance that is made on demand, while its GPU is not open, or where it is gone.
+var errInstance = errors.New("the instance is not known")
+
 // prepare lets the shares of a container join their slices. Nobody can connect yet.
 func (a *Agent) prepare(g *grant.Grant) error {
 	spec := tokenserver.Spec{
@@ -19,7 +23,7 @@ func (a *Agent) prepare(g *grant.Grant) error {
 	for i, v := range g.VGPUs {
 		uuid := a.uuid(v.Slice)
 		if uuid == "" {
-			return fmt.Errorf("the instance of %s is not known", v.Slice)
+			return fmt.Errorf("%s: %w", v.Slice, errInstance)
 		}
 		slice, err := a.slice(v.Slice)
 		if err != nil {
