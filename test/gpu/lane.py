@@ -113,6 +113,7 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "bin", help="folder with gshare and gshare-node")
     parser.add_argument("--hook", type=pathlib.Path, default=ROOT / "bin" / "hook" / "libgshare.so", help="the hook")
     parser.add_argument("--fake", type=pathlib.Path, default=ROOT / "bin" / "fake", help="folder of the fake driver, for --dry-run")
+    parser.add_argument("--fake-mps", type=pathlib.Path, help="control program of the fake MPS (default: that of the fake driver; r615 has MPS v3)")
     parser.add_argument("--seconds", type=float, default=10, help="length of each run (default 10)")
     parser.add_argument("--only", default=",".join(names), help="experiments, by name (default: all)")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "test" / "gpu" / "results", help="folder for the results")

@@ -77,7 +77,7 @@ class Machine:
         if arguments.dry_run:
             fake = arguments.fake.resolve()
             self.environment["LD_LIBRARY_PATH"] = str(fake)
-            self.mps = str(fake / self.mps)
+            self.mps = str((arguments.fake_mps or fake / self.mps).resolve())
             devices = self.folder / "devices.yaml"
             devices.write_text("devices:\n- {uuid: GPU-0, model: A100, sms: 108, memoryMiB: 40960}\n")
             config += f"simulatedDevices: {devices}\nsimulatedMPS: {self.mps}\n"
