@@ -56,7 +56,10 @@ func (d *daemon) loop() {
 		}
 		d.note(l, orders)
 		next := d.keeper.Period
-		if orders.Do != supervisor.Nothing {
+		switch {
+		case !l.Wanted && len(d.members()) > 0: // who came during the look was told that he may: no daemon ends under him
+			next = min(next, afterOrder)
+		case orders.Do != supervisor.Nothing:
 			if err := d.obey(orders.Do); err != nil && d.keeper.ctx.Err() == nil {
 				d.keeper.Log.Error("MPS", "do", string(orders.Do), "slice", d.slice, "err", err)
 			}
