@@ -18,6 +18,18 @@ type Store interface {
 // File is a store in the file of that name.
 type File string
 
+// FileOf is the journal of a GPU in the agent's directory.
+func FileOf(dir, uuid string) File {
+	return File(filepath.Join(dir, "mig-"+filepath.Base(uuid)+".json"))
+}
+
+// JournalOf is the GPU whose journal has that name in the agent's directory.
+func JournalOf(name string) (uuid string, ok bool) {
+	uuid, mig := strings.CutPrefix(name, "mig-")
+	uuid, json := strings.CutSuffix(uuid, ".json")
+	return uuid, mig && json
+}
+
 // Load implements Store.
 func (f File) Load() ([]byte, error) {
 	text, err := os.ReadFile(string(f))

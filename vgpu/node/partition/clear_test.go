@@ -1,0 +1,67 @@
+package partition_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/gshare-dev/gshare/vgpu/node/fakemig"
+	"github.com/gshare-dev/gshare/vgpu/node/partition"
+)
+
+// TestClear: what gshare made is removed when it is idle, also by a new process; what others made stays.
+func TestClear(t *testing.T) {
+	n := newNode(t)
+	m := n.open()
+	n.obtain(m, "1g.10gb@0")
+	used := n.obtain(m, "2g.20gb@2")
+	if err := n.gpu.Strange(instance(t, n.gpu.Model(), "3g.40gb@4"), 3); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Clear(); !errors.Is(err, partition.ErrInUse) {
+		t.Errorf("with containers: %v", err)
+	}
+	n.want("1g.10gb@0 2g.20gb@2 3g.40gb@4")
+	n.gpu.Start(used.Instance)
+	if err := n.open().Clear(); !errors.Is(err, partition.ErrInUse) || !strings.Contains(err.Error(), "2g.20gb at 2") {
+		t.Errorf("with a process: %v", err)
+	}
+	n.want("2g.20gb@2 3g.40gb@4")
+	n.gpu.Stop(used.Instance)
+	if err := n.open().Clear(); err != nil {
+		t.Error(err)
+	}
+	n.want("3g.40gb@4")
+}
+
+// TestClearFails: a step that failed is taken the next time, whether it was taken or not.
+func TestClearFails(t *testing.T) {
+	broken := errors.New("broken")
+	for call := range 3 { // a look and two steps
+		for _, after := range []bool{false, true} {
+			n := newNode(t)
+			n.obtain(n.open(), "1g.10gb@0")
+			m := n.open()
+			n.gpu.Fail(call, fakemig.Fault{Err: broken, After: after})
+			if err := m.Clear(); !errors.Is(err, broken) {
+				t.Errorf("call %d: %v", call, err)
+			}
+			if err := m.Clear(); err != nil {
+				t.Errorf("after call %d: %v", call, err)
+			}
+			n.want("")
+		}
+	}
+}
+
+// TestFileOf: the journals in the agent's directory tell whose they are.
+func TestFileOf(t *testing.T) {
+	if f := partition.FileOf("/run/gshare", "GPU-a"); f != "/run/gshare/mig-GPU-a.json" {
+		t.Error(f)
+	}
+	for name, want := range map[string]string{"mig-GPU-a.json": "GPU-a", "mig-GPU-a.json.next": "", "agent.lock": "", "run.json": ""} {
+		if uuid, ok := partition.JournalOf(name); ok != (want != "") || ok && uuid != want {
+			t.Errorf("%s: %q, %v", name, uuid, ok)
+		}
+	}
+}
