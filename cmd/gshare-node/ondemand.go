@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	library "github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -31,7 +30,7 @@ func onDemandOf(c config.Configuration, source gpu.Source) (*ondemand.Source, er
 	driver := library.New()
 	var gpus []ondemand.GPU
 	for _, uuid := range c.Kubernetes.OnDemand {
-		manager := partition.Config{UUID: uuid, Boot: boot, Store: partition.File(filepath.Join(c.Directory, "mig-"+filepath.Base(uuid)+".json"))}
+		manager := partition.Config{UUID: uuid, Boot: boot, Store: partition.FileOf(c.Directory, uuid)}
 		gpus = append(gpus, ondemand.GPU{
 			UUID: uuid, Profiles: c.Kubernetes.OnDemandProfiles,
 			Open: func() (*partition.Manager, *mig.Model, error) { return openGPU(driver, manager) },
@@ -57,4 +56,19 @@ func openGPU(driver library.Interface, c partition.Config) (*partition.Manager, 
 		driver.Shutdown()
 	}
 	return manager, device.Model(), err
+}
+
+// clearGPU removes the instances that agents have made on a GPU, for an agent that does not come back.
+func clearGPU(directory, uuid string) error {
+	boot, err := partition.Boot()
+	if err != nil {
+		return err
+	}
+	driver := library.New()
+	manager, _, err := openGPU(driver, partition.Config{UUID: uuid, Boot: boot, Store: partition.FileOf(directory, uuid)})
+	if err != nil {
+		return err
+	}
+	defer driver.Shutdown()
+	return manager.Clear()
 }

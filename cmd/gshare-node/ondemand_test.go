@@ -26,3 +26,10 @@ func TestOnDemandWithoutGPU(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestClearWithoutGPU: where the driver does not answer for a GPU, its instances are not said to be gone.
+func TestClearWithoutGPU(t *testing.T) {
+	if err := clearGPU(t.TempDir(), "GPU-none"); err == nil {
+		t.Error("they are gone")
+	}
+}

@@ -23,8 +23,9 @@ func uninstallCommand() *cobra.Command {
 		Use:   "uninstall [--config FILE]",
 		Short: "Take back what the agent has left on this node, and stay",
 		Long: "gshare-node uninstall runs in the place of the agent, with its configuration. It waits until no pod of the node has a share,\n" +
-			"then removes files and sockets, the inventory and the capacity of the node. It goes on until it is stopped, since a DaemonSet\n" +
-			"would start it again; /readyz says ok when nothing is left, which takes five minutes: so long the kubelet remembers a plugin.",
+			"then removes files and sockets, MIG instances that the agent made, the inventory and the capacity of the node. It goes on until\n" +
+			"it is stopped, since a DaemonSet would start it again; /readyz says ok when nothing is left, which takes five minutes: so long the\n" +
+			"kubelet remembers a plugin.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := readConfig(file)
@@ -58,7 +59,7 @@ func serveUninstall(ctx context.Context, c config.Configuration) error {
 	defer stop()
 	node := uninstall.Node{
 		Config: c, Name: at.name, Client: at.client, Pods: at.pods.List,
-		MPS: clusterDaemonsOf(c),
+		MPS: clusterDaemonsOf(c), Clear: func(uuid string) error { return clearGPU(c.Directory, uuid) },
 	}
 	for said := "nothing yet"; ctx.Err() == nil; {
 		is := "nothing is left"

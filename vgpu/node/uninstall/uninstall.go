@@ -1,4 +1,5 @@
-// Package uninstall takes back what agents have left on a node: files, sockets, daemons, and what they wrote on the Node object.
+// Package uninstall takes back what agents have left on a node: files, sockets, daemons, MIG instances, and what they wrote on the
+// Node object.
 // Pods come first: it waits until no pod of the node has a share.
 package uninstall
 
@@ -21,6 +22,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
+	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
 // ErrLeft says that something is left, and what; another Step will find it gone, or not.
@@ -32,6 +34,8 @@ type Node struct {
 	Name   string
 	Client kubernetes.Interface
 	MPS    mps.Daemons
+	// Clear removes the MIG instances that agents made on a GPU, none that is in use.
+	Clear func(uuid string) error
 	// Pods lists the pods of the node, as its kubelet does.
 	Pods func(context.Context) ([]*v1.Pod, error)
 }
@@ -59,9 +63,19 @@ func (n Node) removeFiles(ctx context.Context) error {
 	err := errors.Join(plugin.Sweep(), cdi.Directory(n.Config.Kubernetes.CDI).Clear(), n.MPS.Stop(ctx))
 	entries, readErr := os.ReadDir(n.Config.Directory)
 	for _, e := range entries {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(n.Config.Directory, e.Name())))
+		err = errors.Join(err, n.remove(e.Name()))
 	}
 	return errors.Join(err, readErr)
+}
+
+// remove takes a file or a folder away; a journal only after the MIG instances in it, which would count as others' without it.
+func (n Node) remove(name string) error {
+	if uuid, ok := partition.JournalOf(name); ok {
+		if err := n.Clear(uuid); err != nil {
+			return fmt.Errorf("%w: MIG instances of %s, in %s: %w", ErrLeft, uuid, name, err)
+		}
+	}
+	return os.RemoveAll(filepath.Join(n.Config.Directory, name))
 }
 
 // forget takes gshare's words off the Node object.

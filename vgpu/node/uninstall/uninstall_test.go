@@ -16,6 +16,7 @@ import (
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
+	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
 // used is a node with what an agent leaves, beside what others have there.
@@ -23,7 +24,7 @@ func used(t *testing.T, tickets string) (n Node, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	for _, name := range []string{
-		"run/agent.lock", "run/hook/libgshare-0.so", "run/grants/x/grant.json",
+		"run/agent.lock", "run/hook/libgshare-0.so", "run/grants/x/grant.json", "run/mig-GPU-a.json",
 		"cdi/gshare.dev-grant-a.json", "cdi/gshare.dev-grant-b.json.next", "cdi/nvidia.yaml", "plugins/gshare-a.sock", "plugins/kubelet.sock",
 	} {
 		file := filepath.Join(dir, name)
@@ -40,7 +41,8 @@ func used(t *testing.T, tickets string) (n Node, dir string) {
 	c.Directory, c.Kubernetes.CDI, c.Kubernetes.DevicePlugins = filepath.Join(dir, "run"), filepath.Join(dir, "cdi"), filepath.Join(dir, "plugins")
 	return Node{
 		Config: c, Name: "a", Client: fake.NewClientset(node), MPS: mps.Daemons{Dir: filepath.Join(dir, "run/mps"), Simulated: true},
-		Pods: func(context.Context) ([]*v1.Pod, error) { return nil, nil },
+		Clear: func(string) error { return nil },
+		Pods:  func(context.Context) ([]*v1.Pod, error) { return nil, nil },
 	}, dir
 }
 
@@ -72,6 +74,27 @@ func TestStep(t *testing.T) {
 	}
 	if err := n.Step(t.Context()); err != nil {
 		t.Errorf("again: %v", err)
+	}
+}
+
+// TestInstancesInUse: the journal stays as long as the MIG instances in it; nothing else does.
+func TestInstancesInUse(t *testing.T) {
+	n, dir := used(t, "0")
+	var asked string
+	inUse := partition.ErrInUse
+	n.Clear = func(uuid string) error {
+		asked = uuid
+		return inUse
+	}
+	if err := n.Step(t.Context()); !errors.Is(err, ErrLeft) || !errors.Is(err, inUse) || asked != "GPU-a" {
+		t.Errorf("%q: %v", asked, err)
+	}
+	if got := strings.Join(files(t, dir), " "); got != "run/mig-GPU-a.json cdi/nvidia.yaml plugins/kubelet.sock" {
+		t.Errorf("left: %s", got)
+	}
+	inUse = nil
+	if err := n.Step(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
