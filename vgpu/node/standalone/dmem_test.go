@@ -116,3 +116,27 @@ func TestNoDriverLimits(t *testing.T) {
 		t.Errorf("asked %q", got)
 	}
 }
+
+const leaves = "a program that its user takes out of its cgroup is not limited by dmem"
+
+// TestLeavesDriverLimit: a user who can take a run out of its cgroup takes it out of the driver's limit, and the truth report says so.
+func TestLeavesDriverLimit(t *testing.T) {
+	change, _ := withDriver(t, "echo 'hard limit: 1536 MiB'\n")
+	n := newNode(t, tempDir(t), change)
+	mustAdmit(t, n, newProgram(t), ask(30, 50, 1024))
+	eventually(t, "the limit is confirmed", func() bool { return strings.HasPrefix(n.truth().Memory, "dmem") })
+	if !slices.Contains(n.truth().Missing, leaves) {
+		t.Errorf("one's own: %+v", n.truth())
+	}
+	r := &run{record: n.first().record}
+	for dir := r.Group; dir != "/"; {
+		dir = filepath.Dir(dir)
+		if err := os.WriteFile(filepath.Join(n.Groups.root, dir, "cgroup.procs"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.UID++
+	if got := n.truthOf(r); slices.Contains(got.Missing, leaves) {
+		t.Errorf("another's: %+v", got)
+	}
+}

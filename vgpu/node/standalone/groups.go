@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
@@ -53,6 +54,25 @@ func (g *Groups) enter(pid int, run string) (path string, err error) {
 		return "", err
 	}
 	return path, nil
+}
+
+// holds says that a user cannot take processes out of a cgroup. Who may write the list of one above it can: root, and below
+// user@UID.service that user.
+func (g *Groups) holds(path string, uid uint32) bool {
+	for path != "/" {
+		path = filepath.Dir(path)
+		info, err := os.Stat(filepath.Join(g.root, path, "cgroup.procs"))
+		if err != nil || mayWrite(info, uid) {
+			return false
+		}
+	}
+	return true
+}
+
+// mayWrite says that a user may write a file, or could let himself; any user, where it is more than the owner's.
+func mayWrite(info os.FileInfo, uid uint32) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return !ok || uid == 0 || stat.Uid == uid || info.Mode()&0o022 != 0
 }
 
 // remove deletes the cgroup, unless processes that never used the device linger in it.

@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -34,4 +35,39 @@ func TestGroups(t *testing.T) {
 		_, err := os.Stat(path)
 		return os.IsNotExist(err)
 	})
+}
+
+// TestHolds: a user who may write the list of processes of any cgroup above a run's takes it out of there; root does anyhow.
+func TestHolds(t *testing.T) {
+	own := uint32(os.Getuid())
+	for name, test := range map[string]struct {
+		modes [3]os.FileMode // of the lists of /, /user and /user/app; 0: there is none
+		uid   uint32
+		want  bool
+	}{
+		"another's":         {[3]os.FileMode{0o644, 0o644, 0o644}, own + 1, true},
+		"one's own":         {[3]os.FileMode{0o644, 0o644, 0o644}, own, false},
+		"read-only by name": {[3]os.FileMode{0o444, 0o444, 0o444}, own, false},
+		"root":              {[3]os.FileMode{0o644, 0o644, 0o644}, 0, false},
+		"everybody's":       {[3]os.FileMode{0o644, 0o644, 0o666}, own + 1, false},
+		"a group's above":   {[3]os.FileMode{0o644, 0o664, 0o644}, own + 1, false},
+		"not to be seen":    {[3]os.FileMode{0o644, 0o644, 0}, own + 1, false},
+	} {
+		g := &Groups{tempDir(t)}
+		for i, dir := range []string{"", "user", "user/app"} {
+			procs := filepath.Join(g.root, dir, "cgroup.procs")
+			if err := os.MkdirAll(filepath.Dir(procs), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if test.modes[i] == 0 {
+				continue
+			}
+			if err := errors.Join(os.WriteFile(procs, nil, 0o600), os.Chmod(procs, test.modes[i])); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := g.holds("/user/app/gshare-x", test.uid); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
 }

@@ -30,8 +30,12 @@ func (n *Node) truthOf(r *run) control.Truth {
 	if r.Class != share.Exclusive {
 		t.Missing = append(t.Missing, n.loose(r))
 	}
-	if r.Class != share.Exclusive && r.Limited == 0 {
+	switch {
+	case r.Class == share.Exclusive:
+	case r.Limited == 0:
 		t.Missing = append(t.Missing, "a program that avoids hook and MPS is not limited in memory")
+	case !n.Groups.holds(r.Group, r.UID):
+		t.Missing = append(t.Missing, "a program that its user takes out of its cgroup is not limited by dmem")
 	}
 	return t
 }
