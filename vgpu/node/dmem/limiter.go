@@ -30,15 +30,16 @@ type Limiter struct {
 
 func (l Limiter) mount() string { return cmp.Or(l.Mount, "/sys/fs/cgroup") }
 
-// Available says whether there are such limits; the error is ErrMissing if not.
+// Available says whether there are such limits; the error is ErrMissing if not, and another where the driver does not answer.
 func (l Limiter) Available(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(l.mount(), "cgroup.controllers")); err != nil {
 		return fmt.Errorf("%w: version 2 of cgroups is not mounted on %s", ErrMissing, l.mount())
 	}
-	if _, err := l.run(ctx, "--help"); err != nil {
-		return fmt.Errorf("%w: %w", ErrMissing, err)
+	_, err := l.run(ctx, "--help")
+	if err == nil || errors.Is(err, errSilent) {
+		return err
 	}
-	return nil
+	return fmt.Errorf("%w: %w", ErrMissing, err)
 }
 
 // Limit limits the memory of a GPU that the processes of a cgroup have together, and gives the limit that the driver then tells.
@@ -76,12 +77,17 @@ func hardLimit(text string) (share.Bytes, error) {
 // answerLimit is how long the program may take. One that hangs in the driver cannot be ended: nobody must wait for it.
 const answerLimit = 10 * time.Second
 
+var errSilent = errors.New("no answer")
+
 func (l Limiter) run(ctx context.Context, arguments ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, cmp.Or(l.Program, "nvidia-smi"), append([]string{"memory-limits"}, arguments...)...)
 	cmd.WaitDelay = 100 * time.Millisecond
 	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("nvidia-smi memory-limits: %w: %w", errSilent, ctx.Err())
+	}
 	if err != nil {
 		return "", fmt.Errorf("nvidia-smi memory-limits: %w: %.200s", err, bytes.TrimSpace(out))
 	}

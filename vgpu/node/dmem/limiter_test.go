@@ -1,9 +1,11 @@
 package dmem
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -55,6 +57,21 @@ func TestMissing(t *testing.T) {
 		if err := l.Available(t.Context()); !errors.Is(err, ErrMissing) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestSilent: a driver that does not answer is not one without limits.
+func TestSilent(t *testing.T) {
+	l, calls := driver(t, "exec sleep 60\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for calls() == "" {
+			runtime.Gosched()
+		}
+		cancel()
+	}()
+	if err := l.Available(ctx); err == nil || errors.Is(err, ErrMissing) {
+		t.Error(err)
 	}
 }
 

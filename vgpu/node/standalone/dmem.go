@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/node/dmem"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
@@ -13,19 +14,32 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// limiter gives the driver's memory limits for the cgroups of runs, once it is known that there are such; else the error says why not.
-func (n *Node) limiter() func() (dmem.Limiter, error) {
-	return sync.OnceValues(func() (dmem.Limiter, error) {
-		if n.Memory == nil || n.Groups == nil {
-			return dmem.Limiter{}, dmem.ErrMissing
-		}
-		l := dmem.Limiter{Program: n.Memory.Program, Mount: n.Groups.root}
-		err := l.Available(context.Background())
-		if err != nil {
-			n.Log.Info("device memory is limited by hook and MPS alone", "err", err)
-		}
-		return l, err
-	})
+// driverLimits is what is known of the driver's memory limits.
+type driverLimits struct {
+	mu    sync.Mutex // held while the driver is asked
+	there bool       // there are such
+	told  bool       // that there are none
+}
+
+// limits gives the driver's memory limits for the cgroups of runs; else the error says why not. That there are such stays true; that
+// there are none is asked again for the next run.
+func (n *Node) limits() (dmem.Limiter, error) {
+	if n.Memory == nil || n.Groups == nil {
+		return dmem.Limiter{}, dmem.ErrMissing
+	}
+	d, l := &n.dmem, dmem.Limiter{Program: n.Memory.Program, Mount: n.Groups.root}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.there {
+		return l, nil
+	}
+	err := l.Available(context.Background())
+	d.there = err == nil
+	if errors.Is(err, dmem.ErrMissing) && !d.told {
+		n.Log.Info("device memory is limited by hook and MPS alone", "err", err)
+		d.told = true
+	}
+	return l, err
 }
 
 // limitMemory lets the driver limit the device memory of a run that shares its devices and has a cgroup of its own. Nobody waits for
@@ -34,28 +48,44 @@ func (n *Node) limitMemory(r *run) {
 	if r.Class == share.Exclusive || r.Group == "" || r.Limited > 0 || n.divided(r) {
 		return
 	}
-	group, devices, limit := r.Group, slices.Clone(r.Devices), r.Request.Containers[0].Share.Memory+mps.ContextMemory
-	go func() {
-		l, err := n.limits()
-		if err != nil {
-			return
-		}
-		confirmed, err := limitEach(l, group, devices, limit)
-		if err != nil {
-			n.Log.Error("limit the device memory of a run", "run", r.ID, "cgroup", group, "err", err)
-			return
-		}
-		n.confirm(r, confirmed)
-	}()
+	go n.askForLimit(r)
 }
 
-// limitEach limits what a cgroup has of each device, and gives the largest of the limits that the driver tells.
-func limitEach(l dmem.Limiter, group string, devices []string, limit share.Bytes) (confirmed share.Bytes, all error) {
-	for _, uuid := range devices {
-		told, err := l.Limit(context.Background(), group, uuid, limit)
+// askForLimit asks until the driver has confirmed the limit of a run, or the run has ended. What it reads of the run never changes.
+func (n *Node) askForLimit(r *run) {
+	for said := ""; ; time.Sleep(processPeriod) {
+		limit, err := n.limit(r)
+		switch {
+		case err == nil:
+			n.confirm(r, limit)
+			return
+		case errors.Is(err, dmem.ErrMissing) || !n.has(r):
+			return
+		case err.Error() != said:
+			said = err.Error()
+			n.Log.Error("limit the device memory of a run", "run", r.ID, "cgroup", r.Group, "err", err)
+		}
+	}
+}
+
+// limit limits what a run has of each device, and gives the largest of the limits that the driver tells.
+func (n *Node) limit(r *run) (confirmed share.Bytes, all error) {
+	l, err := n.limits()
+	if err != nil {
+		return 0, err
+	}
+	for _, uuid := range r.Devices {
+		told, err := l.Limit(context.Background(), r.Group, uuid, r.Request.Containers[0].Share.Memory+mps.ContextMemory)
 		confirmed, all = max(confirmed, told), errors.Join(all, err)
 	}
 	return confirmed, all
+}
+
+// has says that a run has not ended, and that the node goes on.
+func (n *Node) has(r *run) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.closed && slices.Contains(n.runs, r)
 }
 
 // confirm notes what the driver keeps a run to.

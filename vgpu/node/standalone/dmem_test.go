@@ -1,6 +1,8 @@
 package standalone
 
 import (
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/api/control"
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 	"github.com/gshare-dev/gshare/vgpu/node/dmem"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // withDriver gives the node cgroups that are mere files, and a driver's program that does what the script says, besides noting its
@@ -80,9 +83,10 @@ func TestDriverLimitsMemory(t *testing.T) {
 	}
 }
 
-// TestDriverRefusesLimits: what the driver has not confirmed is not claimed; a later agent tries again.
+// TestDriverRefusesLimits: what the driver has not confirmed is not claimed, and is tried again, by a later agent too.
 func TestDriverRefusesLimits(t *testing.T) {
-	change, calls := withDriver(t, "[ $2 = --help ]\n")
+	ready := filepath.Join(tempDir(t), "ready")
+	change, calls := withDriver(t, "[ $2 = --help ] || [ -e "+ready+" ] && echo 'hard limit: 1536 MiB'\n")
 	dir := tempDir(t)
 	n := newNode(t, dir, change)
 	mustAdmit(t, n, newProgram(t), ask(30, 50, 1024))
@@ -92,6 +96,36 @@ func TestDriverRefusesLimits(t *testing.T) {
 	eventually(t, "it is asked again", func() bool { return len(calls()) == 2 })
 	if got := n.truth(); got.Memory != "hook, MPS" || !slices.Contains(got.Missing, loose) {
 		t.Errorf("%+v", got)
+	}
+	if err := os.WriteFile(ready, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the limit is confirmed", func() bool { return n.truth().Memory == "dmem (1536 MiB), hook, MPS" })
+}
+
+// TestDriverComesLater: that there are no limits is asked again for the next run.
+func TestDriverComesLater(t *testing.T) {
+	ready := filepath.Join(tempDir(t), "ready")
+	change, _ := withDriver(t, "[ -e "+ready+" ] && echo 'hard limit: 1536 MiB'\n")
+	n := newNode(t, tempDir(t), change)
+	if _, err := n.limits(); !errors.Is(err, dmem.ErrMissing) {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(ready, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustAdmit(t, n, newProgram(t), ask(30, 50, 1024))
+	eventually(t, "the limit is confirmed", func() bool { return n.truth().Memory == "dmem (1536 MiB), hook, MPS" })
+}
+
+// TestEndsBeforeLimit: that the cgroup of a run which has ended is gone is no fault.
+func TestEndsBeforeLimit(t *testing.T) {
+	change, calls := withDriver(t, "[ $2 = --help ]\n")
+	var log strings.Builder
+	n := newNode(t, tempDir(t), change, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	n.askForLimit(&run{record: record{ID: "x", Group: "/x", Devices: []string{"GPU-0"}, Request: share.Request{Containers: make([]share.Container, 1)}}})
+	if len(calls()) != 1 || log.Len() > 0 {
+		t.Errorf("%q: %s", calls(), &log)
 	}
 }
 

@@ -37,7 +37,7 @@ type Node struct {
 	server *tokenserver.Server
 	mps    *mps.Keeper
 	slices []*tokenserver.Slice // of the devices
-	limits func() (dmem.Limiter, error)
+	dmem   driverLimits
 
 	mu      sync.Mutex // guards the following
 	runs    []*run     // in the order of admission
@@ -52,7 +52,6 @@ func New(o Options) (*Node, error) {
 	n.server = tokenserver.New(tokenserver.Config{
 		Log: o.Log, Turn: o.Config.Turn.Duration, RunAhead: o.Config.RunAhead.Duration, Window: o.Config.Window.Duration,
 	})
-	n.limits = n.limiter()
 	n.mps = mps.New(mps.Config{Daemons: o.MPS, Log: o.Log, Changed: n.reconsider})
 	var list []packing.Slice
 	found := 0
