@@ -54,7 +54,8 @@ func (d Daemons) Pipe(slice string) string { return filepath.Join(d.Dir, slice) 
 
 func (d Daemons) log(slice string) string { return filepath.Join(d.Dir, "log", slice) }
 
-// ContextMemory is about what the driver takes for itself in a process: its limits count it, a share does not.
+// ContextMemory is about what the driver takes for itself in a process: its limits count it, a share does not. MPS limits each
+// process for itself; by cgroup (dmem) the limit is of all together, and has room for one context, as nobody knows how many come.
 const ContextMemory = 512 * share.MiB
 
 // Environment is what makes a process that comes by a directory of pipes a client that runs on at most its limit of the SMs (Dilu D20)
