@@ -1,0 +1,49 @@
+package install_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// message is what a row of trouble.md says that gshare's programs say, up to what differs from time to time.
+var message = regexp.MustCompile("(?m)^\\| (?:container does not start|pod stays Pending|pod is refused or Pending): `([^`…]+)")
+
+// TestMessages: users can find what they see, such as the reason of an event: it begins a string of the programs.
+func TestMessages(t *testing.T) {
+	text, err := os.ReadFile(root + "manifests/docs/trouble.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := sources(t)
+	found := message.FindAllStringSubmatch(string(text), -1)
+	for _, m := range found {
+		if said := strings.TrimSpace(m[1]); !strings.Contains(programs, `"`+said) && !strings.Contains(programs, `"%d `+said) {
+			t.Errorf("no program says %q", said)
+		}
+	}
+	if len(found) < 6 {
+		t.Errorf("only %d messages", len(found))
+	}
+}
+
+// sources is the text of what decides and enforces shares.
+func sources(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	err := filepath.WalkDir(root+"vgpu", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		all.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.String()
+}
