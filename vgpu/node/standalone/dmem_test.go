@@ -123,7 +123,8 @@ func TestEndsBeforeLimit(t *testing.T) {
 	change, calls := withDriver(t, "[ $2 = --help ]\n")
 	var log strings.Builder
 	n := newNode(t, tempDir(t), change, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-	n.askForLimit(&run{record: record{ID: "x", Group: "/x", Devices: []string{"GPU-0"}, Request: share.Request{Containers: make([]share.Container, 1)}}})
+	gone := record{ID: "x", Group: "/x", Devices: []string{"GPU-0"}, Request: share.Request{Containers: make([]share.Container, 1)}}
+	n.askForLimit(&run{record: gone})
 	if len(calls()) != 1 || log.Len() > 0 {
 		t.Errorf("%q: %s", calls(), &log)
 	}
