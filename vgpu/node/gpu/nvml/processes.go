@@ -14,18 +14,18 @@ import (
 // Processes implements gpu.Source. A device in MIG mode tells the processes of an instance by the instance only.
 func (s *Source) Processes() (found []gpu.Process, all error) {
 	err := s.each(func(_ int, handle nvml.Device) (bad error) {
-		list := func(handle nvml.Device) {
+		list := func(handle nvml.Device) error {
 			processes, err := running(handle)
-			found, bad = append(found, processes...), errors.Join(bad, err)
+			found = append(found, processes...)
+			return err
 		}
 		switch parts, err := split(handle); {
 		case err != nil:
 			bad = err
 		case parts:
-			err := eachInstance(handle, list)
-			bad = errors.Join(bad, err)
+			bad = eachInstance(handle, list)
 		default:
-			list(handle)
+			bad = list(handle)
 		}
 		all = errors.Join(all, bad)
 		return bad
