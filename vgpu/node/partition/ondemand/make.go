@@ -77,21 +77,6 @@ func (m *made) find(devices []gpu.Device) (listed, found bool) {
 	return listed, found
 }
 
-// note takes in what the driver listed from the given time on. An instance that is gone, as after a reset of the GPU, is made again
-// when it is asked for.
-func (s *Source) note(devices []gpu.Device, from time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id, m := range s.made {
-		if !m.done || m.err != nil || m.since.After(from) {
-			continue
-		}
-		if listed, found := m.find(devices); listed && !found {
-			delete(s.made, id)
-		}
-	}
-}
-
 // Hold says which slices containers have. What nobody has may be given to others, or removed where its room is wanted.
 func (s *Source) Hold(ids []string) {
 	s.mu.Lock()

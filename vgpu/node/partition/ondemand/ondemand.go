@@ -4,10 +4,7 @@
 package ondemand
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +12,6 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
-	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // GPU is one whose instances may be changed.
@@ -74,39 +70,6 @@ func New(source gpu.Source, gpus []GPU) *Source {
 	return s
 }
 
-// place names a place of a GPU for good: compute slices, memory slices, start.
-func place(uuid string, at mig.Instance) string {
-	return fmt.Sprintf("%sc%dm%d.%d", prefix(uuid), at.Profile.Compute, at.Profile.Memory, at.Start)
-}
-
-// prefix begins the names of all places of a GPU.
-func prefix(uuid string) string { return strings.TrimPrefix(uuid, "GPU-") + "." }
-
-// places lists those of a GPU that is open, as far as its driver says how many SMs they have, in the order in which package mig
-// chooses among equals.
-func (g *device) places() (all []mig.Instance) {
-	for i := range g.model.Profiles {
-		p := &g.model.Profiles[i]
-		if p.Media || p.SMs == 0 || len(g.Profiles) > 0 && !slices.Contains(g.Profiles, p.Name) {
-			continue
-		}
-		for _, start := range p.Starts {
-			all = append(all, mig.Instance{Profile: p, Start: start})
-		}
-	}
-	return all
-}
-
-// find gives the place of that name on a GPU that is open.
-func (g *device) find(id string) (at mig.Instance, ok bool) {
-	for _, at := range g.places() {
-		if place(g.UUID, at) == id {
-			return at, true
-		}
-	}
-	return at, false
-}
-
 // of gives the GPU that a place is on; nil where a slice is none. The caller holds the lock.
 func (s *Source) of(id string) *device {
 	for _, g := range s.gpus {
@@ -115,104 +78,4 @@ func (s *Source) of(id string) *device {
 		}
 	}
 	return nil
-}
-
-// room is the memory slices of a place, bit by bit.
-func room(i mig.Instance) uint8 { return uint8(mig.Layout{}.With(i).Used) }
-
-// Devices implements gpu.Source: a GPU has the instances that others made, and places in what these leave.
-func (s *Source) Devices() ([]gpu.Device, error) {
-	from := time.Now()
-	devices, err := s.Source.Devices()
-	if err == nil {
-		s.note(devices, from)
-	}
-	for i := range devices {
-		if g := s.named(devices[i].UUID); g != nil {
-			g.offer(&devices[i])
-		}
-	}
-	return devices, err
-}
-
-// named gives what is known now of the GPU of that UUID; nil where its instances are not to be changed.
-func (s *Source) named(uuid string) *device {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, g := range s.gpus {
-		if g.UUID == uuid {
-			now := *g
-			return &now
-		}
-	}
-	return nil
-}
-
-// offer lists the instances and places of a device. One whose are not known has a fault, and is not offered whole.
-func (g *device) offer(d *gpu.Device) {
-	divided, listed := d.MIG, d.Instances
-	d.MIG, d.Instances = true, nil
-	others, err := g.others()
-	if err == nil && !divided {
-		err = partition.ErrNoMIG
-	}
-	if err != nil {
-		d.Fault = cmp.Or(d.Fault, err.Error())
-		return
-	}
-	var taken uint8
-	theirs := map[string]bool{}
-	for _, o := range others {
-		taken |= room(o.Instance)
-		theirs[o.UUID] = true
-	}
-	d.Instances = slices.DeleteFunc(slices.Clone(listed), func(i gpu.Instance) bool { return !theirs[i.UUID] })
-	for _, at := range g.places() {
-		if room(at)&taken == 0 {
-			d.Instances = append(d.Instances, gpu.Instance{
-				UUID: place(g.UUID, at), Profile: at.Profile.Name, SMs: at.Profile.SMs, Memory: memory(at.Profile, d.Memory, g.model), Room: room(at),
-			})
-		}
-	}
-}
-
-// others lists the instances that others have made.
-func (g *device) others() ([]partition.Instance, error) {
-	if g.manager == nil {
-		return nil, g.closed()
-	}
-	return g.manager.Others()
-}
-
-// closed says why a GPU is not open.
-func (g *device) closed() error {
-	if g.why == nil {
-		return ErrClosed
-	}
-	return fmt.Errorf("%w: %w", ErrClosed, g.why)
-}
-
-// memory is what programs may use of an instance: what the driver says, or its part of the GPU's.
-func memory(p *mig.Profile, all share.Bytes, m *mig.Model) share.Bytes {
-	if p.MiB > 0 {
-		return share.Bytes(p.MiB) * share.MiB
-	}
-	return all * share.Bytes(p.Memory) / share.Bytes(m.Memory)
-}
-
-// Processes implements gpu.Source: on an instance that was made for a place, they are on the place.
-func (s *Source) Processes() ([]gpu.Process, error) {
-	processes, err := s.Source.Processes()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at := map[string]string{}
-	for id, m := range s.made {
-		at[m.uuid] = id
-	}
-	for i, p := range processes {
-		if id, ok := at[p.Slice]; ok && p.Slice != "" {
-			processes[i].Slice = id
-		}
-	}
-	return processes, err
 }

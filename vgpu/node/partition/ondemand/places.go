@@ -1,0 +1,54 @@
+package ondemand
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gshare-dev/gshare/vgpu/mig"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// place names a place of a GPU for good: compute slices, memory slices, start.
+func place(uuid string, at mig.Instance) string {
+	return fmt.Sprintf("%sc%dm%d.%d", prefix(uuid), at.Profile.Compute, at.Profile.Memory, at.Start)
+}
+
+// prefix begins the names of all places of a GPU.
+func prefix(uuid string) string { return strings.TrimPrefix(uuid, "GPU-") + "." }
+
+// places lists those of a GPU that is open, as far as its driver says how many SMs they have, in the order in which package mig
+// chooses among equals.
+func (g *device) places() (all []mig.Instance) {
+	for i := range g.model.Profiles {
+		p := &g.model.Profiles[i]
+		if p.Media || p.SMs == 0 || len(g.Profiles) > 0 && !slices.Contains(g.Profiles, p.Name) {
+			continue
+		}
+		for _, start := range p.Starts {
+			all = append(all, mig.Instance{Profile: p, Start: start})
+		}
+	}
+	return all
+}
+
+// find gives the place of that name on a GPU that is open.
+func (g *device) find(id string) (at mig.Instance, ok bool) {
+	for _, at := range g.places() {
+		if place(g.UUID, at) == id {
+			return at, true
+		}
+	}
+	return at, false
+}
+
+// room is the memory slices of a place, bit by bit.
+func room(i mig.Instance) uint8 { return uint8(mig.Layout{}.With(i).Used) }
+
+// memory is what programs may use of an instance: what the driver says, or its part of the GPU's.
+func memory(p *mig.Profile, all share.Bytes, m *mig.Model) share.Bytes {
+	if p.MiB > 0 {
+		return share.Bytes(p.MiB) * share.MiB
+	}
+	return all * share.Bytes(p.Memory) / share.Bytes(m.Memory)
+}
