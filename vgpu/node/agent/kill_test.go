@@ -250,7 +250,7 @@ func (l *life) leaks() error {
 	if err != nil {
 		return err
 	}
-	if others, err := m.Others(); err != nil || len(others) > 0 {
+	if _, others, err := m.Instances(); err != nil || len(others) > 0 {
 		return fmt.Errorf("the journal does not know %v, %v", others, err)
 	}
 	return nil

@@ -110,17 +110,19 @@ func (m *Manager) Hold(at mig.Instance) (Instance, error) {
 	return Instance{}, ErrNotFound
 }
 
-// Others lists the instances that were made by others.
-func (m *Manager) Others() (others []Instance, err error) {
+// Instances lists those that gshare made, and those that others did.
+func (m *Manager) Instances() (ours, others []Instance, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	found, err := m.settle()
 	for _, i := range found {
-		if !slices.Contains(m.record.Made, placeOf(i.Instance)) {
+		if slices.Contains(m.record.Made, placeOf(i.Instance)) {
+			ours = append(ours, i)
+		} else {
 			others = append(others, i)
 		}
 	}
-	return others, err
+	return ours, others, err
 }
 
 // Holds is how many instances are held.

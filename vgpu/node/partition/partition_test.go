@@ -375,3 +375,21 @@ func TestHopeless(t *testing.T) {
 	}
 	n.obtain(m, "7g.80gb@0")
 }
+
+// TestInstances: what gshare made is told from what others did; after a failed look neither is known.
+func TestInstances(t *testing.T) {
+	n := newNode(t)
+	if err := n.gpu.Strange(instance(t, n.gpu.Model(), "3g.40gb@4"), 3); err != nil {
+		t.Fatal(err)
+	}
+	m := n.open()
+	made := n.obtain(m, "1g.10gb@0")
+	ours, others, err := m.Instances()
+	if err != nil || len(ours) != 1 || ours[0] != made || len(others) != 1 || others[0].Start != 4 {
+		t.Errorf("%+v, %+v, %v", ours, others, err)
+	}
+	n.gpu.Fail(0, fakemig.Fault{Err: errors.New("unknown")})
+	if ours, others, err := m.Instances(); err == nil || len(ours)+len(others) > 0 {
+		t.Errorf("%+v, %+v, %v", ours, others, err)
+	}
+}

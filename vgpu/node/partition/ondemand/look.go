@@ -14,27 +14,24 @@ import (
 func (s *Source) Devices() ([]gpu.Device, error) {
 	from := time.Now()
 	devices, err := s.Source.Devices()
-	if err == nil {
-		s.note(devices, from)
-	}
-	for i := range devices {
-		if g := s.named(devices[i].UUID); g != nil {
-			g.offer(&devices[i])
+	for i, listed := range devices {
+		if g := s.named(listed.UUID); g != nil {
+			s.note(listed, g.offer(&devices[i]), from)
 		}
 	}
 	return devices, err
 }
 
-// note takes in what the driver listed from the given time on. An instance that is gone, as after a reset of the GPU, is made again
-// when it is asked for.
-func (s *Source) note(devices []gpu.Device, from time.Time) {
+// note takes in what was found on a GPU that was asked from the given time on. An instance that its manager does not find any more,
+// as after a reset of the GPU, is made again when it is asked for; one that only the driver's list lacks stays who has it.
+func (s *Source) note(listed gpu.Device, now found, from time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, m := range s.made {
-		if !m.done || m.err != nil || m.since.After(from) {
+		if m.gpu.UUID != listed.UUID || !m.done || m.err != nil || m.since.After(from) {
 			continue
 		}
-		if listed, found := m.find(devices); listed && !found {
+		if m.find([]gpu.Device{listed}); now.known && !now.has(id, m) {
 			delete(s.made, id)
 		}
 	}
@@ -54,20 +51,20 @@ func (s *Source) named(uuid string) *device {
 }
 
 // offer lists the instances and places of a device. One whose are not known has a fault, and is not offered whole.
-func (g *device) offer(d *gpu.Device) {
+func (g *device) offer(d *gpu.Device) found {
 	divided, listed := d.MIG, d.Instances
 	d.MIG, d.Instances = true, nil
-	others, err := g.others()
+	now, err := g.look()
 	if err == nil && !divided {
 		err = partition.ErrNoMIG
 	}
 	if err != nil {
 		d.Fault = cmp.Or(d.Fault, err.Error())
-		return
+		return found{}
 	}
 	var taken uint8
 	theirs := map[string]bool{}
-	for _, o := range others {
+	for _, o := range now.others {
 		taken |= room(o.Instance)
 		theirs[o.UUID] = true
 	}
@@ -79,14 +76,30 @@ func (g *device) offer(d *gpu.Device) {
 			})
 		}
 	}
+	return now
 }
 
-// others lists the instances that others have made.
-func (g *device) others() ([]partition.Instance, error) {
+// found is what lies on a GPU by the word of its manager: nothing is left out there.
+type found struct {
+	known        bool
+	ours, others []partition.Instance
+}
+
+// has says that an instance is in its place.
+func (f found) has(id string, m *made) bool {
+	return slices.ContainsFunc(slices.Concat(f.ours, f.others), func(i partition.Instance) bool {
+		return i.UUID == m.uuid && place(m.gpu.UUID, i.Instance) == id
+	})
+}
+
+// look asks the manager, and so the driver.
+func (g *device) look() (f found, err error) {
 	if g.manager == nil {
-		return nil, g.closed()
+		return f, g.closed()
 	}
-	return g.manager.Others()
+	f.ours, f.others, err = g.manager.Instances()
+	f.known = err == nil
+	return f, err
 }
 
 // closed says why a GPU is not open.

@@ -63,18 +63,15 @@ func (s *Source) do(m *made, at mig.Instance) {
 	}
 }
 
-// find notes the device with the instance, if it is listed.
-func (m *made) find(devices []gpu.Device) (listed, found bool) {
+// find notes the device with the instance, if it is listed. One that has a fault lists its instances too, or none.
+func (m *made) find(devices []gpu.Device) bool {
 	for _, d := range devices {
-		if d.UUID != m.gpu.UUID || d.Fault != "" {
-			continue
-		}
-		listed = true
-		if slices.ContainsFunc(d.Instances, func(i gpu.Instance) bool { return i.UUID == m.uuid }) {
-			m.device, found = d, true
+		if d.UUID == m.gpu.UUID && slices.ContainsFunc(d.Instances, func(i gpu.Instance) bool { return i.UUID == m.uuid }) {
+			m.device = d
+			return true
 		}
 	}
-	return listed, found
+	return false
 }
 
 // Hold says which slices containers have. What nobody has may be given to others, or removed where its room is wanted.

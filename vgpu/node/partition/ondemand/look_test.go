@@ -1,0 +1,79 @@
+package ondemand
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/gshare-dev/gshare/vgpu/node/fakemig"
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+)
+
+// changed is a driver whose list is not what is there.
+type changed struct {
+	driver
+	change func(*gpu.Device)
+}
+
+func (c changed) Devices() ([]gpu.Device, error) {
+	devices, err := c.driver.Devices()
+	c.change(&devices[0])
+	return devices, err
+}
+
+func blind(d *gpu.Device) { d.Instances = nil }
+
+// TestListLacks: what the driver's list lacks stays who has it, and is released when he has ended.
+func TestListLacks(t *testing.T) {
+	d := newDriver(t)
+	s := newSource(t, d, filepath.Join(t.TempDir(), "j"), nil)
+	if err := s.wait(t, "a.c1m1.6"); err != nil {
+		t.Fatal(err)
+	}
+	s.Hold([]string{"a.c1m1.6"})
+	uuid := s.UUID("a.c1m1.6")
+	s.Source = changed{d, blind}
+	offered(t, s)
+	if _, ok := s.Listed("a.c1m1.6"); !ok || s.UUID("a.c1m1.6") != uuid {
+		t.Errorf("%q, before %q; listed %v", s.UUID("a.c1m1.6"), uuid, ok)
+	}
+	s.Source = d
+	s.Hold(nil)
+	s.settled(t)
+	if err := s.wait(t, "a.c7m8.0"); err != nil {
+		t.Errorf("in the room of what nobody has: %v", err)
+	}
+}
+
+// TestGoneElsewhere: the driver gives UUIDs again, and the instance that has one now is not the one that had it.
+func TestGoneElsewhere(t *testing.T) {
+	d := newDriver(t)
+	s := newSource(t, d, filepath.Join(t.TempDir(), "j"), nil)
+	if err := s.wait(t, "a.c3m4.4"); err != nil {
+		t.Fatal(err)
+	}
+	uuid := s.UUID("a.c3m4.4")
+	d.Reboot()
+	if at, _ := s.gpus[0].find("a.c3m4.0"); d.Strange(at, 3) != nil {
+		t.Fatal("it does not fit")
+	}
+	devices, _ := s.Devices()
+	if found := devices[0].Instances[0].UUID; found != uuid || s.UUID("a.c3m4.4") != "" {
+		t.Errorf("%q is there, and %q in its place, which was %q", found, s.UUID("a.c3m4.4"), uuid)
+	}
+}
+
+// TestManagerFails: while the manager cannot look, nothing has gone.
+func TestManagerFails(t *testing.T) {
+	d := newDriver(t)
+	s := newSource(t, d, filepath.Join(t.TempDir(), "j"), nil)
+	if err := s.wait(t, "a.c1m1.6"); err != nil {
+		t.Fatal(err)
+	}
+	s.Source = changed{d, blind}
+	uuid := s.UUID("a.c1m1.6")
+	d.Fail(1, fakemig.Fault{Err: errors.New("unknown")}) // the list of the driver is call 0
+	if devices, err := s.Devices(); err != nil || devices[0].Fault == "" || s.UUID("a.c1m1.6") != uuid {
+		t.Errorf("%+v, %v; %q is %q", devices, err, uuid, s.UUID("a.c1m1.6"))
+	}
+}
