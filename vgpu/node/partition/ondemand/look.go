@@ -70,7 +70,7 @@ func (g *device) offer(d *gpu.Device) found {
 	}
 	d.Instances = slices.DeleteFunc(slices.Clone(listed), func(i gpu.Instance) bool { return !theirs[i.UUID] })
 	for _, at := range g.places() {
-		if room(at)&taken == 0 {
+		if g.offers(at.Profile) && room(at)&taken == 0 {
 			d.Instances = append(d.Instances, gpu.Instance{
 				UUID: place(g.UUID, at), Profile: at.Profile.Name, SMs: at.Profile.SMs, Memory: memory(at.Profile, d.Memory, g.model), Room: room(at),
 			})

@@ -23,7 +23,7 @@ func (s *Source) Make(id string) error {
 		return g.closed()
 	}
 	at, ok := g.find(id)
-	if !ok {
+	if !ok || !g.offers(at.Profile) && !slices.Contains(s.holds, id) {
 		return fmt.Errorf("the GPU does not offer the place %.64q", id)
 	}
 	m, err := s.made[id], ErrMaking

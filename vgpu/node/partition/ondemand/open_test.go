@@ -71,3 +71,30 @@ func TestClosed(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// TestProfileDropped: a profile that is not offered any more is not taken from the container that has a place of it, which may start
+// again there, also after a reset. Nobody else comes to its places.
+func TestProfileDropped(t *testing.T) {
+	d, file := newDriver(t), filepath.Join(t.TempDir(), "j")
+	before := newSource(t, d, file, nil)
+	for _, id := range []string{"a.c1m1.6", "a.c1m1.0"} {
+		if err := before.wait(t, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newSource(t, d, file, []string{"a.c1m1.6"}, "3g.40gb")
+	if got, want := s.UUID("a.c1m1.6"), before.UUID("a.c1m1.6"); got != want || s.Make("a.c1m1.6") != nil {
+		t.Errorf("%q, want %q; %v", got, want, s.Make("a.c1m1.6"))
+	}
+	if err := s.wait(t, "a.c3m4.4"); !errors.Is(err, partition.ErrNoRoom) {
+		t.Errorf("in the room of a container: %v", err)
+	}
+	if err := s.Make("a.c1m1.0"); err == nil || errors.Is(err, ErrMaking) {
+		t.Errorf("a place that is not offered: %v", err)
+	}
+	d.Reboot()
+	offered(t, s)
+	if err := s.wait(t, "a.c1m1.6"); err != nil {
+		t.Errorf("after a reset: %v", err)
+	}
+}

@@ -22,7 +22,7 @@ func prefix(uuid string) string { return strings.TrimPrefix(uuid, "GPU-") + "." 
 func (g *device) places() (all []mig.Instance) {
 	for i := range g.model.Profiles {
 		p := &g.model.Profiles[i]
-		if p.Media || p.SMs == 0 || len(g.Profiles) > 0 && !slices.Contains(g.Profiles, p.Name) {
+		if p.Media || p.SMs == 0 {
 			continue
 		}
 		for _, start := range p.Starts {
@@ -32,7 +32,12 @@ func (g *device) places() (all []mig.Instance) {
 	return all
 }
 
-// find gives the place of that name on a GPU that is open.
+// offers says that containers may come to the places of a profile.
+func (g *device) offers(p *mig.Profile) bool {
+	return len(g.Profiles) == 0 || slices.Contains(g.Profiles, p.Name)
+}
+
+// find gives the place of that name on a GPU that is open. It need not be offered: a container may have it since before.
 func (g *device) find(id string) (at mig.Instance, ok bool) {
 	for _, at := range g.places() {
 		if place(g.UUID, at) == id {
