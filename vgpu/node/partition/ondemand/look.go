@@ -31,7 +31,10 @@ func (s *Source) note(listed gpu.Device, now found, from time.Time) {
 		if m.gpu.UUID != listed.UUID || !m.done || m.err != nil || m.since.After(from) {
 			continue
 		}
-		if m.find([]gpu.Device{listed}); now.known && !now.has(id, m) {
+		if d, ok := with([]gpu.Device{listed}, m.uuid); ok {
+			m.device = d
+		}
+		if now.known && !now.has(id, m) {
 			delete(s.made, id)
 		}
 	}

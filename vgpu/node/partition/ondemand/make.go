@@ -32,6 +32,8 @@ func (s *Source) Make(id string) error {
 	case !m.done:
 		m.asked = time.Now()
 		return ErrMaking
+	case m.err == nil && m.device.UUID == "":
+		return errUnlisted // the next look finds it
 	case m.err == nil:
 		m.asked = time.Now()
 		return nil
@@ -45,33 +47,42 @@ func (s *Source) Make(id string) error {
 	return err
 }
 
-// do makes an instance, and finds out how the driver numbers it. The next one to ask tries again after an error.
+// do makes an instance. The next one to ask tries again after an error.
 func (s *Source) do(m *made, at mig.Instance) {
-	instance, err := m.gpu.manager.Obtain(at)
-	var devices []gpu.Device
-	if err == nil {
-		if devices, err = s.Source.Devices(); err != nil {
-			m.gpu.manager.Release(instance.UUID) // for the next try
-		}
-	}
+	uuid, listed, err := s.obtain(m.gpu, at)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m.done, m.err, m.since = true, err, time.Now()
 	if err == nil {
-		m.uuid = instance.UUID
-		m.find(devices)
+		m.uuid, m.device = uuid, listed
 	}
 }
 
-// find notes the device with the instance, if it is listed. One that has a fault lists its instances too, or none.
-func (m *made) find(devices []gpu.Device) bool {
+// obtain gives an instance, and the device as it is listed with it: nobody can use one without the driver's numbers.
+func (s *Source) obtain(g *device, at mig.Instance) (uuid string, listed gpu.Device, err error) {
+	instance, err := g.manager.Obtain(at)
+	if err != nil {
+		return "", listed, err
+	}
+	devices, err := s.Source.Devices()
+	listed, ok := with(devices, instance.UUID)
+	if err == nil && !ok {
+		err = errUnlisted
+	}
+	if err != nil {
+		g.manager.Release(instance.UUID) // for the next try
+	}
+	return instance.UUID, listed, err
+}
+
+// with gives the device that is listed with an instance. One that has a fault lists its instances too, or none.
+func with(devices []gpu.Device, uuid string) (listed gpu.Device, ok bool) {
 	for _, d := range devices {
-		if d.UUID == m.gpu.UUID && slices.ContainsFunc(d.Instances, func(i gpu.Instance) bool { return i.UUID == m.uuid }) {
-			m.device = d
-			return true
+		if slices.ContainsFunc(d.Instances, func(i gpu.Instance) bool { return i.UUID == uuid }) {
+			return d, true
 		}
 	}
-	return false
+	return listed, false
 }
 
 // Hold says which slices containers have. What nobody has may be given to others, or removed where its room is wanted.

@@ -26,6 +26,8 @@ type GPU struct {
 var (
 	ErrClosed = errors.New("the MIG instances of the GPU are not known yet")
 	ErrMaking = errors.New("the MIG instance is being made") // which takes a second or two
+
+	errUnlisted = errors.New("the driver does not list the MIG instance that was made")
 )
 
 // asked is how long an instance that nobody holds waits for who asked for it.

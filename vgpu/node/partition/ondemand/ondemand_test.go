@@ -182,6 +182,40 @@ func TestListFails(t *testing.T) {
 	}
 }
 
+// TestListLacksNew: nobody gets an instance before it is known how the driver numbers it.
+func TestListLacksNew(t *testing.T) {
+	d, file := newDriver(t), filepath.Join(t.TempDir(), "j")
+	s := newSource(t, d, file, nil)
+	s.Source = changed{d, blind}
+	if err := s.wait(t, "a.c1m1.6"); !errors.Is(err, errUnlisted) || s.UUID("a.c1m1.6") != "" {
+		t.Errorf("%v; it is %q", err, s.UUID("a.c1m1.6"))
+	}
+	s.settled(t)
+	s.Source = changed{d, func(d *gpu.Device) { d.Fault = "Xid 79" }} // which lists its instances
+	if err := s.wait(t, "a.c1m1.6"); err != nil || len(d.Acts()) != 2 {
+		t.Errorf("%v after %q", err, d.Acts())
+	}
+	again := New(changed{d, blind}, s.opening())
+	again.Hold([]string{"a.c1m1.6"})
+	<-again.Open(t.Context(), time.Millisecond, func(string, error) {})
+	if err := again.Make("a.c1m1.6"); !errors.Is(err, errUnlisted) {
+		t.Errorf("after a restart: %v", err)
+	}
+	again.Source = d
+	offered(t, again)
+	if err := again.Make("a.c1m1.6"); err != nil {
+		t.Errorf("it is listed: %v", err)
+	}
+}
+
+// opening is how the GPUs are opened.
+func (s *Source) opening() (gpus []GPU) {
+	for _, g := range s.gpus {
+		gpus = append(gpus, g.GPU)
+	}
+	return gpus
+}
+
 // TestReset: an instance that is gone is made again.
 func TestReset(t *testing.T) {
 	d := newDriver(t)

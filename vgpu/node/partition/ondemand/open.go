@@ -65,7 +65,7 @@ func (s *Source) open(g *device) error {
 	g.manager, g.model = manager, model
 	for id, uuid := range held {
 		m := &made{gpu: g, done: true, uuid: uuid, since: time.Now()}
-		m.find(devices)
+		m.device, _ = with(devices, uuid) // else a later look finds it
 		s.made[id] = m
 	}
 	s.release() // what containers had that have ended meanwhile
