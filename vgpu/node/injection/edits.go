@@ -3,6 +3,7 @@
 package injection
 
 import (
+	"fmt"
 	"strings"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
@@ -45,6 +46,15 @@ func (h Host) device(slice string) Device {
 	return h.Device(slice)
 }
 
+// check refuses an instance without the driver's numbers: it would pass for a whole GPU, and whose nodes are under that name in the
+// vendor's file is not known.
+func (d Device) check(slice string) error {
+	if d.UUID == "" || d.MIG == nil && strings.HasPrefix(d.UUID, "MIG-") {
+		return fmt.Errorf("slice %s: the driver does not list the MIG instance now", slice)
+	}
+	return nil
+}
+
 // driver makes the devices usable in a container.
 func (h Host) driver(devices []Device) (edits specs.ContainerEdits, err error) {
 	for _, d := range devices {
@@ -72,6 +82,9 @@ func (h Host) Edits(g *grant.Grant, dir, pipe string) (specs.ContainerEdits, err
 	var devices []Device
 	for _, v := range g.VGPUs {
 		d := h.device(v.Slice)
+		if err := d.check(v.Slice); err != nil {
+			return specs.ContainerEdits{}, err
+		}
 		uuids, devices = append(uuids, d.UUID), append(devices, d)
 	}
 	edits, err := h.driver(devices)

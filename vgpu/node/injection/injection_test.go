@@ -155,6 +155,22 @@ func TestDriverIsMissing(t *testing.T) {
 	}
 }
 
+// TestUnknownInstance: an instance of which only the name is known, or not even that, is not looked up among whole GPUs.
+func TestUnknownInstance(t *testing.T) {
+	for uuid, known := range map[string]bool{"GPU-1": true, "MIG-1": false, "": false} {
+		for _, class := range []share.Isolation{share.Exclusive, share.MPS} {
+			h := Host{Hook: "/h", Preload: "/p", Device: func(string) Device { return Device{UUID: uuid} }}
+			if edits, err := h.Edits(granted(class), "/d", ""); (err == nil) != known || !known && len(edits.Env) > 0 {
+				t.Errorf("%q in class %s: %+v, %v", uuid, class, edits, err)
+			}
+		}
+	}
+	h := Host{Hook: "/h", Preload: "/p", Device: func(string) Device { return Device{UUID: "MIG-1", MIG: &cdi.Instance{}} }}
+	if edits, err := h.Edits(granted(share.Exclusive), "/d", ""); err != nil || !cmp.Equal(edits.Env, []string{"CUDA_VISIBLE_DEVICES=MIG-1"}) {
+		t.Errorf("with its numbers: %+v, %v", edits, err)
+	}
+}
+
 // TestInstall: a library that is mapped is never written to; a new one gets a new name.
 func TestInstall(t *testing.T) {
 	dir := t.TempDir()
