@@ -1,7 +1,6 @@
 package ondemand
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -51,35 +50,6 @@ func (s *Source) named(uuid string) *device {
 		}
 	}
 	return nil
-}
-
-// offer lists the instances and places of a device. One whose are not known has a fault, and is not offered whole.
-func (g *device) offer(d *gpu.Device) found {
-	divided, listed := d.MIG, d.Instances
-	d.MIG, d.Instances = true, nil
-	now, err := g.look()
-	if err == nil && !divided {
-		err = partition.ErrNoMIG
-	}
-	if err != nil {
-		d.Fault = cmp.Or(d.Fault, err.Error())
-		return found{}
-	}
-	var taken uint8
-	theirs := map[string]bool{}
-	for _, o := range now.others {
-		taken |= room(o.Instance)
-		theirs[o.UUID] = true
-	}
-	d.Instances = slices.DeleteFunc(slices.Clone(listed), func(i gpu.Instance) bool { return !theirs[i.UUID] })
-	for _, at := range g.places() {
-		if g.offers(at.Profile) && room(at)&taken == 0 {
-			d.Instances = append(d.Instances, gpu.Instance{
-				UUID: place(g.UUID, at), Profile: at.Profile.Name, SMs: at.Profile.SMs, Memory: memory(at.Profile, d.Memory, g.model), Room: room(at),
-			})
-		}
-	}
-	return now
 }
 
 // found is what lies on a GPU by the word of its manager: nothing is left out there.

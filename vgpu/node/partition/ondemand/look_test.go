@@ -77,3 +77,25 @@ func TestManagerFails(t *testing.T) {
 		t.Errorf("%+v, %v; %q is %q", devices, err, uuid, s.UUID("a.c1m1.6"))
 	}
 }
+
+// TestFaultOfInstance: what has failed is the place of its instance, whether a container has that or it is idle. Others are well, and
+// so is the place when its instance is.
+func TestFaultOfInstance(t *testing.T) {
+	d := newDriver(t)
+	s := newSource(t, d, filepath.Join(t.TempDir(), "j"), nil)
+	if err := s.wait(t, "a.c1m1.6"); err != nil {
+		t.Fatal(err)
+	}
+	for _, held := range [][]string{{"a.c1m1.6"}, nil} {
+		s.Hold(held)
+		for _, fault := range []string{"Xid 95", ""} {
+			s.Source = changed{d, func(d *gpu.Device) { d.Instances[0].Fault = fault }}
+			devices, err := s.Devices()
+			for _, i := range devices[0].Instances {
+				if want := i.UUID == "a.c1m1.6" && fault != ""; err != nil || (i.Fault == fault && fault != "") != want {
+					t.Errorf("held by %q, %s has fault %q: %v", held, i.UUID, i.Fault, err)
+				}
+			}
+		}
+	}
+}
