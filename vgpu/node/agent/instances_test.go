@@ -2,16 +2,21 @@ package agent
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
+	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 	"github.com/gshare-dev/gshare/vgpu/node/fakemig"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
@@ -63,6 +68,8 @@ func newPartitioned(t *testing.T, source func(partitioned) gpu.Source, wait func
 			},
 		}})
 		o.Source = o.OnDemand
+		o.Config.Kubernetes.WatchPeriod = metav1.Duration{Duration: 100 * time.Millisecond}
+		o.ContainerOf = func(int) (cgroup.Container, error) { return cgroup.Container{}, cgroup.ErrNoContainer }
 	}), g
 }
 
@@ -141,6 +148,36 @@ func TestHungOpening(t *testing.T) {
 	if n := len(g.Acts()); n != acts {
 		t.Errorf("%q", g.Acts())
 	}
+}
+
+// visited is a driver with a process on an instance; nil: on none.
+type visited struct {
+	partitioned
+	on *atomic.Pointer[string]
+}
+
+func (v visited) Processes() (found []gpu.Process, _ error) {
+	if slice := v.on.Load(); slice != nil {
+		found = append(found, gpu.Process{PID: os.Getpid(), Slice: *slice})
+	}
+	return found, nil
+}
+
+// TestUsedPlace: the place of an idle instance that somebody uses without a share is not offered, nor are those that overlap with it.
+func TestUsedPlace(t *testing.T) {
+	var on atomic.Pointer[string]
+	r, _ := newPartitioned(t, func(p partitioned) gpu.Source { return visited{p, &on} }, func() {})
+	r.wait("inventory", func() bool { return r.offers("a.c1m1.6") })
+	r.mustCreate("a", r.pod("a", "a.c1m1.6", 100, 100), "MIG-GPU-a-0-0")
+	r.kubelet.RemovePod("a")
+	r.wait("release", func() bool { return len(r.grants()) == 0 && r.OnDemand.UUID("a.c1m1.6") == "" })
+	on.Store(new("MIG-GPU-a-0-0"))
+	r.wait("use", func() bool { return !r.offers("a.c1m1.6") && !r.offers("a.c3m4.4") })
+	if !r.offers("a.c1m1.0") || !r.offers("a.c3m4.0") {
+		t.Error(r.published())
+	}
+	on.Store(nil)
+	r.wait("end of the use", func() bool { return r.offers("a.c1m1.6") && r.offers("a.c3m4.4") })
 }
 
 // serves says that the token server knows a pod's container.

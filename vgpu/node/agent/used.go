@@ -14,7 +14,7 @@ import (
 const usersNamed = 3
 
 // users says of the slices that are used without a share by whom: processes that were seen there, and what other plugins have
-// given away.
+// given away. Places that overlap with a used one cannot be had either.
 func (g *guard) users() map[string]string {
 	g.mu.Lock()
 	inv := g.inventory
@@ -34,7 +34,7 @@ func (g *guard) users() map[string]string {
 	for slice, names := range by {
 		used[slice] = list(names)
 	}
-	return used
+	return inv.Blocked(used)
 }
 
 // nameOf names a pod for people.

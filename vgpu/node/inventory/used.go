@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,19 @@ func (inv Inventory) Mark(used map[string]string) Inventory {
 		s.judge()
 	}
 	return Inventory{marked}
+}
+
+// Blocked adds to the slices that are used the places that overlap with one: while that is used, its room cannot be had.
+func (inv Inventory) Blocked(used map[string]string) map[string]string {
+	all := maps.Clone(used)
+	for _, s := range inv.slices {
+		for _, o := range inv.slices {
+			if used[s.ID] != "" && all[o.ID] == "" && o.Device == s.Device && o.Room&s.Room != 0 {
+				all[o.ID] = used[s.ID]
+			}
+		}
+	}
+	return all
 }
 
 // Lent lists the slices that a device plugin has given away under a resource of its own, by what it calls the device:

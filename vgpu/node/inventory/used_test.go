@@ -53,6 +53,28 @@ func TestMark(t *testing.T) {
 	}
 }
 
+// TestBlocked: who uses a place takes the room of those that overlap with it, on its own GPU; of what is no place, nothing else.
+func TestBlocked(t *testing.T) {
+	places := func(uuid string) gpu.Device {
+		d := mig(uuid, uuid+".0", uuid+".1", uuid+".01", uuid+".all", uuid+" made")
+		for i, room := range []uint8{1, 2, 3, 7, 0} {
+			d.Instances[i].Room = room
+		}
+		return d
+	}
+	inv := Inventory{}.Update(config, []gpu.Device{places("a"), places("b"), whole("c")}, false)
+	for name, test := range map[string]struct{ used, want map[string]string }{
+		"nobody":  {map[string]string{}, map[string]string{}},
+		"a place": {map[string]string{"a.1": "x"}, map[string]string{"a.1": "x", "a.01": "x", "a.all": "x"}},
+		"two":     {map[string]string{"a.1": "x", "a.01": "y"}, map[string]string{"a.0": "y", "a.1": "x", "a.01": "y", "a.all": "x"}},
+		"others":  {map[string]string{"c": "x", "b made": "y", "gone": "z"}, map[string]string{"c": "x", "b made": "y", "gone": "z"}},
+	} {
+		if diff := cmp.Diff(test.want, inv.Blocked(test.used)); diff != "" {
+			t.Errorf("%s\n%s", name, diff)
+		}
+	}
+}
+
 func TestLent(t *testing.T) {
 	inv := Inventory{}.Update(config, numbered(whole("GPU-a"), mig("GPU-b", "MIG-x", "MIG-y"), whole("GPU-c")), false)
 	for _, test := range []struct {

@@ -26,6 +26,9 @@ func (s *Source) Devices() ([]gpu.Device, error) {
 func (s *Source) note(listed gpu.Device, now found, from time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if now.known {
+		s.gpu(listed.UUID).ours = now.ours
+	}
 	for id, m := range s.made {
 		if m.gpu.UUID != listed.UUID || !m.done || m.err != nil || m.since.After(from) {
 			continue
@@ -43,10 +46,18 @@ func (s *Source) note(listed gpu.Device, now found, from time.Time) {
 func (s *Source) named(uuid string) *device {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if g := s.gpu(uuid); g != nil {
+		now := *g
+		return &now
+	}
+	return nil
+}
+
+// gpu gives the GPU of that UUID. The caller holds the lock.
+func (s *Source) gpu(uuid string) *device {
 	for _, g := range s.gpus {
 		if g.UUID == uuid {
-			now := *g
-			return &now
+			return g
 		}
 	}
 	return nil
@@ -88,14 +99,26 @@ func (s *Source) Processes() ([]gpu.Process, error) {
 	processes, err := s.Source.Processes()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := map[string]string{}
-	for id, m := range s.made {
-		at[m.uuid] = id
-	}
+	at := s.placed()
 	for i, p := range processes {
-		if id, ok := at[p.Slice]; ok && p.Slice != "" {
+		if id, ok := at[p.Slice]; ok {
 			processes[i].Slice = id
 		}
 	}
 	return processes, err
+}
+
+// placed gives the places of the instances, by UUID: also of idle ones, which somebody may use without a share. The caller holds the lock.
+func (s *Source) placed() map[string]string {
+	at := map[string]string{}
+	for _, g := range s.gpus {
+		for _, i := range g.ours {
+			at[i.UUID] = place(g.UUID, i.Instance)
+		}
+	}
+	for id, m := range s.made {
+		at[m.uuid] = id
+	}
+	delete(at, "") // those that are not ready
+	return at
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/gshare-dev/gshare/vgpu/node/fakemig"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 )
@@ -96,6 +98,30 @@ func TestFaultOfInstance(t *testing.T) {
 					t.Errorf("held by %q, %s has fault %q: %v", held, i.UUID, i.Fault, err)
 				}
 			}
+		}
+	}
+}
+
+// TestStrangerOnIdle: a process on an idle instance is on its place, of which it takes the room. A new agent knows that after a look.
+func TestStrangerOnIdle(t *testing.T) {
+	d, file := newDriver(t), filepath.Join(t.TempDir(), "j")
+	s := newSource(t, d, file, nil)
+	if err := s.wait(t, "a.c1m1.6"); err != nil {
+		t.Fatal(err)
+	}
+	uuid := s.UUID("a.c1m1.6")
+	s.Hold([]string{"a.c1m1.6"})
+	offered(t, s)
+	s.Hold(nil)
+	s.settled(t)
+	again := newSource(t, d, file, nil)
+	offered(t, again)
+	for name, s := range map[string]*Source{"released": s, "of an earlier agent": again} {
+		s.Source = driver{d.GPU, []gpu.Process{{PID: 1, Slice: uuid}, {PID: 2, Slice: ""}, {PID: 3, Slice: "MIG-other"}}}
+		got, err := s.Processes()
+		want := []gpu.Process{{PID: 1, Slice: "a.c1m1.6"}, {PID: 2, Slice: ""}, {PID: 3, Slice: "MIG-other"}}
+		if diff := cmp.Diff(want, got); err != nil || diff != "" || s.UUID("a.c1m1.6") != "" {
+			t.Errorf("%s: %v\n%s", name, err, diff)
 		}
 	}
 }

@@ -50,6 +50,8 @@ type device struct {
 	manager *partition.Manager // nil: it is not open yet
 	model   *mig.Model
 	why     error // it is not: what the last try has met
+
+	ours []partition.Instance // those that gshare has made, at the last look
 }
 
 // made is an instance that was asked for.
