@@ -63,6 +63,9 @@ func (a *Agent) openInstances(ctx context.Context) (all <-chan struct{}) {
 			a.Log.Error("open a GPU whose instances are made on demand", "gpu", uuid, "err", err)
 			return
 		}
+		for _, p := range a.OnDemand.Missing(uuid) { // another GPU of the node may have it
+			a.Log.Warn("a GPU has no place of a profile of kubernetes.onDemandProfiles", "gpu", uuid, "profile", p)
+		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if err := a.resume(); err != nil {

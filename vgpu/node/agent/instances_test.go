@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
@@ -178,6 +180,36 @@ func TestUsedPlace(t *testing.T) {
 	}
 	on.Store(nil)
 	r.wait("end of the use", func() bool { return r.offers("a.c1m1.6") && r.offers("a.c3m4.4") })
+}
+
+// TestMissingProfile: a profile that a GPU lacks is logged, as nothing else shows it.
+func TestMissingProfile(t *testing.T) {
+	m, err := mig.ModelNamed("A100-80GB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, text := fakemig.New("GPU-a", m), &strings.Builder{}
+	source := ondemand.New(partitioned{g}, []ondemand.GPU{{
+		UUID: "GPU-a", Profiles: []string{"1g.10gb", "1g.18gb", "1g.10gb+me"}, Open: func() (*partition.Manager, *mig.Model, error) {
+			manager, err := partition.Open(partition.Config{
+				Device: g, UUID: "GPU-a", Boot: "b", Store: partition.File(filepath.Join(t.TempDir(), "mig.json")),
+			})
+			return manager, m, err
+		},
+	}})
+	a, err := New(Options{
+		Config: config.Configuration{Directory: t.TempDir()}.WithDefaults(), Source: source, OnDemand: source,
+		Log: slog.New(slog.NewTextHandler(text, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-a.openInstances(t.Context())
+	for profile, missing := range map[string]bool{"1g.10gb": false, "1g.18gb": true, "1g.10gb+me": true} {
+		if strings.Contains(text.String(), "gpu=GPU-a profile="+profile+"\n") != missing {
+			t.Errorf("%s is missing: %v\n%s", profile, !missing, text)
+		}
+	}
 }
 
 // serves says that the token server knows a pod's container.

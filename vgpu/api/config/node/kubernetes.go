@@ -43,7 +43,8 @@ type Kubernetes struct {
 
 	// OnDemand lists GPUs in MIG mode, by UUID, whose instances the agent makes, and removes where their room is wanted, as pods
 	// ask for them. Instances that others made stay. Default: none; instances are used as they are. OnDemandProfiles lists the
-	// profiles that are offered; default all. Such a GPU counts for what it has in the worst case: with 7g among them, one slice.
+	// profiles that are offered; default all; what of them a GPU lacks is logged. Such a GPU counts for what it has in the worst
+	// case: with 7g among them, one slice.
 	OnDemand         []string `json:"onDemand,omitempty"`
 	OnDemandProfiles []string `json:"onDemandProfiles,omitempty"`
 

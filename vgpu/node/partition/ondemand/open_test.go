@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
@@ -96,5 +98,19 @@ func TestProfileDropped(t *testing.T) {
 	offered(t, s)
 	if err := s.wait(t, "a.c1m1.6"); err != nil {
 		t.Errorf("after a reset: %v", err)
+	}
+}
+
+// TestMissing: what a GPU lacks of the profiles is known when it is open.
+func TestMissing(t *testing.T) {
+	d, file := newDriver(t), filepath.Join(t.TempDir(), "j")
+	s := newSource(t, d, file, nil, "3g.40gb", "3g.20gb", "1g.10gb+me")
+	if diff := cmp.Diff([]string{"3g.20gb", "1g.10gb+me"}, s.Missing("GPU-a")); diff != "" {
+		t.Error(diff)
+	}
+	for name, s := range map[string]*Source{"all": newSource(t, d, file, nil), "closed": New(d, s.opening())} {
+		if missing := s.Missing("GPU-a"); len(missing) > 0 || len(s.Missing("GPU-b")) > 0 {
+			t.Errorf("%s: %q", name, missing)
+		}
 	}
 }

@@ -37,6 +37,19 @@ func (g *device) offers(p *mig.Profile) bool {
 	return len(g.Profiles) == 0 || slices.Contains(g.Profiles, p.Name)
 }
 
+// Missing lists the profiles that are to be offered on a GPU, once it is open, and of which it offers no place: its model has none, or
+// only with media engines.
+func (s *Source) Missing(uuid string) (profiles []string) {
+	g := s.named(uuid)
+	if g == nil || g.model == nil {
+		return nil
+	}
+	all := g.places()
+	return slices.DeleteFunc(slices.Clone(g.Profiles), func(name string) bool {
+		return slices.ContainsFunc(all, func(at mig.Instance) bool { return at.Profile.Name == name })
+	})
+}
+
 // find gives the place of that name on a GPU that is open. It need not be offered: a container may have it since before.
 func (g *device) find(id string) (at mig.Instance, ok bool) {
 	for _, at := range g.places() {
