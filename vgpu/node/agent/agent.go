@@ -9,6 +9,7 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -143,7 +144,7 @@ func (a *Agent) classes() []share.Isolation {
 func (a *Agent) inventoryConfig() inventory.Config {
 	c := a.Config
 	return inventory.Config{
-		Owned: c.Devices, Closed: append(append([]string(nil), c.Kubernetes.Cordon...), c.Kubernetes.Drain...),
+		Owned: c.Devices, Closed: slices.Concat(c.Kubernetes.Cordon, c.Kubernetes.Drain, a.dropped()),
 		Classes: a.classes(), Reserve: *c.ReservePerMille, MaxShares: c.MaxShares,
 	}
 }

@@ -89,6 +89,14 @@ func (a *Agent) holdInstances() {
 	a.OnDemand.Hold(held)
 }
 
+// dropped lists the places that nobody new may come to.
+func (a *Agent) dropped() []string {
+	if a.OnDemand == nil {
+		return nil
+	}
+	return a.OnDemand.Dropped()
+}
+
 // byUUID names the slices of processes as MPS does.
 func (a *Agent) byUUID(processes []gpu.Process) []gpu.Process {
 	named := make([]gpu.Process, len(processes))

@@ -60,19 +60,20 @@ func newPartitioned(t *testing.T, source func(partitioned) gpu.Source, wait func
 	}
 	g := fakemig.New("GPU-a", m)
 	return newRig(t, func(o *Options) {
-		o.OnDemand = ondemand.New(source(partitioned{g}), []ondemand.GPU{{
-			UUID: "GPU-a", Profiles: []string{"1g.10gb", "3g.40gb"}, Open: func() (*partition.Manager, *mig.Model, error) {
-				wait()
-				manager, err := partition.Open(partition.Config{
-					Device: g, UUID: "GPU-a", Boot: "b", Store: partition.File(filepath.Join(o.Config.Directory, "mig.json")),
-				})
-				return manager, m, err
-			},
-		}})
+		o.OnDemand = placesOn(g, source(partitioned{g}), o.Config.Directory, wait, "1g.10gb", "3g.40gb")
 		o.Source = o.OnDemand
 		o.Config.Kubernetes.WatchPeriod = metav1.Duration{Duration: 100 * time.Millisecond}
 		o.ContainerOf = func(int) (cgroup.Container, error) { return cgroup.Container{}, cgroup.ErrNoContainer }
 	}), g
+}
+
+// placesOn gives the places of some profiles on a GPU, whose journal is in a directory.
+func placesOn(g *fakemig.GPU, source gpu.Source, dir string, wait func(), profiles ...string) *ondemand.Source {
+	return ondemand.New(source, []ondemand.GPU{{UUID: "GPU-a", Profiles: profiles, Open: func() (*partition.Manager, *mig.Model, error) {
+		wait()
+		m, err := partition.Open(partition.Config{Device: g, UUID: "GPU-a", Boot: "b", Store: partition.File(filepath.Join(dir, "mig.json"))})
+		return m, g.Model(), err
+	}}})
 }
 
 func (r *rig) published() string {
@@ -182,6 +183,38 @@ func TestUsedPlace(t *testing.T) {
 	r.wait("end of the use", func() bool { return r.offers("a.c1m1.6") && r.offers("a.c3m4.4") })
 }
 
+// TestDroppedProfile: a container goes on in a place of a profile that is not offered any more, and nobody new comes to it.
+func TestDroppedProfile(t *testing.T) {
+	r, g := newPartitioned(t, func(p partitioned) gpu.Source { return p }, func() {})
+	r.wait("inventory", func() bool { return r.offers("a.c1m1.6") })
+	first := r.pod("a", "a.c1m1.6", 30, 50)
+	r.mustCreate("a", first, "MIG-GPU-a-0-0")
+	r.stop()
+	before := r.options
+	r.options = func(o *Options) {
+		before(o)
+		o.OnDemand = placesOn(g, partitioned{g}, r.dir, func() {}, "3g.40gb")
+		o.Source = o.OnDemand
+	}
+	r.start()
+	r.wait("inventory", func() bool { return r.reason("a.c1m1.6") == kube.ReasonCordoned && r.offers("a.c3m4.0") })
+	if !r.serves("a") || r.cluster.told("GPUFault") {
+		t.Errorf("served: %v; events %q", r.serves("a"), r.cluster.events)
+	}
+	r.mustCreate("a", first, "MIG-GPU-a-0-0")
+}
+
+// reason says why a slice takes no new pods.
+func (r *rig) reason(slice string) kube.Reason {
+	inv, _ := kube.DecodeInventory(r.published())
+	for _, s := range inv.Slices {
+		if s.ID == slice {
+			return s.Reason
+		}
+	}
+	return ""
+}
+
 // TestMissingProfile: a profile that a GPU lacks is logged, as nothing else shows it.
 func TestMissingProfile(t *testing.T) {
 	m, err := mig.ModelNamed("A100-80GB")
@@ -189,14 +222,7 @@ func TestMissingProfile(t *testing.T) {
 		t.Fatal(err)
 	}
 	g, text := fakemig.New("GPU-a", m), &strings.Builder{}
-	source := ondemand.New(partitioned{g}, []ondemand.GPU{{
-		UUID: "GPU-a", Profiles: []string{"1g.10gb", "1g.18gb", "1g.10gb+me"}, Open: func() (*partition.Manager, *mig.Model, error) {
-			manager, err := partition.Open(partition.Config{
-				Device: g, UUID: "GPU-a", Boot: "b", Store: partition.File(filepath.Join(t.TempDir(), "mig.json")),
-			})
-			return manager, m, err
-		},
-	}})
+	source := placesOn(g, partitioned{g}, t.TempDir(), func() {}, "1g.10gb", "1g.18gb", "1g.10gb+me")
 	a, err := New(Options{
 		Config: config.Configuration{Directory: t.TempDir()}.WithDefaults(), Source: source, OnDemand: source,
 		Log: slog.New(slog.NewTextHandler(text, nil)),

@@ -48,6 +48,7 @@ func (s *Source) named(uuid string) *device {
 	defer s.mu.Unlock()
 	if g := s.gpu(uuid); g != nil {
 		now := *g
+		now.held = s.holds
 		return &now
 	}
 	return nil

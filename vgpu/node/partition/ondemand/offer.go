@@ -26,16 +26,18 @@ func (g *device) offer(d *gpu.Device) found {
 	return now
 }
 
-// free lists the places that others leave. That of an instance that has failed, idle or not, has failed with it.
+// free lists the places that others leave: those that are offered, and those that containers have. That of an instance that has failed,
+// idle or not, has failed with it.
 func (g *device) free(now found, all share.Bytes, faults map[string]string) (places []gpu.Instance) {
 	ours := map[mig.Instance]string{}
 	for _, i := range now.ours {
 		ours[i.Instance] = i.UUID
 	}
 	for _, at := range g.places() {
-		if g.offers(at.Profile) && room(at)&now.taken() == 0 {
+		id := place(g.UUID, at)
+		if (g.offers(at.Profile) || slices.Contains(g.held, id)) && room(at)&now.taken() == 0 {
 			places = append(places, gpu.Instance{
-				UUID: place(g.UUID, at), Profile: at.Profile.Name, SMs: at.Profile.SMs, Memory: memory(at.Profile, all, g.model),
+				UUID: id, Profile: at.Profile.Name, SMs: at.Profile.SMs, Memory: memory(at.Profile, all, g.model),
 				Room: room(at), Fault: faults[ours[at]],
 			})
 		}

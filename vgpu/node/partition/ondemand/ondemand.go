@@ -52,6 +52,7 @@ type device struct {
 	why     error // it is not: what the last try has met
 
 	ours []partition.Instance // those that gshare has made, at the last look
+	held []string             // the source's, in what named gives
 }
 
 // made is an instance that was asked for.

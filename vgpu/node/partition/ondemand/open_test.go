@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,10 +95,17 @@ func TestProfileDropped(t *testing.T) {
 	if err := s.Make("a.c1m1.0"); err == nil || errors.Is(err, ErrMaking) {
 		t.Errorf("a place that is not offered: %v", err)
 	}
+	if diff := cmp.Diff([]string{"a.c1m1.6", "a.c3m4.0", "a.c3m4.4"}, offered(t, s)); diff != "" || !slices.Equal(s.Dropped(), []string{"a.c1m1.6"}) {
+		t.Errorf("dropped %q\n%s", s.Dropped(), diff)
+	}
 	d.Reboot()
 	offered(t, s)
 	if err := s.wait(t, "a.c1m1.6"); err != nil {
 		t.Errorf("after a reset: %v", err)
+	}
+	s.Hold([]string{"a.c3m4.0", "MIG-other"})
+	if diff := cmp.Diff([]string{"a.c3m4.0", "a.c3m4.4"}, offered(t, s)); diff != "" || len(s.Dropped()) > 0 {
+		t.Errorf("dropped %q\n%s", s.Dropped(), diff)
 	}
 }
 

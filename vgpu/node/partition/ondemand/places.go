@@ -50,6 +50,20 @@ func (s *Source) Missing(uuid string) (profiles []string) {
 	})
 }
 
+// Dropped lists the places that containers have of profiles that are not offered: nobody new may come to them.
+func (s *Source) Dropped() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.holds), func(id string) bool {
+		g := s.of(id)
+		if g == nil || g.model == nil {
+			return true
+		}
+		at, ok := g.find(id)
+		return !ok || g.offers(at.Profile)
+	})
+}
+
 // find gives the place of that name on a GPU that is open. It need not be offered: a container may have it since before.
 func (g *device) find(id string) (at mig.Instance, ok bool) {
 	for _, at := range g.places() {
