@@ -25,12 +25,12 @@ type daemon struct {
 
 	// guarded by the keeper's lock
 	served int // clients at the last look
-	pid    int // of the daemon, where it answered
+	pid    int // of the daemon that was met; 0: none
 	born   uint64
 	asked  map[string]asking // members that are about to share, by name
 	why    string            // no new process may come; empty where it may
 	bare   []int
-	rooms  map[string]error // namespaces of members, by name: nil, or why one is not there; nil map: the daemon has none
+	rooms  map[string]error // namespaces of members, by name: nil, or why one is not there
 }
 
 // asking is a member that is about to share.
@@ -42,18 +42,15 @@ type asking struct {
 func newDaemon(k *Keeper, slice string) *daemon {
 	return &daemon{
 		control: control{Daemons: k.Daemons, slice: slice}, keeper: k, rule: supervisor.New(k.Rule), wake: make(chan struct{}, 1),
-		fresh: map[string]bool{}, asked: map[string]asking{}, why: "the daemon is being looked for",
+		fresh: map[string]bool{}, asked: map[string]asking{}, why: unmet,
 	}
 }
 
 // loop looks again and again: soon after it has done something, and when it is woken.
 func (d *daemon) loop() {
 	for {
-		l := d.look()
-		orders := d.rule.Look(time.Now(), l)
-		if d.furnishes(l) {
-			orders.Closed = cmp.Or(orders.Closed, d.furnish())
-		}
+		d.meet()
+		l, orders := d.judge()
 		d.note(l, orders)
 		next := d.keeper.Period
 		switch {
@@ -81,9 +78,21 @@ func (d *daemon) loop() {
 // afterOrder is how soon after an order it is looked what it did.
 const afterOrder = 20 * time.Millisecond
 
+// judge gives the orders for what it sees.
+func (d *daemon) judge() (supervisor.Look, supervisor.Orders) {
+	l := d.look()
+	o := d.rule.Look(time.Now(), l)
+	if d.furnishes(l) {
+		o.Closed = cmp.Or(o.Closed, d.furnish())
+	}
+	if d.pid == 0 { // whoever has answered, nothing is known of it
+		o.Closed = cmp.Or(o.Closed, unmet)
+	}
+	return l, o
+}
+
 func (d *daemon) look() supervisor.Look {
 	l := supervisor.Look{Wanted: len(d.members()) > 0, Daemon: supervisor.Answers}
-	d.meet()
 	servers, err := d.servers(d.keeper.ctx)
 	if err != nil {
 		l.Daemon = supervisor.Absent
@@ -145,9 +154,7 @@ func (d *daemon) others(known map[int]bool) (bare []int) {
 }
 
 func (d *daemon) note(l supervisor.Look, o supervisor.Orders) {
-	pid, born := d.identify(l.Daemon)
 	d.keeper.mu.Lock()
-	d.pid, d.born = pid, born
 	changed := d.moved || d.why != o.Closed || !slices.Equal(d.bare, o.Bare)
 	before := d.why
 	d.why, d.bare, d.served, d.moved = o.Closed, o.Bare, l.Clients, false
@@ -158,39 +165,6 @@ func (d *daemon) note(l supervisor.Look, o supervisor.Orders) {
 	}
 }
 
-// identify finds the process of a daemon that answers; it is looked for once.
-func (d *daemon) identify(state supervisor.Daemon) (pid int, born uint64) {
-	if state != supervisor.Answers {
-		return 0, 0
-	}
-	d.keeper.mu.Lock()
-	pid, born = d.pid, d.born
-	d.keeper.mu.Unlock()
-	if pid != 0 && lives(pid, born) {
-		return pid, born
-	}
-	daemons, _ := d.processes()
-	if len(daemons) != 1 {
-		return 0, 0
-	}
-	born, err := process.Born(daemons[0])
-	if err != nil {
-		return 0, 0
-	}
-	return daemons[0], born
-}
-
-// lives says that a process has not ended; until its parent asks for it, one that has still has a birth.
-func lives(pid int, born uint64) bool {
-	p, err := process.Open(pid)
-	if err != nil {
-		return false
-	}
-	defer p.Close()
-	now, err := process.Born(pid)
-	return err == nil && now == born && p.Alive()
-}
-
 func (d *daemon) obey(a supervisor.Action) error {
 	ctx := d.keeper.ctx
 	switch a {
@@ -198,8 +172,9 @@ func (d *daemon) obey(a supervisor.Action) error {
 		if err := d.kill(); err != nil { // servers of one that was killed would stand beside its own
 			return err
 		}
-		d.namespaces = d.choose(ctx)
-		return d.start(ctx)
+		next := d.control // what it is, the next look finds out
+		next.namespaces = d.choose(ctx)
+		return next.start(ctx)
 	case supervisor.Stop:
 		return d.quit(ctx)
 	case supervisor.Kill:

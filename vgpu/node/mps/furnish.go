@@ -28,19 +28,6 @@ func (d *daemon) isHeld() bool {
 	return len(d.keeper.held[d.slice]) > 0
 }
 
-// meet finds out what a daemon speaks that has not been met yet.
-func (d *daemon) meet() {
-	d.keeper.mu.Lock()
-	pid, born := d.pid, d.born
-	d.keeper.mu.Unlock()
-	if pid != 0 && lives(pid, born) {
-		return
-	}
-	if d.namespaces = d.speaks(); !d.namespaces {
-		d.setRooms(nil)
-	}
-}
-
 // furnishes says that the daemon is one to be furnished.
 func (d *daemon) furnishes(l supervisor.Look) bool {
 	return d.namespaces && l.Wanted && l.Daemon == supervisor.Answers && !l.Fault
@@ -52,7 +39,7 @@ func (d *daemon) furnishes(l supervisor.Look) bool {
 func (d *daemon) furnish() (closed string) {
 	ctx := d.keeper.ctx
 	if !d.serves {
-		d.setRooms(map[string]error{})
+		d.furnished(nil)
 		if _, err := d.tell(ctx, "server", "create", serverName, "--allowed-devices="+d.slice); err != nil {
 			return "its server cannot be made: " + err.Error()
 		}
@@ -62,7 +49,7 @@ func (d *daemon) furnish() (closed string) {
 		return "its namespaces are not known: " + err.Error()
 	}
 	rooms := d.furnishAll(ctx, there)
-	d.setRooms(rooms)
+	d.furnished(rooms)
 	for _, name := range there {
 		if _, wanted := rooms[name]; !wanted && name != "default" {
 			d.remove(ctx, name)
@@ -117,9 +104,15 @@ func (d *daemon) remove(ctx context.Context, name string) {
 	}
 }
 
-func (d *daemon) setRooms(rooms map[string]error) {
+// furnished tells what has been made.
+func (d *daemon) furnished(rooms map[string]error) {
 	d.keeper.mu.Lock()
 	defer d.keeper.mu.Unlock()
-	same := (d.rooms == nil) == (rooms == nil) && maps.EqualFunc(d.rooms, rooms, func(a, b error) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
+	d.setRooms(rooms)
+}
+
+// setRooms is for who holds the keeper's lock.
+func (d *daemon) setRooms(rooms map[string]error) {
+	same := maps.EqualFunc(d.rooms, rooms, func(a, b error) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
 	d.rooms, d.moved = rooms, d.moved || !same
 }

@@ -85,7 +85,7 @@ func (k *Keeper) Open(m Member) (pipe string, err error) {
 	if !slices.Contains(k.held[m.Slice], m) {
 		d.asked[m.Name] = asking{m, time.Now()}
 	}
-	if d.why == "" && d.pid != 0 && !lives(d.pid, d.born) {
+	if d.why == "" && !lives(d.pid, d.born) {
 		d.why = "the daemon has ended" // which the next look would find out
 	}
 	why := cmp.Or(d.why, d.lacks(m))

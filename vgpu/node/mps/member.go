@@ -27,7 +27,7 @@ func (k *Keeper) Binds(slice, name string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	d := k.kept[slice]
-	if d == nil || d.rooms == nil {
+	if d == nil {
 		return false
 	}
 	why, made := d.rooms[name]
@@ -36,7 +36,7 @@ func (k *Keeper) Binds(slice, name string) bool {
 
 // lacks says what the daemon has to make before a process of the member may come. The caller holds the keeper's lock.
 func (d *daemon) lacks(m Member) string {
-	if d.rooms == nil {
+	if !d.namespaces {
 		return ""
 	}
 	why, made := d.rooms[m.Name]
@@ -49,9 +49,10 @@ func (d *daemon) lacks(m Member) string {
 	return ""
 }
 
-// pipeOf is the directory that the processes of a member come by. The caller holds the keeper's lock.
+// pipeOf is the directory that the processes of a member come by. That of the slice shows the namespaces of all, and nobody is limited who
+// comes by it: where the daemon has namespaces, nobody gets it. The caller holds the keeper's lock.
 func (d *daemon) pipeOf(m Member) string {
-	if d.rooms == nil {
+	if !d.namespaces {
 		return d.Pipe(d.slice)
 	}
 	return filepath.Join(d.Pipe(d.slice), serverName, m.Name)

@@ -105,8 +105,10 @@ func (c control) endIn(ctx context.Context, name string) (all error) {
 // speaks says that the daemon that runs was started with namespaces: also an earlier agent may have started it.
 func (c control) speaks() bool {
 	daemons, _ := c.processes()
-	return slices.ContainsFunc(daemons, func(pid int) bool { return startedWith(pid, version3...) })
+	return slices.ContainsFunc(daemons, speaksVersion3)
 }
+
+func speaksVersion3(pid int) bool { return startedWith(pid, version3...) }
 
 // control is that of a daemon that may run.
 func (d Daemons) control(slice string) control {
