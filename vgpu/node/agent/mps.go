@@ -119,8 +119,8 @@ func (a *Agent) bare(g *grant.Grant) []string {
 // tellFeatures says once what this machine's MPS has beyond what is used. Nobody waits for it.
 func (a *Agent) tellFeatures(ctx context.Context) {
 	if a.MPS.Runs() {
-		f := a.MPS.Features(ctx)
-		a.Log.Info("features of MPS", "namespaces", f.Namespaces, "static partitions (not used)", f.StaticPartitions)
+		f, err := a.MPS.Features(ctx)
+		a.Log.Info("features of MPS", "namespaces", f.Namespaces, "static partitions (not used)", f.StaticPartitions, "err", err)
 	}
 }
 

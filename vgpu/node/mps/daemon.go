@@ -22,6 +22,7 @@ type daemon struct {
 	serves  bool            // at the last answer it had the server of the members' namespaces
 	moved   bool            // these have changed since the last note
 	fresh   map[string]bool // of them: made, without limits yet
+	failed  error           // the last start
 
 	// guarded by the keeper's lock
 	served int // clients at the last look
@@ -82,6 +83,9 @@ const afterOrder = 20 * time.Millisecond
 func (d *daemon) judge() (supervisor.Look, supervisor.Orders) {
 	l := d.look()
 	o := d.rule.Look(time.Now(), l)
+	if l.Wanted && l.Daemon == supervisor.Absent && l.Clients == 0 && d.failed != nil {
+		o.Closed = "the daemon does not start: " + d.failed.Error()
+	}
 	if d.furnishes(l) {
 		o.Closed = cmp.Or(o.Closed, d.furnish())
 	}
@@ -169,18 +173,26 @@ func (d *daemon) obey(a supervisor.Action) error {
 	ctx := d.keeper.ctx
 	switch a {
 	case supervisor.Start:
-		if err := d.kill(); err != nil { // servers of one that was killed would stand beside its own
-			return err
-		}
-		next := d.control // what it is, the next look finds out
-		next.namespaces = d.choose(ctx)
-		return next.start(ctx)
+		d.failed = d.startNext(ctx)
+		return d.failed
 	case supervisor.Stop:
 		return d.quit(ctx)
 	case supervisor.Kill:
 		return d.kill()
 	}
 	return d.endClients(ctx, func(int) bool { return true })
+}
+
+// startNext starts another daemon. What that is, the next look finds out.
+func (d *daemon) startNext(ctx context.Context) (err error) {
+	if err := d.kill(); err != nil { // servers of one that was killed would stand beside its own
+		return err
+	}
+	next := d.control
+	if next.namespaces, err = d.choose(ctx); err != nil {
+		return err
+	}
+	return next.start(ctx)
 }
 
 // endClients ends the CUDA work of those clients that are meant.

@@ -2,6 +2,8 @@ package mps
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
@@ -14,25 +16,35 @@ type Features struct {
 	StaticPartitions, Namespaces bool
 }
 
-// Features asks the program; one that is not there, or takes too long, has none. It waits for the program.
-func (d Daemons) Features(ctx context.Context) Features {
-	return Features{
-		StaticPartitions: strings.Contains(d.help(ctx, "-h"), "static-partitioning"),
-		Namespaces:       d.offersNamespaces(ctx),
+// Features asks the program. It waits for the program.
+func (d Daemons) Features(ctx context.Context) (Features, error) {
+	text, err := d.help(ctx, "-h")
+	if err != nil {
+		return Features{}, err
 	}
+	has, err := d.offersNamespaces(ctx)
+	return Features{StaticPartitions: strings.Contains(text, "static-partitioning"), Namespaces: has}, err
 }
 
 // offersNamespaces asks as NVIDIA's guide for Dynamo does.
-func (d Daemons) offersNamespaces(ctx context.Context) bool {
-	return strings.Contains(d.help(ctx, append(slices.Clone(version3), "-h")...), "namespace")
+func (d Daemons) offersNamespaces(ctx context.Context) (bool, error) {
+	text, err := d.help(ctx, append(slices.Clone(version3), "-h")...)
+	return strings.Contains(text, "namespace"), err
 }
 
-// help is what the program says of itself, whatever its exit code.
-func (d Daemons) help(ctx context.Context, arguments ...string) string {
+// help is what the program says of itself, whatever its exit code. A program that was ended, as one that takes too long is, has said nothing.
+func (d Daemons) help(ctx context.Context, arguments ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, d.program(), arguments...)
 	cmd.WaitDelay = 100 * time.Millisecond
-	out, _ := cmd.CombinedOutput()
-	return string(out)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Exited() {
+		err = nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("the help of %s: %w", d.program(), err)
+	}
+	return string(out), nil
 }

@@ -1,6 +1,7 @@
 package mps
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -21,16 +22,21 @@ func TestFeatures(t *testing.T) {
 		if err := os.WriteFile(program, []byte("#!/bin/sh\n"+c.script), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if got := (Daemons{Program: program}).Features(t.Context()); got != c.want {
-			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		if got, err := (Daemons{Program: program}).Features(t.Context()); got != c.want || err != nil {
+			t.Errorf("%s: %+v, want %+v (%v)", name, got, c.want, err)
 		}
 	}
 	for driver, want := range map[string]Features{"": {}, namespaces: {Namespaces: true}} {
-		if got := (Daemons{Program: filepath.Join(fake(t), driver, program)}).Features(t.Context()); got != want {
-			t.Errorf("the fake %q: %+v", driver, got)
+		if got, err := (Daemons{Program: filepath.Join(fake(t), driver, program)}).Features(t.Context()); got != want || err != nil {
+			t.Errorf("the fake %q: %+v, %v", driver, got, err)
 		}
 	}
-	if got := (Daemons{Program: "/nowhere/mps"}).Features(t.Context()); got != (Features{}) {
+	if got, err := (Daemons{Program: "/nowhere/mps"}).Features(t.Context()); err == nil {
 		t.Errorf("without a program: %+v", got)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if got, err := (Daemons{Program: filepath.Join(fake(t), namespaces, program)}).Features(ended); err == nil {
+		t.Errorf("a program that was ended before it said anything: %+v", got)
 	}
 }

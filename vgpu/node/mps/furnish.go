@@ -13,13 +13,15 @@ import (
 
 // choose says whether the next daemon has namespaces: where they are to be had, but not inside of MIG instances, for which NVIDIA
 // does not promise them, nor where they are not wanted. Containers keep the pipes that they were given, so while somebody holds the slice
-// the next is as the last.
-func (d *daemon) choose(ctx context.Context) bool {
-	wanted := !d.Plain && !strings.HasPrefix(d.slice, "MIG-")
-	if d.isHeld() {
-		wanted = d.spoke()
+// the next is as the last, whatever the program says now.
+func (d *daemon) choose(ctx context.Context) (bool, error) {
+	switch {
+	case d.isHeld():
+		return d.spoke(), nil
+	case d.Plain || strings.HasPrefix(d.slice, "MIG-"):
+		return false, nil
 	}
-	return wanted && d.offersNamespaces(ctx)
+	return d.offersNamespaces(ctx)
 }
 
 func (d *daemon) isHeld() bool {

@@ -256,8 +256,8 @@ func TestProtocolStays(t *testing.T) {
 		t.Errorf("pipes %s without a namespace", pipe)
 	}
 	mig := newDaemon(r.Keeper, "MIG-0")
-	if mig.choose(t.Context()) {
-		t.Error("a MIG instance has namespaces")
+	if has, err := mig.choose(t.Context()); has || err != nil {
+		t.Errorf("a MIG instance has namespaces (%v)", err)
 	}
 }
 
