@@ -28,7 +28,7 @@ func (c control) processes() (daemons, servers []int) {
 		}
 		switch process.Program(pid) {
 		case filepath.Base(c.program()):
-			if c.owns(pid) && background(pid) {
+			if c.owns(pid) && background(pid) && ofAgent(pid) {
 				daemons = append(daemons, pid)
 			}
 		case Server:
@@ -40,10 +40,10 @@ func (c control) processes() (daemons, servers []int) {
 	return daemons, servers
 }
 
-// owns says that a process was started for this slice.
+// owns says that a process was started for this slice, and not by a tenant.
 func (c control) owns(pid int) bool {
 	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	return err == nil && bytes.Contains(append([]byte{0}, environment...), []byte("\x00"+pipeVariable+c.Pipe(c.slice)+"\x00"))
+	return err == nil && !inOtherPod(pid) && bytes.Contains(append([]byte{0}, environment...), []byte("\x00"+pipeVariable+c.Pipe(c.slice)+"\x00"))
 }
 
 // background tells a daemon from a program that gives it commands.
