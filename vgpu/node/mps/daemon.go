@@ -18,7 +18,7 @@ type daemon struct {
 	keeper  *Keeper
 	rule    *supervisor.Supervisor
 	wake    chan struct{}
-	clients map[int]uint64  // at the last answer, with their births: they may outlive the daemon
+	clients map[int]uint64  // at the last answer, with their births: they may outlive the daemon; nil: there was none
 	serves  bool            // at the last answer it had the server of the members' namespaces
 	moved   bool            // these have changed since the last note
 	fresh   map[string]bool // of them: made, without limits yet
@@ -121,16 +121,6 @@ func (d *daemon) look() supervisor.Look {
 	}
 	l.Clients, l.Bare = len(d.clients), d.others(known)
 	return l
-}
-
-// survivors counts the clients of a daemon that does not answer.
-func (d *daemon) survivors() (n int) {
-	for pid, was := range d.clients {
-		if lives(pid, was) {
-			n++
-		}
-	}
-	return n
 }
 
 // members are those who share the slice, or are about to.
