@@ -18,11 +18,10 @@ type daemon struct {
 	keeper  *Keeper
 	rule    *supervisor.Supervisor
 	wake    chan struct{}
-	clients map[int]uint64  // at the last answer, with their births: they may outlive the daemon; nil: there was none
-	serves  bool            // at the last answer it had the server of the members' namespaces
-	moved   bool            // these have changed since the last note
-	fresh   map[string]bool // of them: made, without limits yet
-	failed  error           // the last start
+	clients map[int]uint64 // at the last answer, with their births: they may outlive the daemon; nil: there was none
+	serves  bool           // at the last answer it had the server of the members' namespaces
+	moved   bool           // these have changed since the last note
+	failed  error          // the last start
 
 	// guarded by the keeper's lock
 	served int // clients at the last look
@@ -43,7 +42,7 @@ type asking struct {
 func newDaemon(k *Keeper, slice string) *daemon {
 	return &daemon{
 		control: control{Daemons: k.Daemons, slice: slice}, keeper: k, rule: supervisor.New(k.Rule), wake: make(chan struct{}, 1),
-		fresh: map[string]bool{}, asked: map[string]asking{}, why: unmet,
+		asked: map[string]asking{}, why: unmet,
 	}
 }
 

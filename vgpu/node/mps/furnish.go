@@ -78,22 +78,23 @@ func (d *daemon) furnishAll(ctx context.Context, there []string) map[string]erro
 }
 
 // make makes a namespace in two steps. A container that has its pipes from the daemon before may come between them, to no limits at all:
-// its work ends.
+// its work ends, if not by this agent then by the next.
 func (d *daemon) make(ctx context.Context, m Member, known bool) error {
 	if !known {
+		if err := d.begin(m.Name); err != nil {
+			return err
+		}
 		if _, err := d.tell(ctx, "namespace", "create", m.Name, "--server="+serverName); err != nil {
 			return err
 		}
-		d.fresh[m.Name] = true
 	}
-	if err := d.limit(ctx, m); err != nil || !d.fresh[m.Name] {
+	if err := d.limit(ctx, m); err != nil || !d.begun(m.Name) {
 		return err
 	}
 	if err := d.endIn(ctx, m.Name); err != nil {
 		return err
 	}
-	delete(d.fresh, m.Name)
-	return nil
+	return d.finish(m.Name)
 }
 
 // remove takes a namespace away unless somebody has asked for it since. The daemon refuses while it has clients; then it is tried again.
@@ -103,7 +104,9 @@ func (d *daemon) remove(ctx context.Context, name string) {
 	}
 	if _, err := d.tell(ctx, "namespace", "delete", name, "--server="+serverName); err != nil {
 		d.keeper.Log.Debug("a namespace of MPS stays", "slice", d.slice, "name", name, "err", err)
+		return
 	}
+	_ = d.finish(name) // what is left of it has the next one's work ended, once
 }
 
 // furnished tells what has been made.

@@ -203,28 +203,44 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestBetweenTheSteps: who comes by pipes that it has while its namespace is being made again has no limits, and its work ends.
+// TestBetweenTheSteps: who comes by pipes that it has while its namespace is being made again has no limits, and its work ends, also
+// where the agent is killed meanwhile.
 func TestBetweenTheSteps(t *testing.T) {
-	r := newRig(t, namespaces)
-	pipe := r.opensFor(small)
-	r.Hold([]Member{small})
-	if err := os.WriteFile(filepath.Join(r.log(slice), "refuse"), []byte("namespace set"), 0o644); err != nil {
-		t.Fatal(err)
+	for _, killed := range []bool{false, true} {
+		t.Run(fmt.Sprint(killed), func(t *testing.T) {
+			r := newRig(t, namespaces)
+			pipe := r.opensFor(small)
+			r.Hold([]Member{small})
+			refuse := filepath.Join(r.log(slice), "refuse")
+			if err := os.WriteFile(refuse, []byte("namespace set"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			r.signal(r.daemon(), syscall.SIGKILL)
+			r.eventually("half of it", func() bool {
+				_, err := r.Open(small)
+				return err != nil && strings.Contains(err.Error(), "refused")
+			})
+			if killed {
+				r.Close()
+			}
+			early := r.client(pipeVariable + pipe)
+			r.eventually("a client", func() bool { return r.knows(early.Process.Pid) })
+			if err := os.Remove(refuse); err != nil {
+				t.Fatal(err)
+			}
+			if killed {
+				r.Keeper = r.keeper(r.Dir)
+				r.Hold([]Member{small})
+			}
+			r.opensFor(small)
+			r.eventually("its end", func() bool { return !early.alive() })
+			late := r.client(pipeVariable + pipe)
+			r.eventually("a client", func() bool { return r.knows(late.Process.Pid) && late.alive() })
+			if r.control(slice).begun(small.Name) {
+				t.Error("the namespace is not finished")
+			}
+		})
 	}
-	r.signal(r.daemon(), syscall.SIGKILL)
-	r.eventually("half of it", func() bool {
-		_, err := r.Open(small)
-		return err != nil && strings.Contains(err.Error(), "refused")
-	})
-	early := r.client(pipeVariable + pipe)
-	r.eventually("a client", func() bool { return r.knows(early.Process.Pid) })
-	if err := os.Remove(filepath.Join(r.log(slice), "refuse")); err != nil {
-		t.Fatal(err)
-	}
-	r.eventually("its end", func() bool { return !early.alive() })
-	r.opensFor(small)
-	late := r.client(pipeVariable + pipe)
-	r.eventually("a client", func() bool { return r.knows(late.Process.Pid) && late.alive() })
 }
 
 // TestProtocolStays: an older daemon is not replaced under its members, nor is the one after it another, as they have its pipes; when they have
