@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -81,19 +80,4 @@ func gone(p process.Process) error {
 		}
 	}
 	return nil
-}
-
-// clear removes the pipes of a daemon that is dead: a client that finds them would hang or fail. Directories stay: containers have them
-// mounted, and would not see others of the same name.
-func (c control) clear() error {
-	err := filepath.WalkDir(c.Pipe(c.slice), func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		return os.Remove(path)
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }
