@@ -1,20 +1,18 @@
 package mps
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/node/process"
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
 )
 
 // daemon is that of one slice. Its loop alone uses what is not guarded.
 type daemon struct {
-	control
+	control // namespaces changes with pid
 	keeper  *Keeper
 	rule    *supervisor.Supervisor
 	wake    chan struct{}
@@ -78,50 +76,6 @@ func (d *daemon) loop() {
 // afterOrder is how soon after an order it is looked what it did.
 const afterOrder = 20 * time.Millisecond
 
-// judge gives the orders for what it sees.
-func (d *daemon) judge() (supervisor.Look, supervisor.Orders) {
-	l := d.look()
-	o := d.rule.Look(time.Now(), l)
-	if l.Wanted && l.Daemon == supervisor.Absent && l.Clients == 0 && d.failed != nil {
-		o.Closed = "the daemon does not start: " + d.failed.Error()
-	}
-	if d.furnishes(l) {
-		o.Closed = cmp.Or(o.Closed, d.furnish())
-	}
-	if d.pid == 0 { // whoever has answered, nothing is known of it
-		o.Closed = cmp.Or(o.Closed, unmet)
-	}
-	return l, o
-}
-
-func (d *daemon) look() supervisor.Look {
-	l := supervisor.Look{Wanted: len(d.members()) > 0, Daemon: supervisor.Answers}
-	servers, err := d.servers(d.keeper.ctx)
-	if err != nil {
-		l.Daemon = supervisor.Absent
-		if daemons, _ := d.processes(); len(daemons) > 0 {
-			l.Daemon = supervisor.Silent
-		}
-		l.Clients = d.survivors()
-		return l
-	}
-	d.clients, d.serves = map[int]uint64{}, false
-	known := map[int]bool{}
-	for _, s := range servers {
-		known[s.pid] = true
-		d.serves = d.serves || s.name == serverName
-		l.Fault = l.Fault || s.fault
-		for _, pid := range s.clients {
-			known[pid] = true
-			if born, err := process.Born(pid); err == nil {
-				d.clients[pid] = born
-			}
-		}
-	}
-	l.Clients, l.Bare = len(d.clients), d.others(known)
-	return l
-}
-
 // members are those who share the slice, or are about to.
 func (d *daemon) members() []Member {
 	d.keeper.mu.Lock()
@@ -132,18 +86,6 @@ func (d *daemon) members() []Member {
 		all = append(all, a.Member)
 	}
 	return all
-}
-
-// others are the processes on the slice that the daemon does not know, as far as they still are there.
-func (d *daemon) others(known map[int]bool) (bare []int) {
-	d.keeper.mu.Lock()
-	defer d.keeper.mu.Unlock()
-	for _, pid := range d.keeper.seen[d.slice] {
-		if _, err := process.Born(pid); err == nil && !known[pid] {
-			bare = append(bare, pid)
-		}
-	}
-	return bare
 }
 
 func (d *daemon) note(l supervisor.Look, o supervisor.Orders) {

@@ -177,9 +177,10 @@ func TestNamespacesAgain(t *testing.T) {
 	}
 }
 
-// TestRefused: a member whose namespace the daemon refuses, at either step, does not come in, and is told why. Others do.
+// TestRefused: a member whose namespace the daemon refuses, at either step, does not come in, and is told why. Others do. A daemon that
+// refuses to say what it has is not ended for it.
 func TestRefused(t *testing.T) {
-	for _, verb := range []string{"namespace create small", "namespace set small", "server create", "namespace list"} {
+	for _, verb := range []string{"namespace create small", "namespace set small", "server create", "namespace list", "server list", "client list"} {
 		t.Run(verb, func(t *testing.T) {
 			r := newRig(t, namespaces)
 			refuse := filepath.Join(r.log(slice), "refuse")
@@ -190,14 +191,15 @@ func TestRefused(t *testing.T) {
 				_, err := r.Open(small)
 				return errors.Is(err, ErrClosed) && strings.Contains(fmt.Sprint(err), "refused")
 			})
+			first := r.daemon()
 			if strings.HasSuffix(verb, small.Name) {
 				r.opensFor(large)
 			}
 			if err := os.Remove(refuse); err != nil {
 				t.Fatal(err)
 			}
-			if got, _ := r.measured(r.opensFor(small)); got != "error 0, SMs 30, MiB 1024" {
-				t.Errorf("it gets %s", got)
+			if got, _ := r.measured(r.opensFor(small)); got != "error 0, SMs 30, MiB 1024" || r.daemon() != first {
+				t.Errorf("it gets %s of daemon %d, which was %d", got, r.daemon(), first)
 			}
 		})
 	}

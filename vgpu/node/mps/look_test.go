@@ -1,0 +1,27 @@
+package mps
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/gshare-dev/gshare/vgpu/supervisor"
+)
+
+// TestNoWay: a daemon that lives, but whose pipe has gone, is one that does not answer, at once.
+func TestNoWay(t *testing.T) {
+	versions(t, func(t *testing.T, r *rig) {
+		r.shared()
+		first := r.daemon()
+		d := r.byHand()
+		r.signal(first, syscall.SIGSTOP) // it would end
+		t.Cleanup(func() { _ = syscall.Kill(first, syscall.SIGKILL) })
+		if err := os.Remove(filepath.Join(r.Pipe(slice), "control")); err != nil {
+			t.Fatal(err)
+		}
+		if l := d.looks(nothing); l.Daemon != supervisor.Silent || d.why != "the daemon does not answer" {
+			t.Errorf("%+v, closed %q", l, d.why)
+		}
+	})
+}
