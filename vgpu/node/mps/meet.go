@@ -16,21 +16,24 @@ func (d *daemon) meet() {
 		return
 	}
 	daemons, _ := d.processes()
+	met := d.control
+	met.namespaces = slices.ContainsFunc(daemons, speaksVersion3)
+	pid, born := met.theOne(daemons)
 	d.keeper.mu.Lock()
 	defer d.keeper.mu.Unlock()
-	d.pid, d.born = theOne(daemons)
-	d.namespaces = slices.ContainsFunc(daemons, speaksVersion3)
+	d.pid, d.born, d.namespaces = pid, born, met.namespaces
 	d.setRooms(nil)
 	d.why = cmp.Or(d.why, unmet)
 }
 
-// theOne is the process of the daemon. Where there are several, as while one is being started, it is not known who will answer.
-func theOne(daemons []int) (pid int, born uint64) {
+// theOne is the process of the daemon. Where there are several, as while one is being started, it is not known who will answer. What it
+// speaks is remembered: an agent that does not know namespaces may have started it, and have left what was remembered before.
+func (c control) theOne(daemons []int) (pid int, born uint64) {
 	if len(daemons) != 1 {
 		return 0, 0
 	}
 	born, err := process.Born(daemons[0])
-	if err != nil {
+	if err != nil || c.remember() != nil {
 		return 0, 0
 	}
 	return daemons[0], born

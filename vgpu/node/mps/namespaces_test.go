@@ -279,6 +279,30 @@ func TestProtocolStays(t *testing.T) {
 	}
 }
 
+// TestRemembers: the daemon that is there says what the next one is, and no note that another agent has left: members have its pipes.
+func TestRemembers(t *testing.T) {
+	versions(t, func(t *testing.T, r *rig) {
+		own := r.opensFor(small)
+		first := r.daemon()
+		r.Hold([]Member{small})
+		r.Close()
+		other := r.control(slice)
+		other.namespaces = !other.namespaces
+		if err := other.remember(); err != nil {
+			t.Fatal(err)
+		}
+		r.driver = namespaces
+		r.Keeper = r.keeper(r.Dir)
+		r.Hold([]Member{small})
+		r.opensFor(small)
+		r.kills(first)
+		r.eventually("closed", func() bool { _, err := r.Open(small); return err != nil })
+		if pipe := r.opensFor(small); pipe != own {
+			t.Errorf("pipes %s, not %s", pipe, own)
+		}
+	})
+}
+
 // TestPlain: where namespaces are not wanted no new daemon has them; one that was started with them keeps them while it has members, and so
 // does its successor.
 func TestPlain(t *testing.T) {

@@ -117,12 +117,12 @@ func (d Daemons) control(slice string) control {
 	return c
 }
 
-// remember notes what the daemon that is about to be started speaks, for the one after it.
+// remember notes what the daemon that runs, or is about to be started, speaks, for the one after it.
 func (c control) remember() error {
-	if c.namespaces {
-		return os.WriteFile(c.mark(), nil, 0o644)
+	if !c.namespaces {
+		return ignoreMissing(os.Remove(c.mark()))
 	}
-	return ignoreMissing(os.Remove(c.mark()))
+	return errors.Join(os.MkdirAll(c.log(c.slice), 0o755), os.WriteFile(c.mark(), nil, 0o644))
 }
 
 func (c control) spoke() bool {
