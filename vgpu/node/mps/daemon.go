@@ -28,7 +28,7 @@ type daemon struct {
 	asked  map[string]asking // members that are about to share, by name
 	why    string            // no new process may come; empty where it may
 	bare   []int
-	rooms  map[string]error // namespaces of members, by name: nil, or why one is not there
+	rooms  map[string]room // namespaces of members, by name
 }
 
 // asking is a member that is about to share.
@@ -83,6 +83,7 @@ func (d *daemon) members() []Member {
 	maps.DeleteFunc(d.asked, func(_ string, a asking) bool { return time.Since(a.at) >= awaited })
 	all := slices.Clone(d.keeper.held[d.slice])
 	for _, a := range d.asked {
+		all = slices.DeleteFunc(all, func(m Member) bool { return m.Name == a.Name }) // it asks for what it will have
 		all = append(all, a.Member)
 	}
 	return all

@@ -61,16 +61,16 @@ func (d *daemon) furnish() (closed string) {
 }
 
 // furnishAll makes the namespaces of the members. Limits are set anew once by each agent: one that was ended halfway may have set none.
-func (d *daemon) furnishAll(ctx context.Context, there []string) map[string]error {
-	rooms := map[string]error{}
+func (d *daemon) furnishAll(ctx context.Context, there []string) map[string]room {
+	rooms := map[string]room{}
 	var silent error // one that does not answer is not asked again and again
 	for _, m := range d.members() {
 		known := slices.Contains(there, m.Name)
-		if rooms[m.Name] = silent; silent != nil || known && d.keeper.Binds(m.Slice, m.Name) {
+		if rooms[m.Name] = (room{m, silent}); silent != nil || known && d.rooms[m.Name] == (room{m, nil}) {
 			continue
 		}
 		err := d.make(ctx, m, known)
-		if rooms[m.Name] = err; errors.Is(err, errSilent) {
+		if rooms[m.Name] = (room{m, err}); errors.Is(err, errSilent) {
 			silent = err
 		}
 	}
@@ -110,14 +110,14 @@ func (d *daemon) remove(ctx context.Context, name string) {
 }
 
 // furnished tells what has been made.
-func (d *daemon) furnished(rooms map[string]error) {
+func (d *daemon) furnished(rooms map[string]room) {
 	d.keeper.mu.Lock()
 	defer d.keeper.mu.Unlock()
 	d.setRooms(rooms)
 }
 
 // setRooms is for who holds the keeper's lock.
-func (d *daemon) setRooms(rooms map[string]error) {
-	same := maps.EqualFunc(d.rooms, rooms, func(a, b error) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
+func (d *daemon) setRooms(rooms map[string]room) {
+	same := maps.EqualFunc(d.rooms, rooms, func(a, b room) bool { return a.Member == b.Member && fmt.Sprint(a.err) == fmt.Sprint(b.err) })
 	d.rooms, d.moved = rooms, d.moved || !same
 }

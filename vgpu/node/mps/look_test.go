@@ -25,3 +25,19 @@ func TestNoWay(t *testing.T) {
 		}
 	})
 }
+
+// TestToldOnce: what stays as it is, is told once, also where a namespace is refused again and again.
+func TestToldOnce(t *testing.T) {
+	r := newRig(t, namespaces)
+	r.opensFor(small)
+	d := r.byHand()
+	if err := os.WriteFile(filepath.Join(r.log(slice), "refuse"), []byte("namespace set"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d.looks(nothing)
+	before := r.changes.Load()
+	d.looks(nothing)
+	if after := r.changes.Load(); d.rooms[small.Name].err == nil || after != before {
+		t.Errorf("%+v, told %d times more", d.rooms, after-before)
+	}
+}

@@ -22,6 +22,12 @@ func MemberOf(slice, name string, s share.Share, behind bool) Member {
 	return Member{Slice: slice, Name: name, SMs: s.SMLimit, Memory: s.Memory, Behind: behind}
 }
 
+// room is the namespace of a member, with its limits, or why it is not there.
+type room struct {
+	Member
+	err error
+}
+
 // Binds says that a member's processes cannot loosen what MPS holds them to: it has a namespace.
 func (k *Keeper) Binds(slice, name string) bool {
 	k.mu.Lock()
@@ -30,8 +36,8 @@ func (k *Keeper) Binds(slice, name string) bool {
 	if d == nil {
 		return false
 	}
-	why, made := d.rooms[name]
-	return made && why == nil
+	r, made := d.rooms[name]
+	return made && r.err == nil
 }
 
 // lacks says what the daemon has to make before a process of the member may come. The caller holds the keeper's lock.
@@ -39,12 +45,12 @@ func (d *daemon) lacks(m Member) string {
 	if !d.namespaces {
 		return ""
 	}
-	why, made := d.rooms[m.Name]
+	r, made := d.rooms[m.Name]
 	switch {
-	case !made:
+	case !made || r.Member != m:
 		return "the share's namespace is being made"
-	case why != nil:
-		return "the share's namespace cannot be made: " + why.Error()
+	case r.err != nil:
+		return "the share's namespace cannot be made: " + r.err.Error()
 	}
 	return ""
 }

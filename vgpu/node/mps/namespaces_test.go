@@ -109,6 +109,18 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
+// TestOtherLimits: a member of the same name with other limits comes when they are set.
+func TestOtherLimits(t *testing.T) {
+	r := newRig(t, namespaces)
+	before := small
+	before.SMs = 900
+	r.opensFor(before)
+	r.Hold([]Member{before})
+	if got, _ := r.measured(r.opensFor(small)); got != "error 0, SMs 30, MiB 1024" {
+		t.Errorf("it gets %s", got)
+	}
+}
+
 // rooms are the namespaces that the daemon tells.
 func (r *rig) rooms() []string {
 	r.t.Helper()
