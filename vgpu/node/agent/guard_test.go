@@ -192,7 +192,9 @@ func TestHungDriver(t *testing.T) {
 	}
 	close(hung)
 	p.killed()
-	c.rig.wait("metric", func() bool { return strings.Contains(scrape(c.rig), `gshare_node_strangers_ended_total{kind="stranger"} 1`) })
+	c.rig.wait("metric", func() bool {
+		return strings.Contains(scrape(c.rig), `gshare_node_strangers_ended_total{kind="stranger"} 1`)
+	})
 }
 
 func scrape(r *rig) string {
