@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 
 mode=${1:-all}
 module=$(go list -m)
-concurrent="^$module/(plugins|vgpu/packing|vgpu/kube|vgpu/token|deviceplugin|vgpu/node/(agent|grant|kubelet|process|standalone|tokenserver))(/|\$)"
+concurrent="^$module/(plugins|vgpu/packing|vgpu/kube|vgpu/token|deviceplugin|vgpu/node/(agent|grant|kubelet|mps|process|standalone|tokenserver))(/|\$)"
 controlplane="^$module/(cmd|test)(/|\$)"
 cluster="^$module/test/(cluster|monitoring)(/|\$)"
 helm="$module/test/helm"
