@@ -36,8 +36,7 @@ func TestNoHelp(t *testing.T) {
 	if err := os.WriteFile(mute, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r.kills(r.daemon())
-	r.eventually("closed", func() bool { _, err := r.Open(small); return err != nil })
+	r.another(r.daemon())
 	if again := r.opensFor(small); again != pipe || !r.Binds(slice, small.Name) {
 		t.Errorf("pipes %s, not %s", again, pipe)
 	}

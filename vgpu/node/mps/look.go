@@ -13,11 +13,11 @@ import (
 
 // judge gives the orders for what it sees.
 func (d *daemon) judge() (supervisor.Look, supervisor.Orders) {
-	l, err := d.look()
-	if err != nil { // nothing is known of its clients, so it is left alone
-		return l, supervisor.Orders{Closed: err.Error()}
-	}
+	l, refused := d.look()
 	o := d.rule.Look(time.Now(), l)
+	if refused != nil {
+		o.Closed = refused.Error()
+	}
 	if l.Wanted && l.Daemon == supervisor.Absent && l.Clients == 0 && d.failed != nil {
 		o.Closed = "the daemon does not start: " + d.failed.Error()
 	}
@@ -30,7 +30,7 @@ func (d *daemon) judge() (supervisor.Look, supervisor.Orders) {
 	return l, o
 }
 
-// look asks the daemon. An error is what one says that is there, and refuses to tell how it is.
+// look asks the daemon. An error is what one says that is there, and refuses to tell how it is: no more is known of it than of a silent one.
 func (d *daemon) look() (supervisor.Look, error) {
 	l := supervisor.Look{Wanted: len(d.members()) > 0, Daemon: supervisor.Answers}
 	servers, err := d.servers(d.keeper.ctx)
@@ -52,7 +52,7 @@ func (d *daemon) without(answer error) (supervisor.Daemon, error) {
 	if errors.Is(answer, errSilent) || errors.Is(err, os.ErrNotExist) { // there is no way to it
 		return supervisor.Silent, nil
 	}
-	return supervisor.Silent, answer
+	return supervisor.Silent, answer // a tenant may have put something else in its pipe's place
 }
 
 // count takes over what the daemon has said.

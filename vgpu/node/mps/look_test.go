@@ -1,6 +1,7 @@
 package mps
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -23,6 +24,18 @@ func TestNoWay(t *testing.T) {
 		if l := d.looks(nothing); l.Daemon != supervisor.Silent || d.why != "the daemon does not answer" {
 			t.Errorf("%+v, closed %q", l, d.why)
 		}
+	})
+}
+
+// TestPipeReplaced: a tenant that puts something else where the daemon's pipe was does not close the slice for good.
+func TestPipeReplaced(t *testing.T) {
+	versions(t, func(t *testing.T, r *rig) {
+		r.shared()
+		first, control := r.daemon(), filepath.Join(r.Pipe(slice), "control")
+		if err := errors.Join(os.WriteFile(control+".next", nil, 0o644), os.Rename(control+".next", control)); err != nil {
+			t.Fatal(err)
+		}
+		r.replaced(first)
 	})
 }
 

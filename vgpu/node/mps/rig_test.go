@@ -168,6 +168,16 @@ func (r *rig) daemon() int {
 	return daemons[0]
 }
 
+// another kills the daemon and waits for the one after it.
+func (r *rig) another(first int) {
+	r.t.Helper()
+	r.signal(first, syscall.SIGKILL)
+	r.eventually("another daemon", func() bool {
+		daemons, _ := r.control(slice).processes()
+		return len(daemons) == 1 && daemons[0] != first
+	})
+}
+
 func (r *rig) servers() []int {
 	_, servers := r.control(slice).processes()
 	return servers

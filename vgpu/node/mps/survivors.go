@@ -14,14 +14,14 @@ func (d *daemon) survivors() (n int) {
 }
 
 // suspects counts those that may be clients of a daemon that has never answered this keeper: an earlier one has started it. Without a
-// server it has none; with one, any process on the slice may be, and until the driver has shown those there is one.
+// server it has none; with one, any process on the slice may be, and until the driver has shown those, any member.
 func (d *daemon) suspects() int {
 	_, servers := d.processes()
 	switch {
 	case len(servers) == 0:
 		return 0
 	case !d.keeper.hasSeen():
-		return 1
+		return len(d.members())
 	}
 	known := map[int]bool{}
 	for _, pid := range servers {

@@ -9,7 +9,7 @@ import (
 )
 
 // TestSilentBefore: a keeper that finds a daemon which does not answer, or servers that a dead one has left, knows none of their clients. It
-// ends neither before the driver has shown the processes on the slice, nor while one of those may be a client.
+// ends neither before the driver has shown the processes on the slice, unless nobody holds it, nor while one of those may be a client.
 func TestSilentBefore(t *testing.T) {
 	for name, how := range map[string]syscall.Signal{"silent": syscall.SIGSTOP, "dead": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
@@ -30,6 +30,9 @@ func TestSilentBefore(t *testing.T) {
 					}
 				}
 				count(1, "nothing is seen yet")
+				r.Hold(nil)
+				count(0, "nothing is seen yet, and nobody holds it")
+				r.Hold([]Member{small})
 				seen := []gpu.Process{{PID: server, Slice: slice}, {PID: client.Process.Pid, Slice: slice}}
 				r.Saw(seen)
 				count(1, "a client is seen")

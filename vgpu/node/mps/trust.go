@@ -16,14 +16,14 @@ func ofAgent(pid int) bool {
 	return err == nil && uid == os.Getuid()
 }
 
-// inOtherPod also holds for a process of which it is not known. A daemon is in the agent's own container until it is set apart.
+// inOtherPod also holds for a process of which it is not known. A daemon is in the agent's own pod until it is set apart.
 func inOtherPod(pid int) bool {
 	c, err := containerOf(pid)
 	if errors.Is(err, cgroup.ErrNoContainer) {
 		return false
 	}
 	own, _ := containerOf(os.Getpid())
-	return err != nil || c != own
+	return err != nil || c.PodUID != own.PodUID
 }
 
 func containerOf(pid int) (cgroup.Container, error) {
