@@ -59,7 +59,9 @@ func (g *guard) look(ctx context.Context) {
 	}
 	if g.Config.Kubernetes.Strangers != config.IgnoreStrangers {
 		if processes, ok := g.list(ctx); ok {
-			g.mps.Saw(g.byUUID(processes))
+			if !g.failing { // else a device whose processes are not known would have none
+				g.mps.Saw(g.byUUID(processes))
+			}
 			known := g.identify(ctx, processes)
 			g.act(ctx, g.rule.Look(time.Now(), known, g.granted()))
 			g.limitAll(known)

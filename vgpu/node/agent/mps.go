@@ -19,7 +19,11 @@ func (a *Agent) open(g *grant.Grant) (pipe string, _ *grant.Refusal) {
 	if g.Class() == share.Exclusive || !a.MPS.Runs() {
 		return "", nil
 	}
-	pipe, err := a.mps.Open(a.memberOf(g))
+	m := a.memberOf(g)
+	if m.Slice == "" {
+		return "", grant.Shut(errInstance)
+	}
+	pipe, err := a.mps.Open(m)
 	if err != nil {
 		return "", grant.Shut(err)
 	}

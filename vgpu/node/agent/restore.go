@@ -52,7 +52,7 @@ func (a *Agent) resume() (all error) {
 		}
 		err := a.prepare(&g)
 		if errors.Is(err, errInstance) {
-			a.Log.Warn("a container is not served before its GPU is open", "container", g.String(), "err", err)
+			a.Log.Warn("a container is not served before its instance is known", "container", g.String(), "err", err)
 			continue
 		}
 		if err != nil {
