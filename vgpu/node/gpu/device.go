@@ -25,6 +25,7 @@ type Device struct {
 	Fault     string     // why it cannot be used now; empty where it can
 	Instances []Instance // in MIG mode; without it none
 	MIG       bool       // in MIG mode: its instances are used, never the whole
+	Unread    string     // why it may have more instances than are listed, where those can be used; empty where it has no more
 }
 
 // Instance is one MIG instance of a device.
@@ -73,14 +74,15 @@ func (d Device) Validate() error {
 		return fmt.Errorf("device %s: instances without MIG mode", d.UUID)
 	}
 	for _, i := range d.Instances {
-		if err := i.validate(); err != nil {
+		if err := i.Validate(); err != nil {
 			return fmt.Errorf("device %s: %w", d.UUID, err)
 		}
 	}
 	return nil
 }
 
-func (i Instance) validate() error {
+// Validate refuses an instance that could not be shared.
+func (i Instance) Validate() error {
 	switch {
 	case i.UUID == "" || len(i.UUID) > 47:
 		return fmt.Errorf("instance: a UUID of %d bytes", len(i.UUID))

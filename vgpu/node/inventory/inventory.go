@@ -94,24 +94,24 @@ const (
 )
 
 // Update gives the inventory for what is found now. Slices keep their places, because tickets are numbered by them. Those that
-// are gone stay as unhealthy ones, and their tickets with them, until no pod is bound, or as long as their device has a fault and
-// does not tell its instances.
+// are gone stay as unhealthy ones, and their tickets with them, until no pod is bound, or as long as their device does not tell all of
+// its instances.
 func (inv Inventory) Update(c Config, devices []gpu.Device, bound bool) Inventory {
 	found := c.of(devices)
 	var next []Slice
 	for _, old := range inv.slices {
 		i := slices.IndexFunc(found, func(s Slice) bool { return s.ID == old.ID })
+		fault := c.unread(devices, old.Device)
+		if fault == "" && bound {
+			fault = gone
+		}
 		switch {
 		case i >= 0 && bound:
 			next = append(next, grown(found[i], old))
 		case i >= 0:
 			next = append(next, found[i])
-		case c.mute(devices, old.Device) != "":
-			old.Fault = c.mute(devices, old.Device)
-			old.judge()
-			next = append(next, old)
-		case bound && !conflicts(found, old):
-			old.Fault = gone
+		case fault != "" && !conflicts(found, old):
+			old.Fault = fault
 			old.judge()
 			next = append(next, old)
 		}
@@ -128,14 +128,18 @@ func grown(now, old Slice) Slice {
 	return now
 }
 
-// mute gives the fault of a device that does not tell its instances.
-func (c Config) mute(devices []gpu.Device, uuid string) (fault string) {
+// unread says why a device does not tell all of its instances; empty where it does.
+func (c Config) unread(devices []gpu.Device, uuid string) string {
 	for _, d := range devices {
-		if d.UUID == uuid && d.MIG && len(d.Instances) == 0 && c.owns(d) {
-			fault = d.Fault
+		switch {
+		case d.UUID != uuid || !d.MIG || !c.owns(d):
+		case len(d.Instances) == 0:
+			return cmp.Or(d.Fault, d.Unread)
+		default:
+			return d.Unread
 		}
 	}
-	return fault
+	return ""
 }
 
 // conflicts says that an old slice cannot stand beside what is found: a GPU is offered whole or in parts.

@@ -43,6 +43,8 @@ func TestUpdate(t *testing.T) {
 	sick.Fault = "Xid 79"
 	mute := mig("a")
 	mute.Fault = "it does not answer"
+	uncounted, partly := mig("a"), mig("a", "y")
+	uncounted.Unread, partly.Unread = "no number", "x is lost"
 	for name, test := range map[string]struct {
 		before, now []gpu.Device
 		closed      []string
@@ -60,6 +62,9 @@ func TestUpdate(t *testing.T) {
 		"MIG on, pods bound":    {[]gpu.Device{whole("a")}, []gpu.Device{mig("a", "x")}, nil, true, []string{"x"}},
 		"instance gone, bound":  {[]gpu.Device{mig("a", "x", "y")}, []gpu.Device{mig("a", "y")}, nil, true, []string{"x fault", "y"}},
 		"tells no instances":    {[]gpu.Device{mig("a", "x", "y"), whole("b")}, []gpu.Device{mute, whole("b")}, nil, false, []string{"x fault", "y fault", "b"}},
+		"uncounted":             {[]gpu.Device{mig("a", "x")}, []gpu.Device{uncounted}, nil, false, []string{"x fault"}},
+		"tells not all":         {[]gpu.Device{mig("a", "x", "y")}, []gpu.Device{partly}, nil, false, []string{"x fault", "y"}},
+		"MIG on, tells not all": {[]gpu.Device{whole("a")}, []gpu.Device{partly}, nil, true, []string{"y"}},
 		"no instance yet":       {nil, []gpu.Device{mig("a")}, nil, false, nil},
 		"everything gone, pods": {[]gpu.Device{whole("a")}, nil, nil, true, []string{"a fault"}},
 	} {

@@ -3,10 +3,12 @@ package ondemand
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/node/fakemig"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 )
@@ -98,6 +100,46 @@ func TestFaultOfInstance(t *testing.T) {
 					t.Errorf("held by %q, %s has fault %q: %v", held, i.UUID, i.Fault, err)
 				}
 			}
+		}
+	}
+}
+
+// TestUnread: where the driver could not read all instances, a place whose instance is not listed has failed; the other places, and what
+// is listed, have not. The list still says that it lacks something: the instance of another may be it.
+func TestUnread(t *testing.T) {
+	d := newDriver(t)
+	big, _ := d.Model().Profile("3g.40gb")
+	if err := d.Strange(mig.Instance{Profile: big, Start: 4}, 3); err != nil {
+		t.Fatal(err)
+	}
+	s := newSource(t, d, filepath.Join(t.TempDir(), "j"), nil, "2g.20gb")
+	if err := s.wait(t, "a.c2m2.2"); err != nil {
+		t.Fatal(err)
+	}
+	d.Fail(2, fakemig.Fault{Err: errors.New("unknown")}) // the step after that which makes the GPU instance
+	if err := s.wait(t, "a.c2m2.0"); err == nil {
+		t.Fatal("it is made")
+	}
+	uuid := s.UUID("a.c2m2.2")
+	for _, lost := range []string{uuid, "MIG-GPU-a-0-0"} {
+		s.Source = changed{d, func(d *gpu.Device) {
+			d.Unread = "lost"
+			d.Instances = slices.DeleteFunc(d.Instances, func(i gpu.Instance) bool { return i.UUID == lost || i.UUID == "" })
+		}}
+		devices, err := s.Devices()
+		if err != nil || devices[0].Fault != "" || devices[0].Unread != "lost" {
+			t.Errorf("without %s: %+v, %v", lost, devices, err)
+		}
+		got := map[string]string{}
+		for _, i := range devices[0].Instances {
+			got[i.UUID] = i.Fault
+		}
+		want := map[string]string{"a.c2m2.0": "", "a.c2m2.2": "", "MIG-GPU-a-0-0": ""}
+		if delete(want, lost); lost == uuid {
+			want["a.c2m2.2"] = "lost"
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("without %s: %s", lost, diff)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // offer lists the instances and places of a device. One whose are not known has a fault, and is not offered whole.
 func (g *device) offer(d *gpu.Device) found {
-	divided, listed := d.MIG, d.Instances
+	divided, listed := d.MIG, *d
 	d.MIG, d.Instances = true, nil
 	now, err := g.look()
 	if err == nil && !divided {
@@ -22,7 +22,7 @@ func (g *device) offer(d *gpu.Device) found {
 		d.Fault = cmp.Or(d.Fault, err.Error())
 		return found{}
 	}
-	d.Instances = append(now.theirs(listed), g.free(now, d.Memory, faults(listed))...)
+	d.Instances = append(now.theirs(listed.Instances), g.free(now, d.Memory, now.faults(listed))...)
 	return now
 }
 
@@ -45,12 +45,16 @@ func (g *device) free(now found, all share.Bytes, faults map[string]string) (pla
 	return places
 }
 
-// faults are those of the instances in a list, by UUID.
-func faults(listed []gpu.Instance) map[string]string {
+// faults are those of the instances of a device, by UUID. One that gshare made and the driver does not list could not be read.
+func (f found) faults(listed gpu.Device) map[string]string {
 	faults := map[string]string{}
-	for _, i := range listed {
+	for _, i := range f.ours {
+		faults[i.UUID] = listed.Unread
+	}
+	for _, i := range listed.Instances {
 		faults[i.UUID] = i.Fault
 	}
+	delete(faults, "") // of places without an instance
 	return faults
 }
 
