@@ -11,41 +11,47 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// instances lists the MIG instances. With an error there is no list: one that lacks something would be taken for all there is.
+// instances lists the MIG instances. With an error the list may lack some.
 func instances(handle nvml.Device) (found []gpu.Instance, err error) {
 	err = eachInstance(handle, func(instance nvml.Device) error {
 		read, err := readInstance(instance)
-		if err == nil && share.ValidProfile(read.Profile) { // a compute instance that is only a part of its GPU instance is no slice
-			found = append(found, read)
+		if err != nil || !share.ValidProfile(read.Profile) { // a compute instance that is only a part of its GPU instance is no slice
+			return err
 		}
-		return err
+		if err := read.Validate(); err != nil {
+			return err
+		}
+		found = append(found, read)
+		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return found, nil
+	return found, err
 }
 
-// eachInstance visits the MIG instances of a device; most places have none. It goes on after errors, and gives all of them. One that
-// goes away while it is visited is none.
+// eachInstance visits the MIG instances of a device; most places have none. It goes on after errors, and gives all of them.
 func eachInstance(handle nvml.Device, visit func(nvml.Device) error) (all error) {
 	most, r := handle.GetMaxMigDeviceCount()
 	if r != nvml.SUCCESS {
 		return failed("MIG instances", r)
 	}
 	for i := range most {
-		instance, err := instanceAt(handle, i)
-		if instance == nil {
-			all = errors.Join(all, err)
-			continue
-		}
-		if err := visit(instance); err != nil {
-			if now, unknown := instanceAt(handle, i); now != nil || unknown != nil {
-				all = errors.Join(all, err)
-			}
-		}
+		all = errors.Join(all, visitInstance(handle, i, visit))
 	}
 	return all
+}
+
+// visitInstance visits the MIG instance of that number. What fails is asked for once more, since its handle may be that of one which
+// has gone away meanwhile: then there is none any more, or another.
+func visitInstance(handle nvml.Device, number int, visit func(nvml.Device) error) (err error) {
+	for range 2 {
+		instance, unknown := instanceAt(handle, number)
+		if instance == nil {
+			return unknown
+		}
+		if err = visit(instance); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // instanceAt gives the MIG instance of that number; nil where there is none. After an error it may be there.

@@ -29,8 +29,8 @@ func divided(fails func(look int, instance *mock.Device) nvml.Return) *mock.Devi
 
 func lost() (string, nvml.Return) { return "", nvml.ERROR_GPU_IS_LOST }
 
-// TestInstanceFails: an instance of which the driver does not tell everything is a fault of the device, and not missing: what is missing
-// counts as gone.
+// TestInstanceFails: an instance of which the driver does not tell everything is not listed, and the device says that its list lacks
+// something: what is missing else counts as gone. The device and the other instance are well, and the session goes on.
 func TestInstanceFails(t *testing.T) {
 	for name, spoil := range map[string]func(*mock.Device) nvml.Return{
 		"MIG instance 2": func(*mock.Device) nvml.Return { return nvml.ERROR_TIMEOUT },
@@ -48,12 +48,43 @@ func TestInstanceFails(t *testing.T) {
 			i.GetComputeInstanceIdFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_UNKNOWN }
 			return nvml.SUCCESS
 		},
+		"0 SMs": func(i *mock.Device) nvml.Return {
+			i.GetAttributesFunc = func() (a nvml.DeviceAttributes, r nvml.Return) { return a, nvml.SUCCESS }
+			return nvml.SUCCESS
+		},
 	} {
-		s := New(library(divided(func(_ int, i *mock.Device) nvml.Return { return spoil(i) })))
-		devices, err := s.Devices()
-		if err != nil || len(devices) != 1 || !strings.Contains(devices[0].Fault, name) || len(devices[0].Instances) != 0 || !devices[0].MIG {
-			t.Errorf("without %s: %+v, %v", name, devices, err)
+		l := library(divided(func(_ int, i *mock.Device) nvml.Return { return spoil(i) }))
+		s := New(l)
+		d := look(t, s, 1)[0]
+		if d.Fault != "" || !strings.Contains(d.Unread, name) || len(d.Instances) != 1 || d.Instances[0].UUID != "MIG-1" || !d.MIG {
+			t.Errorf("without %s: %+v", name, d)
 		}
+		look(t, s, 1)
+		calls(t, l, 1, 0, 1)
+	}
+}
+
+// TestInstancesUncounted: without their number none is listed, and none counts as gone.
+func TestInstancesUncounted(t *testing.T) {
+	d := divided(nil)
+	d.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_UNKNOWN }
+	if d := look(t, New(library(d)), 1)[0]; d.Unread == "" || d.Fault != "" || !d.MIG {
+		t.Errorf("%+v", d)
+	}
+}
+
+// TestInstanceMadeAgain: where an instance is removed while it is read, and another made, the other is read.
+func TestInstanceMadeAgain(t *testing.T) {
+	s := New(library(divided(func(look int, i *mock.Device) nvml.Return {
+		if look == 1 {
+			i.GetAttributesFunc = func() (a nvml.DeviceAttributes, r nvml.Return) { return a, nvml.ERROR_INVALID_ARGUMENT }
+		} else {
+			i.GetUUIDFunc = func() (string, nvml.Return) { return "MIG-3", nvml.SUCCESS }
+		}
+		return nvml.SUCCESS
+	})))
+	if d := look(t, s, 1)[0]; d.Fault != "" || d.Unread != "" || len(d.Instances) != 2 || d.Instances[1].UUID != "MIG-3" {
+		t.Errorf("%+v", d)
 	}
 }
 
@@ -68,7 +99,7 @@ func TestInstanceGoes(t *testing.T) {
 			return nvml.SUCCESS
 		})))
 		devices, err := s.Devices()
-		if err != nil || devices[0].Fault != "" || len(devices[0].Instances) != 1 {
+		if err != nil || devices[0].Fault+devices[0].Unread != "" || len(devices[0].Instances) != 1 {
 			t.Errorf("%s: %+v, %v", name, devices, err)
 		}
 	}
@@ -76,8 +107,9 @@ func TestInstanceGoes(t *testing.T) {
 
 // TestProcessesOfInstanceFail: what could not be listed is told, beside what could.
 func TestProcessesOfInstanceFail(t *testing.T) {
-	s := New(library(divided(func(int, *mock.Device) nvml.Return { return nvml.ERROR_TIMEOUT })))
-	if found, err := s.Processes(); err == nil || len(found) != 1 || found[0].Slice != "MIG-1" {
+	l := library(divided(func(int, *mock.Device) nvml.Return { return nvml.ERROR_TIMEOUT }))
+	if found, err := New(l).Processes(); err == nil || len(found) != 1 || found[0].Slice != "MIG-1" {
 		t.Errorf("%+v, %v", found, err)
 	}
+	calls(t, l, 1, 0, 1)
 }

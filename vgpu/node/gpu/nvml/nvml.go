@@ -94,9 +94,18 @@ func read(handle nvml.Device) (d gpu.Device, err error) {
 		return d, err
 	}
 	if d.MIG {
-		d.Instances, err = instances(handle)
+		d.Instances, d.Unread = listed(instances(handle))
 	}
-	return d, errors.Join(err, d.Validate())
+	return d, d.Validate()
+}
+
+// listed is a list, and why it may lack something. That is no error of the device: what is wrong with it, or with the session, shows in
+// other calls, and an end of the session would lose Xid events.
+func listed(found []gpu.Instance, err error) ([]gpu.Instance, string) {
+	if err != nil {
+		return found, err.Error()
+	}
+	return found, ""
 }
 
 // split says that a device is in MIG mode; one that has none says that it is not supported.

@@ -13,17 +13,17 @@ import (
 
 // Processes implements gpu.Source. A device in MIG mode tells the processes of an instance by the instance only.
 func (s *Source) Processes() (found []gpu.Process, all error) {
-	err := s.each(func(_ int, handle nvml.Device) (bad error) {
+	err := s.each(func(_ int, handle nvml.Device) error {
 		list := func(handle nvml.Device) error {
 			processes, err := running(handle)
 			found = append(found, processes...)
 			return err
 		}
-		switch parts, err := split(handle); {
-		case err != nil:
-			bad = err
+		parts, bad := split(handle)
+		switch {
+		case bad != nil:
 		case parts:
-			bad = eachInstance(handle, list)
+			all = errors.Join(all, eachInstance(handle, list)) // which says nothing of the session
 		default:
 			bad = list(handle)
 		}
