@@ -58,14 +58,21 @@ func openGPU(driver library.Interface, c partition.Config) (*partition.Manager, 
 	return manager, device.Model(), err
 }
 
-// clearGPU removes the instances that agents have made on a GPU, for an agent that does not come back.
-func clearGPU(directory, uuid string) error {
+// clearGPU removes the instances that agents have made on a GPU, for an agent that does not come back. None is left of another boot, or
+// where the GPU has left MIG mode or the machine.
+func clearGPU(driver library.Interface, directory, uuid string) error {
 	boot, err := partition.Boot()
 	if err != nil {
 		return err
 	}
-	driver := library.New()
-	manager, _, err := openGPU(driver, partition.Config{UUID: uuid, Boot: boot, Store: partition.FileOf(directory, uuid)})
+	c := partition.Config{UUID: uuid, Boot: boot, Store: partition.FileOf(directory, uuid)}
+	if made, err := c.Made(); err != nil || !made {
+		return err
+	}
+	manager, _, err := openGPU(driver, c)
+	if errors.Is(err, partition.ErrNoMIG) || errors.Is(err, partition.ErrNoGPU) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -2,11 +2,16 @@ package main
 
 import (
 	"errors"
+	"os"
 	"testing"
 	"time"
 
+	library "github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
+
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/node/partition"
 	"github.com/gshare-dev/gshare/vgpu/node/partition/ondemand"
 )
 
@@ -27,9 +32,49 @@ func TestOnDemandWithoutGPU(t *testing.T) {
 	}
 }
 
-// TestClearWithoutGPU: where the driver does not answer for a GPU, its instances are not said to be gone.
+// journal writes that of a GPU, with one instance.
+func journal(t *testing.T, boot string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	text := `{"version": 1, "boot": "` + boot + `", "device": "GPU-a", "made": [{"profile": "1g.10gb", "start": 0}], "intent": null}`
+	if err := os.WriteFile(string(partition.FileOf(dir, "GPU-a")), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// answering is a driver that answers so when it is asked for the GPU, and for its mode: it is not in MIG mode.
+func answering(find, mode library.Return) library.Interface {
+	device := &mock.Device{GetMigModeFunc: func() (int, int, library.Return) { return library.DEVICE_MIG_DISABLE, 0, mode }}
+	return &mock.Interface{
+		InitFunc:                  func() library.Return { return library.SUCCESS },
+		ShutdownFunc:              func() library.Return { return library.SUCCESS },
+		DeviceGetHandleByUUIDFunc: func(string) (library.Device, library.Return) { return device, find },
+	}
+}
+
+// TestClearWithoutGPU: instances are gone with the boot, with MIG mode, and with the GPU, but not where the driver does not answer for it.
 func TestClearWithoutGPU(t *testing.T) {
-	if err := clearGPU(t.TempDir(), "GPU-none"); err == nil {
-		t.Error("they are gone")
+	boot, err := partition.Boot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := &mock.Interface{InitFunc: func() library.Return { return library.ERROR_DRIVER_NOT_LOADED }}
+	for name, test := range map[string]struct {
+		driver    library.Interface
+		directory string
+		gone      bool
+	}{
+		"no driver":        {none, journal(t, boot), false},
+		"the GPU is lost":  {answering(library.ERROR_GPU_IS_LOST, 0), journal(t, boot), false},
+		"the mode is not":  {answering(library.SUCCESS, library.ERROR_UNKNOWN), journal(t, boot), false},
+		"another GPU":      {answering(library.ERROR_NOT_FOUND, 0), journal(t, boot), true},
+		"not in MIG mode":  {answering(library.SUCCESS, library.SUCCESS), journal(t, boot), true},
+		"another boot":     {none, journal(t, "earlier"), true},
+		"nothing was made": {none, t.TempDir(), true},
+	} {
+		if err := clearGPU(test.driver, test.directory, "GPU-a"); (err == nil) != test.gone {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	library "github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/spf13/cobra"
 
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
@@ -59,7 +60,7 @@ func serveUninstall(ctx context.Context, c config.Configuration) error {
 	defer stop()
 	node := uninstall.Node{
 		Config: c, Name: at.name, Client: at.client, Pods: at.pods.List,
-		MPS: clusterDaemonsOf(c), Clear: func(uuid string) error { return clearGPU(c.Directory, uuid) },
+		MPS: clusterDaemonsOf(c), Clear: func(uuid string) error { return clearGPU(library.New(), c.Directory, uuid) },
 	}
 	for said := "nothing yet"; ctx.Err() == nil; {
 		is := "nothing is left"

@@ -54,6 +54,29 @@ func TestClearFails(t *testing.T) {
 	}
 }
 
+// TestMade: the journal says whether there may be anything to clear, without the device.
+func TestMade(t *testing.T) {
+	one := `[{"profile": "1g.10gb", "start": 0}]`
+	for name, test := range map[string]struct {
+		boot, made, intent string
+		want               bool
+	}{
+		"instance":     {"b", one, "null", true},
+		"step":         {"b", "[]", `{"action": "create GPU instance", "profile": "1g.10gb", "start": 0}`, true},
+		"nothing":      {"b", "[]", "null", false},
+		"earlier boot": {"a", one, "null", false},
+	} {
+		text := `{"version": 1, "boot": "` + test.boot + `", "device": "GPU-a", "made": ` + test.made + `, "intent": ` + test.intent + `}`
+		c := partition.Config{UUID: uuid, Boot: "b", Store: &memory{text: []byte(text)}}
+		if made, err := c.Made(); made != test.want || err != nil {
+			t.Errorf("%s: %v, %v", name, made, err)
+		}
+	}
+	if _, err := (partition.Config{UUID: uuid, Boot: "b", Store: &memory{text: []byte("{")}}).Made(); !errors.Is(err, partition.ErrJournal) {
+		t.Errorf("no journal: %v", err)
+	}
+}
+
 // TestFileOf: the journals in the agent's directory tell whose they are.
 func TestFileOf(t *testing.T) {
 	if f := partition.FileOf("/run/gshare", "GPU-a"); f != "/run/gshare/mig-GPU-a.json" {

@@ -12,6 +12,7 @@ var (
 	ErrNoRoom   = errors.New("no room for the instance")        // NVML: INSUFFICIENT_RESOURCES
 	ErrInUse    = errors.New("the instance is in use")          // NVML: IN_USE
 	ErrNotFound = errors.New("no such instance")                // NVML: NOT_FOUND
+	ErrNoGPU    = errors.New("the driver has no such GPU")      // it was replaced
 	ErrNoMIG    = errors.New("no GPU in MIG mode")              // nothing can be partitioned
 	ErrJournal  = errors.New("the journal cannot be relied on") // what is gshare's on the GPU is not known
 )

@@ -37,19 +37,34 @@ type Manager struct {
 // file, all instances would count as made by others.
 func Open(c Config) (*Manager, error) {
 	m := &Manager{device: c.Device, store: c.Store, held: map[string]bool{}}
-	text, err := c.Store.Load()
-	if err != nil {
-		return nil, fmt.Errorf("journal of %s: %w", c.UUID, err)
-	}
-	if m.record, err = load(text, c); err != nil {
-		return nil, fmt.Errorf("journal of %s: %w: %w", c.UUID, ErrJournal, err)
+	var err error
+	if m.record, err = c.load(); err != nil {
+		return nil, err
 	}
 	_, err = m.settle()
 	return m, err
 }
 
-// load reads the journal; that of an earlier boot says nothing any more.
-func load(text []byte, c Config) (record, error) {
+// Made says that the journal tells of instances, or of a step that may have made one. It needs no device. The error is that of Open.
+func (c Config) Made() (bool, error) {
+	r, err := c.load()
+	return len(r.Made) > 0 || r.Intent != nil, err
+}
+
+func (c Config) load() (record, error) {
+	text, err := c.Store.Load()
+	if err != nil {
+		return record{}, fmt.Errorf("journal of %s: %w", c.UUID, err)
+	}
+	r, err := recordIn(text, c)
+	if err != nil {
+		return record{}, fmt.Errorf("journal of %s: %w: %w", c.UUID, ErrJournal, err)
+	}
+	return r, nil
+}
+
+// recordIn reads the journal; that of an earlier boot says nothing any more.
+func recordIn(text []byte, c Config) (record, error) {
 	empty := record{Version: version, Boot: c.Boot, Device: c.UUID}
 	if text == nil {
 		return empty, empty.validate()

@@ -21,17 +21,33 @@ type Device struct {
 	other  []nvml.GpuInstanceProfileInfo // profiles that package mig does not describe
 }
 
-// Find gives the GPU of that UUID. The error is partition.ErrNoMIG where it is not in MIG mode, which is left as it is.
+// Find gives the GPU of that UUID. The error is partition.ErrNoGPU where there is none, partition.ErrNoMIG where it is not in MIG mode,
+// which is left as it is.
 func Find(library nvml.Interface, uuid string) (*Device, error) {
 	handle, r := library.DeviceGetHandleByUUID(uuid)
+	if r == nvml.ERROR_NOT_FOUND {
+		return nil, fmt.Errorf("%s: %w", uuid, partition.ErrNoGPU)
+	}
 	if r != nvml.SUCCESS {
 		return nil, failed("find "+uuid, r)
 	}
-	if mode, _, r := handle.GetMigMode(); r != nvml.SUCCESS || mode != nvml.DEVICE_MIG_ENABLE {
-		return nil, fmt.Errorf("%s: %w", uuid, partition.ErrNoMIG)
+	if err := divided(handle); err != nil {
+		return nil, fmt.Errorf("%s: %w", uuid, err)
 	}
 	d := &Device{handle: handle, model: &mig.Model{Name: uuid}, kinds: map[*mig.Profile]nvml.GpuInstanceProfileInfo{}}
 	return d, d.discover()
+}
+
+// divided gives partition.ErrNoMIG where a GPU is not in MIG mode, another error where the driver does not say.
+func divided(handle nvml.Device) error {
+	switch mode, _, r := handle.GetMigMode(); {
+	case r == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE:
+		return nil
+	case r == nvml.SUCCESS || r == nvml.ERROR_NOT_SUPPORTED || r == nvml.ERROR_FUNCTION_NOT_FOUND:
+		return partition.ErrNoMIG
+	default:
+		return failed("MIG mode", r)
+	}
 }
 
 // Model is what the driver says of this very GPU, not a table's. Steps and instances use its profiles.

@@ -43,12 +43,18 @@ func TestNotInMIGMode(t *testing.T) {
 	never := changed(t, newGPU(t), func(d *mock.Device) {
 		d.GetMigModeFunc = func() (int, int, library.Return) { return 0, 0, library.ERROR_NOT_SUPPORTED }
 	})
+	unknown := changed(t, newGPU(t), func(d *mock.Device) {
+		d.GetMigModeFunc = func() (int, int, library.Return) { return 0, 0, library.ERROR_UNKNOWN }
+	})
+	if _, err := nvml.Find(unknown, "GPU-a"); err == nil || errors.Is(err, partition.ErrNoMIG) {
+		t.Errorf("the driver does not say: %v", err)
+	}
 	for name, l := range map[string]library.Interface{"off": off, "never": never} {
 		if _, err := nvml.Find(l, "GPU-a"); !errors.Is(err, partition.ErrNoMIG) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := nvml.Find(newGPU(t).NVML(), "GPU-b"); err == nil || errors.Is(err, partition.ErrNoMIG) {
+	if _, err := nvml.Find(newGPU(t).NVML(), "GPU-b"); !errors.Is(err, partition.ErrNoGPU) {
 		t.Errorf("a GPU that is not there: %v", err)
 	}
 }
