@@ -48,24 +48,36 @@ func (n *Node) limitMemory(r *run) {
 	if r.Class == share.Exclusive || r.Group == "" || r.Limited > 0 || n.divided(r) {
 		return
 	}
-	go n.askForLimit(r)
+	go patiently(func(again bool) bool { return n.askForLimit(r, again) })
 }
 
-// askForLimit asks until the driver has confirmed the limit of a run, or the run has ended. What it reads of the run never changes.
-func (n *Node) askForLimit(r *run) {
-	for said := ""; ; time.Sleep(processPeriod) {
-		limit, err := n.limit(r)
-		switch {
-		case err == nil:
-			n.confirm(r, limit)
-			return
-		case errors.Is(err, dmem.ErrMissing) || !n.has(r):
-			return
-		case err.Error() != said:
-			said = err.Error()
-			n.Log.Error("limit the device memory of a run", "run", r.ID, "cgroup", r.Group, "err", err)
-		}
+// longestPause is that between two questions to a driver which goes on refusing.
+const longestPause = time.Minute
+
+// patiently asks until it is over, after longer and longer pauses.
+func patiently(ask func(again bool) (over bool)) {
+	for pause := processPeriod; !ask(pause > processPeriod); pause = min(2*pause, longestPause) {
+		time.Sleep(pause)
 	}
+}
+
+// askForLimit asks the driver to limit a run. It is over when it has confirmed that, or the run has ended. What it reads of the run never
+// changes. Only the first refusal is told: those of a driver may differ in words.
+func (n *Node) askForLimit(r *run, again bool) (over bool) {
+	if again && !n.has(r) {
+		return true // another may have its cgroup
+	}
+	limit, err := n.limit(r)
+	switch {
+	case err == nil:
+		n.confirm(r, limit)
+		return true
+	case errors.Is(err, dmem.ErrMissing) || !n.has(r):
+		return true
+	case !again:
+		n.Log.Error("limit the device memory of a run", "run", r.ID, "cgroup", r.Group, "err", err)
+	}
+	return false
 }
 
 // limit limits what a run has of each device, and gives the largest of the limits that the driver tells.

@@ -7,7 +7,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/api/control"
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
@@ -118,16 +121,72 @@ func TestDriverComesLater(t *testing.T) {
 	eventually(t, "the limit is confirmed", func() bool { return n.truth().Memory == "dmem (1536 MiB), hook, MPS" })
 }
 
-// TestEndsBeforeLimit: that the cgroup of a run which has ended is gone is no fault.
+// words is a log that may be read while it is written.
+type words struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (w *words) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(p)
+}
+
+func (w *words) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
+
+func logTo(w *words) func(*Options) {
+	return func(o *Options) { o.Log = slog.New(slog.NewTextHandler(w, nil)) }
+}
+
+// TestEndsBeforeLimit: that the cgroup of a run which has ended is gone is no fault. It is not asked for again: another may have it.
 func TestEndsBeforeLimit(t *testing.T) {
 	change, calls := withDriver(t, "[ $2 = --help ]\n")
-	var log strings.Builder
-	n := newNode(t, tempDir(t), change, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	log := &words{}
+	n := newNode(t, tempDir(t), change, logTo(log))
 	gone := record{ID: "x", Group: "/x", Devices: []string{"GPU-0"}, Request: share.Request{Containers: make([]share.Container, 1)}}
-	n.askForLimit(&run{record: gone})
-	if len(calls()) != 1 || log.Len() > 0 {
-		t.Errorf("%q: %s", calls(), &log)
+	for _, again := range []bool{false, true} {
+		if over := n.askForLimit(&run{record: gone}, again); !over || len(calls()) != 1 || log.String() != "" {
+			t.Errorf("%v, %q: %s", over, calls(), log)
+		}
 	}
+}
+
+// TestRefusalIsToldOnce: a driver that goes on refusing is asked again, and heard once, whatever it says.
+func TestRefusalIsToldOnce(t *testing.T) {
+	change, calls := withDriver(t, "[ $2 = --help ] || { echo error $$; exit 1; }\n")
+	log := &words{}
+	n := newNode(t, tempDir(t), change, logTo(log))
+	mustAdmit(t, n, newProgram(t), ask(30, 50, 1024))
+	eventually(t, "it is told", func() bool { return log.String() != "" })
+	for range 2 {
+		if n.askForLimit(n.first(), true) {
+			t.Error("it is over")
+		}
+	}
+	if got := log.String(); strings.Count(got, "limit the device memory") != 1 || len(calls()) < 3 {
+		t.Errorf("%q: %s", calls(), got)
+	}
+}
+
+// TestPatience: who asks a driver in vain asks ever more seldom, but goes on.
+func TestPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start, at := time.Now(), []int(nil)
+		patiently(func(again bool) bool {
+			if at = append(at, int(time.Since(start).Seconds())); again != (len(at) > 1) {
+				t.Errorf("question %d: again is %v", len(at), again)
+			}
+			return len(at) == 8
+		})
+		if want := []int{0, 2, 6, 14, 30, 62, 122, 182}; !slices.Equal(at, want) {
+			t.Errorf("after %d seconds, want %d", at, want)
+		}
+	})
 }
 
 // TestNoDriverLimits: without cgroups, or with an older driver, no limit is asked for.
