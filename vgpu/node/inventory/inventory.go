@@ -89,8 +89,9 @@ func (s *Slice) judge() {
 
 // The faults of slices of which the driver does not say what they have.
 const (
-	gone   = "the driver does not find it any more"
-	before = "it had failed when the driver was asked last"
+	gone      = "the driver does not find it any more"
+	withdrawn = "the place is not offered any more, or its GPU is gone"
+	before    = "it had failed when the driver was asked last"
 )
 
 // Update gives the inventory for what is found now. Slices keep their places, because tickets are numbered by them. Those that
@@ -103,7 +104,7 @@ func (inv Inventory) Update(c Config, devices []gpu.Device, bound bool) Inventor
 		i := slices.IndexFunc(found, func(s Slice) bool { return s.ID == old.ID })
 		fault := c.unread(devices, old.Device)
 		if fault == "" && bound {
-			fault = gone
+			fault = missing(old)
 		}
 		switch {
 		case i >= 0 && bound:
@@ -120,6 +121,14 @@ func (inv Inventory) Update(c Config, devices []gpu.Device, bound bool) Inventor
 		}
 	}
 	return Inventory{append(next, found...)}
+}
+
+// missing says what became of a slice that is not found.
+func missing(old Slice) string {
+	if old.Room != 0 { // which the driver has never known
+		return withdrawn
+	}
+	return gone
 }
 
 // grown keeps the number of tickets where there are less now.

@@ -83,6 +83,16 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
+// TestPlaceIsGone: the driver knows no places, and is not said to have lost one.
+func TestPlaceIsGone(t *testing.T) {
+	d := mig("a", "x", "y")
+	d.Instances[0].Room = 1
+	inv := Inventory{}.Update(config, []gpu.Device{d}, true).Update(config, []gpu.Device{mig("a")}, true)
+	if s := inv.Slices(); s[0].Fault != withdrawn || s[1].Fault != gone {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestOwned(t *testing.T) {
 	c := config
 	c.Owned = []string{"b"}
