@@ -144,7 +144,7 @@ func TestLargestGPU(t *testing.T) {
 	}
 	refused(t, "gshare/sm: 50, gshare/mem: 81921", "no GPU here has more")
 	refused(t, "gshare/sm: 200, gshare/vgpu: 2, gshare/mem: 163842", "no GPU here has more")
-	refused(t, "gshare/sm: 90, gshare/vgpu: 9, gshare/mem: 90", "no node here has more")
+	refused(t, "gshare/sm: 900, gshare/vgpu: 9, gshare/mem: 90", "no node here has more")
 	for _, limits := range []string{"gshare/sm: 50, gshare/mem: 81920", "gshare/sm: 200, gshare/mem: 163840", "cpu: 1", "gshare/sm: 1, gshare/mem: 1"} {
 		if err := dryRun(t, asking(t, limits)); err != nil {
 			t.Errorf("%s: %v", limits, err)
