@@ -3,7 +3,7 @@
 SHELL    := /bin/bash
 FUZZTIME ?= 10s
 ARGS     ?=
-SANDBOX  := hack/sandbox.sh
+LAB  := hack/lab.sh
 
 .DEFAULT_GOAL := help
 
@@ -17,15 +17,15 @@ build: ## Build every binary into bin/.
 
 .PHONY: demo
 demo: ## Place 3,000 fractional-GPU pods on a mixed cluster and draw the GPUs.
-	$(SANDBOX) demo $(ARGS)
+	$(LAB) demo $(ARGS)
 
 .PHONY: replay
 replay: ## Replay a cluster trace: make replay ARGS="--nodes F --pods F".
-	$(SANDBOX) replay $(ARGS)
+	$(LAB) replay $(ARGS)
 
 .PHONY: bench
 bench: ## Compare scheduling throughput with stock kube-scheduler (minutes).
-	$(SANDBOX) bench $(ARGS)
+	$(LAB) bench $(ARGS)
 
 .PHONY: bench-perf
 bench-perf: ## Run scheduler_perf with gshare's plugins (minutes).

@@ -17,7 +17,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/gshare-dev/gshare/deviceplugin"
-	"github.com/gshare-dev/gshare/vgpu/node/fakekubelet"
+	fakekubelet "github.com/gshare-dev/gshare/test/fake/kubelet"
 	"github.com/gshare-dev/gshare/vgpu/node/ticket"
 )
 

@@ -2,6 +2,4 @@
 # Regenerates the simulations of test/bench/RESULTS.md, or checks them: hack/results.sh [--only openb,mig] [--check --runs 2].
 set -euo pipefail
 cd "$(dirname "$0")/.."
-mkdir -p bin
-go build -o bin/gshare ./cmd/gshare
-exec go run ./hack/laboratory "$@"
+exec hack/lab.sh results "$@"

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/gshare-dev/gshare/vgpu/node/fakegpu"
+	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 )
 
 var build struct {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/test/enforce"
-	"github.com/gshare-dev/gshare/vgpu/node/fakegpu"
+	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )

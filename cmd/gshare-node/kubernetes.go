@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/release"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/agent"
@@ -93,10 +94,10 @@ func connect(c *config.Configuration) (p place, err error) {
 		c.Kubernetes.NodeName = os.Getenv("NODE_NAME")
 	}
 	if p.name = c.Kubernetes.NodeName; p.name == "" {
-		return p, usageError{errors.New("kubernetes.nodeName: it is not set, nor is NODE_NAME; --standalone is for a machine without Kubernetes")}
+		return p, cli.Usage(errors.New("kubernetes.nodeName: it is not set, nor is NODE_NAME; --standalone is for a machine without Kubernetes"))
 	}
 	if p.client, err = clientFor(c.Kubernetes.Kubeconfig); err != nil {
-		return p, usageError{fmt.Errorf("kubernetes.kubeconfig: %w", err)}
+		return p, cli.Usage(fmt.Errorf("kubernetes.kubeconfig: %w", err))
 	}
 	p.pods, err = kubelet.DialPods(c.Kubernetes.Pods)
 	return p, err

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 )
 
@@ -18,7 +19,7 @@ func TestNodeMistakes(t *testing.T) {
 		broken := c
 		change(&broken.Kubernetes)
 		err := serveNode(t.Context(), broken)
-		if err == nil || !strings.Contains(err.Error(), field) || exitCode(err) != 2 {
+		if err == nil || !strings.Contains(err.Error(), field) || cli.ExitCode(err) != 2 {
 			t.Errorf("%s: %v", field, err)
 		}
 	}

@@ -8,44 +8,23 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/release"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/standalone"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command().ExecuteContext(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "gshare-node:", err)
-		os.Exit(exitCode(err))
-	}
-}
-
-// usageError is a mistake of the caller's, in a flag or in a file: exit code 2.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-func exitCode(err error) int {
-	if usage := (usageError{}); errors.As(err, &usage) {
-		return 2
-	}
-	return 1
-}
+func main() { cli.Main(command()) }
 
 func command() *cobra.Command {
 	var alone bool
 	var file string
-	cmd := &cobra.Command{
+	cmd := cli.Root(&cobra.Command{
 		Use:   "gshare-node [--standalone] [--config FILE]",
 		Short: "Share the GPUs of this machine",
 		Long: "gshare-node serves a node of a cluster: it gives containers the parts of GPUs that gshare-scheduler placed for them.\n\n" +
@@ -54,32 +33,23 @@ func command() *cobra.Command {
 		Example: "  gshare-node --config /etc/gshare/node.yaml\n" +
 			"  gshare-node --standalone\n" +
 			"  gshare-node --standalone --config /etc/gshare/node.yaml",
-		Args:         noArguments,
-		Version:      release.Version(),
-		SilenceUsage: true, SilenceErrors: true,
+		Args:    cli.NoArgs,
+		Version: release.Version(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := readConfig(file)
 			if err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			if !alone {
 				return serveNode(cmd.Context(), c)
 			}
 			return serve(cmd.Context(), c)
 		},
-	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	})
 	cmd.Flags().BoolVar(&alone, "standalone", false, "without Kubernetes")
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (kind NodeConfiguration)")
 	cmd.AddCommand(uninstallCommand())
 	return cmd
-}
-
-func noArguments(cmd *cobra.Command, args []string) error {
-	if err := cobra.NoArgs(cmd, args); err != nil {
-		return usageError{err}
-	}
-	return nil
 }
 
 func readConfig(file string) (c config.Configuration, err error) {
@@ -138,7 +108,7 @@ func newNode(c config.Configuration, log *slog.Logger) (*standalone.Node, error)
 	source := sourceOf(c)
 	devices, err := source.Devices()
 	if err != nil && c.SimulatedDevices != "" {
-		return nil, usageError{fmt.Errorf("simulatedDevices: %w", err)}
+		return nil, cli.Usage(fmt.Errorf("simulatedDevices: %w", err))
 	}
 	if err != nil {
 		return nil, err

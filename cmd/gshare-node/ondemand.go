@@ -6,6 +6,7 @@ import (
 
 	library "github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
@@ -21,7 +22,7 @@ func onDemandOf(c config.Configuration, source gpu.Source) (*ondemand.Source, er
 		return nil, nil
 	}
 	if c.SimulatedDevices != "" {
-		return nil, usageError{errors.New("kubernetes.onDemand: simulated devices have no instances that could be made")}
+		return nil, cli.Usage(errors.New("kubernetes.onDemand: simulated devices have no instances that could be made"))
 	}
 	boot, err := partition.Boot()
 	if err != nil {

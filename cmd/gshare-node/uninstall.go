@@ -11,6 +11,7 @@ import (
 	library "github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/spf13/cobra"
 
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/uninstall"
 )
@@ -27,11 +28,11 @@ func uninstallCommand() *cobra.Command {
 			"then removes files and sockets, MIG instances that the agent made, the inventory and the capacity of the node. It goes on until\n" +
 			"it is stopped, since a DaemonSet would start it again; /readyz says ok when nothing is left, which takes five minutes: so long the\n" +
 			"kubelet remembers a plugin.",
-		Args: noArguments,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := readConfig(file)
 			if err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			return serveUninstall(cmd.Context(), c)
 		},

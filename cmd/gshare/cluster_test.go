@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/verdict"
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -105,7 +106,7 @@ func TestClusterCommands(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := ask(t, kubeconfig, c.args...)
-			if (err == nil) != (c.code == 0) || err != nil && exitCode(err) != c.code {
+			if (err == nil) != (c.code == 0) || err != nil && cli.ExitCode(err) != c.code {
 				t.Errorf("error %v, want code %d", err, c.code)
 			}
 			for _, want := range c.want {

@@ -11,7 +11,8 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/doctor"
-	"github.com/gshare-dev/gshare/cmd/gshare/internal/output"
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/cmd/internal/output"
 )
 
 const doctorLong = `doctor checks what gshare needs: the API server and the admission policies, the scheduler, its lease and its profile, and on each
@@ -25,11 +26,11 @@ func doctorCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check what gshare needs of the cluster, and say how to mend it", Long: doctorLong,
-		Example: "  gshare doctor\n  gshare doctor --all\n  gshare doctor -o json", Args: exactly(0, "none"),
+		Example: "  gshare doctor\n  gshare doctor --all\n  gshare doctor -o json", Args: cli.Exactly(0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := flags.Connect()
 			if err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			found := doctor.Examine(cmd.Context(), c.Client, time.Now())
 			err = format.Write(cmd.OutOrStdout(), found, func(w io.Writer) error { return writeFindings(w, found, all) })

@@ -10,8 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
-	"github.com/gshare-dev/gshare/cmd/gshare/internal/output"
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/verdict"
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/cmd/internal/output"
 )
 
 const explainLong = `explain says where a pod's shares are and who is beside them. For a pod that waits it says for each node and slice why not,
@@ -29,11 +30,11 @@ func explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "explain POD", Short: "Say why a pod is where it is, or why it is nowhere and what would change that", Long: explainLong,
 		Example: "  gshare explain train-0 -n ml\n  gshare explain ml/train-0 -o json",
-		Args:    exactly(1, "the name of a pod"),
+		Args:    cli.Exactly(1, "the name of a pod"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := flags.Connect()
 			if err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			report, snapshot, err := explainPod(cmd.Context(), c, podName(args[0], inNamespace(namespace, c)))
 			if err != nil {

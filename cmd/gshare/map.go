@@ -12,9 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
-	"github.com/gshare-dev/gshare/cmd/gshare/internal/output"
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/gpumap"
 	"github.com/gshare-dev/gshare/cmd/internal/mapping"
+	"github.com/gshare-dev/gshare/cmd/internal/output"
 )
 
 func mapCommand() *cobra.Command {
@@ -27,11 +28,11 @@ func mapCommand() *cobra.Command {
 			"node it draws each slice there as its window: time runs to the right, SMs go up, and every share is a block. Where shares\n" +
 			"were packed as rectangles these are drawn. --svg draws such pictures of all slices, or of the node's, into a file.",
 		Example: "  gshare map\n  gshare map gpu-node-1\n  gshare map gpu-node-1 --svg node.svg",
-		Args:    atMost(1, "the name of a node"),
+		Args:    cli.AtMost(1, "the name of a node"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := flags.Connect()
 			if err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			node := strings.Join(args, "")
 			list, err := drawCluster(cmd.Context(), c, node)

@@ -8,7 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gshare-dev/gshare/cmd/gshare/internal/chart"
+	"github.com/gshare-dev/gshare/cmd/internal/chart"
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/vgpu/planning"
 )
 
@@ -51,11 +52,11 @@ func planCommand() *cobra.Command {
 			"  gshare plan --applications a.json --profiles p.json --prices prices.yaml --policy all -o json --plot frontier.svg",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := p.check(); err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			plans, err := p.run()
 			if err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			return errors.Join(p.write(cmd.OutOrStdout(), plans), unserved(plans))
 		},

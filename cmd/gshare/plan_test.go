@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
 )
 
 // gsharePlan runs gshare plan on the example, with other arguments after it.
@@ -101,8 +103,8 @@ func TestPlanRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := gsharePlan(c.arguments...)
-			if err == nil || !strings.Contains(err.Error(), c.want) || exitCode(err) != c.code {
-				t.Errorf("%v with exit code %d; want %q and %d", err, exitCode(err), c.want, c.code)
+			if err == nil || !strings.Contains(err.Error(), c.want) || cli.ExitCode(err) != c.code {
+				t.Errorf("%v with exit code %d; want %q and %d", err, cli.ExitCode(err), c.want, c.code)
 			}
 		})
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/agent"
-	"github.com/gshare-dev/gshare/cmd/gshare/internal/output"
+	"github.com/gshare-dev/gshare/cmd/internal/output"
 	"github.com/gshare-dev/gshare/vgpu/api/control"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )

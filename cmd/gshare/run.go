@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/agent"
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/vgpu/api/control"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -39,7 +40,7 @@ func runCommand() *cobra.Command {
 			"  gshare run --sm 200 --vgpu 2 --isolation exclusive --mem 80Gi -- torchrun train.py",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("which program? It comes as an argument after the flags")
+				return cli.Usagef("which program? It comes as an argument after the flags")
 			}
 			return nil
 		},
@@ -66,11 +67,11 @@ func runCommand() *cobra.Command {
 func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	request, err := o.request(cmd, args[0])
 	if err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	program, err := exec.LookPath(args[0])
 	if err != nil {
-		return exitError{127, err}
+		return cli.WithExitCode(127, err)
 	}
 	hook, err := findHook(o.hook)
 	if err != nil {
@@ -103,7 +104,7 @@ func become(ctx context.Context, program string, args []string, hook string, gra
 		environment = append(environment, fmt.Sprintf("GSHARE_FD=%d", fd))
 	}
 	if err := syscall.Exec(program, args, merge(os.Environ(), environment)); err != nil {
-		return exitError{126, fmt.Errorf("%s: %w", program, err)}
+		return cli.WithExitCode(126, fmt.Errorf("%s: %w", program, err))
 	}
 	return nil // never reached
 }

@@ -8,17 +8,11 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
 )
 
 const hookName = "libgshare.so"
-
-// exitError ends gshare with the code that a shell gives in such a case.
-type exitError struct {
-	code int
-	error
-}
-
-func (e exitError) Unwrap() error { return e.error }
 
 // findHook looks for the hook beside this program.
 func findHook(name string) (string, error) {
@@ -28,7 +22,7 @@ func findHook(name string) (string, error) {
 			_, err = os.Stat(absolute)
 		}
 		if err != nil {
-			return "", usagef("--hook: %w", err)
+			return "", cli.Usagef("--hook: %w", err)
 		}
 		return absolute, nil
 	}

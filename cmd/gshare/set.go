@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/agent"
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/vgpu/api/control"
 )
 
@@ -20,13 +21,13 @@ func setCommand() *cobra.Command {
 		Example: "  gshare set trainer --sm-limit 40",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef("which run? gshare ps lists them")
+				return cli.Usagef("which run? gshare ps lists them")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("sm-limit") {
-				return usagef("--sm-limit: how many percent?")
+				return cli.Usagef("--sm-limit: how many percent?")
 			}
 			err := agent.New(socket).SetLimit(cmd.Context(), control.LimitRequest{Run: args[0], SMLimit: limit})
 			if refused := (*agent.Refused)(nil); errors.As(err, &refused) {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/agent"
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/vgpu/api/control"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -35,7 +36,7 @@ func topCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if every < 50*time.Millisecond {
-				return usagef("--every: %v is less than 50ms", every)
+				return cli.Usagef("--every: %v is less than 50ms", every)
 			}
 			if wanted, _ := cmd.Flags().GetBool(clusterFlag); wanted {
 				return t.watch(cmd.Context(), cmd.OutOrStdout(), every, times)

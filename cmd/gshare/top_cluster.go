@@ -10,7 +10,8 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/measure"
-	"github.com/gshare-dev/gshare/cmd/gshare/internal/output"
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/cmd/internal/output"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -32,7 +33,7 @@ type measured struct {
 func (t *topOfCluster) watch(ctx context.Context, w io.Writer, every time.Duration, times int) error {
 	c, err := t.flags.Connect()
 	if err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	agents, err := measure.FindAgents(ctx, c, t.node)
 	if err != nil {

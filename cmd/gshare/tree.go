@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
-	"github.com/gshare-dev/gshare/cmd/gshare/internal/output"
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/cmd/internal/output"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -21,11 +22,11 @@ func treeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tree", Short: "List nodes, their devices, the slices of each, and who holds shares of them",
 		Example: "  gshare tree\n  gshare tree -o yaml",
-		Args:    exactly(0, "no argument"),
+		Args:    cli.Exactly(0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := flags.Connect()
 			if err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			nodes, err := readTree(cmd.Context(), c)
 			if err != nil {

@@ -11,7 +11,8 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/doctor"
-	"github.com/gshare-dev/gshare/cmd/gshare/internal/output"
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/cmd/internal/output"
 	"github.com/gshare-dev/gshare/cmd/internal/release"
 )
 
@@ -24,7 +25,7 @@ func versionCommand() *cobra.Command {
 		Long: "version tells the version of this program, of the API server, and of gshare's schedulers and node agents, as these say it on their\n" +
 			"pods; of one that says nothing, the tag of its image. What goes together: " + doctor.SkewPolicy + ".\n" +
 			"The exit code is 1 if something does not.",
-		Example: "  gshare version\n  gshare version --client\n  gshare version -o json", Args: exactly(0, "none"),
+		Example: "  gshare version\n  gshare version --client\n  gshare version -o json", Args: cli.Exactly(0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found, err := versions(cmd, &flags, client)
 			if err != nil {
@@ -54,7 +55,7 @@ func versions(cmd *cobra.Command, flags *cluster.Flags, clientOnly bool) ([]doct
 	}
 	c, err := flags.Connect()
 	if err != nil {
-		return nil, usageError{fmt.Errorf("%w (gshare version --client asks no cluster)", err)}
+		return nil, cli.Usage(fmt.Errorf("%w (gshare version --client asks no cluster)", err))
 	}
 	return doctor.Versions(cmd.Context(), c.Client, own), nil
 }

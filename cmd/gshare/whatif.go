@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gshare-dev/gshare/cmd/gshare/internal/chart"
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/live"
-	"github.com/gshare-dev/gshare/cmd/gshare/internal/output"
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/usage"
+	"github.com/gshare-dev/gshare/cmd/internal/chart"
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/cmd/internal/output"
 )
 
 const whatifLong = `whatif reads the nodes and pods of a running cluster, and packs the pods that hold GPUs once more, by the rules of gshare's
@@ -38,11 +39,11 @@ func whatifCommand() *cobra.Command {
 		Example: "  gshare whatif --assume sm=30,mem=16384\n  gshare whatif --usage usage.csv --output json --plot whatif.svg",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := w.check(); err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			c, err := w.cluster.Connect()
 			if err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			result, err := w.compare(cmd.Context(), c.Client)
 			if err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/live"
 	"github.com/gshare-dev/gshare/vgpu/packing"
-	"github.com/gshare-dev/gshare/vgpu/simulation/whatif"
+	"github.com/gshare-dev/gshare/vgpu/whatif"
 )
 
 // comparison is what whatif prints.

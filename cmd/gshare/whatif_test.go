@@ -14,6 +14,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
 )
 
 func quantities(pairs ...string) v1.ResourceList {
@@ -129,7 +131,7 @@ func TestWhatifUsageErrors(t *testing.T) {
 		"usage malformed":      {"--usage", writeFile(t, "u", "x")},
 		"GPU memory":           {"--gpu-memory", "0"},
 	} {
-		if _, err := runWhatif(t, args...); err == nil || exitCode(err) != 2 {
+		if _, err := runWhatif(t, args...); err == nil || cli.ExitCode(err) != 2 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

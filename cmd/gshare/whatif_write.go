@@ -9,8 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/gshare-dev/gshare/cmd/gshare/internal/chart"
-	"github.com/gshare-dev/gshare/vgpu/simulation/whatif"
+	"github.com/gshare-dev/gshare/cmd/internal/chart"
+	"github.com/gshare-dev/gshare/vgpu/whatif"
 )
 
 func (w *whatifRun) write(out io.Writer, c *comparison) error {

@@ -1,6 +1,6 @@
 /*
  * What the fake driver says to the device simulation: one SEQPACKET connection for each thread, one request at a time. The
- * Go half is vgpu/node/fakegpu/wire.go. Little endian, no padding.
+ * Go half is test/fake/gpu/wire.go. Little endian, no padding.
  */
 #ifndef GSHARE_FAKE_WIRE_H
 #define GSHARE_FAKE_WIRE_H

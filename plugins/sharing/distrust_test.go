@@ -10,8 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/gshare-dev/gshare/plugins/occupancy"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 )
 
 func TestMalformedPlacementClosesTheNode(t *testing.T) {
@@ -21,7 +21,7 @@ func TestMalformedPlacementClosesTheNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPlugin(t, newHandle(), 0)
 			_, doubt := deriveOn(t, p, gpuPod("a", 100, 10, on("n1"), annotation(kube.AnnotationPlacement, text)))
-			if !errors.Is(doubt, occupancy.ErrPlacement) {
+			if !errors.Is(doubt, nodeview.ErrPlacement) {
 				t.Errorf("doubt %v", doubt)
 			}
 		})
@@ -82,7 +82,7 @@ func TestMalformedInventoryIsToldOnce(t *testing.T) {
 		node = node.DeepCopy()
 		node.Annotations[kube.AnnotationInventory] = text
 		for range 3 {
-			if _, doubt := p.derive(newNodeInfo(node), "", nil); !errors.Is(doubt, occupancy.ErrInventory) {
+			if _, doubt := p.derive(newNodeInfo(node), "", nil); !errors.Is(doubt, nodeview.ErrInventory) {
 				t.Errorf("inventory %q: doubt %v", text, doubt)
 			}
 		}
@@ -144,7 +144,7 @@ func TestInventoryFollowsTheAnnotation(t *testing.T) {
 		node  *v1.Node
 		gpus  int
 		doubt error
-	}{{one, 1, nil}, {two, 2, nil}, {none, 0, nil}, {empty, 0, occupancy.ErrInventory}, {none, 0, nil}, {one, 1, nil}} {
+	}{{one, 1, nil}, {two, 2, nil}, {none, 0, nil}, {empty, 0, nodeview.ErrInventory}, {none, 0, nil}, {one, 1, nil}} {
 		for range 2 {
 			node, doubt := p.derive(newNodeInfo(step.node), "", nil)
 			if len(node.Slices) != step.gpus || !errors.Is(doubt, step.doubt) {

@@ -8,13 +8,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/gshare-dev/gshare/plugins/occupancy"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
 // dossier is what one version of a pod says, decoded once.
 type dossier struct {
-	occupancy.Statement
+	nodeview.Statement
 	version string // resource version of the pod it was read from
 	shape   packing.Shape
 	key     string // names everything about the pod that the packer reads
@@ -58,13 +58,13 @@ func (d *dossiers) forget(uid types.UID) {
 }
 
 func read(pod *v1.Pod) *dossier {
-	d := &dossier{Statement: *occupancy.Read(pod), version: pod.ResourceVersion}
+	d := &dossier{Statement: *nodeview.Read(pod), version: pod.ResourceVersion}
 	d.key, d.shape = keyOf(&d.Pod), packing.ShapeOf(&d.Pod)
 	return d
 }
 
 // statement is what Derivation wants of a pod.
-func (d *dossiers) statement(pod *v1.Pod) *occupancy.Statement { return &d.of(pod).Statement }
+func (d *dossiers) statement(pod *v1.Pod) *nodeview.Statement { return &d.of(pod).Statement }
 
 // keyOf writes down every field that every packer reads, so that pods with equal keys are equal to it. %#v does; the other
 // verbs would call String, which rounds.

@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/gshare-dev/gshare/plugins/occupancy"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
@@ -47,7 +47,7 @@ func (p *Plugin) place(c *cycle, node *packing.Node, doubt error) (packing.Rank,
 
 // distrust refuses a node in doubt. Only the space of a nominated pod may be won by preemption.
 func distrust(doubt error) *fwk.Status {
-	if errors.Is(doubt, occupancy.ErrNominated) {
+	if errors.Is(doubt, nodeview.ErrNominated) {
 		return fwk.NewStatus(fwk.Unschedulable, doubt.Error())
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, doubt.Error())

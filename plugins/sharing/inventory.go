@@ -5,8 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/gshare-dev/gshare/plugins/occupancy"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
@@ -30,7 +30,7 @@ func (i *inventories) of(node *v1.Node) ([]packing.Slice, error) {
 		}
 	}
 	decoded, _, err := kube.InventoryOf(node)
-	fresh := &knownInventory{text: text, there: there, slices: occupancy.Slices(decoded), err: err}
+	fresh := &knownInventory{text: text, there: there, slices: nodeview.Slices(decoded), err: err}
 	i.byNode.Store(node.Name, fresh)
 	return fresh.slices, fresh.err
 }

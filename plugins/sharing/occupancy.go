@@ -7,7 +7,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/gshare-dev/gshare/plugins/ledger"
-	"github.com/gshare-dev/gshare/plugins/occupancy"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -20,9 +20,9 @@ func (p *Plugin) derive(info fwk.NodeInfo, except types.UID, extra []ledger.Prom
 	slices, err := p.inventories.of(info.Node())
 	if err != nil {
 		p.complain(info.Node(), err)
-		return emptyNode(info, nil), occupancy.ErrInventory
+		return emptyNode(info, nil), nodeview.ErrInventory
 	}
-	d := &occupancy.Derivation{Node: emptyNode(info, slices), Packer: p.bestFit, Read: p.dossiers.statement}
+	d := &nodeview.Derivation{Node: emptyNode(info, slices), Packer: p.bestFit, Read: p.dossiers.statement}
 	p.addPods(d, info, except)
 	addExtra(d, extra, except)
 	return d.Node, d.Load()
@@ -34,14 +34,14 @@ func emptyNode(info fwk.NodeInfo, slices []packing.Slice) *packing.Node {
 		packing.MilliCPU(has.GetMilliCPU()-used.GetMilliCPU()), share.Bytes(has.GetMemory()-used.GetMemory()))
 }
 
-func (p *Plugin) addPods(d *occupancy.Derivation, info fwk.NodeInfo, except types.UID) {
+func (p *Plugin) addPods(d *nodeview.Derivation, info fwk.NodeInfo, except types.UID) {
 	for _, pi := range info.GetPods() {
 		pod := pi.GetPod()
 		if pod.UID == except {
 			continue
 		}
 		if promised, ok := p.ledger.Get(pod.UID); ok && promised.Node == info.Node().Name {
-			d.Place(occupancy.Occupant{Pod: pod, Tenant: pod.Namespace, Workload: promised.Workload, Placement: promised.Placement})
+			d.Place(nodeview.Occupant{Pod: pod, Tenant: pod.Namespace, Workload: promised.Workload, Placement: promised.Placement})
 			continue
 		}
 		d.Add(pod)
@@ -49,11 +49,11 @@ func (p *Plugin) addPods(d *occupancy.Derivation, info fwk.NodeInfo, except type
 }
 
 // addExtra adds promises to pods that the NodeInfo does not show yet: mates committed in the same group cycle.
-func addExtra(d *occupancy.Derivation, extra []ledger.Promise, except types.UID) {
+func addExtra(d *nodeview.Derivation, extra []ledger.Promise, except types.UID) {
 	for _, p := range extra {
-		known := slices.ContainsFunc(d.Placed(), func(o occupancy.Occupant) bool { return o.Placement.UID == p.UID })
+		known := slices.ContainsFunc(d.Placed(), func(o nodeview.Occupant) bool { return o.Placement.UID == p.UID })
 		if !known && p.UID != except {
-			d.Place(occupancy.Occupant{Tenant: p.Tenant, Workload: p.Workload, Placement: p.Placement})
+			d.Place(nodeview.Occupant{Tenant: p.Tenant, Workload: p.Workload, Placement: p.Placement})
 		}
 	}
 }

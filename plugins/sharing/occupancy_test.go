@@ -8,8 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/gshare-dev/gshare/plugins/ledger"
-	"github.com/gshare-dev/gshare/plugins/occupancy"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 )
 
 // deriveOn derives a node of two GPUs that holds the pods.
@@ -58,14 +58,14 @@ func TestPodBoundByHandIsPlacedVirtually(t *testing.T) {
 		t.Errorf("requested %v, doubt %v; want the stranger on the other GPU", got, doubt)
 	}
 	_, doubt = deriveOn(t, p, gpuPod("b", 100, 100, on("n1")), gpuPod("c", 100, 100, on("n1")), gpuPod("d", 100, 100, on("n1")))
-	if !errors.Is(doubt, occupancy.ErrUnknownUse) {
+	if !errors.Is(doubt, nodeview.ErrUnknownUse) {
 		t.Errorf("three whole-GPU strangers on two GPUs: doubt %v", doubt)
 	}
 }
 
 func TestUnreadableRequestOfBoundPodIsDoubted(t *testing.T) {
 	p := newPlugin(t, newHandle(), 0)
-	if _, doubt := deriveOn(t, p, cpuPod("a", limit(kube.ResourceSM, 10), on("n1"))); !errors.Is(doubt, occupancy.ErrUnknownUse) {
+	if _, doubt := deriveOn(t, p, cpuPod("a", limit(kube.ResourceSM, 10), on("n1"))); !errors.Is(doubt, nodeview.ErrUnknownUse) {
 		t.Errorf("doubt %v", doubt)
 	}
 }
@@ -88,7 +88,7 @@ func TestRunningStrangerGoesBeforeNominee(t *testing.T) {
 	p := newPlugin(t, newHandle(), 0)
 	full := placed(t, gpuPod("a", 100, 100), "n1", "n1-0")
 	_, doubt := deriveOn(t, p, full, gpuPod("b", 100, 60, withPriority(9)), gpuPod("c", 100, 60, on("n1")))
-	if !errors.Is(doubt, occupancy.ErrNominated) {
+	if !errors.Is(doubt, nodeview.ErrNominated) {
 		t.Errorf("doubt %v; want the nominee to be the one without room", doubt)
 	}
 }
@@ -104,11 +104,11 @@ func TestEndingPodsLeaveRoomForNomineesAlone(t *testing.T) {
 	if got, doubt := deriveOn(t, p, first, second, nominee(2)); doubt != nil || !slices.Equal(got, []int64{70, 100}) {
 		t.Errorf("the nominee goes where the ending pod was: requested %v, doubt %v", got, doubt)
 	}
-	if _, doubt := deriveOn(t, p, first, second, nominee(1)); !errors.Is(doubt, occupancy.ErrNominated) {
+	if _, doubt := deriveOn(t, p, first, second, nominee(1)); !errors.Is(doubt, nodeview.ErrNominated) {
 		t.Errorf("an ending pod of the same priority: doubt %v", doubt)
 	}
 	// A pod bound by hand is no nominee, whatever its priority.
-	if _, doubt := deriveOn(t, p, first, second, gpuPod("c", 100, 70, withPriority(9), on("n1"))); !errors.Is(doubt, occupancy.ErrUnknownUse) {
+	if _, doubt := deriveOn(t, p, first, second, gpuPod("c", 100, 70, withPriority(9), on("n1"))); !errors.Is(doubt, nodeview.ErrUnknownUse) {
 		t.Errorf("a stranger: doubt %v", doubt)
 	}
 }

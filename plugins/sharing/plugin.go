@@ -14,8 +14,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/gshare-dev/gshare/plugins/ledger"
-	"github.com/gshare-dev/gshare/plugins/occupancy"
 	"github.com/gshare-dev/gshare/vgpu/api/config/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
@@ -65,7 +65,7 @@ var (
 // New makes the plugin for one profile.
 func New(ctx context.Context, c Config, handle fwk.Handle) (*Plugin, error) {
 	p := &Plugin{
-		name: c.Name, handle: handle, rules: occupancy.Rules(c.Model, c.Args), ranker: c.Ranker, candidates: *c.Args.CandidateNodes,
+		name: c.Name, handle: handle, rules: nodeview.Rules(c.Model, c.Args), ranker: c.Ranker, candidates: *c.Args.CandidateNodes,
 		ledger: c.Ledger, pods: handle.SharedInformerFactory().Core().V1().Pods().Lister(),
 	}
 	p.dossiers = newDossiers(p.lives, c.Affinity)

@@ -9,7 +9,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/gshare-dev/gshare/plugins/ledger"
-	"github.com/gshare-dev/gshare/plugins/occupancy"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
@@ -61,7 +61,7 @@ func (p *Plugin) choose(state fwk.CycleState, c *cycle, pod *v1.Pod, info fwk.No
 // evicted for. There is no such plan where the room of pods that are ending is needed already.
 func (p *Plugin) besideNominees(c *cycle, pod *v1.Pod, info fwk.NodeInfo, node *packing.Node, promises []ledger.Promise) (packing.Plan, bool) {
 	counted := slices.DeleteFunc(p.handle.NominatedPodsForNode(node.Name), func(n fwk.PodInfo) bool {
-		return n.GetPod().UID == pod.UID || occupancy.Priority(n.GetPod()) < occupancy.Priority(pod)
+		return n.GetPod().UID == pod.UID || nodeview.Priority(n.GetPod()) < nodeview.Priority(pod)
 	})
 	if len(counted) == 0 {
 		return nil, false

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/controlplane"
+	"github.com/gshare-dev/gshare/test/controlplane"
 )
 
 // server is how an administrator reaches the API server of all tests.

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gshare-dev/gshare/test/cluster"
+	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
-	"github.com/gshare-dev/gshare/vgpu/node/fakegpu"
 )
 
 // workload is an image with busybox and /bin/spin, a program that keeps a GPU busy.

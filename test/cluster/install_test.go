@@ -74,7 +74,7 @@ func (i *installed) leastPod(t *testing.T) {
 	}
 }
 
-// uninstall is what manifests/docs/operate.md says.
+// uninstall is what docs/operate.md says.
 func (i *installed) uninstall(t *testing.T) {
 	t.Helper()
 	i.kubectl(t, "-n", "gshare-system", "patch", "daemonset", "gshare-node", "--patch-file", i.repository(t, "manifests/node/uninstall.yaml"))

@@ -18,7 +18,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// upgrades goes from one version to the other and back while pods compute and others come, as manifests/docs/operate.md says. No
+// upgrades goes from one version to the other and back while pods compute and others come, as docs/operate.md says. No
 // container that runs ends, and every share is there all the while, once.
 func (i *installed) upgrades(t *testing.T) {
 	before := i.load(i.ctx, t, i.Nodes[0])

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/node/fakegpu"
+	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 )
 
 // Ahead is the most work, as time of the whole device, that was launched and not yet done when a kernel was launched after

@@ -6,7 +6,7 @@ package enforce
 import (
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/node/fakegpu"
+	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/token"
 )

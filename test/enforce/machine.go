@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/node/fakegpu"
+	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/token"
 )

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/node/fakegpu"
+	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 )
 
 // Spans are the kernels of one pod, in the order of their ends.

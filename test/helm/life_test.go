@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
-	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/controlplane"
+	"github.com/gshare-dev/gshare/test/controlplane"
 	"github.com/gshare-dev/gshare/test/install/document"
 	"github.com/gshare-dev/gshare/test/install/manifest"
 )

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/controlplane"
+	"github.com/gshare-dev/gshare/test/controlplane"
 )
 
 const root = "../.."

@@ -14,7 +14,7 @@ var message = regexp.MustCompile("(?m)^\\| (?:container does not start|pod stays
 
 // TestMessages: users can find what they see, such as the reason of an event: it begins a string of the programs.
 func TestMessages(t *testing.T) {
-	text, err := os.ReadFile(root + "manifests/docs/trouble.md")
+	text, err := os.ReadFile(root + "docs/trouble.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func TestFiles(t *testing.T) {
 		"adapter, Kubernetes":    {"plugins/slot/a.go", `import _ "k8s.io/kubernetes/pkg/scheduler"`, "only cmd"},
 		"adapter test":           {"plugins/slot/a_test.go", `import _ "k8s.io/kubernetes/pkg/scheduler"`, ""},
 		"adapter, command":       {"vgpu/node/nvml/a.go", `import _ "` + module + `cmd/internal/boot"`, "points up"},
-		"adapter, test helper":   {"plugins/a.go", `import _ "` + module + `test/cluster"`, "points up"},
+		"adapter, test helper":   {"plugins/a.go", `import _ "` + module + `test/cluster"`, "only tests"},
 		"adapter test, helper":   {"plugins/a_test.go", `import _ "` + module + `test/cluster"`, ""},
 		"adapter, exit":          {"plugins/a.go", `import "os"; func f() { os.Exit(1) }`, "end the process"},
 		"adapter, log.Fatalf":    {"deviceplugin/a.go", `import "log"; func f() { log.Fatalf("x") }`, "end the process"},
@@ -41,6 +41,9 @@ func TestFiles(t *testing.T) {
 		"test, exit":             {"test/a_test.go", `import "os"; func TestX() { os.Exit(1) }`, "end the process"},
 		"command":                {"cmd/x/a.go", `import ("os"; _ "k8s.io/kubernetes/cmd/kube-scheduler/app"); func f() { os.Exit(1) }`, ""},
 		"tool, Kubernetes":       {"hack/x/a.go", `import _ "k8s.io/kubernetes/pkg/scheduler"`, "only cmd"},
+		"command, laboratory":    {"cmd/gshare/a.go", `import _ "` + module + `lab/cluster"`, "only tests and gshare-lab"},
+		"command, fake":          {"cmd/gshare-node/a.go", `import _ "` + module + `test/fake/gpu"`, "only tests and gshare-lab"},
+		"gshare-lab, laboratory": {"cmd/gshare-lab/a.go", `import _ "` + module + `lab/cluster"`, ""},
 		"unknown folder":         {"pkg/a.go", ``, "no ring"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,7 @@ func (r ring) String() string { return [...]string{"rule", "contract", "adapter"
 
 // rings gives the ring of a folder: the longest entry that it lies in decides. A new top folder needs an entry.
 var rings = map[string]ring{
-	"vgpu":     rules,
+	"vgpu": rules, "lab": rules, "lab/audit": adapters, "lab/trace": adapters,
 	"vgpu/api": contracts, "vgpu/kube": contracts, "manifests": contracts, "kind": contracts, "hook": contracts,
 	"plugins": adapters, "deviceplugin": adapters, "serving": adapters, "vgpu/node": adapters, "vgpu/serving": adapters,
 	"cmd": wiring, "hack": wiring, "test": wiring,
@@ -71,6 +71,8 @@ func forbidden(s source, own ring, name string) string {
 	if folder, ours := strings.CutPrefix(name, module); ours {
 		other, ok := ringOf(folder)
 		switch {
+		case within(folder, "lab", "test") && !s.isTest() && !within(s.path, "lab", "test", "cmd/gshare-lab"):
+			return "only tests and gshare-lab may import the laboratory or a fake"
 		case !ok:
 			return "it belongs to no ring"
 		case s.isTest() && within(folder, "test"):

@@ -30,7 +30,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// The node of manifests/docs/queues.md.
+// The node of docs/queues.md.
 const (
 	groupGPUs = 8
 	groupMiB  = 81920
@@ -70,7 +70,7 @@ var row = regexp.MustCompile("(?m)^\\| (`gshare/.*`) \\| ([0-9]+) \\|")
 // documented is the resources of the table in the documents.
 func documented(t *testing.T) v1.ResourceList {
 	t.Helper()
-	text, err := os.ReadFile("../../manifests/docs/queues.md")
+	text, err := os.ReadFile("../../docs/queues.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 // Package pipeline cuts functions into stages and puts these on free slices: FluidFaaS's pipelines over MIG fragments,
-// with the corrections that hack/glossary.md lists.
+// with the corrections that docs/glossary.md lists.
 //
 // A Function is ranked once, offline. Whenever an instance is to start, its Ranking is asked which of the slices that are
 // free now should hold which stage. Slices are taken as they are: nothing here changes the geometry of a GPU (FF-38).

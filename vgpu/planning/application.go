@@ -1,5 +1,5 @@
 // Package planning decides at least cost how applications with deadlines are served: which run together, in which mode,
-// on what and in which batches. It implements PAMBA's planner with the corrections that hack/glossary.md lists, and
+// on what and in which batches. It implements PAMBA's planner with the corrections that docs/glossary.md lists, and
 // HarmonyBatch's as a yardstick.
 package planning
 

@@ -9,8 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/gshare-dev/gshare/cmd/internal/gpumap"
-	"github.com/gshare-dev/gshare/plugins/occupancy"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
@@ -27,7 +27,7 @@ func Of(node *v1.Node, pods []*v1.Pod) (list []Slice) {
 	if err != nil {
 		return nil
 	}
-	d := &occupancy.Derivation{Node: packing.NewNode(node.Name, occupancy.Slices(inventory), 0, 0), Read: occupancy.Read}
+	d := &nodeview.Derivation{Node: packing.NewNode(node.Name, nodeview.Slices(inventory), 0, 0), Read: nodeview.Read}
 	for _, pod := range pods {
 		d.Add(pod)
 	}
@@ -37,7 +37,7 @@ func Of(node *v1.Node, pods []*v1.Pod) (list []Slice) {
 	return list
 }
 
-func drawn(d *occupancy.Derivation, i int) Slice {
+func drawn(d *nodeview.Derivation, i int) Slice {
 	s := &d.Node.Slices[i]
 	out := Slice{ID: string(s.ID), Slice: gpumap.Slice{
 		Node: d.Node.Name, Index: i, Model: strings.TrimSpace(s.Model + " " + s.Profile), Reserve: s.Reserve, MemoryTotal: s.Memory,

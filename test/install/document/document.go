@@ -18,7 +18,7 @@ var (
 
 // Blocks are the examples of all documents in a checkout.
 func Blocks(root string) (all []Block, err error) {
-	files, err := filepath.Glob(filepath.Join(root, "manifests/docs/*.md"))
+	files, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
 	if err != nil || len(files) < 5 {
 		return nil, fmt.Errorf("%d documents, %w", len(files), err)
 	}

@@ -14,12 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	fakemig "github.com/gshare-dev/gshare/test/fake/mig"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
-	"github.com/gshare-dev/gshare/vgpu/node/fakemig"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/partition"

@@ -19,12 +19,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	fakekubelet "github.com/gshare-dev/gshare/test/fake/kubelet"
+	fakemig "github.com/gshare-dev/gshare/test/fake/mig"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
-	"github.com/gshare-dev/gshare/vgpu/node/fakekubelet"
-	"github.com/gshare-dev/gshare/vgpu/node/fakemig"
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/partition"

@@ -17,9 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	fakekubelet "github.com/gshare-dev/gshare/test/fake/kubelet"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/node/fakekubelet"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	fakekubelet "github.com/gshare-dev/gshare/test/fake/kubelet"
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/node/fakekubelet"
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
 )
 

@@ -11,7 +11,7 @@ import (
 )
 
 // Features are what newer drivers add to MPS, by the help of its own program. Namespaces (MPS v3, driver 615) are used where they are. Static
-// partitions (driver 590) are not: one is changed only while its device has no clients, and shares come and go (hack/adr/0007).
+// partitions (driver 590) are not: one is changed only while its device has no clients, and shares come and go (docs/adr/0007).
 type Features struct {
 	StaticPartitions, Namespaces bool
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/node/fakegpu"
+	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
 )

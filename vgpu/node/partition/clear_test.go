@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gshare-dev/gshare/vgpu/node/fakemig"
+	fakemig "github.com/gshare-dev/gshare/test/fake/mig"
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	fakemig "github.com/gshare-dev/gshare/test/fake/mig"
 	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
-	"github.com/gshare-dev/gshare/vgpu/node/fakemig"
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 	"github.com/gshare-dev/gshare/vgpu/node/partition/nvml"
 )

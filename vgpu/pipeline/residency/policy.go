@@ -1,5 +1,5 @@
 // Package residency decides which functions lie on the slices of a node that are shared in turn, and which request runs
-// there next: FluidFaaS's eviction-based time sharing, with the corrections that hack/glossary.md lists.
+// there next: FluidFaaS's eviction-based time sharing, with the corrections that docs/glossary.md lists.
 //
 // An instance is Hot (has slices of its own and is never evicted), Shared (on a slice that others use in turn), Warm (in
 // host memory after eviction) or Cold. A Node holds what is Shared and Warm; hot instances have nothing to wait for, and

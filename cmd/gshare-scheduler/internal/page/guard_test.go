@@ -12,7 +12,7 @@ import (
 	rbac "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/controlplane"
+	"github.com/gshare-dev/gshare/test/controlplane"
 )
 
 // served is the page at an address of its own, with the rights of the scheduler and no others.

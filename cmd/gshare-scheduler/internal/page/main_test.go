@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/controlplane"
+	"github.com/gshare-dev/gshare/test/controlplane"
 )
 
 // plane is the API server of all tests; admin may do everything in it.

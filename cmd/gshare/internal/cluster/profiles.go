@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gshare-dev/gshare/manifests"
-	"github.com/gshare-dev/gshare/plugins/occupancy"
 	"github.com/gshare-dev/gshare/vgpu/api/config/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
@@ -109,7 +109,7 @@ func parseProfiles(text []byte) (profiles []Profile, err error) {
 				}
 			}
 			args.Default()
-			packer.Rules = occupancy.Rules(packer.Rules.Model, args)
+			packer.Rules = nodeview.Rules(packer.Rules.Model, args)
 			profiles = append(profiles, Profile{p.SchedulerName, plugin.Name, packer})
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	resource "k8s.io/component-helpers/resource"
 
-	"github.com/gshare-dev/gshare/plugins/occupancy"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -26,7 +26,7 @@ type Snapshot struct {
 
 	onNode    map[string][]*v1.Pod // that have not ended
 	nominated map[string][]*v1.Pod
-	read      map[*v1.Pod]*occupancy.Statement
+	read      map[*v1.Pod]*nodeview.Statement
 }
 
 // Read lists nodes and pods once.
@@ -53,7 +53,7 @@ func (s *Snapshot) index() {
 	slices.SortFunc(s.Pods, func(a, b *v1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	s.read = map[*v1.Pod]*occupancy.Statement{}
+	s.read = map[*v1.Pod]*nodeview.Statement{}
 	s.onNode, s.nominated = map[string][]*v1.Pod{}, map[string][]*v1.Pod{}
 	for _, pod := range s.Pods {
 		switch {
@@ -91,10 +91,10 @@ func (s *Snapshot) Pod(name types.NamespacedName) (*v1.Pod, bool) {
 }
 
 // Statement is what a pod of the snapshot says, decoded once.
-func (s *Snapshot) Statement(pod *v1.Pod) *occupancy.Statement {
+func (s *Snapshot) Statement(pod *v1.Pod) *nodeview.Statement {
 	known := s.read[pod]
 	if known == nil {
-		known = occupancy.Read(pod)
+		known = nodeview.Read(pod)
 		s.read[pod] = known
 	}
 	return known
@@ -110,7 +110,7 @@ type Node struct {
 	Used   v1.ResourceList // requested by the pods that run here
 	Pods   int
 	Doubt  error // why nothing is placed here, if the node cannot be trusted
-	placed []occupancy.Occupant
+	placed []nodeview.Occupant
 	closed map[string]kube.Reason
 }
 
@@ -119,7 +119,7 @@ type Node struct {
 func (s *Snapshot) Derive(node *v1.Node, packer packing.Packer, asks *v1.Pod, without func(*v1.Pod) bool) *Node {
 	inventory, _, err := kube.InventoryOf(node)
 	n := &Node{Object: node, Used: v1.ResourceList{}, closed: closedOf(inventory)}
-	d := &occupancy.Derivation{Node: packing.NewNode(node.Name, occupancy.Slices(inventory), 0, 0), Packer: packer, Read: s.Statement}
+	d := &nodeview.Derivation{Node: packing.NewNode(node.Name, nodeview.Slices(inventory), 0, 0), Packer: packer, Read: s.Statement}
 	for _, pod := range s.onNode[node.Name] {
 		if !without(pod) {
 			d.Add(pod)
@@ -127,14 +127,14 @@ func (s *Snapshot) Derive(node *v1.Node, packer packing.Packer, asks *v1.Pod, wi
 		}
 	}
 	for _, pod := range s.nominated[node.Name] {
-		if asks != nil && pod.UID != asks.UID && occupancy.Priority(pod) >= occupancy.Priority(asks) {
+		if asks != nil && pod.UID != asks.UID && nodeview.Priority(pod) >= nodeview.Priority(asks) {
 			d.Add(pod)
 			n.count(pod)
 		}
 	}
 	n.Doubt, n.Node, n.placed = d.Load(), d.Node, d.Placed()
 	if err != nil {
-		n.Doubt = fmt.Errorf("%w: %w", occupancy.ErrInventory, err)
+		n.Doubt = fmt.Errorf("%w: %w", nodeview.ErrInventory, err)
 	}
 	free := n.Free(v1.ResourceMemory)
 	n.CPU, n.RAM = packing.MilliCPU(n.freeMilliCPU()), share.Bytes(free.Value())

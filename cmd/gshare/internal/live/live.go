@@ -12,7 +12,7 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/usage"
-	"github.com/gshare-dev/gshare/vgpu/simulation/whatif"
+	"github.com/gshare-dev/gshare/vgpu/whatif"
 )
 
 // Options say what to read, and what to take for granted where the cluster does not say it.

@@ -8,11 +8,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/gshare-dev/gshare/plugins/occupancy"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
-	"github.com/gshare-dev/gshare/vgpu/simulation/whatif"
+	"github.com/gshare-dev/gshare/vgpu/whatif"
 )
 
 // gpuNode is a node with GPUs, and how its plugin hands them out today.
@@ -52,7 +52,7 @@ func (g *gpuNode) readInventory(inv kube.Inventory) {
 	for _, s := range inv.Slices {
 		g.devices[s.ID] = s.Device
 	}
-	g.Slices = occupancy.Slices(inv)
+	g.Slices = nodeview.Slices(inv)
 }
 
 // gpus counts the physical GPUs.

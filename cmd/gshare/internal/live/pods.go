@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
-	"github.com/gshare-dev/gshare/vgpu/simulation/whatif"
+	"github.com/gshare-dev/gshare/vgpu/whatif"
 )
 
 func (r *reader) readPods(pods []*v1.Pod) {

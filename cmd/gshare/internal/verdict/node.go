@@ -11,9 +11,9 @@ import (
 	"k8s.io/component-helpers/resource"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
-	"github.com/gshare-dev/gshare/plugins/occupancy"
 	"github.com/gshare-dev/gshare/vgpu/explain"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
@@ -59,14 +59,14 @@ func (n *Node) fix() string {
 type visitor struct {
 	snapshot  *cluster.Snapshot
 	pod       *v1.Pod
-	statement *occupancy.Statement
+	statement *nodeview.Statement
 	packer    packing.Packer
-	welcome   occupancy.Visitor
+	welcome   nodeview.Visitor
 	requests  v1.ResourceList
 }
 
-func newVisitor(s *cluster.Snapshot, pod *v1.Pod, statement *occupancy.Statement, packer packing.Packer) *visitor {
-	return &visitor{s, pod, statement, packer, occupancy.NewVisitor(pod), resource.PodRequests(pod, resource.PodResourcesOptions{})}
+func newVisitor(s *cluster.Snapshot, pod *v1.Pod, statement *nodeview.Statement, packer packing.Packer) *visitor {
+	return &visitor{s, pod, statement, packer, nodeview.NewVisitor(pod), resource.PodRequests(pod, resource.PodResourcesOptions{})}
 }
 
 // How far a pod gets on a node: nodes where it gets further tell more.
@@ -155,11 +155,11 @@ func (v *visitor) departures(n *cluster.Node) (names []string) {
 // unwelcome are Kubernetes' own conditions.
 func (v *visitor) unwelcome(n *v1.Node) []Obstacle {
 	switch welcome, taint := v.welcome.At(n); welcome {
-	case occupancy.Cordoned:
+	case nodeview.Cordoned:
 		return []Obstacle{{"the node is cordoned", "", "kubectl uncordon " + n.Name}}
-	case occupancy.Tainted:
+	case nodeview.Tainted:
 		return []Obstacle{{"untolerated taint", taint.ToString(), "tolerate the taint " + taint.ToString() + ", or remove it from the node"}}
-	case occupancy.NotSelected:
+	case nodeview.NotSelected:
 		return []Obstacle{{"node selector or affinity does not match", "", "change nodeSelector or nodeAffinity, or label the node"}}
 	}
 	return nil
@@ -213,17 +213,17 @@ func shortageFix(name v1.ResourceName, n *v1.Node) string {
 
 func (v *visitor) doubt(n *cluster.Node) Obstacle {
 	reason := n.Doubt
-	for _, known := range []error{occupancy.ErrInventory, occupancy.ErrPlacement, occupancy.ErrUnknownUse, occupancy.ErrNominated} {
+	for _, known := range []error{nodeview.ErrInventory, nodeview.ErrPlacement, nodeview.ErrUnknownUse, nodeview.ErrNominated} {
 		if errors.Is(n.Doubt, known) {
 			reason = known
 		}
 	}
 	o := Obstacle{Reason: reason.Error(), Detail: strings.Join(v.snapshot.Suspects(n), "; ")}
 	switch reason {
-	case occupancy.ErrInventory:
+	case nodeview.ErrInventory:
 		o.Detail = n.Doubt.Error()
 		o.Fix = "the node agent writes the annotation " + kube.AnnotationInventory + " anew when it is removed: look at its log"
-	case occupancy.ErrNominated:
+	case nodeview.ErrNominated:
 		o.Fix = "wait until the nominated pod has been bound"
 	default:
 		o.Fix = "delete the pods named here: nothing is placed beside what cannot be accounted for"

@@ -7,8 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
-	"github.com/gshare-dev/gshare/plugins/occupancy"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
@@ -32,7 +32,7 @@ type Neighbor struct {
 }
 
 // bound explains a pod that has a node.
-func (r *Report) bound(s *cluster.Snapshot, pod *v1.Pod, statement *occupancy.Statement) {
+func (r *Report) bound(s *cluster.Snapshot, pod *v1.Pod, statement *nodeview.Statement) {
 	switch {
 	case !statement.Placed:
 		r.is(Unplaced, fmt.Sprintf("the pod is on %s without a placement: %s, not gshare-scheduler", pod.Spec.NodeName, whoBound(s, pod)),
@@ -88,7 +88,7 @@ func (r *Report) whereabouts(s *cluster.Snapshot, pod *v1.Pod) string {
 	}
 	free := pod.DeepCopy() // as it was before it was bound
 	free.Spec.NodeName = ""
-	visitor := newVisitor(s, free, occupancy.Read(pod), profile.Packer)
+	visitor := newVisitor(s, free, nodeview.Read(pod), profile.Packer)
 	fit := 0
 	for _, n := range s.Nodes {
 		if n.Name == pod.Spec.NodeName {

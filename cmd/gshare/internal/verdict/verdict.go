@@ -10,9 +10,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
-	"github.com/gshare-dev/gshare/plugins/occupancy"
 	"github.com/gshare-dev/gshare/vgpu/explain"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
@@ -85,7 +85,7 @@ func (r *Report) is(reason Reason, summary, fix string) {
 const inDetail = 20
 
 // pending asks every node; those where the pod got furthest come first.
-func (r *Report) pending(s *cluster.Snapshot, pod *v1.Pod, statement *occupancy.Statement, packer packing.Packer) {
+func (r *Report) pending(s *cluster.Snapshot, pod *v1.Pod, statement *nodeview.Statement, packer packing.Packer) {
 	visitor := newVisitor(s, pod, statement, packer)
 	open := map[string]*packing.Node{}
 	for _, n := range s.Nodes {

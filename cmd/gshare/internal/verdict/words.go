@@ -7,12 +7,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/gshare-dev/gshare/plugins/occupancy"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // asks writes down the shares that a pod asks for.
-func asks(s *occupancy.Statement) (lines []string) {
+func asks(s *nodeview.Statement) (lines []string) {
 	for _, c := range s.Pod.Request.Containers {
 		lines = append(lines, fmt.Sprintf("%s: %d vGPU of %s", c.Name, c.VGPUs, Share(c.Share)))
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/gshare-dev/gshare/vgpu/node/fakegpu"
+	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 )
 

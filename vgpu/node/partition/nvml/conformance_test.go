@@ -10,9 +10,9 @@ import (
 
 	library "github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	fakemig "github.com/gshare-dev/gshare/test/fake/mig"
 	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
-	"github.com/gshare-dev/gshare/vgpu/node/fakemig"
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 	"github.com/gshare-dev/gshare/vgpu/node/partition/nvml"
 )

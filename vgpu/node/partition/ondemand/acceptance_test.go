@@ -6,13 +6,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gshare-dev/gshare/lab/migchurn"
+	fakemig "github.com/gshare-dev/gshare/test/fake/mig"
 	"github.com/gshare-dev/gshare/vgpu/mig"
-	"github.com/gshare-dev/gshare/vgpu/node/fakemig"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
-	"github.com/gshare-dev/gshare/vgpu/simulation/migchurn"
 )
 
 // journal is one without a disk.
@@ -192,7 +192,7 @@ func known(m *mig.Model) *mig.Model {
 }
 
 // TestAcceptance plays random wishes and ends against the scheduler's choice and the agent's instances: nothing illegal is made
-// (the fake GPU refuses it), nothing that a pod has is touched, nothing is left over, and what gshare simulate mig accepts by its
+// (the fake GPU refuses it), nothing that a pod has is touched, nothing is left over, and what gshare-lab simulate mig accepts by its
 // policy gradient is accepted.
 func TestAcceptance(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 1))

@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	fakemig "github.com/gshare-dev/gshare/test/fake/mig"
 	"github.com/gshare-dev/gshare/vgpu/mig"
-	"github.com/gshare-dev/gshare/vgpu/node/fakemig"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 )
 

@@ -10,9 +10,9 @@ import (
 
 	schedulerapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
 
-	"github.com/gshare-dev/gshare/cmd/gshare-sandbox/controlplane"
 	"github.com/gshare-dev/gshare/manifests"
 	"github.com/gshare-dev/gshare/plugins"
+	"github.com/gshare-dev/gshare/test/controlplane"
 )
 
 // plane is the control plane of all tests.

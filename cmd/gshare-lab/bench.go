@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/test/controlplane"
+	"github.com/gshare-dev/gshare/test/controlplane/bulk"
+)
+
+type benchOptions struct {
+	nodes        []int
+	pods, rounds int
+	wide         bool
+	output       string
+}
+
+func benchCommand() *cobra.Command {
+	var o benchOptions
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Compare gshare's scheduling throughput with stock kube-scheduler's, side by side in one run",
+		Long: "bench fills the same nodes with the same number of pods, in turn by stock kube-scheduler (each pod asks for one whole\n" +
+			"unit of a plain extended resource, with room for all) and by gshare (each pod asks for a share). Every round starts\n" +
+			"a fresh scheduler; the order alternates. It prints medians and their ratios: single figures of a busy machine mean\n" +
+			"little.",
+		Example: "  gshare-lab bench --nodes 1000,5000 --rounds 3",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return bench(cmd.Context(), o, cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.IntSliceVar(&o.nodes, "nodes", []int{1000, 5000}, "cluster sizes")
+	f.IntVar(&o.pods, "pods", 2000, "pods in each round")
+	f.IntVar(&o.rounds, "rounds", 3, "rounds of each side")
+	f.BoolVar(&o.wide, "wide", false, "also measure gshare without narrowing: every node filtered for every pod")
+	f.StringVarP(&o.output, "output", "o", "table", "json or table")
+	return cmd
+}
+
+func (o benchOptions) validate() error {
+	switch {
+	case o.output != "json" && o.output != "table":
+		return cli.Usage(fmt.Errorf("--output: %q is neither json nor table", o.output))
+	case o.pods < 1 || o.rounds < 1:
+		return cli.Usage(fmt.Errorf("--pods and --rounds must be at least 1"))
+	case len(o.nodes) == 0 || slices.Min(o.nodes) < 1:
+		return cli.Usage(fmt.Errorf("--nodes: every size must be at least 1"))
+	case slices.Min(o.nodes)*benchGPUs < o.pods:
+		return cli.Usage(fmt.Errorf("--nodes: %d nodes of %d GPUs have no room for %d whole-GPU pods", slices.Min(o.nodes), benchGPUs, o.pods))
+	}
+	return nil
+}
+
+// benchSize is what one cluster size gave.
+type benchSize struct {
+	Nodes int                    `json:"nodes"`
+	Sides map[string]*benchSide  `json:"sides"`
+	Ratio map[string]benchRatios `json:"ratio_to_stock"` // medians of the ratios round by round
+}
+
+type benchSide struct {
+	PodsPerSecond   []float64 `json:"pods_per_second"`
+	AlgorithmMicros []float64 `json:"algorithm_us"` // mean time of the scheduling algorithm a pod
+}
+
+type benchRatios struct {
+	PodsPerSecond float64 `json:"pods_per_second"`
+	Algorithm     float64 `json:"algorithm"`
+}
+
+func bench(ctx context.Context, o benchOptions, out io.Writer) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	var sizes []*benchSize
+	console := cli.NewConsole()
+	for _, n := range o.nodes {
+		size, err := o.measure(ctx, console, n)
+		if err != nil {
+			return err
+		}
+		sizes = append(sizes, size)
+	}
+	return printBench(out, o.output, sizes)
+}
+
+func (o benchOptions) measure(ctx context.Context, c *cli.Console, n int) (size *benchSize, err error) {
+	s, err := startSandbox(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = firstError(err, s.Stop()) }()
+	nodes, err := nodeObjects(benchNodes(n))
+	if err != nil {
+		return nil, err
+	}
+	for _, node := range nodes {
+		addWholeUnits(node)
+	}
+	if err := s.addNodes(ctx, nodes); err != nil {
+		return nil, err
+	}
+	size = &benchSize{Nodes: n, Sides: map[string]*benchSide{}, Ratio: map[string]benchRatios{}}
+	for round := range o.rounds {
+		if err := o.round(ctx, s, size, round); err != nil {
+			return nil, err
+		}
+	}
+	size.compare()
+	return size, nil
+}
+
+// round measures every side once; odd rounds go in reverse.
+func (o benchOptions) round(ctx context.Context, s *sandbox, size *benchSize, round int) error {
+	sides := contenders(o.wide)
+	if round%2 == 1 {
+		slices.Reverse(sides)
+	}
+	for _, c := range sides {
+		s.console.Step("%d nodes, round %d of %d: %s", size.Nodes, round+1, o.rounds, c.name)
+		if err := o.run(ctx, s, size, c, round); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+func (o benchOptions) run(ctx context.Context, s *sandbox, size *benchSize, c contender, round int) error {
+	scheduler, err := s.StartScheduler(ctx, fmt.Sprintf("%s-%d", c.name, round), c.config, controlplane.SchedulerOptions{})
+	if err != nil {
+		return err
+	}
+	defer scheduler.Stop()
+	if err := s.runPods(ctx, benchPods(o.pods, c), scheduler); err != nil {
+		return err
+	}
+	if p := s.tracker.Progress(); p.Bound != o.pods {
+		return fmt.Errorf("only %d of %d pods were bound", p.Bound, o.pods)
+	}
+	if err := size.record(ctx, c.name, s.tracker, scheduler); err != nil {
+		return err
+	}
+	return bulk.DeletePods(ctx, s.client, s.tracker)
+}
+
+func (z *benchSize) record(ctx context.Context, name string, t *bulk.Tracker, p *controlplane.Process) error {
+	m, err := scrape(ctx, p)
+	if err != nil {
+		return err
+	}
+	side := z.Sides[name]
+	if side == nil {
+		side = &benchSide{}
+		z.Sides[name] = side
+	}
+	each, whole := t.Latencies()
+	const algorithm = "scheduler_scheduling_algorithm_duration_seconds"
+	side.PodsPerSecond = append(side.PodsPerSecond, round1(float64(len(each))/whole.Seconds()))
+	mean := m.sum(algorithm, "", "") / max(1, m.count(algorithm)) * float64(time.Second/time.Microsecond)
+	side.AlgorithmMicros = append(side.AlgorithmMicros, round1(mean))
+	return nil
+}
+
+// compare takes the ratio of each round to stock's figure of the same round, and of these the median.
+func (z *benchSize) compare() {
+	stock := z.Sides[stockName]
+	for name, side := range z.Sides {
+		if name != stockName {
+			z.Ratio[name] = benchRatios{
+				PodsPerSecond: medianRatio(side.PodsPerSecond, stock.PodsPerSecond),
+				Algorithm:     medianRatio(side.AlgorithmMicros, stock.AlgorithmMicros),
+			}
+		}
+	}
+}
+
+func medianRatio(a, b []float64) float64 {
+	ratios := make([]float64, len(a))
+	for i := range a {
+		ratios[i] = a[i] / b[i]
+	}
+	return float64(int(median(ratios)*1000+0.5)) / 1000
+}
+
+func median(x []float64) float64 {
+	s := slices.Sorted(slices.Values(x))
+	if n := len(s); n%2 == 0 {
+		return (s[n/2-1] + s[n/2]) / 2
+	}
+	return s[len(s)/2]
+}
+
+func printBench(out io.Writer, format string, sizes []*benchSize) error {
+	if format == "json" {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(sizes)
+	}
+	fmt.Fprintf(out, "%-7s %-12s %10s %14s %8s %10s\n", "nodes", "side", "pods/s", "algorithm us", "pods/s", "algorithm")
+	fmt.Fprintf(out, "%-7s %-12s %10s %14s %8s %10s\n", "", "", "median", "mean a pod", "ratio", "ratio")
+	for _, z := range sizes {
+		for _, c := range contenders(true) {
+			side := z.Sides[c.name]
+			if side == nil {
+				continue
+			}
+			ratio := benchRatios{1, 1}
+			if r, ok := z.Ratio[c.name]; ok {
+				ratio = r
+			}
+			fmt.Fprintf(out, "%-7d %-12s %10.1f %14.1f %8.3f %10.3f\n", z.Nodes, c.name,
+				median(side.PodsPerSecond), median(side.AlgorithmMicros), ratio.PodsPerSecond, ratio.Algorithm)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package results
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// table is one experiment: rows are inputs, columns are figures of policies, cells are means over seeds.
+type table struct {
+	name, title, text string
+	command           []string // arguments of gshare that all rows have
+	rows              []row
+	columns           []column
+	targets           []target
+	figures           []figure
+}
+
+type row struct {
+	name string
+	args []string
+}
+
+// column is one figure of one policy.
+type column struct {
+	policy, figure, head string
+	digits               int
+	speed                bool // depends on the machine: never compared with stored ranges
+}
+
+func (c column) key() string { return c.policy + " " + c.figure }
+
+// figure is a picture that a command draws besides.
+type figure struct {
+	file, caption string
+	args          []string
+}
+
+// cell is what the seeds gave.
+type cell struct {
+	Mean   float64 `json:"mean"`
+	StdDev float64 `json:"stddev"`
+	Runs   int     `json:"runs"`
+}
+
+// cells are found by row name and column key.
+type cells map[string]map[string]cell
+
+// summary is what gshare-lab simulate prints for one policy.
+type summary struct {
+	Policy       string             `json:"policy"`
+	Mean, StdDev map[string]float64 `json:"-"`
+}
+
+func (s *summary) UnmarshalJSON(text []byte) error {
+	var several struct {
+		Policy string             `json:"policy"`
+		Mean   map[string]float64 `json:"mean"`
+		StdDev map[string]float64 `json:"stddev"`
+	}
+	if err := json.Unmarshal(text, &several); err != nil {
+		return err
+	}
+	s.Policy, s.Mean, s.StdDev = several.Policy, several.Mean, several.StdDev
+	if s.Mean != nil {
+		return nil
+	}
+	var one map[string]any
+	if err := json.Unmarshal(text, &one); err != nil {
+		return err
+	}
+	s.Mean = map[string]float64{}
+	for name, v := range one {
+		if number, ok := v.(float64); ok {
+			s.Mean[name] = number
+		}
+	}
+	return nil
+}
+
+func (o options) measure(ctx context.Context, t table) (cells, error) {
+	out := cells{}
+	for _, r := range t.rows {
+		args := append(append([]string{}, t.command...), r.args...)
+		args = append(args, "--policy", policies(t.columns), "--runs", strconv.Itoa(o.runs), "--output", "json")
+		begin := time.Now()
+		text, err := o.simulateOutput(ctx, args)
+		if err != nil {
+			return nil, fmt.Errorf("row %s: %w", r.name, err)
+		}
+		fmt.Fprintf(os.Stderr, "  %-16s %6.1fs\n", r.name, time.Since(begin).Seconds())
+		found, err := parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("row %s: %w", r.name, err)
+		}
+		if out[r.name], err = pick(t.columns, found, o.runs); err != nil {
+			return nil, fmt.Errorf("row %s: %w", r.name, err)
+		}
+	}
+	return out, nil
+}
+
+// policies lists the policies of the columns, each once.
+func policies(columns []column) string {
+	var list []string
+	for _, c := range columns {
+		if len(list) == 0 || !strings.Contains(","+strings.Join(list, ",")+",", ","+c.policy+",") {
+			list = append(list, c.policy)
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+func (o options) simulateOutput(ctx context.Context, args []string) ([]byte, error) {
+	for i, a := range args {
+		args[i] = strings.ReplaceAll(a, "{data}", o.data)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, args...)
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	text, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w: %s", filepath.Base(self), strings.Join(args, " "), err, complaint.String())
+	}
+	return text, nil
+}
+
+func parse(text []byte) (map[string]summary, error) {
+	var list []summary
+	if err := json.Unmarshal(text, &list); err != nil {
+		list = make([]summary, 1)
+		if err := json.Unmarshal(text, &list[0]); err != nil {
+			return nil, err
+		}
+	}
+	found := map[string]summary{}
+	for _, s := range list {
+		found[s.Policy] = s
+	}
+	return found, nil
+}
+
+func pick(columns []column, found map[string]summary, runs int) (map[string]cell, error) {
+	out := map[string]cell{}
+	for _, c := range columns {
+		mean, ok := found[c.policy].Mean[c.figure]
+		if !ok || math.IsNaN(mean) {
+			return nil, fmt.Errorf("no figure %s of policy %s", c.figure, c.policy)
+		}
+		out[c.key()] = cell{Mean: mean, StdDev: found[c.policy].StdDev[c.figure], Runs: runs}
+	}
+	return out, nil
+}
+
+func (o options) draw(ctx context.Context, t table) error {
+	for _, f := range t.figures {
+		path := filepath.Join(o.dir, "figures", f.file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if _, err := o.simulateOutput(ctx, append(append([]string{}, f.args...), "--plot", path)); err != nil {
+			return fmt.Errorf("figure %s: %w", f.file, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+// Package results is gshare-lab results: it runs the experiments of test/bench/RESULTS.md and writes their tables and figures, or
+// checks a few seeds against the ranges stored before.
+package results
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+type options struct {
+	data, dir string
+	only      []string
+	runs      int
+	check     bool
+}
+
+// Command returns gshare-lab results.
+func Command() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use: "results", Short: "Regenerate the tables and figures of test/bench/RESULTS.md, or check them",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.data, "data", "../shared/data", "folder with the trace files")
+	f.StringVar(&o.dir, "dir", "test/bench", "folder of RESULTS.md, results/ and figures/")
+	f.StringSliceVar(&o.only, "only", nil, "only these tables: "+strings.Join(names(), ", "))
+	f.IntVar(&o.runs, "runs", 10, "seeds a cell")
+	f.BoolVar(&o.check, "check", false, "compare with the stored ranges and write nothing")
+	return cmd
+}
+
+func (o options) run(ctx context.Context) error {
+	for _, name := range o.only {
+		if !slices.Contains(names(), name) {
+			return fmt.Errorf("--only: %q is none of %s", name, strings.Join(names(), ", "))
+		}
+	}
+	missed := 0
+	for _, t := range tables() {
+		if len(o.only) > 0 && !slices.Contains(o.only, t.name) {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "%s: %s\n", t.name, t.title)
+		m, err := o.one(ctx, t)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.name, err)
+		}
+		missed += m
+	}
+	if missed > 0 {
+		return fmt.Errorf("%d targets or ranges missed", missed)
+	}
+	return nil
+}
+
+// one runs a table and returns how many of its targets, or of its stored ranges, were missed.
+func (o options) one(ctx context.Context, t table) (int, error) {
+	got, err := o.measure(ctx, t)
+	if err != nil {
+		return 0, err
+	}
+	if o.check {
+		return o.compare(t, got)
+	}
+	if err := o.draw(ctx, t); err != nil {
+		return 0, err
+	}
+	if err := o.store(t, got); err != nil {
+		return 0, err
+	}
+	return o.publish(t, got)
+}

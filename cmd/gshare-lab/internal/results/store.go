@@ -1,0 +1,62 @@
+package results
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+)
+
+// stored is the file of one table: what was measured, and when and where.
+type stored struct {
+	Provenance provenance `json:"provenance"`
+	Cells      cells      `json:"cells"`
+}
+
+func (o options) path(t table) string { return filepath.Join(o.dir, "results", t.name+".json") }
+
+func (o options) store(t table, got cells) error {
+	text, err := json.MarshalIndent(stored{Provenance: here(), Cells: got}, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(o.path(t)), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(o.path(t), append(text, '\n'), 0o644)
+}
+
+// compare holds new means against the stored ones. Two means of the same experiment differ by chance: the margin is three
+// standard errors of the difference, and never less than a thousandth.
+func (o options) compare(t table, got cells) (int, error) {
+	text, err := os.ReadFile(o.path(t))
+	if err != nil {
+		return 0, err
+	}
+	var old stored
+	if err := json.Unmarshal(text, &old); err != nil {
+		return 0, fmt.Errorf("%s: %w", o.path(t), err)
+	}
+	missed := 0
+	for _, r := range t.rows {
+		for _, c := range t.columns {
+			was, ok := old.Cells[r.name][c.key()]
+			if !ok {
+				return 0, fmt.Errorf("%s has no cell %s / %s: run the table anew", o.path(t), r.name, c.key())
+			}
+			is := got[r.name][c.key()]
+			if c.speed || math.Abs(is.Mean-was.Mean) <= margin(was, is) {
+				continue
+			}
+			missed++
+			fmt.Printf("%s, %s, %s: %.4g is not within %.2g of the stored %.4g\n", t.name, r.name, c.key(), is.Mean, margin(was, is), was.Mean)
+		}
+	}
+	return missed, nil
+}
+
+func margin(was, is cell) float64 {
+	error2 := was.StdDev * was.StdDev * (1/float64(was.Runs) + 1/float64(is.Runs))
+	return max(3*math.Sqrt(error2), math.Abs(was.Mean)/1000)
+}

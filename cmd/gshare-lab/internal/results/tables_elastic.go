@@ -1,0 +1,116 @@
+package results
+
+import (
+	"fmt"
+	"slices"
+)
+
+// elasticShares is Dilu's comparison of training beside inference (N-D1, N-D2).
+func elasticShares() table {
+	policies := []string{"rckm", "rckm-tokens", "mps-l", "mps-r"}
+	return table{
+		name: "elastic", title: "Elastic shares: training beside inference on one GPU",
+		text: "Four pairs of Dilu's functions on a model of a GPU; ratios to a GPU for each, means over the pairs. `mps-l` and `mps-r` are static\n" +
+			"caps at the limits and the requests, `rckm` is Dilu's block tokens, corrected, with best effort at MPS's lower priority,\n" +
+			"`rckm-tokens` the same without the priority. p95 of inference; throughput of training, percent.",
+		command: []string{"simulate", "elastic"},
+		rows: []row{
+			{name: "Poisson"}, {name: "CV 6", args: []string{"--cv", "6"}},
+			{name: "30 % interference", args: []string{"--interference", "30"}},
+		},
+		columns: append(of("p95_ratio", "", 2, policies...), of("training_percent", ", training", 1, policies...)...),
+		targets: []target{
+			{rows: []string{"Poisson"}, column: "rckm p95_ratio", bound: 1.28},
+			{rows: []string{"Poisson"}, column: "rckm training_percent", least: true, bound: 97},
+			{rows: []string{"CV 6"}, column: "rckm p95_ratio", bound: 1.3},
+			{column: "rckm p95_ratio", other: "mps-l p95_ratio", strict: true},
+			{column: "rckm p95_ratio", other: "mps-r p95_ratio", strict: true},
+		},
+		figures: []figure{{file: "elastic.svg", caption: "p95 over the variation of the gaps between requests",
+			args: []string{"simulate", "elastic", "--seconds", "20", "--policy", "rckm,rckm-tokens,mps-l,mps-r"}}},
+	}
+}
+
+// elasticLoads holds the policies against each other at all loads that a GPU of one's own bears, with the variation at the end of
+// Dilu's sweep (N-D5). The paper does not say at which load its figures are.
+func elasticLoads() table {
+	lost := []target{{column: "mps-l p95_ratio", least: true, strict: true, bound: 2}, {column: "mps-r p95_ratio", least: true, strict: true, bound: 2}}
+	return table{
+		name: "elastic-loads", title: "Elastic shares: uneven requests at every load",
+		text: "Training beside inference as above, one pair after another, gaps with a CV of 6: from half of the rate of Dilu's figure 7 on in steps of a half, while\n" +
+			"a GPU of one's own is busy with the requests for at most nine tenths of the time. Figure 10 b of the paper is the pair of GPT2-large.",
+		command: []string{"simulate", "elastic", "--cv", "6", "--seconds", "120"},
+		rows: slices.Concat(
+			loads("resnet152+bert-base", 35, 4), loads("roberta-large+bert-base", 20, 3),
+			loads("gpt2-large+roberta-large", 10, 5), loads("llama2-7b+roberta-large", 3, 3)),
+		columns: append(of("p95_ratio", "", 2, "rckm", "mps-l", "mps-r"), of("training_percent", ", training", 1, "rckm", "mps-l", "mps-r")...),
+		targets: []target{{column: "rckm p95_ratio", bound: 1.3, where: lost}},
+	}
+}
+
+// loads are the first n halves of a pair's rate, in requests a second.
+func loads(pair string, rate float64, n int) []row {
+	var list []row
+	for k := 1; k <= n; k++ {
+		load := float64(k) / 2
+		list = append(list, row{name: fmt.Sprintf("%s, %g/s", pair, load*rate), args: []string{"--pair", pair, "--load", fmt.Sprint(load)}})
+	}
+	return list
+}
+
+// elasticPolicies holds the same against the other policies, and Dilu's algorithm as printed (D12).
+func elasticPolicies() table {
+	policies := []string{"rckm", "rckm-gaps", "rckm-printed", "fast", "table", "tgs"}
+	return table{
+		name: "elastic-policies", title: "Elastic shares: other policies",
+		text: "Training beside inference as above. `rckm-gaps` is `rckm` where the host does not tell when a batch ends, `rckm-printed` the\n" +
+			"algorithm as the paper prints it, `fast` and `table` are time tokens at the limits, `tgs` priority in the manner of TGS.",
+		command: []string{"simulate", "elastic"},
+		rows:    []row{{name: "Poisson"}},
+		columns: append(of("p95_ratio", "", 2, policies...), of("training_percent", ", training", 1, policies...)...),
+	}
+}
+
+// elasticInference is Dilu's comparison of inference beside inference, with bursts of the first (N-D3).
+func elasticInference() table {
+	policies := []string{"rckm", "rckm-uncapped", "mps-l", "mps-r", "fast", "table", "tgs"}
+	return table{
+		name: "elastic-inference", title: "Elastic shares: inference beside inference",
+		text: "Four pairs; the first function has bursts of 4, 6, 6 and 4 times its rate. p95 over that of a GPU for each. With an SLO of 4.6 times its time,\n" +
+			"the bound with which Dilu's public table gives the share that it deploys RoBERTa-large with, limits are below what a function can use.\n" +
+			"`rckm-uncapped` is `rckm` without MPS caps, so that tokens alone keep the limits; MaxTokens are so much that a function at its limit\n" +
+			"launches what it does there under a cap, or half as much again. Below `mps-l`, as the paper has it, `rckm` is nowhere: docs/adr/0008.",
+		command: []string{"simulate", "elastic", "--kind", "inference-inference"},
+		rows: []row{
+			{name: "bursts"}, {name: "bursts, CV 6", args: []string{"--cv", "6"}}, {name: "bursts, 30 % interference", args: []string{"--interference", "30"}},
+			{name: "bursts, SLO 4.6, tokens of the limit", args: []string{"--slo", "4.6", "--max-tokens", "0.5"}},
+			{name: "bursts, SLO 4.6, tokens of 1.5 limits", args: []string{"--slo", "4.6", "--max-tokens", "0.75"}},
+		},
+		columns: of("p95_ratio", "", 2, policies...),
+		targets: []target{{column: "rckm p95_ratio", other: "mps-r p95_ratio", strict: true}},
+	}
+}
+
+// elasticTraining is Dilu's comparison of training beside training (N-D4).
+func elasticTraining() table {
+	return table{
+		name: "elastic-training", title: "Elastic shares: training beside training",
+		text:    "Two pairs; throughput of each training, percent of that of a GPU for each. Twice that is what one GPU does.",
+		command: []string{"simulate", "elastic", "--kind", "training-training", "--seconds", "20"},
+		rows:    []row{{name: "two trainings"}},
+		columns: of("training_percent", "", 1, "rckm", "mps-l", "mps-r", "fast", "table", "tgs"),
+	}
+}
+
+// maxTokens is the sweep of Dilu's figure 18 b (N-D7).
+func maxTokens() table {
+	policies := []string{"rckm", "rckm-tokens"}
+	return table{
+		name: "elastic-maxtokens", title: "Elastic shares: MaxTokens",
+		text: "Training beside inference, with 30 % interference. MaxTokens times what makes the launches of a function without neighbours its\n" +
+			"request; calibrated is what shares have if nobody sets it.",
+		command: []string{"simulate", "elastic", "--interference", "30", "--seconds", "20"},
+		rows:    append(rows("--max-tokens", "0.1", "0.3", "1", "2", "10", "100"), row{name: "calibrated"}),
+		columns: append(of("p95_ratio", "", 2, policies...), of("training_percent", ", training", 1, policies...)...),
+	}
+}

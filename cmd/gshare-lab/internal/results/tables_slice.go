@@ -1,0 +1,94 @@
+package results
+
+var families = []string{"papermix", "fastgrid", "smallgrid", "uniform", "overhalf"}
+
+// familyRows are the generated families and the one drawn from openb's fractional pods.
+func familyRows() []row {
+	return append(rows("--family", families...),
+		row{name: "openb", args: []string{"--family", "openb", "--openb-pods", "{data}/openb/openb_pod_list_default.csv"}})
+}
+
+func shapes(reserve string) table {
+	t := table{
+		name: "shapes-" + reserve, title: "GPUs for 1,000 pods, over the lower bound; reserve " + reserve,
+		text: "The bound is the configuration LP over all pods at once, with the same reserve for every policy. `mra` is FaST-GShare's\n" +
+			"maximal rectangles, corrected; `slot` the exact slot model; `slot-best-fit` the same with plain best fit by area.",
+		command: []string{"simulate", "shapes", "--pods", "1000", "--reserve", reserve},
+		rows:    familyRows(),
+		columns: append(of("ratio", "", 3, "mra", "maxrects-bssf", "replan", "slot-best-fit", "slot"),
+			column{policy: "slot", figure: "ns_per_pod", head: "slot, ns a pod", speed: true}),
+	}
+	if reserve != "0" {
+		t.targets = []target{{rows: []string{"papermix", "overhalf"}, column: "slot ratio", strict: true, other: "mra ratio"}}
+		return t
+	}
+	for family, bound := range map[string]float64{"papermix": 1.01, "smallgrid": 1.01, "uniform": 1.06, "overhalf": 1.03, "fastgrid": 1.036} {
+		t.targets = append(t.targets, target{rows: []string{family}, column: "slot ratio", bound: bound})
+	}
+	t.targets = append(t.targets,
+		target{rows: []string{"papermix"}, column: "mra ratio", least: true, bound: 1.089 * 0.99},
+		target{rows: []string{"papermix"}, column: "mra ratio", bound: 1.089 * 1.01},
+		target{rows: []string{"papermix"}, column: "slot ns_per_pod", bound: 15_000})
+	return t
+}
+
+func churn() table {
+	return table{
+		name: "churn", title: "Density while pods come and go",
+		text: "30 GPUs, Poisson arrivals that offer 1.1 of their SM-time, exponential lifetimes, 5,000 arrivals of which the first\n" +
+			"third is not counted. SM-time in use, percent.",
+		command: []string{"simulate", "shapes", "--churn"},
+		rows:    familyRows(),
+		columns: of("density_percent", "", 1, "mra", "maxrects-bssf", "slot-best-fit", "slot"),
+		targets: []target{
+			{rows: []string{"papermix"}, column: "slot density_percent", least: true, bound: 90},
+			{rows: []string{"overhalf"}, column: "slot density_percent", least: true, bound: 94},
+		},
+		figures: []figure{{file: "churn.svg", caption: "Density under churn, papermix",
+			args: []string{"simulate", "shapes", "--churn", "--family", "papermix", "--policy", "all", "--runs", "3"}}},
+	}
+}
+
+func mig() table {
+	t := table{
+		name: "mig", title: "MIG slices created on demand",
+		text: "60 A100-80GB, Poisson arrivals, exponential lifetimes, no running instance is ever disturbed. Accepted compute slices,\n" +
+			"percent of those asked for.",
+		command: []string{"simulate", "mig"},
+		columns: of("accepted_percent", "", 1, "static", "firstfit", "bestfit", "laststart", "remaining", "gradient"),
+		targets: []target{{rows: []string{"uniform, load 1.1"}, column: "gradient accepted_percent", least: true, bound: 81}},
+		figures: []figure{{file: "mig.svg", caption: "Accepted compute slices over load, uniform mix",
+			args: []string{"simulate", "mig", "--mix", "uniform", "--policy", "all"}}},
+	}
+	for _, mix := range []string{"uniform", "small", "mid"} {
+		for _, load := range []string{"0.9", "1.1"} {
+			t.rows = append(t.rows, row{name: mix + ", load " + load, args: []string{"--mix", mix, "--load", load}})
+		}
+	}
+	return t
+}
+
+func delivery() table {
+	t := table{
+		name: "delivery", title: "Does every pod get what it was admitted for?",
+		text: "100 GPUs filled by each admission rule, every pod busy all the time, turns of 5 ms, 1 ms lost whenever a pod starts. GPUs\n" +
+			"on which every pod gets 99 % of its quota in each second, percent. `table` executes the slot table, `hol` is the FaST\n" +
+			"paper's order (stop at the first pod that does not fit), `skip` that of its code, `fast` the corrected one.",
+		command: []string{"simulate", "delivery", "--gpus", "100", "--turn", "5ms", "--switch-loss", "1ms"},
+		columns: append(of("gpus_all_served_percent", "", 1, "hol", "skip", "fast", "table"),
+			column{policy: "table", figure: "worst_share", head: "table, worst share", digits: 3},
+			column{policy: "table", figure: "longest_gap_ms", head: "table, longest gap ms", digits: 0}),
+		figures: []figure{{file: "delivery.svg", caption: "Share of the worst pod on each GPU, papermix",
+			args: []string{"simulate", "delivery", "--family", "papermix", "--policy", "all"}}},
+	}
+	for _, family := range families {
+		for _, admission := range []string{"mra", "slot"} {
+			name := family + ", " + admission
+			t.rows = append(t.rows, row{name: name, args: []string{"--family", family, "--admission", admission}})
+			if admission == "slot" {
+				t.targets = append(t.targets, target{rows: []string{name}, column: "table gpus_all_served_percent", least: true, bound: 100})
+			}
+		}
+	}
+	return t
+}

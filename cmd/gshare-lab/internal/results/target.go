@@ -1,0 +1,115 @@
+package results
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// target is a bound on one column, in some rows: a number, or another column of the same row.
+type target struct {
+	rows   []string // empty: all
+	where  []target // of these only rows that meet them all; there must be one
+	column string   // key
+	least  bool     // the column must be at least the bound; otherwise at most
+	bound  float64
+	other  string  // key of a column that is the bound instead
+	times  float64 // that column's value times this; 0 is 1
+	plus   float64 // and this added
+	strict bool    // beyond the bound, not on it
+}
+
+func (g target) String() string {
+	where := "all rows"
+	switch {
+	case len(g.where) > 0:
+		where = "where " + join(g.where)
+	case len(g.rows) > 0:
+		where = strings.Join(g.rows, ", ")
+	}
+	return fmt.Sprintf("%s (%s)", g.demand(), where)
+}
+
+func join(list []target) string {
+	var demands []string
+	for _, g := range list {
+		demands = append(demands, g.demand())
+	}
+	return strings.Join(demands, " and ")
+}
+
+// demand is the target without its rows.
+func (g target) demand() string {
+	op := "at most"
+	if g.least {
+		op = "at least"
+	}
+	if g.strict {
+		op = map[bool]string{true: "above", false: "below"}[g.least]
+	}
+	if g.other != "" {
+		return fmt.Sprintf("%s %s %s%s", g.column, op, g.other, g.change())
+	}
+	return fmt.Sprintf("%s %s %.6g", g.column, op, g.bound)
+}
+
+func (g target) change() string {
+	text := ""
+	if g.times != 0 {
+		text = fmt.Sprintf(" x %g", g.times)
+	}
+	if g.plus != 0 {
+		text += fmt.Sprintf(" %+g", g.plus)
+	}
+	return text
+}
+
+func (g target) met(row map[string]cell) bool {
+	value, bound := row[g.column].Mean, g.bound
+	if g.other != "" {
+		bound = row[g.other].Mean*cmp.Or(g.times, 1) + g.plus
+	}
+	if !g.least {
+		value, bound = -value, -bound
+	}
+	return value > bound || !g.strict && value == bound
+}
+
+// concerns says that the target is for this row.
+func (g target) concerns(name string, row map[string]cell) bool {
+	for _, w := range g.where {
+		if !w.met(row) {
+			return false
+		}
+	}
+	return len(g.rows) == 0 || slices.Contains(g.rows, name)
+}
+
+// judge writes a line for each target and counts the missed ones. One that is for no row is missed.
+func (t table) judge(got cells) (string, int) {
+	var b strings.Builder
+	missed := 0
+	for _, g := range t.targets {
+		rows := 0
+		var failed []string
+		for _, r := range t.rows {
+			if !g.concerns(r.name, got[r.name]) {
+				continue
+			}
+			if rows++; !g.met(got[r.name]) {
+				failed = append(failed, r.name)
+			}
+		}
+		verdict := "met"
+		if rows == 0 || len(failed) > 0 {
+			missed++
+			verdict = "**missed**: " + cmp.Or(strings.Join(failed, ", "), "no such row")
+		}
+		fmt.Fprintf(&b, "* Target: %s: %s.\n", g, verdict)
+	}
+	if b.Len() > 0 {
+		b.WriteByte('\n')
+	}
+	return b.String(), missed
+}

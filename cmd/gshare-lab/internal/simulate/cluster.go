@@ -1,0 +1,154 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/gshare-dev/gshare/cmd/gshare-lab/internal/report"
+	"github.com/gshare-dev/gshare/cmd/internal/chart"
+	"github.com/gshare-dev/gshare/lab/cluster"
+	"github.com/gshare-dev/gshare/lab/trace"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// clusterSimulation is gshare-lab simulate cluster.
+type clusterSimulation struct {
+	nodesFile, podsFile string
+	order               string
+	load                float64
+	replicate           int
+
+	nodes  []cluster.Node
+	pods   []cluster.Pod
+	curves []chart.Line // of the first run of each policy
+}
+
+const clusterLong = `cluster replays a trace of pods on the nodes of a cluster, by the method of FGD (ATC'23): pods arrive in random order until they
+have asked for --load times the GPUs of the cluster, none leaves, and a pod that does not fit is dropped.
+
+Each run gives:
+  allocation_percent_100  GPU in use, in percent, when as much had been asked for as the cluster has
+  allocation_percent_130  the same at the end: when --load times as much had been asked for, 1.3 by default
+  fragmentation           GPU that is idle at the end and that a random typical pod could not use, in percent of all GPUs
+  decisions_per_second    pods decided in a second, on one thread
+
+fgd gives ties to the first node of the order, as its published results do; fgd-stock gives them to a random one, as stock
+kube-scheduler would.`
+
+func simulateCluster() *simulation {
+	c := &clusterSimulation{}
+	return &simulation{
+		name: "cluster", short: "Pack a trace of pods on the nodes of a cluster", long: clusterLong,
+		example:  "  gshare-lab simulate cluster --nodes nodes.csv --pods pods.csv --policy gshare,fgd --runs 10",
+		policies: cluster.Policies(), flags: c.flags, prepare: c.prepare, run: c.run, chart: c.chart,
+	}
+}
+
+func (c *clusterSimulation) flags(f *pflag.FlagSet) {
+	f.StringVar(&c.nodesFile, "nodes", "", "CSV file of nodes: sn, cpu_milli, memory_mib, gpu, model")
+	f.StringVar(&c.podsFile, "pods", "", "CSV file of pods: name, cpu_milli, memory_mib, num_gpu, gpu_milli, and gpu_spec if pods are particular")
+	f.Float64Var(&c.load, "load", 1.3, "GPUs asked for at the end, in parts of those of the cluster")
+	f.IntVar(&c.replicate, "replicate", 1, "copies of the nodes and of the pods")
+	f.StringVar(&c.order, "order", cluster.RandomOrder, "of the nodes; where a policy is indifferent the first wins: "+strings.Join(cluster.Orders(), ", "))
+}
+
+// The most that is simulated: beyond it somebody has mistyped.
+const (
+	maxLoad      = 10
+	maxReplicate = 100
+)
+
+func (c *clusterSimulation) prepare() error {
+	switch {
+	case c.nodesFile == "" || c.podsFile == "":
+		return errors.New("--nodes and --pods: both files are needed")
+	case !(c.load > 0 && c.load <= maxLoad): // NaN too
+		return fmt.Errorf("--load: %v is not above 0 and at most %d", c.load, maxLoad)
+	case c.replicate < 1 || c.replicate > maxReplicate:
+		return fmt.Errorf("--replicate: %d is not between 1 and %d", c.replicate, maxReplicate)
+	case !slices.Contains(cluster.Orders(), c.order):
+		return fmt.Errorf("--order: %q is none of %s", c.order, strings.Join(cluster.Orders(), ", "))
+	}
+	return c.read()
+}
+
+func (c *clusterSimulation) read() error {
+	nodes, err := trace.ReadNodes(c.nodesFile)
+	if err != nil {
+		return err
+	}
+	pods, err := trace.ReadPods(c.podsFile)
+	if err != nil {
+		return err
+	}
+	nodes, pods = trace.Replicate(nodes, pods, c.replicate)
+	c.nodes, c.pods = clusterNodes(nodes), clusterPods(pods)
+	_, err = c.simulation(cluster.Policies()[0], 0) // finds what no single line shows, such as a cluster without GPUs
+	return err
+}
+
+func clusterNodes(nodes []trace.Node) []cluster.Node {
+	out := make([]cluster.Node, len(nodes))
+	for i, n := range nodes {
+		out[i] = cluster.Node{Name: n.Name, CPU: packing.MilliCPU(n.MilliCPU), RAM: share.Bytes(n.MemoryMiB) * share.MiB, GPUs: n.GPUs, Model: n.Model}
+	}
+	return out
+}
+
+func clusterPods(pods []trace.Pod) []cluster.Pod {
+	out := make([]cluster.Pod, len(pods))
+	for i, p := range pods {
+		models := slices.Clone(p.Models)
+		slices.Sort(models)
+		out[i] = cluster.Pod{CPU: packing.MilliCPU(p.MilliCPU), RAM: share.Bytes(p.MemoryMiB) * share.MiB, GPUs: p.GPUs,
+			Milli: packing.MilliGPU(p.MilliGPU), Models: slices.Compact(models)}
+	}
+	return out
+}
+
+func (c *clusterSimulation) simulation(policy string, seed uint64) (*cluster.Simulation, error) {
+	return cluster.New(cluster.Config{Nodes: c.nodes, Pods: c.pods, Policy: policy, Order: c.order, Load: c.load, Seed: seed})
+}
+
+func (c *clusterSimulation) run(ctx context.Context, policy string, seed uint64) ([]report.Figure, error) {
+	s, err := c.simulation(policy, seed)
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	result, err := s.Run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	seconds := time.Since(begin).Seconds()
+	c.keep(policy, result.Curve)
+	return []report.Figure{
+		{Name: "allocation_percent_100", Value: result.AllocatedFull, Digits: 2},
+		{Name: "allocation_percent_130", Value: result.AllocatedEnd, Digits: 2},
+		{Name: "fragmentation", Value: result.Fragmentation, Digits: 2},
+		{Name: "decisions_per_second", Value: float64(result.Decisions) / seconds},
+	}, nil
+}
+
+// keep remembers the curve of a policy's first run for the picture.
+func (c *clusterSimulation) keep(policy string, curve []cluster.Point) {
+	if slices.ContainsFunc(c.curves, func(l chart.Line) bool { return l.Name == policy }) {
+		return
+	}
+	line := chart.Line{Name: policy}
+	for _, p := range curve {
+		line.Points = append(line.Points, chart.Point{X: p.Arrived, Y: p.Allocated})
+	}
+	c.curves = append(c.curves, line)
+}
+
+func (c *clusterSimulation) chart([]report.Summary) *chart.Chart {
+	return &chart.Chart{Title: "GPU allocated, first run of each policy", X: "arrived load, % of the GPUs", Y: "allocated, % of the GPUs", Lines: c.curves}
+}

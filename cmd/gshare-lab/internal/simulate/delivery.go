@@ -1,0 +1,134 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/gshare-dev/gshare/cmd/gshare-lab/internal/report"
+	"github.com/gshare-dev/gshare/cmd/internal/chart"
+	"github.com/gshare-dev/gshare/lab/delivery"
+	"github.com/gshare-dev/gshare/lab/shapes"
+	"github.com/gshare-dev/gshare/vgpu/token"
+)
+
+// deliverySimulation is gshare-lab simulate delivery.
+type deliverySimulation struct {
+	familyName, admission string
+	gpus                  int
+	setting               delivery.Setting
+	worst                 map[string][]float64 // by policy: the worst share on each GPU, over all runs
+}
+
+const deliveryLong = `delivery fills GPUs with pods by an admission rule, lets every pod compute all the time, and hands out the tokens of one policy.
+No pod may use more than its quota. Kernels are fluid: a pod stops when its token does, and loses the switch loss when it starts.
+
+The admission is slot or mra, FaST-GShare's rectangles. With slot, every GPU keeps switch loss x turns / window free.
+--tokens is --policy: table (gshare's slot table), fast (FaST-GShare's order, corrected), hol (the paper as printed: stop at the first pod
+that does not fit) or skip (its code: whatever fits goes).
+
+Each run gives:
+  gpus                     GPUs that were filled
+  pods                     pods on them
+  gpus_all_served_percent  GPUs on which every pod got 99 % of its quota or more in each second, the first two windows not counted
+  worst_share              part of its quota that the worst pod got in its worst second
+  mean_worst_share         the same for the worst pod of each GPU, on average
+  longest_gap_ms           longest time that a pod stood still`
+
+func simulateDelivery() *simulation {
+	d := &deliverySimulation{worst: map[string][]float64{}}
+	return &simulation{
+		name: "delivery", short: "Hand out tokens on full GPUs: do pods get what they were admitted for?", long: deliveryLong,
+		example:  "  gshare-lab simulate delivery --family uniform --admission slot --tokens table\n  gshare-lab simulate delivery --family papermix --admission mra --tokens hol --window 1s --switch-loss 0 -o json",
+		policies: tokenNames, flags: d.flags, prepare: d.prepare, run: d.run, chart: d.chart,
+	}
+}
+
+// tokenNames are the policies of package token, the default first, in the order of its constants.
+var tokenNames = []string{"table", "fast", "hol", "skip"}
+
+func (d *deliverySimulation) flags(f *pflag.FlagSet) {
+	f.StringVar(&d.familyName, "family", "papermix", strings.Join(shapesFamilies(), ", "))
+	f.StringVar(&d.admission, "admission", "slot", strings.Join(delivery.Admissions(), " or "))
+	f.IntVar(&d.gpus, "gpus", 300, "number of GPUs to fill")
+	f.DurationVar(&d.setting.Window, "window", 100*time.Millisecond, "window in which quotas are accounted; divides a second")
+	f.DurationVar(&d.setting.Turn, "turn", 5*time.Millisecond, "grid of turns, and longest token of the other policies")
+	f.DurationVar(&d.setting.SwitchLoss, "switch-loss", time.Millisecond, "what a pod loses whenever it starts after a pause")
+	f.IntVar(&d.setting.Seconds, "seconds", 5, "time to simulate")
+	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "tokens" {
+			name = "policy"
+		}
+		return pflag.NormalizedName(name)
+	})
+}
+
+// The most that is simulated: beyond it somebody has mistyped.
+const (
+	maxDeliveryGPUs = 100_000
+	maxSeconds      = 3600
+)
+
+func (d *deliverySimulation) prepare() error {
+	_, known := shapes.Families()[d.familyName]
+	switch {
+	case !known:
+		return fmt.Errorf("--family: %q is none of %s", d.familyName, strings.Join(shapesFamilies(), ", "))
+	case !slices.Contains(delivery.Admissions(), d.admission):
+		return fmt.Errorf("--admission: %q is none of %s", d.admission, strings.Join(delivery.Admissions(), ", "))
+	case d.gpus < 1 || d.gpus > maxDeliveryGPUs:
+		return fmt.Errorf("--gpus: %d is not between 1 and %d", d.gpus, maxDeliveryGPUs)
+	case d.setting.Seconds < 1 || d.setting.Seconds > maxSeconds:
+		return fmt.Errorf("--seconds: %d is not between 1 and %d", d.setting.Seconds, maxSeconds)
+	case d.setting.Window <= 0 || d.setting.Turn <= 0:
+		return fmt.Errorf("--window and --turn: %v and %v are not both positive", d.setting.Window, d.setting.Turn)
+	case d.setting.SwitchLoss < 0 || d.setting.SwitchLoss > d.setting.Turn:
+		return fmt.Errorf("--switch-loss: %v is not between 0 and a turn", d.setting.SwitchLoss)
+	}
+	_, err := token.New(token.Config{Window: d.setting.Window, Turn: d.setting.Turn})
+	return err
+}
+
+func (d *deliverySimulation) run(ctx context.Context, policy string, seed uint64) ([]report.Figure, error) {
+	s := d.setting
+	s.Policy = token.Policy(slices.Index(tokenNames, policy))
+	gpus, err := delivery.Fill(ctx, d.admission, shapes.Families()[d.familyName], d.gpus, s, seed)
+	if err != nil {
+		return nil, err
+	}
+	total, err := delivery.RunAll(ctx, gpus, s)
+	if err != nil {
+		return nil, err
+	}
+	d.worst[policy] = append(d.worst[policy], total.WorstShares...)
+	return []report.Figure{
+		{Name: "gpus", Value: float64(len(gpus))},
+		{Name: "pods", Value: float64(total.Pods)},
+		{Name: "gpus_all_served_percent", Value: total.ServedPercent(), Digits: 1},
+		{Name: "worst_share", Value: slices.Min(total.WorstShares), Digits: 3},
+		{Name: "mean_worst_share", Value: total.MeanWorstShare(), Digits: 3},
+		{Name: "longest_gap_ms", Value: float64(total.LongestGap) / float64(time.Millisecond), Digits: 1},
+	}, nil
+}
+
+// chart draws, for each policy, the part of the GPUs whose worst pod got at most so much.
+func (d *deliverySimulation) chart(summaries []report.Summary) *chart.Chart {
+	c := &chart.Chart{
+		Title: fmt.Sprintf("%s, admitted by %s, %v turns, %v lost at a switch", d.familyName, d.admission, d.setting.Turn, d.setting.SwitchLoss),
+		X:     "part of its quota that the worst pod of a GPU got", Y: "part of the GPUs",
+	}
+	for _, s := range summaries {
+		line := chart.Line{Name: s.Policy}
+		shares := slices.Sorted(slices.Values(d.worst[s.Policy]))
+		for k, x := range shares {
+			n := float64(len(shares))
+			line.Points = append(line.Points, chart.Point{X: x, Y: float64(k) / n}, chart.Point{X: x, Y: float64(k+1) / n})
+		}
+		c.Lines = append(c.Lines, line)
+	}
+	return c
+}

@@ -1,0 +1,156 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/gshare-dev/gshare/cmd/gshare-lab/internal/report"
+	"github.com/gshare-dev/gshare/cmd/internal/chart"
+	"github.com/gshare-dev/gshare/lab/elastic"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// elasticSimulation is gshare-lab simulate elastic.
+type elasticSimulation struct {
+	kind, pair            string
+	seconds, interference int
+	load, slo             float64
+	setting               elastic.Setting
+	pairs                 []elastic.Pair
+	exclusive             map[elasticRun][]elastic.Outcome
+	sweep                 map[string]*chart.Line // by policy: p95 over the variation, summed over the seeds
+	sweeps                func() bool            // whether a picture is wanted
+}
+
+// elasticRun names what all policies see alike.
+type elasticRun struct {
+	seed uint64
+	cv   float64
+}
+
+const elasticLong = `elastic puts two functions on one GPU, as Dilu's section 5.2 does, and compares them with a GPU for each. The shares of a function follow
+from its profile by Dilu's rules. Functions and GPU are models: kernels run in waves on the SMs that are free, and what neighbours take
+from each other beyond SMs (bandwidth, caches) is --interference alone, 0 unless given.
+
+--policy is rckm (Dilu's block tokens, corrected, with MPS caps at the limits and best effort at MPS's lower priority), rckm-tokens
+(the same without the priority), rckm-gaps (rckm where the host does not tell when a batch ends), rckm-printed (the algorithm as the
+paper has it), rckm-uncapped (rckm without the caps, so that tokens alone keep the limits), exclusive (a GPU for each), mps-l and mps-r (MPS caps alone, at the limits or at the requests), fast and table (time tokens
+at the limits, the window shared as the requests are, if the limits do not fit together), tgs (priority in the manner of TGS: the second
+function by what the first leaves, with a rate that halves and grows).
+
+Each run gives, as means over the functions of all pairs, compared with exclusive GPUs:
+  p50_ratio, p95_ratio     latency of inference
+  worst_p95_ratio          of the function that it is worst for
+  training_percent         throughput of training
+  worst_training_percent   of the training that it is worst for
+
+With --plot, the same policies run with variations of 1 to 6 (not for two trainings).`
+
+func simulateElastic() *simulation {
+	e := &elasticSimulation{exclusive: map[elasticRun][]elastic.Outcome{}, sweep: map[string]*chart.Line{}}
+	s := &simulation{
+		name: "elastic", short: "Let two functions share a GPU elastically: do latency and throughput stay what they were?", long: elasticLong,
+		example:  "  gshare-lab simulate elastic --policy all\n  gshare-lab simulate elastic --policy rckm,mps-l,mps-r --cv 6 --runs 3 -o json\n  gshare-lab simulate elastic --pair gpt2-large+roberta-large --max-tokens 0.1",
+		policies: elastic.Policies(), flags: e.flags, prepare: e.prepare, run: e.run, chart: e.chart,
+	}
+	e.sweeps = func() bool { return s.plot != "" }
+	return s
+}
+
+func (e *elasticSimulation) flags(f *pflag.FlagSet) {
+	f.StringVar(&e.kind, "kind", elastic.Kinds()[0], strings.Join(elastic.Kinds(), ", "))
+	f.StringVar(&e.pair, "pair", "all", "one pair of the kind, or all")
+	f.Float64Var(&e.setting.CV, "cv", 1, "coefficient of variation of the gaps between requests: gamma distributed, 1 is Poisson")
+	f.Float64Var(&e.load, "load", 1, "requests a second, times those of Dilu's figures")
+	f.Float64Var(&e.slo, "slo", 3, "of inference, times what it takes on the whole GPU; at its request it takes at most half of it")
+	f.IntVar(&e.seconds, "seconds", 60, "time in which requests come; what waits then is still served")
+	f.Float64Var(&e.setting.MaxTokens, "max-tokens", 0, "of the rckm policies: MaxTokens, times what makes the launches of a function without neighbours its request; 0: as they calibrate it")
+	f.IntVar(&e.interference, "interference", 0, "percent that a kernel takes longer while neighbours fill the rest of the GPU")
+}
+
+func (e *elasticSimulation) prepare() error {
+	pairs, err := elastic.Pairs(e.kind)
+	if err != nil {
+		return fmt.Errorf("--kind: %w", err)
+	}
+	e.pairs = slices.DeleteFunc(pairs, func(p elastic.Pair) bool { return e.pair != "all" && p.Name != e.pair })
+	for i := range e.pairs {
+		for k := range e.pairs[i].Of {
+			t := &e.pairs[i].Of[k]
+			t.Rate, t.SLO = t.Rate*e.load, e.slo
+		}
+	}
+	s := &e.setting
+	switch {
+	case e.sweeps() && e.kind == "training-training":
+		return errors.New("--plot: two trainings have no latency to draw")
+	case len(e.pairs) == 0:
+		return fmt.Errorf("--pair: %q is not one of %s", e.pair, e.kind)
+	case !(s.CV >= 0.1 && s.CV <= 10):
+		return fmt.Errorf("--cv: %v is not between 0.1 and 10", s.CV)
+	case !(e.load >= 0.1 && e.load <= 10):
+		return fmt.Errorf("--load: %v is not between 0.1 and 10", e.load)
+	case !(e.slo >= 2 && e.slo <= 20):
+		return fmt.Errorf("--slo: %v is not between 2 and 20", e.slo)
+	case e.seconds < 1 || e.seconds > maxSeconds:
+		return fmt.Errorf("--seconds: %d is not between 1 and %d", e.seconds, maxSeconds)
+	case !(s.MaxTokens >= 0 && s.MaxTokens <= 1e4):
+		return fmt.Errorf("--max-tokens: %v is not between 0 and 10000", s.MaxTokens)
+	case e.interference < 0 || e.interference > 1000:
+		return fmt.Errorf("--interference: %d is not between 0 and 1000", e.interference)
+	}
+	s.Length, s.Interference = time.Duration(e.seconds)*time.Second, share.PerMille(10*e.interference)
+	return nil
+}
+
+func (e *elasticSimulation) run(ctx context.Context, policy string, seed uint64) ([]report.Figure, error) {
+	base, err := e.baseline(ctx, seed, e.setting.CV)
+	if err != nil {
+		return nil, err
+	}
+	out, err := e.serve(ctx, policy, seed, e.setting.CV)
+	if err == nil && e.sweeps() {
+		err = e.addSweep(ctx, policy, seed)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := elastic.Compare(out, base)
+	var figures []report.Figure
+	for _, f := range []report.Figure{
+		{Name: "p50_ratio", Value: r.P50, Digits: 3},
+		{Name: "p95_ratio", Value: r.P95, Digits: 3},
+		{Name: "worst_p95_ratio", Value: r.WorstP95, Digits: 3},
+		{Name: "training_percent", Value: 100 * r.Training, Digits: 1},
+		{Name: "worst_training_percent", Value: 100 * r.WorstTraining, Digits: 1},
+	} {
+		if !math.IsNaN(f.Value) {
+			figures = append(figures, f)
+		}
+	}
+	return figures, nil
+}
+
+// baseline serves all functions exclusively, once for all policies.
+func (e *elasticSimulation) baseline(ctx context.Context, seed uint64, cv float64) ([]elastic.Outcome, error) {
+	run := elasticRun{seed, cv}
+	if base, ok := e.exclusive[run]; ok {
+		return base, nil
+	}
+	base, err := e.serve(ctx, "exclusive", seed, cv)
+	e.exclusive[run] = base
+	return base, err
+}
+
+func (e *elasticSimulation) serve(ctx context.Context, policy string, seed uint64, cv float64) ([]elastic.Outcome, error) {
+	s := e.setting
+	s.Policy, s.Seed, s.CV = policy, seed, cv
+	return elastic.RunAll(ctx, e.pairs, s)
+}

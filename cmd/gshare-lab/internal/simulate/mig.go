@@ -1,0 +1,126 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/gshare-dev/gshare/cmd/gshare-lab/internal/report"
+	"github.com/gshare-dev/gshare/cmd/internal/chart"
+	"github.com/gshare-dev/gshare/lab/migchurn"
+	"github.com/gshare-dev/gshare/vgpu/mig"
+)
+
+// migSimulation is simulate mig: its flags, and what they name.
+type migSimulation struct {
+	mix, model string
+	load       migchurn.Load
+	sweep      map[string]*chart.Line // by policy: accepted percent over offered load, summed over the seeds
+	sweeps     func() bool            // whether a picture is wanted
+}
+
+func simulateMIG() *simulation {
+	m := &migSimulation{sweep: map[string]*chart.Line{}}
+	s := &simulation{
+		name:  "mig",
+		short: "Create and delete MIG instances: how much of what is asked for finds a place",
+		long: "mig lets requests for MIG instances come and go. A policy chooses the GPU and the memory slice at which an\n" +
+			"instance is created; what runs is never moved. accepted_percent counts compute slices of those requested.\n" +
+			"With --plot, the same policies run at loads from 0.7 to 1.3.",
+		example:  "  gshare-lab simulate mig --mix uniform --load 1.1 --policy all --runs 10",
+		policies: migchurn.Policies,
+		flags:    m.addFlags,
+		prepare:  m.prepare,
+		run:      m.run,
+		chart:    m.chart,
+	}
+	m.sweeps = func() bool { return s.plot != "" }
+	return s
+}
+
+func (m *migSimulation) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&m.mix, "mix", "uniform", "how often each size is asked for: uniform, small or mid")
+	f.Float64Var(&m.load.Offered, "load", 1.1, "compute slices asked for at a time, over those there are")
+	f.IntVar(&m.load.GPUs, "gpus", 60, "number of GPUs")
+	f.IntVar(&m.load.Requests, "requests", 20000, "number of requests; the first quarter is not counted")
+	f.StringVar(&m.model, "model", "A100-80GB", "kind of GPU: "+strings.Join(migModels(), ", "))
+}
+
+func migModels() (names []string) {
+	for _, m := range mig.Models() {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+func (m *migSimulation) prepare() (err error) {
+	if m.load.Model, err = mig.ModelNamed(m.model); err != nil {
+		return fmt.Errorf("--model: %w", err)
+	}
+	if m.load.Mix, err = migchurn.MixNamed(m.mix); err != nil {
+		return fmt.Errorf("--mix: %w", err)
+	}
+	return m.load.Check()
+}
+
+func (m *migSimulation) run(_ context.Context, policy string, seed uint64) ([]report.Figure, error) {
+	result, err := m.play(policy, seed, m.load.Offered)
+	if err == nil && m.sweeps() {
+		err = m.addSweep(policy, seed)
+	}
+	return []report.Figure{
+		{Name: "accepted_percent", Value: result.AcceptedPercent(), Digits: 2},
+		{Name: "mean_busy_percent", Value: 100 * result.MeanBusy, Digits: 2},
+		{Name: "requests", Value: float64(result.Requests)},
+		{Name: "accepted", Value: float64(result.Accepted)},
+		{Name: "offered_slices", Value: float64(result.OfferedSlices)},
+		{Name: "accepted_slices", Value: float64(result.AcceptedSlices)},
+	}, err
+}
+
+func (m *migSimulation) play(policy string, seed uint64, offered float64) (migchurn.Result, error) {
+	choose, err := migchurn.PolicyNamed(policy, m.load.Model)
+	if err != nil {
+		return migchurn.Result{}, err
+	}
+	load := m.load
+	load.Seed, load.Offered = seed, offered
+	return migchurn.Run(load, choose)
+}
+
+// sweepLoads are the loads of the picture.
+var sweepLoads = []float64{0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3}
+
+func (m *migSimulation) addSweep(policy string, seed uint64) error {
+	line := m.sweep[policy]
+	if line == nil {
+		line = &chart.Line{Name: policy, Points: make([]chart.Point, len(sweepLoads))}
+		m.sweep[policy] = line
+	}
+	for i, offered := range sweepLoads {
+		result, err := m.play(policy, seed, offered)
+		if err != nil {
+			return err
+		}
+		line.Points[i].X = offered
+		line.Points[i].Y += result.AcceptedPercent()
+	}
+	return nil
+}
+
+func (m *migSimulation) chart(summaries []report.Summary) *chart.Chart {
+	c := &chart.Chart{
+		Title: fmt.Sprintf("MIG instances on %d %s, mix %s", m.load.GPUs, m.model, m.mix),
+		X:     "offered load", Y: "accepted compute slices, percent of those requested",
+	}
+	for _, s := range summaries {
+		line := *m.sweep[s.Policy]
+		for i := range line.Points {
+			line.Points[i].Y /= float64(len(s.Runs))
+		}
+		c.Lines = append(c.Lines, line)
+	}
+	return c
+}

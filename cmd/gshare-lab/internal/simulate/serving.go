@@ -1,0 +1,189 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gshare-dev/gshare/cmd/gshare-lab/internal/report"
+	"github.com/gshare-dev/gshare/cmd/internal/chart"
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/lab/serving"
+	"github.com/gshare-dev/gshare/lab/serving/trace"
+	"github.com/gshare-dev/gshare/vgpu/planning"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+const servingLong = `serving plays the requests of a trace against functions on GPUs, and counts which of them miss their SLO and what that
+takes. All policies see the same requests, profiles and hardware; time is virtual.
+
+On whole GPUs that instances share (gpus in the profiles file, shares of each function):
+  eager         FaST-GShare: scales by its Algorithm 1 as the load of the last seconds says; fixed shares
+  keepalive     as INFless: scales out at once, and in after a minute without need
+  lazy          Dilu: shares with a limit of twice the request, and a window of 40 s before instances are added or ended
+On GPUs that are cut into MIG instances (mig, nodes of each function):
+  monolithic    as ESG: a function on one slice of its own, the smallest that keeps the SLO
+  pipelined     FluidFaaS: functions are cut into stages on free slices; idle ones share slices in turn
+With functions of a provider, paid by the call (models, model of each function):
+  harmonybatch  whole functions, in groups and batches as HarmonyBatch plans
+  pamba         as PAMBA plans, cut functions among them
+On any:
+  gshare        all together; it takes the first of the three that the profiles file offers
+
+Each run gives:
+  slo_violation_percent  requests that were late, refused or never answered
+  cold_starts            instances loaded from storage; warm_starts: from host memory
+  gpu_seconds            shares: time of whole GPUs that was reserved, or used beyond that; MIG: time in which any slice of a
+                         GPU worked; calls: the time of executions by their part of the card
+  mig_seconds            time in which MIG instances worked, summed over them
+  cost                   in units of the prices' currency
+  p50_ms, p95_ms, p99_ms from arrival to answer, of the requests that were answered
+  used_gpu_seconds       shares: the part of gpu_seconds in which SMs worked; memory_gb_seconds: device memory that was held
+  requests, refused, completed_per_second (before the trace ended)`
+
+// servingSimulation is gshare-lab simulate serving.
+type servingSimulation struct {
+	trace, profiles, data string
+	geometry              string
+	gpus                  int
+	scale                 float64
+	step, duration        time.Duration
+
+	first  func() uint64 // seed
+	spec   serving.Spec
+	series []trace.Series
+	inputs map[uint64]*serving.Input // by seed, so that all policies see the same
+}
+
+func simulateServing() *simulation {
+	s := &servingSimulation{inputs: map[uint64]*serving.Input{}}
+	var policies []string
+	for _, p := range serving.Policies() {
+		policies = append(policies, p.Name)
+	}
+	run := &simulation{
+		name: "serving", short: "Serve the requests of a trace under SLOs, and count violations and GPU time", long: servingLong,
+		example: "  gshare-lab simulate serving --trace bursty.txt --profiles scaling.yaml --policy gshare,lazy,eager,keepalive --seed 1 -o json\n" +
+			"  gshare-lab simulate serving --trace conv.csv --profiles light.yaml --geometry p1 --policy gshare,pipelined,monolithic --duration 20m",
+		policies: policies, flags: s.flags, prepare: s.prepare, run: s.run, chart: s.chart,
+	}
+	s.first = func() uint64 { return run.seed }
+	return run
+}
+
+func (s *servingSimulation) flags(f *pflag.FlagSet) {
+	f.StringVar(&s.trace, "trace", "", "requests: a number a line (requests a second), or a CSV file of Azure's traces (required)")
+	f.StringVar(&s.profiles, "profiles", "", "hardware, prices and functions with their profiles, YAML or JSON (required)")
+	f.StringVar(&s.data, "data", "", "folder of the tables that the profiles file names (default: the folder of that file)")
+	f.StringVar(&s.geometry, "geometry", "", "how the GPUs are cut: one of mig.geometries of the profiles file, where there are several")
+	f.IntVar(&s.gpus, "gpus", 0, "number of whole GPUs to share (default: gpus of the profiles file)")
+	f.Float64Var(&s.scale, "scale", 1, "requests for each one of the trace, for all functions")
+	f.DurationVar(&s.step, "step", 0, "take rates over so long, where the trace is of few requests (default: its own steps)")
+	f.DurationVar(&s.duration, "duration", 0, "how much of the trace is played (default: all)")
+}
+
+func (s *servingSimulation) prepare() error {
+	switch {
+	case s.trace == "":
+		return errors.New("--trace: name a file")
+	case s.profiles == "":
+		return errors.New("--profiles: name a file")
+	case !(s.scale > 0 && s.scale <= 1e6):
+		return fmt.Errorf("--scale: %v is not above 0 and at most 1e6", s.scale)
+	case s.step < 0 || s.step > time.Hour:
+		return fmt.Errorf("--step: %v is outside 0 to 1h", s.step)
+	case s.duration < 0 || s.duration > 24*time.Hour:
+		return fmt.Errorf("--duration: %v is outside 0 to 24h", s.duration)
+	}
+	text, err := os.ReadFile(s.trace)
+	if err != nil {
+		return fmt.Errorf("--trace: %w", err)
+	}
+	if s.series, err = trace.Read(string(text)); err != nil {
+		return fmt.Errorf("%s: %w", s.trace, err)
+	}
+	if text, err = os.ReadFile(s.profiles); err != nil {
+		return fmt.Errorf("--profiles: %w", err)
+	}
+	s.spec.Platform = planning.DefaultPlatform()
+	if err := yaml.UnmarshalStrict(text, &s.spec); err != nil {
+		return fmt.Errorf("%s: %w", s.profiles, err)
+	}
+	if s.gpus != 0 {
+		s.spec.GPUs = s.gpus
+	}
+	if s.data == "" {
+		s.data = filepath.Dir(s.profiles)
+	}
+	_, err = s.input(s.first())
+	return err
+}
+
+// input draws the requests of a seed, once for all policies.
+func (s *servingSimulation) input(seed uint64) (*serving.Input, error) {
+	if in := s.inputs[seed]; in != nil {
+		return in, nil
+	}
+	in, err := s.spec.Build(serving.Load{Series: s.series, Scale: s.scale, Until: s.duration, Seed: seed, Geometry: s.geometry, Step: s.step}, s.table)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.profiles, err)
+	}
+	s.inputs[seed] = in
+	return in, nil
+}
+
+func (s *servingSimulation) table(name string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(s.data, name))
+	return string(text), err
+}
+
+func (s *servingSimulation) run(ctx context.Context, policy string, seed uint64) ([]report.Figure, error) {
+	in, err := s.input(seed)
+	if err != nil {
+		return nil, err
+	}
+	r, err := serving.Run(ctx, in, policy)
+	if field := (*share.FieldError)(nil); errors.As(err, &field) {
+		return nil, cli.Usage(fmt.Errorf("%s: %w", s.profiles, err))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []report.Figure{
+		{Name: "slo_violation_percent", Value: r.ViolationPercent(), Digits: 2},
+		{Name: "cold_starts", Value: float64(r.ColdStarts)},
+		{Name: "gpu_seconds", Value: r.GPUSeconds},
+		{Name: "mig_seconds", Value: r.MIGSeconds},
+		{Name: "cost", Value: r.Cost, Digits: 4},
+		{Name: "p50_ms", Value: float64(r.P50) / 1e6, Digits: 1},
+		{Name: "p95_ms", Value: float64(r.P95) / 1e6, Digits: 1},
+		{Name: "p99_ms", Value: float64(r.P99) / 1e6, Digits: 1},
+		{Name: "requests", Value: float64(r.Requests)},
+		{Name: "warm_starts", Value: float64(r.WarmStarts)},
+		{Name: "used_gpu_seconds", Value: r.UsedSeconds},
+		{Name: "memory_gb_seconds", Value: r.MemorySeconds},
+		{Name: "refused", Value: float64(r.Refused)},
+		{Name: "completed_per_second", Value: float64(r.Completed) / in.Until.Seconds(), Digits: 2},
+	}, nil
+}
+
+// chart draws the violations, with the GPU time that each policy took.
+func (s *servingSimulation) chart(summaries []report.Summary) *chart.Chart {
+	c := &chart.Chart{Title: "SLO violations, " + filepath.Base(s.profiles), Y: "percent of the requests"}
+	for _, x := range summaries {
+		bar := chart.Bar{Name: fmt.Sprintf("%s\n%.0f GPU-s", x.Policy, x.Value("gpu_seconds")), Value: x.Value("slo_violation_percent")}
+		for _, f := range x.StdDev() {
+			if f.Name == "slo_violation_percent" {
+				bar.Dev = f.Value
+			}
+		}
+		c.Bars = append(c.Bars, bar)
+	}
+	return c
+}

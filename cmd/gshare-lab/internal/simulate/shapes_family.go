@@ -1,0 +1,74 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/gshare-dev/gshare/lab/shapes"
+	"github.com/gshare-dev/gshare/lab/trace"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// openbFamily draws from the fractional pods of openb, which lie in a file.
+const openbFamily = "openb"
+
+func shapesFamilies() []string { return slices.Sorted(maps.Keys(shapes.Families())) }
+
+func shapesFamilyHelp() string {
+	return strings.Join(shapesFamilies(), ", ") + ", " + openbFamily + " (with --openb-pods), or a CSV file to draw from: quota,sm,mem in percent, percent and MiB"
+}
+
+func (s *shapesSimulation) readFamily() (err error) {
+	family, known := shapes.Families()[s.familyName]
+	var pods []shapes.Pod
+	switch {
+	case known:
+		s.family = family
+		return nil
+	case s.familyName == openbFamily:
+		pods, err = readOpenb(s.openbPods)
+	case strings.HasSuffix(s.familyName, ".csv"):
+		pods, err = s.readShapes(s.familyName)
+	default:
+		err = fmt.Errorf("--family: %q is none of %s, %s, and no .csv file", s.familyName, strings.Join(shapesFamilies(), ", "), openbFamily)
+	}
+	s.family = shapes.From(pods)
+	return err
+}
+
+func (s *shapesSimulation) readShapes(file string) ([]shapes.Pod, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := shapes.Parse(string(text), share.Bytes(s.memoryGiB)<<30)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return pods, nil
+}
+
+// readOpenb keeps the pods that want a part of one GPU.
+func readOpenb(file string) ([]shapes.Pod, error) {
+	if file == "" {
+		return nil, errors.New("--openb-pods: the family openb needs the file of its pods")
+	}
+	list, err := trace.ReadPods(file)
+	if err != nil {
+		return nil, err
+	}
+	var pods []shapes.Pod
+	for _, p := range list {
+		if p.GPUs == 1 && p.MilliGPU < 1000 {
+			pods = append(pods, shapes.OfMilliGPU(int(p.MilliGPU)))
+		}
+	}
+	if len(pods) == 0 {
+		return nil, fmt.Errorf("%s: no pod wants a part of one GPU", file)
+	}
+	return pods, nil
+}

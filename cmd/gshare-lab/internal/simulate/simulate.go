@@ -1,0 +1,131 @@
+// Package simulate is gshare-lab simulate: gshare's rules beside published policies, on traces and generated loads.
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gshare-dev/gshare/cmd/gshare-lab/internal/report"
+	"github.com/gshare-dev/gshare/cmd/internal/chart"
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
+)
+
+// Command returns gshare-lab simulate.
+func Command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "simulate",
+		Short: "Compare gshare's rules with published ones on traces and generated loads",
+		Long: "simulate drives the rules that the scheduler and the node agent run, side by side with published policies.\n" +
+			"Nothing is started and nothing is sent: it needs no cluster and no GPU. Results depend on the seed alone.",
+	}
+	for _, s := range simulations() {
+		cmd.AddCommand(s.command())
+	}
+	return cmd
+}
+
+// simulations lists the experiments; each stands in a file of its own.
+func simulations() []*simulation {
+	return []*simulation{simulateCluster(), simulateShapes(), simulateEvents(), simulateMIG(), simulateDelivery(), simulateElastic(), simulateServing()}
+}
+
+// simulation is one experiment that runs for several policies and seeds.
+type simulation struct {
+	name, short, long, example string
+	policies                   []string             // what --policy may say; the first is the default
+	flags                      func(*pflag.FlagSet) // adds the experiment's own flags
+	prepare                    func() error         // checks flags and reads files, once; its errors exit with 2
+	run                        func(ctx context.Context, policy string, seed uint64) ([]report.Figure, error)
+	chart                      func([]report.Summary) *chart.Chart // nil where no picture says more; called once after all runs
+
+	policy, output, plot string
+	seed                 uint64
+	runs                 int
+}
+
+func (s *simulation) command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: s.name, Short: s.short, Long: s.long, Example: s.example, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			policies, err := s.check()
+			if err != nil {
+				return cli.Usage(err)
+			}
+			summaries, err := s.runAll(cmd.Context(), policies)
+			if err != nil {
+				return err
+			}
+			if s.plot != "" {
+				if err := s.chart(summaries).WriteFile(s.plot); err != nil {
+					return err
+				}
+			}
+			return report.Write(cmd.OutOrStdout(), s.output, summaries)
+		},
+	}
+	f := cmd.Flags()
+	s.flags(f)
+	f.StringVar(&s.policy, "policy", s.policies[0], "comma-separated list, or all: "+strings.Join(s.policies, ", "))
+	f.Uint64Var(&s.seed, "seed", 1, "seed of the first run")
+	f.IntVar(&s.runs, "runs", 1, "number of runs, with seeds that count up from --seed; prints mean and standard deviation")
+	f.StringVarP(&s.output, "output", "o", "table", "json or table")
+	if s.chart != nil {
+		f.StringVar(&s.plot, "plot", "", "also draw the result into this file (.svg or .png)")
+	}
+	return cmd
+}
+
+func (s *simulation) check() ([]string, error) {
+	policies, err := s.chosen()
+	switch {
+	case err != nil:
+		return nil, err
+	case s.output != "json" && s.output != "table":
+		return nil, fmt.Errorf("--output: %q is neither json nor table", s.output)
+	case s.runs < 1:
+		return nil, fmt.Errorf("--runs: %d is not a positive number", s.runs)
+	case s.plot != "" && !chart.Known(s.plot):
+		return nil, fmt.Errorf("--plot: %q ends neither in .svg nor in .png", s.plot)
+	}
+	return policies, s.prepare()
+}
+
+func (s *simulation) chosen() ([]string, error) {
+	if s.policy == "all" {
+		return s.policies, nil
+	}
+	policies := strings.Split(s.policy, ",")
+	for _, p := range policies {
+		if !slices.Contains(s.policies, p) {
+			return nil, fmt.Errorf("--policy: %q is none of %s", p, strings.Join(s.policies, ", "))
+		}
+	}
+	return policies, nil
+}
+
+// runAll runs one after another, so that figures of speed are not those of neighbours on the same cores.
+func (s *simulation) runAll(ctx context.Context, policies []string) ([]report.Summary, error) {
+	bar := cli.NewBar("simulate "+s.name, len(policies)*s.runs)
+	defer bar.Clear()
+	var out []report.Summary
+	for _, policy := range policies {
+		summary := report.Summary{Policy: policy}
+		for i := range s.runs {
+			seed := s.seed + uint64(i)
+			bar.Note(fmt.Sprintf("%s, seed %d", policy, seed))
+			figures, err := s.run(ctx, policy, seed)
+			if err != nil {
+				return nil, fmt.Errorf("policy %s, seed %d: %w", policy, seed, err)
+			}
+			summary.Add(seed, figures)
+			bar.Add()
+		}
+		out = append(out, summary)
+	}
+	return out, nil
+}

@@ -1,0 +1,108 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/lab/shapes"
+	"github.com/gshare-dev/gshare/vgpu/packing/slot"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// GPU is a device with the pods admitted to it, and the part of the window that its table keeps for switching.
+type GPU struct {
+	Pods    []shapes.Pod
+	Reserve share.PerMille
+}
+
+// Admissions lists the rules by which GPUs are filled: FaST-GShare's rectangles, and slots with the reserve that the
+// switch loss asks for.
+func Admissions() []string { return []string{"slot", "mra"} }
+
+// patience is how many pods in a row a GPU refuses before it counts as full.
+const patience = 50
+
+// Fill fills one GPU after another: pods are drawn from the family, and those that the GPU refuses are dropped.
+func Fill(ctx context.Context, admission string, f shapes.Family, gpus int, s Setting, seed uint64) ([]GPU, error) {
+	var fleet []GPU
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range gpus {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		admit, err := admitter(admission, s)
+		if err != nil {
+			return nil, err
+		}
+		fleet = append(fleet, fillOne(admit, f, r))
+	}
+	return fleet, nil
+}
+
+func fillOne(admit func(*GPU, shapes.Pod) bool, f shapes.Family, r *rand.Rand) (g GPU) {
+	for refused := 0; refused < patience; refused++ {
+		if admit(&g, f(r)) {
+			refused = 0
+		}
+	}
+	return g
+}
+
+// admitter puts a pod on one GPU, or refuses.
+func admitter(admission string, s Setting) (func(*GPU, shapes.Pod) bool, error) {
+	switch admission {
+	case "slot":
+		return func(g *GPU, p shapes.Pod) bool { return bySlots(g, p, s) }, nil
+	case "mra":
+		packed, err := shapes.New("mra", shapes.Config{GPUs: 1})
+		return func(g *GPU, p shapes.Pod) bool { return byRectangles(g, p, packed) }, err
+	}
+	return nil, fmt.Errorf("unknown admission %q", admission)
+}
+
+func byRectangles(g *GPU, p shapes.Pod, packed *shapes.Fleet) bool {
+	_, ok := packed.Place(len(g.Pods), p)
+	if ok {
+		g.Pods = append(g.Pods, p)
+	}
+	return ok
+}
+
+func bySlots(g *GPU, p shapes.Pod, s Setting) bool {
+	pods := append(slices.Clip(g.Pods), p)
+	reserve, ok := ReserveFor(itemsOf(pods), s.Window, s.SwitchLoss)
+	if ok {
+		g.Pods, g.Reserve = pods, reserve
+	}
+	return ok
+}
+
+func itemsOf(pods []shapes.Pod) []slot.Item {
+	items := make([]slot.Item, len(pods))
+	for k, p := range pods {
+		items[k] = slot.Item{SM: p.SM, Quota: p.Quota}
+	}
+	return items
+}
+
+// ReserveFor is the part of the window that a table of the items needs for switching, loss x turns / window; false if
+// the items do not fit beside it. A larger reserve may change the number of turns, so it is tried until it covers its
+// own table.
+func ReserveFor(items []slot.Item, window, loss time.Duration) (share.PerMille, bool) {
+	reserve := share.PerMille(0)
+	for {
+		table, ok := slot.Solve(items, window, reserve)
+		if !ok || len(table.Turns) < 2 {
+			return 0, ok
+		}
+		whole := time.Duration(share.Whole)
+		need := share.PerMille((loss*time.Duration(len(table.Turns))*whole + window - 1) / window)
+		if need <= reserve {
+			return reserve, true
+		}
+		reserve = need
+	}
+}

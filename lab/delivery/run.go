@@ -1,0 +1,143 @@
+package delivery
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/gshare-dev/gshare/lab/shapes"
+	"github.com/gshare-dev/gshare/vgpu/token"
+)
+
+// Setting is how the GPUs run.
+type Setting struct {
+	Policy     token.Policy
+	Window     time.Duration
+	Turn       time.Duration
+	SwitchLoss time.Duration // at the begin of each token that follows a pause
+	Seconds    int           // to simulate
+}
+
+// Outcome is how one GPU served its pods.
+type Outcome struct {
+	WorstShare float64       // least part of its quota that a pod got in one of the seconds
+	LongestGap time.Duration // longest time that a pod made no progress
+}
+
+// settlement is the period in which a token server reads what its clients used.
+const settlement = 5 * time.Millisecond
+
+// Run serves the GPU's pods, all of them busy all the time, none above its quota. The first two windows are not counted:
+// all pods have come at once, some in the middle of their turns.
+func Run(g GPU, s Setting) (Outcome, error) {
+	r := &runner{setting: s}
+	if err := r.open(g); err != nil {
+		return Outcome{}, err
+	}
+	warm := 2 * s.Window
+	r.until(warm)
+	r.score()
+	r.out = Outcome{WorstShare: math.Inf(1)}
+	for second := range s.Seconds {
+		r.until(warm + time.Duration(second+1)*time.Second)
+		r.score()
+	}
+	return r.out, nil
+}
+
+// runner drives the tokens of one GPU.
+type runner struct {
+	setting Setting
+	slice   *token.Slice
+	clients []client
+	now     time.Duration
+	next    time.Duration // when the slice wants to be called
+	out     Outcome
+}
+
+// client is a pod that computes whenever it may.
+type client struct {
+	pod     shapes.Pod
+	live    bool
+	from    time.Duration // what it computed before is counted; later than now while a switch costs time
+	last    time.Duration // of its progress
+	pending time.Duration // counted, not settled
+	second  time.Duration // counted in this second
+}
+
+func (r *runner) open(g GPU) (err error) {
+	s := r.setting
+	r.slice, err = token.New(token.Config{Policy: s.Policy, Window: s.Window, Turn: s.Turn, Reserve: g.Reserve})
+	if err != nil {
+		return err
+	}
+	for k, p := range g.Pods {
+		id := token.ID(k)
+		r.clients = append(r.clients, client{pod: p})
+		if err := r.slice.Join(0, token.Member{ID: id, SM: p.SM, QuotaRequest: p.Quota, QuotaLimit: p.Quota}); err != nil {
+			return fmt.Errorf("pod %d: %w", k, err)
+		}
+		if err := r.slice.Want(0, id); err != nil {
+			return err
+		}
+	}
+	r.advance()
+	return nil
+}
+
+// until drives the slice to the given time: whenever it asks, and at every settlement.
+func (r *runner) until(end time.Duration) {
+	for r.now < end {
+		tick := (r.now/settlement + 1) * settlement
+		r.now = min(tick, r.next, end)
+		r.settle()
+		r.advance()
+	}
+}
+
+func (r *runner) settle() {
+	for k := range r.clients {
+		c := &r.clients[k]
+		r.count(c)
+		_ = r.slice.Settle(r.now, token.ID(k), c.pending) // all are members
+		c.pending = 0
+	}
+}
+
+// count adds the client's progress up to now.
+func (r *runner) count(c *client) {
+	if !c.live || c.from >= r.now {
+		return
+	}
+	if c.from > c.last {
+		r.out.LongestGap = max(r.out.LongestGap, c.from-c.last)
+	}
+	c.pending += r.now - c.from
+	c.second += r.now - c.from
+	c.from, c.last = r.now, r.now
+}
+
+func (r *runner) advance() {
+	changes, next := r.slice.Advance(r.now)
+	r.next = next
+	for _, change := range changes {
+		c := &r.clients[change.ID]
+		switch change.Kind {
+		case token.Grant:
+			c.live, c.from = true, r.now+r.setting.SwitchLoss
+		case token.Revoke:
+			c.live = false
+		}
+	}
+}
+
+// score closes a second.
+func (r *runner) score() {
+	for k := range r.clients {
+		c := &r.clients[k]
+		r.out.LongestGap = max(r.out.LongestGap, r.now-c.last)
+		got := float64(c.second) / (float64(c.pod.Quota) / 1000 * float64(time.Second))
+		r.out.WorstShare = min(r.out.WorstShare, got)
+		c.second = 0
+	}
+}

@@ -1,0 +1,79 @@
+package elastic
+
+import (
+	"time"
+
+	"github.com/gshare-dev/gshare/lab/device"
+	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/token"
+	"github.com/gshare-dev/gshare/vgpu/token/rckm"
+)
+
+// blocks is the gate of block tokens. A client may launch while it has credit.
+type blocks struct {
+	slice  *rckm.Slice
+	credit []int64
+	since  []rckm.Launches // the last report
+	used   []time.Duration // device time, reported
+	check  time.Duration   // the next tick
+
+	batches bool // the hook tells when its host has waited for a batch
+}
+
+// newBlocks lets the clients join, training as best effort. With a factor, MaxTokens are fixed at so many times what makes the
+// launches of a function without neighbours its request.
+func newBlocks(s Setting, c []*client) (*blocks, error) {
+	slice, err := rckm.New(rckm.Config{Tick: tick, Printed: s.Policy == "rckm-printed"})
+	if err != nil {
+		return nil, err
+	}
+	b := &blocks{slice: slice, credit: make([]int64, len(c)), since: make([]rckm.Launches, len(c)), used: make([]time.Duration, len(c)), batches: s.Policy != "rckm-gaps"}
+	for k, client := range c {
+		m := rckm.Member{ID: token.ID(k), Priority: share.SLO}
+		m.Request, m.Limit = client.Shares()
+		if client.Trains {
+			m.Priority = share.BestEffort
+		}
+		saturation := client.Saturation(m.Limit, tick) * int64(share.Whole) / int64(m.Request)
+		m.MaxTokens = int64(s.MaxTokens * float64(saturation))
+		if err := slice.Join(0, m); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func (b *blocks) may(k int) bool { return b.credit[k] > 0 }
+
+func (b *blocks) launched(now time.Duration, k int, n int64) {
+	b.credit[k] -= n
+	l := &b.since[k]
+	if l.Blocks == 0 {
+		l.First = now
+	}
+	l.Blocks, l.Last = l.Blocks+n, now
+}
+
+func (b *blocks) advance(now time.Duration, c []*client, d *device.Device) time.Duration {
+	if now < b.check {
+		return b.check
+	}
+	b.check = (now/tick + 1) * tick
+	for k := range c {
+		l := b.since[k]
+		l.Busy = c[k].flying > 0
+		if b.batches {
+			l.Batch = c[k].batch
+		}
+		c[k].batch = 0
+		use := d.Use(c[k].process).Busy
+		l.Device, b.used[k] = use-b.used[k], use
+		_ = b.slice.Report(now, token.ID(k), l) // all are members
+		b.since[k] = rckm.Launches{}
+	}
+	changes, _ := b.slice.Advance(now)
+	for _, change := range changes {
+		b.credit[change.ID] = change.Token.Amount
+	}
+	return b.check
+}

@@ -1,0 +1,93 @@
+package elastic
+
+import (
+	"context"
+	"time"
+
+	"github.com/gshare-dev/gshare/lab/device"
+	"github.com/gshare-dev/gshare/vgpu/token"
+)
+
+const never = token.Never
+
+// world is one GPU with its clients.
+type world struct {
+	device  *device.Device
+	gate    gate
+	clients []*client
+	now     time.Duration
+	check   time.Duration // when the gate wants to be called
+}
+
+func serve(ctx context.Context, c []*client, s Setting) error {
+	g, err := newGate(s, c)
+	if err != nil {
+		return err
+	}
+	w := &world{device: device.New(), gate: g, clients: c}
+	w.device.Interfere(s.Interference)
+	for _, client := range c {
+		w.device.Attach(client.process, limit(s.Policy, client.Function))
+		if client.Trains && yields(s.Policy) {
+			w.device.Yield(client.process)
+		}
+	}
+	for steps := 0; w.now < s.Length || w.now < 2*s.Length && w.pending(); steps++ {
+		if steps%10_000 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		w.step(s.Length)
+	}
+	return nil
+}
+
+// pending says that requests still wait.
+func (w *world) pending() bool {
+	for _, c := range w.clients {
+		if !c.Trains && (len(c.waiting) > 0 || len(c.arrivals) > 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// step goes to the next event. Training is counted up to the end of the requests.
+func (w *world) step(end time.Duration) {
+	w.launch()
+	next := w.check
+	if at, ok := w.device.Next(); ok {
+		next = min(next, at)
+	}
+	for _, c := range w.clients {
+		if at, ok := c.wake(w.now); ok {
+			next = min(next, at)
+		}
+	}
+	w.now = min(next, w.now+time.Second)
+	for _, work := range w.device.Advance(w.now) {
+		c := w.clients[0]
+		if c.process != work.Stream.Process {
+			c = w.clients[1]
+		}
+		c.complete(w.now)
+		if w.now > end {
+			c.done--
+		}
+	}
+}
+
+// launch lets everybody launch what it may, and asks the gate where somebody may not or it is time.
+func (w *world) launch() {
+	for _, c := range w.clients {
+		c.arrive(w.now)
+	}
+	w.check = w.gate.advance(w.now, w.clients, w.device)
+	for k, c := range w.clients {
+		for c.flying < ahead && c.wants(w.now) && w.gate.may(k) {
+			w.gate.launched(w.now, k, c.all[c.next].blocks()*int64(c.all[c.next].Waves))
+			for _, wave := range c.launch(w.now) {
+				w.device.Submit(wave)
+			}
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package serving
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gshare-dev/gshare/lab/serving/trace"
+	"github.com/gshare-dev/gshare/vgpu/pipeline"
+	"github.com/gshare-dev/gshare/vgpu/planning"
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Input is the world: the same for all policies.
+type Input struct {
+	Functions []Function
+	GPUs      int         // whole GPUs, to be shared
+	GPUMemory share.Bytes // of each
+	MIG       MIG
+	Models    []profile.Model
+	Prices    planning.Book
+	Platform  planning.Platform
+
+	Arrivals []trace.Arrival
+	Until    time.Duration // when the trace ends
+	Seed     uint64        // of execution times, where a model gives their spread
+}
+
+// Function is one deployed function. What it has of Points, Graph and Model says where it can run.
+type Function struct {
+	Name string
+	SLO  time.Duration
+
+	LoadCold, LoadWarm time.Duration // of an instance, from storage and from host memory
+	Memory             share.Bytes   // of an instance on a share
+
+	Points []profile.Point    // of the whole model on shares
+	Graph  *pipeline.Function // of its components on MIG instances
+	Model  string             // of Input.Models, for plans
+}
+
+// Bounds of what is simulated.
+const (
+	maxFunctions = 1000
+	maxGPUs      = 1024
+	maxDuration  = 24 * time.Hour
+	maxPoints    = 10_000
+)
+
+// Validate refuses a world that makes no sense. Errors are *share.FieldError and name the field by its path.
+func (in *Input) Validate() error {
+	switch {
+	case len(in.Functions) == 0 || len(in.Functions) > maxFunctions:
+		return share.Invalid("functions", "%d of them; want 1 to %d", len(in.Functions), maxFunctions)
+	case in.GPUs < 0 || in.GPUs > maxGPUs:
+		return share.Invalid("gpus", "%d is outside 0 to %d", in.GPUs, maxGPUs)
+	case in.GPUMemory < 0 || in.GPUMemory > share.MaxMemory:
+		return share.Invalid("gpuMemory", "%d bytes is outside 0 to %d", in.GPUMemory, share.MaxMemory)
+	case in.Until <= 0 || in.Until > maxDuration:
+		return share.Invalid("duration", "%v is not above 0 and at most %v", in.Until, maxDuration)
+	}
+	names := map[string]bool{}
+	for i := range in.Functions {
+		f, path := &in.Functions[i], fmt.Sprintf("functions[%d]", i)
+		if err := f.validate(); err != nil {
+			return within(path, err)
+		}
+		if names[f.Name] {
+			return share.Invalid(path+".name", "%.64q is there twice", f.Name)
+		}
+		names[f.Name] = true
+	}
+	return in.validArrivals()
+}
+
+func (in *Input) validArrivals() error {
+	last := time.Duration(0)
+	for i, a := range in.Arrivals {
+		if a.At < last || a.At >= in.Until || a.Function < 0 || int(a.Function) >= len(in.Functions) {
+			return share.Invalid(fmt.Sprintf("arrivals[%d]", i), "function %d at %v; want one of %d functions, from %v until %v",
+				a.Function, a.At, len(in.Functions), last, in.Until)
+		}
+		last = a.At
+	}
+	return nil
+}
+
+func (f *Function) validate() error {
+	switch {
+	case f.Name == "":
+		return share.Invalid("name", "is empty")
+	case f.SLO <= 0 || f.SLO > time.Hour:
+		return share.Invalid("slo", "%v is not above 0 and at most 1h", f.SLO)
+	case f.LoadCold < 0 || f.LoadCold > time.Hour:
+		return share.Invalid("loadCold", "%v is outside 0 to 1h", f.LoadCold)
+	case f.LoadWarm < 0 || f.LoadWarm > f.LoadCold:
+		return share.Invalid("loadWarm", "%v is outside 0 to loadCold, %v", f.LoadWarm, f.LoadCold)
+	case f.Memory < 0 || f.Memory > share.MaxMemory:
+		return share.Invalid("memory", "%d bytes is outside 0 to %d", f.Memory, share.MaxMemory)
+	case len(f.Points) > maxPoints:
+		return share.Invalid("points", "%d of them; want at most %d", len(f.Points), maxPoints)
+	}
+	for i := range f.Points {
+		if err := validPoint(&f.Points[i]); err != nil {
+			return within(fmt.Sprintf("points[%d]", i), err)
+		}
+	}
+	return nil
+}
+
+// validPoint asks for points of whole models that can be drawn a surface from.
+func validPoint(p *profile.Point) error {
+	const most = 1024 // every size up to the largest is looked at
+	switch {
+	case p.Resource.SM == 0 || p.Resource.Quota != share.Whole:
+		return share.Invalid("resource", "%d per mille of the SMs for %d of the time; shares here have some SMs and the whole time", p.Resource.SM, p.Resource.Quota)
+	case p.Batch > most:
+		return share.Invalid("batch", "%d is above %d", p.Batch, most)
+	case p.Mean > time.Hour:
+		return share.Invalid("mean", "%v is above 1h", p.Mean)
+	}
+	return p.Validate()
+}
+
+// needShares refuses worlds without what the policies on shared GPUs need.
+func (in *Input) needShares() error {
+	switch {
+	case in.GPUs == 0:
+		return share.Invalid("gpus", "the policy needs GPUs to share")
+	case in.Prices.Slice <= 0:
+		return share.Invalid("prices.nanoPerSliceSecond", "%d is no price", in.Prices.Slice)
+	}
+	for i := range in.Functions {
+		f, path := &in.Functions[i], fmt.Sprintf("functions[%d]", i)
+		if len(f.Points) == 0 {
+			return share.Invalid(path+".points", "the policy needs a profile on shares")
+		}
+		if f.Memory == 0 || f.Memory > in.GPUMemory {
+			return share.Invalid(path+".memory", "%d MiB is no part of a GPU with %d", f.Memory/share.MiB, in.GPUMemory/share.MiB)
+		}
+	}
+	return within("prices", in.Prices.Validate(nil))
+}
+
+// within puts the path of a part before the field of its error.
+func within(path string, err error) error {
+	if field, ok := err.(*share.FieldError); ok {
+		return &share.FieldError{Field: path + "." + field.Field, Reason: field.Reason}
+	}
+	return err
+}

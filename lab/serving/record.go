@@ -1,0 +1,88 @@
+package serving
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/lab/serving/trace"
+)
+
+// Result is what a policy made of the requests. A request is in time or it is a violation: refused, late, or still waiting
+// at the end.
+type Result struct {
+	Requests   int
+	Violations int
+	Refused    int // of the violations: answered at once with a refusal, predicted to be late
+	Completed  int // answered, in time or late, before the trace ended
+
+	ColdStarts int // instances loaded from storage
+	WarmStarts int // instances loaded from host memory
+
+	P50, P95, P99 time.Duration // from arrival to answer, of requests that were answered
+
+	GPUSeconds    float64 // time of whole GPUs that was reserved, or used above what was reserved
+	UsedSeconds   float64 // of them, those during which SMs worked
+	MIGSeconds    float64 // time of MIG instances during which they worked, summed over them
+	MemorySeconds float64 // GB of device memory that was held, times seconds
+	Cost          float64 // in units of the price book's currency
+}
+
+// ViolationPercent is the part of the requests that missed their SLO.
+func (r *Result) ViolationPercent() float64 {
+	return 100 * float64(r.Violations) / float64(max(r.Requests, 1))
+}
+
+// record keeps what became of each request.
+type record struct {
+	arrivals  []trace.Arrival
+	slo       []time.Duration // by function
+	until     time.Duration
+	latencies []time.Duration
+	result    Result
+}
+
+func newRecord(in *Input) *record {
+	r := &record{arrivals: in.Arrivals, until: in.Until}
+	r.result.Requests = len(in.Arrivals)
+	for i := range in.Functions {
+		r.slo = append(r.slo, in.Functions[i].SLO)
+	}
+	return r
+}
+
+func (r *record) arrived(request int32) time.Duration { return r.arrivals[request].At }
+
+func (r *record) deadline(request int32) time.Duration {
+	a := &r.arrivals[request]
+	return a.At + r.slo[a.Function]
+}
+
+func (r *record) answer(request int32, now time.Duration) {
+	r.latencies = append(r.latencies, now-r.arrived(request))
+	if now > r.deadline(request) {
+		r.result.Violations++
+	}
+	if now <= r.until {
+		r.result.Completed++
+	}
+}
+
+func (r *record) refuse(request int32) {
+	r.result.Refused++
+	r.result.Violations++
+}
+
+// finish counts those that never got an answer, and sorts the others.
+func (r *record) finish() Result {
+	r.result.Violations += r.result.Requests - r.result.Refused - len(r.latencies)
+	slices.Sort(r.latencies)
+	r.result.P50, r.result.P95, r.result.P99 = r.quantile(0.5), r.quantile(0.95), r.quantile(0.99)
+	return r.result
+}
+
+func (r *record) quantile(q float64) time.Duration {
+	if len(r.latencies) == 0 {
+		return 0
+	}
+	return r.latencies[int(q*float64(len(r.latencies)-1)+0.5)]
+}

@@ -1,0 +1,177 @@
+package serving
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/lab/serving/trace"
+	"github.com/gshare-dev/gshare/vgpu/pipeline"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Load says how the trace is played.
+type Load struct {
+	Series []trace.Series
+	Scale  float64       // of all functions
+	Until  time.Duration // 0: as long as the trace
+	Seed   uint64
+
+	Geometry string        // of MIGSpec
+	Step     time.Duration // over which rates are taken, where that is longer than the trace's steps: of few requests, shorter ones say little
+}
+
+// Build makes the world of a spec under a load. open gives the text of a table by its name. Errors are *share.FieldError or open's.
+func (s *Spec) Build(l Load, open func(name string) (string, error)) (*Input, error) {
+	in := &Input{
+		GPUs: s.GPUs, GPUMemory: share.Bytes(s.GPUMemoryMiB) * share.MiB, MIG: MIG{Model: s.MIG.Model},
+		Models: s.Models, Prices: s.Prices, Platform: s.Platform, Until: l.Until, Seed: l.Seed,
+	}
+	if s.GPUMemoryMiB < 0 || s.GPUMemoryMiB > int64(share.MaxMemory/share.MiB) {
+		return nil, share.Invalid("gpuMemoryMiB", "%d is outside 0 to %d", s.GPUMemoryMiB, share.MaxMemory/share.MiB)
+	}
+	var err error
+	if in.MIG.GPUs, err = s.MIG.cut(l.Geometry); err != nil {
+		return nil, err
+	}
+	if len(s.Functions) > maxFunctions {
+		return nil, share.Invalid("functions", "%d of them; want at most %d", len(s.Functions), maxFunctions)
+	}
+	if len(l.Series) == 0 {
+		return nil, share.Invalid("trace", "has no series")
+	}
+	var sources []trace.Source
+	for i := range s.Functions {
+		f, source, err := s.function(&s.Functions[i], l, open)
+		if err != nil {
+			return nil, within(fmt.Sprintf("functions[%d]", i), err)
+		}
+		in.Functions, sources = append(in.Functions, f), append(sources, source)
+		if l.Until == 0 {
+			in.Until = max(in.Until, source.Series.Length())
+		}
+	}
+	if err := in.Validate(); err != nil { // before arrivals are drawn for it
+		return nil, err
+	}
+	if err := expected(sources, in.Until); err != nil {
+		return nil, err
+	}
+	in.Arrivals = trace.Arrivals(sources, in.Until, l.Seed)
+	return in, nil
+}
+
+// cut lists the GPUs of a geometry; without a name, of the only one.
+func (m *MIGSpec) cut(name string) ([][]string, error) {
+	names := slices.Sorted(maps.Keys(m.Geometries))
+	if name == "" && len(names) == 1 {
+		name = names[0]
+	}
+	cuts, known := m.Geometries[name]
+	if !known && (name != "" || len(names) > 0) {
+		return nil, share.Invalid("mig.geometries", "%.64q is none of %v", name, names)
+	}
+	var gpus [][]string
+	for i, c := range cuts {
+		if c.Count < 1 || c.Count > maxGPUs {
+			return nil, share.Invalid(fmt.Sprintf("mig.geometries.%.64s[%d].count", name, i), "%d is outside 1 to %d", c.Count, maxGPUs)
+		}
+		for range c.Count {
+			gpus = append(gpus, c.Profiles)
+		}
+	}
+	return gpus, nil
+}
+
+// maxArrivals keeps a run within memory.
+const maxArrivals = 20_000_000
+
+func expected(sources []trace.Source, until time.Duration) error {
+	sum := 0.0
+	for _, s := range sources {
+		sum += s.Scale * s.Series.Rate() * (until + s.Series.Length()).Seconds()
+	}
+	if sum > maxArrivals {
+		return share.Invalid("scale", "about %.3g requests; want at most %d", sum, maxArrivals)
+	}
+	return nil
+}
+
+func (s *Spec) function(f *FunctionSpec, l Load, open func(string) (string, error)) (Function, trace.Source, error) {
+	out := Function{Name: f.Name, Model: f.Model, Memory: share.Bytes(f.MemoryMiB) * share.MiB}
+	for _, t := range []struct {
+		field string
+		from  float64
+		to    *time.Duration
+	}{{"slo", f.SLO, &out.SLO}, {"loadCold", f.LoadCold, &out.LoadCold}, {"loadWarm", f.LoadWarm, &out.LoadWarm}} {
+		if !(t.from >= 0 && t.from <= 3600) {
+			return out, trace.Source{}, share.Invalid(t.field, "%v s is outside 0 to 3600", t.from)
+		}
+		*t.to = time.Duration(t.from * 1e9)
+	}
+	if f.MemoryMiB < 0 || f.MemoryMiB > int64(share.MaxMemory/share.MiB) {
+		return out, trace.Source{}, share.Invalid("memoryMiB", "%d is outside 0 to %d", f.MemoryMiB, share.MaxMemory/share.MiB)
+	}
+	if f.Shares != "" {
+		text, err := open(f.Shares)
+		if err != nil {
+			return out, trace.Source{}, err
+		}
+		if out.Points, err = ReadShares(text, f.Name, "GPU"); err != nil {
+			return out, trace.Source{}, within("shares", err)
+		}
+	}
+	if err := s.graph(f, &out, open); err != nil {
+		return out, trace.Source{}, err
+	}
+	source, err := f.source(l)
+	return out, source, err
+}
+
+func (f *FunctionSpec) source(l Load) (trace.Source, error) {
+	scale := f.Scale
+	if scale == 0 {
+		scale = 1
+	}
+	series := l.Series[max(0, f.Series)%len(l.Series)]
+	if f.Series == -1 {
+		series = trace.Sum(l.Series)
+	}
+	if n := int(l.Step / max(series.Step, 1)); n > 1 {
+		series = series.Coarser(n)
+	}
+	if !(f.Shift >= 0 && f.Shift < 1) || f.Series < -1 {
+		return trace.Source{}, share.Invalid("series, shift", "%d and %v: want -1 or more, and a part from 0 to below 1", f.Series, f.Shift)
+	}
+	steps := time.Duration(f.Shift * float64(len(series.Counts)))
+	source := trace.Source{Series: &series, Scale: scale * l.Scale, Shift: steps * series.Step}
+	return source, source.Validate()
+}
+
+// graph reads the components, and with sloScale sets the SLO by them.
+func (s *Spec) graph(f *FunctionSpec, out *Function, open func(string) (string, error)) error {
+	if !(f.SLOScale >= 0 && f.SLOScale <= 1000) || f.SLOScale > 0 && (f.SLO > 0 || len(f.Nodes) == 0) {
+		return share.Invalid("sloScale", "%v: want a factor up to 1000, instead of slo and for nodes", f.SLOScale)
+	}
+	if len(f.Nodes) == 0 {
+		return nil
+	}
+	if !(s.Transfer >= 0 && s.Transfer <= 3600) {
+		return share.Invalid("transfer", "%v s is outside 0 to 3600", s.Transfer)
+	}
+	out.Graph = &pipeline.Function{Name: f.Name, Transfer: time.Duration(s.Transfer * 1e9)}
+	alone := time.Duration(0)
+	for i := range f.Nodes {
+		node, slowest, err := s.node(f, i, open)
+		if err != nil {
+			return within(fmt.Sprintf("nodes[%d]", i), err)
+		}
+		out.Graph.Nodes = append(out.Graph.Nodes, node)
+		alone += slowest
+	}
+	if f.SLOScale > 0 {
+		out.SLO = time.Duration(f.SLOScale * float64(alone))
+	}
+	return out.Graph.Validate()
+}

@@ -1,0 +1,68 @@
+package gpu
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/lab/device"
+)
+
+// queueMax is how many kernels of a process may wait; a driver makes launches wait when its queue is full.
+const queueMax = 1024
+
+// serveOne takes in the work of a thread that waits and answers it if it may go on.
+func (s *Simulation) serveOne(t *thread) (progress bool) {
+	r := t.asked
+	s.enqueueLate(t.process)
+	progress = len(r.works) > 0
+	if !s.enqueue(t.process, r) {
+		return false
+	}
+	if r.op.waits() && (s.time() < r.at || t.process.queued > queueMax) {
+		return progress
+	}
+	answer, ok := s.answer(t.process, r)
+	if !ok {
+		return progress
+	}
+	answer.now, answer.wakes, answer.virtual = s.time(), s.wakes, s.virtual
+	t.asked = nil
+	_, _ = t.conn.Write(answer.encode()) // a peer that is gone shows at the next read
+	return true
+}
+
+// answer says what a thread gets, and whether it is due.
+func (s *Simulation) answer(p *process, r *request) (answer reply, due bool) {
+	switch r.op {
+	case opSleep:
+		return reply{}, s.time() >= time.Duration(r.a)
+	case opWaitWord:
+		if s.wakes != r.b {
+			return reply{}, true
+		}
+		return reply{status: statusTimeout}, s.time() >= time.Duration(r.a)
+	case opWaitStream:
+		return reply{}, s.idle(p, r.a)
+	case opWaitDevice:
+		return reply{}, int(r.a) >= len(s.devices) || s.devices[r.a].Idle(p.id)
+	case opQueryStream:
+		if s.idle(p, r.a) {
+			return reply{}, true
+		}
+		return reply{status: statusNotReady}, true
+	case opWaitEvent, opQueryEvent:
+		w := p.events[r.a]
+		switch {
+		case w == nil:
+			return reply{}, true
+		case w.Done:
+			return reply{value: uint64(w.End)}, true
+		}
+		return reply{status: statusNotReady}, r.op == opQueryEvent
+	}
+	return reply{}, true
+}
+
+func (s *Simulation) idle(p *process, stream uint64) bool {
+	return !slices.ContainsFunc(s.devices, func(d *device.Device) bool { return d.Last(device.Stream{Process: p.id, ID: stream}) != nil })
+}

@@ -1,0 +1,68 @@
+package gpu
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Build compiles the fake driver and the test programs of hook/fake into a folder. It needs gcc.
+func Build(root, folder string) error {
+	out, err := exec.Command(filepath.Join(root, "hook", "fake", "build.sh"), folder).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("build the fake driver: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// Client is a program that is to run on a simulation.
+type Client struct {
+	Folder    string         // of the fake driver and of the program
+	Arguments []string       // the program's name and what follows
+	SMs       share.PerMille // CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; 0 for all
+	Preload   string         // library, or empty
+	Env       []string       // more of the environment
+}
+
+// Running is a client that was started.
+type Running struct {
+	PID    int
+	cmd    *exec.Cmd
+	output bytes.Buffer
+}
+
+// Start starts the program as a client of the simulation. It counts as a participant from its first call of the driver on.
+func (s *Simulation) Start(c Client) (*Running, error) {
+	cmd := exec.Command(filepath.Join(c.Folder, c.Arguments[0]), c.Arguments[1:]...)
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+c.Folder, "FAKE_CUDA_SOCKET="+s.listener.Addr().String())
+	if c.SMs > 0 {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=%g", float64(c.SMs)/10))
+	}
+	if c.Preload != "" {
+		cmd.Env = append(cmd.Env, "LD_PRELOAD="+c.Preload)
+	}
+	cmd.Env = append(cmd.Env, c.Env...)
+	r := &Running{cmd: cmd}
+	cmd.Stdout, cmd.Stderr = &r.output, &r.output
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Arguments[0], err)
+	}
+	r.PID = cmd.Process.Pid
+	return r, nil
+}
+
+// Wait waits for the program's end and returns what it has written.
+func (r *Running) Wait() (string, error) {
+	err := r.cmd.Wait()
+	return r.output.String(), err
+}
+
+// Kill ends the program.
+func (r *Running) Kill() {
+	_ = r.cmd.Process.Kill()
+	_ = r.cmd.Wait()
+}

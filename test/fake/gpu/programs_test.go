@@ -1,0 +1,131 @@
+package gpu_test
+
+import (
+	"debug/elf"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
+)
+
+// TestPrograms runs every way to the driver without a simulation.
+func TestPrograms(t *testing.T) {
+	folder := driver(t)
+	python, err := filepath.Abs("../../../hook/fake/programs/opened.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const left = "ok 17112760320 17179869184\n" // 16 GiB less 64 MiB
+	for name, test := range map[string]struct {
+		arguments []string
+		want      string
+	}{
+		"self test":             {[]string{"selftest"}, "ok\n"},
+		"linked":                {[]string{"linked"}, left},
+		"dlsym":                 {[]string{"opened", "dlsym"}, left},
+		"cuGetProcAddress":      {[]string{"opened", "v1"}, left},
+		"cuGetProcAddress_v2":   {[]string{"opened", "v2"}, left},
+		"per-thread streams":    {[]string{"opened", "ptds"}, left},
+		"ctypes":                {[]string{"python3", python}, left},
+		"threads":               {[]string{"storm", "8", "2000"}, "ok\n"},
+		"a failure is reported": {[]string{"env", "FAKE_CUDA_FAIL=cuMemAlloc_v2:1", filepath.Join(folder, "linked")}, "failed d->allocate(&memory, 64 << 20)\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			program := filepath.Join(folder, test.arguments[0])
+			if _, err := os.Stat(program); err != nil {
+				if program, err = exec.LookPath(test.arguments[0]); err != nil {
+					t.Skipf("%s is not installed", test.arguments[0])
+				}
+			}
+			cmd := exec.Command(program, test.arguments[1:]...)
+			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+folder)
+			if out, _ := cmd.CombinedOutput(); string(out) != test.want {
+				t.Errorf("it says %q, want %q", out, test.want)
+			}
+		})
+	}
+}
+
+// TestStorm runs threads on the virtual clock: it must not stop, and all kernels must have run.
+func TestStorm(t *testing.T) {
+	s := simulation(t, true)
+	r, err := s.Start(fakegpu.Client{Folder: driver(t), Arguments: []string{"storm", "6", "500"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Kill)
+	if err := s.Await(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := r.Wait(); err != nil || out != "ok\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+	if n := len(s.Spans(r.PID)); n != 3000 {
+		t.Errorf("%d of 3000 kernels ran", n)
+	}
+}
+
+// TestOrphans holds that clients end with their simulation, as when a test is killed, on either clock.
+func TestOrphans(t *testing.T) {
+	for _, virtual := range []bool{false, true} {
+		s := simulation(t, virtual)
+		r, err := s.Start(fakegpu.Client{Folder: driver(t), Arguments: []string{"spin", "spin_ns100000_sm1000_blocks1", "threads=3"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Minute, r.Kill) // instead of waiting for ever
+		if virtual {                        // on the machine's clock it ends wherever it is, if only before it has begun
+			if err := s.Await(1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = s.Close()
+		var ended *exec.ExitError
+		if _, err := r.Wait(); !errors.As(err, &ended) || ended.ExitCode() != 1 {
+			t.Errorf("virtual %v: the client ended with %v", virtual, err)
+		}
+	}
+}
+
+// TestSurface holds the fake driver to the list of the hook: what the hook knows, the fake exports.
+func TestSurface(t *testing.T) {
+	list, err := os.ReadFile("../../../hook/src/symbols.def")
+	if err != nil {
+		t.Fatal(err)
+	}
+	library, err := elf.Open(filepath.Join(driver(t), "libcuda.so.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer library.Close()
+	symbols, err := library.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var missing []string
+	entries := regexp.MustCompile(`(?m)^(CUP?|USE)\((?:[A-Z]+, )?(cu\w+)(?:, (ptsz|ptds))?`).FindAllStringSubmatch(string(list), -1)
+	for _, entry := range entries {
+		names := []string{entry[2]}
+		if entry[1] == "CUP" {
+			names = append(names, entry[2]+"_"+entry[3])
+		}
+		for _, name := range names {
+			if !slices.ContainsFunc(symbols, func(s elf.Symbol) bool { return s.Name == name && s.Section != elf.SHN_UNDEF }) {
+				missing = append(missing, name)
+			}
+		}
+	}
+	if len(entries) < 80 || len(missing) > 0 {
+		t.Errorf("of %d functions the fake lacks %s", len(entries), strings.Join(missing, ", "))
+	}
+}

@@ -1,0 +1,128 @@
+// Package gpu simulates the GPUs that the fake driver of hook/fake drives, for several client processes at a time.
+//
+// It runs on the machine's clock or on a virtual one. On the virtual clock every thread of every client takes part, and time
+// goes on only when all of them wait: in a call of the driver or in one of the hook's. A frame on its way to a token server
+// that runs on the same clock holds time too. So an experiment of ten seconds costs what its events cost, and its result
+// does not depend on how fast the machine is.
+package gpu
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/gshare-dev/gshare/lab/device"
+)
+
+// Config describes a simulation.
+type Config struct {
+	Socket  string // path that clients get as FAKE_CUDA_SOCKET
+	Devices int
+	Virtual bool // the clock is the simulation's
+}
+
+// Simulation is a set of GPUs, a clock and the processes that use them.
+type Simulation struct {
+	listener *net.UnixListener
+	virtual  bool
+	start    time.Time
+	workers  sync.WaitGroup
+	kick     chan struct{} // look at the devices again
+
+	mu        sync.Mutex // guards all below
+	changed   *sync.Cond
+	now       time.Duration
+	until     time.Duration // virtual clock: it stands still from here on
+	devices   []*device.Device
+	processes []*process
+	threads   []*thread
+	timers    []*timer
+	inFlight  int // frames that were announced and not yet handled
+	firing    int // timers whose function runs
+	wakes     uint64
+	progress  uint64
+	closed    bool
+}
+
+// New listens on the socket and serves clients until Close.
+func New(config Config) (*Simulation, error) {
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: config.Socket, Net: "unixpacket"})
+	if err != nil {
+		return nil, fmt.Errorf("listen for fake drivers: %w", err)
+	}
+	s := &Simulation{listener: listener, virtual: config.Virtual, start: time.Now(), kick: make(chan struct{}, 1)}
+	s.changed = sync.NewCond(&s.mu)
+	for range max(1, config.Devices) {
+		s.devices = append(s.devices, device.New())
+	}
+	s.workers.Go(s.accept)
+	s.workers.Go(s.pump)
+	return s, nil
+}
+
+// Close hangs up on all clients and waits for their threads to be forgotten.
+func (s *Simulation) Close() error {
+	err := s.listener.Close()
+	s.mu.Lock()
+	s.closed = true
+	for _, t := range s.threads {
+		_ = t.conn.Close() // its reader sees it
+	}
+	s.changed.Broadcast()
+	s.mu.Unlock()
+	s.poke()
+	s.workers.Wait()
+	return err
+}
+
+func (s *Simulation) accept() {
+	for {
+		conn, err := s.listener.AcceptUnix()
+		if err != nil {
+			return
+		}
+		s.workers.Go(func() { s.serve(conn) })
+	}
+}
+
+// time is the clock's, for those who hold the lock.
+func (s *Simulation) time() time.Duration {
+	if !s.virtual {
+		s.now = time.Since(s.start)
+	}
+	return s.now
+}
+
+// pump looks at the devices when it is poked, and on the real clock also when something ends by itself.
+func (s *Simulation) pump() {
+	for {
+		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			return
+		}
+		wait := time.Hour
+		if s.virtual {
+			s.run()
+		} else {
+			s.step()
+			if at, ok := s.next(); ok {
+				wait = max(0, at-s.time())
+			}
+		}
+		s.changed.Broadcast()
+		s.mu.Unlock()
+		select {
+		case <-s.kick:
+		case <-time.After(wait):
+		}
+	}
+}
+
+func (s *Simulation) poke() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,99 @@
+package gpu
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/lab/device"
+)
+
+// settle does what a request may have caused.
+func (s *Simulation) settle() {
+	if s.virtual {
+		s.run()
+	} else {
+		s.step()
+		s.poke()
+	}
+	s.changed.Broadcast()
+}
+
+// run moves the virtual clock as far as it may go.
+func (s *Simulation) run() {
+	for {
+		s.step()
+		if s.closed || s.anyoneRuns() {
+			return
+		}
+		at, ok := s.next()
+		if !ok || at > s.until {
+			s.now = max(s.now, s.until)
+			return
+		}
+		s.now = max(s.now, at)
+		s.progress++
+		s.step()
+		s.fire()
+	}
+}
+
+// anyoneRuns holds time: a thread that computes, a frame on its way, a timer's function.
+func (s *Simulation) anyoneRuns() bool {
+	return s.firing > 0 || s.inFlight != 0 || slices.ContainsFunc(s.threads, func(t *thread) bool { return t.asked == nil })
+}
+
+// step moves the devices to the present and answers those who have waited long enough, until nothing changes.
+func (s *Simulation) step() {
+	for again := true; again; {
+		again = false
+		for i, d := range s.devices {
+			for _, w := range d.Advance(s.time()) {
+				s.record(i, w)
+			}
+		}
+		for _, t := range s.threads {
+			if t.asked != nil && s.serveOne(t) {
+				again = true
+			}
+		}
+	}
+}
+
+func (s *Simulation) record(gpu int, w *device.Work) {
+	if w.Width > 0 {
+		p := s.processes[w.Stream.Process-1]
+		p.queued--
+		p.spans = append(p.spans, Span{w.At, w.Start, w.End, gpu})
+	}
+}
+
+// next is when something happens by itself: on a device, to someone who waits, or by a timer.
+func (s *Simulation) next() (at time.Duration, ok bool) {
+	earliest := func(t time.Duration) {
+		if !ok || t < at {
+			at, ok = t, true
+		}
+	}
+	for _, d := range s.devices {
+		if t, some := d.Next(); some {
+			earliest(t)
+		}
+	}
+	for _, t := range s.threads {
+		r := t.asked
+		if r == nil {
+			continue
+		}
+		if r.at > s.now {
+			earliest(r.at)
+		} else if until := time.Duration(r.a); (r.op == opSleep || r.op == opWaitWord) && until > s.now {
+			earliest(until)
+		}
+	}
+	for _, t := range s.timers {
+		if t.set {
+			earliest(t.at)
+		}
+	}
+	return at, ok
+}

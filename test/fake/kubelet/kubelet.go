@@ -1,0 +1,289 @@
+// Package kubelet is a kubelet for tests: the device manager, podresources and the PodsAPI on real sockets, with the
+// order of calls, the refusals and the gaps of the real one (v1.37).
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	plugin "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	resources "k8s.io/kubelet/pkg/apis/podresources/v1"
+	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
+)
+
+// Kubelet is one kubelet. What it knows of pods and devices survives a Restart, as a checkpoint does.
+type Kubelet struct {
+	Dir      string // of its sockets
+	Resource string
+
+	Busy     atomic.Int64 // so many of the next calls of its local APIs are refused: ResourceExhausted
+	Starting atomic.Bool  // the PodsAPI is not ready: FailedPrecondition
+	Gets     atomic.Int64 // calls of podresources Get
+	Lists    atomic.Int64 // calls of podresources List
+	Hide     atomic.Bool  // podresources tells nothing of devices yet
+
+	mu        sync.Mutex // guards the following
+	servers   []*grpc.Server
+	endpoints map[string]plugin.DevicePluginClient // by socket, the live ones
+	latest    plugin.DevicePluginClient            // nil: none is registered; PreStart is then skipped
+	conns     []*grpc.ClientConn
+	devices   []string
+	pods      map[types.UID]*v1.Pod
+	held      map[holder][]string
+	lent      map[holder][]*resources.ContainerDevices // by other plugins
+	watchers  map[chan struct{}]bool
+	changed   chan struct{} // closed and replaced when devices or endpoints change
+}
+
+type holder struct {
+	uid       types.UID
+	container string
+}
+
+// New gives a kubelet that does not run yet.
+func New(dir, resource string) *Kubelet {
+	return &Kubelet{
+		Dir: dir, Resource: resource, pods: map[types.UID]*v1.Pod{}, held: map[holder][]string{},
+		lent:     map[holder][]*resources.ContainerDevices{},
+		watchers: map[chan struct{}]bool{}, changed: make(chan struct{}), endpoints: map[string]plugin.DevicePluginClient{},
+	}
+}
+
+// The sockets.
+func (k *Kubelet) DevicePlugins() string { return filepath.Join(k.Dir, "device-plugins") }
+func (k *Kubelet) PodResources() string  { return filepath.Join(k.Dir, "podresources.sock") }
+func (k *Kubelet) Pods() string          { return filepath.Join(k.Dir, "pods.sock") }
+
+// Start serves. Every socket among the device plugins' is removed first.
+func (k *Kubelet) Start() error {
+	if err := os.MkdirAll(k.DevicePlugins(), 0o755); err != nil {
+		return err
+	}
+	old, err := filepath.Glob(filepath.Join(k.DevicePlugins(), "*"))
+	for _, socket := range old {
+		if e := os.Remove(socket); e != nil && !os.IsNotExist(e) { // a plugin removes its own
+			err = errors.Join(err, e)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for _, s := range []struct {
+		socket   string
+		register func(*grpc.Server)
+	}{
+		{k.PodResources(), func(s *grpc.Server) { resources.RegisterPodResourcesListerServer(s, &lister{k: k}) }},
+		{k.Pods(), func(s *grpc.Server) { podsapi.RegisterPodsServer(s, &podServer{k: k}) }},
+		{filepath.Join(k.DevicePlugins(), "kubelet.sock"), func(s *grpc.Server) { plugin.RegisterRegistrationServer(s, &registry{k: k}) }},
+	} {
+		if err := k.serve(s.socket, s.register); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *Kubelet) serve(socket string, register func(*grpc.Server)) error {
+	_ = os.Remove(socket)
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return err
+	}
+	listener.(*net.UnixListener).SetUnlinkOnClose(false) // a kubelet that is killed leaves it
+	server := grpc.NewServer()
+	register(server)
+	k.mu.Lock()
+	k.servers = append(k.servers, server)
+	k.mu.Unlock()
+	go func() { _ = server.Serve(listener) }()
+	return nil
+}
+
+// Kill ends it as SIGKILL does: connections break, sockets stay.
+func (k *Kubelet) Kill() {
+	k.mu.Lock()
+	servers, conns := k.servers, k.conns
+	k.servers, k.conns, k.latest = nil, nil, nil
+	k.endpoints = map[string]plugin.DevicePluginClient{}
+	k.announce()
+	k.mu.Unlock()
+	for _, c := range conns {
+		c.Close()
+	}
+	for _, s := range servers {
+		s.Stop()
+	}
+}
+
+// announce tells those who wait for endpoints or devices. The caller holds the lock.
+func (k *Kubelet) announce() {
+	close(k.changed)
+	k.changed = make(chan struct{})
+}
+
+// refuse is what the limits of the local APIs answer.
+func (k *Kubelet) refuse() error {
+	if k.Busy.Add(-1) >= 0 {
+		return status.Error(codes.ResourceExhausted, "rejected by rate limit")
+	}
+	k.Busy.Store(0)
+	return nil
+}
+
+// AddPod makes a pod known, before it is admitted.
+func (k *Kubelet) AddPod(pod *v1.Pod) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pods[pod.UID] = pod.DeepCopy()
+	k.notify()
+}
+
+// RemovePod forgets a pod and frees its devices.
+func (k *Kubelet) RemovePod(uid types.UID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.pods, uid)
+	k.free(uid)
+	k.notify()
+}
+
+// EndPod makes a pod terminal and frees its devices.
+func (k *Kubelet) EndPod(uid types.UID, phase v1.PodPhase) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pods[uid].Status.Phase = phase
+	k.free(uid)
+	k.notify()
+}
+
+func (k *Kubelet) free(uid types.UID) {
+	maps.DeleteFunc(k.held, func(h holder, _ []string) bool { return h.uid == uid })
+	maps.DeleteFunc(k.lent, func(h holder, _ []*resources.ContainerDevices) bool { return h.uid == uid })
+}
+
+func (k *Kubelet) notify() {
+	for w := range k.watchers {
+		select {
+		case w <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Admit gives a container n devices, as the real one does: it asks what is preferred, may do otherwise, calls Allocate, and
+// writes the record down only after that. It returns the CDI device.
+func (k *Kubelet) Admit(ctx context.Context, uid types.UID, container string, n int) (cdi string, err error) {
+	k.mu.Lock()
+	client, free := k.latest, k.available()
+	k.mu.Unlock()
+	if client == nil || len(free) < n {
+		return "", fmt.Errorf("UnexpectedAdmissionError: %d devices are available, plugin %v", len(free), client != nil)
+	}
+	preferred, err := client.GetPreferredAllocation(ctx, &plugin.PreferredAllocationRequest{
+		ContainerRequests: []*plugin.ContainerPreferredAllocationRequest{{AvailableDeviceIDs: free, AllocationSize: int32(n)}},
+	})
+	if err != nil {
+		return "", fmt.Errorf("UnexpectedAdmissionError: %w", err)
+	}
+	ids := preferred.ContainerResponses[0].DeviceIDs
+	answer, err := client.Allocate(ctx, &plugin.AllocateRequest{ContainerRequests: []*plugin.ContainerAllocateRequest{{DevicesIds: ids}}})
+	if err != nil {
+		return "", fmt.Errorf("UnexpectedAdmissionError: %w", err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.held[holder{uid, container}] = ids
+	return answer.ContainerResponses[0].CdiDevices[0].Name, nil
+}
+
+// Give records devices without asking anybody: what k8s#137534 does.
+func (k *Kubelet) Give(uid types.UID, container string, ids []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.held[holder{uid, container}] = ids
+}
+
+// Lend records a device that another plugin has given to a container.
+func (k *Kubelet) Lend(uid types.UID, container, resource, id string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	h := holder{uid, container}
+	k.lent[h] = append(k.lent[h], &resources.ContainerDevices{ResourceName: resource, DeviceIds: []string{id}})
+}
+
+func (k *Kubelet) available() (free []string) {
+	taken := map[string]bool{}
+	for _, ids := range k.held {
+		for _, id := range ids {
+			taken[id] = true
+		}
+	}
+	for _, id := range k.devices {
+		if !taken[id] {
+			free = append(free, id)
+		}
+	}
+	return free
+}
+
+// Create is the creation of a container up to the runtime: PreStartContainer, unless no plugin has registered since the
+// kubelet began, when it is skipped.
+func (k *Kubelet) Create(ctx context.Context, uid types.UID, container string) error {
+	k.mu.Lock()
+	client, ids := k.latest, slices.Clone(k.held[holder{uid, container}])
+	k.mu.Unlock()
+	if client == nil {
+		return nil
+	}
+	_, err := client.PreStartContainer(ctx, &plugin.PreStartContainerRequest{DevicesIds: ids})
+	return err
+}
+
+// Held is what the container has.
+func (k *Kubelet) Held(uid types.UID, container string) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.held[holder{uid, container}])
+}
+
+// WaitDevices returns when the kubelet watches a plugin that has so many devices.
+func (k *Kubelet) WaitDevices(ctx context.Context, n int) error {
+	for {
+		k.mu.Lock()
+		got, live, changed := len(k.devices), k.latest != nil, k.changed
+		k.mu.Unlock()
+		if live && got == n {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("%d devices, plugin %v: %w", got, live, ctx.Err())
+		}
+	}
+}
+
+// Devices lists the IDs that were told last.
+func (k *Kubelet) Devices() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.devices)
+}
+
+func dial(socket string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+}

@@ -1,0 +1,14 @@
+package nodeview
+
+import (
+	"github.com/gshare-dev/gshare/vgpu/api/config/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+)
+
+// Rules are what the args of a profile say of sharing. The args have their defaults.
+func Rules(m packing.Model, args v1alpha1.SharingArgs) packing.Rules {
+	rules := packing.NewRules(m)
+	rules.Gamma = *args.GammaPercent * 10
+	rules.MixTenants = args.Tenancy == v1alpha1.Mixed
+	return rules
+}

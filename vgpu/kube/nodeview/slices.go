@@ -1,0 +1,35 @@
+package nodeview
+
+import (
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Slices puts an inventory into the packer's terms.
+func Slices(inv kube.Inventory) []packing.Slice {
+	out := make([]packing.Slice, len(inv.Slices))
+	for i, s := range inv.Slices {
+		out[i] = packing.Slice{
+			ID: packing.SliceID(s.ID), Device: s.Device, Model: s.Model, Profile: s.Profile, Room: s.Room, SMs: s.SMs,
+			Memory: share.Bytes(s.MemoryMiB) * share.MiB, Classes: s.Classes, Healthy: s.Healthy,
+			Reserve: s.Reserve, MaxShares: s.MaxShares,
+		}
+	}
+	return out
+}
+
+// load puts an occupant on its slices. A share on a slice that the inventory no longer lists takes nothing: the slice is gone,
+// and when it comes back the share counts again.
+func load(n *packing.Node, o Occupant) {
+	for _, c := range o.Placement.Containers {
+		for _, v := range c.VGPUs {
+			if i, ok := n.SliceIndex(packing.SliceID(v.Slice)); ok {
+				n.Loads[i].Add(packing.Resident{
+					Tenant: o.Tenant, Model: packing.Model(o.Placement.Model), Class: v.Class, Share: v.Share,
+					Use: packing.Use{Workload: o.Workload},
+				})
+			}
+		}
+	}
+}
