@@ -50,7 +50,7 @@ func writeRuns(w io.Writer, status control.Status) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "RUN\tNAME\tUSER\tPID\tDEVICE\tSM\tNOW\tQUOTA\tUSED\tMEM\tUSED\tPROCS\tSTATE\tIDENTITY")
 	for _, r := range status.Runs {
-		identity, _, _ := strings.Cut(r.Truth.Identity, ":")
+		identity, _, _ := strings.Cut(r.Enforcement.Identity, ":")
 		for _, v := range r.VGPUs {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", r.ID, r.Name, userName(r.UID), r.PID,
 				shortDevice(v.Device), span(v.SM, v.SMLimit), v.SMNow.Percent(), span(v.Quota, v.QuotaLimit), v.UsedTime.Percent(), memoryText(v.Memory),

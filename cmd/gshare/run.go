@@ -96,7 +96,7 @@ func become(ctx context.Context, program string, args []string, hook string, gra
 	}
 	environment := append(grant.Environment, "LD_PRELOAD="+preload(hook, os.Getenv("LD_PRELOAD")))
 	if grant.Inherit {
-		fmt.Fprintf(os.Stderr, "gshare: the share is %s (%s)\n", grant.Truth.Identity, strings.Join(grant.Truth.Missing, "; "))
+		fmt.Fprintf(os.Stderr, "gshare: the share is %s (%s)\n", grant.Enforcement.Identity, strings.Join(grant.Enforcement.Missing, "; "))
 		fd, err := inheritable(grant.Dir)
 		if err != nil {
 			return err

@@ -42,7 +42,7 @@ func (a *agents) runsElastic(ctx context.Context, t *testing.T, name string, lim
 	if err != nil || strings.TrimSpace(string(out)) != fmt.Sprint(limit) {
 		t.Errorf("%s has a cap of %q (%v)", name, out, err)
 	}
-	a.waitTruth(ctx, t, name, "MPS at the limit, hook and token server below it", true)
+	a.waitEnforcement(ctx, t, name, "MPS at the limit, hook and token server below it", true)
 	return pod
 }
 

@@ -53,7 +53,7 @@ func testMixed(ctx context.Context, t *testing.T, a *agents) {
 	}
 }
 
-// runsAsPlaced waits for a pod and looks into it; it must have a truth report, too.
+// runsAsPlaced waits for a pod and looks into it; it must have a enforcement status, too.
 func (a *agents) runsAsPlaced(ctx context.Context, t *testing.T, name string) *v1.Pod {
 	t.Helper()
 	pod, err := a.WaitPod(ctx, name, cluster.Running)
@@ -63,12 +63,12 @@ func (a *agents) runsAsPlaced(ctx context.Context, t *testing.T, name string) *v
 	if err := a.checkInside(ctx, pod); err != nil {
 		t.Error(err)
 	}
-	pod, err = a.WaitPod(ctx, name, func(p *v1.Pod) bool { _, present, _ := kube.TruthOf(p); return present })
+	pod, err = a.WaitPod(ctx, name, func(p *v1.Pod) bool { _, present, _ := kube.EnforcementStatusOf(p); return present })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if truth, _, err := kube.TruthOf(pod); err != nil || !strings.HasPrefix(truth.Containers[0].SMs, "MPS") {
-		t.Errorf("%s: truth %+v, %v", name, truth, err)
+	if status, _, err := kube.EnforcementStatusOf(pod); err != nil || !strings.HasPrefix(status.Containers[0].SMs, "MPS") {
+		t.Errorf("%s: status %+v, %v", name, status, err)
 	}
 	return pod
 }
@@ -267,8 +267,8 @@ func testHealth(ctx context.Context, t *testing.T, a *agents) {
 	before := a.waitNode(ctx, t, node, func(*v1.Node) bool { return true }).Status.Capacity
 	a.of[node.Name].setDevices(t, sick)
 	marked, err := a.WaitPod(ctx, "sick", func(p *v1.Pod) bool {
-		truth, present, err := kube.TruthOf(p)
-		return present && err == nil && truth.Containers[0].Health != ""
+		status, present, err := kube.EnforcementStatusOf(p)
+		return present && err == nil && status.Containers[0].Health != ""
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -295,8 +295,8 @@ func testHealth(ctx context.Context, t *testing.T, a *agents) {
 	}
 	a.of[node.Name].setDevices(t, twoGPUs)
 	recovered, err := a.WaitPod(ctx, "sick", func(p *v1.Pod) bool {
-		truth, present, err := kube.TruthOf(p)
-		return present && err == nil && truth.Containers[0].Health == ""
+		status, present, err := kube.EnforcementStatusOf(p)
+		return present && err == nil && status.Containers[0].Health == ""
 	})
 	if err != nil {
 		t.Fatal(err)

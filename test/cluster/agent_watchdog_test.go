@@ -44,7 +44,7 @@ func TestAgentWatchdog(t *testing.T) {
 	if text := a.waitEvent(ctx, t, "stranger", "GPUStranger"); !strings.Contains(text, "uses slice "+slice) {
 		t.Errorf("event: %s", text)
 	}
-	a.waitTruth(ctx, t, "resident", "slice "+slice+" is also used by pod default/stranger", true)
+	a.waitEnforcement(ctx, t, "resident", "slice "+slice+" is also used by pod default/stranger", true)
 	a.waitOffer(ctx, t, node, slice, false)
 	a.goesOn(ctx, t, stranger)
 	agent.setDevices(t, eightGPUs+using(slice, granted))
@@ -56,7 +56,7 @@ func TestAgentWatchdog(t *testing.T) {
 	a.waitKilled(ctx, t, "stranger")
 	agent.setDevices(t, eightGPUs+using(slice, granted))
 	a.waitOffer(ctx, t, node, slice, true)
-	a.waitTruth(ctx, t, "resident", "is also used", false)
+	a.waitEnforcement(ctx, t, "resident", "is also used", false)
 	a.goesOn(ctx, t, resident)
 	a.computes(ctx, t, resident)
 	if told := a.complaints(ctx, t, "resident"); len(told) > 0 {
@@ -125,15 +125,15 @@ func (a *agents) waitKilled(ctx context.Context, t *testing.T, pod string) {
 	}
 }
 
-// waitTruth waits until the truth report of a pod says something, or no longer does.
-func (a *agents) waitTruth(ctx context.Context, t *testing.T, pod, part string, says bool) {
+// waitEnforcement waits until the enforcement status of a pod says something, or no longer does.
+func (a *agents) waitEnforcement(ctx context.Context, t *testing.T, pod, part string, says bool) {
 	t.Helper()
 	is, err := a.WaitPod(ctx, pod, func(p *v1.Pod) bool {
-		text := p.Annotations[kube.AnnotationTruth]
+		text := p.Annotations[kube.AnnotationEnforcementStatus]
 		return text != "" && strings.Contains(text, part) == says
 	})
 	if err != nil {
-		t.Fatalf("truth report of %s, %q: %v: %+v", pod, part, err, is)
+		t.Fatalf("enforcement status of %s, %q: %v: %+v", pod, part, err, is)
 	}
 }
 

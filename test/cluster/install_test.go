@@ -69,8 +69,8 @@ func (i *installed) leastPod(t *testing.T) {
 	}
 	i.create(i.ctx, t, pod)
 	got := i.runsAsPlaced(i.ctx, t, "least")
-	if truth, _, err := kube.TruthOf(got); err != nil || truth.Containers[0].Health != "" || got.Spec.SchedulerName != kube.SchedulerName {
-		t.Errorf("%+v, %v, scheduler %s", truth, err, got.Spec.SchedulerName)
+	if status, _, err := kube.EnforcementStatusOf(got); err != nil || status.Containers[0].Health != "" || got.Spec.SchedulerName != kube.SchedulerName {
+		t.Errorf("%+v, %v, scheduler %s", status, err, got.Spec.SchedulerName)
 	}
 }
 

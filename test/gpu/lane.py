@@ -89,7 +89,7 @@ def run(arguments, chosen):
                     results["experiments"][experiment.__name__] = experiment(m, arguments.seconds)
                 except (machine.Failed, OSError, ValueError, TimeoutError, ZeroDivisionError) as e:
                     results["experiments"][experiment.__name__], failed = {"failed": f"{type(e).__name__}: {e}"}, True
-            results["setup"]["truth"] = truth(m)
+            results["setup"]["enforcement"] = status(m)
         finally:
             m.stop()
         if failed:
@@ -97,11 +97,11 @@ def run(arguments, chosen):
     return results, failed
 
 
-def truth(m):
+def status(m):
     """What the agent says of a share on this machine."""
     program = m.shared(m.command("count", "convolution", 1), 50, 50, keep_input=True)
     program.line()
-    found = m.status()["runs"][0]["truth"]
+    found = m.status()["runs"][0]["enforcement"]
     program.process.stdin.close()
     program.process.wait()
     return found

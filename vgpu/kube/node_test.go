@@ -29,25 +29,25 @@ func TestHolders(t *testing.T) {
 }
 
 func TestTruth(t *testing.T) {
-	want := Truth{Containers: []ContainerTruth{{
+	want := EnforcementStatus{Containers: []ContainerEnforcement{{
 		Name: "main", Since: time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC), Memory: "hook", SMs: "MPS", Time: "hook", Identity: "cgroup",
 		Health: "GPU-0: Xid 79", Missing: []string{"something"},
 	}}}
-	text, err := EncodeTruth(want)
+	text, err := EncodeEnforcementStatus(want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationTruth: text}}}
-	got, present, err := TruthOf(pod)
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationEnforcementStatus: text}}}
+	got, present, err := EnforcementStatusOf(pod)
 	if diff := cmp.Diff(want, got); diff != "" || !present || err != nil {
 		t.Errorf("present %v, %v\n%s", present, err, diff)
 	}
-	if _, present, err := TruthOf(&v1.Pod{}); present || err != nil {
+	if _, present, err := EnforcementStatusOf(&v1.Pod{}); present || err != nil {
 		t.Errorf("no report: present %v, %v", present, err)
 	}
 	for _, bad := range []string{"", "{}", `{"v":2}`, `{"v":1,"more":1}`, text + "x"} {
-		pod.Annotations[AnnotationTruth] = bad
-		if _, _, err := TruthOf(pod); !errors.Is(err, ErrMalformed) {
+		pod.Annotations[AnnotationEnforcementStatus] = bad
+		if _, _, err := EnforcementStatusOf(pod); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

@@ -55,7 +55,7 @@ func (s *Slice) classFor(sh share.Share, t share.Terms) (share.Isolation, bool) 
 			return class, true
 		}
 	}
-	// Best-effort enforcement runs anyway; the node's truth report says what is missing.
+	// Best-effort enforcement runs anyway; the node's enforcement status says what is missing.
 	return wanted[0], t.Enforcement == share.BestEffortEnforcement
 }
 

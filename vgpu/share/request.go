@@ -24,7 +24,7 @@ const (
 // Enforcement says what becomes of a pod on a node that cannot enforce its share.
 type Enforcement string
 
-// Strict refuses such a node; BestEffortEnforcement runs there and is flagged in the truth report.
+// Strict refuses such a node; BestEffortEnforcement runs there and is flagged in the enforcement status.
 const (
 	Strict                Enforcement = "strict"
 	BestEffortEnforcement Enforcement = "best-effort"

@@ -62,15 +62,15 @@ type Refusal struct {
 
 // Grant is an admitted run.
 type Grant struct {
-	ID          string   `json:"id"`
-	Dir         string   `json:"dir"` // with the token server's socket and the policy
-	Environment []string `json:"environment"`
-	Inherit     bool     `json:"inherit"` // the program has to inherit a connection: it cannot be told from others of its user
-	Truth       Truth    `json:"truth"`
+	ID          string            `json:"id"`
+	Dir         string            `json:"dir"` // with the token server's socket and the policy
+	Environment []string          `json:"environment"`
+	Inherit     bool              `json:"inherit"` // the program has to inherit a connection: it cannot be told from others of its user
+	Enforcement EnforcementStatus `json:"enforcement"`
 }
 
-// Truth says by what each part of a share is enforced here, and what is missing.
-type Truth struct {
+// EnforcementStatus says by what each part of a share is enforced here, and what is missing.
+type EnforcementStatus struct {
 	Memory   string   `json:"memory"`
 	SMs      string   `json:"sms"`
 	Time     string   `json:"time"`
@@ -99,14 +99,14 @@ type Device struct {
 
 // Run is one admitted run.
 type Run struct {
-	ID       string    `json:"id"`
-	Name     string    `json:"name,omitempty"`
-	UID      uint32    `json:"uid"`
-	PID      int       `json:"pid"` // that asked for the share; it may have ended before its children
-	Started  time.Time `json:"started"`
-	Priority string    `json:"class"`
-	Truth    Truth     `json:"truth"`
-	VGPUs    []VGPU    `json:"vgpus"`
+	ID          string            `json:"id"`
+	Name        string            `json:"name,omitempty"`
+	UID         uint32            `json:"uid"`
+	PID         int               `json:"pid"` // that asked for the share; it may have ended before its children
+	Started     time.Time         `json:"started"`
+	Priority    string            `json:"class"`
+	Enforcement EnforcementStatus `json:"enforcement"`
+	VGPUs       []VGPU            `json:"vgpus"`
 }
 
 // VGPU is one vGPU of a run. What is measured is as the processes report it.

@@ -35,7 +35,7 @@ func TestLife(t *testing.T) {
 	}
 	r.mustCreate("a", cdi, "GPU-1")
 	r.mustCreate("a", cdi, "GPU-1") // its container starts again
-	r.wait("truth report", func() bool {
+	r.wait("enforcement status", func() bool {
 		r.cluster.mu.Lock()
 		defer r.cluster.mu.Unlock()
 		return strings.Contains(r.cluster.enforced["a"], "MPS")

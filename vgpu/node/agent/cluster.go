@@ -30,7 +30,7 @@ type Cluster interface {
 	Publish(ctx context.Context, inventory string, has v1.ResourceList, keep bool) error
 	// Changed calls back whenever the node may say something else.
 	Changed(ctx context.Context, changed func())
-	// Enforced writes the truth report of a pod.
+	// Enforced writes the enforcement status of a pod.
 	Enforced(ctx context.Context, pod types.NamespacedName, uid types.UID, text string) error
 	// Evict ends a pod as its disruption budget allows.
 	Evict(ctx context.Context, pod types.NamespacedName, uid types.UID) error
@@ -125,7 +125,7 @@ func (s *APIServer) Changed(ctx context.Context, changed func()) {
 func (s *APIServer) Enforced(ctx context.Context, pod types.NamespacedName, uid types.UID, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
-	patch := kube.OwnedPatch(string(uid), kube.AnnotationTruth, text)
+	patch := kube.OwnedPatch(string(uid), kube.AnnotationEnforcementStatus, text)
 	_, err := s.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return gone(err)
 }

@@ -83,7 +83,7 @@ func TestGone(t *testing.T) {
 		t.Error(err)
 	}
 	pod, err := client.CoreV1().Pods("ns").Get(ctx, "p", metav1.GetOptions{})
-	if err != nil || pod.Annotations[kube.AnnotationTruth] != "report" {
+	if err != nil || pod.Annotations[kube.AnnotationEnforcementStatus] != "report" {
 		t.Errorf("%+v, %v", pod.Annotations, err)
 	}
 	if err := s.Enforced(ctx, types.NamespacedName{Namespace: "ns", Name: "q"}, "v", "report"); err != nil {

@@ -41,7 +41,7 @@ func withDriver(t *testing.T, script string) func(*Options) {
 }
 
 // TestDriverLimitsMemory: once a container of a shared slice is on it, the driver limits its memory, for each container once, also
-// for one that avoids the hook; the truth report says so. Who is alone on a device is not limited.
+// for one that avoids the hook; the enforcement status says so. Who is alone on a device is not limited.
 func TestDriverLimitsMemory(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t, config.ReportStrangers, withDriver(t, "echo 'hard limit: 1536 MiB'\n"))

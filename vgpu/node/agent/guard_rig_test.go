@@ -271,10 +271,10 @@ func (c *crowd) offered(slice string) bool {
 	return false
 }
 
-// enforced waits until the truth report of a pod says something, or no longer does.
+// enforced waits until the enforcement status of a pod says something, or no longer does.
 func (c *crowd) enforced(uid, part string, says bool) {
 	c.rig.t.Helper()
-	c.rig.wait("truth report with "+part, func() bool {
+	c.rig.wait("enforcement status with "+part, func() bool {
 		c.rig.cluster.mu.Lock()
 		defer c.rig.cluster.mu.Unlock()
 		text := c.rig.cluster.enforced[types.UID(uid)]

@@ -178,7 +178,7 @@ func pipeOf(t *testing.T, spec string) string {
 	return ""
 }
 
-// TestNamespaces: with a driver that has them, each container gets the pipes of its own namespace alone; the truth report says that MPS
+// TestNamespaces: with a driver that has them, each container gets the pipes of its own namespace alone; the enforcement status says that MPS
 // holds it. The next agent takes them over, a killed daemon's successor has them again, and none outlives its container.
 func TestNamespaces(t *testing.T) {
 	c := newCrowd(t, config.ReportStrangers, withMPS(t, namespaces))
@@ -225,7 +225,7 @@ func there(path string) bool {
 	return err == nil
 }
 
-// TestWithoutMPS: a process that is no client is in the truth report of its pod, one that is, is not.
+// TestWithoutMPS: a process that is no client is in the enforcement status of its pod, one that is, is not.
 func TestWithoutMPS(t *testing.T) {
 	c := newCrowd(t, config.ReportStrangers, withMPS(t))
 	c.granted("a", "GPU-0", 30, 50)

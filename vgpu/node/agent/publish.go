@@ -132,9 +132,9 @@ func (a *Agent) publishAll(ctx, open context.Context, told map[types.UID]string)
 		signal(a.closed)
 	}
 	if open.Err() != nil || a.inBurst(told, time.Now()) {
-		again = time.After(truthQuiet)
+		again = time.After(publishQuiet)
 	} else {
-		err = errors.Join(err, a.publishTruth(open, told))
+		err = errors.Join(err, a.publishEnforcement(open, told))
 	}
 	if err != nil && ctx.Err() == nil {
 		a.Log.Warn("publish", "err", err)

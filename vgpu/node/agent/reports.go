@@ -9,8 +9,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
-// report is what a truth report says of a finding. PIDs come and go; this stays while anything of the kind does. A stranger's
-// container has no truth report.
+// report is what a enforcement status says of a finding. PIDs come and go; this stays while anything of the kind does. A stranger's
+// container has no enforcement status.
 type report struct {
 	pod, container string
 	text           string

@@ -72,7 +72,7 @@ func TestElastic(t *testing.T) {
 	if v, now := r.served("a"); !v.Elastic || v.Priority != share.SLO || v.SMRequest != 300 || now != 600 {
 		t.Errorf("it is served as %+v with a limit of %v", v, now)
 	}
-	r.wait("truth report", func() bool { return r.enforced("a", "MPS at the limit") })
+	r.wait("enforcement status", func() bool { return r.enforced("a", "MPS at the limit") })
 
 	limit := func() share.PerMille { _, now := r.served("a"); return now }
 	r.say(pod, "40")

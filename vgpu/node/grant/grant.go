@@ -41,7 +41,7 @@ type Grant struct {
 	Model   kube.FitModel
 	VGPUs   []kube.PlacedVGPU
 	Since   time.Time
-	// BestEffort: the pod runs where its share cannot be enforced, and its truth report says so.
+	// BestEffort: the pod runs where its share cannot be enforced, and its enforcement status says so.
 	BestEffort bool
 }
 

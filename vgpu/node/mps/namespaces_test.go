@@ -51,7 +51,7 @@ func (r *rig) measured(pipe string, environment ...string) (limits string, end f
 
 // TestHostileClient: what a program says in its environment changes nothing about its part of the SMs where it has a namespace, and
 // everything where it has none. Its memory it can only make less, but for the hole that NVIDIA found in driver 615.71: an entry for a device that it
-// does not see. The truth report says so.
+// does not see. The enforcement status says so.
 func TestHostileClient(t *testing.T) {
 	const percent, memory = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT="
 	for name, test := range map[string]struct {

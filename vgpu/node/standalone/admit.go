@@ -180,7 +180,7 @@ func (n *Node) setUp(r *run) (err error) {
 			n.Log.Warn("no cgroup for a run: its processes are known by their user only", "run", r.ID, "err", err)
 		}
 	}
-	r.Truth = n.truthOf(r)
+	r.Enforcement = n.enforcementOf(r)
 	return nil
 }
 

@@ -108,7 +108,7 @@ func (n *Node) confirm(r *run, limit share.Bytes) {
 		return
 	}
 	r.Limited = limit
-	r.Truth = n.truthOf(r)
+	r.Enforcement = n.enforcementOf(r)
 	if err := n.save(r); err != nil {
 		n.Log.Error("note the memory limit of a run", "run", r.ID, "err", err)
 	}

@@ -53,12 +53,12 @@ func withDriver(t *testing.T, script string) (change func(*Options), calls func(
 	}
 }
 
-// truth is the report of the oldest run, as it is told.
-func (n *Node) truth() control.Truth { return n.Status().Runs[0].Truth }
+// status is the report of the oldest run, as it is told.
+func (n *Node) status() control.EnforcementStatus { return n.Status().Runs[0].Enforcement }
 
 const loose = "a program that avoids hook and MPS is not limited in memory"
 
-// TestDriverLimitsMemory: the driver limits each run that shares, by its cgroup; the truth report says so when that is confirmed, also
+// TestDriverLimitsMemory: the driver limits each run that shares, by its cgroup; the enforcement status says so when that is confirmed, also
 // that of a later agent. Who is alone on a device is not limited.
 func TestDriverLimitsMemory(t *testing.T) {
 	change, calls := withDriver(t, "echo 'hard limit: 1536 MiB'\n")
@@ -67,9 +67,9 @@ func TestDriverLimitsMemory(t *testing.T) {
 	p := newProgram(t)
 	mustAdmit(t, n, p, ask(30, 50, 1024))
 	mustAdmit(t, n, newProgram(t), ask(100, 100, 1024))
-	eventually(t, "the limit is confirmed", func() bool { return n.truth().Memory == "dmem (1536 MiB), hook, MPS" })
-	if slices.Contains(n.truth().Missing, loose) {
-		t.Errorf("%+v", n.truth())
+	eventually(t, "the limit is confirmed", func() bool { return n.status().Memory == "dmem (1536 MiB), hook, MPS" })
+	if slices.Contains(n.status().Missing, loose) {
+		t.Errorf("%+v", n.status())
 	}
 	r := n.first()
 	want := []string{"memory-limits --set --soft-limit 0 --hard-limit 1536 --namespace " + filepath.Join(n.Groups.root, r.Group) + " -i GPU-0"}
@@ -78,7 +78,7 @@ func TestDriverLimitsMemory(t *testing.T) {
 	}
 	n.Close()
 	n = newNode(t, dir, change)
-	if got := n.truth().Memory; got != "dmem (1536 MiB), hook, MPS" {
+	if got := n.status().Memory; got != "dmem (1536 MiB), hook, MPS" {
 		t.Errorf("after a restart: %q", got)
 	}
 	if got := calls(); !slices.Equal(got, want) {
@@ -97,13 +97,13 @@ func TestDriverRefusesLimits(t *testing.T) {
 	n.Close()
 	n = newNode(t, dir, change)
 	eventually(t, "it is asked again", func() bool { return len(calls()) == 2 })
-	if got := n.truth(); got.Memory != "hook, MPS" || !slices.Contains(got.Missing, loose) {
+	if got := n.status(); got.Memory != "hook, MPS" || !slices.Contains(got.Missing, loose) {
 		t.Errorf("%+v", got)
 	}
 	if err := os.WriteFile(ready, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the limit is confirmed", func() bool { return n.truth().Memory == "dmem (1536 MiB), hook, MPS" })
+	eventually(t, "the limit is confirmed", func() bool { return n.status().Memory == "dmem (1536 MiB), hook, MPS" })
 }
 
 // TestDriverComesLater: that there are no limits is asked again for the next run.
@@ -118,7 +118,7 @@ func TestDriverComesLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustAdmit(t, n, newProgram(t), ask(30, 50, 1024))
-	eventually(t, "the limit is confirmed", func() bool { return n.truth().Memory == "dmem (1536 MiB), hook, MPS" })
+	eventually(t, "the limit is confirmed", func() bool { return n.status().Memory == "dmem (1536 MiB), hook, MPS" })
 }
 
 // words is a log that may be read while it is written.
@@ -202,7 +202,7 @@ func TestNoDriverLimits(t *testing.T) {
 		if _, err := n.limits(); err == nil {
 			t.Errorf("%s: there are limits", name)
 		}
-		if got := n.truth(); got.Memory != "hook, MPS" || !slices.Contains(got.Missing, loose) {
+		if got := n.status(); got.Memory != "hook, MPS" || !slices.Contains(got.Missing, loose) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -213,14 +213,14 @@ func TestNoDriverLimits(t *testing.T) {
 
 const leaves = "a program that its user takes out of its cgroup is not limited by dmem"
 
-// TestLeavesDriverLimit: a user who can take a run out of its cgroup takes it out of the driver's limit, and the truth report says so.
+// TestLeavesDriverLimit: a user who can take a run out of its cgroup takes it out of the driver's limit, and the enforcement status says so.
 func TestLeavesDriverLimit(t *testing.T) {
 	change, _ := withDriver(t, "echo 'hard limit: 1536 MiB'\n")
 	n := newNode(t, tempDir(t), change)
 	mustAdmit(t, n, newProgram(t), ask(30, 50, 1024))
-	eventually(t, "the limit is confirmed", func() bool { return strings.HasPrefix(n.truth().Memory, "dmem") })
-	if !slices.Contains(n.truth().Missing, leaves) {
-		t.Errorf("one's own: %+v", n.truth())
+	eventually(t, "the limit is confirmed", func() bool { return strings.HasPrefix(n.status().Memory, "dmem") })
+	if !slices.Contains(n.status().Missing, leaves) {
+		t.Errorf("one's own: %+v", n.status())
 	}
 	r := &run{record: n.first().record}
 	for dir := r.Group; dir != "/"; {
@@ -230,7 +230,7 @@ func TestLeavesDriverLimit(t *testing.T) {
 		}
 	}
 	r.UID++
-	if got := n.truthOf(r); slices.Contains(got.Missing, leaves) {
+	if got := n.enforcementOf(r); slices.Contains(got.Missing, leaves) {
 		t.Errorf("another's: %+v", got)
 	}
 }

@@ -18,7 +18,7 @@ func TestGroups(t *testing.T) {
 	n := newNode(t, tempDir(t), func(o *Options) { o.Groups = groups })
 	p := newProgram(t)
 	grant := mustAdmit(t, n, p, ask(10, 10, 1))
-	if grant.Inherit || grant.Truth.Identity != "cgroup" {
+	if grant.Inherit || grant.Enforcement.Identity != "cgroup" {
 		t.Errorf("the grant says %+v", grant)
 	}
 	r := n.first()

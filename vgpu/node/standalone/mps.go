@@ -101,12 +101,12 @@ func (n *Node) isClosed() bool {
 	return n.closed
 }
 
-// withBare adds to the truth about a run what its processes do.
+// withBare adds to the enforcement status of a run what its processes do.
 func (n *Node) withBare(r control.Run) control.Run {
 	for _, v := range r.VGPUs {
 		bare := n.mps.Bare(v.Device)
 		if slices.ContainsFunc(v.Processes, func(p control.Process) bool { return slices.Contains(bare, p.PID) }) {
-			r.Truth.Missing = append(slices.Clone(r.Truth.Missing), "a process runs without MPS, and its SMs are not limited")
+			r.Enforcement.Missing = append(slices.Clone(r.Enforcement.Missing), "a process runs without MPS, and its SMs are not limited")
 		}
 	}
 	return r

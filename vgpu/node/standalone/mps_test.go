@@ -50,8 +50,8 @@ func TestMPS(t *testing.T) {
 	}
 	p := newProgram(t)
 	grant := mustAdmit(t, n, p, ask(30, 50, 1024))
-	if !n.served("GPU-1") || n.served("GPU-0") || grant.Truth.SMs != "MPS, 32 of 108 SMs" {
-		t.Errorf("daemons: %v and %v; %+v", n.served("GPU-0"), n.served("GPU-1"), grant.Truth)
+	if !n.served("GPU-1") || n.served("GPU-0") || grant.Enforcement.SMs != "MPS, 32 of 108 SMs" {
+		t.Errorf("daemons: %v and %v; %+v", n.served("GPU-0"), n.served("GPU-1"), grant.Enforcement)
 	}
 	p.end()
 	eventually(t, "the daemon ends", func() bool { return !n.served("GPU-1") })
@@ -69,10 +69,10 @@ func TestNamespaces(t *testing.T) {
 		programs[name] = newProgram(t)
 		grant := mustAdmit(t, n, programs[name], ask(30, 50, 1024))
 		pipes[name] = filepath.Join(n.MPS.Pipe("GPU-0"), "shares", grant.ID)
-		if !slices.Contains(grant.Environment, "CUDA_MPS_PIPE_DIRECTORY="+pipes[name]) || grant.Truth.SMs != "MPS namespace, 32 of 108 SMs" {
+		if !slices.Contains(grant.Environment, "CUDA_MPS_PIPE_DIRECTORY="+pipes[name]) || grant.Enforcement.SMs != "MPS namespace, 32 of 108 SMs" {
 			t.Errorf("%+v", grant)
 		}
-		if missing := strings.Join(grant.Truth.Missing, "; "); !strings.Contains(missing, "names other pipes in its environment") {
+		if missing := strings.Join(grant.Enforcement.Missing, "; "); !strings.Contains(missing, "names other pipes in its environment") {
 			t.Errorf("what is missing: %s", missing)
 		}
 	}

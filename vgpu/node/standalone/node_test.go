@@ -128,7 +128,7 @@ func TestGrant(t *testing.T) {
 	if diff := cmp.Diff(want, grant.Environment); diff != "" {
 		t.Error(diff)
 	}
-	if !grant.Inherit || !strings.HasPrefix(grant.Truth.Identity, "cooperative") || len(grant.Truth.Missing) < 3 {
+	if !grant.Inherit || !strings.HasPrefix(grant.Enforcement.Identity, "cooperative") || len(grant.Enforcement.Missing) < 3 {
 		t.Errorf("without a cgroup the grant says %+v", grant)
 	}
 	c, err := tokenclient.Dial(grant.Dir, 0)

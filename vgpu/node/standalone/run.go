@@ -18,19 +18,19 @@ const recordName = "run.json"
 
 // record is what a later agent needs to take a run over. It lies in the run's directory.
 type record struct {
-	ID      string
-	Name    string
-	UID     uint32
-	PID     int    // of the process that asked, which becomes the program
-	Born    uint64 // its start, as /proc has it: tells it from a later one with its PID
-	Started time.Time
-	Request share.Request
-	Devices []string // UUID of each vGPU's
-	Class   share.Isolation
-	SMLimit share.PerMille // of an elastic run, where it was moved; 0: that of the request
-	Group   string         // cgroup; empty if it has none
-	Limited share.Bytes    // device memory by the driver's word, with what the driver takes for itself; 0: it has not confirmed a limit
-	Truth   control.Truth
+	ID          string
+	Name        string
+	UID         uint32
+	PID         int    // of the process that asked, which becomes the program
+	Born        uint64 // its start, as /proc has it: tells it from a later one with its PID
+	Started     time.Time
+	Request     share.Request
+	Devices     []string // UUID of each vGPU's
+	Class       share.Isolation
+	SMLimit     share.PerMille // of an elastic run, where it was moved; 0: that of the request
+	Group       string         // cgroup; empty if it has none
+	Limited     share.Bytes    // device memory by the driver's word, with what the driver takes for itself; 0: it has not confirmed a limit
+	Enforcement control.EnforcementStatus
 }
 
 // run is one admitted share with whatever holds it: a living process, or connections to the token server.

@@ -24,7 +24,7 @@ func TestMIG(t *testing.T) {
 			return "", "", refusal.Reason
 		}
 		i := slices.IndexFunc(n.Status().Runs, func(r control.Run) bool { return r.ID == grant.ID })
-		return n.Status().Runs[i].VGPUs[0].Device, grant.Truth.SMs, ""
+		return n.Status().Runs[i].VGPUs[0].Device, grant.Enforcement.SMs, ""
 	}
 	if device, sms, _ := on("1g.10gb", 50, 1024); device != "MIG-0" || sms != "MPS, 6 of 14 SMs, inside of MIG 1g.10gb" { // MPS inside of it (FG-65)
 		t.Errorf("1g.10gb: %s, %s", device, sms)

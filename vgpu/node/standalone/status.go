@@ -34,7 +34,7 @@ func (n *Node) Status() control.Status {
 func (r *run) status() control.Run {
 	out := control.Run{
 		ID: r.ID, Name: r.Name, UID: r.UID, PID: r.PID, Started: r.Started, Priority: string(r.Request.Priority),
-		Truth: r.Truth, VGPUs: []control.VGPU{},
+		Enforcement: r.Enforcement, VGPUs: []control.VGPU{},
 	}
 	for _, v := range r.container.Status().VGPUs {
 		out.VGPUs = append(out.VGPUs, vgpuOf(v))

@@ -127,14 +127,14 @@ func (e *examination) pods(s *cluster.Snapshot, n *examinedNode) {
 
 // missing is what the node agent reports as not working; what a share cannot promise anyway is no finding.
 func missing(pod *v1.Pod) string {
-	truth, reported, err := kube.TruthOf(pod)
+	status, reported, err := kube.EnforcementStatusOf(pod)
 	switch {
 	case err != nil:
 		return err.Error()
 	case !reported:
 		return ""
 	}
-	for _, c := range truth.Containers {
+	for _, c := range status.Containers {
 		if c.Health != "" {
 			return c.Health
 		}

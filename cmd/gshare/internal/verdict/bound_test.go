@@ -20,8 +20,8 @@ func TestBound(t *testing.T) {
 		said   string // in the summary, the fix, the places or what others said
 	}{
 		"placed":           {func(*testing.T, *world) {}, Placed, "ml/other/main"},
-		"truth":            {func(_ *testing.T, w *world) { w.pod.Annotations[kube.AnnotationTruth] = truth }, Placed, "not enforced: time"},
-		"no truth":         {func(*testing.T, *world) {}, Placed, "has not reported"},
+		"status":            {func(_ *testing.T, w *world) { w.pod.Annotations[kube.AnnotationEnforcementStatus] = status }, Placed, "not enforced: time"},
+		"no status":         {func(*testing.T, *world) {}, Placed, "has not reported"},
 		"slice gone":       {func(_ *testing.T, w *world) { w.slices[0].ID, w.slices[0].Device = "GPU-9", "GPU-9" }, Placed, "missing"},
 		"nobody placed it": {func(_ *testing.T, w *world) { delete(w.pod.Annotations, kube.AnnotationPlacement) }, Unplaced, "somebody set spec.nodeName"},
 		"another placed it": {func(_ *testing.T, w *world) {
@@ -61,7 +61,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-const truth = `{"v":1,"containers":[{"name":"main","since":"2030-01-01T00:00:00Z","memory":"hook","sms":"MPS","time":"hook","identity":"cgroup","missing":["time"]}]}`
+const status = `{"v":1,"containers":[{"name":"main","since":"2030-01-01T00:00:00Z","memory":"hook","sms":"MPS","time":"hook","identity":"cgroup","missing":["time"]}]}`
 
 // Only the pods that stand in the way are named, and each of them alone would do.
 func TestLeave(t *testing.T) {

@@ -50,7 +50,7 @@ func (r *Report) bound(s *cluster.Snapshot, pod *v1.Pod, statement *nodeview.Sta
 	node := s.Derive(s.Nodes[i], packing.Packer{}, nil, cluster.Unplaced)
 	r.places(node, pod, statement.Placement)
 	r.Reason, r.Summary = Placed, r.whereabouts(s, pod)
-	r.truth(pod)
+	r.status(pod)
 }
 
 // whoBound tells a pod that another scheduler has bound from one that was created with its node.
@@ -102,14 +102,14 @@ func (r *Report) whereabouts(s *cluster.Snapshot, pod *v1.Pod) string {
 	return fmt.Sprintf("%s; %d of the %d other nodes would take it now", where, fit, len(s.Nodes)-1)
 }
 
-// truth adds what the node agent says of the enforcement.
-func (r *Report) truth(pod *v1.Pod) {
-	truth, reported, err := kube.TruthOf(pod)
+// status adds what the node agent says of the enforcement.
+func (r *Report) status(pod *v1.Pod) {
+	status, reported, err := kube.EnforcementStatusOf(pod)
 	if err != nil || !reported {
 		r.Notes = append(slices.Clip(r.Notes), "the node agent has not reported yet by what the shares are enforced")
 		return
 	}
-	for _, c := range truth.Containers {
+	for _, c := range status.Containers {
 		r.Said = append(r.Said, fmt.Sprintf("agent: %s: memory by %s, SMs by %s, time by %s", c.Name, c.Memory, c.SMs, c.Time))
 		for _, m := range c.Missing {
 			r.Said = append(r.Said, "agent: "+c.Name+": not enforced: "+m)

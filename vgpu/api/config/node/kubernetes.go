@@ -55,7 +55,7 @@ type Kubernetes struct {
 	HealthPeriod metav1.Duration `json:"healthPeriod,omitzero"`
 
 	// Strangers is what becomes of processes of pods that use a device without a share of it, or avoid the hook: "report"
-	// (default) by event, metric and truth report; "end" ends them too; "ignore" does not look for them. New shares are refused
+	// (default) by event, metric and enforcement status; "end" ends them too; "ignore" does not look for them. New shares are refused
 	// on a device that strangers use, until they have gone.
 	Strangers string `json:"strangers,omitempty"`
 

@@ -18,10 +18,10 @@ func TestInBurst(t *testing.T) {
 		want bool
 	}{
 		"nothing granted":        {nil, nil, false},
-		"granted a moment ago":   {map[types.UID]time.Duration{"a": truthQuiet / 2}, nil, true},
-		"quiet since":            {map[types.UID]time.Duration{"a": truthQuiet}, nil, false},
+		"granted a moment ago":   {map[types.UID]time.Duration{"a": publishQuiet / 2}, nil, true},
+		"quiet since":            {map[types.UID]time.Duration{"a": publishQuiet}, nil, false},
 		"one more has come":      {map[types.UID]time.Duration{"a": 5 * time.Second, "b": 0}, nil, true},
-		"one is late":            {map[types.UID]time.Duration{"a": truthLate + 1, "b": 0}, nil, false},
+		"one is late":            {map[types.UID]time.Duration{"a": publishLate + 1, "b": 0}, nil, false},
 		"an old one has its own": {map[types.UID]time.Duration{"a": time.Hour, "b": 0}, map[types.UID]string{"a": "report"}, true},
 		"the clock was set back": {map[types.UID]time.Duration{"a": -time.Hour}, nil, false},
 	} {

@@ -8,9 +8,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// truthOf says by what the share of a run is enforced.
-func (n *Node) truthOf(r *run) control.Truth {
-	t := control.Truth{
+// enforcementOf says by what the share of a run is enforced.
+func (n *Node) enforcementOf(r *run) control.EnforcementStatus {
+	t := control.EnforcementStatus{
 		Memory: "hook", SMs: "alone on the device", Time: "hook and token server", Identity: "cgroup",
 	}
 	switch r.Class {
@@ -65,5 +65,5 @@ func (n *Node) grantOf(r *run) *control.Grant {
 	if mps.GoesBehind(r.Class, r.Request.Priority) {
 		environment = append(environment, mps.Behind)
 	}
-	return &control.Grant{ID: r.ID, Dir: n.dirOf(r.ID), Environment: environment, Inherit: r.Group == "", Truth: r.Truth}
+	return &control.Grant{ID: r.ID, Dir: n.dirOf(r.ID), Environment: environment, Inherit: r.Group == "", Enforcement: r.Enforcement}
 }

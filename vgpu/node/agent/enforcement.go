@@ -17,17 +17,17 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// podTruth is the report on one pod.
-type podTruth struct {
+// podStatus is the report on one pod.
+type podStatus struct {
 	name types.NamespacedName
-	kube.Truth
+	kube.EnforcementStatus
 }
 
 // Reports wait until nothing has been granted for a moment, but not for long: each makes the API server and the kubelet look at
 // its pod once more, and while many pods start at once that time is theirs.
 const (
-	truthQuiet = time.Second
-	truthLate  = time.Minute
+	publishQuiet = time.Second
+	publishLate  = time.Minute
 )
 
 // inBurst says that reports have to wait: something was granted a moment ago, and no report is late.
@@ -37,19 +37,19 @@ func (a *Agent) inBurst(told map[types.UID]string, now time.Time) bool {
 	burst := false
 	for _, g := range a.book.All() {
 		age := now.Sub(g.Since)
-		burst = burst || age >= 0 && age < truthQuiet // the clock may have been set back
-		if told[g.UID] == "" && age > truthLate {
+		burst = burst || age >= 0 && age < publishQuiet // the clock may have been set back
+		if told[g.UID] == "" && age > publishLate {
 			return false
 		}
 	}
 	return burst
 }
 
-// publishTruth writes the reports that have changed. told is what was written last.
-func (a *Agent) publishTruth(ctx context.Context, told map[types.UID]string) (all error) {
-	truths := a.truths()
-	for uid, t := range truths {
-		text, err := kube.EncodeTruth(t.Truth)
+// publishEnforcement writes the reports that have changed. told is what was written last.
+func (a *Agent) publishEnforcement(ctx context.Context, told map[types.UID]string) (all error) {
+	statuses := a.statuses()
+	for uid, t := range statuses {
+		text, err := kube.EncodeEnforcementStatus(t.EnforcementStatus)
 		if err == nil && told[uid] != text {
 			err = a.Cluster.Enforced(ctx, t.name, uid, text)
 		}
@@ -59,26 +59,26 @@ func (a *Agent) publishTruth(ctx context.Context, told map[types.UID]string) (al
 		}
 		told[uid] = text
 	}
-	maps.DeleteFunc(told, func(uid types.UID, _ string) bool { _, ok := truths[uid]; return !ok })
+	maps.DeleteFunc(told, func(uid types.UID, _ string) bool { _, ok := statuses[uid]; return !ok })
 	return all
 }
 
-func (a *Agent) truths() map[types.UID]podTruth {
+func (a *Agent) statuses() map[types.UID]podStatus {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	truths := map[types.UID]podTruth{}
+	statuses := map[types.UID]podStatus{}
 	for _, g := range a.book.All() {
-		t := truths[g.UID]
+		t := statuses[g.UID]
 		t.name = types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
-		t.Containers = append(t.Containers, a.truthOf(&g))
-		truths[g.UID] = t
+		t.Containers = append(t.Containers, a.enforcementOf(&g))
+		statuses[g.UID] = t
 	}
-	return truths
+	return statuses
 }
 
-// truthOf says by what one container is held to its share.
-func (a *Agent) truthOf(g *grant.Grant) kube.ContainerTruth {
-	t := kube.ContainerTruth{Name: g.Container, Since: g.Since, Health: a.faultOf(g)}
+// enforcementOf says by what one container is held to its share.
+func (a *Agent) enforcementOf(g *grant.Grant) kube.ContainerEnforcement {
+	t := kube.ContainerEnforcement{Name: g.Container, Since: g.Since, Health: a.faultOf(g)}
 	switch g.Class() {
 	case share.Elastic:
 		t.Memory, t.SMs = a.memoryOf(g), a.mpsOf(g)+" at the limit, hook and token server below it"+a.limits[g.ID()]

@@ -1,0 +1,55 @@
+package kube
+
+import (
+	"encoding/json"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// AnnotationEnforcementStatus is written by the node agent on the pods of its node: what really holds each container to its share.
+const AnnotationEnforcementStatus = "gshare.dev/enforcement-status"
+
+// EnforcementStatus says by what the shares of a pod are enforced. It is a report: nothing is decided by it.
+type EnforcementStatus struct {
+	Containers []ContainerEnforcement
+}
+
+// ContainerEnforcement is the report on one container.
+type ContainerEnforcement struct {
+	Name     string    `json:"name"`
+	Since    time.Time `json:"since"`
+	Memory   string    `json:"memory"`   // what bounds device memory
+	SMs      string    `json:"sms"`      // what bounds the SMs in use
+	Time     string    `json:"time"`     // what bounds the time on the device
+	Identity string    `json:"identity"` // how its processes are told from others
+	Health   string    `json:"health,omitempty"`
+	Missing  []string  `json:"missing,omitempty"` // what a container could still do, or what does not work
+}
+
+type statusText struct {
+	Version    int                    `json:"v"`
+	Containers []ContainerEnforcement `json:"containers"`
+}
+
+// EncodeEnforcementStatus writes a report.
+func EncodeEnforcementStatus(t EnforcementStatus) (string, error) {
+	text, err := json.Marshal(statusText{formatVersion, t.Containers})
+	return string(text), err
+}
+
+// EnforcementStatusOf reads the report on a pod. Errors wrap ErrMalformed.
+func EnforcementStatusOf(pod *v1.Pod) (t EnforcementStatus, present bool, err error) {
+	text, present := pod.Annotations[AnnotationEnforcementStatus]
+	if !present {
+		return EnforcementStatus{}, false, nil
+	}
+	var read statusText
+	if err := decodeStrict(text, &read); err != nil {
+		return EnforcementStatus{}, true, malformed("enforced", "%v", err)
+	}
+	if read.Version != formatVersion {
+		return EnforcementStatus{}, true, malformed("enforced", "version %d is not %d", read.Version, formatVersion)
+	}
+	return EnforcementStatus{read.Containers}, true, nil
+}
