@@ -1,11 +1,10 @@
 package main
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
 	"image/color"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/planning"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
@@ -46,23 +46,21 @@ func (p *planFlags) draw() error {
 	return savePlot(picture, p.plot)
 }
 
-// savePlot writes beside the file and renames, so that the file is complete or not there.
+// savePlot draws the picture into the file at path, in the format of the path's extension.
 func savePlot(picture *plot.Plot, path string) error {
 	format := strings.ToLower(strings.TrimPrefix(filepath.Ext(path), "."))
 	drawn, err := picture.WriterTo(24*vg.Centimeter, 14*vg.Centimeter, format)
 	if err != nil {
 		return fmt.Errorf("--plot: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
+	var text bytes.Buffer
+	if _, err := drawn.WriteTo(&text); err != nil {
 		return fmt.Errorf("--plot: %w", err)
 	}
-	defer os.Remove(f.Name()) // after the rename there is nothing to remove
-	_, err = drawn.WriteTo(f)
-	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+	if err := atomicfile.WriteFile(path, text.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("--plot: %w", err)
 	}
-	return os.Rename(f.Name(), path)
+	return nil
 }
 
 // frontier is a map of modes, on axes with steps of equal ratio.

@@ -4,7 +4,6 @@ package chart
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -12,6 +11,8 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
+
+	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 )
 
 // Chart is a picture of lines, or of bars, or of both.
@@ -71,7 +72,7 @@ func (c *Chart) WriteFile(file string) error {
 	if _, err := picture.WriteTo(&text); err != nil {
 		return fmt.Errorf("draw %s: %w", file, err)
 	}
-	return replace(file, text.Bytes())
+	return atomicfile.WriteFile(file, text.Bytes(), 0o644)
 }
 
 func (c *Chart) addLines(p *plot.Plot) error {
@@ -125,24 +126,4 @@ func (c *Chart) addWhiskers(p *plot.Plot) error {
 	}
 	p.Add(bars)
 	return nil
-}
-
-// replace writes beside the file and renames, so that nobody sees half of it.
-func replace(file string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // after the rename there is nothing to remove
-	if _, err := f.Write(text); err != nil {
-		f.Close()
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := os.Chmod(f.Name(), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), file)
 }

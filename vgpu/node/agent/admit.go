@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/injection"
 	"github.com/gshare-dev/gshare/vgpu/node/ticket"
@@ -88,11 +89,7 @@ func (a *Agent) write(g *grant.Grant) error {
 	if err := os.MkdirAll(a.dir(g.ID()), 0o755); err != nil {
 		return err
 	}
-	name := filepath.Join(a.dir(g.ID()), recordName)
-	if err := os.WriteFile(name+".next", text, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(name+".next", name)
+	return atomicfile.WriteFile(filepath.Join(a.dir(g.ID()), recordName), text, 0o644)
 }
 
 // serve takes the container into service at the token server, and starts what its class needs.

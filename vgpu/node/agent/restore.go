@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/inventory"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
@@ -123,9 +124,5 @@ func (a *Agent) recall(ctx context.Context) {
 
 // note keeps what is published for the next agent.
 func (a *Agent) note(text string) error {
-	name := filepath.Join(a.Config.Directory, inventoryName)
-	if err := os.WriteFile(name+".next", []byte(text), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(name+".next", name)
+	return atomicfile.WriteFile(filepath.Join(a.Config.Directory, inventoryName), []byte(text), 0o644)
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 )
 
 const (
@@ -39,11 +41,7 @@ func (d Directory) Write(key, owner string, edits specs.ContainerEdits) error {
 	if err := os.MkdirAll(string(d), 0o755); err != nil {
 		return err
 	}
-	next := d.file(key) + ".next" // the runtime reads .json and .yaml only
-	if err := os.WriteFile(next, text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(next, d.file(key))
+	return atomicfile.WriteFile(d.file(key), text, 0o600)
 }
 
 // Remove takes the file behind a key away, so that no container can be created with it.

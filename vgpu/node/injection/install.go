@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+
+	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 )
 
 // Install puts the hook where containers can be given it from: under a name of its content, so that one that running
@@ -31,8 +33,5 @@ func place(name string, content []byte, mode os.FileMode) error {
 	if old, err := os.ReadFile(name); err == nil && string(old) == string(content) {
 		return nil
 	}
-	if err := os.WriteFile(name+".next", content, mode); err != nil {
-		return err
-	}
-	return os.Rename(name+".next", name)
+	return atomicfile.WriteFile(name, content, mode)
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 )
 
 // Store keeps one journal. Save returns when the text would outlive a loss of power; after an error Load gives the old text
@@ -39,30 +41,8 @@ func (f File) Load() ([]byte, error) {
 	return text, err
 }
 
-// Save implements Store: the text is on the disk before it gets the name, and the name before Save returns.
-func (f File) Save(text []byte) error {
-	next := string(f) + ".next"
-	file, err := os.OpenFile(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(text)
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(next, string(f)); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(string(f)))
-}
-
-func syncDir(name string) error {
-	dir, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}
+// Save implements Store.
+func (f File) Save(text []byte) error { return atomicfile.WriteFile(string(f), text, 0o600) }
 
 // Boot tells one boot of this machine from all others.
 func Boot() (string, error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/packing"
@@ -64,11 +65,7 @@ func (n *Node) save(r *run) error {
 	if err := os.MkdirAll(n.dirOf(r.ID), 0o755); err != nil {
 		return err
 	}
-	name := filepath.Join(n.dirOf(r.ID), recordName)
-	if err := os.WriteFile(name+".next", text, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(name+".next", name)
+	return atomicfile.WriteFile(filepath.Join(n.dirOf(r.ID), recordName), text, 0o644)
 }
 
 // prepare lets the shares of a run join their slices.

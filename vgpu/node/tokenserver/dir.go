@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 )
 
 // What lies in the directory of a container.
@@ -20,7 +22,7 @@ func (c *Container) makeDir() error {
 	if err := os.MkdirAll(filepath.Join(c.Dir, sessionsDir), 0o755); err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(c.Dir, PolicyName), policyText(c.VGPUs), 0o644)
+	return atomicfile.WriteFile(filepath.Join(c.Dir, PolicyName), []byte(policyText(c.VGPUs)), 0o644)
 }
 
 // policyText is what the hook falls back on when it cannot reach the server.
@@ -31,15 +33,6 @@ func policyText(vgpus []VGPU) string {
 		fmt.Fprintf(&b, "vgpu %d %s memory %d quota %d sm %d\n", v.Index, v.UUID, v.Memory, v.guaranteed(), v.SMRequest)
 	}
 	return b.String()
-}
-
-// writeFile replaces a file as a whole.
-func writeFile(name, text string, mode os.FileMode) error {
-	next := name + ".next"
-	if err := os.WriteFile(next, []byte(text), mode); err != nil {
-		return err
-	}
-	return os.Rename(next, name)
 }
 
 // listen opens a socket that everybody who sees it may connect to. The file stays when the listener closes: clients of

@@ -1,0 +1,47 @@
+// Package atomicfile replaces files so that no reader and no crash ever leaves half of one.
+package atomicfile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// WriteFile replaces the file at path by data with exactly the given permissions. When it returns nil, the file survives a power
+// failure; after an error or a crash, path holds the old content or the new one. Calls for one path must not overlap: they share
+// the temporary file path.next.
+func WriteFile(path string, data []byte, perm os.FileMode) error {
+	temporary := path + ".next"
+	if err := writeSynced(temporary, data, perm); err != nil {
+		_ = syscall.Unlink(temporary)
+		return err
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		_ = syscall.Unlink(temporary)
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+// writeSynced creates a file and returns when its content is on disk. O_EXCL refuses a link that others have put there.
+func writeSynced(path string, data []byte, perm os.FileMode) error {
+	if err := syscall.Unlink(path); err != nil && err != syscall.ENOENT {
+		return &os.PathError{Op: "unlink", Path: path, Err: err}
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	return errors.Join(err, file.Chmod(perm), file.Sync(), file.Close())
+}
+
+// syncFolder makes a rename in the folder survive a power failure.
+func syncFolder(path string) error {
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
