@@ -20,8 +20,8 @@ func TestBound(t *testing.T) {
 		said   string // in the summary, the fix, the places or what others said
 	}{
 		"placed":           {func(*testing.T, *world) {}, Placed, "ml/other/main"},
-		"status":            {func(_ *testing.T, w *world) { w.pod.Annotations[kube.AnnotationEnforcementStatus] = status }, Placed, "not enforced: time"},
-		"no status":         {func(*testing.T, *world) {}, Placed, "has not reported"},
+		"status":           {func(_ *testing.T, w *world) { w.pod.Annotations[kube.AnnotationEnforcementStatus] = status }, Placed, "not enforced: time"},
+		"no status":        {func(*testing.T, *world) {}, Placed, "has not reported"},
 		"slice gone":       {func(_ *testing.T, w *world) { w.slices[0].ID, w.slices[0].Device = "GPU-9", "GPU-9" }, Placed, "missing"},
 		"nobody placed it": {func(_ *testing.T, w *world) { delete(w.pod.Annotations, kube.AnnotationPlacement) }, Unplaced, "somebody set spec.nodeName"},
 		"another placed it": {func(_ *testing.T, w *world) {
