@@ -4,26 +4,17 @@ package main
 
 import (
 	"github.com/spf13/cobra"
-	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
 	"github.com/gshare-dev/gshare/cmd/gshare-lab/internal/results"
 	"github.com/gshare-dev/gshare/cmd/gshare-lab/internal/simulate"
+	"github.com/gshare-dev/gshare/cmd/gshare-lab/internal/trial"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
-	"github.com/gshare-dev/gshare/plugins"
-	"github.com/gshare-dev/gshare/test/controlplane"
+	"github.com/gshare-dev/gshare/test/controlplane/program"
 )
 
 func main() {
-	controlplane.Child(schedulerOptions()...)
+	program.Child()
 	cli.Main(root())
-}
-
-func schedulerOptions() []app.Option {
-	var options []app.Option
-	for name, factory := range plugins.All() {
-		options = append(options, app.WithPlugin(name, factory))
-	}
-	return options
 }
 
 func root() *cobra.Command {
@@ -35,6 +26,7 @@ func root() *cobra.Command {
 			"removes what they wrote. simulate runs gshare's rules beside published policies; results regenerates or checks the\n" +
 			"published tables and figures.",
 	})
-	cmd.AddCommand(replayCommand(), demoCommand(), benchCommand(), simulate.Command(), results.Command())
+	cmd.AddCommand(trial.Commands()...)
+	cmd.AddCommand(simulate.Command(), results.Command())
 	return cmd
 }

@@ -14,7 +14,6 @@ import (
 var server *rest.Config
 
 func TestMain(m *testing.M) {
-	controlplane.Child()
 	os.Exit(controlplane.During(func(plane *controlplane.ControlPlane) int {
 		server = plane.Config(controlplane.Admin)
 		return m.Run()

@@ -2,25 +2,8 @@ package controlplane
 
 import (
 	"fmt"
-	"os"
 	"strings"
-
-	"k8s.io/component-base/cli"
-	serverapp "k8s.io/kubernetes/cmd/kube-apiserver/app"
 )
-
-// runServer is the child that holds etcd and the API server. etcd is closed last.
-func runServer(args []string) int {
-	etcd, err := startEtcd()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer etcd.Close()
-	command := serverapp.NewAPIServerCommand()
-	command.SetArgs(args)
-	return cli.Run(command)
-}
 
 // admissionOff names the admission plugins that wait for a controller manager, which does not run:
 // they would refuse pods without a service account, keep new nodes tainted, or add finalizers that
@@ -35,7 +18,7 @@ var admissionOff = []string{
 // serverArguments are the API server's flags. Paths are relative to the state directory.
 func serverArguments(port int, o Options) []string {
 	return append([]string{
-		"--etcd-servers=" + etcdClientURL,
+		"--etcd-servers=" + EtcdURL,
 		"--etcd-count-metric-poll-period=0",
 		"--etcd-db-metric-poll-interval=0",
 		fmt.Sprintf("--secure-port=%d", port),

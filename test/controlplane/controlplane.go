@@ -1,7 +1,7 @@
 // Package controlplane runs a real Kubernetes control plane on this machine, for trials and tests:
-// etcd with kube-apiserver in one child process, and any number of kube-schedulers in others. All
-// of them are the calling binary, run again (see Child), since their feature gates and metrics are
-// global to a process. It needs no root, no network and no other binary.
+// etcd with kube-apiserver in one child process, and any number of kube-schedulers in others. They
+// are processes of their own, since their feature gates and metrics are global to a process: the calling
+// binary, run again, if it calls program.Child, and otherwise hyperkube. It needs no root and no network.
 //
 // There is no kubelet and no controller manager. Nodes are objects that a client creates; a bound
 // pod never runs, and goes away only when deleted with a grace period of zero; a deleted namespace
@@ -24,7 +24,6 @@ import (
 )
 
 const (
-	logFolder    = "logs"
 	startTimeout = time.Minute
 )
 
@@ -67,7 +66,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 }
 
 func (c *ControlPlane) startServer(ctx context.Context, o Options) (err error) {
-	c.APIServer, err = c.start(ctx, child{"kube-apiserver", roleServer, func(port int) []string {
+	c.APIServer, err = c.start(ctx, child{"kube-apiserver", RoleServer, func(port int) []string {
 		return serverArguments(port, o)
 	}})
 	if err != nil {

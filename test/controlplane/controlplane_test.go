@@ -18,7 +18,6 @@ import (
 const defaultProfile = "profiles: [{schedulerName: default-scheduler}]"
 
 func TestMain(m *testing.M) {
-	controlplane.Child()
 	runAsParent()
 	os.Exit(m.Run())
 }

@@ -17,7 +17,7 @@ func (c *ControlPlane) prepare() (err error) {
 	if err != nil {
 		return fmt.Errorf("make directory: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Join(c.dir, logFolder), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(c.dir, LogFolder), 0o700); err != nil {
 		return fmt.Errorf("make directory: %w", err)
 	}
 	if c.lock, err = lockFolder(c.dir); err != nil {

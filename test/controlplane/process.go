@@ -30,22 +30,19 @@ type Process struct {
 	err     error // set before done is closed
 }
 
-// launch runs this binary again in the folder, as the role, with its output appended to p.LogFile.
+// launch runs the child program in the folder, as the role, with its output appended to p.LogFile.
 // The child has its own process group: a Ctrl-C reaches only the parent, which decides on the order.
 func (p *Process) launch(folder, role string, args []string) error {
-	if isChild() { // else children would start children without end
-		return errors.New("main or TestMain has to call controlplane.Child first")
-	}
-	program, err := os.Executable()
+	program, err := executable()
 	if err != nil {
-		return fmt.Errorf("find own program: %w", err)
+		return err
 	}
 	log, err := os.OpenFile(p.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}
 	defer log.Close()
-	p.command = exec.Command(program, append([]string{childArgument, role}, args...)...)
+	p.command = exec.Command(program, append([]string{ChildArgument, role}, args...)...)
 	p.command.Dir, p.command.Stdout, p.command.Stderr = folder, log, log
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if p.stdin, err = p.command.StdinPipe(); err != nil {

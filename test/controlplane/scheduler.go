@@ -39,7 +39,7 @@ func (c *ControlPlane) StartScheduler(ctx context.Context, name string, config [
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	p, err := c.start(ctx, child{name, roleScheduler, func(port int) []string {
+	p, err := c.start(ctx, child{name, RoleScheduler, func(port int) []string {
 		return c.schedulerArguments(port, configFile, o)
 	}})
 	if err != nil {

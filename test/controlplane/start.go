@@ -52,7 +52,7 @@ func (c *ControlPlane) startOnce(ctx context.Context, what child) (*Process, err
 	p := &Process{
 		Name:    what.name,
 		URL:     fmt.Sprintf("https://%s:%d", loopback, port),
-		LogFile: filepath.Join(c.dir, logFolder, what.name+".log"),
+		LogFile: filepath.Join(c.dir, LogFolder, what.name+".log"),
 	}
 	if p.client, err = rest.HTTPClientFor(c.access.config(p.URL, Admin)); err != nil {
 		return nil, err

@@ -10,16 +10,9 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-
-	"github.com/gshare-dev/gshare/test/controlplane"
 )
 
 const root = "../.."
-
-func TestMain(m *testing.M) {
-	controlplane.Child()
-	os.Exit(m.Run())
-}
 
 // program builds helm, whose module is hack/helm, into bin/.
 var program = sync.OnceValues(func() (string, error) {

@@ -18,7 +18,6 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	controlplane.Child()
 	os.Exit(controlplane.During(func(plane *controlplane.ControlPlane) int {
 		server, kubeconfig = plane.Config(controlplane.Admin), plane.Kubeconfig(controlplane.Admin)
 		return m.Run()

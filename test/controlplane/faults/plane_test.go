@@ -11,16 +11,13 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
 	"github.com/gshare-dev/gshare/manifests"
-	"github.com/gshare-dev/gshare/plugins"
 	"github.com/gshare-dev/gshare/test/controlplane"
 	"github.com/gshare-dev/gshare/test/controlplane/bulk"
 )
 
 func TestMain(m *testing.M) {
-	controlplane.Child(schedulerOptions()...)
 	code := m.Run()
 	if common != nil {
 		if err := common.stop(); err != nil {
@@ -29,14 +26,6 @@ func TestMain(m *testing.M) {
 		}
 	}
 	os.Exit(code)
-}
-
-func schedulerOptions() []app.Option {
-	var options []app.Option
-	for name, factory := range plugins.All() {
-		options = append(options, app.WithPlugin(name, factory))
-	}
-	return options
 }
 
 // schedulerConfig is the one that users install, except that a refused pod is tried again after a second at the latest.

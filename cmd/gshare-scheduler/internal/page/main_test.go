@@ -16,7 +16,6 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	controlplane.Child()
 	os.Exit(controlplane.During(func(started *controlplane.ControlPlane) int {
 		plane = started
 		admin = kubernetes.NewForConfigOrDie(plane.Config(controlplane.Admin))

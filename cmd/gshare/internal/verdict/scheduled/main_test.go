@@ -8,10 +8,7 @@ import (
 	"os"
 	"testing"
 
-	schedulerapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
-
 	"github.com/gshare-dev/gshare/manifests"
-	"github.com/gshare-dev/gshare/plugins"
 	"github.com/gshare-dev/gshare/test/controlplane"
 )
 
@@ -19,11 +16,6 @@ import (
 var plane *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {
-	var options []schedulerapp.Option
-	for name, factory := range plugins.All() {
-		options = append(options, schedulerapp.WithPlugin(name, factory))
-	}
-	controlplane.Child(options...)
 	os.Exit(controlplane.During(func(started *controlplane.ControlPlane) int {
 		plane = started
 		if _, err := plane.StartScheduler(context.Background(), "scheduler", manifests.SchedulerConfig, controlplane.SchedulerOptions{}); err != nil {

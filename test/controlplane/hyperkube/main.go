@@ -16,6 +16,8 @@ import (
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // rest_client_* metrics, as in the real binaries
 	_ "k8s.io/component-base/metrics/prometheus/version"
+
+	"github.com/gshare-dev/gshare/test/controlplane/program"
 )
 
 // programs are made only when asked for: making one registers flags and feature gates, which are global to a process.
@@ -30,6 +32,7 @@ var programs = map[string]func() *cobra.Command{
 }
 
 func main() {
+	program.Child()
 	if name := filepath.Base(os.Args[0]); programs[name] != nil {
 		os.Exit(cli.Run(programs[name]()))
 	}

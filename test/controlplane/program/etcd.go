@@ -1,4 +1,4 @@
-package controlplane
+package program
 
 import (
 	"errors"
@@ -8,13 +8,12 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/gshare-dev/gshare/test/controlplane"
 )
 
 const (
-	// Sockets relative to the state directory, in which the child runs: no port to clash with, no
-	// length limit on the directory's path, and no access for other users of the machine.
-	etcdClientURL = "unix://etcd.sock"
-	etcdPeerURL   = "unix://etcd-peer.sock"
+	etcdPeerURL = "unix://etcd-peer.sock" // relative to the state directory, as controlplane.EtcdURL
 
 	etcdQuota        = 8 << 30 // bytes
 	etcdStartTimeout = 30 * time.Second
@@ -40,7 +39,7 @@ func startEtcd() (*embed.Etcd, error) {
 // etcdConfig is for one member whose data need not survive the machine. The snapshot count keeps
 // etcd's default: a higher one only holds more of the log in memory.
 func etcdConfig() (*embed.Config, error) {
-	client, err := url.Parse(etcdClientURL)
+	client, err := url.Parse(controlplane.EtcdURL)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +57,7 @@ func etcdConfig() (*embed.Config, error) {
 	c.EnableGRPCGateway = false
 	c.WarningApplyDuration = time.Second
 	c.LogLevel = "warn"
-	c.LogOutputs = []string{filepath.Join(logFolder, "etcd.log")}
+	c.LogOutputs = []string{filepath.Join(controlplane.LogFolder, "etcd.log")}
 	return c, nil
 }
 

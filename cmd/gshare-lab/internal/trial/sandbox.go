@@ -1,4 +1,5 @@
-package main
+// Package trial holds gshare-lab demo, replay and bench: loads on a real control plane with simulated nodes.
+package trial
 
 import (
 	"context"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -18,6 +20,11 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane"
 	"github.com/gshare-dev/gshare/test/controlplane/bulk"
 )
+
+// Commands returns the commands that start a control plane.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{replayCommand(), demoCommand(), benchCommand()}
+}
 
 // sandbox is a running control plane with a client and a tracker of its pods.
 type sandbox struct {

@@ -10,7 +10,7 @@ import (
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 
-	"github.com/gshare-dev/gshare/plugins"
+	"github.com/gshare-dev/gshare/test/controlplane/program"
 )
 
 func apiServerCommand() *cobra.Command { return apiserver.NewAPIServerCommand() }
@@ -22,9 +22,5 @@ func kubectlCommand() *cobra.Command { return kubectl.NewDefaultKubectlCommand()
 
 // schedulerCommand is gshare-scheduler.
 func schedulerCommand() *cobra.Command {
-	var options []scheduler.Option
-	for name, factory := range plugins.All() {
-		options = append(options, scheduler.WithPlugin(name, factory))
-	}
-	return scheduler.NewSchedulerCommand(options...)
+	return scheduler.NewSchedulerCommand(program.SchedulerOptions()...)
 }

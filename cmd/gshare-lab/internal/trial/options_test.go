@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"bytes"
@@ -10,14 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gshare-dev/gshare/cmd/internal/cli"
-	"github.com/gshare-dev/gshare/test/controlplane"
-)
+	"github.com/spf13/cobra"
 
-func TestMain(m *testing.M) {
-	controlplane.Child(schedulerOptions()...)
-	os.Exit(m.Run())
-}
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
+)
 
 // Mistakes of the caller's are told before anything is started, and exit with 2.
 func TestBadUse(t *testing.T) {
@@ -47,7 +43,8 @@ func TestBadUse(t *testing.T) {
 }
 
 func execute(ctx context.Context, args []string, out *bytes.Buffer) error {
-	cmd := root()
+	cmd := cli.Root(&cobra.Command{Use: "gshare-lab"})
+	cmd.AddCommand(Commands()...)
 	cmd.SetArgs(args)
 	cmd.SetOut(out)
 	return cmd.ExecuteContext(ctx)
