@@ -31,7 +31,7 @@ func (m *Machine) Watch(until time.Duration, all []Ticks) ([]Ticks, error) {
 		}
 		for i, c := range m.Served {
 			status := c.Status().VGPUs[0]
-			all[i] = append(all[i], Issue{m.now, status.SMsNow, status.Blocks})
+			all[i] = append(all[i], Issue{m.now, status.CurrentSMs, status.Blocks})
 		}
 	}
 	return all, nil

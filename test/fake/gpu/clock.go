@@ -29,8 +29,8 @@ func (c Clock) Wake(*atomic.Uint32) {
 	c.s.poke()
 }
 
-// Handled implements tokenserver.Clock.
-func (c Clock) Handled() {
+// FrameHandled implements tokenserver.Clock.
+func (c Clock) FrameHandled() {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	c.s.inFlight--

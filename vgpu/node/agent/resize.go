@@ -29,7 +29,7 @@ func (a *Agent) resize(pods []*v1.Pod) {
 func (a *Agent) resizeOne(g *grant.Grant, c *tokenserver.Container, pod *v1.Pod) {
 	placed := g.VGPUs[0].Share.SMLimit
 	limit, err := kube.SMLimitNow(pod, placed)
-	if err == nil && limit != c.Status().VGPUs[0].LimitNow {
+	if err == nil && limit != c.Status().VGPUs[0].CurrentSMLimit {
 		err = c.Resize(limit)
 	}
 	said := ""

@@ -36,7 +36,7 @@ func (r *rig) served(uid string) (v tokenserver.VGPU, now share.PerMille) {
 	defer r.mu.Unlock()
 	for _, g := range r.book.All() {
 		if c := r.containers[g.ID()]; c != nil && g.UID == types.UID(uid) {
-			v, now = c.VGPUs[0], c.Status().VGPUs[0].LimitNow
+			v, now = c.VGPUs[0], c.Status().VGPUs[0].CurrentSMLimit
 		}
 	}
 	return v, now

@@ -44,7 +44,7 @@ func (r *run) status() control.Run {
 
 func vgpuOf(v tokenserver.VGPUStatus) control.VGPU {
 	out := control.VGPU{
-		Device: v.UUID, SM: v.SMRequest, SMLimit: v.LimitNow, SMNow: v.SMsNow, Quota: v.QuotaRequest, QuotaLimit: v.QuotaLimit, Memory: v.Memory,
+		Device: v.UUID, SM: v.SMRequest, SMLimit: v.CurrentSMLimit, SMNow: v.CurrentSMs, Quota: v.QuotaRequest, QuotaLimit: v.QuotaLimit, Memory: v.Memory,
 		UsedTime:   share.PerMille(v.Busy * time.Duration(share.Whole) / time.Second),
 		UsedMemory: v.Used, Running: v.Running, Waiting: v.Waiting, Processes: []control.Process{},
 	}

@@ -1,101 +1,136 @@
 package tokenserver
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/token"
+	"github.com/gshare-dev/gshare/vgpu/token/rckm"
 )
 
-// blocks is the account of a vGPU whose tokens are thread blocks (Dilu DI-55). All its processes run at a time, and take what
-// they launch from one credit.
-type blocks struct {
-	limit    share.PerMille // what the share may have now, at most its SMLimit
-	sms      share.PerMille // what its latest tokens are worth
-	token    token.Token    // the latest
-	credit   uint64         // that the container may have taken
-	reported uint64         // of what it has taken, known to the rules
-	looked   time.Duration  // when the rules were told last
-	working  bool           // as the rules know it
+// blockPolicy issues tokens of thread blocks to the shares of an elastic slice.
+type blockPolicy struct{ *rckm.Slice }
+
+// blockState is the state of a vGPU under block tokens. All its processes run at once and launch from one credit.
+type blockState struct {
+	limit    share.PerMille // current SM limit, at most its SMLimit
+	sms      share.PerMille // SMs that its latest token is worth
+	token    token.Token    // the latest one
+	credit   uint64         // blocks that the container may have taken since it joined
+	reported uint64         // blocks that it has taken and the rules know of
+	lastRead time.Duration  // time of the last report to the rules
+	working  bool           // the rules know that launched work is unfinished
 }
 
-// stepBlocks brings an elastic slice up to now: what processes launched goes to the rules, and new tokens to their pages.
-func (s *Slice) stepBlocks(now time.Duration) {
-	for _, v := range s.vgpus {
-		v.reportLaunches(now)
+func (p *blockPolicy) join(v *vgpu, now time.Duration) error {
+	v.limit, v.lastRead = v.SMLimit, now
+	priority := cmp.Or(v.Priority, share.BestEffort)
+	return p.Join(now, rckm.Member{ID: v.id, Priority: priority, Request: v.SMRequest, Limit: v.SMLimit})
+}
+
+func (p *blockPolicy) leave(v *vgpu, now time.Duration) { _ = p.Leave(now, v.id) } // fails only for one that has not joined
+
+func (p *blockPolicy) resize(v *vgpu, limit share.PerMille, now time.Duration) error {
+	if err := p.Resize(now, v.id, limit); err != nil {
+		return err
 	}
-	changes, next := s.blocks.Advance(now)
+	v.limit = limit
+	return nil
+}
+
+// attach gives a process the credit of its vGPU. It always runs: only its credit makes it wait.
+func (p *blockPolicy) attach(v *vgpu, c *clientState, now time.Duration) {
+	c.server.at.Unit.Store(tokenwire.UnitBlocks)
+	c.writeCredit(v.token, v.credit)
+	c.setState(tokenwire.Run, now)
+	c.running = false
+}
+
+func (p *blockPolicy) step(s *Slice, now time.Duration) time.Duration {
+	for _, v := range s.vgpus {
+		p.report(v, now)
+	}
+	changes, next := p.Advance(now)
 	for _, c := range changes {
 		if v := s.find(c.ID); v != nil {
-			v.lend(c.Token, now)
+			p.applyToken(v, c.Token, now)
 		}
 	}
-	s.beatAll(now)
-	if s.announceTick(next) {
-		s.timer.Set(min(next, now+heartbeat))
+	s.sendHeartbeats(now)
+	if s.writeNextTick(next) {
+		return min(next, now+heartbeatInterval)
 	}
+	return token.Never
 }
 
-// announceTick tells the processes when their next tokens come: never, and the word is 0, while the rules sleep until somebody
-// launches. False if there are no processes.
-func (s *Slice) announceTick(next time.Duration) (told bool) {
+// writeNextTick writes the time of the next tokens to the pages: 0 if the rules issue none until the next launch. It returns false if
+// there are no processes.
+func (s *Slice) writeNextTick(next time.Duration) (written bool) {
 	if next == token.Never {
 		next = 0
 	}
 	for _, v := range s.vgpus {
-		for _, seat := range v.seats {
-			seat.server.at.Deadline.Store(uint64(next))
-			told = true
+		for _, c := range v.clients {
+			c.server.at.Deadline.Store(uint64(next))
+			written = true
 		}
 	}
-	return told
+	return written
 }
 
-// lend takes a decision of the rules over, and wakes who waits for it.
-func (v *vgpu) lend(t token.Token, now time.Duration) {
+// applyToken writes a vGPU's new token to the pages of its processes and wakes those that wait.
+func (p *blockPolicy) applyToken(v *vgpu, t token.Token, now time.Duration) {
 	v.token = t
 	v.credit = v.reported + uint64(t.Amount)
-	v.sms = min(worth(t.Amount, v.Slice.blocks.MaxTokens(v.id)), v.limit) // at its cap it has more than that is worth
-	v.tokens++
-	for _, s := range v.seats {
-		s.lend(v.token, v.credit)
-		if s.waiting && t.Amount > 0 {
-			s.waiting = false
-			v.waited.add(now-s.asked, v.Slice.server.Window)
+	v.sms = min(blocksToSMs(t.Amount, p.MaxTokens(v.id)), v.limit) // MPS caps a member at its limit, which its tokens may exceed
+	v.usage.tokens++
+	for _, c := range v.clients {
+		c.writeCredit(v.token, v.credit)
+		if c.waiting && t.Amount > 0 {
+			c.waiting = false
+			v.usage.waits.add(now-c.waitSince, v.Slice.server.Window)
 		}
-		if s.client.at.Waiting.Load() > 0 {
-			v.Slice.server.Clock.Wake(&s.server.at.Wake)
+		if c.client.at.Waiting.Load() > 0 {
+			v.Slice.server.Clock.Wake(&c.server.at.Wake)
 		}
 	}
 }
 
-// worth is a part of the blocks that fill the slice for a tick, rounded.
-func worth(blocks, whole int64) share.PerMille {
+// blocksToSMs returns the part of the SMs that a number of blocks is worth, where whole of them fill the slice for a tick.
+func blocksToSMs(blocks, whole int64) share.PerMille {
 	return share.PerMille((blocks*int64(share.Whole) + whole/2) / whole)
 }
 
-// lend writes the credit on the page. Who begins to wait now sees either the new word or the new credit.
-func (s *seat) lend(t token.Token, credit uint64) {
-	s.server.at.Sequence.Store(t.Sequence)
-	s.server.at.Amount.Store(uint64(t.Amount))
-	s.server.at.Credit.Store(credit)
-	s.server.at.Wake.Add(1)
-}
-
-// sit lets a process take from the credit of its vGPU. It has no turns: it may wait at any time.
-func (v *vgpu) sit(s *seat, now time.Duration) {
-	s.server.at.Unit.Store(tokenwire.UnitBlocks)
-	s.lend(v.token, v.credit)
-	s.set(tokenwire.Run, now)
-	s.running = false
-}
-
-// guaranteed is the part of each window that a process without a server may have: with the SMs of the limit, time makes up the
-// request.
-func (v VGPU) guaranteed() share.PerMille {
-	if !v.Elastic {
-		return v.QuotaRequest
+// report tells the rules what the processes of a vGPU launched since the last step, if anything changed.
+func (p *blockPolicy) report(v *vgpu, now time.Duration) {
+	v.leased.expire(now)
+	l := rckm.Launches{Blocks: v.takenBlocks(), First: now, Last: now}
+	for _, c := range v.clients {
+		busy, working := c.read(now)
+		v.usage.addBusy(now, busy)
+		l.Device += busy
+		start, longest := c.readCycles(now)
+		l.First = min(l.First, start)
+		l.Busy = l.Busy || working && start < now
+		l.Batch = max(l.Batch, longest)
 	}
-	return max(1, v.SMRequest*share.Whole/v.SMLimit)
+	if l.Blocks > 0 || l.Device > 0 || l.Batch > 0 || l.Busy != v.working {
+		l.First = max(l.First, v.lastRead)
+		_ = p.Report(now, v.id, l) // fails only for a member that has not joined
+		v.working = l.Busy
+	}
+	v.lastRead = now
+}
+
+// takenBlocks returns how many blocks were taken since the last call. Blocks that a process returned were already reported when
+// taken, so taking them again is not charged.
+func (v *vgpu) takenBlocks() int64 {
+	n := int64(v.page.at.Taken.Load() - v.reported)
+	if n <= 0 {
+		return 0
+	}
+	v.reported += uint64(n)
+	return n
 }

@@ -117,8 +117,8 @@ func TestBlocks(t *testing.T) {
 			t.Errorf("%d blocks of 2000 after a tick in which %d were taken", left, take)
 		}
 	}
-	if status := served.Status().VGPUs[0]; status.SMsNow != 500 || status.Blocks != 2000 {
-		t.Errorf("it has %v by %d blocks", status.SMsNow, status.Blocks)
+	if status := served.Status().VGPUs[0]; status.CurrentSMs != 500 || status.Blocks != 2000 {
+		t.Errorf("it has %v by %d blocks", status.CurrentSMs, status.Blocks)
 	}
 	if got := time.Duration(page.Deadline.Load()); got != clock.Now()+5*time.Millisecond {
 		t.Errorf("the next tick is said to be at %v, now is %v", got, clock.Now())
@@ -207,7 +207,7 @@ func TestForgedBlocks(t *testing.T) {
 		if dry > 200 {
 			t.Fatal("the neighbour had no block for a second")
 		}
-		if sms := liar.Status().VGPUs[0].SMsNow; sms > 500 {
+		if sms := liar.Status().VGPUs[0].CurrentSMs; sms > 500 {
 			t.Fatalf("it has %v", sms)
 		}
 	}

@@ -1,33 +1,35 @@
 package tokenserver
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// Clock is the time of a server and the waking of those who wait on its pages. Experiments replace the real one by a
-// clock of their own; everything that a server does it does in a call of Clock's, of a connection's or of its user's.
+// Clock is the server's source of time, and wakes clients that wait on its pages. Simulations replace the real one. A server acts only
+// inside a call from its clock, from a connection or from its caller.
 type Clock interface {
-	// Now is CLOCK_MONOTONIC, which clients share.
+	// Now returns CLOCK_MONOTONIC, which clients can read too.
 	Now() time.Duration
-	// NewTimer gives a timer that calls fire at the time that was set last. Calls may overlap with anything; those of
-	// one timer that are late may come together as one.
+	// NewTimer returns a timer that calls fire at the time set last. Calls may be concurrent with anything; late calls of
+	// one timer may be merged into one.
 	NewTimer(fire func()) Timer
-	// Wake wakes all that wait for the word to change; the word lies on a shared page and has changed.
+	// Wake wakes all processes that wait for the word to change. The word is on a shared page and has changed.
 	Wake(word *atomic.Uint32)
-	// Handled says that one frame of a client has been dealt with, whatever it was.
-	Handled()
+	// FrameHandled is called after each frame of a client, even one that was refused.
+	FrameHandled()
 }
 
-// Timer calls its function once for each time that is set. Setting it again replaces the earlier time.
+// Timer calls its function once for each time set. Set replaces a time that has not been reached.
 type Timer interface {
 	Set(at time.Duration)
 	Stop()
 }
 
-// RealClock is the machine's.
+// RealClock is the machine's clock.
 type RealClock struct{}
 
 // Now implements Clock.
@@ -46,11 +48,16 @@ func (c RealClock) NewTimer(fire func()) Timer {
 	return t
 }
 
-// Wake implements Clock.
-func (RealClock) Wake(word *atomic.Uint32) { futexWake(word) }
+// futexWake is FUTEX_WAKE without FUTEX_PRIVATE_FLAG, as the waiters are other processes.
+const futexWake = 1
 
-// Handled implements Clock.
-func (RealClock) Handled() {}
+// Wake implements Clock. The system call cannot fail on a word of mapped memory.
+func (RealClock) Wake(word *atomic.Uint32) {
+	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWake, math.MaxInt32, 0, 0, 0)
+}
+
+// FrameHandled implements Clock.
+func (RealClock) FrameHandled() {}
 
 type realTimer struct {
 	clock RealClock

@@ -10,38 +10,38 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 )
 
-// connection is one process's, from its HELLO to its end.
+// connection is the connection of one process.
 type connection struct {
 	*Container
-	conn    *net.UnixConn
-	peer    process.Process
-	heir    process.Process // that inherited the connection, where it is not the peer
-	limiter limiter
-	session *session
-	buffer  [tokenwire.MaxFrame + 1]byte
+	conn      *net.UnixConn
+	peer      process.Process // the process that connected
+	inheritor process.Process // the process that uses the connection, if it inherited it from the peer
+	limiter   *rate.Limiter
+	session   *session
+	buffer    [tokenwire.MaxFrame + 1]byte
 }
 
-// framesPerVGPU bounds the frames a second: one NEED per turn and thread is far below it.
+// framesPerVGPU limits the frames a second of a connection. A well-behaved hook sends one NEED per turn and thread, far fewer.
 const framesPerVGPU = 2000
 
-// serve deals with one connection until it ends.
+// serve handles one connection until it ends.
 func (c *Container) serve(conn *net.UnixConn) {
-	defer c.exit(conn)
-	rate := int64(framesPerVGPU * len(c.VGPUs))
-	k := &connection{Container: c, conn: conn, limiter: newLimiter(rate, c.server.Clock.Now())}
+	defer c.removeConnection(conn)
+	k := &connection{Container: c, conn: conn, limiter: newLimiter(framesPerVGPU * len(c.VGPUs))}
 	err := k.run()
-	defer k.heir.Close()
-	defer k.peer.Close() // which ends the watch, and that the connection
-	if why := (*refusal)(nil); errors.As(err, &why) {
-		c.server.refuse(conn, why)
+	defer k.inheritor.Close()
+	defer k.peer.Close() // ends the goroutine of watchProcess, which closes the connection
+	if reason := (*refusal)(nil); errors.As(err, &reason) {
+		c.server.refuse(conn, reason)
 	}
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && c.mayLog() {
-		c.server.Log.Info("cut a process off", "container", c.ID, "pid", k.peer.PID, "err", err)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && c.server.allow(c.logLimiter) {
+		c.server.Log.Info("closed connection of process", "container", c.ID, "pid", k.peer.PID, "error", err)
 	}
 }
 
@@ -53,46 +53,47 @@ func (k *connection) run() (err error) {
 		return &refusal{Stranger, syscall.EPERM, err.Error()}
 	}
 	defer k.end()
-	if err := k.greet(); err != nil {
-		return err // perhaps with a session: the container may be closed at any moment
+	if err := k.readHello(); err != nil {
+		return err // a session may be open: the container can be closed at any moment
 	}
-	k.watch()
+	k.watchProcess()
 	for {
-		if err := k.next(k.handle); err != nil {
+		if err := k.readFrame(k.handle); err != nil {
 			return err
 		}
 	}
 }
 
-// identify holds the process against the container. What is read about a PID counts only if the process lives after it.
+// identify returns an error unless the process belongs to the container. Facts read about a PID are valid only if the process is
+// still alive afterwards.
 func (k *connection) identify() error {
 	if k.Admit == nil {
 		return nil
 	}
 	if err := k.Admit(k.peer); err != nil {
-		return fmt.Errorf("process %d does not belong here: %w", k.peer.PID, err)
+		return fmt.Errorf("process %d does not belong to the container: %w", k.peer.PID, err)
 	}
 	if !k.peer.Alive() {
-		return fmt.Errorf("process %d has ended", k.peer.PID)
+		return fmt.Errorf("process %d has exited", k.peer.PID)
 	}
 	return nil
 }
 
-func (k *connection) inherited() bool { return k.peer.PID == k.Launcher }
+func (k *connection) fromLauncher() bool { return k.peer.PID == k.Launcher }
 
-// greet waits for HELLO. A connection that is to be inherited may stay silent: a program may never use its GPU.
-func (k *connection) greet() error {
-	if !k.inherited() {
+// readHello waits for HELLO and opens the session. A launcher's connection has no timeout: its program may never use the GPU.
+func (k *connection) readHello() error {
+	if !k.fromLauncher() {
 		if err := k.conn.SetReadDeadline(time.Now().Add(k.server.HelloTimeout)); err != nil {
 			return err
 		}
 	}
-	err := k.next(func(m tokenwire.Message) error {
+	err := k.readFrame(func(m tokenwire.Message) error {
 		hello, ok := m.(*tokenwire.Hello)
 		if !ok {
 			return errNoHello
 		}
-		return k.welcome(hello)
+		return k.openSession(hello)
 	})
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return errSilent
@@ -103,20 +104,20 @@ func (k *connection) greet() error {
 	return k.conn.SetReadDeadline(time.Time{})
 }
 
-// next reads one frame and handles it.
-func (k *connection) next(handle func(tokenwire.Message) error) error {
-	n, _, flags, _, err := k.conn.ReadMsgUnix(k.buffer[:], nil) // descriptors that a peer sends are dropped
+// readFrame reads one frame and passes its message to handle.
+func (k *connection) readFrame(handle func(tokenwire.Message) error) error {
+	n, _, flags, _, err := k.conn.ReadMsgUnix(k.buffer[:], nil) // without a buffer for them, the kernel drops descriptors that a peer sends
 	switch {
 	case err != nil:
 		return err
 	case n == 0:
 		return io.EOF
 	}
-	defer k.server.Clock.Handled()
+	defer k.server.Clock.FrameHandled()
 	if flags&unix.MSG_TRUNC != 0 {
-		return &refusal{Malformed, syscall.EPROTO, "a frame that is too long"}
+		return &refusal{Malformed, syscall.EPROTO, "frame exceeds the maximum size"}
 	}
-	if !k.limiter.allow(k.server.Clock.Now()) {
+	if !k.server.allow(k.limiter) {
 		return errTooFast
 	}
 	_, m, err := tokenwire.Decode(k.buffer[:n])
@@ -131,22 +132,22 @@ func (k *connection) handle(m tokenwire.Message) error {
 	case *tokenwire.Need:
 		return k.session.need(m.VGPU)
 	case *tokenwire.Snapshot:
-		return k.session.snapshot(m.VGPU) // the amounts stand on the client's page
+		return k.session.snapshot(m.VGPU) // its amounts are on the client's page
 	case *tokenwire.Bye:
 		return io.EOF
 	}
 	return errUnexpected
 }
 
-// watch ends the connection when the process does, even if others still hold the socket.
-func (k *connection) watch() {
+// watchProcess closes the connection when its process exits, even if another process still holds the socket.
+func (k *connection) watchProcess() {
 	p := k.peer
-	if k.inherited() && k.session.pid != p.PID {
+	if k.fromLauncher() && k.session.pid != p.PID {
 		var err error
-		if p, err = openOf(k.session.pid, p.UID); err != nil {
-			return // it cannot be seen from here, and ends with the socket
+		if p, err = openProcess(k.session.pid, p.UID); err != nil {
+			return // not visible in this PID namespace: its session ends when the socket closes
 		}
-		k.heir = p
+		k.inheritor = p
 	}
 	k.serving.Go(func() {
 		p.Wait()
@@ -154,18 +155,70 @@ func (k *connection) watch() {
 	})
 }
 
-// openOf takes hold of a process that says itself who it is, if at least its user is right.
-func openOf(pid int, uid uint32) (process.Process, error) {
+// openProcess opens a process by the PID that it claims to have, and fails unless it runs as the given user.
+func openProcess(pid int, uid uint32) (process.Process, error) {
 	p, err := process.Open(pid)
 	if err != nil {
 		return p, err
 	}
 	info, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
 	if err == nil && info.Sys().(*syscall.Stat_t).Uid != uid {
-		err = errors.New("it is another user's")
+		err = fmt.Errorf("process %d runs as another user", pid)
 	}
 	if err != nil {
 		p.Close()
 	}
 	return p, err
+}
+
+// refusal is the reason for which the server closes a connection, as sent to the client.
+type refusal struct {
+	reason Reason
+	code   syscall.Errno
+	text   string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+var (
+	errClosing    = &refusal{Closing, syscall.ESHUTDOWN, "the share has been removed"}
+	errTooMany    = &refusal{TooMany, syscall.EAGAIN, "too many connections for this container"}
+	errTooFast    = &refusal{TooFast, syscall.EBUSY, "too many frames per second"}
+	errSilent     = &refusal{Silent, syscall.ETIMEDOUT, "timed out waiting for HELLO"}
+	errNoHello    = &refusal{Unexpected, syscall.EPROTO, "first frame is not HELLO"}
+	errUnexpected = &refusal{Unexpected, syscall.EPROTO, "unexpected frame: only the server sends this type"}
+	errTimeOnly   = &refusal{Outdated, syscall.EPROTONOSUPPORT, "hook does not support block tokens"}
+	errNoVGPU     = &refusal{Unexpected, syscall.EPROTO, "container has no vGPU of this index"}
+)
+
+// refuse counts a refusal and sends its reason to the client, if the client still reads.
+func (s *Server) refuse(conn *net.UnixConn, reason *refusal) {
+	s.counts.refused[reason.reason].Add(1)
+	_ = s.send(conn, s.header(1), &tokenwire.Error{Code: uint32(reason.code), Text: reason.text}, nil)
+}
+
+// send writes one frame with file descriptors, without blocking. The socket buffer holds all frames that a connection ever receives,
+// so a full one means that the client has stopped reading. A write timeout instead would also hit clients on a busy machine.
+func (s *Server) send(conn *net.UnixConn, h tokenwire.Header, m tokenwire.Message, fds []int) error {
+	frame, err := tokenwire.Encode(h, m)
+	if err != nil {
+		return err
+	}
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var sent error
+	once := func(fd uintptr) bool {
+		sent = unix.Sendmsg(int(fd), frame, rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		return true
+	}
+	if err := raw.Write(once); err != nil {
+		return err
+	}
+	return sent
 }

@@ -7,27 +7,35 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Spec describes a container (or a run) to serve.
+const (
+	acceptRetryDelay  = 100 * time.Millisecond // after a failed accept, most likely for lack of file descriptors
+	logLinesPerSecond = 1                      // a process may cause connections to be closed as often as it likes
+)
+
+// Spec describes a container, or a run of gshare run, to serve.
 type Spec struct {
 	ID    string
-	Dir   string // its directory: made if it is missing, kept if it is there from an earlier server
+	Dir   string // created if it does not exist; an earlier server may have left it
 	VGPUs []VGPU
 
-	// Admit says whether a process belongs to the container; nil takes everybody.
+	// Admit returns an error for a process that does not belong to the container; nil admits every process.
 	Admit func(process.Process) error
-	// Launcher is the PID of a process that connects for others and lets them inherit the connection; 0 is none.
+	// Launcher is the PID of a process that connects on behalf of programs that inherit the connection; 0 if there is none.
 	Launcher int
-	// Empty is called when the last connection has ended. It must not wait for the container.
+	// Empty is called when the last connection has ended. It must not block on the container.
 	Empty func()
 }
 
-// Container is in service until it is closed.
+// Container is a container in service.
 type Container struct {
 	Spec
 	server   *Server
@@ -38,10 +46,11 @@ type Container struct {
 	mu          sync.Mutex // guards the following
 	connections map[*net.UnixConn]struct{}
 	stopped     bool
-	lines       limiter // of the log: processes may be cut off as often as they like
+
+	logLimiter *rate.Limiter
 }
 
-// AddContainer takes a container into service: Prepare and Listen.
+// AddContainer puts a container into service. It combines Prepare and Listen.
 func (s *Server) AddContainer(spec Spec) (*Container, error) {
 	c, err := s.Prepare(spec)
 	if err != nil {
@@ -54,11 +63,11 @@ func (s *Server) AddContainer(spec Spec) (*Container, error) {
 	return c, nil
 }
 
-// Prepare lets the shares of a container join their slices and writes its policy file. A new server prepares all that an
-// earlier one left before any of them listens: what is not known to run might be granted to others.
+// Prepare adds the container's shares to their slices and writes its policy file. A restarted server prepares all containers before
+// the first one listens; otherwise it could grant SMs on which a process of a container not yet added is still running.
 func (s *Server) Prepare(spec Spec) (*Container, error) {
-	c := &Container{Spec: spec, server: s, connections: map[*net.UnixConn]struct{}{}, lines: newLimiter(linesPerSecond, s.Clock.Now())}
-	if err := c.makeDir(); err != nil {
+	c := &Container{Spec: spec, server: s, connections: map[*net.UnixConn]struct{}{}, logLimiter: newLimiter(logLinesPerSecond)}
+	if err := c.createDir(); err != nil {
 		return nil, err
 	}
 	if err := c.join(); err != nil {
@@ -68,12 +77,12 @@ func (s *Server) Prepare(spec Spec) (*Container, error) {
 	return c, nil
 }
 
-// Listen takes the processes of a prepared container in.
+// Listen starts to accept the processes of a prepared container.
 func (c *Container) Listen() (err error) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	if c.server.containers[c.ID] != nil {
-		return fmt.Errorf("container %s is served already", c.ID)
+		return fmt.Errorf("container %s is already served", c.ID)
 	}
 	if c.listener, err = listen(filepath.Join(c.Dir, SocketName)); err != nil {
 		return err
@@ -85,14 +94,14 @@ func (c *Container) Listen() (err error) {
 
 func (c *Container) join() error {
 	if len(c.VGPUs) == 0 || len(c.VGPUs) > tokenwire.MaxVGPUs {
-		return fmt.Errorf("a container of %d vGPUs; 1 to %d can be served", len(c.VGPUs), tokenwire.MaxVGPUs)
+		return fmt.Errorf("container has %d vGPUs, must have 1 to %d", len(c.VGPUs), tokenwire.MaxVGPUs)
 	}
-	owed, err := c.owedSessions()
+	sessions, err := c.listSessions()
 	if err != nil {
 		return err
 	}
 	for _, spec := range c.VGPUs {
-		v := &vgpu{VGPU: spec, ghosts: newGhosts(owed, c.server.Clock.Now()+Lease)}
+		v := &vgpu{VGPU: spec, leased: newLeasedSessions(sessions, c.server.Clock.Now()+Lease)}
 		if v.page, err = newPage[tokenwire.ContainerPage]("gshare-container", fixedSize); err != nil {
 			return err
 		}
@@ -111,15 +120,15 @@ func (c *Container) leave() {
 	}
 }
 
-// Close takes the container out of service: its processes are cut off, its shares and its directory go.
+// Close takes the container out of service: it closes the connections of its processes, and removes its shares and its directory.
 func (c *Container) Close() error {
-	c.stop(errShutDown)
+	c.stop(errClosing)
 	c.leave()
 	return os.RemoveAll(c.Dir)
 }
 
-// stop ends listening and all connections, telling them why, and waits for what serves them.
-func (c *Container) stop(why *refusal) {
+// stop closes the listener and all connections, after sending them the reason unless it is nil, and waits for their goroutines.
+func (c *Container) stop(reason *refusal) {
 	c.server.mu.Lock()
 	delete(c.server.containers, c.ID)
 	c.server.mu.Unlock()
@@ -129,8 +138,8 @@ func (c *Container) stop(why *refusal) {
 	c.mu.Lock()
 	c.stopped = true
 	for conn := range c.connections {
-		if why != nil {
-			c.server.refuse(conn, why)
+		if reason != nil {
+			c.server.refuse(conn, reason)
 		}
 		conn.Close()
 	}
@@ -138,11 +147,11 @@ func (c *Container) stop(why *refusal) {
 	c.serving.Wait()
 }
 
-// ErrFixed says that the limit of a share cannot move while it runs.
-var ErrFixed = errors.New("only the SMs of class elastic can change while a program runs")
+// ErrFixed is returned by Resize for a share whose limit cannot change while it runs.
+var ErrFixed = errors.New("only shares of class elastic can be resized while a program runs")
 
-// Resize moves the limit of an elastic container's SMs, between its request and the limit that it began with, which is its cap
-// under MPS. The next tokens follow it.
+// Resize changes the SM limit of an elastic container, between its request and its initial limit, which is its cap under MPS. The
+// new limit applies from the next token on.
 func (c *Container) Resize(limit share.PerMille) error {
 	for _, v := range c.vgpus {
 		if err := v.Slice.resize(v, limit); err != nil {
@@ -152,9 +161,64 @@ func (c *Container) Resize(limit share.PerMille) error {
 	return nil
 }
 
-// Connections is how many there are: processes, and those that hold a connection for later.
+// Connections returns the number of open connections, including those that a launcher holds for later programs.
 func (c *Container) Connections() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.connections)
+}
+
+func (c *Container) accept() {
+	for {
+		conn, err := c.listener.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			c.server.Log.Error("failed to accept connection", "container", c.ID, "error", err)
+			time.Sleep(acceptRetryDelay)
+			continue
+		}
+		if reason := c.addConnection(conn); reason != nil {
+			c.server.refuse(conn, reason)
+			conn.Close()
+			continue
+		}
+		c.serving.Go(func() { c.serve(conn) })
+	}
+}
+
+// addConnection registers a connection, or returns why the container cannot have it.
+func (c *Container) addConnection(conn *net.UnixConn) *refusal {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.stopped:
+		return errClosing
+	case len(c.connections) >= c.server.MaxConnections:
+		return errTooMany
+	}
+	c.connections[conn] = struct{}{}
+	return nil
+}
+
+func (c *Container) removeConnection(conn *net.UnixConn) {
+	conn.Close()
+	c.mu.Lock()
+	delete(c.connections, conn)
+	empty := len(c.connections) == 0 && !c.stopped
+	c.mu.Unlock()
+	if empty && c.Empty != nil {
+		c.Empty()
+	}
+}
+
+// newLimiter returns a token bucket of a number of events a second that allows two seconds' worth at once.
+func newLimiter(perSecond int) *rate.Limiter {
+	return rate.NewLimiter(rate.Limit(perSecond), 2*perSecond)
+}
+
+// allow reports whether the limiter allows one more event by the server's clock.
+func (s *Server) allow(l *rate.Limiter) bool {
+	return l.AllowN(time.Unix(0, int64(s.Clock.Now())), 1)
 }

@@ -56,8 +56,8 @@ func TestCounters(t *testing.T) {
 	}
 	alone()
 	want := tokenserver.Counters{Sessions: 2, Reconnects: 1, Refused: map[tokenserver.Reason]uint64{
-		tokenserver.Stranger: 1, tokenserver.Malformed: 1, tokenserver.Misplaced: 1, tokenserver.TooMany: 1,
-		tokenserver.TooFast: 1, tokenserver.Silent: 0, tokenserver.Gone: 0, tokenserver.Outdated: 0,
+		tokenserver.Stranger: 1, tokenserver.Malformed: 1, tokenserver.Unexpected: 1, tokenserver.TooMany: 1,
+		tokenserver.TooFast: 1, tokenserver.Silent: 0, tokenserver.Closing: 0, tokenserver.Outdated: 0,
 	}}
 	if diff := cmp.Diff(want, r.Counters()); diff != "" {
 		t.Error(diff)
@@ -71,7 +71,7 @@ func TestUseIsCounted(t *testing.T) {
 	start(t, "work", filepath.Join(r.dir, "a"))
 	eventually(t, "all totals have grown", func() bool {
 		v := container.Status().VGPUs[0]
-		return v.Total > 0 && v.Tokens > 1 && v.Waits.Count > 1 && v.Waits.Sum > 0 && v.Awaited == 0
+		return v.Total > 0 && v.Tokens > 1 && v.Waits.Count > 1 && v.Waits.Sum > 0 && v.LeasedSessions == 0
 	})
 	if v := container.Status().VGPUs[0]; v.Total > 10*time.Minute {
 		t.Errorf("busy for %v", v.Total)
@@ -88,7 +88,7 @@ func TestAwaited(t *testing.T) {
 		t.Fatal(err)
 	}
 	container := newRig(t, dir, func(c *tokenserver.Config) { c.Clock = stillClock{} }).add(t, "a", half)
-	if n := container.Status().VGPUs[0].Awaited; n != 1 {
+	if n := container.Status().VGPUs[0].LeasedSessions; n != 1 {
 		t.Errorf("%d sessions are awaited", n)
 	}
 }

@@ -11,21 +11,21 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 )
 
-// What lies in the directory of a container.
+// The entries of a container's directory.
 const (
 	SocketName  = "token.sock"
 	PolicyName  = "policy"
-	sessionsDir = "sessions" // an empty file for each session, so that a new server knows whom to wait for
+	sessionsDir = "sessions" // holds an empty file for each session, which a restarted server reads
 )
 
-func (c *Container) makeDir() error {
+func (c *Container) createDir() error {
 	if err := os.MkdirAll(filepath.Join(c.Dir, sessionsDir), 0o755); err != nil {
 		return err
 	}
 	return atomicfile.WriteFile(filepath.Join(c.Dir, PolicyName), []byte(policyText(c.VGPUs)), 0o644)
 }
 
-// policyText is what the hook falls back on when it cannot reach the server.
+// policyText returns the policy file, which the hook uses while the server is unreachable.
 func policyText(vgpus []VGPU) string {
 	var b strings.Builder
 	b.WriteString("version 1\n")
@@ -35,8 +35,8 @@ func policyText(vgpus []VGPU) string {
 	return b.String()
 }
 
-// listen opens a socket that everybody who sees it may connect to. The file stays when the listener closes: clients of
-// a server that ended go on trying, and the next server replaces it.
+// listen opens a socket that every process in the container may connect to. The file stays when the listener closes: clients
+// retry it until the next server replaces it.
 func listen(name string) (*net.UnixListener, error) {
 	if err := os.Remove(name); err != nil && !os.IsNotExist(err) {
 		return nil, err
@@ -57,8 +57,10 @@ func (c *Container) sessionFile(id uint64) string {
 	return filepath.Join(c.Dir, sessionsDir, strconv.FormatUint(id, 16))
 }
 
-// owedSessions lists the sessions that an earlier server left.
-func (c *Container) owedSessions() (ids []uint64, err error) {
+func (c *Container) removeSessionFile(id uint64) { _ = os.Remove(c.sessionFile(id)) }
+
+// listSessions returns the sessions that an earlier server left open.
+func (c *Container) listSessions() (ids []uint64, err error) {
 	entries, err := os.ReadDir(filepath.Join(c.Dir, sessionsDir))
 	if err != nil {
 		return nil, err

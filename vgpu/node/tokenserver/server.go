@@ -12,19 +12,19 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 )
 
-// Lease is how long a client goes on after the last heartbeat before it paces itself.
+// Lease is how long a client keeps its last state after the last heartbeat before it paces itself by its policy file.
 const Lease = 3 * time.Second
 
-// Config holds what a server needs. Zero values stand for the defaults.
+// Config is the configuration of a server. Zero values select the defaults.
 type Config struct {
-	Clock Clock        // RealClock
-	Log   *slog.Logger // slog.Default()
+	Clock Clock        // default RealClock
+	Log   *slog.Logger // default slog.Default()
 
-	Turn           time.Duration // how long one process of a container runs while another waits; 5 ms
-	RunAhead       time.Duration // unfinished work that a process may queue; 1 ms
-	Window         time.Duration // told to clients; 100 ms
-	MaxConnections int           // of one container; 64
-	HelloTimeout   time.Duration // of a connection that has not said who it is; 2 s
+	Turn           time.Duration // how long one process of a container runs while another one waits; default 5 ms
+	RunAhead       time.Duration // unfinished work that a process may queue; default 1 ms
+	Window         time.Duration // accounting window, as sent to clients; default 100 ms
+	MaxConnections int           // per container; default 64
+	HelloTimeout   time.Duration // until the first frame of a connection; default 2 s
 }
 
 func (c Config) withDefaults() Config {
@@ -34,41 +34,34 @@ func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	setDefault(&c.Turn, 5*time.Millisecond)
-	setDefault(&c.RunAhead, time.Millisecond)
-	setDefault(&c.Window, 100*time.Millisecond)
-	setDefault(&c.MaxConnections, 64)
-	setDefault(&c.HelloTimeout, 2*time.Second)
+	c.Turn = cmp.Or(c.Turn, 5*time.Millisecond)
+	c.RunAhead = cmp.Or(c.RunAhead, time.Millisecond)
+	c.Window = cmp.Or(c.Window, 100*time.Millisecond)
+	c.MaxConnections = cmp.Or(c.MaxConnections, 64)
+	c.HelloTimeout = cmp.Or(c.HelloTimeout, 2*time.Second)
 	return c
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Server serves the slices of one node.
 type Server struct {
 	Config
-	generation uint64 // of this run of the server: the time of its start
-	counted    counters
+	generation uint64 // start time of this server, which tells it from earlier ones
+	counts     counts
 	closed     atomic.Bool
 
 	mu         sync.Mutex // guards containers
 	containers map[string]*Container
 }
 
-// New gives a server without slices.
+// New returns a server without slices.
 func New(c Config) *Server {
 	s := &Server{Config: c.withDefaults(), containers: map[string]*Container{}}
 	s.generation = uint64(s.Clock.Now())
 	return s
 }
 
-// Close ends all connections and listeners. Clients go on for their lease and may come back to a new server: directories
-// and the files in them stay.
+// Close ends all connections and listeners. Directories and session files stay, so that clients can continue on their lease and
+// reconnect to a new server.
 func (s *Server) Close() {
 	s.closed.Store(true)
 	for _, c := range s.list() {
@@ -77,18 +70,66 @@ func (s *Server) Close() {
 	}
 }
 
-// newSession numbers a session, unlike those of any earlier server: it had fewer than nanoseconds have passed since.
-func (s *Server) newSession(again bool) uint64 { return s.generation + s.counted.opened(again) }
+// newSessionID returns a session number that no earlier server has used: each of them opened fewer sessions than it ran nanoseconds.
+func (s *Server) newSessionID(reconnect bool) uint64 {
+	if reconnect {
+		s.counts.reconnects.Add(1)
+	}
+	return s.generation + s.counts.sessions.Add(1)
+}
 
 func (s *Server) header(sequence uint64) tokenwire.Header {
 	return tokenwire.Header{Sequence: sequence, Generation: s.generation}
 }
 
-// list gives the containers by ID.
+// list returns the containers in the order of their IDs.
 func (s *Server) list() []*Container {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := slices.Collect(maps.Values(s.containers))
 	slices.SortFunc(list, func(a, b *Container) int { return cmp.Compare(a.ID, b.ID) })
 	return list
+}
+
+// Reason is the kind of a refusal, as counted in metrics.
+type Reason int
+
+// The reasons for refusing or closing a connection.
+const (
+	Stranger    Reason = iota // the process does not belong to the container
+	Malformed                 // a frame cannot be decoded
+	Unexpected                // a frame is not allowed at this point
+	TooMany                   // the container has reached its number of connections
+	TooFast                   // the connection exceeds its rate of frames
+	Silent                    // no HELLO arrived in time
+	Closing                   // the container is being taken out of service
+	Outdated                  // the hook lacks a capability that its share needs
+	reasonCount               // the number of reasons
+)
+
+// String returns the reason's metric label.
+func (r Reason) String() string {
+	return [...]string{"stranger", "malformed", "unexpected", "too_many", "too_fast", "silent", "closing", "outdated"}[r]
+}
+
+// counts holds the server's counters for concurrent use.
+type counts struct {
+	sessions, reconnects atomic.Uint64
+	refused              [reasonCount]atomic.Uint64
+}
+
+// Counters holds what a server has counted since its start.
+type Counters struct {
+	Sessions   uint64 // opened sessions, including reconnects
+	Reconnects uint64 // sessions of processes that had an earlier one
+	Refused    map[Reason]uint64
+}
+
+// Counters returns the server's counters. Refused has an entry for every reason.
+func (s *Server) Counters() Counters {
+	c := Counters{s.counts.sessions.Load(), s.counts.reconnects.Load(), map[Reason]uint64{}}
+	for r := range reasonCount {
+		c.Refused[r] = s.counts.refused[r].Load()
+	}
+	return c
 }

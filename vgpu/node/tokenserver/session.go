@@ -7,55 +7,52 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 )
 
-// session is one process with its seat on each vGPU of the container.
+// session is one process at the server, from its HELLO to its end.
 type session struct {
-	id     uint64
-	before uint64 // its number under an earlier server, or 0
-	pid    int
-	vgpus  []*vgpu
-	seats  []*seat // one for each vGPU
+	id       uint64
+	previous uint64 // its number at an earlier server; 0 if it had none
+	pid      int
+	vgpus    []*vgpu
+	clients  []*clientState // one for each vGPU
 }
 
-// welcome opens the session and hands out its pages.
-func (k *connection) welcome(hello *tokenwire.Hello) error {
+// openSession opens the session and sends WELCOME with its pages.
+func (k *connection) openSession(hello *tokenwire.Hello) error {
 	if k.vgpus[0].Elastic && hello.Capabilities&tokenwire.KnowsBlocks == 0 {
-		return errTimeOnly // it goes by its policy file
+		return errTimeOnly // the hook falls back on its policy file
 	}
 	pid := k.peer.PID
-	if k.inherited() {
+	if k.fromLauncher() {
 		pid = int(hello.PID)
 	}
-	s := &session{pid: pid, before: hello.Session, vgpus: k.vgpus}
-	s.id = k.server.newSession(s.before != 0)
+	s := &session{pid: pid, previous: hello.Session, vgpus: k.vgpus}
+	s.id = k.server.newSessionID(s.previous != 0)
 	for _, v := range k.vgpus {
-		seat, err := newSeat(v.VGPU, pid, k.server.Clock.Now())
+		client, err := newClientState(v.VGPU, pid, k.server.Clock.Now())
 		if err != nil {
 			s.discard()
-			return fmt.Errorf("pages of process %d: %w", pid, err)
+			return fmt.Errorf("create pages of process %d: %w", pid, err)
 		}
-		s.seats = append(s.seats, seat)
+		s.clients = append(s.clients, client)
 	}
 	if err := os.WriteFile(k.sessionFile(s.id), nil, 0o644); err != nil {
 		s.discard()
 		return err
 	}
-	s.join()
+	s.attach()
 	k.session = s
 	if hello.Session != 0 {
-		k.forget(hello.Session)
+		k.removeSessionFile(hello.Session)
 	}
 	if err := k.server.send(k.conn, k.server.header(1), s.welcome(), s.descriptors()); err != nil {
 		return err
 	}
-	for _, seat := range s.seats {
-		seat.server.closeFile()
-		seat.client.closeFile()
+	for _, client := range s.clients {
+		client.server.closeFile()
+		client.client.closeFile()
 	}
 	return nil
 }
-
-// forget removes the file of a session that has come back under another number.
-func (c *Container) forget(session uint64) { _ = os.Remove(c.sessionFile(session)) }
 
 func (s *session) welcome() *tokenwire.Welcome {
 	m := &tokenwire.Welcome{Session: s.id, Mode: tokenwire.ModeTime}
@@ -70,50 +67,48 @@ func (s *session) welcome() *tokenwire.Welcome {
 
 func (s *session) descriptors() (fds []int) {
 	for i, v := range s.vgpus {
-		for _, f := range []*os.File{s.seats[i].server.file, v.page.file, s.seats[i].client.file} {
+		for _, f := range []*os.File{s.clients[i].server.file, v.page.file, s.clients[i].client.file} {
 			fds = append(fds, int(f.Fd()))
 		}
 	}
 	return fds
 }
 
-// join sits the process down at its vGPUs.
-func (s *session) join() {
+// attach adds the process to each of its vGPUs.
+func (s *session) attach() {
 	for i, v := range s.vgpus {
 		v.Slice.mu.Lock()
-		v.seats = append(v.seats, s.seats[i])
-		if v.Elastic {
-			v.sit(s.seats[i], v.Slice.server.Clock.Now())
-		}
+		v.clients = append(v.clients, s.clients[i])
+		v.Slice.policy.attach(v, s.clients[i], v.Slice.server.Clock.Now())
 		v.Slice.step()
 		v.Slice.mu.Unlock()
 	}
 }
 
-// need notes that the process waits.
+// need handles NEED: the process waits for a token.
 func (s *session) need(index uint32) error {
-	return s.with(index, func(v *vgpu, seat *seat) { seat.wait(v.Slice.server.Clock.Now()) })
+	return s.update(index, func(v *vgpu, c *clientState) { c.startWait(v.Slice.server.Clock.Now()) })
 }
 
-// snapshot says that the process goes by its new pages: if the server waited for it, it is a ghost no more.
+// snapshot handles SNAPSHOT: the process uses its new pages, so the lease of its previous session ends.
 func (s *session) snapshot(index uint32) error {
-	return s.with(index, func(v *vgpu, _ *seat) { v.ghosts.end(s.before) })
+	return s.update(index, func(v *vgpu, _ *clientState) { v.leased.end(s.previous) })
 }
 
-// with changes one vGPU of the process and looks what follows.
-func (s *session) with(index uint32, change func(*vgpu, *seat)) error {
+// update changes one vGPU of the process and runs a step of its slice.
+func (s *session) update(index uint32, change func(*vgpu, *clientState)) error {
 	if int64(index) >= int64(len(s.vgpus)) {
 		return errNoVGPU
 	}
 	v := s.vgpus[index]
 	v.Slice.mu.Lock()
 	defer v.Slice.mu.Unlock()
-	change(v, s.seats[index])
+	change(v, s.clients[index])
 	v.Slice.step()
 	return nil
 }
 
-// end closes the session, if there is one; who waited for its process runs at once.
+// end closes the connection's session, if it has one. A process that waited for its token runs at once.
 func (k *connection) end() {
 	s := k.session
 	if s == nil {
@@ -121,17 +116,17 @@ func (k *connection) end() {
 	}
 	for i, v := range s.vgpus {
 		v.Slice.mu.Lock()
-		v.remove(s.seats[i], k.server.Clock.Now())
+		v.detach(s.clients[i], k.server.Clock.Now())
 		v.Slice.step()
 		v.Slice.mu.Unlock()
 	}
-	if !k.server.closed.Load() {
-		k.forget(s.id) // else the next server waits for it
+	if !k.server.closed.Load() { // otherwise the next server has to wait for the process
+		k.removeSessionFile(s.id)
 	}
 }
 
 func (s *session) discard() {
-	for _, seat := range s.seats {
-		seat.close()
+	for _, client := range s.clients {
+		client.close()
 	}
 }

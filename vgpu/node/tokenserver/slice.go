@@ -1,6 +1,7 @@
 package tokenserver
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -10,84 +11,107 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token/rckm"
 )
 
-// Cadence of a slice.
-const (
-	heartbeat = 50 * time.Millisecond
-	lookEvery = 2 * time.Millisecond // at pages, while somebody waits for what may be idle
-	idleAfter = 3 * time.Millisecond // without a sign of work
-)
+// heartbeatInterval is the time between two heartbeats on the pages of a slice.
+const heartbeatInterval = 50 * time.Millisecond
 
-// Slice is one isolation domain in service. Its time is the clock's.
+// policy issues the tokens of a slice: timePolicy by the rules of package token, blockPolicy by those of package rckm. The slice's lock
+// is held during each call.
+type policy interface {
+	// join adds a vGPU, or returns an error if its share does not fit.
+	join(v *vgpu, now time.Duration) error
+	// leave removes a vGPU that joined.
+	leave(v *vgpu, now time.Duration)
+	// resize changes the SM limit of a vGPU, or returns ErrFixed.
+	resize(v *vgpu, limit share.PerMille, now time.Duration) error
+	// attach prepares the pages of a process that was added to a vGPU.
+	attach(v *vgpu, c *clientState, now time.Duration)
+	// step reads the clients' pages, advances the rules and writes their decisions. It returns when the next step is due, or
+	// token.Never if only a frame can change anything.
+	step(s *Slice, now time.Duration) time.Duration
+}
+
+// Slice is one isolation domain in service. Its times are those of the server's clock.
 type Slice struct {
 	server *Server
 	timer  Timer
+	time   timePolicy
+	blocks blockPolicy
 
-	mu     sync.Mutex   // guards the following and everything of the vGPUs
-	tokens *token.Slice // the rules while its class is not elastic
-	blocks *rckm.Slice  // the rules while it is
-	vgpus  []*vgpu      // all of one class, in the order in which they joined
-	lastID token.ID
-	beat   time.Duration // the last heartbeat
+	mu            sync.Mutex // guards the following and all state of the vGPUs
+	policy        policy     // of the slice's class
+	vgpus         []*vgpu    // all of one class, in the order of joining
+	lastID        token.ID
+	lastHeartbeat time.Duration
 }
 
-// NewSlice puts a slice into service. The tokens belong to it from then on.
+// NewSlice puts a slice into service. The slice owns the time tokens from then on; their configuration selects the policy of shares
+// that are not elastic.
 func (s *Server) NewSlice(tokens *token.Slice) *Slice {
 	blocks, err := rckm.New(rckm.Config{})
 	if err != nil {
-		panic(err) // the defaults are right
+		panic(err) // the default configuration is valid
 	}
-	slice := &Slice{server: s, tokens: tokens, blocks: blocks}
-	slice.timer = s.Clock.NewTimer(slice.tick)
+	slice := &Slice{server: s, time: timePolicy{tokens}, blocks: blockPolicy{blocks}}
+	slice.policy = &slice.time
+	slice.timer = s.Clock.NewTimer(func() {
+		slice.mu.Lock()
+		defer slice.mu.Unlock()
+		slice.step()
+	})
 	return slice
 }
 
-func (s *Slice) tick() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.step()
-}
-
-// step brings the slice up to now.
+// step advances the slice to the present time.
 func (s *Slice) step() {
 	if s.server.closed.Load() {
-		return // processes go on as they are, on their lease; nobody may join them
+		return // clients keep their state for the lease, so nobody may be given their SMs
 	}
-	if now := s.server.Clock.Now(); s.elastic() {
-		s.stepBlocks(now)
-	} else {
-		s.stepTime(now)
+	if next := s.policy.step(s, s.server.Clock.Now()); next != token.Never {
+		s.timer.Set(next)
 	}
 }
 
-// elastic is the class of the slice, which is that of the vGPUs on it.
-func (s *Slice) elastic() bool { return len(s.vgpus) > 0 && s.vgpus[0].Elastic }
-
-// stepTime brings a slice of time tokens up to now: what processes did goes to the rules, and what these decide to the pages.
-func (s *Slice) stepTime(now time.Duration) {
-	for _, v := range s.vgpus {
-		v.report(now)
+// join adds a vGPU. The first one of an empty slice selects the policy by its class.
+func (s *Slice) join(v *vgpu) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case len(s.vgpus) > 0 && s.vgpus[0].Elastic != v.Elastic:
+		return errors.New("the class of a slice can change only while the slice is empty")
+	case v.Elastic:
+		s.policy = &s.blocks
+	default:
+		s.policy = &s.time
 	}
-	changes, next := s.tokens.Advance(now)
-	for _, c := range changes {
-		if v := s.find(c.ID); v != nil {
-			v.change(c)
-		}
+	s.lastID++
+	v.id = s.lastID
+	if err := s.policy.join(v, s.server.Clock.Now()); err != nil {
+		return err
 	}
-	contended := s.contended()
-	for _, v := range s.vgpus {
-		if v.ends(contended) {
-			v.close(now)
-		}
-	}
-	s.flip(now)
-	if look := s.nextLook(now); look != token.Never {
-		s.timer.Set(min(next, look))
-	}
+	s.vgpus = append(s.vgpus, v)
+	s.step()
+	return nil
 }
 
-// contended says that somebody waits for a token, so that what one uses another lacks.
-func (s *Slice) contended() bool {
-	return slices.ContainsFunc(s.vgpus, func(v *vgpu) bool { return v.granted == nil && v.waits() })
+// resize changes the SM limit of an elastic vGPU, for its next token.
+func (s *Slice) resize(v *vgpu, limit share.PerMille) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.policy.resize(v, limit, s.server.Clock.Now()); err != nil {
+		return err
+	}
+	s.step()
+	return nil
+}
+
+// leave removes a vGPU that has no process left.
+func (s *Slice) leave(v *vgpu) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.vgpus = slices.DeleteFunc(s.vgpus, func(other *vgpu) bool { return other == v })
+	s.policy.leave(v, s.server.Clock.Now())
+	v.page.close()
+	s.step()
 }
 
 func (s *Slice) find(id token.ID) *vgpu {
@@ -97,53 +121,15 @@ func (s *Slice) find(id token.ID) *vgpu {
 	return nil
 }
 
-// flip writes the decisions to the pages. All that pause come before those that run, so that the SMs are never promised
-// twice; what a lost process may still be using counts too.
-func (s *Slice) flip(now time.Duration) {
-	var used share.PerMille
-	for _, v := range s.vgpus {
-		v.choose(now)
-		if v.next != v.running {
-			v.pause(now)
-		}
-		if v.running != nil || v.ghosts.any() {
-			used += v.SMRequest
-		}
-	}
-	for _, v := range s.vgpus {
-		if v.next != v.running && used+v.SMRequest <= share.Whole {
-			used += v.SMRequest
-			v.run(now)
-		}
-	}
-	s.beatAll(now)
-}
-
-// beatAll gives a sign of life when it is time for one.
-func (s *Slice) beatAll(now time.Duration) {
-	if now-s.beat < heartbeat {
+// sendHeartbeats writes a heartbeat to all pages of the slice if the interval has passed.
+func (s *Slice) sendHeartbeats(now time.Duration) {
+	if now-s.lastHeartbeat < heartbeatInterval {
 		return
 	}
-	s.beat = now
+	s.lastHeartbeat = now
 	for _, v := range s.vgpus {
-		v.heartbeat(now)
-	}
-}
-
-// nextLook is when the slice wants a step whatever the rules say: soon while a process waits, never without processes.
-func (s *Slice) nextLook(now time.Duration) time.Duration {
-	look := token.Never
-	contended := s.contended()
-	for _, v := range s.vgpus {
-		switch {
-		case v.waits():
-			look = min(look, now+lookEvery)
-		case len(v.seats) > 0 || v.ghosts.any():
-			look = min(look, now+heartbeat)
-		}
-		if v.ends(contended) {
-			look = min(look, v.nextClose(now))
+		for _, c := range v.clients {
+			c.server.at.SetHeartbeat(now)
 		}
 	}
-	return look
 }

@@ -57,7 +57,7 @@ func collectVGPU(out chan<- prometheus.Metric, v tokenserver.VGPUStatus, labels 
 		gauge(memoryLimit, float64(v.Memory), labels...),
 		gauge(memoryUsed, float64(v.Used), labels...),
 		gauge(processes, float64(len(v.Processes)), labels...),
-		gauge(awaited, float64(v.Awaited), labels...),
+		gauge(awaited, float64(v.LeasedSessions), labels...),
 		counter(tokens, float64(v.Tokens), labels...),
 		counter(stalls, float64(v.Waits.Stalls), labels...),
 		prometheus.MustNewConstHistogram(wait, v.Waits.Count, v.Waits.Sum.Seconds(), buckets(v.Waits), labels...),
@@ -70,7 +70,7 @@ func collectVGPU(out chan<- prometheus.Metric, v tokenserver.VGPUStatus, labels 
 func buckets(w tokenserver.Waits) map[float64]uint64 {
 	sum, list := uint64(0), map[float64]uint64{}
 	for i, bound := range tokenserver.WaitBounds {
-		sum += w.Classes[i]
+		sum += w.Buckets[i]
 		list[bound.Seconds()] = sum
 	}
 	return list

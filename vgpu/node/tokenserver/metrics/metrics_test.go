@@ -24,11 +24,11 @@ func (s still) Counters() tokenserver.Counters { return s.counters }
 func example() still {
 	v := tokenserver.VGPUStatus{
 		Share: share.Share{SMRequest: 600, SMLimit: 600, QuotaRequest: 250, QuotaLimit: 500, Memory: 1 << 30},
-		UUID:  "GPU-0", Total: 1500 * time.Millisecond, Used: 1 << 20, Tokens: 7, Awaited: 2,
+		UUID:  "GPU-0", Total: 1500 * time.Millisecond, Used: 1 << 20, Tokens: 7, LeasedSessions: 2,
 		Processes: make([]tokenserver.ProcessStatus, 3),
 		Waits:     tokenserver.Waits{Count: 4, Sum: 6 * time.Second, Stalls: 1},
 	}
-	v.Waits.Classes[0], v.Waits.Classes[2], v.Waits.Classes[len(v.Waits.Classes)-1] = 2, 1, 1
+	v.Waits.Buckets[0], v.Waits.Buckets[2], v.Waits.Buckets[len(v.Waits.Buckets)-1] = 2, 1, 1
 	other := v
 	other.Index, other.UUID = 1, "GPU-1"
 	return still{

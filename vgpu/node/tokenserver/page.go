@@ -10,20 +10,21 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 )
 
-// A size that clients cannot change, so that no access of the server's can fault; and no further seals.
-const fixedSize = unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
+const (
+	// fixedSize seals a page against resizing by clients, so that no access of the server can fault, and against further seals.
+	fixedSize = unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
+	// readOnly also forbids new writable mappings, so that only the server, which mapped the page before, can write it.
+	readOnly = unix.F_SEAL_FUTURE_WRITE | fixedSize
+)
 
-// readOnly lets nobody but those who already mapped it write the page: the server.
-const readOnly = unix.F_SEAL_FUTURE_WRITE | fixedSize
-
-// page is one shared page of type T, mapped by the server. The file is for handing out.
+// page is one shared page of type T, mapped by the server.
 type page[T any] struct {
-	at     *T // nil once it is closed
-	file   *os.File
+	at     *T       // nil after close
+	file   *os.File // passed to clients
 	memory []byte
 }
 
-// newPage makes a zeroed page with the given seals.
+// newPage creates a zeroed page with the given seals.
 func newPage[T any](name string, seals int) (_ page[T], err error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -50,7 +51,7 @@ func newPage[T any](name string, seals int) (_ page[T], err error) {
 	return p, nil
 }
 
-// closeFile gives the descriptor back once no process needs it any more; the mapping stays.
+// closeFile closes the descriptor and keeps the mapping.
 func (p *page[T]) closeFile() {
 	if p.file != nil {
 		p.file.Close()
@@ -58,11 +59,11 @@ func (p *page[T]) closeFile() {
 	}
 }
 
-// close unmaps the page; nothing may use it afterwards.
+// close closes the descriptor and unmaps the page, which must not be used afterwards.
 func (p *page[T]) close() {
 	p.closeFile()
 	if p.memory != nil {
-		_ = unix.Munmap(p.memory) // a mapping of our own cannot fail to go
+		_ = unix.Munmap(p.memory) // unmapping a whole mapping cannot fail
 		p.at, p.memory = nil, nil
 	}
 }

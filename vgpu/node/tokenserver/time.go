@@ -1,0 +1,216 @@
+package tokenserver
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
+	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/token"
+)
+
+// pollInterval is how often pages are read while a process waits for SMs that may have become idle.
+const pollInterval = 2 * time.Millisecond
+
+// timePolicy issues time tokens, in the order that the slice's token.Policy sets: by the slot table, or by FaST-GShare's queue.
+type timePolicy struct{ *token.Slice }
+
+// timeState is the state of a vGPU under time tokens. Its processes take turns under each token.
+type timeState struct {
+	granted *token.Token // nil while it has none
+	running *clientState // the process whose page says RUN
+	next    *clientState // the process whose page is to say RUN
+	wanting bool         // the rules know that it has work
+	filled  uint64       // sequence of the token that its unfinished work uses up
+
+	unsettled time.Duration // device time not yet reported to the rules
+	settled   time.Duration // time of the last report to the rules
+	held      bool          // it held a token since then
+}
+
+func (p *timePolicy) join(v *vgpu, now time.Duration) error {
+	return p.Join(now, token.Member{ID: v.id, SM: v.SMRequest, QuotaRequest: v.QuotaRequest, QuotaLimit: v.QuotaLimit})
+}
+
+func (p *timePolicy) leave(v *vgpu, now time.Duration) { _ = p.Leave(now, v.id) } // fails only for one that has not joined
+
+func (p *timePolicy) resize(*vgpu, share.PerMille, time.Duration) error { return ErrFixed }
+
+func (p *timePolicy) attach(*vgpu, *clientState, time.Duration) {}
+
+func (p *timePolicy) step(s *Slice, now time.Duration) time.Duration {
+	for _, v := range s.vgpus {
+		p.report(v, now)
+	}
+	changes, next := p.Advance(now)
+	for _, c := range changes {
+		if v := s.find(c.ID); v != nil {
+			v.applyChange(c)
+		}
+	}
+	contended := s.contended()
+	for _, v := range s.vgpus {
+		if v.mustEndInTime(contended) && v.granted != nil && now >= v.launchEnd() {
+			v.filled = v.granted.Sequence
+		}
+	}
+	s.apply(now)
+	s.sendHeartbeats(now)
+	if poll := s.nextPoll(now); poll != token.Never {
+		return min(next, poll)
+	}
+	return token.Never
+}
+
+// report tells the rules what the processes of a vGPU did since the last step. Device time is reported once no work is unfinished:
+// before that, the unfinished part would count as time that was not used.
+func (p *timePolicy) report(v *vgpu, now time.Duration) {
+	v.leased.expire(now)
+	hasWork, open := false, false
+	for _, c := range v.clients {
+		busy, working := c.read(now)
+		v.usage.addBusy(now, busy)
+		v.unsettled += busy
+		open = open || working
+		hasWork = hasWork || c.hasWork(now)
+	}
+	if v.held && (!open || now-v.settled >= v.Slice.server.Window) {
+		_ = p.Settle(now, v.id, v.unsettled) // this and the following fail only for members that have not joined
+		v.unsettled, v.settled, v.held = 0, now, v.granted != nil
+	}
+	switch {
+	case hasWork && !v.wanting:
+		_ = p.Want(now, v.id)
+	case v.wanting && !hasWork:
+		_ = p.Idle(now, v.id)
+	}
+	v.wanting = hasWork
+}
+
+// contended reports whether a process waits for a token that its vGPU lacks, so that time used by one is missing for another.
+func (s *Slice) contended() bool {
+	return slices.ContainsFunc(s.vgpus, func(v *vgpu) bool { return v.granted == nil && v.hasWaiting() })
+}
+
+// apply writes the decisions to the pages. It pauses processes before it starts others, so that SMs are never granted twice; vGPUs
+// with leased sessions count as running.
+func (s *Slice) apply(now time.Duration) {
+	var used share.PerMille
+	for _, v := range s.vgpus {
+		v.chooseNext(now)
+		if v.next != v.running {
+			v.pauseRunning(now)
+		}
+		if v.running != nil || v.leased.any() {
+			used += v.SMRequest
+		}
+	}
+	for _, v := range s.vgpus {
+		if v.next != v.running && used+v.SMRequest <= share.Whole {
+			used += v.SMRequest
+			v.runNext(now)
+		}
+	}
+}
+
+// nextPoll returns when the pages must be read next: soon while a process waits, with the next heartbeat while there are processes, and
+// token.Never without any.
+func (s *Slice) nextPoll(now time.Duration) time.Duration {
+	poll := token.Never
+	contended := s.contended()
+	for _, v := range s.vgpus {
+		switch {
+		case v.hasWaiting():
+			poll = min(poll, now+pollInterval)
+		case len(v.clients) > 0 || v.leased.any():
+			poll = min(poll, now+heartbeatInterval)
+		}
+		if v.mustEndInTime(contended) {
+			poll = min(poll, v.nextEndCheck(now))
+		}
+	}
+	return poll
+}
+
+// applyChange records a decision of the rules.
+func (v *vgpu) applyChange(c token.Change) {
+	if c.Kind == token.Revoke {
+		v.granted = nil
+		return
+	}
+	v.granted, v.held = &c.Token, true
+	v.usage.tokens++
+	if v.running != nil {
+		v.running.writeToken(v.granted)
+		v.running.setRunAhead(max(v.runAhead(), time.Duration(v.running.server.at.RunAhead.Load())))
+	}
+}
+
+// launchEnd returns when unfinished work will use up the rest of the token; later launches would run in the time of others. A
+// quarter of the run-ahead is subtracted from it, since the process cannot know how much of the current batch is done. A process
+// that overstates its work beyond that loses time of its own only.
+func (v *vgpu) launchEnd() time.Duration {
+	var open uint64
+	for _, c := range v.clients {
+		open = max(open, c.client.at.Open.Load())
+	}
+	known := time.Duration(min(open, uint64(v.granted.Amount)))
+	return v.granted.Until - max(0, known-v.Slice.server.RunAhead/4)
+}
+
+// mustEndInTime reports whether the share's work must end with its token: work beyond it exceeds the share's limit, or uses the time of
+// shares that wait. A share of the whole window gets its next token at that time.
+func (v *vgpu) mustEndInTime(contended bool) bool {
+	return v.QuotaLimit < share.Whole || contended && v.QuotaRequest < share.Whole
+}
+
+// nextEndCheck returns when to compare launchEnd with the time again: when a process within its run-ahead could use up the token.
+func (v *vgpu) nextEndCheck(now time.Duration) time.Duration {
+	ahead := v.Slice.server.RunAhead
+	if v.running == nil || v.granted == nil {
+		return token.Never
+	}
+	if first := v.granted.Until - ahead; now < first {
+		return first
+	}
+	return max(v.launchEnd(), now+ahead/8)
+}
+
+// chooseNext selects the process to run under the token: the running one, until its turn is over and another one waits.
+func (v *vgpu) chooseNext(now time.Duration) {
+	v.next = nil
+	if v.granted == nil || v.leased.any() || v.filled == v.granted.Sequence {
+		return
+	}
+	v.next = v.running
+	if r := v.running; r != nil && r.hasWork(now) && now-r.stateSince < v.Slice.server.Turn {
+		return
+	}
+	if i := slices.IndexFunc(v.clients, func(c *clientState) bool { return c.waiting }); i >= 0 {
+		v.next = v.clients[i]
+	}
+}
+
+func (v *vgpu) pauseRunning(now time.Duration) {
+	if v.running != nil {
+		v.running.setState(tokenwire.Pause, now)
+		v.running = nil
+	}
+}
+
+// runNext starts the next process and moves it to the end of the order of turns.
+func (v *vgpu) runNext(now time.Duration) {
+	v.running = v.next
+	v.usage.waits.add(now-v.running.waitSince, v.Slice.server.Window)
+	v.clients = append(without(v.clients, v.running), v.running)
+	v.running.writeToken(v.granted)
+	v.running.setRunAhead(v.runAhead())
+	v.running.setState(tokenwire.Run, now)
+	v.Slice.server.Clock.Wake(&v.running.server.at.Wake)
+}
+
+// runAhead returns how much unfinished work a process may queue when it starts to run: no more than its token holds. While a process
+// runs its run-ahead only grows, since its threads cannot all see a smaller one at the same time.
+func (v *vgpu) runAhead() time.Duration {
+	return max(v.Slice.server.RunAhead/8, min(v.Slice.server.RunAhead, time.Duration(v.granted.Amount)))
+}
