@@ -83,7 +83,7 @@ func TestSetLimit(t *testing.T) {
 		"below the request": {program.UID, control.LimitRequest{Run: "serve", SMLimit: 29}, "not between the request of 30% and the limit of 60%"},
 		"above the cap":     {program.UID, control.LimitRequest{Run: "serve", SMLimit: 61}, "not between"},
 		"absurd":            {program.UID, control.LimitRequest{Run: "serve", SMLimit: 1 << 62}, "not between"},
-		"class mps":         {program.UID, control.LimitRequest{Run: "fixed", SMLimit: 30}, "only the SMs of class elastic"},
+		"class mps":         {program.UID, control.LimitRequest{Run: "fixed", SMLimit: 30}, "only shares of class elastic"},
 		"nobody":            {program.UID, control.LimitRequest{Run: "nobody", SMLimit: 30}, "no run has"},
 		"two of a name":     {program.UID, control.LimitRequest{Run: "twin", SMLimit: 10}, "more than one run"},
 		"another user":      {program.UID + 7, control.LimitRequest{Run: "serve", SMLimit: 40}, "another user's"},
