@@ -75,12 +75,12 @@ func TestOthersDoNot(t *testing.T) {
 		policy            token.Policy
 		most              float64
 	}{
-		"head of line, papermix":  {"papermix", "slot", token.HeadOfLine, 30},
-		"head of line, smallgrid": {"smallgrid", "slot", token.HeadOfLine, 30},
-		"head of line, uniform":   {"uniform", "slot", token.HeadOfLine, 40},
-		"skip ahead, uniform":     {"uniform", "slot", token.SkipAhead, 80},
-		"skip ahead, overhalf":    {"overhalf", "slot", token.SkipAhead, 40},
-		"head of line, MRA":       {"papermix", "mra", token.HeadOfLine, 90},
+		"head of line, papermix":  {"papermix", "slot", HeadOfLine, 30},
+		"head of line, smallgrid": {"smallgrid", "slot", HeadOfLine, 30},
+		"head of line, uniform":   {"uniform", "slot", HeadOfLine, 40},
+		"skip ahead, uniform":     {"uniform", "slot", SkipAhead, 80},
+		"skip ahead, overhalf":    {"overhalf", "slot", SkipAhead, 40},
+		"head of line, MRA":       {"papermix", "mra", HeadOfLine, 90},
 	} {
 		s := lossless
 		s.Policy = c.policy

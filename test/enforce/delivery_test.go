@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	labdelivery "github.com/gshare-dev/gshare/lab/delivery"
 	"github.com/gshare-dev/gshare/test/enforce"
 	"github.com/gshare-dev/gshare/vgpu/packing/slot"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -90,7 +91,7 @@ func TestDelivery(t *testing.T) {
 // TestDeliveryControl gives the same GPUs to the policy as the FaST paper prints it: somebody must go short. And to processes
 // without the hook: somebody must have too much.
 func TestDeliveryControl(t *testing.T) {
-	if short, _ := faults(t, delivery(0, token.Config{Policy: token.HeadOfLine})); short == 0 {
+	if short, _ := faults(t, delivery(0, token.Config{Policy: labdelivery.HeadOfLine})); short == 0 {
 		t.Error("the greedy policy delivers as well")
 	}
 	unhooked := delivery(0, table)

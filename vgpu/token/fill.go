@@ -8,61 +8,57 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// candidate is a member whose account can pay for a token of at least need that ends at until or earlier.
+// candidate is a waiting member whose account can pay now for a token of the shortest length that ends by until.
 type candidate struct {
 	*member
-	from        *ledger
-	need, until time.Duration
+	payer           *ledger
+	shortest, until time.Duration
 }
 
-// fill is the SM allocation adapter (FG-81): it goes through the queue and gives a token to whoever finds enough SMs
-// free, counting those given to the ones before (FG-82, FG-83). What a candidate that finds too few does to those behind
-// it is the policy's: it stops them, or not, or lets those pass whose tokens end before it can start (F44).
-func (s *Slice) fill(queue []candidate) {
+// fill gives tokens to the candidates that find enough free SMs, in their order. Behind the first one that does not, tokens end by the
+// barrier, given when that candidate can start at the latest.
+func (s *Slice) fill(candidates []candidate, barrierOf func(start time.Duration) time.Duration) {
 	barrier := Never
-	for _, c := range queue {
-		until := min(c.until, barrier)
+	for _, c := range candidates {
 		switch {
 		case c.SM <= s.free:
-			s.grant(c, until)
-		case s.config.Policy == HeadOfLine:
-			return
-		case s.config.Policy != SkipAhead && barrier == Never:
-			barrier = s.roomFor(c.SM)
+			s.grant(c, min(c.until, barrier))
+		case barrier == Never:
+			barrier = barrierOf(s.freeBy(c.SM))
 		}
 	}
 }
 
-// grant gives the token, unless a barrier makes it too short.
+// grant gives the candidate a token, unless until makes it too short.
 func (s *Slice) grant(c candidate, until time.Duration) {
-	if until-s.now < c.need {
+	if until-s.now < c.shortest {
 		return
 	}
 	s.sequence++
 	s.free -= c.SM
-	c.take(s.now, until, c.need, c.from, s.sequence)
+	c.take(s.now, until, c.shortest, c.payer, s.sequence)
 }
 
-// least is the shortest token worth giving: the floor, or what a small budget holds, or half of what is left of an
-// owner's time: nobody else may have it. Whoever just ran can go on for less: it costs no switch.
-func (s *Slice) least(m *member, l *ledger) time.Duration {
+// shortest returns the length of the shortest token worth granting: the floor, or less for a small budget or at the end of a member's
+// own time, which no other member can use. A member whose token just ended may continue for less, as that needs no switch.
+func (s *Slice) shortest(m *member, l *ledger) time.Duration {
 	switch {
-	case m.told:
+	case m.announced:
 		return 2 * rounding
 	case m.owner && l == &m.own:
-		return min(s.config.Floor, max(2*rounding, (min(m.until-s.now, l.budget)-m.debt)/2))
+		return min(s.config.Floor, max(2*rounding, (min(m.ownUntil-s.now, l.budget)-m.debt)/2))
 	}
 	return min(s.config.Floor, l.budget)
 }
 
-// candidate is the member if the account can pay now for a token worth giving that ends at until.
+// candidate returns the member as a candidate for a token that ends by until, and false if the account cannot pay for it now.
 func (s *Slice) candidate(m *member, l *ledger, until time.Duration) (candidate, bool) {
-	c := candidate{m, l, s.least(m, l), until}
-	return c, l.budget > 0 && until-s.now >= c.need && m.start(l, c.need) <= s.now
+	c := candidate{m, l, s.shortest(m, l), until}
+	return c, l.budget > 0 && until-s.now >= c.shortest && m.start(l, c.shortest) <= s.now
 }
 
-// roomFor is when so many SMs are free at the latest.
-func (s *Slice) roomFor(sm share.PerMille) time.Duration {
+// freeBy returns the time by which the deadlines of live tokens free that many SMs.
+func (s *Slice) freeBy(sm share.PerMille) time.Duration {
 	var live []*member
 	for _, m := range s.members {
 		if m.live {

@@ -15,7 +15,7 @@ func FuzzEvents(f *testing.F) {
 	f.Add(byte(2), []byte{1, 9, 9, 9, 5, 5, 5, 5, 4, 0, 255, 255})
 	f.Add(byte(3), []byte{0, 3, 0, 255, 1, 3, 0, 0, 5, 0, 127, 0, 3, 3, 0, 0, 0, 3, 0, 1})
 	f.Fuzz(func(t *testing.T, policy byte, events []byte) {
-		s, err := New(Config{Policy: Policy(policy % 4), Reserve: share.PerMille(policy)})
+		s, err := New(Config{Policy: policies[policy%4], Reserve: share.PerMille(policy)})
 		if err != nil {
 			t.Fatal(err)
 		}

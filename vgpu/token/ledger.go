@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ledger holds what one member used lately, and how much it may use in any window: a sliding account, so that a budget
-// never comes back all at once (F40).
+// ledger is the account of one member: what it used lately, and how much it may use in any window. The window slides, so that a
+// budget never returns all at once (F40).
 type ledger struct {
 	window, budget time.Duration
 	pieces         []piece // ascending and disjoint
@@ -15,7 +15,7 @@ type ledger struct {
 // piece is use without a gap. Measured use is dated from the grant on, wherever in the token it took place.
 type piece struct{ from, to time.Duration }
 
-// used is the use since a time, with what is reserved for a live token (FG-78).
+// used returns the use since a time, including what is reserved for a live token.
 func (l *ledger) used(since time.Duration) time.Duration {
 	sum := time.Duration(0)
 	for _, p := range l.pieces {
@@ -24,8 +24,8 @@ func (l *ledger) used(since time.Duration) time.Duration {
 	return sum
 }
 
-// start is the earliest time at which a run of that length keeps every window within the budget. The length must be
-// within the budget itself.
+// start returns the earliest time at which use of that length keeps every window within the budget. The length must not exceed the
+// budget.
 func (l *ledger) start(length time.Duration) time.Duration {
 	left := l.budget - length
 	for _, p := range slices.Backward(l.pieces) {
@@ -37,31 +37,31 @@ func (l *ledger) start(length time.Duration) time.Duration {
 	return 0
 }
 
-// room is the longest run from now on that keeps every window within the budget. While old use leaves the window as
-// fast as new use enters it, the run may go on.
-func (l *ledger) room(now time.Duration) time.Duration {
+// available returns the longest use from now on that keeps every window within the budget. Use may go on while old use leaves the
+// window as fast as new use enters it.
+func (l *ledger) available(now time.Duration) time.Duration {
 	edge := now - l.window
-	room := l.budget - l.used(edge)
-	if room < 0 {
+	available := l.budget - l.used(edge)
+	if available < 0 {
 		return 0
 	}
 	for _, p := range l.pieces {
 		from := max(p.from, edge)
-		if from-edge > room {
+		if from-edge > available {
 			break
 		}
-		room += max(0, p.to-from)
+		available += max(0, p.to-from)
 	}
-	return room
+	return available
 }
 
-// reserve charges a token at its grant (F43), and forgets what no window holds any more.
+// reserve charges a token at its grant (F43), and drops the use that no window includes any more.
 func (l *ledger) reserve(now, length time.Duration) {
 	l.pieces = slices.DeleteFunc(l.pieces, func(p piece) bool { return p.to <= now-l.window })
 	l.charge(now, length)
 }
 
-// charge adds use from a time on, or behind what is there.
+// charge adds use from a time on, or behind the latest use if that ends later.
 func (l *ledger) charge(from, length time.Duration) {
 	if n := len(l.pieces); n > 0 && l.pieces[n-1].to >= from {
 		l.pieces[n-1].to += length
@@ -70,7 +70,7 @@ func (l *ledger) charge(from, length time.Duration) {
 	l.pieces = append(l.pieces, piece{from, from + length})
 }
 
-// correct charges use that has just ended, or takes the latest use back if d is negative.
+// correct charges use that has just ended, or removes the latest use if d is negative.
 func (l *ledger) correct(now, d time.Duration) {
 	if d > 0 {
 		l.charge(now-d, d)

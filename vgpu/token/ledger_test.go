@@ -43,7 +43,7 @@ func TestLedgerAgreesWithCounting(t *testing.T) {
 			for room < b.budget && b.allows(now, room+1) {
 				room++
 			}
-			if got := min(l.room(time.Duration(now)*unit), l.budget); got != time.Duration(room)*unit {
+			if got := min(l.available(time.Duration(now)*unit), l.budget); got != time.Duration(room)*unit {
 				t.Fatalf("seed %d, at %d: room %v, counted %d: %v", seed, now, got, room, l)
 			}
 			for length := 1; length <= b.budget; length++ {

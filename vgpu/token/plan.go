@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// turn is a turn of the table at its place in the window.
+// turn is a turn of the slot table at its position in the window.
 type turn struct {
 	start, end time.Duration
 	owners     []owner
@@ -17,12 +17,12 @@ type turn struct {
 // owner is a member in one of its turns.
 type owner struct {
 	*member
-	first bool          // it was not in the turn before
-	end   time.Duration // of its own time, in the window of this turn; the same for all of its turns on end
+	first bool          // it has no share in the turn before
+	end   time.Duration // end of its own time, since the window's start; the same for all turns of one series
 }
 
-// plan places the turns of the members' slot table in the window; false if there is no table.
-func plan(c Config, members []*member) ([]turn, bool) {
+// planTurns returns the turns of the members' slot table, and false if they have no table.
+func planTurns(c Config, members []*member) ([]turn, bool) {
 	if len(members) == 0 {
 		return nil, true // the last one has left
 	}
@@ -30,7 +30,7 @@ func plan(c Config, members []*member) ([]turn, bool) {
 	if !ok {
 		return nil, false
 	}
-	// What rounding leaves of a turn would cost two switches.
+	// A turn that exists only by rounding would cost two switches.
 	table.Turns = slices.DeleteFunc(table.Turns, func(t slot.Turn) bool { return t.Duration < rounding })
 	turns := make([]turn, len(table.Turns))
 	start := time.Duration(0)
@@ -46,9 +46,9 @@ func plan(c Config, members []*member) ([]turn, bool) {
 	return turns, true
 }
 
-// ownerOf finds the turns on end, over the border of windows too, that turn k of the member belongs to, and adds its own
-// time up from their first one on. Turns on end of a member of all turns begin with the window; one with full quota needs
-// the time between turns too.
+// ownerOf returns the member as owner of turn k. Its own time is that of the series of consecutive turns, also across the border of
+// windows, that the turn belongs to, counted from the first of them. The series of a member of all turns begins with the window; one
+// with full quota also needs the time between turns.
 func ownerOf(m *member, turns []turn, t slot.Table, k, at int) owner {
 	n := len(turns)
 	has := func(k int) bool { return slices.Contains(t.Turns[k%n].Members, at) }
@@ -73,9 +73,8 @@ func ownerOf(m *member, turns []turn, t slot.Table, k, at int) owner {
 	return owner{m, first == k, end}
 }
 
-// lengths stretches the turns to fill the window. Every switch costs the same, so every turn gets the same part of the
-// time that the table leaves; or its part of the reserve and what is missing to a multiple of the grid, if the window
-// has room for that.
+// lengths returns the lengths of the turns, stretched to fill the window. Every switch costs the same, so every turn gets the same part
+// of the time that the table leaves free; or its part of the reserve, rounded up to the grid, if the window is long enough for that.
 func lengths(c Config, t slot.Table) []time.Duration {
 	n := time.Duration(len(t.Turns))
 	if n == 0 {
@@ -89,16 +88,16 @@ func lengths(c Config, t slot.Table) []time.Duration {
 		left, free = left-even[k], free-grid[k]
 	}
 	if free >= 0 && t.Window%c.Turn == 0 {
-		return dealt(grid, free, c.Turn)
+		return distribute(grid, free, c.Turn)
 	}
 	if left > 0 {
-		return dealt(even, left, (left+n-1)/n)
+		return distribute(even, left, (left+n-1)/n)
 	}
 	return even
 }
 
-// dealt gives time away in equal pieces, in the order of the turns.
-func dealt(lengths []time.Duration, rest, each time.Duration) []time.Duration {
+// distribute adds the rest to the lengths, in equal pieces and in the order of the turns.
+func distribute(lengths []time.Duration, rest, each time.Duration) []time.Duration {
 	for k := 0; rest > 0; k++ {
 		d := min(each, rest)
 		lengths[k%len(lengths)] += d

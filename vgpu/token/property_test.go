@@ -10,7 +10,12 @@ import (
 
 const ms = time.Millisecond
 
-var policies = []Policy{Table, Fast, HeadOfLine, SkipAhead}
+// policies are those of the product, and queues with the two other kinds of barrier.
+var policies = []Policy{
+	Table, Fast,
+	Queue{Name: "no overtaking", Compare: byRelativeBacklog, Barrier: func(time.Duration) time.Duration { return 0 }},
+	Queue{Name: "free overtaking", Compare: byRelativeBacklog, Barrier: func(time.Duration) time.Duration { return Never }},
+}
 
 func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
@@ -42,7 +47,7 @@ func TestRandomLives(t *testing.T) {
 			longest := []time.Duration{0, ms / 2, 4 * ms}[seed%3]
 			referee := randomLife(t, r, Config{Policy: policy, Reserve: share.PerMille(r.IntN(100))}, longest)
 			if err := referee.verdict(longest); err != nil {
-				t.Fatalf("policy %d, seed %d: %v", policy, seed, err)
+				t.Fatalf("policy %v, seed %d: %v", policy, seed, err)
 			}
 		}
 	}
@@ -100,7 +105,7 @@ func (r *referee) verdict(longest time.Duration) error {
 func TestRefereeFindsFaults(t *testing.T) {
 	sabotage := map[string]func(*Slice){
 		"SMs":    func(s *Slice) { s.free += 300 },
-		"limits": func(s *Slice) { s.members[0].own.pieces, s.members[0].lent.pieces = nil, nil },
+		"limits": func(s *Slice) { s.members[0].own.pieces, s.members[0].borrowed.pieces = nil, nil },
 	}
 	for name, harm := range sabotage {
 		for _, policy := range policies {
@@ -116,7 +121,7 @@ func TestRefereeFindsFaults(t *testing.T) {
 				ref.until(time.Duration(k+1) * 7 * ms)
 			}
 			if err := ref.verdict(0); err == nil {
-				t.Errorf("%s, policy %d: no fault found", name, policy)
+				t.Errorf("%s, policy %v: no fault found", name, policy)
 			}
 		}
 	}
@@ -195,7 +200,7 @@ func TestIdleTimeIsLent(t *testing.T) {
 		ref.want(p, true)
 		ref.until(time.Second)
 		if got := p.got(200*ms, ref.now); ref.fault != nil || got < 700*ms {
-			t.Errorf("policy %d: %v of 800 ms, the limit is 90 %%: %v", policy, got, ref.fault)
+			t.Errorf("policy %v: %v of 800 ms, the limit is 90 %%: %v", policy, got, ref.fault)
 		}
 	}
 }
@@ -222,7 +227,7 @@ func (r *referee) delivered(longest time.Duration) error {
 
 // longestTurn is the length of the longest turn of a member.
 func (s *Slice) longestTurn(id ID) (longest time.Duration) {
-	for _, x := range s.turns {
+	for _, x := range s.issuer.(*timetable).turns {
 		for _, o := range x.owners {
 			if o.ID == id {
 				longest = max(longest, x.end-x.start)

@@ -9,7 +9,7 @@ import (
 func holding() *member {
 	m := &member{live: true, owner: true}
 	m.own = ledger{window: 100 * ms, budget: 100 * ms}
-	m.from = &m.own
+	m.payer = &m.own
 	return m
 }
 
@@ -36,16 +36,16 @@ func TestSettle(t *testing.T) {
 		if m.live && !step.live {
 			m.end(last)
 		} else if !m.live && step.live {
-			m.live, m.since = true, last
+			m.live, m.heldSince = true, last
 		}
 		last = step.at
-		m.settle(step.at, step.busy, c)
+		m.settle(step.at, step.busy, c.Window, c.Window)
 		if m.debt != step.debt || m.credit != step.credit {
 			t.Errorf("step %d: debt %v, credit %v, want %v and %v", k, m.debt, m.credit, step.debt, step.credit)
 		}
 	}
 	m.credit = c.Window
-	if m.begin(last, last+10*ms, c); m.credit != c.Floor {
+	if m.beginTurns(last, last+10*ms, c.Floor); m.credit != c.Floor {
 		t.Errorf("%v of the turn before are kept, want %v", m.credit, c.Floor)
 	}
 }
@@ -60,7 +60,7 @@ func TestSettleKeepsCount(t *testing.T) {
 			total := now - time.Duration(r.Int64N(int64(ms))) // the kernel that runs is not reported
 			busy := max(0, total-used)
 			used += busy
-			m.settle(now, busy, c)
+			m.settle(now, busy, c.Window, c.Window)
 			if got, want := m.debt-m.credit, used-now; got != want {
 				t.Fatalf("seed %d, at %v: owes %v, used %v more than it held", seed, now, got, want)
 			}

@@ -8,7 +8,7 @@ import (
 
 func TestConfig(t *testing.T) {
 	for name, c := range map[string]Config{
-		"policy":            {Policy: SkipAhead + 1},
+		"policy":            {Policy: Queue{Name: "empty"}},
 		"window, uneven":    {Window: 300 * ms},
 		"window, short":     {Window: ms},
 		"turn, long":        {Turn: 200 * ms},
@@ -48,7 +48,7 @@ func TestMembers(t *testing.T) {
 	if err := s.Join(0, Member{1, 100, 100, 100}); !errors.Is(err, ErrKnown) {
 		t.Errorf("a second member 1: %v", err)
 	}
-	if err := s.Join(0, Member{2, 600, 600, 600}); !errors.Is(err, ErrNoRoom) {
+	if err := s.Join(0, Member{2, 600, 600, 600}); !errors.Is(err, ErrDoesNotFit) {
 		t.Errorf("120 %% of a window: %v", err)
 	}
 	for _, do := range []func(time.Duration, ID) error{s.Leave, s.Want, s.Idle} {

@@ -1,77 +1,46 @@
-package token
+package token_test
 
 import (
-	"bufio"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/gshare-dev/gshare/lab/delivery"
+	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-var update = flag.Bool("update", false, "write the transcripts anew")
-
-// A transcript is a script with the answers below each line. Lines are
+// TestTranscripts plays the scripts of testdata on a slice. Their lines are
 //
-//	policy NAME [reserve PERMILLE] [window D]     a new slice
-//	TIME join ID SM REQUEST LIMIT                 per mille
+//	policy NAME [reserve PERMILLE] [window D]     creates a slice
+//	TIME join ID SM REQUEST LIMIT                 in per mille
 //	TIME want|idle|leave ID
 //	TIME settle ID BUSY
-//	TIME run                                      until then, calling Advance whenever it asks
+//	TIME run                                      calls Advance until then, whenever it is due
 //
-// Answers begin with "->": the time, what is taken, renewed and granted, and the deadlines.
+// Each line of the answer has the time, the changes, and the deadlines of tokens.
 func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no transcripts", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := replay(t, string(text))
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
+	datadriven.Walk(t, "testdata", func(t *testing.T, file string) {
+		var p player
+		datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
+			var out strings.Builder
+			for line := range strings.Lines(d.Input) {
+				if err := p.play(strings.Fields(line), &out); err != nil {
+					d.Fatalf(t, "%s: %v", line, err)
 				}
 			}
-			if got != string(text) {
-				t.Errorf("got\n%s\nwant\n%s", got, text)
-			}
+			return out.String()
 		})
-	}
-}
-
-func replay(t *testing.T, text string) string {
-	t.Helper()
-	var out strings.Builder
-	var p player
-	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
-		line := lines.Text()
-		if strings.HasPrefix(line, "->") {
-			continue
-		}
-		fmt.Fprintln(&out, line)
-		if line != "" && line[0] != '#' {
-			if err := p.play(strings.Fields(line), &out); err != nil {
-				t.Fatalf("%s: %v", line, err)
-			}
-		}
-	}
-	return out.String()
+	})
 }
 
 // player drives one slice.
 type player struct {
-	slice *Slice
+	slice *token.Slice
 	next  time.Duration
 }
-
-var policyNames = map[string]Policy{"table": Table, "fast": Fast, "hol": HeadOfLine, "skip": SkipAhead}
 
 func (p *player) play(words []string, out *strings.Builder) error {
 	if words[0] == "policy" {
@@ -88,14 +57,19 @@ func (p *player) play(words []string, out *strings.Builder) error {
 		return nil
 	}
 	if err := p.event(now, words[1:]); err != nil {
-		fmt.Fprintf(out, "-> %v\n", err)
+		fmt.Fprintln(out, err)
 	}
 	p.advance(now, out)
 	return nil
 }
 
 func (p *player) open(words []string) (err error) {
-	c := Config{Policy: policyNames[words[1]]}
+	var c token.Config
+	for _, policy := range delivery.Policies() {
+		if policy.String() == words[1] {
+			c.Policy = policy
+		}
+	}
 	for k := 2; k+1 < len(words); k += 2 {
 		switch words[k] {
 		case "reserve":
@@ -107,19 +81,19 @@ func (p *player) open(words []string) (err error) {
 			return err
 		}
 	}
-	p.slice, err = New(c)
-	p.next = Never
+	p.slice, err = token.New(c)
+	p.next = token.Never
 	return err
 }
 
 func (p *player) event(now time.Duration, words []string) error {
-	var id ID
+	var id token.ID
 	if _, err := fmt.Sscan(words[1], &id); err != nil {
 		return err
 	}
 	switch words[0] {
 	case "join":
-		m := Member{ID: id}
+		m := token.Member{ID: id}
 		if _, err := fmt.Sscan(strings.Join(words[2:], " "), &m.SM, &m.QuotaRequest, &m.QuotaLimit); err != nil {
 			return err
 		}
@@ -146,10 +120,10 @@ func (p *player) advance(now time.Duration, out *strings.Builder) {
 	if len(changes) == 0 {
 		return
 	}
-	fmt.Fprintf(out, "-> %v:", now)
+	fmt.Fprintf(out, "%v:", now)
 	for _, c := range changes {
 		fmt.Fprintf(out, " %v %d", c.Kind, c.ID)
-		if c.Kind != Revoke {
+		if c.Kind != token.Revoke {
 			fmt.Fprintf(out, " until %v", c.Token.Deadline)
 		}
 	}

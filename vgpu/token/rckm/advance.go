@@ -57,7 +57,7 @@ func (s *Slice) changes() []token.Change {
 		s.sequence++
 		m.known, m.told = m.balance > 0, m.balance
 		list = append(list, token.Change{ID: m.ID, Kind: kind,
-			Token: token.Token{Unit: Blocks, Amount: max(m.balance, 0), Deadline: token.Never, Sequence: s.sequence}})
+			Token: token.Token{Unit: token.Blocks, Amount: max(m.balance, 0), Deadline: token.Never, Sequence: s.sequence}})
 	}
 	return list
 }

@@ -8,9 +8,6 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// Blocks is the unit of the tokens here: thread blocks of kernels (D19). A token has no deadline: the next one replaces it.
-const Blocks token.Unit = token.Time + 1
-
 // Member is one share on the slice.
 type Member struct {
 	ID             token.ID

@@ -211,7 +211,7 @@ func TestRestart(t *testing.T) {
 		}
 	}
 	for _, c := range m.advance(7 * time.Hour) {
-		if c.Kind != token.Grant || c.Token.Amount < 1 || c.Token.Unit != Blocks {
+		if c.Kind != token.Grant || c.Token.Amount < 1 || c.Token.Unit != token.Blocks {
 			t.Errorf("%+v, want a token", c)
 		}
 	}

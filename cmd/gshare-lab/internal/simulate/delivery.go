@@ -44,12 +44,17 @@ func simulateDelivery() *simulation {
 	return &simulation{
 		name: "delivery", short: "Hand out tokens on full GPUs: do pods get what they were admitted for?", long: deliveryLong,
 		example:  "  gshare-lab simulate delivery --family uniform --admission slot --tokens table\n  gshare-lab simulate delivery --family papermix --admission mra --tokens hol --window 1s --switch-loss 0 -o json",
-		policies: tokenNames, flags: d.flags, prepare: d.prepare, run: d.run, chart: d.chart,
+		policies: tokenNames(), flags: d.flags, prepare: d.prepare, run: d.run, chart: d.chart,
 	}
 }
 
-// tokenNames are the policies of package token, the default first, in the order of its constants.
-var tokenNames = []string{"table", "fast", "hol", "skip"}
+// tokenNames returns the names of the policies, in the order of delivery.Policies.
+func tokenNames() (names []string) {
+	for _, p := range delivery.Policies() {
+		names = append(names, p.String())
+	}
+	return names
+}
 
 func (d *deliverySimulation) flags(f *pflag.FlagSet) {
 	f.StringVar(&d.familyName, "family", "papermix", strings.Join(shapesFamilies(), ", "))
@@ -95,7 +100,7 @@ func (d *deliverySimulation) prepare() error {
 
 func (d *deliverySimulation) run(ctx context.Context, policy string, seed uint64) ([]report.Figure, error) {
 	s := d.setting
-	s.Policy = token.Policy(slices.Index(tokenNames, policy))
+	s.Policy = delivery.Policies()[slices.Index(tokenNames(), policy)]
 	gpus, err := delivery.Fill(ctx, d.admission, shapes.Families()[d.familyName], d.gpus, s, seed)
 	if err != nil {
 		return nil, err
