@@ -10,13 +10,13 @@ import (
 
 func daemonsOf(c config.Configuration) mps.Daemons {
 	return mps.Daemons{
-		Dir: filepath.Join(c.Directory, "mps"), Program: c.SimulatedMPS, Simulated: c.SimulatedDevices != "", Plain: c.MPSVersion == 2,
+		Dir: filepath.Join(c.Directory, "mps"), Program: c.SimulatedMPS, Simulated: c.SimulatedDevices != "", NoNamespaces: c.MPSVersion == 2,
 	}
 }
 
 // clusterDaemonsOf are those of an agent that lives in a pod, whose end they survive. A service of systemd ends alone.
 func clusterDaemonsOf(c config.Configuration) mps.Daemons {
 	d := daemonsOf(c)
-	d.Apart = cgroup.Apart{Mount: "/sys/fs/cgroup", Name: "gshare-mps"}
+	d.DetachedCgroup = cgroup.Apart{Mount: "/sys/fs/cgroup", Name: "gshare-mps"}
 	return d
 }

@@ -64,7 +64,7 @@ type Agent struct {
 	Options
 	metrics *metrics
 	server  *tokenserver.Server
-	mps     *mps.Keeper
+	mps     *mps.Manager
 	host    injection.Host
 	files   cdi.Directory
 	wake    chan struct{} // something may have ended
@@ -122,7 +122,7 @@ func New(o Options) (*Agent, error) {
 			Log: o.Log, Turn: c.Turn.Duration, RunAhead: c.RunAhead.Duration, Window: c.Window.Duration,
 		}),
 	}
-	a.mps = mps.New(mps.Config{Daemons: o.MPS, Log: o.Log, Changed: func() { signal(a.report) }})
+	a.mps = mps.New(mps.Config{Daemons: o.MPS, Log: o.Log, OnChange: func() { signal(a.report) }})
 	a.metrics = newMetrics(a)
 	a.host = injection.Host{Driver: cdi.Driver(c.Kubernetes.Driver), Capabilities: o.Capabilities, Device: a.device}
 	if c.Kubernetes.Hook == "" {

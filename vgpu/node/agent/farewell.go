@@ -23,7 +23,7 @@ const (
 
 // farewellLoop sees to pods that are about to be killed.
 func (a *Agent) farewellLoop(ctx context.Context) {
-	if !a.MPS.Runs() {
+	if !a.MPS.Enabled() {
 		return
 	}
 	var ends sync.WaitGroup
@@ -84,7 +84,7 @@ func (a *Agent) grantsOf(uid types.UID) (shared []grant.Grant) {
 }
 
 func (a *Agent) endWork(ctx context.Context, g grant.Grant) {
-	err := a.mps.EndClients(ctx, a.uuid(g.VGPUs[0].Slice), func(pid int) bool {
+	err := a.mps.TerminateClients(ctx, a.uuid(g.VGPUs[0].Slice), func(pid int) bool {
 		c, err := a.ContainerOf(pid)
 		return err == nil && c.PodUID == string(g.UID)
 	})

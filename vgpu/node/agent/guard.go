@@ -60,7 +60,7 @@ func (g *guard) look(ctx context.Context) {
 	if g.Config.Kubernetes.Strangers != config.IgnoreStrangers {
 		if processes, ok := g.list(ctx); ok {
 			if !g.failing { // else a device whose processes are not known would have none
-				g.mps.Saw(g.byUUID(processes))
+				g.mps.ObserveProcesses(g.byUUID(processes))
 			}
 			known := g.identify(ctx, processes)
 			g.act(ctx, g.rule.Look(time.Now(), known, g.granted()))

@@ -235,7 +235,7 @@ func TestSpared(t *testing.T) {
 func TestServer(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t, config.ReportStrangers)
-	for name, slice := range map[string]string{mps.Server: "GPU-0", "somebody": "GPU-1"} {
+	for name, slice := range map[string]string{mps.ServerProgram: "GPU-0", "somebody": "GPU-1"} {
 		file := filepath.Join(c.rig.dir, name)
 		if err := os.Link(os.Args[0], file); err != nil {
 			t.Skip("the test binary is on another file system than temporary files: ", err)

@@ -65,7 +65,7 @@ func (g *guard) identify(ctx context.Context, processes []gpu.Process) (known []
 func (g *guard) whois(pid int) (born uint64, c cgroup.Container, ok bool) {
 	c, err := g.ContainerOf(pid)
 	outside := errors.Is(err, cgroup.ErrNoContainer)
-	if err != nil && !outside || c == g.own && !outside || outside && process.Program(pid) == mps.Server {
+	if err != nil && !outside || c == g.own && !outside || outside && process.Program(pid) == mps.ServerProgram {
 		return 0, c, false
 	}
 	born, err = process.Born(pid)

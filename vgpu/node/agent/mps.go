@@ -16,7 +16,7 @@ func (a *Agent) open(g *grant.Grant) (pipe string, _ *grant.Refusal) {
 	if refusal := a.makeInstances(g); refusal != nil {
 		return "", refusal
 	}
-	if g.Class() == share.Exclusive || !a.MPS.Runs() {
+	if g.Class() == share.Exclusive || !a.MPS.Enabled() {
 		return "", nil
 	}
 	m := a.memberOf(g)
@@ -33,7 +33,7 @@ func (a *Agent) open(g *grant.Grant) (pipe string, _ *grant.Refusal) {
 // memberOf is what a container is to MPS.
 func (a *Agent) memberOf(g *grant.Grant) mps.Member {
 	v := g.VGPUs[0]
-	return mps.MemberOf(a.uuid(v.Slice), g.ID(), v.Share, mps.GoesBehind(v.Class, v.Priority))
+	return mps.NewMember(a.uuid(v.Slice), g.ID(), v.Share, mps.HasLowPriority(v.Class, v.Priority))
 }
 
 // hold keeps what the grants need. The caller holds the lock.
@@ -51,7 +51,7 @@ func (a *Agent) holdMPS() {
 			members = append(members, m)
 		}
 	}
-	a.mps.Hold(members)
+	a.mps.SetMembers(members)
 }
 
 // capOf says how many SMs MPS gives the container: the hardware rounds.
@@ -74,7 +74,9 @@ func (a *Agent) mpsOf(g *grant.Grant) string {
 }
 
 // binds says that the container's processes cannot loosen what MPS holds them to.
-func (a *Agent) binds(g *grant.Grant) bool { return a.mps.Binds(a.uuid(g.VGPUs[0].Slice), g.ID()) }
+func (a *Agent) binds(g *grant.Grant) bool {
+	return a.mps.HasNamespace(a.uuid(g.VGPUs[0].Slice), g.ID())
+}
 
 // loose says what a program can do about the limits of MPS.
 func (a *Agent) loose(g *grant.Grant) (missing []string) {
@@ -112,7 +114,7 @@ func (a *Agent) profileOf(g *grant.Grant) string {
 
 // bare says that processes of the container run without MPS. The caller holds the lock.
 func (a *Agent) bare(g *grant.Grant) []string {
-	for _, pid := range a.mps.Bare(a.uuid(g.VGPUs[0].Slice)) {
+	for _, pid := range a.mps.NonMPSProcesses(a.uuid(g.VGPUs[0].Slice)) {
 		if c, err := a.ContainerOf(pid); err == nil && c.PodUID == string(g.UID) {
 			return []string{"a process runs without MPS, and its SMs are not limited"}
 		}
@@ -122,7 +124,7 @@ func (a *Agent) bare(g *grant.Grant) []string {
 
 // tellFeatures says once what this machine's MPS has beyond what is used. Nobody waits for it.
 func (a *Agent) tellFeatures(ctx context.Context) {
-	if a.MPS.Runs() {
+	if a.MPS.Enabled() {
 		f, err := a.MPS.Features(ctx)
 		a.Log.Info("features of MPS", "namespaces", f.Namespaces, "static partitions (not used)", f.StaticPartitions, "err", err)
 	}
@@ -130,12 +132,12 @@ func (a *Agent) tellFeatures(ctx context.Context) {
 
 // endClient ends the CUDA work of a process before the process is killed.
 func (a *Agent) endClient(ctx context.Context, slice string, pid int) error {
-	if !a.MPS.Runs() {
+	if !a.MPS.Enabled() {
 		return nil
 	}
 	slice = a.uuid(slice)
-	if _, kept := a.mps.Slices()[slice]; !kept {
+	if _, kept := a.mps.ClosedReasons()[slice]; !kept {
 		return nil
 	}
-	return a.mps.EndClients(ctx, slice, func(p int) bool { return p == pid })
+	return a.mps.TerminateClients(ctx, slice, func(p int) bool { return p == pid })
 }

@@ -67,7 +67,7 @@ func withMPS(t *testing.T, flags ...string) func(*Options) {
 	if out, err := exec.Command("gcc", flags...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if err := os.Link(control, filepath.Join(dir, mps.Server)); err != nil {
+	if err := os.Link(control, filepath.Join(dir, mps.ServerProgram)); err != nil {
 		t.Fatal(err)
 	}
 	return func(o *Options) {
@@ -89,7 +89,7 @@ func (r *rig) daemon(slice string) (pid int) {
 		}
 		environment, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
 		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if strings.Contains(string(environment), r.MPS.Pipe(slice)+"\x00") && strings.Contains(string(line), "\x00-d\x00") {
+		if strings.Contains(string(environment), r.MPS.PipeDir(slice)+"\x00") && strings.Contains(string(line), "\x00-d\x00") {
 			pid = p
 		}
 	}
@@ -99,7 +99,7 @@ func (r *rig) daemon(slice string) (pid int) {
 // client starts a program in a container that is a client of MPS.
 func (c *crowd) client(pod, container, slice string) *program {
 	c.rig.t.Helper()
-	return c.clientBy(c.rig.MPS.Pipe(slice), pod, container, slice)
+	return c.clientBy(c.rig.MPS.PipeDir(slice), pod, container, slice)
 }
 
 // clientBy is one that comes by a directory of pipes.
@@ -117,7 +117,7 @@ func TestMPS(t *testing.T) {
 	r := c.rig
 	cdi := r.pod("a", "GPU-0", 30, 50)
 	spec, err := r.create("a", cdi)
-	if err != nil || !strings.Contains(spec, `"hostPath":"`+r.MPS.Pipe("GPU-0")+`"`) || strings.Contains(spec, "GPU-1") {
+	if err != nil || !strings.Contains(spec, `"hostPath":"`+r.MPS.PipeDir("GPU-0")+`"`) || strings.Contains(spec, "GPU-1") {
 		t.Fatalf("%v: %s", err, spec)
 	}
 	r.kubelet.AddPod(running(placed("a", "GPU-0", 30, 50)))
@@ -192,7 +192,7 @@ func TestNamespaces(t *testing.T) {
 		r.kubelet.AddPod(running(placed(pod, "GPU-0", 30, 50)))
 		pipes[pod] = pipeOf(t, spec)
 	}
-	if filepath.Dir(filepath.Dir(pipes["a"])) != r.MPS.Pipe("GPU-0") || pipes["a"] == pipes["b"] {
+	if filepath.Dir(filepath.Dir(pipes["a"])) != r.MPS.PipeDir("GPU-0") || pipes["a"] == pipes["b"] {
 		t.Errorf("pipes %v", pipes)
 	}
 	c.enforced("a", "MPS namespace, 32 of 108 SMs", true)

@@ -105,10 +105,10 @@ func (h Host) Edits(g *grant.Grant, dir, pipe string) (specs.ContainerEdits, err
 // mps makes the processes of the container clients of the daemon of its device. Of its pipes they see those that are theirs.
 func (h Host) mps(g *grant.Grant, pipe string) specs.ContainerEdits {
 	v := g.VGPUs[0]
-	inside := mps.Daemons{Dir: MPSDir}.Pipe(h.device(v.Slice).UUID)
-	edits := specs.ContainerEdits{Env: mps.Environment(inside, v.Share)}
-	if mps.GoesBehind(v.Class, v.Priority) {
-		edits.Env = append(edits.Env, mps.Behind)
+	inside := mps.Daemons{Dir: MPSDir}.PipeDir(h.device(v.Slice).UUID)
+	edits := specs.ContainerEdits{Env: mps.ClientEnvironment(inside, v.Share)}
+	if mps.HasLowPriority(v.Class, v.Priority) {
+		edits.Env = append(edits.Env, mps.LowPriorityVariable)
 	}
 	if pipe != "" {
 		edits.Mounts = []*specs.Mount{{

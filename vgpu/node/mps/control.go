@@ -2,82 +2,160 @@ package mps
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// commandLimit is how long a daemon may take for an answer; one that takes longer is silent.
-const commandLimit = 2 * time.Second
+// commandTimeout is how long a daemon may take to answer a command.
+const commandTimeout = 2 * time.Second
 
-// control gives commands to the daemon of one slice.
+func (d Daemons) timeout() time.Duration { return cmp.Or(d.commandTimeout, commandTimeout) }
+
+// errTimeout means that a daemon has not answered a command in time.
+var errTimeout = errors.New("timed out")
+
+const pipeVariable = "CUDA_MPS_PIPE_DIRECTORY="
+
+// control sends commands to the daemon of one slice.
 type control struct {
 	Daemons
 	slice      string
-	namespaces bool // it has them: it is one of MPS v3
+	isVersion3 bool // the daemon speaks MPS v3, which has namespaces; otherwise v2
 }
 
-// command gives one command to a daemon of MPS v2 and gives the answer.
-func (c control) command(ctx context.Context, text string) (string, error) {
-	return c.exec(ctx, text+"\n")
+// control returns the control of a slice's daemon, in the version of the daemon that runs, if any.
+func (d Daemons) control(slice string) control {
+	c := control{Daemons: d, slice: slice}
+	c.isVersion3 = c.runsVersion3()
+	return c
 }
 
-// start starts the daemon. As root, one server serves the clients of all users: otherwise those of a second user would wait,
-// without an error, until the last process of the first has ended, and pods of several users could not share.
+// start starts the daemon. As root, one server serves the clients of all users. Otherwise clients of a second user would wait, without
+// an error, until the last process of the first has ended, and pods of several users could not share.
 func (c control) start(ctx context.Context) error {
-	for _, dir := range []string{c.Pipe(c.slice), c.log(c.slice)} {
+	for _, dir := range []string{c.PipeDir(c.slice), c.logDir(c.slice)} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
 	}
-	arguments, multiuser := []string{"-d"}, "-multiuser-server"
-	if c.namespaces {
-		arguments, multiuser = append(arguments, version3...), "-m"
+	arguments, multiUser := []string{"-d"}, "-multiuser-server"
+	if c.isVersion3 {
+		arguments, multiUser = append(arguments, version3...), "-m"
 	}
 	if os.Geteuid() == 0 {
-		arguments = append(arguments, multiuser)
+		arguments = append(arguments, multiUser)
 	}
-	if err := c.remember(); err != nil {
+	if err := c.recordVersion(); err != nil {
 		return err
 	}
-	if _, err := c.exec(ctx, "", arguments...); err != nil {
+	if _, err := c.run(ctx, "", arguments...); err != nil {
 		return err
 	}
-	return c.setApart()
+	return c.detach()
 }
 
-// setApart keeps the daemon from ending with the container that the agent runs in, and its clients with it: a runtime kills all
-// that is in a container's cgroup. It has no servers yet, and they will be where it is.
-func (c control) setApart() (all error) {
-	daemons, _ := c.processes()
-	for _, pid := range daemons {
-		all = errors.Join(all, c.Apart.Enter(pid))
+// detach moves the daemon out of the agent's cgroup, before it starts servers: a container runtime kills everything in the cgroup of a
+// container that ends.
+func (c control) detach() (all error) {
+	pids, _ := c.findProcesses()
+	for _, pid := range pids {
+		all = errors.Join(all, c.DetachedCgroup.Enter(pid))
 	}
 	return all
 }
 
-func (c control) exec(ctx context.Context, input string, arguments ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, commandLimit)
+// run runs the control program with the environment of the slice and returns its output.
+func (c control) run(ctx context.Context, input string, arguments ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.program(), arguments...)
 	cmd.Env = append(os.Environ(), "CUDA_VISIBLE_DEVICES="+c.slice,
-		pipeVariable+c.Pipe(c.slice), "CUDA_MPS_LOG_DIRECTORY="+c.log(c.slice))
+		pipeVariable+c.PipeDir(c.slice), "CUDA_MPS_LOG_DIRECTORY="+c.logDir(c.slice))
 	cmd.Stdin = strings.NewReader(input)
-	cmd.WaitDelay = 100 * time.Millisecond // what it leaves behind may hold its output open
+	cmd.WaitDelay = 100 * time.Millisecond // its children may hold its output open
 	out, err := cmd.CombinedOutput()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = errSilent
+		err = errTimeout
 	}
 	if err != nil {
-		return "", fmt.Errorf("MPS of slice %s: %w: %.200s", c.slice, err, bytes.TrimSpace(out))
+		return "", fmt.Errorf("MPS daemon of slice %s: %w: %.200s", c.slice, err, bytes.TrimSpace(out))
 	}
 	return string(out), nil
 }
 
-var errSilent = errors.New("it does not answer")
+// commandV2 sends one command to a daemon of MPS v2 and returns its answer.
+func (c control) commandV2(ctx context.Context, text string) (string, error) {
+	return c.run(ctx, text+"\n")
+}
 
-const pipeVariable = "CUDA_MPS_PIPE_DIRECTORY="
+// server is an MPS server process with its clients.
+type server struct {
+	name    string // of MPS v3 only
+	pid     int    // 0: not started yet
+	fault   bool   // accepts no clients until those that a fault has failed have ended
+	clients []int  // PIDs
+}
+
+// servers queries the daemon for its servers and their clients.
+func (c control) servers(ctx context.Context) (found []server, err error) {
+	if c.isVersion3 {
+		return c.serversV3(ctx)
+	}
+	text, err := c.commandV2(ctx, "get_server_list")
+	if err != nil {
+		return nil, err
+	}
+	for _, pid := range parsePIDs(text) {
+		status, err := c.commandV2(ctx, fmt.Sprint("get_server_status ", pid))
+		if err != nil {
+			return nil, err
+		}
+		clients, err := c.commandV2(ctx, fmt.Sprint("get_client_list ", pid)) // none, if the server has ended meanwhile
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, server{pid: pid, fault: isFaulted(status), clients: parsePIDs(clients)})
+	}
+	return found, nil
+}
+
+// terminate ends the CUDA work of a client, whose process continues with errors. It must precede any signal that ends the process: a
+// client killed while it works can leave the server, and so all other clients, in an undefined state.
+func (c control) terminate(ctx context.Context, s server, pid int) error {
+	if c.isVersion3 {
+		_, err := c.commandV3(ctx, "client", "terminate", strconv.Itoa(pid))
+		return err
+	}
+	_, err := c.commandV2(ctx, fmt.Sprint("terminate_client ", s.pid, " ", pid))
+	return err
+}
+
+// quit makes the daemon end itself and its servers.
+func (c control) quit(ctx context.Context) error {
+	if c.isVersion3 {
+		_, err := c.commandV3(ctx, "-q")
+		return err
+	}
+	_, err := c.commandV2(ctx, "quit")
+	return err
+}
+
+// parsePIDs parses an answer with one PID in each line, and skips all other lines.
+func parsePIDs(answer string) (pids []int) {
+	for line := range strings.Lines(answer) {
+		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// isFaulted reports whether the status of a server (INITIALIZING, ACTIVE or FAULT) is a fault.
+func isFaulted(status string) bool { return strings.Contains(strings.ToUpper(status), "FAULT") }

@@ -10,132 +10,134 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
 )
 
-// daemon is that of one slice. Its loop alone uses what is not guarded.
+// daemon manages the control daemon of one slice. Only its loop uses the fields that are not guarded.
 type daemon struct {
-	control // namespaces changes with pid
-	keeper  *Keeper
-	rule    *supervisor.Supervisor
-	wake    chan struct{}
-	clients map[int]uint64 // at the last answer, with their births: they may outlive the daemon; nil: there was none
-	serves  bool           // at the last answer it had the server of the members' namespaces
-	moved   bool           // these have changed since the last note
-	failed  error          // the last start
+	control    // isVersion3 changes together with pid, and is guarded too
+	manager    *Manager
+	supervisor *supervisor.Supervisor
+	wake       chan struct{}
+	clients    map[int]uint64 // start times by PID, as of the last answer; they may outlive the daemon; nil: it has never answered
+	hasServer  bool           // as of the last answer, the server of the members' namespaces exists
+	startErr   error          // of the last start
 
-	// guarded by the keeper's lock
-	served int // clients at the last look
-	pid    int // of the daemon that was met; 0: none
-	born   uint64
-	asked  map[string]asking // members that are about to share, by name
-	why    string            // no new process may come; empty where it may
-	bare   []int
-	rooms  map[string]room // namespaces of members, by name
+	// guarded by the manager's lock
+	pid         int // of the identified daemon process; 0: none
+	startTime   uint64
+	pending     map[string]pendingMember // called Open, and are not members yet; by name
+	closed      string                   // why no new process is accepted; empty if it is
+	nonMPS      []int                    // processes without MPS
+	clientCount int                      // as of the last observation
+	namespaces  map[string]namespace     // by member
+	unpublished bool                     // namespaces changed since the last OnChange
 }
 
-// asking is a member that is about to share.
-type asking struct {
+// pendingMember is a member that called Open and does not hold the slice yet.
+type pendingMember struct {
 	Member
-	at time.Time
+	since time.Time
 }
 
-func newDaemon(k *Keeper, slice string) *daemon {
+func newDaemon(m *Manager, slice string) *daemon {
 	return &daemon{
-		control: control{Daemons: k.Daemons, slice: slice}, keeper: k, rule: supervisor.New(k.Rule), wake: make(chan struct{}, 1),
-		asked: map[string]asking{}, why: unmet,
+		control: control{Daemons: m.Daemons, slice: slice}, manager: m, supervisor: supervisor.New(m.Supervisor),
+		wake: make(chan struct{}, 1), pending: map[string]pendingMember{}, closed: unidentified,
 	}
 }
 
-// loop looks again and again: soon after it has done something, and when it is woken.
+// actionDelay is the time from an action to the observation of its result.
+const actionDelay = 20 * time.Millisecond
+
+// loop observes the daemon and acts on it until the manager is closed.
 func (d *daemon) loop() {
 	for {
-		d.meet()
-		l, orders := d.judge()
-		d.note(l, orders)
-		next := d.keeper.Period
+		d.identify()
+		observation, decision := d.decide()
+		d.publish(observation, decision)
+		next := d.manager.Interval
 		switch {
-		case !l.Wanted && len(d.members()) > 0: // who came during the look was told that he may: no daemon ends under him
-			next = min(next, afterOrder)
-		case orders.Do != supervisor.Nothing:
-			if err := d.obey(orders.Do); err != nil && d.keeper.ctx.Err() == nil {
-				d.keeper.Log.Error("MPS", "do", string(orders.Do), "slice", d.slice, "err", err)
+		case !observation.Wanted && len(d.allMembers()) > 0: // Open has accepted a member meanwhile: do not stop its daemon
+			next = min(next, actionDelay)
+		case decision.Do != supervisor.Nothing:
+			if err := d.perform(decision.Do); err != nil && d.manager.ctx.Err() == nil {
+				d.manager.Log.Error("MPS daemon action failed", "action", string(decision.Do), "slice", d.slice, "error", err)
 			}
-			next = min(next, afterOrder)
+			next = min(next, actionDelay)
 		}
-		var again <-chan time.Time // never, while there is nothing to look after
-		if l.Wanted || l.Daemon != supervisor.Absent {
-			again = time.After(next)
+		var timer <-chan time.Time // nil while there is nothing to manage
+		if observation.Wanted || observation.Daemon != supervisor.Absent {
+			timer = time.After(next)
 		}
 		select {
-		case <-d.keeper.ctx.Done():
+		case <-d.manager.ctx.Done():
 			return
 		case <-d.wake:
-		case <-again:
+		case <-timer:
 		}
 	}
 }
 
-// afterOrder is how soon after an order it is looked what it did.
-const afterOrder = 20 * time.Millisecond
-
-// members are those who share the slice, or are about to.
-func (d *daemon) members() []Member {
-	d.keeper.mu.Lock()
-	defer d.keeper.mu.Unlock()
-	maps.DeleteFunc(d.asked, func(_ string, a asking) bool { return time.Since(a.at) >= awaited })
-	all := slices.Clone(d.keeper.held[d.slice])
-	for _, a := range d.asked {
-		all = slices.DeleteFunc(all, func(m Member) bool { return m.Name == a.Name }) // it asks for what it will have
-		all = append(all, a.Member)
+// allMembers returns the members of the slice and the pending ones, whose new limits replace those of the same name.
+func (d *daemon) allMembers() []Member {
+	d.manager.mu.Lock()
+	defer d.manager.mu.Unlock()
+	maps.DeleteFunc(d.pending, func(_ string, p pendingMember) bool { return time.Since(p.since) >= pendingTimeout })
+	all := slices.Clone(d.manager.members[d.slice])
+	for _, p := range d.pending {
+		all = slices.DeleteFunc(all, func(m Member) bool { return m.Name == p.Name })
+		all = append(all, p.Member)
 	}
 	return all
 }
 
-func (d *daemon) note(l supervisor.Look, o supervisor.Orders) {
-	d.keeper.mu.Lock()
-	changed := d.moved || d.why != o.Closed || !slices.Equal(d.bare, o.Bare)
-	before := d.why
-	d.why, d.bare, d.served, d.moved = o.Closed, o.Bare, l.Clients, false
-	d.keeper.mu.Unlock()
+// publish stores the result of an observation for callers of the manager, and calls OnChange if it differs from the last one.
+func (d *daemon) publish(observation supervisor.Look, decision supervisor.Orders) {
+	d.manager.mu.Lock()
+	changed := d.unpublished || d.closed != decision.Closed || !slices.Equal(d.nonMPS, decision.Bare)
+	before := d.closed
+	d.closed, d.nonMPS, d.clientCount, d.unpublished = decision.Closed, decision.Bare, observation.Clients, false
+	d.manager.mu.Unlock()
 	if changed {
-		d.keeper.Log.Info("MPS of a slice", "slice", d.slice, "closed", o.Closed, "before", before, "bare", o.Bare)
-		d.keeper.Changed()
+		d.manager.Log.Info("MPS state changed", "slice", d.slice, "closed", decision.Closed, "before", before, "nonMPS", decision.Bare)
+		d.manager.OnChange()
 	}
 }
 
-func (d *daemon) obey(a supervisor.Action) error {
-	ctx := d.keeper.ctx
+// perform executes an action of the supervisor.
+func (d *daemon) perform(a supervisor.Action) error {
+	ctx := d.manager.ctx
 	switch a {
 	case supervisor.Start:
-		d.failed = d.startNext(ctx)
-		return d.failed
+		d.startErr = d.restart(ctx)
+		return d.startErr
 	case supervisor.Stop:
 		return d.quit(ctx)
 	case supervisor.Kill:
 		return d.kill()
 	}
-	return d.endClients(ctx, func(int) bool { return true })
+	return d.terminateClients(ctx, func(int) bool { return true })
 }
 
-// startNext starts another daemon. What that is, the next look finds out.
-func (d *daemon) startNext(ctx context.Context) (err error) {
-	if err := d.kill(); err != nil { // servers of one that was killed would stand beside its own
+// restart kills what is left of the last daemon and starts the next one, which the next iteration of the loop identifies.
+func (d *daemon) restart(ctx context.Context) (err error) {
+	if err := d.kill(); err != nil { // old servers must not run beside the new daemon's
 		return err
 	}
 	next := d.control
-	if next.namespaces, err = d.choose(ctx); err != nil {
+	if next.isVersion3, err = d.nextIsVersion3(ctx); err != nil {
 		return err
 	}
 	return next.start(ctx)
 }
 
-// endClients ends the CUDA work of those clients that are meant.
-func (c control) endClients(ctx context.Context, meant func(pid int) bool) (all error) {
+// terminateClients ends the CUDA work of the matching clients.
+func (c control) terminateClients(ctx context.Context, match func(pid int) bool) (all error) {
 	servers, err := c.servers(ctx)
 	if err != nil {
 		return err
 	}
 	for _, s := range servers {
 		for _, pid := range s.clients {
-			if meant(pid) {
+			if match(pid) {
 				all = errors.Join(all, c.terminate(ctx, s, pid))
 			}
 		}

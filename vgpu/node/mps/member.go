@@ -6,60 +6,71 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Member is one share of a slice. Where the daemon has namespaces (MPS v3, driver 615), the member has one of its own: the processes that come
-// by its directory get its part of the SMs whatever their environment says, and no more memory than it allows. Older
-// daemons have none, and go by the environment alone.
+// Member is one share of a slice. Where the daemon has namespaces (MPS v3, driver 615), each member has its own: processes that connect
+// through its directory get the member's SMs whatever their environment says, and no more memory than it allows. Older daemons have
+// none, and trust the environment.
 type Member struct {
-	Slice  string
-	Name   string // lowercase letters, digits and underscores, at most 35 in the path of a socket
-	SMs    share.PerMille
-	Memory share.Bytes // without ContextMemory; of each process
-	Behind bool        // as the variable of that name; a process may have another priority by its environment
+	Slice       string
+	Name        string // lowercase letters, digits and underscores; at most 35 bytes, to fit the path of a socket
+	SMs         share.PerMille
+	Memory      share.Bytes // of each process, without ContextMemory
+	LowPriority bool        // the default priority; a process may choose another one by its environment
 }
 
-// MemberOf makes the member that has a share.
-func MemberOf(slice, name string, s share.Share, behind bool) Member {
-	return Member{Slice: slice, Name: name, SMs: s.SMLimit, Memory: s.Memory, Behind: behind}
+// NewMember returns the member for a share.
+func NewMember(slice, name string, s share.Share, lowPriority bool) Member {
+	return Member{Slice: slice, Name: name, SMs: s.SMLimit, Memory: s.Memory, LowPriority: lowPriority}
 }
 
-// room is the namespace of a member, with its limits, or why it is not there.
-type room struct {
+// HasLowPriority reports whether a share's kernels yield to those of others: best effort on an elastic slice.
+func HasLowPriority(class share.Isolation, p share.Priority) bool {
+	return class == share.Elastic && p != share.SLO
+}
+
+// LowPriorityVariable is the environment of best effort on an elastic slice. Waiting blocks of its kernels are scheduled after those of
+// clients with normal priority, so a long kernel of a training job yields at its next wave; block tokens cannot stop a kernel that has
+// been launched. MPS takes it as a hint.
+const LowPriorityVariable = "CUDA_MPS_CLIENT_PRIORITY=1"
+
+// namespace is the MPS namespace of a member with its limits, or the error of creating it.
+type namespace struct {
 	Member
 	err error
 }
 
-// Binds says that a member's processes cannot loosen what MPS holds them to: it has a namespace.
-func (k *Keeper) Binds(slice, name string) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	d := k.kept[slice]
+// HasNamespace reports whether a member has an MPS namespace, so that its processes cannot raise their limits.
+func (m *Manager) HasNamespace(slice, name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := m.daemons[slice]
 	if d == nil {
 		return false
 	}
-	r, made := d.rooms[name]
-	return made && r.err == nil
+	n, exists := d.namespaces[name]
+	return exists && n.err == nil
 }
 
-// lacks says what the daemon has to make before a process of the member may come. The caller holds the keeper's lock.
-func (d *daemon) lacks(m Member) string {
-	if !d.namespaces {
+// namespaceMissing returns why the member's namespace cannot be used yet, or an empty string if it can. The caller holds the manager's
+// lock.
+func (d *daemon) namespaceMissing(m Member) string {
+	if !d.isVersion3 {
 		return ""
 	}
-	r, made := d.rooms[m.Name]
+	n, exists := d.namespaces[m.Name]
 	switch {
-	case !made || r.Member != m:
-		return "the share's namespace is being made"
-	case r.err != nil:
-		return "the share's namespace cannot be made: " + r.err.Error()
+	case !exists || n.Member != m:
+		return "the share's namespace is being created"
+	case n.err != nil:
+		return "the share's namespace cannot be created: " + n.err.Error()
 	}
 	return ""
 }
 
-// pipeOf is the directory that the processes of a member come by. That of the slice shows the namespaces of all, and nobody is limited who
-// comes by it: where the daemon has namespaces, nobody gets it. The caller holds the keeper's lock.
-func (d *daemon) pipeOf(m Member) string {
-	if !d.namespaces {
-		return d.Pipe(d.slice)
+// pipeDirOf returns the pipe directory for processes of a member. The slice's own directory has no limits and shows the namespaces of
+// all, so nobody gets it where the daemon has namespaces. The caller holds the manager's lock.
+func (d *daemon) pipeDirOf(m Member) string {
+	if !d.isVersion3 {
+		return d.PipeDir(d.slice)
 	}
-	return filepath.Join(d.Pipe(d.slice), serverName, m.Name)
+	return filepath.Join(d.PipeDir(d.slice), serverName, m.Name)
 }

@@ -16,12 +16,12 @@ import (
 )
 
 var (
-	small = Member{Slice: slice, Name: "small", SMs: 300, Memory: 512 * share.MiB} // its processes get 1 GiB with a context
+	small = Member{Slice: slice, Name: "small", SMs: 300, Memory: 512 * share.MiB} // 1 GiB for each process, with its context
 	large = Member{Slice: slice, Name: "large", SMs: 600, Memory: 3584 * share.MiB}
 )
 
-// measured starts a program that finds out how much of the device it gets, and stays.
-func (r *rig) measured(pipe string, environment ...string) (limits string, end func()) {
+// measureLimits starts a program that prints its limits on the device and then stays connected until end is called.
+func (r *rig) measureLimits(pipe string, environment ...string) (limits string, end func()) {
 	r.t.Helper()
 	cmd := exec.Command(filepath.Join(r.folder, "limits"))
 	cmd.Env = append(append(os.Environ(), "LD_LIBRARY_PATH="+r.folder, pipeVariable+pipe), environment...)
@@ -49,82 +49,82 @@ func (r *rig) measured(pipe string, environment ...string) (limits string, end f
 	return strings.TrimSpace(limits), end
 }
 
-// TestHostileClient: what a program says in its environment changes nothing about its part of the SMs where it has a namespace, and
-// everything where it has none. Its memory it can only make less, but for the hole that NVIDIA found in driver 615.71: an entry for a device that it
-// does not see. The enforcement status says so.
+// TestHostileClient: the environment of a program determines its part of the SMs only where it has no namespace. It can only lower its
+// memory, except for the hole that NVIDIA found in driver 615.71: an entry for a device that the program does not see. The enforcement
+// status of the share reports that hole.
 func TestHostileClient(t *testing.T) {
 	const percent, memory = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT="
 	for name, test := range map[string]struct {
 		environment []string
 		v2, v3      string
 	}{
-		"nothing":            {nil, "SMs 100, MiB 16384", "SMs 30, MiB 1024"},
+		"no limits":          {nil, "SMs 100, MiB 16384", "SMs 30, MiB 1024"},
 		"more":               {[]string{percent + "90", memory + "0=8G"}, "SMs 90, MiB 8192", "SMs 30, MiB 1024"},
 		"less":               {[]string{percent + "10", memory + "0=512M"}, "SMs 10, MiB 512", "SMs 30, MiB 512"},
 		"the hole of 615.71": {[]string{memory + "0=1024M,1=1G"}, "SMs 100, MiB 16384", "SMs 30, MiB 16384"},
-		"as it was told":     {[]string{percent + "30", memory + "0=1024M"}, "SMs 30, MiB 1024", "SMs 30, MiB 1024"},
+		"the right limits":   {[]string{percent + "30", memory + "0=1024M"}, "SMs 30, MiB 1024", "SMs 30, MiB 1024"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			versions(t, func(t *testing.T, r *rig) {
+			forVersions(t, func(t *testing.T, r *rig) {
 				want := test.v2
 				if r.driver != "" {
 					want = test.v3
 				}
-				if got, _ := r.measured(r.opensFor(small), test.environment...); got != "error 0, "+want {
-					t.Errorf("it gets %s, want %s", got, want)
+				if got, _ := r.measureLimits(r.openFor(small), test.environment...); got != "error 0, "+want {
+					t.Errorf("got limits %s, want %s", got, want)
 				}
 			})
 		})
 	}
 }
 
-// TestNamespaces: each member has its own pipes and limits, for as long as it is held or has processes.
+// TestNamespaces: each member has its own pipe directory and limits, as long as it is a member or has processes.
 func TestNamespaces(t *testing.T) {
-	r := newRig(t, namespaces)
-	pipe, others := r.opensFor(small), r.opensFor(large)
-	r.Hold([]Member{small, large})
-	if pipe == others || !r.Binds(slice, small.Name) || r.Binds(slice, "nobody") || r.Binds("GPU-8", small.Name) {
-		t.Errorf("pipes %s and %s", pipe, others)
+	r := newRig(t, driver615)
+	pipe, others := r.openFor(small), r.openFor(large)
+	r.SetMembers([]Member{small, large})
+	if pipe == others || !r.HasNamespace(slice, small.Name) || r.HasNamespace(slice, "nobody") || r.HasNamespace("GPU-8", small.Name) {
+		t.Errorf("got pipe directories %s and %s", pipe, others)
 	}
 	for pipe, want := range map[string]string{pipe: "error 0, SMs 30, MiB 1024", others: "error 0, SMs 60, MiB 4096"} {
-		if got, end := r.measured(pipe); got != want {
-			t.Errorf("it gets %s, want %s", got, want)
+		if got, end := r.measureLimits(pipe); got != want {
+			t.Errorf("got limits %s, want %s", got, want)
 		} else {
 			end()
 		}
 	}
-	_, end := r.measured(pipe)
-	r.opensFor(small) // who holds the slice may ask again, as a container does that is made anew, and is not waited for when it has gone
-	r.Hold([]Member{large})
+	_, end := r.measureLimits(pipe)
+	r.openFor(small) // a member may call Open again, as for a container that restarts, and does not become pending by it
+	r.SetMembers([]Member{large})
 	again := small
 	again.Name = "next"
-	r.opensFor(again) // so the keeper has looked
-	if !slices.Contains(r.rooms(), small.Name) {
-		t.Error("a namespace with a process has gone")
+	r.openFor(again) // and so an iteration has passed
+	if !slices.Contains(r.namespaceNames(), small.Name) {
+		t.Error("a namespace with a process was deleted")
 	}
 	end()
-	r.eventually("it has gone", func() bool { return !slices.Contains(r.rooms(), small.Name) })
+	r.waitFor("the namespace to be deleted", func() bool { return !slices.Contains(r.namespaceNames(), small.Name) })
 	if _, err := os.Stat(pipe); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("its pipes are left: %v", err)
+		t.Errorf("its pipe directory was not removed: %v", err)
 	}
 }
 
-// TestOtherLimits: a member of the same name with other limits comes when they are set.
-func TestOtherLimits(t *testing.T) {
-	r := newRig(t, namespaces)
+// TestChangedLimits: the slice opens for a member with changed limits once they are set.
+func TestChangedLimits(t *testing.T) {
+	r := newRig(t, driver615)
 	before := small
 	before.SMs = 900
-	r.opensFor(before)
-	r.Hold([]Member{before})
-	if got, _ := r.measured(r.opensFor(small)); got != "error 0, SMs 30, MiB 1024" {
-		t.Errorf("it gets %s", got)
+	r.openFor(before)
+	r.SetMembers([]Member{before})
+	if got, _ := r.measureLimits(r.openFor(small)); got != "error 0, SMs 30, MiB 1024" {
+		t.Errorf("got limits %s", got)
 	}
 }
 
-// rooms are the namespaces that the daemon tells.
-func (r *rig) rooms() []string {
+// namespaceNames returns the names of the namespaces that the daemon lists.
+func (r *rig) namespaceNames() []string {
 	r.t.Helper()
-	names, err := r.control(slice).spaces(r.t.Context())
+	names, err := r.control(slice).listNamespaces(r.t.Context())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -132,41 +132,41 @@ func (r *rig) rooms() []string {
 	return names
 }
 
-// TestNextKeeper takes over daemon, server and namespaces. What an agent left that was ended halfway is set right, or goes.
-func TestNextKeeper(t *testing.T) {
-	r := newRig(t, namespaces)
-	pipe := r.opensFor(small)
-	r.Hold([]Member{small})
-	_, end := r.measured(pipe)
+// TestNextManager: the next manager takes over daemon, server and namespaces. It completes or deletes what a killed agent left unfinished.
+func TestNextManager(t *testing.T) {
+	r := newRig(t, driver615)
+	pipe := r.openFor(small)
+	r.SetMembers([]Member{small})
+	_, end := r.measureLimits(pipe)
 	daemon, servers := r.daemon(), r.servers()
 	r.Close()
 	c := r.control(slice)
-	for _, name := range []string{"stray", large.Name} { // neither has limits
-		if _, err := c.tell(t.Context(), "namespace", "create", name, "--server="+serverName); err != nil {
+	for _, name := range []string{"stray", large.Name} { // without limits
+		if _, err := c.commandV3(t.Context(), "namespace", "create", name, "--server="+serverName); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r.Keeper = r.keeper(r.Dir)
-	r.Hold([]Member{small, large})
-	if again := r.opensFor(small); again != pipe {
-		t.Errorf("pipes %s, not %s", again, pipe)
+	r.Manager = r.newManager(Daemons{Dir: r.Dir})
+	r.SetMembers([]Member{small, large})
+	if again := r.openFor(small); again != pipe {
+		t.Errorf("got pipe directory %s, want %s", again, pipe)
 	}
-	if got, _ := r.measured(r.opensFor(large)); got != "error 0, SMs 60, MiB 4096" {
-		t.Errorf("it gets %s", got)
+	if got, _ := r.measureLimits(r.openFor(large)); got != "error 0, SMs 60, MiB 4096" {
+		t.Errorf("got limits %s", got)
 	}
-	r.eventually("nothing is left over", func() bool { return slices.Equal(r.rooms(), []string{"default", large.Name, small.Name}) })
+	r.waitFor("the stray namespace to be deleted", func() bool { return slices.Equal(r.namespaceNames(), []string{"default", large.Name, small.Name}) })
 	if r.daemon() != daemon || !slices.Equal(r.servers(), servers) {
-		t.Error("daemon or server were not taken over")
+		t.Error("daemon or server were replaced")
 	}
 	end()
 }
 
-// TestNamespacesAgain: the next daemon has those of the last one, with their limits, at the same place.
-func TestNamespacesAgain(t *testing.T) {
-	r := newRig(t, namespaces)
-	pipe := r.opensFor(small)
-	r.Hold([]Member{small})
-	mounted, err := os.Open(pipe) // as a container's mount does, it keeps the directory from being made again in the same place
+// TestNamespacesOfNextDaemon: the next daemon has the namespaces of the last one, with their limits, in the same directories.
+func TestNamespacesOfNextDaemon(t *testing.T) {
+	r := newRig(t, driver615)
+	pipe := r.openFor(small)
+	r.SetMembers([]Member{small})
+	mounted, err := os.Open(pipe) // like a container's mount, this keeps the inode from being reused
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,164 +176,157 @@ func TestNamespacesAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := r.daemon()
-	r.another(first)
-	if again := r.opensFor(small); again != pipe || r.daemon() == first {
-		t.Errorf("pipes %s, not %s", again, pipe)
+	r.replaceDaemon()
+	if again := r.openFor(small); again != pipe || r.daemon() == first {
+		t.Errorf("got pipe directory %s, want %s", again, pipe)
 	}
 	if after, err := os.Stat(pipe); err != nil || !os.SameFile(before, after) {
-		t.Errorf("who has the directory mounted does not see the new one (%v)", err)
+		t.Errorf("the mounted directory was replaced (%v)", err)
 	}
-	if got, _ := r.measured(pipe, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=100"); got != "error 0, SMs 30, MiB 1024" {
-		t.Errorf("it gets %s", got)
+	if got, _ := r.measureLimits(pipe, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=100"); got != "error 0, SMs 30, MiB 1024" {
+		t.Errorf("got limits %s", got)
 	}
 }
 
-// TestRefused: a member whose namespace the daemon refuses, at either step, does not come in, and is told why. Others do. A daemon that
-// refuses to say what namespaces it has is not ended for it; one that refuses to say whom it serves is no better than a silent one.
+// TestRefused: if the daemon refuses a member's namespace, at either step, Open fails for that member with the reason, and works for
+// others. A daemon that refuses to list its namespaces is not replaced; one that refuses to list its clients is treated as silent.
 func TestRefused(t *testing.T) {
 	for _, verb := range []string{"namespace create small", "namespace set small", "server create", "namespace list", "server list", "client list"} {
 		t.Run(verb, func(t *testing.T) {
-			r := newRig(t, namespaces)
-			refuse := filepath.Join(r.log(slice), "refuse")
-			if err := errors.Join(os.MkdirAll(r.log(slice), 0o755), os.WriteFile(refuse, []byte(verb), 0o644)); err != nil {
+			r := newRig(t, driver615)
+			refuse := filepath.Join(r.logDir(slice), "refuse")
+			if err := errors.Join(os.MkdirAll(r.logDir(slice), 0o755), os.WriteFile(refuse, []byte(verb), 0o644)); err != nil {
 				t.Fatal(err)
 			}
-			r.eventually("told why", func() bool {
+			r.waitFor("the reason", func() bool {
 				_, err := r.Open(small)
 				return errors.Is(err, ErrClosed) && strings.Contains(fmt.Sprint(err), "refused")
 			})
 			first := r.daemon()
-			ended := verb == "server list" || verb == "client list" // and so it has no clients that are known
+			replaced := verb == "server list" || verb == "client list" // as it has no known clients
 			if strings.HasSuffix(verb, small.Name) {
-				r.opensFor(large)
+				r.openFor(large)
 			}
 			if err := os.Remove(refuse); err != nil {
 				t.Fatal(err)
 			}
-			if got, _ := r.measured(r.opensFor(small)); got != "error 0, SMs 30, MiB 1024" || r.daemon() != first && !ended {
-				t.Errorf("it gets %s of daemon %d, which was %d", got, r.daemon(), first)
+			if got, _ := r.measureLimits(r.openFor(small)); got != "error 0, SMs 30, MiB 1024" || r.daemon() != first && !replaced {
+				t.Errorf("got limits %s of daemon %d, which was %d", got, r.daemon(), first)
 			}
 		})
 	}
 }
 
-// TestBetweenTheSteps: who comes by pipes that it has while its namespace is being made again has no limits, and its work ends, also
-// where the agent is killed meanwhile.
-func TestBetweenTheSteps(t *testing.T) {
-	for _, killed := range []bool{false, true} {
-		t.Run(fmt.Sprint(killed), func(t *testing.T) {
-			r := newRig(t, namespaces)
-			pipe := r.opensFor(small)
-			r.Hold([]Member{small})
-			refuse := filepath.Join(r.log(slice), "refuse")
+// TestUnlimitedClient: a process that connects after its namespace has been created and before the limits are set is unlimited, and its
+// work is terminated, also if the agent is restarted in between.
+func TestUnlimitedClient(t *testing.T) {
+	for name, restarted := range map[string]bool{"same agent": false, "restarted agent": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, driver615)
+			pipe := r.openFor(small)
+			r.SetMembers([]Member{small})
+			refuse := filepath.Join(r.logDir(slice), "refuse")
 			if err := os.WriteFile(refuse, []byte("namespace set"), 0o644); err != nil {
 				t.Fatal(err)
 			}
 			r.signal(r.daemon(), syscall.SIGKILL)
-			r.eventually("half of it", func() bool {
+			r.waitFor("the limits to be refused", func() bool {
 				_, err := r.Open(small)
 				return err != nil && strings.Contains(err.Error(), "refused")
 			})
-			if killed {
+			if restarted {
 				r.Close()
 			}
-			early := r.client(pipeVariable + pipe)
-			r.eventually("a client", func() bool { return r.knows(early.Process.Pid) })
+			unlimited := r.startClient(pipeVariable + pipe)
+			r.waitForClient(unlimited)
 			if err := os.Remove(refuse); err != nil {
 				t.Fatal(err)
 			}
-			if killed {
-				r.Keeper = r.keeper(r.Dir)
-				r.Hold([]Member{small})
+			if restarted {
+				r.Manager = r.newManager(Daemons{Dir: r.Dir})
+				r.SetMembers([]Member{small})
 			}
-			r.opensFor(small)
-			r.eventually("its end", func() bool { return !early.alive() })
-			late := r.client(pipeVariable + pipe)
-			r.eventually("a client", func() bool { return r.knows(late.Process.Pid) && late.alive() })
-			if r.control(slice).begun(small.Name) {
-				t.Error("the namespace is not finished")
+			r.openFor(small)
+			r.waitFor("the unlimited client to end", func() bool { return !unlimited.alive() })
+			limited := r.startClient(pipeVariable + pipe)
+			r.waitFor("the next client", func() bool { return r.lists(limited.Process.Pid) && limited.alive() })
+			if r.control(slice).maybeUnlimited(small.Name) {
+				t.Error("the namespace still counts as unlimited")
 			}
 		})
 	}
 }
 
-// TestProtocolStays: an older daemon is not replaced under its members, nor is the one after it another, as they have its pipes; when they have
-// gone, the next has namespaces. Inside of MIG instances none has.
-func TestProtocolStays(t *testing.T) {
+// TestVersionStays: while a slice has members, who have the pipe directories of a daemon of v2, that daemon stays, and its successor is of v2
+// too. Without members, the next daemon has namespaces. In MIG instances none has.
+func TestVersionStays(t *testing.T) {
 	r := newRig(t, "")
-	r.Hold(members)
-	old := r.opensFor(member)
+	r.SetMembers(members)
+	old := r.openFor(member)
 	first := r.daemon()
 	r.Close()
-	r.driver = namespaces
-	r.Keeper = r.keeper(r.Dir)
-	r.Hold(members)
-	if pipe := r.opensFor(member); pipe != old || r.daemon() != first || r.Binds(slice, member.Name) {
-		t.Errorf("pipes %s, not %s", pipe, old)
+	r.driver = driver615
+	r.Manager = r.newManager(Daemons{Dir: r.Dir})
+	r.SetMembers(members)
+	if pipe := r.openFor(member); pipe != old || r.daemon() != first || r.HasNamespace(slice, member.Name) {
+		t.Errorf("got pipe directory %s, want %s", pipe, old)
 	}
-	r.another(first)
-	if pipe := r.opensFor(member); pipe != old || r.Binds(slice, member.Name) {
-		t.Errorf("pipes %s, not %s", pipe, old)
+	r.replaceDaemon()
+	if pipe := r.openFor(member); pipe != old || r.HasNamespace(slice, member.Name) {
+		t.Errorf("got pipe directory %s, want %s", pipe, old)
 	}
-	r.Hold(members) // whoever has asked has come
-	r.Hold(nil)
-	r.eventually("no daemon", func() bool {
-		daemons, _ := r.control(slice).processes()
-		return len(daemons) == 0
-	})
-	if pipe := r.opensFor(small); pipe == old || !r.Binds(slice, small.Name) {
-		t.Errorf("pipes %s without a namespace", pipe)
+	r.SetMembers(members) // none is pending any more
+	r.SetMembers(nil)
+	r.waitForNoDaemon()
+	if pipe := r.openFor(small); pipe == old || !r.HasNamespace(slice, small.Name) {
+		t.Errorf("got pipe directory %s without a namespace", pipe)
 	}
-	mig := newDaemon(r.Keeper, "MIG-0")
-	if has, err := mig.choose(t.Context()); has || err != nil {
-		t.Errorf("a MIG instance has namespaces (%v)", err)
+	mig := newDaemon(r.Manager, "MIG-0")
+	if has, err := mig.nextIsVersion3(t.Context()); has || err != nil {
+		t.Errorf("the daemon of a MIG instance gets namespaces (%v)", err)
 	}
 }
 
-// TestRemembers: the daemon that is there says what the next one is, and no note that another agent has left: members have its pipes.
-func TestRemembers(t *testing.T) {
-	versions(t, func(t *testing.T, r *rig) {
-		own := r.opensFor(small)
-		first := r.daemon()
-		r.Hold([]Member{small})
+// TestVersionOfRunningDaemon: the next daemon has the version of the running one, whatever version another agent has recorded.
+func TestVersionOfRunningDaemon(t *testing.T) {
+	forVersions(t, func(t *testing.T, r *rig) {
+		own := r.openFor(small)
+		r.SetMembers([]Member{small})
 		r.Close()
 		other := r.control(slice)
-		other.namespaces = !other.namespaces
-		if err := other.remember(); err != nil {
+		other.isVersion3 = !other.isVersion3
+		if err := other.recordVersion(); err != nil {
 			t.Fatal(err)
 		}
-		r.driver = namespaces
-		r.Keeper = r.keeper(r.Dir)
-		r.Hold([]Member{small})
-		r.opensFor(small)
-		r.another(first)
-		if pipe := r.opensFor(small); pipe != own {
-			t.Errorf("pipes %s, not %s", pipe, own)
+		r.driver = driver615
+		r.Manager = r.newManager(Daemons{Dir: r.Dir})
+		r.SetMembers([]Member{small})
+		r.openFor(small)
+		r.replaceDaemon()
+		if pipe := r.openFor(small); pipe != own {
+			t.Errorf("got pipe directory %s, want %s", pipe, own)
 		}
 	})
 }
 
-// TestPlain: where namespaces are not wanted no new daemon has them; one that was started with them keeps them while it has members, and so
-// does its successor.
-func TestPlain(t *testing.T) {
-	r := newRig(t, namespaces)
-	old := r.opensFor(member)
-	r.Hold(members)
+// TestNoNamespaces: with NoNamespaces no new daemon has them. One that was started with them keeps them while it has members, and so does
+// its successor.
+func TestNoNamespaces(t *testing.T) {
+	r := newRig(t, driver615)
+	old := r.openFor(member)
+	r.SetMembers(members)
 	r.Close()
-	r.Keeper = r.keeperOf(Daemons{Dir: r.Dir, Plain: true})
-	r.Hold(members)
-	r.opensFor(member)
-	r.another(r.daemon())
-	if pipe := r.opensFor(member); pipe != old || !r.Binds(slice, member.Name) {
-		t.Errorf("pipes %s, not %s", pipe, old)
+	r.Manager = r.newManager(Daemons{Dir: r.Dir, NoNamespaces: true})
+	r.SetMembers(members)
+	r.openFor(member)
+	r.replaceDaemon()
+	if pipe := r.openFor(member); pipe != old || !r.HasNamespace(slice, member.Name) {
+		t.Errorf("got pipe directory %s, want %s", pipe, old)
 	}
-	r.Hold(members)
-	r.Hold(nil)
-	r.eventually("no daemon", func() bool {
-		daemons, _ := r.control(slice).processes()
-		return len(daemons) == 0
-	})
-	if pipe := r.opensFor(small); pipe != r.Pipe(slice) || r.Binds(slice, small.Name) {
-		t.Errorf("pipes %s with a namespace", pipe)
+	r.SetMembers(members)
+	r.SetMembers(nil)
+	r.waitForNoDaemon()
+	if pipe := r.openFor(small); pipe != r.PipeDir(slice) || r.HasNamespace(slice, small.Name) {
+		t.Errorf("got pipe directory %s with a namespace", pipe)
 	}
 }

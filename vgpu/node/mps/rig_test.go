@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -30,8 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// fake gives the folder of the fake driver with its MPS, built once.
-func fake(t *testing.T) string {
+// fakeDriver returns the folder of the fake driver with its MPS, which the first call builds.
+func fakeDriver(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("gcc is not installed")
@@ -49,33 +50,36 @@ func fake(t *testing.T) string {
 
 const slice = "GPU-7"
 
-// member is who shares it, if nobody else is named.
+// member is the usual member of the slice, and members is the set of it alone.
 var (
 	member  = Member{Slice: slice, Name: "a", SMs: 100, Memory: share.MiB}
 	members = []Member{member}
 )
 
-// rig is a keeper that looks often, with programs on its slice.
+// rig is a manager with a short interval, and the programs that run on its slice.
 type rig struct {
-	*Keeper
+	*Manager
 	t       *testing.T
-	folder  string
-	driver  string // its folder; the older one has none
-	changes atomic.Int64
+	folder  string       // of the fake programs
+	driver  string       // folder of the driver's control program, below it
+	changes atomic.Int64 // calls of OnChange
 }
 
-const namespaces = "r615" // the driver that has them
+// driver615 is the driver with MPS v3, which has namespaces. The default one, of the empty name, has v2.
+const driver615 = "r615"
 
-// versions runs a test with MPS v2 and v3.
-func versions(t *testing.T, test func(t *testing.T, r *rig)) {
+// forVersions runs a test with MPS v2 and v3.
+func forVersions(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
-	for name, driver := range map[string]string{"v2": "", "v3": namespaces} {
+	for name, driver := range map[string]string{"v2": "", "v3": driver615} {
 		t.Run(name, func(t *testing.T) { test(t, newRig(t, driver)) })
 	}
 }
 
+// newRig returns a rig with directories of its own. It makes the test parallel.
 func newRig(t *testing.T, driver string) *rig {
 	t.Helper()
+	t.Parallel()
 	dir, err := os.MkdirTemp("", "gp") // short enough for a socket
 	if err != nil {
 		t.Fatal(err)
@@ -83,118 +87,135 @@ func newRig(t *testing.T, driver string) *rig {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, folder: fake(t), driver: driver}
+	r := &rig{t: t, folder: fakeDriver(t), driver: driver}
 	t.Cleanup(func() { // the daemon and its server end with their pipes
 		_ = r.control(slice).kill()
 		os.RemoveAll(dir)
 	})
-	r.Keeper = r.keeper(dir)
+	r.Manager = r.newManager(Daemons{Dir: dir})
 	return r
 }
 
-func (r *rig) keeper(dir string) *Keeper { return r.keeperOf(Daemons{Dir: dir}) }
-
-func (r *rig) keeperOf(d Daemons) *Keeper {
-	d.Program, d.Simulated = filepath.Join(r.folder, r.driver, program), true
-	k := New(Config{
+// newManager returns another manager, which the test closes.
+func (r *rig) newManager(d Daemons) *Manager {
+	d.Program, d.Simulated = filepath.Join(r.folder, r.driver, controlProgram), true
+	m := New(Config{
 		Daemons: d,
-		Log:     slog.New(slog.DiscardHandler), Period: 10 * time.Millisecond, Changed: func() { r.changes.Add(1) },
-		Rule: supervisor.Config{
+		Log:     slog.New(slog.DiscardHandler), Interval: 10 * time.Millisecond, OnChange: func() { r.changes.Add(1) },
+		Supervisor: supervisor.Config{
 			FirstDelay: 20 * time.Millisecond, LastDelay: 100 * time.Millisecond, Settled: time.Second, Patience: 50 * time.Millisecond,
 			Grace: 100 * time.Millisecond,
 		},
 	})
-	r.t.Cleanup(k.Close)
-	return k
+	r.t.Cleanup(m.Close)
+	return m
 }
 
-func (r *rig) eventually(what string, holds func() bool) {
+// restart replaces the manager by another one, as a restart of the agent does, and sets its members.
+func (r *rig) restart(d Daemons, members ...Member) {
+	r.Close()
+	d.Dir = r.Dir
+	r.Manager = r.newManager(d)
+	r.SetMembers(members)
+}
+
+func (r *rig) waitFor(what string, holds func() bool) {
 	r.t.Helper()
 	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			r.t.Fatalf("still not: %s; %v", what, r.Slices())
+			r.t.Fatalf("timed out waiting for %s; closed: %v", what, r.ClosedReasons())
 		}
 	}
 }
 
-func (r *rig) open() error {
-	_, err := r.Open(member)
-	return err
-}
+func (r *rig) isOpen() bool { return isOpen(r.Manager) }
 
-func opens(k *Keeper) bool {
-	_, err := k.Open(member)
+func isOpen(m *Manager) bool {
+	_, err := m.Open(member)
 	return err == nil
 }
 
-func (r *rig) opened() {
+func (r *rig) waitUntilOpen() {
 	r.t.Helper()
-	r.eventually("open", func() bool { return r.open() == nil })
+	r.waitFor("the slice to open", r.isOpen)
 }
 
-// shared is a slice that the member has come to.
-func (r *rig) shared() {
+// share makes the usual member hold the slice once it is open.
+func (r *rig) share() {
 	r.t.Helper()
-	r.opened()
-	r.Hold(members)
+	r.waitUntilOpen()
+	r.SetMembers(members)
 }
 
-// opensFor waits until a process of a member may come, and gives its pipes.
-func (r *rig) opensFor(m Member) (pipe string) {
+// openFor waits until the slice is open for a member and returns its pipe directory.
+func (r *rig) openFor(m Member) (pipeDir string) {
 	r.t.Helper()
-	r.eventually("open for "+m.Name, func() bool {
+	r.waitFor("the slice to open for "+m.Name, func() bool {
 		var err error
-		pipe, err = r.Open(m)
+		pipeDir, err = r.Open(m)
 		return err == nil
 	})
-	return pipe
+	return pipeDir
 }
 
-// environment is that of the member's processes.
+// environment returns the environment of the usual member's processes.
 func (r *rig) environment() []string {
-	pipe := r.Pipe(slice)
+	pipeDir := r.PipeDir(slice)
 	if r.driver != "" {
-		pipe = filepath.Join(pipe, serverName, member.Name)
+		pipeDir = filepath.Join(pipeDir, serverName, member.Name)
 	}
-	return Environment(pipe, share.Share{SMLimit: member.SMs, Memory: member.Memory})
+	return ClientEnvironment(pipeDir, share.Share{SMLimit: member.SMs, Memory: member.Memory})
 }
 
+// daemonPIDs returns the PIDs of the slice's daemons.
+func (r *rig) daemonPIDs() []int {
+	pids, _ := r.control(slice).findProcesses()
+	return pids
+}
+
+// daemon returns the PID of the slice's only daemon.
 func (r *rig) daemon() int {
 	r.t.Helper()
-	daemons, _ := r.control(slice).processes()
-	if len(daemons) != 1 {
-		r.t.Fatalf("daemons: %v", daemons)
+	pids := r.daemonPIDs()
+	if len(pids) != 1 {
+		r.t.Fatalf("got daemons %v, want one", pids)
 	}
-	return daemons[0]
+	return pids[0]
 }
 
-// another kills the daemon and waits for the one after it.
-func (r *rig) another(first int) {
+// replaceDaemon kills the daemon and waits for the next one.
+func (r *rig) replaceDaemon() {
 	r.t.Helper()
+	first := r.daemon()
 	r.signal(first, syscall.SIGKILL)
-	r.eventually("another daemon", func() bool {
-		daemons, _ := r.control(slice).processes()
-		return len(daemons) == 1 && daemons[0] != first
+	r.waitFor("the next daemon", func() bool {
+		pids := r.daemonPIDs()
+		return len(pids) == 1 && pids[0] != first
 	})
+}
+
+func (r *rig) waitForNoDaemon() {
+	r.t.Helper()
+	r.waitFor("the daemon to end", func() bool { return len(r.daemonPIDs()) == 0 })
 }
 
 func (r *rig) servers() []int {
-	_, servers := r.control(slice).processes()
+	_, servers := r.control(slice).findProcesses()
 	return servers
 }
 
-// client is a program on the slice that launches without end.
+// client is a program on the slice that launches kernels until it is killed.
 type client struct {
 	*exec.Cmd
 	ended chan error
 }
 
-func (r *rig) client(environment ...string) *client {
+func (r *rig) startClient(environment ...string) *client {
 	r.t.Helper()
-	return r.start(&syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}, environment...)
+	return r.startAs(&syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}, environment...)
 }
 
-func (r *rig) start(attributes *syscall.SysProcAttr, environment ...string) *client {
+func (r *rig) startAs(attributes *syscall.SysProcAttr, environment ...string) *client {
 	r.t.Helper()
 	c := &client{exec.Command(filepath.Join(r.folder, "spin"), "spin_ns1000_sm100_blocks1", "sync=1", "pause=200000"), make(chan error, 1)}
 	c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+r.folder)
@@ -208,27 +229,23 @@ func (r *rig) start(attributes *syscall.SysProcAttr, environment ...string) *cli
 	return c
 }
 
-// joined starts a client and waits until the daemon knows it.
-func (r *rig) joined() *client {
+// connect starts a client of the usual member and waits until the daemon lists it.
+func (r *rig) connect() *client {
 	r.t.Helper()
-	c := r.client(r.environment()...)
-	r.eventually("a client", func() bool { return r.knows(c.Process.Pid) })
+	c := r.startClient(r.environment()...)
+	r.waitForClient(c)
 	return c
 }
 
-func (r *rig) knows(pid int) bool {
+func (r *rig) waitForClient(c *client) {
+	r.t.Helper()
+	r.waitFor("the daemon to list the client", func() bool { return r.lists(c.Process.Pid) })
+}
+
+// lists reports whether the daemon lists a process as its client.
+func (r *rig) lists(pid int) bool {
 	servers, err := r.control(slice).servers(r.t.Context())
-	if err != nil {
-		return false
-	}
-	for _, s := range servers {
-		for _, known := range s.clients {
-			if known == pid {
-				return true
-			}
-		}
-	}
-	return false
+	return err == nil && slices.ContainsFunc(servers, func(s server) bool { return slices.Contains(s.clients, pid) })
 }
 
 func (c *client) alive() bool {

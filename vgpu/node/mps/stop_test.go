@@ -2,13 +2,13 @@ package mps
 
 import "testing"
 
-// TestStop: what outlives the keeper ends, and nothing is left to do a second time.
+// TestStop: Stop ends what outlives the manager, and can be repeated.
 func TestStop(t *testing.T) {
-	versions(t, func(t *testing.T, r *rig) {
+	forVersions(t, func(t *testing.T, r *rig) {
 		if err := r.Stop(t.Context()); err != nil {
 			t.Errorf("without a daemon: %v", err)
 		}
-		r.shared()
+		r.share()
 		r.daemon()
 		r.Close()
 		for range 2 {
@@ -16,9 +16,6 @@ func TestStop(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		r.eventually("no daemon", func() bool {
-			daemons, servers := r.control(slice).processes()
-			return len(daemons)+len(servers) == 0
-		})
+		r.waitFor("all processes to end", func() bool { return len(r.daemonPIDs())+len(r.servers()) == 0 })
 	})
 }

@@ -12,25 +12,28 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// The commands of MPS v3, after NVIDIA's pages "MPS v3 Interface" and "MPS v3 Namespaces" of release 615. Confirmed there: -d -p 3, -m, -q, the
-// verbs and options below, their output as comma-separated values, the directory of a namespace, that names are of lowercase
-// letters, digits and underscores. Not confirmed, for want of such a driver: fractions of a percent (the page says 1 to 100, and
-// its tables have two decimals), the status of a server after a fault (taken to be as in v2), directories of the same name
-// used again, a directory mounted at another path in a container.
+// The commands of MPS v3 follow NVIDIA's pages "MPS v3 Interface" and "MPS v3 Namespaces" of release 615. These confirm: -d -p 3, -m, -q,
+// the verbs and options below, their output as comma-separated values, the directory of a namespace, and names of lowercase letters,
+// digits and underscores. Not confirmed, without such a driver at hand: fractions of a percent (the page says 1 to 100, its tables have
+// two decimals), the status of a server after a fault (assumed to be as in v2), reuse of a directory of the same name, and a directory
+// mounted at another path in a container.
 
-// version3 selects it. A program follows the daemon that runs all the same; NVIDIA's guide for Dynamo gives it with each command.
+// version3 are the arguments that select MPS v3. NVIDIA's guide for Dynamo passes them with each command; the program uses the version
+// of the running daemon in any case.
 var version3 = []string{"-p", "3"}
 
-// serverName is the one server of a slice's daemon: work of several servers would take turns on the device.
+// serverName is the name of the only server of a slice's daemon. Work of several servers would be time-sliced on the device.
 const serverName = "shares"
 
-// tell gives one command and gives the answer. A command that is refused is an error.
-func (c control) tell(ctx context.Context, words ...string) (string, error) {
-	return c.exec(ctx, "", append(slices.Clone(version3), words...)...)
+const csvFormat = "--format=csv,noheader"
+
+// commandV3 sends one command to a daemon of MPS v3 and returns its answer, or an error if the daemon refuses it.
+func (c control) commandV3(ctx context.Context, words ...string) (string, error) {
+	return c.run(ctx, "", append(slices.Clone(version3), words...)...)
 }
 
-// records reads comma-separated values, a record a line.
-func records(answer string) (all [][]string) {
+// parseRecords parses comma-separated values, one record in each line.
+func parseRecords(answer string) (all [][]string) {
 	for line := range strings.Lines(answer) {
 		if line = strings.TrimSpace(line); line != "" {
 			all = append(all, strings.Split(line, ","))
@@ -39,61 +42,59 @@ func records(answer string) (all [][]string) {
 	return all
 }
 
-const values = "--format=csv,noheader"
-
-// named asks for servers: name, uid, pid, status; and their clients: pid.
-func (c control) named(ctx context.Context) (found []server, err error) {
-	list, err := c.tell(ctx, "server", "list", values)
+// serversV3 queries a daemon of MPS v3 for its servers (name, uid, pid, status) and their clients (pid, ...).
+func (c control) serversV3(ctx context.Context) (found []server, err error) {
+	list, err := c.commandV3(ctx, "server", "list", csvFormat)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range records(list) {
+	for _, r := range parseRecords(list) {
 		if len(r) < 4 {
 			continue
 		}
-		clients, err := c.tell(ctx, "client", "list", "--server="+r[0], values)
+		clients, err := c.commandV3(ctx, "client", "list", "--server="+r[0], csvFormat)
 		if err != nil {
 			return nil, err
 		}
-		s := server{name: r[0], fault: faulted(r[3])}
-		s.pid, _ = strconv.Atoi(r[2]) // 0: it has not been started yet
-		for _, client := range records(clients) {
-			s.clients = append(s.clients, numbers(client[0])...)
+		s := server{name: r[0], fault: isFaulted(r[3])}
+		s.pid, _ = strconv.Atoi(r[2])
+		for _, client := range parseRecords(clients) {
+			s.clients = append(s.clients, parsePIDs(client[0])...)
 		}
 		found = append(found, s)
 	}
 	return found, nil
 }
 
-// spaces lists the namespaces of the server.
-func (c control) spaces(ctx context.Context) (names []string, err error) {
-	list, err := c.tell(ctx, "namespace", "list", "--server="+serverName, values)
-	for _, r := range records(list) {
+// listNamespaces returns the names of the server's namespaces.
+func (c control) listNamespaces(ctx context.Context) (names []string, err error) {
+	list, err := c.commandV3(ctx, "namespace", "list", "--server="+serverName, csvFormat)
+	for _, r := range parseRecords(list) {
 		names = append(names, r[0])
 	}
 	return names, err
 }
 
-// limit gives a namespace all its limits: what is not set is not limited, nor by the server's.
-func (c control) limit(ctx context.Context, m Member) error {
+// setLimits sets all limits of a member's namespace. Those that are not set are unlimited; the server's are not inherited.
+func (c control) setLimits(ctx context.Context, m Member) error {
 	priority := "0"
-	if m.Behind {
+	if m.LowPriority {
 		priority = "1"
 	}
-	_, err := c.tell(ctx, "namespace", "set", m.Name, "--server="+serverName,
+	_, err := c.commandV3(ctx, "namespace", "set", m.Name, "--server="+serverName,
 		"--active-thread-percentage="+strings.TrimSuffix(m.SMs.Percent(), "%"),
 		"--pinned-memory-limit="+strconv.FormatInt(int64((m.Memory+ContextMemory)/share.MiB), 10)+"M", "--client-priority="+priority)
 	return err
 }
 
-// endIn ends the work of the clients of a namespace. A client is a record of PID, server, devices, namespace and command.
-func (c control) endIn(ctx context.Context, name string) (all error) {
-	list, err := c.tell(ctx, "client", "list", "--server="+serverName, values)
+// terminateNamespace ends the work of all clients of a namespace. A client's record holds PID, server, devices, namespace and command.
+func (c control) terminateNamespace(ctx context.Context, name string) (all error) {
+	list, err := c.commandV3(ctx, "client", "list", "--server="+serverName, csvFormat)
 	if err != nil {
 		return err
 	}
-	for _, r := range records(list) {
-		for _, pid := range numbers(r[0]) {
+	for _, r := range parseRecords(list) {
+		for _, pid := range parsePIDs(r[0]) {
 			if slices.Contains(r, name) {
 				all = errors.Join(all, c.terminate(ctx, server{}, pid))
 			}
@@ -102,37 +103,32 @@ func (c control) endIn(ctx context.Context, name string) (all error) {
 	return all
 }
 
-// speaks says that the daemon that runs was started with namespaces: also an earlier agent may have started it.
-func (c control) speaks() bool {
-	daemons, _ := c.processes()
-	return slices.ContainsFunc(daemons, speaksVersion3)
+// runsVersion3 reports whether the running daemon, which an earlier agent may have started, speaks MPS v3.
+func (c control) runsVersion3() bool {
+	pids, _ := c.findProcesses()
+	return slices.ContainsFunc(pids, hasVersion3Arguments)
 }
 
-func speaksVersion3(pid int) bool { return startedWith(pid, version3...) }
+func hasVersion3Arguments(pid int) bool { return hasArguments(pid, version3...) }
 
-// control is that of a daemon that may run.
-func (d Daemons) control(slice string) control {
-	c := control{Daemons: d, slice: slice}
-	c.namespaces = c.speaks()
-	return c
-}
-
-// remember notes what the daemon that runs, or is about to be started, speaks, for the one after it.
-func (c control) remember() error {
-	if !c.namespaces {
-		return ignoreMissing(os.Remove(c.mark()))
+// recordVersion stores the version of the daemon that runs, or is about to be started, so that its successor can have the same.
+func (c control) recordVersion() error {
+	if !c.isVersion3 {
+		return ignoreNotExist(os.Remove(c.versionFile()))
 	}
-	return errors.Join(os.MkdirAll(c.log(c.slice), 0o755), os.WriteFile(c.mark(), nil, 0o644))
+	return errors.Join(os.MkdirAll(c.logDir(c.slice), 0o755), os.WriteFile(c.versionFile(), nil, 0o644))
 }
 
-func (c control) spoke() bool {
-	_, err := os.Stat(c.mark())
+// recordedVersion3 reports whether the last daemon of the slice spoke MPS v3.
+func (c control) recordedVersion3() bool {
+	_, err := os.Stat(c.versionFile())
 	return err == nil
 }
 
-func (c control) mark() string { return filepath.Join(c.log(c.slice), "version3") }
+// versionFile returns the path of a file that exists if the last daemon of the slice spoke MPS v3.
+func (c control) versionFile() string { return filepath.Join(c.logDir(c.slice), "version3") }
 
-func ignoreMissing(err error) error {
+func ignoreNotExist(err error) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}

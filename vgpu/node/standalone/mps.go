@@ -25,7 +25,7 @@ func (n *Node) open(r *run) (pipe string, _ error) {
 
 // member is what a run is to MPS.
 func (r *run) member() mps.Member {
-	return mps.MemberOf(r.Devices[0], r.ID, r.Request.Containers[0].Share, mps.GoesBehind(r.Class, r.Request.Priority))
+	return mps.NewMember(r.Devices[0], r.ID, r.Request.Containers[0].Share, mps.HasLowPriority(r.Class, r.Request.Priority))
 }
 
 // holdMPS keeps the daemons of the devices that are shared, and ends those of others, so that the next runs start without what
@@ -37,7 +37,7 @@ func (n *Node) holdMPS() {
 			members = append(members, r.member())
 		}
 	}
-	n.mps.Hold(members)
+	n.mps.SetMembers(members)
 }
 
 // reconsider lets those in who waited for a daemon.
@@ -56,7 +56,7 @@ func (n *Node) capOf(r *run) string {
 
 // mpsOf names MPS by how it holds a run.
 func (n *Node) mpsOf(r *run) string {
-	if n.mps.Binds(r.Devices[0], r.ID) {
+	if n.mps.HasNamespace(r.Devices[0], r.ID) {
 		return "MPS namespace"
 	}
 	return "MPS"
@@ -64,7 +64,7 @@ func (n *Node) mpsOf(r *run) string {
 
 // loose says what a program can do about the limits of MPS: it sees the pipes of all.
 func (n *Node) loose(r *run) string {
-	if n.mps.Binds(r.Devices[0], r.ID) {
+	if n.mps.HasNamespace(r.Devices[0], r.ID) {
 		return "a program that names other pipes in its environment has other limits of MPS"
 	}
 	return "a program that changes its environment loosens the limits of MPS"
@@ -89,7 +89,7 @@ func (n *Node) watchProcesses() {
 	go func() {
 		for ; !n.isClosed(); time.Sleep(processPeriod) {
 			if processes, err := n.Source.Processes(); err == nil {
-				n.mps.Saw(processes)
+				n.mps.ObserveProcesses(processes)
 			}
 		}
 	}()
@@ -104,7 +104,7 @@ func (n *Node) isClosed() bool {
 // withBare adds to the enforcement status of a run what its processes do.
 func (n *Node) withBare(r control.Run) control.Run {
 	for _, v := range r.VGPUs {
-		bare := n.mps.Bare(v.Device)
+		bare := n.mps.NonMPSProcesses(v.Device)
 		if slices.ContainsFunc(v.Processes, func(p control.Process) bool { return slices.Contains(bare, p.PID) }) {
 			r.Enforcement.Missing = append(slices.Clone(r.Enforcement.Missing), "a process runs without MPS, and its SMs are not limited")
 		}

@@ -26,7 +26,7 @@ func withMPS(t *testing.T, flags ...string) func(*Options) {
 	if out, err := exec.Command("gcc", flags...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if err := os.Link(control, filepath.Join(dir, mps.Server)); err != nil {
+	if err := os.Link(control, filepath.Join(dir, mps.ServerProgram)); err != nil {
 		t.Fatal(err)
 	}
 	return func(o *Options) {
@@ -36,7 +36,7 @@ func withMPS(t *testing.T, flags ...string) func(*Options) {
 
 // served says that a device has a daemon.
 func (n *Node) served(device string) bool {
-	_, err := os.Stat(filepath.Join(n.MPS.Pipe(device), "control"))
+	_, err := os.Stat(filepath.Join(n.MPS.PipeDir(device), "control"))
 	return err == nil
 }
 
@@ -68,7 +68,7 @@ func TestNamespaces(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		programs[name] = newProgram(t)
 		grant := mustAdmit(t, n, programs[name], ask(30, 50, 1024))
-		pipes[name] = filepath.Join(n.MPS.Pipe("GPU-0"), "shares", grant.ID)
+		pipes[name] = filepath.Join(n.MPS.PipeDir("GPU-0"), "shares", grant.ID)
 		if !slices.Contains(grant.Environment, "CUDA_MPS_PIPE_DIRECTORY="+pipes[name]) || grant.Enforcement.SMs != "MPS namespace, 32 of 108 SMs" {
 			t.Errorf("%+v", grant)
 		}
@@ -100,8 +100,8 @@ func TestMPSThatFails(t *testing.T) {
 		}
 	}
 	for want, options := range map[string][]func(*Options){
-		"MPS does not serve":                              {withMPS(t), broken},
-		"the share's namespace cannot be made: MPS of sl": {withMPS(t, namespaces), refusing},
+		"MPS does not accept":                               {withMPS(t), broken},
+		"the share's namespace cannot be created: MPS daem": {withMPS(t, namespaces), refusing},
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
@@ -133,7 +133,7 @@ func TestWithoutMPS(t *testing.T) {
 		o.Devices, o.Source = o.Devices[:1], onDevice{pids: []int{stranger.PID}}
 	})
 	mustAdmit(t, n, newProgram(t), ask(30, 50, 1024)) // it takes two looks to be sure
-	eventually(t, "it is seen", func() bool { return len(n.mps.Bare("GPU-0")) == 1 })
+	eventually(t, "it is seen", func() bool { return len(n.mps.NonMPSProcesses("GPU-0")) == 1 })
 	queued := newProgram(t)
 	done := make(chan bool)
 	go func() {

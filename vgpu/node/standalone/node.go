@@ -35,7 +35,7 @@ type Node struct {
 	packer packing.Packer
 	empty  *packing.Node // the devices without runs
 	server *tokenserver.Server
-	mps    *mps.Keeper
+	mps    *mps.Manager
 	slices []*tokenserver.Slice // of the devices
 	dmem   driverLimits
 
@@ -52,7 +52,7 @@ func New(o Options) (*Node, error) {
 	n.server = tokenserver.New(tokenserver.Config{
 		Log: o.Log, Turn: o.Config.Turn.Duration, RunAhead: o.Config.RunAhead.Duration, Window: o.Config.Window.Duration,
 	})
-	n.mps = mps.New(mps.Config{Daemons: o.MPS, Log: o.Log, Changed: n.reconsider})
+	n.mps = mps.New(mps.Config{Daemons: o.MPS, Log: o.Log, OnChange: n.reconsider})
 	var list []packing.Slice
 	found := 0
 	for _, d := range o.Devices {

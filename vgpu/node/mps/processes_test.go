@@ -11,25 +11,25 @@ import (
 	"testing"
 )
 
-// forge starts a program that has a daemon's name, arguments and environment, and waits.
-func (r *rig) forge(as *syscall.SysProcAttr) *exec.Cmd {
+// startForged starts a program that has the name, arguments and environment of a daemon, and waits for input.
+func (r *rig) startForged(as *syscall.SysProcAttr) *exec.Cmd {
 	r.t.Helper()
 	shell, err := os.ReadFile("/bin/sh")
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	dir := r.t.TempDir()
-	file := filepath.Join(dir, program)
+	file := filepath.Join(dir, controlProgram)
 	if err := os.WriteFile(file, shell, 0o755); err != nil {
 		r.t.Fatal(err)
 	}
-	for ; len(dir) > len(os.TempDir()); dir = filepath.Dir(dir) { // for other users
+	for ; len(dir) > len(os.TempDir()); dir = filepath.Dir(dir) { // readable for other users
 		if err := os.Chmod(dir, 0o755); err != nil {
 			r.t.Fatal(err)
 		}
 	}
 	c := exec.Command(file, "-c", "read line", "-d", "-p", "3")
-	c.Env, c.SysProcAttr = []string{pipeVariable + r.Pipe(slice)}, as
+	c.Env, c.SysProcAttr = []string{pipeVariable + r.PipeDir(slice)}, as
 	input, err := c.StdinPipe()
 	if err != nil {
 		r.t.Fatal(err)
@@ -41,8 +41,8 @@ func (r *rig) forge(as *syscall.SysProcAttr) *exec.Cmd {
 	return c
 }
 
-// inPod puts a process into a cgroup as runtimes name those of containers, in any hierarchy that there is.
-func inPod(t *testing.T, c *exec.Cmd) {
+// moveToPod moves a process into a cgroup with the name of a container's, in whichever hierarchy exists.
+func moveToPod(t *testing.T, c *exec.Cmd) {
 	t.Helper()
 	pid := strconv.Itoa(c.Process.Pid)
 	root := "/sys/fs/cgroup"
@@ -53,7 +53,7 @@ func inPod(t *testing.T, c *exec.Cmd) {
 	pod := filepath.Join(top, "pod01234567-89ab-cdef-0123-456789abcdef")
 	dir := filepath.Join(pod, strings.Repeat("a", 64))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Skip("no cgroup can be made: ", err)
+		t.Skip("no permission to create cgroups: ", err)
 	}
 	t.Cleanup(func() {
 		_, _ = c.Process.Kill(), c.Wait()
@@ -62,38 +62,38 @@ func inPod(t *testing.T, c *exec.Cmd) {
 		}
 	})
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(pid), 0o644); err != nil {
-		t.Skip("no process can be moved: ", err)
+		t.Skip("no permission to move processes: ", err)
 	}
 }
 
-// TestForged: who makes a program look like a daemon of version 3 does not become one: not from a pod, nor as another user. The daemon
-// that is there, of version 2, and its client go on under the next keeper.
-func TestForged(t *testing.T) {
+// TestForgedDaemon: a process that looks like a daemon of MPS v3, in a pod or of another user, is not taken for one. The real daemon, of
+// v2, and its client continue under the next manager.
+func TestForgedDaemon(t *testing.T) {
 	for _, from := range []string{"pod", "user"} {
 		t.Run(from, func(t *testing.T) {
 			r := newRig(t, "")
 			if from == "user" && os.Geteuid() != 0 {
-				t.Skip("only root can play another user")
+				t.Skip("only root can run a process as another user")
 			}
-			r.shared()
-			client, first := r.joined(), r.daemon()
+			r.share()
+			client, first := r.connect(), r.daemon()
 			r.Close()
 			var as *syscall.SysProcAttr
 			if from == "user" {
 				as = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711}}
 			}
-			forged := r.forge(as)
-			if found, _ := r.control(slice).processes(); from == "pod" && !slices.Contains(found, forged.Process.Pid) {
-				t.Fatalf("%v: the forgery is none", found)
+			forged := r.startForged(as)
+			if found, _ := r.control(slice).findProcesses(); from == "pod" && !slices.Contains(found, forged.Process.Pid) {
+				t.Fatalf("%v: the forged daemon was not found outside of a pod", found)
 			}
 			if from == "pod" {
-				inPod(t, forged)
+				moveToPod(t, forged)
 			}
-			r.Keeper = r.keeper(r.Dir)
-			r.Hold(members)
-			r.opened()
+			r.Manager = r.newManager(Daemons{Dir: r.Dir})
+			r.SetMembers(members)
+			r.waitUntilOpen()
 			if r.daemon() != first || !client.alive() {
-				t.Error("the daemon or its client has ended")
+				t.Error("the daemon or its client was ended")
 			}
 		})
 	}

@@ -1,0 +1,177 @@
+package mps
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/supervisor"
+)
+
+// Config configures a Manager.
+type Config struct {
+	Daemons
+	Log        *slog.Logger
+	Interval   time.Duration     // between two observations of a slice; 0: one second
+	Supervisor supervisor.Config // zero: delays that suit an observation each second
+	OnChange   func()            // called without locks held, when a slice opens or closes, or its non-MPS processes change
+}
+
+var defaultSupervisor = supervisor.Config{
+	FirstDelay: time.Second, LastDelay: time.Minute, Settled: 5 * time.Minute, Patience: 10 * time.Second, Grace: 10 * time.Second,
+}
+
+// pendingTimeout is how long a daemon is kept for a member that called Open and has not been passed to SetMembers yet.
+const pendingTimeout = 30 * time.Second
+
+// Manager runs an MPS daemon for each shared slice. It is safe for concurrent use. Except for TerminateClients and Close, no method
+// waits for a daemon.
+type Manager struct {
+	Config
+	ctx   context.Context
+	stop  context.CancelFunc
+	loops sync.WaitGroup
+
+	mu        sync.Mutex          // guards the following
+	daemons   map[string]*daemon  // by slice
+	members   map[string][]Member // by slice, as of the last SetMembers
+	processes map[string][]int    // PIDs by slice, as of the last ObserveProcesses; nil before it
+	closed    bool
+}
+
+// New returns a Manager. It starts no daemon until Open or SetMembers is called.
+func New(c Config) *Manager {
+	if c.Interval == 0 {
+		c.Interval = time.Second
+	}
+	if c.Supervisor == (supervisor.Config{}) {
+		c.Supervisor = defaultSupervisor
+	}
+	if c.OnChange == nil {
+		c.OnChange = func() {}
+	}
+	m := &Manager{Config: c, daemons: map[string]*daemon{}}
+	m.ctx, m.stop = context.WithCancel(context.Background())
+	return m
+}
+
+// Close stops managing the daemons and waits for the goroutines that do. Daemons and their clients keep running for the next Manager.
+func (m *Manager) Close() {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	m.stop()
+	m.loops.Wait()
+}
+
+// ErrClosed means that a slice accepts no new MPS clients at the moment. Callers retry.
+var ErrClosed = errors.New("MPS does not accept clients on the slice now")
+
+// Open returns the pipe directory for new processes of a member, or ErrClosed with the reason if its slice accepts none now. The slice's
+// daemon and the member's namespace are then created in the background. Where no daemons run, Open never fails.
+func (m *Manager) Open(member Member) (pipeDir string, err error) {
+	if !m.Enabled() {
+		return m.PipeDir(member.Slice), nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := m.daemonLocked(member.Slice)
+	if !slices.Contains(m.members[member.Slice], member) {
+		d.pending[member.Name] = pendingMember{member, time.Now()}
+	}
+	if d.closed == "" && !isAlive(d.pid, d.startTime) {
+		d.closed = "the daemon has ended" // the next observation would find it too, but later
+	}
+	reason := cmp.Or(d.closed, d.namespaceMissing(member))
+	if reason == "" {
+		return d.pipeDirOf(member), nil
+	}
+	wakeUp(d.wake)
+	return "", fmt.Errorf("%w: %s", ErrClosed, reason)
+}
+
+// SetMembers replaces the set of members of all slices. Daemons of slices without members end once they have no clients.
+func (m *Manager) SetMembers(members []Member) {
+	if !m.Enabled() {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.members = map[string][]Member{}
+	for _, member := range members {
+		m.members[member.Slice] = append(m.members[member.Slice], member)
+		delete(m.daemonLocked(member.Slice).pending, member.Name)
+	}
+	for _, d := range m.daemons {
+		wakeUp(d.wake)
+	}
+}
+
+// daemonLocked returns the daemon of a slice, and starts managing it if it is new. The caller holds m.mu.
+func (m *Manager) daemonLocked(slice string) *daemon {
+	d := m.daemons[slice]
+	if d == nil {
+		d = newDaemon(m, slice)
+		m.daemons[slice] = d
+		if !m.closed {
+			m.loops.Go(d.loop)
+		}
+	}
+	return d
+}
+
+// ObserveProcesses reports the processes that the driver shows on the slices. Those that are not clients of a daemon run without limits:
+// CUDA silently runs a process without MPS if it does not find the daemon.
+func (m *Manager) ObserveProcesses(processes []gpu.Process) {
+	bySlice := map[string][]int{}
+	for _, p := range processes {
+		bySlice[p.Slice] = append(bySlice[p.Slice], p.PID)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.processes = bySlice
+}
+
+// NonMPSProcesses returns the PIDs of the processes that run on a slice without MPS for certain.
+func (m *Manager) NonMPSProcesses(slice string) []int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if d := m.daemons[slice]; d != nil {
+		return d.nonMPS
+	}
+	return nil
+}
+
+// ClosedReasons returns, for each managed slice, why it accepts no new process, or an empty string if it does.
+func (m *Manager) ClosedReasons() map[string]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	reasons := map[string]string{}
+	for slice, d := range m.daemons {
+		reasons[slice] = d.closed
+	}
+	return reasons
+}
+
+// TerminateClients ends the CUDA work of the matching clients of a slice, to be called before their processes are killed. It waits for
+// the daemon until ctx ends.
+func (m *Manager) TerminateClients(ctx context.Context, slice string, match func(pid int) bool) error {
+	if !m.Enabled() {
+		return nil
+	}
+	return m.control(slice).terminateClients(ctx, match)
+}
+
+// wakeUp makes a loop run its next iteration now. It does not block.
+func wakeUp(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

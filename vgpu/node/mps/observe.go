@@ -1,0 +1,169 @@
+package mps
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/node/process"
+	"github.com/gshare-dev/gshare/vgpu/supervisor"
+)
+
+// unidentified is why a slice is closed while the process of its daemon is unknown.
+const unidentified = "the daemon is not identified yet"
+
+// identify finds the process of the daemon and its version, before it is queried. What Open decides is valid for that process only: it
+// must not apply the state of a daemon that has ended to the next one.
+func (d *daemon) identify() {
+	if isAlive(d.pid, d.startTime) {
+		return
+	}
+	pids, _ := d.findProcesses()
+	found := d.control
+	found.isVersion3 = slices.ContainsFunc(pids, hasVersion3Arguments)
+	pid, startTime := found.identity(pids)
+	d.manager.mu.Lock()
+	defer d.manager.mu.Unlock()
+	d.pid, d.startTime, d.isVersion3 = pid, startTime, found.isVersion3
+	d.setNamespacesLocked(nil)
+	d.closed = cmp.Or(d.closed, unidentified)
+}
+
+// identity returns the PID and start time of the daemon, or zeros unless there is exactly one, as while one is being started. It records
+// the daemon's version: an agent that does not know namespaces may have started it, and left the record of an earlier one.
+func (c control) identity(pids []int) (pid int, startTime uint64) {
+	if len(pids) != 1 {
+		return 0, 0
+	}
+	startTime, err := process.Born(pids[0])
+	if err != nil || c.recordVersion() != nil {
+		return 0, 0
+	}
+	return pids[0], startTime
+}
+
+// isAlive reports whether the process with a PID and start time has not ended. A zombie has ended, although it still has a start time.
+func isAlive(pid int, startTime uint64) bool {
+	p, err := process.Open(pid)
+	if err != nil {
+		return false
+	}
+	defer p.Close()
+	now, err := process.Born(pid)
+	return err == nil && now == startTime && p.Alive()
+}
+
+// decide observes the slice, asks the supervisor what to do, and creates the namespaces of the members where the daemon is well.
+func (d *daemon) decide() (supervisor.Look, supervisor.Orders) {
+	observation, refused := d.observe()
+	decision := d.supervisor.Look(time.Now(), observation)
+	if refused != nil {
+		decision.Closed = refused.Error()
+	}
+	if observation.Wanted && observation.Daemon == supervisor.Absent && observation.Clients == 0 && d.startErr != nil {
+		decision.Closed = "failed to start the daemon: " + d.startErr.Error()
+	}
+	if d.canProvision(observation) {
+		decision.Closed = cmp.Or(decision.Closed, d.provision())
+	}
+	if d.pid == 0 { // the answer may be of any process
+		decision.Closed = cmp.Or(decision.Closed, unidentified)
+	}
+	return observation, decision
+}
+
+// observe queries the daemon. It returns the error of a daemon that refuses to report its state, which is then treated as a silent one.
+func (d *daemon) observe() (supervisor.Look, error) {
+	observation := supervisor.Look{Wanted: len(d.allMembers()) > 0, Daemon: supervisor.Answers}
+	servers, err := d.servers(d.manager.ctx)
+	if err != nil {
+		observation.Clients = d.remainingClients()
+		observation.Daemon, err = d.classifyFailure(err)
+		return observation, err
+	}
+	d.recordServers(servers, &observation)
+	return observation, nil
+}
+
+// classifyFailure returns the state of a daemon whose query failed, and the query's error if that is the daemon's own refusal.
+func (d *daemon) classifyFailure(queryErr error) (supervisor.Daemon, error) {
+	if pids, _ := d.findProcesses(); len(pids) == 0 {
+		return supervisor.Absent, nil
+	}
+	_, err := os.Stat(filepath.Join(d.PipeDir(d.slice), "control"))
+	if errors.Is(queryErr, errTimeout) || errors.Is(err, os.ErrNotExist) {
+		return supervisor.Silent, nil
+	}
+	return supervisor.Silent, queryErr // a tenant may have replaced its pipe
+}
+
+// recordServers stores the clients that the daemon reported and completes the observation.
+func (d *daemon) recordServers(servers []server, observation *supervisor.Look) {
+	d.clients, d.hasServer = map[int]uint64{}, false
+	known := map[int]bool{}
+	for _, s := range servers {
+		known[s.pid] = true
+		d.hasServer = d.hasServer || s.name == serverName
+		observation.Fault = observation.Fault || s.fault
+		for _, pid := range s.clients {
+			known[pid] = true
+			if startTime, err := process.Born(pid); err == nil {
+				d.clients[pid] = startTime
+			}
+		}
+	}
+	observation.Clients, observation.Bare = len(d.clients), d.unknownProcesses(known)
+}
+
+// unknownProcesses returns the running processes on the slice that are not among the known ones.
+func (d *daemon) unknownProcesses(known map[int]bool) (unknown []int) {
+	d.manager.mu.Lock()
+	pids := d.manager.processes[d.slice]
+	d.manager.mu.Unlock()
+	for _, pid := range pids {
+		if _, err := process.Born(pid); err == nil && !known[pid] {
+			unknown = append(unknown, pid)
+		}
+	}
+	return unknown
+}
+
+// remainingClients counts the running clients of a daemon that does not answer, or its possible clients if it never answered.
+func (d *daemon) remainingClients() (n int) {
+	if d.clients == nil {
+		return d.possibleClients()
+	}
+	for pid, startTime := range d.clients {
+		if isAlive(pid, startTime) {
+			n++
+		}
+	}
+	return n
+}
+
+// possibleClients counts what may be clients of a daemon that an earlier manager started and that never answered this one. Without a
+// server it has none; with one, any process on the slice may be, and until the driver has listed those, any member.
+func (d *daemon) possibleClients() int {
+	_, servers := d.findProcesses()
+	switch {
+	case len(servers) == 0:
+		return 0
+	case !d.manager.hasProcesses():
+		return len(d.allMembers())
+	}
+	known := map[int]bool{}
+	for _, pid := range servers {
+		known[pid] = true
+	}
+	return len(d.unknownProcesses(known))
+}
+
+// hasProcesses reports whether ObserveProcesses has been called.
+func (m *Manager) hasProcesses() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.processes != nil
+}
