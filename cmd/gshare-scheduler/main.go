@@ -1,4 +1,4 @@
-// Command gshare-scheduler is kube-scheduler with gshare's packing plugins, and with a page that shows what they have packed.
+// Command gshare-scheduler is kube-scheduler with gshare's packing plugins.
 package main
 
 import (
@@ -14,7 +14,6 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
-	"github.com/gshare-dev/gshare/cmd/gshare-scheduler/internal/page"
 	"github.com/gshare-dev/gshare/cmd/internal/release"
 	"github.com/gshare-dev/gshare/plugins"
 )
@@ -24,6 +23,7 @@ func main() {
 	os.Exit(cli.Run(command()))
 }
 
+// command returns kube-scheduler's command with gshare's plugins registered.
 func command() *cobra.Command {
 	var options []app.Option
 	for name, factory := range plugins.All() {
@@ -31,33 +31,12 @@ func command() *cobra.Command {
 	}
 	cmd := app.NewSchedulerCommand(options...)
 	cmd.Use = "gshare-scheduler"
-	cmd.Long = "gshare-scheduler is kube-scheduler with gshare's packing plugins. Its configuration file names the profiles; pods choose\n" +
-		"one by spec.schedulerName. All flags and files are those of kube-scheduler, and two more: --web-address serves a map of\n" +
-		"what is packed on the GPUs, as HTTPS, to those who may get " + page.Path + "; --web-kubeconfig says how it reads the cluster,\n" +
-		"where the process is not in it."
-	withPage(cmd)
+	cmd.Long = "gshare-scheduler is kube-scheduler with gshare's packing plugins. It has the flags and the configuration file of\n" +
+		"kube-scheduler. Pods select one of the file's profiles by spec.schedulerName."
 	return cmd
 }
 
-// withPage serves the page beside the scheduler, also while that is not the leader.
-func withPage(cmd *cobra.Command) {
-	var web page.Options
-	web.AddTo(cmd.Flags())
-	schedule := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		web.CertFile = cmd.Flag("tls-cert-file").Value.String()
-		web.KeyFile = cmd.Flag("tls-private-key-file").Value.String()
-		if web.Address != "" {
-			if _, err := web.Start(cmd.Context()); err != nil {
-				return err
-			}
-		}
-		return schedule(cmd, args)
-	}
-}
-
-// announce writes the version on the scheduler's pod, if it runs in one: by way of the status, which is all that a scheduler may patch
-// of a pod.
+// announce writes the version to the annotations of the scheduler's own pod. It does nothing outside of a pod.
 func announce() {
 	config, err := rest.InClusterConfig()
 	if err != nil {
@@ -65,9 +44,9 @@ func announce() {
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err == nil {
-		err = release.Announce(context.Background(), client, "status")
+		err = release.Announce(context.Background(), client, "status") // kube-scheduler's role allows patches of the status only
 	}
 	if err != nil {
-		klog.Background().Error(err, "Telling the version")
+		klog.Background().Error(err, "failed to announce version")
 	}
 }

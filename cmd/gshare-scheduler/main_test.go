@@ -9,19 +9,13 @@ import (
 	"github.com/gshare-dev/gshare/test/install/manifest"
 )
 
-// TestArguments: the scheduler takes the arguments of the manifests, and serves its page only where they say so.
+// TestArguments: the scheduler accepts the arguments of the manifests and refuses unknown flags.
 func TestArguments(t *testing.T) {
-	for folder, address := range map[string]string{"manifests": "", "test/install/testdata/web": "127.0.0.1:10260"} {
-		cmd := command()
-		if err := cmd.ParseFlags(arguments(t, folder)); err != nil {
-			t.Errorf("%s: %v", folder, err)
-		}
-		if got := cmd.Flag("web-address").Value.String(); got != address {
-			t.Errorf("%s: the page is served at %q, want %q", folder, got, address)
-		}
+	if err := command().ParseFlags(arguments(t, "manifests")); err != nil {
+		t.Error(err)
 	}
-	if command().ParseFlags([]string{"--web-adress=x"}) == nil {
-		t.Error("a flag that the scheduler has not passes")
+	if command().ParseFlags([]string{"--web-address=x"}) == nil {
+		t.Error("an unknown flag is accepted")
 	}
 }
 

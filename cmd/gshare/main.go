@@ -23,6 +23,6 @@ func root() *cobra.Command {
 			"doctor, version), and says what sharing would do (whatif, plan). Linked to as kubectl-gshare it is kubectl gshare.",
 	})
 	cmd.AddCommand(planCommand(), whatifCommand(), runCommand(), setCommand(), psCommand(), topCommand(),
-		explainCommand(), mapCommand(), treeCommand(), doctorCommand(), versionCommand())
+		explainCommand(), mapCommand(), treeCommand(), doctorCommand(), versionCommand(), webCommand())
 	return cmd
 }

@@ -38,8 +38,8 @@ func TestLost(t *testing.T) {
 		if err := m.complete(); err != nil {
 			t.Fatalf("all there: %v", err)
 		}
-		m.seen[values[1].written] = seen
-		if err := m.complete(); err == nil || !strings.Contains(err.Error(), values[1].written) {
+		m.seen[values[2].written] = seen
+		if err := m.complete(); err == nil || !strings.Contains(err.Error(), values[2].written) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

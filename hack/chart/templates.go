@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -18,6 +19,9 @@ const folder = "manifests/chart"
 
 // parts are the kustomize bases that have a template of their own; what is in none of them is the namespace.
 var parts = []string{"admission", "scheduler", "node"}
+
+// optional are the folders outside of the base. Their templates are rendered if the value of the same name is true.
+var optional = []string{"monitoring", "web"}
 
 // templates are the files of the chart that follow from the bases, by their names in it.
 func templates(root string) (map[string][]byte, error) {
@@ -38,18 +42,15 @@ func templates(root string) (map[string][]byte, error) {
 		}
 		texts[part] = append(texts[part], m.object(r))
 	}
-	monitoring, err := build(root, "monitoring")
-	if err != nil {
-		return nil, err
+	for _, part := range optional {
+		objects, err := build(root, part)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range objects.Resources() {
+			texts[part] = append(texts[part], m.object(r))
+		}
 	}
-	for _, r := range monitoring.Resources() {
-		texts["monitoring"] = append(texts["monitoring"], m.object(r))
-	}
-	viewer, err := os.ReadFile(filepath.Join(root, "manifests/web/viewer.yaml"))
-	if err != nil {
-		return nil, err
-	}
-	texts["web"] = []string{string(viewer)}
 	if err := m.complete(); err != nil {
 		return nil, err
 	}
@@ -62,7 +63,7 @@ func files(root string, texts map[string][]string) (map[string][]byte, error) {
 	for part, objects := range texts {
 		var b bytes.Buffer
 		b.WriteString("# Written by hack/chart from manifests/" + source(part) + "; make chart.\n")
-		b.WriteString(when(part == "monitoring" || part == "web", part, strings.Join(objects, "---\n")))
+		b.WriteString(when(slices.Contains(optional, part), part, strings.Join(objects, "---\n")))
 		out["templates/"+part+".yaml"] = b.Bytes()
 	}
 	return out, err

@@ -20,11 +20,10 @@ const configured = `(.Values.config | default (dict "node.yaml" (.Files.Get "fil
 
 var values = []value{
 	{`gshare-system`, `{{ .Values.namespace }}`, 0},
-	{`gshare-node:dev`, `{{ .Values.images.node }}`, 1},
+	{`gshare-node:dev`, `{{ .Values.images.node }}`, 2},
 	{`gshare-scheduler:dev`, `{{ .Values.images.scheduler }}`, 1},
 	{`(?m)^( +)nodeSelector:\n +gshare\.dev/gpus: "true"$`, "${1}nodeSelector: {{ toJson .Values.nodeSelector }}\n" +
 		"$1{{- with .Values.runtimeClassName }}\n${1}runtimeClassName: {{ . }}\n$1{{- end }}", 1},
-	{`(?m)^( +)- --secure-port=10259\n`, "$0$1{{- if .Values.web }}\n$1- --web-address=127.0.0.1:10260\n$1{{- end }}\n", 1},
 	{`(?m)^data:\n  node\.yaml: \|\n(?:    .*\n)+`, "data: {{ toJson " + configured + " }}\n", 1},
 	// Another configuration rolls the agents, as with kustomize.
 	{`gshare-node-config-[a-z0-9]{10}`, "gshare-node-config-{{ toJson " + configured + " | sha256sum | trunc 10 }}", 2},

@@ -146,7 +146,7 @@ func TestLint(t *testing.T) {
 			pods++
 		}
 	}
-	if pods != 2 {
+	if pods != 3 {
 		t.Errorf("%d pods", pods)
 	}
 }

@@ -13,7 +13,7 @@ const root = "../../"
 // kustomizations are all that somebody may apply.
 var kustomizations = []string{
 	"manifests", "manifests/base", "manifests/admission", "manifests/node", "manifests/scheduler", "manifests/monitoring",
-	"manifests/overlays/kind", "manifests/overlays/example", "test/install/testdata/web",
+	"manifests/web", "manifests/overlays/kind", "manifests/overlays/example", "test/install/testdata/web",
 }
 
 func build(t *testing.T, folder string) []*unstructured.Unstructured {

@@ -1,4 +1,4 @@
-package page
+package web
 
 import (
 	"flag"
@@ -15,53 +15,55 @@ import (
 
 var screenshot = flag.String("screenshot", "", "also keep what the browser shows in this file")
 
-// TestBrowser: a browser that knows a token shows the map; one that does not shows nothing of it.
+// TestBrowser: a browser with a token shows the map; one without shows nothing of it.
 func TestBrowser(t *testing.T) {
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Skip("needs chromium")
 	}
-	address, viewer := served(t), token(t, "browser")
-	mayLook(t, "browser")
-	shop(t)
+	address, viewer := served(t)+Path, token(t, "browser")
+	allow(t, "browser")
+	createCluster(t)
 	for name, test := range map[string]struct {
 		user  *url.Userinfo
 		shown bool
 	}{
-		"with a token": {url.UserPassword("me", viewer), true},
-		"without":      {nil, false},
+		"with a token":    {url.UserPassword("me", viewer), true},
+		"without a token": {nil, false},
 	} {
-		u, err := url.Parse(address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		u.User = test.user
-		if dom := browse(t, chromium, "--dump-dom", u.String()); strings.Contains(dom, "team/serve/main") != test.shown {
-			t.Errorf("%s:\n%s", name, dom)
-		}
-		if test.shown && *screenshot != "" {
-			browse(t, chromium, "--screenshot="+*screenshot, u.String())
-		}
+		t.Run(name, func(t *testing.T) {
+			u, err := url.Parse(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			u.User = test.user
+			if dom := browse(t, chromium, "--dump-dom", u.String()); strings.Contains(dom, "team/serve/main") != test.shown {
+				t.Error(dom)
+			}
+			if test.shown && *screenshot != "" {
+				browse(t, chromium, "--screenshot="+*screenshot, u.String())
+			}
+		})
 	}
 }
 
-// browse runs a headless browser once. It has no sandbox, since tests may run as root, and takes the page's own certificate.
+// browse runs a headless browser once. It has no sandbox, since tests may run as root, and accepts the self-signed certificate.
 func browse(t *testing.T, chromium string, args ...string) string {
 	t.Helper()
 	all := append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--ignore-certificate-errors", "--window-size=900,760",
 		"--user-data-dir=" + t.TempDir()}, args...)
-	var complaints strings.Builder
+	var stderr strings.Builder
 	cmd := exec.CommandContext(t.Context(), chromium, all...)
-	cmd.Stderr = &complaints
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("chromium: %v\n%s", err, complaints.String())
+		t.Fatalf("chromium: %v\n%s", err, stderr.String())
 	}
 	return string(out)
 }
 
-// shop puts two nodes and four pods into the cluster, bound as the scheduler binds them.
-func shop(t *testing.T) {
+// createCluster creates two nodes and four pods, bound as the scheduler binds them.
+func createCluster(t *testing.T) {
 	t.Helper()
 	for _, n := range []*v1.Node{nodeOf(t, "gpu-1", "A100", 2), nodeOf(t, "gpu-2", "H100", 1)} {
 		if _, err := admin.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {

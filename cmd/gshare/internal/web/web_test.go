@@ -1,4 +1,4 @@
-package page
+package web
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// nodeOf has so many GPUs of 40 GiB: GPU-n-0 and so on.
+// nodeOf returns a node with GPUs of 40 GiB, whose IDs are GPU-NAME-0 and so on.
 func nodeOf(t *testing.T, name, model string, gpus int) *v1.Node {
 	t.Helper()
 	var inventory kube.Inventory
@@ -35,7 +35,7 @@ func nodeOf(t *testing.T, name, model string, gpus int) *v1.Node {
 	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{kube.AnnotationInventory: text}}}
 }
 
-// podOn is bound to a node's first GPU, with half of its SMs for a part of the time.
+// podOn returns a pod that is bound to a node and placed on its first GPU.
 func podOn(t *testing.T, node, name, quota string) *v1.Pod {
 	t.Helper()
 	pod := asking(name, quota)
@@ -44,7 +44,7 @@ func podOn(t *testing.T, node, name, quota string) *v1.Pod {
 	return pod
 }
 
-// placement gives a pod what it asks for on a node's first GPU.
+// placement returns the annotation that places a pod on a node's first GPU.
 func placement(t *testing.T, node string, pod *v1.Pod) string {
 	t.Helper()
 	request, _, err := kube.RequestOf(pod)
@@ -67,7 +67,7 @@ func get(t *testing.T, objects []runtime.Object, query string) *httptest.Respons
 	return answer
 }
 
-// TestPage: what is placed is drawn, and nothing else is.
+// TestPage: the page draws placed pods and nothing else.
 func TestPage(t *testing.T) {
 	ended := podOn(t, "n1", "ended", "10")
 	ended.Status.Phase = v1.PodSucceeded
@@ -79,29 +79,31 @@ func TestPage(t *testing.T) {
 		"": {[]string{
 			"2 nodes with GPUs", "team/one/main", "team/two/main", "team/three/main", "n1 GPU 1", "n2 GPU 0",
 			`<td class="number">2</td><td class="number">2</td><td class="number">25.0 %</td><td class="number">10.0 %</td>`,
-		}, []string{"waits", "ended", "plain", "slices more"}},
+		}, []string{"waits", "ended", "plain", "more slices"}},
 		"?node=n2":    {[]string{"2 nodes with GPUs", "Shown: n2", "team/three/main", "n2 GPU 0"}, []string{"team/one", "n1 GPU"}},
 		"?node=plain": {[]string{"Shown: plain", "<svg"}, []string{"team/", "GPU 0"}},
 	} {
-		answer := get(t, objects, query)
-		body := answer.Body.String()
-		for _, word := range test.with {
-			if !strings.Contains(body, word) {
-				t.Errorf("%q lacks %q:\n%s", query, word, body)
+		t.Run(query, func(t *testing.T) {
+			answer := get(t, objects, query)
+			body := answer.Body.String()
+			for _, word := range test.with {
+				if !strings.Contains(body, word) {
+					t.Errorf("the page lacks %q:\n%s", word, body)
+				}
 			}
-		}
-		for _, word := range test.without {
-			if strings.Contains(body, word) {
-				t.Errorf("%q has %q", query, word)
+			for _, word := range test.without {
+				if strings.Contains(body, word) {
+					t.Errorf("the page contains %q", word)
+				}
 			}
-		}
-		if answer.Code != 200 || answer.Header().Get("Content-Security-Policy") != policy || answer.Header().Get("Cache-Control") != "no-store" {
-			t.Errorf("%q: %d %v", query, answer.Code, answer.Header())
-		}
+			if answer.Code != 200 || answer.Header().Get("Content-Security-Policy") != contentPolicy || answer.Header().Get("Cache-Control") != "no-store" {
+				t.Errorf("%d %v", answer.Code, answer.Header())
+			}
+		})
 	}
 }
 
-// TestHostile: what users and nodes write is text on the page, never markup.
+// TestHostile: names and annotations are escaped.
 func TestHostile(t *testing.T) {
 	const evil = `<script>alert("x")</script>`
 	node := nodeOf(t, "n1", "A100", 1)
@@ -114,19 +116,19 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestBounded: a large cluster does not make a page that no browser can show.
+// TestBounded: the page of a large cluster draws a limited number of slices.
 func TestBounded(t *testing.T) {
 	var objects []runtime.Object
 	for i := range 20 {
 		objects = append(objects, nodeOf(t, fmt.Sprintf("n%02d", i), "A100", 8))
 	}
 	body := get(t, objects, "").Body.String()
-	if n := strings.Count(body, "slot table"); n != mostPictures || !strings.Contains(body, "96 slices more") {
+	if n := strings.Count(body, "slot table"); n != maxPictures || !strings.Contains(body, "96 more slices") {
 		t.Errorf("%d slices are drawn", n)
 	}
 }
 
-// TestReads: however many look, the cluster is read once in a while, and an error is not remembered.
+// TestReads: the cluster is read once for several viewers, and errors are not cached.
 func TestReads(t *testing.T) {
 	client := fake.NewClientset(nodeOf(t, "n1", "A100", 1))
 	broken := true
@@ -140,7 +142,7 @@ func TestReads(t *testing.T) {
 		return answer
 	}
 	if answer := ask(); answer.Code != 503 || strings.Contains(answer.Body.String(), "secret") {
-		t.Errorf("with an API server that refuses: %d %s", answer.Code, answer.Body)
+		t.Errorf("with a failing API server: %d %s", answer.Code, answer.Body)
 	}
 	broken = false
 	client.ClearActions()

@@ -1,4 +1,4 @@
-package page
+package web
 
 import (
 	"os"
@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane"
 )
 
-// plane is the API server of all tests; admin may do everything in it.
+// plane is the API server of all tests; admin is a client with all permissions.
 var (
 	plane *controlplane.ControlPlane
 	admin *kubernetes.Clientset

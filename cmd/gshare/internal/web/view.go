@@ -1,4 +1,4 @@
-package page
+package web
 
 import (
 	"html/template"
@@ -8,14 +8,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// mostPictures bounds a page; a browser draws so many at once without a pause.
-const mostPictures = 64
+// maxPictures bounds the slices drawn on one page, so that browsers render it without a pause.
+const maxPictures = 64
 
-// view is what the page shows.
+// view is the data of the page's template.
 type view struct {
 	Nodes    []node
-	Chosen   string        // the one node whose slices are drawn; empty is all
-	Pictures template.HTML // an SVG, in which whatever users write is escaped
+	Chosen   string        // the node whose slices are drawn; empty: all nodes
+	Pictures template.HTML // an SVG; gpumap escapes the names in it
 	Left     int           // slices that are not drawn
 }
 
@@ -25,7 +25,8 @@ type node struct {
 	Slices []gpumap.Slice
 }
 
-func viewOf(nodes []node, chosen string) view {
+// newView returns the view of the chosen node, or of all nodes.
+func newView(nodes []node, chosen string) view {
 	v := view{Nodes: nodes, Chosen: chosen}
 	var slices []gpumap.Slice
 	for _, n := range nodes {
@@ -33,15 +34,15 @@ func viewOf(nodes []node, chosen string) view {
 			slices = append(slices, n.Slices...)
 		}
 	}
-	shown := min(len(slices), mostPictures)
+	shown := min(len(slices), maxPictures)
 	v.Left = len(slices) - shown
 	var b strings.Builder
-	_ = gpumap.SVG(&b, slices[:shown]) // a builder takes everything
+	_ = gpumap.SVG(&b, slices[:shown]) // a builder never fails
 	v.Pictures = template.HTML(b.String())
 	return v
 }
 
-// Shares is how many the node has.
+// Shares returns the number of shares on the node.
 func (n node) Shares() (sum int) {
 	for _, s := range n.Slices {
 		sum += len(s.Shares)
@@ -49,7 +50,7 @@ func (n node) Shares() (sum int) {
 	return sum
 }
 
-// Time is the percent of the node's SM-time that is promised.
+// Time returns the percentage of the node's SM-time that shares request.
 func (n node) Time() float64 {
 	var sum share.Area
 	for _, s := range n.Slices {
@@ -60,7 +61,7 @@ func (n node) Time() float64 {
 	return percent(float64(sum), float64(len(n.Slices))*float64(share.WholeArea))
 }
 
-// Memory is the percent of the node's device memory that is promised.
+// Memory returns the percentage of the node's device memory that shares request.
 func (n node) Memory() float64 {
 	var sum, all share.Bytes
 	for _, s := range n.Slices {
@@ -72,6 +73,7 @@ func (n node) Memory() float64 {
 	return percent(float64(sum), float64(all))
 }
 
+// percent returns part of whole in percent, or 0 if whole is not positive.
 func percent(part, whole float64) float64 {
 	if whole <= 0 {
 		return 0

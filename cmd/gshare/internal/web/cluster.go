@@ -1,4 +1,4 @@
-package page
+package web
 
 import (
 	"cmp"
@@ -12,27 +12,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 	"github.com/gshare-dev/gshare/cmd/internal/gpumap"
 	"github.com/gshare-dev/gshare/cmd/internal/mapping"
 )
 
-// fresh is how long a reading is shown: however many look, the API server is asked once in this time.
-const fresh = 2 * time.Second
+// cacheTTL is how long the nodes of a cluster are cached: all viewers together cause one read of the cluster in this time.
+const cacheTTL = 2 * time.Second
 
-// cluster reads the slices when somebody looks, and keeps nothing up while nobody does.
-type cluster struct {
+// clusterCache reads the nodes with GPUs on demand. It holds no watch, so a page that nobody views costs the API server nothing.
+type clusterCache struct {
 	client kubernetes.Interface
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards what follows
 	at    time.Time
 	nodes []node
 }
 
-// read gives the nodes with GPUs in the order of their names. They are not changed afterwards.
-func (c *cluster) read(ctx context.Context) ([]node, error) {
+// read returns the nodes with GPUs, sorted by name. The caller must not change them.
+func (c *clusterCache) read(ctx context.Context) ([]node, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if time.Since(c.at) < fresh {
+	if time.Since(c.at) < cacheTTL {
 		return c.nodes, nil
 	}
 	nodes, err := list(ctx, c.client)
@@ -43,7 +44,7 @@ func (c *cluster) read(ctx context.Context) ([]node, error) {
 	return nodes, nil
 }
 
-// list asks the API server's cache, which costs it no read of its store.
+// list returns the nodes with GPUs, sorted by name. It reads from the API server's cache (resource version 0), not from etcd.
 func list(ctx context.Context, client kubernetes.Interface) (out []node, err error) {
 	cached := metav1.ListOptions{ResourceVersion: "0"}
 	nodes, err := client.CoreV1().Nodes().List(ctx, cached)
@@ -54,11 +55,11 @@ func list(ctx context.Context, client kubernetes.Interface) (out []node, err err
 	if err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
-	on := running(pods.Items)
+	podsOn := activePods(pods.Items)
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
 		var drawn []gpumap.Slice
-		for _, s := range mapping.Of(n, on[n.Name]) {
+		for _, s := range mapping.Of(n, podsOn[n.Name]) {
 			drawn = append(drawn, s.Slice)
 		}
 		if len(drawn) > 0 {
@@ -69,14 +70,13 @@ func list(ctx context.Context, client kubernetes.Interface) (out []node, err err
 	return out, nil
 }
 
-// running are the pods by their node that have not ended.
-func running(pods []v1.Pod) map[string][]*v1.Pod {
-	on := map[string][]*v1.Pod{}
+// activePods returns the bound pods that have not ended, by the names of their nodes.
+func activePods(pods []v1.Pod) map[string][]*v1.Pod {
+	podsOn := map[string][]*v1.Pod{}
 	for i := range pods {
-		pod := &pods[i]
-		if pod.Spec.NodeName != "" && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
-			on[pod.Spec.NodeName] = append(on[pod.Spec.NodeName], pod)
+		if pod := &pods[i]; pod.Spec.NodeName != "" && !cluster.Ended(pod) {
+			podsOn[pod.Spec.NodeName] = append(podsOn[pod.Spec.NodeName], pod)
 		}
 	}
-	return on
+	return podsOn
 }

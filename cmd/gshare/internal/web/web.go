@@ -1,0 +1,56 @@
+// Package web serves the packing map of a cluster as a page for browsers: its slices with their shares, drawn as by gshare map --svg.
+// It only reads nodes and pods.
+package web
+
+import (
+	"bytes"
+	_ "embed"
+	"html/template"
+	"net/http"
+
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	// Path is the URL path of the page. Users need the verb get on it as a nonResourceURL.
+	Path = "/gshare/map"
+	// ProbePath is the URL path of liveness and readiness probes, which is served without authentication.
+	ProbePath = "/healthz"
+)
+
+// contentPolicy forbids a browser to run or load anything; the page contains its style.
+const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+//go:embed page.html
+var text string
+
+var layout = template.Must(template.New("page").Parse(text))
+
+// Handler returns the page, without access control. The query node=NAME selects one node.
+func Handler(client kubernetes.Interface) http.Handler {
+	cluster := &clusterCache{client: client}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, r *http.Request) {
+		nodes, err := cluster.read(r.Context())
+		if err != nil {
+			fail(w, "read the cluster", err)
+			return
+		}
+		var b bytes.Buffer
+		if err := layout.Execute(&b, newView(nodes, r.URL.Query().Get("node"))); err != nil {
+			fail(w, "render the page", err)
+			return
+		}
+		setHeader(w.Header())
+		_, _ = w.Write(b.Bytes()) // fails if the client has disconnected
+	})
+	return mux
+}
+
+func setHeader(h http.Header) {
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", contentPolicy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+}
