@@ -3,13 +3,11 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/share"
-	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
 // errInstance is of an instance that is made on demand, while its GPU is not open, or where it is gone.
@@ -46,10 +44,7 @@ func (a *Agent) slice(id string) (*tokenserver.Slice, error) {
 	if s := a.slices[id]; s != nil {
 		return s, nil
 	}
-	c := a.Config
-	tokens, err := token.New(token.Config{
-		Window: c.Window.Duration, Turn: c.Turn.Duration, Floor: min(2*time.Millisecond, c.Turn.Duration), Reserve: *c.ReservePerMille,
-	})
+	tokens, err := a.Config.Tokens()
 	if err != nil {
 		return nil, err
 	}

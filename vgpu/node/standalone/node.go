@@ -15,7 +15,6 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
-	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
 // Options are what a node is made of.
@@ -63,10 +62,7 @@ func New(o Options) (*Node, error) {
 		list = append(list, n.slicesOf(d)...)
 	}
 	for range list {
-		tokens, err := token.New(token.Config{
-			Window: o.Config.Window.Duration, Turn: o.Config.Turn.Duration, Floor: min(2e6, o.Config.Turn.Duration),
-			Reserve: *o.Config.ReservePerMille,
-		})
+		tokens, err := o.Config.Tokens()
 		if err != nil {
 			return nil, err
 		}

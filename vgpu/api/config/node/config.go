@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
 // What a file says it is.
@@ -60,6 +61,10 @@ type Configuration struct {
 	Turn     metav1.Duration `json:"turn,omitzero"`
 	RunAhead metav1.Duration `json:"runAhead,omitzero"`
 
+	// TokenPolicy is the order in which shares of class mps get their time tokens: "table" (default) executes the slot table by which
+	// they were admitted, "fast" is FaST-GShare's queue, without its guarantee for each second. Class elastic has block tokens instead.
+	TokenPolicy string `json:"tokenPolicy,omitempty"`
+
 	// DebugAddress serves /metrics with gshare-node --standalone, such as 127.0.0.1:9477. Only loopback is taken: nobody is asked
 	// who they are. Default: off.
 	DebugAddress string `json:"debugAddress,omitempty"`
@@ -85,6 +90,7 @@ func Decode(text []byte) (Configuration, error) {
 func (c Configuration) WithDefaults() Configuration {
 	setDefault(&c.Tenancy, "user")
 	setDefault(&c.MPSVersion, 3)
+	setDefault(&c.TokenPolicy, token.Table.String())
 	setDefault(&c.MaxShares, 16)
 	setDefault(&c.Window.Duration, 100*time.Millisecond)
 	setDefault(&c.Turn.Duration, 5*time.Millisecond)
@@ -136,5 +142,19 @@ func (c Configuration) Validate() error {
 	case c.DebugAddress != "" && !loopback(c.DebugAddress):
 		return fmt.Errorf("debugAddress: %.60q is no loopback address with a port, such as 127.0.0.1:9477", c.DebugAddress)
 	}
+	if _, err := token.ParsePolicy(c.TokenPolicy); err != nil {
+		return fmt.Errorf("tokenPolicy: %w", err)
+	}
 	return c.Kubernetes.validate()
+}
+
+// Tokens returns the time tokens of one slice, as the configuration describes them.
+func (c Configuration) Tokens() (*token.Slice, error) {
+	policy, err := token.ParsePolicy(c.TokenPolicy)
+	if err != nil {
+		return nil, fmt.Errorf("tokenPolicy: %w", err)
+	}
+	return token.New(token.Config{
+		Policy: policy, Window: c.Window.Duration, Turn: c.Turn.Duration, Floor: min(2*time.Millisecond, c.Turn.Duration), Reserve: *c.ReservePerMille,
+	})
 }

@@ -14,7 +14,7 @@ func TestDecode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Window.Duration != 50*time.Millisecond || c.Turn.Duration != 5*time.Millisecond || *c.ReservePerMille != 50 ||
-		*c.GammaPercent != 150 || c.MaxShares != 16 || c.Tenancy != "user" {
+		*c.GammaPercent != 150 || c.MaxShares != 16 || c.Tenancy != "user" || c.TokenPolicy != "table" {
 		t.Errorf("got %+v", c)
 	}
 }
@@ -40,6 +40,7 @@ func TestDecodeRefuses(t *testing.T) {
 		head + "simulatedMPS: /m\n":           "simulatedMPS",
 		head + "mpsVersion: 1\n":              "mpsVersion",
 		head + "turn: 1us\n":                  "turn",
+		head + "tokenPolicy: hol\n":           "tokenPolicy",
 		head + "runAhead: 1s\n":               "runAhead",
 		head + "maxShares: 61\n":              "maxShares",
 		head + "gammaPercent: 99\n":           "gammaPercent",

@@ -1,0 +1,40 @@
+package tokenserver_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/api/config/node"
+	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
+	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
+)
+
+// TestConfiguredPolicy checks that a slice issues tokens by the policy of the node's configuration: a slot table gives a share of half
+// the window all of its time at once, FaST-GShare's queue one turn at a time.
+func TestConfiguredPolicy(t *testing.T) {
+	for policy, want := range map[string]time.Duration{"table": 50 * time.Millisecond, "fast": 5 * time.Millisecond} {
+		t.Run(policy, func(t *testing.T) {
+			config, err := node.Decode([]byte("apiVersion: gshare.dev/v1alpha1\nkind: NodeConfiguration\ntokenPolicy: " + policy + "\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tokens, err := config.Tokens()
+			if err != nil {
+				t.Fatal(err)
+			}
+			clock := &handClock{now: time.Hour}
+			r := newRig(t, tempDir(t), func(c *tokenserver.Config) { c.Clock = clock })
+			r.slice = r.NewSlice(tokens)
+			r.add(t, "a", half)
+			c := r.dial(t, "a")
+			if err := c.Send(&tokenwire.Need{}); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the process runs", func() bool { return state(c) == tokenwire.Run })
+			got := time.Duration(c.VGPUs[0].Server.Deadline.Load()) - clock.Now()
+			if got.Round(time.Millisecond) != want {
+				t.Errorf("the token is of %v, want %v", got, want)
+			}
+		})
+	}
+}
