@@ -1,8 +1,11 @@
 package web
 
 import (
-	"html/template"
-	"strings"
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html"
+	"net/url"
 
 	"github.com/gshare-dev/gshare/cmd/internal/gpumap"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -11,13 +14,8 @@ import (
 // maxPictures bounds the slices drawn on one page, so that browsers render it without a pause.
 const maxPictures = 64
 
-// view is the data of the page's template.
-type view struct {
-	Nodes    []node
-	Chosen   string        // the node whose slices are drawn; empty: all nodes
-	Pictures template.HTML // an SVG; gpumap escapes the names in it
-	Left     int           // slices that are not drawn
-}
+//go:embed head.html
+var head []byte // up to the heading of the page
 
 // node is a node with GPUs.
 type node struct {
@@ -25,33 +23,49 @@ type node struct {
 	Slices []gpumap.Slice
 }
 
-// newView returns the view of the chosen node, or of all nodes.
-func newView(nodes []node, chosen string) view {
-	v := view{Nodes: nodes, Chosen: chosen}
+// render returns the page: a table of the nodes, and the slices of the chosen node, or of all nodes if chosen is empty. It does without
+// html/template, which would make the linker keep every exported method of gshare's dependencies: 30 MB.
+func render(nodes []node, chosen string) []byte {
+	b := bytes.NewBuffer(bytes.Clone(head))
+	fmt.Fprintf(b, "<p>%d nodes with GPUs.", len(nodes))
+	if chosen != "" {
+		fmt.Fprintf(b, " Shown: %s. <a href=\"?\">All</a>", html.EscapeString(chosen))
+	}
+	fmt.Fprint(b, "</p>\n<table>\n<tr><th>Node</th><th class=\"number\">Slices</th><th class=\"number\">Shares</th>"+
+		"<th class=\"number\">SM-time requested</th><th class=\"number\">Memory requested</th></tr>\n")
 	var slices []gpumap.Slice
 	for _, n := range nodes {
+		class := ""
+		if n.Name == chosen {
+			class = ` class="chosen"`
+		}
 		if chosen == "" || n.Name == chosen {
 			slices = append(slices, n.Slices...)
 		}
+		fmt.Fprintf(b, "<tr%s><td><a href=\"?node=%s\">%s</a></td>", class, url.QueryEscape(n.Name), html.EscapeString(n.Name))
+		const cell = `<td class="number">`
+		fmt.Fprintf(b, cell+"%d</td>"+cell+"%d</td>"+cell+"%.1f %%</td>"+cell+"%.1f %%</td></tr>\n", len(n.Slices), n.shares(), n.time(), n.memory())
 	}
+	fmt.Fprint(b, "</table>\n")
 	shown := min(len(slices), maxPictures)
-	v.Left = len(slices) - shown
-	var b strings.Builder
-	_ = gpumap.SVG(&b, slices[:shown]) // a builder never fails
-	v.Pictures = template.HTML(b.String())
-	return v
+	if left := len(slices) - shown; left > 0 {
+		fmt.Fprintf(b, "<p>%d more slices: choose a node.</p>\n", left)
+	}
+	_ = gpumap.SVG(b, slices[:shown]) // a buffer never fails; SVG escapes names
+	fmt.Fprint(b, "\n</body>\n</html>\n")
+	return b.Bytes()
 }
 
-// Shares returns the number of shares on the node.
-func (n node) Shares() (sum int) {
+// shares returns the number of shares on the node.
+func (n node) shares() (sum int) {
 	for _, s := range n.Slices {
 		sum += len(s.Shares)
 	}
 	return sum
 }
 
-// Time returns the percentage of the node's SM-time that shares request.
-func (n node) Time() float64 {
+// time returns the percentage of the node's SM-time that shares request.
+func (n node) time() float64 {
 	var sum share.Area
 	for _, s := range n.Slices {
 		for _, x := range s.Shares {
@@ -61,8 +75,8 @@ func (n node) Time() float64 {
 	return percent(float64(sum), float64(len(n.Slices))*float64(share.WholeArea))
 }
 
-// Memory returns the percentage of the node's device memory that shares request.
-func (n node) Memory() float64 {
+// memory returns the percentage of the node's device memory that shares request.
+func (n node) memory() float64 {
 	var sum, all share.Bytes
 	for _, s := range n.Slices {
 		all += s.MemoryTotal

@@ -3,9 +3,6 @@
 package web
 
 import (
-	"bytes"
-	_ "embed"
-	"html/template"
 	"net/http"
 
 	"k8s.io/client-go/kubernetes"
@@ -21,11 +18,6 @@ const (
 // contentPolicy forbids a browser to run or load anything; the page contains its style.
 const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-//go:embed page.html
-var text string
-
-var layout = template.Must(template.New("page").Parse(text))
-
 // Handler returns the page, without access control. The query node=NAME selects one node.
 func Handler(client kubernetes.Interface) http.Handler {
 	cluster := &clusterCache{client: client}
@@ -36,13 +28,8 @@ func Handler(client kubernetes.Interface) http.Handler {
 			fail(w, "read the cluster", err)
 			return
 		}
-		var b bytes.Buffer
-		if err := layout.Execute(&b, newView(nodes, r.URL.Query().Get("node"))); err != nil {
-			fail(w, "render the page", err)
-			return
-		}
 		setHeader(w.Header())
-		_, _ = w.Write(b.Bytes()) // fails if the client has disconnected
+		_, _ = w.Write(render(nodes, r.URL.Query().Get("node"))) // fails if the client has disconnected
 	})
 	return mux
 }
