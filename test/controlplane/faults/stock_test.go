@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"strconv"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -88,6 +89,7 @@ func TestStockConditions(t *testing.T) {
 			l.waitBound("resident")
 			if c.name == "cordon" {
 				l.cordon("busy", true)
+				l.waitCordonSeen("busy")
 			}
 			l.addPods(gpuPod("pod", 50, c.pod))
 			l.waitBound("pod")
@@ -102,6 +104,23 @@ func (l *lab) cordon(node string, cordoned bool) {
 	n, err := l.client.CoreV1().Nodes().Get(l.ctx, node, metav1.GetOptions{})
 	l.must(err)
 	n.Spec.Unschedulable = cordoned
+	n.Labels[cordonLabel] = strconv.FormatBool(cordoned)
 	_, err = l.client.CoreV1().Nodes().Update(l.ctx, n, metav1.UpdateOptions{})
 	l.must(err)
+}
+
+// cordonLabel is written together with a cordon.
+const cordonLabel = "gshare.test/cordoned"
+
+// waitCordonSeen returns when the scheduler has seen that the node is cordoned: nodes and pods reach it by two watches, so a pod that
+// is created after the cordon can be scheduled before it. A pod that tolerates the cordon runs where only the label of the cordon is.
+func (l *lab) waitCordonSeen(node string) {
+	l.t.Helper()
+	l.addPods(gpuPod("canary", 1, on(node), func(p *v1.Pod) {
+		p.Spec.NodeSelector[cordonLabel] = "true"
+		p.Spec.Tolerations = []v1.Toleration{{Key: v1.TaintNodeUnschedulable, Operator: v1.TolerationOpExists}}
+	}))
+	l.waitBound("canary")
+	l.deletePod("canary")
+	l.must(l.board.wait(l.ctx, func(p pods) bool { return p["default/canary"] == nil }))
 }
