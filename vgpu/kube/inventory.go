@@ -16,8 +16,8 @@ const (
 
 // What a slice has where its inventory does not say.
 const (
-	DefaultReserve   share.PerMille = 50
-	DefaultMaxShares                = 16
+	DefaultReserve   = share.PerMille(50)
+	DefaultMaxShares = 16
 )
 
 // Inventory is what a node has to share, as its agent publishes it in the annotation gshare.dev/inventory.

@@ -77,7 +77,7 @@ func TestNamespaces(t *testing.T) {
 		}
 	}
 	n.Close()
-	n = newNode(t, dir, fake)
+	newNode(t, dir, fake)
 	programs["a"].end()
 	eventually(t, "a namespace goes", func() bool { return !there(pipes["a"]) })
 	if !there(pipes["b"]) {

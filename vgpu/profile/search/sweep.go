@@ -109,6 +109,6 @@ func (s Sweep) validate() error {
 }
 
 const (
-	maxCPU    profile.MilliCPU = 1_000_000
-	maxTrials                  = 1000
+	maxCPU    = profile.MilliCPU(1_000_000)
+	maxTrials = 1000
 )
