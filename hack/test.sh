@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests: hack/test.sh [all|unit|race|integration|long|cluster|layers]. `all` is what CI runs.
+# Runs the tests: hack/test.sh [all|quick|unit|race|integration|long|cluster|layers]. `all` is what CI runs; `quick` is for after each
+# change: what needs no API server, without the race detector.
 #
 # Every run of `go test` goes through hack/testreport, which prints one line a package, the output of what failed, and
 # as the last line of all "N passed, N failed, N skipped". With CI=true a skip must be listed in hack/allowed-skips.txt.
@@ -13,17 +14,24 @@ cd "$(dirname "$0")/.."
 mode=${1:-all}
 module=$(go list -m)
 concurrent="^$module/(plugins|vgpu/packing|vgpu/kube|vgpu/token|deviceplugin|vgpu/node/(agent|grant|kubelet|mps|process|standalone|tokenserver))(/|\$)"
-controlplane="^$module/(cmd|test)(/|\$)"
+# Tests with a Kubernetes API server or scheduler, and those of whole programs that measure time: one package at a time.
+alone="^$module/(cmd/gshare/internal/(verdict/scheduled|web)|cmd/gshare-(lab/internal/trial|node|scheduler)|test/(admission|controlplane|install|plugins))(/|\$)"
 cluster="^$module/test/(cluster|monitoring)(/|\$)"
-helm="$module/test/helm"
-layers="$module/test/layers"
+elsewhere="^$module/test/(bench|helm|layers)(/|\$)" # benchmarks; long; a stage of its own
 
 source hack/compile-env.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 go build -buildvcs=false -o "$work/testreport" ./hack/testreport
 
-packages() { go list ./...; }
+# packages prints the packages that match the pattern and, of those, leaves out what matches any further one.
+packages() {
+  local list
+  list=$(go list ./... | grep -E "$1" || true)
+  shift
+  for pattern; do list=$(grep -Ev "$pattern" <<<"$list" || true); done
+  echo "$list"
+}
 
 # run passes its arguments to go test, less the part of vet that it would run: hack/lint.sh runs all of vet, and the two
 # keep separate results for every package of Kubernetes. A failure does not stop the runs after it; the status is kept in
@@ -34,40 +42,58 @@ run() { "${compile[@]}" go test -exec 'env -u GOGC -u GOMEMLIMIT' -vet=off -json
 of() {
   local list
   mapfile -t list
-  if [ "${#list[@]}" -gt 0 ]; then run "$@" "${list[@]}"; fi
+  if [ -n "${list[0]:-}" ]; then run "$@" "${list[@]}"; fi
 }
 
-layers() { run "$layers"; }
+# hyperkube builds the program that control planes run, once for all test binaries.
+hyperkube() {
+  hack/cluster.sh hyperkube
+  export GSHARE_HYPERKUBE=$PWD/bin/cluster/hyperkube
+}
+
+layers() { run "$module/test/layers"; }
+quick() { packages . "$alone" "$cluster" "$elsewhere" | of -short; }
 unit() {
-  packages | { grep -Ev "$concurrent|$controlplane" || true; } | of
+  packages . "$concurrent" "$alone" "$cluster" "$elsewhere" | of
   run -run TestOpenbAllocation "$module/vgpu/packing" # the whole trace; under the race detector it takes a part of it
 }
-race() { packages | { grep -E "$concurrent" || true; } | of -race; }
-integration() { packages | { grep -E "$controlplane" || true; } | { grep -Ev "$cluster|^$layers\$|^$helm\$" || true; } | of -p 1 -timeout 20m; }
+race() { packages "$concurrent" "$alone" | of -race; }
+integration() { packages "$alone" | of -p 1 -timeout 20m; }
 # What takes long without a cluster: the GPU lane on the fake driver, the agent killed at every moment of a change of geometry, and
-# the chart, for which Helm is compiled; it installs on API servers only that say their version.
+# the chart, for which Helm is compiled.
 long() {
   run -run '^TestLane$' "$module/cmd/gshare-node" -full
   run -run '^TestKilledBetweenSteps$' "$module/vgpu/node/agent" -full
-  run -timeout 40m "$helm"
+  run -timeout 40m "$module/test/helm"
 }
-# The first of these tests builds the cluster's programs, unless the cluster cannot run here: hence the time. CI leaves out the
-# long ones.
-cluster() {
-  local short=()
-  [ "$mode" = all ] && short=(-short)
-  packages | { grep -E "$cluster" || true; } | of -p 1 -timeout 120m "${short[@]}"
+cluster() { packages "$cluster" | of -p 1 -timeout 120m "$@"; }
+# together runs the short tests of the cluster, which mostly wait for it, beside the integration tests.
+together() {
+  cluster -short >"$work/cluster.json" &
+  integration
+  wait
+  cat "$work/cluster.json"
 }
 
 case $mode in
 all)
-  hack/lint.sh
-  stages="layers unit race integration cluster"
+  hyperkube
+  hack/lint.sh quick
+  hack/cluster.sh build || true # where it cannot be built the tests of the cluster say why they are skipped
+  stages="layers unit race together"
   ;;
-cluster) stages="long cluster" ;;
-layers | unit | race | integration | long) stages=$mode ;;
+quick) stages="layers quick" ;;
+cluster)
+  hyperkube
+  stages="long cluster"
+  ;;
+integration)
+  hyperkube
+  stages=integration
+  ;;
+layers | unit | race | long) stages=$mode ;;
 *)
-  echo "usage: hack/test.sh [all|unit|race|integration|long|cluster|layers]" >&2
+  echo "usage: hack/test.sh [all|quick|unit|race|integration|long|cluster|layers]" >&2
   exit 2
   ;;
 esac
