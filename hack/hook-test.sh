@@ -18,14 +18,14 @@ preloaded() { # preloaded LIBRARY PROGRAM [ARGUMENT]: on this machine or an emul
 }
 
 parts() { # parts FOLDER
-  for part in interval_test parse_test ledger_test room_test settle_test; do under "$part" $emulator "$1/$part"; done
+  for part in interval_test parse_test ledger_test budget_test reap_test; do under "$part" $emulator "$1/$part"; done
 }
 
 alone() { # alone FOLDER: the runs without a server
-  under "alone, closed" preloaded "$1/libgshare.so" "$1/alone_test"
+  under "alone, closed" preloaded "$1/libgshare.so" "$1/no_server_test"
   mkdir -p "$1/policy"
   printf 'version 1\nvgpu 0 none memory 104857600 quota 300 sm 1000\n' >"$1/policy/policy"
-  POLICY=1 GSHARE_DIR=$1/policy under "alone, policy" preloaded "$1/libgshare.so" "$1/alone_test"
+  POLICY=1 GSHARE_DIR=$1/policy under "alone, policy" preloaded "$1/libgshare.so" "$1/no_server_test"
 }
 
 # The library for aarch64 under an emulator, which cannot start a program from within one: so without the 16 processes.
@@ -73,7 +73,7 @@ test_all() {
   if command -v valgrind >/dev/null; then
     echo "=== valgrind"
     hook/test/build.sh "$out"
-    for part in interval_test ledger_test room_test settle_test; do
+    for part in interval_test ledger_test budget_test reap_test; do
       under "valgrind $part" valgrind -q --error-exitcode=9 "$out/$part"
     done
     LD_PRELOAD=$hook under "valgrind route_test" valgrind -q --error-exitcode=9 "$out/route_test"

@@ -3,7 +3,7 @@
 # bin/hook) gets libgshare.so.
 #
 # build: this machine's library, and the aarch64 one if its cross compiler is there
-# check: exports, imports and versions of the libraries, and that they have no constructors
+# check: exports, imports and versions of the libraries, no constructors, and no cycle of more than two source files
 # test:  the C tests plain, under AddressSanitizer and UBSan, ThreadSanitizer, valgrind and on aarch64, where these are there
 # bench: what the hook adds to a launch, and its system calls
 # fuzz:  each libFuzzer target for SECONDS (default 60), if clang is there
@@ -70,6 +70,7 @@ sanitized() {
 }
 
 check() {
+  hack/hook-cycles.sh || fail "files of hook/src refer to each other in a cycle"
   [ -e "$out/libgshare.so" ] || build
   local lib
   for lib in "$out"/libgshare.so "$out"/libgshare-aarch64.so; do

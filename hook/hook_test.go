@@ -78,7 +78,7 @@ func run(t *testing.T, program string, env ...string) {
 // TestParts runs the parts against a model device, without the library.
 func TestParts(t *testing.T) {
 	dir := built(t)
-	for _, name := range []string{"interval_test", "parse_test", "ledger_test", "room_test", "settle_test"} {
+	for _, name := range []string{"interval_test", "parse_test", "ledger_test", "budget_test", "reap_test"} {
 		t.Run(name, func(t *testing.T) { run(t, filepath.Join(dir, name)) })
 	}
 }
@@ -101,7 +101,7 @@ func TestLibrary(t *testing.T) {
 // TestAlone runs without a token server: no policy, then one.
 func TestAlone(t *testing.T) {
 	dir := built(t)
-	program := filepath.Join(dir, "alone_test")
+	program := filepath.Join(dir, "no_server_test")
 	t.Run("closed", func(t *testing.T) { run(t, program, append(hooked(dir), "GSHARE_DIR=/nonexistent")...) })
 	policy := t.TempDir()
 	lines := "version 1\nvgpu 0 none memory 104857600 quota 300 sm 1000\n"
@@ -131,7 +131,7 @@ func TestInterposers(t *testing.T) {
 // TestWithoutHook is the control: the programs notice when the hook is not there.
 func TestWithoutHook(t *testing.T) {
 	dir := built(t)
-	for _, name := range []string{"route_test", "gate_test", "blocks_test", "memory_test", "paths_test", "alone_test", "inherit_test"} {
+	for _, name := range []string{"route_test", "gate_test", "blocks_test", "memory_test", "paths_test", "no_server_test", "inherit_test"} {
 		command := exec.Command(filepath.Join(dir, name))
 		command.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir, "OTHER="+filepath.Join(dir, "other.so"))
 		if out, err := command.CombinedOutput(); err == nil {

@@ -1,4 +1,4 @@
-/* Pages and sums. The memory part follows "reserve, call, commit or cancel": no lock is held across a driver call. */
+/* Pages and sums. No lock is held across a driver call: memory is reserved, then allocated, then committed or released. */
 #define _GNU_SOURCE
 #include "account.h"
 
@@ -8,21 +8,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "room.h"
-
-/* As large as the largest page of the machines we run on: each mapping needs an address of its own. */
+/* Bytes between two pages: the largest page size of the supported machines, since each mapping begins at a page. */
 #define SPAN 65536
 
 static _Alignas(SPAN) unsigned char area[GSHARE_VGPU_MAX][3][SPAN];
 
 struct gsh_vgpu gsh_vgpus[GSHARE_VGPU_MAX];
 _Atomic uint32_t gsh_vgpu_count, gsh_mode = GSHARE_MODE_MEMORY, gsh_epoch = 1, gsh_captures;
-_Atomic bool gsh_alone;
+_Atomic bool gsh_self_paced;
 
-/* Guards the step from one set of pages to the next; held for a few instructions. */
+/* Guards the change from one set of pages to the next; held for a few instructions. */
 static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
 
-void gsh_pages_local(void) {
+void gsh_pages_init(void) {
 	for (int i = 0; i < GSHARE_VGPU_MAX; i++) {
 		mmap(area[i], sizeof area[i], PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 		struct gsh_vgpu *v = &gsh_vgpus[i];
@@ -34,44 +32,48 @@ void gsh_pages_local(void) {
 	}
 }
 
-static bool right_page(const void *page) {
-	const struct gshare_server_page *p = page; /* all three begin alike */
+/* Reports whether a page begins with the header that all three kinds have in common. */
+static bool header_valid(const void *page) {
+	const struct gshare_server_page *p = page;
 	return p->magic == GSHARE_PAGE_MAGIC && p->major == GSHARE_WIRE_MAJOR;
 }
 
-/* A file that is short, or could become so, would end the process with a SIGBUS. */
-static bool lasting(int fd) {
+/* Reports whether a file is large enough and sealed against shrinking; any other could end the process with a SIGBUS. */
+static bool size_is_sealed(int fd) {
 	int seals = fcntl(fd, F_GET_SEALS);
-	return seals >= 0 && (seals & F_SEAL_SHRINK) && lseek(fd, 0, SEEK_END) >= GSHARE_PAGE_SIZE; /* fstat is newer than our baseline */
+	/* lseek, since fstat needs a glibc newer than 2.17 */
+	return seals >= 0 && (seals & F_SEAL_SHRINK) && lseek(fd, 0, SEEK_END) >= GSHARE_PAGE_SIZE;
 }
 
-static bool good_page(int fd, int protection) {
-	void *trial = lasting(fd) ? mmap(NULL, GSHARE_PAGE_SIZE, protection, MAP_SHARED, fd, 0) : MAP_FAILED;
+/* Reports whether a descriptor is a page that can be mapped with this protection. */
+static bool page_valid(int fd, int protection) {
+	void *trial = size_is_sealed(fd) ? mmap(NULL, GSHARE_PAGE_SIZE, protection, MAP_SHARED, fd, 0) : MAP_FAILED;
 	if (trial == MAP_FAILED) return false;
-	bool good = right_page(trial);
+	bool valid = header_valid(trial);
 	munmap(trial, GSHARE_PAGE_SIZE);
-	return good;
+	return valid;
 }
 
-bool gsh_pages_good(const int fds[3]) {
-	return good_page(fds[0], PROT_READ) && good_page(fds[1], PROT_READ | PROT_WRITE) && good_page(fds[2], PROT_READ | PROT_WRITE);
+bool gsh_pages_valid(const int fds[3]) {
+	return page_valid(fds[0], PROT_READ) && page_valid(fds[1], PROT_READ | PROT_WRITE) && page_valid(fds[2], PROT_READ | PROT_WRITE);
 }
 
-static int lay_over(void *address, int fd, int protection) {
+/* Maps a page over the one at this address. Returns 0 or a negative errno. */
+static int map_fixed(void *address, int fd, int protection) {
 	void *at = mmap(address, GSHARE_PAGE_SIZE, protection, MAP_SHARED | MAP_FIXED, fd, 0);
 	return at == MAP_FAILED ? -errno : 0;
 }
 
 /*
- * Whoever ends a session, the server at a hang-up or we at a reconnect, takes the client page's sum by exchange with 0
- * and subtracts it from the container page; so it is subtracted once. Then what we hold is added to the new pages.
+ * The memory of an ended session is subtracted from the container page once: the server at a hang-up and the hook at a
+ * reconnect both read the client page's sum by an exchange with 0. Then the process's memory is added to the new pages.
  */
 int gsh_pages_map(struct gsh_vgpu *v, const int fds[3]) {
 	pthread_mutex_lock(&memory_lock);
 	atomic_fetch_sub(&v->container->memory, atomic_exchange(&v->client->memory, 0));
-	int r = lay_over(v->server, fds[0], PROT_READ);
-	if (!r) r = lay_over(v->container, fds[1], PROT_READ | PROT_WRITE);
-	if (!r) r = lay_over(v->client, fds[2], PROT_READ | PROT_WRITE);
+	int r = map_fixed(v->server, fds[0], PROT_READ);
+	if (!r) r = map_fixed(v->container, fds[1], PROT_READ | PROT_WRITE);
+	if (!r) r = map_fixed(v->client, fds[2], PROT_READ | PROT_WRITE);
 	atomic_fetch_add(&v->container->memory, atomic_load(&v->memory));
 	atomic_store(&v->client->memory, atomic_load(&v->memory));
 	pthread_mutex_unlock(&memory_lock);
@@ -79,9 +81,15 @@ int gsh_pages_map(struct gsh_vgpu *v, const int fds[3]) {
 	return r;
 }
 
-/* Work leaves `open` after it was added to `busy`: read in this order and shown in the other, none is in neither. */
+/* The budgets of this epoch, or those of the last one until the first thread has taken one in this. */
+uint64_t gsh_budgets_held(const struct gsh_vgpu *v) {
+	uint64_t budgets = atomic_load(&v->budgets);
+	return atomic_load(&gsh_epoch) - (uint32_t)(budgets >> 32) <= 1 ? (uint32_t)budgets : 0;
+}
+
+/* Work leaves `open` after it was added to `busy`; read in this order and stored in the other, none is missing in both. */
 void gsh_publish(struct gsh_vgpu *v) {
-	uint64_t open = gsh_rooms(v) + atomic_load(&v->open);
+	uint64_t open = gsh_budgets_held(v) + atomic_load(&v->open);
 	atomic_store_explicit(&v->client->launches, atomic_load(&v->launches), memory_order_relaxed);
 	atomic_store_explicit(&v->client->blocks, atomic_load(&v->blocks), memory_order_relaxed);
 	atomic_store_explicit(&v->client->busy, atomic_load(&v->busy), memory_order_relaxed);
@@ -91,19 +99,20 @@ void gsh_publish(struct gsh_vgpu *v) {
 	atomic_store_explicit(&v->client->waiting, atomic_load(&v->waiting), memory_order_relaxed);
 }
 
-static void add(struct gsh_vgpu *v, uint64_t bytes) {
+/* Adds bytes to the process's part. The caller holds the memory lock. */
+static void add_own(struct gsh_vgpu *v, uint64_t bytes) {
 	atomic_fetch_add(&v->client->memory, bytes);
 	atomic_fetch_add(&v->memory, bytes);
 }
 
-/* After the server took our sum and before the reconnect the difference may be below 0 for a moment. */
-uint64_t gsh_container_memory(const struct gsh_vgpu *v) {
+/* The sum may be below 0 for a moment, after the server subtracted this process's memory and before it reconnects. */
+uint64_t gsh_memory_used(const struct gsh_vgpu *v) {
 	int64_t used = (int64_t)atomic_load(&v->container->memory);
 	return used < 0 ? 0 : (uint64_t)used;
 }
 
-/* Compare-and-add: of two processes at the limit one gets the last byte. */
-static bool take(struct gsh_vgpu *v, uint64_t bytes) {
+/* Adds bytes to the container's sum if they fit. By compare-and-swap: of two processes at the limit one gets the last byte. */
+static bool add_within_limit(struct gsh_vgpu *v, uint64_t bytes) {
 	uint64_t limit = atomic_load(&v->server->memory_limit), used = atomic_load(&v->container->memory);
 	do {
 		uint64_t now = (int64_t)used < 0 ? 0 : used;
@@ -112,41 +121,41 @@ static bool take(struct gsh_vgpu *v, uint64_t bytes) {
 	return true;
 }
 
-bool gsh_reserve(struct gsh_vgpu *v, uint64_t bytes) {
+bool gsh_memory_reserve(struct gsh_vgpu *v, uint64_t bytes) {
 	if (atomic_load(&v->server->state) == GSHARE_OFF) {
-		gsh_charge(v, bytes);
+		gsh_memory_charge(v, bytes);
 		return true;
 	}
 	pthread_mutex_lock(&memory_lock);
-	bool got = take(v, bytes);
-	if (got) add(v, bytes);
+	bool fits = add_within_limit(v, bytes);
+	if (fits) add_own(v, bytes);
 	pthread_mutex_unlock(&memory_lock);
-	return got;
+	return fits;
 }
 
-void gsh_charge(struct gsh_vgpu *v, uint64_t bytes) {
+void gsh_memory_charge(struct gsh_vgpu *v, uint64_t bytes) {
 	pthread_mutex_lock(&memory_lock);
 	atomic_fetch_add(&v->container->memory, bytes);
-	add(v, bytes);
+	add_own(v, bytes);
 	pthread_mutex_unlock(&memory_lock);
 }
 
-void gsh_release(struct gsh_vgpu *v, uint64_t bytes) { gsh_charge(v, -bytes); }
+void gsh_memory_release(struct gsh_vgpu *v, uint64_t bytes) { gsh_memory_charge(v, -bytes); }
 
 void gsh_count_uncovered(void) {
 	if (gsh_vgpus[0].client) atomic_fetch_add(&gsh_vgpus[0].client->uncovered, 1);
 }
 
-void gsh_account_fork(void) {
+void gsh_account_after_fork(void) {
 	pthread_mutex_init(&memory_lock, NULL);
-	gsh_pages_local();
+	gsh_pages_init();
 	for (int i = 0; i < GSHARE_VGPU_MAX; i++) {
 		struct gsh_vgpu *v = &gsh_vgpus[i];
 		atomic_store(&v->launches, 0);
 		atomic_store(&v->blocks, 0);
 		atomic_store(&v->busy, 0);
 		atomic_store(&v->open, 0);
-		atomic_store(&v->rooms, 0);
+		atomic_store(&v->budgets, 0);
 		atomic_store(&v->memory, 0);
 		atomic_store(&v->waiting, 0);
 	}

@@ -1,7 +1,7 @@
 /*
- * What this process knows of its shares: the pages it has in common with the token server, its own sums, and which
- * device is which vGPU. A page is always mapped at the same address: an anonymous one of our own until the server's is
- * laid over it, so that no thread ever holds a stale pointer.
+ * The shares of this process: the pages that it has in common with the token server, and its own sums of work and memory.
+ * A page always stays at the same address, first as anonymous memory, then with the server's page mapped over it, so that
+ * no thread ever holds a stale pointer.
  */
 #ifndef GSHARE_ACCOUNT_H
 #define GSHARE_ACCOUNT_H
@@ -13,6 +13,7 @@
 #include "../include/gshare_wire.h"
 #include "symbols.h"
 
+/* One vGPU of the container. */
 struct gsh_vgpu {
 	struct gshare_server_page *server; /* read-only once it is the server's */
 	struct gshare_container_page *container;
@@ -20,53 +21,58 @@ struct gsh_vgpu {
 	uint32_t number; /* index in WELCOME */
 	uint32_t index;  /* device ordinal in the container */
 	char uuid[GSHARE_UUID_SIZE];
-	/* this process's sums; the client page shows them */
-	_Atomic uint64_t launches, blocks, busy, open;
-	_Atomic uint64_t rooms, streams; /* see room.c */
-	_Atomic uint64_t memory; /* changed under the memory lock */
-	_Atomic uint32_t waiting;
-	_Atomic uint64_t waiting_since;
+	/* sums of this process, copied to the client page by gsh_publish */
+	_Atomic uint64_t launches, blocks, busy, open; /* busy: ns measured; open: ns estimated, launched and not yet measured */
+	_Atomic uint64_t budgets, streams;             /* packed words, see budget.c */
+	_Atomic uint64_t memory;                       /* bytes; changed under the memory lock */
+	_Atomic uint32_t waiting;                      /* threads that wait for a token */
+	_Atomic uint64_t waiting_since;                /* CLOCK_MONOTONIC ns at which the first of them began */
 };
 
 extern struct gsh_vgpu gsh_vgpus[GSHARE_VGPU_MAX];
 extern _Atomic uint32_t gsh_vgpu_count;
 extern _Atomic uint32_t gsh_mode;     /* enum gshare_mode */
 extern _Atomic uint32_t gsh_epoch;    /* changes when every thread should take the slow path once */
-extern _Atomic bool gsh_alone;        /* the server is lost: pace ourselves */
+extern _Atomic bool gsh_self_paced;   /* no server: launch within the guaranteed part of each window */
 extern _Atomic uint32_t gsh_captures; /* streams of this process that capture */
 
-/* Gives every vGPU pages of our own; also in a forked child, which must not write its parent's. */
-void gsh_pages_local(void);
+/* Maps anonymous pages for every vGPU. Called at the start, and in a forked child, which must not write its parent's. */
+void gsh_pages_init(void);
 
-/* Whether these three are a vGPU's pages and will stay so. */
-bool gsh_pages_good(const int fds[3]);
+/* Reports whether the descriptors are a vGPU's server, container and client page, and sealed against shrinking. */
+bool gsh_pages_valid(const int fds[3]);
 
-/* Lays the server's pages over ours, and carries our memory over. Returns 0 or a negative errno. */
+/*
+ * Maps the server's pages over the present ones and adds the process's memory to them. Returns 0 or a negative errno.
+ * Called by the thread that connects; waits for the memory lock.
+ */
 int gsh_pages_map(struct gsh_vgpu *v, const int fds[3]);
 
-/* Shows this process's sums on the client page. */
+/* Copies this process's sums to the client page. Any thread; atomics only. */
 void gsh_publish(struct gsh_vgpu *v);
 
-/* The vGPU that a device is, or NULL: a device that is not ours, where memory is refused and launches pass. */
-struct gsh_vgpu *gsh_vgpu_of_device(CUdevice d);
-struct gsh_vgpu *gsh_vgpu_of_uuid(const char *uuid);
-void gsh_devices_find(void); /* fills the table behind gsh_vgpu_of_device */
+/* Returns the ns of work that the process's streams may launch in this epoch before their next event, see budget.c. */
+uint64_t gsh_budgets_held(const struct gsh_vgpu *v);
 
-/* The calling thread's context and its vGPU; either may be NULL. Cached until the thread changes its context. */
-struct gsh_place {
-	CUcontext context;
-	CUdevice device;
-	struct gsh_vgpu *vgpu;
-};
-struct gsh_place gsh_here(void);
+/*
+ * Adds bytes to what the process and its container hold. Returns false, with nothing added, if the container's limit would
+ * be exceeded. Any thread, before the driver allocates.
+ */
+bool gsh_memory_reserve(struct gsh_vgpu *v, uint64_t bytes);
 
-/* Memory of one vGPU, in bytes. Reserve asks the limit of the whole container; charge does not ask (it has happened). */
-bool gsh_reserve(struct gsh_vgpu *v, uint64_t bytes);
-void gsh_charge(struct gsh_vgpu *v, uint64_t bytes);
-void gsh_release(struct gsh_vgpu *v, uint64_t bytes);
-uint64_t gsh_container_memory(const struct gsh_vgpu *v);
+/* Adds bytes without regard to the limit, for memory that is allocated already. */
+void gsh_memory_charge(struct gsh_vgpu *v, uint64_t bytes);
 
+/* Subtracts bytes. */
+void gsh_memory_release(struct gsh_vgpu *v, uint64_t bytes);
+
+/* Returns the bytes that all processes of the container hold. */
+uint64_t gsh_memory_used(const struct gsh_vgpu *v);
+
+/* Counts a lookup of a driver function that the hook should wrap but does not, on the client page. */
 void gsh_count_uncovered(void);
-void gsh_account_fork(void); /* in the child */
+
+/* Resets all of the above in a forked child. */
+void gsh_account_after_fork(void);
 
 #endif

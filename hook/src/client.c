@@ -12,21 +12,21 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "device.h"
 #include "frame.h"
-#include "place.h"
 #include "platform.h"
 
 #define HOOK_VERSION 1
-#define ANSWER_TIME 1000 /* ms for a WELCOME */
+#define WELCOME_TIMEOUT 1000    /* ms */
+#define MOUNTED "/run/gshare"   /* where a container's socket and policy are */
+#define SOCKET "/token.sock"    /* in that directory */
 
-/* Guards the descriptor: nobody may send into a number that was closed and given to the application's next file. */
+/* Guards the descriptor: a frame must not be sent to a number that was closed and now is the application's next file. */
 static pthread_mutex_t socket_lock = PTHREAD_MUTEX_INITIALIZER;
-static int connection = -1;
-static uint64_t session, generation, sequence;
+static int connection = -1; /* -1: none */
+static uint64_t session, generation, sequence; /* of the last WELCOME; sequence counts the frames sent */
 
-#define MOUNTED "/run/gshare"
-
-const char *gsh_directory_of(const char *mounted, const char *own) {
+const char *gsh_directory_choose(const char *mounted, const char *own) {
 	char path[4096];
 	int n = snprintf(path, sizeof path, "%s/policy", mounted);
 	return !own || (n < (int)sizeof path && access(path, F_OK) == 0) ? mounted : own;
@@ -34,24 +34,25 @@ const char *gsh_directory_of(const char *mounted, const char *own) {
 
 const char *gsh_directory(void) {
 	static const char *directory;
-	if (!directory) directory = gsh_directory_of(MOUNTED, getenv("GSHARE_DIR"));
+	if (!directory) directory = gsh_directory_choose(MOUNTED, getenv("GSHARE_DIR"));
 	return directory;
 }
 
-uint64_t gsh_client_salt(void) { return (uint64_t)getpid() * 0x9e3779b97f4a7c15ull; }
+uint64_t gsh_client_jitter(void) { return (uint64_t)getpid() * 0x9e3779b97f4a7c15ull; }
 
-/* A descriptor among the standard ones would get the application's output. */
-static int above_standard(int fd) {
+/* Moves a descriptor above 2, where it would receive the application's output. Returns the new one, or -1. */
+static int move_above_stdio(int fd) {
 	if (fd < 0 || fd > 2) return fd;
 	int moved = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	close(fd);
 	return moved;
 }
 
-#define SOCKET "/token.sock"
-
-/* The variable outlives the descriptor, whose number the application may have given to a socket of its own. */
-static bool to_server(int fd) {
+/*
+ * Reports whether a descriptor is connected to a token server. GSHARE_FD stays set when the descriptor was closed, and its
+ * number may then be that of a socket of the application.
+ */
+static bool is_token_socket(int fd) {
 	struct sockaddr_un peer = {0};
 	socklen_t size = sizeof peer - 1, end = sizeof SOCKET - 1;
 	int type = 0;
@@ -62,22 +63,23 @@ static bool to_server(int fd) {
 	return length >= end && !strcmp(peer.sun_path + length - end, SOCKET);
 }
 
-/* The connected socket that `gshare run` left us; only the first in this process gets it, and nobody in a container. */
-static int inherited(void) {
+/* Returns the connected socket that `gshare run` passed on, or -1. It is used once, and never in a container. */
+static int inherited_socket(void) {
 	static bool taken;
 	const char *text = getenv("GSHARE_FD");
 	int fd = text ? atoi(text) : -1;
-	if (taken || fd < 3 || !strcmp(gsh_directory(), MOUNTED) || !to_server(fd)) return -1;
+	if (taken || fd < 3 || !strcmp(gsh_directory(), MOUNTED) || !is_token_socket(fd)) return -1;
 	taken = true;
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
 	return fd;
 }
 
+/* Connects to the socket in the directory. Returns a descriptor or a negative errno. */
 static int dial(void) {
 	struct sockaddr_un to = {.sun_family = AF_UNIX};
 	int n = snprintf(to.sun_path, sizeof to.sun_path, "%s" SOCKET, gsh_directory());
 	if (n < 0 || n >= (int)sizeof to.sun_path) return -ENAMETOOLONG;
-	int fd = above_standard(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+	int fd = move_above_stdio(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
 	if (fd < 0) return -errno;
 	struct timeval second = {1, 0};
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &second, sizeof second);
@@ -87,6 +89,7 @@ static int dial(void) {
 	return -e;
 }
 
+/* Adds the UUIDs of all visible devices to a HELLO. */
 static void add_devices(struct gsh_frame *f) {
 	int devices = 0;
 	CALL(cuDeviceGetCount, &devices);
@@ -96,12 +99,14 @@ static void add_devices(struct gsh_frame *f) {
 	}
 }
 
-static int send_frame(int fd, struct gsh_frame *f, uint64_t of) {
-	gsh_frame_end(f, ++sequence, of);
+/* Ends a frame and sends it without waiting. Returns 0 or a negative errno. */
+static int send_frame(int fd, struct gsh_frame *f, uint64_t server_generation) {
+	gsh_frame_end(f, ++sequence, server_generation);
 	return gsh_send(fd, f->bytes, f->length);
 }
 
-static int hello(int fd) {
+/* Sends HELLO, with the session before if this is a reconnect. Returns 0 or a negative errno. */
+static int send_hello(int fd) {
 	int driver = 0;
 	CALL(cuDriverGetVersion, &driver);
 	struct gshare_hello h = {HOOK_VERSION, (uint32_t)getpid(), (uint32_t)driver, GSHARE_KNOWS_BLOCKS};
@@ -113,6 +118,7 @@ static int hello(int fd) {
 	return send_frame(fd, &f, 0);
 }
 
+/* Copies the descriptors of a message and closes those beyond `most`. Returns how many were copied. */
 static int take_descriptors(struct msghdr *m, int *fds, int most) {
 	int n = 0;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
@@ -129,14 +135,15 @@ static int take_descriptors(struct msghdr *m, int *fds, int most) {
 	return n;
 }
 
-/* All are looked at before the first is used: half a WELCOME would leave pages of two servers. */
-static bool good_pages(const struct gsh_welcome *w, const int *fds) {
-	bool good = true;
-	for (uint32_t i = 0; i < w->vgpus; i++) good = good && gsh_pages_good(fds + 3 * i);
-	return good;
+/* Reports whether all pages of a WELCOME are valid. Checked before the first is mapped, so that none or all are. */
+static bool pages_valid(const struct gsh_welcome *w, const int *fds) {
+	bool valid = true;
+	for (uint32_t i = 0; i < w->vgpus; i++) valid = valid && gsh_pages_valid(fds + 3 * i);
+	return valid;
 }
 
-static void take_over(const struct gsh_welcome *w, const int *fds) {
+/* Makes the session of a WELCOME the current one and maps its pages. */
+static void apply_welcome(const struct gsh_welcome *w, const int *fds) {
 	session = w->session;
 	generation = w->generation;
 	for (uint32_t i = 0; i < w->vgpus; i++) {
@@ -149,9 +156,10 @@ static void take_over(const struct gsh_welcome *w, const int *fds) {
 	atomic_store(&gsh_mode, w->mode);
 }
 
-static int welcome(int fd) {
+/* Waits for a WELCOME and applies it. Returns 0 or a negative errno. Closes all descriptors that came with it. */
+static int receive_welcome(int fd) {
 	struct pollfd p = {fd, POLLIN, 0};
-	if (poll(&p, 1, ANSWER_TIME) != 1) return -ETIMEDOUT;
+	if (poll(&p, 1, WELCOME_TIMEOUT) != 1) return -ETIMEDOUT;
 	static _Alignas(8) unsigned char bytes[GSHARE_FRAME_MAX + 1]; /* one thread connects at a time */
 	static _Alignas(struct cmsghdr) char control[CMSG_SPACE(3 * GSHARE_VGPU_MAX * sizeof(int))];
 	struct iovec io = {bytes, sizeof bytes};
@@ -160,59 +168,62 @@ static int welcome(int fd) {
 	if (n <= 0) return n < 0 ? -errno : -EPIPE;
 	int fds[3 * GSHARE_VGPU_MAX], got = take_descriptors(&m, fds, 3 * GSHARE_VGPU_MAX);
 	struct gsh_welcome w;
-	bool good = gsh_welcome_parse(bytes, (size_t)n, &w) && got == (int)(3 * w.vgpus) && good_pages(&w, fds);
-	if (good) take_over(&w, fds);
+	bool valid = gsh_welcome_parse(bytes, (size_t)n, &w) && got == (int)(3 * w.vgpus) && pages_valid(&w, fds);
+	if (valid) apply_welcome(&w, fds);
 	for (int i = 0; i < got; i++) close(fds[i]);
-	return good ? 0 : -EPROTO;
+	return valid ? 0 : -EPROTO;
 }
 
-static void snapshot(int fd, struct gsh_vgpu *v) {
+/* Tells the server what this process holds on a vGPU. The caller holds the lock. */
+static void send_snapshot(int fd, struct gsh_vgpu *v) {
 	struct gshare_snapshot s = {v->number, 0, atomic_load(&v->memory), atomic_load(&v->busy)};
 	struct gsh_frame f;
 	gsh_frame_begin(&f, GSHARE_SNAPSHOT, &s, sizeof s);
 	send_frame(fd, &f, generation);
 }
 
-static void adopt(int fd, bool again) {
+/* Makes fd the connection. After a reconnect it sends snapshots, then requests the tokens that threads still wait for. */
+static void install_connection(int fd, bool again) {
 	pthread_mutex_lock(&socket_lock);
 	connection = fd;
-	for (uint32_t i = 0; again && i < atomic_load(&gsh_vgpu_count); i++) snapshot(fd, &gsh_vgpus[i]);
+	for (uint32_t i = 0; again && i < atomic_load(&gsh_vgpu_count); i++) send_snapshot(fd, &gsh_vgpus[i]);
 	pthread_mutex_unlock(&socket_lock);
 	for (uint32_t i = 0; again && i < atomic_load(&gsh_vgpu_count); i++)
-		if (atomic_load(&gsh_vgpus[i].waiting)) gsh_client_need(&gsh_vgpus[i]);
+		if (atomic_load(&gsh_vgpus[i].waiting)) gsh_client_request_token(&gsh_vgpus[i]);
 }
 
 int gsh_client_connect(void) {
 	bool again = session != 0;
-	int fd = inherited();
+	int fd = inherited_socket();
 	if (fd < 0) fd = dial();
 	if (fd < 0) return fd;
-	int r = hello(fd);
-	if (!r) r = welcome(fd);
+	int r = send_hello(fd);
+	if (!r) r = receive_welcome(fd);
 	if (r)
 		close(fd);
 	else
-		adopt(fd, again);
+		install_connection(fd, again);
 	return r;
 }
 
-static void hang_up(void) {
+/* Closes the connection. */
+static void disconnect(void) {
 	pthread_mutex_lock(&socket_lock);
 	if (connection >= 0) close(connection);
 	connection = -1;
 	pthread_mutex_unlock(&socket_lock);
 }
 
-/* The server sends nothing after WELCOME but the reason for an end. */
+/* After WELCOME the server sends nothing but the reason why it ends the connection. */
 bool gsh_client_alive(void) {
 	char byte;
 	if (connection < 0) return false;
 	if (recv(connection, &byte, 1, MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-	hang_up();
+	disconnect();
 	return false;
 }
 
-bool gsh_client_need(struct gsh_vgpu *v) {
+bool gsh_client_request_token(struct gsh_vgpu *v) {
 	struct gshare_need need = {v->number, 0, 0, atomic_load(&v->waiting_since)};
 	struct gsh_frame f;
 	gsh_frame_begin(&f, GSHARE_NEED, &need, sizeof need);
@@ -230,8 +241,7 @@ void gsh_client_bye(void) {
 	pthread_mutex_unlock(&socket_lock);
 }
 
-/* The child's copy of the socket must not keep its parent's session alive. */
-void gsh_client_fork(void) {
+void gsh_client_after_fork(void) {
 	pthread_mutex_init(&socket_lock, NULL);
 	if (connection >= 0) close(connection);
 	connection = -1;

@@ -1,32 +1,38 @@
-/* The conversation with the token server (FG-53, FG-54, FG-85). */
+/* The connection to the token server (FG-53, FG-54, FG-85). */
 #ifndef GSHARE_CLIENT_H
 #define GSHARE_CLIENT_H
 
 #include "account.h"
 
-/* Connects, introduces the process and takes the pages over. Returns 0 or a negative errno. The helper's, or the start's. */
+/*
+ * Connects, sends HELLO and maps the pages of WELCOME. After a reconnect it also sends a SNAPSHOT for each vGPU. Returns 0 or
+ * a negative errno; waits at most 1 s. Called at the start, then by the helper thread only.
+ */
 int gsh_client_connect(void);
 
-/* Looks for a hang-up or an error frame. Returns false once the connection has ended. */
+/* Checks for a hang-up or an error frame without waiting. Returns false once the connection has ended. Helper thread. */
 bool gsh_client_alive(void);
 
-/* Asks for a token. False if the frame could not be sent; then it is worth trying again. */
-bool gsh_client_need(struct gsh_vgpu *v);
+/* Requests a token: sends NEED. Returns false if it could not be sent; the caller may try again. Any launching thread. */
+bool gsh_client_request_token(struct gsh_vgpu *v);
 
+/* Sends BYE. Called when the process exits. */
 void gsh_client_bye(void);
 
-/* A number of this process's own, to spread processes in time. */
-uint64_t gsh_client_salt(void);
+/* Returns a number that differs from process to process, by which they spread their windows and reconnects. */
+uint64_t gsh_client_jitter(void);
 
-void gsh_client_fork(void); /* in the child */
+/* Closes the child's copy of the connection, which would keep the parent's session open. */
+void gsh_client_after_fork(void);
 
-/* The directory of the socket and the policy. */
+/* Returns the directory of the socket and the policy file. */
 const char *gsh_directory(void);
 
 /*
- * Which it is: where a policy is mounted, what the environment says counts for nothing, as the tenant writes that (a
- * directory of his own would come with a policy and a server of his own). Elsewhere it is that of `gshare run`.
+ * Chooses it: `mounted` if that has a policy file or GSHARE_DIR (`own`) is not set, else `own`. The environment is written by
+ * the tenant, whose own directory could have a policy and a server of his own; only `gshare run` uses it, where no policy is
+ * mounted.
  */
-const char *gsh_directory_of(const char *mounted, const char *own);
+const char *gsh_directory_choose(const char *mounted, const char *own);
 
 #endif

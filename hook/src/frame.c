@@ -2,8 +2,9 @@
 
 #include <string.h>
 
+/* Appends bytes to a frame. */
 static void append(struct gsh_frame *f, const void *bytes, size_t length) {
-	if (!length || f->length + length > GSHARE_FRAME_MAX) return; /* the latter cannot happen with what we send */
+	if (!length || f->length + length > GSHARE_FRAME_MAX) return; /* the frames that the hook sends always fit */
 	memcpy(f->bytes + f->length, bytes, length);
 	f->length += length;
 }
@@ -34,12 +35,12 @@ void gsh_frame_end(struct gsh_frame *f, uint64_t sequence, uint64_t generation) 
 const struct gshare_header *gsh_frame_check(const void *bytes, size_t length) {
 	const struct gshare_header *h = bytes;
 	if (length < sizeof *h || length > GSHARE_FRAME_MAX) return NULL;
-	bool good = h->magic == GSHARE_WIRE_MAGIC && h->major == GSHARE_WIRE_MAJOR && h->length == length - sizeof *h;
-	return good ? h : NULL;
+	bool valid = h->magic == GSHARE_WIRE_MAGIC && h->major == GSHARE_WIRE_MAJOR && h->length == length - sizeof *h;
+	return valid ? h : NULL;
 }
 
-/* Unknown TLVs are ignored unless critical. */
-static bool take_tlv(struct gsh_welcome *w, uint32_t *seen, const struct gshare_tlv *t, const unsigned char *value) {
+/* Stores a vGPU of a WELCOME; false if the TLV is invalid. Unknown ones are ignored unless critical. */
+static bool parse_tlv(struct gsh_welcome *w, uint32_t *seen, const struct gshare_tlv *t, const unsigned char *value) {
 	if (t->type != GSHARE_TLV_VGPU) return !(t->type & GSHARE_TLV_CRITICAL);
 	if (t->length != sizeof w->vgpu[0] || *seen >= w->vgpus) return false;
 	memcpy(&w->vgpu[*seen], value, t->length);
@@ -62,7 +63,7 @@ bool gsh_welcome_parse(const void *bytes, size_t length, struct gsh_welcome *w) 
 		struct gshare_tlv t;
 		memcpy(&t, at, sizeof t);
 		at += sizeof t;
-		if (t.length > end - at || !take_tlv(w, &seen, &t, at)) return false;
+		if (t.length > end - at || !parse_tlv(w, &seen, &t, at)) return false;
 		at += t.length;
 	}
 	return at == end && seen == w->vgpus;

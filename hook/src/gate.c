@@ -1,269 +1,278 @@
-/* The slow path of a launch: permission, bound of unfinished work, marks. */
+/*
+ * The slow path of a launch, on the launching thread:
+ *
+ *   gsh_enter_slow
+ *       |  no context, device without a share, OFF or MEMORY mode, stream captures
+ *       |------------------------------------------------------------> launch, uncounted
+ *       v
+ *   RECONCILE   return block tokens that were taken and not launched (reconcile_blocks)
+ *       v
+ *   PERMITTED?  gsh_token_permits: mode, server's state, block tokens; without a server the window <-----------+
+ *       |  no:  record an event behind what was launched, release the budget,                                  |
+ *       |       ask the server once, wait on the page's futex word (wait_for_token) -- woken or 10 ms passed --+
+ *       v                                                                                                      |
+ *   BOUNDED?    unfinished work + this launch <= 3/4 of run_ahead (wait_for_bound)                             |
+ *       |  no:  release the budget, wait for the oldest event of the vGPU, reap, again                         |
+ *       v                                                                                                      |
+ *   PAID?       block tokens for this launch and for some that follow (pay_blocks)                             |
+ *       |  no tokens left, or the page's generation changed since PERMITTED ------------------------------------+
+ *       v
+ *   BUDGET      take a part of the last quarter of run_ahead for the launches that follow (gsh_budget_take)
+ *       v
+ *   SAMPLE?     first launch of this epoch, or of long or unknown cost: an event right before it (begin_sample)
+ *       v
+ *   driver's launch
+ *       v
+ *   gsh_leave   record an event behind it (close_batch), publish; the next launches take the fast path
+ *
+ * Nothing is held while it waits: no lock, no budget.
+ */
 #define _GNU_SOURCE
 #include "gate.h"
 
-#include "credit.h"
-#include "cycle.h"
-#include "mark.h"
-#include "memory.h"
+#include "blocks.h"
+#include "budget.h"
+#include "device.h"
+#include "helper.h"
 #include "platform.h"
-#include "room.h"
+#include "pool.h"
+#include "reap.h"
 #include "start.h"
 #include "token.h"
 
-_Thread_local struct gsh_track gsh_tracks[GSH_TRACKS];
-
 /* For launches that are not counted: in a capture, on a device without a share, when switched off. */
-static _Thread_local struct gsh_track uncounted;
+static _Thread_local struct gsh_stream_state uncounted;
 
-void gsh_tracks_stale(void) {
-	for (int i = 0; i < GSH_TRACKS; i++) gsh_tracks[i].epoch = 0;
-}
-
-void gsh_tracks_fork(void) {
-	for (int i = 0; i < GSH_TRACKS; i++) gsh_tracks[i] = (struct gsh_track){0};
-}
-
+/* Returns a number that no other sequence of events has. */
 static uint64_t new_chain(void) {
 	static _Atomic uint64_t chains;
 	return atomic_fetch_add(&chains, 1) + 1;
 }
 
-/* Hands the thread's counters over and starts the track's next batch. */
-static void flush(struct gsh_track *k) {
-	if (!k->vgpu) return;
-	atomic_fetch_add(&k->vgpu->launches, k->armed - k->left);
-	atomic_fetch_add(&k->vgpu->blocks, k->blocks);
-	k->paid -= (int64_t)k->blocks;
-	k->armed = k->left;
-	k->blocks = k->work = 0;
-	k->sample = NULL;
+/* Adds the state's counters to the vGPU's sums and resets them. */
+static void flush_counters(struct gsh_stream_state *st) {
+	if (!st->vgpu) return;
+	atomic_fetch_add(&st->vgpu->launches, st->launches_at_event - st->launches_left);
+	atomic_fetch_add(&st->vgpu->blocks, st->blocks);
+	st->blocks_paid -= (int64_t)st->blocks;
+	st->launches_at_event = st->launches_left;
+	st->blocks = st->work = 0;
+	st->sample = NULL;
 }
 
-/* Squares what the track took with what it launched (DI-54). */
-static void square(struct gsh_track *k) {
-	if (gsh_credit_counts(k->vgpu)) gsh_credit_return(k->vgpu, k->paid - (int64_t)k->blocks);
-	k->paid = (int64_t)k->blocks;
+/* Returns the block tokens that were taken and not launched, or takes those that were launched beyond (DI-54). */
+static void reconcile_blocks(struct gsh_stream_state *st) {
+	if (gsh_blocks_metered(st->vgpu)) gsh_blocks_return(st->vgpu, st->blocks_paid - (int64_t)st->blocks);
+	st->blocks_paid = (int64_t)st->blocks;
 }
 
-/* What is charged where no mark can be: nothing for what was never measured, since its work is only a bound. */
-static uint64_t unmeasured(const struct gsh_track *k) {
-	return k->sample && gsh_cost(k->sample) >= GSH_UNKNOWN ? 0 : k->work;
-}
-
-/* Puts a mark behind what was launched. Without one the batch is counted at its estimate and the chain is broken. */
-static void close_batch(struct gsh_track *k) {
-	uint64_t launches = k->armed - k->left;
-	if (!k->vgpu || (!launches && k->last)) return;
-	struct gsh_batch b = {k->vgpu, k->context, k->stream, k->chain, k->last, launches, k->work, k->sample};
-	if (k->last == 0 && launches == 0) b.chain = k->chain = new_chain();
-	k->last = b.chain ? gsh_mark(&b) : 0;
-	if (!k->last) {
-		gsh_settle_estimate(k->vgpu, unmeasured(k));
-		k->chain = 0;
-	}
-	flush(k);
-}
-
-/* A track that is given up: its stream may be gone, so nothing can be recorded there. */
-static void drop(struct gsh_track *k) {
-	if (k->vgpu && k->armed != k->left) gsh_settle_estimate(k->vgpu, unmeasured(k));
-	flush(k);
-	if (k->vgpu) square(k);
-	if (k->vgpu) gsh_room_leave(k);
-	*k = (struct gsh_track){.turn = k->turn};
-}
-
-static bool capturing(CUstream s) {
-	int status = 0;
-	if (!atomic_load(&gsh_captures)) return false;
-	return CALL(cuStreamIsCapturing, s, &status) == CUDA_SUCCESS && status;
-}
-
-/* Counts the launch as unfinished before it is made: of two threads at the bound one waits. */
-static bool charge(struct gsh_track *k, uint64_t more, uint64_t most) {
-	uint64_t open = atomic_load(&k->vgpu->open);
-	do {
-		if (open && open + more > most) return false;
-	} while (!atomic_compare_exchange_weak(&k->vgpu->open, &open, open + more));
-	k->charged = more;
-	return true;
-}
-
-static void uncharge(struct gsh_track *k) {
-	if (k->charged) atomic_fetch_sub(&k->vgpu->open, k->charged);
-	k->charged = 0;
+/* Returns the ns to charge where no event can be recorded: 0 for a launch of unknown cost, whose work is only a bound. */
+static uint64_t work_estimate(const struct gsh_stream_state *st) {
+	return st->sample && gsh_cost_of(st->sample) >= GSH_COST_UNKNOWN ? 0 : st->work;
 }
 
 /*
- * Marked work may fill three quarters of the bound; the last is the room of the batches that the process's streams begin
- * now. A launch of unknown cost counts as half: two may be under way until the first was measured. What was launched before
- * a wait gets its mark first. Where all that is open is being launched by other threads, there is no mark to wait for; a
- * launch that hangs in the driver holds up nobody for ever.
+ * Records an event behind what was launched since the last one. If none can be recorded, the launches are charged at their
+ * estimate and the chain ends.
  */
-static void bound_work(struct gsh_track *k, uint64_t cost) {
-	uint64_t bound = gsh_run_ahead(k->vgpu), most = bound - bound / 4, more = cost >= GSH_UNKNOWN ? bound / 2 : cost;
-	if (charge(k, k->work + more, most)) return;
-	if (k->left != k->armed) close_batch(k);
-	gsh_room_leave(k);
-	gsh_settle();
-	for (int patience = 100; patience && !charge(k, more, most); patience--)
-		if (gsh_settle_oldest(k->vgpu))
+static void close_batch(struct gsh_stream_state *st) {
+	uint64_t launches = st->launches_at_event - st->launches_left;
+	if (!st->vgpu || (!launches && st->last_event)) return;
+	struct gsh_batch b = {st->vgpu, st->context, st->stream, st->chain, st->last_event, launches, st->work, st->sample};
+	if (st->last_event == 0 && launches == 0) b.chain = st->chain = new_chain();
+	st->last_event = b.chain ? gsh_event_record(&b) : 0;
+	if (!st->last_event) {
+		gsh_charge_estimate(st->vgpu, work_estimate(st));
+		st->chain = 0;
+	}
+	flush_counters(st);
+}
+
+/* Clears a state. Its stream may be destroyed, so no event is recorded there: its launches are charged at their estimate. */
+static void drop_state(struct gsh_stream_state *st) {
+	if (st->vgpu && st->launches_at_event != st->launches_left) gsh_charge_estimate(st->vgpu, work_estimate(st));
+	flush_counters(st);
+	if (st->vgpu) reconcile_blocks(st);
+	if (st->vgpu) gsh_budget_release(st);
+	*st = (struct gsh_stream_state){.next_victim = st->next_victim};
+}
+
+/* Counts the launch as open before it is made, if it fits: of two threads at the bound one waits. */
+static bool charge_open(struct gsh_stream_state *st, uint64_t more, uint64_t most) {
+	uint64_t open = atomic_load(&st->vgpu->open);
+	do {
+		if (open && open + more > most) return false;
+	} while (!atomic_compare_exchange_weak(&st->vgpu->open, &open, open + more));
+	st->work_charged = more;
+	return true;
+}
+
+/* Undoes charge_open, once the launch has an event behind it or has to wait again. */
+static void uncharge_open(struct gsh_stream_state *st) {
+	if (st->work_charged) atomic_fetch_sub(&st->vgpu->open, st->work_charged);
+	st->work_charged = 0;
+}
+
+/*
+ * Waits until the process's unfinished work leaves room for the launch. Work with events behind it may fill three quarters
+ * of the bound; the last quarter is for the budgets of the streams. A launch of unknown cost counts as half of the bound, so
+ * that two may be under way until the first was measured. If all open work is just being launched by other threads there is
+ * no event to wait for; after 100 sleeps of 20 us without one the launch goes ahead, so that a launch that hangs in the
+ * driver does not block the process for ever.
+ */
+static void wait_for_bound(struct gsh_stream_state *st, uint64_t cost) {
+	uint64_t bound = gsh_run_ahead_bound(st->vgpu), most = bound - bound / 4, more = cost >= GSH_COST_UNKNOWN ? bound / 2 : cost;
+	if (charge_open(st, st->work + more, most)) return;
+	if (st->launches_left != st->launches_at_event) close_batch(st);
+	gsh_budget_release(st);
+	gsh_reap();
+	for (int patience = 100; patience && !charge_open(st, more, most); patience--)
+		if (gsh_reap_oldest(st->vgpu))
 			patience = 100;
 		else
 			gsh_sleep(20 * GSH_MICROSECOND);
 }
 
-static struct gsh_track *count_one(struct gsh_track *k, uint64_t blocks, uint64_t cost) {
-	k->left--;
-	k->work += cost >= GSH_UNKNOWN ? gsh_run_ahead(k->vgpu) / 2 : cost;
-	k->blocks += blocks;
-	return k;
+/* Counts the launch that is about to be made. */
+static struct gsh_stream_state *count_launch(struct gsh_stream_state *st, uint64_t blocks, uint64_t cost) {
+	st->launches_left--;
+	st->work += cost >= GSH_COST_UNKNOWN ? gsh_run_ahead_bound(st->vgpu) / 2 : cost;
+	st->blocks += blocks;
+	return st;
 }
 
-/* Until the token allows it. What was launched before the rest is marked first, and the rest is not work. */
-static void rest(struct gsh_track *k) {
-	if (k->left != k->armed) close_batch(k);
-	gsh_room_leave(k);
-	gsh_token_wait(k->vgpu);
-	k->epoch = 0;
+/* Waits until the token may permit the launch. An event is recorded first, so that the wait is not measured as work. */
+static void wait_for_token(struct gsh_stream_state *st) {
+	if (st->launches_left != st->launches_at_event) close_batch(st);
+	gsh_budget_release(st);
+	gsh_token_wait(st->vgpu);
+	st->epoch = 0;
 }
 
-/* A mark behind what has none yet. Returns whether one was put now. */
-static bool mark_rest(struct gsh_track *k) {
-	if (k->left == k->armed) return false;
-	close_batch(k);
-	return k->last != 0;
+/* Records an event behind launches that have none. Returns whether one was recorded now. */
+static bool close_pending(struct gsh_stream_state *st) {
+	if (st->launches_left == st->launches_at_event) return false;
+	close_batch(st);
+	return st->last_event != 0;
 }
 
-/* A launch between two marks of its own: the first of each millisecond, and all that are long or of unknown cost. */
-static void begin_sample(struct gsh_track *k, const void *key) {
-	if (!mark_rest(k)) {
-		k->last = 0;
-		k->left = k->armed;
-		close_batch(k);
+/* Makes the next launch one between two events of its own, which measure its cost. */
+static void begin_sample(struct gsh_stream_state *st, const void *key) {
+	if (!close_pending(st)) {
+		st->last_event = 0;
+		st->launches_left = st->launches_at_event;
+		close_batch(st);
 	}
-	k->left = k->armed = GSH_BATCH;
-	k->sample = key;
+	st->launches_left = st->launches_at_event = GSH_BATCH;
+	st->sample = key;
 }
 
-/* How many launches like this one the room holds before the next mark, with this one. */
-static uint64_t launches_in(uint64_t room, uint64_t cost) {
-	if (cost > room) return 1;
-	return cost < room / GSH_BATCH ? GSH_BATCH : 1 + room / cost;
+/* Returns how many launches of this cost, from 1, the budget allows before the next event. */
+static uint64_t launches_within(uint64_t budget, uint64_t cost) {
+	if (cost > budget) return 1;
+	return cost < budget / GSH_BATCH ? GSH_BATCH : 1 + budget / cost;
 }
 
-/* Where tokens are blocks, pays for the launch and for others like it. False: somebody else took the last. */
-static bool pay(struct gsh_track *k, uint64_t room, uint64_t cost, uint64_t blocks) {
+/* Takes block tokens for the launch and for others like it. Returns false if none are left; true where none are needed. */
+static bool pay_blocks(struct gsh_stream_state *st, uint64_t budget, uint64_t cost, uint64_t blocks) {
 	uint64_t size = blocks ? blocks : 1;
-	k->batch = GSH_BATCH;
-	if (!gsh_credit_counts(k->vgpu)) return true;
-	uint64_t got = gsh_credit_take(k->vgpu, size, launches_in(room, cost));
-	k->paid += (int64_t)got;
-	k->batch = (uint32_t)(got ? got / size - 1 : 0);
-	return got != 0;
-}
-
-/* The generation is read before the state, and compared after the wait for the bound: no flip in between is missed. */
-static void get_permission(struct gsh_track *k, uint64_t room, uint64_t cost, uint64_t blocks) {
-	square(k);
-	do {
-		uncharge(k);
-		while (k->generation = atomic_load(&k->page->generation), !gsh_token_allows(k->vgpu)) rest(k);
-		bound_work(k, cost);
-	} while (k->generation != atomic_load(&k->page->generation) || !pay(k, room, cost, blocks));
-}
-
-static struct gsh_track *enter_gated(struct gsh_track *k, const void *key, uint64_t blocks) {
-	uint64_t cost = gsh_cost(key), room = gsh_room_wanted(k);
-	gsh_cycle_begin(k->vgpu);
-	get_permission(k, room, cost, blocks);
-	gsh_room_take(k, cost > room ? 0 : room); /* the next launch is most likely one like this */
-	if (k->epoch != k->since || cost > room) begin_sample(k, key);
-	k->epoch = k->since;
-	gsh_helper_poke();
-	return count_one(k, blocks, cost);
-}
-
-static struct gsh_track *free_place(struct gsh_track *home) {
-	for (int i = 0; i < GSH_WAYS; i++)
-		if (!home[i].stream) return &home[i];
-	return NULL;
-}
-
-/* The stream's track, or a place for it: the first one, another one that is free, else each in turn. */
-static struct gsh_track *place_of(CUstream s) {
-	struct gsh_track *home = gsh_track_home(s), *k = gsh_track_of(s);
-	if (!k && !gsh_track_first(s)->stream) k = gsh_track_first(s);
-	if (!k) k = free_place(home);
-	if (!k) k = &home[home->turn++ % GSH_WAYS];
-	return k;
-}
-
-struct gsh_track *gsh_enter_slow(CUstream s, const void *key, uint64_t blocks) {
-	if (!gsh_here().context) return &uncounted;
-	gsh_start();
-	struct gsh_place here = gsh_here();
-	struct gsh_track *k = place_of(s);
-	if (k->stream != s || k->context != here.context || k->vgpu != here.vgpu) drop(k);
-	if (!here.vgpu || gsh_token_off(here.vgpu) || capturing(s)) return &uncounted;
-	k->stream = s;
-	k->context = here.context;
-	k->vgpu = here.vgpu;
-	k->page = here.vgpu->server;
-	return enter_gated(k, key, blocks);
-}
-
-void gsh_leave(struct gsh_track *k, CUresult r) {
-	if (k == &uncounted) return;
-	if (r != CUDA_SUCCESS) k->sample = NULL; /* nothing ran */
-	close_batch(k);
-	uncharge(k);
-	gsh_publish(k->vgpu);
-	k->left = k->armed = k->batch;
-}
-
-static void sync_track(struct gsh_track *k) {
-	if (k->epoch && k->left != k->armed) close_batch(k);
+	st->next_launches_left = GSH_BATCH;
+	if (!gsh_blocks_metered(st->vgpu)) return true;
+	uint64_t taken = gsh_blocks_take(st->vgpu, size, launches_within(budget, cost));
+	st->blocks_paid += (int64_t)taken;
+	st->next_launches_left = (uint32_t)(taken ? taken / size - 1 : 0);
+	return taken != 0;
 }
 
 /*
- * The stream that a synchronising call names takes a mark, so that what the call waits for is measured to its end. Of a
- * whole context only the default streams can be named safely.
+ * Waits until the launch is permitted, bounded and paid. The page's generation is read before its state and compared after
+ * the wait for the bound, so that no change in between is missed.
+ */
+static void wait_for_permission(struct gsh_stream_state *st, uint64_t budget, uint64_t cost, uint64_t blocks) {
+	reconcile_blocks(st);
+	do {
+		uncharge_open(st);
+		while (st->generation = atomic_load(&st->page->generation), !gsh_token_permits(st->vgpu)) wait_for_token(st);
+		wait_for_bound(st, cost);
+	} while (st->generation != atomic_load(&st->page->generation) || !pay_blocks(st, budget, cost, blocks));
+}
+
+/* The slow path of a launch that is counted. */
+static struct gsh_stream_state *enter_gated(struct gsh_stream_state *st, const void *key, uint64_t blocks) {
+	uint64_t cost = gsh_cost_of(key), budget = gsh_budget_share(st);
+	gsh_cycle_begin(st->vgpu);
+	wait_for_permission(st, budget, cost, blocks);
+	gsh_budget_take(st, cost > budget ? 0 : budget); /* the next launch is most likely one like this */
+	if (st->epoch != st->budget_epoch || cost > budget) begin_sample(st, key);
+	st->epoch = st->budget_epoch;
+	gsh_helper_wake();
+	return count_launch(st, blocks, cost);
+}
+
+struct gsh_stream_state *gsh_enter_slow(CUstream s, const void *key, uint64_t blocks) {
+	if (!gsh_current().context) return &uncounted;
+	gsh_start();
+	struct gsh_current current = gsh_current();
+	struct gsh_stream_state *st = gsh_stream_assign(s);
+	if (st->stream != s || st->context != current.context || st->vgpu != current.vgpu) drop_state(st);
+	if (!current.vgpu || gsh_token_disabled(current.vgpu) || gsh_stream_is_capturing(s)) return &uncounted;
+	st->stream = s;
+	st->context = current.context;
+	st->vgpu = current.vgpu;
+	st->page = current.vgpu->server;
+	return enter_gated(st, key, blocks);
+}
+
+void gsh_leave(struct gsh_stream_state *st, CUresult r) {
+	if (st == &uncounted) return;
+	if (r != CUDA_SUCCESS) st->sample = NULL; /* nothing ran, so nothing is measured */
+	close_batch(st);
+	uncharge_open(st);
+	gsh_publish(st->vgpu);
+	st->launches_left = st->launches_at_event = st->next_launches_left;
+}
+
+/* Records an event behind the stream's launches, unless its context may have changed. */
+static void record_before_sync(struct gsh_stream_state *st) {
+	if (st->epoch && st->launches_left != st->launches_at_event) close_batch(st);
+}
+
+/*
+ * With an event behind its launches, what the call waits for is measured to its end. Of a whole context only the default
+ * streams can be named safely: others may have been destroyed.
  */
 void gsh_sync_before(CUstream s) {
-	if (s == GSH_ALL) {
+	if (s == GSH_SYNC_CONTEXT) {
 		gsh_sync_before(CU_STREAM_LEGACY);
 		gsh_sync_before(CU_STREAM_PER_THREAD);
-	} else if (gsh_track_of(s)) {
-		sync_track(gsh_track_of(s));
+	} else if (gsh_stream_find(s)) {
+		record_before_sync(gsh_stream_find(s));
 	}
 }
 
-/* After a whole context was waited for, what has no mark is done too. */
-static void all_done(void) {
-	for (int i = 0; i < GSH_TRACKS; i++)
-		if (gsh_tracks[i].left != gsh_tracks[i].armed) drop(&gsh_tracks[i]);
+/* Drops the states whose launches have no event: the whole context was waited for, so these are complete too. */
+static void drop_completed(void) {
+	for (int i = 0; i < GSH_STREAM_STATES; i++)
+		if (gsh_stream_states[i].launches_left != gsh_stream_states[i].launches_at_event) drop_state(&gsh_stream_states[i]);
 }
 
-/* The next launch is to be seen: it begins a launch cycle. */
-static void look_out(void) {
-	for (int i = 0; i < GSH_TRACKS; i++) gsh_tracks[i].generation--;
+/* Sends the thread's next launch to the slow path, where it begins a launch cycle. */
+static void expect_cycle(void) {
+	for (int i = 0; i < GSH_STREAM_STATES; i++) gsh_stream_states[i].generation--;
 }
 
 void gsh_sync_after(CUstream s, CUresult r) {
 	if (r != CUDA_SUCCESS) return;
 	bool cycles = atomic_load_explicit(&gsh_mode, memory_order_relaxed) == GSHARE_MODE_BLOCKS;
-	if (cycles && s != GSH_LOOK && gsh_cycle_end(gsh_here().vgpu)) look_out();
-	if (s == GSH_ALL) all_done();
-	if (gsh_marks_open()) gsh_settle();
-	gsh_pools_synchronised();
+	if (cycles && s != GSH_SYNC_QUERY && gsh_cycle_end(gsh_current().vgpu)) expect_cycle();
+	if (s == GSH_SYNC_CONTEXT) drop_completed();
+	if (gsh_events_open()) gsh_reap();
+	gsh_pools_after_sync();
 }
 
-/* The stream is about to go: mark what is left in it and forget it. */
-void gsh_stream_gone(CUstream s) {
-	struct gsh_track *k = gsh_track_of(s);
-	if (!s || !k) return;
-	sync_track(k);
-	drop(k);
+void gsh_stream_forget(CUstream s) {
+	struct gsh_stream_state *st = gsh_stream_find(s);
+	if (!s || !st) return;
+	record_before_sync(st);
+	drop_state(st);
 }

@@ -1,25 +1,29 @@
 /*
- * Graphs: one launch of many kernels, charged like one function whose cost is measured. Thread blocks are counted once,
- * when the graph is instantiated. Memory nodes take their memory at the first launch; the driver says how much it is.
+ * The wrappers of graphs: one launch of many kernels, charged like one function whose cost is measured. Thread blocks are
+ * counted once, when the graph is instantiated. Memory nodes allocate at the first launch, as much as the driver reports.
  */
 #define _GNU_SOURCE
+#include "device.h"
 #include "gate.h"
-#include "memory.h"
+#include "reserve.h"
 #include "start.h"
 
-#define NODES_MAX 4096 /* beyond, the rest is not looked at; time is measured anyway */
-#define DEPTH_MAX 8
+#define NODES_MAX 4096 /* that are inspected; the time of the others is measured all the same */
+#define DEPTH_MAX 8    /* of child graphs */
 
-static atomic_bool with_memory; /* whether any graph had memory nodes; in most programs none has */
+/* Whether any graph has memory nodes; in most programs none has. */
+static atomic_bool with_memory;
 
+/* What the nodes of a graph and its children amount to. */
 struct contents {
-	uint64_t blocks, bytes;
-	uint64_t nodes;
+	uint64_t blocks, bytes; /* thread blocks of kernels; bytes that memory nodes allocate */
+	uint64_t nodes;         /* inspected so far */
 };
 
-static void look(CUgraph g, struct contents *c, int depth);
+static void inspect_graph(CUgraph g, struct contents *c, int depth);
 
-static void look_at_node(CUgraphNode node, struct contents *c, int depth) {
+/* Adds one node to the contents. */
+static void inspect_node(CUgraphNode node, struct contents *c, int depth) {
 	int type = -1;
 	CUgraph child = NULL;
 	CUDA_KERNEL_NODE_PARAMS kernel = {0};
@@ -30,23 +34,24 @@ static void look_at_node(CUgraphNode node, struct contents *c, int depth) {
 	if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && CALL(cuGraphMemAllocNodeGetParams, node, &memory) == CUDA_SUCCESS)
 		c->bytes += memory.bytesize;
 	if (type == CU_GRAPH_NODE_TYPE_GRAPH && CALL(cuGraphChildGraphNodeGetGraph, node, &child) == CUDA_SUCCESS)
-		look(child, c, depth + 1);
+		inspect_graph(child, c, depth + 1);
 }
 
-/* The list is on the stack of a call that may take milliseconds anyway; no allocation. */
-static void look(CUgraph g, struct contents *c, int depth) {
+/* Adds a graph's nodes to the contents. Their list is on the stack: the hook does not allocate in the application's calls. */
+static void inspect_graph(CUgraph g, struct contents *c, int depth) {
 	CUgraphNode nodes[NODES_MAX / DEPTH_MAX];
 	size_t n = sizeof nodes / sizeof nodes[0];
 	if (depth >= DEPTH_MAX || CALL(cuGraphGetNodes, g, nodes, &n) != CUDA_SUCCESS) return;
 	for (size_t i = 0; i < n && i < sizeof nodes / sizeof nodes[0] && c->nodes++ < NODES_MAX; i++)
-		look_at_node(nodes[i], c, depth);
+		inspect_node(nodes[i], c, depth);
 }
 
+/* Enters a new executable graph in the table of costs, and in the ledger if it has memory nodes. Returns r. */
 static CUresult instantiated(CUresult r, CUgraphExec *e, CUgraph g) {
 	struct contents c = {0};
 	if (r != CUDA_SUCCESS || !e) return r;
-	look(g, &c, 0);
-	gsh_cost_graph(*e, c.blocks);
+	inspect_graph(g, &c, 0);
+	gsh_cost_add_graph(*e, c.blocks);
 	if (!c.bytes) return r;
 	atomic_store(&with_memory, true);
 	gsh_ledger_put(&(struct gsh_item){EXEC, (uint64_t)*e, NULL, NULL, 0, c.bytes, 0});
@@ -72,6 +77,7 @@ GSH_EXPORT CUresult cuGraphExecDestroy(CUgraphExec e) {
 	return real(e);
 }
 
+/* Returns the bytes that a graph's memory nodes allocate. */
 static uint64_t memory_of(CUgraphExec e) {
 	gsh_ledger_lock();
 	struct gsh_item *i = gsh_item_find(EXEC, (uint64_t)e);
@@ -80,8 +86,8 @@ static uint64_t memory_of(CUgraphExec e) {
 	return bytes;
 }
 
-/* What the driver keeps for graphs on this device; the item is made at first use. */
-static uint64_t charged(struct gsh_place at) {
+/* Returns the bytes that are charged for graphs on a device, and enters them in the ledger at first use. */
+static uint64_t charged_bytes(struct gsh_current at) {
 	gsh_ledger_lock();
 	struct gsh_item *i = gsh_item_find(GRAPH_MEMORY, (uint64_t)at.device);
 	uint64_t bytes = i ? i->bytes : 0;
@@ -90,44 +96,49 @@ static uint64_t charged(struct gsh_place at) {
 	return bytes;
 }
 
-static void sync_device(CUdevice d) {
+/* Charges what the driver has reserved for graphs on a device. */
+static void refresh_device(CUdevice d) {
 	uint64_t bytes = 0;
 	if (CALL(cuDeviceGetGraphMemAttribute, d, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes) == CUDA_SUCCESS)
-		gsh_set_charge(GRAPH_MEMORY, (uint64_t)d, bytes);
+		gsh_item_resize(GRAPH_MEMORY, (uint64_t)d, bytes);
 }
 
-/* Graphs on one device share their memory, so the largest one decides. */
-static bool hold(struct gsh_hold *h, CUgraphExec e) {
+/* Reserves a graph's memory. Graphs on one device share theirs, so only what exceeds the present charge is reserved. */
+static bool reserve_memory(struct gsh_reservation *h, CUgraphExec e) {
 	uint64_t bytes = memory_of(e);
-	*h = (struct gsh_hold){0};
+	*h = (struct gsh_reservation){0};
 	if (!bytes) return true;
 	gsh_start();
-	uint64_t have = charged(gsh_here());
-	return gsh_hold(h, bytes > have ? bytes - have : 0);
+	uint64_t have = charged_bytes(gsh_current());
+	return gsh_reserve_current(h, bytes > have ? bytes - have : 0);
 }
 
-static CUresult keep(struct gsh_hold *h, CUresult r) {
+/* Charges what the driver has reserved by now and releases the reservation. Returns r. */
+static CUresult commit_memory(struct gsh_reservation *h, CUresult r) {
 	if (!h->counted) return r;
-	sync_device(h->place.device);
-	gsh_release(h->place.vgpu, h->bytes);
+	refresh_device(h->on.device);
+	gsh_memory_release(h->on.vgpu, h->bytes);
 	return r;
 }
 
+/* Returns the thread blocks of one launch of a graph. */
 static uint64_t blocks_of(CUgraphExec e) {
 	struct gsh_cost *c = gsh_cost_find(e);
 	return c ? atomic_load_explicit(&c->blocks, memory_order_relaxed) : 0;
 }
 
-static CUresult launch_counted(cuGraphLaunch_fn real, CUgraphExec e, CUstream s, bool twin) {
-	struct gsh_track *k = gsh_enter_slow(gsh_stream(s, twin), e, blocks_of(e));
+/* Launches a graph by the slow path. */
+static CUresult launch_slow(cuGraphLaunch_fn real, CUgraphExec e, CUstream s, bool twin) {
+	struct gsh_stream_state *st = gsh_enter_slow(gsh_stream_handle(s, twin), e, blocks_of(e));
 	CUresult r = real(e, s);
-	gsh_leave(k, r);
+	gsh_leave(st, r);
 	return r;
 }
 
+/* Launches a graph that may have memory nodes. */
 static CUresult launch_with_memory(cuGraphLaunch_fn real, CUgraphExec e, CUstream s, bool twin) {
-	struct gsh_hold h;
-	return hold(&h, e) ? keep(&h, launch_counted(real, e, s, twin)) : CUDA_ERROR_OUT_OF_MEMORY;
+	struct gsh_reservation h;
+	return reserve_memory(&h, e) ? commit_memory(&h, launch_slow(real, e, s, twin)) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 #define RUN(name, twin)                                                                                                 \
@@ -135,9 +146,9 @@ static CUresult launch_with_memory(cuGraphLaunch_fn real, CUgraphExec e, CUstrea
 		NEED(name);                                                                                             \
 		if (unlikely(atomic_load_explicit(&with_memory, memory_order_relaxed)))                                 \
 			return launch_with_memory(real, e, s, twin);                                                    \
-		struct gsh_track *k = gsh_enter_again(gsh_stream(s, twin), e);                                          \
-		if (unlikely(!k)) return launch_counted(real, e, s, twin);                                              \
-		k->blocks += blocks_of(e);                                                                              \
+		struct gsh_stream_state *st = gsh_enter_set(gsh_stream_handle(s, twin), e);                             \
+		if (unlikely(!st)) return launch_slow(real, e, s, twin);                                                \
+		st->blocks += blocks_of(e);                                                                             \
 		return real(e, s);                                                                                      \
 	}
 RUN(cuGraphLaunch, false)
@@ -146,8 +157,8 @@ RUN(cuGraphLaunch_ptsz, true)
 #define UPLOAD(name)                                                                                                    \
 	GSH_EXPORT CUresult name(CUgraphExec e, CUstream s) {                                                           \
 		NEED(name);                                                                                             \
-		struct gsh_hold h;                                                                                      \
-		return hold(&h, e) ? keep(&h, real(e, s)) : CUDA_ERROR_OUT_OF_MEMORY;                                   \
+		struct gsh_reservation h;                                                                               \
+		return reserve_memory(&h, e) ? commit_memory(&h, real(e, s)) : CUDA_ERROR_OUT_OF_MEMORY;                \
 	}
 UPLOAD(cuGraphUpload)
 UPLOAD(cuGraphUpload_ptsz)
@@ -155,6 +166,6 @@ UPLOAD(cuGraphUpload_ptsz)
 GSH_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice d) {
 	NEED(cuDeviceGraphMemTrim);
 	CUresult r = real(d);
-	sync_device(d);
+	refresh_device(d);
 	return r;
 }

@@ -2,14 +2,16 @@
 
 #include <string.h>
 
+/* Removes `count` intervals from index i. */
 static void erase(struct gsh_union *u, int i, int count) {
 	memmove(&u->at[i], &u->at[i + count], (u->n - i - count) * sizeof u->at[0]);
 	u->n -= count;
 }
 
+/* Inserts an interval at index i, in place of the oldest one if all are in use. */
 static void insert(struct gsh_union *u, int i, int64_t start, int64_t end) {
 	if (u->n == GSH_INTERVALS) {
-		if (i == 0) return; /* older than all that is remembered */
+		if (i == 0) return; /* older than all intervals that are kept */
 		u->floor = u->at[0].end;
 		erase(u, 0, 1);
 		i--;
@@ -29,7 +31,7 @@ uint64_t gsh_union_add(struct gsh_union *u, int64_t start, int64_t end) {
 	int last = first;
 	uint64_t added = end - start;
 	int64_t from = start, to = end;
-	for (; last < u->n && u->at[last].start <= end; last++) { /* touches or overlaps */
+	for (; last < u->n && u->at[last].start <= end; last++) { /* adjacent or overlapping */
 		int64_t a = u->at[last].start > start ? u->at[last].start : start;
 		int64_t b = u->at[last].end < end ? u->at[last].end : end;
 		if (b > a) added -= b - a;
@@ -41,8 +43,8 @@ uint64_t gsh_union_add(struct gsh_union *u, int64_t start, int64_t end) {
 	return added;
 }
 
-/* Where the last so many uncovered ns before end begin. */
-static int64_t back(const struct gsh_union *u, int64_t end, int64_t uncovered) {
+/* Returns the time at which the last so many uncovered ns before end begin. */
+static int64_t uncovered_start(const struct gsh_union *u, int64_t end, int64_t uncovered) {
 	for (int i = u->n - 1; i >= 0; i--) {
 		if (u->at[i].start >= end) continue;
 		int64_t gap = end > u->at[i].end ? end - u->at[i].end : 0;
@@ -54,6 +56,6 @@ static int64_t back(const struct gsh_union *u, int64_t end, int64_t uncovered) {
 }
 
 uint64_t gsh_union_fill(struct gsh_union *u, int64_t start, int64_t end, uint64_t most) {
-	int64_t from = back(u, end, (int64_t)most);
+	int64_t from = uncovered_start(u, end, (int64_t)most);
 	return gsh_union_add(u, from > start ? from : start, end);
 }

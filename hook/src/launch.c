@@ -1,36 +1,39 @@
-/* The wrappers of launches and of synchronising calls, from the list. */
+/*
+ * The wrappers of launches and of synchronising calls, generated from symbols.def. Each launch has two functions: the
+ * exported one is the fast path and otherwise calls slow_<name>, which tries the other ways of the stream's set first.
+ */
 #define _GNU_SOURCE
 #include "gate.h"
 
-/* On the fast path the real function is entered by a jump: arguments stay where the caller put them. */
+/* On the fast path the real function is entered by a jump, and the arguments stay where the caller put them. */
 #define SLOW_LAUNCH(name, twin, parameters, arguments, key, stream, size)                                               \
 	__attribute__((noinline)) CUresult slow_##name parameters {                                                     \
 		NEED(name);                                                                                             \
-		struct gsh_track *k = gsh_enter_again(gsh_stream(stream, twin), key);                                   \
-		if (k) {                                                                                                \
-			k->blocks += size;                                                                              \
+		struct gsh_stream_state *st = gsh_enter_set(gsh_stream_handle(stream, twin), key);                      \
+		if (st) {                                                                                               \
+			st->blocks += size;                                                                             \
 			return real arguments;                                                                          \
 		}                                                                                                       \
-		k = gsh_enter_slow(gsh_stream(stream, twin), key, size);                                                \
+		st = gsh_enter_slow(gsh_stream_handle(stream, twin), key, size);                                        \
 		CUresult r = real arguments;                                                                            \
-		gsh_leave(k, r);                                                                                        \
+		gsh_leave(st, r);                                                                                       \
 		return r;                                                                                               \
 	}
 #define LAUNCH_WRAPPER(name, twin, parameters, arguments, key, stream, size)                                            \
 	static SLOW_LAUNCH(name, twin, parameters, arguments, key, stream, size)                                        \
 	GSH_EXPORT CUresult name parameters {                                                                           \
-		struct gsh_track *k = gsh_enter_fast(gsh_stream(stream, twin), key);                                    \
+		struct gsh_stream_state *st = gsh_enter_fast(gsh_stream_handle(stream, twin), key);                     \
 		name##_fn real = REAL(name);                                                                            \
-		if (unlikely(!k || !real)) return slow_##name arguments;                                                \
-		k->blocks += size;                                                                                      \
+		if (unlikely(!st || !real)) return slow_##name arguments;                                               \
+		st->blocks += size;                                                                                     \
 		return real arguments;                                                                                  \
 	}
 
 #if defined(__x86_64__)
 /*
- * A kernel's launch has eleven arguments, of which five lie on the stack. Named one by one the compiler would take each of
- * them up and put it back before the jump. As one structure, which lies on the stack in the same way (System V ABI: each in
- * eight bytes), they stay where they are.
+ * The launch of a kernel has eleven arguments, of which five are on the stack. If each were a parameter, the compiler would
+ * load and store it again before the jump. As one structure, which has the same layout on the stack (System V ABI: eight
+ * bytes each), they are not touched.
  */
 struct stacked {
 	uint64_t bz, shared;
@@ -42,15 +45,15 @@ typedef CUresult (*kernel_fn)(CUfunction, unsigned, unsigned, unsigned, unsigned
 #define KERNEL_WRAPPER(name, twin, parameters, arguments, key, stream, size)                                            \
 	CUresult slow_##name parameters;                                                                                \
 	SLOW_LAUNCH(name, twin, parameters, arguments, key, stream, size)                                               \
-	extern CUresult slow_stacked_##name(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, struct stacked)    \
+	extern CUresult slow_stacked_##name(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, struct stacked) \
 		__asm__("slow_" #name);                                                                                 \
 	CUresult stacked_##name(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, struct stacked) __asm__(#name); \
-	GSH_EXPORT CUresult stacked_##name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,    \
+	GSH_EXPORT CUresult stacked_##name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, \
 					   struct stacked rest) {                                                       \
-		struct gsh_track *k = gsh_enter_fast(gsh_stream(rest.s, twin), f);                                      \
+		struct gsh_stream_state *st = gsh_enter_fast(gsh_stream_handle(rest.s, twin), f);                       \
 		kernel_fn real = (kernel_fn)(void *)REAL(name);                                                         \
-		if (unlikely(!k || !real)) return slow_stacked_##name(f, gx, gy, gz, bx, by, rest);                     \
-		k->blocks += (uint64_t)gx * gy * gz;                                                                    \
+		if (unlikely(!st || !real)) return slow_stacked_##name(f, gx, gy, gz, bx, by, rest);                    \
+		st->blocks += (uint64_t)gx * gy * gz;                                                                   \
 		return real(f, gx, gy, gz, bx, by, rest);                                                               \
 	}
 #else
@@ -60,7 +63,7 @@ typedef CUresult (*kernel_fn)(CUfunction, unsigned, unsigned, unsigned, unsigned
 #define SYNC_WRAPPER(name, twin, parameters, arguments, stream, done)                                                   \
 	GSH_EXPORT CUresult name parameters {                                                                           \
 		NEED(name);                                                                                             \
-		gsh_sync_before(gsh_stream(stream, twin));                                                              \
+		gsh_sync_before(gsh_stream_handle(stream, twin));                                                       \
 		CUresult r = real arguments;                                                                            \
 		if (done) gsh_sync_after(stream, r);                                                                    \
 		return r;                                                                                               \
@@ -68,8 +71,8 @@ typedef CUresult (*kernel_fn)(CUfunction, unsigned, unsigned, unsigned, unsigned
 
 #define GRAPH_WRAPPER(...)
 #define MEMORY_WRAPPER(...)
-#define VIEW_WRAPPER(...)
-#define LIFE_WRAPPER(...)
+#define QUERY_WRAPPER(...)
+#define LIFECYCLE_WRAPPER(...)
 
 #define CU(kind, name, base, since, ...) kind##_WRAPPER(name, false, __VA_ARGS__)
 #define CUP(kind, name, ending, base, since, ...)                                                                       \

@@ -5,59 +5,62 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define FIRST 1024 /* places */
+#define INITIAL_CAPACITY 1024
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct gsh_item *items;
-static uint64_t places, count; /* places is a power of two, at most half used */
+static struct gsh_item *items; /* open addressing; a free entry has kind NOTHING */
+static uint64_t capacity, count; /* capacity is a power of two, of which at most half is used */
 
 void gsh_ledger_lock(void) { pthread_mutex_lock(&lock); }
 void gsh_ledger_unlock(void) { pthread_mutex_unlock(&lock); }
 uint64_t gsh_ledger_count(void) { return count; }
 
+/* Returns the index at which the search for an item begins. */
 static uint64_t home(const struct gsh_item *i) {
-	uint64_t h = (i->key ^ (uint64_t)i->thing << 56) * 0x9e3779b97f4a7c15ull;
-	return (h ^ h >> 32) & (places - 1);
+	uint64_t h = (i->key ^ (uint64_t)i->kind << 56) * 0x9e3779b97f4a7c15ull;
+	return (h ^ h >> 32) & (capacity - 1);
 }
 
+/* Copies an item into the first free entry from its home; there is one. */
 static struct gsh_item *insert(const struct gsh_item *item) {
 	uint64_t at = home(item);
-	while (items[at].thing) at = (at + 1) & (places - 1);
+	while (items[at].kind) at = (at + 1) & (capacity - 1);
 	items[at] = *item;
 	return &items[at];
 }
 
+/* Doubles the table. Returns false, with the table as it was, if there is no memory. */
 static bool grow(void) {
-	uint64_t old_places = places, want = places ? 2 * places : FIRST;
+	uint64_t old_capacity = capacity, want = capacity ? 2 * capacity : INITIAL_CAPACITY;
 	struct gsh_item *old = items;
 	void *bigger = mmap(NULL, want * sizeof *items, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (bigger == MAP_FAILED) return false;
 	items = bigger;
-	places = want;
-	for (uint64_t i = 0; i < old_places; i++)
-		if (old[i].thing) insert(&old[i]);
-	if (old) munmap(old, old_places * sizeof *old);
+	capacity = want;
+	for (uint64_t i = 0; i < old_capacity; i++)
+		if (old[i].kind) insert(&old[i]);
+	if (old) munmap(old, old_capacity * sizeof *old);
 	return true;
 }
 
-struct gsh_item *gsh_item_find(enum gsh_thing thing, uint64_t key) {
-	struct gsh_item wanted = {.thing = thing, .key = key};
-	for (uint64_t at = places ? home(&wanted) : 0; places && items[at].thing; at = (at + 1) & (places - 1))
-		if (items[at].thing == thing && items[at].key == key) return &items[at];
+struct gsh_item *gsh_item_find(enum gsh_item_kind kind, uint64_t key) {
+	struct gsh_item wanted = {.kind = kind, .key = key};
+	for (uint64_t at = capacity ? home(&wanted) : 0; capacity && items[at].kind; at = (at + 1) & (capacity - 1))
+		if (items[at].kind == kind && items[at].key == key) return &items[at];
 	return NULL;
 }
 
 bool gsh_item_put(const struct gsh_item *item) {
-	if (2 * (count + 1) > places && !grow() && count + 1 >= places) return false;
+	if (2 * (count + 1) > capacity && !grow() && count + 1 >= capacity) return false;
 	insert(item);
 	count++;
 	return true;
 }
 
-/* Closes the gap: whatever follows and may stand nearer to its home moves up, so searches can stop at a gap. */
+/* Items that follow the gap and may be nearer to their home move up, so that a search can stop at a free entry. */
 void gsh_item_remove(struct gsh_item *item) {
-	uint64_t gap = (uint64_t)(item - items), mask = places - 1;
-	for (uint64_t at = (gap + 1) & mask; items[at].thing; at = (at + 1) & mask) {
+	uint64_t gap = (uint64_t)(item - items), mask = capacity - 1;
+	for (uint64_t at = (gap + 1) & mask; items[at].kind; at = (at + 1) & mask) {
 		if (((at - home(&items[at])) & mask) < ((at - gap) & mask)) continue;
 		items[gap] = items[at];
 		gap = at;
@@ -67,8 +70,8 @@ void gsh_item_remove(struct gsh_item *item) {
 }
 
 struct gsh_item *gsh_item_next(struct gsh_item *from) {
-	for (uint64_t at = from ? (uint64_t)(from - items) + 1 : 0; at < places; at++)
-		if (items[at].thing) return &items[at];
+	for (uint64_t at = from ? (uint64_t)(from - items) + 1 : 0; at < capacity; at++)
+		if (items[at].kind) return &items[at];
 	return NULL;
 }
 
@@ -78,9 +81,9 @@ void gsh_ledger_put(const struct gsh_item *item) {
 	gsh_ledger_unlock();
 }
 
-bool gsh_ledger_take(enum gsh_thing thing, uint64_t key, struct gsh_item *item) {
+bool gsh_ledger_take(enum gsh_item_kind kind, uint64_t key, struct gsh_item *item) {
 	gsh_ledger_lock();
-	struct gsh_item *found = gsh_item_find(thing, key);
+	struct gsh_item *found = gsh_item_find(kind, key);
 	if (found) {
 		*item = *found;
 		gsh_item_remove(found);
@@ -89,24 +92,34 @@ bool gsh_ledger_take(enum gsh_thing thing, uint64_t key, struct gsh_item *item) 
 	return found != NULL;
 }
 
-/* A removal may move a later item into the place just looked at, so that place is looked at again. */
-void gsh_ledger_context_gone(CUcontext c) {
+void gsh_item_resize(enum gsh_item_kind kind, uint64_t key, uint64_t bytes) {
 	gsh_ledger_lock();
-	for (uint64_t at = 0; at < 2 * places;) { /* twice: a removal at the end may move one across the border */
-		struct gsh_item *i = &items[at & (places - 1)];
-		if (!i->thing || !c || i->context != c) {
+	struct gsh_item *i = gsh_item_find(kind, key);
+	struct gsh_vgpu *v = i ? i->vgpu : NULL;
+	uint64_t change = i ? bytes - i->bytes : 0;
+	if (i) i->bytes = bytes;
+	if (v) gsh_memory_charge(v, change);
+	gsh_ledger_unlock();
+}
+
+/* A removal may move a later item into the entry just visited, so that entry is visited again. */
+void gsh_ledger_drop_context(CUcontext c) {
+	gsh_ledger_lock();
+	for (uint64_t at = 0; at < 2 * capacity;) { /* twice: a removal at the end may move an item from the start of the table */
+		struct gsh_item *i = &items[at & (capacity - 1)];
+		if (!i->kind || !c || i->context != c) {
 			at++;
 			continue;
 		}
-		if (i->vgpu) gsh_release(i->vgpu, i->bytes);
+		if (i->vgpu) gsh_memory_release(i->vgpu, i->bytes);
 		gsh_item_remove(i);
 	}
 	gsh_ledger_unlock();
 }
 
-void gsh_ledger_fork(void) {
+void gsh_ledger_after_fork(void) {
 	pthread_mutex_init(&lock, NULL);
-	if (items) munmap(items, places * sizeof *items);
+	if (items) munmap(items, capacity * sizeof *items);
 	items = NULL;
-	places = count = 0;
+	capacity = count = 0;
 }

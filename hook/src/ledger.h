@@ -1,40 +1,52 @@
 /*
- * What this process holds of device memory, handle by handle: a hash table in pages of its own, since the application's
- * malloc may be what is calling us.
+ * The device memory that this process holds, handle by handle: a hash table in pages of its own, since the hook may be called
+ * from inside the application's malloc.
  */
 #ifndef GSHARE_LEDGER_H
 #define GSHARE_LEDGER_H
 
 #include "account.h"
 
-enum gsh_thing { NOTHING, POINTER, ARRAY, MIPMAP, EXTERNAL, HANDLE, MAPPING, OBJECT, POOL, GRAPH_MEMORY, EXEC };
+/* What an item is. OBJECT is physical memory behind handles and mappings (vmm.c), EXEC a graph with memory nodes. */
+enum gsh_item_kind { NOTHING, POINTER, ARRAY, MIPMAP, EXTERNAL, HANDLE, MAPPING, OBJECT, POOL, GRAPH_MEMORY, EXEC };
 
 struct gsh_item {
-	enum gsh_thing thing;
-	uint64_t key;           /* the driver's handle or address */
-	struct gsh_vgpu *vgpu;  /* who pays; NULL: nobody */
-	CUcontext context;      /* whose end frees it; NULL: none does */
-	uint64_t bytes;         /* charged */
-	uint64_t other;         /* OBJECT: handles; HANDLE, MAPPING: key of the object; POOL: bytes being allocated; EXEC: blocks */
-	uint64_t mappings;      /* OBJECT */
+	enum gsh_item_kind kind;
+	uint64_t key;          /* the driver's handle or address */
+	struct gsh_vgpu *vgpu; /* that is charged; NULL: none is */
+	CUcontext context;     /* whose end frees the memory; NULL: no context's does */
+	uint64_t bytes;        /* charged */
+	uint64_t other;        /* OBJECT: handles; HANDLE, MAPPING: key of the object; POOL: bytes being allocated; EXEC: bytes of its memory nodes */
+	uint64_t mappings;     /* OBJECT: mappings; HANDLE: how often it was retained */
 };
 
-/* Single steps; each takes the lock. */
+/* Adds an item. Takes the lock. */
 void gsh_ledger_put(const struct gsh_item *item);
-bool gsh_ledger_take(enum gsh_thing thing, uint64_t key, struct gsh_item *item);
 
-/* Several steps at once: between lock and unlock, and no driver call there. A pointer is good until the next put or take. */
+/* Removes the item of this kind and key and stores it; false if there is none. Takes the lock. */
+bool gsh_ledger_take(enum gsh_item_kind kind, uint64_t key, struct gsh_item *item);
+
+/* Sets the bytes of an item that the driver lets grow and shrink, and charges the difference. Takes the lock. */
+void gsh_item_resize(enum gsh_item_kind kind, uint64_t key, uint64_t bytes);
+
+/*
+ * The functions below are called between lock and unlock, where no driver call is allowed. An item's pointer is valid until
+ * the next put, take or remove. gsh_item_next lists all items in no order: NULL begins and ends.
+ */
 void gsh_ledger_lock(void);
 void gsh_ledger_unlock(void);
-struct gsh_item *gsh_item_find(enum gsh_thing thing, uint64_t key);
-bool gsh_item_put(const struct gsh_item *item);
+struct gsh_item *gsh_item_find(enum gsh_item_kind kind, uint64_t key);
+bool gsh_item_put(const struct gsh_item *item); /* false if there is no memory for it */
 void gsh_item_remove(struct gsh_item *item);
-struct gsh_item *gsh_item_next(struct gsh_item *from); /* NULL begins and ends; in no order */
+struct gsh_item *gsh_item_next(struct gsh_item *from);
 
-/* Gives back what a context's end has freed. */
-void gsh_ledger_context_gone(CUcontext c);
+/* Removes what a context's end has freed and releases its memory. Takes the lock. */
+void gsh_ledger_drop_context(CUcontext c);
 
+/* Returns how many items there are; for tests. */
 uint64_t gsh_ledger_count(void);
-void gsh_ledger_fork(void); /* in the child */
+
+/* Empties the ledger in a forked child. */
+void gsh_ledger_after_fork(void);
 
 #endif

@@ -1,22 +1,26 @@
 /*
- * The C library's own dlsym and relatives. Asking dlsym for dlsym finds ours; __libc_dlsym is gone since glibc 2.34;
- * dlvsym needs the right version node, which differs by machine and release. The symbol table of the loaded library
- * needs none of this: walk it. dlopen and pthread_create are found the same way, so that the hook imports no version
- * of them newer than the baseline.
+ * Looks functions up in the symbol table of the loaded C library. dlsym(RTLD_NEXT, "dlsym") would find the hook's own
+ * export, __libc_dlsym is gone since glibc 2.34, and dlvsym needs a version node that differs by machine and release.
+ * dlopen and pthread_create are found the same way, so that the hook imports no version of them newer than glibc 2.17.
  */
 #define _GNU_SOURCE
 #include <elf.h>
 #include <link.h>
+#include <stdint.h>
 #include <string.h>
 
-#include "symbols.h"
+#include "libc.h"
 
+void *gsh_dlsym, *gsh_dlvsym;
+
+/* The parts of a loaded library's dynamic section that a symbol lookup needs. */
 struct tables {
 	const ElfW(Sym) * symbols;
 	const char *strings;
 	const uint32_t *gnu_hash;
 };
 
+/* Returns the tables of the library with this dynamic section; a table that it lacks is NULL. */
 static struct tables find_tables(const struct dl_phdr_info *info, const ElfW(Dyn) * d) {
 	struct tables t = {0};
 	for (; d->d_tag != DT_NULL; d++) {
@@ -29,7 +33,10 @@ static struct tables find_tables(const struct dl_phdr_info *info, const ElfW(Dyn
 	return t;
 }
 
-/* The GNU hash table groups defined symbols by bucket; a chain ends at the entry with its lowest bit set. */
+/*
+ * Returns the defined symbol of that name, or NULL. The GNU hash table groups symbols by bucket; a chain ends at the entry
+ * with its lowest bit set.
+ */
 static const ElfW(Sym) * find_symbol(struct tables t, const char *name) {
 	uint32_t buckets = t.gnu_hash[0], first = t.gnu_hash[1], bloom = t.gnu_hash[2];
 	const uint32_t *bucket = t.gnu_hash + 4 + bloom * (sizeof(ElfW(Addr)) / 4), *chain = bucket + buckets;
@@ -42,11 +49,13 @@ static const ElfW(Sym) * find_symbol(struct tables t, const char *name) {
 	return NULL;
 }
 
+/* The name that is looked for, and its address once found. */
 struct search {
 	const char *name;
 	void *found;
 };
 
+/* Callback of dl_iterate_phdr: searches one library if it is part of the C library. Returns non-zero to stop. */
 static int look_in(struct dl_phdr_info *info, size_t size, void *arg) {
 	(void)size;
 	struct search *s = arg;
@@ -66,4 +75,10 @@ void *gsh_libc_symbol(const char *name) {
 	struct search s = {name, NULL};
 	dl_iterate_phdr(look_in, &s);
 	return s.found;
+}
+
+void gsh_find_dlsym(void) {
+	if (__atomic_load_n(&gsh_dlvsym, __ATOMIC_ACQUIRE)) return;
+	__atomic_store_n(&gsh_dlsym, gsh_libc_symbol("dlsym"), __ATOMIC_RELEASE);
+	__atomic_store_n(&gsh_dlvsym, gsh_libc_symbol("dlvsym"), __ATOMIC_RELEASE);
 }

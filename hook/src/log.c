@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static int file = -1;
+static int file = -1; /* -1: log nothing */
 
 void gsh_log_open(void) {
 	const char *name = getenv("GSHARE_LOG");

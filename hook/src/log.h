@@ -1,8 +1,11 @@
-/* Lines for people, into the file that GSHARE_LOG names; nowhere without it. Never on the fast path. */
+/* A log for people, in the file that GSHARE_LOG names; without it nothing is written. Never on the fast path. */
 #ifndef GSHARE_LOG_H
 #define GSHARE_LOG_H
 
+/* Opens the file. Called once, at the start. */
 void gsh_log_open(void);
+
+/* Appends one line, with the process ID in front. Any thread. */
 void gsh_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

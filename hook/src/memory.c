@@ -1,97 +1,130 @@
-/* Plain, pitched and managed memory, and the parts that all allocations share (FG-86, F46). */
+/* The wrappers of plain, pitched, managed, external and stream-ordered memory (FG-86, F46). */
 #define _GNU_SOURCE
-#include "memory.h"
-
-#include "start.h"
-
-static bool hold_at(struct gsh_hold *h, struct gsh_vgpu *v, uint64_t bytes) {
-	h->place.vgpu = v;
-	h->bytes = bytes;
-	h->counted = true;
-	if (v && gsh_reserve(v, bytes)) return true;
-	gsh_pools_refresh(); /* what a pool gave back since may be enough */
-	if (v && gsh_reserve(v, bytes)) return true;
-	if (v) atomic_fetch_add(&v->client->refused, 1);
-	return false;
-}
-
-bool gsh_hold(struct gsh_hold *h, uint64_t bytes) {
-	*h = (struct gsh_hold){0};
-	if (!gsh_here().context) return true;
-	gsh_start();
-	h->place = gsh_here();
-	return hold_at(h, h->place.vgpu, bytes);
-}
-
-bool gsh_hold_on(struct gsh_hold *h, CUdevice d, uint64_t bytes) {
-	*h = (struct gsh_hold){0};
-	gsh_start();
-	h->place.device = d;
-	return hold_at(h, gsh_vgpu_of_device(d), bytes);
-}
-
-CUresult gsh_keep(struct gsh_hold *h, CUresult r, enum gsh_thing thing, uint64_t key, uint64_t bytes) {
-	if (!h->counted) return r;
-	if (r != CUDA_SUCCESS) {
-		gsh_release(h->place.vgpu, h->bytes);
-		return r;
-	}
-	gsh_charge(h->place.vgpu, bytes - h->bytes); /* what it really took; may be less */
-	gsh_ledger_put(&(struct gsh_item){thing, key, h->place.vgpu, h->place.context, bytes, 0, 0});
-	return r;
-}
+#include "pool.h"
+#include "reserve.h"
 
 GSH_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t bytes) {
 	NEED(cuMemAlloc_v2);
-	struct gsh_hold h;
-	if (!gsh_hold(&h, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+	struct gsh_reservation h;
+	if (!gsh_reserve_current(&h, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = real(p, bytes);
-	return gsh_keep(&h, r, POINTER, r == CUDA_SUCCESS ? *p : 0, bytes);
+	return gsh_reserve_commit(&h, r, POINTER, r == CUDA_SUCCESS ? *p : 0, bytes);
 }
 
-/* The pitch is known only afterwards: reserve for the widest alignment, then keep what it was. */
+/* The pitch is known only after the call: reserves for rows aligned to 512 bytes, then commits the real size. */
 GSH_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *p, size_t *pitch, size_t width, size_t height, unsigned element) {
 	NEED(cuMemAllocPitch_v2);
-	struct gsh_hold h;
+	struct gsh_reservation h;
 	uint64_t most = 0;
 	bool fits = !__builtin_mul_overflow((width + 511) & ~(size_t)511, height, &most);
-	if (!gsh_hold(&h, fits ? most : UINT64_MAX)) return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!gsh_reserve_current(&h, fits ? most : UINT64_MAX)) return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = real(p, pitch, width, height, element);
-	return gsh_keep(&h, r, POINTER, r == CUDA_SUCCESS ? *p : 0, r == CUDA_SUCCESS ? *pitch * height : 0);
+	return gsh_reserve_commit(&h, r, POINTER, r == CUDA_SUCCESS ? *p : 0, r == CUDA_SUCCESS ? *pitch * height : 0);
 }
 
+/* Returns the bits of enum gshare_policy that the server has set for a vGPU. */
 static uint32_t policy_of(const struct gsh_vgpu *v) { return v ? atomic_load(&v->server->policy) : 0; }
 
-/* No other line of defence counts managed memory as the device's, so by default we do, in full. */
+/* Neither MPS nor the driver limits managed memory, so by default it is counted in full. */
 GSH_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *p, size_t bytes, unsigned flags) {
 	NEED(cuMemAllocManaged);
-	struct gsh_hold h;
-	uint32_t policy = policy_of(gsh_here().vgpu);
+	struct gsh_reservation h;
+	uint32_t policy = policy_of(gsh_current().vgpu);
 	if (policy & GSHARE_MANAGED_DENY) return CUDA_ERROR_NOT_SUPPORTED;
 	uint64_t counted = policy & GSHARE_MANAGED_IGNORE ? 0 : bytes;
-	if (!gsh_hold(&h, counted)) return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!gsh_reserve_current(&h, counted)) return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = real(p, bytes, flags);
-	return gsh_keep(&h, r, POINTER, r == CUDA_SUCCESS ? *p : 0, counted);
+	return gsh_reserve_commit(&h, r, POINTER, r == CUDA_SUCCESS ? *p : 0, counted);
 }
 
-/* A pointer that we do not know may be a pool's. */
+/* A pointer that the ledger lacks may be a pool's. */
 GSH_EXPORT CUresult cuMemFree_v2(CUdeviceptr p) {
 	NEED(cuMemFree_v2);
 	CUresult r = GSH_FREE(POINTER, p, real(p));
-	if (r == CUDA_SUCCESS) gsh_pool_freed();
+	if (r == CUDA_SUCCESS) gsh_pools_freed();
 	return r;
 }
 
 GSH_EXPORT CUresult cuImportExternalMemory(CUexternalMemory *m, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *d) {
 	NEED(cuImportExternalMemory);
-	struct gsh_hold h;
-	uint64_t bytes = d ? d->size : 0; /* made outside of CUDA, so nobody else has counted it */
-	if (!gsh_hold(&h, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+	struct gsh_reservation h;
+	uint64_t bytes = d ? d->size : 0; /* allocated outside of CUDA, so no other process has counted it */
+	if (!gsh_reserve_current(&h, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = real(m, d);
-	return gsh_keep(&h, r, EXTERNAL, r == CUDA_SUCCESS ? (uint64_t)*m : 0, bytes);
+	return gsh_reserve_commit(&h, r, EXTERNAL, r == CUDA_SUCCESS ? (uint64_t)*m : 0, bytes);
 }
 
 GSH_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory m) {
 	NEED(cuDestroyExternalMemory);
 	return GSH_FREE(EXTERNAL, m, real(m));
+}
+
+/* Reserves what the pool may grow by. In a capture nothing: the allocation becomes a node, charged at the graph's launch. */
+static bool begin_async(struct gsh_reservation *h, CUmemoryPool pool, uint64_t bytes, CUstream s) {
+	*h = (struct gsh_reservation){0};
+	if (!pool || gsh_stream_is_capturing(s)) return true;
+	if (!gsh_reserve_current(h, gsh_pool_growth(pool, bytes))) return false;
+	if (h->counted) gsh_pool_add_pending(pool, h->on.vgpu, (int64_t)bytes);
+	return true;
+}
+
+/* Charges the pool with its real size and releases the reservation. Returns r. */
+static CUresult end_async(struct gsh_reservation *h, CUmemoryPool pool, uint64_t bytes, CUresult r) {
+	if (!h->counted) return r;
+	gsh_pool_add_pending(pool, h->on.vgpu, -(int64_t)bytes);
+	gsh_pool_refresh(pool);
+	gsh_memory_release(h->on.vgpu, h->bytes);
+	return r;
+}
+
+/* Returns the pool from which the calling thread allocates on its device, or NULL. */
+static CUmemoryPool current_pool(void) {
+	CUmemoryPool pool = NULL;
+	struct gsh_current current = gsh_current();
+	if (!current.context || CALL(cuDeviceGetMemPool, &pool, current.device) != CUDA_SUCCESS) return NULL;
+	return pool;
+}
+
+#define ALLOCATE(name, twin)                                                                                            \
+	GSH_EXPORT CUresult name(CUdeviceptr *p, size_t bytes, CUstream s) {                                            \
+		NEED(name);                                                                                             \
+		struct gsh_reservation h;                                                                               \
+		CUmemoryPool pool = current_pool();                                                                     \
+		if (!begin_async(&h, pool, bytes, s ? s : twin)) return CUDA_ERROR_OUT_OF_MEMORY;                       \
+		return end_async(&h, pool, bytes, real(p, bytes, s));                                                   \
+	}
+ALLOCATE(cuMemAllocAsync, CU_STREAM_LEGACY)
+ALLOCATE(cuMemAllocAsync_ptsz, CU_STREAM_PER_THREAD)
+
+#define ALLOCATE_FROM(name, twin)                                                                                       \
+	GSH_EXPORT CUresult name(CUdeviceptr *p, size_t bytes, CUmemoryPool pool, CUstream s) {                         \
+		NEED(name);                                                                                             \
+		struct gsh_reservation h;                                                                               \
+		if (!begin_async(&h, pool, bytes, s ? s : twin)) return CUDA_ERROR_OUT_OF_MEMORY;                       \
+		return end_async(&h, pool, bytes, real(p, bytes, pool, s));                                             \
+	}
+ALLOCATE_FROM(cuMemAllocFromPoolAsync, CU_STREAM_LEGACY)
+ALLOCATE_FROM(cuMemAllocFromPoolAsync_ptsz, CU_STREAM_PER_THREAD)
+
+/* A pool returns memory at some later synchronisation. A pointer from cuMemAlloc may be freed this way too. */
+#define FREE_ASYNC(name)                                                                                                \
+	GSH_EXPORT CUresult name(CUdeviceptr p, CUstream s) {                                                           \
+		NEED(name);                                                                                             \
+		CUresult r = GSH_FREE(POINTER, p, real(p, s));                                                          \
+		if (r == CUDA_SUCCESS) gsh_pools_freed();                                                               \
+		return r;                                                                                               \
+	}
+FREE_ASYNC(cuMemFreeAsync)
+FREE_ASYNC(cuMemFreeAsync_ptsz)
+
+GSH_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+	NEED(cuMemPoolDestroy);
+	return GSH_FREE(POOL, pool, real(pool));
+}
+
+GSH_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
+	NEED(cuMemPoolTrimTo);
+	CUresult r = real(pool, keep);
+	gsh_pool_refresh(pool);
+	return r;
 }

@@ -1,9 +1,7 @@
 /*
- * All that the hook asks of the system while it runs: time, waiting, sending, one thread. platform_linux.c is the real
- * one; a test-only build links one that runs on a virtual clock instead. Nothing here is called on the fast path of a
- * launch. All times are nanoseconds.
- *
- * The hook holds no lock of its own while it is in a call that may wait.
+ * The hook's interface to the system while it runs: time, waiting, sending, one thread. platform_linux.c is the real one;
+ * tests link platform_virtual.c or their own, which run on another clock. Nothing here is called on the fast path of a
+ * launch. All times are nanoseconds. The hook holds no lock of its own while it waits in one of these.
  */
 #ifndef GSHARE_PLATFORM_H
 #define GSHARE_PLATFORM_H
@@ -17,26 +15,27 @@
 #define GSH_MILLISECOND 1000000ull
 #define GSH_SECOND 1000000000ull
 
-/* CLOCK_MONOTONIC. */
+/* Returns the time of CLOCK_MONOTONIC. */
 uint64_t gsh_now(void);
 
 /*
- * Waits while *word == seen, at most timeout. The word is in shared memory (possibly mapped read-only) or the process's
- * own. Wakes early for no reason are allowed. Returns false only when the time was up.
+ * Waits while *word == seen, at most timeout. The word is in shared memory, possibly read-only, or the process's own.
+ * May return early. Returns false only when the timeout passed.
  */
 bool gsh_wait_word(const _Atomic uint32_t *word, uint32_t seen, uint64_t timeout);
 
-/* Wakes all threads of this process that wait on its own word; the caller has changed the word. */
+/* Wakes all threads of this process that wait on one of its own words, which the caller has changed. */
 void gsh_wake_word(_Atomic uint32_t *word);
 
+/* Blocks the calling thread for that long, or less if a signal arrives. */
 void gsh_sleep(uint64_t duration);
 
-/* Sends one frame, never blocks, never raises SIGPIPE. Returns 0 or a negative errno. */
+/* Sends one frame. Never blocks, never raises SIGPIPE. Returns 0 or a negative errno. */
 int gsh_send(int fd, const void *frame, size_t length);
 
 /*
- * Starts the helper thread: detached, all signals blocked, small stack. Returns 0 or a negative errno. main is entered
- * with the thread already known to the platform (a virtual clock counts it as running before this returns).
+ * Starts the helper thread: detached, all signals blocked, small stack. Returns 0 or a negative errno. A virtual
+ * clock counts the thread as running before this returns.
  */
 int gsh_thread_start(void *(*main)(void *));
 

@@ -11,9 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "symbols.h"
+#include "libc.h"
 
-#define STACK (128 * 1024)
+#define STACK (128 * 1024) /* bytes, of the helper thread */
 
 uint64_t gsh_now(void) {
 	struct timespec t;
@@ -21,6 +21,7 @@ uint64_t gsh_now(void) {
 	return (uint64_t)t.tv_sec * GSH_SECOND + (uint64_t)t.tv_nsec;
 }
 
+/* Converts nanoseconds. */
 static struct timespec timespec_of(uint64_t ns) {
 	return (struct timespec){(time_t)(ns / GSH_SECOND), (long)(ns % GSH_SECOND)};
 }
@@ -54,18 +55,20 @@ int gsh_send(int fd, const void *frame, size_t length) {
 	return r;
 }
 
-/* Found at run time: the versions that the linker would bind are newer than our baseline. */
+/* Both are found at run time: the versions that the linker would bind need a glibc newer than 2.17. */
 typedef int (*create_fn)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 typedef int (*stack_fn)(pthread_attr_t *, size_t);
 
+/* Returns the function that creates threads, or NULL. */
 static create_fn thread_create(void) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-	return pthread_create; /* the sanitizer's, which must know of every thread */
+	return pthread_create; /* the sanitizer's, which has to see every thread */
 #else
 	return (create_fn)gsh_libc_symbol("pthread_create");
 #endif
 }
 
+/* Entry of the helper thread: names it and sets its timer slack, then runs its main function. */
 static void *run(void *main) {
 	prctl(PR_SET_NAME, "gshare");
 	prctl(PR_SET_TIMERSLACK, 50000ul);

@@ -1,6 +1,6 @@
 /*
- * The platform on the virtual clock of the device simulation, for tests. The clock is reached through the fake driver,
- * which this library is linked with; a thread that waits does so in a call of it.
+ * The platform on the virtual clock of the device simulation, for tests. The clock is that of the fake driver, with which this
+ * library is linked; a thread that waits does so in a call of it.
  */
 #define _GNU_SOURCE
 #include "platform.h"
@@ -33,7 +33,7 @@ void gsh_wake_word(_Atomic uint32_t *word)
 	fakesim_wake();
 }
 
-/* Time stands still from the announcement until the server has handled the frame. */
+/* The clock is stopped from the announcement until the server has handled the frame. */
 int gsh_send(int fd, const void *frame, size_t length)
 {
 	if (send(fd, frame, length, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
@@ -42,11 +42,13 @@ int gsh_send(int fd, const void *frame, size_t length)
 	return 0;
 }
 
+/* What a new thread is started with. */
 struct start {
 	void *(*main)(void *);
 	int place;
 };
 
+/* Entry of the new thread: takes the place on the virtual clock that its creator opened. */
 static void *enter(void *argument)
 {
 	struct start start = *(struct start *)argument;

@@ -10,17 +10,18 @@
 
 #define FORMAT "vgpu %u %s memory %llu quota %u sm %u"
 
-/* What was understood must print as it was read: so a sign or a number that is too large is no limit at all. */
+/* The values are printed and compared with the line, so that a sign or a number that is too large is invalid. */
 bool gsh_policy_parse(const char *line, struct gsh_policy_line *p) {
 	unsigned long long memory = 0;
-	char again[160];
+	char printed[160];
 	*p = (struct gsh_policy_line){0};
 	int n = sscanf(line, "vgpu %u %47s memory %llu quota %u sm %u", &p->index, p->uuid, &memory, &p->quota, &p->sm);
 	p->memory = memory;
-	snprintf(again, sizeof again, FORMAT, p->index, p->uuid, memory, p->quota, p->sm);
-	return n == 5 && !strcmp(line, again) && p->quota <= 1000 && p->sm <= 1000;
+	snprintf(printed, sizeof printed, FORMAT, p->index, p->uuid, memory, p->quota, p->sm);
+	return n == 5 && !strcmp(line, printed) && p->quota <= 1000 && p->sm <= 1000;
 }
 
+/* Sets up one vGPU. */
 static void apply(struct gsh_vgpu *v, const struct gsh_policy_line *p) {
 	v->index = p->index;
 	memcpy(v->uuid, p->uuid, sizeof v->uuid);
@@ -30,6 +31,7 @@ static void apply(struct gsh_vgpu *v, const struct gsh_policy_line *p) {
 	atomic_store(&v->server->run_ahead, 10 * GSH_MILLISECOND);
 }
 
+/* Reads the policy file as text. Returns its length, or a number below 1. */
 static ssize_t read_file(const char *directory, char *text, size_t size) {
 	char path[4096];
 	snprintf(path, sizeof path, "%s/policy", directory);

@@ -1,25 +1,27 @@
-/* The file in which the agent leaves a container's limits, for the time without a server. */
+/* The policy file: a container's limits, written by the agent, for processes that have no server. */
 #ifndef GSHARE_POLICY_H
 #define GSHARE_POLICY_H
 
 #include "account.h"
 
 /*
- * Reads <directory>/policy into vGPUs with pages of our own. Returns how many there are; 0 if the file is missing or not
- * understood: then no memory is allowed (fail closed).
+ * Reads <directory>/policy and sets up its vGPUs on anonymous pages. Returns how many there are; 0 if the file is missing or
+ * invalid: then no memory is allowed (fail closed).
  */
 uint32_t gsh_policy_read(const char *directory);
 
-/* The same, of the file's text, which it cuts into lines. */
+/* The same for the file's text, which it cuts into lines. */
 uint32_t gsh_policy_apply(char *text);
 
-/* One line of the file. Returns false if it is not a valid vgpu line. Pure. */
+/* One line of the file. */
 struct gsh_policy_line {
-	uint32_t index;
+	uint32_t index; /* device ordinal in the container */
 	char uuid[GSHARE_UUID_SIZE];
-	uint64_t memory;
-	uint32_t quota, sm;
+	uint64_t memory;    /* bytes */
+	uint32_t quota, sm; /* per-mille */
 };
+
+/* Parses a line. Returns false if it is not a valid vgpu line. */
 bool gsh_policy_parse(const char *line, struct gsh_policy_line *p);
 
 #endif

@@ -1,76 +1,114 @@
 /*
- * dlsym and cuGetProcAddress. The real look-up is made first, with the caller's own arguments; if what it returns is a
- * driver function that we wrap, the caller gets the wrapper of exactly that symbol. So the driver chooses the version,
- * and a name that merely looks like one of ours (cudnnCreate) or means another library (a driver that looks up cuInit in
- * its own parts) is left alone.
+ * dlsym, dlvsym and cuGetProcAddress. The real lookup is made first, with the caller's own arguments; if its result is a
+ * wrapped driver function, the caller gets the wrapper of exactly that symbol. So the driver chooses the version, and a name
+ * that only looks like a driver function (cudnnCreate) or belongs to another library is left alone.
  */
 #define _GNU_SOURCE
+#include "route.h"
+
 #include <dlfcn.h>
 #include <string.h>
 
 #include "account.h"
-#include "route.h"
+#include "libc.h"
 #include "symbols.h"
 
-void *gsh_dlsym, *gsh_dlvsym;
+/* The hook's dlsym and dlvsym, in dlsym.S. */
 extern void *gsh_entry_dlsym(void *, const char *), *gsh_entry_dlvsym(void *, const char *, const char *);
 
-void gsh_find_dlsym(void) {
-	if (__atomic_load_n(&gsh_dlvsym, __ATOMIC_ACQUIRE)) return;
-	__atomic_store_n(&gsh_dlsym, gsh_libc_symbol("dlsym"), __ATOMIC_RELEASE);
-	__atomic_store_n(&gsh_dlvsym, gsh_libc_symbol("dlvsym"), __ATOMIC_RELEASE);
+/* One function of symbols.def. */
+struct entry {
+	enum gsh_kind kind;
+	const char *name, *base; /* base: the name that cuGetProcAddress takes; NULL for NVML and internal functions */
+	int since;               /* first CUDA version with this ABI */
+	bool twin;               /* stream 0 means the calling thread's own stream */
+	void *wrapper;           /* NULL for internal functions */
+};
+
+static const struct entry entries[GSH_SYMBOLS] = {
+#define CU(kind, name, base, since, ...) {kind, #name, base, since, false, (void *)name},
+#define CUP(kind, name, twin, base, since, ...)                                                                         \
+	{kind, #name, base, since, false, (void *)name}, {kind, #name "_" #twin, base, since, true, (void *)name##_##twin},
+#define NVML(kind, name, ...) {kind, #name, NULL, 0, false, (void *)name},
+#define USE(name, ...) {INTERNAL, #name, NULL, 0, false, NULL},
+#include "symbols.def"
+#undef CU
+#undef CUP
+#undef NVML
+#undef USE
+};
+
+/* Returns the index of the wrapped function at this address, or -1. */
+static int find_address(const void *address) {
+	for (int i = 0; i < GSH_SYMBOLS; i++)
+		if (entries[i].wrapper && atomic_load_explicit(&gsh_real[i], memory_order_relaxed) == address) return i;
+	return -1;
 }
 
+/* Returns the index of the wrapped function of exactly this name, or -1. */
+static int find_name(const char *name) {
+	for (int i = 0; i < GSH_SYMBOLS; i++)
+		if (entries[i].wrapper && !strcmp(entries[i].name, name)) return i;
+	return -1;
+}
+
+/* Calls the real dlsym, or the real dlvsym where a version is given. */
 static void *look_up(void *handle, const char *name, const char *version) {
 	if (version) return ((gsh_dlvsym_fn)gsh_dlvsym)(handle, name, version);
 	return ((gsh_dlsym_fn)gsh_dlsym)(handle, name);
 }
 
-static const struct gsh_answer pass = {NULL, 0};
+static const struct gsh_lookup pass_through = {NULL, 0};
 
-static struct gsh_answer mine(void *value) { return (struct gsh_answer){value, 1}; }
+/* Returns a result that dlsym.S hands to the caller. */
+static struct gsh_lookup answer(void *value) { return (struct gsh_lookup){value, 1}; }
 
 /*
- * RTLD_DEFAULT and RTLD_NEXT find our own exports or other interposers first. The answer is our wrapper if the driver is
- * loaded and has the function; else what comes after us in the search order, which is nothing: we invent no function.
+ * Looks a wrapped name up in the global scope. RTLD_DEFAULT and RTLD_NEXT would find the hook's own exports or other
+ * interposers first. Returns the wrapper if the driver is loaded and has the function; otherwise what follows the hook in
+ * the search order, usually NULL: the hook never offers a function that the driver lacks.
  */
-static struct gsh_answer global(int i, const char *name) {
-	if (atomic_load_explicit(&gsh_real[i], memory_order_relaxed)) return mine(gsh_entries[i].wrapper);
-	return mine(look_up(RTLD_NEXT, name, NULL));
+static struct gsh_lookup from_global_scope(int i, const char *name) {
+	if (atomic_load_explicit(&gsh_real[i], memory_order_relaxed)) return answer(entries[i].wrapper);
+	return answer(look_up(RTLD_NEXT, name, NULL));
 }
 
-static struct gsh_answer from_library(void *handle, const char *name, const char *version) {
+/* Looks a name up in one library. Returns the wrapper if the result is a wrapped driver function. */
+static struct gsh_lookup from_library(void *handle, const char *name, const char *version) {
 	void *found = look_up(handle, name, version);
-	int i = found ? gsh_find_address(found) : -1;
-	return i < 0 ? pass : mine(gsh_entries[i].wrapper);
+	int i = found ? find_address(found) : -1;
+	return i < 0 ? pass_through : answer(entries[i].wrapper);
 }
 
-/* A handle of the C library gives its dlsym; answering with it would be a way around us. */
-static struct gsh_answer own_entry(void *handle, const char *name, const char *version) {
+/* Looks up dlsym or dlvsym itself. The C library's own are replaced by the hook's, or a program could bypass the hook. */
+static struct gsh_lookup dlsym_entry(void *handle, const char *name, const char *version) {
 	void *found = look_up(handle, name, version);
-	if (found == gsh_dlsym) return mine((void *)gsh_entry_dlsym);
-	if (found == gsh_dlvsym) return mine((void *)gsh_entry_dlvsym);
-	return pass;
+	if (found == gsh_dlsym) return answer((void *)gsh_entry_dlsym);
+	if (found == gsh_dlvsym) return answer((void *)gsh_entry_dlvsym);
+	return pass_through;
 }
 
-struct gsh_answer gsh_route(void *handle, const char *name, const char *version) {
+struct gsh_lookup gsh_route(void *handle, const char *name, const char *version) {
 	gsh_find_dlsym();
-	if (!name || !gsh_dlsym || !gsh_dlvsym) return pass;
-	if (!strcmp(name, "dlsym") || !strcmp(name, "dlvsym")) return own_entry(handle, name, version);
-	if (strncmp(name, "cu", 2) && strncmp(name, "nvml", 4)) return pass;
-	int i = gsh_find_name(name);
-	if (i < 0) return pass;
+	if (!name || !gsh_dlsym || !gsh_dlvsym) return pass_through;
+	if (!strcmp(name, "dlsym") || !strcmp(name, "dlvsym")) return dlsym_entry(handle, name, version);
+	if (strncmp(name, "cu", 2) && strncmp(name, "nvml", 4)) return pass_through;
+	int i = find_name(name);
+	if (i < 0) return pass_through;
 	gsh_resolve(false);
-	if (!version && (handle == RTLD_DEFAULT || handle == RTLD_NEXT)) return global(i, name);
+	if (!version && (handle == RTLD_DEFAULT || handle == RTLD_NEXT)) return from_global_scope(i, name);
 	return from_library(handle, name, version);
 }
 
-/* The newest entry for this request; -1 also where one name has several signatures, since guessing would be wrong. */
-static int by_request(const char *name, int version, unsigned long long flags) {
+/*
+ * Returns the index of the newest wrapper for a request of cuGetProcAddress, or -1. Also -1 where one name has several
+ * signatures, since the caller's signature is not known then.
+ */
+static int entry_for_request(const char *name, int version, unsigned long long flags) {
 	bool twin = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
 	int found = -1, plain = -1, versions = 0;
 	for (int i = 0; i < GSH_SYMBOLS; i++) {
-		const struct gsh_entry *e = &gsh_entries[i];
+		const struct entry *e = &entries[i];
 		if (!e->base || strcmp(e->base, name) || e->since > version || !atomic_load(&gsh_real[i])) continue;
 		if (e->twin) {
 			found = twin ? i : found;
@@ -84,20 +122,24 @@ static int by_request(const char *name, int version, unsigned long long flags) {
 
 typedef int (*dladdr_fn)(const void *, Dl_info *);
 
-/* Whether the driver exports exactly this address: then it is a version that we do not know, and its signature neither. */
-static bool exported(const void *address) {
-	dladdr_fn ask = (dladdr_fn)gsh_libc_symbol("dladdr");
+/*
+ * Reports whether some library exports exactly this address. If so it is a version of the function that symbols.def does
+ * not list, whose signature may differ.
+ */
+static bool is_exported(const void *address) {
+	dladdr_fn find = (dladdr_fn)gsh_libc_symbol("dladdr");
 	Dl_info info;
-	return ask && ask(address, &info) && info.dli_sname && info.dli_saddr == address;
+	return find && find(address, &info) && info.dli_sname && info.dli_saddr == address;
 }
 
+/* Replaces the result of cuGetProcAddress by its wrapper, or counts a launch or memory function that has none. */
 static void substitute(const char *name, void **function, int version, unsigned long long flags) {
 	if (!name || !function || !*function) return;
-	int i = gsh_find_address(*function);
-	if (i < 0 && !exported(*function)) i = by_request(name, version, flags);
-	if (i >= 0) *function = gsh_entries[i].wrapper;
+	int i = find_address(*function);
+	if (i < 0 && !is_exported(*function)) i = entry_for_request(name, version, flags);
+	if (i >= 0) *function = entries[i].wrapper;
 	for (int k = 0; i < 0 && k < GSH_SYMBOLS; k++)
-		if (gsh_entries[k].base && gsh_entries[k].kind != SYNC && !strcmp(gsh_entries[k].base, name)) {
+		if (entries[k].base && entries[k].kind != SYNC && !strcmp(entries[k].base, name)) {
 			gsh_count_uncovered();
 			return;
 		}

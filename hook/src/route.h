@@ -1,24 +1,16 @@
-/* Who gets a wrapper: decided by the address that the real look-up returns, not by the name alone. */
+/* Decides which function a program gets when it looks one up: by the address that the real lookup returns. */
 #ifndef GSHARE_ROUTE_H
 #define GSHARE_ROUTE_H
 
 #include <stdint.h>
 
-struct gsh_answer {
+/* The result of a lookup by name. */
+struct gsh_lookup {
 	void *value;
-	uint64_t mine; /* 0: go on in the real function with the caller's own return address */
+	uint64_t handled; /* 0: dlsym.S jumps to the real function, with the caller's own return address */
 };
 
-/* Called by the assembly behind dlsym and dlvsym (version is NULL for dlsym). */
-struct gsh_answer gsh_route(void *handle, const char *name, const char *version);
-
-typedef void *(*gsh_dlsym_fn)(void *, const char *);
-typedef void *(*gsh_dlvsym_fn)(void *, const char *, const char *);
-
-/* The C library's own; set by the first gsh_route. */
-extern void *gsh_dlsym, *gsh_dlvsym;
-
-/* Finds the two above. */
-void gsh_find_dlsym(void);
+/* Returns what dlsym or dlvsym (version is not NULL) is to return. Called by dlsym.S on the thread that looks up. */
+struct gsh_lookup gsh_route(void *handle, const char *name, const char *version);
 
 #endif

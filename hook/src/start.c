@@ -6,68 +6,77 @@
 #include <stdlib.h>
 
 #include "client.h"
-#include "gate.h"
+#include "device.h"
+#include "helper.h"
 #include "ledger.h"
 #include "log.h"
-#include "mark.h"
-#include "place.h"
 #include "platform.h"
 #include "policy.h"
-#include "slot.h"
+#include "reap.h"
+#include "stream.h"
 
-enum { NOT, STARTING, STARTED };
+/* How far the start is; a futex word on which other threads wait. */
+enum { NOT_STARTED, STARTING, STARTED };
 static _Atomic uint32_t progress;
 
-/* Runs before the driver's own end, which was registered earlier: after it the helper may not touch the driver. */
+/*
+ * Runs at exit, before the driver's own handler, which was registered earlier. The reaper lock is taken and kept, so that the
+ * helper does not call the driver after that.
+ */
 static void stop(void) {
-	for (int i = 0; i < 1000 && !gsh_settler_try(); i++) gsh_sleep(100 * GSH_MICROSECOND);
+	for (int i = 0; i < 1000 && !gsh_reaper_try_lock(); i++) gsh_sleep(100 * GSH_MICROSECOND);
 	gsh_client_bye();
 }
 
 static atomic_bool forked; /* from a process that had started, and has not called cuInit since */
 
-/* CUDA does not survive a fork; the child begins anew if it ever calls cuInit with success. */
-static void in_child(void) {
+/* Runs in a forked child. CUDA does not work there, so all state is reset; a successful cuInit starts the hook again. */
+static void after_fork(void) {
 	atomic_store(&forked, true);
-	gsh_account_fork();
-	gsh_marks_fork();
-	gsh_ledger_fork();
-	gsh_client_fork();
-	gsh_helper_fork();
-	gsh_tracks_fork();
-	gsh_place_forget();
-	atomic_store(&progress, NOT);
+	gsh_account_after_fork();
+	gsh_reap_after_fork();
+	gsh_ledger_after_fork();
+	gsh_client_after_fork();
+	gsh_helper_after_fork();
+	gsh_streams_after_fork();
+	gsh_current_invalidate();
+	atomic_store(&progress, NOT_STARTED);
 }
 
-/* Without a directory there is nobody to wait for. */
-static bool reach_server(void) {
+/* Connects to the server and tries again while it may be starting; not where its directory is missing. */
+static bool connect_to_server(void) {
 	int r = gsh_client_connect();
 	for (uint64_t waited = 0; (r == -ECONNREFUSED || r == -ETIMEDOUT || r == -EPIPE || r == -EAGAIN) && waited < 2 * GSH_SECOND;
 	     waited += 50 * GSH_MILLISECOND) {
 		gsh_sleep(50 * GSH_MILLISECOND);
 		r = gsh_client_connect();
 	}
-	gsh_log("token server: %d", r);
+	if (r)
+		gsh_log("failed to connect to token server: errno %d", -r);
+	else
+		gsh_log("connected to token server");
 	return r == 0;
 }
 
-static void without_server(void) {
+/* Enforces the policy file. */
+static void use_policy_file(void) {
 	uint32_t vgpus = gsh_policy_read(gsh_directory());
-	gsh_log("no token server; %u vGPUs by policy", vgpus);
-	atomic_store(&gsh_vgpu_count, vgpus ? vgpus : 1); /* one with no memory: fail closed */
+	gsh_log("enforcing policy file: %u vGPUs", vgpus);
+	atomic_store(&gsh_vgpu_count, vgpus ? vgpus : 1); /* without a policy one vGPU that has no memory: fail closed */
 	atomic_store(&gsh_mode, vgpus ? GSHARE_MODE_TIME : GSHARE_MODE_MEMORY);
-	atomic_store(&gsh_alone, true);
+	atomic_store(&gsh_self_paced, true);
 }
 
+/* The steps of gsh_start, on the one thread that makes them. */
 static void start(void) {
 	static atomic_bool once;
 	gsh_log_open();
-	gsh_pages_local();
-	bool connected = reach_server();
-	if (!connected) without_server();
-	gsh_devices_find();
+	gsh_pages_init();
+	bool connected = connect_to_server();
+	if (!connected) use_policy_file();
+	gsh_devices_map();
 	if (!atomic_exchange(&once, true)) { /* a forked child has these from its parent */
-		pthread_atfork(NULL, NULL, in_child);
+		pthread_atfork(NULL, NULL, after_fork);
 		atexit(stop);
 	}
 	gsh_helper_start(connected);
@@ -76,22 +85,22 @@ static void start(void) {
 void gsh_start(void) {
 	uint32_t seen = atomic_load_explicit(&progress, memory_order_acquire);
 	if (likely(seen == STARTED) || atomic_load(&forked)) return;
-	seen = NOT;
+	seen = NOT_STARTED;
 	if (atomic_compare_exchange_strong(&progress, &seen, STARTING)) {
 		start();
 		atomic_store_explicit(&progress, STARTED, memory_order_release);
 		gsh_wake_word(&progress);
 	}
 	while ((seen = atomic_load(&progress)) == STARTING) gsh_wait_word(&progress, seen, 10 * GSH_MILLISECOND);
-	if (seen == NOT) gsh_start(); /* it was only a view */
+	if (seen == NOT_STARTED) gsh_start(); /* another thread had only set up queries */
 }
 
-void gsh_start_views(void) {
-	uint32_t seen = NOT;
+void gsh_start_queries(void) {
+	uint32_t seen = NOT_STARTED;
 	if (atomic_load(&gsh_vgpu_count) || !atomic_compare_exchange_strong(&progress, &seen, STARTING)) return;
-	gsh_pages_local();
+	gsh_pages_init();
 	atomic_store(&gsh_vgpu_count, gsh_policy_read(gsh_directory()));
-	atomic_store(&progress, NOT);
+	atomic_store(&progress, NOT_STARTED);
 	gsh_wake_word(&progress);
 }
 

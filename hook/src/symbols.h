@@ -1,4 +1,7 @@
-/* From symbols.def: an index, a type and a place for each real function, and how to reach it. */
+/*
+ * The driver's real functions, generated from symbols.def: for each an index I_<name>, a type <name>_fn and an entry in
+ * gsh_real; and the macros with which wrappers call them.
+ */
 #ifndef GSHARE_SYMBOLS_H
 #define GSHARE_SYMBOLS_H
 
@@ -12,8 +15,10 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-enum gsh_kind { KERNEL, LAUNCH, GRAPH, MEMORY, VIEW, SYNC, LIFE, INTERNAL };
+/* What a wrapped function does; INTERNAL ones are called by the hook and not wrapped. */
+enum gsh_kind { KERNEL, LAUNCH, GRAPH, MEMORY, QUERY, SYNC, LIFECYCLE, INTERNAL };
 
+/* The index of each real function. */
 enum gsh_symbol {
 #define CU(kind, name, ...) I_##name,
 #define CUP(kind, name, twin, ...) I_##name, I_##name##_##twin,
@@ -45,32 +50,25 @@ enum gsh_symbol {
 #undef NVML
 #undef USE
 
-struct gsh_entry {
-	enum gsh_kind kind;
-	const char *name, *base; /* base: as cuGetProcAddress knows it; NULL for NVML and internal ones */
-	int since;               /* first cudaVersion with this ABI */
-	bool twin;               /* stream 0 is the calling thread's */
-	void *wrapper;           /* NULL for internal ones */
-};
-
-extern const struct gsh_entry gsh_entries[GSH_SYMBOLS];
-
-/* Addresses of the real functions; NULL until resolved, and for those that the installed driver lacks. */
+/* The addresses of the real functions; NULL until resolved, and where the installed driver lacks the function. */
 extern _Atomic(void *) gsh_real[GSH_SYMBOLS];
 
 /*
- * Finds the real functions once their libraries are loaded. Cheap when done. Takes no lock, since look-ups come from
- * constructors and under the loader's lock: two threads at once write the same values. With load set it loads libcuda if
- * nobody has.
+ * Looks up the real functions once their libraries are loaded; costs two loads when that is done. Loads libcuda itself if
+ * load is set and nobody has. Any thread. Takes no lock, since lookups come from constructors and under the loader's lock:
+ * two threads that call it at once write the same values.
  */
 void gsh_resolve(bool load);
 
-/* The real function, typed; NULL if there is none. */
+/* Returns the real function, typed; NULL if there is none. One load, so it may be used on the fast path. */
 #define REAL(name) ((name##_fn)atomic_load_explicit(&gsh_real[I_##name], memory_order_relaxed))
 
-/* The real function in a wrapper: resolves at first use and gives up with an error that the driver itself would give. */
+/*
+ * Declares `real`, the real function of a wrapper, and looks it up at first use. Where the driver lacks it, the wrapper
+ * returns the error that the driver would return.
+ */
 #define NEED(name) NEED_OR(CUDA_ERROR_NOT_FOUND, name)
-#define NEED_OR(error, name)                                                                                                \
+#define NEED_OR(error, name)                                                                                            \
 	name##_fn real = REAL(name);                                                                                    \
 	if (unlikely(!real)) {                                                                                          \
 		gsh_resolve(true);                                                                                      \
@@ -78,16 +76,7 @@ void gsh_resolve(bool load);
 			return error;                                                                                   \
 	}
 
-/* Calls a real function from inside the hook; an error if the driver lacks it. */
+/* Calls a real function from inside the hook; CUDA_ERROR_NOT_FOUND if the driver lacks it. */
 #define CALL(name, ...) (REAL(name) ? REAL(name)(__VA_ARGS__) : CUDA_ERROR_NOT_FOUND)
-
-/* The index of the wrapped function at this address, or -1. */
-int gsh_find_address(const void *address);
-
-/* The index of the wrapped function of this exact name, or -1. */
-int gsh_find_name(const char *name);
-
-/* Own look-up in the C library, independent of version nodes and of our exported dlsym. */
-void *gsh_libc_symbol(const char *name);
 
 #endif

@@ -1,76 +1,82 @@
 /*
- * Virtual memory management. The physical memory behind a handle lives until the last handle and the last mapping are
- * gone, and the driver may give the handle's number out again before that: so an object of our own carries the charge,
- * and handles and mappings point to it.
+ * The wrappers of virtual memory management. Physical memory exists until its last handle is released and its last mapping
+ * removed, and the driver may reuse the handle's number before that. So the ledger has an OBJECT of its own that carries
+ * the charge, and handles and mappings refer to it.
  */
 #define _GNU_SOURCE
-#include "memory.h"
+#include "reserve.h"
 
+/* Enters physical memory with one handle and returns its key; the ledger is locked. */
 static uint64_t new_object(struct gsh_vgpu *v, uint64_t bytes) {
-	static uint64_t objects; /* under the ledger's lock */
+	static uint64_t objects; /* changed under the ledger's lock */
 	gsh_item_put(&(struct gsh_item){OBJECT, ++objects, v, NULL, bytes, 1, 0});
 	return objects;
 }
 
+/* Enters a handle of an object; the ledger is locked. */
 static void put_handle(uint64_t handle, uint64_t object) {
 	gsh_item_put(&(struct gsh_item){HANDLE, handle, NULL, NULL, 0, object, 0});
 }
 
-/* One more or one less; an object without any is removed and returned in gone, to be paid back after the driver's call. */
-static void refer(uint64_t object, int handles, int mappings, struct gsh_item *gone) {
+/*
+ * Changes an object's numbers of handles and mappings; the ledger is locked. When both are 0 the object is removed and
+ * stored in `removed`, whose memory the caller releases after the driver's call.
+ */
+static void add_refs(uint64_t object, int handles, int mappings, struct gsh_item *removed) {
 	struct gsh_item *o = gsh_item_find(OBJECT, object);
 	if (!o) return;
 	o->other += handles;
 	o->mappings += mappings;
 	if (o->other || o->mappings) return;
-	if (gone) *gone = *o;
+	if (removed) *removed = *o;
 	gsh_item_remove(o);
 }
 
-static void pay_back(const struct gsh_item *gone) {
-	if (gone->vgpu) gsh_release(gone->vgpu, gone->bytes);
+/* Releases the memory of a removed object. */
+static void release_object(const struct gsh_item *removed) {
+	if (removed->vgpu) gsh_memory_release(removed->vgpu, removed->bytes);
 }
 
 GSH_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t bytes, const CUmemAllocationProp *prop,
 				unsigned long long flags) {
 	NEED(cuMemCreate);
 	if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return real(h, bytes, prop, flags);
-	struct gsh_hold hold;
-	if (!gsh_hold_on(&hold, prop->location.id, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+	struct gsh_reservation hold;
+	if (!gsh_reserve_on(&hold, prop->location.id, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = real(h, bytes, prop, flags);
 	if (r != CUDA_SUCCESS) {
-		gsh_release(hold.place.vgpu, bytes);
+		gsh_memory_release(hold.on.vgpu, bytes);
 		return r;
 	}
 	gsh_ledger_lock();
-	put_handle(*h, new_object(hold.place.vgpu, bytes));
+	put_handle(*h, new_object(hold.on.vgpu, bytes));
 	gsh_ledger_unlock();
 	return r;
 }
 
-/* A handle stands once in the ledger however often it was retained; the object counts. */
+/* A handle is in the ledger once however often it was retained; the object counts how often. */
 GSH_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle h) {
 	NEED(cuMemRelease);
-	struct gsh_item handle = {0}, object = {0}, gone = {0};
+	struct gsh_item handle = {0}, object = {0}, removed = {0};
 	gsh_ledger_lock();
 	struct gsh_item *known = gsh_item_find(HANDLE, h);
 	if (known) {
 		handle = *known;
 		object = *gsh_item_find(OBJECT, handle.other);
-		if (--known->mappings == UINT64_MAX) gsh_item_remove(known); /* mappings of a HANDLE: times retained */
-		refer(handle.other, -1, 0, &gone);
+		if (--known->mappings == UINT64_MAX) gsh_item_remove(known); /* mappings of a HANDLE: how often it was retained */
+		add_refs(handle.other, -1, 0, &removed);
 	}
 	gsh_ledger_unlock();
 	CUresult r = real(h);
 	if (r == CUDA_SUCCESS) {
-		pay_back(&gone);
-	} else if (known) { /* as it was */
+		release_object(&removed);
+	} else if (known) { /* put back what was removed */
 		gsh_ledger_lock();
 		struct gsh_item *now = gsh_item_find(HANDLE, h);
 		if (now) now->mappings++;
 		if (!now) gsh_item_put(&handle);
-		if (gone.thing) gsh_item_put(&object);
-		if (!gone.thing) refer(handle.other, 1, 0, NULL);
+		if (removed.kind) gsh_item_put(&object);
+		if (!removed.kind) add_refs(handle.other, 1, 0, NULL);
 		gsh_ledger_unlock();
 	}
 	return r;
@@ -86,29 +92,29 @@ GSH_EXPORT CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemGe
 	uint64_t object = known ? known->other : 0;
 	if (object) {
 		gsh_item_put(&(struct gsh_item){MAPPING, p, NULL, NULL, bytes, object, 0});
-		refer(object, 0, 1, NULL);
+		add_refs(object, 0, 1, NULL);
 	}
 	gsh_ledger_unlock();
 	return r;
 }
 
-/* Forgets the mapping that begins here; returns where the next one may begin. */
+/* Removes the mapping that begins at p from the ledger. Returns where the next one may begin. */
 static CUdeviceptr unmap_one(CUdeviceptr p, CUdeviceptr end) {
-	struct gsh_item gone = {0};
+	struct gsh_item removed = {0};
 	gsh_ledger_lock();
 	struct gsh_item *m = gsh_item_find(MAPPING, p);
 	CUdeviceptr next = m && m->bytes ? p + m->bytes : end;
 	if (m) {
 		uint64_t object = m->other;
 		gsh_item_remove(m);
-		refer(object, 0, -1, &gone);
+		add_refs(object, 0, -1, &removed);
 	}
 	gsh_ledger_unlock();
-	pay_back(&gone);
+	release_object(&removed);
 	return next;
 }
 
-/* One call may end several mappings that lie one behind the other. */
+/* One call may remove several adjacent mappings. */
 GSH_EXPORT CUresult cuMemUnmap(CUdeviceptr p, size_t bytes) {
 	NEED(cuMemUnmap);
 	CUresult r = real(p, bytes);
@@ -116,18 +122,20 @@ GSH_EXPORT CUresult cuMemUnmap(CUdeviceptr p, size_t bytes) {
 	return r;
 }
 
-static void one_more_handle(uint64_t handle, uint64_t object) {
+/* Counts one more handle of an object; the ledger is locked. */
+static void add_handle(uint64_t handle, uint64_t object) {
 	struct gsh_item *known = gsh_item_find(HANDLE, handle);
 	if (known && known->other == object)
 		known->mappings++;
 	else if (!known)
 		put_handle(handle, object);
-	refer(object, 1, 0, NULL);
+	add_refs(object, 1, 0, NULL);
 }
 
+/* Returns the object that is mapped at an address, or 0; the ledger is locked. */
 static uint64_t object_at(uint64_t address) {
 	for (struct gsh_item *i = gsh_item_next(NULL); i; i = gsh_item_next(i))
-		if (i->thing == MAPPING && address >= i->key && address - i->key < i->bytes) return i->other;
+		if (i->kind == MAPPING && address >= i->key && address - i->key < i->bytes) return i->other;
 	return 0;
 }
 
@@ -137,12 +145,12 @@ GSH_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h,
 	if (r != CUDA_SUCCESS) return r;
 	gsh_ledger_lock();
 	uint64_t object = object_at((uint64_t)address);
-	if (object) one_more_handle(*h, object);
+	if (object) add_handle(*h, object);
 	gsh_ledger_unlock();
 	return r;
 }
 
-/* The exporter pays. An import of our own export may give the handle that we have. */
+/* The exporting process is charged. The import of the process's own export may return the handle that it has already. */
 GSH_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *h, void *os, int type) {
 	NEED(cuMemImportFromShareableHandle);
 	CUresult r = real(h, os, type);
@@ -150,7 +158,7 @@ GSH_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle 
 	gsh_ledger_lock();
 	struct gsh_item *known = gsh_item_find(HANDLE, *h);
 	if (known)
-		one_more_handle(*h, known->other);
+		add_handle(*h, known->other);
 	else
 		put_handle(*h, new_object(NULL, 0));
 	gsh_ledger_unlock();

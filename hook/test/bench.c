@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../src/libc.h"
 #include "check.h"
 #include "driver.h"
 #include "server.h"

@@ -14,12 +14,12 @@ for source in $(ls hook/src/*.c | grep -v platform_) hook/test/model.c hook/test
   "$cc" $flags -c "$source" -o "$objects/$(basename "$source" .c).o"
 done
 mkdir "$objects/server" && mv "$objects/server.o" "$objects/server/"
-for part in interval_test parse_test ledger_test room_test settle_test; do
+for part in interval_test parse_test ledger_test budget_test reap_test; do
   "$cc" $flags -o "$out/$part" "hook/test/$part.c" "$objects"/*.o
 done
 
 # Programs that run under the library.
-for program in gate_test blocks_test memory_test alone_test inherit_test paths_test; do
+for program in gate_test blocks_test memory_test no_server_test inherit_test paths_test; do
   "$cc" $flags -o "$out/$program" "hook/test/$program.c" "$objects/server/server.o" -L"$out" -l:libcuda.so.1
 done
 "$cc" $flags -o "$out/bench" hook/test/bench.c "$objects/server/server.o" "$objects/libc.o" -L"$out" -l:libcuda.so.1 -ldl

@@ -6,9 +6,8 @@
 #include "../src/cost.h"
 #include "../src/gate.h"
 #include "../src/interval.h"
-#include "../src/mark.h"
+#include "../src/reap.h"
 #include "../src/platform.h"
-#include "../src/slot.h"
 #include "../src/start.h"
 
 struct model_stream model_streams[MODEL_STREAMS];
@@ -152,13 +151,13 @@ void model_start(uint64_t run_ahead) {
 	wire();
 	setenv("GSHARE_DIR", "/nonexistent", 1);
 	gsh_start();
-	gsh_marks_context_gone((CUcontext)0x1000);
-	gsh_account_fork(); /* all sums to 0 */
-	gsh_tracks_fork();
+	gsh_reap_context((CUcontext)0x1000);
+	gsh_account_after_fork(); /* all sums to 0 */
+	gsh_streams_after_fork();
 	memset(gsh_costs, 0, sizeof gsh_costs);
 	memset(model_streams, 0, sizeof model_streams);
 	atomic_store(&gsh_mode, GSHARE_MODE_TIME);
-	atomic_store(&gsh_alone, false);
+	atomic_store(&gsh_self_paced, false);
 	atomic_store(&gsh_vgpus[0].server->run_ahead, run_ahead);
 	model_worst = busy = model_bad_records = model_dead_events = 0;
 	model_launch_answer = CUDA_SUCCESS;
@@ -171,7 +170,7 @@ void model_pass(uint64_t ns) {
 		uint64_t next = (clock_ns / GSH_MILLISECOND + 1) * GSH_MILLISECOND;
 		clock_ns = next < end ? next : end;
 		if (clock_ns != next) continue;
-		gsh_settle();
+		gsh_reap();
 		atomic_fetch_add(&gsh_epoch, 1);
 	}
 }

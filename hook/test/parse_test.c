@@ -112,12 +112,12 @@ TEST(pages) {
 	int good = page(GSHARE_PAGE_SIZE, F_SEAL_SHRINK, GSHARE_PAGE_MAGIC);
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		int fd = page(cases[i].size, cases[i].seals, cases[i].magic);
-		CHECK_EQUAL(gsh_pages_good((int[]){fd, good, good}), cases[i].server);
-		CHECK_EQUAL(gsh_pages_good((int[]){good, fd, good}), cases[i].client);
-		CHECK_EQUAL(gsh_pages_good((int[]){good, good, fd}), cases[i].client);
+		CHECK_EQUAL(gsh_pages_valid((int[]){fd, good, good}), cases[i].server);
+		CHECK_EQUAL(gsh_pages_valid((int[]){good, fd, good}), cases[i].client);
+		CHECK_EQUAL(gsh_pages_valid((int[]){good, good, fd}), cases[i].client);
 		close(fd);
 	}
-	CHECK(!gsh_pages_good((int[]){good, good, -1}) && !gsh_pages_good((int[]){good, good, 0}));
+	CHECK(!gsh_pages_valid((int[]){good, good, -1}) && !gsh_pages_valid((int[]){good, good, 0}));
 	close(good);
 }
 
@@ -126,11 +126,11 @@ TEST(mounted_policy_wins) {
 	char mounted[] = "/tmp/gshare-test-XXXXXX", policy[64];
 	CHECK(mkdtemp(mounted) != NULL);
 	snprintf(policy, sizeof policy, "%s/policy", mounted);
-	CHECK(!strcmp(gsh_directory_of(mounted, "/own"), "/own"));
-	CHECK(!strcmp(gsh_directory_of(mounted, NULL), mounted));
+	CHECK(!strcmp(gsh_directory_choose(mounted, "/own"), "/own"));
+	CHECK(!strcmp(gsh_directory_choose(mounted, NULL), mounted));
 	fclose(fopen(policy, "w"));
-	CHECK(!strcmp(gsh_directory_of(mounted, "/own"), mounted));
-	CHECK(!strcmp(gsh_directory_of(mounted, ""), mounted));
+	CHECK(!strcmp(gsh_directory_choose(mounted, "/own"), mounted));
+	CHECK(!strcmp(gsh_directory_choose(mounted, ""), mounted));
 	unlink(policy);
 	rmdir(mounted);
 }

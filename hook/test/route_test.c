@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 
+#include "../src/libc.h"
 #include "../src/symbols.h"
 #include "check.h"
 

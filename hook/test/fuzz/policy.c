@@ -19,12 +19,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	line[size] = 0;
 	line_is_what_was_read(line);
 	memcpy(text, line, size + 1);
-	if (!gsh_vgpus[0].server) gsh_pages_local();
+	if (!gsh_vgpus[0].server) gsh_pages_init();
 	uint32_t vgpus = gsh_policy_apply(text);
 	PROMISE(vgpus <= GSHARE_VGPU_MAX && (vgpus == 0 || !strncmp(line, "version 1\n", 10)));
 	for (uint32_t i = 0; i < vgpus; i++) {
 		PROMISE(memchr(gsh_vgpus[i].uuid, 0, GSHARE_UUID_SIZE) && gsh_vgpus[i].server->guaranteed <= 1000);
-		PROMISE(!gsh_reserve(&gsh_vgpus[i], gsh_vgpus[i].server->memory_limit + 1) || gsh_vgpus[i].server->memory_limit == UINT64_MAX);
+		PROMISE(!gsh_memory_reserve(&gsh_vgpus[i], gsh_vgpus[i].server->memory_limit + 1) || gsh_vgpus[i].server->memory_limit == UINT64_MAX);
 	}
 	return 0;
 }

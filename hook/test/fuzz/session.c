@@ -121,20 +121,20 @@ int LLVMFuzzerInitialize(int *count, char ***arguments) {
 static void use(struct gsh_vgpu *v) {
 	uint64_t limit = v->server->memory_limit;
 	PROMISE(memchr(v->uuid, 0, sizeof v->uuid));
-	gsh_token_allows(v);
-	gsh_token_off(v);
-	if (v->server->state != GSHARE_OFF && gsh_container_memory(v) <= limit) {
-		PROMISE(!gsh_reserve(v, limit - gsh_container_memory(v) + 1) || limit == UINT64_MAX);
-		PROMISE(gsh_reserve(v, limit - gsh_container_memory(v)));
+	gsh_token_permits(v);
+	gsh_token_disabled(v);
+	if (v->server->state != GSHARE_OFF && gsh_memory_used(v) <= limit) {
+		PROMISE(!gsh_memory_reserve(v, limit - gsh_memory_used(v) + 1) || limit == UINT64_MAX);
+		PROMISE(gsh_memory_reserve(v, limit - gsh_memory_used(v)));
 	}
 	gsh_publish(v);
-	gsh_client_need(v);
+	gsh_client_request_token(v);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	int before = lowest_descriptor();
-	gsh_client_fork(); /* as in a new process */
-	gsh_account_fork();
+	gsh_client_after_fork(); /* as in a new process */
+	gsh_account_after_fork();
 	input.at = data;
 	input.left = size;
 	int r = gsh_client_connect();

@@ -1,4 +1,4 @@
-#include "../src/room.h"
+#include "../src/budget.h"
 #include "check.h"
 
 #define TRACKS 8
@@ -12,51 +12,51 @@ static struct gsh_vgpu vgpu = {.server = &page};
  * and what a track that is gone held is free again two epochs later.
  */
 TEST(rooms_fit_a_quarter) {
-	struct gsh_track tracks[TRACKS] = {0};
+	struct gsh_stream_state tracks[TRACKS] = {0};
 	uint64_t random = 1;
 	for (int i = 0; i < TRACKS; i++) tracks[i].vgpu = &vgpu;
 	for (int step = 0; step < 20000; step++) {
-		struct gsh_track *k = &tracks[check_random(&random) % TRACKS];
+		struct gsh_stream_state *st = &tracks[check_random(&random) % TRACKS];
 		switch (check_random(&random) % 8) {
 		case 0:
 			gsh_epoch++;
 			break;
 		case 1:
-			*k = (struct gsh_track){.vgpu = &vgpu};
+			*st = (struct gsh_stream_state){.vgpu = &vgpu};
 			break;
 		case 2:
-			gsh_room_leave(k);
+			gsh_budget_release(st);
 			break;
 		default:
-			gsh_room_take(k, gsh_room_wanted(k));
-			k->epoch = k->since;
+			gsh_budget_take(st, gsh_budget_share(st));
+			st->epoch = st->budget_epoch;
 		}
 		uint64_t held = 0;
 		for (int i = 0; i < TRACKS; i++)
-			if (tracks[i].since == gsh_epoch) held += tracks[i].room;
+			if (tracks[i].budget_epoch == gsh_epoch) held += tracks[i].budget;
 		CHECK(held <= BOUND / 4);
-		CHECK(held <= gsh_rooms(&vgpu));
+		CHECK(held <= gsh_budgets_held(&vgpu));
 	}
 	gsh_epoch += 2;
-	CHECK_EQUAL(gsh_rooms(&vgpu), 0);
-	gsh_room_take(&tracks[0], BOUND);
-	CHECK_EQUAL(tracks[0].room, BOUND / 4);
-	gsh_room_leave(&tracks[0]);
-	CHECK_EQUAL(gsh_rooms(&vgpu), 0);
+	CHECK_EQUAL(gsh_budgets_held(&vgpu), 0);
+	gsh_budget_take(&tracks[0], BOUND);
+	CHECK_EQUAL(tracks[0].budget, BOUND / 4);
+	gsh_budget_release(&tracks[0]);
+	CHECK_EQUAL(gsh_budgets_held(&vgpu), 0);
 }
 
 /* The first of many streams takes all that it could alone, so the others have to do with what is left. */
 TEST(late_streams_find_less) {
-	struct gsh_track tracks[TRACKS] = {0};
+	struct gsh_stream_state tracks[TRACKS] = {0};
 	uint64_t held = 0;
 	gsh_epoch += 2;
 	for (int i = 0; i < TRACKS; i++) {
 		tracks[i].vgpu = &vgpu;
-		uint64_t wanted = gsh_room_wanted(&tracks[i]);
-		gsh_room_take(&tracks[i], wanted);
-		held += tracks[i].room;
+		uint64_t wanted = gsh_budget_share(&tracks[i]);
+		gsh_budget_take(&tracks[i], wanted);
+		held += tracks[i].budget;
 		if (i == 0) CHECK_EQUAL(wanted, BOUND / 4);
-		if (i == 1) CHECK(wanted == BOUND / 8 && tracks[i].room == 0);
+		if (i == 1) CHECK(wanted == BOUND / 8 && tracks[i].budget == 0);
 	}
 	CHECK_EQUAL(held, BOUND / 4);
 }

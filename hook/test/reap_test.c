@@ -1,6 +1,6 @@
 /* Measured time, the bound of unfinished work, and captures, against the model device. */
 #include "../src/gate.h"
-#include "../src/mark.h"
+#include "../src/reap.h"
 #include "../src/platform.h"
 #include "check.h"
 #include "model.h"
@@ -12,7 +12,7 @@ static uint64_t settled(void) { return atomic_load(&gsh_vgpus[0].busy); }
 static void finish(void) {
 	cuCtxSynchronize();
 	model_pass(5 * GSH_MILLISECOND);
-	CHECK_EQUAL(gsh_marks_open(), 0);
+	CHECK_EQUAL(gsh_events_open(), 0);
 	CHECK_EQUAL(atomic_load(&gsh_vgpus[0].open), 0);
 	CHECK_EQUAL(model_dead_events, 0);
 	CHECK_EQUAL(model_bad_records, 0);
@@ -220,7 +220,7 @@ TEST(failed_launches_teach_nothing) {
 	model_start(RUN_AHEAD);
 	model_launch_answer = 719;
 	for (int i = 0; i < 10; i++) model_launch(&k, 1);
-	CHECK(gsh_cost(&k) >= GSH_UNKNOWN);
+	CHECK(gsh_cost_of(&k) >= GSH_COST_UNKNOWN);
 	CHECK(settled() < 100 * GSH_MICROSECOND);
 }
 
@@ -230,7 +230,7 @@ TEST(context_end) {
 	model_start(RUN_AHEAD);
 	for (int i = 0; i < 100; i++) model_launch(&k, 1);
 	cuCtxDestroy_v2((CUcontext)0x1000);
-	CHECK_EQUAL(gsh_marks_open(), 0);
+	CHECK_EQUAL(gsh_events_open(), 0);
 	CHECK_EQUAL(model_events, 0);
 	model_pass(10 * GSH_MILLISECOND);
 	CHECK_EQUAL(model_dead_events, 0);

@@ -1,19 +1,23 @@
 /*
- * What a program is told about memory: its share, in CUDA and NVML alike. A view never fails because of us; use beyond
- * the limit (it may have been lowered) shows as nothing free.
+ * The wrappers of memory queries in CUDA and NVML: they return the share's size and what is free of it. A query never fails
+ * because of the hook; if more is in use than the limit, which may have been lowered, nothing is free.
  */
 #define _GNU_SOURCE
-#include "memory.h"
+#include "device.h"
+#include "pool.h"
 #include "start.h"
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+/* Returns the smaller number. */
+static uint64_t lower(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
+/* Reports whether queries are answered for a share; if not, the driver's answer stands. */
 static bool limited(const struct gsh_vgpu *v) {
 	return v && atomic_load(&gsh_mode) != GSHARE_MODE_OFF && atomic_load(&v->server->state) != GSHARE_OFF;
 }
 
+/* Returns the bytes that the container may still allocate. */
 static uint64_t free_of(const struct gsh_vgpu *v, uint64_t limit) {
-	uint64_t used = gsh_container_memory(v);
+	uint64_t used = gsh_memory_used(v);
 	return used < limit ? limit - used : 0;
 }
 
@@ -23,11 +27,11 @@ GSH_EXPORT CUresult cuMemGetInfo_v2(size_t *left, size_t *total) {
 	if (r != CUDA_SUCCESS) return r;
 	gsh_start();
 	gsh_pools_refresh();
-	struct gsh_vgpu *v = gsh_here().vgpu;
+	struct gsh_vgpu *v = gsh_current().vgpu;
 	if (!limited(v)) return r;
 	uint64_t limit = atomic_load(&v->server->memory_limit);
-	if (left) *left = least(*left, free_of(v, limit));
-	if (total) *total = least(*total, limit);
+	if (left) *left = lower(*left, free_of(v, limit));
+	if (total) *total = lower(*total, limit);
 	return r;
 }
 
@@ -37,27 +41,27 @@ GSH_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice d) {
 	if (r != CUDA_SUCCESS) return r;
 	gsh_start();
 	struct gsh_vgpu *v = gsh_vgpu_of_device(d);
-	if (limited(v) && bytes) *bytes = least(*bytes, atomic_load(&v->server->memory_limit));
+	if (limited(v) && bytes) *bytes = lower(*bytes, atomic_load(&v->server->memory_limit));
 	return r;
 }
 
 /*
- * NVML is used without CUDA too (nvidia-smi). Such a process has no session; the policy file tells the limit, and use is
- * what the driver says, as far as it fits.
+ * Returns the vGPU of an NVML device, or NULL. NVML is used without CUDA too (nvidia-smi): such a process has no session, its
+ * limit is that of the policy file.
  */
 static struct gsh_vgpu *vgpu_of(nvmlDevice_t d) {
 	char uuid[96] = "";
 	if (CALL(nvmlDeviceGetUUID, d, uuid, sizeof uuid)) return NULL;
-	gsh_start_views();
+	gsh_start_queries();
 	return gsh_vgpu_of_uuid(uuid);
 }
 
-/* Total and free of a share; used is the rest, so that the three agree. */
+/* Replaces total and free by those of the share; used is the difference, so that the three agree. */
 static void narrow(nvmlDevice_t d, unsigned long long *total, unsigned long long *left, unsigned long long *used) {
 	struct gsh_vgpu *v = vgpu_of(d);
 	if (!limited(v)) return;
-	*total = least(*total, atomic_load(&v->server->memory_limit));
-	*left = least(*left, free_of(v, *total));
+	*total = lower(*total, atomic_load(&v->server->memory_limit));
+	*left = lower(*left, free_of(v, *total));
 	*used = *total - *left;
 }
 
@@ -73,6 +77,6 @@ GSH_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t d, nvmlMemory_v2
 	nvmlReturn_t r = real(d, m);
 	if (r || !m) return r;
 	narrow(d, &m->total, &m->free, &m->used);
-	if (m->reserved > m->total - m->free) m->reserved = 0; /* the driver's own part is not of the share */
+	if (m->reserved > m->total - m->free) m->reserved = 0; /* reserved memory is not part of the share */
 	return r;
 }

@@ -1,0 +1,37 @@
+/*
+ * Block tokens and launch cycles of the class elastic (Dilu DI-54 to DI-56). The server's page shows how many thread blocks
+ * the container may have taken since its start, the container's page how many its processes have taken. A thread takes
+ * tokens for a few launches and returns those that it did not use; launches beyond are taken too, as a debt of the whole
+ * container (D21). A launch cycle, by which the server sees contention, goes from the first launch after the host last
+ * waited until its next wait returns. Slow path only; atomics, no lock.
+ */
+#ifndef GSHARE_BLOCKS_H
+#define GSHARE_BLOCKS_H
+
+#include "account.h"
+
+/* Reports whether launches need block tokens; they do not while the process paces itself. */
+bool gsh_blocks_metered(const struct gsh_vgpu *v);
+
+/* Returns the block tokens that are left; negative in debt. */
+int64_t gsh_blocks_left(const struct gsh_vgpu *v);
+
+/* Reports whether the server will issue block tokens soon without a request. Reads the clock. */
+bool gsh_blocks_expected(const struct gsh_vgpu *v);
+
+/*
+ * Takes block tokens for up to `launches` launches of `blocks` thread blocks each: at least for one, even if fewer are left,
+ * and at most a sixteenth of a tick's. Returns how many; 0 if none are left.
+ */
+uint64_t gsh_blocks_take(struct gsh_vgpu *v, uint64_t blocks, uint64_t launches);
+
+/* Returns unused tokens; a negative number takes those that were launched beyond. */
+void gsh_blocks_return(struct gsh_vgpu *v, int64_t unused);
+
+/* Begins a launch cycle unless one is open. Called before a launch is made or waits for its token. Reads the clock. */
+void gsh_cycle_begin(struct gsh_vgpu *v);
+
+/* Ends the open launch cycle and stores its length on the client page; false if none is open. Called after a wait. */
+bool gsh_cycle_end(struct gsh_vgpu *v);
+
+#endif

@@ -1,0 +1,40 @@
+/* Which device is which vGPU, and which context the calling thread uses. */
+#ifndef GSHARE_DEVICE_H
+#define GSHARE_DEVICE_H
+
+#include "account.h"
+
+#define GSH_DEVICES_MAX 64 /* device ordinals */
+
+/* Writes the UUID of a device as text; false if the driver does not return it. */
+bool gsh_device_uuid(CUdevice d, char text[GSHARE_UUID_SIZE]);
+
+/* Finds the vGPU of every device, by UUID, else by ordinal. Called after every WELCOME, by the thread that connected. */
+void gsh_devices_map(void);
+
+/* Returns the vGPU of a device, or NULL where the process has no share: there memory is refused and launches pass. */
+struct gsh_vgpu *gsh_vgpu_of_device(CUdevice d);
+
+/* Returns the vGPU with this UUID, or NULL. The prefixes GPU- and MIG- do not matter, nor does case. */
+struct gsh_vgpu *gsh_vgpu_of_uuid(const char *uuid);
+
+/* The calling thread's context, its device and its vGPU; context and vgpu may be NULL. */
+struct gsh_current {
+	CUcontext context;
+	CUdevice device;
+	struct gsh_vgpu *vgpu;
+};
+
+/* Returns the above, cached until gsh_current_invalidate. May call the driver, so not on the fast path. */
+struct gsh_current gsh_current(void);
+
+/* Returns the context in the cache, NULL if there is none; asks nobody. */
+CUcontext gsh_current_cached(void);
+
+/* Drops the calling thread's cache: its context changed. */
+void gsh_current_invalidate(void);
+
+/* Reports whether a stream captures. Asks the driver, but only while some stream of the process is known to capture. */
+bool gsh_stream_is_capturing(CUstream s);
+
+#endif

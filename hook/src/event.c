@@ -1,0 +1,108 @@
+#define _GNU_SOURCE
+#include "event.h"
+
+struct gsh_slot gsh_slots[GSH_EVENT_SLOTS];
+static _Atomic uint64_t numbers; /* events recorded so far */
+static _Atomic uint32_t open_events;
+
+uint32_t gsh_events_open(void) { return atomic_load(&open_events); }
+
+int gsh_capture_relax(void) {
+	int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	if (CALL(cuThreadExchangeStreamCaptureMode, &mode) != CUDA_SUCCESS) return CU_STREAM_CAPTURE_MODE_RELAXED;
+	return mode;
+}
+
+void gsh_capture_restore(int mode) {
+	if (mode != CU_STREAM_CAPTURE_MODE_RELAXED) CALL(cuThreadExchangeStreamCaptureMode, &mode);
+}
+
+/* Each thread begins its search at another slot, so that it finds those that have its events, and few of other threads. */
+struct gsh_slot *gsh_slot_acquire(CUcontext c, bool with_event) {
+	static _Atomic uint32_t threads;
+	static _Thread_local uint32_t first;
+	if (!first) first = 16 * (atomic_fetch_add(&threads, 1) % (GSH_EVENT_SLOTS / 16)) + 1;
+	for (uint32_t i = 0; i < GSH_EVENT_SLOTS; i++) {
+		struct gsh_slot *slot = &gsh_slots[(first + i) % GSH_EVENT_SLOTS];
+		bool is_free = atomic_load_explicit(&slot->word, memory_order_relaxed) == SLOT_FREE;
+		if (!is_free || !gsh_slot_move(slot, SLOT_FREE, SLOT_RECORDING)) continue;
+		if (!with_event || (slot->event && slot->context == c)) return slot;
+		atomic_store(&slot->word, SLOT_FREE);
+	}
+	return NULL;
+}
+
+/* Makes the slot's event one of this context. Returns false if the driver creates none. */
+static bool ensure_event(struct gsh_slot *slot, CUcontext c) {
+	if (slot->event && slot->context == c) return true;
+	if (slot->event) CALL(cuEventDestroy_v2, slot->event);
+	slot->event = NULL;
+	slot->context = c;
+	return CALL(cuEventCreate, &slot->event, CU_EVENT_BLOCKING_SYNC) == CUDA_SUCCESS && slot->event;
+}
+
+bool gsh_slot_ref(struct gsh_slot *slot) {
+	uint32_t word = atomic_load(&slot->word);
+	while ((word & (GSH_SLOT_REF - 1)) == SLOT_OPEN)
+		if (atomic_compare_exchange_weak(&slot->word, &word, word + GSH_SLOT_REF)) return true;
+	return false;
+}
+
+void gsh_slot_unref(struct gsh_slot *slot) {
+	atomic_fetch_sub(&slot->word, GSH_SLOT_REF);
+	gsh_slot_move(slot, SLOT_DONE, SLOT_FREE);
+}
+
+/* Reports whether the device has not yet completed the event of this number; the number's remainder is its slot. */
+static bool is_pending(uint64_t number) {
+	struct gsh_slot *slot = &gsh_slots[number % GSH_EVENT_SLOTS];
+	if (!number || !gsh_slot_ref(slot)) return false;
+	bool pending = atomic_load(&slot->number) == number && CALL(cuEventQuery, slot->event) == CUDA_ERROR_NOT_READY;
+	gsh_slot_unref(slot);
+	return pending;
+}
+
+/* Records the slot's event behind the batch, unless the stream captures: there it would become a node of the graph. */
+static bool record(struct gsh_slot *slot, const struct gsh_batch *b) {
+	int capturing = 0;
+	if (CALL(cuStreamIsCapturing, b->stream, &capturing) != CUDA_SUCCESS || capturing) return false;
+	if (!ensure_event(slot, b->context)) return false;
+	slot->batch = *b;
+	slot->busy = b->launches && is_pending(b->last_event);
+	return CALL(cuEventRecord, slot->event, b->stream) == CUDA_SUCCESS;
+}
+
+uint64_t gsh_slot_record(struct gsh_slot *slot, const struct gsh_batch *b) {
+	uint64_t number = 0;
+	int mode = gsh_capture_relax();
+	bool recorded = record(slot, b);
+	if (recorded) {
+		atomic_fetch_add(&slot->batch.vgpu->open, slot->batch.work);
+		atomic_fetch_add(&open_events, 1);
+		number = (atomic_fetch_add(&numbers, 1) + 1) * GSH_EVENT_SLOTS + (uint64_t)(slot - gsh_slots);
+		atomic_store(&slot->number, number);
+	}
+	atomic_store(&slot->word, recorded ? SLOT_OPEN : SLOT_FREE);
+	gsh_capture_restore(mode);
+	return number;
+}
+
+void gsh_slot_retire(struct gsh_slot *slot) {
+	atomic_fetch_sub(&slot->batch.vgpu->open, slot->batch.work);
+	atomic_fetch_sub(&open_events, 1);
+	if (gsh_slot_move(slot, SLOT_TAKEN, SLOT_FREE)) return;
+	atomic_fetch_or(&slot->word, SLOT_DONE);
+	gsh_slot_move(slot, SLOT_DONE, SLOT_FREE);
+}
+
+CUevent gsh_slot_take_event(struct gsh_slot *slot) {
+	if (!gsh_slot_move(slot, SLOT_OPEN, SLOT_TAKEN)) return NULL;
+	CUevent event = slot->event;
+	slot->event = NULL;
+	return event;
+}
+
+void gsh_events_after_fork(void) {
+	for (int i = 0; i < GSH_EVENT_SLOTS; i++) gsh_slots[i] = (struct gsh_slot){0};
+	atomic_store(&open_events, 0);
+}

@@ -1,0 +1,82 @@
+/*
+ * Timing events behind batches of launches (FG-73). A launching thread records an event in the stream that the launch names,
+ * never in another: the handle that the application passes now is valid now, and a capturing stream is never touched.
+ * Completed events are charged by whichever thread reaps, see reap.h. Events stay in the slots of a fixed table, which has no
+ * lock: a launching thread must not make a system call because another one is at the table.
+ */
+#ifndef GSHARE_EVENT_H
+#define GSHARE_EVENT_H
+
+#include "account.h"
+
+#define GSH_EVENT_SLOTS 256
+
+/* The launches of one thread into one stream between two events. */
+struct gsh_batch {
+	struct gsh_vgpu *vgpu;
+	CUcontext context;
+	CUstream stream;
+	uint64_t chain;      /* the same as that of the event before in the same stream */
+	uint64_t last_event; /* number of that event; 0: this one begins a chain and measures nothing */
+	uint64_t launches;   /* between the two */
+	uint64_t work;       /* ns, estimated */
+	const void *sample;  /* the function or graph that was launched, if it was one launch right behind the event before */
+};
+
+/*
+ * The state of a slot, in the low byte of its word: free; being recorded; open, that is recorded and not reaped; done, that
+ * is reaped and free as soon as nobody refers to it; taken, that is its event has been moved to another owner. The upper
+ * bytes count the threads that refer to the slot's event, each GSH_SLOT_REF.
+ */
+enum gsh_slot_state { SLOT_FREE, SLOT_RECORDING, SLOT_OPEN, SLOT_DONE, SLOT_TAKEN }; /* done is open with one bit more */
+#define GSH_SLOT_REF 256u
+
+struct gsh_slot {
+	_Atomic uint32_t word;
+	_Atomic uint64_t number; /* of the event, while the slot is open */
+	CUevent event;           /* stays with the slot for the next batch of the same context */
+	CUcontext context;
+	struct gsh_batch batch;
+	bool busy; /* the event before was not complete when this one was recorded: the stream was never idle in between */
+};
+
+extern struct gsh_slot gsh_slots[GSH_EVENT_SLOTS];
+
+/* Changes a slot's word from one value to another; false if it has a different one. */
+static inline bool gsh_slot_move(struct gsh_slot *slot, uint32_t from, uint32_t to) {
+	return atomic_compare_exchange_strong(&slot->word, &from, to);
+}
+
+/* Reports whether a slot has an event that is not reaped. */
+static inline bool gsh_slot_open(struct gsh_slot *slot) { return (atomic_load(&slot->word) & (GSH_SLOT_REF - 1)) == SLOT_OPEN; }
+
+/* Takes a free slot, with an event of this context if that is asked for; NULL if there is none. */
+struct gsh_slot *gsh_slot_acquire(CUcontext c, bool with_event);
+
+/* Records an event behind the batch in an acquired slot. Returns its number, or 0 with the slot free again. */
+uint64_t gsh_slot_record(struct gsh_slot *slot, const struct gsh_batch *batch);
+
+/* Keeps the event of an open slot from being reused until gsh_slot_unref; false if the slot is not open any more. */
+bool gsh_slot_ref(struct gsh_slot *slot);
+void gsh_slot_unref(struct gsh_slot *slot);
+
+/* Ends an open slot; its event is kept for the next one of the context. Called by the thread that reaps. */
+void gsh_slot_retire(struct gsh_slot *slot);
+
+/* Takes the event of an open slot away; NULL if another thread refers to it. Called by the thread that reaps. */
+CUevent gsh_slot_take_event(struct gsh_slot *slot);
+
+/* Returns how many events are open. One load. */
+uint32_t gsh_events_open(void);
+
+/* Forgets all events in a forked child. */
+void gsh_events_after_fork(void);
+
+/*
+ * Put the calling thread's capture mode to relaxed around calls with an event, which are otherwise illegal while another
+ * thread captures. Always, and not only while a capture is known: one may begin between the check and the call.
+ */
+int gsh_capture_relax(void);
+void gsh_capture_restore(int mode);
+
+#endif

@@ -1,0 +1,20 @@
+/*
+ * The helper thread, of which each process has one: reaps events every millisecond while there is work, checks the server's
+ * heartbeat and reconnects. It never uses a stream, and events only in the relaxed capture mode, so it cannot disturb a
+ * capture.
+ */
+#ifndef GSHARE_HELPER_H
+#define GSHARE_HELPER_H
+
+#include <stdbool.h>
+
+/* Starts the thread. connected: whether the process has a server. Returns 0 or a negative errno. */
+int gsh_helper_start(bool connected);
+
+/* Wakes the helper if it is idle: there is work to reap. Called on the slow path of a launch; a system call only if idle. */
+void gsh_helper_wake(void);
+
+/* Resets the helper's state in a forked child, which has no such thread. */
+void gsh_helper_after_fork(void);
+
+#endif

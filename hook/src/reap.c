@@ -1,0 +1,253 @@
+/* From completed events to device time: intervals on the device's own clock, merged over all streams. */
+#define _GNU_SOURCE
+#include "reap.h"
+
+#include <string.h>
+
+#include "cost.h"
+#include "interval.h"
+#include "platform.h"
+
+#define CONTEXTS 16
+#define CHAINS 256
+#define REBASE (10 * (int64_t)GSH_SECOND) /* the driver's float milliseconds are too coarse beyond this */
+
+/*
+ * The variables below belong to the thread that has the reaper lock. A base is an event of known time, from which the others
+ * of its context are measured. It is taken from a slot whose event is complete, so that no event is recorded only for it.
+ */
+static struct base {
+	CUcontext context;
+	CUevent event;
+	int64_t at; /* CLOCK_MONOTONIC ns */
+} bases[CONTEXTS];
+
+/* The time of the last event of each chain. */
+static struct chain_end {
+	uint64_t chain;
+	int64_t at; /* ns */
+} chain_ends[CHAINS];
+
+static struct gsh_union unions[GSHARE_VGPU_MAX];
+static double overlap[GSHARE_VGPU_MAX]; /* moving average over samples: the part of a stream's work beside other streams' */
+static _Thread_local CUcontext entered_context; /* of the helper thread, while it reaps */
+static _Thread_local bool helper_thread;
+
+static atomic_bool reaping;
+bool gsh_reaper_try_lock(void) { return !atomic_exchange(&reaping, true); }
+void gsh_reaper_unlock(void) { atomic_store(&reaping, false); }
+
+/* Waits for the lock, by polling: it is held for microseconds. */
+static void reaper_lock(void) {
+	while (!gsh_reaper_try_lock()) gsh_sleep(20 * GSH_MICROSECOND);
+}
+
+void gsh_reap_from_helper(void) { helper_thread = true; }
+
+/* Makes a context current on the helper thread; application threads keep their own. */
+static void enter_context(CUcontext c) {
+	if (helper_thread && entered_context != c && CALL(cuCtxSetCurrent, c) == CUDA_SUCCESS) entered_context = c;
+}
+
+/* Undoes enter_context. */
+static void leave_context(void) {
+	if (entered_context) CALL(cuCtxSetCurrent, NULL);
+	entered_context = NULL;
+}
+
+/* Returns the base of a context, else an unused one, else the first one for replacement. */
+static struct base *base_of(CUcontext c) {
+	struct base *unused = NULL;
+	for (int i = 0; i < CONTEXTS; i++) {
+		if (bases[i].context == c) return &bases[i];
+		if (!bases[i].context) unused = &bases[i];
+	}
+	return unused ? unused : &bases[0];
+}
+
+/* Makes the slot's event the base, unless another thread refers to it; the slot's next user creates a new one. */
+static void rebase(struct base *b, struct gsh_slot *slot, int64_t at) {
+	CUevent event = gsh_slot_take_event(slot);
+	if (!event) return;
+	if (b->event) CALL(cuEventDestroy_v2, b->event);
+	*b = (struct base){slot->context, event, at};
+}
+
+/* Stores the time at which the device completed the event; false if the driver does not return it. */
+static bool event_time(struct gsh_slot *slot, int64_t *at) {
+	struct base *b = base_of(slot->context);
+	if (b->context != slot->context) {
+		*at = (int64_t)gsh_now();
+		rebase(b, slot, *at);
+		return true;
+	}
+	float ms;
+	if (CALL(cuEventElapsedTime, &ms, b->event, slot->event) != CUDA_SUCCESS) return false;
+	*at = b->at + (int64_t)((double)ms * 1e6);
+	if (*at - b->at > REBASE) rebase(b, slot, *at);
+	return true;
+}
+
+/* Charges an interval in which a stream was busy throughout. Returns the ns that no other stream's interval covered. */
+static uint64_t charge_interval(struct gsh_vgpu *v, int64_t start, int64_t end) {
+	uint64_t added = gsh_union_add(&unions[v->number], start, end);
+	atomic_fetch_add(&v->busy, added);
+	return added;
+}
+
+/* Charges work that was done at some time in an interval, less the part that usually overlaps with other streams. */
+static void charge_within(struct gsh_vgpu *v, int64_t start, int64_t end, uint64_t work) {
+	uint64_t own = (uint64_t)((double)work * (1 - overlap[v->number]));
+	atomic_fetch_add(&v->busy, gsh_union_fill(&unions[v->number], start, end, own));
+}
+
+/* Charges work as an interval that ends now. */
+static void charge_until_now(struct gsh_vgpu *v, uint64_t work) {
+	int64_t now = (int64_t)gsh_now();
+	charge_interval(v, now - (int64_t)work, now);
+}
+
+/* Takes a sample, one launch between two events of its own, into the cost of its function and the overlap of streams. */
+static void learn(const struct gsh_batch *b, uint64_t took, uint64_t added) {
+	gsh_cost_learn(b->sample, took);
+	double *part = &overlap[b->vgpu->number];
+	if (took) *part += (1 - (double)added / (double)took - *part) / 16;
+}
+
+/*
+ * Charges a batch whose event was completed at `end`. If the stream was never idle between its two events, all time between
+ * them is charged. Otherwise the gap contains host time, and the estimate bounds what is charged. Where in the gap the work
+ * was done is not known: the stream may have waited for SMs that others used, and the event may have been recorded long
+ * after the work. So it is placed where no other stream was seen to work.
+ */
+static void charge_batch(struct gsh_slot *slot, int64_t end) {
+	const struct gsh_batch *b = &slot->batch;
+	struct chain_end *chain = &chain_ends[b->chain % CHAINS];
+	bool known = chain->chain == b->chain;
+	int64_t start = known ? chain->at : end - (int64_t)b->work;
+	if (start > end) start = end;
+	if (b->sample && known)
+		learn(b, (uint64_t)(end - start), charge_interval(b->vgpu, start, end));
+	else if (b->launches && slot->busy && known)
+		charge_interval(b->vgpu, start, end);
+	else if (b->launches)
+		charge_within(b->vgpu, start, end, b->work);
+	chain->chain = b->chain;
+	chain->at = end;
+}
+
+/* Lists the open slots in the order in which their events were recorded. Returns how many there are. */
+static int open_slots(struct gsh_slot **list) {
+	int n = 0;
+	for (int i = 0; i < GSH_EVENT_SLOTS; i++) {
+		if (!gsh_slot_open(&gsh_slots[i])) continue;
+		int k = n++;
+		for (; k > 0 && list[k - 1]->number > gsh_slots[i].number; k--) list[k] = list[k - 1];
+		list[k] = &gsh_slots[i];
+	}
+	return n;
+}
+
+/* Reports whether an earlier event of the same chain is in the list; then this one is not complete either. */
+static bool follows_any(struct gsh_slot **list, int n, struct gsh_slot *slot) {
+	for (int i = 0; i < n; i++)
+		if (list[i]->batch.chain == slot->batch.chain) return true;
+	return false;
+}
+
+/* Charges and retires a slot if its event is complete, or at its estimate if its context is broken; else returns false. */
+static bool reap_slot(struct gsh_slot *slot) {
+	int64_t at;
+	enter_context(slot->context);
+	CUresult r = CALL(cuEventQuery, slot->event);
+	if (r == CUDA_ERROR_NOT_READY) return false;
+	if (r == CUDA_SUCCESS && event_time(slot, &at))
+		charge_batch(slot, at);
+	else
+		charge_until_now(slot->batch.vgpu, slot->batch.work);
+	gsh_slot_retire(slot);
+	return true;
+}
+
+uint32_t gsh_reap(void) {
+	if (!gsh_events_open() || !gsh_reaper_try_lock()) return gsh_events_open();
+	struct gsh_slot *list[GSH_EVENT_SLOTS];
+	int mode = gsh_capture_relax(), pending = 0, n = open_slots(list);
+	for (int i = 0; i < n; i++)
+		if (follows_any(list, pending, list[i]) || !reap_slot(list[i])) list[pending++] = list[i];
+	gsh_capture_restore(mode);
+	leave_context();
+	gsh_reaper_unlock();
+	return gsh_events_open();
+}
+
+uint64_t gsh_event_record(const struct gsh_batch *b) {
+	struct gsh_slot *slot = gsh_slot_acquire(b->context, true);
+	if (!slot) slot = gsh_slot_acquire(b->context, false);
+	if (!slot && gsh_reap() < GSH_EVENT_SLOTS) slot = gsh_slot_acquire(b->context, false);
+	return slot ? gsh_slot_record(slot, b) : 0;
+}
+
+/* Returns the slot with the oldest open event of a vGPU, with a reference that the caller drops; NULL if there is none. */
+static struct gsh_slot *oldest_slot(const struct gsh_vgpu *v) {
+	struct gsh_slot *oldest = NULL;
+	for (int i = 0; i < GSH_EVENT_SLOTS; i++) {
+		struct gsh_slot *slot = &gsh_slots[i];
+		if (!gsh_slot_ref(slot)) continue;
+		if (slot->batch.vgpu == v && (!oldest || atomic_load(&slot->number) < atomic_load(&oldest->number))) {
+			if (oldest) gsh_slot_unref(oldest);
+			oldest = slot;
+		} else {
+			gsh_slot_unref(slot);
+		}
+	}
+	return oldest;
+}
+
+bool gsh_reap_oldest(struct gsh_vgpu *v) {
+	struct gsh_slot *slot = oldest_slot(v);
+	if (!slot) return false;
+	int mode = gsh_capture_relax();
+	CALL(cuEventSynchronize, slot->event);
+	gsh_capture_restore(mode);
+	gsh_slot_unref(slot);
+	gsh_reap();
+	return true;
+}
+
+void gsh_charge_estimate(struct gsh_vgpu *v, uint64_t work) {
+	if (work >= GSH_COST_UNKNOWN || !work) return;
+	reaper_lock();
+	charge_until_now(v, work);
+	gsh_reaper_unlock();
+}
+
+/* Charges a slot at its estimate and destroys its event. */
+static void give_up_slot(struct gsh_slot *slot) {
+	if (gsh_slot_open(slot)) {
+		charge_until_now(slot->batch.vgpu, slot->batch.work);
+		gsh_slot_retire(slot);
+	}
+	if (slot->event) CALL(cuEventDestroy_v2, slot->event);
+	slot->event = NULL;
+	slot->context = NULL;
+}
+
+void gsh_reap_context(CUcontext c) {
+	if (!c) return;
+	gsh_reap();
+	reaper_lock();
+	for (int i = 0; i < GSH_EVENT_SLOTS; i++)
+		if (gsh_slots[i].context == c) give_up_slot(&gsh_slots[i]);
+	struct base *b = base_of(c);
+	if (b->context == c) {
+		CALL(cuEventDestroy_v2, b->event);
+		*b = (struct base){0};
+	}
+	gsh_reaper_unlock();
+}
+
+void gsh_reap_after_fork(void) {
+	gsh_events_after_fork();
+	gsh_reaper_unlock();
+}

@@ -1,0 +1,43 @@
+#define _GNU_SOURCE
+#include "reserve.h"
+
+#include "pool.h"
+#include "start.h"
+
+/* Reserves on a vGPU; counts a refusal on the client page. */
+static bool reserve_on_vgpu(struct gsh_reservation *h, struct gsh_vgpu *v, uint64_t bytes) {
+	h->on.vgpu = v;
+	h->bytes = bytes;
+	h->counted = true;
+	if (v && gsh_memory_reserve(v, bytes)) return true;
+	gsh_pools_refresh(); /* a pool may have returned memory since */
+	if (v && gsh_memory_reserve(v, bytes)) return true;
+	if (v) atomic_fetch_add(&v->client->refused, 1);
+	return false;
+}
+
+bool gsh_reserve_current(struct gsh_reservation *h, uint64_t bytes) {
+	*h = (struct gsh_reservation){0};
+	if (!gsh_current().context) return true;
+	gsh_start();
+	h->on = gsh_current();
+	return reserve_on_vgpu(h, h->on.vgpu, bytes);
+}
+
+bool gsh_reserve_on(struct gsh_reservation *h, CUdevice d, uint64_t bytes) {
+	*h = (struct gsh_reservation){0};
+	gsh_start();
+	h->on.device = d;
+	return reserve_on_vgpu(h, gsh_vgpu_of_device(d), bytes);
+}
+
+CUresult gsh_reserve_commit(struct gsh_reservation *h, CUresult r, enum gsh_item_kind kind, uint64_t key, uint64_t bytes) {
+	if (!h->counted) return r;
+	if (r != CUDA_SUCCESS) {
+		gsh_memory_release(h->on.vgpu, h->bytes);
+		return r;
+	}
+	gsh_memory_charge(h->on.vgpu, bytes - h->bytes); /* the difference to the real size, possibly negative */
+	gsh_ledger_put(&(struct gsh_item){kind, key, h->on.vgpu, h->on.context, bytes, 0, 0});
+	return r;
+}

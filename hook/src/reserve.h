@@ -1,0 +1,39 @@
+/* What every allocating wrapper does: reserve on the container's page, call the driver, then commit or release. */
+#ifndef GSHARE_RESERVE_H
+#define GSHARE_RESERVE_H
+
+#include "device.h"
+#include "ledger.h"
+
+/* Memory that is counted already and not yet allocated. */
+struct gsh_reservation {
+	struct gsh_current on; /* where the memory is allocated */
+	uint64_t bytes;
+	bool counted; /* false: there is no context, so nothing is counted and the driver returns its own error */
+};
+
+/*
+ * Reserve bytes on the calling thread's vGPU, or on that of a device. Return false if the limit would be exceeded: the
+ * wrapper then returns CUDA_ERROR_OUT_OF_MEMORY. Start the hook if that has not been done.
+ */
+bool gsh_reserve_current(struct gsh_reservation *h, uint64_t bytes);
+bool gsh_reserve_on(struct gsh_reservation *h, CUdevice d, uint64_t bytes);
+
+/* Enters what the driver allocated in the ledger at its real size, or releases the reservation if r is an error. Returns r. */
+CUresult gsh_reserve_commit(struct gsh_reservation *h, CUresult r, enum gsh_item_kind kind, uint64_t key, uint64_t bytes);
+
+/*
+ * Evaluates `call`, which frees `key`, and releases its memory. The item leaves the ledger before the call, since the driver
+ * may return the same key to another thread at once; if the call fails it is put back.
+ */
+#define GSH_FREE(kind, key, call)                                                                                       \
+	({                                                                                                              \
+		struct gsh_item item = {0};                                                                             \
+		bool known = gsh_ledger_take(kind, (uint64_t)(key), &item);                                             \
+		CUresult result = (call);                                                                               \
+		if (known && result != CUDA_SUCCESS) gsh_ledger_put(&item);                                             \
+		if (known && result == CUDA_SUCCESS && item.vgpu) gsh_memory_release(item.vgpu, item.bytes);            \
+		result;                                                                                                 \
+	})
+
+#endif
