@@ -34,7 +34,7 @@ func (a *agents) grantsOn(node *cluster.Node) (grants []grant.Grant, err error) 
 		if err != nil {
 			return nil, err
 		}
-		g, err := grant.ReadRecord(text)
+		g, err := grant.Decode(text)
 		if err != nil {
 			return nil, err
 		}

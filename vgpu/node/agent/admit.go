@@ -82,7 +82,7 @@ func (a *Agent) undo(g *grant.Grant) {
 const recordName = "grant.json"
 
 func (a *Agent) write(g *grant.Grant) error {
-	text, err := grant.Record(*g)
+	text, err := grant.Encode(*g, a.Config.Kubernetes.NodeName)
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func (a *Agent) read(id string) (grant.Grant, error) {
 	if err != nil {
 		return grant.Grant{}, err
 	}
-	g, err := grant.ReadRecord(text)
+	g, err := grant.Decode(text)
 	if err == nil && g.ID() != id {
 		err = os.ErrInvalid
 	}

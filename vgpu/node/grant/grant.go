@@ -5,9 +5,6 @@ package grant
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -51,31 +48,4 @@ func (g *Grant) Class() share.Isolation { return g.VGPUs[0].Class }
 // Holds says that the tickets are those of the grant, whatever their order.
 func (g *Grant) Holds(tickets []string) bool {
 	return slices.Equal(g.Tickets, slices.Sorted(slices.Values(tickets)))
-}
-
-// recordVersion is the version of the records. Another one is not read: the grant is made again from the kubelet's record
-// and the placement.
-const recordVersion = 1
-
-type record struct {
-	Version int   `json:"v"`
-	Grant   Grant `json:"grant"`
-}
-
-// Record writes a grant down for a later agent.
-func Record(g Grant) ([]byte, error) { return json.Marshal(record{recordVersion, g}) }
-
-// ReadRecord reads what Record wrote.
-func ReadRecord(text []byte) (Grant, error) {
-	var r record
-	if err := json.Unmarshal(text, &r); err != nil {
-		return Grant{}, fmt.Errorf("record of a grant: %w", err)
-	}
-	switch g := &r.Grant; {
-	case r.Version != recordVersion:
-		return Grant{}, fmt.Errorf("record of a grant: version %d is not %d", r.Version, recordVersion)
-	case g.UID == "" || g.Container == "" || len(g.VGPUs) == 0 || len(g.VGPUs) != len(g.Tickets):
-		return Grant{}, errors.New("record of a grant: it is incomplete")
-	}
-	return r.Grant, nil
 }

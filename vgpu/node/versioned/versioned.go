@@ -1,0 +1,26 @@
+// Package versioned decodes the JSON records that outlive the process that wrote them.
+package versioned
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	strict "sigs.k8s.io/json"
+)
+
+// Decode parses a JSON object whose field "version" has the given value. It refuses other versions, whose fields may mean something
+// else, and unknown, repeated or wrongly spelled fields: a record that is not understood must never be read as zeros.
+func Decode(text []byte, version int, into any) error {
+	var header struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(text, &header); err != nil {
+		return err
+	}
+	if header.Version != version {
+		return fmt.Errorf("version %d is not supported, only version %d is", header.Version, version)
+	}
+	repeated, err := strict.UnmarshalStrict(text, into)
+	return errors.Join(append(repeated, err)...)
+}
