@@ -15,22 +15,22 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 )
 
-// TestNoDescriptorsForAWhile connects while this process, which is the server's too, may open no more files: the process is
-// taken in when it may again.
-func TestNoDescriptorsForAWhile(t *testing.T) {
+// TestAcceptWithoutDescriptors connects while this process, which is also the server, has no free file descriptors, and checks that
+// the connection is accepted once it has some.
+func TestAcceptWithoutDescriptors(t *testing.T) {
 	logged := make(signal, 1)
-	r := newRig(t, tempDir(t), func(c *tokenserver.Config) { c.Log = slog.New(slog.NewTextHandler(logged, nil)) })
+	r := newFixture(t, tempDir(t), func(c *tokenserver.Config) { c.Log = slog.New(slog.NewTextHandler(logged, nil)) })
 	r.add(t, "a", half)
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	giveBack := noMoreFiles(t, fd)
+	restore := exhaustDescriptors(t, fd)
 	err = unix.Connect(fd, &unix.SockaddrUnix{Name: filepath.Join(r.dir, "a", "token.sock")})
 	if err == nil {
 		<-logged // that it could not be taken in
 	}
-	giveBack()
+	restore()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestNoDescriptorsForAWhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		t.Fatal(err)
 	}
 	c, err := tokenclient.Greet(conn.(*net.UnixConn), 0)
@@ -48,16 +48,16 @@ func TestNoDescriptorsForAWhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if !c.WaitRun(0, patience) {
+	if !c.WaitRun(0, timeout) {
 		t.Error("no token")
 	}
 }
 
-// TestLogOfCutOffsIsBounded: whoever is cut off a hundred times fills no log.
-func TestLogOfCutOffsIsBounded(t *testing.T) {
+// TestLogIsRateLimited checks that a hundred refused connections do not fill the log.
+func TestLogIsRateLimited(t *testing.T) {
 	var lines atomic.Int64
-	r := newRig(t, tempDir(t), func(c *tokenserver.Config) {
-		c.Clock, c.Log = stillClock{}, slog.New(slog.NewTextHandler(counter{&lines}, nil))
+	r := newFixture(t, tempDir(t), func(c *tokenserver.Config) {
+		c.Clock, c.Log = stoppedClock{}, slog.New(slog.NewTextHandler(counter{&lines}, nil))
 	})
 	container := r.add(t, "a", half)
 	for range 100 {
@@ -71,7 +71,7 @@ func TestLogOfCutOffsIsBounded(t *testing.T) {
 	}
 }
 
-// counter is a log of which only the number of lines counts.
+// counter is a log writer that counts lines.
 type counter struct{ lines *atomic.Int64 }
 
 func (c counter) Write(line []byte) (int, error) {
@@ -79,7 +79,7 @@ func (c counter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// signal is a log of which only its lines count.
+// signal is a log writer that signals each line.
 type signal chan struct{}
 
 func (s signal) Write(line []byte) (int, error) {
@@ -90,8 +90,9 @@ func (s signal) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// noMoreFiles lets this process open no file with a number above that of fd until it is given back, and fills those below.
-func noMoreFiles(t *testing.T, fd int) (giveBack func()) {
+// exhaustDescriptors limits this process to descriptors up to fd, and opens all that are free below it. The returned function
+// undoes both.
+func exhaustDescriptors(t *testing.T, fd int) (restore func()) {
 	t.Helper()
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

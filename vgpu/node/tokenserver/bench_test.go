@@ -10,10 +10,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// BenchmarkNeed is the way from a process that needs a token to its page: a frame, a step of a slice of 16 shares with a
-// process each, and the wake-up.
+// BenchmarkNeed measures the time from a NEED frame until the process runs, on a slice of 16 shares with a process each: the frame,
+// one step, and the wake-up.
 func BenchmarkNeed(b *testing.B) {
-	r := newRig(b, tempDir(b))
+	r := newFixture(b, tempDir(b))
 	small := share.Share{SMRequest: 60, SMLimit: 60, QuotaRequest: 1000, QuotaLimit: 1000, Memory: gib}
 	var clients []*tokenclient.Client
 	for i := range 16 {
@@ -34,9 +34,9 @@ func BenchmarkNeed(b *testing.B) {
 	}
 }
 
-// BenchmarkTick is one tick of an elastic slice of 16 shares with a process each that launches all the time.
+// BenchmarkTick measures one tick of an elastic slice of 16 shares, each with a process that launches all the time.
 func BenchmarkTick(b *testing.B) {
-	r, clock := newElasticRig(b)
+	r, clock := newElasticFixture(b)
 	small := share.Share{SMRequest: 60, SMLimit: 120, QuotaRequest: 1000, QuotaLimit: 1000, Memory: gib}
 	var clients []*tokenclient.Client
 	for i := range 16 {

@@ -15,14 +15,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// quarter may have a quarter of the SMs for sure and half of them at most.
+// quarter is an elastic share that requests a quarter of the SMs and may use half of them.
 var quarter = share.Share{SMRequest: 250, SMLimit: 500, QuotaRequest: 1000, QuotaLimit: 1000, Memory: gib}
 
 func elastic(s *tokenserver.Spec) { s.VGPUs[0].Elastic = true }
 
 func protected(s *tokenserver.Spec) { s.VGPUs[0].Priority = share.SLO }
 
-// handClock is moved by hand, tick by tick.
+// handClock is a clock that tests advance tick by tick.
 type handClock struct {
 	tokenserver.RealClock
 	mu     sync.Mutex // guards the following
@@ -58,7 +58,7 @@ func (t *handTimer) Set(at time.Duration) {
 
 func (t *handTimer) Stop() { t.Set(0) }
 
-// tick moves the clock by 5 ms and fires what is due. It says how many timers fired.
+// tick advances the clock by 5 ms, fires the timers that are due, and returns their number.
 func (c *handClock) tick() (fired int) {
 	c.mu.Lock()
 	c.now += 5 * time.Millisecond
@@ -76,21 +76,21 @@ func (c *handClock) tick() (fired int) {
 	return len(due)
 }
 
-func newElasticRig(t testing.TB) (*rig, *handClock) {
+func newElasticFixture(t testing.TB) (*fixture, *handClock) {
 	t.Helper()
 	clock := &handClock{now: time.Hour}
-	return newRig(t, tempDir(t), func(c *tokenserver.Config) { c.Clock = clock }), clock
+	return newFixture(t, tempDir(t), func(c *tokenserver.Config) { c.Clock = clock }), clock
 }
 
-// credit is what is left on the pages of a process.
+// credit returns how many blocks a process may still take.
 func credit(c *tokenclient.Client) int64 {
 	return int64(c.VGPUs[0].Server.Credit.Load() - c.VGPUs[0].Container.Taken.Load())
 }
 
-// TestBlocks: all processes of an elastic share run at once, on one credit that each tick renews, and what was
-// not taken is gone.
+// TestBlocks checks that all processes of an elastic share run at once on one credit, which each tick renews without carrying over
+// the rest.
 func TestBlocks(t *testing.T) {
-	r, clock := newElasticRig(t)
+	r, clock := newElasticFixture(t)
 	served := r.add(t, "a", quarter, elastic, protected)
 	a, b := r.dial(t, "a"), r.dial(t, "a")
 	page := a.VGPUs[0].Server
@@ -125,9 +125,9 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// TestBlocksSleep: nobody launches, and the server looks only as often as it says that it lives; a launch wakes it.
-func TestBlocksSleep(t *testing.T) {
-	r, clock := newElasticRig(t)
+// TestIdleSliceOfBlocks checks that a slice without launches is stepped only for heartbeats, and that a launch wakes it.
+func TestIdleSliceOfBlocks(t *testing.T) {
+	r, clock := newElasticFixture(t)
 	r.add(t, "a", quarter, elastic)
 	a := r.dial(t, "a")
 	fired := 0
@@ -147,9 +147,9 @@ func TestBlocksSleep(t *testing.T) {
 	eventually(t, "new blocks", func() bool { return credit(a) > 0 && a.VGPUs[0].Server.Sequence.Load() > before })
 }
 
-// TestOldHook: a hook that goes by time would take an elastic share for endless.
-func TestOldHook(t *testing.T) {
-	r, _ := newElasticRig(t)
+// TestHookWithoutBlocks checks that a hook which supports time tokens only is refused: it would not limit an elastic share at all.
+func TestHookWithoutBlocks(t *testing.T) {
+	r, _ := newElasticFixture(t)
 	r.add(t, "a", quarter, elastic)
 	conn := connect(t, r, "a")
 	if _, err := conn.Write(encode(t, &tokenwire.Hello{HookVersion: 1})); err != nil {
@@ -163,9 +163,9 @@ func TestOldHook(t *testing.T) {
 	}
 }
 
-// TestClassOfASlice changes only while the slice is empty.
-func TestClassOfASlice(t *testing.T) {
-	r, _ := newElasticRig(t)
+// TestSliceChangesClassOnlyWhenEmpty checks that time and block tokens never share a slice.
+func TestSliceChangesClassOnlyWhenEmpty(t *testing.T) {
+	r, _ := newElasticFixture(t)
 	first := r.add(t, "a", quarter, elastic)
 	spec := tokenserver.Spec{ID: "b", Dir: filepath.Join(r.dir, "b"), VGPUs: []tokenserver.VGPU{{Share: half, Slice: r.slice, UUID: "GPU-0"}}}
 	if _, err := r.AddContainer(spec); err == nil {
@@ -183,9 +183,10 @@ func TestClassOfASlice(t *testing.T) {
 	}
 }
 
-// TestForgedBlocks writes nonsense on the pages of one share: a neighbour goes on, and the liar gets no more than its limit.
+// TestForgedBlocks writes random values to the pages of one share, and checks that its neighbour keeps running and its own limit
+// holds.
 func TestForgedBlocks(t *testing.T) {
-	r, clock := newElasticRig(t)
+	r, clock := newElasticFixture(t)
 	liar := r.add(t, "liar", quarter, elastic, protected)
 	r.add(t, "honest", quarter, elastic)
 	a, b := r.dial(t, "liar"), r.dial(t, "honest")

@@ -15,10 +15,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 )
 
-// TestCounters counts one of each kind, but for silence.
+// TestCounters provokes one event of each kind except a HELLO timeout.
 func TestCounters(t *testing.T) {
-	r := newRig(t, tempDir(t), func(c *tokenserver.Config) {
-		c.Clock, c.MaxConnections = stillClock{}, 1
+	r := newFixture(t, tempDir(t), func(c *tokenserver.Config) {
+		c.Clock, c.MaxConnections = stoppedClock{}, 1
 	})
 	container := r.add(t, "a", half)
 	r.add(t, "closed", half, func(s *tokenserver.Spec) {
@@ -28,7 +28,7 @@ func TestCounters(t *testing.T) {
 		t.Helper()
 		eventually(t, "the last connection has ended", func() bool { return container.Connections() == 0 })
 	}
-	say := func(name string, frames ...[]byte) {
+	send := func(name string, frames ...[]byte) {
 		t.Helper()
 		conn := connect(t, r, name)
 		for _, frame := range frames {
@@ -39,9 +39,9 @@ func TestCounters(t *testing.T) {
 		answer(t, conn)
 		alone()
 	}
-	say("closed")
-	say("a", []byte("garbage"))
-	say("a", encode(t, &tokenwire.Bye{}))
+	send("closed")
+	send("a", []byte("garbage"))
+	send("a", encode(t, &tokenwire.Bye{}))
 	first := r.dial(t, "a")
 	answer(t, connect(t, r, "a")) // one too many
 	first.Close()
@@ -64,9 +64,9 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// TestUseIsCounted: a process that works is seen in the totals of its vGPU.
+// TestUseIsCounted checks that the totals of a vGPU include the work of its process.
 func TestUseIsCounted(t *testing.T) {
-	r := newRig(t, tempDir(t))
+	r := newFixture(t, tempDir(t))
 	container := r.add(t, "a", half)
 	start(t, "work", filepath.Join(r.dir, "a"))
 	eventually(t, "all totals have grown", func() bool {
@@ -78,8 +78,8 @@ func TestUseIsCounted(t *testing.T) {
 	}
 }
 
-// TestAwaited: a session that an earlier server left is awaited.
-func TestAwaited(t *testing.T) {
+// TestLeasedSession checks that the session of an earlier server is counted as leased.
+func TestLeasedSession(t *testing.T) {
 	dir := tempDir(t)
 	if err := os.MkdirAll(filepath.Join(dir, "a", "sessions"), 0o755); err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestAwaited(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a", "sessions", "1f"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	container := newRig(t, dir, func(c *tokenserver.Config) { c.Clock = stillClock{} }).add(t, "a", half)
+	container := newFixture(t, dir, func(c *tokenserver.Config) { c.Clock = stoppedClock{} }).add(t, "a", half)
 	if n := container.Status().VGPUs[0].LeasedSessions; n != 1 {
 		t.Errorf("%d sessions are awaited", n)
 	}

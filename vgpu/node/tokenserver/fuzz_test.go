@@ -18,21 +18,21 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 )
 
-// victim is a container beside that of a fuzzed client, with one process.
+// victim is a container with one process, beside that of a fuzzed client.
 type victim struct {
 	*tokenserver.Container
 	client *tokenclient.Client
 }
 
-func newVictim(f *testing.F, r *rig) victim {
+func newVictim(f *testing.F, r *fixture) victim {
 	f.Helper()
 	v := victim{Container: r.add(f, "victim", half), client: r.dial(f, "victim")}
 	v.client.VGPUs[0].Container.Memory.Store(4711)
 	return v
 }
 
-// unharmed holds that nothing another container's process did shows here.
-func (v victim) unharmed(t *testing.T) {
+// checkUnchanged checks that the victim shows no effect of another container.
+func (v victim) checkUnchanged(t *testing.T) {
 	t.Helper()
 	pages := v.client.VGPUs[0]
 	if n := v.Connections(); n != 1 {
@@ -43,7 +43,7 @@ func (v victim) unharmed(t *testing.T) {
 	}
 }
 
-// frames takes a script apart: two bytes of length, then the frame.
+// frames splits a script into frames, each of which follows its length in two bytes.
 func frames(script []byte) (list [][]byte) {
 	for len(script) >= 2 {
 		n := min(int(binary.LittleEndian.Uint16(script)), len(script)-2)
@@ -62,7 +62,7 @@ func script(f *testing.F, messages ...tokenwire.Message) (text []byte) {
 	return text
 }
 
-// FuzzFrames sends whatever frames: the connection ends in order, nothing of it stays, and a neighbour notices nothing.
+// FuzzFrames sends arbitrary frames: the connection ends in order, leaves nothing behind, and does not affect a neighbour.
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte("\x05\x00hello"))
 	f.Add(script(f, &tokenwire.Bye{}))
@@ -70,8 +70,8 @@ func FuzzFrames(f *testing.F) {
 	f.Add(script(f, &tokenwire.Hello{}, &tokenwire.Snapshot{Memory: 1 << 63}, &tokenwire.Need{VGPU: 1}))
 	f.Add(script(f, &tokenwire.Hello{}, &tokenwire.Hello{}))
 	f.Add(script(f, &tokenwire.Welcome{}, &tokenwire.Error{Code: 1, Text: "no"}))
-	r := newRig(f, tempDir(f))
-	hostile, beside := r.add(f, "a", half), newVictim(f, r)
+	r := newFixture(f, tempDir(f))
+	hostile, other := r.add(f, "a", half), newVictim(f, r)
 	f.Fuzz(func(t *testing.T, script []byte) {
 		conn := connect(t, r, "a")
 		for _, frame := range frames(script) {
@@ -84,11 +84,11 @@ func FuzzFrames(f *testing.F) {
 		if left, err := os.ReadDir(filepath.Join(r.dir, "a", "sessions")); err != nil || len(left) > 0 {
 			t.Errorf("%d sessions are left, %v", len(left), err)
 		}
-		beside.unharmed(t)
+		other.checkUnchanged(t)
 	})
 }
 
-// untilEnd ends what is sent and reads to the end of what comes back.
+// untilEnd closes the sending side and reads until the server closes the connection.
 func untilEnd(t *testing.T, conn *net.UnixConn) {
 	t.Helper()
 	defer conn.Close()
@@ -106,14 +106,14 @@ func untilEnd(t *testing.T, conn *net.UnixConn) {
 	}
 }
 
-// FuzzPages writes whatever to the pages that a client may write, while it asks for tokens: what the server makes of it stays
-// within bounds. A script is of pieces of 10 bytes: which word of which page, and its value.
+// FuzzPages writes arbitrary values to the pages that a client may write, while it asks for tokens: the server keeps its own values
+// within bounds. A script has pieces of 10 bytes: a page, a word on it, and its value.
 func FuzzPages(f *testing.F) {
 	f.Add([]byte("\x01\x09\xff\xff\xff\xff\xff\xff\xff\x7f\x00\x07\x00\x00\x00\x00\x00\x00\x00\x80"))
 	f.Add([]byte("\x01\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x01\x0c\x01\x00\x00\x00\x00\x00\x00\x00"))
 	f.Add([]byte("\x01\x0f\xff\xff\xff\xff\xff\xff\xff\xff\x00\x07\x00\x00\x00\x00\x00\x00\x00\x00"))
-	r := newRig(f, tempDir(f))
-	hostile, beside := r.add(f, "a", half), newVictim(f, r)
+	r := newFixture(f, tempDir(f))
+	hostile, other := r.add(f, "a", half), newVictim(f, r)
 	f.Fuzz(func(t *testing.T, script []byte) {
 		c, err := tokenclient.Dial(filepath.Join(r.dir, "a"), 0)
 		if err != nil {
@@ -133,12 +133,12 @@ func FuzzPages(f *testing.F) {
 		}
 		untilEnd(t, c.Conn)
 		eventually(t, "the connection has ended", func() bool { return hostile.Connections() == 0 })
-		beside.unharmed(t)
+		other.checkUnchanged(t)
 	})
 }
 
-// write changes a word of the container's page or, if the page is odd, the client's; not the head, without which the other
-// processes of the container would not take the page.
+// write changes a word of the container's page or, if the page is odd, the client's. It keeps the head, without which other
+// processes of the container would refuse the page.
 func write(c *tokenclient.Client, page, word byte, value uint64) {
 	at := unsafe.Pointer(c.VGPUs[0].Container)
 	if page%2 == 1 {

@@ -16,20 +16,20 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 )
 
-func connect(t testing.TB, r *rig, name string) *net.UnixConn {
+func connect(t testing.TB, r *fixture, name string) *net.UnixConn {
 	t.Helper()
 	conn, err := tokenclient.Connect(filepath.Join(r.dir, name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		t.Fatal(err)
 	}
 	return conn
 }
 
-// answer reads what the server says before it cuts the connection.
+// answer reads the error that the server sends before it closes the connection.
 func answer(t testing.TB, conn *net.UnixConn) syscall.Errno {
 	t.Helper()
 	frame := make([]byte, tokenwire.MaxFrame)
@@ -63,8 +63,8 @@ func encode(t testing.TB, m tokenwire.Message) []byte {
 	return frame
 }
 
-func TestCutBeforeHello(t *testing.T) {
-	r := newRig(t, tempDir(t))
+func TestRefusedBeforeHello(t *testing.T) {
+	r := newFixture(t, tempDir(t))
 	r.add(t, "a", half)
 	hello := encode(t, &tokenwire.Hello{})
 	major := append([]byte{}, hello...)
@@ -91,8 +91,8 @@ func TestCutBeforeHello(t *testing.T) {
 	}
 }
 
-func TestSilenceIsCut(t *testing.T) {
-	r := newRig(t, tempDir(t))
+func TestHelloTimeout(t *testing.T) {
+	r := newFixture(t, tempDir(t))
 	r.HelloTimeout = 20 * time.Millisecond
 	r.add(t, "a", half)
 	if got := answer(t, connect(t, r, "a")); got != syscall.ETIMEDOUT {
@@ -103,8 +103,8 @@ func TestSilenceIsCut(t *testing.T) {
 	}
 }
 
-func TestCutAfterHello(t *testing.T) {
-	r := newRig(t, tempDir(t))
+func TestRefusedAfterHello(t *testing.T) {
+	r := newFixture(t, tempDir(t))
 	r.add(t, "a", half)
 	for name, m := range map[string]tokenwire.Message{
 		"a vGPU that is not there": &tokenwire.Need{VGPU: 1},
@@ -124,19 +124,19 @@ func TestCutAfterHello(t *testing.T) {
 	}
 }
 
-// stillClock never moves, so that no machine is too slow for a flood.
-type stillClock struct{ tokenserver.RealClock }
+// stoppedClock is a clock that never moves, so that a flood of frames exceeds the limit on any machine.
+type stoppedClock struct{ tokenserver.RealClock }
 
-func (stillClock) Now() time.Duration                { return time.Hour }
-func (stillClock) NewTimer(func()) tokenserver.Timer { return stillTimer{} }
+func (stoppedClock) Now() time.Duration                { return time.Hour }
+func (stoppedClock) NewTimer(func()) tokenserver.Timer { return stoppedTimer{} }
 
-type stillTimer struct{}
+type stoppedTimer struct{}
 
-func (stillTimer) Set(time.Duration) {}
-func (stillTimer) Stop()             {}
+func (stoppedTimer) Set(time.Duration) {}
+func (stoppedTimer) Stop()             {}
 
-func TestFloodIsCut(t *testing.T) {
-	r := newRig(t, tempDir(t), func(c *tokenserver.Config) { c.Clock = stillClock{} })
+func TestRateLimit(t *testing.T) {
+	r := newFixture(t, tempDir(t), func(c *tokenserver.Config) { c.Clock = stoppedClock{} })
 	r.add(t, "a", half)
 	c := r.dial(t, "a")
 	var err error
@@ -152,7 +152,7 @@ func TestFloodIsCut(t *testing.T) {
 }
 
 func TestTooManyConnections(t *testing.T) {
-	r := newRig(t, tempDir(t))
+	r := newFixture(t, tempDir(t))
 	r.MaxConnections = 2
 	r.add(t, "a", half)
 	first, _ := r.dial(t, "a"), r.dial(t, "a")
@@ -163,8 +163,8 @@ func TestTooManyConnections(t *testing.T) {
 	r.dialAgain(t, "a")
 }
 
-// dialAgain connects as soon as there is room, and waits for a token.
-func (r *rig) dialAgain(t testing.TB, name string) {
+// dialAgain connects as soon as the server accepts a process again, and waits for a token.
+func (r *fixture) dialAgain(t testing.TB, name string) {
 	t.Helper()
 	eventually(t, "a process is served", func() bool {
 		c, err := tokenclient.Dial(filepath.Join(r.dir, name), 0)
@@ -172,14 +172,14 @@ func (r *rig) dialAgain(t testing.TB, name string) {
 			return false
 		}
 		defer c.Close()
-		return c.WaitRun(0, patience)
+		return c.WaitRun(0, timeout)
 	})
 }
 
 func TestDescriptorsOfAPeerAreDropped(t *testing.T) {
-	r := newRig(t, tempDir(t))
+	r := newFixture(t, tempDir(t))
 	container := r.add(t, "a", half)
-	before := held(t).files
+	before := openResources(t).files
 	c := r.dial(t, "a")
 	rights := syscall.UnixRights(int(os.Stdin.Fd()), int(os.Stdout.Fd()))
 	if _, _, err := c.Conn.WriteMsgUnix(encode(t, &tokenwire.Need{}), rights, nil); err != nil {
@@ -188,13 +188,13 @@ func TestDescriptorsOfAPeerAreDropped(t *testing.T) {
 	eventually(t, "the frame is handled", func() bool { return c.VGPUs[0].Server.Sequence.Load() > 0 })
 	c.Close()
 	eventually(t, "the connection has ended", func() bool { return container.Connections() == 0 })
-	if after := held(t).files; after != before {
+	if after := openResources(t).files; after != before {
 		t.Errorf("%d files are open, %d before", after, before)
 	}
 }
 
 func TestStrangersAreRefused(t *testing.T) {
-	r := newRig(t, tempDir(t))
+	r := newFixture(t, tempDir(t))
 	r.add(t, "a", half, func(s *tokenserver.Spec) {
 		s.Admit = func(p process.Process) error {
 			if p.PID != os.Getpid() {
@@ -204,16 +204,16 @@ func TestStrangersAreRefused(t *testing.T) {
 		}
 	})
 	r.dial(t, "a")
-	cmd := command(t, "try", filepath.Join(r.dir, "a"))
+	cmd := command(t, "connect", filepath.Join(r.dir, "a"))
 	out, err := cmd.Output()
 	if err == nil {
-		t.Errorf("another process was let in: %s", out)
+		t.Errorf("another process was admitted: %s", out)
 	}
 }
 
-// TestRandomFrames throws damaged frames at a server and looks whether it still serves others.
+// TestRandomFrames sends damaged frames to a server and checks that it still serves others.
 func TestRandomFrames(t *testing.T) {
-	r := newRig(t, tempDir(t))
+	r := newFixture(t, tempDir(t))
 	container := r.add(t, "a", half)
 	random := rand.New(rand.NewPCG(1, 2))
 	valid := [][]byte{

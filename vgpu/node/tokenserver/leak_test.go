@@ -15,10 +15,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 )
 
-// holdings is what this process holds that a connection could leave behind.
-type holdings struct{ files, pages, goroutines int }
+// resources counts what a connection could leak in this process.
+type resources struct{ files, pages, goroutines int }
 
-func held(t testing.TB) holdings {
+func openResources(t testing.TB) resources {
 	t.Helper()
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -28,28 +28,28 @@ func held(t testing.TB) holdings {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return holdings{len(files), strings.Count(string(maps), "memfd:gshare-"), runtime.NumGoroutine()}
+	return resources{len(files), strings.Count(string(maps), "memfd:gshare-"), runtime.NumGoroutine()}
 }
 
-// leavesNothing holds that after do, and after the end of all connections, this process holds what it held before, and no
-// session is on file.
-func leavesNothing(t *testing.T, c *tokenserver.Container, do func()) {
+// checkNoLeak checks that after do, once all connections have ended, this process holds the same resources as before, and that no
+// session file is left.
+func checkNoLeak(t *testing.T, c *tokenserver.Container, do func()) {
 	t.Helper()
 	if first, err := tokenclient.Dial(c.Dir, 0); err == nil { // whatever is made once
 		first.Close()
 	}
 	eventually(t, "the first connection has ended", func() bool { return c.Connections() == 0 })
-	before := held(t)
+	before := openResources(t)
 	do()
 	eventually(t, "one after them is taken in", func() bool {
 		last, err := tokenclient.Dial(c.Dir, 0)
 		return err == nil && last.Close() == nil
 	})
 	eventually(t, "all connections have ended", func() bool { return c.Connections() == 0 })
-	after := held(t)
-	for end := time.Now().Add(patience); after.goroutines > before.goroutines && time.Now().Before(end); {
+	after := openResources(t)
+	for end := time.Now().Add(timeout); after.goroutines > before.goroutines && time.Now().Before(end); {
 		time.Sleep(time.Millisecond) // the last goroutine may be on its way out
-		after = held(t)
+		after = openResources(t)
 	}
 	if after.files != before.files || after.pages != before.pages || after.goroutines > before.goroutines {
 		t.Errorf("%+v is left, %+v was before", after, before)
@@ -59,10 +59,10 @@ func leavesNothing(t *testing.T, c *tokenserver.Container, do func()) {
 	}
 }
 
-func TestConnectionsLeaveNothing(t *testing.T) {
-	r := newRig(t, tempDir(t))
+func TestConnectionsLeakNothing(t *testing.T) {
+	r := newFixture(t, tempDir(t))
 	container := r.add(t, "a", half)
-	leavesNothing(t, container, func() {
+	checkNoLeak(t, container, func() {
 		for i := range 1000 {
 			c, err := tokenclient.Dial(filepath.Join(r.dir, "a"), 0)
 			if err != nil {
@@ -79,8 +79,8 @@ func TestConnectionsLeaveNothing(t *testing.T) {
 	})
 }
 
-// rude are ways to treat a server badly on a connection.
-var rude = map[string]func(t testing.TB, conn *net.UnixConn){
+// misbehaviors are ways for a client to violate the protocol.
+var misbehaviors = map[string]func(t testing.TB, conn *net.UnixConn){
 	"goes at once":          func(testing.TB, *net.UnixConn) {},
 	"half a HELLO":          func(t testing.TB, conn *net.UnixConn) { _, _ = conn.Write(encode(t, &tokenwire.Hello{})[:40]) },
 	"another frame":         func(t testing.TB, conn *net.UnixConn) { _, _ = conn.Write(encode(t, &tokenwire.Need{})) },
@@ -101,14 +101,14 @@ var rude = map[string]func(t testing.TB, conn *net.UnixConn){
 	},
 }
 
-// TestRudeConnectionsLeaveNothing mixes 1000 connections of the worst kinds.
-func TestRudeConnectionsLeaveNothing(t *testing.T) {
-	r := newRig(t, tempDir(t))
+// TestMisbehavingConnectionsLeakNothing mixes 1000 connections of all misbehaviors.
+func TestMisbehavingConnectionsLeakNothing(t *testing.T) {
+	r := newFixture(t, tempDir(t))
 	r.HelloTimeout = 5 * time.Millisecond // so that good ones are cut off as well, now and then
 	container := r.add(t, "a", half)
-	leavesNothing(t, container, func() {
-		for range 1000 / len(rude) {
-			for _, treat := range rude {
+	checkNoLeak(t, container, func() {
+		for range 1000 / len(misbehaviors) {
+			for _, treat := range misbehaviors {
 				conn := connect(t, r, "a")
 				treat(t, conn)
 				conn.Close()
@@ -117,10 +117,10 @@ func TestRudeConnectionsLeaveNothing(t *testing.T) {
 	})
 }
 
-func TestKilledProcessesLeaveNothing(t *testing.T) {
-	r := newRig(t, tempDir(t))
+func TestKilledProcessesLeakNothing(t *testing.T) {
+	r := newFixture(t, tempDir(t))
 	container := r.add(t, "a", half)
-	leavesNothing(t, container, func() {
+	checkNoLeak(t, container, func() {
 		for range 20 {
 			p := start(t, "linger", filepath.Join(r.dir, "a"))
 			_ = p.Process.Kill()
@@ -129,22 +129,22 @@ func TestKilledProcessesLeaveNothing(t *testing.T) {
 	})
 }
 
-// TestLeakIsSeen is the control of the tests above.
+// TestLeakIsSeen is the negative control of the tests above.
 func TestLeakIsSeen(t *testing.T) {
-	r := newRig(t, tempDir(t))
+	r := newFixture(t, tempDir(t))
 	r.add(t, "a", half)
-	before := held(t)
+	before := openResources(t)
 	r.dial(t, "a")
-	after := held(t)
+	after := openResources(t)
 	if after.files <= before.files || after.pages <= before.pages || after.goroutines <= before.goroutines {
 		t.Errorf("a connection that is open does not count: %+v, %+v before", after, before)
 	}
 }
 
-// TestClosedContainerLeavesNothing closes containers as soon as a process has its pages: the server may not have come further.
-func TestClosedContainerLeavesNothing(t *testing.T) {
-	r := newRig(t, tempDir(t))
-	before := held(t)
+// TestClosedContainerLeaksNothing closes containers as soon as a process has its pages, while the server may still be handling it.
+func TestClosedContainerLeaksNothing(t *testing.T) {
+	r := newFixture(t, tempDir(t))
+	before := openResources(t)
 	for range 100 {
 		container := r.add(t, "a", half)
 		c := r.dial(t, "a")
@@ -153,7 +153,7 @@ func TestClosedContainerLeavesNothing(t *testing.T) {
 		}
 		c.Close()
 	}
-	if after := held(t); after.files != before.files || after.pages != before.pages {
+	if after := openResources(t); after.files != before.files || after.pages != before.pages {
 		t.Errorf("%+v is left, %+v was before", after, before)
 	}
 	if _, err := os.Stat(filepath.Join(r.dir, "a")); !os.IsNotExist(err) {

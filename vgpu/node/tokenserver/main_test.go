@@ -19,19 +19,19 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// The test binary is also the other processes that tests need: it becomes one of these roles.
+// The test binary also serves as the other processes that tests need: these variables select its role.
 const (
 	roleVariable = "GSHARE_TEST_ROLE"
 	dirVariable  = "GSHARE_TEST_DIR"
 )
 
 var roles = map[string]func(dir string) error{
-	"try":    tryOnce,
-	"linger": linger,
-	"work":   work,
-	"fork":   leaveChild,
-	"heir":   inherit,
-	"server": serveHalves,
+	"connect": connectOnce,
+	"linger":  linger,
+	"work":    work,
+	"fork":    leaveChild,
+	"inherit": inherit,
+	"server":  serveTwo,
 }
 
 func TestMain(m *testing.M) {
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// command is the test binary in a role. It ends when the test does.
+// command returns a command that runs the test binary in a role. The process is killed when the test ends.
 func command(t testing.TB, role, dir string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -61,7 +61,7 @@ func command(t testing.TB, role, dir string) *exec.Cmd {
 	return cmd
 }
 
-// start starts the role and waits for its first line.
+// start runs the role and waits for its first line.
 func start(t testing.TB, role, dir string, files ...*os.File) *exec.Cmd {
 	t.Helper()
 	cmd := command(t, role, dir)
@@ -75,13 +75,13 @@ func start(t testing.TB, role, dir string, files ...*os.File) *exec.Cmd {
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || line != "ready\n" {
-		t.Fatalf("%s said %q, %v", role, line, err)
+		t.Fatalf("%s printed %q, %v", role, line, err)
 	}
 	return cmd
 }
 
-// tryOnce says how the server takes a process.
-func tryOnce(dir string) error {
+// connectOnce prints the server's answer to a HELLO.
+func connectOnce(dir string) error {
 	c, err := tokenclient.Dial(dir, 0)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func tryOnce(dir string) error {
 	return c.Close()
 }
 
-// linger connects and does nothing more until it is killed.
+// linger connects and waits until it is killed.
 func linger(dir string) error {
 	c, err := tokenclient.Dial(dir, 0)
 	if err != nil {
@@ -101,7 +101,7 @@ func linger(dir string) error {
 	return err
 }
 
-// work keeps its vGPU busy for ever, as the host sees it.
+// work keeps its vGPU busy until it is killed.
 func work(dir string) error {
 	c, err := tokenclient.Dial(dir, 0)
 	if err != nil {
@@ -119,7 +119,7 @@ func work(dir string) error {
 	}
 }
 
-// runUntilPaused launches kernels of 200 us, one after another, until the page says that the turn is over.
+// runUntilPaused launches kernels of 200 us, one after another, until its page says PAUSE.
 func runUntilPaused(c *tokenclient.Client) {
 	page := c.VGPUs[0].Client
 	for begin := time.Now(); state(c) == tokenwire.Run; begin = time.Now() {
@@ -131,7 +131,7 @@ func runUntilPaused(c *tokenclient.Client) {
 	}
 }
 
-// leaveChild connects, and leaves a child that has inherited the connection.
+// leaveChild connects and starts a child process that inherits the connection.
 func leaveChild(dir string) error {
 	c, err := tokenclient.Dial(dir, 0)
 	if err != nil {
@@ -155,7 +155,7 @@ func leaveChild(dir string) error {
 	select {}
 }
 
-// inherit greets on descriptor 3 and waits for its end.
+// inherit sends HELLO on descriptor 3 and waits until it is killed.
 func inherit(string) error {
 	conn, err := net.FileConn(os.NewFile(3, "inherited"))
 	if err != nil {
@@ -168,8 +168,8 @@ func inherit(string) error {
 	select {}
 }
 
-// serveHalves serves two containers of half the window until it is killed.
-func serveHalves(dir string) error {
+// serveTwo serves two containers of half the window each until it is killed.
+func serveTwo(dir string) error {
 	server := tokenserver.New(tokenserver.Config{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	tokens, err := token.New(token.Config{})
 	if err != nil {

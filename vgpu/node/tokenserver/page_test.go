@@ -10,9 +10,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 )
 
-// TestPagesAreSealed tries what a process could do to the descriptors that it gets.
+// TestPagesAreSealed tries to resize and seal the pages by the descriptors that a process receives.
 func TestPagesAreSealed(t *testing.T) {
-	r := newRig(t, tempDir(t))
+	r := newFixture(t, tempDir(t))
 	r.add(t, "a", half)
 	c := r.dial(t, "a")
 	for i, name := range []string{"server", "container", "client"} {
@@ -30,7 +30,7 @@ func TestPagesAreSealed(t *testing.T) {
 }
 
 func TestServerPageIsReadOnly(t *testing.T) {
-	r := newRig(t, tempDir(t))
+	r := newFixture(t, tempDir(t))
 	r.add(t, "a", half)
 	c := r.dial(t, "a")
 	fd := c.VGPUs[0].Files[0]

@@ -18,13 +18,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// whole takes all SMs for half of the time, and may have all of the time.
+// whole is a share of all SMs for at least 45 % and at most all of the time.
 var whole = share.Share{SMRequest: 1000, SMLimit: 1000, QuotaRequest: 450, QuotaLimit: 1000, Memory: gib}
 
-// TestKilledHolderFreesTheNext kills a process that has the whole device, and takes the time until the next one runs. Most of
-// it is the dying process's own, which has to get a processor once more: the end of a pipe that it holds tells how long.
-func TestKilledHolderFreesTheNext(t *testing.T) {
-	r := newRig(t, tempDir(t))
+// TestKilledProcessFreesItsSMs kills a process that has the whole device, and measures the time until the next one runs. Most of
+// that is spent on ending the killed process, which needs a processor once more; the end of a pipe that it holds shows how long
+// that takes.
+func TestKilledProcessFreesItsSMs(t *testing.T) {
+	r := newFixture(t, tempDir(t))
 	most, little := whole, whole // so that the next hardly ever runs because its own turn has come
 	most.QuotaRequest, little.QuotaRequest = 900, 50
 	r.add(t, "a", most)
@@ -44,8 +45,8 @@ func TestKilledHolderFreesTheNext(t *testing.T) {
 	}
 }
 
-// killHolder kills a process of a that runs, and says when one of b did, and when a pipe of the killed one had ended.
-func killHolder(t *testing.T, r *rig) (run, end time.Duration) {
+// killHolder kills a running process of container a. It returns when one of b ran, and when a pipe of the killed one was closed.
+func killHolder(t *testing.T, r *fixture) (run, end time.Duration) {
 	t.Helper()
 	pipe, held, err := os.Pipe()
 	if err != nil {
@@ -67,7 +68,7 @@ func killHolder(t *testing.T, r *rig) (run, end time.Duration) {
 	if err := holder.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if !next.WaitToken(0, last, patience) {
+	if !next.WaitToken(0, last, timeout) {
 		t.Fatal("the next process does not run")
 	}
 	run = time.Since(begin)
@@ -76,8 +77,8 @@ func killHolder(t *testing.T, r *rig) (run, end time.Duration) {
 	return run, end
 }
 
-// waitWhileOther lets a client ask for a token while a process of the other container has just got one.
-func waitWhileOther(t *testing.T, r *rig, other string, c *tokenclient.Client) {
+// waitWhileOther asks for a token while a process of the other container has just received one.
+func waitWhileOther(t *testing.T, r *fixture, other string, c *tokenclient.Client) {
 	t.Helper()
 	running := func() bool {
 		for _, status := range r.Snapshot() {
@@ -98,9 +99,9 @@ func waitWhileOther(t *testing.T, r *rig, other string, c *tokenclient.Client) {
 	})
 }
 
-// TestChildWithTheSocket kills a process whose child goes on holding its connection.
-func TestChildWithTheSocket(t *testing.T) {
-	r := newRig(t, tempDir(t))
+// TestChildHoldsTheSocket kills a process whose child still holds its connection, and checks that the session ends.
+func TestChildHoldsTheSocket(t *testing.T) {
+	r := newFixture(t, tempDir(t))
 	container := r.add(t, "a", half)
 	cmd := command(t, "fork", filepath.Join(r.dir, "a"))
 	out, err := cmd.StdoutPipe()
@@ -131,12 +132,12 @@ func TestChildWithTheSocket(t *testing.T) {
 	eventually(t, "the session ends with its process", func() bool { return container.Connections() == 0 })
 }
 
-// TestCutOffProcessStops: a process whose connection ends is not left with a page that says RUN.
-func TestCutOffProcessStops(t *testing.T) {
-	r := newRig(t, tempDir(t))
+// TestDisconnectedProcessStops checks that the page of a process whose connection was closed says PAUSE.
+func TestDisconnectedProcessStops(t *testing.T) {
+	r := newFixture(t, tempDir(t))
 	container := r.add(t, "a", half)
 	c := r.dial(t, "a")
-	if !c.WaitRun(0, patience) {
+	if !c.WaitRun(0, timeout) {
 		t.Fatal("no token")
 	}
 	if err := c.Send(&tokenwire.Hello{}); err != nil { // one too many
@@ -148,9 +149,9 @@ func TestCutOffProcessStops(t *testing.T) {
 	}
 }
 
-// TestHeir connects for another process, as gshare run does without root, and goes on holding the connection.
-func TestHeir(t *testing.T) {
-	r := newRig(t, tempDir(t))
+// TestInheritedConnection connects on behalf of another process, as gshare run does without root, and keeps the connection open.
+func TestInheritedConnection(t *testing.T) {
+	r := newFixture(t, tempDir(t))
 	r.HelloTimeout = 20 * time.Millisecond
 	container := r.add(t, "a", half, func(s *tokenserver.Spec) { s.Launcher = os.Getpid() })
 	conn := connect(t, r, "a")
@@ -165,18 +166,18 @@ func TestHeir(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	heir := start(t, "heir", "", socket)
-	if got := container.Status().VGPUs[0].Processes[0].PID; got != heir.Process.Pid {
-		t.Errorf("process %d, want %d", got, heir.Process.Pid)
+	inheritor := start(t, "inherit", "", socket)
+	if got := container.Status().VGPUs[0].Processes[0].PID; got != inheritor.Process.Pid {
+		t.Errorf("process %d, want %d", got, inheritor.Process.Pid)
 	}
-	_ = heir.Process.Kill()
-	_ = heir.Wait()
+	_ = inheritor.Process.Kill()
+	_ = inheritor.Wait()
 	eventually(t, "the session ends with its process", func() bool { return container.Connections() == 0 })
 }
 
-// TestMemoryOfTheDead checks that what a process held goes with it, and only that.
-func TestMemoryOfTheDead(t *testing.T) {
-	r := newRig(t, tempDir(t))
+// TestMemoryOfAnExitedProcess checks that the memory of a process, and no other, is released with it.
+func TestMemoryOfAnExitedProcess(t *testing.T) {
+	r := newFixture(t, tempDir(t))
 	r.add(t, "a", half)
 	dead, alive := r.dial(t, "a"), r.dial(t, "a")
 	page := alive.VGPUs[0].Container
@@ -187,9 +188,9 @@ func TestMemoryOfTheDead(t *testing.T) {
 	eventually(t, "the memory of the dead is free", func() bool { return page.Memory.Load() == 400 })
 }
 
-// TestLyingClient holds what a client may claim against what the server makes of it.
+// TestLyingClient checks that the server bounds forged values of memory and device time.
 func TestLyingClient(t *testing.T) {
-	r := newRig(t, tempDir(t))
+	r := newFixture(t, tempDir(t))
 	container := r.add(t, "a", half)
 	liar, alive := r.dial(t, "a"), r.dial(t, "a")
 	page := alive.VGPUs[0].Container
@@ -213,9 +214,9 @@ func TestLyingClient(t *testing.T) {
 	}
 }
 
-// TestProcessesOfAContainerTakeTurns lets two processes work under one share: never both at once, and both get on.
+// TestProcessesOfAContainerTakeTurns runs two processes under one share: never both at once, and both make progress.
 func TestProcessesOfAContainerTakeTurns(t *testing.T) {
-	r := newRig(t, tempDir(t))
+	r := newFixture(t, tempDir(t))
 	container := r.add(t, "a", whole)
 	start(t, "work", filepath.Join(r.dir, "a"))
 	start(t, "work", filepath.Join(r.dir, "a"))

@@ -18,13 +18,13 @@ import (
 
 const gib = 1024 * share.MiB
 
-// patience bounds the wait for what must come about: long, so that a busy machine fails no test.
-const patience = time.Minute
+// timeout limits how long tests wait for an event. It is long, so that no test fails on a busy machine.
+const timeout = time.Minute
 
-// half is 60 % of the SMs for half of the time: two of them take turns.
+// half is a share of 60 % of the SMs for half of the time: two of them have to take turns.
 var half = share.Share{SMRequest: 600, SMLimit: 600, QuotaRequest: 500, QuotaLimit: 500, Memory: gib}
 
-// tempDir is short enough for the name of a socket.
+// tempDir creates a directory whose name is short enough for a socket in it.
 func tempDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gs")
@@ -35,16 +35,16 @@ func tempDir(t testing.TB) string {
 	return dir
 }
 
-// rig is a server with one slice.
-type rig struct {
+// fixture is a server with one slice.
+type fixture struct {
 	*tokenserver.Server
 	slice *tokenserver.Slice
 	dir   string
 }
 
-func newRig(t testing.TB, dir string, change ...func(*tokenserver.Config)) *rig {
+func newFixture(t testing.TB, dir string, change ...func(*tokenserver.Config)) *fixture {
 	t.Helper()
-	config := tokenserver.Config{Log: slog.New(slog.NewTextHandler(io.Discard, nil)), HelloTimeout: patience}
+	config := tokenserver.Config{Log: slog.New(slog.NewTextHandler(io.Discard, nil)), HelloTimeout: timeout}
 	for _, c := range change {
 		c(&config)
 	}
@@ -54,11 +54,11 @@ func newRig(t testing.TB, dir string, change ...func(*tokenserver.Config)) *rig 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &rig{server, server.NewSlice(tokens), dir}
+	return &fixture{server, server.NewSlice(tokens), dir}
 }
 
-// add serves a container under the name, which is also that of its directory.
-func (r *rig) add(t testing.TB, name string, s share.Share, change ...func(*tokenserver.Spec)) *tokenserver.Container {
+// add serves a container of that name, in a directory of the same name.
+func (r *fixture) add(t testing.TB, name string, s share.Share, change ...func(*tokenserver.Spec)) *tokenserver.Container {
 	t.Helper()
 	spec := tokenserver.Spec{
 		ID: name, Dir: filepath.Join(r.dir, name),
@@ -74,7 +74,7 @@ func (r *rig) add(t testing.TB, name string, s share.Share, change ...func(*toke
 	return c
 }
 
-func (r *rig) dial(t testing.TB, name string) *tokenclient.Client {
+func (r *fixture) dial(t testing.TB, name string) *tokenclient.Client {
 	t.Helper()
 	c, err := tokenclient.Dial(filepath.Join(r.dir, name), 0)
 	if err != nil {
@@ -88,18 +88,18 @@ func state(c *tokenclient.Client) tokenwire.State {
 	return tokenwire.State(c.VGPUs[0].Server.State.Load())
 }
 
-// eventually waits for what another goroutine or process brings about.
+// eventually waits until the condition holds.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(timeout); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("still not: " + what)
+			t.Fatal("timed out waiting until " + what)
 		}
 	}
 }
 
 func TestWelcome(t *testing.T) {
-	r := newRig(t, tempDir(t))
+	r := newFixture(t, tempDir(t))
 	r.add(t, "a", half)
 	c := r.dial(t, "a")
 	page := c.VGPUs[0].Server
@@ -117,10 +117,10 @@ func TestWelcome(t *testing.T) {
 }
 
 func TestGrantAndIdle(t *testing.T) {
-	r := newRig(t, tempDir(t))
+	r := newFixture(t, tempDir(t))
 	r.add(t, "a", half)
 	c := r.dial(t, "a")
-	if !c.WaitRun(0, patience) {
+	if !c.WaitRun(0, timeout) {
 		t.Fatal("no token")
 	}
 	eventually(t, "paused for want of work", func() bool { return state(c) == tokenwire.Pause })

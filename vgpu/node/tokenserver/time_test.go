@@ -23,7 +23,7 @@ func TestConfiguredPolicy(t *testing.T) {
 				t.Fatal(err)
 			}
 			clock := &handClock{now: time.Hour}
-			r := newRig(t, tempDir(t), func(c *tokenserver.Config) { c.Clock = clock })
+			r := newFixture(t, tempDir(t), func(c *tokenserver.Config) { c.Clock = clock })
 			r.slice = r.NewSlice(tokens)
 			r.add(t, "a", half)
 			c := r.dial(t, "a")

@@ -10,30 +10,30 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return d
 }
 
-// ofShare describes what there is for each vGPU of each container.
+// ofShare describes a metric that exists for each vGPU of each container.
 func ofShare(name, help string) *prometheus.Desc {
 	return describe("gshare_share_"+name, help, "device", "container", "vgpu")
 }
 
-// The target of a share, and what its processes report to have had of it: the rate of busy seconds is to be at least the
-// quota request while they have work, and at most the quota limit.
+// Metrics of a share. The rate of busy seconds should be at least the quota request while its processes have work, and at most the
+// quota limit.
 var (
-	sm           = ofShare("sm_ratio", "Part of the device's SMs.")
-	quotaRequest = ofShare("quota_request_ratio", "Part of the time that is guaranteed.")
-	quotaLimit   = ofShare("quota_limit_ratio", "Part of the time that may be used while others leave it.")
-	busy         = ofShare("busy_seconds_total", "Device time, as the processes report it.")
-	memoryLimit  = ofShare("memory_limit_bytes", "Device memory that the processes may hold together.")
-	memoryUsed   = ofShare("memory_used_bytes", "Device memory that they hold, as they report it.")
+	sm           = ofShare("sm_ratio", "Fraction of the device's SMs.")
+	quotaRequest = ofShare("quota_request_ratio", "Guaranteed fraction of the time.")
+	quotaLimit   = ofShare("quota_limit_ratio", "Largest fraction of the time, if others leave it unused.")
+	busy         = ofShare("busy_seconds_total", "Device time reported by the processes.")
+	memoryLimit  = ofShare("memory_limit_bytes", "Limit of the device memory that the processes hold together.")
+	memoryUsed   = ofShare("memory_used_bytes", "Device memory in use, as reported by the processes.")
 	processes    = ofShare("processes", "Processes with a session.")
-	awaited      = ofShare("sessions_awaited", "Sessions of the server before this one that may still be running.")
-	tokens       = ofShare("tokens_total", "Tokens that were granted.")
-	wait         = ofShare("token_wait_seconds", "How long a process waited for a token.")
-	stalls       = ofShare("stalls_total", "Waits for a token that were longer than a window.")
+	leased       = ofShare("leased_sessions", "Sessions of an earlier server whose processes may still run on their lease.")
+	tokens       = ofShare("tokens_total", "Granted tokens.")
+	wait         = ofShare("token_wait_seconds", "Time that processes waited for a token.")
+	stalls       = ofShare("stalls_total", "Waits for a token longer than a window.")
 )
 
-// Counts of the server since its start, which process_start_time_seconds tells.
+// Counters of the server since its start, given by process_start_time_seconds.
 var (
-	sessions   = describe("gshare_sessions_total", "Sessions that were opened.")
-	reconnects = describe("gshare_session_reconnects_total", "Sessions of processes that had one before.")
-	refused    = describe("gshare_refused_total", "Connections that were refused or cut off.", "reason")
+	sessions   = describe("gshare_sessions_total", "Opened sessions.")
+	reconnects = describe("gshare_session_reconnects_total", "Sessions of processes that had an earlier session.")
+	refused    = describe("gshare_refused_total", "Connections that were refused or closed by the server.", "reason")
 )

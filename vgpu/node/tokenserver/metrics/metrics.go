@@ -1,8 +1,8 @@
-// Package metrics shows what a token server does as metrics for Prometheus: for each share its target beside what it gets,
-// and how long its processes wait; for the server, sessions and refusals.
+// Package metrics exports a token server's state to Prometheus: for each share its quota and its use, and how long its processes wait;
+// for the server, sessions and refusals.
 //
-// A scrape takes one snapshot; nothing is kept in between. Labels are bounded: containers and devices are those in service,
-// reasons a fixed list.
+// A scrape takes one snapshot; nothing is kept between scrapes. The number of series is bounded: containers and devices are those in
+// service, and reasons are a fixed list.
 package metrics
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Source is a token server.
+// Source is the part of a token server that is exported.
 type Source interface {
 	Snapshot() []tokenserver.Status
 	Counters() tokenserver.Counters
@@ -23,7 +23,7 @@ type Source interface {
 // Collector collects the metrics of one source.
 type Collector struct{ source Source }
 
-// New gives the collector of a source.
+// New returns the collector of a source.
 func New(s Source) Collector { return Collector{s} }
 
 // Describe implements prometheus.Collector.
@@ -57,7 +57,7 @@ func collectVGPU(out chan<- prometheus.Metric, v tokenserver.VGPUStatus, labels 
 		gauge(memoryLimit, float64(v.Memory), labels...),
 		gauge(memoryUsed, float64(v.Used), labels...),
 		gauge(processes, float64(len(v.Processes)), labels...),
-		gauge(awaited, float64(v.LeasedSessions), labels...),
+		gauge(leased, float64(v.LeasedSessions), labels...),
 		counter(tokens, float64(v.Tokens), labels...),
 		counter(stalls, float64(v.Waits.Stalls), labels...),
 		prometheus.MustNewConstHistogram(wait, v.Waits.Count, v.Waits.Sum.Seconds(), buckets(v.Waits), labels...),
@@ -66,7 +66,7 @@ func collectVGPU(out chan<- prometheus.Metric, v tokenserver.VGPUStatus, labels 
 	}
 }
 
-// buckets adds the classes up, as Prometheus wants them: each bucket holds those before it.
+// buckets returns the cumulative buckets of a Prometheus histogram.
 func buckets(w tokenserver.Waits) map[float64]uint64 {
 	sum, list := uint64(0), map[float64]uint64{}
 	for i, bound := range tokenserver.WaitBounds {
