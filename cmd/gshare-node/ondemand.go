@@ -44,7 +44,7 @@ func onDemandOf(c config.Configuration, source gpu.Source) (*ondemand.Source, er
 // seconds to find the handles again.
 func openGPU(driver library.Interface, c partition.Config) (*partition.Manager, *mig.Model, error) {
 	if r := driver.Init(); r != library.SUCCESS {
-		return nil, nil, fmt.Errorf("%w: NVML says %s", gpu.ErrNone, library.ErrorString(r))
+		return nil, nil, fmt.Errorf("%w: NVML says %s", gpu.ErrNoGPU, library.ErrorString(r))
 	}
 	device, err := nvml.Find(driver, c.UUID)
 	if err != nil {

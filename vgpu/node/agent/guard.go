@@ -76,7 +76,7 @@ func (g *guard) list(ctx context.Context) (processes []gpu.Process, ok bool) {
 	switch {
 	case ctx.Err() != nil:
 		return nil, false
-	case errors.Is(err, gpu.ErrNone):
+	case errors.Is(err, gpu.ErrNoGPU):
 		err = nil // and no process
 	}
 	g.metrics.looked(err)

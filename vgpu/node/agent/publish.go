@@ -15,7 +15,7 @@ import (
 // look asks the machine what it has now. Devices that fail and devices that recover show in the inventory.
 func (a *Agent) look(ctx context.Context, patience time.Duration) error {
 	devices, err := a.what.ask(ctx, patience)
-	if err != nil && !errors.Is(err, gpu.ErrNone) {
+	if err != nil && !errors.Is(err, gpu.ErrNoGPU) {
 		return err // nothing is known to have changed
 	}
 	a.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Simulated lists the devices that a file describes, as YAML, and processes that play at using them. It is read anew each
-// time, so that devices can be made to fail and recover, and processes to come and go, while an agent runs:
+// Simulated is a Source of the devices and processes that a YAML file describes. The file is read on each call, so that devices can fail and
+// recover, and processes start and end, while an agent runs:
 //
 //	devices:
 //	- {uuid: GPU-0, model: A100, sms: 108, memoryMiB: 81920}
@@ -22,9 +22,9 @@ type Simulated struct{ File string }
 
 type deviceFile struct {
 	Devices []struct {
-		part  `json:",inline"`
-		Model string  `json:"model"`
-		MIG   *[]part `json:"mig"`
+		simulatedSlice `json:",inline"`
+		Model          string            `json:"model"`
+		MIG            *[]simulatedSlice `json:"mig"`
 	} `json:"devices"`
 	Processes []struct {
 		PID   int    `json:"pid"`
@@ -32,7 +32,8 @@ type deviceFile struct {
 	} `json:"processes"`
 }
 
-type part struct {
+// simulatedSlice describes a device or an instance in the file.
+type simulatedSlice struct {
 	UUID      string `json:"uuid"`
 	Profile   string `json:"profile"`
 	SMs       int    `json:"sms"`
@@ -40,8 +41,8 @@ type part struct {
 	Fault     string `json:"fault"`
 }
 
-// memory turns MiB into bytes; too many become an amount that Validate refuses.
-func (p part) memory() share.Bytes {
+// memory returns the memory in bytes, or on overflow an amount that Validate refuses.
+func (p simulatedSlice) memory() share.Bytes {
 	return share.Bytes(min(p.MemoryMiB, int64(share.MaxMemory/share.MiB)+1)) * share.MiB
 }
 
@@ -60,11 +61,11 @@ func (s Simulated) Processes() ([]Process, error) {
 func (s Simulated) read() ([]Device, []Process, error) {
 	text, err := os.ReadFile(s.File)
 	if err != nil {
-		return nil, nil, fmt.Errorf("simulated devices: %w", err)
+		return nil, nil, fmt.Errorf("read simulated devices: %w", err)
 	}
 	devices, processes, err := parse(text)
 	if err != nil {
-		return nil, nil, fmt.Errorf("simulated devices %s: %w", s.File, err)
+		return nil, nil, fmt.Errorf("parse simulated devices %s: %w", s.File, err)
 	}
 	return devices, processes, nil
 }
@@ -79,7 +80,7 @@ func parse(text []byte) (devices []Device, processes []Process, err error) {
 	}
 	for _, p := range file.Processes {
 		if p.PID < 1 || p.Slice == "" {
-			return nil, nil, fmt.Errorf("process %d on %q: it needs a PID and the UUID of a slice", p.PID, p.Slice)
+			return nil, nil, fmt.Errorf("process %d on %q: PID or UUID of the slice is missing", p.PID, p.Slice)
 		}
 		processes = append(processes, Process{p.PID, p.Slice})
 	}
@@ -90,7 +91,7 @@ func (file *deviceFile) devices() (devices []Device, err error) {
 	known := map[string]bool{}
 	for n, d := range file.Devices {
 		if d.Profile != "" {
-			return nil, fmt.Errorf("device %s: profiles are for the instances in its list mig", d.UUID)
+			return nil, fmt.Errorf("device %s: only instances, in the list mig, have a profile", d.UUID)
 		}
 		device := Device{UUID: d.UUID, Index: n, Model: d.Model, SMs: d.SMs, Memory: d.memory(), Fault: d.Fault, MIG: d.MIG != nil}
 		if device.MIG {
@@ -103,18 +104,19 @@ func (file *deviceFile) devices() (devices []Device, err error) {
 		}
 		for _, uuid := range uuids(device) {
 			if known[uuid] {
-				return nil, fmt.Errorf("device %s is there twice", uuid)
+				return nil, fmt.Errorf("UUID %s is listed twice", uuid)
 			}
 			known[uuid] = true
 		}
 		devices = append(devices, device)
 	}
 	if len(devices) == 0 {
-		return nil, ErrNone
+		return nil, ErrNoGPU
 	}
 	return devices, nil
 }
 
+// uuids returns the UUIDs of a device and its instances.
 func uuids(d Device) []string {
 	all := []string{d.UUID}
 	for _, i := range d.Instances {

@@ -28,7 +28,7 @@ func TestSimulated(t *testing.T) {
 		t.Errorf("%v\n%s", err, diff)
 	}
 	if _, err := (Simulated{name + "x"}).Devices(); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a missing file: %v", err)
+		t.Errorf("missing file: %v", err)
 	}
 }
 
@@ -48,9 +48,11 @@ func TestParseRefuses(t *testing.T) {
 		"no slice":      {"devices:\n" + line + "processes: [{pid: 1}]\n", "slice"},
 		"same instance": {"devices:\n- {uuid: a, model: A100, sms: 1, memoryMiB: 1, mig: [{uuid: a, profile: 1g.5gb, sms: 1, memoryMiB: 1}]}\n", "twice"},
 	} {
-		if got, _, err := parse([]byte(test.text)); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: got %v, %v; want an error with %q", name, got, err, test.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got, _, err := parse([]byte(test.text)); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, %v; want an error with %q", got, err, test.want)
+			}
+		})
 	}
 }
 

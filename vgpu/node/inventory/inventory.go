@@ -60,7 +60,7 @@ func (c Config) of(devices []gpu.Device) (found []Slice) {
 func (c Config) slice(d gpu.Device, i gpu.Instance) Slice {
 	s := Slice{
 		Slice: kube.Slice{
-			ID: i.UUID, Device: d.UUID, Model: d.Model, Profile: i.Profile, Room: i.Room, SMs: i.SMs, MemoryMiB: int64(i.Memory / share.MiB),
+			ID: i.UUID, Device: d.UUID, Model: d.Model, Profile: i.Profile, Room: i.MemorySlices, SMs: i.SMs, MemoryMiB: int64(i.Memory / share.MiB),
 			Classes: c.Classes, Reserve: c.Reserve, MaxShares: c.MaxShares,
 		},
 		Index: d.Index, Fault: cmp.Or(d.Fault, i.Fault), Closed: c.closes(d.UUID, i.UUID),
@@ -143,9 +143,9 @@ func (c Config) unread(devices []gpu.Device, uuid string) string {
 		switch {
 		case d.UUID != uuid || !d.MIG || !c.owns(d):
 		case len(d.Instances) == 0:
-			return cmp.Or(d.Fault, d.Unread)
+			return cmp.Or(d.Fault, d.Incomplete)
 		default:
-			return d.Unread
+			return d.Incomplete
 		}
 	}
 	return ""

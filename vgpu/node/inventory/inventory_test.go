@@ -44,7 +44,7 @@ func TestUpdate(t *testing.T) {
 	mute := mig("a")
 	mute.Fault = "it does not answer"
 	uncounted, partly := mig("a"), mig("a", "y")
-	uncounted.Unread, partly.Unread = "no number", "x is lost"
+	uncounted.Incomplete, partly.Incomplete = "no number", "x is lost"
 	for name, test := range map[string]struct {
 		before, now []gpu.Device
 		closed      []string
@@ -86,7 +86,7 @@ func TestUpdate(t *testing.T) {
 // TestPlaceIsGone: the driver knows no places, and is not said to have lost one.
 func TestPlaceIsGone(t *testing.T) {
 	d := mig("a", "x", "y")
-	d.Instances[0].Room = 1
+	d.Instances[0].MemorySlices = 1
 	inv := Inventory{}.Update(config, []gpu.Device{d}, true).Update(config, []gpu.Device{mig("a")}, true)
 	if s := inv.Slices(); s[0].Fault != withdrawn || s[1].Fault != gone {
 		t.Errorf("%+v", s)

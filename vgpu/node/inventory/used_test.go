@@ -58,7 +58,7 @@ func TestBlocked(t *testing.T) {
 	places := func(uuid string) gpu.Device {
 		d := mig(uuid, uuid+".0", uuid+".1", uuid+".01", uuid+".all", uuid+" made")
 		for i, room := range []uint8{1, 2, 3, 7, 0} {
-			d.Instances[i].Room = room
+			d.Instances[i].MemorySlices = room
 		}
 		return d
 	}

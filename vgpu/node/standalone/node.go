@@ -69,7 +69,7 @@ func New(o Options) (*Node, error) {
 		n.slices = append(n.slices, n.server.NewSlice(tokens))
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("devices: %w of those that the configuration lists", gpu.ErrNone)
+		return nil, fmt.Errorf("devices: %w of those that the configuration lists", gpu.ErrNoGPU)
 	}
 	if missing := len(o.Config.Devices) - found; missing > 0 {
 		o.Log.Warn("the configuration lists devices that are not there", "missing", missing, "listed", o.Config.Devices)

@@ -20,8 +20,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 )
 
-// driver is NVIDIA's library, loaded as the agent loads it, and programs that use the devices: those of this machine with
-// GSHARE_TEST_GPU, else the fake ones of hook/fake.
+// driver is the NVML library, loaded as the agent loads it, with programs that use the devices: those of this machine if GSHARE_TEST_GPU is
+// set, else the fake ones of hook/fake.
 type driver struct {
 	nvml.Interface
 	folder string // of the programs
@@ -34,8 +34,8 @@ var built struct {
 	err    error
 }
 
-// buildFake builds the fake driver once, with two devices whose memory is accounted for over processes. Its library reads the
-// environment when it is loaded.
+// buildFake builds the fake driver, with two devices whose memory use is shared between processes. Its library reads the environment when
+// it is loaded.
 func buildFake() {
 	if built.folder, built.err = os.MkdirTemp("", "fakenvml"); built.err != nil {
 		return
@@ -56,6 +56,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
+// newDriver returns the driver under test, without injected failures.
 func newDriver(t *testing.T) driver {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -72,7 +73,7 @@ func newDriver(t *testing.T) driver {
 	return d
 }
 
-// fail lets calls of the fake go wrong from now on; without lines, none but that for events, for which a source would wait.
+// fail replaces the injected failures of the fake. The call for events always fails, as a source would wait for it, unless Xids are injected.
 func (d driver) fail(t *testing.T, lines ...string) {
 	t.Helper()
 	if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "xid") }) {
@@ -87,14 +88,14 @@ func (d driver) fail(t *testing.T, lines ...string) {
 	}
 }
 
-// hanging says that a call of the fake has begun to hang.
+// hanging reports whether a call of the fake has begun to hang.
 func (d driver) hanging() bool {
 	_, err := os.Stat(filepath.Join(d.folder, "faults.hanging"))
 	return err == nil
 }
 
-// hold runs a program that takes device memory of the first device, and gives what it says.
-func (d driver) hold(t *testing.T, bytes uint64) (said string, pid int, end func()) {
+// hold starts a program that allocates memory of the first device, and returns its output.
+func (d driver) hold(t *testing.T, bytes uint64) (result string, pid int, end func()) {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(d.folder, "hold"), fmt.Sprint(bytes))
 	if d.fake {
@@ -118,11 +119,11 @@ func (d driver) hold(t *testing.T, bytes uint64) (said string, pid int, end func
 		input.Close()
 	})
 	t.Cleanup(end)
-	said, _ = bufio.NewReader(output).ReadString('\n')
-	return strings.TrimSpace(said), cmd.Process.Pid, end
+	result, _ = bufio.NewReader(output).ReadString('\n')
+	return strings.TrimSpace(result), cmd.Process.Pid, end
 }
 
-// TestListConforms: devices say all of themselves, and the same again; processes are on what is listed.
+// TestListConforms: devices are valid, have no fault, and are listed again equally; processes are on listed devices.
 func TestListConforms(t *testing.T) {
 	s := New(newDriver(t))
 	devices, err := s.Devices()
@@ -148,13 +149,13 @@ func TestListConforms(t *testing.T) {
 	}
 	for _, p := range processes {
 		if !listed[p.Slice] {
-			t.Errorf("%+v is on no device", p)
+			t.Errorf("%+v is not on a listed device", p)
 		}
 	}
 }
 
-// TestMemoryConforms: a process with device memory is listed, what it has is in use, others get no more than is left, and it is free
-// again when the process has ended by SIGKILL.
+// TestMemoryConforms: a process with device memory is listed, its memory is in use, others get no more than is free, and SIGKILL of the
+// process frees it.
 func TestMemoryConforms(t *testing.T) {
 	d := newDriver(t)
 	if r := d.Init(); r != nvml.SUCCESS {
@@ -179,105 +180,111 @@ func TestMemoryConforms(t *testing.T) {
 		return slices.Contains(processes, gpu.Process{PID: pid, Slice: uuid})
 	}
 	part := before.Free / 2
-	said, pid, end := d.hold(t, part)
-	if now := memory(); said != "ok" || now.Used < before.Used+part || now.Free > before.Free-part || !on(pid) {
-		t.Errorf("it says %q; before %+v, now %+v, listed %v", said, before, now, on(pid))
+	result, pid, end := d.hold(t, part)
+	if now := memory(); result != "ok" || now.Used < before.Used+part || now.Free > before.Free-part || !on(pid) {
+		t.Errorf("got %q; before %+v, now %+v, listed %v", result, before, now, on(pid))
 	}
-	if said, other, _ := d.hold(t, before.Free-part/2); said != "error 2" || d.fake && on(other) {
-		t.Errorf("more than is left: it says %q, listed %v", said, on(other))
+	if result, other, _ := d.hold(t, before.Free-part/2); result != "error 2" || d.fake && on(other) {
+		t.Errorf("allocating more than is free: got %q, listed %v", result, on(other))
 	}
 	end()
 	for limit := time.Now().Add(time.Minute); on(pid) || memory().Used >= before.Used+part; time.Sleep(time.Millisecond) {
 		if time.Now().After(limit) {
-			t.Fatalf("it has ended, and %+v; before %+v", memory(), before)
+			t.Fatalf("the process was killed: got %+v, before %+v", memory(), before)
 		}
 	}
 }
 
-// What the failure of a call does to the list: it fails too, or the device is not in it, or has a fault, or nothing.
+// effect is what the failure of a call does to the list of devices.
 type effect int
 
 const (
-	fails effect = iota
-	missing
-	faulty
-	nothing
+	otherEffect effect = iota - 1
+	listFails
+	deviceMissing
+	deviceFaulty
+	noEffect
 )
 
-// effects are those of the calls that make the list. Those of events and their recovery are in TestXidConforms.
+// effects are the expected effects of the calls that list devices. TestXidConforms has the calls for events and recovery.
 var effects = map[string]effect{
-	"nvmlInit_v2": fails, "nvmlDeviceGetCount_v2": fails, "nvmlDeviceGetHandleByIndex_v2": missing, "nvmlDeviceGetUUID": missing,
-	"nvmlDeviceGetName": faulty, "nvmlDeviceGetMemoryInfo_v2": faulty, "nvmlDeviceGetNumGpuCores": faulty, "nvmlDeviceGetMinorNumber": faulty,
-	"nvmlDeviceGetCudaComputeCapability": faulty, "nvmlDeviceGetMigMode": faulty, "nvmlDeviceGetRemappedRows": nothing,
+	"nvmlInit_v2": listFails, "nvmlDeviceGetCount_v2": listFails, "nvmlDeviceGetHandleByIndex_v2": deviceMissing, "nvmlDeviceGetUUID": deviceMissing,
+	"nvmlDeviceGetName": deviceFaulty, "nvmlDeviceGetMemoryInfo_v2": deviceFaulty, "nvmlDeviceGetNumGpuCores": deviceFaulty, "nvmlDeviceGetMinorNumber": deviceFaulty,
+	"nvmlDeviceGetCudaComputeCapability": deviceFaulty, "nvmlDeviceGetMigMode": deviceFaulty, "nvmlDeviceGetRemappedRows": noEffect,
 }
 
 var codes = []nvml.Return{nvml.ERROR_GPU_IS_LOST, nvml.ERROR_TIMEOUT, nvml.ERROR_IN_USE, nvml.ERROR_UNKNOWN}
 
+// newFake returns the fake driver, and skips the test with a real one.
 func newFake(t *testing.T) driver {
 	t.Helper()
 	d := newDriver(t)
 	if !d.fake {
-		t.Skip("GSHARE_TEST_GPU is set: a real driver does not fail when it is told to")
+		t.Skip("GSHARE_TEST_GPU is set: failures cannot be injected into a real driver")
 	}
 	t.Cleanup(func() { d.fail(t) })
 	return d
 }
 
-// TestEachCallFails: whatever call goes wrong for a device, that device is not taken for well, the other is, and both are when the call
+// TestEachCallFails: if any call fails for a device, that device does not count as healthy, the other one does, and both do when the call
 // works again.
 func TestEachCallFails(t *testing.T) {
 	d := newFake(t)
-	well, err := New(d).Devices()
-	if err != nil || len(well) != 2 {
-		t.Fatalf("%+v, %v", well, err)
+	healthy, err := New(d).Devices()
+	if err != nil || len(healthy) != 2 {
+		t.Fatalf("got %+v, %v", healthy, err)
 	}
 	for call, want := range effects {
 		for _, code := range codes {
-			device := 1
-			if want == fails {
-				device = 0 // of a call that is for none
-			}
-			d.fail(t, fmt.Sprintf("%s@%d %d", call, device, code))
-			s := New(d)
-			devices, err := s.Devices()
-			if got := effectOn(well, devices, err); got != want {
-				t.Errorf("%s gives %d: effect %d, want %d: %+v, %v", call, code, got, want, devices, err)
-			}
-			d.fail(t)
-			if devices, err := s.Devices(); effectOn(well, devices, err) != nothing {
-				t.Errorf("after %s gave %d: %+v, %v", call, code, devices, err)
-			}
+			t.Run(fmt.Sprintf("%s returns %d", call, code), func(t *testing.T) {
+				device := 1
+				if want == listFails {
+					device = 0 // of a call without device
+				}
+				d.fail(t, fmt.Sprintf("%s@%d %d", call, device, code))
+				s := New(d)
+				devices, err := s.Devices()
+				if got := effectOn(healthy, devices, err); got != want {
+					t.Errorf("got effect %d, want %d: %+v, %v", got, want, devices, err)
+				}
+				d.fail(t)
+				if devices, err := s.Devices(); effectOn(healthy, devices, err) != noEffect {
+					t.Errorf("after the failure: got %+v, %v", devices, err)
+				}
+			})
 		}
 	}
 	for _, call := range []string{"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMigMode"} {
 		for _, code := range codes {
-			d.fail(t, fmt.Sprintf("%s@1 %d", call, code))
-			if _, err := New(d).Processes(); err == nil {
-				t.Errorf("%s gives %d, and the list of processes passes for whole", call, code)
-			}
+			t.Run(fmt.Sprintf("Processes, %s returns %d", call, code), func(t *testing.T) {
+				d.fail(t, fmt.Sprintf("%s@1 %d", call, code))
+				if _, err := New(d).Processes(); err == nil {
+					t.Error("got no error")
+				}
+			})
 		}
 	}
 }
 
-// effectOn compares a list with that of two devices that are well; -1 is none of the effects.
-func effectOn(well, devices []gpu.Device, err error) effect {
+// effectOn returns the effect that turned a list of two healthy devices into another result.
+func effectOn(healthy, devices []gpu.Device, err error) effect {
 	switch {
 	case err != nil && len(devices) == 0:
-		return fails
-	case err != nil || len(devices) == 0 || !cmp.Equal(devices[0], well[0]):
-		return -1
+		return listFails
+	case err != nil || len(devices) == 0 || !cmp.Equal(devices[0], healthy[0]):
+		return otherEffect
 	case len(devices) == 1:
-		return missing
-	case devices[1].UUID == well[1].UUID && devices[1].Fault != "":
-		return faulty
-	case cmp.Equal(devices, well):
-		return nothing
+		return deviceMissing
+	case devices[1].UUID == healthy[1].UUID && devices[1].Fault != "":
+		return deviceFaulty
+	case cmp.Equal(devices, healthy):
+		return noEffect
 	}
-	return -1
+	return otherEffect
 }
 
-// TestHangs: while a call hangs for one device, who asks for something else is answered.
-func TestHangs(t *testing.T) {
+// TestCallHangs: while a call hangs for one device, other calls are answered.
+func TestCallHangs(t *testing.T) {
 	d := newFake(t)
 	s := New(d)
 	if _, err := s.Devices(); err != nil {
@@ -294,7 +301,7 @@ func TestHangs(t *testing.T) {
 	}()
 	for limit := time.Now().Add(time.Minute); !d.hanging(); time.Sleep(time.Millisecond) {
 		if time.Now().After(limit) {
-			t.Fatal("it does not hang")
+			t.Fatal("timed out waiting for the call to hang")
 		}
 	}
 	if _, err := s.Processes(); err != nil {
@@ -306,17 +313,17 @@ func TestHangs(t *testing.T) {
 	}
 }
 
-// TestXidConforms: errors come through the library as they do through the mock of TestXid. Without events a device is well.
+// TestXidConforms: the library reports errors like the mock of TestXid. A device without events counts as healthy.
 func TestXidConforms(t *testing.T) {
 	d := newFake(t)
 	d.fail(t, "xid@1 0", fmt.Sprint("nvmlDeviceRegisterEvents@0 ", int(nvml.ERROR_NOT_SUPPORTED)))
 	s := New(d)
-	eventually(t, s, "", "")
+	waitForFaults(t, s, "", "")
 	reset := fmt.Sprint("recovery@1 ", int(nvml.GPU_RECOVERY_ACTION_GPU_RESET))
 	d.fail(t, "xid@1 79", reset)
-	eventually(t, s, "", "Xid 79: reset the GPU")
+	waitForFaults(t, s, "", "Xid 79: reset the GPU")
 	d.fail(t, "xid@1 79", reset, fmt.Sprint("nvmlDeviceGetFieldValues@1 ", int(nvml.ERROR_UNKNOWN)))
-	eventually(t, s, "", "Xid 79")
+	waitForFaults(t, s, "", "Xid 79")
 	d.fail(t, "xid@1 79")
-	eventually(t, s, "", "")
+	waitForFaults(t, s, "", "")
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 )
 
-// events is a set of them that a test fills.
+// events is a source of the driver's events that a test feeds.
 type events struct {
-	come  chan nvml.EventData
+	feed  chan nvml.EventData // closed: the driver stops to deliver events
 	ended chan struct{}
 }
 
@@ -19,7 +19,7 @@ func (e *events) set() nvml.EventSet {
 	return &mock.EventSet{
 		WaitFunc: func(uint32) (nvml.EventData, nvml.Return) {
 			select {
-			case event, ok := <-e.come:
+			case event, ok := <-e.feed:
 				if !ok {
 					return event, nvml.ERROR_GPU_IS_LOST
 				}
@@ -53,8 +53,8 @@ func xid(d *mock.Device, number uint64, instance uint32) nvml.EventData {
 	return nvml.EventData{Device: d, EventType: nvml.EventTypeXidCriticalError, EventData: number, GpuInstanceId: instance}
 }
 
-// eventually waits for the faults of the devices and of their first instances.
-func eventually(t *testing.T, s *Source, want ...string) {
+// waitForFaults waits until the devices, each followed by its first instance, have the given faults.
+func waitForFaults(t *testing.T, s *Source, want ...string) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		devices, err := s.Devices()
@@ -73,39 +73,39 @@ func eventually(t *testing.T, s *Source, want ...string) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%q, %v; want %q", got, err, want)
+			t.Fatalf("timed out: got faults %q, %v; want %q", got, err, want)
 		}
 	}
 }
 
-// TestXid: a critical error is a fault of the device until the driver asks for no recovery any more; one that a program has made is
-// none, and one inside of an instance is that instance's.
+// TestXid: a critical error is a fault of the device until the driver requires no recovery any more. An error that an application caused is
+// no fault, and one in an instance is a fault of that instance.
 func TestXid(t *testing.T) {
 	reset := nvml.DeviceGpuRecoveryAction(nvml.GPU_RECOVERY_ACTION_GPU_RESET)
-	a, old, split := recovering(device("GPU-a"), &reset), recovering(device("GPU-b"), nil), recovering(device("GPU-c"), &reset)
-	split.GetMigModeFunc = func() (int, int, nvml.Return) { return nvml.DEVICE_MIG_ENABLE, 1, nvml.SUCCESS }
-	split.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 1, nvml.SUCCESS }
-	split.GetMigDeviceHandleByIndexFunc = func(int) (nvml.Device, nvml.Return) {
+	a, old, partitioned := recovering(device("GPU-a"), &reset), recovering(device("GPU-b"), nil), recovering(device("GPU-c"), &reset)
+	partitioned.GetMigModeFunc = func() (int, int, nvml.Return) { return nvml.DEVICE_MIG_ENABLE, 1, nvml.SUCCESS }
+	partitioned.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 1, nvml.SUCCESS }
+	partitioned.GetMigDeviceHandleByIndexFunc = func(int) (nvml.Device, nvml.Return) {
 		return instance("MIG-1", "NVIDIA A100-SXM4-80GB MIG 1g.10gb"), nvml.SUCCESS
 	}
-	e := &events{come: make(chan nvml.EventData), ended: make(chan struct{})}
-	l := library(a, old, split)
+	e := &events{feed: make(chan nvml.EventData), ended: make(chan struct{})}
+	l := library(a, old, partitioned)
 	l.EventSetCreateFunc = func() (nvml.EventSet, nvml.Return) { return e.set(), nvml.SUCCESS }
 	s := New(l)
-	eventually(t, s, "", "", "", "")
-	e.come <- xid(a, 31, whole)
-	e.come <- xid(a, 79, whole)
-	e.come <- xid(old, 48, whole)
-	e.come <- xid(split, 94, 7)
-	eventually(t, s, "Xid 79: reset the GPU", "Xid 48", "", "Xid 94: reset the GPU")
+	waitForFaults(t, s, "", "", "", "")
+	e.feed <- xid(a, 31, wholeDevice)
+	e.feed <- xid(a, 79, wholeDevice)
+	e.feed <- xid(old, 48, wholeDevice)
+	e.feed <- xid(partitioned, 94, 7)
+	waitForFaults(t, s, "Xid 79: reset the GPU", "Xid 48", "", "Xid 94: reset the GPU")
 	reset = nvml.GPU_RECOVERY_ACTION_NONE
-	eventually(t, s, "", "Xid 48", "", "")
-	again := &events{come: make(chan nvml.EventData), ended: make(chan struct{})}
+	waitForFaults(t, s, "", "Xid 48", "", "")
+	again := &events{feed: make(chan nvml.EventData), ended: make(chan struct{})}
 	l.EventSetCreateFunc = func() (nvml.EventSet, nvml.Return) { return again.set(), nvml.SUCCESS }
-	close(e.come) // the driver tells no more: another session does
+	close(e.feed) // another session follows
 	<-e.ended
-	eventually(t, s, "", "Xid 48", "", "")
+	waitForFaults(t, s, "", "Xid 48", "", "")
 	reset = nvml.GPU_RECOVERY_ACTION_NODE_REBOOT
-	again.come <- xid(a, 74, whole)
-	eventually(t, s, "Xid 74: reboot the node", "Xid 48", "", "")
+	again.feed <- xid(a, 74, wholeDevice)
+	waitForFaults(t, s, "Xid 74: reboot the node", "Xid 48", "", "")
 }

@@ -13,8 +13,10 @@ func TestModelOf(t *testing.T) {
 		"NVIDIA L4":               "L4",
 		"NVIDIA RTX A6000":        "RTX A6000",
 	} {
-		if got := modelOf(name); got != want {
-			t.Errorf("%s: got %q, want %q", name, got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := modelOf(name); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
 	}
 }

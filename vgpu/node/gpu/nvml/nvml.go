@@ -12,116 +12,113 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Source asks the library; a machine without it or without a driver has no GPU. It serves concurrent callers: one whose call hangs
-// keeps no other waiting, unless the driver does.
+// Source lists devices and processes through the library. A machine without library or driver has no GPU. It is safe for concurrent use: a
+// call that hangs does not block others, unless the driver does.
 type Source struct {
 	library nvml.Interface
 	session session
 }
 
-// New gives the source of a library, such as nvml.New, that of this machine.
+// New returns a Source that uses a library, such as nvml.New() for this machine's.
 func New(library nvml.Interface) *Source { return &Source{library: library} }
 
-// Devices implements gpu.Source. A device that cannot be read is there with its fault, if it still says who it is.
+// Devices implements gpu.Source. A device that cannot be read is listed with a fault if its UUID is known.
 func (s *Source) Devices() (devices []gpu.Device, err error) {
 	err = s.each(func(index int, handle nvml.Device) error {
-		device, err := read(handle)
+		device, err := readDevice(handle)
 		if device.UUID == "" {
 			return err
 		}
 		if err != nil {
 			device.Fault = err.Error()
 		} else {
-			s.session.health.judge(handle, &device)
+			s.session.health.setFaults(handle, &device)
 		}
 		device.Index = index
 		devices = append(devices, device)
 		return err
 	})
 	if err == nil && len(devices) == 0 {
-		err = gpu.ErrNone
+		err = gpu.ErrNoGPU
 	}
 	return devices, err
 }
 
-// each visits the devices that are not lost: a lost one cannot even say who it is.
+// each calls visit for each device that is not lost. Errors of the driver make the session stale.
 func (s *Source) each(visit func(index int, handle nvml.Device) error) error {
-	handles, err := s.session.enter(s.library)
+	handles, err := s.session.acquire(s.library)
 	if err != nil {
 		return err
 	}
-	well := true
-	defer func() { s.session.leave(s.library, well) }()
+	ok := true
+	defer func() { s.session.release(s.library, ok) }()
 	for i, handle := range handles {
 		if handle != nil && errors.Is(visit(i, handle), errDriver) {
-			well = false
+			ok = false
 		}
 	}
 	return nil
 }
 
-func read(handle nvml.Device) (d gpu.Device, err error) {
+// readDevice reads the properties of a device. With an error, those that were read are set.
+func readDevice(handle nvml.Device) (d gpu.Device, err error) {
 	uuid, r := handle.GetUUID()
 	if r != nvml.SUCCESS {
-		return d, failed("UUID", r)
+		return d, callError("read UUID", r)
 	}
 	d.UUID = uuid
 	name, r := handle.GetName()
 	if r != nvml.SUCCESS {
-		return d, failed("name", r)
+		return d, callError("read name", r)
 	}
 	memory, r := handle.GetMemoryInfo_v2()
 	if r != nvml.SUCCESS {
-		return d, failed("memory", r)
+		return d, callError("read memory", r)
 	}
 	cores, r := handle.GetNumGpuCores()
 	if r != nvml.SUCCESS {
-		return d, failed("cores", r)
+		return d, callError("read number of cores", r)
 	}
 	major, minor, r := handle.GetCudaComputeCapability()
 	if r != nvml.SUCCESS {
-		return d, failed("compute capability", r)
+		return d, callError("read compute capability", r)
 	}
-	d.Model, d.SMs, d.Memory = modelOf(name), cores/coresOfSM(major, minor), share.Bytes(memory.Total-memory.Reserved)
+	d.Model, d.SMs, d.Memory = modelOf(name), cores/coresPerSM(major, minor), share.Bytes(memory.Total-memory.Reserved)
 	if _, _, _, failure, r := handle.GetRemappedRows(); r == nvml.SUCCESS && failure {
-		return d, errors.New("rows of its memory could not be remapped: replace it")
+		return d, errors.New("memory rows could not be remapped: replace the device")
 	}
 	if d.Minor, r = handle.GetMinorNumber(); r != nvml.SUCCESS {
-		return d, failed("minor number", r) // 0 is that of another device
+		return d, callError("read minor number", r) // 0 would be another device's
 	}
-	if d.MIG, err = split(handle); err != nil {
-		d.MIG = true // it is not offered whole
+	if d.MIG, err = isMIG(handle); err != nil {
+		d.MIG = true // so that it is not offered whole
 		return d, err
 	}
 	if d.MIG {
-		d.Instances, d.Unread = listed(instances(handle))
+		if d.Instances, err = listInstances(handle); err != nil {
+			// Not an error of the device: its faults show in other calls, and a new session would lose Xid events.
+			d.Incomplete = err.Error()
+		}
 	}
 	return d, d.Validate()
 }
 
-// listed is a list, and why it may lack something. That is no error of the device: what is wrong with it, or with the session, shows in
-// other calls, and an end of the session would lose Xid events.
-func listed(found []gpu.Instance, err error) ([]gpu.Instance, string) {
-	if err != nil {
-		return found, err.Error()
-	}
-	return found, ""
-}
-
-// split says that a device is in MIG mode; one that has none says that it is not supported.
-func split(handle nvml.Device) (bool, error) {
+// isMIG reports whether a device is in MIG mode. Devices without MIG answer that it is not supported.
+func isMIG(handle nvml.Device) (bool, error) {
 	switch mode, _, r := handle.GetMigMode(); r {
 	case nvml.SUCCESS:
 		return mode == nvml.DEVICE_MIG_ENABLE, nil
 	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND:
 		return false, nil
 	default:
-		return false, failed("MIG mode", r)
+		return false, callError("read MIG mode", r)
 	}
 }
 
-var errDriver = errors.New("NVML says")
+// errDriver is in the chain of all errors of library calls.
+var errDriver = errors.New("NVML")
 
-func failed(what string, r nvml.Return) error {
-	return fmt.Errorf("%s: %w %s", what, errDriver, nvml.ErrorString(r))
+// callError returns the error of a library call that was made for an action.
+func callError(action string, r nvml.Return) error {
+	return fmt.Errorf("%s: %w: %s", action, errDriver, nvml.ErrorString(r))
 }

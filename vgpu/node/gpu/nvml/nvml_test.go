@@ -13,7 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// library has the devices; nil is one that is lost.
+// library returns a mock of the library with devices, of which nil ones are lost.
 func library(devices ...*mock.Device) *mock.Interface {
 	return &mock.Interface{
 		InitFunc:           func() nvml.Return { return nvml.SUCCESS },
@@ -29,6 +29,7 @@ func library(devices ...*mock.Device) *mock.Interface {
 	}
 }
 
+// device returns a mock of an A100 without MIG.
 func device(uuid string) *mock.Device {
 	return &mock.Device{
 		GetUUIDFunc: func() (string, nvml.Return) { return uuid, nvml.SUCCESS },
@@ -44,6 +45,7 @@ func device(uuid string) *mock.Device {
 	}
 }
 
+// instance returns a mock of a MIG instance.
 func instance(uuid, name string) *mock.Device {
 	return &mock.Device{
 		GetUUIDFunc:              func() (string, nvml.Return) { return uuid, nvml.SUCCESS },
@@ -56,35 +58,35 @@ func instance(uuid, name string) *mock.Device {
 	}
 }
 
-func TestList(t *testing.T) {
-	whole := gpu.Device{UUID: "GPU-a", Minor: 3, Model: "A100", SMs: 108, Memory: 79 << 30}
-	worn, broken, split := device("GPU-b"), device("GPU-c"), device("GPU-d")
-	worn.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 9, false, true, nvml.SUCCESS }
+func TestDevices(t *testing.T) {
+	healthy := gpu.Device{UUID: "GPU-a", Minor: 3, Model: "A100", SMs: 108, Memory: 79 << 30}
+	remapped, broken, partitioned := device("GPU-b"), device("GPU-c"), device("GPU-d")
+	remapped.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 9, false, true, nvml.SUCCESS }
 	broken.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) { return nvml.Memory_v2{}, nvml.ERROR_GPU_IS_LOST }
-	split.GetMigModeFunc = func() (int, int, nvml.Return) { return nvml.DEVICE_MIG_ENABLE, 1, nvml.SUCCESS }
-	split.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 7, nvml.SUCCESS }
+	partitioned.GetMigModeFunc = func() (int, int, nvml.Return) { return nvml.DEVICE_MIG_ENABLE, 1, nvml.SUCCESS }
+	partitioned.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 7, nvml.SUCCESS }
 	parts := map[int]*mock.Device{
 		0: instance("MIG-1", "NVIDIA A100-SXM4-80GB MIG 1g.10gb"), 2: instance("MIG-2", "NVIDIA A100-SXM4-80GB MIG 1c.2g.20gb"),
 		6: instance("MIG-3", "NVIDIA A100-SXM4-80GB MIG 1g.10gb+me"),
 	}
-	split.GetMigDeviceHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
+	partitioned.GetMigDeviceHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
 		if parts[i] == nil {
 			return nil, nvml.ERROR_NOT_FOUND
 		}
 		return parts[i], nvml.SUCCESS
 	}
-	devices, err := New(library(device("GPU-a"), nil, worn, broken, split)).Devices()
+	devices, err := New(library(device("GPU-a"), nil, remapped, broken, partitioned)).Devices()
 	if err != nil || len(devices) != 4 {
-		t.Fatalf("%+v, %v; want 4 of 5 devices", devices, err)
+		t.Fatalf("got %+v, %v; want 4 of 5 devices", devices, err)
 	}
-	if diff := cmp.Diff(whole, devices[0]); diff != "" {
+	if diff := cmp.Diff(healthy, devices[0]); diff != "" {
 		t.Error(diff)
 	}
 	if d := devices[1]; !strings.Contains(d.Fault, "remapped") || d.SMs != 108 {
-		t.Errorf("worn: %+v", d)
+		t.Errorf("remapping failure: got %+v", d)
 	}
 	if d := devices[2]; d.UUID != "GPU-c" || !strings.Contains(d.Fault, "memory") {
-		t.Errorf("broken: %+v", d)
+		t.Errorf("unreadable memory: got %+v", d)
 	}
 	want := []gpu.Instance{
 		{UUID: "MIG-1", Profile: "1g.10gb", SMs: 14, Memory: 9728 * share.MiB, GPU: 7, Compute: 1}, {UUID: "MIG-3", Profile: "1g.10gb+me", SMs: 14, Memory: 9728 * share.MiB, GPU: 7, Compute: 1},
@@ -94,10 +96,13 @@ func TestList(t *testing.T) {
 	}
 }
 
-func TestNone(t *testing.T) {
+// TestNoGPU: without devices that answer, the error is ErrNoGPU.
+func TestNoGPU(t *testing.T) {
 	for name, l := range map[string]*mock.Interface{"no device": library(), "all lost": library(nil)} {
-		if devices, err := New(l).Devices(); !errors.Is(err, gpu.ErrNone) {
-			t.Errorf("%s: %v, %v", name, devices, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if devices, err := New(l).Devices(); !errors.Is(err, gpu.ErrNoGPU) {
+				t.Errorf("got %v, %v; want ErrNoGPU", devices, err)
+			}
+		})
 	}
 }

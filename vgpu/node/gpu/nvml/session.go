@@ -9,84 +9,86 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 )
 
-// session keeps the library initialised, and the handles of the devices: on a busy machine it takes the driver seconds to find
-// them. It lasts as long as all devices answer. What was lost, or has come, shows in the next one.
+// session keeps the library initialised and holds the handles of the devices, which take the driver seconds to find on a busy machine. It ends
+// when a device fails to answer; the next one finds devices that are new or were lost.
 type session struct {
-	mu      sync.Mutex    // guards the following; held while the driver finds the handles
-	handles []nvml.Device // nil: there is no session; one that is nil is lost
-	inside  int           // who uses the handles
-	ends    bool          // when the last of them has left
+	mu      sync.Mutex    // guards the following; held over the driver's search for handles
+	handles []nvml.Device // nil: there is no session; a nil element is a lost device
+	users   int           // callers that use the handles
+	stale   bool          // it ends with its last user
 
 	health health // outlives the sessions
 }
 
-// enter gives the handles, until the caller leaves.
-func (s *session) enter(library nvml.Interface) ([]nvml.Device, error) {
+// acquire returns the handles, after opening a session if there is none. The caller calls release when it is done with them.
+func (s *session) acquire(library nvml.Interface) ([]nvml.Device, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.handles == nil {
-		if err := s.begin(library); err != nil {
+		if err := s.open(library); err != nil {
 			return nil, err
 		}
 	}
-	s.inside++
+	s.users++
 	return s.handles, nil
 }
 
-func (s *session) begin(library nvml.Interface) error {
+// open initialises the library and finds the handles. The caller holds the lock.
+func (s *session) open(library nvml.Interface) error {
 	if r := library.Init(); r != nvml.SUCCESS {
-		return fmt.Errorf("%w: NVML says %s", gpu.ErrNone, nvml.ErrorString(r))
+		return fmt.Errorf("%w: initialize NVML: %s", gpu.ErrNoGPU, nvml.ErrorString(r))
 	}
 	count, r := library.DeviceGetCount()
 	if r != nvml.SUCCESS {
 		library.Shutdown()
-		return failed("count devices", r)
+		return callError("count devices", r)
 	}
-	s.handles, s.ends = make([]nvml.Device, count), count == 0
+	s.handles, s.stale = make([]nvml.Device, count), count == 0
 	for i := range s.handles {
 		handle, r := library.DeviceGetHandleByIndex(i)
 		if r != nvml.SUCCESS {
-			s.ends = true
+			s.stale = true
 			continue
 		}
 		s.handles[i] = handle
 	}
-	s.follow(library)
+	s.watchEvents(library)
 	return nil
 }
 
-// follow lets the driver tell of errors as long as the session lasts. The caller holds the lock.
-func (s *session) follow(library nvml.Interface) {
+// watchEvents records the driver's error events until the session is stale. The caller holds the lock.
+func (s *session) watchEvents(library nvml.Interface) {
 	set, r := library.EventSetCreate()
 	if r != nvml.SUCCESS {
 		return
 	}
 	for _, handle := range s.handles {
 		if handle != nil {
-			handle.RegisterEvents(nvml.EventTypeXidCriticalError, set) // one that has no such events is well without
+			handle.RegisterEvents(nvml.EventTypeXidCriticalError, set) // devices without such events count as healthy
 		}
 	}
-	s.inside++
+	s.users++
 	go func() {
-		well := s.health.watch(set, s.over)
+		ok := s.health.watch(set, s.isStale)
 		set.Free()
-		s.leave(library, well)
+		s.release(library, ok)
 	}()
 }
 
-func (s *session) over() bool {
+func (s *session) isStale() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ends
+	return s.stale
 }
 
-// leave ends the session behind the last one, if anything went wrong: one who hangs keeps it for the others.
-func (s *session) leave(library nvml.Interface, well bool) {
+// release gives the handles back. If ok is false, the session becomes stale. The last user of a stale session shuts the library down: a
+// caller whose call hangs keeps the session usable for the others.
+func (s *session) release(library nvml.Interface, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.inside--
-	s.ends = s.ends || !well
-	if s.ends && s.inside == 0 {
+	s.users--
+	s.stale = s.stale || !ok
+	if s.stale && s.users == 0 {
 		library.Shutdown()
 		s.handles = nil
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 )
 
-// look asks for everything once.
-func look(t *testing.T, s *Source, want int) []gpu.Device {
+// list returns the devices, and fails the test unless there are as many as expected.
+func list(t *testing.T, s *Source, want int) []gpu.Device {
 	t.Helper()
 	devices, err := s.Devices()
 	if err != nil || len(devices) != want {
@@ -19,62 +19,63 @@ func look(t *testing.T, s *Source, want int) []gpu.Device {
 	return devices
 }
 
-func calls(t *testing.T, l *mock.Interface, sessions, ended, handles int) {
+// checkCalls checks how often the library was initialised, shut down, and asked for the handle of a device.
+func checkCalls(t *testing.T, l *mock.Interface, sessions, ended, handles int) {
 	t.Helper()
 	if i, e, h := len(l.InitCalls()), len(l.ShutdownCalls()), len(l.DeviceGetHandleByIndexCalls()); i != sessions || e != ended || h != handles {
-		t.Errorf("%d sessions, %d ended, %d handles asked for; want %d, %d, %d", i, e, h, sessions, ended, handles)
+		t.Errorf("got %d sessions, %d ended, %d handles; want %d, %d, %d", i, e, h, sessions, ended, handles)
 	}
 }
 
-// TestSessionLasts: however often it is asked, the library is initialised once, and each handle is found once.
-func TestSessionLasts(t *testing.T) {
+// TestSessionReused: the library is initialised once, and each handle is found once, for any number of calls.
+func TestSessionReused(t *testing.T) {
 	l := library(busy(device("GPU-a"), nil, nil), busy(device("GPU-b"), nil, nil))
 	s := New(l)
 	for range 3 {
-		look(t, s, 2)
+		list(t, s, 2)
 		if _, err := s.Processes(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	calls(t, l, 1, 0, 2)
+	checkCalls(t, l, 1, 0, 2)
 }
 
-// TestSessionEnds: a device that was lost, or stops answering, is found again in another session once it is back.
-func TestSessionEnds(t *testing.T) {
+// TestSessionRenewed: a device that was lost, or stopped answering, is found again in another session once it is back.
+func TestSessionRenewed(t *testing.T) {
 	a, b := device("GPU-a"), device("GPU-b")
 	devices := []*mock.Device{a, nil}
 	l := library(devices...)
 	s := New(l)
-	look(t, s, 1)
+	list(t, s, 1)
 	devices[1] = b
-	look(t, s, 2)
-	look(t, s, 2)
-	calls(t, l, 2, 1, 4)
-	well := b.GetMemoryInfo_v2Func
+	list(t, s, 2)
+	list(t, s, 2)
+	checkCalls(t, l, 2, 1, 4)
+	working := b.GetMemoryInfo_v2Func
 	b.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) { return nvml.Memory_v2{}, nvml.ERROR_GPU_IS_LOST }
-	if d := look(t, s, 2)[1]; d.Fault == "" {
-		t.Errorf("%+v has no fault", d)
+	if d := list(t, s, 2)[1]; d.Fault == "" {
+		t.Errorf("got %+v, want a fault", d)
 	}
-	b.GetMemoryInfo_v2Func = well
-	look(t, s, 2)
-	calls(t, l, 3, 2, 6)
+	b.GetMemoryInfo_v2Func = working
+	list(t, s, 2)
+	checkCalls(t, l, 3, 2, 6)
 }
 
-// TestSessionOfWornDevice: what is wrong with the device itself is no reason to find it again.
-func TestSessionOfWornDevice(t *testing.T) {
-	worn := device("GPU-a")
-	worn.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 9, false, true, nvml.SUCCESS }
-	l := library(worn)
+// TestSessionOfFaultyDevice: a fault of the device itself is no reason for a new session.
+func TestSessionOfFaultyDevice(t *testing.T) {
+	faulty := device("GPU-a")
+	faulty.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 9, false, true, nvml.SUCCESS }
+	l := library(faulty)
 	s := New(l)
 	for range 2 {
-		if d := look(t, s, 1)[0]; d.Fault == "" {
-			t.Errorf("%+v has no fault", d)
+		if d := list(t, s, 1)[0]; d.Fault == "" {
+			t.Errorf("got %+v, want a fault", d)
 		}
 	}
-	calls(t, l, 1, 0, 1)
+	checkCalls(t, l, 1, 0, 1)
 }
 
-// TestHungCall: one whose call hangs keeps no other waiting, and his session is not ended under him.
+// TestHungCall: a call that hangs does not block others, and its session does not end before it returns.
 func TestHungCall(t *testing.T) {
 	a, b := busy(device("GPU-a"), nil, nil), device("GPU-b")
 	hang, began := make(chan struct{}), make(chan struct{})
@@ -93,11 +94,11 @@ func TestHungCall(t *testing.T) {
 		ended <- err
 	}()
 	<-began
-	look(t, s, 2)
-	calls(t, l, 1, 0, 2)
+	list(t, s, 2)
+	checkCalls(t, l, 1, 0, 2)
 	close(hang)
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	calls(t, l, 1, 1, 2)
+	checkCalls(t, l, 1, 1, 2)
 }

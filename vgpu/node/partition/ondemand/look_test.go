@@ -123,11 +123,11 @@ func TestUnread(t *testing.T) {
 	uuid := s.UUID("a.c2m2.2")
 	for _, lost := range []string{uuid, "MIG-GPU-a-0-0"} {
 		s.Source = changed{d, func(d *gpu.Device) {
-			d.Unread = "lost"
+			d.Incomplete = "lost"
 			d.Instances = slices.DeleteFunc(d.Instances, func(i gpu.Instance) bool { return i.UUID == lost || i.UUID == "" })
 		}}
 		devices, err := s.Devices()
-		if err != nil || devices[0].Fault != "" || devices[0].Unread != "lost" {
+		if err != nil || devices[0].Fault != "" || devices[0].Incomplete != "lost" {
 			t.Errorf("without %s: %+v, %v", lost, devices, err)
 		}
 		got := map[string]string{}

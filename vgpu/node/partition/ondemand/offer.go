@@ -38,7 +38,7 @@ func (g *device) free(now found, all share.Bytes, faults map[string]string) (pla
 		if (g.offers(at.Profile) || slices.Contains(g.held, id)) && room(at)&now.taken() == 0 {
 			places = append(places, gpu.Instance{
 				UUID: id, Profile: at.Profile.Name, SMs: at.Profile.SMs, Memory: memory(at.Profile, all, g.model),
-				Room: room(at), Fault: faults[ours[at]],
+				MemorySlices: room(at), Fault: faults[ours[at]],
 			})
 		}
 	}
@@ -49,7 +49,7 @@ func (g *device) free(now found, all share.Bytes, faults map[string]string) (pla
 func (f found) faults(listed gpu.Device) map[string]string {
 	faults := map[string]string{}
 	for _, i := range f.ours {
-		faults[i.UUID] = listed.Unread
+		faults[i.UUID] = listed.Incomplete
 	}
 	for _, i := range listed.Instances {
 		faults[i.UUID] = i.Fault
