@@ -44,6 +44,10 @@ func TestFiles(t *testing.T) {
 		"command, laboratory":    {"cmd/gshare/a.go", `import _ "` + module + `lab/cluster"`, "only tests and gshare-lab"},
 		"command, fake":          {"cmd/gshare-node/a.go", `import _ "` + module + `test/fake/gpu"`, "only tests and gshare-lab"},
 		"gshare-lab, laboratory": {"cmd/gshare-lab/a.go", `import _ "` + module + `lab/cluster"`, ""},
+		"scheduler, node":        {"plugins/a.go", `import _ "` + module + `vgpu/node/mps"`, "meet in objects"},
+		"node, scheduler":        {"vgpu/node/agent/a.go", `import _ "` + module + `plugins/sharing"`, "meet in objects"},
+		"sharing, serving":       {"vgpu/packing/a.go", `import _ "` + module + `vgpu/scaling"`, "do not know"},
+		"serving, sharing":       {"vgpu/scaling/a.go", `import _ "` + module + `vgpu/share"`, ""},
 		"unknown folder":         {"pkg/a.go", ``, "no ring"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,4 +97,36 @@ func expect(t *testing.T, found []string, want string) {
 	case want != "" && (len(found) != 1 || !strings.Contains(found[0], want)):
 		t.Errorf("found %q, want one with %q", found, want)
 	}
+}
+
+func TestBadCitations(t *testing.T) {
+	tree := fstest.MapFS{
+		"docs/glossary.md": {Data: []byte("| F20 | the paper | gshare |\nF21 is not in the first column of a table\n")},
+		"docs/coverage.md": {Data: []byte("| DI-60 to DI-63 | the branch |\n")},
+		"docs/adr/0001.md": {}, "vgpu/README.md": {},
+	}
+	known, err := defined(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct{ file, text, want string }{
+		"defined":              {"a.go", "x := 1 // the larger (F20)", ""},
+		"defined by a range":   {"a.c", "/* the branch (DI-62) */", ""},
+		"not defined":          {"a.go", "// as printed (F21)", "F21 is defined neither"},
+		"not defined, C":       {"a.h", " * as printed (FG-10)", "FG-10 is defined neither"},
+		"in code":              {"a.go", "type F21 int", ""},
+		"a floating point":     {"a.go", "// in F32", ""},
+		"page":                 {"vgpu/packing/a.go", "// docs/adr/0001.md has the figures", ""},
+		"page, beside docs":    {"vgpu/packing/a.go", "// adr/0001.md has the figures", ""},
+		"no such page":         {"vgpu/packing/a.go", "// docs/adr/0002.md has the figures", "docs/adr/0002.md does not exist"},
+		"outside":              {"a.go", "// as " + "DESIG" + "N 4 wants it", "outside the repository"},
+		"outside, in a string": {"a.go", `dir := "../shar` + `ed/data"`, "outside the repository"},
+		"script":               {"a.sh", "# as FG-99 says", "FG-99 is defined neither"},
+	} {
+		t.Run(name, func(t *testing.T) { expect(t, checkCitations(tree, test.file, test.text, known), test.want) })
+	}
+	t.Run("paths of a page", func(t *testing.T) {
+		expect(t, checkPaths(tree, "x.md", "see `docs/adr/0001.md`, `make test` and `docs/adr`"), "")
+		expect(t, checkPaths(tree, "x.md", "see `docs/gone.go`"), "docs/gone.go")
+	})
 }

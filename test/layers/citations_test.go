@@ -1,0 +1,138 @@
+package layers_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var (
+	// code is a number that a paper's capability, a correction of a paper or a published figure has.
+	code = regexp.MustCompile(`\b(?:FG|DI|FF|PA)-\d+\b|\bN-[A-Z]\d+\b|\b[FDUP]\d{1,2}\b`)
+
+	// codeRange is several numbers: "DI-60 to DI-63".
+	codeRange = regexp.MustCompile(`\b((?:FG|DI|FF|PA|N)-[A-Z]?)(\d+) to (?:FG|DI|FF|PA|N)-[A-Z]?(\d+)\b`)
+
+	// page is a document that a comment names, by its path from the root of the repository.
+	page = regexp.MustCompile(`\b[\w./-]+\.md\b`)
+
+	// outside is what a clone does not have. Each pattern has a bracket so that it does not find itself.
+	outside = regexp.MustCompile(`\bDESIG[N](\.md)?\b|\b(facts|spec|shared|papers)[/](data|[a-z-]+\.md|[a-z]+/)|\bHOUS[E]\.md`)
+)
+
+// notCodes are words that look like codes.
+var notCodes = []string{"F16", "F32", "F64"}
+
+// defined returns the numbers that the glossary and the coverage table define: those in the first column of a table.
+func defined(tree fs.FS) (map[string]bool, error) {
+	found := map[string]bool{}
+	for _, name := range []string{"docs/glossary.md", "docs/coverage.md"} {
+		text, err := fs.ReadFile(tree, name)
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(string(text)) {
+			if !strings.HasPrefix(line, "|") {
+				continue
+			}
+			first := strings.SplitN(line, "|", 3)[1]
+			for _, c := range code.FindAllString(first, -1) {
+				found[c] = true
+			}
+			for _, m := range codeRange.FindAllStringSubmatch(first, -1) {
+				from, _ := strconv.Atoi(m[2])
+				to, _ := strconv.Atoi(m[3])
+				for n := from; n <= to; n++ {
+					found[fmt.Sprintf("%s%0*d", m[1], len(m[2]), n)] = true
+				}
+			}
+		}
+	}
+	return found, nil
+}
+
+// checkCitations finds, in one text, numbers that no page defines, pages that do not exist, and what lies outside the repository.
+func checkCitations(tree fs.FS, name, text string, known map[string]bool) []string {
+	var found []string
+	for number, line := range strings.Split(text, "\n") {
+		where := fmt.Sprintf("%s:%d: ", name, number+1)
+		if m := outside.FindString(line); m != "" {
+			found = append(found, where+m+" is outside the repository")
+		}
+		comment, is := commentOf(name, line)
+		if !is {
+			continue
+		}
+		for _, c := range code.FindAllString(comment, -1) {
+			if !known[c] && !slices.Contains(notCodes, c) {
+				found = append(found, where+c+" is defined neither in docs/glossary.md nor in docs/coverage.md")
+			}
+		}
+		for _, p := range page.FindAllString(comment, -1) {
+			if !exists(tree, p) && !exists(tree, path.Join(path.Dir(name), p)) && !exists(tree, path.Join("docs", p)) && !exists(tree, path.Join("test/bench", p)) {
+				found = append(found, where+p+" does not exist")
+			}
+		}
+	}
+	return found
+}
+
+// commentOf returns the part of a line that is a comment, by the language of the file.
+func commentOf(name, line string) (string, bool) {
+	switch filepath.Ext(name) {
+	case ".go", ".c", ".h":
+		if trimmed := strings.TrimSpace(line); strings.HasPrefix(trimmed, "*") {
+			return trimmed, true
+		}
+		for _, sign := range []string{"// ", "/* "} {
+			if _, comment, is := strings.Cut(line, sign); is {
+				return comment, true
+			}
+		}
+		return "", false
+	case ".sh", ".py":
+		_, comment, is := strings.Cut(line, "# ")
+		return comment, is
+	}
+	return line, true
+}
+
+func exists(tree fs.FS, name string) bool {
+	_, err := fs.Stat(tree, path.Clean(name))
+	return err == nil
+}
+
+// inPage is a path of the repository between backquotes.
+var inPage = regexp.MustCompile("`((?:cmd|deviceplugin|docs|hack|hook|lab|manifests|plugins|test|vgpu)/[\\w./-]+)`")
+
+// checkPaths finds paths that a page names and that do not exist.
+func checkPaths(tree fs.FS, name, text string) []string {
+	var found []string
+	for _, m := range inPage.FindAllStringSubmatch(text, -1) {
+		if !exists(tree, m[1]) {
+			found = append(found, fmt.Sprintf("%s: %s does not exist", name, m[1]))
+		}
+	}
+	return found
+}
+
+// TestPaths holds that the pages a contributor goes by name files that exist.
+func TestPaths(t *testing.T) {
+	tree := os.DirFS(root)
+	for _, name := range []string{"CONTRIBUTING.md", "README.md", "docs/architecture.md", "docs/README.md", "test/README.md", "hack/README.md", "vgpu/README.md", "cmd/README.md"} {
+		text, err := fs.ReadFile(tree, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, violation := range checkPaths(tree, name, string(text)) {
+			t.Error(violation)
+		}
+	}
+}
