@@ -40,15 +40,42 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
+// TestSpecGolden compares with a file as agents have it on disk: runtimes and later agents read it.
+func TestSpecGolden(t *testing.T) {
+	golden, err := os.ReadFile("testdata/gshare.dev-grant-a1.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := Directory(t.TempDir())
+	if err := d.Write("a1", "0123456789abcdef", specs.ContainerEdits{
+		Env:    []string{"CUDA_VISIBLE_DEVICES=GPU-1"},
+		Mounts: []*specs.Mount{{HostPath: "/run/gshare/grants/0123456789abcdef", ContainerPath: "/run/gshare", Options: []string{"rbind", "ro"}}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(string(d), "gshare.dev-grant-a1.json"))
+	if diff := cmp.Diff(string(golden), string(text)+"\n"); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	if owner, err := d.OwnerOf("a1"); owner != "0123456789abcdef" || err != nil {
+		t.Errorf("owner %q, %v", owner, err)
+	}
+}
+
 func TestForeignFile(t *testing.T) {
 	d := Directory(t.TempDir())
-	for _, text := range []string{"", "{}", `{"devices":[{},{}]}`, "not JSON"} {
-		if err := os.WriteFile(d.file("x"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if owner, err := d.OwnerOf("x"); err == nil {
-			t.Errorf("%q is taken for a file of %q", text, owner)
-		}
+	for _, text := range []string{
+		"", "{}", `{"devices":[{},{}]}`, "not JSON", `{"cdiVersion":"0.6.0","kind":"gshare.dev/grant","devices":[{},{}]}`,
+		`{"cdiVersion":"0.6.0","kind":"nvidia.com/gpu","devices":[{}]}`, `{"cdiVersion":"9.0.0","kind":"gshare.dev/grant","devices":[{}]}`,
+	} {
+		t.Run(text, func(t *testing.T) {
+			if err := os.WriteFile(d.file("x"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if owner, err := d.OwnerOf("x"); err == nil {
+				t.Errorf("taken for a file of %q", owner)
+			}
+		})
 	}
 }
 

@@ -73,8 +73,12 @@ func (d Directory) OwnerOf(key string) (string, error) {
 		return "", err
 	}
 	var spec specs.Spec
-	if err := json.Unmarshal(text, &spec); err != nil || len(spec.Devices) != 1 {
-		return "", fmt.Errorf("%s is no file of this agent", d.file(key))
+	if err := json.Unmarshal(text, &spec); err != nil {
+		return "", fmt.Errorf("decode %s: %w", d.file(key), err)
+	}
+	if spec.Version != version || spec.Kind != kind || len(spec.Devices) != 1 {
+		return "", fmt.Errorf("decode %s: version %.16q, kind %.64q with %d devices is not %s, %s with one device",
+			d.file(key), spec.Version, spec.Kind, len(spec.Devices), version, kind)
 	}
 	return spec.Devices[0].Annotations["gshare.dev/owner"], nil
 }

@@ -1,14 +1,13 @@
 package partition
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
+	"github.com/gshare-dev/gshare/vgpu/node/versioned"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -75,23 +74,15 @@ func (r record) encode() []byte {
 	return append(text, '\n')
 }
 
-// parse reads a record strictly: what another version wrote may mean something else.
+// parse decodes a record, and refuses one of another version.
 func parse(text []byte) (r record, err error) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&r); err != nil {
+	if err := versioned.Decode(text, version, &r); err != nil {
 		return r, err
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return r, fmt.Errorf("something follows the record")
 	}
 	return r, r.validate()
 }
 
 func (r record) validate() error {
-	if r.Version != version {
-		return fmt.Errorf("version %d, not %d", r.Version, version)
-	}
 	if r.Boot == "" || r.Device == "" {
 		return fmt.Errorf("no boot or no device")
 	}

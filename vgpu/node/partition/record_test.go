@@ -32,6 +32,22 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
+// TestRecordGolden compares with a journal as agents have it on disk: it must mean the same to every later agent of this version.
+func TestRecordGolden(t *testing.T) {
+	golden, err := os.ReadFile("testdata/mig-GPU-a.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := parse(golden)
+	if err != nil || r.Boot != "b" || r.Device != "GPU-a" || len(r.Made) != 2 || r.Made[1] != (place{"2g.20gb", 4}) ||
+		r.Intent.Action != geometry.CreateGPU || r.Intent.place != (place{"1g.10gb", 6}) {
+		t.Fatalf("decoded %+v, %v", r, err)
+	}
+	if !bytes.Equal(r.encode(), golden) {
+		t.Errorf("encoded again: %s", r.encode())
+	}
+}
+
 // Each rule of a journal is broken once.
 func TestParseRefuses(t *testing.T) {
 	good := `{"version":1,"boot":"b","device":"d","made":[{"profile":"1g.10gb","start":3}],"intent":{"action":"create GPU instance","profile":"2g.20gb","start":4}}`

@@ -135,7 +135,8 @@ func (n *Node) admitWaiters() {
 // runOf is what a waiter becomes on the picked devices.
 func (n *Node) runOf(w *waiter, picks []packing.Pick) *run {
 	r := &run{process: w.process, record: record{
-		ID: w.id, Name: w.name, UID: w.process.UID, PID: w.process.PID, Started: time.Now(), Request: w.request, Class: picks[0].Class,
+		ID: w.id, Name: w.name, UID: w.process.UID, PID: w.process.PID, Started: time.Now(), Class: picks[0].Class,
+		Share: savedShare(w.request.Containers[0].Share), Priority: w.request.Priority,
 	}}
 	for _, pick := range picks {
 		r.Devices = append(r.Devices, string(n.empty.Slices[pick.Slice].ID))
@@ -151,7 +152,7 @@ func (n *Node) begin(r *run) (err error) {
 			n.discard(r)
 		}
 	}()
-	if r.Born, err = process.Born(p.PID); err != nil {
+	if r.StartTime, err = process.Born(p.PID); err != nil {
 		return err
 	}
 	if err := n.setUp(r); err != nil {

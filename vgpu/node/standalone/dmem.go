@@ -87,7 +87,7 @@ func (n *Node) limit(r *run) (confirmed share.Bytes, all error) {
 		return 0, err
 	}
 	for _, uuid := range r.Devices {
-		told, err := l.Limit(context.Background(), r.Group, uuid, r.Request.Containers[0].Share.Memory+mps.ContextMemory)
+		told, err := l.Limit(context.Background(), r.Group, uuid, r.Share.Memory+mps.ContextMemory)
 		confirmed, all = max(confirmed, told), errors.Join(all, err)
 	}
 	return confirmed, all

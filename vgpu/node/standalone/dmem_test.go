@@ -15,7 +15,6 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/api/control"
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 	"github.com/gshare-dev/gshare/vgpu/node/dmem"
-	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // withDriver gives the node cgroups that are mere files, and a driver's program that does what the script says, besides noting its
@@ -148,7 +147,7 @@ func TestEndsBeforeLimit(t *testing.T) {
 	change, calls := withDriver(t, "[ $2 = --help ]\n")
 	log := &words{}
 	n := newNode(t, tempDir(t), change, logTo(log))
-	gone := record{ID: "x", Group: "/x", Devices: []string{"GPU-0"}, Request: share.Request{Containers: make([]share.Container, 1)}}
+	gone := record{ID: "x", Group: "/x", Devices: []string{"GPU-0"}}
 	for _, again := range []bool{false, true} {
 		if over := n.askForLimit(&run{record: gone}, again); !over || len(calls()) != 1 || log.String() != "" {
 			t.Errorf("%v, %q: %s", over, calls(), log)

@@ -60,9 +60,9 @@ func (n *Node) grantOf(r *run) *control.Grant {
 	}
 	environment = append(environment, "CUDA_VISIBLE_DEVICES="+devices)
 	if r.Class != share.Exclusive {
-		environment = append(environment, mps.ClientEnvironment(r.pipe, r.Request.Containers[0].Share)...)
+		environment = append(environment, mps.ClientEnvironment(r.pipe, share.Share(r.Share))...)
 	}
-	if mps.HasLowPriority(r.Class, r.Request.Priority) {
+	if mps.HasLowPriority(r.Class, r.Priority) {
 		environment = append(environment, mps.LowPriorityVariable)
 	}
 	return &control.Grant{ID: r.ID, Dir: n.dirOf(r.ID), Environment: environment, Inherit: r.Group == "", Enforcement: r.Enforcement}

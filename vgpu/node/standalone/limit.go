@@ -47,7 +47,7 @@ func (n *Node) named(name string) (found *run, err error) {
 
 // resize moves a limit between the request and the cap of the run's processes, which stays as it was at their start.
 func (n *Node) resize(r *run, percent int64) error {
-	s := r.Request.Containers[0].Share
+	s := r.Share
 	if percent < 1 || percent > 100 || share.PerMille(percent*10) < s.SMRequest || share.PerMille(percent*10) > s.SMLimit {
 		return share.Invalid(share.FieldSMLimit, "%d%% is not between the request of %s and the limit of %s that the run began with",
 			percent, s.SMRequest.Percent(), s.SMLimit.Percent())

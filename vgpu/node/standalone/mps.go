@@ -25,7 +25,7 @@ func (n *Node) open(r *run) (pipe string, _ error) {
 
 // member is what a run is to MPS.
 func (r *run) member() mps.Member {
-	return mps.NewMember(r.Devices[0], r.ID, r.Request.Containers[0].Share, mps.HasLowPriority(r.Class, r.Request.Priority))
+	return mps.NewMember(r.Devices[0], r.ID, share.Share(r.Share), mps.HasLowPriority(r.Class, r.Priority))
 }
 
 // holdMPS keeps the daemons of the devices that are shared, and ends those of others, so that the next runs start without what
@@ -51,7 +51,7 @@ func (n *Node) reconsider() {
 func (n *Node) capOf(r *run) string {
 	i, _ := n.empty.SliceIndex(packing.SliceID(r.Devices[0]))
 	s := n.empty.Slices[i]
-	return fmt.Sprintf("%s, %d of %d SMs", n.mpsOf(r), supervisor.Cap(r.Request.Containers[0].Share.SMLimit, s.SMs), s.SMs) + inside(s.Profile)
+	return fmt.Sprintf("%s, %d of %d SMs", n.mpsOf(r), supervisor.Cap(r.Share.SMLimit, s.SMs), s.SMs) + inside(s.Profile)
 }
 
 // mpsOf names MPS by how it holds a run.

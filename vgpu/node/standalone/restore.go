@@ -1,7 +1,6 @@
 package standalone
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -49,21 +48,18 @@ func (n *Node) load(id string) (*run, error) {
 		return nil, err
 	}
 	r := &run{}
-	if err := json.Unmarshal(text, &r.record); err != nil {
+	if r.record, err = decodeRecord(text); err != nil {
 		return nil, err
 	}
-	if err := r.Request.Validate(); err != nil {
-		return nil, err
-	}
-	if r.ID != id || len(r.Devices) == 0 {
-		return nil, fmt.Errorf("it says it is %.20q with %d devices", r.ID, len(r.Devices))
+	if r.ID != id {
+		return nil, fmt.Errorf("the record is of run %.20q", r.ID)
 	}
 	return r, nil
 }
 
 // resume keeps a run. A process that has ended may have children that are connected and will come back.
 func (n *Node) resume(r *run) {
-	r.process, r.dead = alive(r.PID, r.Born)
+	r.process, r.dead = alive(r.PID, r.StartTime)
 	if err := n.prepare(r); err != nil {
 		n.Log.Error("take over a run", "run", r.ID, "err", err)
 		n.discard(r)

@@ -33,7 +33,7 @@ func (n *Node) Status() control.Status {
 
 func (r *run) status() control.Run {
 	out := control.Run{
-		ID: r.ID, Name: r.Name, UID: r.UID, PID: r.PID, Started: r.Started, Priority: string(r.Request.Priority),
+		ID: r.ID, Name: r.Name, UID: r.UID, PID: r.PID, Started: r.Started, Priority: string(r.Priority),
 		Enforcement: r.Enforcement, VGPUs: []control.VGPU{},
 	}
 	for _, v := range r.container.Status().VGPUs {

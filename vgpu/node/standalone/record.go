@@ -1,0 +1,81 @@
+package standalone
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
+	"github.com/gshare-dev/gshare/vgpu/node/versioned"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// recordName is the name of a run's record in the run's directory.
+const recordName = "run.json"
+
+// recordVersion is the version of the records on disk; others are refused.
+const recordVersion = 1
+
+// record is what an agent needs to restore a run of an earlier agent. Its bytes are a contract with later agents: see
+// testdata/run.json.
+type record struct {
+	Version     int                       `json:"version"`
+	ID          string                    `json:"id"`
+	Name        string                    `json:"name,omitempty"`
+	UID         uint32                    `json:"uid"`
+	PID         int                       `json:"pid"`       // of the process that asked for the run, which becomes the program
+	StartTime   uint64                    `json:"startTime"` // of that process, in ticks since boot: PIDs are reused
+	Started     time.Time                 `json:"started"`
+	Devices     []string                  `json:"devices"` // UUID of each vGPU's device
+	Class       share.Isolation           `json:"class"`
+	Priority    share.Priority            `json:"priority"`
+	Share       savedShare                `json:"share"`             // of each device
+	SMLimit     share.PerMille            `json:"smLimit,omitempty"` // set by SetLimit; 0: that of the share
+	Group       string                    `json:"cgroup,omitempty"`
+	Limited     share.Bytes               `json:"driverLimit,omitempty"` // device memory limit that the driver has confirmed; 0: none
+	Enforcement control.EnforcementStatus `json:"enforcement"`
+}
+
+// savedShare is a share.Share with names for the disk.
+type savedShare struct {
+	SMRequest    share.PerMille `json:"sm"`
+	SMLimit      share.PerMille `json:"smLimit"`
+	QuotaRequest share.PerMille `json:"quota"`
+	QuotaLimit   share.PerMille `json:"quotaLimit"`
+	Memory       share.Bytes    `json:"memory"`
+}
+
+// request returns the run's share as a request; which slice it gets is decided already.
+func (r *record) request() share.Request {
+	return share.Request{
+		Terms:      share.Terms{Isolation: r.Class, Priority: r.Priority, Slice: share.WholeGPU, Enforcement: share.Strict},
+		Containers: []share.Container{{Name: "run", VGPUs: len(r.Devices), Share: share.Share(r.Share)}},
+	}
+}
+
+// save writes the record of a run into the run's directory.
+func (n *Node) save(r *run) error {
+	r.Version = recordVersion
+	text, err := json.Marshal(r.record)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(n.dirOf(r.ID), 0o755); err != nil {
+		return err
+	}
+	return atomicfile.WriteFile(filepath.Join(n.dirOf(r.ID), recordName), text, 0o644)
+}
+
+// decodeRecord parses a record. It refuses other versions, and shares that no agent admits.
+func decodeRecord(text []byte) (r record, err error) {
+	if err := versioned.Decode(text, recordVersion, &r); err != nil {
+		return record{}, fmt.Errorf("decode run: %w", err)
+	}
+	if err := r.request().Validate(); err != nil {
+		return record{}, fmt.Errorf("decode run: %w", err)
+	}
+	return r, nil
+}

@@ -1,0 +1,61 @@
+package standalone
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+func readGolden(t *testing.T) string {
+	text, err := os.ReadFile("testdata/run.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestRecordGolden compares with a record as agents have it on disk: it must mean the same to every later agent of this version.
+func TestRecordGolden(t *testing.T) {
+	golden := readGolden(t)
+	r, err := decodeRecord([]byte(golden))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := savedShare{SMRequest: 300, SMLimit: 500, QuotaRequest: 1000, QuotaLimit: 1000, Memory: 4 << 30}
+	if r.Share != want || r.Class != share.Elastic || r.SMLimit != 400 || r.StartTime != 123456 || r.UID != 1000 || r.PID != 4711 {
+		t.Errorf("decoded %+v", r)
+	}
+	text, err := json.Marshal(r)
+	if diff := cmp.Diff(golden, string(text)+"\n"); err != nil || diff != "" {
+		t.Errorf("encoded again: %v\n%s", err, diff)
+	}
+}
+
+func TestDecodeRecordRefuses(t *testing.T) {
+	golden := readGolden(t)
+	for name, test := range map[string]struct{ old, new string }{
+		"newer version":    {`"version":1`, `"version":2`},
+		"no version":       {`"version":1,`, ``},
+		"renamed field":    {`"startTime"`, `"born"`},
+		"renamed share":    {`"sm":300`, `"SMRequest":300`},
+		"share of zero":    {`"sm":300`, `"sm":0`},
+		"share above all":  {`"smLimit":500`, `"smLimit":1001`},
+		"no memory":        {`"memory":4294967296`, `"memory":0`},
+		"no device":        {`["GPU-1"]`, `[]`},
+		"unknown class":    {`"elastic"`, `"plastic"`},
+		"unknown priority": {`"slo"`, `"slow"`},
+		"torn":             {`}}`, ``},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(golden, test.old, test.new, 1)
+			if r, err := decodeRecord([]byte(text)); err == nil || text == golden {
+				t.Errorf("%s was decoded as %+v", text, r)
+			}
+		})
+	}
+}
