@@ -54,7 +54,7 @@ func serveNode(ctx context.Context, c config.Configuration) error {
 	a, err := agent.New(agent.Options{
 		Config: c, Source: source, OnDemand: onDemand, Log: log, Pods: node.pods, Records: records,
 		MPS: clusterDaemonsOf(c), Memory: limiterOf(c),
-		Cluster: agent.NewAPIServer(telling, node.client, node.name, log),
+		Cluster: agent.NewAPIServer(telling, node.client, node.name),
 		Linger:  func(ctx context.Context) { pause(ctx, bindTime) },
 		Fault:   faultOf(os.Getenv),
 	})

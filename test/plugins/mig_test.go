@@ -77,11 +77,11 @@ type bulletin struct {
 }
 
 func (b *bulletin) Published(context.Context) (kube.Inventory, error) { return kube.Inventory{}, nil }
-func (b *bulletin) Changed(context.Context, func())                   {}
+func (b *bulletin) WatchNode(context.Context, func())                 {}
 func (b *bulletin) Warn(*v1.Pod, string, string)                      {}
-func (b *bulletin) Tell(*v1.Pod, string, string)                      {}
+func (b *bulletin) Notify(*v1.Pod, string, string)                    {}
 
-func (b *bulletin) Enforced(context.Context, types.NamespacedName, types.UID, string) error {
+func (b *bulletin) WriteEnforcement(context.Context, types.NamespacedName, types.UID, string) error {
 	return nil
 }
 

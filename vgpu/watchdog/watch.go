@@ -7,105 +7,110 @@ import (
 	"time"
 )
 
-// Finding is a process that should not be as it is, and what is due about it now.
+// Finding is a process that violates the shares of a slice, and what to do about it now.
 type Finding struct {
 	Process
-	Kind  Kind
-	Since time.Time // when it was first seen so
-	Tell  bool      // nothing of this kind has been told of its pod lately
-	End   bool      // it is to be ended
+	Kind   Kind
+	Since  time.Time // when the violation was first observed
+	Report bool      // none of this kind was reported of its pod lately
+	Kill   bool      // the process is to be killed
 }
 
-// Watch remembers from look to look. It is not safe for concurrent use.
+// Watch compares the processes of successive observations with the grants. It is not safe for concurrent use.
 type Watch struct {
-	config Config
-	seen   map[key]sight
-	told   map[subject]time.Time
-	used   map[use]time.Time
+	config   Config
+	seen     map[key]violation
+	reported map[subject]time.Time
+	used     map[use]time.Time
 }
 
+// key identifies a process on a slice.
 type key struct {
-	pid   int
-	born  uint64
-	slice string
+	pid       int
+	startTime uint64
+	slice     string
 }
 
-type sight struct {
-	kind  Kind
-	since time.Time
-	ended time.Time // when its end was last due; zero: never
+// violation is what is known of a process that violates the shares of a slice.
+type violation struct {
+	kind   Kind
+	since  time.Time
+	killed time.Time // when a kill was last decided; zero: never
 }
 
-// subject is what is told once in a while: of a pod, or for those in none of a slice.
+// subject is what is reported once in a while: a kind of violation of a pod, or of a slice by processes in no pod.
 type subject struct {
-	of   string
+	of   string // pod or slice
 	kind Kind
 }
 
+// use is the use of a slice by a pod; empty for processes in no pod.
 type use struct{ slice, pod string }
 
-// New gives a watch that has seen nothing.
+// New returns a Watch that has observed nothing.
 func New(c Config) *Watch {
-	return &Watch{config: c, seen: map[key]sight{}, told: map[subject]time.Time{}, used: map[use]time.Time{}}
+	return &Watch{config: c, seen: map[key]violation{}, reported: map[subject]time.Time{}, used: map[use]time.Time{}}
 }
 
-// Look takes in all processes that are seen at a time, and gives what is found by then, by slice and PID. It forgets those
-// that are not seen any more. Times do not go back.
-func (w *Watch) Look(now time.Time, processes []Process, grants []Grant) (found []Finding) {
-	maps.DeleteFunc(w.told, func(_ subject, at time.Time) bool { return now.Sub(at) >= w.config.Repeat })
+// Observe processes one observation of all processes, and returns the findings, sorted by slice and PID. It forgets processes that are
+// not observed any more. Times must not decrease from call to call.
+func (w *Watch) Observe(now time.Time, processes []Process, grants []Grant) (found []Finding) {
+	maps.DeleteFunc(w.reported, func(_ subject, at time.Time) bool { return now.Sub(at) >= w.config.Repeat })
 	maps.DeleteFunc(w.used, func(_ use, at time.Time) bool { return now.Sub(at) >= w.config.Linger })
 	before := w.seen
-	w.seen = map[key]sight{}
-	for _, p := range slices.SortedFunc(slices.Values(processes), order) {
-		v := judge(p, grants)
-		if v.kind == "" {
+	w.seen = map[key]violation{}
+	for _, p := range slices.SortedFunc(slices.Values(processes), compare) {
+		judged := judge(p, grants)
+		if judged.kind == "" {
 			continue
 		}
-		k := key{p.PID, p.Born, p.Slice}
-		s, ok := before[k]
-		if !ok || s.kind != v.kind {
-			s = sight{kind: v.kind, since: now}
+		k := key{p.PID, p.StartTime, p.Slice}
+		v, ok := before[k]
+		if !ok || v.kind != judged.kind {
+			v = violation{kind: judged.kind, since: now}
 		}
-		if w.counts(s, now) {
-			found = append(found, w.find(now, p, v, &s))
+		if w.isConfirmed(v, now) {
+			found = append(found, w.finding(now, p, judged, &v))
 		}
-		w.seen[k] = s
+		w.seen[k] = v
 	}
 	return found
 }
 
-func order(a, b Process) int {
-	return cmp.Or(cmp.Compare(a.Slice, b.Slice), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Born, b.Born))
+// compare orders processes by slice, PID and start time.
+func compare(a, b Process) int {
+	return cmp.Or(cmp.Compare(a.Slice, b.Slice), cmp.Compare(a.PID, b.PID), cmp.Compare(a.StartTime, b.StartTime))
 }
 
-// counts says that a sight is no accident. One look alone may see a process whose share is just being taken back, or another
-// one under the PID that the driver meant; who was there before the second look began is who it meant. And a program may use
-// its device before the token server has heard of it.
-func (w *Watch) counts(s sight, now time.Time) bool {
-	if s.kind == Unhooked {
-		return now.Sub(s.since) >= w.config.Grace
+// isConfirmed reports whether a violation has lasted long enough. A single observation may show a process whose share is just being
+// released, or another process that has got the PID meanwhile. An unhooked process has a grace period: it may use its device before the
+// token server has accepted it.
+func (w *Watch) isConfirmed(v violation, now time.Time) bool {
+	if v.kind == Unhooked {
+		return now.Sub(v.since) >= w.config.Grace
 	}
-	return now.After(s.since)
+	return now.After(v.since)
 }
 
-func (w *Watch) find(now time.Time, p Process, v verdict, s *sight) Finding {
-	f := Finding{Process: p, Kind: v.kind, Since: s.since}
-	about := subject{cmp.Or(p.Pod, p.Slice), v.kind}
-	if _, told := w.told[about]; !told {
-		f.Tell = true
-		w.told[about] = now
+// finding returns the finding for a confirmed violation, and stores what it decides.
+func (w *Watch) finding(now time.Time, p Process, judged verdict, v *violation) Finding {
+	f := Finding{Process: p, Kind: judged.kind, Since: v.since}
+	about := subject{cmp.Or(p.Pod, p.Slice), judged.kind}
+	if _, reported := w.reported[about]; !reported {
+		f.Report = true
+		w.reported[about] = now
 	}
-	if w.config.End && !v.spared && (s.ended.IsZero() || now.Sub(s.ended) >= w.config.Retry) {
-		f.End = true
-		s.ended = now
+	if w.config.Kill && !judged.spared && (v.killed.IsZero() || now.Sub(v.killed) >= w.config.Retry) {
+		f.Kill = true
+		v.killed = now
 	}
-	if v.kind != Unhooked { // which is accounted for
+	if judged.kind != Unhooked { // whose share is accounted for
 		w.used[use{p.Slice, p.Pod}] = now
 	}
 	return f
 }
 
-// Used gives, for each slice that others used until lately, the pods they are of, sorted; an empty one stands for none.
+// Used returns the pods that use slices without a share, or did until lately, by slice, sorted. An empty pod stands for processes in none.
 func (w *Watch) Used() map[string][]string {
 	used := map[string][]string{}
 	for u := range w.used {

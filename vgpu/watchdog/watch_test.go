@@ -12,7 +12,7 @@ import (
 
 var (
 	start  = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	config = Config{Grace: 10 * time.Second, Linger: 10 * time.Second, Repeat: 10 * time.Minute, Retry: 10 * time.Second, End: true}
+	config = Config{Grace: 10 * time.Second, Linger: 10 * time.Second, Repeat: 10 * time.Minute, Retry: 10 * time.Second, Kill: true}
 	grants = []Grant{
 		{Pod: "a", Container: "main", Slices: []string{"g0"}, Hooked: true},
 		{Pod: "a", Container: "alone", Slices: []string{"g1", "g2"}},
@@ -34,7 +34,7 @@ func TestJudge(t *testing.T) {
 		"a sidecar":                      {Process{Slice: "g0", Pod: "a", Container: "proxy"}, verdict{Stranger, false}},
 		"another pod":                    {Process{Slice: "g0", Pod: "c", Container: "main"}, verdict{Stranger, false}},
 		"another pod with tickets":       {Process{Slice: "g0", Pod: "c", Container: "main", Ticketed: true}, verdict{Stranger, true}},
-		"lent by another plugin":         {Process{Slice: "g0", Pod: "c", Container: "main", Lent: true}, verdict{}},
+		"lent by another plugin":         {Process{Slice: "g0", Pod: "c", Container: "main", AllocatedElsewhere: true}, verdict{}},
 		"of the host":                    {Process{Slice: "g0"}, verdict{Outsider, true}},
 		"container not known":            {Process{Slice: "g1", Pod: "a"}, verdict{}},
 		"container not known, session":   {Process{Slice: "g0", Pod: "a", Session: true}, verdict{}},
@@ -51,10 +51,10 @@ func TestJudge(t *testing.T) {
 func short(found []Finding) (lines []string) {
 	for _, f := range found {
 		line := fmt.Sprintf("%s %d", f.Kind, f.PID)
-		if f.Tell {
+		if f.Report {
 			line += " T"
 		}
-		if f.End {
+		if f.Kill {
 			line += " E"
 		}
 		lines = append(lines, line)
@@ -68,7 +68,7 @@ func TestWhen(t *testing.T) {
 	hooked, host := unhooked, Process{PID: 3, Slice: "g0"}
 	hooked.Session = true
 	other := stranger
-	other.Born = 9
+	other.StartTime = 9
 	type look struct {
 		at   int
 		seen []Process
@@ -85,7 +85,7 @@ func TestWhen(t *testing.T) {
 	} {
 		w := New(config)
 		for _, l := range looks {
-			got := short(w.Look(start.Add(time.Duration(l.at)*time.Second), l.seen, grants))
+			got := short(w.Observe(start.Add(time.Duration(l.at)*time.Second), l.seen, grants))
 			if diff := cmp.Diff(l.want, got); diff != "" {
 				t.Errorf("%s: after %d s\n%s", name, l.at, diff)
 			}
@@ -100,11 +100,11 @@ func TestTold(t *testing.T) {
 	var before []Process
 	for i := range 600 { // 20 minutes
 		fresh := Process{PID: i + 1, Slice: "g0", Pod: "c"}
-		for _, f := range w.Look(start.Add(time.Duration(i)*2*time.Second), append(before, fresh), grants) {
-			if f.Tell {
+		for _, f := range w.Observe(start.Add(time.Duration(i)*2*time.Second), append(before, fresh), grants) {
+			if f.Report {
 				told++
 			}
-			if f.End {
+			if f.Kill {
 				ended++
 			}
 		}
@@ -113,8 +113,8 @@ func TestTold(t *testing.T) {
 	if told != 2 || ended != 599 {
 		t.Errorf("told %d times, ended %d; want 2 and 599", told, ended)
 	}
-	if len(w.told) > 1 || len(w.seen) > 2 || len(w.used) > 1 {
-		t.Errorf("remembers %d, %d, %d", len(w.told), len(w.seen), len(w.used))
+	if len(w.reported) > 1 || len(w.seen) > 2 || len(w.used) > 1 {
+		t.Errorf("remembers %d, %d, %d", len(w.reported), len(w.seen), len(w.used))
 	}
 }
 
@@ -135,7 +135,7 @@ func TestUsed(t *testing.T) {
 		{11, nil, map[string][]string{"g0": {"", "c"}, "g2": {"a"}}},
 		{12, nil, map[string][]string{}},
 	} {
-		w.Look(start.Add(time.Duration(look.at)*time.Second), look.seen, grants)
+		w.Observe(start.Add(time.Duration(look.at)*time.Second), look.seen, grants)
 		if diff := cmp.Diff(look.want, w.Used()); diff != "" {
 			t.Errorf("after %d s\n%s", look.at, diff)
 		}
@@ -157,24 +157,24 @@ func TestNeverEnded(t *testing.T) {
 		for len(seen) < 5 && random.IntN(3) > 0 {
 			seen = append(seen, Process{
 				PID: random.IntN(8), Slice: pick("g0", "g1", "g2"), Pod: pick("", "a", "b", "c"), Container: pick("", "main", "alone", "proxy"),
-				Session: random.IntN(3) == 0, Lent: random.IntN(8) == 0, Ticketed: random.IntN(4) == 0,
+				Session: random.IntN(3) == 0, AllocatedElsewhere: random.IntN(8) == 0, Ticketed: random.IntN(4) == 0,
 			})
 		}
 		now := start.Add(time.Duration(i) * 3 * time.Second)
-		for _, f := range ends.Look(now, seen, grants) {
+		for _, f := range ends.Observe(now, seen, grants) {
 			v := judge(f.Process, grants)
-			if f.Kind == "" || f.Kind != v.kind || f.Lent || f.Since.After(now) || !slices.Contains(seen, f.Process) {
+			if f.Kind == "" || f.Kind != v.kind || f.AllocatedElsewhere || f.Since.After(now) || !slices.Contains(seen, f.Process) {
 				t.Fatalf("found %+v", f)
 			}
-			if f.End && (v.spared || f.Pod == "" || f.Kind == Stranger && f.Ticketed) {
+			if f.Kill && (v.spared || f.Pod == "" || f.Kind == Stranger && f.Ticketed) {
 				t.Fatalf("ends %+v", f)
 			}
-			if f.End {
+			if f.Kill {
 				ended[f.Kind]++
 			}
 		}
-		for _, f := range reports.Look(now, seen, grants) {
-			if f.End {
+		for _, f := range reports.Observe(now, seen, grants) {
+			if f.Kill {
 				t.Fatalf("ends %+v by the policy to report", f)
 			}
 		}
@@ -195,7 +195,7 @@ func BenchmarkLook(b *testing.B) {
 		granted = append(granted, Grant{Pod: pod, Container: "main", Slices: []string{slice}, Hooked: true})
 	}
 	for i := range b.N {
-		if found := w.Look(start.Add(time.Duration(i)), seen, granted); len(found) > 0 {
+		if found := w.Observe(start.Add(time.Duration(i)), seen, granted); len(found) > 0 {
 			b.Fatal(found)
 		}
 	}

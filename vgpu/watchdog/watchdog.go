@@ -1,5 +1,5 @@
-// Package watchdog decides which processes use a node's slices without a share that says so, since when, and what is due
-// about them (DESIGN 4). It is told what was seen and what was granted; who looks, and who acts, is the node agent.
+// Package watchdog decides which processes use a node's slices without a share that allows it, since when, and whether to report or
+// kill them. The node agent supplies what it has observed and granted, and carries the decisions out.
 package watchdog
 
 import (
@@ -7,50 +7,50 @@ import (
 	"time"
 )
 
-// Kind says what is wrong with a process on a slice.
+// Kind classifies what is wrong with a process on a slice.
 type Kind string
 
 // The kinds.
 const (
 	Stranger   Kind = "stranger"   // its container has no share
 	Trespasser Kind = "trespasser" // its container has a share, of other slices
-	Unhooked   Kind = "unhooked"   // its container shares the slice, but the token server does not know the process
-	Outsider   Kind = "outsider"   // it is in no pod: reported, never ended
+	Unhooked   Kind = "unhooked"   // its container shares the slice, but the process has no session at the token server
+	Outsider   Kind = "outsider"   // it is in no pod; it is reported, never killed
 )
 
-// Kinds lists them all.
+// Kinds lists all kinds.
 var Kinds = []Kind{Stranger, Trespasser, Unhooked, Outsider}
 
-// Process is one process with a context on a slice, as it was seen at one look.
+// Process is one process with a context on a slice, as it was observed once.
 type Process struct {
-	PID       int
-	Born      uint64 // its start, in the kernel's ticks: with the PID it names the process for good
-	Slice     string
-	Pod       string // UID; empty where it is in no pod
-	Container string // name; empty where it is not known yet
-	Session   bool   // the token server knows it
-	Lent      bool   // another device plugin has given its container the device
-	Ticketed  bool   // the kubelet has given its container tickets of gshare, or does not say
+	PID                int
+	StartTime          uint64 // in the kernel's ticks; PIDs are used again, a PID with a start time is not
+	Slice              string
+	Pod                string // UID; empty where it is in no pod
+	Container          string // name; empty where it is not known yet
+	Session            bool   // it has a session at the token server
+	AllocatedElsewhere bool   // another device plugin has allocated the device to its container
+	Ticketed           bool   // the kubelet has allocated tickets of gshare to its container, or may have
 }
 
-// Grant is what one container has been granted.
+// Grant is the share of one container.
 type Grant struct {
 	Pod, Container string
 	Slices         []string
-	Hooked         bool // its processes have sessions at the token server
-	BestEffort     bool // it runs where its share cannot be enforced
+	Hooked         bool // its processes must have sessions at the token server
+	BestEffort     bool // it also runs where its share cannot be enforced
 }
 
-// verdict is what one look says of a process; spared is one that is never ended for it.
+// verdict is what one observation of a process shows.
 type verdict struct {
-	kind   Kind // empty: it may be there
-	spared bool
+	kind   Kind // empty: the process may use the slice
+	spared bool // it is reported, but never killed
 }
 
-// judge holds one process against the grants. Where its container is not known, it has the benefit of all its pod's. What
-// another plugin has lent is that plugin's mistake or the administrator's, not the process's.
+// judge compares one process with the grants. A process of an unknown container may use what any container of its pod may. A device that
+// another plugin has allocated is that plugin's mistake, or the administrator's, and not the process's.
 func judge(p Process, grants []Grant) verdict {
-	if p.Lent {
+	if p.AllocatedElsewhere {
 		return verdict{}
 	}
 	if p.Pod == "" {
@@ -73,11 +73,11 @@ func judge(p Process, grants []Grant) verdict {
 	return v
 }
 
-// Config is what a watch goes by.
+// Config configures a Watch.
 type Config struct {
-	Grace  time.Duration // how long a process may go without a session
-	Linger time.Duration // how long a slice stays used after its last stranger was seen
-	Repeat time.Duration // how often one thing is told of one pod
-	Retry  time.Duration // how often one process is ended, should it live on
-	End    bool          // strangers, trespassers and unhooked processes are ended
+	Grace  time.Duration // how long a process may use a slice before it has a session
+	Linger time.Duration // how long a slice counts as used after its last stranger was observed
+	Repeat time.Duration // between two reports of one kind on one pod
+	Retry  time.Duration // between two attempts to kill one process
+	Kill   bool          // kill strangers, trespassers and unhooked processes
 }

@@ -1,97 +1,64 @@
-// Package agent is the node agent of a cluster: it gives containers what the scheduler placed for them, and takes it back
-// when they are gone (DESIGN 4).
+// Package agent is the node agent of a cluster. It gives containers the shares that the scheduler placed for them, and releases the
+// shares when the containers are gone.
 //
-// What it has granted is written down before anything is done about it, in a directory for each container; a new agent takes
-// these over. Everything else it asks anew: the kubelet whose tickets are, the pod where it was placed, the machine what it has.
+// Each grant is written to disk before it takes effect, in a directory for each container, and the next agent restores it. All
+// other state is read again at the start: the owners of tickets from the kubelet, placements from pods, devices from the driver.
 package agent
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/gshare-dev/gshare/deviceplugin"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 	"github.com/gshare-dev/gshare/vgpu/node/dmem"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
-	"github.com/gshare-dev/gshare/vgpu/node/grant"
-	"github.com/gshare-dev/gshare/vgpu/node/injection"
-	"github.com/gshare-dev/gshare/vgpu/node/inventory"
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/partition/ondemand"
 	"github.com/gshare-dev/gshare/vgpu/node/ticket"
-	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
-	"github.com/gshare-dev/gshare/vgpu/share"
-	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
-// Options are what an agent is made of.
+// Options configures an agent. Its parts share one copy and do not change it.
 type Options struct {
-	Config config.Configuration // with its defaults, its directory and the name of the node
+	Config config.Configuration // with defaults, directory and node name set
 	Source gpu.Source
 
-	OnDemand *ondemand.Source // the Source, where it makes MIG instances; nil: none are made
+	OnDemand *ondemand.Source // the Source, where it creates MIG instances on demand; nil: none are created
 	MPS      mps.Daemons
-	Memory   *dmem.Limiter // lets the driver limit memory, where it can; nil: it is not asked
+	Memory   *dmem.Limiter // sets the driver's memory limits; nil: they are not used
 	Pods     *kubelet.Pods
 	Records  *kubelet.Records
 	Cluster  Cluster
 	Log      *slog.Logger
 
-	// ContainerOf tells in which container a process is; default is the kernel's word. Tests put processes into containers.
+	// ContainerOf returns the container of a process. The default reads the kernel's cgroups; tests assign processes themselves.
 	ContainerOf func(pid int) (cgroup.Container, error)
 
-	// PathOf tells the cgroup of the container of a process; default is the kernel's word.
+	// PathOf returns the cgroup path of the container of a process. The default reads the kernel's cgroups.
 	PathOf func(pid int) (string, error)
 
-	// Capabilities is where the driver tells the device nodes of MIG instances; default is where it does. Tests have another driver.
+	// Capabilities is the driver's list of the device nodes of MIG instances. The default is the real driver's; tests have their own.
 	Capabilities cdi.Capabilities
 
-	// Linger returns when the pods that were bound to the node before it was closed have had time to come; default is at once.
+	// Linger blocks until the pods that were bound before the node was closed have had time to start. The default returns at once.
 	Linger func(context.Context)
 
-	// Fault is called between the steps of what must be safe against a sudden end; tests end the process there.
+	// Fault is called between the steps that must survive a crash; tests kill the process there.
 	Fault func(point string)
 }
 
-// Agent is the agent of one node.
-type Agent struct {
-	Options
-	metrics *metrics
-	server  *tokenserver.Server
-	mps     *mps.Manager
-	host    injection.Host
-	files   cdi.Directory
-	wake    chan struct{} // something may have ended
-	report  chan struct{} // something is to be published
-	closed  chan struct{} // the API server knows that the agent is about to end
-	what    question[[]gpu.Device]
-	asks    chan unlimited // for the driver's limits
-
-	appeared chan struct{} // a GPU is open
-
-	mu         sync.Mutex // guards the following
-	inventory  inventory.Inventory
-	devices    []gpu.Device  // at the last look
-	bound      bool          // pods with shares may be bound to the node
-	changed    chan struct{} // closed and replaced when tickets change
-	freed      chan struct{} // closed and replaced when a grant is released
-	book       *grant.Book
-	slices     map[string]*tokenserver.Slice     // by ID
-	containers map[string]*tokenserver.Container // by grant; those alone on their devices have none
-	limits     map[string]string                 // SM limits that were moved, by grant, in words
-	confirmed  map[string]driverLimit            // of memory, by the driver, by grant
-	found      []watchdog.Finding                // processes that should not be there, at the last look
-	used       map[string]string                 // slices that others use, by ID: by whom
-}
-
-// New makes an agent that has looked at nothing yet.
-func New(o Options) (*Agent, error) {
+func (o *Options) setDefaults() {
 	if o.Fault == nil {
 		o.Fault = func(string) {}
 	}
@@ -102,90 +69,164 @@ func New(o Options) (*Agent, error) {
 		o.ContainerOf = containerOf
 	}
 	if o.PathOf == nil {
-		o.PathOf = pathOf
+		o.PathOf = cgroupPathOf
 	}
 	if o.Capabilities == "" {
 		o.Capabilities = cdi.DriverCapabilities
 	}
-	c := o.Config
-	a := &Agent{
-		Options: o, files: cdi.Directory(c.Kubernetes.CDI), bound: true,
-		wake: make(chan struct{}, 1), report: make(chan struct{}, 1), closed: make(chan struct{}, 1), appeared: make(chan struct{}, 1),
-		what:    question[[]gpu.Device]{call: o.Source.Devices},
-		changed: make(chan struct{}), freed: make(chan struct{}),
-		book: grant.NewBook(grant.Config{
-			Node: c.Kubernetes.NodeName, Gamma: *c.GammaPercent * 10, MixTenants: c.Tenancy == "mixed",
-		}),
-		slices: map[string]*tokenserver.Slice{}, containers: map[string]*tokenserver.Container{}, limits: map[string]string{},
-		confirmed: map[string]driverLimit{}, asks: make(chan unlimited, unlimitedAtOnce),
-		server: tokenserver.New(tokenserver.Config{
-			Log: o.Log, Turn: c.Turn.Duration, RunAhead: c.RunAhead.Duration, Window: c.Window.Duration,
-		}),
-	}
-	a.mps = mps.New(mps.Config{Daemons: o.MPS, Log: o.Log, OnChange: func() { signal(a.report) }})
-	a.metrics = newMetrics(a)
-	a.host = injection.Host{Driver: cdi.Driver(c.Kubernetes.Driver), Capabilities: o.Capabilities, Device: a.device}
-	if c.Kubernetes.Hook == "" {
-		return a, nil
-	}
+}
+
+// Agent is the agent of one node. Each part guards its state by a lock of its own, which is never held over disk, driver or daemon
+// I/O. A part may lock those that are listed before it while it holds its own.
+type Agent struct {
+	*Options
+	metrics     *metrics
+	slices      *sliceRuntime
+	granter     *granter
+	devices     *deviceMonitor
+	memory      *memoryLimiter
+	guard       *guard
+	enforcement *enforcementReporter
+	publisher   *publisher
+}
+
+// New returns an agent that has read nothing yet.
+func New(o Options) (*Agent, error) {
+	o.setDefaults()
+	requests := make(chan struct{}, 1)
+	publish := func() { signal(requests) }
+	a := &Agent{Options: &o, metrics: newMetrics()}
 	var err error
-	a.host.Hook, a.host.Preload, err = injection.Install(c.Kubernetes.Hook, filepath.Join(c.Directory, "hook"))
-	return a, err
-}
-
-// classes are what this node can enforce.
-func (a *Agent) classes() []share.Isolation {
-	if a.host.Hook == "" || a.MPS.Available() != nil {
-		return []share.Isolation{share.Exclusive}
+	if a.slices, err = newSliceRuntime(&o, publish); err != nil {
+		return nil, err
 	}
-	return []share.Isolation{share.Exclusive, share.MPS, share.Elastic}
+	a.granter = newGranter(&o, a.metrics, a.slices, publish)
+	a.devices = newDeviceMonitor(&o, a.slices, a.granter, publish)
+	a.memory = newMemoryLimiter(&o, a.metrics, a.granter, a.devices, publish)
+	a.guard = newGuard(a, publish)
+	a.enforcement = &enforcementReporter{Options: &o, slices: a.slices, granter: a.granter, devices: a.devices, guard: a.guard}
+	a.publisher = &publisher{
+		Options: &o, metrics: a.metrics, devices: a.devices, granter: a.granter, enforcement: a.enforcement,
+		requests: requests, closed: make(chan struct{}, 1),
+	}
+	return a, nil
 }
 
-func (a *Agent) inventoryConfig() inventory.Config {
-	c := a.Config
-	return inventory.Config{
-		Owned: c.Devices, Closed: slices.Concat(c.Kubernetes.Cordon, c.Kubernetes.Drain, a.dropped()),
-		Classes: a.classes(), Reserve: *c.ReservePerMille, MaxShares: c.MaxShares,
+// startTimeout bounds how long the start waits for the API server and for GPUs with MIG instances on demand. It goes on without
+// them: the kubelet fails pods whose devices are not registered when it admits them.
+const startTimeout = 2 * time.Second
+
+// Run serves the node until the context ends and the node is closed. Grants stay in force for the next agent.
+func (a *Agent) Run(ctx context.Context) error {
+	if err := os.MkdirAll(a.Config.Directory, 0o755); err != nil {
+		return err
+	}
+	unlock, err := lockNode(ctx, filepath.Join(a.Config.Directory, "agent.lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := a.granter.restore(); err != nil {
+		return err
+	}
+	defer a.slices.close()
+	short, cancel := context.WithTimeout(ctx, startTimeout)
+	opened := a.openGPUs(ctx)
+	a.devices.loadPublished(short)
+	select {
+	case <-opened:
+	case <-short.Done(): // the GPUs are offered once they are open
+	}
+	cancel()
+	if err := a.devices.firstRefresh(ctx); err != nil {
+		return err
+	}
+	a.serve(ctx)
+	return nil
+}
+
+// serve runs the loops and the device plugin until the node is closed.
+func (a *Agent) serve(ctx context.Context) {
+	var loops sync.WaitGroup
+	defer loops.Wait()
+	serving, stop := a.publisher.servingContext(ctx)
+	defer stop()
+	terminations := &terminations{Options: a.Options, slices: a.slices, granter: a.granter}
+	for _, loop := range []func(context.Context){
+		a.granter.watchLoop, a.sweepLoop, a.devices.loop, terminations.loop, a.memory.loop, a.slices.logFeatures,
+	} {
+		loops.Go(func() { loop(serving) })
+	}
+	loops.Go(func() { a.publisher.loop(serving, ctx) })
+	loops.Go(func() {
+		a.granter.adoptFromKubelet(serving)
+		a.guard.loop(serving) // later than that: a container whose grant is not known would pass for a stranger
+	})
+	plugin := a.plugin()
+	if err := plugin.Sweep(); err != nil {
+		a.Log.Warn("failed to remove the sockets of an earlier agent", "error", err)
+	}
+	plugin.Run(serving)
+}
+
+func (a *Agent) sweepLoop(ctx context.Context) { a.granter.sweepLoop(ctx, a.devices.setPodsBound) }
+
+// openGPUs starts to open the GPUs with MIG instances on demand. The returned channel is closed when all are open. Only containers on
+// a GPU whose driver hangs wait for it; those that an earlier agent granted are served again once it is open.
+func (a *Agent) openGPUs(ctx context.Context) (all <-chan struct{}) {
+	return a.slices.open(ctx, func(uuid string) {
+		if err := a.granter.serveRestored(); err != nil {
+			a.Log.Error("failed to serve restored containers", "device", uuid, "error", err)
+		}
+		signal(a.devices.appeared)
+	})
+}
+
+func (a *Agent) plugin() *deviceplugin.Plugin {
+	return &deviceplugin.Plugin{
+		Directory: a.Config.Kubernetes.DevicePlugins, Resource: string(kube.ResourceVGPU), Node: a, Log: a.Log,
+		Registered: func(yes bool) {
+			a.metrics.registered.Store(yes)
+			signal(a.granter.wake)
+			signal(a.publisher.requests)
+		},
 	}
 }
 
 // Tickets implements deviceplugin.Node.
-func (a *Agent) Tickets() ([]string, <-chan struct{}) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return ticket.All(a.inventory.Shares()), a.changed
-}
+func (a *Agent) Tickets() (tickets []string, changed <-chan struct{}) { return a.devices.tickets() }
 
-// Allocate implements deviceplugin.Node. What an earlier owner of the tickets was granted must not be found behind the name,
-// even if nobody comes to replace it.
+// Allocate implements deviceplugin.Node. It removes the file of the tickets' previous owner, so that no container can be created with
+// it, even if no new owner replaces it.
 func (a *Agent) Allocate(tickets []string) string {
 	key := ticket.Key(tickets)
 	a.Records.Allocated(tickets)
 	a.Fault("allocate")
-	if err := a.files.Remove(key); err != nil {
-		a.Log.Error("remove an old grant", "tickets", tickets, "err", err)
+	if err := a.granter.files.Remove(key); err != nil {
+		a.Log.Error("failed to remove an old CDI file", "tickets", tickets, "error", err)
 	}
 	return cdi.Name(key)
 }
 
-// signal makes a loop look again. It never waits.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+// PreStart implements deviceplugin.Node.
+func (a *Agent) PreStart(ctx context.Context, tickets []string) error {
+	return a.granter.start(ctx, tickets)
+}
+
+// lockNode blocks until no other agent serves this node: two would grant the same share twice.
+func lockNode(ctx context.Context, name string) (unlock func(), err error) {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { file.Close() }, nil
+		}
+		if sleep(ctx, 100*time.Millisecond); ctx.Err() != nil {
+			file.Close()
+			return nil, fmt.Errorf("another agent serves this node: %w", err)
+		}
 	}
 }
-
-// broadcast closes a channel for those who wait on it, and gives the next one.
-func broadcast(c *chan struct{}) {
-	close(*c)
-	*c = make(chan struct{})
-}
-
-// dir is the directory of a container.
-func (a *Agent) dir(id string) string { return filepath.Join(a.grantsDir(), id) }
-
-func (a *Agent) grantsDir() string { return filepath.Join(a.Config.Directory, "grants") }
-
-// now is when something was granted. It is written down, so it is cut to what is read back.
-func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }

@@ -21,6 +21,7 @@ import (
 )
 
 func TestLife(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	cdi := r.pod("a", "GPU-1", 60, 70)
 	r.wait("ticket numbered like its slice", func() bool { // advice comes in time or not at all; without it the first free is taken
@@ -49,6 +50,7 @@ func TestLife(t *testing.T) {
 
 // TestReusedTickets: what an earlier owner had is never behind the name, even where nobody asks before the container is created.
 func TestReusedTickets(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	cdi := r.pod("a", "GPU-0", 60, 70)
 	r.mustCreate("a", cdi, "GPU-0")
@@ -74,6 +76,7 @@ func TestReusedTickets(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	unplaced, unsafe := placed("unplaced", "GPU-0", 10, 10), placed("unsafe", "GPU-0", 10, 10)
 	unplaced.Annotations = nil
 	unsafe.Spec.Containers[0].SecurityContext = &v1.SecurityContext{Privileged: new(true)}
@@ -87,6 +90,7 @@ func TestRefusals(t *testing.T) {
 		"no such slice": {placed("lost", "GPU-9", 10, 10), "GPUSliceUnknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t)
 			r.kubelet.AddPod(test.pod)
 			cdi := r.admitted(string(test.pod.UID))
@@ -105,6 +109,7 @@ func TestRefusals(t *testing.T) {
 
 // TestSetUpFails: what cannot be set up leaves nothing, and works once it can. What has been granted before stays granted.
 func TestSetUpFails(t *testing.T) {
+	t.Parallel()
 	driver := ""
 	r := newRig(t, func(o *Options) { o.Config.Kubernetes.Driver = driver })
 	cdi := r.pod("a", "GPU-0", 60, 70)
@@ -130,6 +135,7 @@ func TestSetUpFails(t *testing.T) {
 
 // TestRestart: a new agent takes over what was granted, before the kubelet is there, and refuses what would be given twice.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	cdi := r.pod("a", "GPU-0", 60, 70)
 	r.mustCreate("a", cdi, "GPU-0")
@@ -157,6 +163,7 @@ func TestRestart(t *testing.T) {
 
 // TestReboot: what is kept below /run and /var/run is gone. The kubelet has its checkpoint.
 func TestReboot(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	cdi := r.pod("a", "GPU-1", 60, 70)
 	r.mustCreate("a", cdi, "GPU-1")
@@ -173,6 +180,7 @@ func TestReboot(t *testing.T) {
 
 // TestDeviceGone: slices keep their places while pods are bound, whatever the machine says.
 func TestDeviceGone(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	cdi := r.pod("a", "GPU-1", 60, 70)
 	r.mustCreate("a", cdi, "GPU-1")
@@ -197,6 +205,7 @@ func TestDeviceGone(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	drain := false
 	r := newRig(t, func(o *Options) {
 		if drain {
@@ -221,6 +230,7 @@ func TestDrain(t *testing.T) {
 
 // TestBurst: many containers start at once on a kubelet that refuses now and then; each gets its own.
 func TestBurst(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(o *Options) { o.Config.MaxShares = 60 })
 	cdi := map[string]string{}
 	for i := range 50 {
@@ -246,6 +256,7 @@ func TestBurst(t *testing.T) {
 
 // TestAway: containers start and end without an API server. What there was to say is said when it is back.
 func TestAway(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.cluster.mu.Lock()
 	r.cluster.away, r.cluster.inventory = true, ""
@@ -262,6 +273,7 @@ func TestAway(t *testing.T) {
 }
 
 func TestHTTP(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.mustCreate("a", r.pod("a", "GPU-0", 60, 70), "GPU-0")
 	server := httptest.NewServer(r.Handler())
@@ -306,6 +318,7 @@ func TestHTTP(t *testing.T) {
 
 // TestOneAgent: two agents of one node would grant the same space.
 func TestOneAgent(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	ctx, cancel := context.WithTimeout(r.ctx, 300*time.Millisecond)
 	defer cancel()

@@ -26,6 +26,7 @@ func (r *rig) shut(why kube.Reason) bool {
 // TestClosing: at its end an agent closes the node first. Pods that were bound by then are admitted and started; the end comes after
 // them. The next agent opens the node.
 func TestClosing(t *testing.T) {
+	t.Parallel()
 	come := make(chan struct{})
 	r := newRig(t, func(o *Options) {
 		o.Linger = func(ctx context.Context) {
@@ -72,6 +73,7 @@ func TestClosing(t *testing.T) {
 
 // TestClosingAway: an agent whose end the API server cannot be told of ends all the same, and does not wait for pods.
 func TestClosingAway(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(o *Options) {
 		o.Linger = func(context.Context) { t.Error("it waits for pods though the node is not closed") }
 	})
@@ -83,6 +85,7 @@ func TestClosingAway(t *testing.T) {
 
 // TestClosingDisk: an agent that cannot note on its disk what it publishes closes its node all the same.
 func TestClosingDisk(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	if err := os.Mkdir(filepath.Join(r.dir, inventoryName+".next"), 0o755); err != nil { // writes fail, as on a full disk
 		t.Fatal(err)
@@ -95,6 +98,7 @@ func TestClosingDisk(t *testing.T) {
 
 // TestUnwatched: a node takes no pods while its kubelet is away.
 func TestUnwatched(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.kubelet.Kill()
 	r.wait("closed node", func() bool { return r.shut(kube.ReasonUnwatched) })

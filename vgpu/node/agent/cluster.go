@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -22,33 +21,33 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// Cluster is what the agent tells the API server. It may be away: nothing that containers need waits for it.
+// Cluster is the API server as the agent uses it. It may be away: no container waits for it.
 type Cluster interface {
-	// Published reads the inventory that the node had published.
+	// Published returns the inventory that the node has published.
 	Published(context.Context) (kube.Inventory, error)
-	// Publish makes the node say what it has. keep says that nothing may shrink.
-	Publish(ctx context.Context, inventory string, has v1.ResourceList, keep bool) error
-	// Changed calls back whenever the node may say something else.
-	Changed(ctx context.Context, changed func())
-	// Enforced writes the enforcement status of a pod.
-	Enforced(ctx context.Context, pod types.NamespacedName, uid types.UID, text string) error
-	// Evict ends a pod as its disruption budget allows.
+	// Publish writes the node's inventory, and its resources. With keep none of the resources shrinks.
+	Publish(ctx context.Context, inventory string, resources v1.ResourceList, keep bool) error
+	// WatchNode calls changed whenever the node object may have changed, until the context ends. It does not block.
+	WatchNode(ctx context.Context, changed func())
+	// WriteEnforcement writes the enforcement status of a pod.
+	WriteEnforcement(ctx context.Context, pod types.NamespacedName, uid types.UID, text string) error
+	// Evict evicts a pod, as its disruption budget allows.
 	Evict(ctx context.Context, pod types.NamespacedName, uid types.UID) error
-	// Warn and Tell write an event on a pod.
+	// Warn and Notify write an event of type Warning or Normal on a pod.
 	Warn(pod *v1.Pod, reason, text string)
-	Tell(pod *v1.Pod, reason, text string)
+	Notify(pod *v1.Pod, reason, text string)
 }
 
-// APIServer is the cluster of an agent's node.
+// APIServer is the Cluster of a node, by a client of its API server.
 type APIServer struct {
 	client kubernetes.Interface
 	node   string
 	events record.EventRecorder
-	lister cache.Store
+	lister cache.Store // of the node, once it is watched
 }
 
-// NewAPIServer makes the connection; events are sent until the context ends.
-func NewAPIServer(ctx context.Context, client kubernetes.Interface, node string, log *slog.Logger) *APIServer {
+// NewAPIServer returns the Cluster of a node. It sends events until the context ends.
+func NewAPIServer(ctx context.Context, client kubernetes.Interface, node string) *APIServer {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	broadcaster.StartRecordingToSink(&corev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	context.AfterFunc(ctx, broadcaster.Shutdown)
@@ -58,8 +57,8 @@ func NewAPIServer(ctx context.Context, client kubernetes.Interface, node string,
 	}
 }
 
-// requestLimit bounds one request.
-const requestLimit = 10 * time.Second
+// requestTimeout bounds one request.
+const requestTimeout = 10 * time.Second
 
 // Published implements Cluster.
 func (s *APIServer) Published(ctx context.Context) (kube.Inventory, error) {
@@ -71,28 +70,28 @@ func (s *APIServer) Published(ctx context.Context) (kube.Inventory, error) {
 	return inv, err
 }
 
-// get reads the node, from what is watched where that is in step.
+// get returns the node object, from the watch if it has synced.
 func (s *APIServer) get(ctx context.Context) (*v1.Node, error) {
 	if s.lister != nil {
 		if node, ok, _ := s.lister.GetByKey(s.node); ok {
 			return node.(*v1.Node), nil
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return s.client.CoreV1().Nodes().Get(ctx, s.node, metav1.GetOptions{})
 }
 
 // Publish implements Cluster.
-func (s *APIServer) Publish(ctx context.Context, inventory string, has v1.ResourceList, keep bool) error {
+func (s *APIServer) Publish(ctx context.Context, inventory string, resources v1.ResourceList, keep bool) error {
 	node, err := s.get(ctx)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	// First what pods are admitted by, then what they are placed by.
-	if patch := kube.CapacityPatch(node, has, keep); patch != nil {
+	// The capacity first: pods are admitted by it, and placed by the inventory.
+	if patch := kube.CapacityPatch(node, resources, keep); patch != nil {
 		if _, err := s.client.CoreV1().Nodes().Patch(ctx, s.node, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 			return err
 		}
@@ -105,8 +104,8 @@ func (s *APIServer) Publish(ctx context.Context, inventory string, has v1.Resour
 	return err
 }
 
-// Changed implements Cluster.
-func (s *APIServer) Changed(ctx context.Context, changed func()) {
+// WatchNode implements Cluster.
+func (s *APIServer) WatchNode(ctx context.Context, changed func()) {
 	factory := informers.NewSharedInformerFactoryWithOptions(s.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, s.node).String()
 	}))
@@ -121,17 +120,17 @@ func (s *APIServer) Changed(ctx context.Context, changed func()) {
 	factory.Start(ctx.Done())
 }
 
-// Enforced implements Cluster.
-func (s *APIServer) Enforced(ctx context.Context, pod types.NamespacedName, uid types.UID, text string) error {
-	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+// WriteEnforcement implements Cluster.
+func (s *APIServer) WriteEnforcement(ctx context.Context, pod types.NamespacedName, uid types.UID, text string) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	patch := kube.OwnedPatch(string(uid), kube.AnnotationEnforcementStatus, text)
 	_, err := s.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	return gone(err)
+	return ignoreGone(err)
 }
 
-// gone makes nothing of an error that says that the pod is not there any more.
-func gone(err error) error {
+// ignoreGone returns the error, or nil if it says that the pod does not exist any more.
+func ignoreGone(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
@@ -140,16 +139,16 @@ func gone(err error) error {
 
 // Evict implements Cluster.
 func (s *APIServer) Evict(ctx context.Context, pod types.NamespacedName, uid types.UID) error {
-	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := s.client.CoreV1().Pods(pod.Namespace).EvictV1(ctx, &policy.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
 	})
 	if apierrors.IsTooManyRequests(err) {
-		return errors.New("its disruption budget does not allow it now")
+		return errors.New("the disruption budget of the pod does not allow it now")
 	}
-	return gone(err)
+	return ignoreGone(err)
 }
 
 // Warn implements Cluster.
@@ -157,7 +156,7 @@ func (s *APIServer) Warn(pod *v1.Pod, reason, text string) {
 	s.events.Event(pod, v1.EventTypeWarning, reason, text)
 }
 
-// Tell implements Cluster.
-func (s *APIServer) Tell(pod *v1.Pod, reason, text string) {
+// Notify implements Cluster.
+func (s *APIServer) Notify(pod *v1.Pod, reason, text string) {
 	s.events.Event(pod, v1.EventTypeNormal, reason, text)
 }

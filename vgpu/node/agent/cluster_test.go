@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -22,11 +21,12 @@ func apiServer(t *testing.T) (*APIServer, *fake.Clientset, context.Context) {
 	client := fake.NewClientset(
 		&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}},
 		&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}})
-	return NewAPIServer(ctx, client, "n", slog.New(slog.DiscardHandler)), client, ctx
+	return NewAPIServer(ctx, client, "n"), client, ctx
 }
 
 // TestPublish: a node is told once what it has, and again when it no longer says so.
 func TestPublish(t *testing.T) {
+	t.Parallel()
 	s, client, ctx := apiServer(t)
 	has := v1.ResourceList{kube.ResourceMemory: resource.MustParse("100")}
 	patches := func() (n int) {
@@ -62,9 +62,10 @@ func TestPublish(t *testing.T) {
 
 // TestChanged: what others do to the node is noticed.
 func TestChanged(t *testing.T) {
+	t.Parallel()
 	s, client, ctx := apiServer(t)
 	changed := make(chan struct{}, 10)
-	s.Changed(ctx, func() { changed <- struct{}{} })
+	s.WatchNode(ctx, func() { changed <- struct{}{} })
 	<-changed // it is there
 	if _, err := client.CoreV1().Nodes().Patch(ctx, "n", types.MergePatchType, kube.AnnotationPatch("a", "b"), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -78,15 +79,16 @@ func TestChanged(t *testing.T) {
 
 // TestGone: a pod that is gone has nothing to be told, and nothing to be evicted.
 func TestGone(t *testing.T) {
+	t.Parallel()
 	s, client, ctx := apiServer(t)
-	if err := s.Enforced(ctx, types.NamespacedName{Namespace: "ns", Name: "p"}, "u", "report"); err != nil {
+	if err := s.WriteEnforcement(ctx, types.NamespacedName{Namespace: "ns", Name: "p"}, "u", "report"); err != nil {
 		t.Error(err)
 	}
 	pod, err := client.CoreV1().Pods("ns").Get(ctx, "p", metav1.GetOptions{})
 	if err != nil || pod.Annotations[kube.AnnotationEnforcementStatus] != "report" {
 		t.Errorf("%+v, %v", pod.Annotations, err)
 	}
-	if err := s.Enforced(ctx, types.NamespacedName{Namespace: "ns", Name: "q"}, "v", "report"); err != nil {
+	if err := s.WriteEnforcement(ctx, types.NamespacedName{Namespace: "ns", Name: "q"}, "v", "report"); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,11 +1,9 @@
 package agent
 
 import (
-	"context"
-	"errors"
-	"maps"
+	"cmp"
+	"fmt"
 	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,98 +11,73 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
-	"github.com/gshare-dev/gshare/vgpu/node/inventory"
 	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/supervisor"
+	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
-// podStatus is the report on one pod.
+// podStatus is the enforcement status of one pod.
 type podStatus struct {
 	name types.NamespacedName
 	kube.EnforcementStatus
 }
 
-// Reports wait until nothing has been granted for a moment, but not for long: each makes the API server and the kubelet look at
-// its pod once more, and while many pods start at once that time is theirs.
-const (
-	publishQuiet = time.Second
-	publishLate  = time.Minute
-)
-
-// inBurst says that reports have to wait: something was granted a moment ago, and no report is late.
-func (a *Agent) inBurst(told map[types.UID]string, now time.Time) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	burst := false
-	for _, g := range a.book.All() {
-		age := now.Sub(g.Since)
-		burst = burst || age >= 0 && age < publishQuiet // the clock may have been set back
-		if told[g.UID] == "" && age > publishLate {
-			return false
-		}
-	}
-	return burst
+// enforcementReporter reports what enforces the shares of containers, and what escapes enforcement.
+type enforcementReporter struct {
+	*Options
+	slices  *sliceRuntime
+	granter *granter
+	devices *deviceMonitor
+	guard   *guard
 }
 
-// publishEnforcement writes the reports that have changed. told is what was written last.
-func (a *Agent) publishEnforcement(ctx context.Context, told map[types.UID]string) (all error) {
-	statuses := a.statuses()
-	for uid, t := range statuses {
-		text, err := kube.EncodeEnforcementStatus(t.EnforcementStatus)
-		if err == nil && told[uid] != text {
-			err = a.Cluster.Enforced(ctx, t.name, uid, text)
-		}
-		if err != nil {
-			all = errors.Join(all, err)
-			continue
-		}
-		told[uid] = text
-	}
-	maps.DeleteFunc(told, func(uid types.UID, _ string) bool { _, ok := statuses[uid]; return !ok })
-	return all
-}
-
-func (a *Agent) statuses() map[types.UID]podStatus {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// statuses returns the enforcement status of each pod with a grant.
+func (e *enforcementReporter) statuses() map[types.UID]podStatus {
 	statuses := map[types.UID]podStatus{}
-	for _, g := range a.book.All() {
+	for _, g := range e.granter.all() {
 		t := statuses[g.UID]
 		t.name = types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
-		t.Containers = append(t.Containers, a.enforcementOf(&g))
+		t.Containers = append(t.Containers, e.statusOf(&g))
 		statuses[g.UID] = t
 	}
 	return statuses
 }
 
-// enforcementOf says by what one container is held to its share.
-func (a *Agent) enforcementOf(g *grant.Grant) kube.ContainerEnforcement {
-	t := kube.ContainerEnforcement{Name: g.Container, Since: g.Since, Health: a.faultOf(g)}
-	switch g.Class() {
-	case share.Elastic:
-		t.Memory, t.SMs = a.memoryOf(g), a.mpsOf(g)+" at the limit, hook and token server below it"+a.limits[g.ID()]
+// statusOf returns the enforcement status of one container.
+func (e *enforcementReporter) statusOf(g *grant.Grant) kube.ContainerEnforcement {
+	service, _ := e.granter.serviceOf(g.ID())
+	inMIG := insideMIG(e.devices.profileOf(g))
+	t := kube.ContainerEnforcement{Name: g.Container, Since: g.Since, Health: e.faultOf(g)}
+	if g.Class() == share.Exclusive {
+		t.Memory, t.SMs, t.Time, t.Identity = "alone on its devices"+inMIG, "alone on its devices", "alone on its devices", "devices"
+	} else {
 		t.Time, t.Identity = "hook and token server", "cgroup of the pod, socket of the container"
+		t.Memory = e.memoryOf(g, service.memoryLimit) + inMIG
+		t.Missing = append([]string{"a program that avoids the hook is not limited in time"}, e.mpsEscapes(g, service.memoryLimit)...)
+	}
+	switch g.Class() {
 	case share.Exclusive:
-		t.Memory, t.SMs, t.Time, t.Identity = "alone on its devices", "alone on its devices", "alone on its devices", "devices"
+	case share.Elastic:
+		t.SMs = e.mpsName(g) + " at the limit, hook and token server below it" + service.limitNote
 	case share.MPS:
-		t.Memory, t.SMs, t.Time, t.Identity = a.memoryOf(g), a.capOf(g), "hook and token server", "cgroup of the pod, socket of the container"
+		t.SMs = e.smCap(g)
 	default:
-		t.Memory, t.SMs, t.Time, t.Identity = "hook", "nothing", "hook and token server", "cgroup of the pod, socket of the container"
-		t.Missing = append(t.Missing, "this node does not enforce class "+string(g.Class()))
+		t.Memory, t.SMs = "hook"+inMIG, "nothing"
+		t.Missing = append([]string{"this node does not enforce class " + string(g.Class())}, t.Missing...)
 	}
-	t.Memory += inside(a.profileOf(g))
-	if g.Class() != share.Exclusive {
-		t.Missing = append(t.Missing, "a program that avoids the hook is not limited in time")
-		t.Missing = append(t.Missing, a.loose(g)...)
+	if e.slices.hasNonMPSProcess(g) {
+		t.Missing = append(t.Missing, "a process runs without MPS, and its SMs are not limited")
 	}
-	t.Missing = append(append(t.Missing, a.bare(g)...), a.notLimited(g)...)
-	if a.MPS.Simulated {
+	t.Missing = append(t.Missing, e.escapes(g)...)
+	if e.MPS.Simulated {
 		t.Missing = append(t.Missing, "the devices are simulated")
 	}
 	return t
 }
 
-func (a *Agent) faultOf(g *grant.Grant) string {
-	for _, s := range a.inventory.Slices() {
+// faultOf returns the fault of a slice of the grant; empty if all are healthy.
+func (e *enforcementReporter) faultOf(g *grant.Grant) string {
+	for _, s := range e.devices.current().Slices() {
 		if s.Fault != "" && slices.ContainsFunc(g.VGPUs, func(v kube.PlacedVGPU) bool { return v.Slice == s.ID }) {
 			return s.ID + ": " + s.Fault
 		}
@@ -112,25 +85,98 @@ func (a *Agent) faultOf(g *grant.Grant) string {
 	return ""
 }
 
-// tellFaults writes events on the pods whose devices have failed or recovered since. The caller holds the lock.
-func (a *Agent) tellFaults(before []inventory.Slice) {
-	for _, now := range a.inventory.Slices() {
-		i := slices.IndexFunc(before, func(s inventory.Slice) bool { return s.ID == now.ID })
-		if i < 0 || before[i].Fault == now.Fault {
-			continue
-		}
-		a.Log.Warn("health of a slice", "slice", now.ID, "fault", now.Fault)
-		for _, g := range a.book.On(now.ID) {
-			if now.Fault != "" {
-				a.Cluster.Warn(podOf(g), "GPUFault", "slice "+now.ID+": "+now.Fault)
-			} else {
-				a.Cluster.Tell(podOf(g), "GPURecovered", "slice "+now.ID+" works again")
-			}
-		}
+// memoryOf returns what limits the device memory of a container that shares a slice, the strongest first.
+func (e *enforcementReporter) memoryOf(g *grant.Grant, limit driverLimit) string {
+	by := "hook, " + e.mpsName(g)
+	if limit.set() {
+		return fmt.Sprintf("dmem (%d MiB), %s", limit.memory/share.MiB, by)
 	}
+	return by
 }
 
-// podOf is enough of a pod for an event.
+// smCap returns what caps the SMs of a container, and at how many: the hardware rounds.
+func (e *enforcementReporter) smCap(g *grant.Grant) string {
+	v := g.VGPUs[0]
+	s, ok := e.devices.slice(v.Slice)
+	if !ok {
+		return e.mpsName(g)
+	}
+	return fmt.Sprintf("%s, %d of %d SMs", e.mpsName(g), supervisor.Cap(v.Share.SMLimit, s.SMs), s.SMs) + insideMIG(s.Profile)
+}
+
+// mpsName returns the name of the MPS feature that limits a container.
+func (e *enforcementReporter) mpsName(g *grant.Grant) string {
+	if e.slices.usesNamespace(g) {
+		return "MPS namespace"
+	}
+	return "MPS"
+}
+
+// mpsEscapes returns how a program can escape the limits of MPS.
+func (e *enforcementReporter) mpsEscapes(g *grant.Grant, limit driverLimit) (escapes []string) {
+	namespace := e.slices.usesNamespace(g)
+	if !namespace {
+		escapes = append(escapes, "a program that changes its environment loosens the limits of MPS")
+	}
+	switch {
+	case limit.set():
+	case namespace:
+		escapes = append(escapes, "a program that avoids the hook can drop MPS' limit of memory by its environment")
+	default:
+		escapes = append(escapes, "a program that avoids hook and MPS is not limited in memory")
+	}
+	return escapes
+}
+
+// insideMIG returns the suffix for a share inside a MIG instance, which programs cannot leave.
+func insideMIG(profile string) string {
+	if profile == "" {
+		return ""
+	}
+	return ", inside of MIG " + profile
+}
+
+// escapes returns what the guard has found of a container: processes of its own, and others on its slices.
+func (e *enforcementReporter) escapes(g *grant.Grant) (escapes []string) {
+	for _, f := range reported(e.guard.findings()) {
+		if f.pod == string(g.UID) && (f.container == "" || f.container == g.Container) {
+			escapes = append(escapes, f.text)
+		}
+	}
+	for _, v := range g.VGPUs {
+		if by := e.devices.usedBy(v.Slice); by != "" {
+			escapes = append(escapes, fmt.Sprintf("slice %s is also used by %s", v.Slice, by))
+		}
+	}
+	return escapes
+}
+
+// reportedFinding is a finding as an enforcement status has it: without the PID, so that it changes only when the last process of the
+// kind ends. The container of a stranger has no enforcement status.
+type reportedFinding struct {
+	pod, container string
+	text           string
+}
+
+var findingTexts = map[watchdog.Kind]string{
+	watchdog.Trespasser: "a process uses a device that is not of its share",
+	watchdog.Unhooked:   "a process runs without the hook, and is not limited in time",
+}
+
+// reported returns the findings that enforcement statuses have, sorted and without duplicates.
+func reported(found []watchdog.Finding) (all []reportedFinding) {
+	for _, f := range found {
+		if text := findingTexts[f.Kind]; text != "" {
+			all = append(all, reportedFinding{f.Pod, f.Container, text})
+		}
+	}
+	slices.SortFunc(all, func(a, b reportedFinding) int {
+		return cmp.Or(cmp.Compare(a.pod, b.pod), cmp.Compare(a.container, b.container), cmp.Compare(a.text, b.text))
+	})
+	return slices.Compact(all)
+}
+
+// podOf returns as much of the pod of a grant as an event needs.
 func podOf(g grant.Grant) *v1.Pod {
 	return &v1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},

@@ -11,6 +11,7 @@ import (
 
 // TestInBurst: reports wait while shares are granted one after the other, but for no pod longer than they may.
 func TestInBurst(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
 		ages map[types.UID]time.Duration
@@ -18,19 +19,19 @@ func TestInBurst(t *testing.T) {
 		want bool
 	}{
 		"nothing granted":        {nil, nil, false},
-		"granted a moment ago":   {map[types.UID]time.Duration{"a": publishQuiet / 2}, nil, true},
-		"quiet since":            {map[types.UID]time.Duration{"a": publishQuiet}, nil, false},
+		"granted a moment ago":   {map[types.UID]time.Duration{"a": enforcementQuiet / 2}, nil, true},
+		"quiet since":            {map[types.UID]time.Duration{"a": enforcementQuiet}, nil, false},
 		"one more has come":      {map[types.UID]time.Duration{"a": 5 * time.Second, "b": 0}, nil, true},
-		"one is late":            {map[types.UID]time.Duration{"a": publishLate + 1, "b": 0}, nil, false},
+		"one is late":            {map[types.UID]time.Duration{"a": enforcementLate + 1, "b": 0}, nil, false},
 		"an old one has its own": {map[types.UID]time.Duration{"a": time.Hour, "b": 0}, map[types.UID]string{"a": "report"}, true},
 		"the clock was set back": {map[types.UID]time.Duration{"a": -time.Hour}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := &Agent{book: grant.NewBook(grant.Config{})}
+			g := &granter{book: grant.NewBook(grant.Config{})}
 			for uid, age := range test.ages {
-				a.book.Restore(grant.Grant{Owner: grant.Owner{UID: uid, Container: "main"}, Since: now.Add(-age)})
+				g.book.Restore(grant.Grant{Owner: grant.Owner{UID: uid, Container: "main"}, Since: now.Add(-age)})
 			}
-			if got := a.inBurst(test.told, now); got != test.want {
+			if got := (&publisher{granter: g}).inBurst(test.told, now); got != test.want {
 				t.Errorf("in a burst: %v, want %v", got, test.want)
 			}
 		})

@@ -17,6 +17,7 @@ import (
 // TestFarewell: a pod whose grace is nearly over has its work on the device ended by the daemon, before the kubelet kills it. Its
 // neighbour does not.
 func TestFarewell(t *testing.T) {
+	t.Parallel()
 	c := newCrowd(t, config.ReportStrangers, withMPS(t))
 	r := c.rig
 	c.granted("a", "GPU-0", 30, 50)
@@ -65,8 +66,9 @@ func (l *listener) Write(line []byte) (int, error) {
 
 // TestFarewellHung: an agent that bids farewell to many containers by a daemon that hangs ends all the same, long before it is killed.
 func TestFarewellHung(t *testing.T) {
+	t.Parallel()
 	const pods = 15 // one waiting for the other, they take twelve seconds, until the daemon is killed
-	log := &listener{text: "end the work of a pod"}
+	log := &listener{text: "failed to end the CUDA work of a terminating pod"}
 	c := newCrowd(t, config.ReportStrangers, withMPS(t), func(o *Options) { o.Log = slog.New(slog.NewTextHandler(log, nil)) })
 	r := c.rig
 	for n := range pods {

@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"errors"
+	"os"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,91 +16,111 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
-// guard looks who uses the slices, and by what right. All but a hung driver's answer belongs to its loop.
+// guard finds processes that use slices without a share that allows it, and reports or ends them. All but the findings belongs to its
+// loop.
 type guard struct {
-	*Agent
-	rule    *watchdog.Watch
-	own     cgroup.Container // the agent's; zero where it runs in none
-	pods    []*v1.Pod        // when a container was not known last
-	lent    []kubelet.Lent   // when the kubelet answered last
-	who     question[[]gpu.Process]
-	failing bool // the driver does not answer, and that has been said
+	*Options
+	metrics *metrics
+	slices  *sliceRuntime
+	granter *granter
+	devices *deviceMonitor
+	memory  *memoryLimiter
+	publish func() // requests publication
+
+	watch     *watchdog.Watch
+	own       cgroup.Container         // the agent's; zero where it runs in none
+	pods      []*v1.Pod                // as listed when a container was not known last
+	elsewhere []kubelet.Lent           // devices of other device plugins, as the kubelet listed them last
+	list      asyncCall[[]gpu.Process] // at the driver
+	failing   bool                     // the last list failed
+
+	mu    sync.Mutex // guards the following
+	found []watchdog.Finding
 }
 
-// How long the kubelet has for an answer, how long a slice stays used once nobody is seen there any more, in looks, and how
-// often a pod is told the same.
 const (
-	recordLimit = time.Second
-	lingerLooks = 5
-	tellAgain   = 10 * time.Minute
+	kubeletTimeout = time.Second
+	lingerPeriods  = 5 // watch periods that a slice stays used after its last stranger was seen
+	repeatEvents   = 10 * time.Minute
 )
 
-func newGuard(a *Agent) *guard {
+func newGuard(a *Agent, publish func()) *guard {
 	k := a.Config.Kubernetes
-	linger := lingerLooks * k.WatchPeriod.Duration
-	g := &guard{Agent: a, rule: watchdog.New(watchdog.Config{
-		Grace: k.HookGrace.Duration, Linger: linger, Retry: linger, Repeat: tellAgain, End: k.Strangers == config.EndStrangers,
-	}), who: question[[]gpu.Process]{call: a.Source.Processes}}
-	g.own = ownContainer()
-	return g
-}
-
-// guardLoop looks again and again. It begins when what earlier agents granted is known: else their containers were strangers.
-func (a *Agent) guardLoop(ctx context.Context) {
-	for g := newGuard(a); ctx.Err() == nil; pause(ctx, a.Config.Kubernetes.WatchPeriod.Duration) {
-		g.look(ctx)
+	linger := lingerPeriods * k.WatchPeriod.Duration
+	own, _ := containerOf(os.Getpid()) // an error: in none
+	return &guard{
+		Options: a.Options, metrics: a.metrics, slices: a.slices, granter: a.granter, devices: a.devices, memory: a.memory, publish: publish,
+		own: own, list: asyncCall[[]gpu.Process]{call: a.Source.Processes},
+		watch: watchdog.New(watchdog.Config{
+			Grace: k.HookGrace.Duration, Linger: linger, Retry: linger, Repeat: repeatEvents, Kill: k.Strangers == config.EndStrangers,
+		}),
 	}
 }
 
-// look takes one look. Processes are seen before the grants are: a grant comes before its processes.
-func (g *guard) look(ctx context.Context) {
-	short, cancel := context.WithTimeout(ctx, recordLimit)
+// findings returns what the last observation has found.
+func (g *guard) findings() []watchdog.Finding {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.found
+}
+
+// loop observes the slices periodically. It must start after the grants of earlier agents are known: else their containers would be
+// strangers.
+func (g *guard) loop(ctx context.Context) {
+	for ; ctx.Err() == nil; sleep(ctx, g.Config.Kubernetes.WatchPeriod.Duration) {
+		g.observe(ctx)
+	}
+}
+
+// observe observes the slices once. Processes are listed before the grants are: a grant is made before its processes start.
+func (g *guard) observe(ctx context.Context) {
+	short, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
-	if lent, err := g.Records.Lent(short); err == nil {
-		g.lent = lent
+	if elsewhere, err := g.Records.Lent(short); err == nil {
+		g.elsewhere = elsewhere
 	}
 	if g.Config.Kubernetes.Strangers != config.IgnoreStrangers {
-		if processes, ok := g.list(ctx); ok {
-			if !g.failing { // else a device whose processes are not known would have none
-				g.mps.ObserveProcesses(g.byUUID(processes))
+		if processes, ok := g.listProcesses(ctx); ok {
+			if !g.failing { // an incomplete list would show devices without processes
+				g.slices.mps.ObserveProcesses(g.slices.byUUID(processes))
 			}
 			known := g.identify(ctx, processes)
-			g.act(ctx, g.rule.Look(time.Now(), known, g.granted()))
-			g.limitAll(known)
+			g.handle(ctx, g.watch.Observe(time.Now(), known, g.granter.watched()))
+			g.memory.request(known)
 		}
 	}
-	g.setUsed(g.users())
+	g.devices.setUsed(g.users())
 }
 
-// list asks the driver for the processes.
-func (g *guard) list(ctx context.Context) (processes []gpu.Process, ok bool) {
-	processes, err := g.who.ask(ctx, g.Config.Kubernetes.WatchPeriod.Duration)
+// listProcesses returns the processes on the devices as far as the driver lists them; false where none are known.
+func (g *guard) listProcesses(ctx context.Context) (processes []gpu.Process, ok bool) {
+	processes, err := g.list.Await(ctx, g.Config.Kubernetes.WatchPeriod.Duration)
 	switch {
 	case ctx.Err() != nil:
 		return nil, false
 	case errors.Is(err, gpu.ErrNoGPU):
 		err = nil // and no process
 	}
-	g.metrics.looked(err)
+	g.metrics.countList(err)
 	if err != nil && !g.failing {
-		g.Log.Error("list the processes on the devices", "err", err)
+		g.Log.Error("failed to list the processes on the devices", "error", err)
 	}
 	g.failing = err != nil
 	return processes, err == nil || len(processes) > 0
 }
 
-// granted is what the rule has to know of the book.
-func (a *Agent) granted() (grants []watchdog.Grant) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, g := range a.book.All() {
-		granted := watchdog.Grant{
-			Pod: string(g.UID), Container: g.Container, Hooked: a.containers[g.ID()] != nil, BestEffort: g.BestEffort,
+// watched returns the grants as the watchdog needs them, also those that are being set up.
+func (g *granter) watched() (grants []watchdog.Grant) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, granted := range g.book.All() {
+		w := watchdog.Grant{
+			Pod: string(granted.UID), Container: granted.Container, Hooked: g.services[granted.ID()] != nil, BestEffort: granted.BestEffort,
 		}
-		for _, v := range g.VGPUs {
-			granted.Slices = append(granted.Slices, v.Slice)
+		for _, v := range granted.VGPUs {
+			w.Slices = append(w.Slices, v.Slice)
 		}
-		grants = append(grants, granted)
+		grants = append(grants, w)
 	}
 	return grants
 }

@@ -25,6 +25,7 @@ func TestStranger(t *testing.T) {
 	t.Parallel()
 	for _, policy := range policies {
 		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
 			c := newCrowd(t, policy)
 			c.plain("s", "main")
 			c.granted("a", "GPU-1", 60, 70)
@@ -91,6 +92,7 @@ func TestUnhooked(t *testing.T) {
 	t.Parallel()
 	for _, policy := range policies[1:] {
 		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
 			c := newCrowd(t, policy)
 			c.granted("a", "GPU-0", 20, 70)
 			hooked := launch(t, exec.Command(os.Args[0]))
@@ -253,24 +255,25 @@ func TestServer(t *testing.T) {
 
 // TestAnother: what has another start, pod or no pod any more is not ended for what its PID did.
 func TestAnother(t *testing.T) {
+	t.Parallel()
 	c := newCrowd(t, config.IgnoreStrangers)
 	p := c.start("s", "main", "GPU-0")
-	g := newGuard(c.rig.Agent)
-	born, _, ok := g.whois(p.Process.Pid)
+	g := newGuard(c.rig.Agent, func() {})
+	startTime, _, ok := g.identityOf(p.Process.Pid)
 	if !ok {
 		t.Fatal("who is it?")
 	}
-	right := watchdog.Process{PID: p.Process.Pid, Born: born, Pod: "s"}
+	right := watchdog.Process{PID: p.Process.Pid, StartTime: startTime, Pod: "s"}
 	later, moved, outside := right, right, right
-	later.Born++
+	later.StartTime++
 	moved.Pod = "other"
 	outside.Pod = ""
 	for _, wrong := range []watchdog.Process{later, moved, outside, {PID: 1 << 30, Pod: "s"}} {
-		if err := g.end(t.Context(), wrong); err == nil || !p.alive() {
+		if err := g.kill(t.Context(), wrong); err == nil || !p.alive() {
 			t.Fatalf("%+v: %v; it lives: %v", wrong, err, p.alive())
 		}
 	}
-	if err := g.end(t.Context(), right); err != nil {
+	if err := g.kill(t.Context(), right); err != nil {
 		t.Fatal(err)
 	}
 	p.killed()
@@ -278,26 +281,28 @@ func TestAnother(t *testing.T) {
 
 // TestUsers: what is said of the users of a slice is short and always the same.
 func TestUsers(t *testing.T) {
-	if got := list([]string{"d", "b", "a", "c", "b"}); got != "a, b, c and 1 more" {
+	t.Parallel()
+	if got := joinUsers([]string{"d", "b", "a", "c", "b"}); got != "a, b, c and 1 more" {
 		t.Error(got)
 	}
-	if got := list([]string{"b", "a"}); got != "a, b" {
+	if got := joinUsers([]string{"b", "a"}); got != "a, b" {
 		t.Error(got)
 	}
 	found := []watchdog.Finding{
 		{Process: watchdog.Process{PID: 2, Pod: "b"}, Kind: watchdog.Unhooked}, {Process: watchdog.Process{PID: 1, Pod: "a"}, Kind: watchdog.Unhooked},
 		{Process: watchdog.Process{PID: 3, Pod: "b"}, Kind: watchdog.Unhooked}, {Process: watchdog.Process{PID: 4}, Kind: watchdog.Outsider},
 	}
-	before := reports(found)
+	before := reported(found)
 	found[0].PID = 9
 	slices.Reverse(found)
-	if after := reports(found); len(after) != 2 || !slices.Equal(before, after) {
+	if after := reported(found); len(after) != 2 || !slices.Equal(before, after) {
 		t.Errorf("%v, then %v", before, after)
 	}
 }
 
 // TestFind: a container is found by its ID whatever it is, and its pod also where the kubelet does not know the ID yet.
 func TestFind(t *testing.T) {
+	t.Parallel()
 	pod := running(placed("a", "GPU-0", 20, 70))
 	pods := append([]*v1.Pod{running(placed("b", "GPU-0", 20, 70))}, pod)
 	pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses[0])
@@ -314,7 +319,7 @@ func TestFind(t *testing.T) {
 			t.Errorf("%+v: %v, %q", test.in, pod, name)
 		}
 	}
-	if !ticketed(pod, "main") || ticketed(pod, "sidecar") || !ticketed(pod, "") || !ticketed(nil, "") || !kube.Asks(pod) {
+	if !hasTickets(pod, "main") || hasTickets(pod, "sidecar") || !hasTickets(pod, "") || !hasTickets(nil, "") || !kube.Asks(pod) {
 		t.Error("tickets")
 	}
 }

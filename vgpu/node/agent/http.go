@@ -11,10 +11,10 @@ import (
 	tokenmetrics "github.com/gshare-dev/gshare/vgpu/node/tokenserver/metrics"
 )
 
-// Handler serves /metrics, /healthz and /readyz.
+// Handler returns the handler of /metrics, /healthz and /readyz.
 func (a *Agent) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(a.metrics, tokenmetrics.New(a.server))
+	registry.MustRegister(collector{a}, tokenmetrics.New(a.slices.server))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.healthy()) })
@@ -30,29 +30,32 @@ func answer(w http.ResponseWriter, err error) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// healthy says that nothing holds the agent up for long.
+// stuckAfter is how long an operation may take before the agent counts as stuck.
+const stuckAfter = 10 * time.Second
+
+// healthy returns an error if an operation is stuck, as on a disk that hangs.
 func (a *Agent) healthy() error {
 	free := make(chan struct{})
 	go func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
+		a.devices.isBound() // takes the locks
+		a.guard.findings()
 		close(free)
 	}()
 	select {
 	case <-free:
-		return nil
-	case <-time.After(10 * time.Second):
+		return a.granter.stuck(stuckAfter)
+	case <-time.After(stuckAfter):
 		return errors.New("the agent is stuck")
 	}
 }
 
-// ready says that pods can be placed here and started.
+// ready returns an error unless pods can be placed on the node and started.
 func (a *Agent) ready() error {
 	switch {
 	case !a.metrics.registered.Load():
 		return errors.New("not registered with the kubelet")
 	case !a.metrics.open.Load():
-		return errors.New("the API server has not been told that the node takes pods")
+		return errors.New("the API server has not stored yet that the node takes pods")
 	}
 	return nil
 }

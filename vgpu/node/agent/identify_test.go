@@ -15,29 +15,30 @@ import (
 
 // TestKernel takes the kernel's word for where a process is, and ends it by that.
 func TestKernel(t *testing.T) {
+	t.Parallel()
 	in := cgroup.Container{PodUID: "01234567-89ab-cdef-0123-456789abcdef", ID: strings.Repeat("a", 64)}
-	a := &Agent{Options: Options{ContainerOf: containerOf, MPS: mps.Daemons{Simulated: true}}}
-	g := &guard{Agent: a}
+	o := &Options{ContainerOf: containerOf, MPS: mps.Daemons{Simulated: true}}
+	g := &guard{Options: o, slices: &sliceRuntime{Options: o, mps: mps.New(mps.Config{Daemons: o.MPS})}}
 	inside, outside := launch(t, exec.Command(os.Args[0])), launch(t, exec.Command(os.Args[0]))
 	inside.move(in)
-	if _, c, ok := g.whois(outside.Process.Pid); !ok || c == in {
+	if _, c, ok := g.identityOf(outside.Process.Pid); !ok || c == in {
 		t.Errorf("outside: %+v, %v", c, ok)
 	}
-	born, c, ok := g.whois(inside.Process.Pid)
+	startTime, c, ok := g.identityOf(inside.Process.Pid)
 	if !ok || c != in {
 		t.Fatalf("inside: %+v, %v", c, ok)
 	}
-	if err := g.end(t.Context(), watchdog.Process{PID: outside.Process.Pid, Born: born, Pod: in.PodUID}); err == nil || !outside.alive() {
+	if err := g.kill(t.Context(), watchdog.Process{PID: outside.Process.Pid, StartTime: startTime, Pod: in.PodUID}); err == nil || !outside.alive() {
 		t.Errorf("outside: %v, alive %v", err, outside.alive())
 	}
-	if err := g.end(t.Context(), watchdog.Process{PID: inside.Process.Pid, Born: born, Pod: in.PodUID}); err != nil {
+	if err := g.kill(t.Context(), watchdog.Process{PID: inside.Process.Pid, StartTime: startTime, Pod: in.PodUID}); err != nil {
 		t.Fatal(err)
 	}
 	inside.killed()
 	g.own = in
 	again := launch(t, exec.Command(os.Args[0]))
 	again.move(in)
-	if _, _, ok := g.whois(again.Process.Pid); ok {
+	if _, _, ok := g.identityOf(again.Process.Pid); ok {
 		t.Error("the agent's own container is taken for another")
 	}
 }

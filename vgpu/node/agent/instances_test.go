@@ -85,6 +85,7 @@ func (r *rig) published() string {
 // TestOnDemand: a placement names GPU, profile and start; the instance is made before the container is, and given to no other. It
 // outlives the agent. What the node offers is the same whatever instances there are, and no more than it has in the worst case.
 func TestOnDemand(t *testing.T) {
+	t.Parallel()
 	r, g := newPartitioned(t, func(p partitioned) gpu.Source { return p }, func() {})
 	r.wait("inventory", func() bool { return r.published() != "" })
 	before := r.published()
@@ -122,6 +123,7 @@ func TestOnDemand(t *testing.T) {
 // TestHungOpening: while the driver does not answer for a GPU whose instances are made on demand, the agent registers, containers start
 // on the others, and what that GPU holds stays taken. Its containers are served again when it answers.
 func TestHungOpening(t *testing.T) {
+	t.Parallel()
 	var hang chan struct{}
 	r, g := newPartitioned(t, func(p partitioned) gpu.Source { return beside{p} }, func() {
 		if hang != nil {
@@ -168,6 +170,7 @@ func (v visited) Processes() (found []gpu.Process, _ error) {
 
 // TestUsedPlace: the place of an idle instance that somebody uses without a share is not offered, nor are those that overlap with it.
 func TestUsedPlace(t *testing.T) {
+	t.Parallel()
 	var on atomic.Pointer[string]
 	r, _ := newPartitioned(t, func(p partitioned) gpu.Source { return visited{p, &on} }, func() {})
 	r.wait("inventory", func() bool { return r.offers("a.c1m1.6") })
@@ -185,6 +188,7 @@ func TestUsedPlace(t *testing.T) {
 
 // TestDroppedProfile: a container goes on in a place of a profile that is not offered any more, and nobody new comes to it.
 func TestDroppedProfile(t *testing.T) {
+	t.Parallel()
 	r, g := newPartitioned(t, func(p partitioned) gpu.Source { return p }, func() {})
 	r.wait("inventory", func() bool { return r.offers("a.c1m1.6") })
 	first := r.pod("a", "a.c1m1.6", 30, 50)
@@ -217,6 +221,7 @@ func (r *rig) reason(slice string) kube.Reason {
 
 // TestMissingProfile: a profile that a GPU lacks is logged, as nothing else shows it.
 func TestMissingProfile(t *testing.T) {
+	t.Parallel()
 	m, err := mig.ModelNamed("A100-80GB")
 	if err != nil {
 		t.Fatal(err)
@@ -230,9 +235,9 @@ func TestMissingProfile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-a.openInstances(t.Context())
+	<-a.openGPUs(t.Context())
 	for profile, missing := range map[string]bool{"1g.10gb": false, "1g.18gb": true, "1g.10gb+me": true} {
-		if strings.Contains(text.String(), "gpu=GPU-a profile="+profile+"\n") != missing {
+		if strings.Contains(text.String(), "device=GPU-a profile="+profile+"\n") != missing {
 			t.Errorf("%s is missing: %v\n%s", profile, !missing, text)
 		}
 	}
@@ -240,9 +245,8 @@ func TestMissingProfile(t *testing.T) {
 
 // serves says that the token server knows a pod's container.
 func (r *rig) serves(uid string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.containers[grant.Owner{UID: types.UID(uid), Container: "main"}.ID()] != nil
+	_, served := r.granter.serviceOf(grant.Owner{UID: types.UID(uid), Container: "main"}.ID())
+	return served
 }
 
 func (r *rig) acted(g *fakemig.GPU, want []string) {
@@ -258,6 +262,7 @@ func (r *rig) acted(g *fakemig.GPU, want []string) {
 
 // TestInstances: an instance that is there is a slice of its own, and its container gets the nodes of exactly that one.
 func TestInstances(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(o *Options) {
 		o.Config.Kubernetes.Driver = filepath.Join(o.Config.Directory, "driver.yaml")
 		o.Capabilities = cdi.Capabilities(filepath.Join(o.Config.Directory, "mig-minors"))

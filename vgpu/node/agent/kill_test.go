@@ -269,6 +269,7 @@ var full = flag.Bool("full", false, "kill the agent at every moment, not at some
 // TestKilledBetweenSteps kills the agent at each moment between two steps of geometry, journal and grant: the next one adopts or
 // rolls back, the pods get what they were promised, no step is lost or taken twice, and nothing is left over.
 func TestKilledBetweenSteps(t *testing.T) {
+	t.Parallel()
 	const atOnce = 8 // they mostly wait
 	apart := 11      // six moments make a step on the GPU
 	if *full {

@@ -9,28 +9,28 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/inventory"
+	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
-// metrics are what the agent counts. Labels are bounded: reasons are those of
-// package grant, kinds those of package watchdog, slices those of the node, containers those that hold a share.
+// metrics holds the agent's counters, and collects its gauges. Labels are bounded: reasons are those of package grant, kinds those of
+// package watchdog, slices those of the node, containers those that hold a share.
 type metrics struct {
-	agent    *Agent
-	starts   *prometheus.CounterVec
-	duration prometheus.Histogram
-	failures prometheus.Counter
-	unseen   prometheus.Counter
-	ends     *prometheus.CounterVec
+	starts       *prometheus.CounterVec
+	duration     prometheus.Histogram
+	failures     prometheus.Counter // of publications
+	listFailures prometheus.Counter // of processes
+	kills        *prometheus.CounterVec
 
 	registered atomic.Bool
-	open       atomic.Bool  // the API server knows that the node takes pods
+	open       atomic.Bool  // the API server has stored that the node takes pods
 	dmem       atomic.Bool  // the driver can limit memory
-	lookedAt   atomic.Int64 // when processes were listed last, in Unix seconds; 0: never
+	listedAt   atomic.Int64 // when processes were listed last, in Unix seconds; 0: never
 }
 
-func newMetrics(a *Agent) *metrics {
+func newMetrics() *metrics {
 	return &metrics{
-		agent: a,
 		starts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gshare_node_starts_total", Help: "Containers that were about to start, by what became of their share.",
 		}, []string{"result"}),
@@ -41,17 +41,17 @@ func newMetrics(a *Agent) *metrics {
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "gshare_node_publish_failures_total", Help: "Times that the API server could not be told what the node has.",
 		}),
-		unseen: prometheus.NewCounter(prometheus.CounterOpts{
+		listFailures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "gshare_node_watch_failures_total", Help: "Looks at the processes on the devices that the driver did not answer, or not fully.",
 		}),
-		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
+		kills: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gshare_node_strangers_ended_total", Help: "Processes that were ended because they should not be there.",
 		}, []string{"kind"}),
 	}
 }
 
-// started counts one answer to the kubelet.
-func (m *metrics) started(err error, took time.Duration) {
+// countStart counts one answer to the kubelet about a container that is about to start.
+func (m *metrics) countStart(err error, took time.Duration) {
 	result := "granted"
 	var refusal *grant.Refusal
 	if errors.As(err, &refusal) {
@@ -63,25 +63,26 @@ func (m *metrics) started(err error, took time.Duration) {
 	m.duration.Observe(took.Seconds())
 }
 
-// published counts one answer of the API server to what the node has, and why it takes no pods.
-func (m *metrics) published(err error, why kube.Reason) {
+// countPublication counts one attempt to publish what the node offers, and why it takes no pods.
+func (m *metrics) countPublication(err error, reason kube.Reason) {
 	if err != nil {
 		m.failures.Inc()
 		return
 	}
-	m.open.Store(why == "")
+	m.open.Store(reason == "")
 }
 
-func (m *metrics) looked(err error) {
+// countList counts one attempt to list the processes on the devices.
+func (m *metrics) countList(err error) {
 	if err != nil {
-		m.unseen.Inc()
+		m.listFailures.Inc()
 		return
 	}
-	m.lookedAt.Store(time.Now().Unix())
+	m.listedAt.Store(time.Now().Unix())
 }
 
 var (
-	lookedDesc = prometheus.NewDesc("gshare_node_watch_timestamp_seconds",
+	listedDesc = prometheus.NewDesc("gshare_node_watch_timestamp_seconds",
 		"When the processes on the devices were listed last; 0: not yet.", nil, nil)
 	strangersDesc  = prometheus.NewDesc("gshare_node_strangers", "Processes that should not be there.", []string{"slice", "kind"}, nil)
 	usedDesc       = prometheus.NewDesc("gshare_node_slice_used", "1 while others use a slice without a share.", []string{"slice"}, nil)
@@ -96,46 +97,46 @@ var (
 	promisedDesc = prometheus.NewDesc("gshare_node_slice_memory_promised_bytes", "Device memory that is granted.", []string{"slice"}, nil)
 )
 
+// collector collects the metrics of an agent.
+type collector struct{ *Agent }
+
 // Describe implements prometheus.Collector.
-func (m *metrics) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, out) }
+func (c collector) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
 
 // Collect implements prometheus.Collector.
-func (m *metrics) Collect(out chan<- prometheus.Metric) {
-	m.starts.Collect(out)
-	m.duration.Collect(out)
-	m.failures.Collect(out)
-	m.unseen.Collect(out)
-	m.ends.Collect(out)
-	out <- gauge(lookedDesc, float64(m.lookedAt.Load()))
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	m := c.metrics
+	for _, counter := range []prometheus.Collector{m.starts, m.duration, m.failures, m.listFailures, m.kills} {
+		counter.Collect(out)
+	}
+	out <- gauge(listedDesc, float64(m.listedAt.Load()))
 	out <- gauge(registeredDesc, number(m.registered.Load()))
 	out <- gauge(dmemDesc, number(m.dmem.Load()))
-	open := m.open.Load()
-	a := m.agent
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	grants := a.book.All()
+	grants, slices, found := c.granter.all(), c.devices.current().Slices(), c.guard.findings()
 	out <- gauge(grantsDesc, float64(len(grants)))
-	collectShares(out, grants, a.inventory.Slices())
-	for _, g := range grants {
-		out <- gauge(grantDesc, 1, g.ID(), g.Namespace, g.Name, g.Container)
-	}
-	for _, s := range a.inventory.Slices() {
-		out <- gauge(healthyDesc, number(s.Fault == ""), s.ID)
-		out <- gauge(openDesc, number(s.Healthy && open), s.ID)
-		if s.Reason != "" {
-			out <- gauge(closedDesc, 1, s.ID, a.uuid(s.ID), string(s.Reason))
-		}
-		out <- gauge(promisedDesc, float64(a.book.Promised(s.ID)), s.ID)
-		out <- gauge(usedDesc, number(s.Used != ""), s.ID)
+	collectShares(out, grants, slices)
+	for _, s := range slices {
+		c.collectSlice(out, s)
 		for _, kind := range watchdog.Kinds {
-			out <- gauge(strangersDesc, float64(a.strangers(s.ID, kind)), s.ID, string(kind))
+			out <- gauge(strangersDesc, float64(count(found, s.ID, kind)), s.ID, string(kind))
 		}
 	}
 }
 
-// strangers counts what was found on a slice. The caller holds the lock.
-func (a *Agent) strangers(slice string, kind watchdog.Kind) (n int) {
-	for _, f := range a.found {
+// collectSlice collects the state of one slice.
+func (c collector) collectSlice(out chan<- prometheus.Metric, s inventory.Slice) {
+	out <- gauge(healthyDesc, number(s.Fault == ""), s.ID)
+	out <- gauge(openDesc, number(s.Healthy && c.metrics.open.Load()), s.ID)
+	if s.Reason != "" {
+		out <- gauge(closedDesc, 1, s.ID, c.slices.uuid(s.ID), string(s.Reason))
+	}
+	out <- gauge(promisedDesc, float64(c.granter.promised(s.ID)), s.ID)
+	out <- gauge(usedDesc, number(s.Used != ""), s.ID)
+}
+
+// count returns the number of findings of a kind on a slice.
+func count(found []watchdog.Finding, slice string, kind watchdog.Kind) (n int) {
+	for _, f := range found {
 		if f.Slice == slice && f.Kind == kind {
 			n++
 		}
@@ -152,4 +153,45 @@ func number(yes bool) float64 {
 		return 1
 	}
 	return 0
+}
+
+// Metrics of capacity and of grants, for measuring density and for charging namespaces. SM-time is in slices: 1 is all SMs of a slice for
+// all of the time.
+var (
+	sliceDesc        = prometheus.NewDesc("gshare_node_slice_info", "The slices of the node.", []string{"slice", "model", "profile"}, nil)
+	sliceMemoryDesc  = prometheus.NewDesc("gshare_node_slice_memory_bytes", "Device memory that shares may take together.", []string{"slice"}, nil)
+	sliceSMTimeDesc  = prometheus.NewDesc("gshare_node_slice_sm_time_promised_ratio", "Part of the SMs times time that is granted.", []string{"slice"}, nil)
+	sliceSharesDesc  = prometheus.NewDesc("gshare_node_slice_shares", "Shares that are granted on a slice.", []string{"slice"}, nil)
+	grantSMTimeDesc  = prometheus.NewDesc("gshare_node_grant_sm_time_ratio", "SMs times time of slices that a container has reserved.", grantLabels, nil)
+	grantMemoryDesc  = prometheus.NewDesc("gshare_node_grant_memory_bytes", "Device memory that a container has reserved.", grantLabels, nil)
+	grantLabels      = []string{"container", "namespace", "pod", "name"}
+	wholeSMTimeSlice = float64(share.Whole) * float64(share.Whole)
+)
+
+// collectShares collects the capacity of slices, what is granted of it, and to whom.
+func collectShares(out chan<- prometheus.Metric, grants []grant.Grant, slices []inventory.Slice) {
+	smTime, count := map[string]float64{}, map[string]int{}
+	for _, g := range grants {
+		sum, memory := 0.0, share.Bytes(0)
+		for _, v := range g.VGPUs {
+			part := smTimeOf(v)
+			smTime[v.Slice] += part
+			count[v.Slice]++
+			sum, memory = sum+part, memory+v.Share.Memory
+		}
+		out <- gauge(grantDesc, 1, g.ID(), g.Namespace, g.Name, g.Container)
+		out <- gauge(grantSMTimeDesc, sum, g.ID(), g.Namespace, g.Name, g.Container)
+		out <- gauge(grantMemoryDesc, float64(memory), g.ID(), g.Namespace, g.Name, g.Container)
+	}
+	for _, s := range slices {
+		out <- gauge(sliceDesc, 1, s.ID, s.Model, s.Profile)
+		out <- gauge(sliceMemoryDesc, float64(s.MemoryMiB)*float64(share.MiB), s.ID)
+		out <- gauge(sliceSMTimeDesc, smTime[s.ID], s.ID)
+		out <- gauge(sliceSharesDesc, float64(count[s.ID]), s.ID)
+	}
+}
+
+// smTimeOf returns the SM-time that a vGPU has reserved, in slices.
+func smTimeOf(v kube.PlacedVGPU) float64 {
+	return float64(v.Share.SMRequest) * float64(v.Share.QuotaRequest) / wholeSMTimeSlice
 }

@@ -113,6 +113,7 @@ func (c *crowd) clientBy(pipe, pod, container, slice string) *program {
 // TestMPS: the slice of a shared container has a daemon of its own before the container starts, and its pipes alone are
 // mounted. While the daemon is dead and its clients live, no container starts there; then it does.
 func TestMPS(t *testing.T) {
+	t.Parallel()
 	c := newCrowd(t, config.ReportStrangers, withMPS(t))
 	r := c.rig
 	cdi := r.pod("a", "GPU-0", 30, 50)
@@ -181,6 +182,7 @@ func pipeOf(t *testing.T, spec string) string {
 // TestNamespaces: with a driver that has them, each container gets the pipes of its own namespace alone; the enforcement status says that MPS
 // holds it. The next agent takes them over, a killed daemon's successor has them again, and none outlives its container.
 func TestNamespaces(t *testing.T) {
+	t.Parallel()
 	c := newCrowd(t, config.ReportStrangers, withMPS(t, namespaces))
 	r := c.rig
 	pipes := map[string]string{}
@@ -227,6 +229,7 @@ func there(path string) bool {
 
 // TestWithoutMPS: a process that is no client is in the enforcement status of its pod, one that is, is not.
 func TestWithoutMPS(t *testing.T) {
+	t.Parallel()
 	c := newCrowd(t, config.ReportStrangers, withMPS(t))
 	c.granted("a", "GPU-0", 30, 50)
 	c.granted("b", "GPU-0", 30, 50)

@@ -7,46 +7,56 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
-	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// resize gives elastic containers the SM limits that their pods say now: between the request and the limit that they were placed
-// with, which their processes keep as cap. The placement goes on counting, so the scheduler need not know, and nobody
-// has less than was promised to him.
-func (a *Agent) resize(pods []*v1.Pod) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, g := range a.book.All() {
-		i := slices.IndexFunc(pods, func(p *v1.Pod) bool { return p.UID == g.UID })
-		if c := a.containers[g.ID()]; c != nil && i >= 0 && g.Class() == share.Elastic {
-			a.resizeOne(&g, c, pods[i])
+// resize applies the SM limits that elastic pods have set by annotation. A limit moves between the request and the limit of the
+// placement, which stays the cap of the processes. So the scheduler's accounts do not change, and each share keeps its request.
+func (g *granter) resize(pods []*v1.Pod) {
+	for _, granted := range g.all() {
+		i := slices.IndexFunc(pods, func(p *v1.Pod) bool { return p.UID == granted.UID })
+		if i >= 0 && granted.Class() == share.Elastic {
+			g.resizeOne(&granted, pods[i])
 		}
 	}
 }
 
-// resizeOne tells the pod what became of what it says, once.
-func (a *Agent) resizeOne(g *grant.Grant, c *tokenserver.Container, pod *v1.Pod) {
-	placed := g.VGPUs[0].Share.SMLimit
-	limit, err := kube.SMLimitNow(pod, placed)
-	if err == nil && limit != c.Status().VGPUs[0].CurrentSMLimit {
-		err = c.Resize(limit)
-	}
-	said := ""
-	switch {
-	case err != nil:
-		said = "; the limit was not moved: " + err.Error()
-	case limit != placed:
-		said = "; moved to " + limit.Percent()
-	}
-	if said == a.limits[g.ID()] {
+// resizeOne applies the limit of one container, and reports each outcome once.
+func (g *granter) resizeOne(granted *grant.Grant, pod *v1.Pod) {
+	defer g.operations.lock(granted.ID())()
+	s, served := g.serviceOf(granted.ID())
+	if !served {
 		return
 	}
-	a.limits[g.ID()] = said
-	signal(a.report)
+	placed := granted.VGPUs[0].Share.SMLimit
+	limit, err := kube.SMLimitNow(pod, placed)
+	if err == nil && limit != s.container.Status().VGPUs[0].CurrentSMLimit {
+		err = s.container.Resize(limit)
+	}
+	note := ""
+	switch {
+	case err != nil:
+		note = "; the limit was not moved: " + err.Error()
+	case limit != placed:
+		note = "; moved to " + limit.Percent()
+	}
+	if note == s.limitNote {
+		return
+	}
+	g.setLimitNote(granted.ID(), note)
+	g.publish()
 	if err != nil {
-		a.Cluster.Warn(podOf(*g), "GPULimitRefused", err.Error())
+		g.Cluster.Warn(podOf(*granted), "GPULimitRefused", err.Error())
 	} else {
-		a.Cluster.Tell(podOf(*g), "GPULimitMoved", "the SM limit of container "+g.Container+" is "+limit.Percent())
+		g.Cluster.Notify(podOf(*granted), "GPULimitMoved", "the SM limit of container "+granted.Container+" is "+limit.Percent())
+	}
+}
+
+// setLimitNote stores how the SM limit of a container was moved, for its enforcement status.
+func (g *granter) setLimitNote(id, note string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if s := g.services[id]; s != nil {
+		s.limitNote = note
 	}
 }

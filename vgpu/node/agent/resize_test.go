@@ -32,11 +32,9 @@ func elastic(uid string, sm, limit share.PerMille) *v1.Pod {
 
 // served is the pod's only vGPU at the token server, and its SM limit now.
 func (r *rig) served(uid string) (v tokenserver.VGPU, now share.PerMille) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, g := range r.book.All() {
-		if c := r.containers[g.ID()]; c != nil && g.UID == types.UID(uid) {
-			v, now = c.VGPUs[0], c.Status().VGPUs[0].CurrentSMLimit
+	for _, g := range r.granter.all() {
+		if s, ok := r.granter.serviceOf(g.ID()); ok && g.UID == types.UID(uid) {
+			v, now = s.container.VGPUs[0], s.container.Status().VGPUs[0].CurrentSMLimit
 		}
 	}
 	return v, now
@@ -57,8 +55,9 @@ func (r *rig) say(pod *v1.Pod, limit string) {
 // TestElastic: the node offers the class, serves it by block tokens under a cap at the limit, and moves the limit with the pod's
 // annotation, up to that cap and down to the request, also for a later agent.
 func TestElastic(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
-	for _, s := range r.inventory.Published().Slices {
+	for _, s := range r.devices.current().Published().Slices {
 		if !slices.Contains(s.Classes, share.Elastic) {
 			t.Errorf("slice %s offers %v", s.ID, s.Classes)
 		}

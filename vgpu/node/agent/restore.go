@@ -8,121 +8,96 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
-	"github.com/gshare-dev/gshare/vgpu/node/inventory"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// restore takes over what an earlier agent had granted. All of it joins the slices before any process may come back: what is
-// not known to be there might be granted to others.
-func (a *Agent) restore() error {
-	if err := os.MkdirAll(a.grantsDir(), 0o755); err != nil {
+// restore enters the grants of earlier agents into the book, and serves their containers.
+func (g *granter) restore() error {
+	if err := os.MkdirAll(g.grantsDir(), 0o755); err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(a.grantsDir())
+	entries, err := os.ReadDir(g.grantsDir())
 	if err != nil {
 		return err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	for _, entry := range entries {
-		g, err := a.read(entry.Name())
+		granted, err := g.readRecord(entry.Name())
 		if err != nil {
-			a.Log.Warn("a directory is no grant's", "directory", entry.Name(), "err", err)
-			if err := os.RemoveAll(a.dir(entry.Name())); err != nil {
+			g.Log.Warn("removing a directory without a grant", "directory", entry.Name(), "error", err)
+			if err := os.RemoveAll(g.dir(entry.Name())); err != nil {
 				return err
 			}
 			continue
 		}
-		a.book.Restore(g)
+		g.mu.Lock()
+		g.book.Restore(granted)
+		g.mu.Unlock()
 	}
-	a.Log.Info("restored", "grants", len(a.book.All()))
-	return a.resume()
+	g.Log.Info("restored grants", "count", len(g.all()))
+	return g.serveRestored()
 }
 
-// resume serves the containers that have a grant and are not served yet. Where that fails their processes go on by their policy file,
-// and the shares stay taken. The caller holds the lock.
-func (a *Agent) resume() (all error) {
-	var back []*tokenserver.Container
-	for _, g := range a.book.All() {
-		if g.Class() == share.Exclusive || a.containers[g.ID()] != nil {
-			continue
-		}
-		err := a.prepare(&g)
-		if errors.Is(err, errInstance) {
-			a.Log.Warn("a container is not served before its instance is known", "container", g.String(), "err", err)
-			continue
-		}
-		if err != nil {
-			a.Log.Error("serve a container again", "container", g.String(), "err", err)
-			continue
-		}
-		back = append(back, a.containers[g.ID()])
+func (g *granter) readRecord(id string) (grant.Grant, error) {
+	text, err := os.ReadFile(filepath.Join(g.dir(id), recordName))
+	if err != nil {
+		return grant.Grant{}, err
 	}
-	a.hold()
-	for _, c := range back {
+	granted, err := grant.Decode(text)
+	if err == nil && granted.ID() != id {
+		err = os.ErrInvalid
+	}
+	return granted, err
+}
+
+// serveRestored serves the containers that have a grant and no service yet. All reserve their shares before any listens: a share that is
+// not reserved could be granted to others. Where that fails the processes go on by their policy file, and the shares stay taken.
+func (g *granter) serveRestored() (all error) {
+	g.restoring.Lock()
+	defer g.restoring.Unlock()
+	var prepared []*tokenserver.Container
+	for _, granted := range g.all() {
+		if granted.Class() == share.Exclusive {
+			continue
+		}
+		defer g.operations.lock(granted.ID())() // until all listen
+		if _, served := g.serviceOf(granted.ID()); served || !g.holds(&granted) {
+			continue
+		}
+		c, err := g.prepare(&granted)
+		switch {
+		case errors.Is(err, errInstance):
+			g.Log.Warn("a container is not served until its MIG instance is known", "container", granted.String(), "error", err)
+		case err != nil:
+			g.Log.Error("failed to serve a restored container", "container", granted.String(), "error", err)
+		default:
+			prepared = append(prepared, c)
+		}
+	}
+	g.holdSlices()
+	for _, c := range prepared {
 		all = errors.Join(all, c.Listen())
 	}
 	return all
 }
 
-func (a *Agent) read(id string) (grant.Grant, error) {
-	text, err := os.ReadFile(filepath.Join(a.dir(id), recordName))
-	if err != nil {
-		return grant.Grant{}, err
-	}
-	g, err := grant.Decode(text)
-	if err == nil && g.ID() != id {
-		err = os.ErrInvalid
-	}
-	return g, err
-}
-
-// adopt grants what the kubelet has recorded, as soon as it says so. After a reboot files and records are gone; until the plugin
-// has registered, the kubelet creates containers without asking it, and the runtime refuses those whose file is not there yet.
-func (a *Agent) adopt(ctx context.Context) {
-	claims, err := a.Records.All(ctx)
+// adoptFromKubelet grants the shares of the containers that the kubelet has recorded, once it answers. After a reboot the files of grants
+// are gone, and until the plugin has registered the kubelet creates containers without calling it.
+func (g *granter) adoptFromKubelet(ctx context.Context) {
+	claims, err := g.Records.All(ctx)
 	if err != nil {
 		return // the agent has ended
 	}
-	for began := time.Now(); len(claims) > 0; pause(ctx, lookAgain) {
-		over := ctx.Err() != nil || time.Since(began) > patience
+	for began := time.Now(); len(claims) > 0; sleep(ctx, retryPeriod) {
+		over := ctx.Err() != nil || time.Since(began) > retryFor
 		claims = slices.DeleteFunc(claims, func(claim grant.Claim) bool {
-			err := a.admit(claim)
-			if passing(err) && !over {
-				return false // MPS daemons, say, are found one after the other
+			err := g.admit(claim)
+			if isTransient(err) && !over {
+				return false // such as an MPS daemon that is not found yet
 			}
-			a.explain(claim, claim.Tickets, err)
+			g.reportRefusal(claim, claim.Tickets, err)
 			return true
 		})
 	}
-}
-
-const inventoryName = "inventory.json"
-
-// recall takes over the inventory that was published last: from this machine's own note, after a reboot from the API server.
-func (a *Agent) recall(ctx context.Context) {
-	text, err := os.ReadFile(filepath.Join(a.Config.Directory, inventoryName))
-	published := kube.Inventory{}
-	if err == nil {
-		published, err = kube.DecodeInventory(string(text))
-	}
-	if err != nil {
-		published, err = a.Cluster.Published(ctx)
-	}
-	if err != nil {
-		a.Log.Warn("what was published before is not known", "err", err)
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.inventory = inventory.From(a.inventoryConfig(), published)
-}
-
-// note keeps what is published for the next agent.
-func (a *Agent) note(text string) error {
-	return atomicfile.WriteFile(filepath.Join(a.Config.Directory, inventoryName), []byte(text), 0o644)
 }

@@ -66,9 +66,9 @@ func (c *cluster) Publish(_ context.Context, inventory string, has v1.ResourceLi
 	return nil
 }
 
-func (c *cluster) Changed(context.Context, func()) {}
+func (c *cluster) WatchNode(context.Context, func()) {}
 
-func (c *cluster) Enforced(_ context.Context, _ types.NamespacedName, uid types.UID, text string) error {
+func (c *cluster) WriteEnforcement(_ context.Context, _ types.NamespacedName, uid types.UID, text string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.enforced[uid] = text
@@ -85,7 +85,7 @@ func (c *cluster) Evict(_ context.Context, pod types.NamespacedName, _ types.UID
 func (c *cluster) Warn(pod *v1.Pod, reason, text string) {
 	c.event(pod.Name + " " + reason + " " + text)
 }
-func (c *cluster) Tell(pod *v1.Pod, reason, text string) {
+func (c *cluster) Notify(pod *v1.Pod, reason, text string) {
 	c.event(pod.Name + " " + reason + " " + text)
 }
 
@@ -193,9 +193,7 @@ func (r *rig) start() {
 }
 
 func (r *rig) shares() []int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.inventory.Shares()
+	return r.devices.current().Shares()
 }
 
 func (r *rig) wait(what string, done func() bool) {
@@ -270,9 +268,7 @@ func (r *rig) mustCreate(uid, cdi, slice string) {
 }
 
 func (r *rig) grants() (names []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, g := range r.book.All() {
+	for _, g := range r.granter.all() {
 		names = append(names, g.Name)
 	}
 	slices.Sort(names)

@@ -16,96 +16,77 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
 )
 
-// How often grants are held against the pods: soon after anything has happened, now and then without.
+// Sweeps compare the grants with the pods: soon after a change, and now and then without one.
 const (
-	sweepSoon = 200 * time.Millisecond
-	sweepSlow = 10 * time.Second
-	lingerFor = 50 // sweeps soon after each other, for processes that are about to end
+	sweepPause  = 200 * time.Millisecond // changes within it share a sweep
+	sweepPeriod = 10 * time.Second
+	sweepRepeat = 50 // sweeps in a row while processes of ended pods live
 )
 
-// sweepLoop releases what pods have left behind.
-func (a *Agent) sweepLoop(ctx context.Context) {
-	for lingered := 0; ctx.Err() == nil; {
-		lingered++
-		if !a.sweep(ctx) {
-			lingered = 0
+// sweepLoop releases the grants of ended pods. bound is called with whether pods with shares are bound to the node.
+func (g *granter) sweepLoop(ctx context.Context, bound func(bool)) {
+	for repeated := 0; ctx.Err() == nil; {
+		repeated++
+		if !g.sweep(ctx, bound) {
+			repeated = 0
 		}
-		if lingered == 0 || lingered > lingerFor {
+		if repeated == 0 || repeated > sweepRepeat {
 			select {
 			case <-ctx.Done():
-			case <-a.wake:
-			case <-time.After(sweepSlow):
+			case <-g.wake:
+			case <-time.After(sweepPeriod):
 			}
 		}
-		pause(ctx, sweepSoon) // what happens together is looked at together
+		sleep(ctx, sweepPause)
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
-// watchLoop wakes the sweep when the kubelet says that something has happened.
-func (a *Agent) watchLoop(ctx context.Context) {
+// watchLoop requests a sweep when the kubelet reports a change.
+func (g *granter) watchLoop(ctx context.Context) {
 	for ctx.Err() == nil {
-		_ = a.Pods.Watch(ctx, func() { signal(a.wake) }) // whatever ended it, it is begun anew
-		signal(a.wake)
-		pause(ctx, sweepSoon)
+		_ = g.Pods.Watch(ctx, func() { signal(g.wake) }) // the watch is started again, whatever has ended it
+		signal(g.wake)
+		sleep(ctx, sweepPause)
 	}
 }
 
-// sweep releases the grants of pods that have ended or are gone, once no process of theirs lives: a pod that was deleted by
-// force is gone before its containers are. lingering says that there are such.
-func (a *Agent) sweep(ctx context.Context) (lingering bool) {
-	a.mu.Lock()
-	grants := a.book.All() // before the pods: one that is granted later is not missed among them
-	a.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, sweepSlow)
+// sweep releases the grants of pods that have ended or are gone, once their last process has ended: a pod that was deleted by force is
+// gone before its containers are. It reports whether such processes live.
+func (g *granter) sweep(ctx context.Context, bound func(bool)) (processesLeft bool) {
+	grants := g.all() // before the pods, so that the pod of a newer grant is not missed among them
+	ctx, cancel := context.WithTimeout(ctx, sweepPeriod)
 	defer cancel()
-	pods, err := a.Pods.List(ctx)
+	pods, err := g.Pods.List(ctx)
 	if err != nil {
-		return false // the kubelet is away; nothing is known to have ended
+		return false // without the kubelet no pod is known to have ended
 	}
-	a.setBound(pods)
-	a.resize(pods)
-	ended := slices.DeleteFunc(grants, func(g grant.Grant) bool { return lives(pods, g.UID) })
+	bound(slices.ContainsFunc(pods, func(p *v1.Pod) bool { return kube.Asks(p) && !kubelet.Ended(p) }))
+	g.resize(pods)
+	ended := slices.DeleteFunc(grants, func(granted grant.Grant) bool { return isActive(pods, granted.UID) })
 	if len(ended) == 0 {
 		return false
 	}
 	running, err := podsWithProcesses()
 	if err != nil {
-		a.Log.Error("look for processes", "err", err)
+		g.Log.Error("failed to list processes", "error", err)
 		return true
 	}
-	for _, g := range ended {
-		if running[g.UID] {
-			lingering = true
+	for _, granted := range ended {
+		if running[granted.UID] {
+			processesLeft = true
 			continue
 		}
-		a.release(g)
+		g.release(granted)
 	}
-	return lingering
+	return processesLeft
 }
 
-func lives(pods []*v1.Pod, uid types.UID) bool {
+// isActive reports whether a pod is listed and has not ended.
+func isActive(pods []*v1.Pod, uid types.UID) bool {
 	return slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.UID == uid && !kubelet.Ended(p) })
 }
 
-// setBound notes whether anything that is offered is in use, so that it must not shrink.
-func (a *Agent) setBound(pods []*v1.Pod) {
-	bound := slices.ContainsFunc(pods, func(p *v1.Pod) bool { return kube.Asks(p) && !kubelet.Ended(p) })
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if bound = bound || len(a.book.All()) > 0; a.bound != bound {
-		a.bound = bound
-		signal(a.report)
-	}
-}
-
-// podsWithProcesses finds the pods that have a living process, by the kernel's word.
+// podsWithProcesses returns the UIDs of the pods that have a living process.
 func podsWithProcesses() (map[types.UID]bool, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

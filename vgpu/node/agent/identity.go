@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 
@@ -18,7 +17,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
-// containerOf asks the kernel for the container of a process.
+// containerOf returns the container of a process, by its cgroup.
 func containerOf(pid int) (cgroup.Container, error) {
 	m, err := cgroup.Of(pid)
 	if err != nil {
@@ -27,23 +26,16 @@ func containerOf(pid int) (cgroup.Container, error) {
 	return m.Container()
 }
 
-func ownContainer() cgroup.Container {
-	c, _ := containerOf(os.Getpid()) // an error: in none
-	return c
-}
-
-// identify says of the processes on the node's slices what the rule has to know. Those that have ended meanwhile are left out,
-// and the MPS servers that the agent's own daemons have started.
+// identify returns the processes on the node's slices as the watchdog needs them. It leaves out those that have ended, the agent's
+// own, and MPS servers.
 func (g *guard) identify(ctx context.Context, processes []gpu.Process) (known []watchdog.Process) {
-	g.mu.Lock()
-	inv := g.inventory
-	g.mu.Unlock()
-	sessions, listed := g.sessions(), false
+	inv := g.devices.current()
+	sessions, listed := g.slices.sessions(), false
 	for _, p := range processes {
 		if !slices.ContainsFunc(inv.Slices(), func(s inventory.Slice) bool { return s.ID == p.Slice }) {
-			continue // not gshare's
+			continue // the device is not gshare's
 		}
-		born, c, ok := g.whois(p.PID)
+		startTime, c, ok := g.identityOf(p.PID)
 		if !ok {
 			continue
 		}
@@ -54,34 +46,35 @@ func (g *guard) identify(ctx context.Context, processes []gpu.Process) (known []
 			pod, name = find(g.pods, c)
 		}
 		known = append(known, watchdog.Process{
-			PID: p.PID, Born: born, Slice: p.Slice, Pod: c.PodUID, Container: name, Session: sessions[p.PID],
-			Lent: g.isLent(inv, pod, name, p.Slice), Ticketed: ticketed(pod, name),
+			PID: p.PID, StartTime: startTime, Slice: p.Slice, Pod: c.PodUID, Container: name, Session: sessions[p.PID],
+			AllocatedElsewhere: g.isAllocatedElsewhere(inv, pod, name, p.Slice), Ticketed: hasTickets(pod, name),
 		})
 	}
 	return known
 }
 
-// whois tells when a process was born and in which container of a pod it is, if in any.
-func (g *guard) whois(pid int) (born uint64, c cgroup.Container, ok bool) {
+// identityOf returns the start time of a process, and its container; zero where it is in none. ok is false for a process that has ended,
+// one of the agent's own container, and an MPS server outside of containers.
+func (g *guard) identityOf(pid int) (startTime uint64, c cgroup.Container, ok bool) {
 	c, err := g.ContainerOf(pid)
 	outside := errors.Is(err, cgroup.ErrNoContainer)
 	if err != nil && !outside || c == g.own && !outside || outside && process.Program(pid) == mps.ServerProgram {
 		return 0, c, false
 	}
-	born, err = process.Born(pid)
-	return born, c, err == nil
+	startTime, err = process.Born(pid)
+	return startTime, c, err == nil
 }
 
-// listPods asks the kubelet which containers there are. Without an answer a container has no name for a while.
+// listPods updates the pods from the kubelet. Where it does not answer, a new container stays without a name until the next observation.
 func (g *guard) listPods(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, recordLimit)
+	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
 	if pods, err := g.Pods.List(ctx); err == nil {
 		g.pods = pods
 	}
 }
 
-// find gives the pod of a container, nil where the kubelet has not told of it, and its name there.
+// find returns the pod of a container, nil where it is not listed, and the container's name in it, empty where its ID is not.
 func find(pods []*v1.Pod, c cgroup.Container) (pod *v1.Pod, name string) {
 	i := slices.IndexFunc(pods, func(p *v1.Pod) bool { return string(p.UID) == c.PodUID })
 	if i < 0 {
@@ -96,37 +89,24 @@ func find(pods []*v1.Pod, c cgroup.Container) (pod *v1.Pod, name string) {
 	return pods[i], ""
 }
 
-// ticketed says that the kubelet has given the container tickets, or may have.
-func ticketed(pod *v1.Pod, name string) bool {
+// hasTickets reports whether the kubelet has allocated tickets to a container, or may have.
+func hasTickets(pod *v1.Pod, name string) bool {
 	if pod == nil || name == "" {
 		return pod == nil || kube.Asks(pod)
 	}
 	return slices.Contains(kube.Holders(pod), name)
 }
 
-// isLent says that another plugin has given the container the slice.
-func (g *guard) isLent(inv inventory.Inventory, pod *v1.Pod, name, slice string) bool {
+// isAllocatedElsewhere reports whether another device plugin has allocated the slice to the container.
+func (g *guard) isAllocatedElsewhere(inv inventory.Inventory, pod *v1.Pod, name, slice string) bool {
 	if pod == nil {
 		return false
 	}
-	for _, l := range g.lent {
+	for _, l := range g.elsewhere {
 		if l.Namespace == pod.Namespace && l.Pod == pod.Name && (name == "" || l.Container == name) &&
 			slices.Contains(inv.Lent(l.Resource, l.Device), slice) {
 			return true
 		}
 	}
 	return false
-}
-
-// sessions are the processes that the token server knows.
-func (g *guard) sessions() map[int]bool {
-	pids := map[int]bool{}
-	for _, c := range g.server.Snapshot() {
-		for _, v := range c.VGPUs {
-			for _, p := range v.Processes {
-				pids[p.PID] = true
-			}
-		}
-	}
-	return pids
 }

@@ -1,0 +1,131 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
+	"github.com/gshare-dev/gshare/vgpu/node/ticket"
+)
+
+// The start of a container waits for what may pass soon: its predecessor's end, the kubelet's record of its tickets. The kubelet
+// allows PreStart 30 s, and repeats it after an error.
+const (
+	retryFor     = 5 * time.Second
+	retryPeriod  = 100 * time.Millisecond
+	startLimit   = 25 * time.Second
+	preferWithin = 50 * time.Millisecond // the kubelet's main loop waits for Prefer
+)
+
+// start grants the container that holds the tickets what the scheduler placed for it, and writes the CDI file that the runtime is about
+// to read. It returns an error where the owner of the tickets is not certain.
+func (g *granter) start(ctx context.Context, tickets []string) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	began := time.Now()
+	var first *grant.Owner
+	for {
+		freed := g.freedChannel()
+		claim, err := g.tryStart(ctx, tickets, &first)
+		if err == nil || !isTransient(err) || ctx.Err() != nil || time.Since(began) > retryFor {
+			g.metrics.countStart(err, time.Since(began))
+			g.reportRefusal(claim, tickets, err)
+			return err
+		}
+		signal(g.wake)
+		select {
+		case <-freed:
+		case <-ctx.Done():
+		case <-time.After(retryPeriod):
+		}
+	}
+}
+
+// freedChannel returns the channel that is closed when the next grant is released.
+func (g *granter) freedChannel() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.freed
+}
+
+// tryStart tries once. All tries must find the same owner: the kubelet waits for one container.
+func (g *granter) tryStart(ctx context.Context, tickets []string, first **grant.Owner) (grant.Claim, error) {
+	claim, err := g.Records.Claim(ctx, tickets)
+	if err != nil {
+		return claim, fmt.Errorf("tickets %v: %w", tickets, err)
+	}
+	owner := claim.Owner()
+	if *first != nil && **first != owner {
+		return claim, grant.Doubt("tickets %v were of pod %s a moment ago", tickets, (*first).UID)
+	}
+	*first = &owner
+	return claim, g.admit(claim)
+}
+
+// isTransient reports whether an error may be gone in a moment.
+func isTransient(err error) bool {
+	if errors.Is(err, kubelet.ErrNoOwner) || errors.Is(err, kubelet.ErrTwoOwners) {
+		return true
+	}
+	var refusal *grant.Refusal
+	return errors.As(err, &refusal) && (refusal.Reason == grant.NoRoom || refusal.Reason == grant.TicketsInDoubt ||
+		refusal.Reason == grant.Closed)
+}
+
+// reportRefusal logs why a container does not start, and writes an event on its pod.
+func (g *granter) reportRefusal(claim grant.Claim, tickets []string, err error) {
+	if err == nil {
+		return
+	}
+	g.Log.Warn("failed to start a container", "tickets", tickets, "container", claim.Container, "error", err)
+	var refusal *grant.Refusal
+	if claim.Pod != nil && errors.As(err, &refusal) {
+		g.Cluster.Warn(claim.Pod, string(refusal.Reason), refusal.Text)
+	}
+}
+
+// Prefer implements deviceplugin.Node. It prefers tickets that are numbered like the slices of the placement, where the container that is
+// being admitted is certain. That makes the kubelet's records easier to read; nothing depends on it.
+func (a *Agent) Prefer(ctx context.Context, available, must []string, n int) []string {
+	ctx, cancel := context.WithTimeout(ctx, preferWithin)
+	defer cancel()
+	var placed []string
+	if pods, err := a.Pods.Peek(ctx); err == nil {
+		placed = a.placedSlices(pods, n)
+	}
+	return ticket.Prefer(available, must, a.devices.indexes(placed), n)
+}
+
+// placedSlices returns the slices of the one container with n vGPUs that has no tickets yet; none where several have different slices.
+func (a *Agent) placedSlices(pods []*v1.Pod, n int) (placed []string) {
+	for _, pod := range pods {
+		if kubelet.Ended(pod) || a.Records.Read(pod.UID) {
+			continue
+		}
+		placement, present, err := kube.PlacementOf(pod)
+		if !present || err != nil {
+			continue
+		}
+		for _, c := range placement.Containers {
+			var of []string
+			for _, v := range c.VGPUs {
+				of = append(of, v.Slice)
+			}
+			switch {
+			case len(of) != n:
+			case placed != nil && !slices.Equal(placed, of):
+				return nil
+			default:
+				placed = of
+			}
+		}
+	}
+	return placed
+}

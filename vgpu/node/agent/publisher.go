@@ -1,0 +1,155 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+)
+
+// The kubelet fails a pod that it admits while nobody serves the device plugin. So a node takes new pods only while the kubelet
+// watches the plugin, and the agent closes the node before it ends.
+
+const (
+	publishPause = 200 * time.Millisecond // changes within it share a publication
+	publishRetry = time.Second            // after an error
+	closeTimeout = 3 * time.Second        // how long the end of an agent waits for the API server
+
+	// Each enforcement status makes the API server and the kubelet process its pod once more. While many pods start at once they wait
+	// until nothing was granted for a moment, but not for long.
+	enforcementQuiet = time.Second
+	enforcementLate  = time.Minute
+)
+
+// publisher publishes to the API server what the node offers, and the enforcement status of its pods.
+type publisher struct {
+	*Options
+	metrics     *metrics
+	devices     *deviceMonitor
+	granter     *granter
+	enforcement *enforcementReporter
+	requests    chan struct{} // for publication
+	closed      chan struct{} // receives once the API server has stored that the node is closed
+}
+
+// servingContext returns a context that outlives another one until the node is closed and pods that were bound before have started.
+func (p *publisher) servingContext(ctx context.Context) (serving context.Context, stop context.CancelFunc) {
+	serving, stop = context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		defer stop()
+		signal(p.requests)
+		select {
+		case <-p.closed:
+			p.Linger(serving)
+		case <-serving.Done():
+		case <-time.After(closeTimeout):
+			p.Log.Warn("failed to close the node: the API server did not answer in time")
+		}
+	})
+	return serving, stop
+}
+
+// closedReason returns why the node takes no pods; empty if it does. open is the context of an agent that is not about to end.
+func (p *publisher) closedReason(open context.Context) kube.Reason {
+	switch {
+	case open.Err() != nil:
+		return kube.ReasonClosing
+	case !p.metrics.registered.Load():
+		return kube.ReasonUnwatched
+	}
+	return ""
+}
+
+// loop publishes changes until the context ends. open ends before that, when the node is to be closed.
+func (p *publisher) loop(ctx, open context.Context) {
+	p.Cluster.WatchNode(ctx, func() { signal(p.requests) })
+	written := map[types.UID]string{}
+	for {
+		retry := p.publishAll(ctx, open, written)
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.requests:
+		case <-retry:
+		}
+		sleep(open, publishPause)
+	}
+}
+
+// publishAll publishes once. retry is when to publish again even without a change; nil: never. The closing of the node does not wait for
+// the enforcement statuses.
+func (p *publisher) publishAll(ctx, open context.Context, written map[types.UID]string) (retry <-chan time.Time) {
+	reason := p.closedReason(open)
+	err := p.publishInventory(ctx, reason)
+	p.metrics.countPublication(err, reason)
+	if err == nil && reason == kube.ReasonClosing {
+		signal(p.closed)
+	}
+	if open.Err() != nil || p.inBurst(written, time.Now()) {
+		retry = time.After(enforcementQuiet)
+	} else {
+		err = errors.Join(err, p.publishEnforcement(open, written))
+	}
+	if err != nil && ctx.Err() == nil {
+		p.Log.Warn("failed to publish", "error", err)
+		retry = time.After(publishRetry)
+	}
+	return retry
+}
+
+// publishInventory publishes what the node offers; with a reason, that it takes no pods. The next agent reads it without the reason.
+func (p *publisher) publishInventory(ctx context.Context, reason kube.Reason) error {
+	inv := p.devices.current()
+	text, err := kube.EncodeInventory(inv.Published())
+	if err != nil {
+		return err
+	}
+	if err := p.devices.savePublished(text); err != nil {
+		if reason != kube.ReasonClosing {
+			return err // the next agent must not lack what is published
+		}
+		p.Log.Error("failed to save the inventory", "error", err)
+	}
+	if reason != "" {
+		if text, err = kube.EncodeInventory(inv.Shut(reason)); err != nil {
+			return err
+		}
+	}
+	return p.Cluster.Publish(ctx, text, kube.NodeResources(inv.Published()), p.devices.isBound())
+}
+
+// inBurst reports whether enforcement statuses have to wait: a share was granted a moment ago, and no status is late. written holds
+// those that were written last.
+func (p *publisher) inBurst(written map[types.UID]string, now time.Time) bool {
+	burst := false
+	for _, g := range p.granter.all() {
+		age := now.Sub(g.Since)
+		burst = burst || age >= 0 && age < enforcementQuiet // the clock may have been set back
+		if written[g.UID] == "" && age > enforcementLate {
+			return false
+		}
+	}
+	return burst
+}
+
+// publishEnforcement writes the enforcement statuses that differ from those that were written last.
+func (p *publisher) publishEnforcement(ctx context.Context, written map[types.UID]string) (all error) {
+	statuses := p.enforcement.statuses()
+	for uid, t := range statuses {
+		text, err := kube.EncodeEnforcementStatus(t.EnforcementStatus)
+		if err == nil && written[uid] != text {
+			err = p.Cluster.WriteEnforcement(ctx, t.name, uid, text)
+		}
+		if err != nil {
+			all = errors.Join(all, err)
+			continue
+		}
+		written[uid] = text
+	}
+	maps.DeleteFunc(written, func(uid types.UID, _ string) bool { _, ok := statuses[uid]; return !ok })
+	return all
+}

@@ -1,0 +1,84 @@
+package agent
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
+)
+
+// The kubelet kills a pod when its termination grace period is over. Shortly before, the CUDA work of the processes that are left is
+// ended by the MPS daemon: a client that is killed at work may take the server, and so its neighbours, with it.
+const (
+	terminationLead   = time.Second
+	terminationPeriod = 250 * time.Millisecond
+)
+
+// terminations ends the CUDA work of pods whose termination grace period is nearly over.
+type terminations struct {
+	*Options
+	slices  *sliceRuntime
+	granter *granter
+}
+
+// loop looks for such pods until the context ends.
+func (t *terminations) loop(ctx context.Context) {
+	if !t.MPS.Enabled() {
+		return
+	}
+	var ends sync.WaitGroup
+	defer ends.Wait()
+	done := map[types.UID]bool{}
+	for ; ctx.Err() == nil; sleep(ctx, terminationPeriod) {
+		pods := t.terminating(ctx)
+		if len(pods) == 0 {
+			clear(done)
+		}
+		for _, g := range t.expiring(pods, done, time.Now()) {
+			ends.Go(func() { t.endWork(ctx, g) }) // a hung daemon does not delay those of other slices
+		}
+	}
+}
+
+// terminating returns the pods that are being deleted; none where nothing is granted or the kubelet does not answer.
+func (t *terminations) terminating(ctx context.Context) []*v1.Pod {
+	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
+	defer cancel()
+	if !t.granter.any() {
+		return nil
+	}
+	pods, err := t.Pods.List(ctx)
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(pods, func(p *v1.Pod) bool { return p.DeletionTimestamp == nil || kubelet.Ended(p) })
+}
+
+// expiring returns the grants of the pods whose grace period is nearly over, each pod's once.
+func (t *terminations) expiring(pods []*v1.Pod, done map[types.UID]bool, now time.Time) (expiring []grant.Grant) {
+	for _, p := range pods {
+		if done[p.UID] || now.Before(p.DeletionTimestamp.Add(-terminationLead)) { // the timestamp is the end of the grace period
+			continue
+		}
+		done[p.UID] = true
+		expiring = append(expiring, t.granter.ofPod(p.UID)...)
+	}
+	return expiring
+}
+
+// endWork ends the CUDA work of a pod's processes on the slice of a grant.
+func (t *terminations) endWork(ctx context.Context, g grant.Grant) {
+	err := t.slices.endClients(ctx, g.VGPUs[0].Slice, func(pid int) bool {
+		c, err := t.ContainerOf(pid)
+		return err == nil && c.PodUID == string(g.UID)
+	})
+	if err != nil {
+		t.Log.Warn("failed to end the CUDA work of a terminating pod", "container", g.String(), "error", err)
+	}
+}
