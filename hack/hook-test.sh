@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# hook-test.sh test|bench|fuzz SECONDS, called by hook.sh with out set. See there.
+# hook-test.sh test|bench|fuzz SECONDS: called by hook.sh, with the output folder in $out.
 set -euo pipefail
 out=${out:?call hack/hook.sh}
 export GSHARE_DIR=/nonexistent OTHER=$out/other.so LD_LIBRARY_PATH=$out
 failed=0
 
-under() { # under NAME COMMAND...: one run, with its name when it fails
+under() { # under NAME COMMAND...: one run; prints its name, and again when it fails
   local name=$1
   shift
   echo "== $name"
@@ -17,18 +17,18 @@ preloaded() { # preloaded LIBRARY PROGRAM [ARGUMENT]: on this machine or an emul
   if [ -n "$emulator" ]; then $emulator -E LD_PRELOAD="$1" "${@:2}"; else env LD_PRELOAD="$1" "${@:2}"; fi
 }
 
-parts() { # parts FOLDER
-  for part in interval_test parse_test ledger_test budget_test reap_test; do under "$part" $emulator "$1/$part"; done
+units() { # units FOLDER: the unit tests
+  for unit in interval_test parse_test ledger_test budget_test reap_test; do under "$unit" $emulator "$1/$unit"; done
 }
 
-alone() { # alone FOLDER: the runs without a server
-  under "alone, closed" preloaded "$1/libgshare.so" "$1/no_server_test"
+no_server() { # no_server FOLDER: the runs without a token server
+  under "no server, no policy" preloaded "$1/libgshare.so" "$1/no_server_test"
   mkdir -p "$1/policy"
   printf 'version 1\nvgpu 0 none memory 104857600 quota 300 sm 1000\n' >"$1/policy/policy"
-  POLICY=1 GSHARE_DIR=$1/policy under "alone, policy" preloaded "$1/libgshare.so" "$1/no_server_test"
+  POLICY=1 GSHARE_DIR=$1/policy under "no server, policy" preloaded "$1/libgshare.so" "$1/no_server_test"
 }
 
-# The library for aarch64 under an emulator, which cannot start a program from within one: so without the 16 processes.
+# The library for aarch64 under an emulator. Tests that execute another program are left out: the emulator does not follow.
 aarch64() {
   local dir=$out/aarch64 cc=aarch64-linux-gnu-gcc
   command -v $cc >/dev/null && command -v qemu-aarch64 >/dev/null || { echo "hook: no aarch64 compiler or emulator"; return; }
@@ -37,12 +37,12 @@ aarch64() {
   cp "$out/libgshare-aarch64.so" "$dir/libgshare.so"
   local emulator="qemu-aarch64 -L /usr/aarch64-linux-gnu" LD_LIBRARY_PATH=$dir OTHER=$dir/other.so OPERATIONS=20000 FAKE_CUDA_DEVICES=2
   export FAKE_CUDA_DEVICES OPERATIONS
-  parts "$dir"
+  units "$dir"
   for program in route_test gate_test blocks_test paths_test "memory_test random_operations_do_not_drift"; do
     # shellcheck disable=SC2086
     under "$program" preloaded "$dir/libgshare.so" "$dir/"$program
   done
-  alone "$dir"
+  no_server "$dir"
   for preload in "$dir/libgshare.so:$dir/interposer.so" "$dir/interposer.so:$dir/libgshare.so"; do
     under "interposers $preload" refused preloaded "$preload" "$dir/opened"
   done
@@ -58,13 +58,13 @@ test_all() {
   hack/hook.sh check "$out"
   hook/test/build.sh "$out"
   local hook=$out/libgshare.so
-  parts "$out"
+  units "$out"
   for program in route_test gate_test blocks_test memory_test paths_test inherit_test; do under "$program" preloaded "$hook" "$out/$program"; done
-  alone "$out"
+  no_server "$out"
   echo "=== aarch64"
   (aarch64 && exit $failed) || failed=1
 
-  # The driver's own bookkeeping is not freed at the end, so leaks are not looked for.
+  # The fake driver does not free its memory at exit, so leaks are not detected.
   export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 OPERATIONS=100000
   echo "=== AddressSanitizer and UBSan"
   sanitized address,undefined "$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)"
@@ -73,24 +73,24 @@ test_all() {
   if command -v valgrind >/dev/null; then
     echo "=== valgrind"
     hook/test/build.sh "$out"
-    for part in interval_test ledger_test budget_test reap_test; do
-      under "valgrind $part" valgrind -q --error-exitcode=9 "$out/$part"
+    for unit in interval_test ledger_test budget_test reap_test; do
+      under "valgrind $unit" valgrind -q --error-exitcode=9 "$out/$unit"
     done
     LD_PRELOAD=$hook under "valgrind route_test" valgrind -q --error-exitcode=9 "$out/route_test"
   fi
 }
 
-# sanitized KIND RUNTIME: the same tests, hook and tests built with a sanitizer. Look-ups are not tested so.
+# sanitized KIND RUNTIME: the same tests with a sanitizer, but for lookups: that build does not export dlsym.
 sanitized() {
   hook/test/build.sh "$out" "-fsanitize=$1"
   hack/hook.sh sanitized "$out" "$1"
-  parts "$out"
+  units "$out"
   for program in gate_test blocks_test memory_test paths_test inherit_test; do
     under "$program" preloaded "$2 $out/libgshare-sanitized.so" "$out/$program"
   done
 }
 
-# How much slower a launch is under the hook, and what the launching thread asks of the kernel meanwhile.
+# The overhead of a launch under the hook, and the system calls of the launching thread.
 bench() {
   hook/fake/build.sh "$out"
   hack/hook.sh build "$out"
@@ -111,7 +111,7 @@ bench() {
   fi
 }
 
-# One target after the other; a finding leaves its input in the target's folder. Sanitizers watch.
+# Runs one target after the other with sanitizers. An input that fails is kept in the target's corpus folder.
 fuzz() {
   local clang seeds=$out/seeds
   clang=$(compgen -c clang | grep -xE "clang(-[0-9]+)?" | sort -uV | tail -1) || { echo "hook: clang is not installed, nothing fuzzed"; return; }
@@ -128,14 +128,14 @@ fuzz() {
   done
 }
 
-seed_corpus() { # one good input for each target
+seed_corpus() { # one valid input for each target
   local frame=vgpu/api/tokenwire/testdata/welcome.frame
   mkdir -p "$seeds"/{policy,welcome,session}
   printf 'version 1\nvgpu 0 GPU-1 memory 1048576 quota 300 sm 500\n' >"$seeds/policy/file"
   printf 'vgpu 0 GPU-1 memory 1048576 quota 300 sm 500' >"$seeds/policy/line"
   cp "$frame" "$seeds/welcome/frame"
   tail -c +33 "$frame" >"$seeds/welcome/body"
-  # six descriptors (even: not read-only), the words of a page, the body
+  # six descriptors, their kinds, the contents of a page, the body
   { printf '\6\7\6\6\7\6\6'; head -c 128 /dev/zero; printf '\0\0\0\100\0\0\0\0'; head -c 120 /dev/zero; tail -c +33 "$frame"; } >"$seeds/session/answer"
 }
 

@@ -2,11 +2,11 @@
 # Builds and checks the hook: hack/hook.sh build|check|test|bench [OUT], hack/hook.sh fuzz [SECONDS [OUT]]. OUT (default
 # bin/hook) gets libgshare.so.
 #
-# build: this machine's library, and the aarch64 one if its cross compiler is there
+# build: this machine's library, and the aarch64 one if its cross compiler is installed
 # check: exports, imports and versions of the libraries, no constructors, and no cycle of more than two source files
-# test:  the C tests plain, under AddressSanitizer and UBSan, ThreadSanitizer, valgrind and on aarch64, where these are there
-# bench: what the hook adds to a launch, and its system calls
-# fuzz:  each libFuzzer target for SECONDS (default 60), if clang is there
+# test:  the C tests plain, under AddressSanitizer and UBSan, ThreadSanitizer, valgrind and on aarch64, where these are installed
+# bench: overhead of a launch, and its system calls
+# fuzz:  each libFuzzer target for SECONDS (default 60), if clang is installed
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=60
@@ -19,7 +19,7 @@ warnings="-Wall -Wextra -Wshadow -Wstrict-prototypes -Wno-missing-field-initiali
 flags="-std=gnu11 -O2 -g -fPIC -fvisibility=hidden -fno-semantic-interposition -fno-strict-aliasing -ftls-model=initial-exec $warnings"
 link="-shared -Wl,-Bsymbolic -Wl,-z,relro -Wl,-soname,libgshare.so"
 
-# The linker's list of exports, made from the one list of symbols. dlsym has both of its versions.
+# Prints the linker's list of exports, from symbols.def. dlsym has both of its versions.
 export_map() {
   local old=$1
   echo "$old { global: dlsym; dlvsym; local: *; };"
@@ -29,7 +29,7 @@ export_map() {
   echo "};"
 }
 
-# Every wrapped function of symbols.def, one a line.
+# Prints the wrapped functions of symbols.def, one a line.
 names() {
   {
     echo '#define CU(kind, name, ...) @name@'
@@ -42,7 +42,7 @@ names() {
 
 sources() { ls hook/src/*.c hook/src/*.S | grep -v platform_; }
 
-# library CC FILE: the first version of dlsym, and flags, by machine. Atomics out of line would bring a constructor.
+# library CC FILE: builds the library. dlsym's oldest version depends on the machine; out-of-line atomics would add a constructor.
 library() {
   local cc=$1 file=$2 old=GLIBC_2.2.5 machine=
   [[ $("$cc" -dumpmachine) != aarch64* ]] || { old=GLIBC_2.17 && machine=-mno-outline-atomics; }
@@ -84,7 +84,7 @@ check_one() {
     <(nm -D --defined-only "$lib" | awk '$2 == "T" || $2 == "W" {print $3}' | sed 's/@.*//' | sort -u)) ||
     fail "exports differ from symbols.def: $extra"
   nm -D --undefined-only "$lib" | grep -wE '_?exit|_Exit|abort|quick_exit|sigaction|signal|printf|puts' &&
-    fail "imports what could end or disturb its host"
+    fail "imports functions that could end or disturb the host process"
   [ "$(nm -D --defined-only "$lib" | grep -cE ' (dlsym|dlvsym)@@?GLIBC_2\.(34|17|2\.5)$')" = 4 ] || fail "dlsym and dlvsym lack a version"
   nm -D --undefined-only "$lib" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1 | {
     read -r newest

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// needTools skips where the hook cannot be built at all.
+// needTools skips the test where gcc or bash is missing.
 func needTools(t *testing.T) {
 	t.Helper()
 	for _, tool := range []string{"gcc", "bash"} {
@@ -21,6 +21,7 @@ func needTools(t *testing.T) {
 	}
 }
 
+// build is the one build of the fake driver, the hook and the C tests that all tests of the package share.
 var build struct {
 	once sync.Once
 	dir  string
@@ -28,7 +29,7 @@ var build struct {
 	log  []byte
 }
 
-// built compiles the driver, the hook and the tests once and returns their folder.
+// built compiles the fake driver, the hook and the C tests on the first call and returns their folder.
 func built(t *testing.T) string {
 	t.Helper()
 	needTools(t)
@@ -53,7 +54,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// run starts a test program with the given environment and reports its lines, one subtest each.
+// run runs a C test program with the environment and reports each of its "ok" and "not ok" lines as a subtest.
 func run(t *testing.T, program string, env ...string) {
 	t.Helper()
 	command := exec.Command(program)
@@ -75,14 +76,15 @@ func run(t *testing.T, program string, env ...string) {
 	}
 }
 
-// TestParts runs the parts against a model device, without the library.
-func TestParts(t *testing.T) {
+// TestUnits runs the unit tests of the hook's sources, on a model of a device.
+func TestUnits(t *testing.T) {
 	dir := built(t)
 	for _, name := range []string{"interval_test", "parse_test", "ledger_test", "budget_test", "reap_test"} {
 		t.Run(name, func(t *testing.T) { run(t, filepath.Join(dir, name)) })
 	}
 }
 
+// hooked returns the environment with which a program in dir runs under the hook.
 func hooked(dir string) []string {
 	return []string{
 		"LD_LIBRARY_PATH=" + dir, "LD_PRELOAD=" + filepath.Join(dir, "libgshare.so"),
@@ -90,7 +92,7 @@ func hooked(dir string) []string {
 	}
 }
 
-// TestLibrary runs programs on the fake driver under the library.
+// TestLibrary runs the tests that need the whole library, on the fake driver and with a token server in each test program.
 func TestLibrary(t *testing.T) {
 	dir := built(t)
 	for _, name := range []string{"route_test", "gate_test", "blocks_test", "memory_test", "paths_test", "inherit_test"} {
@@ -98,50 +100,55 @@ func TestLibrary(t *testing.T) {
 	}
 }
 
-// TestAlone runs without a token server: no policy, then one.
-func TestAlone(t *testing.T) {
+// TestNoServer runs without a token server, once without a policy file, where no memory is allowed, and once with one.
+func TestNoServer(t *testing.T) {
 	dir := built(t)
 	program := filepath.Join(dir, "no_server_test")
-	t.Run("closed", func(t *testing.T) { run(t, program, append(hooked(dir), "GSHARE_DIR=/nonexistent")...) })
+	t.Run("without a policy", func(t *testing.T) { run(t, program, append(hooked(dir), "GSHARE_DIR=/nonexistent")...) })
 	policy := t.TempDir()
 	lines := "version 1\nvgpu 0 none memory 104857600 quota 300 sm 1000\n"
 	if err := os.WriteFile(filepath.Join(policy, "policy"), []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("policy", func(t *testing.T) { run(t, program, append(hooked(dir), "POLICY=1", "GSHARE_DIR="+policy)...) })
+	t.Run("with a policy", func(t *testing.T) { run(t, program, append(hooked(dir), "POLICY=1", "GSHARE_DIR="+policy)...) })
 }
 
-// TestInterposers puts a second library of the hook's kind before and behind it: neither may find the other for ever.
+// TestInterposers preloads a second interposing library before or after the hook. RTLD_NEXT must not lead from one to the
+// other in a loop.
 func TestInterposers(t *testing.T) {
 	dir := built(t)
 	hook, other := filepath.Join(dir, "libgshare.so"), filepath.Join(dir, "interposer.so")
 	for _, preload := range []string{hook + ":" + other, other + ":" + hook} {
 		for _, program := range []string{"linked", "opened"} {
-			command := exec.Command(filepath.Join(dir, program))
-			command.Env = append(os.Environ(), append(hooked(dir), "LD_PRELOAD="+preload, "GSHARE_DIR=/nonexistent")...)
-			out, err := command.CombinedOutput()
-			// Without a policy the allocation is refused: so the hook was there, and the launches before it went through.
-			if err == nil || !bytes.Contains(out, []byte("allocate")) {
-				t.Errorf("%s under %s: %v\n%s", program, preload, err, out)
-			}
+			t.Run(program+" under "+strings.ReplaceAll(preload, dir+"/", ""), func(t *testing.T) {
+				command := exec.Command(filepath.Join(dir, program))
+				command.Env = append(os.Environ(), append(hooked(dir), "LD_PRELOAD="+preload, "GSHARE_DIR=/nonexistent")...)
+				out, err := command.CombinedOutput()
+				// Without a policy the hook refuses the allocation, which comes after the launches.
+				if err == nil || !bytes.Contains(out, []byte("allocate")) {
+					t.Errorf("the program got its allocation or stopped before it: %v\n%s", err, out)
+				}
+			})
 		}
 	}
 }
 
-// TestWithoutHook is the control: the programs notice when the hook is not there.
+// TestWithoutHook checks that the C tests fail without the hook, so that they can fail at all.
 func TestWithoutHook(t *testing.T) {
 	dir := built(t)
 	for _, name := range []string{"route_test", "gate_test", "blocks_test", "memory_test", "paths_test", "no_server_test", "inherit_test"} {
-		command := exec.Command(filepath.Join(dir, name))
-		command.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir, "OTHER="+filepath.Join(dir, "other.so"))
-		if out, err := command.CombinedOutput(); err == nil {
-			t.Errorf("%s passes without the hook:\n%s", name, out)
-		}
+		t.Run(name, func(t *testing.T) {
+			command := exec.Command(filepath.Join(dir, name))
+			command.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir, "OTHER="+filepath.Join(dir, "other.so"))
+			if out, err := command.CombinedOutput(); err == nil {
+				t.Errorf("passed without the hook:\n%s", out)
+			}
+		})
 	}
 }
 
-// TestExports holds the library to its list: exports, imports, versions, constructors.
-func TestExports(t *testing.T) {
+// TestCheck runs the checks of hack/hook.sh: exports, imports, versions, constructors, and cycles of source files.
+func TestCheck(t *testing.T) {
 	dir := built(t)
 	for _, tool := range []string{"nm", "readelf"} {
 		if _, err := exec.LookPath(tool); err != nil {

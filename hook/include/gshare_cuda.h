@@ -1,6 +1,6 @@
 /*
- * The part of the CUDA driver's and NVML's binary interface that the hook touches. Handles are opaque; of structures only
- * what is read is named, the rest is kept at its size. Numbers are those of the published interface (CUDA 13).
+ * The part of the binary interface of the CUDA driver and NVML that the hook uses. Handles are opaque; of structures only the
+ * fields that are read have names, the rest is padding of the right size. Numbers are those of the CUDA 13 interface.
  */
 #ifndef GSHARE_CUDA_H
 #define GSHARE_CUDA_H

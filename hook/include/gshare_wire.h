@@ -1,8 +1,8 @@
 /*
- * What the hook and the token server say to each other: frames on a socket and pages of shared memory.
+ * The protocol between the hook and the token server: frames on a socket and pages of shared memory.
  *
- * The Go half is vgpu/api/tokenwire; the two share bytes, not code, and golden frames in vgpu/api/tokenwire/testdata hold
- * them together. Everything is little endian and laid out by hand: no padding is left to a compiler.
+ * The Go half is vgpu/api/tokenwire. The two share no code; golden frames in vgpu/api/tokenwire/testdata check that they
+ * agree. Everything is little endian, and all padding is explicit.
  */
 #ifndef GSHARE_WIRE_H
 #define GSHARE_WIRE_H
@@ -27,20 +27,21 @@ struct gshare_header {
 };
 
 enum gshare_type {
-	GSHARE_HELLO = 1,    /* client: who I am; the first frame */
-	GSHARE_WELCOME = 2,  /* server: session and pages; carries 3 descriptors for each vGPU: server, container, client page */
-	GSHARE_NEED = 3,     /* client: this vGPU has work and waits for a token */
-	GSHARE_BYE = 4,      /* client: ends in order */
-	GSHARE_SNAPSHOT = 5, /* client, after a reconnect: what this process holds on a vGPU */
-	GSHARE_ERROR = 6,    /* server: why the connection ends */
+	GSHARE_HELLO = 1,    /* client: identifies the process; the first frame */
+	GSHARE_WELCOME = 2,  /* server: session and pages; with 3 descriptors for each vGPU: server, container, client page */
+	GSHARE_NEED = 3,     /* client: a thread waits for a token of this vGPU */
+	GSHARE_BYE = 4,      /* client: the process exits */
+	GSHARE_SNAPSHOT = 5, /* client, after a reconnect: what the process holds on a vGPU */
+	GSHARE_ERROR = 6,    /* server: why it ends the connection */
 };
 
+/* How the hook gates and counts. */
 enum gshare_mode {
-	GSHARE_MODE_OFF = 0,     /* pass everything through */
-	GSHARE_MODE_OBSERVE = 1, /* count, gate nothing */
+	GSHARE_MODE_OFF = 0,     /* neither */
+	GSHARE_MODE_OBSERVE = 1, /* count, do not gate */
 	GSHARE_MODE_TIME = 2,    /* time tokens */
 	GSHARE_MODE_BLOCKS = 3,  /* block tokens every tick */
-	GSHARE_MODE_MEMORY = 4,  /* account and limit memory only */
+	GSHARE_MODE_MEMORY = 4,  /* count and limit memory only */
 };
 
 struct gshare_hello {
@@ -51,8 +52,9 @@ struct gshare_hello {
 	/* TLVs: GSHARE_TLV_SESSION after a reconnect, GSHARE_TLV_DEVICE for each visible device */
 };
 
+/* What the hook supports. */
 enum gshare_capability {
-	GSHARE_KNOWS_BLOCKS = 1, /* gates itself by block tokens */
+	GSHARE_KNOWS_BLOCKS = 1, /* block tokens */
 };
 
 struct gshare_welcome {
@@ -69,31 +71,31 @@ struct gshare_need {
 };
 
 /*
- * A client that reconnects gets new pages. Before it uses them it puts what it holds on them itself (container page:
- * memory added; client page: memory set), and only then sends SNAPSHOT; the server moves no memory for a living process.
+ * A client that reconnects gets new pages. It adds its memory to the container page and stores it on the client page before
+ * it sends SNAPSHOT; the server transfers no memory of a running process.
  */
 struct gshare_snapshot {
 	uint32_t vgpu;
 	uint32_t pad;
 	uint64_t memory; /* bytes that this process holds */
-	uint64_t busy;   /* ns settled since the process started */
+	uint64_t busy;   /* ns of device time measured since the process started */
 };
 
 struct gshare_error {
-	uint32_t code; /* errno of the reason */
+	uint32_t code; /* an errno */
 	uint32_t pad;
 	/* TLV: GSHARE_TLV_TEXT */
 };
 
 /* A type-length-value follows the fixed part of a body. Unknown ones are ignored unless the critical bit is set. */
 struct gshare_tlv {
-	uint16_t type, length; /* of the value; the next one follows at once, not aligned */
+	uint16_t type, length; /* length of the value; the next one follows directly, not aligned */
 };
 
 #define GSHARE_TLV_CRITICAL 0x8000u
 
 enum gshare_tlv_type {
-	GSHARE_TLV_SESSION = 1, /* u64: session before the reconnect */
+	GSHARE_TLV_SESSION = 1, /* u64: the session before the reconnect */
 	GSHARE_TLV_DEVICE = 2,  /* text: UUID of a device that the process sees */
 	GSHARE_TLV_TEXT = 3,    /* text for people */
 	GSHARE_TLV_VGPU = 16,   /* struct gshare_vgpu */
@@ -106,21 +108,22 @@ struct gshare_vgpu {
 	uint64_t memory_limit; /* bytes */
 };
 
-#define GSHARE_CYCLES 8 /* that a client page shows at a time */
+#define GSHARE_CYCLES 8 /* launch cycles on a client page */
 
 #define GSHARE_PAGE_SIZE 4096
 #define GSHARE_PAGE_MAGIC 0x47505347u /* "GSPG" */
 
+/* What a vGPU's launches may do. */
 enum gshare_state {
-	GSHARE_RUN = 1,   /* launch */
-	GSHARE_PAUSE = 2, /* wait on wake */
-	GSHARE_DRAIN = 3, /* finish, start nothing; the share is going away */
-	GSHARE_OFF = 4,   /* pass everything through: the kill switch */
+	GSHARE_RUN = 1,   /* pass */
+	GSHARE_PAUSE = 2, /* wait for a change of the wake word */
+	GSHARE_DRAIN = 3, /* wait; the share is being removed */
+	GSHARE_OFF = 4,   /* pass, not gated and not counted: the kill switch */
 };
 
 /*
- * The server writes, the client maps it read-only from a sealed memfd. One for each process and vGPU, so that the server,
- * not the processes among themselves, decides which process of a container runs. Groups lie on cache lines of their own.
+ * Written by the server; the client maps it read-only from a sealed memfd. One for each process and vGPU, so that the server
+ * decides which process of a container runs. Each group has cache lines of its own.
  */
 struct gshare_server_page {
 	/* line 0: read at every launch */
@@ -132,31 +135,33 @@ struct gshare_server_page {
 	/* line 1: the token */
 	_Atomic uint64_t sequence; /* counts tokens */
 	_Atomic uint64_t amount;   /* ns or blocks */
-	_Atomic uint64_t deadline; /* CLOCK_MONOTONIC ns at which the server will pause, or give the next blocks; a hint */
+	_Atomic uint64_t deadline; /* CLOCK_MONOTONIC ns at which the server will pause, or issue the next blocks; a hint */
 	_Atomic uint64_t window;   /* ns */
 	_Atomic uint64_t run_ahead; /* ns of unfinished work that may be queued on the device */
 	_Atomic uint32_t unit;      /* enum gshare_unit */
-	_Atomic uint32_t guaranteed; /* per-mille of every window, for pacing without a server */
+	_Atomic uint32_t guaranteed; /* per-mille of every window in which a process without a server may launch */
 	uint64_t pad1[2];
 	/* line 2: memory */
 	_Atomic uint64_t memory_limit; /* bytes */
 	_Atomic uint32_t policy;       /* bits of enum gshare_policy */
 	uint32_t pad2[13];
 	/* line 3: waiting */
-	_Atomic uint32_t wake; /* futex word; changes when waiters should look again */
+	_Atomic uint32_t wake; /* futex word; changes when waiters should check again */
 	uint32_t pad3;
-	_Atomic uint64_t heartbeat; /* CLOCK_MONOTONIC ns of the server's last sign of life */
+	_Atomic uint64_t heartbeat; /* CLOCK_MONOTONIC ns, written at regular intervals */
 	uint64_t pad4[6];
 	/* line 4, since minor version 1 */
-	_Atomic uint64_t credit; /* thread blocks that the container may have taken in all; falls where a token is cut */
+	_Atomic uint64_t credit; /* thread blocks that the container may have taken in total; decreases when the server cuts a token */
 	uint64_t pad5[7];
 };
 
+/* What tokens are counted in. */
 enum gshare_unit {
 	GSHARE_UNIT_TIME = 0,
 	GSHARE_UNIT_BLOCKS = 1,
 };
 
+/* Rules for managed memory. */
 enum gshare_policy {
 	GSHARE_MANAGED_DENY = 1,   /* managed memory is refused */
 	GSHARE_MANAGED_IGNORE = 2, /* managed memory is not counted; by default it is */
@@ -166,11 +171,10 @@ enum gshare_policy {
  * Written by all processes of one container and by the server when one of them dies. One for each vGPU.
  *
  * memory is the sum of what the container's processes hold; the client page's memory is one process's part of it. A
- * process adds to the container page first and to its client page second. Whoever ends a session, the server at a hang-up or
- * the hook at a reconnect, takes the client page's memory by atomic exchange with 0 and subtracts the result from the
- * container page: so it is subtracted once, whoever comes first. After WELCOME the hook adds all that it holds to both new
- * pages itself; SNAPSHOT only tells the server of it. All this is modulo 2^64: between the two ends the difference may be
- * below 0 for a moment, so a sum with its highest bit set reads as 0.
+ * process adds to the container page first and to its client page second. When a session ends, the server at a hang-up and the
+ * hook at a reconnect both read the client page's memory by an atomic exchange with 0 and subtract the result from the
+ * container page, so that it is subtracted once. After WELCOME the hook adds all that it holds to both new pages; SNAPSHOT
+ * only reports it. All sums are modulo 2^64: for a moment a sum may be below 0, so one with its highest bit set reads as 0.
  */
 struct gshare_container_page {
 	uint32_t magic;
@@ -178,7 +182,7 @@ struct gshare_container_page {
 	uint32_t pad0[14];
 	_Atomic uint64_t memory; /* bytes reserved by all processes */
 	uint64_t pad1[7];
-	_Atomic uint64_t taken; /* thread blocks that all processes have taken; they may take while it is below credit */
+	_Atomic uint64_t taken; /* thread blocks that all processes have taken in total; more may be taken while it is below credit */
 	uint64_t pad2[7];
 };
 
@@ -190,24 +194,24 @@ struct gshare_client_page {
 	/* line 1: work */
 	_Atomic uint64_t launches;
 	_Atomic uint64_t blocks;
-	_Atomic uint64_t busy;        /* ns of device time, settled by events */
-	_Atomic uint64_t open;        /* ns estimated, launched but not settled */
+	_Atomic uint64_t busy;        /* ns of device time, measured by events */
+	_Atomic uint64_t open;        /* ns estimated, launched and not yet measured */
 	_Atomic uint64_t last_launch; /* CLOCK_MONOTONIC ns, updated by the helper thread */
 	_Atomic uint32_t waiting;     /* threads that wait for a token */
 	_Atomic uint32_t pad1;
 	_Atomic uint64_t waiting_since; /* CLOCK_MONOTONIC ns */
 	uint64_t pad2;
-	/* line 2: memory and oddities */
+	/* line 2: memory and counters */
 	_Atomic uint64_t memory;    /* bytes that this process holds */
 	_Atomic uint32_t captures;  /* streams capturing */
-	_Atomic uint32_t uncovered; /* lookups of functions that the hook does not know */
+	_Atomic uint32_t uncovered; /* lookups of launch and memory functions that the hook does not wrap */
 	_Atomic uint64_t refused;   /* allocations refused */
 	uint64_t pad3[5];
 	/* lines 3 and 4, since minor version 1: launch cycles, from the first launch until the host's next wait returns */
-	_Atomic uint64_t cycles;      /* that have ended */
-	_Atomic uint64_t cycle_start; /* CLOCK_MONOTONIC ns of the open one's first launch; 0: none is open */
+	_Atomic uint64_t cycles;      /* number of ended cycles */
+	_Atomic uint64_t cycle_start; /* CLOCK_MONOTONIC ns of the open cycle's first launch; 0: none is open */
 	uint64_t pad4[6];
-	_Atomic uint64_t cycle_times[GSHARE_CYCLES]; /* ns of the latest; cycle n, from 0, at n % GSHARE_CYCLES */
+	_Atomic uint64_t cycle_times[GSHARE_CYCLES]; /* ns of the latest cycles; cycle n, from 0, at n % GSHARE_CYCLES */
 };
 
 #ifndef __cplusplus

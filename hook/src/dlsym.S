@@ -1,9 +1,9 @@
 /*
- * dlsym and dlvsym as programs see them. The C library finds the caller of RTLD_NEXT by the return address, so for names
- * that are not ours the real function must be entered by a jump, with stack and arguments as the caller left them. A C
- * wrapper would make the hook the caller, and two interposers in a chain would find each other for ever.
+ * The exported dlsym and dlvsym. The C library identifies the caller of RTLD_NEXT by the return address, so for names that
+ * are not wrapped the real function is entered by a jump, with stack and arguments as the caller left them. A C wrapper would
+ * make the hook the caller, and two interposers in a chain would call each other in a loop.
  *
- * Both version nodes of each function are exported: programs built before and after glibc 2.34 ask for different ones.
+ * Both version nodes of each function are exported: programs linked before and after glibc 2.34 need different ones.
  */
 #if defined(__x86_64__)
 #define OLD GLIBC_2.2.5

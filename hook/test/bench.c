@@ -1,7 +1,8 @@
 /*
- * What the hook adds to a launch: bench PAIRS prints medians in ns, for each way to launch, of the driver's function and of
- * the one that the program is given, called in turns; the difference is the median of the pairs'. Without the hook both
- * are the same. bench PAIRS blocks does so where tokens are thread blocks. bench count launches a million times between two marks in a system call trace.
+ * The overhead of the hook: bench PAIRS prints, for several ways to launch, the median ns of the driver's function and of the
+ * one that dlsym returns, called in turns, and the median of the pairs' differences. Without the hook both are the same.
+ * bench PAIRS blocks does the same with block tokens. bench count launches a million times between two system calls that
+ * identify the section in a trace.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,9 +21,9 @@
 static CUfunction kernel;
 static CUlaunchConfig config = {1, 1, 1, 32, 1, 1, 0, NULL, NULL, 0};
 static CUstream streams[4];
-static int spins; /* that take 5 us */
+static int spins; /* turns of a loop of 5 us */
 
-/* Processor time of this thread: other programs on the machine disturb it less. */
+/* Returns this thread's processor time in ns, which other programs disturb less than wall time. */
 static double now(void) {
 	struct timespec t;
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -55,8 +56,8 @@ static double wall(void) {
 }
 
 /*
- * As with a real driver, where a launch takes some microseconds: the time in the call alone, mean of all, cold caches and
- * marks included, but for those during which another program had the processor.
+ * With a pause between launches, as where a driver takes microseconds: the mean time in the call alone, with cold caches and
+ * events, without calls during which another program had the processor.
  */
 static double every_five_microseconds(void *f) {
 	double sum = 0;
@@ -94,7 +95,7 @@ static double compare(const char *way, double (*run)(void *), const char *name, 
 	return a;
 }
 
-/* The marks are system calls that nothing else makes. */
+/* syncfs with an invalid descriptor marks the section, since no other code calls it. */
 static int count(void) {
 	for (int i = 0; i < 100; i++) driver_launch(kernel, NULL);
 	usleep(20000);

@@ -1,4 +1,4 @@
-/* Launches against a server whose tokens are thread blocks (Dilu), on the fake driver. Runs under the hook. */
+/* Launches with a server whose tokens are thread blocks (Dilu), on the fake driver. Runs under the hook. */
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <pthread.h>
@@ -22,14 +22,15 @@ static struct gshare_client_page *client(void) { return session()->client[0]; }
 static uint64_t taken(void) { return server.container[0]->taken; }
 static int64_t left(void) { return (int64_t)(page()->credit - taken()); }
 
+/* Issues block tokens and wakes waiters. */
 static void grant(uint64_t blocks) {
 	page()->credit += blocks;
 	page()->wake++;
 	syscall(SYS_futex, &page()->wake, FUTEX_WAKE, 1 << 20, NULL, NULL, 0);
 }
 
-/* Leaves so many blocks, whatever was before. */
-static void leave(uint64_t blocks) { grant(taken() + blocks - page()->credit); }
+/* Sets how many block tokens are left. */
+static void set_left(uint64_t blocks) { grant(taken() + blocks - page()->credit); }
 
 static CUresult launch(unsigned blocks, CUstream s) { return cuLaunchKernel(kernel, blocks, 1, 1, 32, 1, 1, 0, s, NULL, NULL); }
 
@@ -39,7 +40,7 @@ static int eventually(int (*holds)(void)) {
 }
 static int one_waits(void) { return client()->waiting == 1; }
 
-/* A thread that launches into a stream of its own, which it destroys: so all that it took is squared when it has ended. */
+/* A thread that launches into a stream of its own and destroys it, which returns all unused tokens. */
 struct job {
 	unsigned blocks, launches;
 	_Atomic unsigned done;
@@ -59,11 +60,11 @@ static void *work(void *arg) {
 }
 static void start(struct job *j) { pthread_create(&j->thread, NULL, work, j); }
 
-/* What fits is launched, the rest waits, and asks once. */
-TEST(credit_is_spent_and_waited_for) {
+/* Launches pass while tokens are left; then the thread waits and requests a token once. */
+TEST(launches_wait_for_block_tokens) {
 	struct job j = {.blocks = 10, .launches = 12};
 	int needs = session()->needs;
-	leave(100);
+	set_left(100);
 	start(&j);
 	CHECK(eventually(one_waits));
 	usleep(50000);
@@ -75,27 +76,27 @@ TEST(credit_is_spent_and_waited_for) {
 	CHECK_EQUAL(left(), 0);
 }
 
-/* Whom the server has promised the next tick need not ask. */
-TEST(nobody_asks_for_what_is_coming) {
+/* No token is requested while the server's deadline for the next ones is in the future. */
+TEST(expected_tokens_are_not_requested) {
 	struct job j = {.blocks = 10, .launches = 1};
 	int needs = session()->needs;
-	leave(0);
+	set_left(0);
 	page()->deadline = UINT64_MAX;
 	start(&j);
 	CHECK(eventually(one_waits));
 	usleep(30000);
 	CHECK_EQUAL(session()->needs, needs);
-	page()->deadline = 0; /* it sleeps */
+	page()->deadline = 0; /* the server is idle */
 	for (int i = 0; i < 5000 && session()->needs == needs; i++) usleep(1000);
 	CHECK_EQUAL(session()->needs, needs + 1);
 	grant(10);
 	pthread_join(j.thread, NULL);
 }
 
-/* A kernel larger than all that is left goes into debt (D21), which comes off what is granted next. */
-TEST(one_kernel_goes_into_debt) {
+/* A kernel larger than what is left goes into debt (D21), which later tokens pay. */
+TEST(large_kernel_goes_into_debt) {
 	struct job large = {.blocks = 1000, .launches = 1}, small = {.blocks = 1, .launches = 1};
-	leave(1);
+	set_left(1);
 	start(&large);
 	pthread_join(large.thread, NULL);
 	CHECK_EQUAL(left(), -999);
@@ -109,11 +110,11 @@ TEST(one_kernel_goes_into_debt) {
 	CHECK_EQUAL(left(), 0);
 }
 
-/* A batch is a sixteenth of a tick's tokens at most, and what is not launched of it comes back. */
-TEST(a_batch_is_bounded_and_comes_back) {
+/* A batch is at most a sixteenth of a tick's tokens, and unused ones are returned. */
+TEST(batch_is_bounded_and_returned) {
 	CUstream s;
 	uint64_t before = taken(), launched = 0, most = 0;
-	leave(1000000);
+	set_left(1000000);
 	cuStreamCreate(&s, 1);
 	for (; launched < 7 * 5000; launched += 7) {
 		CHECK_EQUAL(launch(7, s), CUDA_SUCCESS);
@@ -128,11 +129,11 @@ TEST(a_batch_is_bounded_and_comes_back) {
 }
 
 #define THREADS 6
-/* Threads with kernels of all sizes: nothing is lost or counted twice, and nobody is beyond the credit by more than a batch. */
+/* Threads with kernels of different sizes: tokens are neither lost nor counted twice, and each thread owes at most a batch. */
 TEST(threads_share_one_credit) {
 	struct job jobs[THREADS] = {{0}};
 	uint64_t want = 0, before = taken();
-	leave(0);
+	set_left(0);
 	for (unsigned i = 0; i < THREADS; i++) {
 		jobs[i].blocks = 1 + 37 * i * i, jobs[i].launches = 3000 / (1 + i);
 		want += (uint64_t)jobs[i].blocks * jobs[i].launches;
@@ -148,12 +149,12 @@ TEST(threads_share_one_credit) {
 	CHECK_EQUAL(taken() - before, want);
 }
 
-/* Graphs count the blocks of their kernels, those of children too (D22). */
+/* A graph takes the blocks of all its kernels (D22). */
 TEST(graphs_count_their_blocks) {
 	CUstream s;
 	CUgraph g;
 	CUgraphExec e;
-	leave(100000);
+	set_left(100000);
 	cuStreamCreate(&s, 1);
 	CHECK_EQUAL(cuStreamBeginCapture_v2(s, 0), CUDA_SUCCESS);
 	for (unsigned i = 1; i <= 4; i++) CHECK_EQUAL(launch(i, s), CUDA_SUCCESS);
@@ -166,11 +167,11 @@ TEST(graphs_count_their_blocks) {
 	CHECK_EQUAL(taken() - before, 50 * (1 + 2 + 3 + 4));
 }
 
-/* A cycle goes from the first launch to the end of a wait; to look at an event is no wait (DI-56). */
-TEST(cycles_are_shown) {
+/* A cycle lasts from the first launch to the end of a wait; querying an event is not a wait (DI-56). */
+TEST(cycles_are_published) {
 	CUstream s;
 	CUevent e;
-	leave(100000);
+	set_left(100000);
 	cuStreamCreate(&s, 1);
 	launch(1, s);
 	cuStreamSynchronize(s);
@@ -200,25 +201,25 @@ static uint64_t now(void) {
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* The server hangs, and with it the tick that it promised: who waits goes on long before its lease ends, and obeys it again. */
+/* A server that issues no tokens by its deadline: launches are self-paced before the heartbeat timeout, and it is obeyed again. */
 TEST(server_hangs) {
 	struct job j = {.blocks = 10, .launches = 1};
-	leave(0);
+	set_left(0);
 	page()->deadline = now() + 5000000;
 	start(&j);
 	uint64_t from = now();
 	pthread_join(j.thread, NULL);
 	CHECK(now() - from > 200000000ull && now() - from < 2500000000ull);
-	CHECK_EQUAL(left(), 0); /* paid to nobody */
+	CHECK_EQUAL(left(), 0); /* no tokens are taken without a server */
 	page()->deadline = 0;
 	usleep(300000);
-	credit_is_spent_and_waited_for();
+	launches_wait_for_block_tokens();
 }
 
-/* The server is gone: who waits for its blocks goes on at its own pace, and pays the next server's. */
-TEST(server_dies_and_comes_back) {
+/* A server that ends: a waiting launch is self-paced, and the tokens of the next server are taken again. */
+TEST(server_restart_restores_the_session) {
 	struct job j = {.blocks = 10, .launches = 1};
-	leave(0);
+	set_left(0);
 	start(&j);
 	CHECK(eventually(one_waits));
 	int before = server.sessions;
@@ -226,18 +227,18 @@ TEST(server_dies_and_comes_back) {
 	pthread_join(j.thread, NULL);
 	server_start(&server);
 	for (int i = 0; i < 5000 && server.sessions == before; i++) usleep(1000);
-	usleep(300000); /* it has looked at the new pages by then */
-	credit_is_spent_and_waited_for();
+	usleep(300000); /* until the helper has checked the new pages */
+	launches_wait_for_block_tokens();
 }
 
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
-	static const struct check_test tests[] = {T(credit_is_spent_and_waited_for), T(nobody_asks_for_what_is_coming),
-						  T(one_kernel_goes_into_debt), T(a_batch_is_bounded_and_comes_back),
-						  T(threads_share_one_credit), T(graphs_count_their_blocks), T(cycles_are_shown), T(server_hangs),
-						  T(server_dies_and_comes_back), {0}};
+	static const struct check_test tests[] = {T(launches_wait_for_block_tokens), T(expected_tokens_are_not_requested),
+						  T(large_kernel_goes_into_debt), T(batch_is_bounded_and_returned),
+						  T(threads_share_one_credit), T(graphs_count_their_blocks), T(cycles_are_published), T(server_hangs),
+						  T(server_restart_restores_the_session), {0}};
 	server_start(&server);
 	kernel = driver_start("spin_ns1000_sm100_blocks1");
-	if (!kernel || server.sessions != 1) return printf("no session\n"), 1;
+	if (!kernel || server.sessions != 1) return printf("no session with the token server\n"), 1;
 	return check_run(tests, argc, argv);
 }

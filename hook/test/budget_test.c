@@ -1,22 +1,22 @@
 #include "../src/budget.h"
 #include "check.h"
 
-#define TRACKS 8
+#define STATES 8
 #define BOUND 1000000
 
 static struct gshare_server_page page = {.run_ahead = BOUND};
 static struct gsh_vgpu vgpu = {.server = &page};
 
 /*
- * Tracks of any number of threads that come and go: the rooms held are a quarter of the bound at most, whatever each wanted,
- * and what a track that is gone held is free again two epochs later.
+ * Streams of threads that start and end: the budgets add up to a quarter of the bound at most, whatever each asks for, and
+ * those of streams that are no longer used are free again two epochs later.
  */
-TEST(rooms_fit_a_quarter) {
-	struct gsh_stream_state tracks[TRACKS] = {0};
+TEST(budgets_stay_within_a_quarter) {
+	struct gsh_stream_state states[STATES] = {0};
 	uint64_t random = 1;
-	for (int i = 0; i < TRACKS; i++) tracks[i].vgpu = &vgpu;
+	for (int i = 0; i < STATES; i++) states[i].vgpu = &vgpu;
 	for (int step = 0; step < 20000; step++) {
-		struct gsh_stream_state *st = &tracks[check_random(&random) % TRACKS];
+		struct gsh_stream_state *st = &states[check_random(&random) % STATES];
 		switch (check_random(&random) % 8) {
 		case 0:
 			gsh_epoch++;
@@ -32,38 +32,38 @@ TEST(rooms_fit_a_quarter) {
 			st->epoch = st->budget_epoch;
 		}
 		uint64_t held = 0;
-		for (int i = 0; i < TRACKS; i++)
-			if (tracks[i].budget_epoch == gsh_epoch) held += tracks[i].budget;
+		for (int i = 0; i < STATES; i++)
+			if (states[i].budget_epoch == gsh_epoch) held += states[i].budget;
 		CHECK(held <= BOUND / 4);
 		CHECK(held <= gsh_budgets_held(&vgpu));
 	}
 	gsh_epoch += 2;
 	CHECK_EQUAL(gsh_budgets_held(&vgpu), 0);
-	gsh_budget_take(&tracks[0], BOUND);
-	CHECK_EQUAL(tracks[0].budget, BOUND / 4);
-	gsh_budget_release(&tracks[0]);
+	gsh_budget_take(&states[0], BOUND);
+	CHECK_EQUAL(states[0].budget, BOUND / 4);
+	gsh_budget_release(&states[0]);
 	CHECK_EQUAL(gsh_budgets_held(&vgpu), 0);
 }
 
-/* The first of many streams takes all that it could alone, so the others have to do with what is left. */
-TEST(late_streams_find_less) {
-	struct gsh_stream_state tracks[TRACKS] = {0};
+/* The first of many streams takes all that it may have alone, so later ones get the rest. */
+TEST(later_streams_get_the_rest) {
+	struct gsh_stream_state states[STATES] = {0};
 	uint64_t held = 0;
 	gsh_epoch += 2;
-	for (int i = 0; i < TRACKS; i++) {
-		tracks[i].vgpu = &vgpu;
-		uint64_t wanted = gsh_budget_share(&tracks[i]);
-		gsh_budget_take(&tracks[i], wanted);
-		held += tracks[i].budget;
+	for (int i = 0; i < STATES; i++) {
+		states[i].vgpu = &vgpu;
+		uint64_t wanted = gsh_budget_share(&states[i]);
+		gsh_budget_take(&states[i], wanted);
+		held += states[i].budget;
 		if (i == 0) CHECK_EQUAL(wanted, BOUND / 4);
-		if (i == 1) CHECK(wanted == BOUND / 8 && tracks[i].budget == 0);
+		if (i == 1) CHECK(wanted == BOUND / 8 && states[i].budget == 0);
 	}
 	CHECK_EQUAL(held, BOUND / 4);
 }
 
 int main(int argc, char **argv) {
-	static const struct check_test tests[] = {{"rooms_fit_a_quarter", rooms_fit_a_quarter},
-						  {"late_streams_find_less", late_streams_find_less},
+	static const struct check_test tests[] = {{"budgets_stay_within_a_quarter", budgets_stay_within_a_quarter},
+						  {"later_streams_get_the_rest", later_streams_get_the_rest},
 						  {0}};
 	return check_run(tests, argc, argv);
 }

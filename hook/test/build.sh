@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# build.sh OUT [CFLAGS...] builds the hook's tests with gcc, or $CC, into OUT, which has the hook and the fake driver already.
+# build.sh OUT [CFLAGS...]: builds the hook's C tests with gcc, or $CC, into OUT, where the hook and the fake driver already are.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=$1
@@ -7,15 +7,15 @@ shift
 cc=${CC:-gcc}
 flags="-std=gnu11 -O1 -g -Wall -Wextra -Wno-missing-field-initializers -Wno-unused-function -Werror -pthread $*"
 
-# The parts, on their own or against the model device; everything is linked in, so sanitizers see all of it.
+# The unit tests. The sources of the hook are linked in, so that sanitizers instrument all of them.
 objects=$(mktemp -d)
 trap 'rm -rf "$objects"' EXIT
 for source in $(ls hook/src/*.c | grep -v platform_) hook/test/model.c hook/test/entry.c hook/test/server.c; do
   "$cc" $flags -c "$source" -o "$objects/$(basename "$source" .c).o"
 done
 mkdir "$objects/server" && mv "$objects/server.o" "$objects/server/"
-for part in interval_test parse_test ledger_test budget_test reap_test; do
-  "$cc" $flags -o "$out/$part" "hook/test/$part.c" "$objects"/*.o
+for unit in interval_test parse_test ledger_test budget_test reap_test; do
+  "$cc" $flags -o "$out/$unit" "hook/test/$unit.c" "$objects"/*.o
 done
 
 # Programs that run under the library.

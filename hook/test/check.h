@@ -1,4 +1,4 @@
-/* Unit tests in a few macros: TEST(name) { CHECK(...); } and main from TESTS(a, b, c). One line of output a test. */
+/* Unit tests in a few macros: TEST(name) { CHECK(...); }, run by check_run, which prints one line for each. */
 #ifndef GSHARE_CHECK_H
 #define GSHARE_CHECK_H
 
@@ -30,7 +30,7 @@ static int check_failures;
 		}                                                                                                       \
 	} while (0)
 
-/* The program's exit code: how many tests failed. With an argument only the tests of that name run. */
+/* Runs all tests, or those of the name in the first argument. Returns how many failed, for use as exit code. */
 static inline int check_run(const struct check_test *tests, int argc, char **argv) {
 	int failed = 0;
 	for (; tests->name; tests++) {
@@ -44,7 +44,7 @@ static inline int check_run(const struct check_test *tests, int argc, char **arg
 	return failed;
 }
 
-/* Random numbers that are the same in every run. */
+/* Returns the next of a sequence of random numbers that is the same in every run. */
 static inline uint64_t check_random(uint64_t *state) {
 	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
 	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;

@@ -18,7 +18,7 @@ CUresult cuGraphDestroy(CUgraph g);
 CUresult cuGraphGetNodes(CUgraph g, CUgraphNode *nodes, size_t *n);
 CUresult cuDeviceGetGraphMemAttribute(CUdevice d, int attribute, void *value);
 
-/* A context on device 0 and a kernel. */
+/* Initialises the driver, makes a context on device 0 current and returns a kernel; NULL if any of this fails. */
 static inline CUfunction driver_start(const char *kernel) {
 	CUcontext c = NULL;
 	void *m = NULL;
@@ -29,6 +29,7 @@ static inline CUfunction driver_start(const char *kernel) {
 	return f;
 }
 
+/* Launches one thread block. */
 static inline CUresult driver_launch(CUfunction f, CUstream s) { return cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, s, NULL, NULL); }
 
 #endif

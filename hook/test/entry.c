@@ -1,6 +1,6 @@
 /*
- * In place of dlsym.S where dlsym is not exported: in programs, and under sanitizers, whose runtimes look their own
- * functions up before instrumented code may run.
+ * Replaces dlsym.S where dlsym is not exported: in test programs, and under sanitizers, whose runtimes look up their own
+ * functions before instrumented code may run.
  */
 #include <stddef.h>
 

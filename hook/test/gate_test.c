@@ -1,4 +1,4 @@
-/* Launches against a token server, on the fake driver. Runs under the hook. */
+/* Launches with a token server, on the fake driver. Runs under the hook. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -51,8 +51,8 @@ static pthread_t start_launch(int device) {
 static int one_waits(void) { return client()->waiting == 1; }
 static int none_waits(void) { return client()->waiting == 0; }
 
-/* Held at PAUSE however long, asked once, let go at RUN. */
-TEST(pause_holds_and_run_lets_go) {
+/* PAUSE holds a launch, one token is requested, RUN releases it. */
+TEST(pause_holds_launches_until_run) {
 	int needs = session()->needs;
 	server_state(session(), GSHARE_PAUSE);
 	pthread_t t = start_launch(0);
@@ -68,7 +68,7 @@ TEST(pause_holds_and_run_lets_go) {
 	CHECK_EQUAL(session()->needs, needs + 1);
 }
 
-TEST(drain_starts_nothing) {
+TEST(drain_holds_launches) {
 	server_state(session(), GSHARE_DRAIN);
 	pthread_t t = start_launch(0);
 	eventually(&check_failures, one_waits);
@@ -80,8 +80,8 @@ TEST(drain_starts_nothing) {
 	server_state(session(), GSHARE_RUN);
 }
 
-/* One device waits, the other goes on. */
-TEST(devices_are_gated_apart) {
+/* While one device is paused, launches on the other pass. */
+TEST(devices_are_gated_separately) {
 	struct gshare_server_page *p = session()->server[1];
 	p->state = GSHARE_PAUSE;
 	p->generation++;
@@ -95,8 +95,8 @@ TEST(devices_are_gated_apart) {
 	CHECK_EQUAL(launched, 1);
 }
 
-/* A wake-up that got lost costs two ticks and no more. */
-TEST(lost_wake_up) {
+/* A state change without a wake-up is noticed after two ticks. */
+TEST(lost_wake_up_delays_briefly) {
 	server_state(session(), GSHARE_PAUSE);
 	pthread_t t = start_launch(0);
 	eventually(&check_failures, one_waits);
@@ -124,11 +124,11 @@ static void *storm(void *unused) {
 static uint64_t want_launches;
 static int all_counted(void) { return client()->launches == want_launches && client()->open == 0; }
 
-/* Every launch of every thread is counted once, while the server plays with its words. */
-TEST(threads_lose_no_launch) {
+/* The launches of all threads are counted while the server changes its state. */
+TEST(every_launch_is_counted_once) {
 	pthread_t t[4];
 	cuCtxSynchronize();
-	usleep(250000); /* the helper shows what the last call added */
+	usleep(250000); /* until the helper has published the last calls */
 	uint64_t before = client()->launches;
 	for (int i = 0; i < 4; i++) pthread_create(&t[i], NULL, storm, NULL);
 	for (int i = 0; i < 40; i++) {
@@ -151,7 +151,7 @@ static void *launch_on(void *stream) {
 	return NULL;
 }
 
-/* A capture in the strictest mode goes through untouched while the helper polls and another thread launches. */
+/* A capture in the strictest mode succeeds while the helper polls events and another thread launches. */
 TEST(capture_is_not_disturbed) {
 	CUstream s, other;
 	CUgraph g = NULL;
@@ -171,7 +171,7 @@ TEST(capture_is_not_disturbed) {
 		if (failures) break;
 		size_t nodes = 0;
 		CHECK_EQUAL(cuGraphGetNodes(g, NULL, &nodes), CUDA_SUCCESS);
-		CHECK_EQUAL(nodes, 100); /* our marks are not among them */
+		CHECK_EQUAL(nodes, 100); /* the hook's events are not among them */
 		CHECK_EQUAL(cuGraphInstantiateWithFlags(&e, g, 0), CUDA_SUCCESS);
 		CHECK_EQUAL(cuGraphLaunch(e, s), CUDA_SUCCESS);
 		cuGraphExecDestroy(e);
@@ -184,7 +184,7 @@ TEST(capture_is_not_disturbed) {
 	cuStreamDestroy_v2(s);
 }
 
-/* At PAUSE a capture still goes through (it runs nothing), its launch does not. */
+/* A capture passes at PAUSE, since it runs nothing. */
 TEST(paused_capture_passes) {
 	CUstream s;
 	CUgraph g;
@@ -199,7 +199,7 @@ TEST(paused_capture_passes) {
 	cuStreamDestroy_v2(s);
 }
 
-/* The tenant cannot make the server's page writable. */
+/* The process cannot make the server's page writable. */
 TEST(server_page_is_sealed) {
 	char line[512];
 	int seen = 0;
@@ -214,17 +214,17 @@ TEST(server_page_is_sealed) {
 	CHECK_EQUAL(seen, 2);
 }
 
-/* A child that never asks for CUDA costs nothing; its end does not end its parent's session. */
+/* A forked child that does not use CUDA changes no sums, and its end does not end the parent's session. */
 TEST(fork_after_start) {
 	CUdeviceptr p;
 	int status = 0;
 	cuMemAlloc_v2(&p, 10 * MIB);
 	cuCtxSynchronize();
-	usleep(250000); /* the helper shows what the last call added */
+	usleep(250000); /* until the helper has published the last calls */
 	uint64_t before = server.container[0]->memory, launches = client()->launches;
 	pid_t child = fork();
 	if (!child) {
-		for (int i = 0; i < 1000; i++) driver_launch(kernel, NULL); /* what the driver says is its own business */
+		for (int i = 0; i < 1000; i++) driver_launch(kernel, NULL); /* whatever the driver returns in a child */
 		cuMemFree_v2(p);
 		_exit(7);
 	}
@@ -237,10 +237,10 @@ TEST(fork_after_start) {
 }
 
 static int again(void) { return server.sessions >= 2 && session()->snapshots >= 1; }
-static int silent_ended(void) { return launched == 1; }
+static int launched_once(void) { return launched == 1; }
 
-/* A launch waits for its token; at its own pace the process does not ask. */
-static int obeys(void) {
+/* Reports whether launches wait at PAUSE; a process that paces itself does not wait for the server. */
+static int obeys_server(void) {
 	server_state(session(), GSHARE_PAUSE);
 	pthread_t t = start_launch(0);
 	for (int i = 0; i < 20 && !one_waits() && !launched; i++) usleep(1000);
@@ -250,25 +250,25 @@ static int obeys(void) {
 	return waits;
 }
 
-/* One that hangs with its socket open is given the lease, then the thread goes on; its heartbeat makes it obeyed again. */
+/* A server without heartbeats is obeyed for 3 s, then launches are self-paced; with heartbeats it is obeyed again. */
 TEST(server_hangs) {
 	server_state(session(), GSHARE_PAUSE);
 	pthread_t t = start_launch(0);
 	eventually(&check_failures, one_waits);
 	uint64_t from = now();
-	server.beating = 0;
-	eventually(&check_failures, silent_ended);
+	server.heartbeats = 0;
+	eventually(&check_failures, launched_once);
 	CHECK(now() - from > 2000 * MS);
 	pthread_join(t, NULL);
-	server.beating = 1;
-	eventually(&check_failures, obeys);
+	server.heartbeats = 1;
+	eventually(&check_failures, obeys_server);
 }
 
 /*
- * Killed while a thread waits: once the last token is over the thread goes on at its guaranteed share. A new server gets the
- * process back with what it holds.
+ * A server that is killed while a thread waits: at the last token's deadline the thread goes on within the guaranteed share.
+ * A new server gets a snapshot of what the process holds.
  */
-TEST(server_dies_and_comes_back) {
+TEST(server_restart_restores_the_session) {
 	CUdeviceptr p, q;
 	CHECK_EQUAL(cuMemAlloc_v2(&p, 100 * MIB), CUDA_SUCCESS);
 	uint64_t held = client()->memory;
@@ -277,10 +277,10 @@ TEST(server_dies_and_comes_back) {
 	eventually(&check_failures, one_waits);
 	uint64_t from = now();
 	server_stop(&server);
-	eventually(&check_failures, silent_ended);
-	CHECK(now() - from < 2500 * MS); /* it does not take the lease, which is for servers that hang */
+	eventually(&check_failures, launched_once);
+	CHECK(now() - from < 2500 * MS); /* before the heartbeat timeout, which is for servers that hang */
 	pthread_join(t, NULL);
-	CHECK_EQUAL(cuMemAlloc_v2(&q, 10 * MIB), CUDA_SUCCESS); /* while there is no server */
+	CHECK_EQUAL(cuMemAlloc_v2(&q, 10 * MIB), CUDA_SUCCESS); /* without a server */
 	server_start(&server);
 	eventually(&check_failures, again);
 	CHECK_EQUAL(session()->snapshot_memory, held + 10 * MIB);
@@ -289,21 +289,21 @@ TEST(server_dies_and_comes_back) {
 	CHECK_EQUAL(cuMemFree_v2(q), CUDA_SUCCESS);
 	CHECK_EQUAL(cuMemFree_v2(p), CUDA_SUCCESS);
 	CHECK_EQUAL(server.container[0]->memory, held - 100 * MIB);
-	pause_holds_and_run_lets_go(); /* and the new server is obeyed */
+	pause_holds_launches_until_run(); /* the new server is obeyed */
 }
 
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
-	static const struct check_test tests[] = {T(pause_holds_and_run_lets_go), T(drain_starts_nothing), T(devices_are_gated_apart),
-						  T(lost_wake_up), T(threads_lose_no_launch), T(capture_is_not_disturbed),
+	static const struct check_test tests[] = {T(pause_holds_launches_until_run), T(drain_holds_launches), T(devices_are_gated_separately),
+						  T(lost_wake_up_delays_briefly), T(every_launch_is_counted_once), T(capture_is_not_disturbed),
 						  T(paused_capture_passes), T(server_page_is_sealed), T(fork_after_start), T(server_hangs),
-						  T(server_dies_and_comes_back), {0}};
+						  T(server_restart_restores_the_session), {0}};
 	if (!getenv("FAKE_CUDA_DEVICES")) { /* the driver reads it when it is loaded */
 		setenv("FAKE_CUDA_DEVICES", "2", 1);
 		execv("/proc/self/exe", argv);
 	}
 	server_start(&server);
 	kernel = driver_start("spin_ns1000_sm100_blocks1");
-	if (!kernel || server.sessions != 1) return printf("no session\n"), 1;
+	if (!kernel || server.sessions != 1) return printf("no session with the token server\n"), 1;
 	return check_run(tests, argc, argv);
 }

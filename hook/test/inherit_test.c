@@ -1,4 +1,4 @@
-/* The connection that a launcher leaves in GSHARE_FD: the identity of a process where the kernel knows no better. Runs under the hook. */
+/* The connection that `gshare run` passes in GSHARE_FD, by which the server identifies the process. Runs under the hook. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -13,7 +13,7 @@
 #define MIB (1ull << 20)
 
 static struct server server = {.memory_limit = 100 * MIB};
-static int left; /* to us by the launcher */
+static int inherited; /* the descriptor in GSHARE_FD */
 
 static int dial(void) {
 	struct sockaddr_un to = {.sun_family = AF_UNIX};
@@ -22,7 +22,7 @@ static int dial(void) {
 	return connect(fd, (struct sockaddr *)&to, sizeof to) ? -1 : fd;
 }
 
-/* The one session is on it: there is no other way to the server. */
+/* The only session uses it, since GSHARE_DIR has no server. */
 TEST(connection_is_used) {
 	size_t free_bytes, total;
 	CHECK_EQUAL(server.sessions, 1);
@@ -31,8 +31,8 @@ TEST(connection_is_used) {
 	CHECK_EQUAL(total, 100 * MIB);
 }
 
-/* A program that we start must not hold our session open, nor speak in our name. */
-TEST(connection_is_not_passed_on) { CHECK(fcntl(left, F_GETFD) & FD_CLOEXEC); }
+/* A program that this one executes must not keep the session open, nor use it. */
+TEST(connection_is_not_passed_on) { CHECK(fcntl(inherited, F_GETFD) & FD_CLOEXEC); }
 
 TEST(limit_holds) {
 	CUdeviceptr p, q;
@@ -42,7 +42,7 @@ TEST(limit_holds) {
 	CHECK_EQUAL(cuMemFree_v2(p), CUDA_SUCCESS);
 }
 
-/* In a program of its own: exit code 0 if its descriptor is as it was. */
+/* Runs in a program of its own. Returns exit code 0 if the descriptor is unchanged. */
 static int with(const char *fd) {
 	int n = atoi(fd), flags = fcntl(n, F_GETFD);
 	char byte = 'x';
@@ -65,8 +65,8 @@ static int status_of(pid_t child) {
 	return status;
 }
 
-/* What is no such connection is left alone, and the server is reached by its path. */
-TEST(others_are_left_alone) {
+/* Descriptors that are no such connection are ignored, and the server is found by its path. */
+TEST(invalid_descriptors_are_ignored) {
 	static const char *numbers[] = {"0", "1", "2", "-1", "77", "no", ""};
 	for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
 		int before = server.sessions;
@@ -75,8 +75,8 @@ TEST(others_are_left_alone) {
 	}
 }
 
-/* A socket of the application has the number that once was the launcher's. */
-TEST(other_sockets_are_left_alone) {
+/* The application's own socket may have the number that GSHARE_FD names. */
+TEST(other_sockets_are_not_used) {
 	static const int types[] = {SOCK_STREAM, SOCK_SEQPACKET};
 	for (int i = 0; i < 2; i++) {
 		int pair[2], before = server.sessions;
@@ -85,7 +85,7 @@ TEST(other_sockets_are_left_alone) {
 		snprintf(text, sizeof text, "%d", pair[1]);
 		pid_t child = start(text);
 		close(pair[1]);
-		CHECK(recv(pair[0], got, sizeof got, 0) == 1 && got[0] == 'x'); /* all that is said on it is the application's */
+		CHECK(recv(pair[0], got, sizeof got, 0) == 1 && got[0] == 'x'); /* only the application has written to it */
 		CHECK_EQUAL(status_of(child), 0);
 		CHECK_EQUAL(server.sessions, before + 1);
 		close(pair[0]);
@@ -95,14 +95,14 @@ TEST(other_sockets_are_left_alone) {
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
 	static const struct check_test tests[] = {T(connection_is_used), T(connection_is_not_passed_on), T(limit_holds),
-						  T(others_are_left_alone), T(other_sockets_are_left_alone), {0}};
+						  T(invalid_descriptors_are_ignored), T(other_sockets_are_not_used), {0}};
 	char text[16];
 	if (!strcmp(argv[0], "with")) return with(argv[1]);
 	server_start(&server);
-	if ((left = dial()) < 0) return printf("no connection\n"), 1;
-	snprintf(text, sizeof text, "%d", left);
+	if ((inherited = dial()) < 0) return printf("cannot connect to the token server\n"), 1;
+	snprintf(text, sizeof text, "%d", inherited);
 	setenv("GSHARE_FD", text, 1);
 	setenv("GSHARE_DIR", "/nonexistent", 1);
-	if (!driver_start("spin_ns1_sm1_blocks1") || server.sessions != 1) return printf("no session\n"), 1;
+	if (!driver_start("spin_ns1_sm1_blocks1") || server.sessions != 1) return printf("no session with the token server\n"), 1;
 	return check_run(tests, argc, argv);
 }

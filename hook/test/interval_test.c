@@ -3,7 +3,7 @@
 
 #define SPAN 400
 
-/* Against a bit for every nanosecond, with intervals that come a little out of order as streams do. */
+/* Compared with a bit for every nanosecond, with intervals slightly out of order, as streams complete. */
 TEST(union_equals_bits) {
 	for (uint64_t seed = 1; seed <= 200; seed++) {
 		struct gsh_union u = {0};
@@ -20,7 +20,7 @@ TEST(union_equals_bits) {
 	}
 }
 
-/* Against bits that are set backwards from the end. */
+/* Compared with bits that are set from the end backwards. */
 TEST(fill_equals_bits) {
 	for (uint64_t seed = 1; seed <= 500; seed++) {
 		struct gsh_union u = {0};
@@ -47,8 +47,8 @@ TEST(empty_and_reversed) {
 	CHECK_EQUAL(gsh_union_add(&u, 10, 20), 0);
 }
 
-/* What was forgotten is never counted twice. */
-TEST(forgotten_is_covered) {
+/* Time before dropped intervals counts as covered, so nothing is counted twice. */
+TEST(dropped_is_covered) {
 	struct gsh_union u = {0};
 	for (int i = 0; i < 10 * GSH_INTERVALS; i++) CHECK_EQUAL(gsh_union_add(&u, 100 * i + 1, 100 * i + 51), 50);
 	CHECK_EQUAL(gsh_union_add(&u, 1, 51), 0);
@@ -59,7 +59,7 @@ int main(int argc, char **argv) {
 	static const struct check_test tests[] = {{"union_equals_bits", union_equals_bits},
 						  {"fill_equals_bits", fill_equals_bits},
 						  {"empty_and_reversed", empty_and_reversed},
-						  {"forgotten_is_covered", forgotten_is_covered},
+						  {"dropped_is_covered", dropped_is_covered},
 						  {0}};
 	return check_run(tests, argc, argv);
 }

@@ -1,4 +1,4 @@
-/* The hash table of the ledger against a plain array. */
+/* The ledger's hash table compared with a plain array. */
 #include "../src/ledger.h"
 #include "check.h"
 
@@ -30,8 +30,8 @@ TEST(table_equals_array) {
 	CHECK_EQUAL(gsh_ledger_count(), 0);
 }
 
-/* The end of a context gives back what was its own, and nothing else. */
-TEST(context_end_gives_back) {
+/* The end of a context releases its memory and no other. */
+TEST(context_end_releases_memory) {
 	struct gsh_vgpu *v = &gsh_vgpus[0];
 	gsh_pages_init();
 	for (uint64_t i = 0; i < 2000; i++) {
@@ -49,7 +49,7 @@ TEST(context_end_gives_back) {
 
 int main(int argc, char **argv) {
 	static const struct check_test tests[] = {{"table_equals_array", table_equals_array},
-						  {"context_end_gives_back", context_end_gives_back},
+						  {"context_end_releases_memory", context_end_releases_memory},
 						  {0}};
 	return check_run(tests, argc, argv);
 }

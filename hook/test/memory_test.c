@@ -1,4 +1,4 @@
-/* The ledger against the fake driver: no drift, the limit between processes, views. Runs under the hook. */
+/* Memory accounting on the fake driver: no drift, one limit for several processes, queries. Runs under the hook. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <sys/wait.h>
@@ -22,22 +22,23 @@ struct held {
 
 static CUmemAllocationProp on_device(CUdevice d) { return (CUmemAllocationProp){.type = 1, .location = {1, d}}; }
 
-static CUresult take_physical(struct held *h, uint64_t bytes) {
+static CUresult allocate_physical(struct held *h, uint64_t bytes) {
 	CUmemAllocationProp p = on_device(0);
 	h->bytes = (bytes / (2 * MIB) + 1) * 2 * MIB;
 	return cuMemCreate((CUmemGenericAllocationHandle *)&h->key, h->bytes, &p, 0);
 }
 
-/* Created, mapped, and its handle given up: only the mapping holds it. */
-static CUresult take_mapped(struct held *h, uint64_t bytes) {
-	CUresult r = take_physical(h, bytes);
+/* Creates and maps memory, then releases its handle, so that only the mapping keeps it. */
+static CUresult allocate_mapped(struct held *h, uint64_t bytes) {
+	CUresult r = allocate_physical(h, bytes);
 	if (r) return r;
 	cuMemAddressReserve((CUdeviceptr *)&h->address, h->bytes, 0, 0, 0);
 	cuMemMap(h->address, h->bytes, 0, h->key, 0);
 	return cuMemRelease(h->key);
 }
 
-static CUresult take(struct held *h, uint64_t bytes) {
+/* Allocates memory of h's kind and stores how much is charged. */
+static CUresult allocate(struct held *h, uint64_t bytes) {
 	CUDA_ARRAY_DESCRIPTOR flat = {bytes / 64 + 1, 4, 0x20, 4};
 	CUDA_ARRAY3D_DESCRIPTOR deep = {bytes / 256 + 1, 4, 4, 0x20, 4, 0}, levels = {bytes / 64 + 1, 4, 0, 0x20, 4, 0};
 	size_t pitch = 0;
@@ -59,13 +60,14 @@ static CUresult take(struct held *h, uint64_t bytes) {
 			h->bytes += (w ? w : 1) * (4 >> l) * 16;
 		}
 		return cuMipmappedArrayCreate((CUmipmappedArray *)&h->key, &levels, 3);
-	case PHYSICAL: return take_physical(h, bytes);
-	case MAPPED: return take_mapped(h, bytes);
+	case PHYSICAL: return allocate_physical(h, bytes);
+	case MAPPED: return allocate_mapped(h, bytes);
 	default: h->bytes = 0; return cuMemAllocAsync((CUdeviceptr *)&h->key, bytes, NULL);
 	}
 }
 
-static CUresult give(struct held *h) {
+/* Frees it. */
+static CUresult release_one(struct held *h) {
 	switch (h->kind) {
 	case FLAT:
 	case DEEP: return cuArrayDestroy((CUarray)h->key);
@@ -85,7 +87,7 @@ static uint64_t pool_reserved(void) {
 	return bytes;
 }
 
-/* Whatever is taken and given in whatever order, the page shows exactly what is held, and never more than the limit. */
+/* After any sequence of allocations and releases the page shows exactly what is held, and never more than the limit. */
 TEST(random_operations_do_not_drift) {
 	static struct held held[512];
 	uint64_t random = 11, sum = 0, taken = 0, refused = 0;
@@ -95,7 +97,7 @@ TEST(random_operations_do_not_drift) {
 		if (n < 512 && check_random(&random) % 2) {
 			struct held h = {.kind = (enum kind)(check_random(&random) % KINDS)};
 			uint64_t bytes = 1 + check_random(&random) % (check_random(&random) % 16 ? 4 * MIB : 100 * MIB);
-			if (take(&h, bytes)) {
+			if (allocate(&h, bytes)) {
 				refused++;
 			} else {
 				sum += h.bytes;
@@ -104,7 +106,7 @@ TEST(random_operations_do_not_drift) {
 			}
 		} else if (n) {
 			int at = (int)(check_random(&random) % (uint64_t)n);
-			if (give(&held[at])) drift++;
+			if (release_one(&held[at])) drift++;
 			sum -= held[at].bytes;
 			held[at] = held[--n];
 		}
@@ -112,13 +114,13 @@ TEST(random_operations_do_not_drift) {
 		over += container() > LIMIT;
 		if (i % 64 == 0) drift += container() != sum + pool_reserved();
 	}
-	while (n) give(&held[--n]);
+	while (n) release_one(&held[--n]);
 	cuCtxSynchronize();
 	CHECK_EQUAL(over, 0);
 	CHECK_EQUAL(drift, 0);
 	CHECK_EQUAL(container(), pool_reserved());
 	CHECK_EQUAL(server.session[0].client[0]->memory, pool_reserved());
-	CHECK(taken > 1000 && refused > 100); /* the limit was met */
+	CHECK(taken > 1000 && refused > 100); /* the limit was reached */
 }
 
 TEST(excess_is_refused) {
@@ -130,10 +132,10 @@ TEST(excess_is_refused) {
 	CHECK_EQUAL(cuMemFree_v2(p), CUDA_SUCCESS);
 	CHECK_EQUAL(cuMemAlloc_v2(&q, 1), CUDA_SUCCESS);
 	CHECK_EQUAL(cuMemFree_v2(q), CUDA_SUCCESS);
-	CHECK(cuMemFree_v2(12345) != CUDA_SUCCESS); /* unknown: the driver's own answer */
+	CHECK(cuMemFree_v2(12345) != CUDA_SUCCESS); /* unknown: the driver's own error */
 }
 
-TEST(views_show_the_share) {
+TEST(queries_return_the_share) {
 	size_t left = 0, total = 0;
 	CUdeviceptr p;
 	uint64_t other = container();
@@ -143,11 +145,11 @@ TEST(views_show_the_share) {
 	CHECK_EQUAL(left, LIMIT - 100 * MIB - other);
 	CHECK_EQUAL(cuDeviceTotalMem_v2(&total, 0), CUDA_SUCCESS);
 	CHECK_EQUAL(total, LIMIT);
-	server.session[0].server[0]->memory_limit = 50 * MIB; /* lowered under what is used */
+	server.session[0].server[0]->memory_limit = 50 * MIB; /* lower than what is used */
 	CHECK_EQUAL(cuMemGetInfo_v2(&left, NULL) == CUDA_SUCCESS ? left : 0, 0);
 	server.session[0].server[0]->memory_limit = LIMIT;
 	cuMemFree_v2(p);
-	cuMemGetInfo_v2(NULL, NULL); /* whatever the driver says, without a crash */
+	cuMemGetInfo_v2(NULL, NULL); /* whatever the driver returns, without a crash */
 }
 
 TEST(managed_policies) {
@@ -164,7 +166,7 @@ TEST(managed_policies) {
 	CHECK_EQUAL(container(), before);
 }
 
-/* A handle may be retained through a mapping, and the number of a released one may come again. */
+/* A handle may be retained through its mapping after it was released. */
 TEST(handles_and_mappings) {
 	uint64_t before = container();
 	CUmemAllocationProp p = on_device(0);
@@ -194,7 +196,7 @@ static void capture_allocation(CUstream s, uint64_t bytes, CUgraphExec *e) {
 	cuGraphDestroy(g);
 }
 
-/* Memory nodes cost at the launch, not at the capture; too large ones are refused there. */
+/* Memory nodes are charged, or refused, when the graph is launched, not when it is captured. */
 TEST(graph_memory) {
 	CUstream s;
 	CUgraphExec small = NULL, large = NULL;
@@ -215,7 +217,7 @@ TEST(graph_memory) {
 	CHECK_EQUAL(container(), before);
 }
 
-static void racer(int fd) {
+static void competitor(int fd) {
 	CUdeviceptr p;
 	char got = 0;
 	driver_start("spin_ns1_sm1_blocks1");
@@ -225,7 +227,7 @@ static void racer(int fd) {
 	_exit(0);
 }
 
-/* 16 processes take what they can: together exactly the limit. Killed, they give it back. */
+/* 16 processes allocate until refused: together exactly the limit. Killed, their memory is released. */
 TEST(processes_race_at_the_limit) {
 	int pipes[2], sum = 0;
 	char got;
@@ -236,10 +238,10 @@ TEST(processes_race_at_the_limit) {
 	snprintf(to, sizeof to, "%d", pipes[1]);
 	for (int i = 0; i < 16; i++)
 		if (!(child[i] = fork())) {
-			execl("/proc/self/exe", "racer", to, NULL);
+			execl("/proc/self/exe", "competitor", to, NULL);
 			_exit(1);
 		}
-	close(pipes[1]); /* a racer that dies is seen, not waited for */
+	close(pipes[1]); /* so that read ends if one of them dies */
 	for (int i = 0; i < 16 && read(pipes[0], &got, 1) == 1; i++) sum += got;
 	CHECK_EQUAL(sum, (LIMIT - before) / (5 * MIB));
 	CHECK_EQUAL(container(), before + (uint64_t)sum * 5 * MIB);
@@ -251,11 +253,11 @@ TEST(processes_race_at_the_limit) {
 
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
-	static const struct check_test tests[] = {T(excess_is_refused), T(views_show_the_share), T(managed_policies),
+	static const struct check_test tests[] = {T(excess_is_refused), T(queries_return_the_share), T(managed_policies),
 						  T(handles_and_mappings), T(graph_memory), T(processes_race_at_the_limit),
 						  T(random_operations_do_not_drift), {0}};
-	if (!strcmp(argv[0], "racer")) racer(atoi(argv[1]));
+	if (!strcmp(argv[0], "competitor")) competitor(atoi(argv[1]));
 	server_start(&server);
-	if (!driver_start("spin_ns1_sm1_blocks1") || server.sessions != 1) return printf("no session\n"), 1;
+	if (!driver_start("spin_ns1_sm1_blocks1") || server.sessions != 1) return printf("no session with the token server\n"), 1;
 	return check_run(tests, argc, argv);
 }

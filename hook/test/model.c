@@ -11,20 +11,20 @@
 #include "../src/start.h"
 
 struct model_stream model_streams[MODEL_STREAMS];
-uint64_t model_worst;
-int model_bad_records, model_dead_events, model_events;
-CUresult model_launch_answer;
-void (*model_on_event_wait)(void), (*model_on_rest)(void);
-int model_wide;
+uint64_t model_max_unfinished;
+int model_captured_records, model_stale_event_calls, model_events;
+CUresult model_launch_result;
+void (*model_on_event_wait)(void), (*model_on_token_wait)(void);
+int model_width;
 static uint64_t clock_ns = GSH_SECOND, busy, ends[MODEL_STREAMS];
 static struct gsh_union all;
 
 struct event {
-	uint64_t at;
+	uint64_t at; /* ns at which it is complete */
 	int alive;
 };
 
-/* The platform: waiting is letting the clock go on. */
+/* The platform: a wait advances the clock. */
 uint64_t gsh_now(void) { return clock_ns; }
 void gsh_sleep(uint64_t duration) { clock_ns += duration; }
 void gsh_wake_word(_Atomic uint32_t *word) { (void)word; }
@@ -33,17 +33,18 @@ int gsh_thread_start(void *(*main)(void *)) { return (void)main, 0; }
 bool gsh_wait_word(const _Atomic uint32_t *word, uint32_t seen, uint64_t timeout) {
 	(void)word, (void)seen;
 	clock_ns += timeout;
-	if (model_on_rest) model_on_rest();
+	if (model_on_token_wait) model_on_token_wait();
 	return false;
 }
 
+/* Returns the stream of a handle. */
 static struct model_stream *stream_of(CUstream s) { return &model_streams[(uintptr_t)s % MODEL_STREAMS]; }
 CUstream model_handle(int stream) { return (CUstream)(uintptr_t)(stream + 64 * MODEL_STREAMS); }
 
-/* The SMs for one more kernel: of those that run side by side, the one that ends first makes room. */
-static uint64_t *next_room(void) {
+/* Returns the end of the parallel kernel that ends first, after which the next one can start. */
+static uint64_t *earliest_end(void) {
 	uint64_t *first = &ends[0];
-	for (int i = 1; i < model_wide; i++)
+	for (int i = 1; i < model_width; i++)
 		if (ends[i] < *first) first = &ends[i];
 	return first;
 }
@@ -54,10 +55,10 @@ static CUresult launch(CUfunction f, unsigned a, unsigned b, unsigned c, unsigne
 		       CUstream s, void **p, void **x) {
 	(void)a, (void)b, (void)c, (void)d, (void)e, (void)g, (void)h, (void)p, (void)x;
 	struct model_stream *st = stream_of(s);
-	if (model_launch_answer || st->capturing) return model_launch_answer;
-	uint64_t before = model_unfinished(), *room = next_room(), start = later(later(st->end, clock_ns), *room);
-	if (before > model_worst) model_worst = before;
-	*room = st->end = start + ((struct model_kernel *)f)->duration;
+	if (model_launch_result || st->capturing) return model_launch_result;
+	uint64_t before = model_unfinished(), *slot = earliest_end(), start = later(later(st->end, clock_ns), *slot);
+	if (before > model_max_unfinished) model_max_unfinished = before;
+	*slot = st->end = start + ((struct model_kernel *)f)->duration;
 	busy += gsh_union_add(&all, (int64_t)start, (int64_t)st->end);
 	return CUDA_SUCCESS;
 }
@@ -71,9 +72,9 @@ static CUresult event_create(CUevent *e, unsigned flags) {
 	return CUDA_SUCCESS;
 }
 
-/* Kept, so that a later use is seen. */
+/* The memory is kept, so that a later use is counted. */
 static CUresult event_destroy(CUevent e) {
-	model_dead_events += !((struct event *)e)->alive;
+	model_stale_event_calls += !((struct event *)e)->alive;
 	((struct event *)e)->alive = 0;
 	model_events--;
 	return CUDA_SUCCESS;
@@ -81,26 +82,26 @@ static CUresult event_destroy(CUevent e) {
 
 static CUresult event_record(CUevent e, CUstream s) {
 	struct model_stream *st = stream_of(s);
-	model_dead_events += !((struct event *)e)->alive;
-	model_bad_records += st->capturing;
+	model_stale_event_calls += !((struct event *)e)->alive;
+	model_captured_records += st->capturing;
 	((struct event *)e)->at = st->end > clock_ns ? st->end : clock_ns;
 	return CUDA_SUCCESS;
 }
 
 static CUresult event_query(CUevent e) {
-	model_dead_events += !((struct event *)e)->alive;
+	model_stale_event_calls += !((struct event *)e)->alive;
 	return ((struct event *)e)->at <= clock_ns ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 static CUresult event_wait(CUevent e) {
 	if (model_on_event_wait) model_on_event_wait();
-	model_dead_events += !((struct event *)e)->alive;
+	model_stale_event_calls += !((struct event *)e)->alive;
 	if (((struct event *)e)->at > clock_ns) clock_ns = ((struct event *)e)->at;
 	return CUDA_SUCCESS;
 }
 
 static CUresult event_elapsed(float *ms, CUevent from, CUevent to) {
-	model_dead_events += !((struct event *)from)->alive + !((struct event *)to)->alive;
+	model_stale_event_calls += !((struct event *)from)->alive + !((struct event *)to)->alive;
 	*ms = (float)((double)(int64_t)(((struct event *)to)->at - ((struct event *)from)->at) / 1e6);
 	return CUDA_SUCCESS;
 }
@@ -123,11 +124,12 @@ static CUresult context_wait(void) {
 static CUresult graph_launch(CUgraphExec e, CUstream s) { return launch((CUfunction)e, 0, 0, 0, 0, 0, 0, 0, s, 0, 0); }
 static CUresult device_count(int *n) { return *n = 1, CUDA_SUCCESS; }
 
-static void wire(void) {
+/* Puts the functions of the model in place of the driver's. */
+static void install_functions(void) {
 	static const struct {
 		int at;
 		void *function;
-	} parts[] = {{I_cuLaunchKernel, launch},
+	} functions[] = {{I_cuLaunchKernel, launch},
 		     {I_cuEventCreate, event_create},
 		     {I_cuEventDestroy_v2, event_destroy},
 		     {I_cuEventRecord, event_record},
@@ -144,28 +146,28 @@ static void wire(void) {
 		     {I_cuCtxDestroy_v2, context_destroy},
 		     {I_cuGraphLaunch, graph_launch},
 		     {I_cuDeviceGetCount, device_count}};
-	for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) atomic_store(&gsh_real[parts[i].at], parts[i].function);
+	for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) atomic_store(&gsh_real[functions[i].at], functions[i].function);
 }
 
 void model_start(uint64_t run_ahead) {
-	wire();
+	install_functions();
 	setenv("GSHARE_DIR", "/nonexistent", 1);
 	gsh_start();
 	gsh_reap_context((CUcontext)0x1000);
-	gsh_account_after_fork(); /* all sums to 0 */
+	gsh_account_after_fork(); /* resets all sums */
 	gsh_streams_after_fork();
 	memset(gsh_costs, 0, sizeof gsh_costs);
 	memset(model_streams, 0, sizeof model_streams);
 	atomic_store(&gsh_mode, GSHARE_MODE_TIME);
 	atomic_store(&gsh_self_paced, false);
 	atomic_store(&gsh_vgpus[0].server->run_ahead, run_ahead);
-	model_worst = busy = model_bad_records = model_dead_events = 0;
-	model_launch_answer = CUDA_SUCCESS;
-	model_wide = MODEL_STREAMS;
+	model_max_unfinished = busy = model_captured_records = model_stale_event_calls = 0;
+	model_launch_result = CUDA_SUCCESS;
+	model_width = MODEL_STREAMS;
 	clock_ns += 20 * GSH_SECOND;
 }
 
-void model_pass(uint64_t ns) {
+void model_advance(uint64_t ns) {
 	for (uint64_t end = clock_ns + ns; clock_ns < end;) {
 		uint64_t next = (clock_ns / GSH_MILLISECOND + 1) * GSH_MILLISECOND;
 		clock_ns = next < end ? next : end;
@@ -176,7 +178,7 @@ void model_pass(uint64_t ns) {
 }
 
 void model_launch(struct model_kernel *k, int stream) {
-	model_pass(5 * GSH_MICROSECOND);
+	model_advance(5 * GSH_MICROSECOND);
 	cuLaunchKernel((CUfunction)k, 4, 1, 1, 32, 1, 1, 0, model_handle(stream), NULL, NULL);
 }
 

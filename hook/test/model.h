@@ -1,7 +1,7 @@
 /*
- * A device as a model inside the test program: the hook's real functions point here, and its platform is a clock that the
- * test owns. Kernels of one stream run one behind the other, streams side by side. A millisecond of the clock is also a
- * round of the helper.
+ * A model of a device inside the test program: the driver functions that the hook calls are those of the model, and time is a
+ * clock that the test advances. Kernels of one stream run one after the other, streams in parallel. At every millisecond of
+ * the clock there is a round of the helper.
  */
 #ifndef GSHARE_MODEL_H
 #define GSHARE_MODEL_H
@@ -14,24 +14,24 @@ struct model_kernel {
 
 #define MODEL_STREAMS 16
 struct model_stream {
-	uint64_t end; /* of its last work */
+	uint64_t end; /* ns at which its last kernel ends */
 	int capturing;
 };
 extern struct model_stream model_streams[MODEL_STREAMS];
 
-void model_start(uint64_t run_ahead); /* also forgets all before */
-void model_pass(uint64_t ns);         /* host time */
+void model_start(uint64_t run_ahead); /* resets the model and the hook */
+void model_advance(uint64_t ns);         /* lets host time pass */
 void model_launch(struct model_kernel *k, int stream);
-uint64_t model_unfinished(void); /* work launched and not done, ns, of all streams */
-uint64_t model_busy(void);       /* union over streams of the time that kernels ran */
+uint64_t model_unfinished(void); /* ns of work launched and not completed, over all streams */
+uint64_t model_busy(void);       /* ns during which at least one kernel ran */
 CUstream model_handle(int stream);
 
-extern uint64_t model_worst;      /* largest unfinished work right after a launch, less that launch */
-extern int model_bad_records;     /* events recorded in a capturing stream */
-extern int model_dead_events;     /* calls with an event that was destroyed */
-extern CUresult model_launch_answer;
-extern int model_wide;            /* kernels that the SMs hold side by side */
-extern int model_events;          /* alive */
-extern void (*model_on_event_wait)(void), (*model_on_rest)(void); /* what happens meanwhile */
+extern uint64_t model_max_unfinished;      /* the most unfinished work at a launch, ns, without that launch */
+extern int model_captured_records;     /* events recorded in a capturing stream */
+extern int model_stale_event_calls;     /* calls with a destroyed event */
+extern CUresult model_launch_result; /* of every launch */
+extern int model_width;            /* kernels that the SMs run in parallel */
+extern int model_events;          /* created and not destroyed */
+extern void (*model_on_event_wait)(void), (*model_on_token_wait)(void); /* called while the hook waits for either */
 
 #endif

@@ -1,4 +1,4 @@
-/* Without a token server: limits from the policy file, or none at all. Runs under the hook; GSHARE_DIR says which. */
+/* Without a token server: the limits of the policy file in GSHARE_DIR, or no memory at all. Runs under the hook. */
 #define _GNU_SOURCE
 #include <time.h>
 
@@ -32,7 +32,7 @@ TEST(policy_limits_memory) {
 	cuMemFree_v2(p);
 }
 
-/* quota 300: launches get through in three tenths of the time, or less on a machine that has others to serve. */
+/* quota 300: launches pass in three tenths of the time, or less on a busy machine. */
 TEST(policy_paces_launches) {
 	uint64_t running = 0, from = now(), last = from;
 	while (last - from < 2000000000u) {
@@ -42,7 +42,7 @@ TEST(policy_paces_launches) {
 		last = t;
 	}
 	double part = (double)running / (double)(last - from);
-	printf("  ran %.3f of the time\n", part);
+	printf("  launches passed in %.3f of the time\n", part);
 	CHECK(part > 0.03 && part < 0.4);
 }
 
@@ -52,6 +52,6 @@ int main(int argc, char **argv) {
 	static const struct check_test policy[] = {T(policy_limits_memory), T(policy_paces_launches), {0}};
 	uint64_t from = now();
 	kernel = driver_start("spin_ns1000_sm100_blocks1");
-	if (!kernel || now() - from > 3000000000u) return printf("no start\n"), 1;
+	if (!kernel || now() - from > 3000000000u) return printf("the hook did not start within 3 s\n"), 1;
 	return check_run(getenv("POLICY") ? policy : closed, argc, argv);
 }

@@ -1,4 +1,4 @@
-/* A library that is not the driver: names that look like the driver's, and one that is the same. */
+/* A library that is not the driver, with a name that begins like the driver's and one that is the same. */
 __attribute__((visibility("default"))) int cudnnCreate(void);
 __attribute__((visibility("default"))) int cuInit(unsigned flags);
 int cudnnCreate(void) { return 4711; }

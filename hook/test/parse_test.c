@@ -1,4 +1,4 @@
-/* Frames and policy lines: what comes from outside. */
+/* Input from other processes: frames, pages_are_checked and policy lines. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ static struct gsh_frame welcome_of(uint32_t vgpus, uint32_t tlvs) {
 	return f;
 }
 
-TEST(welcome_is_read) {
+TEST(welcome_is_parsed) {
 	struct gsh_frame f = welcome_of(2, 2);
 	struct gsh_welcome w;
 	gsh_frame_tlv(&f, 999, "new", 3); /* unknown, not critical */
@@ -32,7 +32,7 @@ TEST(welcome_is_read) {
 	CHECK_EQUAL(w.vgpu[1].index, 1);
 }
 
-TEST(bad_welcomes_are_refused) {
+TEST(invalid_welcomes_are_refused) {
 	struct gsh_welcome w;
 	static const uint32_t counts[][2] = {{0, 0}, {1, 2}, {2, 1}, {GSHARE_VGPU_MAX + 1, 1}};
 	for (int i = 0; i < 4; i++) {
@@ -46,8 +46,8 @@ TEST(bad_welcomes_are_refused) {
 	CHECK(!gsh_welcome_parse(f.bytes, f.length, &w));
 }
 
-/* Every shortened frame is refused, and changed bytes never lead outside (the sanitizers look). */
-TEST(damaged_welcomes) {
+/* Every shortened frame is refused, and changed bytes cause no access out of bounds (checked by the sanitizers). */
+TEST(damaged_welcomes_are_refused) {
 	struct gsh_frame f = welcome_of(3, 3);
 	struct gsh_welcome w;
 	uint64_t random = 1;
@@ -60,10 +60,10 @@ TEST(damaged_welcomes) {
 	}
 }
 
-TEST(policy_lines) {
+TEST(policy_lines_are_checked) {
 	static const struct {
 		const char *line;
-		bool good;
+		bool valid;
 	} cases[] = {
 		{"vgpu 0 GPU-1 memory 1024 quota 500 sm 300", true},
 		{"vgpu 0 GPU-1 memory 1024 quota 500 sm 300 ", false},
@@ -82,8 +82,8 @@ TEST(policy_lines) {
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		struct gsh_policy_line p;
-		CHECK_EQUAL(gsh_policy_parse(cases[i].line, &p), cases[i].good);
-		if (cases[i].good) CHECK_EQUAL(p.memory, 1024);
+		CHECK_EQUAL(gsh_policy_parse(cases[i].line, &p), cases[i].valid);
+		if (cases[i].valid) CHECK_EQUAL(p.memory, 1024);
 	}
 }
 
@@ -94,13 +94,13 @@ static int page(size_t size, int seals, uint32_t magic) {
 	return fd;
 }
 
-/* A page that is short, or could become so, would end the process; one that it may not write is not its own. */
-TEST(pages) {
+/* A page that is short, or could shrink, would end the process; a client page has to be writable. */
+TEST(pages_are_checked) {
 	static const struct {
 		size_t size;
 		int seals;
 		uint32_t magic;
-		bool server, client; /* whether it will do as such */
+		bool server, client; /* whether it is valid as such */
 	} cases[] = {
 		{GSHARE_PAGE_SIZE, F_SEAL_SHRINK | F_SEAL_GROW, GSHARE_PAGE_MAGIC, true, true},
 		{GSHARE_PAGE_SIZE, F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE, GSHARE_PAGE_MAGIC, true, false},
@@ -121,8 +121,8 @@ TEST(pages) {
 	close(good);
 }
 
-/* GSHARE_DIR leads nowhere else once a policy is mounted. */
-TEST(mounted_policy_wins) {
+/* GSHARE_DIR is ignored where a policy is mounted. */
+TEST(mounted_policy_takes_precedence) {
 	char mounted[] = "/tmp/gshare-test-XXXXXX", policy[64];
 	CHECK(mkdtemp(mounted) != NULL);
 	snprintf(policy, sizeof policy, "%s/policy", mounted);
@@ -136,12 +136,12 @@ TEST(mounted_policy_wins) {
 }
 
 int main(int argc, char **argv) {
-	static const struct check_test tests[] = {{"welcome_is_read", welcome_is_read},
-						  {"bad_welcomes_are_refused", bad_welcomes_are_refused},
-						  {"damaged_welcomes", damaged_welcomes},
-						  {"policy_lines", policy_lines},
-						  {"pages", pages},
-						  {"mounted_policy_wins", mounted_policy_wins},
+	static const struct check_test tests[] = {{"welcome_is_parsed", welcome_is_parsed},
+						  {"invalid_welcomes_are_refused", invalid_welcomes_are_refused},
+						  {"damaged_welcomes_are_refused", damaged_welcomes_are_refused},
+						  {"policy_lines_are_checked", policy_lines_are_checked},
+						  {"pages_are_checked", pages_are_checked},
+						  {"mounted_policy_takes_precedence", mounted_policy_takes_precedence},
 						  {0}};
 	return check_run(tests, argc, argv);
 }

@@ -1,6 +1,6 @@
 /*
- * Every way to device memory, one after the other: it is counted, refused beyond the limit, and given back. A function of
- * the list that no way uses fails the test. And what NVML shows. Runs under the hook.
+ * Every path to allocate device memory: each is counted, refused beyond the limit, and released. A memory function of
+ * symbols.def that none of them uses fails the test. Also what NVML returns. Runs under the hook.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -31,7 +31,7 @@ static CUresult ordered_own(void) { return cuMemAllocAsync_ptsz((CUdeviceptr *)&
 static CUresult pooled(void) { return cuMemAllocFromPoolAsync((CUdeviceptr *)&key, SIZE, pool, stream); }
 static CUresult pooled_own(void) { return cuMemAllocFromPoolAsync_ptsz((CUdeviceptr *)&key, SIZE, pool, NULL); }
 
-/* A pool keeps what is freed until it is told otherwise. */
+/* A pool keeps freed memory until it is trimmed. */
 static CUresult trimmed(CUresult r) {
 	CUmemoryPool first;
 	cuDeviceGetDefaultMemPool(&first, 0);
@@ -41,7 +41,7 @@ static CUresult trimmed(CUresult r) {
 static CUresult ordered_free(void) { return trimmed(cuMemFreeAsync(key, stream)); }
 static CUresult ordered_own_free(void) { return trimmed(cuMemFreeAsync_ptsz(key, NULL)); }
 
-/* Its end gives back what is in it. */
+/* Destroying a pool releases the memory in it. */
 static CUresult own_pool(void) {
 	CUmemoryPool made;
 	CUmemPoolProps p = {.allocType = 1, .location = {1, 0}};
@@ -63,7 +63,7 @@ static CUresult physical(void) {
 }
 static CUresult physical_free(void) { return cuMemRelease(handle); }
 
-/* The mapping alone holds it at last, and a handle got back from it. */
+/* Released first is the handle, so that only the mapping keeps the memory, then a handle that was retained from it. */
 static CUresult mapped(void) {
 	CUresult r = physical();
 	if (r) return r;
@@ -95,10 +95,10 @@ static CUresult external(void) {
 }
 static CUresult external_free(void) { return cuDestroyExternalMemory((CUexternalMemory)key); }
 
-static const struct way {
+static const struct path {
 	const char *name, *functions;
-	CUresult (*take)(void), (*give)(void);
-} ways[] = {
+	CUresult (*allocate)(void), (*release)(void);
+} paths[] = {
 	{"plain", "cuMemAlloc_v2 cuMemFree_v2", plain, pointer_free},
 	{"pitched", "cuMemAllocPitch_v2", pitched, pointer_free},
 	{"managed", "cuMemAllocManaged", managed, pointer_free},
@@ -113,42 +113,42 @@ static const struct way {
 	{"array of three dimensions", "cuArray3DCreate_v2", deep, array_free},
 	{"mipmapped array", "cuMipmappedArrayCreate cuMipmappedArrayDestroy", levels, levels_free},
 	{"external", "cuImportExternalMemory cuDestroyExternalMemory", external, external_free},
-	{"an import, which its exporter pays", "cuMemImportFromShareableHandle", NULL, NULL},
+	{"imported; the exporter is charged", "cuMemImportFromShareableHandle", NULL, NULL},
 };
-#define WAYS (sizeof ways / sizeof ways[0])
+#define PATHS (sizeof paths / sizeof paths[0])
 
-static void walk(const struct way *w) {
+static void check_path(const struct path *w) {
 	uint64_t before = container();
 	CUdeviceptr rest;
 	int failures = check_failures;
-	CHECK_EQUAL(w->take(), CUDA_SUCCESS);
+	CHECK_EQUAL(w->allocate(), CUDA_SUCCESS);
 	CHECK(container() >= before + SIZE);
-	CHECK_EQUAL(w->give(), CUDA_SUCCESS);
+	CHECK_EQUAL(w->release(), CUDA_SUCCESS);
 	CHECK_EQUAL(container(), before);
 	CHECK_EQUAL(cuMemAlloc_v2(&rest, LIMIT - before - SIZE + MIB), CUDA_SUCCESS);
-	CHECK_EQUAL(w->take(), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(w->allocate(), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQUAL(container(), LIMIT - SIZE + MIB);
 	CHECK_EQUAL(cuMemFree_v2(rest), CUDA_SUCCESS);
 	CHECK_EQUAL(container(), before);
 	if (check_failures != failures) printf("  %s\n", w->name);
 }
 
-TEST(every_way_is_counted) {
-	for (size_t i = 0; i < WAYS; i++)
-		if (ways[i].take) walk(&ways[i]);
+TEST(every_allocation_is_counted) {
+	for (size_t i = 0; i < PATHS; i++)
+		if (paths[i].allocate) check_path(&paths[i]);
 }
 
 static bool used(const char *function) {
 	char word[80], all[1024];
 	snprintf(word, sizeof word, " %s ", function);
-	for (size_t i = 0; i < WAYS; i++) {
-		snprintf(all, sizeof all, " %s ", ways[i].functions);
+	for (size_t i = 0; i < PATHS; i++) {
+		snprintf(all, sizeof all, " %s ", paths[i].functions);
 		if (strstr(all, word)) return true;
 	}
 	return false;
 }
 
-TEST(no_way_is_left_out) {
+TEST(every_memory_function_is_tested) {
 	static const struct {
 		enum gsh_kind kind;
 		const char *name;
@@ -170,8 +170,8 @@ TEST(no_way_is_left_out) {
 	CHECK(functions > 20);
 }
 
-/* What nvidia-smi and allocators ask: the share, not the card. */
-TEST(nvml_shows_the_share) {
+/* The queries of nvidia-smi and allocators return the share. */
+TEST(nvml_returns_the_share) {
 	void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
 	int (*init)(void) = (int (*)(void))dlsym(library, "nvmlInit_v2");
 	int (*by_index)(unsigned, nvmlDevice_t *) = (int (*)(unsigned, nvmlDevice_t *))dlsym(library, "nvmlDeviceGetHandleByIndex_v2");
@@ -194,11 +194,11 @@ TEST(nvml_shows_the_share) {
 
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
-	static const struct check_test tests[] = {T(every_way_is_counted), T(no_way_is_left_out), T(nvml_shows_the_share), {0}};
+	static const struct check_test tests[] = {T(every_allocation_is_counted), T(every_memory_function_is_tested), T(nvml_returns_the_share), {0}};
 	CUmemPoolProps p = {.allocType = 1, .location = {1, 0}};
 	server.uuid = "GPU-00000000-0000-0000-0000-000000000000";
 	server_start(&server);
-	if (!driver_start("spin_ns1_sm1_blocks1") || server.sessions != 1) return printf("no session\n"), 1;
+	if (!driver_start("spin_ns1_sm1_blocks1") || server.sessions != 1) return printf("no session with the token server\n"), 1;
 	if (cuMemPoolCreate(&pool, &p) || cuStreamCreate(&stream, 1)) return 1;
 	return check_run(tests, argc, argv);
 }

@@ -1,4 +1,4 @@
-/* Who gets which function, by every way to ask. Not linked to the driver; runs under the hook. */
+/* Which function a program gets, by every way to look it up. Not linked to the driver; runs under the hook. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 
@@ -42,7 +42,7 @@ static int wrapped(const char *name) {
 	return 0;
 }
 
-/* Every function of the list that the driver has is wrapped by its own wrapper; none is invented. */
+/* Every listed function that the driver has is found as its own wrapper; no other is found. */
 TEST(dlsym_by_handle) {
 	int covered = 0;
 	for (size_t i = 0; i < LISTED; i++) {
@@ -57,7 +57,7 @@ TEST(dlsym_by_handle) {
 	}
 	printf("  %d of %d listed functions are in this driver\n", covered, (int)LISTED);
 	CHECK(covered > 70);
-	CHECK(dlsym(cuda, "cuDriverGetVersion") == real_dlsym(cuda, "cuDriverGetVersion")); /* not ours: untouched */
+	CHECK(dlsym(cuda, "cuDriverGetVersion") == real_dlsym(cuda, "cuDriverGetVersion")); /* not wrapped */
 }
 
 TEST(dlsym_everywhere) {
@@ -78,7 +78,7 @@ TEST(dlsym_of_dlsym) {
 	CHECK(!dlsym(libc, "") && !dlvsym(libc, "", "X"));
 }
 
-/* Names that begin like ours, and a library that has one of ours for itself, as a driver in parts does. */
+/* A library with a name that begins like the driver's, and with a driver's name of its own. */
 TEST(other_libraries) {
 	void *other = dlopen(getenv("OTHER"), RTLD_LAZY);
 	CHECK(other != NULL);
@@ -91,7 +91,7 @@ TEST(other_libraries) {
 typedef CUresult (*ask4_fn)(const char *, void **, int, unsigned long long);
 typedef CUresult (*ask5_fn)(const char *, void **, int, unsigned long long, int *);
 
-/* For every name, version and flag: the wrapper of exactly what the driver chose, or what the driver chose. */
+/* For every name, version and flag: the wrapper of exactly the function that the driver returns, or that function. */
 TEST(get_proc_address) {
 	static const int versions[] = {2000, 3020, 4000, 7000, 9000, 10000, 10010, 11000, 11030, 11040, 11060, 12000, 12050, 12090, 13000, 13030};
 	ask4_fn real4 = (ask4_fn)real_dlsym(cuda, "cuGetProcAddress"), ask4 = (ask4_fn)dlsym(cuda, "cuGetProcAddress");
@@ -139,7 +139,7 @@ int main(int argc, char **argv) {
 	static const struct check_test tests[] = {T(dlsym_by_handle),  T(dlsym_everywhere), T(dlsym_of_dlsym),
 						  T(other_libraries),  T(get_proc_address), T(get_proc_address_oddities),
 						  {0}};
-	if (dlsym(RTLD_DEFAULT, "cuInit")) return printf("cuInit before the driver is loaded\n"), 1;
+	if (dlsym(RTLD_DEFAULT, "cuInit")) return printf("cuInit was found before the driver was loaded\n"), 1;
 	cuda = dlopen("libcuda.so.1", RTLD_LAZY);
 	nvml = dlopen("libnvidia-ml.so.1", RTLD_LAZY);
 	real_dlsym = (void *(*)(void *, const char *))gsh_libc_symbol("dlsym");

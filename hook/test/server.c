@@ -22,7 +22,8 @@ static uint64_t now(void) {
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void *page(int *fd, int sealed) {
+/* Creates a page and stores its descriptor; sealed: the client cannot map it writable. */
+static void *create_page(int *fd, int sealed) {
 	*fd = memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (ftruncate(*fd, GSHARE_PAGE_SIZE)) perror("ftruncate");
 	struct gshare_server_page *p = mmap(NULL, GSHARE_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
@@ -32,7 +33,8 @@ static void *page(int *fd, int sealed) {
 	return p;
 }
 
-static void fill(const struct server *s, struct gshare_server_page *p) {
+/* Writes the first state of a server page. */
+static void fill_server_page(const struct server *s, struct gshare_server_page *p) {
 	p->generation = 1;
 	p->state = s->first_state ? s->first_state : GSHARE_RUN;
 	p->window = 100000000;
@@ -44,7 +46,8 @@ static void fill(const struct server *s, struct gshare_server_page *p) {
 	p->heartbeat = now();
 }
 
-static void answer(struct server *s, struct server_session *c, int fd) {
+/* Sends WELCOME with the pages of a new session. */
+static void send_welcome(struct server *s, struct server_session *c, int fd) {
 	struct {
 		struct gshare_header h;
 		struct gshare_welcome w;
@@ -59,10 +62,10 @@ static void answer(struct server *s, struct server_session *c, int fd) {
 		memcpy(at, &t, sizeof t);
 		memcpy(at + sizeof t, &v, sizeof v);
 		at += sizeof t + sizeof v;
-		fill(s, c->server[i] = page(&fds[3 * i], 1));
+		fill_server_page(s, c->server[i] = create_page(&fds[3 * i], 1));
 		c->container[i] = s->container[i];
 		fds[3 * i + 1] = s->container_fd[i];
-		c->client[i] = page(&fds[3 * i + 2], 0);
+		c->client[i] = create_page(&fds[3 * i + 2], 0);
 	}
 	f.h.length = (uint32_t)(at - (unsigned char *)&f.w);
 	char control[CMSG_SPACE(sizeof fds)];
@@ -72,12 +75,13 @@ static void answer(struct server *s, struct server_session *c, int fd) {
 	struct cmsghdr *cm = CMSG_FIRSTHDR(&m);
 	*cm = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(3 * s->vgpus * sizeof(int))};
 	memcpy(CMSG_DATA(cm), fds, 3 * s->vgpus * sizeof(int));
-	s->sessions++; /* before the client can know */
+	s->sessions++; /* before the client can see it */
 	if (sendmsg(fd, &m, MSG_NOSIGNAL) < 0) perror("welcome");
 	for (uint32_t i = 0; i < s->vgpus; i++) close(fds[3 * i]), close(fds[3 * i + 2]);
 }
 
-static void take(struct server_session *c, const unsigned char *bytes) {
+/* Counts a frame of the client. */
+static void count_frame(struct server_session *c, const unsigned char *bytes) {
 	const struct gshare_header *h = (const void *)bytes;
 	c->needs += h->type == GSHARE_NEED;
 	c->byes += h->type == GSHARE_BYE;
@@ -91,7 +95,7 @@ struct arguments {
 	int fd;
 };
 
-/* The protocol of gshare_wire.h: at a hang-up the client's memory is taken by exchange and subtracted. */
+/* Serves one session. At a hang-up the client's memory is read by exchange and subtracted, as gshare_wire.h says. */
 static void *serve(void *arg) {
 	struct arguments a = *(struct arguments *)arg;
 	_Alignas(8) unsigned char bytes[GSHARE_FRAME_MAX];
@@ -101,8 +105,8 @@ static void *serve(void *arg) {
 	memcpy(&c->hello, bytes + sizeof(struct gshare_header), sizeof c->hello);
 	c->fd = a.fd;
 	c->connected = 1;
-	answer(a.s, c, a.fd);
-	while (recv(a.fd, bytes, sizeof bytes, 0) > 0) take(c, bytes);
+	send_welcome(a.s, c, a.fd);
+	while (recv(a.fd, bytes, sizeof bytes, 0) > 0) count_frame(c, bytes);
 	for (uint32_t i = 0; i < a.s->vgpus; i++)
 		c->container[i]->memory -= atomic_exchange(&c->client[i]->memory, 0);
 	c->connected = 0;
@@ -110,13 +114,14 @@ static void *serve(void *arg) {
 	return NULL;
 }
 
-static void thread(void *(*run)(void *), void *arg) {
+/* Starts a detached thread. */
+static void start_thread(void *(*run)(void *), void *arg) {
 	pthread_t t;
 	pthread_create(&t, NULL, run, arg);
 	pthread_detach(t);
 }
 
-/* One connection is greeted after the other, so that sessions are numbered in order. */
+/* Accepts connections; one HELLO at a time, so that sessions are numbered in order. */
 static void *listen_loop(void *arg) {
 	struct server *s = arg;
 	int listener = s->listener;
@@ -124,16 +129,17 @@ static void *listen_loop(void *arg) {
 		int before = s->sessions;
 		struct arguments *a = malloc(sizeof *a);
 		*a = (struct arguments){s, fd};
-		thread(serve, a);
+		start_thread(serve, a);
 		for (int i = 0; i < 200 && s->sessions == before; i++) usleep(1000);
 	}
 	return NULL;
 }
 
-static void *beat(void *arg) {
+/* Writes a heartbeat on all pages every 50 ms. */
+static void *send_heartbeats(void *arg) {
 	struct server *s = arg;
 	for (;; usleep(50000))
-		for (int i = 0; s->beating && i < s->sessions; i++)
+		for (int i = 0; s->heartbeats && i < s->sessions; i++)
 			for (uint32_t v = 0; v < s->vgpus; v++) s->session[i].server[v]->heartbeat = now();
 	return NULL;
 }
@@ -149,16 +155,16 @@ void server_start(struct server *s) {
 	setenv("GSHARE_DIR", s->directory, 1);
 	if (!s->mode) s->mode = s->tokens ? GSHARE_MODE_BLOCKS : GSHARE_MODE_TIME;
 	if (!s->vgpus) s->vgpus = 1;
-	for (uint32_t i = 0; i < s->vgpus; i++) s->container[i] = page(&s->container_fd[i], 0);
+	for (uint32_t i = 0; i < s->vgpus; i++) s->container[i] = create_page(&s->container_fd[i], 0);
 	s->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (bind(s->listener, (struct sockaddr *)&at, sizeof at) || listen(s->listener, 64)) perror("listen");
-	if (!again) thread(beat, s);
-	s->beating = 1;
-	thread(listen_loop, s);
+	if (!again) start_thread(send_heartbeats, s);
+	s->heartbeats = 1;
+	start_thread(listen_loop, s);
 }
 
 void server_stop(struct server *s) {
-	s->beating = 0;
+	s->heartbeats = 0;
 	shutdown(s->listener, SHUT_RDWR);
 	close(s->listener);
 	for (int i = 0; i < s->sessions; i++)
@@ -172,11 +178,4 @@ void server_state(struct server_session *c, uint32_t state) {
 		c->server[i]->wake++;
 		syscall(SYS_futex, &c->server[i]->wake, FUTEX_WAKE, 1 << 20, NULL, NULL, 0);
 	}
-}
-
-void server_policy(const struct server *s, const char *lines) {
-	char path[128];
-	snprintf(path, sizeof path, "%s/policy", s->directory);
-	FILE *f = fopen(path, "w");
-	if (f) fputs(lines, f), fclose(f);
 }

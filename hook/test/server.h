@@ -1,6 +1,6 @@
 /*
- * A token server for tests, a thread in the test program: takes sessions, hands out pages, counts frames. What it grants is
- * what the test writes on the pages.
+ * A token server for tests, in threads of the test program: it accepts sessions, passes pages and counts frames. The test
+ * writes on the pages what the server grants.
  */
 #ifndef GSHARE_TEST_SERVER_H
 #define GSHARE_TEST_SERVER_H
@@ -24,20 +24,19 @@ struct server {
 	char directory[64];
 	uint32_t vgpus, mode;
 	uint64_t memory_limit, run_ahead;
-	uint64_t tokens; /* blocks of a tick, and its credit to begin with; 0: tokens are time */
+	uint64_t tokens; /* block tokens of a tick, and of the first; 0: tokens are time */
 	uint32_t first_state;
 	const char *uuid; /* of all its vGPUs; empty if NULL */
-	_Atomic int beating; /* 0: the heartbeat stops */
+	_Atomic int heartbeats; /* 0: no heartbeats, as if the server hung */
 	struct gshare_container_page *_Atomic container[GSHARE_VGPU_MAX];
 	int container_fd[GSHARE_VGPU_MAX];
 	struct server_session session[SERVER_SESSIONS];
 	_Atomic int sessions, listener;
 };
 
-/* Starts in a fresh directory, or again in the one that s has; sets GSHARE_DIR. Fields of policy may be set before. */
+/* Starts in a new directory, or restarts in the one that s has; sets GSHARE_DIR. The fields before may be set by the test. */
 void server_start(struct server *s);
 void server_stop(struct server *s); /* closes all connections and the socket, as when it is killed */
-void server_state(struct server_session *s, uint32_t state); /* on all vGPUs, and wakes */
-void server_policy(const struct server *s, const char *lines);
+void server_state(struct server_session *s, uint32_t state); /* sets the state of all vGPUs and wakes waiters */
 
 #endif

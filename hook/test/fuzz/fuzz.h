@@ -1,4 +1,4 @@
-/* What the fuzz targets share: a broken promise ends the run with the input that broke it. */
+/* Shared by the fuzz targets: a condition that does not hold ends the run with the input that caused it. */
 #ifndef GSHARE_TEST_FUZZ_H
 #define GSHARE_TEST_FUZZ_H
 
@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROMISE(condition)                                                                                              \
+#define REQUIRE(condition)                                                                                              \
 	do {                                                                                                            \
 		if (!(condition)) {                                                                                     \
-			fprintf(stderr, "%s:%d: broken: %s\n", __FILE__, __LINE__, #condition);                         \
+			fprintf(stderr, "%s:%d: violated: %s\n", __FILE__, __LINE__, #condition);                         \
 			abort();                                                                                        \
 		}                                                                                                       \
 	} while (0)

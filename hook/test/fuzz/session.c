@@ -1,8 +1,8 @@
 /*
- * A whole answer of the token server: frame, descriptors of every kind, and the words on the pages behind them. Whatever it
- * is, the hook goes on: it takes all of it or nothing, keeps to the limit on the page, and loses no descriptor.
+ * Fuzzes a whole reply of the token server: frame, descriptors of every kind, and the contents of the pages. Whatever it is,
+ * the hook survives: it accepts all of it or nothing, enforces the limit on the page, and leaks no descriptor.
  *
- * Input: one byte how many descriptors, one for the kind of each, 4 x 64 bytes for the pages, the rest is the body of the frame.
+ * Input: one byte for the number of descriptors, one for the kind of each, 4 x 64 bytes for the pages, then the frame's body.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -40,22 +40,22 @@ static const uint8_t *words(void) {
 	return page;
 }
 
-/* Mostly a page as it should be; a page that is short, not sealed or of somebody else; or no page at all. */
+/* Mostly a valid page; else one that is short, not sealed or without its header, or no page at all. */
 static int descriptor(uint8_t kind, const uint8_t *page) {
 	static const struct gshare_server_page head = {.magic = GSHARE_PAGE_MAGIC, .major = GSHARE_WIRE_MAJOR};
 	if (kind == 1) return open("/dev/null", O_RDWR | O_CLOEXEC);
 	int fd = memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (ftruncate(fd, kind == 2 ? 100 : kind == 3 ? 0 : GSHARE_PAGE_SIZE)) return fd;
 	if (kind == 3) return fd;
-	PROMISE(pwrite(fd, page, kind == 2 ? 100 : WORDS, 0) > 0);
-	if (kind != 4) PROMISE(pwrite(fd, &head, 8, 0) == 8);
+	REQUIRE(pwrite(fd, page, kind == 2 ? 100 : WORDS, 0) > 0);
+	if (kind != 4) REQUIRE(pwrite(fd, &head, 8, 0) == 8);
 	if (kind != 5) fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | (kind & 1 ? F_SEAL_FUTURE_WRITE : 0) | F_SEAL_SEAL);
 	return fd;
 }
 
 static int listener;
 
-/* The lowest free descriptor; a lost one moves it up sooner or later. */
+/* Returns the lowest free descriptor, which a leak raises sooner or later. */
 static int lowest_descriptor(void) {
 	int fd = dup(listener);
 	close(fd);
@@ -83,17 +83,17 @@ static void answer(int fd) {
 			(struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN((size_t)n * sizeof fds[0])};
 		memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), fds, (size_t)n * sizeof fds[0]);
 	}
-	PROMISE(sendmsg(fd, &m, MSG_NOSIGNAL) >= 0 || errno == EPIPE); /* a slow machine: the hook has given up */
+	REQUIRE(sendmsg(fd, &m, MSG_NOSIGNAL) >= 0 || errno == EPIPE); /* EPIPE: the hook's timeout passed on a slow machine */
 	for (int i = 0; i < n; i++) close(fds[i]);
 }
 
 static sem_t served;
 
-/* Takes one connection for each input. */
+/* Accepts one connection for each input. */
 static void *serve(void *unused) {
 	char hello[GSHARE_FRAME_MAX];
 	for (;;) {
-		poll(&(struct pollfd){listener, POLLIN, 0}, 1, -1); /* accept holds a number while it waits */
+		poll(&(struct pollfd){listener, POLLIN, 0}, 1, -1); /* since accept reserves a descriptor while it waits */
 		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 		if (fd >= 0 && recv(fd, hello, sizeof hello, 0) > 0) answer(fd);
 		close(fd);
@@ -108,11 +108,11 @@ int LLVMFuzzerInitialize(int *count, char ***arguments) {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 	char directory[] = "/tmp/gshare-fuzz-XXXXXX";
 	pthread_t t;
-	PROMISE(mkdtemp(directory));
+	REQUIRE(mkdtemp(directory));
 	snprintf(at.sun_path, sizeof at.sun_path, "%s/token.sock", directory);
 	setenv("GSHARE_DIR", directory, 1);
 	listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	PROMISE(!bind(listener, (struct sockaddr *)&at, sizeof at) && !listen(listener, 8));
+	REQUIRE(!bind(listener, (struct sockaddr *)&at, sizeof at) && !listen(listener, 8));
 	sem_init(&served, 0, 0);
 	pthread_create(&t, NULL, serve, NULL);
 	return 0;
@@ -120,12 +120,12 @@ int LLVMFuzzerInitialize(int *count, char ***arguments) {
 
 static void use(struct gsh_vgpu *v) {
 	uint64_t limit = v->server->memory_limit;
-	PROMISE(memchr(v->uuid, 0, sizeof v->uuid));
+	REQUIRE(memchr(v->uuid, 0, sizeof v->uuid));
 	gsh_token_permits(v);
 	gsh_token_disabled(v);
 	if (v->server->state != GSHARE_OFF && gsh_memory_used(v) <= limit) {
-		PROMISE(!gsh_memory_reserve(v, limit - gsh_memory_used(v) + 1) || limit == UINT64_MAX);
-		PROMISE(gsh_memory_reserve(v, limit - gsh_memory_used(v)));
+		REQUIRE(!gsh_memory_reserve(v, limit - gsh_memory_used(v) + 1) || limit == UINT64_MAX);
+		REQUIRE(gsh_memory_reserve(v, limit - gsh_memory_used(v)));
 	}
 	gsh_publish(v);
 	gsh_client_request_token(v);
@@ -138,11 +138,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	input.at = data;
 	input.left = size;
 	int r = gsh_client_connect();
-	PROMISE(r <= 0);
+	REQUIRE(r <= 0);
 	for (uint32_t i = 0; !r && i < gsh_vgpu_count; i++) use(&gsh_vgpus[i]);
 	while (!r && gsh_client_alive()) usleep(20);
 	gsh_client_bye();
 	while (sem_wait(&served)) continue;
-	PROMISE(lowest_descriptor() == before);
+	REQUIRE(lowest_descriptor() == before);
 	return 0;
 }
