@@ -1,6 +1,7 @@
 package supervisor_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -16,13 +17,15 @@ func TestCap(t *testing.T) {
 		{250, 188, 46}, {500, 188, 94}, {750, 188, 140}, {1000, 188, 188}, // as measured
 		{120, 132, 14}, {10, 132, 2}, {1, 14, 2}, {1000, 1, 1}, {990, 132, 130},
 	} {
-		if got := supervisor.Cap(test.part, test.sms); got != test.want {
-			t.Errorf("%d per mille of %d SMs: %d, want %d", test.part, test.sms, got, test.want)
-		}
+		t.Run(fmt.Sprintf("%d per mille of %d SMs", test.part, test.sms), func(t *testing.T) {
+			if got := supervisor.Cap(test.part, test.sms); got != test.want {
+				t.Errorf("%d SMs, want %d", got, test.want)
+			}
+		})
 	}
 }
 
-// A larger part never gives less, and never more than it says, but for the smallest.
+// TestCapIsMonotone: a larger part never has fewer SMs, and none but the smallest has more than its part.
 func TestCapIsMonotone(t *testing.T) {
 	for _, sms := range []int{2, 14, 16, 108, 132, 188} {
 		last := 0

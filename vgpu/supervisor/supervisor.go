@@ -1,81 +1,94 @@
-// Package supervisor decides over the MPS daemon of one slice, a GPU or a MIG instance (FG-60, FG-65): when it is started,
-// and started again; when new containers may come; and which processes run without it, and so without its limits. What
-// still has clients is never ended, but for clients that a fault of the device has failed already.
+// Package supervisor decides over the MPS daemon of one slice, a GPU or a MIG instance (FG-60, FG-65): when it is started and
+// restarted, when the slice takes new containers, and which processes run without MPS and so without its limits. A daemon with clients
+// is never stopped, except for clients that a fault of the device has failed already.
 package supervisor
 
-import "time"
+import (
+	"time"
 
-// Daemon is how the control daemon was found.
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Daemon is the state of the control daemon.
 type Daemon string
 
-// The daemon's states.
+// The states of a daemon.
 const (
 	Absent  Daemon = "absent"
-	Silent  Daemon = "silent" // its process is there, and does not answer
+	Silent  Daemon = "silent" // its process runs, but does not answer
 	Answers Daemon = "answers"
 )
 
-// Look is what was seen of a slice at one time.
-type Look struct {
+// Observation is the state of a slice at one time.
+type Observation struct {
 	Wanted  bool // containers share the slice, or are about to
 	Daemon  Daemon
-	Fault   bool  // its server serves nobody until all clients of a fault have ended
+	Fault   bool  // the server accepts no client until all clients of a device fault have ended
 	Clients int   // processes that run through MPS
-	Bare    []int // processes with a context of their own, by PID: where a client does not find the daemon, CUDA runs it without
+	NonMPS  []int // PIDs of processes with a context of their own: CUDA silently runs without MPS where it does not find the daemon
 }
 
-// Action is what is due about the daemon.
+// Action is what to do with the daemon.
 type Action string
 
-// The actions. None of them waits; what they did is seen at the next look.
+// The actions. The caller does not wait for their effect, which later observations show.
 const (
 	Nothing    Action = ""
 	Start      Action = "start"
-	Stop       Action = "stop"        // by its own command
-	Kill       Action = "kill"        // its process
+	Stop       Action = "stop"        // by the daemon's own command
+	Kill       Action = "kill"        // the daemon's process
 	EndClients Action = "end clients" // by the daemon's command, before any signal: a killed client may take the server with it
 )
 
-// Orders follow from a look.
-type Orders struct {
-	Do     Action
-	Closed string // why no new container may come; empty where it may
-	Bare   []int  // the processes that run without limits for certain, ascending
+// Decision follows from an observation.
+type Decision struct {
+	Action Action
+	Closed string // why the slice takes no new container; empty if it does
+	NonMPS []int  // PIDs of the processes that are confirmed to run without MPS, ascending
 }
 
-// Config is what a supervisor goes by. Looks should be much closer than each of the times.
+// Config configures a Supervisor. The time between observations should be much shorter than each of these.
 type Config struct {
-	FirstDelay time.Duration // from a start to the next; each further one takes twice as long
-	LastDelay  time.Duration // at most
-	Settled    time.Duration // a daemon that was well for that long starts at once again
-	Patience   time.Duration // how long it may be silent
-	Grace      time.Duration // how long a fault may take to end by itself
+	FirstDelay time.Duration // from the first start to the next; each further delay is twice as long
+	LastDelay  time.Duration // maximum delay
+	Settled    time.Duration // a daemon that was healthy for so long restarts with the first delay
+	Patience   time.Duration // how long the daemon may be silent before it is killed
+	Grace      time.Duration // how long a fault may take to pass by itself
 }
 
-// Supervisor remembers from look to look. It is not safe for concurrent use.
+// Supervisor decides from observation to observation. It is not safe for concurrent use.
 type Supervisor struct {
-	config Config
-	next   time.Time     // no start before
-	delay  time.Duration // that the next start brings
-	well   period
-	silent period
-	fault  period
-	bare   map[int]bool // at the last look
+	config    Config
+	nextStart time.Time     // no start before
+	delay     time.Duration // between the next start and the one after it
+	healthy   period
+	silent    period
+	fault     period
+	nonMPS    map[int]bool // in the last observation
 }
 
-// New gives a supervisor of a daemon of which nothing is known.
+// New returns a supervisor that has observed nothing.
 func New(c Config) *Supervisor { return &Supervisor{config: c, delay: c.FirstDelay} }
 
-// period is how long something has been so without a break.
+// period measures how long a condition has held without a break.
 type period struct {
 	since time.Time
 	on    bool
 }
 
-// look gives how long it has been so, now that it is or is not.
-func (p *period) look(now time.Time, on bool) time.Duration {
+// update returns how long the condition has held, given whether it holds now.
+func (p *period) update(now time.Time, on bool) time.Duration {
 	if !on || !p.on {
 		*p = period{now, on}
 	}
 	return now.Sub(p.since)
+}
+
+// smsPerTPC is the number of SMs of a texture processing cluster, which MPS does not divide: of 188 SMs, a client of 25, 50 or 75 %
+// gets 46, 94 or 140.
+const smsPerTPC = 2
+
+// Cap returns how many SMs of a slice MPS lets a process use: its part, rounded down to whole TPCs as the hardware does, but at least one.
+func Cap(part share.PerMille, sms int) int {
+	return min(sms, max(smsPerTPC, int(part)*sms/int(share.Whole)/smsPerTPC*smsPerTPC))
 }

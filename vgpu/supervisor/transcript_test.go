@@ -13,14 +13,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
 )
 
-var update = flag.Bool("update", false, "write the transcripts anew")
+var update = flag.Bool("update", false, "rewrite the transcripts with what the supervisor decides")
 
 var config = supervisor.Config{
 	FirstDelay: time.Second, LastDelay: 8 * time.Second, Settled: 30 * time.Second, Patience: 5 * time.Second, Grace: 10 * time.Second,
 }
 
-// A transcript is a list of looks with the orders below each. A look is a time, the daemon's state, and any of: fault,
-// unwanted, clients N, bare PID.
+// TestTranscripts replays lists of observations, with the expected decision below each. An observation is a time, the daemon's state, and
+// any of: fault, unwanted, clients N, nonmps PID.
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -45,6 +45,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
+// replay returns the transcript with the decisions replaced by those of a new supervisor.
 func replay(t *testing.T, text string) string {
 	t.Helper()
 	var out strings.Builder
@@ -56,35 +57,36 @@ func replay(t *testing.T, text string) string {
 		}
 		fmt.Fprintln(&out, line)
 		if line != "" && line[0] != '#' {
-			at, look := parse(t, line)
-			fmt.Fprintln(&out, "->", format(s.Look(time.Time{}.Add(at), look)))
+			at, observation := parse(t, line)
+			fmt.Fprintln(&out, "->", format(s.Decide(time.Time{}.Add(at), observation)))
 		}
 	}
 	return out.String()
 }
 
-func parse(t *testing.T, line string) (at time.Duration, l supervisor.Look) {
+// parse parses an observation.
+func parse(t *testing.T, line string) (at time.Duration, o supervisor.Observation) {
 	t.Helper()
 	words := strings.Fields(line)
 	at, err := time.ParseDuration(words[0])
 	if err != nil {
 		t.Fatal(line, err)
 	}
-	l.Wanted, l.Daemon = true, supervisor.Daemon(words[1])
+	o.Wanted, o.Daemon = true, supervisor.Daemon(words[1])
 	for n := 2; n < len(words); n++ {
 		switch words[n] {
 		case "fault":
-			l.Fault = true
+			o.Fault = true
 		case "unwanted":
-			l.Wanted = false
+			o.Wanted = false
 		case "clients":
 			n++
-			_, err = fmt.Sscan(words[n], &l.Clients)
-		case "bare":
+			_, err = fmt.Sscan(words[n], &o.Clients)
+		case "nonmps":
 			n++
 			var pid int
 			_, err = fmt.Sscan(words[n], &pid)
-			l.Bare = append(l.Bare, pid)
+			o.NonMPS = append(o.NonMPS, pid)
 		default:
 			t.Fatal(line)
 		}
@@ -92,19 +94,20 @@ func parse(t *testing.T, line string) (at time.Duration, l supervisor.Look) {
 			t.Fatal(line, err)
 		}
 	}
-	return at, l
+	return at, o
 }
 
-func format(o supervisor.Orders) string {
+// format returns a decision as transcripts have it.
+func format(d supervisor.Decision) string {
 	state := "open"
-	if o.Closed != "" {
-		state = "closed: " + o.Closed
+	if d.Closed != "" {
+		state = "closed: " + d.Closed
 	}
-	if o.Do != supervisor.Nothing {
-		state = string(o.Do) + "; " + state
+	if d.Action != supervisor.Nothing {
+		state = string(d.Action) + "; " + state
 	}
-	if len(o.Bare) > 0 {
-		state += fmt.Sprint("; bare ", o.Bare)
+	if len(d.NonMPS) > 0 {
+		state += fmt.Sprint("; nonmps ", d.NonMPS)
 	}
 	return state
 }

@@ -57,9 +57,9 @@ func (d *daemon) loop() {
 		switch {
 		case !observation.Wanted && len(d.allMembers()) > 0: // Open has accepted a member meanwhile: do not stop its daemon
 			next = min(next, actionDelay)
-		case decision.Do != supervisor.Nothing:
-			if err := d.perform(decision.Do); err != nil && d.manager.ctx.Err() == nil {
-				d.manager.Log.Error("MPS daemon action failed", "action", string(decision.Do), "slice", d.slice, "error", err)
+		case decision.Action != supervisor.Nothing:
+			if err := d.perform(decision.Action); err != nil && d.manager.ctx.Err() == nil {
+				d.manager.Log.Error("MPS daemon action failed", "action", string(decision.Action), "slice", d.slice, "error", err)
 			}
 			next = min(next, actionDelay)
 		}
@@ -90,14 +90,14 @@ func (d *daemon) allMembers() []Member {
 }
 
 // publish stores the result of an observation for callers of the manager, and calls OnChange if it differs from the last one.
-func (d *daemon) publish(observation supervisor.Look, decision supervisor.Orders) {
+func (d *daemon) publish(observation supervisor.Observation, decision supervisor.Decision) {
 	d.manager.mu.Lock()
-	changed := d.unpublished || d.closed != decision.Closed || !slices.Equal(d.nonMPS, decision.Bare)
+	changed := d.unpublished || d.closed != decision.Closed || !slices.Equal(d.nonMPS, decision.NonMPS)
 	before := d.closed
-	d.closed, d.nonMPS, d.clientCount, d.unpublished = decision.Closed, decision.Bare, observation.Clients, false
+	d.closed, d.nonMPS, d.clientCount, d.unpublished = decision.Closed, decision.NonMPS, observation.Clients, false
 	d.manager.mu.Unlock()
 	if changed {
-		d.manager.Log.Info("MPS state changed", "slice", d.slice, "closed", decision.Closed, "before", before, "nonMPS", decision.Bare)
+		d.manager.Log.Info("MPS state changed", "slice", d.slice, "closed", decision.Closed, "before", before, "nonMPS", decision.NonMPS)
 		d.manager.OnChange()
 	}
 }

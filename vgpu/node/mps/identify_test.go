@@ -21,7 +21,7 @@ func (r *rig) manualDaemon() *daemon {
 }
 
 // iterate runs an iteration of the loop without its action, and calls beforePublish in it.
-func (d *daemon) iterate(beforePublish func()) supervisor.Look {
+func (d *daemon) iterate(beforePublish func()) supervisor.Observation {
 	d.identify()
 	observation, decision := d.decide()
 	if beforePublish != nil {

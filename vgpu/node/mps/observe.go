@@ -57,9 +57,9 @@ func isAlive(pid int, startTime uint64) bool {
 }
 
 // decide observes the slice, asks the supervisor what to do, and creates the namespaces of the members where the daemon is well.
-func (d *daemon) decide() (supervisor.Look, supervisor.Orders) {
+func (d *daemon) decide() (supervisor.Observation, supervisor.Decision) {
 	observation, refused := d.observe()
-	decision := d.supervisor.Look(time.Now(), observation)
+	decision := d.supervisor.Decide(time.Now(), observation)
 	if refused != nil {
 		decision.Closed = refused.Error()
 	}
@@ -76,8 +76,8 @@ func (d *daemon) decide() (supervisor.Look, supervisor.Orders) {
 }
 
 // observe queries the daemon. It returns the error of a daemon that refuses to report its state, which is then treated as a silent one.
-func (d *daemon) observe() (supervisor.Look, error) {
-	observation := supervisor.Look{Wanted: len(d.allMembers()) > 0, Daemon: supervisor.Answers}
+func (d *daemon) observe() (supervisor.Observation, error) {
+	observation := supervisor.Observation{Wanted: len(d.allMembers()) > 0, Daemon: supervisor.Answers}
 	servers, err := d.servers(d.manager.ctx)
 	if err != nil {
 		observation.Clients = d.remainingClients()
@@ -101,7 +101,7 @@ func (d *daemon) classifyFailure(queryErr error) (supervisor.Daemon, error) {
 }
 
 // recordServers stores the clients that the daemon reported and completes the observation.
-func (d *daemon) recordServers(servers []server, observation *supervisor.Look) {
+func (d *daemon) recordServers(servers []server, observation *supervisor.Observation) {
 	d.clients, d.hasServer = map[int]uint64{}, false
 	known := map[int]bool{}
 	for _, s := range servers {
@@ -115,7 +115,7 @@ func (d *daemon) recordServers(servers []server, observation *supervisor.Look) {
 			}
 		}
 	}
-	observation.Clients, observation.Bare = len(d.clients), d.unknownProcesses(known)
+	observation.Clients, observation.NonMPS = len(d.clients), d.unknownProcesses(known)
 }
 
 // unknownProcesses returns the running processes on the slice that are not among the known ones.

@@ -33,7 +33,7 @@ func (d *daemon) hasMembers() bool {
 }
 
 // canProvision reports whether namespaces can be created now: the daemon has them, is needed and is well.
-func (d *daemon) canProvision(observation supervisor.Look) bool {
+func (d *daemon) canProvision(observation supervisor.Observation) bool {
 	return d.isVersion3 && observation.Wanted && observation.Daemon == supervisor.Answers && !observation.Fault
 }
 
