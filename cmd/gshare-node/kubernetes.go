@@ -56,7 +56,6 @@ func serveNode(ctx context.Context, c config.Configuration) error {
 		MPS: clusterDaemonsOf(c), Memory: limiterOf(c),
 		Cluster: agent.NewAPIServer(telling, node.client, node.name),
 		Linger:  func(ctx context.Context) { pause(ctx, bindTime) },
-		Fault:   faultOf(os.Getenv),
 	})
 	if err != nil {
 		return err

@@ -24,16 +24,3 @@ func TestNodeMistakes(t *testing.T) {
 		}
 	}
 }
-
-// TestFault: no fault unless it is asked for, and only at its point, so many times later.
-func TestFault(t *testing.T) {
-	if faultOf(func(string) string { return "" }) != nil {
-		t.Error("a fault that nobody asked for")
-	}
-	fault := faultOf(func(string) string { return "recorded:3" })
-	for range 10 {
-		fault("served")
-	}
-	fault("recorded")
-	fault("recorded") // the next one would end this process
-}

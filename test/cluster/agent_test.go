@@ -80,7 +80,10 @@ func noDriver(devices string) []byte {
 	return []byte(text)
 }
 
-func buildAgent(t *testing.T) string { return build(t, "gshare-node", "./cmd/gshare-node") }
+// buildAgent builds gshare-node with the kill points of startFaulty.
+func buildAgent(t *testing.T) string {
+	return buildOf(t, "../..", "gshare-node", "./cmd/gshare-node", "-tags=killpoints")
+}
 
 var building sync.Mutex
 

@@ -23,6 +23,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 	"github.com/gshare-dev/gshare/vgpu/node/dmem"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/node/killpoint"
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/partition/ondemand"
@@ -53,15 +54,12 @@ type Options struct {
 
 	// Linger blocks until the pods that were bound before the node was closed have had time to start. The default returns at once.
 	Linger func(context.Context)
-
-	// Fault is called between the steps that must survive a crash; tests kill the process there.
-	Fault func(point string)
 }
 
+// killPoint is called between the steps that must survive a crash. Tests of this package replace it.
+var killPoint = killpoint.At
+
 func (o *Options) setDefaults() {
-	if o.Fault == nil {
-		o.Fault = func(string) {}
-	}
 	if o.Linger == nil {
 		o.Linger = func(context.Context) {}
 	}
@@ -201,7 +199,7 @@ func (a *Agent) Tickets() (tickets []string, changed <-chan struct{}) { return a
 func (a *Agent) Allocate(tickets []string) string {
 	key := ticket.Key(tickets)
 	a.Records.Allocated(tickets)
-	a.Fault("allocate")
+	killPoint("allocate")
 	if err := a.granter.files.Remove(key); err != nil {
 		a.Log.Error("failed to remove an old CDI file", "tickets", tickets, "error", err)
 	}

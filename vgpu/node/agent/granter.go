@@ -195,11 +195,11 @@ func (g *granter) setUp(granted *grant.Grant, pipe string) error {
 	if err := g.writeRecord(granted); err != nil {
 		return err
 	}
-	g.Fault("recorded")
+	killPoint("recorded")
 	if err := g.serve(granted); err != nil {
 		return err
 	}
-	g.Fault("served")
+	killPoint("served")
 	edits, err := g.slices.host.Edits(granted, g.dir(granted.ID()), pipe)
 	if err != nil {
 		return err
@@ -207,7 +207,7 @@ func (g *granter) setUp(granted *grant.Grant, pipe string) error {
 	if err := g.files.Write(ticket.Key(granted.Tickets), granted.ID(), edits); err != nil {
 		return err
 	}
-	g.Fault("granted")
+	killPoint("granted")
 	return nil
 }
 
@@ -337,9 +337,9 @@ func (g *granter) removeFiles(granted *grant.Grant) error {
 			return err
 		}
 	}
-	g.Fault("ungranted")
+	killPoint("ungranted")
 	g.stopService(granted.ID())
-	g.Fault("unserved")
+	killPoint("unserved")
 	return os.RemoveAll(g.dir(granted.ID()))
 }
 

@@ -95,13 +95,13 @@ func runMortal(dir, at string) error {
 	if err != nil {
 		return err
 	}
+	killPoint = func(string) { m.pass() }
 	a, err := New(Options{
 		Config: config.Configuration{Directory: dir, Kubernetes: config.Kubernetes{
 			NodeName: "n", DevicePlugins: k.DevicePlugins(), CDI: filepath.Join(dir, "cdi"), Strangers: config.IgnoreStrangers,
 		}}.WithDefaults(),
 		Source: source, OnDemand: source, MPS: mps.Daemons{Simulated: true}, Pods: pods, Records: records,
 		Cluster: &cluster{enforced: map[types.UID]string{}}, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		Fault: func(string) { m.pass() },
 	})
 	if err != nil {
 		return err
