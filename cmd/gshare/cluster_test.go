@@ -22,8 +22,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// shop is a cluster with one node of two GPUs, on one of which two pods share, and a pod that is too large.
-func shop(t *testing.T) *apiServer {
+// newCluster returns a cluster with one node of two GPUs, two pods that share one of them, and a pending pod that is too large.
+func newCluster(t *testing.T) *apiServer {
 	t.Helper()
 	slice := func(id string) kube.Slice {
 		return kube.Slice{ID: id, Device: id, Model: "A100", SMs: 108, MemoryMiB: 40960, Healthy: true,
@@ -84,7 +84,7 @@ func ask(t *testing.T, kubeconfig string, args ...string) (string, error) {
 }
 
 func TestClusterCommands(t *testing.T) {
-	kubeconfig := shop(t).kubeconfig(t)
+	kubeconfig := newCluster(t).kubeconfig(t)
 	for name, c := range map[string]struct {
 		args []string
 		code int
@@ -97,7 +97,7 @@ func TestClusterCommands(t *testing.T) {
 		"map of a node":        {[]string{"map", "n1"}, 0, []string{"n1 GPU 0", "ml/one/main", "n1 GPU 1", "free: 100"}},
 		"tree":                 {[]string{"tree"}, 0, []string{"n1", "├─ GPU-aaaaaaaa-1  A100", "│  ├─ ml/one/main", "└─ GPU-bbbbbbbb-2", "empty"}},
 		"doctor":               {[]string{"doctor"}, 1, []string{"may not", "unknown", "pod gshare-node-x", "failed"}},
-		"version":              {[]string{"version"}, 0, []string{"kube-apiserver", "v1.37.1", "gshare-node", "v1.2.0", "by its image", "none runs in gshare-system", "at most one minor version"}},
+		"version":              {[]string{"version"}, 0, []string{"kube-apiserver", "v1.37.1", "gshare-node", "v1.2.0", "tag of the image", "no pods in gshare-system", "within one minor version"}},
 		"no such pod":          {[]string{"explain", "nobody"}, 1, nil},
 		"no such node":         {[]string{"map", "n7"}, 1, nil},
 		"no pod named":         {[]string{"explain"}, 2, nil},
@@ -121,9 +121,9 @@ func TestClusterCommands(t *testing.T) {
 	}
 }
 
-// TestClosedSlice: a slice that takes no new pods is told with its reason.
+// TestClosedSlice: the commands show the reason why a slice accepts no new pods.
 func TestClosedSlice(t *testing.T) {
-	api := shop(t)
+	api := newCluster(t)
 	inventory, _, err := kube.InventoryOf(&api.nodes[0])
 	if err != nil {
 		t.Fatal(err)
@@ -136,18 +136,20 @@ func TestClosedSlice(t *testing.T) {
 	api.nodes[0].Annotations[kube.AnnotationInventory] = text
 	kubeconfig := api.kubeconfig(t)
 	for command, want := range map[string]string{
-		"tree": "takes no new pods: cordoned", "doctor": "1 of 2 slices take no new pods, GPU-bbbbbbbb-2: cordoned",
+		"tree": "closed: cordoned", "doctor": "1 of 2 slices closed to new pods, GPU-bbbbbbbb-2: cordoned",
 		"explain large": "matching GPUs are unhealthy: cordoned",
 	} {
-		if out, _ := ask(t, kubeconfig, strings.Fields(command)...); !strings.Contains(out, want) { // doctor finds more that is amiss
-			t.Errorf("%s: no %q in\n%s", command, want, out)
-		}
+		t.Run(command, func(t *testing.T) {
+			if out, _ := ask(t, kubeconfig, strings.Fields(command)...); !strings.Contains(out, want) { // doctor reports other failures, too
+				t.Errorf("no %q in\n%s", want, out)
+			}
+		})
 	}
 }
 
-// The two formats for programs say the same, and it can be read.
+// TestClusterFormats: JSON and YAML can be decoded and are equal.
 func TestClusterFormats(t *testing.T) {
-	kubeconfig := shop(t).kubeconfig(t)
+	kubeconfig := newCluster(t).kubeconfig(t)
 	for _, args := range [][]string{{"explain", "large"}, {"explain", "one"}, {"map"}, {"tree"}, {"doctor"}, {"version"}} {
 		var first, second any
 		text, _ := ask(t, kubeconfig, append(args, "-o", "json")...)
@@ -168,7 +170,7 @@ func TestClusterFormats(t *testing.T) {
 
 func TestMapSVG(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "map.svg")
-	if _, err := ask(t, shop(t).kubeconfig(t), "map", "--svg", file); err != nil {
+	if _, err := ask(t, newCluster(t).kubeconfig(t), "map", "--svg", file); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(file); err != nil || !bytes.Contains(text, []byte("ml/two/main")) || !bytes.Contains(text, []byte("n1 GPU 1")) {
@@ -177,14 +179,14 @@ func TestMapSVG(t *testing.T) {
 }
 
 func TestTopOfCluster(t *testing.T) {
-	api := shop(t)
+	api := newCluster(t)
 	busy := 0
 	api.metrics = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/metrics" {
 			http.NotFound(w, r)
 			return
 		}
-		busy++ // a second more at each look
+		busy++ // one second more in each sample
 		const labels = `{container="c1",device="GPU-aaaaaaaa-1",vgpu="0"}`
 		for _, name := range []string{"sm_ratio", "quota_request_ratio", "quota_limit_ratio"} {
 			fmt.Fprintf(w, "# TYPE gshare_share_%s gauge\n", name)
@@ -196,7 +198,7 @@ func TestTopOfCluster(t *testing.T) {
 	})
 	kubeconfig := api.kubeconfig(t)
 	text, err := ask(t, kubeconfig, "top", "--cluster", "--every", "50ms", "-o", "json")
-	var look measured
+	var look useReport
 	if err != nil || json.Unmarshal([]byte(text), &look) != nil || len(look.Shares) != 1 || len(look.Errors) > 0 {
 		t.Fatalf("%v: %s", err, text)
 	}
@@ -208,7 +210,7 @@ func TestTopOfCluster(t *testing.T) {
 	}
 	api.metrics = http.NotFoundHandler()
 	text, err = ask(t, kubeconfig, "top", "--cluster", "--every", "50ms", "--times", "1")
-	if err != nil || !strings.Contains(text, "not asked: n1: 404") {
+	if err != nil || !strings.Contains(text, "error: n1: 404") {
 		t.Errorf("an agent without metrics: %v: %s", err, text)
 	}
 	if _, err := ask(t, kubeconfig, "top", "--cluster", "--node", "n7"); err == nil {
@@ -217,9 +219,9 @@ func TestTopOfCluster(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	kubeconfig := shop(t).kubeconfig(t)
+	kubeconfig := newCluster(t).kubeconfig(t)
 	cmd := root()
-	as(cmd, "/usr/bin/kubectl-gshare", nil)
+	setProgram(cmd, "/usr/bin/kubectl-gshare", nil)
 	var out bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetArgs([]string{"explain", "--help"})
@@ -230,7 +232,7 @@ func TestNames(t *testing.T) {
 		t.Error("kubectl gshare top looks at this machine")
 	}
 	cmd, out = root(), bytes.Buffer{}
-	as(cmd, completeName, []string{"explain", "--kubeconfig", kubeconfig, "-n", "ml", ""})
+	setProgram(cmd, completeName, []string{"explain", "--kubeconfig", kubeconfig, "-n", "ml", ""})
 	cmd.SetOut(&out)
 	if err := cmd.ExecuteContext(t.Context()); err != nil || !strings.HasPrefix(out.String(), "one\ntwo\nlarge\n") {
 		t.Errorf("%v: completions %q", err, out.String())

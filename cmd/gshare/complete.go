@@ -11,29 +11,29 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// completionTime is how long a shell may be kept waiting.
-const completionTime = 3 * time.Second
+// completionTimeout bounds how long a shell waits for completions.
+const completionTimeout = 3 * time.Second
 
-// completion lists what may stand as the only argument of a command.
+// completion returns the possible values of the only argument of a command.
 type completion func(context.Context, *cluster.Connection) []string
 
-// complete asks the cluster; what goes wrong is no completion, since a shell shows no errors.
+// complete returns a completion function that queries the cluster. Errors complete to nothing, as a shell does not show them.
 func complete(flags *cluster.Flags, list completion) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		c, err := flags.Connect()
 		if err != nil || len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
 		return list(ctx, c), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// podsThatAsk are those of a namespace with resources of gshare.
-func podsThatAsk(namespace *string) completion {
+// podsWithShares returns a completion with the pods of a namespace that request gshare's resources.
+func podsWithShares(namespace *string) completion {
 	return func(ctx context.Context, c *cluster.Connection) (names []string) {
-		pods, err := c.Client.CoreV1().Pods(inNamespace(*namespace, c)).List(ctx, metav1.ListOptions{})
+		pods, err := c.Client.CoreV1().Pods(namespaceOr(*namespace, c)).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil
 		}
@@ -46,6 +46,7 @@ func podsThatAsk(namespace *string) completion {
 	}
 }
 
+// nodesWithGPUs returns the names of the nodes that have an inventory.
 func nodesWithGPUs(ctx context.Context, c *cluster.Connection) (names []string) {
 	nodes, err := cluster.Nodes(ctx, c.Client)
 	if err != nil {
@@ -59,8 +60,8 @@ func nodesWithGPUs(ctx context.Context, c *cluster.Connection) (names []string) 
 	return names
 }
 
-// inNamespace is the one that a flag names, else that of the context.
-func inNamespace(flag string, c *cluster.Connection) string {
+// namespaceOr returns the namespace of the flag if it is set, else that of the kubeconfig's context.
+func namespaceOr(flag string, c *cluster.Connection) string {
 	if flag != "" {
 		return flag
 	}

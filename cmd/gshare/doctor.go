@@ -15,18 +15,20 @@ import (
 	"github.com/gshare-dev/gshare/cmd/internal/output"
 )
 
-const doctorLong = `doctor checks what gshare needs: the API server and the admission policies, the scheduler, its lease and its profile, and on each
-node the kubelet, the container runtime, the node agent, the inventory, the capacities, the tickets, MPS, and whether every share is
-accounted for. For what is wrong it says how to mend it. It asks the API server only, with your rights, and changes nothing; a check
-that your rights do not reach is reported as unknown. The exit code is 1 if a check failed.`
+const doctorLong = `Check the prerequisites and the state of gshare in a cluster, and show how to fix what fails.
+
+The checks cover the API server, the admission policies, the scheduler with its lease and profile, and on each node the kubelet, the
+container runtime, the node agent, the inventory, the node's capacities, the tickets, MPS, and the placements of its pods. doctor only
+reads from the API server, with your permissions; checks that need other permissions are reported as unknown. The exit code is 1 if
+a check failed.`
 
 func doctorCommand() *cobra.Command {
 	var flags cluster.Flags
 	var format output.Format
 	var all bool
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Check what gshare needs of the cluster, and say how to mend it", Long: doctorLong,
-		Example: "  gshare doctor\n  gshare doctor --all\n  gshare doctor -o json", Args: cli.Exactly(0, "none"),
+		Use: "doctor", Short: "Check the installation of gshare in a cluster", Long: doctorLong,
+		Example: "  gshare doctor\n  gshare doctor --all\n  gshare doctor -o json", Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := flags.Connect()
 			if err != nil {
@@ -42,10 +44,11 @@ func doctorCommand() *cobra.Command {
 	}
 	flags.AddTo(cmd)
 	format.AddTo(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "also list the checks that are ok")
+	cmd.Flags().BoolVar(&all, "all", false, "also list checks that passed")
 	return cmd
 }
 
+// count returns the number of findings with a status.
 func count(found []doctor.Finding, status doctor.Status) (n int) {
 	for _, f := range found {
 		if f.Status == status {
@@ -55,13 +58,13 @@ func count(found []doctor.Finding, status doctor.Status) (n int) {
 	return n
 }
 
-// writeFindings lists what is wrong, and counts the rest.
+// writeFindings writes the findings that are not ok, or all of them, and the number of each status.
 func writeFindings(w io.Writer, found []doctor.Finding, all bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "STATUS\tNODE\tCOMPONENT\tCHECK\tSAW")
+	fmt.Fprintln(t, "STATUS\tNODE\tCOMPONENT\tCHECK\tMESSAGE")
 	for _, f := range found {
 		if all || f.Status != doctor.OK {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", f.Status, f.Node, f.Component, f.Check, strings.TrimSpace(f.Saw))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", f.Status, f.Node, f.Component, f.Check, strings.TrimSpace(f.Message))
 			if f.Fix != "" {
 				fmt.Fprintf(t, "\t\t\t\tfix: %s\n", f.Fix)
 			}

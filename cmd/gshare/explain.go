@@ -15,42 +15,44 @@ import (
 	"github.com/gshare-dev/gshare/cmd/internal/output"
 )
 
-const explainLong = `explain says where a pod's shares are and who is beside them. For a pod that waits it says for each node and slice why not,
-and which smallest change of the pod would let it in: less memory, fewer SMs, less time, another model, class or kind of slice, or
-another pod that ends. It runs the scheduler's own rules on what the API server shows now, and changes nothing.
+const explainLong = `Explain where a pod with GPU shares is placed, or why it is pending.
 
-It needs permission to list nodes and pods. With permission to list ConfigMaps in gshare-system it reads how the scheduler is
-configured; without, it takes the defaults and says so. Conditions of Kubernetes that depend on other pods (affinity between pods,
-topology spread, volumes, ports) are the scheduler's alone; what it said last is shown.`
+For a placed pod it shows each slice and the shares beside it. For a pending pod it shows why each node and slice does not fit, and the
+smallest changes that would make the pod fit: less memory, fewer SMs, less time, another GPU model, class or kind of slice, or
+the end of another pod. It applies the scheduler's rules to the current nodes and pods and changes nothing.
+
+It needs permission to list nodes and pods. With permission to list ConfigMaps in gshare-system it uses the scheduler's configuration,
+otherwise the default one. It does not evaluate conditions that depend on other pods (pod affinity, topology spread, volumes, ports)
+but shows the scheduler's last message about them.`
 
 func explainCommand() *cobra.Command {
 	var flags cluster.Flags
 	var format output.Format
 	var namespace string
 	cmd := &cobra.Command{
-		Use: "explain POD", Short: "Say why a pod is where it is, or why it is nowhere and what would change that", Long: explainLong,
+		Use: "explain POD", Short: "Explain where a pod is placed, or why it is pending", Long: explainLong,
 		Example: "  gshare explain train-0 -n ml\n  gshare explain ml/train-0 -o json",
-		Args:    cli.Exactly(1, "the name of a pod"),
+		Args:    cli.Exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := flags.Connect()
 			if err != nil {
 				return cli.Usage(err)
 			}
-			report, snapshot, err := explainPod(cmd.Context(), c, podName(args[0], inNamespace(namespace, c)))
+			report, snapshot, err := explainPod(cmd.Context(), c, podName(args[0], namespaceOr(namespace, c)))
 			if err != nil {
 				return err
 			}
 			return format.Write(cmd.OutOrStdout(), report, func(w io.Writer) error { return writeReport(w, report, snapshot) })
 		},
 	}
-	cmd.ValidArgsFunction = complete(&flags, podsThatAsk(&namespace))
+	cmd.ValidArgsFunction = complete(&flags, podsWithShares(&namespace))
 	flags.AddTo(cmd)
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of the pod (default: that of the context)")
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of the pod (default: the namespace of the context)")
 	format.AddTo(cmd)
 	return cmd
 }
 
-// podName reads POD or NAMESPACE/POD.
+// podName parses POD or NAMESPACE/POD.
 func podName(arg, namespace string) types.NamespacedName {
 	if before, after, ok := strings.Cut(arg, "/"); ok {
 		namespace, arg = before, after
@@ -58,6 +60,7 @@ func podName(arg, namespace string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: arg}
 }
 
+// explainPod reads the cluster and returns the verdict on the pod, with the nodes and pods that it is based on.
 func explainPod(ctx context.Context, c *cluster.Connection, name types.NamespacedName) (*verdict.Report, *cluster.Snapshot, error) {
 	snapshot, err := cluster.Read(ctx, c.Client)
 	if err != nil {
@@ -65,7 +68,7 @@ func explainPod(ctx context.Context, c *cluster.Connection, name types.Namespace
 	}
 	pod, ok := snapshot.Pod(name)
 	if !ok {
-		return nil, nil, fmt.Errorf("there is no pod %s; is the namespace right?", name)
+		return nil, nil, fmt.Errorf("pod %s not found; set its namespace with --namespace", name)
 	}
 	return verdict.Of(snapshot, pod), snapshot, nil
 }

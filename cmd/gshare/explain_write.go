@@ -12,19 +12,19 @@ import (
 	advice "github.com/gshare-dev/gshare/vgpu/explain"
 )
 
-// writeReport tells the verdict first, then what would change it, then the details.
+// writeReport writes the verdict, then the changes that would make the pod fit, then the details of slices and nodes.
 func writeReport(w io.Writer, r *verdict.Report, s *cluster.Snapshot) error {
 	fmt.Fprintf(w, "%s  %s: %s\n", r.Pod, r.Reason, r.Summary)
 	if r.Fix != "" {
 		fmt.Fprintf(w, "fix:  %s\n", r.Fix)
 	}
 	for _, line := range r.Asks {
-		fmt.Fprintf(w, "asks: %s\n", line)
+		fmt.Fprintf(w, "requests: %s\n", line)
 	}
 	for _, line := range r.Said {
-		fmt.Fprintf(w, "said: %s\n", line)
+		fmt.Fprintf(w, "scheduler: %s\n", line)
 	}
-	writeChanges(w, "It would fit with one of these changes:", r.Changes)
+	writeChanges(w, "The pod would fit with one of these changes:", r.Changes)
 	writePlaces(w, r.Places, s)
 	if err := writeNodes(w, r); err != nil {
 		return err
@@ -40,10 +40,11 @@ func writeChanges(w io.Writer, title string, changes []advice.Change) {
 		fmt.Fprintf(w, "\n%s\n", title)
 	}
 	for _, c := range changes {
-		fmt.Fprintf(w, "  %s  (room on %s)\n", changeText(c), c.Node)
+		fmt.Fprintf(w, "  %s  (on node %s)\n", changeText(c), c.Node)
 	}
 }
 
+// changeText returns a change as a sentence, such as "gshare/mem: 4096 instead of 8192".
 func changeText(c advice.Change) string {
 	var edits []string
 	for _, e := range c.Edits {
@@ -62,7 +63,7 @@ func changeText(c advice.Change) string {
 	return strings.Join(edits, ", and ")
 }
 
-// writePlaces draws the slice of every vGPU.
+// writePlaces writes the slice of every vGPU of a placed pod, with a drawing of each slice.
 func writePlaces(w io.Writer, places []verdict.Place, s *cluster.Snapshot) {
 	drawn := map[string]bool{}
 	for _, p := range places {
@@ -78,15 +79,15 @@ func writePlaces(w io.Writer, places []verdict.Place, s *cluster.Snapshot) {
 			for _, d := range drawings(s, p.Node) {
 				if d.ID == p.Slice {
 					fmt.Fprintln(w)
-					gpumap.Detail(w, d.Slice, looks(w))
+					gpumap.Detail(w, d.Slice, drawOptions(w))
 				}
 			}
 		}
 	}
 }
 
-// mostNodes bounds the nodes that people read about; programs get all.
-const mostNodes = 10
+// maxNodes bounds the nodes in the table; JSON and YAML have all.
+const maxNodes = 10
 
 func writeNodes(w io.Writer, r *verdict.Report) error {
 	if len(r.Nodes) == 0 {
@@ -95,18 +96,18 @@ func writeNodes(w io.Writer, r *verdict.Report) error {
 	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NODE\tVERDICT\tDETAIL")
-	for _, n := range r.Nodes[:min(len(r.Nodes), mostNodes)] {
+	for _, n := range r.Nodes[:min(len(r.Nodes), maxNodes)] {
 		writeNode(t, n)
 	}
-	if more := len(r.Nodes) - mostNodes; more > 0 {
-		fmt.Fprintf(t, "… %d more\t-o json lists them\t\n", more)
+	if more := len(r.Nodes) - maxNodes; more > 0 {
+		fmt.Fprintf(t, "… %d more\tsee -o json\t\n", more)
 	}
 	return t.Flush()
 }
 
 func writeNode(t io.Writer, n verdict.Node) {
 	if n.Fits {
-		fmt.Fprintf(t, "%s\thas room\t\n", n.Name)
+		fmt.Fprintf(t, "%s\tfits\t\n", n.Name)
 	}
 	name := n.Name
 	for _, o := range n.Obstacles {
@@ -122,7 +123,7 @@ func writeNode(t io.Writer, n verdict.Node) {
 		fmt.Fprintf(t, "\t  would fit with\t%s\n", changeText(c))
 	}
 	if len(n.Leave) > 0 {
-		fmt.Fprintf(t, "\t  would fit if one ended\t%s\n", strings.Join(n.Leave, ", "))
+		fmt.Fprintf(t, "\t  would fit without one of\t%s\n", strings.Join(n.Leave, ", "))
 	}
 }
 

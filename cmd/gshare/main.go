@@ -1,4 +1,4 @@
-// Command gshare runs programs on shares of this machine's GPUs, and shows what is shared on a machine or in a cluster.
+// Command gshare runs programs on shares of the machine's GPUs and inspects how a machine or a cluster shares its GPUs.
 package main
 
 import (
@@ -11,16 +11,17 @@ import (
 
 func main() {
 	cmd := root()
-	as(cmd, os.Args[0], os.Args[1:])
+	setProgram(cmd, os.Args[0], os.Args[1:])
 	cli.Main(cmd)
 }
 
+// root returns the command gshare with all its subcommands.
 func root() *cobra.Command {
 	cmd := cli.Root(&cobra.Command{
 		Use:   "gshare",
-		Short: "Share GPUs, and see what sharing does",
-		Long: "gshare shares the GPUs of this machine (run, set, ps, top), looks at a cluster that gshare shares (explain, map, tree, top,\n" +
-			"doctor, version), and says what sharing would do (whatif, plan). Linked to as kubectl-gshare it is kubectl gshare.",
+		Short: "Share GPUs between programs and pods",
+		Long: "gshare shares GPUs.\n\nOn a machine with gshare-node: run, set, ps, top.\nIn a cluster with gshare: explain, map, tree, top, doctor, version, web.\n" +
+			"Before you share: whatif, plan.\n\nInstalled as kubectl-gshare, it is the plugin kubectl gshare.",
 	})
 	cmd.AddCommand(planCommand(), whatifCommand(), runCommand(), setCommand(), psCommand(), topCommand(),
 		explainCommand(), mapCommand(), treeCommand(), doctorCommand(), versionCommand(), webCommand())

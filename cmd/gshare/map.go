@@ -23,12 +23,12 @@ func mapCommand() *cobra.Command {
 	var format output.Format
 	var svg string
 	cmd := &cobra.Command{
-		Use: "map [NODE]", Short: "Draw the GPUs of a cluster, and the slot tables of a node's slices",
-		Long: "map shows every GPU of the cluster as one character that says how much of its SM-time is promised. With the name of a\n" +
-			"node it draws each slice there as its window: time runs to the right, SMs go up, and every share is a block. Where shares\n" +
-			"were packed as rectangles these are drawn. --svg draws such pictures of all slices, or of the node's, into a file.",
+		Use: "map [NODE]", Short: "Draw the GPUs of a cluster or the shares on a node",
+		Long: "Draw the GPUs of a cluster, one character for each, by how much of their SM-time is requested.\n\n" +
+			"With a node, draw the window of each of its slices: time from left to right, SMs from bottom to top, a block for each share.\n" +
+			"Slices that are packed as rectangles show the rectangles. --svg writes the windows of all slices, or of the node's, to a file.",
 		Example: "  gshare map\n  gshare map gpu-node-1\n  gshare map gpu-node-1 --svg node.svg",
-		Args:    cli.AtMost(1, "the name of a node"),
+		Args:    cli.AtMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := flags.Connect()
 			if err != nil {
@@ -44,18 +44,20 @@ func mapCommand() *cobra.Command {
 					return fmt.Errorf("--svg: %w", err)
 				}
 			}
-			return format.Write(cmd.OutOrStdout(), mapOf(list), func(w io.Writer) error { return drawMap(w, list, node) })
+			return format.Write(cmd.OutOrStdout(), sliceViews(list), func(w io.Writer) error { return drawMap(w, list, node) })
 		},
 	}
 	cmd.ValidArgsFunction = complete(&flags, nodesWithGPUs)
 	flags.AddTo(cmd)
 	format.AddTo(cmd)
-	cmd.Flags().StringVar(&svg, "svg", "", "also draw the slices into this file")
+	cmd.Flags().StringVar(&svg, "svg", "", "also write the drawing to this SVG file")
 	return cmd
 }
 
-var errNoGPUs = errors.New("no gshare GPUs: no node agent has published an inventory (see gshare doctor)")
+// errNoGPUs is returned for a cluster without an inventory.
+var errNoGPUs = errors.New("no GPUs found: no node agent has published an inventory (see gshare doctor)")
 
+// drawCluster returns the slices of a node, or of all nodes if node is empty.
 func drawCluster(ctx context.Context, c *cluster.Connection, node string) (list []mapping.Slice, err error) {
 	s, err := cluster.Read(ctx, c.Client)
 	if err != nil {
@@ -69,14 +71,14 @@ func drawCluster(ctx context.Context, c *cluster.Connection, node string) (list 
 	}
 	switch {
 	case !found:
-		return nil, fmt.Errorf("there is no node %s", node)
+		return nil, fmt.Errorf("node %s not found", node)
 	case len(list) == 0:
 		return nil, errNoGPUs
 	}
 	return list, nil
 }
 
-// drawings are the slices of a node with the shares that placements give to pods.
+// drawings returns the slices of a node with the shares on them, or nil if there is no such node.
 func drawings(s *cluster.Snapshot, node string) []mapping.Slice {
 	for _, n := range s.Nodes {
 		if n.Name == node {
@@ -86,13 +88,14 @@ func drawings(s *cluster.Snapshot, node string) []mapping.Slice {
 	return nil
 }
 
+// drawMap writes the overview of all GPUs, or the windows of a node's slices.
 func drawMap(w io.Writer, list []mapping.Slice, node string) error {
 	if node == "" {
-		gpumap.Overview(w, slicesOf(list), looks(w))
+		gpumap.Overview(w, slicesOf(list), drawOptions(w))
 		return nil
 	}
 	for _, d := range list {
-		gpumap.Detail(w, d.Slice, looks(w))
+		gpumap.Detail(w, d.Slice, drawOptions(w))
 		fmt.Fprintln(w)
 	}
 	return nil
@@ -114,8 +117,8 @@ func writeSVG(name string, list []mapping.Slice) error {
 	return cmp.Or(err, f.Close())
 }
 
-// looks are for where w leads to: colours and its width on a terminal.
-func looks(w io.Writer) gpumap.Options {
+// drawOptions returns the options for drawing on w: colours and the width of a terminal.
+func drawOptions(w io.Writer) gpumap.Options {
 	width, _ := output.Terminal(w)
 	return gpumap.Options{Width: min(width, 120), Color: output.Color(w)}
 }

@@ -9,19 +9,19 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// mapped is a slice as map writes it for programs.
-type mapped struct {
-	Node   string   `json:"node"`
-	Slice  string   `json:"slice"`
-	Model  string   `json:"model"`
-	Shares []held   `json:"shares,omitempty"`
-	Turns  []turn   `json:"turns,omitempty"` // of a slot table over a window of 100 ms
-	Boxes  []placed `json:"boxes,omitempty"` // where shares were packed as rectangles
-	Fits   bool     `json:"fits"`
+// sliceView is a slice in the JSON of map.
+type sliceView struct {
+	Node   string      `json:"node"`
+	Slice  string      `json:"slice"`
+	Model  string      `json:"model"`
+	Shares []shareView `json:"shares,omitempty"`
+	Turns  []turn      `json:"turns,omitempty"` // of a slot table over a window of 100 ms
+	Boxes  []box       `json:"boxes,omitempty"` // of shares that are packed as rectangles
+	Fits   bool        `json:"fits"`
 }
 
-// held is a share and its container.
-type held struct {
+// shareView is a share in the JSON of map and tree.
+type shareView struct {
 	Container          string `json:"container"` // namespace/pod/container
 	SMPerMille         int64  `json:"smPerMille"`
 	SMLimitPerMille    int64  `json:"smLimitPerMille"`
@@ -30,14 +30,14 @@ type held struct {
 	MemoryMiB          int64  `json:"memoryMiB"`
 }
 
-// turn is the containers that run together, and for how long.
+// turn is a set of containers that run together, and how long.
 type turn struct {
 	Microseconds int64    `json:"microseconds"`
 	Containers   []string `json:"containers"`
 }
 
-// placed is a box: per mille of the window to the right, per mille of the SMs up.
-type placed struct {
+// box is the rectangle of a share: per mille of the window from the left, per mille of the SMs from the bottom.
+type box struct {
 	Container string `json:"container"`
 	Time      int64  `json:"timePerMille"`
 	SM        int64  `json:"smPerMille"`
@@ -45,27 +45,29 @@ type placed struct {
 	Height    int64  `json:"heightPerMille"`
 }
 
-func heldOf(container string, s share.Share) held {
-	return held{container, int64(s.SMRequest), int64(s.SMLimit), int64(s.QuotaRequest), int64(s.QuotaLimit), int64(s.Memory / share.MiB)}
+func newShareView(container string, s share.Share) shareView {
+	return shareView{container, int64(s.SMRequest), int64(s.SMLimit), int64(s.QuotaRequest), int64(s.QuotaLimit), int64(s.Memory / share.MiB)}
 }
 
-func mapOf(list []mapping.Slice) (out []mapped) {
+// sliceViews returns the slices for JSON, with their turns or boxes.
+func sliceViews(list []mapping.Slice) (out []sliceView) {
 	for _, d := range list {
-		m := mapped{Node: d.Node, Slice: d.ID, Model: d.Model}
+		m := sliceView{Node: d.Node, Slice: d.ID, Model: d.Model}
 		for _, s := range d.Shares {
-			m.Shares = append(m.Shares, heldOf(s.Pod, s.Share))
+			m.Shares = append(m.Shares, newShareView(s.Pod, s.Share))
 		}
 		if d.Rectangles {
-			m.boxes(d)
+			m.addBoxes(d)
 		} else {
-			m.turns(d)
+			m.addTurns(d)
 		}
 		out = append(out, m)
 	}
 	return out
 }
 
-func (m *mapped) turns(d mapping.Slice) {
+// addTurns solves the slot table of the slice's shares.
+func (m *sliceView) addTurns(d mapping.Slice) {
 	var items []slot.Item
 	for _, s := range d.Shares {
 		items = append(items, slot.Item{SM: s.Share.SMRequest, Quota: s.Share.QuotaRequest})
@@ -81,7 +83,8 @@ func (m *mapped) turns(d mapping.Slice) {
 	}
 }
 
-func (m *mapped) boxes(d mapping.Slice) {
+// addBoxes arranges the slice's shares as rectangles.
+func (m *sliceView) addBoxes(d mapping.Slice) {
 	var boxes []rectangle.Box
 	for _, s := range d.Shares {
 		boxes = append(boxes, rectangle.BoxOf(s.Share))
@@ -89,6 +92,6 @@ func (m *mapped) boxes(d mapping.Slice) {
 	rects, ok := rectangle.Arrange(boxes)
 	m.Fits = ok
 	for i, r := range rects {
-		m.Boxes = append(m.Boxes, placed{d.Shares[i].Pod, int64(r.X), int64(r.Y), int64(r.W), int64(r.H)})
+		m.Boxes = append(m.Boxes, box{d.Shares[i].Pod, int64(r.X), int64(r.Y), int64(r.W), int64(r.H)})
 	}
 }

@@ -13,23 +13,25 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/planning"
 )
 
-const planLong = `plan reads applications (model, latency objective, rate), latency profiles of their models and a price list, and says at least
-cost which applications run together, in which mode, on what, and in batches of what size.
+const planLong = `Plan the cheapest way to serve applications within their latency objectives.
+
+plan reads applications (model, latency objective, request rate), latency profiles of their models, and prices. For each group of
+applications that is served together, it prints the mode, the resources, the batch size and the cost.
 
 Modes:
   cpu          the whole model in one function on vCPUs
   gpu          the whole model in one function with some GB of a GPU
   partitioned  the model cut into stages of functions on vCPUs
-  share        the whole model on gshare shares, which are held and paid for whether busy or not
+  share        the whole model on gshare shares, which are billed whether busy or not
 
 Policies:
-  gshare        the cheapest grouping, exact up to 10 applications of a model
-  pamba         PAMBA's two phases of merges, corrected, over the same modes
-  harmonybatch  HarmonyBatch's merges, over cpu and gpu
+  gshare        the cheapest groups; exact for up to 10 applications of a model
+  pamba         the groups of PAMBA's two phases
+  harmonybatch  the groups of HarmonyBatch, with the modes cpu and gpu only
 
-Nothing is started. The exit code is 1 if an application cannot be served in time; the others are still planned.`
+plan starts nothing. The exit code is 1 if an application cannot meet its objective; the others are planned.`
 
-// planFlags is gshare plan, and its input.
+// planFlags holds the flags of gshare plan and the input read from its files.
 type planFlags struct {
 	applications, profiles, prices string
 	policy, modes                  string
@@ -38,7 +40,7 @@ type planFlags struct {
 	input planning.Input
 }
 
-// planners are the values of --policy.
+// planners are the planning functions by the values of --policy.
 var planners = []struct {
 	name string
 	plan func(planning.Input) (planning.Plan, error)
@@ -47,7 +49,7 @@ var planners = []struct {
 func planCommand() *cobra.Command {
 	p := &planFlags{}
 	cmd := &cobra.Command{
-		Use: "plan", Short: "Plan modes, groups and batches of applications at least cost", Long: planLong, Args: cobra.NoArgs,
+		Use: "plan", Short: "Plan the cheapest way to serve applications within their latency objectives", Long: planLong, Args: cli.NoArgs,
 		Example: "  gshare plan --applications applications.yaml --profiles profiles.yaml --prices prices.yaml\n" +
 			"  gshare plan --applications a.json --profiles p.json --prices prices.yaml --policy all -o json --plot frontier.svg",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -62,27 +64,27 @@ func planCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&p.applications, "applications", "", "file (YAML or JSON): applications with name, model, slo in seconds, rate per second")
-	f.StringVar(&p.profiles, "profiles", "", "file: models with the latency models of their modes")
-	f.StringVar(&p.prices, "prices", "", "file: prices in nano-units, and the sizes that the platform sells if they are not the usual ones")
-	f.StringVar(&p.policy, "policy", "gshare", "comma-separated list, or all: gshare, pamba, harmonybatch")
-	f.StringVar(&p.modes, "modes", "all", "modes that may be used, comma-separated: cpu, gpu, partitioned, share")
-	f.StringVarP(&p.output, "output", "o", "table", "json or table")
-	f.StringVar(&p.plot, "plot", "", "draw the cheapest mode over SLO and rate into this file (.svg or .png)")
-	f.StringVar(&p.model, "model", "", "model to draw (default: that of the first application)")
+	f.StringVar(&p.applications, "applications", "", "YAML or JSON file of applications: name, model, slo (seconds), rate (requests per second)")
+	f.StringVar(&p.profiles, "profiles", "", "YAML or JSON file of the models' latency profiles")
+	f.StringVar(&p.prices, "prices", "", "YAML or JSON file of prices (billionths of the currency) and, optionally, of the sizes that the platform sells")
+	f.StringVar(&p.policy, "policy", "gshare", "comma-separated list of gshare, pamba, harmonybatch; or all")
+	f.StringVar(&p.modes, "modes", "all", "comma-separated list of cpu, gpu, partitioned, share; or all")
+	f.StringVarP(&p.output, "output", "o", "table", "output format: json or table")
+	f.StringVar(&p.plot, "plot", "", "also write a chart of the cheapest mode by SLO and rate to this file (.svg or .png)")
+	f.StringVar(&p.model, "model", "", "model of the chart (default: model of the first application)")
 	return cmd
 }
 
 func (p *planFlags) check() error {
 	switch {
 	case p.output != "json" && p.output != "table":
-		return fmt.Errorf("--output: %q is neither json nor table", p.output)
+		return fmt.Errorf("--output: unknown format %q: must be json or table", p.output)
 	case p.plot != "" && !chart.Known(p.plot):
-		return fmt.Errorf("--plot: %q ends neither in .svg nor in .png", p.plot)
+		return fmt.Errorf("--plot: unsupported file type %q: must be .svg or .png", p.plot)
 	}
 	for _, name := range p.policies() {
 		if plannerOf(name) == nil {
-			return fmt.Errorf("--policy: %q is none of gshare, pamba, harmonybatch", name)
+			return fmt.Errorf("--policy: unknown policy %q: must be gshare, pamba or harmonybatch", name)
 		}
 	}
 	if err := p.read(); err != nil {
@@ -90,11 +92,12 @@ func (p *planFlags) check() error {
 	}
 	p.model = cmp.Or(p.model, p.input.Applications[0].Model)
 	if len(p.dots()) == 0 {
-		return fmt.Errorf("--model: no application uses %q", p.model)
+		return fmt.Errorf("--model: no application uses model %q", p.model)
 	}
 	return nil
 }
 
+// policies returns the names of the selected policies.
 func (p *planFlags) policies() []string {
 	if p.policy != "all" {
 		return strings.Split(p.policy, ",")
@@ -106,6 +109,7 @@ func (p *planFlags) policies() []string {
 	return names
 }
 
+// plannerOf returns the planning function of a policy, or nil if there is none.
 func plannerOf(name string) func(planning.Input) (planning.Plan, error) {
 	for _, x := range planners {
 		if x.name == name {
@@ -121,6 +125,7 @@ type policyPlan struct {
 	planning.Plan
 }
 
+// run plans with each selected policy.
 func (p *planFlags) run() ([]policyPlan, error) {
 	var plans []policyPlan
 	for _, name := range p.policies() {
@@ -133,7 +138,7 @@ func (p *planFlags) run() ([]policyPlan, error) {
 	return plans, nil
 }
 
-// unserved is an error if a plan leaves applications out.
+// unserved returns an error for each application that a plan leaves out, or nil.
 func unserved(plans []policyPlan) error {
 	var all []error
 	for _, p := range plans {

@@ -19,7 +19,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// draw paints the cheapest mode of one application over its SLO and rate (PA-63), with the applications as dots.
+// draw writes a chart of the cheapest mode for a single application by SLO and rate (PA-63), with the given applications as dots.
 func (p *planFlags) draw() error {
 	f, err := p.frontier()
 	if err != nil {
@@ -27,7 +27,7 @@ func (p *planFlags) draw() error {
 	}
 	picture := plot.New()
 	picture.Title.Text = "Cheapest mode of " + p.model
-	picture.X.Label.Text, picture.Y.Label.Text = "SLO, seconds", "requests a second"
+	picture.X.Label.Text, picture.Y.Label.Text = "SLO, seconds", "requests per second"
 	picture.X.Scale, picture.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	picture.X.Tick.Marker, picture.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
 	picture.Legend.Top = true
@@ -63,15 +63,16 @@ func savePlot(picture *plot.Plot, path string) error {
 	return nil
 }
 
-// frontier is a map of modes, on axes with steps of equal ratio.
+// frontier is the cheapest mode for each cell of a grid over SLO and rate, with logarithmic steps.
 type frontier struct {
 	slos, rates []float64 // the cells' middles
 	modes       [][]planning.Mode
 }
 
+// cells is the number of steps on each axis of a frontier.
 const cells = 80
 
-// dots are the applications that use the model.
+// dots returns the SLO and rate of the applications that use the model.
 func (p *planFlags) dots() plotter.XYs {
 	var dots plotter.XYs
 	for _, a := range p.input.Applications {
@@ -82,6 +83,7 @@ func (p *planFlags) dots() plotter.XYs {
 	return dots
 }
 
+// frontier computes the grid around the applications of the model.
 func (p *planFlags) frontier() (*frontier, error) {
 	lowX, highX, lowY, highY := plotter.XYRange(p.dots())
 	f := &frontier{
@@ -103,14 +105,16 @@ func (p *planFlags) frontier() (*frontier, error) {
 	return f, err
 }
 
+// steps returns values from low to high with equal ratios.
 func steps(low, high float64) []float64 {
 	all := make([]float64, cells)
 	for i := range all {
-		all[i] = max(low, min(high, low*math.Pow(high/low, float64(i)/(cells-1)))) // rounding must not pass a bound
+		all[i] = max(low, min(high, low*math.Pow(high/low, float64(i)/(cells-1)))) // rounding errors stay within the bounds
 	}
 	return all
 }
 
+// has reports whether the mode is the cheapest anywhere.
 func (f *frontier) has(mode planning.Mode) bool {
 	for _, row := range f.modes {
 		for _, m := range row {
@@ -146,7 +150,7 @@ func (f *frontier) DataRange() (lowX, highX, lowY, highY float64) {
 	return lowX, highX, lowY, highY
 }
 
-// edges are half a step around a cell's middle.
+// edges returns the borders of a cell, half a step on each side of its middle.
 func edges(middles []float64, i int) (low, high float64) {
 	half := math.Sqrt(middles[1] / middles[0])
 	return middles[i] / half, middles[i] * half

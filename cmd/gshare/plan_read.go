@@ -51,10 +51,10 @@ func (p *planFlags) read() error {
 	return p.input.Validate()
 }
 
-// readPlanFile refuses fields that it does not know: a misspelled price would be zero.
+// readPlanFile decodes a file. Unknown fields are errors, as a misspelled price would otherwise be zero.
 func readPlanFile(flag, path string, into any) error {
 	if path == "" {
-		return fmt.Errorf("%s: name a file", flag)
+		return fmt.Errorf("%s is required", flag)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -45,10 +45,10 @@ func (p *planFlags) writeTable(out io.Writer, plans []policyPlan) error {
 	return t.Flush()
 }
 
-// hourly turns nano-units a second into units an hour.
+// hourly converts a cost in billionths per second to units per hour.
 func hourly(c planning.Cost) float64 { return float64(c) * 3600 / 1e9 }
 
-// names writes a few names in full, and counts the others.
+// names returns the names of up to four applications, and the number of the others.
 func names(applications []planning.Application) string {
 	const most = 4
 	var all []string

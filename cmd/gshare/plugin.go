@@ -7,25 +7,26 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// kubectl runs a program of the first name as `kubectl gshare`, and asks one of the second for completions. Both are links to
-// gshare.
+// pluginName is the name under which kubectl runs gshare as `kubectl gshare`; completeName is the one that it runs for shell
+// completions. Both are installed as links to gshare.
 const (
 	pluginName   = "kubectl-gshare"
 	completeName = "kubectl_complete-gshare"
 )
 
-// as makes the command speak of itself by the name under which it was run.
-func as(cmd *cobra.Command, program string, args []string) {
+// setProgram adapts the command to the name under which the program was started.
+func setProgram(cmd *cobra.Command, program string, args []string) {
 	switch filepath.Base(program) {
 	case pluginName:
 		cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gshare"}
 		renameExamples(cmd)
-		lookAtCluster(cmd)
+		defaultToCluster(cmd)
 	case completeName:
 		cmd.SetArgs(append([]string{cobra.ShellCompRequestCmd}, args...))
 	}
 }
 
+// renameExamples replaces gshare by kubectl gshare in the examples of a command and its subcommands.
 func renameExamples(cmd *cobra.Command) {
 	cmd.Example = strings.ReplaceAll(cmd.Example, "  gshare ", "  kubectl gshare ")
 	for _, sub := range cmd.Commands() {
@@ -33,11 +34,11 @@ func renameExamples(cmd *cobra.Command) {
 	}
 }
 
-// lookAtCluster makes commands that could also look at this machine look at the cluster.
-func lookAtCluster(cmd *cobra.Command) {
+// defaultToCluster makes --cluster the default of the commands that show either this machine or a cluster.
+func defaultToCluster(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		if f := sub.Flags().Lookup(clusterFlag); f != nil {
-			_ = f.Value.Set("true") // a Bool takes it
+			_ = f.Value.Set("true") // never fails for a bool flag
 			f.DefValue = "true"
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/agent"
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/output"
 	"github.com/gshare-dev/gshare/vgpu/api/control"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -21,12 +22,11 @@ func psCommand() *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "ps",
-		Short: "List the shares on this machine and what they use",
-		Long: "ps lists the runs of gshare run: what each was promised, the SMs that it may use now, and what its\n" +
-			"processes reported for the last second.\n" +
-			"-o json also says by what each share is enforced, and what is not.",
+		Short: "List the shares on this machine",
+		Long: "List the programs that gshare run started on this machine, with their shares, the SMs that they may use now, and the time and\n" +
+			"memory that they used in the last second. -o json and -o yaml include how each share is enforced.",
 		Example: "  gshare ps\n  gshare ps -o json",
-		Args:    cobra.NoArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return writeStatus(cmd, &format, socket)
 		},
@@ -36,7 +36,7 @@ func psCommand() *cobra.Command {
 	return cmd
 }
 
-// writeStatus asks the agent of this machine.
+// writeStatus writes the status of the agent of this machine.
 func writeStatus(cmd *cobra.Command, format *output.Format, socket string) error {
 	status, err := agent.New(socket).Status(cmd.Context())
 	if err != nil {
@@ -45,7 +45,7 @@ func writeStatus(cmd *cobra.Command, format *output.Format, socket string) error
 	return format.Write(cmd.OutOrStdout(), status, func(w io.Writer) error { return writeRuns(w, status) })
 }
 
-// writeRuns draws one line for each vGPU.
+// writeRuns writes a table with one row for each vGPU.
 func writeRuns(w io.Writer, status control.Status) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "RUN\tNAME\tUSER\tPID\tDEVICE\tSM\tNOW\tQUOTA\tUSED\tMEM\tUSED\tPROCS\tSTATE\tIDENTITY")
@@ -60,7 +60,7 @@ func writeRuns(w io.Writer, status control.Status) error {
 	return t.Flush()
 }
 
-// span is a request, with its limit where that is another.
+// span returns a request and its limit, or the request alone if both are equal.
 func span(request, limit share.PerMille) string {
 	if limit == request {
 		return request.Percent()
@@ -68,6 +68,7 @@ func span(request, limit share.PerMille) string {
 	return request.Percent() + "-" + limit.Percent()
 }
 
+// stateOf returns the state of a vGPU's processes.
 func stateOf(v control.VGPU) string {
 	switch {
 	case v.Running:
@@ -77,12 +78,13 @@ func stateOf(v control.VGPU) string {
 	case len(v.Processes) > 0:
 		return "idle"
 	}
-	return "no GPU yet"
+	return "starting"
 }
 
-// shortDevice cuts the UUID of a device to what tells devices apart.
+// shortDevice returns the beginning of a device's UUID, which distinguishes the devices of a machine.
 func shortDevice(uuid string) string { return uuid[:min(len(uuid), len("GPU-01234567"))] }
 
+// memoryText returns a size in GiB or MiB.
 func memoryText(b share.Bytes) string {
 	if gib := 1024 * share.MiB; b >= gib {
 		return strconv.FormatFloat(float64(b)/float64(gib), 'f', 1, 64) + "Gi"
@@ -90,6 +92,7 @@ func memoryText(b share.Bytes) string {
 	return strconv.FormatInt(int64(b/share.MiB), 10) + "Mi"
 }
 
+// userName returns the name of a user, or the UID if it has none.
 func userName(uid uint32) string {
 	id := strconv.FormatUint(uint64(uid), 10)
 	if u, err := user.LookupId(id); err == nil {

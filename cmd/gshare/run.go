@@ -30,17 +30,17 @@ func runCommand() *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
 		Use:   "run --sm PERCENT --mem SIZE [flags] -- PROGRAM [ARGUMENTS]",
-		Short: "Run a program on a share of a GPU of this machine",
-		Long: "run asks the agent of this machine (gshare-node --standalone) for a share and becomes the program: signals,\n" +
-			"exit code and terminal are the program's. The share is given back when the program has ended, and with it all\n" +
-			"processes that it started on the GPU.",
+		Short: "Run a program on a share of this machine's GPUs",
+		Long: "Request a share from the agent of this machine (gshare-node --standalone), then replace this process by the program, which\n" +
+			"keeps the terminal and receives signals itself. The share is released when the program and all GPU processes that it\n" +
+			"started have ended.",
 		Example: "  gshare run --sm 30 --quota 50 --mem 8Gi -- python infer.py\n" +
 			"  gshare run --sm 24 --quota 40 --quota-limit 80 --mem 2Gi --wait -- ./serve --port 8000\n" +
 			"  gshare run --sm 30 --sm-limit 60 --class slo --mem 4Gi -- ./serve --port 8000\n" +
 			"  gshare run --sm 200 --vgpu 2 --isolation exclusive --mem 80Gi -- torchrun train.py",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return cli.Usagef("which program? It comes as an argument after the flags")
+				return cli.Usagef("no program given: gshare run [flags] -- PROGRAM [ARGUMENTS]")
 			}
 			return nil
 		},
@@ -48,22 +48,23 @@ func runCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false)
-	f.Int64Var(&o.sm, "sm", 0, "SMs in percent points of a GPU, total of all vGPUs: 200 is two GPUs")
-	f.Int64Var(&o.quota, "quota", 100, "percent of every time window, guaranteed")
-	f.Int64Var(&o.quotaLimit, "quota-limit", 0, "percent of the window that may be used while others leave it (default: the quota)")
-	f.StringVar(&o.memory, "mem", "", "device memory, total of all vGPUs: 8Gi, 512Mi")
-	f.Int64Var(&o.vgpus, "vgpu", 0, "number of vGPUs, on different devices (default: sm / 100, rounded up)")
-	f.Int64Var(&o.smLimit, "sm-limit", 0, "SMs that may be used while others leave them, percent of a GPU: class elastic (default: the SMs)")
-	f.StringVar(&o.class, "class", "", "slo or best-effort (default best-effort)")
-	f.StringVar(&o.isolation, "isolation", "", "exclusive, mps or elastic (default: what satisfies the share)")
-	f.StringVar(&o.slice, "slice", "", "gpu, mig, or a MIG profile such as 1g.10gb: amounts are of that (default gpu)")
-	f.StringVar(&o.name, "name", "", "name for gshare ps (default: the program's)")
-	f.BoolVar(&o.wait, "wait", false, "wait for room")
-	f.StringVar(&o.hook, "hook", "", "libgshare.so (default: beside gshare)")
-	f.StringVar(&o.socket, "socket", "", "control socket of the agent (default: the user's own agent, else the machine's)")
+	f.Int64Var(&o.sm, "sm", 0, "SMs in percent of a GPU, in total for all vGPUs: 200 is two GPUs")
+	f.Int64Var(&o.quota, "quota", 100, "guaranteed time in percent of each window")
+	f.Int64Var(&o.quotaLimit, "quota-limit", 0, "maximum time in percent of each window, if others leave it unused (default: --quota)")
+	f.StringVar(&o.memory, "mem", "", "device memory in total for all vGPUs, such as 8Gi or 512Mi")
+	f.Int64Var(&o.vgpus, "vgpu", 0, "number of vGPUs, each on a device of its own (default: --sm / 100, rounded up)")
+	f.Int64Var(&o.smLimit, "sm-limit", 0, "maximum SMs in percent of a GPU, if others leave them unused (isolation elastic; default: --sm)")
+	f.StringVar(&o.class, "class", "", "priority class: slo or best-effort (default best-effort)")
+	f.StringVar(&o.isolation, "isolation", "", "isolation class: exclusive, mps or elastic (default: any that the share allows)")
+	f.StringVar(&o.slice, "slice", "", "kind of slice that percentages refer to: gpu, mig, or a MIG profile such as 1g.10gb (default gpu)")
+	f.StringVar(&o.name, "name", "", "name of the run (default: name of the program)")
+	f.BoolVar(&o.wait, "wait", false, "wait until the share fits")
+	f.StringVar(&o.hook, "hook", "", "path of libgshare.so (default: next to gshare)")
+	f.StringVar(&o.socket, "socket", "", "control socket of the agent (default: that of your own agent, else of the machine's)")
 	return cmd
 }
 
+// run requests the share and executes the program on it.
 func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	request, err := o.request(cmd, args[0])
 	if err != nil {
@@ -77,27 +78,27 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	grant, err := agent.New(o.socket).Run(cmd.Context(), request, func(why *control.Refusal) {
-		fmt.Fprintln(os.Stderr, "gshare: waiting:", explain(*why))
+	grant, err := agent.New(o.socket).Run(cmd.Context(), request, func(reason *control.Refusal) {
+		fmt.Fprintln(os.Stderr, "gshare: waiting:", refusalText(*reason))
 	})
 	if refused := (*agent.Refused)(nil); errors.As(err, &refused) {
-		return errors.New(explain(refused.Refusal))
+		return errors.New(refusalText(refused.Refusal))
 	}
 	if err != nil {
 		return err
 	}
-	return become(cmd.Context(), program, args, hook, grant)
+	return execProgram(cmd.Context(), program, args, hook, grant)
 }
 
-// become replaces this process by the program, which thereby is the one that has the share.
-func become(ctx context.Context, program string, args []string, hook string, grant *control.Grant) error {
+// execProgram replaces this process by the program, which holds the share from then on. It returns only on errors.
+func execProgram(ctx context.Context, program string, args []string, hook string, grant *control.Grant) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	environment := append(grant.Environment, "LD_PRELOAD="+preload(hook, os.Getenv("LD_PRELOAD")))
 	if grant.Inherit {
-		fmt.Fprintf(os.Stderr, "gshare: the share is %s (%s)\n", grant.Enforcement.Identity, strings.Join(grant.Enforcement.Missing, "; "))
-		fd, err := inheritable(grant.Dir)
+		fmt.Fprintf(os.Stderr, "gshare: the identity of the share is %s (%s)\n", grant.Enforcement.Identity, strings.Join(grant.Enforcement.Missing, "; "))
+		fd, err := connectTokenServer(grant.Dir)
 		if err != nil {
 			return err
 		}
@@ -109,21 +110,21 @@ func become(ctx context.Context, program string, args []string, hook string, gra
 	return nil // never reached
 }
 
-// flagOf names the flag in which a part of a share is written.
+// flagOf maps the fields of a share to the flags that set them.
 var flagOf = map[string]string{
 	share.FieldSM: "--sm", share.FieldQuota: "--quota", share.FieldMemory: "--mem", share.FieldVGPU: "--vgpu",
 	share.FieldSMLimit: "--sm-limit", share.FieldQuotaLimit: "--quota-limit", share.FieldClass: "--class",
 	share.FieldIsolation: "--isolation", "name": "--name",
 }
 
-// explain puts a refusal into the words of the command line.
-func explain(r control.Refusal) string {
+// refusalText returns a refusal in the words of the command line: the flag, the reason and the shares that would fit.
+func refusalText(r control.Refusal) string {
 	text := r.Reason
 	if flag := flagOf[r.Field]; flag != "" {
 		text = flag + ": " + text
 	}
 	if len(r.Fits) > 0 {
-		text += "; what would fit: " + strings.Join(r.Fits, ", or ")
+		text += "; these would fit: " + strings.Join(r.Fits, ", or ")
 	}
 	return text
 }

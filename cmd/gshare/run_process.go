@@ -14,7 +14,7 @@ import (
 
 const hookName = "libgshare.so"
 
-// findHook looks for the hook beside this program.
+// findHook returns the path of the hook library: name, or the one next to this program.
 func findHook(name string) (string, error) {
 	if name != "" {
 		absolute, err := filepath.Abs(name)
@@ -37,10 +37,10 @@ func findHook(name string) (string, error) {
 			return filepath.Clean(place), nil
 		}
 	}
-	return "", fmt.Errorf("%s is in none of %s; --hook says where it is", hookName, strings.Join(places, ", "))
+	return "", fmt.Errorf("%s not found in %s; set its path with --hook", hookName, strings.Join(places, ", "))
 }
 
-// preload puts the hook before what is loaded already.
+// preload returns the value of LD_PRELOAD with the hook first.
 func preload(hook, before string) string {
 	if before == "" {
 		return hook
@@ -48,7 +48,7 @@ func preload(hook, before string) string {
 	return hook + ":" + before
 }
 
-// merge replaces the variables of an environment by those of another.
+// merge returns the environment with the variables of changes replaced or added.
 func merge(environment, changes []string) []string {
 	changed := map[string]bool{}
 	for _, c := range changes {
@@ -62,9 +62,9 @@ func merge(environment, changes []string) []string {
 	return append(kept, changes...)
 }
 
-// inheritable connects to the token server of the run for the program, which inherits the descriptor. It must be opened
-// last: whatever this process starts would inherit it too.
-func inheritable(dir string) (int, error) {
+// connectTokenServer returns a descriptor connected to the token server of the run, without the close-on-exec flag, for the program to
+// inherit. Call it last: any process started later would inherit it, too.
+func connectTokenServer(dir string) (int, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, fmt.Errorf("connect to the token server: %w", err)

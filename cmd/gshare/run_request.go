@@ -12,42 +12,43 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// request writes the flags down as the agent takes them; the agent checks them by the rules for pods.
+// request returns the request of the flags. The agent validates it with the rules for pods.
 func (o *runOptions) request(cmd *cobra.Command, program string) (control.RunRequest, error) {
 	r := control.RunRequest{
 		Name: o.name, Quota: &o.quota, Class: o.class, Isolation: o.isolation, Slice: o.slice, Wait: o.wait,
-		SM: o.written(cmd, "sm", &o.sm), VGPUs: o.written(cmd, "vgpu", &o.vgpus),
-		SMLimit:    o.written(cmd, "sm-limit", &o.smLimit),
-		QuotaLimit: o.written(cmd, "quota-limit", &o.quotaLimit),
+		SM: ifSet(cmd, "sm", &o.sm), VGPUs: ifSet(cmd, "vgpu", &o.vgpus),
+		SMLimit:    ifSet(cmd, "sm-limit", &o.smLimit),
+		QuotaLimit: ifSet(cmd, "quota-limit", &o.quotaLimit),
 	}
 	if r.Name == "" {
 		r.Name = filepath.Base(program)
 		r.Name = r.Name[:min(len(r.Name), 63)]
 	}
 	if o.memory == "" {
-		return r, errors.New("--mem: how much device memory? for example 8Gi")
+		return r, errors.New("--mem is required, such as --mem 8Gi")
 	}
 	mib, err := parseMemory(o.memory)
 	r.MemoryMiB = &mib
 	return r, err
 }
 
-func (*runOptions) written(cmd *cobra.Command, flag string, value *int64) *int64 {
+// ifSet returns the value if the flag is set, else nil.
+func ifSet(cmd *cobra.Command, flag string, value *int64) *int64 {
 	if !cmd.Flags().Changed(flag) {
 		return nil
 	}
 	return value
 }
 
-// parseMemory reads a size as Kubernetes writes it, and gives MiB, rounded up.
+// parseMemory parses a Kubernetes quantity and returns it in MiB, rounded up.
 func parseMemory(text string) (int64, error) {
 	q, err := resource.ParseQuantity(text)
 	if err != nil || q.Sign() <= 0 {
-		return 0, fmt.Errorf("--mem: %.40q is no size such as 8Gi or 512Mi", text)
+		return 0, fmt.Errorf("--mem: invalid size %.40q: must be a quantity such as 8Gi or 512Mi", text)
 	}
 	mib := int64(share.MiB)
 	if q.Value() < mib {
-		return 0, fmt.Errorf("--mem: %s is less than a MiB; sizes have a unit, such as 8Gi or 512Mi", text)
+		return 0, fmt.Errorf("--mem: %s is less than 1Mi: add a unit, such as 8Gi or 512Mi", text)
 	}
 	return (q.Value()-1)/mib + 1, nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -166,7 +167,7 @@ func waitFor(t *testing.T, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("it does not come about")
+			t.Fatal("the condition is not met in time")
 		}
 	}
 }
@@ -178,28 +179,30 @@ func TestRunRefusals(t *testing.T) {
 		code int
 		want string
 	}{
-		"full":           {[]string{"--mem", "90Gi", "--", "true"}, 1, "what would fit: --mem 81920Mi"},
+		"full":           {[]string{"--mem", "90Gi", "--", "true"}, 1, "these would fit: --mem 81920Mi"},
 		"sm-limit":       {[]string{"--sm-limit", "80", "--", "true"}, 1, "--sm-limit: SMs above the request"},
 		"quota":          {[]string{"--quota", "101", "--", "true"}, 1, "--quota: 101"},
 		"isolation":      {[]string{"--isolation", "elastic", "--", "true"}, 1, "--isolation: elastic needs quota 100%"},
 		"class":          {[]string{"--class", "gold", "--", "true"}, 1, "--class: "},
 		"devices":        {[]string{"--sm", "200", "--quota", "100", "--", "true"}, 1, "--vgpu: "},
-		"memory":         {[]string{"--mem", "8", "--", "true"}, 2, "--mem: 8 is less than a MiB"},
+		"memory":         {[]string{"--mem", "8", "--", "true"}, 2, "--mem: 8 is less than 1Mi"},
 		"memory text":    {[]string{"--mem", "lots", "--", "true"}, 2, "--mem: "},
 		"no hook":        {[]string{"--hook", "/nowhere.so", "--", "true"}, 2, "--hook: "},
-		"no program":     {nil, 2, "which program"},
+		"no program":     {nil, 2, "no program given"},
 		"unknown flag":   {[]string{"--gpu", "1", "--", "true"}, 2, "--gpu"},
 		"missing":        {[]string{"--", "/nowhere/program"}, 127, "/nowhere/program"},
 		"not executable": {[]string{"--", m.hook}, 126, m.hook},
 	} {
-		cmd, out := m.run(t, test.args...)
-		code := codeOf(t, cmd.Run())
-		if name == "not executable" && code == 127 {
-			continue // the file may lack the permission bits too
-		}
-		if code != test.code || !strings.Contains(out.String(), test.want) {
-			t.Errorf("%s: code %d, want %d: %s", name, code, test.code, out)
-		}
+		t.Run(name, func(t *testing.T) {
+			cmd, out := m.run(t, test.args...)
+			code := codeOf(t, cmd.Run())
+			if name == "not executable" && code == 127 {
+				return // the file may lack the permission bits, too
+			}
+			if code != test.code || !strings.Contains(out.String(), test.want) {
+				t.Errorf("code %d, want %d: %s", code, test.code, out)
+			}
+		})
 	}
 	waitFor(t, func() bool { return len(m.Status().Runs) == 0 })
 }
@@ -246,10 +249,12 @@ func TestPsAndTop(t *testing.T) {
 	}
 	waitFor(t, func() bool { return len(m.Status().Runs) == 1 })
 	for _, args := range [][]string{{"ps"}, {"ps", "-o", "json"}, {"top", "--times", "1"}} {
-		cmd, out := m.command(t, args...)
-		if err := cmd.Run(); err != nil || !strings.Contains(out.String(), "mine") {
-			t.Errorf("%v: %v: %s", args, err, out)
-		}
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			cmd, out := m.command(t, args...)
+			if err := cmd.Run(); err != nil || !strings.Contains(out.String(), "mine") {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
 	}
 	cmd, out := m.command(t, "ps", "-o", "xml")
 	if code := codeOf(t, cmd.Run()); code != 2 {
@@ -259,7 +264,7 @@ func TestPsAndTop(t *testing.T) {
 	_ = run.Wait()
 }
 
-// TestSet moves the limit of a run, and says why it does not.
+// TestSet: set changes the limit of a run, or prints why it does not.
 func TestSet(t *testing.T) {
 	m := newMachine(t)
 	run, out := m.command(t, "run", "--hook", m.hook, "--sm", "30", "--sm-limit", "60", "--isolation", "elastic", "--mem", "8Gi",
@@ -282,13 +287,15 @@ func TestSet(t *testing.T) {
 		{[]string{"top", "--times", "1"}, 0, "of 30%-45%"},
 		{[]string{"set", "mine", "--sm-limit", "70"}, 1, "--sm-limit: 70% is not between"},
 		{[]string{"set", "other", "--sm-limit", "45"}, 1, "no run has the name"},
-		{[]string{"set", "mine"}, 2, "--sm-limit: how many"},
-		{[]string{"set", "--sm-limit", "45"}, 2, "which run"},
+		{[]string{"set", "mine"}, 2, "--sm-limit is required"},
+		{[]string{"set", "--sm-limit", "45"}, 2, "requires the name or ID of one run"},
 	} {
-		cmd, out := m.command(t, test.args...)
-		if code := codeOf(t, cmd.Run()); code != test.code || !strings.Contains(out.String(), test.want) {
-			t.Errorf("%v: code %d: %s", test.args, code, out)
-		}
+		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
+			cmd, out := m.command(t, test.args...)
+			if code := codeOf(t, cmd.Run()); code != test.code || !strings.Contains(out.String(), test.want) {
+				t.Errorf("code %d: %s", code, out)
+			}
+		})
 	}
 	input.Close()
 	if err := run.Wait(); err != nil {
@@ -298,14 +305,18 @@ func TestSet(t *testing.T) {
 
 func TestParseMemory(t *testing.T) {
 	for text, want := range map[string]int64{"8Gi": 8192, "512Mi": 512, "1048577": 2, "1G": 954, "0.5Gi": 512} {
-		if got, err := parseMemory(text); err != nil || got != want {
-			t.Errorf("%s: got %d, %v; want %d", text, got, err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			if got, err := parseMemory(text); err != nil || got != want {
+				t.Errorf("got %d, %v; want %d", got, err, want)
+			}
+		})
 	}
 	for _, text := range []string{"", "0", "-1Gi", "8", "Gi", "8 Gi"} {
-		if got, err := parseMemory(text); err == nil {
-			t.Errorf("%q: got %d", text, got)
-		}
+		t.Run("invalid "+text, func(t *testing.T) {
+			if got, err := parseMemory(text); err == nil {
+				t.Errorf("got %d", got)
+			}
+		})
 	}
 }
 
@@ -318,8 +329,10 @@ func TestBar(t *testing.T) {
 		{1000, 1000, strings.Repeat("=", 39) + "!"},
 		{250, 500, strings.Repeat("=", 10) + strings.Repeat(" ", 10) + "!" + strings.Repeat(" ", 19)},
 	} {
-		if got := bar(test.used, test.quota); got != test.want {
-			t.Errorf("%d of %d: %q", test.used, test.quota, got)
-		}
+		t.Run(fmt.Sprintf("%d of %d", test.used, test.quota), func(t *testing.T) {
+			if got := bar(test.used, test.quota); got != test.want {
+				t.Errorf("got %q", got)
+			}
+		})
 	}
 }

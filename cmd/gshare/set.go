@@ -15,28 +15,28 @@ func setCommand() *cobra.Command {
 	var limit int64
 	cmd := &cobra.Command{
 		Use:   "set RUN --sm-limit PERCENT",
-		Short: "Move the SM limit of a program that runs",
-		Long: "set lowers the limit of an elastic run, or raises it again, between its request and the limit that it began with.\n" +
-			"RUN is the name or the ID that gshare ps shows. The program notices nothing but its speed.",
+		Short: "Change the SM limit of a running program",
+		Long: "Change the SM limit of an elastic run, between its SM request and the limit that it was started with. The program keeps running.\n" +
+			"RUN is a name or an ID that gshare ps lists.",
 		Example: "  gshare set trainer --sm-limit 40",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return cli.Usagef("which run? gshare ps lists them")
+				return cli.Usagef("requires the name or ID of one run (see gshare ps)")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("sm-limit") {
-				return cli.Usagef("--sm-limit: how many percent?")
+				return cli.Usagef("--sm-limit is required")
 			}
 			err := agent.New(socket).SetLimit(cmd.Context(), control.LimitRequest{Run: args[0], SMLimit: limit})
 			if refused := (*agent.Refused)(nil); errors.As(err, &refused) {
-				return errors.New(explain(refused.Refusal))
+				return errors.New(refusalText(refused.Refusal))
 			}
 			return err
 		},
 	}
-	cmd.Flags().Int64Var(&limit, "sm-limit", 0, "SMs in percent of the GPU")
+	cmd.Flags().Int64Var(&limit, "sm-limit", 0, "maximum SMs in percent of the GPU")
 	cmd.Flags().StringVar(&socket, "socket", "", "control socket of the agent")
 	return cmd
 }

@@ -18,12 +18,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-const topLong = `top shows each share beside what it really has: bars are the part of the time that its processes used the device, the mark is
-the quota that it is guaranteed.
+const topLong = `Show the use of each share: a bar for the part of the time that its processes used the device, with a mark (!) at its guaranteed quota.
 
-gshare top watches the runs of this machine. With --cluster, as kubectl gshare top does by default, it asks the node agents of a cluster
-for their metrics. That takes permission to list pods in gshare-system and to create pods/portforward there, which are an
-administrator's. A share that waited and yet had less than its quota is marked; over a second or less that may be chance.`
+gshare top shows the runs of this machine. With --cluster, the default of kubectl gshare top, it shows the shares of a cluster from the
+metrics of the node agents. That needs permission to list pods and to create pods/portforward in gshare-system. A share that
+had to wait and got less than its quota is marked BELOW QUOTA; over intervals of a second or less this may be chance.`
 
 func topCommand() *cobra.Command {
 	var socket string
@@ -31,12 +30,12 @@ func topCommand() *cobra.Command {
 	var times int
 	var t topOfCluster
 	cmd := &cobra.Command{
-		Use: "top", Short: "Watch shares against measured use, on this machine or in a cluster", Long: topLong,
+		Use: "top", Short: "Show the use of shares on this machine or in a cluster", Long: topLong,
 		Example: "  gshare top\n  gshare top --every 200ms\n  gshare top --cluster --node gpu-node-1\n  gshare top --cluster -o json",
-		Args:    cobra.NoArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if every < 50*time.Millisecond {
-				return cli.Usagef("--every: %v is less than 50ms", every)
+				return cli.Usagef("--every: must be at least 50ms, got %v", every)
 			}
 			if wanted, _ := cmd.Flags().GetBool(clusterFlag); wanted {
 				return t.watch(cmd.Context(), cmd.OutOrStdout(), every, times)
@@ -48,19 +47,19 @@ func topCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&socket, "socket", "", "control socket of the agent of this machine")
-	cmd.Flags().DurationVar(&every, "every", time.Second, "how often to look")
-	cmd.Flags().IntVar(&times, "times", 0, "how many times to look (default: until interrupted)")
-	cmd.Flags().Bool(clusterFlag, false, "look at a cluster")
-	cmd.Flags().StringVar(&t.node, "node", "", "only this node of the cluster")
+	cmd.Flags().DurationVar(&every, "every", time.Second, "refresh interval")
+	cmd.Flags().IntVar(&times, "times", 0, "number of refreshes (default: until interrupted)")
+	cmd.Flags().Bool(clusterFlag, false, "show the shares of a cluster")
+	cmd.Flags().StringVar(&t.node, "node", "", "show only this node of the cluster")
 	t.flags.AddTo(cmd)
 	t.format.AddTo(cmd)
 	return cmd
 }
 
-// clusterFlag is set where kubectl runs the program.
+// clusterFlag selects the cluster instead of this machine; it is the default in kubectl gshare.
 const clusterFlag = "cluster"
 
-// watch draws the status again and again, in place on a terminal.
+// watch writes the status at each interval, in place on a terminal, until the context is cancelled.
 func watch(ctx context.Context, w io.Writer, c *agent.Client, every time.Duration, times int) error {
 	live := term.IsTerminal(int(os.Stdout.Fd()))
 	ticker := time.NewTicker(every)
@@ -88,14 +87,14 @@ func watch(ctx context.Context, w io.Writer, c *agent.Client, every time.Duratio
 	return nil
 }
 
-// frame is one picture; on a terminal it replaces the last.
+// frame returns the text of one refresh. On a terminal it clears the screen first.
 func frame(status control.Status, live bool) []byte {
 	var b bytes.Buffer
 	if live {
 		b.WriteString("\x1b[H\x1b[J")
 	}
 	for _, d := range status.Devices {
-		fmt.Fprintf(&b, "%s  %s  %d SMs  SM-time %s promised  memory %s of %s promised  %s\n", shortDevice(d.UUID), d.Model, d.SMs,
+		fmt.Fprintf(&b, "%s  %s  %d SMs  SM-time %s requested  memory %s of %s requested  %s\n", shortDevice(d.UUID), d.Model, d.SMs,
 			d.Time.Percent(), memoryText(d.Promised), memoryText(d.Memory), d.Class)
 		for _, r := range status.Runs {
 			writeUse(&b, d.UUID, r)
@@ -104,6 +103,7 @@ func frame(status control.Status, live bool) []byte {
 	return b.Bytes()
 }
 
+// writeUse writes the lines of a run's vGPUs on a device.
 func writeUse(b *bytes.Buffer, device string, r control.Run) {
 	for _, v := range r.VGPUs {
 		if v.Device != device {
@@ -116,7 +116,7 @@ func writeUse(b *bytes.Buffer, device string, r control.Run) {
 
 const barCells = 40
 
-// bar is use in the whole window, with a mark at the quota.
+// bar returns a bar of the time used, in parts of the window, with a mark at the quota.
 func bar(used, quota share.PerMille) string {
 	full := min(barCells, int(used)*barCells/int(share.Whole))
 	cells := []rune(strings.Repeat("=", full) + strings.Repeat(" ", barCells-full))

@@ -15,21 +15,22 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// topOfCluster looks at the shares of a cluster again and again.
+// topOfCluster holds the flags of gshare top --cluster.
 type topOfCluster struct {
 	flags  cluster.Flags
 	format output.Format
 	node   string
 }
 
-// measured is one look as it is written for programs.
-type measured struct {
+// useReport is the use of all shares in one interval, as JSON and YAML show it.
+type useReport struct {
 	At     time.Time     `json:"at"`
-	Over   string        `json:"over"` // how long was measured
+	Over   string        `json:"over"` // length of the interval
 	Shares []measure.Use `json:"shares"`
-	Errors []string      `json:"errors,omitempty"` // agents that could not be asked
+	Errors []string      `json:"errors,omitempty"` // of agents whose metrics could not be read
 }
 
+// watch writes the use of all shares at each interval until the context is cancelled.
 func (t *topOfCluster) watch(ctx context.Context, w io.Writer, every time.Duration, times int) error {
 	c, err := t.flags.Connect()
 	if err != nil {
@@ -40,21 +41,21 @@ func (t *topOfCluster) watch(ctx context.Context, w io.Writer, every time.Durati
 		return err
 	}
 	if !t.format.Table() {
-		times = 1 // a document is one
+		times = 1 // one JSON or YAML document
 	}
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	before := agents.Look(ctx)
+	before := agents.Read(ctx)
 	for i := 0; times == 0 || i < times; i++ {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return nil
 		}
-		after := agents.Look(ctx)
+		after := agents.Read(ctx)
 		apart := after.At.Sub(before.At)
-		look := measured{after.At.UTC(), apart.Round(time.Millisecond).String(), measure.Between(before.Shares, after.Shares, apart), after.Errors}
-		if err := t.format.Write(w, look, func(w io.Writer) error { return writeLook(w, look) }); err != nil {
+		report := useReport{after.At.UTC(), apart.Round(time.Millisecond).String(), measure.Between(before.Shares, after.Shares, apart), after.Errors}
+		if err := t.format.Write(w, report, func(w io.Writer) error { return writeUseReport(w, report) }); err != nil {
 			return err
 		}
 		before = after
@@ -62,19 +63,19 @@ func (t *topOfCluster) watch(ctx context.Context, w io.Writer, every time.Durati
 	return nil
 }
 
-// writeLook is one picture; on a terminal it replaces the last.
-func writeLook(w io.Writer, look measured) error {
+// writeUseReport writes the table of one interval. On a terminal it clears the screen first.
+func writeUseReport(w io.Writer, report useReport) error {
 	var b bytes.Buffer
 	if _, terminal := output.Terminal(w); terminal {
 		b.WriteString("\x1b[H\x1b[J")
 	}
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NODE\tSLICE\tCONTAINER\tSM\tQUOTA\tTIME USED\t\tMEM\tUSED\tSTALLS\tSTATE")
-	for _, u := range look.Shares {
+	for _, u := range report.Shares {
 		quota, used := share.PerMille(u.Quota), share.PerMille(u.Used)
 		state := "ok"
 		if u.Short {
-			state = "SHORT of its quota"
+			state = "BELOW QUOTA"
 		}
 		if u.Closed != "" {
 			state += ", slice closed: " + u.Closed
@@ -86,8 +87,8 @@ func writeLook(w io.Writer, look measured) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	for _, text := range look.Errors {
-		fmt.Fprintln(&b, "* not asked:", text)
+	for _, text := range report.Errors {
+		fmt.Fprintln(&b, "* error:", text)
 	}
 	_, err := w.Write(b.Bytes())
 	return err

@@ -20,9 +20,10 @@ func treeCommand() *cobra.Command {
 	var flags cluster.Flags
 	var format output.Format
 	cmd := &cobra.Command{
-		Use: "tree", Short: "List nodes, their devices, the slices of each, and who holds shares of them",
+		Use: "tree", Short: "List the GPUs of a cluster with their slices and shares",
+		Long:    "List nodes, the devices of each node, the slices of each device, and the containers with a share of each slice.",
 		Example: "  gshare tree\n  gshare tree -o yaml",
-		Args:    cli.Exactly(0, "no argument"),
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := flags.Connect()
 			if err != nil {
@@ -40,18 +41,21 @@ func treeCommand() *cobra.Command {
 	return cmd
 }
 
+// treeNode is a node with GPUs.
 type treeNode struct {
 	Name    string       `json:"name"`
-	Doubt   string       `json:"doubt,omitempty"` // why nothing more is placed here
+	Error   string       `json:"error,omitempty"` // why no more pods are placed on the node
 	Devices []treeDevice `json:"devices"`
 }
 
+// treeDevice is a GPU of a node.
 type treeDevice struct {
 	UUID   string      `json:"uuid"`
 	Model  string      `json:"model"`
 	Slices []treeSlice `json:"slices"`
 }
 
+// treeSlice is a slice of a GPU.
 type treeSlice struct {
 	ID        string            `json:"id"`
 	Profile   string            `json:"profile,omitempty"` // of a MIG instance
@@ -61,10 +65,10 @@ type treeSlice struct {
 	Reason    kube.Reason       `json:"reason,omitempty"` // why it takes none
 	Class     share.Isolation   `json:"class,omitempty"`
 	Classes   []share.Isolation `json:"classes"`
-	Shares    []held            `json:"shares,omitempty"`
+	Shares    []shareView       `json:"shares,omitempty"`
 }
 
-// readTree lists the nodes with GPUs, and those whose inventory cannot be read.
+// readTree returns the nodes with GPUs, and those whose inventory cannot be read.
 func readTree(ctx context.Context, c *cluster.Connection) (nodes []treeNode, err error) {
 	s, err := cluster.Read(ctx, c.Client)
 	if err != nil {
@@ -75,7 +79,7 @@ func readTree(ctx context.Context, c *cluster.Connection) (nodes []treeNode, err
 		if len(n.Slices) == 0 && n.Doubt == nil {
 			continue
 		}
-		nodes = append(nodes, treeOf(n))
+		nodes = append(nodes, newTreeNode(n))
 	}
 	if len(nodes) == 0 {
 		return nil, errNoGPUs
@@ -83,10 +87,11 @@ func readTree(ctx context.Context, c *cluster.Connection) (nodes []treeNode, err
 	return nodes, nil
 }
 
-func treeOf(n *cluster.Node) treeNode {
+// newTreeNode groups the slices of a node by device.
+func newTreeNode(n *cluster.Node) treeNode {
 	out := treeNode{Name: n.Name, Devices: []treeDevice{}}
 	if n.Doubt != nil {
-		out.Doubt = n.Doubt.Error()
+		out.Error = n.Doubt.Error()
 	}
 	for i := range n.Slices {
 		s := &n.Slices[i]
@@ -95,25 +100,26 @@ func treeOf(n *cluster.Node) treeNode {
 			at = len(out.Devices)
 			out.Devices = append(out.Devices, treeDevice{UUID: s.Device, Model: s.Model})
 		}
-		out.Devices[at].Slices = append(out.Devices[at].Slices, leafOf(n, s))
+		out.Devices[at].Slices = append(out.Devices[at].Slices, newTreeSlice(n, s))
 	}
 	return out
 }
 
-func leafOf(n *cluster.Node, s *packing.Slice) treeSlice {
+// newTreeSlice returns a slice with the shares on it.
+func newTreeSlice(n *cluster.Node, s *packing.Slice) treeSlice {
 	leaf := treeSlice{ID: string(s.ID), Profile: s.Profile, SMs: s.SMs, MemoryMiB: int64(s.Memory / share.MiB), Healthy: s.Healthy, Reason: n.Closed()[string(s.ID)], Classes: s.Classes}
 	for _, h := range n.Holders(leaf.ID) {
 		leaf.Class = h.Class
-		leaf.Shares = append(leaf.Shares, heldOf(h.Name(), h.Share))
+		leaf.Shares = append(leaf.Shares, newShareView(h.Name(), h.Share))
 	}
 	return leaf
 }
 
 func writeTree(w io.Writer, nodes []treeNode) error {
 	for _, n := range nodes {
-		fmt.Fprintln(w, n.Name+note(n.Doubt))
+		fmt.Fprintln(w, n.Name+errorNote(n.Error))
 		for i, d := range n.Devices {
-			branch, below := branchOf(i == len(n.Devices)-1)
+			branch, below := branches(i == len(n.Devices)-1)
 			fmt.Fprintf(w, "%s%s  %s\n", branch, d.UUID, d.Model)
 			writeSlices(w, below, d)
 		}
@@ -121,7 +127,7 @@ func writeTree(w io.Writer, nodes []treeNode) error {
 	return nil
 }
 
-// writeSlices lists the slices of a device; a whole GPU is its own only slice and needs no line.
+// writeSlices writes the slices of a device. A whole GPU is its only slice, and gets no line of its own.
 func writeSlices(w io.Writer, below string, d treeDevice) {
 	for i, s := range d.Slices {
 		indent := below
@@ -129,25 +135,26 @@ func writeSlices(w io.Writer, below string, d treeDevice) {
 		if s.ID == d.UUID {
 			fmt.Fprintf(w, "%s   %s\n", below, state)
 		} else {
-			branch, deeper := branchOf(i == len(d.Slices)-1)
+			branch, deeper := branches(i == len(d.Slices)-1)
 			fmt.Fprintf(w, "%s%s%s  %s: %s\n", below, branch, s.ID, s.Profile, state)
 			indent += deeper
 		}
 		for j, h := range s.Shares {
-			branch, _ := branchOf(j == len(s.Shares)-1)
-			fmt.Fprintf(w, "%s%s%s  %s\n", indent, branch, h.Container, heldText(h))
+			branch, _ := branches(j == len(s.Shares)-1)
+			fmt.Fprintf(w, "%s%s%s  %s\n", indent, branch, h.Container, shareText(h))
 		}
 	}
 }
 
-func branchOf(last bool) (branch, below string) {
+// branches returns the line drawing before an entry, and before the lines below it.
+func branches(last bool) (branch, below string) {
 	if last {
 		return "└─ ", "   "
 	}
 	return "├─ ", "│  "
 }
 
-func heldText(h held) string {
+func shareText(h shareView) string {
 	return fmt.Sprintf("%s SM, %s time, %d MiB", span(share.PerMille(h.SMPerMille), share.PerMille(h.SMLimitPerMille)),
 		span(share.PerMille(h.QuotaPerMille), share.PerMille(h.QuotaLimitPerMille)), h.MemoryMiB)
 }
@@ -163,12 +170,12 @@ func health(s treeSlice) string {
 	if s.Healthy {
 		return ""
 	}
-	return ", takes no new pods: " + cluster.WhyClosed(s.Reason)
+	return ", closed: " + cluster.WhyClosed(s.Reason)
 }
 
-func note(doubt string) string {
-	if doubt == "" {
+func errorNote(text string) string {
+	if text == "" {
 		return ""
 	}
-	return "  (nothing more is placed here: " + doubt + ")"
+	return "  (no more pods are placed: " + text + ")"
 }

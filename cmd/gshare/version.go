@@ -21,11 +21,11 @@ func versionCommand() *cobra.Command {
 	var format output.Format
 	var client bool
 	cmd := &cobra.Command{
-		Use: "version", Short: "Tell the version of this program and of everything in the cluster",
-		Long: "version tells the version of this program, of the API server, and of gshare's schedulers and node agents, as these say it on their\n" +
-			"pods; of one that says nothing, the tag of its image. What goes together: " + doctor.SkewPolicy + ".\n" +
-			"The exit code is 1 if something does not.",
-		Example: "  gshare version\n  gshare version --client\n  gshare version -o json", Args: cli.Exactly(0, "none"),
+		Use: "version", Short: "Print the versions of gshare and of the cluster",
+		Long: "Print the versions of this program, the API server, and gshare's schedulers and node agents. A pod without the annotation\n" +
+			"gshare.dev/version is listed with the tag of its image.\n\nSupported versions: " + doctor.SkewPolicy + ".\n" +
+			"The exit code is 1 if the versions differ by more.",
+		Example: "  gshare version\n  gshare version --client\n  gshare version -o json", Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found, err := versions(cmd, &flags, client)
 			if err != nil {
@@ -36,7 +36,7 @@ func versionCommand() *cobra.Command {
 			}
 			for _, v := range found {
 				if v.Skewed {
-					return errors.New("versions that do not go together: " + doctor.SkewPolicy)
+					return errors.New("unsupported version skew; supported: " + doctor.SkewPolicy)
 				}
 			}
 			return nil
@@ -44,10 +44,11 @@ func versionCommand() *cobra.Command {
 	}
 	flags.AddTo(cmd)
 	format.AddTo(cmd)
-	cmd.Flags().BoolVar(&client, "client", false, "only this program; asks no cluster")
+	cmd.Flags().BoolVar(&client, "client", false, "print the version of this program only")
 	return cmd
 }
 
+// versions returns the version of this program and, unless clientOnly is set, those of the cluster.
 func versions(cmd *cobra.Command, flags *cluster.Flags, clientOnly bool) ([]doctor.Version, error) {
 	own := release.Version()
 	if clientOnly {
@@ -55,7 +56,7 @@ func versions(cmd *cobra.Command, flags *cluster.Flags, clientOnly bool) ([]doct
 	}
 	c, err := flags.Connect()
 	if err != nil {
-		return nil, cli.Usage(fmt.Errorf("%w (gshare version --client asks no cluster)", err))
+		return nil, cli.Usage(fmt.Errorf("%w (gshare version --client needs no cluster)", err))
 	}
 	return doctor.Versions(cmd.Context(), c.Client, own), nil
 }
@@ -67,15 +68,15 @@ func writeVersions(w io.Writer, found []doctor.Version) error {
 		note := v.Error
 		switch {
 		case v.Skewed:
-			note = "does not go with the others"
+			note = "unsupported version skew"
 		case v.Image:
-			note = "by its image"
+			note = "tag of the image"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\n", v.Component, cmp.Or(v.Version, "unknown"), v.Count, note)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "what goes together: %s\n", doctor.SkewPolicy)
+	_, err := fmt.Fprintf(w, "supported: %s\n", doctor.SkewPolicy)
 	return err
 }

@@ -14,16 +14,17 @@ import (
 	"github.com/gshare-dev/gshare/cmd/internal/output"
 )
 
-const whatifLong = `whatif reads the nodes and pods of a running cluster, and packs the pods that hold GPUs once more, by the rules of gshare's
-scheduler. It says how many GPUs and nodes they hold now, and how many they would need. It lists nodes and pods and changes
-nothing; it needs permission for that and no more.
+const whatifLong = `Estimate how many GPUs and nodes the pods of a running cluster would need with gshare.
 
-Pods of any plugin count: whole GPUs, time-sliced GPUs, MIG instances, HAMi's and Volcano's memory and cores, and gshare's own.
-What a pod needs is taken from --usage, else from its resources; a pod with one whole GPU is taken to need --assume. A container
-with several GPUs keeps them whole unless its use was measured. Annotations gshare.dev/* of pods are obeyed. Pods stay in their
-pool of nodes, and CPU and memory of nodes are respected. The GPUs needed are found to within one hundredth.`
+whatif reads the nodes and pods, packs the pods that hold GPUs with the rules of gshare's scheduler, and compares the result with what
+they hold now. gshare need not be installed. It needs permission to list nodes and pods, and changes nothing.
 
-// whatifRun is gshare whatif: its flags, and what they name.
+It counts whole GPUs, time-sliced GPUs, MIG instances, memory and cores of HAMi and Volcano, and shares of gshare. The need of a pod
+is its measured use (--usage), else what its resources state, else --assume for a pod with one whole GPU. Containers with several GPUs keep
+whole GPUs unless their use is measured. Annotations gshare.dev/* apply. Pods stay in their node pool and fit its CPU and memory.
+The number of GPUs is exact to one percent.`
+
+// whatifRun holds the flags of gshare whatif and the options parsed from them.
 type whatifRun struct {
 	cluster             cluster.Flags
 	format              output.Format
@@ -35,7 +36,7 @@ type whatifRun struct {
 func whatifCommand() *cobra.Command {
 	w := &whatifRun{}
 	cmd := &cobra.Command{
-		Use: "whatif", Short: "Say how many GPUs of a running cluster gshare would leave free", Long: whatifLong, Args: cobra.NoArgs,
+		Use: "whatif", Short: "Estimate how many GPUs gshare would save in a running cluster", Long: whatifLong, Args: cli.NoArgs,
 		Example: "  gshare whatif --assume sm=30,mem=16384\n  gshare whatif --usage usage.csv --output json --plot whatif.svg",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := w.check(); err != nil {
@@ -56,21 +57,21 @@ func whatifCommand() *cobra.Command {
 	w.cluster.AddTo(cmd)
 	f.StringSliceVarP(&w.options.Namespaces, "namespace", "n", nil, "count only GPU pods of these namespaces (default: all)")
 	f.StringVar(&w.assume, "assume", usage.DefaultAssumption.String(),
-		"what a pod with one whole GPU needs: percent of SMs, percent of time, MiB or percent of the memory")
-	f.StringVar(&w.usage, "usage", "", "CSV file of measured use, for each GPU of a pod: namespace,pod,sm_percent,memory_mib")
-	f.Int64Var(&w.options.GPUMemory, "gpu-memory", 81920, "MiB of a GPU on nodes without the label nvidia.com/gpu.memory")
+		"need of a pod with one whole GPU: percent of SMs and of time, MiB or percent of memory")
+	f.StringVar(&w.usage, "usage", "", "CSV file of the measured use of each GPU of a pod: namespace,pod,sm_percent,memory_mib")
+	f.Int64Var(&w.options.GPUMemory, "gpu-memory", 81920, "memory in MiB of GPUs on nodes without the label nvidia.com/gpu.memory")
 	f.BoolVar(&w.mixTenants, "mix-tenants", false, "let pods of different namespaces share a GPU")
 	w.format.AddTo(cmd)
-	f.StringVar(&w.plot, "plot", "", "also draw the result into this file (.svg or .png)")
+	f.StringVar(&w.plot, "plot", "", "also write a chart to this file (.svg or .png)")
 	return cmd
 }
 
 func (w *whatifRun) check() (err error) {
 	switch {
 	case w.plot != "" && !chart.Known(w.plot):
-		return fmt.Errorf("--plot: %q ends neither in .svg nor in .png", w.plot)
+		return fmt.Errorf("--plot: unsupported file type %q: must be .svg or .png", w.plot)
 	case w.options.GPUMemory < 1:
-		return fmt.Errorf("--gpu-memory: %d is not a positive number", w.options.GPUMemory)
+		return fmt.Errorf("--gpu-memory: must be positive, got %d", w.options.GPUMemory)
 	}
 	if w.options.Assume, err = usage.ParseAssumption(w.assume); err != nil {
 		return fmt.Errorf("--assume: %w", err)

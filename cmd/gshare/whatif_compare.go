@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/whatif"
 )
 
-// comparison is what whatif prints.
+// comparison is the output of whatif: a row for each pool and GPU model.
 type comparison struct {
 	Assumed string       `json:"assumed"`
 	Rows    []whatif.Row `json:"rows"`
@@ -19,6 +19,7 @@ type comparison struct {
 	Notes   []string     `json:"notes"`
 }
 
+// compare reads the cluster and packs its pods.
 func (w *whatifRun) compare(ctx context.Context, client kubernetes.Interface) (*comparison, error) {
 	cluster, err := live.Read(ctx, client, w.options)
 	if err != nil {
@@ -32,6 +33,7 @@ func (w *whatifRun) compare(ctx context.Context, client kubernetes.Interface) (*
 	return c, nil
 }
 
+// nameOf returns the name of a row: its node pool and its GPU model.
 func nameOf(r whatif.Row) string {
 	model := cmp.Or(r.Model, "unknown model")
 	if r.Pool == "" {

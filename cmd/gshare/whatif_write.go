@@ -38,20 +38,21 @@ func (c *comparison) writeTable(out io.Writer) error {
 		fmt.Fprintln(out, "*", note)
 	}
 	for _, pod := range c.Total.Unplaced {
-		fmt.Fprintln(out, "* found no place, and counts with the GPUs that it holds now:", pod)
+		fmt.Fprintln(out, "* does not fit, counted with the GPUs that it holds now:", pod)
 	}
 	return nil
 }
 
-// Adding zero makes a negative zero a plain one.
+// writeRow writes the row of a pool, or of the total. Adding zero turns -0 into 0.
 func writeRow(t io.Writer, name string, r whatif.Row) {
 	fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%.0f%%\t%d\t%d\n", name, r.Pods, r.Nodes, r.GPUs,
 		r.HeldGPUs, r.NeededGPUs, math.Round(r.SavedPercent())+0, r.HeldNodes, r.NeededNodes)
 }
 
-// maxPools is the number of pools that a picture has room for, two bars each; those that hold the most GPUs are drawn.
+// maxPools bounds the pools in the chart, which has two bars for each; those that hold the most GPUs are drawn.
 const maxPools = 4
 
+// chart returns bars of the GPUs that each pool holds now and would hold with gshare.
 func (c *comparison) chart() *chart.Chart {
 	picture := &chart.Chart{Title: "GPUs held by pods now, and with gshare", Y: "GPUs"}
 	rows := slices.Clone(c.Rows)

@@ -15,20 +15,20 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 )
 
-// Chart is a picture of lines, or of bars, or of both.
+// Chart is a plot of lines, bars or both.
 type Chart struct {
 	Title, X, Y string
 	Lines       []Line
 	Bars        []Bar
 }
 
-// Line joins points from left to right.
+// Line is a line through points, sorted by X.
 type Line struct {
 	Name   string
 	Points []Point
 }
 
-// Point is a place in the units of the axes.
+// Point is a point in the units of the axes.
 type Point struct{ X, Y float64 }
 
 // Bar is one value, with its standard deviation drawn as a whisker if it is not zero.
@@ -42,7 +42,7 @@ const (
 	height = 14 * vg.Centimeter
 )
 
-// Known says that a file of this name can be drawn.
+// Known reports whether the extension of a file name is supported: .svg or .png.
 func Known(file string) bool { return format(file) != "" }
 
 func format(file string) string {
@@ -53,11 +53,11 @@ func format(file string) string {
 	return ""
 }
 
-// WriteFile draws the chart into a file, in the format that its name ends in. The file is complete or not there.
+// WriteFile writes the chart to a file, in the format of its extension. It replaces the file atomically.
 func (c *Chart) WriteFile(file string) error {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.Title, c.X, c.Y
-	p.Legend.Top, p.Legend.Left = true, len(c.Bars) == 0 // lines mostly end where they are of interest, on the right
+	p.Legend.Top, p.Legend.Left = true, len(c.Bars) == 0 // the interesting end of lines is on the right
 	if err := c.addBars(p); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (c *Chart) addBars(p *plot.Plot) error {
 	return c.addWhiskers(p)
 }
 
-// whiskers are the deviations of the bars, in the form that plotter.NewYErrorBars takes.
+// whiskers implements the interfaces of plotter.NewYErrorBars for the standard deviations of bars.
 type whiskers []Bar
 
 func (w whiskers) Len() int                         { return len(w) }

@@ -1,4 +1,4 @@
-// Package cli holds what gshare's commands have in common: how they end, usage errors, and progress on a terminal.
+// Package cli holds what the programs of gshare have in common: exit codes, usage errors, and progress on a terminal.
 package cli
 
 import (
@@ -69,28 +69,19 @@ func ExitCode(err error) int {
 }
 
 // NoArgs refuses arguments with a usage error.
-func NoArgs(cmd *cobra.Command, args []string) error {
-	if err := cobra.NoArgs(cmd, args); err != nil {
-		return Usage(err)
-	}
-	return nil
-}
+func NoArgs(cmd *cobra.Command, args []string) error { return usageArgs(cobra.NoArgs)(cmd, args) }
 
-// Exactly returns a check that n arguments are given; what names them in the error.
-func Exactly(n int, what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != n {
-			return Usagef("%d arguments given, it takes %s", len(args), what)
-		}
-		return nil
-	}
-}
+// Exactly returns a check that refuses any other number of arguments with a usage error.
+func Exactly(n int) cobra.PositionalArgs { return usageArgs(cobra.ExactArgs(n)) }
 
-// AtMost returns a check that at most n arguments are given; what names them in the error.
-func AtMost(n int, what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) > n {
-			return Usagef("%d arguments given, it takes at most %s", len(args), what)
+// AtMost returns a check that refuses more than n arguments with a usage error.
+func AtMost(n int) cobra.PositionalArgs { return usageArgs(cobra.MaximumNArgs(n)) }
+
+// usageArgs marks the error of a check of arguments as a usage error.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return Usagef("%w\nUsage: %s", err, cmd.UseLine())
 		}
 		return nil
 	}

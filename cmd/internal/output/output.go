@@ -1,4 +1,4 @@
-// Package output writes the answer of a command as a table for people, or as JSON or YAML for programs.
+// Package output writes the result of a command as a table, JSON or YAML.
 package output
 
 import (
@@ -14,14 +14,14 @@ import (
 
 var formats = []string{"table", "json", "yaml"}
 
-// Format is a flag of the formats: -o.
+// Format is the value of the flag --output.
 type Format struct{ name string }
 
-// AddTo adds the flag to a command, with its completion.
+// AddTo adds the flag and its completion to a command. The default is table.
 func (f *Format) AddTo(cmd *cobra.Command) {
 	f.name = formats[0]
-	cmd.Flags().VarP(f, "output", "o", "json, yaml or table")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	cmd.Flags().VarP(f, "output", "o", "output format: json, yaml or table")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
 }
 
 // String implements pflag.Value.
@@ -38,13 +38,13 @@ func (f *Format) Set(name string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is none of json, yaml, table", name)
+	return fmt.Errorf("unknown format %q: must be json, yaml or table", name)
 }
 
-// Table says that the answer is for people.
+// Table reports whether the format is table.
 func (f *Format) Table() bool { return f.name == formats[0] }
 
-// Write writes the value for programs, or calls table. YAML has the names and the order that JSON has.
+// Write writes the value as JSON or YAML, or calls table. YAML has the same names and order as JSON.
 func (f *Format) Write(w io.Writer, value any, table func(io.Writer) error) error {
 	if f.Table() {
 		return table(w)
@@ -65,7 +65,7 @@ func (f *Format) Write(w io.Writer, value any, table func(io.Writer) error) erro
 	return err
 }
 
-// Terminal says how wide a terminal is; false where w is none, so that a pipe gets neither colours nor a width.
+// Terminal returns the width of the terminal that w writes to. It reports false if w is no terminal.
 func Terminal(w io.Writer) (width int, ok bool) {
 	file, isFile := w.(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
@@ -75,7 +75,7 @@ func Terminal(w io.Writer) (width int, ok bool) {
 	return width, err == nil
 }
 
-// Color says whether to write colours: on a terminal, unless NO_COLOR says otherwise (no-color.org).
+// Color reports whether to write colours to w: it is a terminal and NO_COLOR is not set (no-color.org).
 func Color(w io.Writer) bool {
 	_, ok := Terminal(w)
 	return ok && os.Getenv("NO_COLOR") == ""

@@ -1,4 +1,4 @@
-// Package release is the version of a program of gshare's, and where a program that runs in a pod says it.
+// Package release returns the version of gshare's programs, and publishes it on the pods that they run in.
 package release
 
 import (
@@ -22,7 +22,8 @@ import (
 // version is set when a release is linked: -ldflags "-X github.com/gshare-dev/gshare/cmd/internal/release.version=v0.2.0".
 var version string
 
-// Version is that of the release; of another build what the Go tool stamped: the tag, a pseudo-version of the commit, or (devel).
+// Version returns the version of the release. For other builds it returns what the Go toolchain stamped: a tag, the pseudo-version of a
+// commit, or (devel).
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -31,32 +32,33 @@ func Version() string {
 	return cmp.Or(version, info.Main.Version, "(devel)")
 }
 
-// annotation is on the pods of gshare's own programs.
+// annotation is the annotation of gshare's own pods that holds the version of their program.
 const annotation = "gshare.dev/version"
 
-// Of is what the program in a pod says of its version; empty if it says nothing.
+// Of returns the version that the program in a pod has published, or an empty string.
 func Of(pod *v1.Pod) string { return pod.Annotations[annotation] }
 
 const (
-	again = 5 * time.Second  // between two tries
-	limit = 10 * time.Second // of one
+	retryInterval = 5 * time.Second
+	patchTimeout  = 10 * time.Second
 )
 
-// Announce writes the version on the pod in which this program runs, by POD_NAMESPACE and POD_NAME; without these it does nothing. It
-// tries until it is done, it may not, or the context ends. subresource is the one that the program may patch, if not the pod itself.
+// Announce writes the version to the annotations of this program's own pod, named by POD_NAMESPACE and POD_NAME. Without these variables
+// it does nothing. It retries until it succeeds, lacks permission, or the context is cancelled. subresource names the subresource that the
+// program may patch, if not the pod itself.
 func Announce(ctx context.Context, client kubernetes.Interface, subresource ...string) error {
 	namespace, name := os.Getenv("POD_NAMESPACE"), os.Getenv("POD_NAME")
 	if namespace == "" || name == "" {
 		return nil
 	}
 	patch := kube.AnnotationPatch(annotation, Version())
-	return wait.PollUntilContextCancel(ctx, again, true, func(ctx context.Context) (bool, error) {
-		ctx, cancel := context.WithTimeout(ctx, limit)
+	return wait.PollUntilContextCancel(ctx, retryInterval, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, patchTimeout)
 		defer cancel()
 		_, err := client.CoreV1().Pods(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, subresource...)
 		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
 			return false, fmt.Errorf("write %s on pod %s/%s: %w", annotation, namespace, name, err)
 		}
-		return err == nil, nil // the API server may be away
+		return err == nil, nil // retry: the API server may be unavailable
 	})
 }

@@ -1,4 +1,4 @@
-// Package agent asks the agent of this machine, gshare-node --standalone, over its control socket.
+// Package agent is a client for the agent of this machine (gshare-node --standalone), over its control socket.
 package agent
 
 import (
@@ -18,13 +18,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/api/control"
 )
 
-// Client talks to one agent.
+// Client sends requests to one agent.
 type Client struct {
 	Socket string
 	http   http.Client
 }
 
-// New gives a client for a socket; empty is the user's own agent, else the machine's.
+// New returns a client for a control socket. If socket is empty, it uses that of the user's own agent, else that of the machine's.
 func New(socket string) *Client {
 	if socket == "" {
 		socket = defaultSocket()
@@ -36,8 +36,9 @@ func New(socket string) *Client {
 	return c
 }
 
+// defaultSocket returns the socket of the user's own agent if there is one, else that of the machine's.
 func defaultSocket() string {
-	machine, _ := config.DefaultDirectory(0, "") // root's never fails
+	machine, _ := config.DefaultDirectory(0, "") // never fails for root
 	own, err := config.DefaultDirectory(os.Geteuid(), os.Getenv("XDG_RUNTIME_DIR"))
 	if err == nil {
 		socket := filepath.Join(own, config.ControlSocket)
@@ -48,7 +49,7 @@ func defaultSocket() string {
 	return filepath.Join(machine, config.ControlSocket)
 }
 
-// Status asks how the machine is shared.
+// Status returns the devices of the machine and the runs on them.
 func (c *Client) Status(ctx context.Context) (status control.Status, err error) {
 	body, err := c.do(ctx, http.MethodGet, control.StatusPath, nil)
 	if err != nil {
@@ -58,7 +59,8 @@ func (c *Client) Status(ctx context.Context) (status control.Status, err error) 
 	return status, json.NewDecoder(body).Decode(&status)
 }
 
-// Run asks for a share for this process; queued hears why it has to wait. A refusal is an error of type *Refused.
+// Run requests a share for this process and blocks until it is granted. It calls queued with the reason whenever the request has to
+// wait. A refusal is an error of type *Refused.
 func (c *Client) Run(ctx context.Context, r control.RunRequest, queued func(*control.Refusal)) (*control.Grant, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -75,7 +77,7 @@ func (c *Client) Run(ctx context.Context, r control.RunRequest, queued func(*con
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			return nil, fmt.Errorf("the agent ended before it answered: %w", err)
+			return nil, fmt.Errorf("read response of agent: %w", err)
 		}
 		switch {
 		case event.Grant != nil:
@@ -88,7 +90,7 @@ func (c *Client) Run(ctx context.Context, r control.RunRequest, queued func(*con
 	}
 }
 
-// SetLimit moves the limit of an elastic run. A refusal is an error of type *Refused.
+// SetLimit changes the SM limit of an elastic run. A refusal is an error of type *Refused.
 func (c *Client) SetLimit(ctx context.Context, r control.LimitRequest) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -101,7 +103,7 @@ func (c *Client) SetLimit(ctx context.Context, r control.LimitRequest) error {
 	defer body.Close()
 	var event control.Event
 	if err := json.NewDecoder(body).Decode(&event); err != nil {
-		return fmt.Errorf("the agent ended before it answered: %w", err)
+		return fmt.Errorf("read response of agent: %w", err)
 	}
 	if event.Refused != nil {
 		return &Refused{*event.Refused}
@@ -109,11 +111,12 @@ func (c *Client) SetLimit(ctx context.Context, r control.LimitRequest) error {
 	return nil
 }
 
-// Refused is the agent's no.
+// Refused is the error for a request that the agent refused.
 type Refused struct{ control.Refusal }
 
 func (r *Refused) Error() string { return r.Reason }
 
+// do sends a request and returns the body of the response. Any status but 200 is an error.
 func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (io.ReadCloser, error) {
 	request, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, body)
 	if err != nil {
@@ -124,17 +127,17 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (i
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		return nil, fmt.Errorf("no agent at %s (gshare-node --standalone starts one): %w", c.Socket, rootOf(err))
+		return nil, fmt.Errorf("connect to agent at %s (is gshare-node --standalone running?): %w", c.Socket, rootOf(err))
 	}
 	if response.StatusCode != http.StatusOK {
 		defer response.Body.Close()
-		text, _ := io.ReadAll(io.LimitReader(response.Body, 1000)) // whatever came is shown
-		return nil, fmt.Errorf("the agent says %s: %s", response.Status, bytes.TrimSpace(text))
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 1000)) // a partial body is better than none
+		return nil, fmt.Errorf("agent returned %s: %s", response.Status, bytes.TrimSpace(text))
 	}
 	return response.Body, nil
 }
 
-// rootOf takes off what HTTP wraps around a failed connection.
+// rootOf returns the innermost error, without the URL that the HTTP client adds.
 func rootOf(err error) error {
 	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
 		err = next

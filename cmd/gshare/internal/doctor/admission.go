@@ -15,31 +15,32 @@ import (
 	"github.com/gshare-dev/gshare/manifests"
 )
 
+// apiServer checks the version of the API server.
 func (e *examination) apiServer() {
 	info, err := e.client.Discovery().ServerVersion()
 	if err != nil {
-		e.say(apiServer, "", "version", Unknown, err.Error(), "is the API server up, and the kubeconfig right?")
+		e.add(apiServer, "", "version", Unknown, err.Error(), "check that the API server is running and the kubeconfig is correct")
 		return
 	}
 	if e.release, err = parseRelease(info.GitVersion); err != nil {
-		e.say(apiServer, "", "version", Unknown, info.GitVersion, "")
+		e.add(apiServer, "", "version", Unknown, info.GitVersion, "")
 		return
 	}
-	e.check(apiServer, "", "version", e.release.atLeast(leastServer), Failed, info.GitVersion,
-		"upgrade to "+leastServer.String()+": the admission policies need it")
+	e.check(apiServer, "", "version", e.release.atLeast(minServer), Failed, info.GitVersion,
+		"upgrade to "+minServer.String()+": the admission policies need it")
 }
 
-// policyKinds are the kinds that the policies and their bindings have.
+// policyKinds are the kinds of the policies and their bindings.
 var policyKinds = []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 
-// optional is the policy that an administrator may leave out.
+// optional is the name of the policy that an administrator may leave out.
 const optional = "gshare-slo"
 
-// admission holds what is installed against the policies that this gshare comes with.
+// admission checks that the admission policies of this version of gshare are installed.
 func (e *examination) admission() {
-	names, err := wanted()
+	names, err := policyNames()
 	if err != nil {
-		e.say(admission, "", "policies", Unknown, err.Error(), "")
+		e.add(admission, "", "policies", Unknown, err.Error(), "")
 		return
 	}
 	for _, kind := range policyKinds {
@@ -47,17 +48,17 @@ func (e *examination) admission() {
 	}
 }
 
-// installed looks for all policies of a kind.
+// installed checks that all policies of a kind are installed.
 func (e *examination) installed(kind string, names []string) {
 	var there, missing []string
 	for _, name := range names {
 		switch err := e.get(kind, name); {
 		case apierrors.IsNotFound(err) && name == optional:
-			e.say(admission, "", kind, Warning, name+" is not installed: every namespace may ask for class slo", "kubectl apply -k manifests, if that is not meant")
+			e.add(admission, "", kind, Warning, name+" is not installed: pods of every namespace may use the class slo", "kubectl apply -k manifests, unless this is intended")
 		case apierrors.IsNotFound(err):
 			missing = append(missing, name)
 		case err != nil:
-			e.say(admission, "", kind, Unknown, err.Error(), "ask as somebody who may get "+kind)
+			e.add(admission, "", kind, Unknown, err.Error(), "run doctor with permission to get "+kind)
 			return
 		default:
 			there = append(there, name)
@@ -66,6 +67,7 @@ func (e *examination) installed(kind string, names []string) {
 	e.check(admission, "", kind, len(missing) == 0, Failed, join("installed: ", there)+join("; missing: ", missing), "kubectl apply -k manifests")
 }
 
+// join returns a label and names, or nothing without names.
 func join(what string, names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -73,6 +75,7 @@ func join(what string, names []string) string {
 	return what + strings.Join(names, ", ")
 }
 
+// get returns the error of reading a policy or binding.
 func (e *examination) get(kind, name string) (err error) {
 	api, o := e.client.AdmissionregistrationV1(), metav1.GetOptions{}
 	switch kind {
@@ -88,8 +91,8 @@ func (e *examination) get(kind, name string) (err error) {
 	return err
 }
 
-// wanted lists the policies that gshare comes with, by kind, in the order of its files.
-func wanted() (map[string][]string, error) {
+// policyNames returns the names of gshare's policies and bindings by kind, from the embedded manifests.
+func policyNames() (map[string][]string, error) {
 	files := [][]byte{manifests.NodePolicies}
 	err := fs.WalkDir(manifests.Admission, ".", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
@@ -106,6 +109,7 @@ func wanted() (map[string][]string, error) {
 	return names, err
 }
 
+// namesIn adds the names of a file's objects.
 func namesIn(file []byte, names map[string][]string) error {
 	for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(file), 1024); ; {
 		var object metav1.PartialObjectMetadata
@@ -113,7 +117,7 @@ func namesIn(file []byte, names map[string][]string) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("read the policies: %w", err)
+			return fmt.Errorf("decode policies: %w", err)
 		}
 		names[object.Kind] = append(names[object.Kind], object.Name)
 	}

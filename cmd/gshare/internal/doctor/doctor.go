@@ -1,6 +1,6 @@
-// Package doctor checks what gshare needs of a cluster: the API server and the policies, the scheduler, and on each node the
-// kubelet, the container runtime, the node agent and what it published. It asks the API server only, with the rights of the
-// user, and says which checks those rights do not reach.
+// Package doctor checks the installation of gshare in a cluster: the API server and the admission policies, the scheduler, and on each
+// node the kubelet, the container runtime, the node agent and its inventory. It only reads from the API server, with the user's
+// permissions; checks that these do not allow end as unknown.
 package doctor
 
 import (
@@ -12,10 +12,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Status is how a check ended.
+// Status is the result of a check.
 type Status string
 
-// The ends of a check. Unknown is what may not be read.
+// The results of a check. Unknown means that its objects could not be read.
 const (
 	OK      Status = "ok"
 	Warning Status = "warning"
@@ -23,17 +23,17 @@ const (
 	Failed  Status = "failed"
 )
 
-// Finding is the result of one check.
+// Finding is the result of one check, with how to fix a problem.
 type Finding struct {
 	Component string `json:"component"`
 	Node      string `json:"node,omitempty"`
 	Check     string `json:"check"`
 	Status    Status `json:"status"`
-	Saw       string `json:"saw"`
+	Message   string `json:"message"`
 	Fix       string `json:"fix,omitempty"`
 }
 
-// The components, in the order in which they are reported.
+// The components, in the order of the report.
 const (
 	apiServer  = "api-server"
 	admission  = "admission"
@@ -45,7 +45,7 @@ const (
 	pods       = "pods"
 )
 
-// Examine runs every check. now is compared with times that the cluster writes.
+// Examine runs all checks and returns the findings sorted by node and component. now is compared with timestamps of the cluster.
 func Examine(ctx context.Context, client kubernetes.Interface, now time.Time) []Finding {
 	e := &examination{ctx: ctx, client: client, now: now}
 	e.apiServer()
@@ -59,31 +59,32 @@ func Examine(ctx context.Context, client kubernetes.Interface, now time.Time) []
 	return e.found
 }
 
-// Broken says that something gshare needs is missing.
+// Broken reports whether a check failed.
 func Broken(found []Finding) bool {
 	return slices.ContainsFunc(found, func(f Finding) bool { return f.Status == Failed })
 }
 
+// examination is the state of one run of all checks.
 type examination struct {
 	ctx     context.Context
 	client  kubernetes.Interface
 	now     time.Time
-	release *release // of the API server; nil where it did not say
+	release *release // of the API server; nil if unknown
 	found   []Finding
 }
 
-// say records a finding; where all is well nobody needs the fix.
-func (e *examination) say(component, node, check string, status Status, saw, fix string) {
+// add adds a finding, without a fix if the status is OK.
+func (e *examination) add(component, node, check string, status Status, message, fix string) {
 	if status == OK {
 		fix = ""
 	}
-	e.found = append(e.found, Finding{component, node, check, status, saw, fix})
+	e.found = append(e.found, Finding{component, node, check, status, message, fix})
 }
 
-// check records a finding that is ok, or else bad.
-func (e *examination) check(component, node, check string, ok bool, bad Status, saw, fix string) {
+// check adds a finding with the status OK or, if not ok, bad.
+func (e *examination) check(component, node, check string, ok bool, bad Status, message, fix string) {
 	if ok {
 		bad = OK
 	}
-	e.say(component, node, check, bad, saw, fix)
+	e.add(component, node, check, bad, message, fix)
 }

@@ -126,13 +126,13 @@ func isNil(o runtime.Object) bool {
 
 func (i *installation) policies(t *testing.T) (objects []runtime.Object) {
 	t.Helper()
-	names, err := wanted()
+	names, err := policyNames()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, kind := range policyKinds {
 		if len(names[kind]) == 0 {
-			t.Fatalf("no %s is wanted", kind)
+			t.Fatalf("no %s in the manifests", kind)
 		}
 		for _, name := range names[kind] {
 			if meta := (metav1.ObjectMeta{Name: name}); name != i.without {
@@ -173,25 +173,25 @@ func TestFindings(t *testing.T) {
 		breaks           func(*installation)
 		component, check string
 		status           Status
-		saw, fix         string
+		message, fix     string
 	}{
 		"old API server":         {func(i *installation) { i.server = "v1.35.2"; i.node.Status.NodeInfo.KubeletVersion = "v1.37.0" }, apiServer, "version", Failed, "v1.35.2", "1.36"},
 		"newer kubelet":          {func(i *installation) { i.server = "v1.36.0" }, kubelet, "skew", Failed, "v1.37.1", "newer"},
 		"old kubelet":            {func(i *installation) { i.node.Status.NodeInfo.KubeletVersion = "v1.36.3" }, kubelet, "version", Failed, "v1.36.3", "PodsAPI"},
 		"node is not ready":      {func(i *installation) { i.node.Status.Conditions[0].Status = v1.ConditionFalse }, kubelet, "ready", Failed, "KubeletReady", "describe node n1"},
 		"policy is missing":      {func(i *installation) { i.without = "gshare-share" }, admission, "ValidatingAdmissionPolicy", Failed, "gshare-share", "kubectl apply"},
-		"slo policy is left out": {func(i *installation) { i.without = "gshare-slo" }, admission, "ValidatingAdmissionPolicy", Warning, "gshare-slo", "if that is not meant"},
-		"no policy may be read":  {func(i *installation) { i.forbidden = "validatingadmissionpolicies" }, admission, "ValidatingAdmissionPolicy", Unknown, "forbidden", "may get"},
+		"slo policy is left out": {func(i *installation) { i.without = "gshare-slo" }, admission, "ValidatingAdmissionPolicy", Warning, "gshare-slo", "unless this is intended"},
+		"no policy may be read":  {func(i *installation) { i.forbidden = "validatingadmissionpolicies" }, admission, "ValidatingAdmissionPolicy", Unknown, "forbidden", "permission to get"},
 		"no scheduler":           {func(i *installation) { i.scheduler = nil }, scheduler, "running", Failed, "0 of 0", "kubectl"},
 		"scheduler is not ready": {func(i *installation) { i.scheduler.Status.Conditions[0].Status = v1.ConditionFalse }, scheduler, "running", Failed, "0 of 1", "logs"},
 		"lease is old":           {func(i *installation) { *i.lease.Spec.RenewTime = metav1.NewMicroTime(now.Add(-time.Minute)) }, scheduler, "leader", Failed, "1m0s", "log"},
 		"no lease":               {func(i *installation) { i.lease = nil }, scheduler, "leader", Failed, "no lease", "log"},
-		"lease may not be read":  {func(i *installation) { i.forbidden = "leases" }, scheduler, "leader", Unknown, "forbidden", "may get leases"},
+		"lease may not be read":  {func(i *installation) { i.forbidden = "leases" }, scheduler, "leader", Unknown, "forbidden", "permission to get leases"},
 		"no profile": {func(i *installation) {
 			i.config.Data["config.yaml"] = strings.ReplaceAll(i.config.Data["config.yaml"], "schedulerName: gshare\n", "schedulerName: other\n")
 		}, scheduler, "profile", Failed, "other (SlotPacking)", "profile gshare"},
 		"no configuration":       {func(i *installation) { i.config = nil }, scheduler, "profile", Unknown, "defaults", "configmaps"},
-		"no daemon set":          {func(i *installation) { i.daemons = nil }, agent, "daemonset", Failed, "none", "kubectl apply"},
+		"no daemon set":          {func(i *installation) { i.daemons = nil }, agent, "daemonset", Failed, "no DaemonSet", "kubectl apply"},
 		"no agent":               {func(i *installation) { i.agent = nil }, agent, "running", Failed, "no node agent", labelGPUs},
 		"inventory of no agent":  {func(i *installation) { i.agent = nil }, gpus, "owner", Warning, "without", "out of date"},
 		"agent is not ready":     {func(i *installation) { i.agent.Status.Conditions[0].Status = v1.ConditionFalse }, agent, "running", Failed, "gshare-node-x", "kubectl logs"},
@@ -209,17 +209,17 @@ func TestFindings(t *testing.T) {
 		"no MPS":                 {func(i *installation) { i.inventory.Slices[0].Classes = []share.Isolation{share.Exclusive} }, gpus, "mps", Warning, "GPU-1", "nvidia-cuda-mps-control"},
 		"no device plugin":       {func(i *installation) { delete(i.node.Status.Allocatable, kube.ResourceVGPU) }, gpus, "capacity", Failed, "gshare/vgpu 0", "device-plugins"},
 		"memory not patched":     {func(i *installation) { delete(i.node.Status.Allocatable, kube.ResourceMemory) }, gpus, "capacity", Failed, "gshare/mem 0", "nodes/status"},
-		"more than there is":     {func(i *installation) { i.node.Status.Allocatable[kube.ResourceMemory] = resource.MustParse("81920") }, gpus, "capacity", Warning, "81920", "drained"},
+		"more than there is":     {func(i *installation) { i.node.Status.Allocatable[kube.ResourceMemory] = resource.MustParse("81920") }, gpus, "capacity", Warning, "81920", "drain the node"},
 		"a pod nobody placed":    {func(i *installation) { held(i, "") }, pods, "placements", Failed, "ml/user", "delete"},
 		"a malformed placement":  {func(i *installation) { held(i, "{") }, pods, "placements", Failed, "ml/user", "delete"},
-		"pods may not be listed": {func(i *installation) { i.forbidden = "nodes" }, agent, "nodes", Unknown, "verb list", "may list"},
+		"pods may not be listed": {func(i *installation) { i.forbidden = "nodes" }, agent, "nodes", Unknown, "verb list", "permission to list"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := newInstallation()
 			c.breaks(i)
 			found := i.examine(t)
 			at := slices.IndexFunc(found, func(f Finding) bool {
-				return f.Component == c.component && f.Check == c.check && f.Status == c.status && strings.Contains(f.Saw, c.saw) && strings.Contains(f.Fix, c.fix)
+				return f.Component == c.component && f.Check == c.check && f.Status == c.status && strings.Contains(f.Message, c.message) && strings.Contains(f.Fix, c.fix)
 			})
 			if at < 0 {
 				t.Errorf("no such finding among %+v", found)
@@ -234,13 +234,15 @@ func TestFindings(t *testing.T) {
 func TestVersions(t *testing.T) {
 	i := newInstallation()
 	for own, skewed := range map[string]bool{"v1.0.3": false, "v1.1.0": false, "v1.2.0": true, "v2.0.0": true, "(devel)": false} {
-		for _, v := range Versions(t.Context(), i.client(t), own)[2:] {
-			if v.Version != "v1.0.0" || v.Count != 1 || v.Skewed != skewed || !v.Image {
-				t.Errorf("%s beside %+v", own, v)
+		t.Run(own, func(t *testing.T) {
+			for _, v := range Versions(t.Context(), i.client(t), own)[2:] {
+				if v.Version != "v1.0.0" || v.Count != 1 || v.Skewed != skewed || !v.Image {
+					t.Errorf("%+v", v)
+				}
 			}
-		}
+		})
 	}
-	// What a program says counts, not its image; and these two go with the client, but not with each other.
+	// The annotation wins over the image. Each of these two versions is supported with the client, but not with the other.
 	i.agent.Annotations = map[string]string{"gshare.dev/version": "v0.9.0"}
 	i.scheduler.Annotations = map[string]string{"gshare.dev/version": "v0.11.0"}
 	for n, want := range []Version{
@@ -252,7 +254,7 @@ func TestVersions(t *testing.T) {
 		}
 	}
 	if Skewed("v0.0.0-20260101000000-0123456789ab", "v0.9.0") {
-		t.Error("a commit without a tag is held against a release")
+		t.Error("a commit without a tag is skewed")
 	}
 	i.scheduler, i.forbidden = nil, "pods"
 	for _, v := range Versions(t.Context(), i.client(t), "v1")[2:] {
@@ -261,8 +263,10 @@ func TestVersions(t *testing.T) {
 		}
 	}
 	for image, want := range map[string]string{"a:v1": "v1", "host:5000/a": "latest", "host:5000/a:dev@sha256:0": "dev"} {
-		if got := Tag(image); got != want {
-			t.Errorf("%s: %s", image, got)
-		}
+		t.Run(image, func(t *testing.T) {
+			if got := Tag(image); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
 	}
 }

@@ -14,23 +14,23 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// gpus checks what the node agent has published: the inventory, and the capacities that follow from it.
+// gpus checks the node's inventory and the resources that follow from it.
 func (e *examination) gpus(n *examinedNode) {
 	inventory, present, err := kube.InventoryOf(n.Object)
 	switch {
 	case !present:
-		e.say(gpus, n.Name, "inventory", Failed, "none", "the node agent publishes it: look at its log, and at its rights to patch nodes")
+		e.add(gpus, n.Name, "inventory", Failed, "none", "check the log of the node agent, which publishes it, and its permission to patch nodes")
 		return
 	case err != nil:
-		e.say(gpus, n.Name, "inventory", Failed, err.Error(), "look at the agent's log; an agent of another version may have written it")
+		e.add(gpus, n.Name, "inventory", Failed, err.Error(), "check the agent's log; an agent of another version may have written it")
 		return
 	case len(inventory.Slices) == 0:
-		e.say(gpus, n.Name, "inventory", Failed, "no slices", "no GPU was found: is the NVIDIA driver loaded (nvidia-smi), and does the agent's configuration name devices that are there?")
+		e.add(gpus, n.Name, "inventory", Failed, "no slices", "check that the NVIDIA driver is loaded (nvidia-smi) and that the devices in the agent's configuration exist")
 		return
 	}
-	e.say(gpus, n.Name, "inventory", OK, kinds(inventory), "")
+	e.add(gpus, n.Name, "inventory", OK, kinds(inventory), "")
 	if len(n.agents) == 0 {
-		e.say(gpus, n.Name, "owner", Warning, "an inventory without a node agent", "it is out of date: pods may be placed that cannot start")
+		e.add(gpus, n.Name, "owner", Warning, "an inventory without a node agent", "start the node agent: the inventory may be out of date and pods may fail to start")
 	}
 	e.health(n)
 	e.classes(n)
@@ -38,7 +38,7 @@ func (e *examination) gpus(n *examinedNode) {
 	e.tickets(n)
 }
 
-// kinds counts the slices by model and profile.
+// kinds returns the number of slices of each model and profile.
 func kinds(inv kube.Inventory) string {
 	count := map[string]int{}
 	for _, s := range inv.Slices {
@@ -51,82 +51,86 @@ func kinds(inv kube.Inventory) string {
 	return strings.Join(list, ", ")
 }
 
+// health checks that all slices accept new pods.
 func (e *examination) health(n *examinedNode) {
 	closed := n.Closed()
-	said := fmt.Sprintf("%d of %s take no new pods", len(closed), plural(len(n.Slices), "slice"))
+	message := fmt.Sprintf("%d of %s closed to new pods", len(closed), plural(len(n.Slices), "slice"))
 	for _, id := range slices.Sorted(maps.Keys(closed)) {
-		said += fmt.Sprintf(", %s: %s", id, cluster.WhyClosed(closed[id]))
+		message += fmt.Sprintf(", %s: %s", id, cluster.WhyClosed(closed[id]))
 	}
-	e.check(gpus, n.Name, "health", len(closed) == 0, Warning, said, cluster.Remedy(slices.Collect(maps.Values(closed))))
+	e.check(gpus, n.Name, "health", len(closed) == 0, Warning, message, cluster.Remedy(slices.Collect(maps.Values(closed))))
 }
 
-// classes tells MPS from its absence: without it the agent offers slices whole only.
+// classes checks that every slice can be shared: without MPS the agent only offers whole slices.
 func (e *examination) classes(n *examinedNode) {
-	var alone []string
+	var exclusive []string
 	for _, s := range n.Slices {
-		if !shares(s) {
-			alone = append(alone, string(s.ID))
+		if !canShare(s) {
+			exclusive = append(exclusive, string(s.ID))
 		}
 	}
-	e.check(gpus, n.Name, "mps", len(alone) == 0, Warning, fmt.Sprintf("%d of %s offer no class that is shared %s", len(alone), plural(len(n.Slices), "slice"), strings.Join(alone, " ")),
-		"nvidia-cuda-mps-control has to be on the node, unless the agent's configuration pins the class exclusive")
+	e.check(gpus, n.Name, "mps", len(exclusive) == 0, Warning,
+		strings.TrimSpace(fmt.Sprintf("%d of %s cannot be shared %s", len(exclusive), plural(len(n.Slices), "slice"), strings.Join(exclusive, " "))),
+		"install nvidia-cuda-mps-control on the node, unless the agent's configuration sets the class exclusive")
 }
 
-func shares(s packing.Slice) bool {
+// canShare reports whether a slice has a class for several shares.
+func canShare(s packing.Slice) bool {
 	return slices.Contains(s.Classes, share.MPS) || slices.Contains(s.Classes, share.Elastic)
 }
 
-// capacities hold the node's status against its inventory. More than the inventory has stays while pods are bound.
+// capacities compares the allocatable resources of the node with its inventory.
 func (e *examination) capacities(n *examinedNode, inventory kube.Inventory) {
 	want := kube.NodeResources(inventory)
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		wanted, has := want[name], n.Object.Status.Allocatable[name]
-		saw := fmt.Sprintf("%s %s, by the inventory %s", name, has.String(), wanted.String())
+		message := fmt.Sprintf("%s %s, inventory has %s", name, has.String(), wanted.String())
 		switch has.Cmp(wanted) {
 		case -1:
-			e.say(gpus, n.Name, "capacity", Failed, saw, capacityFix(name))
+			e.add(gpus, n.Name, "capacity", Failed, message, capacityFix(name))
 		case 1:
-			e.say(gpus, n.Name, "capacity", Warning, saw, "it stays while pods are bound, as the kubelet would fail them; it falls when the node is drained")
+			e.add(gpus, n.Name, "capacity", Warning, message, "drain the node: the agent keeps the capacity while pods are bound, which the kubelet would otherwise fail")
 		default:
-			e.say(gpus, n.Name, "capacity", OK, saw, "")
+			e.add(gpus, n.Name, "capacity", OK, message, "")
 		}
 	}
 }
 
 func capacityFix(name v1.ResourceName) string {
 	if name == kube.ResourceVGPU {
-		return "the agent registers it as a device plugin: is /var/lib/kubelet/device-plugins mounted into it, and does the kubelet use that directory?"
+		return "check that /var/lib/kubelet/device-plugins is mounted into the agent, which registers there as a device plugin, and that the kubelet uses that directory"
 	}
-	return "the agent patches it into nodes/status: look at its log, and at its rights"
+	return "check the log of the agent and its permission to patch nodes/status"
 }
 
+// tickets checks that containers can still be started on the node.
 func (e *examination) tickets(n *examinedNode) {
 	has, free := n.Object.Status.Allocatable[kube.ResourceVGPU], n.Free(kube.ResourceVGPU)
 	e.check(gpus, n.Name, "tickets", free.Sign() > 0, Warning, free.String()+" of "+has.String()+" free",
-		"no more containers get a share here until one ends, or maxShares is raised in the agent's configuration")
+		"raise maxShares in the agent's configuration, or wait until a container ends")
 }
 
-// pods checks that every share on the node is accounted for, and enforced as its pod wants.
+// pods checks that every pod with shares on the node has a placement, and that its shares are enforced.
 func (e *examination) pods(s *cluster.Snapshot, n *examinedNode) {
 	if suspects := s.Suspects(n.Node); len(suspects) > 0 {
-		e.say(pods, n.Name, "placements", Failed, strings.Join(suspects, "; "), "delete these pods: until then nothing more is placed on the node")
+		e.add(pods, n.Name, "placements", Failed, strings.Join(suspects, "; "), "delete these pods: until then no more pods are placed on the node")
 	}
-	held, lacking := 0, []string{}
+	count, reports := 0, []string{}
 	for _, pod := range s.Pods {
 		if pod.Spec.NodeName != n.Name || !kube.Asks(pod) || cluster.Ended(pod) {
 			continue
 		}
-		held++
-		if missing := missing(pod); missing != "" {
-			lacking = append(lacking, pod.Namespace+"/"+pod.Name+": "+missing)
+		count++
+		if text := healthOf(pod); text != "" {
+			reports = append(reports, pod.Namespace+"/"+pod.Name+": "+text)
 		}
 	}
-	e.check(pods, n.Name, "enforcement", len(lacking) == 0, Warning, strings.TrimSpace(plural(held, "pod")+" with shares "+strings.Join(lacking, "; ")),
-		"gshare explain POD tells all that is enforced and what is not")
+	e.check(pods, n.Name, "enforcement", len(reports) == 0, Warning, strings.TrimSpace(plural(count, "pod")+" with shares "+strings.Join(reports, "; ")),
+		"see the annotation gshare.dev/enforcement-status of the pod")
 }
 
-// missing is what the node agent reports as not working; what a share cannot promise anyway is no finding.
-func missing(pod *v1.Pod) string {
+// healthOf returns the problem that the node agent reports for a pod's containers, or an empty string.
+func healthOf(pod *v1.Pod) string {
 	status, reported, err := kube.EnforcementStatusOf(pod)
 	switch {
 	case err != nil:

@@ -11,23 +11,23 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// labelGPUs marks the nodes on which the agent shall run.
+// labelGPUs is the label of the nodes on which the agent is to run.
 const labelGPUs = "gshare.dev/gpus"
 
-// examinedNode is a node that has gshare's GPUs, or should have.
+// examinedNode is a node with GPUs of gshare, and its agents.
 type examinedNode struct {
 	*cluster.Node
 	agents []*v1.Pod
 }
 
-// nodes examines every node that is marked, has an agent or has published an inventory.
+// nodes checks every node that has the label, an agent or an inventory.
 func (e *examination) nodes() {
 	s, err := cluster.Read(e.ctx, e.client)
 	if err != nil {
-		e.say(agent, "", "nodes", Unknown, err.Error(), "ask as somebody who may list nodes and pods")
+		e.add(agent, "", "nodes", Unknown, err.Error(), "run doctor with permission to list nodes and pods")
 		return
 	}
-	wanted := e.daemonSet()
+	expected := e.daemonSet()
 	packer := s.Profiles[0].Packer
 	examined := 0
 	for _, object := range s.Nodes {
@@ -37,7 +37,7 @@ func (e *examination) nodes() {
 			examined++
 			e.kubelet(n)
 			e.runtime(n)
-			e.agent(n, wanted)
+			e.agent(n, expected)
 			e.gpus(n)
 			e.pods(s, n)
 		}
@@ -45,6 +45,7 @@ func (e *examination) nodes() {
 	e.check(agent, "", "nodes", examined > 0, Failed, plural(examined, "node")+" with GPUs of gshare", "kubectl label node NODE "+labelGPUs+"=true")
 }
 
+// agentsOn returns the agents on a node that have not ended.
 func agentsOn(s *cluster.Snapshot, node string) (list []*v1.Pod) {
 	for _, pod := range s.Pods {
 		key, value, _ := strings.Cut(AgentPods, "=")
@@ -55,20 +56,20 @@ func agentsOn(s *cluster.Snapshot, node string) (list []*v1.Pod) {
 	return list
 }
 
-// daemonSet reads what the agents should be; nil if that is not known.
+// daemonSet returns the DaemonSet of the agents, or nil if it cannot be read.
 func (e *examination) daemonSet() *apps.DaemonSet {
 	list, err := e.client.AppsV1().DaemonSets(cluster.Namespace).List(e.ctx, metav1.ListOptions{})
 	if err != nil {
-		e.say(agent, "", "daemonset", Unknown, err.Error(), "ask as somebody who may list daemonsets in "+cluster.Namespace)
+		e.add(agent, "", "daemonset", Unknown, err.Error(), "run doctor with permission to list daemonsets in "+cluster.Namespace)
 		return nil
 	}
 	for i := range list.Items {
 		key, value, _ := strings.Cut(AgentPods, "=")
 		if d := &list.Items[i]; d.Spec.Template.Labels[key] == value {
-			e.say(agent, "", "daemonset", OK, d.Name+" "+d.Spec.Template.Spec.Containers[0].Image, "")
+			e.add(agent, "", "daemonset", OK, d.Name+" "+d.Spec.Template.Spec.Containers[0].Image, "")
 			return d
 		}
 	}
-	e.say(agent, "", "daemonset", Failed, "none with pods "+AgentPods, "kubectl apply -k manifests")
+	e.add(agent, "", "daemonset", Failed, "no DaemonSet with pods "+AgentPods, "kubectl apply -k manifests")
 	return nil
 }

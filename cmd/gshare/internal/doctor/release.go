@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// release is a version as skew is reckoned: major and minor.
+// release is a version without its patch level, for comparing skew.
 type release struct{ major, minor uint }
 
 func parseRelease(text string) (*release, error) {
@@ -24,26 +24,26 @@ func (r release) atLeast(o release) bool {
 	return r.major > o.major || r.major == o.major && r.minor >= o.minor
 }
 
-// What gshare needs of Kubernetes: mutating admission policies are GA in 1.36; the kubelet's PodsAPI, from which the node
-// agent learns of pods, is on from 1.37.
+// The oldest supported versions of Kubernetes: mutating admission policies are GA in 1.36; the kubelet's PodsAPI, from which the node
+// agent reads pods, is enabled by default from 1.37.
 var (
-	leastServer  = release{1, 36}
-	leastKubelet = release{1, 37}
+	minServer  = release{1, 36}
+	minKubelet = release{1, 37}
 )
 
-// SkewPolicy is which versions go together.
-const SkewPolicy = "scheduler and agents: the same minor version, or one apart while they are upgraded; gshare: at most one minor version " +
-	"from them; Kubernetes: API server 1.36 or later, kubelets 1.37 or later"
+// SkewPolicy describes the supported combinations of versions.
+const SkewPolicy = "scheduler and agents within one minor version of each other, gshare within one minor version of both, " +
+	"Kubernetes API server 1.36 or later, kubelets 1.37 or later"
 
-// Skewed says that two versions of gshare are further apart than the policy allows; versions that are none, such as dev or the
-// v0.0.0 of a commit without a tag, say nothing.
+// Skewed reports whether two versions of gshare are more than one minor version apart. It is false for text that is no version, such as
+// dev, and for the v0.0.0 of a commit without a tag.
 func Skewed(a, b string) bool {
 	x, errX := parseRelease(a)
 	y, errY := parseRelease(b)
 	return errX == nil && errY == nil && *x != release{} && *y != release{} && (x.major != y.major || max(x.minor, y.minor)-min(x.minor, y.minor) > 1)
 }
 
-// Tag is the tag of an image, which should be the version of what is in it.
+// Tag returns the tag of an image reference, or latest without one.
 func Tag(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	if i := strings.LastIndexByte(image, ':'); i > strings.LastIndexByte(image, '/') {

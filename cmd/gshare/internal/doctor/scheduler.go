@@ -13,7 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// Labels of gshare's own pods, and the lease of the scheduler that works.
+// The label selectors of gshare's own pods, and the lease of the active scheduler.
 const (
 	SchedulerPods = "app=gshare-scheduler"
 	AgentPods     = "app=gshare-node"
@@ -21,13 +21,14 @@ const (
 	schedulerLease = "gshare-scheduler"
 )
 
-// leaseLate is how old a lease may be; the scheduler renews it every two seconds, and gives up after ten.
-const leaseLate = 30 * time.Second
+// maxLeaseAge is the age from which on a lease is not in use. The scheduler renews it every two seconds and gives it up after ten.
+const maxLeaseAge = 30 * time.Second
 
+// scheduler checks that a scheduler is ready, holds the lease and has gshare's profile.
 func (e *examination) scheduler() {
 	list, err := e.client.CoreV1().Pods(cluster.Namespace).List(e.ctx, metav1.ListOptions{LabelSelector: SchedulerPods})
 	if err != nil {
-		e.say(scheduler, "", "running", Unknown, err.Error(), "ask as somebody who may list pods in "+cluster.Namespace)
+		e.add(scheduler, "", "running", Unknown, err.Error(), "run doctor with permission to list pods in "+cluster.Namespace)
 		return
 	}
 	ready := 0
@@ -42,28 +43,28 @@ func (e *examination) scheduler() {
 	e.profile()
 }
 
-// lease says which of the schedulers works.
+// lease checks that a scheduler holds the lease.
 func (e *examination) lease() {
 	lease, err := e.client.CoordinationV1().Leases(cluster.Namespace).Get(e.ctx, schedulerLease, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		e.say(scheduler, "", "leader", Failed, "no lease "+schedulerLease, "the scheduler has never worked: look at its log")
+		e.add(scheduler, "", "leader", Failed, "no lease "+schedulerLease, "check the scheduler's log: it has never been active")
 	case err != nil:
-		e.say(scheduler, "", "leader", Unknown, err.Error(), "ask as somebody who may get leases in "+cluster.Namespace)
+		e.add(scheduler, "", "leader", Unknown, err.Error(), "run doctor with permission to get leases in "+cluster.Namespace)
 	case lease.Spec.HolderIdentity == nil || lease.Spec.RenewTime == nil:
-		e.say(scheduler, "", "leader", Failed, "nobody holds the lease", "look at the scheduler's log")
+		e.add(scheduler, "", "leader", Failed, "no scheduler holds the lease", "check the scheduler's log")
 	default:
 		age := e.now.Sub(lease.Spec.RenewTime.Time).Truncate(time.Second)
-		e.check(scheduler, "", "leader", age < leaseLate, Failed, fmt.Sprintf("%s, renewed %v ago", *lease.Spec.HolderIdentity, max(age, 0)),
-			"no scheduler works: look at its log")
+		e.check(scheduler, "", "leader", age < maxLeaseAge, Failed, fmt.Sprintf("%s, renewed %v ago", *lease.Spec.HolderIdentity, max(age, 0)),
+			"check the scheduler's log: none is active")
 	}
 }
 
-// profile says whether pods find the scheduler that the policies name.
+// profile checks that the scheduler has the profile that the admission policies set on pods.
 func (e *examination) profile() {
 	profiles, note := cluster.Profiles(e.ctx, e.client)
 	if note != "" {
-		e.say(scheduler, "", "profile", Unknown, note, "ask as somebody who may list configmaps in "+cluster.Namespace)
+		e.add(scheduler, "", "profile", Unknown, note, "run doctor with permission to list configmaps in "+cluster.Namespace)
 		return
 	}
 	var names []string
@@ -73,9 +74,10 @@ func (e *examination) profile() {
 		there = there || p.Name == kube.SchedulerName
 	}
 	e.check(scheduler, "", "profile", there, Failed, strings.Join(names, ", "),
-		"give the configuration a profile "+kube.SchedulerName+": the policies set this schedulerName")
+		"add the profile "+kube.SchedulerName+" to the scheduler's configuration: the policies set this schedulerName")
 }
 
+// isReady reports whether the pod has the condition Ready.
 func isReady(pod *v1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == v1.PodReady {

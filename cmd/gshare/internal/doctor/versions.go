@@ -13,20 +13,20 @@ import (
 	announced "github.com/gshare-dev/gshare/cmd/internal/release"
 )
 
-// Version is a component and its version, with how many of it there are.
+// Version is a component, its version and the number of its instances.
 type Version struct {
 	Component string `json:"component"`
 	Version   string `json:"version"`
 	Count     int    `json:"count"`
-	Image     bool   `json:"image,omitempty"`  // the tag of the image, as the program does not say
-	Skewed    bool   `json:"skewed,omitempty"` // further from another component than the policy allows
-	Error     string `json:"error,omitempty"`  // why it is not known
+	Image     bool   `json:"image,omitempty"`  // the version is the tag of the image
+	Skewed    bool   `json:"skewed,omitempty"` // unsupported together with another component
+	Error     string `json:"error,omitempty"`  // why the version is unknown
 }
 
-// own is how gshare's components begin.
+// own is the prefix of the names of gshare's components.
 const own = "gshare"
 
-// Versions asks what runs in a cluster, beside a client of the version client. A program says its version on its pod.
+// Versions returns the versions of the client, the API server, and the schedulers and agents, which annotate their pods with them.
 func Versions(ctx context.Context, api kubernetes.Interface, client string) []Version {
 	found := []Version{{Component: own, Version: client, Count: 1}}
 	info, err := api.Discovery().ServerVersion()
@@ -36,12 +36,12 @@ func Versions(ctx context.Context, api kubernetes.Interface, client string) []Ve
 	found = append(found, Version{Component: "kube-apiserver", Version: info.GitVersion, Count: 1})
 	found = append(found, programs(ctx, api, own+"-scheduler", SchedulerPods)...)
 	found = append(found, programs(ctx, api, own+"-node", AgentPods)...)
-	compare(found)
+	markSkewed(found)
 	return found
 }
 
-// compare marks those of gshare's components that do not go with another one.
-func compare(found []Version) {
+// markSkewed marks the components of gshare whose versions are unsupported together.
+func markSkewed(found []Version) {
 	for i := range found {
 		for _, other := range found {
 			if strings.HasPrefix(found[i].Component, own) && strings.HasPrefix(other.Component, own) && Skewed(found[i].Version, other.Version) {
@@ -51,6 +51,7 @@ func compare(found []Version) {
 	}
 }
 
+// programs returns the versions of the pods that a label selector matches, or one entry with an error.
 func programs(ctx context.Context, client kubernetes.Interface, component, selector string) (found []Version) {
 	list, err := client.CoreV1().Pods(cluster.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
@@ -67,7 +68,7 @@ func programs(ctx context.Context, client kubernetes.Interface, component, selec
 		}
 	}
 	if len(count) == 0 {
-		return []Version{{Component: component, Error: "none runs in " + cluster.Namespace}}
+		return []Version{{Component: component, Error: "no pods in " + cluster.Namespace}}
 	}
 	for version, n := range count {
 		version.Count = n

@@ -15,17 +15,17 @@ import (
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/doctor"
 )
 
-// Agents are the node agents of a cluster.
+// Agents are running node agents of a cluster.
 type Agents struct {
 	connection *cluster.Connection
 	pods       []v1.Pod
 }
 
-// FindAgents lists the agents that run, or the one of a node; an empty node is all.
+// FindAgents returns the running agents of a node, or of all nodes if node is empty. It is an error if none runs.
 func FindAgents(ctx context.Context, c *cluster.Connection, node string) (*Agents, error) {
 	list, err := c.Client.CoreV1().Pods(cluster.Namespace).List(ctx, metav1.ListOptions{LabelSelector: doctor.AgentPods})
 	if err != nil {
-		return nil, fmt.Errorf("list the node agents: %w", err)
+		return nil, fmt.Errorf("list node agents: %w", err)
 	}
 	a := &Agents{connection: c}
 	for _, pod := range list.Items {
@@ -34,47 +34,48 @@ func FindAgents(ctx context.Context, c *cluster.Connection, node string) (*Agent
 		}
 	}
 	if len(a.pods) == 0 {
-		return nil, fmt.Errorf("no node agent runs in %s (see gshare doctor)", cluster.Namespace)
+		return nil, fmt.Errorf("no running node agent in %s (see gshare doctor)", cluster.Namespace)
 	}
 	return a, nil
 }
 
-// Look is what all agents say at one moment, and which said nothing.
-type Look struct {
+// Sample is the metrics of all agents at one time.
+type Sample struct {
 	At     time.Time
 	Shares []Share
-	Errors []string
+	Errors []string // one for each agent whose metrics could not be read, with the name of its node
 }
 
-// atOnce bounds the agents that are asked at the same time.
-const atOnce = 16
+// maxConcurrent bounds the requests in progress.
+const maxConcurrent = 16
 
-// Look asks every agent.
-func (a *Agents) Look(ctx context.Context) Look {
-	var mu sync.Mutex // guards look
-	look := Look{At: time.Now()}
+// Read reads the metrics of every agent.
+func (a *Agents) Read(ctx context.Context) Sample {
+	var mu sync.Mutex // guards sample
+	sample := Sample{At: time.Now()}
 	var group sync.WaitGroup
-	turns := make(chan struct{}, atOnce)
+	semaphore := make(chan struct{}, maxConcurrent)
 	for i := range a.pods {
-		turns <- struct{}{}
+		semaphore <- struct{}{}
 		group.Go(func() {
-			defer func() { <-turns }()
-			shares, err := a.ask(ctx, &a.pods[i])
+			defer func() { <-semaphore }()
+			shares, err := a.readOne(ctx, &a.pods[i])
 			mu.Lock()
 			defer mu.Unlock()
-			look.Shares = append(look.Shares, shares...)
+			sample.Shares = append(sample.Shares, shares...)
 			if err != nil {
-				look.Errors = append(look.Errors, a.pods[i].Spec.NodeName+": "+err.Error())
+				sample.Errors = append(sample.Errors, a.pods[i].Spec.NodeName+": "+err.Error())
 			}
 		})
 	}
 	group.Wait()
-	slices.SortFunc(look.Shares, func(x, y Share) int { return strings.Compare(x.key(), y.key()) })
-	slices.Sort(look.Errors)
-	return look
+	slices.SortFunc(sample.Shares, func(x, y Share) int { return strings.Compare(x.key(), y.key()) })
+	slices.Sort(sample.Errors)
+	return sample
 }
 
-func (a *Agents) ask(ctx context.Context, pod *v1.Pod) ([]Share, error) {
+// readOne reads the metrics of one agent.
+func (a *Agents) readOne(ctx context.Context, pod *v1.Pod) ([]Share, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	text, err := Get(ctx, a.connection, pod, portOf(pod), "/metrics")
@@ -84,13 +85,13 @@ func (a *Agents) ask(ctx context.Context, pod *v1.Pod) ([]Share, error) {
 	return Parse(pod.Spec.NodeName, text)
 }
 
-// portOf is where an agent's probe asks, which is where its metrics are.
+// portOf returns the port of an agent's readiness probe, which serves its metrics, too.
 func portOf(pod *v1.Pod) int {
-	const usual = 9477
+	const defaultPort = 9477
 	for _, c := range pod.Spec.Containers {
 		if p := c.ReadinessProbe; p != nil && p.HTTPGet != nil && p.HTTPGet.Port.IntValue() > 0 {
 			return p.HTTPGet.Port.IntValue()
 		}
 	}
-	return usual
+	return defaultPort
 }

@@ -1,5 +1,5 @@
-// Package measure reads what the shares of a cluster really get, from the metrics of its node agents. Agents listen on their
-// node's own address only, so the way there is the API server's port-forward, as kubectl's.
+// Package measure reads the use of shares from the metrics of a cluster's node agents. Agents serve metrics on the loopback address of
+// their nodes, so the package uses port-forwarding through the API server, as kubectl port-forward does.
 package measure
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 )
 
-// Get reads a path that a pod serves on a port of its own. It takes the right to create pods/portforward.
+// Get sends an HTTP GET to a port of a pod and returns the body. It needs permission to create pods/portforward.
 func Get(ctx context.Context, c *cluster.Connection, pod *v1.Pod, port int, path string) ([]byte, error) {
 	dialer, err := dialerTo(c, pod)
 	if err != nil {
@@ -37,29 +37,30 @@ func Get(ctx context.Context, c *cluster.Connection, pod *v1.Pod, port int, path
 	}
 	text, err := request(ctx, data, path)
 	if err != nil {
-		err = errors.Join(err, fault()) // says why there was no answer
+		err = errors.Join(err, fault()) // the reason for a missing response
 	}
 	return text, err
 }
 
-// dialerTo prefers WebSockets, and falls back to SPDY where the API server or a proxy before it does not take them.
+// dialerTo returns a dialer that prefers WebSockets and falls back to SPDY where the API server or a proxy does not support them.
 func dialerTo(c *cluster.Connection, pod *v1.Pod) (httpstream.Dialer, error) {
 	url := c.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
 	transport, upgrader, err := spdy.RoundTripperFor(c.Config)
 	if err != nil {
 		return nil, err
 	}
-	old := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
+	fallback := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
 	websocket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, c.Config)
 	if err != nil {
 		return nil, err
 	}
-	return portforward.NewFallbackDialerForStreaming(websocket, old, func(err error) bool {
+	return portforward.NewFallbackDialerForStreaming(websocket, fallback, func(err error) bool {
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	}), nil
 }
 
-// open makes the two streams of a forwarded connection. fault waits for what the other end says of an error.
+// open creates the two streams of a forwarded connection. fault blocks until the other end has closed the error stream, and returns
+// what it has written there.
 func open(connection httpstream.Connection, port int) (data httpstream.Stream, fault func() error, err error) {
 	headers := http.Header{}
 	headers.Set(v1.PortHeader, strconv.Itoa(port))
@@ -69,7 +70,7 @@ func open(connection httpstream.Connection, port int) (data httpstream.Stream, f
 	if err != nil {
 		return nil, nil, err
 	}
-	failures.Close() // nothing is written here
+	failures.Close() // for writing
 	headers.Set(v1.StreamType, v1.StreamTypeData)
 	data, err = connection.CreateStream(headers)
 	return data, func() error {
@@ -81,9 +82,10 @@ func open(connection httpstream.Connection, port int) (data httpstream.Stream, f
 	}, err
 }
 
-// maxAnswer bounds what an agent may answer.
-const maxAnswer = 16 << 20
+// maxResponse bounds the body of a response, in bytes.
+const maxResponse = 16 << 20
 
+// request sends an HTTP GET over a stream and returns the body.
 func request(ctx context.Context, stream io.ReadWriter, path string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+path, nil)
 	if err != nil {
@@ -98,7 +100,7 @@ func request(ctx context.Context, stream io.ReadWriter, path string) ([]byte, er
 		return nil, err
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxResponse))
 	if err == nil && answer.StatusCode != http.StatusOK {
 		err = errors.New(answer.Status)
 	}

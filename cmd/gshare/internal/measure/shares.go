@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Share is one vGPU of a container: what it was promised, and the counters of what it had at one moment.
+// Share is one vGPU of a container: its share, and the counters of its use at one time.
 type Share struct {
 	Node, Slice, Namespace, Pod, Container string
 	VGPU                                   string
@@ -21,17 +21,17 @@ type Share struct {
 	Busy                                   time.Duration
 	Stalls                                 float64
 	Processes                              float64
-	Closed                                 string // why its slice takes no new pods; empty where it does
+	Closed                                 string // reason why the slice accepts no new pods; empty if it does
 }
 
-// Parse reads the metrics of the agent of a node. Shares are in the order of namespace, pod, container and vGPU.
+// Parse parses the metrics of a node's agent. It returns the shares sorted by namespace, pod, container and vGPU.
 func Parse(node string, text []byte) ([]Share, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
-		return nil, fmt.Errorf("metrics of %s: %w", node, err)
+		return nil, fmt.Errorf("parse metrics of node %s: %w", node, err)
 	}
-	owners := map[string]map[string]string{} // by container of the token server
+	owners := map[string]map[string]string{} // labels with the pod, by the container's ID at the token server
 	for _, m := range families["gshare_node_grant_info"].GetMetric() {
 		labels := labelsOf(m)
 		owners[labels["container"]] = labels
@@ -59,6 +59,7 @@ func Parse(node string, text []byte) ([]Share, error) {
 	return shares, nil
 }
 
+// key returns a string that identifies the share and sorts as Parse documents.
 func (s *Share) key() string {
 	return strings.Join([]string{s.Namespace, s.Pod, s.Container, s.VGPU, s.Node, s.Slice}, "\x00")
 }
@@ -71,7 +72,7 @@ func labelsOf(m *dto.Metric) map[string]string {
 	return labels
 }
 
-// valueOf is that of the sample with the same device, container and vGPU; zero if there is none.
+// valueOf returns the value of the metric with the same device, container and vGPU, or zero if there is none.
 func valueOf(family *dto.MetricFamily, labels map[string]string) float64 {
 	for _, m := range family.GetMetric() {
 		other := labelsOf(m)
@@ -82,7 +83,7 @@ func valueOf(family *dto.MetricFamily, labels map[string]string) float64 {
 	return 0
 }
 
-// Use is what a share had between two looks, beside what it was promised.
+// Use is the use of a share between two samples, with the share.
 type Use struct {
 	Node       string `json:"node"`
 	Slice      string `json:"slice"`
@@ -95,15 +96,16 @@ type Use struct {
 	Memory     int64  `json:"memoryLimitBytes"`
 	MemoryUsed int64  `json:"memoryUsedBytes"`
 	Stalls     int64  `json:"stalls"`
-	Short      bool   `json:"short"`            // waited, and had less than it is guaranteed
-	Closed     string `json:"closed,omitempty"` // why its slice takes no new pods, in a word
+	Short      bool   `json:"short"`            // it had to wait and got less than its quota
+	Closed     string `json:"closed,omitempty"` // reason why the slice accepts no new pods
 }
 
-// tolerance is how much less than its quota a share may seem to have had: processes report their use with some delay.
-const tolerance = 20 // per mille
+// tolerance is the part of the time, in per mille, by which a share may miss its quota without being reported as short: processes
+// report their use with a delay.
+const tolerance = 20
 
-// Between compares two looks, that far apart. Shares that came or went in between are left out.
-func Between(before, after []Share, apart time.Duration) (uses []Use) {
+// Between returns the use of the shares that are in two samples, taken the given interval apart.
+func Between(before, after []Share, interval time.Duration) (uses []Use) {
 	known := map[string]*Share{}
 	for i := range before {
 		known[before[i].key()] = &before[i]
@@ -111,13 +113,13 @@ func Between(before, after []Share, apart time.Duration) (uses []Use) {
 	for i := range after {
 		s := &after[i]
 		old := known[s.key()]
-		if old == nil || s.Busy < old.Busy || apart <= 0 { // a new token server counts from zero
+		if old == nil || s.Busy < old.Busy || interval <= 0 { // a restarted token server counts from zero
 			continue
 		}
 		u := Use{
 			Node: s.Node, Slice: s.Slice, Container: s.Namespace + "/" + s.Pod + "/" + s.Container, VGPU: s.VGPU,
 			SM: perMille(s.SM), Quota: perMille(s.Quota), QuotaLimit: perMille(s.QuotaLimit),
-			Used: perMille(float64(s.Busy-old.Busy) / float64(apart)), Memory: s.MemoryLimit, MemoryUsed: s.MemoryUsed,
+			Used: perMille(float64(s.Busy-old.Busy) / float64(interval)), Memory: s.MemoryLimit, MemoryUsed: s.MemoryUsed,
 			Stalls: int64(s.Stalls - old.Stalls), Closed: s.Closed,
 		}
 		u.Short = u.Stalls > 0 && u.Used+tolerance < u.Quota

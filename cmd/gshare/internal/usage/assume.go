@@ -1,4 +1,4 @@
-// Package usage says what pods use of their GPUs: what was measured, or else what is assumed.
+// Package usage parses the measured or assumed use of GPUs by pods.
 package usage
 
 import (
@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// maxMiB bounds the memory of a GPU.
+// maxMiB bounds the memory of a GPU in MiB.
 const maxMiB = 1 << 24
 
-// Assumption is the share that a pod with one whole GPU is taken to need where nothing says what it uses.
+// Assumption is the assumed need of a pod with one whole GPU whose use is unknown.
 type Assumption struct {
 	SM, Quota     int64 // percent
-	MemoryMiB     int64 // of the share; 0 if MemoryPercent says it
+	MemoryMiB     int64 // of the share; 0 if MemoryPercent is set
 	MemoryPercent int64 // of the GPU
 }
 
-// DefaultAssumption is half of a GPU all of the time.
+// DefaultAssumption is half of a GPU's SMs and memory all of the time.
 var DefaultAssumption = Assumption{SM: 50, Quota: 100, MemoryPercent: 50}
 
-// String writes the assumption as ParseAssumption reads it.
+// String returns the assumption in the syntax of ParseAssumption.
 func (a Assumption) String() string {
 	memory := fmt.Sprintf("%d", a.MemoryMiB)
 	if a.MemoryMiB == 0 {
@@ -29,7 +29,7 @@ func (a Assumption) String() string {
 	return fmt.Sprintf("sm=%d,quota=%d,mem=%s", a.SM, a.Quota, memory)
 }
 
-// Memory is what the assumption means on a GPU of so many MiB.
+// Memory returns the assumed memory in MiB on a GPU with gpuMiB of memory.
 func (a Assumption) Memory(gpuMiB int64) int64 {
 	if a.MemoryMiB > 0 {
 		return a.MemoryMiB
@@ -37,7 +37,7 @@ func (a Assumption) Memory(gpuMiB int64) int64 {
 	return gpuMiB * a.MemoryPercent / 100
 }
 
-// ParseAssumption reads text such as sm=50,quota=100,mem=50% (or mem=20480, in MiB). What is left out is the default.
+// ParseAssumption parses text such as sm=50,quota=100,mem=50% (or mem=20480, in MiB). Missing fields have their defaults.
 func ParseAssumption(text string) (Assumption, error) {
 	a := DefaultAssumption
 	for field := range strings.SplitSeq(text, ",") {
@@ -49,6 +49,7 @@ func ParseAssumption(text string) (Assumption, error) {
 	return a, nil
 }
 
+// set sets the field of this name.
 func (a *Assumption) set(name, value string) (err error) {
 	switch name {
 	case "sm":
@@ -63,16 +64,16 @@ func (a *Assumption) set(name, value string) (err error) {
 			a.MemoryMiB, err = within(name, value, maxMiB)
 		}
 	default:
-		err = fmt.Errorf("%q is none of sm, quota, mem", name)
+		err = fmt.Errorf("unknown field %q: must be sm, quota or mem", name)
 	}
 	return err
 }
 
-// within reads a whole number from 1 to most.
+// within parses an integer from 1 to most.
 func within(name, text string, most int64) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 || n > most {
-		return 0, fmt.Errorf("%s: %.64q is not a whole number from 1 to %d", name, text, most)
+		return 0, fmt.Errorf("%s: invalid value %.64q: must be an integer from 1 to %d", name, text, most)
 	}
 	return n, nil
 }

@@ -10,13 +10,13 @@ import (
 	"strconv"
 )
 
-// Table is what was measured, by pod.
+// Table is the measured use by pod.
 type Table map[Pod]Measured
 
 // Pod names a pod.
 type Pod struct{ Namespace, Name string }
 
-// Measured is the use of each GPU that a pod holds.
+// Measured is the use of each of a pod's GPUs.
 type Measured struct {
 	SM        int64 // percent of the GPU's SMs, rounded up, at least 1
 	MemoryMiB int64
@@ -24,8 +24,8 @@ type Measured struct {
 
 var columns = []string{"namespace", "pod", "sm_percent", "memory_mib"}
 
-// Read reads CSV with the columns namespace, pod, sm_percent and memory_mib, in this order and with this header. A pod
-// that is listed several times counts with its largest values. Errors name the line.
+// Read parses CSV with the columns namespace, pod, sm_percent and memory_mib, in this order and with this header. Of several lines for
+// a pod, it keeps the largest values. Errors contain the line number.
 func Read(in io.Reader) (Table, error) {
 	r := csv.NewReader(in)
 	r.FieldsPerRecord = len(columns)
@@ -34,7 +34,7 @@ func Read(in io.Reader) (Table, error) {
 		return nil, err
 	}
 	if !slices.Equal(header, columns) {
-		return nil, fmt.Errorf("the first line is not %v", columns)
+		return nil, fmt.Errorf("invalid header: must be %v", columns)
 	}
 	t := Table{}
 	for {
@@ -43,7 +43,7 @@ func Read(in io.Reader) (Table, error) {
 			return t, nil
 		}
 		if err != nil {
-			return nil, err // names the line
+			return nil, err // contains the line number
 		}
 		if err := t.add(row); err != nil {
 			line, _ := r.FieldPos(0)
@@ -52,6 +52,7 @@ func Read(in io.Reader) (Table, error) {
 	}
 }
 
+// add adds a row of the file.
 func (t Table) add(row []string) error {
 	sm, err := measure("sm_percent", row[2], 100)
 	if err != nil {
@@ -66,11 +67,11 @@ func (t Table) add(row []string) error {
 	return nil
 }
 
-// measure reads a number from 0 to most and rounds it up, to 1 at least: no share is empty.
+// measure parses a number from 0 to most and rounds it up, to at least 1, as no share may be empty.
 func measure(column, text string, most float64) (int64, error) {
 	x, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(x >= 0 && x <= most) {
-		return 0, fmt.Errorf("%s: %.64q is not a number from 0 to %g", column, text, most)
+		return 0, fmt.Errorf("%s: invalid value %.64q: must be a number from 0 to %g", column, text, most)
 	}
 	return max(1, int64(math.Ceil(x))), nil
 }
