@@ -1,0 +1,73 @@
+// Package dataset holds the published measurements and traces that tests and simulations use, compressed, and reads CSV.
+// testdata/README.md names the source and the licence of each.
+package dataset
+
+import (
+	"bytes"
+	"compress/gzip"
+	"embed"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+)
+
+//go:embed testdata
+var files embed.FS
+
+// Prefix begins the names of the files that this package holds, as in dataset:openb/openb_pod_list_default.csv.
+const Prefix = "dataset:"
+
+// ReadFile returns the content of a file: one of this package if the name begins with Prefix, one of the file system otherwise.
+// The error wraps fs.ErrNotExist if there is no such file.
+func ReadFile(name string) ([]byte, error) {
+	inside, ok := strings.CutPrefix(name, Prefix)
+	if !ok {
+		return os.ReadFile(name)
+	}
+	packed, err := files.ReadFile(path.Join("testdata", inside) + ".gz")
+	if err != nil {
+		return nil, fmt.Errorf("read %s (see lab/dataset/testdata/README.md): %w", name, err)
+	}
+	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return io.ReadAll(unpacked)
+}
+
+// tester is the part of testing.TB that Need uses, so that programs do not link package testing.
+type tester interface {
+	Helper()
+	Skipf(format string, args ...any)
+	Fatal(args ...any)
+}
+
+// unlicensed are the files that have no licence and are therefore not in the repository.
+var unlicensed = []string{"dilu/", "harmonybatch/model_all.json"}
+
+// Need returns the text of a file of this package. The test fails if it is missing, and is skipped if it is one of those that
+// have no licence.
+func Need(t tester, name string) string {
+	t.Helper()
+	text, err := ReadFile(Prefix + name)
+	if err == nil {
+		return string(text)
+	}
+	if !Licensed(Prefix + name) {
+		t.Skipf("%v", err)
+	}
+	t.Fatal(err)
+	return ""
+}
+
+// Licensed reports whether a name is of a file that anybody may pass on, or of none that this package could hold.
+func Licensed(name string) bool {
+	for _, prefix := range unlicensed {
+		if strings.HasPrefix(name, Prefix+prefix) {
+			return false
+		}
+	}
+	return true
+}
