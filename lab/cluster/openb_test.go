@@ -6,7 +6,7 @@ import (
 )
 
 // Means of ten published runs of each policy at the end of openb's default list, GPU allocated in percent, and of FGD on other
-// lists (facts/packing.md 1.2, from the results that FGD's authors published). One run of ours lies within three of their
+// lists, from the results that FGD's authors published. One run of ours lies within three of their
 // deviations.
 func TestOpenbPublished(t *testing.T) {
 	for _, c := range []struct {

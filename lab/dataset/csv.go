@@ -81,3 +81,12 @@ func Rows(in io.Reader, columns ...string) iter.Seq2[Row, error] {
 		}
 	}
 }
+
+// Map returns the fields by column name.
+func (r *Row) Map() map[string]string {
+	m := make(map[string]string, len(r.header))
+	for i, name := range r.header {
+		m[name] = strings.TrimSpace(r.Fields[i])
+	}
+	return m
+}

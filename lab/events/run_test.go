@@ -3,11 +3,11 @@ package events
 import (
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/gshare-dev/gshare/lab/dataset"
 )
 
 func TestRunByHand(t *testing.T) {
@@ -50,43 +50,20 @@ func TestRunIsDeterministic(t *testing.T) {
 	}
 }
 
-// diluList reads one of Dilu's lists. They lie beside the repository, not in it.
+// diluList returns one of Dilu's lists.
 func diluList(t testing.TB, name string) []Event {
 	t.Helper()
-	path := filepath.Join(filepath.Dir(repositoryRoot(t)), "shared", "data", "dilu", name)
-	text, err := os.ReadFile(path)
-	if os.IsNotExist(err) {
-		t.Skipf("needs %s, which is not part of the repository", path)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := Parse(string(text))
+	list, err := Parse(dataset.Need(t, "dilu/"+name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return list
 }
 
-func repositoryRoot(t testing.TB) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-	}
-	t.Fatal("no go.mod above the test")
-	return ""
-}
-
 // dilu5 is the cluster of the paper's simulation (5.1), of A100s with 40 GiB.
 var dilu5 = Config{Nodes: 1000, GPUsPerNode: 4, Memory: 40 * gib, Gamma: 1500}
 
-// published are the peaks of active GPUs by Dilu's own simulator (spec/reference-values.md 7.3).
+// published are the peaks of active GPUs by Dilu's own simulator on these lists.
 var published = map[string]map[string]float64{
 	"instances-100.txt":  {"exclusive": 132, "limit": 117, "request": 79, "complementary": 82},
 	"instances-400.txt":  {"exclusive": 386, "limit": 348, "request": 271, "complementary": 264},

@@ -1,15 +1,13 @@
 package serving
 
 import (
-	"encoding/csv"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/gshare-dev/gshare/lab/dataset"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -69,16 +67,16 @@ func ReadSlices(text string) ([]SliceTime, error) {
 
 // numbers reads lines of as many numbers as there are columns, all of them finite and at least 0.
 func numbers(text string, header int, columns []string) ([][]float64, error) {
-	reader := csv.NewReader(strings.NewReader(text))
-	reader.FieldsPerRecord = len(columns)
 	var rows [][]float64
-	for line := 1; ; line++ {
-		words, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
+	line := 0
+	for r, err := range dataset.Records(strings.NewReader(text)) {
+		line++
 		if err != nil {
 			return nil, share.Invalid("csv", "%v", err)
+		}
+		words := r.Fields
+		if len(words) != len(columns) {
+			return nil, share.Invalid("csv", "line %d has %d fields; want %d", r.Line, len(words), len(columns))
 		}
 		if line <= header {
 			continue

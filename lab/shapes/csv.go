@@ -1,14 +1,13 @@
 package shapes
 
 import (
-	"encoding/csv"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/gshare-dev/gshare/lab/dataset"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -18,30 +17,31 @@ var columns = []string{"quota", "sm", "mem"}
 // Parse reads a list of pods from CSV text with the header quota,sm,mem, for GPUs of the given memory. Errors name the
 // line.
 func Parse(text string, memory share.Bytes) ([]Pod, error) {
-	r := csv.NewReader(strings.NewReader(text))
-	header, err := r.Read()
-	if err != nil || !slices.Equal(header, columns) {
-		return nil, fmt.Errorf("line 1: the header is not %s", strings.Join(columns, ","))
-	}
 	var pods []Pod
-	for {
-		fields, err := r.Read()
-		if errors.Is(err, io.EOF) && len(pods) == 0 {
-			return nil, errors.New("line 2: no pods")
-		}
-		if errors.Is(err, io.EOF) {
-			return pods, nil
+	headed := false
+	for r, err := range dataset.Records(strings.NewReader(text)) {
+		if !headed {
+			if headed = err == nil && slices.Equal(r.Fields, columns); !headed {
+				break
+			}
+			continue
 		}
 		if err != nil {
 			return nil, err // names the line
 		}
-		p, err := parsePod(fields, memory)
+		p, err := parsePod(r.Fields, memory)
 		if err != nil {
-			line, _ := r.FieldPos(0)
-			return nil, fmt.Errorf("line %d: %w", line, err)
+			return nil, fmt.Errorf("line %d: %w", r.Line, err)
 		}
 		pods = append(pods, p)
 	}
+	switch {
+	case !headed:
+		return nil, fmt.Errorf("line 1: the header is not %s", strings.Join(columns, ","))
+	case len(pods) == 0:
+		return nil, errors.New("line 2: no pods")
+	}
+	return pods, nil
 }
 
 func parsePod(fields []string, memory share.Bytes) (Pod, error) {

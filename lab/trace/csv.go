@@ -1,22 +1,21 @@
 package trace
 
 import (
-	"encoding/csv"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"strings"
+
+	"github.com/gshare-dev/gshare/lab/dataset"
 )
 
-// ReadNodes reads a node list: sn, cpu_milli, memory_mib, gpu, model.
+// ReadNodes reads a list of nodes from a file, or from package dataset, with the columns sn, cpu_milli, memory_mib, gpu, model.
 func ReadNodes(file string) ([]Node, error) {
 	return readFile(file, []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}, nodeOf)
 }
 
-// ReadPods reads a pod list: name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, and columns that are not used. Some of
-// openb's lists have no gpu_spec: their pods accept every model.
+// ReadPods reads a list of pods likewise, with the columns name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec;
+// others are ignored. Some of openb's lists have no gpu_spec: their pods accept every model.
 func ReadPods(file string) ([]Pod, error) {
 	return readFile(file, []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}, podOf)
 }
@@ -38,7 +37,7 @@ const maxGPUs = 64
 func podOf(r *row) Pod {
 	p := Pod{Name: r.text("name"), MilliCPU: r.count("cpu_milli"), MemoryMiB: r.count("memory_mib"),
 		GPUs: int(r.count("num_gpu")), MilliGPU: r.count("gpu_milli")}
-	if spec := strings.TrimSpace(r.cells["gpu_spec"]); spec != "" {
+	if spec := r.Text("gpu_spec"); spec != "" {
 		p.Models = strings.Split(spec, "|")
 	}
 	switch {
@@ -52,86 +51,47 @@ func podOf(r *row) Pod {
 	return p
 }
 
-// readFile reads a CSV file with a header; each error names file, line and column.
-func readFile[T any](file string, want []string, parse func(*row) T) ([]T, error) {
-	f, err := os.Open(file)
+// readFile parses the rows of a CSV file with a header. Errors name file, line and column.
+func readFile[T any](file string, columns []string, parse func(*row) T) ([]T, error) {
+	text, err := dataset.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	out, err := read(f, want, parse)
+	out, err := read(string(text), columns, parse)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return out, nil
 }
 
-func read[T any](in io.Reader, want []string, parse func(*row) T) ([]T, error) {
-	r := csv.NewReader(in)
-	header, err := r.Read()
-	if err != nil {
-		return nil, fmt.Errorf("read header: %w", err)
-	}
-	if missing := missingColumns(header, want); len(missing) > 0 {
-		return nil, fmt.Errorf("line 1: no column %s", strings.Join(missing, ", "))
-	}
+func read[T any](text string, columns []string, parse func(*row) T) ([]T, error) {
 	var out []T
-	for {
-		fields, err := r.Read()
-		if errors.Is(err, io.EOF) {
-			return out, nonEmpty(out)
-		}
+	for r, err := range dataset.Rows(strings.NewReader(text), columns...) {
 		if err != nil {
-			return nil, err // names the line
+			return nil, err
 		}
-		line, _ := r.FieldPos(0)
-		cells := newRow(header, fields, line)
+		cells := &row{Row: r}
 		value := parse(cells)
 		if cells.err != nil {
 			return nil, cells.err
 		}
 		out = append(out, value)
 	}
-}
-
-func nonEmpty[T any](rows []T) error {
-	if len(rows) == 0 {
-		return errors.New("no rows")
+	if len(out) == 0 {
+		return nil, errors.New("no rows")
 	}
-	return nil
+	return out, nil
 }
 
-func missingColumns(header, want []string) []string {
-	var missing []string
-	for _, w := range want {
-		found := false
-		for _, h := range header {
-			found = found || strings.TrimSpace(h) == w
-		}
-		if !found {
-			missing = append(missing, w)
-		}
-	}
-	return missing
-}
-
-// row is one line by column name; it keeps its first error.
+// row is one line of a list; it keeps the first error of its columns.
 type row struct {
-	line  int
-	cells map[string]string
-	err   error
+	dataset.Row
+	err error
 }
 
-func newRow(header, fields []string, line int) *row {
-	r := &row{line: line, cells: make(map[string]string, len(header))}
-	for i, h := range header {
-		r.cells[strings.TrimSpace(h)] = fields[i]
-	}
-	return r
-}
-
+// text returns the field of a column, which only a model may leave empty.
 func (r *row) text(column string) string {
-	s := strings.TrimSpace(r.cells[column])
+	s := r.Text(column)
 	if s == "" && column != "model" {
 		r.fail(column, "is empty")
 	}
@@ -139,15 +99,15 @@ func (r *row) text(column string) string {
 }
 
 func (r *row) count(column string) int64 {
-	n, err := strconv.ParseInt(strings.TrimSpace(r.cells[column]), 10, 64)
+	n, err := strconv.ParseInt(r.Text(column), 10, 64)
 	if err != nil || n < 0 || n > 1<<40 {
-		r.fail(column, fmt.Sprintf("%q is not a count", r.cells[column]))
+		r.fail(column, fmt.Sprintf("%q is not a count", r.Text(column)))
 	}
 	return n
 }
 
 func (r *row) fail(column, why string) {
 	if r.err == nil {
-		r.err = fmt.Errorf("line %d, column %s: %s", r.line, column, why)
+		r.err = fmt.Errorf("line %d, column %s: %s", r.Line, column, why)
 	}
 }

@@ -91,7 +91,7 @@ func FuzzReadPods(f *testing.F) {
 	f.Add(podHeader + "p,1000,512,1,460,V100M16|V100M32,LS\n")
 	f.Add(podHeader + "\"a\nb\",1,1,8,1000,,\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		pods, err := read(strings.NewReader(text), []string{"name"}, podOf)
+		pods, err := read(text, []string{"name"}, podOf)
 		if err == nil && len(pods) == 0 {
 			t.Error("no pods and no error")
 		}

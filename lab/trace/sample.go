@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"bytes"
 	_ "embed" // for the tables
 	"fmt"
 	"math/rand/v2"
@@ -11,25 +10,25 @@ import (
 // nodes, and the pods of its default list) and how often each occurs there.
 var (
 	//go:embed nodes.csv
-	nodeShapes []byte
+	nodeShapes string
 	//go:embed pods.csv
-	podShapes []byte
+	podShapes string
 )
 
+// counted is a shape and how often it occurs in the trace.
 type counted[T any] struct {
 	count int
 	value T
 }
 
-func countedShapes[T any](table []byte, column string, parse func(*row) T) ([]counted[T], error) {
-	return read(bytes.NewReader(table), []string{"count", column}, func(r *row) counted[T] {
-		r.cells["sn"], r.cells["name"] = "shape", "shape"
+func countedShapes[T any](table string, column string, parse func(*row) T) ([]counted[T], error) {
+	return read(table, []string{"count", column}, func(r *row) counted[T] {
 		return counted[T]{int(r.count("count")), parse(r)}
 	})
 }
 
-// Sample draws pods by their frequency in the trace and gives a cluster of the trace's node shapes, scaled so that the pods
-// want as much of it as all pods of the trace want of all nodes. Pods that ask for a part of a GPU are timed.
+// Sample returns pods drawn by their frequency in the trace, and a cluster of the trace's node shapes, scaled so that the pods
+// request the same part of it as all pods of the trace request of all nodes. Pods that request a part of a GPU are timed.
 func Sample(pods int, seed uint64) ([]Node, []Pod, error) {
 	nodes, err := countedShapes(nodeShapes, "model", nodeOf)
 	if err != nil {

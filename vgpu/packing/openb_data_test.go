@@ -1,63 +1,31 @@
 package packing
 
 import (
-	"encoding/csv"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/gshare-dev/gshare/lab/dataset"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// openbFile reads a table of the openb trace by column name. The data lies beside the repository, not in it; without it
-// the test is skipped, naming the file.
+// openbFile returns the rows of a table of the openb trace, by column name.
 func openbFile(t testing.TB, name string) []map[string]string {
 	t.Helper()
-	path := filepath.Join(filepath.Dir(repositoryRoot(t)), "shared", "data", "openb", name)
-	f, err := os.Open(path)
-	if os.IsNotExist(err) {
-		t.Skipf("needs %s, which is not part of the repository", path)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	table, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var rows []map[string]string
-	for _, line := range table[1:] {
-		row := map[string]string{}
-		for i, column := range table[0] {
-			row[column] = line[i]
+	for r, err := range dataset.Rows(strings.NewReader(dataset.Need(t, "openb/"+name))) {
+		if err != nil {
+			t.Fatal(err)
 		}
-		rows = append(rows, row)
+		rows = append(rows, r.Map())
 	}
 	return rows
 }
 
-func repositoryRoot(t testing.TB) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-	}
-	t.Fatal("no go.mod above the test")
-	return ""
-}
-
-// openbNodes lists the GPU nodes. Their names are a random order, as ties between nodes go by name (facts/packing.md 1.3).
+// openbNodes returns the GPU nodes under names in random order, because ties between nodes go by name.
 func openbNodes(t testing.TB, random *rand.Rand) []*Node {
 	t.Helper()
 	rows := openbFile(t, "openb_node_list_gpu_node.csv")
@@ -74,7 +42,7 @@ func openbNodes(t testing.TB, random *rand.Rand) []*Node {
 	return nodes
 }
 
-// openbPods lists the pods in the order of the file. A fraction of a GPU is that part of the SMs, all of the time.
+// openbPods returns the pods in the order of the file. A fraction of a GPU is that part of the SMs, all of the time.
 func openbPods(t testing.TB, list string) []*Pod {
 	t.Helper()
 	var pods []*Pod

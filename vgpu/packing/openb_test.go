@@ -9,7 +9,7 @@ import (
 )
 
 // The floors are a little below what was measured, and above the best published policy: FGD allocates 95.2 % of openb's
-// default list when as much has arrived as the cluster has, and 95.4 % when 1.3 times as much has (facts/packing.md 1.4).
+// default list when as much has arrived as the cluster has, and 95.4 % when 1.3 times as much has (means of ten published runs).
 func TestOpenbAllocation(t *testing.T) {
 	for name, c := range map[string]struct {
 		seed             uint64
@@ -38,7 +38,7 @@ func TestOpenbAllocation(t *testing.T) {
 	}
 }
 
-// learning is how the demand gets to know the mix of pods: from those that run, as the scheduler does, or from the list.
+// learning is where the demand takes the mix of pods from: from those that run, as the scheduler does, or from the list.
 type learning int
 
 const (
@@ -46,7 +46,8 @@ const (
 	inAdvance
 )
 
-// openbRun is one replay of an openb list by the method of facts/packing.md 8.
+// openbRun is one replay of an openb list by the method of the FGD study: the list is shuffled and topped up by random draws until
+// 1.3 times the GPUs of the cluster are requested; a pod that does not fit is dropped.
 type openbRun struct {
 	random  *rand.Rand
 	nodes   []*Node

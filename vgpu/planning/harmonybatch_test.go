@@ -4,40 +4,40 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
-	"slices"
 	"testing"
 
+	"github.com/gshare-dev/gshare/lab/dataset"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
 // TestHarmonyBatchModels plans for HarmonyBatch's own models, prices and eight SLOs, in its two modes (PA-64).
 func TestHarmonyBatchModels(t *testing.T) {
 	for _, model := range []string{"VGG19", "Bert", "ResNet50"} {
-		m := harmonyModel(t, model)
-		saved, least := 0.0, 1.0
-		const inputs = 50
-		for seed := range uint64(inputs) {
-			r := rand.New(rand.NewPCG(seed, 11))
-			in := Input{
-				Models: []profile.Model{m}, Platform: DefaultPlatform(), Modes: []Mode{CPU, GPU},
-				Prices: harmonyPrices(),
+		t.Run(model, func(t *testing.T) {
+			m := harmonyModel(t, model)
+			saved, least := 0.0, 1.0
+			const inputs = 50
+			for seed := range uint64(inputs) {
+				r := rand.New(rand.NewPCG(seed, 11))
+				in := Input{
+					Models: []profile.Model{m}, Platform: DefaultPlatform(), Modes: []Mode{CPU, GPU},
+					Prices: harmonyPrices(),
+				}
+				for i := 3; i <= 10; i++ {
+					in.Applications = append(in.Applications, Application{fmt.Sprint("app", i), model, profile.Seconds(i) / 10, between(r, 0.1, 20)})
+				}
+				best, harmony := mustPlan(t, Best, in), mustPlan(t, HarmonyBatch, in)
+				if len(best.Infeasible) > 0 {
+					t.Fatalf("%+v", best.Infeasible)
+				}
+				part := 1 - float64(best.Cost/harmony.Cost)
+				saved, least = saved+part/inputs, min(least, part)
 			}
-			for i := 3; i <= 10; i++ {
-				in.Applications = append(in.Applications, Application{fmt.Sprint("app", i), model, profile.Seconds(i) / 10, between(r, 0.1, 20)})
+			t.Logf("%.2f %% below HarmonyBatch in the mean, %.2f %% at least", 100*saved, 100*least)
+			if least < -1e-9 {
+				t.Error("dearer than HarmonyBatch")
 			}
-			best, harmony := mustPlan(t, Best, in), mustPlan(t, HarmonyBatch, in)
-			if len(best.Infeasible) > 0 {
-				t.Fatalf("%+v", best.Infeasible)
-			}
-			part := 1 - float64(best.Cost/harmony.Cost)
-			saved, least = saved+part/inputs, min(least, part)
-		}
-		t.Logf("%s: %.2f %% below HarmonyBatch in the mean, %.2f %% at least", model, 100*saved, 100*least)
-		if least < -1e-9 {
-			t.Errorf("%s: dearer than HarmonyBatch", model)
-		}
+		})
 	}
 }
 
@@ -58,46 +58,64 @@ func TestKnee(t *testing.T) {
 	}
 }
 
+// curves are the fits of a latency over the vCPUs, one for each batch.
+type curves [][3]float64
+
+func (all curves) exponentials() []profile.Exponential {
+	var out []profile.Exponential
+	for _, c := range all {
+		out = append(out, profile.Exponential{Alpha: profile.Seconds(c[0]), Beta: c[1], Gamma: profile.Seconds(c[2])})
+	}
+	return out
+}
+
+// card is the fit of a latency on a GPU.
+type card struct {
+	L1, L2, T float64
+	G         int
+}
+
+// harmonyModel returns one of HarmonyBatch's models: VGG19 from its repository, the others from an older one of its authors.
 func harmonyModel(t *testing.T, name string) profile.Model {
 	t.Helper()
-	path := filepath.Join("..", "..", "..", "shared", "data", "harmonybatch", "model_all.json")
-	text, err := os.ReadFile(path)
-	if os.IsNotExist(err) {
-		t.Skipf("needs %s, which is not part of the repository", path)
-	}
-	if err != nil {
-		t.Fatal(err)
+	if name == "VGG19" {
+		var models map[string]struct {
+			CPU struct {
+				Mem      [2]float64
+				Avg, Max struct{ Exponential curves }
+			}
+			GPU struct{ A10 card }
+		}
+		decode(t, "harmonybatch/model.json", &models)
+		m := models[name]
+		return modelOf(name, m.CPU.Mem, m.CPU.Avg.Exponential, m.CPU.Max.Exponential, m.GPU.A10)
 	}
 	var models map[string]struct {
 		CPU struct {
 			Mem      [2]float64
-			Avg, Max [][3]float64
+			Avg, Max curves
 		}
-		GPU struct {
-			L1, L2, T float64
-			G         int
-		} `json:"GPU_A10"`
+		GPU card `json:"GPU_A10"`
 	}
-	if err := json.Unmarshal(text, &models); err != nil {
+	decode(t, "harmonybatch/model_all.json", &models)
+	m := models[name]
+	return modelOf(name, m.CPU.Mem, m.CPU.Avg, m.CPU.Max, m.GPU)
+}
+
+func decode(t *testing.T, name string, into any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(dataset.Need(t, name)), into); err != nil {
 		t.Fatal(err)
 	}
-	m, ok := models[name]
-	if !ok {
-		t.Fatalf("%s has no %s", path, name)
-	}
-	curves := func(all [][3]float64) []profile.Exponential {
-		var out []profile.Exponential
-		for _, c := range all {
-			out = append(out, profile.Exponential{Alpha: profile.Seconds(c[0]), Beta: c[1], Gamma: profile.Seconds(c[2])})
-		}
-		return slices.Clip(out)
-	}
+}
+
+func modelOf(name string, memory [2]float64, mean, p99 curves, gpu card) profile.Model {
 	return profile.Model{
 		Name: name,
-		CPU:  &profile.CPU{Mean: curves(m.CPU.Avg), P99: curves(m.CPU.Max), Memory: profile.Linear{Slope: m.CPU.Mem[0], Intercept: m.CPU.Mem[1]}},
+		CPU:  &profile.CPU{Mean: mean.exponentials(), P99: p99.exponentials(), Memory: profile.Linear{Slope: memory[0], Intercept: memory[1]}},
 		GPU: &profile.GPU{
-			Exclusive: profile.Linear{Slope: m.GPU.L1, Intercept: m.GPU.L2}, Tail: profile.Linear{Slope: 1.2},
-			CardGB: m.GPU.G, TimeSlice: profile.Seconds(m.GPU.T), HostMemory: profile.Linear{Intercept: 512}, MaxBatch: 32,
+			Exclusive: profile.Linear{Slope: gpu.L1, Intercept: gpu.L2}, Tail: profile.Linear{Slope: 1.2},
+			CardGB: gpu.G, TimeSlice: profile.Seconds(gpu.T), HostMemory: profile.Linear{Intercept: 512}, MaxBatch: 32,
 		},
 	}
 }

@@ -1,14 +1,14 @@
 package profile
 
 import (
-	"encoding/csv"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/gshare-dev/gshare/lab/dataset"
 )
 
 func TestFitExponentialRecovers(t *testing.T) {
@@ -134,25 +134,16 @@ func TestParvaGPU(t *testing.T) {
 }
 
 func parvaPoints(t *testing.T, model string) map[string][]Point {
-	path := filepath.Join("..", "..", "..", "shared", "data", "parvagpu", model+".csv")
-	file, err := os.Open(path)
-	if os.IsNotExist(err) {
-		t.Skipf("needs %s, which is not part of the repository", path)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	rows, err := csv.NewReader(file).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
 	points := map[string][]Point{}
-	for _, row := range rows[1:] {
+	for r, err := range dataset.Rows(strings.NewReader(dataset.Need(t, "parvagpu/"+model+".csv"))) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		row := r.Fields
 		batch, err := strconv.Atoi(row[1])
 		throughput, err2 := strconv.ParseFloat(row[3], 64)
 		if err != nil || err2 != nil {
-			t.Fatalf("%s: row %v", path, row)
+			t.Fatalf("%s: row %v", model, row)
 		}
 		if row[2] == "1" && throughput > 0 { // 0: did not fit into the memory. The latency column is rounded to milliseconds;
 			// one process has batch/latency as throughput

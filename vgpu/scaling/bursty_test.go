@@ -1,24 +1,20 @@
 package scaling
 
 import (
-	"os"
-	"path/filepath"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gshare-dev/gshare/lab/dataset"
 )
 
-// bursty reads Dilu's public bursty load: requests/s, second by second.
+// bursty returns Dilu's public bursty load: requests/s, second by second.
 func bursty(t *testing.T) []Rate {
 	t.Helper()
-	path := filepath.Join("..", "..", "..", "shared", "data", "dilu", "bursty.txt")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Skipf("%s is not there", path)
-	}
 	var loads []Rate
-	for _, field := range strings.Fields(string(text)) {
+	for _, field := range strings.Fields(dataset.Need(t, "dilu/bursty.txt")) {
 		load, err := strconv.ParseFloat(field, 64)
 		if err != nil {
 			t.Fatal(err)
@@ -31,7 +27,7 @@ func bursty(t *testing.T) []Rate {
 // coldStart is how long an instance takes to serve once it is created.
 const coldStart = 10 * time.Second
 
-// outcome is what a policy costs: instances started anew, and the part of the load that the hot instances do not serve
+// outcome is what a policy costs: instances started, and the part of the load that the hot instances do not serve
 // even at their limits, twice their throughput (DI-19).
 type outcome struct {
 	cold       int
@@ -71,10 +67,28 @@ func replay(t *testing.T, policy Policy, loads []Rate) outcome {
 	return o
 }
 
-// On Dilu's bursty load, lazy scaling starts a small part of the instances that eager scaling does, and demotion fewer
-// still, while no more of the load goes unserved (DI-07; the direction of Dilu's Table 3).
-func TestDiluBursty(t *testing.T) {
-	loads := bursty(t)
+// Under bursty loads, lazy scaling starts at most a quarter of the instances that eager scaling does, and demotion at most two thirds
+// of these, while no more of the load goes unserved (DI-07; the direction of Dilu's Table 3).
+func TestDiluBursty(t *testing.T) { compareScaling(t, bursty(t)) }
+
+// TestBursty does the same on a load of our own: noise around a base rate, with bursts of 5 to 90 s at three to six times that rate.
+func TestBursty(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 7))
+	var loads []Rate
+	for len(loads) < 3000 {
+		for range 20 + random.IntN(60) {
+			loads = append(loads, Rate(2*random.Float64()+1))
+		}
+		height := 6 + 6*random.Float64()
+		for range []int{5, 10, 60, 90}[random.IntN(4)] {
+			loads = append(loads, Rate(height+2*random.Float64()))
+		}
+	}
+	compareScaling(t, loads)
+}
+
+func compareScaling(t *testing.T, loads []Rate) {
+	t.Helper()
 	const soon = time.Nanosecond
 	eager := replay(t, Policy{Min: 1, Window: 3 * time.Second, Out: 1, In: 2, SharedFor: soon, WarmFor: soon}, loads)
 	lazy := replay(t, Policy{Min: 1, SharedFor: soon, WarmFor: soon}, loads)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gshare-dev/gshare/lab/dataset"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -26,46 +27,39 @@ type request struct {
 }
 
 func readRequests(text string, form requestTable) ([]Series, error) {
-	t, err := openTable(text)
-	if err != nil {
-		return nil, err
-	}
 	var all []request
-	for {
-		more, err := t.next()
+	for row, err := range rows(text) {
 		if err != nil {
 			return nil, err
 		}
-		if !more {
-			return count(all)
-		}
-		r, err := form.request(t)
+		r, err := form.request(&row)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, r)
 	}
+	return count(all)
 }
 
-func (form requestTable) request(t *table) (request, error) {
+func (form requestTable) request(row *dataset.Row) (request, error) {
 	r := request{name: "requests"}
-	at, err := t.column(form.time)
+	at, err := column(row, form.time)
 	if err != nil {
 		return r, err
 	}
-	if r.at, err = form.parse(t.row[at], t.line, form.time); err != nil {
+	if r.at, err = form.parse(row.Fields[at], row.Line, form.time); err != nil {
 		return r, err
 	}
 	if form.less == "" {
 		return r, nil
 	}
-	less, lessErr := t.column(form.less)
-	name, nameErr := t.column(form.name)
+	less, lessErr := column(row, form.less)
+	name, nameErr := column(row, form.name)
 	if err := cmp.Or(lessErr, nameErr); err != nil {
 		return r, err
 	}
-	took, err := number(t.row[less], t.line, form.less)
-	r.at, r.name = r.at-took, t.row[name]
+	took, err := number(row.Fields[less], row.Line, form.less)
+	r.at, r.name = r.at-took, row.Fields[name]
 	return r, err
 }
 
@@ -121,27 +115,22 @@ func list(found map[string]*Series) []Series {
 
 // readMinutes reads one function a line, with a column for each minute.
 func readMinutes(text string) ([]Series, error) {
-	t, err := openTable(text)
-	if err != nil {
-		return nil, err
-	}
-	name, nameErr := t.column("HashFunction")
-	first, firstErr := t.column("1")
-	if err := cmp.Or(nameErr, firstErr); err != nil {
-		return nil, err
-	}
 	var all []Series
-	for {
-		more, err := t.next()
-		if err != nil || !more && len(all) > 0 {
-			return all, err
+	for row, err := range rows(text) {
+		if err != nil {
+			return nil, err
 		}
-		if !more || len(all) == maxSeries {
-			return nil, share.Invalid("trace", "%d functions; want 1 to %d", len(all), maxSeries)
+		name, nameErr := column(&row, "HashFunction")
+		first, firstErr := column(&row, "1")
+		if err := cmp.Or(nameErr, firstErr); err != nil {
+			return nil, err
 		}
-		s := Series{Name: t.row[name], Step: minute}
-		for i, word := range t.row[first:] {
-			n, err := number(word, t.line, "minute "+strconv.Itoa(i+1))
+		if len(all) == maxSeries {
+			return nil, share.Invalid("trace", "more than %d functions", maxSeries)
+		}
+		s := Series{Name: row.Fields[name], Step: minute}
+		for i, word := range row.Fields[first:] {
+			n, err := number(word, row.Line, "minute "+strconv.Itoa(i+1))
 			if err != nil {
 				return nil, err
 			}
@@ -149,6 +138,10 @@ func readMinutes(text string) ([]Series, error) {
 		}
 		all = append(all, s)
 	}
+	if len(all) == 0 {
+		return nil, share.Invalid("trace", "has no functions")
+	}
+	return all, nil
 }
 
 // Sum gives one series of all, so that a sparse trace can drive a busy function. They must have the same step.

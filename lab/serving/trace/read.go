@@ -1,16 +1,15 @@
 package trace
 
 import (
-	"encoding/csv"
-	"errors"
 	"fmt"
-	"io"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/gshare-dev/gshare/lab/dataset"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -96,41 +95,23 @@ func number(word string, line int, column string) (float64, error) {
 	return x, nil
 }
 
-// table reads CSV with a header, row by row.
-type table struct {
-	csv    *csv.Reader
-	header []string
-	row    []string
-	line   int
+// rows iterates over the rows of CSV text with a header.
+func rows(text string) iter.Seq2[dataset.Row, error] {
+	return func(yield func(dataset.Row, error) bool) {
+		for r, err := range dataset.Rows(strings.NewReader(text)) {
+			if err != nil {
+				err = share.Invalid("csv", "%v", err)
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
 }
 
-func openTable(text string) (*table, error) {
-	t := &table{csv: csv.NewReader(strings.NewReader(text))}
-	t.csv.ReuseRecord = true
-	header, err := t.csv.Read()
-	if err != nil {
-		return nil, share.Invalid("line 1", "%v", err)
-	}
-	t.header = slices.Clone(header)
-	return t, nil
-}
-
-// next is false at the end.
-func (t *table) next() (bool, error) {
-	var err error
-	t.row, err = t.csv.Read()
-	if errors.Is(err, io.EOF) {
-		return false, nil
-	}
-	if err != nil {
-		return false, share.Invalid("csv", "%v", err)
-	}
-	t.line, _ = t.csv.FieldPos(0)
-	return true, nil
-}
-
-func (t *table) column(name string) (int, error) {
-	i := slices.Index(t.header, name)
+// column returns the index of a column, or an error if the header lacks it.
+func column(r *dataset.Row, name string) (int, error) {
+	i := r.Column(name)
 	if i < 0 {
 		return 0, share.Invalid("line 1", "there is no column %s", name)
 	}

@@ -1,13 +1,12 @@
 package search
 
 import (
-	"encoding/csv"
-	"os"
-	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/gshare-dev/gshare/lab/dataset"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -18,21 +17,14 @@ type bench map[Setting]profile.Point
 // diluTable reads a table of Dilu's public profiles (A100-40): batch, percent of SMs, seconds of a batch, requests/s.
 func diluTable(t *testing.T, model string) bench {
 	t.Helper()
-	path := filepath.Join("..", "..", "..", "..", "shared", "data", "dilu", "bs_sm_"+model+".csv")
-	file, err := os.Open(path)
-	if err != nil {
-		t.Skipf("%s is not there", path)
-	}
-	defer file.Close()
-	rows, err := csv.NewReader(file).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
 	table := bench{}
-	for _, row := range rows {
+	for row, err := range dataset.Records(strings.NewReader(dataset.Need(t, "dilu/bs_sm_"+model+".csv"))) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		var v [4]float64
 		for i := range v {
-			if v[i], err = strconv.ParseFloat(row[i], 64); err != nil {
+			if v[i], err = strconv.ParseFloat(row.Fields[i], 64); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -9,15 +9,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gshare-dev/gshare/lab/dataset"
 )
 
 // table is one experiment: rows are inputs, columns are figures of policies, cells are means over seeds.
 type table struct {
 	name, title, text string
-	command           []string // arguments of gshare that all rows have
+	command           []string // arguments of gshare-lab that all rows have
+	needs             []string // files that its profiles name
 	rows              []row
 	columns           []column
 	targets           []target
@@ -86,6 +90,30 @@ func (s *summary) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
+// missing returns the first of the files that a row reads and the repository lacks, because they have no licence.
+func (t table) missing(r row) string {
+	for _, name := range slices.Concat(t.needs, t.command, r.args) {
+		if !dataset.Licensed(name) {
+			if _, err := dataset.ReadFile(name); err != nil {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// withoutMissing returns the table without the rows whose files are missing, and reports each on standard error.
+func (t table) withoutMissing() table {
+	t.rows = slices.DeleteFunc(slices.Clone(t.rows), func(r row) bool {
+		name := t.missing(r)
+		if name != "" {
+			fmt.Fprintf(os.Stderr, "  %-16s left out: no %s, see lab/dataset/testdata/README.md\n", r.name, name)
+		}
+		return name != ""
+	})
+	return t
+}
+
 func (o options) measure(ctx context.Context, t table) (cells, error) {
 	out := cells{}
 	for _, r := range t.rows {
@@ -120,9 +148,6 @@ func policies(columns []column) string {
 }
 
 func (o options) simulateOutput(ctx context.Context, args []string) ([]byte, error) {
-	for i, a := range args {
-		args[i] = strings.ReplaceAll(a, "{data}", o.data)
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err

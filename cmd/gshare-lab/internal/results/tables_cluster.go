@@ -5,10 +5,10 @@ const (
 	at130 = "allocation_percent_130"
 )
 
-var cluster = []string{"simulate", "cluster", "--nodes", "{data}/openb/openb_node_list_gpu_node.csv"}
+var cluster = []string{"simulate", "cluster", "--nodes", "dataset:openb/openb_node_list_gpu_node.csv"}
 
 func podList(name string) []string {
-	return []string{"--pods", "{data}/openb/openb_pod_list_" + name + ".csv"}
+	return []string{"--pods", "dataset:openb/openb_pod_list_" + name + ".csv"}
 }
 
 // published are the means of FGD's ten published runs at 130 % load (fgd-expected-allocation.csv).

@@ -8,15 +8,15 @@ func events() table {
 			"Nothing in these runs is random.",
 		command: []string{"simulate", "events"},
 		rows: []row{
-			{name: "100", args: []string{"--file", "{data}/dilu/instances-100.txt"}},
-			{name: "400", args: []string{"--file", "{data}/dilu/instances-400.txt"}},
-			{name: "1600", args: []string{"--file", "{data}/dilu/instances-1600.txt"}},
+			{name: "100", args: []string{"--file", "dataset:dilu/instances-100.txt"}},
+			{name: "400", args: []string{"--file", "dataset:dilu/instances-400.txt"}},
+			{name: "1600", args: []string{"--file", "dataset:dilu/instances-1600.txt"}},
 		},
 		columns: append(of("peak_gpus", "", 0, "exclusive", "limit", "request", "firstfit", "complementary", "gshare"),
 			of("mean_gpus", ", mean", 1, "complementary", "gshare")...),
 		targets: append([]target{{column: "gshare peak_gpus", other: "complementary peak_gpus"}}, eventPeaks()...),
 		figures: []figure{{file: "events.svg", caption: "Active GPUs over time, 1,600 instances",
-			args: []string{"simulate", "events", "--file", "{data}/dilu/instances-1600.txt", "--policy", "all"}}},
+			args: []string{"simulate", "events", "--file", "dataset:dilu/instances-1600.txt", "--policy", "all"}}},
 	}
 }
 

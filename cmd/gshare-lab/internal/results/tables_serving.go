@@ -1,6 +1,10 @@
 package results
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/gshare-dev/gshare/lab/dataset"
+)
 
 const worlds = "cmd/gshare-lab/internal/simulate/testdata/serving/"
 
@@ -24,21 +28,22 @@ func scaling() table {
 			"ms; 5 s to load from storage, assumed), at 20 and 40 requests for each of the trace, the second a third of the trace later. `eager`\n" +
 			"is FaST-GShare's Algorithm 1, `keepalive` is as INFless, `lazy` is Dilu. All batch alike: as large as runs in half the SLO. Requests\n" +
 			"that missed their SLO, percent; cold starts; GPU-seconds that were reserved, or used beyond that.",
-		command: []string{"simulate", "serving", "--profiles", worlds + "scaling.yaml", "--data", "{data}"},
+		command: []string{"simulate", "serving", "--profiles", worlds + "scaling.yaml"},
+		needs:   []string{dataset.Prefix + "dilu/bs_sm_roberta_large.csv", dataset.Prefix + "dilu/bs_sm_resnet152.csv"},
 		rows: []row{
-			{name: "Dilu, bursty", args: []string{"--trace", "{data}/dilu/bursty.txt"}},
-			{name: "the same on one GPU", args: []string{"--trace", "{data}/dilu/bursty.txt", "--gpus", "1"}},
-			{name: "2.5 times it on two GPUs", args: []string{"--trace", "{data}/dilu/bursty.txt", "--gpus", "2", "--scale", "2.5"}},
-			{name: "Azure LLM, 20 min", args: []string{"--trace", "{data}/serving/AzureLLMInferenceTrace_conv.csv", "--duration", "20m"}},
-			{name: "Azure 2021, 200 requests", args: []string{"--trace", "{data}/serving/Azure2021_200.csv", "--step", "60s"}},
-			{name: "Azure 2021, 30 requests", args: []string{"--trace", "{data}/serving/Azure2021_30.csv", "--step", "60s"}},
-			{name: "Azure 2019, 2 h", args: []string{"--trace", "{data}/serving/invocations.csv", "--duration", "2h"}},
+			{name: "Dilu, bursty", args: []string{"--trace", "dataset:dilu/bursty.txt"}},
+			{name: "the same on one GPU", args: []string{"--trace", "dataset:dilu/bursty.txt", "--gpus", "1"}},
+			{name: "2.5 times it on two GPUs", args: []string{"--trace", "dataset:dilu/bursty.txt", "--gpus", "2", "--scale", "2.5"}},
+			{name: "Azure LLM, 20 min", args: []string{"--trace", "dataset:serving/AzureLLMInferenceTrace_conv.csv", "--duration", "20m"}},
+			{name: "Azure 2021, 200 requests", args: []string{"--trace", "dataset:serving/Azure2021_200.csv", "--step", "60s"}},
+			{name: "Azure 2021, 30 requests", args: []string{"--trace", "dataset:serving/Azure2021_30.csv", "--step", "60s"}},
+			{name: "Azure 2019, 2 h", args: []string{"--trace", "dataset:serving/invocations.csv", "--duration", "2h"}},
 		},
 		columns: servingColumns([]string{"eager", "keepalive", "lazy", "gshare"},
 			column{figure: "slo_violation_percent", head: ", % missed", digits: 2},
 			column{figure: "cold_starts", head: ", cold starts", digits: 1}, column{figure: "gpu_seconds", head: ", GPU-s"}),
 		figures: []figure{{file: "serving-scaling.svg", caption: "Violations on Dilu's bursty trace", args: []string{
-			"simulate", "serving", "--profiles", worlds + "scaling.yaml", "--data", "{data}", "--trace", "{data}/dilu/bursty.txt",
+			"simulate", "serving", "--profiles", worlds + "scaling.yaml", "--trace", "dataset:dilu/bursty.txt",
 			"--policy", "eager,keepalive,lazy,gshare"}}},
 	}
 	// In the last two rows each function has one instance from its first request on. Every policy must load it once, and the
@@ -76,12 +81,12 @@ func migServing() table {
 			"requests for each of its own; SLO 1.5 times the time on the smallest slices. `monolithic` (as ESG) keeps slices for ten minutes.\n" +
 			"All serve what can still be in time before what cannot. Requests that missed their SLO, percent; answered a second; GPU-seconds\n" +
 			"in which any slice worked; MIG-seconds.",
-		command: []string{"simulate", "serving", "--data", "{data}", "--trace", "{data}/serving/AzureLLMInferenceTrace_conv.csv", "--scale", "8"},
+		command: []string{"simulate", "serving", "--trace", "dataset:serving/AzureLLMInferenceTrace_conv.csv", "--scale", "8"},
 		columns: servingColumns([]string{"monolithic", "pipelined", "gshare"},
 			column{figure: "slo_violation_percent", head: ", % missed", digits: 2}, column{figure: "completed_per_second", head: ", answers/s", digits: 1},
 			column{figure: "gpu_seconds", head: ", GPU-s"}, column{figure: "mig_seconds", head: ", MIG-s"}),
 		figures: []figure{{file: "serving-mig.svg", caption: "Violations, heavy, geometry P2", args: []string{
-			"simulate", "serving", "--data", "{data}", "--trace", "{data}/serving/AzureLLMInferenceTrace_conv.csv", "--scale", "8",
+			"simulate", "serving", "--trace", "dataset:serving/AzureLLMInferenceTrace_conv.csv", "--scale", "8",
 			"--profiles", worlds + "heavy.yaml", "--geometry", "p2", "--policy", "monolithic,pipelined,gshare"}}},
 	}
 	var light, others []string
@@ -116,7 +121,7 @@ func callServing() table {
 			"`gshare plan`'s example), on Dilu's bursty trace; execution times are random, with the profile's mean and p99, and are billed as they\n" +
 			"are. The plan is for the mean rates, the load is not steady. `gshare` takes the cheapest plan that needs no more GPU time than that of\n" +
 			"the papers which needs the least. Requests that missed their SLO, percent; cost in USD; GPU-seconds of whole cards.",
-		command: []string{"simulate", "serving", "--profiles", worlds + "calls.yaml", "--trace", "{data}/dilu/bursty.txt"},
+		command: []string{"simulate", "serving", "--profiles", worlds + "calls.yaml", "--trace", "dataset:dilu/bursty.txt"},
 		rows:    rows("--scale", "0.2", "1", "5", "20"),
 		columns: servingColumns([]string{"harmonybatch", "pamba", "gshare"},
 			column{figure: "slo_violation_percent", head: ", % missed", digits: 2}, column{figure: "cost", head: ", cost", digits: 3},

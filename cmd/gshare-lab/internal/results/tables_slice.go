@@ -5,7 +5,7 @@ var families = []string{"papermix", "fastgrid", "smallgrid", "uniform", "overhal
 // familyRows are the generated families and the one drawn from openb's fractional pods.
 func familyRows() []row {
 	return append(rows("--family", families...),
-		row{name: "openb", args: []string{"--family", "openb", "--openb-pods", "{data}/openb/openb_pod_list_default.csv"}})
+		row{name: "openb", args: []string{"--family", "openb", "--openb-pods", "dataset:openb/openb_pod_list_default.csv"}})
 }
 
 func shapes(reserve string) table {

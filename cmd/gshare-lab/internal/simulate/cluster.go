@@ -52,8 +52,8 @@ func simulateCluster() *simulation {
 }
 
 func (c *clusterSimulation) flags(f *pflag.FlagSet) {
-	f.StringVar(&c.nodesFile, "nodes", "", "CSV file of nodes: sn, cpu_milli, memory_mib, gpu, model")
-	f.StringVar(&c.podsFile, "pods", "", "CSV file of pods: name, cpu_milli, memory_mib, num_gpu, gpu_milli, and gpu_spec if pods are particular")
+	f.StringVar(&c.nodesFile, "nodes", openbNodes, "CSV file of nodes: sn, cpu_milli, memory_mib, gpu, model")
+	f.StringVar(&c.podsFile, "pods", openbPods, "CSV file of pods: name, cpu_milli, memory_mib, num_gpu, gpu_milli, and gpu_spec if pods are particular")
 	f.Float64Var(&c.load, "load", 1.3, "GPUs asked for at the end, in parts of those of the cluster")
 	f.IntVar(&c.replicate, "replicate", 1, "copies of the nodes and of the pods")
 	f.StringVar(&c.order, "order", cluster.RandomOrder, "of the nodes; where a policy is indifferent the first wins: "+strings.Join(cluster.Orders(), ", "))

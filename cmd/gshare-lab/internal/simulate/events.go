@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/gshare-lab/internal/report"
 	"github.com/gshare-dev/gshare/cmd/internal/chart"
+	"github.com/gshare-dev/gshare/lab/dataset"
 	"github.com/gshare-dev/gshare/lab/events"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -85,7 +85,7 @@ func (e *eventsSimulation) prepare() error {
 	case e.gamma < 100 || e.gamma > 1000:
 		return fmt.Errorf("--gamma: %d is not between 100 and 1000", e.gamma)
 	}
-	text, err := os.ReadFile(e.file)
+	text, err := dataset.ReadFile(e.file)
 	if err != nil {
 		return err
 	}

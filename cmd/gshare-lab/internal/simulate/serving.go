@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -14,6 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/cmd/gshare-lab/internal/report"
 	"github.com/gshare-dev/gshare/cmd/internal/chart"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/lab/dataset"
 	"github.com/gshare-dev/gshare/lab/serving"
 	"github.com/gshare-dev/gshare/lab/serving/trace"
 	"github.com/gshare-dev/gshare/vgpu/planning"
@@ -101,14 +102,14 @@ func (s *servingSimulation) prepare() error {
 	case s.duration < 0 || s.duration > 24*time.Hour:
 		return fmt.Errorf("--duration: %v is outside 0 to 24h", s.duration)
 	}
-	text, err := os.ReadFile(s.trace)
+	text, err := dataset.ReadFile(s.trace)
 	if err != nil {
 		return fmt.Errorf("--trace: %w", err)
 	}
 	if s.series, err = trace.Read(string(text)); err != nil {
 		return fmt.Errorf("%s: %w", s.trace, err)
 	}
-	if text, err = os.ReadFile(s.profiles); err != nil {
+	if text, err = dataset.ReadFile(s.profiles); err != nil {
 		return fmt.Errorf("--profiles: %w", err)
 	}
 	s.spec.Platform = planning.DefaultPlatform()
@@ -139,7 +140,10 @@ func (s *servingSimulation) input(seed uint64) (*serving.Input, error) {
 }
 
 func (s *servingSimulation) table(name string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(s.data, name))
+	if !strings.HasPrefix(name, dataset.Prefix) {
+		name = filepath.Join(s.data, name)
+	}
+	text, err := dataset.ReadFile(name)
 	return string(text), err
 }
 

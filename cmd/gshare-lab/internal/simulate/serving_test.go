@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/lab/dataset"
 )
 
 const servingFolder = "testdata/serving"
@@ -96,23 +97,23 @@ func TestSimulateServingUsageErrors(t *testing.T) {
 	}
 }
 
-// The worlds of the laboratory are read as they are, where the tables are there.
+// TestServingWorlds runs the profiles files of RESULTS.md on the built-in data.
 func TestServingWorlds(t *testing.T) {
-	data := filepath.Join("..", "..", "..", "shared", "data")
 	for file, c := range map[string]struct{ needs, policy string }{
 		"scaling.yaml": {"dilu", "lazy"}, "light.yaml": {"parvagpu", "monolithic"}, "medium.yaml": {"parvagpu", "pipelined"},
 		"heavy.yaml": {"parvagpu", "gshare"}, "calls.yaml": {"", "harmonybatch"},
 	} {
-		if _, err := os.Stat(filepath.Join(data, c.needs)); err != nil {
-			t.Logf("%s: %v", file, err)
-			continue
-		}
-		args := []string{"--profiles", filepath.Join(servingFolder, file), "--data", data, "--duration", "10s", "--policy", c.policy, "--scale", "0.1"}
-		if c.needs == "parvagpu" {
-			args = append(args, "--geometry", "p2")
-		}
-		if _, err := runServing(t, args...); err != nil {
-			t.Errorf("%s: %v", file, err)
-		}
+		t.Run(file, func(t *testing.T) {
+			args := []string{"--profiles", filepath.Join(servingFolder, file), "--duration", "10s", "--policy", c.policy, "--scale", "0.1"}
+			switch c.needs {
+			case "parvagpu":
+				args = append(args, "--geometry", "p2")
+			case "dilu":
+				dataset.Need(t, "dilu/bs_sm_resnet152.csv")
+			}
+			if _, err := runServing(t, args...); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -54,7 +54,7 @@ func simulateShapes() *simulation {
 
 func (s *shapesSimulation) flags(f *pflag.FlagSet) {
 	f.StringVar(&s.familyName, "family", "papermix", shapesFamilyHelp())
-	f.StringVar(&s.openbPods, "openb-pods", "", "CSV file of openb's pods, for the family openb")
+	f.StringVar(&s.openbPods, "openb-pods", openbPods, "list of pods for the family openb")
 	f.IntVar(&s.pods, "pods", 0, "number of pods (default 1000, or 5000 with --churn)")
 	f.Float64Var(&s.reserve, "reserve", 0, "part of every window that a GPU keeps back if it switches, such as 0.05")
 	f.Int64Var(&s.memoryGiB, "slice-memory", 80, "memory of a GPU in GiB")

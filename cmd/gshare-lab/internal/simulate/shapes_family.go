@@ -1,25 +1,27 @@
 package simulate
 
 import (
-	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
+	"github.com/gshare-dev/gshare/lab/dataset"
 	"github.com/gshare-dev/gshare/lab/shapes"
 	"github.com/gshare-dev/gshare/lab/trace"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// openbFamily draws from the fractional pods of openb, which lie in a file.
-const openbFamily = "openb"
+const (
+	openbFamily = "openb" // draws from the pods of openb that request a part of one GPU
+	openbNodes  = dataset.Prefix + "openb/openb_node_list_gpu_node.csv"
+	openbPods   = dataset.Prefix + "openb/openb_pod_list_default.csv"
+)
 
 func shapesFamilies() []string { return slices.Sorted(maps.Keys(shapes.Families())) }
 
 func shapesFamilyHelp() string {
-	return strings.Join(shapesFamilies(), ", ") + ", " + openbFamily + " (with --openb-pods), or a CSV file to draw from: quota,sm,mem in percent, percent and MiB"
+	return strings.Join(shapesFamilies(), ", ") + ", " + openbFamily + ", or a CSV file to draw from: quota,sm,mem in percent, percent and MiB"
 }
 
 func (s *shapesSimulation) readFamily() (err error) {
@@ -41,7 +43,7 @@ func (s *shapesSimulation) readFamily() (err error) {
 }
 
 func (s *shapesSimulation) readShapes(file string) ([]shapes.Pod, error) {
-	text, err := os.ReadFile(file)
+	text, err := dataset.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
@@ -52,11 +54,8 @@ func (s *shapesSimulation) readShapes(file string) ([]shapes.Pod, error) {
 	return pods, nil
 }
 
-// readOpenb keeps the pods that want a part of one GPU.
+// readOpenb returns the pods of a list that request a part of one GPU.
 func readOpenb(file string) ([]shapes.Pod, error) {
-	if file == "" {
-		return nil, errors.New("--openb-pods: the family openb needs the file of its pods")
-	}
 	list, err := trace.ReadPods(file)
 	if err != nil {
 		return nil, err
@@ -68,7 +67,7 @@ func readOpenb(file string) ([]shapes.Pod, error) {
 		}
 	}
 	if len(pods) == 0 {
-		return nil, fmt.Errorf("%s: no pod wants a part of one GPU", file)
+		return nil, fmt.Errorf("%s: no pod requests a part of one GPU", file)
 	}
 	return pods, nil
 }

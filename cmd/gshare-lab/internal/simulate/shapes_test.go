@@ -116,7 +116,7 @@ func TestSimulateShapesRefuses(t *testing.T) {
 		"malformed":       {[]string{"--family", shapesFile(t, head+"40;12;0\n")}, "shapes.csv: record on line 2"},
 		"no such file":    {[]string{"--family", "nowhere.csv"}, "nowhere.csv"},
 		"no such family":  {[]string{"--family", "nothing"}, `"nothing" is none of`},
-		"openb, no file":  {[]string{"--family", "openb"}, "--openb-pods"},
+		"openb, no file":  {[]string{"--family", "openb", "--openb-pods", "none.csv"}, "none.csv"},
 		"openb, bad file": {[]string{"--family", "openb", "--openb-pods", shapesFile(t, "name\n")}, "no column"},
 		"pods":            {[]string{"--pods", "-1"}, "--pods"},
 		"reserve":         {[]string{"--reserve", "NaN"}, "--reserve"},
@@ -133,13 +133,9 @@ func TestSimulateShapesRefuses(t *testing.T) {
 	}
 }
 
-// openb's default list has 3,078 pods that want a part of one GPU (facts/packing.md 1.1).
+// TestReadOpenb: openb's default list has 3,078 pods that request a part of one GPU.
 func TestReadOpenb(t *testing.T) {
-	file := filepath.Join("..", "..", "..", "shared", "data", "openb", "openb_pod_list_default.csv")
-	if _, err := os.Stat(file); os.IsNotExist(err) {
-		t.Skipf("needs %s, which is not part of the repository", file)
-	}
-	pods, err := readOpenb(file)
+	pods, err := readOpenb(openbPods)
 	if err != nil || len(pods) != 3078 {
 		t.Errorf("%d pods, %v, want 3078", len(pods), err)
 	}
