@@ -1,4 +1,4 @@
-// Package dataset holds the published measurements and traces that tests and simulations use, compressed, and reads CSV.
+// Package dataset holds the published measurements and traces that tests and simulations use, compressed.
 // testdata/README.md names the source and the licence of each.
 package dataset
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/dataset"
+	"github.com/gshare-dev/gshare/lab/table"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -69,7 +69,7 @@ func ReadSlices(text string) ([]SliceTime, error) {
 func numbers(text string, header int, columns []string) ([][]float64, error) {
 	var rows [][]float64
 	line := 0
-	for r, err := range dataset.Records(strings.NewReader(text)) {
+	for r, err := range table.Records(strings.NewReader(text)) {
 		line++
 		if err != nil {
 			return nil, share.Invalid("csv", "%v", err)

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gshare-dev/gshare/lab/dataset"
+	"github.com/gshare-dev/gshare/lab/table"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -19,7 +19,7 @@ var columns = []string{"quota", "sm", "mem"}
 func Parse(text string, memory share.Bytes) ([]Pod, error) {
 	var pods []Pod
 	headed := false
-	for r, err := range dataset.Records(strings.NewReader(text)) {
+	for r, err := range table.Records(strings.NewReader(text)) {
 		if !headed {
 			if headed = err == nil && slices.Equal(r.Fields, columns); !headed {
 				break

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gshare-dev/gshare/lab/dataset"
+	"github.com/gshare-dev/gshare/lab/table"
 )
 
 // ReadNodes reads a list of nodes from a file, or from package dataset, with the columns sn, cpu_milli, memory_mib, gpu, model.
@@ -66,7 +67,7 @@ func readFile[T any](file string, columns []string, parse func(*row) T) ([]T, er
 
 func read[T any](text string, columns []string, parse func(*row) T) ([]T, error) {
 	var out []T
-	for r, err := range dataset.Rows(strings.NewReader(text), columns...) {
+	for r, err := range table.Rows(strings.NewReader(text), columns...) {
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +86,7 @@ func read[T any](text string, columns []string, parse func(*row) T) ([]T, error)
 
 // row is one line of a list; it keeps the first error of its columns.
 type row struct {
-	dataset.Row
+	table.Row
 	err error
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gshare-dev/gshare/lab/dataset"
+	"github.com/gshare-dev/gshare/lab/table"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -16,7 +17,7 @@ import (
 func openbFile(t testing.TB, name string) []map[string]string {
 	t.Helper()
 	var rows []map[string]string
-	for r, err := range dataset.Rows(strings.NewReader(dataset.Need(t, "openb/"+name))) {
+	for r, err := range table.Rows(strings.NewReader(dataset.Need(t, "openb/"+name))) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/dataset"
+	"github.com/gshare-dev/gshare/lab/table"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -41,7 +41,7 @@ func readRequests(text string, form requestTable) ([]Series, error) {
 	return count(all)
 }
 
-func (form requestTable) request(row *dataset.Row) (request, error) {
+func (form requestTable) request(row *table.Row) (request, error) {
 	r := request{name: "requests"}
 	at, err := column(row, form.time)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/dataset"
+	"github.com/gshare-dev/gshare/lab/table"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -96,9 +96,9 @@ func number(word string, line int, column string) (float64, error) {
 }
 
 // rows iterates over the rows of CSV text with a header.
-func rows(text string) iter.Seq2[dataset.Row, error] {
-	return func(yield func(dataset.Row, error) bool) {
-		for r, err := range dataset.Rows(strings.NewReader(text)) {
+func rows(text string) iter.Seq2[table.Row, error] {
+	return func(yield func(table.Row, error) bool) {
+		for r, err := range table.Rows(strings.NewReader(text)) {
 			if err != nil {
 				err = share.Invalid("csv", "%v", err)
 			}
@@ -110,7 +110,7 @@ func rows(text string) iter.Seq2[dataset.Row, error] {
 }
 
 // column returns the index of a column, or an error if the header lacks it.
-func column(r *dataset.Row, name string) (int, error) {
+func column(r *table.Row, name string) (int, error) {
 	i := r.Column(name)
 	if i < 0 {
 		return 0, share.Invalid("line 1", "there is no column %s", name)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/lab/dataset"
+	"github.com/gshare-dev/gshare/lab/table"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -17,8 +18,8 @@ type bench map[Setting]profile.Point
 // diluTable reads a table of Dilu's public profiles (A100-40): batch, percent of SMs, seconds of a batch, requests/s.
 func diluTable(t *testing.T, model string) bench {
 	t.Helper()
-	table := bench{}
-	for row, err := range dataset.Records(strings.NewReader(dataset.Need(t, "dilu/bs_sm_"+model+".csv"))) {
+	points := bench{}
+	for row, err := range table.Records(strings.NewReader(dataset.Need(t, "dilu/bs_sm_"+model+".csv"))) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,9 +29,9 @@ func diluTable(t *testing.T, model string) bench {
 				t.Fatal(err)
 			}
 		}
-		table.add(int(v[0]), share.PerMille(10*v[1]), v[2])
+		points.add(int(v[0]), share.PerMille(10*v[1]), v[2])
 	}
-	return table
+	return points
 }
 
 func (b bench) add(batch int, sm share.PerMille, seconds float64) {

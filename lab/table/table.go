@@ -1,4 +1,5 @@
-package dataset
+// Package table reads CSV text by the names of its columns.
+package table
 
 import (
 	"encoding/csv"
