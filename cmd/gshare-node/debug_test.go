@@ -50,7 +50,7 @@ func TestMetricsOfARun(t *testing.T) {
 	families := scrape(t, address)
 	for name, want := range map[string]float64{
 		"gshare_share_sm_ratio": 0.6, "gshare_share_quota_request_ratio": 0.5, "gshare_share_quota_limit_ratio": 0.5,
-		"gshare_share_memory_limit_bytes": 1 << 30, "gshare_share_processes": 1, "gshare_share_sessions_awaited": 0,
+		"gshare_share_memory_limit_bytes": 1 << 30, "gshare_share_processes": 1, "gshare_share_leased_sessions": 0,
 	} {
 		if family := families[name]; family == nil || family.Metric[0].Gauge.GetValue() != want {
 			t.Errorf("%s: %v, want %v", name, family, want)
