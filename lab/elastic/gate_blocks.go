@@ -23,7 +23,11 @@ type blocks struct {
 // newBlocks lets the clients join, training as best effort. With a factor, MaxTokens are fixed at so many times what makes the
 // launches of a function without neighbours its request.
 func newBlocks(s Setting, c []*client) (*blocks, error) {
-	slice, err := rckm.New(rckm.Config{Tick: tick, Printed: s.Policy == "rckm-printed"})
+	config := rckm.Config{Tick: tick}
+	if s.Policy == "rckm-printed" {
+		config.Algorithm = Printed
+	}
+	slice, err := rckm.New(config)
 	if err != nil {
 		return nil, err
 	}

@@ -8,57 +8,57 @@ import (
 )
 
 const (
-	remembered = 64 // samples
-	sampled    = 4  // ticks of device time that make a sample
-	endless    = 40 // of a member that always has launched more
+	maxSamples = 64 // samples kept
+	minSample  = 4  // ticks of device time that complete a sample
+	longSample = 40 // ticks of device time that complete the sample of a member whose work never finishes
 )
 
-// calibration measures what the slice is worth for one member (D19, DI-69). Blocks differ from kernel to kernel, so it counts them
-// against the time that they keep the device busy: whatever holds the member back shows in neither. Kernels that fill
-// less than its cap count as if they filled it. What is launched and not yet done is in the blocks alone, so a sample ends where
-// nothing is, or is so long that it counts for little; only the first need not wait for that.
+// calibration measures how many blocks of one member fill the slice for a tick (D19). It divides blocks by the device time that they
+// take, neither of which depends on what slows the member down. Kernels that fill less than the member's cap count as if they filled
+// it. Unfinished work is included in the blocks alone, so a sample is complete when no work is unfinished, or when it is so long that
+// such work is negligible; only the first sample is used before that.
 type calibration struct {
-	blocks         int64
-	device, passed time.Duration // of the open sample
-	rates          []int64       // blocks in a tick of device time, the latest last
-	hasty          bool          // the only one is of a sample that ended too soon
+	blocks         int64         // of the incomplete sample
+	device, passed time.Duration // of the incomplete sample
+	rates          []int64       // blocks in a tick of device time, one for each sample, the latest last
+	provisional    bool          // the only rate is of an incomplete sample
 }
 
-// observe takes in what was launched and what was done in some ticks. Processes that run at a time are busy once.
+// observe adds what was launched and finished in some ticks. Processes that run at the same time count as busy once.
 func (c *calibration) observe(l Launches, passed, tick time.Duration) {
 	if c.device == 0 && l.Device == 0 && l.Blocks == 0 {
 		return
 	}
-	c.blocks, c.passed = min(c.blocks+l.Blocks, most), c.passed+passed
+	c.blocks, c.passed = min(c.blocks+l.Blocks, maxBlocks), c.passed+passed
 	c.device = min(c.device+l.Device, c.passed)
-	exact := c.device >= sampled*tick && !l.Busy || c.device >= endless*tick
-	if !exact && (c.device < sampled*tick || len(c.rates) > 0) {
+	complete := c.device >= minSample*tick && !l.Busy || c.device >= longSample*tick
+	if !complete && (c.device < minSample*tick || len(c.rates) > 0) {
 		return
 	}
-	if c.blocks > 0 { // else it was launched before anybody counted
-		c.add(int64(float64(c.blocks)*float64(tick)/float64(c.device)), exact)
+	if c.blocks > 0 { // otherwise the work was launched before the first report
+		c.add(int64(float64(c.blocks)*float64(tick)/float64(c.device)), complete)
 	}
-	if exact {
+	if complete {
 		c.blocks, c.device, c.passed = 0, 0, 0
 	}
 }
 
-// add takes a rate in. A hasty one gives way to the sample that it was the beginning of.
-func (c *calibration) add(rate int64, exact bool) {
-	if c.hasty {
+// add appends a rate. It replaces a provisional one.
+func (c *calibration) add(rate int64, complete bool) {
+	if c.provisional {
 		c.rates = nil
 	}
-	c.hasty = !exact
+	c.provisional = !complete
 	c.rates = append(c.rates, rate)
-	c.rates = c.rates[max(0, len(c.rates)-remembered):]
+	c.rates = c.rates[max(0, len(c.rates)-maxSamples):]
 }
 
-// saturation is MaxTokens for a member whose processes have a cap under MPS. Where neighbours take its SMs it is slower: the highest
-// rate is what it does without them.
-func (c *calibration) saturation(limit share.PerMille) int64 {
+// wholeSlice returns the blocks that fill the whole slice for a tick, for a member with that cap under MPS. It uses the highest rate:
+// the member is slower while neighbours use its SMs.
+func (c *calibration) wholeSlice(cap share.PerMille) int64 {
 	if len(c.rates) == 0 {
-		return fallback
+		return uncalibrated
 	}
-	rate := min(slices.Max(c.rates), most/int64(share.Whole))
-	return max(1, rate*int64(share.Whole)/int64(limit))
+	rate := min(slices.Max(c.rates), maxBlocks/int64(share.Whole))
+	return max(1, rate*int64(share.Whole)/int64(cap))
 }

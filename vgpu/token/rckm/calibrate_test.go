@@ -20,30 +20,30 @@ func TestCalibration(t *testing.T) {
 		spans []span
 		want  int64 // of the whole slice, for a cap of 800
 	}{
-		"nothing known":              {nil, fallback},
-		"too little":                 {[]span{{1200, 30, 3}}, fallback},
-		"no device time":             {[]span{{4000, 0, 10}}, fallback},
-		"launched before":            {[]span{{0, 40, 4}}, fallback},
+		"nothing known":              {nil, uncalibrated},
+		"too little":                 {[]span{{1200, 30, 3}}, uncalibrated},
+		"no device time":             {[]span{{4000, 0, 10}}, uncalibrated},
+		"launched before":            {[]span{{0, 40, 4}}, uncalibrated},
 		"alone":                      {[]span{{1600, 40, 4}}, 500},
 		"held to a fifth":            {[]span{{320, 8, 4}, {1280, 32, 16}}, 500},
 		"told late":                  {[]span{{1600, 0, 4}, {0, 15, 3}, {0, 25, 3}}, 500},
 		"two processes are one":      {[]span{{1600, 80, 4}}, 500},
 		"a neighbour takes SMs":      {[]span{{1600, 40, 4}, {800, 40, 4}, {800, 40, 4}}, 500},
 		"other kernels, more blocks": {[]span{{1600, 40, 4}, {12800, 40, 4}}, 4000},
-		"endless":                    {[]span{{most, 40, 4}}, most / 800},
+		"endless":                    {[]span{{maxBlocks, 40, 4}}, maxBlocks / 800},
 	} {
 		var c calibration
 		play(&c, test.spans...)
-		if got := c.saturation(800); got != test.want {
+		if got := c.wholeSlice(800); got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)
 		}
 	}
 	var c calibration
 	play(&c, span{1600, 40, 4})
-	for range remembered { // fewer blocks from then on
+	for range maxSamples { // fewer blocks from then on
 		play(&c, span{160, 40, 4})
 	}
-	if got := c.saturation(800); got != 50 {
+	if got := c.wholeSlice(800); got != 50 {
 		t.Errorf("%d when the old kernels are forgotten, want 50", got)
 	}
 }
@@ -71,8 +71,8 @@ func TestLongKernels(t *testing.T) {
 			}
 			l.Busy = done < launched
 			c.observe(l, tick, tick)
-			if n > 2*endless {
-				worst = max(worst, c.saturation(600))
+			if n > 2*longSample {
+				worst = max(worst, c.wholeSlice(600))
 			}
 		}
 		if worst < want*95/100 || worst > want*112/100 {

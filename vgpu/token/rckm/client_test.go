@@ -13,6 +13,9 @@ const (
 	tick = 5 * ms
 )
 
+// Printed is the algorithm of the laboratory to compare with, which only the external test package can import.
+var Printed Algorithm
+
 // load is work that a member has from one time to another: blocks a tick, as far as its tokens let it.
 type load struct {
 	id       token.ID

@@ -14,24 +14,45 @@ type Member struct {
 	Priority       share.Priority
 	Request, Limit share.PerMille // of the slice's SMs; the limit is also the member's cap under MPS
 
-	// Violation is the launch cycle at which an SLO member is in EMERGENCY, per mille of its reference; 0: 1600. Dilu
-	// uses 1300 for language models.
+	// Violation is the length of a launch cycle, per mille of the reference, at which an SLO member is in EMERGENCY. Default 1600;
+	// Dilu uses 1300 for language models.
 	Violation share.PerMille
 
-	// MaxTokens is what the whole slice is worth: blocks of this member's kernels that fill it for a tick (D19). With 0
-	// it is calibrated from what the member launches.
+	// MaxTokens is the number of blocks of this member's kernels that fill the whole slice for a tick (D19). With 0 it is calibrated
+	// from what the member launches.
 	MaxTokens int64
 }
 
 func (m Member) valid() bool {
 	return m.Priority.Valid() && 1 <= m.Request && m.Request <= m.Limit && m.Limit <= share.Whole &&
-		(m.Violation == 0 || recovered <= m.Violation && m.Violation < burst) && 0 <= m.MaxTokens && m.MaxTokens <= most
+		(m.Violation == 0 || recoveredRatio <= m.Violation && m.Violation < burstRatio) && 0 <= m.MaxTokens && m.MaxTokens <= maxBlocks
 }
 
-// Config is how one slice is shared.
+// Config configures the sharing of one slice.
 type Config struct {
-	Tick    time.Duration // in which tokens are issued (DI-52); default 5 ms
-	Printed bool          // Algorithm 2 as the paper prints it, for comparison
+	Tick      time.Duration // period of tokens; default 5 ms
+	Algorithm Algorithm     // default: Algorithm 2 with corrections; the laboratory compares others with it
+}
+
+// Algorithm returns the tokens of each member for the next tick and the pressure of the slice, which it is given as of the last tick.
+type Algorithm func(last Pressure, members []Observation) (Pressure, []int64)
+
+// Observation is the state of one member at the end of a tick.
+type Observation struct {
+	Member
+	Tokens   int64         // tokens of the last tick
+	Launches bool          // it has launched in the last hundred ticks
+	Cycle    time.Duration // its latest launch cycle
+	Shortest time.Duration // its shortest launch cycle so far
+
+	WholeSlice int64 // blocks that fill the whole slice for a tick: MaxTokens, given or calibrated
+}
+
+// BlocksOf returns what a part of the SMs is worth in blocks a tick, at least 1.
+func (o Observation) BlocksOf(p share.PerMille) int64 { return blocksOf(o.WholeSlice, p) }
+
+func blocksOf(wholeSlice int64, p share.PerMille) int64 {
+	return max(1, wholeSlice*int64(p)/int64(share.Whole))
 }
 
 func (c Config) validate() error {
@@ -41,17 +62,17 @@ func (c Config) validate() error {
 	return nil
 }
 
-// What the paper leaves open is set as in its public code (D17).
+// The parameters that the paper leaves open have the values of its public code (D17).
 const (
-	window    = 100                      // ticks of a rate window, and of the longest cycle and debt
-	silence   = 10                       // ticks without launches after which a member counts as quiet
-	violation = share.PerMille(1600)     // of the reference, where the member names none
-	recovered = share.PerMille(1200)     // below it, best effort may grow
-	burst     = share.PerMille(4000)     // from here on a cycle is long by itself, not for its neighbours
-	growth    = share.PerMille(1300)     // of the last tokens
-	pace      = 5                        // ticks between two growths of best effort: cycles of issue, as Algorithm 2 has the word
-	floor     = share.PerMille(10)       // of the request: best effort always has so much
-	room      = 2                        // times what the cap is worth: tokens of a member that MPS holds
-	fallback  = int64(10_000_000)        // MaxTokens before anything is measured
-	most      = int64(1_000_000_000_000) // keeps products of blocks from overflowing
+	window           = 100                      // ticks of the rate window, and of the longest cycle and debt
+	quietAfter       = 10                       // ticks without launches after which a member counts as quiet
+	defaultViolation = share.PerMille(1600)     // cycle of an EMERGENCY, of the reference
+	recoveredRatio   = share.PerMille(1200)     // cycle below which best effort may grow, of the reference
+	burstRatio       = share.PerMille(4000)     // cycle from which on it is long by itself, not by its neighbours, of the reference
+	growthRatio      = share.PerMille(1300)     // growth of best effort, of its last tokens
+	growthInterval   = 5                        // ticks between two growths of best effort
+	bestEffortFloor  = share.PerMille(10)       // tokens that best effort always has, of its request
+	capHeadroom      = 2                        // tokens of a member at its MPS cap, as a multiple of what the cap is worth
+	uncalibrated     = int64(10_000_000)        // MaxTokens before the first measurement
+	maxBlocks        = int64(1_000_000_000_000) // limit of all counts of blocks, so that products cannot overflow
 )

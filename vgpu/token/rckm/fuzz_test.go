@@ -14,7 +14,11 @@ func FuzzSlice(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, false)
 	f.Add([]byte("some members come and go, launch and wait"), true)
 	f.Fuzz(func(t *testing.T, script []byte, printed bool) {
-		a, b := newMachine(t, Config{Printed: printed}), newMachine(t, Config{Printed: printed})
+		var c Config
+		if printed {
+			c.Algorithm = Printed
+		}
+		a, b := newMachine(t, c), newMachine(t, c)
 		now := time.Duration(0)
 		for len(script) >= 4 {
 			now += time.Duration(script[0]) * time.Duration(script[0]) * 100 * time.Microsecond
@@ -55,14 +59,14 @@ func check(t *testing.T, m *machine, changes []token.Change, printed bool) {
 		}
 	}
 	for _, member := range m.members {
-		if member.last < 1 || member.known != (member.balance > 0) || member.balance > max(member.last, 0) {
+		if member.last < 1 || member.hasToken != (member.balance > 0) || member.balance > max(member.last, 0) {
 			t.Fatalf("%+v", member)
 		}
-		if most := member.part(member.cap); !printed && member.MaxTokens > 0 && member.last > most {
-			t.Fatalf("member %d has %d of %d", member.ID, member.last, most)
+		if limit := member.blocksOf(member.cap); !printed && member.MaxTokens > 0 && member.last > limit {
+			t.Fatalf("member %d has %d of %d", member.ID, member.last, limit)
 		}
 	}
-	if p := m.Pressure(); !printed && p.State == Emergency && p.Severity < recovered {
+	if p := m.Pressure(); !printed && p.State == Emergency && p.Severity < recoveredRatio {
 		t.Fatalf("%+v", p)
 	}
 	if m.next <= m.now {

@@ -8,60 +8,61 @@ import (
 
 // Launches is what a member launched since its last report.
 type Launches struct {
-	Blocks      int64         // thread blocks, those of graphs included (D22)
-	First, Last time.Duration // launches; they count where Blocks > 0
-	Busy        bool          // launched work is not done yet
-	Device      time.Duration // that launched work kept busy; 0: nothing was done yet, or unknown
-	Batch       time.Duration // the longest batch that ended, from its first launch until the host had waited for it; 0: none, or unknown
+	Blocks      int64         // thread blocks, including those of graphs (D22)
+	First, Last time.Duration // times of the first and the last launch, if Blocks > 0
+	Busy        bool          // launched work is unfinished
+	Device      time.Duration // device time of finished work; 0 if there is none or it is unknown
+	Batch       time.Duration // longest batch that ended, from its first launch until the host had waited for it; 0 if none or unknown
 }
 
 // member is a share with its accounts.
 type member struct {
 	Member
-	cap     share.PerMille // the limit that it joined with
-	last    int64          // tokens that it was issued last: R_last of Algorithm 2
-	lent    int64          // tokens that it had before they were cut for a lesson
-	balance int64          // blocks that it may still launch in this tick; below zero in debt
+	cap       share.PerMille // limit with which it joined
+	last      int64          // tokens of the last tick: R_last of Algorithm 2
+	beforeCut int64          // tokens before they were cut for another member's first cycle; 0 if they were not
+	balance   int64          // blocks that it may still launch in this tick; negative if it is in debt
 
-	tick   Launches       // since the last tick
-	silent int            // ticks since it launched, counted up to the rate window
-	state  State          // of an SLO member by itself
-	ratio  share.PerMille // its latest cycle that says something, per mille of the reference
-	since  time.Duration  // it is in that state
-	cycles cycles
-	rate   calibration
+	tick        Launches       // launches of the present tick
+	silent      int            // ticks since its last launch, at most the rate window
+	state       State          // its own state, if its priority is slo
+	ratio       share.PerMille // its latest significant cycle, per mille of the reference
+	since       time.Duration  // start of its state
+	cycles      cycles
+	calibration calibration
 
-	told  int64 // balance that the server knows of
-	known bool  // the server knows of a token
+	announced int64 // balance that the server knows of
+	hasToken  bool  // the server knows of a token
 }
 
 func newMember(m Member) *member {
 	n := &member{Member: m, cap: m.Limit, silent: window, state: Recovery}
-	n.last = n.part(m.Request)
+	n.last = n.blocksOf(m.Request)
 	n.balance = n.last
 	return n
 }
 
-// max is MaxTokens: what was given, else what was measured.
-func (m *member) max() int64 {
+// wholeSlice returns the blocks that fill the whole slice for a tick: MaxTokens if it is given, or the measured value.
+func (m *member) wholeSlice() int64 {
 	if m.MaxTokens > 0 {
 		return m.MaxTokens
 	}
-	return m.rate.saturation(m.cap)
+	return m.calibration.wholeSlice(m.cap)
 }
 
-// part is what a share of the SMs is worth in blocks a tick, at least one.
-func (m *member) part(p share.PerMille) int64 { return max(1, m.max()*int64(p)/int64(share.Whole)) }
+// blocksOf returns what a part of the SMs is worth in blocks a tick, at least 1.
+func (m *member) blocksOf(p share.PerMille) int64 { return blocksOf(m.wholeSlice(), p) }
 
-// full is what its limit is worth. At the cap MPS holds it, and tokens leave room for a tick with many blocks; a lower limit is
-// held by tokens alone.
-func (m *member) full() int64 {
+// maxTokens returns what the limit is worth. At the cap MPS enforces the limit, and tokens leave headroom for a tick with many blocks; a
+// lower limit is enforced by tokens alone.
+func (m *member) maxTokens() int64 {
 	if m.MaxTokens == 0 && m.Limit == m.cap {
-		return room * m.part(m.Limit)
+		return capHeadroom * m.blocksOf(m.Limit)
 	}
-	return m.part(m.Limit)
+	return m.blocksOf(m.Limit)
 }
 
+// report adds launches to the present tick, within bounds, and charges them.
 func (m *member) report(now time.Duration, l Launches) {
 	m.tick.Busy = l.Busy
 	m.tick.Device = min(m.tick.Device+max(0, min(l.Device, horizon)), horizon)
@@ -69,43 +70,49 @@ func (m *member) report(now time.Duration, l Launches) {
 	if l.Blocks <= 0 {
 		return
 	}
-	l.Blocks = min(l.Blocks, most)
+	l.Blocks = min(l.Blocks, maxBlocks)
 	l.Last = min(max(l.Last, 0), now)
 	l.First = min(max(l.First, 0), l.Last)
 	if m.tick.Blocks == 0 {
 		m.tick.First = l.First
 	}
 	m.tick.Last = l.Last
-	m.tick.Blocks = min(m.tick.Blocks+l.Blocks, most)
-	m.balance = max(m.balance-l.Blocks, -most)
-	m.told = max(m.told-l.Blocks, -most) // the hook counts down by itself
+	m.tick.Blocks = min(m.tick.Blocks+l.Blocks, maxBlocks)
+	m.balance = max(m.balance-l.Blocks, -maxBlocks)
+	m.announced = max(m.announced-l.Blocks, -maxBlocks) // the hook subtracts them by itself
 }
 
-// close ends n ticks: the rate window moves, and the launch cycle goes on or ends (DI-56, DI-58).
-func (m *member) close(now time.Duration, n int64, clean bool, tick time.Duration) {
-	if !clean {
-		m.cycles.clean = now
+// endTick ends n ticks: it advances the rate window, and continues or ends the launch cycle. Undisturbed means that neighbours did not
+// slow the member down.
+func (m *member) endTick(now time.Duration, n int64, undisturbed bool, tick time.Duration) {
+	if !undisturbed {
+		m.cycles.undisturbedSince = now
 	}
-	held := m.balance <= 0
-	m.rate.observe(m.tick, time.Duration(n)*tick, tick)
-	if m.tick.Blocks > 0 || held {
+	blocked := m.balance <= 0
+	m.calibration.observe(m.tick, time.Duration(n)*tick, tick)
+	if m.tick.Blocks > 0 || blocked {
 		m.silent = 0
 	} else {
 		m.silent = int(min(int64(m.silent)+n, window))
 	}
-	m.cycles.observe(now, m.tick, held, window*tick)
+	m.cycles.observe(now, m.tick, blocked, window*tick)
 	if m.quiet() {
-		m.cycles.rest()
+		m.cycles.reset()
 	}
 	m.tick = Launches{Busy: m.tick.Busy}
 }
 
-// quiet says that it has not launched for a while.
-func (m *member) quiet() bool { return m.silent > silence }
+// quiet reports whether the member has not launched for a while.
+func (m *member) quiet() bool { return m.silent > quietAfter }
 
-// issue gives the tokens of a tick. What was not used is gone; what was launched beyond the last ones is paid first (D21),
-// but never for longer than a rate window: a member is not shut out for one large kernel.
+// issue gives the member the tokens of a tick. Unused tokens expire; launches beyond the last tokens are paid first (D21), but for no
+// longer than a rate window, so that one large kernel does not lock the member out.
 func (m *member) issue(tokens int64) {
 	m.last = tokens
 	m.balance = max(min(m.balance, 0)+tokens, -window*tokens)
+}
+
+func (m *member) observation() Observation {
+	return Observation{Member: m.Member, Tokens: m.last, Launches: m.silent < window, Cycle: m.cycles.current(), Shortest: m.cycles.shortest,
+		WholeSlice: m.wholeSlice()}
 }

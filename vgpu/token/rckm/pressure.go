@@ -7,36 +7,35 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// State is how hard the members of a slice press on each other (DI-59).
+// State is how much the members of a slice slow each other down.
 type State int
 
-// Alone on the slice; SLO members are quiet or as fast as ever, so best effort may grow; they are slower, but not by much;
-// one of them is far slower.
+// The states, from the least to the most severe.
 const (
-	None State = iota
-	Recovery
-	Contention
-	Emergency
+	None       State = iota // a member is alone on the slice
+	Recovery                // SLO members are quiet or run at full speed, so that best effort may grow
+	Contention              // an SLO member is slowed down, but by less than its violation
+	Emergency               // an SLO member is slowed down by its violation or more
 )
 
 func (s State) String() string {
 	return [...]string{"NONE", "RECOVERY", "CONTENTION", "EMERGENCY"}[s]
 }
 
-// Pressure is the state of a slice. In an EMERGENCY, Owner is the member that suffers most and Severity its launch cycle,
-// per mille of its reference.
+// Pressure is the state of a slice. In an EMERGENCY, Owner is the member that is slowed down most, and Severity its launch cycle per
+// mille of its reference.
 type Pressure struct {
 	State    State
 	Owner    token.ID
-	Since    time.Duration
+	Since    time.Duration // start of the state
 	Severity share.PerMille
 }
 
 // Pressure returns the state of the slice as of the last Advance.
 func (s *Slice) Pressure() Pressure { return s.pressure }
 
-// judge moves each SLO member between its own states. An EMERGENCY is the member's own: no other can end it (DI-68).
-func (s *Slice) judge() {
+// updateStates sets the state of each SLO member. No other member can end its EMERGENCY.
+func (s *Slice) updateStates() {
 	for _, m := range s.members {
 		if m.Priority != share.SLO {
 			continue
@@ -46,12 +45,12 @@ func (s *Slice) judge() {
 		switch {
 		case m.quiet():
 			m.ratio = 0
-		case !m.cycles.learned():
-			m.ratio = burst
-		case ratio < burst:
+		case !m.cycles.hasReference():
+			m.ratio = burstRatio
+		case ratio < burstRatio:
 			m.ratio = ratio
 		default:
-			m.ratio = max(m.ratio, m.Violation) // how far it is stretched by neighbours is as it was; it is in need all the same
+			m.ratio = max(m.ratio, m.Violation) // the cycle does not show by how much neighbours stretch it, so the last ratio stays
 		}
 		if state != m.state {
 			m.state, m.since = state, s.now
@@ -59,29 +58,29 @@ func (s *Slice) judge() {
 	}
 }
 
-// stateOf is the SLO branch of Algorithm 2 (DI-60 to DI-63). What a long cycle says depends on its batches: if they take no
-// longer than ever, it is a burst that needs no help from the neighbours. From a ratio of four on it says nothing (D17): then the
-// batches alone decide, and without them the state stays.
+// stateOf implements the SLO branch of Algorithm 2. A long cycle whose batches take no longer than usual is a burst, for which
+// neighbours need not be cut. From a ratio of four on the length of a cycle says nothing (D17): then the batches alone decide, and
+// without them the state stays.
 func (s *Slice) stateOf(m *member, ratio share.PerMille) State {
 	stretch := m.cycles.stretch()
 	switch {
 	case m.quiet():
-		return Recovery // that releases an EMERGENCY, too (D15)
-	case !m.cycles.learned():
+		return Recovery // this ends its EMERGENCY, too (D15)
+	case !m.cycles.hasReference():
 		return Emergency // its first cycle shows what it takes without neighbours
-	case ratio >= burst && !m.cycles.told:
+	case ratio >= burstRatio && !m.cycles.hasBatches:
 		return m.state
-	case ratio >= m.Violation && (ratio < burst && m.state == Emergency || stretch >= recovered):
+	case ratio >= m.Violation && (ratio < burstRatio && m.state == Emergency || stretch >= recoveredRatio):
 		return Emergency
-	case s.othersSilent(m), stretch < recovered:
+	case s.othersSilent(m), stretch < recoveredRatio:
 		return Recovery
 	}
 	return Contention
 }
 
-// combine makes one state of those of the SLO members: the worst counts, and the worst of those in EMERGENCY (D15). Without
-// SLO members nobody is to be protected.
-func (s *Slice) combine() {
+// updatePressure sets the state of the slice to the worst state of its SLO members, and its owner to the one in EMERGENCY with the
+// largest ratio (D15). Without SLO members it is Recovery.
+func (s *Slice) updatePressure() {
 	p := Pressure{State: Recovery}
 	for _, m := range s.members {
 		if m.Priority != share.SLO || m.state < p.State {
@@ -105,7 +104,7 @@ func (s *Slice) combine() {
 	s.pressure = p
 }
 
-// othersSilent says that nobody but m launches.
+// othersSilent reports whether no member but m has launched in the rate window.
 func (s *Slice) othersSilent(m *member) bool {
 	for _, other := range s.members {
 		if other != m && other.silent < window {

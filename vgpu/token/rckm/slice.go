@@ -10,16 +10,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// horizon keeps sums of times from overflowing.
+// horizon is the latest time that a slice accepts, so that sums of times cannot overflow.
 const horizon = token.Never / 2
 
-// Slice issues the block tokens of one slice. Times count from its start; a time before the last one counts as the last
-// one. It is not safe for concurrent use.
+// Slice issues the block tokens of one slice. Times count from its start; a time before the latest one counts as the latest one. It is
+// not safe for concurrent use.
 type Slice struct {
 	config   Config
 	now      time.Duration
-	ticks    int64     // processed
-	members  []*member // by ID
+	ticks    int64     // number of ticks processed
+	members  []*member // in the order of their IDs
 	pressure Pressure
 	awake    bool // something may change at the next tick
 	sequence uint64
@@ -36,71 +36,209 @@ func New(c Config) (*Slice, error) {
 
 // Join adds a member with the tokens of its request (D16).
 func (s *Slice) Join(now time.Duration, m Member) error {
-	s.reach(now)
+	s.advanceTo(now)
 	at, known := s.find(m.ID)
 	switch {
 	case !m.valid():
-		return fmt.Errorf("member %d asks for %v to %v of the SMs as %q", m.ID, m.Request, m.Limit, m.Priority)
+		return fmt.Errorf("member %d: invalid share of %v to %v of the SMs with priority %q", m.ID, m.Request, m.Limit, m.Priority)
 	case known:
 		return fmt.Errorf("member %d: %w", m.ID, token.ErrKnown)
 	}
-	m.Violation = cmp.Or(m.Violation, violation)
+	m.Violation = cmp.Or(m.Violation, defaultViolation)
 	s.members = slices.Insert(s.members, at, newMember(m))
 	s.awake = true
 	return nil
 }
 
-// Leave removes a member. What it held of the pressure ends with it (D15).
+// Leave removes a member, and ends the EMERGENCY that it owns (D15).
 func (s *Slice) Leave(now time.Duration, id token.ID) error {
-	return s.with(now, id, func(*member) error {
-		at, _ := s.find(id)
-		s.members = slices.Delete(s.members, at, at+1)
-		s.awake = true
+	return s.update(now, id, func(m *member) error {
+		s.members = slices.DeleteFunc(s.members, func(other *member) bool { return other == m })
 		return nil
 	})
 }
 
-// Resize moves a member's limit between its request and the limit that it joined with, which its processes keep as cap. It binds from
-// the next tick on.
+// Resize changes a member's limit, between its request and the limit with which it joined, which is its cap under MPS. The new limit
+// applies from the next tick on.
 func (s *Slice) Resize(now time.Duration, id token.ID, limit share.PerMille) error {
-	return s.with(now, id, func(m *member) error {
+	return s.update(now, id, func(m *member) error {
 		if limit < m.Request || limit > m.cap {
 			return fmt.Errorf("member %d: a limit of %v is not between %v and %v", id, limit, m.Request, m.cap)
 		}
 		m.Limit = limit
-		s.awake = true
 		return nil
 	})
 }
 
-// Report says what a member launched since its last report (DI-58).
+// Report records what a member launched since its last report.
 func (s *Slice) Report(now time.Duration, id token.ID, l Launches) error {
-	return s.with(now, id, func(m *member) error {
+	return s.update(now, id, func(m *member) error {
 		m.report(s.now, l)
-		s.awake = true
 		return nil
 	})
 }
 
-// MaxTokens is what the whole slice is worth for a member, in its blocks a tick; 0 for a stranger.
+// MaxTokens returns the blocks of a member's kernels that fill the whole slice for a tick, or 0 if there is no such member.
 func (s *Slice) MaxTokens(id token.ID) int64 {
 	if at, known := s.find(id); known {
-		return s.members[at].max()
+		return s.members[at].wholeSlice()
 	}
 	return 0
 }
 
-func (s *Slice) with(now time.Duration, id token.ID, do func(*member) error) error {
-	s.reach(now)
+// update changes a member, and wakes the slice unless that fails.
+func (s *Slice) update(now time.Duration, id token.ID, change func(*member) error) error {
+	s.advanceTo(now)
 	at, known := s.find(id)
 	if !known {
 		return fmt.Errorf("member %d: %w", id, token.ErrUnknown)
 	}
-	return do(s.members[at])
+	if err := change(s.members[at]); err != nil {
+		return err
+	}
+	s.awake = true
+	return nil
 }
 
-func (s *Slice) reach(now time.Duration) { s.now = min(max(s.now, now), horizon) }
+func (s *Slice) advanceTo(now time.Duration) { s.now = min(max(s.now, now), horizon) }
 
 func (s *Slice) find(id token.ID) (int, bool) {
 	return slices.BinarySearchFunc(s.members, id, func(m *member, id token.ID) int { return cmp.Compare(m.ID, id) })
+}
+
+// Advance brings the slice to the given time and returns the changes for its members, and the time at which it must be called again:
+// Never if only an event can change anything. At each tick a member that launched gets new tokens; one in debt has no token until the
+// debt is paid.
+func (s *Slice) Advance(now time.Duration) (changes []token.Change, next time.Duration) {
+	s.advanceTo(now)
+	ticks := int64(s.now/s.config.Tick) - s.ticks
+	if ticks > 0 && s.awake {
+		s.tick(ticks)
+	}
+	changes = s.changes()
+	if !s.awake || ticks > 0 && len(changes) == 0 && s.idle() {
+		s.awake = false
+		return changes, token.Never
+	}
+	return changes, time.Duration(s.ticks+1) * s.config.Tick
+}
+
+// tick ends the n ticks since the last one and issues tokens. More than one tick ends if the server is late or the slice was idle.
+func (s *Slice) tick(n int64) {
+	s.ticks += n
+	for _, m := range s.members {
+		m.endTick(s.now, n, s.pressure.State == Emergency || s.othersSilent(m), s.config.Tick)
+	}
+	if s.config.Algorithm != nil {
+		s.runAlgorithm()
+		return
+	}
+	s.updateStates()
+	s.updatePressure()
+	for _, m := range s.members {
+		m.issue(s.tokens(m))
+	}
+}
+
+// runAlgorithm issues the tokens of the configured algorithm, within bounds.
+func (s *Slice) runAlgorithm() {
+	var observations []Observation
+	for _, m := range s.members {
+		observations = append(observations, m.observation())
+	}
+	pressure, tokens := s.config.Algorithm(s.pressure, observations)
+	s.pressure = pressure
+	for k, m := range s.members {
+		m.issue(min(max(tokens[k], 1), maxBlocks))
+	}
+}
+
+// changes returns the differences between the tokens announced so far and the present ones.
+func (s *Slice) changes() []token.Change {
+	var list []token.Change
+	for _, m := range s.members {
+		if m.hasToken == (m.balance > 0) && (!m.hasToken || m.balance == m.announced) {
+			continue
+		}
+		kind := token.Renew
+		switch {
+		case m.balance <= 0:
+			kind = token.Revoke
+		case !m.hasToken:
+			kind = token.Grant
+		}
+		s.sequence++
+		m.hasToken, m.announced = m.balance > 0, m.balance
+		list = append(list, token.Change{ID: m.ID, Kind: kind,
+			Token: token.Token{Unit: token.Blocks, Amount: max(m.balance, 0), Deadline: token.Never, Sequence: s.sequence}})
+	}
+	return list
+}
+
+// idle reports whether no member launches or is in debt, and none waits for its next growth.
+func (s *Slice) idle() bool {
+	if s.ticks%growthInterval != 0 {
+		return false
+	}
+	for _, m := range s.members {
+		if m.silent < window || m.tick.Blocks > 0 || m.balance < m.last {
+			return false
+		}
+	}
+	return true
+}
+
+// tokens returns a member's tokens for this tick (Algorithm 2).
+func (s *Slice) tokens(m *member) int64 {
+	if m.Priority == share.SLO {
+		return s.sloTokens(m)
+	}
+	return s.bestEffortTokens(m)
+}
+
+// sloTokens returns the tokens of an SLO member: its limit, or its request while another member is in EMERGENCY. The paper keeps a
+// member at its request until it is in EMERGENCY itself; but there the member stretches its own cycles, which no neighbour causes.
+func (s *Slice) sloTokens(m *member) int64 {
+	if s.pressure.State == Emergency && m.ratio < m.Violation {
+		return m.blocksOf(m.Request)
+	}
+	return m.maxTokens()
+}
+
+// bestEffortTokens returns the tokens of a best-effort member. A cut for the first cycle of an SLO member is undone at once after it, as
+// there was no contention.
+func (s *Slice) bestEffortTokens(m *member) int64 {
+	next := max(m.last, m.beforeCut)
+	switch s.pressure.State {
+	case None:
+		next = m.maxTokens()
+	case Emergency:
+		next = s.cut(m)
+	case Recovery:
+		if s.ticks%growthInterval == 0 {
+			next = grow(next)
+		}
+	}
+	m.beforeCut = s.tokensBeforeCut(m)
+	return max(1, m.blocksOf(m.Request)*int64(bestEffortFloor)/int64(share.Whole), min(next, m.maxTokens()))
+}
+
+// tokensBeforeCut returns the tokens that a member had before the present first cycle of an SLO member, or 0 if there is none.
+func (s *Slice) tokensBeforeCut(m *member) int64 {
+	at, known := s.find(s.pressure.Owner)
+	if s.pressure.State == Emergency && known && !s.members[at].cycles.hasReference() {
+		return max(m.last, m.beforeCut)
+	}
+	return 0
+}
+
+// cut returns the request divided by the factor by which the owner's cycle is stretched, T_current/T_min. The paper divides by that less
+// one, which increases the tokens of neighbours below a factor of two (D12), does not say whose cycle it is (D13: the owner's), and
+// divides again at each tick: here the cut depends on the severity, not on the number of ticks.
+func (s *Slice) cut(m *member) int64 {
+	return min(m.blocksOf(m.Request)*int64(share.Whole)/int64(s.pressure.Severity), m.last)
+}
+
+func grow(tokens int64) int64 {
+	return tokens + max(1, tokens*int64(growthRatio-share.Whole)/int64(share.Whole))
 }

@@ -24,7 +24,7 @@ func TestRefused(t *testing.T) {
 		"violation": func(m *Member) { m.Violation = 1100 },
 		"burst":     func(m *Member) { m.Violation = 4000 },
 		"tokens":    func(m *Member) { m.MaxTokens = -1 },
-		"endless":   func(m *Member) { m.MaxTokens = most + 1 },
+		"endless":   func(m *Member) { m.MaxTokens = maxBlocks + 1 },
 	} {
 		s := newMachine(t, Config{})
 		m := good
@@ -76,8 +76,8 @@ func TestReference(t *testing.T) {
 		c.observe(from+50*ms, Launches{Blocks: 1, First: from, Last: from + length*ms}, false, time.Second)
 		c.observe(from+60*ms, Launches{}, false, time.Second)
 	}
-	if c.reference != 30*ms || c.least != 5*ms {
-		t.Errorf("the reference is %v, the least ever %v", c.reference, c.least)
+	if c.reference != 30*ms || c.shortest != 5*ms {
+		t.Errorf("the reference is %v, the least ever %v", c.reference, c.shortest)
 	}
 	c = cycles{}
 	c.observe(5*ms, Launches{Blocks: 1, Last: 5 * ms}, false, 50*ms)

@@ -1,72 +1,39 @@
 package rckm
 
 import (
-	"bufio"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/datadriven"
+
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-var update = flag.Bool("update", false, "write the transcripts anew")
-
-// A transcript is a script with the answers below each line. Lines are
+// TestTranscripts plays the scripts of testdata on a slice with clients. Their lines are
 //
-//	slice [printed] [kernel BLOCKS]            a new one; kernels of that size, else they come as they fit
+//	slice [printed] [kernel BLOCKS]               creates a slice; kernels have that many blocks, or any number by default
 //	TIME join ID slo|best-effort REQUEST LIMIT MAXTOKENS
-//	TIME work ID BLOCKS FOR [BATCH]            so many blocks a tick, as far as its tokens go, in batches that the host tells of
+//	TIME work ID BLOCKS DURATION [BATCH]          launches so many blocks a tick, as far as tokens allow, in reported batches
 //	TIME resize ID LIMIT
 //	TIME leave ID
-//	TIME run                                   until then
+//	TIME run                                      advances until then
 //
-// Answers begin with "->": each time that the state or somebody's tokens are others than before. An EMERGENCY is followed by
-// its owner and severity.
+// Each line of the answer is a time at which the state or a member's tokens changed. EMERGENCY is followed by its owner and severity.
 func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no transcripts", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
+	datadriven.Walk(t, "testdata", func(t *testing.T, file string) {
+		var p player
+		datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
+			var out strings.Builder
+			for line := range strings.Lines(d.Input) {
+				p.play(t, strings.Fields(line), &out)
 			}
-			got := replay(t, string(text))
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if got != string(text) {
-				t.Errorf("got\n%s\nwant\n%s", got, text)
-			}
+			return out.String()
 		})
-	}
-}
-
-func replay(t *testing.T, text string) string {
-	t.Helper()
-	var out strings.Builder
-	var p player
-	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
-		line := lines.Text()
-		if strings.HasPrefix(line, "->") {
-			continue
-		}
-		fmt.Fprintln(&out, line)
-		if line != "" && line[0] != '#' {
-			p.play(t, strings.Fields(line), &out)
-		}
-	}
-	return out.String()
+	})
 }
 
 // player drives one slice.
@@ -78,7 +45,11 @@ type player struct {
 func (p *player) play(t *testing.T, words []string, out *strings.Builder) {
 	t.Helper()
 	if words[0] == "slice" {
-		p.machine, p.shown = newMachine(t, Config{Printed: slices.Contains(words, "printed")}), ""
+		var c Config
+		if slices.Contains(words, "printed") {
+			c.Algorithm = Printed
+		}
+		p.machine, p.shown = newMachine(t, c), ""
 		if at := slices.Index(words, "kernel"); at > 0 {
 			fmt.Sscan(words[at+1], &p.kernel)
 		}
@@ -93,7 +64,7 @@ func (p *player) play(t *testing.T, words []string, out *strings.Builder) {
 		return
 	}
 	if err := p.event(now, words[1:]); err != nil {
-		fmt.Fprintf(out, "-> %v\n", err)
+		fmt.Fprintf(out, "%v\n", err)
 	}
 	p.advance(now)
 	p.show(now, out)
@@ -144,7 +115,7 @@ func (p *player) show(now time.Duration, out *strings.Builder) {
 		}
 	}
 	if line.String() != p.shown {
-		fmt.Fprintf(out, "-> %v: %s\n", now, &line)
+		fmt.Fprintf(out, "%v: %s\n", now, &line)
 	}
 	p.shown = line.String()
 }

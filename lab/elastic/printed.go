@@ -1,0 +1,61 @@
+package elastic
+
+import (
+	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/token/rckm"
+)
+
+// Printed is Algorithm 2 as the paper prints it, for comparison: one state that every SLO member overwrites, tokens of the others divided
+// by the relative change of a launch cycle, no floor, no bound for growth. Where it is silent, the state begins as NONE and the change is
+// that of the latest SLO member.
+func Printed(p rckm.Pressure, members []rckm.Observation) (rckm.Pressure, []int64) {
+	tokens := make([]int64, len(members))
+	for k, m := range members {
+		if m.Priority != share.SLO {
+			tokens[k] = printedBestEffort(p, m)
+			continue
+		}
+		p.Severity = 0
+		if m.Shortest > 0 {
+			p.Severity = share.PerMille(min(int64(m.Cycle)*int64(share.Whole)/int64(m.Shortest), 1_000_000))
+		}
+		p.State, tokens[k] = printedSLO(p.Severity, m, othersLaunch(members, k))
+	}
+	return p, tokens
+}
+
+func printedSLO(severity share.PerMille, m rckm.Observation, othersLaunch bool) (rckm.State, int64) {
+	switch {
+	case severity > m.Violation:
+		return rckm.Emergency, m.BlocksOf(m.Limit)
+	case !m.Launches:
+		return rckm.Recovery, m.BlocksOf(m.Request)
+	case !othersLaunch:
+		return rckm.Recovery, printedGrowth(m.Tokens)
+	}
+	return rckm.Contention, m.BlocksOf(m.Request)
+}
+
+func printedBestEffort(p rckm.Pressure, m rckm.Observation) int64 {
+	switch p.State {
+	case rckm.None:
+		return m.BlocksOf(m.Limit)
+	case rckm.Emergency:
+		return min(m.BlocksOf(m.Request), m.Tokens) * int64(share.Whole) / int64(p.Severity-share.Whole)
+	case rckm.Recovery:
+		return min(printedGrowth(m.Tokens), m.BlocksOf(m.Limit))
+	}
+	return m.Tokens
+}
+
+// printedGrowth returns tokens that have grown by 30 %.
+func printedGrowth(tokens int64) int64 { return tokens + max(1, tokens*3/10) }
+
+func othersLaunch(members []rckm.Observation, k int) bool {
+	for other, m := range members {
+		if other != k && m.Launches {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,8 @@
+package rckm_test
+
+import (
+	"github.com/gshare-dev/gshare/lab/elastic"
+	"github.com/gshare-dev/gshare/vgpu/token/rckm"
+)
+
+func init() { rckm.Printed = elastic.Printed }
