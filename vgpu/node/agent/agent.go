@@ -99,12 +99,12 @@ func New(o Options) (*Agent, error) {
 		return nil, err
 	}
 	a.granter = newGranter(&o, a.metrics, a.slices, publish)
-	a.devices = newDeviceMonitor(&o, a.slices, a.granter, publish)
-	a.memory = newMemoryLimiter(&o, a.metrics, a.granter, a.devices, publish)
+	a.devices = newDeviceMonitor(&o, a.slices, a.granter.grants, publish)
+	a.memory = newMemoryLimiter(&o, a.metrics, a.granter.grants, a.devices, publish)
 	a.guard = newGuard(a, publish)
-	a.enforcement = &enforcementReporter{Options: &o, slices: a.slices, granter: a.granter, devices: a.devices, guard: a.guard}
+	a.enforcement = &enforcementReporter{Options: &o, slices: a.slices, grants: a.granter.grants, devices: a.devices, guard: a.guard}
 	a.publisher = &publisher{
-		Options: &o, metrics: a.metrics, devices: a.devices, granter: a.granter, enforcement: a.enforcement,
+		Options: &o, metrics: a.metrics, devices: a.devices, grants: a.granter.grants, enforcement: a.enforcement,
 		requests: requests, closed: make(chan struct{}, 1),
 	}
 	return a, nil
@@ -149,9 +149,10 @@ func (a *Agent) serve(ctx context.Context) {
 	defer loops.Wait()
 	serving, stop := a.publisher.servingContext(ctx)
 	defer stop()
-	terminations := &terminations{Options: a.Options, slices: a.slices, granter: a.granter}
+	terminations := &terminations{Options: a.Options, slices: a.slices, grants: a.granter.grants}
+	sweeper := &sweeper{Options: a.Options, granter: a.granter, devices: a.devices}
 	for _, loop := range []func(context.Context){
-		a.granter.watchLoop, a.sweepLoop, a.devices.loop, terminations.loop, a.memory.loop, a.slices.logFeatures,
+		sweeper.watchLoop, sweeper.loop, a.devices.loop, terminations.loop, a.memory.loop, a.slices.logFeatures,
 	} {
 		loops.Go(func() { loop(serving) })
 	}
@@ -166,8 +167,6 @@ func (a *Agent) serve(ctx context.Context) {
 	}
 	plugin.Run(serving)
 }
-
-func (a *Agent) sweepLoop(ctx context.Context) { a.granter.sweepLoop(ctx, a.devices.setPodsBound) }
 
 // openGPUs starts to open the GPUs with MIG instances on demand. The returned channel is closed when all are open. Only containers on
 // a GPU whose driver hangs wait for it; those that an earlier agent granted are served again once it is open.

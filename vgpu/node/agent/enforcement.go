@@ -26,7 +26,7 @@ type podStatus struct {
 type enforcementReporter struct {
 	*Options
 	slices  *sliceRuntime
-	granter *granter
+	grants  *grantStore
 	devices *deviceMonitor
 	guard   *guard
 }
@@ -34,7 +34,7 @@ type enforcementReporter struct {
 // statuses returns the enforcement status of each pod with a grant.
 func (e *enforcementReporter) statuses() map[types.UID]podStatus {
 	statuses := map[types.UID]podStatus{}
-	for _, g := range e.granter.all() {
+	for _, g := range e.grants.all() {
 		t := statuses[g.UID]
 		t.name = types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
 		t.Containers = append(t.Containers, e.statusOf(&g))
@@ -45,7 +45,7 @@ func (e *enforcementReporter) statuses() map[types.UID]podStatus {
 
 // statusOf returns the enforcement status of one container.
 func (e *enforcementReporter) statusOf(g *grant.Grant) kube.ContainerEnforcement {
-	service, _ := e.granter.serviceOf(g.ID())
+	service, _ := e.grants.serviceOf(g.ID())
 	inMIG := insideMIG(e.devices.profileOf(g))
 	t := kube.ContainerEnforcement{Name: g.Container, Since: g.Since, Health: e.faultOf(g)}
 	if g.Class() == share.Exclusive {

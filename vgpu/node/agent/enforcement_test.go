@@ -27,11 +27,11 @@ func TestInBurst(t *testing.T) {
 		"the clock was set back": {map[types.UID]time.Duration{"a": -time.Hour}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := &granter{book: grant.NewBook(grant.Config{})}
+			g := &grantStore{book: grant.NewBook(grant.Config{})}
 			for uid, age := range test.ages {
 				g.book.Restore(grant.Grant{Owner: grant.Owner{UID: uid, Container: "main"}, Since: now.Add(-age)})
 			}
-			if got := (&publisher{granter: g}).inBurst(test.told, now); got != test.want {
+			if got := (&publisher{grants: g}).inBurst(test.told, now); got != test.want {
 				t.Errorf("in a burst: %v, want %v", got, test.want)
 			}
 		})

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
@@ -16,110 +14,30 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 	"github.com/gshare-dev/gshare/vgpu/node/ticket"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
-	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// granter grants shares to containers and releases them. An operation on one container holds its operation lock: it changes the
-// book under mu, does its I/O without, and puts the outcome into the book under mu again.
+// granter grants shares to containers and releases them. An operation on one container holds its operation lock: it enters its intent
+// into the store, does its I/O without the store's lock, and stores the outcome.
 type granter struct {
 	*Options
 	metrics    *metrics
 	slices     *sliceRuntime
+	grants     *grantStore
 	publish    func() // requests publication
 	files      cdi.Directory
 	wake       chan struct{} // requests a sweep
 	operations operationLocks
 	restoring  sync.Mutex // operation lock of serveRestored, which takes those of several containers
 	holding    sync.Mutex // operation lock of holdSlices: what is held last is the newest
-
-	mu       sync.Mutex // guards the following
-	book     *grant.Book
-	pending  map[string]bool     // grants, by ID, that are being set up for the first time
-	services map[string]*service // by grant ID; containers of class exclusive have none
-	freed    chan struct{}       // closed and replaced when a grant is released
-}
-
-// service is what the agent runs for a container that shares a slice.
-type service struct {
-	container   *tokenserver.Container
-	limitNote   string      // how the SM limit was moved; empty where it was not
-	memoryLimit driverLimit // set by the driver
 }
 
 func newGranter(o *Options, m *metrics, r *sliceRuntime, publish func()) *granter {
-	c := o.Config
 	return &granter{
-		Options: o, metrics: m, slices: r, publish: publish, files: cdi.Directory(c.Kubernetes.CDI), wake: make(chan struct{}, 1),
-		book: grant.NewBook(grant.Config{
-			Node: c.Kubernetes.NodeName, Gamma: *c.GammaPercent * 10, MixTenants: c.Tenancy == "mixed",
-		}),
-		pending: map[string]bool{}, services: map[string]*service{}, freed: make(chan struct{}),
+		Options: o, metrics: m, slices: r, grants: newGrantStore(o.Config), publish: publish, files: cdi.Directory(o.Config.Kubernetes.CDI),
+		wake: make(chan struct{}, 1),
 	}
 }
-
-// all returns the grants that are set up, the oldest first.
-func (g *granter) all() (grants []grant.Grant) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, granted := range g.book.All() {
-		if !g.pending[granted.ID()] {
-			grants = append(grants, granted)
-		}
-	}
-	return grants
-}
-
-// on returns the grants on a slice.
-func (g *granter) on(slice string) []grant.Grant {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.book.On(slice)
-}
-
-// ofPod returns the grants of a pod that share a slice.
-func (g *granter) ofPod(uid types.UID) (grants []grant.Grant) {
-	for _, granted := range g.all() {
-		if granted.UID == uid && granted.Class() != share.Exclusive {
-			grants = append(grants, granted)
-		}
-	}
-	return grants
-}
-
-// promised returns the device memory that is granted of a slice.
-func (g *granter) promised(slice string) share.Bytes {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.book.Promised(slice)
-}
-
-// serviceOf returns a copy of the service of a grant; false if it has none.
-func (g *granter) serviceOf(id string) (service, bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if s := g.services[id]; s != nil {
-		return *s, true
-	}
-	return service{}, false
-}
-
-// updateSlices replaces the slices that containers are admitted to. change computes them and who uses them without a share; it is
-// called with the lock held, so that no grant is made between the two.
-func (g *granter) updateSlices(change func(granted bool) (slices []packing.Slice, used map[string]string)) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.book.SetSlices(change(g.anyLocked()))
-}
-
-// any reports whether a share is granted.
-func (g *granter) any() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.anyLocked()
-}
-
-func (g *granter) anyLocked() bool { return len(g.book.All()) > 0 }
 
 // admit grants the share of a claim, unless it is granted already, and sets up all that the container needs.
 func (g *granter) admit(claim grant.Claim) error {
@@ -127,7 +45,7 @@ func (g *granter) admit(claim grant.Claim) error {
 		return refusal
 	}
 	defer g.operations.lock(claim.Owner().ID())()
-	granted, held, changed, refusal := g.enter(claim)
+	granted, held, changed, refusal := g.grants.enter(claim)
 	if refusal != nil {
 		return refusal
 	}
@@ -144,7 +62,7 @@ func (g *granter) admit(claim grant.Claim) error {
 		g.cancel(&granted, held)
 		return grant.Unserved(err)
 	}
-	g.commit(granted.ID())
+	g.grants.commit(granted.ID())
 	g.holdSlices()
 	if !g.Records.Still(claim) {
 		_ = g.files.Remove(ticket.Key(granted.Tickets)) // the kubelet has just allocated them to another container, and Allocate removed it too
@@ -152,27 +70,6 @@ func (g *granter) admit(claim grant.Claim) error {
 	}
 	g.publish()
 	return nil
-}
-
-// enter enters the grant of a claim into the book. held reports that it was there before, changed that its placement has been
-// changed since.
-func (g *granter) enter(claim grant.Claim) (granted grant.Grant, held, changed bool, refusal *grant.Refusal) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	_, held = g.book.Get(claim.Owner().ID())
-	// The time is written to disk in milliseconds.
-	granted, changed, refusal = g.book.Admit(claim, time.Now().UTC().Truncate(time.Millisecond))
-	if refusal == nil && !held {
-		g.pending[granted.ID()] = true
-	}
-	return granted, held, changed, refusal
-}
-
-// commit marks a grant as set up.
-func (g *granter) commit(id string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.pending, id)
 }
 
 // cancel removes a grant that could not be set up, unless it was held before: then its container may be running.
@@ -183,10 +80,7 @@ func (g *granter) cancel(granted *grant.Grant, held bool) {
 	id := granted.ID()
 	g.stopService(id)
 	_ = os.RemoveAll(g.dir(id)) // what stays is removed at the next start
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.book.Release(id)
-	delete(g.pending, id)
+	g.grants.cancel(id)
 }
 
 // setUp does the steps from a grant to a container that can be created; each may be repeated. The first one writes the grant to disk:
@@ -234,7 +128,7 @@ func (g *granter) writeRecord(granted *grant.Grant) error {
 
 // serve starts the service of a container that shares a slice.
 func (g *granter) serve(granted *grant.Grant) error {
-	if _, served := g.serviceOf(granted.ID()); served || granted.Class() == share.Exclusive {
+	if _, served := g.grants.serviceOf(granted.ID()); served || granted.Class() == share.Exclusive {
 		return nil
 	}
 	c, err := g.prepare(granted)
@@ -256,9 +150,7 @@ func (g *granter) prepare(granted *grant.Grant) (*tokenserver.Container, error) 
 	if err != nil {
 		return nil, err
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.services[granted.ID()] = &service{container: c}
+	g.grants.addService(granted.ID(), c)
 	return c, nil
 }
 
@@ -279,14 +171,11 @@ func (g *granter) admitProcess(owner grant.Owner) func(process.Process) error {
 
 // stopService ends the service of a container, if it has one, and removes its directory.
 func (g *granter) stopService(id string) {
-	g.mu.Lock()
-	s := g.services[id]
-	delete(g.services, id)
-	g.mu.Unlock()
-	if s == nil {
+	c := g.grants.removeService(id)
+	if c == nil {
 		return
 	}
-	if err := s.container.Close(); err != nil {
+	if err := c.Close(); err != nil {
 		g.Log.Error("failed to end the service of a container", "grant", id, "error", err)
 	}
 }
@@ -295,38 +184,26 @@ func (g *granter) stopService(id string) {
 func (g *granter) holdSlices() {
 	g.holding.Lock()
 	defer g.holding.Unlock()
-	g.slices.hold(g.all())
+	g.slices.hold(g.grants.all())
 }
 
 // release releases a grant. By now the file of its tickets may be another container's, which then keeps it.
 func (g *granter) release(granted grant.Grant) {
 	id := granted.ID()
 	defer g.operations.lock(id)()
-	if !g.holds(&granted) {
+	if !g.grants.holds(&granted) {
 		return
 	}
 	if err := g.removeFiles(&granted); err != nil {
 		g.Log.Error("failed to release a grant", "container", granted.String(), "error", err)
 		return // the next sweep tries again
 	}
-	g.mu.Lock()
-	g.book.Release(id)
-	g.mu.Unlock()
+	g.grants.release(id)
 	g.Records.Forget(granted.UID)
 	g.holdSlices()
 	g.Log.Info("released a grant", "container", granted.String(), "tickets", granted.Tickets)
-	g.mu.Lock()
-	broadcast(&g.freed)
-	g.mu.Unlock()
+	g.grants.notifyFreed()
 	g.publish()
-}
-
-// holds reports whether a grant is still in the book.
-func (g *granter) holds(granted *grant.Grant) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now, ok := g.book.Get(granted.ID())
-	return ok && now.Since.Equal(granted.Since)
 }
 
 // removeFiles takes a container out of service and removes its files. The record goes last: until then a new agent restores the grant.

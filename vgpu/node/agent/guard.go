@@ -22,7 +22,7 @@ type guard struct {
 	*Options
 	metrics *metrics
 	slices  *sliceRuntime
-	granter *granter
+	grants  *grantStore
 	devices *deviceMonitor
 	memory  *memoryLimiter
 	publish func() // requests publication
@@ -49,7 +49,7 @@ func newGuard(a *Agent, publish func()) *guard {
 	linger := lingerPeriods * k.WatchPeriod.Duration
 	own, _ := containerOf(os.Getpid()) // an error: in none
 	return &guard{
-		Options: a.Options, metrics: a.metrics, slices: a.slices, granter: a.granter, devices: a.devices, memory: a.memory, publish: publish,
+		Options: a.Options, metrics: a.metrics, slices: a.slices, grants: a.granter.grants, devices: a.devices, memory: a.memory, publish: publish,
 		own: own, list: asyncCall[[]gpu.Process]{call: a.Source.Processes},
 		watch: watchdog.New(watchdog.Config{
 			Grace: k.HookGrace.Duration, Linger: linger, Retry: linger, Repeat: repeatEvents, Kill: k.Strangers == config.EndStrangers,
@@ -85,7 +85,7 @@ func (g *guard) observe(ctx context.Context) {
 				g.slices.mps.ObserveProcesses(g.slices.byUUID(processes))
 			}
 			known := g.identify(ctx, processes)
-			g.handle(ctx, g.watch.Observe(time.Now(), known, g.granter.watched()))
+			g.handle(ctx, g.watch.Observe(time.Now(), known, g.grants.watched()))
 			g.memory.request(known)
 		}
 	}
@@ -107,20 +107,4 @@ func (g *guard) listProcesses(ctx context.Context) (processes []gpu.Process, ok 
 	}
 	g.failing = err != nil
 	return processes, err == nil || len(processes) > 0
-}
-
-// watched returns the grants as the watchdog needs them, also those that are being set up.
-func (g *granter) watched() (grants []watchdog.Grant) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, granted := range g.book.All() {
-		w := watchdog.Grant{
-			Pod: string(granted.UID), Container: granted.Container, Hooked: g.services[granted.ID()] != nil, BestEffort: granted.BestEffort,
-		}
-		for _, v := range granted.VGPUs {
-			w.Slices = append(w.Slices, v.Slice)
-		}
-		grants = append(grants, w)
-	}
-	return grants
 }

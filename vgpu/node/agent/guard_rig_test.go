@@ -251,7 +251,7 @@ func (c *crowd) granted(uid, slice string, sm, quota int64) {
 
 // directory is where the processes of a pod's container find the token server.
 func (r *rig) directory(pod string) string {
-	for _, g := range r.granter.all() {
+	for _, g := range r.granter.grants.all() {
 		if g.Name == pod {
 			return r.granter.dir(g.ID())
 		}

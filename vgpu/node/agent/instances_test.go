@@ -245,7 +245,7 @@ func TestMissingProfile(t *testing.T) {
 
 // serves says that the token server knows a pod's container.
 func (r *rig) serves(uid string) bool {
-	_, served := r.granter.serviceOf(grant.Owner{UID: types.UID(uid), Container: "main"}.ID())
+	_, served := r.granter.grants.serviceOf(grant.Owner{UID: types.UID(uid), Container: "main"}.ID())
 	return served
 }
 

@@ -16,7 +16,7 @@ import (
 type memoryLimiter struct {
 	*Options
 	metrics  *metrics
-	granter  *granter
+	grants   *grantStore
 	devices  *deviceMonitor
 	publish  func() // requests publication
 	requests chan memoryRequest
@@ -44,8 +44,8 @@ const (
 	memoryTimeout = time.Minute
 )
 
-func newMemoryLimiter(o *Options, m *metrics, g *granter, d *deviceMonitor, publish func()) *memoryLimiter {
-	return &memoryLimiter{Options: o, metrics: m, granter: g, devices: d, publish: publish, requests: make(chan memoryRequest, memoryQueue)}
+func newMemoryLimiter(o *Options, m *metrics, s *grantStore, d *deviceMonitor, publish func()) *memoryLimiter {
+	return &memoryLimiter{Options: o, metrics: m, grants: s, devices: d, publish: publish, requests: make(chan memoryRequest, memoryQueue)}
 }
 
 // cgroupPathOf returns the cgroup path of the container of a process.
@@ -92,26 +92,15 @@ func (l *memoryLimiter) limit(ctx context.Context, r memoryRequest) error {
 		l.Log.Error("failed to limit the device memory of a container", "grant", r.grant, "cgroup", r.cgroup, "error", err)
 		return nil
 	}
-	if l.granter.setMemoryLimit(r.grant, driverLimit{r.container, memory}) {
+	if l.grants.setMemoryLimit(r.grant, driverLimit{r.container, memory}) {
 		l.publish()
 	}
 	return nil
 }
 
 func (l *memoryLimiter) limitOf(grant string) driverLimit {
-	s, _ := l.granter.serviceOf(grant)
+	s, _ := l.grants.serviceOf(grant)
 	return s.memoryLimit
-}
-
-// setMemoryLimit stores a limit that the driver has confirmed; false if the container is not served any more.
-func (g *granter) setMemoryLimit(id string, limit driverLimit) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	s := g.services[id]
-	if s != nil {
-		s.memoryLimit = limit
-	}
-	return s != nil
 }
 
 // request requests the limits of the containers of these processes, where they have none. Requests that do not fit the queue are
@@ -140,7 +129,7 @@ func (l *memoryLimiter) requestFor(p watchdog.Process) (r memoryRequest, ok bool
 	if err != nil {
 		return r, false
 	}
-	for _, g := range l.granter.on(p.Slice) {
+	for _, g := range l.grants.on(p.Slice) {
 		if string(g.UID) != c.PodUID || g.Container != p.Container || g.Class() == share.Exclusive ||
 			l.devices.profileOf(&g) != "" || l.limitOf(g.ID()).container == c.ID {
 			continue

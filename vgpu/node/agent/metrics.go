@@ -112,7 +112,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	out <- gauge(listedDesc, float64(m.listedAt.Load()))
 	out <- gauge(registeredDesc, number(m.registered.Load()))
 	out <- gauge(dmemDesc, number(m.dmem.Load()))
-	grants, slices, found := c.granter.all(), c.devices.current().Slices(), c.guard.findings()
+	grants, slices, found := c.granter.grants.all(), c.devices.current().Slices(), c.guard.findings()
 	out <- gauge(grantsDesc, float64(len(grants)))
 	collectShares(out, grants, slices)
 	for _, s := range slices {
@@ -130,7 +130,7 @@ func (c collector) collectSlice(out chan<- prometheus.Metric, s inventory.Slice)
 	if s.Reason != "" {
 		out <- gauge(closedDesc, 1, s.ID, c.slices.uuid(s.ID), string(s.Reason))
 	}
-	out <- gauge(promisedDesc, float64(c.granter.promised(s.ID)), s.ID)
+	out <- gauge(promisedDesc, float64(c.granter.grants.promised(s.ID)), s.ID)
 	out <- gauge(usedDesc, number(s.Used != ""), s.ID)
 }
 

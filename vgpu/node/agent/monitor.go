@@ -25,7 +25,7 @@ import (
 type deviceMonitor struct {
 	*Options
 	slices   *sliceRuntime
-	granter  *granter
+	grants   *grantStore
 	publish  func() // requests publication
 	list     asyncCall[[]gpu.Device]
 	appeared chan struct{} // requests a refresh: a GPU was opened
@@ -37,9 +37,9 @@ type deviceMonitor struct {
 	ticketsChanged chan struct{}     // closed and replaced when they change
 }
 
-func newDeviceMonitor(o *Options, r *sliceRuntime, g *granter, publish func()) *deviceMonitor {
+func newDeviceMonitor(o *Options, r *sliceRuntime, s *grantStore, publish func()) *deviceMonitor {
 	return &deviceMonitor{
-		Options: o, slices: r, granter: g, publish: publish, list: asyncCall[[]gpu.Device]{call: o.Source.Devices},
+		Options: o, slices: r, grants: s, publish: publish, list: asyncCall[[]gpu.Device]{call: o.Source.Devices},
 		appeared: make(chan struct{}, 1), podsBound: true, ticketsChanged: make(chan struct{}), // until the pods are known
 	}
 }
@@ -97,7 +97,7 @@ func (m *deviceMonitor) update(change func(inv inventory.Inventory, bound bool) 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before = m.inventory
-	m.granter.updateSlices(func(granted bool) ([]packing.Slice, map[string]string) {
+	m.grants.updateSlices(func(granted bool) ([]packing.Slice, map[string]string) {
 		m.inventory = change(before, m.podsBound || granted).Mark(m.used)
 		return m.inventory.Packing(), m.used
 	})
@@ -131,7 +131,7 @@ func (m *deviceMonitor) reportFaults(before, after []inventory.Slice) {
 			continue
 		}
 		m.Log.Warn("health of a slice has changed", "slice", now.ID, "fault", now.Fault)
-		for _, g := range m.granter.on(now.ID) {
+		for _, g := range m.grants.on(now.ID) {
 			if now.Fault != "" {
 				m.Cluster.Warn(podOf(g), "GPUFault", "slice "+now.ID+": "+now.Fault)
 			} else {
@@ -192,7 +192,7 @@ func (m *deviceMonitor) toDrain() (grants []grant.Grant) {
 	for _, s := range m.current().Slices() {
 		for _, uuid := range m.Config.Kubernetes.Drain {
 			if s.ID == uuid || s.Device == uuid {
-				grants = append(grants, m.granter.on(s.ID)...)
+				grants = append(grants, m.grants.on(s.ID)...)
 			}
 		}
 	}
@@ -213,7 +213,7 @@ func (m *deviceMonitor) setPodsBound(bound bool) {
 func (m *deviceMonitor) isBound() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.podsBound || m.granter.any()
+	return m.podsBound || m.grants.any()
 }
 
 // setUsed stores who uses slices without a share. Such slices are not offered, and take no new container, until they are free.

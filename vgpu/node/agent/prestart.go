@@ -32,7 +32,7 @@ func (g *granter) start(ctx context.Context, tickets []string) error {
 	began := time.Now()
 	var first *grant.Owner
 	for {
-		freed := g.freedChannel()
+		freed := g.grants.freedChannel()
 		claim, err := g.tryStart(ctx, tickets, &first)
 		if err == nil || !isTransient(err) || ctx.Err() != nil || time.Since(began) > retryFor {
 			g.metrics.countStart(err, time.Since(began))
@@ -46,13 +46,6 @@ func (g *granter) start(ctx context.Context, tickets []string) error {
 		case <-time.After(retryPeriod):
 		}
 	}
-}
-
-// freedChannel returns the channel that is closed when the next grant is released.
-func (g *granter) freedChannel() <-chan struct{} {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.freed
 }
 
 // tryStart tries once. All tries must find the same owner: the kubelet waits for one container.

@@ -30,7 +30,7 @@ type publisher struct {
 	*Options
 	metrics     *metrics
 	devices     *deviceMonitor
-	granter     *granter
+	grants      *grantStore
 	enforcement *enforcementReporter
 	requests    chan struct{} // for publication
 	closed      chan struct{} // receives once the API server has stored that the node is closed
@@ -126,7 +126,7 @@ func (p *publisher) publishInventory(ctx context.Context, reason kube.Reason) er
 // those that were written last.
 func (p *publisher) inBurst(written map[types.UID]string, now time.Time) bool {
 	burst := false
-	for _, g := range p.granter.all() {
+	for _, g := range p.grants.all() {
 		age := now.Sub(g.Since)
 		burst = burst || age >= 0 && age < enforcementQuiet // the clock may have been set back
 		if written[g.UID] == "" && age > enforcementLate {

@@ -32,8 +32,8 @@ func elastic(uid string, sm, limit share.PerMille) *v1.Pod {
 
 // served is the pod's only vGPU at the token server, and its SM limit now.
 func (r *rig) served(uid string) (v tokenserver.VGPU, now share.PerMille) {
-	for _, g := range r.granter.all() {
-		if s, ok := r.granter.serviceOf(g.ID()); ok && g.UID == types.UID(uid) {
+	for _, g := range r.granter.grants.all() {
+		if s, ok := r.granter.grants.serviceOf(g.ID()); ok && g.UID == types.UID(uid) {
 			v, now = s.container.VGPUs[0], s.container.Status().VGPUs[0].CurrentSMLimit
 		}
 	}

@@ -31,11 +31,9 @@ func (g *granter) restore() error {
 			}
 			continue
 		}
-		g.mu.Lock()
-		g.book.Restore(granted)
-		g.mu.Unlock()
+		g.grants.restore(granted)
 	}
-	g.Log.Info("restored grants", "count", len(g.all()))
+	g.Log.Info("restored grants", "count", len(g.grants.all()))
 	return g.serveRestored()
 }
 
@@ -57,12 +55,12 @@ func (g *granter) serveRestored() (all error) {
 	g.restoring.Lock()
 	defer g.restoring.Unlock()
 	var prepared []*tokenserver.Container
-	for _, granted := range g.all() {
+	for _, granted := range g.grants.all() {
 		if granted.Class() == share.Exclusive {
 			continue
 		}
 		defer g.operations.lock(granted.ID())() // until all listen
-		if _, served := g.serviceOf(granted.ID()); served || !g.holds(&granted) {
+		if _, served := g.grants.serviceOf(granted.ID()); served || !g.grants.holds(&granted) {
 			continue
 		}
 		c, err := g.prepare(&granted)

@@ -268,7 +268,7 @@ func (r *rig) mustCreate(uid, cdi, slice string) {
 }
 
 func (r *rig) grants() (names []string) {
-	for _, g := range r.granter.all() {
+	for _, g := range r.granter.grants.all() {
 		names = append(names, g.Name)
 	}
 	slices.Sort(names)

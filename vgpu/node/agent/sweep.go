@@ -23,17 +23,24 @@ const (
 	sweepRepeat = 50 // sweeps in a row while processes of ended pods live
 )
 
-// sweepLoop releases the grants of ended pods. bound is called with whether pods with shares are bound to the node.
-func (g *granter) sweepLoop(ctx context.Context, bound func(bool)) {
+// sweeper releases the grants of ended pods, and applies what pods have changed.
+type sweeper struct {
+	*Options
+	granter *granter
+	devices *deviceMonitor
+}
+
+// loop sweeps when something may have ended, and now and then without a cause.
+func (s *sweeper) loop(ctx context.Context) {
 	for repeated := 0; ctx.Err() == nil; {
 		repeated++
-		if !g.sweep(ctx, bound) {
+		if !s.sweep(ctx) {
 			repeated = 0
 		}
 		if repeated == 0 || repeated > sweepRepeat {
 			select {
 			case <-ctx.Done():
-			case <-g.wake:
+			case <-s.granter.wake:
 			case <-time.After(sweepPeriod):
 			}
 		}
@@ -42,33 +49,33 @@ func (g *granter) sweepLoop(ctx context.Context, bound func(bool)) {
 }
 
 // watchLoop requests a sweep when the kubelet reports a change.
-func (g *granter) watchLoop(ctx context.Context) {
+func (s *sweeper) watchLoop(ctx context.Context) {
 	for ctx.Err() == nil {
-		_ = g.Pods.Watch(ctx, func() { signal(g.wake) }) // the watch is started again, whatever has ended it
-		signal(g.wake)
+		_ = s.Pods.Watch(ctx, func() { signal(s.granter.wake) }) // the watch is started again, whatever has ended it
+		signal(s.granter.wake)
 		sleep(ctx, sweepPause)
 	}
 }
 
 // sweep releases the grants of pods that have ended or are gone, once their last process has ended: a pod that was deleted by force is
 // gone before its containers are. It reports whether such processes live.
-func (g *granter) sweep(ctx context.Context, bound func(bool)) (processesLeft bool) {
-	grants := g.all() // before the pods, so that the pod of a newer grant is not missed among them
+func (s *sweeper) sweep(ctx context.Context) (processesLeft bool) {
+	grants := s.granter.grants.all() // before the pods, so that the pod of a newer grant is not missed among them
 	ctx, cancel := context.WithTimeout(ctx, sweepPeriod)
 	defer cancel()
-	pods, err := g.Pods.List(ctx)
+	pods, err := s.Pods.List(ctx)
 	if err != nil {
 		return false // without the kubelet no pod is known to have ended
 	}
-	bound(slices.ContainsFunc(pods, func(p *v1.Pod) bool { return kube.Asks(p) && !kubelet.Ended(p) }))
-	g.resize(pods)
+	s.devices.setPodsBound(slices.ContainsFunc(pods, func(p *v1.Pod) bool { return kube.Asks(p) && !kubelet.Ended(p) }))
+	s.resize(pods)
 	ended := slices.DeleteFunc(grants, func(granted grant.Grant) bool { return isActive(pods, granted.UID) })
 	if len(ended) == 0 {
 		return false
 	}
 	running, err := podsWithProcesses()
 	if err != nil {
-		g.Log.Error("failed to list processes", "error", err)
+		s.Log.Error("failed to list processes", "error", err)
 		return true
 	}
 	for _, granted := range ended {
@@ -76,7 +83,7 @@ func (g *granter) sweep(ctx context.Context, bound func(bool)) (processesLeft bo
 			processesLeft = true
 			continue
 		}
-		g.release(granted)
+		s.granter.release(granted)
 	}
 	return processesLeft
 }

@@ -23,8 +23,8 @@ const (
 // terminations ends the CUDA work of pods whose termination grace period is nearly over.
 type terminations struct {
 	*Options
-	slices  *sliceRuntime
-	granter *granter
+	slices *sliceRuntime
+	grants *grantStore
 }
 
 // loop looks for such pods until the context ends.
@@ -50,7 +50,7 @@ func (t *terminations) loop(ctx context.Context) {
 func (t *terminations) terminating(ctx context.Context) []*v1.Pod {
 	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
-	if !t.granter.any() {
+	if !t.grants.any() {
 		return nil
 	}
 	pods, err := t.Pods.List(ctx)
@@ -67,7 +67,7 @@ func (t *terminations) expiring(pods []*v1.Pod, done map[types.UID]bool, now tim
 			continue
 		}
 		done[p.UID] = true
-		expiring = append(expiring, t.granter.ofPod(p.UID)...)
+		expiring = append(expiring, t.grants.ofPod(p.UID)...)
 	}
 	return expiring
 }
