@@ -1,6 +1,6 @@
 /*
- * The account of device memory over processes. What a process had that has ended is free again, however it ended, as with the real
- * driver. The lock is of the process (a dead one holds none), and within it a mutex.
+ * The memory of a process that has ended, in whatever way, is free again, as with the real driver. Guarded by a file lock,
+ * which is released when its process ends, and within the process by a mutex.
  */
 #define _GNU_SOURCE
 #include "account.h"
@@ -16,9 +16,10 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t threads = PTHREAD_MUTEX_INITIALIZER;
-static struct account_use *table; /* NULL: there is no file */
+static struct account_use *table; /* NULL: no file */
 static int file;
 
+/* Maps the file. Called once. */
 static void load(void)
 {
 	const size_t size = ACCOUNT_PROCESSES * sizeof *table;
@@ -33,6 +34,7 @@ static void load(void)
 		abort();
 }
 
+/* Locks or unlocks the file, as fcntl. */
 static void lock(short type)
 {
 	struct flock l = {.l_type = type, .l_whence = SEEK_SET};
@@ -40,7 +42,7 @@ static void lock(short type)
 		;
 }
 
-/* Locks the table, with the dead swept out of it. */
+/* Locks the table and removes processes that have ended. Returns 0 without a file. */
 static int enter(void)
 {
 	pthread_once(&once, load);
@@ -54,12 +56,14 @@ static int enter(void)
 	return 1;
 }
 
+/* Unlocks the table. */
 static void leave(void)
 {
 	lock(F_UNLCK);
 	pthread_mutex_unlock(&threads);
 }
 
+/* Returns this process's entry, a new one at first; the table is locked. */
 static struct account_use *own(void)
 {
 	struct account_use *empty = NULL;
@@ -75,6 +79,7 @@ static struct account_use *own(void)
 	return empty;
 }
 
+/* Returns the memory of all processes; the table is locked. */
 static uint64_t sum(int device)
 {
 	uint64_t all = 0;
@@ -83,19 +88,19 @@ static uint64_t sum(int device)
 	return all;
 }
 
-int account_take(int device, uint64_t bytes, uint64_t capacity)
+int account_add(int device, uint64_t bytes, uint64_t capacity)
 {
 	if (!enter())
 		return 1;
 	uint64_t all = sum(device);
-	int room = bytes <= capacity && all <= capacity - bytes;
-	if (room)
+	int fits = bytes <= capacity && all <= capacity - bytes;
+	if (fits)
 		own()->bytes[device] += bytes;
 	leave();
-	return room;
+	return fits;
 }
 
-void account_give(int device, uint64_t bytes)
+void account_subtract(int device, uint64_t bytes)
 {
 	if (!enter())
 		return;

@@ -1,6 +1,7 @@
 /* Arrays and mipmapped arrays. */
 #include "memory.h"
 
+/* CUDA_ARRAY_DESCRIPTOR and CUDA_ARRAY3D_DESCRIPTOR. */
 struct array_desc {
 	size_t width, height;
 	int format;
@@ -12,6 +13,7 @@ struct array_desc3 {
 	unsigned channels, flags;
 };
 
+/* Returns the bytes of a channel. */
 static uint64_t format_bytes(int format)
 {
 	switch (format) {
@@ -26,12 +28,14 @@ static uint64_t format_bytes(int format)
 	return 4;
 }
 
+/* Returns the bytes of an array. */
 static uint64_t bytes(const struct array_desc3 *d)
 {
 	uint64_t height = d->height ? d->height : 1, depth = d->depth ? d->depth : 1;
 	return ROUND(d->width * height * depth * d->channels * format_bytes(d->format), 512);
 }
 
+/* Takes memory for an array and returns its handle. */
 static CUresult create(struct block **array, uint64_t size)
 {
 	NEED_CONTEXT();
@@ -43,6 +47,7 @@ static CUresult create(struct block **array, uint64_t size)
 	return CUDA_SUCCESS;
 }
 
+/* Frees an array. */
 static CUresult destroy(struct block *array)
 {
 	if (!array)
@@ -92,6 +97,7 @@ struct requirements {
 	unsigned reserved[4];
 };
 
+/* Stores an array's size. */
 static CUresult requirements(struct requirements *r, struct block *array)
 {
 	if (!r || !array)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# build.sh DIR builds the fake driver and the test programs into DIR, with gcc alone, or $CC.
+# build.sh DIR: builds the fake driver and the test programs into DIR, with gcc alone, or $CC.
 set -euo pipefail
 out=${1:?usage: build.sh DIR}
 cd "$(dirname "$0")"
 mkdir -p "$out"
 cc=${CC:-gcc}
-old=GLIBC_2.2.5 # of dlsym
+old=GLIBC_2.2.5 # oldest version of dlsym
 [[ $("$cc" -dumpmachine) != aarch64* ]] || old=GLIBC_2.17
 flags="-std=gnu11 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Werror -pthread ${CFLAGS:-}"
 driver=(account.c array.c capture.c context.c copy.c device.c entry.c event.c exec.c graph.c launch.c memory.c module.c mps.c pool.c shared.c sim.c stream.c vmm.c)
@@ -20,10 +20,10 @@ done
 mkdir -p "$out/r615" # MPS of a driver that has version 3
 "$cc" $flags -DDRIVER=615 -o "$out/r615/nvidia-cuda-mps-control" programs/nvidia-cuda-mps-control.c
 for dir in "$out" "$out/r615"; do
-	ln -f "$dir/nvidia-cuda-mps-control" "$dir/nvidia-cuda-mps-server" # told apart by its name
+	ln -f "$dir/nvidia-cuda-mps-control" "$dir/nvidia-cuda-mps-server" # one program, which reads its name from /proc/self/exe
 done
 
-# The hook on the virtual clock: its own sources with another platform, and the fake driver for the clock.
+# The hook on the virtual clock: its sources with platform_virtual.c, linked with the fake driver for the clock.
 sources=(../src/*.c)
 sources=("${sources[@]/..\/src\/platform_linux.c/}")
 echo "$old { }; GLIBC_2.34 { } $old;" >"$out/versions"

@@ -1,6 +1,6 @@
 /*
- * Stream capture: a state machine that answers illegal calls as a driver does, since a hook that makes one while its host
- * captures breaks the host. Which calls are unsafe: driver API text of cuThreadExchangeStreamCaptureMode.
+ * Stream capture, with the errors that a driver returns for illegal calls: a hook that makes one while its host process
+ * captures invalidates the capture. Which calls are unsafe is documented at cuThreadExchangeStreamCaptureMode.
  */
 #include "fake.h"
 
@@ -8,13 +8,14 @@
 
 enum { MODE_GLOBAL = 0, MODE_THREAD_LOCAL = 1, MODE_RELAXED = 2 };
 
-int fake_busy;
+int fake_checks;
 pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 
 #define CAPTURES_MAX 64
 static struct capture *active[CAPTURES_MAX]; /* guarded by fake_lock */
-static HERE int thread_mode;
+static THREAD_LOCAL int thread_mode;
 
+/* Reports whether a capture prohibits unsafe calls of the calling thread. */
 static int prohibits(struct capture *c)
 {
 	int mine = pthread_equal(c->thread, pthread_self());
@@ -23,8 +24,8 @@ static int prohibits(struct capture *c)
 	return mine || (thread_mode == MODE_GLOBAL && c->mode == MODE_GLOBAL);
 }
 
-/* An unsafe call fails and spoils every capture that prohibits it. */
-CUresult fake_unsafe(void)
+/* An unsafe call fails and invalidates every capture that prohibits it. */
+CUresult fake_check_unsafe(void)
 {
 	CUresult result = CUDA_SUCCESS;
 	pthread_mutex_lock(&fake_lock);
@@ -37,17 +38,17 @@ CUresult fake_unsafe(void)
 	return result;
 }
 
-CUresult fake_wait_allowed(struct stream *stream)
+CUresult fake_check_wait(struct stream *stream)
 {
 	if (stream && stream->capture) {
 		stream->capture->invalid = 1;
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	}
-	return fake_unsafe();
+	return fake_check_unsafe();
 }
 
-/* The legacy stream joins all blocking streams of its context, which those that capture cannot do. */
-CUresult fake_implicit(struct stream *stream)
+/* The legacy stream synchronises with all blocking streams of its context, which is illegal while one of them captures. */
+CUresult fake_check_legacy(struct stream *stream)
 {
 	if (!stream->context || stream != stream->context->legacy)
 		return CUDA_SUCCESS;
@@ -62,8 +63,7 @@ CUresult fake_implicit(struct stream *stream)
 	return result;
 }
 
-/* A stream that waits for an event of a capture becomes part of it. */
-void fake_join(struct stream *stream, struct event *event)
+void fake_join_capture(struct stream *stream, struct event *event)
 {
 	if (!stream->capture) {
 		stream->capture = event->capture;
@@ -73,6 +73,7 @@ void fake_join(struct stream *stream, struct event *event)
 	}
 }
 
+/* Begins a capture, into a given graph or a new one. */
 static CUresult begin(CUstream handle, int mode, struct graph *into)
 {
 	NEED_CONTEXT();
@@ -88,7 +89,7 @@ static CUresult begin(CUstream handle, int mode, struct graph *into)
 	for (int i = 0; i < CAPTURES_MAX && result; i++)
 		if (!active[i]) {
 			active[i] = stream->capture = capture;
-			__atomic_add_fetch(&fake_busy, 1, __ATOMIC_RELAXED);
+			__atomic_add_fetch(&fake_checks, 1, __ATOMIC_RELAXED);
 			result = CUDA_SUCCESS;
 		}
 	pthread_mutex_unlock(&fake_lock);
@@ -96,9 +97,9 @@ static CUresult begin(CUstream handle, int mode, struct graph *into)
 }
 
 FN(cuStreamBeginCapture, , 10000, CUstream stream) { ENTER(cuStreamBeginCapture); return begin(stream, MODE_GLOBAL, NULL); }
-TWIN(cuStreamBeginCapture, , _ptsz, 10000, (CUstream s), (OWN(s)))
+TWIN(cuStreamBeginCapture, , _ptsz, 10000, (CUstream s), (PER_THREAD(s)))
 FN(cuStreamBeginCapture, _v2, 10010, CUstream stream, int mode) { ENTER(cuStreamBeginCapture_v2); return begin(stream, mode, NULL); }
-TWIN(cuStreamBeginCapture, _v2, _ptsz, 10010, (CUstream s, int m), (OWN(s), m))
+TWIN(cuStreamBeginCapture, _v2, _ptsz, 10010, (CUstream s, int m), (PER_THREAD(s), m))
 FN(cuStreamBeginCaptureToGraph, , 12030, CUstream stream, CUgraph graph, const CUgraphNode *after, const void *data, size_t count, int mode)
 {
 	ENTER(cuStreamBeginCaptureToGraph);
@@ -106,7 +107,7 @@ FN(cuStreamBeginCaptureToGraph, , 12030, CUstream stream, CUgraph graph, const C
 	return graph ? begin(stream, mode, graph) : CUDA_ERROR_INVALID_VALUE;
 }
 TWIN(cuStreamBeginCaptureToGraph, , _ptsz, 12030,
-     (CUstream s, CUgraph g, const CUgraphNode *a, const void *d, size_t n, int m), (OWN(s), g, a, d, n, m))
+     (CUstream s, CUgraph g, const CUgraphNode *a, const void *d, size_t n, int m), (PER_THREAD(s), g, a, d, n, m))
 
 FN(cuStreamEndCapture, , 10000, CUstream handle, CUgraph *graph)
 {
@@ -127,7 +128,7 @@ FN(cuStreamEndCapture, , 10000, CUstream handle, CUgraph *graph)
 	for (int i = 0; i < CAPTURES_MAX; i++)
 		if (active[i] == capture) {
 			active[i] = NULL;
-			__atomic_sub_fetch(&fake_busy, 1, __ATOMIC_RELAXED);
+			__atomic_sub_fetch(&fake_checks, 1, __ATOMIC_RELAXED);
 		}
 	pthread_mutex_unlock(&fake_lock);
 	stream->capture = NULL;
@@ -138,8 +139,9 @@ FN(cuStreamEndCapture, , 10000, CUstream handle, CUgraph *graph)
 	*graph = capture->graph;
 	return CUDA_SUCCESS;
 }
-TWIN(cuStreamEndCapture, , _ptsz, 10000, (CUstream s, CUgraph *g), (OWN(s), g))
+TWIN(cuStreamEndCapture, , _ptsz, 10000, (CUstream s, CUgraph *g), (PER_THREAD(s), g))
 
+/* Returns the CUstreamCaptureStatus: 0 none, 1 active, 2 invalidated. */
 static int status(struct stream *stream) { return !stream->capture ? 0 : stream->capture->invalid ? 2 : 1; }
 
 FN(cuStreamIsCapturing, , 10000, CUstream handle, int *capturing)
@@ -147,14 +149,15 @@ FN(cuStreamIsCapturing, , 10000, CUstream handle, int *capturing)
 	ENTER(cuStreamIsCapturing);
 	NEED_CONTEXT();
 	struct stream *stream = fake_stream(handle);
-	CUresult refused = fake_busy ? fake_implicit(stream) : CUDA_SUCCESS;
+	CUresult refused = fake_checks ? fake_check_legacy(stream) : CUDA_SUCCESS;
 	if (refused)
 		return refused;
 	*capturing = status(stream);
 	return CUDA_SUCCESS;
 }
-TWIN(cuStreamIsCapturing, , _ptsz, 10000, (CUstream s, int *c), (OWN(s), c))
+TWIN(cuStreamIsCapturing, , _ptsz, 10000, (CUstream s, int *c), (PER_THREAD(s), c))
 
+/* Stores status, number and graph of a capture. */
 static CUresult info(CUstream handle, int *capturing, unsigned long long *id, CUgraph *graph)
 {
 	NEED_CONTEXT();
@@ -172,7 +175,7 @@ FN(cuStreamGetCaptureInfo, , 10010, CUstream stream, int *capturing, unsigned lo
 	ENTER(cuStreamGetCaptureInfo);
 	return info(stream, capturing, id, NULL);
 }
-TWIN(cuStreamGetCaptureInfo, , _ptsz, 10010, (CUstream s, int *c, unsigned long long *id), (OWN(s), c, id))
+TWIN(cuStreamGetCaptureInfo, , _ptsz, 10010, (CUstream s, int *c, unsigned long long *id), (PER_THREAD(s), c, id))
 FN(cuStreamGetCaptureInfo, _v2, 11030, CUstream stream, int *capturing, unsigned long long *id, CUgraph *graph,
    const CUgraphNode **after, size_t *count)
 {
@@ -184,7 +187,7 @@ FN(cuStreamGetCaptureInfo, _v2, 11030, CUstream stream, int *capturing, unsigned
 	return info(stream, capturing, id, graph);
 }
 TWIN(cuStreamGetCaptureInfo, _v2, _ptsz, 11030,
-     (CUstream s, int *c, unsigned long long *id, CUgraph *g, const CUgraphNode **a, size_t *n), (OWN(s), c, id, g, a, n))
+     (CUstream s, int *c, unsigned long long *id, CUgraph *g, const CUgraphNode **a, size_t *n), (PER_THREAD(s), c, id, g, a, n))
 FN(cuStreamGetCaptureInfo, _v3, 12030, CUstream stream, int *capturing, unsigned long long *id, CUgraph *graph,
    const CUgraphNode **after, const void **data, size_t *count)
 {
@@ -199,7 +202,7 @@ FN(cuStreamGetCaptureInfo, _v3, 12030, CUstream stream, int *capturing, unsigned
 }
 TWIN(cuStreamGetCaptureInfo, _v3, _ptsz, 12030,
      (CUstream s, int *c, unsigned long long *id, CUgraph *g, const CUgraphNode **a, const void **d, size_t *n),
-     (OWN(s), c, id, g, a, d, n))
+     (PER_THREAD(s), c, id, g, a, d, n))
 
 FN(cuThreadExchangeStreamCaptureMode, , 10010, int *mode)
 {

@@ -1,14 +1,17 @@
-/* Contexts: primary ones, those that a program makes, and green ones. */
+/* Contexts: primary, created and green ones. */
 #include "fake.h"
 
 #include <stdlib.h>
 
-HERE struct context *fake_current;
+THREAD_LOCAL struct context *fake_current;
 
+/* The primary contexts; guarded by fake_lock. */
 static struct context primaries[DEVICES_MAX];
-static HERE struct context *stack[64];
-static HERE int depth;
+/* The calling thread's stack of contexts. */
+static THREAD_LOCAL struct context *stack[64];
+static THREAD_LOCAL int depth;
 
+/* Initialises a context. */
 static void start(struct context *context, CUdevice device)
 {
 	context->device = device;
@@ -34,7 +37,8 @@ FN(cuDevicePrimaryCtxRetain, , 7000, CUcontext *context, CUdevice device)
 	return CUDA_SUCCESS;
 }
 
-static CUresult give_back(CUdevice device, int all)
+/* Releases a primary context once, or entirely. */
+static CUresult release_primary(CUdevice device, int all)
 {
 	NEED_DEVICE(device);
 	struct context *primary = &primaries[device];
@@ -44,10 +48,10 @@ static CUresult give_back(CUdevice device, int all)
 	return CUDA_SUCCESS;
 }
 
-FN(cuDevicePrimaryCtxRelease, , 7000, CUdevice device) { ENTER(cuDevicePrimaryCtxRelease); return give_back(device, 0); }
-FN(cuDevicePrimaryCtxRelease, _v2, 11000, CUdevice device) { ENTER(cuDevicePrimaryCtxRelease_v2); return give_back(device, 0); }
-FN(cuDevicePrimaryCtxReset, , 7000, CUdevice device) { ENTER(cuDevicePrimaryCtxReset); return give_back(device, 1); }
-FN(cuDevicePrimaryCtxReset, _v2, 11000, CUdevice device) { ENTER(cuDevicePrimaryCtxReset_v2); return give_back(device, 1); }
+FN(cuDevicePrimaryCtxRelease, , 7000, CUdevice device) { ENTER(cuDevicePrimaryCtxRelease); return release_primary(device, 0); }
+FN(cuDevicePrimaryCtxRelease, _v2, 11000, CUdevice device) { ENTER(cuDevicePrimaryCtxRelease_v2); return release_primary(device, 0); }
+FN(cuDevicePrimaryCtxReset, , 7000, CUdevice device) { ENTER(cuDevicePrimaryCtxReset); return release_primary(device, 1); }
+FN(cuDevicePrimaryCtxReset, _v2, 11000, CUdevice device) { ENTER(cuDevicePrimaryCtxReset_v2); return release_primary(device, 1); }
 STUB(cuDevicePrimaryCtxSetFlags, _v2, 11000, CUdevice device __attribute__((unused)), unsigned flags __attribute__((unused)))
 
 FN(cuDevicePrimaryCtxGetState, , 7000, CUdevice device, unsigned *flags, int *active)
@@ -59,6 +63,7 @@ FN(cuDevicePrimaryCtxGetState, , 7000, CUdevice device, unsigned *flags, int *ac
 	return CUDA_SUCCESS;
 }
 
+/* Pushes a context onto the stack and makes it current. */
 static CUresult push(struct context *context)
 {
 	if (depth == (int)(sizeof stack / sizeof *stack))
@@ -68,6 +73,7 @@ static CUresult push(struct context *context)
 	return CUDA_SUCCESS;
 }
 
+/* Creates a context and makes it current. */
 static CUresult create(CUcontext *context, unsigned flags, CUdevice device)
 {
 	NEED(context);
@@ -100,6 +106,7 @@ FN(cuCtxCreate, _v4, 12050, CUcontext *context, void *parameters, unsigned flags
 	return create(context, flags, device);
 }
 
+/* Makes the context below the current one current; returns the former. */
 static struct context *pop(void)
 {
 	struct context *was = fake_current;
@@ -221,7 +228,7 @@ STUB(cuCtxSetCacheConfig, , 3020, int config __attribute__((unused)))
 STUB(cuCtxEnablePeerAccess, , 4000, CUcontext peer __attribute__((unused)), unsigned flags __attribute__((unused)))
 STUB(cuCtxDisablePeerAccess, , 4000, CUcontext peer __attribute__((unused)))
 
-/* A green context is as wide as its device here: what it partitions is not modelled. */
+/* A green context has all SMs of its device: partitions are not modelled. */
 FN(cuGreenCtxCreate, , 12040, CUcontext *green, void *description, CUdevice device, unsigned flags)
 {
 	ENTER(cuGreenCtxCreate);
@@ -245,16 +252,17 @@ FN(cuCtxFromGreenCtx, , 12040, CUcontext *context, CUcontext green)
 
 STUB(cuGreenCtxDestroy, , 12040, CUcontext green __attribute__((unused)))
 
+/* Waits for all work of a context. */
 static CUresult synchronise(struct context *context)
 {
 	if (!context)
 		return fake_initialised ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_NOT_INITIALIZED;
-	CUresult refused = fake_wait_allowed(NULL);
+	CUresult refused = fake_check_wait(NULL);
 	if (refused)
 		return refused;
 	if (fake_simulated)
 		fake_sim_wait_device(context->device);
-	fake_trim(context->device);
+	fake_pools_trim(context->device);
 	return CUDA_SUCCESS;
 }
 

@@ -1,21 +1,23 @@
-/* Copies: they move nothing, but those that block wait for their stream as on a device. */
+/* Copies: they copy nothing, but blocking ones wait for their stream. */
 #include "fake.h"
 
+/* A blocking copy: waits for the stream. */
 static CUresult wait(CUstream handle)
 {
 	NEED_CONTEXT();
 	struct stream *stream = fake_stream(handle);
-	CUresult refused = fake_busy ? fake_wait_allowed(stream) : CUDA_SUCCESS;
+	CUresult refused = fake_checks ? fake_check_wait(stream) : CUDA_SUCCESS;
 	if (!refused && fake_simulated)
 		fake_sim_wait_stream(stream);
 	return refused;
 }
 
+/* An asynchronous copy: becomes a node of this type in a capture. */
 static CUresult queue(CUstream handle, int type)
 {
 	NEED_CONTEXT();
 	struct stream *stream = fake_stream(handle);
-	CUresult refused = fake_busy ? fake_implicit(stream) : CUDA_SUCCESS;
+	CUresult refused = fake_checks ? fake_check_legacy(stream) : CUDA_SUCCESS;
 	if (!refused && stream->capture)
 		fake_node(stream->capture->graph, type);
 	return refused;
@@ -33,27 +35,27 @@ TWIN(cuMemcpyDtoH, _v2, _ptds, 7000, (void *to, D from, size_t n), (to, from, n)
 FN(cuMemcpyDtoD, _v2, 3020, D to, D from, size_t n) { ENTER(cuMemcpyDtoD_v2); IGNORE3(to, from, n); return queue(STREAM_LEGACY, NODE_MEMCPY); }
 TWIN(cuMemcpyDtoD, _v2, _ptds, 7000, (D to, D from, size_t n), (to, from, n))
 FN(cuMemcpyAsync, , 4000, D to, D from, size_t n, CUstream s) { ENTER(cuMemcpyAsync); IGNORE3(to, from, n); return queue(s, NODE_MEMCPY); }
-TWIN(cuMemcpyAsync, , _ptsz, 7000, (D to, D from, size_t n, CUstream s), (to, from, n, OWN(s)))
+TWIN(cuMemcpyAsync, , _ptsz, 7000, (D to, D from, size_t n, CUstream s), (to, from, n, PER_THREAD(s)))
 FN(cuMemcpyHtoDAsync, _v2, 3020, D to, const void *from, size_t n, CUstream s)
 {
 	ENTER(cuMemcpyHtoDAsync_v2);
 	IGNORE3(to, from, n);
 	return queue(s, NODE_MEMCPY);
 }
-TWIN(cuMemcpyHtoDAsync, _v2, _ptsz, 7000, (D to, const void *from, size_t n, CUstream s), (to, from, n, OWN(s)))
+TWIN(cuMemcpyHtoDAsync, _v2, _ptsz, 7000, (D to, const void *from, size_t n, CUstream s), (to, from, n, PER_THREAD(s)))
 FN(cuMemcpyDtoHAsync, _v2, 3020, void *to, D from, size_t n, CUstream s)
 {
 	ENTER(cuMemcpyDtoHAsync_v2);
 	IGNORE3(to, from, n);
 	return queue(s, NODE_MEMCPY);
 }
-TWIN(cuMemcpyDtoHAsync, _v2, _ptsz, 7000, (void *to, D from, size_t n, CUstream s), (to, from, n, OWN(s)))
+TWIN(cuMemcpyDtoHAsync, _v2, _ptsz, 7000, (void *to, D from, size_t n, CUstream s), (to, from, n, PER_THREAD(s)))
 FN(cuMemsetD8, _v2, 3020, D to, unsigned char value, size_t n) { ENTER(cuMemsetD8_v2); IGNORE3(to, value, n); return queue(STREAM_LEGACY, NODE_MEMSET); }
 TWIN(cuMemsetD8, _v2, _ptds, 7000, (D to, unsigned char value, size_t n), (to, value, n))
 FN(cuMemsetD8Async, , 3020, D to, unsigned char value, size_t n, CUstream s) { ENTER(cuMemsetD8Async); IGNORE3(to, value, n); return queue(s, NODE_MEMSET); }
-TWIN(cuMemsetD8Async, , _ptsz, 7000, (D to, unsigned char value, size_t n, CUstream s), (to, value, n, OWN(s)))
+TWIN(cuMemsetD8Async, , _ptsz, 7000, (D to, unsigned char value, size_t n, CUstream s), (to, value, n, PER_THREAD(s)))
 FN(cuMemsetD32Async, , 3020, D to, unsigned value, size_t n, CUstream s) { ENTER(cuMemsetD32Async); IGNORE3(to, value, n); return queue(s, NODE_MEMSET); }
-TWIN(cuMemsetD32Async, , _ptsz, 7000, (D to, unsigned value, size_t n, CUstream s), (to, value, n, OWN(s)))
+TWIN(cuMemsetD32Async, , _ptsz, 7000, (D to, unsigned value, size_t n, CUstream s), (to, value, n, PER_THREAD(s)))
 STUB(cuMemAdvise, , 8000, D p __attribute__((unused)), size_t n __attribute__((unused)), int advice __attribute__((unused)),
      CUdevice device __attribute__((unused)))
 FN(cuMemPrefetchAsync, , 8000, D p, size_t n, CUdevice device, CUstream s)
@@ -62,4 +64,4 @@ FN(cuMemPrefetchAsync, , 8000, D p, size_t n, CUdevice device, CUstream s)
 	IGNORE3(p, n, device);
 	return queue(s, NODE_MEMCPY);
 }
-TWIN(cuMemPrefetchAsync, , _ptsz, 8000, (D p, size_t n, CUdevice device, CUstream s), (p, n, device, OWN(s)))
+TWIN(cuMemPrefetchAsync, , _ptsz, 8000, (D p, size_t n, CUdevice device, CUstream s), (p, n, device, PER_THREAD(s)))

@@ -11,12 +11,14 @@ int fake_initialised;
 
 static int driver_version = DRIVER_VERSION;
 
+/* Returns the number in an environment variable, or the default. */
 static uint64_t number(const char *name, uint64_t otherwise)
 {
 	const char *text = getenv(name);
 	return text ? strtoull(text, NULL, 0) : otherwise;
 }
 
+/* Reads the environment when the library is loaded. */
 __attribute__((constructor)) static void configure(void)
 {
 	fake_devices = (int)number("FAKE_CUDA_DEVICES", 1);
@@ -78,6 +80,7 @@ FN(cuDeviceGetName, , 2000, char *name, int length, CUdevice device)
 	return CUDA_SUCCESS;
 }
 
+/* Stores the UUID: zeros and the ordinal. */
 static CUresult uuid(void *to, CUdevice device)
 {
 	NEED(to);
@@ -99,7 +102,7 @@ FN(cuDeviceTotalMem, _v2, 3020, size_t *bytes, CUdevice device)
 	return CUDA_SUCCESS;
 }
 
-/* The attributes that programs look at; the others are 0. Numbers are those of CUdevice_attribute. */
+/* The attributes that programs read; the others are 0. Numbers are those of CUdevice_attribute. */
 FN(cuDeviceGetAttribute, , 2000, int *value, int attribute, CUdevice device)
 {
 	static const struct { int attribute, value; } known[] = {
@@ -154,7 +157,7 @@ FN(cuGetErrorName, , 6000, CUresult code, const char **name)
 {
 	ENTER(cuGetErrorName);
 	NEED(name);
-	static HERE char text[32];
+	static THREAD_LOCAL char text[32];
 	snprintf(text, sizeof text, code == CUDA_SUCCESS ? "CUDA_SUCCESS" : "CUDA_ERROR_%d", code);
 	*name = text;
 	return CUDA_SUCCESS;

@@ -1,4 +1,4 @@
-/* Looking functions up, and the calls that tests make. */
+/* Lookup of functions, call counts, and injected errors. */
 #include "fake.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ enum { FOUND = 0, SYMBOL_NOT_FOUND = 1, VERSION_NOT_SUFFICIENT = 2 };
 #define LEGACY_STREAM 1
 #define PER_THREAD_STREAM 2
 
-/* The newest ABI that is not newer than asked for; of those, the per-thread twin if that is asked for and there is one. */
+/* Returns the function of the newest ABI up to a version, its per-thread variant if that is asked for and exists; or NULL. */
 static struct symbol *choose(const char *base, int version, uint64_t flags, int *status)
 {
 	struct symbol *best = NULL;
@@ -30,6 +30,7 @@ static struct symbol *choose(const char *base, int version, uint64_t flags, int 
 	return best;
 }
 
+/* The two versions of cuGetProcAddress. */
 static CUresult look_up(const char *base, void **function, int version, uint64_t flags, int *status)
 {
 	int driver;
@@ -43,7 +44,7 @@ static CUresult look_up(const char *base, void **function, int version, uint64_t
 	return CUDA_SUCCESS;
 }
 
-/* Version 1 of the ABI has nowhere to say that there is no such function. */
+/* Version 1 has no status, so a missing function is an error. */
 FN(cuGetProcAddress, , 11030, const char *base, void **function, int version, uint64_t flags)
 {
 	int status;
@@ -68,6 +69,7 @@ FN(cuGetExportTable, , 3000, const void **table, const void *id)
 	return CUDA_ERROR_NOT_FOUND;
 }
 
+/* Returns the function with an exported name, or NULL. */
 static struct symbol *named(const char *name, size_t length)
 {
 	for (struct symbol *s = __start_fake_symbols; s < __stop_fake_symbols; s++)
@@ -76,7 +78,7 @@ static struct symbol *named(const char *name, size_t length)
 	return NULL;
 }
 
-/* The nth call from now, and count - 1 after it, fail with code. Returns 0 if there is no such function. */
+/* Lets `count` calls fail with `code`, beginning with the nth from now. Returns 0 if there is no such function. */
 int fakecuda_fail(const char *name, unsigned long nth, unsigned long count, CUresult code)
 {
 	struct symbol *s = named(name, strlen(name));
@@ -96,8 +98,8 @@ unsigned long fakecuda_calls(const char *name)
 
 uint64_t fakecuda_used(CUdevice device) { return fake_used(device); }
 
-/* FAKE_CUDA_FAIL=name:nth[:code[:count]],...: the nth call and so many after it fail. */
-__attribute__((constructor)) static void order_failures(void)
+/* Parses FAKE_CUDA_FAIL=name:nth[:code[:count]],... when the library is loaded. */
+__attribute__((constructor)) static void parse_failures(void)
 {
 	const char *at = getenv("FAKE_CUDA_FAIL");
 	while (at && *at) {

@@ -1,4 +1,4 @@
-/* Events: their times are those of the simulation, or of the record where a kernel takes no time. */
+/* Events. Their times are those of the simulation; without it, those of cuEventRecord, since kernels take no time. */
 #include "fake.h"
 #include "wire.h"
 
@@ -32,7 +32,7 @@ FN(cuEventRecord, , 2000, CUevent event, CUstream handle)
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
 	struct stream *stream = fake_stream(handle);
-	CUresult refused = fake_busy ? fake_implicit(stream) : CUDA_SUCCESS;
+	CUresult refused = fake_checks ? fake_check_legacy(stream) : CUDA_SUCCESS;
 	if (refused)
 		return refused;
 	event->recorded = 1;
@@ -44,45 +44,47 @@ FN(cuEventRecord, , 2000, CUevent event, CUstream handle)
 	event->id = fake_next_id();
 	event->done = !fake_simulated;
 	if (fake_simulated) {
-		fake_host(1000);
+		fake_spend(1000);
 		fake_sim_work(SIM_RECORD, stream, 0, 0, event->id);
 	} else {
 		event->time = fake_now();
 	}
 	return CUDA_SUCCESS;
 }
-TWIN(cuEventRecord, , _ptsz, 7000, (CUevent e, CUstream s), (e, OWN(s)))
+TWIN(cuEventRecord, , _ptsz, 7000, (CUevent e, CUstream s), (e, PER_THREAD(s)))
 FN(cuEventRecordWithFlags, , 11010, CUevent event, CUstream stream, unsigned flags)
 {
 	ENTER(cuEventRecordWithFlags);
 	(void)flags;
 	return cuEventRecord(event, stream);
 }
-TWIN(cuEventRecordWithFlags, , _ptsz, 11010, (CUevent e, CUstream s, unsigned f), (e, OWN(s), f))
+TWIN(cuEventRecordWithFlags, , _ptsz, 11010, (CUevent e, CUstream s, unsigned f), (e, PER_THREAD(s), f))
 
-static CUresult settle(struct event *event, int wait)
+/* Queries an event, or waits for it. */
+static CUresult query(struct event *event, int wait)
 {
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (event->capture)
 		return CUDA_ERROR_CAPTURED_EVENT;
-	CUresult refused = fake_busy ? fake_unsafe() : CUDA_SUCCESS;
+	CUresult refused = fake_checks ? fake_check_unsafe() : CUDA_SUCCESS;
 	if (refused)
 		return refused;
-	fake_host(1000); /* also where nothing is asked: who spins on a call must see time pass */
+	fake_spend(1000); /* time has to pass for a program that polls */
 	if (!event->done)
 		event->done = fake_sim_event(event, wait);
 	return event->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
-FN(cuEventQuery, , 2000, CUevent event) { ENTER(cuEventQuery); return settle(event, 0); }
-FN(cuEventSynchronize, , 2000, CUevent event) { ENTER(cuEventSynchronize); return settle(event, 1); }
+FN(cuEventQuery, , 2000, CUevent event) { ENTER(cuEventQuery); return query(event, 0); }
+FN(cuEventSynchronize, , 2000, CUevent event) { ENTER(cuEventSynchronize); return query(event, 1); }
 
+/* Stores the ms between two events. */
 static CUresult elapsed(float *ms, CUevent from, CUevent to)
 {
 	if (!ms || !from || !to || !from->recorded || !to->recorded || (from->flags | to->flags) & 2)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (settle(from, 0) || settle(to, 0))
+	if (query(from, 0) || query(to, 0))
 		return CUDA_ERROR_NOT_READY;
 	*ms = (float)((double)(int64_t)(to->time - from->time) / 1e6);
 	return CUDA_SUCCESS;

@@ -1,15 +1,16 @@
-/* Executable graphs: their launches, and the memory that their nodes take. */
+/* Executable graphs: launches, and memory of their nodes. */
 #include "fake.h"
 
 #include <stdlib.h>
 
 struct graph_exec {
 	struct graph *graph;
-	int backed; /* its memory nodes have memory */
+	int backed; /* whether its memory nodes have memory */
 };
 
-static uint64_t reserved[DEVICES_MAX]; /* bytes for memory nodes of graphs */
+static uint64_t reserved[DEVICES_MAX]; /* bytes for memory nodes, from the first launch of a graph until a trim */
 
+/* Creates an executable copy of a graph. */
 static CUresult instantiate(CUgraphExec *exec, CUgraph graph)
 {
 	NEED_CONTEXT();
@@ -57,6 +58,7 @@ FN(cuGraphExecDestroy, , 10000, CUgraphExec exec)
 	return CUDA_SUCCESS;
 }
 
+/* Replaces the nodes of an executable graph. */
 static CUresult update(CUgraphExec exec, CUgraph graph)
 {
 	if (!exec || !graph)
@@ -82,7 +84,7 @@ FN(cuGraphExecUpdate, _v2, 12000, CUgraphExec e, CUgraph g, void *result)
 	return update(e, g);
 }
 
-/* Nodes of an executable graph are found by their place in the graph that it was made of; ours are copies in that order. */
+/* The parameters are accepted and not stored. */
 FN(cuGraphExecKernelNodeSetParams, , 10010, CUgraphExec e, CUgraphNode n, const void *p)
 {
 	ENTER(cuGraphExecKernelNodeSetParams);
@@ -96,6 +98,7 @@ FN(cuGraphExecKernelNodeSetParams, _v2, 12000, CUgraphExec e, CUgraphNode n, con
 	return e && p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Launches all kernels of a graph. */
 static CUresult run(struct graph *graph, struct stream *stream)
 {
 	CUresult result = CUDA_SUCCESS;
@@ -108,8 +111,8 @@ static CUresult run(struct graph *graph, struct stream *stream)
 	return result;
 }
 
-/* The memory of a graph is reserved when it is first launched. */
-static int back(CUgraphExec exec, CUdevice device)
+/* Takes memory for a graph's memory nodes at its first launch. Returns 0 if there is not enough. */
+static int ensure_backed(CUgraphExec exec, CUdevice device)
 {
 	uint64_t need = 0;
 	if (exec->backed)
@@ -129,10 +132,10 @@ FN(cuGraphLaunch, , 10000, CUgraphExec exec, CUstream handle)
 	NEED_CONTEXT();
 	if (!exec)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!fake_busy)
-		return back(exec, fake_current->device) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	if (!fake_checks)
+		return ensure_backed(exec, fake_current->device) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 	struct stream *stream = fake_stream(handle);
-	CUresult refused = fake_implicit(stream);
+	CUresult refused = fake_check_legacy(stream);
 	if (refused)
 		return refused;
 	if (stream->capture) {
@@ -141,13 +144,13 @@ FN(cuGraphLaunch, , 10000, CUgraphExec exec, CUstream handle)
 		fake_graph_copy(node->child, exec->graph);
 		return CUDA_SUCCESS;
 	}
-	if (!back(exec, stream->context->device))
+	if (!ensure_backed(exec, stream->context->device))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult result = run(exec->graph, stream);
-	fake_host(fake_host_launch);
+	fake_spend(fake_host_launch);
 	return result;
 }
-TWIN(cuGraphLaunch, , _ptsz, 10000, (CUgraphExec e, CUstream s), (e, OWN(s)))
+TWIN(cuGraphLaunch, , _ptsz, 10000, (CUgraphExec e, CUstream s), (e, PER_THREAD(s)))
 
 FN(cuGraphUpload, , 11010, CUgraphExec exec, CUstream stream)
 {
@@ -155,15 +158,14 @@ FN(cuGraphUpload, , 11010, CUgraphExec exec, CUstream stream)
 	(void)stream;
 	return exec ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-TWIN(cuGraphUpload, , _ptsz, 11010, (CUgraphExec e, CUstream s), (e, OWN(s)))
+TWIN(cuGraphUpload, , _ptsz, 11010, (CUgraphExec e, CUstream s), (e, PER_THREAD(s)))
 
-/* What graphs reserve on the device is counted from the first launch of an executable graph until a trim. */
 FN(cuDeviceGetGraphMemAttribute, , 11040, CUdevice device, int attribute, void *value)
 {
 	ENTER(cuDeviceGetGraphMemAttribute);
 	if (device < 0 || device >= fake_devices || !value || attribute < 0 || attribute > 3)
 		return CUDA_ERROR_INVALID_VALUE;
-	*(uint64_t *)value = attribute < 2 ? 0 : reserved[device]; /* nothing is in use between launches */
+	*(uint64_t *)value = attribute < 2 ? 0 : reserved[device]; /* attributes 0 and 1: memory in use, none between launches */
 	return CUDA_SUCCESS;
 }
 

@@ -1,6 +1,4 @@
-/*
- * A CUDA driver without a GPU. See README.md. Types and numbers are those of the CUDA driver API, the names are ours.
- */
+/* A CUDA driver without a GPU, see README.md. Types and numbers are those of the CUDA driver API. */
 #ifndef GSHARE_FAKE_H
 #define GSHARE_FAKE_H
 
@@ -48,50 +46,52 @@ enum {
 #define DEVICES_MAX 16
 #define DRIVER_VERSION 13030
 
-/* mps.c */
-extern CUresult fake_mps_error; /* of all calls, once this client has lost its server */
+/* mps.c: the client of the fake MPS daemon */
+extern CUresult fake_mps_error;  /* returned by all calls once this client has lost its server */
 extern uint64_t fake_mps_memory; /* bytes of device memory that this client may have */
-CUresult fake_mps_start(void);
-double fake_mps_percent(void);
-int fake_mps_sms(int sms); /* how many of them this process may use */
+CUresult fake_mps_start(void);   /* connects, where there is a daemon; returns the result of cuInit */
+double fake_mps_percent(void);   /* active thread percentage */
+int fake_mps_sms(int sms);       /* returns how many of these SMs this process may use */
 
-/* One exported function. FN puts one into a section of its own, so that the list needs no second place. */
+/* One exported function. FN puts it into a linker section, which is the list of all functions. */
 struct symbol {
 	const char *base, *name; /* cuMemAlloc, cuMemAlloc_v2 */
 	int version;             /* first CUDA version with this ABI */
 	int per_thread;          /* a _ptsz or _ptds twin */
 	void *address;
-	unsigned long calls;                /* so far */
-	unsigned long fail_from, fail_upto; /* calls that fail, counted from 1; the second is not among them */
+	unsigned long calls;                /* number of calls so far */
+	unsigned long fail_from, fail_upto; /* range of calls that fail, from 1; the end is exclusive */
 	CUresult failure;
 } __attribute__((aligned(64)));
 
 #define SYMBOL __attribute__((section("fake_symbols"), used))
 #define EXPORT __attribute__((visibility("default")))
 
+/* Defines an exported function: name, suffix of its ABI version, first CUDA version, parameters. */
 #define FN(base, suffix, version, ...)                                                                                  \
 	EXPORT CUresult base##suffix(__VA_ARGS__);                                                                      \
 	static struct symbol symbol_##base##suffix SYMBOL = {#base, #base #suffix, version, 0, (void *)base##suffix,    \
 							     0,     0,             0,       0};                         \
 	CUresult base##suffix(__VA_ARGS__)
 
-/* A function that has nothing to do. */
+/* Defines a function that only succeeds. */
 #define STUB(base, suffix, version, ...)                                                                                \
 	FN(base, suffix, version, __VA_ARGS__) { ENTER(base##suffix); return CUDA_SUCCESS; }
 
-/* The twin of a function whose stream 0 is the calling thread's. */
+/* Defines the variant of a function whose stream 0 is the calling thread's own. */
 #define TWIN(base, suffix, tail, version, parameters, arguments)                                                        \
 	EXPORT CUresult base##suffix##tail parameters;                                                                  \
 	static struct symbol symbol_##base##suffix##tail SYMBOL = {                                                     \
 		#base, #base #suffix #tail, version, 1, (void *)base##suffix##tail, 0, 0, 0, 0};                        \
 	CUresult base##suffix##tail parameters { ENTER(base##suffix##tail); return base##suffix arguments; }
 
-#define OWN(stream) ((stream) ? (stream) : STREAM_PER_THREAD)
+/* The stream that a handle means in such a variant. */
+#define PER_THREAD(stream) ((stream) ? (stream) : STREAM_PER_THREAD)
 
-/* Counts the call and returns the failure that was ordered for it. */
-#define ENTER(function)                                                                                                   \
+/* Counts the call, and returns the error that fakecuda_fail or MPS has set for it. */
+#define ENTER(function)                                                                                                 \
 	do {                                                                                                            \
-		struct symbol *self = &symbol_##function;                                                                \
+		struct symbol *self = &symbol_##function;                                                               \
 		unsigned long call = __atomic_load_n(&self->calls, __ATOMIC_RELAXED) + 1;                               \
 		__atomic_store_n(&self->calls, call, __ATOMIC_RELAXED);                                                 \
 		if (__builtin_expect(self->fail_upto != 0, 0) && call >= self->fail_from && call < self->fail_upto)     \
@@ -100,12 +100,12 @@ struct symbol {
 			return fake_mps_error;                                                                          \
 	} while (0)
 
-#define HERE __thread __attribute__((tls_model("initial-exec")))
+#define THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
 
 /* device.c, context.c */
 struct context {
 	CUdevice device;
-	int primary, references;
+	int primary, references; /* references: retains of a primary context */
 	unsigned flags;
 	struct stream *legacy;
 	uint64_t id;
@@ -113,8 +113,9 @@ struct context {
 extern int fake_devices;
 extern uint64_t fake_memory; /* bytes of each device */
 extern int fake_initialised;
-extern HERE struct context *fake_current;
+extern THREAD_LOCAL struct context *fake_current;
 
+/* Return an error where the thread has no context, the device does not exist, or a pointer is NULL. */
 #define NEED_CONTEXT()                                                                                                  \
 	do {                                                                                                            \
 		if (__builtin_expect(!fake_current, 0))                                                                 \
@@ -135,12 +136,12 @@ extern HERE struct context *fake_current;
 			return CUDA_ERROR_INVALID_VALUE;                                                                \
 	} while (0)
 
-/* module.c */
+/* module.c: a kernel */
 struct function {
 	struct function *next;
 	char name[128];
-	uint64_t duration; /* ns at full width */
-	uint32_t width;    /* per-mille of the SMs */
+	uint64_t duration; /* ns */
+	uint32_t width;    /* per-mille of the SMs that it uses */
 };
 
 /* stream.c */
@@ -165,15 +166,15 @@ struct event {
 	uint64_t id, time; /* of the last record; ns, valid when done */
 	struct capture *capture;
 };
-struct stream *fake_stream(CUstream stream); /* the one that a handle means; NULL if there is no context */
-uint64_t fake_next_id(void);
+struct stream *fake_stream(CUstream stream); /* returns the stream of a handle; NULL without a context */
+uint64_t fake_next_id(void);                 /* returns a number that is unique in the process */
 
-/* capture.c: what a call may do while streams capture */
-extern int fake_busy; /* not 0 while launches need a second look: a capture or a simulation */
-CUresult fake_unsafe(void);                            /* a potentially unsafe call */
-CUresult fake_wait_allowed(struct stream *stream);     /* a synchronisation with the stream, or with all if NULL */
-CUresult fake_implicit(struct stream *stream);         /* work on the legacy stream */
-void fake_join(struct stream *stream, struct event *event);
+/* capture.c: checks of calls while streams capture; each returns CUDA_SUCCESS or the error that a driver would return */
+extern int fake_checks; /* number of captures and simulations; calls skip the checks while it is 0 */
+CUresult fake_check_unsafe(void);                        /* a potentially unsafe call */
+CUresult fake_check_wait(struct stream *stream); /* a synchronisation with the stream, or with all if NULL */
+CUresult fake_check_legacy(struct stream *stream);     /* work on the legacy stream, which synchronises with others */
+void fake_join_capture(struct stream *stream, struct event *event); /* makes a stream that waits for a captured event part of the capture */
 extern pthread_mutex_t fake_lock;
 
 /* graph.c, exec.c */
@@ -183,59 +184,59 @@ struct kernel_params {
 	CUfunction function;
 	unsigned grid[3], block[3], shared;
 	void **parameters, **extra;
-	void *kernel, *context; /* of version 2 */
+	void *kernel, *context; /* since version 2 */
 };
 struct graph_node {
 	struct graph_node *next;
 	int type;
 	struct kernel_params kernel;
 	struct graph *child;
-	uint64_t size; /* of a memory node */
+	uint64_t size; /* bytes of a memory node */
 	CUdevice device;
 };
 struct graph {
 	struct graph_node *first, **end;
 	int nodes;
 };
-struct graph *fake_graph(void);
-struct graph_node *fake_node(struct graph *graph, int type);
+struct graph *fake_graph(void);                                /* creates an empty graph */
+struct graph_node *fake_node(struct graph *graph, int type);   /* appends a node */
 void fake_graph_copy(struct graph *to, const struct graph *from);
 void fake_graph_destroy(struct graph *graph);
 
-/* launch.c */
+/* launch.c: starts a kernel on the simulation, if there is one */
 CUresult fake_launch(struct stream *stream, struct function *function);
 
 /* memory.c */
-int fake_charge(CUdevice device, uint64_t size); /* 0 if there is no room */
+int fake_charge(CUdevice device, uint64_t size); /* takes device memory; returns 0 if there is not enough */
 void fake_refund(CUdevice device, uint64_t size);
-uint64_t fake_used(CUdevice device);
-void fake_trim(CUdevice device); /* pools give back what nobody uses, as a synchronisation makes them */
+uint64_t fake_used(CUdevice device); /* bytes that this process has taken */
+void fake_pools_trim(CUdevice device);     /* returns the unused memory of pools to the device, as a synchronisation does */
 
-/* sim.c: the device simulation at the other end of a socket */
+/* sim.c: the client of the device simulation. Waits return a non-zero status if the work is not done. */
 extern int fake_simulated;
 CUresult fake_sim_start(void);
 void fake_sim_work(int kind, struct stream *stream, uint64_t duration, uint32_t width, uint64_t event);
 int fake_sim_wait_stream(struct stream *stream);
 int fake_sim_wait_device(CUdevice device);
 int fake_sim_query_stream(struct stream *stream);
-int fake_sim_event(struct event *event, int wait); /* 1 if done; fills time */
-uint64_t fake_now(void);
+int fake_sim_event(struct event *event, int wait); /* returns 1 and sets the time if the event is complete */
+uint64_t fake_now(void); /* ns of the virtual or the real clock */
 extern uint64_t fake_host_launch; /* ns of host time of a launch on the virtual clock */
-void fake_host(uint64_t ns);
+void fake_spend(uint64_t ns); /* lets host time pass on the virtual clock */
 
-/* For tests: loaded with dlsym or declared by hand. */
+/* For tests, which find them with dlsym or declare them. fakecuda_fail returns 0 if there is no such function. */
 EXPORT int fakecuda_fail(const char *name, unsigned long nth, unsigned long count, CUresult code);
 EXPORT unsigned long fakecuda_calls(const char *name);
-EXPORT uint64_t fakecuda_used(CUdevice device); /* bytes of the device that this process has */
+EXPORT uint64_t fakecuda_used(CUdevice device); /* bytes of the device that this process has taken */
 
-/* For the platform of a hook on the virtual clock. */
+/* For the hook on the virtual clock, and programs that use it. */
 EXPORT uint64_t fakesim_now(void);
 EXPORT void fakesim_sleep(uint64_t ns);
-EXPORT int fakesim_wait_word(const uint32_t *word, uint32_t seen, uint64_t timeout_ns); /* 0 changed, else ETIMEDOUT */
-EXPORT void fakesim_announce(void); /* a frame is on its way to the token server */
-EXPORT void fakesim_leave(void);    /* the thread waits outside of the clock from here on, until its next call */
-EXPORT void fakesim_wake(void);     /* all that wait for words look again */
-EXPORT int fakesim_open(void);      /* a place on the clock for a thread that starts; it counts as running */
-EXPORT void fakesim_adopt(int);     /* in that thread: takes the place */
+EXPORT int fakesim_wait_word(const uint32_t *word, uint32_t seen, uint64_t timeout_ns); /* returns 0 or ETIMEDOUT */
+EXPORT void fakesim_announce(void); /* stops the clock until the token server has handled a frame */
+EXPORT void fakesim_leave(void);    /* the thread does not hold the clock until its next call */
+EXPORT void fakesim_wake(void);     /* all threads that wait for a word check it again */
+EXPORT int fakesim_open(void);      /* returns a connection for a new thread, which counts as running */
+EXPORT void fakesim_adopt(int);     /* called by that thread */
 
 #endif

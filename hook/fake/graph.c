@@ -1,9 +1,8 @@
-/* Graphs: lists of nodes that run one after the other, whatever edges they have. */
+/* Graphs: lists of nodes, executed one after another; edges are ignored. */
 #include "fake.h"
 
 #include <stdlib.h>
 #include <string.h>
-
 
 struct graph *fake_graph(void)
 {
@@ -77,9 +76,9 @@ FN(cuGraphGetNodes, , 10000, CUgraph graph, CUgraphNode *nodes, size_t *count)
 	ENTER(cuGraphGetNodes);
 	if (!graph || !count)
 		return CUDA_ERROR_INVALID_VALUE;
-	size_t room = *count, i = 0;
+	size_t most = *count, i = 0;
 	if (nodes)
-		for (struct graph_node *n = graph->first; n && i < room; n = n->next)
+		for (struct graph_node *n = graph->first; n && i < most; n = n->next)
 			nodes[i++] = n;
 	*count = nodes ? i : (size_t)graph->nodes;
 	return CUDA_SUCCESS;
@@ -103,10 +102,11 @@ FN(cuGraphChildGraphNodeGetGraph, , 10000, CUgraphNode node, CUgraph *graph)
 	return CUDA_SUCCESS;
 }
 
-/* Version 2 of the parameters has two members more. */
+/* The sizes of the two versions of kernel parameters. */
 #define V1 offsetof(struct kernel_params, kernel)
 #define V2 sizeof(struct kernel_params)
 
+/* Stores the parameters of a kernel node. */
 static CUresult get(CUgraphNode node, void *parameters, size_t size)
 {
 	if (!node || node->type != NODE_KERNEL || !parameters)
@@ -115,6 +115,7 @@ static CUresult get(CUgraphNode node, void *parameters, size_t size)
 	return CUDA_SUCCESS;
 }
 
+/* Appends a node with parameters. */
 static CUresult add(CUgraphNode *node, CUgraph graph, int type, const void *parameters, size_t size)
 {
 	if (!node || !graph || !parameters)

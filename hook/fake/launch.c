@@ -1,4 +1,4 @@
-/* Launches. Without captures and without a simulation a kernel is over before its launch returns. */
+/* Launches. Without a capture and a simulation a kernel is complete before its launch returns. */
 #include "fake.h"
 #include "wire.h"
 
@@ -10,11 +10,11 @@ CUresult fake_launch(struct stream *stream, struct function *function)
 	return CUDA_SUCCESS;
 }
 
-/* The launch while something captures or simulates. */
-static __attribute__((noinline)) CUresult slow(CUfunction function, unsigned x, unsigned y, unsigned z, CUstream handle)
+/* A launch into a capture or a simulation. */
+static __attribute__((noinline)) CUresult launch_checked(CUfunction function, unsigned x, unsigned y, unsigned z, CUstream handle)
 {
 	struct stream *stream = fake_stream(handle);
-	CUresult refused = fake_implicit(stream);
+	CUresult refused = fake_check_legacy(stream);
 	if (refused)
 		return refused;
 	if (stream->capture) {
@@ -23,10 +23,11 @@ static __attribute__((noinline)) CUresult slow(CUfunction function, unsigned x, 
 		return stream->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
 	}
 	CUresult result = fake_launch(stream, function);
-	fake_host(fake_host_launch);
+	fake_spend(fake_host_launch);
 	return result;
 }
 
+/* Checks the arguments and launches. */
 static inline CUresult launch(CUfunction function, unsigned x, unsigned y, unsigned z, CUstream stream)
 {
 	NEED_CONTEXT();
@@ -34,7 +35,7 @@ static inline CUresult launch(CUfunction function, unsigned x, unsigned y, unsig
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (!x || !y || !z)
 		return CUDA_ERROR_INVALID_VALUE;
-	return __builtin_expect(fake_busy, 0) ? slow(function, x, y, z, stream) : CUDA_SUCCESS;
+	return __builtin_expect(fake_checks, 0) ? launch_checked(function, x, y, z, stream) : CUDA_SUCCESS;
 }
 
 #define KERNEL                                                                                                          \
@@ -46,7 +47,7 @@ FN(cuLaunchKernel, , 4000, KERNEL, void **parameters, void **extra)
 	(void)bx, (void)by, (void)bz, (void)shared, (void)parameters, (void)extra;
 	return launch(f, gx, gy, gz, s);
 }
-TWIN(cuLaunchKernel, , _ptsz, 7000, (KERNEL, void **p, void **e), (f, gx, gy, gz, bx, by, bz, shared, OWN(s), p, e))
+TWIN(cuLaunchKernel, , _ptsz, 7000, (KERNEL, void **p, void **e), (f, gx, gy, gz, bx, by, bz, shared, PER_THREAD(s), p, e))
 
 FN(cuLaunchCooperativeKernel, , 9000, KERNEL, void **parameters)
 {
@@ -54,8 +55,9 @@ FN(cuLaunchCooperativeKernel, , 9000, KERNEL, void **parameters)
 	(void)bx, (void)by, (void)bz, (void)shared, (void)parameters;
 	return launch(f, gx, gy, gz, s);
 }
-TWIN(cuLaunchCooperativeKernel, , _ptsz, 9000, (KERNEL, void **p), (f, gx, gy, gz, bx, by, bz, shared, OWN(s), p))
+TWIN(cuLaunchCooperativeKernel, , _ptsz, 9000, (KERNEL, void **p), (f, gx, gy, gz, bx, by, bz, shared, PER_THREAD(s), p))
 
+/* CUlaunchConfig. */
 struct launch_config {
 	unsigned gx, gy, gz, bx, by, bz, shared;
 	CUstream stream;
@@ -76,9 +78,10 @@ CUresult cuLaunchKernelEx_ptsz(const struct launch_config *c, CUfunction f, void
 {
 	ENTER(cuLaunchKernelEx_ptsz);
 	(void)parameters, (void)extra;
-	return c ? launch(f, c->gx, c->gy, c->gz, OWN(c->stream)) : CUDA_ERROR_INVALID_VALUE;
+	return c ? launch(f, c->gx, c->gy, c->gz, PER_THREAD(c->stream)) : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* CUDA_LAUNCH_PARAMS. */
 struct cooperative {
 	CUfunction function;
 	unsigned gx, gy, gz, bx, by, bz, shared;
@@ -118,4 +121,4 @@ FN(cuLaunchHostFunc, , 10000, CUstream handle, void (*call)(void *), void *data)
 	call(data);
 	return CUDA_SUCCESS;
 }
-TWIN(cuLaunchHostFunc, , _ptsz, 10000, (CUstream s, void (*c)(void *), void *d), (OWN(s), c, d))
+TWIN(cuLaunchHostFunc, , _ptsz, 10000, (CUstream s, void (*c)(void *), void *d), (PER_THREAD(s), c, d))

@@ -1,4 +1,4 @@
-/* Device memory: what is left of it, and plain allocations. Nothing stands behind an address. */
+/* Device memory and plain allocations. Addresses have no memory behind them. */
 #include "memory.h"
 
 #include "account.h"
@@ -6,19 +6,19 @@
 #include <stdlib.h>
 
 #define BUCKETS 4096
-static struct block *blocks[BUCKETS];
+static struct block *blocks[BUCKETS]; /* hash table, guarded by table */
 static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t used[DEVICES_MAX];
+static uint64_t used[DEVICES_MAX]; /* bytes, of this process */
 
 int fake_charge(CUdevice device, uint64_t size)
 {
 	uint64_t now = __atomic_load_n(&used[device], __ATOMIC_RELAXED);
-	uint64_t room = fake_mps_memory < fake_memory ? fake_mps_memory : fake_memory; /* of this process */
+	uint64_t most = fake_mps_memory < fake_memory ? fake_mps_memory : fake_memory; /* of this process */
 	do {
-		if (size > room || now > room - size)
+		if (size > most || now > most - size)
 			return 0;
 	} while (!__atomic_compare_exchange_n(&used[device], &now, now + size, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-	if (account_take(device, size, fake_memory))
+	if (account_add(device, size, fake_memory))
 		return 1;
 	__atomic_sub_fetch(&used[device], size, __ATOMIC_RELAXED);
 	return 0;
@@ -27,11 +27,12 @@ int fake_charge(CUdevice device, uint64_t size)
 void fake_refund(CUdevice device, uint64_t size)
 {
 	__atomic_sub_fetch(&used[device], size, __ATOMIC_RELAXED);
-	account_give(device, size);
+	account_subtract(device, size);
 }
 
 uint64_t fake_used(CUdevice device) { return __atomic_load_n(&used[device], __ATOMIC_RELAXED); }
 
+/* Returns the list of blocks that may have this key. */
 static struct block **bucket(uint64_t key) { return &blocks[(key >> 9 ^ key) % BUCKETS]; }
 
 struct block *block_add(uint64_t key, uint64_t size, CUdevice device)
@@ -55,7 +56,7 @@ struct block *block_find(uint64_t key)
 	return block;
 }
 
-struct block *block_around(uint64_t key)
+struct block *block_containing(uint64_t key)
 {
 	struct block *found = NULL;
 	pthread_mutex_lock(&table);
@@ -78,27 +79,29 @@ void block_remove(struct block *block)
 	free(block);
 }
 
-uint64_t block_address(uint64_t size)
+uint64_t block_new_address(uint64_t size)
 {
 	static uint64_t next = 0x7f0000000000;
 	return __atomic_fetch_add(&next, ROUND(size, CHUNK) + CHUNK, __ATOMIC_RELAXED);
 }
 
+/* Allocates; sizes are rounded up to 512 bytes. */
 static CUresult allocate(CUdeviceptr *address, uint64_t size)
 {
 	NEED_CONTEXT();
 	if (!address || !size)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult refused = fake_busy ? fake_unsafe() : CUDA_SUCCESS;
+	CUresult refused = fake_checks ? fake_check_unsafe() : CUDA_SUCCESS;
 	if (refused)
 		return refused;
 	if (size > fake_memory || !fake_charge(fake_current->device, ROUND(size, 512)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	*address = block_address(size);
+	*address = block_new_address(size);
 	block_add(*address, ROUND(size, 512), fake_current->device);
 	return CUDA_SUCCESS;
 }
 
+/* Frees an address, possibly of a pool. */
 static CUresult release(CUdeviceptr address)
 {
 	if (!address)
@@ -107,7 +110,7 @@ static CUresult release(CUdeviceptr address)
 	if (!block)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (block->pool)
-		pool_give(block->pool, block->size);
+		pool_release(block->pool, block->size);
 	else
 		fake_refund(block->device, block->size);
 	block_remove(block);
@@ -134,12 +137,12 @@ FN(cuMemAllocManaged, , 6000, CUdeviceptr *p, size_t size, unsigned flags)
 	NEED_CONTEXT();
 	if (!p || !size)
 		return CUDA_ERROR_INVALID_VALUE;
-	*p = block_address(size); /* lives on the host until it is touched */
+	*p = block_new_address(size); /* on the host until it is used */
 	block_add(*p, 0, fake_current->device);
 	return CUDA_SUCCESS;
 }
 
-/* Version 1 has 32-bit sizes and addresses. */
+/* Version 1 of these calls has 32-bit sizes and addresses, and allocates nothing here. */
 FN(cuMemAlloc, , 2000, unsigned *p, unsigned size) { ENTER(cuMemAlloc); (void)p, (void)size; return CUDA_ERROR_OUT_OF_MEMORY; }
 FN(cuMemFree, , 2000, unsigned p) { ENTER(cuMemFree); return p ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; }
 FN(cuMemGetInfo, , 2000, unsigned *left, unsigned *total)
@@ -163,7 +166,7 @@ FN(cuMemGetInfo, _v2, 3020, size_t *left, size_t *total)
 FN(cuMemGetAddressRange, _v2, 3020, CUdeviceptr *base, size_t *size, CUdeviceptr address)
 {
 	ENTER(cuMemGetAddressRange_v2);
-	struct block *block = block_around(address);
+	struct block *block = block_containing(address);
 	if (!block)
 		return CUDA_ERROR_NOT_FOUND;
 	if (base)
@@ -176,7 +179,7 @@ FN(cuMemGetAddressRange, _v2, 3020, CUdeviceptr *base, size_t *size, CUdeviceptr
 FN(cuPointerGetAttribute, , 4000, void *value, int attribute, CUdeviceptr address)
 {
 	ENTER(cuPointerGetAttribute);
-	struct block *block = block_around(address);
+	struct block *block = block_containing(address);
 	if (!value || !block)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (attribute == 9)

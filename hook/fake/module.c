@@ -1,6 +1,6 @@
 /*
- * Modules and functions. A function is what its name says: spin_ns<duration>_sm<per-mille>_blocks<n>. Any other name is a
- * kernel that takes no time, but for names that begin with "missing".
+ * Modules and functions. The name of a kernel states what it does: spin_ns<duration>_sm<per-mille>_blocks<n>. A name that
+ * begins with "missing" is not found; any other is a kernel that takes no time.
  */
 #include "fake.h"
 
@@ -12,6 +12,7 @@ struct module {
 	struct function *functions;
 };
 
+/* Creates a module. */
 static CUresult load(CUmodule *module)
 {
 	NEED_CONTEXT();
@@ -21,6 +22,7 @@ static CUresult load(CUmodule *module)
 	return CUDA_SUCCESS;
 }
 
+/* Returns the function of a name, created at its first use. */
 static CUresult find(CUfunction *function, CUmodule module, const char *name)
 {
 	if (!function || !module || !name)
@@ -36,7 +38,7 @@ static CUresult find(CUfunction *function, CUmodule module, const char *name)
 		snprintf(f->name, sizeof f->name, "%s", name);
 		unsigned long long duration = 0;
 		unsigned width = 1000;
-		sscanf(name, "spin_ns%llu_sm%u", &duration, &width); /* the blocks are for people */
+		sscanf(name, "spin_ns%llu_sm%u", &duration, &width); /* the number of blocks has no effect */
 		f->duration = duration;
 		f->width = width < 1 ? 1 : width > 1000 ? 1000 : width;
 		f->next = module->functions;
@@ -127,7 +129,7 @@ FN(cuFuncGetAttribute, , 2020, int *value, int attribute, CUfunction function)
 	ENTER(cuFuncGetAttribute);
 	if (!value || !function)
 		return CUDA_ERROR_INVALID_VALUE;
-	*value = attribute == 0 ? 1024 : 0; /* the most threads of a block */
+	*value = attribute == 0 ? 1024 : 0; /* maximum threads per block */
 	return CUDA_SUCCESS;
 }
 

@@ -1,10 +1,10 @@
 /*
- * The client of programs/nvidia-cuda-mps-control.c. As with the real driver a program that does not find the daemon runs without it,
- * silently, and its errors come as results of its calls.
+ * The client of programs/nvidia-cuda-mps-control.c. As with the real driver, a program that does not find the daemon runs
+ * without MPS and without a message, and MPS errors are returned by its CUDA calls.
  *
- * Limits are those of the program's environment. Where it came by a namespace (MPS v3), its percentage comes before that of the
- * environment, and its memory bounds that of the environment; but one entry for a device that the program does not see drops every
- * limit of memory, as NVIDIA found with driver 615.71 (guide of Dynamo, "Client-Side Per-GPU Limits").
+ * Limits are those of the environment. In a namespace (MPS version 3) its percentage has precedence, and its memory limit is
+ * an upper bound; but one entry for a device that the program does not see removes every memory limit, as with driver 615.71
+ * (NVIDIA Dynamo's guide, "Client-Side Per-GPU Limits").
  */
 #define _GNU_SOURCE
 #include "fake.h"
@@ -22,9 +22,10 @@ enum { CONNECTION_FAILED = 805 };
 CUresult fake_mps_error;
 uint64_t fake_mps_memory = UINT64_MAX;
 static int session = -1;
-static double percent; /* of the namespace; 0: it has none */
+static double percent; /* of the namespace; 0: none */
 
-static int dial(const char *name)
+/* Connects to a socket of the pipe directory. Returns a descriptor or -1. */
+static int connect_to(const char *name)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	const char *dir = getenv("CUDA_MPS_PIPE_DIRECTORY");
@@ -37,14 +38,15 @@ static int dial(const char *name)
 	return -1;
 }
 
-static int say(int s, const char *text, char *answer, size_t room)
+/* Sends a message and receives the reply. Returns 0 if there is none. */
+static int exchange(int s, const char *text, char *answer, size_t size)
 {
-	ssize_t n = send(s, text, strlen(text) + 1, MSG_NOSIGNAL) < 0 ? 0 : recv(s, answer, room - 1, 0);
+	ssize_t n = send(s, text, strlen(text) + 1, MSG_NOSIGNAL) < 0 ? 0 : recv(s, answer, size - 1, 0);
 	answer[n > 0 ? n : 0] = 0;
 	return n > 0;
 }
 
-/* What comes after the welcome is an error for all later calls; so is the end of the server. */
+/* Thread: a later message, or the end of the server, is the error of all later calls. */
 static void *listen_to_server(void *unused)
 {
 	char text[16];
@@ -54,7 +56,7 @@ static void *listen_to_server(void *unused)
 	return unused;
 }
 
-/* Of one entry, such as 0=1536M; 0 where it names a device that is not there. */
+/* Applies one entry, such as 0=1536M. Returns 0 if it names a device that does not exist. */
 static int limit_of(const char *entry, uint64_t *bytes)
 {
 	char *rest, *unit;
@@ -67,6 +69,7 @@ static int limit_of(const char *entry, uint64_t *bytes)
 	return 1;
 }
 
+/* Sets the memory limit from the environment, at most `bytes`. */
 static void limit_memory(uint64_t bytes)
 {
 	const char *own = getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
@@ -84,21 +87,22 @@ double fake_mps_percent(void)
 	return percent > 0 ? percent : own ? strtod(own, NULL) : 100;
 }
 
-/* By pairs of SMs, as the hardware rounds; all of them without MPS. */
+/* Rounds to pairs of SMs, as the hardware does; all SMs without MPS. */
 int fake_mps_sms(int sms)
 {
 	int some = (int)(sms * fake_mps_percent() / 100) / 2 * 2;
 	return session < 0 ? sms : some < 2 ? 2 : some;
 }
 
-static int admitted(void)
+/* Asks the daemon for admission. Returns 1 if admitted, 0 without a daemon, else a CUDA error. */
+static int admit(void)
 {
 	char answer[96] = "";
 	unsigned long long bytes = 0;
-	int s = dial("control");
+	int s = connect_to("control");
 	if (s < 0)
 		return 0;
-	int ok = say(s, "client", answer, sizeof answer);
+	int ok = exchange(s, "client", answer, sizeof answer);
 	if (sscanf(answer, "limits %lf %llu", &percent, &bytes) == 2) {
 		limit_memory(bytes ? bytes : UINT64_MAX);
 		session = s;
@@ -109,7 +113,7 @@ static int admitted(void)
 		return atoi(answer);
 	if (ok && strcmp(answer, "wait") == 0) {
 		usleep(10000);
-		return admitted();
+		return admit();
 	}
 	return ok;
 }
@@ -119,11 +123,11 @@ CUresult fake_mps_start(void)
 	char answer[16];
 	pthread_t thread;
 	sigset_t all, before;
-	int in = admitted();
+	int in = admit();
 	if (in != 1)
 		return in; /* 0: without MPS */
 	if (session < 0) {
-		if ((session = dial("server")) < 0 || !say(session, "hello", answer, sizeof answer))
+		if ((session = connect_to("server")) < 0 || !exchange(session, "hello", answer, sizeof answer))
 			return CONNECTION_FAILED;
 		if (atoi(answer) != 0)
 			return atoi(answer);

@@ -1,10 +1,11 @@
 /*
- * libnvidia-ml.so.1: the calls that gshare makes, and some that programs do, but for MIG's, which fakemig has. Memory in use is what
- * processes have allocated through the fake driver: all of them with FAKE_CUDA_SHARED, else this one.
+ * libnvidia-ml.so.1: the calls that gshare makes, but for MIG's, and some that programs make. Memory in use is what processes
+ * have allocated through the fake driver: all of them with FAKE_CUDA_SHARED, else this one.
  *
- * FAKE_NVML_FAULTS names a file, read at each call, with lines "call@device code" (any device: *): that call gives that code; "hang"
- * for a code lets it wait as long as the line is there, and a file ".hanging" tells it. "xid@device number" is a critical error that comes to who waits for events,
- * "recovery@device action" what the driver wants to be done about it.
+ * FAKE_NVML_FAULTS names a file that is read at each call. A line "call@device code" (any device: *) makes that call return
+ * the code; with "hang" as code it blocks while the line is there, after creating the file <name>.hanging. A line "xid@device
+ * number" is a critical error, which is delivered to waiters for events; "recovery@device action" is the recovery action that
+ * the driver reports.
  */
 #define _GNU_SOURCE
 #include "account.h"
@@ -30,11 +31,12 @@ struct process { unsigned pid; unsigned long long used; unsigned gpu_instance, c
 struct utilisation { unsigned gpu, memory; };
 struct event { nvmlDevice_t device; unsigned long long type, data; unsigned gpu_instance, compute_instance; };
 struct field { unsigned id, scope; long long timestamp, latency; unsigned type; int result; unsigned long long value; };
-typedef struct { unsigned told[DEVICES_MAX]; } *nvmlEventSet_t;
+typedef struct { unsigned delivered[DEVICES_MAX]; /* the last Xid of each device */ } *nvmlEventSet_t;
 
 static int initialised;
 static struct { int index; } devices[DEVICES_MAX];
 
+/* Returns the number in an environment variable, or the default. */
 static uint64_t number(const char *name, uint64_t otherwise)
 {
 	const char *text = getenv(name);
@@ -44,14 +46,15 @@ static uint64_t number(const char *name, uint64_t otherwise)
 static unsigned count(void) { return (unsigned)number("FAKE_CUDA_DEVICES", 1); }
 static uint64_t total(void) { return number("FAKE_CUDA_MEMORY", 16ull << 30); }
 
+/* Returns the bytes in use on a device. */
 static uint64_t used(int device)
 {
 	void *cuda = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
-	uint64_t (*ask)(int) = cuda ? (uint64_t (*)(int))dlsym(cuda, "fakecuda_used") : NULL;
-	return account_used(device, ask ? ask(device) : 0);
+	uint64_t (*own)(int) = cuda ? (uint64_t (*)(int))dlsym(cuda, "fakecuda_used") : NULL;
+	return account_used(device, own ? own(device) : 0);
 }
 
-/* What the file of faults has for a call on a device; NONE where it has nothing. */
+/* Returns the code of a call on a device in the file of faults, HANG, or NONE. */
 static int fault_now(const char *call, int device)
 {
 	char line[128], own[64], any[64], code[16], where[64];
@@ -68,24 +71,26 @@ static int fault_now(const char *call, int device)
 	return found;
 }
 
-/* Whoever waits for a call to hang waits for this file. */
-static void tell_hanging(void)
+/* Creates the file by which a test notices that a call hangs. */
+static void signal_hang(void)
 {
 	char name[4096];
 	snprintf(name, sizeof name, "%s.hanging", getenv("FAKE_NVML_FAULTS"));
 	close(open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
 }
 
+/* Returns the injected error of a call, after hanging if that is injected. */
 static int fault(const char *call, int device)
 {
 	int code;
 	while ((code = fault_now(call, device)) == HANG) {
-		tell_hanging();
+		signal_hang();
 		usleep(1000);
 	}
 	return code == NONE ? NVML_SUCCESS : code;
 }
 
+/* Returns the injected error of the calling function, if any. */
 #define ENTER(device)                                                                                                   \
 	do {                                                                                                            \
 		int code = !initialised ? NVML_ERROR_UNINITIALIZED : fault(__func__, device);                           \
@@ -144,7 +149,7 @@ EXPORT int nvmlDeviceGetName(nvmlDevice_t device, char *to, unsigned length)
 	return NVML_SUCCESS;
 }
 
-/* The same bytes as cuDeviceGetUuid gives. */
+/* The same bytes as those of cuDeviceGetUuid. */
 EXPORT int nvmlDeviceGetUUID(nvmlDevice_t device, char *to, unsigned length)
 {
 	ON(device);
@@ -178,12 +183,12 @@ EXPORT int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, struct memory_v2 *m)
 	return NVML_SUCCESS;
 }
 
-/* Those that have memory of the device. */
-static int processes(int device, unsigned *room, struct process *to)
+/* Stores the processes that have memory of the device, at most *entries, and sets it to their number. */
+static int processes(int device, unsigned *entries, struct process *to)
 {
 	struct account_use all[ACCOUNT_PROCESSES];
 	int n = account_list(all);
-	unsigned found = 0, given = *room;
+	unsigned found = 0, most = *entries;
 	if (n < 0) {
 		all[0].pid = getpid();
 		all[0].bytes[device] = used(device);
@@ -191,25 +196,25 @@ static int processes(int device, unsigned *room, struct process *to)
 	}
 	for (int i = 0; i < n; i++)
 		if (all[i].bytes[device]) {
-			if (to && found < given)
+			if (to && found < most)
 				to[found] = (struct process){(unsigned)all[i].pid, all[i].bytes[device], ~0u, ~0u};
 			found++;
 		}
-	*room = found;
-	return found > 0 && (found > given || !to) ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+	*entries = found;
+	return found > 0 && (found > most || !to) ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
 
-EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *room, struct process *to)
+EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *entries, struct process *to)
 {
 	ON(device);
-	return processes(device->index, room, to);
+	return processes(device->index, entries, to);
 }
 
-EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *room, struct process *to)
+EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *entries, struct process *to)
 {
 	(void)to;
 	ON(device);
-	*room = 0;
+	*entries = 0;
 	return NVML_SUCCESS;
 }
 
@@ -219,7 +224,7 @@ EXPORT int nvmlDeviceGetUtilizationRates(nvmlDevice_t device, struct utilisation
 	return NVML_SUCCESS;
 }
 
-/* As cuDeviceGetAttribute and cuDeviceComputeCapability say: 100 SMs of 128 cores. */
+/* 100 SMs of 128 cores, as in device.c. */
 EXPORT int nvmlDeviceGetNumGpuCores(nvmlDevice_t device, unsigned *cores)
 {
 	ON(device);
@@ -277,16 +282,16 @@ EXPORT int nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long type
 	return NVML_SUCCESS;
 }
 
-/* Tells each error once for each set, a little after it is there. */
+/* Delivers each error once to each set; checks the file of faults every 10 ms. */
 EXPORT int nvmlEventSetWait_v2(nvmlEventSet_t set, struct event *to, unsigned milliseconds)
 {
 	ENTER(0);
 	for (unsigned waited = 0; waited <= milliseconds; waited += 10, usleep(10000))
 		for (unsigned i = 0; i < count(); i++) {
 			int xid = fault_now("xid", (int)i);
-			if (xid <= 0 || set->told[i] == (unsigned)xid)
+			if (xid <= 0 || set->delivered[i] == (unsigned)xid)
 				continue;
-			set->told[i] = (unsigned)xid;
+			set->delivered[i] = (unsigned)xid;
 			*to = (struct event){(nvmlDevice_t)&devices[i], XID_EVENT, (unsigned)xid, ~0u, ~0u};
 			return NVML_SUCCESS;
 		}

@@ -1,4 +1,4 @@
-/* Memory pools: they reserve in chunks and keep what is freed until a synchronisation, up to their release threshold. */
+/* Memory pools: they reserve in pieces and keep freed memory until a synchronisation, up to their release threshold. */
 #include "memory.h"
 
 #include <stdlib.h>
@@ -7,23 +7,26 @@
 
 static struct pool defaults[DEVICES_MAX];
 static struct pool *current[DEVICES_MAX];
-static struct pool *made[256]; /* for the trimming; guarded by pools */
+static struct pool *made[256]; /* created pools; guarded by pools */
 static pthread_mutex_t pools = PTHREAD_MUTEX_INITIALIZER;
 
+/* Returns a device's default pool. */
 static struct pool *default_pool(CUdevice device)
 {
 	defaults[device].device = device;
 	return &defaults[device];
 }
 
+/* Returns the pool from which a device allocates. */
 static struct pool *device_pool(CUdevice device) { return current[device] ? current[device] : default_pool(device); }
 
-static int pool_take(struct pool *pool, uint64_t size)
+/* Takes memory of a pool, which grows if needed. Returns 0 if there is not enough. */
+static int pool_reserve(struct pool *pool, uint64_t size)
 {
 	pthread_mutex_lock(&pools);
 	uint64_t need = ROUND(pool->used + size, RESERVE);
-	int room = size <= fake_memory && (need <= pool->reserved || fake_charge(pool->device, need - pool->reserved));
-	if (room) {
+	int fits = size <= fake_memory && (need <= pool->reserved || fake_charge(pool->device, need - pool->reserved));
+	if (fits) {
 		pool->used += size;
 		if (need > pool->reserved)
 			pool->reserved = need;
@@ -33,9 +36,10 @@ static int pool_take(struct pool *pool, uint64_t size)
 			pool->reserved_high = pool->reserved;
 	}
 	pthread_mutex_unlock(&pools);
-	return room;
+	return fits;
 }
 
+/* Returns unused memory to the device, but for `keep` bytes; pools are locked. */
 static void trim(struct pool *pool, uint64_t keep)
 {
 	uint64_t need = ROUND(pool->used, RESERVE);
@@ -47,7 +51,7 @@ static void trim(struct pool *pool, uint64_t keep)
 	pool->reserved = need;
 }
 
-void pool_give(struct pool *pool, uint64_t size)
+void pool_release(struct pool *pool, uint64_t size)
 {
 	pthread_mutex_lock(&pools);
 	pool->used -= size;
@@ -56,7 +60,7 @@ void pool_give(struct pool *pool, uint64_t size)
 	pthread_mutex_unlock(&pools);
 }
 
-void fake_trim(CUdevice device)
+void fake_pools_trim(CUdevice device)
 {
 	pthread_mutex_lock(&pools);
 	trim(default_pool(device), defaults[device].threshold);
@@ -66,7 +70,7 @@ void fake_trim(CUdevice device)
 	pthread_mutex_unlock(&pools);
 }
 
-/* The head of CUmemPoolProps; the rest is not looked at. */
+/* The beginning of CUmemPoolProps; the rest is ignored. */
 struct pool_props {
 	int type, handles, location_type, location_id;
 };
@@ -99,12 +103,13 @@ FN(cuMemPoolDestroy, , 11020, struct pool *pool)
 			made[i] = NULL;
 	if (current[pool->device] == pool)
 		current[pool->device] = NULL;
-	pool->destroyed = 1; /* blocks may still lie in it */
+	pool->destroyed = 1; /* it may still have blocks */
 	trim(pool, 0);
 	pthread_mutex_unlock(&pools);
 	return CUDA_SUCCESS;
 }
 
+/* Returns the field of a CUmemPool_attribute, or NULL. */
 static uint64_t *attribute_of(struct pool *pool, int attribute)
 {
 	switch (attribute) {
@@ -191,6 +196,7 @@ FN(cuMemPoolImportFromShareableHandle, , 11020, struct pool **pool, void *handle
 	return CUDA_SUCCESS;
 }
 
+/* Allocates from a pool, or appends a node to a capture. */
 static CUresult allocate(CUdeviceptr *address, size_t size, struct pool *pool, CUstream handle)
 {
 	if (!address || !size || !pool)
@@ -198,13 +204,13 @@ static CUresult allocate(CUdeviceptr *address, size_t size, struct pool *pool, C
 	struct stream *stream = fake_stream(handle);
 	if (stream->capture) {
 		fake_node(stream->capture->graph, NODE_ALLOC)->size = size;
-		*address = block_address(size);
+		*address = block_new_address(size);
 		return CUDA_SUCCESS;
 	}
 	size = ROUND(size, 512);
-	if (!pool_take(pool, size))
+	if (!pool_reserve(pool, size))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	*address = block_address(size);
+	*address = block_new_address(size);
 	block_add(*address, size, pool->device)->pool = pool;
 	return CUDA_SUCCESS;
 }
@@ -215,7 +221,7 @@ FN(cuMemAllocAsync, , 11020, CUdeviceptr *address, size_t size, CUstream stream)
 	NEED_CONTEXT();
 	return allocate(address, size, device_pool(fake_current->device), stream);
 }
-TWIN(cuMemAllocAsync, , _ptsz, 11020, (CUdeviceptr *p, size_t n, CUstream s), (p, n, OWN(s)))
+TWIN(cuMemAllocAsync, , _ptsz, 11020, (CUdeviceptr *p, size_t n, CUstream s), (p, n, PER_THREAD(s)))
 
 FN(cuMemAllocFromPoolAsync, , 11020, CUdeviceptr *address, size_t size, struct pool *pool, CUstream stream)
 {
@@ -223,7 +229,7 @@ FN(cuMemAllocFromPoolAsync, , 11020, CUdeviceptr *address, size_t size, struct p
 	NEED_CONTEXT();
 	return allocate(address, size, pool, stream);
 }
-TWIN(cuMemAllocFromPoolAsync, , _ptsz, 11020, (CUdeviceptr *p, size_t n, struct pool *pool, CUstream s), (p, n, pool, OWN(s)))
+TWIN(cuMemAllocFromPoolAsync, , _ptsz, 11020, (CUdeviceptr *p, size_t n, struct pool *pool, CUstream s), (p, n, pool, PER_THREAD(s)))
 
 FN(cuMemFreeAsync, , 11020, CUdeviceptr address, CUstream handle)
 {
@@ -236,4 +242,4 @@ FN(cuMemFreeAsync, , 11020, CUdeviceptr address, CUstream handle)
 	}
 	return cuMemFree_v2(address);
 }
-TWIN(cuMemFreeAsync, , _ptsz, 11020, (CUdeviceptr p, CUstream s), (p, OWN(s)))
+TWIN(cuMemFreeAsync, , _ptsz, 11020, (CUdeviceptr p, CUstream s), (p, PER_THREAD(s)))

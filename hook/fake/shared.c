@@ -1,9 +1,9 @@
-/* Memory that the device only sees: of the host, of other processes, of other drivers. */
+/* Memory that the device can access but that is not its own: of the host, of other processes and drivers. */
 #include "memory.h"
 
 #include <stdlib.h>
 
-/* Host memory takes nothing of the device. */
+/* Allocates host memory, which takes none of the device. */
 static CUresult host(void **p, size_t size)
 {
 	NEED_CONTEXT();
@@ -23,7 +23,7 @@ FN(cuMemHostGetDevicePointer, _v2, 3020, CUdeviceptr *device, void *p, unsigned 
 	return CUDA_SUCCESS;
 }
 
-/* Memory of other processes: it counts where it was made. */
+/* Memory of other processes is charged to the process that allocated it. */
 struct ipc_handle {
 	uint64_t address, size;
 	char rest[48];
@@ -44,7 +44,7 @@ FN(cuIpcOpenMemHandle, _v2, 11000, CUdeviceptr *address, struct ipc_handle handl
 	ENTER(cuIpcOpenMemHandle_v2);
 	(void)flags;
 	NEED_CONTEXT();
-	*address = block_address(handle.size);
+	*address = block_new_address(handle.size);
 	block_add(*address, 0, fake_current->device);
 	return CUDA_SUCCESS;
 }
@@ -72,7 +72,7 @@ FN(cuImportExternalMemory, , 10000, struct block **memory, const struct external
 	NEED_CONTEXT();
 	if (!memory || !desc)
 		return CUDA_ERROR_INVALID_VALUE;
-	*memory = block_add(block_address(desc->size), 0, fake_current->device);
+	*memory = block_add(block_new_address(desc->size), 0, fake_current->device);
 	return CUDA_SUCCESS;
 }
 

@@ -1,10 +1,10 @@
 /*
- * The client of the device simulation. Each thread has a connection, so that the simulation knows which threads wait; work
- * is collected for the whole process and goes along with the next request of any thread. Batches are numbered, as two
+ * The client of the device simulation. Each thread has a connection, so that the simulation sees which threads wait. Work is
+ * collected for the whole process and sent with the next request of any thread; batches are numbered, since messages of two
  * connections have no order.
  *
- * On the virtual clock a thread's time is that of its last reply plus the host time that it has spent since: the clock
- * stands still while a thread runs. Host time is slept for in pieces of PIECE.
+ * On the virtual clock a thread's time is that of its last reply plus the host time spent since: the clock is stopped while a
+ * thread runs. Host time is reported when it adds up to PIECE.
  */
 #include "fake.h"
 #include "wire.h"
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PIECE 100000u
+#define PIECE 100000u /* ns */
 
 int fake_simulated;
 uint64_t fake_host_launch = 5000;
@@ -33,10 +33,11 @@ static struct fakesim_work works[SIM_WORKS_MAX];
 static uint32_t collected;
 static uint64_t batches;
 
-static HERE int connection = -1;
-static HERE struct fakesim_reply last;
-static HERE uint64_t spent; /* host time since last.now */
+static THREAD_LOCAL int connection = -1;
+static THREAD_LOCAL struct fakesim_reply last;
+static THREAD_LOCAL uint64_t spent; /* ns of host time since last.now */
 
+/* Returns the ns of CLOCK_MONOTONIC. */
 static uint64_t machine_now(void)
 {
 	struct timespec t;
@@ -44,6 +45,7 @@ static uint64_t machine_now(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* Closes the calling thread's connection; also runs when a thread ends. */
 static void leave(void *unused)
 {
 	(void)unused;
@@ -52,8 +54,8 @@ static void leave(void *unused)
 	connection = -1;
 }
 
-/* A forked child has its parent's sockets but none of its threads, and is another process to the simulation. */
-static void forked(void)
+/* Resets the state in a forked child, which is another process for the simulation. */
+static void after_fork(void)
 {
 	leave(NULL);
 	collected = 0;
@@ -61,6 +63,7 @@ static void forked(void)
 	spent = 0;
 }
 
+/* Reads the environment. Called once. */
 static void prepare(void)
 {
 	path = getenv("FAKE_CUDA_SOCKET");
@@ -68,12 +71,14 @@ static void prepare(void)
 	if (host)
 		fake_host_launch = strtoull(host, NULL, 10);
 	pthread_key_create(&closing, leave);
-	pthread_atfork(NULL, NULL, forked);
+	pthread_atfork(NULL, NULL, after_fork);
 }
 
+/* Returns the process's limit, per-mille of the SMs. */
 static uint64_t cap(void) { return (uint64_t)(fake_mps_percent() * 10 + 0.5); }
 
-static int broken(const char *what)
+/* Closes the connection after an error. Returns -1. */
+static int connection_error(const char *what)
 {
 	if (getenv("FAKE_CUDA_DEBUG"))
 		fprintf(stderr, "fake cuda: %s: %s\n", what, strerror(errno));
@@ -82,22 +87,23 @@ static int broken(const char *what)
 }
 
 /*
- * A client does not outlive its simulation: when a test is killed, what it started would compute for ever. The socket ends
- * with the process that holds it, however that ends.
+ * Ends the process when the simulation has ended: programs that a killed test had started would run for ever. The socket is
+ * closed with the simulation's process, in whatever way that ends.
  */
-static void ended(const char *what)
+static void simulation_ended(const char *what)
 {
-	broken(what);
+	connection_error(what);
 	_exit(1);
 }
 
+/* Sends a request with work and receives the reply. */
 static void exchange(struct fakesim_request *request, const struct fakesim_work *work, int answered)
 {
 	struct iovec parts[2] = {{request, sizeof *request}, {(void *)work, request->works * sizeof *work}};
 	struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
 	while (sendmsg(connection, &message, MSG_NOSIGNAL) < 0)
 		if (errno != EINTR)
-			ended("send");
+			simulation_ended("send");
 	if (!answered)
 		return;
 	ssize_t got;
@@ -105,11 +111,12 @@ static void exchange(struct fakesim_request *request, const struct fakesim_work 
 	while ((got = recv(connection, &last, sizeof last, 0)) < 0 && errno == EINTR)
 		;
 	if (got != sizeof last)
-		ended("receive");
-	spent = own > last.now ? own - last.now : 0; /* an answer without a wait leaves the thread ahead of the clock */
+		simulation_ended("receive");
+	spent = own > last.now ? own - last.now : 0; /* a reply without a wait leaves the thread ahead of the clock */
 }
 
-static int dial(void)
+/* Connects the calling thread. Returns 0 on failure. */
+static int connect_thread(void)
 {
 	struct sockaddr_un to = {.sun_family = AF_UNIX};
 	if (strlen(path) >= sizeof to.sun_path)
@@ -117,7 +124,7 @@ static int dial(void)
 	strcpy(to.sun_path, path);
 	connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (connection < 0 || connect(connection, (struct sockaddr *)&to, sizeof to) != 0)
-		return broken("connect") == 0;
+		return connection_error("connect") == 0;
 	struct fakesim_request hello = {.op = SIM_HELLO, .a = cap()};
 	last.now = spent = 0;
 	exchange(&hello, NULL, 1);
@@ -125,21 +132,22 @@ static int dial(void)
 	return 1;
 }
 
+/* Reports whether the calling thread has a connection; connects it if there is a simulation. */
 static int connected(void)
 {
 	pthread_once(&once, prepare);
 	if (connection >= 0)
 		return 1;
-	if (!path || !dial())
+	if (!path || !connect_thread())
 		return 0;
 	pthread_setspecific(closing, &closing);
 	return 1;
 }
 
-/* call sends all work and one request. Without a simulation it answers that everything is done. */
+/* Sends all work and one request. Returns the reply; without a simulation one of status 0, done. */
 static struct fakesim_reply *call(uint32_t op, uint64_t a, uint64_t b)
 {
-	static HERE struct fakesim_reply none;
+	static THREAD_LOCAL struct fakesim_reply none;
 	struct fakesim_work batch[SIM_WORKS_MAX];
 	if (!connected())
 		return &none;
@@ -165,13 +173,13 @@ CUresult fake_sim_start(void)
 	if (!connected())
 		return CUDA_ERROR_NO_DEVICE;
 	fake_simulated = 1;
-	__atomic_add_fetch(&fake_busy, 1, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&fake_checks, 1, __ATOMIC_RELAXED);
 	return CUDA_SUCCESS;
 }
 
 uint64_t fake_now(void) { return connected() && is_virtual ? last.now + spent : machine_now(); }
 
-void fake_host(uint64_t ns)
+void fake_spend(uint64_t ns)
 {
 	if (!fake_simulated || !connected() || !is_virtual)
 		return;
@@ -192,7 +200,7 @@ void fake_sim_work(int kind, struct stream *stream, uint64_t duration, uint32_t 
 	works[collected++] = (struct fakesim_work){(uint32_t)kind, (uint32_t)stream->context->device, stream->id, at, duration,
 						   event, width, 0};
 	pthread_mutex_unlock(&collecting);
-	/* On the real clock the device starts at once; on the virtual one work may wait, as its time is written on it. */
+	/* On the real clock the device starts at once; on the virtual one work carries its time and may be sent later. */
 	if (!is_virtual)
 		call(SIM_FLUSH, 0, 0);
 }
@@ -220,7 +228,7 @@ void fakesim_leave(void) { call(SIM_FLUSH, 0, 0); leave(NULL); }
 
 void fakesim_wake(void) { call(SIM_WAKE, 0, 0); }
 
-/* The caller's own time is not touched: the new connection's reply is of the same standing clock. */
+/* The caller's own time is kept: the clock is stopped, so the reply on the new connection has the same time. */
 int fakesim_open(void)
 {
 	if (!connected())
@@ -228,7 +236,7 @@ int fakesim_open(void)
 	int own = connection;
 	uint64_t owed = spent;
 	struct fakesim_reply reply = last;
-	int opened = dial() ? connection : -1;
+	int opened = connect_thread() ? connection : -1;
 	connection = own;
 	spent = owed;
 	last = reply;
@@ -252,7 +260,7 @@ void fakesim_sleep(uint64_t ns)
 		nanosleep(&t, NULL);
 }
 
-/* The count of wakes is read before the word, so that a wake between the look and the request ends the wait at once. */
+/* The number of wake-ups is read before the word, so that one between the check and the request ends the wait at once. */
 int fakesim_wait_word(const uint32_t *word, uint32_t seen, uint64_t timeout_ns)
 {
 	uint64_t until = fake_now() + timeout_ns;

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-static HERE struct stream *own; /* the thread's */
+static THREAD_LOCAL struct stream *own; /* the calling thread's default stream */
 
 uint64_t fake_next_id(void)
 {
@@ -12,6 +12,7 @@ uint64_t fake_next_id(void)
 	return __atomic_add_fetch(&next, 1, __ATOMIC_RELAXED);
 }
 
+/* Creates a stream of the current context. */
 static struct stream *make(unsigned flags, int priority)
 {
 	struct stream *stream = calloc(1, sizeof *stream);
@@ -35,6 +36,7 @@ struct stream *fake_stream(CUstream stream)
 	return own;
 }
 
+/* The functions that create streams. */
 static CUresult create(CUstream *stream, unsigned flags, int priority)
 {
 	NEED_CONTEXT();
@@ -64,6 +66,7 @@ FN(cuGreenCtxStreamCreate, , 12050, CUstream *stream, CUcontext green, unsigned 
 	return CUDA_SUCCESS;
 }
 
+/* The functions that destroy streams. */
 static CUresult destroy(CUstream stream)
 {
 	if (!stream || stream == STREAM_LEGACY || stream == STREAM_PER_THREAD)
@@ -80,28 +83,28 @@ FN(cuStreamSynchronize, , 2000, CUstream handle)
 	ENTER(cuStreamSynchronize);
 	NEED_CONTEXT();
 	struct stream *stream = fake_stream(handle);
-	CUresult refused = fake_busy ? fake_wait_allowed(stream) : CUDA_SUCCESS;
+	CUresult refused = fake_checks ? fake_check_wait(stream) : CUDA_SUCCESS;
 	if (refused)
 		return refused;
 	if (fake_simulated)
 		fake_sim_wait_stream(stream);
-	fake_trim(stream->context->device);
+	fake_pools_trim(stream->context->device);
 	return CUDA_SUCCESS;
 }
-TWIN(cuStreamSynchronize, , _ptsz, 7000, (CUstream s), (OWN(s)))
+TWIN(cuStreamSynchronize, , _ptsz, 7000, (CUstream s), (PER_THREAD(s)))
 
 FN(cuStreamQuery, , 2000, CUstream handle)
 {
 	ENTER(cuStreamQuery);
 	NEED_CONTEXT();
 	struct stream *stream = fake_stream(handle);
-	CUresult refused = fake_busy ? fake_wait_allowed(stream) : CUDA_SUCCESS;
+	CUresult refused = fake_checks ? fake_check_wait(stream) : CUDA_SUCCESS;
 	if (refused)
 		return refused;
-	fake_host(1000);
+	fake_spend(1000);
 	return fake_simulated && fake_sim_query_stream(stream) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
-TWIN(cuStreamQuery, , _ptsz, 7000, (CUstream s), (OWN(s)))
+TWIN(cuStreamQuery, , _ptsz, 7000, (CUstream s), (PER_THREAD(s)))
 
 FN(cuStreamWaitEvent, , 3020, CUstream handle, CUevent event, unsigned flags)
 {
@@ -112,14 +115,14 @@ FN(cuStreamWaitEvent, , 3020, CUstream handle, CUevent event, unsigned flags)
 		return CUDA_ERROR_INVALID_HANDLE;
 	struct stream *stream = fake_stream(handle);
 	if (event->capture)
-		fake_join(stream, event);
+		fake_join_capture(stream, event);
 	else if (stream->capture)
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	else if (fake_simulated && event->recorded && !event->done)
 		fake_sim_work(SIM_AFTER, stream, 0, 0, event->id);
 	return CUDA_SUCCESS;
 }
-TWIN(cuStreamWaitEvent, , _ptsz, 7000, (CUstream s, CUevent e, unsigned f), (OWN(s), e, f))
+TWIN(cuStreamWaitEvent, , _ptsz, 7000, (CUstream s, CUevent e, unsigned f), (PER_THREAD(s), e, f))
 
 FN(cuStreamGetFlags, , 5050, CUstream handle, unsigned *flags)
 {
@@ -128,7 +131,7 @@ FN(cuStreamGetFlags, , 5050, CUstream handle, unsigned *flags)
 	*flags = fake_stream(handle)->flags;
 	return CUDA_SUCCESS;
 }
-TWIN(cuStreamGetFlags, , _ptsz, 7000, (CUstream s, unsigned *f), (OWN(s), f))
+TWIN(cuStreamGetFlags, , _ptsz, 7000, (CUstream s, unsigned *f), (PER_THREAD(s), f))
 
 FN(cuStreamGetPriority, , 5050, CUstream handle, int *priority)
 {
@@ -137,7 +140,7 @@ FN(cuStreamGetPriority, , 5050, CUstream handle, int *priority)
 	*priority = fake_stream(handle)->priority;
 	return CUDA_SUCCESS;
 }
-TWIN(cuStreamGetPriority, , _ptsz, 7000, (CUstream s, int *p), (OWN(s), p))
+TWIN(cuStreamGetPriority, , _ptsz, 7000, (CUstream s, int *p), (PER_THREAD(s), p))
 
 FN(cuStreamGetCtx, , 9020, CUstream handle, CUcontext *context)
 {
@@ -146,7 +149,7 @@ FN(cuStreamGetCtx, , 9020, CUstream handle, CUcontext *context)
 	*context = fake_stream(handle)->context;
 	return CUDA_SUCCESS;
 }
-TWIN(cuStreamGetCtx, , _ptsz, 9020, (CUstream s, CUcontext *c), (OWN(s), c))
+TWIN(cuStreamGetCtx, , _ptsz, 9020, (CUstream s, CUcontext *c), (PER_THREAD(s), c))
 
 FN(cuStreamGetId, , 12000, CUstream handle, unsigned long long *id)
 {
@@ -155,4 +158,4 @@ FN(cuStreamGetId, , 12000, CUstream handle, unsigned long long *id)
 	*id = fake_stream(handle)->id;
 	return CUDA_SUCCESS;
 }
-TWIN(cuStreamGetId, , _ptsz, 12000, (CUstream s, unsigned long long *id), (OWN(s), id))
+TWIN(cuStreamGetId, , _ptsz, 12000, (CUstream s, unsigned long long *id), (PER_THREAD(s), id))

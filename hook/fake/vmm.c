@@ -1,4 +1,4 @@
-/* Virtual memory management: physical memory lives while its handle or a mapping of it does. */
+/* Virtual memory management: physical memory exists while it has a handle or a mapping. */
 #include "memory.h"
 
 #include <string.h>
@@ -10,6 +10,7 @@ struct prop {
 	unsigned char flags[8];
 };
 
+/* Returns the properties of memory on a device. */
 static struct prop prop_of(CUdevice device) { return (struct prop){1, 0, 1, device, NULL, {0}}; }
 
 FN(cuMemGetAllocationGranularity, , 10020, size_t *granularity, const struct prop *prop, int option)
@@ -28,13 +29,13 @@ FN(cuMemAddressReserve, , 10020, CUdeviceptr *address, size_t size, size_t align
 	(void)alignment, (void)hint, (void)flags;
 	if (!address || !size || size % CHUNK)
 		return CUDA_ERROR_INVALID_VALUE;
-	*address = block_address(size);
+	*address = block_new_address(size);
 	return CUDA_SUCCESS;
 }
 
 STUB(cuMemAddressFree, , 10020, CUdeviceptr address __attribute__((unused)), size_t size __attribute__((unused)))
 
-/* A location that is not a device (type 1) is memory of the host. */
+/* A location of another type than device (1) is host memory. */
 FN(cuMemCreate, , 10020, unsigned long long *handle, size_t size, const struct prop *prop, unsigned long long flags)
 {
 	ENTER(cuMemCreate);
@@ -49,6 +50,7 @@ FN(cuMemCreate, , 10020, unsigned long long *handle, size_t size, const struct p
 	return CUDA_SUCCESS;
 }
 
+/* Removes a reference; the last one frees the memory. */
 static CUresult drop(struct block *block)
 {
 	if (!block)

@@ -26,7 +26,7 @@ static int check_failures;
 		long long got_ = (long long)(got), want_ = (long long)(want);                                           \
 		if (got_ != want_) {                                                                                    \
 			check_failures++;                                                                               \
-			printf("  %s:%d: %s = %lld, want %lld\n", __FILE__, __LINE__, #got, got_, want_);                \
+			printf("  %s:%d: %s = %lld, want %lld\n", __FILE__, __LINE__, #got, got_, want_);               \
 		}                                                                                                       \
 	} while (0)
 

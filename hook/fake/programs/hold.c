@@ -1,4 +1,4 @@
-/* Takes device memory and keeps it until its input ends: "hold BYTES" says ok, or the driver's error. */
+/* hold BYTES: allocates device memory and keeps it until its standard input ends. Prints "ok" or "error CODE". */
 #include "../fake.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* limits: says how many SMs it may use and how many MiB of device memory it gets, and ends when its input does. */
+/* limits: prints how many SMs it may use and how many MiB it can allocate, then waits for the end of its standard input. */
 #include "../fake.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* A program that is linked with the driver, as Triton's launchers are. */
+/* A program that is linked with the driver, like Triton's launchers. */
 #include "paths.h"
 
 CUresult cuInit(unsigned);

@@ -1,12 +1,17 @@
-/* The daemon's commands of MPS v3, by NVIDIA's page "MPS v3 Interface" of release 615: what gshare uses of them. An answer with '!' is a refusal. */
+/*
+ * The commands of MPS version 3 that gshare uses, after NVIDIA's page "MPS v3 Interface" of release 615. A reply that begins
+ * with '!' is an error.
+ */
 
+/* A namespace. */
 static struct space {
-	char name[NAME], percent[16], memory[24], priority[4]; /* as they were set */
-	int door;
+	char name[NAME], percent[16], memory[24], priority[4]; /* as set by commands */
+	int listener;
 } spaces[SPACES];
 static int space_count;
-static char server_name[NAME]; /* empty: there is none */
+static char server_name[NAME]; /* empty: no server */
 
+/* Returns the bytes of a size such as 512M. */
 static unsigned long long bytes_of(const char *text)
 {
 	char *unit;
@@ -14,40 +19,41 @@ static unsigned long long bytes_of(const char *text)
 	return n << (*unit == 'G' ? 30 : *unit == 'M' ? 20 : *unit == 'K' ? 10 : 0);
 }
 
-/* Hands a client's connection on to the server, with its limits. */
-static void hand_on(int s, const char *name, double percent, unsigned long long bytes)
+/* Passes a client's connection to the server, with its limits. */
+static void pass_to_server(int s, const char *name, double percent, unsigned long long bytes)
 {
-	char text[256], way[NAME + 8], rights[CMSG_SPACE(sizeof(int))] = {0};
+	char text[256], socket_name[NAME + 8], rights[CMSG_SPACE(sizeof(int))] = {0};
 	snprintf(text, sizeof text, "join %s %g %llu", name, percent, bytes);
 	struct iovec part = {text, strlen(text) + 1};
 	struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = rights, .msg_controllen = sizeof rights};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 	*c = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof s), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
 	memcpy(CMSG_DATA(c), &s, sizeof s);
-	snprintf(way, sizeof way, "%s/server", server_name);
-	int to = dial(way);
+	snprintf(socket_name, sizeof socket_name, "%s/server", server_name);
+	int to = dial(socket_name);
 	if (to < 0)
-		return; /* the client's connection ends, and it runs without MPS */
+		return; /* the connection is closed, and the client runs without MPS */
 	sendmsg(to, &m, MSG_NOSIGNAL);
 	close(to);
 }
 
-/* A client at the door of a namespace. */
-static void enter(struct space *space)
+/* Accepts a client of a namespace. */
+static void accept_client(struct space *space)
 {
 	char text[16];
-	int s = accept4(space->door, NULL, NULL, SOCK_CLOEXEC);
+	int s = accept4(space->listener, NULL, NULL, SOCK_CLOEXEC);
 	if (s < 0)
 		return;
 	if (read_command(s, text, sizeof text)) {
 		if (other_user(s))
 			reply(s, "800"); /* not permitted */
 		else
-			hand_on(s, space->name, strtod(space->percent, NULL), bytes_of(space->memory));
+			pass_to_server(s, space->name, strtod(space->percent, NULL), bytes_of(space->memory));
 	}
 	close(s);
 }
 
+/* Returns the namespace of a name, or NULL. */
 static struct space *find_space(const char *name)
 {
 	for (int i = 0; i < space_count; i++)
@@ -56,31 +62,34 @@ static struct space *find_space(const char *name)
 	return NULL;
 }
 
-static void path_of(const char *name, const char *file, char *to, size_t room)
+/* Writes the path of a namespace's file, relative to the pipe directory. */
+static void path_of(const char *name, const char *file, char *to, size_t size)
 {
-	snprintf(to, room, "%s/%s%s", server_name, name, file);
+	snprintf(to, size, "%s/%s%s", server_name, name, file);
 }
 
+/* Creates a namespace. Returns the reply. */
 static const char *add_space(const char *name)
 {
 	char path[2 * NAME + 16];
 	if (!server_name[0] || find_space(name) || space_count == SPACES)
-		return server_name[0] ? "!the namespace is there, or there are too many" : "!no such server";
+		return server_name[0] ? "!the namespace exists, or there are too many" : "!no such server";
 	struct space *space = &spaces[space_count];
 	*space = (struct space){.percent = "-", .memory = "-", .priority = "0"};
 	strcpy(space->name, name);
 	path_of(name, "", path, sizeof path);
 	mkdir(named(path).sun_path, 0755);
 	path_of(name, "/control", path, sizeof path);
-	space->door = serve(path);
+	space->listener = serve(path);
 	space_count++;
 	return " ";
 }
 
+/* Removes a namespace. */
 static void drop_space(struct space *space, int directory)
 {
 	char path[2 * NAME + 16];
-	close(space->door);
+	close(space->listener);
 	path_of(space->name, "/control", path, sizeof path);
 	unlink(named(path).sun_path);
 	path_of(space->name, "", path, sizeof path);
@@ -89,8 +98,8 @@ static void drop_space(struct space *space, int directory)
 	*space = spaces[--space_count];
 }
 
-/* A server that has ended is gone, with its namespaces. */
-static void look_after_server(void)
+/* Removes a server that has ended, with its namespaces. */
+static void remove_ended_server(void)
 {
 	if (!server_name[0] || alive())
 		return;
@@ -99,41 +108,44 @@ static void look_after_server(void)
 	server_name[0] = 0;
 }
 
+/* Starts the server. Returns the reply. */
 static const char *add_server(const char *name)
 {
 	if (server_name[0])
-		return "!one server is all that this one has";
+		return "!only one server is supported";
 	strcpy(server_name, name);
 	mkdir(named(name).sun_path, 0755);
 	start_server(name);
 	return add_space("default");
 }
 
+/* Deletes a namespace by name. Returns the reply. */
 static const char *drop_named(const char *name, const char *words)
 {
 	static char answer[ANSWER];
-	char way[NAME + 8], order[NAME + 8], mark[NAME + 4];
+	char socket_name[NAME + 8], order[NAME + 8], mark[NAME + 4];
 	struct space *space = find_space(name);
 	if (!space)
 		return "!no such namespace";
-	snprintf(way, sizeof way, "%s/server", server_name);
+	snprintf(socket_name, sizeof socket_name, "%s/server", server_name);
 	snprintf(order, sizeof order, "list %s", server_name);
 	snprintf(mark, sizeof mark, ",%s,", name);
-	ask(way, order, answer, sizeof answer);
+	ask(socket_name, order, answer, sizeof answer);
 	if (strstr(answer, mark) && !strstr(words, "--force"))
 		return "!the namespace has clients";
 	drop_space(space, 1);
 	return " ";
 }
 
-/* The value of --key=value among the words, where it is there. */
-static void option(const char *words, const char *key, char *to, size_t room)
+/* Copies the value of --key=value, if the words contain it. */
+static void option(const char *words, const char *key, char *to, size_t size)
 {
 	const char *at = strstr(words, key);
 	if (at)
-		snprintf(to, room, "%.*s", (int)strcspn(at + strlen(key), " "), at + strlen(key));
+		snprintf(to, size, "%.*s", (int)strcspn(at + strlen(key), " "), at + strlen(key));
 }
 
+/* Sets the limits of a namespace. Returns the reply. */
 static const char *set_space(const char *name, const char *words)
 {
 	struct space *space = find_space(name);
@@ -145,6 +157,7 @@ static const char *set_space(const char *name, const char *words)
 	return " ";
 }
 
+/* Returns the reply of `namespace list`. */
 static const char *list_spaces(void)
 {
 	static char answer[ANSWER];
@@ -157,27 +170,30 @@ static const char *list_spaces(void)
 	return answer;
 }
 
+/* Returns the reply of `server list`. */
 static const char *list_servers(void)
 {
 	static char answer[256];
-	char way[NAME + 8], status[16];
+	char socket_name[NAME + 8], status[16];
 	if (!server_name[0])
 		return " ";
-	snprintf(way, sizeof way, "%s/server", server_name);
-	ask(way, "status", status, sizeof status);
+	snprintf(socket_name, sizeof socket_name, "%s/server", server_name);
+	ask(socket_name, "status", status, sizeof status);
 	snprintf(answer, sizeof answer, "%s,%d,%d,%s,%s,-,-\n", server_name, getuid(), server, strncmp(status, "FAULT", 5) ? "Ready" : "Fault", server_name);
 	return answer;
 }
 
+/* Forwards a command to the server and returns its reply. */
 static const char *ask_server(const char *order)
 {
 	static char answer[ANSWER];
-	char way[NAME + 8];
-	snprintf(way, sizeof way, "%s/server", server_name);
-	ask(way, order, answer, sizeof answer);
+	char socket_name[NAME + 8];
+	snprintf(socket_name, sizeof socket_name, "%s/server", server_name);
+	ask(socket_name, order, answer, sizeof answer);
 	return answer[0] ? answer : "!no such server";
 }
 
+/* Reports whether the file "refuse" of the log directory names this command. */
 static int refused(const char *text)
 {
 	char order[128] = "", path[512];
@@ -193,13 +209,14 @@ static int refused(const char *text)
 	return order[0] && strncmp(text, order, strlen(order)) == 0;
 }
 
-static void obey3(int s, const char *text, int door)
+/* Executes a command of version 3. */
+static void execute3(int s, const char *text, int listener)
 {
 	char name[NAME] = "", order[NAME + 16];
 	const char *answer = "!unknown command";
-	look_after_server();
+	remove_ended_server();
 	if (strcmp(text, "client") == 0) {
-		hand_on(s, "-", 0, 0);
+		pass_to_server(s, "-", 0, 0);
 		return;
 	}
 	if (refused(text))
@@ -207,7 +224,7 @@ static void obey3(int s, const char *text, int door)
 	else if (strcmp(text, "-q") == 0) {
 		while (space_count)
 			drop_space(&spaces[0], 0);
-		obey(s, "quit", door);
+		execute(s, "quit", listener);
 	} else if (sscanf(text, "server create %64s", name) == 1)
 		answer = add_server(name);
 	else if (strncmp(text, "server list", 11) == 0)

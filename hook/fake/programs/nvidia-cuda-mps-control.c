@@ -1,13 +1,15 @@
 /*
- * NVIDIA's MPS without a GPU: the control daemon (-d), its server, and the program that gives the daemon commands, from its standard
- * input or, with version 3 (-p 3, of drivers from 615 on: -DDRIVER=615), as its arguments. mps.c of the fake driver is the client.
+ * NVIDIA's MPS without a GPU: the control daemon (-d), its server, and the program that sends commands to the daemon, from its
+ * standard input or, with version 3 (-p 3, of drivers from 615: -DDRIVER=615), from its arguments. The client is mps.c of the
+ * fake driver.
  *
- * Signals make it fail as the real one does: SIGKILL of the daemon or the server, SIGSTOP of the daemon (it hangs), and SIGUSR1 to
- * the server (a fault: all clients get an error, and no new one is served until they have ended). Commands of version 3 are refused
- * that begin with what stands in the file "refuse" of the log directory. Both end when their pipe directory is gone.
+ * Signals make it fail as the real one does: SIGKILL of the daemon or the server, SIGSTOP of the daemon (it hangs), and SIGUSR1
+ * to the server (a fault: all clients get an error, and new ones are refused until they have ended). Commands of version 3
+ * that begin with the contents of the file "refuse" in the log directory are refused. Daemon and server end when their pipe
+ * directory is removed.
  *
- * Version 3 has one named server here, and namespaces of it. Who comes by a namespace's directory is told its limits; who comes by the
- * daemon's own is served without any, as by the server that the real one makes for each user.
+ * Version 3 supports one named server and its namespaces. A client that connects in a namespace's directory gets its limits;
+ * one that connects in the daemon's directory gets none, as from the server that the real daemon starts for each user.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,6 +35,7 @@ static pid_t server;
 static volatile sig_atomic_t fault;
 static char self[4096];
 
+/* Returns the address of a socket in the pipe directory. */
 static struct sockaddr_un named(const char *name)
 {
 	const char *dir = getenv("CUDA_MPS_PIPE_DIRECTORY");
@@ -44,6 +47,7 @@ static struct sockaddr_un named(const char *name)
 	return a;
 }
 
+/* Connects to a socket. Returns a descriptor or -1. */
 static int dial(const char *name)
 {
 	struct sockaddr_un a = named(name);
@@ -54,6 +58,7 @@ static int dial(const char *name)
 	return -1;
 }
 
+/* Listens on a socket. Returns its descriptor. */
 static int serve(const char *name)
 {
 	struct sockaddr_un a = named(name);
@@ -66,25 +71,25 @@ static int serve(const char *name)
 	return s;
 }
 
-/* Gives an answer of one packet; empty where nobody answers. */
-static void ask(const char *name, const char *text, char *answer, size_t room)
+/* Sends a message and stores the reply, which is empty if there is none. */
+static void ask(const char *name, const char *text, char *answer, size_t size)
 {
 	int s = dial(name);
 	answer[0] = 0;
 	if (s < 0)
 		return;
-	ssize_t n = send(s, text, strlen(text) + 1, MSG_NOSIGNAL) < 0 ? 0 : recv(s, answer, room - 1, 0);
+	ssize_t n = send(s, text, strlen(text) + 1, MSG_NOSIGNAL) < 0 ? 0 : recv(s, answer, size - 1, 0);
 	answer[n > 0 ? n : 0] = 0;
 	close(s);
 }
 
 static void reply(int s, const char *text) { send(s, text, strlen(text) + 1, MSG_NOSIGNAL | MSG_DONTWAIT); }
 
-/* Reads a command, and the connection that came along with it, or -1. */
-static int read_with(int s, char *text, size_t room, int *passed)
+/* Receives a command and the descriptor passed with it, or -1. Returns 0 at the end of the connection. */
+static int read_with(int s, char *text, size_t size, int *passed)
 {
 	char space[CMSG_SPACE(sizeof(int))];
-	struct iovec part = {text, room - 1};
+	struct iovec part = {text, size - 1};
 	struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
 	ssize_t n = recvmsg(s, &m, MSG_CMSG_CLOEXEC);
 	text[n > 0 ? n : 0] = 0;
@@ -95,12 +100,14 @@ static int read_with(int s, char *text, size_t room, int *passed)
 	return n > 0;
 }
 
-static int read_command(int s, char *text, size_t room)
+/* Receives a command. */
+static int read_command(int s, char *text, size_t size)
 {
 	int none;
-	return read_with(s, text, room, &none);
+	return read_with(s, text, size, &none);
 }
 
+/* Returns the process at the other end. */
 static pid_t peer(int s)
 {
 	struct ucred who = {0};
@@ -111,19 +118,22 @@ static pid_t peer(int s)
 
 /* The server. */
 
+/* Closes a client's connection. */
 static void drop(int i)
 {
 	close(clients[i].socket);
 	clients[i] = clients[--count];
 }
 
-static void tell(int i, int error)
+/* Sends an error to a client. */
+static void send_error(int i, int error)
 {
 	char text[16];
 	snprintf(text, sizeof text, "%d", error);
 	reply(clients[i].socket, text);
 }
 
+/* Adds a client, or refuses it. */
 static void join_server(int s, const char *space, const char *welcome)
 {
 	if (fault || count == CLIENTS) {
@@ -137,7 +147,7 @@ static void join_server(int s, const char *space, const char *welcome)
 	reply(s, welcome);
 }
 
-/* A client of version 3: the daemon hands its connection on, with "join NAMESPACE PERCENT BYTES". */
+/* Adds a client of version 3, whose connection the daemon passed with "join NAMESPACE PERCENT BYTES". */
 static void join_space(int s, const char *text)
 {
 	char space[NAME] = "", welcome[96] = "0";
@@ -148,6 +158,7 @@ static void join_space(int s, const char *text)
 	join_server(s, space, welcome);
 }
 
+/* Writes the list of clients, in the format of version 3 if a server is named. */
 static void list_clients(char *answer, const char *server)
 {
 	for (int i = 0; i < count; i++)
@@ -157,7 +168,8 @@ static void list_clients(char *answer, const char *server)
 			sprintf(answer + strlen(answer), "%d\n", clients[i].pid);
 }
 
-static void order(int s, const char *text)
+/* Executes a message of the daemon or a client. */
+static void execute_message(int s, const char *text)
 {
 	static char answer[ANSWER];
 	char server[NAME];
@@ -176,7 +188,7 @@ static void order(int s, const char *text)
 	else if (sscanf(text, "end %d", &pid) == 1)
 		for (int i = count - 1; i >= 0; i--)
 			if (clients[i].pid == pid) {
-				tell(i, ERROR_TERMINATED);
+				send_error(i, ERROR_TERMINATED);
 				drop(i);
 			}
 	reply(s, answer[0] ? answer : " ");
@@ -185,16 +197,17 @@ static void order(int s, const char *text)
 
 static void on_fault(int number) { (void)number; fault = 2; }
 
-static void be_server(void)
+/* Main function of the server. */
+static void run_server(void)
 {
 	char name[NAME + 8];
 	const char *own = getenv("FAKE_MPS_SERVER");
 	snprintf(name, sizeof name, own ? "%s/server" : "server", own);
-	int door = serve(name), passed;
+	int listener = serve(name), passed;
 	struct sockaddr_un a = named(name);
 	signal(SIGUSR1, on_fault);
 	while (access(a.sun_path, F_OK) == 0) {
-		struct pollfd f[CLIENTS + 1] = {{.fd = door, .events = POLLIN}};
+		struct pollfd f[CLIENTS + 1] = {{.fd = listener, .events = POLLIN}};
 		int before = count;
 		for (int i = 0; i < before; i++)
 			f[i + 1] = (struct pollfd){.fd = clients[i].socket, .events = POLLIN};
@@ -202,20 +215,20 @@ static void be_server(void)
 		if (fault == 2) {
 			fault = 1;
 			for (int i = 0; i < count; i++)
-				tell(i, ERROR_FAULT);
+				send_error(i, ERROR_FAULT);
 		}
 		for (int i = before - 1; ready > 0 && i >= 0; i--)
 			if (f[i + 1].revents)
-				drop(i); /* a client says nothing after its first word */
+				drop(i); /* a client sends only one message, so this is its end */
 		if (count == 0)
 			fault = 0;
 		char text[256];
-		int s = ready > 0 && f[0].revents ? accept4(door, NULL, NULL, SOCK_CLOEXEC) : -1;
+		int s = ready > 0 && f[0].revents ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
 		if (s >= 0 && read_with(s, text, sizeof text, &passed)) {
 			if (passed >= 0)
 				join_space(passed, text), close(s);
 			else
-				order(s, text);
+				execute_message(s, text);
 		} else if (s >= 0)
 			close(s);
 	}
@@ -224,6 +237,7 @@ static void be_server(void)
 
 /* The daemon. */
 
+/* Reports whether the server runs. */
 static int alive(void)
 {
 	if (server && waitpid(server, NULL, WNOHANG) == server)
@@ -231,11 +245,12 @@ static int alive(void)
 	return server != 0;
 }
 
+/* Starts the server and waits until it replies. */
 static void start_server(const char *own)
 {
-	char name[4200], door[NAME + 8], answer[16] = "";
+	char name[4200], listener[NAME + 8], answer[16] = "";
 	snprintf(name, sizeof name, "%s/nvidia-cuda-mps-server", self);
-	snprintf(door, sizeof door, own ? "%s/server" : "server", own);
+	snprintf(listener, sizeof listener, own ? "%s/server" : "server", own);
 	if ((server = fork()) == 0) {
 		if (own)
 			setenv("FAKE_MPS_SERVER", own, 1);
@@ -244,10 +259,11 @@ static void start_server(const char *own)
 	}
 	while (!answer[0] && alive()) {
 		usleep(1000);
-		ask(door, "status", answer, sizeof answer);
+		ask(listener, "status", answer, sizeof answer);
 	}
 }
 
+/* Reports whether a client belongs to another user who has to wait. */
 static int other_user(int s)
 {
 	struct ucred who = {0};
@@ -256,16 +272,17 @@ static int other_user(int s)
 	return !multiuser && who.uid != getuid();
 }
 
+/* Admits a client of version 2. */
 static void client(int s)
 {
 	if (other_user(s)) {
-		reply(s, "wait"); /* for the other user to leave */
+		reply(s, "wait"); /* until the present user has no clients */
 		return;
 	}
 	char answer[16] = "";
 	if (alive())
 		ask("server", "status", answer, sizeof answer);
-	if (alive() && !answer[0]) { /* it is just ending */
+	if (alive() && !answer[0]) { /* the server is ending */
 		waitpid(server, NULL, 0);
 		server = 0;
 	}
@@ -274,7 +291,8 @@ static void client(int s)
 	reply(s, "ok");
 }
 
-static void obey(int s, const char *text, int door)
+/* Executes a command of version 2, from which 3 inherits "quit". */
+static void execute(int s, const char *text, int listener)
 {
 	static char answer[ANSWER];
 	char to[64];
@@ -298,7 +316,7 @@ static void obey(int s, const char *text, int door)
 			kill(server, SIGKILL);
 		unlink(named("control").sun_path);
 		reply(s, " ");
-		close(door);
+		close(listener);
 		exit(0);
 	}
 	reply(s, answer[0] ? answer : " ");
@@ -306,14 +324,15 @@ static void obey(int s, const char *text, int door)
 
 #include "mps-version3.h"
 
-static void be_daemon(void)
+/* Main function of the daemon. */
+static void run_daemon(void)
 {
 	int there = dial("control");
 	if (there >= 0) {
 		fprintf(stderr, "An instance of this daemon is already running\n");
 		exit(1);
 	}
-	int door = serve("control");
+	int listener = serve("control");
 	struct sockaddr_un a = named("control");
 	if (fork() != 0)
 		_exit(0);
@@ -321,19 +340,19 @@ static void be_daemon(void)
 	if (!freopen("/dev/null", "r", stdin) || !freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))
 		exit(1);
 	while (access(a.sun_path, F_OK) == 0) {
-		struct pollfd f[SPACES + 1] = {{.fd = door, .events = POLLIN}};
+		struct pollfd f[SPACES + 1] = {{.fd = listener, .events = POLLIN}};
 		char text[512];
 		for (int i = 0; i < space_count; i++)
-			f[i + 1] = (struct pollfd){.fd = spaces[i].door, .events = POLLIN};
+			f[i + 1] = (struct pollfd){.fd = spaces[i].listener, .events = POLLIN};
 		int ready = poll(f, (nfds_t)space_count + 1, 500);
 		for (int i = space_count; ready > 0 && i > 0; i--)
 			if (f[i].revents)
-				enter(&spaces[i - 1]);
-		int s = ready > 0 && f[0].revents ? accept4(door, NULL, NULL, SOCK_CLOEXEC) : -1;
+				accept_client(&spaces[i - 1]);
+		int s = ready > 0 && f[0].revents ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
 		if (s < 0)
 			continue;
 		if (read_command(s, text, sizeof text))
-			protocol == 3 ? obey3(s, text, door) : obey(s, text, door);
+			protocol == 3 ? execute3(s, text, listener) : execute(s, text, listener);
 		close(s);
 	}
 	exit(0);
@@ -341,7 +360,8 @@ static void be_daemon(void)
 
 /* The program for commands. */
 
-static int give_command(const char *line)
+/* Sends a command and prints the reply. Returns the exit code. */
+static int send_command(const char *line)
 {
 	static char answer[ANSWER];
 	ask("control", line, answer, sizeof answer);
@@ -354,12 +374,13 @@ static int give_command(const char *line)
 	return 0;
 }
 
-static int give_commands(void)
+/* Sends the commands of the standard input. */
+static int send_commands(void)
 {
 	char line[256];
 	while (fgets(line, sizeof line, stdin)) {
 		line[strcspn(line, "\n")] = 0;
-		if (give_command(line))
+		if (send_command(line))
 			return 1;
 	}
 	return 0;
@@ -381,7 +402,7 @@ int main(int n, char **arguments)
 	self[length] = 0;
 	char *slash = strrchr(self, '/');
 	if (strcmp(slash, "/nvidia-cuda-mps-server") == 0)
-		be_server();
+		run_server();
 	*slash = 0;
 	for (int i = 1; i < n; i++) {
 		size_t used = strlen(words);
@@ -401,6 +422,6 @@ int main(int n, char **arguments)
 	if (asked)
 		return help();
 	if (daemon)
-		be_daemon();
-	return words[0] ? give_command(words) : give_commands();
+		run_daemon();
+	return words[0] ? send_command(words) : send_commands();
 }

@@ -1,5 +1,5 @@
 /*
- * A program that opens the driver itself: opened dlsym|v1|v2|ptds.
+ * A program that loads the driver itself: opened dlsym|v1|v2|ptds.
  *   dlsym  every function by name and version, as XLA does
  *   v1 v2  cuGetProcAddress in its two ABIs, as the CUDA runtime does
  *   ptds   the same, with per-thread default streams
@@ -15,6 +15,7 @@ static void *library, *entry;
 static int abi;
 static uint64_t flags;
 
+/* Looks a function up in the chosen way. */
 static void *find(const char *base, const char *name)
 {
 	void *function = NULL;

@@ -1,4 +1,4 @@
-"""A Python program that uses the driver by ctypes, as small tools do."""
+"""A Python program that calls the driver with ctypes."""
 
 import ctypes
 import sys

@@ -1,4 +1,4 @@
-/* What the programs of this folder do once they have the functions, by whatever way they got them. */
+/* What `linked` and `opened` do with the driver's functions, however they found them. */
 #ifndef GSHARE_FAKE_PATHS_H
 #define GSHARE_FAKE_PATHS_H
 

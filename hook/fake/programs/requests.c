@@ -1,10 +1,10 @@
 /*
- * requests: what test/gpu/workloads.py does with PyTorch, for the dry run of the GPU lane. It says the same in the same words.
+ * requests: what test/gpu/workloads.py does with PyTorch, for the dry run of the GPU lane. It prints the same output.
  *
- *   requests serve LAUNCHES KERNEL SECONDS RATE   requests of so many launches, one after another or RATE a second on average
- *   requests launch COUNT KERNEL                  the host's time for a launch
- *   requests count COUNT KERNEL                   so many launches, then waits for the end of its input
- *   requests allocate                             takes memory in pieces of 64 MiB until it is refused
+ *   requests serve LAUNCHES KERNEL SECONDS RATE   requests of LAUNCHES launches, one after another or RATE a second on average
+ *   requests launch COUNT KERNEL                  prints the host's time for a launch
+ *   requests count COUNT KERNEL                   COUNT launches, then waits for the end of its standard input
+ *   requests allocate                             allocates pieces of 64 MiB until that fails
  */
 #include "../fake.h"
 
@@ -25,11 +25,12 @@ CUresult cuMemAlloc_v2(CUdeviceptr *, size_t);
 CUresult cuMemGetInfo_v2(size_t *, size_t *);
 CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **);
 
-enum { KEPT = 1 << 20 };
+enum { KEPT = 1 << 20 }; /* requests whose latency is kept */
 
 static CUfunction kernel;
-static double took[KEPT];
+static double took[KEPT]; /* seconds */
 
+/* Exits with a message unless the call succeeded. */
 static void must(CUresult result, const char *what)
 {
 	if (result != CUDA_SUCCESS) {
@@ -39,6 +40,7 @@ static void must(CUresult result, const char *what)
 }
 #define MUST(call) must(call, #call)
 
+/* Returns the seconds of CLOCK_MONOTONIC. */
 static double now(void)
 {
 	struct timespec t;
@@ -46,6 +48,7 @@ static double now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* Sleeps until a time. */
 static void pause_until(double then)
 {
 	double left = then - now();
@@ -65,6 +68,7 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* Serves requests and prints their rate and latency. */
 static void serve(long launches, double seconds, double rate)
 {
 	double start = now(), due = start;

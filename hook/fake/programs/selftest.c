@@ -1,4 +1,4 @@
-/* The fake driver against itself: what it must refuse, count and keep, with no simulation. Prints each check that fails. */
+/* Checks the fake driver without a simulation: errors, counts and memory. Prints each check that fails. */
 #include "../fake.h"
 
 #include <dlfcn.h>
@@ -9,6 +9,7 @@
 static void *cuda;
 static int failures;
 
+/* Returns a function of the driver. */
 static void *find(const char *name)
 {
 	void *function = dlsym(cuda, name);
@@ -87,7 +88,7 @@ static void look_up(void)
 	WANT(CUDA_ERROR_NOT_FOUND, CALL(cuGetExportTable, &f, "0123456789abcdef"));
 }
 
-/* A capture with one wrong call in it. */
+/* Captures a launch and one illegal call, and returns the result of the end of the capture. */
 static CUresult captured(int mode, CUresult want, CUresult (*wrong)(void))
 {
 	CUgraph graph;
@@ -147,7 +148,7 @@ static void capture(void)
 	WANT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, captured(0, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, ask));
 	WANT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, captured(0, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, helper));
 	OK(captured(0, CUDA_SUCCESS, relaxed_helper));
-	OK(captured(1, CUDA_SUCCESS, helper)); /* thread-local: others may */
+	OK(captured(1, CUDA_SUCCESS, helper)); /* thread-local: other threads may */
 	OK(captured(2, CUDA_SUCCESS, allocate));
 	OK(captured(0, CUDA_ERROR_CAPTURED_EVENT, captured_event));
 	WANT(CUDA_ERROR_ILLEGAL_STATE, CALL(cuStreamEndCapture, stream, &graph));
@@ -173,7 +174,7 @@ static void memory(void)
 	OK(CALL(cuMemFree_v2, p));
 	WANT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemFree_v2, p));
 	WANT(CUDA_ERROR_OUT_OF_MEMORY, CALL(cuMemAlloc_v2, &p, (size_t)1 << 50));
-	/* The memory of a handle goes with its last mapping. */
+	/* The memory of a handle is freed with its last mapping. */
 	OK(CALL(cuMemAddressReserve, &p, (size_t)4 << 20, (size_t)0, 0ull, 0ull));
 	WANT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemCreate, &handle, (size_t)1000, prop, 0ull));
 	OK(CALL(cuMemCreate, &handle, (size_t)4 << 20, prop, 0ull));
@@ -184,7 +185,7 @@ static void memory(void)
 	WANT(4 << 20, used() - before);
 	OK(CALL(cuMemUnmap, p, (size_t)4 << 20));
 	WANT(0, used() - before);
-	/* A pool keeps what it has until a synchronisation. */
+	/* A pool keeps its memory until a synchronisation. */
 	OK(CALL(cuMemAllocAsync, &q, (size_t)1 << 20, stream));
 	WANT(32 << 20, used() - before);
 	OK(CALL(cuMemFreeAsync, q, stream));

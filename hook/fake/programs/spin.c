@@ -3,9 +3,9 @@
  *
  *   spin KERNEL [from=NS] [until=NS] [count=N] [as=kernel|graph|cooperative] [graph=N] [sync=N] [pause=NS] [streams=N] [threads=N]
  *
- * KERNEL is a name that the fake driver understands. It is launched from one time to the other or so often, in graphs of N if asked
- * for, over so many streams in turn, by so many threads with streams of their own; sync waits for the stream after each N launches, then pause sleeps.
- * At the end it prints "launches <n> waits <ns>": the longest time that one launch with its synchronisation took.
+ * KERNEL is a name of the fake driver. Each thread launches it from one time until another or `count` times, in graphs of N
+ * kernels if asked for, into its streams in turn. After every `sync` launches it waits for the stream, then sleeps for
+ * `pause`. At the end it prints "launches <n> waits <ns>": the longest time of one launch with its synchronisation.
  */
 #include "../fake.h"
 
@@ -39,6 +39,7 @@ static struct {
 static CUcontext context;
 static CUfunction kernel;
 
+/* Exits with a message unless the call succeeded. */
 static void must(CUresult result, const char *what)
 {
 	if (result == CUDA_SUCCESS)
@@ -48,6 +49,7 @@ static void must(CUresult result, const char *what)
 }
 #define MUST(call) must(call, #call)
 
+/* Parses one name=value argument. */
 static void parse(char *argument)
 {
 	char *value = strchr(argument, '=');
@@ -69,6 +71,7 @@ static void parse(char *argument)
 		option.as = value;
 }
 
+/* Returns an executable graph of kernels. */
 static CUgraphExec capture(CUstream stream)
 {
 	CUgraph graph;
@@ -81,6 +84,7 @@ static CUgraphExec capture(CUstream stream)
 	return exec;
 }
 
+/* One thread of launches. */
 static void *launch(void *unused)
 {
 	CUstream streams[STREAMS_MAX];
@@ -130,7 +134,7 @@ int main(int count, char **arguments)
 	for (uint64_t i = 1; i < option.threads && i < THREADS_MAX; i++)
 		pthread_create(&others[i], NULL, launch, NULL);
 	launch(NULL);
-	fakesim_leave(); /* pthread_join is not a wait that the clock knows */
+	fakesim_leave(); /* pthread_join does not release the virtual clock */
 	for (uint64_t i = 1; i < option.threads && i < THREADS_MAX; i++)
 		pthread_join(others[i], NULL);
 	return 0;

@@ -17,9 +17,10 @@ static CUfunction kernel;
 typedef CUresult (*launch_t)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **);
 
 static struct start {
-	int number, place; /* on the clock: taken before the others leave it, or it would run on without this thread */
+	int number, place; /* place: connection, opened before the other threads release the clock */
 } starts[64];
 
+/* One thread of launches and allocations. */
 static void *thread(void *start)
 {
 	const struct start *own = start;
@@ -57,7 +58,7 @@ int main(int count, char **arguments)
 		starts[i] = (struct start){i, REAL("fakesim_open", int (*)(void))()};
 		pthread_create(&all[i], NULL, thread, &starts[i]);
 	}
-	REAL("fakesim_leave", void (*)(void))(); /* pthread_join is not a wait that the clock knows */
+	REAL("fakesim_leave", void (*)(void))(); /* pthread_join does not release the virtual clock */
 	for (int i = 0; i < threads && i < 64; i++) {
 		void *result;
 		pthread_join(all[i], &result);

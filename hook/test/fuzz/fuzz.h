@@ -11,7 +11,7 @@
 #define REQUIRE(condition)                                                                                              \
 	do {                                                                                                            \
 		if (!(condition)) {                                                                                     \
-			fprintf(stderr, "%s:%d: violated: %s\n", __FILE__, __LINE__, #condition);                         \
+			fprintf(stderr, "%s:%d: violated: %s\n", __FILE__, __LINE__, #condition);                       \
 			abort();                                                                                        \
 		}                                                                                                       \
 	} while (0)
