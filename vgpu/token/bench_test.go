@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// BenchmarkAdvance measures a call of Advance, with its settlements, for ten pods that take turns and never rest.
+// BenchmarkAdvance measures a call of Advance, with its settlements, for ten members that take turns and always have work.
 func BenchmarkAdvance(b *testing.B) {
 	for name, policy := range map[string]Policy{"table": Table, "fast": Fast} {
 		b.Run(name, func(b *testing.B) {

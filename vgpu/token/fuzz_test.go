@@ -7,8 +7,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// FuzzEvents calls a slice in any order, with strangers, nonsense and times that go backwards. Each event is four bytes:
-// what, who, when, how much. Nothing may panic, live tokens never hold more than the slice, and nobody gets a token twice.
+// FuzzEvents calls a slice with events in any order, including unknown members, invalid values and times that go backwards. Each
+// event has four bytes: its kind, member, time and amount. Nothing may panic, live tokens never exceed the slice, and no member
+// holds two tokens.
 func FuzzEvents(f *testing.F) {
 	f.Add(byte(0), []byte{0, 1, 1, 60, 1, 1, 0, 0, 0, 2, 0, 90, 1, 2, 5, 0, 5, 0, 90, 0, 4, 1, 3, 9, 5, 0, 200, 0})
 	f.Add(byte(1), []byte{0, 1, 1, 200, 1, 1, 0, 0, 0, 2, 0, 201, 1, 2, 5, 0, 5, 0, 9, 0, 3, 1, 255, 0, 2, 2, 0, 0})

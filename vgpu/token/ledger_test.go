@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// bruteLedger is a ledger that counts whole units of time one by one.
+// bruteLedger is a ledger that counts single units of time.
 type bruteLedger struct {
 	window, budget int
 	busy           []bool
@@ -30,7 +30,7 @@ func (b *bruteLedger) allows(now, length int) bool {
 	return true
 }
 
-// The ledger's answers are those of counting: how long a run may be, and when a run of some length may begin.
+// TestLedgerAgreesWithCounting compares with a bruteLedger how long use may last and when use of some length may begin.
 func TestLedgerAgreesWithCounting(t *testing.T) {
 	const unit = time.Duration(1000)
 	for seed := range uint64(400) {

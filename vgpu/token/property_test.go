@@ -33,23 +33,25 @@ func randomMember(r *rand.Rand, id ID) Member {
 	return Member{id, share.PerMille(between(r, 50, 700)), quota, limit}
 }
 
-// kernels makes overruns up to longest, which is as good as none at 0.
+// kernels returns a source of random overruns up to the longest.
 func kernels(r *rand.Rand, longest time.Duration) func() time.Duration {
 	return func() time.Duration { return time.Duration(r.Int64N(int64(longest) + 1)) }
 }
 
-// Pods come, go, work and rest at random. Whatever happens, SMs and limits hold, and tokens are granted and taken in
+// TestRandomLives lets members join, leave, work and idle at random: SMs and limits hold, and tokens are granted and revoked in
 // turn.
 func TestRandomLives(t *testing.T) {
 	for _, policy := range policies {
-		for seed := range uint64(40) {
-			r := seeded(seed)
-			longest := []time.Duration{0, ms / 2, 4 * ms}[seed%3]
-			referee := randomLife(t, r, Config{Policy: policy, Reserve: share.PerMille(r.IntN(100))}, longest)
-			if err := referee.verdict(longest); err != nil {
-				t.Fatalf("policy %v, seed %d: %v", policy, seed, err)
+		t.Run(policy.String(), func(t *testing.T) {
+			for seed := range uint64(40) {
+				r := seeded(seed)
+				longest := []time.Duration{0, ms / 2, 4 * ms}[seed%3]
+				referee := randomLife(t, r, Config{Policy: policy, Reserve: share.PerMille(r.IntN(100))}, longest)
+				if err := referee.verdict(longest); err != nil {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
 			}
-		}
+		})
 	}
 }
 
@@ -89,7 +91,7 @@ func (r *referee) randomEvent(random *rand.Rand, id ID) {
 	}
 }
 
-// verdict is the first rule that was broken: those that the referee watched, or the limits.
+// verdict returns the first violation: of the rules that the referee checks, or of a limit.
 func (r *referee) verdict(longest time.Duration) error {
 	for _, p := range r.pods {
 		window := r.slice.config.Window
@@ -101,7 +103,7 @@ func (r *referee) verdict(longest time.Duration) error {
 	return r.fault
 }
 
-// The referee is worth something only if it finds faults: free SMs that are not there, and accounts that forget.
+// TestRefereeFindsFaults is the negative control: the referee notices free SMs that do not exist, and accounts that forget use.
 func TestRefereeFindsFaults(t *testing.T) {
 	sabotage := map[string]func(*Slice){
 		"SMs":    func(s *Slice) { s.free += 300 },
@@ -109,26 +111,28 @@ func TestRefereeFindsFaults(t *testing.T) {
 	}
 	for name, harm := range sabotage {
 		for _, policy := range policies {
-			ref, err := newReferee(Config{Policy: policy}, func() time.Duration { return 0 })
-			if err != nil {
-				t.Fatal(err)
-			}
-			for id := range ID(3) {
-				ref.want(ref.join(Member{id, 450, 300, 310}), true)
-			}
-			for k := range 20 {
-				harm(ref.slice)
-				ref.until(time.Duration(k+1) * 7 * ms)
-			}
-			if err := ref.verdict(0); err == nil {
-				t.Errorf("%s, policy %v: no fault found", name, policy)
-			}
+			t.Run(name+", "+policy.String(), func(t *testing.T) {
+				ref, err := newReferee(Config{Policy: policy}, func() time.Duration { return 0 })
+				if err != nil {
+					t.Fatal(err)
+				}
+				for id := range ID(3) {
+					ref.want(ref.join(Member{id, 450, 300, 310}), true)
+				}
+				for k := range 20 {
+					harm(ref.slice)
+					ref.until(time.Duration(k+1) * 7 * ms)
+				}
+				if err := ref.verdict(0); err == nil {
+					t.Error("no fault found")
+				}
+			})
 		}
 	}
 }
 
-// Under a table, whoever works all the time gets its request in any second and its part of any window, whatever the
-// others do. A kernel that overruns its token is paid from the next one, so it can shift use by its length.
+// TestTableDelivers checks that under a table every member that always has work gets its request in each second and its part of
+// each window, whatever the others do. An overrun is paid from the next token, so it can shift use by its length.
 func TestTableDelivers(t *testing.T) {
 	for seed := range uint64(80) {
 		r := seeded(seed)
@@ -137,10 +141,10 @@ func TestTableDelivers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		moody := ref.crowd(r)
+		intermittent := ref.crowd(r)
 		for ref.now < 1500*ms && ref.fault == nil {
-			if len(moody) > 0 {
-				ref.want(moody[r.IntN(len(moody))], r.IntN(2) == 0)
+			if len(intermittent) > 0 {
+				ref.want(intermittent[r.IntN(len(intermittent))], r.IntN(2) == 0)
 			}
 			ref.until(ref.now + time.Duration(r.Int64N(int64(40*ms))))
 		}
@@ -150,8 +154,8 @@ func TestTableDelivers(t *testing.T) {
 	}
 }
 
-// crowd joins members as long as they fit. Every third is moody: it works and rests.
-func (r *referee) crowd(random *rand.Rand) (moody []*pod) {
+// crowd adds members as long as they fit. Every third one has work only at times, and is returned.
+func (r *referee) crowd(random *rand.Rand) (intermittent []*pod) {
 	for id := range ID(12) {
 		p := r.join(randomMember(random, id))
 		if p == nil {
@@ -159,13 +163,14 @@ func (r *referee) crowd(random *rand.Rand) (moody []*pod) {
 		}
 		r.want(p, true)
 		if id%3 == 2 {
-			moody = append(moody, p)
+			intermittent = append(intermittent, p)
 		}
 	}
-	return moody
+	return intermittent
 }
 
-// An owner that comes back finds its turns lent, and has its request within a window all the same, but for one turn.
+// TestOwnersReturn checks that a member whose turns were lent while it was idle gets its request within a window of its return,
+// except for one turn.
 func TestOwnersReturn(t *testing.T) {
 	for seed := range uint64(60) {
 		r := seeded(seed)
@@ -188,25 +193,27 @@ func TestOwnersReturn(t *testing.T) {
 	}
 }
 
-// Idle time is used: who is below its limit and fits beside the others runs whenever they do not.
+// TestIdleTimeIsLent checks that a member below its limit runs whenever the others leave enough SMs idle.
 func TestIdleTimeIsLent(t *testing.T) {
 	for _, policy := range policies {
-		ref, err := newReferee(Config{Policy: policy}, func() time.Duration { return 0 })
-		if err != nil {
-			t.Fatal(err)
-		}
-		ref.join(Member{1, 600, 500, 500})
-		p := ref.join(Member{2, 600, 300, 900})
-		ref.want(p, true)
-		ref.until(time.Second)
-		if got := p.got(200*ms, ref.now); ref.fault != nil || got < 700*ms {
-			t.Errorf("policy %v: %v of 800 ms, the limit is 90 %%: %v", policy, got, ref.fault)
-		}
+		t.Run(policy.String(), func(t *testing.T) {
+			ref, err := newReferee(Config{Policy: policy}, func() time.Duration { return 0 })
+			if err != nil {
+				t.Fatal(err)
+			}
+			ref.join(Member{1, 600, 500, 500})
+			p := ref.join(Member{2, 600, 300, 900})
+			ref.want(p, true)
+			ref.until(time.Second)
+			if got := p.got(200*ms, ref.now); ref.fault != nil || got < 700*ms {
+				t.Errorf("%v of 800 ms, the limit is 90 %%: %v", got, ref.fault)
+			}
+		})
 	}
 }
 
-// delivered looks at the pods that worked all the time, once the table has run for a window: the members join in the first,
-// and what they used before the table changed counts in the second.
+// delivered checks the members that always had work, once the table has run for a window: they join in the first one, and use
+// before the table changed counts in the second.
 func (r *referee) delivered(longest time.Duration) error {
 	for _, p := range r.pods {
 		if p.ID%3 == 2 {
@@ -225,7 +232,7 @@ func (r *referee) delivered(longest time.Duration) error {
 	return r.fault
 }
 
-// longestTurn is the length of the longest turn of a member.
+// longestTurn returns the length of the longest turn of a member.
 func (s *Slice) longestTurn(id ID) (longest time.Duration) {
 	for _, x := range s.issuer.(*timetable).turns {
 		for _, o := range x.owners {

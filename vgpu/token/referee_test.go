@@ -8,9 +8,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// referee drives a slice as a server and its clients would, and holds it to what the package promises. A client that
-// works computes while it holds a token, and its last kernel goes on for overrun after the token ends: until then none
-// computes that would need the same SMs, though it takes its kernels for running.
+// referee drives a slice as a server and its clients would, and checks the guarantees of the package. A client with work computes
+// while it holds a token, and its last kernel overruns the token: until that ends, no client computes that needs the same SMs,
+// though it measures its kernels as running.
 type referee struct {
 	slice   *Slice
 	now     time.Duration
@@ -77,7 +77,7 @@ func (r *referee) check(err error) {
 	}
 }
 
-// until lets time pass. Clients are settled when their kernels end and every 5 ms.
+// until advances the time. Clients are settled when their kernels end and every 5 ms.
 func (r *referee) until(end time.Duration) {
 	for r.now < end && r.fault == nil {
 		next := min(end, r.next, (r.now/settling+1)*settling)
@@ -100,7 +100,7 @@ func (r *referee) until(end time.Duration) {
 
 const settling = 5 * time.Millisecond
 
-// settle reports what the client computed since the last time.
+// settle reports what the client computed since the last settlement.
 func (r *referee) settle(p *pod) {
 	if !p.here {
 		return
@@ -117,7 +117,7 @@ func (r *referee) settle(p *pod) {
 	r.check(r.slice.Settle(r.now, p.ID, busy))
 }
 
-// work is what the client measures, of which it computes what no other's kernel stands before.
+// work returns the device time that the client measures. It computes only once the kernels of others have ended.
 func (p *pod) work(from, to time.Duration) time.Duration {
 	measured := to - from
 	if from = max(from, p.blocked); from >= to {
@@ -180,7 +180,7 @@ func (r *referee) apply(p *pod, c Change) {
 	r.countSMs()
 }
 
-// overrunning is the end of the last kernel that cannot run beside those of p.
+// overrunning returns the end of the last kernel that cannot run beside those of p.
 func (r *referee) overrunning(p *pod) (end time.Duration) {
 	for _, other := range r.pods {
 		if !other.live && other.ends > r.now && other.SM+p.SM > share.Whole {
@@ -208,7 +208,7 @@ func (r *referee) countSMs() {
 	}
 }
 
-// got is what the pod computed in a span of time.
+// got returns the time that the pod computed between two times.
 func (p *pod) got(from, to time.Duration) time.Duration {
 	sum := time.Duration(0)
 	for _, b := range p.busy {
@@ -217,8 +217,8 @@ func (p *pod) got(from, to time.Duration) time.Duration {
 	return sum
 }
 
-// most and least are over all spans of a length between two times: both are reached where a span begins or ends with
-// a piece of work.
+// most and least return the extremes over all spans of a length between two times: both occur where a span begins or ends with a
+// piece of work.
 func (p *pod) most(length, from, to time.Duration) (most time.Duration) {
 	p.spans(length, from, to, func(at time.Duration) { most = max(most, p.got(at, at+length)) })
 	return most

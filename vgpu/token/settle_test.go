@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// holding is a member that has a token, in a turn of its own.
+// holding returns a member that has a token in a turn of its own.
 func holding() *member {
 	m := &member{live: true, owner: true}
 	m.own = ledger{window: 100 * ms, budget: 100 * ms}
@@ -13,7 +13,7 @@ func holding() *member {
 	return m
 }
 
-// What a member used more in one settlement and less in the next is not counted twice, nor lost.
+// TestSettle checks that use reported in another settlement than it was made in is neither counted twice nor lost.
 func TestSettle(t *testing.T) {
 	c, m, last := Config{}.withDefaults(), holding(), time.Duration(0)
 	for k, step := range []struct {
@@ -50,7 +50,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// Over any number of reports that come late or early by a little, what is owed is what was used less what was held.
+// TestSettleKeepsCount checks that over any number of late reports, the debt is the use less the time held.
 func TestSettleKeepsCount(t *testing.T) {
 	c := Config{}.withDefaults()
 	for seed := range uint64(100) {
@@ -68,8 +68,8 @@ func TestSettleKeepsCount(t *testing.T) {
 	}
 }
 
-// A process starts late in its turn by what its neighbour overran, which the table's reserve is there for: it makes up for
-// it, in this turn or in another.
+// TestLateStartsAreMadeUpFor checks that a member that starts late in its turn because of a neighbour's overrun makes up for it
+// from the table's reserve, in this turn or another one.
 func TestLateStartsAreMadeUpFor(t *testing.T) {
 	for seed := range uint64(40) {
 		r := seeded(seed)
@@ -94,8 +94,8 @@ func TestLateStartsAreMadeUpFor(t *testing.T) {
 	}
 }
 
-// Kernels that overrun their turns stand in the way of the next one, who cannot tell that from running: he gets his part all
-// the same, from the time that the table leaves.
+// TestOverrunsAreMadeGood checks that kernels which overrun their turns do not reduce the share of the next member, which cannot
+// tell waiting for them from running.
 func TestOverrunsAreMadeGood(t *testing.T) {
 	for seed := range uint64(10) {
 		ref, err := newReferee(Config{Reserve: 50}, kernels(seeded(seed), 10*ms))

@@ -17,9 +17,11 @@ func TestConfig(t *testing.T) {
 		"reserve, negative": {Reserve: -1},
 		"reserve, all":      {Reserve: 1000},
 	} {
-		if _, err := New(c); err == nil {
-			t.Errorf("%s: %+v accepted", name, c)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := New(c); err == nil {
+				t.Errorf("%+v accepted", c)
+			}
+		})
 	}
 	if _, err := New(Config{}); err != nil {
 		t.Errorf("the zero value: %v", err)
@@ -38,9 +40,11 @@ func TestMembers(t *testing.T) {
 		"limit below request": {1, 500, 500, 400},
 		"limit above all":     {1, 500, 500, 1001},
 	} {
-		if s.Join(0, m) == nil {
-			t.Errorf("%s: %+v accepted", name, m)
-		}
+		t.Run(name, func(t *testing.T) {
+			if s.Join(0, m) == nil {
+				t.Errorf("%+v accepted", m)
+			}
+		})
 	}
 	if err := s.Join(0, Member{1, 600, 600, 600}); err != nil {
 		t.Fatal(err)
@@ -53,15 +57,15 @@ func TestMembers(t *testing.T) {
 	}
 	for _, do := range []func(time.Duration, ID) error{s.Leave, s.Want, s.Idle} {
 		if err := do(0, 2); !errors.Is(err, ErrUnknown) {
-			t.Errorf("a stranger: %v", err)
+			t.Errorf("unknown member: %v", err)
 		}
 	}
 	if err := s.Settle(0, 2, ms); !errors.Is(err, ErrUnknown) {
-		t.Errorf("a stranger: %v", err)
+		t.Errorf("unknown member: %v", err)
 	}
 }
 
-// Time that goes backwards stands still, and nobody gets more for it.
+// TestTimeGoesBackwards checks that time stands still when it goes backwards, and no member gains by it.
 func TestTimeGoesBackwards(t *testing.T) {
 	s, err := New(Config{Policy: Fast})
 	if err != nil {
@@ -76,7 +80,8 @@ func TestTimeGoesBackwards(t *testing.T) {
 	}
 }
 
-// Kernels that are much longer than the quota: debt is bounded, paid in the end, and keeps the average at the request.
+// TestLongKernels checks kernels that are much longer than the quota: debt is bounded and paid in the end, so that the average is
+// the request.
 func TestLongKernels(t *testing.T) {
 	ref, err := newReferee(Config{}, func() time.Duration { return 10 * ms })
 	if err != nil {
@@ -91,7 +96,7 @@ func TestLongKernels(t *testing.T) {
 	}
 }
 
-// TestUntil holds that a token tells how long its member's own time goes on: over the border of the turn that ends the token.
+// TestUntil checks that a token's Until is the end of the member's own time, beyond the turn that ends the token.
 func TestUntil(t *testing.T) {
 	s, err := New(Config{})
 	if err != nil {
@@ -113,6 +118,6 @@ func TestUntil(t *testing.T) {
 		}
 	}
 	if len(tokens) != 2 || tokens[0].Until != tokens[1].Deadline || tokens[1].Until != tokens[1].Deadline || tokens[0].Until == tokens[0].Deadline {
-		t.Errorf("tokens of two turns on end: %+v", tokens)
+		t.Errorf("tokens of two consecutive turns: %+v", tokens)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// BenchmarkTick is one tick of a slice with as many members as it has tickets, all of them busy.
+// BenchmarkTick measures one tick of a slice with the largest number of members, all of them busy.
 func BenchmarkTick(b *testing.B) {
 	s, err := New(Config{})
 	if err != nil {

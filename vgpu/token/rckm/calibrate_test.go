@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestCalibration: blocks for a tick of device time are worth the cap, whatever holds the member back.
+// TestCalibration checks that the blocks of a tick of device time are worth the cap, whatever slows the member down.
 func TestCalibration(t *testing.T) {
 	type span struct {
 		blocks        int64
@@ -32,11 +32,13 @@ func TestCalibration(t *testing.T) {
 		"other kernels, more blocks": {[]span{{1600, 40, 4}, {12800, 40, 4}}, 4000},
 		"endless":                    {[]span{{maxBlocks, 40, 4}}, maxBlocks / 800},
 	} {
-		var c calibration
-		play(&c, test.spans...)
-		if got := c.wholeSlice(800); got != test.want {
-			t.Errorf("%s: %d, want %d", name, got, test.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			var c calibration
+			play(&c, test.spans...)
+			if got := c.wholeSlice(800); got != test.want {
+				t.Errorf("got %d, want %d", got, test.want)
+			}
+		})
 	}
 	var c calibration
 	play(&c, span{1600, 40, 4})
@@ -48,35 +50,37 @@ func TestCalibration(t *testing.T) {
 	}
 }
 
-// TestLongKernels: kernels longer than a tick, launched ahead of what is done, are not counted before their time.
+// TestLongKernels checks that kernels longer than a tick, launched before earlier ones finish, are not counted too early.
 func TestLongKernels(t *testing.T) {
 	const kernel, blocks = 8 * time.Millisecond, 64 // beneath a cap of 600
 	want := int64(blocks) * int64(tick) * 1000 / (int64(kernel) * 600)
 	for name, batch := range map[string]int{"batches of 8": 8, "without end": 1 << 30} {
-		var c calibration
-		worst := int64(0)
-		done, launched, since := 0, 0, time.Duration(0) // kernels, and time of the one that runs
-		for n := range 4000 {
-			l := Launches{}
-			for launched < done+3 && launched < (done/batch+1)*batch { // two are launched ahead
-				launched++
-				l.Blocks += blocks
+		t.Run(name, func(t *testing.T) {
+			var c calibration
+			worst := int64(0)
+			done, launched, since := 0, 0, time.Duration(0) // kernels, and time of the one that runs
+			for n := range 4000 {
+				l := Launches{}
+				for launched < done+3 && launched < (done/batch+1)*batch { // two are launched ahead
+					launched++
+					l.Blocks += blocks
+				}
+				for since += tick; since >= kernel && done < launched; since -= kernel { // time is told when a kernel ends
+					done++
+					l.Device += kernel
+				}
+				if done == launched {
+					since = 0 // the host launches the next ones in the next tick
+				}
+				l.Busy = done < launched
+				c.observe(l, tick, tick)
+				if n > 2*longSample {
+					worst = max(worst, c.wholeSlice(600))
+				}
 			}
-			for since += tick; since >= kernel && done < launched; since -= kernel { // time is told when a kernel ends
-				done++
-				l.Device += kernel
+			if worst < want*95/100 || worst > want*112/100 {
+				t.Errorf("at most %d blocks a tick, want about %d", worst, want)
 			}
-			if done == launched {
-				since = 0 // the host launches the next ones in the next tick
-			}
-			l.Busy = done < launched
-			c.observe(l, tick, tick)
-			if n > 2*longSample {
-				worst = max(worst, c.wholeSlice(600))
-			}
-		}
-		if worst < want*95/100 || worst > want*112/100 {
-			t.Errorf("%s: at most %d blocks a tick, want about %d", name, worst, want)
-		}
+		})
 	}
 }

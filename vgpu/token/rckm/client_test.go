@@ -16,7 +16,7 @@ const (
 // Printed is the algorithm of the laboratory to compare with, which only the external test package can import.
 var Printed Algorithm
 
-// load is work that a member has from one time to another: blocks a tick, as far as its tokens let it.
+// load is work that a member has between two times: a number of blocks a tick, as far as its tokens allow.
 type load struct {
 	id       token.ID
 	blocks   int64
@@ -24,7 +24,7 @@ type load struct {
 	batch    time.Duration // of each batch, where the host tells of them
 }
 
-// ended is the batch that ended in the tick before now, if one did.
+// ended returns the length of the batch that ended in the tick before now, or 0.
 func (l load) ended(now time.Duration) time.Duration {
 	if l.batch > 0 && now > l.from && now-tick < l.to && (now-l.from)/l.batch > max(0, now-tick-l.from)/l.batch {
 		return l.batch
@@ -32,7 +32,7 @@ func (l load) ended(now time.Duration) time.Duration {
 	return 0
 }
 
-// machine is a slice with clients that obey: each launches while it has credit, and a kernel may take it into debt.
+// machine is a slice with clients that launch only while they have credit; one kernel may exceed it.
 type machine struct {
 	*Slice
 	next     time.Duration
@@ -54,7 +54,7 @@ func newMachine(t testing.TB, c Config) *machine {
 		credit: map[token.ID]int64{}, grants: map[token.ID]int64{}, launched: map[token.ID]int64{}}
 }
 
-// advance tells the clients what changed.
+// advance calls Advance and applies the changes to the clients.
 func (m *machine) advance(now time.Duration) []token.Change {
 	changes, next := m.Advance(now)
 	m.next = next
@@ -64,7 +64,7 @@ func (m *machine) advance(now time.Duration) []token.Change {
 	return changes
 }
 
-// until plays all ticks up to now, and calls after behind each.
+// until plays all ticks up to now, and calls after following each of them.
 func (m *machine) until(now time.Duration, after func(time.Duration)) {
 	for {
 		at := m.wake()
@@ -77,7 +77,7 @@ func (m *machine) until(now time.Duration, after func(time.Duration)) {
 	}
 }
 
-// wake is the next tick that the slice or a load asks for.
+// wake returns the next tick for the slice or a load.
 func (m *machine) wake() time.Duration {
 	at := m.next
 	for _, l := range m.loads {

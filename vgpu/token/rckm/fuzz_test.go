@@ -8,8 +8,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// FuzzSlice plays any order of events, absurd reports and jumps of time included. Each tick leaves every member between one
-// block and its limit (as printed it may grow for ever), the server's picture right, and the same input gives the same output.
+// FuzzSlice plays events in any order, including invalid reports and jumps of time. After each tick every member has between one
+// block and its limit (without a bound under the printed algorithm), the server's state is right, and equal inputs give equal
+// outputs.
 func FuzzSlice(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, false)
 	f.Add([]byte("some members come and go, launch and wait"), true)

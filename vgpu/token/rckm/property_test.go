@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// random is a slice with some members and loads that come and go. Requests fit together.
+// random returns a slice with some members whose loads start and stop. Their requests fit together.
 func random(t *testing.T, r *rand.Rand, length time.Duration) (*machine, []Member) {
 	t.Helper()
 	m := newMachine(t, Config{})
@@ -37,8 +37,8 @@ func random(t *testing.T, r *rand.Rand, length time.Duration) (*machine, []Membe
 	return m, members
 }
 
-// TestLimit is property 2: in any run of ticks nobody launches more than its limit is worth, plus one kernel. Clients that do
-// not obey do.
+// TestLimit checks that in any run of ticks no member launches more than its limit is worth, plus one kernel. As a control, clients
+// that ignore their credit do.
 func TestLimit(t *testing.T) {
 	wild := int64(0)
 	for seed := range uint64(60) {
@@ -52,7 +52,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// overLimit is how far a member goes beyond its limit and one kernel, over the worst run of ticks.
+// overLimit returns by how much a member exceeds its limit and one kernel, in the worst run of ticks.
 func overLimit(t *testing.T, seed uint64, wild bool) int64 {
 	t.Helper()
 	m, members := random(t, rand.New(rand.NewPCG(seed, 0)), time.Second)
@@ -68,8 +68,8 @@ func overLimit(t *testing.T, seed uint64, wild bool) int64 {
 	return excess
 }
 
-// TestOwners is property 9: as long as a member is in its EMERGENCY, the slice is, and only its own cycles, its quietAfter or its
-// death move it. Best effort always has tokens or pays a debt.
+// TestOwners checks that the slice is in EMERGENCY as long as one of its members is, and that only the own cycles, silence or death
+// of that member end it. Best effort always has tokens or pays a debt.
 func TestOwners(t *testing.T) {
 	emergencies := 0
 	for seed := range uint64(60) {
@@ -107,7 +107,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// taught is an SLO member that knows its cycles, 25 ms every 100 ms, beside a busy trainer.
+// taught returns an SLO member with a reference, for cycles of 25 ms every 100 ms, beside a busy trainer.
 func taught(t *testing.T) *machine {
 	t.Helper()
 	m := newMachine(t, Config{})
@@ -129,8 +129,8 @@ func taught(t *testing.T) *machine {
 	return m
 }
 
-// TestReaction: an SLO member that bursts has its limit all the time, within three ticks of the time when its cycle is too long best
-// effort is cut, and within a second after the burst it has its limit again.
+// TestReaction checks that an SLO member in a burst always has its limit, that best effort is cut within three ticks of the
+// violation, and that it has its limit again within a second after the burst.
 func TestReaction(t *testing.T) {
 	m := taught(t)
 	from, to := 2*time.Second, 2100*ms
@@ -155,7 +155,7 @@ func TestReaction(t *testing.T) {
 	}
 }
 
-// TestDeath: an owner that leaves, or is never heard of again, does not hold the slice in its EMERGENCY.
+// TestDeath checks that an owner that leaves or falls silent does not keep the slice in EMERGENCY.
 func TestDeath(t *testing.T) {
 	for name, leaves := range map[string]bool{"leaves": true, "falls silent": false} {
 		t.Run(name, func(t *testing.T) {
@@ -183,8 +183,8 @@ func TestDeath(t *testing.T) {
 	}
 }
 
-// TestNobodyStarves: in any second of a burst that never ends, with kernels larger than a tick of tokens, best effort
-// launches something.
+// TestNobodyStarves checks that best effort launches something in every second of an endless burst, even with kernels larger than
+// the tokens of a tick.
 func TestNobodyStarves(t *testing.T) {
 	for _, kernel := range []int64{0, 100, 5000, 1_000_000} {
 		t.Run(fmt.Sprint(kernel), func(t *testing.T) {
@@ -206,8 +206,8 @@ func TestNobodyStarves(t *testing.T) {
 	}
 }
 
-// TestRestart is property 14: a new server knows nothing and hangs nobody. All have tokens at once, and a member whose
-// reports come late, or all at one time, goes on.
+// TestRestart checks that a new server blocks no member: all have tokens at once, and a member whose reports come late or all at
+// once continues.
 func TestRestart(t *testing.T) {
 	m := newMachine(t, Config{})
 	for id := range token.ID(3) {
@@ -233,7 +233,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestFloor: whatever it had before, best effort is not cut below a hundredth of its request.
+// TestFloor checks that best effort is never cut below a hundredth of its request.
 func TestFloor(t *testing.T) {
 	s, err := New(Config{})
 	if err != nil {
@@ -249,8 +249,8 @@ func TestFloor(t *testing.T) {
 	}
 }
 
-// TestSuddenBurst: a first cycle that is longer than four short batches is a burst at once, and its batches are slow: there is no
-// ratio before it, but an EMERGENCY of the least severity.
+// TestSuddenBurst checks a first cycle longer than four short batches, whose batches are slow: without an earlier ratio it is an
+// EMERGENCY of the least severity.
 func TestSuddenBurst(t *testing.T) {
 	m := taught(t)
 	for k := range 40 {

@@ -26,12 +26,14 @@ func TestRefused(t *testing.T) {
 		"tokens":    func(m *Member) { m.MaxTokens = -1 },
 		"endless":   func(m *Member) { m.MaxTokens = maxBlocks + 1 },
 	} {
-		s := newMachine(t, Config{})
-		m := good
-		spoil(&m)
-		if err := s.Join(0, m); err == nil {
-			t.Errorf("%s: %+v was accepted", name, m)
-		}
+		t.Run(name, func(t *testing.T) {
+			s := newMachine(t, Config{})
+			m := good
+			spoil(&m)
+			if err := s.Join(0, m); err == nil {
+				t.Errorf("%+v was accepted", m)
+			}
+		})
 	}
 	s := newMachine(t, Config{})
 	if err := errors.Join(s.Join(0, good), s.Resize(0, 1, 300)); err != nil {
@@ -43,16 +45,18 @@ func TestRefused(t *testing.T) {
 	for name, err := range map[string]error{
 		"leave": s.Leave(0, 2), "report": s.Report(0, 2, Launches{}), "resize": s.Resize(0, 2, 300),
 	} {
-		if !errors.Is(err, token.ErrUnknown) {
-			t.Errorf("%s of a stranger: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if !errors.Is(err, token.ErrUnknown) {
+				t.Errorf("unknown member: %v", err)
+			}
+		})
 	}
 	if s.MaxTokens(1) != 1000 || s.MaxTokens(2) != 0 {
 		t.Errorf("MaxTokens are %d and %d", s.MaxTokens(1), s.MaxTokens(2))
 	}
 }
 
-// TestSleep: nobody launches, and the slice wants no calls; a launch wakes it.
+// TestSleep checks that a slice without launches needs no calls, and that a launch wakes it.
 func TestSleep(t *testing.T) {
 	m := taught(t)
 	m.loads = nil
@@ -68,7 +72,7 @@ func TestSleep(t *testing.T) {
 	}
 }
 
-// TestReference: one short request does not become the reference for ever (D18), as it does in the paper.
+// TestReference checks that one short request does not stay the reference for good (D18), as it does in the paper.
 func TestReference(t *testing.T) {
 	var c cycles
 	for k, length := range []time.Duration{30, 5, 30, 31, 30, 32, 30, 30, 30, 31, 30, 30} {
