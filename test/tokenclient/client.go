@@ -1,4 +1,4 @@
-// Package tokenclient speaks the hook's side of the token protocol, for tests that need no GPU and no C.
+// Package tokenclient implements the hook's side of the token protocol, for tests without a GPU and C code.
 package tokenclient
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 )
 
-// Client is one process's connection to a token server.
+// Client is the connection of one process to a token server.
 type Client struct {
 	Conn    *net.UnixConn
 	Welcome tokenwire.Welcome
@@ -24,7 +24,7 @@ type Client struct {
 	mapped   [][]byte
 }
 
-// VGPU is the pages of one vGPU.
+// VGPU holds the mapped pages of one vGPU.
 type VGPU struct {
 	Server    *tokenwire.ServerPage
 	Container *tokenwire.ContainerPage
@@ -32,12 +32,12 @@ type VGPU struct {
 	Files     [3]int // descriptors of the pages, in that order
 }
 
-// Connect opens a connection without saying anything.
+// Connect opens a connection without sending a frame.
 func Connect(dir string) (*net.UnixConn, error) {
 	return net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: filepath.Join(dir, "token.sock"), Net: "unixpacket"})
 }
 
-// Dial connects and says HELLO; session is that before a reconnect, or 0.
+// Dial connects and sends HELLO with the given previous session, which is 0 if there is none.
 func Dial(dir string, session uint64) (*Client, error) {
 	conn, err := Connect(dir)
 	if err != nil {
@@ -50,7 +50,7 @@ func Dial(dir string, session uint64) (*Client, error) {
 	return c, err
 }
 
-// Greet says HELLO on a connection and maps the pages that come back.
+// Greet sends HELLO on a connection and maps the pages of the answer.
 func Greet(conn *net.UnixConn, session uint64) (*Client, error) {
 	c := &Client{Conn: conn}
 	if err := c.Send(&tokenwire.Hello{HookVersion: 1, PID: uint32(syscall.Getpid()), Capabilities: tokenwire.KnowsBlocks, Session: session}); err != nil {
@@ -62,11 +62,11 @@ func Greet(conn *net.UnixConn, session uint64) (*Client, error) {
 	}
 	welcome, ok := m.(*tokenwire.Welcome)
 	if !ok {
-		return nil, fmt.Errorf("got %+v instead of a welcome", m)
+		return nil, fmt.Errorf("unexpected answer to HELLO: %+v", m)
 	}
 	c.Welcome = *welcome
 	if len(fds) != 3*len(welcome.VGPUs) {
-		return nil, fmt.Errorf("%d descriptors for %d vGPUs", len(fds), len(welcome.VGPUs))
+		return nil, fmt.Errorf("got %d descriptors for %d vGPUs", len(fds), len(welcome.VGPUs))
 	}
 	for i := range welcome.VGPUs {
 		if err := c.mapVGPU([3]int(fds[3*i:])); err != nil {
@@ -90,7 +90,7 @@ func (c *Client) mapVGPU(fds [3]int) error {
 		c.mapped = append(c.mapped, page)
 		pages[i] = unsafe.Pointer(&page[0])
 		if !(*tokenwire.PageHead)(pages[i]).Valid() {
-			return fmt.Errorf("page %d is not one of gshare's", i)
+			return fmt.Errorf("page %d has no valid head", i)
 		}
 	}
 	c.VGPUs = append(c.VGPUs, VGPU{(*tokenwire.ServerPage)(pages[0]), (*tokenwire.ContainerPage)(pages[1]),
@@ -128,7 +128,7 @@ func (c *Client) Receive() (tokenwire.Message, []int, error) {
 	return m, fds, err
 }
 
-// Close ends the connection without a word, as a dying process does.
+// Close closes the connection without BYE, as the exit of a process does.
 func (c *Client) Close() error {
 	for _, page := range c.mapped {
 		_ = unix.Munmap(page)
@@ -142,7 +142,7 @@ func (c *Client) Close() error {
 	return c.Conn.Close()
 }
 
-// WaitRun asks for a token of a vGPU once and waits for it as the hook does.
+// WaitRun sends NEED for a vGPU and waits until its page says RUN, as the hook does. It returns false after the limit.
 func (c *Client) WaitRun(vgpu int, limit time.Duration) bool {
 	v := &c.VGPUs[vgpu]
 	end := time.Now().Add(limit)
@@ -165,7 +165,8 @@ func (c *Client) WaitRun(vgpu int, limit time.Duration) bool {
 	return true
 }
 
-// WaitToken waits, without a word to the server, for a token of a vGPU after the one with the given sequence number.
+// WaitToken waits for a token of a vGPU other than the one of the given sequence number, without sending a frame. It returns false
+// after the limit.
 func (c *Client) WaitToken(vgpu int, after uint64, limit time.Duration) bool {
 	v := &c.VGPUs[vgpu]
 	for end := time.Now().Add(limit); ; {

@@ -1,10 +1,10 @@
-// Package control is what gshare run, set, ps and top say to the agent of a machine without Kubernetes: HTTP with JSON over a
-// Unix socket.
+// Package control is the API of the agent on a machine without Kubernetes, which gshare run, set, ps and top use: HTTP with JSON
+// over a Unix socket.
 //
-// RunsPath takes a RunRequest and answers with one Event a line: any number of Waiting, then Grant or Refused. The caller's
-// own process, as the socket names it, becomes the run: it holds the share until it has ended, with all processes that are
-// connected to the token server. Closing the connection while it waits leaves the queue. LimitPath takes a LimitRequest and
-// answers with an Event: Refused, or nothing. StatusPath answers with a Status.
+// RunsPath takes a RunRequest and answers with one Event a line: any number of Waiting, then Grant or Refused. The calling process,
+// identified by the socket, becomes the run: it holds the share until it has exited, with all processes that are connected to the
+// token server. A caller that closes the connection while it waits leaves the queue. LimitPath takes a LimitRequest and answers
+// with an Event: Refused, or nothing. StatusPath answers with a Status.
 package control
 
 import (
@@ -13,18 +13,18 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// The paths; their first part is the version of everything here.
+// The paths of the API. Their first part is the version of the API.
 const (
 	RunsPath   = "/v1/runs"
 	StatusPath = "/v1/status"
 	LimitPath  = "/v1/limit"
 )
 
-// MaxRequest bounds a request, in bytes.
+// MaxRequest is the largest size of a request in bytes.
 const MaxRequest = 16 << 10
 
-// RunRequest asks for a share for the calling process. Amounts are written as in a pod: totals of the run, in percent points,
-// percent, MiB and devices; nil is not written.
+// RunRequest requests a share for the calling process. Amounts are totals of the run, in the units of a pod: percentage points of
+// SMs, percent of time, MiB and devices. A nil field was not specified.
 type RunRequest struct {
 	Name       string `json:"name,omitempty"`
 	SM         *int64 `json:"sm,omitempty"`
@@ -36,40 +36,40 @@ type RunRequest struct {
 	Class      string `json:"class,omitempty"`
 	Isolation  string `json:"isolation,omitempty"`
 	Slice      string `json:"slice,omitempty"` // gpu, mig or a profile, as gshare.dev/slice
-	Wait       bool   `json:"wait,omitempty"`  // for room, in a queue
+	Wait       bool   `json:"wait,omitempty"`  // wait in a queue until the share fits
 }
 
-// LimitRequest moves the SM limit of an elastic run, in percent of its device: between its request and the limit that it began
-// with. Only the run's user and root may.
+// LimitRequest changes the SM limit of an elastic run, in percent of its device, between its request and its initial limit. Only
+// the user of the run and root may send it.
 type LimitRequest struct {
-	Run     string `json:"run"` // ID, or a name that only one run has
+	Run     string `json:"run"` // ID, or the name of exactly one run
 	SMLimit int64  `json:"smLimit"`
 }
 
-// Event is one line of the answer; one field is set.
+// Event is one line of the answer. Exactly one field is set.
 type Event struct {
 	Waiting *Refusal `json:"waiting,omitempty"`
 	Grant   *Grant   `json:"grant,omitempty"`
 	Refused *Refusal `json:"refused,omitempty"`
 }
 
-// Refusal says why a share was not admitted.
+// Refusal is the reason for which a share was not admitted.
 type Refusal struct {
-	Field  string   `json:"field,omitempty"` // what is wrong with the request, as share.FieldError names it
+	Field  string   `json:"field,omitempty"` // the invalid field, in the names of share.FieldError
 	Reason string   `json:"reason"`
-	Fits   []string `json:"fits,omitempty"` // what would fit now, one change each
+	Fits   []string `json:"fits,omitempty"` // changes of one field with which the share would fit now
 }
 
 // Grant is an admitted run.
 type Grant struct {
 	ID          string            `json:"id"`
-	Dir         string            `json:"dir"` // with the token server's socket and the policy
+	Dir         string            `json:"dir"` // holds the token server's socket and the policy file
 	Environment []string          `json:"environment"`
-	Inherit     bool              `json:"inherit"` // the program has to inherit a connection: it cannot be told from others of its user
+	Inherit     bool              `json:"inherit"` // the program must inherit the connection, as it cannot be identified among processes of its user
 	Enforcement EnforcementStatus `json:"enforcement"`
 }
 
-// EnforcementStatus says by what each part of a share is enforced here, and what is missing.
+// EnforcementStatus describes by what each part of a share is enforced on this machine, and what is missing.
 type EnforcementStatus struct {
 	Memory   string   `json:"memory"`
 	SMs      string   `json:"sms"`
@@ -78,7 +78,7 @@ type EnforcementStatus struct {
 	Missing  []string `json:"missing,omitempty"`
 }
 
-// Status is the machine with its runs.
+// Status is the state of the machine and its runs.
 type Status struct {
 	Devices []Device `json:"devices"`
 	Runs    []Run    `json:"runs"`
@@ -87,12 +87,12 @@ type Status struct {
 // Device is one GPU, or one of its MIG instances.
 type Device struct {
 	UUID      string         `json:"uuid"`
-	Profile   string         `json:"profile,omitempty"` // of a MIG instance
+	Profile   string         `json:"profile,omitempty"` // MIG profile, for an instance
 	Model     string         `json:"model"`
 	SMs       int            `json:"sms"`
 	Memory    share.Bytes    `json:"memoryBytes"`
-	Promised  share.Bytes    `json:"promisedBytes"` // to runs
-	Time      share.PerMille `json:"timePerMille"`  // SM-time promised to runs
+	Promised  share.Bytes    `json:"promisedBytes"` // memory granted to runs
+	Time      share.PerMille `json:"timePerMille"`  // SM-time granted to runs
 	Class     string         `json:"class,omitempty"`
 	Simulated bool           `json:"simulated,omitempty"`
 }
@@ -102,26 +102,26 @@ type Run struct {
 	ID          string            `json:"id"`
 	Name        string            `json:"name,omitempty"`
 	UID         uint32            `json:"uid"`
-	PID         int               `json:"pid"` // that asked for the share; it may have ended before its children
+	PID         int               `json:"pid"` // process that requested the share; it may have exited before its children
 	Started     time.Time         `json:"started"`
 	Priority    string            `json:"class"`
 	Enforcement EnforcementStatus `json:"enforcement"`
 	VGPUs       []VGPU            `json:"vgpus"`
 }
 
-// VGPU is one vGPU of a run. What is measured is as the processes report it.
+// VGPU is one vGPU of a run. Measured values are those that its processes report.
 type VGPU struct {
 	Device     string         `json:"device"`
 	SM         share.PerMille `json:"smPerMille"`
 	SMLimit    share.PerMille `json:"smLimitPerMille"`
-	SMNow      share.PerMille `json:"smNowPerMille"` // between the two in class elastic
+	SMNow      share.PerMille `json:"smNowPerMille"` // in class elastic: SMs that its latest token is worth
 	Quota      share.PerMille `json:"quotaPerMille"`
 	QuotaLimit share.PerMille `json:"quotaLimitPerMille"`
 	Memory     share.Bytes    `json:"memoryBytes"`
-	UsedTime   share.PerMille `json:"usedPerMille"` // of the last second
+	UsedTime   share.PerMille `json:"usedPerMille"` // device time of the last second
 	UsedMemory share.Bytes    `json:"usedBytes"`
-	Running    bool           `json:"running"` // one of its processes may launch
-	Waiting    int            `json:"waiting"` // processes that wait for their turn
+	Running    bool           `json:"running"` // one of its processes may launch kernels
+	Waiting    int            `json:"waiting"` // number of processes that wait for their turn
 	Processes  []Process      `json:"processes"`
 }
 

@@ -6,13 +6,14 @@ import (
 	"io"
 )
 
-// DecodeRunRequest reads one request strictly: unknown fields and anything behind it are refused. The caller bounds the body.
+// DecodeRunRequest decodes one request strictly: it fails on unknown fields and on trailing data. The caller limits the size of the
+// body.
 func DecodeRunRequest(body io.Reader) (r RunRequest, err error) {
 	err = decode(body, &r)
 	return r, err
 }
 
-// DecodeLimitRequest does the same for a new limit.
+// DecodeLimitRequest decodes a new limit as strictly as DecodeRunRequest.
 func DecodeLimitRequest(body io.Reader) (r LimitRequest, err error) {
 	err = decode(body, &r)
 	return r, err
@@ -25,7 +26,7 @@ func decode(body io.Reader, into any) error {
 		return err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("the body goes on behind the request")
+		return errors.New("unexpected data after the request")
 	}
 	return nil
 }

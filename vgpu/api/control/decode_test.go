@@ -28,13 +28,15 @@ func TestDecodeRunRequestRefuses(t *testing.T) {
 		"a second request": `{"sm": 30}{"sm": 40}`,
 		"garbage behind":   `{"sm": 30}]`,
 	} {
-		if r, err := DecodeRunRequest(strings.NewReader(body)); err == nil {
-			t.Errorf("%s: %+v", name, r)
-		}
+		t.Run(name, func(t *testing.T) {
+			if r, err := DecodeRunRequest(strings.NewReader(body)); err == nil {
+				t.Errorf("decoded %+v", r)
+			}
+		})
 	}
 }
 
-// FuzzDecodeRunRequest: what is decoded and encoded again is the same.
+// FuzzDecodeRunRequest checks that a decoded request survives another round of encoding and decoding.
 func FuzzDecodeRunRequest(f *testing.F) {
 	f.Add([]byte(`{"name": "a", "sm": 30, "quota": 50, "memoryMiB": 1024, "vgpus": 1, "wait": true}`))
 	f.Add([]byte(`{"smLimit": -1, "quotaLimit": 9223372036854775807, "class": "slo", "isolation": "mps"}`))

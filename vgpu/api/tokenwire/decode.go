@@ -2,7 +2,7 @@ package tokenwire
 
 import "bytes"
 
-// reader takes a body apart. After the first missing byte it gives zeros and remembers.
+// reader splits a body into fields. After the first missing byte it returns zeros and sets short.
 type reader struct {
 	rest  []byte
 	short bool
@@ -22,7 +22,7 @@ func (r *reader) u16() uint16 { return le.Uint16(r.take(2)) }
 func (r *reader) u32() uint32 { return le.Uint32(r.take(4)) }
 func (r *reader) u64() uint64 { return le.Uint64(r.take(8)) }
 
-// text takes what is left.
+// text returns the rest as text.
 func (r *reader) text() string { return string(r.take(len(r.rest))) }
 
 func newMessage(t Type) Message {
@@ -59,7 +59,7 @@ func decodeBody(t Type, body []byte) (Message, error) {
 		return nil, malformed("type %d: %d bytes of body are too few", t, len(body))
 	}
 	if w, ok := m.(*Welcome); ok && (w.count != len(w.VGPUs) || w.count > MaxVGPUs) {
-		return nil, malformed("says %d vGPUs, has %d", w.count, len(w.VGPUs))
+		return nil, malformed("header claims %d vGPUs, frame has %d", w.count, len(w.VGPUs))
 	}
 	return m, nil
 }

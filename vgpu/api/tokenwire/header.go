@@ -6,13 +6,13 @@ import (
 	"fmt"
 )
 
-// The version of frames and pages that this package speaks.
+// The protocol version of frames and pages.
 const (
 	Major = 1
 	Minor = 1 // 1: block tokens
 )
 
-// Bounds of a frame.
+// The limits of a frame.
 const (
 	MaxFrame   = 4096 // bytes, header and body
 	MaxVGPUs   = 16   // of one container
@@ -21,17 +21,17 @@ const (
 	magic      = 0x52485347 // "GSHR"
 )
 
-// Errors of Decode. They end the connection.
+// The errors of Decode. The server closes the connection on them.
 var (
 	ErrMalformed = errors.New("malformed frame")
-	ErrVersion   = errors.New("other major version") // of an otherwise readable header
+	ErrVersion   = errors.New("unsupported major version") // the rest of the header is valid
 )
 
 func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
-// Type names the message in a frame.
+// Type is the type of the message in a frame.
 type Type uint16
 
 // The types of frames.
@@ -44,15 +44,15 @@ const (
 	TypeError    Type = 6
 )
 
-// Header is what a frame says besides its message.
+// Header is the part of a frame that does not depend on its message.
 type Header struct {
 	Major, Minor uint16 // written by Encode
 	Flags        uint16
 	Sequence     uint64 // counts the sender's frames, from 1
-	Generation   uint64 // of the server's run; 0 in HELLO
+	Generation   uint64 // start of the server that sent or addressed it; 0 in HELLO
 }
 
-// Encode writes one frame. Only a message that breaks a bound fails.
+// Encode returns a message as a frame. It fails only for a message that exceeds a bound.
 func Encode(h Header, m Message) ([]byte, error) {
 	frame := make([]byte, headerSize, 128)
 	frame, err := m.append(frame)
@@ -73,8 +73,8 @@ func Encode(h Header, m Message) ([]byte, error) {
 	return frame, nil
 }
 
-// Decode reads one frame, which is all of one socket message. Errors wrap ErrMalformed or ErrVersion. The message keeps
-// no reference to the frame.
+// Decode decodes one frame, which is one whole socket message. Errors wrap ErrMalformed or ErrVersion. The message does not refer
+// to the frame.
 func Decode(frame []byte) (Header, Message, error) {
 	if len(frame) < headerSize || len(frame) > MaxFrame {
 		return Header{}, nil, malformed("%d bytes", len(frame))
@@ -93,7 +93,7 @@ func Decode(frame []byte) (Header, Message, error) {
 		return h, nil, fmt.Errorf("%w: %d.%d, want %d", ErrVersion, h.Major, h.Minor, Major)
 	}
 	if length := binary.LittleEndian.Uint32(frame[12:]); int64(length) != int64(len(frame)-headerSize) {
-		return h, nil, malformed("says %d bytes of body, has %d", length, len(frame)-headerSize)
+		return h, nil, malformed("header claims %d bytes of body, frame has %d", length, len(frame)-headerSize)
 	}
 	m, err := decodeBody(Type(binary.LittleEndian.Uint16(frame[8:])), frame[headerSize:])
 	return h, m, err

@@ -5,41 +5,41 @@ type Message interface {
 	Type() Type
 	append(frame []byte) ([]byte, error)
 	decode(body *reader)
-	tlv(kind uint16, value *reader) bool // whether the message knows this kind
+	tlv(kind uint16, value *reader) bool // decodes a TLV; false if the message has none of this kind
 }
 
-// Mode says what a hook does.
+// Mode is how a hook enforces a share.
 type Mode uint32
 
 // The modes of a hook.
 const (
-	ModeOff     Mode = 0 // pass everything through
-	ModeObserve Mode = 1 // count, gate nothing
+	ModeOff     Mode = 0 // passes all calls through
+	ModeObserve Mode = 1 // counts launches and delays none
 	ModeTime    Mode = 2 // time tokens
 	ModeBlocks  Mode = 3 // block tokens
-	ModeMemory  Mode = 4 // account and limit memory only
+	ModeMemory  Mode = 4 // limits memory only
 )
 
-// KnowsBlocks is the capability of a client that gates itself by block tokens.
+// KnowsBlocks is the capability bit of a client that supports block tokens.
 const KnowsBlocks = 1
 
-// Hello is a client's first frame.
+// Hello is the first frame of a client.
 type Hello struct {
 	HookVersion   uint32
-	PID           uint32 // as the process sees itself; a hint
+	PID           uint32 // in the process's PID namespace; a hint
 	DriverVersion uint32
 	Capabilities  uint32   // bits, such as KnowsBlocks
-	Session       uint64   // before a reconnect; 0 is none
-	Devices       []string // UUIDs that the process sees
+	Session       uint64   // session before a reconnect; 0 if there was none
+	Devices       []string // UUIDs of the visible devices
 }
 
-// Welcome answers Hello. It carries three descriptors for each vGPU: server, container and client page.
+// Welcome is the answer to Hello. It carries three file descriptors for each vGPU: its server, container and client page.
 type Welcome struct {
 	Session uint64
 	Mode    Mode
 	VGPUs   []VGPU
 
-	count int // as decoded from the fixed part
+	count int // number of vGPUs in the fixed part
 }
 
 // VGPU describes one share as its container sees it.
@@ -50,27 +50,27 @@ type VGPU struct {
 	MemoryLimit uint64 // bytes
 }
 
-// Need says that a vGPU has work and waits for a token.
+// Need is sent by a client whose vGPU has work and waits for a token.
 type Need struct {
 	VGPU         uint32 // index in Welcome
-	Want         uint64 // ns of GPU time; 0 is unknown
+	Want         uint64 // ns of device time; 0 if unknown
 	WaitingSince uint64 // CLOCK_MONOTONIC ns; a hint
 }
 
-// Bye ends a session in order.
+// Bye ends a session.
 type Bye struct{}
 
-// Snapshot says, after a reconnect, what the process holds on a vGPU.
+// Snapshot is sent after a reconnect, with what the process uses of a vGPU.
 type Snapshot struct {
 	VGPU   uint32
 	Memory uint64 // bytes
 	Busy   uint64 // ns settled since the process started
 }
 
-// Error says why the server ends the connection.
+// Error is the reason for which the server closes the connection.
 type Error struct {
 	Code uint32 // errno
-	Text string // for people
+	Text string // message for logs
 }
 
 // Type implements Message.

@@ -10,18 +10,18 @@ const PageSize = 4096
 
 const pageMagic = 0x47505347
 
-// State is what a server page tells its process to do.
+// State is the instruction of a server page to its process.
 type State uint32
 
 // The states of a server page.
 const (
-	Run   State = 1 // launch
-	Pause State = 2 // wait on Wake
-	Drain State = 3 // finish, start nothing
-	Off   State = 4 // pass everything through
+	Run   State = 1 // the process may launch
+	Pause State = 2 // the process waits on Wake
+	Drain State = 3 // the process finishes its work and starts no more
+	Off   State = 4 // the hook passes all calls through
 )
 
-// String names the state for logs.
+// String returns the state for logs.
 func (s State) String() string {
 	switch s {
 	case Run:
@@ -36,26 +36,26 @@ func (s State) String() string {
 	return "unknown"
 }
 
-// What the amount of a token counts.
+// The units of a token's amount.
 const (
 	UnitTime   uint32 = 0 // ns
 	UnitBlocks uint32 = 1 // thread blocks
 )
 
-// PageHead begins every page.
+// PageHead is the beginning of every page.
 type PageHead struct {
 	Magic        uint32
 	Major, Minor uint16
 }
 
-// NewPageHead is the head of pages of this version.
+// NewPageHead returns the head of pages of this version.
 func NewPageHead() PageHead { return PageHead{pageMagic, Major, Minor} }
 
-// Valid says that the page is laid out as this package knows it.
+// Valid reports whether the page has a layout that this package can read.
 func (h PageHead) Valid() bool { return h.Magic == pageMagic && h.Major == Major }
 
-// ServerPage is written by the server alone and mapped read-only by one process for one vGPU. Times are nanoseconds of
-// CLOCK_MONOTONIC, quantities of time nanoseconds.
+// ServerPage is written by the server alone, and mapped read-only by one process for one vGPU. Times are nanoseconds of
+// CLOCK_MONOTONIC, and durations nanoseconds.
 type ServerPage struct {
 	PageHead
 	Generation atomic.Uint32 // changes with state, amount or limits
@@ -64,7 +64,7 @@ type ServerPage struct {
 
 	Sequence   atomic.Uint64 // counts tokens
 	Amount     atomic.Uint64 // ns or blocks
-	Deadline   atomic.Uint64 // when the server will pause, or give the next blocks; a hint
+	Deadline   atomic.Uint64 // time of the next pause or block token; a hint
 	Window     atomic.Uint64 // ns
 	RunAhead   atomic.Uint64 // ns of unfinished work that may be queued on the device
 	Unit       atomic.Uint32 // UnitTime or UnitBlocks
@@ -77,35 +77,35 @@ type ServerPage struct {
 
 	Wake      atomic.Uint32 // futex word
 	_         uint32
-	Heartbeat atomic.Uint64 // the server's last sign of life
+	Heartbeat atomic.Uint64 // time of the server's latest heartbeat
 	_         [6]uint64
 
-	// Credit is the thread blocks that the container may have taken in all. It falls where a token is cut. Since minor version 1.
+	// Credit is the total of thread blocks that the container may have taken. It decreases when a token is cut. Since minor version 1.
 	Credit atomic.Uint64
 	_      [7]uint64
 }
 
-// SetState changes the state and then the generation, by which a client notices.
+// SetState stores the state and then changes the generation, which clients compare.
 func (p *ServerPage) SetState(s State) {
 	p.State.Store(uint32(s))
 	p.Generation.Add(1)
 }
 
-// SetHeartbeat writes a sign of life.
+// SetHeartbeat stores the time of a heartbeat.
 func (p *ServerPage) SetHeartbeat(now time.Duration) { p.Heartbeat.Store(uint64(now)) }
 
-// ContainerPage is shared by the processes of one container and the server, for one vGPU.
+// ContainerPage is shared by the server and the processes of one container, for one vGPU.
 type ContainerPage struct {
 	PageHead
 	_      [14]uint32
-	Memory atomic.Uint64 // bytes reserved by all processes
+	Memory atomic.Uint64 // bytes that all processes hold
 	_      [7]uint64
 
-	Taken atomic.Uint64 // thread blocks of Credit that all processes have taken; since minor version 1
+	Taken atomic.Uint64 // total of thread blocks that all processes have taken from Credit; since minor version 1
 	_     [7]uint64
 }
 
-// ClientPage is written by one process and read by the server as a hint, for one vGPU.
+// ClientPage is written by one process for one vGPU. The server reads its values as hints.
 type ClientPage struct {
 	PageHead
 	_            [14]uint32
@@ -125,12 +125,12 @@ type ClientPage struct {
 	Refused   atomic.Uint64
 	_         [5]uint64
 
-	// Launch cycles, since minor version 1: of one the host waits for, from its first launch until the wait returns.
-	Cycles     atomic.Uint64 // that have ended
-	CycleStart atomic.Uint64 // of the open one; 0: none is
+	// Launch cycles, since minor version 1: from the first launch of a batch until the host has waited for it.
+	Cycles     atomic.Uint64 // number of ended cycles
+	CycleStart atomic.Uint64 // start of the open one; 0 if there is none
 	_          [6]uint64
-	CycleTimes [CyclesShown]atomic.Uint64 // ns of the latest; cycle n, counted from 0, at n modulo their number
+	CycleTimes [CyclesShown]atomic.Uint64 // ns of the latest ones; cycle n, counted from 0, is at index n % CyclesShown
 }
 
-// CyclesShown is how many launch cycles a client page shows at a time.
+// CyclesShown is the number of launch cycles that a client page holds.
 const CyclesShown = 8
