@@ -24,14 +24,14 @@ func onDemandOf(c config.Configuration, source gpu.Source) (*ondemand.Source, er
 	if c.SimulatedDevices != "" {
 		return nil, cli.Usage(errors.New("kubernetes.onDemand: simulated devices have no instances that could be made"))
 	}
-	boot, err := partition.Boot()
+	boot, err := partition.BootID()
 	if err != nil {
 		return nil, err
 	}
 	driver := library.New()
 	var gpus []ondemand.GPU
 	for _, uuid := range c.Kubernetes.OnDemand {
-		manager := partition.Config{UUID: uuid, Boot: boot, Store: partition.FileOf(c.Directory, uuid)}
+		manager := partition.Config{UUID: uuid, BootID: boot, Store: partition.JournalFile(c.Directory, uuid)}
 		gpus = append(gpus, ondemand.GPU{
 			UUID: uuid, Profiles: c.Kubernetes.OnDemandProfiles,
 			Open: func() (*partition.Manager, *mig.Model, error) { return openGPU(driver, manager) },
@@ -44,7 +44,7 @@ func onDemandOf(c config.Configuration, source gpu.Source) (*ondemand.Source, er
 // seconds to find the handles again.
 func openGPU(driver library.Interface, c partition.Config) (*partition.Manager, *mig.Model, error) {
 	if r := driver.Init(); r != library.SUCCESS {
-		return nil, nil, fmt.Errorf("%w: NVML says %s", gpu.ErrNoGPU, library.ErrorString(r))
+		return nil, nil, fmt.Errorf("%w: initialize NVML: %s", gpu.ErrNoGPU, library.ErrorString(r))
 	}
 	device, err := nvml.Find(driver, c.UUID)
 	if err != nil {
@@ -62,12 +62,12 @@ func openGPU(driver library.Interface, c partition.Config) (*partition.Manager, 
 // clearGPU removes the instances that agents have made on a GPU, for an agent that does not come back. None is left of another boot, or
 // where the GPU has left MIG mode or the machine.
 func clearGPU(driver library.Interface, directory, uuid string) error {
-	boot, err := partition.Boot()
+	boot, err := partition.BootID()
 	if err != nil {
 		return err
 	}
-	c := partition.Config{UUID: uuid, Boot: boot, Store: partition.FileOf(directory, uuid)}
-	if made, err := c.Made(); err != nil || !made {
+	c := partition.Config{UUID: uuid, BootID: boot, Store: partition.JournalFile(directory, uuid)}
+	if made, err := c.HasInstances(); err != nil || !made {
 		return err
 	}
 	manager, _, err := openGPU(driver, c)

@@ -27,7 +27,7 @@ func TestOnDemandWithoutGPU(t *testing.T) {
 	if err := <-met; err == nil {
 		t.Error("it is open")
 	}
-	if err := s.Make("none.c1m1.0"); !errors.Is(err, ondemand.ErrClosed) {
+	if err := s.Ensure("none.c1m1.0"); !errors.Is(err, ondemand.ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -37,7 +37,7 @@ func journal(t *testing.T, boot string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	text := `{"version": 1, "boot": "` + boot + `", "device": "GPU-a", "made": [{"profile": "1g.10gb", "start": 0}], "intent": null}`
-	if err := os.WriteFile(string(partition.FileOf(dir, "GPU-a")), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(string(partition.JournalFile(dir, "GPU-a")), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -55,7 +55,7 @@ func answering(find, mode library.Return) library.Interface {
 
 // TestClearWithoutGPU: instances are gone with the boot, with MIG mode, and with the GPU, but not where the driver does not answer for it.
 func TestClearWithoutGPU(t *testing.T) {
-	boot, err := partition.Boot()
+	boot, err := partition.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -157,7 +157,7 @@ func (n *migNode) serve(t *testing.T, api agent.Cluster) {
 	source := ondemand.New(machine{n.gpu}, []ondemand.GPU{{
 		UUID: "GPU-a", Profiles: []string{"1g.10gb", "3g.40gb"}, Open: func() (*partition.Manager, *mig.Model, error) {
 			manager, err := partition.Open(partition.Config{
-				Device: n.gpu, UUID: "GPU-a", Boot: "b", Store: partition.File(filepath.Join(n.dir, "mig.json")),
+				Device: n.gpu, UUID: "GPU-a", BootID: "b", Store: partition.File(filepath.Join(n.dir, "mig.json")),
 			})
 			return manager, model, err
 		},

@@ -12,7 +12,8 @@ import (
 // errArgument is NVML's INVALID_ARGUMENT.
 var errArgument = errors.New("invalid argument")
 
-// create makes a GPU instance. The caller's profile may be one that NVML told. An occupied place is INSUFFICIENT_RESOURCES to the driver, as is a lack of anything else.
+// create creates a GPU instance. The caller's profile may be one that was read through NVML. As with the driver, an occupied placement and a
+// lack of anything else are INSUFFICIENT_RESOURCES.
 func (g *GPU) create(at mig.Instance) (*instance, error) {
 	p, ok := g.model.Profile(at.Profile.Name)
 	if !ok {
@@ -22,18 +23,18 @@ func (g *GPU) create(at mig.Instance) (*instance, error) {
 	if !slices.Contains(at.Profile.Starts, at.Start) {
 		return nil, errArgument
 	}
-	i := &instance{Instance: at, id: free(len(g.instances), func(n int) bool { return g.byID(n) != nil })}
+	i := &instance{Instance: at, id: lowestFree(len(g.instances), func(n int) bool { return g.byID(n) != nil })}
 	g.instances = append(g.instances, i)
 	if g.exceeded() {
 		g.instances = g.instances[:len(g.instances)-1]
-		return nil, partition.ErrNoRoom
+		return nil, partition.ErrInsufficientResources
 	}
 	slices.SortFunc(g.instances, byStart)
-	g.acted(geometry.CreateGPU, i)
+	g.record(geometry.CreateGPU, i)
 	return i, nil
 }
 
-// exceeded counts the owners of each memory slice, the compute slices, and the owners of the media engines.
+// exceeded reports whether the instances need more than the GPU has of a memory slice, compute slices or media engines.
 func (g *GPU) exceeded() bool {
 	memory, compute, media := make([]int, g.model.Memory), 0, 0
 	for _, i := range g.instances {
@@ -54,11 +55,11 @@ func (g *GPU) createCompute(i *instance, slices int) (*compute, error) {
 		used += c.slices
 	}
 	if used+slices > i.Profile.Compute {
-		return nil, partition.ErrNoRoom
+		return nil, partition.ErrInsufficientResources
 	}
-	c := &compute{id: free(len(i.compute), func(n int) bool { return i.byID(n) != nil }), slices: slices}
+	c := &compute{id: lowestFree(len(i.compute), func(n int) bool { return i.byID(n) != nil }), slices: slices}
 	i.compute = append(i.compute, c)
-	g.acted(geometry.CreateCompute, i)
+	g.record(geometry.CreateCompute, i)
 	return c, nil
 }
 
@@ -71,7 +72,7 @@ func (g *GPU) destroyCompute(i *instance, c *compute) error {
 		return partition.ErrInUse
 	}
 	i.compute = slices.Delete(i.compute, n, n+1)
-	g.acted(geometry.DestroyCompute, i)
+	g.record(geometry.DestroyCompute, i)
 	return nil
 }
 
@@ -84,12 +85,12 @@ func (g *GPU) destroy(i *instance) error {
 		return partition.ErrInUse
 	}
 	g.instances = slices.Delete(g.instances, n, n+1)
-	g.acted(geometry.DestroyGPU, i)
+	g.record(geometry.DestroyGPU, i)
 	return nil
 }
 
-// free is the lowest number that is not taken, of which there are n.
-func free(n int, taken func(int) bool) int {
+// lowestFree returns the lowest ID that is not taken, when n IDs are.
+func lowestFree(n int, taken func(int) bool) int {
 	for id := range n {
 		if !taken(id) {
 			return id

@@ -1,31 +1,32 @@
 package mig
 
-// Fault is how a call goes wrong.
+// Fault describes how a call fails.
 type Fault struct {
-	Err   error         // the answer; nil: that of the device
-	After bool          // the call has acted, if the device let it; else it has not
-	Hang  chan struct{} // the call waits until it is closed, with the whole driver; nil: it does not
-	Began chan struct{} // closed when the call begins to wait
+	Err   error         // returned error; nil: that of the device
+	After bool          // the call takes effect before it fails, if the device allows it
+	Hang  chan struct{} // the call, and with it the whole driver, blocks until Hang is closed; nil: it does not block
+	Began chan struct{} // closed when the call begins to block
 }
 
-// faults are due on the calls to come.
+// faults are the faults of future calls.
 type faults struct {
-	calls int
-	due   map[int]Fault
+	calls  int // so far
+	byCall map[int]Fault
 }
 
-// Fail lets a call go wrong: the next one is 0. Lists and steps are calls.
+// Fail makes a future call fail: the next one is 0. Lists and steps are calls.
 func (g *GPU) Fail(call int, f Fault) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.faults.due == nil {
-		g.faults.due = map[int]Fault{}
+	if g.faults.byCall == nil {
+		g.faults.byCall = map[int]Fault{}
 	}
-	g.faults.due[g.faults.calls+call] = f
+	g.faults.byCall[g.faults.calls+call] = f
 }
 
-func (f *faults) pass(act func() error) error {
-	fault, ok := f.due[f.calls]
+// call counts a call and executes it, or the fault for it.
+func (f *faults) call(act func() error) error {
+	fault, ok := f.byCall[f.calls]
 	f.calls++
 	if !ok {
 		return act()
@@ -38,7 +39,7 @@ func (f *faults) pass(act func() error) error {
 		return act()
 	}
 	if fault.After {
-		_ = act() // the answer is lost
+		_ = act() // the result is lost
 	}
 	return fault.Err
 }

@@ -1,6 +1,6 @@
-// Package mig is a GPU in MIG mode for tests. It refuses what hardware refuses: overlaps, places that the driver does not
-// list, a second instance with media engines, and removing what is in use. It can fail before or after it has acted, hang,
-// and reboot, and outlive a process that is killed. It speaks as partition.Device, and as NVML.
+// Package mig is a fake GPU in MIG mode. It refuses what hardware refuses: overlaps, placements that the driver does not list, a second
+// instance with media engines, and removal of what is in use. Its calls can fail before or after they took effect, or hang; it can reboot, and
+// outlive a process that is killed. It implements partition.Device and the functions of NVML.
 package mig
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
-// GPU is one GPU. It serves concurrent callers, as a driver does: one after another.
+// GPU is a fake GPU. It is safe for concurrent use; like a driver, it serves one call after another.
 type GPU struct {
 	uuid  string
 	model *mig.Model
@@ -23,32 +23,34 @@ type GPU struct {
 	mu        sync.Mutex // guards the following
 	instances []*instance
 	faults    faults
-	acts      []geometry.Step
-	file      *os.File // where they are noted; nil: nowhere
+	steps     []geometry.Step // that took effect
+	file      *os.File        // to which they are appended, or nil
 }
 
+// instance is a GPU instance.
 type instance struct {
 	mig.Instance
 	id      int
 	compute []*compute
 }
 
+// compute is a compute instance.
 type compute struct {
 	id, slices int
 	processes  int
 }
 
-// New gives a GPU without instances. Its places are those that the model lists; what of them is free, it counts itself.
+// New returns a GPU without instances and with the placements of the model. It computes by itself which of them are free.
 func New(uuid string, m *mig.Model) *GPU { return &GPU{uuid: uuid, model: m} }
 
-// Model is what the GPU was made with.
+// Model returns the model that was passed to New.
 func (g *GPU) Model() *mig.Model { return g.model }
 
 // Instances implements partition.Device.
 func (g *GPU) Instances() (found []partition.Instance, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	err = g.faults.pass(func() error {
+	err = g.faults.call(func() error {
 		for _, i := range g.instances {
 			found = append(found, g.report(i))
 		}
@@ -57,8 +59,9 @@ func (g *GPU) Instances() (found []partition.Instance, err error) {
 	return found, err
 }
 
+// report returns an instance as partition.Device does.
 func (g *GPU) report(i *instance) partition.Instance {
-	r := partition.Instance{Instance: i.Instance, Compute: len(i.compute)}
+	r := partition.Instance{Instance: i.Instance, ComputeInstances: len(i.compute)}
 	for _, c := range i.compute {
 		r.Busy = r.Busy || c.processes > 0
 		if c.slices == i.Profile.Compute {
@@ -68,24 +71,24 @@ func (g *GPU) report(i *instance) partition.Instance {
 	return r
 }
 
-// uuidOf is like the driver's: the same after an instance was made again in the same way.
+// uuidOf returns the UUID of a compute instance. Like the driver's, it is the same after the instance was created again in the same way.
 func (g *GPU) uuidOf(i *instance, c *compute) string {
 	return fmt.Sprintf("MIG-%s-%d-%d", g.uuid, i.id, c.id)
 }
 
-// Do implements partition.Device.
-func (g *GPU) Do(s geometry.Step) error {
+// Apply implements partition.Device.
+func (g *GPU) Apply(s geometry.Step) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.faults.pass(func() error { return g.take(s) })
+	return g.faults.call(func() error { return g.apply(s) })
 }
 
-func (g *GPU) take(s geometry.Step) error {
+func (g *GPU) apply(s geometry.Step) error {
 	if s.Action == geometry.CreateGPU {
 		_, err := g.create(s.Instance)
 		return err
 	}
-	i := g.at(s.Instance)
+	i := g.find(s.Instance)
 	if i == nil {
 		return partition.ErrNotFound
 	}
@@ -99,8 +102,8 @@ func (g *GPU) take(s geometry.Step) error {
 	return g.destroy(i)
 }
 
-// at finds an instance by name and place, as the caller's profile may be one that NVML told.
-func (g *GPU) at(at mig.Instance) *instance {
+// find returns an instance by the name of its profile and its start, since the caller's profile may be one that was read through NVML.
+func (g *GPU) find(at mig.Instance) *instance {
 	for _, i := range g.instances {
 		if i.Profile.Name == at.Profile.Name && i.Start == at.Start {
 			return i
@@ -109,6 +112,7 @@ func (g *GPU) at(at mig.Instance) *instance {
 	return nil
 }
 
+// destroyWhole destroys the compute instance that has all of a GPU instance.
 func (g *GPU) destroyWhole(i *instance) error {
 	for _, c := range i.compute {
 		if c.slices == i.Profile.Compute {
@@ -118,17 +122,18 @@ func (g *GPU) destroyWhole(i *instance) error {
 	return partition.ErrNotFound
 }
 
-// Acts lists what was done to the instances; refusals and failures before acting are left out.
-func (g *GPU) Acts() []geometry.Step {
+// Steps returns the steps that took effect, without those that were refused or failed.
+func (g *GPU) Steps() []geometry.Step {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Clone(g.acts)
+	return slices.Clone(g.steps)
 }
 
-func (g *GPU) acted(a geometry.Action, i *instance) {
+// record appends a step to the list, and to the file if there is one.
+func (g *GPU) record(a geometry.Action, i *instance) {
 	s := geometry.Step{Action: a, Instance: i.Instance}
-	g.acts = append(g.acts, s)
-	g.note(s)
+	g.steps = append(g.steps, s)
+	g.store(s)
 }
 
 func byStart(a, b *instance) int { return cmp.Compare(a.Start, b.Start) }

@@ -10,8 +10,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
-// profiles is NVML's number of each kind: by compute slices, memory slices and media engines.
-var profiles = map[[2]int][2]int{ // {plain, with media engines}
+// profileNumbers are NVML's numbers of the profiles, by compute and memory slices.
+var profileNumbers = map[[2]int][2]int{ // {plain, with media engines}
 	{1, 1}: {nvml.GPU_INSTANCE_PROFILE_1_SLICE, nvml.GPU_INSTANCE_PROFILE_1_SLICE_REV1},
 	{1, 2}: {nvml.GPU_INSTANCE_PROFILE_1_SLICE_REV2, -1},
 	{2, 2}: {nvml.GPU_INSTANCE_PROFILE_2_SLICE, nvml.GPU_INSTANCE_PROFILE_2_SLICE_REV1},
@@ -20,17 +20,18 @@ var profiles = map[[2]int][2]int{ // {plain, with media engines}
 	{7, 8}: {nvml.GPU_INSTANCE_PROFILE_7_SLICE, -1},
 }
 
+// number returns NVML's number of a profile.
 func number(p *mig.Profile) int {
 	if p.Media {
-		return profiles[[2]int{p.Compute, p.Memory}][1]
+		return profileNumbers[[2]int{p.Compute, p.Memory}][1]
 	}
-	return profiles[[2]int{p.Compute, p.Memory}][0]
+	return profileNumbers[[2]int{p.Compute, p.Memory}][0]
 }
 
-// firstID sets the driver's IDs apart from the numbers: they are not to be relied on.
+// firstID is the difference between the IDs and the numbers of profiles, so that tests notice code that confuses them.
 const firstID = 40
 
-// NVML is the library of a machine with this GPU. Functions that MIG does not need are not there, and panic.
+// NVML returns the library of a machine with this GPU. Functions that MIG does not need are missing, and panic.
 func (g *GPU) NVML() nvml.Interface {
 	return &mock.Interface{
 		DeviceGetHandleByUUIDFunc: func(uuid string) (nvml.Device, nvml.Return) {
@@ -57,21 +58,21 @@ func (g *GPU) device() nvml.Device {
 	}
 }
 
-// query is a call with an answer of its own, which may go wrong as any.
-func query[T any](g *GPU, ask func() (T, nvml.Return)) (is T, r nvml.Return) {
+// query executes a call that returns a value, or the fault for it.
+func query[T any](g *GPU, get func() (T, nvml.Return)) (value T, r nvml.Return) {
 	failed := g.call(func() error {
-		is, r = ask()
+		value, r = get()
 		return nil
 	})
 	if failed != nvml.SUCCESS {
-		return is, failed
+		return value, failed
 	}
-	return is, r
+	return value, r
 }
 
 func (g *GPU) memoryInfo() (nvml.Memory, nvml.Return) {
 	last := g.model.Profiles[len(g.model.Profiles)-1]
-	return nvml.Memory{Total: uint64(last.MemoryGB)<<30 - 300<<20}, nvml.SUCCESS // a little less than the name says
+	return nvml.Memory{Total: uint64(last.MemoryGB)<<30 - 300<<20}, nvml.SUCCESS // a little less than in the name
 }
 
 func (g *GPU) profileInfo(n int) (nvml.GpuInstanceProfileInfo, nvml.Return) {
@@ -100,7 +101,7 @@ func (g *GPU) profile(info *nvml.GpuInstanceProfileInfo) *mig.Profile {
 	return nil
 }
 
-// placements lists all, free or not, in no order.
+// placements returns all placements of a profile, free or not, in descending order.
 func (g *GPU) placements(info *nvml.GpuInstanceProfileInfo) (all []nvml.GpuInstancePlacement, _ nvml.Return) {
 	p := g.profile(info)
 	if p == nil {
@@ -136,16 +137,17 @@ func (g *GPU) gpuInstances(info *nvml.GpuInstanceProfileInfo) (found []nvml.GpuI
 	})
 }
 
+// call executes a call, or the fault for it.
 func (g *GPU) call(act func() error) nvml.Return {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return answer(g.faults.pass(act))
+	return returnOf(g.faults.call(act))
 }
 
-// answer is what the driver would say.
-func answer(err error) nvml.Return {
+// returnOf returns the driver's return code for an error.
+func returnOf(err error) nvml.Return {
 	for r, is := range map[nvml.Return]error{
-		nvml.ERROR_INSUFFICIENT_RESOURCES: partition.ErrNoRoom, nvml.ERROR_IN_USE: partition.ErrInUse,
+		nvml.ERROR_INSUFFICIENT_RESOURCES: partition.ErrInsufficientResources, nvml.ERROR_IN_USE: partition.ErrInUse,
 		nvml.ERROR_NOT_FOUND: partition.ErrNotFound, nvml.ERROR_INVALID_ARGUMENT: errArgument,
 	} {
 		if errors.Is(err, is) {

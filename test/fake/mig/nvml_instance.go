@@ -29,14 +29,14 @@ func (g *GPU) gpuInstance(i *instance) nvml.GpuInstance {
 	}
 }
 
-// sizes is how many slices NVML's kinds of compute instances have, by their numbers.
-var sizes = map[int]int{
+// computeSizes are the numbers of slices of NVML's profiles of compute instances.
+var computeSizes = map[int]int{
 	nvml.COMPUTE_INSTANCE_PROFILE_1_SLICE: 1, nvml.COMPUTE_INSTANCE_PROFILE_2_SLICE: 2, nvml.COMPUTE_INSTANCE_PROFILE_3_SLICE: 3,
 	nvml.COMPUTE_INSTANCE_PROFILE_4_SLICE: 4, nvml.COMPUTE_INSTANCE_PROFILE_7_SLICE: 7,
 }
 
 func computeInfo(i *instance, n int) (nvml.ComputeInstanceProfileInfo, nvml.Return) {
-	size := sizes[n]
+	size := computeSizes[n]
 	if size == 0 || size > i.Profile.Compute {
 		return nvml.ComputeInstanceProfileInfo{}, nvml.ERROR_NOT_SUPPORTED
 	}

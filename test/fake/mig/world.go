@@ -2,24 +2,24 @@ package mig
 
 import "github.com/gshare-dev/gshare/vgpu/mig"
 
-// What happens to a GPU besides the calls of a test's subject.
+// Events that the code under test does not cause.
 
 // Start starts a process on the first compute instance of a GPU instance that exists.
 func (g *GPU) Start(at mig.Instance) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.at(at).compute[0].processes++
+	g.find(at).compute[0].processes++
 }
 
-// Stop ends a process that was started.
+// Stop ends a process that Start started.
 func (g *GPU) Stop(at mig.Instance) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.at(at).compute[0].processes--
+	g.find(at).compute[0].processes--
 }
 
-// Strange makes an instance as an administrator would, with a compute instance for each number of slices.
-func (g *GPU) Strange(at mig.Instance, compute ...int) error {
+// CreateForeign creates an instance as an administrator would, with compute instances of the given numbers of slices.
+func (g *GPU) CreateForeign(at mig.Instance, compute ...int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	i, err := g.create(at)
@@ -31,7 +31,7 @@ func (g *GPU) Strange(at mig.Instance, compute ...int) error {
 	return err
 }
 
-// Reboot ends all processes and removes all instances: they do not survive a reset of the GPU.
+// Reboot ends all processes and removes all instances, as a reboot of the node or a reset of the GPU does.
 func (g *GPU) Reboot() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

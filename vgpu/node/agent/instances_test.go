@@ -71,7 +71,7 @@ func newPartitioned(t *testing.T, source func(partitioned) gpu.Source, wait func
 func placesOn(g *fakemig.GPU, source gpu.Source, dir string, wait func(), profiles ...string) *ondemand.Source {
 	return ondemand.New(source, []ondemand.GPU{{UUID: "GPU-a", Profiles: profiles, Open: func() (*partition.Manager, *mig.Model, error) {
 		wait()
-		m, err := partition.Open(partition.Config{Device: g, UUID: "GPU-a", Boot: "b", Store: partition.File(filepath.Join(dir, "mig.json"))})
+		m, err := partition.Open(partition.Config{Device: g, UUID: "GPU-a", BootID: "b", Store: partition.File(filepath.Join(dir, "mig.json"))})
 		return m, g.Model(), err
 	}}})
 }
@@ -133,7 +133,7 @@ func TestHungOpening(t *testing.T) {
 	r.wait("inventory", func() bool { return r.offers("a.c1m1.0") && r.offers("GPU-0") })
 	first := r.pod("a", "a.c3m4.4", 30, 50)
 	r.mustCreate("a", first, "MIG-GPU-a-0-0")
-	tickets, acts := len(ticket.All(r.shares())), len(g.Acts())
+	tickets, acts := len(ticket.All(r.shares())), len(g.Steps())
 	r.stop()
 	hang = make(chan struct{})
 	r.start()
@@ -144,14 +144,14 @@ func TestHungOpening(t *testing.T) {
 	r.wait("report", func() bool {
 		return r.offers("GPU-0") && !r.offers("a.c1m1.0") && r.enforced("a", ondemand.ErrClosed.Error())
 	})
-	if err := r.OnDemand.Make("a.c1m1.0"); !errors.Is(err, ondemand.ErrClosed) || r.serves("a") || !r.serves("b") {
+	if err := r.OnDemand.Ensure("a.c1m1.0"); !errors.Is(err, ondemand.ErrClosed) || r.serves("a") || !r.serves("b") {
 		t.Errorf("%v; a is served: %v, b: %v", err, r.serves("a"), r.serves("b"))
 	}
 	close(hang)
 	r.wait("opening", func() bool { return r.offers("a.c1m1.0") && r.serves("a") })
 	r.mustCreate("a", first, "MIG-GPU-a-0-0")
-	if n := len(g.Acts()); n != acts {
-		t.Errorf("%q", g.Acts())
+	if n := len(g.Steps()); n != acts {
+		t.Errorf("%q", g.Steps())
 	}
 }
 
@@ -252,7 +252,7 @@ func (r *rig) serves(uid string) bool {
 func (r *rig) acted(g *fakemig.GPU, want []string) {
 	r.t.Helper()
 	var got []string
-	for _, s := range g.Acts() {
+	for _, s := range g.Steps() {
 		got = append(got, s.String())
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -56,10 +56,10 @@ func (m *mortal) pass() {
 	m.left--
 }
 
-func (m *mortal) Do(s geometry.Step) error {
+func (m *mortal) Apply(s geometry.Step) error {
 	m.pass()
 	defer m.pass()
-	return m.GPU.Do(s)
+	return m.GPU.Apply(s)
 }
 
 func (m *mortal) Save(text []byte) error {
@@ -82,7 +82,7 @@ func runMortal(dir, at string) error {
 	}
 	source := ondemand.New(partitioned{m.GPU}, []ondemand.GPU{{
 		UUID: "GPU-a", Profiles: []string{"1g.10gb", "3g.40gb"}, Open: func() (*partition.Manager, *mig.Model, error) {
-			manager, err := partition.Open(partition.Config{Device: m, UUID: "GPU-a", Boot: "b", Store: m})
+			manager, err := partition.Open(partition.Config{Device: m, UUID: "GPU-a", BootID: "b", Store: m})
 			return manager, model, err
 		},
 	}})
@@ -239,14 +239,14 @@ func (l *life) leaks() error {
 		return err
 	}
 	var acts []string
-	for _, s := range g.Acts() {
+	for _, s := range g.Steps() {
 		acts = append(acts, s.String())
 	}
 	want := slices.Concat(made("1g.10gb", 0), made("3g.40gb", 4), removed("3g.40gb", 4), made("1g.10gb", 5), removed("1g.10gb", 5), made("3g.40gb", 4))
 	if !slices.Equal(acts, want) {
 		return fmt.Errorf("on the GPU: %q, want %q", acts, want)
 	}
-	m, err := partition.Open(partition.Config{Device: g, UUID: "GPU-a", Boot: "b", Store: partition.File(filepath.Join(l.dir, "mig.json"))})
+	m, err := partition.Open(partition.Config{Device: g, UUID: "GPU-a", BootID: "b", Store: partition.File(filepath.Join(l.dir, "mig.json"))})
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func (r *sliceRuntime) device(slice string) injection.Device {
 	devices := r.listed
 	r.mu.Unlock()
 	if r.OnDemand != nil {
-		if d, ok := r.OnDemand.Listed(slice); ok {
+		if d, ok := r.OnDemand.DeviceOf(slice); ok {
 			devices = []gpu.Device{d}
 		}
 	}
@@ -121,7 +121,7 @@ func (r *sliceRuntime) open(ctx context.Context, opened func(uuid string)) (all 
 			r.Log.Error("failed to open a GPU for MIG instances on demand", "device", uuid, "error", err)
 			return
 		}
-		for _, p := range r.OnDemand.Missing(uuid) { // another GPU of the node may have it
+		for _, p := range r.OnDemand.MissingProfiles(uuid) { // another GPU of the node may have it
 			r.Log.Warn("a GPU does not offer a profile of kubernetes.onDemandProfiles", "device", uuid, "profile", p)
 		}
 		opened(uuid)
@@ -133,7 +133,7 @@ func (r *sliceRuntime) cordoned() []string {
 	if r.OnDemand == nil {
 		return nil
 	}
-	return r.OnDemand.Dropped()
+	return r.OnDemand.WithdrawnPlacements()
 }
 
 // connect requests the MIG instances and the MPS daemon that a container needs, and returns the directory of the daemon's pipes;
@@ -141,7 +141,7 @@ func (r *sliceRuntime) cordoned() []string {
 func (r *sliceRuntime) connect(g *grant.Grant) (pipe string, _ *grant.Refusal) {
 	if r.OnDemand != nil {
 		for _, v := range g.VGPUs {
-			if err := r.OnDemand.Make(v.Slice); err != nil {
+			if err := r.OnDemand.Ensure(v.Slice); err != nil {
 				return "", grant.Shut(err)
 			}
 		}
@@ -174,7 +174,7 @@ func (r *sliceRuntime) hold(grants []grant.Grant) {
 		}
 	}
 	if r.OnDemand != nil {
-		r.OnDemand.Hold(held)
+		r.OnDemand.SetUsed(held)
 	}
 	r.mps.SetMembers(members)
 }

@@ -15,7 +15,7 @@ func TestClear(t *testing.T) {
 	m := n.open()
 	n.obtain(m, "1g.10gb@0")
 	used := n.obtain(m, "2g.20gb@2")
-	if err := n.gpu.Strange(instance(t, n.gpu.Model(), "3g.40gb@4"), 3); err != nil {
+	if err := n.gpu.CreateForeign(instance(t, n.gpu.Model(), "3g.40gb@4"), 3); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Clear(); !errors.Is(err, partition.ErrInUse) {
@@ -67,23 +67,23 @@ func TestMade(t *testing.T) {
 		"earlier boot": {"a", one, "null", false},
 	} {
 		text := `{"version": 1, "boot": "` + test.boot + `", "device": "GPU-a", "made": ` + test.made + `, "intent": ` + test.intent + `}`
-		c := partition.Config{UUID: uuid, Boot: "b", Store: &memory{text: []byte(text)}}
-		if made, err := c.Made(); made != test.want || err != nil {
+		c := partition.Config{UUID: uuid, BootID: "b", Store: &memory{text: []byte(text)}}
+		if made, err := c.HasInstances(); made != test.want || err != nil {
 			t.Errorf("%s: %v, %v", name, made, err)
 		}
 	}
-	if _, err := (partition.Config{UUID: uuid, Boot: "b", Store: &memory{text: []byte("{")}}).Made(); !errors.Is(err, partition.ErrJournal) {
+	if _, err := (partition.Config{UUID: uuid, BootID: "b", Store: &memory{text: []byte("{")}}).HasInstances(); !errors.Is(err, partition.ErrJournal) {
 		t.Errorf("no journal: %v", err)
 	}
 }
 
-// TestFileOf: the journals in the agent's directory tell whose they are.
-func TestFileOf(t *testing.T) {
-	if f := partition.FileOf("/run/gshare", "GPU-a"); f != "/run/gshare/mig-GPU-a.json" {
+// TestJournalFile: the journals in the agent's directory tell whose they are.
+func TestJournalFile(t *testing.T) {
+	if f := partition.JournalFile("/run/gshare", "GPU-a"); f != "/run/gshare/mig-GPU-a.json" {
 		t.Error(f)
 	}
 	for name, want := range map[string]string{"mig-GPU-a.json": "GPU-a", "mig-GPU-a.json.next": "", "agent.lock": "", "run.json": ""} {
-		if uuid, ok := partition.JournalOf(name); ok != (want != "") || ok && uuid != want {
+		if uuid, ok := partition.JournalGPU(name); ok != (want != "") || ok && uuid != want {
 			t.Errorf("%s: %q, %v", name, uuid, ok)
 		}
 	}

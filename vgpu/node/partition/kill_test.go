@@ -47,7 +47,7 @@ func agent(dir, wish string) error {
 		return err
 	}
 	p := &process{GPU: gpu, File: partition.File(filepath.Join(dir, journalFile)), ask: os.NewFile(3, "ask"), answer: os.NewFile(4, "answer")}
-	manager, err := partition.Open(partition.Config{Device: p, UUID: uuid, Store: p, Boot: "boot 1"})
+	manager, err := partition.Open(partition.Config{Device: p, UUID: uuid, Store: p, BootID: "boot 1"})
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,9 @@ func (p *process) pass() error {
 	return err
 }
 
-func (p *process) Do(s geometry.Step) error { return errors.Join(p.pass(), p.GPU.Do(s), p.pass()) }
+func (p *process) Apply(s geometry.Step) error {
+	return errors.Join(p.pass(), p.GPU.Apply(s), p.pass())
+}
 
 func (p *process) Save(text []byte) error { return errors.Join(p.pass(), p.File.Save(text), p.pass()) }
 

@@ -1,11 +1,12 @@
-// Package partition makes MIG instances on a node's GPU when they are asked for, and keeps idle ones for the next. A journal
-// says which are gshare's and which step is under way, so that an agent that ended at any moment leaves nothing behind that
-// the next one does not know. What is in use, or was made by others, is never removed.
+// Package partition creates MIG instances on a node's GPU on demand, and keeps idle ones for reuse. A journal records which instances
+// gshare created and which step is being executed, so that an agent that ends at any moment leaves nothing that the next one does not
+// recognize. Instances that are in use, or that others created, are never removed.
 package partition
 
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -13,107 +14,108 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
 )
 
-// Config describes the GPU of a Manager. No other may use the GPU or its journal until the process of this one is gone: the
-// kernel keeps a process whose call hangs in the driver, and with it the agent's lock.
+// Config describes the GPU of a Manager. No other process may use the GPU or its journal until this process has ended: the kernel keeps
+// a process whose call hangs in the driver, and with it the agent's lock.
 type Config struct {
 	Device Device
 	UUID   string // of the GPU
-	Store  Store  // its journal
-	Boot   string // see Boot
+	Store  Store  // of its journal
+	BootID string // see BootID
 }
 
-// Manager changes the instances of one GPU. It serves concurrent callers, one after another.
+// Manager creates and removes the instances of one GPU. It is safe for concurrent use; callers wait for each other, and for the driver.
 type Manager struct {
 	device Device
 	store  Store
 
-	mu     sync.Mutex // guards the following, and the device
+	mu     sync.Mutex // guards the following and the device
 	record record
 	held   map[string]bool // by UUID
 }
 
-// Open takes over what an earlier Manager left, down to a step that was under way: it is adopted if the device shows that
-// it was taken. It changes nothing on the device. The error is ErrJournal where the journal is not such a record; without the
-// file, all instances would count as made by others.
+// Open returns a Manager that takes over the journal of an earlier one. A step that was being executed counts as done if the device shows
+// its result; Open changes nothing on the device. The error is ErrJournal if the journal is invalid. A missing journal is empty: all
+// instances then count as created by others.
 func Open(c Config) (*Manager, error) {
 	m := &Manager{device: c.Device, store: c.Store, held: map[string]bool{}}
 	var err error
-	if m.record, err = c.load(); err != nil {
+	if m.record, err = c.loadJournal(); err != nil {
 		return nil, err
 	}
-	_, err = m.settle()
+	_, err = m.reconcile()
 	return m, err
 }
 
-// Made says that the journal tells of instances, or of a step that may have made one. It needs no device. The error is that of Open.
-func (c Config) Made() (bool, error) {
-	r, err := c.load()
+// HasInstances reports whether the journal has instances, or a step that may have created one. It does not use the device. The error is
+// that of Open.
+func (c Config) HasInstances() (bool, error) {
+	r, err := c.loadJournal()
 	return len(r.Made) > 0 || r.Intent != nil, err
 }
 
-func (c Config) load() (record, error) {
+func (c Config) loadJournal() (record, error) {
 	text, err := c.Store.Load()
 	if err != nil {
-		return record{}, fmt.Errorf("journal of %s: %w", c.UUID, err)
+		return record{}, fmt.Errorf("read MIG journal of %s: %w", c.UUID, err)
 	}
-	r, err := recordIn(text, c)
+	r, err := c.parseJournal(text)
 	if err != nil {
-		return record{}, fmt.Errorf("journal of %s: %w: %w", c.UUID, ErrJournal, err)
+		return record{}, fmt.Errorf("read MIG journal of %s: %w: %w", c.UUID, ErrJournal, err)
 	}
 	return r, nil
 }
 
-// recordIn reads the journal; that of an earlier boot says nothing any more.
-func recordIn(text []byte, c Config) (record, error) {
-	empty := record{Version: version, Boot: c.Boot, Device: c.UUID}
+// parseJournal returns the record of the journal, or an empty one if the journal is of an earlier boot.
+func (c Config) parseJournal(text []byte) (record, error) {
+	empty := record{Version: recordVersion, Boot: c.BootID, Device: c.UUID}
 	if text == nil {
 		return empty, empty.validate()
 	}
-	r, err := parse(text)
+	r, err := parseRecord(text)
 	switch {
 	case err != nil:
 		return r, err
 	case r.Device != c.UUID:
-		return r, fmt.Errorf("it is that of %.64q", r.Device)
-	case r.Boot != c.Boot:
+		return r, fmt.Errorf("journal belongs to GPU %.64q", r.Device)
+	case r.Boot != c.BootID:
 		return empty, nil
 	}
 	return r, nil
 }
 
-// Obtain gives the instance in one place, and holds it until it is released: an idle one, or a new one in the room of idle ones.
-// The error is ErrNoRoom where the instances in use leave none, ErrInUse where the device says so of one that seemed idle.
+// obtainAttempts is the number of observations in Obtain: one before the steps and one after them, when a process may have started.
+const obtainAttempts = 2
+
+// Obtain returns the instance at a placement and holds it until Release. It reuses an idle one, or creates one and removes the idle ones
+// that are in the way. The error is ErrInsufficientResources if instances in use are in the way, and ErrInUse if one that seemed idle is not.
 func (m *Manager) Obtain(at mig.Instance) (Instance, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for range looks {
-		found, err := m.settle()
+	for range obtainAttempts {
+		found, err := m.reconcile()
 		if err != nil {
 			return Instance{}, err
 		}
-		steps, ok := geometry.Plan(m.view(found), at)
+		steps, ok := geometry.Plan(m.plannerView(found), at)
 		if !ok {
-			return Instance{}, fmt.Errorf("%w %s", ErrNoRoom, at.Profile.Name)
+			return Instance{}, fmt.Errorf("%w %s", ErrInsufficientResources, at.Profile.Name)
 		}
 		if len(steps) == 0 {
 			return m.hold(found, at)
 		}
-		if err := m.take(steps); err != nil {
-			_, settled := m.settle()
-			return Instance{}, errors.Join(err, settled)
+		if err := m.apply(steps); err != nil {
+			_, reconcileErr := m.reconcile()
+			return Instance{}, errors.Join(err, reconcileErr)
 		}
 	}
-	return Instance{}, fmt.Errorf("%s at %d: the device does not show what it has made", at.Profile.Name, at.Start)
+	return Instance{}, fmt.Errorf("%s at %d: the device does not list the MIG instance that it created", at.Profile.Name, at.Start)
 }
 
-// looks are those of Obtain: one before the steps and one after them, when a process may have come.
-const looks = 2
-
-// Hold holds an instance that a container has had since before this Manager. The error is ErrNotFound where it is gone.
+// Hold holds an instance that a container has from the time of an earlier Manager. The error is ErrNotFound if it does not exist any more.
 func (m *Manager) Hold(at mig.Instance) (Instance, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	found, err := m.settle()
+	found, err := m.reconcile()
 	if err != nil {
 		return Instance{}, err
 	}
@@ -125,35 +127,57 @@ func (m *Manager) Hold(at mig.Instance) (Instance, error) {
 	return Instance{}, ErrNotFound
 }
 
-// Instances lists those that gshare made, and those that others did.
-func (m *Manager) Instances() (ours, others []Instance, err error) {
+// Instances returns the instances that gshare created, and those that others created.
+func (m *Manager) Instances() (created, foreign []Instance, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	found, err := m.settle()
+	found, err := m.reconcile()
 	for _, i := range found {
-		if slices.Contains(m.record.Made, placeOf(i.Instance)) {
-			ours = append(ours, i)
+		if slices.Contains(m.record.Made, placementOf(i.Instance)) {
+			created = append(created, i)
 		} else {
-			others = append(others, i)
+			foreign = append(foreign, i)
 		}
 	}
-	return ours, others, err
+	return created, foreign, err
 }
 
-// Holds is how many instances are held.
-func (m *Manager) Holds() int {
+// HeldCount returns the number of instances that are held.
+func (m *Manager) HeldCount() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.held)
 }
 
-// Release lets an instance be given or removed, once no process runs on it.
+// Release ends the hold on an instance, which may then be reused or removed once no process runs on it.
 func (m *Manager) Release(uuid string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.held, uuid)
 }
 
+// Clear removes the instances that gshare created, for an agent that is uninstalled. The error is ErrInUse if some remain because they
+// are held or have processes.
+func (m *Manager) Clear() (remaining error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found, err := m.reconcile()
+	if err != nil {
+		return err
+	}
+	for _, i := range m.plannerView(found) {
+		switch {
+		case i.Fixed:
+		case i.Used:
+			remaining = errors.Join(remaining, fmt.Errorf("%w: %s at %d", ErrInUse, i.Profile.Name, i.Start))
+		default:
+			remaining = errors.Join(remaining, m.apply(geometry.Removal(i)))
+		}
+	}
+	return remaining
+}
+
+// hold holds the instance at a placement, which must be among those found. The caller of this and the following methods holds the lock.
 func (m *Manager) hold(found []Instance, at mig.Instance) (Instance, error) {
 	for _, i := range found {
 		if i.Instance == at {
@@ -161,5 +185,67 @@ func (m *Manager) hold(found []Instance, at mig.Instance) (Instance, error) {
 			return i, nil
 		}
 	}
-	return Instance{}, fmt.Errorf("the plan gives %v, which the device does not show", at)
+	return Instance{}, fmt.Errorf("the device does not list the planned MIG instance %v", at)
+}
+
+// reconcile lists the instances of the device and updates the journal: a step that was being executed is completed or dropped, and
+// instances that are gone are removed from it.
+func (m *Manager) reconcile() ([]Instance, error) {
+	found, err := m.device.Instances()
+	if err != nil {
+		return nil, fmt.Errorf("list MIG instances of %s: %w", m.record.Device, err)
+	}
+	m.releaseMissing(found)
+	r := m.record.reconciled(found)
+	if m.record.Intent == nil && slices.Equal(m.record.Made, r.Made) {
+		return found, nil
+	}
+	return found, m.save(r)
+}
+
+// releaseMissing ends the hold on instances that are gone, as after a reset. The driver may give their UUIDs to new ones.
+func (m *Manager) releaseMissing(found []Instance) {
+	exists := map[string]bool{}
+	for _, i := range found {
+		exists[i.UUID] = true
+	}
+	maps.DeleteFunc(m.held, func(uuid string, _ bool) bool { return !exists[uuid] })
+}
+
+// plannerView returns the instances as the planner needs them. Those with partial compute instances count as used by whoever created them.
+func (m *Manager) plannerView(found []Instance) (view []geometry.Instance) {
+	for _, i := range found {
+		partial := i.ComputeInstances > 0 && i.UUID == ""
+		view = append(view, geometry.Instance{
+			Instance: i.Instance, Ready: i.UUID != "",
+			Used:  i.Busy || partial || m.held[i.UUID],
+			Fixed: !slices.Contains(m.record.Made, placementOf(i.Instance)),
+		})
+	}
+	return view
+}
+
+// apply executes steps until one fails, and records each in the journal before and after.
+func (m *Manager) apply(steps []geometry.Step) error {
+	for _, s := range steps {
+		if err := m.save(m.record.withIntent(s)); err != nil {
+			return err
+		}
+		if err := m.device.Apply(s); err != nil {
+			return fmt.Errorf("%s on %s: %w", s, m.record.Device, err)
+		}
+		if err := m.save(m.record.completed()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// save writes the journal. After an error the file may hold the old record or the new one, and both are consistent with the device.
+func (m *Manager) save(r record) error {
+	if err := m.store.Save(r.encode()); err != nil {
+		return fmt.Errorf("write MIG journal of %s: %w", m.record.Device, err)
+	}
+	m.record = r
+	return nil
 }

@@ -71,7 +71,7 @@ func newNode(t *testing.T) *node {
 
 func (n *node) open(held ...partition.Instance) *partition.Manager {
 	n.t.Helper()
-	m, err := partition.Open(partition.Config{Device: n.gpu, UUID: uuid, Store: n.disk, Boot: n.boot})
+	m, err := partition.Open(partition.Config{Device: n.gpu, UUID: uuid, Store: n.disk, BootID: n.boot})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func (n *node) want(want string) {
 	var got []string
 	for _, i := range found {
 		half := ""
-		if i.Compute == 0 {
+		if i.ComputeInstances == 0 {
 			half = "half "
 		}
 		got = append(got, fmt.Sprintf("%s%s@%d", half, i.Profile.Name, i.Start))
@@ -125,10 +125,10 @@ func TestReuseAndReclaim(t *testing.T) {
 	m := n.open()
 	a, b := n.obtain(m, "1g.10gb@6"), n.obtain(m, "1g.10gb@4")
 	n.want("1g.10gb@4 1g.10gb@6")
-	n.refused(m, "7g.80gb@0", partition.ErrNoRoom)
+	n.refused(m, "7g.80gb@0", partition.ErrInsufficientResources)
 	m.Release(b.UUID)
-	if again := n.obtain(m, "1g.10gb@4"); again != b || len(n.gpu.Acts()) != 4 {
-		t.Errorf("got %+v instead of the idle %+v, after %q", again, b, n.gpu.Acts())
+	if again := n.obtain(m, "1g.10gb@4"); again != b || len(n.gpu.Steps()) != 4 {
+		t.Errorf("got %+v instead of the idle %+v, after %q", again, b, n.gpu.Steps())
 	}
 	m.Release(a.UUID)
 	m.Release(b.UUID)
@@ -144,8 +144,8 @@ func TestBusyStays(t *testing.T) {
 	a := n.obtain(m, "1g.10gb@6")
 	n.gpu.Start(a.Instance)
 	m.Release(a.UUID)
-	n.refused(m, "7g.80gb@0", partition.ErrNoRoom)
-	n.refused(m, "1g.10gb@6", partition.ErrNoRoom)
+	n.refused(m, "7g.80gb@0", partition.ErrInsufficientResources)
+	n.refused(m, "1g.10gb@6", partition.ErrInsufficientResources)
 	n.gpu.Stop(a.Instance)
 	n.obtain(m, "1g.10gb@6")
 }
@@ -167,8 +167,8 @@ func TestRefusedAsInUse(t *testing.T) {
 // seized is a GPU on which a process runs as soon as an instance is there.
 type seized struct{ *fakemig.GPU }
 
-func (g seized) Do(s geometry.Step) error {
-	err := g.GPU.Do(s)
+func (g seized) Apply(s geometry.Step) error {
+	err := g.GPU.Apply(s)
 	if s.Action == geometry.CreateCompute {
 		g.Start(s.Instance)
 	}
@@ -177,36 +177,36 @@ func (g seized) Do(s geometry.Step) error {
 
 func TestSeizedAtOnce(t *testing.T) {
 	n := newNode(t)
-	m, err := partition.Open(partition.Config{Device: seized{n.gpu}, UUID: uuid, Store: n.disk, Boot: n.boot})
+	m, err := partition.Open(partition.Config{Device: seized{n.gpu}, UUID: uuid, Store: n.disk, BootID: n.boot})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.refused(m, "1g.10gb@6", partition.ErrNoRoom)
+	n.refused(m, "1g.10gb@6", partition.ErrInsufficientResources)
 }
 
 func TestStrangers(t *testing.T) {
 	n := newNode(t)
 	for text, compute := range map[string][]int{"1g.10gb@0": {1}, "3g.40gb@4": {1, 2}, "1g.10gb@2": nil} {
-		if err := n.gpu.Strange(instance(t, n.gpu.Model(), text), compute...); err != nil {
+		if err := n.gpu.CreateForeign(instance(t, n.gpu.Model(), text), compute...); err != nil {
 			t.Fatal(err)
 		}
 	}
 	m := n.open()
 	n.obtain(m, "1g.10gb@0")
-	n.refused(m, "3g.40gb@0", partition.ErrNoRoom)
-	n.refused(m, "2g.20gb@2", partition.ErrNoRoom)
-	n.refused(m, "3g.40gb@4", partition.ErrNoRoom)
+	n.refused(m, "3g.40gb@0", partition.ErrInsufficientResources)
+	n.refused(m, "2g.20gb@2", partition.ErrInsufficientResources)
+	n.refused(m, "3g.40gb@4", partition.ErrInsufficientResources)
 	n.want("1g.10gb@0 half 1g.10gb@2 3g.40gb@4")
 	n.obtain(m, "1g.10gb@1")
 	n.obtain(m, "1g.10gb@3")
-	n.refused(m, "1g.10gb@2", partition.ErrNoRoom) // the half one is another's
+	n.refused(m, "1g.10gb@2", partition.ErrInsufficientResources) // the half one is another's
 	n = newNode(t)
-	if err := n.gpu.Strange(instance(t, n.gpu.Model(), "1g.10gb@6"), 1); err != nil {
+	if err := n.gpu.CreateForeign(instance(t, n.gpu.Model(), "1g.10gb@6"), 1); err != nil {
 		t.Fatal(err)
 	}
 	m = n.open()
 	m.Release(n.obtain(m, "1g.10gb@6").UUID)
-	n.refused(m, "7g.80gb@0", partition.ErrNoRoom) // given, released, and still not gshare's to remove
+	n.refused(m, "7g.80gb@0", partition.ErrInsufficientResources) // given, released, and still not gshare's to remove
 }
 
 func TestRestart(t *testing.T) {
@@ -214,7 +214,7 @@ func TestRestart(t *testing.T) {
 	m := n.open()
 	a, b := n.obtain(m, "1g.10gb@6"), n.obtain(m, "2g.20gb@4")
 	m = n.open(a)
-	n.refused(m, "7g.80gb@0", partition.ErrNoRoom)
+	n.refused(m, "7g.80gb@0", partition.ErrInsufficientResources)
 	if again := n.obtain(m, "2g.20gb@4"); again != b {
 		t.Errorf("got %+v instead of the idle %+v", again, b)
 	}
@@ -228,11 +228,11 @@ func TestReboot(t *testing.T) {
 	a := n.obtain(n.open(), "1g.10gb@6")
 	n.gpu.Reboot()
 	n.boot = "boot 2"
-	if err := n.gpu.Strange(a.Instance, 1); err != nil { // where gshare had one
+	if err := n.gpu.CreateForeign(a.Instance, 1); err != nil { // where gshare had one
 		t.Fatal(err)
 	}
 	m := n.open()
-	n.refused(m, "7g.80gb@0", partition.ErrNoRoom)
+	n.refused(m, "7g.80gb@0", partition.ErrInsufficientResources)
 	n.obtain(m, "4g.40gb@0")
 	n.want("4g.40gb@0 1g.10gb@6")
 }
@@ -258,7 +258,7 @@ func TestJournalRefused(t *testing.T) {
 		"twice": strings.Replace(good, `"made":[`, `"made":[{"profile":"1g.10gb","start":6},`, 1),
 	} {
 		n.disk.text = []byte(text)
-		_, err := partition.Open(partition.Config{Device: n.gpu, UUID: uuid, Store: n.disk, Boot: n.boot})
+		_, err := partition.Open(partition.Config{Device: n.gpu, UUID: uuid, Store: n.disk, BootID: n.boot})
 		if text == good || !errors.Is(err, partition.ErrJournal) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -301,8 +301,8 @@ func TestFailureIsClosed(t *testing.T) {
 			t.Errorf("acted %v: %s", after, text)
 		}
 		n.obtain(m, "1g.10gb@6")
-		if len(n.gpu.Acts()) != 2 {
-			t.Errorf("acted %v: %v", after, n.gpu.Acts())
+		if len(n.gpu.Steps()) != 2 {
+			t.Errorf("acted %v: %v", after, n.gpu.Steps())
 		}
 	}
 }
@@ -340,7 +340,7 @@ func TestConcurrent(t *testing.T) {
 		at := instance(t, n.gpu.Model(), fmt.Sprintf("1g.10gb@%d", k%7))
 		go func() {
 			i, err := m.Obtain(at)
-			if err != nil && !errors.Is(err, partition.ErrNoRoom) {
+			if err != nil && !errors.Is(err, partition.ErrInsufficientResources) {
 				t.Error(err)
 			}
 			got <- i.UUID
@@ -363,14 +363,14 @@ func TestHopeless(t *testing.T) {
 		n.gpu.Fail(1, fakemig.Fault{Err: partition.ErrInUse}) // the step after the look
 		n.refused(m, "1g.10gb@6", partition.ErrInUse)
 	}
-	if acts := n.gpu.Acts(); len(acts) > 0 {
+	if acts := n.gpu.Steps(); len(acts) > 0 {
 		t.Errorf("%q", acts)
 	}
 	blind := errors.New("GPU is lost")
 	n.gpu.Fail(0, fakemig.Fault{Err: blind})
 	n.refused(m, "1g.10gb@6", blind)
 	n.gpu.Fail(0, fakemig.Fault{Err: blind})
-	if _, err := partition.Open(partition.Config{Device: n.gpu, UUID: uuid, Store: n.disk, Boot: n.boot}); !errors.Is(err, blind) {
+	if _, err := partition.Open(partition.Config{Device: n.gpu, UUID: uuid, Store: n.disk, BootID: n.boot}); !errors.Is(err, blind) {
 		t.Errorf("opened: %v", err)
 	}
 	n.obtain(m, "7g.80gb@0")
@@ -379,7 +379,7 @@ func TestHopeless(t *testing.T) {
 // TestInstances: what gshare made is told from what others did; after a failed look neither is known.
 func TestInstances(t *testing.T) {
 	n := newNode(t)
-	if err := n.gpu.Strange(instance(t, n.gpu.Model(), "3g.40gb@4"), 3); err != nil {
+	if err := n.gpu.CreateForeign(instance(t, n.gpu.Model(), "3g.40gb@4"), 3); err != nil {
 		t.Fatal(err)
 	}
 	m := n.open()

@@ -11,40 +11,42 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-const version = 1
+// recordVersion is the version of the journal's format.
+const recordVersion = 1
 
-// record is what the journal of a GPU holds.
+// record is the content of a GPU's journal.
 type record struct {
-	Version int     `json:"version"`
-	Boot    string  `json:"boot"`   // no instance outlives the boot it was made in
-	Device  string  `json:"device"` // UUID
-	Made    []place `json:"made"`   // the GPU instances that gshare created
-	Intent  *intent `json:"intent"` // the step under way; null: none
+	Version int         `json:"version"`
+	Boot    string      `json:"boot"`   // BootID: instances do not survive a reboot
+	Device  string      `json:"device"` // UUID of the GPU
+	Made    []placement `json:"made"`   // GPU instances that gshare created
+	Intent  *intent     `json:"intent"` // step that is being executed; null: none
 }
 
-// place names a GPU instance: no two that exist overlap.
-type place struct {
+// placement identifies a GPU instance, since no two that exist overlap.
+type placement struct {
 	Profile string `json:"profile"`
 	Start   int    `json:"start"`
 }
 
+// intent is a step that may have been executed or not.
 type intent struct {
 	Action geometry.Action `json:"action"`
-	place
+	placement
 }
 
-func placeOf(i mig.Instance) place { return place{i.Profile.Name, i.Start} }
+func placementOf(i mig.Instance) placement { return placement{i.Profile.Name, i.Start} }
 
-// intend is the record before a step.
-func (r record) intend(s geometry.Step) record {
-	r.Intent = &intent{s.Action, placeOf(s.Instance)}
+// withIntent returns the record to write before a step is executed.
+func (r record) withIntent(s geometry.Step) record {
+	r.Intent = &intent{s.Action, placementOf(s.Instance)}
 	return r
 }
 
-// done is the record after the step that was intended.
-func (r record) done() record {
-	p := r.Intent.place
-	made := slices.DeleteFunc(slices.Clone(r.Made), func(o place) bool { return o == p })
+// completed returns the record to write after the intended step.
+func (r record) completed() record {
+	p := r.Intent.placement
+	made := slices.DeleteFunc(slices.Clone(r.Made), func(o placement) bool { return o == p })
 	if r.Intent.Action != geometry.DestroyGPU {
 		made = append(made, p)
 	}
@@ -52,31 +54,31 @@ func (r record) done() record {
 	return r
 }
 
-// settle is the record after a look at the device: of what gshare made or was about to make, what is there. What others made
-// in the very same place since, after a reset without a reboot, passes for gshare's.
-func (r record) settle(found []Instance) record {
-	there := func(p place) bool {
-		return slices.ContainsFunc(found, func(i Instance) bool { return placeOf(i.Instance) == p })
+// reconciled returns the record with the instances that exist, of those that gshare created or intended to create. An instance that others
+// created at the same placement, after a reset without a reboot, counts as gshare's.
+func (r record) reconciled(found []Instance) record {
+	exists := func(p placement) bool {
+		return slices.ContainsFunc(found, func(i Instance) bool { return placementOf(i.Instance) == p })
 	}
 	made := slices.Clone(r.Made)
 	if r.Intent != nil && r.Intent.Action == geometry.CreateGPU {
-		made = append(made, r.Intent.place)
+		made = append(made, r.Intent.placement)
 	}
-	r.Made, r.Intent = slices.DeleteFunc(made, func(p place) bool { return !there(p) }), nil
+	r.Made, r.Intent = slices.DeleteFunc(made, func(p placement) bool { return !exists(p) }), nil
 	return r
 }
 
 func (r record) encode() []byte {
 	text, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // strings and integers only
+		panic(err) // impossible: it has strings and integers only
 	}
 	return append(text, '\n')
 }
 
-// parse decodes a record, and refuses one of another version.
-func parse(text []byte) (r record, err error) {
-	if err := versioned.Decode(text, version, &r); err != nil {
+// parseRecord parses a record, and rejects one of another version.
+func parseRecord(text []byte) (r record, err error) {
+	if err := versioned.Decode(text, recordVersion, &r); err != nil {
 		return r, err
 	}
 	return r, r.validate()
@@ -84,11 +86,11 @@ func parse(text []byte) (r record, err error) {
 
 func (r record) validate() error {
 	if r.Boot == "" || r.Device == "" {
-		return fmt.Errorf("no boot or no device")
+		return fmt.Errorf("boot or device is missing")
 	}
 	for n, p := range r.Made {
 		if slices.Contains(r.Made[:n], p) {
-			return fmt.Errorf("%s at %d is there twice", p.Profile, p.Start)
+			return fmt.Errorf("duplicate instance %s at %d", p.Profile, p.Start)
 		}
 		if err := p.validate(); err != nil {
 			return err
@@ -97,9 +99,9 @@ func (r record) validate() error {
 	return r.Intent.validate()
 }
 
-func (p place) validate() error {
+func (p placement) validate() error {
 	if !share.ValidProfile(p.Profile) || p.Start < 0 || p.Start > 7 {
-		return fmt.Errorf("no instance can be %.64q at %d", p.Profile, p.Start)
+		return fmt.Errorf("invalid instance %.64q at %d", p.Profile, p.Start)
 	}
 	return nil
 }
@@ -109,7 +111,7 @@ func (i *intent) validate() error {
 		return nil
 	}
 	if !slices.Contains(geometry.Actions, i.Action) {
-		return fmt.Errorf("no action is called %.64q", i.Action)
+		return fmt.Errorf("unknown action %.64q", i.Action)
 	}
-	return i.place.validate()
+	return i.placement.validate()
 }

@@ -94,12 +94,12 @@ type mortal struct{ *world }
 
 func (m mortal) Instances() ([]partition.Instance, error) { return m.device.Instances() }
 
-func (m mortal) Do(s geometry.Step) error {
+func (m mortal) Apply(s geometry.Step) error {
 	return m.around(func() error {
 		if removes := s.Action == geometry.DestroyCompute || s.Action == geometry.DestroyGPU; removes && m.stays(s.Instance) {
 			return fmt.Errorf("%s, which is not to be touched", s)
 		}
-		return m.device.Do(s)
+		return m.device.Apply(s)
 	})
 }
 
@@ -159,7 +159,7 @@ func (w *world) try(line string) (again bool, err error) {
 
 func (w *world) open() (*partition.Manager, error) {
 	agent := mortal{w}
-	m, err := partition.Open(partition.Config{Device: agent, UUID: uuid, Store: agent, Boot: fmt.Sprint("boot ", w.boots)})
+	m, err := partition.Open(partition.Config{Device: agent, UUID: uuid, Store: agent, BootID: fmt.Sprint("boot ", w.boots)})
 	for _, i := range w.obtained {
 		if err == nil {
 			_, err = m.Hold(i.Instance)
@@ -206,7 +206,7 @@ func (w *world) obtain(text string) error {
 	}
 	i, err := w.manager.Obtain(at)
 	switch {
-	case errors.Is(err, partition.ErrNoRoom) && !errors.Is(err, errDisturbed):
+	case errors.Is(err, partition.ErrInsufficientResources) && !errors.Is(err, errDisturbed):
 		w.answers = append(w.answers, text+" refused")
 		return nil
 	case err != nil:
@@ -227,10 +227,10 @@ func (w *world) stranger(words []string) error {
 	for n := range sizes {
 		fmt.Sscan(words[1+n], &sizes[n])
 	}
-	return w.gpu.Strange(at, sizes...)
+	return w.gpu.CreateForeign(at, sizes...)
 }
 
 // outcome is what a world was left with.
 func (w *world) outcome() string {
-	return fmt.Sprintf("answers %q\nacts %q\ndisk %s", w.answers, w.gpu.Acts(), w.disk)
+	return fmt.Sprintf("answers %q\nacts %q\ndisk %s", w.answers, w.gpu.Steps(), w.disk)
 }

@@ -70,7 +70,7 @@ func (n Node) removeFiles(ctx context.Context) error {
 
 // remove takes a file or a folder away; a journal only after the MIG instances in it, which would count as others' without it.
 func (n Node) remove(name string) error {
-	if uuid, ok := partition.JournalOf(name); ok {
+	if uuid, ok := partition.JournalGPU(name); ok {
 		if err := n.Clear(uuid); err != nil {
 			return fmt.Errorf("%w: MIG instances of %s, in %s: %w", ErrLeft, uuid, name, err)
 		}

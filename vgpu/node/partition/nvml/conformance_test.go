@@ -28,15 +28,15 @@ var conformance = map[string][]struct {
 }{
 	"whole":                {{"create 2g 4", nil}, {"compute+ 2g 4", nil}},
 	"half made":            {{"create 1g 3", nil}},
-	"overlap":              {{"create 4g 0", nil}, {"create 2g 2", partition.ErrNoRoom}, {"create 2g 4", nil}},
-	"same place":           {{"create 1g 3", nil}, {"create 1g 3", partition.ErrNoRoom}},
+	"overlap":              {{"create 4g 0", nil}, {"create 2g 2", partition.ErrInsufficientResources}, {"create 2g 4", nil}},
+	"same place":           {{"create 1g 3", nil}, {"create 1g 3", partition.ErrInsufficientResources}},
 	"unlisted place":       {{"create 2g 1", errAny}, {"create 3g 2", errAny}, {"create 1g 7", errAny}},
-	"media engines":        {{"create 1g+me 0", nil}, {"create 1g+me 1", partition.ErrNoRoom}, {"create 1g 1", nil}},
+	"media engines":        {{"create 1g+me 0", nil}, {"create 1g+me 1", partition.ErrInsufficientResources}, {"create 1g 1", nil}},
 	"media engines again":  {{"create 1g+me 0", nil}, {"remove 1g+me 0", nil}, {"create 1g+me 1", nil}},
-	"double memory":        {{"create 1gx2 6", nil}, {"create 1g 6", partition.ErrNoRoom}},
-	"full":                 {{"create 4g 0", nil}, {"create 3g 4", nil}, {"create 1g 6", partition.ErrNoRoom}, {"create 7g 0", partition.ErrNoRoom}},
-	"one in the way":       {{"create 1g 6", nil}, {"create 7g 0", partition.ErrNoRoom}, {"remove 1g 6", nil}, {"create 7g 0", nil}},
-	"compute twice":        {{"create 3g 0", nil}, {"compute+ 3g 0", nil}, {"compute+ 3g 0", partition.ErrNoRoom}},
+	"double memory":        {{"create 1gx2 6", nil}, {"create 1g 6", partition.ErrInsufficientResources}},
+	"full":                 {{"create 4g 0", nil}, {"create 3g 4", nil}, {"create 1g 6", partition.ErrInsufficientResources}, {"create 7g 0", partition.ErrInsufficientResources}},
+	"one in the way":       {{"create 1g 6", nil}, {"create 7g 0", partition.ErrInsufficientResources}, {"remove 1g 6", nil}, {"create 7g 0", nil}},
+	"compute twice":        {{"create 3g 0", nil}, {"compute+ 3g 0", nil}, {"compute+ 3g 0", partition.ErrInsufficientResources}},
 	"remove with compute":  {{"create 1g 0", nil}, {"compute+ 1g 0", nil}, {"remove 1g 0", partition.ErrInUse}, {"compute- 1g 0", nil}, {"remove 1g 0", nil}},
 	"nothing there":        {{"remove 1g 0", partition.ErrNotFound}, {"compute+ 1g 0", partition.ErrNotFound}, {"compute- 1g 0", partition.ErrNotFound}},
 	"no compute there":     {{"create 1g 0", nil}, {"compute- 1g 0", partition.ErrNotFound}},
@@ -147,7 +147,7 @@ func (s subject) do(line string) (err error, known bool) {
 		s.stop(at)
 		return nil, true
 	}
-	return s.Do(geometry.Step{Action: map[string]geometry.Action{
+	return s.Apply(geometry.Step{Action: map[string]geometry.Action{
 		"create": geometry.CreateGPU, "remove": geometry.DestroyGPU, "compute+": geometry.CreateCompute, "compute-": geometry.DestroyCompute,
 	}[action], Instance: at}), true
 }
@@ -171,8 +171,8 @@ func (s subject) list(t *testing.T) []partition.Instance {
 		t.Fatal(err)
 	}
 	for _, i := range found {
-		if whole := i.Compute == 1; whole != (i.UUID != "") {
-			t.Fatalf("%d compute instances, and the UUID of a whole one %q", i.Compute, i.UUID)
+		if whole := i.ComputeInstances == 1; whole != (i.UUID != "") {
+			t.Fatalf("%d compute instances, and the UUID of a whole one %q", i.ComputeInstances, i.UUID)
 		}
 	}
 	return found
@@ -181,7 +181,7 @@ func (s subject) list(t *testing.T) []partition.Instance {
 func (s subject) clear(t *testing.T) {
 	for _, i := range s.list(t) {
 		for _, step := range geometry.Removal(geometry.Instance{Instance: i.Instance, Ready: i.UUID != ""}) {
-			if err := s.Do(step); err != nil {
+			if err := s.Apply(step); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -1,4 +1,4 @@
-// Package nvml changes the MIG instances of a real GPU through NVIDIA's management library.
+// Package nvml creates and removes the MIG instances of a real GPU through NVIDIA's management library.
 package nvml
 
 import (
@@ -12,53 +12,52 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
-// Device implements partition.Device. It needs the rights of root, and a library that stays initialised: a new session takes
-// seconds to find the handles again.
+// Device implements partition.Device. It needs root privileges, and a library that stays initialised, as finding handles takes seconds.
 type Device struct {
-	handle nvml.Device
-	model  *mig.Model
-	kinds  map[*mig.Profile]nvml.GpuInstanceProfileInfo
-	other  []nvml.GpuInstanceProfileInfo // profiles that package mig does not describe
+	handle        nvml.Device
+	model         *mig.Model
+	infos         map[*mig.Profile]nvml.GpuInstanceProfileInfo
+	otherProfiles []nvml.GpuInstanceProfileInfo // those that package mig does not describe
 }
 
-// Find gives the GPU of that UUID. The error is partition.ErrNoGPU where there is none, partition.ErrNoMIG where it is not in MIG mode,
-// which is left as it is.
+// Find returns the GPU with a UUID. The error is partition.ErrNoGPU if there is none, and partition.ErrNoMIG if it is not in MIG mode, which
+// Find does not change.
 func Find(library nvml.Interface, uuid string) (*Device, error) {
 	handle, r := library.DeviceGetHandleByUUID(uuid)
 	if r == nvml.ERROR_NOT_FOUND {
 		return nil, fmt.Errorf("%s: %w", uuid, partition.ErrNoGPU)
 	}
 	if r != nvml.SUCCESS {
-		return nil, failed("find "+uuid, r)
+		return nil, callError("find "+uuid, r)
 	}
-	if err := divided(handle); err != nil {
+	if err := checkMIGMode(handle); err != nil {
 		return nil, fmt.Errorf("%s: %w", uuid, err)
 	}
-	d := &Device{handle: handle, model: &mig.Model{Name: uuid}, kinds: map[*mig.Profile]nvml.GpuInstanceProfileInfo{}}
+	d := &Device{handle: handle, model: &mig.Model{Name: uuid}, infos: map[*mig.Profile]nvml.GpuInstanceProfileInfo{}}
 	return d, d.discover()
 }
 
-// divided gives partition.ErrNoMIG where a GPU is not in MIG mode, another error where the driver does not say.
-func divided(handle nvml.Device) error {
+// checkMIGMode returns partition.ErrNoMIG if a GPU is not in MIG mode, and another error if the driver does not tell.
+func checkMIGMode(handle nvml.Device) error {
 	switch mode, _, r := handle.GetMigMode(); {
 	case r == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE:
 		return nil
 	case r == nvml.SUCCESS || r == nvml.ERROR_NOT_SUPPORTED || r == nvml.ERROR_FUNCTION_NOT_FOUND:
 		return partition.ErrNoMIG
 	default:
-		return failed("MIG mode", r)
+		return callError("read MIG mode", r)
 	}
 }
 
-// Model is what the driver says of this very GPU, not a table's. Steps and instances use its profiles.
+// Model returns the model of the GPU as the driver describes it. Steps and instances use its profiles.
 func (d *Device) Model() *mig.Model { return d.model }
 
 // Instances implements partition.Device.
 func (d *Device) Instances() (found []partition.Instance, err error) {
 	for i := range d.model.Profiles {
 		p := &d.model.Profiles[i]
-		err := d.each(d.kinds[p], func(handle nvml.GpuInstance, start int) error {
-			instance, err := read(handle, mig.Instance{Profile: p, Start: start})
+		err := d.eachInstance(d.infos[p], func(handle nvml.GpuInstance, start int) error {
+			instance, err := readInstance(handle, mig.Instance{Profile: p, Start: start})
 			found = append(found, instance)
 			return err
 		})
@@ -66,9 +65,9 @@ func (d *Device) Instances() (found []partition.Instance, err error) {
 			return nil, err
 		}
 	}
-	for _, kind := range d.other {
-		err := d.each(kind, func(nvml.GpuInstance, int) error {
-			return fmt.Errorf("there is an instance of a profile without known places: number %d to the driver", kind.Id)
+	for _, info := range d.otherProfiles {
+		err := d.eachInstance(info, func(nvml.GpuInstance, int) error {
+			return fmt.Errorf("MIG instance of an unsupported profile, with ID %d", info.Id)
 		})
 		if err != nil {
 			return nil, err
@@ -78,65 +77,66 @@ func (d *Device) Instances() (found []partition.Instance, err error) {
 	return found, nil
 }
 
-// each visits the instances of a profile.
-func (d *Device) each(kind nvml.GpuInstanceProfileInfo, visit func(handle nvml.GpuInstance, start int) error) error {
-	if kind.InstanceCount == 0 {
-		return nil // go-nvml panics
+// eachInstance calls visit for each GPU instance of a profile.
+func (d *Device) eachInstance(info nvml.GpuInstanceProfileInfo, visit func(handle nvml.GpuInstance, start int) error) error {
+	if info.InstanceCount == 0 {
+		return nil // go-nvml would panic
 	}
-	handles, r := d.handle.GetGpuInstances(&kind)
+	handles, r := d.handle.GetGpuInstances(&info)
 	if r != nvml.SUCCESS {
-		return failed("list GPU instances", r)
+		return callError("list GPU instances", r)
 	}
 	for _, handle := range handles {
-		info, r := handle.GetInfo()
+		instance, r := handle.GetInfo()
 		if r != nvml.SUCCESS {
-			return failed("read GPU instance", r)
+			return callError("read GPU instance", r)
 		}
-		if err := visit(handle, int(info.Placement.Start)); err != nil {
+		if err := visit(handle, int(instance.Placement.Start)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Do implements partition.Device.
-func (d *Device) Do(s geometry.Step) error {
-	kind, ok := d.kinds[s.Profile]
+// Apply implements partition.Device.
+func (d *Device) Apply(s geometry.Step) error {
+	info, ok := d.infos[s.Profile]
 	if !ok {
-		return fmt.Errorf("the GPU has no profile %s", s.Profile.Name)
+		return fmt.Errorf("unknown MIG profile %s", s.Profile.Name)
 	}
 	if s.Action == geometry.CreateGPU {
-		_, r := d.handle.CreateGpuInstanceWithPlacement(&kind, &nvml.GpuInstancePlacement{Start: uint32(s.Start), Size: uint32(s.Profile.Memory)})
-		return answer(r)
+		_, r := d.handle.CreateGpuInstanceWithPlacement(&info, &nvml.GpuInstancePlacement{Start: uint32(s.Start), Size: uint32(s.Profile.Memory)})
+		return stepError(r)
 	}
 	err := error(partition.ErrNotFound)
-	all := d.each(kind, func(handle nvml.GpuInstance, start int) error {
+	listErr := d.eachInstance(info, func(handle nvml.GpuInstance, start int) error {
 		if start == s.Start {
-			err = change(handle, s)
+			err = applyTo(handle, s)
 		}
 		return nil
 	})
-	if all != nil {
-		return all
+	if listErr != nil {
+		return listErr
 	}
 	return err
 }
 
-// answer gives the driver's refusals their names.
-func answer(r nvml.Return) error {
+// stepError returns the error for the driver's answer to a step.
+func stepError(r nvml.Return) error {
 	switch r {
 	case nvml.SUCCESS:
 		return nil
 	case nvml.ERROR_INSUFFICIENT_RESOURCES:
-		return partition.ErrNoRoom
+		return partition.ErrInsufficientResources
 	case nvml.ERROR_IN_USE:
 		return partition.ErrInUse
 	case nvml.ERROR_NOT_FOUND:
 		return partition.ErrNotFound
 	}
-	return fmt.Errorf("NVML says %s", nvml.ErrorString(r))
+	return fmt.Errorf("NVML: %s", nvml.ErrorString(r))
 }
 
-func failed(what string, r nvml.Return) error {
-	return fmt.Errorf("%s: NVML says %s", what, nvml.ErrorString(r))
+// callError returns the error of a library call that was made for an action.
+func callError(action string, r nvml.Return) error {
+	return fmt.Errorf("%s: NVML: %s", action, nvml.ErrorString(r))
 }

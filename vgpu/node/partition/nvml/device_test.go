@@ -83,7 +83,7 @@ func TestFindFails(t *testing.T) {
 func TestListFails(t *testing.T) {
 	g := newGPU(t)
 	p, _ := g.Model().Profile("2g.20gb")
-	if err := g.Strange(mig.Instance{Profile: p, Start: 2}, 2); err != nil {
+	if err := g.CreateForeign(mig.Instance{Profile: p, Start: 2}, 2); err != nil {
 		t.Fatal(err)
 	}
 	d, err := nvml.Find(g.NVML(), "GPU-a")
@@ -180,14 +180,14 @@ func TestParts(t *testing.T) {
 	}
 	p, _ := d.Model().Profile("3g.40gb")
 	at := mig.Instance{Profile: p, Start: 4}
-	if err := g.Strange(at, 1, 2); err != nil {
+	if err := g.CreateForeign(at, 1, 2); err != nil {
 		t.Fatal(err)
 	}
 	found, err := d.Instances()
-	if want := (partition.Instance{Instance: at, Compute: 2}); err != nil || len(found) != 1 || found[0] != want {
+	if want := (partition.Instance{Instance: at, ComputeInstances: 2}); err != nil || len(found) != 1 || found[0] != want {
 		t.Errorf("%+v, %v; want %+v", found, err, want)
 	}
-	if err := d.Do(geometry.Step{Action: geometry.DestroyCompute, Instance: at}); !errors.Is(err, partition.ErrNotFound) {
+	if err := d.Apply(geometry.Step{Action: geometry.DestroyCompute, Instance: at}); !errors.Is(err, partition.ErrNotFound) {
 		t.Errorf("%v: there is no whole one", err)
 	}
 }

@@ -10,82 +10,84 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig"
 )
 
-// described are the kinds of instances that package mig knows: NVML's number, and whether they have the media engines.
-var described = map[int]bool{
+// hasMediaEngines maps NVML's numbers of the profiles that package mig describes to whether they have the media engines.
+var hasMediaEngines = map[int]bool{
 	nvml.GPU_INSTANCE_PROFILE_1_SLICE: false, nvml.GPU_INSTANCE_PROFILE_1_SLICE_REV1: true, nvml.GPU_INSTANCE_PROFILE_1_SLICE_REV2: false,
 	nvml.GPU_INSTANCE_PROFILE_2_SLICE: false, nvml.GPU_INSTANCE_PROFILE_2_SLICE_REV1: true, nvml.GPU_INSTANCE_PROFILE_3_SLICE: false,
 	nvml.GPU_INSTANCE_PROFILE_4_SLICE: false, nvml.GPU_INSTANCE_PROFILE_7_SLICE: false,
 }
 
-// discover asks for the profiles and their places.
+// discover reads the profiles and their placements from the driver.
 func (d *Device) discover() error {
 	memory, r := d.handle.GetMemoryInfo()
 	if r != nvml.SUCCESS {
-		return failed("memory", r)
+		return callError("read memory", r)
 	}
-	var kinds []nvml.GpuInstanceProfileInfo
+	var infos []nvml.GpuInstanceProfileInfo
 	for n := range nvml.GPU_INSTANCE_PROFILE_COUNT {
-		kind, r := d.handle.GetGpuInstanceProfileInfo(n)
-		if unknown(r) {
+		info, r := d.handle.GetGpuInstanceProfileInfo(n)
+		if isUnsupported(r) {
 			continue
 		}
 		if r != nvml.SUCCESS {
-			return failed(fmt.Sprintf("profile %d", n), r)
+			return callError(fmt.Sprintf("read MIG profile %d", n), r)
 		}
-		media, ok := described[n]
+		media, ok := hasMediaEngines[n]
 		if !ok {
-			d.other = append(d.other, kind)
+			d.otherProfiles = append(d.otherProfiles, info)
 			continue
 		}
-		places, r := d.handle.GetGpuInstancePossiblePlacements(&kind)
-		if r != nvml.SUCCESS || len(places) == 0 {
-			return failed(fmt.Sprintf("places of profile %d", n), r)
+		placements, r := d.handle.GetGpuInstancePossiblePlacements(&info)
+		if r != nvml.SUCCESS || len(placements) == 0 {
+			return callError(fmt.Sprintf("list placements of MIG profile %d", n), r)
 		}
-		kinds = append(kinds, kind)
-		d.add(profileOf(kind, places, media))
+		infos = append(infos, info)
+		d.addProfile(profileOf(info, placements, media))
 	}
-	return d.finish(kinds, memory.Total)
+	return d.nameProfiles(infos, memory.Total)
 }
 
-// unknown says that there is no profile of that number. After any other error it may be there, with instances.
-func unknown(r nvml.Return) bool {
+// isUnsupported reports whether an answer means that there is no profile of a number. After any other error there may be one, with instances.
+func isUnsupported(r nvml.Return) bool {
 	return r == nvml.ERROR_NOT_SUPPORTED || r == nvml.ERROR_INVALID_ARGUMENT
 }
 
-func profileOf(kind nvml.GpuInstanceProfileInfo, places []nvml.GpuInstancePlacement, media bool) mig.Profile {
-	p := mig.Profile{Compute: int(kind.SliceCount), Memory: int(places[0].Size), SMs: int(kind.MultiprocessorCount), MiB: int(kind.MemorySizeMB), Media: media}
-	for _, place := range places {
-		p.Starts = append(p.Starts, int(place.Start))
+// profileOf returns a profile without its name.
+func profileOf(info nvml.GpuInstanceProfileInfo, placements []nvml.GpuInstancePlacement, media bool) mig.Profile {
+	p := mig.Profile{Compute: int(info.SliceCount), Memory: int(placements[0].Size), SMs: int(info.MultiprocessorCount), MiB: int(info.MemorySizeMB), Media: media}
+	for _, placement := range placements {
+		p.Starts = append(p.Starts, int(placement.Start))
 	}
 	slices.Sort(p.Starts)
 	return p
 }
 
-func (d *Device) add(p mig.Profile) {
+// addProfile adds a profile to the model, whose numbers of slices are the largest of any profile.
+func (d *Device) addProfile(p mig.Profile) {
 	d.model.Profiles = append(d.model.Profiles, p)
 	d.model.Compute = max(d.model.Compute, p.Compute)
 	d.model.Memory = max(d.model.Memory, p.Starts[len(p.Starts)-1]+p.Memory)
 }
 
-// finish names the profiles, when it is known how many slices share the memory.
-func (d *Device) finish(kinds []nvml.GpuInstanceProfileInfo, total uint64) error {
+// nameProfiles names the profiles, once the number of memory slices is known.
+func (d *Device) nameProfiles(infos []nvml.GpuInstanceProfileInfo, total uint64) error {
 	if d.model.Memory < 1 || d.model.Memory > 8 {
-		return fmt.Errorf("places on %d memory slices are not understood", d.model.Memory)
+		return fmt.Errorf("unsupported number of memory slices: %d", d.model.Memory)
 	}
-	for i, kind := range kinds {
+	for i, info := range infos {
 		p := &d.model.Profiles[i]
 		p.MemoryGB = gigabytes(total, p.Memory, d.model.Memory)
 		p.Name = fmt.Sprintf("%dg.%dgb", p.Compute, p.MemoryGB)
 		if p.Media {
 			p.Name += "+me"
 		}
-		d.kinds[p] = kind
+		d.infos[p] = info
 	}
 	return nil
 }
 
-// gigabytes is the memory in a profile's name: its part of the GPU's, which counts as whole gigabytes. An H200 of 140.4 GiB
-// counts 141, and half of it 71.
+// gigabytes returns the memory in a profile's name: a part of the GPU's, rounded up to whole GiB. Of an H200 with 140.4 GiB, the whole is
+// 141 and half is 71.
 func gigabytes(total uint64, part, of int) int {
 	whole := math.Ceil(float64(total) / (1 << 30))
 	return int(math.Round(whole * float64(part) / float64(of)))

@@ -8,44 +8,44 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
-// read tells what a GPU instance has.
-func read(handle nvml.GpuInstance, at mig.Instance) (partition.Instance, error) {
+// readInstance reads the compute instances of a GPU instance.
+func readInstance(handle nvml.GpuInstance, at mig.Instance) (partition.Instance, error) {
 	i := partition.Instance{Instance: at}
-	err := eachCompute(handle, func(compute nvml.ComputeInstance, size int) error {
+	err := eachComputeInstance(handle, func(compute nvml.ComputeInstance, size int) error {
 		info, r := compute.GetInfo()
 		if r != nvml.SUCCESS {
-			return failed("read compute instance", r)
+			return callError("read compute instance", r)
 		}
 		uuid, r := info.Device.GetUUID()
 		if r != nvml.SUCCESS {
-			return failed("UUID of compute instance", r)
+			return callError("read UUID of compute instance", r)
 		}
-		if i.Compute++; size == at.Profile.Compute {
+		if i.ComputeInstances++; size == at.Profile.Compute {
 			i.UUID = uuid
 		}
-		busy, err := runs(info.Device)
+		busy, err := hasProcesses(info.Device)
 		i.Busy = i.Busy || busy
 		return err
 	})
 	return i, err
 }
 
-// eachCompute visits the compute instances of a GPU instance.
-func eachCompute(handle nvml.GpuInstance, visit func(compute nvml.ComputeInstance, size int) error) error {
+// eachComputeInstance calls visit for each compute instance of a GPU instance, with its number of compute slices.
+func eachComputeInstance(handle nvml.GpuInstance, visit func(compute nvml.ComputeInstance, size int) error) error {
 	for n := range nvml.COMPUTE_INSTANCE_PROFILE_COUNT {
-		kind, r := handle.GetComputeInstanceProfileInfo(n, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
-		if unknown(r) || r == nvml.SUCCESS && kind.InstanceCount == 0 {
+		info, r := handle.GetComputeInstanceProfileInfo(n, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
+		if isUnsupported(r) || r == nvml.SUCCESS && info.InstanceCount == 0 {
 			continue
 		}
 		if r != nvml.SUCCESS {
-			return failed("profile of compute instances", r)
+			return callError("read compute instance profile", r)
 		}
-		found, r := handle.GetComputeInstances(&kind)
+		found, r := handle.GetComputeInstances(&info)
 		if r != nvml.SUCCESS {
-			return failed("list compute instances", r)
+			return callError("list compute instances", r)
 		}
 		for _, compute := range found {
-			if err := visit(compute, int(kind.SliceCount)); err != nil {
+			if err := visit(compute, int(info.SliceCount)); err != nil {
 				return err
 			}
 		}
@@ -53,14 +53,14 @@ func eachCompute(handle nvml.GpuInstance, visit func(compute nvml.ComputeInstanc
 	return nil
 }
 
-// runs says that processes have contexts on an instance, of their own or through MPS.
-func runs(handle nvml.Device) (bool, error) {
+// hasProcesses reports whether processes have contexts on an instance, of their own or through MPS.
+func hasProcesses(handle nvml.Device) (bool, error) {
 	for _, list := range []func() ([]nvml.ProcessInfo, nvml.Return){
 		handle.GetComputeRunningProcesses, handle.GetMPSComputeRunningProcesses,
 	} {
 		processes, r := list()
 		if r != nvml.SUCCESS && r != nvml.ERROR_NOT_SUPPORTED && r != nvml.ERROR_FUNCTION_NOT_FOUND {
-			return false, failed("processes of compute instance", r)
+			return false, callError("list processes of compute instance", r)
 		}
 		if len(processes) > 0 {
 			return true, nil
@@ -69,38 +69,40 @@ func runs(handle nvml.Device) (bool, error) {
 	return false, nil
 }
 
-// change takes a step on a GPU instance that exists.
-func change(handle nvml.GpuInstance, s geometry.Step) error {
+// applyTo executes a step on an existing GPU instance.
+func applyTo(handle nvml.GpuInstance, s geometry.Step) error {
 	switch s.Action {
 	case geometry.CreateCompute:
 		return createCompute(handle, s.Profile.Compute)
 	case geometry.DestroyCompute:
 		return destroyCompute(handle, s.Profile.Compute)
 	}
-	return answer(handle.Destroy())
+	return stepError(handle.Destroy())
 }
 
+// createCompute creates a compute instance with a number of compute slices.
 func createCompute(handle nvml.GpuInstance, size int) error {
 	for n := range nvml.COMPUTE_INSTANCE_PROFILE_COUNT {
-		kind, r := handle.GetComputeInstanceProfileInfo(n, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
-		if r == nvml.SUCCESS && int(kind.SliceCount) == size {
-			_, r := handle.CreateComputeInstance(&kind)
-			return answer(r)
+		info, r := handle.GetComputeInstanceProfileInfo(n, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
+		if r == nvml.SUCCESS && int(info.SliceCount) == size {
+			_, r := handle.CreateComputeInstance(&info)
+			return stepError(r)
 		}
 	}
 	return partition.ErrNotFound
 }
 
+// destroyCompute destroys the compute instance with a number of compute slices.
 func destroyCompute(handle nvml.GpuInstance, size int) error {
 	err := error(partition.ErrNotFound)
-	all := eachCompute(handle, func(compute nvml.ComputeInstance, has int) error {
-		if has == size {
-			err = answer(compute.Destroy())
+	listErr := eachComputeInstance(handle, func(compute nvml.ComputeInstance, n int) error {
+		if n == size {
+			err = stepError(compute.Destroy())
 		}
 		return nil
 	})
-	if all != nil {
-		return all
+	if listErr != nil {
+		return listErr
 	}
 	return err
 }

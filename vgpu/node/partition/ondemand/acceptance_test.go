@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/gshare-dev/gshare/lab/migchurn"
@@ -15,30 +16,31 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// journal is one without a disk.
+// journal is a partition.Store in memory.
 type journal struct{ text []byte }
 
 func (j *journal) Load() ([]byte, error)  { return j.text, nil }
 func (j *journal) Save(text []byte) error { j.text = text; return nil }
 
-// cluster is a node with some GPUs: the scheduler chooses places on them, the agent makes instances there.
+// cluster is a node with some GPUs, on which the scheduler chooses placements and the agent creates instances. A policy of migchurn runs
+// beside it on the same requests.
 type cluster struct {
-	source *Source
-	gpus   []*device
-	fakes  []*fakemig.GPU
-	node   *packing.Node
-	packer packing.Packer
+	source  *Source
+	devices []*device
+	fakes   []*fakemig.GPU
+	node    *packing.Node
+	packer  packing.Packer
 
 	held    []held
-	layouts []mig.Layout // by the policy beside it
+	layouts []mig.Layout // of the policy
 }
 
-// held is an instance that a pod has: the slice where the scheduler put it, its UUID, and where the policy beside it has put it.
+// held is the instance of a pod.
 type held struct {
-	slice  int
-	uuid   string
-	gpu    int
-	theirs mig.Instance
+	slice       int    // where the scheduler placed it
+	uuid        string // of the instance
+	policyGPU   int    // where the policy placed it
+	policyPlace mig.Instance
 }
 
 func newCluster(t *testing.T, m *mig.Model, gpus int) *cluster {
@@ -48,13 +50,13 @@ func newCluster(t *testing.T, m *mig.Model, gpus int) *cluster {
 	for n := range gpus {
 		uuid := fmt.Sprintf("GPU-%d", n)
 		fake := fakemig.New(uuid, m)
-		manager, err := partition.Open(partition.Config{Device: fake, UUID: uuid, Store: &journal{}, Boot: "b"})
+		manager, err := partition.Open(partition.Config{Device: fake, UUID: uuid, Store: &journal{}, BootID: "b"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		g := &device{GPU: GPU{UUID: uuid}, manager: manager, model: m}
 		d := gpu.Device{UUID: uuid, Model: "A100", SMs: 108, Memory: 80 << 30, MIG: true}
-		if g.offer(&d); d.Fault != "" {
+		if g.setInstances(&d); d.Fault != "" {
 			t.Fatal(d.Fault)
 		}
 		for _, i := range d.Instances {
@@ -63,107 +65,108 @@ func newCluster(t *testing.T, m *mig.Model, gpus int) *cluster {
 				Classes: []share.Isolation{share.Exclusive}, Healthy: true, MaxShares: 16,
 			})
 		}
-		c.gpus, c.fakes, c.layouts = append(c.gpus, g), append(c.fakes, fake), append(c.layouts, mig.Layout{})
+		c.devices, c.fakes, c.layouts = append(c.devices, g), append(c.fakes, fake), append(c.layouts, mig.Layout{})
 	}
 	c.node = packing.NewNode("n", offered, 0, 0)
-	c.source = &Source{gpus: c.gpus}
+	c.source = &Source{devices: c.devices}
 	return c
 }
 
-// wish asks for an instance of a profile: the scheduler and the agent on one side, the policy on the other. What one accepts the
-// other must, too.
-func (c *cluster) wish(p *mig.Profile, policy migchurn.Policy) (accepted bool, err error) {
+// request requests an instance of a profile from scheduler and agent, and from the policy, which must agree.
+func (c *cluster) request(p *mig.Profile, policy migchurn.Policy) (accepted bool, err error) {
 	pod := &packing.Pod{Request: share.Request{Terms: share.Terms{Slice: p.Name}, Containers: []share.Container{{Name: "c", VGPUs: 1, Share: share.Share{
 		SMRequest: share.Whole, SMLimit: share.Whole, QuotaRequest: share.Whole, QuotaLimit: share.Whole, Memory: share.MiB,
 	}}}}}
 	var h held
 	plan, _, refusal := c.packer.Place(c.node, pod)
 	accepted = refusal == packing.Admitted
-	var theirs bool
-	if h.gpu, h.theirs, theirs = policy(c.layouts, p); accepted != theirs {
-		return accepted, fmt.Errorf("%s beside %+v: accepted %v, by the policy %v", p.Name, c.held, accepted, theirs)
+	var policyAccepts bool
+	if h.policyGPU, h.policyPlace, policyAccepts = policy(c.layouts, p); accepted != policyAccepts {
+		return accepted, fmt.Errorf("%s beside %+v: accepted %v, by the policy %v", p.Name, c.held, accepted, policyAccepts)
 	}
 	if !accepted {
 		return false, nil
 	}
 	h.slice = plan[0][0].Slice
-	if h.uuid, err = c.make(h.slice); err != nil {
+	if h.uuid, err = c.create(h.slice); err != nil {
 		return true, err
 	}
 	c.node.Take(packing.Slots, pod, plan)
-	c.layouts[h.gpu] = c.layouts[h.gpu].With(h.theirs)
+	c.layouts[h.policyGPU] = c.layouts[h.policyGPU].With(h.policyPlace)
 	c.held = append(c.held, h)
 	return true, c.check()
 }
 
-// make is the agent's part: the placement names GPU, profile and start.
-func (c *cluster) make(slice int) (uuid string, err error) {
+// create does the agent's part: it creates the instance of the placement on a slice.
+func (c *cluster) create(slice int) (uuid string, err error) {
 	id := string(c.node.Slices[slice].ID)
-	g := c.source.of(id)
+	g := c.source.deviceOf(id)
 	if g == nil || g.UUID != c.node.Slices[slice].Device {
-		return "", fmt.Errorf("%s is of no GPU", id)
+		return "", fmt.Errorf("%s is not on its GPU", id)
 	}
-	at, ok := g.find(id)
+	at, ok := g.placement(id)
 	if !ok {
-		return "", fmt.Errorf("%s is no place", id)
+		return "", fmt.Errorf("%s is not a placement", id)
 	}
 	i, err := g.manager.Obtain(at)
 	if err == nil && slices.ContainsFunc(c.held, func(h held) bool { return h.uuid == i.UUID }) {
-		err = fmt.Errorf("%s is another's", i.UUID)
+		err = fmt.Errorf("%s belongs to another pod", i.UUID)
 	}
 	return i.UUID, err
 }
 
+// end ends a pod.
 func (c *cluster) end(n int) {
 	h := c.held[n]
 	c.node.Loads[h.slice] = packing.Load{}
-	for _, g := range c.gpus {
+	for _, g := range c.devices {
 		if g.UUID == c.node.Slices[h.slice].Device {
 			g.manager.Release(h.uuid)
 		}
 	}
-	c.layouts[h.gpu] = c.layouts[h.gpu].Without(h.theirs)
+	c.layouts[h.policyGPU] = c.layouts[h.policyGPU].Without(h.policyPlace)
 	c.held = slices.Delete(c.held, n, n+1)
 }
 
-// check holds that what the pods have is there, and lies where the scheduler put it.
+// check returns an error unless the pods' instances exist where the scheduler placed them.
 func (c *cluster) check() error {
 	for _, h := range c.held {
-		there := false
+		exists := false
 		for n, fake := range c.fakes {
 			found, err := fake.Instances()
 			if err != nil {
 				return err
 			}
 			for _, i := range found {
-				there = there || i.UUID == h.uuid && place(c.gpus[n].UUID, i.Instance) == string(c.node.Slices[h.slice].ID)
+				exists = exists || i.UUID == h.uuid && placementID(c.devices[n].UUID, i.Instance) == string(c.node.Slices[h.slice].ID)
 			}
 		}
-		if !there {
-			return fmt.Errorf("%s of %s is gone", h.uuid, c.node.Slices[h.slice].ID)
+		if !exists {
+			return fmt.Errorf("%s of %s does not exist", h.uuid, c.node.Slices[h.slice].ID)
 		}
 	}
 	return nil
 }
 
-// empty ends all, and takes each whole GPU: nothing that was left over is in the way.
+// empty ends all pods and then requests each whole GPU, which instances that were left over would prevent.
 func (c *cluster) empty(policy migchurn.Policy) error {
 	for len(c.held) > 0 {
 		c.end(0)
 	}
-	profiles := c.gpus[0].model.Profiles
-	for range c.gpus {
-		if ok, err := c.wish(&profiles[len(profiles)-1], policy); !ok || err != nil {
-			return fmt.Errorf("a whole GPU where nobody has any of it: %v, %v", ok, err)
+	profiles := c.devices[0].model.Profiles
+	for range c.devices {
+		if ok, err := c.request(&profiles[len(profiles)-1], policy); !ok || err != nil {
+			return fmt.Errorf("whole GPU on an empty node: accepted %v, %v", ok, err)
 		}
 	}
 	return nil
 }
 
+// play starts and ends pods at random.
 func (c *cluster) play(random *rand.Rand, policy migchurn.Policy, accepted map[bool]int) error {
 	var plain []*mig.Profile
-	for i := range c.gpus[0].model.Profiles {
-		if p := &c.gpus[0].model.Profiles[i]; !p.Media {
+	for i := range c.devices[0].model.Profiles {
+		if p := &c.devices[0].model.Profiles[i]; !p.Media {
 			plain = append(plain, p)
 		}
 	}
@@ -172,7 +175,7 @@ func (c *cluster) play(random *rand.Rand, policy migchurn.Policy, accepted map[b
 			c.end(random.IntN(len(c.held)))
 			continue
 		}
-		ok, err := c.wish(plain[random.IntN(len(plain))], policy)
+		ok, err := c.request(plain[random.IntN(len(plain))], policy)
 		if err != nil {
 			return err
 		}
@@ -181,8 +184,8 @@ func (c *cluster) play(random *rand.Rand, policy migchurn.Policy, accepted map[b
 	return c.empty(policy)
 }
 
-// known gives a model whose SMs are known, as the driver tells them.
-func known(m *mig.Model) *mig.Model {
+// withSMs returns a copy of a model with numbers of SMs, as the driver reports them.
+func withSMs(m *mig.Model) *mig.Model {
 	k := *m
 	k.Profiles = slices.Clone(m.Profiles)
 	for i := range k.Profiles {
@@ -191,25 +194,32 @@ func known(m *mig.Model) *mig.Model {
 	return &k
 }
 
-// TestAcceptance plays random wishes and ends against the scheduler's choice and the agent's instances: nothing illegal is made
-// (the fake GPU refuses it), nothing that a pod has is touched, nothing is left over, and what gshare-lab simulate mig accepts by its
-// policy gradient is accepted.
+// TestAcceptance plays random requests and ends of pods against the scheduler's choice and the agent's instances. No illegal instance is
+// created, as the fake GPU would refuse it; no pod's instance is touched; none is left over; and exactly the requests that gshare-lab
+// simulate mig accepts by its policy gradient are accepted.
 func TestAcceptance(t *testing.T) {
-	random := rand.New(rand.NewPCG(11, 1))
-	accepted := map[bool]int{}
-	policies := map[*mig.Model]migchurn.Policy{}
-	for _, m := range mig.Models() {
-		policies[m] = migchurn.Gradient(m)
-	}
-	for n := range 10_000 {
-		m := mig.Models()[n%len(mig.Models())]
-		c := newCluster(t, known(m), 1+n%3)
-		if err := c.play(random, policies[m], accepted); err != nil {
-			t.Fatalf("sequence %d on %d of %s: %v", n, len(c.gpus), m.Name, err)
+	var mu sync.Mutex
+	total := map[bool]int{}
+	t.Run("models", func(t *testing.T) {
+		for k, m := range mig.Models() {
+			t.Run(m.Name, func(t *testing.T) {
+				t.Parallel()
+				random, policy, accepted := rand.New(rand.NewPCG(11, uint64(k))), migchurn.Gradient(m), map[bool]int{}
+				for n := k; n < 10_000; n += len(mig.Models()) {
+					c := newCluster(t, withSMs(m), 1+n%3)
+					if err := c.play(random, policy, accepted); err != nil {
+						t.Fatalf("sequence %d on %d GPUs: %v", n, len(c.devices), err)
+					}
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				total[true] += accepted[true]
+				total[false] += accepted[false]
+			})
 		}
-	}
-	t.Logf("%d wishes accepted, %d refused", accepted[true], accepted[false])
-	if accepted[true] < 50_000 || accepted[false] < 10_000 {
-		t.Errorf("%d wishes accepted, %d refused: not much was tried", accepted[true], accepted[false])
+	})
+	t.Logf("%d requests accepted, %d refused", total[true], total[false])
+	if total[true] < 50_000 || total[false] < 10_000 {
+		t.Errorf("%d requests accepted, %d refused: too few for this test", total[true], total[false])
 	}
 }

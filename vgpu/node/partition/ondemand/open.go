@@ -11,21 +11,21 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
-// Open begins to open the GPUs, when no earlier agent uses them any more and Hold has said what containers have. It does not wait:
-// a GPU is open when its driver has answered, and is tried again after a time where that was an error. tell gets both, an error
-// once. The channel is closed when all are open.
-func (s *Source) Open(ctx context.Context, again time.Duration, tell func(uuid string, err error)) <-chan struct{} {
+// Open begins to open the GPUs, which no earlier agent may use any more, after SetUsed has been called. It does not wait: a GPU is open when
+// its driver has answered, and is retried after an interval if that was an error. report is called when a GPU has been opened, with a nil
+// error, and for each new error. The returned channel is closed when all GPUs are open.
+func (s *Source) Open(ctx context.Context, retry time.Duration, report func(uuid string, err error)) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var left sync.WaitGroup
-	for _, g := range s.gpus {
-		left.Go(func() {
-			for before := error(nil); ; pause(ctx, again) {
-				err := s.open(g)
-				if ctx.Err() == nil && (err == nil || before == nil || err.Error() != before.Error()) {
-					tell(g.UUID, err)
+	var opening sync.WaitGroup
+	for _, d := range s.devices {
+		opening.Go(func() {
+			for last := error(nil); ; wait(ctx, retry) {
+				err := s.open(d)
+				if ctx.Err() == nil && (err == nil || last == nil || err.Error() != last.Error()) {
+					report(d.UUID, err)
 				}
-				if before = err; err == nil || ctx.Err() != nil {
+				if last = err; err == nil || ctx.Err() != nil {
 					return
 				}
 			}
@@ -33,25 +33,26 @@ func (s *Source) Open(ctx context.Context, again time.Duration, tell func(uuid s
 	}
 	all := make(chan struct{})
 	go func() {
-		left.Wait()
+		opening.Wait()
 		close(all)
 	}()
 	return all
 }
 
-func pause(ctx context.Context, d time.Duration) {
+// wait blocks for a duration, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
 	}
 }
 
-// open tries once. The instances that containers have are held before anybody can ask for their room.
-func (s *Source) open(g *device) error {
-	manager, model, err := g.GPU.Open()
+// open tries to open a GPU once. The instances that containers use are held before anybody can request their slices.
+func (s *Source) open(d *device) error {
+	manager, model, err := d.GPU.Open()
 	var held map[string]string
 	if err == nil {
-		held, err = s.hold(device{GPU: g.GPU, manager: manager, model: model})
+		held, err = s.hold(device{GPU: d.GPU, manager: manager, model: model})
 	}
 	var devices []gpu.Device
 	if err == nil {
@@ -59,37 +60,37 @@ func (s *Source) open(g *device) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if g.why = err; err != nil {
+	if d.openErr = err; err != nil {
 		return err
 	}
-	g.manager, g.model = manager, model
+	d.manager, d.model = manager, model
 	for id, uuid := range held {
-		m := &made{gpu: g, done: true, uuid: uuid, since: time.Now()}
-		m.device, _ = with(devices, uuid) // else a later look finds it
-		s.made[id] = m
+		i := &instance{gpu: d, done: true, uuid: uuid, doneTime: time.Now()}
+		i.device, _ = deviceWith(devices, uuid) // if it is not listed now, a later list has it
+		s.instances[id] = i
 	}
-	s.release() // what containers had that have ended meanwhile
+	s.releaseUnused() // containers may have ended meanwhile
 	return nil
 }
 
-// hold takes over the instances that containers have had since before this agent, by their places. One that is gone, as after a
-// reboot, is made again when it is asked for.
-func (s *Source) hold(g device) (uuids map[string]string, err error) {
+// hold holds the instances that containers used before this agent started, and returns their UUIDs by placement. An instance that is gone,
+// as after a reboot, is created again by the next Ensure.
+func (s *Source) hold(d device) (uuids map[string]string, err error) {
 	s.mu.Lock()
-	holds := slices.Clone(s.holds)
+	used := slices.Clone(s.used)
 	s.mu.Unlock()
 	uuids = map[string]string{}
-	for _, id := range holds {
-		at, ok := g.find(id)
+	for _, id := range used {
+		at, ok := d.placement(id)
 		if !ok {
 			continue
 		}
-		instance, err := g.manager.Hold(at)
+		i, err := d.manager.Hold(at)
 		if err != nil && !errors.Is(err, partition.ErrNotFound) {
 			return nil, err
 		}
 		if err == nil {
-			uuids[id] = instance.UUID
+			uuids[id] = i.UUID
 		}
 	}
 	return uuids, nil

@@ -13,19 +13,19 @@ import (
 
 // FuzzRecord holds that any journal is refused, or means what is written again.
 func FuzzRecord(f *testing.F) {
-	whole := record{Version: version, Boot: "b", Device: "GPU-a", Made: []place{{"1g.10gb", 3}}, Intent: &intent{geometry.DestroyGPU, place{"1g.10gb", 3}}}
+	whole := record{Version: recordVersion, Boot: "b", Device: "GPU-a", Made: []placement{{"1g.10gb", 3}}, Intent: &intent{geometry.DestroyGPU, placement{"1g.10gb", 3}}}
 	f.Add(whole.encode())
-	f.Add(record{Version: version, Boot: "b", Device: "GPU-a"}.encode())
+	f.Add(record{Version: recordVersion, Boot: "b", Device: "GPU-a"}.encode())
 	f.Add([]byte(`{"version":1,"boot":"b","device":"d","made":[{"profile":"1g.5gb+me","start":-1}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		r, err := parse(text)
+		r, err := parseRecord(text)
 		if err != nil {
 			return
 		}
 		if err := r.validate(); err != nil {
 			t.Fatal("parsed, and not valid:", err)
 		}
-		again, err := parse(r.encode())
+		again, err := parseRecord(r.encode())
 		if err != nil || !bytes.Equal(again.encode(), r.encode()) {
 			t.Fatalf("%q became %q: %v", r.encode(), again.encode(), err)
 		}
@@ -38,9 +38,9 @@ func TestRecordGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := parse(golden)
-	if err != nil || r.Boot != "b" || r.Device != "GPU-a" || len(r.Made) != 2 || r.Made[1] != (place{"2g.20gb", 4}) ||
-		r.Intent.Action != geometry.CreateGPU || r.Intent.place != (place{"1g.10gb", 6}) {
+	r, err := parseRecord(golden)
+	if err != nil || r.Boot != "b" || r.Device != "GPU-a" || len(r.Made) != 2 || r.Made[1] != (placement{"2g.20gb", 4}) ||
+		r.Intent.Action != geometry.CreateGPU || r.Intent.placement != (placement{"1g.10gb", 6}) {
 		t.Fatalf("decoded %+v, %v", r, err)
 	}
 	if !bytes.Equal(r.encode(), golden) {
@@ -51,7 +51,7 @@ func TestRecordGolden(t *testing.T) {
 // Each rule of a journal is broken once.
 func TestParseRefuses(t *testing.T) {
 	good := `{"version":1,"boot":"b","device":"d","made":[{"profile":"1g.10gb","start":3}],"intent":{"action":"create GPU instance","profile":"2g.20gb","start":4}}`
-	if _, err := parse([]byte(good)); err != nil {
+	if _, err := parseRecord([]byte(good)); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range [][2]string{
@@ -59,7 +59,7 @@ func TestParseRefuses(t *testing.T) {
 		{`1g.10gb`, `big`}, {`"start":3`, `"start":8`}, {`"start":3`, `"start":-1`}, {`"start":3`, `"start":"3"`},
 		{`create GPU`, `make GPU`}, {`"start":4`, `"start":9`}, {`"made":[`, `"made":[{"profile":"1g.10gb","start":3},`}, {`}}`, `}}}`}, {`}}`, `}`},
 	} {
-		if r, err := parse([]byte(strings.Replace(good, c[0], c[1], 1))); err == nil {
+		if r, err := parseRecord([]byte(strings.Replace(good, c[0], c[1], 1))); err == nil {
 			t.Errorf("%s in place of %s: %+v", c[1], c[0], r)
 		}
 	}
@@ -91,22 +91,22 @@ func TestFile(t *testing.T) {
 }
 
 func TestBoot(t *testing.T) {
-	a, err := Boot()
-	if b, _ := Boot(); err != nil || a == "" || a != b || strings.ContainsAny(a, " \n") {
+	a, err := BootID()
+	if b, _ := BootID(); err != nil || a == "" || a != b || strings.ContainsAny(a, " \n") {
 		t.Errorf("%q, then %q, %v", a, b, err)
 	}
 }
 
 func TestDone(t *testing.T) {
-	p := place{"1g.10gb", 3}
+	p := placement{"1g.10gb", 3}
 	for _, c := range []struct {
 		action      geometry.Action
-		before, now []place
+		before, now []placement
 	}{
-		{geometry.CreateGPU, nil, []place{p}}, {geometry.CreateCompute, []place{p}, []place{p}},
-		{geometry.DestroyCompute, []place{p}, []place{p}}, {geometry.DestroyGPU, []place{p}, nil},
+		{geometry.CreateGPU, nil, []placement{p}}, {geometry.CreateCompute, []placement{p}, []placement{p}},
+		{geometry.DestroyCompute, []placement{p}, []placement{p}}, {geometry.DestroyGPU, []placement{p}, nil},
 	} {
-		r := record{Made: c.before, Intent: &intent{c.action, p}}.done()
+		r := record{Made: c.before, Intent: &intent{c.action, p}}.completed()
 		if !slices.Equal(r.Made, c.now) || r.Intent != nil {
 			t.Errorf("%s: %+v", c.action, r)
 		}
