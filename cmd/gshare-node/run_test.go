@@ -85,7 +85,7 @@ func TestFullDevice(t *testing.T) {
 		t.Errorf("what was said to fit does not: %v: %s", err, out)
 	}
 	waits := b.run(t, "waits", 60, 60, "--wait", "--", b.program("spin"), kernel, "count=5")
-	eventually(t, "it waits", func() bool { return strings.Contains(a.text(), "waits for room") })
+	eventually(t, "it waits", func() bool { return strings.Contains(a.text(), "request queued") })
 	ps := b.ps(t)
 	if len(ps.Runs) != 1 || ps.Runs[0].Name != "first" {
 		t.Errorf("gshare ps lists %+v", ps.Runs)
@@ -115,7 +115,7 @@ func TestAgentStopsWhileOneWaits(t *testing.T) {
 	b.run(t, "first", 60, 60, "--", b.program("spin"), kernel)
 	eventually(t, "the first runs", func() bool { return b.launches(t, "first") > 0 })
 	waits := b.run(t, "waits", 60, 60, "--wait", "--", "true")
-	eventually(t, "the other waits", func() bool { return strings.Contains(a.text(), "waits for room") })
+	eventually(t, "the other waits", func() bool { return strings.Contains(a.text(), "request queued") })
 	a.end(syscall.SIGTERM)
 	if out, err := waits.Wait(); codeOf(t, err) != 1 || !strings.Contains(out, "agent") {
 		t.Errorf("%v: %s", err, out)

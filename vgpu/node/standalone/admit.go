@@ -17,23 +17,23 @@ import (
 )
 
 var (
-	errClosed  = errors.New("the agent is shutting down")
-	errOpening = errors.New("MPS does not serve the device")
-	errLost    = errors.New("the share could not be set up; the agent's log says why")
+	errClosed      = errors.New("the agent is shutting down")
+	errMPSNotReady = errors.New("MPS does not serve the device")
+	errNotSetUp    = errors.New("the share could not be set up; the agent's log says why")
 )
 
-// waiter is a process in the queue.
+// waiter is a request in the queue, with the process that sent it.
 type waiter struct {
-	id      string // of the run that it may become
-	process process.Process
-	name    string
-	request share.Request
-	grant   chan *control.Grant
-	opening error // there is room, but MPS does not serve the device yet: why
+	id       string // of the run that it may become
+	process  process.Process
+	name     string
+	request  share.Request
+	grant    chan *control.Grant
+	mpsError error // why MPS does not serve the device yet, although the share fits
 }
 
-// Admit gives the process a share. If none fits and the request waits, queued is told why, once. The process belongs to
-// the node if it gets a grant.
+// Admit returns the grant of a share for the process, which then belongs to the node, or the reason for refusing it. If no share is
+// free and the request asks to wait, Admit calls queued once and blocks until one is free or ctx ends.
 func (n *Node) Admit(
 	ctx context.Context, p process.Process, r control.RunRequest, queued func(*control.Refusal),
 ) (*control.Grant, *control.Refusal) {
@@ -42,13 +42,13 @@ func (n *Node) Admit(
 		return nil, refusalOf(err)
 	}
 	w := &waiter{id: strings.ToLower(rand.Text()[:8]), process: p, name: r.Name, request: request, grant: make(chan *control.Grant, 1)}
-	refusal, later := n.tryOrQueue(w, r.Wait)
+	refusal, later := n.admitOrQueue(w, r.Wait)
 	switch {
 	case later && r.Wait:
 		queued(refusal)
 	case later:
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, openLimit, errOpening)
+		ctx, cancel = context.WithTimeoutCause(ctx, n.timing.mpsTimeout, errMPSNotReady)
 		defer cancel()
 	case refusal != nil:
 		return nil, refusal
@@ -56,28 +56,29 @@ func (n *Node) Admit(
 	select {
 	case grant := <-w.grant:
 		if grant == nil {
-			return nil, refusalOf(errLost)
+			return nil, refusalOf(errNotSetUp)
 		}
 		return grant, nil
 	case <-ctx.Done():
 	}
-	return n.leaveQueue(w, context.Cause(ctx))
+	return n.dequeue(w, context.Cause(ctx))
 }
 
-func (n *Node) tryOrQueue(w *waiter, wait bool) (refusal *control.Refusal, queued bool) {
+// admitOrQueue admits the request now or, if it may fit later, adds it to the queue and reports that.
+func (n *Node) admitOrQueue(w *waiter, wait bool) (refusal *control.Refusal, queued bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	refusal, later := n.try(w)
-	if refusal == nil || !later || !wait && w.opening == nil {
+	refusal, later := n.tryAdmit(w)
+	if refusal == nil || !later || !wait && w.mpsError == nil {
 		return refusal, false
 	}
 	n.waiters = append(n.waiters, w)
-	n.Log.Info("a program waits for room", "name", w.name, "pid", w.process.PID, "why", refusal.Reason)
+	n.Log.Info("request queued", "name", w.name, "pid", w.process.PID, "reason", refusal.Reason)
 	return refusal, true
 }
 
-// leaveQueue is for a caller that is gone. It may have got its share in the last moment.
-func (n *Node) leaveQueue(w *waiter, why error) (*control.Grant, *control.Refusal) {
+// dequeue removes a waiter whose caller has given up, and returns its grant if that was made in the meantime.
+func (n *Node) dequeue(w *waiter, why error) (*control.Grant, *control.Refusal) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.waiters = slices.DeleteFunc(n.waiters, func(other *waiter) bool { return other == w })
@@ -86,45 +87,45 @@ func (n *Node) leaveQueue(w *waiter, why error) (*control.Grant, *control.Refusa
 		return grant, nil
 	default:
 	}
-	if errors.Is(why, errOpening) {
-		why = w.opening // by now
+	if errors.Is(why, errMPSNotReady) {
+		why = w.mpsError // the latest
 	}
 	return nil, refusalOf(why)
 }
 
-// try admits a request if it fits now. later says that it may fit another time.
-func (n *Node) try(w *waiter) (_ *control.Refusal, later bool) {
+// tryAdmit admits a request if it fits now. later reports whether a refused request may fit at another time.
+func (n *Node) tryAdmit(w *waiter) (_ *control.Refusal, later bool) {
 	if n.closed {
 		return refusalOf(errClosed), false
 	}
 	pod := podOf(w.process.UID, w.request)
-	picks, refusal := n.place(n.loaded(), pod)
+	picks, refusal := n.findDevices(n.usage(), pod)
 	if refusal != nil {
-		if _, never := n.place(n.empty, pod); never != nil {
+		if _, never := n.findDevices(n.empty, pod); never != nil {
 			return never, false
 		}
 		return refusal, true
 	}
 	r := n.runOf(w, picks)
-	pipe, err := n.open(r)
+	pipe, err := n.openMPS(r)
 	if err != nil {
-		w.opening = err
+		w.mpsError = err
 		return refusalOf(err), true
 	}
 	r.pipe = pipe
-	if err := n.begin(r); err != nil {
-		n.Log.Error("start a run", "pid", w.process.PID, "err", err)
+	if err := n.start(r); err != nil {
+		n.Log.Error("failed to start run", "pid", w.process.PID, "error", err)
 		return refusalOf(err), false
 	}
 	w.grant <- n.grantOf(r)
 	return nil, false
 }
 
-// admitWaiters gives what has become free to those who wait, in the order in which they came; who does not fit yet is
-// overtaken by who does.
+// admitWaiters admits the waiting requests that fit now, in the order of their arrival. A request that does not fit is overtaken by
+// others that do.
 func (n *Node) admitWaiters() {
 	n.waiters = slices.DeleteFunc(n.waiters, func(w *waiter) bool {
-		refusal, later := n.try(w)
+		refusal, later := n.tryAdmit(w)
 		if refusal != nil && !later {
 			close(w.grant)
 		}
@@ -132,7 +133,7 @@ func (n *Node) admitWaiters() {
 	})
 }
 
-// runOf is what a waiter becomes on the picked devices.
+// runOf returns the run of a waiter on the picked devices.
 func (n *Node) runOf(w *waiter, picks []packing.Pick) *run {
 	r := &run{process: w.process, record: record{
 		ID: w.id, Name: w.name, UID: w.process.UID, PID: w.process.PID, Started: time.Now(), Class: picks[0].Class,
@@ -144,12 +145,12 @@ func (n *Node) runOf(w *waiter, picks []packing.Pick) *run {
 	return r
 }
 
-// begin starts a run.
-func (n *Node) begin(r *run) (err error) {
+// start sets up, saves and serves a new run. After an error nothing of it is left.
+func (n *Node) start(r *run) (err error) {
 	p := r.process
 	defer func() {
 		if err != nil {
-			n.discard(r)
+			n.cleanUp(r)
 		}
 	}()
 	if r.StartTime, err = process.Born(p.PID); err != nil {
@@ -170,32 +171,32 @@ func (n *Node) begin(r *run) (err error) {
 	if err := r.container.Listen(); err != nil {
 		return err
 	}
-	n.keep(r)
+	n.watch(r)
 	return nil
 }
 
-// setUp makes what a run needs outside of the token server: a cgroup, and the MPS daemon of a shared device.
+// setUp creates the cgroup of a run and determines how its share is enforced.
 func (n *Node) setUp(r *run) (err error) {
 	if n.Groups != nil {
-		if r.Group, err = n.Groups.enter(r.PID, r.ID); err != nil {
-			n.Log.Warn("no cgroup for a run: its processes are known by their user only", "run", r.ID, "err", err)
+		if r.Cgroup, err = n.Groups.enter(r.PID, r.ID); err != nil {
+			n.Log.Warn("failed to create cgroup, run is identified by user only", "run", r.ID, "error", err)
 		}
 	}
 	r.Enforcement = n.enforcementOf(r)
 	return nil
 }
 
-// discard removes what a run has outside of this process.
-func (n *Node) discard(r *run) {
+// cleanUp closes the sockets of a run and removes its directory and cgroup.
+func (n *Node) cleanUp(r *run) {
 	if r.container != nil {
 		if err := r.container.Close(); err != nil {
-			n.Log.Error("end a run", "run", r.ID, "err", err)
+			n.Log.Error("failed to close sockets of run", "run", r.ID, "error", err)
 		}
 	}
 	if err := os.RemoveAll(n.dirOf(r.ID)); err != nil {
-		n.Log.Error("remove the directory of a run", "run", r.ID, "err", err)
+		n.Log.Error("failed to remove directory of run", "run", r.ID, "error", err)
 	}
-	if n.Groups != nil && r.Group != "" {
-		n.Groups.remove(r.Group)
+	if n.Groups != nil && r.Cgroup != "" {
+		n.Groups.remove(r.Cgroup)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver/metrics"
 )
 
-// NewDebugServer serves /metrics: of the token server, of Go and of the process.
+// NewDebugServer returns a server of /metrics: those of the token server, of the Go runtime and of the process.
 func (n *Node) NewDebugServer() *http.Server {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics.New(n.server), collectors.NewGoCollector(),

@@ -14,116 +14,116 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// driverLimits is what is known of the driver's memory limits.
-type driverLimits struct {
-	mu    sync.Mutex // held while the driver is asked
-	there bool       // there are such
-	told  bool       // that there are none
+// limiterState is what is known about the memory limits of the driver.
+type limiterState struct {
+	mu        sync.Mutex // held while the driver is asked
+	available bool       // the driver has memory limits
+	logged    bool       // that it has none
 }
 
-// limits gives the driver's memory limits for the cgroups of runs; else the error says why not. That there are such stays true; that
-// there are none is asked again for the next run.
-func (n *Node) limits() (dmem.Limiter, error) {
+// driverLimiter returns a limiter for the cgroups of runs, or why the driver has no memory limits. Only a positive answer of the driver is
+// remembered: after a refusal it is asked again for the next run.
+func (n *Node) driverLimiter() (dmem.Limiter, error) {
 	if n.Memory == nil || n.Groups == nil {
 		return dmem.Limiter{}, dmem.ErrMissing
 	}
 	d, l := &n.dmem, dmem.Limiter{Program: n.Memory.Program, Mount: n.Groups.root}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.there {
+	if d.available {
 		return l, nil
 	}
 	err := l.Available(context.Background())
-	d.there = err == nil
-	if errors.Is(err, dmem.ErrMissing) && !d.told {
-		n.Log.Info("device memory is limited by hook and MPS alone", "err", err)
-		d.told = true
+	d.available = err == nil
+	if errors.Is(err, dmem.ErrMissing) && !d.logged {
+		n.Log.Info("device memory is limited by hook and MPS only", "error", err)
+		d.logged = true
 	}
 	return l, err
 }
 
-// limitMemory lets the driver limit the device memory of a run that shares its devices and has a cgroup of its own. Nobody waits for
-// it: a call that hangs in the driver cannot be ended, and until the driver has confirmed the limit nothing is claimed.
+// limitMemory starts to limit the device memory of a run by the driver, if the run shares its devices and has a cgroup. It does not
+// block: a call may hang in the driver, and the enforcement status claims no limit before the driver has confirmed it.
 func (n *Node) limitMemory(r *run) {
-	if r.Class == share.Exclusive || r.Group == "" || r.Limited > 0 || n.divided(r) {
+	if r.Class == share.Exclusive || r.Cgroup == "" || r.MemoryLimit > 0 || n.onMIG(r) {
 		return
 	}
-	go patiently(func(again bool) bool { return n.askForLimit(r, again) })
+	go retryWithBackoff(n.timing.period, func(again bool) bool { return n.tryMemoryLimit(r, again) })
 }
 
-// longestPause is that between two questions to a driver which goes on refusing.
-const longestPause = time.Minute
+// maxBackoff is the longest pause between two attempts to set a limit.
+const maxBackoff = time.Minute
 
-// patiently asks until it is over, after longer and longer pauses.
-func patiently(ask func(again bool) (over bool)) {
-	for pause := processPeriod; !ask(pause > processPeriod); pause = min(2*pause, longestPause) {
+// retryWithBackoff calls attempt until it returns true, with pauses that double from the first one up to maxBackoff.
+func retryWithBackoff(first time.Duration, attempt func(again bool) (over bool)) {
+	for pause := first; !attempt(pause > first); pause = min(2*pause, maxBackoff) {
 		time.Sleep(pause)
 	}
 }
 
-// askForLimit asks the driver to limit a run. It is over when it has confirmed that, or the run has ended. What it reads of the run never
-// changes. Only the first refusal is told: those of a driver may differ in words.
-func (n *Node) askForLimit(r *run, again bool) (over bool) {
-	if again && !n.has(r) {
-		return true // another may have its cgroup
+// tryMemoryLimit makes one attempt to limit a run, and reports whether it was the last: the limit is set, cannot be set, or the run has
+// ended. Only the first failure is logged.
+func (n *Node) tryMemoryLimit(r *run, again bool) (over bool) {
+	if again && !n.running(r) {
+		return true // its cgroup may be another run's by now
 	}
-	limit, err := n.limit(r)
+	limit, err := n.setMemoryLimit(r)
 	switch {
 	case err == nil:
-		n.confirm(r, limit)
+		n.recordMemoryLimit(r, limit)
 		return true
-	case errors.Is(err, dmem.ErrMissing) || !n.has(r):
+	case errors.Is(err, dmem.ErrMissing) || !n.running(r):
 		return true
 	case !again:
-		n.Log.Error("limit the device memory of a run", "run", r.ID, "cgroup", r.Group, "err", err)
+		n.Log.Error("failed to limit device memory of run", "run", r.ID, "cgroup", r.Cgroup, "error", err)
 	}
 	return false
 }
 
-// limit limits what a run has of each device, and gives the largest of the limits that the driver tells.
-func (n *Node) limit(r *run) (confirmed share.Bytes, all error) {
-	l, err := n.limits()
+// setMemoryLimit limits the memory of a run on each device, and returns the largest limit that the driver has confirmed.
+func (n *Node) setMemoryLimit(r *run) (confirmed share.Bytes, all error) {
+	l, err := n.driverLimiter()
 	if err != nil {
 		return 0, err
 	}
 	for _, uuid := range r.Devices {
-		told, err := l.Limit(context.Background(), r.Group, uuid, r.Share.Memory+mps.ContextMemory)
+		told, err := l.Limit(context.Background(), r.Cgroup, uuid, r.Share.Memory+mps.ContextMemory)
 		confirmed, all = max(confirmed, told), errors.Join(all, err)
 	}
 	return confirmed, all
 }
 
-// has says that a run has not ended, and that the node goes on.
-func (n *Node) has(r *run) bool {
+// running reports whether a run has not ended, and the node is not closed.
+func (n *Node) running(r *run) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return !n.closed && slices.Contains(n.runs, r)
 }
 
-// confirm notes what the driver keeps a run to.
-func (n *Node) confirm(r *run, limit share.Bytes) {
+// recordMemoryLimit saves the limit that the driver has confirmed for a run.
+func (n *Node) recordMemoryLimit(r *run, limit share.Bytes) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed || !slices.Contains(n.runs, r) {
 		return
 	}
-	r.Limited = limit
+	r.MemoryLimit = limit
 	r.Enforcement = n.enforcementOf(r)
 	if err := n.save(r); err != nil {
-		n.Log.Error("note the memory limit of a run", "run", r.ID, "err", err)
+		n.Log.Error("failed to save run", "run", r.ID, "error", err)
 	}
 }
 
-// divided says that a run is in MIG instances, for which the driver has no such limits.
-func (n *Node) divided(r *run) bool {
+// onMIG reports whether a run is on MIG instances, for which the driver has no memory limits.
+func (n *Node) onMIG(r *run) bool {
 	return slices.ContainsFunc(r.picks(n.empty), func(p packing.Pick) bool { return n.empty.Slices[p.Slice].Profile != "" })
 }
 
-// memoryOf says by what the device memory of a run that shares is limited, the strongest first.
-func (n *Node) memoryOf(r *run) string {
-	by := "hook, " + n.mpsOf(r)
-	if r.Limited > 0 {
-		return fmt.Sprintf("dmem (%d MiB), %s", r.Limited/share.MiB, by)
+// memoryEnforcement returns by what the device memory of a run on shared devices is limited, the strongest first.
+func (n *Node) memoryEnforcement(r *run) string {
+	by := "hook, " + n.mpsName(r)
+	if r.MemoryLimit > 0 {
+		return fmt.Sprintf("dmem (%d MiB), %s", r.MemoryLimit/share.MiB, by)
 	}
 	return by
 }

@@ -71,7 +71,7 @@ func TestDriverLimitsMemory(t *testing.T) {
 		t.Errorf("%+v", n.status())
 	}
 	r := n.first()
-	want := []string{"memory-limits --set --soft-limit 0 --hard-limit 1536 --namespace " + filepath.Join(n.Groups.root, r.Group) + " -i GPU-0"}
+	want := []string{"memory-limits --set --soft-limit 0 --hard-limit 1536 --namespace " + filepath.Join(n.Groups.root, r.Cgroup) + " -i GPU-0"}
 	if got := calls(); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -110,7 +110,7 @@ func TestDriverComesLater(t *testing.T) {
 	ready := filepath.Join(tempDir(t), "ready")
 	change, _ := withDriver(t, "[ -e "+ready+" ] && echo 'hard limit: 1536 MiB'\n")
 	n := newNode(t, tempDir(t), change)
-	if _, err := n.limits(); !errors.Is(err, dmem.ErrMissing) {
+	if _, err := n.driverLimiter(); !errors.Is(err, dmem.ErrMissing) {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(ready, nil, 0o600); err != nil {
@@ -147,9 +147,9 @@ func TestEndsBeforeLimit(t *testing.T) {
 	change, calls := withDriver(t, "[ $2 = --help ]\n")
 	log := &words{}
 	n := newNode(t, tempDir(t), change, logTo(log))
-	gone := record{ID: "x", Group: "/x", Devices: []string{"GPU-0"}}
+	gone := record{ID: "x", Cgroup: "/x", Devices: []string{"GPU-0"}}
 	for _, again := range []bool{false, true} {
-		if over := n.askForLimit(&run{record: gone}, again); !over || len(calls()) != 1 || log.String() != "" {
+		if over := n.tryMemoryLimit(&run{record: gone}, again); !over || len(calls()) != 1 || log.String() != "" {
 			t.Errorf("%v, %q: %s", over, calls(), log)
 		}
 	}
@@ -163,11 +163,11 @@ func TestRefusalIsToldOnce(t *testing.T) {
 	mustAdmit(t, n, newProgram(t), ask(30, 50, 1024))
 	eventually(t, "it is told", func() bool { return log.String() != "" })
 	for range 2 {
-		if n.askForLimit(n.first(), true) {
+		if n.tryMemoryLimit(n.first(), true) {
 			t.Error("it is over")
 		}
 	}
-	if got := log.String(); strings.Count(got, "limit the device memory") != 1 || len(calls()) < 3 {
+	if got := log.String(); strings.Count(got, "failed to limit device memory") != 1 || len(calls()) < 3 {
 		t.Errorf("%q: %s", calls(), got)
 	}
 }
@@ -176,7 +176,7 @@ func TestRefusalIsToldOnce(t *testing.T) {
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, at := time.Now(), []int(nil)
-		patiently(func(again bool) bool {
+		retryWithBackoff(defaultTiming.period, func(again bool) bool {
 			if at = append(at, int(time.Since(start).Seconds())); again != (len(at) > 1) {
 				t.Errorf("question %d: again is %v", len(at), again)
 			}
@@ -198,7 +198,7 @@ func TestNoDriverLimits(t *testing.T) {
 	}} {
 		n := newNode(t, tempDir(t), change)
 		mustAdmit(t, n, newProgram(t), ask(30, 50, 1024))
-		if _, err := n.limits(); err == nil {
+		if _, err := n.driverLimiter(); err == nil {
 			t.Errorf("%s: there are limits", name)
 		}
 		if got := n.status(); got.Memory != "hook, MPS" || !slices.Contains(got.Missing, loose) {
@@ -222,7 +222,7 @@ func TestLeavesDriverLimit(t *testing.T) {
 		t.Errorf("one's own: %+v", n.status())
 	}
 	r := &run{record: n.first().record}
-	for dir := r.Group; dir != "/"; {
+	for dir := r.Cgroup; dir != "/"; {
 		dir = filepath.Dir(dir)
 		if err := os.WriteFile(filepath.Join(n.Groups.root, dir, "cgroup.procs"), nil, 0o644); err != nil {
 			t.Fatal(err)

@@ -1,5 +1,5 @@
 // Package standalone shares the GPUs of one machine without Kubernetes: gshare run asks it for a share, and it admits by
-// the scheduler's rules, runs the same token server and keeps the share until its processes have ended (DESIGN 6).
+// the scheduler's rules, runs the same token server and keeps the share until its processes have ended.
 //
-// What is on a device is derived from the runs. Each run has a directory with what a new agent needs to take it over.
+// The load of a device is derived from the runs on it. Each run has a directory with the record that a new agent restores it from.
 package standalone

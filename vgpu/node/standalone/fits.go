@@ -8,8 +8,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// fits lists what would be admitted now if one amount were smaller: the largest of each, as gshare run takes it.
-func (n *Node) fits(node *packing.Node, pod *packing.Pod) (list []string) {
+// suggestions returns, as flags of gshare run, the largest SMs, quota and memory with which the request would fit now if only that one
+// were smaller.
+func (n *Node) suggestions(node *packing.Node, pod *packing.Pod) (list []string) {
 	c := pod.Request.Containers[0]
 	try := func(flag string, now, vgpus int64, set func(s *share.Share, v int64)) {
 		most := sort.Search(int(now), func(i int) bool { // what fits also fits if it is smaller
@@ -34,7 +35,7 @@ func (n *Node) fits(node *packing.Node, pod *packing.Pod) (list []string) {
 	return list
 }
 
-// admits tries a container in place of the pod's.
+// admits reports whether the pod would fit with another container in place of its own.
 func (n *Node) admits(node *packing.Node, pod *packing.Pod, c share.Container) bool {
 	try := *pod
 	try.Request.Containers = []share.Container{c}

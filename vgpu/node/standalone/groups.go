@@ -11,12 +11,12 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 )
 
-// Groups puts each run into a cgroup of its own, so that its processes are known by the kernel. That takes root.
+// Groups creates a cgroup for each run, by which the kernel identifies its processes. It needs root.
 type Groups struct {
 	root string // where the hierarchy of version 2 is mounted
 }
 
-// FindGroups finds the hierarchy and tries it out on a cgroup without processes.
+// FindGroups finds the mounted hierarchy of cgroup v2, and returns an error if no cgroup can be created there.
 func FindGroups() (*Groups, error) {
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
 		if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err != nil {
@@ -31,10 +31,10 @@ func FindGroups() (*Groups, error) {
 		}
 		return &Groups{root}, os.Remove(trial)
 	}
-	return nil, fmt.Errorf("no cgroups of version 2 are mounted")
+	return nil, fmt.Errorf("cgroup v2 is not mounted")
 }
 
-// enter puts a process into a new cgroup below its own, so that what bounds it now goes on bounding it.
+// enter moves a process into a new cgroup below its own, so that the limits of its present cgroup still apply. It returns the path.
 func (g *Groups) enter(pid int, run string) (path string, err error) {
 	m, err := cgroup.Of(pid)
 	if err != nil {
@@ -42,7 +42,7 @@ func (g *Groups) enter(pid int, run string) (path string, err error) {
 	}
 	parent, ok := m.Unified()
 	if !ok {
-		return "", fmt.Errorf("process %d has no cgroup of version 2", pid)
+		return "", fmt.Errorf("process %d has no cgroup v2", pid)
 	}
 	path = filepath.Join(parent, "gshare-"+run)
 	if err := os.Mkdir(filepath.Join(g.root, path), 0o755); err != nil {
@@ -56,8 +56,8 @@ func (g *Groups) enter(pid int, run string) (path string, err error) {
 	return path, nil
 }
 
-// holds says that a user cannot take processes out of a cgroup. Who may write the list of one above it can: root, and below
-// user@UID.service that user.
+// holds reports whether a user cannot move processes out of a cgroup. Whoever may write the cgroup.procs of an ancestor can: root and,
+// below user@UID.service, that user.
 func (g *Groups) holds(path string, uid uint32) bool {
 	for path != "/" {
 		path = filepath.Dir(path)
@@ -69,20 +69,20 @@ func (g *Groups) holds(path string, uid uint32) bool {
 	return true
 }
 
-// mayWrite says that a user may write a file, or could let himself; any user, where it is more than the owner's.
+// mayWrite reports whether a user may write a file or could grant himself that. It assumes so if others than the owner may write.
 func mayWrite(info os.FileInfo, uid uint32) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return !ok || uid == 0 || stat.Uid == uid || info.Mode()&0o022 != 0
 }
 
-// remove deletes the cgroup, unless processes that never used the device linger in it.
+// remove deletes the cgroup, unless processes are left in it.
 func (g *Groups) remove(path string) { _ = os.Remove(filepath.Join(g.root, path)) }
 
-// admit says whether a process belongs to a run.
+// admit returns an error if a process does not belong to the run.
 func (r *run) admit(p process.Process) error {
-	if r.Group == "" {
+	if r.Cgroup == "" {
 		if p.UID != r.UID && p.UID != 0 {
-			return fmt.Errorf("it is of user %d, the run of user %d", p.UID, r.UID)
+			return fmt.Errorf("the process is of user %d, the run of user %d", p.UID, r.UID)
 		}
 		return nil
 	}
@@ -90,8 +90,8 @@ func (r *run) admit(p process.Process) error {
 	if err != nil {
 		return err
 	}
-	if path, ok := m.Unified(); !ok || !cgroup.Below(path, r.Group) {
-		return fmt.Errorf("its cgroup %s is not that of the run", path)
+	if path, ok := m.Unified(); !ok || !cgroup.Below(path, r.Cgroup) {
+		return fmt.Errorf("the cgroup %s of the process is not that of the run", path)
 	}
 	return nil
 }

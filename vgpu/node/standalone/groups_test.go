@@ -29,7 +29,7 @@ func TestGroups(t *testing.T) {
 	if err := r.admit(forger); err == nil {
 		t.Error("a process of the same user but another cgroup was let in")
 	}
-	path := filepath.Join(groups.root, r.Group)
+	path := filepath.Join(groups.root, r.Cgroup)
 	p.end()
 	eventually(t, "the cgroup is gone", func() bool {
 		_, err := os.Stat(path)

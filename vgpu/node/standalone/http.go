@@ -13,7 +13,7 @@ import (
 
 type connKey struct{}
 
-// NewHTTPServer serves the control socket. Who asks is known by the connection, never by what the request says.
+// NewHTTPServer returns the server of the control socket. Callers are identified by the credentials of their connection only.
 func (n *Node) NewHTTPServer() *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+control.RunsPath, n.postRun)

@@ -9,11 +9,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// SetLimit moves the SM limit of an elastic run of the asking user's, for its next tokens. nil is done.
+// SetLimit changes the SM limit of an elastic run of the calling user, from the next tokens on. It returns nil on success.
 func (n *Node) SetLimit(uid uint32, r control.LimitRequest) *control.Refusal {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	run, err := n.named(r.Run)
+	run, err := n.findRun(r.Run)
 	if err != nil {
 		return &control.Refusal{Reason: err.Error()}
 	}
@@ -23,12 +23,12 @@ func (n *Node) SetLimit(uid uint32, r control.LimitRequest) *control.Refusal {
 	if err := n.resize(run, r.SMLimit); err != nil {
 		return refusalOf(err)
 	}
-	n.Log.Info("the limit of a run was moved", "run", run.ID, "name", run.Name, "limit", run.SMLimit)
+	n.Log.Info("SM limit changed", "run", run.ID, "name", run.Name, "limit", run.SMLimit)
 	return nil
 }
 
-// named finds a run by its ID, or by its name if no other has it.
-func (n *Node) named(name string) (found *run, err error) {
+// findRun returns the run with an ID, or the only one with that name.
+func (n *Node) findRun(name string) (found *run, err error) {
 	for _, r := range n.runs {
 		switch {
 		case r.ID == name:
@@ -45,7 +45,7 @@ func (n *Node) named(name string) (found *run, err error) {
 	return found, nil
 }
 
-// resize moves a limit between the request and the cap of the run's processes, which stays as it was at their start.
+// resize sets a limit between the request and the MPS cap of the run's processes, which is fixed at their start.
 func (n *Node) resize(r *run, percent int64) error {
 	s := r.Share
 	if percent < 1 || percent > 100 || share.PerMille(percent*10) < s.SMRequest || share.PerMille(percent*10) > s.SMLimit {

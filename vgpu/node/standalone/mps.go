@@ -12,25 +12,22 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
 )
 
-// openLimit is how long a program that does not wait for room waits for MPS to serve its device.
-const openLimit = 10 * time.Second
-
-// open says why no process of a run may come to its devices now, or by which pipes it comes to MPS. Whole devices are used without MPS.
-func (n *Node) open(r *run) (pipe string, _ error) {
+// openMPS returns the MPS pipe directory of a run, or why MPS does not admit its processes now. Exclusive runs need no MPS.
+func (n *Node) openMPS(r *run) (pipe string, _ error) {
 	if r.Class == share.Exclusive {
 		return "", nil
 	}
 	return n.mps.Open(r.member())
 }
 
-// member is what a run is to MPS.
+// member returns the run as a client of the MPS daemon.
 func (r *run) member() mps.Member {
 	return mps.NewMember(r.Devices[0], r.ID, share.Share(r.Share), mps.HasLowPriority(r.Class, r.Priority))
 }
 
-// holdMPS keeps the daemons of the devices that are shared, and ends those of others, so that the next runs start without what
-// the last ones left. The caller holds the lock.
-func (n *Node) holdMPS() {
+// syncMPS starts the daemons of shared devices and stops all others, so that the next runs start with fresh ones. The caller holds
+// the lock.
+func (n *Node) syncMPS() {
 	var members []mps.Member
 	for _, r := range n.runs {
 		if r.Class != share.Exclusive {
@@ -40,54 +37,52 @@ func (n *Node) holdMPS() {
 	n.mps.SetMembers(members)
 }
 
-// reconsider lets those in who waited for a daemon.
-func (n *Node) reconsider() {
+// retryWaiters admits waiting requests after the state of an MPS daemon has changed.
+func (n *Node) retryWaiters() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.admitWaiters()
 }
 
-// capOf says how many SMs MPS gives the run: the hardware rounds.
-func (n *Node) capOf(r *run) string {
+// smEnforcement returns how the SMs of a run are limited, with the number that MPS rounds its percentage to.
+func (n *Node) smEnforcement(r *run) string {
 	i, _ := n.empty.SliceIndex(packing.SliceID(r.Devices[0]))
 	s := n.empty.Slices[i]
-	return fmt.Sprintf("%s, %d of %d SMs", n.mpsOf(r), supervisor.Cap(r.Share.SMLimit, s.SMs), s.SMs) + inside(s.Profile)
+	return fmt.Sprintf("%s, %d of %d SMs", n.mpsName(r), supervisor.Cap(r.Share.SMLimit, s.SMs), s.SMs) + migSuffix(s.Profile)
 }
 
-// mpsOf names MPS by how it holds a run.
-func (n *Node) mpsOf(r *run) string {
+// mpsName returns which feature of MPS limits a run.
+func (n *Node) mpsName(r *run) string {
 	if n.mps.HasNamespace(r.Devices[0], r.ID) {
 		return "MPS namespace"
 	}
 	return "MPS"
 }
 
-// loose says what a program can do about the limits of MPS: it sees the pipes of all.
-func (n *Node) loose(r *run) string {
+// mpsLoophole returns how a program can escape the limits of MPS.
+func (n *Node) mpsLoophole(r *run) string {
 	if n.mps.HasNamespace(r.Devices[0], r.ID) {
 		return "a program that names other pipes in its environment has other limits of MPS"
 	}
 	return "a program that changes its environment loosens the limits of MPS"
 }
 
-// inside adds to what enforces a share that a MIG instance stands around it.
-func inside(profile string) string {
+// migSuffix returns the end of an enforcement text for a slice that is a MIG instance; empty for a whole GPU.
+func migSuffix(profile string) string {
 	if profile == "" {
 		return ""
 	}
 	return ", inside of MIG " + profile
 }
 
-// processPeriod is how often the processes on the devices are looked at.
-const processPeriod = 2 * time.Second
-
-// watchProcesses finds programs that run without MPS. Nobody waits for its end: a call into a driver that hangs cannot be ended.
+// watchProcesses looks for programs that run without MPS, until the node is closed. Close does not wait for it, since a call may hang
+// in the driver.
 func (n *Node) watchProcesses() {
 	if n.Source == nil {
 		return
 	}
 	go func() {
-		for ; !n.isClosed(); time.Sleep(processPeriod) {
+		for ; !n.isClosed(); time.Sleep(n.timing.period) {
 			if processes, err := n.Source.Processes(); err == nil {
 				n.mps.ObserveProcesses(processes)
 			}

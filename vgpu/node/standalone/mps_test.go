@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
@@ -93,6 +94,7 @@ func there(path string) bool {
 // TestMPSThatFails: a program that does not wait for room is told at the end of its patience what is wrong by then.
 func TestMPSThatFails(t *testing.T) {
 	broken := func(o *Options) { o.MPS.Program = "/bin/false" }
+	impatient := func(o *Options) { o.timing.mpsTimeout = 3 * time.Second }
 	refusing := func(o *Options) { // the second step of making a namespace
 		log := filepath.Join(o.MPS.Dir, "log", "GPU-0")
 		if err := errors.Join(os.MkdirAll(log, 0o755), os.WriteFile(filepath.Join(log, "refuse"), []byte("namespace set"), 0o644)); err != nil {
@@ -105,7 +107,7 @@ func TestMPSThatFails(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
-			n := newNode(t, tempDir(t), options...)
+			n := newNode(t, tempDir(t), append(options, impatient)...)
 			if _, refusal := newProgram(t).admit(n, ask(30, 50, 1024)); refusal == nil || !strings.Contains(refusal.Reason, want) {
 				t.Errorf("%+v", refusal)
 			}

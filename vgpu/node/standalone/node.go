@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/dmem"
@@ -17,18 +18,28 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Options are what a node is made of.
+// Options are the parts and settings of a node.
 type Options struct {
 	Config  config.Configuration // with its defaults and its directory
 	Devices []gpu.Device
 	MPS     mps.Daemons
-	Source  gpu.Source    // of the processes on the devices; nil: they are not looked at
-	Groups  *Groups       // nil: processes are told apart by user only
-	Memory  *dmem.Limiter // lets the driver limit memory by the Groups, where it can; nil: it is not asked
+	Source  gpu.Source    // of the processes on the devices; nil: not monitored
+	Groups  *Groups       // nil: processes are identified by their user only
+	Memory  *dmem.Limiter // memory limits of the driver for the Groups; nil: not used
 	Log     *slog.Logger
+	timing  timing // zero: defaultTiming
 }
 
-// Node is the agent of one machine.
+// timing is how long a node waits for what; tests wait less.
+type timing struct {
+	mpsTimeout time.Duration // for MPS to serve the device of a request that does not queue
+	lease      time.Duration // for the children of a restored run to reconnect
+	period     time.Duration // between looks at the processes on the devices, and before the first retry of a driver call
+}
+
+var defaultTiming = timing{mpsTimeout: 10 * time.Second, lease: tokenserver.Lease, period: 2 * time.Second}
+
+// Node admits and serves the runs of one machine.
 type Node struct {
 	Options
 	packer packing.Packer
@@ -36,7 +47,7 @@ type Node struct {
 	server *tokenserver.Server
 	mps    *mps.Manager
 	slices []*tokenserver.Slice // of the devices
-	dmem   driverLimits
+	dmem   limiterState
 
 	mu      sync.Mutex // guards the following
 	runs    []*run     // in the order of admission
@@ -45,13 +56,16 @@ type Node struct {
 	watches sync.WaitGroup
 }
 
-// New takes the devices into service, with the runs that an earlier agent left.
+// New returns a node that serves the devices and the runs of an earlier agent.
 func New(o Options) (*Node, error) {
+	if o.timing == (timing{}) {
+		o.timing = defaultTiming
+	}
 	n := &Node{Options: o, packer: packerOf(o.Config)}
 	n.server = tokenserver.New(tokenserver.Config{
 		Log: o.Log, Turn: o.Config.Turn.Duration, RunAhead: o.Config.RunAhead.Duration, Window: o.Config.Window.Duration,
 	})
-	n.mps = mps.New(mps.Config{Daemons: o.MPS, Log: o.Log, OnChange: n.reconsider})
+	n.mps = mps.New(mps.Config{Daemons: o.MPS, Log: o.Log, OnChange: n.retryWaiters})
 	var list []packing.Slice
 	found := 0
 	for _, d := range o.Devices {
@@ -72,7 +86,7 @@ func New(o Options) (*Node, error) {
 		return nil, fmt.Errorf("devices: %w of those that the configuration lists", gpu.ErrNoGPU)
 	}
 	if missing := len(o.Config.Devices) - found; missing > 0 {
-		o.Log.Warn("the configuration lists devices that are not there", "missing", missing, "listed", o.Config.Devices)
+		o.Log.Warn("configured devices are missing", "missing", missing, "configured", o.Config.Devices)
 	}
 	n.empty = packing.NewNode("this machine", list, 0, 0)
 	if err := os.MkdirAll(n.runsDir(), 0o755); err != nil {
@@ -82,6 +96,7 @@ func New(o Options) (*Node, error) {
 	return n, n.restore()
 }
 
+// packerOf returns the packer with the rules of the configuration.
 func packerOf(c config.Configuration) packing.Packer {
 	rules := packing.NewRules(packing.Slots)
 	rules.Gamma = *c.GammaPercent * 10
@@ -89,7 +104,7 @@ func packerOf(c config.Configuration) packing.Packer {
 	return packing.Packer{Rules: rules, Ranker: packing.Balance{Demand: &packing.Demand{}}}
 }
 
-// slicesOf describes a device to the packer: as a whole, or by its MIG instances.
+// slicesOf returns the slices of a device: the whole of it, or its healthy MIG instances.
 func (n *Node) slicesOf(d gpu.Device) (list []packing.Slice) {
 	if !d.MIG {
 		return []packing.Slice{n.sliceOf(d, gpu.Instance{UUID: d.UUID, SMs: d.SMs, Memory: d.Memory})}
@@ -102,7 +117,7 @@ func (n *Node) slicesOf(d gpu.Device) (list []packing.Slice) {
 	return list
 }
 
-// sliceOf describes one slice. Without MPS it cannot be shared.
+// sliceOf returns one slice for the packer. Without MPS it is exclusive only.
 func (n *Node) sliceOf(d gpu.Device, i gpu.Instance) packing.Slice {
 	classes := []share.Isolation{share.Exclusive}
 	if n.MPS.Available() == nil {
@@ -116,7 +131,7 @@ func (n *Node) sliceOf(d gpu.Device, i gpu.Instance) packing.Slice {
 
 func (n *Node) runsDir() string { return filepath.Join(n.Config.Directory, "runs") }
 
-// Close stops serving. Runs go on, and the next agent takes them over.
+// Close stops serving. The processes of runs live on, and the next agent restores their shares.
 func (n *Node) Close() {
 	n.mu.Lock()
 	n.closed = true
@@ -130,8 +145,8 @@ func (n *Node) Close() {
 	n.watches.Wait()
 }
 
-// loaded is the devices with what the runs have of them.
-func (n *Node) loaded() *packing.Node {
+// usage returns the devices with the load of all runs.
+func (n *Node) usage() *packing.Node {
 	node := n.empty.Clone()
 	for _, r := range n.runs {
 		node.Take(packing.Slots, r.pod(), packing.Plan{r.picks(node)})

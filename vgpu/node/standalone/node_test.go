@@ -41,6 +41,7 @@ func newNode(t testing.TB, dir string, change ...func(*Options)) *Node {
 	c := config.Configuration{Directory: dir}.WithDefaults()
 	o := Options{
 		Config: c, MPS: mps.Daemons{Dir: dir, Simulated: true}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		timing:  timing{mpsTimeout: defaultTiming.mpsTimeout, lease: 100 * time.Millisecond, period: 500 * time.Millisecond},
 		Devices: []gpu.Device{{UUID: "GPU-0", Model: "A100", SMs: 108, Memory: 80 * gib}, {UUID: "GPU-1", Model: "A100", SMs: 108, Memory: 80 * gib}},
 	}
 	for _, f := range change {
@@ -310,7 +311,7 @@ func TestAnotherAgentTakesOver(t *testing.T) {
 
 func TestBrokenRecordIsNoRun(t *testing.T) {
 	dir := tempDir(t)
-	for name, text := range map[string]string{"a": "{", "b": "{}", "c": `{"ID": "x"}`} {
+	for name, text := range map[string]string{"a": "{", "b": "{}", "c": `{"ID": "x"}`, "d": strings.Replace(readGolden(t), `"version":1`, `"version":2`, 1)} {
 		if err := os.MkdirAll(filepath.Join(dir, "runs", name), 0o755); err != nil {
 			t.Fatal(err)
 		}

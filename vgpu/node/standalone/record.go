@@ -34,8 +34,8 @@ type record struct {
 	Priority    share.Priority            `json:"priority"`
 	Share       savedShare                `json:"share"`             // of each device
 	SMLimit     share.PerMille            `json:"smLimit,omitempty"` // set by SetLimit; 0: that of the share
-	Group       string                    `json:"cgroup,omitempty"`
-	Limited     share.Bytes               `json:"driverLimit,omitempty"` // device memory limit that the driver has confirmed; 0: none
+	Cgroup      string                    `json:"cgroup,omitempty"`
+	MemoryLimit share.Bytes               `json:"driverLimit,omitempty"` // device memory limit that the driver has confirmed; 0: none
 	Enforcement control.EnforcementStatus `json:"enforcement"`
 }
 

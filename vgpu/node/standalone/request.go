@@ -12,7 +12,7 @@ import (
 
 const maxName = 63
 
-// requestOf checks what a user wrote, by the rules for pods.
+// requestOf converts and validates a user's request by the rules for pods.
 func requestOf(r control.RunRequest) (share.Request, error) {
 	if len(r.Name) > maxName {
 		return share.Request{}, share.Invalid("name", "%d bytes are more than %d", len(r.Name), maxName)
@@ -33,7 +33,7 @@ func requestOf(r control.RunRequest) (share.Request, error) {
 	return request, request.Validate()
 }
 
-// refusalOf is how a wrong request is answered.
+// refusalOf returns the answer to a request that failed with err.
 func refusalOf(err error) *control.Refusal {
 	var field *share.FieldError
 	if errors.As(err, &field) {
@@ -42,12 +42,13 @@ func refusalOf(err error) *control.Refusal {
 	return &control.Refusal{Reason: err.Error()}
 }
 
+// podOf returns a request as a pod whose tenant is the user.
 func podOf(uid uint32, r share.Request) *packing.Pod {
 	return &packing.Pod{Tenant: strconv.FormatUint(uint64(uid), 10), Request: r}
 }
 
-// place finds devices for a request, or says why there are none and what would fit.
-func (n *Node) place(node *packing.Node, pod *packing.Pod) ([]packing.Pick, *control.Refusal) {
+// findDevices returns devices for a request, or why none has enough left, with smaller requests that would fit.
+func (n *Node) findDevices(node *packing.Node, pod *packing.Pod) ([]packing.Pick, *control.Refusal) {
 	if err := pod.Request.Attachable(); err != nil {
 		refusal := refusalOf(err)
 		refusal.Fits = []string{fmt.Sprintf("--sm %d --isolation exclusive", 100*pod.Request.Containers[0].VGPUs)}
@@ -55,18 +56,18 @@ func (n *Node) place(node *packing.Node, pod *packing.Pod) ([]packing.Pick, *con
 	}
 	plan, _, refusal := n.packer.Place(node, pod)
 	if refusal != packing.Admitted {
-		return nil, &control.Refusal{Field: fieldOf[refusal], Reason: n.explain(refusal), Fits: n.fits(node, pod)}
+		return nil, &control.Refusal{Field: fieldOf[refusal], Reason: n.explain(refusal), Fits: n.suggestions(node, pod)}
 	}
 	return plan[0], nil
 }
 
-// fieldOf says which part of a request a refusal is about, where it is about one.
+// fieldOf maps refusals to the field of the request that causes them, if there is one.
 var fieldOf = map[packing.Refusal]string{
 	packing.NotEnforceable: share.FieldIsolation, packing.OtherClass: share.FieldIsolation,
 	packing.TooFewDevices: share.FieldVGPU, packing.NoMemory: share.FieldMemory, packing.OverLimits: share.FieldQuotaLimit,
 }
 
-// explain adds what is special about this machine.
+// explain returns the text of a refusal, with the reason why MPS is not available if that caused it.
 func (n *Node) explain(r packing.Refusal) string {
 	if err := n.MPS.Available(); r == packing.NotEnforceable && err != nil {
 		return fmt.Sprintf("%v: %v, so a device cannot be shared", r, err)

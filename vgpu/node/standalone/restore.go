@@ -9,8 +9,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 )
 
-// restore takes over the runs of an earlier agent. What cannot be read is not a run: it is removed, and its processes go on
-// by their policy file until they end.
+// restore takes over the runs of an earlier agent. It removes a directory whose record is refused; processes of that run keep to their
+// policy file until they end.
 func (n *Node) restore() error {
 	entries, err := os.ReadDir(n.runsDir())
 	if err != nil {
@@ -20,7 +20,7 @@ func (n *Node) restore() error {
 	for _, entry := range entries {
 		r, err := n.load(entry.Name())
 		if err != nil {
-			n.Log.Error("take over a run", "run", entry.Name(), "err", err)
+			n.Log.Error("failed to restore run", "run", entry.Name(), "error", err)
 			if err := os.RemoveAll(n.dirOf(entry.Name())); err != nil {
 				return err
 			}
@@ -32,7 +32,7 @@ func (n *Node) restore() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, r := range found {
-		n.resume(r)
+		n.restoreRun(r)
 	}
 	for _, r := range n.runs {
 		if err := r.container.Listen(); err != nil {
@@ -42,6 +42,7 @@ func (n *Node) restore() error {
 	return nil
 }
 
+// load reads the record of a run.
 func (n *Node) load(id string) (*run, error) {
 	text, err := os.ReadFile(filepath.Join(n.dirOf(id), recordName))
 	if err != nil {
@@ -57,22 +58,22 @@ func (n *Node) load(id string) (*run, error) {
 	return r, nil
 }
 
-// resume keeps a run. A process that has ended may have children that are connected and will come back.
-func (n *Node) resume(r *run) {
-	r.process, r.dead = alive(r.PID, r.StartTime)
+// restoreRun serves a recorded run again. If its process has ended, its children may still reconnect.
+func (n *Node) restoreRun(r *run) {
+	r.process, r.dead = openIfAlive(r.PID, r.StartTime)
 	if err := n.prepare(r); err != nil {
-		n.Log.Error("take over a run", "run", r.ID, "err", err)
-		n.discard(r)
+		n.Log.Error("failed to restore run", "run", r.ID, "error", err)
+		n.cleanUp(r)
 		return
 	}
-	n.keep(r)
+	n.watch(r)
 	if r.dead {
-		n.settleLater(r)
+		n.endAfterLease(r)
 	}
 }
 
-// alive takes hold of a process if it still is the one that was started then.
-func alive(pid int, start uint64) (p process.Process, dead bool) {
+// openIfAlive opens the process with a PID and start time. dead reports that it has ended.
+func openIfAlive(pid int, start uint64) (p process.Process, dead bool) {
 	p, err := process.Open(pid)
 	if err != nil {
 		return process.Process{}, true

@@ -8,12 +8,12 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Status describes the machine.
+// Status returns the devices and runs of the machine.
 func (n *Node) Status() control.Status {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	status := control.Status{Devices: []control.Device{}, Runs: []control.Run{}}
-	loaded := n.loaded()
+	loaded := n.usage()
 	for i := range loaded.Slices {
 		s, load := &loaded.Slices[i], &loaded.Loads[i]
 		d := control.Device{
