@@ -22,7 +22,7 @@ import (
 
 func TestLife(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newFixture(t)
 	cdi := r.pod("a", "GPU-1", 60, 70)
 	r.wait("ticket numbered like its slice", func() bool { // advice comes in time or not at all; without it the first free is taken
 		if strings.HasPrefix(r.kubelet.Held("a", "main")[0], "g1-") {
@@ -48,10 +48,10 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestReusedTickets: what an earlier owner had is never behind the name, even where nobody asks before the container is created.
+// TestReusedTickets: a container never gets the share of its tickets' previous owner, even if the runtime creates it without PreStart.
 func TestReusedTickets(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newFixture(t)
 	cdi := r.pod("a", "GPU-0", 60, 70)
 	r.mustCreate("a", cdi, "GPU-0")
 	held := r.kubelet.Held("a", "main")
@@ -87,31 +87,31 @@ func TestRefusals(t *testing.T) {
 		event string
 	}{
 		"not placed": {unplaced, "GPUShareNotPlaced"}, "unsafe": {unsafe, "GPUShareUnsafe"}, "copied": {copied, "GPUPlacementForged"},
-		"no such slice": {placed("lost", "GPU-9", 10, 10), "GPUSliceUnknown"},
+		"no such slice": {placed("unknown", "GPU-9", 10, 10), "GPUSliceUnknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
+			r := newFixture(t)
 			r.kubelet.AddPod(test.pod)
 			cdi := r.admitted(string(test.pod.UID))
 			if spec, err := r.create(string(test.pod.UID), cdi); err == nil {
 				t.Errorf("started with %s", spec)
 			}
-			if !r.cluster.told(test.event) {
+			if !r.cluster.hasEvent(test.event) {
 				t.Errorf("events %v, want %s", r.cluster.events, test.event)
 			}
 			if r.left("cdi")+r.left("grants") != 0 {
-				t.Error("something is left")
+				t.Error("files are left")
 			}
 		})
 	}
 }
 
-// TestSetUpFails: what cannot be set up leaves nothing, and works once it can. What has been granted before stays granted.
+// TestSetUpFails: a failed set-up leaves no state, and can be repeated. A grant from before stays in force.
 func TestSetUpFails(t *testing.T) {
 	t.Parallel()
 	driver := ""
-	r := newRig(t, func(o *Options) { o.Config.Kubernetes.Driver = driver })
+	r := newFixture(t, func(o *Options) { o.Config.Kubernetes.Driver = driver })
 	cdi := r.pod("a", "GPU-0", 60, 70)
 	r.mustCreate("a", cdi, "GPU-0")
 	r.stop()
@@ -120,7 +120,7 @@ func TestSetUpFails(t *testing.T) {
 	if spec, err := r.create("b", r.pod("b", "GPU-1", 60, 70)); err == nil {
 		t.Fatalf("started without a driver: %s", spec)
 	}
-	if !r.cluster.told("GPUShareNotServed") {
+	if !r.cluster.hasEvent("GPUShareNotServed") {
 		t.Errorf("events %v", r.cluster.events)
 	}
 	if _, err := r.create("a", cdi); err == nil { // its container starts again
@@ -133,10 +133,10 @@ func TestSetUpFails(t *testing.T) {
 	r.mustCreate("a", cdi, "GPU-0")
 }
 
-// TestRestart: a new agent takes over what was granted, before the kubelet is there, and refuses what would be given twice.
+// TestRestart: a new agent restores the grants, before the kubelet answers, and refuses to grant a share twice.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newFixture(t)
 	cdi := r.pod("a", "GPU-0", 60, 70)
 	r.mustCreate("a", cdi, "GPU-0")
 	whole := r.pod("w", "GPU-1", 100, 100)
@@ -155,16 +155,16 @@ func TestRestart(t *testing.T) {
 	}
 	r.mustCreate("a", cdi, "GPU-0")
 	if spec, err := r.create("b", forged); err == nil {
-		t.Errorf("a share was given twice: %s", spec)
+		t.Errorf("a share was granted twice: %s", spec)
 	}
 	r.kubelet.RemovePod("a")
 	r.mustCreate("b", forged, "GPU-0") // it has been waiting for that
 }
 
-// TestReboot: what is kept below /run and /var/run is gone. The kubelet has its checkpoint.
+// TestReboot: the agent's files are gone, and it adopts the containers from the kubelet's checkpoint.
 func TestReboot(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newFixture(t)
 	cdi := r.pod("a", "GPU-1", 60, 70)
 	r.mustCreate("a", cdi, "GPU-1")
 	r.stop()
@@ -178,15 +178,15 @@ func TestReboot(t *testing.T) {
 	r.mustCreate("a", cdi, "GPU-1")
 }
 
-// TestDeviceGone: slices keep their places while pods are bound, whatever the machine says.
+// TestDeviceGone: while pods are bound, a device that disappears stays in the inventory with a fault.
 func TestDeviceGone(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newFixture(t)
 	cdi := r.pod("a", "GPU-1", 60, 70)
 	r.mustCreate("a", cdi, "GPU-1")
 	tickets := len(ticket.All(r.shares()))
 	r.write("devices.yaml", strings.Split(devices, "- {uuid: GPU-1")[0])
-	r.wait("event", func() bool { return r.cluster.told("GPUFault") })
+	r.wait("event", func() bool { return r.cluster.hasEvent("GPUFault") })
 	if n := len(r.kubelet.Devices()); n != tickets {
 		t.Errorf("%d tickets, want %d", n, tickets)
 	}
@@ -196,7 +196,7 @@ func TestDeviceGone(t *testing.T) {
 		t.Errorf("%d tickets after a restart, want %d", n, tickets)
 	}
 	r.write("devices.yaml", devices)
-	r.wait("recovery", func() bool { return r.cluster.told("GPURecovered") })
+	r.wait("recovery", func() bool { return r.cluster.hasEvent("GPURecovered") })
 	r.write("devices.yaml", strings.Split(devices, "- {uuid: GPU-1")[0])
 	r.kubelet.RemovePod("a")
 	if err := r.kubelet.WaitDevices(r.ctx, tickets/2); err != nil {
@@ -207,7 +207,7 @@ func TestDeviceGone(t *testing.T) {
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	drain := false
-	r := newRig(t, func(o *Options) {
+	r := newFixture(t, func(o *Options) {
 		if drain {
 			o.Config.Kubernetes.Drain = []string{"GPU-1"}
 		}
@@ -228,10 +228,10 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestBurst: many containers start at once on a kubelet that refuses now and then; each gets its own.
+// TestBurst: many containers start at once while the kubelet refuses some requests; each gets its own share.
 func TestBurst(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(o *Options) { o.Config.MaxShares = 60 })
+	r := newFixture(t, func(o *Options) { o.Config.MaxShares = 60 })
 	cdi := map[string]string{}
 	for i := range 50 {
 		uid := fmt.Sprintf("%02d", i)
@@ -250,14 +250,14 @@ func TestBurst(t *testing.T) {
 	}
 	group.Wait()
 	if n := len(r.grants()); n != 50 {
-		t.Errorf("%d are granted", n)
+		t.Errorf("%d shares are granted", n)
 	}
 }
 
-// TestAway: containers start and end without an API server. What there was to say is said when it is back.
-func TestAway(t *testing.T) {
+// TestAPIServerAway: containers start without an API server. The agent publishes its state when it is back.
+func TestAPIServerAway(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newFixture(t)
 	r.cluster.mu.Lock()
 	r.cluster.away, r.cluster.inventory = true, ""
 	r.cluster.mu.Unlock()
@@ -274,7 +274,7 @@ func TestAway(t *testing.T) {
 
 func TestHTTP(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newFixture(t)
 	r.mustCreate("a", r.pod("a", "GPU-0", 60, 70), "GPU-0")
 	server := httptest.NewServer(r.Handler())
 	defer server.Close()
@@ -316,10 +316,10 @@ func TestHTTP(t *testing.T) {
 	r.wait("unreadiness", func() bool { return r.ready() != nil })
 }
 
-// TestOneAgent: two agents of one node would grant the same space.
-func TestOneAgent(t *testing.T) {
+// TestSecondAgent: a second agent of a node does not serve, as it would grant the same shares.
+func TestSecondAgent(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newFixture(t)
 	ctx, cancel := context.WithTimeout(r.ctx, 300*time.Millisecond)
 	defer cancel()
 	if err := r.Agent.Run(ctx); err == nil || !strings.Contains(err.Error(), "another agent") {

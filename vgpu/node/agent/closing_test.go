@@ -11,8 +11,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// shut says that the API server was told of every slice that it takes no pods, and why. What the node has is what it had.
-func (r *rig) shut(why kube.Reason) bool {
+// isClosed reports whether every published slice takes no pods for this reason. It checks that the node's resources are unchanged.
+func (r *fixture) isClosed(why kube.Reason) bool {
 	r.t.Helper()
 	r.cluster.mu.Lock()
 	defer r.cluster.mu.Unlock()
@@ -23,12 +23,11 @@ func (r *rig) shut(why kube.Reason) bool {
 	return !slices.ContainsFunc(inv.Slices, func(s kube.Slice) bool { return s.Healthy || s.Reason != why })
 }
 
-// TestClosing: at its end an agent closes the node first. Pods that were bound by then are admitted and started; the end comes after
-// them. The next agent opens the node.
+// TestClosing: an agent that is to end closes the node first. It still serves pods that were bound before. The next agent opens the node.
 func TestClosing(t *testing.T) {
 	t.Parallel()
 	come := make(chan struct{})
-	r := newRig(t, func(o *Options) {
+	r := newFixture(t, func(o *Options) {
 		o.Linger = func(ctx context.Context) {
 			select {
 			case <-come:
@@ -36,8 +35,8 @@ func TestClosing(t *testing.T) {
 			}
 		}
 	})
-	if r.shut("") || !r.offers("GPU-0") || !r.offers("GPU-1") {
-		t.Fatalf("a node that is served says %s", r.published())
+	if r.isClosed("") || !r.offers("GPU-0") || !r.offers("GPU-1") {
+		t.Fatalf("a node that is served publishes %s", r.published())
 	}
 	admitted := r.pod("a", "GPU-0", 60, 70)
 	r.kubelet.AddPod(placed("b", "GPU-1", 60, 70)) // bound, and the kubelet has not come to it
@@ -51,9 +50,9 @@ func TestClosing(t *testing.T) {
 		allCome()
 		<-ended
 	})
-	r.wait("closed node", func() bool { return r.shut(kube.ReasonClosing) })
+	r.wait("closed node", func() bool { return r.isClosed(kube.ReasonClosing) })
 	if r.ready() == nil {
-		t.Error("an agent that closes its node says that pods can be placed there")
+		t.Error("an agent that closes its node is ready")
 	}
 	r.mustCreate("a", admitted, "GPU-0")
 	r.mustCreate("b", r.admitted("b"), "GPU-1")
@@ -62,20 +61,20 @@ func TestClosing(t *testing.T) {
 	if _, err := r.kubelet.Admit(r.ctx, "a", "main", 1); err == nil {
 		t.Error("an agent that has ended still serves")
 	}
-	if !r.shut(kube.ReasonClosing) {
+	if !r.isClosed(kube.ReasonClosing) {
 		t.Errorf("after the end: %s", r.published())
 	}
 	r.start() // until it is ready
 	if !r.offers("GPU-0") || !r.offers("GPU-1") {
-		t.Errorf("the next agent says %s", r.published())
+		t.Errorf("the next agent publishes %s", r.published())
 	}
 }
 
-// TestClosingAway: an agent whose end the API server cannot be told of ends all the same, and does not wait for pods.
-func TestClosingAway(t *testing.T) {
+// TestCloseWithoutAPIServer: without an API server an agent ends too, and does not wait for pods.
+func TestCloseWithoutAPIServer(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(o *Options) {
-		o.Linger = func(context.Context) { t.Error("it waits for pods though the node is not closed") }
+	r := newFixture(t, func(o *Options) {
+		o.Linger = func(context.Context) { t.Error("the agent waits for pods though the node is not closed") }
 	})
 	r.cluster.mu.Lock()
 	r.cluster.away = true
@@ -83,25 +82,25 @@ func TestClosingAway(t *testing.T) {
 	r.stop()
 }
 
-// TestClosingDisk: an agent that cannot note on its disk what it publishes closes its node all the same.
-func TestClosingDisk(t *testing.T) {
+// TestCloseWithFullDisk: an agent that cannot save its inventory still closes the node.
+func TestCloseWithFullDisk(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newFixture(t)
 	if err := os.Mkdir(filepath.Join(r.dir, inventoryName+".next"), 0o755); err != nil { // writes fail, as on a full disk
 		t.Fatal(err)
 	}
 	r.stop()
-	if !r.shut(kube.ReasonClosing) {
+	if !r.isClosed(kube.ReasonClosing) {
 		t.Errorf("the node is left open: %s", r.published())
 	}
 }
 
-// TestUnwatched: a node takes no pods while its kubelet is away.
-func TestUnwatched(t *testing.T) {
+// TestKubeletAway: a node takes no pods while its kubelet is away.
+func TestKubeletAway(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newFixture(t)
 	r.kubelet.Kill()
-	r.wait("closed node", func() bool { return r.shut(kube.ReasonUnwatched) })
+	r.wait("closed node", func() bool { return r.isClosed(kube.ReasonUnwatched) })
 	if err := r.kubelet.Start(); err != nil {
 		t.Fatal(err)
 	}

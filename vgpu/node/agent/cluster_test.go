@@ -24,7 +24,7 @@ func apiServer(t *testing.T) (*APIServer, *fake.Clientset, context.Context) {
 	return NewAPIServer(ctx, client, "n"), client, ctx
 }
 
-// TestPublish: a node is told once what it has, and again when it no longer says so.
+// TestPublish: the node is patched once, and again when somebody has changed it.
 func TestPublish(t *testing.T) {
 	t.Parallel()
 	s, client, ctx := apiServer(t)
@@ -60,8 +60,8 @@ func TestPublish(t *testing.T) {
 	publish("two", 4)
 }
 
-// TestChanged: what others do to the node is noticed.
-func TestChanged(t *testing.T) {
+// TestWatchNode: changes of the node by others are noticed.
+func TestWatchNode(t *testing.T) {
 	t.Parallel()
 	s, client, ctx := apiServer(t)
 	changed := make(chan struct{}, 10)
@@ -77,8 +77,8 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestGone: a pod that is gone has nothing to be told, and nothing to be evicted.
-func TestGone(t *testing.T) {
+// TestPodGone: writing the enforcement status of a pod that is gone is no error.
+func TestPodGone(t *testing.T) {
 	t.Parallel()
 	s, client, ctx := apiServer(t)
 	if err := s.WriteEnforcement(ctx, types.NamespacedName{Namespace: "ns", Name: "p"}, "u", "report"); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 )
 
-// TestInBurst: reports wait while shares are granted one after the other, but for no pod longer than they may.
+// TestInBurst: enforcement statuses wait while shares are granted one after another, but no longer than a maximum.
 func TestInBurst(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -12,8 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/gpu/nvml"
 )
 
-// hangingNVML is a library with two GPUs. One of them makes its caller wait while there is a channel, until that is closed; it
-// comes back with the fault.
+// hangingNVML is an NVML library with two GPUs. Calls to GPU-1 hang until the channel is closed, if there is one.
 type hangingNVML struct {
 	hang   atomic.Pointer[chan struct{}]
 	waits  atomic.Int64 // calls that have begun to
@@ -57,8 +56,8 @@ func (h *hangingNVML) device(uuid string) library.Device {
 	}
 }
 
-// offers says that the node publishes a slice as one that takes pods.
-func (r *rig) offers(slice string) bool {
+// offers reports whether the node publishes a slice as one that takes pods.
+func (r *fixture) offers(slice string) bool {
 	inv, err := kube.DecodeInventory(r.published())
 	for _, s := range inv.Slices {
 		if err == nil && s.ID == slice {
@@ -68,13 +67,13 @@ func (r *rig) offers(slice string) bool {
 	return false
 }
 
-// TestHungDevices: while the driver does not say what there is, containers start and end, slices are drained, and an agent that
-// is started anew does its work; what has changed is taken in when the driver answers.
+// TestHungDevices: while the driver hangs at listing devices, containers start and end, slices are drained, and a new agent serves. Its
+// late answer is used.
 func TestHungDevices(t *testing.T) {
 	t.Parallel()
 	h := &hangingNVML{}
 	drained := ""
-	r := newRig(t, func(o *Options) {
+	r := newFixture(t, func(o *Options) {
 		o.Source = nvml.New(h.library())
 		if drained != "" {
 			o.Config.Kubernetes.Drain = []string{drained}

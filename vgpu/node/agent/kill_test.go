@@ -31,19 +31,19 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition/ondemand"
 )
 
-// A process of this test is an agent of a node whose GPU is in MIG mode. It ends by SIGKILL at a moment: before or after a step on
-// the GPU, a write of the journal, or a step of a grant. Its GPU outlives it.
+// The environment of an agent that kills itself: the node's directory, and the step, before or after which it does so. Steps are those on
+// the GPU, which is in MIG mode and outlives the process, writes of the journal, and steps of a grant.
 const (
 	mortalDir = "GSHARE_TEST_MORTAL_DIR"
-	mortalAt  = "GSHARE_TEST_MORTAL_AT" // the moment, counted from 0; -1: never
+	mortalAt  = "GSHARE_TEST_MORTAL_AT" // counted from 0; -1: never
 )
 
-// mortal counts the moments of its process.
+// mortal is a GPU and a journal that count their steps and kill the process at one.
 type mortal struct {
 	*fakemig.GPU
 	partition.File
 	mu   sync.Mutex // guards left
-	left int        // moments before the last one
+	left int        // steps before the last one
 }
 
 func (m *mortal) pass() {
@@ -109,8 +109,8 @@ func runMortal(dir, at string) error {
 	return a.Run(context.Background())
 }
 
-// life is a node over the lives of its agents.
-type life struct {
+// crashNode is a node whose agents crash and are restarted.
+type crashNode struct {
 	ctx     context.Context
 	dir     string
 	kubelet *fakekubelet.Kubelet
@@ -119,28 +119,28 @@ type life struct {
 	deaths  int
 }
 
-func newLife(ctx context.Context, at int) (*life, error) {
+func newCrashNode(ctx context.Context, at int) (*crashNode, error) {
 	dir, err := os.MkdirTemp("", "gk") // short enough for a socket
 	if err != nil {
 		return nil, err
 	}
-	l := &life{ctx: ctx, dir: dir, kubelet: fakekubelet.New(dir, string(kube.ResourceVGPU))}
+	l := &crashNode{ctx: ctx, dir: dir, kubelet: fakekubelet.New(dir, string(kube.ResourceVGPU))}
 	return l, errors.Join(l.kubelet.Start(), l.start(at))
 }
 
-func (l *life) close() {
+func (l *crashNode) close() {
 	l.kill()
 	l.kubelet.Kill()
 	os.RemoveAll(l.dir)
 }
 
-func (l *life) kill() {
+func (l *crashNode) kill() {
 	_ = l.agent.Process.Kill()
 	<-l.ended
 }
 
-// start runs the next agent until the moment at which it is killed.
-func (l *life) start(at int) error {
+// start starts the next agent, which is killed at a step.
+func (l *crashNode) start(at int) error {
 	log, err := os.OpenFile(filepath.Join(l.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -160,8 +160,8 @@ func (l *life) start(at int) error {
 	return nil
 }
 
-// until tries something again and again, as the kubelet does, and starts the next agent where one has ended.
-func (l *life) until(what string, done func(context.Context) bool) error {
+// until repeats a call until it succeeds, as the kubelet does, and starts the next agent when one has ended.
+func (l *crashNode) until(what string, done func(context.Context) bool) error {
 	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
 	defer cancel()
 	for !done(ctx) {
@@ -180,8 +180,8 @@ func (l *life) until(what string, done func(context.Context) bool) error {
 	return nil
 }
 
-// begin places a pod on the slice and starts its container.
-func (l *life) begin(uid, slice string) error {
+// begin adds a pod that is placed on a slice, and starts its container.
+func (l *crashNode) begin(uid, slice string) error {
 	l.kubelet.AddPod(placed(uid, slice, 100, 100))
 	device := ""
 	admitted := l.until("admission of "+uid, func(ctx context.Context) (ok bool) {
@@ -201,8 +201,8 @@ func (l *life) begin(uid, slice string) error {
 	}))
 }
 
-// end removes a pod, and waits until one grant less is written down.
-func (l *life) end(uid string, left int) error {
+// end removes a pod, and blocks until that many grants are left on disk.
+func (l *crashNode) end(uid string, left int) error {
 	l.kubelet.RemovePod(types.UID(uid))
 	return l.until("end of "+uid, func(context.Context) bool {
 		grants, err := os.ReadDir(filepath.Join(l.dir, "grants"))
@@ -210,8 +210,8 @@ func (l *life) end(uid string, left int) error {
 	})
 }
 
-// play is what happens on the node: one pod stays; the instance of another one is removed for a third's, and so on.
-func (l *life) play() error {
+// play starts and ends pods: one stays; the instance of each other is removed for that of the next.
+func (l *crashNode) play() error {
 	for _, step := range []func() error{
 		func() error { return l.begin("stays", "a.c1m1.0") },
 		func() error { return l.begin("first", "a.c3m4.4") },
@@ -228,8 +228,8 @@ func (l *life) play() error {
 	return l.leaks()
 }
 
-// leaks holds what is on the GPU, and what the journal knows of it, against what the pods have.
-func (l *life) leaks() error {
+// leaks returns an error unless the GPU's instances, and the journal's record of them, are those of the pods.
+func (l *crashNode) leaks() error {
 	model, err := mig.ModelNamed("A100-80GB")
 	if err != nil {
 		return err
@@ -244,14 +244,14 @@ func (l *life) leaks() error {
 	}
 	want := slices.Concat(made("1g.10gb", 0), made("3g.40gb", 4), removed("3g.40gb", 4), made("1g.10gb", 5), removed("1g.10gb", 5), made("3g.40gb", 4))
 	if !slices.Equal(acts, want) {
-		return fmt.Errorf("on the GPU: %q, want %q", acts, want)
+		return fmt.Errorf("steps on the GPU: %q, want %q", acts, want)
 	}
 	m, err := partition.Open(partition.Config{Device: g, UUID: "GPU-a", BootID: "b", Store: partition.File(filepath.Join(l.dir, "mig.json"))})
 	if err != nil {
 		return err
 	}
 	if _, others, err := m.Instances(); err != nil || len(others) > 0 {
-		return fmt.Errorf("the journal does not know %v, %v", others, err)
+		return fmt.Errorf("the journal lacks %v, %v", others, err)
 	}
 	return nil
 }
@@ -264,43 +264,43 @@ func removed(profile string, start int) []string {
 	return []string{fmt.Sprintf("destroy compute instance %s at %d", profile, start), fmt.Sprintf("destroy GPU instance %s at %d", profile, start)}
 }
 
-var full = flag.Bool("full", false, "kill the agent at every moment, not at some")
+var full = flag.Bool("full", false, "kill the agent at every step, not at some")
 
-// TestKilledBetweenSteps kills the agent at each moment between two steps of geometry, journal and grant: the next one adopts or
-// rolls back, the pods get what they were promised, no step is lost or taken twice, and nothing is left over.
+// TestKilledBetweenSteps kills the agent between two steps on the GPU, of the journal or of a grant: the next agent adopts or rolls back,
+// the pods get what they were promised, no step is lost or repeated, and no state is left over.
 func TestKilledBetweenSteps(t *testing.T) {
 	t.Parallel()
-	const atOnce = 8 // they mostly wait
-	apart := 11      // six moments make a step on the GPU
+	const workers = 8 // which mostly wait
+	stride := 11      // a step on the GPU has six kill points
 	if *full {
-		apart = 1
+		stride = 1
 	}
-	var moments atomic.Int64
+	var killed atomic.Int64
 	var all sync.WaitGroup
-	for worker := range atOnce {
+	for worker := range workers {
 		all.Go(func() {
-			for at := worker * apart; ; at += atOnce * apart {
-				deaths, err := liveOn(t.Context(), at)
+			for at := worker * stride; ; at += workers * stride {
+				deaths, err := playKilledAt(t.Context(), at)
 				if err != nil {
-					t.Errorf("killed at moment %d: %v", at, err)
+					t.Errorf("killed at step %d: %v", at, err)
 					return
 				}
 				if deaths == 0 {
-					return // it has outlived them all
+					return // the agent was not killed: there are no more steps
 				}
-				moments.Add(1)
+				killed.Add(1)
 			}
 		})
 	}
 	all.Wait()
-	t.Logf("killed at %d moments", moments.Load())
-	if int(moments.Load())*apart < 72 {
-		t.Errorf("killed at %d moments: twelve steps on the GPU have 72", moments.Load())
+	t.Logf("killed at %d steps", killed.Load())
+	if int(killed.Load())*stride < 72 {
+		t.Errorf("killed at %d steps: twelve steps on the GPU have 72", killed.Load())
 	}
 }
 
-func liveOn(ctx context.Context, at int) (deaths int, err error) {
-	l, err := newLife(ctx, at)
+func playKilledAt(ctx context.Context, at int) (deaths int, err error) {
+	l, err := newCrashNode(ctx, at)
 	if err != nil {
 		return 0, err
 	}

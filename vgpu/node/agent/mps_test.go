@@ -18,7 +18,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 )
 
-// becomeClient makes this program a client of the fake MPS, as the fake driver does, and says what its server tells it later.
+// becomeClient makes this program a client of the fake MPS, as the fake driver does, and prints what the server sends it later.
 func becomeClient(pipe string) {
 	for _, step := range [][2]string{{"control", "client"}, {"server", "hello"}} {
 		conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: filepath.Join(pipe, step[0]), Net: "unixpacket"})
@@ -48,10 +48,10 @@ func becomeClient(pipe string) {
 	fmt.Println("ready")
 }
 
-// namespaces makes the fake MPS that of a driver which has them.
+// namespaces is the compiler flag for a fake MPS with namespaces.
 const namespaces = "-DDRIVER=615"
 
-// withMPS lets the agent run the fake MPS.
+// withMPS returns an option that makes the agent run the fake MPS.
 func withMPS(t *testing.T, flags ...string) func(*Options) {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -75,8 +75,8 @@ func withMPS(t *testing.T, flags ...string) func(*Options) {
 	}
 }
 
-// daemon is the one of a slice; 0 where there is none.
-func (r *rig) daemon(slice string) (pid int) {
+// daemon returns the PID of a slice's daemon; 0 where there is none.
+func (r *fixture) daemon(slice string) (pid int) {
 	r.t.Helper()
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -97,25 +97,25 @@ func (r *rig) daemon(slice string) (pid int) {
 }
 
 // client starts a program in a container that is a client of MPS.
-func (c *crowd) client(pod, container, slice string) *program {
-	c.rig.t.Helper()
-	return c.clientBy(c.rig.MPS.PipeDir(slice), pod, container, slice)
+func (c *processFixture) client(pod, container, slice string) *program {
+	c.fixture.t.Helper()
+	return c.clientBy(c.fixture.MPS.PipeDir(slice), pod, container, slice)
 }
 
-// clientBy is one that comes by a directory of pipes.
-func (c *crowd) clientBy(pipe, pod, container, slice string) *program {
-	c.rig.t.Helper()
+// clientBy starts a client that connects by a directory of pipes.
+func (c *processFixture) clientBy(pipe, pod, container, slice string) *program {
+	c.fixture.t.Helper()
 	p := c.start(pod, container, slice)
 	p.connect("mps " + pipe)
 	return p
 }
 
-// TestMPS: the slice of a shared container has a daemon of its own before the container starts, and its pipes alone are
-// mounted. While the daemon is dead and its clients live, no container starts there; then it does.
+// TestMPS: a shared slice has a daemon of its own before the container starts, and only its pipes are mounted. While clients of a dead
+// daemon live, no container starts there; then it does.
 func TestMPS(t *testing.T) {
 	t.Parallel()
-	c := newCrowd(t, config.ReportStrangers, withMPS(t))
-	r := c.rig
+	c := newProcessFixture(t, config.ReportStrangers, withMPS(t))
+	r := c.fixture
 	cdi := r.pod("a", "GPU-0", 30, 50)
 	spec, err := r.create("a", cdi)
 	if err != nil || !strings.Contains(spec, `"hostPath":"`+r.MPS.PipeDir("GPU-0")+`"`) || strings.Contains(spec, "GPU-1") {
@@ -152,7 +152,7 @@ func TestMPS(t *testing.T) {
 	r.wait("end of the daemon", func() bool { return r.daemon("GPU-0") == 0 })
 }
 
-// pipeOf is the directory of pipes that a container gets.
+// pipeOf returns the directory of pipes that a container gets.
 func pipeOf(t *testing.T, spec string) string {
 	t.Helper()
 	var file struct {
@@ -179,12 +179,12 @@ func pipeOf(t *testing.T, spec string) string {
 	return ""
 }
 
-// TestNamespaces: with a driver that has them, each container gets the pipes of its own namespace alone; the enforcement status says that MPS
-// holds it. The next agent takes them over, a killed daemon's successor has them again, and none outlives its container.
+// TestNamespaces: with MPS namespaces each container gets only the pipes of its own, and the enforcement status shows it. The next agent
+// adopts them, and none outlives its container.
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
-	c := newCrowd(t, config.ReportStrangers, withMPS(t, namespaces))
-	r := c.rig
+	c := newProcessFixture(t, config.ReportStrangers, withMPS(t, namespaces))
+	r := c.fixture
 	pipes := map[string]string{}
 	for _, pod := range []string{"a", "b"} {
 		spec, err := r.create(pod, r.pod(pod, "GPU-0", 30, 50))
@@ -210,15 +210,15 @@ func TestNamespaces(t *testing.T) {
 	r.start()
 	c.enforced("a", "MPS namespace, 32 of 108 SMs", true)
 	if r.daemon("GPU-0") != daemon {
-		t.Error("the daemon was not taken over")
+		t.Error("the daemon was not adopted")
 	}
-	if r.cluster.told("GPUSliceClosed") {
-		t.Error("a running container is told that it does not start, while its daemon is looked for")
+	if r.cluster.hasEvent("GPUSliceClosed") {
+		t.Error("an event about a running container says that it does not start")
 	}
 	r.kubelet.RemovePod("b")
 	r.wait("end of a namespace", func() bool { return !there(pipes["b"]) })
 	if !there(pipes["a"]) {
-		t.Error("another's namespace has gone with it")
+		t.Error("the namespace of another container was removed too")
 	}
 }
 
@@ -227,10 +227,10 @@ func there(path string) bool {
 	return err == nil
 }
 
-// TestWithoutMPS: a process that is no client is in the enforcement status of its pod, one that is, is not.
+// TestWithoutMPS: the enforcement status of a pod shows a process that is no client of MPS.
 func TestWithoutMPS(t *testing.T) {
 	t.Parallel()
-	c := newCrowd(t, config.ReportStrangers, withMPS(t))
+	c := newProcessFixture(t, config.ReportStrangers, withMPS(t))
 	c.granted("a", "GPU-0", 30, 50)
 	c.granted("b", "GPU-0", 30, 50)
 	c.client("a", "main", "GPU-0")

@@ -13,7 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// elastic is a pod that is placed on GPU-0 with SMs between two bounds.
+// elastic returns a pod that is placed on GPU-0 with SMs between a request and a limit.
 func elastic(uid string, sm, limit share.PerMille) *v1.Pod {
 	pod := placed(uid, "GPU-0", int64(sm/10), 100)
 	p, _, err := kube.PlacementOf(pod)
@@ -30,8 +30,8 @@ func elastic(uid string, sm, limit share.PerMille) *v1.Pod {
 	return pod
 }
 
-// served is the pod's only vGPU at the token server, and its SM limit now.
-func (r *rig) served(uid string) (v tokenserver.VGPU, now share.PerMille) {
+// served returns the pod's only vGPU at the token server, and its current SM limit.
+func (r *fixture) served(uid string) (v tokenserver.VGPU, now share.PerMille) {
 	for _, g := range r.granter.grants.all() {
 		if s, ok := r.granter.grants.serviceOf(g.ID()); ok && g.UID == types.UID(uid) {
 			v, now = s.container.VGPUs[0], s.container.Status().VGPUs[0].CurrentSMLimit
@@ -40,23 +40,23 @@ func (r *rig) served(uid string) (v tokenserver.VGPU, now share.PerMille) {
 	return v, now
 }
 
-func (r *rig) enforced(uid, part string) bool {
+func (r *fixture) enforced(uid, part string) bool {
 	r.cluster.mu.Lock()
 	defer r.cluster.mu.Unlock()
 	return strings.Contains(r.cluster.enforced[types.UID(uid)], part)
 }
 
-// say changes what the pod says of its limit.
-func (r *rig) say(pod *v1.Pod, limit string) {
+// setLimit changes the SM limit in the annotation of a pod.
+func (r *fixture) setLimit(pod *v1.Pod, limit string) {
 	pod.Annotations[kube.AnnotationSMLimit] = limit
 	r.kubelet.AddPod(pod)
 }
 
-// TestElastic: the node offers the class, serves it by block tokens under a cap at the limit, and moves the limit with the pod's
-// annotation, up to that cap and down to the request, also for a later agent.
+// TestElastic: the node offers the class, serves it by block tokens under a cap at the limit, and applies the limit of the pod's annotation,
+// between the request and that cap, also after a restart.
 func TestElastic(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newFixture(t)
 	for _, s := range r.devices.current().Published().Slices {
 		if !slices.Contains(s.Classes, share.Elastic) {
 			t.Errorf("slice %s offers %v", s.ID, s.Classes)
@@ -74,22 +74,22 @@ func TestElastic(t *testing.T) {
 	r.wait("enforcement status", func() bool { return r.enforced("a", "MPS at the limit") })
 
 	limit := func() share.PerMille { _, now := r.served("a"); return now }
-	r.say(pod, "40")
+	r.setLimit(pod, "40")
 	r.wait("lower limit", func() bool { return limit() == 400 })
-	r.wait("report and event of it", func() bool { return r.enforced("a", "moved to 40%") && r.cluster.told("GPULimitMoved") })
+	r.wait("report and event of it", func() bool { return r.enforced("a", "moved to 40%") && r.cluster.hasEvent("GPULimitMoved") })
 	for said, why := range map[string]string{"70": "is not between", "20": "is not between", "much": "not a whole number"} {
-		r.say(pod, said)
-		r.wait("refusal of "+said, func() bool { return r.enforced("a", why) && r.cluster.told("GPULimitRefused") })
+		r.setLimit(pod, said)
+		r.wait("refusal of "+said, func() bool { return r.enforced("a", why) && r.cluster.hasEvent("GPULimitRefused") })
 		if now := limit(); now != 400 {
 			t.Errorf("%s: the limit is %v", said, now)
 		}
-		r.say(pod, "40")
+		r.setLimit(pod, "40")
 		r.wait("recovery", func() bool { return r.enforced("a", "moved to 40%") })
 	}
 	r.stop()
 	r.start()
 	r.wait("the moved limit, with a later agent", func() bool { return limit() == 400 })
-	r.say(pod, "60")
+	r.setLimit(pod, "60")
 	r.wait("limit as it was", func() bool { return limit() == 600 && !r.enforced("a", "moved") })
 
 	fixed := r.pod("b", "GPU-0", 20, 50) // the scheduler would not have placed it there

@@ -14,22 +14,21 @@ import (
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 )
 
-// TestFarewell: a pod whose grace is nearly over has its work on the device ended by the daemon, before the kubelet kills it. Its
-// neighbour does not.
-func TestFarewell(t *testing.T) {
+// TestTermination: the daemon ends the CUDA work of a pod whose termination grace period is nearly over, and not that of its neighbour.
+func TestTermination(t *testing.T) {
 	t.Parallel()
-	c := newCrowd(t, config.ReportStrangers, withMPS(t))
-	r := c.rig
+	c := newProcessFixture(t, config.ReportStrangers, withMPS(t))
+	r := c.fixture
 	c.granted("a", "GPU-0", 30, 50)
 	c.granted("b", "GPU-0", 30, 50)
 	leaving, staying := c.client("a", "main", "GPU-0"), c.client("b", "main", "GPU-0")
-	r.leaves("a", 0)
-	r.leaves("b", time.Hour)
+	r.terminate("a", 0)
+	r.terminate("b", time.Hour)
 	if line, err := leaving.lines.ReadString('\n'); err != nil || line != "mps says 810\n" {
 		t.Errorf("%q, %v", line, err)
 	}
 	if !leaving.alive() || !staying.alive() {
-		t.Error("a process was ended")
+		t.Error("a process was killed")
 	}
 	said := make(chan string, 1)
 	go func() {
@@ -39,38 +38,38 @@ func TestFarewell(t *testing.T) {
 	c.wait(5)
 	select {
 	case line := <-said:
-		t.Errorf("the neighbour was told %q", line)
+		t.Errorf("the neighbour was sent %q", line)
 	default:
 	}
 }
 
-// leaves has a pod deleted, with that much left of its grace.
-func (r *rig) leaves(pod string, left time.Duration) {
+// terminate deletes a pod, with that much left of its termination grace period.
+func (r *fixture) terminate(pod string, left time.Duration) {
 	gone := running(placed(pod, "GPU-0", 5, 5))
 	gone.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(left)}
 	r.kubelet.AddPod(gone)
 }
 
-// listener listens for a text in a log.
-type listener struct {
+// logWatcher is a log writer that detects a text.
+type logWatcher struct {
 	text  string
-	heard atomic.Bool
+	found atomic.Bool
 }
 
-func (l *listener) Write(line []byte) (int, error) {
+func (l *logWatcher) Write(line []byte) (int, error) {
 	if bytes.Contains(line, []byte(l.text)) {
-		l.heard.Store(true)
+		l.found.Store(true)
 	}
 	return len(line), nil
 }
 
-// TestFarewellHung: an agent that bids farewell to many containers by a daemon that hangs ends all the same, long before it is killed.
-func TestFarewellHung(t *testing.T) {
+// TestTerminationHungDaemon: an agent ends in time while a hung daemon is to end the CUDA work of many pods.
+func TestTerminationHungDaemon(t *testing.T) {
 	t.Parallel()
 	const pods = 15 // one waiting for the other, they take twelve seconds, until the daemon is killed
-	log := &listener{text: "failed to end the CUDA work of a terminating pod"}
-	c := newCrowd(t, config.ReportStrangers, withMPS(t), func(o *Options) { o.Log = slog.New(slog.NewTextHandler(log, nil)) })
-	r := c.rig
+	log := &logWatcher{text: "failed to end the CUDA work of a terminating pod"}
+	c := newProcessFixture(t, config.ReportStrangers, withMPS(t), func(o *Options) { o.Log = slog.New(slog.NewTextHandler(log, nil)) })
+	r := c.fixture
 	for n := range pods {
 		c.granted(fmt.Sprint("p", n), "GPU-0", 5, 5)
 	}
@@ -80,9 +79,9 @@ func TestFarewellHung(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = syscall.Kill(daemon, syscall.SIGCONT) })
 	for n := range pods {
-		r.leaves(fmt.Sprint("p", n), 0)
+		r.terminate(fmt.Sprint("p", n), 0)
 	}
-	r.wait("farewell", log.heard.Load)
+	r.wait("the failure of the daemon", log.found.Load)
 	began := time.Now()
 	r.stop()
 	if took := time.Since(began); took > pods*time.Second/2 {

@@ -27,7 +27,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// cluster is an API server that remembers what it was told.
+// cluster is a Cluster that records what is written to it.
 type cluster struct {
 	mu        sync.Mutex // guards the following
 	inventory string
@@ -95,14 +95,14 @@ func (c *cluster) event(text string) {
 	c.events = append(c.events, text)
 }
 
-func (c *cluster) told(part string) bool {
+func (c *cluster) hasEvent(part string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.ContainsFunc(c.events, func(e string) bool { return strings.Contains(e, part) })
 }
 
-// rig is an agent on a fake kubelet, with a fake API server.
-type rig struct {
+// fixture is an agent with a fake kubelet and a fake API server.
+type fixture struct {
 	*Agent
 	t       *testing.T
 	ctx     context.Context
@@ -118,7 +118,7 @@ const devices = `devices:
 - {uuid: GPU-1, model: A100, sms: 108, memoryMiB: 81920}
 `
 
-func newRig(t *testing.T, options ...func(*Options)) *rig {
+func newFixture(t *testing.T, options ...func(*Options)) *fixture {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
@@ -127,7 +127,7 @@ func newRig(t *testing.T, options ...func(*Options)) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	r := &rig{t: t, ctx: ctx, dir: dir, kubelet: fakekubelet.New(dir, string(kube.ResourceVGPU)), cluster: &cluster{enforced: map[types.UID]string{}}}
+	r := &fixture{t: t, ctx: ctx, dir: dir, kubelet: fakekubelet.New(dir, string(kube.ResourceVGPU)), cluster: &cluster{enforced: map[types.UID]string{}}}
 	r.options = func(o *Options) {
 		for _, change := range options {
 			change(o)
@@ -144,15 +144,15 @@ func newRig(t *testing.T, options ...func(*Options)) *rig {
 	return r
 }
 
-func (r *rig) write(name, text string) {
+func (r *fixture) write(name, text string) {
 	r.t.Helper()
 	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// start runs a new agent where the last one ended.
-func (r *rig) start() {
+// start runs a new agent on the node of the last one, and blocks until it is ready.
+func (r *fixture) start() {
 	r.t.Helper()
 	pods, err := kubelet.DialPods(r.kubelet.Pods())
 	if err != nil {
@@ -192,29 +192,30 @@ func (r *rig) start() {
 	}
 }
 
-func (r *rig) shares() []int {
+func (r *fixture) shares() []int {
 	return r.devices.current().Shares()
 }
 
-func (r *rig) wait(what string, done func() bool) {
+// wait blocks until a condition holds; what names it.
+func (r *fixture) wait(what string, done func() bool) {
 	r.t.Helper()
 	for !done() {
 		select {
 		case <-r.ctx.Done():
-			r.t.Fatalf("no %s", what)
+			r.t.Fatalf("timeout waiting for %s", what)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
 }
 
-// pod makes a pod that is placed on a slice, and admits it. It gives the CDI device of its container main.
-func (r *rig) pod(uid, slice string, sm, quota int64) string {
+// pod adds a pod that is placed on a slice, and admits it. It returns the CDI device of its container main.
+func (r *fixture) pod(uid, slice string, sm, quota int64) string {
 	r.t.Helper()
 	r.kubelet.AddPod(placed(uid, slice, sm, quota))
 	return r.admitted(uid)
 }
 
-func (r *rig) admitted(uid string) string {
+func (r *fixture) admitted(uid string) string {
 	r.t.Helper()
 	cdi, err := r.kubelet.Admit(r.ctx, types.UID(uid), "main", 1)
 	if err != nil {
@@ -223,6 +224,7 @@ func (r *rig) admitted(uid string) string {
 	return cdi
 }
 
+// placed returns a pod with the scheduler's placement on a slice; sm and quota are in percent.
 func placed(uid, slice string, sm, quota int64) *v1.Pod {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Namespace: "default", Name: "pod-" + uid}}
 	pod.Spec.NodeName = "n"
@@ -249,8 +251,8 @@ func placed(uid, slice string, sm, quota int64) *v1.Pod {
 	return pod
 }
 
-// create is what the kubelet and the runtime do with a container: ask the plugin, look the CDI device up.
-func (r *rig) create(uid, cdi string) (spec string, err error) {
+// create creates a container as the kubelet and the runtime do: it calls PreStart, and returns the file of the CDI device.
+func (r *fixture) create(uid, cdi string) (spec string, err error) {
 	r.t.Helper()
 	if err := r.kubelet.Create(r.ctx, types.UID(uid), "main"); err != nil {
 		return "", err
@@ -259,7 +261,7 @@ func (r *rig) create(uid, cdi string) (spec string, err error) {
 	return string(text), err
 }
 
-func (r *rig) mustCreate(uid, cdi, slice string) {
+func (r *fixture) mustCreate(uid, cdi, slice string) {
 	r.t.Helper()
 	spec, err := r.create(uid, cdi)
 	if err != nil || !strings.Contains(spec, "CUDA_VISIBLE_DEVICES="+slice+`"`) {
@@ -267,7 +269,8 @@ func (r *rig) mustCreate(uid, cdi, slice string) {
 	}
 }
 
-func (r *rig) grants() (names []string) {
+// grants returns the names of the pods with a grant.
+func (r *fixture) grants() (names []string) {
 	for _, g := range r.granter.grants.all() {
 		names = append(names, g.Name)
 	}
@@ -275,7 +278,8 @@ func (r *rig) grants() (names []string) {
 	return names
 }
 
-func (r *rig) left(dir string) int {
+// left returns the number of files in a directory of the node.
+func (r *fixture) left(dir string) int {
 	entries, err := os.ReadDir(filepath.Join(r.dir, dir))
 	if err != nil && !os.IsNotExist(err) {
 		r.t.Fatal(err)

@@ -43,23 +43,23 @@ func (p partitioned) Devices() ([]gpu.Device, error) {
 
 func (partitioned) Processes() ([]gpu.Process, error) { return nil, nil }
 
-// beside is a driver with another GPU, which is whole.
-type beside struct{ partitioned }
+// withWholeGPU is a driver with a second GPU, which is not partitioned.
+type withWholeGPU struct{ partitioned }
 
-func (b beside) Devices() ([]gpu.Device, error) {
+func (b withWholeGPU) Devices() ([]gpu.Device, error) {
 	devices, err := b.partitioned.Devices()
 	return append(devices, gpu.Device{UUID: "GPU-0", Model: "A100", SMs: 108, Memory: 80 << 30}), err
 }
 
-// newPartitioned gives an agent with a GPU whose instances are made on demand. wait, if there is one, is called before that is open.
-func newPartitioned(t *testing.T, source func(partitioned) gpu.Source, wait func()) (*rig, *fakemig.GPU) {
+// newPartitioned returns a fixture with a GPU whose MIG instances are created on demand. wait is called before the GPU is opened.
+func newPartitioned(t *testing.T, source func(partitioned) gpu.Source, wait func()) (*fixture, *fakemig.GPU) {
 	t.Helper()
 	m, err := mig.ModelNamed("A100-80GB")
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := fakemig.New("GPU-a", m)
-	return newRig(t, func(o *Options) {
+	return newFixture(t, func(o *Options) {
 		o.OnDemand = placesOn(g, source(partitioned{g}), o.Config.Directory, wait, "1g.10gb", "3g.40gb")
 		o.Source = o.OnDemand
 		o.Config.Kubernetes.WatchPeriod = metav1.Duration{Duration: 100 * time.Millisecond}
@@ -67,7 +67,7 @@ func newPartitioned(t *testing.T, source func(partitioned) gpu.Source, wait func
 	}), g
 }
 
-// placesOn gives the places of some profiles on a GPU, whose journal is in a directory.
+// placesOn returns a source that creates instances of some profiles on a GPU, with its journal in a directory.
 func placesOn(g *fakemig.GPU, source gpu.Source, dir string, wait func(), profiles ...string) *ondemand.Source {
 	return ondemand.New(source, []ondemand.GPU{{UUID: "GPU-a", Profiles: profiles, Open: func() (*partition.Manager, *mig.Model, error) {
 		wait()
@@ -76,14 +76,14 @@ func placesOn(g *fakemig.GPU, source gpu.Source, dir string, wait func(), profil
 	}}})
 }
 
-func (r *rig) published() string {
+func (r *fixture) published() string {
 	r.cluster.mu.Lock()
 	defer r.cluster.mu.Unlock()
 	return r.cluster.inventory
 }
 
-// TestOnDemand: a placement names GPU, profile and start; the instance is made before the container is, and given to no other. It
-// outlives the agent. What the node offers is the same whatever instances there are, and no more than it has in the worst case.
+// TestOnDemand: a placement names GPU, profile and start; its instance is created before the container, is not shared with others, and
+// outlives the agent. What the node offers does not depend on the instances that exist.
 func TestOnDemand(t *testing.T) {
 	t.Parallel()
 	r, g := newPartitioned(t, func(p partitioned) gpu.Source { return p }, func() {})
@@ -120,12 +120,12 @@ func TestOnDemand(t *testing.T) {
 	}
 }
 
-// TestHungOpening: while the driver does not answer for a GPU whose instances are made on demand, the agent registers, containers start
-// on the others, and what that GPU holds stays taken. Its containers are served again when it answers.
+// TestHungOpening: while the driver hangs at opening a GPU with instances on demand, the agent registers, containers start on other GPUs,
+// and grants on that GPU stay in force. Its containers are served again when it answers.
 func TestHungOpening(t *testing.T) {
 	t.Parallel()
 	var hang chan struct{}
-	r, g := newPartitioned(t, func(p partitioned) gpu.Source { return beside{p} }, func() {
+	r, g := newPartitioned(t, func(p partitioned) gpu.Source { return withWholeGPU{p} }, func() {
 		if hang != nil {
 			<-hang
 		}
@@ -155,7 +155,7 @@ func TestHungOpening(t *testing.T) {
 	}
 }
 
-// visited is a driver with a process on an instance; nil: on none.
+// visited is a driver that lists a process on an instance; nil: on none.
 type visited struct {
 	partitioned
 	on *atomic.Pointer[string]
@@ -168,7 +168,7 @@ func (v visited) Processes() (found []gpu.Process, _ error) {
 	return found, nil
 }
 
-// TestUsedPlace: the place of an idle instance that somebody uses without a share is not offered, nor are those that overlap with it.
+// TestUsedPlace: an idle instance that is used without a share is not offered, nor are placements that overlap with it.
 func TestUsedPlace(t *testing.T) {
 	t.Parallel()
 	var on atomic.Pointer[string]
@@ -186,7 +186,7 @@ func TestUsedPlace(t *testing.T) {
 	r.wait("end of the use", func() bool { return r.offers("a.c1m1.6") && r.offers("a.c3m4.4") })
 }
 
-// TestDroppedProfile: a container goes on in a place of a profile that is not offered any more, and nobody new comes to it.
+// TestDroppedProfile: a container goes on in an instance of a profile that is no longer configured; its placement takes no new one.
 func TestDroppedProfile(t *testing.T) {
 	t.Parallel()
 	r, g := newPartitioned(t, func(p partitioned) gpu.Source { return p }, func() {})
@@ -202,14 +202,14 @@ func TestDroppedProfile(t *testing.T) {
 	}
 	r.start()
 	r.wait("inventory", func() bool { return r.reason("a.c1m1.6") == kube.ReasonCordoned && r.offers("a.c3m4.0") })
-	if !r.serves("a") || r.cluster.told("GPUFault") {
+	if !r.serves("a") || r.cluster.hasEvent("GPUFault") {
 		t.Errorf("served: %v; events %q", r.serves("a"), r.cluster.events)
 	}
 	r.mustCreate("a", first, "MIG-GPU-a-0-0")
 }
 
-// reason says why a slice takes no new pods.
-func (r *rig) reason(slice string) kube.Reason {
+// reason returns why a published slice takes no new pods.
+func (r *fixture) reason(slice string) kube.Reason {
 	inv, _ := kube.DecodeInventory(r.published())
 	for _, s := range inv.Slices {
 		if s.ID == slice {
@@ -219,7 +219,7 @@ func (r *rig) reason(slice string) kube.Reason {
 	return ""
 }
 
-// TestMissingProfile: a profile that a GPU lacks is logged, as nothing else shows it.
+// TestMissingProfile: a configured profile that a GPU lacks is logged.
 func TestMissingProfile(t *testing.T) {
 	t.Parallel()
 	m, err := mig.ModelNamed("A100-80GB")
@@ -243,13 +243,14 @@ func TestMissingProfile(t *testing.T) {
 	}
 }
 
-// serves says that the token server knows a pod's container.
-func (r *rig) serves(uid string) bool {
+// serves reports whether a pod's container is served by the token server.
+func (r *fixture) serves(uid string) bool {
 	_, served := r.granter.grants.serviceOf(grant.Owner{UID: types.UID(uid), Container: "main"}.ID())
 	return served
 }
 
-func (r *rig) acted(g *fakemig.GPU, want []string) {
+// acted checks the steps that were done on a GPU.
+func (r *fixture) acted(g *fakemig.GPU, want []string) {
 	r.t.Helper()
 	var got []string
 	for _, s := range g.Steps() {
@@ -260,10 +261,10 @@ func (r *rig) acted(g *fakemig.GPU, want []string) {
 	}
 }
 
-// TestInstances: an instance that is there is a slice of its own, and its container gets the nodes of exactly that one.
+// TestInstances: an existing MIG instance is a slice of its own, and its container gets exactly its device nodes.
 func TestInstances(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(o *Options) {
+	r := newFixture(t, func(o *Options) {
 		o.Config.Kubernetes.Driver = filepath.Join(o.Config.Directory, "driver.yaml")
 		o.Capabilities = cdi.Capabilities(filepath.Join(o.Config.Directory, "mig-minors"))
 	})

@@ -13,8 +13,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
-// TestKernel takes the kernel's word for where a process is, and ends it by that.
-func TestKernel(t *testing.T) {
+// TestIdentityFromCgroup identifies processes by their real cgroups, and kills one.
+func TestIdentityFromCgroup(t *testing.T) {
 	t.Parallel()
 	in := cgroup.Container{PodUID: "01234567-89ab-cdef-0123-456789abcdef", ID: strings.Repeat("a", 64)}
 	o := &Options{ContainerOf: containerOf, MPS: mps.Daemons{Simulated: true}}
@@ -34,16 +34,16 @@ func TestKernel(t *testing.T) {
 	if err := g.kill(t.Context(), watchdog.Process{PID: inside.Process.Pid, StartTime: startTime, Pod: in.PodUID}); err != nil {
 		t.Fatal(err)
 	}
-	inside.killed()
+	inside.waitKilled()
 	g.own = in
 	again := launch(t, exec.Command(os.Args[0]))
 	again.move(in)
 	if _, _, ok := g.identityOf(again.Process.Pid); ok {
-		t.Error("the agent's own container is taken for another")
+		t.Error("a process of the agent's own container is identified")
 	}
 }
 
-// move puts a process into a cgroup as a runtime names it, in any hierarchy that there is.
+// move moves a process into a cgroup that is named as a runtime does, in either version of the hierarchy.
 func (p *program) move(to cgroup.Container) {
 	p.t.Helper()
 	pid := strconv.Itoa(p.Process.Pid)

@@ -26,8 +26,8 @@ import (
 
 const tokensVariable = "GSHARE_TEST_TOKENS"
 
-// TestMain makes the test binary an agent that is killed, and the program of a container: one that says that it lives, and opens a
-// session in the directory that it is told, if in any.
+// TestMain also makes the test binary an agent that is killed, or the program of a container, which opens a session in each directory
+// that it reads from its input.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(mortalDir); dir != "" {
 		fmt.Fprintln(os.Stderr, runMortal(dir, os.Getenv(mortalAt)))
@@ -63,7 +63,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// program is a process of a container, or of none.
+// program is a process in a container, or in none.
 type program struct {
 	*exec.Cmd
 	t     *testing.T
@@ -74,14 +74,14 @@ type program struct {
 	status syscall.WaitStatus
 }
 
-// connect opens a session in a directory; an empty one opens none.
+// connect makes the program open a session in a directory; with an empty one it only answers.
 func (p *program) connect(dir string) {
 	p.t.Helper()
 	if _, err := fmt.Fprintln(p.input, dir); err != nil {
 		p.t.Fatal(err)
 	}
 	if line, err := p.lines.ReadString('\n'); err != nil || line != "ready\n" {
-		p.t.Fatalf("the program says %q, %v", line, err)
+		p.t.Fatalf("the program answers %q, %v", line, err)
 	}
 }
 
@@ -94,8 +94,8 @@ func (p *program) alive() bool {
 	}
 }
 
-// killed waits for the end, which must be by SIGKILL.
-func (p *program) killed() {
+// waitKilled blocks until the process has ended, which must be by SIGKILL.
+func (p *program) waitKilled() {
 	p.t.Helper()
 	select {
 	case <-p.ended:
@@ -103,34 +103,34 @@ func (p *program) killed() {
 			p.t.Errorf("process %d ended with %v, not by SIGKILL", p.Process.Pid, p.status)
 		}
 	case <-time.After(time.Minute):
-		p.t.Fatalf("process %d lives", p.Process.Pid)
+		p.t.Fatalf("process %d was not killed", p.Process.Pid)
 	}
 }
 
-// crowd is the processes that a test has put into containers and on slices. It is the driver, too.
-type crowd struct {
+// processFixture is a fixture with processes in containers and on slices. It is also the driver that lists them.
+type processFixture struct {
 	gpu.Simulated
-	rig  *rig
-	hung chan struct{} // nil, or closed when the driver answers again
+	fixture *fixture
+	hung    chan struct{} // nil, or closed when the driver answers again
 
 	mu         sync.Mutex // guards the following
 	containers map[int]cgroup.Container
 	on         []gpu.Process
-	looks      atomic.Int64 // that the driver has answered
+	lists      atomic.Int64 // that the driver has answered
 }
 
 // Processes implements gpu.Source.
-func (c *crowd) Processes() ([]gpu.Process, error) {
+func (c *processFixture) Processes() ([]gpu.Process, error) {
 	if c.hung != nil {
 		<-c.hung
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.looks.Add(1)
+	c.lists.Add(1)
 	return append([]gpu.Process(nil), c.on...), nil
 }
 
-func (c *crowd) containerOf(pid int) (cgroup.Container, error) {
+func (c *processFixture) containerOf(pid int) (cgroup.Container, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if in, ok := c.containers[pid]; ok {
@@ -140,9 +140,9 @@ func (c *crowd) containerOf(pid int) (cgroup.Container, error) {
 }
 
 // start runs a program in a container that uses a slice.
-func (c *crowd) start(pod, container, slice string) *program {
-	c.rig.t.Helper()
-	p := launch(c.rig.t, exec.Command(os.Args[0]))
+func (c *processFixture) start(pod, container, slice string) *program {
+	c.fixture.t.Helper()
+	p := launch(c.fixture.t, exec.Command(os.Args[0]))
 	p.connect("") // it runs
 	c.put(p, pod, container)
 	c.use(p, slice)
@@ -179,8 +179,8 @@ func launch(t *testing.T, cmd *exec.Cmd) *program {
 	return p
 }
 
-// put puts a program into a container of a pod, or of none where the pod has no name.
-func (c *crowd) put(p *program, pod, container string) {
+// put assigns a program to a container of a pod; to none where the pod has no name.
+func (c *processFixture) put(p *program, pod, container string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if pod != "" {
@@ -188,31 +188,31 @@ func (c *crowd) put(p *program, pod, container string) {
 	}
 }
 
-func (c *crowd) use(p *program, slice string) {
+func (c *processFixture) use(p *program, slice string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.on = append(c.on, gpu.Process{PID: p.Process.Pid, Slice: slice})
 }
 
-// leave ends all programs' use of the slices.
-func (c *crowd) leave() {
+// leave ends the use of the slices by all programs.
+func (c *processFixture) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.on = nil
 }
 
-// wait returns after so many more looks.
-func (c *crowd) wait(looks int64) {
-	c.rig.t.Helper()
-	until := c.looks.Load() + looks
-	c.rig.wait("look", func() bool { return c.looks.Load() >= until })
+// wait blocks until the driver has listed the processes that many times more.
+func (c *processFixture) wait(looks int64) {
+	c.fixture.t.Helper()
+	until := c.lists.Load() + looks
+	c.fixture.wait("observations", func() bool { return c.lists.Load() >= until })
 }
 
-// newCrowd is a rig whose agent looks ten times a second, by the given policy.
-func newCrowd(t *testing.T, policy string, options ...func(*Options)) *crowd {
+// newProcessFixture returns a fixture whose agent observes processes ten times a second, with a policy for strangers.
+func newProcessFixture(t *testing.T, policy string, options ...func(*Options)) *processFixture {
 	t.Helper()
-	c := &crowd{containers: map[int]cgroup.Container{}}
-	c.rig = newRig(t, append([]func(*Options){func(o *Options) {
+	c := &processFixture{containers: map[int]cgroup.Container{}}
+	c.fixture = newFixture(t, append([]func(*Options){func(o *Options) {
 		k := &o.Config.Kubernetes
 		k.Strangers, k.WatchPeriod, k.HookGrace = policy, metav1.Duration{Duration: 100 * time.Millisecond}, metav1.Duration{Duration: time.Second}
 		if c.File == "" { // an agent that was killed may still be asking
@@ -223,16 +223,16 @@ func newCrowd(t *testing.T, policy string, options ...func(*Options)) *crowd {
 	return c
 }
 
-// plain makes a pod without a share.
-func (c *crowd) plain(uid string, containers ...string) {
+// plain adds a running pod without a share.
+func (c *processFixture) plain(uid string, containers ...string) {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Namespace: "default", Name: "pod-" + uid}}
 	for _, name := range containers {
 		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: name})
 	}
-	c.rig.kubelet.AddPod(running(pod))
+	c.fixture.kubelet.AddPod(running(pod))
 }
 
-// running gives the containers of a pod IDs, as their start does.
+// running sets the container IDs of a pod, as the start of its containers does, and returns it.
 func running(pod *v1.Pod) *v1.Pod {
 	for _, container := range pod.Spec.Containers {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, v1.ContainerStatus{
@@ -242,15 +242,15 @@ func running(pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// granted makes a pod with a share of a slice that runs.
-func (c *crowd) granted(uid, slice string, sm, quota int64) {
-	c.rig.t.Helper()
-	c.rig.mustCreate(uid, c.rig.pod(uid, slice, sm, quota), slice)
-	c.rig.kubelet.AddPod(running(placed(uid, slice, sm, quota)))
+// granted adds a running pod with a share of a slice.
+func (c *processFixture) granted(uid, slice string, sm, quota int64) {
+	c.fixture.t.Helper()
+	c.fixture.mustCreate(uid, c.fixture.pod(uid, slice, sm, quota), slice)
+	c.fixture.kubelet.AddPod(running(placed(uid, slice, sm, quota)))
 }
 
-// directory is where the processes of a pod's container find the token server.
-func (r *rig) directory(pod string) string {
+// directory returns the directory with the token server's socket for a pod's container.
+func (r *fixture) directory(pod string) string {
 	for _, g := range r.granter.grants.all() {
 		if g.Name == pod {
 			return r.granter.dir(g.ID())
@@ -259,12 +259,12 @@ func (r *rig) directory(pod string) string {
 	return ""
 }
 
-func (c *crowd) offered(slice string) bool {
-	c.rig.cluster.mu.Lock()
-	defer c.rig.cluster.mu.Unlock()
-	inv, err := kube.DecodeInventory(c.rig.cluster.inventory)
+func (c *processFixture) offered(slice string) bool {
+	c.fixture.cluster.mu.Lock()
+	defer c.fixture.cluster.mu.Unlock()
+	inv, err := kube.DecodeInventory(c.fixture.cluster.inventory)
 	if err != nil {
-		c.rig.t.Fatal(err)
+		c.fixture.t.Fatal(err)
 	}
 	for _, s := range inv.Slices {
 		if s.ID == slice {
@@ -274,13 +274,13 @@ func (c *crowd) offered(slice string) bool {
 	return false
 }
 
-// enforced waits until the enforcement status of a pod says something, or no longer does.
-func (c *crowd) enforced(uid, part string, says bool) {
-	c.rig.t.Helper()
-	c.rig.wait("enforcement status with "+part, func() bool {
-		c.rig.cluster.mu.Lock()
-		defer c.rig.cluster.mu.Unlock()
-		text := c.rig.cluster.enforced[types.UID(uid)]
+// enforced blocks until the enforcement status of a pod contains a text, or does not.
+func (c *processFixture) enforced(uid, part string, says bool) {
+	c.fixture.t.Helper()
+	c.fixture.wait("enforcement status with "+part, func() bool {
+		c.fixture.cluster.mu.Lock()
+		defer c.fixture.cluster.mu.Unlock()
+		text := c.fixture.cluster.enforced[types.UID(uid)]
 		return text != "" && strings.Contains(text, part) == says
 	})
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/dmem"
 )
 
-// limits are the calls by which limits were set.
-func limits(r *rig) (set []string) {
+// limitCalls returns the calls of the driver's program that set limits.
+func limitCalls(r *fixture) (set []string) {
 	text, _ := os.ReadFile(filepath.Join(r.dir, "smi", "calls"))
 	for line := range strings.Lines(string(text)) {
 		if strings.Contains(line, "--set") {
@@ -22,7 +22,7 @@ func limits(r *rig) (set []string) {
 	return set
 }
 
-// withDriver gives the agent a driver's program that does what the script says, besides noting its calls.
+// withDriver returns an option that makes the agent use a script as the driver's program. The script's calls are recorded.
 func withDriver(t *testing.T, script string) func(*Options) {
 	return func(o *Options) {
 		dir := filepath.Join(o.Config.Directory, "smi")
@@ -40,14 +40,14 @@ func withDriver(t *testing.T, script string) func(*Options) {
 	}
 }
 
-// TestDriverLimitsMemory: once a container of a shared slice is on it, the driver limits its memory, for each container once, also
-// for one that avoids the hook; the enforcement status says so. Who is alone on a device is not limited.
+// TestDriverLimitsMemory: the driver limits the memory of each container on a shared slice once, and the enforcement status shows it. A
+// container alone on its device is not limited.
 func TestDriverLimitsMemory(t *testing.T) {
 	t.Parallel()
-	c := newCrowd(t, config.ReportStrangers, withDriver(t, "echo 'hard limit: 1536 MiB'\n"))
+	c := newProcessFixture(t, config.ReportStrangers, withDriver(t, "echo 'hard limit: 1536 MiB'\n"))
 	c.granted("a", "GPU-0", 20, 70)
 	c.granted("b", "GPU-1", 100, 100)
-	c.rig.wait("probe", func() bool { return c.rig.metrics.dmem.Load() })
+	c.fixture.wait("probe", func() bool { return c.fixture.metrics.dmem.Load() })
 	c.enforced("a", "avoids hook and MPS", true)
 	first := c.start("a", "main", "GPU-0")
 	c.start("b", "main", "GPU-1")
@@ -55,36 +55,36 @@ func TestDriverLimitsMemory(t *testing.T) {
 	c.enforced("a", "avoids hook and MPS", false)
 	c.wait(5)
 	want := fmt.Sprintf("memory-limits --set --soft-limit 0 --hard-limit 1536 --namespace /smi/of/%d -i GPU-0", first.Process.Pid)
-	if got := limits(c.rig); len(got) != 1 || got[0] != want {
+	if got := limitCalls(c.fixture); len(got) != 1 || got[0] != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	c.put(first, "a", "main-again") // its next container has another cgroup
 	pod := running(placed("a", "GPU-0", 20, 70))
 	pod.Status.ContainerStatuses[0].ContainerID = "containerd://a-main-again"
-	c.rig.kubelet.AddPod(pod)
-	c.rig.wait("the next limit", func() bool { return len(limits(c.rig)) == 2 })
+	c.fixture.kubelet.AddPod(pod)
+	c.fixture.wait("the next limit", func() bool { return len(limitCalls(c.fixture)) == 2 })
 }
 
-// TestDriverRefusesLimits: what the driver has not confirmed is not claimed, and is tried again.
+// TestDriverRefusesLimits: a limit that the driver refuses is not in the enforcement status, and is tried again.
 func TestDriverRefusesLimits(t *testing.T) {
 	t.Parallel()
-	c := newCrowd(t, config.ReportStrangers, withDriver(t, "[ $2 = --help ]\n"))
+	c := newProcessFixture(t, config.ReportStrangers, withDriver(t, "[ $2 = --help ]\n"))
 	c.granted("a", "GPU-0", 20, 70)
 	c.start("a", "main", "GPU-0")
-	c.rig.wait("tries", func() bool { return len(limits(c.rig)) > 1 })
+	c.fixture.wait("tries", func() bool { return len(limitCalls(c.fixture)) > 1 })
 	c.enforced("a", `"memory":"hook, MPS"`, true)
 	c.enforced("a", "avoids hook and MPS", true)
 }
 
-// TestNoDriverLimits: an older driver is not asked again.
+// TestNoDriverLimits: a driver without memory limits is probed once.
 func TestNoDriverLimits(t *testing.T) {
 	t.Parallel()
-	c := newCrowd(t, config.ReportStrangers, withDriver(t, "exit 2\n"))
+	c := newProcessFixture(t, config.ReportStrangers, withDriver(t, "exit 2\n"))
 	c.granted("a", "GPU-0", 20, 70)
 	c.start("a", "main", "GPU-0")
 	c.wait(5)
-	if got := limits(c.rig); len(got) > 0 || c.rig.metrics.dmem.Load() {
-		t.Errorf("%q, and dmem %v", got, c.rig.metrics.dmem.Load())
+	if got := limitCalls(c.fixture); len(got) > 0 || c.fixture.metrics.dmem.Load() {
+		t.Errorf("%q, and dmem %v", got, c.fixture.metrics.dmem.Load())
 	}
 	c.enforced("a", `"memory":"hook, MPS"`, true)
 }
