@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+/* Excludes this process's other threads, which the file lock does not. */
 static pthread_mutex_t threads = PTHREAD_MUTEX_INITIALIZER;
 static struct account_use *table; /* NULL: no file */
 static int file;

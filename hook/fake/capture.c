@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+/* CUstreamCaptureMode. */
 enum { MODE_GLOBAL = 0, MODE_THREAD_LOCAL = 1, MODE_RELAXED = 2 };
 
 int fake_checks;
@@ -13,7 +14,7 @@ pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 
 #define CAPTURES_MAX 64
 static struct capture *active[CAPTURES_MAX]; /* guarded by fake_lock */
-static THREAD_LOCAL int thread_mode;
+static THREAD_LOCAL int thread_mode; /* the calling thread's capture mode */
 
 /* Reports whether a capture prohibits unsafe calls of the calling thread. */
 static int prohibits(struct capture *c)

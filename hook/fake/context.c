@@ -9,7 +9,7 @@ THREAD_LOCAL struct context *fake_current;
 static struct context primaries[DEVICES_MAX];
 /* The calling thread's stack of contexts. */
 static THREAD_LOCAL struct context *stack[64];
-static THREAD_LOCAL int depth;
+static THREAD_LOCAL int depth; /* contexts on the stack */
 
 /* Initialises a context. */
 static void start(struct context *context, CUdevice device)

@@ -9,7 +9,7 @@ int fake_devices = 1;
 uint64_t fake_memory = 16ull << 30;
 int fake_initialised;
 
-static int driver_version = DRIVER_VERSION;
+static int driver_version = DRIVER_VERSION; /* FAKE_CUDA_VERSION */
 
 /* Returns the number in an environment variable, or the default. */
 static uint64_t number(const char *name, uint64_t otherwise)

@@ -6,6 +6,7 @@
 
 extern struct symbol __start_fake_symbols[], __stop_fake_symbols[];
 
+/* CUdriverProcAddressQueryResult. */
 enum { FOUND = 0, SYMBOL_NOT_FOUND = 1, VERSION_NOT_SUFFICIENT = 2 };
 #define LEGACY_STREAM 1
 #define PER_THREAD_STREAM 2

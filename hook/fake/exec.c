@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+/* An executable graph. */
 struct graph_exec {
 	struct graph *graph;
 	int backed; /* whether its memory nodes have memory */

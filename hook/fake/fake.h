@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The handles of the driver API are pointers to the structures of this library. */
 typedef int CUresult;
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
@@ -18,6 +19,7 @@ typedef struct graph *CUgraph;
 typedef struct graph_exec *CUgraphExec;
 typedef struct graph_node *CUgraphNode;
 
+/* CUresult */
 enum {
 	CUDA_SUCCESS = 0,
 	CUDA_ERROR_INVALID_VALUE = 1,
@@ -103,6 +105,7 @@ struct symbol {
 #define THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
 
 /* device.c, context.c */
+/* A context with its legacy default stream. */
 struct context {
 	CUdevice device;
 	int primary, references; /* references: retains of a primary context */
@@ -110,10 +113,10 @@ struct context {
 	struct stream *legacy;
 	uint64_t id;
 };
-extern int fake_devices;
+extern int fake_devices;     /* number of devices */
 extern uint64_t fake_memory; /* bytes of each device */
 extern int fake_initialised;
-extern THREAD_LOCAL struct context *fake_current;
+extern THREAD_LOCAL struct context *fake_current; /* the calling thread's context */
 
 /* Return an error where the thread has no context, the device does not exist, or a pointer is NULL. */
 #define NEED_CONTEXT()                                                                                                  \
@@ -145,6 +148,7 @@ struct function {
 };
 
 /* stream.c */
+/* A capture that is in progress; forks counts other streams that joined it. */
 struct capture {
 	struct graph *graph;
 	struct stream *origin;
@@ -152,6 +156,7 @@ struct capture {
 	int mode, invalid, forks;
 	uint64_t id;
 };
+/* A stream; capture is NULL unless it captures. */
 struct stream {
 	struct stream *next;
 	struct context *context;
@@ -160,6 +165,7 @@ struct stream {
 	unsigned flags;
 	int priority;
 };
+/* An event. */
 struct event {
 	unsigned flags;
 	int recorded, done;
@@ -178,14 +184,17 @@ void fake_join_capture(struct stream *stream, struct event *event); /* makes a s
 extern pthread_mutex_t fake_lock;
 
 /* graph.c, exec.c */
+/* CUgraphNodeType */
 enum node_type { NODE_KERNEL = 0, NODE_MEMCPY = 1, NODE_MEMSET = 2, NODE_HOST = 3, NODE_GRAPH = 4, NODE_EMPTY = 5,
 		 NODE_ALLOC = 10, NODE_FREE = 11 };
+/* CUDA_KERNEL_NODE_PARAMS. */
 struct kernel_params {
 	CUfunction function;
 	unsigned grid[3], block[3], shared;
 	void **parameters, **extra;
 	void *kernel, *context; /* since version 2 */
 };
+/* A node of a graph. */
 struct graph_node {
 	struct graph_node *next;
 	int type;
@@ -194,6 +203,7 @@ struct graph_node {
 	uint64_t size; /* bytes of a memory node */
 	CUdevice device;
 };
+/* A graph; end is where the next node is linked. */
 struct graph {
 	struct graph_node *first, **end;
 	int nodes;

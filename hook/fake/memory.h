@@ -22,7 +22,7 @@ struct block {
 	int references;
 };
 
-struct block *block_add(uint64_t key, uint64_t size, CUdevice device);
+struct block *block_add(uint64_t key, uint64_t size, CUdevice device); /* enters a block with one reference */
 struct block *block_find(uint64_t key);   /* returns the block with this key, or NULL */
 struct block *block_containing(uint64_t key); /* returns the block that contains the address, or NULL */
 void block_remove(struct block *block);

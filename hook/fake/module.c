@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A module or library; guarded by fake_lock. */
 struct module {
 	struct function *functions;
 };

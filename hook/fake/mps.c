@@ -17,11 +17,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { CONNECTION_FAILED = 805 };
+enum { CONNECTION_FAILED = 805 }; /* CUDA_ERROR_MPS_CONNECTION_FAILED */
 
 CUresult fake_mps_error;
 uint64_t fake_mps_memory = UINT64_MAX;
-static int session = -1;
+static int session = -1; /* connection to the server; -1: without MPS */
 static double percent; /* of the namespace; 0: none */
 
 /* Connects to a socket of the pipe directory. Returns a descriptor or -1. */

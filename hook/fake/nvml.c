@@ -19,11 +19,14 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
+/* nvmlReturn_t */
 enum { NVML_SUCCESS = 0, NVML_ERROR_UNINITIALIZED = 1, NVML_ERROR_INVALID_ARGUMENT = 2, NVML_ERROR_NOT_FOUND = 6,
        NVML_ERROR_NOT_SUPPORTED = 3, NVML_ERROR_INSUFFICIENT_SIZE = 7, NVML_ERROR_TIMEOUT = 10 };
+/* Values of the file of faults, and numbers of nvml.h. */
 enum { HANG = -1, NONE = -2, XID_EVENT = 8, RECOVERY_ACTION = 230 };
 #define DEVICES_MAX ACCOUNT_DEVICES
 
+/* Structures of nvml.h. */
 typedef struct { int index; } *nvmlDevice_t;
 struct memory { unsigned long long total, free, used; };
 struct memory_v2 { unsigned version; unsigned long long total, reserved, free, used; };
@@ -33,7 +36,8 @@ struct event { nvmlDevice_t device; unsigned long long type, data; unsigned gpu_
 struct field { unsigned id, scope; long long timestamp, latency; unsigned type; int result; unsigned long long value; };
 typedef struct { unsigned delivered[DEVICES_MAX]; /* the last Xid of each device */ } *nvmlEventSet_t;
 
-static int initialised;
+static int initialised; /* calls of nvmlInit less calls of nvmlShutdown */
+/* The handles that are returned. */
 static struct { int index; } devices[DEVICES_MAX];
 
 /* Returns the number in an environment variable, or the default. */
@@ -43,6 +47,7 @@ static uint64_t number(const char *name, uint64_t otherwise)
 	return text ? strtoull(text, NULL, 0) : otherwise;
 }
 
+/* Return the number of devices, and the memory of each. */
 static unsigned count(void) { return (unsigned)number("FAKE_CUDA_DEVICES", 1); }
 static uint64_t total(void) { return number("FAKE_CUDA_MEMORY", 16ull << 30); }
 

@@ -5,8 +5,8 @@
 
 #define RESERVE (32ull << 20)
 
-static struct pool defaults[DEVICES_MAX];
-static struct pool *current[DEVICES_MAX];
+static struct pool defaults[DEVICES_MAX];  /* the default pools */
+static struct pool *current[DEVICES_MAX]; /* the pools set by cuDeviceSetMemPool; NULL: the default */
 static struct pool *made[256]; /* created pools; guarded by pools */
 static pthread_mutex_t pools = PTHREAD_MUTEX_INITIALIZER;
 

@@ -23,18 +23,18 @@
 int fake_simulated;
 uint64_t fake_host_launch = 5000;
 
-static const char *path;
-static int is_virtual;
-static pthread_key_t closing;
+static const char *path;      /* FAKE_CUDA_SOCKET; NULL: no simulation */
+static int is_virtual;        /* whether the simulation has a virtual clock */
+static pthread_key_t closing; /* closes the connection of a thread that ends */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static pthread_mutex_t collecting = PTHREAD_MUTEX_INITIALIZER; /* guards the three below */
 static struct fakesim_work works[SIM_WORKS_MAX];
-static uint32_t collected;
-static uint64_t batches;
+static uint32_t collected; /* entries of works */
+static uint64_t batches;   /* sent so far */
 
-static THREAD_LOCAL int connection = -1;
-static THREAD_LOCAL struct fakesim_reply last;
+static THREAD_LOCAL int connection = -1;       /* the calling thread's */
+static THREAD_LOCAL struct fakesim_reply last; /* received on it */
 static THREAD_LOCAL uint64_t spent; /* ns of host time since last.now */
 
 /* Returns the ns of CLOCK_MONOTONIC. */

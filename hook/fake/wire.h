@@ -29,6 +29,7 @@ enum fakesim_kind {
 	SIM_AFTER = 3,  /* the stream waits for the event */
 };
 
+/* A request. */
 struct fakesim_request {
 	uint32_t op, works; /* works: how many struct fakesim_work follow */
 	uint64_t batch;     /* number of batches of work of this process, including this one */
@@ -36,12 +37,14 @@ struct fakesim_request {
 	uint64_t a, b;
 };
 
+/* One piece of work; times in ns, width in per-mille of the SMs. */
 struct fakesim_work {
 	uint32_t kind, device;
 	uint64_t stream, at, duration, event;
 	uint32_t width, pad;
 };
 
+/* A reply, with the time and the number of wake-ups so far. */
 struct fakesim_reply {
 	uint64_t now, wakes;
 	uint64_t value;  /* time of an event, ns */

@@ -11,6 +11,7 @@
 /* Bytes between two pages: the largest page size of the supported machines, since each mapping begins at a page. */
 #define SPAN 65536
 
+/* The addresses at which the server, container and client page of each vGPU are mapped. */
 static _Alignas(SPAN) unsigned char area[GSHARE_VGPU_MAX][3][SPAN];
 
 struct gsh_vgpu gsh_vgpus[GSHARE_VGPU_MAX];

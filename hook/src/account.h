@@ -29,8 +29,8 @@ struct gsh_vgpu {
 	_Atomic uint64_t waiting_since;                /* CLOCK_MONOTONIC ns at which the first of them began */
 };
 
-extern struct gsh_vgpu gsh_vgpus[GSHARE_VGPU_MAX];
-extern _Atomic uint32_t gsh_vgpu_count;
+extern struct gsh_vgpu gsh_vgpus[GSHARE_VGPU_MAX]; /* in the order of WELCOME or of the policy file */
+extern _Atomic uint32_t gsh_vgpu_count;            /* how many of them the process has */
 extern _Atomic uint32_t gsh_mode;     /* enum gshare_mode */
 extern _Atomic uint32_t gsh_epoch;    /* changes when every thread should take the slow path once */
 extern _Atomic bool gsh_self_paced;   /* no server: launch within the guaranteed part of each window */

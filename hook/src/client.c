@@ -24,7 +24,7 @@
 /* Guards the descriptor: a frame must not be sent to a number that was closed and now is the application's next file. */
 static pthread_mutex_t socket_lock = PTHREAD_MUTEX_INITIALIZER;
 static int connection = -1; /* -1: none */
-static uint64_t session, generation, sequence; /* of the last WELCOME; sequence counts the frames sent */
+static uint64_t session, generation, sequence; /* session and generation of the last WELCOME; frames sent since HELLO */
 
 const char *gsh_directory_choose(const char *mounted, const char *own) {
 	char path[4096];

@@ -12,11 +12,13 @@
 #define GSH_COSTS 4096
 #define GSH_COST_UNKNOWN (1ull << 62) /* larger than any budget */
 
+/* The cost of one key. */
 struct gsh_cost {
 	_Atomic(const void *) key; /* CUfunction or CUgraphExec */
 	_Atomic uint64_t ns;
 	_Atomic uint64_t blocks; /* thread blocks of a graph */
 } __attribute__((aligned(32)));
+/* The table: each key has one of two neighbouring entries. */
 extern struct gsh_cost gsh_costs[GSH_COSTS];
 
 /* Returns the entry that a key has in the first place. */

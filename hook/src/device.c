@@ -5,8 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
-static struct gsh_vgpu *_Atomic device_vgpus[GSH_DEVICES_MAX];
-static _Thread_local struct gsh_current current;
+static struct gsh_vgpu *_Atomic device_vgpus[GSH_DEVICES_MAX]; /* the vGPU of each device, set by gsh_devices_map */
+static _Thread_local struct gsh_current current;               /* the cache of gsh_current; empty if it has no context */
 
 struct gsh_vgpu *gsh_vgpu_of_device(CUdevice d) { return d >= 0 && d < GSH_DEVICES_MAX ? device_vgpus[d] : NULL; }
 

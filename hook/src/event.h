@@ -31,6 +31,7 @@ struct gsh_batch {
 enum gsh_slot_state { SLOT_FREE, SLOT_RECORDING, SLOT_OPEN, SLOT_DONE, SLOT_TAKEN }; /* done is open with one bit more */
 #define GSH_SLOT_REF 256u
 
+/* A place for one event. */
 struct gsh_slot {
 	_Atomic uint32_t word;
 	_Atomic uint64_t number; /* of the event, while the slot is open */
@@ -40,6 +41,7 @@ struct gsh_slot {
 	bool busy; /* the event before was not complete when this one was recorded: the stream was never idle in between */
 };
 
+/* The table of events of all vGPUs and contexts. */
 extern struct gsh_slot gsh_slots[GSH_EVENT_SLOTS];
 
 /* Changes a slot's word from one value to another; false if it has a different one. */

@@ -8,6 +8,7 @@
 
 #include "../include/gshare_wire.h"
 
+/* A frame that is being built. */
 struct gsh_frame {
 	size_t length; /* of header and body so far */
 	unsigned char bytes[GSHARE_FRAME_MAX];

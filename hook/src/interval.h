@@ -10,6 +10,7 @@
 
 #define GSH_INTERVALS 32
 
+/* The intervals that were added, merged where they touch. */
 struct gsh_union {
 	int n;
 	struct {

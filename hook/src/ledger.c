@@ -7,6 +7,7 @@
 
 #define INITIAL_CAPACITY 1024
 
+/* Guards the table. No driver call is made while it is held. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gsh_item *items; /* open addressing; a free entry has kind NOTHING */
 static uint64_t capacity, count; /* capacity is a power of two, of which at most half is used */

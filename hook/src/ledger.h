@@ -10,6 +10,7 @@
 /* What an item is. OBJECT is physical memory behind handles and mappings (vmm.c), EXEC a graph with memory nodes. */
 enum gsh_item_kind { NOTHING, POINTER, ARRAY, MIPMAP, EXTERNAL, HANDLE, MAPPING, OBJECT, POOL, GRAPH_MEMORY, EXEC };
 
+/* One allocation, or something that refers to one. */
 struct gsh_item {
 	enum gsh_item_kind kind;
 	uint64_t key;          /* the driver's handle or address */

@@ -28,12 +28,12 @@ static struct chain_end {
 	int64_t at; /* ns */
 } chain_ends[CHAINS];
 
-static struct gsh_union unions[GSHARE_VGPU_MAX];
+static struct gsh_union unions[GSHARE_VGPU_MAX]; /* the intervals for which each vGPU was charged */
 static double overlap[GSHARE_VGPU_MAX]; /* moving average over samples: the part of a stream's work beside other streams' */
 static _Thread_local CUcontext entered_context; /* of the helper thread, while it reaps */
-static _Thread_local bool helper_thread;
+static _Thread_local bool helper_thread; /* whether the calling thread is the helper */
 
-static atomic_bool reaping;
+static atomic_bool reaping; /* the reaper lock */
 bool gsh_reaper_try_lock(void) { return !atomic_exchange(&reaping, true); }
 void gsh_reaper_unlock(void) { atomic_store(&reaping, false); }
 

@@ -25,6 +25,7 @@ struct entry {
 	void *wrapper;           /* NULL for internal functions */
 };
 
+/* All functions, in the order of enum gsh_symbol. */
 static const struct entry entries[GSH_SYMBOLS] = {
 #define CU(kind, name, base, since, ...) {kind, #name, base, since, false, (void *)name},
 #define CUP(kind, name, twin, base, since, ...)                                                                         \
@@ -58,6 +59,7 @@ static void *look_up(void *handle, const char *name, const char *version) {
 	return ((gsh_dlsym_fn)gsh_dlsym)(handle, name);
 }
 
+/* The result with which dlsym.S enters the real function in the caller's place. */
 static const struct gsh_lookup pass_through = {NULL, 0};
 
 /* Returns a result that dlsym.S hands to the caller. */

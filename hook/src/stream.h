@@ -32,6 +32,7 @@ struct gsh_stream_state {
 	const void *sample;         /* the only launch since the last event, if an event was recorded right before it */
 } __attribute__((aligned(64)));
 
+/* The calling thread's states; a free one has stream 0. */
 extern _Thread_local struct gsh_stream_state gsh_stream_states[GSH_STREAM_STATES];
 
 /* Returns the handle under which a stream is known here: stream 0 means the legacy or the calling thread's own stream. */

@@ -34,6 +34,7 @@ static void spin(int n) {
 	for (volatile int i = 0; i < n; i++) continue;
 }
 
+/* Each returns the mean ns of one launch with the function f. */
 static double plain(void *f) {
 	double from = now();
 	for (int i = 0; i < LAUNCHES; i++) ((cuLaunchKernel_fn)f)(kernel, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
@@ -79,6 +80,7 @@ static double median(double *values, int n) {
 	return values[n / 2];
 }
 
+/* Prints the medians of one way to launch and returns that of the differences. */
 static double compare(const char *way, double (*run)(void *), const char *name, int pairs) {
 	static double driver[PAIRS_MAX], given[PAIRS_MAX], added[PAIRS_MAX];
 	void *(*real_dlsym)(void *, const char *) = (void *(*)(void *, const char *))gsh_libc_symbol("dlsym");
@@ -106,6 +108,7 @@ static int count(void) {
 	return 0;
 }
 
+/* Measures how many turns of a loop take 5 us. */
 static void calibrate(void) {
 	double best = 1e18;
 	for (int i = 0; i < 20; i++) {

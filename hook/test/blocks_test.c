@@ -16,6 +16,7 @@
 static struct server server = {.memory_limit = 1 << 30, .run_ahead = 10000000, .tokens = TOKENS};
 static CUfunction kernel;
 
+/* The latest session, its pages, and the block tokens that were taken and that are left. */
 static struct server_session *session(void) { return &server.session[server.sessions - 1]; }
 static struct gshare_server_page *page(void) { return session()->server[0]; }
 static struct gshare_client_page *client(void) { return session()->client[0]; }
@@ -32,8 +33,10 @@ static void grant(uint64_t blocks) {
 /* Sets how many block tokens are left. */
 static void set_left(uint64_t blocks) { grant(taken() + blocks - page()->credit); }
 
+/* Launches a kernel of so many thread blocks. */
 static CUresult launch(unsigned blocks, CUstream s) { return cuLaunchKernel(kernel, blocks, 1, 1, 32, 1, 1, 0, s, NULL, NULL); }
 
+/* Waits up to 5 s for a condition and returns whether it holds. */
 static int eventually(int (*holds)(void)) {
 	for (int i = 0; i < 5000 && !holds(); i++) usleep(1000);
 	return holds();

@@ -7,11 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A test: its name and its function. */
 struct check_test {
 	const char *name;
 	void (*run)(void);
 };
-static int check_failures;
+static int check_failures; /* of the test that runs */
 
 #define TEST(name) static void name(void)
 #define CHECK(condition)                                                                                                \

@@ -17,6 +17,7 @@
 static struct server server = {.memory_limit = 1024 * MIB, .vgpus = 2};
 static CUfunction kernel;
 
+/* The latest session, and its client page for the first vGPU. */
 static struct server_session *session(void) { return &server.session[server.sessions - 1]; }
 static struct gshare_client_page *client(void) { return session()->client[0]; }
 
@@ -26,12 +27,13 @@ static uint64_t now(void) {
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* Waits up to 5 s for a condition, and counts a failure if it does not hold then. */
 static void eventually(int *condition_failures, int (*holds)(void)) {
 	for (int i = 0; i < 5000 && !holds(); i++) usleep(1000);
 	*condition_failures += !holds();
 }
 
-static _Atomic int launched;
+static _Atomic int launched; /* launches of start_launch that returned */
 static void *launch_once(void *device) {
 	CUcontext c;
 	cuDevicePrimaryCtxRetain(&c, (int)(intptr_t)device);
@@ -41,6 +43,7 @@ static void *launch_once(void *device) {
 	return NULL;
 }
 
+/* Starts a thread that launches once on a device. */
 static pthread_t start_launch(int device) {
 	pthread_t t;
 	launched = 0;
@@ -108,6 +111,7 @@ TEST(lost_wake_up_delays_briefly) {
 }
 
 #define STORM 50000
+/* Thread: launches in two streams. */
 static void *storm(void *unused) {
 	CUcontext c;
 	CUstream s;
@@ -143,6 +147,7 @@ TEST(every_launch_is_counted_once) {
 
 static int no_captures(void) { return client()->captures == 0; }
 static _Atomic int stop;
+/* Thread: launches into a stream until it is stopped. */
 static void *launch_on(void *stream) {
 	CUcontext c;
 	cuDevicePrimaryCtxRetain(&c, 0);

@@ -15,6 +15,7 @@
 static struct server server = {.memory_limit = 100 * MIB};
 static int inherited; /* the descriptor in GSHARE_FD */
 
+/* Connects to the server. Returns a descriptor or -1. */
 static int dial(void) {
 	struct sockaddr_un to = {.sun_family = AF_UNIX};
 	snprintf(to.sun_path, sizeof to.sun_path, "%s/token.sock", server.directory);
@@ -50,6 +51,7 @@ static int with(const char *fd) {
 	return n > 2 && flags >= 0 && send(n, &byte, 1, 0) != 1;
 }
 
+/* Starts this program again, with GSHARE_FD set. */
 static pid_t start(const char *fd) {
 	pid_t child = fork();
 	if (child) return child;
@@ -59,6 +61,7 @@ static pid_t start(const char *fd) {
 	_exit(9);
 }
 
+/* Waits for a child and returns its status. */
 static int status_of(pid_t child) {
 	int status = -1;
 	waitpid(child, &status, 0);

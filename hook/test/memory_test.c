@@ -12,9 +12,11 @@
 #define LIMIT (512 * MIB)
 
 static struct server server = {.memory_limit = LIMIT};
+/* Returns the memory on the container page. */
 static uint64_t container(void) { return server.container[0]->memory; }
 
 enum kind { PLAIN, PITCH, MANAGED, FLAT, DEEP, LEVELS, PHYSICAL, MAPPED, POOLED, KINDS };
+/* An allocation; bytes is what is charged for it. */
 struct held {
 	enum kind kind;
 	uint64_t key, address, bytes;
@@ -79,6 +81,7 @@ static CUresult release_one(struct held *h) {
 	}
 }
 
+/* Returns what the default pool has reserved. */
 static uint64_t pool_reserved(void) {
 	CUmemoryPool pool;
 	uint64_t bytes = 0;
@@ -185,6 +188,7 @@ TEST(handles_and_mappings) {
 	CHECK_EQUAL(container(), before);
 }
 
+/* Captures an allocation into an executable graph. */
 static void capture_allocation(CUstream s, uint64_t bytes, CUgraphExec *e) {
 	CUgraph g;
 	CUdeviceptr p;
@@ -217,6 +221,7 @@ TEST(graph_memory) {
 	CHECK_EQUAL(container(), before);
 }
 
+/* Process: allocates until refused, reports how often it succeeded, and waits. */
 static void competitor(int fd) {
 	CUdeviceptr p;
 	char got = 0;

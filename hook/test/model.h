@@ -8,11 +8,13 @@
 
 #include "../src/account.h"
 
+/* A kernel, used as CUfunction. */
 struct model_kernel {
 	uint64_t duration; /* ns */
 };
 
 #define MODEL_STREAMS 16
+/* A stream of the model. */
 struct model_stream {
 	uint64_t end; /* ns at which its last kernel ends */
 	int capturing;
@@ -21,10 +23,10 @@ extern struct model_stream model_streams[MODEL_STREAMS];
 
 void model_start(uint64_t run_ahead); /* resets the model and the hook */
 void model_advance(uint64_t ns);         /* lets host time pass */
-void model_launch(struct model_kernel *k, int stream);
+void model_launch(struct model_kernel *k, int stream); /* advances 5 us and launches 4 thread blocks */
 uint64_t model_unfinished(void); /* ns of work launched and not completed, over all streams */
 uint64_t model_busy(void);       /* ns during which at least one kernel ran */
-CUstream model_handle(int stream);
+CUstream model_handle(int stream); /* returns the handle of a stream */
 
 extern uint64_t model_max_unfinished;      /* the most unfinished work at a launch, ns, without that launch */
 extern int model_captured_records;     /* events recorded in a capturing stream */

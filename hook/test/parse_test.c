@@ -9,6 +9,7 @@
 #include "../src/policy.h"
 #include "check.h"
 
+/* Returns a WELCOME that states so many vGPUs and has so many TLVs. */
 static struct gsh_frame welcome_of(uint32_t vgpus, uint32_t tlvs) {
 	struct gshare_welcome fixed = {7, GSHARE_MODE_TIME, vgpus};
 	struct gsh_frame f;
@@ -87,6 +88,7 @@ TEST(policy_lines_are_checked) {
 	}
 }
 
+/* Returns a page of this size with these seals. */
 static int page(size_t size, int seals, uint32_t magic) {
 	int fd = memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	struct gshare_server_page head = {.magic = magic, .major = GSHARE_WIRE_MAJOR};

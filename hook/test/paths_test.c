@@ -17,7 +17,7 @@
 static struct server server = {.memory_limit = LIMIT};
 static CUmemoryPool pool;
 static CUstream stream;
-static uint64_t key, address, handle;
+static uint64_t key, address, handle; /* of the latest allocation */
 
 static uint64_t container(void) { return server.container[0]->memory; }
 
@@ -95,6 +95,7 @@ static CUresult external(void) {
 }
 static CUresult external_free(void) { return cuDestroyExternalMemory((CUexternalMemory)key); }
 
+/* A way to allocate: the functions that it uses, and how to allocate and release. */
 static const struct path {
 	const char *name, *functions;
 	CUresult (*allocate)(void), (*release)(void);
@@ -117,6 +118,7 @@ static const struct path {
 };
 #define PATHS (sizeof paths / sizeof paths[0])
 
+/* Checks one way at and below the limit. */
 static void check_path(const struct path *w) {
 	uint64_t before = container();
 	CUdeviceptr rest;
@@ -138,6 +140,7 @@ TEST(every_allocation_is_counted) {
 		if (paths[i].allocate) check_path(&paths[i]);
 }
 
+/* Reports whether a way uses the function. */
 static bool used(const char *function) {
 	char word[80], all[1024];
 	snprintf(word, sizeof word, " %s ", function);

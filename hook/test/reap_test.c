@@ -7,6 +7,7 @@
 
 #define RUN_AHEAD (4 * GSH_MILLISECOND)
 
+/* Returns the ns that the vGPU was charged. */
 static uint64_t charged_ns(void) { return atomic_load(&gsh_vgpus[0].busy); }
 
 /* Waits for all work and checks that no event is left. */
@@ -19,6 +20,7 @@ static void finish(void) {
 	CHECK_EQUAL(model_captured_records, 0);
 }
 
+/* Checks that the charged time is that of the model, within a tolerance. */
 static void check_charged(double tolerance) {
 	finish();
 	double got = (double)charged_ns(), want = (double)model_busy();
@@ -66,6 +68,7 @@ TEST(overlapping_streams_are_counted_once) {
 	check_charged(0.05);
 }
 
+/* Launches into several streams in turn, of which `wide` run in parallel. */
 static void launch_in_turn(struct model_kernel *k, int wide, int streams) {
 	model_start(GSH_MILLISECOND);
 	model_width = wide;
@@ -121,6 +124,7 @@ TEST(sync_charges_completed_work) {
 	finish();
 }
 
+/* Returns the most unfinished work of a loop of launches. */
 static uint64_t max_unfinished(uint64_t duration, uint64_t run_ahead, int streams) {
 	struct model_kernel k = {duration};
 	model_start(run_ahead);
@@ -144,6 +148,7 @@ TEST(run_ahead_is_bounded) {
 TEST(run_ahead_without_bound_is_larger) { CHECK(max_unfinished(GSH_MILLISECOND, 0, 1) > 10 * RUN_AHEAD); }
 
 static int pauses, waits;
+/* Sets the state on the server page. */
 static void set_state(uint32_t state) {
 	atomic_store(&gsh_vgpus[0].server->state, state);
 	atomic_fetch_add(&gsh_vgpus[0].server->generation, 1);

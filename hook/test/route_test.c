@@ -15,6 +15,7 @@
 static void *cuda, *nvml;
 static void *(*real_dlsym)(void *, const char *);
 
+/* All wrapped functions of symbols.def. */
 static const struct {
 	const char *name, *base;
 } listed[] = {
@@ -35,6 +36,7 @@ static const char *name_of(void *p) {
 	Dl_info i;
 	return p && dladdr(p, &i) && i.dli_sname && i.dli_saddr == p ? i.dli_sname : "";
 }
+/* Report whether an address is in the hook, and whether a name is in symbols.def. */
 static int ours(void *p) { return strstr(file_of(p), "libgshare") != NULL; }
 static int wrapped(const char *name) {
 	for (size_t i = 0; i < LISTED; i++)

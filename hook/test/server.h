@@ -11,6 +11,7 @@
 
 #define SERVER_SESSIONS 64
 
+/* One session, with its pages and counts of frames. */
 struct server_session {
 	struct gshare_server_page *server[GSHARE_VGPU_MAX];
 	struct gshare_client_page *client[GSHARE_VGPU_MAX];
@@ -20,6 +21,7 @@ struct server_session {
 	uint64_t snapshot_memory;
 };
 
+/* The server. */
 struct server {
 	char directory[64];
 	uint32_t vgpus, mode;
