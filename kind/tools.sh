@@ -10,7 +10,7 @@ fail() {
 need() {
   local tool
   for tool in "$@"; do
-    command -v "$tool" >/dev/null || fail "$tool is not installed; kind/README.md says what these scripts need"
+    command -v "$tool" >/dev/null || fail "$tool is not installed; see kind/README.md for the prerequisites"
   done
 }
 

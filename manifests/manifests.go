@@ -1,4 +1,4 @@
-// Package manifests holds the files that a cluster is set up with, for the programs that set one up themselves.
+// Package manifests embeds the manifests that programs of this repository apply or compare with a cluster.
 package manifests
 
 import "embed"
@@ -8,8 +8,8 @@ import "embed"
 //go:embed scheduler/config.yaml
 var SchedulerConfig []byte
 
-// Namespace is where gshare's own pods are. NodeAccess is the rights of the node agent; NodePolicies says who may write gshare's
-// annotations.
+// Namespace is the namespace of gshare's own pods. NodeAccess is the service account and the roles of the node agent. NodePolicies are
+// the admission policies that restrict who may write gshare's annotations.
 var (
 	//go:embed base/namespace.yaml
 	Namespace []byte
@@ -19,7 +19,7 @@ var (
 	NodePolicies []byte
 )
 
-// Admission is the folder of the policies that complete and check pods with shares: a kustomize base.
+// Admission is the kustomize base of the admission policies that complete and validate pods with shares.
 //
 //go:embed admission
 var Admission embed.FS

@@ -94,7 +94,7 @@ func frame(status control.Status, live bool) []byte {
 		b.WriteString("\x1b[H\x1b[J")
 	}
 	for _, d := range status.Devices {
-		fmt.Fprintf(&b, "%s  %s  %d SMs  SM-time %s requested  memory %s of %s requested  %s\n", shortDevice(d.UUID), d.Model, d.SMs,
+		fmt.Fprintf(&b, "%s  %s  %d SMs  SM-time %s allocated  memory %s of %s allocated  %s\n", shortDevice(d.UUID), d.Model, d.SMs,
 			d.Time.Percent(), memoryText(d.Promised), memoryText(d.Memory), d.Class)
 		for _, r := range status.Runs {
 			writeUse(&b, d.UUID, r)

@@ -66,7 +66,7 @@ func (p *page) heading(s Slice, how string) []string {
 	}
 	var t sums
 	t.slice(s)
-	return append(flow(words, " · ", p.Width), flow(promised(t), " · ", p.Width)...)
+	return append(flow(words, " · ", p.Width), flow(allocatedText(t), " · ", p.Width)...)
 }
 
 // size is the width and height of the picture; the time axis and some of the legend should fit below it.

@@ -64,7 +64,7 @@ func prefix(gpus []Slice, key func(Slice) string) int {
 func (n node) fullness() share.Area {
 	var sum share.Area
 	for _, s := range n.gpus {
-		sum += s.promised()
+		sum += s.allocated()
 	}
 	return sum / share.Area(len(n.gpus))
 }

@@ -49,7 +49,7 @@ func candidates(gpus []Slice) []candidate {
 			-cmp.Compare(min(a.quotas, 2), min(b.quotas, 2)),
 			-cmp.Compare(len(a.Shares), len(b.Shares)),
 			-cmp.Compare(a.quotas, b.quotas),
-			-cmp.Compare(a.promised(), b.promised()),
+			-cmp.Compare(a.allocated(), b.allocated()),
 			cmp.Compare(a.Node, b.Node),
 			cmp.Compare(a.Index, b.Index))
 	})

@@ -59,7 +59,7 @@ func wrapped(s share.Share, width int) []string {
 
 // free says how much SM-time is not promised, and how much of the window switching may cost.
 func (s Slice) free(width int) string {
-	rest := share.PerMille(max(share.WholeArea-s.promised(), 0) / share.Area(share.Whole))
+	rest := share.PerMille(max(share.WholeArea-s.allocated(), 0) / share.Area(share.Whole))
 	text := fmt.Sprintf("···  free: %s of SM-time", rest.Percent())
 	if s.Reserve <= 0 || s.Rectangles || !slices.ContainsFunc(s.Shares, takesTurns) {
 		return fitting(width, text, "··· free "+rest.Percent())

@@ -16,7 +16,7 @@ const (
 )
 
 // promised is the SM-time that the shares may count on.
-func (s Slice) promised() share.Area {
+func (s Slice) allocated() share.Area {
 	var sum share.Area
 	for _, x := range s.Shares {
 		sum += x.Share.RequestArea()
@@ -35,7 +35,7 @@ func (s Slice) memory() share.Bytes {
 
 // level of the slice; a single small share is enough not to be empty.
 func (s Slice) level() level {
-	switch area := s.promised(); {
+	switch area := s.allocated(); {
 	case len(s.Shares) == 0:
 		return empty
 	case area >= fullFrom:
@@ -72,7 +72,7 @@ type sums struct {
 
 func (t *sums) slice(s Slice) {
 	t.counts.add(s.level())
-	t.area += s.promised()
+	t.area += s.allocated()
 	t.memory += s.memory()
 	t.have += s.MemoryTotal
 }

@@ -24,13 +24,13 @@ func Overview(w io.Writer, gpus []Slice, o Options) {
 // title says how much there is and how much of it is promised.
 func (p *page) title(t sums) []string {
 	words := []string{p.strong(number(t.all(), "GPU")), number(t.nodes, "node")}
-	return flow(append(words, promised(t)...), " · ", p.Width)
+	return flow(append(words, allocatedText(t)...), " · ", p.Width)
 }
 
 // promised is the usage in words for those who read it first.
-func promised(t sums) []string {
+func allocatedText(t sums) []string {
 	words := usage(t)
-	words[0] += " promised"
+	words[0] += " allocated"
 	return words
 }
 

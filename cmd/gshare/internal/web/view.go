@@ -32,7 +32,7 @@ func render(nodes []node, chosen string) []byte {
 		fmt.Fprintf(b, " Shown: %s. <a href=\"?\">All</a>", html.EscapeString(chosen))
 	}
 	fmt.Fprint(b, "</p>\n<table>\n<tr><th>Node</th><th class=\"number\">Slices</th><th class=\"number\">Shares</th>"+
-		"<th class=\"number\">SM-time requested</th><th class=\"number\">Memory requested</th></tr>\n")
+		"<th class=\"number\">SM-time allocated</th><th class=\"number\">Memory allocated</th></tr>\n")
 	var slices []gpumap.Slice
 	for _, n := range nodes {
 		class := ""
