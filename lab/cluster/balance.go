@@ -56,7 +56,7 @@ func (b *balance) set(i int) {
 func (b *balance) choose(s *shape) (int, []int, bool) {
 	b.learn()
 	p := &b.pods[s.index]
-	best, ok := b.fleet.BestWithRoom(p.key, p.pod)
+	best, ok := b.fleet.BestWithCapacity(p.key, p.pod)
 	if !ok {
 		return 0, nil, false
 	}
@@ -72,7 +72,7 @@ func (b *balance) choose(s *shape) (int, []int, bool) {
 
 // learn makes a new demand of what runs, when that has changed enough.
 func (b *balance) learn() {
-	if !b.epoch.Over(&b.mix, b.total) {
+	if !b.epoch.Expired(&b.mix, b.total) {
 		return
 	}
 	b.epoch = packing.NewEpoch(&b.mix, b.total)

@@ -58,9 +58,9 @@ func TestOpenbOrdersAreAllTheSame(t *testing.T) {
 	}
 }
 
-// FGD hangs on the tie-break and on the order of nodes (facts/packing.md 1.3). If the measurement did not show that, it would
-// show nothing of gshare either.
-func TestOpenbShowsWhatFGDHangsOn(t *testing.T) {
+// FGD's figures depend on the tie-break and on the order of nodes (docs/packing.md). A measurement that did not show this would not
+// show the merits of gshare either.
+func TestOpenbShowsWhatFGDDependsOn(t *testing.T) {
 	if got := runOpenb(t, "default", "fgd-stock", RandomOrder).AllocatedEnd; got > 92 {
 		t.Errorf("random ties: %.2f %% allocated, want about 90 %%", got)
 	}

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Orders of nodes. FGD's simulator puts a random number of four digits before each name, anew for each run, and gives ties to
-// the smallest name: that is a random order (facts/packing.md 1.3).
+// Orders of nodes. FGD's simulator puts a random number of four digits before each name, another one in each run, and gives ties
+// to the smallest name: a random order (docs/packing.md).
 const (
 	RandomOrder  = "random"   // another one for every seed
 	FileOrder    = "file"     // as the list has them

@@ -56,7 +56,7 @@ func (c *cluster) fragments(n *packing.Node, stage share.Share, fresh bool) []fr
 		}
 		stage.Memory = free
 		terms := c.policy.pod().Request.Terms
-		if _, refusal := c.packer.Rules.Admit(&n.Slices[i], &n.Loads[i], packing.Ask{Terms: terms, Share: stage}); refusal == packing.Admitted {
+		if _, refusal := c.packer.Rules.Admit(&n.Slices[i], &n.Loads[i], packing.ShareRequest{Terms: terms, Share: stage}); refusal == packing.Admitted {
 			out = append(out, fragment{slice: i, free: free})
 		}
 	}

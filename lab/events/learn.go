@@ -15,7 +15,7 @@ func newLearner() learner {
 
 // learn gives the ranker a new demand when the cluster has changed enough, as the scheduler does.
 func (c *cluster) learn() {
-	if !c.policy.learns || !c.seen.frozen.Over(&c.seen.mix, c.seen.total) {
+	if !c.policy.learns || !c.seen.frozen.Expired(&c.seen.mix, c.seen.total) {
 		return
 	}
 	c.seen.frozen = packing.NewEpoch(&c.seen.mix, c.seen.total)

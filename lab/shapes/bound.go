@@ -2,9 +2,9 @@ package shapes
 
 import "github.com/gshare-dev/gshare/vgpu/share"
 
-// LowerBound is a number of GPUs, fractional, below which no packing of the pods exists, rectangles and slots alike.
+// LowerBound returns a number of GPUs, fractional, below which no packing of the pods exists, rectangles and slots alike.
 //
-// It is the configuration LP over the whole fleet (facts/packing.md 2.2, fact 7): minimise the sum of x(C), where C are
+// It is the configuration LP over the whole fleet (docs/packing.md, fact 7): minimise the sum of x(C), where C are
 // multisets of SM shares that fit one GPU and every SM share gets the sum of its pods' quotas. Two things are given away,
 // which can only lower it: pods of equal SM share may pass time to each other, and a pod may be cut between GPUs. The
 // memory of all pods over that of one GPU bounds it too. Rounding is below a part in 1e9.

@@ -23,7 +23,7 @@ type part struct {
 	quota, sms []int
 }
 
-// The definitions of facts/packing.md 8.
+// definitions are the families of docs/packing.md.
 var definitions = map[string][]part{
 	"papermix": {
 		{0.5, []int{20, 40, 60, 80}, []int{12}},

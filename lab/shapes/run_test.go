@@ -30,7 +30,7 @@ func meanRatio(t *testing.T, policy, family string) float64 {
 	return gpus / bound
 }
 
-// The published packing is reproduced (facts/packing.md 2.3), and slots stay close to the bound on all families.
+// The published packing is reproduced (docs/packing.md), and slots stay close to the bound on all families.
 func TestGPUsOverTheBound(t *testing.T) {
 	if got := meanRatio(t, "mra", "papermix"); math.Abs(got/1.089-1) > 0.01 {
 		t.Errorf("mra, papermix: %.3f of the bound, reported 1.089", got)

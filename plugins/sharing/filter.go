@@ -28,7 +28,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info
 func (p *Plugin) ask(c *cycle, info fwk.NodeInfo) (packing.Rank, *fwk.Status) {
 	if i, synced := p.fleet.at(info); synced && !c.group {
 		doubt := p.fleet.doubts[i]
-		if rank, refusal, known := p.fleet.ranks.Known(c.key, i); known && doubt == nil {
+		if rank, refusal, known := p.fleet.ranks.CachedRank(c.key, i); known && doubt == nil {
 			return rank, refuse(refusal)
 		}
 		return p.place(c, p.fleet.ranks.Node(i), doubt)

@@ -53,7 +53,7 @@ func (p *Plugin) sync(nodes []fwk.NodeInfo) {
 			f.set(i, node, info.GetGeneration(), doubt, p.factsOf(info, node))
 		}
 	}
-	if f.frozen.Over(&f.mix, f.total) {
+	if f.frozen.Expired(&f.mix, f.total) {
 		f.freeze(p)
 	}
 }

@@ -21,7 +21,7 @@ func Slices(rules packing.Rules, n *packing.Node, pod *packing.Pod) [][]packing.
 	out := make([][]packing.Refusal, len(n.Slices))
 	for i := range n.Slices {
 		for _, c := range pod.Request.Containers {
-			ask := packing.Ask{Tenant: pod.Tenant, Terms: pod.Request.Terms, Share: c.Share}
+			ask := packing.ShareRequest{Tenant: pod.Tenant, Terms: pod.Request.Terms, Share: c.Share}
 			_, refusal := rules.Admit(&n.Slices[i], &n.Loads[i], ask)
 			out[i] = append(out[i], refusal)
 		}

@@ -121,7 +121,7 @@ func TestSmallest(t *testing.T) {
 		for range random.IntN(8) {
 			sh, at := shareOf(some(), some(), share.Bytes(1+random.IntN(20))*gib), random.IntN(2)
 			class := share.MPS
-			ask := packing.Ask{Tenant: "ml", Terms: share.Terms{Slice: share.WholeGPU}, Share: sh}
+			ask := packing.ShareRequest{Tenant: "ml", Terms: share.Terms{Slice: share.WholeGPU}, Share: sh}
 			if got, refusal := rules.Admit(&n.Slices[at], &n.Loads[at], ask); refusal == packing.Admitted && got == class {
 				occupied(n, at, "ml", class, sh)
 			}

@@ -147,9 +147,9 @@ func BenchmarkPlaceAmong4000Slices(b *testing.B) {
 // BenchmarkAdmit asks a half full slice for each shape in turn, as ranking a node does.
 func BenchmarkAdmit(b *testing.B) {
 	s := newBench(b, 4)
-	var asks []Ask
+	var asks []ShareRequest
 	for _, p := range s.pods {
-		asks = append(asks, Ask{Tenant: p.Tenant, Terms: p.Request.Terms, Share: p.Request.Containers[0].Share})
+		asks = append(asks, ShareRequest{Tenant: p.Tenant, Terms: p.Request.Terms, Share: p.Request.Containers[0].Share})
 	}
 	b.ReportAllocs()
 	i := 0

@@ -5,8 +5,8 @@ import "github.com/gshare-dev/gshare/vgpu/share"
 // MilliCPU is a thousandth of a CPU core.
 type MilliCPU int64
 
-// Node is the slices of one node with their loads, and the CPU and memory that its pods leave free.
-// A Node that others may read is never changed; Take works on a clone.
+// Node is the slices of one node with their loads, and the CPU and memory that are free on it. A Node that others may read is not
+// modified; Take is called on a clone.
 type Node struct {
 	Name   string
 	Slices []Slice
@@ -15,12 +15,12 @@ type Node struct {
 	RAM    share.Bytes
 }
 
-// NewNode gives a node with empty slices.
+// NewNode returns a node with empty slices.
 func NewNode(name string, slices []Slice, cpu MilliCPU, ram share.Bytes) *Node {
 	return &Node{Name: name, Slices: slices, Loads: make([]Load, len(slices)), CPU: cpu, RAM: ram}
 }
 
-// Pod is what the packer knows of a pod: whose it is, what it asks of the GPUs, and what else it takes from its node.
+// Pod is a pod to be placed: its tenant, what it requests of the GPUs, and its requests of CPU and memory.
 type Pod struct {
 	Tenant  string
 	Request share.Request
@@ -29,16 +29,16 @@ type Pod struct {
 	RAM     share.Bytes
 }
 
-// Pick is the slice, by its index on the node, that serves one vGPU, and the class it then has.
+// Pick is the slice that serves one vGPU, by its index on the node, and the isolation class of the vGPU.
 type Pick struct {
 	Slice int
 	Class share.Isolation
 }
 
-// Plan is a pick for every vGPU: one row for each container of the request.
+// Plan holds a pick for every vGPU, a row for each container of the request.
 type Plan [][]Pick
 
-// Clone copies the node so that the copy can be loaded without changing the original.
+// Clone returns a copy whose loads can be changed without changing the original.
 func (n *Node) Clone() *Node {
 	c := *n
 	c.Loads = make([]Load, len(n.Loads))
@@ -48,7 +48,7 @@ func (n *Node) Clone() *Node {
 	return &c
 }
 
-// Take adds the pod to the loads as planned. CPU and memory are the caller's: they are counted before packing is asked.
+// Take adds the pod to the loads of the planned slices. It does not change CPU and RAM, which the caller keeps.
 func (n *Node) Take(m Model, pod *Pod, plan Plan) {
 	for c, picks := range plan {
 		for _, p := range picks {
@@ -59,7 +59,7 @@ func (n *Node) Take(m Model, pod *Pod, plan Plan) {
 	}
 }
 
-// SliceIndex finds a slice by its ID.
+// SliceIndex returns the index of the slice with an ID, and whether there is one.
 func (n *Node) SliceIndex(id SliceID) (int, bool) {
 	for i := range n.Slices {
 		if n.Slices[i].ID == id {
@@ -69,16 +69,16 @@ func (n *Node) SliceIndex(id SliceID) (int, bool) {
 	return 0, false
 }
 
-// free is the SM-time of a slice that pods could still use; an unhealthy slice has none.
+// free returns the SM-time of a slice that pods can still request. A slice that is unhealthy or blocked has none.
 func (n *Node) free(i int) MilliGPU {
-	if !n.Slices[i].Healthy || n.shadowed(i) {
+	if !n.Slices[i].Healthy || n.blocked(i) {
 		return 0
 	}
 	return n.Loads[i].free()
 }
 
-// mostLeft is the SM-time not promised yet of the slice that has most of it.
-func (n *Node) mostLeft() share.Area {
+// mostFree returns the largest unrequested SM-time of any slice.
+func (n *Node) mostFree() share.Area {
 	var most share.Area
 	for i := range n.Loads {
 		most = max(most, share.WholeArea-n.Loads[i].requested)
@@ -86,7 +86,7 @@ func (n *Node) mostLeft() share.Area {
 	return most
 }
 
-// fresh says that the node has whole GPUs only and holds nothing.
+// fresh reports whether the node has whole GPUs only and holds no share.
 func (n *Node) fresh() bool {
 	for i := range n.Slices {
 		if !n.Loads[i].Empty() || n.Slices[i].Profile != "" {
@@ -96,8 +96,8 @@ func (n *Node) fresh() bool {
 	return true
 }
 
-// twinOf says that two fresh nodes differ in names only.
-func (n *Node) twinOf(o *Node) bool {
+// equalHardware reports whether two nodes without shares differ in their names only.
+func (n *Node) equalHardware(o *Node) bool {
 	if n.CPU != o.CPU || n.RAM != o.RAM || len(n.Slices) != len(o.Slices) {
 		return false
 	}

@@ -113,7 +113,7 @@ func (r *openbRun) arriveAll(pods []*Pod, learn learning) {
 		if before <= whole && arrived > whole {
 			r.at100 = r.allocated()
 		}
-		if learn == online && r.epoch.Over(&r.mix, r.total) {
+		if learn == online && r.epoch.Expired(&r.mix, r.total) {
 			r.epochs++
 			r.epoch = NewEpoch(&r.mix, r.total)
 			r.setPacker(NewDemand(&r.mix, r.total))
@@ -146,7 +146,7 @@ func (r *openbRun) freezeAll(pods []*Pod) {
 
 // arrive puts the pod on the best of the nodes with enough CPU and memory; where there is none it is dropped.
 func (r *openbRun) arrive(pod *Pod) {
-	best, ok := r.fleet.BestWithRoom(fmt.Sprint(pod.Request, pod.CPU, pod.RAM), pod)
+	best, ok := r.fleet.BestWithCapacity(fmt.Sprint(pod.Request, pod.CPU, pod.RAM), pod)
 	if !ok {
 		return
 	}

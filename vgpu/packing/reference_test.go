@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// reference is policy D read off facts/packing.md 1.4: in float64, slowly, from whole nodes, sharing no code with Balance.
+// reference is policy D as docs/packing.md defines it: in float64, slowly, from whole nodes, sharing no code with Balance.
 // Costs are in milli-GPU.
 type reference struct {
 	weights map[Shape]float64 // popularity; they add up to one
@@ -175,7 +175,7 @@ func checkBest(t *testing.T, ref *reference, rules Rules, n *Node, pod *Pod, cho
 		return
 	}
 	for i := range n.Slices {
-		class, refusal := rules.Admit(&n.Slices[i], &n.Loads[i], Ask{pod.Tenant, pod.Request.Terms, pod.Request.Containers[0].Share})
+		class, refusal := rules.Admit(&n.Slices[i], &n.Loads[i], ShareRequest{pod.Tenant, pod.Request.Terms, pod.Request.Containers[0].Share})
 		if refusal == Admitted {
 			if c := ref.cost(n, pod, Plan{{{Slice: i, Class: class}}}); c < chosen-4-math.Abs(c)*1e-3 {
 				t.Fatalf("slice %d costs %f, chosen was one of %f", i, c, chosen)

@@ -1,139 +1,118 @@
 package packing
 
-import "slices"
+import (
+	"slices"
 
-// search places the vGPUs of a pod one after the other on a scratch node, best option first, and steps back where a later
-// one finds no room. Without the budget it would be exhaustive.
-type search struct {
-	packer Packer
-	node   *Node // scratch, loaded with what is chosen
-	pod    *Pod
-	chosen []Choice
-	budget int
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// searchBudget is the number of slices tried for a pod of several containers on one node. The greedy order needs one for each
+// vGPU, and a few more where it backtracks; no pod may occupy the scheduler for longer on thousands of nodes.
+const searchBudget = 4 * share.MaxVGPUs
+
+// Packer places pods on nodes: Rules decide what is admitted, Ranker prefers among that.
+type Packer struct {
+	Rules  Rules
+	Ranker Ranker
 }
 
-// container places container c and all that follow.
-func (s *search) container(c int) bool {
-	if c == len(s.pod.Request.Containers) {
-		return true
+// Place returns the best slices of the node for the whole pod, or the most informative refusal. The vGPUs of a container are
+// placed on different devices; either all containers are placed or none. A pod without vGPUs is ranked by what it leaves to GPU
+// pods.
+func (p Packer) Place(n *Node, pod *Pod) (Plan, Rank, Refusal) {
+	choices, rank, refusal := p.place(n, pod, nil, nil)
+	if refusal != Admitted {
+		return nil, 0, refusal
 	}
-	options := s.sortedOptions(c, nil)
-	return s.vgpu(c, 0, options)
+	return planOf(pod, choices), rank, Admitted
 }
 
-// vgpu places vGPU v of container c on one of the options and goes on. Its vGPUs are equal, so they take options in order.
-func (s *search) vgpu(c, v int, options []option) bool {
-	if v == s.pod.Request.Containers[c].VGPUs {
-		return s.container(c + 1)
+// planOf returns the choices by container.
+func planOf(pod *Pod, choices []Choice) Plan {
+	plan := make(Plan, len(pod.Request.Containers))
+	for _, c := range choices {
+		plan[c.Container] = append(plan[c.Container], c.Pick)
 	}
-	for i, o := range options {
-		if s.deviceTaken(c, o.Slice) {
-			continue
-		}
-		if s.budget--; s.budget < 0 {
-			return false
-		}
-		undo := s.take(c, o)
-		if s.vgpu(c, v+1, options[i+1:]) {
-			return true
-		}
-		undo()
-	}
-	return false
+	return plan
 }
 
-// sortedOptions lists every slice that admits the container's share; equal empty slices count, as each can serve a vGPU.
-func (s *search) sortedOptions(c int, look *survey) []option {
-	n := s.node
-	options, _ := s.packer.options(n, s.pod, c, look, nil)
-	for i := range n.Slices {
-		if n.twinBefore(i) {
-			if at := slices.IndexFunc(options, func(o option) bool { return o.Slice == i-1 }); at >= 0 {
-				twin := options[at]
-				twin.Slice = i
-				options = append(options, twin)
+// place does the work of Place: it appends the choices to found. A survey, where not nil, is of this very node and replaces the
+// ranker.
+func (p *Packer) place(n *Node, pod *Pod, survey *survey, found []Choice) ([]Choice, Rank, Refusal) {
+	switch containers := pod.Request.Containers; {
+	case len(containers) == 0:
+		return found, p.rank(n, pod, nil, survey), Admitted
+	case len(n.Slices) == 0:
+		return nil, 0, NoSlices
+	case len(containers) == 1 && containers[0].VGPUs == 1:
+		return p.placeOne(n, pod, survey, found)
+	case len(containers) == 1:
+		return p.placeSeveral(n, pod, survey, found)
+	}
+	s := search{packer: *p, node: n.Clone(), pod: pod, chosen: found, budget: searchBudget}
+	if !s.container(0) {
+		return nil, 0, s.refusal()
+	}
+	return s.chosen, p.rank(n, pod, s.chosen, survey), Admitted
+}
+
+// rank returns the rank of the choices, from the survey if there is one.
+func (p *Packer) rank(n *Node, pod *Pod, choices []Choice, survey *survey) Rank {
+	if survey != nil {
+		return survey.Rank(n, pod, choices)
+	}
+	return p.Ranker.Rank(n, pod, choices)
+}
+
+// Admits reports whether the node, in its present state, admits a plan that was made for an earlier one.
+func (p Packer) Admits(n *Node, pod *Pod, plan Plan) bool {
+	n = n.Clone()
+	for c, picks := range plan {
+		ask := p.shareRequest(pod, c)
+		for _, pick := range picks {
+			class, refusal := p.Rules.Admit(&n.Slices[pick.Slice], &n.Loads[pick.Slice], ask)
+			if refusal != Admitted || class != pick.Class || n.blocked(pick.Slice) {
+				return false
 			}
+			n.Loads[pick.Slice].Add(Resident{Tenant: pod.Tenant, Model: p.Rules.Model, Class: class, Share: ask.Share})
 		}
 	}
-	slices.SortFunc(options, byRank)
-	return options
+	return true
 }
 
-// deviceTaken says that another vGPU of the same container already uses the slice's device.
-func (s *search) deviceTaken(c, slice int) bool {
-	return slices.ContainsFunc(s.chosen, func(o Choice) bool {
-		return o.Container == c && s.node.Slices[o.Slice].Device == s.node.Slices[slice].Device
-	})
-}
-
-func (s *search) take(c int, o option) (undo func()) {
-	load := &s.node.Loads[o.Slice]
-	before := *load
-	load.Add(Resident{
-		Tenant: s.pod.Tenant, Model: s.packer.Rules.Model, Class: o.Class, Share: s.pod.Request.Containers[c].Share,
-	})
-	s.chosen = append(s.chosen, Choice{Pick: o.Pick, Container: c})
-	return func() {
-		*load = before
-		s.chosen = s.chosen[:len(s.chosen)-1]
+// placeOne places a pod of one vGPU on the best slice.
+func (p *Packer) placeOne(n *Node, pod *Pod, survey *survey, found []Choice) ([]Choice, Rank, Refusal) {
+	var space [8]option
+	options, refusal := p.options(n, pod, 0, survey, space[:0])
+	if len(options) == 0 {
+		return nil, 0, refusal
 	}
+	best := slices.MinFunc(options, byRank)
+	return append(found, Choice{Pick: best.Pick}), best.rank, Admitted
 }
 
-// refusal tells a pod that can never fit here from one that would fit if others left. It asks for each container alone,
-// since what the pod's own containers take from each other says nothing about the node.
-func (s *search) refusal() Refusal {
-	var worst Refusal
-	for c := range s.pod.Request.Containers {
-		refusal := s.alone(c)
-		if refusal.NeverFits() {
-			return refusal
+// placeSeveral places the vGPUs of the only container of a pod on the best slices of different devices. It does not backtrack: the
+// vGPUs are equal and on different slices.
+func (p *Packer) placeSeveral(n *Node, pod *Pod, survey *survey, found []Choice) ([]Choice, Rank, Refusal) {
+	s := search{packer: *p, node: n, pod: pod, chosen: found}
+	for _, o := range s.sortedOptions(0, survey) {
+		if !s.deviceTaken(0, o.Slice) {
+			s.chosen = append(s.chosen, Choice{Pick: o.Pick})
 		}
-		worst = max(worst, refusal)
-	}
-	if worst == Admitted {
-		return NoRoomTogether
-	}
-	return worst
-}
-
-// alone says why container c does not fit on the node even without the pod's others: because too few devices could ever
-// serve it, or because too few have room now.
-func (s *search) alone(c int) Refusal {
-	n, vgpus := s.node, s.pod.Request.Containers[c].VGPUs
-	ask := s.packer.ask(s.pod, c)
-	able, ready := map[string]bool{}, map[string]bool{}
-	var never, worst Refusal
-	for i := range n.Slices {
-		_, refusal := s.packer.Rules.Admit(&n.Slices[i], &n.Loads[i], ask)
-		if refusal == Admitted && n.shadowed(i) {
-			refusal = NoRoom
-		}
-		worst = max(worst, refusal)
-		switch device := n.Slices[i].Device; {
-		case refusal.NeverFits():
-			never = max(never, refusal)
-		case refusal == Admitted:
-			able[device], ready[device] = true, true
-		default:
-			able[device] = true
+		if len(s.chosen) == pod.Request.Containers[0].VGPUs {
+			return s.chosen, p.rank(n, pod, s.chosen, survey), Admitted
 		}
 	}
-	switch {
-	case len(ready) >= vgpus:
-		return Admitted
-	case len(able) >= vgpus:
-		return worst
-	case len(able) == 0 || n.devices() >= vgpus:
-		return never
-	}
-	return TooFewDevices
+	return nil, 0, s.refusal()
 }
 
-// devices counts the physical GPUs of the node.
-func (n *Node) devices() int {
-	seen := make(map[string]struct{}, len(n.Slices))
-	for i := range n.Slices {
-		seen[n.Slices[i].Device] = struct{}{}
-	}
-	return len(seen)
+// repeatsPrevious reports whether the slice and the one before it are equal and empty, so that both get the same answer.
+func (n *Node) repeatsPrevious(i int) bool {
+	return i > 0 && n.Slices[i].Room == 0 && n.Loads[i].Empty() && n.Loads[i-1].Empty() && n.Slices[i].sameKind(&n.Slices[i-1])
+}
+
+// sameKind reports whether two slices differ in their identity only.
+func (s *Slice) sameKind(o *Slice) bool {
+	return s.Model == o.Model && s.Profile == o.Profile && s.Memory == o.Memory && s.Healthy == o.Healthy &&
+		s.Reserve == o.Reserve && s.MaxShares == o.MaxShares && slices.Equal(s.Classes, o.Classes)
 }

@@ -120,7 +120,7 @@ func (b *Book) fits(g Grant) *Refusal {
 		if other := b.inTheWay(s); other != "" {
 			return refuse(NoRoom, "slice %s cannot be made beside %s, which is granted", v.Slice, other)
 		}
-		ask := packing.Ask{Tenant: g.Namespace, Share: v.Share, Terms: share.Terms{
+		ask := packing.ShareRequest{Tenant: g.Namespace, Share: v.Share, Terms: share.Terms{
 			Isolation: v.Class, Slice: cmp.Or(s.Profile, share.WholeGPU), Enforcement: enforcement,
 		}}
 		if _, refusal := b.rules[packing.Model(g.Model)].Admit(s, b.loadOf(v.Slice), ask); refusal != packing.Admitted {

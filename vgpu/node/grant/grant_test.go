@@ -334,7 +334,7 @@ func check(t *testing.T, b *Book, seed uint64) {
 		s := &b.slices[i]
 		load := &packing.Load{}
 		for _, g := range slices.Backward(b.On(string(s.ID))) {
-			ask := packing.Ask{Tenant: g.Namespace, Share: g.VGPUs[0].Share, Terms: share.Terms{Isolation: share.MPS, Slice: share.WholeGPU}}
+			ask := packing.ShareRequest{Tenant: g.Namespace, Share: g.VGPUs[0].Share, Terms: share.Terms{Isolation: share.MPS, Slice: share.WholeGPU}}
 			if _, refusal := rules.Admit(s, load, ask); refusal != packing.Admitted {
 				t.Fatalf("seed %d: slice %s holds what does not fit: %v", seed, s.ID, refusal)
 			}

@@ -3,7 +3,7 @@
 // A slice limits two things only: at any moment the SMs of the shares that run add up to at most the whole, and a share
 // runs at most once at a time. Time can be cut into pieces and SMs are counted, not placed. So a set of shares fits if
 // and only if a linear program over configurations, the sets that may run together, has a solution within the window
-// (facts/packing.md 2.2):
+// (docs/packing.md):
 //
 //	minimise the sum of x(C), where for every share i the x(C) of the configurations that hold i add up to its quota.
 //

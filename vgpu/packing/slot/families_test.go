@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// family draws the items of one kind of fleet; the kinds are defined in facts/packing.md section 8.
+// family draws the items of one kind of fleet; docs/packing.md defines the kinds.
 type family func(*rand.Rand) Item
 
 var families = map[string]family{

@@ -6,8 +6,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// fleet fills slices online: each item goes to the fullest slice that admits it, else to a new one. This is the test of
-// section 2.3 in facts/packing.md, and the load of BenchmarkFits.
+// fleet fills slices online: each item goes to the fullest slice that admits it, else to a new one. This is the method of
+// docs/packing.md, and the load of BenchmarkFits.
 type fleet struct {
 	fits   func([]Item, share.PerMille) bool
 	slices []openSlice
@@ -47,7 +47,7 @@ func (f *fleet) fill(items []Item, reserve share.PerMille) {
 	}
 }
 
-// Fleets of facts/packing.md 2.3: 1,000 shares need no more slices than it reports, when the area that was drawn is set
+// 1,000 shares of the families of docs/packing.md need no more slices than reported there, when the area that was drawn is set
 // against the expected one. The margin is for the draw.
 func TestFleetNeedsNoMoreSlicesThanReported(t *testing.T) {
 	cases := map[string]struct{ slices, area float64 }{
@@ -66,7 +66,7 @@ func TestFleetNeedsNoMoreSlicesThanReported(t *testing.T) {
 		got, want := float64(slices)*float64(share.WholeArea)/float64(area), c.slices/c.area
 		t.Logf("%s: %.3f slices for a slice's area, reported %.3f", name, got, want)
 		if got > 1.01*want {
-			t.Errorf("%s: %.3f slices for a slice's area, facts/packing.md reports %.3f", name, got, want)
+			t.Errorf("%s: %.3f slices for a slice's area, docs/packing.md reports %.3f", name, got, want)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 // The oracle decides the same question by other means: it lists every configuration and solves the dual program in
 // rational numbers with Bland's rule. It shares no code with the package.
 
-// oracleFits follows the definition in DESIGN.md, "Slots".
+// oracleFits follows the definition in docs/packing.md, "Slots".
 func oracleFits(items []Item, reserve share.PerMille) bool {
 	var part []Item
 	sms, free := 0, 1000

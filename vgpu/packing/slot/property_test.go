@@ -55,7 +55,7 @@ func demands(items []Item, turn Turn) []Item {
 	return list
 }
 
-// Invariant: a share that leaves, or asks for less, never makes the others unfit (facts/packing.md 2.2, fact 6).
+// Invariant: a share that leaves, or asks for less, never makes the others unfit (docs/packing.md, fact 6).
 func TestLessNeverHurts(t *testing.T) {
 	solver := NewSolver()
 	forCrowds(t, 200, func(t *testing.T, items []Item, seed uint64) {

@@ -35,7 +35,7 @@ func (p *problem) pairsExceed() bool {
 
 // lanesFit lays the pieces end to end, tallest first, into lanes as long as the limit. A piece that reaches the end of a
 // lane goes on at the start of the next; no quota is longer than a lane, so it never meets itself. The first piece of a
-// lane is its tallest, so the lanes fit if their first pieces do (facts/packing.md 2.2, fact 3).
+// lane is its tallest, so the lanes fit if their first pieces do (docs/packing.md, fact 3).
 func (p *problem) lanesFit() bool {
 	height, end, lane := 0, 0, 0
 	for _, x := range p.list() {

@@ -21,7 +21,7 @@ func (g *program) start() {
 }
 
 // greedy takes open pieces that fit, the one with most left first, among equals the tallest. Measured on the families of
-// facts/packing.md this saves a third of the pivots that "tallest first" needs.
+// docs/packing.md this saves a third of the pivots that "tallest first" needs.
 func (g *program) greedy(open config, left *[maxPieces]float64) config {
 	c, room := config(0), g.cells
 	for {

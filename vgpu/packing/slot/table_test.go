@@ -46,7 +46,7 @@ func TestSolveRefuses(t *testing.T) {
 	}
 }
 
-// Tables of all families keep the rules of DESIGN.md, whether the window divides evenly or not.
+// Tables of all families hold each quota exactly, and at most the SMs of the slice in each turn, whether the window divides evenly or not.
 func TestTablesKeepTheRules(t *testing.T) {
 	windows := []time.Duration{window, time.Second, 99_999_989, 1_000_003, 997, longestWindow}
 	solver := NewSolver()

@@ -1,0 +1,144 @@
+// Package packing decides which shares fit together on a slice, which slices of a node serve a pod, and which node is the best one
+// for it. It is exact about admission and explicit about preference; it reads no clock and does no I/O.
+//
+// Its files are named after four parts: admission (Rules: may this share be on this slice), search (Packer: the slices of a node for
+// a pod), cost (Ranker: what a choice costs the pods to come) and index (Fleet: the best of many nodes, from cached ranks).
+package packing
+
+import (
+	"github.com/gshare-dev/gshare/vgpu/packing/rectangle"
+	"github.com/gshare-dev/gshare/vgpu/packing/slot"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Model is the rule by which shares fit together on one slice. A slice keeps its model until it is empty.
+type Model string
+
+// Slots counts SMs and divides time, and is exact (docs/packing.md). Rectangles packs boxes of quota x SMs, as FaST-GShare does.
+const (
+	Slots      Model = "slots"
+	Rectangles Model = "rectangles"
+)
+
+// DefaultGamma is the bound of the sum of limits on a slice, in per mille of the slice (γ = 1.5 of Dilu).
+const DefaultGamma = 1500
+
+// Rules decide which shares may be on one slice together. They are safe for concurrent use.
+type Rules struct {
+	Model      Model
+	Gamma      int64 // Σ SMLimit x QuotaLimit of a slice, per mille of the slice
+	MixTenants bool  // lets pods of different namespaces share a slice
+	solver     *slot.Solver
+}
+
+// NewRules returns the rules of a packing model with the default γ and one tenant on each slice.
+func NewRules(m Model) Rules {
+	return Rules{Model: m, Gamma: DefaultGamma, solver: slot.NewSolver()}
+}
+
+// ShareRequest is one share to be admitted, with the tenant and the terms of its pod.
+type ShareRequest struct {
+	Tenant string
+	Terms  share.Terms
+	Share  share.Share
+}
+
+// Admit returns the isolation class under which the slice takes the share in addition to its load, or the reason why it does not.
+//
+// Memory, limits and requests must all fit; the requests by the slot model or by rectangles. The result depends on the set of
+// shares only, never on the order in which they came.
+func (r Rules) Admit(s *Slice, l *Load, a ShareRequest) (share.Isolation, Refusal) {
+	class, refusal := r.static(s, a)
+	if refusal != Admitted {
+		return "", refusal
+	}
+	if refusal := r.compatible(s, l, a, class); refusal != Admitted {
+		return "", refusal
+	}
+	return class, r.fits(s, l, a.Share)
+}
+
+// static returns the isolation class, or a refusal that holds whatever runs on the slice.
+func (r Rules) static(s *Slice, a ShareRequest) (share.Isolation, Refusal) {
+	if refusal := s.offers(a.Terms); refusal != Admitted {
+		return "", refusal
+	}
+	class, enforceable := s.classFor(a.Share, a.Terms)
+	switch {
+	case !enforceable:
+		return "", NotEnforceable
+	case a.Share.Memory > s.Memory, int64(a.Share.LimitArea()) > r.gammaArea():
+		return "", TooLarge
+	}
+	return class, Admitted
+}
+
+// compatible returns why the share may not be beside the residents: class, model, tenant or number. The first reason in the order
+// of the checks is returned, whatever the order of the residents.
+func (r Rules) compatible(s *Slice, l *Load, a ShareRequest, class share.Isolation) Refusal {
+	if l.Empty() {
+		return Admitted
+	}
+	reason := Admitted
+	for i := range l.residents {
+		if conflict := r.conflict(&l.residents[i], a, class); conflict != Admitted && (reason == Admitted || conflict < reason) {
+			reason = conflict
+		}
+	}
+	if reason == Admitted && len(l.residents) >= s.MaxShares {
+		return SliceFull
+	}
+	return reason
+}
+
+// conflict returns why the share may not be beside one resident, or Admitted.
+func (r Rules) conflict(n *Resident, a ShareRequest, class share.Isolation) Refusal {
+	switch {
+	case n.Class != class, class == share.Exclusive:
+		return OtherClass
+	case n.Model != r.Model:
+		return OtherPackingModel
+	case n.Tenant != a.Tenant && !r.MixTenants:
+		return OtherTenant
+	}
+	return Admitted
+}
+
+// fits checks memory, limits and requests of the share together with those of the residents.
+func (r Rules) fits(s *Slice, l *Load, sh share.Share) Refusal {
+	switch {
+	case l.memory+sh.Memory > s.Memory:
+		return NoMemory
+	case int64(l.limits+sh.LimitArea()) > r.gammaArea():
+		return OverLimits
+	case l.requested+sh.RequestArea() > share.WholeArea, !r.schedulable(s, l, sh):
+		return NoRoom
+	}
+	return Admitted
+}
+
+// gammaArea returns the bound of the sum of limits as an area.
+func (r Rules) gammaArea() int64 { return r.Gamma * int64(share.WholeArea) / 1000 }
+
+// schedulable reports whether a schedule serves the requests of the residents and of the share.
+func (r Rules) schedulable(s *Slice, l *Load, sh share.Share) bool {
+	if r.Model == Rectangles {
+		_, ok := rectangle.Arrange(append(boxes(l), boxOf(sh)))
+		return ok
+	}
+	var scratch [64]slot.Item
+	items := append(scratch[:0], l.items...)
+	return r.solver.Fits(append(items, itemOf(sh)), s.Reserve)
+}
+
+// boxOf returns the share as a rectangle: quota wide, SMs high.
+func boxOf(s share.Share) rectangle.Box { return rectangle.Box{W: s.QuotaRequest, H: s.SMRequest} }
+
+// boxes returns the residents as rectangles, with capacity for one more.
+func boxes(l *Load) []rectangle.Box {
+	out := make([]rectangle.Box, 0, len(l.residents)+1)
+	for i := range l.residents {
+		out = append(out, boxOf(l.residents[i].Share))
+	}
+	return out
+}

@@ -1,0 +1,51 @@
+package packing
+
+// Refusal is the reason why a share was not admitted. A larger value passed more of the checks, so the largest value over the
+// slices of a node is the most informative.
+type Refusal int
+
+// The refusals in the order of the checks. Those from NoSlices to TooFewDevices hold on an empty node too.
+const (
+	Admitted Refusal = iota
+	NoSlices
+	WrongKind
+	WrongModel
+	Unhealthy
+	NotEnforceable
+	TooLarge
+	TooFewDevices
+	OtherClass
+	OtherPackingModel
+	OtherTenant
+	SliceFull
+	NoMemory
+	OverLimits
+	NoRoom
+	NoRoomTogether
+)
+
+// NeverFits reports whether the refusal is independent of what runs on the node, so that evicting pods does not help.
+func (r Refusal) NeverFits() bool { return r >= NoSlices && r <= TooFewDevices }
+
+// refusalText holds the reasons as scheduling events show them.
+var refusalText = [...]string{
+	Admitted:          "admitted",
+	NoSlices:          "no gshare GPUs",
+	WrongKind:         "no slice of the requested kind",
+	WrongModel:        "no GPU of an accepted model",
+	Unhealthy:         "matching GPUs are unhealthy",
+	NotEnforceable:    "isolation class cannot be enforced",
+	TooLarge:          "share larger than a slice",
+	TooFewDevices:     "fewer GPUs than requested vGPUs",
+	OtherClass:        "GPUs serve another isolation class",
+	OtherPackingModel: "GPUs are packed by another model",
+	OtherTenant:       "GPUs are shared by another namespace",
+	SliceFull:         "GPUs hold their maximum number of shares",
+	NoMemory:          "insufficient GPU memory",
+	OverLimits:        "limits would exceed the oversubscription bound",
+	NoRoom:            "insufficient GPU SM-time",
+	NoRoomTogether:    "containers of the pod do not fit together",
+}
+
+// String returns the reason for a scheduling event. It names neither pod nor slice, so that equal reasons are counted over nodes.
+func (r Refusal) String() string { return refusalText[r] }

@@ -1,0 +1,83 @@
+package packing
+
+import (
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// SliceID is the UUID of a GPU or of a MIG instance, or the name of a MIG instance that can be created.
+type SliceID string
+
+// Slice is one isolation domain as the inventory of its node describes it: a whole GPU or one MIG instance.
+type Slice struct {
+	ID        SliceID
+	Device    string // UUID of the physical GPU
+	Model     string // of the device, such as "A100"
+	Profile   string // MIG profile; empty for a whole GPU
+	Room      uint8  // bits of the device's memory slices that a MIG instance created on demand takes; 0: the slice always exists
+	SMs       int
+	Memory    share.Bytes
+	Classes   []share.Isolation // what the node can enforce here
+	Healthy   bool
+	Reserve   share.PerMille // part of the window kept back for switching between sets
+	MaxShares int
+}
+
+// offers returns why the slice has not the kind, model or health that the terms require, or Admitted.
+func (s *Slice) offers(t share.Terms) Refusal {
+	switch {
+	case !s.kindMatches(t.Slice):
+		return WrongKind
+	case len(t.Models) > 0 && !slices.Contains(t.Models, s.Model):
+		return WrongModel
+	case !s.Healthy:
+		return Unhealthy
+	}
+	return Admitted
+}
+
+// kindMatches reports whether the slice is of a kind that a pod requests: a whole GPU (the default), any MIG instance, or a MIG
+// profile.
+func (s *Slice) kindMatches(kind string) bool {
+	switch kind {
+	case share.WholeGPU, "":
+		return s.Profile == ""
+	case share.AnyMIG:
+		return s.Profile != ""
+	}
+	return s.Profile == kind
+}
+
+// classFor returns the first of the classes acceptable for the share that the slice supports. If there is none, it returns the
+// first acceptable class, and whether the terms tolerate that it is not enforced.
+func (s *Slice) classFor(sh share.Share, t share.Terms) (share.Isolation, bool) {
+	wanted := acceptableClasses(sh, t.Isolation)
+	for _, class := range wanted {
+		if slices.Contains(s.Classes, class) {
+			return class, true
+		}
+	}
+	// Best-effort enforcement runs anyway; the node's enforcement status says what is missing.
+	return wanted[0], t.Enforcement == share.BestEffortEnforcement
+}
+
+// The results of acceptableClasses, which are never modified.
+var (
+	elasticOnly    = []share.Isolation{share.Elastic}
+	mpsOnly        = []share.Isolation{share.MPS}
+	exclusiveOrMPS = []share.Isolation{share.Exclusive, share.MPS}
+)
+
+// acceptableClasses returns the classes that satisfy a share, the best first. Class swap never gets here: it is refused before.
+func acceptableClasses(sh share.Share, wanted share.Isolation) []share.Isolation {
+	switch {
+	case wanted != share.AnyIsolation:
+		return []share.Isolation{wanted}
+	case sh.SMLimit > sh.SMRequest:
+		return elasticOnly
+	case sh.IsWhole():
+		return exclusiveOrMPS
+	}
+	return mpsOnly
+}

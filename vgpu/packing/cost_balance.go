@@ -1,0 +1,134 @@
+package packing
+
+import (
+	"sync"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Terms selects the parts of policy D. Without any, nodes and slices are chosen by best fit.
+type Terms struct {
+	Fragmentation bool // F: keep what is free usable for typical pods
+	Stranding     bool // W: avoid remainders that no typical pod fits
+	CPUShortage   bool // S: keep CPU with the free GPUs
+	Scarcity      bool // keep models that some pods require
+}
+
+// AllTerms is policy D.
+var AllTerms = Terms{Fragmentation: true, Stranding: true, CPUShortage: true, Scarcity: true}
+
+// Balance is policy D: it ranks a choice by what it costs the pods to come,
+//
+//	F(after) - F(before) + (W(after) - W(before))/2 + S(after) - S(before) + GPU x scarcity(model),
+//
+// and ties by the least GPU and CPU left on the node, which is best fit. docs/packing.md defines the terms.
+type Balance struct {
+	Terms  Terms
+	Demand *Demand
+}
+
+// Rank implements Ranker.
+func (b Balance) Rank(n *Node, pod *Pod, picks []Choice) Rank {
+	s := b.survey(n)
+	defer s.done()
+	return s.Rank(n, pod, picks)
+}
+
+// strandingOf returns the change of W over the slices that are picked.
+func (d *Demand) strandingOf(changed []sliceChange) ppmMilli {
+	var sum ppmMilli
+	for i := range changed {
+		sum += d.stranded[changed[i].after.time] - d.stranded[changed[i].before.time]
+	}
+	return sum
+}
+
+// chosenBefore reports whether one of the picks is on the slice.
+func chosenBefore(picks []Choice, slice int) bool {
+	for _, p := range picks {
+		if p.Slice == slice {
+			return true
+		}
+	}
+	return false
+}
+
+// scarcity returns what the pod takes of each slice times the scarcity of its model.
+func (v *view) scarcity(pod *Pod, picks []Choice) ppmMilli {
+	var sum ppmMilli
+	for _, p := range picks {
+		gpu := milli(pod.Request.Containers[p.Container].Share.RequestArea())
+		sum += ppmMilli(gpu) * ppmMilli(v.slices[p.Slice].scarcity)
+	}
+	return sum
+}
+
+// maxCPU is the most that the CPU of a node adds to tightness, so that the SM-time of 32 slices fits beside it: where pods hardly
+// request CPU, the CPU of a node corresponds to more GPUs than there are.
+const maxCPU = tieMax - 32*int64(WholeGPU)
+
+// tightness returns what stays free on the node, GPU and CPU on one scale; less is a better fit.
+func (b Balance) tightness(time MilliGPU, cpu MilliCPU) int64 {
+	left := int64(time)
+	if ratio := int64(b.Demand.cpuRatio); ratio > 0 {
+		left += min(maxCPU, int64(max(cpu, 0))*int64(WholeGPU)/ratio)
+	}
+	return left
+}
+
+// survey is the valuation of one node under a Balance, made once for many choices on that node. It is read-only once made.
+type survey struct {
+	Balance
+	before view
+	cost   ppmMilli // of the node as it is
+	space  [16]freeSlice
+}
+
+// surveys recycles surveys.
+var surveys = sync.Pool{New: func() any { return new(survey) }}
+
+// survey returns the valuation of the node. The caller must call done.
+func (b Balance) survey(n *Node) *survey {
+	s := surveys.Get().(*survey)
+	s.read(b, n)
+	return s
+}
+
+// done returns the survey to the pool.
+func (s *survey) done() {
+	s.Balance = Balance{} // the pool keeps no demand alive
+	surveys.Put(s)
+}
+
+// read values the node.
+func (s *survey) read(b Balance, n *Node) {
+	s.Balance = b
+	b.Demand.viewOf(n, &s.before, s.space[:0])
+	s.cost = s.costAfter(nil, 0, 0)
+}
+
+// Rank implements Ranker for the surveyed node, whatever node it is called with.
+func (s *survey) Rank(_ *Node, pod *Pod, picks []Choice) Rank {
+	var space [1]sliceChange // of most pods
+	changed := s.Demand.sliceChanges(&s.before, pod, picks, space[:0])
+	cost := s.costAfter(changed, pod.CPU, pod.RAM) - s.cost
+	if s.Terms.Stranding {
+		cost += s.Demand.strandingOf(changed) / 2
+	}
+	if s.Terms.Scarcity {
+		cost += s.before.scarcity(pod, picks)
+	}
+	return rankOf(int64(cost), s.tightness(s.before.freeTimeAfter(changed), s.before.cpu-pod.CPU))
+}
+
+// costAfter returns the sum of F and S once the slices have changed and the CPU and memory are taken.
+func (s *survey) costAfter(changed []sliceChange, cpu MilliCPU, ram share.Bytes) ppmMilli {
+	var cost ppmMilli
+	if s.Terms.Fragmentation {
+		cost += s.Demand.fragmentationAfter(&s.before, changed, cpu, ram)
+	}
+	if s.Terms.CPUShortage {
+		cost += s.Demand.shortage(s.before.freeTimeAfter(changed), s.before.cpu-cpu)
+	}
+	return cost
+}

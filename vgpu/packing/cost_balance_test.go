@@ -1,0 +1,155 @@
+package packing
+
+import (
+	"testing"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// The small world of the hand-computed cases: one model, and typical pods that ask for half a GPU and 4 CPUs, or for a
+// whole GPU and 8 CPUs, equally often.
+func smallWorld() (*Demand, Capacity) {
+	var m Mix
+	m.Add(Shape{VGPUs: 1, Milli: 500, CPU: 4000}, 10)
+	m.Add(Shape{VGPUs: 1, Milli: 1000, CPU: 8000}, 10)
+	c := Capacity{GPU: 10_000, FreeGPU: 10_000, CPU: 1_000_000, FreeCPU: 1_000_000, Models: map[string]MilliGPU{"A100": 10_000}}
+	return NewDemand(&m, c), c
+}
+
+// used is a node whose GPUs hold so many percent.
+func used(cpu MilliCPU, percents ...int) *Node {
+	n := gpuNode("n", len(percents))
+	n.CPU = cpu
+	for i, p := range percents {
+		if p > 0 {
+			n.Loads[i].Add(runs(fixed(share.PerMille(p), 100)))
+		}
+	}
+	return n
+}
+
+func TestStranded(t *testing.T) {
+	d, _ := smallWorld()
+	// Below 500 nothing fits; from 500 to 999 the half; then the half or the whole, equally often.
+	for r, want := range map[int]ppmMilli{
+		0: 0, 1: 1, 499: 499, 500: 0, 700: 200, 999: 499, 1000: 0,
+	} {
+		if got := d.stranded[r]; got != want*ppmMilli(one) {
+			t.Errorf("W(%d) = %d, want %d millionths of %d", r, got, one, want)
+		}
+	}
+}
+
+func TestFragmentation(t *testing.T) {
+	d, _ := smallWorld()
+	for name, c := range map[string]struct {
+		node *Node
+		want ppmMilli // milli-GPU
+	}{
+		"empty":                   {used(64000, 0, 0), 0},
+		"full":                    {used(64000, 100, 100), 0},
+		"a quarter left":          {used(64000, 75), 250},           // no typical pod can use it
+		"half left":               {used(64000, 50), 250},           // the whole-GPU pods cannot: half of 500
+		"half and a quarter left": {used(64000, 50, 75), 125 + 375}, // halves miss 250, wholes miss 750, each in half of the cases
+		"no CPU for whole GPUs":   {used(7999, 0), 500},             // wholes miss all
+		"no CPU":                  {used(3999, 0), 1000},
+		"overcommitted CPU":       {used(-1, 0), 1000},
+	} {
+		var v view
+		d.viewOf(c.node, &v, nil)
+		if got := d.fragmentation(&v); got != c.want*ppmMilli(one) {
+			t.Errorf("%s: F = %d, want %d milli-GPU", name, got, c.want)
+		}
+	}
+}
+
+func TestCPUShortage(t *testing.T) {
+	d, _ := smallWorld()
+	if d.cpuRatio != 8000 {
+		t.Fatalf("ρ = %d, want 8 CPUs a GPU", d.cpuRatio)
+	}
+	for cpu, want := range map[MilliCPU]ppmMilli{64000: 0, 16000: 0, 12000: 500, 8000: 1000, 0: 2000, -5000: 2000} {
+		var v view
+		d.viewOf(used(cpu, 0, 0), &v, nil)
+		if got := d.cpuShortage(&v); got != want*ppmMilli(one) {
+			t.Errorf("S with two free GPUs and %d milli-CPU = %d, want %d milli-GPU", cpu, got, want)
+		}
+	}
+}
+
+// cost is what the terms say of a half-GPU pod with so much CPU on slice 0 of the node, in millionths of a milli-GPU.
+func costOf(d *Demand, terms Terms, n *Node, cpu MilliCPU) int64 {
+	pod := podOf(fixed(50, 100))
+	pod.CPU = cpu
+	return int64(Balance{Terms: terms, Demand: d}.Rank(n, pod, []Choice{{Pick: Pick{Slice: 0}}})) >> tieBits
+}
+
+func TestCostTermByTerm(t *testing.T) {
+	d, _ := smallWorld()
+	d.scarcity = map[string]ppm{"A100": one / 4}
+	milli := int64(one)
+	for name, c := range map[string]struct {
+		terms Terms
+		node  *Node
+		cpu   MilliCPU
+		want  int64
+	}{
+		"nothing":                          {Terms{}, used(64000, 0), 4000, 0},
+		"F: a whole GPU is broken":         {Terms{Fragmentation: true}, used(64000, 0), 4000, 250 * milli},
+		"F: a half GPU is used up":         {Terms{Fragmentation: true}, used(64000, 50), 4000, -250 * milli},
+		"F: the CPU for whole GPUs goes":   {Terms{Fragmentation: true}, used(12000, 50, 0), 4001, (500 - 250) * milli},
+		"W: nothing is stranded":           {Terms{Stranding: true}, used(64000, 0), 4000, 0},
+		"W: a sliver less":                 {Terms{Stranding: true}, used(64000, 30), 4000, 0},
+		"S: less CPU than usual":           {Terms{CPUShortage: true}, used(8000, 0), 8000, 500 * milli},
+		"S: as much CPU as usual":          {Terms{CPUShortage: true}, used(8000, 0), 4000, 0},
+		"S: less CPU than the GPU takes":   {Terms{CPUShortage: true}, used(4000, 0), 1000, (125 - 500) * milli},
+		"press: a quarter of what it uses": {Terms{Scarcity: true}, used(64000, 0), 4000, 125 * milli},
+		"all of them":                      {AllTerms, used(8000, 0), 8000, (500 + 0 + 500 + 125) * milli},
+	} {
+		if got := costOf(d, c.terms, c.node, c.cpu); got != c.want {
+			t.Errorf("%s: cost %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestStrandingIsHalfOfTheChange(t *testing.T) {
+	d, _ := smallWorld()
+	pod := podOf(fixed(30, 100))
+	rank := Balance{Terms: Terms{Stranding: true}, Demand: d}.Rank(used(64000, 0), pod, []Choice{{}})
+	// W(700) - W(1000) = 200.
+	if got := int64(rank) >> tieBits; got != 100*int64(one) {
+		t.Errorf("cost %d, want 100 milli-GPU", got)
+	}
+	// Two shares of one pod on one slice change its W once: W(400) - W(1000) = 400.
+	pod = podOf(fixed(30, 100), fixed(30, 100))
+	rank = Balance{Terms: Terms{Stranding: true}, Demand: d}.Rank(used(64000, 0), pod, []Choice{{}, {Container: 1}})
+	if got := int64(rank) >> tieBits; got != 200*int64(one) {
+		t.Errorf("cost of two %d, want 200 milli-GPU", got)
+	}
+}
+
+// Without terms the tightest node wins: least GPU left, CPU counted at the usual ratio.
+func TestNoTermsIsBestFit(t *testing.T) {
+	d, _ := smallWorld()
+	pod := podOf(fixed(50, 100))
+	rank := func(n *Node) Rank { return Balance{Demand: d}.Rank(n, pod, []Choice{{}}) }
+	if got := rank(used(9000, 0, 75)); got != 500+250+1000 {
+		t.Errorf("rank %d, want 750 milli-GPU and 8 CPUs left", got)
+	}
+	if rank(used(64000, 50)) >= rank(used(64000, 0)) || rank(used(64000, 0)) >= rank(used(64000, 0, 0)) {
+		t.Error("the tighter node ranks behind")
+	}
+	if rank(used(32000, 0)) >= rank(used(64000, 0)) {
+		t.Error("the node with less CPU ranks behind")
+	}
+}
+
+// Where pods ask for hardly any CPU, a node's free CPU is worth more GPUs than there are; the GPUs must still tell.
+func TestPlentifulCPUDoesNotHideTheGPUs(t *testing.T) {
+	d, _ := smallWorld()
+	d.cpuRatio = 10
+	rank := func(n *Node) Rank { return Balance{Demand: d}.Rank(n, podOf(fixed(50, 100)), []Choice{{}}) }
+	if rank(used(64000, 50)) >= rank(used(64000, 0)) {
+		t.Error("the tighter node ranks no better")
+	}
+}

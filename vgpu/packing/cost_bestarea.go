@@ -1,0 +1,42 @@
+package packing
+
+import (
+	"github.com/gshare-dev/gshare/vgpu/packing/rectangle"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// BestArea is FaST-GShare's choice among rectangles: the smallest sufficient free rectangle of all slices (FG-113), used slices
+// before unused ones (FG-119), and a re-packed used slice before an unused one (F27).
+type BestArea struct{}
+
+// The kinds of fit, the best first; within one, the waste decides.
+const (
+	fitsFree int64 = iota
+	fitsAfterRepack
+	fitsFresh
+)
+
+// Rank implements Ranker. The costs of several picks add up.
+func (BestArea) Rank(n *Node, pod *Pod, picks []Choice) Rank {
+	var cost, tie int64
+	for _, p := range picks {
+		tier, waste := wasteOn(&n.Loads[p.Slice], pod.Request.Containers[p.Container].Share)
+		cost += tier*int64(share.WholeArea+1) + int64(waste.Area)
+		tie += int64(waste.ShortSide)
+	}
+	return rankOf(cost, tie)
+}
+
+// wasteOn returns the kind of fit of a share on a slice, and the area that it would waste.
+func wasteOn(l *Load, sh share.Share) (tier int64, w rectangle.Waste) {
+	box := boxOf(sh)
+	if l.Empty() {
+		return fitsFresh, rectangle.Waste{Area: share.WholeArea - sh.RequestArea()}
+	}
+	if rects, ok := rectangle.Arrange(boxes(l)); ok {
+		if w, ok := rectangle.ListOf(rects).Fit(box); ok {
+			return fitsFree, w
+		}
+	}
+	return fitsAfterRepack, rectangle.Waste{Area: share.WholeArea - l.Requested() - sh.RequestArea()}
+}

@@ -1,0 +1,115 @@
+package packing
+
+import (
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Complementary is Dilu's choice between GPUs (section 3.3, Algorithm 1 as corrected). GPUs that host a similar load are first,
+// then other active ones, then unused ones (DI-32, DI-38); among GPUs of one kind the one on which least is left,
+//
+//	Alpha x (1 - requests/SMs) + Beta x (1 - memory/M), both with the share placed (DI-37; D6: the smallest is best).
+//
+// The vGPUs of a pod are ranked one after another, each with those before it in place (DI-39). The node with the fewest unused
+// GPUs taken is best, since Dilu minimises the number of GPUs (DI-30), then the one with the fewest GPUs without affinity.
+type Complementary struct {
+	Alpha, Beta share.PerMille // weights; they add up to share.Whole
+}
+
+// DiluWeights are those of Dilu's code; the paper has none (D7).
+var DiluWeights = Complementary{Alpha: 600, Beta: 400}
+
+// The unused parts of all GPUs of a pod cost less than one GPU without affinity, and those of all its vGPUs less than one unused GPU.
+const (
+	costWithoutAffinity = (share.MaxVGPUs + 1) * int64(one)
+	costOfUnused        = (share.MaxVGPUs + 1) * costWithoutAffinity
+)
+
+// Rank implements Ranker.
+func (c Complementary) Rank(n *Node, pod *Pod, picks []Choice) Rank {
+	use := pod.use()
+	var cost int64
+	for i, p := range picks {
+		cost += affinityCost(&n.Loads[p.Slice], use, chosenBefore(picks[:i], p.Slice)) + int64(c.unusedAfter(n, pod, picks[:i+1]))
+	}
+	return rankOf(cost, 0)
+}
+
+// affinityCost returns the cost of taking a GPU without affinity, active or unused. One that was chosen for another container of
+// the pod costs nothing.
+func affinityCost(l *Load, use Use, chosen bool) int64 {
+	switch {
+	case chosen, l.hosts(use):
+		return 0
+	case l.Empty():
+		return costOfUnused
+	}
+	return costWithoutAffinity
+}
+
+// unusedAfter returns the weighted part that stays free on the slice of the last pick once all picks are placed.
+func (c Complementary) unusedAfter(n *Node, pod *Pod, picks []Choice) ppm {
+	at := picks[len(picks)-1].Slice
+	area, memory := n.Loads[at].Requested(), n.Loads[at].Memory()
+	for _, p := range picks {
+		if p.Slice == at {
+			sh := pod.Request.Containers[p.Container].Share
+			area += sh.RequestArea()
+			memory += sh.Memory
+		}
+	}
+	sm := int64(c.Alpha) * int64(share.WholeArea-area) // an area is a millionth of a slice
+	mem := int64(c.Beta) * int64(partOf(n.Slices[at].Memory-memory, n.Slices[at].Memory))
+	return ppm((sm + mem) / int64(share.Whole))
+}
+
+// partOf returns free/whole. It counts in MiB, so that the largest memories do not overflow.
+func partOf(free, whole share.Bytes) ppm {
+	return ppm(int64(free/share.MiB) * int64(one) / max(1, int64(whole/share.MiB)))
+}
+
+// Series is the part of a slice's SMs that an instance used in the last few equal intervals, the latest last.
+type Series []share.PerMille
+
+// Use is the load of an instance on its GPU over time, as far as known. The zero value is an unknown load.
+type Use struct {
+	Workload string // the user's affinity key; empty when not said
+	Recent   Series // empty when not measured
+}
+
+// use returns the load of the pod.
+func (p *Pod) use() Use { return Use{Workload: p.Request.Workload, Recent: p.Recent} }
+
+// affine reports whether two loads have Dilu's workload affinity (DI-32, D10): measured loads decide if both are known, else the
+// workload names of the users.
+func (u Use) affine(o Use) bool {
+	if len(u.Recent) > 0 && len(o.Recent) > 0 {
+		return u.Recent.similar(o.Recent)
+	}
+	return u.Workload != "" && u.Workload == o.Workload
+}
+
+// minSimilarity is the least similarity that counts as affinity. Neither the paper nor its code has a value.
+const minSimilarity share.PerMille = 800
+
+// similar reports whether the weighted Jaccard similarity Σmin/Σmax of the common latest intervals reaches minSimilarity. It is 1
+// for equal loads and 0 for loads that never coincide. Two idle instances are similar.
+func (s Series) similar(o Series) bool {
+	n := min(len(s), len(o))
+	s, o = s[len(s)-n:], o[len(o)-n:]
+	var both, either int64
+	for i := range s {
+		both += int64(min(s[i], o[i]))
+		either += int64(max(s[i], o[i]))
+	}
+	return both*int64(share.Whole) >= either*int64(minSimilarity)
+}
+
+// hosts reports whether an instance with affinity to this load is on the slice.
+func (l *Load) hosts(use Use) bool {
+	for i := range l.residents {
+		if l.residents[i].Use.affine(use) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,114 @@
+package packing
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// shapeSet is a set of typical shapes, as bits by their index.
+type shapeSet uint64
+
+// all iterates over the indices in the set.
+func (s shapeSet) all(yield func(int) bool) {
+	for ; s != 0; s &= s - 1 {
+		if !yield(bits.TrailingZeros64(uint64(s))) {
+			return
+		}
+	}
+}
+
+// has reports whether shape i is in the set.
+func (s shapeSet) has(i int) bool { return s>>i&1 == 1 }
+
+// shapeIndex returns by binary search which typical shapes an amount of a resource suffices for.
+type shapeIndex struct {
+	Time, Memory, CPU, RAM []step
+	Models                 map[string]shapeSet // by model, for whole GPUs
+	Weight                 [maxTypical]ppm
+	VGPUs                  [maxTypical]int32
+	Total                  ppm // of weight
+}
+
+// step is the set of shapes that need at most an amount.
+type step struct {
+	Need   int64
+	Shapes shapeSet
+}
+
+// satisfied returns the shapes that need no more than an amount. The steps are in ascending order.
+func satisfied(steps []step, has int64) shapeSet {
+	low, high := 0, len(steps)
+	for low < high {
+		if mid := (low + high) / 2; steps[mid].Need <= has {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	if low == 0 {
+		return 0
+	}
+	return steps[low-1].Shapes
+}
+
+// shapeIndexOf returns the index of the typical shapes on a cluster of the given capacity.
+func shapeIndexOf(shapes []typical, c Capacity) shapeIndex {
+	s := shapeIndex{Models: make(map[string]shapeSet, len(c.Models))}
+	for i := range shapes {
+		m := &shapes[i]
+		s.Time = append(s.Time, step{int64(m.Milli), 1 << i})
+		s.Memory = append(s.Memory, step{int64(m.Memory), 1 << i})
+		s.CPU = append(s.CPU, step{int64(m.CPU), 1 << i})
+		s.RAM = append(s.RAM, step{int64(m.RAM), 1 << i})
+		s.Weight[i], s.VGPUs[i] = m.weight, int32(m.VGPUs)
+		s.Total += m.weight
+	}
+	s.Time, s.Memory, s.CPU, s.RAM = cumulate(s.Time), cumulate(s.Memory), cumulate(s.CPU), cumulate(s.RAM)
+	for model := range c.Models {
+		s.Models[model] = accepted(shapes, &Slice{Model: model})
+	}
+	return s
+}
+
+// cumulate sorts the steps, adds to each the shapes that need less, and joins steps of equal need.
+func cumulate(steps []step) []step {
+	slices.SortFunc(steps, func(a, b step) int { return cmp.Compare(a.Need, b.Need) })
+	var out []step
+	var satisfied shapeSet
+	for _, s := range steps {
+		if satisfied |= s.Shapes; len(out) == 0 || out[len(out)-1].Need != s.Need {
+			out = append(out, step{Need: s.Need})
+		}
+		out[len(out)-1].Shapes = satisfied
+	}
+	return out
+}
+
+// accepted returns the shapes whose kind and model the slice matches.
+func accepted(shapes []typical, s *Slice) shapeSet {
+	var set shapeSet
+	for i := range shapes {
+		if shapes[i].accepts(s) {
+			set |= 1 << i
+		}
+	}
+	return set
+}
+
+// accepting returns the typical shapes whose kind and model the slice matches, from the index if it can.
+func (d *Demand) accepting(s *Slice) shapeSet {
+	if s.Profile == "" {
+		if set, known := d.sets.Models[s.Model]; known {
+			return set
+		}
+	}
+	return accepted(d.shapes, s)
+}
+
+// fitting returns the typical shapes of which a slice with this much free could take one vGPU.
+func (d *Demand) fitting(time MilliGPU, memory share.Bytes, accepting shapeSet) shapeSet {
+	return accepting & satisfied(d.sets.Time, int64(time)) & satisfied(d.sets.Memory, int64(memory))
+}

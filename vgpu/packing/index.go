@@ -1,0 +1,142 @@
+package packing
+
+import (
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// maxCaches is the number of kinds of pod whose ranks a Fleet keeps.
+const maxCaches = 512
+
+// Fleet caches the rank of every node for each kind of pod, and evaluates only nodes that have changed. It is not safe for
+// concurrent use.
+type Fleet struct {
+	packer    Packer
+	nodes     []fleetNode
+	caches    map[string]*rankCache
+	clock     int64 // counts calls, to evict the caches unused for longest
+	changes   changeLog
+	kinds     []*Node // one for each kind of unused node
+	nameOrder []int32 // index of each node in the order of names; nil when a name has changed
+	scratch   []Choice
+}
+
+// fleetNode is a node of a Fleet with values derived from it.
+type fleetNode struct {
+	node    *Node
+	version int64
+	cpu     MilliCPU // of node when it was set
+	ram     share.Bytes
+	most    share.Area // SM-time of the slice with the most left
+	kind    int        // of an unused node, its index in kinds; notUnused for any other
+	survey  *survey    // of the node
+	stale   bool       // survey is of an earlier state of the node, or of another demand
+}
+
+// NewFleet returns a fleet of unknown nodes.
+func NewFleet(p Packer, size int) *Fleet {
+	return &Fleet{packer: p, caches: map[string]*rankCache{}, nodes: make([]fleetNode, size)}
+}
+
+// Len returns the number of nodes.
+func (f *Fleet) Len() int { return len(f.nodes) }
+
+// SetPacker replaces rules and preferences, and invalidates every rank.
+func (f *Fleet) SetPacker(p Packer) {
+	f.packer = p
+	for _, col := range f.caches {
+		col.invalidate()
+	}
+	for i := range f.nodes {
+		f.nodes[i].stale = true
+	}
+}
+
+// Set replaces node i. The version must not be zero nor one that the node had before.
+func (f *Fleet) Set(i int, n *Node, version int64) {
+	if old := f.nodes[i].node; old == nil || old.Name != n.Name {
+		f.nameOrder = nil
+	}
+	f.nodes[i] = fleetNode{
+		node: n, version: version, cpu: n.CPU, ram: n.RAM, most: n.mostFree(), kind: f.kindOf(n), survey: f.nodes[i].survey, stale: true,
+	}
+	f.changes.add(i, version, len(f.nodes))
+}
+
+// Version returns the version of node i, zero before it is first set.
+func (f *Fleet) Version(i int) int64 { return f.nodes[i].version }
+
+// Node returns node i as it was last set.
+func (f *Fleet) Node(i int) *Node { return f.nodes[i].node }
+
+// Candidate is the index of a node and its rank for a pod.
+type Candidate struct {
+	Node int
+	Rank Rank
+}
+
+// Best returns the k best nodes for the pod, the best first, equal ranks in the order of the nodes' names. The key identifies all
+// properties of the pod that the packer reads, and its CPU and memory. Nodes that are not eligible are left out; a nil eligible
+// allows all.
+func (f *Fleet) Best(key string, pod *Pod, k int, eligible func(i int) bool) []Candidate {
+	if k <= 0 {
+		return nil
+	}
+	col := f.rankCache(key)
+	clear(col.fresh)
+	best := make([]Candidate, 0, k+1)
+	for i := range f.nodes {
+		if f.nodes[i].version == 0 {
+			continue
+		}
+		if f.update(i, col, pod) {
+			col.seen = beforeAllChanges // the tournament lacks the evaluation
+		}
+		a := &col.evaluations[i]
+		if c := (Candidate{Node: i, Rank: a.rank}); a.refusal == Admitted && f.enters(best, c, k) && (eligible == nil || eligible(i)) {
+			best = f.insert(best, c, k)
+		}
+	}
+	return best
+}
+
+// BestWithCapacity returns the best node for the pod among those that also have the CPU and the memory for it, or false if there
+// is none. Its time depends on the number of changes since the last call with this key, not on the number of nodes.
+func (f *Fleet) BestWithCapacity(key string, pod *Pod) (Candidate, bool) {
+	f.orderNames()
+	col := f.rankCache(key)
+	f.refresh(col, pod)
+	best := col.fitting.winner()
+	return Candidate{Node: int(best.node), Rank: best.rank}, best != noContender
+}
+
+// CachedRank returns the rank of node i for a kind of pod, or its refusal, if Best has evaluated the present version of the node.
+// Concurrent calls are safe while no other method runs.
+func (f *Fleet) CachedRank(key string, i int) (rank Rank, refusal Refusal, known bool) {
+	col, version := f.caches[key], f.nodes[i].version
+	if col == nil || version == 0 || col.evaluations[i].version != version {
+		return 0, Admitted, false
+	}
+	return col.evaluations[i].rank, col.evaluations[i].refusal, true
+}
+
+// less compares candidates by rank, then by name.
+func (f *Fleet) less(a, b Candidate) bool {
+	if a.Rank != b.Rank {
+		return a.Rank < b.Rank
+	}
+	return f.nodes[a.Node].node.Name < f.nodes[b.Node].node.Name
+}
+
+// enters reports whether a candidate belongs to the k best.
+func (f *Fleet) enters(best []Candidate, c Candidate, k int) bool {
+	return len(best) < k || f.less(c, best[len(best)-1])
+}
+
+// insert adds a candidate to the sorted list, at most k long.
+func (f *Fleet) insert(best []Candidate, c Candidate, k int) []Candidate {
+	best = append(best, c)
+	for i := len(best) - 1; i > 0 && f.less(best[i], best[i-1]); i-- {
+		best[i], best[i-1] = best[i-1], best[i]
+	}
+	return best[:min(len(best), k)]
+}

@@ -1,0 +1,143 @@
+package packing
+
+import (
+	"slices"
+)
+
+// search places the vGPUs of a pod one by one on a scratch node, the best option first, and backtracks where a later one finds no
+// slice. It is exhaustive but for its budget.
+type search struct {
+	packer Packer
+	node   *Node // scratch, loaded with what is chosen
+	pod    *Pod
+	chosen []Choice
+	budget int
+}
+
+// container places container c and all after it, and reports whether it succeeded.
+func (s *search) container(c int) bool {
+	if c == len(s.pod.Request.Containers) {
+		return true
+	}
+	options := s.sortedOptions(c, nil)
+	return s.vgpu(c, 0, options)
+}
+
+// vgpu places vGPU v of container c on one of the options, and then the rest. The vGPUs of a container are equal, so they take
+// options in order.
+func (s *search) vgpu(c, v int, options []option) bool {
+	if v == s.pod.Request.Containers[c].VGPUs {
+		return s.container(c + 1)
+	}
+	for i, o := range options {
+		if s.deviceTaken(c, o.Slice) {
+			continue
+		}
+		if s.budget--; s.budget < 0 {
+			return false
+		}
+		undo := s.take(c, o)
+		if s.vgpu(c, v+1, options[i+1:]) {
+			return true
+		}
+		undo()
+	}
+	return false
+}
+
+// sortedOptions returns every slice that admits the container's share, the best first, including equal empty slices.
+func (s *search) sortedOptions(c int, survey *survey) []option {
+	n := s.node
+	options, _ := s.packer.options(n, s.pod, c, survey, nil)
+	for i := range n.Slices {
+		if n.repeatsPrevious(i) {
+			if at := slices.IndexFunc(options, func(o option) bool { return o.Slice == i-1 }); at >= 0 {
+				twin := options[at]
+				twin.Slice = i
+				options = append(options, twin)
+			}
+		}
+	}
+	slices.SortFunc(options, byRank)
+	return options
+}
+
+// deviceTaken reports whether the device of the slice serves another vGPU of the same container.
+func (s *search) deviceTaken(c, slice int) bool {
+	return slices.ContainsFunc(s.chosen, func(o Choice) bool {
+		return o.Container == c && s.node.Slices[o.Slice].Device == s.node.Slices[slice].Device
+	})
+}
+
+// take places one vGPU on the scratch node and returns a function that undoes it.
+func (s *search) take(c int, o option) (undo func()) {
+	load := &s.node.Loads[o.Slice]
+	before := *load
+	load.Add(Resident{
+		Tenant: s.pod.Tenant, Model: s.packer.Rules.Model, Class: o.Class, Share: s.pod.Request.Containers[c].Share,
+	})
+	s.chosen = append(s.chosen, Choice{Pick: o.Pick, Container: c})
+	return func() {
+		*load = before
+		s.chosen = s.chosen[:len(s.chosen)-1]
+	}
+}
+
+// refusal returns why the pod does not fit. It checks each container alone, because what a pod's own containers take from each
+// other is no property of the node.
+func (s *search) refusal() Refusal {
+	var worst Refusal
+	for c := range s.pod.Request.Containers {
+		refusal := s.alone(c)
+		if refusal.NeverFits() {
+			return refusal
+		}
+		worst = max(worst, refusal)
+	}
+	if worst == Admitted {
+		return NoRoomTogether
+	}
+	return worst
+}
+
+// alone returns why container c does not fit on the node without the pod's other containers: too few devices could ever serve it,
+// or too few can now.
+func (s *search) alone(c int) Refusal {
+	n, vgpus := s.node, s.pod.Request.Containers[c].VGPUs
+	ask := s.packer.shareRequest(s.pod, c)
+	able, ready := map[string]bool{}, map[string]bool{}
+	var never, worst Refusal
+	for i := range n.Slices {
+		_, refusal := s.packer.Rules.Admit(&n.Slices[i], &n.Loads[i], ask)
+		if refusal == Admitted && n.blocked(i) {
+			refusal = NoRoom
+		}
+		worst = max(worst, refusal)
+		switch device := n.Slices[i].Device; {
+		case refusal.NeverFits():
+			never = max(never, refusal)
+		case refusal == Admitted:
+			able[device], ready[device] = true, true
+		default:
+			able[device] = true
+		}
+	}
+	switch {
+	case len(ready) >= vgpus:
+		return Admitted
+	case len(able) >= vgpus:
+		return worst
+	case len(able) == 0 || n.devices() >= vgpus:
+		return never
+	}
+	return TooFewDevices
+}
+
+// devices returns the number of physical GPUs.
+func (n *Node) devices() int {
+	seen := make(map[string]struct{}, len(n.Slices))
+	for i := range n.Slices {
+		seen[n.Slices[i].Device] = struct{}{}
+	}
+	return len(seen)
+}

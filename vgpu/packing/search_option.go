@@ -1,0 +1,111 @@
+package packing
+
+import (
+	"cmp"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// option is a slice that admits the share of a container, ranked as if it were the only pick.
+type option struct {
+	Pick
+	rank              Rank
+	left              MilliGPU
+	size              int // memory slices of the MIG instance to be created; 0: none is
+	fragmentationCost int // of creating that instance
+}
+
+// byRank compares options: the better rank first, then the slice with the least SM-time left, then an existing MIG instance before
+// the smallest new one, then the lower fragmentation cost, then the lower index.
+func byRank(a, b option) int {
+	switch {
+	case a.rank != b.rank:
+		return cmp.Compare(a.rank, b.rank)
+	case a.left != b.left:
+		return cmp.Compare(a.left, b.left)
+	case a.size != b.size:
+		return cmp.Compare(a.size, b.size)
+	case a.fragmentationCost != b.fragmentationCost:
+		return cmp.Compare(a.fragmentationCost, b.fragmentationCost)
+	}
+	return cmp.Compare(a.Slice, b.Slice)
+}
+
+// options appends to found the slices that admit one share of a container, or returns the most informative refusal if there are
+// none.
+func (p *Packer) options(n *Node, pod *Pod, container int, survey *survey, found []option) ([]option, Refusal) {
+	ask := p.shareRequest(pod, container)
+	area := ask.Share.RequestArea()
+	var worst, static Refusal
+	var class share.Isolation
+	var kind *Slice // of which class and static are
+	for i := range n.Slices {
+		s, l := &n.Slices[i], &n.Loads[i]
+		if l.requested+area > share.WholeArea || n.repeatsPrevious(i) {
+			continue
+		}
+		if kind == nil || !s.sameKind(kind) {
+			class, static = p.Rules.static(s, ask)
+			kind = s
+		}
+		refusal := static
+		if refusal == Admitted {
+			refusal = p.Rules.admitLoad(s, l, ask, class)
+		}
+		if refusal == Admitted && n.blocked(i) {
+			refusal = NoRoom
+		}
+		if worst = max(worst, refusal); refusal == Admitted {
+			found = append(found, option{Pick: Pick{Slice: i, Class: class}, left: n.free(i) - milli(area)})
+		}
+	}
+	if len(found) == 0 {
+		return nil, max(worst, p.refusalOfFull(n, ask))
+	}
+	p.rankAll(n, pod, container, survey, found)
+	n.addFragmentationCosts(found)
+	return found, Admitted
+}
+
+// admitLoad is Admit for a slice that has passed static.
+func (r Rules) admitLoad(s *Slice, l *Load, a ShareRequest, class share.Isolation) Refusal {
+	if refusal := r.compatible(s, l, a, class); refusal != Admitted {
+		return refusal
+	}
+	return r.fits(s, l, a.Share)
+}
+
+// refusalOfFull returns the most informative refusal of the slices without enough SM-time, at most NoRoom.
+func (p *Packer) refusalOfFull(n *Node, ask ShareRequest) (worst Refusal) {
+	for i := range n.Slices {
+		if worst < NoRoom && n.Loads[i].requested+ask.Share.RequestArea() > share.WholeArea {
+			_, refusal := p.Rules.Admit(&n.Slices[i], &n.Loads[i], ask)
+			worst = max(worst, refusal)
+		}
+	}
+	return worst
+}
+
+// rankAll ranks each option as if it were the only pick.
+func (p *Packer) rankAll(n *Node, pod *Pod, container int, survey *survey, options []option) {
+	b, ok := p.Ranker.(Balance)
+	if !ok {
+		for i := range options {
+			options[i].rank = p.Ranker.Rank(n, pod, []Choice{{Pick: options[i].Pick, Container: container}})
+		}
+		return
+	}
+	if survey == nil { // value the node once for all of its slices
+		survey = b.survey(n)
+		defer survey.done()
+	}
+	for i := range options {
+		choice := [1]Choice{{Pick: options[i].Pick, Container: container}} // stays on the stack: this is the busiest line of all
+		options[i].rank = survey.Rank(n, pod, choice[:])
+	}
+}
+
+// shareRequest returns the request for one share of a container.
+func (p *Packer) shareRequest(pod *Pod, container int) ShareRequest {
+	return ShareRequest{Tenant: pod.Tenant, Terms: pod.Request.Terms, Share: pod.Request.Containers[container].Share}
+}
