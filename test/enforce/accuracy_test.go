@@ -26,6 +26,7 @@ var loads = []load{
 
 // TestAccuracy gives one pod a part and another, as greedy, the rest: each gets its part, and none waits longer than it must.
 func TestAccuracy(t *testing.T) {
+	t.Parallel()
 	length, quotas, sms := 2*second, []share.PerMille{250}, []share.PerMille{240}
 	if *full {
 		length, quotas, sms = 10*second, []share.PerMille{100, 250, 500, 750}, []share.PerMille{100, 240, 500, 1000}
@@ -58,11 +59,12 @@ func accuracy(t *testing.T, load load, sm, quota share.PerMille, length time.Dur
 	}
 }
 
-// noEvents makes the driver refuse to make an event, so that the hook can measure nothing.
+// noEvents makes the driver refuse to create events, so that the hook cannot measure anything.
 var noEvents = []string{"FAKE_CUDA_FAIL=cuEventCreate:1:2:1000000000"}
 
-// TestAccuracyControl takes away what the accuracy rests on, the hook or its events: the check must fail.
+// TestAccuracyControl is the negative control: without the hook or its events, the accuracy check fails.
 func TestAccuracyControl(t *testing.T) {
+	t.Parallel()
 	for name, control := range map[string]struct {
 		unhooked bool
 		env      []string

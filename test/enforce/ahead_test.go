@@ -9,9 +9,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// TestRunAhead holds that the unfinished work of a process stays within the bound however many streams and threads it
-// launches from, so that what the server cannot stop is known (FG-78).
+// TestRunAhead checks that the unfinished work of a process, which the server cannot stop, stays within the bound for any number of
+// streams and threads.
 func TestRunAhead(t *testing.T) {
+	t.Parallel()
 	const bound = ms // the token server's default
 	kernels := []time.Duration{100 * time.Microsecond, 400 * time.Microsecond}
 	if *full {
@@ -28,14 +29,15 @@ func TestRunAhead(t *testing.T) {
 	}
 }
 
-// TestRunAheadControl gives a wide bound: then the work that is queued is more.
+// TestRunAheadControl is the negative control: with a wide bound, more work is queued.
 func TestRunAheadControl(t *testing.T) {
+	t.Parallel()
 	if got := ahead(t, 20*ms, 100*time.Microsecond, 1, 8); got <= ms {
 		t.Errorf("%v of work is queued, the bound is 20 ms", got)
 	}
 }
 
-// ahead measures one process alone on the device.
+// ahead measures one process that is alone on the device.
 func ahead(t *testing.T, bound, length time.Duration, streams, threads int) time.Duration {
 	load := []string{kernel(length, share.Whole), fmt.Sprint("streams=", streams), fmt.Sprint("threads=", threads)}
 	spans := run(t, enforce.Experiment{Tokens: table, RunAhead: bound, Length: second / 2, Pods: []enforce.Pod{

@@ -17,17 +17,17 @@ const (
 	burstEnd = 2 * second
 )
 
-// elastic is a share of class elastic.
+// elastic returns a share of class elastic.
 func elastic(request, limit share.PerMille) share.Share {
 	return share.Share{SMRequest: request, SMLimit: limit, QuotaRequest: share.Whole, QuotaLimit: share.Whole, Memory: share.MiB}
 }
 
-// inference is a batch of ten kernels that the host waits for, every 25 ms without neighbours.
+// inference returns a load of batches of ten kernels that the host waits for, every 25 ms without neighbours.
 func inference() []string {
 	return []string{kernel(500*time.Microsecond, 100), "sync=10", fmt.Sprint("pause=", (20 * ms).Nanoseconds())}
 }
 
-// serving is an SLO pod that bursts until the end given, beside a trainer of best effort that never pauses.
+// serving returns an SLO pod that bursts until the given end, beside a best-effort trainer that never pauses.
 func serving(end time.Duration, more ...[]string) enforce.Experiment {
 	return enforce.Experiment{Elastic: true, Pods: []enforce.Pod{
 		{Share: elastic(300, 600), Priority: share.SLO, Load: inference(),
@@ -57,9 +57,10 @@ func watch(t *testing.T, m *enforce.Machine, until time.Duration, all []enforce.
 	return all
 }
 
-// TestBurst holds that an SLO pod that bursts has its limit within three ticks of the time when its cycle is 1.6 times what it
-// was and its trainer is cut by then, and that this has its own back within a second and starves in none.
+// TestBurst checks that an SLO pod in a burst has its limit, and the trainer beside it is cut, within three ticks of the time when
+// its cycle is stretched by 1.6; and that the trainer has its own limit again within a second and never starves.
 func TestBurst(t *testing.T) {
+	t.Parallel()
 	m := open(t, serving(burstEnd))
 	ticks := watch(t, m, 3500*ms, nil)
 	stretched := burst + 8*ms // batches take 5 ms
@@ -82,8 +83,9 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// TestBurstControl takes the hook away: then the burst gets fewer kernels done beside the trainer.
+// TestBurstControl is the negative control: without the hook, fewer kernels of the burst finish beside the trainer.
 func TestBurstControl(t *testing.T) {
+	t.Parallel()
 	with := serving(burstEnd)
 	with.Length = burstEnd
 	without := with
@@ -95,9 +97,10 @@ func TestBurstControl(t *testing.T) {
 	}
 }
 
-// TestCredit holds that the blocks that are launched in any second are those that were issued (DI-54), by however many
-// processes; the control is the same load without the hook.
+// TestCredit checks that the blocks launched in any second are those that were issued, for one process and for two. The control is
+// the same load without the hook.
 func TestCredit(t *testing.T) {
+	t.Parallel()
 	const until = burst + 1200*ms
 	for name, more := range map[string][][]string{"one process": nil, "two processes": {greedy(at("from", learned))}} {
 		t.Run(name, func(t *testing.T) {
@@ -118,8 +121,9 @@ func TestCredit(t *testing.T) {
 	}
 }
 
-// TestOneCredit: two processes of a container have one credit, in which both have a part, and when one dies the other has all.
+// TestOneCredit checks that two processes of a container share one credit, and that the survivor has all of it when the other dies.
 func TestOneCredit(t *testing.T) {
+	t.Parallel()
 	const died, end = burst + 500*ms, burst + 900*ms // while the tokens of an EMERGENCY bind them
 	m := open(t, serving(end, greedy(at("from", learned))))
 	ticks := watch(t, m, died, nil)
@@ -140,9 +144,10 @@ func TestOneCredit(t *testing.T) {
 	}
 }
 
-// TestResize holds that a moved limit counts within two ticks, in tokens and in kernels, though nobody presses; and that it can be
-// raised again up to the cap.
+// TestResize checks that a new limit applies within two ticks, in tokens and in kernels, even without contention, and that it can
+// be raised again up to the cap.
 func TestResize(t *testing.T) {
+	t.Parallel()
 	const length = 200 * ms
 	m := open(t, enforce.Experiment{Elastic: true, Pods: []enforce.Pod{
 		{Share: elastic(400, 800), Priority: share.BestEffort, Load: greedy()},
@@ -179,9 +184,10 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// TestServerDies kills the token server while the slice is in its EMERGENCY: everybody goes on, with no more than is guaranteed,
-// and within a second after its return all are back and the trainer has at least its request.
+// TestServerDies kills the token server during an EMERGENCY: processes continue with no more than their guarantee, and within a
+// second after its return all have reconnected and the trainer has at least its request.
 func TestServerDies(t *testing.T) {
+	t.Parallel()
 	const died, again = burst + 100*ms, burst + 300*ms
 	m := open(t, serving(burstEnd))
 	ticks := watch(t, m, died, nil)
@@ -217,8 +223,9 @@ func TestServerDies(t *testing.T) {
 	}
 }
 
-// TestElasticOverhead holds that ten pods on one slice lose at most one percent to the tokens, beside nobody to protect.
+// TestElasticOverhead checks that ten pods on one slice lose at most one percent to the tokens when there is no SLO pod to protect.
 func TestElasticOverhead(t *testing.T) {
+	t.Parallel()
 	e := enforce.Experiment{Elastic: true, Length: second}
 	for range 10 {
 		e.Pods = append(e.Pods, enforce.Pod{Share: elastic(100, share.Whole), Priority: share.BestEffort,

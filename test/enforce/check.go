@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Accurate says what is wrong with a pod's part of the time: it must be within two points of its quota.
+// Accurate returns an error unless the use of a pod is within two percentage points of its quota.
 func Accurate(s Spans, quota share.PerMille, from, to time.Duration) error {
 	got, want := s.Busy(from, to), float64(quota)/float64(share.Whole)
 	if got < want-0.02 || got > want+0.02 {
@@ -16,7 +16,7 @@ func Accurate(s Spans, quota share.PerMille, from, to time.Duration) error {
 	return nil
 }
 
-// Delivered says what is wrong with what a pod that always has work got: at least 98 % of its quota.
+// Delivered returns an error unless a pod that always has work gets at least 98 % of its quota.
 func Delivered(s Spans, quota share.PerMille, from, to time.Duration) error {
 	got, want := s.Busy(from, to), float64(quota)/float64(share.Whole)
 	if got < 0.98*want {
@@ -25,8 +25,8 @@ func Delivered(s Spans, quota share.PerMille, from, to time.Duration) error {
 	return nil
 }
 
-// Bounded says what is wrong with the most that a pod got in any window after a point in time: more than its limit and what
-// may be queued when a token ends.
+// Bounded returns an error if a pod used more in any window after a point in time than its limit and the work that may be queued
+// when a token ends.
 func Bounded(s Spans, limit share.PerMille, window, queued, after time.Duration) error {
 	bound := time.Duration(limit)*window/time.Duration(share.Whole) + queued
 	if most := s.Most(window, after); most > bound {
@@ -35,13 +35,13 @@ func Bounded(s Spans, limit share.PerMille, window, queued, after time.Duration)
 	return nil
 }
 
-// Loss is the part of its kernels that a pod lost between two periods of one length.
+// Loss returns the fraction of its kernels that a pod lost from one period to another of the same length.
 func Loss(s Spans, before, after, length time.Duration) float64 {
 	return 1 - float64(s.Kernels(after, after+length))/float64(s.Kernels(before, before+length))
 }
 
-// Prompt says what is wrong with a pod's longest stalls: the 99th percentile must be within the rest of the window, a turn
-// and the longest kernel (DESIGN 5).
+// Prompt returns an error unless the 99th percentile of the stalls of a pod is within the rest of the window, one turn and the
+// longest kernel.
 func Prompt(s Spans, quota share.PerMille, window, turn, kernel, from, to time.Duration) error {
 	bound := time.Duration(share.Whole-quota)*window/time.Duration(share.Whole) + turn + kernel
 	if p99 := Quantile(s.Stalls(from, to), 0.99); p99 > bound {

@@ -13,7 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// filled is a GPU with random shares of 5 % steps, until 30 in a row do not fit.
+// filled returns random shares in steps of 5 % that fill a GPU, until 30 in a row do not fit.
 func filled(r *rand.Rand) (items []slot.Item) {
 	for refused := 0; refused < 30 && len(items) < 12; {
 		item := slot.Item{SM: share.PerMille(50 * (1 + r.IntN(20))), Quota: share.PerMille(50 * (1 + r.IntN(20)))}
@@ -26,11 +26,11 @@ func filled(r *rand.Rand) (items []slot.Item) {
 	return items
 }
 
-// kernelMax bounds a kernel on the SMs that its pod has, in us. What a turn overruns by is at most two of them and has to
-// come out of the table's reserve.
+// kernelMax is the longest kernel on the SMs of its pod, in us. A turn overruns by at most two of them, which the table's reserve
+// has to cover.
 const kernelMax = 300
 
-// pods gives each share a greedy load of its own kind.
+// pods returns a pod with a greedy load of its own kind for each share.
 func pods(r *rand.Rand, items []slot.Item) (pods []enforce.Pod) {
 	for _, item := range items {
 		length := time.Duration(20+r.IntN(kernelMax)) * time.Microsecond * time.Duration(item.SM) / time.Duration(share.Whole)
@@ -43,14 +43,14 @@ func pods(r *rand.Rand, items []slot.Item) (pods []enforce.Pod) {
 	return pods
 }
 
-// delivery is a full GPU, with a greedy load for each share.
+// delivery returns a full GPU with a greedy load for each share.
 func delivery(seed uint64, policy token.Config) enforce.Experiment {
 	r := rand.New(rand.NewPCG(seed, 8))
 	return enforce.Experiment{Tokens: policy, Length: 2*window + second, Pods: pods(r, filled(r))}
 }
 
-// faults counts the pods that get less than 98 % of their quota over the last second, while all are busy, and those that get
-// more than their limit in a window of it: more by what the hook lets a process queue, and by a kernel.
+// faults returns the number of pods that get less than 98 % of their quota over the last second, while all are busy, and of those
+// that exceed their limit in a window of it by more than the run-ahead and a kernel.
 func faults(t *testing.T, e enforce.Experiment) (short, over int) {
 	const from, runAhead = 2 * window, ms // the token server's default
 	worst, most := 1e9, -window
@@ -72,8 +72,9 @@ func faults(t *testing.T, e enforce.Experiment) (short, over int) {
 	return short, over
 }
 
-// TestDelivery holds that what was admitted is what is delivered (DESIGN 5), on random full GPUs, and nothing beyond.
+// TestDelivery checks on random full GPUs that pods get the quota for which they were admitted, and no more than their limits.
 func TestDelivery(t *testing.T) {
+	t.Parallel()
 	gpus := uint64(2)
 	if *full {
 		gpus = 100
@@ -88,9 +89,10 @@ func TestDelivery(t *testing.T) {
 	}
 }
 
-// TestDeliveryControl gives the same GPUs to the policy as the FaST paper prints it: somebody must go short. And to processes
-// without the hook: somebody must have too much.
+// TestDeliveryControl is the negative control: with the policy that FaST-GShare prints some pod gets too little, and without the
+// hook some pod gets too much.
 func TestDeliveryControl(t *testing.T) {
+	t.Parallel()
 	if short, _ := faults(t, delivery(0, token.Config{Policy: labdelivery.HeadOfLine})); short == 0 {
 		t.Error("the greedy policy delivers as well")
 	}

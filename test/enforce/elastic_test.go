@@ -8,9 +8,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// TestElastic is FG-84: alone, a pod reaches its limit within two windows; when the owner of the rest comes back, it has its
-// request within one.
+// TestElastic checks that a pod that is alone reaches its limit within two windows, and that it has its request within one window
+// after the owner of the rest returns.
 func TestElastic(t *testing.T) {
+	t.Parallel()
 	borrower := share.Share{SMRequest: 1000, SMLimit: 1000, QuotaRequest: 200, QuotaLimit: 800, Memory: share.MiB}
 	back, length := second, 2*second
 	spans := run(t, enforce.Experiment{Tokens: table, Length: length, Pods: []enforce.Pod{
@@ -26,21 +27,24 @@ func TestElastic(t *testing.T) {
 		"the request, when the owner is back":        {0, 200, 11, 20},
 		"the owner's request, one window after that": {1, 600, 11, 20},
 	} {
-		s := spans[period.pod]
-		for w := period.from; w < period.to; w++ {
-			from := time.Duration(w) * window
-			if got := s.Busy(from, from+window); got < float64(period.quota)/1000-0.06 {
-				t.Errorf("%s: %.1f %% in window %d, %d per-mille were due", name, 100*got, w, period.quota)
+		t.Run(name, func(t *testing.T) {
+			s := spans[period.pod]
+			for w := period.from; w < period.to; w++ {
+				from := time.Duration(w) * window
+				if got := s.Busy(from, from+window); got < float64(period.quota)/1000-0.06 {
+					t.Errorf("busy for %.1f %% of window %d, want %d per-mille", 100*got, w, period.quota)
+				}
 			}
-		}
-		if err := enforce.Delivered(s, period.quota, time.Duration(period.from)*window, time.Duration(period.to)*window); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+			if err := enforce.Delivered(s, period.quota, time.Duration(period.from)*window, time.Duration(period.to)*window); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
-// TestElasticControl holds that nothing is lent beyond a limit: a pod alone, without one above its request, stays there.
+// TestElasticControl is the negative control: a pod that is alone stays at its limit if that is its request.
 func TestElasticControl(t *testing.T) {
+	t.Parallel()
 	spans := run(t, enforce.Experiment{Tokens: table, Length: second, Pods: []enforce.Pod{{Share: part(1000, 200), Load: greedy()}}})
 	if enforce.Delivered(spans[0], 800, 2*window, second) == nil {
 		t.Error("a pod with a limit of 20 % got 80 %")

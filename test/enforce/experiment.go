@@ -1,6 +1,6 @@
-// Package enforce measures what pods get on one GPU: the real token server, the real hook in real processes, the fake driver
-// and the device simulation, on the virtual clock. What an experiment says is true of the time-sharing, not of a device: the
-// simulation has no memory bandwidth, no caches and no preemption.
+// Package enforce measures what pods get on one GPU: the real token server, the real hook in real processes, the fake driver and
+// the device simulation, on the virtual clock. Its results describe time sharing, not a real device: the simulation has no memory
+// bandwidth, no caches and no preemption.
 package enforce
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// Pod is a container of one process with a load: arguments of hook/fake/programs/spin.c. It may have more processes.
+// Pod is a container with one process, or more. Loads are arguments of hook/fake/programs/spin.c.
 type Pod struct {
 	Share    share.Share
 	Priority share.Priority // of an elastic share
@@ -20,7 +20,7 @@ type Pod struct {
 	Env      []string
 }
 
-// Experiment is a set of pods on one GPU, from zero to Length. Its processes stop when it ends.
+// Experiment describes pods on one GPU, from time zero to Length.
 type Experiment struct {
 	Folder   string // of the built programs (Build)
 	Unhooked bool   // the processes run without the hook
@@ -34,16 +34,16 @@ type Experiment struct {
 // Build compiles the fake driver, the programs and the hook of the repository at root into a folder.
 func Build(root, folder string) error { return fakegpu.Build(root, folder) }
 
-// UUID is that of the only device.
+// UUID is the UUID of the only device.
 const UUID = "GPU-00000000-0000-0000-0000-000000000000"
 
-// Result is what one pod got.
+// Result is the use of one pod.
 type Result struct {
 	Kernels  Spans
 	Reported time.Duration // device time that its hook measured in the last nine tenths of a second
 }
 
-// Run returns what each pod got.
+// Run runs the experiment and returns the result of each pod.
 func (e Experiment) Run() (results []Result, err error) {
 	m, err := e.Open()
 	if err != nil {

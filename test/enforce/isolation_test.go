@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// neighbours is a pod at its quota, beside seven that start to launch without end at half of the time.
+// neighbours returns a pod that uses its quota, beside seven that start to launch without end at the given time.
 func neighbours(unhooked bool, start string) enforce.Experiment {
 	e := enforce.Experiment{Tokens: table, Unhooked: unhooked, Pods: []enforce.Pod{{Share: part(500, 400), Load: greedy()}}}
 	for range 7 {
@@ -17,26 +17,31 @@ func neighbours(unhooked bool, start string) enforce.Experiment {
 	return e
 }
 
-// TestIsolation holds that a pod at its quota loses at most 3 % when seven greedy neighbours start.
+// TestIsolation checks that a pod that uses its quota loses at most 3 % when seven greedy neighbours start, and that it loses more
+// without the hook.
 func TestIsolation(t *testing.T) {
+	t.Parallel()
 	half := second
 	if *full {
 		half = 5 * second
 	}
-	for _, unhooked := range []bool{false, true} {
-		e := neighbours(unhooked, at("from", half))
-		e.Length = 2 * half
-		loss := enforce.Loss(run(t, e)[0], 2*window, half+2*window, half-2*window)
-		t.Logf("unhooked %v: lost %.1f %%", unhooked, 100*loss)
-		if isolated := loss <= 0.03; isolated == unhooked {
-			t.Errorf("unhooked %v: lost %.1f %%", unhooked, 100*loss)
-		}
+	for name, unhooked := range map[string]bool{"hook": false, "no hook": true} {
+		t.Run(name, func(t *testing.T) {
+			e := neighbours(unhooked, at("from", half))
+			e.Length = 2 * half
+			loss := enforce.Loss(run(t, e)[0], 2*window, half+2*window, half-2*window)
+			t.Logf("lost %.1f %%", 100*loss)
+			if isolated := loss <= 0.03; isolated == unhooked {
+				t.Errorf("lost %.1f %%", 100*loss)
+			}
+		})
 	}
 }
 
-// TestFaST is section 5.3 of FaST-GShare: a pod with a limit of 80 % of the time, then another with 50 %. With all SMs each
-// they disturb each other; with 24 % of the SMs each they do not.
+// TestFaST is the experiment of section 5.3 of FaST-GShare: a pod with a limit of 80 % of the time, then another one with 50 %.
+// With all SMs each they disturb each other; with 24 % of the SMs each they do not.
 func TestFaST(t *testing.T) {
+	t.Parallel()
 	half := second
 	if *full {
 		half = 5 * second

@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// Machine is an experiment under way: its pods have started, and its clock stands at zero until the GPU runs.
+// Machine is a running experiment. Its pods have started, and its clock stands at zero until the GPU runs.
 type Machine struct {
 	Experiment
 	GPU    *fakegpu.Simulation
@@ -60,7 +60,7 @@ func (e Experiment) Open() (m *Machine, err error) {
 	return m, nil
 }
 
-// Close ends everything.
+// Close ends all processes, the server and the simulation.
 func (m *Machine) Close() {
 	for _, processes := range m.pods {
 		for _, p := range processes {
@@ -76,7 +76,7 @@ func (m *Machine) Close() {
 	os.RemoveAll(m.dir)
 }
 
-// Serve starts a token server; where there was one, it is the next after that.
+// Serve starts a token server, or restarts it after an earlier one has ended.
 func (m *Machine) Serve() error {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	m.Server = tokenserver.New(tokenserver.Config{Clock: m.GPU.Clock(), Log: quiet, Window: m.Tokens.Window, RunAhead: m.RunAhead})
@@ -120,7 +120,7 @@ func (m *Machine) start(pod int, load []string) error {
 	return nil
 }
 
-// Spans are the kernels of all processes of a pod so far.
+// Spans returns the kernels of all processes of a pod so far.
 func (m *Machine) Spans(pod int) (all Spans) {
 	for _, p := range m.pods[pod] {
 		all = append(all, m.GPU.Spans(p.PID)...)
@@ -129,13 +129,13 @@ func (m *Machine) Spans(pod int) (all Spans) {
 	return all
 }
 
-// Process is the kernels of one of a pod's processes.
+// Process returns the kernels of one process of a pod.
 func (m *Machine) Process(pod, process int) Spans { return m.GPU.Spans(m.pods[pod][process].PID) }
 
-// Kill ends a process of a pod.
+// Kill kills a process of a pod.
 func (m *Machine) Kill(pod, process int) { m.pods[pod][process].Kill() }
 
-// Results is what each pod got so far.
+// Results returns what each pod has used so far.
 func (m *Machine) Results() (results []Result) {
 	for i, c := range m.Served {
 		results = append(results, Result{m.Spans(i), c.Status().VGPUs[0].Busy})

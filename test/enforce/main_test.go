@@ -23,7 +23,7 @@ const (
 	turn   = 5 * ms
 )
 
-// table is the policy of slices, and its reserve.
+// table is the configuration of slices in most experiments.
 var table = token.Config{Policy: token.Table, Reserve: 50}
 
 var build struct {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// built compiles what clients run, once for all tests.
+// built compiles the programs of clients, once for all tests, and returns their folder.
 func built(t testing.TB) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -56,7 +56,7 @@ func built(t testing.TB) string {
 	return build.folder
 }
 
-// results runs an experiment.
+// results runs an experiment and returns the result of each pod.
 func results(t testing.TB, e enforce.Experiment) []enforce.Result {
 	t.Helper()
 	e.Folder = built(t)
@@ -73,7 +73,7 @@ func results(t testing.TB, e enforce.Experiment) []enforce.Result {
 	return all
 }
 
-// run runs an experiment and gives the kernels of each pod.
+// run runs an experiment and returns the kernels of each pod.
 func run(t testing.TB, e enforce.Experiment) (spans []enforce.Spans) {
 	t.Helper()
 	for _, r := range results(t, e) {
@@ -82,17 +82,17 @@ func run(t testing.TB, e enforce.Experiment) (spans []enforce.Spans) {
 	return spans
 }
 
-// part is a share without elasticity.
+// part returns a share whose limits are its requests.
 func part(sm, quota share.PerMille) share.Share {
 	return share.Share{SMRequest: sm, SMLimit: sm, QuotaRequest: quota, QuotaLimit: quota, Memory: 1024 * share.MiB}
 }
 
-// kernel names a kernel of the fake driver.
+// kernel returns the name of a kernel of the fake driver.
 func kernel(length time.Duration, width share.PerMille) string {
 	return fmt.Sprintf("spin_ns%d_sm%d_blocks64", length.Nanoseconds(), width)
 }
 
-// greedy launches for ever, kernels of 0.5 ms on all the SMs that it gets.
+// greedy returns a load that always has work, in kernels of 0.5 ms on all SMs that it gets.
 func greedy(more ...string) []string {
 	return append([]string{kernel(500*time.Microsecond, share.Whole)}, more...)
 }

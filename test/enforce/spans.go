@@ -11,7 +11,7 @@ import (
 // Spans are the kernels of one pod, in the order of their ends.
 type Spans []fakegpu.Span
 
-// Busy is the part of the time from one point to another in which at least one kernel ran.
+// Busy returns the fraction of a period in which at least one kernel ran.
 func (s Spans) Busy(from, to time.Duration) float64 {
 	busy := time.Duration(0)
 	for _, span := range s.merged() {
@@ -20,8 +20,8 @@ func (s Spans) Busy(from, to time.Duration) float64 {
 	return float64(busy) / float64(to-from)
 }
 
-// Most is the longest time for which at least one kernel ran in any window after a point in time. Such a window begins with
-// a kernel.
+// Most returns the longest time for which at least one kernel ran in any window after a point in time. The window with the most
+// begins with a kernel.
 func (s Spans) Most(window, after time.Duration) (most time.Duration) {
 	merged := slices.DeleteFunc(s.merged(), func(span fakegpu.Span) bool { return span.Start < after })
 	busy, last := time.Duration(0), 0 // of the kernels from k on that begin within the window
@@ -36,7 +36,7 @@ func (s Spans) Most(window, after time.Duration) (most time.Duration) {
 	return most
 }
 
-// merged are the times in which at least one kernel ran, in order.
+// merged returns the periods in which at least one kernel ran, in order.
 func (s Spans) merged() (list Spans) {
 	for _, span := range slices.SortedFunc(slices.Values(s), func(a, b fakegpu.Span) int { return cmp.Compare(a.Start, b.Start) }) {
 		if n := len(list); n > 0 && span.Start <= list[n-1].End {
@@ -48,7 +48,7 @@ func (s Spans) merged() (list Spans) {
 	return list
 }
 
-// Stalls are the times from the end of one kernel to the end of the next, shortest first: how long the pod saw no progress.
+// Stalls returns the times between the ends of consecutive kernels, during which the pod made no progress, shortest first.
 func (s Spans) Stalls(from, to time.Duration) []time.Duration {
 	var stalls []time.Duration
 	last := from
@@ -64,7 +64,7 @@ func (s Spans) Stalls(from, to time.Duration) []time.Duration {
 	return stalls
 }
 
-// Quantile is the value below which the given part of sorted values lies; zero if there are none.
+// Quantile returns the value that the given fraction of sorted values does not exceed, or zero if there are none.
 func Quantile(sorted []time.Duration, part float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -72,7 +72,7 @@ func Quantile(sorted []time.Duration, part float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(part*float64(len(sorted))))]
 }
 
-// Kernels is how many ended in a period.
+// Kernels returns how many kernels ended in a period.
 func (s Spans) Kernels(from, to time.Duration) int {
 	n := 0
 	for _, span := range s {
@@ -83,10 +83,33 @@ func (s Spans) Kernels(from, to time.Duration) int {
 	return n
 }
 
-// Longest is the longest kernel.
+// Longest returns the length of the longest kernel.
 func (s Spans) Longest() (longest time.Duration) {
 	for _, span := range s {
 		longest = max(longest, span.End-span.Start)
 	}
 	return longest
+}
+
+// Ahead returns the most unfinished work, as time of the whole device, at any launch after a point in time, without the launched
+// kernel itself. The kernels must be alone on the device and use all of its SMs.
+func (s Spans) Ahead(after time.Duration) (most time.Duration) {
+	free := time.Duration(0) // when the device is done with what was launched so far
+	for _, span := range slices.SortedFunc(slices.Values(s), func(a, b fakegpu.Span) int { return int(a.At - b.At) }) {
+		if span.At >= after {
+			most = max(most, free-span.At)
+		}
+		free = max(free, span.At) + span.End - span.Start
+	}
+	return most
+}
+
+// Launched returns how many kernels were launched in a period.
+func (s Spans) Launched(from, to time.Duration) (n int) {
+	for _, span := range s {
+		if span.At > from && span.At <= to {
+			n++
+		}
+	}
+	return n
 }

@@ -26,13 +26,15 @@ func TestSpans(t *testing.T) {
 		"ahead":               {float64(queue.Ahead(0)), float64(3 * ms)},
 		"ahead, later":        {float64(queue.Ahead(3 * ms)), float64(1 * ms)},
 	} {
-		if test.got != test.want {
-			t.Errorf("%s: %v, want %v", name, test.got, test.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if test.got != test.want {
+				t.Errorf("got %v, want %v", test.got, test.want)
+			}
+		})
 	}
 }
 
-// TestChecks is the control of the checks themselves.
+// TestChecks checks the checks themselves.
 func TestChecks(t *testing.T) {
 	half := enforce.Spans{{Start: 0, End: 50 * ms}, {Start: 100 * ms, End: 150 * ms}}
 	for name, test := range map[string]struct {
@@ -49,8 +51,10 @@ func TestChecks(t *testing.T) {
 		"prompt":     {enforce.Prompt(half, 500, window, turn, 50*ms, 0, 200*ms), false},
 		"not prompt": {enforce.Prompt(half, 900, window, turn, 50*ms, 0, 200*ms), true},
 	} {
-		if (test.err != nil) != test.want {
-			t.Errorf("%s: %v", name, test.err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if (test.err != nil) != test.want {
+				t.Errorf("got %v, want an error: %v", test.err, test.want)
+			}
+		})
 	}
 }

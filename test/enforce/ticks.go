@@ -6,10 +6,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Tick is in which block tokens are issued.
+// Tick is the period in which block tokens are issued.
 const Tick = 5 * time.Millisecond
 
-// Issue is what a pod had right after a tick.
+// Issue is the token of a pod right after a tick.
 type Issue struct {
 	At     time.Duration
 	SMs    share.PerMille // what its latest token is worth
@@ -19,7 +19,7 @@ type Issue struct {
 // Ticks are the issues of one pod, in order.
 type Ticks []Issue
 
-// Watch lets the machine run on until the given time, and notes at each tick what each pod has.
+// Watch runs the machine until the given time, and appends the issues of each pod after every tick.
 func (m *Machine) Watch(until time.Duration, all []Ticks) ([]Ticks, error) {
 	if all == nil {
 		all = make([]Ticks, len(m.Pods))
@@ -37,8 +37,9 @@ func (m *Machine) Watch(until time.Duration, all []Ticks) ([]Ticks, error) {
 	return all, nil
 }
 
-// Excess is by how many blocks a pod's kernels, of so many blocks each, were beyond what was issued, in the worst period of a
-// length. A tick may be exceeded by one batch of each thread, a sixteenth of its token or a kernel; the next one pays that.
+// Excess returns by how many blocks the launches of a pod, whose kernels have that many blocks each, exceeded what was issued in
+// the worst period of a length. Launches may exceed a tick by one batch of each thread, a sixteenth of its token or one kernel,
+// which the next tick pays.
 func (t Ticks) Excess(s Spans, kernel, threads int64, length time.Duration) int64 {
 	n := int(length / Tick)
 	worst, sum, beyond, paid := int64(-1<<62), make([]int64, len(t)+1), int64(0), int64(0)
@@ -54,7 +55,7 @@ func (t Ticks) Excess(s Spans, kernel, threads int64, length time.Duration) int6
 	return worst
 }
 
-// First is when, from a time on, an issue was as asked for; zero if none was.
+// First returns the time of the first issue from a time on that meets the condition, or zero.
 func (t Ticks) First(from time.Duration, asked func(Issue) bool) time.Duration {
 	for _, issue := range t {
 		if issue.At >= from && asked(issue) {
@@ -64,7 +65,7 @@ func (t Ticks) First(from time.Duration, asked func(Issue) bool) time.Duration {
 	return 0
 }
 
-// Issued is how many blocks were issued from one time to another, less what pays for launches beyond earlier tokens.
+// Issued returns how many blocks were issued in a period, after payment for launches beyond earlier tokens.
 func (t Ticks) Issued(from, to time.Duration) (blocks int64) {
 	for _, issue := range t {
 		if issue.At >= from && issue.At < to {
@@ -72,14 +73,4 @@ func (t Ticks) Issued(from, to time.Duration) (blocks int64) {
 		}
 	}
 	return blocks
-}
-
-// Launched is how many kernels were launched from one time to another.
-func (s Spans) Launched(from, to time.Duration) (n int) {
-	for _, span := range s {
-		if span.At > from && span.At <= to {
-			n++
-		}
-	}
-	return n
 }

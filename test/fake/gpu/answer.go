@@ -7,10 +7,10 @@ import (
 	"github.com/gshare-dev/gshare/lab/device"
 )
 
-// queueMax is how many kernels of a process may wait; a driver makes launches wait when its queue is full.
+// queueMax is the number of unfinished kernels of a process beyond which launches wait, as when the queue of a driver is full.
 const queueMax = 1024
 
-// serveOne takes in the work of a thread that waits and answers it if it may go on.
+// serveOne submits the work of a waiting thread and answers its request if that is possible now.
 func (s *Simulation) serveOne(t *thread) (progress bool) {
 	r := t.asked
 	s.enqueueLate(t.process)
@@ -31,7 +31,7 @@ func (s *Simulation) serveOne(t *thread) (progress bool) {
 	return true
 }
 
-// answer says what a thread gets, and whether it is due.
+// answer returns the answer to a request, and whether it can be sent now.
 func (s *Simulation) answer(p *process, r *request) (answer reply, due bool) {
 	switch r.op {
 	case opSleep:

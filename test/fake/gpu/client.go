@@ -19,7 +19,7 @@ func Build(root, folder string) error {
 	return nil
 }
 
-// Client is a program that is to run on a simulation.
+// Client describes a program to run on a simulation.
 type Client struct {
 	Folder    string         // of the fake driver and of the program
 	Arguments []string       // the program's name and what follows
@@ -28,14 +28,14 @@ type Client struct {
 	Env       []string       // more of the environment
 }
 
-// Running is a client that was started.
+// Running is a started client.
 type Running struct {
 	PID    int
 	cmd    *exec.Cmd
 	output bytes.Buffer
 }
 
-// Start starts the program as a client of the simulation. It counts as a participant from its first call of the driver on.
+// Start starts the program as a client of the simulation. It takes part from its first call of the driver on.
 func (s *Simulation) Start(c Client) (*Running, error) {
 	cmd := exec.Command(filepath.Join(c.Folder, c.Arguments[0]), c.Arguments[1:]...)
 	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+c.Folder, "FAKE_CUDA_SOCKET="+s.listener.Addr().String())
@@ -55,13 +55,13 @@ func (s *Simulation) Start(c Client) (*Running, error) {
 	return r, nil
 }
 
-// Wait waits for the program's end and returns what it has written.
+// Wait waits until the program exits and returns its output.
 func (r *Running) Wait() (string, error) {
 	err := r.cmd.Wait()
 	return r.output.String(), err
 }
 
-// Kill ends the program.
+// Kill kills the program.
 func (r *Running) Kill() {
 	_ = r.cmd.Process.Kill()
 	_ = r.cmd.Wait()

@@ -7,8 +7,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 )
 
-// Clock is the virtual clock as a token server sees it (tokenserver.Clock). Its methods may be called with the server's lock
-// held, so they never move the clock themselves: that may fire a timer, which takes the lock.
+// Clock is the virtual clock for a token server (tokenserver.Clock). Its methods may be called with the server's lock held, so they
+// never advance the clock themselves: that may fire a timer, which takes the lock.
 type Clock struct{ s *Simulation }
 
 // Clock returns the clock of the simulation, for a token server in this process.
@@ -21,7 +21,7 @@ func (c Clock) Now() time.Duration {
 	return c.s.time()
 }
 
-// Wake makes all who wait for a word look again: the simulation does not know their words.
+// Wake wakes all threads that wait for a word to check it again, as the simulation does not know which word that is.
 func (c Clock) Wake(*atomic.Uint32) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -69,7 +69,7 @@ func (t *timer) Stop() {
 	t.s.poke()
 }
 
-// fire calls the timers that are due, in the order of their making, without the lock: they call the clock.
+// fire calls the functions of expired timers, in the order of their creation, without the lock, as they call the clock.
 func (s *Simulation) fire() {
 	for _, t := range s.timers {
 		if !t.set || t.at > s.now {

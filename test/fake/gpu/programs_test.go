@@ -15,7 +15,7 @@ import (
 	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 )
 
-// TestPrograms runs every way to the driver without a simulation.
+// TestPrograms runs all test programs against the driver without a simulation.
 func TestPrograms(t *testing.T) {
 	folder := driver(t)
 	python, err := filepath.Abs("../../../hook/fake/programs/opened.py")
@@ -53,7 +53,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestStorm runs threads on the virtual clock: it must not stop, and all kernels must have run.
+// TestStorm runs many threads on the virtual clock and checks that it never stops and that all kernels run.
 func TestStorm(t *testing.T) {
 	s := simulation(t, true)
 	r, err := s.Start(fakegpu.Client{Folder: driver(t), Arguments: []string{"storm", "6", "500"}})
@@ -75,7 +75,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// TestOrphans holds that clients end with their simulation, as when a test is killed, on either clock.
+// TestOrphans checks on both clocks that clients end with their simulation, as when a test is killed.
 func TestOrphans(t *testing.T) {
 	for _, virtual := range []bool{false, true} {
 		s := simulation(t, virtual)
@@ -97,7 +97,7 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// TestSurface holds the fake driver to the list of the hook: what the hook knows, the fake exports.
+// TestSurface checks that the fake driver exports all functions of the hook's list.
 func TestSurface(t *testing.T) {
 	list, err := os.ReadFile("../../../hook/src/symbols.def")
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// stuck is how long, on the machine's clock, a simulation may stand still before it is given up.
+// stuck is how long a simulation may make no progress, on the machine's clock, before Run fails.
 const stuck = 10 * time.Second
 
-// Run lets the virtual clock go on until the given time and waits until everyone waits there. It fails if nothing happens
-// any more, and says who runs.
+// Run advances the virtual clock to the given time and waits until all threads wait there. If nothing happens any more, it fails
+// with a description of the threads that run.
 func (s *Simulation) Run(until time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -20,7 +20,7 @@ func (s *Simulation) Run(until time.Duration) error {
 	return s.await(func() bool { return s.now >= until && !s.anyoneRuns() })
 }
 
-// Await waits, while the clock stands, until so many processes take part and all their threads wait.
+// Await waits, without advancing the clock, until that many processes take part and all their threads wait.
 func (s *Simulation) Await(processes int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,9 +35,9 @@ func (s *Simulation) Await(processes int) error {
 	})
 }
 
-// await holds the lock between looks.
+// await waits until the simulation is ready. It releases the lock between checks.
 func (s *Simulation) await(ready func() bool) error {
-	watch := time.AfterFunc(time.Second, s.look)
+	watch := time.AfterFunc(time.Second, s.changed.Broadcast)
 	defer watch.Stop()
 	progress, since := s.progress, time.Now()
 	for !ready() {
@@ -55,9 +55,7 @@ func (s *Simulation) await(ready func() bool) error {
 	return nil
 }
 
-func (s *Simulation) look() { s.changed.Broadcast() }
-
-// state says who holds the clock.
+// state returns a description of what holds the clock.
 func (s *Simulation) state() string {
 	var lines []string
 	for _, t := range s.threads {
@@ -77,14 +75,14 @@ func (s *Simulation) Spans(pid int) []Span {
 	return slices.Clone(s.spans(pid))
 }
 
-// Ran is how many kernels a process has run.
+// Ran returns how many kernels a process has run.
 func (s *Simulation) Ran(pid int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.spans(pid))
 }
 
-// spans are those of a process. The caller holds the lock.
+// spans returns the kernels of a process. The caller holds the lock.
 func (s *Simulation) spans(pid int) []Span {
 	for _, p := range s.processes {
 		if p.pid == pid {

@@ -1,9 +1,8 @@
-// Package gpu simulates the GPUs that the fake driver of hook/fake drives, for several client processes at a time.
+// Package gpu simulates the GPUs behind the fake driver of hook/fake, for several client processes at the same time.
 //
-// It runs on the machine's clock or on a virtual one. On the virtual clock every thread of every client takes part, and time
-// goes on only when all of them wait: in a call of the driver or in one of the hook's. A frame on its way to a token server
-// that runs on the same clock holds time too. So an experiment of ten seconds costs what its events cost, and its result
-// does not depend on how fast the machine is.
+// It runs on the machine's clock or on a virtual one. On the virtual clock time advances only while every thread of every client
+// waits in a call of the driver or of the hook, and no frame is on its way to a token server on the same clock. An experiment
+// therefore costs as much as its events, and its result does not depend on the speed of the machine.
 package gpu
 
 import (
@@ -15,14 +14,15 @@ import (
 	"github.com/gshare-dev/gshare/lab/device"
 )
 
-// Config describes a simulation.
+// Config configures a simulation.
 type Config struct {
 	Socket  string // path that clients get as FAKE_CUDA_SOCKET
 	Devices int
 	Virtual bool // the clock is the simulation's
 }
 
-// Simulation is a set of GPUs, a clock and the processes that use them.
+// Simulation is a set of GPUs, a clock, and the processes that use them. It has many fields because one lock guards a single state
+// machine: every event may advance the clock, the devices and the waiting threads together.
 type Simulation struct {
 	listener *net.UnixListener
 	virtual  bool
@@ -61,7 +61,7 @@ func New(config Config) (*Simulation, error) {
 	return s, nil
 }
 
-// Close hangs up on all clients and waits for their threads to be forgotten.
+// Close closes all connections and waits for their goroutines.
 func (s *Simulation) Close() error {
 	err := s.listener.Close()
 	s.mu.Lock()
@@ -86,7 +86,7 @@ func (s *Simulation) accept() {
 	}
 }
 
-// time is the clock's, for those who hold the lock.
+// time returns the present time. The caller holds the lock.
 func (s *Simulation) time() time.Duration {
 	if !s.virtual {
 		s.now = time.Since(s.start)
@@ -94,7 +94,7 @@ func (s *Simulation) time() time.Duration {
 	return s.now
 }
 
-// pump looks at the devices when it is poked, and on the real clock also when something ends by itself.
+// pump advances the simulation whenever it is poked, and on the real clock also at the next event.
 func (s *Simulation) pump() {
 	for {
 		s.mu.Lock()

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// driver builds the fake driver once for all tests.
+// driver builds the fake driver once for all tests and returns its folder.
 func driver(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -95,7 +95,7 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// TestCap runs full-width kernels at a quarter of the SMs: four processes side by side, each four times as slow.
+// TestCap runs kernels of full width at a quarter of the SMs: four processes run side by side, each four times as slow.
 func TestCap(t *testing.T) {
 	kernel := []string{"spin_ns1000000_sm1000_blocks64", "until=400000000", "sync=4"}
 	for i, spans := range run(t, simulation(t, true), driver(t), time.Second, 250, kernel, kernel, kernel, kernel) {
@@ -105,7 +105,7 @@ func TestCap(t *testing.T) {
 	}
 }
 
-// TestGraph counts the kernels of graphs, over several streams.
+// TestGraph counts the kernels of graphs on several streams.
 func TestGraph(t *testing.T) {
 	spans := run(t, simulation(t, true), driver(t), time.Second, 0,
 		[]string{"spin_ns100000_sm500_blocks64", "until=100000000", "sync=1", "as=graph", "graph=10"})[0]
@@ -114,7 +114,7 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// TestRepeat holds that an experiment gives the same twice, whatever the machine does.
+// TestRepeat checks that an experiment gives the same result twice.
 func TestRepeat(t *testing.T) {
 	folder := driver(t)
 	kernels := [][]string{
@@ -130,7 +130,7 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
-// TestReal runs on the machine's clock. It can only say that kernels take their time.
+// TestReal runs on the machine's clock, and only checks that kernels take at least their time.
 func TestReal(t *testing.T) {
 	s, start := simulation(t, false), time.Now()
 	r, err := s.Start(fakegpu.Client{Folder: driver(t), Arguments: []string{"spin", "spin_ns5000000_sm500_blocks64", "count=20", "sync=1"}})
@@ -145,7 +145,7 @@ func TestReal(t *testing.T) {
 	}
 }
 
-// TestEmpty lets time pass with nobody there.
+// TestEmpty advances the clock without any client.
 func TestEmpty(t *testing.T) {
 	s := simulation(t, true)
 	if err := s.Run(time.Second); err != nil {
@@ -156,7 +156,7 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestTimers calls a timer of a server at its time, again when it is set again, and not after it was stopped.
+// TestTimers checks that a timer fires at its time, again when it is set again, and never after Stop.
 func TestTimers(t *testing.T) {
 	s := simulation(t, true)
 	clock := s.Clock()

@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/lab/device"
 )
 
-// settle does what a request may have caused.
+// settle processes the consequences of a request.
 func (s *Simulation) settle() {
 	if s.virtual {
 		s.run()
@@ -18,7 +18,7 @@ func (s *Simulation) settle() {
 	s.changed.Broadcast()
 }
 
-// run moves the virtual clock as far as it may go.
+// run advances the virtual clock as far as it may go.
 func (s *Simulation) run() {
 	for {
 		s.step()
@@ -37,12 +37,13 @@ func (s *Simulation) run() {
 	}
 }
 
-// anyoneRuns holds time: a thread that computes, a frame on its way, a timer's function.
+// anyoneRuns reports whether something keeps the virtual clock from advancing: a thread that computes, a frame on its way, or the
+// function of a timer.
 func (s *Simulation) anyoneRuns() bool {
 	return s.firing > 0 || s.inFlight != 0 || slices.ContainsFunc(s.threads, func(t *thread) bool { return t.asked == nil })
 }
 
-// step moves the devices to the present and answers those who have waited long enough, until nothing changes.
+// step advances the devices to the present time and answers the threads whose wait is over, until nothing changes.
 func (s *Simulation) step() {
 	for again := true; again; {
 		again = false
@@ -67,7 +68,7 @@ func (s *Simulation) record(gpu int, w *device.Work) {
 	}
 }
 
-// next is when something happens by itself: on a device, to someone who waits, or by a timer.
+// next returns the time of the next event without a request: on a device, for a thread that waits, or of a timer.
 func (s *Simulation) next() (at time.Duration, ok bool) {
 	earliest := func(t time.Duration) {
 		if !ok || t < at {

@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// thread is one connection: a thread of a client. It waits while it has asked and not been answered.
+// thread is one connection, of one thread of a client. It waits from a request to the answer.
 type thread struct {
 	conn    *net.UnixConn
 	process *process
@@ -31,7 +31,7 @@ type process struct {
 	spans    []Span
 }
 
-// Span is one kernel that was run: when it was launched, started and ended.
+// Span is the life of one kernel: its launch, start and end.
 type Span struct {
 	At, Start, End time.Duration
 	Device         int
@@ -65,7 +65,7 @@ func (s *Simulation) serve(conn *net.UnixConn) {
 	_ = conn.Close()
 }
 
-// take lets a request in. Its work is taken in when the batches before it have come; so is the request, if it has none.
+// take accepts a request. Its work is queued once the earlier batches of the process have arrived.
 func (s *Simulation) take(t *thread, r *request) {
 	s.progress++
 	if r.op == opHello {
@@ -85,7 +85,7 @@ func (s *Simulation) take(t *thread, r *request) {
 	t.asked = r
 }
 
-// greet finds the process of a new connection, by what the kernel says of the peer.
+// greet assigns a new connection to its process, which the kernel identifies.
 func (s *Simulation) greet(t *thread, limit share.PerMille) {
 	pid := peer(t.conn)
 	i := slices.IndexFunc(s.processes, func(p *process) bool { return p.pid == pid && p.threads > 0 })

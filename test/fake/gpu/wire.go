@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// The Go half of hook/fake/wire.h.
+// The constants and layouts of hook/fake/wire.h.
 
 type operation uint32
 
@@ -35,8 +35,8 @@ func (op operation) String() string {
 	return "unknown"
 }
 
-// waits says that the thread waits for time to pass, if only until its own time, which may be ahead of the clock. The other
-// operations are answered at once: whoever holds a lock in them must not need others to stand still.
+// waits reports whether the thread waits for time to pass, if only until its own time, which may be ahead of the clock. Other
+// operations are answered at once, so that a thread may hold a lock during them.
 func (op operation) waits() bool { return op >= opSleep && op <= opWaitEvent }
 
 const (
@@ -58,7 +58,7 @@ const (
 	worksMax    = 512
 )
 
-// request is what a thread asks; works are all that its process has launched and not sent yet.
+// request is a request of a thread. Its works are all that its process has launched and not sent yet.
 type request struct {
 	op    operation
 	batch uint64

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// encode writes a request as hook/fake/sim.c does.
+// encode encodes a request as hook/fake/sim.c does.
 func encode(r request) []byte {
 	var b bytes.Buffer
 	for _, field := range []any{uint32(r.op), uint32(len(r.works)), r.batch, uint64(r.at), r.a, r.b} {
@@ -41,7 +41,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// FuzzDecode holds that any frame is refused or means what is in it.
+// FuzzDecode checks that every frame is either refused or decoded to its content.
 func FuzzDecode(f *testing.F) {
 	f.Add(encode(request{op: opHello, a: 1000}))
 	f.Add(encode(request{op: opFlush, works: make([]work, 2)}))

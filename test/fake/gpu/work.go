@@ -7,7 +7,8 @@ import (
 	"github.com/gshare-dev/gshare/lab/device"
 )
 
-// enqueue gives the work of a request to the devices, in the order of the process's batches.
+// enqueue submits the work of a request to the devices, in the order of the batches of the process. It returns false if an earlier
+// batch is missing.
 func (s *Simulation) enqueue(p *process, r *request) bool {
 	if len(r.works) == 0 {
 		return p.batches >= r.batch
@@ -23,7 +24,7 @@ func (s *Simulation) enqueue(p *process, r *request) bool {
 	return true
 }
 
-// enqueueLate takes in work that came along with an announcement, before an earlier batch on another connection.
+// enqueueLate submits work that arrived with an announcement, before an earlier batch on another connection.
 func (s *Simulation) enqueueLate(p *process) {
 	p.late = slices.DeleteFunc(p.late, func(r *request) bool { return s.enqueue(p, r) })
 }
@@ -48,10 +49,10 @@ func (s *Simulation) submit(p *process, w work) {
 	s.devices[w.device].Submit(made)
 }
 
-// remembered is how long after it happened an event may be asked for.
+// remembered is how long an event can be queried after it has happened.
 const remembered = 5 * time.Second
 
-// keep remembers an event, and forgets the oldest.
+// keep stores an event, and removes old ones.
 func (p *process) keep(id uint64, event *device.Work, now time.Duration) {
 	p.events[id] = event
 	p.recorded = append(p.recorded, id)

@@ -26,13 +26,15 @@ func with(frame []byte, kind uint16, value string) []byte {
 
 func TestUnknownTLV(t *testing.T) {
 	for name, m := range golden {
-		frame := encode(t, m.Message)
-		if _, _, err := Decode(with(frame, 999, "news")); err != nil {
-			t.Errorf("%s: an unknown TLV: %v", name, err)
-		}
-		if _, got, err := Decode(with(frame, 999|tlvCritical, "news")); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s: an unknown critical TLV: %v, %v", name, got, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			frame := encode(t, m.Message)
+			if _, _, err := Decode(with(frame, 999, "news")); err != nil {
+				t.Errorf("unknown TLV: %v", err)
+			}
+			if _, got, err := Decode(with(frame, 999|tlvCritical, "news")); !errors.Is(err, ErrMalformed) {
+				t.Errorf("unknown critical TLV: %v, %v", got, err)
+			}
+		})
 	}
 }
 
@@ -74,16 +76,18 @@ func TestDecodeRefuses(t *testing.T) {
 		"too many vGPUs":   manyVGPUs("\x00", MaxVGPUs+1),
 		"endless UUID":     manyVGPUs("x", 1),
 	} {
-		if _, m, err := Decode(frame); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s: got %v, %v", name, m, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, m, err := Decode(frame); !errors.Is(err, ErrMalformed) {
+				t.Errorf("got %v, %v", m, err)
+			}
+		})
 	}
 	if _, _, err := Decode(manyVGPUs("\x00", MaxVGPUs)); err != nil {
 		t.Errorf("as many vGPUs as allowed: %v", err)
 	}
 }
 
-// manyVGPUs writes a WELCOME as no server does, with one byte everywhere.
+// manyVGPUs returns a WELCOME that no server would send, whose vGPUs are filled with one byte.
 func manyVGPUs(fill string, n int) []byte {
 	frame, _ := Encode(Header{}, &Welcome{})
 	for range n {
@@ -101,13 +105,15 @@ func TestEncodeRefuses(t *testing.T) {
 		"long UUID":      &Welcome{VGPUs: []VGPU{{UUID: strings.Repeat("x", uuidSize)}}},
 		"too many vGPUs": &Welcome{VGPUs: make([]VGPU, MaxVGPUs+1)},
 	} {
-		if frame, err := Encode(Header{}, m); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s: got %d bytes, %v", name, len(frame), err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if frame, err := Encode(Header{}, m); !errors.Is(err, ErrMalformed) {
+				t.Errorf("got %d bytes, %v", len(frame), err)
+			}
+		})
 	}
 }
 
-// FuzzDecode: whatever is decoded can be encoded, and then is the same frame but for TLVs that were not known.
+// FuzzDecode checks that every decoded frame can be encoded again, and is then the same frame without unknown TLVs.
 func FuzzDecode(f *testing.F) {
 	for name := range golden {
 		frame, err := os.ReadFile(goldenFile(name))

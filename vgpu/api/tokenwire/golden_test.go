@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden frames anew; only for a new version of the protocol")
 
-// golden is one frame of each type, and each that has parts that may be missing also without them.
+// golden has one frame of each type, and a second one of each type with optional parts.
 var golden = map[string]struct {
 	Header
 	Message
@@ -88,27 +88,29 @@ func buildC(t *testing.T, source string) string {
 	return program
 }
 
-// TestGoldenInC has the other half of the protocol take each frame apart into its own structures and put it together again.
+// TestGoldenInC checks that the C side decodes each frame into its own structures and encodes the same frame.
 func TestGoldenInC(t *testing.T) {
 	program := buildC(t, "recode.c")
 	for name := range golden {
-		stored, err := os.ReadFile(goldenFile(name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command(program, goldenFile(name))
-		cmd.Stderr = os.Stderr
-		recoded, err := cmd.Output()
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if diff := cmp.Diff(stored, recoded); diff != "" {
-			t.Errorf("%s: C writes another frame:\n%s", name, diff)
-		}
+		t.Run(name, func(t *testing.T) {
+			stored, err := os.ReadFile(goldenFile(name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(program, goldenFile(name))
+			cmd.Stderr = os.Stderr
+			recoded, err := cmd.Output()
+			if err != nil {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(stored, recoded); diff != "" {
+				t.Errorf("C encodes another frame:\n%s", diff)
+			}
+		})
 	}
 }
 
-// TestCRefuses is the control of the test above: a frame that is damaged does not come back.
+// TestCRefuses is the negative control: C and Go refuse damaged frames.
 func TestCRefuses(t *testing.T) {
 	program := buildC(t, "recode.c")
 	stored, err := os.ReadFile(goldenFile("welcome"))
@@ -123,10 +125,10 @@ func TestCRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if out, err := exec.Command(program, name).Output(); err == nil {
-			t.Errorf("byte %d: C took it and wrote %d bytes", at, len(out))
+			t.Errorf("byte %d: C accepted it and wrote %d bytes", at, len(out))
 		}
 		if _, m, err := Decode(damaged); err == nil {
-			t.Errorf("byte %d: Go took it: %+v", at, m)
+			t.Errorf("byte %d: Go accepted it: %+v", at, m)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// snake writes a Go name as C does.
+// snake converts a Go name to the form of C names.
 func snake(name string) string {
 	var b strings.Builder
 	for i, r := range name {
@@ -23,7 +23,7 @@ func snake(name string) string {
 	return strings.ToLower(b.String())
 }
 
-// layoutOf lists the fields of a page with their offsets; the head is listed once.
+// layoutOf returns the fields of a page with their offsets. The head is listed once.
 func layoutOf(page string, of reflect.Type, head bool) (lines []string) {
 	for i := range of.NumField() {
 		f := of.Field(i)
@@ -40,7 +40,7 @@ func layoutOf(page string, of reflect.Type, head bool) (lines []string) {
 	return lines
 }
 
-// TestLayout holds the Go pages to the C ones, field by field.
+// TestLayout compares the layouts of Go and C pages, field by field.
 func TestLayout(t *testing.T) {
 	out, err := exec.Command(buildC(t, "layout.c")).Output()
 	if err != nil {
