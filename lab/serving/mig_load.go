@@ -101,5 +101,5 @@ func (a *app) loadTime() time.Duration {
 }
 
 func noRoom(err error) bool {
-	return errors.Is(err, pipeline.ErrRoom) || errors.Is(err, pipeline.ErrRate) || errors.Is(err, pipeline.ErrSLO)
+	return errors.Is(err, pipeline.ErrNoFit) || errors.Is(err, pipeline.ErrRate) || errors.Is(err, pipeline.ErrSLO)
 }

@@ -63,8 +63,8 @@ func TestAssign(t *testing.T) {
 		// abc and the balanced a|bc do not fit: ab needs 20 GB.
 		"unequal fragments":      {f: heavy(), free: free(small, medium), partition: "a|bc", slices: "s0|s1", latency: 220 * ms},
 		"small fragments":        {f: heavy(), free: free(small, small, small), partition: "a|b|c", slices: "s0|s1|s2", latency: 320 * ms},
-		"too little room":        {f: heavy(), free: free(small, small), err: ErrRoom},
-		"nothing":                {f: heavy(), err: ErrRoom},
+		"too little room":        {f: heavy(), free: free(small, small), err: ErrNoFit},
+		"nothing":                {f: heavy(), err: ErrNoFit},
 		"SLO needs fast slices":  {f: chain(60, 60), free: free(small, large), demand: Demand{SLO: 100 * ms}, partition: "ab", slices: "s1", latency: 30 * ms},
 		"SLO takes the smallest": {f: chain(60, 60), free: free(small, large), demand: Demand{SLO: 120 * ms}, partition: "ab", slices: "s0", latency: 120 * ms},
 		"transfers count":        {f: heavy(), free: free(small, small, small), demand: Demand{SLO: 319 * ms}, err: ErrSLO},
@@ -74,8 +74,8 @@ func TestAssign(t *testing.T) {
 		"rate needs a pipeline":  {f: chain(50, 50), free: free(small, small), demand: Demand{Rate: 11}, partition: "a|b", slices: "s0|s1", latency: 110 * ms},
 		"rate above everything":  {f: chain(50, 50), free: free(small, small), demand: Demand{Rate: 21}, err: ErrRate},
 		"branches at once":       {f: diamond(), free: free(small, small, small, small), demand: Demand{SLO: 165 * ms}, partition: "a|b+c|d", slices: "s0|s1+s2|s3", latency: 160 * ms},
-		"unknown kinds":          {f: heavy(), free: free(Kind{"7g.80gb", 7, 80 * gb}), err: ErrRoom},
-		"same name, other size":  {f: heavy(), free: free(Kind{"4g.40gb", 4, 39 * gb}), err: ErrRoom},
+		"unknown kinds":          {f: heavy(), free: free(Kind{"7g.80gb", 7, 80 * gb}), err: ErrNoFit},
+		"same name, other size":  {f: heavy(), free: free(Kind{"4g.40gb", 4, 39 * gb}), err: ErrNoFit},
 		// In the order of the ranking ab|c (30, 30) is before a|b|c; on these slices it takes (15, 30).
 		"first that fits": {f: chain(10, 20, 30), free: free(medium, small), demand: Demand{Rate: 30, Candidates: 1}, partition: "abc", slices: "s0", latency: 30 * ms},
 	} {
@@ -249,7 +249,7 @@ func TestAssignAgainstAll(t *testing.T) {
 		}
 		d := Demand{SLO: time.Duration(20+random.IntN(200)) * ms, Queue: time.Duration(random.IntN(2)*10) * ms, Rate: []float64{0, 10, 20, 50}[random.IntN(4)]}
 		a, err := r.Assign(list, d)
-		closest := ErrRoom
+		closest := ErrNoFit
 		for _, p := range r.Partitions() {
 			least, room, rate, slo := byBruteForce(r, p, list, d)
 			if !slo {
@@ -272,7 +272,7 @@ func TestAssignAgainstAll(t *testing.T) {
 		}
 		reasons[closest]++
 	}
-	for _, reason := range []error{nil, ErrRoom, ErrRate, ErrSLO} {
+	for _, reason := range []error{nil, ErrNoFit, ErrRate, ErrSLO} {
 		if reasons[reason] < 50 {
 			t.Errorf("only %d cases of %v: %v", reasons[reason], reason, reasons)
 		}

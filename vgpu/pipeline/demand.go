@@ -8,19 +8,20 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Demand is what an instance has to do.
+// Demand is the load of an instance and its latency objective.
 type Demand struct {
-	SLO   time.Duration // from arrival to answer, of one request
-	Queue time.Duration // that a request is expected to wait before it starts
-	Rate  float64       // requests a second that the instance has to carry; 0 is any
-	// Candidates is among how many partitions that fit, in the order of the ranking, the best is taken once their slices
-	// are known (U7). 1, and 0 too, takes the first that fits as the paper does (FF-34).
+	SLO   time.Duration // maximum time from arrival to reply of one request
+	Queue time.Duration // expected time that a request waits before it starts
+	Rate  float64       // requests a second that the instance has to sustain; 0 means any
+	// Candidates is the number of fitting partitions, in the order of the ranking, whose assignments are compared (U7). 0 and 1
+	// select the first one that fits, as in the paper (FF-34).
 	Candidates int
 }
 
-// MaxRate bounds rates: no slice answers a request in less than a microsecond.
+// MaxRate is the largest valid rate, a request each microsecond.
 const MaxRate = 1e6
 
+// validate reports the first invalid field.
 func (d Demand) validate() error {
 	switch {
 	case d.SLO <= 0 || d.SLO > 24*time.Hour:
@@ -35,7 +36,7 @@ func (d Demand) validate() error {
 	return nil
 }
 
-// slowest is the longest expected time of a part with which the rate is carried.
+// slowest returns the longest expected time of a part with which the rate can be sustained.
 func (d Demand) slowest() time.Duration {
 	if d.Rate == 0 {
 		return math.MaxInt64
@@ -43,9 +44,9 @@ func (d Demand) slowest() time.Duration {
 	return time.Duration(min(1e9/d.Rate, math.MaxInt64/2))
 }
 
-// Why a function cannot be placed. The later one came closer: ErrRate had room, ErrSLO room and throughput.
+// The reasons why a function cannot be assigned. With ErrRate its memory fits, with ErrSLO also the rate can be sustained.
 var (
-	ErrRoom = errors.New("no partition's parts fit the free slices: more or larger ones are needed")
-	ErrRate = errors.New("no partition that fits the free slices carries the rate: larger ones are needed, or a lower rate for each of more instances")
-	ErrSLO  = errors.New("no partition that fits the free slices keeps the SLO: larger ones are needed, or a longer SLO")
+	ErrNoFit = errors.New("no partition fits the free slices: more or larger slices are needed")
+	ErrRate  = errors.New("no partition that fits the free slices sustains the rate: larger slices or more instances are needed")
+	ErrSLO   = errors.New("no partition that fits the free slices meets the SLO: larger slices or a longer SLO are needed")
 )

@@ -7,12 +7,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// fit is the times of one part on each kind, in the order of the kinds; 0 where it does not run.
+// fit holds the times of one part on each kind, in the order of the kinds; 0 where it does not run.
 type fit struct {
-	worst    []time.Duration // with every node: what a deadline counts with
-	expected []time.Duration // nodes weighed by their chance: what throughput counts with
+	worst    []time.Duration // with every node; used for latency
+	expected []time.Duration // with nodes weighed by their chance; used for throughput
 }
 
+// fit returns the times of a part on all kinds.
 func (r *Ranking) fit(p Part) fit {
 	memory := share.Bytes(0)
 	for _, i := range p {
@@ -27,8 +28,8 @@ func (r *Ranking) fit(p Part) fit {
 	return f
 }
 
-// times adds up the nodes of a part on a kind: on one slice they run one after another. 0 says that one was not measured
-// there.
+// times returns the sum of the times of a part's nodes, which run one after another on a slice; 0 if one was not measured on
+// this kind.
 func (r *Ranking) times(p Part, kind Kind) (worst, expected time.Duration) {
 	for _, i := range p {
 		n := &r.function.Nodes[i]
@@ -41,7 +42,7 @@ func (r *Ranking) times(p Part, kind Kind) (worst, expected time.Duration) {
 	return worst, expected
 }
 
-// smallest gives the first kind that runs a part; negative if none does.
+// smallest returns the index of the smallest kind that runs a part, or a negative number.
 func smallest(worst []time.Duration) int {
 	return slices.IndexFunc(worst, func(t time.Duration) bool { return t > 0 })
 }

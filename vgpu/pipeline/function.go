@@ -1,8 +1,8 @@
-// Package pipeline cuts functions into stages and puts these on free slices: FluidFaaS's pipelines over MIG fragments,
-// with the corrections that docs/glossary.md lists.
+// Package pipeline splits functions into stages and assigns the stages to free slices: FluidFaaS's pipelines over MIG
+// fragments, with the corrections that docs/glossary.md lists.
 //
-// A Function is ranked once, offline. Whenever an instance is to start, its Ranking is asked which of the slices that are
-// free now should hold which stage. Slices are taken as they are: nothing here changes the geometry of a GPU (FF-38).
+// A Function is ranked once, offline. When an instance starts, Ranking.Assign selects the free slice for each stage. Nothing
+// here changes the MIG geometry of a GPU (FF-38).
 package pipeline
 
 import (
@@ -16,29 +16,29 @@ import (
 type Function struct {
 	Name     string        `json:"name"`
 	Nodes    []Node        `json:"nodes"`
-	Transfer time.Duration `json:"transfer"` // from a stage to the next, through host memory (FF-23)
+	Transfer time.Duration `json:"transfer"` // time from a stage to the next, through host memory (FF-23)
 }
 
-// Node is one component: a model with what belongs to it. Its profile says on which kinds of slices it was measured
-// (FF-09); it is not put on others.
+// Node is one component: a model with its pre- and postprocessing. It runs only on the kinds of slices on which its times were
+// measured (FF-09).
 type Node struct {
 	Name   string                   `json:"name"`
-	After  []string                 `json:"after,omitempty"` // the nodes whose outputs it reads
+	After  []string                 `json:"after,omitempty"` // names of the nodes whose outputs it reads
 	Memory share.Bytes              `json:"memory"`          // at the peak, weights included
 	Times  map[string]time.Duration `json:"times"`           // of one request, by name of Kind
-	// Chance is how many requests of a thousand run it; 0 is all of them. A deadline counts with the node, throughput with
-	// its chance (U23).
+	// Chance is the part of requests that run the node; 0 means all. Latency always includes the node, throughput weighs it
+	// by its chance (U23).
 	Chance share.PerMille `json:"chance,omitempty"`
 }
 
-// Bounds that keep a ranking complete and small, and sums of times and memory from overflowing.
+// Limits that keep the list of partitions small, and sums of times and memory from overflowing.
 const (
 	MaxNodes = 12
 	MaxTime  = time.Hour // of one node, and of a transfer
 )
 
-// Validate refuses what no function is: no nodes, names that are missing, repeated or unknown, a cycle, and quantities
-// that cannot be. Errors are *share.FieldError.
+// Validate reports the first invalid field: no nodes, a name that is missing, repeated or unknown, a cycle, or a quantity out
+// of range. Errors are *share.FieldError.
 func (f *Function) Validate() error {
 	if f.Name == "" {
 		return share.Invalid("name", "is empty")
@@ -58,6 +58,7 @@ func (f *Function) Validate() error {
 	return err
 }
 
+// validate reports the first invalid field, as a *share.FieldError whose field begins with the given path.
 func (n *Node) validate(field string) error {
 	switch {
 	case n.Name == "":
@@ -77,7 +78,7 @@ func (n *Node) validate(field string) error {
 	return nil
 }
 
-// expected is the time that a request takes on average, where one that runs the node takes worst.
+// expected returns the mean time of a request at the node, if one that runs it takes worst.
 func (n *Node) expected(worst time.Duration) time.Duration {
 	if n.Chance == 0 {
 		return worst
@@ -85,8 +86,7 @@ func (n *Node) expected(worst time.Duration) time.Duration {
 	return max(worst*time.Duration(n.Chance)/time.Duration(share.Whole), 1)
 }
 
-// Whole is the function as one component, for what holds it on one slice. It runs on the kinds on which all nodes were
-// measured.
+// Whole returns the function as one node, as it runs on a single slice. It runs on the kinds on which all nodes were measured.
 func (f *Function) Whole() Node {
 	whole := Node{Name: f.Name, Times: map[string]time.Duration{}}
 	for _, n := range f.Nodes {

@@ -133,7 +133,7 @@ func fill(t *testing.T, assign func([]Slice, Demand) (Assignment, error), list [
 	t.Helper()
 	for n := 0; ; n++ {
 		a, err := assign(list, Demand{SLO: time.Minute})
-		if errors.Is(err, ErrRoom) {
+		if errors.Is(err, ErrNoFit) {
 			return n
 		}
 		if err != nil {

@@ -8,26 +8,25 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Running is an instance that serves on its slices.
+// Running is an instance that serves requests.
 type Running struct {
-	ID         int // of the node; orders equal ones
+	ID         int // unique on the node
 	Ranking    *Ranking
 	Assignment Assignment
-	Demand     Demand // with Rate, what it has to carry now
+	Demand     Demand // Rate is the present one
 }
 
-// Migration is a pipeline to be replaced by an instance on one slice.
+// Migration is the replacement of a pipeline by an instance on one slice.
 type Migration struct {
 	Instance int        // the pipeline's ID
-	To       Assignment // where the new instance starts; the pipeline keeps its slices until it retires
-	// Utilisation is the part of its time in which the slice serves the demanded rate. The new instance need not be hot: where
-	// this is little, the slice can be shared (FF-64).
+	To       Assignment // of the new instance; the pipeline keeps its slices until it has ended
+	// Utilisation is the part of time for which the slice is busy at the present rate. If it is low, the new instance can share
+	// the slice with others (FF-64).
 	Utilisation share.PerMille
 }
 
-// Migrations names the pipelines that one of the free slices can replace (FF-63): a single slice that carries the same
-// demand and answers no later. Those that occupy most compute slices come first, as they give most back, and each free
-// slice is used once.
+// Migrations returns the pipelines that a single free slice can replace (FF-63) at the same demand and with no more latency.
+// Pipelines with the most compute slices come first, since they free the most, and each free slice is used once.
 func Migrations(running []Running, free []Slice) ([]Migration, error) {
 	var found []Migration
 	free = slices.Clone(free)
@@ -48,34 +47,35 @@ func Migrations(running []Running, free []Slice) ([]Migration, error) {
 	return found, nil
 }
 
-// utilisation at a rate that the assignment carries.
+// utilisation returns the part of time for which the slowest part is busy at a rate.
 func (a Assignment) utilisation(rate float64) share.PerMille {
 	return share.PerMille(min(rate*a.Bottleneck.Seconds(), 1) * float64(share.Whole))
 }
 
+// byOccupancy orders instances from the one with the most compute slices.
 func byOccupancy(a, b Running) int {
 	return cmp.Or(cmp.Compare(b.Assignment.Compute(), a.Assignment.Compute()), cmp.Compare(a.ID, b.ID))
 }
 
-// refused says that there is no place, which is no fault of the input.
+// refused reports whether an error means that no slices fit, rather than invalid input.
 func refused(err error) bool {
-	return errors.Is(err, ErrRoom) || errors.Is(err, ErrRate) || errors.Is(err, ErrSLO)
+	return errors.Is(err, ErrNoFit) || errors.Is(err, ErrRate) || errors.Is(err, ErrSLO)
 }
 
-// Phase is how far a migration is.
+// Phase is the progress of a migration.
 type Phase string
 
-// A migration starts the new instance while the pipeline serves, sends it the new requests once it is ready, and retires
-// the pipeline when its last request is answered. If the new one fails before, the pipeline serves on.
+// A migration starts the new instance while the pipeline serves, routes new requests to it once it is ready, and ends the
+// pipeline after its last request. If the new instance fails before it is ready, the pipeline goes on serving.
 const (
 	Starting  Phase = "starting"
-	Draining  Phase = "draining" // of the pipeline; the new instance takes what arrives
+	Draining  Phase = "draining" // the pipeline finishes its requests; the new instance gets all others
 	Retired   Phase = "retired"  // its slices are free
 	Abandoned Phase = "abandoned"
 )
 
-// Next is the phase that follows from what is seen of the two instances: whether the new one is ready or has failed, and
-// how many requests the pipeline still has.
+// Next returns the next phase, given whether the new instance is ready or has failed, and how many requests the pipeline still
+// has.
 func (p Phase) Next(ready, failed bool, outstanding int) Phase {
 	switch {
 	case p == Starting && failed:

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Part is what runs on one slice: nodes of the function, by their index, in the order in which they run.
+// Part is the nodes that run on one slice: indexes into Function.Nodes, in the order of execution.
 type Part []int
 
-// Stage is parts that run at the same time for one request, each on a slice of its own. Most have one part; only
-// components that do not depend on each other can be several.
+// Stage is the parts that run in parallel for one request, each on a slice of its own. Only nodes that do not depend on each
+// other can be in different parts.
 type Stage []Part
 
-// Partition is a way to cut a function into stages (FF-31). A request goes through the stages one after another, while
-// each stage works on another request.
+// Partition is a way to split a function into stages (FF-31). A request passes through the stages one after another, while the
+// other stages process other requests.
 type Partition struct {
 	Stages []Stage
-	CV     CV // at the reference: each part on the smallest kind that can run it (U7)
+	CV     CV // of the stage times with each part on the smallest kind that runs it (U7)
 }
 
-// Slices is how many slices the partition takes.
+// Slices returns the number of slices that the partition needs.
 func (p Partition) Slices() int {
 	n := 0
 	for _, s := range p.Stages {
@@ -28,15 +28,14 @@ func (p Partition) Slices() int {
 	return n
 }
 
-// Monolithic says that one slice holds the whole function: it is no pipeline.
+// Monolithic reports whether the whole function runs on one slice.
 func (p Partition) Monolithic() bool { return p.Slices() == 1 }
 
-// CV is the coefficient of variation of stage times: the standard deviation of the population by the mean. 0 is a
-// pipeline in perfect balance, and a function in one stage (U6). It is rounded to a millionth, so that equal partitions
-// are equal whatever the order of summation.
+// CV is the coefficient of variation of stage times: their standard deviation divided by their mean. It is 0 for equal times
+// and for one stage (U6), and rounded to a millionth, so that it does not depend on the order of summation.
 type CV float64
 
-// Variation computes the CV of stage times (FF-32, eq. 1). It is 0 for no stages and for times that are all 0.
+// Variation returns the CV of stage times (FF-32, eq. 1); 0 if there are none or all are 0.
 func Variation(times []time.Duration) CV {
 	sum, squares := 0.0, 0.0
 	for _, t := range times {
@@ -54,10 +53,10 @@ func Variation(times []time.Duration) CV {
 	return CV(math.Round(cv*1e6) / 1e6)
 }
 
-// partitions lists every way to cut the topological order, and for stages whose components are independent both to keep
-// them on one slice and to spread them. A chain of n nodes has 2^(n-1). In a graph with branches the cuts include all at
-// the dominators of the exit, because every topological order keeps what lies between two of these together; cuts inside
-// of a branch help where a branch is too large for one slice.
+// partitions returns every way to split the topological order into stages; a stage of independent components is listed on one
+// slice and on one slice each. A chain of n nodes has 2^(n-1) partitions. In a graph with branches, these include all splits
+// at the dominators of the exit, since every topological order keeps the nodes between two dominators together; splits
+// within a branch are needed where the branch is too large for one slice.
 func (g *graph) partitions() [][][]set {
 	n := len(g.order)
 	rest := make([][][][]set, n+1) // by first position: the partitions of all from there
@@ -74,7 +73,7 @@ func (g *graph) partitions() [][][]set {
 	return rest[0]
 }
 
-// stages lists what a stage of the given nodes can be: all on one slice, or each component on its own.
+// stages returns the possible stages of these nodes: all on one slice, or each component on its own.
 func (g *graph) stages(nodes set) [][]set {
 	found := [][]set{{nodes}}
 	if spread := g.components(nodes); len(spread) > 1 {

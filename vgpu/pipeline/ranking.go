@@ -9,22 +9,22 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Ranking is all partitions of a function that some kinds of slices can run, the most balanced first (FF-33). It depends
-// neither on load nor on what is free. It is immutable and serves concurrent callers.
+// Ranking is the list of all partitions of a function that the given kinds of slices can run, the most balanced first (FF-33).
+// It depends neither on load nor on free slices. It is immutable and safe for concurrent use.
 type Ranking struct {
 	function   Function
 	kinds      []Kind // smallest first
 	partitions []ranked
 }
 
-// ranked is a partition with what an assignment has to know of its parts.
+// ranked is a partition with the times of its parts.
 type ranked struct {
 	Partition
 	fits [][]fit // by stage and part
 }
 
-// Rank checks a function, lists its partitions and sorts them: by CV, then by transfers, then by slices (U6). Partitions
-// with a part that no kind can run are left out. Errors are *share.FieldError; one names the node that fits no kind.
+// Rank returns the ranking of a function: its partitions by CV, then number of transfers, then number of slices (U6), without
+// those that have a part that no kind can run. Errors are *share.FieldError, also for a node that fits no kind.
 func Rank(f Function, kinds []Kind) (*Ranking, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
@@ -49,6 +49,7 @@ func Rank(f Function, kinds []Kind) (*Ranking, error) {
 	return r, nil
 }
 
+// validateKinds reports the first invalid kind, or the first node that fits none of them.
 func (r *Ranking) validateKinds() error {
 	if len(r.kinds) == 0 || len(r.kinds) > maxKinds {
 		return share.Invalid("kinds", "%d of them; want 1 to %d", len(r.kinds), maxKinds)
@@ -59,7 +60,7 @@ func (r *Ranking) validateKinds() error {
 			return err
 		}
 		if names[k.Name] {
-			return share.Invalid("kinds", "%.64q is there twice", k.Name)
+			return share.Invalid("kinds", "%.64q is repeated", k.Name)
 		}
 		names[k.Name] = true
 	}
@@ -71,6 +72,7 @@ func (r *Ranking) validateKinds() error {
 	return nil
 }
 
+// rank returns a partition with its times and CV; false if a part runs on no kind. known caches the times of parts.
 func (r *Ranking) rank(g *graph, stages [][]set, known map[set]fit) (ranked, bool) {
 	var p ranked
 	var times []time.Duration
@@ -98,14 +100,14 @@ func (r *Ranking) rank(g *graph, stages [][]set, known map[set]fit) (ranked, boo
 	return p, true
 }
 
-// part lists nodes as the function numbers them.
+// part returns a set of nodes as indexes into Function.Nodes, in the order of execution.
 func (g *graph) part(nodes set) Part {
 	var p Part
 	nodes.each(func(at int) { p = append(p, g.order[at]) })
 	return p
 }
 
-// Partitions lists the ranking, the most balanced first.
+// Partitions returns all partitions, the most balanced first.
 func (r *Ranking) Partitions() []Partition {
 	list := make([]Partition, len(r.partitions))
 	for i, p := range r.partitions {
@@ -114,5 +116,5 @@ func (r *Ranking) Partitions() []Partition {
 	return list
 }
 
-// Function is what was ranked.
+// Function returns the function that was ranked.
 func (r *Ranking) Function() Function { return r.function }

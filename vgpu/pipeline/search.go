@@ -6,62 +6,62 @@ import (
 	"time"
 )
 
-// maxKinds bounds the kinds of a ranking.
+// maxKinds is the largest number of kinds of a ranking.
 const maxKinds = 16
 
-// used is how many slices of each kind are taken. Slices of a kind are alike, so it is all that a choice for some parts
-// leaves behind for the others.
+// used is the number of slices of each kind that are in use. Slices of a kind are interchangeable, so the other parts depend on
+// nothing else.
 type used [maxKinds]uint8
 
-// choice is a way to place the parts up to one. Of those that take the same slices, only the fastest is kept.
+// choice is the kind of slice for each part up to a certain one. Of choices with the same slices only the fastest is kept.
 type choice struct {
 	used    used
-	before  time.Duration // worst times of the stages before
-	slowest time.Duration // of the parts of this stage so far
+	before  time.Duration // sum of the worst times of the stages before
+	slowest time.Duration // worst time of the parts of this stage so far
 	kind    int           // of the last part
-	from    *choice       // without the last part
+	from    *choice       // the choice without the last part
 }
 
-// assign finds the assignment of one partition that takes least and keeps the demand.
-func (r *Ranking) assign(p *ranked, stock [][]Slice, d Demand) (Assignment, error) {
-	choices := p.search(stock, d.slowest())
+// assign returns the smallest assignment of a partition that satisfies the demand, or ErrNoFit, ErrRate or ErrSLO.
+func (r *Ranking) assign(p *ranked, free [][]Slice, d Demand) (Assignment, error) {
+	choices := p.search(free, d.slowest())
 	if len(choices) == 0 {
-		if d.Rate > 0 && len(p.search(stock, math.MaxInt64)) > 0 {
+		if d.Rate > 0 && len(p.search(free, math.MaxInt64)) > 0 {
 			return Assignment{}, ErrRate
 		}
-		return Assignment{}, ErrRoom
+		return Assignment{}, ErrNoFit
 	}
 	budget := d.SLO - d.Queue - r.transfers(p)
 	choices = slices.DeleteFunc(choices, func(c *choice) bool { return c.before > budget })
 	if len(choices) == 0 {
 		return Assignment{}, ErrSLO
 	}
-	return r.assignment(p, stock, slices.MinFunc(choices, r.bySize)), nil
+	return r.assignment(p, free, slices.MinFunc(choices, r.bySize)), nil
 }
 
-// transfers is what a request spends between stages: one transfer from each to the next (U8).
+// transfers returns the time that a request spends between stages: one transfer from each to the next (U8).
 func (r *Ranking) transfers(p *ranked) time.Duration {
 	return time.Duration(len(p.Stages)-1) * r.function.Transfer
 }
 
-// search lists, for each set of slices on which no part is slower than the bound, the fastest way to place all parts. It
-// is a dynamic program over the parts whose state is how many slices of each kind are taken.
-func (p *ranked) search(stock [][]Slice, bound time.Duration) []*choice {
-	if p.Slices() > count(stock) {
+// search returns, for each set of slices on which no part is slower than the bound, the fastest choice for all parts. It is a
+// dynamic program over the parts, with the number of used slices of each kind as state.
+func (p *ranked) search(free [][]Slice, bound time.Duration) []*choice {
+	if p.Slices() > count(free) {
 		return nil
 	}
 	layer := []*choice{{}}
 	for _, stage := range p.fits {
 		for i := range stage {
-			layer = extend(layer, &stage[i], stock, bound)
+			layer = extend(layer, &stage[i], free, bound)
 		}
 		layer = closeStage(layer)
 	}
 	return layer
 }
 
-// extend places one more part of a stage, on every kind that runs it and has a slice left.
-func extend(layer []*choice, part *fit, stock [][]Slice, bound time.Duration) []*choice {
+// extend returns the choices with one more part of a stage, on every kind that runs it and has a free slice.
+func extend(layer []*choice, part *fit, free [][]Slice, bound time.Duration) []*choice {
 	type state struct {
 		used    used
 		slowest time.Duration
@@ -70,7 +70,7 @@ func extend(layer []*choice, part *fit, stock [][]Slice, bound time.Duration) []
 	var next []*choice
 	for _, c := range layer {
 		for k, worst := range part.worst {
-			if worst == 0 || part.expected[k] > bound || int(c.used[k]) == len(stock[k]) {
+			if worst == 0 || part.expected[k] > bound || int(c.used[k]) == len(free[k]) {
 				continue
 			}
 			grown := choice{used: c.used, before: c.before, slowest: max(c.slowest, worst), kind: k, from: c}
@@ -87,7 +87,7 @@ func extend(layer []*choice, part *fit, stock [][]Slice, bound time.Duration) []
 	return next
 }
 
-// closeStage adds the slowest part of the stage to the time before the next: parts of a stage run at the same time.
+// closeStage returns the choices after a stage, whose time is that of its slowest part, since its parts run in parallel.
 func closeStage(layer []*choice) []*choice {
 	at := map[used]int{}
 	var next []*choice
@@ -103,8 +103,8 @@ func closeStage(layer []*choice) []*choice {
 	return next
 }
 
-// assignment gives each part a slice of the kind chosen for it.
-func (r *Ranking) assignment(p *ranked, stock [][]Slice, last *choice) Assignment {
+// assignment returns the assignment of a choice, with the first free slices of each kind.
+func (r *Ranking) assignment(p *ranked, free [][]Slice, last *choice) Assignment {
 	kinds := make([]int, p.Slices())
 	for i, c := len(kinds)-1, last; i >= 0; i, c = i-1, c.from {
 		kinds[i] = c.kind
@@ -117,7 +117,7 @@ func (r *Ranking) assignment(p *ranked, stock [][]Slice, last *choice) Assignmen
 		worst, expected := time.Duration(0), time.Duration(0)
 		for i := range stage {
 			k := kinds[0]
-			on, kinds = append(on, stock[k][taken[k]]), kinds[1:]
+			on, kinds = append(on, free[k][taken[k]]), kinds[1:]
 			taken[k]++
 			worst, expected = max(worst, stage[i].worst[k]), max(expected, stage[i].expected[k])
 		}

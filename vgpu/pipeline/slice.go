@@ -11,23 +11,24 @@ import (
 
 // Kind is a kind of slice: a MIG profile, or a whole GPU.
 type Kind struct {
-	Name    string      `json:"name"`    // as the driver writes it: 1g.10gb
+	Name    string      `json:"name"`    // of the MIG profile, such as 1g.10gb
 	Compute int         `json:"compute"` // compute slices
 	Memory  share.Bytes `json:"memory"`
 }
 
-// KindOf takes a MIG profile at its name: the driver reports a little less memory, and who knows it uses that.
+// KindOf returns the kind of a MIG profile, with the memory in its name. The driver reports slightly less.
 func KindOf(p *mig.Profile) Kind {
 	return Kind{Name: p.Name, Compute: p.Compute, Memory: share.Bytes(p.MemoryGB) << 30}
 }
 
-// Slice is one slice of a node. Stages of an instance may lie on slices of different GPUs (FF-36), so the GPU does not
-// matter here.
+// Slice is one slice of a Kubernetes node. The stages of an instance may run on slices of different GPUs (FF-36), so the GPU is
+// not recorded.
 type Slice struct {
 	ID   string `json:"id"`
 	Kind Kind   `json:"kind"`
 }
 
+// validate reports the first invalid field.
 func (k Kind) validate(field string) error {
 	switch {
 	case k.Name == "":
@@ -40,9 +41,11 @@ func (k Kind) validate(field string) error {
 	return nil
 }
 
-// Compare orders kinds from the smallest, by memory before compute: what is not needed should stay free for others (U9).
+// Compare orders kinds from the smallest, by memory, then compute, then name. Small slices are used first, so that large ones
+// stay free for functions that need them (U9).
 func (k Kind) Compare(other Kind) int {
 	return cmp.Or(cmp.Compare(k.Memory, other.Memory), cmp.Compare(k.Compute, other.Compute), cmp.Compare(k.Name, other.Name))
 }
 
+// sortedKeys returns the keys of a map in order.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -8,20 +8,19 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// Instance is one instance of a function, as its load balancer sees it. Outstanding is counted by who routes, so that it
-// is never out of date.
+// Instance is one instance of a function. The load balancer counts Outstanding itself, so that it is always current.
 type Instance struct {
 	ID          int
 	Residency   scaling.Residency
-	Draining    bool          // finishes what it has and takes nothing new (FF-63)
+	Draining    bool          // finishes its requests and gets no new ones (FF-63)
 	Latency     time.Duration // of one request
-	Capacity    int           // requests that a hot instance may have at once; pipelines have room for several
-	Outstanding int           // of them, that it has
+	Capacity    int           // requests that a hot instance may have at once; several for a pipeline
+	Outstanding int           // requests that it has
 }
 
-// Choose gives the position of the instance that takes the next request: of the hot ones with capacity left the one of
-// least latency (FF-61), pipeline or not; else the shared one, else a warm one, without a limit: their queue decides
-// (FF-62). It is false where there is none: then an instance has to be created.
+// Choose returns the index of the instance for the next request: the hot one of least latency that has capacity (FF-61), else
+// the shared one, else a warm one; these two have no limit, since requests wait in their queue (FF-62). It returns false if an
+// instance has to be created.
 func Choose(instances []Instance) (int, bool) {
 	best := -1
 	for i := range instances {
@@ -32,6 +31,7 @@ func Choose(instances []Instance) (int, bool) {
 	return best, best >= 0
 }
 
+// takes reports whether the instance can get another request.
 func (i *Instance) takes() bool {
 	switch {
 	case i.Draining || i.Residency < scaling.Hot || i.Residency >= scaling.Cold:
@@ -42,12 +42,13 @@ func (i *Instance) takes() bool {
 	return true
 }
 
+// before orders instances by residency, then latency, then ID.
 func before(a, b *Instance) int {
 	return cmp.Or(cmp.Compare(a.Residency, b.Residency), cmp.Compare(a.Latency, b.Latency), cmp.Compare(a.ID, b.ID))
 }
 
-// Route sends requests, the most urgent first. It gives the position of the instance of each, and -1 where there is none;
-// both slices keep their order.
+// Route selects an instance for each request, the most urgent first. It returns their indexes, -1 where there is none, in the
+// order of requests. It does not change its arguments.
 func Route(now time.Duration, requests []Request, instances []Instance) []int {
 	order := make([]int, len(requests))
 	for i := range order {
