@@ -32,7 +32,7 @@ func PolicyNamed(name string, m *mig.Model) (Policy, error) {
 func Gradient(m *mig.Model) Policy {
 	chooser := mig.NewChooser(m)
 	return func(gpus []mig.Layout, p *mig.Profile) (int, mig.Instance, bool) {
-		gpu, start, ok := chooser.GPU(gpus, p)
+		gpu, start, ok := chooser.Choose(gpus, p)
 		return gpu, mig.Instance{Profile: p, Start: start}, ok
 	}
 }
@@ -41,7 +41,7 @@ func Gradient(m *mig.Model) Policy {
 func Remaining(m *mig.Model) Policy {
 	var places [256]int
 	for s := range places {
-		for _, room := range m.Rooms(mig.Layout{Used: mig.Slices(s), Media: true}) {
+		for _, room := range m.Available(mig.Layout{Used: mig.Slices(s), Media: true}) {
 			places[s] += len(room.Starts)
 		}
 	}

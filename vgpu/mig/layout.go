@@ -2,55 +2,54 @@ package mig
 
 import "fmt"
 
-// Instance is a GPU instance of a profile that begins at a memory slice.
+// Instance is a GPU instance, existing or possible: its profile and its placement.
 type Instance struct {
 	Profile *Profile
-	Start   int
+	Start   int // first memory slice
 }
 
-// Layout is what the instances of one GPU occupy. The zero value is a GPU without instances.
+// Layout is the resources that the instances of one GPU occupy. The zero value is a GPU without instances.
 //
-// The compute slices need no count of their own: in every placement that the driver lists, disjoint memory slices never
-// hold more compute slices than the GPU has.
+// Compute slices need not be counted: instances at placements that the driver lists, on disjoint memory slices, never have more compute
+// slices than the GPU.
 type Layout struct {
 	Used  Slices
 	Media bool // an instance has the media engines
 }
 
-// LayoutOf adds up the instances that run on one GPU. It refuses what no driver would have created.
+// LayoutOf returns the layout of existing instances on one GPU, or an error if no driver would have created them.
 func (m *Model) LayoutOf(running []Instance) (Layout, error) {
 	var l Layout
 	for _, i := range running {
 		if !l.Fits(i) {
-			return Layout{}, fmt.Errorf("%s: no %s can begin at memory slice %d beside the others", m.Name, i.Profile.Name, i.Start)
+			return Layout{}, fmt.Errorf("%s: %s cannot start at memory slice %d beside the others", m.Name, i.Profile.Name, i.Start)
 		}
 		l = l.With(i)
 	}
 	return l, nil
 }
 
-// Fits says that the driver could create the instance now: its place is legal and free, and the GPU has media engines left
-// for it.
+// Fits reports whether the driver could create an instance: its placement is legal and free, and so are the media engines if it needs them.
 func (l Layout) Fits(i Instance) bool {
 	for _, start := range i.Profile.Starts {
 		if start == i.Start {
-			return l.Used&i.Profile.at(start) == 0 && !(l.Media && i.Profile.Media)
+			return l.Used&i.Profile.slicesAt(start) == 0 && !(l.Media && i.Profile.Media)
 		}
 	}
 	return false
 }
 
-// With adds an instance that fits.
+// With returns the layout with another instance, which must fit.
 func (l Layout) With(i Instance) Layout {
-	return Layout{Used: l.Used | i.Profile.at(i.Start), Media: l.Media || i.Profile.Media}
+	return Layout{Used: l.Used | i.Profile.slicesAt(i.Start), Media: l.Media || i.Profile.Media}
 }
 
-// Without removes an instance that runs.
+// Without returns the layout without one of its instances.
 func (l Layout) Without(i Instance) Layout {
-	return Layout{Used: l.Used &^ i.Profile.at(i.Start), Media: l.Media && !i.Profile.Media}
+	return Layout{Used: l.Used &^ i.Profile.slicesAt(i.Start), Media: l.Media && !i.Profile.Media}
 }
 
-// Starts lists where an instance of the profile can be created now, ascending.
+// Starts returns the memory slices at which an instance of a profile fits, in ascending order.
 func (l Layout) Starts(p *Profile) []int {
 	var starts []int
 	for _, s := range p.Starts {
@@ -61,27 +60,27 @@ func (l Layout) Starts(p *Profile) []int {
 	return starts
 }
 
-// Room says what can still be created of one profile.
-type Room struct {
+// Availability is what can still be created of one profile.
+type Availability struct {
 	Profile *Profile
-	Starts  []int // where the next instance can begin
-	Most    int   // how many can be created if nothing else is
+	Starts  []int // of the free placements
+	Max     int   // number of instances that fit together
 }
 
-// Rooms says what can still be created on the GPU, profile by profile, leaving out those of which nothing can.
-func (m *Model) Rooms(l Layout) []Room {
-	var rooms []Room
+// Available returns the availability of the profiles of which at least one instance fits.
+func (m *Model) Available(l Layout) []Availability {
+	var all []Availability
 	for i := range m.Profiles {
 		p := &m.Profiles[i]
 		if starts := l.Starts(p); len(starts) > 0 {
-			rooms = append(rooms, Room{Profile: p, Starts: starts, Most: l.most(p)})
+			all = append(all, Availability{Profile: p, Starts: starts, Max: l.maxCount(p)})
 		}
 	}
-	return rooms
+	return all
 }
 
-// most fills the GPU from below: instances of one size crowd out fewest others that way.
-func (l Layout) most(p *Profile) int {
+// maxCount returns how many instances of a profile fit. Creating them in ascending order is optimal for instances of one size.
+func (l Layout) maxCount(p *Profile) int {
 	n := 0
 	for _, s := range p.Starts {
 		if i := (Instance{p, s}); l.Fits(i) {

@@ -38,46 +38,48 @@ func TestLayoutOf(t *testing.T) {
 		"one with media engines":      {[]Instance{instance(t, "1g.10gb+me", 0), instance(t, "1g.10gb", 1)}, true},
 		"two with media engines":      {[]Instance{instance(t, "1g.10gb+me", 0), instance(t, "1g.10gb+me", 1)}, false},
 	} {
-		l, err := a100(t).LayoutOf(c.running)
-		if (err == nil) != c.legal {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err != nil {
-			continue
-		}
-		for _, i := range c.running {
-			l = l.Without(i)
-		}
-		if l != (Layout{}) {
-			t.Errorf("%s: %+v is left when all are gone", name, l)
-		}
+		t.Run(name, func(t *testing.T) {
+			l, err := a100(t).LayoutOf(c.running)
+			if (err == nil) != c.legal {
+				t.Errorf("got error %v, want legal %v", err, c.legal)
+			}
+			if err != nil {
+				return
+			}
+			for _, i := range c.running {
+				l = l.Without(i)
+			}
+			if l != (Layout{}) {
+				t.Errorf("without all instances: got %+v, want none", l)
+			}
+		})
 	}
 }
 
-// Rooms is held against filling the GPU in every order of places.
-func TestMost(t *testing.T) {
+// TestAvailable compares the availability with filling the GPU in every order.
+func TestAvailable(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for range 200 {
 		m := Models()[random.IntN(len(Models()))]
 		l := Layout{Used: Slices(random.IntN(1 << m.Memory)), Media: random.IntN(2) == 0}
-		rooms := map[string]int{}
-		for _, r := range m.Rooms(l) {
-			rooms[r.Profile.Name] = r.Most
+		available := map[string]int{}
+		for _, r := range m.Available(l) {
+			available[r.Profile.Name] = r.Max
 		}
 		for i := range m.Profiles {
 			p := &m.Profiles[i]
-			if want := mostByTrial(l, p); rooms[p.Name] != want {
-				t.Errorf("%s, %08b: %d of %s fit, want %d", m.Name, l.Used, rooms[p.Name], p.Name, want)
+			if want := maxByTrial(l, p); available[p.Name] != want {
+				t.Errorf("%s, %08b: %d of %s fit, want %d", m.Name, l.Used, available[p.Name], p.Name, want)
 			}
 		}
 	}
 }
 
-func mostByTrial(l Layout, p *Profile) int {
+func maxByTrial(l Layout, p *Profile) int {
 	most := 0
 	for _, s := range p.Starts {
 		if i := (Instance{p, s}); l.Fits(i) {
-			most = max(most, 1+mostByTrial(l.With(i), p))
+			most = max(most, 1+maxByTrial(l.With(i), p))
 		}
 	}
 	return most

@@ -1,5 +1,5 @@
-// Package mig knows where the instances of a partitioned GPU (MIG) may lie, and where a new one does least harm to those
-// that come after it. Instances that run are never moved, changed or ended: what is free is all that is decided about.
+// Package mig describes the legal placements of instances on a GPU in MIG mode, and chooses the one for a new instance that leaves the free
+// slices most useful for later ones. Existing instances are never moved or changed.
 package mig
 
 import (
@@ -7,31 +7,31 @@ import (
 	"math/bits"
 )
 
-// Slices is a set of the memory slices of one GPU: bit i is memory slice i. Eight fit every GPU that exists.
+// Slices is a set of memory slices of one GPU: bit i is memory slice i. No GPU has more than eight.
 type Slices uint8
 
-// Len is the number of slices in the set.
+// Len returns the number of slices in the set.
 func (s Slices) Len() int { return bits.OnesCount8(uint8(s)) }
 
-// from gives n slices that begin with slice start.
-func from(start, n int) Slices { return Slices(1<<n-1) << start }
+// sliceRange returns the set of n slices from start on.
+func sliceRange(start, n int) Slices { return Slices(1<<n-1) << start }
 
 // Profile is a kind of GPU instance that the driver can create.
 type Profile struct {
-	Name     string // as the driver writes it: 1g.10gb
+	Name     string // the driver's, such as 1g.10gb
 	Compute  int    // compute slices
 	Memory   int    // memory slices
-	MemoryGB int    // as in the name; the driver reports a little less
-	MiB      int    // of memory that programs may use, as the driver says; 0 where it was not asked
-	SMs      int    // streaming multiprocessors; 0 where no list of the driver's was at hand: ask the driver
-	Media    bool   // has the media engines (+me), of which a GPU has one set to give
-	Starts   []int  // the memory slices at which it may begin, ascending
+	MemoryGB int    // as in the name; the usable memory is a little less
+	MiB      int    // of usable memory as the driver reports it; 0: unknown
+	SMs      int    // streaming multiprocessors; 0: unknown, to be read from the driver
+	Media    bool   // has the media engines (+me), of which a GPU has one set
+	Starts   []int  // first memory slices of its legal placements, ascending
 }
 
-// at gives the memory slices of an instance that begins at start.
-func (p *Profile) at(start int) Slices { return from(start, p.Memory) }
+// slicesAt returns the memory slices of an instance that starts at a slice.
+func (p *Profile) slicesAt(start int) Slices { return sliceRange(start, p.Memory) }
 
-// Model is a kind of GPU.
+// Model is a GPU model with its MIG profiles.
 type Model struct {
 	Name     string // such as A100-80GB
 	Compute  int    // compute slices
@@ -39,7 +39,7 @@ type Model struct {
 	Profiles []Profile
 }
 
-// Profile finds a profile by its name.
+// Profile returns the profile with a name, and whether there is one.
 func (m *Model) Profile(name string) (*Profile, bool) {
 	for i := range m.Profiles {
 		if m.Profiles[i].Name == name {
@@ -49,7 +49,7 @@ func (m *Model) Profile(name string) (*Profile, bool) {
 	return nil, false
 }
 
-// ModelNamed finds a kind of GPU by its name, one of those that Models lists.
+// ModelNamed returns the model with a name, or an error if it is not among Models.
 func ModelNamed(name string) (*Model, error) {
 	for _, m := range models {
 		if m.Name == name {
@@ -59,5 +59,5 @@ func ModelNamed(name string) (*Model, error) {
 	return nil, fmt.Errorf("no MIG placements are known for GPU model %.64q", name)
 }
 
-// Models lists the kinds of GPU whose placements are known.
+// Models returns the models whose placements are known.
 func Models() []*Model { return models }

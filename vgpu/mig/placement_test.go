@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// maximal lists the sets of instances beside which no further one of the profiles fits, each once.
+// maximal returns the sets of instances beside which no further instance of the profiles fits, each once.
 func maximal(profiles []*Profile) (sets [][]Instance) {
 	var all []Instance
 	for _, p := range profiles {
@@ -35,7 +35,7 @@ func maximal(profiles []*Profile) (sets [][]Instance) {
 	return sets
 }
 
-// multisets counts the sets that differ in more than places.
+// multisets returns the number of sets that differ in their profiles.
 func multisets(sets [][]Instance) int {
 	seen := map[string]bool{}
 	for _, set := range sets {
@@ -49,9 +49,9 @@ func multisets(sets [][]Instance) int {
 	return len(seen)
 }
 
-// without lists a model's profiles but +me and those whose memory per compute slice is double.
-func without(m *Model, double bool) (profiles []*Profile) {
-	for p := range m.plain() {
+// someProfiles returns the profiles without media engines; those with double memory only if wanted.
+func someProfiles(m *Model, double bool) (profiles []*Profile) {
+	for p := range m.withoutMedia() {
 		if double || p.Compute != 1 || p.Memory != 2 {
 			profiles = append(profiles, p)
 		}
@@ -59,7 +59,8 @@ func without(m *Model, double bool) (profiles []*Profile) {
 	return profiles
 }
 
-// The counts for seven compute slices are those of facts/cuda.md 5.2; for an A30 they are 4, 2+2, 2+1+1 on either side, 1x4.
+// TestMaximalPlacements: the numbers of maximal placements are those of NVIDIA's documentation for seven compute slices; for an A30 they are
+// 4, 2+2, 2+1+1 on either side, and 1x4.
 func TestMaximalPlacements(t *testing.T) {
 	for _, m := range Models() {
 		want := [2][2]int{{19, 14}, {78, 38}}
@@ -67,18 +68,20 @@ func TestMaximalPlacements(t *testing.T) {
 			want = [2][2]int{{5, 4}, {5, 4}}
 		}
 		for i, double := range []bool{false, true} {
-			sets := maximal(without(m, double))
-			if got := [2]int{len(sets), multisets(sets)}; got != want[i] {
-				t.Errorf("%s, double memory %v: %d placements, %d multisets, want %d", m.Name, double, got[0], got[1], want[i])
-			}
+			t.Run(fmt.Sprintf("%s, double memory %v", m.Name, double), func(t *testing.T) {
+				sets := maximal(someProfiles(m, double))
+				if got := [2]int{len(sets), multisets(sets)}; got != want[i] {
+					t.Errorf("got %d placements, %d multisets, want %d", got[0], got[1], want[i])
+				}
+			})
 		}
 	}
 }
 
-// A Layout does not count compute slices, because memory slices bound them.
+// TestComputeNeverExceeded: memory slices bound the compute slices, which a Layout does not count.
 func TestComputeNeverExceeded(t *testing.T) {
 	for _, m := range Models() {
-		for _, set := range maximal(without(m, true)) {
+		for _, set := range maximal(someProfiles(m, true)) {
 			compute := 0
 			for _, i := range set {
 				compute += i.Profile.Compute
@@ -90,7 +93,7 @@ func TestComputeNeverExceeded(t *testing.T) {
 	}
 }
 
-// How many instances of each profile an empty GPU holds is published (spec/numbers.md 4.3 and NVIDIA's list of profiles).
+// TestEmptyGPU: the numbers of instances of each profile on an empty GPU are those of NVIDIA's list of profiles.
 func TestEmptyGPU(t *testing.T) {
 	for model, want := range map[string]string{
 		"A100-80GB":  "1g.10gb x7, 1g.10gb+me x1, 1g.20gb x4, 2g.20gb x3, 3g.40gb x2, 4g.40gb x1, 7g.80gb x1",
@@ -98,23 +101,25 @@ func TestEmptyGPU(t *testing.T) {
 		"H200-141GB": "1g.18gb x7, 1g.18gb+me x1, 1g.35gb x4, 2g.35gb x3, 3g.71gb x2, 4g.71gb x1, 7g.141gb x1",
 		"A30-24GB":   "1g.6gb x4, 1g.6gb+me x1, 2g.12gb x2, 2g.12gb+me x1, 4g.24gb x1",
 	} {
-		m, err := ModelNamed(model)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, r := range m.Rooms(Layout{}) {
-			got = append(got, fmt.Sprintf("%s x%d", r.Profile.Name, r.Most))
-		}
-		if text := strings.Join(got, ", "); text != want {
-			t.Errorf("%s: %s, want %s", model, text, want)
-		}
+		t.Run(model, func(t *testing.T) {
+			m, err := ModelNamed(model)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, r := range m.Available(Layout{}) {
+				got = append(got, fmt.Sprintf("%s x%d", r.Profile.Name, r.Max))
+			}
+			if text := strings.Join(got, ", "); text != want {
+				t.Errorf("got %s, want %s", text, want)
+			}
+		})
 	}
 }
 
 func TestModelNamed(t *testing.T) {
 	if m, err := ModelNamed("T4"); err == nil {
-		t.Errorf("a T4 has no MIG, but got %v", m)
+		t.Errorf("T4, which has no MIG: got %v", m)
 	}
 	if p, ok := Models()[0].Profile("9g.90gb"); ok {
 		t.Errorf("got %v", p)

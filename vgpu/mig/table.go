@@ -2,24 +2,24 @@ package mig
 
 import "fmt"
 
-// The placements are those that nvidia-smi mig -lgipp lists; they are equal on all GPUs with eight memory slices. The names
-// follow NVIDIA's page of supported profiles. FluidFaaS's table leaves out the double-memory and +me profiles, and counts
-// profiles where only positions say what fits (U20).
+// models have the placements that nvidia-smi mig -lgipp lists, which are equal on all GPUs with eight memory slices, and the names of NVIDIA's
+// page of supported profiles. FluidFaaS's table lacks the double-memory and +me profiles, and counts profiles although only placements
+// determine what fits (U20).
 var models = []*Model{
-	sevenths("A100-40GB", []int{5, 10, 10, 20, 20, 40}, []int{14, 14, 28, 42, 56, 98}),
-	sevenths("A100-80GB", []int{10, 20, 20, 40, 40, 80}, []int{14, 14, 28, 42, 56, 98}),
-	quarters("A30-24GB", []int{6, 12, 24}, []int{14, 28, 56}),
-	sevenths("H100-80GB", []int{10, 20, 20, 40, 40, 80}, []int{16, 26, 32, 60, 64, 132}),
-	sevenths("H100-94GB", []int{12, 24, 24, 47, 47, 94}, make([]int, 6)),
-	sevenths("H200-141GB", []int{18, 35, 35, 71, 71, 141}, make([]int, 6)),
-	sevenths("B200-180GB", []int{23, 45, 45, 90, 90, 180}, make([]int, 6)),
+	sevenSliceModel("A100-40GB", []int{5, 10, 10, 20, 20, 40}, []int{14, 14, 28, 42, 56, 98}),
+	sevenSliceModel("A100-80GB", []int{10, 20, 20, 40, 40, 80}, []int{14, 14, 28, 42, 56, 98}),
+	fourSliceModel("A30-24GB", []int{6, 12, 24}, []int{14, 28, 56}),
+	sevenSliceModel("H100-80GB", []int{10, 20, 20, 40, 40, 80}, []int{16, 26, 32, 60, 64, 132}),
+	sevenSliceModel("H100-94GB", []int{12, 24, 24, 47, 47, 94}, make([]int, 6)),
+	sevenSliceModel("H200-141GB", []int{18, 35, 35, 71, 71, 141}, make([]int, 6)),
+	sevenSliceModel("B200-180GB", []int{23, 45, 45, 90, 90, 180}, make([]int, 6)),
 }
 
-// sevenths describes a GPU of seven compute and eight memory slices by the memory and the SMs of 1g, 1g with double memory,
-// 2g, 3g, 4g and 7g.
-func sevenths(name string, gb, sms []int) *Model {
+// sevenSliceModel returns a model with seven compute and eight memory slices. gb and sms are the memory and the SMs of 1g, 1g with double
+// memory, 2g, 3g, 4g and 7g.
+func sevenSliceModel(name string, gb, sms []int) *Model {
 	anywhere := []int{0, 1, 2, 3, 4, 5, 6}
-	return named(&Model{Name: name, Compute: 7, Memory: 8, Profiles: []Profile{
+	return nameProfiles(&Model{Name: name, Compute: 7, Memory: 8, Profiles: []Profile{
 		{Compute: 1, Memory: 1, MemoryGB: gb[0], SMs: sms[0], Starts: anywhere},
 		{Compute: 1, Memory: 1, MemoryGB: gb[0], SMs: sms[0], Starts: anywhere, Media: true},
 		{Compute: 1, Memory: 2, MemoryGB: gb[1], SMs: sms[1], Starts: []int{0, 2, 4, 6}},
@@ -30,10 +30,10 @@ func sevenths(name string, gb, sms []int) *Model {
 	}})
 }
 
-// quarters describes a GPU of four compute and four memory slices by the memory and the SMs of 1g, 2g and 4g.
-func quarters(name string, gb, sms []int) *Model {
+// fourSliceModel returns a model with four compute and four memory slices. gb and sms are the memory and the SMs of 1g, 2g and 4g.
+func fourSliceModel(name string, gb, sms []int) *Model {
 	anywhere, halves := []int{0, 1, 2, 3}, []int{0, 2}
-	return named(&Model{Name: name, Compute: 4, Memory: 4, Profiles: []Profile{
+	return nameProfiles(&Model{Name: name, Compute: 4, Memory: 4, Profiles: []Profile{
 		{Compute: 1, Memory: 1, MemoryGB: gb[0], SMs: sms[0], Starts: anywhere},
 		{Compute: 1, Memory: 1, MemoryGB: gb[0], SMs: sms[0], Starts: anywhere, Media: true},
 		{Compute: 2, Memory: 2, MemoryGB: gb[1], SMs: sms[1], Starts: halves},
@@ -42,7 +42,8 @@ func quarters(name string, gb, sms []int) *Model {
 	}})
 }
 
-func named(m *Model) *Model {
+// nameProfiles sets the names of a model's profiles, and returns the model.
+func nameProfiles(m *Model) *Model {
 	for i := range m.Profiles {
 		p := &m.Profiles[i]
 		p.Name = fmt.Sprintf("%dg.%dgb", p.Compute, p.MemoryGB)

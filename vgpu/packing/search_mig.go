@@ -38,7 +38,7 @@ func (n *Node) addFragmentationCosts(options []option) {
 			model, layout, device = n.modelOf(s.Device), n.layoutOf(s.Device), s.Device
 		}
 		at := s.instance()
-		o.size, o.fragmentationCost = at.Profile.Memory, model.Harm(layout, at)
+		o.size, o.fragmentationCost = at.Profile.Memory, model.FragmentationCost(layout, at)
 	}
 }
 

@@ -116,7 +116,7 @@ func TestLeastHarm(t *testing.T) {
 			p, _ := n.modelOf("GPU-0").Profile(profile)
 			pod := asking(profile, 1000, 1000)
 			plan, _, refusal := packer.Place(n, pod)
-			_, want, ok := chooser.GPU([]mig.Layout{layout}, p)
+			_, want, ok := chooser.Choose([]mig.Layout{layout}, p)
 			if ok != (refusal == Admitted) {
 				t.Fatalf("%s on %08b: %v", profile, layout.Used, refusal)
 			}

@@ -1,5 +1,5 @@
-// Package geometry decides how the instances of a partitioned GPU (MIG) change when one is wished for in a place: an idle one
-// that is there is given again, and others are removed only where their room is needed. What is in use stays.
+// Package geometry plans how the instances of a GPU in MIG mode change when one is requested at a placement: an idle instance there is reused,
+// and others are removed only if they overlap it. Instances in use stay.
 //
 // FluidFaaS never changes instances at run time (FF-38), as that takes minutes; of idle ones it takes seconds (U21).
 package geometry
@@ -13,9 +13,9 @@ import (
 // Instance is a GPU instance that exists.
 type Instance struct {
 	mig.Instance
-	Ready bool // it has the compute instance that programs run on
-	Used  bool // somebody has it or runs on it: it is neither given nor removed
-	Fixed bool // it may be given, but not removed
+	Ready bool // has the compute instance that programs run on
+	Used  bool // held by a container or busy: neither reused nor removed
+	Fixed bool // may be reused, but not removed
 }
 
 // Action is what a step does.
@@ -29,33 +29,34 @@ const (
 	DestroyGPU     Action = "destroy GPU instance"
 )
 
-// Actions lists them all.
+// Actions are all actions.
 var Actions = []Action{CreateGPU, CreateCompute, DestroyCompute, DestroyGPU}
 
-// Step is one call of the driver. Where it lies names a GPU instance: no two that exist overlap.
+// Step is one call of the driver. The placement identifies the GPU instance, since no two that exist overlap.
 type Step struct {
 	Action
 	mig.Instance
 }
 
+// String returns the action and the instance, such as "create GPU instance 1g.10gb at 3".
 func (s Step) String() string { return fmt.Sprintf("%s %s at %d", s.Action, s.Profile.Name, s.Start) }
 
-// Plan gives the steps to an instance in one place, which the scheduler has chosen: none where it is there already. It is false
-// where instances that stay are in the way, or the instance there is used.
+// Plan returns the steps that lead to an instance at a placement, which the scheduler has chosen: none if it exists. It returns false if
+// instances that stay are in the way, or the instance itself is in use.
 //
-// Idle instances have no say, so that a GPU accepts what it would if they were removed at once.
+// Idle instances do not influence the answer, so that a GPU accepts what it would if they were removed as soon as they become idle.
 func Plan(now []Instance, at mig.Instance) (steps []Step, ok bool) {
 	for _, i := range now {
-		there := i.Instance == at
-		if there && (i.Used || i.Fixed && !i.Ready) || !there && (i.Used || i.Fixed) && inTheWay(i.Instance, at) {
+		same := i.Instance == at
+		if same && (i.Used || i.Fixed && !i.Ready) || !same && (i.Used || i.Fixed) && conflict(i.Instance, at) {
 			return nil, false
 		}
 	}
-	return lead(now, at), true
+	return stepsTo(now, at), true
 }
 
-// lead gives the steps to an instance at a place that those that stay leave free.
-func lead(now []Instance, at mig.Instance) (steps []Step) {
+// stepsTo returns the steps to an instance at a placement that no instance in use or fixed conflicts with.
+func stepsTo(now []Instance, at mig.Instance) (steps []Step) {
 	creations := []Step{{CreateGPU, at}, {CreateCompute, at}}
 	for _, i := range now {
 		switch {
@@ -63,14 +64,14 @@ func lead(now []Instance, at mig.Instance) (steps []Step) {
 			return nil
 		case i.Instance == at:
 			creations = creations[1:]
-		case inTheWay(i.Instance, at):
+		case conflict(i.Instance, at):
 			steps = append(steps, Removal(i)...)
 		}
 	}
 	return append(steps, creations...)
 }
 
-// Removal gives the steps that remove an idle instance.
+// Removal returns the steps that remove an idle instance.
 func Removal(i Instance) []Step {
 	if !i.Ready {
 		return []Step{{DestroyGPU, i.Instance}}
@@ -78,5 +79,5 @@ func Removal(i Instance) []Step {
 	return []Step{{DestroyCompute, i.Instance}, {DestroyGPU, i.Instance}}
 }
 
-// inTheWay says that two instances cannot exist together: they overlap, or both have the media engines.
-func inTheWay(i, at mig.Instance) bool { return !mig.Layout{}.With(i).Fits(at) }
+// conflict reports whether two instances cannot exist together: they overlap, or both have the media engines.
+func conflict(i, at mig.Instance) bool { return !mig.Layout{}.With(i).Fits(at) }

@@ -10,14 +10,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
 )
 
-// gpu takes steps as a driver does, by its own count of what lies where.
+// gpu executes steps like a driver, with an account of its own.
 type gpu struct {
 	model     *mig.Model
 	instances []geometry.Instance
 	creations int
 }
 
-func (g *gpu) take(s geometry.Step) error {
+// apply executes a step, and returns an error if it is illegal.
+func (g *gpu) apply(s geometry.Step) error {
 	n := slices.IndexFunc(g.instances, func(i geometry.Instance) bool { return i.Instance == s.Instance })
 	if s.Action == geometry.CreateGPU {
 		g.creations++
@@ -25,7 +26,7 @@ func (g *gpu) take(s geometry.Step) error {
 		return g.check()
 	}
 	if n < 0 || g.instances[n].Used || g.instances[n].Fixed {
-		return fmt.Errorf("%s: used, fixed or not there", s.Action)
+		return fmt.Errorf("%s: used, fixed or missing", s.Action)
 	}
 	if ready := s.Action == geometry.DestroyCompute; g.instances[n].Ready != ready {
 		return fmt.Errorf("%s: compute instance %v", s.Action, !ready)
@@ -39,13 +40,13 @@ func (g *gpu) take(s geometry.Step) error {
 	return nil
 }
 
-// check counts who lies on each memory slice, and what there is of compute slices and media engines.
+// check returns an error if instances overlap, or exceed the compute slices or media engines.
 func (g *gpu) check() error {
 	var memory [8]int
 	compute, media := 0, 0
 	for _, i := range g.instances {
 		if !slices.Contains(i.Profile.Starts, i.Start) {
-			return fmt.Errorf("%s cannot begin at %d", i.Profile.Name, i.Start)
+			return fmt.Errorf("%s cannot start at %d", i.Profile.Name, i.Start)
 		}
 		for s := i.Start; s < i.Start+i.Profile.Memory; s++ {
 			memory[s]++
@@ -61,7 +62,7 @@ func (g *gpu) check() error {
 	return nil
 }
 
-// use finds an instance and marks it.
+// use marks an instance as used or unused.
 func (g *gpu) use(at mig.Instance, used bool) error {
 	for n := range g.instances {
 		if i := &g.instances[n]; i.Instance == at && i.Ready && i.Used != used {
@@ -69,33 +70,33 @@ func (g *gpu) use(at mig.Instance, used bool) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("no such instance is ready at %d", at.Start)
+	return fmt.Errorf("no ready instance at %d", at.Start)
 }
 
-// obtain makes what is wished for, or refuses it.
+// obtain executes the plan for an instance, or returns false if there is none.
 func (g *gpu) obtain(at mig.Instance) (ok bool, err error) {
 	steps, ok := geometry.Plan(g.instances, at)
 	if !ok {
 		return false, nil
 	}
 	for _, s := range steps {
-		if err := g.take(s); err != nil {
+		if err := g.apply(s); err != nil {
 			return true, err
 		}
 	}
 	return true, g.use(at, true)
 }
 
-// gradient is the policy of package mig, which removes instances as soon as they end.
+// gradient chooses by package mig, and removes instances as soon as they are unused.
 type gradient struct {
 	chooser   *mig.Chooser
 	layout    mig.Layout
 	creations int
 }
 
-func (g *gradient) obtain(wish *mig.Profile) (mig.Instance, bool) {
-	_, start, ok := g.chooser.GPU([]mig.Layout{g.layout}, wish)
-	at := mig.Instance{Profile: wish, Start: start}
+func (g *gradient) obtain(profile *mig.Profile) (mig.Instance, bool) {
+	_, start, ok := g.chooser.Choose([]mig.Layout{g.layout}, profile)
+	at := mig.Instance{Profile: profile, Start: start}
 	if ok {
 		g.layout = g.layout.With(at)
 		g.creations++
@@ -103,8 +104,8 @@ func (g *gradient) obtain(wish *mig.Profile) (mig.Instance, bool) {
 	return at, ok
 }
 
-// TestSequences plays random wishes and ends: nothing illegal is created, what is used is not touched, nothing is left half made,
-// and a GPU that keeps idle instances gives every place that the gradient policy chooses, and none where that finds none.
+// TestSequences plays random requests and ends: no illegal instance is created, used instances are not touched, none is left incomplete, and
+// a GPU that keeps idle instances accepts exactly the requests that the gradient policy accepts.
 func TestSequences(t *testing.T) {
 	choosers := map[*mig.Model]*mig.Chooser{}
 	for _, m := range mig.Models() {
@@ -138,17 +139,17 @@ func playSequence(random *rand.Rand, g *gpu, other *gradient) error {
 			used = slices.Delete(used, end, end+1)
 			continue
 		}
-		wish := &g.model.Profiles[random.IntN(len(g.model.Profiles))]
-		at, accepted := other.obtain(wish)
+		profile := &g.model.Profiles[random.IntN(len(g.model.Profiles))]
+		at, accepted := other.obtain(profile)
 		if !accepted {
-			at.Start = wish.Starts[random.IntN(len(wish.Starts))]
+			at.Start = profile.Starts[random.IntN(len(profile.Starts))]
 		}
 		ok, err := g.obtain(at)
 		if err != nil {
 			return err
 		}
 		if accepted != ok {
-			return fmt.Errorf("%s at %d beside %v: %v, by gradient %v", wish.Name, at.Start, used, ok, accepted)
+			return fmt.Errorf("%s at %d beside %v: %v, by gradient %v", profile.Name, at.Start, used, ok, accepted)
 		}
 		if ok {
 			used = append(used, at)
@@ -156,21 +157,20 @@ func playSequence(random *rand.Rand, g *gpu, other *gradient) error {
 	}
 	for _, i := range g.instances {
 		if !i.Ready {
-			return fmt.Errorf("%s at %d is left half made", i.Profile.Name, i.Start)
+			return fmt.Errorf("%s at %d is incomplete", i.Profile.Name, i.Start)
 		}
 	}
 	return nil
 }
 
-// TestAnyState holds single wishes against all that could be done, from states that no sequence need lead to: instances of
-// strangers, and half made ones.
+// TestAnyState checks single requests in states that sequences may not reach, with instances of others and incomplete ones.
 func TestAnyState(t *testing.T) {
 	random := rand.New(rand.NewPCG(8, 1))
 	for range 20_000 {
 		m := mig.Models()[random.IntN(len(mig.Models()))]
 		g := &gpu{model: m, instances: anyState(random, m)}
 		before := slices.Clone(g.instances)
-		at := anyPlace(random, m)
+		at := anyPlacement(random, m)
 		ok, err := g.obtain(at)
 		if err != nil {
 			t.Fatalf("%v beside %+v: %v", at, before, err)
@@ -186,7 +186,7 @@ func TestAnyState(t *testing.T) {
 	}
 }
 
-// possible says that what is in the place may be given, or the place is free of all that stay.
+// possible reports whether an instance can be obtained: the one at the placement can be reused, or no instance that stays conflicts with it.
 func possible(m *mig.Model, now []geometry.Instance, at mig.Instance) bool {
 	g := gpu{model: m, instances: []geometry.Instance{{Instance: at}}}
 	for _, i := range now {
@@ -203,16 +203,18 @@ func possible(m *mig.Model, now []geometry.Instance, at mig.Instance) bool {
 	return g.check() == nil
 }
 
-func anyPlace(random *rand.Rand, m *mig.Model) mig.Instance {
+// anyPlacement returns a random placement.
+func anyPlacement(random *rand.Rand, m *mig.Model) mig.Instance {
 	p := &m.Profiles[random.IntN(len(m.Profiles))]
 	return mig.Instance{Profile: p, Start: p.Starts[random.IntN(len(p.Starts))]}
 }
 
+// anyState returns random instances that do not conflict.
 func anyState(random *rand.Rand, m *mig.Model) []geometry.Instance {
 	g := gpu{model: m}
 	for range random.IntN(12) {
 		i := geometry.Instance{
-			Instance: anyPlace(random, m), Ready: random.IntN(3) > 0, Used: random.IntN(3) == 0, Fixed: random.IntN(3) == 0,
+			Instance: anyPlacement(random, m), Ready: random.IntN(3) > 0, Used: random.IntN(3) == 0, Fixed: random.IntN(3) == 0,
 		}
 		g.instances = append(g.instances, i)
 		if g.check() != nil {

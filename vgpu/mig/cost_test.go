@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// harmByHand is the gradient computed on lists of free slices, without sets, tables or layouts: what fragmentation gains,
-// and if that is equal, the places lost.
-func harmByHand(m *Model, used Slices, i Instance) [2]int {
+// naiveCost computes the cost on lists of free slices, without sets, tables or layouts: the increase of fragmentation, then the placements
+// lost.
+func naiveCost(m *Model, used Slices, i Instance) [2]int {
 	before := make([]bool, m.Memory)
 	for b := range before {
 		before[b] = used>>b&1 == 1
@@ -17,12 +17,12 @@ func harmByHand(m *Model, used Slices, i Instance) [2]int {
 	for b := range i.Profile.Memory {
 		after[i.Start+b] = true
 	}
-	f0, p0 := valueByHand(m, before)
-	f1, p1 := valueByHand(m, after)
+	f0, p0 := naiveValue(m, before)
+	f1, p1 := naiveValue(m, after)
 	return [2]int{f1 - f0, p0 - p1}
 }
 
-func valueByHand(m *Model, used []bool) (fragmentation, places int) {
+func naiveValue(m *Model, used []bool) (fragmentation, placements int) {
 	free := 0
 	for _, u := range used {
 		if !u {
@@ -42,12 +42,13 @@ func valueByHand(m *Model, used []bool) (fragmentation, places int) {
 		if n == 0 {
 			fragmentation += free
 		}
-		places += n
+		placements += n
 	}
-	return fragmentation, places
+	return fragmentation, placements
 }
 
-func TestChoiceIsTheGradient(t *testing.T) {
+// TestChoose compares choices with those of a naive implementation.
+func TestChoose(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 1))
 	for range 500 {
 		m := Models()[random.IntN(len(Models()))]
@@ -56,15 +57,15 @@ func TestChoiceIsTheGradient(t *testing.T) {
 			gpus[g] = Layout{Used: Slices(random.IntN(1 << m.Memory)), Media: random.IntN(2) == 0}
 		}
 		p := &m.Profiles[random.IntN(len(m.Profiles))]
-		gpu, start, ok := NewChooser(m).GPU(gpus, p)
-		wantGPU, wantStart, wantOK := choiceByHand(m, gpus, p)
+		gpu, start, ok := NewChooser(m).Choose(gpus, p)
+		wantGPU, wantStart, wantOK := naiveChoice(m, gpus, p)
 		if gpu != wantGPU || start != wantStart || ok != wantOK {
 			t.Fatalf("%s on %v: GPU %d, start %d, %v; want GPU %d, start %d, %v", p.Name, gpus, gpu, start, ok, wantGPU, wantStart, wantOK)
 		}
 	}
 }
 
-func choiceByHand(m *Model, gpus []Layout, p *Profile) (gpu, start int, ok bool) {
+func naiveChoice(m *Model, gpus []Layout, p *Profile) (gpu, start int, ok bool) {
 	var least [2]int
 	for g, l := range gpus {
 		for _, s := range p.Starts {
@@ -75,24 +76,26 @@ func choiceByHand(m *Model, gpus []Layout, p *Profile) (gpu, start int, ok bool)
 			if overlaps || p.Media && l.Media {
 				continue
 			}
-			if harm := harmByHand(m, l.Used, Instance{p, s}); !ok || slices.Compare(harm[:], least[:]) < 0 {
-				gpu, start, ok, least = g, s, true, harm
+			if cost := naiveCost(m, l.Used, Instance{p, s}); !ok || slices.Compare(cost[:], least[:]) < 0 {
+				gpu, start, ok, least = g, s, true, cost
 			}
 		}
 	}
 	return gpu, start, ok
 }
 
-// The first instances of an empty A100: small ones leave room for the large.
-func TestStartOnEmptyGPU(t *testing.T) {
+// TestChooseOnEmptyGPU: on an empty A100, small instances leave the placements of large ones free.
+func TestChooseOnEmptyGPU(t *testing.T) {
 	c := NewChooser(a100(t))
 	for profile, want := range map[string]int{"1g.10gb": 6, "1g.20gb": 6, "2g.20gb": 4, "3g.40gb": 4, "4g.40gb": 0, "7g.80gb": 0} {
-		if _, start, ok := c.GPU([]Layout{{}}, instance(t, profile, 0).Profile); !ok || start != want {
-			t.Errorf("%s begins at %d (%v), want %d", profile, start, ok, want)
-		}
+		t.Run(profile, func(t *testing.T) {
+			if _, start, ok := c.Choose([]Layout{{}}, instance(t, profile, 0).Profile); !ok || start != want {
+				t.Errorf("starts at %d (%v), want %d", start, ok, want)
+			}
+		})
 	}
-	if _, start, ok := c.GPU([]Layout{{Used: 1}}, instance(t, "7g.80gb", 0).Profile); ok {
-		t.Errorf("7g begins at %d beside another instance", start)
+	if _, start, ok := c.Choose([]Layout{{Used: 1}}, instance(t, "7g.80gb", 0).Profile); ok {
+		t.Errorf("7g starts at %d beside another instance", start)
 	}
 }
 
@@ -105,6 +108,6 @@ func BenchmarkChoose60GPUs(b *testing.B) {
 	}
 	c := NewChooser(m)
 	for b.Loop() {
-		c.GPU(gpus, &m.Profiles[0])
+		c.Choose(gpus, &m.Profiles[0])
 	}
 }
