@@ -17,6 +17,6 @@ func daemonsOf(c config.Configuration) mps.Daemons {
 // clusterDaemonsOf are those of an agent that lives in a pod, whose end they survive. A service of systemd ends alone.
 func clusterDaemonsOf(c config.Configuration) mps.Daemons {
 	d := daemonsOf(c)
-	d.DetachedCgroup = cgroup.Apart{Mount: "/sys/fs/cgroup", Name: "gshare-mps"}
+	d.DetachedCgroup = cgroup.Detached{Mount: "/sys/fs/cgroup", Name: "gshare-mps"}
 	return d
 }

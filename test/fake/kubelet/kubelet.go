@@ -44,7 +44,7 @@ type Kubelet struct {
 	devices   []string
 	pods      map[types.UID]*v1.Pod
 	held      map[holder][]string
-	lent      map[holder][]*resources.ContainerDevices // by other plugins
+	elsewhere map[holder][]*resources.ContainerDevices // by other plugins
 	watchers  map[chan struct{}]bool
 	changed   chan struct{} // closed and replaced when devices or endpoints change
 }
@@ -58,8 +58,8 @@ type holder struct {
 func New(dir, resource string) *Kubelet {
 	return &Kubelet{
 		Dir: dir, Resource: resource, pods: map[types.UID]*v1.Pod{}, held: map[holder][]string{},
-		lent:     map[holder][]*resources.ContainerDevices{},
-		watchers: map[chan struct{}]bool{}, changed: make(chan struct{}), endpoints: map[string]plugin.DevicePluginClient{},
+		elsewhere: map[holder][]*resources.ContainerDevices{},
+		watchers:  map[chan struct{}]bool{}, changed: make(chan struct{}), endpoints: map[string]plugin.DevicePluginClient{},
 	}
 }
 
@@ -172,7 +172,7 @@ func (k *Kubelet) EndPod(uid types.UID, phase v1.PodPhase) {
 
 func (k *Kubelet) free(uid types.UID) {
 	maps.DeleteFunc(k.held, func(h holder, _ []string) bool { return h.uid == uid })
-	maps.DeleteFunc(k.lent, func(h holder, _ []*resources.ContainerDevices) bool { return h.uid == uid })
+	maps.DeleteFunc(k.elsewhere, func(h holder, _ []*resources.ContainerDevices) bool { return h.uid == uid })
 }
 
 func (k *Kubelet) notify() {
@@ -218,11 +218,11 @@ func (k *Kubelet) Give(uid types.UID, container string, ids []string) {
 }
 
 // Lend records a device that another plugin has given to a container.
-func (k *Kubelet) Lend(uid types.UID, container, resource, id string) {
+func (k *Kubelet) AllocateElsewhere(uid types.UID, container, resource, id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	h := holder{uid, container}
-	k.lent[h] = append(k.lent[h], &resources.ContainerDevices{ResourceName: resource, DeviceIds: []string{id}})
+	k.elsewhere[h] = append(k.elsewhere[h], &resources.ContainerDevices{ResourceName: resource, DeviceIds: []string{id}})
 }
 
 func (k *Kubelet) available() (free []string) {

@@ -122,7 +122,7 @@ func (k *Kubelet) record(pod *v1.Pod, uid types.UID) *resources.PodResources {
 	answer := &resources.PodResources{Name: pod.Name, Namespace: pod.Namespace}
 	for _, c := range pod.Spec.Containers {
 		h := holder{uid, c.Name}
-		found := &resources.ContainerResources{Name: c.Name, Devices: slices.Clone(k.lent[h])}
+		found := &resources.ContainerResources{Name: c.Name, Devices: slices.Clone(k.elsewhere[h])}
 		if !k.Hide.Load() {
 			for _, id := range k.held[h] { // one entry for each device, as the real one answers
 				found.Devices = append(found.Devices, &resources.ContainerDevices{ResourceName: k.Resource, DeviceIds: []string{id}})

@@ -60,13 +60,13 @@ func (g *granter) admit(claim grant.Claim) error {
 	if err := g.setUp(&granted, pipe); err != nil {
 		g.Log.Error("failed to set up a share", "container", granted.String(), "error", err)
 		g.cancel(&granted, held)
-		return grant.Unserved(err)
+		return grant.NotSetUp(err)
 	}
 	g.grants.commit(granted.ID())
 	g.holdSlices()
-	if !g.Records.Still(claim) {
+	if !g.Records.StillHeld(claim) {
 		_ = g.files.Remove(ticket.Key(granted.Tickets)) // the kubelet has just allocated them to another container, and Allocate removed it too
-		return grant.Doubt("the kubelet has given tickets %v away", granted.Tickets)
+		return grant.Ambiguous("the kubelet has given tickets %v away", granted.Tickets)
 	}
 	g.publish()
 	return nil

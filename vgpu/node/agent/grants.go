@@ -72,7 +72,7 @@ func (s *grantStore) ofPod(uid types.UID) (grants []grant.Grant) {
 func (s *grantStore) promised(slice string) share.Bytes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.book.Promised(slice)
+	return s.book.GrantedMemory(slice)
 }
 
 // serviceOf returns a copy of the service of a grant; false if it has none.

@@ -30,7 +30,7 @@ type guard struct {
 	watch     *watchdog.Watch
 	own       cgroup.Container         // the agent's; zero where it runs in none
 	pods      []*v1.Pod                // as listed when a container was not known last
-	elsewhere []kubelet.Lent           // devices of other device plugins, as the kubelet listed them last
+	elsewhere []kubelet.Allocation     // devices of other device plugins, as the kubelet listed them last
 	list      asyncCall[[]gpu.Process] // at the driver
 	failing   bool                     // the last list failed
 
@@ -76,7 +76,7 @@ func (g *guard) loop(ctx context.Context) {
 func (g *guard) observe(ctx context.Context) {
 	short, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
-	if elsewhere, err := g.Records.Lent(short); err == nil {
+	if elsewhere, err := g.Records.AllocatedElsewhere(short); err == nil {
 		g.elsewhere = elsewhere
 	}
 	if g.Config.Kubernetes.Strangers != config.IgnoreStrangers {

@@ -142,7 +142,7 @@ func TestOtherPlugin(t *testing.T) {
 	t.Parallel()
 	c := newProcessFixture(t, config.EndStrangers)
 	c.plain("n", "main")
-	c.fixture.kubelet.Lend("n", "main", "nvidia.com/gpu", "GPU-1")
+	c.fixture.kubelet.AllocateElsewhere("n", "main", "nvidia.com/gpu", "GPU-1")
 	guest := c.start("n", "main", "GPU-1")
 	bound := c.fixture.pod("b", "GPU-1", 20, 70)
 	c.fixture.wait("the slice to be marked as used", func() bool { return !c.offered("GPU-1") })
@@ -166,7 +166,7 @@ func TestNotOwned(t *testing.T) {
 	t.Parallel()
 	c := newProcessFixture(t, config.EndStrangers, func(o *Options) { o.Config.Devices = []string{"0"} })
 	c.plain("n", "main")
-	c.fixture.kubelet.Lend("n", "main", "nvidia.com/gpu", "GPU-1")
+	c.fixture.kubelet.AllocateElsewhere("n", "main", "nvidia.com/gpu", "GPU-1")
 	guest, stranger := c.start("n", "main", "GPU-1"), c.start("n", "main", "GPU-0")
 	stranger.waitKilled()
 	c.wait(5)
@@ -186,7 +186,7 @@ func TestHungDriver(t *testing.T) {
 	c.plain("s", "main")
 	p := c.start("s", "main", "GPU-1")
 	c.fixture.mustCreate("a", c.fixture.pod("a", "GPU-1", 20, 70), "GPU-1")
-	c.fixture.kubelet.Lend("s", "main", "nvidia.com/gpu", "GPU-0")
+	c.fixture.kubelet.AllocateElsewhere("s", "main", "nvidia.com/gpu", "GPU-0")
 	c.fixture.wait("the slice to be marked as used", func() bool { return !c.offered("GPU-0") }) // what the kubelet says is looked at all the same
 	c.fixture.wait("metric", func() bool { return !strings.Contains(scrape(c.fixture), "gshare_node_watch_failures_total 0\n") })
 	if c.lists.Load() != 0 || !p.alive() || c.fixture.healthy() != nil {

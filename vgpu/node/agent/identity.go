@@ -61,7 +61,7 @@ func (g *guard) identityOf(pid int) (startTime uint64, c cgroup.Container, ok bo
 	if err != nil && !outside || c == g.own && !outside || outside && process.Program(pid) == mps.ServerProgram {
 		return 0, c, false
 	}
-	startTime, err = process.Born(pid)
+	startTime, err = process.StartTime(pid)
 	return startTime, c, err == nil
 }
 
@@ -104,7 +104,7 @@ func (g *guard) isAllocatedElsewhere(inv inventory.Inventory, pod *v1.Pod, name,
 	}
 	for _, l := range g.elsewhere {
 		if l.Namespace == pod.Namespace && l.Pod == pod.Name && (name == "" || l.Container == name) &&
-			slices.Contains(inv.Lent(l.Resource, l.Device), slice) {
+			slices.Contains(inv.SlicesOf(l.Resource, l.Device), slice) {
 			return true
 		}
 	}

@@ -47,7 +47,7 @@ func newDeviceMonitor(o *Options, r *sliceRuntime, s *grantStore, publish func()
 func (m *deviceMonitor) inventoryConfig() inventory.Config {
 	c := m.Config
 	return inventory.Config{
-		Owned: c.Devices, Closed: slices.Concat(c.Kubernetes.Cordon, c.Kubernetes.Drain, m.slices.cordoned()),
+		Owned: c.Devices, Cordoned: slices.Concat(c.Kubernetes.Cordon, c.Kubernetes.Drain, m.slices.cordoned()),
 		Classes: m.slices.classes(), Reserve: *c.ReservePerMille, MaxShares: c.MaxShares,
 	}
 }
@@ -79,7 +79,7 @@ func (m *deviceMonitor) usedBy(slice string) string {
 func (m *deviceMonitor) tickets() ([]string, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return ticket.All(m.inventory.Shares()), m.ticketsChanged
+	return ticket.All(m.inventory.Tickets()), m.ticketsChanged
 }
 
 // indexes returns the indexes of slices in the inventory; -1 for one that is not there.
@@ -98,10 +98,10 @@ func (m *deviceMonitor) update(change func(inv inventory.Inventory, bound bool) 
 	defer m.mu.Unlock()
 	before = m.inventory
 	m.grants.updateSlices(func(granted bool) ([]packing.Slice, map[string]string) {
-		m.inventory = change(before, m.podsBound || granted).Mark(m.used)
+		m.inventory = change(before, m.podsBound || granted).WithUsed(m.used)
 		return m.inventory.Packing(), m.used
 	})
-	if !slices.Equal(before.Shares(), m.inventory.Shares()) {
+	if !slices.Equal(before.Tickets(), m.inventory.Tickets()) {
 		broadcast(&m.ticketsChanged)
 	}
 	return before, m.inventory
@@ -250,7 +250,7 @@ func (m *deviceMonitor) loadPublished(ctx context.Context) {
 	config := m.inventoryConfig()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.inventory = inventory.From(config, published)
+	m.inventory = inventory.Restore(config, published)
 }
 
 // savePublished saves the inventory that is about to be published, for the next agent.

@@ -108,7 +108,7 @@ func (g *guard) users() map[string]string {
 		}
 	}
 	for _, l := range g.elsewhere {
-		for _, slice := range inv.Lent(l.Resource, l.Device) {
+		for _, slice := range inv.SlicesOf(l.Resource, l.Device) {
 			by[slice] = append(by[slice], fmt.Sprintf("pod %s/%s (%s)", l.Namespace, l.Pod, l.Resource))
 		}
 	}
@@ -116,7 +116,7 @@ func (g *guard) users() map[string]string {
 	for slice, names := range by {
 		used[slice] = joinUsers(names)
 	}
-	return inv.Blocked(used)
+	return inv.UsedAndOverlapping(used)
 }
 
 // podName returns the name of a pod for messages.

@@ -56,7 +56,7 @@ func (g *granter) tryStart(ctx context.Context, tickets []string, first **grant.
 	}
 	owner := claim.Owner()
 	if *first != nil && **first != owner {
-		return claim, grant.Doubt("tickets %v were of pod %s a moment ago", tickets, (*first).UID)
+		return claim, grant.Ambiguous("tickets %v were of pod %s a moment ago", tickets, (*first).UID)
 	}
 	*first = &owner
 	return claim, g.admit(claim)
@@ -68,7 +68,7 @@ func isTransient(err error) bool {
 		return true
 	}
 	var refusal *grant.Refusal
-	return errors.As(err, &refusal) && (refusal.Reason == grant.NoRoom || refusal.Reason == grant.TicketsInDoubt ||
+	return errors.As(err, &refusal) && (refusal.Reason == grant.DoesNotFit || refusal.Reason == grant.AmbiguousTickets ||
 		refusal.Reason == grant.Closed)
 }
 
@@ -90,7 +90,7 @@ func (a *Agent) Prefer(ctx context.Context, available, must []string, n int) []s
 	ctx, cancel := context.WithTimeout(ctx, preferWithin)
 	defer cancel()
 	var placed []string
-	if pods, err := a.Pods.Peek(ctx); err == nil {
+	if pods, err := a.Pods.TryList(ctx); err == nil {
 		placed = a.placedSlices(pods, n)
 	}
 	return ticket.Prefer(available, must, a.devices.indexes(placed), n)
@@ -99,7 +99,7 @@ func (a *Agent) Prefer(ctx context.Context, available, must []string, n int) []s
 // placedSlices returns the slices of the one container with n vGPUs that has no tickets yet; none where several have different slices.
 func (a *Agent) placedSlices(pods []*v1.Pod, n int) (placed []string) {
 	for _, pod := range pods {
-		if kubelet.Ended(pod) || a.Records.Read(pod.UID) {
+		if kubelet.Ended(pod) || a.Records.Complete(pod.UID) {
 			continue
 		}
 		placement, present, err := kube.PlacementOf(pod)

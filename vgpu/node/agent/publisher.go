@@ -115,7 +115,7 @@ func (p *publisher) publishInventory(ctx context.Context, reason kube.Reason) er
 		p.Log.Error("failed to save the inventory", "error", err)
 	}
 	if reason != "" {
-		if text, err = kube.EncodeInventory(inv.Shut(reason)); err != nil {
+		if text, err = kube.EncodeInventory(inv.AllUnhealthy(reason)); err != nil {
 			return err
 		}
 	}

@@ -142,7 +142,7 @@ func (r *sliceRuntime) connect(g *grant.Grant) (pipe string, _ *grant.Refusal) {
 	if r.OnDemand != nil {
 		for _, v := range g.VGPUs {
 			if err := r.OnDemand.Ensure(v.Slice); err != nil {
-				return "", grant.Shut(err)
+				return "", grant.SliceClosed(err)
 			}
 		}
 	}
@@ -151,11 +151,11 @@ func (r *sliceRuntime) connect(g *grant.Grant) (pipe string, _ *grant.Refusal) {
 	}
 	m := r.memberOf(g)
 	if m.Slice == "" {
-		return "", grant.Shut(errInstance)
+		return "", grant.SliceClosed(errInstance)
 	}
 	pipe, err := r.mps.Open(m)
 	if err != nil {
-		return "", grant.Shut(err)
+		return "", grant.SliceClosed(err)
 	}
 	return pipe, nil
 }

@@ -12,7 +12,7 @@ import (
 // (nvidia-ctk cdi generate --device-name-strategy=uuid). Empty adds nothing.
 type Driver string
 
-// Edits gives what containers need that use the devices, each by its UUID.
+// Edits returns the container edits for the devices with these UUIDs, together with those for all devices.
 func (d Driver) Edits(devices []string) (specs.ContainerEdits, error) {
 	if d == "" {
 		return specs.ContainerEdits{}, nil
@@ -29,13 +29,14 @@ func (d Driver) Edits(devices []string) (specs.ContainerEdits, error) {
 	for _, uuid := range devices {
 		device, ok := find(spec.Devices, uuid)
 		if !ok {
-			return specs.ContainerEdits{}, fmt.Errorf("driver: %s has no device %s: generate it anew, with device names by UUID", d, uuid)
+			return specs.ContainerEdits{}, fmt.Errorf("driver: %s has no device %s: generate the file again, with device names by UUID", d, uuid)
 		}
 		edits = Join(edits, device.ContainerEdits)
 	}
 	return edits, nil
 }
 
+// find returns the device with a name.
 func find(devices []specs.Device, name string) (specs.Device, bool) {
 	for _, d := range devices {
 		if d.Name == name {
@@ -45,7 +46,7 @@ func find(devices []specs.Device, name string) (specs.Device, bool) {
 	return specs.Device{}, false
 }
 
-// Join puts edits together. What two devices both bring, such as a control node, is there once.
+// Join returns the edits of both. Device nodes and mounts that both have, such as a control node, are there once.
 func Join(a, b specs.ContainerEdits) specs.ContainerEdits {
 	out := specs.ContainerEdits{
 		Env:   append(append([]string(nil), a.Env...), b.Env...),

@@ -11,19 +11,18 @@ import (
 // Instance is a MIG instance by the driver's numbers.
 type Instance struct {
 	Minor   int // of the GPU's device node
-	GPU     int // instance of the GPU
-	Compute int // instance of that
+	GPU     int // GPU instance
+	Compute int // compute instance in the GPU instance
 }
 
-// Capabilities is the file in which the driver tells which node opens which instance.
+// Capabilities is the path of the file in which the driver lists the device nodes of MIG instances.
 type Capabilities string
 
-// DriverCapabilities is where it is.
+// DriverCapabilities is the path at which the driver has that file.
 const DriverCapabilities Capabilities = "/proc/driver/nvidia-caps/mig-minors"
 
-// Edits gives the device nodes of exactly one instance: that of its GPU, and the capabilities for the GPU instance and the
-// compute instance. They are read anew each time: a file that a tool wrote before the instance was made would not have them,
-// or have another's, as the driver gives numbers and UUIDs again.
+// Edits returns the device nodes of one instance: that of its GPU, and those of the GPU instance and the compute instance. The file is
+// read for each call: numbers and UUIDs are reused, so older ones may be of another instance.
 func (c Capabilities) Edits(i Instance) (edits specs.ContainerEdits, err error) {
 	text, err := os.ReadFile(string(c))
 	if err != nil {
@@ -42,7 +41,7 @@ func (c Capabilities) Edits(i Instance) (edits specs.ContainerEdits, err error) 
 	return edits, nil
 }
 
-// lookUp finds the number of a capability, one a line behind its name.
+// lookUp returns the number of a capability. Each line of the text is a name and its number.
 func lookUp(text, name string) (number string, ok bool) {
 	for line := range strings.Lines(text) {
 		if fields := strings.Fields(line); len(fields) == 2 && fields[0] == name {

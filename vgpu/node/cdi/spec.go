@@ -1,6 +1,6 @@
-// Package cdi keeps the files by which a container runtime is told what to add to a container (Container Device Interface).
-// The kubelet passes on the name of a grant before anybody knows whose it is; the file behind the name is written when the
-// container is about to be created.
+// Package cdi writes the files of the Container Device Interface, by which a container runtime adds devices to a container. The kubelet
+// passes the device name of a set of tickets to the runtime before their owner is known; the file with that name is written when
+// the container is about to be created.
 package cdi
 
 import (
@@ -22,14 +22,14 @@ const (
 	prefix  = "gshare.dev-grant-"
 )
 
-// Name is the device name of a set of tickets, as the kubelet passes it on.
+// Name returns the CDI device name of a set of tickets, as the kubelet passes it to the runtime.
 func Name(key string) string { return kind + "=" + key }
 
-// Directory holds the files. It is the runtime's, and others write there too.
+// Directory is the path of the runtime's folder of CDI files. Other programs write there too.
 type Directory string
 
-// Write says what the container behind a key gets. The runtime sees the whole file or none. The file has to be renamed within
-// the directory: that is what runtimes look out for, and one that comes from elsewhere they do not notice.
+// Write sets the edits of the containers with a key. The temporary file is in the same folder, since runtimes watch it for renames
+// within, and only read names that end in .json or .yaml.
 func (d Directory) Write(key, owner string, edits specs.ContainerEdits) error {
 	text, err := json.Marshal(specs.Spec{
 		Version: version, Kind: kind,
@@ -44,7 +44,7 @@ func (d Directory) Write(key, owner string, edits specs.ContainerEdits) error {
 	return atomicfile.WriteFile(d.file(key), text, 0o600)
 }
 
-// Remove takes the file behind a key away, so that no container can be created with it.
+// Remove deletes the file of a key, so that no container can be created with it.
 func (d Directory) Remove(key string) error {
 	if err := os.Remove(d.file(key)); err != nil && !os.IsNotExist(err) {
 		return err
@@ -52,7 +52,7 @@ func (d Directory) Remove(key string) error {
 	return nil
 }
 
-// Keys lists the keys that have a file.
+// Keys returns the keys that have a file.
 func (d Directory) Keys() (keys []string, err error) {
 	files, err := filepath.Glob(d.file("*"))
 	for _, file := range files {
@@ -63,7 +63,7 @@ func (d Directory) Keys() (keys []string, err error) {
 
 func (d Directory) file(key string) string { return filepath.Join(string(d), prefix+key+".json") }
 
-// OwnerOf reads whose file lies behind a key; empty if there is none.
+// OwnerOf returns the owner in the file of a key; empty if there is none.
 func (d Directory) OwnerOf(key string) (string, error) {
 	text, err := os.ReadFile(d.file(key))
 	if os.IsNotExist(err) {
@@ -83,7 +83,7 @@ func (d Directory) OwnerOf(key string) (string, error) {
 	return spec.Devices[0].Annotations["gshare.dev/owner"], nil
 }
 
-// Clear takes all files away, unfinished ones too.
+// Clear deletes all files of this kind, also unfinished ones.
 func (d Directory) Clear() error {
 	files, err := filepath.Glob(filepath.Join(string(d), prefix+"*"))
 	for _, file := range files {

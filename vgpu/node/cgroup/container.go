@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// ErrNoContainer says that a process is in no container of a pod.
+// ErrNoContainer is returned for a process that is in no container of a pod.
 var ErrNoContainer = errors.New("the process is in no container of a pod")
 
 // Container is a container of a pod.
@@ -23,7 +23,7 @@ var (
 	containerName = regexp.MustCompile(`^(?:(?:cri-containerd|crio|docker)-)?([0-9a-f]{64})(?:\.scope)?$`)
 )
 
-// Container finds the container of a process. All hierarchies that name one have to agree.
+// Container returns the container of a process, or an error if the hierarchies name different ones.
 func (m Membership) Container() (Container, error) {
 	var found Container
 	for _, line := range m {
@@ -42,7 +42,7 @@ func (m Membership) Container() (Container, error) {
 	return found, nil
 }
 
-// containerOf takes the outermost pod in a path: what lies below a container's cgroup the container may have made itself.
+// containerOf returns the container in a path: that of the outermost pod, since cgroups below a container may be of its own making.
 func containerOf(path string) (Container, bool) {
 	names := splitPath(path)
 	for i, name := range names {
@@ -62,8 +62,8 @@ func containerOf(path string) (Container, bool) {
 	return Container{}, false
 }
 
-// splitPath gives the names of a path. A runtime without systemd under a kubelet with it joins three with colons:
-// slice, runtime, container.
+// splitPath returns the names in a path. A runtime with the cgroupfs driver under a kubelet with systemd joins slice, runtime and
+// container with colons.
 func splitPath(path string) (names []string) {
 	for name := range strings.SplitSeq(path, "/") {
 		if parts := strings.Split(name, ":"); len(parts) == 3 {
@@ -75,7 +75,7 @@ func splitPath(path string) (names []string) {
 	return names
 }
 
-// ContainerPath is the cgroup of a process's container in the hierarchy of version 2, seen from the root of that.
+// ContainerPath returns the path of the container's cgroup from the root of the version 2 hierarchy.
 func (m Membership) ContainerPath() (string, error) {
 	path, ok := m.Unified()
 	if _, is := containerOf(path); !ok || !is {
@@ -84,7 +84,7 @@ func (m Membership) ContainerPath() (string, error) {
 	names := strings.Split(path, "/")
 	for i := range names {
 		if cut := strings.Join(names[:i+1], "/"); names[i] == ".." {
-			return "", fmt.Errorf("%s is outside of the agent's own cgroups", path)
+			return "", fmt.Errorf("cgroup %s is outside of the agent's cgroup namespace", path)
 		} else if _, is := containerOf(cut); is {
 			return cut, nil
 		}

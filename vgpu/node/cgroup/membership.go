@@ -1,6 +1,5 @@
-// Package cgroup tells which container a process belongs to. The kernel says in which cgroups the process is; container
-// runtimes and kubelets name the cgroups of containers in a few forms, for version 1 and 2 of cgroups, with systemd as
-// the manager and without.
+// Package cgroup finds the container of a process from its cgroups, whose names depend on container runtime, cgroup version and
+// cgroup driver (systemd or cgroupfs).
 package cgroup
 
 import (
@@ -9,16 +8,16 @@ import (
 	"strings"
 )
 
-// Membership is the cgroups of one process.
+// Membership holds the cgroups of one process.
 type Membership []Line
 
-// Line is the place of a process in one hierarchy.
+// Line is the cgroup of a process in one hierarchy.
 type Line struct {
 	Controllers string // comma-separated; empty for version 2
 	Path        string
 }
 
-// Of reads the cgroups of a process. That the PID still means the same process is the caller's to check, afterwards.
+// Of returns the cgroups of a process. The caller checks afterwards that the PID is still that of the same process.
 func Of(pid int) (Membership, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
@@ -27,20 +26,20 @@ func Of(pid int) (Membership, error) {
 	return Parse(string(text))
 }
 
-// Parse reads what /proc/PID/cgroup holds.
+// Parse parses the content of /proc/PID/cgroup.
 func Parse(text string) (Membership, error) {
 	var m Membership
 	for line := range strings.Lines(text) {
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
 		if len(fields) != 3 || !strings.HasPrefix(fields[2], "/") {
-			return nil, fmt.Errorf("%.100q is no cgroup of a process", line)
+			return nil, fmt.Errorf("parse cgroup of a process: %.100q", line)
 		}
 		m = append(m, Line{fields[1], fields[2]})
 	}
 	return m, nil
 }
 
-// Unified is the path in the hierarchy of version 2.
+// Unified returns the path in the version 2 hierarchy, if there is one.
 func (m Membership) Unified() (path string, ok bool) {
 	for _, line := range m {
 		if line.Controllers == "" {
@@ -50,7 +49,7 @@ func (m Membership) Unified() (path string, ok bool) {
 	return "", false
 }
 
-// Below says that the path is the parent or lies below it.
+// Below reports whether the path is parent or lies below it.
 func Below(path, parent string) bool {
 	return path == parent || strings.HasPrefix(path, strings.TrimSuffix(parent, "/")+"/")
 }

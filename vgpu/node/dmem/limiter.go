@@ -1,6 +1,6 @@
-// Package dmem lets the driver itself limit the device memory of a cgroup. A program can avoid the hook, and drop the limit of
-// MPS by its environment; it cannot avoid this (NVIDIA MPS, MPS v3 Memory Partitioning). It takes driver 615 and version 2
-// of cgroups, and is not there for MIG instances. Managed memory counts as the host's.
+// Package dmem limits the device memory of a cgroup in the driver (NVIDIA MPS, MPS v3 Memory Partitioning). Unlike the hook and the
+// limit of MPS, a program cannot bypass it. It needs driver 615 and cgroup v2, and does not support MIG instances. Managed memory
+// counts as memory of the host.
 package dmem
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// ErrMissing says that this machine has no such limits.
+// ErrMissing is returned where the driver has no memory limits for cgroups.
 var ErrMissing = errors.New("the driver has no memory limits for cgroups")
 
-// Limiter sets the limits by the driver's own program: only the driver knows how they are kept.
+// Limiter sets memory limits with the driver's own program.
 type Limiter struct {
 	Program string // empty: nvidia-smi
 	Mount   string // of the cgroups; empty: /sys/fs/cgroup
@@ -30,21 +30,21 @@ type Limiter struct {
 
 func (l Limiter) mount() string { return cmp.Or(l.Mount, "/sys/fs/cgroup") }
 
-// Available says whether there are such limits; the error is ErrMissing if not, and another where the driver does not answer.
+// Available returns nil if there are memory limits, ErrMissing if not, and another error if the driver does not answer.
 func (l Limiter) Available(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(l.mount(), "cgroup.controllers")); err != nil {
-		return fmt.Errorf("%w: version 2 of cgroups is not mounted on %s", ErrMissing, l.mount())
+		return fmt.Errorf("%w: cgroup v2 is not mounted on %s", ErrMissing, l.mount())
 	}
 	_, err := l.run(ctx, "--help")
-	if err == nil || errors.Is(err, errSilent) {
+	if err == nil || errors.Is(err, errNoAnswer) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrMissing, err)
 }
 
-// Limit limits the memory of a GPU that the processes of a cgroup have together, and gives the limit that the driver then tells.
-// The cgroup is the container's own: one that is made below it without a limit would have none. Nothing is reserved (the soft limit
-// is 0): a reservation would outlive the cgroup in those above it.
+// Limit limits the memory that the processes of a cgroup use together on a GPU, and returns the limit that the driver confirms.
+// The cgroup must be that of the container: the container could create one below it without a limit. The soft limit is 0: a
+// reservation would outlive the cgroup in its ancestors.
 func (l Limiter) Limit(ctx context.Context, cgroup, gpu string, limit share.Bytes) (share.Bytes, error) {
 	where := []string{"--namespace", filepath.Join(l.mount(), cgroup), "-i", gpu}
 	mib := strconv.FormatInt(int64((limit+share.MiB-1)/share.MiB), 10)
@@ -58,7 +58,7 @@ func (l Limiter) Limit(ctx context.Context, cgroup, gpu string, limit share.Byte
 	return hardLimit(text)
 }
 
-// hardLimit reads a line such as "hard limit: 8192 MiB".
+// hardLimit parses a line such as "hard limit: 8192 MiB".
 func hardLimit(text string) (share.Bytes, error) {
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(line, ":")
@@ -71,22 +71,22 @@ func hardLimit(text string) (share.Bytes, error) {
 			return share.Bytes(mib) * share.MiB, nil
 		}
 	}
-	return 0, fmt.Errorf("the driver tells no hard limit: %.200q", text)
+	return 0, fmt.Errorf("parse hard limit of the driver: %.200q", text)
 }
 
-// answerLimit is how long the program may take. One that hangs in the driver cannot be ended: nobody must wait for it.
-const answerLimit = 10 * time.Second
+// answerTimeout is how long the program may run. A call that hangs in the driver cannot be killed.
+const answerTimeout = 10 * time.Second
 
-var errSilent = errors.New("no answer")
+var errNoAnswer = errors.New("no answer")
 
 func (l Limiter) run(ctx context.Context, arguments ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, cmp.Or(l.Program, "nvidia-smi"), append([]string{"memory-limits"}, arguments...)...)
 	cmd.WaitDelay = 100 * time.Millisecond
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
-		return "", fmt.Errorf("nvidia-smi memory-limits: %w: %w", errSilent, ctx.Err())
+		return "", fmt.Errorf("nvidia-smi memory-limits: %w: %w", errNoAnswer, ctx.Err())
 	}
 	if err != nil {
 		return "", fmt.Errorf("nvidia-smi memory-limits: %w: %.200s", err, bytes.TrimSpace(out))

@@ -11,23 +11,23 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Config is what a book goes by. The bounds have to be those of the scheduler.
+// Config is the configuration of a book. Bounds must equal those of the scheduler.
 type Config struct {
 	Node       string // name of this node
 	Gamma      int64  // bound of the limits on a slice, per mille
 	MixTenants bool   // pods of several namespaces may share a slice
 }
 
-// Book holds what has been granted on one node. It is not safe for concurrent use.
+// Book holds the grants of one node, and admits new ones beside them. It is not safe for concurrent use.
 type Book struct {
 	config Config
 	rules  map[packing.Model]packing.Rules
 	slices []packing.Slice
-	used   map[string]string // slices that others use, by ID: by whom
+	used   map[string]string // slices that processes without a share use, by ID: the user
 	grants map[string]Grant  // by ID
 }
 
-// NewBook gives an empty book of a node without slices.
+// NewBook returns an empty book of a node without slices.
 func NewBook(c Config) *Book {
 	b := &Book{config: c, rules: map[packing.Model]packing.Rules{}, grants: map[string]Grant{}}
 	for _, m := range []packing.Model{packing.Slots, packing.Rectangles} {
@@ -38,38 +38,38 @@ func NewBook(c Config) *Book {
 	return b
 }
 
-// SetSlices says what the node has now, and which slices others use without a share, by whom. Grants on slices that are gone
-// or used stay until their containers do.
+// SetSlices sets the slices of the node, and the IDs of those that processes without a share use, with the user of each. Grants on
+// slices that are gone or used remain until they are released.
 func (b *Book) SetSlices(s []packing.Slice, used map[string]string) { b.slices, b.used = s, used }
 
-// Restore takes over a grant that an earlier agent made. It held then, and what runs is not asked again.
+// Restore adds a grant of an earlier agent without checking it again: its container may be running.
 func (b *Book) Restore(g Grant) { b.grants[g.ID()] = g }
 
-// Release takes a grant out.
+// Release removes a grant.
 func (b *Book) Release(id string) { delete(b.grants, id) }
 
-// Get finds the grant of a container.
+// Get returns the grant with an ID.
 func (b *Book) Get(id string) (Grant, bool) {
 	g, ok := b.grants[id]
 	return g, ok
 }
 
-// All lists the grants, the oldest first.
+// All returns the grants, the oldest first.
 func (b *Book) All() []Grant {
 	all := slices.Collect(maps.Values(b.grants))
 	slices.SortFunc(all, func(x, y Grant) int { return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.ID(), y.ID())) })
 	return all
 }
 
-// Admit gives a container its grant: the one it has, if it has one, else that of its placement if this fits beside all
-// others. It may be called any number of times. changed says that the pod's placement is no longer what was granted.
+// Admit returns the grant of a container: the one that it has or, if its placement fits beside all others, a new one. It may be
+// called repeatedly. changed reports that the pod's placement is no longer what was granted.
 func (b *Book) Admit(c Claim, now time.Time) (g Grant, changed bool, _ *Refusal) {
 	held, has := b.grants[c.Owner().ID()]
 	if has && !held.Holds(c.Tickets) {
-		return Grant{}, false, Doubt("the kubelet gives tickets %v to a container that holds %v", c.Tickets, held.Tickets)
+		return Grant{}, false, Ambiguous("the kubelet gives tickets %v to a container that holds %v", c.Tickets, held.Tickets)
 	}
 	if other, ok := b.holder(c.Tickets, c.Owner()); ok {
-		return Grant{}, false, Doubt("the kubelet has given a ticket of %v a second time, while a container of pod %s holds it",
+		return Grant{}, false, Ambiguous("the kubelet has given a ticket of %v a second time, while a container of pod %s holds it",
 			c.Tickets, other.UID)
 	}
 	g, refusal := c.grantOf(b.config.Node)
@@ -87,7 +87,7 @@ func (b *Book) Admit(c Claim, now time.Time) (g Grant, changed bool, _ *Refusal)
 	return g, false, nil
 }
 
-// holder finds another container that holds one of the tickets.
+// holder returns the grant of another container with one of the tickets.
 func (b *Book) holder(tickets []string, owner Owner) (Grant, bool) {
 	for id, g := range b.grants {
 		if id != owner.ID() && slices.ContainsFunc(tickets, func(t string) bool { return slices.Contains(g.Tickets, t) }) {
@@ -97,7 +97,7 @@ func (b *Book) holder(tickets []string, owner Owner) (Grant, bool) {
 	return Grant{}, false
 }
 
-// fits asks the scheduler's rules whether each vGPU may join its slice.
+// fits returns a refusal unless each vGPU may join its slice by the scheduler's rules.
 func (b *Book) fits(g Grant) *Refusal {
 	enforcement := share.Strict
 	if g.BestEffort {
@@ -117,21 +117,21 @@ func (b *Book) fits(g Grant) *Refusal {
 				"the container starts once the slice is free", v.Slice, by)
 		}
 		s := &b.slices[i]
-		if other := b.inTheWay(s); other != "" {
-			return refuse(NoRoom, "slice %s cannot be made beside %s, which is granted", v.Slice, other)
+		if other := b.overlapping(s); other != "" {
+			return refuse(DoesNotFit, "slice %s cannot be made beside %s, which is granted", v.Slice, other)
 		}
 		ask := packing.ShareRequest{Tenant: g.Namespace, Share: v.Share, Terms: share.Terms{
 			Isolation: v.Class, Slice: cmp.Or(s.Profile, share.WholeGPU), Enforcement: enforcement,
 		}}
 		if _, refusal := b.rules[packing.Model(g.Model)].Admit(s, b.loadOf(v.Slice), ask); refusal != packing.Admitted {
-			return refuse(NoRoom, "the placement on slice %s is not possible beside what is granted there: %v", v.Slice, refusal)
+			return refuse(DoesNotFit, "the placement on slice %s is not possible beside what is granted there: %v", v.Slice, refusal)
 		}
 	}
 	return nil
 }
 
-// inTheWay finds a slice with grants that takes room which this one, to be made on demand, would need.
-func (b *Book) inTheWay(s *packing.Slice) string {
+// overlapping returns the ID of a slice with grants that shares memory slices with s, a MIG instance to be created on demand.
+func (b *Book) overlapping(s *packing.Slice) string {
 	for i := range b.slices {
 		o := &b.slices[i]
 		if o.ID != s.ID && o.Device == s.Device && o.Room&s.Room != 0 && !b.loadOf(string(o.ID)).Empty() {
@@ -141,7 +141,7 @@ func (b *Book) inTheWay(s *packing.Slice) string {
 	return ""
 }
 
-// loadOf is what a slice holds.
+// loadOf returns the load of a slice.
 func (b *Book) loadOf(slice string) *packing.Load {
 	load := &packing.Load{}
 	for _, g := range b.grants {
@@ -154,7 +154,7 @@ func (b *Book) loadOf(slice string) *packing.Load {
 	return load
 }
 
-// On lists the grants on a slice.
+// On returns the grants on a slice, the oldest first.
 func (b *Book) On(slice string) (on []Grant) {
 	for _, g := range b.All() {
 		if slices.ContainsFunc(g.VGPUs, func(v kube.PlacedVGPU) bool { return v.Slice == slice }) {
@@ -164,5 +164,5 @@ func (b *Book) On(slice string) (on []Grant) {
 	return on
 }
 
-// Promised is the device memory of a slice that has been granted.
-func (b *Book) Promised(slice string) share.Bytes { return b.loadOf(slice).Memory() }
+// GrantedMemory returns how much device memory of a slice is granted.
+func (b *Book) GrantedMemory(slice string) share.Bytes { return b.loadOf(slice).Memory() }

@@ -1,5 +1,5 @@
-// Package grant decides which container gets which part of the node's GPUs. It knows no sockets, files or clocks: the agent
-// tells it what the kubelet recorded and what the pod says, and it answers with a grant or with a refusal (DESIGN 4).
+// Package grant decides which container gets which part of the node's GPUs. It has no sockets, files
+// or clocks: from what the kubelet recorded and the pod asks for it computes a grant or a refusal.
 package grant
 
 import (
@@ -22,30 +22,30 @@ type Owner struct {
 	Container string
 }
 
-// ID names the container for as long as its pod lives. It is short: the path of a socket may have 107 bytes.
+// ID returns an identifier of the container that is unique while its pod exists. It is short, since socket paths are limited to 107 bytes.
 func (o Owner) ID() string {
 	sum := sha256.Sum256([]byte(string(o.UID) + "\n" + o.Container))
 	return hex.EncodeToString(sum[:8])
 }
 
-// String is for logs: namespace/pod/container.
+// String returns namespace/pod/container, for logs.
 func (o Owner) String() string { return o.Namespace + "/" + o.Name + "/" + o.Container }
 
-// Grant is what one container has been given. It is frozen: what the pod's annotations say later changes nothing.
+// Grant is the part of the node's GPUs that a container has. It is frozen: later changes of the pod's annotations have no effect.
 type Grant struct {
 	Owner
 	Tickets []string // sorted
 	Model   kube.FitModel
 	VGPUs   []kube.PlacedVGPU
 	Since   time.Time
-	// BestEffort: the pod runs where its share cannot be enforced, and its enforcement status says so.
+	// BestEffort is true if the pod accepts that its share is not enforced. Its enforcement status lists what is not.
 	BestEffort bool
 }
 
-// Class is the isolation class of the slices; those of one container have the same.
+// Class returns the isolation class of the grant's slices, which is the same for all of them.
 func (g *Grant) Class() share.Isolation { return g.VGPUs[0].Class }
 
-// Holds says that the tickets are those of the grant, whatever their order.
+// Holds reports whether the tickets, in any order, are those of the grant.
 func (g *Grant) Holds(tickets []string) bool {
 	return slices.Equal(g.Tickets, slices.Sorted(slices.Values(tickets)))
 }

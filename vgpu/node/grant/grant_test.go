@@ -117,13 +117,13 @@ func TestAdmit(t *testing.T) {
 		"unreadable":           {claim(garbage, "g0-1"), Forged},
 		"two tickets for one":  {claim(podOf("p", "A", 50, 50), "g0-1", "g0-2"), Forged},
 		"unknown slice":        {claim(podOf("p", "C", 50, 50), "g0-1"), UnknownSlice},
-		"no room":              {claim(podOf("p", "A", 60, 90), "g0-1"), NoRoom},
+		"no room":              {claim(podOf("p", "A", 60, 90), "g0-1"), DoesNotFit},
 		"room on another":      {claim(podOf("p", "B", 60, 90), "g0-1"), ""},
-		"ticket of another":    {claim(podOf("p", "B", 10, 10), "g0-0"), TicketsInDoubt},
-		"tickets of two pods":  {claim(podOf("p", "B", 10, 10), "g0-0", "g0-9"), TicketsInDoubt},
+		"ticket of another":    {claim(podOf("p", "B", 10, 10), "g0-0"), AmbiguousTickets},
+		"tickets of two pods":  {claim(podOf("p", "B", 10, 10), "g0-0", "g0-9"), AmbiguousTickets},
 		"another container":    {Claim{podOf("p", "A", 50, 50), "side", []string{"g0-1"}}, Forged},
-		"sick":                 {claim(podOf("p", "sick", 50, 50), "g0-1"), NoRoom},
-		"whole GPU, not empty": {claim(podOf("p", "A", 100, 100), "g0-1"), NoRoom},
+		"sick":                 {claim(podOf("p", "sick", 50, 50), "g0-1"), DoesNotFit},
+		"whole GPU, not empty": {claim(podOf("p", "A", 100, 100), "g0-1"), DoesNotFit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBook("A", "B", "sick")
@@ -246,7 +246,7 @@ func TestFrozen(t *testing.T) {
 	if _, changed, refusal := b.Admit(claim(pod, "g0-1"), start); refusal != nil || !changed {
 		t.Errorf("without placement: changed %v, %v", changed, refusal)
 	}
-	if _, _, refusal := b.Admit(claim(pod, "g0-7"), start); refusal == nil || refusal.Reason != TicketsInDoubt {
+	if _, _, refusal := b.Admit(claim(pod, "g0-7"), start); refusal == nil || refusal.Reason != AmbiguousTickets {
 		t.Errorf("with other tickets: %v", refusal)
 	}
 	b.SetSlices(nil, nil) // the device is gone: who has it keeps it

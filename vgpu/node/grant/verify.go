@@ -9,18 +9,18 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Claim is a container that is about to start, with the tickets that the kubelet has recorded for it.
+// Claim is a container that is about to start, with the tickets that the kubelet recorded for it.
 type Claim struct {
 	Pod       *v1.Pod
 	Container string
 	Tickets   []string
 }
 
-// Owner is who claims.
+// Owner returns the claiming container.
 func (c Claim) Owner() Owner { return Owner{c.Pod.UID, c.Pod.Namespace, c.Pod.Name, c.Container} }
 
-// grantOf verifies all of a placement that does not depend on what else runs here: that it is for this pod, this node and
-// what its containers ask for.
+// grantOf returns the grant for the pod's placement, or a refusal if that is not for this pod, this node or what the containers
+// request. Other grants are not considered.
 func (c Claim) grantOf(node string) (Grant, *Refusal) {
 	request, _, err := kube.RequestOf(c.Pod)
 	if err != nil {
@@ -29,7 +29,7 @@ func (c Claim) grantOf(node string) (Grant, *Refusal) {
 	placement, present, err := kube.PlacementOf(c.Pod)
 	switch {
 	case !present:
-		return Grant{}, refuse(NotPlaced, "the pod has no place on a GPU: delete it and create it again with "+
+		return Grant{}, refuse(NotPlaced, "the pod has no placement: delete it and create it again with "+
 			"schedulerName: %s and without nodeName; static pods cannot have a share", kube.SchedulerName)
 	case err != nil:
 		return Grant{}, refuse(Forged, "%v: only the scheduler may write it; delete the pod and create it again", err)
@@ -40,7 +40,7 @@ func (c Claim) grantOf(node string) (Grant, *Refusal) {
 	}
 	i := slices.IndexFunc(placement.Containers, func(p kube.PlacedContainer) bool { return p.Name == c.Container })
 	if i < 0 || len(placement.Containers[i].VGPUs) != len(c.Tickets) {
-		return Grant{}, refuse(Forged, "the placement gives container %s no %d vGPUs", c.Container, len(c.Tickets))
+		return Grant{}, refuse(Forged, "the placement of container %s does not have %d vGPUs", c.Container, len(c.Tickets))
 	}
 	return Grant{
 		Owner: c.Owner(), Tickets: slices.Sorted(slices.Values(c.Tickets)), Model: placement.Model,

@@ -1,5 +1,5 @@
-// Package injection says what a container with a grant gets: the devices, the hook in front of the CUDA driver, the socket
-// of the token server. It also says which pods could get around that.
+// Package injection computes what is added to a container with a grant: the devices, the hook in front of the CUDA driver, the
+// socket of the token server. It also refuses pods whose own fields could bypass that.
 package injection
 
 import (
@@ -14,16 +14,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Where things are in a container.
+// Paths in a container.
 const (
 	PreloadPath = "/etc/ld.so.preload"
 	LibraryDir  = "/usr/lib/gshare"
 	Library     = LibraryDir + "/libgshare.so"
-	SocketDir   = "/run/gshare" // where the hook looks without being told
+	SocketDir   = "/run/gshare" // the default of the hook
 	MPSDir      = "/run/gshare-mps"
 )
 
-// Host is where they are on the node.
+// Host holds where the injected files are on the node.
 type Host struct {
 	Hook    string // the library; empty in a node without one, which then shares nothing
 	Preload string // a file that names Library
@@ -33,7 +33,7 @@ type Host struct {
 	Device       func(slice string) Device // nil: a slice is a device by its UUID
 }
 
-// Device is what programs and the driver call a slice.
+// Device is a slice as programs and the driver identify it.
 type Device struct {
 	UUID string
 	MIG  *cdi.Instance // nil: a whole GPU
@@ -46,8 +46,8 @@ func (h Host) device(slice string) Device {
 	return h.Device(slice)
 }
 
-// check refuses an instance without the driver's numbers: it would pass for a whole GPU, and whose nodes are under that name in the
-// vendor's file is not known.
+// check returns an error for a MIG instance that the driver does not list now. It would be taken for a whole GPU, and the vendor's file
+// may have the device nodes of another one under that name.
 func (d Device) check(slice string) error {
 	if d.UUID == "" || d.MIG == nil && strings.HasPrefix(d.UUID, "MIG-") {
 		return fmt.Errorf("slice %s: the driver does not list the MIG instance now", slice)
@@ -55,7 +55,7 @@ func (d Device) check(slice string) error {
 	return nil
 }
 
-// driver makes the devices usable in a container.
+// driver returns the edits that make devices usable in a container.
 func (h Host) driver(devices []Device) (edits specs.ContainerEdits, err error) {
 	for _, d := range devices {
 		var whole []string
@@ -76,7 +76,8 @@ func (h Host) driver(devices []Device) (edits specs.ContainerEdits, err error) {
 	return edits, nil
 }
 
-// Edits lists what the container gets. dir is its directory on the host, pipe that of its MPS; empty where no daemon runs.
+// Edits returns what is added to a container with a grant. dir is the container's directory on the host, pipe that of its MPS daemon;
+// empty if none runs.
 func (h Host) Edits(g *grant.Grant, dir, pipe string) (specs.ContainerEdits, error) {
 	var uuids []string
 	var devices []Device
@@ -91,18 +92,18 @@ func (h Host) Edits(g *grant.Grant, dir, pipe string) (specs.ContainerEdits, err
 	if err != nil {
 		return specs.ContainerEdits{}, err
 	}
-	// The directory is gone when the grant is: a runtime that has not noticed yet cannot create a container with an old one.
+	// The directory is deleted with the grant, so a runtime with an outdated file cannot create a container from it.
 	edits = cdi.Join(specs.ContainerEdits{
 		Env: []string{"CUDA_VISIBLE_DEVICES=" + strings.Join(uuids, ",")}, Mounts: []*specs.Mount{bind(dir, SocketDir)},
 	}, edits)
 	if g.Class() == share.Exclusive {
-		return edits, nil // alone on its devices: nothing stands between it and the driver
+		return edits, nil // alone on its devices: it needs no hook
 	}
 	edits = cdi.Join(edits, specs.ContainerEdits{Mounts: []*specs.Mount{bind(h.Hook, Library), bind(h.Preload, PreloadPath)}})
 	return cdi.Join(edits, h.mps(g, pipe)), nil
 }
 
-// mps makes the processes of the container clients of the daemon of its device. Of its pipes they see those that are theirs.
+// mps returns the edits that make the container's processes clients of the MPS daemon of its slice, in its own namespace if there is one.
 func (h Host) mps(g *grant.Grant, pipe string) specs.ContainerEdits {
 	v := g.VGPUs[0]
 	inside := mps.Daemons{Dir: MPSDir}.PipeDir(h.device(v.Slice).UUID)
@@ -118,7 +119,7 @@ func (h Host) mps(g *grant.Grant, pipe string) specs.ContainerEdits {
 	return edits
 }
 
-// bind mounts something of the host so that the container can read it only.
+// bind returns a read-only mount of a path of the host.
 func bind(host, container string) *specs.Mount {
 	return &specs.Mount{HostPath: host, ContainerPath: container, Options: []string{"rbind", "ro", "nosuid", "nodev"}}
 }

@@ -77,7 +77,7 @@ func TestCheck(t *testing.T) {
 			if (refusal == nil) != test.safe {
 				t.Errorf("refused: %v; want safe %v", refusal, test.safe)
 			}
-			if refusal != nil && refusal.Reason != grant.Tampering {
+			if refusal != nil && refusal.Reason != grant.UnsafePod {
 				t.Errorf("reason %s", refusal.Reason)
 			}
 		})

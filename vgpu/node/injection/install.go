@@ -9,8 +9,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 )
 
-// Install puts the hook where containers can be given it from: under a name of its content, so that one that running
-// containers have mapped is never changed. It gives the library and the file for PreloadPath.
+// Install copies the hook into a folder that containers mount it from, and returns the paths of the library and of the file for
+// PreloadPath. The name contains a hash of the content, so that a library in use by running containers is never changed.
 func Install(hook, dir string) (library, preload string, err error) {
 	content, err := os.ReadFile(hook)
 	if err != nil {
@@ -22,14 +22,14 @@ func Install(hook, dir string) (library, preload string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", "", err
 	}
-	if err := place(library, content, 0o755); err != nil {
+	if err := install(library, content, 0o755); err != nil {
 		return "", "", err
 	}
-	return library, preload, place(preload, []byte(Library+"\n"), 0o644)
+	return library, preload, install(preload, []byte(Library+"\n"), 0o644)
 }
 
-// place writes a file as a whole, unless it is there: whoever mounted it keeps what he mounted.
-func place(name string, content []byte, mode os.FileMode) error {
+// install writes a file, unless it has this content: containers that have mounted it keep theirs.
+func install(name string, content []byte, mode os.FileMode) error {
 	if old, err := os.ReadFile(name); err == nil && string(old) == string(content) {
 		return nil
 	}

@@ -10,15 +10,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 )
 
-// ownEnv are the names by which a pod could speak in the agent's place, or ask for GPUs past it.
+// ownEnv are the prefixes of variables by which a pod could pose as the agent, or request GPUs without a share.
 var ownEnv = []string{"GSHARE_", "CUDA_MPS_", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_MIG_"}
 
-// hostPaths are the places of the host from which a pod could change what it is given. Directory is the agent's.
+// hostPaths returns the paths of the host by which a pod could change what is injected. directory is the agent's.
 func hostPaths(directory string) []string {
 	return []string{directory, "/dev", "/proc", "/sys", "/etc/cdi", "/run/cdi", "/var/run", "/var/lib/kubelet"}
 }
 
-// Check refuses a container whose own fields could get around its share. directory is the agent's on the host.
+// Check refuses a container whose own fields could bypass its share. directory is the agent's on the host.
 func Check(pod *v1.Pod, container, directory string) *grant.Refusal {
 	c := find(pod, container)
 	if c == nil {
@@ -26,7 +26,7 @@ func Check(pod *v1.Pod, container, directory string) *grant.Refusal {
 	}
 	for _, e := range c.Env {
 		if slices.ContainsFunc(ownEnv, func(own string) bool { return strings.HasPrefix(e.Name, own) }) {
-			return grant.Unsafe("container %s: remove env %.64s: it is gshare's to set", c.Name, e.Name)
+			return grant.Unsafe("container %s: remove env %.64s: only gshare may set it", c.Name, e.Name)
 		}
 	}
 	if refusal := checkMounts(c); refusal != nil {
@@ -38,7 +38,7 @@ func Check(pod *v1.Pod, container, directory string) *grant.Refusal {
 	return checkVolumes(pod, c, directory)
 }
 
-// find gives the container as it is created. All are searched: a name is there once in a pod.
+// find returns the container or init container with a name; names are unique in a pod.
 func find(pod *v1.Pod, name string) *v1.Container {
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
@@ -50,12 +50,12 @@ func find(pod *v1.Pod, name string) *v1.Container {
 	return nil
 }
 
-// checkMounts: what is mounted above our paths is mounted before them, so only the paths themselves and what is below matter.
+// checkMounts refuses volumes on or below the injected paths. A mount above them is made first, so it does no harm.
 func checkMounts(c *v1.Container) *grant.Refusal {
 	for _, m := range c.VolumeMounts {
 		for _, own := range []string{PreloadPath, LibraryDir, SocketDir, MPSDir} {
 			if below(m.MountPath, own) {
-				return grant.Unsafe("container %s: mount volume %.64s elsewhere: %.64s is gshare's", c.Name, m.Name, m.MountPath)
+				return grant.Unsafe("container %s: mount volume %.64s elsewhere: %.64s is reserved for gshare", c.Name, m.Name, m.MountPath)
 			}
 		}
 	}
@@ -96,7 +96,7 @@ func checkVolumes(pod *v1.Pod, c *v1.Container, directory string) *grant.Refusal
 	return nil
 }
 
-// below says that a path is the other or lies in it.
+// below reports whether a path is parent or lies in it.
 func below(p, parent string) bool {
 	p, parent = path.Clean("/"+p), path.Clean("/"+parent)
 	return p == parent || strings.HasPrefix(p, strings.TrimSuffix(parent, "/")+"/")

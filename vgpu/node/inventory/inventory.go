@@ -1,5 +1,5 @@
 // Package inventory turns what a machine has into what its node offers: the published inventory, and the slices that the
-// agent itself goes by. Devices come and go; what is offered never shrinks while pods are bound (DESIGN 2).
+// agent itself admits by. Devices come and go, but what is offered never shrinks while pods are bound.
 package inventory
 
 import (
@@ -13,26 +13,26 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Config is what the administrator decided.
+// Config is the administrator's configuration of a node's devices.
 type Config struct {
-	Owned     []string          // UUIDs or indices of devices that are gshare's; empty: all
-	Closed    []string          // UUIDs of devices and slices that take no new pods
+	Owned     []string          // UUIDs or indices of the devices that gshare serves; empty: all
+	Cordoned  []string          // UUIDs of devices and slices that take no new pods
 	Classes   []share.Isolation // what this node can enforce
 	Reserve   share.PerMille
 	MaxShares int
 }
 
-// Inventory is the slices of a node, in an order that is kept.
+// Inventory is the slices of a node, in an order that does not change.
 type Inventory struct {
 	slices []Slice
 }
 
-// Slice is one of them, and what is special about it now.
+// Slice is one slice with its present state.
 type Slice struct {
-	kube.Slice        // Healthy and Reason follow from what is said here
-	Fault      string // why it cannot be used; empty where it can
-	Closed     bool   // takes no new pods; what runs, and what was bound before, goes on
-	Used       string // by whom it is used without a share; takes no new pods, also of those bound before; what runs goes on
+	kube.Slice        // Healthy and Reason follow from the fields below
+	Fault      string // why it cannot be used; empty if it can
+	Cordoned   bool   // takes no new pods, except those bound before
+	Used       string // the user without a share, if there is one: takes no new pods, also none bound before
 	Index      int    // of the device, in the driver's order
 }
 
@@ -40,10 +40,10 @@ func (c Config) owns(d gpu.Device) bool {
 	return len(c.Owned) == 0 || slices.Contains(c.Owned, d.UUID) || slices.Contains(c.Owned, strconv.Itoa(d.Index))
 }
 
-// of lists the slices of the devices. A device in MIG mode is there with its instances, also where it has none.
+// of returns the slices of the devices: whole GPUs, or the instances of those in MIG mode.
 func (c Config) of(devices []gpu.Device) (found []Slice) {
 	for _, d := range devices {
-		if !c.owns(d) || d.SMs == 0 { // too broken to say what it is
+		if !c.owns(d) || d.SMs == 0 { // too broken to report its size
 			continue
 		}
 		if !d.MIG {
@@ -63,57 +63,56 @@ func (c Config) slice(d gpu.Device, i gpu.Instance) Slice {
 			ID: i.UUID, Device: d.UUID, Model: d.Model, Profile: i.Profile, Room: i.MemorySlices, SMs: i.SMs, MemoryMiB: int64(i.Memory / share.MiB),
 			Classes: c.Classes, Reserve: c.Reserve, MaxShares: c.MaxShares,
 		},
-		Index: d.Index, Fault: cmp.Or(d.Fault, i.Fault), Closed: c.closes(d.UUID, i.UUID),
+		Index: d.Index, Fault: cmp.Or(d.Fault, i.Fault), Cordoned: c.cordons(d.UUID, i.UUID),
 	}
-	s.judge()
+	s.updateHealth()
 	return s
 }
 
-func (c Config) closes(device, slice string) bool {
-	return slices.Contains(c.Closed, device) || slices.Contains(c.Closed, slice)
+func (c Config) cordons(device, slice string) bool {
+	return slices.Contains(c.Cordoned, device) || slices.Contains(c.Cordoned, slice)
 }
 
-// judge says whether the slice takes new pods, and why it takes none: of several reasons the one that needs most to be seen to.
-func (s *Slice) judge() {
+// updateHealth sets whether the slice takes new pods, and of several reasons against it the most urgent one.
+func (s *Slice) updateHealth() {
 	s.Reason = ""
 	switch {
 	case s.Fault != "":
 		s.Reason = kube.ReasonFault
 	case s.Used != "":
 		s.Reason = kube.ReasonUsed
-	case s.Closed:
+	case s.Cordoned:
 		s.Reason = kube.ReasonCordoned
 	}
 	s.Healthy = s.Reason == ""
 }
 
-// The faults of slices of which the driver does not say what they have.
+// Faults of slices whose state cannot be read from the driver.
 const (
 	gone      = "the driver does not find it any more"
 	withdrawn = "the place is not offered any more, or its GPU is gone"
 	before    = "it had failed when the driver was asked last"
 )
 
-// Update gives the inventory for what is found now. Slices keep their places, because tickets are numbered by them. Those that
-// are gone stay as unhealthy ones, and their tickets with them, until no pod is bound, or as long as their device does not tell all of
-// its instances.
+// Update returns the inventory for the devices found now. Slices keep their positions, by which tickets are numbered. Slices that are
+// gone stay as unhealthy ones while pods are bound, or while their device does not list all of its instances.
 func (inv Inventory) Update(c Config, devices []gpu.Device, bound bool) Inventory {
 	found := c.of(devices)
 	var next []Slice
 	for _, old := range inv.slices {
 		i := slices.IndexFunc(found, func(s Slice) bool { return s.ID == old.ID })
-		fault := c.unread(devices, old.Device)
+		fault := c.incomplete(devices, old.Device)
 		if fault == "" && bound {
-			fault = missing(old)
+			fault = missingFault(old)
 		}
 		switch {
 		case i >= 0 && bound:
-			next = append(next, grown(found[i], old))
+			next = append(next, keepTickets(found[i], old))
 		case i >= 0:
 			next = append(next, found[i])
-		case fault != "" && !conflicts(found, old):
+		case fault != "" && !incompatible(found, old):
 			old.Fault = fault
-			old.judge()
+			old.updateHealth()
 			next = append(next, old)
 		}
 		if i >= 0 {
@@ -123,22 +122,22 @@ func (inv Inventory) Update(c Config, devices []gpu.Device, bound bool) Inventor
 	return Inventory{append(next, found...)}
 }
 
-// missing says what became of a slice that is not found.
-func missing(old Slice) string {
-	if old.Room != 0 { // which the driver has never known
+// missingFault returns the fault of a slice that is no longer found.
+func missingFault(old Slice) string {
+	if old.Room != 0 { // to be created on demand: the driver never had it
 		return withdrawn
 	}
 	return gone
 }
 
-// grown keeps the number of tickets where there are less now.
-func grown(now, old Slice) Slice {
+// keepTickets returns a slice with at least as many tickets as before.
+func keepTickets(now, old Slice) Slice {
 	now.MaxShares = max(now.MaxShares, old.MaxShares)
 	return now
 }
 
-// unread says why a device does not tell all of its instances; empty where it does.
-func (c Config) unread(devices []gpu.Device, uuid string) string {
+// incomplete returns why a device does not list all of its instances; empty if it does.
+func (c Config) incomplete(devices []gpu.Device, uuid string) string {
 	for _, d := range devices {
 		switch {
 		case d.UUID != uuid || !d.MIG || !c.owns(d):
@@ -151,29 +150,29 @@ func (c Config) unread(devices []gpu.Device, uuid string) string {
 	return ""
 }
 
-// conflicts says that an old slice cannot stand beside what is found: a GPU is offered whole or in parts.
-func conflicts(found []Slice, old Slice) bool {
+// incompatible reports whether an old slice cannot exist beside those found, since a GPU is offered either whole or in parts.
+func incompatible(found []Slice, old Slice) bool {
 	return slices.ContainsFunc(found, func(s Slice) bool { return s.Device == old.Device && (s.Profile == "") != (old.Profile == "") })
 }
 
-// From takes over what the node has published. What the driver said of a slice holds until it says more; the rest is looked at anew.
-func From(c Config, published kube.Inventory) Inventory {
+// Restore returns the inventory that the node has published. Faults remain until the next update; the rest is determined again.
+func Restore(c Config, published kube.Inventory) Inventory {
 	var inv Inventory
 	for _, s := range published.Slices {
-		slice := Slice{Slice: s, Closed: c.closes(s.Device, s.ID)}
+		slice := Slice{Slice: s, Cordoned: c.cordons(s.Device, s.ID)}
 		if s.Reason == kube.ReasonFault || !s.Healthy && s.Reason == "" { // the latter by an agent that did not say why yet
 			slice.Fault = before
 		}
-		slice.judge()
+		slice.updateHealth()
 		inv.slices = append(inv.slices, slice)
 	}
 	return inv
 }
 
-// Slices lists the slices.
+// Slices returns the slices.
 func (inv Inventory) Slices() []Slice { return inv.slices }
 
-// Published is what goes into the node's annotation.
+// Published returns the inventory for the annotation of the node.
 func (inv Inventory) Published() kube.Inventory {
 	var out kube.Inventory
 	for _, s := range inv.slices {
@@ -182,8 +181,8 @@ func (inv Inventory) Published() kube.Inventory {
 	return out
 }
 
-// Shut is what is published while the node takes no pods at all. A slice that has a reason of its own keeps it.
-func (inv Inventory) Shut(why kube.Reason) kube.Inventory {
+// AllUnhealthy returns what is published while the node takes no pods, with why as the reason of all slices that have none.
+func (inv Inventory) AllUnhealthy(why kube.Reason) kube.Inventory {
 	out := inv.Published()
 	for i := range out.Slices {
 		if s := &out.Slices[i]; s.Healthy {
@@ -193,7 +192,7 @@ func (inv Inventory) Shut(why kube.Reason) kube.Inventory {
 	return out
 }
 
-// Packing is what the agent admits by: a slice that is only closed still takes the pods that were bound to it before.
+// Packing returns the slices by which the agent admits. A cordoned slice still takes the pods that were bound to it before.
 func (inv Inventory) Packing() []packing.Slice {
 	out := make([]packing.Slice, len(inv.slices))
 	for i, s := range inv.slices {
@@ -206,5 +205,5 @@ func (inv Inventory) Packing() []packing.Slice {
 	return out
 }
 
-// Shares is how many tickets each slice has.
-func (inv Inventory) Shares() []int { return kube.Tickets(inv.Published()) }
+// Tickets returns how many tickets each slice has.
+func (inv Inventory) Tickets() []int { return kube.Tickets(inv.Published()) }

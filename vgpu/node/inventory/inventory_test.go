@@ -71,7 +71,7 @@ func TestUpdate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := config
 			inv := Inventory{}.Update(c, test.before, false)
-			c.Closed = test.closed
+			c.Cordoned = test.closed
 			inv = inv.Update(c, test.now, test.bound)
 			if diff := cmp.Diff(test.want, ids(inv)); diff != "" {
 				t.Error(diff)
@@ -104,7 +104,7 @@ func TestOwned(t *testing.T) {
 // TestClosed: what was bound before a cordon still fits, what the scheduler sees is closed.
 func TestClosed(t *testing.T) {
 	c := config
-	c.Closed = []string{"a"}
+	c.Cordoned = []string{"a"}
 	inv := Inventory{}.Update(c, []gpu.Device{whole("a")}, true)
 	if inv.Published().Slices[0].Healthy || !inv.Packing()[0].Healthy {
 		t.Errorf("published %v, own %v; want closed to others only", inv.Published().Slices[0].Healthy, inv.Packing()[0].Healthy)
@@ -117,14 +117,14 @@ func TestFrom(t *testing.T) {
 	sick := whole("b")
 	sick.Fault = "Xid 79"
 	c := config
-	c.Closed = []string{"c"}
+	c.Cordoned = []string{"c"}
 	inv := Inventory{}.Update(c, []gpu.Device{whole("a"), sick, whole("c"), whole("d")}, true)
-	c.Closed = []string{"d"}
-	if diff := cmp.Diff([]string{"a", "b fault", "c", "d cordoned"}, ids(From(c, inv.Shut(kube.ReasonClosing)))); diff != "" {
+	c.Cordoned = []string{"d"}
+	if diff := cmp.Diff([]string{"a", "b fault", "c", "d cordoned"}, ids(Restore(c, inv.AllUnhealthy(kube.ReasonClosing)))); diff != "" {
 		t.Error(diff)
 	}
 	speechless := kube.Inventory{Slices: []kube.Slice{{ID: "e"}}}
-	if diff := cmp.Diff([]string{"e fault"}, ids(From(c, speechless))); diff != "" {
+	if diff := cmp.Diff([]string{"e fault"}, ids(Restore(c, speechless))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -134,7 +134,7 @@ func TestShut(t *testing.T) {
 	sick := whole("b")
 	sick.Fault = "Xid 79"
 	inv := Inventory{}.Update(config, []gpu.Device{whole("a"), sick}, true)
-	shut := inv.Shut(kube.ReasonClosing)
+	shut := inv.AllUnhealthy(kube.ReasonClosing)
 	if a, b := shut.Slices[0], shut.Slices[1]; a.Healthy || a.Reason != kube.ReasonClosing || b.Healthy || b.Reason != kube.ReasonFault {
 		t.Errorf("shut: %+v", shut)
 	}
@@ -165,10 +165,10 @@ func TestNeverShrinks(t *testing.T) {
 			c.MaxShares = 1 + random.IntN(20)
 			next := inv.Update(c, devices, true)
 			has := map[string]bool{}
-			for _, id := range ticket.All(next.Shares()) {
+			for _, id := range ticket.All(next.Tickets()) {
 				has[id] = true
 			}
-			for _, id := range ticket.All(inv.Shares()) {
+			for _, id := range ticket.All(inv.Tickets()) {
 				if !has[id] {
 					t.Fatalf("seed %d: ticket %s is gone", seed, id)
 				}
@@ -179,7 +179,7 @@ func TestNeverShrinks(t *testing.T) {
 					t.Fatalf("seed %d: %s fell from %v to %v", seed, name, q.String(), now.String())
 				}
 			}
-			inv = From(c, next.Published())
+			inv = Restore(c, next.Published())
 		}
 	}
 }
@@ -194,7 +194,7 @@ func TestLargestMessage(t *testing.T) {
 		}
 		devices = append(devices, mig(string(rune('a'+d)), instances...))
 	}
-	ids := ticket.All(Inventory{}.Update(config, devices, false).Shares())
+	ids := ticket.All(Inventory{}.Update(config, devices, false).Tickets())
 	if len(ids) != 16*7*16 {
 		t.Fatalf("%d tickets", len(ids))
 	}

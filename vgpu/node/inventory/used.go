@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// Mark gives the inventory with the slices marked that others use: used says by whom, by ID. Those are not offered.
-func (inv Inventory) Mark(used map[string]string) Inventory {
+// WithUsed returns the inventory with the users of slices that have no share, by slice ID. Those slices take no new pods.
+func (inv Inventory) WithUsed(used map[string]string) Inventory {
 	marked := slices.Clone(inv.slices)
 	for i := range marked {
 		s := &marked[i]
 		s.Used = used[s.ID]
-		s.judge()
+		s.updateHealth()
 	}
 	return Inventory{marked}
 }
 
-// Blocked adds to the slices that are used the places that overlap with one: while that is used, its room cannot be had.
-func (inv Inventory) Blocked(used map[string]string) map[string]string {
+// UsedAndOverlapping adds to the used slices those that share memory slices with one of them: they cannot be created meanwhile.
+func (inv Inventory) UsedAndOverlapping(used map[string]string) map[string]string {
 	all := maps.Clone(used)
 	for _, s := range inv.slices {
 		for _, o := range inv.slices {
@@ -31,10 +31,9 @@ func (inv Inventory) Blocked(used map[string]string) map[string]string {
 	return all
 }
 
-// Lent lists the slices that a device plugin has given away under a resource of its own, by what it calls the device:
-// NVIDIA's says UUIDs of GPUs or MIG instances or, where it is set up so, indices, and adds ::n where it gives one out several
-// times.
-func (inv Inventory) Lent(resource, device string) (ids []string) {
+// SlicesOf returns the slices of a device that another device plugin has allocated, by its name in that plugin. NVIDIA's names
+// devices by UUID or, if configured so, by index, and appends ::n to replicas.
+func (inv Inventory) SlicesOf(resource, device string) (ids []string) {
 	name, _, _ := strings.Cut(device, "::")
 	gpu, _, _ := strings.Cut(name, ":") // 0:1 is an instance of GPU 0
 	byIndex := strings.HasPrefix(resource, "nvidia.com/")

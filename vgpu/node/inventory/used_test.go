@@ -36,19 +36,19 @@ func TestMark(t *testing.T) {
 	sick := whole("b")
 	sick.Fault = "Xid 79"
 	c := config
-	c.Closed = []string{"c"}
+	c.Cordoned = []string{"c"}
 	inv := Inventory{}.Update(c, []gpu.Device{whole("a"), sick, whole("c"), whole("d")}, false)
-	marked := inv.Mark(map[string]string{"a": "a pod", "b": "another", "gone": "a third"})
+	marked := inv.WithUsed(map[string]string{"a": "a pod", "b": "another", "gone": "a third"})
 	if diff := cmp.Diff([]string{"a used", "b fault", "c cordoned", "d"}, ids(marked)); diff != "" {
 		t.Error(diff)
 	}
 	if s := marked.Slices(); s[0].Used != "a pod" || s[3].Used != "" {
 		t.Errorf("used by %q and %q", s[0].Used, s[3].Used)
 	}
-	if diff := cmp.Diff(inv, marked.Mark(nil), cmp.AllowUnexported(Inventory{})); diff != "" {
+	if diff := cmp.Diff(inv, marked.WithUsed(nil), cmp.AllowUnexported(Inventory{})); diff != "" {
 		t.Error(diff)
 	}
-	if !slices.Equal(inv.Shares(), marked.Shares()) {
+	if !slices.Equal(inv.Tickets(), marked.Tickets()) {
 		t.Error("tickets have changed")
 	}
 }
@@ -69,7 +69,7 @@ func TestBlocked(t *testing.T) {
 		"two":     {map[string]string{"a.1": "x", "a.01": "y"}, map[string]string{"a.0": "y", "a.1": "x", "a.01": "y", "a.all": "x"}},
 		"others":  {map[string]string{"c": "x", "b made": "y", "gone": "z"}, map[string]string{"c": "x", "b made": "y", "gone": "z"}},
 	} {
-		if diff := cmp.Diff(test.want, inv.Blocked(test.used)); diff != "" {
+		if diff := cmp.Diff(test.want, inv.UsedAndOverlapping(test.used)); diff != "" {
 			t.Errorf("%s\n%s", name, diff)
 		}
 	}
@@ -92,7 +92,7 @@ func TestLent(t *testing.T) {
 		{"nvidia.com/gpu", "GPU-d", nil},
 		{"nvidia.com/gpu", "", nil},
 	} {
-		if got := inv.Lent(test.resource, test.device); !slices.Equal(got, test.want) {
+		if got := inv.SlicesOf(test.resource, test.device); !slices.Equal(got, test.want) {
 			t.Errorf("%s %q: %v, want %v", test.resource, test.device, got, test.want)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package kubelet asks the kubelet of this node what it knows: its pods (PodsAPI) and which container holds which tickets
-// (podresources). Both go on while the API server is away, and both refuse callers that ask too often.
+// Package kubelet reads the pods of this node (PodsAPI) and which container holds which tickets (podresources) from the kubelet.
+// Both work while the API server is away, and both limit the rate of calls.
 package kubelet
 
 import (
@@ -23,26 +23,26 @@ import (
 const (
 	callsPerSecond = 60
 	callsAtOnce    = 4
-	maxMessage     = 64 << 20 // 110 pods of the largest size that etcd holds would be more; what is there is a tenth of it
+	maxMessage     = 64 << 20 // ten times what 110 usual pods take
 )
 
-// retryEvery is how long a refused call waits before it is made again.
+// retryEvery is the pause before a refused call is repeated.
 const retryEvery = 50 * time.Millisecond
 
-// ErrNoPod says that the kubelet does not have the pod.
+// ErrNoPod is returned for a pod that the kubelet does not have.
 var ErrNoPod = errors.New("the kubelet has no such pod")
 
-var errBusy = errors.New("the kubelet has been asked often enough")
+var errBusy = errors.New("too many calls to the kubelet")
 
-// dial never blocks: the kubelet may come later, and may come back.
+// dial connects in the background: the kubelet may start later, or restart.
 func dial(socket string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.WaitForReady(true)),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: time.Second}))
 }
 
-// patiently makes a call, again and again where the kubelet says that it is too busy or not ready.
-func patiently(ctx context.Context, limit *rate.Limiter, call func(context.Context) error) error {
+// retryWhileBusy repeats a call while the kubelet answers that it is too busy or not ready. The limiter bounds the rate of calls.
+func retryWhileBusy(ctx context.Context, limit *rate.Limiter, call func(context.Context) error) error {
 	for {
 		if err := limit.Wait(ctx); err != nil {
 			return err
@@ -61,15 +61,15 @@ func patiently(ctx context.Context, limit *rate.Limiter, call func(context.Conte
 	}
 }
 
-// Pods are those that the kubelet manages, with the status that it will report.
+// Pods is a client of the kubelet's PodsAPI: the pods of this node with their current status.
 type Pods struct {
 	conn   *grpc.ClientConn
 	client podsapi.PodsClient
 	limit  *rate.Limiter
-	peeks  *rate.Limiter
+	tries  *rate.Limiter
 }
 
-// DialPods takes the socket of the PodsAPI.
+// DialPods returns a client of the PodsAPI at a socket.
 func DialPods(socket string) (*Pods, error) {
 	conn, err := dial(socket)
 	if err != nil {
@@ -78,13 +78,13 @@ func DialPods(socket string) (*Pods, error) {
 	return &Pods{conn, podsapi.NewPodsClient(conn), rate.NewLimiter(callsPerSecond, callsAtOnce), rate.NewLimiter(2, 1)}, nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (p *Pods) Close() { p.conn.Close() }
 
-// List gives all pods, those under admission too.
+// List returns all pods, including those that are not admitted yet.
 func (p *Pods) List(ctx context.Context) ([]*v1.Pod, error) {
 	var answer *podsapi.ListPodsResponse
-	err := patiently(ctx, p.limit, func(ctx context.Context) (err error) {
+	err := retryWhileBusy(ctx, p.limit, func(ctx context.Context) (err error) {
 		answer, err = p.client.ListPods(ctx, &podsapi.ListPodsRequest{})
 		return err
 	})
@@ -105,10 +105,10 @@ func decode(answer *podsapi.ListPodsResponse) (pods []*v1.Pod, err error) {
 	return pods, nil
 }
 
-// Peek is List for who can do without. It is made twice a second at most: where many pods are admitted at once, it would cost
-// others their turn, and tell less.
-func (p *Pods) Peek(ctx context.Context) ([]*v1.Pod, error) {
-	if !p.peeks.Allow() {
+// TryList is List without retries, at most twice a second, for callers that can do without: while many pods start, it would take
+// calls from others.
+func (p *Pods) TryList(ctx context.Context) ([]*v1.Pod, error) {
+	if !p.tries.Allow() {
 		return nil, errBusy
 	}
 	answer, err := p.client.ListPods(ctx, &podsapi.ListPodsRequest{})
@@ -118,10 +118,10 @@ func (p *Pods) Peek(ctx context.Context) ([]*v1.Pod, error) {
 	return decode(answer)
 }
 
-// Get gives one pod; ErrNoPod if the kubelet does not have it.
+// Get returns one pod, or ErrNoPod if the kubelet does not have it.
 func (p *Pods) Get(ctx context.Context, uid types.UID) (*v1.Pod, error) {
 	var answer *podsapi.GetPodResponse
-	err := patiently(ctx, p.limit, func(ctx context.Context) (err error) {
+	err := retryWhileBusy(ctx, p.limit, func(ctx context.Context) (err error) {
 		answer, err = p.client.GetPod(ctx, &podsapi.GetPodRequest{PodUID: string(uid)})
 		return err
 	})
@@ -135,8 +135,8 @@ func (p *Pods) Get(ctx context.Context, uid types.UID) (*v1.Pod, error) {
 	return pod, pod.Unmarshal(answer.Pod)
 }
 
-// Watch calls changed whenever a pod may have ended or gone, or says another SM limit, until the context or the kubelet ends. Events
-// may be missed; who needs to be sure looks now and then.
+// Watch calls changed whenever a pod may have ended or gone, or has another SM limit, until the context or the kubelet ends. Events
+// may be missed, so callers also poll.
 func (p *Pods) Watch(ctx context.Context, changed func()) error {
 	stream, err := p.client.WatchPods(ctx, &podsapi.WatchPodsRequest{})
 	if err != nil {
@@ -162,7 +162,7 @@ func (p *Pods) Watch(ctx context.Context, changed func()) error {
 	}
 }
 
-// Ended says that no container of the pod runs or will run again.
+// Ended reports whether all containers of the pod have ended for good.
 func Ended(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }

@@ -14,28 +14,28 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/ticket"
 )
 
-// readLimit bounds one round of questions.
-const readLimit = 20 * time.Second
+// readTimeout bounds one reading of all records.
+const readTimeout = 20 * time.Second
 
-// readFor is readAll for all who wait: it does not end with the one who was first.
+// readFor runs readAll for several waiting callers: it does not end with the context of the first.
 func (r *Records) readFor(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
 	return r.readAll(ctx)
 }
 
-// readAll asks for the records of the pods that are not known yet. A pod whose containers hold nothing yet is asked for again.
+// readAll reads the records of the pods whose records are not complete yet.
 func (r *Records) readAll(ctx context.Context) error {
 	pods, err := r.pods.List(ctx)
 	if err != nil {
 		return err
 	}
 	for _, pod := range pods {
-		if Ended(pod) || !kube.Asks(pod) || r.Read(pod.UID) {
+		if Ended(pod) || !kube.Asks(pod) || r.Complete(pod.UID) {
 			continue
 		}
 		if slices.ContainsFunc(pods, func(other *v1.Pod) bool { return namesake(pod, other) }) {
-			continue // Get goes by the name: with two of it, nobody knows whose record it gives
+			continue // Get identifies pods by name: with two of one name, the answer is ambiguous
 		}
 		if err := r.readPod(ctx, pod); err != nil {
 			return err
@@ -44,8 +44,8 @@ func (r *Records) readAll(ctx context.Context) error {
 	return nil
 }
 
-// Read says that it is known what all containers of the pod hold.
-func (r *Records) Read(uid types.UID) bool {
+// Complete reports whether the records of all containers of the pod were read.
+func (r *Records) Complete(uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.read[uid]
@@ -60,7 +60,7 @@ func (r *Records) readPod(ctx context.Context, pod *v1.Pod) error {
 	epoch := r.epoch
 	r.mu.Unlock()
 	var answer *resources.GetPodResourcesResponse
-	err := patiently(ctx, r.limit, func(ctx context.Context) (err error) {
+	err := retryWhileBusy(ctx, r.limit, func(ctx context.Context) (err error) {
 		answer, err = r.client.Get(ctx, &resources.GetPodResourcesRequest{PodName: pod.Name, PodNamespace: pod.Namespace})
 		return err
 	})
@@ -68,7 +68,7 @@ func (r *Records) readPod(ctx context.Context, pod *v1.Pod) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		return nil // it has gone meanwhile, which the kubelet tells as an error of no kind
+		return nil // the pod is gone, for which the kubelet has no error code
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +76,7 @@ func (r *Records) readPod(ctx context.Context, pod *v1.Pod) error {
 	return nil
 }
 
-// learn keeps what the kubelet said of one pod when it was asked at that epoch. The caller holds the lock.
+// learn stores the record of one pod that was read at an epoch. The caller holds the lock.
 func (r *Records) learn(pod *v1.Pod, containers []*resources.ContainerResources, epoch uint64) {
 	learned := 0
 	for _, c := range containers {
@@ -99,4 +99,32 @@ func (r *Records) learn(pod *v1.Pod, containers []*resources.ContainerResources,
 		learned++
 	}
 	r.read[pod.UID] = learned == len(kube.Holders(pod))
+}
+
+// Allocation is a device that a container holds through another device plugin.
+type Allocation struct {
+	Namespace, Pod, Container string
+	Resource, Device          string // ID in the plugin
+}
+
+// AllocatedElsewhere returns the devices that containers hold through other device plugins. It makes one call without retrying: its
+// callers poll.
+func (r *Records) AllocatedElsewhere(ctx context.Context) (found []Allocation, err error) {
+	answer, err := r.client.List(ctx, &resources.ListPodResourcesRequest{})
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range answer.PodResources {
+		for _, c := range pod.Containers {
+			for _, d := range c.Devices {
+				if d.ResourceName == string(kube.ResourceVGPU) {
+					continue
+				}
+				for _, id := range d.DeviceIds {
+					found = append(found, Allocation{pod.Namespace, pod.Name, c.Name, d.ResourceName, id})
+				}
+			}
+		}
+	}
+	return found, nil
 }

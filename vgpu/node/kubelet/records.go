@@ -21,14 +21,14 @@ import (
 
 var reconnect = backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: time.Second}
 
-// ErrNoOwner and ErrTwoOwners say that the kubelet's records do not tell whose tickets are.
+// ErrNoOwner and ErrTwoOwners are returned for tickets whose owner does not follow from the kubelet's records.
 var (
 	ErrNoOwner   = errors.New("no container holds these tickets by the kubelet's records")
 	ErrTwoOwners = errors.New("two containers hold these tickets by the kubelet's records")
 )
 
-// Records tells whose tickets are, by what the kubelet itself has written down. It asks for each pod once: for all containers
-// that start together, the kubelet gets as many calls as there are pods.
+// Records finds the owners of tickets in the kubelet's records. It reads the record of each pod once, so the number of calls is that
+// of starting pods.
 type Records struct {
 	pods   *Pods
 	conn   *grpc.ClientConn
@@ -38,9 +38,9 @@ type Records struct {
 
 	mu     sync.Mutex // guards the following
 	owners map[string]owned
-	read   map[types.UID]bool // pods whose record is known
+	read   map[types.UID]bool // pods whose records are complete
 	epoch  uint64             // of allocations
-	given  map[string]uint64  // when each ticket was given away last; what was asked before may be out of date
+	given  map[string]uint64  // epoch of the last allocation of each ticket; earlier answers may be outdated
 }
 
 type owned struct {
@@ -48,7 +48,7 @@ type owned struct {
 	tickets []string
 }
 
-// DialRecords takes the socket of podresources.
+// DialRecords returns a client of podresources at a socket.
 func DialRecords(socket string, pods *Pods) (*Records, error) {
 	conn, err := dial(socket)
 	if err != nil {
@@ -61,10 +61,10 @@ func DialRecords(socket string, pods *Pods) (*Records, error) {
 	}, nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (r *Records) Close() { r.conn.Close() }
 
-// Allocated forgets whose the tickets were: the kubelet is giving them away.
+// Allocated drops the owners of tickets that the kubelet is allocating now.
 func (r *Records) Allocated(tickets []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +80,7 @@ func (r *Records) Allocated(tickets []string) {
 	}
 }
 
-// Forget drops a pod that is gone.
+// Forget drops the records of a pod that is gone.
 func (r *Records) Forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,12 +92,12 @@ func (r *Records) Forget(uid types.UID) {
 	}
 }
 
-// Claim finds the container that holds exactly these tickets.
+// Claim returns the claim of the container that holds exactly these tickets.
 func (r *Records) Claim(ctx context.Context, tickets []string) (grant.Claim, error) {
 	key := ticket.Key(tickets)
 	o, known := r.known(key)
 	if !known {
-		// One looks for all that wait; who came while it was looking looks again.
+		// One call reads for all waiting callers; those that came during the reading repeat it.
 		for range 2 {
 			if _, err, _ := r.reads.Do("", func() (any, error) { return nil, r.readFor(ctx) }); err != nil {
 				return grant.Claim{}, err
@@ -121,13 +121,13 @@ func (r *Records) Claim(ctx context.Context, tickets []string) (grant.Claim, err
 	return grant.Claim{Pod: pod, Container: o.Container, Tickets: tickets}, err
 }
 
-// Still says that the tickets have not been given away since the claim was made.
-func (r *Records) Still(c grant.Claim) bool {
+// StillHeld reports whether the tickets have not been allocated again since the claim was made.
+func (r *Records) StillHeld(c grant.Claim) bool {
 	o, known := r.known(ticket.Key(c.Tickets))
 	return known && o.UID == c.Pod.UID && o.Container == c.Container
 }
 
-// All finds the containers of all pods that hold tickets.
+// All returns the claims of all containers that hold tickets.
 func (r *Records) All(ctx context.Context) (claims []grant.Claim, err error) {
 	if err := r.readAll(ctx); err != nil {
 		return nil, err

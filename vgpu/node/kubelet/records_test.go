@@ -80,17 +80,17 @@ func TestLent(t *testing.T) {
 	ctx := patient(t)
 	k.AddPod(pod("a", "x", "y"))
 	k.Give("a", "x", []string{"g0-0"})
-	k.Lend("a", "y", "nvidia.com/gpu", "GPU-0")
-	want := []kubelet.Lent{{Namespace: "ns", Pod: "pod-a", Container: "y", Resource: "nvidia.com/gpu", Device: "GPU-0"}}
-	if got, err := records.Lent(ctx); err != nil || !slices.Equal(got, want) {
+	k.AllocateElsewhere("a", "y", "nvidia.com/gpu", "GPU-0")
+	want := []kubelet.Allocation{{Namespace: "ns", Pod: "pod-a", Container: "y", Resource: "nvidia.com/gpu", Device: "GPU-0"}}
+	if got, err := records.AllocatedElsewhere(ctx); err != nil || !slices.Equal(got, want) {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 	k.Busy.Store(1)
-	if got, err := records.Lent(ctx); err == nil {
+	if got, err := records.AllocatedElsewhere(ctx); err == nil {
 		t.Errorf("refused, it says %+v", got)
 	}
 	k.EndPod("a", v1.PodSucceeded)
-	if got, err := records.Lent(ctx); err != nil || len(got) > 0 {
+	if got, err := records.AllocatedElsewhere(ctx); err != nil || len(got) > 0 {
 		t.Errorf("%+v, %v; want nothing", got, err)
 	}
 }
@@ -115,11 +115,11 @@ func TestReused(t *testing.T) {
 	if err != nil || c.Pod.UID != "new" {
 		t.Errorf("the ticket is %+v's (%v), want new's", c.Pod, err)
 	}
-	if !records.Still(c) {
+	if !records.StillHeld(c) {
 		t.Error("a fresh claim does not hold")
 	}
 	records.Allocated([]string{"g0-0", "g0-5"})
-	if records.Still(c) {
+	if records.StillHeld(c) {
 		t.Error("a claim holds though its ticket has been given away")
 	}
 }
@@ -157,6 +157,7 @@ func TestGivenTwice(t *testing.T) {
 // TestBurst: a hundred containers that start at once cost the kubelet one Get for each pod, and no refusal reaches them.
 func TestBurst(t *testing.T) {
 	k, _, records := start(t)
+	records.Unlimited()
 	ctx := patient(t)
 	for i := range 100 {
 		uid := fmt.Sprint(i)

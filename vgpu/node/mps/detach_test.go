@@ -13,7 +13,7 @@ import (
 // is removed in the end.
 func TestDetach(t *testing.T) {
 	r := newRig(t, "")
-	detached := cgroup.Apart{Mount: "/sys/fs/cgroup", Name: fmt.Sprintf("gshare-mps-test-%d", os.Getpid())}
+	detached := cgroup.Detached{Mount: "/sys/fs/cgroup", Name: fmt.Sprintf("gshare-mps-test-%d", os.Getpid())}
 	r.restart(Daemons{DetachedCgroup: detached}, members...)
 	r.waitUntilOpen()
 	c := r.startClient(r.environment()...)

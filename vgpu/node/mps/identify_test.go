@@ -34,7 +34,7 @@ func (d *daemon) iterate(beforePublish func()) supervisor.Observation {
 // kill kills the daemon and waits until it has ended.
 func (r *rig) kill(pid int) {
 	r.t.Helper()
-	startTime, err := process.Born(pid)
+	startTime, err := process.StartTime(pid)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -31,11 +31,11 @@ var ErrNotInstalled = errors.New(controlProgram + " is not installed")
 
 // Daemons describes how the MPS control daemons of this machine are run.
 type Daemons struct {
-	Dir            string       // holds the pipe directory of each slice, and the logs
-	Program        string       // path of the control daemon; empty: NVIDIA's, from PATH
-	DetachedCgroup cgroup.Apart // where daemons are moved that must outlive the agent's container
-	NoNamespaces   bool         // starts daemons without namespaces, even where the driver supports them
-	Simulated      bool         // the devices are simulated: without a Program no daemon runs, and clients get the same environment
+	Dir            string          // holds the pipe directory of each slice, and the logs
+	Program        string          // path of the control daemon; empty: NVIDIA's, from PATH
+	DetachedCgroup cgroup.Detached // where daemons are moved that must outlive the agent's container
+	NoNamespaces   bool            // starts daemons without namespaces, even where the driver supports them
+	Simulated      bool            // the devices are simulated: without a Program no daemon runs, and clients get the same environment
 
 	commandTimeout time.Duration // 0: commandTimeout; tests of daemons that hang set less
 }

@@ -38,7 +38,7 @@ func (c control) identity(pids []int) (pid int, startTime uint64) {
 	if len(pids) != 1 {
 		return 0, 0
 	}
-	startTime, err := process.Born(pids[0])
+	startTime, err := process.StartTime(pids[0])
 	if err != nil || c.recordVersion() != nil {
 		return 0, 0
 	}
@@ -52,7 +52,7 @@ func isAlive(pid int, startTime uint64) bool {
 		return false
 	}
 	defer p.Close()
-	now, err := process.Born(pid)
+	now, err := process.StartTime(pid)
 	return err == nil && now == startTime && p.Alive()
 }
 
@@ -110,7 +110,7 @@ func (d *daemon) recordServers(servers []server, observation *supervisor.Observa
 		observation.Fault = observation.Fault || s.fault
 		for _, pid := range s.clients {
 			known[pid] = true
-			if startTime, err := process.Born(pid); err == nil {
+			if startTime, err := process.StartTime(pid); err == nil {
 				d.clients[pid] = startTime
 			}
 		}
@@ -124,7 +124,7 @@ func (d *daemon) unknownProcesses(known map[int]bool) (unknown []int) {
 	pids := d.manager.processes[d.slice]
 	d.manager.mu.Unlock()
 	for _, pid := range pids {
-		if _, err := process.Born(pid); err == nil && !known[pid] {
+		if _, err := process.StartTime(pid); err == nil && !known[pid] {
 			unknown = append(unknown, pid)
 		}
 	}

@@ -153,7 +153,7 @@ func (n *Node) start(r *run) (err error) {
 			n.cleanUp(r)
 		}
 	}()
-	if r.StartTime, err = process.Born(p.PID); err != nil {
+	if r.StartTime, err = process.StartTime(p.PID); err != nil {
 		return err
 	}
 	if err := n.setUp(r); err != nil {

@@ -36,7 +36,7 @@ func (n *Node) driverLimiter() (dmem.Limiter, error) {
 	err := l.Available(context.Background())
 	d.available = err == nil
 	if errors.Is(err, dmem.ErrMissing) && !d.logged {
-		n.Log.Info("device memory is limited by hook and MPS only", "error", err)
+		n.Log.Info("device memory is limited by hook and MPS alone", "error", err)
 		d.logged = true
 	}
 	return l, err

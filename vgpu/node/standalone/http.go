@@ -7,8 +7,13 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/gshare-dev/gshare/vgpu/api/control"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
+	"github.com/gshare-dev/gshare/vgpu/node/tokenserver/metrics"
 )
 
 type connKey struct{}
@@ -66,4 +71,14 @@ func (n *Node) postLimit(w http.ResponseWriter, r *http.Request) {
 
 func (n *Node) getStatus(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(n.Status()) // as above
+}
+
+// NewDebugServer returns a server of /metrics: those of the token server, of the Go runtime and of the process.
+func (n *Node) NewDebugServer() *http.Server {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics.New(n.server), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return &http.Server{Handler: mux, ReadHeaderTimeout: 2 * time.Second}
 }

@@ -78,7 +78,7 @@ func openIfAlive(pid int, start uint64) (p process.Process, dead bool) {
 	if err != nil {
 		return process.Process{}, true
 	}
-	if now, err := process.Born(pid); err != nil || now != start || !p.Alive() {
+	if now, err := process.StartTime(pid); err != nil || now != start || !p.Alive() {
 		p.Close()
 		return process.Process{}, true
 	}

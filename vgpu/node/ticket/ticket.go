@@ -1,5 +1,5 @@
-// Package ticket names what the kubelet counts. A ticket stands for one vGPU on some slice: gshare/vgpu has as many as the
-// slices take shares. Which slice a ticket is written for steers nobody but the kubelet's choice; the placement decides.
+// Package ticket names the devices that the kubelet counts as gshare/vgpu: one for each share that a slice can take. The slice in a
+// ticket's name only guides the kubelet's choice; the placement decides which slice the container gets.
 package ticket
 
 import (
@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Prefer picks n of the available tickets: those that have to be among them, then those of the given slices, one of each in
-// their order, then any. It gives fewer where there are not so many.
+// Prefer returns n of the available tickets: must first, then one of each wanted slice in their order, then any. It returns fewer if
+// there are not n.
 func Prefer(available, must []string, wanted []int, n int) []string {
 	chosen := slices.Clone(must)
 	for _, slice := range wanted {
@@ -33,7 +33,7 @@ func of(id string, slice int) bool {
 	return err == nil && s == slice
 }
 
-// All lists the tickets of slices that take so many shares each.
+// All returns the tickets of slices that take so many shares each.
 func All(shares []int) []string {
 	var ids []string
 	for slice, n := range shares {
@@ -44,7 +44,7 @@ func All(shares []int) []string {
 	return ids
 }
 
-// Parse reads the slice and the slot of a ticket, both by their numbers.
+// Parse returns the numbers of the slice and the slot of a ticket such as g0-3.
 func Parse(id string) (slice, slot int, err error) {
 	left, right, _ := strings.Cut(strings.TrimPrefix(id, "g"), "-")
 	slice, err = strconv.Atoi(left)
@@ -57,7 +57,7 @@ func Parse(id string) (slice, slot int, err error) {
 	return slice, slot, nil
 }
 
-// Key names a set of tickets, whatever their order: 32 hexadecimal digits, which fit a CDI device name.
+// Key returns the name of a set of tickets in any order: 32 hexadecimal digits, which fit a CDI device name.
 func Key(ids []string) string {
 	sorted := slices.Sorted(slices.Values(ids))
 	sum := sha256.Sum256([]byte(strings.Join(sorted, "\n")))

@@ -1,6 +1,5 @@
-// Package uninstall takes back what agents have left on a node: files, sockets, daemons, MIG instances, and what they wrote on the
-// Node object.
-// Pods come first: it waits until no pod of the node has a share.
+// Package uninstall removes what agents have left on a node: files, sockets, daemons, MIG instances, annotations and capacity of
+// the Node object. It starts when no pod of the node has a share.
 package uninstall
 
 import (
@@ -25,10 +24,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
-// ErrLeft says that something is left, and what; another Step will find it gone, or not.
+// ErrLeft is wrapped by the error of a Step after which something is left that a later Step may remove.
 var ErrLeft = errors.New("left")
 
-// Node is one whose agent has ended.
+// Node is a node whose agent has ended.
 type Node struct {
 	Config config.Configuration
 	Name   string
@@ -40,7 +39,7 @@ type Node struct {
 	Pods func(context.Context) ([]*v1.Pod, error)
 }
 
-// Step takes back what can be taken back now. It returns nil when nothing is left; an error wraps ErrLeft where waiting helps.
+// Step removes what can be removed now. It returns nil when nothing is left; an error wraps ErrLeft if waiting helps.
 func (n Node) Step(ctx context.Context) error {
 	pods, err := n.Pods(ctx)
 	if err != nil {
@@ -57,7 +56,7 @@ func (n Node) Step(ctx context.Context) error {
 	return n.forget(ctx)
 }
 
-// removeFiles leaves the agent's directory, which may be a mount, but nothing in it.
+// removeFiles empties the agent's directory; the directory itself may be a mount.
 func (n Node) removeFiles(ctx context.Context) error {
 	plugin := deviceplugin.Plugin{Directory: n.Config.Kubernetes.DevicePlugins}
 	err := errors.Join(plugin.Sweep(), cdi.Directory(n.Config.Kubernetes.CDI).Clear(), n.MPS.Stop(ctx))
@@ -68,7 +67,8 @@ func (n Node) removeFiles(ctx context.Context) error {
 	return errors.Join(err, readErr)
 }
 
-// remove takes a file or a folder away; a journal only after the MIG instances in it, which would count as others' without it.
+// remove deletes a file or folder of the agent. The journal of MIG instances is deleted after them: without it nobody would know that
+// gshare created them.
 func (n Node) remove(name string) error {
 	if uuid, ok := partition.JournalGPU(name); ok {
 		if err := n.Clear(uuid); err != nil {
@@ -78,7 +78,7 @@ func (n Node) remove(name string) error {
 	return os.RemoveAll(filepath.Join(n.Config.Directory, name))
 }
 
-// forget takes gshare's words off the Node object.
+// forget removes the annotation and capacity of gshare from the Node object.
 func (n Node) forget(ctx context.Context) error {
 	nodes := n.Client.CoreV1().Nodes()
 	node, err := nodes.Get(ctx, n.Name, metav1.GetOptions{})
@@ -98,7 +98,7 @@ func (n Node) forget(ctx context.Context) error {
 	return counted(node)
 }
 
-// counted says what the node still counts.
+// counted returns ErrLeft with the resources of gshare that the node still has, if any.
 func counted(node *v1.Node) error {
 	var names []string
 	for name := range node.Status.Capacity {

@@ -14,7 +14,7 @@ import (
 // TestApart moves a real process, in all the hierarchies of this machine.
 func TestApart(t *testing.T) {
 	name := fmt.Sprintf("gshare-test-%d", os.Getpid())
-	a := cgroup.Apart{Mount: "/sys/fs/cgroup", Name: name}
+	a := cgroup.Detached{Mount: "/sys/fs/cgroup", Name: name}
 	cat := exec.Command("cat")
 	held, err := cat.StdinPipe()
 	if err != nil {
@@ -64,10 +64,10 @@ func mounted(line cgroup.Line) bool {
 }
 
 func TestApartNowhere(t *testing.T) {
-	if err := (cgroup.Apart{}).Enter(os.Getpid()); err != nil {
+	if err := (cgroup.Detached{}).Enter(os.Getpid()); err != nil {
 		t.Error("none: ", err)
 	}
-	if err := (cgroup.Apart{Mount: t.TempDir(), Name: "x"}).Enter(os.Getpid()); err == nil {
+	if err := (cgroup.Detached{Mount: t.TempDir(), Name: "x"}).Enter(os.Getpid()); err == nil {
 		t.Error("entered what is not there")
 	}
 }

@@ -9,16 +9,16 @@ import (
 	"strconv"
 )
 
-// Apart is a cgroup outside of all containers and services: a process in it outlives the one that started it, which may be
-// ended with all of its container. The zero value is none.
-type Apart struct {
+// Detached is a cgroup outside of all containers and services. A process in it outlives the container that started it. The zero value
+// is no cgroup.
+type Detached struct {
 	Mount string // of all hierarchies: /sys/fs/cgroup
 	Name  string // of the cgroup, below the root of each
 }
 
-// Enter puts a process there, in every hierarchy; what it starts from now on is there too.
-func (a Apart) Enter(pid int) (all error) {
-	if a == (Apart{}) {
+// Enter moves a process into the cgroup, in every hierarchy. Its later children are in it too.
+func (a Detached) Enter(pid int) (all error) {
+	if a == (Detached{}) {
 		return nil
 	}
 	roots, err := a.hierarchies()
@@ -31,7 +31,7 @@ func (a Apart) Enter(pid int) (all error) {
 	return all
 }
 
-func (a Apart) enter(root string, pid int) error {
+func (a Detached) enter(root string, pid int) error {
 	dir := filepath.Join(root, a.Name)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -42,7 +42,8 @@ func (a Apart) enter(root string, pid int) error {
 	return os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 }
 
-// useAllProcessors gives a new cgroup of version 1 what it takes nobody in without. The root of version 2 has no such files.
+// useAllProcessors sets the CPUs and memory nodes of a new cgroup of version 1, which accepts no process without. Version 2 needs
+// neither.
 func useAllProcessors(root, dir string) error {
 	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
 		all, err := os.ReadFile(filepath.Join(root, name))
@@ -56,9 +57,9 @@ func useAllProcessors(root, dir string) error {
 	return nil
 }
 
-// Remove takes the cgroup away. It fails while there are processes in it.
-func (a Apart) Remove() (all error) {
-	if a == (Apart{}) {
+// Remove deletes the cgroup. It fails while processes are in it.
+func (a Detached) Remove() (all error) {
+	if a == (Detached{}) {
 		return nil
 	}
 	roots, err := a.hierarchies()
@@ -73,8 +74,8 @@ func (a Apart) Remove() (all error) {
 	return all
 }
 
-// hierarchies are the roots: one of version 2, or many of version 1, with one of version 2 among them or not.
-func (a Apart) hierarchies() ([]string, error) {
+// hierarchies returns the mounted roots: one of version 2, or several of version 1 with or without one of version 2.
+func (a Detached) hierarchies() ([]string, error) {
 	if _, err := os.Stat(filepath.Join(a.Mount, "cgroup.controllers")); err == nil {
 		return []string{a.Mount}, nil
 	}

@@ -1,0 +1,106 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+func TestParseBorn(t *testing.T) {
+	const tail = " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20"
+	for _, name := range []string{"cat", "a b", ") R 1", ""} {
+		if got, err := parseStartTime("12 (" + name + ")" + tail); err != nil || got != 4711 {
+			t.Errorf("%q: got %d, %v", name, got, err)
+		}
+	}
+	for _, text := range []string{"", "12 (cat", "12 (cat) S 1 2"} {
+		if got, err := parseStartTime(text); err == nil {
+			t.Errorf("%q: got %d", text, got)
+		}
+	}
+	if own, err := StartTime(os.Getpid()); err != nil || own == 0 {
+		t.Errorf("own process: %d, %v", own, err)
+	}
+}
+
+// FuzzBorn: the name of a process may hold anything, and does not move the field.
+func FuzzBorn(f *testing.F) {
+	f.Add("cat", uint64(77))
+	f.Add("a) S 1 2 (b", uint64(1<<63))
+	f.Add(") ", uint64(0))
+	f.Fuzz(func(t *testing.T, name string, start uint64) {
+		got, err := parseStartTime(fmt.Sprintf("12 (%s) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 %d 20", name, start))
+		if err != nil || got != start {
+			t.Errorf("got %d, %v; want %d", got, err, start)
+		}
+		_, _ = parseStartTime(name) // whatever it says, it ends
+	})
+}
+
+func TestProgram(t *testing.T) {
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(sleep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "sleep") // by a name of one's own: it may be a part of a larger program
+	if err := os.WriteFile(file, text, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(file, "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
+	if got := Program(cmd.Process.Pid); got != "sleep" {
+		t.Errorf("%q, want sleep", got)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if got := Program(cmd.Process.Pid); got != "sleep" {
+		t.Errorf("%q after the file is gone, want sleep", got)
+	}
+	if got := Program(1 << 30); got != "" {
+		t.Errorf("nobody runs %q", got)
+	}
+}
+
+func TestUser(t *testing.T) {
+	if got, err := User(os.Getpid()); err != nil || got != os.Getuid() {
+		t.Errorf("%d, %v", got, err)
+	}
+	if _, err := User(1 << 30); err == nil {
+		t.Error("nobody has a user")
+	}
+	if os.Getuid() != 0 {
+		t.Skip("only root can play another user")
+	}
+	other := exec.Command("sleep", "60")
+	other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711}}
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = other.Process.Kill(), other.Wait() }()
+	if got, err := User(other.Process.Pid); err != nil || got != 4711 {
+		t.Errorf("%d, %v", got, err)
+	}
+}
+
+// TestParseUser: a program may have any name, as far as the kernel writes it.
+func TestParseUser(t *testing.T) {
+	if got, err := parseUser("Name:\tUid: 0 0 0 0\nUmask:\t0022\nUid:\t4711\t0\t0\t0\n"); err != nil || got != 4711 {
+		t.Errorf("%d, %v", got, err)
+	}
+	for _, text := range []string{"", "Name:\ta\n", "Uid:\tx\t0\t0\t0\n"} {
+		if got, err := parseUser(text); err == nil {
+			t.Errorf("%q: %d", text, got)
+		}
+	}
+}
