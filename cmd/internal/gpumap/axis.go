@@ -9,8 +9,8 @@ import (
 // margin is the columns of the SM axis: "100%┤".
 const margin = 5
 
-// sms is the SM axis beside a line: the percentage at its top edge, on every fourth part of the height.
-func sms(y, height int) string {
+// smAxis returns the SM axis beside a line. Every quarter of the height has the percentage at its top edge.
+func smAxis(y, height int) string {
 	for quarter := range 4 {
 		if y == (height*quarter+2)/4 {
 			return fmt.Sprintf("%3d%%┤", 100-25*quarter)
@@ -19,24 +19,24 @@ func sms(y, height int) string {
 	return "    │"
 }
 
-// times is the time axis below a picture, with a mark where something begins or ends.
-func times(p picture) []string {
+// timeAxis returns the time axis below a picture, with a tick where a block begins or ends.
+func timeAxis(p picture) []string {
 	line := []rune("  0%└" + strings.Repeat("─", p.width))
 	text := []rune(strings.Repeat(" ", margin+p.width))
-	write(text, margin-1, "0")
+	putLabel(text, margin-1, "0")
 	end := fmt.Sprint(milliseconds(window), " ms")
-	write(text, margin+p.width-len(end), end)
+	putLabel(text, margin+p.width-len(end), end)
 	for _, t := range p.ticks {
 		if 0 < t.cell && t.cell < p.width {
 			line[margin+t.cell] = '┬'
-			write(text, margin+t.cell, milliseconds(t.at))
+			putLabel(text, margin+t.cell, milliseconds(t.at))
 		}
 	}
 	return []string{string(line), string(text)}
 }
 
-// write puts a label at a column if there is space for it and around it.
-func write(text []rune, column int, label string) {
+// putLabel writes a label at a column if it fits with a space on each side.
+func putLabel(text []rune, column int, label string) {
 	from, to := column, column+len(label)
 	if from < 0 || to > len(text) || strings.TrimSpace(string(text[max(from-1, 0):min(to+1, len(text))])) != "" {
 		return
@@ -44,7 +44,7 @@ func write(text []rune, column int, label string) {
 	copy(text[from:to], []rune(label))
 }
 
-// milliseconds writes a time with a decimal only where it is needed.
+// milliseconds formats a duration in ms, with a decimal only if it is not whole.
 func milliseconds(d time.Duration) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", d.Seconds()*1000), ".0")
 }

@@ -11,6 +11,7 @@ import (
 // boxes is an arrangement of rectangles.
 type boxes []rectangle.Rect
 
+// arrange returns the rectangles of the shares, or false if they do not fit.
 func arrange(shares []Share) (boxes, bool) {
 	list := make([]rectangle.Box, len(shares))
 	for at, x := range shares {
@@ -38,16 +39,17 @@ func (b boxes) draw(width, height int) picture {
 	return p
 }
 
-// along are the moments at which a box begins or ends.
+// along returns the times at which a box begins or ends, in per mille of the window.
 func (b boxes) along() []share.PerMille {
 	return b.marks(func(r rectangle.Rect) (share.PerMille, share.PerMille) { return r.X, r.X + r.W })
 }
 
-// up are the SMs at which a box begins or ends.
+// up returns the SMs at which a box begins or ends, in per mille.
 func (b boxes) up() []share.PerMille {
 	return b.marks(func(r rectangle.Rect) (share.PerMille, share.PerMille) { return r.Y, r.Y + r.H })
 }
 
+// marks returns the sorted ends of all boxes in one direction, without duplicates.
 func (b boxes) marks(ends func(rectangle.Rect) (share.PerMille, share.PerMille)) []share.PerMille {
 	list := []share.PerMille{0, share.Whole}
 	for _, r := range b {
@@ -58,7 +60,7 @@ func (b boxes) marks(ends func(rectangle.Rect) (share.PerMille, share.PerMille))
 	return slices.Compact(list)
 }
 
-// scaled gives each mark its cell. Boxes that do not overlap do not overlap in cells either.
+// scaled maps marks to cells. Boxes that do not overlap do not overlap in cells.
 func scaled(marks []share.PerMille, cells int) map[share.PerMille]int {
 	sizes := make([]int64, len(marks)-1)
 	for k := range sizes {

@@ -7,19 +7,20 @@ const (
 	letter = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 )
 
-// canvas is a picture cell by cell, the top line first.
+// canvas is a picture as cells, from the top line to the bottom.
 type canvas struct {
 	who  [][]int
-	text [][]byte // what is written on a cell; 0 is nothing
+	text [][]byte // label character of each cell, or 0
 }
 
-// look is how a share is drawn.
+// look is the letter, colour and shade of a share.
 type look struct {
 	letter string
 	hue    int
 	shade  string
 }
 
+// newCanvas converts the blocks of a picture to cells.
 func newCanvas(p picture) canvas {
 	c := canvas{make([][]int, p.height), make([][]byte, p.height)}
 	for y := range c.who {
@@ -39,7 +40,7 @@ func newCanvas(p picture) canvas {
 	return c
 }
 
-// label writes the letter of a share in the middle of its block, with a space on each side if there is room.
+// label writes the letter of a share in the middle of its block, with a space on each side if the block is wide enough.
 func (c canvas) label(b block, height int) {
 	line := c.text[height-1-(b.bottom+b.top-1)/2]
 	middle := (b.left + b.right - 1) / 2
@@ -49,7 +50,7 @@ func (c canvas) label(b block, height int) {
 	}
 }
 
-// letterOf names a share; those beyond the alphabets share a sign.
+// letterOf returns the letter of a share. Shares beyond the alphabets have the same sign.
 func letterOf(who int) byte {
 	if who < len(letter) {
 		return letter[who]
@@ -57,7 +58,7 @@ func letterOf(who int) byte {
 	return '+'
 }
 
-// line writes a line of the canvas.
+// line returns a line of the canvas with its colours.
 func (c canvas) line(p painter, looks []look, y int) string {
 	var b strings.Builder
 	who := c.who[y]
@@ -77,7 +78,7 @@ func (c canvas) line(p painter, looks []look, y int) string {
 	return b.String()
 }
 
-// fill writes a text, and the shade where there is none.
+// fill returns the text, with the shade in place of empty characters.
 func fill(text []byte, shade string) string {
 	var b strings.Builder
 	for _, t := range text {

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// The size of a picture in cells. It grows in height where more shares run together than there are lines.
+// The size of a picture in cells. The height grows if more shares run together than there are lines.
 const (
 	widest    = 64
 	narrowest = 8
@@ -16,7 +16,7 @@ const (
 	highest   = 24
 )
 
-// Detail draws one GPU: its shares over a window of time and over the SMs, and what each letter stands for.
+// Detail draws one GPU: its shares over a window and the SMs, with a legend of their letters.
 func Detail(w io.Writer, s Slice, o Options) {
 	p := newPage(o)
 	defer p.write(w)
@@ -34,7 +34,7 @@ func Detail(w io.Writer, s Slice, o Options) {
 	p.legend(s, looks)
 }
 
-// sorted puts shares in the order of their letters: who runs longest comes first and stands lowest.
+// sorted returns shares in the order of their letters: the one with the largest quota is first and drawn lowest.
 func sorted(shares []Share) []Share {
 	list := slices.Clone(shares)
 	slices.SortStableFunc(list, func(a, b Share) int {
@@ -47,7 +47,7 @@ func sorted(shares []Share) []Share {
 	return list
 }
 
-// plan is how the shares are arranged; one without any blocks if they do not fit.
+// plan returns the arrangement of the shares, or an empty one and false if they do not fit.
 func (s Slice) plan() (plan, bool) {
 	if s.Rectangles {
 		b, ok := arrange(s.Shares)
@@ -57,7 +57,7 @@ func (s Slice) plan() (plan, bool) {
 	return t, ok
 }
 
-// heading says which GPU it is and how much of it is promised.
+// heading returns the lines above the picture: the GPU, the kind of its arrangement, and what is allocated.
 func (p *page) heading(s Slice, how string) []string {
 	node := shorten(s.Node, p.Width-columns(fmt.Sprint(" GPU ", s.Index)))
 	words := []string{p.strong(fmt.Sprint(node, " GPU ", s.Index)), shorten(s.Model, p.Width), how, number(len(s.Shares), "share")}
@@ -69,19 +69,19 @@ func (p *page) heading(s Slice, how string) []string {
 	return append(flow(words, " · ", p.Width), flow(allocatedText(t), " · ", p.Width)...)
 }
 
-// size is the width and height of the picture; the time axis and some of the legend should fit below it.
+// size returns the width and height of the picture, which leave lines for the time axis and a part of the legend.
 func (p *page) size(tall int) (width, height int) {
 	const below = 7
 	height = min(max(tall, usual), highest, max(p.left()-below, lowest))
 	return min(max(p.Width-margin, narrowest), widest), height
 }
 
-// draw adds the picture and its axes.
+// draw adds the picture and its axes to the page.
 func (p *page) draw(c canvas, drawn picture, looks []look) {
 	for y := range drawn.height {
-		p.add(p.faint(sms(y, drawn.height)) + c.line(p.painter, looks, y))
+		p.add(p.faint(smAxis(y, drawn.height)) + c.line(p.painter, looks, y))
 	}
-	for _, line := range times(drawn) {
+	for _, line := range timeAxis(drawn) {
 		p.add(p.faint(line))
 	}
 }

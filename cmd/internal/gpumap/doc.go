@@ -1,37 +1,37 @@
 // Package gpumap draws the GPUs of a cluster in a terminal.
 //
 // [Overview] shows a whole cluster, one character for each GPU. [Detail] shows one GPU as a picture of a window: time
-// runs to the right, SMs go up, and every share is a block of its own colour and letter. [Interesting] finds the GPUs
-// that are worth such a picture.
+// runs to the right, SMs go up, and every share is a block with its own colour and letter. [Interesting] selects the GPUs that show
+// the most in such a picture.
 //
-// What is drawn follows from the slices alone, never from the order of shares or from the machine. Without colour the
-// pictures lose nothing but their beauty: blocks that touch differ in their shade and carry a letter.
+// The output depends on the slices only, not on the order of shares or on the machine. Without colours, adjacent blocks differ in their
+// shade, and every block has a letter.
 package gpumap
 
 import "github.com/gshare-dev/gshare/vgpu/share"
 
-// Slice is one GPU and what was placed on it.
+// Slice is one slice and the shares that are placed on it.
 type Slice struct {
 	Node        string
 	Index       int // of the GPU on its node
 	Model       string
-	Rectangles  bool           // its shares are arranged as boxes; otherwise they take turns by a slot table
-	Reserve     share.PerMille // of every window, for switching between turns
+	Rectangles  bool           // shares are packed as rectangles, otherwise by a slot table
+	Reserve     share.PerMille // part of each window for switching turns
 	MemoryTotal share.Bytes
 	Shares      []Share
 }
 
-// Share is what a pod has of a slice.
+// Share is the share of a pod.
 type Share struct {
 	Pod   string
 	Share share.Share
 }
 
-// Options say how to draw.
+// Options control the output.
 type Options struct {
 	Width   int  // columns of the terminal; 0 is 80
-	Color   bool // with colours; false writes plain text
-	MaxRows int  // lines at most, the rest is summarised; 0 is as many as it takes
+	Color   bool // use colours; otherwise write plain text
+	MaxRows int  // maximum number of lines, beyond which GPUs are summarised; 0 is unlimited
 }
 
 const (
@@ -39,7 +39,7 @@ const (
 	noLimit      = 1 << 30
 )
 
-// filled gives the options their defaults.
+// filled returns the options with defaults for those that are not set.
 func (o Options) filled() Options {
 	if o.Width <= 0 {
 		o.Width = defaultWidth

@@ -5,7 +5,7 @@ import "strings"
 // row is a line of GPUs, with a gap between nodes.
 type row []level
 
-// rows breaks the GPUs of a group into lines. A node is kept on one line if it fits there.
+// rows splits the GPUs of a group into lines. The GPUs of a node stay on one line if they fit.
 func (g group) rows(width int) []row {
 	var list []row
 	var line row
@@ -25,6 +25,7 @@ func (g group) rows(width int) []row {
 	return append(list, line)
 }
 
+// levels returns the levels of the node's GPUs.
 func (n node) levels() row {
 	cells := make(row, len(n.gpus))
 	for at, s := range n.gpus {
@@ -33,7 +34,7 @@ func (n node) levels() row {
 	return cells
 }
 
-// counted adds up the GPUs of some lines.
+// counted returns the number of full, partly full and empty GPUs of some lines.
 func counted(rows []row) counts {
 	var c counts
 	for _, r := range rows {
@@ -44,7 +45,7 @@ func counted(rows []row) counts {
 	return c
 }
 
-// paint writes the line; neighbours of one level share their colour codes.
+// paint returns the line. Adjacent GPUs of the same level share their colour codes.
 func (r row) paint(p painter) string {
 	var b strings.Builder
 	for from := 0; from < len(r); {
@@ -58,8 +59,8 @@ func (r row) paint(p painter) string {
 	return b.String()
 }
 
-// deal spreads lines over models in proportion to what they need: one each, then always to who lacks most.
-func deal(lines int, need []int) []int {
+// distribute divides lines among models by their need: one each, then each further line to the model that lacks the most.
+func distribute(lines int, need []int) []int {
 	got := make([]int, len(need))
 	for ; lines > 0; lines-- {
 		poorest := nobody

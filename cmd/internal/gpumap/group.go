@@ -7,20 +7,20 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// node is the GPUs of one model on one node.
+// node holds the GPUs of one model on one node.
 type node struct {
 	name string
 	gpus []Slice
 }
 
-// group is all GPUs of one model.
+// group holds all GPUs of one model.
 type group struct {
 	model string
 	nodes []node
 	sums
 }
 
-// groups sorts GPUs by model, then by node, fuller nodes first.
+// groups returns the GPUs grouped by model, then by node, with fuller nodes first.
 func groups(gpus []Slice) []group {
 	sorted := slices.Clone(gpus)
 	slices.SortStableFunc(sorted, func(a, b Slice) int {
@@ -35,7 +35,7 @@ func groups(gpus []Slice) []group {
 	return list
 }
 
-// groupOf makes a group of GPUs of one model, which are sorted by node.
+// groupOf returns a group of GPUs of one model, which must be sorted by node.
 func groupOf(gpus []Slice) group {
 	g := group{model: gpus[0].Model}
 	for _, s := range gpus {
@@ -51,7 +51,7 @@ func groupOf(gpus []Slice) group {
 	return g
 }
 
-// prefix counts the GPUs at the start that agree with the first.
+// prefix returns the number of leading GPUs with the same key as the first.
 func prefix(gpus []Slice, key func(Slice) string) int {
 	first := key(gpus[0])
 	if n := slices.IndexFunc(gpus, func(s Slice) bool { return key(s) != first }); n >= 0 {
@@ -60,7 +60,7 @@ func prefix(gpus []Slice, key func(Slice) string) int {
 	return len(gpus)
 }
 
-// fullness is the mean SM-time promised on the node.
+// fullness returns the mean allocated SM-time of the node's GPUs.
 func (n node) fullness() share.Area {
 	var sum share.Area
 	for _, s := range n.gpus {
@@ -69,7 +69,7 @@ func (n node) fullness() share.Area {
 	return sum / share.Area(len(n.gpus))
 }
 
-// total adds up groups. A node with two models counts once.
+// total returns the sums over groups. A node with two models counts once.
 func total(list []group) sums {
 	var t sums
 	names := map[string]bool{}

@@ -29,14 +29,14 @@ func Interesting(gpus []Slice, n int) []Slice {
 	return list
 }
 
-// candidate is a GPU with what its rank depends on.
+// candidate is a GPU with the properties that determine its rank.
 type candidate struct {
 	Slice
-	quotas int    // different ones
+	quotas int    // number of different quotas
 	looks  string // equal for GPUs with equal pictures
 }
 
-// candidates ranks the GPUs that have shares, the most interesting first.
+// candidates returns the GPUs with shares, the most interesting first.
 func candidates(gpus []Slice) []candidate {
 	var list []candidate
 	for _, s := range gpus {

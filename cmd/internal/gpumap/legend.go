@@ -9,27 +9,27 @@ import (
 )
 
 const (
-	swatch      = 4 // columns of a block with a letter, and a space
+	swatch      = 4 // columns of a block with its letter and a space
 	longestName = 40
-	shortest    = 12 // name that is worth a place beside its share
+	shortest    = 12 // columns of a name that is written beside its share
 )
 
-// legend says what the letters stand for, and how much is free.
+// legend adds the shares of the letters, and what is free.
 func (p *page) legend(s Slice, looks []look) {
-	room := p.left() - 1 // the last line is for what is free
+	lines := p.left() - 1 // the last line is for what is free
 	for at, entry := range p.entries(s.Shares, looks) {
 		last := at == len(s.Shares)-1
-		if room < len(entry) || !last && room == len(entry) {
+		if lines < len(entry) || !last && lines == len(entry) {
 			p.add(p.faint(fitting(p.Width, "… "+number(len(s.Shares)-at, "more share"), "…")))
 			break
 		}
 		p.add(entry...)
-		room -= len(entry)
+		lines -= len(entry)
 	}
 	p.add(p.faint(s.free(p.Width)))
 }
 
-// entries are the lines of each share: one where name and share fit beside each other, else two or more.
+// entries returns the lines of each share: one if name and share fit beside each other, else several.
 func (p *page) entries(shares []Share, looks []look) [][]string {
 	list := make([][]string, len(shares))
 	name, size := 0, 0
@@ -48,7 +48,7 @@ func (p *page) entries(shares []Share, looks []look) [][]string {
 	return list
 }
 
-// wrapped writes a share below its pod.
+// wrapped returns a share on lines below the name of its pod.
 func wrapped(s share.Share, width int) []string {
 	lines := flow([]string{s.String()}, "", width-swatch)
 	for at := range lines {
@@ -57,7 +57,7 @@ func wrapped(s share.Share, width int) []string {
 	return lines
 }
 
-// free says how much SM-time is not promised, and how much of the window switching may cost.
+// free returns the line with the SM-time that is not allocated and the part of the window for switching turns.
 func (s Slice) free(width int) string {
 	rest := share.PerMille(max(share.WholeArea-s.allocated(), 0) / share.Area(share.Whole))
 	text := fmt.Sprintf("···  free: %s of SM-time", rest.Percent())

@@ -1,6 +1,6 @@
 package gpumap
 
-// looks gives every share its letter, its colour and, without colour, a shade that differs from its neighbours'.
+// looks returns the letter and colour of every share, or without colours a shade that differs from its neighbours'.
 func (c canvas) looks(shares int, color bool) []look {
 	list := make([]look, shares)
 	for who := range list {
@@ -14,7 +14,7 @@ func (c canvas) looks(shares int, color bool) []look {
 	return list
 }
 
-// neighbours says which shares touch which.
+// neighbours returns for every share the set of shares with adjacent blocks.
 func (c canvas) neighbours(shares int) []map[int]bool {
 	touch := make([]map[int]bool, shares)
 	for who := range touch {
@@ -38,8 +38,8 @@ func (c canvas) neighbours(shares int) []map[int]bool {
 	return touch
 }
 
-// coloured gives each share one of n shades that no earlier neighbour has. It tries another one first for each share, so
-// that all shades are used; where neighbours have them all, the letters must do.
+// coloured returns one of n shades for each share that no earlier neighbour has. It starts with another shade for each share, so that
+// all are used. If neighbours have all shades, only the letters differ.
 func coloured(touch []map[int]bool, n int) []int {
 	shade := make([]int, len(touch))
 	for who := range touch {

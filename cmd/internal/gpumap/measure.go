@@ -2,20 +2,20 @@ package gpumap
 
 import "github.com/gshare-dev/gshare/vgpu/share"
 
-// fullFrom is where a GPU counts as full: less than a twentieth is left, about the reserve of a slot table.
+// fullFrom is the SM-time from which a GPU counts as full. The rest, a twentieth, is about the reserve of a slot table.
 const fullFrom = share.WholeArea / 100 * 95
 
-// level is how full a GPU is, in steps that one character can show.
+// level is the fill level of a GPU, in steps that one character can show.
 type level int8
 
 const (
-	gap    level = -1 // no GPU but the space between two nodes
+	gap    level = -1 // the space between two nodes
 	empty  level = 0
 	full   level = 7
 	levels       = 8
 )
 
-// promised is the SM-time that the shares may count on.
+// allocated returns the SM-time that the shares request.
 func (s Slice) allocated() share.Area {
 	var sum share.Area
 	for _, x := range s.Shares {
@@ -24,7 +24,7 @@ func (s Slice) allocated() share.Area {
 	return sum
 }
 
-// memory is the device memory that the shares have.
+// memory returns the device memory of the shares.
 func (s Slice) memory() share.Bytes {
 	var sum share.Bytes
 	for _, x := range s.Shares {
@@ -33,7 +33,7 @@ func (s Slice) memory() share.Bytes {
 	return sum
 }
 
-// level of the slice; a single small share is enough not to be empty.
+// level returns the fill level of the slice. With a share of any size it is not empty.
 func (s Slice) level() level {
 	switch area := s.allocated(); {
 	case len(s.Shares) == 0:
@@ -45,7 +45,7 @@ func (s Slice) level() level {
 	}
 }
 
-// counts is how many GPUs are full, partly full and empty.
+// counts holds the numbers of full, partly full and empty GPUs.
 type counts struct{ full, partly, empty int }
 
 func (c counts) all() int { return c.full + c.partly + c.empty }
@@ -62,7 +62,7 @@ func (c *counts) add(l level) {
 	}
 }
 
-// sums describe some GPUs together.
+// sums holds the totals of a set of GPUs.
 type sums struct {
 	counts
 	nodes        int
@@ -77,7 +77,7 @@ func (t *sums) slice(s Slice) {
 	t.have += s.MemoryTotal
 }
 
-// join adds the GPUs of another group; its nodes are counted by the caller, since groups may share them.
+// join adds the GPUs of another group. The caller counts its nodes, as groups may have nodes in common.
 func (t *sums) join(o sums) {
 	t.full, t.partly, t.empty = t.full+o.full, t.partly+o.partly, t.empty+o.empty
 	t.area += o.area
@@ -85,12 +85,12 @@ func (t *sums) join(o sums) {
 	t.have += o.have
 }
 
-// mean is the SM-time that is promised of all there is.
+// mean returns the allocated part of all SM-time.
 func (t sums) mean() share.PerMille {
 	return part(int64(t.area/share.Area(share.Whole)), int64(t.all())*int64(share.Whole))
 }
 
-// part is n of d in per mille; nothing of nothing is nothing.
+// part returns n/d in per mille, or 0 if d is 0.
 func part(n, d int64) share.PerMille {
 	if d <= 0 {
 		return 0

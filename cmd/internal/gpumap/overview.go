@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Overview draws every GPU as one character that shows how much of its SM-time is promised, by model and node, with a
-// line of numbers for each model.
+// Overview draws every GPU as one character for its allocated SM-time, by model and node, with a line of totals for each model.
 func Overview(w io.Writer, gpus []Slice, o Options) {
 	p := newPage(o)
 	defer p.write(w)
@@ -21,20 +20,20 @@ func Overview(w io.Writer, gpus []Slice, o Options) {
 	p.models(list)
 }
 
-// title says how much there is and how much of it is promised.
+// title returns the line with the totals of all GPUs.
 func (p *page) title(t sums) []string {
 	words := []string{p.strong(number(t.all(), "GPU")), number(t.nodes, "node")}
 	return flow(append(words, allocatedText(t)...), " · ", p.Width)
 }
 
-// promised is the usage in words for those who read it first.
+// allocatedText returns the usage, with the word allocated.
 func allocatedText(t sums) []string {
 	words := usage(t)
 	words[0] += " allocated"
 	return words
 }
 
-// usage is how much SM-time and memory the shares have.
+// usage returns the SM-time and the memory of the shares.
 func usage(t sums) []string {
 	words := []string{t.mean().Percent() + " of SM-time"}
 	if t.have > 0 {
@@ -43,7 +42,7 @@ func usage(t sums) []string {
 	return words
 }
 
-// scale explains the characters.
+// scale returns the legend of the characters.
 func (p *page) scale() []string {
 	var partly strings.Builder
 	for l := empty + 1; l < full; l++ {
@@ -57,19 +56,19 @@ func (p *page) scale() []string {
 	}, "  ", p.Width)
 }
 
-// models draws the groups, as many as there is room for, and shares the lines among them.
+// models draws as many groups as the page has lines for, and distributes the lines among them.
 func (p *page) models(list []group) {
 	heads := make([][]string, len(list))
 	for at, g := range list {
 		heads[at] = append([]string{""}, p.head(g)...)
 	}
-	shown, lines := room(heads, p.left())
+	shown, lines := fittingHeads(heads, p.left())
 	need, rows := make([]int, shown), make([][]row, shown)
 	for at := range need {
 		rows[at] = list[at].rows(p.Width)
 		need[at] = len(rows[at])
 	}
-	for at, got := range deal(lines, need) {
+	for at, got := range distribute(lines, need) {
 		p.add(heads[at]...)
 		p.grid(list[at], rows[at], got)
 	}
@@ -78,10 +77,10 @@ func (p *page) models(list []group) {
 	}
 }
 
-// room says for how many heads there is space with a line of GPUs each, and how many lines are left for GPUs.
-func room(heads [][]string, lines int) (shown, left int) {
+// fittingHeads returns the number of heads that fit with at least one line of GPUs each, and the number of lines for GPUs.
+func fittingHeads(heads [][]string, lines int) (shown, left int) {
 	for at, h := range heads {
-		last := min(1, len(heads)-at-1) // the line that stands for the models left out
+		last := min(1, len(heads)-at-1) // the line with the number of models left out
 		if len(h)+1+at+last > lines {
 			return at, lines - 1
 		}
@@ -90,8 +89,8 @@ func room(heads [][]string, lines int) (shown, left int) {
 	return len(heads), lines
 }
 
-// grid draws a group on so many lines. If they are too few, it sums up the middle, since the fullest and the emptiest
-// nodes say most.
+// grid draws a group on the given number of lines. If they are too few, it replaces the middle by a sum, and keeps the fullest and the
+// emptiest nodes.
 func (p *page) grid(g group, rows []row, lines int) {
 	if lines >= len(rows) {
 		p.paint(rows)
@@ -110,7 +109,7 @@ func (p *page) paint(rows []row) {
 	}
 }
 
-// head is the name and the numbers of a model.
+// head returns the lines with the name and the totals of a model.
 func (p *page) head(g group) []string {
 	name := p.strong(shorten(g.model, p.Width/2)) + "  "
 	words := []string{name + number(g.all(), "GPU"), number(g.sums.nodes, "node")}

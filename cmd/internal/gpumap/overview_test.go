@@ -40,8 +40,8 @@ func TestDeal(t *testing.T) {
 		{11, []int{60, 10, 1}, []int{8, 2, 1}},
 		{99, []int{60, 10}, []int{60, 10}},
 	} {
-		if got := deal(tc.lines, tc.need); !slices.Equal(got, tc.want) {
-			t.Errorf("deal(%d, %v) = %v, want %v", tc.lines, tc.need, got, tc.want)
+		if got := distribute(tc.lines, tc.need); !slices.Equal(got, tc.want) {
+			t.Errorf("distribute(%d, %v) = %v, want %v", tc.lines, tc.need, got, tc.want)
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// page collects lines.
+// page collects the lines of the output.
 type page struct {
 	Options
 	painter
@@ -19,11 +19,10 @@ func newPage(o Options) *page {
 
 func (p *page) add(lines ...string) { p.lines = append(p.lines, lines...) }
 
-// left is the number of lines that may follow.
+// left returns the number of lines that the page can still take.
 func (p *page) left() int { return max(p.MaxRows-len(p.lines), 0) }
 
-// write hands out the page. On a terminal too narrow or too low for any picture, what is too much is cut off.
-// Errors are the writer's business: a picture that nobody sees is not worth reporting.
+// write writes the page, cut off at its width and number of lines. It ignores errors of the writer.
 func (p *page) write(w io.Writer) {
 	var b strings.Builder
 	for _, line := range p.lines[:min(len(p.lines), p.MaxRows)] {

@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// plan is a way to share a GPU, before it is drawn.
+// plan is an arrangement of the shares of a GPU: a slot table or rectangles.
 type plan interface {
-	tall() int // the fewest lines on which every share can be seen
+	tall() int // fewest lines on which every share is visible
 	draw(width, height int) picture
 	name() string
 }
 
-// picture is a window of a GPU as blocks on a grid of cells.
+// picture is the window of a GPU as blocks on a grid of cells.
 type picture struct {
 	width, height int
 	blocks        []block
 	ticks         []tick
 }
 
-// block is some cells of a share. Cells are counted from the left and from below; right and top are the first outside.
+// block is a rectangle of cells of a share, counted from the left and from the bottom. right and top are exclusive.
 type block struct{ who, left, right, bottom, top int }
 
-// tick is a moment of the window and its cell.
+// tick is a time in the window and its cell.
 type tick struct {
 	cell int
 	at   time.Duration
 }
 
-// put adds a block. A share that goes on in the next turn at the same height stays one block.
+// put adds a block. It joins it with that of the turn before if a share continues at the same height.
 func (p *picture) put(b block) {
 	if b.left >= b.right || b.bottom >= b.top {
 		return
@@ -43,8 +43,8 @@ func (p *picture) put(b block) {
 	p.blocks = append(p.blocks, b)
 }
 
-// edges cuts a line of cells into pieces of the given sizes, of a whole that may be larger than their sum. Piece k goes
-// from edge k to edge k+1. If there are enough cells, every piece gets at least one.
+// edges divides a line of cells into pieces in proportion to sizes, of a whole that may exceed their sum. Piece k is between edges k and
+// k+1. If there are enough cells, every piece gets at least one.
 func edges(sizes []int64, whole int64, cells int) []int {
 	at := make([]int, len(sizes)+1)
 	var sum int64

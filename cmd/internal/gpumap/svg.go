@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Measures of an SVG, in its pixels.
+// Dimensions of an SVG in pixels.
 const (
 	panelWidth  = 420
 	plotWidth   = 360
@@ -18,7 +18,7 @@ const (
 	grid        = 1000 // cells of a picture in each direction
 )
 
-// fills are the colours of the shares in an SVG, by letter.
+// fills are the colours of shares in an SVG, in the order of their letters.
 var fills = []string{"#6baed6", "#fdae6b", "#74c476", "#bcbddc", "#fdd049", "#66c2a5", "#fb9a99", "#b2df8a", "#c7e9c0", "#d9b48f", "#9ecae1", "#e7a3c8"}
 
 // SVG draws the slices as pictures like those of Detail, side by side.
@@ -38,7 +38,7 @@ func SVG(w io.Writer, list []Slice) error {
 	return err
 }
 
-// panel draws one slice at a place, and says how tall it is.
+// panel draws one slice with its upper left corner at x and y, and returns its height.
 func panel(b *strings.Builder, s Slice, x, y int) int {
 	s.Shares = sorted(s.Shares)
 	how, fits := s.plan()
@@ -65,7 +65,7 @@ func panel(b *strings.Builder, s Slice, x, y int) int {
 	return at - y + lineHeight
 }
 
-// cell draws a block; SMs go up.
+// cell draws a block.
 func cell(b *strings.Builder, p block, left, top int) {
 	fmt.Fprintf(b, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\" stroke=\"white\"/>\n",
 		float64(left)+float64(p.left)*plotWidth/grid, float64(top)+float64(grid-p.top)*plotHeight/grid,

@@ -10,10 +10,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// columns is the number of terminal columns that a text takes; colour codes take none.
+// columns returns the width of a text in terminal columns, without its colour codes.
 func columns(s string) int { return lipgloss.Width(s) }
 
-// shorten cuts the middle out of a text that is too long: names of pods differ at their ends.
+// shorten removes the middle of a text that is too long, as names of pods differ at their ends.
 func shorten(s string, width int) string {
 	s = printable(s)
 	if columns(s) <= width {
@@ -26,7 +26,7 @@ func shorten(s string, width int) string {
 	return firstColumns(s, width-1-columns(tail)) + "…" + tail
 }
 
-// printable replaces what could move the cursor.
+// printable replaces control characters, which could move the cursor.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -36,7 +36,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// firstColumns is the longest start of s that fits.
+// firstColumns returns the longest prefix of s that fits.
 func firstColumns(s string, width int) string {
 	r := []rune(s)
 	for len(r) > 0 && columns(string(r)) > width {
@@ -45,7 +45,7 @@ func firstColumns(s string, width int) string {
 	return string(r)
 }
 
-// lastColumns is the longest end of s that fits.
+// lastColumns returns the longest suffix of s that fits.
 func lastColumns(s string, width int) string {
 	r := []rune(s)
 	for len(r) > 0 && columns(string(r)) > width {
@@ -54,10 +54,10 @@ func lastColumns(s string, width int) string {
 	return string(r)
 }
 
-// pad fills a text up with spaces.
+// pad appends spaces to a text up to the width.
 func pad(s string, width int) string { return s + strings.Repeat(" ", max(width-columns(s), 0)) }
 
-// flow puts pieces on lines, as many on each as fit. A piece that does not fit on a line of its own is cut into words.
+// flow distributes pieces over lines of the given width. A piece that is longer than a line is split into words.
 func flow(pieces []string, between string, width int) []string {
 	var lines []string
 	for _, piece := range pieces {
@@ -75,7 +75,7 @@ func flow(pieces []string, between string, width int) []string {
 	return lines
 }
 
-// fitting is the first of several wordings that fits, or the last of them cut off.
+// fitting returns the first wording that fits, or the last one cut off.
 func fitting(width int, wordings ...string) string {
 	for _, s := range wordings {
 		if columns(s) <= width {
@@ -85,7 +85,7 @@ func fitting(width int, wordings ...string) string {
 	return shorten(wordings[len(wordings)-1], width)
 }
 
-// number writes "1 GPU" and "2 GPUs".
+// number returns a number with a noun: "1 GPU" or "2 GPUs".
 func number(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -93,7 +93,7 @@ func number(n int, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// bytes writes an amount of memory in the largest unit of which there is one, with a decimal only where it is needed.
+// bytes formats an amount of memory in the largest unit that is not below one, with a decimal only if it is not whole.
 func bytes(b share.Bytes) string {
 	units := []string{"MiB", "GiB", "TiB", "PiB"}
 	size, at := float64(b)/float64(share.MiB), 0

@@ -8,15 +8,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// window is the length of the windows that are drawn.
+// window is the length of a drawn window.
 const window = 100 * time.Millisecond
 
-// turns is a slot table: members of a turn are stacked, turns stand side by side.
+// turns is a slot table. The members of a turn are stacked, and turns are side by side.
 type turns struct {
 	items []slot.Item
 	table slot.Table
 }
 
+// solve returns the slot table of the shares, or false if there is none.
 func solve(shares []Share, reserve share.PerMille) (turns, bool) {
 	items := make([]slot.Item, len(shares))
 	for at, x := range shares {
@@ -60,7 +61,7 @@ func (t turns) draw(width, height int) picture {
 	return p
 }
 
-// withRest adds the rest of the window as a turn, in which only those run that always do.
+// withRest returns the turns and the rest of the window as one more, in which only shares with the whole quota run.
 func (t turns) withRest() []slot.Turn {
 	rest := window
 	for _, turn := range t.table.Turns {
