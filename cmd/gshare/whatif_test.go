@@ -96,21 +96,23 @@ func TestWhatif(t *testing.T) {
 		"wholes":   {[]string{"--assume", "sm=100,mem=100%"}, 6},
 		"measured": {[]string{"--usage", usage}, 4},
 	} {
-		picture := filepath.Join(t.TempDir(), "whatif.svg")
-		text, err := runWhatif(t, append(c.args, "--kubeconfig", kubeconfig, "-o", "json", "--plot", picture)...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got comparison
-		if err := json.Unmarshal([]byte(text), &got); err != nil {
-			t.Fatal(err)
-		}
-		if got.Total.HeldGPUs != 6 || got.Total.NeededGPUs != c.needed || len(got.Rows) != 1 || got.Assumed == "" {
-			t.Errorf("%s: %+v, want 6 GPUs held and %d needed", name, got, c.needed)
-		}
-		if svg, err := os.ReadFile(picture); err != nil || !bytes.Contains(svg, []byte("A100")) {
-			t.Errorf("%s: the picture does not name the pool (%v)", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			picture := filepath.Join(t.TempDir(), "whatif.svg")
+			text, err := runWhatif(t, append(c.args, "--kubeconfig", kubeconfig, "-o", "json", "--plot", picture)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got comparison
+			if err := json.Unmarshal([]byte(text), &got); err != nil {
+				t.Fatal(err)
+			}
+			if got.Total.HeldGPUs != 6 || got.Total.NeededGPUs != c.needed || len(got.Rows) != 1 || got.Assumed == "" {
+				t.Errorf("%+v, want 6 GPUs held and %d needed", got, c.needed)
+			}
+			if svg, err := os.ReadFile(picture); err != nil || !bytes.Contains(svg, []byte("A100")) {
+				t.Errorf("the picture does not name the pool (%v)", err)
+			}
+		})
 	}
 	text, err := runWhatif(t, "--kubeconfig", kubeconfig)
 	if err != nil || !strings.Contains(text, "A100") || !strings.Contains(text, "50%") {
@@ -131,8 +133,10 @@ func TestWhatifUsageErrors(t *testing.T) {
 		"usage malformed":      {"--usage", writeFile(t, "u", "x")},
 		"GPU memory":           {"--gpu-memory", "0"},
 	} {
-		if _, err := runWhatif(t, args...); err == nil || cli.ExitCode(err) != 2 {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := runWhatif(t, args...); err == nil || cli.ExitCode(err) != 2 {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }

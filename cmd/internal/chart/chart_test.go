@@ -36,9 +36,11 @@ func draw(t *testing.T, c *Chart, name string) []byte {
 
 func TestKnown(t *testing.T) {
 	for file, want := range map[string]bool{"a.svg": true, "a.PNG": true, "a.pdf": false, "svg": false, "": false, "a.svg.gz": false} {
-		if Known(file) != want {
-			t.Errorf("%q: known %v", file, !want)
-		}
+		t.Run(file, func(t *testing.T) {
+			if Known(file) != want {
+				t.Errorf("%q: known %v", file, !want)
+			}
+		})
 	}
 }
 
@@ -92,9 +94,11 @@ func TestWriteFileIsAllOrNothing(t *testing.T) {
 		"unknown format": {sample(), filepath.Join(dir, "a.pdf")},
 		"no folder":      {sample(), filepath.Join(dir, "none", "a.svg")},
 	} {
-		if err := c.chart.WriteFile(c.file); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := c.chart.WriteFile(c.file); err == nil {
+				t.Error("no error")
+			}
+		})
 	}
 	if rest, err := os.ReadDir(dir); err != nil || len(rest) > 0 {
 		t.Errorf("%d files left behind, %v", len(rest), err)

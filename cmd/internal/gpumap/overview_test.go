@@ -29,7 +29,7 @@ func TestSummaryCountsWhatIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestDeal(t *testing.T) {
+func TestDistribute(t *testing.T) {
 	for _, tc := range []struct {
 		lines      int
 		need, want []int
@@ -40,9 +40,11 @@ func TestDeal(t *testing.T) {
 		{11, []int{60, 10, 1}, []int{8, 2, 1}},
 		{99, []int{60, 10}, []int{60, 10}},
 	} {
-		if got := distribute(tc.lines, tc.need); !slices.Equal(got, tc.want) {
-			t.Errorf("distribute(%d, %v) = %v, want %v", tc.lines, tc.need, got, tc.want)
-		}
+		t.Run(fmt.Sprint(tc.lines, tc.need), func(t *testing.T) {
+			if got := distribute(tc.lines, tc.need); !slices.Equal(got, tc.want) {
+				t.Errorf("distribute(%d, %v) = %v, want %v", tc.lines, tc.need, got, tc.want)
+			}
+		})
 	}
 }
 

@@ -24,17 +24,19 @@ func TestSVG(t *testing.T) {
 		"rectangles": {[]Slice{{Rectangles: true, Shares: two.Shares}}, 2},
 		"three":      {[]Slice{two, two, two}, 6},
 	} {
-		var out strings.Builder
-		if err := SVG(&out, c.list); err != nil {
-			t.Fatal(err)
-		}
-		shares := 0
-		for _, s := range c.list {
-			shares += len(s.Shares)
-		}
-		if got, want := rects(t, out.String()), 1+len(c.list)+shares+c.blocks; got != want {
-			t.Errorf("%s: %d rectangles, want %d", name, got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			if err := SVG(&out, c.list); err != nil {
+				t.Fatal(err)
+			}
+			shares := 0
+			for _, s := range c.list {
+				shares += len(s.Shares)
+			}
+			if got, want := rects(t, out.String()), 1+len(c.list)+shares+c.blocks; got != want {
+				t.Errorf("%d rectangles, want %d", got, want)
+			}
+		})
 	}
 }
 

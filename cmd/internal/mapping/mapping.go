@@ -1,4 +1,4 @@
-// Package mapping turns a node and its pods into the slices that gpumap draws, with the shares that placements give to them.
+// Package mapping converts a node and the placements of its pods to the slices that gpumap draws.
 package mapping
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Slice is a slice as it is drawn, and its ID.
+// Slice is a slice for gpumap, with its ID.
 type Slice struct {
 	gpumap.Slice
 	ID string
 }
 
-// Of gives the slices of a node. Pods are those bound to it that have not ended; one without a placement has no slice to be
-// shown on. A node without an inventory, or with one that makes no sense, has none.
+// Of returns the slices of a node with the shares of its pods, which are those bound to it that have not ended. Pods without a placement
+// are left out. A node without a valid inventory has no slices.
 func Of(node *v1.Node, pods []*v1.Pod) (list []Slice) {
 	inventory, _, err := kube.InventoryOf(node)
 	if err != nil {

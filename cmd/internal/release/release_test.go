@@ -56,19 +56,21 @@ func TestAnnounceEnds(t *testing.T) {
 		"refused":   {"a", apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), 1, true},
 		"gone":      {"a", apierrors.NewNotFound(pods, "a"), 1, true},
 	} {
-		t.Setenv("POD_NAMESPACE", "gshare-system")
-		t.Setenv("POD_NAME", c.pod)
-		client, asked := fake.NewClientset(), 0
-		client.PrependReactor("patch", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
-			asked++
-			if a.GetSubresource() != "status" {
-				t.Errorf("%s: patched %q", name, a.GetSubresource())
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("POD_NAMESPACE", "gshare-system")
+			t.Setenv("POD_NAME", c.pod)
+			client, asked := fake.NewClientset(), 0
+			client.PrependReactor("patch", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
+				asked++
+				if a.GetSubresource() != "status" {
+					t.Errorf("patched %q", a.GetSubresource())
+				}
+				return true, nil, c.answer
+			})
+			if err := Announce(t.Context(), client, "status"); (err != nil) != c.ends || asked != c.asked {
+				t.Errorf("%v after %d tries", err, asked)
 			}
-			return true, nil, c.answer
 		})
-		if err := Announce(t.Context(), client, "status"); (err != nil) != c.ends || asked != c.asked {
-			t.Errorf("%s: %v after %d tries", name, err, asked)
-		}
 	}
 }
 

@@ -55,14 +55,16 @@ func TestWriteJSON(t *testing.T) {
 		"two runs": {[]Summary{summaryOf("a", 1, 1)},
 			`{"policy":"a","runs":[{"seed":7,"speed":1,"cost":2},{"seed":8,"speed":1,"cost":2}],"mean":{"speed":1,"cost":2},"stddev":{"speed":0,"cost":0}}`},
 	} {
-		var compact any
-		text := write(t, "json", c.summaries...)
-		if err := json.Unmarshal([]byte(text), &compact); err != nil {
-			t.Fatalf("%s: %v in %s", name, err, text)
-		}
-		if got := strings.Join(strings.Fields(text), ""); got != c.want {
-			t.Errorf("%s:\n%s\nwant\n%s", name, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			var compact any
+			text := write(t, "json", c.summaries...)
+			if err := json.Unmarshal([]byte(text), &compact); err != nil {
+				t.Fatalf("%v in %s", err, text)
+			}
+			if got := strings.Join(strings.Fields(text), ""); got != c.want {
+				t.Errorf("%s:\n%s\nwant\n%s", name, got, c.want)
+			}
+		})
 	}
 }
 

@@ -33,10 +33,12 @@ func TestTargetsAreHeldAgainstEveryRow(t *testing.T) {
 		"where it is large":      {target{column: "p f", bound: 1, where: []target{{column: "p f", least: true, bound: 2}}}, 1},
 		"where it never is":      {target{column: "p f", bound: 1, where: []target{{column: "p f", least: true, bound: 4}}}, 1},
 	} {
-		lab.targets = []target{c.target}
-		if text, missed := lab.judge(got); missed != c.missed {
-			t.Errorf("%s: %d missed, want %d: %s", name, missed, c.missed, text)
-		}
+		t.Run(name, func(t *testing.T) {
+			lab.targets = []target{c.target}
+			if text, missed := lab.judge(got); missed != c.missed {
+				t.Errorf("%d missed, want %d: %s", missed, c.missed, text)
+			}
+		})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
@@ -57,8 +58,10 @@ func TestSimulateDeliveryUsageErrors(t *testing.T) {
 		{"--family", "none"}, {"--admission", "fifo"}, {"--tokens", "best"}, {"--gpus", "0"}, {"--seconds", "0"},
 		{"--window", "30ms"}, {"--turn", "0s", "--switch-loss", "0s"}, {"--switch-loss", "6ms"}, {"--switch-loss", "-1ms"},
 	} {
-		if _, err := runDelivery(t, args...); err == nil || cli.ExitCode(err) != 2 {
-			t.Errorf("%v: %v", args, err)
-		}
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			if _, err := runDelivery(t, args...); err == nil || cli.ExitCode(err) != 2 {
+				t.Errorf("%v: %v", args, err)
+			}
+		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
@@ -64,8 +65,10 @@ func TestSimulateElasticUsageErrors(t *testing.T) {
 		{"--kind", "none"}, {"--pair", "none"}, {"--cv", "0"}, {"--cv", "NaN"}, {"--seconds", "0"}, {"--max-tokens", "-1"},
 		{"--interference", "-1"}, {"--load", "0"}, {"--load", "NaN"}, {"--kind", "training-training", "--plot", "a.svg"}, {"--policy", "best"},
 	} {
-		if _, err := runElastic(t, args...); err == nil || cli.ExitCode(err) != 2 {
-			t.Errorf("%v: %v", args, err)
-		}
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			if _, err := runElastic(t, args...); err == nil || cli.ExitCode(err) != 2 {
+				t.Errorf("%v: %v", args, err)
+			}
+		})
 	}
 }

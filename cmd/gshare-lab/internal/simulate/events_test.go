@@ -90,10 +90,12 @@ func TestSimulateEventsRefuses(t *testing.T) {
 		"policy":           {twoEvents, "--policy", []string{"--policy", "best"}},
 		"no file":          {twoEvents, "none.txt", []string{"--file", "none.txt"}},
 	} {
-		_, err := simulateEventsOf(t, c.list, c.args...)
-		if err == nil || !strings.Contains(err.Error(), c.want) || cli.ExitCode(err) != 2 {
-			t.Errorf("%s: error %v with exit code %d, want %q and 2", name, err, cli.ExitCode(err), c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			_, err := simulateEventsOf(t, c.list, c.args...)
+			if err == nil || !strings.Contains(err.Error(), c.want) || cli.ExitCode(err) != 2 {
+				t.Errorf("error %v with exit code %d, want %q and 2", err, cli.ExitCode(err), c.want)
+			}
+		})
 	}
 	if _, err := simulateEventsOf(t, twoEvents); err != nil || !slices.Contains(simulateEvents().policies, "gshare") {
 		t.Errorf("the control fails too: %v", err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
@@ -56,8 +57,10 @@ func TestSimulateMIGUsageErrors(t *testing.T) {
 	for _, args := range [][]string{
 		{"--model", "T4"}, {"--mix", "huge"}, {"--gpus", "0"}, {"--load", "NaN"}, {"--requests", "1"}, {"--policy", "best"},
 	} {
-		if _, err := runMIG(t, args...); err == nil || cli.ExitCode(err) != 2 {
-			t.Errorf("%v: %v", args, err)
-		}
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			if _, err := runMIG(t, args...); err == nil || cli.ExitCode(err) != 2 {
+				t.Errorf("%v: %v", args, err)
+			}
+		})
 	}
 }

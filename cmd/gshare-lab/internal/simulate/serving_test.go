@@ -90,10 +90,12 @@ func TestSimulateServingUsageErrors(t *testing.T) {
 		{[]string{"--data", "nowhere"}, "nowhere"},
 		{[]string{"--policy", "magic"}, "magic"},
 	} {
-		_, err := runServing(t, c.args...)
-		if err == nil || cli.ExitCode(err) != 2 || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%v: %v, want %q and exit code 2", c.args, err, c.says)
-		}
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			_, err := runServing(t, c.args...)
+			if err == nil || cli.ExitCode(err) != 2 || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v: %v, want %q and exit code 2", c.args, err, c.says)
+			}
+		})
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// lasting yields the containers that last as long as the pod. GPUs of an init container that ends are the pod's others'.
+// lasting yields the containers that run as long as the pod. GPUs of other init containers are later used by these.
 func lasting(pod *v1.Pod) iter.Seq[*v1.Container] {
 	return func(yield func(*v1.Container) bool) {
 		for i := range pod.Spec.InitContainers {
@@ -26,6 +26,7 @@ func lasting(pod *v1.Pod) iter.Seq[*v1.Container] {
 	}
 }
 
+// holdsGPU reports whether a pod holds a GPU, a part of one, or a MIG instance.
 func holdsGPU(pod *v1.Pod) bool {
 	if kube.Asks(pod) {
 		return true
@@ -38,8 +39,8 @@ func holdsGPU(pod *v1.Pod) bool {
 	return false
 }
 
-// heldBy says how many devices a container holds: GPUs, or instances of a MIG profile. NVIDIA's are those that gshare can
-// share.
+// heldBy returns the number of devices that a container holds, the MIG profile if they are instances, and whether they are NVIDIA's,
+// which gshare can share.
 func heldBy(c *v1.Container) (devices int64, profile string, nvidia bool) {
 	limits := c.Resources.Limits
 	for name, q := range limits {
@@ -62,7 +63,7 @@ func heldBy(c *v1.Container) (devices int64, profile string, nvidia bool) {
 	return devices, "", false
 }
 
-// statedBy reads memory (MiB) and cores (percent) of each GPU where the container states one of them.
+// statedBy returns the memory (MiB) and the cores (percent) of each GPU that a container states, or false if it states neither.
 func statedBy(c *v1.Container) (memory, cores int64, ok bool) {
 	for _, s := range stated {
 		if count(c.Resources.Limits, s.count) > 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// held is what the pod's containers hold of the node's GPUs today.
+// held returns the part of the node's GPUs that the pod holds now.
 func (g *gpuNode) held(pod *v1.Pod) packing.MilliGPU {
 	if kube.Asks(pod) {
 		return g.heldOfSlices(pod)
@@ -20,7 +20,7 @@ func (g *gpuNode) held(pod *v1.Pod) packing.MilliGPU {
 	return sum
 }
 
-// partOf is what one device of a container is of a GPU.
+// partOf returns the part of a GPU that one device of a container is.
 func (g *gpuNode) partOf(c *v1.Container, profile string) packing.MilliGPU {
 	if profile == "" {
 		profile = g.profile
@@ -34,7 +34,7 @@ func (g *gpuNode) partOf(c *v1.Container, profile string) packing.MilliGPU {
 	return packing.WholeGPU / packing.MilliGPU(g.replicas)
 }
 
-// countSlices notes how many shares each GPU of gshare holds, by the placements.
+// countSlices counts the shares of a pod on each GPU with gshare, from its placement.
 func (r *reader) countSlices(pod *v1.Pod) {
 	if node := r.byName[pod.Spec.NodeName]; node != nil {
 		for _, device := range node.devicesOf(pod) {
@@ -43,7 +43,7 @@ func (r *reader) countSlices(pod *v1.Pod) {
 	}
 }
 
-// heldOfSlices divides each GPU among the shares on it, so that they add up to one GPU.
+// heldOfSlices returns the part of GPUs that a pod's shares hold. A GPU is divided evenly among its shares, so that they add up to one.
 func (g *gpuNode) heldOfSlices(pod *v1.Pod) packing.MilliGPU {
 	var sum packing.MilliGPU
 	for _, device := range g.devicesOf(pod) {
@@ -52,7 +52,7 @@ func (g *gpuNode) heldOfSlices(pod *v1.Pod) packing.MilliGPU {
 	return sum
 }
 
-// devicesOf lists the GPU of every vGPU of the pod.
+// devicesOf returns the GPU of every vGPU of the pod.
 func (g *gpuNode) devicesOf(pod *v1.Pod) (devices []string) {
 	placement, _, err := kube.PlacementOf(pod)
 	if err != nil || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {

@@ -1,5 +1,5 @@
-// Package live reads the GPUs and GPU pods of a running cluster, whatever plugin hands the GPUs out, and says what gshare
-// would be asked for in their place. It lists nodes and pods and does nothing else.
+// Package live reads the GPUs and GPU pods of a running cluster, whatever device plugin it uses, and converts them to nodes and pods with
+// shares of gshare. It only lists nodes and pods.
 package live
 
 import (
@@ -15,25 +15,25 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/whatif"
 )
 
-// Options say what to read, and what to take for granted where the cluster does not say it.
+// Options select the pods, and provide what the API objects do not contain.
 type Options struct {
-	Namespaces []string // whose GPU pods count; empty is all
+	Namespaces []string // whose GPU pods to convert; empty: all
 	Assume     usage.Assumption
 	Usage      usage.Table
-	GPUMemory  int64 // MiB, for nodes that do not publish it
+	GPUMemory  int64 // MiB, for nodes without a label for it
 }
 
-// Cluster is what was read.
+// Cluster holds the nodes and pods that were read.
 type Cluster struct {
 	Nodes []whatif.Node
-	Pods  []whatif.Pod // those that hold GPUs, the oldest first
-	Notes []string     // what the figures leave out or take for granted
+	Pods  []whatif.Pod // with GPUs, sorted by age, oldest first
+	Notes []string     // assumptions, and what is not counted
 }
 
-// ErrNoGPUs: no node has GPUs that this package knows.
-var ErrNoGPUs = errors.New("no node of the cluster has GPUs: none advertises " + knownResources())
+// ErrNoGPUs is returned if no node has GPUs of a known resource.
+var ErrNoGPUs = errors.New("no GPUs found: no node has any of " + knownResources())
 
-// Read lists the nodes and pods once.
+// Read lists nodes and pods once and converts them.
 func Read(ctx context.Context, client kubernetes.Interface, o Options) (*Cluster, error) {
 	nodes, err := cluster.Nodes(ctx, client)
 	if err != nil {
@@ -51,7 +51,7 @@ func Read(ctx context.Context, client kubernetes.Interface, o Options) (*Cluster
 	return r.cluster(), nil
 }
 
-// reader collects what was found.
+// reader holds the state of Read: the nodes, the pods and the counts for notes.
 type reader struct {
 	options Options
 	nodes   []*gpuNode
@@ -81,6 +81,7 @@ func (r *reader) cluster() *Cluster {
 	return c
 }
 
+// notes returns a line for each count that is not zero.
 func (r *reader) notes() []string {
 	var notes []string
 	add := func(n int, text string) {
@@ -88,20 +89,21 @@ func (r *reader) notes() []string {
 			notes = append(notes, fmt.Sprintf("%s: %d", text, n))
 		}
 	}
-	add(r.assumed, "containers with one whole GPU and no measure of its use, for which "+r.options.Assume.String()+" is assumed")
-	add(r.measured, "containers that count with the use that was measured")
-	add(r.whole, "containers that keep whole GPUs, because they hold several or other makers' GPUs")
-	add(r.instances, "containers with MIG instances, which hold and get as much of a GPU as they have compute slices")
-	add(r.waiting, "GPU pods that wait for a node and are not counted")
-	add(r.foreign, "GPU pods of other namespaces, whose GPUs count as free")
+	add(r.assumed, "containers with one whole GPU and unknown use, assumed to need "+r.options.Assume.String())
+	add(r.measured, "containers with measured use")
+	add(r.whole, "containers that keep whole GPUs, as they hold several, or GPUs of other vendors")
+	add(r.instances, "containers with MIG instances, counted by their compute slices")
+	add(r.waiting, "pending GPU pods, not counted")
+	add(r.foreign, "GPU pods of other namespaces, not counted: their GPUs are taken as free")
 	add(r.claims, "pods with resource claims, whose devices are not counted")
-	add(r.guessedMemory(), fmt.Sprintf("nodes that do not publish the memory of a GPU, for which %d MiB is assumed", r.options.GPUMemory))
+	add(r.guessedMemory(), fmt.Sprintf("nodes without a label for GPU memory, assumed to be %d MiB", r.options.GPUMemory))
 	for _, text := range r.refused {
 		notes = append(notes, "counted with whole GPUs: "+text)
 	}
 	return notes
 }
 
+// guessedMemory returns the number of nodes whose GPU memory is assumed.
 func (r *reader) guessedMemory() (n int) {
 	for _, g := range r.nodes {
 		if g.guessed {

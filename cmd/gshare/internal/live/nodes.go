@@ -15,18 +15,18 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/whatif"
 )
 
-// gpuNode is a node with GPUs, and how its plugin hands them out today.
+// gpuNode is a node with GPUs, and how its device plugin divides them.
 type gpuNode struct {
 	whatif.Node
 	memory   int64  // MiB of one GPU
-	guessed  bool   // the memory is
-	replicas int64  // into which each GPU is time-sliced
-	profile  string // of all its MIG instances, where the plugin hands them out as GPUs
+	guessed  bool   // memory is assumed
+	replicas int64  // time slices of each GPU
+	profile  string // MIG profile of all GPUs, if the plugin advertises instances as GPUs
 	inUse    map[string]int64
-	devices  map[string]string // of gshare's slices
+	devices  map[string]string // UUID of the GPU by ID of gshare's slice
 }
 
-// newGPUNode reads a node; nil if it has no GPUs.
+// newGPUNode converts a node. It returns nil if the node has no GPUs. memory is used for GPUs without a label for it, in MiB.
 func newGPUNode(n *v1.Node, memory int64) *gpuNode {
 	g := &gpuNode{inUse: map[string]int64{}, devices: map[string]string{}, replicas: max(1, number(n.Labels[labelReplicas]))}
 	g.Name, g.Pool = n.Name, poolOf(n)
@@ -47,6 +47,7 @@ func newGPUNode(n *v1.Node, memory int64) *gpuNode {
 	return g
 }
 
+// readInventory reads the slices of a node with gshare.
 func (g *gpuNode) readInventory(inv kube.Inventory) {
 	g.Model, g.memory = inv.Slices[0].Model, inv.Slices[0].MemoryMiB
 	for _, s := range inv.Slices {
@@ -55,7 +56,7 @@ func (g *gpuNode) readInventory(inv kube.Inventory) {
 	g.Slices = nodeview.Slices(inv)
 }
 
-// gpus counts the physical GPUs.
+// gpus returns the number of physical GPUs.
 func (g *gpuNode) gpus(n *v1.Node) int64 {
 	has := n.Status.Capacity
 	for _, name := range otherWhole {
@@ -70,8 +71,9 @@ func (g *gpuNode) gpus(n *v1.Node) int64 {
 	return g.gpusOfNVIDIA(has)
 }
 
+// gpusOfNVIDIA returns the number of GPUs that the resources of NVIDIA's plugin add up to.
 func (g *gpuNode) gpusOfNVIDIA(has v1.ResourceList) int64 {
-	var parts packing.MilliGPU // held by MIG instances
+	var parts packing.MilliGPU // GPUs that MIG instances add up to
 	whole := count(has, nvidiaGPU) + count(has, nvidiaShared)
 	if g.profile != "" {
 		parts, whole = packing.MilliGPU(whole)*migPart(g.profile), 0
@@ -84,7 +86,7 @@ func (g *gpuNode) gpusOfNVIDIA(has v1.ResourceList) int64 {
 	return ceil(whole, g.replicas) + ceil(int64(parts), int64(packing.WholeGPU))
 }
 
-// migPart is the part of a GPU's compute slices that an instance has; of an unknown profile, all.
+// migPart returns the part of a GPU's compute slices that an instance has, or a whole GPU for an unknown profile.
 func migPart(profile string) packing.MilliGPU {
 	p, compute := profileNamed(profile)
 	if p == nil {
@@ -93,13 +95,14 @@ func migPart(profile string) packing.MilliGPU {
 	return packing.WholeGPU * packing.MilliGPU(p.Compute) / packing.MilliGPU(compute)
 }
 
-// readMemory takes the memory of a GPU from its label; where GPUs are MIG instances, the label is about those.
+// readMemory reads the memory of a GPU from the node's label, which is not used if GPUs are MIG instances: then it is that of an instance.
 func (g *gpuNode) readMemory(n *v1.Node, otherwise int64) {
 	if g.memory = number(n.Labels[labelMemory]); g.memory == 0 || g.profile != "" {
-		g.memory, g.guessed = otherwise, !slices.Contains(otherWhole, v1.ResourceName(g.Model)) // of whole GPUs it says nothing
+		g.memory, g.guessed = otherwise, !slices.Contains(otherWhole, v1.ResourceName(g.Model)) // irrelevant for whole GPUs
 	}
 }
 
+// wholeGPUs returns n slices that are whole GPUs.
 func (g *gpuNode) wholeGPUs(n int64) (out []packing.Slice) {
 	for i := range n {
 		id := fmt.Sprintf("%s/%d", g.Name, i)
@@ -112,10 +115,10 @@ func (g *gpuNode) wholeGPUs(n int64) (out []packing.Slice) {
 	return out
 }
 
-// maxLabel bounds the numbers that labels, flags and files may give: MiB of a GPU, or GPUs of a node.
+// maxLabel bounds numbers in labels, flags and files: MiB of a GPU, or GPUs of a node.
 const maxLabel = 1 << 24
 
-// number reads a label; zero if it says nothing sensible.
+// number parses the value of a label. It returns 0 if that is no number from 0 to maxLabel.
 func number(label string) int64 {
 	n, err := strconv.ParseInt(label, 10, 64)
 	if err != nil || n < 0 || n > maxLabel {

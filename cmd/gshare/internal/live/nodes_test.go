@@ -38,17 +38,19 @@ func TestNodes(t *testing.T) {
 		"another maker": {nil, []string{"amd.com/gpu", "8"}, 8, "amd.com/gpu", 40960, ""},
 		"Volcano":       {with(a100, labelCount, "2"), []string{"volcano.sh/vgpu-number", "20"}, 2, product, 81920, ""},
 	} {
-		g := newGPUNode(node(t, "n", c.labels, c.has...), 40960)
-		if g == nil || c.gpus == 0 {
-			if (g == nil) != (c.gpus == 0) {
-				t.Errorf("%s: got %+v", name, g)
+		t.Run(name, func(t *testing.T) {
+			g := newGPUNode(node(t, "n", c.labels, c.has...), 40960)
+			if g == nil || c.gpus == 0 {
+				if (g == nil) != (c.gpus == 0) {
+					t.Errorf("got %+v", g)
+				}
+				return
 			}
-			continue
-		}
-		if len(g.Slices) != c.gpus || g.Model != c.model || g.memory != c.memory || g.Pool != c.pool {
-			t.Errorf("%s: %d GPUs %q of %d MiB in pool %q, want %d %q of %d MiB in %q",
-				name, len(g.Slices), g.Model, g.memory, g.Pool, c.gpus, c.model, c.memory, c.pool)
-		}
+			if len(g.Slices) != c.gpus || g.Model != c.model || g.memory != c.memory || g.Pool != c.pool {
+				t.Errorf("%s: %d GPUs %q of %d MiB in pool %q, want %d %q of %d MiB in %q",
+					name, len(g.Slices), g.Model, g.memory, g.Pool, c.gpus, c.model, c.memory, c.pool)
+			}
+		})
 	}
 }
 

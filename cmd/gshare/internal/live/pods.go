@@ -28,6 +28,7 @@ func (r *reader) readPods(pods []*v1.Pod) {
 	}
 }
 
+// readPod counts a pod that has not ended: as a GPU pod, or by its CPU and memory on a node with GPUs.
 func (r *reader) readPod(pod *v1.Pod) {
 	if len(pod.Spec.ResourceClaims) > 0 {
 		r.claims++
@@ -49,6 +50,7 @@ func (r *reader) readPod(pod *v1.Pod) {
 	}
 }
 
+// gpuPod converts a pod with GPUs. A pod with an invalid request is converted to whole GPUs.
 func (r *reader) gpuPod(node *gpuNode, pod *v1.Pod) whatif.Pod {
 	name := pod.Namespace + "/" + pod.Name
 	out := whatif.Pod{Name: name, Node: node.Name, Held: node.held(pod)}
@@ -63,7 +65,7 @@ func (r *reader) gpuPod(node *gpuNode, pod *v1.Pod) whatif.Pod {
 	return out
 }
 
-// request is what the pod would ask of gshare, read by the scheduler's own reader, annotations included.
+// request returns the request of the pod with gshare, parsed as the scheduler does, including its annotations.
 func (r *reader) request(node *gpuNode, pod *v1.Pod) (share.Request, error) {
 	if kube.Asks(pod) {
 		request, _, err := kube.RequestOf(pod)
@@ -71,14 +73,14 @@ func (r *reader) request(node *gpuNode, pod *v1.Pod) (share.Request, error) {
 	}
 	pod = pod.DeepCopy()
 	for c := range lasting(pod) {
-		c.Resources = r.inGshare(node, pod, c)
+		c.Resources = r.convert(node, pod, c)
 	}
 	kube.Complete(pod)
 	request, _, err := kube.RequestOf(pod)
 	return request, err
 }
 
-// wholeRequest asks for the GPUs that are held, alone and entire.
+// wholeRequest returns a request of whole GPUs, as many as are held.
 func wholeRequest(node *gpuNode, held packing.MilliGPU) share.Request {
 	gpus := int(max(1, min(share.MaxVGPUs, (held+packing.WholeGPU-1)/packing.WholeGPU)))
 	sh := share.Share{SMRequest: share.Whole, SMLimit: share.Whole, QuotaRequest: share.Whole, QuotaLimit: share.Whole,
@@ -86,6 +88,7 @@ func wholeRequest(node *gpuNode, held packing.MilliGPU) share.Request {
 	return share.Request{Containers: []share.Container{{VGPUs: gpus, Share: sh}}}
 }
 
+// demands returns the CPU and memory requests of a pod.
 func demands(pod *v1.Pod) (packing.MilliCPU, share.Bytes) {
 	asked := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	return packing.MilliCPU(asked.Cpu().MilliValue()), share.Bytes(asked.Memory().Value())

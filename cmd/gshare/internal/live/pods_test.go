@@ -41,19 +41,21 @@ func TestShares(t *testing.T) {
 		"another maker":      {with(a100, labelCount, "4"), measured, []string{"amd.com/gpu", "1"}, 1000, 1, 1000, 81920},
 		"gshare":             {a100, measured, []string{"gshare/sm", "24", "gshare/quota", "40", "gshare/mem", "8192", "gshare/vgpu", "1"}, 0, 1, 240, 8192},
 	} {
-		has := []string{"nvidia.com/gpu", "4"}
-		got := mustRead(t, Options{Usage: c.usage}, node(t, "n", c.labels, has...), pod(t, "p", "n", c.limits...))
-		if len(got.Pods) != 1 || len(got.Pods[0].Request.Containers) != 1 {
-			t.Fatalf("%s: %+v", name, got.Pods)
-		}
-		p, asked := got.Pods[0], got.Pods[0].Request.Containers[0]
-		if c.labels[labelMemory] == "" {
-			c.memory = min(c.memory, 40960)
-		}
-		if int64(p.Held) != c.held || asked.VGPUs != c.vgpus || asked.Share.SMRequest != c.sm || asked.Share.Memory != share.Bytes(c.memory)*share.MiB {
-			t.Errorf("%s: holds %d, asks %d times for %s; want %d, %d times %d per mille and %d MiB",
-				name, p.Held, asked.VGPUs, asked.Share, c.held, c.vgpus, c.sm, c.memory)
-		}
+		t.Run(name, func(t *testing.T) {
+			has := []string{"nvidia.com/gpu", "4"}
+			got := mustRead(t, Options{Usage: c.usage}, node(t, "n", c.labels, has...), pod(t, "p", "n", c.limits...))
+			if len(got.Pods) != 1 || len(got.Pods[0].Request.Containers) != 1 {
+				t.Fatalf("%+v", got.Pods)
+			}
+			p, asked := got.Pods[0], got.Pods[0].Request.Containers[0]
+			if c.labels[labelMemory] == "" {
+				c.memory = min(c.memory, 40960)
+			}
+			if int64(p.Held) != c.held || asked.VGPUs != c.vgpus || asked.Share.SMRequest != c.sm || asked.Share.Memory != share.Bytes(c.memory)*share.MiB {
+				t.Errorf("%s: holds %d, asks %d times for %s; want %d, %d times %d per mille and %d MiB",
+					name, p.Held, asked.VGPUs, asked.Share, c.held, c.vgpus, c.sm, c.memory)
+			}
+		})
 	}
 }
 
@@ -93,7 +95,7 @@ func TestWhatIsCounted(t *testing.T) {
 	if len(c.Nodes) != 1 || c.Nodes[0].CPU != 52000 || c.Nodes[0].RAM != 500<<30 {
 		t.Errorf("nodes %+v, want one with 64 - 12 CPUs and 500 GiB left", c.Nodes)
 	}
-	for _, want := range []string{"wait for a node and are not counted: 1", "other namespaces, whose GPUs count as free: 1", "resource claims, whose devices are not counted: 1", "sm=50,quota=100,mem=50% is assumed: 1"} {
+	for _, want := range []string{"pending GPU pods, not counted: 1", "other namespaces, not counted: their GPUs are taken as free: 1", "resource claims, whose devices are not counted: 1", "assumed to need sm=50,quota=100,mem=50%: 1"} {
 		if !slices.ContainsFunc(c.Notes, func(n string) bool { return strings.Contains(n, want) }) {
 			t.Errorf("no note says %q: %q", want, c.Notes)
 		}

@@ -8,11 +8,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// part is what one device of a container would be asked for: percent of SMs and of time, and MiB.
+// part is the share of one device: percent of SMs and of time, and MiB of memory.
 type part struct{ sm, quota, memory int64 }
 
-// inGshare gives the resources that stand for those of the container; none if it holds no GPU.
-func (r *reader) inGshare(node *gpuNode, pod *v1.Pod, c *v1.Container) v1.ResourceRequirements {
+// convert returns gshare's resources for those of a container, or none if it holds no GPU.
+func (r *reader) convert(node *gpuNode, pod *v1.Pod, c *v1.Container) v1.ResourceRequirements {
 	devices, profile, nvidia := heldBy(c)
 	if devices == 0 {
 		return v1.ResourceRequirements{}
@@ -27,8 +27,8 @@ func (r *reader) inGshare(node *gpuNode, pod *v1.Pod, c *v1.Container) v1.Resour
 	}}
 }
 
-// partFor takes, in this order: what was measured, what the pod's resources say, what is assumed. Several whole GPUs in one
-// container are kept: such pods are mostly training jobs that use them, and nothing says otherwise.
+// partFor returns the share of one device: the measured use, else what the container's resources state, else the assumption. A container
+// with several whole GPUs keeps them, as most such pods are training jobs that use them.
 func (r *reader) partFor(node *gpuNode, pod *v1.Pod, c *v1.Container, devices int64, profile string, nvidia bool) part {
 	whole := part{sm: 100, quota: 100, memory: node.memory}
 	measured, known := r.options.Usage[usage.Pod{Namespace: pod.Namespace, Name: pod.Name}]
@@ -59,6 +59,7 @@ func (r *reader) partFor(node *gpuNode, pod *v1.Pod, c *v1.Container, devices in
 	return part{sm: a.SM, quota: a.Quota, memory: a.Memory(node.memory)}
 }
 
+// orAll returns a stated amount, at most all, or all if none is stated.
 func orAll(stated, all int64) int64 {
 	if stated == 0 {
 		return all
@@ -66,11 +67,11 @@ func orAll(stated, all int64) int64 {
 	return min(stated, all)
 }
 
-// mibOfGB is 10^9 bytes, rounded down: the driver gives an instance a little less than its name says.
+// mibOfGB is 10^9 bytes in MiB, rounded down. Instances have a little less memory than the GB of their profile.
 const mibOfGB = 953
 
-// migShare is a share of the size of an instance. Compute slices are rounded down to percent, so that as many shares fit a
-// GPU as instances do; with seven slices that is still more SMs than the slices of an A100 have.
+// migShare returns a share of the size of a MIG instance. Percentages are rounded down, so that as many shares as instances fit on a
+// GPU; they are still more SMs than seven slices of an A100 have.
 func migShare(profile string, otherwise part) part {
 	p, compute := profileNamed(profile)
 	if p == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig"
 )
 
-// Resources of NVIDIA's device plugin. Time-sliced GPUs are called shared where the plugin renames them.
+// Resources of NVIDIA's device plugin. The plugin may rename time-sliced GPUs to shared.
 const (
 	nvidiaGPU    v1.ResourceName = "nvidia.com/gpu"
 	nvidiaShared v1.ResourceName = "nvidia.com/gpu.shared"
@@ -23,15 +23,16 @@ const (
 	labelReplicas = "nvidia.com/gpu.replicas"
 )
 
-// otherWhole are whole GPUs of other makers. gshare does not share them; they are counted as they are.
+// otherWhole are resources of whole GPUs of other vendors, which gshare cannot share.
 var otherWhole = []v1.ResourceName{"amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi"}
 
-// stated are the plugins that let a pod state memory (MiB for each GPU) and cores (percent) beside a number of GPUs.
+// stated are the resources of plugins with which pods request memory (MiB) and cores (percent) of each GPU, beside the number of GPUs.
 var stated = []struct{ count, memory, cores v1.ResourceName }{
 	{nvidiaGPU, "nvidia.com/gpumem", "nvidia.com/gpucores"},                       // HAMi
 	{"volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores"}, // Volcano
 }
 
+// knownResources lists the resources by which GPUs are found, for error messages.
 func knownResources() string {
 	names := []string{"gshare's inventory", string(nvidiaGPU), string(nvidiaShared), nvidiaMIG + "*", string(stated[1].count)}
 	for _, n := range otherWhole {
@@ -40,7 +41,7 @@ func knownResources() string {
 	return strings.Join(names, ", ")
 }
 
-// poolLabels name the pool of a node, by maker of the cluster.
+// poolLabels are the labels with a node's pool, by cloud provider or autoscaler.
 var poolLabels = []string{
 	"cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "kubernetes.azure.com/agentpool", "karpenter.sh/nodepool",
 }
@@ -54,14 +55,14 @@ func poolOf(n *v1.Node) string {
 	return ""
 }
 
-// count reads a number of devices, MiB or percent.
+// count returns the quantity of a resource, from 0 to maxLabel.
 func count(list v1.ResourceList, name v1.ResourceName) int64 {
 	q := list[name]
 	return max(0, min(q.Value(), maxLabel))
 }
 
-// profileNamed finds a MIG profile, and how many compute slices a GPU that has it has. Resource names write +me as .me, and
-// .shared behind the profile where instances are time-sliced; those count as entire.
+// profileNamed returns a MIG profile and the number of compute slices of a GPU with that profile, or nil. Resource names have .me in place
+// of +me, and the suffix .shared for time-sliced instances, which count as whole.
 func profileNamed(name string) (p *mig.Profile, compute int) {
 	name = strings.Replace(strings.TrimSuffix(name, ".shared"), ".me", "+me", 1)
 	for _, m := range mig.Models() {

@@ -55,15 +55,17 @@ func TestBetween(t *testing.T) {
 		"less, and waiting": {101, 5, 100, true},
 		"a little less":     {103.9, 5, 390, false},
 	} {
-		uses := Between(looked(t, 100, 0), looked(t, c.busy, c.stalls), 10*time.Second)
-		if len(uses) != 2 {
-			t.Fatalf("%s: %+v", name, uses)
-		}
-		u := uses[0]
-		if u.Container != "ml/a/main" || u.Used != c.used || u.Short != c.short || u.SM != 250 || u.Quota != 400 || u.QuotaLimit != 800 ||
-			u.Memory != 1<<30 || u.MemoryUsed != 1<<20 || u.Node != "n1" || u.Slice != "GPU-1" {
-			t.Errorf("%s: %+v", name, u)
-		}
+		t.Run(name, func(t *testing.T) {
+			uses := Between(looked(t, 100, 0), looked(t, c.busy, c.stalls), 10*time.Second)
+			if len(uses) != 2 {
+				t.Fatalf("%+v", uses)
+			}
+			u := uses[0]
+			if u.Container != "ml/a/main" || u.Used != c.used || u.Short != c.short || u.SM != 250 || u.Quota != 400 || u.QuotaLimit != 800 ||
+				u.Memory != 1<<30 || u.MemoryUsed != 1<<20 || u.Node != "n1" || u.Slice != "GPU-1" {
+				t.Errorf("%+v", u)
+			}
+		})
 	}
 	if uses := Between(looked(t, 100, 0), looked(t, 3, 0), time.Second); len(uses) != 1 {
 		t.Errorf("a counter that began anew: %+v", uses)

@@ -14,14 +14,18 @@ func TestParseAssumption(t *testing.T) {
 		DefaultAssumption.String():      DefaultAssumption,
 		Assumption{1, 2, 3, 0}.String(): {1, 2, 3, 0},
 	} {
-		if got, err := ParseAssumption(text); err != nil || got != want {
-			t.Errorf("%q: %+v, %v; want %+v", text, got, err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			if got, err := ParseAssumption(text); err != nil || got != want {
+				t.Errorf("%q: %+v, %v; want %+v", text, got, err, want)
+			}
+		})
 	}
 	for _, text := range []string{"", "sm", "sm=0", "sm=101", "quota=1.5", "mem=0", "mem=101%", "mem=-1", "cpu=1", "sm=50,", "mem=99999999999"} {
-		if got, err := ParseAssumption(text); err == nil {
-			t.Errorf("%q gave %+v", text, got)
-		}
+		t.Run(text, func(t *testing.T) {
+			if got, err := ParseAssumption(text); err == nil {
+				t.Errorf("%q gave %+v", text, got)
+			}
+		})
 	}
 }
 
@@ -46,9 +50,11 @@ func TestRead(t *testing.T) {
 		t.Errorf("%v, %v", u, err)
 	}
 	for _, text := range []string{"", "pod,sm\n", header + "ml,a,12\n", header + "ml,a,101,1\n", header + "ml,a,NaN,1\n", header + "ml,a,1,-1\n", header + "ml,a,x,1\n", header + "ml,\"a,1,1\n"} {
-		if u, err := Read(strings.NewReader(text)); err == nil {
-			t.Errorf("%q gave %v", text, u)
-		}
+		t.Run(text, func(t *testing.T) {
+			if u, err := Read(strings.NewReader(text)); err == nil {
+				t.Errorf("%q gave %v", text, u)
+			}
+		})
 	}
 	if _, err := Read(strings.NewReader(header + "ml,a,1,1\nml,b,500,1\n")); err == nil || !strings.Contains(err.Error(), "line 3") {
 		t.Errorf("%v names no line", err)
