@@ -10,35 +10,38 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// ErrUnservable says that no configuration keeps the SLO: the function must not be scaled but reported (F5).
+// ErrUnservable reports that no configuration meets the SLO. The function must not be scaled, but reported to its owner (F5).
 var ErrUnservable = errors.New("no profiled configuration keeps the SLO")
 
 func unservable(field, format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrUnservable, share.Invalid(field, format, args...))
 }
 
-// negligible is a rate below which nothing is missing: a request in eleven days (F2).
+// negligible is the rate up to which missing throughput is ignored: one request in eleven days (F2).
 const negligible Rate = 1e-6
 
-// Residual chooses the instance for the rate r that the efficient instances leave over. One of choices is faster than r.
+// Residual chooses the configuration of the one instance that serves r, the load left over by the most efficient instances. At
+// least one of choices has a throughput above r.
 type Residual func(r Rate, choices []Configuration) Configuration
 
-// LeastArea takes, of the configurations that serve r (T >= r, F4), the one of least SM-time and then of least
-// throughput (F6). The efficient configuration is one of them, so one more of it is taken where that is cheaper (F7).
+// LeastArea is the default Residual. Of the configurations with a throughput of at least r (F4) it returns the one with the least
+// SM-time, and of equal ones the one with the least throughput (F6). The most efficient configuration is among them, so one more of
+// it is returned where that is cheapest (F7).
 func LeastArea(r Rate, choices []Configuration) Configuration {
 	return slices.MinFunc(serving(choices, func(t Rate) bool { return t >= r }), func(a, b Configuration) int {
 		return cmp.Or(cmp.Compare(a.area(), b.area()), cmp.Compare(a.Throughput, b.Throughput), byShare(a, b))
 	})
 }
 
-// LeastThroughput is the rule as printed: of the configurations with T > r the slowest, whatever it costs (FG-94). It is
-// kept to compare with.
+// LeastThroughput is the Residual that the FaST-GShare paper prints: the slowest configuration with a throughput above r, whatever
+// its SM-time (FG-94). Simulations compare LeastArea with it.
 func LeastThroughput(r Rate, choices []Configuration) Configuration {
 	return slices.MinFunc(serving(choices, func(t Rate) bool { return t > r }), func(a, b Configuration) int {
 		return cmp.Or(cmp.Compare(a.Throughput, b.Throughput), cmp.Compare(a.area(), b.area()), byShare(a, b))
 	})
 }
 
+// serving returns the choices whose throughput is enough.
 func serving(choices []Configuration, enough func(Rate) bool) []Configuration {
 	var found []Configuration
 	for _, c := range choices {
@@ -49,9 +52,9 @@ func serving(choices []Configuration, enough func(Rate) bool) []Configuration {
 	return found
 }
 
-// ScaleUp lists at most most configurations to add for a load that exceeds the throughput by gap: as many of the most
-// efficient as it fills, and one for the rest (FaST-GShare Alg. 1, lines 4-12; FG-93, FG-94). Unless most cuts it
-// short, the list serves the gap. At a gap of nothing it is empty (F2, F3).
+// ScaleUp returns the configurations to add for a load that exceeds the throughput by gap: as many of the most efficient as the gap
+// fills, and one chosen by residual for the rest (FaST-GShare Algorithm 1, lines 4-12; FG-93, FG-94). It returns at most `most`
+// configurations; with fewer, they serve the whole gap. Without a gap it returns none (F2, F3).
 //
 // The errors are *share.FieldError; without choices, ErrUnservable too.
 func ScaleUp(gap Rate, choices []Configuration, residual Residual, most int) ([]Configuration, error) {
@@ -78,9 +81,9 @@ func ScaleUp(gap Rate, choices []Configuration, residual Residual, most int) ([]
 	return added, nil
 }
 
-// ScaleDown counts how many instances from the front of queue are to go, where the throughput exceeds the load by -gap:
-// the least efficient go while the rest still serves the load (Alg. 1, lines 13-21; FG-96, FG-98). It ends at the first
-// that is needed: looking past it would end a more efficient one before a less efficient (F1).
+// ScaleDown returns how many instances to remove from the front of queue, which holds their throughputs, least efficient first. The
+// throughput exceeds the load by -gap. Instances are removed while the rest still serves the load (FaST-GShare Algorithm 1, lines
+// 13-21; FG-96, FG-98). It stops at the first that is needed, so that no instance is removed before a less efficient one (F1).
 func ScaleDown(gap Rate, queue []Rate) int {
 	for n, throughput := range queue {
 		if gap+throughput > 0 {

@@ -10,18 +10,18 @@ import (
 // Rate is a load or a throughput in requests per second.
 type Rate float64
 
-// Configuration is a choice for an instance: a share, and the highest rate at which one instance of it keeps the SLO
+// Configuration is what an instance can run on: a share, and the highest rate at which one instance on it meets the SLO
 // (DI-83). FaST-GShare calls the rate T and the share's two sides S and Q (FG-90).
 //
-// Rates are added up over instances. That holds while the requests on a slice fit it, which packing sees to; a caller
-// that measures interference all the same lowers the Throughput of the instances concerned (F12).
+// Throughputs of instances are added up, which is right while the requests on a slice fit it, as packing ensures. A caller that
+// measures interference lowers the Throughput of the instances concerned (F12).
 type Configuration struct {
 	Share      share.Share
 	Batch      int // with which the throughput was measured
 	Throughput Rate
 }
 
-// PerResource is the throughput per whole slice of SM-time: T / (S x Q), FaST-GShare's RPR (FG-92).
+// PerResource returns the throughput per SM-time of a whole slice, in requests per second: T / (S x Q), FaST-GShare's RPR (FG-92).
 func (c Configuration) PerResource() Rate {
 	return c.Throughput * Rate(share.WholeArea) / Rate(c.area())
 }
@@ -55,7 +55,7 @@ func validateAll(choices []Configuration) error {
 	return nil
 }
 
-// byEfficiency orders by RPR ascending (FG-95). Equal ones are ordered by the share, so that the order is one.
+// byEfficiency compares by throughput per SM-time, ascending (FG-95). Ties are broken by the share, so that the order is total.
 func byEfficiency(a, b Configuration) int {
 	return cmp.Or(cmp.Compare(a.PerResource(), b.PerResource()), cmp.Compare(b.area(), a.area()), byShare(b, a))
 }
@@ -64,7 +64,7 @@ func byShare(a, b Configuration) int {
 	return cmp.Or(cmp.Compare(a.Share.SMRequest, b.Share.SMRequest), cmp.Compare(a.Share.Memory, b.Share.Memory), cmp.Compare(a.Batch, b.Batch))
 }
 
-// MostEfficient is p_eff: the choice of highest throughput per resource (Alg. 1, line 5).
+// MostEfficient returns the configuration with the highest throughput per SM-time, p_eff in FaST-GShare (Algorithm 1, line 5).
 func MostEfficient(choices []Configuration) (Configuration, error) {
 	if err := validateAll(choices); err != nil {
 		return Configuration{}, err

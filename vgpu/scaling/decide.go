@@ -7,10 +7,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Action is what a decision does to an instance.
+// Action is the change that a decision makes to an instance.
 type Action string
 
-// Create and Delete are the "+" and "-" of Alg. 1 (FG-97); Promote and Demote change the residency of an instance.
+// Create and Delete are the "+" and "-" of FaST-GShare's Algorithm 1 (FG-97). Promote and Demote change an instance's residency.
 const (
 	Create  Action = "create"
 	Promote Action = "promote"
@@ -18,7 +18,7 @@ const (
 	Delete  Action = "delete"
 )
 
-// Rule is why a decision was taken.
+// Rule is the reason of a decision, for events and logs.
 type Rule string
 
 const (
@@ -31,21 +31,21 @@ const (
 	Bounds    Rule = "fewer instances than the minimum"
 )
 
-// Decision is one step, for its instance as it is afterwards.
+// Decision is one change to one instance. Instance is its state after the change.
 type Decision struct {
 	Action   Action
 	Rule     Rule
 	Instance Instance
 }
 
-// Scaler decides for one function.
+// Scaler decides on the instances of one function. It is immutable.
 type Scaler struct {
 	policy  Policy
 	choices []Configuration
 }
 
-// New makes a Scaler that adds instances of choices: those of the function's configurations that keep its SLO (F5). The
-// errors are *share.FieldError; without choices, ErrUnservable too.
+// New returns a Scaler that creates instances in the configurations of choices, which all meet the function's SLO (F5). Errors
+// are *share.FieldError; without choices they wrap ErrUnservable too.
 func New(policy Policy, choices []Configuration) (*Scaler, error) {
 	policy = policy.withDefaults()
 	if err := policy.validate(); err != nil {
@@ -57,8 +57,8 @@ func New(policy Policy, choices []Configuration) (*Scaler, error) {
 	return &Scaler{policy: policy, choices: slices.Clone(choices)}, nil
 }
 
-// Decide takes the load that was measured at now, once a period, and says what to do. The state is not changed; the one
-// returned takes the decisions as carried out. now counts from any fixed time and never falls. The errors are
+// Decide returns the changes for a load that was measured at now. It is called once a period. The given state is not modified; the
+// returned one assumes that the decisions are carried out. now counts from any fixed time and never decreases. Errors are
 // *share.FieldError.
 func (s *Scaler) Decide(now time.Duration, load Rate, state State) ([]Decision, State, error) {
 	if err := state.validate(now); err != nil {
@@ -78,7 +78,7 @@ func (s *Scaler) Decide(now time.Duration, load Rate, state State) ([]Decision, 
 	return step.decisions, state, nil
 }
 
-// maxLoad is far above any load, and keeps sums of rates from overflowing.
+// maxLoad is the highest valid load: far above any real one, and low enough that sums of rates do not overflow.
 const maxLoad Rate = 1e12
 
 func checkLoad(load Rate) error {

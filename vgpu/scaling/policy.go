@@ -7,17 +7,17 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Policy is how one function scales. What is zero stands for the default, but for Min.
+// Policy configures how one function scales. Fields that are zero take their defaults, except Min.
 type Policy struct {
-	Window time.Duration // over which samples vote (DI-80); default 40 s
+	Window time.Duration // span of the samples that are counted (DI-80); default 40 s
 	Period time.Duration // least time between samples; default 1 s
-	Out    int           // so many samples above the throughput scale out (DI-81, D23); default 20
-	In     int           // more samples than these below the throughput of one instance less scale in (DI-82); default 30
+	Out    int           // number of samples above the throughput that scales out (DI-81, D23); default 20
+	In     int           // scale in with more samples than this below the throughput of one instance fewer (DI-82); default 30
 
-	Min, Max int // hot instances at least, instances at all at most; 0 and 10. Min 0 scales to zero
+	Min, Max int // least number of hot instances, and greatest number of all; default 0, which scales to zero, and 10
 
-	SharedFor time.Duration // without need, until an instance is Warm; default 30 s (U10)
-	WarmFor   time.Duration // without need, until it is deleted (FF-43); default 10 min
+	SharedFor time.Duration // after which an idle Shared instance becomes Warm; default 30 s (U10)
+	WarmFor   time.Duration // after which an idle Warm instance is deleted (FF-43); default 10 min
 
 	Predict  Predictor // default MeanOrTrend
 	Residual Residual  // default LeastArea
@@ -46,7 +46,7 @@ func orDefault[T int | time.Duration](value *T, standard T) {
 	}
 }
 
-// samples is how many samples a window holds at most.
+// samples returns the greatest number of samples in a window.
 func (p Policy) samples() int { return int(p.Window / p.Period) }
 
 func (p Policy) validate() error {
@@ -71,7 +71,7 @@ func (p Policy) validate() error {
 	return nil
 }
 
-// Bounds that keep one decision short.
+// Limits that bound the time of one decision.
 const (
 	maxSamples   = 3600
 	maxInstances = 10_000

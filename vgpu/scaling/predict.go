@@ -1,10 +1,11 @@
 package scaling
 
-// Predictor expects a load from the samples of the last window, oldest first, at least one (F9, FG-02). It looks a few
-// samples ahead and is never negative.
+// Predictor returns the load expected a few samples ahead, from the samples of the last window, oldest first and at least one (F9,
+// FG-02). The result is never negative.
 type Predictor func(samples []Rate) Rate
 
-// MeanOrTrend is the larger of the mean of the samples and of their trend: a fall is believed slowly, a rise at once.
+// MeanOrTrend is the default Predictor: the larger of the samples' mean and their trend, so that it follows a rise at once and a
+// fall slowly.
 func MeanOrTrend(samples []Rate) Rate { return max(mean(samples), trend(samples)) }
 
 func mean(samples []Rate) Rate {
@@ -23,7 +24,7 @@ const (
 	lookAhead   = 5 // samples
 )
 
-// trend extends an exponentially weighted level by an exponentially weighted slope (Holt's linear method).
+// trend extrapolates an exponentially weighted level by an exponentially weighted slope (Holt's linear method).
 func trend(samples []Rate) Rate {
 	level, slope := samples[0], Rate(0)
 	for _, s := range samples[1:] {
@@ -34,15 +35,15 @@ func trend(samples []Rate) Rate {
 	return max(0, level+lookAhead*slope)
 }
 
-// Variances of the one-dimensional filter of FaST-GShare's successor, HAS-GPU: of the load's own changes from sample to
-// sample, and of the measurement.
+// Variances of the one-dimensional Kalman filter of FaST-GShare's successor, HAS-GPU: of the load's change from sample to sample,
+// and of the measurement.
 const (
 	processVariance     = 1
 	measurementVariance = 10
 )
 
-// Kalman filters the samples as the output of a load that changes at random and is measured with noise (A = H = 1). It
-// follows a step within about ten samples and has no trend.
+// Kalman is a Predictor that takes the samples for noisy measurements of a load that changes at random (a Kalman filter with A = H
+// = 1). It follows a step within about ten samples and does not extrapolate.
 func Kalman(samples []Rate) Rate {
 	level, variance := samples[0], Rate(measurementVariance)
 	for _, s := range samples[1:] {

@@ -9,17 +9,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// SLO is the latency that a function promises.
+// SLO is a function's latency objective, for 99 % of its requests unless P95 is set.
 type SLO struct {
 	Latency  time.Duration
-	P95      bool           // promised of 95 % of the requests instead of 99 %, where p95 hides what throttling does (F41)
-	Headroom share.PerMille // part of the latency that the measurement must leave free
+	P95      bool           // for 95 % of the requests; p95 can hide the effect of throttling (F41)
+	Headroom share.PerMille // part of Latency by which measured latencies must stay below it
 }
 
-// Choices keeps the profile points of shares that meet the SLO (F5): without this, Alg. 1 always takes the smallest
-// share, whose tail is useless. The points are of the whole model on one kind of device; those on other resources are
-// passed over. Errors are *share.FieldError; where no point
-// is left, ErrUnservable too.
+// Choices returns the profiled configurations that meet the SLO (F5). Without this filter FaST-GShare's Algorithm 1 always takes the
+// smallest share, whose tail latency is useless. The points are of the whole model on one kind of device; points without SMs are
+// skipped. Errors are *share.FieldError; where no point meets the SLO they wrap ErrUnservable too.
 func (s SLO) Choices(points []profile.Point) ([]Configuration, error) {
 	if err := s.validate(); err != nil {
 		return nil, err
@@ -59,7 +58,7 @@ func configuration(p profile.Point) Configuration {
 	}
 }
 
-// bound is what a measured tail may be at most.
+// bound returns the highest measured tail latency that meets the SLO.
 func (s SLO) bound() time.Duration {
 	return time.Duration(float64(s.Latency) * (1 - float64(s.Headroom)/float64(share.Whole)))
 }

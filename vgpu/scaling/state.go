@@ -9,11 +9,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Residency is how ready an instance is.
+// Residency is how quickly an instance can serve: Hot at once, Cold not at all.
 type Residency int
 
-// Hot serves. Shared serves in turn with other functions, and Warm is in host memory: both are back faster than a new
-// instance starts. Cold is deleted.
+// Hot instances serve. Shared ones serve in turn with those of other functions, Warm ones are in host memory: both become Hot faster
+// than a new instance starts. Cold ones are deleted.
 const (
 	Hot Residency = iota
 	Shared
@@ -33,19 +33,19 @@ func (r Residency) String() string {
 	return "Cold"
 }
 
-// ID names an instance of a function. A younger instance has a higher one.
+// ID identifies an instance of a function. Later instances have higher IDs.
 type ID int
 
-// Instance is one running copy of a function, or one that is starting.
+// Instance is one copy of a function that runs or starts.
 type Instance struct {
 	ID            ID
 	Configuration Configuration
 	Residency     Residency
-	Since         time.Duration // when it took this residency
+	Since         time.Duration // time of its last change of residency
 }
 
-// State is what a Scaler knows of a function between two decisions. Zero is a function without instances. Whoever sees
-// an instance fail takes it off the list.
+// State is what a Scaler needs to know of a function from one decision to the next. The zero value is a function without
+// instances. The caller removes instances that fail.
 type State struct {
 	Samples   []Sample   // oldest first
 	Instances []Instance // by ID ascending
@@ -85,7 +85,7 @@ func (s *State) validateSamples(now time.Duration) error {
 	return nil
 }
 
-// queue lists the positions of the hot instances, the least efficient first and of equals the youngest (FG-95, F8).
+// queue returns the indices of the hot instances, the least efficient first, and the youngest first of equal ones (FG-95, F8).
 func (s *State) queue() []int {
 	var at []int
 	for i := range s.Instances {
@@ -100,8 +100,7 @@ func (s *State) queue() []int {
 	return at
 }
 
-// spare lists the positions of the instances that can come back fast: Shared before Warm, then the most efficient, then
-// the oldest.
+// spare returns the indices of the instances that can be promoted: Shared before Warm, then the most efficient, then the oldest.
 func (s *State) spare() []int {
 	var at []int
 	for i := range s.Instances {

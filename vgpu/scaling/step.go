@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// step is one decision under way: each rule sees the state as those before it left it.
+// step is one call of Decide. Its rules run in order, each on the state that the ones before it left.
 type step struct {
 	policy    *Policy
 	choices   []Configuration
@@ -15,8 +15,7 @@ type step struct {
 	decisions []Decision
 }
 
-// promote brings instances back as soon as the load exceeds what is hot. That is fast, so no window delays it: idle
-// instances are head-room as the shares of running ones are (DI-84).
+// promote makes instances Hot as soon as the load exceeds the hot throughput. Promotion is fast, so no window delays it (DI-84).
 func (s *step) promote() error {
 	gap := s.load - s.hot()
 	for _, at := range s.state.spare() {
@@ -29,7 +28,7 @@ func (s *step) promote() error {
 	return nil
 }
 
-// reachMinimum holds the least number of hot instances, at the start above all.
+// reachMinimum promotes or creates instances up to the policy's minimum of hot ones.
 func (s *step) reachMinimum() error {
 	missing := s.policy.Min - len(s.state.queue())
 	if missing <= 0 {
@@ -44,14 +43,14 @@ func (s *step) reachMinimum() error {
 	return err
 }
 
-// sample takes the load into the window, which the rules before it may have begun anew.
+// sample adds the load to the window, which the rules before it may have cleared.
 func (s *step) sample() error {
 	s.state.Samples = window(s.state.Samples).add(Sample{s.now, s.load}, s.policy.Window, s.policy.Period)
 	return nil
 }
 
-// scaleOut creates instances once enough samples exceeded all that is there (DI-81), as many as serve the load that those
-// samples reached and the one expected (D24). Where there is none, nothing can bridge the wait: that begins at once.
+// scaleOut creates instances once enough samples exceed the throughput of all instances (DI-81), for the larger of the load that
+// those samples reached and the predicted one (D24). A function without instances does not wait for the window.
 func (s *step) scaleOut() error {
 	w, throughput := window(s.state.Samples), s.hot()+sum(s.state.throughputs(s.state.spare()))
 	rule, least := ScaleOut, w.reached(s.policy.Out)
@@ -67,9 +66,9 @@ func (s *step) scaleOut() error {
 	return err
 }
 
-// scaleIn demotes hot instances once enough samples were below what one less serves (DI-82): Alg. 1 says which, for the
-// load that the remaining samples reach and the one expected. The most efficient of them is Shared, of which a function
-// has one at most (FF-45); the others, and the one before it, are Warm.
+// scaleIn demotes hot instances once enough samples are below the throughput of one instance fewer (DI-82). ScaleDown chooses them,
+// for the larger of the load that the remaining samples reach and the predicted one. The most efficient of them becomes the
+// function's only Shared instance (FF-45); the others, and the Shared instance before it, become Warm.
 func (s *step) scaleIn() error {
 	w, queue := window(s.state.Samples), s.state.queue()
 	may := max(0, len(queue)-s.policy.Min)
@@ -93,6 +92,7 @@ func (s *step) scaleIn() error {
 	return nil
 }
 
+// displace demotes the Shared instance, if there is one.
 func (s *step) displace() {
 	for at := range s.state.Instances {
 		if s.state.Instances[at].Residency == Shared {
@@ -101,7 +101,7 @@ func (s *step) displace() {
 	}
 }
 
-// age demotes what was idle for long, to the end (FF-43).
+// age demotes, and in the end deletes, instances that have been idle for long (FF-43).
 func (s *step) age() error {
 	for at := range s.state.Instances {
 		switch i := &s.state.Instances[at]; {
@@ -115,6 +115,7 @@ func (s *step) age() error {
 	return nil
 }
 
+// hot returns the throughput of all hot instances.
 func (s *step) hot() Rate { return sum(s.state.throughputs(s.state.queue())) }
 
 func (s *step) create(added []Configuration, rule Rule) {
@@ -131,7 +132,7 @@ func (s *step) move(at int, to Residency, action Action, rule Rule) {
 	s.record(at, action, rule)
 }
 
-// record notes a decision. What serves has changed, so the window begins anew (D23); ageing changes head-room only.
+// record appends a decision and clears the window, since the throughput has changed (D23); ageing does not change it.
 func (s *step) record(at int, action Action, rule Rule) {
 	s.decisions = append(s.decisions, Decision{Action: action, Rule: rule, Instance: s.state.Instances[at]})
 	if rule != Unneeded {

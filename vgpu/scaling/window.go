@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Sample is the load of a function, measured at a time.
+// Sample is the load of a function at one moment.
 type Sample struct {
 	At   time.Duration
 	Load Rate
 }
 
-// window is the samples of the last so many seconds, oldest first (DI-80).
+// window holds the samples of the policy's last Window, oldest first (DI-80).
 type window []Sample
 
-// add gives the window with a further sample and without those of length ago or earlier: a scaler that stood still must
-// not act on what it saw before. A sample that comes before its period is over is not one.
+// add returns the window with one more sample and without those that are older than length, so that a scaler that was stopped does
+// not act on old load. A sample less than a period after the last one is ignored.
 func (w window) add(s Sample, length, period time.Duration) window {
 	if len(w) > 0 && s.At-w[len(w)-1].At < period {
 		return w
@@ -27,12 +27,13 @@ func (w window) add(s Sample, length, period time.Duration) window {
 	return append(slices.Clone(w[young:]), s)
 }
 
+// above returns the number of samples above the throughput.
 func (w window) above(throughput Rate) int {
 	return w.count(func(load Rate) bool { return load > throughput })
 }
 
-// below counts samples that fewer instances could serve. No load at all is below no throughput at all: else the last
-// instance would stay for ever.
+// below returns the number of samples below the throughput. A load of zero counts as below even a throughput of zero: otherwise the
+// last instance would never be removed.
 func (w window) below(throughput Rate) int {
 	return w.count(func(load Rate) bool { return load < throughput || load == 0 })
 }
@@ -55,7 +56,7 @@ func (w window) loads() []Rate {
 	return loads
 }
 
-// reached is the load that at least n of the samples reach.
+// reached returns the highest load that at least n of the samples reach, or 0 with fewer than n samples.
 func (w window) reached(n int) Rate {
 	loads := w.loads()
 	slices.Sort(loads)
