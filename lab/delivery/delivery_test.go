@@ -39,7 +39,7 @@ func minimum(shares []float64) float64 {
 	return least
 }
 
-// What slots admit is what tables deliver, also if every start costs a millisecond.
+// TestTablesDeliver checks that tables deliver what slots admit, also if every start costs a millisecond.
 func TestTablesDeliver(t *testing.T) {
 	for _, loss := range []time.Duration{0, ms} {
 		for _, family := range families {
@@ -51,8 +51,8 @@ func TestTablesDeliver(t *testing.T) {
 	}
 }
 
-// A turn may be shorter than its start costs: here one of 0.14 ms, stretched by its part of the reserve. The pod makes up
-// for the loss in that turn, from the first window on.
+// TestShortTurnsDeliver checks a turn that is shorter than its start costs: 0.14 ms, stretched by its part of the reserve. The pod
+// makes up for the loss in that turn, from the first window on.
 func TestShortTurnsDeliver(t *testing.T) {
 	g := GPU{Reserve: 80, Pods: []shapes.Pod{{SM: 600, Quota: 530}, {SM: 220, Quota: 600}, {SM: 100, Quota: 710},
 		{SM: 200, Quota: 620}, {SM: 340, Quota: 380}, {SM: 580, Quota: 80}, {SM: 240, Quota: 50}, {SM: 70, Quota: 460}}}
@@ -66,8 +66,8 @@ func TestShortTurnsDeliver(t *testing.T) {
 	}
 }
 
-// Negative controls. The same figures must be bad where delivery is: for the published orders on mixed shapes, and for
-// tables that were admitted without the reserve that their switches cost.
+// TestOthersDoNot is the negative control: the published orders fail on mixed shapes, and so do tables that were admitted without
+// the reserve for their switches.
 func TestOthersDoNot(t *testing.T) {
 	lossless := Setting{Window: time.Second, Turn: 5 * ms, Seconds: 2}
 	for name, c := range map[string]struct {
@@ -82,11 +82,13 @@ func TestOthersDoNot(t *testing.T) {
 		"skip ahead, overhalf":    {"overhalf", "slot", SkipAhead, 40},
 		"head of line, MRA":       {"papermix", "mra", HeadOfLine, 90},
 	} {
-		s := lossless
-		s.Policy = c.policy
-		if total := deliver(t, c.family, c.admission, s); total.ServedPercent() > c.most {
-			t.Errorf("%s: %.1f %% of the GPUs served, want at most %.0f %%", name, total.ServedPercent(), c.most)
-		}
+		t.Run(name, func(t *testing.T) {
+			s := lossless
+			s.Policy = c.policy
+			if total := deliver(t, c.family, c.admission, s); total.ServedPercent() > c.most {
+				t.Errorf("%.1f %% of the GPUs served, want at most %.0f %%", total.ServedPercent(), c.most)
+			}
+		})
 	}
 	s := Setting{Policy: token.Table, Window: 100 * ms, Turn: 5 * ms, Seconds: 2}
 	gpus, err := Fill(context.Background(), "slot", shapes.Families()["uniform"], 15, s, 1)
@@ -99,7 +101,7 @@ func TestOthersDoNot(t *testing.T) {
 	}
 }
 
-// Two pods that exclude each other, and a switch that costs 10 ms: what a runner counts can be counted by hand.
+// TestRunCounts compares Run with a count by hand, for two pods that exclude each other and a switch that costs 10 ms.
 func TestRunCounts(t *testing.T) {
 	g := GPU{Pods: []shapes.Pod{{SM: 600, Quota: 500}, {SM: 600, Quota: 300}}, Reserve: 200}
 	out, err := Run(g, Setting{Policy: token.Table, Window: 100 * ms, Turn: 5 * ms, SwitchLoss: 10 * ms, Seconds: 2})
@@ -130,9 +132,11 @@ func TestReserveFor(t *testing.T) {
 		"too much":        {thirds, 4 * ms, 0, false},
 		"does not fit":    {append(thirds, thirds...), 0, 0, false},
 	} {
-		if got, fits := ReserveFor(c.items, 100*ms, c.loss); got != c.want || fits != c.fits {
-			t.Errorf("%s: %v %v, want %v %v", name, got, fits, c.want, c.fits)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got, fits := ReserveFor(c.items, 100*ms, c.loss); got != c.want || fits != c.fits {
+				t.Errorf("%v %v, want %v %v", got, fits, c.want, c.fits)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,6 @@
-// Package delivery measures whether pods get what their GPU admitted them for: it fills GPUs by an admission rule, runs
-// the token policies of package token on each with every pod busy all the time, and compares.
+// Package delivery measures whether pods get the quota for which their GPU admitted them: it fills GPUs by an admission rule, runs
+// a token policy on each with every pod always busy, and compares.
 //
-// Kernels are fluid: a pod computes while it holds a token, except for the switch loss after each grant, and stops when
-// the token does. Interference and overruns are not here.
+// A pod computes while it holds a token, except for the switch loss after each grant. The model omits kernels that overrun their
+// tokens and interference.
 package delivery

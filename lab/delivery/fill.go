@@ -12,20 +12,19 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// GPU is a device with the pods admitted to it, and the part of the window that its table keeps for switching.
+// GPU is a device with its admitted pods, and the part of the window that its table keeps free for switching.
 type GPU struct {
 	Pods    []shapes.Pod
 	Reserve share.PerMille
 }
 
-// Admissions lists the rules by which GPUs are filled: FaST-GShare's rectangles, and slots with the reserve that the
-// switch loss asks for.
+// Admissions returns the admission rules: slots with the reserve for the switch loss, and FaST-GShare's rectangles.
 func Admissions() []string { return []string{"slot", "mra"} }
 
-// patience is how many pods in a row a GPU refuses before it counts as full.
+// patience is the number of pods in a row that a GPU refuses before it counts as full.
 const patience = 50
 
-// Fill fills one GPU after another: pods are drawn from the family, and those that the GPU refuses are dropped.
+// Fill fills one GPU after another with pods drawn from the family, and drops those that the GPU refuses.
 func Fill(ctx context.Context, admission string, f shapes.Family, gpus int, s Setting, seed uint64) ([]GPU, error) {
 	var fleet []GPU
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -51,7 +50,7 @@ func fillOne(admit func(*GPU, shapes.Pod) bool, f shapes.Family, r *rand.Rand) (
 	return g
 }
 
-// admitter puts a pod on one GPU, or refuses.
+// admitter returns a function that adds a pod to a GPU, or returns false.
 func admitter(admission string, s Setting) (func(*GPU, shapes.Pod) bool, error) {
 	switch admission {
 	case "slot":
@@ -88,9 +87,8 @@ func itemsOf(pods []shapes.Pod) []slot.Item {
 	return items
 }
 
-// ReserveFor is the part of the window that a table of the items needs for switching, loss x turns / window; false if
-// the items do not fit beside it. A larger reserve may change the number of turns, so it is tried until it covers its
-// own table.
+// ReserveFor returns the part of the window that a table of the items needs for switching, loss x turns / window, and false if the
+// items do not fit beside it. A larger reserve may change the number of turns, so it is increased until it covers its own table.
 func ReserveFor(items []slot.Item, window, loss time.Duration) (share.PerMille, bool) {
 	reserve := share.PerMille(0)
 	for {

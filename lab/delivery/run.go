@@ -9,26 +9,26 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// Setting is how the GPUs run.
+// Setting configures how the GPUs run.
 type Setting struct {
 	Policy     token.Policy
 	Window     time.Duration
 	Turn       time.Duration
-	SwitchLoss time.Duration // at the begin of each token that follows a pause
-	Seconds    int           // to simulate
+	SwitchLoss time.Duration // lost at the start of each token that follows a pause
+	Seconds    int           // simulated time
 }
 
-// Outcome is how one GPU served its pods.
+// Outcome is the result of one GPU.
 type Outcome struct {
-	WorstShare float64       // least part of its quota that a pod got in one of the seconds
+	WorstShare float64       // smallest fraction of its quota that a pod got in any second
 	LongestGap time.Duration // longest time that a pod made no progress
 }
 
-// settlement is the period in which a token server reads what its clients used.
+// settlement is the period in which a token server reads the use of its clients.
 const settlement = 5 * time.Millisecond
 
-// Run serves the GPU's pods, all of them busy all the time, none above its quota. The first two windows are not counted:
-// all pods have come at once, some in the middle of their turns.
+// Run runs the pods of a GPU, all of them always busy and limited to their quota. The first two windows are not counted, as all
+// pods join at once, some in the middle of their turns.
 func Run(g GPU, s Setting) (Outcome, error) {
 	r := &runner{setting: s}
 	if err := r.open(g); err != nil {
@@ -51,17 +51,17 @@ type runner struct {
 	slice   *token.Slice
 	clients []client
 	now     time.Duration
-	next    time.Duration // when the slice wants to be called
+	next    time.Duration // time of the next Advance
 	out     Outcome
 }
 
-// client is a pod that computes whenever it may.
+// client is a pod that computes whenever it holds a token.
 type client struct {
 	pod     shapes.Pod
 	live    bool
-	from    time.Duration // what it computed before is counted; later than now while a switch costs time
-	last    time.Duration // of its progress
-	pending time.Duration // counted, not settled
+	from    time.Duration // end of the counted time; later than now during a switch
+	last    time.Duration // time of its latest progress
+	pending time.Duration // counted and not yet settled
 	second  time.Duration // counted in this second
 }
 
@@ -85,7 +85,7 @@ func (r *runner) open(g GPU) (err error) {
 	return nil
 }
 
-// until drives the slice to the given time: whenever it asks, and at every settlement.
+// until advances the slice to the given time, at every settlement and whenever it is due.
 func (r *runner) until(end time.Duration) {
 	for r.now < end {
 		tick := (r.now/settlement + 1) * settlement
@@ -131,7 +131,7 @@ func (r *runner) advance() {
 	}
 }
 
-// score closes a second.
+// score ends a second.
 func (r *runner) score() {
 	for k := range r.clients {
 		c := &r.clients[k]

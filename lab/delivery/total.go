@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Total is how all GPUs served their pods.
+// Total is the result of all GPUs.
 type Total struct {
 	Pods        int
 	WorstShares []float64 // of each GPU
 	LongestGap  time.Duration
 }
 
-// served is the part of its quota that counts as all of it.
+// served is the fraction of its quota from which on a pod counts as served.
 const served = 0.99
 
 // RunAll runs one GPU after another.
@@ -34,7 +34,7 @@ func RunAll(ctx context.Context, gpus []GPU, s Setting) (Total, error) {
 	return total, nil
 }
 
-// ServedPercent is the part of the GPUs on which every pod got 99 % of its quota or more in each second.
+// ServedPercent returns the percentage of GPUs on which every pod got at least 99 % of its quota in each second.
 func (t Total) ServedPercent() float64 {
 	n := 0
 	for _, share := range t.WorstShares {
@@ -45,7 +45,7 @@ func (t Total) ServedPercent() float64 {
 	return 100 * float64(n) / float64(len(t.WorstShares))
 }
 
-// MeanWorstShare is the part of its quota that the worst pod of a GPU got, on average.
+// MeanWorstShare returns the mean, over all GPUs, of the smallest fraction of its quota that a pod of the GPU got.
 func (t Total) MeanWorstShare() float64 {
 	sum := 0.0
 	for _, share := range t.WorstShares {

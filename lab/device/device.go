@@ -1,6 +1,6 @@
-// Package device models how one GPU runs the kernels of several processes under MPS: each process has a cap of SMs, each
-// stream is a queue, a kernel starts when its SMs are free and then runs to its end. Time is an argument, so the same model
-// serves a virtual clock and a real one.
+// Package device models how one GPU runs the kernels of several processes under MPS: each process has a cap of SMs, each stream is
+// a queue, and a kernel starts when its SMs are free and runs to its end. Time is an argument, so that the model serves a virtual
+// clock and a real one.
 package device
 
 import (
@@ -39,19 +39,20 @@ func New() *Device {
 	return &Device{free: share.Whole, processes: map[Process]*process{}, streams: map[Stream][]*Work{}}
 }
 
-// Attach lets a process use the device, at most limit of its SMs at a time (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE).
+// Attach adds a process, which may use at most limit of the SMs at a time (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE).
 func (d *Device) Attach(p Process, limit share.PerMille) {
 	d.processes[p] = &process{limit: max(limit, 1)}
 }
 
-// Yield puts what waits of a process behind what waits of those that do not yield (CUDA_MPS_CLIENT_PRIORITY). What runs goes on.
+// Yield gives a process the lower priority (CUDA_MPS_CLIENT_PRIORITY): its waiting work starts after that of other processes.
+// Running work continues.
 func (d *Device) Yield(p Process) { d.processes[p].behind = true }
 
-// Interfere lets neighbours slow each other down beyond the SMs they hold, by bandwidth and caches: a kernel takes so much
-// longer when it starts while others fill the whole rest of the device, and less in proportion.
+// Interfere sets by how much neighbours slow each other down through memory bandwidth and caches: a kernel takes that much longer
+// if others fill the rest of the device when it starts, and proportionally less if they fill a part of it.
 func (d *Device) Interfere(by share.PerMille) { d.interference = by }
 
-// Detach drops what the process has queued. What runs goes on to its end: a GPU does not preempt.
+// Detach removes the waiting work of a process. Running work continues to its end, as a GPU does not preempt.
 func (d *Device) Detach(p Process) {
 	drop := func(list []*Work) (kept []*Work) {
 		for _, w := range list {
@@ -74,7 +75,7 @@ func (d *Device) Detach(p Process) {
 	}
 }
 
-// Submit puts work at the end of its stream.
+// Submit appends work to its stream.
 func (d *Device) Submit(w *Work) {
 	w.fit(d.processes[w.Stream.Process].limit)
 	queue := append(d.streams[w.Stream], w)
@@ -84,7 +85,7 @@ func (d *Device) Submit(w *Work) {
 	}
 }
 
-// Last returns the newest work of a stream that is not done, or nil.
+// Last returns the newest unfinished work of a stream, or nil.
 func (d *Device) Last(s Stream) *Work {
 	if queue := d.streams[s]; len(queue) > 0 {
 		return queue[len(queue)-1]
@@ -92,7 +93,7 @@ func (d *Device) Last(s Stream) *Work {
 	return nil
 }
 
-// Next returns when the device changes by itself: at the end of a kernel or the arrival of one.
+// Next returns the time of the next event without a submission: the end or the arrival of a kernel.
 func (d *Device) Next() (at time.Duration, ok bool) {
 	if len(d.running) > 0 {
 		at, ok = d.running[0].End, true
@@ -108,7 +109,7 @@ func (d *Device) Next() (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// Advance runs the device until now and returns what was completed, in order.
+// Advance runs the device until now and returns the completed work, in order.
 func (d *Device) Advance(now time.Duration) []*Work {
 	for {
 		d.unblock()
@@ -126,7 +127,7 @@ func (d *Device) Advance(now time.Duration) []*Work {
 	return completed
 }
 
-// unblock moves the heads that may start to the ready list, until none is left: a marker that ends lets others go.
+// unblock moves the heads that may start to the ready list, repeatedly, as a completed marker releases others.
 func (d *Device) unblock() {
 	for again := true; again; {
 		again = false
@@ -147,7 +148,7 @@ func (d *Device) unblock() {
 	}
 }
 
-// queue puts a head where its kernel's arrival puts it among those that wait for SMs.
+// queue inserts a head into the ready list by the arrival of its kernel.
 func (d *Device) queue(w *Work) {
 	if w.order == 0 {
 		d.arrivals++
@@ -167,7 +168,7 @@ func (d *Device) before(a, b *Work) bool {
 	return a.order < b.order
 }
 
-// complete ends the kernels whose time has come.
+// complete ends the kernels whose end has been reached.
 func (d *Device) complete() {
 	for len(d.running) > 0 && d.running[0].End <= d.now {
 		w := heap.Pop(&d.running).(*Work)
@@ -176,7 +177,7 @@ func (d *Device) complete() {
 	}
 }
 
-// finish marks the head of a stream as done and lets the next one arrive.
+// finish completes the head of a stream and lets the next one arrive.
 func (d *Device) finish(w *Work) {
 	w.Done = true
 	d.completed = append(d.completed, w)

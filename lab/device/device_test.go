@@ -10,7 +10,7 @@ import (
 
 const ms = time.Millisecond
 
-// kernel is one row of a table: who submits what when, and when it must run.
+// kernel is one row of a table: the process that submits it, and when it must run.
 type kernel struct {
 	process    device.Process
 	stream     uint64
@@ -66,7 +66,7 @@ func TestDevice(t *testing.T) {
 	}
 }
 
-// TestAfter makes a second stream wait for an event of the first.
+// TestAfter lets a second stream wait for an event of the first.
 func TestAfter(t *testing.T) {
 	d := device.New()
 	d.Attach(1, share.Whole)
@@ -87,7 +87,7 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// TestDetach drops what waits and lets finish what runs.
+// TestDetach checks that waiting work is removed and running work completes.
 func TestDetach(t *testing.T) {
 	d := device.New()
 	d.Attach(1, share.Whole)

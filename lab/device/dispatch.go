@@ -7,15 +7,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// reservation keeps SMs for the first kernel that does not fit: it starts at the latest when enough of those that run end.
+// reservation keeps SMs for the first kernel that does not fit. It can start when enough running kernels have ended.
 type reservation struct {
 	at    time.Duration
 	spare share.PerMille // SMs that it leaves free then
 }
 
-// dispatch starts kernels in order of arrival. Later ones fill in, but not so that the first waiting kernel starts later
-// (EASY backfilling; Lifka, JSSPP 1995), so that a wide kernel is never starved by narrow ones. A kernel held up by the cap
-// of its own process holds up that process alone.
+// dispatch starts kernels in order of arrival. Later ones may overtake if that does not delay the first waiting kernel (EASY
+// backfilling; Lifka, JSSPP 1995), so that narrow kernels never starve a wide one. A kernel that waits for the cap of its own
+// process delays that process alone.
 func (d *Device) dispatch() {
 	var first *reservation
 	held := map[Process]bool{}
@@ -40,7 +40,7 @@ func (d *Device) dispatch() {
 	d.ready = waiting
 }
 
-// leaves says whether the kernel may start now without delaying the reservation, and takes from its spare SMs if it does.
+// leaves reports whether a kernel may start now without delaying the reservation, and if so deducts its SMs from the spare ones.
 func (r *reservation) leaves(w *Work, now time.Duration) bool {
 	if r == nil || now+w.Duration <= r.at {
 		return true
@@ -52,7 +52,7 @@ func (r *reservation) leaves(w *Work, now time.Duration) bool {
 	return true
 }
 
-// reserve finds when width SMs will be free.
+// reserve returns a reservation for the time at which width SMs will be free.
 func (d *Device) reserve(width share.PerMille) *reservation {
 	ends := append(running(nil), d.running...)
 	free := d.free
@@ -90,7 +90,7 @@ func (d *Device) release(w *Work) {
 	}
 }
 
-// running is a heap of kernels by their end; equal ends keep the order of arrival.
+// running is a heap of kernels by their end. Equal ends keep the order of arrival.
 type running []*Work
 
 func (r running) Len() int      { return len(r) }

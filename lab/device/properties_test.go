@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// load is a random run: what was submitted, and the caps.
+// load is a random run: the submitted work and the caps.
 type load struct {
 	limits map[device.Process]share.PerMille
 	work   []*device.Work
@@ -46,7 +46,7 @@ func (l load) run(step time.Duration) (d *device.Device) {
 	return d
 }
 
-// broken names the first property of the model that the finished work breaks, or is empty.
+// broken returns the first property of the model that the completed work violates, or an empty string.
 func (l load) broken() string {
 	last := map[device.Stream]time.Duration{}
 	for _, w := range l.work {
@@ -81,7 +81,7 @@ func (l load) broken() string {
 	return ""
 }
 
-// idleBefore says that the device stood empty while the kernel could have run.
+// idleBefore reports whether the device was idle although the kernel could have run.
 func (l load) idleBefore(w *device.Work) bool {
 	from := w.At
 	for _, other := range l.work {
@@ -110,7 +110,7 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// TestSteps holds that the result does not depend on how often the device is looked at.
+// TestSteps checks that the result does not depend on how often Advance is called.
 func TestSteps(t *testing.T) {
 	for seed := range uint64(50) {
 		fine, coarse := randomLoad(rand.New(rand.NewPCG(seed, 2))), randomLoad(rand.New(rand.NewPCG(seed, 2)))
@@ -124,7 +124,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestBroken is the control of the properties: each must be found when it is broken.
+// TestBroken is the negative control: each violated property is found.
 func TestBroken(t *testing.T) {
 	ran := func(stream uint64, width share.PerMille, at, start, end time.Duration) *device.Work {
 		return &device.Work{Stream: device.Stream{ID: stream}, Width: width, At: at, Start: start, End: end, Done: true}
@@ -137,13 +137,15 @@ func TestBroken(t *testing.T) {
 		"more SMs than there are": {map[device.Process]share.PerMille{0: 2000}, []*device.Work{ran(0, 600, 0, 0, ms), ran(1, 600, 0, 0, ms)}},
 		"idle with work waiting":  {map[device.Process]share.PerMille{0: 500}, []*device.Work{ran(0, 500, 0, 0, ms), ran(0, 500, 0, 3*ms, 4*ms)}},
 	} {
-		if found := l.broken(); found != want {
-			t.Errorf("found %q, want %q", found, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			if found := l.broken(); found != want {
+				t.Errorf("found %q, want %q", found, want)
+			}
+		})
 	}
 }
 
-// TestNoStarvation sends narrow kernels without end: a wide one must still start once those before it have ended.
+// TestNoStarvation submits narrow kernels without end: a wide one still starts once those before it have ended.
 func TestNoStarvation(t *testing.T) {
 	d := device.New()
 	d.Attach(1, share.Whole)

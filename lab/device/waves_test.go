@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/lab/device"
 )
 
-// TestWaves: a kernel's next wave goes before a kernel that came later, unless its process yields.
+// TestWaves checks that the next wave of a kernel runs before a kernel that was launched later, unless its process yields.
 func TestWaves(t *testing.T) {
 	for name, test := range map[string]struct {
 		follows, yields, both bool
@@ -19,23 +19,25 @@ func TestWaves(t *testing.T) {
 		"both yield: as if none":  {true, true, true, 3 * ms},
 		"waves for itself, yield": {false, true, false, ms},
 	} {
-		d := device.New()
-		d.Attach(1, 1000)
-		d.Attach(2, 1000)
-		if test.yields {
-			d.Yield(1)
-		}
-		if test.both {
-			d.Yield(2)
-		}
-		for n := range 3 {
-			d.Submit(&device.Work{Stream: device.Stream{Process: 1}, Duration: ms, Width: 700, Follows: test.follows && n > 0})
-		}
-		later := &device.Work{Stream: device.Stream{Process: 2}, At: ms / 2, Duration: ms, Width: 500}
-		d.Submit(later)
-		done := len(d.Advance(10 * ms))
-		if later.Start != test.want || done != 4 {
-			t.Errorf("%s: it starts at %v, want %v; %d of 4 are done", name, later.Start, test.want, done)
-		}
+		t.Run(name, func(t *testing.T) {
+			d := device.New()
+			d.Attach(1, 1000)
+			d.Attach(2, 1000)
+			if test.yields {
+				d.Yield(1)
+			}
+			if test.both {
+				d.Yield(2)
+			}
+			for n := range 3 {
+				d.Submit(&device.Work{Stream: device.Stream{Process: 1}, Duration: ms, Width: 700, Follows: test.follows && n > 0})
+			}
+			later := &device.Work{Stream: device.Stream{Process: 2}, At: ms / 2, Duration: ms, Width: 500}
+			d.Submit(later)
+			done := len(d.Advance(10 * ms))
+			if later.Start != test.want || done != 4 {
+				t.Errorf("it starts at %v, want %v; %d of 4 are done", later.Start, test.want, done)
+			}
+		})
 	}
 }

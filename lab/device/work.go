@@ -6,24 +6,24 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Process is a client of the device with a context of its own.
+// Process identifies a client of the device with its own context.
 type Process int
 
-// Stream names a queue of a process. The work of one stream runs in the order of its submission.
+// Stream identifies a queue of a process. The work of one stream runs in the order of its submission.
 type Stream struct {
 	Process Process
 	ID      uint64
 }
 
-// Work is one entry of a stream: a kernel, or a marker (an event) if it has no width.
+// Work is one entry of a stream: a kernel, or a marker (a CUDA event) if its width is 0.
 type Work struct {
 	Stream   Stream
-	At       time.Duration  // when the host hands it over; it starts no earlier
+	At       time.Duration  // time of its submission by the host; it starts no earlier
 	Duration time.Duration  // at its full width
 	Width    share.PerMille // SMs that it can fill
-	Least    share.PerMille // SMs that are enough to start on, if fewer are free than it can fill; 0: it waits for all
-	Follows  bool           // the next wave of the kernel before it in its stream: its blocks came with those, and go before later ones
-	After    *Work          // work of another stream that ends first; nil if none
+	Least    share.PerMille // SMs that suffice to start if fewer are free than it can fill; 0 if it needs all
+	Follows  bool           // it is the next wave of the kernel before it in its stream, and keeps that kernel's order
+	After    *Work          // work of another stream that must end first; nil if none
 
 	Done       bool
 	Start, End time.Duration // valid when Done
@@ -33,13 +33,13 @@ type Work struct {
 	started bool
 }
 
-// fit narrows a kernel to the cap of its process.
+// fit limits the width of a kernel to the cap of its process.
 func (w *Work) fit(limit share.PerMille) {
 	w.width = w.Width
 	w.narrow(limit)
 }
 
-// narrow puts a kernel on fewer SMs. The same work takes longer in proportion, rounded up.
+// narrow reduces the width of a kernel. Its duration grows in proportion, rounded up.
 func (w *Work) narrow(width share.PerMille) {
 	if w.width > width {
 		w.Duration = (w.Duration*time.Duration(w.width) + time.Duration(width) - 1) / time.Duration(width)
@@ -47,12 +47,42 @@ func (w *Work) narrow(width share.PerMille) {
 	}
 }
 
-// mold narrows a kernel to what is free, where that is enough to start on: blocks go to whatever SMs have room.
+// mold narrows a kernel to the free SMs if these suffice to start it, as blocks run on any SMs that are free.
 func (w *Work) mold(free share.PerMille) {
 	if w.Least > 0 && free >= min(w.Least, w.width) {
 		w.narrow(free)
 	}
 }
 
-// may says whether nothing but SMs keeps the work from starting.
+// may reports whether the work waits for nothing but SMs.
 func (w *Work) may(now time.Duration) bool { return w.At <= now && (w.After == nil || w.After.Done) }
+
+// Use is what a process has used of the device.
+type Use struct {
+	Kernels int           // completed kernels
+	Busy    time.Duration // time with at least one running kernel
+	SMTime  time.Duration // of completed kernels, times per-mille of SMs
+}
+
+// Use returns what a process has used until the last Advance, including the busy time of running kernels.
+func (d *Device) Use(p Process) Use {
+	who, ok := d.processes[p]
+	if !ok {
+		return Use{}
+	}
+	use := who.use
+	if who.kernels > 0 {
+		use.Busy += d.now - who.since
+	}
+	return use
+}
+
+// Idle reports whether the process has neither running nor waiting work.
+func (d *Device) Idle(p Process) bool {
+	for s := range d.streams {
+		if s.Process == p {
+			return false
+		}
+	}
+	return true
+}

@@ -7,8 +7,8 @@ import (
 
 const us = time.Microsecond
 
-// The functions are made of the layers of their models: matrix products, which fill many SMs with large blocks, attention,
-// and element-wise kernels of many small blocks. Times of a pass follow published ones on an A100 (25 ms for RoBERTa-large).
+// The functions of the pairs. Their layers have matrix products, which fill many SMs with large blocks, attention, and element-wise
+// kernels of many small blocks. Times of a pass follow published ones on an A100 (25 ms for RoBERTa-large).
 var (
 	resnet  = inference("resnet152", 50, Phase{400, 75 * us, 2, 2}, Phase{200, 60 * us, 1, 8}, Phase{100, 30 * us, 1, 16})
 	roberta = inference("roberta-large", 24, Phase{500, 100 * us, 5, 2}, Phase{250, 100 * us, 3, 4}, Phase{150, 80 * us, 3, 16})
@@ -29,7 +29,7 @@ func training(name string, layers int, layer ...Phase) Function {
 	return f
 }
 
-// Tenant is a function with its load: requests a second on average, and how many times more there are in a burst.
+// Tenant is a function with its load: the mean number of requests a second, and the factor by which a burst increases it.
 type Tenant struct {
 	Function
 	Rate  float64
@@ -42,7 +42,7 @@ type Pair struct {
 	Of   [2]Tenant
 }
 
-// Pairs are those of one kind of collocation. Rates and bursts are those of Dilu's figures 7 and 8.
+// Pairs returns the pairs of one kind. Rates and bursts are those of figures 7 and 8 of Dilu.
 func Pairs(kind string) ([]Pair, error) {
 	switch kind {
 	case "training-inference":
@@ -65,7 +65,7 @@ func Pairs(kind string) ([]Pair, error) {
 	return nil, fmt.Errorf("unknown kind of pairs %q", kind)
 }
 
-// Kinds lists the kinds of pairs.
+// Kinds returns the kinds of pairs.
 func Kinds() []string {
 	return []string{"training-inference", "inference-inference", "training-training"}
 }

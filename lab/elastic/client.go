@@ -6,10 +6,10 @@ import (
 	"github.com/gshare-dev/gshare/lab/device"
 )
 
-// ahead is how many waves a host runs ahead of its GPU, or one kernel if that has more.
+// ahead is the number of unfinished waves from which on a host launches no further kernel.
 const ahead = 4
 
-// client is a function at work: a host that launches one pass after another.
+// client is a host that launches one pass of its function after another.
 type client struct {
 	Tenant
 	process device.Process
@@ -37,13 +37,13 @@ func newClient(t Tenant, p device.Process, arrivals []time.Duration) *client {
 	return c
 }
 
-// wants says that the host has a wave to launch.
+// wants reports whether the host has a kernel to launch.
 func (c *client) wants(now time.Duration) bool { return c.next < len(c.all) && now >= c.resume }
 
-// busy says that a pass is under way.
+// busy reports whether a pass is unfinished.
 func (c *client) busy() bool { return c.next < len(c.all) || c.flying > 0 }
 
-// arrive takes in requests, and begins the next pass if the last one is done.
+// arrive adds new requests to the queue, and begins the next pass if the last one is finished.
 func (c *client) arrive(now time.Duration) {
 	for len(c.arrivals) > 0 && c.arrivals[0] <= now {
 		c.waiting = append(c.waiting, c.arrivals[0])
@@ -54,7 +54,7 @@ func (c *client) arrive(now time.Duration) {
 	}
 }
 
-// wake is when the host does something by itself.
+// wake returns the time of the next event on the host, if there is one.
 func (c *client) wake(now time.Duration) (at time.Duration, ok bool) {
 	if len(c.arrivals) > 0 {
 		at, ok = c.arrivals[0], true
@@ -65,7 +65,7 @@ func (c *client) wake(now time.Duration) (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// launch makes the waves of the next kernel.
+// launch returns the waves of the next kernel.
 func (c *client) launch(now time.Duration) (waves []*device.Work) {
 	if c.next == 0 {
 		c.began = now
@@ -80,7 +80,7 @@ func (c *client) launch(now time.Duration) (waves []*device.Work) {
 	return waves
 }
 
-// complete takes in the end of a wave, and of a pass.
+// complete records the end of a wave, and of a pass.
 func (c *client) complete(now time.Duration) {
 	c.flying--
 	c.done++

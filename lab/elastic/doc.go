@@ -1,10 +1,10 @@
-// Package elastic puts two functions on one GPU, as in section 5.2 of Dilu, and compares policies that share it: inference
-// beside training, inference beside inference, training beside training.
+// Package elastic runs two functions on one GPU, as in section 5.2 of Dilu, and compares policies that share it: inference beside
+// training, inference beside inference, training beside training.
 //
-// The GPU is that of package device. A kernel comes in waves of at most a tenth of a millisecond, which start on at least half of the
-// SMs that they can fill. Blocks of a kernel are all queued when it is launched, so its next wave goes before those of
-// kernels that came later: what GPUs do, and why a static cap does not protect inference from the long kernels of a training. Below
-// them go the blocks of clients with the lower priority under MPS. What the model leaves out: neighbours slow each other down by the SMs
-// that they hold, not by memory bandwidth or caches, and neither launches nor tokens take time. A host runs at most some waves and a
-// kernel ahead of its GPU, as the hook makes it.
+// The GPU is that of package device. A kernel has waves of at most a tenth of a millisecond, which start on at least half of the
+// SMs that they can fill. All blocks of a kernel are queued at its launch, so its next wave runs before kernels that were launched
+// later: as on real GPUs, this is why a static cap does not protect inference from the long kernels of a training. Blocks of
+// clients with the lower priority under MPS run after all others. The model omits memory bandwidth and caches, by which neighbours
+// slow each other down, and the time that launches and tokens take. A host queues at most a few waves and one kernel on its GPU, as
+// under the hook.
 package elastic

@@ -36,7 +36,8 @@ func pairsOf(t *testing.T, kind string) []Pair {
 	return pairs
 }
 
-// TestShares: the profile fits Dilu's bounds for every pair: requests within the GPU (Ω), limits within one and a half (γ).
+// TestShares checks that the profiles of every pair fit Dilu's bounds: requests within the GPU (Ω), limits within one and a half
+// (γ).
 func TestShares(t *testing.T) {
 	for _, kind := range Kinds() {
 		for _, p := range pairsOf(t, kind) {
@@ -58,7 +59,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestAlone: without a neighbour a request takes what the function's kernels take, under any cap.
+// TestAlone checks that a request without neighbours takes the time of the function's kernels under any cap.
 func TestAlone(t *testing.T) {
 	for _, policy := range []string{"exclusive", "mps-r", "mps-l", "rckm"} {
 		p := Pair{"alone", [2]Tenant{{roberta, 1, 1}, {gpt2, 0.001, 1}}}
@@ -73,7 +74,7 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// TestArrivals: gaps have the mean and the variation asked for; a burst multiplies the rate for its time.
+// TestArrivals checks mean and variation of the gaps, and that a burst multiplies the rate while it lasts.
 func TestArrivals(t *testing.T) {
 	for _, cv := range []float64{1, 3, 6} {
 		list := Tenant{Rate: 50, Burst: 1}.arrivals(cv, 20_000*time.Second, rand.New(rand.NewPCG(1, 1)))
@@ -99,7 +100,7 @@ func TestArrivals(t *testing.T) {
 	}
 }
 
-// TestDeterministic: the same seed gives the same outcome, and all policies see the same requests.
+// TestDeterministic checks that equal seeds have equal outcomes, and that all policies have the same requests.
 func TestDeterministic(t *testing.T) {
 	p := pairsOf(t, "inference-inference")[1]
 	requests := -1
@@ -128,9 +129,10 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
-// TestTrainingInference: block tokens and MPS's priority keep latency near that of a GPU of one's own while training goes on. Caps at
-// the limits lose latency to long kernels, caps at the requests both; tokens alone are better than caps but keep neither; the priority of
-// TGS loses the training, and so does the algorithm as printed: the check, with a bound below the 1.28 that is asked, tells them apart.
+// TestTrainingInference checks that block tokens and the priority of MPS keep latency near that of an exclusive GPU while training
+// goes on. Caps at the limits lose latency to long kernels, caps at the requests lose both; tokens alone are better than caps but
+// keep neither; the priority of TGS loses the training, and so does the algorithm as printed. The bound of the check is
+// below the required 1.28, so that it tells them apart.
 func TestTrainingInference(t *testing.T) {
 	pairs := pairsOf(t, "training-inference")[1:3]
 	s := Setting{CV: 1, Length: 10 * time.Second, Seed: 1}
@@ -138,15 +140,17 @@ func TestTrainingInference(t *testing.T) {
 		"rckm": {true, true}, "rckm-tokens": {false, false}, "mps-l": {false, true}, "mps-r": {false, false},
 		"tgs": {true, false}, "rckm-printed": {false, false},
 	} {
-		s.Policy = policy
-		r := compare(t, pairs, s)
-		if (r.P95 <= 1.2) != want.latency || (r.Training >= 0.95) != want.training {
-			t.Errorf("%s: %+v, want latency kept %v, training kept %v", policy, r, want.latency, want.training)
-		}
+		t.Run(policy, func(t *testing.T) {
+			s.Policy = policy
+			r := compare(t, pairs, s)
+			if (r.P95 <= 1.2) != want.latency || (r.Training >= 0.95) != want.training {
+				t.Errorf("%+v, want latency kept %v, training kept %v", r, want.latency, want.training)
+			}
+		})
 	}
 }
 
-// TestInterference: where neighbours disturb, tokens protect what caps alone do not; training pays for it.
+// TestInterference checks that with interference tokens protect inference better than caps, at the cost of training.
 func TestInterference(t *testing.T) {
 	pairs := pairsOf(t, "training-inference")[:2]
 	s := Setting{CV: 1, Length: 10 * time.Second, Seed: 1, Interference: 300}
@@ -159,8 +163,8 @@ func TestInterference(t *testing.T) {
 	}
 }
 
-// TestUncapped: a cap at a limit that is less than what a function can use costs latency in a burst, whatever tokens do; what Dilu gains
-// over static caps there (N-D3) is what goes beyond the limit: it is gone where tokens keep the limit as well as the cap does.
+// TestUncapped checks that a cap below what a function can use costs latency in a burst under any tokens. What Dilu gains over
+// static caps there comes from exceeding the limit, and disappears where tokens enforce the limit as the cap does.
 func TestUncapped(t *testing.T) {
 	pairs := pairsOf(t, "inference-inference")[:2]
 	for p := range pairs {
@@ -182,7 +186,8 @@ func TestUncapped(t *testing.T) {
 	}
 }
 
-// TestMaxTokens: too few tokens starve both; a hundred times what saturates protects nobody, as caps alone.
+// TestMaxTokens checks that too few tokens starve both functions, and that a hundred times too many protect no function, as caps
+// alone.
 func TestMaxTokens(t *testing.T) {
 	pairs := pairsOf(t, "training-inference")[:1]
 	s := Setting{Policy: "rckm", CV: 1, Length: 5 * time.Second, Seed: 1, Interference: 300}
@@ -195,7 +200,7 @@ func TestMaxTokens(t *testing.T) {
 	}
 }
 
-// TestTrainings: two trainings on one GPU get more done than one after another.
+// TestTrainings checks that two trainings on one GPU make more progress than one after another.
 func TestTrainings(t *testing.T) {
 	r := compare(t, pairsOf(t, "training-training"), Setting{Policy: "rckm", CV: 1, Length: 2 * time.Second, Seed: 1})
 	if r.Training <= 0.5 || r.Training > 1 || !math.IsNaN(r.P95) || !math.IsNaN(r.WorstP95) {

@@ -20,8 +20,8 @@ type blocks struct {
 	batches bool // the hook tells when its host has waited for a batch
 }
 
-// newBlocks lets the clients join, training as best effort. With a factor, MaxTokens are fixed at so many times what makes the
-// launches of a function without neighbours its request.
+// newBlocks returns a gate with all clients as members, trainings as best effort. A factor in the setting fixes MaxTokens at that
+// multiple of the value at which the launches of a function without neighbours are worth its request.
 func newBlocks(s Setting, c []*client) (*blocks, error) {
 	config := rckm.Config{Tick: tick}
 	if s.Policy == "rckm-printed" {

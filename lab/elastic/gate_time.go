@@ -8,7 +8,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// turns is the gate of time tokens, at the SMs of the limits. Where these do not fit together the requests share the window.
+// turns is the gate of time tokens. Clients use the SMs of their limits; if these do not fit together, the requests divide the
+// window.
 type turns struct {
 	slice *token.Slice
 	live  []bool

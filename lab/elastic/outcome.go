@@ -1,14 +1,17 @@
 package elastic
 
 import (
+	"context"
+	"fmt"
+	"math"
 	"slices"
 	"time"
 )
 
-// Outcome is how the functions of a pair were served.
+// Outcome is the result of a pair.
 type Outcome struct{ Of [2]Served }
 
-// Served is what one function got.
+// Served is the result of one function.
 type Served struct {
 	Passes    float64         // of a training, in the time in which requests come
 	Latencies []time.Duration // of inference, ascending; requests that were not done count as if at the end
@@ -25,10 +28,67 @@ func (c *client) served(s Setting) Served {
 	return Served{Latencies: c.latencies}
 }
 
-// Percentile is the latency that p percent of the requests do not exceed; zero without requests.
+// Percentile returns the latency that p percent of the requests do not exceed, or zero without requests.
 func (s Served) Percentile(p int) time.Duration {
 	if len(s.Latencies) == 0 {
 		return 0
 	}
 	return s.Latencies[(len(s.Latencies)*p+99)/100-1]
+}
+
+// RunAll runs one pair after another.
+func RunAll(ctx context.Context, pairs []Pair, s Setting) ([]Outcome, error) {
+	var list []Outcome
+	for _, p := range pairs {
+		out, err := Run(ctx, p, s)
+		if err != nil {
+			return nil, fmt.Errorf("pair %s: %w", p.Name, err)
+		}
+		list = append(list, out)
+	}
+	return list, nil
+}
+
+// Ratios are outcomes relative to exclusive GPUs: latencies of inference, throughput of training. A value without data is NaN.
+type Ratios struct {
+	P50, P95, WorstP95      float64
+	Training, WorstTraining float64
+}
+
+// Compare returns the mean ratios over all functions of the pairs.
+func Compare(of, exclusive []Outcome) Ratios {
+	var p50, p95, passes []float64
+	for n := range of {
+		for k, s := range of[n].Of {
+			base := exclusive[n].Of[k]
+			switch {
+			case base.Passes > 0:
+				passes = append(passes, s.Passes/base.Passes)
+			case len(base.Latencies) > 0:
+				p50 = append(p50, float64(s.Percentile(50))/float64(base.Percentile(50)))
+				p95 = append(p95, float64(s.Percentile(95))/float64(base.Percentile(95)))
+			}
+		}
+	}
+	return Ratios{mean(p50), mean(p95), most(p95, 1), mean(passes), most(passes, -1)}
+}
+
+func mean(list []float64) float64 {
+	sum := 0.0
+	for _, x := range list {
+		sum += x
+	}
+	return sum / float64(len(list))
+}
+
+// most returns the largest value of a list, or the smallest with a sign of -1.
+func most(list []float64, sign float64) float64 {
+	worst := math.Inf(-1)
+	for _, x := range list {
+		worst = max(worst, sign*x)
+	}
+	if len(list) == 0 {
+		return math.NaN()
+	}
+	return sign * worst
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// Setting is how a pair runs.
+// Setting configures a run.
 type Setting struct {
 	Policy    string
 	CV        float64       // of the gaps between requests
@@ -22,12 +22,12 @@ type Setting struct {
 	Interference share.PerMille // how much longer a kernel takes beside neighbours that fill the rest of the GPU
 }
 
-// Policies lists them, the default first.
+// Policies returns the names of the policies, the default first.
 func Policies() []string {
 	return []string{"rckm", "rckm-tokens", "rckm-gaps", "rckm-printed", "rckm-uncapped", "exclusive", "mps-l", "mps-r", "fast", "table", "tgs"}
 }
 
-// Run serves a pair. With exclusive each function has a GPU of its own.
+// Run runs a pair. Under the policy exclusive each function has a GPU of its own.
 func Run(ctx context.Context, p Pair, s Setting) (Outcome, error) {
 	var clients []*client
 	for k, t := range p.Of {
@@ -69,12 +69,12 @@ func newGate(s Setting, c []*client) (gate, error) {
 	return nil, fmt.Errorf("unknown policy %q", s.Policy)
 }
 
-// yields says that best effort has the lower priority under MPS, which the paper does not use.
+// yields reports whether best effort has the lower priority under MPS, which the paper does not use.
 func yields(policy string) bool {
 	return policy == "rckm" || policy == "rckm-gaps" || policy == "rckm-uncapped"
 }
 
-// limit is the cap of a function under MPS. The paper speaks of MPS for profiling only (D20).
+// limit returns the cap of a function under MPS. The paper uses MPS for profiling only (D20).
 func limit(policy string, f Function) share.PerMille {
 	request, limit := f.Shares()
 	switch policy {

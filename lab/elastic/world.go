@@ -41,7 +41,7 @@ func serve(ctx context.Context, c []*client, s Setting) error {
 	return nil
 }
 
-// pending says that requests still wait.
+// pending reports whether requests are waiting or still to come.
 func (w *world) pending() bool {
 	for _, c := range w.clients {
 		if !c.Trains && (len(c.waiting) > 0 || len(c.arrivals) > 0) {
@@ -51,7 +51,7 @@ func (w *world) pending() bool {
 	return false
 }
 
-// step goes to the next event. Training is counted up to the end of the requests.
+// step advances to the next event. Work of trainings is counted until the end of the requests.
 func (w *world) step(end time.Duration) {
 	w.launch()
 	next := w.check
@@ -76,7 +76,7 @@ func (w *world) step(end time.Duration) {
 	}
 }
 
-// launch lets everybody launch what it may, and asks the gate where somebody may not or it is time.
+// launch advances the gate and lets every client launch what the gate allows.
 func (w *world) launch() {
 	for _, c := range w.clients {
 		c.arrive(w.now)
