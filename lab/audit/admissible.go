@@ -15,7 +15,7 @@ import (
 // rectangleScheduler is the profile whose pods are packed as rectangles; all others are packed as slots.
 const rectangleScheduler = "gshare-rectangle"
 
-// final is the state of the cluster after all that is bound, with what Admissible has found out about it.
+// final is the final state of the cluster with the cached results of Admissible.
 type final struct {
 	options Options
 	nodes   []*node // by name
@@ -28,7 +28,7 @@ func newFinal(nodes []*node, o Options) *final {
 	return &final{options: o, nodes: nodes, solver: slot.NewSolver(), packs: map[string]bool{}, answers: map[string][]string{}}
 }
 
-// applicant is a pod that waits.
+// applicant is a pending pod.
 type applicant struct {
 	pod      *v1.Pod
 	request  share.Request
@@ -38,9 +38,9 @@ type applicant struct {
 	classes  [][]share.Isolation // accepted, by container of the request
 }
 
-// Admissible names the nodes, in order, that would admit the pod as it is in the final state: resources, taints, cordon,
-// node affinity and slices. Where its containers compete for slices, all combinations are tried; only above 65,536
-// tests on one node does it give up and leave the node out. A pod whose request is refused is admitted nowhere.
+// Admissible returns the nodes, in order, that would admit the pod in the final state: resources, taints, cordon, node affinity
+// and slices. If containers compete for slices, all combinations are tried; a node that needs more than 65,536 tests is left out.
+// A pod whose request is invalid is admitted nowhere.
 func (r Report) Admissible(pod v1.Pod) []string {
 	request, _, err := kube.RequestOf(&pod)
 	if err != nil || r.final == nil {
@@ -70,7 +70,7 @@ func newApplicant(pod *v1.Pod, request share.Request) *applicant {
 	return a
 }
 
-// shape names all that the answer depends on: pods of one shape get one answer.
+// shape returns a key of all properties that the result depends on.
 func (a *applicant) shape() string {
 	text, err := json.Marshal([]any{
 		a.pod.Namespace, a.packing, a.request, a.wanted, a.pod.Spec.NodeSelector, a.pod.Spec.Affinity, a.pod.Spec.Tolerations,

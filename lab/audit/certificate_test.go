@@ -13,7 +13,7 @@ func shareOf(sm, quota share.PerMille) share.Share {
 	return share.Share{SMRequest: sm, SMLimit: sm, QuotaRequest: quota, QuotaLimit: quota, Memory: share.MiB}
 }
 
-// turns makes a table of one window from its turns.
+// turns returns a table of one window from its turns.
 func turns(list ...slot.Turn) slot.Table { return slot.Table{Window: window, Turns: list} }
 
 func TestVerifyTable(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// checker reads a cluster and gathers what it finds.
+// checker reads a cluster and collects violations.
 type checker struct {
 	options Options
 	byName  map[string]*node
@@ -16,8 +16,8 @@ type checker struct {
 	report  Report
 }
 
-// Check derives what the slices hold from the nodes and the pods that are bound to them. Pods that have ended hold
-// nothing and are not looked at.
+// Check computes what the slices hold from the nodes and the pods bound to them, and returns the violated rules. Pods that have
+// ended hold nothing and are not checked.
 func Check(nodes []v1.Node, pods []v1.Pod, o Options) Report {
 	c := &checker{options: o, byName: make(map[string]*node, len(nodes))}
 	for i := range nodes {
@@ -58,7 +58,7 @@ func (c *checker) readPod(pod *v1.Pod) {
 		return
 	}
 	n.take(pod)
-	c.checkWelcome(n, pod)
+	c.checkEligibility(n, pod)
 	c.checkPlacement(n, pod)
 }
 
@@ -79,7 +79,7 @@ func (c *checker) orphan(pod *v1.Pod, slice, text string) {
 	c.report.Orphans = append(c.report.Orphans, o)
 }
 
-// ended says that the pod has given back all that it held.
+// ended reports whether the pod has released all that it held.
 func ended(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }

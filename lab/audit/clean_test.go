@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// clean is a cluster with some of everything and nothing wrong: slots, rectangles, elastic, exclusive, MIG, several
+// clean returns a cluster with some of everything and nothing wrong: slots, rectangles, elastic, exclusive, MIG, several
 // vGPUs, a pod that has ended, one that waits and one that needs no GPU.
 func clean(t testing.TB) *cluster {
 	c := newCluster(t)

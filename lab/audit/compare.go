@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// compare holds the containers that are placed against those that ask.
+// compare checks that the placement has just the containers of the request.
 func (k *claim) compare() {
 	if !k.known {
 		return
@@ -42,8 +42,8 @@ func (k *claim) compareContainer(asked share.Container, vgpus []kube.PlacedVGPU)
 	}
 }
 
-// classesFor lists the isolation classes that a share accepts. What is not asked for by name is the class that delivers
-// the share and wastes least: SMs that move need an elastic slice, and only a whole slice is worth being alone.
+// classesFor returns the isolation classes acceptable for a share. If none is requested by name, it is the class that serves the
+// share and wastes least: moving SMs need an elastic slice, and only a whole slice justifies exclusive use.
 func classesFor(s share.Share, wanted share.Isolation) []share.Isolation {
 	switch {
 	case wanted != share.AnyIsolation:

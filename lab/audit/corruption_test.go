@@ -40,7 +40,7 @@ func (f *filler) area(pod *v1.Pod) int {
 	return int(request.Area())
 }
 
-// duplicate gives the pod's place to copies of it, too.
+// duplicate assigns the pod's placement to copies of it, too.
 func (f *filler) duplicate(pod *v1.Pod, copies int) {
 	for i := range copies {
 		twin := pod.DeepCopy()

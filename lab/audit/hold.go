@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// hold loads the slices with the placement. A share on a slice that is gone is an orphan and loads nothing.
+// hold adds the placement to the slices. A share on a slice that no longer exists is an orphan and is not added.
 func (k *claim) hold() {
 	for _, c := range k.placement.Containers {
 		devices := map[string]bool{}
@@ -34,8 +34,8 @@ func (k *claim) held(container string, vgpu int, v kube.PlacedVGPU) held {
 	}
 }
 
-// checkSlice asks whether the pod accepts the slice and the slice the class. Health is not asked: a device that falls ill
-// keeps what runs on it.
+// checkSlice checks that the slice suits the terms of the pod and supports the class. Health is not checked: a device that becomes
+// unhealthy keeps its pods.
 func (k *claim) checkSlice(s *slice, container string, class share.Isolation) {
 	if !k.known {
 		return
@@ -49,7 +49,7 @@ func (k *claim) checkSlice(s *slice, container string, class share.Isolation) {
 	}
 }
 
-// ofKind says that the slice is a whole GPU, any MIG instance or one of a profile, as asked for.
+// ofKind reports whether the slice is of the requested kind: a whole GPU, any MIG instance or one of a profile.
 func (s *slice) ofKind(kind string) bool {
 	whole := s.Profile == ""
 	switch kind {
@@ -61,7 +61,7 @@ func (s *slice) ofKind(kind string) bool {
 	return s.Profile == kind
 }
 
-// ofModel says that the device is of an accepted model; an empty list accepts every model.
+// ofModel reports whether the device is of an accepted model; an empty list accepts every model.
 func (s *slice) ofModel(models []string) bool {
 	return len(models) == 0 || slices.Contains(models, s.Model)
 }

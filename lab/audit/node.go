@@ -7,10 +7,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// amounts are resources in whole units, CPU in thousandths: the integers that Kubernetes' own scheduler compares.
+// amounts are resources in whole units, CPU in thousandths: the integers that kube-scheduler compares.
 type amounts map[v1.ResourceName]int64
 
-// node is one node with what its pods take.
+// node is one node and what its pods request.
 type node struct {
 	object   *v1.Node
 	slices   []*slice // in the order of the inventory
@@ -43,7 +43,7 @@ func (n *node) take(pod *v1.Pod) {
 	n.used.add(requestsOf(pod))
 }
 
-// spare says that the node has the resources of one more pod.
+// spare reports whether the node has the resources for one more pod.
 func (n *node) spare(wanted amounts) bool {
 	if n.pods >= n.has[v1.ResourcePods] {
 		return false

@@ -22,9 +22,9 @@ func (c *checker) checkResources(n *node) {
 	}
 }
 
-// checkWelcome asks whether the pod may be on the node at all. That the node is cordoned says nothing about a pod that is
-// bound, nor do the taints that Kubernetes sets when a node's condition changes.
-func (c *checker) checkWelcome(n *node, pod *v1.Pod) {
+// checkEligibility checks that the pod may be on the node. Cordons do not matter to a bound pod, nor do the taints that Kubernetes
+// derives from node conditions.
+func (c *checker) checkEligibility(n *node, pod *v1.Pod) {
 	at := Violation{Node: n.object.Name, Pod: nameOf(pod)}
 	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(n.object); !ok || err != nil {
 		at.Kind = Affinity
@@ -36,7 +36,7 @@ func (c *checker) checkWelcome(n *node, pod *v1.Pod) {
 	}
 }
 
-// repelledBy finds a taint that keeps the pod away.
+// repelledBy returns a taint that the pod does not tolerate.
 func repelledBy(n *v1.Node, pod *v1.Pod, counts func(*v1.Taint) bool) (v1.Taint, bool) {
 	return corev1.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, pod.Spec.Tolerations, counts, false)
 }

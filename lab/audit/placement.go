@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// claim is a bound pod with what it asks for and what it was given.
+// claim is a bound pod with its request and its placement.
 type claim struct {
 	checker   *checker
 	node      *node
@@ -23,8 +23,8 @@ func (c *checker) checkUnbound(pod *v1.Pod) {
 	}
 }
 
-// checkPlacement holds a bound pod's placement against what the pod asks for, and loads the slices with it. What was
-// placed is what is held, also where the pod asks for something else.
+// checkPlacement checks the placement of a bound pod against its request, and adds it to the slices. The placement is what the pod
+// holds, even if the request differs.
 func (c *checker) checkPlacement(n *node, pod *v1.Pod) {
 	request, asks, err := kube.RequestOf(pod)
 	k := &claim{checker: c, node: n, pod: pod, request: request, known: err == nil}
@@ -44,7 +44,7 @@ func (c *checker) checkPlacement(n *node, pod *v1.Pod) {
 	}
 }
 
-// read decodes the placement and says whether it is this pod's on this node.
+// read decodes the placement and reports whether it is of this pod and node.
 func (k *claim) read(text string) bool {
 	var err error
 	if k.placement, err = kube.DecodePlacement(text); err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// proveRectangles asks for a packing and verifies it. Failing to find one proves nothing by itself, as the search is not
-// exhaustive; the text tells the two cases apart.
+// proveRectangles finds a packing and verifies it. A failure proves nothing, because the search is not exhaustive; the text
+// distinguishes the two cases.
 func proveRectangles(shares []share.Share) error {
 	rects, ok := rectangle.Arrange(boxesOf(shares))
 	if ok {
@@ -28,7 +28,7 @@ func boxesOf(shares []share.Share) []rectangle.Box {
 	return boxes
 }
 
-// verifyRectangles refuses rectangles that are not as large as the shares, leave the slice or overlap.
+// verifyRectangles returns an error if rectangles differ in size from the shares, leave the slice or overlap.
 func verifyRectangles(shares []share.Share, rects []rectangle.Rect) error {
 	if len(rects) != len(shares) {
 		return fmt.Errorf("%d rectangles for %d shares", len(rects), len(shares))
@@ -49,7 +49,7 @@ func verifyRectangles(shares []share.Share, rects []rectangle.Rect) error {
 	return nil
 }
 
-// apart says that one of the two ends, in time or in SMs, before the other begins.
+// apart reports whether one of the two ends, in time or in SMs, before the other begins.
 func apart(a, b rectangle.Rect) bool {
 	return a.X+a.W <= b.X || b.X+b.W <= a.X || a.Y+a.H <= b.Y || b.Y+b.H <= a.Y
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Options are the rules of the cluster that no object of it tells.
+// Options are the rules of the cluster that no API object contains.
 type Options struct {
 	GammaPercent int64 // bound of the sum of limits on a slice, percent of the slice; 0 is 150
 	MixTenants   bool  // pods of different namespaces may share a slice
@@ -21,7 +21,7 @@ func (o Options) limitBound() share.Area {
 	return share.Area(o.GammaPercent) * share.WholeArea / 100
 }
 
-// Report is what a cluster holds and which of its rules are broken. It is not safe for concurrent use.
+// Report is the slices of a cluster and the violated rules. It is not safe for concurrent use.
 type Report struct {
 	Slices     []SliceState // all of them, by node and then by index
 	Violations []Violation  // pods first, in the order given, then nodes by name
@@ -32,7 +32,7 @@ type Report struct {
 	final      *final
 }
 
-// SliceState is one slice and what it holds.
+// SliceState is one slice and its shares.
 type SliceState struct {
 	Node      string
 	Index     int // in the inventory of the node
@@ -57,7 +57,7 @@ type PlacedShare struct {
 	Share     share.Share
 }
 
-// Violation is a broken rule. Slice and Pod are empty where the rule is not about one.
+// Violation is a broken rule. Slice and Pod are empty if the rule concerns neither.
 type Violation struct {
 	Kind  Kind
 	Node  string
@@ -66,7 +66,7 @@ type Violation struct {
 	Text  string
 }
 
-// Orphan is a share on a slice, or a pod on a node, that is no longer there. Devices vanish: that breaks no rule.
+// Orphan is a share on a slice, or a pod on a node, that no longer exists. It breaks no rule, because devices can vanish.
 type Orphan struct {
 	Node  string
 	Slice string // empty if the node itself is gone

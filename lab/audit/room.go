@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// room says that the slices of the node can take all containers of the pod together.
+// room reports whether the slices of the node can take all containers of the pod together.
 func (f *final) room(n *node, a *applicant) bool {
 	if len(a.request.Containers) == 0 {
 		return true
@@ -23,7 +23,7 @@ func (f *final) room(n *node, a *applicant) bool {
 	return len(a.request.Containers) == 1 || newSearch(f, n, a).container(0)
 }
 
-// enoughDevices says that each vGPU of the container finds a device with a slice that takes its share.
+// enoughDevices reports whether there are as many devices with a slice that admits the share as the container has vGPUs.
 func (f *final) enoughDevices(on []*slice, a *applicant, c int) bool {
 	var found []string
 	for _, s := range on {
@@ -40,7 +40,7 @@ func (f *final) enoughDevices(on []*slice, a *applicant, c int) bool {
 	return len(found) == a.request.Containers[c].VGPUs
 }
 
-// admits says whether the slice can take one more share, of container c of the pod, and under which class.
+// admits reports whether the slice can take one more share, of container c of the pod, and under which class.
 func (f *final) admits(s *slice, a *applicant, c int) (share.Isolation, bool) {
 	sh := a.request.Containers[c].Share
 	if !s.Healthy || !s.ofKind(a.request.Slice) || !s.ofModel(a.request.Models) || !f.sumsAllow(s, sh) {
@@ -61,7 +61,7 @@ func (f *final) sumsAllow(s *slice, sh share.Share) bool {
 		s.requested+sh.RequestArea() <= share.WholeArea
 }
 
-// joins says that the share goes with its neighbours. On an empty slice it has none.
+// joins reports whether the share is compatible with the residents of the slice.
 func (f *final) joins(s *slice, a *applicant, class share.Isolation) bool {
 	for i := range s.held {
 		h := &s.held[i]

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// searchBudget bounds the tests for one pod on one node.
+// searchBudget is the number of tests for one pod on one node.
 const searchBudget = 1 << 16
 
-// search tries all ways to put the containers of a pod on copies of a node's slices.
+// search tries all ways to place the containers of a pod on copies of a node's slices.
 type search struct {
 	final  *final
 	pod    *applicant
@@ -27,7 +27,7 @@ func newSearch(f *final, n *node, a *applicant) *search {
 	return s
 }
 
-// container places container c and all that follow it.
+// container places container c and all after it.
 func (s *search) container(c int) bool {
 	if c == len(s.pod.request.Containers) {
 		return true
@@ -41,8 +41,8 @@ func (s *search) container(c int) bool {
 	return done
 }
 
-// choose puts the next vGPU of container c on a slice at or after from; taken are the devices of those before it. They
-// are equal, so only ascending choices are tried, and of equal slices only the first.
+// choose places the next vGPU of container c on a slice at or after from; taken are the devices of those before it. The vGPUs are
+// equal, so only ascending choices are tried, and of equal slices only the first.
 func (s *search) choose(c int, taken []string, from int) bool {
 	if len(taken) == s.pod.request.Containers[c].VGPUs {
 		return s.container(c + 1)
@@ -62,7 +62,7 @@ func (s *search) choose(c int, taken []string, from int) bool {
 	return false
 }
 
-// place tries slice i for the next vGPU and takes it back where the rest then finds no room.
+// place tries slice i for the next vGPU and undoes it if the rest then does not fit.
 func (s *search) place(c int, taken []string, i int) bool {
 	if s.budget--; s.budget < 0 {
 		return false
@@ -81,7 +81,7 @@ func (s *search) place(c int, taken []string, i int) bool {
 	return false
 }
 
-// state names what is left to do and what there is to do it with.
+// state returns a key of the remaining vGPUs and slices.
 func (s *search) state(c int) string {
 	names := make([]string, len(s.slices))
 	for i, on := range s.slices {
@@ -91,8 +91,8 @@ func (s *search) state(c int) string {
 	return fmt.Sprint(c, names)
 }
 
-// name is the same for slices that can stand for each other. A MIG instance has neighbours on its device, so only
-// instances of one device can.
+// name returns a key that interchangeable slices share. A MIG instance has neighbours on its device, so only instances of one
+// device are interchangeable.
 func (s *slice) name() string {
 	shares := make([]string, len(s.held))
 	for i, h := range s.held {

@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// slice is one slice of an inventory with what it holds.
+// slice is one slice of an inventory and its shares.
 type slice struct {
 	kube.Slice
 	load
@@ -44,7 +44,7 @@ func (l *load) add(h held) {
 
 func (s *slice) capacity() share.Bytes { return share.Bytes(s.MemoryMiB) * share.MiB }
 
-// shares lists what is held, and the shares that are to come on top.
+// shares returns what is held, and the shares that are to come on top.
 func (l *load) shares(more ...share.Share) []share.Share {
 	out := make([]share.Share, 0, len(l.held)+len(more))
 	for i := range l.held {
@@ -53,7 +53,7 @@ func (l *load) shares(more ...share.Share) []share.Share {
 	return append(out, more...)
 }
 
-// several counts the different answers that the shares give to one question.
+// several returns the number of distinct values over the shares.
 func several[T comparable](l *load, answer func(held) T) int {
 	seen := map[T]bool{}
 	for _, h := range l.held {

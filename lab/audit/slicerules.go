@@ -5,7 +5,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// checkSlice checks the sums of a slice, that its shares go together, and that they fit together.
+// checkSlice checks the sums of a slice, and that its shares are compatible and fit together.
 func (c *checker) checkSlice(n *node, s *slice) {
 	if len(s.held) == 0 {
 		return
@@ -60,8 +60,8 @@ func (s *slice) holdsExclusive() bool {
 	return false
 }
 
-// prove wants a certificate that the requests fit together. A slice of both packing models is at fault already; it must
-// still pass as slots without a reserve, which no sound slice can fail.
+// prove requires a certificate that the requests fit together. A slice with both packing models is a violation already; it must
+// still pass as slots without a reserve, as every sound slice does.
 func (c *checker) prove(n *node, s *slice) {
 	kind, err := NoTable, error(nil)
 	switch {

@@ -14,7 +14,7 @@ const window = 100 * time.Millisecond
 
 var errNoTable = errors.New("the shares fit no table of turns")
 
-// proveSlots asks for a table of turns and verifies it.
+// proveSlots computes a slot table and verifies it.
 func proveSlots(shares []share.Share, reserve share.PerMille) error {
 	table, ok := slot.Solve(itemsOf(shares), window, reserve)
 	if !ok {
@@ -33,8 +33,8 @@ func itemsOf(shares []share.Share) []slot.Item {
 
 func itemOf(s share.Share) slot.Item { return slot.Item{SM: s.SMRequest, Quota: s.QuotaRequest} }
 
-// verifyTable refuses a table that does not give every share what it asks for within a window. Durations are whole
-// nanoseconds, so a sum over n shares may be off by n of them.
+// verifyTable returns an error if a table does not serve every request within a window. Durations are whole nanoseconds, so a sum
+// over n shares may differ by n of them.
 func verifyTable(shares []share.Share, t slot.Table, reserve share.PerMille) error {
 	var sum time.Duration
 	got := make([]time.Duration, len(shares))
@@ -55,7 +55,7 @@ func verifyTable(shares []share.Share, t slot.Table, reserve share.PerMille) err
 	return verifyQuotas(shares, t, got, turns)
 }
 
-// longest is the time that all turns may take: a single one never switches and needs no reserve.
+// longest returns the time that all turns may take: a single turn never switches and needs no reserve.
 func longest(t slot.Table, shares int, reserve share.PerMille) time.Duration {
 	if len(t.Turns) <= 1 {
 		return window
@@ -64,7 +64,7 @@ func longest(t slot.Table, shares int, reserve share.PerMille) time.Duration {
 	return min(window, left+time.Duration(shares))
 }
 
-// verifyTurn refuses members that are not shares, or are there twice, and more SMs than the slice has.
+// verifyTurn returns an error if members are unknown or repeated, or exceed the SMs of the slice.
 func verifyTurn(shares []share.Share, turn slot.Turn) error {
 	if turn.Duration <= 0 {
 		return fmt.Errorf("it takes %v", turn.Duration)
@@ -82,8 +82,8 @@ func verifyTurn(shares []share.Share, turn slot.Turn) error {
 	return nil
 }
 
-// verifyQuotas refuses a table in which a share runs for less than its quota. A share of full quota goes on between
-// turns, so it has to be in every one.
+// verifyQuotas returns an error if a share runs for less than its quota. A share of full quota runs between turns too, so it must
+// be in every one.
 func verifyQuotas(shares []share.Share, t slot.Table, got []time.Duration, turns []int) error {
 	if t.Window != window {
 		return fmt.Errorf("the window is %v, not %v", t.Window, window)

@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// together says that the requests fit. A share alone always does.
+// together reports whether the requests fit. A single share always does.
 func (f *final) together(s *slice, sh share.Share, m kube.FitModel) bool {
 	if len(s.held) == 0 {
 		return true
@@ -27,7 +27,7 @@ func (f *final) together(s *slice, sh share.Share, m kube.FitModel) bool {
 	return fit
 }
 
-// surelyArranged is how many rectangles may be there for a search in vain to say something about larger ones, too.
+// surelyArranged is the number of rectangles up to which a failed search implies that larger ones do not fit either.
 const surelyArranged = 8
 
 func (f *final) fits(s *slice, sh share.Share, m kube.FitModel) bool {
@@ -46,7 +46,7 @@ func (f *final) fits(s *slice, sh share.Share, m kube.FitModel) bool {
 	return fit
 }
 
-// keyOf names the multiset of boxes.
+// keyOf returns a key of the multiset of boxes.
 func keyOf(shares []share.Share) string {
 	sides := make([]uint32, len(shares))
 	for i, s := range shares {

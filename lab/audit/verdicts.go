@@ -5,9 +5,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// verdicts are what is known about one more share on a load. A share that asks for no more than one that fits does fit,
-// so that few tests answer for many pods. Full quota is a case of its own: as slots, such a share never takes turns, and
-// may fit where one with a little less time does not.
+// verdicts caches whether one more share fits a load. A share that requests no more than one that fits does fit, so few tests
+// serve many pods. Full quota is a separate case: in the slot model such a share takes no turns, and may fit where one with
+// slightly less quota does not.
 type verdicts struct {
 	fit, unfit []slot.Item
 }
@@ -26,7 +26,8 @@ func (v *verdicts) of(i slot.Item) (fit, known bool) {
 	return false, false
 }
 
-// learn keeps the verdict; one of no only if it is certain, for a search that gave up says nothing about larger shares.
+// learn caches a result; a negative one only if it is certain, because a search that ended at its budget implies nothing about
+// larger shares.
 func (v *verdicts) learn(i slot.Item, fit, certain bool) {
 	switch {
 	case fit:
@@ -36,7 +37,7 @@ func (v *verdicts) learn(i slot.Item, fit, certain bool) {
 	}
 }
 
-// within says that a asks for no more than b, and takes turns if b does.
+// within reports whether a requests no more than b, and takes turns if b does.
 func within(a, b slot.Item) bool {
 	return a.SM <= b.SM && a.Quota <= b.Quota && (a.Quota == share.Whole) == (b.Quota == share.Whole)
 }

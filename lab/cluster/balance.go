@@ -8,8 +8,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// balance is gshare's scheduler without Kubernetes: the same fleet of ranked nodes and policy D, whose idea of a typical pod
-// is learned from the pods that run, as the scheduler learns it.
+// balance is gshare's scheduler without Kubernetes: the same ranked fleet and policy D, whose typical pods are learned from those
+// that run.
 type balance struct {
 	fleet   *packing.Fleet
 	packer  packing.Packer
@@ -23,7 +23,7 @@ type balance struct {
 	plan    packing.Plan // of the choice made last
 }
 
-// balancePod is a shape as the packer knows it.
+// balancePod is a shape of pod in the types of package packing.
 type balancePod struct {
 	key   string
 	pod   *packing.Pod
@@ -70,7 +70,7 @@ func (b *balance) choose(s *shape) (int, []int, bool) {
 	return best.Node, gpus, true
 }
 
-// learn makes a new demand of what runs, when that has changed enough.
+// learn freezes a new demand when the running pods have changed enough.
 func (b *balance) learn() {
 	if !b.epoch.Expired(&b.mix, b.total) {
 		return
@@ -80,7 +80,7 @@ func (b *balance) learn() {
 	b.fleet.SetPacker(b.packer)
 }
 
-// placed counts the pod in. The simulation alone reads the nodes, so they are changed in place.
+// placed counts the pod. It changes the nodes in place, because only the simulation reads them.
 func (b *balance) placed(s *shape, i int, _ []int) {
 	p, n := &b.pods[s.index], b.nodes[i]
 	n.Take(packing.Slots, p.pod, b.plan)
@@ -94,8 +94,8 @@ func (b *balance) placed(s *shape, i int, _ []int) {
 	b.set(i)
 }
 
-// packingNode is the machine as the scheduler sees it. Its name begins with its rank, since equal ranks go by name. The trace
-// says nothing of device memory, so a byte stands for enough of it.
+// packingNode returns the machine in the types of package packing. Its name begins with its index in the order, because equal
+// ranks are ordered by name. The trace has no device memory, so every pod requests one byte.
 func (m *machine) packingNode() *packing.Node {
 	gpus := make([]packing.Slice, m.GPUs)
 	for g := range gpus {
@@ -108,7 +108,7 @@ func (m *machine) packingNode() *packing.Node {
 	return packing.NewNode(fmt.Sprintf("%06d-%s", m.rank, m.Name), gpus, m.CPU, m.RAM)
 }
 
-// packingPod asks for a part of the SMs all of the time, as the trace knows no parts of the time.
+// packingPod returns the pod with its part of the GPU as SMs at full quota, because the trace has no quotas.
 func (p *Pod) packingPod() *packing.Pod {
 	pod := &packing.Pod{CPU: p.CPU, RAM: p.RAM}
 	if p.GPUs == 0 {

@@ -1,8 +1,7 @@
 package cluster
 
-// board keeps the score of every machine for every shape of pod, and asks again only about machines that have changed. The
-// highest score wins; of equal ones the first in the order of the nodes or, where draw is set, a random one, as in stock
-// kube-scheduler.
+// board caches the score of every machine for every shape of pod, and scores only machines that have changed. The highest score is
+// best; of equal ones the first in the order of the nodes or, if draw is set, a random one, as in stock kube-scheduler.
 type board struct {
 	*Simulation
 	score func(m *machine, p *Pod) int
@@ -42,7 +41,7 @@ func (b *board) choose(s *shape) (int, []int, bool) {
 	return best, b.pick(b.machines[best], s.pod), true
 }
 
-// wins decides between equal scores; n counts the equals so far.
+// wins reports whether a further equal score replaces the best; n counts the equal scores so far.
 func (b *board) wins(i, best, n int) bool {
 	if b.draw {
 		return b.random.IntN(n) == 0

@@ -24,7 +24,7 @@ type Node struct {
 	Model string // of its GPUs
 }
 
-// Pod asks for a part of one GPU, or for several whole ones.
+// Pod requests a part of one GPU, or several whole ones.
 type Pod struct {
 	CPU    packing.MilliCPU
 	RAM    share.Bytes
@@ -35,7 +35,7 @@ type Pod struct {
 
 func (p *Pod) gpu() packing.MilliGPU { return packing.MilliGPU(p.GPUs) * p.Milli }
 
-// Config says what is replayed. Every field is needed.
+// Config is the input of a replay. Every field is required.
 type Config struct {
 	Nodes  []Node
 	Pods   []Pod
@@ -45,7 +45,7 @@ type Config struct {
 	Seed   uint64
 }
 
-// Result is what the policy made of the pods.
+// Result is the outcome of a replay.
 type Result struct {
 	Decisions     int     // pods that arrived
 	AllocatedFull float64 // percent of the GPUs in use when as much had arrived as the cluster has
@@ -70,13 +70,13 @@ type Simulation struct {
 	used     packing.MilliGPU
 }
 
-// policy chooses among the machines; it is told of every pod that was placed.
+// policy chooses a machine for a pod, and is informed of every placed pod.
 type policy interface {
 	choose(s *shape) (machine int, gpus []int, ok bool)
 	placed(s *shape, machine int, gpus []int)
 }
 
-// New prepares a replay. Equal configurations give equal results.
+// New returns a cluster before the first pod. Equal configurations have equal results.
 func New(c Config) (*Simulation, error) {
 	s := &Simulation{load: c.Load, random: rand.New(rand.NewPCG(c.Seed, 1))}
 	if err := s.populate(c); err != nil {
@@ -91,7 +91,7 @@ func New(c Config) (*Simulation, error) {
 	return s, nil
 }
 
-// populate makes the machines in their order and the pods in theirs.
+// populate creates the machines and the pods in their orders.
 func (s *Simulation) populate(c Config) error {
 	rank, err := rankNodes(c.Order, c.Nodes, s.random)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Simulation) populate(c Config) error {
 	return nil
 }
 
-// Run lets the pods arrive. It can be called once.
+// Run replays the arrivals. It can be called once.
 func (s *Simulation) Run(ctx context.Context) (Result, error) {
 	var r Result
 	var arrived packing.MilliGPU
@@ -133,7 +133,7 @@ func (s *Simulation) Run(ctx context.Context) (Result, error) {
 	return r, nil
 }
 
-// arrive is the i-th pod: of the list while it lasts, then a random one of it.
+// arrive returns the i-th pod: of the list at first, then a random one of it.
 func (s *Simulation) arrive(i int) *shape {
 	if i < len(s.list) {
 		return s.list[i]
@@ -141,7 +141,7 @@ func (s *Simulation) arrive(i int) *shape {
 	return s.list[s.random.IntN(len(s.list))]
 }
 
-// note keeps what is allocated for every whole percent of load that lies before the pod that will make it arrived.
+// note records the allocation for every whole percent of load before the next pod arrives.
 func (s *Simulation) note(r *Result, arrived packing.MilliGPU) {
 	for at := float64(len(r.Curve)); at < s.percent(arrived); at++ {
 		r.Curve = append(r.Curve, Point{Arrived: at, Allocated: s.percent(s.used)})

@@ -47,7 +47,7 @@ func run(t testing.TB, c Config) Result {
 	return r
 }
 
-// small is a cluster of unlike nodes and pods that do not all fit.
+// small returns a cluster of unlike nodes and pods that do not all fit.
 func small(policy string, seed uint64) Config {
 	nodes := []Node{node(16, 2), node(8, 2), node(96, 8), node(64, 4), node(4, 1)}
 	nodes[3].Model = "V100M32"

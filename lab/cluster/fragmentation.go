@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// typical is a popular shape of pod, and how popular it is. FGD knows CPU, GPUs and model, not memory.
+// typical is a popular shape of pod and the part of the pods that have it. FGD regards CPU, GPUs and model, not memory.
 type typical struct {
 	cpu    packing.MilliCPU
 	milli  packing.MilliGPU
@@ -21,10 +21,10 @@ func (t typical) compare(o typical) int {
 	return cmp.Or(cmp.Compare(t.cpu, o.cpu), cmp.Compare(t.milli, o.milli), cmp.Compare(t.gpus, o.gpus), cmp.Compare(t.models, o.models))
 }
 
-// coverage: the most popular shapes that make up 95 % of the list are typical, as in FGD's experiments.
+// coverage is the part of the list that the typical shapes cover: 95 %, as in FGD's experiments.
 const coverage = 0.95
 
-// typicalOf finds the typical pods of the list, those without GPUs included. The most popular comes first.
+// typicalOf returns the typical pods of the list, those without GPUs included, the most popular first.
 func typicalOf(pods []Pod) []typical {
 	counts := map[typical]int{}
 	for i := range pods {
@@ -40,7 +40,7 @@ func typicalOf(pods []Pod) []typical {
 	return mostPopular(all, coverage*float64(len(pods)))
 }
 
-// mostPopular cuts the list where it covers so many pods, and turns counts into parts.
+// mostPopular cuts the list at the coverage and turns counts into parts.
 func mostPopular(all []typical, enough float64) []typical {
 	var covered float64
 	n := 0
@@ -53,7 +53,7 @@ func mostPopular(all []typical, enough float64) []typical {
 	return all[:n]
 }
 
-// demand is what typical pods could ask of the GPUs of one model.
+// demand is the typical pods that can use GPUs of one model.
 type demand struct {
 	able  []typical // those that accept the model
 	other float64   // part of those that do not, or that want no GPU at all: all that is idle is no use to them
@@ -71,8 +71,8 @@ func demandFor(model string, all []typical) *demand {
 	return d
 }
 
-// fragmentation is F of FGD (ATC'23, section 3): the idle GPU of a machine that a random typical pod could not use: all of it
-// if the pod does not fit, else what lies on GPUs that are too small for it.
+// fragmentation returns F of FGD (ATC'23, section 3): the idle GPU of a machine that a random typical pod could not use: all of it
+// if the pod does not fit, else that of the GPUs that are too small for it.
 func (d *demand) fragmentation(cpu packing.MilliCPU, free []packing.MilliGPU) float64 {
 	var total packing.MilliGPU
 	for _, f := range free {
@@ -104,7 +104,7 @@ func (t *typical) usable(cpu packing.MilliCPU, free []packing.MilliGPU) packing.
 	return sum
 }
 
-// fragmentation adds up F over the machines.
+// fragmentation returns the sum of F over the machines.
 func (s *Simulation) fragmentation() float64 {
 	demands := s.demands()
 	var sum float64

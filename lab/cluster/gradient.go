@@ -28,7 +28,7 @@ func (g *gradient) gpus(m *machine, p *Pod) []int {
 	return gpus
 }
 
-// best tries every GPU for a part of one; whole GPUs are all alike.
+// best returns the GPUs with the least growth of F: each GPU is tried for a part of one; whole GPUs are equal.
 func (g *gradient) best(m *machine, p *Pod) (score int, gpus []int) {
 	d := g.demands[m.Model]
 	before := d.fragmentation(m.cpu, m.free)
@@ -50,7 +50,7 @@ func (g *gradient) best(m *machine, p *Pod) (score int, gpus []int) {
 
 func descent(fall float64) int { return int(100 / (1 + math.Exp(-fall/1000))) }
 
-// after is F with the pod on these GPUs.
+// after returns F with the pod on these GPUs.
 func (g *gradient) after(d *demand, m *machine, p *Pod, gpus []int) float64 {
 	g.scratch = append(g.scratch[:0], m.free...)
 	for _, i := range gpus {
@@ -59,7 +59,7 @@ func (g *gradient) after(d *demand, m *machine, p *Pod, gpus []int) float64 {
 	return d.fragmentation(m.cpu-p.CPU, g.scratch)
 }
 
-// anyGPU picks a random GPU that has enough; whole GPUs are all alike.
+// anyGPU returns a random GPU with enough free; whole GPUs are equal.
 func (s *Simulation) anyGPU(m *machine, p *Pod) []int {
 	var able []int
 	for i, free := range m.free {

@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// machine is a node with what runs on it.
+// machine is a node and the pods on it.
 type machine struct {
 	Node
 	rank    int // in the order of the nodes
@@ -26,14 +26,14 @@ func newMachine(n Node, rank int) *machine {
 	return m
 }
 
-// shape is a pod and all that ask for the same.
+// shape is a pod that stands for all with the same request.
 type shape struct {
 	pod   *Pod
 	index int
 	kind  int // 0 without GPUs, 1 a part of one, 1 + n for n whole ones; gpu clustering keeps kinds together
 }
 
-// shapesOf finds the different pods, and for each pod the one that it is like.
+// shapesOf returns the distinct shapes, and for each pod its shape.
 func shapesOf(pods []Pod) (shapes, list []*shape) {
 	known := map[string]*shape{}
 	for i := range pods {
@@ -64,12 +64,12 @@ func (p *Pod) accepts(model string) bool {
 	return p.GPUs == 0 || len(p.Models) == 0 || slices.Contains(p.Models, model)
 }
 
-// fits says that the pod could run here.
+// fits reports whether the machine has the resources for the pod.
 func (m *machine) fits(p *Pod) bool {
 	return p.CPU <= m.cpu && p.RAM <= m.ram && p.gpu() <= m.left && p.accepts(m.Model) && m.holds(p.GPUs, p.Milli)
 }
 
-// holds says that n GPUs have so much free.
+// holds reports whether n GPUs have so much free.
 func (m *machine) holds(n int, milli packing.MilliGPU) bool {
 	for _, free := range m.free {
 		if n <= 0 {
@@ -82,7 +82,7 @@ func (m *machine) holds(n int, milli packing.MilliGPU) bool {
 	return n <= 0
 }
 
-// wholes counts the GPUs that nobody uses.
+// wholes returns the number of unused GPUs.
 func (m *machine) wholes() int {
 	n := 0
 	for _, free := range m.free {
@@ -93,7 +93,7 @@ func (m *machine) wholes() int {
 	return n
 }
 
-// tightest picks the GPUs with least free that are enough for the pod; of equal ones the first.
+// tightest returns the GPUs with least free that suffice for the pod; of equal ones the first.
 func (m *machine) tightest(p *Pod) []int {
 	picks := make([]int, 0, p.GPUs)
 	for len(picks) < p.GPUs {
@@ -108,7 +108,7 @@ func (m *machine) tightest(p *Pod) []int {
 	return picks
 }
 
-// take runs a pod on these GPUs.
+// take places a pod on these GPUs.
 func (m *machine) take(s *shape, gpus []int) {
 	m.version++
 	m.cpu -= s.pod.CPU

@@ -16,10 +16,10 @@ const (
 	MostGPUs     = "gpu-rich" // most GPUs first
 )
 
-// Orders lists the orders of nodes.
+// Orders returns the orders of nodes.
 func Orders() []string { return []string{RandomOrder, FileOrder, CPUPoorFirst, MostGPUs} }
 
-// rankNodes gives each node its place in the order. The random numbers are drawn for every order, so that the pods of a seed
+// rankNodes sets the position of each node in the order. Random numbers are drawn for every order, so that the pods of a seed
 // arrive alike in all of them.
 func rankNodes(order string, nodes []Node, random *rand.Rand) ([]int, error) {
 	rank := random.Perm(len(nodes))

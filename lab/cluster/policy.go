@@ -1,6 +1,7 @@
 package cluster
 
-// policies are the packing rules by name. All but firstfit and gshare are those of FGD's evaluation, with its integer scores.
+// policies are the constructors of the packing rules by name. All but firstfit and gshare are those of FGD's evaluation, with its
+// integer scores.
 var policies = map[string]func(*Simulation) policy{
 	"random": func(s *Simulation) policy {
 		return &board{Simulation: s, score: indifferent, draw: true, gpus: s.anyGPU}
@@ -15,7 +16,7 @@ var policies = map[string]func(*Simulation) policy{
 	"gshare":     func(s *Simulation) policy { return newBalance(s) },
 }
 
-// Policies lists the packing rules: gshare's, then the published ones.
+// Policies returns the names of the packing rules: gshare's, then the published ones.
 func Policies() []string {
 	return []string{"gshare", "random", "firstfit", "bestfit", "dotproduct", "clustering", "packing", "fgd", "fgd-stock"}
 }

@@ -14,13 +14,13 @@ const (
 
 func indifferent(*machine, *Pod) int { return 0 }
 
-// bestFit likes what leaves least: the mean of the CPU and the GPU left over, each as a part of the largest machine.
+// bestFit prefers the machine with the least left: the mean of free CPU and GPU, each as a part of the largest machine.
 func bestFit(m *machine, p *Pod) int {
 	cpu, gpu := float64(m.cpu-p.CPU)/float64(mostCPU), float64(m.left-p.gpu())/float64(mostGPU)
 	return int((1 - cpu/2 - gpu/2) * 100)
 }
 
-// dotProduct likes machines with little of what the pod asks for (Tetris' alignment, turned round as FGD uses it).
+// dotProduct prefers machines with little free of what the pod requests (Tetris' alignment, reversed as in FGD).
 func dotProduct(m *machine, p *Pod) int {
 	cpu := float64(m.cpu) / float64(mostCPU) * float64(p.CPU) / float64(mostCPU)
 	gpu := float64(m.left) / float64(mostGPU) * float64(p.gpu()) / float64(mostGPU)

@@ -17,7 +17,7 @@ type Config struct {
 	Whole       bool        // forbids every policy to cut models
 }
 
-// cluster is nodes and what runs on them.
+// cluster is the nodes and the instances on them.
 type cluster struct {
 	policy  Policy
 	packer  packing.Packer
@@ -33,7 +33,7 @@ type cluster struct {
 	gang    string // the instance that is being placed
 }
 
-// demand is what the running instances ask for, whatever the policy promises them.
+// demand is what the running instances request, whatever the policy guarantees them.
 type demand struct {
 	sm     share.PerMille
 	memory share.Bytes
@@ -73,7 +73,7 @@ func newCluster(cfg Config, p Policy) *cluster {
 	return c
 }
 
-// stop frees what the instance has, if anything.
+// stop frees the GPUs of an instance.
 func (c *cluster) stop(name string) {
 	for _, i := range c.where[name] {
 		c.booked[i] = slices.DeleteFunc(c.booked[i], func(b booking) bool {
@@ -99,8 +99,7 @@ func (c *cluster) book(instance string, b booking) {
 	c.rebuild(b.node)
 }
 
-// rebuild derives the node from its bookings. While a gang is placed, a GPU that has one of its workers is closed to the
-// others (D3).
+// rebuild computes the node from its bookings. While a gang is placed, a GPU with one of its workers is closed to the others (D3).
 func (c *cluster) rebuild(i int) {
 	node := packing.NewNode(fmt.Sprintf("%06d", i), c.slices, 0, 0)
 	for _, b := range c.booked[i] {

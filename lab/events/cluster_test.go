@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// on lists the GPUs of an instance, by node and number.
+// on returns the GPUs of an instance, by node and number.
 func on(c *cluster, name string) []gpu {
 	var out []gpu
 	for _, node := range c.where[name] {
@@ -25,7 +25,7 @@ func on(c *cluster, name string) []gpu {
 	return out
 }
 
-// of makes a gang of the instance.
+// of returns a gang of the instance.
 func of(gpus int, in Instance) Instance {
 	in.GPUs = gpus
 	return in

@@ -8,9 +8,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// cut divides a model that no active GPU holds between GPUs of one node, those with the most free memory first, until it
-// fits: memory worst-fit, with the fewest stages that a node allows (DI-34, D8). Each GPU is charged the whole request, and
-// the request as its limit (D9). Fresh GPUs take part where even they could not hold the model alone.
+// cut divides a model that no active GPU holds between GPUs of one node, those with the most free memory first, until it fits:
+// memory worst-fit, with the fewest stages that a node allows (DI-34, D8). Each GPU is charged the whole request, as request and
+// as limit (D9). Unused GPUs take part only where they could not hold the model alone.
 func (c *cluster) cut(in Instance, fresh bool) (best booking, found bool) {
 	for i := range c.booked {
 		if len(c.booked[i]) == 0 && !fresh {
@@ -46,7 +46,7 @@ type fragment struct {
 	free  share.Bytes
 }
 
-// fragments lists the GPUs that admit a stage, those with the most free memory first.
+// fragments returns the GPUs that admit a stage, those with the most free memory first.
 func (c *cluster) fragments(n *packing.Node, stage share.Share, fresh bool) []fragment {
 	var out []fragment
 	for i := range n.Slices {

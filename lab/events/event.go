@@ -15,7 +15,7 @@ type Event struct {
 	Instance Instance
 }
 
-// Instance is one running copy of a function: a gang of GPUs equal shares, each on a GPU of its own.
+// Instance is one running copy of a function: a gang of equal shares on different GPUs.
 type Instance struct {
 	Name    string // unique among those that run
 	LLM     bool   // its model may be cut between GPUs

@@ -2,7 +2,7 @@ package events
 
 import "github.com/gshare-dev/gshare/vgpu/packing"
 
-// learner keeps what the scheduler's plugins keep: the mix of pods that run, what is free, and as of when ranks are.
+// learner is the state of the scheduler's plugins: the mix of running pods, the free capacity, and the epoch of the ranks.
 type learner struct {
 	mix    packing.Mix
 	total  packing.Capacity
@@ -13,7 +13,7 @@ func newLearner() learner {
 	return learner{total: packing.Capacity{Models: map[string]packing.MilliGPU{}}}
 }
 
-// learn gives the ranker a new demand when the cluster has changed enough, as the scheduler does.
+// learn freezes a new demand when the cluster has changed enough, as the scheduler does.
 func (c *cluster) learn() {
 	if !c.policy.learns || !c.seen.frozen.Expired(&c.seen.mix, c.seen.total) {
 		return

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Parse reads a list as Dilu's simulator writes it: one Python dict a line, with SMs as parts of a GPU and memory in GiB.
-// Times may not go back; an instance starts once and ends after it. Errors name the line.
+// Parse reads a list in the format of Dilu's simulator: one Python dict a line, with SMs as parts of a GPU and memory in GiB.
+// Times may not decrease; an instance starts once and ends after it. Errors name the line.
 func Parse(text string) ([]Event, error) {
 	var list []Event
 	running := map[string]bool{}
@@ -32,7 +32,7 @@ func Parse(text string) ([]Event, error) {
 	return list, nil
 }
 
-// follows says what is wrong with the event after those before it.
+// follows returns an error if the event contradicts those before it.
 func follows(before []Event, running map[string]bool, e Event) error {
 	switch name := e.Instance.Name; {
 	case len(before) > 0 && e.At.Before(before[len(before)-1].At):

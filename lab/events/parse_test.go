@@ -50,7 +50,7 @@ func ends(second int, in Instance) Event {
 	return e
 }
 
-// part is an instance on one GPU with request and limit in percent.
+// part returns an instance on one GPU with request and limit in percent.
 func part(name string, request, limit share.PerMille, memory share.Bytes) Instance {
 	return Instance{Name: name, GPUs: 1, Request: 10 * request, Limit: 10 * limit, Memory: memory * gib}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// start places the whole instance or nothing of it (D4).
+// start places all of the instance or nothing (D4), and reports whether it did.
 func (c *cluster) start(in Instance) bool {
 	c.learn()
 	if in.GPUs > 1 {
@@ -27,7 +27,7 @@ func (c *cluster) start(in Instance) bool {
 	return true
 }
 
-// reopen lets others use the GPUs that were closed while the gang was placed.
+// reopen opens the GPUs that were closed while the gang was placed.
 func (c *cluster) reopen(gang string) {
 	for _, i := range c.where[gang] {
 		c.rebuild(i)
@@ -50,7 +50,7 @@ func (c *cluster) placeAll(in Instance) bool {
 	return true
 }
 
-// choose finds the node for one pod, and its GPUs there.
+// choose returns the best node for one pod, and its GPUs there.
 func (c *cluster) choose(pod *packing.Pod) (booking, bool) {
 	if c.policy.inOrder {
 		return c.first(pod)

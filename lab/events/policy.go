@@ -17,8 +17,8 @@ type Policy struct {
 	cuts      bool                                           // cuts models rather than start a GPU
 }
 
-// Policies lists Dilu's packing, what the paper compares it with (5.1), and gshare's: SlotPacking, with the workers of a
-// gang as pods of their own.
+// Policies returns Dilu's packing, those that the paper compares it with (5.1), and gshare's: SlotPacking, with the workers of a
+// gang as separate pods.
 func Policies() []Policy {
 	return []Policy{
 		{Name: "exclusive", ranker: bestSM, isolation: share.Exclusive, book: whole},
@@ -30,7 +30,7 @@ func Policies() []Policy {
 	}
 }
 
-// bestSM is how INFless packs: memory only has to fit.
+// bestSM ranks like INFless: by SMs; memory only has to fit.
 func bestSM(*packing.Demand) packing.Ranker { return packing.Complementary{Alpha: share.Whole} }
 
 func first(*packing.Demand) packing.Ranker { return firstFit{} }
@@ -46,7 +46,7 @@ func limits(in Instance) (request, limit share.PerMille)   { return in.Limit, in
 func requests(in Instance) (request, limit share.PerMille) { return in.Request, in.Request }
 func both(in Instance) (request, limit share.PerMille)     { return in.Request, in.Limit }
 
-// firstFit takes the GPU with the lowest number of a node.
+// firstFit prefers the GPU with the lowest number of a node.
 type firstFit struct{}
 
 // Rank implements packing.Ranker.
@@ -54,7 +54,7 @@ func (firstFit) Rank(_ *packing.Node, _ *packing.Pod, picks []packing.Choice) pa
 	return packing.Rank(picks[0].Slice)
 }
 
-// pods gives the instance to the packer: as one pod, whose vGPUs stay on one node (D11), or as one pod for each worker.
+// pods returns the instance as one pod, whose vGPUs stay on one node (D11), or as one pod for each worker.
 func (p Policy) pods(in Instance) []*packing.Pod {
 	request, limit := p.book(in)
 	sh := share.Share{SMRequest: request, SMLimit: limit, QuotaRequest: share.Whole, QuotaLimit: share.Whole, Memory: in.Memory}

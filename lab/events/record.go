@@ -13,7 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// record is one line by the names that the lists use. Pointers tell what is missing.
+// record is one line of a list. A nil pointer is a missing field.
 type record struct {
 	Time     string
 	Action   string
@@ -44,8 +44,8 @@ func parseLine(line string) (Event, error) {
 	return r.event()
 }
 
-// jsonOf turns a Python literal of dicts, lists, numbers and strings into JSON, which differs in the quotes of strings.
-// Python's escapes are not among what such lists contain.
+// jsonOf converts a Python literal of dicts, lists, numbers and strings to JSON, which has other quotes. It does not support
+// Python's escapes, which the lists do not contain.
 func jsonOf(python string) (string, error) {
 	var out strings.Builder
 	for rest := python; ; {

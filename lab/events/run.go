@@ -6,13 +6,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Sample is how many GPUs hold something after an event.
+// Sample is the number of used GPUs after an event.
 type Sample struct {
 	After  time.Duration // since the first event
 	Active int
 }
 
-// Result is what a replay needed. Means are over time, from the first event to the last.
+// Result is the outcome of a replay. Means are over time, from the first event to the last.
 type Result struct {
 	Timeline  []Sample // one for each event
 	Peak      int      // most GPUs that were active at once
@@ -25,7 +25,7 @@ type Result struct {
 	SMFragmentation, MemoryFragmentation float64
 }
 
-// Run replays the list.
+// Run replays the list under a policy.
 func Run(list []Event, cfg Config, p Policy) Result {
 	c := newCluster(cfg, p)
 	var r Result
@@ -55,7 +55,7 @@ func (r *Result) apply(c *cluster, e Event) {
 	}
 }
 
-// integral sums up over time.
+// integral is a sum over time.
 type integral struct{ seconds, gpus, sm, memory float64 }
 
 func (t *integral) add(c *cluster, d time.Duration) {
@@ -66,7 +66,7 @@ func (t *integral) add(c *cluster, d time.Duration) {
 	t.memory += s * float64(c.asked.memory)
 }
 
-// ratio is a/b; nothing of nothing is nothing.
+// ratio returns a/b, and 0 if both are 0.
 func ratio(a, b float64) float64 {
 	if b == 0 {
 		return 0

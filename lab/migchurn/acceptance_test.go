@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// accepted is the mean of ten seeds, percent.
+// accepted returns the mean of ten seeds, percent.
 func accepted(t *testing.T, name, mixName string, load float64) float64 {
 	t.Helper()
 	m := model(t, "A100-80GB")

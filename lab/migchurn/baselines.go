@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig"
 )
 
-// FirstFit takes the first GPU that has a place, and its first place.
+// FirstFit takes the first GPU on which the instance can be created, at its first start position.
 func FirstFit(gpus []mig.Layout, p *mig.Profile) (int, mig.Instance, bool) {
 	for g, l := range gpus {
 		for _, start := range p.Starts {
@@ -18,12 +18,12 @@ func FirstFit(gpus []mig.Layout, p *mig.Profile) (int, mig.Instance, bool) {
 	return 0, mig.Instance{}, false
 }
 
-// BestFit takes the GPU with the fewest free memory slices that has a place, and its first place.
+// BestFit takes the GPU with the fewest free memory slices on which the instance can be created, at its first start position.
 func BestFit(gpus []mig.Layout, p *mig.Profile) (int, mig.Instance, bool) {
 	return fullest(gpus, p, p.Starts)
 }
 
-// LastStart is BestFit with the last place instead of the first. The first places serve more profiles.
+// LastStart is BestFit with the last start position, because the first ones serve more profiles.
 func LastStart(gpus []mig.Layout, p *mig.Profile) (int, mig.Instance, bool) {
 	starts := slices.Clone(p.Starts)
 	slices.Reverse(starts)
@@ -46,8 +46,8 @@ func fullest(gpus []mig.Layout, p *mig.Profile, starts []int) (gpu int, made mig
 	return gpu, made, ok
 }
 
-// Static creates nothing for a request: every GPU is cut once, by halves, which is FluidFaaS's 4g, 2g, 1g on a GPU of seven
-// compute slices (FF-38). A request takes the smallest free piece that holds it.
+// Static never creates instances on demand: every GPU is cut once, by halves, which is FluidFaaS's 4g, 2g, 1g on a GPU of seven
+// compute slices (FF-38). A request takes the smallest free instance that holds it.
 func Static(m *mig.Model) Policy {
 	pieces := cut(m)
 	return func(gpus []mig.Layout, p *mig.Profile) (int, mig.Instance, bool) {
@@ -65,7 +65,7 @@ func Static(m *mig.Model) Policy {
 	}
 }
 
-// cut lists the pieces of an empty GPU, the smallest first.
+// cut returns the instances of a GPU that is cut by halves, the smallest first.
 func cut(m *mig.Model) []mig.Instance {
 	var l mig.Layout
 	var pieces []mig.Instance

@@ -10,8 +10,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig"
 )
 
-// Load describes what is asked of the GPUs. Requests arrive as a Poisson process; an accepted one runs for an exponential
-// time of mean 1, whatever its size; one that is refused does not come back.
+// Load describes the requests. They arrive as a Poisson process; an accepted one runs for an exponential time of mean 1, whatever
+// its size; a refused one is dropped.
 type Load struct {
 	Model    *mig.Model
 	GPUs     int
@@ -21,11 +21,11 @@ type Load struct {
 	Seed     uint64
 }
 
-// Policy chooses the GPU, by its index, and the instance to create for a request; ok is false where nothing fits. The
-// instance may be larger than the request. The layouts must not be changed.
+// Policy returns the index of the GPU and the instance to create for a request; ok is false if none fits. The instance may be
+// larger than the request. The layouts must not be changed.
 type Policy func(gpus []mig.Layout, p *mig.Profile) (gpu int, made mig.Instance, ok bool)
 
-// Result is what one run gave.
+// Result is the outcome of one run.
 type Result struct {
 	Requests, Accepted int
 	OfferedSlices      int     // compute slices of the requests
@@ -33,12 +33,12 @@ type Result struct {
 	MeanBusy           float64 // compute slices asked for and running, over those there are
 }
 
-// AcceptedPercent is the share of the requested compute slices that was given.
+// AcceptedPercent returns the part of the requested compute slices that was accepted.
 func (r Result) AcceptedPercent() float64 {
 	return 100 * float64(r.AcceptedSlices) / float64(r.OfferedSlices)
 }
 
-// Check refuses a load that cannot be played.
+// Check returns an error if the load is out of range.
 func (l Load) Check() error {
 	switch {
 	case l.GPUs < 1:
@@ -53,7 +53,7 @@ func (l Load) Check() error {
 	return nil
 }
 
-// Run plays the load against a policy. The requests depend on the seed alone, so that policies see the same ones.
+// Run plays the load against a policy. The requests depend on the seed only, so that policies see the same ones.
 func Run(l Load, choose Policy) (Result, error) {
 	if err := l.Check(); err != nil {
 		return Result{}, err
@@ -71,7 +71,7 @@ func Run(l Load, choose Policy) (Result, error) {
 	return c.result, nil
 }
 
-// churn is a run under way.
+// churn is the state of a run.
 type churn struct {
 	load    Load
 	choose  Policy

@@ -6,13 +6,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig"
 )
 
-// Mix says how often each profile is asked for: weights of 1g, 2g, 3g, 4g and 7g, each with the plain memory of its size.
+// Mix is the frequency of requests by size: weights of 1g, 2g, 3g, 4g and 7g, each with the plain memory of its size.
 type Mix struct {
 	Name    string
 	Weights [5]float64
 }
 
-// Mixes are the loads that published figures are compared on.
+// Mixes are the mixes of docs/packing.md.
 var Mixes = []Mix{
 	{"uniform", [5]float64{1, 1, 1, 1, 1}},
 	{"small", [5]float64{5, 3, 1.5, 0.5, 0}},
@@ -21,7 +21,7 @@ var Mixes = []Mix{
 
 var computes = [5]int{1, 2, 3, 4, 7}
 
-// MixNamed finds one of Mixes.
+// MixNamed returns one of Mixes by its name, or an error.
 func MixNamed(name string) (Mix, error) {
 	for _, m := range Mixes {
 		if m.Name == name {
@@ -31,13 +31,13 @@ func MixNamed(name string) (Mix, error) {
 	return Mix{}, fmt.Errorf("%q is none of uniform, small, mid", name)
 }
 
-// demand is a profile, and how often it is asked for.
+// demand is a profile and its frequency.
 type demand struct {
 	profile *mig.Profile
 	weight  float64
 }
 
-// on gives the mix on a kind of GPU. Sizes that it cannot make are not asked for.
+// on returns the mix for a model of GPU, without the sizes that the model lacks.
 func (x Mix) on(m *mig.Model) []demand {
 	var out []demand
 	for i, compute := range computes {
@@ -48,7 +48,7 @@ func (x Mix) on(m *mig.Model) []demand {
 	return out
 }
 
-// plain is the profile of a size with the least memory and no media engines.
+// plain returns the profile of a size with the least memory and no media engines.
 func plain(m *mig.Model, compute int) *mig.Profile {
 	for i := range m.Profiles {
 		if p := &m.Profiles[i]; p.Compute == compute && !p.Media {
@@ -67,7 +67,7 @@ func meanCompute(demands []demand) float64 {
 	return sum / weight
 }
 
-// pick draws a profile; u is uniform in [0, 1).
+// pick returns a profile by a uniform random number u in [0, 1).
 func pick(demands []demand, u float64) *mig.Profile {
 	var total float64
 	for _, d := range demands {

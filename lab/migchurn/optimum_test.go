@@ -96,7 +96,7 @@ func (s state) end(b int) state {
 	return s
 }
 
-// accepted is the percentage of the offered compute slices that a policy accepts in the long run; without a policy, the most
+// accepted returns the percentage of the offered compute slices that a policy accepts in the long run; without a policy, the most
 // that one can that refuses nothing that fits. Relative value iteration (Puterman, Markov Decision Processes, 8.5).
 func (w *world) accepted(choose Policy) float64 {
 	n := len(w.states)
@@ -149,7 +149,7 @@ func (w *world) moves(choose Policy) [][]int {
 	return moves
 }
 
-// gain is how fast the pair of states earns accepted slices and value.
+// gain returns how fast the pair of states earns accepted slices and value.
 func (w *world) gain(value []float64, a, b int, moves [][]int) (gain float64) {
 	n := len(w.states)
 	here := value[a*n+b]

@@ -6,10 +6,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig"
 )
 
-// Policies are the names that PolicyNamed knows.
+// Policies are the names that PolicyNamed accepts.
 var Policies = []string{"gradient", "remaining", "laststart", "bestfit", "firstfit", "static"}
 
-// PolicyNamed makes a policy for GPUs of a model.
+// PolicyNamed returns a new policy for GPUs of a model.
 func PolicyNamed(name string, m *mig.Model) (Policy, error) {
 	switch name {
 	case "gradient":
@@ -37,7 +37,7 @@ func Gradient(m *mig.Model) Policy {
 	}
 }
 
-// Remaining keeps the most places at which instances could be created, over all GPUs and profiles.
+// Remaining keeps the most positions at which instances could be created, over all GPUs and profiles.
 func Remaining(m *mig.Model) Policy {
 	var places [256]int
 	for s := range places {

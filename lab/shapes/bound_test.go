@@ -86,7 +86,7 @@ func bruteBound(pods []Pod, reserve share.PerMille) float64 {
 	return best
 }
 
-// configurations lists the sets of pods that run together, as counts of each SM share and the right side 1.
+// configurations returns the sets of pods that run together, as counts of each SM share and the right side 1.
 func configurations(pods []Pod, sms []share.PerMille) [][]float64 {
 	var rows [][]float64
 	for set := 1; set < 1<<len(pods); set++ {

@@ -8,8 +8,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// counted is a GPU on which pods have no fixed place: whether one more fits depends on the set of pods alone. What it
-// wastes is what the pods on the GPU leave of it, in worth and then in area: the fleet's choice is best fit.
+// counted is a GPU on which pods have no position: whether one more fits depends on the set of pods only. Its waste is what the
+// pods leave of it, first by price and then by area, so the fleet packs by best fit.
 type counted struct {
 	model
 	ids     []int
@@ -18,7 +18,7 @@ type counted struct {
 	refused []Pod // since the set last changed
 }
 
-// model says which sets of pods fit one GPU.
+// model decides which sets of pods fit one GPU.
 type model struct {
 	admits func([]Pod) bool
 	// implies says that a set that has no room for one pod has none for the other either.
@@ -45,7 +45,7 @@ func (c *counted) hasRefused(p Pod) bool {
 	return slices.ContainsFunc(c.refused, func(r Pod) bool { return c.implies(r, p) })
 }
 
-// fits tries the pod on the set, and remembers a refusal.
+// fits reports whether the pod fits beside the set, and caches a refusal.
 func (c *counted) fits(p Pod) bool {
 	c.pods = append(c.pods, p)
 	fits := c.admits(c.pods)
@@ -69,7 +69,7 @@ func (c *counted) remove(id int) {
 	c.refused = c.refused[:0]
 }
 
-// turns admits what the configuration LP admits: gshare's own model. One solver serves all GPUs of a fleet.
+// turns admits what the configuration LP admits: gshare's own model. All GPUs of a fleet share one solver.
 func turns(reserve share.PerMille) model {
 	solver := slot.NewSolver()
 	var items []slot.Item
@@ -82,13 +82,13 @@ func turns(reserve share.PerMille) model {
 	}}
 }
 
-// covers says that q asks for no less than p. Full quota is another kind, as it needs no reserve.
+// covers reports whether q requests no less than p. Full quota is another kind, as it needs no reserve.
 func covers(p, q Pod) bool {
 	return q.SM >= p.SM && q.Quota >= p.Quota && (q.Quota == share.Whole) == (p.Quota == share.Whole)
 }
 
-// layout admits what can be laid out as rectangles from scratch, every pod moving freely (F27). The heuristic may place
-// a larger pod where it missed a place for a smaller one, so that a refusal implies nothing about others.
+// layout admits what can be packed as rectangles from scratch (F27). Its heuristic may place a larger pod where it fails for a
+// smaller one, so a refusal implies nothing about other pods.
 func layout(reserve share.PerMille) model {
 	same := func(p, q Pod) bool { return p.SM == q.SM && p.Quota == q.Quota }
 	return model{worth: Pod.Area, implies: same, admits: func(pods []Pod) bool {

@@ -1,13 +1,13 @@
 package shapes
 
-// departure is the end of a pod's life.
+// departure is the end of a pod's lifetime.
 type departure struct {
 	at   float64
 	id   int
 	area float64
 }
 
-// departures is a heap, the earliest first.
+// departures is a heap of departures, the earliest first.
 type departures []departure
 
 func (d departures) Len() int           { return len(d) }

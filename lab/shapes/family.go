@@ -6,12 +6,12 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Family draws the shape of one pod. Its pods ask for no memory.
+// Family draws the shape of one pod, without memory.
 type Family func(*rand.Rand) Pod
 
-// Families gives the generated families by name. papermix has the SM shares of the models that FaST-GShare measures
-// (ResNet twice as often as RNNT and as BERT) with varied quotas; fastgrid is the grid that it profiles (FG-20), and
-// smallgrid the small end of it; overhalf has quotas of which no two fit side by side, the rectangles' worst case.
+// Families returns the generated families by name (docs/packing.md). papermix has the SM shares of the models that FaST-GShare
+// measures; fastgrid is the grid that it profiles (FG-20), smallgrid the small end of it; overhalf has quotas of which no two fit
+// beside each other, the worst case of rectangles.
 func Families() map[string]Family {
 	return map[string]Family{
 		"papermix":  papermix,
@@ -42,7 +42,7 @@ func between(quotaLow, quotaHigh, smLow, smHigh int) Family {
 	}
 }
 
-// From draws from a list of pods, each as likely as any other.
+// From returns a family that draws the pods of a list with equal probability.
 func From(pods []Pod) Family {
 	return func(r *rand.Rand) Pod { return pods[r.IntN(len(pods))] }
 }

@@ -2,7 +2,7 @@ package shapes
 
 import "github.com/gshare-dev/gshare/vgpu/share"
 
-// Config is what the GPUs of a fleet have in common.
+// Config is the properties that all GPUs of a fleet have.
 type Config struct {
 	GPUs    int            // how many there are
 	Memory  share.Bytes    // of each
@@ -18,7 +18,7 @@ type Fleet struct {
 	home   map[int]seat // by the id of the pod
 }
 
-// gpu is one device. Its memory is booked here, for all policies alike (F25).
+// gpu is one device. Its memory is accounted here, alike for all policies (F25).
 type gpu struct {
 	board
 	pods   int
@@ -30,8 +30,8 @@ type seat struct {
 	pod Pod
 }
 
-// Place puts a pod on the GPU in use where it wastes least, else on the first empty one, and returns its number; among
-// equals the lower number. It answers false if no GPU has room. No pod on the fleet may have the same id.
+// Place puts a pod on the used GPU where it wastes least, else on the first empty one, and returns the number of the GPU, or false
+// if none can hold it. Of equal GPUs the lower number is taken. The id must be new.
 func (f *Fleet) Place(id int, p Pod) (int, bool) {
 	if p.Check(f.config.Memory) != nil {
 		return 0, false
@@ -66,7 +66,7 @@ func (f *Fleet) leastWaste(p Pod) int {
 	return best
 }
 
-// firstEmpty clears an empty GPU, or takes one that was never used, else -1; an empty GPU is a new one (FG-114, FG-119).
+// firstEmpty returns an empty GPU, or one that was never used, else -1; an empty GPU counts as a new one (FG-114, FG-119).
 func (f *Fleet) firstEmpty() int {
 	for i := range f.gpus {
 		if f.gpus[i].pods == 0 {
@@ -81,7 +81,7 @@ func (f *Fleet) firstEmpty() int {
 	return -1
 }
 
-// Remove takes a pod away. An unknown id changes nothing.
+// Remove removes a pod. An unknown id changes nothing.
 func (f *Fleet) Remove(id int) {
 	s, ok := f.home[id]
 	if !ok {

@@ -3,7 +3,7 @@ package shapes
 // configuration counts the pods of each kind that run together.
 type configuration []int
 
-// knapsack finds the configuration of highest worth, in cells from none to all of a GPU.
+// knapsack finds the configuration of highest value for every number of cells of a GPU.
 type knapsack struct {
 	worth  []float64 // by cells: the most that they hold
 	copies [][]int   // by kind and cells: how many of the kind are in it
@@ -17,7 +17,7 @@ func newKnapsack(kinds, cells int) knapsack {
 	return s
 }
 
-// heaviest is the configuration of highest worth at the current prices, with no more of a kind than there are pods of it.
+// heaviest returns the configuration of highest value at the current prices, with no more of a kind than there are pods of it.
 func (m *master) heaviest() (configuration, float64) {
 	clear(m.worth)
 	c, left := make(configuration, len(m.kinds)), m.cells
@@ -38,7 +38,7 @@ func (m *master) heaviest() (configuration, float64) {
 	return c, m.worth[m.cells]
 }
 
-// offerAny lets as many copies join as there is room for: from few cells to many, one more than fewer cells hold.
+// offerAny lets any number of copies join: from few cells to many, one copy more than fewer cells hold.
 func (s *knapsack) offerAny(k, cells int, price float64) {
 	copies := s.copies[k]
 	for c := cells; c < len(s.worth); c++ {

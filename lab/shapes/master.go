@@ -14,8 +14,8 @@ type kind struct {
 	demand float64 // stretched quotas, in windows
 }
 
-// master is the fleet's program with one row a kind. Prices at any point give a lower bound: the demand at those prices
-// over the worth of the best configuration (Farley), so it is valid however early the simplex method ends.
+// master is the LP of the fleet with one row for each kind. Any prices yield a lower bound: the demand at those prices over the
+// value of the best configuration (Farley). The bound is valid however early the simplex method ends.
 type master struct {
 	kinds   []kind
 	cells   int
@@ -43,7 +43,7 @@ func newMaster(pods []Pod, reserve share.PerMille) *master {
 	return m
 }
 
-// collect makes kinds of the pods. A cell is the greatest common divisor of the SM shares.
+// collect groups the pods by kind. A cell is the greatest common divisor of the SM shares.
 func (m *master) collect(pods []Pod, reserve share.PerMille) {
 	demand, count := map[share.PerMille]int{}, map[share.PerMille]int{}
 	var sms []share.PerMille
@@ -70,8 +70,7 @@ func gcd(a, b int) int {
 	return a
 }
 
-// solve pivots until no configuration is worth more than its time by the given part of it, and returns the best bound on
-// the way.
+// solve pivots until no configuration is worth more than its time by more than the tolerance, and returns the best bound found.
 func (m *master) solve(gap float64) float64 {
 	least := 0.0
 	for range m.patience() {
@@ -84,10 +83,10 @@ func (m *master) solve(gap float64) float64 {
 	return least
 }
 
-// patience bounds the pivots. A hundred kinds need a few hundred.
+// patience returns the bound of the number of pivots. A hundred kinds need a few hundred.
 func (m *master) patience() int { return 1000 + 20*len(m.kinds) }
 
-// value is the demand at the current prices.
+// value returns the demand at the current prices.
 func (m *master) value() float64 {
 	sum := 0.0
 	for k, x := range m.kinds {

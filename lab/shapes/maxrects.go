@@ -7,9 +7,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// maxRects is a GPU packed by MaxRects-BSSF (J. Jylänki, "A thousand ways to pack the bin", 2010): of all maximal free
-// rectangles, the one whose shorter left-over side is least. Boxes stay where they are; when one leaves, the maximal free
-// rectangles are found anew.
+// maxRects is a GPU packed by MaxRects-BSSF (J. Jylänki, "A thousand ways to pack the bin", 2010): of all maximal free rectangles,
+// the one whose shorter side left is least. Boxes do not move; when one leaves, the maximal free rectangles are computed again.
 type maxRects struct {
 	reserve share.PerMille
 	ids     []int
@@ -34,7 +33,7 @@ func (m *maxRects) offer(p Pod, than waste) (waste, bool) {
 	return w, w.less(than)
 }
 
-// best is the free rectangle in which b leaves least, or -1. The lowest and leftmost of equals comes first.
+// best returns the free rectangle in which b leaves least, or -1. The lowest and leftmost of equals comes first.
 func (m *maxRects) best(b rectangle.Box) int {
 	best, least := -1, most
 	for k, r := range m.free {
@@ -48,7 +47,7 @@ func (m *maxRects) best(b rectangle.Box) int {
 	return best
 }
 
-// leftOver is the shorter left-over side, then the longer one.
+// leftOver is the shorter side left, then the longer one.
 func leftOver(b rectangle.Box, r rectangle.Rect) waste {
 	w, h := int64(r.W-b.W), int64(r.H-b.H)
 	return waste{min(w, h), max(w, h)}

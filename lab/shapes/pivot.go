@@ -1,6 +1,6 @@
 package shapes
 
-// pivot brings a configuration into the basis; false if rounding leaves no member to make room.
+// pivot brings a configuration into the basis; it returns false if rounding leaves no member to replace.
 func (m *master) pivot(enter configuration) bool {
 	step := m.direction(enter)
 	leave := -1
@@ -17,7 +17,7 @@ func (m *master) pivot(enter configuration) bool {
 	return true
 }
 
-// direction is how much each basis member shrinks for a unit of the entering configuration.
+// direction returns how much each basis member shrinks for a unit of the entering configuration.
 func (m *master) direction(enter configuration) []float64 {
 	step := make([]float64, len(m.kinds))
 	for k, row := range m.inverse {

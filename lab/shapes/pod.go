@@ -7,16 +7,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Pod is the shape of one pod: SM of a GPU's SMs for Quota of every window, and device memory.
+// Pod is the shape of a pod: SM of the SMs for Quota of every window, and device memory.
 type Pod struct {
 	SM, Quota share.PerMille
 	Memory    share.Bytes
 }
 
-// Area is the SM-time that the pod asks for.
+// Area returns the SM-time that the pod requests.
 func (p Pod) Area() share.Area { return share.Area(p.SM) * share.Area(p.Quota) }
 
-// Check says why no empty GPU of this memory holds the pod; nil if one does.
+// Check returns why no empty GPU of this memory holds the pod, or nil.
 func (p Pod) Check(memory share.Bytes) error {
 	switch {
 	case p.SM < 1 || p.SM > share.Whole:

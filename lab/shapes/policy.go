@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// Policies lists the packings. All take the GPU on which the pod wastes least, before an empty one.
+// Policies returns the packings. All take the GPU on which the pod wastes least, before an empty one.
 //
 //	mra            FaST-GShare's maximal rectangles with keep-restructure
 //	maxrects-bssf  maximal rectangles by best short side fit
@@ -15,7 +15,7 @@ import (
 //	slot           slots, on the GPU that is fullest in what its pods are worth to the fleet
 func Policies() []string { return []string{"mra", "maxrects-bssf", "replan", "slot-best-fit", "slot"} }
 
-// New is an empty fleet that packs by the named policy.
+// New returns an empty fleet that packs by the named policy.
 func New(policy string, c Config) (*Fleet, error) {
 	f := &Fleet{config: c, learn: func(Pod) {}, home: map[int]seat{}}
 	switch policy {
@@ -37,7 +37,7 @@ func New(policy string, c Config) (*Fleet, error) {
 	return f, nil
 }
 
-// board is what a policy knows about one GPU that is in use.
+// board is a policy's state of one used GPU.
 type board interface {
 	// offer gives what the pod would waste here, if it fits and wastes less than the given amount.
 	offer(p Pod, than waste) (waste, bool)
@@ -45,12 +45,12 @@ type board interface {
 	remove(id int)
 }
 
-// waste orders GPUs for a pod, the least first; what it counts is the policy's own. The second figure breaks ties.
+// waste orders GPUs for a pod, the least first, in the unit of the policy. The second number breaks ties.
 type waste struct{ first, second int64 }
 
 func (w waste) less(o waste) bool {
 	return cmp.Or(cmp.Compare(w.first, o.first), cmp.Compare(w.second, o.second)) < 0
 }
 
-// most is more than any offer wastes.
+// most is more than any waste.
 var most = waste{first: math.MaxInt64}

@@ -18,7 +18,7 @@ func newFleet(t testing.TB, policy string, c Config) *Fleet {
 	return f
 }
 
-// withMemory gives pods memory, so that it matters on some GPUs.
+// withMemory sets the memory of pods, so that it matters on some GPUs.
 func withMemory(pods []Pod, r *rand.Rand) []Pod {
 	pods = slices.Clone(pods)
 	for k := range pods {

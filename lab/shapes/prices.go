@@ -7,9 +7,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// prices says what a pod is worth in time of a whole GPU: its quota times the shadow price of its SM share in the
-// configuration LP over the pods that have come so far. Where it differs from SM-time, it counts what cannot be used
-// beside the pod: a share of 80 % of the SMs costs more than 0.8 of the time if little of the mix fits in the rest.
+// prices values a pod in time of a whole GPU: its quota times the shadow price of its SM share in the configuration LP over the
+// pods seen so far. It differs from SM-time by what cannot be used beside the pod: a share of 80 % of the SMs costs more than 0.8
+// of the time if little of the mix fits in the rest.
 type prices struct {
 	reserve share.PerMille
 	seen    []Pod
@@ -24,7 +24,7 @@ func newPrices(reserve share.PerMille) *prices {
 	return p
 }
 
-// learn takes a pod into the mix, and finds the prices anew whenever the mix has doubled.
+// learn adds a pod to the mix, and solves for the prices again whenever the mix has doubled.
 func (p *prices) learn(pod Pod) {
 	p.seen = append(p.seen, pod)
 	if bits.OnesCount(uint(len(p.seen))) != 1 {

@@ -22,14 +22,14 @@ type Pod struct {
 	Timed     int      // n > 0: asks for the n-th smallest SM share of the grid that holds it, for a part of the time
 }
 
-// TotalMilli is the GPU that the pod asks for, in thousandths of a device.
+// TotalMilli returns the GPU that the pod requests, in thousandths of a device.
 func (p Pod) TotalMilli() int64 { return int64(p.GPUs) * p.MilliGPU }
 
-// gridSM are the SM shares, in percent, that FaST-GShare profiles (FG-20).
+// gridSM is the SM shares, in percent, that FaST-GShare profiles (FG-20).
 var gridSM = []int64{6, 12, 24, 50, 60, 80, 100}
 
-// share is the part of each device in percent: of SMs and of time. The trace only knows parts of a GPU; a timed pod takes an
-// SM share of the grid for as much of the time as makes the same GPU time.
+// share returns the part of each device in percent: of SMs and of time. The trace has parts of a GPU only; a timed pod gets an SM
+// share of the grid, and the quota that makes the same GPU time.
 func (p Pod) share() (sm, quota int64) {
 	if p.Timed == 0 || p.GPUs > 1 {
 		return (p.MilliGPU + 9) / 10, 100
@@ -46,14 +46,14 @@ func (p Pod) share() (sm, quota int64) {
 	return sm, min(100, (10*p.MilliGPU+sm-1)/sm)
 }
 
-// Device is what a simulated GPU of some model has.
+// Device is the memory and the SMs of a model of GPU.
 type Device struct {
 	MemoryMiB int64
 	SMs       int
 }
 
-// devices gives memory and SMs by the trace's model names. G2 and G3 are names under which the trace hides the product;
-// their memory is that of the classes that its authors describe, and the SM counts are those of A10 and A100.
+// devices is the memory and SMs by the model names of the trace. G2 and G3 hide the product; their memory is that of the classes
+// that its authors describe, and the SM counts are those of A10 and A100.
 var devices = map[string]Device{
 	"T4":      {16 << 10, 40},
 	"P100":    {16 << 10, 56},
@@ -64,7 +64,7 @@ var devices = map[string]Device{
 	"G3":      {80 << 10, 108},
 }
 
-// DeviceOf looks a model up.
+// DeviceOf returns the device of a model, and whether the model is known.
 func DeviceOf(model string) (Device, bool) {
 	d, ok := devices[model]
 	return d, ok

@@ -21,7 +21,7 @@ const (
 	FieldEnforcement = "gshare.dev/enforcement"
 )
 
-// FieldError refuses what a user wrote. Its text is one sentence, ready for an event on the pod.
+// FieldError is a refusal of a user's input. Its text is one sentence for an event on the pod.
 type FieldError struct {
 	Field  string // one of the Field names, so that other front ends can name their own flag
 	Reason string // what is wrong, with the value
@@ -29,7 +29,7 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
 
-// Invalid makes a FieldError. Text that a user controls belongs in a bounded verb such as %.64q.
+// Invalid returns a FieldError. The format must bound text that a user controls, for example by %.64q.
 func Invalid(field, format string, args ...any) error {
 	return &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }

@@ -6,7 +6,8 @@ import (
 	"strconv"
 )
 
-// Raw is what a user writes for one container; nil is not written. All but Quota are totals of the container.
+// Raw holds the numbers that a user wrote for one container; a nil pointer is one that was not written. All but Quota are totals
+// of the container.
 type Raw struct {
 	SM     *int64 // percent points: 200 is two slices' worth
 	Quota  *int64 // percent of every window; not written is 100
@@ -14,15 +15,15 @@ type Raw struct {
 	VGPUs  *int64 // count
 }
 
-// Limits are the elastic ceilings of every vGPU of a pod, in percent of one slice or window; nil is the request.
+// Limits holds the elastic limits of every vGPU of a pod, in percent of one slice or window; nil stands for the request.
 type Limits struct {
 	SM    *int64
 	Quota *int64
 }
 
-// NewContainer checks what a user wrote for the container called name and turns it into VGPUs equal shares.
+// NewContainer validates what a user wrote for the named container and returns it as VGPUs equal shares.
 //
-// Every error wraps a *FieldError. Memory has no default: a share without a memory limit could not be fail-closed.
+// Every error wraps a *FieldError. Memory has no default, because a share without a memory limit could not be enforced.
 func NewContainer(name string, raw Raw, limits Limits) (Container, error) {
 	c := Container{Name: name}
 	if err := c.read(raw, limits); err != nil {
@@ -31,8 +32,7 @@ func NewContainer(name string, raw Raw, limits Limits) (Container, error) {
 	return c, nil
 }
 
-// ParsePercent reads a percentage as annotations carry it; an empty text is nil, not written. Its range is checked
-// where it is used.
+// ParsePercent parses the percentage of an annotation; it returns nil for an empty text. The caller checks the range.
 func ParsePercent(field, text string) (*int64, error) {
 	if text == "" {
 		return nil, nil
@@ -67,7 +67,7 @@ func (c *Container) read(raw Raw, limits Limits) error {
 	return c.Validate()
 }
 
-// check sees to it that the numbers are there and small enough to calculate with.
+// check returns an error if a number is missing or too large to calculate with.
 func (raw Raw) check() error {
 	switch {
 	case raw.SM == nil:
@@ -92,7 +92,7 @@ func (raw Raw) quota() int64 {
 	return *raw.Quota
 }
 
-// limit fills in the limits: the request where none is written.
+// limit sets the limits; one that is not written is the request.
 func (s *Share) limit(l Limits) error {
 	var smErr, quotaErr error
 	s.SMLimit, smErr = ceiling(FieldSMLimit, l.SM, s.SMRequest)

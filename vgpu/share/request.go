@@ -1,6 +1,7 @@
 package share
 
-// Isolation is the class of a slice: how the shares on it are kept apart. A slice has one class at a time.
+// Isolation is the class of a slice: the way in which the shares on it are isolated from each other. A slice has one class at a
+// time.
 type Isolation string
 
 // The isolation classes. AnyIsolation leaves the choice to the packer; Swap cannot be scheduled yet.
@@ -21,7 +22,7 @@ const (
 	SLO        Priority = "slo"
 )
 
-// Enforcement says what becomes of a pod on a node that cannot enforce its share.
+// Enforcement is the policy for a node that cannot enforce a share.
 type Enforcement string
 
 // Strict refuses such a node; BestEffortEnforcement runs there and is flagged in the enforcement status.
@@ -36,7 +37,7 @@ const (
 	AnyMIG   = "mig"
 )
 
-// Terms are what a pod says once for all of its containers.
+// Terms are the conditions that a pod states for all of its containers.
 type Terms struct {
 	Isolation   Isolation
 	Priority    Priority
@@ -46,20 +47,20 @@ type Terms struct {
 	Enforcement Enforcement
 }
 
-// Container is the part of a request that one container makes: VGPUs equal shares on different devices.
+// Container is the request of one container: VGPUs equal shares on different devices.
 type Container struct {
 	Name  string
 	VGPUs int
 	Share Share
 }
 
-// Request is everything one pod asks of the GPUs of a node. It is placed as a whole or not at all.
+// Request is all that one pod requests of the GPUs of a node. It is placed as a whole or not at all.
 type Request struct {
 	Terms
 	Containers []Container
 }
 
-// Area is the guaranteed SM-time of the whole request.
+// Area returns the guaranteed SM-time of the whole request.
 func (r Request) Area() Area {
 	var sum Area
 	for _, c := range r.Containers {

@@ -21,10 +21,10 @@ type Area int64
 // WholeArea is one slice for the whole of every window.
 const WholeArea Area = Area(Whole) * Area(Whole)
 
-// Share is what one vGPU asks of one slice.
+// Share is the request of one vGPU to one slice.
 //
-// The requests are guaranteed. A limit above its request may be used while others leave it idle. FaST-GShare is the
-// case SMRequest = SMLimit; Dilu is the case QuotaRequest = QuotaLimit = 1000.
+// The requests are guaranteed. A limit above its request may be used while other shares leave it idle. FaST-GShare is the case
+// SMRequest = SMLimit; Dilu is the case QuotaRequest = QuotaLimit = 1000.
 type Share struct {
 	SMRequest    PerMille
 	SMLimit      PerMille
@@ -33,18 +33,18 @@ type Share struct {
 	Memory       Bytes
 }
 
-// RequestArea is the guaranteed SM-time.
+// RequestArea returns the guaranteed SM-time.
 func (s Share) RequestArea() Area { return area(s.SMRequest, s.QuotaRequest) }
 
-// LimitArea is the SM-time at the limits; its sum over a slice is bounded by γ.
+// LimitArea returns the SM-time at the limits, whose sum over a slice γ bounds.
 func (s Share) LimitArea() Area { return area(s.SMLimit, s.QuotaLimit) }
 
-// IsWhole says that the share leaves neither SMs nor time to another.
+// IsWhole reports whether the share requests the whole slice.
 func (s Share) IsWhole() bool { return s.SMRequest == Whole && s.QuotaRequest == Whole }
 
 func area(sm, quota PerMille) Area { return Area(sm) * Area(quota) }
 
-// String gives the share as users write it, for events and logs: "24% SM x 40% time, 8192 MiB".
+// String returns the share as users write it, for events and logs: "24% SM x 40% time, 8192 MiB".
 func (s Share) String() string {
 	return fmt.Sprintf("%s SM x %s time, %d MiB", span(s.SMRequest, s.SMLimit), span(s.QuotaRequest, s.QuotaLimit), s.Memory/MiB)
 }
@@ -56,7 +56,7 @@ func span(request, limit PerMille) string {
 	return request.Percent() + "-" + limit.Percent()
 }
 
-// Percent writes the part in percent, with one decimal only where it is needed.
+// Percent returns the part in percent, with one decimal only if it is needed.
 func (p PerMille) Percent() string {
 	if p%10 == 0 {
 		return fmt.Sprintf("%d%%", p/10)

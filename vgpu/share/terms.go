@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// MaxModels bounds how many device models a pod may name.
+// MaxModels is the number of device models that a pod may name.
 const MaxModels = 16
 
-// RawTerms are the terms as a user writes them; empty is not written.
+// RawTerms holds the terms as a user wrote them; an empty field was not written.
 type RawTerms struct {
 	Class       string // a priority class; default best-effort
 	Isolation   string // default: what satisfies the share
@@ -20,7 +20,7 @@ type RawTerms struct {
 	Enforcement string // default strict
 }
 
-// NewTerms checks what a user wrote and fills in the defaults. Errors are *FieldError.
+// NewTerms validates the terms that a user wrote and sets the defaults. Errors are *FieldError.
 func NewTerms(raw RawTerms) (Terms, error) {
 	t := Terms{
 		Isolation:   Isolation(raw.Isolation),
@@ -36,7 +36,7 @@ func NewTerms(raw RawTerms) (Terms, error) {
 	return t, nil
 }
 
-// Validate refuses unknown values, and models that are not sorted and distinct. Errors are *FieldError.
+// Validate returns an error for unknown values, and for models that are not sorted and distinct. Errors are *FieldError.
 func (t Terms) Validate() error {
 	switch {
 	case t.Isolation == Swap:
@@ -55,16 +55,16 @@ func (t Terms) Validate() error {
 	return validateModels(t.Models)
 }
 
-// Schedulable says that a slice can have this class today.
+// Schedulable reports whether gshare can place shares of this class.
 func (i Isolation) Schedulable() bool { return i == Exclusive || i == MPS || i == Elastic }
 
-// Valid says that p is one of the priority classes.
+// Valid reports whether p is one of the priority classes.
 func (p Priority) Valid() bool { return p == SLO || p == BestEffort }
 
-// ValidProfile says that name is written like the profile of a MIG GPU instance: 1g.18gb, 1g.10gb+me, 1g.24gb-me.
+// ValidProfile reports whether name is written like the profile of a MIG GPU instance: 1g.18gb, 1g.10gb+me, 1g.24gb-me.
 func ValidProfile(name string) bool { return profile.MatchString(name) }
 
-// ValidModel says that name can be a device model: printable, without comma or outer space, at most 63 bytes.
+// ValidModel reports whether name can be a device model: printable, without comma or outer space, at most 63 bytes.
 func ValidModel(name string) bool { return model.MatchString(name) }
 
 var (

@@ -8,7 +8,7 @@ const (
 	MaxMemory = Bytes(1) << 50 // of one container
 )
 
-// Validate refuses a share that no slice could hold or deliver. Errors are *FieldError.
+// Validate returns an error if no slice could hold the share. Errors are *FieldError.
 func (s Share) Validate() error {
 	if err := s.inBounds(); err != nil {
 		return err
@@ -30,7 +30,7 @@ func (s Share) inBounds() error {
 	)
 }
 
-// AllowedIn refuses a class of slice in which the share could not be delivered as written. The share must be valid.
+// AllowedIn returns an error if slices of the class could not enforce the share as written. The share must be valid.
 func (s Share) AllowedIn(class Isolation) error {
 	switch {
 	case class == Swap:
@@ -45,7 +45,7 @@ func (s Share) AllowedIn(class Isolation) error {
 	return nil
 }
 
-// Validate refuses a container whose shares could not be delivered together. Errors are *FieldError.
+// Validate returns an error if the shares of the container could not be placed together. Errors are *FieldError.
 func (c Container) Validate() error {
 	if err := inRange(FieldVGPU, int64(c.VGPUs), 1, MaxVGPUs, "vGPUs"); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (c Container) Validate() error {
 	return nil
 }
 
-// Validate refuses a request that cannot be placed on any node. Every error wraps a *FieldError.
+// Validate returns an error if no node could hold the request. Every error wraps a *FieldError.
 func (r Request) Validate() error {
 	if err := r.Terms.Validate(); err != nil {
 		return err
@@ -85,9 +85,9 @@ func (r Request) validateContainer(c Container) error {
 	return c.Share.AllowedIn(r.Isolation)
 }
 
-// Attachable refuses a container that would share several slices: each slice has an MPS daemon of its own, a process is the client of
-// the one that CUDA_MPS_PIPE_DIRECTORY names, and that shows it no device but its own. Who runs already is not asked again. Errors
-// wrap a *FieldError.
+// Attachable returns an error if a container would share several slices. Each slice has an MPS daemon of its own; a process is a
+// client of the one that CUDA_MPS_PIPE_DIRECTORY names, and sees no device but that daemon's. Running containers are not checked
+// again. Errors wrap a *FieldError.
 func (r Request) Attachable() error {
 	for _, c := range r.Containers {
 		alone := r.Isolation == Exclusive || r.Isolation == AnyIsolation && c.Share.IsWhole()

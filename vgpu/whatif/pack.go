@@ -6,11 +6,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// precision is the part of the GPUs to which the search for the fewest is exact: one hundredth, in favour of more.
+// precision is the step of the search for the fewest GPUs: one hundredth of the pool, rounded up.
 const precision = 100
 
-// countNeeded looks for the smallest part of the pool on which every pod finds a place: with GPUs to spare, the scheduler
-// keeps them useful for pods to come rather than empty.
+// countNeeded returns the fill of the smallest part of the pool on which every pod can be placed. It searches, because with GPUs
+// to spare the scheduler keeps them useful for later pods rather than empty.
 func (g *group) countNeeded(r *Row, rules packing.Rules) {
 	best := g.pack(rules, r.GPUs)
 	if len(best.unplaced) > 0 {
@@ -29,7 +29,7 @@ func (g *group) countNeeded(r *Row, rules packing.Rules) {
 	best.count(r)
 }
 
-// repacking is the first nodes of a group as they fill anew.
+// repacking is the state of the first nodes of a group while pods are placed on them.
 type repacking struct {
 	packer   packing.Packer
 	fleet    *packing.Fleet
@@ -55,7 +55,7 @@ func (g *group) pack(rules packing.Rules, gpus int) *repacking {
 	return p
 }
 
-// first gives empty nodes with so many GPUs together; the last one may have fewer than it really has.
+// first returns the first empty nodes that have so many GPUs together; the last may be cut.
 func (g *group) first(gpus int) (nodes []*packing.Node) {
 	for _, n := range g.nodes {
 		if gpus <= 0 {
@@ -71,7 +71,7 @@ func (g *group) first(gpus int) (nodes []*packing.Node) {
 	return nodes
 }
 
-// demand is what the scheduler would know after these pods have come and gone for a while.
+// demand returns the demand that the scheduler would have learned from these pods.
 func (g *group) demand(nodes []*packing.Node) *packing.Demand {
 	var mix packing.Mix
 	for i := range g.pods {
@@ -105,7 +105,7 @@ func (p *repacking) set(i int, n *packing.Node) {
 	p.fleet.Set(i, n, p.version)
 }
 
-// count adds up the GPUs and nodes that hold something, and what the unplaced pods hold today.
+// count sums up the GPUs and nodes in use, and what the unplaced pods hold today.
 func (p *repacking) count(r *Row) {
 	var held packing.MilliGPU
 	for _, pod := range p.unplaced {

@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Node is a node with GPUs as gshare would see it: empty but for what its pods without GPUs take of CPU and memory.
+// Node is a node with GPUs under gshare: empty but for the CPU and memory of its pods without GPUs.
 type Node struct {
 	Name   string
 	Pool   string // of nodes; may be empty
@@ -20,7 +20,7 @@ type Node struct {
 	RAM    share.Bytes
 }
 
-// Pod is a pod that holds GPUs of a node today, with what it would ask of gshare.
+// Pod is a pod that holds GPUs of a node today, and its request to gshare.
 type Pod struct {
 	packing.Pod
 	Name string // with its namespace
@@ -45,7 +45,7 @@ type Row struct {
 	Unplaced []string `json:"unplaced,omitempty"` // pods that found no room; what they hold today counts as needed
 }
 
-// SavedPercent is the part of the GPUs held today that gshare would leave free; negative where it needs more.
+// SavedPercent returns the part of the GPUs held today that gshare would free; it is negative if gshare needs more.
 func (r Row) SavedPercent() float64 {
 	if r.HeldGPUs == 0 {
 		return 0
@@ -53,8 +53,8 @@ func (r Row) SavedPercent() float64 {
 	return 100 * float64(r.HeldGPUs-r.NeededGPUs) / float64(r.HeldGPUs)
 }
 
-// Compare gives a row for each pool and model, ordered by both. Pods of a pool are placed in the order given, one by one, as
-// a scheduler that knows this mix of pods would.
+// Compare returns a row for each pool and GPU model, ordered by both. The pods of a pool are placed in the order given, one by
+// one, as by a scheduler that has learned their mix.
 func Compare(nodes []Node, pods []Pod, rules packing.Rules) []Row {
 	groups := groupsOf(nodes, pods)
 	rows := make([]Row, len(groups))
@@ -64,7 +64,7 @@ func Compare(nodes []Node, pods []Pod, rules packing.Rules) []Row {
 	return rows
 }
 
-// Total adds the rows up.
+// Total returns the sum of the rows.
 func Total(rows []Row) Row {
 	var sum Row
 	for _, r := range rows {
@@ -86,7 +86,7 @@ type group struct {
 	pods  []Pod
 }
 
-// groupsOf sorts the nodes; pods keep their order. A pod on a node that is not listed is left out.
+// groupsOf groups nodes and pods by pool and model; pods keep their order. A pod on an unlisted node is left out.
 func groupsOf(nodes []Node, pods []Pod) []*group {
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, func(a, b Node) int {
@@ -120,7 +120,7 @@ func (g *group) row(rules packing.Rules) Row {
 	return r
 }
 
-// countHeld rounds up on each node: a GPU of which a part is held is not free.
+// countHeld counts the GPUs held today, rounded up on each node: a GPU of which a part is held is not free.
 func (g *group) countHeld(r *Row) {
 	held := map[string]packing.MilliGPU{}
 	for _, p := range g.pods {
@@ -139,7 +139,7 @@ func ceilGPUs(m packing.MilliGPU) int {
 	return int((m + packing.WholeGPU - 1) / packing.WholeGPU)
 }
 
-// devices counts the physical GPUs that the slices belong to; with loads, only those that hold something.
+// devices returns the number of physical GPUs of the slices; with loads, only of those that hold a share.
 func devices(slices []packing.Slice, loads []packing.Load) int {
 	seen := map[string]bool{}
 	for i, s := range slices {

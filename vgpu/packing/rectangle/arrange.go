@@ -31,7 +31,7 @@ func Arrange(boxes []Box) ([]Rect, bool) {
 	return find(boxes)
 }
 
-// plausible is what costs nothing to ask: that each box can be placed at all, and that their area suffices.
+// plausible reports whether each box fits an empty slice and their areas add up to no more than it.
 func plausible(boxes []Box) bool {
 	var sum share.Area
 	for _, b := range boxes {

@@ -2,12 +2,12 @@ package rectangle
 
 import "github.com/gshare-dev/gshare/vgpu/share"
 
-// exceeds proves, without searching, that the boxes cannot fit. It spares the search its budget on most of the sets that
-// do not fit, such as three boxes of 60 % SM (F31).
+// exceeds reports whether the boxes are proven not to fit, without a search. It saves the search on most sets that do not fit,
+// such as three boxes of 60 % SM (F31).
 //
-// A side longer than 1000-e leaves no room beside it for a side of e or more. So if sides shorter than e are ignored, it
-// may count as 1000. Sides changed so still fit wherever the true ones do, in each direction independently (Fekete and
-// Schepers, conservative scales); if their area exceeds the slice, the true boxes do not fit.
+// A side longer than 1000-e leaves no room beside it for a side of e or more. So if sides shorter than e are ignored, it may count
+// as 1000. Sides changed so still fit wherever the true ones do, in each direction independently (Fekete and Schepers,
+// conservative scales); if their area exceeds the slice, the true boxes do not fit.
 func exceeds(boxes []Box) bool {
 	for _, w := range scales(boxes, func(b Box) share.PerMille { return b.W }) {
 		for _, h := range scales(boxes, func(b Box) share.PerMille { return b.H }) {
@@ -19,7 +19,7 @@ func exceeds(boxes []Box) bool {
 	return false
 }
 
-// scales are the e worth trying: none, and for each side over one half the least e that stretches it.
+// scales returns the thresholds e to try: 0, and for each side over one half the least e that stretches it.
 func scales(boxes []Box, side func(Box) share.PerMille) []share.PerMille {
 	out := []share.PerMille{0}
 	for _, b := range boxes {

@@ -6,23 +6,24 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Box is the demand of one share: W of the window, H of the SMs. Boxes are not rotated: time is not space.
+// Box is the request of one share: W of the window, H of the SMs. Boxes are not rotated, because time and SMs are different
+// resources.
 type Box struct{ W, H share.PerMille }
 
-// BoxOf is the box of a share. Its sides are the requests, which are the guarantee; limits may be oversubscribed (F24).
+// BoxOf returns the box of a share. Its sides are the guaranteed requests, because limits may be oversubscribed (F24).
 func BoxOf(s share.Share) Box { return Box{W: s.QuotaRequest, H: s.SMRequest} }
 
-// Area is the SM-time of the box; FaST calls it second-cores (FG-111).
+// Area returns the SM-time of the box; FaST calls it second-cores (FG-111).
 func (b Box) Area() share.Area { return share.Area(b.W) * share.Area(b.H) }
 
-// valid says that the box is neither empty nor larger than a slice, so that no sum of its sides can overflow.
+// valid reports whether the box is neither empty nor larger than a slice, so that no sum of sides overflows.
 func (b Box) valid() bool {
 	return b.W > 0 && b.H > 0 && b.W <= share.Whole && b.H <= share.Whole
 }
 
 func (b Box) fitsIn(o Box) bool { return b.W <= o.W && b.H <= o.H }
 
-// Rect is a box at a place: X along the window, Y along the SMs.
+// Rect is a box with a position: X along the window, Y along the SMs.
 type Rect struct {
 	X, Y share.PerMille
 	Box
@@ -38,12 +39,12 @@ func (r Rect) inside(o Rect) bool {
 	return r.X >= o.X && r.Y >= o.Y && r.right() <= o.right() && r.top() <= o.top()
 }
 
-// Meets says that the two share some SM-time; touching edges share none.
+// Meets reports whether two rectangles overlap; touching edges do not.
 func (r Rect) Meets(o Rect) bool {
 	return r.X < o.right() && o.X < r.right() && r.Y < o.top() && o.Y < r.top()
 }
 
-// byPlace orders rectangles for readers and for ties: lower first, then further left (F26).
+// byPlace orders rectangles bottom-up, then left to right (F26).
 func byPlace(a, b Rect) int {
 	return cmp.Or(cmp.Compare(a.Y, b.Y), cmp.Compare(a.X, b.X), cmp.Compare(a.H, b.H), cmp.Compare(a.W, b.W))
 }

@@ -2,10 +2,9 @@ package rectangle
 
 import "github.com/gshare-dev/gshare/vgpu/share"
 
-// Choose is the slice that b goes to, and false if none can hold it: first the best match over all rectangles of all
-// slices in use (FG-113); if none fits, the one of them with least area to spare that holds b after re-packing (F27); and
-// only then the first empty one (FG-119; an empty slice is the paper's new GPU, FG-114). Nothing is changed: Put also
-// places.
+// Choose returns the slice for b, or false if none can hold it: first the best match over the free rectangles of all slices in use
+// (FG-113), then the slice in use with the least spare area that holds b after re-packing (F27), then the first empty slice
+// (FG-119; the new GPU of FG-114). It changes nothing.
 func Choose(lists []*List, b Box) (int, bool) {
 	if i, ok := bestMatch(lists, b); ok {
 		return i, true
@@ -16,8 +15,8 @@ func Choose(lists []*List, b Box) (int, bool) {
 	return firstEmpty(lists, b)
 }
 
-// Put places b under id where Choose says, in place of that list if it had to be re-packed, and returns the slice: one
-// run of Algorithm 2 with both of its outputs (FG-118). An id is to be unique over the slices.
+// Put places b under id on the slice that Choose returns, re-packed if necessary, and returns that slice: one run of Algorithm 2
+// with both of its outputs (FG-118). The id must be unique over the slices.
 func Put(lists []*List, id int, b Box) (int, bool) {
 	i, ok := Choose(lists, b)
 	if !ok {

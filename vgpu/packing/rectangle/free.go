@@ -6,7 +6,7 @@ import "github.com/gshare-dev/gshare/vgpu/share"
 // none lies inside another.
 type free []Rect
 
-// best is the free rectangle that holds b with least waste (FG-113). It must be at least as large as b in both
+// best returns the free rectangle that holds b with least waste (FG-113). It must be at least as large as b in both
 // directions: the printed line 1 has the inequalities the wrong way round (F20).
 func (f free) best(b Box) (best Rect, found bool) {
 	if !b.valid() {
@@ -28,9 +28,9 @@ func better(b Box, r, than Rect) bool {
 	return byPlace(r, than) < 0
 }
 
-// without is the list after p is occupied: each rectangle that p meets is replaced by its pieces (FG-116). Printed lines
-// 8-13 only add the pieces and go on offering what is occupied (F21). The rectangle that p was placed in needs no case of
-// its own: at its bottom-left corner p leaves just the two maximal pieces of FG-115.
+// without returns the free rectangles after p is occupied: each that overlaps p is replaced by its pieces (FG-116). Printed lines
+// 8-13 only add the pieces and keep offering what is occupied (F21). The rectangle that p is placed in is no special case: p, at
+// its bottom-left corner, leaves just the two maximal pieces of FG-115.
 func (f free) without(p Rect) free {
 	out := make(free, 0, len(f)+4)
 	for _, r := range f {
@@ -46,8 +46,8 @@ func (f free) without(p Rect) free {
 	return out
 }
 
-// withPieces adds the up to four maximal pieces of r around p. Where p reaches an edge of r there is no piece; printed
-// Subdivide always gives three or four (F23).
+// withPieces appends the up to four maximal pieces of r around p. There is no piece where p reaches an edge of r; the printed
+// Subdivide always returns three or four (F23).
 func (f free) withPieces(r, p Rect) free {
 	f = f.with(span(r.X, r.Y, p.X, r.top()))
 	f = f.with(span(p.right(), r.Y, r.right(), r.top()))
@@ -55,13 +55,13 @@ func (f free) withPieces(r, p Rect) free {
 	return f.with(span(r.X, p.top(), r.right(), r.top()))
 }
 
-// span is the rectangle between two corners; it has a side of zero or less where there is nothing between them.
+// span returns the rectangle between two corners, which is empty if a side is zero or less.
 func span(x, y, right, top share.PerMille) Rect {
 	return Rect{X: x, Y: y, Box: Box{W: right - x, H: top - y}}
 }
 
-// with adds r and keeps the list free of containment (FG-117). Of two equal rectangles one stays: printed lines 15-19
-// compare a rectangle with itself and remove both (F22).
+// with adds r and removes contained rectangles (FG-117). Of two equal rectangles one stays: printed lines 15-19 compare a
+// rectangle with itself and remove both (F22).
 func (f free) with(r Rect) free {
 	if !r.valid() {
 		return f
@@ -74,7 +74,7 @@ func (f free) with(r Rect) free {
 	return append(f.notInside(r), r)
 }
 
-// notInside reuses the list's memory, which no two lists share.
+// notInside removes the rectangles inside r. It reuses the memory of the list, which no other list shares.
 func (f free) notInside(r Rect) free {
 	kept := f[:0]
 	for _, o := range f {

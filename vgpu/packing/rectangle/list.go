@@ -13,17 +13,17 @@ type Placed struct {
 	Rect
 }
 
-// List is one slice as Algorithm 2 sees it: its free rectangles and what is placed. It is not safe for concurrent use.
+// List is the state of Algorithm 2 for one slice: free and placed rectangles. It is not safe for concurrent use.
 type List struct {
 	free   free
 	placed []Placed // by ID
 }
 
-// NewList is an empty slice: one free rectangle of W x H (FG-110).
+// NewList returns an empty slice: one free rectangle of W x H (FG-110).
 func NewList() *List { return &List{free: free{whole}} }
 
-// ListOf is a slice on which rects, disjoint as Arrange returns them, are placed under their indices. Every maximal free
-// rectangle is on its list, which after releases cannot be said of a List that keeps (FG-120).
+// ListOf returns a slice on which rects, disjoint as from Arrange, are placed under their indices. It lists every maximal free
+// rectangle, unlike a List that keeps released ones (FG-120).
 func ListOf(rects []Rect) *List {
 	l := NewList()
 	for i, r := range rects {
@@ -32,7 +32,7 @@ func ListOf(rects []Rect) *List {
 	return l
 }
 
-// Fit is the waste of b in the free rectangle that Place would choose, without placing it.
+// Fit returns the waste of b in the free rectangle that Place would choose, without placing it.
 func (l *List) Fit(b Box) (Waste, bool) {
 	r, ok := l.free.best(b)
 	if !ok {
@@ -41,8 +41,8 @@ func (l *List) Fit(b Box) (Waste, bool) {
 	return wasteOf(b, r), true
 }
 
-// Place puts b into the bottom-left corner of the best free rectangle (FG-113, FG-115; F26: choice by area, place by
-// corner). It answers false, and changes nothing, if no free rectangle holds b or if id is already placed.
+// Place puts b into the bottom-left corner of the best free rectangle (FG-113, FG-115; F26). It returns false, and changes
+// nothing, if no free rectangle holds b or if id is already placed.
 func (l *List) Place(id int, b Box) (Rect, bool) {
 	r, ok := l.free.best(b)
 	if _, taken := l.find(id); !ok || taken {
@@ -63,18 +63,18 @@ func (l *List) find(id int) (int, bool) {
 	return slices.BinarySearchFunc(l.placed, id, func(p Placed, id int) int { return cmp.Compare(p.ID, id) })
 }
 
-// Placed is a copy of what is placed, by ID.
+// Placed returns a copy of what is placed, by ID.
 func (l *List) Placed() []Placed { return slices.Clone(l.placed) }
 
-// Free is a copy of the free rectangles, by (y, x).
+// Free returns a copy of the free rectangles, by (y, x).
 func (l *List) Free() []Rect {
 	return slices.SortedFunc(slices.Values(l.free), byPlace)
 }
 
-// Empty says that nothing is placed, though the free rectangles may still be in pieces (FG-120).
+// Empty reports whether nothing is placed. The free rectangles may still be in pieces (FG-120).
 func (l *List) Empty() bool { return len(l.placed) == 0 }
 
-// FreeArea is the SM-time that nothing occupies: necessary for another box, not sufficient (F31).
+// FreeArea returns the SM-time that nothing occupies: necessary for another box, not sufficient (F31).
 func (l *List) FreeArea() share.Area {
 	sum := share.WholeArea
 	for _, p := range l.placed {

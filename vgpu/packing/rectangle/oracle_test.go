@@ -116,7 +116,7 @@ func checkPacking(t *testing.T, boxes []Box, rects []Rect) {
 	}
 }
 
-// cut is a random set of n boxes that fills the slice, by guillotine cuts on multiples of unit.
+// cut returns a random set of n boxes that fills the slice, by guillotine cuts on multiples of unit.
 func cut(rng *rand.Rand, n, unit int) []Box {
 	boxes := []Box{box(1000, 1000)}
 	for tries := 0; len(boxes) < n && tries < 1000; tries++ {

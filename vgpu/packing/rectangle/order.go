@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// order compares boxes by value alone and calls only equal boxes equal, so that what is packed in it depends on the
-// multiset of boxes and not on how it was listed.
+// order compares boxes by their sides only, so that a packing depends on the multiset of boxes and not on the order of the list.
 type order func(a, b Box) int
 
-// byArea is the order of F27 and F28; the others find most of what it misses.
+// byArea is the order of F27 and F28; the other orders find most of what it misses.
 func byArea(a, b Box) int { return cmp.Or(cmp.Compare(b.Area(), a.Area()), byQuota(a, b)) }
 
 func byQuota(a, b Box) int { return cmp.Or(cmp.Compare(b.W, a.W), cmp.Compare(b.H, a.H)) }
@@ -20,7 +19,7 @@ func byLongerSide(a, b Box) int {
 	return cmp.Or(cmp.Compare(max(b.W, b.H), max(a.W, a.H)), byArea(a, b))
 }
 
-// sorted is the indices of boxes in the order. It is stable: equal boxes keep the order in which they were listed.
+// sorted returns the indices of boxes in the order. It is stable: equal boxes keep the order in which they were listed.
 func (o order) sorted(boxes []Box) []int {
 	at := make([]int, len(boxes))
 	for i := range at {
@@ -30,7 +29,7 @@ func (o order) sorted(boxes []Box) []int {
 	return at
 }
 
-// greedy places the boxes one after the other by the rule of Place and returns their rectangles in input order.
+// greedy places the boxes one by one by the rule of Place and returns their rectangles in input order, or false.
 func greedy(boxes []Box, by order) ([]Rect, bool) {
 	f, rects := free{whole}, make([]Rect, len(boxes))
 	for _, i := range by.sorted(boxes) {

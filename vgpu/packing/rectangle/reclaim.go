@@ -2,11 +2,11 @@ package rectangle
 
 import "slices"
 
-// Release gives a placed rectangle back unchanged, for the next pod of the same function (FG-120, "keep"), and removes
-// what it now contains (F29). An unknown id changes nothing.
+// Release makes a placed rectangle free again, unchanged, for the next pod of the same function (FG-120, "keep"), and removes free
+// rectangles inside it (F29). An unknown id changes nothing.
 //
-// Kept rectangles are not joined with their neighbours, so fragments gather; when the list outgrows what the placed boxes
-// explain, it is rebuilt (FG-121). The paper gives no threshold; 3 x placed + 4 is ours, and is only housekeeping (F27).
+// Kept rectangles are not joined with their neighbours, so the list is rebuilt when it grows too long (FG-121). The paper has no
+// threshold; 3 x placed + 4 is gshare's (F27).
 func (l *List) Release(id int) {
 	i, ok := l.find(id)
 	if !ok {
@@ -19,9 +19,8 @@ func (l *List) Release(id int) {
 	}
 }
 
-// Restructure rebuilds the list from W x H and what is placed (FG-121). Greedy order may fail to place again what a
-// history of arrivals had placed, and then running pods would have no rectangle: so it re-packs aside, commits only if all
-// fit, and otherwise keeps the old list and answers false (F28).
+// Restructure rebuilds the list from W x H and the placed boxes (FG-121). Greedy order may fail to place what was placed before,
+// so it packs a copy, commits only if all boxes fit, and otherwise keeps the old list and returns false (F28).
 func (l *List) Restructure() bool {
 	scratch, ok := l.repacked()
 	if ok {
@@ -30,10 +29,9 @@ func (l *List) Restructure() bool {
 	return ok
 }
 
-// Repack says whether the slice could hold b if everything on it were packed anew together with b, largest area first.
-// Rectangles are logical, so this moves no pod; it is to be tried before a new slice is asked for (F27).
-//
-// The new list holds what l holds, and leaves room for b, which Place then takes under its id; l is unchanged.
+// Repack returns a list on which everything on the slice is packed again, largest area first, with room for b, or false.
+// Rectangles are logical, so no pod moves; callers try it before they take a new slice (F27). Place then puts b on the new list; l
+// is unchanged.
 func (l *List) Repack(b Box) (*List, bool) {
 	if !b.valid() || b.Area() > l.FreeArea() {
 		return nil, false

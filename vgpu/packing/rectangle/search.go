@@ -6,12 +6,12 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// budget bounds the steps of one search, of which Arrange makes at most eight. It is a count, not a time, so that every
-// caller stops at the same point and gets the same answer. Eight short searches in different orders find more than one
-// long one: of 636 full sets of 16 boxes that no greedy order packs, 583 at 8 x 250 steps, 525 at 2 x 2000.
+// budget is the number of steps of one search, of which Arrange makes at most eight. It is a count, not a time, so that every
+// caller gets the same result. Eight short searches in different orders find more than one long one: of 636 full sets of 16 boxes
+// that no greedy order packs, 583 with 8 x 250 steps, 525 with 2 x 2000.
 const budget = 250
 
-// find searches for a packing upwards from below, and then from the left, where some sets are easier.
+// find searches for a packing bottom-up, and then from the left, which is easier for some sets.
 func find(boxes []Box) ([]Rect, bool) {
 	if rects, ok := climb(boxes); ok {
 		return rects, true
@@ -27,8 +27,8 @@ func find(boxes []Box) ([]Rect, bool) {
 	return rects, ok
 }
 
-// climb tries the orders in turn until one search finds a packing or has visited its whole tree, which is then empty in
-// every order. Tall boxes first is what finds most.
+// climb tries the orders until one search finds a packing or has visited its whole tree, which shows that no order has one. Tall
+// boxes first finds most.
 func climb(boxes []Box) ([]Rect, bool) {
 	for _, by := range []order{bySM, byLongerSide, byArea, byQuota} {
 		s := newSearch(boxes, by)
@@ -82,7 +82,7 @@ func (s *search) from(line skyline, left int) bool {
 	return len(line) > 1 && s.from(line.filled(low), left)
 }
 
-// worth refuses a box that has no room on the step, and one equal to another that was just tried there.
+// worth reports whether the box fits the step and no equal box was just tried there.
 func (s *search) worth(k int, line skyline, low int) bool {
 	b, p := s.rects[k].Box, line[low]
 	if s.used[k] || p.x+b.W > line.end(low) || p.y+b.H > share.Whole {

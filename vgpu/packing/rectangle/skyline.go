@@ -2,11 +2,11 @@ package rectangle
 
 import "github.com/gshare-dev/gshare/vgpu/share"
 
-// point is where a step of a skyline begins.
+// point is the beginning of a step of a skyline.
 type point struct{ x, y share.PerMille }
 
-// skyline is the upper edge of what is placed, from left to right; each step reaches to the next, the last to the slice's
-// edge. What lies below it is either placed or given up.
+// skyline is the upper edge of what is placed, from left to right; each step reaches to the next, the last to the edge of the
+// slice. The area below it is placed or given up.
 type skyline []point
 
 func (s skyline) end(i int) share.PerMille {
@@ -16,7 +16,7 @@ func (s skyline) end(i int) share.PerMille {
 	return share.Whole
 }
 
-// lowest is the leftmost of the lowest steps.
+// lowest returns the leftmost of the lowest steps.
 func (s skyline) lowest() int {
 	low := 0
 	for i, p := range s {
@@ -27,7 +27,7 @@ func (s skyline) lowest() int {
 	return low
 }
 
-// above is the area above the steps on which a box of height h still has room.
+// above returns the area above the steps on which a box of height h still has room.
 func (s skyline) above(h share.PerMille) share.Area {
 	var sum share.Area
 	for i, p := range s {
@@ -38,7 +38,7 @@ func (s skyline) above(h share.PerMille) share.Area {
 	return sum
 }
 
-// raised lifts the first w of step i to y and joins it with neighbours of that height.
+// raised returns the skyline with the first w of step i lifted to y and joined with neighbours of that height.
 func (s skyline) raised(i int, w, y share.PerMille) skyline {
 	out := append(make(skyline, 0, len(s)+1), s[:i]...)
 	if i == 0 || s[i-1].y != y {
@@ -52,7 +52,7 @@ func (s skyline) raised(i int, w, y share.PerMille) skyline {
 	return append(out, s[i+1:]...)
 }
 
-// filled gives up step i: it is lifted to its lower neighbour.
+// filled returns the skyline with step i lifted to its lower neighbour, which gives up the area between.
 func (s skyline) filled(i int) skyline {
 	y := share.Whole
 	if i > 0 {

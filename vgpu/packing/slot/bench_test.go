@@ -46,7 +46,7 @@ func BenchmarkSolve(b *testing.B) {
 	}
 }
 
-// fullSlices are the slices of a filled fleet.
+// fullSlices returns the slices of a filled fleet.
 func fullSlices(draws family) [][]Item {
 	f := fleet{fits: NewSolver().Fits}
 	f.fill(draw(draws, seeded(1), 1000), 50)

@@ -7,10 +7,10 @@ type Item struct {
 	SM, Quota share.PerMille
 }
 
-// valid says that the item asks for something, and for no more than there is.
+// valid reports whether the item asks for something, and for no more than there is.
 func (i Item) valid() bool { return within(i.SM) && within(i.Quota) }
 
-// full says that the item is in every configuration.
+// full reports whether the item is in every configuration.
 func (i Item) full() bool { return i.Quota == share.Whole }
 
 func within(p share.PerMille) bool { return 1 <= p && p <= share.Whole }
@@ -29,7 +29,7 @@ func totals(items []Item) (all, full int, ok bool) {
 	return all, full, true
 }
 
-// limitOf is the part of a window that turns may take under a reserve. A reserve below zero counts as zero.
+// limitOf returns the part of a window that turns may take under a reserve. A reserve below zero counts as zero.
 func limitOf(reserve share.PerMille) int {
 	return int(share.Whole - min(max(reserve, 0), share.Whole))
 }

@@ -2,7 +2,7 @@ package slot
 
 import "github.com/gshare-dev/gshare/vgpu/share"
 
-// Length is the shortest time, in windows, in which all items that do not ask for full quota get theirs, while those
+// Length returns the shortest time, in windows, in which all items that do not ask for full quota get theirs, while those
 // with full quota run throughout. It is zero if there are no others. ok is false for sets that fit no window however
 // long: an invalid item, more SMs than the slice has, or more than 64 items that take turns.
 //
@@ -35,7 +35,7 @@ func (g *program) minimise() bool {
 	return false
 }
 
-// worthOf is the price of a configuration.
+// worthOf returns the price of a configuration.
 func (g *program) worthOf(c config) float64 {
 	sum := 0.0
 	for ; !c.empty(); c = c.rest() {

@@ -13,7 +13,7 @@ type memo struct {
 	young, old map[string]bool
 }
 
-// get looks a verdict up, and keeps it alive.
+// get returns the verdict of a name, and keeps it alive.
 func (m *memo) get(key []byte) (fit, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -32,7 +32,7 @@ func oracleFits(items []Item, reserve share.PerMille) bool {
 	return length != nil && length.Cmp(big.NewRat(int64(1000-reserve), 1000)) <= 0
 }
 
-// oracleLength is the least time, in windows, in which all items get their quota; nil if there is none.
+// oracleLength returns the least time, in windows, in which all items get their quota; nil if there is none.
 func oracleLength(items []Item, free int) *big.Rat {
 	var goal []*big.Rat
 	for _, i := range items {
@@ -47,7 +47,7 @@ func oracleLength(items []Item, free int) *big.Rat {
 	return maximum(goal, oracleConfigurations(items, free))
 }
 
-// oracleConfigurations lists the sets of items that fit together and to which no item can be added.
+// oracleConfigurations returns the sets of items that fit together and to which no item can be added.
 func oracleConfigurations(items []Item, free int) []uint {
 	var sets []uint
 	for set := uint(0); set < 1<<len(items); set++ {

@@ -30,7 +30,7 @@ func tour(runs []run, start int) []run {
 	return t
 }
 
-// nearest is the place of the run that differs least from r, the first among equals.
+// nearest returns the place of the run that differs least from r, the first among equals.
 func nearest(r run, others []run) int {
 	best := 0
 	for k := range others {
@@ -41,7 +41,7 @@ func nearest(r run, others []run) int {
 	return best
 }
 
-// cost is the number of starts and stops in a window.
+// cost returns the number of starts and stops in a window.
 func cost(t []run) int {
 	sum := 0
 	for k := range t {

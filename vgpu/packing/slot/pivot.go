@@ -42,7 +42,7 @@ func (g *program) leaving() int {
 	return best
 }
 
-// reach is the time at which the first basis member is used up.
+// reach returns the time at which the first basis member is used up.
 func (g *program) reach() float64 {
 	reach := float64(maxCells * maxPieces)
 	for k, d := range g.step[:g.n] {

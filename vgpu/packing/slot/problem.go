@@ -24,7 +24,7 @@ type piece struct {
 	quota int32 // per mille of a window
 }
 
-// above is the canonical order: most cells first, then the longer quota.
+// above returns the canonical order: most cells first, then the longer quota.
 func (p piece) above(q piece) bool {
 	return p.cells > q.cells || p.cells == q.cells && p.quota > q.quota
 }

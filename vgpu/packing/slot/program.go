@@ -46,7 +46,7 @@ func (g *program) decide() verdict {
 // patience bounds the number of pivots. The hardest sets of 64 pieces that were tried need 11 a piece.
 func (g *program) patience() int { return 200 + 50*g.n }
 
-// length is the time that all basis members take, per mille of a window.
+// length returns the time that all basis members take, per mille of a window.
 func (g *program) length() float64 {
 	sum := 0.0
 	for _, t := range g.time[:g.n] {

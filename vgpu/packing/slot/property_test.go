@@ -143,7 +143,7 @@ func cutSchedule(seed uint64, n, reserve, grain int) []Item {
 	return slices.DeleteFunc(items, func(i Item) bool { return i.Quota == 0 })
 }
 
-// wholeTurn gives d to the first items that fit together, if they use every SM.
+// wholeTurn assigns d to the first items that fit together, if they use every SM.
 func wholeTurn(items []Item, order []int, d share.PerMille) bool {
 	room, members := share.Whole, []int(nil)
 	for _, k := range order {

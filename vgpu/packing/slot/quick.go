@@ -11,7 +11,7 @@ func (p *problem) quick() verdict {
 	return unknown
 }
 
-// areaExceeds says that the pieces need more SM-time than there is.
+// areaExceeds reports whether the pieces need more SM-time than there is.
 func (p *problem) areaExceeds() bool {
 	area := 0
 	for _, x := range p.list() {
@@ -20,7 +20,7 @@ func (p *problem) areaExceeds() bool {
 	return area > p.cells*p.limit
 }
 
-// pairsExceed says that the pieces of more than half the cells, no two of which ever run together, need more time than
+// pairsExceed reports whether the pieces of more than half the cells, no two of which ever run together, need more time than
 // there is.
 func (p *problem) pairsExceed() bool {
 	time := 0

@@ -40,7 +40,7 @@ func (g *program) floors(window time.Duration) []run {
 	return runs
 }
 
-// budget is the time that runs may take: the window without the reserve, of which rounding may use a nanosecond a piece.
+// budget returns the time that runs may take: the window without the reserve, of which rounding may use a nanosecond a piece.
 func (g *program) budget(window time.Duration) time.Duration {
 	whole := time.Duration(share.Whole)
 	budget := window * time.Duration(g.limit) / whole
@@ -50,7 +50,7 @@ func (g *program) budget(window time.Duration) time.Duration {
 	return min(window, budget+time.Duration(g.n))
 }
 
-// shortage is what each piece lacks, in thousandths of a nanosecond, which makes it an integer for every window.
+// shortage returns what each piece lacks, in thousandths of a nanosecond, which makes it an integer for every window.
 func (g *program) shortage(runs []run, window time.Duration) []int64 {
 	short := make([]int64, g.n)
 	for j, x := range g.list() {

@@ -57,7 +57,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// eight is a set of the paper's shares that needs the linear program and the whole window.
+// eight returns a set of the paper's shares that needs the linear program and the whole window.
 func eight() []Item {
 	return slices.Concat(copies(4, percent(12, 40)), copies(2, percent(24, 40)), copies(2, percent(50, 60)))
 }

@@ -33,7 +33,7 @@ func (g *program) greedy(open config, left *[maxPieces]float64) config {
 	}
 }
 
-// longest is the open piece with most left among those that fit the room, or -1.
+// longest returns the open piece with most left among those that fit the room, or -1.
 func (g *program) longest(open config, room int, left *[maxPieces]float64) int {
 	best := -1
 	for ; !open.empty(); open = open.rest() {
@@ -45,7 +45,7 @@ func (g *program) longest(open config, room int, left *[maxPieces]float64) int {
 	return best
 }
 
-// soonest is the piece of c that has least left.
+// soonest returns the piece of c that has least left.
 func soonest(c config, left *[maxPieces]float64) int {
 	best := c.first()
 	for ; !c.empty(); c = c.rest() {

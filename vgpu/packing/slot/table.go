@@ -46,7 +46,7 @@ func Solve(items []Item, window time.Duration, reserve share.PerMille) (Table, b
 	return Table{window, g.turns(items, window)}, true
 }
 
-// together is the table of items that all run at once.
+// together returns the table of items that all run at once.
 func together(items []Item, window time.Duration) Table {
 	if len(items) == 0 {
 		return Table{Window: window}
@@ -74,7 +74,7 @@ func (g *program) turns(items []Item, window time.Duration) []Turn {
 	return turns
 }
 
-// members lists a configuration and the items that always run, by their place in the caller's list.
+// members returns a configuration and the items that always run, by their place in the caller's list.
 func (g *program) members(c config, always []int) []int {
 	list := slices.Clone(always)
 	for ; !c.empty(); c = c.rest() {

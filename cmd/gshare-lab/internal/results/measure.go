@@ -42,23 +42,23 @@ type column struct {
 
 func (c column) key() string { return c.policy + " " + c.figure }
 
-// figure is a picture that a command draws besides.
+// figure is a picture that the table's command draws.
 type figure struct {
 	file, caption string
 	args          []string
 }
 
-// cell is what the seeds gave.
+// cell is the mean of a figure over the seeds.
 type cell struct {
 	Mean   float64 `json:"mean"`
 	StdDev float64 `json:"stddev"`
 	Runs   int     `json:"runs"`
 }
 
-// cells are found by row name and column key.
+// cells are by name of the row and key of the column.
 type cells map[string]map[string]cell
 
-// summary is what gshare-lab simulate prints for one policy.
+// summary is the output of gshare-lab simulate for one policy.
 type summary struct {
 	Policy       string             `json:"policy"`
 	Mean, StdDev map[string]float64 `json:"-"`
@@ -136,7 +136,7 @@ func (o options) measure(ctx context.Context, t table) (cells, error) {
 	return out, nil
 }
 
-// policies lists the policies of the columns, each once.
+// policies returns the policies of the columns, each once, joined by commas.
 func policies(columns []column) string {
 	var list []string
 	for _, c := range columns {

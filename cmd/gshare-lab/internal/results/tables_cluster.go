@@ -40,7 +40,7 @@ func openb() table {
 	return t
 }
 
-// near asks for a value within 0.2 points of a published one.
+// near returns the targets that a value is within 0.2 points of a published one.
 func near(row, column string, value float64) []target {
 	return []target{
 		{rows: []string{row}, column: column, least: true, bound: value - 0.2},

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// elasticShares is Dilu's comparison of training beside inference (N-D1, N-D2).
+// elasticShares is Dilu's comparison of training beside inference.
 func elasticShares() table {
 	policies := []string{"rckm", "rckm-tokens", "mps-l", "mps-r"}
 	return table{
@@ -31,8 +31,8 @@ func elasticShares() table {
 	}
 }
 
-// elasticLoads holds the policies against each other at all loads that a GPU of one's own bears, with the variation at the end of
-// Dilu's sweep (N-D5). The paper does not say at which load its figures are.
+// elasticLoads compares the policies at all loads that one GPU can serve alone, with the variation at the end of Dilu's sweep. The
+// paper does not say at which load its figures are.
 func elasticLoads() table {
 	lost := []target{{column: "mps-l p95_ratio", least: true, strict: true, bound: 2}, {column: "mps-r p95_ratio", least: true, strict: true, bound: 2}}
 	return table{
@@ -48,7 +48,7 @@ func elasticLoads() table {
 	}
 }
 
-// loads are the first n halves of a pair's rate, in requests a second.
+// loads returns the rows for the first n halves of a pair's rate, in requests a second.
 func loads(pair string, rate float64, n int) []row {
 	var list []row
 	for k := 1; k <= n; k++ {
@@ -58,7 +58,7 @@ func loads(pair string, rate float64, n int) []row {
 	return list
 }
 
-// elasticPolicies holds the same against the other policies, and Dilu's algorithm as printed (D12).
+// elasticPolicies compares the other policies, and Dilu's algorithm as printed (D12), on the same load.
 func elasticPolicies() table {
 	policies := []string{"rckm", "rckm-gaps", "rckm-printed", "fast", "table", "tgs"}
 	return table{
@@ -71,7 +71,7 @@ func elasticPolicies() table {
 	}
 }
 
-// elasticInference is Dilu's comparison of inference beside inference, with bursts of the first (N-D3).
+// elasticInference is Dilu's comparison of inference beside inference, with bursts of the first.
 func elasticInference() table {
 	policies := []string{"rckm", "rckm-uncapped", "mps-l", "mps-r", "fast", "table", "tgs"}
 	return table{
@@ -91,7 +91,7 @@ func elasticInference() table {
 	}
 }
 
-// elasticTraining is Dilu's comparison of training beside training (N-D4).
+// elasticTraining is Dilu's comparison of training beside training.
 func elasticTraining() table {
 	return table{
 		name: "elastic-training", title: "Elastic shares: training beside training",
@@ -102,7 +102,7 @@ func elasticTraining() table {
 	}
 }
 
-// maxTokens is the sweep of Dilu's figure 18 b (N-D7).
+// maxTokens is the sweep of Dilu's figure 18 b.
 func maxTokens() table {
 	policies := []string{"rckm", "rckm-tokens"}
 	return table{

@@ -20,7 +20,7 @@ func events() table {
 	}
 }
 
-// eventPeaks asks for the known peaks of the two simplest policies, within 1 %.
+// eventPeaks returns the targets that the two simplest policies have their known peaks, within 1 %.
 func eventPeaks() []target {
 	var out []target
 	for _, p := range []struct {

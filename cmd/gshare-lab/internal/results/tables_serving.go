@@ -8,7 +8,7 @@ import (
 
 const worlds = "cmd/gshare-lab/internal/simulate/testdata/serving/"
 
-// servingColumns shows the same figures of each policy.
+// servingColumns returns the same figures of several policies.
 func servingColumns(policies []string, figures ...column) []column {
 	var out []column
 	for _, f := range figures {

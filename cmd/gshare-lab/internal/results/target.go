@@ -39,7 +39,7 @@ func join(list []target) string {
 	return strings.Join(demands, " and ")
 }
 
-// demand is the target without its rows.
+// demand returns the text of the target without its rows.
 func (g target) demand() string {
 	op := "at most"
 	if g.least {
@@ -76,7 +76,7 @@ func (g target) met(row map[string]cell) bool {
 	return value > bound || !g.strict && value == bound
 }
 
-// concerns says that the target is for this row.
+// concerns reports whether the target is for this row.
 func (g target) concerns(name string, row map[string]cell) bool {
 	for _, w := range g.where {
 		if !w.met(row) {
@@ -86,7 +86,7 @@ func (g target) concerns(name string, row map[string]cell) bool {
 	return len(g.rows) == 0 || slices.Contains(g.rows, name)
 }
 
-// judge writes a line for each target and counts the missed ones. One that is for no row is missed.
+// judge returns a line for each target, and the number of missed ones. A target without a row is missed.
 func (t table) judge(got cells) (string, int) {
 	var b strings.Builder
 	missed := 0

@@ -29,7 +29,7 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// simulations lists the experiments; each stands in a file of its own.
+// simulations returns the experiments; each stands in a file of its own.
 func simulations() []*simulation {
 	return []*simulation{simulateCluster(), simulateShapes(), simulateEvents(), simulateMIG(), simulateDelivery(), simulateElastic(), simulateServing()}
 }
