@@ -43,7 +43,7 @@ func (o options) compare(t table, got cells) (int, error) {
 		for _, c := range t.columns {
 			was, ok := old.Cells[r.name][c.key()]
 			if !ok {
-				return 0, fmt.Errorf("%s has no cell %s / %s: run the table anew", o.path(t), r.name, c.key())
+				return 0, fmt.Errorf("%s has no cell %s / %s: run the table again", o.path(t), r.name, c.key())
 			}
 			is := got[r.name][c.key()]
 			if c.speed || math.Abs(is.Mean-was.Mean) <= margin(was, is) {
