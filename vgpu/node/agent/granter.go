@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
@@ -80,7 +79,7 @@ func (g *granter) cancel(granted *grant.Grant, held bool) {
 	id := granted.ID()
 	g.stopService(id)
 	_ = os.RemoveAll(g.dir(id)) // what stays is removed at the next start
-	g.grants.cancel(id)
+	g.grants.remove(id)
 }
 
 // setUp does the steps from a grant to a container that can be created; each may be repeated. The first one writes the grant to disk:
@@ -198,7 +197,7 @@ func (g *granter) release(granted grant.Grant) {
 		g.Log.Error("failed to release a grant", "container", granted.String(), "error", err)
 		return // the next sweep tries again
 	}
-	g.grants.release(id)
+	g.grants.remove(id)
 	g.Records.Forget(granted.UID)
 	g.holdSlices()
 	g.Log.Info("released a grant", "container", granted.String(), "tickets", granted.Tickets)
@@ -218,12 +217,4 @@ func (g *granter) removeFiles(granted *grant.Grant) error {
 	g.stopService(granted.ID())
 	killPoint("unserved")
 	return os.RemoveAll(g.dir(granted.ID()))
-}
-
-// stuck returns an error if an operation on a container takes longer than the limit.
-func (g *granter) stuck(limit time.Duration) error {
-	if id := g.operations.stuck(limit); id != "" {
-		return fmt.Errorf("the operation on container %s is stuck", id)
-	}
-	return nil
 }

@@ -181,19 +181,12 @@ func (s *grantStore) restore(granted grant.Grant) {
 	s.book.Restore(granted)
 }
 
-// cancel removes a grant that could not be set up.
-func (s *grantStore) cancel(id string) {
+// remove removes a grant.
+func (s *grantStore) remove(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.book.Release(id)
 	delete(s.pending, id)
-}
-
-// release removes a grant whose container is gone.
-func (s *grantStore) release(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.book.Release(id)
 }
 
 // notifyFreed wakes the containers that wait for the end of another one.

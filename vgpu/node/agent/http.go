@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -43,10 +44,13 @@ func (a *Agent) healthy() error {
 	}()
 	select {
 	case <-free:
-		return a.granter.stuck(stuckAfter)
 	case <-time.After(stuckAfter):
 		return errors.New("the agent is stuck")
 	}
+	if id := a.granter.operations.stuck(stuckAfter); id != "" {
+		return fmt.Errorf("the operation on container %s is stuck", id)
+	}
+	return nil
 }
 
 // ready returns an error unless pods can be placed on the node and started.

@@ -15,9 +15,9 @@ type operationLocks struct {
 
 // operation is the lock of one container.
 type operation struct {
-	sync.Mutex
-	users int       // that hold the lock or wait for it
-	since time.Time // when the holder took it
+	held  chan struct{} // full while the lock is held
+	users int           // that hold the lock or wait for it
+	since time.Time     // when the holder took it
 }
 
 // lock blocks until no other operation on the container runs, and returns the function that ends the caller's.
@@ -28,20 +28,20 @@ func (l *operationLocks) lock(container string) (unlock func()) {
 	}
 	op := l.held[container]
 	if op == nil {
-		op = &operation{}
+		op = &operation{held: make(chan struct{}, 1)}
 		l.held[container] = op
 	}
 	op.users++
 	l.mu.Unlock()
-	op.Lock()
+	op.held <- struct{}{}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	op.since = time.Now()
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		op.Unlock()
 		op.since = time.Time{}
+		<-op.held
 		if op.users--; op.users == 0 {
 			delete(l.held, container)
 		}
