@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/enforcement"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/share"
-	"github.com/gshare-dev/gshare/vgpu/supervisor"
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
@@ -46,21 +46,21 @@ func (e *enforcementReporter) statuses() map[types.UID]podStatus {
 // statusOf returns the enforcement status of one container.
 func (e *enforcementReporter) statusOf(g *grant.Grant) kube.ContainerEnforcement {
 	service, _ := e.grants.serviceOf(g.ID())
-	inMIG := insideMIG(e.devices.profileOf(g))
+	inMIG, mps := enforcement.InsideMIG(e.devices.profileOf(g)), enforcement.MPS(e.slices.usesNamespace(g))
 	t := kube.ContainerEnforcement{Name: g.Container, Since: g.Since, Health: e.faultOf(g)}
 	if g.Class() == share.Exclusive {
 		t.Memory, t.SMs, t.Time, t.Identity = "alone on its devices"+inMIG, "alone on its devices", "alone on its devices", "devices"
 	} else {
 		t.Time, t.Identity = "hook and token server", "cgroup of the pod, socket of the container"
-		t.Memory = e.memoryOf(g, service.memoryLimit) + inMIG
+		t.Memory = enforcement.Memory(mps, service.memoryLimit.memory) + inMIG
 		t.Missing = append([]string{"a program that avoids the hook is not limited in time"}, e.mpsEscapes(g, service.memoryLimit)...)
 	}
 	switch g.Class() {
 	case share.Exclusive:
 	case share.Elastic:
-		t.SMs = e.mpsName(g) + " at the limit, hook and token server below it" + service.limitNote
+		t.SMs = mps + " at the limit, hook and token server below it" + service.limitNote
 	case share.MPS:
-		t.SMs = e.smCap(g)
+		t.SMs = e.smCap(g, mps)
 	default:
 		t.Memory, t.SMs = "hook"+inMIG, "nothing"
 		t.Missing = append([]string{"this node does not enforce class " + string(g.Class())}, t.Missing...)
@@ -85,31 +85,14 @@ func (e *enforcementReporter) faultOf(g *grant.Grant) string {
 	return ""
 }
 
-// memoryOf returns what limits the device memory of a container that shares a slice, the strongest first.
-func (e *enforcementReporter) memoryOf(g *grant.Grant, limit driverLimit) string {
-	by := "hook, " + e.mpsName(g)
-	if limit.set() {
-		return fmt.Sprintf("dmem (%d MiB), %s", limit.memory/share.MiB, by)
-	}
-	return by
-}
-
-// smCap returns what caps the SMs of a container, and at how many: the hardware rounds.
-func (e *enforcementReporter) smCap(g *grant.Grant) string {
+// smCap returns what caps the SMs of a container, and at how many.
+func (e *enforcementReporter) smCap(g *grant.Grant, mps string) string {
 	v := g.VGPUs[0]
 	s, ok := e.devices.slice(v.Slice)
 	if !ok {
-		return e.mpsName(g)
+		return mps
 	}
-	return fmt.Sprintf("%s, %d of %d SMs", e.mpsName(g), supervisor.Cap(v.Share.SMLimit, s.SMs), s.SMs) + insideMIG(s.Profile)
-}
-
-// mpsName returns the name of the MPS feature that limits a container.
-func (e *enforcementReporter) mpsName(g *grant.Grant) string {
-	if e.slices.usesNamespace(g) {
-		return "MPS namespace"
-	}
-	return "MPS"
+	return enforcement.SMs(mps, v.Share.SMLimit, s.SMs, s.Profile)
 }
 
 // mpsEscapes returns how a program can escape the limits of MPS.
@@ -126,14 +109,6 @@ func (e *enforcementReporter) mpsEscapes(g *grant.Grant, limit driverLimit) (esc
 		escapes = append(escapes, "a program that avoids hook and MPS is not limited in memory")
 	}
 	return escapes
-}
-
-// insideMIG returns the suffix for a share inside a MIG instance, which programs cannot leave.
-func insideMIG(profile string) string {
-	if profile == "" {
-		return ""
-	}
-	return ", inside of MIG " + profile
 }
 
 // escapes returns what the guard has found of a container: processes of its own, and others on its slices.

@@ -3,12 +3,12 @@ package standalone
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/node/dmem"
+	"github.com/gshare-dev/gshare/vgpu/node/enforcement"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -121,9 +121,5 @@ func (n *Node) onMIG(r *run) bool {
 
 // memoryEnforcement returns by what the device memory of a run on shared devices is limited, the strongest first.
 func (n *Node) memoryEnforcement(r *run) string {
-	by := "hook, " + n.mpsName(r)
-	if r.MemoryLimit > 0 {
-		return fmt.Sprintf("dmem (%d MiB), %s", r.MemoryLimit/share.MiB, by)
-	}
-	return by
+	return enforcement.Memory(n.mpsName(r), r.MemoryLimit)
 }

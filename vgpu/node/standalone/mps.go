@@ -1,15 +1,14 @@
 package standalone
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/node/enforcement"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
-	"github.com/gshare-dev/gshare/vgpu/supervisor"
 )
 
 // openMPS returns the MPS pipe directory of a run, or why MPS does not admit its processes now. Exclusive runs need no MPS.
@@ -48,15 +47,12 @@ func (n *Node) retryWaiters() {
 func (n *Node) smEnforcement(r *run) string {
 	i, _ := n.empty.SliceIndex(packing.SliceID(r.Devices[0]))
 	s := n.empty.Slices[i]
-	return fmt.Sprintf("%s, %d of %d SMs", n.mpsName(r), supervisor.Cap(r.Share.SMLimit, s.SMs), s.SMs) + migSuffix(s.Profile)
+	return enforcement.SMs(n.mpsName(r), r.Share.SMLimit, s.SMs, s.Profile)
 }
 
 // mpsName returns which feature of MPS limits a run.
 func (n *Node) mpsName(r *run) string {
-	if n.mps.HasNamespace(r.Devices[0], r.ID) {
-		return "MPS namespace"
-	}
-	return "MPS"
+	return enforcement.MPS(n.mps.HasNamespace(r.Devices[0], r.ID))
 }
 
 // mpsLoophole returns how a program can escape the limits of MPS.
@@ -65,14 +61,6 @@ func (n *Node) mpsLoophole(r *run) string {
 		return "a program that names other pipes in its environment has other limits of MPS"
 	}
 	return "a program that changes its environment loosens the limits of MPS"
-}
-
-// migSuffix returns the end of an enforcement text for a slice that is a MIG instance; empty for a whole GPU.
-func migSuffix(profile string) string {
-	if profile == "" {
-		return ""
-	}
-	return ", inside of MIG " + profile
 }
 
 // watchProcesses looks for programs that run without MPS, until the node is closed. Close does not wait for it, since a call may hang
