@@ -59,6 +59,7 @@ type Options struct {
 // killPoint is called between the steps that must survive a crash. Tests of this package replace it.
 var killPoint = killpoint.At
 
+// setDefaults sets the options that have a default and are not set.
 func (o *Options) setDefaults() {
 	if o.Linger == nil {
 		o.Linger = func(context.Context) {}

@@ -6,6 +6,7 @@ import (
 	"time"
 )
 
+// errHung is returned for a call into the driver that has not returned yet.
 var errHung = errors.New("the driver does not answer")
 
 // asyncCall runs a call into the driver that may hang. A hung call cannot be cancelled, so it runs in a goroutine of its own, and at

@@ -133,6 +133,7 @@ type reportedFinding struct {
 	text           string
 }
 
+// findingTexts are the texts of findings in enforcement statuses; kinds without one are not in them.
 var findingTexts = map[watchdog.Kind]string{
 	watchdog.Trespasser: "a process uses a device that is not of its share",
 	watchdog.Unhooked:   "a process runs without the hook, and is not limited in time",

@@ -100,6 +100,7 @@ func (s *grantStore) any() bool {
 	return s.anyLocked()
 }
 
+// anyLocked reports whether a share is granted. The caller holds the lock.
 func (s *grantStore) anyLocked() bool { return len(s.book.All()) > 0 }
 
 // enter enters the grant of a claim into the book. held reports that it was there before, changed that its placement has been

@@ -34,19 +34,19 @@ import (
 // The environment of an agent that kills itself: the node's directory, and the step, before or after which it does so. Steps are those on
 // the GPU, which is in MIG mode and outlives the process, writes of the journal, and steps of a grant.
 const (
-	mortalDir = "GSHARE_TEST_MORTAL_DIR"
-	mortalAt  = "GSHARE_TEST_MORTAL_AT" // counted from 0; -1: never
+	crashDir  = "GSHARE_TEST_CRASH_DIR"
+	crashStep = "GSHARE_TEST_CRASH_STEP" // counted from 0; -1: never
 )
 
-// mortal is a GPU and a journal that count their steps and kill the process at one.
-type mortal struct {
+// crashingGPU is a GPU and a journal that count their steps and kill the process at one.
+type crashingGPU struct {
 	*fakemig.GPU
 	partition.File
 	mu   sync.Mutex // guards left
 	left int        // steps before the last one
 }
 
-func (m *mortal) pass() {
+func (m *crashingGPU) pass() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.left == 0 {
@@ -56,20 +56,20 @@ func (m *mortal) pass() {
 	m.left--
 }
 
-func (m *mortal) Apply(s geometry.Step) error {
+func (m *crashingGPU) Apply(s geometry.Step) error {
 	m.pass()
 	defer m.pass()
 	return m.GPU.Apply(s)
 }
 
-func (m *mortal) Save(text []byte) error {
+func (m *crashingGPU) Save(text []byte) error {
 	m.pass()
 	defer m.pass()
 	return m.File.Save(text)
 }
 
-func runMortal(dir, at string) error {
-	m := &mortal{File: partition.File(filepath.Join(dir, "mig.json"))}
+func runCrashing(dir, at string) error {
+	m := &crashingGPU{File: partition.File(filepath.Join(dir, "mig.json"))}
 	if _, err := fmt.Sscan(at, &m.left); err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (l *crashNode) start(at int) error {
 	}
 	defer log.Close()
 	agent, ended := exec.Command(os.Args[0]), make(chan struct{})
-	agent.Env = append(os.Environ(), mortalDir+"="+l.dir, fmt.Sprintf("%s=%d", mortalAt, at))
+	agent.Env = append(os.Environ(), crashDir+"="+l.dir, fmt.Sprintf("%s=%d", crashStep, at))
 	agent.Stderr = log
 	if err := agent.Start(); err != nil {
 		return err

@@ -36,6 +36,7 @@ type driverLimit struct {
 	memory    share.Bytes
 }
 
+// set reports whether a limit is confirmed.
 func (l driverLimit) set() bool { return l.container != "" }
 
 const (
@@ -98,6 +99,7 @@ func (l *memoryLimiter) limit(ctx context.Context, r memoryRequest) error {
 	return nil
 }
 
+// limitOf returns the confirmed limit of a grant's container.
 func (l *memoryLimiter) limitOf(grant string) driverLimit {
 	s, _ := l.grants.serviceOf(grant)
 	return s.memoryLimit

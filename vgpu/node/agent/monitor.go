@@ -188,6 +188,7 @@ func (m *deviceMonitor) drain(ctx context.Context) {
 	}
 }
 
+// toDrain returns the grants on the slices that are configured to be drained.
 func (m *deviceMonitor) toDrain() (grants []grant.Grant) {
 	for _, s := range m.current().Slices() {
 		for _, uuid := range m.Config.Kubernetes.Drain {

@@ -29,8 +29,8 @@ const tokensVariable = "GSHARE_TEST_TOKENS"
 // TestMain also makes the test binary an agent that is killed, or the program of a container, which opens a session in each directory
 // that it reads from its input.
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(mortalDir); dir != "" {
-		fmt.Fprintln(os.Stderr, runMortal(dir, os.Getenv(mortalAt)))
+	if dir := os.Getenv(crashDir); dir != "" {
+		fmt.Fprintln(os.Stderr, runCrashing(dir, os.Getenv(crashStep)))
 		os.Exit(1)
 	}
 	if os.Getenv(tokensVariable) == "" {
