@@ -136,7 +136,7 @@ func (c *chain) gone() {
 	}
 	a.chains = slices.DeleteFunc(a.chains, func(o *chain) bool { return o == c })
 	if len(a.chains) == 0 && a.whole && w.node != nil {
-		w.node.Join(w.clock.now, a.function.Name)
+		w.node.Demoted(w.clock.now, a.function.Name)
 		a.sharing = true
 	}
 }

@@ -7,38 +7,37 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Source is where a function's data come from when it starts.
+// Source is where a function's data is when it starts.
 type Source string
 
 const (
-	Resident Source = "resident" // they lie on the slice
+	Resident Source = "resident" // on the slice
 	Host     Source = "host"     // in host memory (FF-50)
 	Storage  Source = "storage"
 )
 
-// Start is a request to run now: evict, scrub, load, execute. The slice is taken until Finish is called.
+// Start is a request to start now: evict, scrub, load, execute. The slice is busy until Finish.
 type Start struct {
 	Request   Request
 	Slice     string
 	Source    Source
 	Load      time.Duration // expected
 	Execution time.Duration // expected
-	Evicted   []string      // functions that leave the slice first
-	Scrub     bool          // free memory of the slice before the load: another tenant's data may be in it (U22)
+	Evicted   []string      // functions to evict first
+	Scrub     bool          // scrub free memory before the load: it may contain another tenant's data (U22)
 }
 
-// Decision is what Dispatch wants done. Its requests have left the queue.
+// Decision is the result of Dispatch. Its requests are no longer queued.
 type Decision struct {
 	Starts  []Start
-	Refused []Request // will be late whatever is done: answer at once
+	Refused []Request // cannot meet their deadline: reject them
 }
 
-// Dispatch starts requests on idle slices, as many as have a place. Call it when requests were taken in and when one has
-// finished.
+// Dispatch assigns as many requests to idle slices as possible. Call it after Enqueue and after Finish.
 //
-// The request of least slack goes first (FF-48), computed now (U13). If its function lies on an idle slice it runs there;
-// else its data are loaded to one, where the least recently used residents make room for it (FF-47). Nothing that runs is
-// ever touched (U11).
+// The request of least slack goes first (FF-48), computed now (U13). If its function is resident on an idle slice it runs
+// there; else it is loaded to one, and the least recently used residents are evicted (FF-47). A running request is never
+// interrupted (U11).
 func (n *Node) Dispatch(now time.Duration) Decision {
 	n.advance(now)
 	var d Decision
@@ -49,7 +48,7 @@ func (n *Node) Dispatch(now time.Duration) Decision {
 		f.active = f.waiting.len() > 0
 		return !f.active
 	})
-	d.Refused = n.sortOut()
+	d.Refused = n.expire()
 	for {
 		p, ok := n.next()
 		if !ok {
@@ -59,8 +58,8 @@ func (n *Node) Dispatch(now time.Duration) Decision {
 	}
 }
 
-// start carries out a place in the node's state.
-func (n *Node) start(p place) Start {
+// start updates the state for a request that starts at p.
+func (n *Node) start(p candidate) Start {
 	f, s := p.function, p.slice
 	request := f.waiting.pop()
 	start := Start{Request: request.Request, Slice: s.ID, Source: p.source, Load: p.load, Execution: s.time(f)}
@@ -80,7 +79,7 @@ func (n *Node) start(p place) Start {
 	return start
 }
 
-// Finish says that the request that ran on a slice has ended. Errors are *share.FieldError.
+// Finish records the end of the request on a slice. Errors are *share.FieldError.
 func (n *Node) Finish(now time.Duration, id string) error {
 	n.advance(now)
 	s := n.slice(id)
@@ -90,9 +89,9 @@ func (n *Node) Finish(now time.Duration, id string) error {
 	f := s.running
 	s.meter.Add(s.started, n.now)
 	f.meter.Add(s.loaded, n.now)
-	n.outcomes.add(n.now, n.policy.Window, s.request.winnable && n.now > s.request.Deadline)
+	n.outcomes.add(n.now, n.policy.Window, s.request.feasible && n.now > s.request.Deadline)
 	s.running, s.ended, f.running, f.used = nil, n.now, false, n.now
-	if f.leaving {
+	if f.terminating {
 		n.end(f)
 	}
 	return nil

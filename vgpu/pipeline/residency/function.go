@@ -8,20 +8,21 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// maxTime bounds the times of a function and of a policy.
+// maxTime is the longest time in a function or a policy.
 const maxTime = time.Hour
 
-// Function is what a node has to know of a function to run it on shared slices. There it is always in one piece: pipelines
-// are hot (FF-40).
+// Function describes a function that runs on shared slices. There it always runs as a whole; pipelines have slices of their own
+// (FF-40).
 type Function struct {
 	Name     string
-	Tenant   string                   // memory is scrubbed between different ones (U22)
+	Tenant   string                   // memory is scrubbed between tenants (U22)
 	Memory   share.Bytes              // on the slice, and in host memory
-	Times    map[string]time.Duration // of one request, by name of pipeline.Kind; it runs on no other
+	Times    map[string]time.Duration // of one request, by name of the kinds on which it runs
 	LoadWarm time.Duration            // from host memory onto a slice
 	LoadCold time.Duration            // from storage
 }
 
+// validate reports the first invalid field.
 func (f *Function) validate() error {
 	switch {
 	case f.Name == "":

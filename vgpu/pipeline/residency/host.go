@@ -6,16 +6,18 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// host is the memory of the node that holds evicted data, with a limit of its own (U12). Data are in it or on a slice,
-// never in both, so that each byte is accounted once.
+// host is the host memory that holds evicted data, up to a limit (U12). A function's data is in it or on a slice, never in both,
+// so that each byte is counted once.
 type host struct {
 	limit, used share.Bytes
-	held        []*function // in no order
+	held        []*function // whose data is here, in no order
 }
 
+// has reports whether the data of a function is in host memory.
 func (h *host) has(f *function) bool { return slices.Contains(h.held, f) }
 
-// put takes in data. Others go, the least recently used first, until they fit; data larger than the limit are not kept.
+// put adds the data of a function and removes others, the least recently used first, until it fits. Data larger than the limit
+// is not kept.
 func (h *host) put(f *function) {
 	if f.Memory > h.limit || h.has(f) {
 		return
@@ -26,7 +28,7 @@ func (h *host) put(f *function) {
 	h.held, h.used = append(h.held, f), h.used+f.Memory
 }
 
-// take gives up the data of a function, if they are here.
+// take removes the data of a function, if it is here.
 func (h *host) take(f *function) {
 	if at := slices.Index(h.held, f); at >= 0 {
 		h.held, h.used = slices.Delete(h.held, at, at+1), h.used-f.Memory

@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// AddSlice gives the node a slice to share, with nothing in its memory.
+// AddSlice adds a shared slice, with empty memory. Errors are *share.FieldError.
 func (n *Node) AddSlice(now time.Duration, s pipeline.Slice) error {
 	n.advance(now)
 	switch {
@@ -22,8 +22,8 @@ func (n *Node) AddSlice(now time.Duration, s pipeline.Slice) error {
 	return nil
 }
 
-// RemoveSlice takes back a slice on which nothing runs. What lay on it goes to host memory, as far as there is room. Its
-// memory is to be scrubbed before another tenant gets it.
+// RemoveSlice removes a slice on which nothing runs. Its residents are evicted to host memory within the limit. The caller
+// scrubs the slice's memory before another tenant uses it.
 func (n *Node) RemoveSlice(now time.Duration, id string) error {
 	n.advance(now)
 	s := n.slice(id)
@@ -40,7 +40,7 @@ func (n *Node) RemoveSlice(now time.Duration, id string) error {
 	return nil
 }
 
-// LoseSlice forgets a slice that failed, with what lay on it. It returns the request that ran there, if there is one.
+// LoseSlice removes a failed slice with its residents. It returns the request that ran there, if any.
 func (n *Node) LoseSlice(now time.Duration, id string) (Request, bool) {
 	n.advance(now)
 	s := n.slice(id)
@@ -53,7 +53,7 @@ func (n *Node) LoseSlice(now time.Duration, id string) (Request, bool) {
 	}
 	for _, f := range slices.Clone(s.residents) {
 		n.drop(f)
-		if f.leaving {
+		if f.terminating {
 			n.end(f)
 		}
 	}
@@ -61,20 +61,22 @@ func (n *Node) LoseSlice(now time.Duration, id string) (Request, bool) {
 	return request, ran
 }
 
+// remove removes a slice.
 func (n *Node) remove(s *slice) {
 	n.slices = slices.DeleteFunc(n.slices, func(other *slice) bool { return other == s })
 	n.resize()
 }
 
+// resize updates what depends on the set of slices.
 func (n *Node) resize() {
 	n.resized, n.outcomes = n.now, outcomes{}
 	for _, f := range n.order {
-		n.measure(f)
+		n.updateFastest(f)
 	}
 }
 
-// measure finds the fastest shared slice for a function.
-func (n *Node) measure(f *function) {
+// updateFastest updates whether a function runs on a shared slice, and its fastest time.
+func (n *Node) updateFastest(f *function) {
 	f.runs, f.fastest = false, maxTime
 	for _, s := range n.slices {
 		if t := s.time(f); t > 0 {
@@ -88,6 +90,7 @@ func (n *Node) measure(f *function) {
 	}
 }
 
+// slice returns the slice with this ID, or nil.
 func (n *Node) slice(id string) *slice {
 	at := slices.IndexFunc(n.slices, func(s *slice) bool { return s.ID == id })
 	if at < 0 {
@@ -96,13 +99,13 @@ func (n *Node) slice(id string) *slice {
 	return n.slices[at]
 }
 
-// evict moves the data of a function that does not run to host memory (FF-42).
+// evict moves the data of a function that is not running to host memory (FF-42).
 func (n *Node) evict(f *function) {
 	n.drop(f)
 	n.host.put(f)
 }
 
-// drop takes the data of a function off its slice.
+// drop removes the data of a function from its slice.
 func (n *Node) drop(f *function) {
 	if f.on != nil {
 		f.on.remove(f)

@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Meter measures which part of the last window something was in use. The zero value was never in use.
+// Meter measures the part of a sliding window in which something was in use. The zero value is ready to use.
 type Meter struct {
 	spans []span
 	total time.Duration // of spans
@@ -15,8 +15,7 @@ type Meter struct {
 // span is a time in use, [from, to).
 type span struct{ from, to time.Duration }
 
-// Add notes that it was in use from one time to another. Spans are added in their order and do not overlap; what lies
-// before the end of the last one is cut off.
+// Add records a time in use. Spans are added in order; a part before the end of the last span is ignored.
 func (m *Meter) Add(from, to time.Duration) {
 	if n := len(m.spans); n > 0 {
 		from = max(from, m.spans[n-1].to)
@@ -26,7 +25,7 @@ func (m *Meter) Add(from, to time.Duration) {
 	}
 }
 
-// Utilisation is the part of the window before now in which it was in use. Time that goes backwards, or no window, is 0.
+// Utilisation returns the part of the window before now in which it was in use; 0 for an empty window.
 func (m *Meter) Utilisation(now, window time.Duration) share.PerMille {
 	if window <= 0 {
 		return 0
@@ -45,6 +44,7 @@ func (m *Meter) Utilisation(now, window time.Duration) share.PerMille {
 	return part(max(0, used), window)
 }
 
+// part returns used/window.
 func part(used, window time.Duration) share.PerMille {
 	return share.PerMille(float64(used) / float64(window) * float64(share.Whole))
 }

@@ -8,41 +8,41 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Node is the slices of one node that functions share in turn, the data in host memory, and the requests that wait. Time
-// counts from any fixed point and never falls: an earlier time is taken as the last one. It is not safe for concurrent use.
+// Node manages the shared slices of one node, the data in host memory, and the waiting requests. Times are on any monotonic
+// clock; an earlier time than the last one counts as the last one. It is not safe for concurrent use.
 //
-// Each function has at most one instance here (FF-45), at most one function runs on a slice at any moment (FF-46), and the
-// data of those that lie on a slice never exceed its memory.
+// Each function has at most one instance here (FF-45), at most one function runs on a slice at a time (FF-46), and residents
+// never exceed a slice's memory.
 type Node struct {
 	policy    Policy
 	now       time.Duration
 	functions map[string]*function
 	order     []*function // as registered
-	active    []*function // those with requests that wait, or that had some at the last Dispatch
+	active    []*function // with waiting requests, now or at the last Dispatch
 	slices    []*slice    // as added
 	host      host
-	resized   time.Duration // when the number of slices was changed last
-	outcomes  outcomes      // since then
+	resized   time.Duration // when the number of slices last changed
+	outcomes  outcomes      // since resized
 }
 
-// function is a function and its instance here, if it has one.
+// function is a function and its shared or warm instance, if it exists.
 type function struct {
 	Function
-	index   int
-	runs    bool          // on one of the shared slices
-	fastest time.Duration // of one request on those; where none runs it, on any kind
-	exists  bool          // there is an instance
-	on      *slice
-	running bool
-	leaving bool // the instance is hot elsewhere, and ends here when it has finished
-	waiting queue
-	active  bool          // on the list of the node
-	since   time.Duration // that the instance exists
-	used    time.Duration // when it was given a request, or ran, last
-	meter   Meter
+	index       int           // in Node.order
+	runs        bool          // whether one of the shared slices can run it
+	fastest     time.Duration // time of one request on those; if none runs it, on any kind
+	exists      bool          // whether there is an instance
+	on          *slice        // where it is resident, or nil
+	running     bool
+	terminating bool // promoted; the instance ends with the running request
+	waiting     queue
+	active      bool          // whether it is in Node.active
+	since       time.Duration // when the instance was created
+	used        time.Duration // when it last got or finished a request
+	meter       Meter
 }
 
-// New makes a node without slices. Errors are *share.FieldError.
+// New returns a node without slices. Errors are *share.FieldError.
 func New(p Policy) (*Node, error) {
 	p = p.withDefaults()
 	if err := p.validate(); err != nil {
@@ -51,7 +51,7 @@ func New(p Policy) (*Node, error) {
 	return &Node{policy: p, functions: map[string]*function{}, host: host{limit: p.Host}}, nil
 }
 
-// Register makes a function known. It has no instance until its first request.
+// Register adds a function. Its first request creates the instance.
 func (n *Node) Register(f Function) error {
 	if err := f.validate(); err != nil {
 		return err
@@ -61,17 +61,18 @@ func (n *Node) Register(f Function) error {
 	}
 	known := &function{Function: f, index: len(n.order)}
 	n.functions[f.Name], n.order = known, append(n.order, known)
-	n.measure(known)
+	n.updateFastest(known)
 	return nil
 }
 
+// advance sets the time.
 func (n *Node) advance(now time.Duration) { n.now = max(n.now, min(now, maxInstant)) }
 
-// end deletes the instance of a function: its data are nowhere on the node (FF-43).
+// end deletes the instance of a function, with its data (FF-43).
 func (n *Node) end(f *function) {
 	n.drop(f)
 	n.host.take(f)
-	f.exists, f.leaving, f.meter = false, false, Meter{}
+	f.exists, f.terminating, f.meter = false, false, Meter{}
 }
 
 // byUse orders functions from the least recently used.
@@ -79,8 +80,8 @@ func byUse(a, b *function) int {
 	return cmp.Or(cmp.Compare(a.used, b.used), cmp.Compare(a.index, b.index))
 }
 
-// Residency says where the data of a function are: on a slice, in host memory, or not on the node. A function that waits
-// for its first load is Cold.
+// Residency returns Shared, Warm or Cold, by where the data of a function is: on a slice, in host memory, or neither. A function
+// that waits for its first load is Cold.
 func (n *Node) Residency(name string) scaling.Residency {
 	f := n.functions[name]
 	switch {
@@ -94,10 +95,38 @@ func (n *Node) Residency(name string) scaling.Residency {
 	return scaling.Cold
 }
 
-// Waiting is how many requests of a function wait.
+// Waiting returns the number of waiting requests of a function.
 func (n *Node) Waiting(name string) int {
 	if f := n.functions[name]; f != nil {
 		return f.waiting.len()
 	}
 	return 0
+}
+
+// Promoted ends the shared instance of a function that has been promoted to a hot one (2 in fig. 8), after the request that it
+// runs. It returns the requests that waited for it, for the hot instance.
+func (n *Node) Promoted(now time.Duration, name string) []Request {
+	n.advance(now)
+	f := n.functions[name]
+	if f == nil || !f.exists {
+		return nil
+	}
+	var left []Request
+	for f.waiting.len() > 0 {
+		left = append(left, f.waiting.pop().Request)
+	}
+	if f.terminating = f.running; !f.running {
+		n.end(f)
+	}
+	return left
+}
+
+// Demoted adds an instance that was hot and has released its slices (3 in fig. 8). It is Warm: its data is in host memory until
+// its next request. Nothing changes if there is a shared instance, since a function has at most one (FF-45).
+func (n *Node) Demoted(now time.Duration, name string) {
+	n.advance(now)
+	if f := n.functions[name]; f != nil && !f.exists {
+		f.exists, f.since, f.used = true, n.now, n.now
+		n.host.put(f)
+	}
 }

@@ -6,17 +6,19 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// outcomes counts requests that finished, and those that were late although they could have been in time.
+// outcomes counts finished requests, and those that missed a deadline that they could have met, in a sliding window.
 type outcomes struct {
 	list  []outcome
-	count int // of the late ones
+	count int // of late ones in list
 }
 
+// outcome is the end of one request.
 type outcome struct {
 	at   time.Duration
 	late bool
 }
 
+// add records a finished request.
 func (o *outcomes) add(now, window time.Duration, late bool) {
 	o.forget(now - window)
 	o.list = append(o.list, outcome{now, late})
@@ -25,7 +27,7 @@ func (o *outcomes) add(now, window time.Duration, late bool) {
 	}
 }
 
-// late is the part of the window's requests that were late.
+// late returns the part of the window's requests that were late.
 func (o *outcomes) late(now, window time.Duration) share.PerMille {
 	if o.forget(now - window); len(o.list) == 0 {
 		return 0
@@ -33,6 +35,7 @@ func (o *outcomes) late(now, window time.Duration) share.PerMille {
 	return share.PerMille(o.count * int(share.Whole) / len(o.list))
 }
 
+// forget drops the outcomes up to a time.
 func (o *outcomes) forget(before time.Duration) {
 	gone := 0
 	for gone < len(o.list) && o.list[gone].at <= before {

@@ -1,9 +1,9 @@
-// Package residency decides which functions lie on the slices of a node that are shared in turn, and which request runs
-// there next: FluidFaaS's eviction-based time sharing, with the corrections that docs/glossary.md lists.
+// Package residency decides which functions are resident on the shared slices of a node, and which request runs there next:
+// FluidFaaS's eviction-based time sharing, with the corrections that docs/glossary.md lists.
 //
 // An instance is Hot (has slices of its own and is never evicted), Shared (on a slice that others use in turn), Warm (in
-// host memory after eviction) or Cold. A Node holds what is Shared and Warm; hot instances have nothing to wait for, and
-// only their way up and down is decided here.
+// host memory after eviction) or Cold. A Node manages Shared and Warm instances; for hot ones it only decides promotion, and
+// Policy.Next demotion.
 package residency
 
 import (
@@ -14,21 +14,22 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Policy says when an instance changes its residency. Zero fields take the defaults.
+// Policy holds the thresholds of changes of residency. Zero fields have the defaults in the comments.
 type Policy struct {
-	Up        share.PerMille // a shared instance that is used more is promoted; 600 (U10)
-	Down      share.PerMille // a hot instance that is used less is demoted; 300 (FF-41)
-	Window    time.Duration  // over which use is averaged; 30 s
-	Stay      time.Duration  // that an instance is at least hot, or shared, before that changes; 30 s
-	ColdAfter time.Duration  // without a request; 10 min (FF-43)
+	Up        share.PerMille // utilisation above which a shared instance is promoted; 600 (U10)
+	Down      share.PerMille // utilisation below which a hot instance is demoted; 300 (FF-41)
+	Window    time.Duration  // over which utilisation is averaged; 30 s
+	Stay      time.Duration  // minimum time that an instance is hot or shared; 30 s
+	ColdAfter time.Duration  // time without a request after which an instance is deleted; 10 min (FF-43)
 
-	Host share.Bytes // of host memory for evicted data; nothing is kept beyond (U12)
-	// Misses is the part of requests over the window that may be late before the node asks for another slice; 10 (FF-49).
+	Host share.Bytes // limit of host memory for evicted data; 0 (U12)
+	// Misses is the part of late requests in the window above which the node needs another slice; 10 (FF-49).
 	Misses share.PerMille
-	// Refuse answers requests that cannot meet their deadline any more at once, instead of behind all others (U14).
+	// Refuse rejects requests that can no longer meet their deadline, instead of running them after all others (U14).
 	Refuse bool
 }
 
+// withDefaults returns the policy with zero fields replaced.
 func (p Policy) withDefaults() Policy {
 	p.Up, p.Down = cmp.Or(p.Up, 600), cmp.Or(p.Down, 300)
 	p.Window, p.Stay = cmp.Or(p.Window, 30*time.Second), cmp.Or(p.Stay, 30*time.Second)
@@ -36,6 +37,7 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
+// validate reports the first invalid field.
 func (p Policy) validate() error {
 	switch {
 	case p.Down < 1 || p.Up <= p.Down || p.Up > share.Whole:
@@ -54,17 +56,17 @@ func (p Policy) validate() error {
 	return nil
 }
 
-// Standing is what a change of residency depends on.
+// Standing is the state of an instance on which a change of residency depends.
 type Standing struct {
 	Residency   scaling.Residency
-	Since       time.Duration  // when it took the residency
-	LastRequest time.Duration  // that it was given
-	Utilisation share.PerMille // of the window
-	Busy        bool           // it has requests: then it is not idle, however long they take
+	Since       time.Duration  // when it began
+	LastRequest time.Duration  // when it last got one
+	Utilisation share.PerMille // in the window
+	Busy        bool           // whether it has requests; then it is not idle
 }
 
-// Next is the residency that an instance should have (FF-44, fig. 8). A new instance begins as Shared (1); that it is
-// Warm (4) is decided by who needs its place, not here.
+// Next returns the residency that an instance should have (FF-44, fig. 8). A new instance is Shared (1). Eviction to Warm (4) is
+// decided when another function needs the memory.
 func (p Policy) Next(now time.Duration, s Standing) scaling.Residency {
 	p = p.withDefaults()
 	stayed := now-s.Since >= p.Stay

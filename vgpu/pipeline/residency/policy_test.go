@@ -103,7 +103,7 @@ func TestNodeRefuses(t *testing.T) {
 	wantField(t, "slice", n.Finish(0, "s"))
 	wantField(t, "function", n.Enqueue(0, Request{Function: "b"}))
 	wantField(t, "deadline", n.Enqueue(0, Request{Function: "a", Deadline: math.MaxInt64}))
-	if n.Leave(0, "b") != nil || n.Residency("b") != scaling.Cold || n.Waiting("b") != 0 {
+	if n.Promoted(0, "b") != nil || n.Residency("b") != scaling.Cold || n.Waiting("b") != 0 {
 		t.Error("a function that nobody registered is somewhere")
 	}
 }

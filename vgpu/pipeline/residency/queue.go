@@ -8,29 +8,30 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Request is to be run by the shared instance of its function.
+// Request is a request for the shared instance of its function.
 type Request struct {
 	ID       uint64
 	Function string
-	Deadline time.Duration // from the same fixed point as now
+	Deadline time.Duration // on the clock of now
 }
 
 // queued is a request that waits.
 type queued struct {
 	Request
-	winnable bool // it could have met its deadline if it had been run at once
+	feasible bool // whether it could meet its deadline when it was enqueued
 }
 
-// queue holds the requests of one function. At any moment all need the same execution and load, so their order of slack is
-// that of deadlines, and only the heads of different functions have to be compared anew (U13).
+// queue holds the waiting requests of one function. All have the same execution and load time, so they are ordered by deadline;
+// only the first requests of different functions are compared at each dispatch (U13).
 type queue struct {
-	live     deadlines
-	hopeless deadlines // cannot meet their deadline any more (U14)
+	live       deadlines
+	infeasible deadlines // can no longer meet their deadline (U14)
 }
 
-func (q *queue) len() int { return len(q.live) + len(q.hopeless) }
+// len returns the number of waiting requests.
+func (q *queue) len() int { return len(q.live) + len(q.infeasible) }
 
-// lost takes the requests that can no longer meet their deadline, being in need of that much time, out of the live ones.
+// lost removes and returns the live requests that can no longer meet their deadline if each needs that much time.
 func (q *queue) lost(now, needed time.Duration) []queued {
 	var lost []queued
 	for len(q.live) > 0 && q.live[0].Deadline-needed < now {
@@ -39,17 +40,18 @@ func (q *queue) lost(now, needed time.Duration) []queued {
 	return lost
 }
 
-// next is the queue's part that the next request comes from: live ones go first.
+// next returns the heap with the next request: live requests go first.
 func (q *queue) next() *deadlines {
 	if len(q.live) > 0 {
 		return &q.live
 	}
-	return &q.hopeless
+	return &q.infeasible
 }
 
+// pop removes and returns the next request.
 func (q *queue) pop() queued { return heap.Pop(q.next()).(queued) }
 
-// Enqueue takes a request for the shared instance of its function; the first one creates the instance (FF-44). Errors are
+// Enqueue adds a request for the shared instance of its function, which the first request creates (FF-44). Errors are
 // *share.FieldError.
 func (n *Node) Enqueue(now time.Duration, r Request) error {
 	n.advance(now)
@@ -63,7 +65,7 @@ func (n *Node) Enqueue(now time.Duration, r Request) error {
 	if !f.exists {
 		f.exists, f.since = true, n.now
 	}
-	f.leaving, f.used = false, n.now
+	f.terminating, f.used = false, n.now
 	execution, load := n.estimate(f)
 	if !f.active {
 		f.active, n.active = true, append(n.active, f)
@@ -72,10 +74,10 @@ func (n *Node) Enqueue(now time.Duration, r Request) error {
 	return nil
 }
 
-// maxInstant keeps differences of times from overflowing.
+// maxInstant bounds times, so that their differences do not overflow.
 const maxInstant = 100 * 365 * 24 * time.Hour
 
-// deadlines is a heap for container/heap.
+// deadlines is a heap of requests by deadline, for container/heap.
 type deadlines []queued
 
 func (d deadlines) Len() int { return len(d) }

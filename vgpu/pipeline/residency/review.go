@@ -9,26 +9,25 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Action is what a review wants done.
+// Action is what a review advises.
 type Action string
 
 const (
-	Promote Action = "promote" // the function wants a hot instance; say Leave when it serves
-	End     Action = "end"     // the instance was without requests for long and is gone: it is Cold
-	Grow    Action = "grow"    // share one more slice, and one that runs the function if it is named
+	Promote Action = "promote" // create a hot instance of the function, then call Promoted
+	End     Action = "end"     // the instance was idle for ColdAfter and has been deleted
+	Grow    Action = "grow"    // add a slice, one that runs the function if that is set
 	Shrink  Action = "shrink"  // remove the slice
 )
 
-// Advice is one finding of a review.
+// Advice is one result of a review.
 type Advice struct {
 	Action   Action
 	Function string
 	Slice    string
 }
 
-// Review looks at what changes with time: use, idleness and overload. Call it about once a second: it also forgets what lies
-// before the window. What it advises it
-// advises again as long as it holds; only End is carried out by itself.
+// Review checks utilisation, idleness and overload. Call it about once a second; it also drops measurements before the window.
+// Advice is repeated while its reason holds; only End is already done.
 func (n *Node) Review(now time.Duration) []Advice {
 	n.advance(now)
 	var advice []Advice
@@ -47,6 +46,7 @@ func (n *Node) Review(now time.Duration) []Advice {
 	return append(advice, n.size()...)
 }
 
+// standing returns the state of an instance for Policy.Next.
 func (n *Node) standing(f *function) Standing {
 	running := n.now
 	if f.running {
@@ -57,21 +57,20 @@ func (n *Node) standing(f *function) Standing {
 		Utilisation: n.utilisation(&f.meter, running),
 		Busy:        f.running || f.waiting.len() > 0,
 	}
-	if f.leaving || f.on == nil {
+	if f.terminating || f.on == nil {
 		s.Residency = scaling.Warm
 	}
 	return s
 }
 
-// utilisation adds what has been running since a time to what the meter knows.
+// utilisation returns that of the meter plus the request that has been running since a time.
 func (n *Node) utilisation(m *Meter, since time.Duration) share.PerMille {
 	running := min(max(0, n.now-since), n.policy.Window)
 	return m.Utilisation(n.now, n.policy.Window) + part(running, n.policy.Window)
 }
 
-// size advises on the number of slices (FF-49). One more where a function wants to run that none of them runs, or where too
-// many requests that could have been in time were late; one less where they are little used and the others can run
-// everything.
+// size advises on the number of slices (FF-49): one more if none runs a function that has requests, or if too many requests
+// missed a deadline that they could have met; one less if utilisation is low and the others can run every function.
 func (n *Node) size() []Advice {
 	for _, f := range n.order {
 		if f.exists && !f.runs && n.now-f.used < n.policy.Window {
@@ -82,19 +81,19 @@ func (n *Node) size() []Advice {
 	if late > n.policy.Misses {
 		return []Advice{{Action: Grow}}
 	}
-	if late > 0 || n.now-n.resized < n.policy.Window || n.occupation() >= n.policy.Down {
+	if late > 0 || n.now-n.resized < n.policy.Window || n.meanUtilisation() >= n.policy.Down {
 		return nil
 	}
 	for _, s := range slices.SortedStableFunc(slices.Values(n.slices), func(a, b *slice) int { return cmp.Compare(a.ended, b.ended) }) {
-		if s.running == nil && n.spares(s) {
+		if s.running == nil && n.removable(s) {
 			return []Advice{{Action: Shrink, Slice: s.ID}}
 		}
 	}
 	return nil
 }
 
-// occupation is the mean use of the slices, loads included.
-func (n *Node) occupation() share.PerMille {
+// meanUtilisation returns the mean utilisation of the slices, loads included.
+func (n *Node) meanUtilisation() share.PerMille {
 	sum := 0
 	for _, s := range n.slices {
 		running := n.now
@@ -106,8 +105,8 @@ func (n *Node) occupation() share.PerMille {
 	return share.PerMille(sum / max(len(n.slices), 1))
 }
 
-// spares says that every function with an instance runs on another slice too.
-func (n *Node) spares(s *slice) bool {
+// removable reports whether every function with an instance can run on another slice.
+func (n *Node) removable(s *slice) bool {
 	for _, f := range n.order {
 		runs := func(other *slice) bool { return other != s && other.time(f) > 0 }
 		if f.exists && !slices.ContainsFunc(n.slices, runs) {

@@ -8,23 +8,23 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// slice is one shared slice.
+// slice is one shared slice. The fields from running to until describe the request that runs.
 type slice struct {
 	pipeline.Slice
 	free      share.Bytes
-	residents []*function // in no order
+	residents []*function // whose data is on the slice, in no order
 	stale     []string    // tenants whose data may still be in free memory
 
 	running *function
 	request queued
-	started time.Duration // when the running request took the slice, for its load if it has one
-	loaded  time.Duration // when its load is expected to end
-	until   time.Duration // when it is expected to end
+	started time.Duration // when it took the slice, including its load
+	loaded  time.Duration // expected end of its load
+	until   time.Duration // its expected end
 	ended   time.Duration // when the last request ended
 	meter   Meter
 }
 
-// time is how long one request of a function takes here; 0 if it cannot run here.
+// time returns the execution time of one request; 0 if the function cannot run here.
 func (s *slice) time(f *function) time.Duration {
 	if f.Memory > s.Kind.Memory {
 		return 0
@@ -32,7 +32,7 @@ func (s *slice) time(f *function) time.Duration {
 	return f.Times[s.Kind.Name]
 }
 
-// victims are the residents to evict before a function fits, the least recently used first (FF-47).
+// victims returns the residents to evict until a function fits, the least recently used first (FF-47).
 func (s *slice) victims(f *function) []*function {
 	missing := f.Memory - s.free
 	if missing <= 0 {
@@ -47,7 +47,7 @@ func (s *slice) victims(f *function) []*function {
 	return victims
 }
 
-// remove frees the memory of a resident. Its data remain in it until they are scrubbed or overwritten.
+// remove frees the memory of a resident, without scrubbing its data.
 func (s *slice) remove(f *function) {
 	s.free += f.Memory
 	s.residents = slices.DeleteFunc(s.residents, func(other *function) bool { return other == f })
@@ -56,8 +56,8 @@ func (s *slice) remove(f *function) {
 	}
 }
 
-// add takes in the data of a function that fits. It says that free memory must be scrubbed before, because another tenant's
-// data may be in it (U22).
+// add makes a function that fits a resident. It reports whether free memory has to be scrubbed first, because it may contain
+// another tenant's data (U22).
 func (s *slice) add(f *function) (scrub bool) {
 	scrub = slices.ContainsFunc(s.stale, func(tenant string) bool { return tenant != f.Tenant })
 	if scrub {

@@ -8,8 +8,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/pipeline/routing"
 )
 
-// sortOut takes the requests that cannot meet their deadline out of the live ones, and returns them if they are refused.
-func (n *Node) sortOut() []Request {
+// expire moves the requests that can no longer meet their deadline behind all others, or returns them if the policy refuses them.
+func (n *Node) expire() []Request {
 	var refused []Request
 	for _, f := range n.active {
 		if len(f.waiting.live) == 0 {
@@ -18,18 +18,17 @@ func (n *Node) sortOut() []Request {
 		execution, load := n.estimate(f)
 		for _, r := range f.waiting.lost(n.now, execution+load) {
 			if !n.policy.Refuse {
-				heap.Push(&f.waiting.hopeless, r)
+				heap.Push(&f.waiting.infeasible, r)
 				continue
 			}
 			refused = append(refused, r.Request)
-			n.outcomes.add(n.now, n.policy.Window, r.winnable)
+			n.outcomes.add(n.now, n.policy.Window, r.feasible)
 		}
 	}
 	return refused
 }
 
-// estimate is what a request of a function takes if it is run now: on its slice, or with a load on the fastest that there
-// is.
+// estimate returns the times of a request that runs now: on its slice, or with a load on the fastest slice.
 func (n *Node) estimate(f *function) (execution, load time.Duration) {
 	if f.on != nil {
 		return f.on.time(f), 0
@@ -38,6 +37,7 @@ func (n *Node) estimate(f *function) (execution, load time.Duration) {
 	return f.fastest, load
 }
 
+// load returns the time to load a function onto a slice, and from where.
 func (n *Node) load(f *function) (time.Duration, Source) {
 	if f.on != nil || n.host.has(f) {
 		return f.LoadWarm, Host
@@ -45,23 +45,23 @@ func (n *Node) load(f *function) (time.Duration, Source) {
 	return f.LoadCold, Storage
 }
 
-// next finds the request that goes next and its place.
-func (n *Node) next() (place, bool) {
+// next returns where the most urgent request that can start now starts; false if none can.
+func (n *Node) next() (candidate, bool) {
 	pending := n.pending()
 	for _, f := range pending {
-		p, ok := n.place(f)
+		p, ok := n.candidate(f)
 		if !ok {
 			continue
 		}
-		if first, found := n.yields(p, pending); found {
+		if first, found := n.residentFirst(p, pending); found {
 			return first, true
 		}
 		return p, true
 	}
-	return place{}, false
+	return candidate{}, false
 }
 
-// pending lists the functions with requests that may run, the most urgent first. One instance runs one request.
+// pending returns the functions whose next request may start, the most urgent first. An instance runs one request at a time.
 func (n *Node) pending() []*function {
 	var pending []*function
 	for _, f := range n.active {
@@ -73,25 +73,25 @@ func (n *Node) pending() []*function {
 	return pending
 }
 
-// head is the first request of a function as it stands now.
+// head returns the first request of a function, with its times if it runs now.
 func (n *Node) head(f *function) routing.Request {
 	r := (*f.waiting.next())[0]
 	execution, load := n.estimate(f)
 	return routing.Request{ID: r.ID, Deadline: r.Deadline, Execution: execution, Load: load}
 }
 
-// yields finds a function that lies on the slice to which another is to be loaded, and that can run there before without
-// making the other late. The load is in the slack of what is not resident, which therefore looks more urgent; loading at
-// once would move data for nearly every request where two functions take turns.
-func (n *Node) yields(p place, pending []*function) (place, bool) {
+// residentFirst returns a function resident on the slice of p that can run first without making the function of p late. The slack of a
+// function that is not resident includes its load, so it appears more urgent; without this rule two functions that alternate
+// would be loaded for nearly every request.
+func (n *Node) residentFirst(p candidate, pending []*function) (candidate, bool) {
 	if p.load == 0 {
-		return place{}, false
+		return candidate{}, false
 	}
 	latest := n.head(p.function).LatestStart()
 	for _, f := range pending {
 		if f.on == p.slice && len(f.waiting.live) > 0 && n.now+p.slice.time(f) <= latest {
-			return place{function: f, slice: p.slice, source: Resident}, true
+			return candidate{function: f, slice: p.slice, source: Resident}, true
 		}
 	}
-	return place{}, false
+	return candidate{}, false
 }
