@@ -13,10 +13,10 @@ import (
 	"github.com/gshare-dev/gshare/plugins/slotpacking"
 )
 
-// Factory makes a plugin for one profile.
+// Factory creates a plugin for one profile of the scheduler.
 type Factory = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error)
 
-// All gives every plugin's factory by its name. The factories of one call share one ledger: profiles book the same GPUs.
+// All returns the factory of each plugin by the plugin's name. The factories of one call share a ledger, as profiles share the same GPUs.
 func All() map[string]Factory {
 	shared := ledger.New()
 	return map[string]Factory{

@@ -19,7 +19,7 @@ import (
 // Name is the plugin's name in a scheduler configuration.
 const Name = "ComplementaryPacking"
 
-// New gives the plugin's factory; all factories of a process share one ledger.
+// New returns the plugin's factory. All factories of a process share one ledger.
 func New(l *ledger.Ledger) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return func(ctx context.Context, obj runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		var args v1alpha1.ComplementaryPackingArgs
@@ -32,7 +32,7 @@ func New(l *ledger.Ledger) func(context.Context, runtime.Object, fwk.Handle) (fw
 	}
 }
 
-// ranker weighs as the args say; what pods typically ask for plays no part.
+// ranker returns a ranker with the weights of the arguments. It does not depend on what pods typically request.
 func ranker(args v1alpha1.ComplementaryPackingArgs) func(*packing.Demand) packing.Ranker {
 	weights := packing.Complementary{
 		Alpha: share.PerMille(*args.AlphaPercent) * 10, Beta: share.PerMille(*args.BetaPercent) * 10,

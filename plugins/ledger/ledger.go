@@ -1,4 +1,4 @@
-// Package ledger remembers which placements this scheduler process has promised until the API server shows them.
+// Package ledger holds the placements that this scheduler process has assumed, until the API server shows them.
 package ledger
 
 import (
@@ -11,16 +11,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// Ledger is shared by all profiles of a process, since they book the same GPUs. An entry lives from Reserve until the pod is
-// gone; a pod's annotation says the same once it is bound, so a restart loses nothing.
+// Ledger holds one assumed placement a pod. All profiles of a process share it, as they place on the same GPUs. An entry lives from
+// Reserve until the pod is deleted. Once the pod is bound its annotation holds the same placement, so a restart loses nothing.
 type Ledger struct {
 	mu      sync.RWMutex // guards the maps below
 	byUID   map[types.UID]entry
 	onNodes map[string]map[types.UID]struct{}
 }
 
-// Promise is a placement, and namespace, name and workload of its pod.
-type Promise struct {
+// Assumed is the placement chosen for a pod that is not yet seen bound, with the pod's namespace (Tenant), name and workload.
+type Assumed struct {
 	kube.Placement
 	Tenant   string
 	Name     string
@@ -28,35 +28,35 @@ type Promise struct {
 }
 
 type entry struct {
-	Promise
+	Assumed
 	cycle Cycle
 }
 
-// Cycle names one scheduling attempt, so that a late Unreserve cannot free what a later attempt has reserved. Attempts are
-// told apart by the pointer, which is why the type is not empty.
+// Cycle identifies one scheduling attempt, so that a late Unreserve cannot free what a later attempt has reserved. Attempts are
+// compared by pointer, so the type must not be empty.
 type Cycle *struct{ _ byte }
 
-// NewCycle names a new attempt.
+// NewCycle returns the identity of a new scheduling attempt.
 func NewCycle() Cycle { return Cycle(&struct{ _ byte }{}) }
 
-// New gives an empty ledger.
+// New returns an empty ledger.
 func New() *Ledger {
 	return &Ledger{byUID: map[types.UID]entry{}, onNodes: map[string]map[types.UID]struct{}{}}
 }
 
-// Reserve records the placement for this attempt; it replaces whatever the pod had.
-func (l *Ledger) Reserve(p Promise, c Cycle) {
+// Reserve records the pod's placement for this attempt and replaces any earlier one.
+func (l *Ledger) Reserve(p Assumed, c Cycle) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.remove(p.UID)
-	l.byUID[p.UID] = entry{Promise: p, cycle: c}
+	l.byUID[p.UID] = entry{Assumed: p, cycle: c}
 	if l.onNodes[p.Node] == nil {
 		l.onNodes[p.Node] = map[types.UID]struct{}{}
 	}
 	l.onNodes[p.Node][p.UID] = struct{}{}
 }
 
-// Unreserve takes back what this attempt reserved, and nothing else. It may be called any number of times.
+// Unreserve removes the pod's placement if this attempt reserved it. It is idempotent.
 func (l *Ledger) Unreserve(uid types.UID, c Cycle) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,33 +65,33 @@ func (l *Ledger) Unreserve(uid types.UID, c Cycle) {
 	}
 }
 
-// Forget drops the pod: it is gone.
+// Forget removes the placement of a pod that was deleted.
 func (l *Ledger) Forget(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.remove(uid)
 }
 
-// Get is the placement of the pod, if this process made one.
-func (l *Ledger) Get(uid types.UID) (Promise, bool) {
+// Get returns the pod's placement, if this process has assumed one.
+func (l *Ledger) Get(uid types.UID) (Assumed, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	e, ok := l.byUID[uid]
-	return e.Promise, ok
+	return e.Assumed, ok
 }
 
-// OnNode lists the placements on a node, by UID.
-func (l *Ledger) OnNode(node string) []Promise {
+// OnNode returns the assumed placements on a node, ordered by pod UID.
+func (l *Ledger) OnNode(node string) []Assumed {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	out := make([]Promise, 0, len(l.onNodes[node]))
+	out := make([]Assumed, 0, len(l.onNodes[node]))
 	for _, uid := range slices.Sorted(maps.Keys(l.onNodes[node])) {
-		out = append(out, l.byUID[uid].Promise)
+		out = append(out, l.byUID[uid].Assumed)
 	}
 	return out
 }
 
-// Len is the number of placements; tests use it to see that nothing stays behind.
+// Len returns the number of assumed placements.
 func (l *Ledger) Len() int {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-func promise(uid types.UID, node string) Promise {
-	return Promise{Placement: kube.Placement{UID: uid, Node: node, Model: kube.Slots}, Tenant: "team"}
+func assumed(uid types.UID, node string) Assumed {
+	return Assumed{Placement: kube.Placement{UID: uid, Node: node, Model: kube.Slots}, Tenant: "team"}
 }
 
 func uidsOn(l *Ledger, node string) []types.UID {
@@ -26,8 +26,8 @@ func uidsOn(l *Ledger, node string) []types.UID {
 func TestReserveIsIdempotent(t *testing.T) {
 	l, c := New(), NewCycle()
 	for range 3 {
-		l.Reserve(promise("b", "n1"), c)
-		l.Reserve(promise("a", "n1"), c)
+		l.Reserve(assumed("b", "n1"), c)
+		l.Reserve(assumed("a", "n1"), c)
 	}
 	if got := uidsOn(l, "n1"); !slices.Equal(got, []types.UID{"a", "b"}) {
 		t.Errorf("OnNode = %v, want a and b, by UID", got)
@@ -42,8 +42,8 @@ func TestReserveIsIdempotent(t *testing.T) {
 
 func TestReserveMovesThePod(t *testing.T) {
 	l, c := New(), NewCycle()
-	l.Reserve(promise("a", "n1"), c)
-	l.Reserve(promise("a", "n2"), c)
+	l.Reserve(assumed("a", "n1"), c)
+	l.Reserve(assumed("a", "n2"), c)
 	if on1, on2 := uidsOn(l, "n1"), uidsOn(l, "n2"); len(on1) != 0 || len(on2) != 1 {
 		t.Errorf("n1 has %v, n2 has %v; want the pod on n2 alone", on1, on2)
 	}
@@ -55,8 +55,8 @@ func TestReserveMovesThePod(t *testing.T) {
 // The first attempt's bind fails late, after the pod has been reserved anew.
 func TestLateUnreserveFreesNothing(t *testing.T) {
 	l, first, second := New(), NewCycle(), NewCycle()
-	l.Reserve(promise("a", "n1"), first)
-	l.Reserve(promise("a", "n1"), second)
+	l.Reserve(assumed("a", "n1"), first)
+	l.Reserve(assumed("a", "n1"), second)
 	l.Unreserve("a", first)
 	l.Unreserve("a", nil)
 	if l.Len() != 1 {
@@ -64,18 +64,18 @@ func TestLateUnreserveFreesNothing(t *testing.T) {
 	}
 	l.Unreserve("a", second)
 	if l.Len() != 0 {
-		t.Error("the attempt could not free its own promise")
+		t.Error("the attempt could not free its own assumed")
 	}
 }
 
 func TestForget(t *testing.T) {
 	l := New()
-	l.Reserve(promise("a", "n1"), NewCycle())
+	l.Reserve(assumed("a", "n1"), NewCycle())
 	l.Forget("a")
 	l.Forget("a")
 	l.Unreserve("never", NewCycle())
 	if l.Len() != 0 || len(l.onNodes) != 0 {
-		t.Errorf("%d promises and %d nodes stay behind", l.Len(), len(l.onNodes))
+		t.Errorf("%d assumed and %d nodes stay behind", l.Len(), len(l.onNodes))
 	}
 }
 
@@ -86,7 +86,7 @@ func TestConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			for i := range 200 {
 				uid, c := types.UID(strconv.Itoa(worker*1000+i)), NewCycle()
-				l.Reserve(promise(uid, "n"+strconv.Itoa(i%3)), c)
+				l.Reserve(assumed(uid, "n"+strconv.Itoa(i%3)), c)
 				l.OnNode("n1")
 				l.Get(uid)
 				if i%2 == 0 {
@@ -98,6 +98,6 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	wg.Wait()
 	if l.Len() != 0 || len(l.onNodes) != 0 {
-		t.Errorf("%d promises and %d nodes stay behind", l.Len(), len(l.onNodes))
+		t.Errorf("%d assumed and %d nodes stay behind", l.Len(), len(l.onNodes))
 	}
 }

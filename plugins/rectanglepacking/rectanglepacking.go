@@ -18,7 +18,7 @@ import (
 // Name is the plugin's name in a scheduler configuration.
 const Name = "RectanglePacking"
 
-// New gives the plugin's factory; all factories of a process share one ledger.
+// New returns the plugin's factory. All factories of a process share one ledger.
 func New(l *ledger.Ledger) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return func(ctx context.Context, obj runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		var args v1alpha1.RectanglePackingArgs
@@ -31,5 +31,5 @@ func New(l *ledger.Ledger) func(context.Context, runtime.Object, fwk.Handle) (fw
 	}
 }
 
-// bestArea ranks by waste alone, as the paper does; what pods typically ask for plays no part.
+// bestArea returns a ranker by wasted area alone, as in the FaST-GShare paper. It does not depend on what pods typically request.
 func bestArea(*packing.Demand) packing.Ranker { return packing.BestArea{} }

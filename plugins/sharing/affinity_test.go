@@ -27,19 +27,19 @@ func newAffine(t *testing.T, h *fakeHandle) *Plugin {
 	return p
 }
 
-// sliceOf is where the plugin promised the pod.
+// sliceOf is where the plugin assumed the pod.
 func sliceOf(t *testing.T, p *Plugin, pod *v1.Pod) string {
 	t.Helper()
-	promise, ok := p.ledger.Get(pod.UID)
+	assumed, ok := p.ledger.Get(pod.UID)
 	if !ok {
-		t.Fatalf("nothing promised to %s", pod.Name)
+		t.Fatalf("nothing assumed for %s", pod.Name)
 	}
-	return promise.Containers[0].VGPUs[0].Slice
+	return assumed.Containers[0].VGPUs[0].Slice
 }
 
 func workload(name string) edit { return annotation(kube.AnnotationWorkload, name) }
 
-// The bound pod's workload comes from its annotation, that of one not bound yet from the promise. Each GPU on which the new
+// The bound pod's workload comes from its annotation, that of one not bound yet from the assumed. Each GPU on which the new
 // pod would fit more tightly is the control: there it goes without a workload, and under a ranker that reads none.
 func TestWorkloadReachesTheRanker(t *testing.T) {
 	bound := placed(t, gpuPod("bound", 30, 100, workload("web")), "n", "n-0")
@@ -80,10 +80,10 @@ func TestWorkloadOfAPromiseCounts(t *testing.T) {
 func TestWorkloadSplitsPodsOnlyWhereItIsRead(t *testing.T) {
 	one, two := gpuPod("one", 50, 50, workload("web")), gpuPod("two", 50, 50, workload("batch"))
 	affine, plain := newAffine(t, newHandle()), newPlugin(t, newHandle(), 0)
-	if affine.dossiers.of(one).key == affine.dossiers.of(two).key {
+	if affine.podInfos.of(one).key == affine.podInfos.of(two).key {
 		t.Error("workloads are read, but pods with different ones share ranks")
 	}
-	if plain.dossiers.of(one).key != plain.dossiers.of(two).key {
+	if plain.podInfos.of(one).key != plain.podInfos.of(two).key {
 		t.Error("workloads are not read, but pods with different ones share no ranks")
 	}
 }

@@ -17,14 +17,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// retryBind is how an ambiguous bind is repeated: quickly at first, then every few seconds for as long as it takes.
+// retryBind is the backoff after an ambiguous bind: short at first, then a few seconds, without a limit on attempts.
 var retryBind = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 8, Cap: 5 * time.Second}
 
-// lateBind is how long after its answer was lost a request may still be carried out: the API server ends requests after a
-// minute unless told otherwise.
+// lateBind is how long after a lost response the API server may still carry out the request: it ends requests after a minute by
+// default.
 const lateBind = 90 * time.Second
 
-// Bind writes node and placement in one request. Pods that ask for no share are left to the next binder.
+// Bind writes the pod's node and placement in one Binding. It skips pods without a share.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	c, status := p.cycleOf(state)
 	if status != nil {
@@ -33,15 +33,15 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 	if !c.asks {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	promise, ok := p.ledger.Get(pod.UID)
-	if !ok || promise.Node != nodeName {
+	assumed, ok := p.ledger.Get(pod.UID)
+	if !ok || assumed.Node != nodeName {
 		return fwk.NewStatus(fwk.Error, fmt.Sprintf("no placement reserved for %s on %s", klog.KObj(pod), nodeName))
 	}
-	binding, err := kube.MakeBinding(pod, nodeName, promise.Placement)
+	binding, err := kube.MakeBinding(pod, nodeName, assumed.Placement)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	if err := p.bindSurely(ctx, pod, binding); err != nil {
+	if err := p.bindUntilConfirmed(ctx, pod, binding); err != nil {
 		binds.WithLabelValues(p.name, notBound).Inc()
 		return fwk.AsStatus(fmt.Errorf("bind %s to %s: %w", klog.KObj(pod), nodeName, err))
 	}
@@ -49,22 +49,22 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 	return nil
 }
 
-// bindSurely returns nil when the pod is bound as the binding says, and an error only when it is certain that it is not and
-// will not be. After a time-out or a server error the request may have been carried out, or may yet be: to give the space
-// away then would give it twice. So it looks at the pod and binds again until the answer is clear; meanwhile the assumed
-// pod goes on holding the space.
-func (p *Plugin) bindSurely(ctx context.Context, pod *v1.Pod, b *v1.Binding) error {
+// bindUntilConfirmed returns nil when the pod is bound as in the binding, and an error only when it is certain that the pod is not and
+// will not be bound so. After a timeout or a server error the request may have been carried out, or may still be: freeing the space
+// then could assign it twice. So it reads the pod and binds again until the outcome is certain; meanwhile the assumed pod holds the
+// space.
+func (p *Plugin) bindUntilConfirmed(ctx context.Context, pod *v1.Pod, b *v1.Binding) error {
 	backoff := retryBind
-	var doubt time.Time // of the last attempt that may yet be carried out
+	var unanswered time.Time // time of the last attempt that may still be carried out
 	for {
 		err := p.handle.ClientSet().CoreV1().Pods(b.Namespace).Bind(ctx, b, metav1.CreateOptions{})
 		if err == nil {
 			return nil
 		}
 		if !refused(err) {
-			doubt = time.Now()
+			unanswered = time.Now()
 		}
-		bound, certain := p.outcome(ctx, pod, b, time.Since(doubt) > lateBind)
+		bound, certain := p.outcome(ctx, pod, b, time.Since(unanswered) > lateBind)
 		if bound {
 			return nil
 		}
@@ -79,8 +79,8 @@ func (p *Plugin) bindSurely(ctx context.Context, pod *v1.Pod, b *v1.Binding) err
 	}
 }
 
-// outcome reads the pod live after a failed bind. Where it is still unbound, that is certain only when nothing of this or an
-// earlier attempt can be under way any more.
+// outcome reads the pod from the API server after a failed bind. An unbound pod is certain only if no request of this or an earlier
+// attempt can still be in flight.
 func (p *Plugin) outcome(ctx context.Context, pod *v1.Pod, b *v1.Binding, nothingUnderWay bool) (bound, certain bool) {
 	live, err := p.handle.ClientSet().CoreV1().Pods(b.Namespace).Get(ctx, b.Name, metav1.GetOptions{})
 	switch {
@@ -96,8 +96,8 @@ func (p *Plugin) outcome(ctx context.Context, pod *v1.Pod, b *v1.Binding, nothin
 	return false, nothingUnderWay
 }
 
-// refused says that the server looked at the request and turned it down, so that nothing of it is under way: any status
-// that blames the request, but not those that ask for patience.
+// refused reports whether the API server rejected the request, so that it will not be carried out later: a 4xx status, except timeout
+// and too many requests.
 func refused(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -107,6 +107,7 @@ func refused(err error) bool {
 	return code >= 400 && code < 500 && code != http.StatusRequestTimeout && code != http.StatusTooManyRequests
 }
 
+// pause waits for d or until the context ends.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

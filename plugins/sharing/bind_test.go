@@ -147,7 +147,7 @@ func TestBindOutcomes(t *testing.T) {
 					t.Errorf("status %v after %d binds, want success %v after %d", status, s.calls, tt.ok, tt.calls)
 				}
 				if held := p.ledger.Len() == 1; held != tt.ok {
-					t.Errorf("promise held: %v", held)
+					t.Errorf("assumed held: %v", held)
 				}
 			})
 		})
@@ -161,12 +161,12 @@ func TestBindGivesUpOnlyWhenNothingIsUnderWay(t *testing.T) {
 		s := &apiServer{pod: gpuPod("a", 100, 50), binds: []bindAnswer{{err: context.DeadlineExceeded}, {err: statusError(http.StatusForbidden)}}}
 		p, status := bindCycle(t, s)
 		if took := time.Since(begin); status.IsSuccess() || took < lateBind || took > 2*lateBind || p.ledger.Len() != 0 {
-			t.Errorf("status %v after %v, %d promises left", status, took, p.ledger.Len())
+			t.Errorf("status %v after %v, %d assumed left", status, took, p.ledger.Len())
 		}
 	})
 }
 
-// While nothing answers, the space stays promised and the pod is tried again every few seconds.
+// While nothing answers, the space stays assumed and the pod is tried again every few seconds.
 func TestBindHoldsThePromiseWhileNothingAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHandle(newNodeInfo(gpuNode(t, "n1", 1)))
@@ -181,12 +181,12 @@ func TestBindHoldsThePromiseWhileNothingAnswers(t *testing.T) {
 		synctest.Wait()
 		s.mu.Lock()
 		if len(done) != 0 || p.ledger.Len() != 1 || s.calls < 100 || s.calls > 200 {
-			t.Errorf("returned %v, %d promises, %d binds in ten minutes", len(done) != 0, p.ledger.Len(), s.calls)
+			t.Errorf("returned %v, %d assumed, %d binds in ten minutes", len(done) != 0, p.ledger.Len(), s.calls)
 		}
 		s.binds, s.gets = []bindAnswer{{lands: true}}, []error{nil}
 		s.mu.Unlock()
 		if status := <-done; !status.IsSuccess() || p.ledger.Len() != 1 {
-			t.Errorf("status %v, %d promises", status, p.ledger.Len())
+			t.Errorf("status %v, %d assumed", status, p.ledger.Len())
 		}
 	})
 }
@@ -239,6 +239,6 @@ func TestBindWritesThePlacement(t *testing.T) {
 	got, present, err := kube.PlacementOf(s.pod)
 	want, _ := p.ledger.Get(s.pod.UID)
 	if err != nil || !present || s.pod.Spec.NodeName != "n1" || got.Containers[0].VGPUs[0] != want.Containers[0].VGPUs[0] {
-		t.Errorf("bound to %s with %v (%v), promised %v", s.pod.Spec.NodeName, got, err, want)
+		t.Errorf("bound to %s with %v (%v), assumed %v", s.pod.Spec.NodeName, got, err, want)
 	}
 }

@@ -149,7 +149,7 @@ func reserve(t testing.TB, p *Plugin, pod *v1.Pod, node string) *fakeState {
 	return state
 }
 
-// requested is the SM-time promised on each slice, in percent of the slice.
+// requested is the SM-time assumed on each slice, in percent of the slice.
 func requested(n *packing.Node) []int64 {
 	out := make([]int64, len(n.Slices))
 	for i := range out {

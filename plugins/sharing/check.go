@@ -8,18 +8,19 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// check is what can be said cheaply of stock Kubernetes' conditions, so that candidates are not wasted on nodes that its
-// filters would refuse. The filters still run and have the last word.
+// check tests Kubernetes' own conditions as far as that is cheap, so that candidates are not wasted on nodes that stock filters would
+// refuse. The stock filters still run and decide.
 type check struct {
-	visitor nodeview.Visitor
-	pod     *packing.Pod
-	nodes   []fwk.NodeInfo
+	eligibility nodeview.EligibilityCheck
+	pod         *packing.Pod
+	nodes       []fwk.NodeInfo
 }
 
 func newCheck(spec *v1.Pod, pod *packing.Pod, nodes []fwk.NodeInfo) *check {
-	return &check{visitor: nodeview.NewVisitor(spec), pod: pod, nodes: nodes}
+	return &check{eligibility: nodeview.NewEligibilityCheck(spec), pod: pod, nodes: nodes}
 }
 
+// passes reports whether the pod may fit node i by CPU, memory, number of pods, taints and affinity.
 func (c *check) passes(i int) bool {
 	info := c.nodes[i]
 	has, used := info.GetAllocatable(), info.GetRequested()
@@ -27,9 +28,9 @@ func (c *check) passes(i int) bool {
 		len(info.GetPods()) >= has.GetAllowedPodNumber() {
 		return false
 	}
-	welcome, _ := c.visitor.At(info.Node())
-	return welcome == nodeview.Welcomed
+	eligibility, _ := c.eligibility.On(info.Node())
+	return eligibility == nodeview.Eligible
 }
 
-// lacks: a pod that asks for none may go where more is taken than there is.
+// lacks reports whether less is free than the pod requests. A pod that requests none lacks none, even on an overcommitted node.
 func lacks(wanted, free int64) bool { return wanted > 0 && wanted > free }

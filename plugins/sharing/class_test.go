@@ -53,8 +53,8 @@ func classOn(t *testing.T, p *Plugin, pod *v1.Pod) share.Isolation {
 	if status := p.Reserve(t.Context(), state, pod, "n1"); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	promise, _ := p.ledger.Get(pod.UID)
-	return promise.Containers[0].VGPUs[0].Class
+	assumed, _ := p.ledger.Get(pod.UID)
+	return assumed.Containers[0].VGPUs[0].Class
 }
 
 // TestMovedLimitStillCounts: a pod whose limit was lowered may have it back, so its placement goes on counting against γ.

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// placementOf writes a plan down.
+// placementOf returns the placement annotation for a plan on a node.
 func placementOf(uid types.UID, node *packing.Node, m packing.Model, pod *packing.Pod, plan packing.Plan) kube.Placement {
 	out := kube.Placement{Node: node.Name, UID: uid, Model: kube.FitModel(m)}
 	for c, picks := range plan {

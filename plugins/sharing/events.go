@@ -12,22 +12,22 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// EventsToRegister lists what can make room for a pod that this plugin refused. Where a hint is unsure it queues: a pod
-// woken for nothing costs one cycle, a pod not woken waits for minutes.
+// EventsToRegister returns the events that can make a refused pod schedulable. A hint that is unsure queues the pod: a needless
+// retry costs one cycle, a missed one minutes of waiting.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		// A pod that held a share is gone or has ended.
 		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: p.podGone},
-		// A placement that could not be read was mended, or spoilt.
+		// A malformed placement was fixed, or a valid one changed.
 		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Update}, QueueingHintFn: p.placementChanged},
-		// A node came, or its inventory changed: more slices, or healthy ones again.
+		// A node was added, or its inventory changed: more slices, or slices that are healthy again.
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAnnotation}, QueueingHintFn: p.inventoryChanged},
 		// The pod itself was corrected: its annotations, for one.
 		{Event: fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.Update}},
 	}, nil
 }
 
-// podGone queues when the pod that went may have held a share; pods without one never stood in this plugin's way.
+// podGone queues the pod if the deleted one may have held a share.
 func (p *Plugin) podGone(_ klog.Logger, _ *v1.Pod, oldObj, _ any) (fwk.QueueingHint, error) {
 	if gone, ok := oldObj.(*v1.Pod); ok && !kube.Asks(gone) {
 		return fwk.QueueSkip, nil
@@ -35,6 +35,7 @@ func (p *Plugin) podGone(_ klog.Logger, _ *v1.Pod, oldObj, _ any) (fwk.QueueingH
 	return fwk.Queue, nil
 }
 
+// placementChanged queues the pod if another pod's placement changed.
 func (p *Plugin) placementChanged(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	before, wasPod := oldObj.(*v1.Pod)
 	after, isPod := newObj.(*v1.Pod)
@@ -44,6 +45,7 @@ func (p *Plugin) placementChanged(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) 
 	return fwk.Queue, nil
 }
 
+// inventoryChanged queues the pod if a node is new or its inventory changed.
 func (p *Plugin) inventoryChanged(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	before, isUpdate := oldObj.(*v1.Node)
 	after, ok := newObj.(*v1.Node)
@@ -53,23 +55,23 @@ func (p *Plugin) inventoryChanged(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) 
 	return fwk.Queue, nil
 }
 
-// complaints has the last inventory, as a digest, that each node was told about.
-type complaints struct{ byNode sync.Map }
+// reportedErrors holds, for each node, a digest of the last inventory that an event was sent for.
+type reportedErrors struct{ byNode sync.Map }
 
-// complain tells the node, once for each inventory, what is wrong with it.
-func (p *Plugin) complain(node *v1.Node, err error) {
+// reportMalformed sends an event on the node with the error of its inventory, once for each version of the inventory.
+func (p *Plugin) reportMalformed(node *v1.Node, err error) {
 	now := sha256.Sum256([]byte(string(node.UID) + "/" + node.Annotations[kube.AnnotationInventory]))
-	if before, told := p.complaints.byNode.Swap(node.Name, now); !told || before != now {
+	if before, told := p.reportedErrors.byNode.Swap(node.Name, now); !told || before != now {
 		p.handle.EventRecorder().Eventf(node, nil, v1.EventTypeWarning, "MalformedInventory", "Scheduling",
 			"no gshare pod is placed here: %v", err)
 	}
 }
 
-// forgetComplaints drops the nodes that are gone.
-func (p *Plugin) forgetComplaints() {
-	p.complaints.byNode.Range(func(name, _ any) bool {
+// forgetReported removes nodes that no longer exist.
+func (p *Plugin) forgetReported() {
+	p.reportedErrors.byNode.Range(func(name, _ any) bool {
 		if _, here := p.fleet.index[name.(string)]; !here {
-			p.complaints.byNode.Delete(name)
+			p.reportedErrors.byNode.Delete(name)
 		}
 		return true
 	})

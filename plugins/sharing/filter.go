@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Filter refuses nodes whose slices cannot take the pod, and nodes whose occupancy is in doubt.
+// Filter refuses nodes whose slices cannot hold the pod, and untrusted nodes.
 func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	c, status := p.cycleOf(state)
 	if status != nil {
@@ -20,40 +20,41 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info
 	if !c.asks {
 		return nil
 	}
-	_, status = p.ask(c, info)
+	_, status = p.evaluate(c, info)
 	return status
 }
 
-// ask tells how the node ranks for the pod, or why it refuses it.
-func (p *Plugin) ask(c *cycle, info fwk.NodeInfo) (packing.Rank, *fwk.Status) {
+// evaluate returns the node's rank for the pod, or the status of a refusal.
+func (p *Plugin) evaluate(c *cycle, info fwk.NodeInfo) (packing.Rank, *fwk.Status) {
 	if i, synced := p.fleet.at(info); synced && !c.group {
-		doubt := p.fleet.doubts[i]
-		if rank, refusal, known := p.fleet.ranks.CachedRank(c.key, i); known && doubt == nil {
+		err := p.fleet.untrusted[i]
+		if rank, refusal, known := p.fleet.ranks.CachedRank(c.key, i); known && err == nil {
 			return rank, refuse(refusal)
 		}
-		return p.place(c, p.fleet.ranks.Node(i), doubt)
+		return p.place(c, p.fleet.ranks.Node(i), err)
 	}
-	node, doubt := p.derive(info, "", nil) // with nominated pods, in a dry run or in the simulation of a group
-	return p.place(c, node, doubt)
+	node, err := p.derive(info, "", nil) // with nominated pods, in a dry run or in the simulation of a group
+	return p.place(c, node, err)
 }
 
-func (p *Plugin) place(c *cycle, node *packing.Node, doubt error) (packing.Rank, *fwk.Status) {
-	if doubt != nil && c.asks {
-		return 0, distrust(doubt)
+// place returns the rank of a derived node for the pod; err is why the node is untrusted, or nil.
+func (p *Plugin) place(c *cycle, node *packing.Node, err error) (packing.Rank, *fwk.Status) {
+	if err != nil && c.asks {
+		return 0, refuseUntrusted(err)
 	}
 	_, rank, refusal := p.fleet.packer.Place(node, c.pod)
 	return rank, refuse(refusal)
 }
 
-// distrust refuses a node in doubt. Only the space of a nominated pod may be won by preemption.
-func distrust(doubt error) *fwk.Status {
-	if errors.Is(doubt, nodeview.ErrNominated) {
-		return fwk.NewStatus(fwk.Unschedulable, doubt.Error())
+// refuseUntrusted returns the status for an untrusted node. Preemption can help only where the space is kept for a nominated pod.
+func refuseUntrusted(err error) *fwk.Status {
+	if errors.Is(err, nodeview.ErrNominated) {
+		return fwk.NewStatus(fwk.Unschedulable, err.Error())
 	}
-	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, doubt.Error())
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 }
 
-// refuse tells preemption whether evicting pods could help.
+// refuse returns the status for a refusal, which tells preemption whether evicting pods can help.
 func refuse(r packing.Refusal) *fwk.Status {
 	switch {
 	case r == packing.Admitted:

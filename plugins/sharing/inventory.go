@@ -10,18 +10,18 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// inventories keeps each node's inventory in the packer's terms until its annotation changes: nodes are derived whenever a
-// pod comes or goes, and their GPUs hardly ever change. The zero value is empty.
+// inventories caches each node's decoded slices until its annotation changes: nodes are derived whenever a pod is added or deleted,
+// while their GPUs hardly ever change. The zero value is empty.
 type inventories struct{ byNode sync.Map }
 
 type knownInventory struct {
 	text   string
-	there  bool // an empty annotation is malformed; none at all is a node without gshare
+	there  bool // whether the node has the annotation: an empty one is malformed, none is a node without gshare
 	slices []packing.Slice
 	err    error
 }
 
-// of reads the node's inventory. The slices are shared: nobody may change them.
+// of returns the slices of the node's inventory. The caller must not modify them.
 func (i *inventories) of(node *v1.Node) ([]packing.Slice, error) {
 	text, there := node.Annotations[kube.AnnotationInventory]
 	if last, ok := i.byNode.Load(node.Name); ok {
@@ -35,5 +35,5 @@ func (i *inventories) of(node *v1.Node) ([]packing.Slice, error) {
 	return fresh.slices, fresh.err
 }
 
-// forget drops all inventories, as those of nodes that are gone would stay for ever.
+// forget removes all entries, so that those of deleted nodes do not stay for ever.
 func (i *inventories) forget() { i.byNode.Clear() }

@@ -24,18 +24,18 @@ func TestPodThatIsGoneIsForgotten(t *testing.T) {
 		synctest.Wait()
 		state := reserve(t, p, pod, "n1")
 		p.PostFilter(ctx, state, pod, nil)
-		if p.ledger.Len() != 1 || len(p.dossiers.byUID) != 1 || !p.wide.has(pod.UID) {
-			t.Errorf("%d promises, %d dossiers, wide %v", p.ledger.Len(), len(p.dossiers.byUID), p.wide.has(pod.UID))
+		if p.ledger.Len() != 1 || len(p.podInfos.byUID) != 1 || !p.wide.has(pod.UID) {
+			t.Errorf("%d assumed, %d podInfos, wide %v", p.ledger.Len(), len(p.podInfos.byUID), p.wide.has(pod.UID))
 		}
 		if err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		// The cycle goes on with a snapshot that still has the pod.
-		p.dossiers.of(pod)
+		p.podInfos.of(pod)
 		p.PostFilter(ctx, state, pod, nil)
-		if p.ledger.Len() != 0 || len(p.dossiers.byUID) != 0 || p.wide.has(pod.UID) {
-			t.Errorf("kept: %d promises, %d dossiers, wide %v", p.ledger.Len(), len(p.dossiers.byUID), p.wide.has(pod.UID))
+		if p.ledger.Len() != 0 || len(p.podInfos.byUID) != 0 || p.wide.has(pod.UID) {
+			t.Errorf("kept: %d assumed, %d podInfos, wide %v", p.ledger.Len(), len(p.podInfos.byUID), p.wide.has(pod.UID))
 		}
 		cancel()
 		h.informers.Shutdown()
@@ -47,20 +47,20 @@ func TestDossierIsReadOnceForEachVersion(t *testing.T) {
 	p := newPlugin(t, h, 0)
 	pod := gpuPod("a", 50, 50)
 	h.knows(pod)
-	first := p.dossiers.of(pod)
+	first := p.podInfos.of(pod)
 	assumed := pod.DeepCopy()
 	assumed.Spec.NodeName = "n1"
-	if p.dossiers.of(assumed) != first {
+	if p.podInfos.of(assumed) != first {
 		t.Error("the assumed copy was read again")
 	}
 	changed := gpuPod("a", 60, 50)
 	changed.ResourceVersion = "2"
-	if p.dossiers.of(changed).key == first.key || len(p.dossiers.byUID) != 1 {
+	if p.podInfos.of(changed).key == first.key || len(p.podInfos.byUID) != 1 {
 		t.Error("the next version was not read")
 	}
 	changed = gpuPod("a", 70, 50)
 	changed.ResourceVersion = ""
-	if p.dossiers.of(changed).key == first.key {
+	if p.podInfos.of(changed).key == first.key {
 		t.Error("a pod without a version was taken for another")
 	}
 }

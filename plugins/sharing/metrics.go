@@ -7,7 +7,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// The ways in which a scheduling cycle looks at nodes.
+// Values of the label nodes: how a scheduling cycle chose the nodes to filter.
 const (
 	narrowed     = "narrowed"    // the best candidates only
 	wideByChoice = "wide"        // all nodes: few of them, a pod with preferences, or narrowing switched off
@@ -15,14 +15,14 @@ const (
 	wideRetry    = "wide_retry"  // all nodes, in a further cycle, since every candidate was refused by other plugins
 )
 
-// What became of a pod with a share that was about to be bound.
+// Values of the label result of binds.
 const (
 	wasBound  = "bound"
 	notBound  = "not_bound"
 	ambiguous = "ambiguous" // an attempt whose answer was lost; it is made again
 )
 
-// Why a pod is refused before any node is looked at.
+// Values of the label reason: why a pod is refused before nodes are filtered.
 const (
 	badShare  = "bad_share"
 	hasPlaced = "has_placement"
@@ -30,13 +30,13 @@ const (
 
 var binds = metrics.NewCounterVec(&metrics.CounterOpts{
 	Name:           "gshare_scheduler_binds_total",
-	Help:           "Attempts to bind a pod with a share, by what became of them.",
+	Help:           "Attempts to bind a pod with a share, by result.",
 	StabilityLevel: metrics.ALPHA,
 }, []string{"plugin", "result"})
 
 var refusals = metrics.NewCounterVec(&metrics.CounterOpts{
 	Name:           "gshare_scheduler_refused_total",
-	Help:           "Scheduling cycles of pods whose share makes no sense on any node.",
+	Help:           "Scheduling cycles of pods whose share is invalid on every node.",
 	StabilityLevel: metrics.ALPHA,
 }, []string{"plugin", "reason"})
 
@@ -46,7 +46,7 @@ var cycles = metrics.NewCounterVec(&metrics.CounterOpts{
 	StabilityLevel: metrics.ALPHA,
 }, []string{"plugin", "nodes"})
 
-// registerMetrics adds the metrics to those of the scheduler, once for all profiles.
+// registerMetrics registers the metrics with the scheduler's registry, once for all profiles.
 var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(cycles, binds, refusals) })
 
 func countCycle(plugin, nodes string) { cycles.WithLabelValues(plugin, nodes).Inc() }

@@ -12,17 +12,17 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// derive tells what the node's slices hold, from the NodeInfo at hand and nothing else, so that preemption dry runs,
-// nominated pods and group simulations come out right. Each pod counts by the placement this process gave it, else by its
-// annotation, else by the placement it would get. The pod with UID except is left out; extra placements are added unless
-// their pod is on the node already. It may be called from any goroutine.
-func (p *Plugin) derive(info fwk.NodeInfo, except types.UID, extra []ledger.Promise) (*packing.Node, error) {
+// derive returns the node with the shares on its slices, computed from the given NodeInfo alone, so that preemption dry runs, nominated
+// pods and group simulations are right. Each pod has the placement that this process assumed, else that of its annotation, else the
+// one it would get now. The pod with UID except is left out; extra placements are added unless their pod is on the node already. The
+// error is why the node is untrusted. It may be called from any goroutine.
+func (p *Plugin) derive(info fwk.NodeInfo, except types.UID, extra []ledger.Assumed) (*packing.Node, error) {
 	slices, err := p.inventories.of(info.Node())
 	if err != nil {
-		p.complain(info.Node(), err)
+		p.reportMalformed(info.Node(), err)
 		return emptyNode(info, nil), nodeview.ErrInventory
 	}
-	d := &nodeview.Derivation{Node: emptyNode(info, slices), Packer: p.bestFit, Read: p.dossiers.statement}
+	d := &nodeview.Derivation{Node: emptyNode(info, slices), Packer: p.bestFit, PodRequest: p.podInfos.request}
 	p.addPods(d, info, except)
 	addExtra(d, extra, except)
 	return d.Node, d.Load()
@@ -40,16 +40,16 @@ func (p *Plugin) addPods(d *nodeview.Derivation, info fwk.NodeInfo, except types
 		if pod.UID == except {
 			continue
 		}
-		if promised, ok := p.ledger.Get(pod.UID); ok && promised.Node == info.Node().Name {
-			d.Place(nodeview.Occupant{Pod: pod, Tenant: pod.Namespace, Workload: promised.Workload, Placement: promised.Placement})
+		if assumed, ok := p.ledger.Get(pod.UID); ok && assumed.Node == info.Node().Name {
+			d.Place(nodeview.Occupant{Pod: pod, Tenant: pod.Namespace, Workload: assumed.Workload, Placement: assumed.Placement})
 			continue
 		}
 		d.Add(pod)
 	}
 }
 
-// addExtra adds promises to pods that the NodeInfo does not show yet: mates committed in the same group cycle.
-func addExtra(d *nodeview.Derivation, extra []ledger.Promise, except types.UID) {
+// addExtra adds assumed placements of pods that the NodeInfo does not show yet, such as pods of the same group.
+func addExtra(d *nodeview.Derivation, extra []ledger.Assumed, except types.UID) {
 	for _, p := range extra {
 		known := slices.ContainsFunc(d.Placed(), func(o nodeview.Occupant) bool { return o.Placement.UID == p.UID })
 		if !known && p.UID != except {

@@ -15,58 +15,58 @@ import (
 // deriveOn derives a node of two GPUs that holds the pods.
 func deriveOn(t *testing.T, p *Plugin, pods ...*v1.Pod) ([]int64, error) {
 	t.Helper()
-	node, doubt := p.derive(newNodeInfo(gpuNode(t, "n1", 2), pods...), "", nil)
-	return requested(node), doubt
+	node, err := p.derive(newNodeInfo(gpuNode(t, "n1", 2), pods...), "", nil)
+	return requested(node), err
 }
 
-// promised tells the ledger what the annotation of a placed pod would say.
-func promised(t *testing.T, p *Plugin, pod *v1.Pod) {
+// assumed tells the ledger what the annotation of a placed pod would say.
+func assumed(t *testing.T, p *Plugin, pod *v1.Pod) {
 	t.Helper()
 	placement, _, err := kube.PlacementOf(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.ledger.Reserve(ledger.Promise{Placement: placement, Tenant: pod.Namespace}, ledger.NewCycle())
+	p.ledger.Reserve(ledger.Assumed{Placement: placement, Tenant: pod.Namespace}, ledger.NewCycle())
 }
 
 func TestLedgerCountsBeforeAnnotation(t *testing.T) {
 	p := newPlugin(t, newHandle(), 0)
 	pod := gpuPod("a", 100, 30)
-	promised(t, p, placed(t, pod, "n1", "n1-1"))
+	assumed(t, p, placed(t, pod, "n1", "n1-1"))
 	// Someone edited the annotation after the pod was bound.
-	got, doubt := deriveOn(t, p, placed(t, pod, "n1", "n1-0"))
-	if doubt != nil || !slices.Equal(got, []int64{0, 30}) {
-		t.Errorf("requested %v, doubt %v; want what the ledger has", got, doubt)
+	got, err := deriveOn(t, p, placed(t, pod, "n1", "n1-0"))
+	if err != nil || !slices.Equal(got, []int64{0, 30}) {
+		t.Errorf("requested %v, err %v; want what the ledger has", got, err)
 	}
 }
 
 func TestPromiseForAnotherNodeDoesNotCount(t *testing.T) {
 	p := newPlugin(t, newHandle(), 0)
 	pod := gpuPod("a", 100, 30)
-	promised(t, p, placed(t, pod, "n2", "n2-0"))
-	got, doubt := deriveOn(t, p, placed(t, pod, "n1", "n1-1"))
-	if doubt != nil || !slices.Equal(got, []int64{0, 30}) {
-		t.Errorf("requested %v, doubt %v; want the annotation for this node", got, doubt)
+	assumed(t, p, placed(t, pod, "n2", "n2-0"))
+	got, err := deriveOn(t, p, placed(t, pod, "n1", "n1-1"))
+	if err != nil || !slices.Equal(got, []int64{0, 30}) {
+		t.Errorf("requested %v, err %v; want the annotation for this node", got, err)
 	}
 }
 
 func TestPodBoundByHandIsPlacedVirtually(t *testing.T) {
 	p := newPlugin(t, newHandle(), 0)
 	known := placed(t, gpuPod("a", 100, 60), "n1", "n1-0")
-	got, doubt := deriveOn(t, p, known, gpuPod("b", 100, 50, on("n1")))
-	if doubt != nil || !slices.Equal(got, []int64{60, 50}) {
-		t.Errorf("requested %v, doubt %v; want the stranger on the other GPU", got, doubt)
+	got, err := deriveOn(t, p, known, gpuPod("b", 100, 50, on("n1")))
+	if err != nil || !slices.Equal(got, []int64{60, 50}) {
+		t.Errorf("requested %v, err %v; want the stranger on the other GPU", got, err)
 	}
-	_, doubt = deriveOn(t, p, gpuPod("b", 100, 100, on("n1")), gpuPod("c", 100, 100, on("n1")), gpuPod("d", 100, 100, on("n1")))
-	if !errors.Is(doubt, nodeview.ErrUnknownUse) {
-		t.Errorf("three whole-GPU strangers on two GPUs: doubt %v", doubt)
+	_, err = deriveOn(t, p, gpuPod("b", 100, 100, on("n1")), gpuPod("c", 100, 100, on("n1")), gpuPod("d", 100, 100, on("n1")))
+	if !errors.Is(err, nodeview.ErrUnknownUse) {
+		t.Errorf("three whole-GPU strangers on two GPUs: err %v", err)
 	}
 }
 
 func TestUnreadableRequestOfBoundPodIsDoubted(t *testing.T) {
 	p := newPlugin(t, newHandle(), 0)
-	if _, doubt := deriveOn(t, p, cpuPod("a", limit(kube.ResourceSM, 10), on("n1"))); !errors.Is(doubt, nodeview.ErrUnknownUse) {
-		t.Errorf("doubt %v", doubt)
+	if _, err := deriveOn(t, p, cpuPod("a", limit(kube.ResourceSM, 10), on("n1"))); !errors.Is(err, nodeview.ErrUnknownUse) {
+		t.Errorf("err %v", err)
 	}
 }
 
@@ -76,9 +76,9 @@ func TestNomineesGoByPriorityThenUID(t *testing.T) {
 	low, high := gpuPod("a", 100, 40, withPriority(1)), gpuPod("b", 100, 100, withPriority(2))
 	twin := gpuPod("c", 100, 40, withPriority(1))
 	for _, order := range [][]*v1.Pod{{low, high, twin}, {twin, high, low}, {high, twin, low}} {
-		got, doubt := deriveOn(t, p, order...)
-		if doubt != nil || !slices.Equal(got, []int64{100, 80}) {
-			t.Errorf("requested %v, doubt %v", got, doubt)
+		got, err := deriveOn(t, p, order...)
+		if err != nil || !slices.Equal(got, []int64{100, 80}) {
+			t.Errorf("requested %v, err %v", got, err)
 		}
 	}
 }
@@ -87,9 +87,9 @@ func TestNomineesGoByPriorityThenUID(t *testing.T) {
 func TestRunningStrangerGoesBeforeNominee(t *testing.T) {
 	p := newPlugin(t, newHandle(), 0)
 	full := placed(t, gpuPod("a", 100, 100), "n1", "n1-0")
-	_, doubt := deriveOn(t, p, full, gpuPod("b", 100, 60, withPriority(9)), gpuPod("c", 100, 60, on("n1")))
-	if !errors.Is(doubt, nodeview.ErrNominated) {
-		t.Errorf("doubt %v; want the nominee to be the one without room", doubt)
+	_, err := deriveOn(t, p, full, gpuPod("b", 100, 60, withPriority(9)), gpuPod("c", 100, 60, on("n1")))
+	if !errors.Is(err, nodeview.ErrNominated) {
+		t.Errorf("err %v; want the nominee to be the one without room", err)
 	}
 }
 
@@ -98,42 +98,42 @@ func TestEndingPodsLeaveRoomForNomineesAlone(t *testing.T) {
 	first := placed(t, gpuPod("a", 100, 100, withPriority(1), ending), "n1", "n1-0")
 	second := placed(t, gpuPod("b", 100, 100, withPriority(5)), "n1", "n1-1")
 	nominee := func(priority int32) *v1.Pod { return gpuPod("c", 100, 70, withPriority(priority)) }
-	if got, doubt := deriveOn(t, p, first, second); doubt != nil || !slices.Equal(got, []int64{100, 100}) {
-		t.Errorf("without a nominee an ending pod counts: requested %v, doubt %v", got, doubt)
+	if got, err := deriveOn(t, p, first, second); err != nil || !slices.Equal(got, []int64{100, 100}) {
+		t.Errorf("without a nominee an ending pod counts: requested %v, err %v", got, err)
 	}
-	if got, doubt := deriveOn(t, p, first, second, nominee(2)); doubt != nil || !slices.Equal(got, []int64{70, 100}) {
-		t.Errorf("the nominee goes where the ending pod was: requested %v, doubt %v", got, doubt)
+	if got, err := deriveOn(t, p, first, second, nominee(2)); err != nil || !slices.Equal(got, []int64{70, 100}) {
+		t.Errorf("the nominee goes where the ending pod was: requested %v, err %v", got, err)
 	}
-	if _, doubt := deriveOn(t, p, first, second, nominee(1)); !errors.Is(doubt, nodeview.ErrNominated) {
-		t.Errorf("an ending pod of the same priority: doubt %v", doubt)
+	if _, err := deriveOn(t, p, first, second, nominee(1)); !errors.Is(err, nodeview.ErrNominated) {
+		t.Errorf("an ending pod of the same priority: err %v", err)
 	}
 	// A pod bound by hand is no nominee, whatever its priority.
-	if _, doubt := deriveOn(t, p, first, second, gpuPod("c", 100, 70, withPriority(9), on("n1"))); !errors.Is(doubt, nodeview.ErrUnknownUse) {
-		t.Errorf("a stranger: doubt %v", doubt)
+	if _, err := deriveOn(t, p, first, second, gpuPod("c", 100, 70, withPriority(9), on("n1"))); !errors.Is(err, nodeview.ErrUnknownUse) {
+		t.Errorf("a stranger: err %v", err)
 	}
 }
 
 func TestShareOnVanishedSliceTakesNothing(t *testing.T) {
 	p := newPlugin(t, newHandle(), 0)
-	got, doubt := deriveOn(t, p, placed(t, gpuPod("a", 100, 30), "n1", "n1-7"))
-	if doubt != nil || !slices.Equal(got, []int64{0, 0}) {
-		t.Errorf("requested %v, doubt %v", got, doubt)
+	got, err := deriveOn(t, p, placed(t, gpuPod("a", 100, 30), "n1", "n1-7"))
+	if err != nil || !slices.Equal(got, []int64{0, 0}) {
+		t.Errorf("requested %v, err %v", got, err)
 	}
 }
 
 func TestDeriveLeavesOutAndAdds(t *testing.T) {
 	p := newPlugin(t, newHandle(), 0)
 	a, b := placed(t, gpuPod("a", 100, 30), "n1", "n1-0"), placed(t, gpuPod("b", 100, 20), "n1", "n1-1")
-	promised(t, p, a)
-	promised(t, p, b)
+	assumed(t, p, a)
+	assumed(t, p, b)
 	// a is on the node and left out; b comes from the ledger alone.
-	node, doubt := p.derive(newNodeInfo(gpuNode(t, "n1", 2), a), a.UID, p.ledger.OnNode("n1"))
-	if got := requested(node); doubt != nil || !slices.Equal(got, []int64{0, 20}) {
-		t.Errorf("requested %v, doubt %v", got, doubt)
+	node, err := p.derive(newNodeInfo(gpuNode(t, "n1", 2), a), a.UID, p.ledger.OnNode("n1"))
+	if got := requested(node); err != nil || !slices.Equal(got, []int64{0, 20}) {
+		t.Errorf("requested %v, err %v", got, err)
 	}
 	// Both are on the node: nothing counts twice.
-	node, doubt = p.derive(newNodeInfo(gpuNode(t, "n1", 2), a, b), "", p.ledger.OnNode("n1"))
-	if got := requested(node); doubt != nil || !slices.Equal(got, []int64{30, 20}) {
-		t.Errorf("requested %v, doubt %v", got, doubt)
+	node, err = p.derive(newNodeInfo(gpuNode(t, "n1", 2), a, b), "", p.ledger.OnNode("n1"))
+	if got := requested(node); err != nil || !slices.Equal(got, []int64{30, 20}) {
+		t.Errorf("requested %v, err %v", got, err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package sharing is what the packing plugins have in common: it turns pods and nodes into the terms of vgpu/packing, asks
-// there, and carries the answer to the API server. It does no GPU arithmetic.
+// Package sharing implements the extension points of the packing plugins: it reads pods and nodes, lets vgpu/packing decide, and writes
+// the placement to the API server. It does no GPU arithmetic.
 package sharing
 
 import (
@@ -19,34 +19,34 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Config tells the packing plugins apart.
+// Config is what differs between the packing plugins.
 type Config struct {
 	Name  string
 	Model packing.Model
 	Args  v1alpha1.SharingArgs
-	// Ranker makes the node preference for what pods typically ask for.
+	// Ranker returns the preference between nodes, given what pods typically request.
 	Ranker func(*packing.Demand) packing.Ranker
-	// Affinity says that the ranker reads workloads.
+	// Affinity is set if the ranker depends on the workloads of pods.
 	Affinity bool
-	// Ledger is one for all profiles of the process.
+	// Ledger is shared by all profiles of the process.
 	Ledger *ledger.Ledger
 }
 
-// Plugin implements the extension points of a packing plugin.
+// Plugin is a packing plugin of one scheduler profile.
 type Plugin struct {
-	name        string
-	handle      fwk.Handle
-	pods        corelisters.PodLister
-	rules       packing.Rules
-	ranker      func(*packing.Demand) packing.Ranker
-	candidates  int
-	bestFit     packing.Packer // places pods virtually; unlike the fleet's it never changes
-	ledger      *ledger.Ledger
-	dossiers    *dossiers
-	fleet       *fleet
-	wide        set // UIDs of pods whose candidates were all refused: tried on every node until they have one
-	complaints  complaints
-	inventories inventories
+	name           string
+	handle         fwk.Handle
+	pods           corelisters.PodLister
+	rules          packing.Rules
+	ranker         func(*packing.Demand) packing.Ranker
+	candidates     int
+	bestFit        packing.Packer // places pods that have no placement yet; unlike the fleet's packer it never changes
+	ledger         *ledger.Ledger
+	podInfos       *podInfos
+	fleet          *fleet
+	wide           set // UIDs of pods whose candidates were all refused: tried on every node until they have one
+	reportedErrors reportedErrors
+	inventories    inventories
 }
 
 var (
@@ -62,13 +62,13 @@ var (
 	_ fwk.SignPlugin        = &Plugin{}
 )
 
-// New makes the plugin for one profile.
+// New returns the plugin for one profile.
 func New(ctx context.Context, c Config, handle fwk.Handle) (*Plugin, error) {
 	p := &Plugin{
 		name: c.Name, handle: handle, rules: nodeview.Rules(c.Model, c.Args), ranker: c.Ranker, candidates: *c.Args.CandidateNodes,
 		ledger: c.Ledger, pods: handle.SharedInformerFactory().Core().V1().Pods().Lister(),
 	}
-	p.dossiers = newDossiers(p.lives, c.Affinity)
+	p.podInfos = newPodInfos(p.lives, c.Affinity)
 	p.bestFit = p.packerFor(&packing.Demand{})
 	p.fleet = newFleet(p.bestFit)
 	p.fleet.narrows.Store(p.candidates > 0) // until the first cycle counts the nodes
@@ -88,8 +88,8 @@ func (p *Plugin) packerFor(d *packing.Demand) packing.Packer {
 	return packing.Packer{Rules: p.rules, Ranker: p.ranker(d)}
 }
 
-// lives says that the informer has the pod, so that its deletion is still to come: the informer drops a pod before it
-// tells of it. What is kept for a pod is kept only then.
+// lives reports whether the informer has the pod. Its deletion handler is then still to be called, as the informer removes a pod
+// before it calls handlers; so state kept for the pod will be removed.
 func (p *Plugin) lives(pod *v1.Pod) bool { return p.knows(pod.Namespace, pod.Name, pod.UID) }
 
 func (p *Plugin) knows(namespace, name string, uid types.UID) bool {
@@ -97,8 +97,8 @@ func (p *Plugin) knows(namespace, name string, uid types.UID) bool {
 	return err == nil && known.UID == uid
 }
 
-// watchPods drops what is kept for a pod when the pod is gone or has ended. It only saves memory: a placement of a pod that
-// is in no NodeInfo counts nowhere but in Reserve, where the pod that it keeps out tries again.
+// watchPods removes the state kept for a pod when the pod is deleted or has ended. That only saves memory: a placement of a pod that
+// is in no NodeInfo counts in Reserve alone, and a pod refused there is tried again.
 func (p *Plugin) watchPods() error {
 	_, err := p.handle.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		DeleteFunc: func(obj any) {
@@ -107,7 +107,7 @@ func (p *Plugin) watchPods() error {
 			}
 			if pod, ok := obj.(*v1.Pod); ok {
 				p.ledger.Forget(pod.UID)
-				p.dossiers.forget(pod.UID)
+				p.podInfos.forget(pod.UID)
 				p.wide.remove(pod.UID)
 			}
 		},

@@ -10,8 +10,8 @@ import (
 
 const msgWide = "the best nodes for the GPU share were refused by other conditions; trying all nodes"
 
-// PostFilter sends a pod whose candidates were all refused once more round, over all nodes. It must come before preemption,
-// which would otherwise evict pods although an untried node may have room.
+// PostFilter queues a pod whose candidates were all refused again, to be filtered on all nodes. It must run before preemption, which
+// would otherwise evict pods although a node that was left out may have space.
 func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	c, status := p.cycleOf(state)
 	if status != nil || !c.narrowed {

@@ -13,15 +13,15 @@ import (
 
 const msgPlaced = "gshare.dev/placement is written by the scheduler and may not be set on a pod"
 
-// PreFilter reads the share once. A pod whose share makes no sense is refused here, with the reason as its event. For other
-// pods it names the best nodes, if that leaves any out.
+// PreFilter reads the pod's share once for the whole cycle. It refuses pods with an invalid share, with the reason for their event,
+// and narrows the nodes of others to the best candidates.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	doc := p.dossiers.of(pod)
+	doc := p.podInfos.of(pod)
 	if doc.RequestErr != nil {
 		refusals.WithLabelValues(p.name, badShare).Inc()
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, readable(doc.RequestErr))
 	}
-	if doc.Placed || doc.PlaceErr != nil {
+	if doc.Placed || doc.PlacementErr != nil {
 		refusals.WithLabelValues(p.name, hasPlaced).Inc()
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, msgPlaced)
 	}
@@ -37,13 +37,12 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	return p.narrow(c, pod, nodes), nil
 }
 
-// PreFilterExtensions implements fwk.PreFilterPlugin. There is no state to keep up: Filter reads the pods of the NodeInfo
-// it is given.
+// PreFilterExtensions implements fwk.PreFilterPlugin. There are none: Filter derives everything from the NodeInfo it gets.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// narrow names the candidates: the best nodes for the pod among those that pass the cheap checks. Whatever is left out ranks
-// lower, so a survivor among them makes the winner the best of all nodes. With no candidate the pod is filtered
-// everywhere, so that its event says why and preemption can act.
+// narrow returns the candidates: the best nodes for the pod among those that pass the cheap checks. Every node left out ranks lower, so
+// if a candidate passes all filters, the best one is the best of all nodes. Without candidates it returns nil: the pod is filtered on
+// all nodes, so that its event has the reasons and preemption can act.
 func (p *Plugin) narrow(c *cycle, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
 	if p.candidates == 0 || len(nodes) <= p.candidates || !c.ranks || p.wide.has(pod.UID) {
 		countCycle(p.name, wideByChoice)
@@ -64,12 +63,12 @@ func (p *Plugin) narrow(c *cycle, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFil
 	return &fwk.PreFilterResult{NodeNames: names}
 }
 
-// readable gives the reason for an event. The scheduler uses it as a format string, which would garble every percent sign,
-// those of the user's text included; the wide form of the sign is left alone.
+// readable returns the error's text for an event. The scheduler uses it as a format string, which would garble percent signs, so they
+// are replaced by their full-width form.
 func readable(err error) string { return strings.ReplaceAll(err.Error(), "%", "％") }
 
-// hasPreferences says that the pod states a preference between nodes. Then the scores of the other plugins decide; where
-// the packing order rules, they could not.
+// hasPreferences reports whether the pod has soft constraints between nodes. Then the scores of other plugins decide, which the
+// packing order would outweigh.
 func hasPreferences(pod *v1.Pod) bool {
 	for _, c := range pod.Spec.TopologySpreadConstraints {
 		if c.WhenUnsatisfiable == v1.ScheduleAnyway {

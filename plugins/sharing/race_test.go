@@ -42,7 +42,7 @@ func TestSchedulingAndBindingAtOnce(t *testing.T) {
 				p.Unreserve(t.Context(), state, pod, node)
 			case 1:
 				p.ledger.Forget(pod.UID)
-				p.dossiers.forget(pod.UID)
+				p.podInfos.forget(pod.UID)
 			}
 		})
 	}
@@ -51,7 +51,7 @@ func TestSchedulingAndBindingAtOnce(t *testing.T) {
 		p.ledger.Forget(gpuPod(fmt.Sprint("p", i), 10, 10).UID)
 	}
 	if p.ledger.Len() != 0 {
-		t.Errorf("%d promises of nobody", p.ledger.Len())
+		t.Errorf("%d assumed of nobody", p.ledger.Len())
 	}
 }
 

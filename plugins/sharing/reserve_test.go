@@ -24,7 +24,7 @@ func TestReserveRunsManyTimes(t *testing.T) {
 		}
 	}
 	if again, _ := p.ledger.Get(pod.UID); p.ledger.Len() != 1 || again.Containers[0].VGPUs[0] != first.Containers[0].VGPUs[0] {
-		t.Errorf("%d promises, %v after %v", p.ledger.Len(), again, first)
+		t.Errorf("%d assumed, %v after %v", p.ledger.Len(), again, first)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestSimulationGoesByTheSnapshot(t *testing.T) {
 		t.Fatal(status)
 	}
 	if status := p.Reserve(t.Context(), state, pod, "n1"); !status.IsSuccess() {
-		t.Errorf("promises that the snapshot does not show were counted: %v", status)
+		t.Errorf("assumed that the snapshot does not show were counted: %v", status)
 	}
 	info.add(placed(t, gpuPod("b", 100, 60), "n1", "n1-0"))
 	if status := p.Reserve(t.Context(), state, pod, "n1"); status.Code() != fwk.Unschedulable {
@@ -98,11 +98,11 @@ func TestUnreserveOfAnOlderAttemptFreesNothing(t *testing.T) {
 	p.Unreserve(t.Context(), first, pod, "n1")
 	p.Unreserve(t.Context(), newState(), pod, "n1") // of a cycle that ended before PreFilter
 	if p.ledger.Len() != 1 {
-		t.Fatal("the promise of the second attempt is gone")
+		t.Fatal("the assumed of the second attempt is gone")
 	}
 	p.Unreserve(t.Context(), second, pod, "n1")
 	if p.ledger.Len() != 0 {
-		t.Error("the promise stays behind")
+		t.Error("the assumed stays behind")
 	}
 }
 
@@ -110,7 +110,7 @@ func TestReserveOfAPodWithoutAShare(t *testing.T) {
 	p := newPlugin(t, newHandle(newNodeInfo(gpuNode(t, "n1", 1))), 0)
 	reserve(t, p, cpuPod("a"), "n1")
 	if p.ledger.Len() != 0 {
-		t.Error("a promise for a pod that asks for no GPU")
+		t.Error("a placement assumed for a pod that asks for no GPU")
 	}
 	if status := p.Reserve(context.Background(), newState(), gpuPod("b", 10, 10), "n1"); status.Code() != fwk.Error {
 		t.Errorf("without PreFilter: status %v", status)
@@ -123,9 +123,9 @@ func TestOccupancySurvivesUnreserveAndRestart(t *testing.T) {
 	info := newNodeInfo(gpuNode(t, "n1", 3))
 	p := newPlugin(t, newHandle(info), 0)
 	sums := func(p *Plugin) []int64 {
-		node, doubt := p.derive(info, "", nil)
-		if doubt != nil {
-			t.Fatal(doubt)
+		node, err := p.derive(info, "", nil)
+		if err != nil {
+			t.Fatal(err)
 		}
 		return requested(node)
 	}
@@ -147,11 +147,11 @@ func TestOccupancySurvivesUnreserveAndRestart(t *testing.T) {
 // bind puts the pod on the node as the API server would show it.
 func bind(t *testing.T, l *ledger.Ledger, info *fakeNode, pod *v1.Pod) {
 	t.Helper()
-	promise, ok := l.Get(pod.UID)
+	assumed, ok := l.Get(pod.UID)
 	if !ok {
-		t.Fatalf("no promise for %s", pod.Name)
+		t.Fatalf("no assumed for %s", pod.Name)
 	}
-	binding, err := kube.MakeBinding(pod, info.node.Name, promise.Placement)
+	binding, err := kube.MakeBinding(pod, info.node.Name, assumed.Placement)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,8 +191,8 @@ func TestReserveLeavesNomineesTheirRoom(t *testing.T) {
 			p := newPlugin(t, h, 0)
 			pod := gpuPod("new", 45, 100)
 			reserve(t, p, pod, "n1")
-			if promise, _ := p.ledger.Get(pod.UID); promise.Containers[0].VGPUs[0].Slice != tt.want {
-				t.Errorf("on %s, want %s", promise.Containers[0].VGPUs[0].Slice, tt.want)
+			if assumed, _ := p.ledger.Get(pod.UID); assumed.Containers[0].VGPUs[0].Slice != tt.want {
+				t.Errorf("on %s, want %s", assumed.Containers[0].VGPUs[0].Slice, tt.want)
 			}
 		})
 	}

@@ -10,7 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// PreScore leaves the choice to the other plugins when the pod states preferences of its own.
+// PreScore skips scoring for pods with soft constraints, whose node the other plugins choose.
 func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	c, status := p.cycleOf(state)
 	if status == nil && !c.ranks {
@@ -19,13 +19,13 @@ func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ 
 	return status
 }
 
-// Score gives the rank, negated, since here more is better. It is exact; NormalizeScore brings it into the framework's range.
+// Score returns the negated rank, as higher scores are better. NormalizeScore maps it to the framework's range.
 func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	c, status := p.cycleOf(state)
 	if status != nil {
 		return 0, status
 	}
-	rank, refused := p.ask(c, info)
+	rank, refused := p.evaluate(c, info)
 	if refused != nil {
 		return math.MinInt64, nil
 	}
@@ -35,9 +35,9 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 // ScoreExtensions implements fwk.ScorePlugin.
 func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
 
-// NormalizeScore turns ranks into places: 100 for the best node, 99 for the next, and so on. Integer scores with random ties
-// would cost several points of allocation; distinct places, with a weight above all other plugins together, make the
-// choice exact and repeatable. It works on the scores alone, so that batches may call it with scores of an earlier cycle.
+// NormalizeScore sets the score of the best node to 100, of the next to 99, and so on. Integer scores with random ties would cost several
+// points of allocation; distinct scores, with a weight above all other plugins together, make the choice exact and repeatable. It
+// depends on the scores alone, so that the framework may call it with scores of an earlier cycle.
 func (p *Plugin) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *v1.Pod, scores fwk.NodeScoreList) *fwk.Status {
 	order := make([]int, len(scores))
 	for i := range order {

@@ -7,18 +7,18 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// signature is what SignPod adds: everything that Filter and Score read of a pod, and the demand that ranks are for.
+// signature is the fragment that SignPod returns: everything that Filter and Score read of a pod, and the epoch of the ranks.
 type signature struct {
 	Pod   string `json:"pod"`
 	Epoch int64  `json:"epoch"`
 }
 
-// SignPod lets the scheduler reuse a pod's scores for the next equal one. Pods with preferences between nodes are not
-// signed: their choice depends on other nodes. Nor is any pod while candidates are named: a batch knows no node but the
-// first pod's candidates, and once all of those have taken pods, a node outside may be better. The queue calls this from
-// goroutines of its own, long before PreFilter.
+// SignPod returns a signature with which the scheduler reuses a pod's scores for the next pod that is equal to it. Pods with soft
+// constraints are not signed, as their node depends on other nodes. Nor is any pod while nodes are narrowed: a batch sees only the
+// first pod's candidates, and once those have taken pods, a node that was left out may be better. The scheduling queue calls it
+// from its own goroutines, before PreFilter.
 func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	doc := p.dossiers.of(pod)
+	doc := p.podInfos.of(pod)
 	if doc.RequestErr != nil || doc.Placed || hasPreferences(pod) || p.fleet.narrows.Load() {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "not signed")
 	}

@@ -90,7 +90,7 @@ func TestUnreadInputsLeaveTheKey(t *testing.T) {
 // Half a MiB for each vGPU: the text form of a share rounds it away.
 func TestSignatureDoesNotRound(t *testing.T) {
 	a, b := gpuPod("a", 50, 50), gpuPod("b", 50, 50)
-	docs := [2]*dossier{read(a), read(b)}
+	docs := [2]*podInfo{read(a), read(b)}
 	docs[1].Pod.Request.Containers[0].Share.Memory++
 	if keyOf(&docs[0].Pod) == keyOf(&docs[1].Pod) {
 		t.Error("a byte of memory makes no difference")

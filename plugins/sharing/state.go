@@ -10,13 +10,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// cycle is what PreFilter read once for all later extension points of an attempt. It does not change afterwards, so that
+// cycle is the state of one scheduling attempt, which PreFilter writes for the later extension points. It is immutable, so that
 // parallel dry runs may share it.
 type cycle struct {
 	pod      *packing.Pod
 	key      string // of the pod's ranks
 	asks     bool   // whether the pod asks for gshare resources
-	group    bool   // simulation for a pod group: what was computed for the snapshot's own state must not be used
+	group    bool   // simulation for a pod group, which must not use the fleet
 	narrowed bool   // whether nodes were left out
 	ranks    bool   // whether the packing order decides between nodes
 	attempt  ledger.Cycle
@@ -27,7 +27,7 @@ func (c *cycle) Clone() fwk.StateData { return c }
 
 func (p *Plugin) stateKey() fwk.StateKey { return fwk.StateKey(p.name) }
 
-// cycleOf reads the attempt's state; there is none when PreFilter did not run, as for pods that were never this profile's.
+// cycleOf returns the state of the attempt, or an error status if PreFilter did not run.
 func (p *Plugin) cycleOf(state fwk.CycleState) (*cycle, *fwk.Status) {
 	data, err := state.Read(p.stateKey())
 	if err != nil {
@@ -36,7 +36,7 @@ func (p *Plugin) cycleOf(state fwk.CycleState) (*cycle, *fwk.Status) {
 	return data.(*cycle), nil
 }
 
-// set is a small concurrent set; the zero value is empty.
+// set is a concurrent set of pod UIDs. The zero value is empty.
 type set struct{ m sync.Map }
 
 func (s *set) add(key types.UID) (added bool) {

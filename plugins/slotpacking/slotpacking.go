@@ -18,7 +18,7 @@ import (
 // Name is the plugin's name in a scheduler configuration.
 const Name = "SlotPacking"
 
-// New gives the plugin's factory; all factories of a process share one ledger.
+// New returns the plugin's factory. All factories of a process share one ledger.
 func New(l *ledger.Ledger) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return func(ctx context.Context, obj runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		var args v1alpha1.SlotPackingArgs
@@ -31,6 +31,7 @@ func New(l *ledger.Ledger) func(context.Context, runtime.Object, fwk.Handle) (fw
 	}
 }
 
+// terms returns the weights of the node ranking.
 func terms(b v1alpha1.BalanceArgs) packing.Terms {
 	return packing.Terms{
 		Fragmentation: *b.Fragmentation, Stranding: *b.Stranding, CPUShortage: *b.CPUShortage, Scarcity: *b.Scarcity,

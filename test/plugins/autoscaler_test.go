@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestTemplateIsTrue: the documents promise of an empty group what a node's agent advertises then.
+// TestTemplateIsTrue: the documents assumed of an empty group what a node's agent advertises then.
 func TestTemplateIsTrue(t *testing.T) {
 	node, list := arrived(t), documented(t)
 	if len(list) != 5 {

@@ -167,8 +167,8 @@ func podInfo(t *testing.T, pod *v1.Pod) *framework.PodInfo {
 
 // sliceOf is where the ledger has the pod.
 func (w world) sliceOf(uid types.UID) string {
-	if promise, ok := w.ledger.Get(uid); ok {
-		return promise.Containers[0].VGPUs[0].Slice
+	if assumed, ok := w.ledger.Get(uid); ok {
+		return assumed.Containers[0].VGPUs[0].Slice
 	}
 	return ""
 }

@@ -67,7 +67,7 @@ func TestGroupSimulationAndCommit(t *testing.T) {
 			t.Fatalf("%d members fit, want 3: one beside the pod that is there, two on the other GPU", fitted)
 		}
 		if w.ledger.Len() != 0 {
-			t.Fatalf("%d promises stay behind", w.ledger.Len())
+			t.Fatalf("%d assumed stay behind", w.ledger.Len())
 		}
 	}
 	onSlice := map[string]int{}

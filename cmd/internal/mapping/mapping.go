@@ -27,7 +27,7 @@ func Of(node *v1.Node, pods []*v1.Pod) (list []Slice) {
 	if err != nil {
 		return nil
 	}
-	d := &nodeview.Derivation{Node: packing.NewNode(node.Name, nodeview.Slices(inventory), 0, 0), Read: nodeview.Read}
+	d := &nodeview.Derivation{Node: packing.NewNode(node.Name, nodeview.Slices(inventory), 0, 0), PodRequest: nodeview.PodRequestOf}
 	for _, pod := range pods {
 		d.Add(pod)
 	}

@@ -1,5 +1,5 @@
-// Package nodeview turns nodes and pods into the terms of vgpu/packing: what the slices of a node hold, and whether that can
-// be trusted. The scheduler plugins decide on it, and the command line explains their decisions from it.
+// Package nodeview translates nodes and pods into the types of vgpu/packing: which shares are on the slices of a node. Scheduler
+// plugins decide on it, and kubectl gshare explains their decisions from it.
 package nodeview
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// The reasons for which a node is not trusted. Nothing is placed on it until they are gone.
+// Errors that make a node untrusted: what its slices hold is not certain, so nothing is placed on it until they are resolved.
 var (
 	ErrInventory  = errors.New("gshare inventory is malformed")
 	ErrPlacement  = errors.New("a pod's gshare placement is malformed")
@@ -21,38 +21,38 @@ var (
 	ErrNominated  = errors.New("GPUs are kept for a nominated pod")
 )
 
-// Occupant is a placement that counts on a node.
+// Occupant is a placement that takes space on a node.
 type Occupant struct {
-	Pod       *v1.Pod // nil for a promise whose pod is not on the node yet
+	Pod       *v1.Pod // nil for an assumed placement whose pod is not on the node yet
 	Tenant    string
 	Workload  string
 	Placement kube.Placement
 }
 
-// Derivation collects the pods of one node: Add or Place each, then Load.
+// Derivation computes what the slices of one node hold. Call Place or Add for each pod, then Load.
 type Derivation struct {
-	Node   *packing.Node            // with empty slices; Load fills them
-	Packer packing.Packer           // places pods that nobody has placed
-	Read   func(*v1.Pod) *Statement // Read, or what remembers its answers
+	Node       *packing.Node             // with empty slices; Load fills them
+	Packer     packing.Packer            // places pods that nobody has placed
+	PodRequest func(*v1.Pod) *PodRequest // Read, or what remembers its answers
 
 	placed  []Occupant
 	virtual []*v1.Pod // ask for GPUs, but nobody has placed them
 	err     error
 }
 
-// Place counts a placement that is known otherwise than from the pod.
+// Place adds a placement that is known from elsewhere than the pod's annotation.
 func (d *Derivation) Place(o Occupant) { d.placed = append(d.placed, o) }
 
-// Placed lists what was placed; after Load it is in the order in which the slices were loaded.
+// Placed returns the added placements; after Load in the order in which they were put on the slices, by pod UID.
 func (d *Derivation) Placed() []Occupant { return d.placed }
 
-// Add counts a pod of the node by its own annotation. It takes a placement only from a bound pod that asks for GPUs: anybody
-// might have written it on another.
+// Add adds a pod of the node with the placement in its annotation. Only a bound pod that requests shares has a valid one: on other
+// pods anybody may have written it.
 func (d *Derivation) Add(pod *v1.Pod) {
-	said, bound := d.Read(pod), pod.Spec.NodeName != ""
+	said, bound := d.PodRequest(pod), pod.Spec.NodeName != ""
 	switch {
 	case !said.Asks:
-	case bound && said.Placed && said.PlaceErr == nil && said.Placement.Node == d.Node.Name:
+	case bound && said.Placed && said.PlacementErr == nil && said.Placement.Node == d.Node.Name:
 		d.Place(Occupant{pod, pod.Namespace, said.Pod.Request.Workload, said.Placement})
 	case bound && said.Placed:
 		d.err = ErrPlacement
@@ -63,25 +63,26 @@ func (d *Derivation) Add(pod *v1.Pod) {
 	}
 }
 
-// Load loads the placed pods, then gives every other one the place it would get now: first those that run here already, then
-// the nominated, each by priority and then by UID. Pods that are nominated wait for lower-priority pods to end, so those do
-// not count against them. Where a pod would go must not depend on anything but this node, or Reserve could refuse for ever
-// what Filter admits. The error says why the node is in doubt.
+// Load puts the placed pods on the node's slices, and then every other pod where it would be placed now: first pods bound here, then
+// nominated ones, each by priority and then by UID. Nominated pods wait for terminating pods of lower priority, which therefore do
+// not count. Where a pod is put depends on this node alone; otherwise Reserve could refuse for ever what Filter admits. The error
+// is one of those that make the node untrusted.
 func (d *Derivation) Load() error {
 	slices.SortFunc(d.virtual, func(a, b *v1.Pod) int {
 		return cmp.Or(cmp.Compare(nominated(a), nominated(b)),
 			cmp.Compare(Priority(b), Priority(a)), cmp.Compare(a.UID, b.UID))
 	})
 	d.loadPlaced()
-	return cmp.Or(d.err, d.placeVirtually())
+	return cmp.Or(d.err, d.placeUnplaced())
 }
 
-func (d *Derivation) placeVirtually() error {
+// placeUnplaced puts pods without a placement where they would be placed now.
+func (d *Derivation) placeUnplaced() error {
 	for _, pod := range d.virtual {
-		said := d.Read(pod)
+		said := d.PodRequest(pod)
 		plan, _, refusal := d.Packer.Place(d.Node, &said.Pod)
 		if refusal != packing.Admitted {
-			return doubt(pod)
+			return placementError(pod)
 		}
 		d.Node.Take(d.Packer.Rules.Model, &said.Pod, plan)
 	}
@@ -95,7 +96,7 @@ func nominated(pod *v1.Pod) int {
 	return 0
 }
 
-func doubt(pod *v1.Pod) error {
+func placementError(pod *v1.Pod) error {
 	if pod.Spec.NodeName == "" {
 		return ErrNominated
 	}
@@ -105,21 +106,21 @@ func doubt(pod *v1.Pod) error {
 func (d *Derivation) loadPlaced() {
 	slices.SortFunc(d.placed, func(a, b Occupant) int { return cmp.Compare(a.Placement.UID, b.Placement.UID) })
 	for _, o := range d.placed {
-		if o.Pod == nil || !d.leavesFor(o.Pod) {
+		if o.Pod == nil || !d.makesWay(o.Pod) {
 			load(d.Node, o)
 		}
 	}
 }
 
-// leavesFor says that the pod is ending and makes room for a nominated pod of higher priority. The framework filters once
-// more without nominated pods, and there the ending pod counts.
-func (d *Derivation) leavesFor(pod *v1.Pod) bool {
+// makesWay reports whether the pod is terminating and a nominated pod of higher priority waits for its space. The framework filters
+// a second time without nominated pods, and then the terminating pod counts.
+func (d *Derivation) makesWay(pod *v1.Pod) bool {
 	return pod.DeletionTimestamp != nil && slices.ContainsFunc(d.virtual, func(v *v1.Pod) bool {
 		return v.Spec.NodeName == "" && Priority(v) > Priority(pod)
 	})
 }
 
-// Priority is the scheduling priority of a pod; zero where none is set.
+// Priority returns the scheduling priority of a pod, or 0 where none is set.
 func Priority(pod *v1.Pod) int32 {
 	if pod.Spec.Priority == nil {
 		return 0

@@ -5,7 +5,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Rules are what the args of a profile say of sharing. The args have their defaults.
+// Rules returns the packing rules for a profile's arguments, which have their defaults.
 func Rules(m packing.Model, args v1alpha1.SharingArgs) packing.Rules {
 	rules := packing.NewRules(m)
 	rules.Gamma = *args.GammaPercent * 10

@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Slices puts an inventory into the packer's terms.
+// Slices returns the slices of an inventory.
 func Slices(inv kube.Inventory) []packing.Slice {
 	out := make([]packing.Slice, len(inv.Slices))
 	for i, s := range inv.Slices {
@@ -19,8 +19,8 @@ func Slices(inv kube.Inventory) []packing.Slice {
 	return out
 }
 
-// load puts an occupant on its slices. A share on a slice that the inventory no longer lists takes nothing: the slice is gone,
-// and when it comes back the share counts again.
+// load adds an occupant's shares to its slices. Shares on slices that the inventory no longer lists are skipped; they count again when
+// the slice is back.
 func load(n *packing.Node, o Occupant) {
 	for _, c := range o.Placement.Containers {
 		for _, v := range c.VGPUs {

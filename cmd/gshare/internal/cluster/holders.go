@@ -55,12 +55,12 @@ func (n *Node) Holders(slice string) (list []Holder) {
 // Suspects are the pods for which the node is not trusted, and what is wrong with each.
 func (s *Snapshot) Suspects(n *Node) (list []string) {
 	for _, pod := range s.onNode[n.Name] {
-		said := s.Statement(pod)
+		said := s.PodRequest(pod)
 		name := pod.Namespace + "/" + pod.Name
 		switch {
 		case !said.Asks:
-		case said.PlaceErr != nil:
-			list = append(list, name+": "+said.PlaceErr.Error())
+		case said.PlacementErr != nil:
+			list = append(list, name+": "+said.PlacementErr.Error())
 		case said.Placed && said.Placement.Node != n.Name:
 			list = append(list, name+": its placement is for another node")
 		case !said.Placed:

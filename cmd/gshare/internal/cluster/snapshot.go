@@ -26,7 +26,7 @@ type Snapshot struct {
 
 	onNode    map[string][]*v1.Pod // that have not ended
 	nominated map[string][]*v1.Pod
-	read      map[*v1.Pod]*nodeview.Statement
+	read      map[*v1.Pod]*nodeview.PodRequest
 }
 
 // Read lists nodes and pods once.
@@ -53,7 +53,7 @@ func (s *Snapshot) index() {
 	slices.SortFunc(s.Pods, func(a, b *v1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	s.read = map[*v1.Pod]*nodeview.Statement{}
+	s.read = map[*v1.Pod]*nodeview.PodRequest{}
 	s.onNode, s.nominated = map[string][]*v1.Pod{}, map[string][]*v1.Pod{}
 	for _, pod := range s.Pods {
 		switch {
@@ -90,11 +90,11 @@ func (s *Snapshot) Pod(name types.NamespacedName) (*v1.Pod, bool) {
 	return nil, false
 }
 
-// Statement is what a pod of the snapshot says, decoded once.
-func (s *Snapshot) Statement(pod *v1.Pod) *nodeview.Statement {
+// PodRequest is what a pod of the snapshot says, decoded once.
+func (s *Snapshot) PodRequest(pod *v1.Pod) *nodeview.PodRequest {
 	known := s.read[pod]
 	if known == nil {
-		known = nodeview.Read(pod)
+		known = nodeview.PodRequestOf(pod)
 		s.read[pod] = known
 	}
 	return known
@@ -119,7 +119,7 @@ type Node struct {
 func (s *Snapshot) Derive(node *v1.Node, packer packing.Packer, asks *v1.Pod, without func(*v1.Pod) bool) *Node {
 	inventory, _, err := kube.InventoryOf(node)
 	n := &Node{Object: node, Used: v1.ResourceList{}, closed: closedOf(inventory)}
-	d := &nodeview.Derivation{Node: packing.NewNode(node.Name, nodeview.Slices(inventory), 0, 0), Packer: packer, Read: s.Statement}
+	d := &nodeview.Derivation{Node: packing.NewNode(node.Name, nodeview.Slices(inventory), 0, 0), Packer: packer, PodRequest: s.PodRequest}
 	for _, pod := range s.onNode[node.Name] {
 		if !without(pod) {
 			d.Add(pod)

@@ -55,18 +55,18 @@ func (n *Node) fix() string {
 	return ""
 }
 
-// visitor takes a pod from node to node.
-type visitor struct {
-	snapshot  *cluster.Snapshot
-	pod       *v1.Pod
-	statement *nodeview.Statement
-	packer    packing.Packer
-	welcome   nodeview.Visitor
-	requests  v1.ResourceList
+// nodeExplainer explains for one pod, node by node, why it cannot run there.
+type nodeExplainer struct {
+	snapshot    *cluster.Snapshot
+	pod         *v1.Pod
+	request     *nodeview.PodRequest
+	packer      packing.Packer
+	eligibility nodeview.EligibilityCheck
+	requests    v1.ResourceList
 }
 
-func newVisitor(s *cluster.Snapshot, pod *v1.Pod, statement *nodeview.Statement, packer packing.Packer) *visitor {
-	return &visitor{s, pod, statement, packer, nodeview.NewVisitor(pod), resource.PodRequests(pod, resource.PodResourcesOptions{})}
+func newNodeExplainer(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.PodRequest, packer packing.Packer) *nodeExplainer {
+	return &nodeExplainer{s, pod, request, packer, nodeview.NewEligibilityCheck(pod), resource.PodRequests(pod, resource.PodResourcesOptions{})}
 }
 
 // How far a pod gets on a node: nodes where it gets further tell more.
@@ -77,9 +77,9 @@ const (
 )
 
 // ask hears everything that is to be said of a node. open is the node's slices if only they are in the way.
-func (v *visitor) ask(object *v1.Node) (out Node, open *packing.Node) {
+func (v *nodeExplainer) ask(object *v1.Node) (out Node, open *packing.Node) {
 	n := v.snapshot.Derive(object, v.packer, v.pod, cluster.Nobody)
-	out = Node{Name: object.Name, Obstacles: v.unwelcome(object), depth: asked}
+	out = Node{Name: object.Name, Obstacles: v.ineligible(object), depth: asked}
 	shortages := v.shortages(n)
 	switch {
 	case len(out.Obstacles) > 0:
@@ -91,10 +91,10 @@ func (v *visitor) ask(object *v1.Node) (out Node, open *packing.Node) {
 	}
 	out.Obstacles = append(out.Obstacles, shortages...)
 	if n.Doubt != nil {
-		out.Obstacles = append(out.Obstacles, v.doubt(n))
+		out.Obstacles = append(out.Obstacles, v.untrusted(n))
 		return out, nil
 	}
-	_, _, refusal := v.packer.Place(n.Node, &v.statement.Pod)
+	_, _, refusal := v.packer.Place(n.Node, &v.request.Pod)
 	if refusal == packing.Admitted {
 		out.Obstacles = append(out.Obstacles, v.unadvertised(n)...)
 		out.Fits = len(out.Obstacles) == 0
@@ -107,13 +107,13 @@ func (v *visitor) ask(object *v1.Node) (out Node, open *packing.Node) {
 }
 
 // look asks the slices one by one, and what would help here.
-func (v *visitor) look(out *Node) {
+func (v *nodeExplainer) look(out *Node) {
 	n := out.derived
 	if n == nil {
 		return
 	}
 	var closed []kube.Reason // of the slices that are in the way
-	for i, says := range explain.Slices(v.packer.Rules, n.Node, &v.statement.Pod) {
+	for i, says := range explain.Slices(v.packer.Rules, n.Node, &v.request.Pod) {
 		s := &n.Slices[i]
 		line := Slice{ID: string(s.ID), Model: strings.TrimSpace(s.Model + " " + s.Profile)}
 		for _, r := range says {
@@ -131,7 +131,7 @@ func (v *visitor) look(out *Node) {
 	if out.refusal == packing.Unhealthy {
 		out.Obstacles[len(out.Obstacles)-1].Fix = cluster.Remedy(closed)
 	}
-	q := explain.Question{Packer: v.packer, Pod: &v.statement.Pod, Nodes: []*packing.Node{n.Node}}
+	q := explain.Question{Packer: v.packer, Pod: &v.request.Pod, Nodes: []*packing.Node{n.Node}}
 	out.Changes = q.Changes()
 	if !out.refusal.NeverFits() {
 		out.Leave = v.departures(n)
@@ -139,22 +139,22 @@ func (v *visitor) look(out *Node) {
 }
 
 // departures lists the pods of the node whose end alone would make room.
-func (v *visitor) departures(n *cluster.Node) (names []string) {
+func (v *nodeExplainer) departures(n *cluster.Node) (names []string) {
 	for _, other := range v.snapshot.On(n.Name) {
 		if !kube.Asks(other) {
 			continue
 		}
 		after := v.snapshot.Derive(n.Object, v.packer, v.pod, func(p *v1.Pod) bool { return p == other })
-		if _, _, refusal := v.packer.Place(after.Node, &v.statement.Pod); after.Doubt == nil && refusal == packing.Admitted {
+		if _, _, refusal := v.packer.Place(after.Node, &v.request.Pod); after.Doubt == nil && refusal == packing.Admitted {
 			names = append(names, other.Namespace+"/"+other.Name)
 		}
 	}
 	return names
 }
 
-// unwelcome are Kubernetes' own conditions.
-func (v *visitor) unwelcome(n *v1.Node) []Obstacle {
-	switch welcome, taint := v.welcome.At(n); welcome {
+// ineligible are Kubernetes' own conditions.
+func (v *nodeExplainer) ineligible(n *v1.Node) []Obstacle {
+	switch result, taint := v.eligibility.On(n); result {
 	case nodeview.Cordoned:
 		return []Obstacle{{"the node is cordoned", "", "kubectl uncordon " + n.Name}}
 	case nodeview.Tainted:
@@ -167,7 +167,7 @@ func (v *visitor) unwelcome(n *v1.Node) []Obstacle {
 
 // shortages are the resources that the node has too little of, as the scheduler's NodeResourcesFit counts them. Of gshare's
 // own only tickets count here: the others are sums of what the slices have, of which the packer knows more.
-func (v *visitor) shortages(n *cluster.Node) (list []Obstacle) {
+func (v *nodeExplainer) shortages(n *cluster.Node) (list []Obstacle) {
 	if most := n.Object.Status.Allocatable.Pods().Value(); int64(n.Pods) >= most {
 		list = append(list, Obstacle{"too many pods", fmt.Sprintf("%d of %d", n.Pods, most), "wait until a pod there ends"})
 	}
@@ -177,11 +177,11 @@ func (v *visitor) shortages(n *cluster.Node) (list []Obstacle) {
 }
 
 // unadvertised are resources that the slices have but the node's status lacks.
-func (v *visitor) unadvertised(n *cluster.Node) []Obstacle {
+func (v *nodeExplainer) unadvertised(n *cluster.Node) []Obstacle {
 	return v.insufficient(n, func(name v1.ResourceName) bool { return ours(name) && name != kube.ResourceVGPU })
 }
 
-func (v *visitor) insufficient(n *cluster.Node, counts func(v1.ResourceName) bool) (list []Obstacle) {
+func (v *nodeExplainer) insufficient(n *cluster.Node, counts func(v1.ResourceName) bool) (list []Obstacle) {
 	for _, name := range slices.Sorted(maps.Keys(v.requests)) {
 		wanted, free := v.requests[name], n.Free(name)
 		if !counts(name) || wanted.IsZero() || wanted.Cmp(free) <= 0 {
@@ -211,7 +211,7 @@ func shortageFix(name v1.ResourceName, n *v1.Node) string {
 	return "ask for less " + string(name) + ", or wait until a pod there ends"
 }
 
-func (v *visitor) doubt(n *cluster.Node) Obstacle {
+func (v *nodeExplainer) untrusted(n *cluster.Node) Obstacle {
 	reason := n.Doubt
 	for _, known := range []error{nodeview.ErrInventory, nodeview.ErrPlacement, nodeview.ErrUnknownUse, nodeview.ErrNominated} {
 		if errors.Is(n.Doubt, known) {

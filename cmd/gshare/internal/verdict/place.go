@@ -32,14 +32,14 @@ type Neighbor struct {
 }
 
 // bound explains a pod that has a node.
-func (r *Report) bound(s *cluster.Snapshot, pod *v1.Pod, statement *nodeview.Statement) {
+func (r *Report) bound(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.PodRequest) {
 	switch {
-	case !statement.Placed:
+	case !request.Placed:
 		r.is(Unplaced, fmt.Sprintf("the pod is on %s without a placement: %s, not gshare-scheduler", pod.Spec.NodeName, whoBound(s, pod)),
 			"delete it and create it anew with schedulerName: "+kube.SchedulerName+"; until then nothing more is placed on that node")
 		return
-	case statement.PlaceErr != nil:
-		r.is(BadPlacement, "the placement is not to be trusted: "+statement.PlaceErr.Error(), "delete the pod; until then nothing more is placed on its node")
+	case request.PlacementErr != nil:
+		r.is(BadPlacement, "the placement is not to be trusted: "+request.PlacementErr.Error(), "delete the pod; until then nothing more is placed on its node")
 		return
 	}
 	i := slices.IndexFunc(s.Nodes, func(n *v1.Node) bool { return n.Name == pod.Spec.NodeName })
@@ -48,7 +48,7 @@ func (r *Report) bound(s *cluster.Snapshot, pod *v1.Pod, statement *nodeview.Sta
 		return
 	}
 	node := s.Derive(s.Nodes[i], packing.Packer{}, nil, cluster.Unplaced)
-	r.places(node, pod, statement.Placement)
+	r.places(node, pod, request.Placement)
 	r.Reason, r.Summary = Placed, r.whereabouts(s, pod)
 	r.status(pod)
 }
@@ -88,13 +88,13 @@ func (r *Report) whereabouts(s *cluster.Snapshot, pod *v1.Pod) string {
 	}
 	free := pod.DeepCopy() // as it was before it was bound
 	free.Spec.NodeName = ""
-	visitor := newVisitor(s, free, nodeview.Read(pod), profile.Packer)
+	explainer := newNodeExplainer(s, free, nodeview.PodRequestOf(pod), profile.Packer)
 	fit := 0
 	for _, n := range s.Nodes {
 		if n.Name == pod.Spec.NodeName {
 			continue
 		}
-		verdict, _ := visitor.ask(n)
+		verdict, _ := explainer.ask(n)
 		if r.Nodes = append(r.Nodes, verdict); verdict.Fits {
 			fit++
 		}

@@ -52,19 +52,19 @@ type Report struct {
 // Of explains a pod of the snapshot.
 func Of(s *cluster.Snapshot, pod *v1.Pod) *Report {
 	r := &Report{Pod: pod.Namespace + "/" + pod.Name, Scheduler: pod.Spec.SchedulerName, Said: said(pod), Notes: s.Notes}
-	statement := s.Statement(pod)
-	r.Asks = asks(statement)
+	request := s.PodRequest(pod)
+	r.Asks = asks(request)
 	profile, known := s.Profile(pod.Spec.SchedulerName)
 	switch {
-	case !statement.Asks:
+	case !request.Asks:
 		r.is(NoShare, "the pod asks for no resource of gshare", "set gshare/sm and gshare/mem in the limits of a container"+insteadOf(pod))
 	case cluster.Ended(pod):
 		r.is(Ended, "the pod has ended: "+string(pod.Status.Phase), "")
 	case pod.Spec.NodeName != "":
-		r.bound(s, pod, statement)
-	case statement.RequestErr != nil:
-		r.is(BadRequest, statement.RequestErr.Error(), fixOf(statement.RequestErr))
-	case statement.Placed:
+		r.bound(s, pod, request)
+	case request.RequestErr != nil:
+		r.is(BadRequest, request.RequestErr.Error(), fixOf(request.RequestErr))
+	case request.Placed:
 		r.is(Forged, "the pod carries "+kube.AnnotationPlacement+", which only the scheduler writes", "create the pod without that annotation")
 	case !known:
 		r.is(Scheduler, fmt.Sprintf("the pod is for scheduler %q, which is none of gshare's (%s)", pod.Spec.SchedulerName, names(s.Profiles)),
@@ -72,7 +72,7 @@ func Of(s *cluster.Snapshot, pod *v1.Pod) *Report {
 	case len(pod.Spec.SchedulingGates) > 0:
 		r.is(Gated, "the pod is held back by the scheduling gate "+pod.Spec.SchedulingGates[0].Name, "whoever set the gate has to remove it")
 	default:
-		r.pending(s, pod, statement, profile.Packer)
+		r.pending(s, pod, request, profile.Packer)
 	}
 	return r
 }
@@ -85,19 +85,19 @@ func (r *Report) is(reason Reason, summary, fix string) {
 const inDetail = 20
 
 // pending asks every node; those where the pod got furthest come first.
-func (r *Report) pending(s *cluster.Snapshot, pod *v1.Pod, statement *nodeview.Statement, packer packing.Packer) {
-	visitor := newVisitor(s, pod, statement, packer)
+func (r *Report) pending(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.PodRequest, packer packing.Packer) {
+	explainer := newNodeExplainer(s, pod, request, packer)
 	open := map[string]*packing.Node{}
 	for _, n := range s.Nodes {
-		verdict, slices := visitor.ask(n)
+		verdict, slices := explainer.ask(n)
 		r.Nodes = append(r.Nodes, verdict)
 		open[n.Name] = slices
 	}
 	slices.SortStableFunc(r.Nodes, func(a, b Node) int { return b.depth - a.depth })
-	q := explain.Question{Packer: packer, Pod: &statement.Pod}
+	q := explain.Question{Packer: packer, Pod: &request.Pod}
 	for i := range r.Nodes {
 		if i < inDetail {
-			visitor.look(&r.Nodes[i])
+			explainer.look(&r.Nodes[i])
 		}
 		if n := open[r.Nodes[i].Name]; n != nil {
 			q.Nodes = append(q.Nodes, n)

@@ -40,10 +40,10 @@ func smaller(sm, quota, mem int64) func(*world) {
 func alone(w *world) { w.others = nil }
 
 var failures = map[string]failure{
-	"memory is promised": {
+	"memory is assumed": {
 		func(t *testing.T, w *world) { w.beside(t, "a", share.MPS, 100, 1000, 35840) },
 		NoNode, "1 insufficient GPU memory", "gshare/mem", share.FieldMemory, smaller(50, 100, 5120)},
-	"time is promised": {
+	"time is assumed": {
 		func(t *testing.T, w *world) { w.beside(t, "a", share.MPS, 600, 1000, 1024) },
 		NoNode, "1 insufficient GPU SM-time", "gshare/sm", share.FieldSM, smaller(40, 100, 10240)},
 	"larger than any slice": {

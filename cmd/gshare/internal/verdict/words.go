@@ -12,7 +12,7 @@ import (
 )
 
 // asks writes down the shares that a pod asks for.
-func asks(s *nodeview.Statement) (lines []string) {
+func asks(s *nodeview.PodRequest) (lines []string) {
 	for _, c := range s.Pod.Request.Containers {
 		lines = append(lines, fmt.Sprintf("%s: %d vGPU of %s", c.Name, c.VGPUs, Share(c.Share)))
 	}

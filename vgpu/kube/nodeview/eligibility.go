@@ -7,28 +7,30 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Welcome is what stock Kubernetes says of a pod on a node, as far as it follows from the two alone.
-type Welcome int
+// Eligibility is whether Kubernetes' own conditions let a pod on a node, as far as they depend on these two alone.
+type Eligibility int
 
-// The answers.
+// The results of EligibilityCheck.On.
 const (
-	Welcomed Welcome = iota
+	Eligible Eligibility = iota
 	Cordoned
 	Tainted
 	NotSelected // by node selector or required node affinity
 )
 
-// Visitor asks nodes whether they take a pod.
-type Visitor struct {
+// EligibilityCheck checks one pod against nodes: cordon, taints, node selector and required node affinity.
+type EligibilityCheck struct {
 	pod      *v1.Pod
 	affinity nodeaffinity.RequiredNodeAffinity
 }
 
-// NewVisitor reads the pod once for all nodes.
-func NewVisitor(pod *v1.Pod) Visitor { return Visitor{pod, nodeaffinity.GetRequiredNodeAffinity(pod)} }
+// NewEligibilityCheck returns a check for the pod, whose affinity it parses once for all nodes.
+func NewEligibilityCheck(pod *v1.Pod) EligibilityCheck {
+	return EligibilityCheck{pod, nodeaffinity.GetRequiredNodeAffinity(pod)}
+}
 
-// At asks a node; the taint is the one that keeps the pod off, if that is the answer.
-func (v Visitor) At(node *v1.Node) (Welcome, v1.Taint) {
+// On returns whether the pod may run on the node, and for Cordoned and Tainted the taint that keeps it off.
+func (v EligibilityCheck) On(node *v1.Node) (Eligibility, v1.Taint) {
 	tolerations := v.pod.Spec.Tolerations
 	if node.Spec.Unschedulable && !corev1.TolerationsTolerateTaint(klog.Background(), tolerations, &cordon, comparisons) {
 		return Cordoned, cordon
@@ -40,11 +42,11 @@ func (v Visitor) At(node *v1.Node) (Welcome, v1.Taint) {
 	if ok, err := v.affinity.Match(node); !ok || err != nil {
 		return NotSelected, v1.Taint{}
 	}
-	return Welcomed, v1.Taint{}
+	return Eligible, v1.Taint{}
 }
 
-// comparisons lets tolerations compare numbers. Where the scheduler's feature for it is off no such toleration exists, or its
-// filter refuses it; a check stricter than that filter would leave out the best node.
+// comparisons makes tolerations with numeric operators match. Where the scheduler's feature gate for them is off, its own filter
+// refuses such pods; a check stricter than that filter would leave out the best node.
 const comparisons = true
 
 // cordon is the taint that stands for a cordoned node: a pod that tolerates it may go there.

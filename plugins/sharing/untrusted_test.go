@@ -20,9 +20,9 @@ func TestMalformedPlacementClosesTheNode(t *testing.T) {
 	for name, text := range map[string]string{"no JSON": "{", "another pod's": other, "empty": "", "more than asked": more} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlugin(t, newHandle(), 0)
-			_, doubt := deriveOn(t, p, gpuPod("a", 100, 10, on("n1"), annotation(kube.AnnotationPlacement, text)))
-			if !errors.Is(doubt, nodeview.ErrPlacement) {
-				t.Errorf("doubt %v", doubt)
+			_, err := deriveOn(t, p, gpuPod("a", 100, 10, on("n1"), annotation(kube.AnnotationPlacement, text)))
+			if !errors.Is(err, nodeview.ErrPlacement) {
+				t.Errorf("err %v", err)
 			}
 		})
 	}
@@ -43,9 +43,9 @@ func TestForgedPlacementCountsNowhere(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, doubt := deriveOn(t, newPlugin(t, newHandle(), 0), tt.pod)
-			if doubt != nil || !slices.Equal(got, tt.want) {
-				t.Errorf("requested %v, doubt %v; want %v", got, doubt, tt.want)
+			got, err := deriveOn(t, newPlugin(t, newHandle(), 0), tt.pod)
+			if err != nil || !slices.Equal(got, tt.want) {
+				t.Errorf("requested %v, err %v; want %v", got, err, tt.want)
 			}
 		})
 	}
@@ -82,8 +82,8 @@ func TestMalformedInventoryIsToldOnce(t *testing.T) {
 		node = node.DeepCopy()
 		node.Annotations[kube.AnnotationInventory] = text
 		for range 3 {
-			if _, doubt := p.derive(newNodeInfo(node), "", nil); !errors.Is(doubt, nodeview.ErrInventory) {
-				t.Errorf("inventory %q: doubt %v", text, doubt)
+			if _, err := p.derive(newNodeInfo(node), "", nil); !errors.Is(err, nodeview.ErrInventory) {
+				t.Errorf("inventory %q: err %v", text, err)
 			}
 		}
 	}
@@ -96,8 +96,8 @@ func TestMalformedInventoryIsToldOnce(t *testing.T) {
 		t.Errorf("event %q", e)
 	}
 	// The node goes, and with it what is remembered of it.
-	p.forgetComplaints()
-	if _, kept := p.complaints.byNode.Load("n1"); kept {
+	p.forgetReported()
+	if _, kept := p.reportedErrors.byNode.Load("n1"); kept {
 		t.Error("a node that is gone is remembered")
 	}
 }
@@ -110,12 +110,12 @@ func TestFilterTellsWhetherPreemptionHelps(t *testing.T) {
 		info *fakeNode
 		want fwk.Code
 	}{
-		"room":             {newNodeInfo(gpuNode(t, "n1", 1)), fwk.Success},
-		"full":             {newNodeInfo(gpuNode(t, "n1", 1), whole), fwk.Unschedulable},
-		"no GPUs":          {newNodeInfo(gpuNode(t, "n1", 0)), fwk.UnschedulableAndUnresolvable},
-		"broken inventory": {newNodeInfo(broken), fwk.UnschedulableAndUnresolvable},
-		"nominee in doubt": {newNodeInfo(gpuNode(t, "n1", 1), whole, gpuPod("b", 100, 100)), fwk.Unschedulable},
-		"stranger":         {newNodeInfo(gpuNode(t, "n1", 1), whole, gpuPod("b", 100, 100, on("n1"))), fwk.UnschedulableAndUnresolvable},
+		"room":              {newNodeInfo(gpuNode(t, "n1", 1)), fwk.Success},
+		"full":              {newNodeInfo(gpuNode(t, "n1", 1), whole), fwk.Unschedulable},
+		"no GPUs":           {newNodeInfo(gpuNode(t, "n1", 0)), fwk.UnschedulableAndUnresolvable},
+		"broken inventory":  {newNodeInfo(broken), fwk.UnschedulableAndUnresolvable},
+		"nominee untrusted": {newNodeInfo(gpuNode(t, "n1", 1), whole, gpuPod("b", 100, 100)), fwk.Unschedulable},
+		"stranger":          {newNodeInfo(gpuNode(t, "n1", 1), whole, gpuPod("b", 100, 100, on("n1"))), fwk.UnschedulableAndUnresolvable},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -141,14 +141,14 @@ func TestInventoryFollowsTheAnnotation(t *testing.T) {
 	none.Annotations = nil
 	empty.Annotations[kube.AnnotationInventory] = ""
 	for i, step := range []struct {
-		node  *v1.Node
-		gpus  int
-		doubt error
+		node *v1.Node
+		gpus int
+		err  error
 	}{{one, 1, nil}, {two, 2, nil}, {none, 0, nil}, {empty, 0, nodeview.ErrInventory}, {none, 0, nil}, {one, 1, nil}} {
 		for range 2 {
-			node, doubt := p.derive(newNodeInfo(step.node), "", nil)
-			if len(node.Slices) != step.gpus || !errors.Is(doubt, step.doubt) {
-				t.Errorf("step %d: %d GPUs, doubt %v; want %d, %v", i, len(node.Slices), doubt, step.gpus, step.doubt)
+			node, err := p.derive(newNodeInfo(step.node), "", nil)
+			if len(node.Slices) != step.gpus || !errors.Is(err, step.err) {
+				t.Errorf("step %d: %d GPUs, err %v; want %d, %v", i, len(node.Slices), err, step.gpus, step.err)
 			}
 		}
 	}

@@ -1,0 +1,81 @@
+package sharing
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+)
+
+// podInfo is one version of a pod, decoded once.
+type podInfo struct {
+	nodeview.PodRequest
+	version string // resource version of the pod it was read from
+	shape   packing.Shape
+	key     string // equal for pods that the packer cannot tell apart
+}
+
+// podInfos caches one podInfo a pod, so that a node's occupancy can be derived without decoding its pods again.
+type podInfos struct {
+	lives    func(*v1.Pod) bool // whether the informer has the pod; an entry for another one would never be removed
+	affinity bool               // whether the ranker reads workloads
+	mu       sync.Mutex         // guards byUID
+	byUID    map[types.UID]*podInfo
+}
+
+func newPodInfos(lives func(*v1.Pod) bool, affinity bool) *podInfos {
+	return &podInfos{lives: lives, affinity: affinity, byUID: map[types.UID]*podInfo{}}
+}
+
+// of returns the pod's podInfo, decoding the pod if its resource version is new. Assumed and nominated copies of a pod have the
+// original's resource version but another node name, which is not part of a podInfo. Nominated pods that are in no queue have neither
+// spec nor version and are not cached.
+func (d *podInfos) of(pod *v1.Pod) *podInfo {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known := d.byUID[pod.UID]
+	if known == nil || known.version != pod.ResourceVersion {
+		known = read(pod)
+		if d.affinity {
+			known.key += known.Pod.Request.Workload
+		}
+		if pod.ResourceVersion != "" && d.lives(pod) {
+			d.byUID[pod.UID] = known
+		}
+	}
+	return known
+}
+
+// forget removes the pod's entry.
+func (d *podInfos) forget(uid types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.byUID, uid)
+}
+
+// read decodes a pod.
+func read(pod *v1.Pod) *podInfo {
+	d := &podInfo{PodRequest: *nodeview.PodRequestOf(pod), version: pod.ResourceVersion}
+	d.key, d.shape = keyOf(&d.Pod), packing.ShapeOf(&d.Pod)
+	return d
+}
+
+// request returns the decoded request of a pod.
+func (d *podInfos) request(pod *v1.Pod) *nodeview.PodRequest { return &d.of(pod).PodRequest }
+
+// keyOf returns a key made of every field that a packer reads. It formats with %#v, since other verbs call String methods, which
+// round.
+func keyOf(pod *packing.Pod) string {
+	read := *pod
+	read.Request.Workload, read.Request.Priority = "", ""
+	read.Request.Containers = slices.Clone(read.Request.Containers)
+	for i := range read.Request.Containers {
+		read.Request.Containers[i].Name = ""
+	}
+	return fmt.Sprintf("%#v", read)
+}

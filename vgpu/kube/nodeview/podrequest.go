@@ -1,0 +1,39 @@
+package nodeview
+
+import (
+	v1 "k8s.io/api/core/v1"
+	resource "k8s.io/component-helpers/resource"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// PodRequest is what one version of a pod requests, and its placement, decoded.
+type PodRequest struct {
+	Pod          packing.Pod
+	Asks         bool  // the pod requests a resource of gshare, even if RequestErr is set
+	RequestErr   error // why the request is invalid; the text of an event
+	Placement    kube.Placement
+	Placed       bool // the pod has a placement, even if PlacementErr is set
+	PlacementErr error
+}
+
+// PodRequestOf decodes a pod.
+func PodRequestOf(pod *v1.Pod) *PodRequest {
+	s := &PodRequest{}
+	var request share.Request
+	request, s.Asks, s.RequestErr = kube.RequestOf(pod)
+	s.Placement, s.Placed, s.PlacementErr = kube.PlacementOf(pod)
+	if s.RequestErr == nil && !s.Placed {
+		s.RequestErr = request.Attachable()
+	}
+	s.Pod = packing.Pod{Tenant: pod.Namespace, Request: request}
+	if s.Placed && s.PlacementErr == nil && s.Asks && s.RequestErr == nil && !kube.Grants(s.Placement, request) {
+		s.PlacementErr = ErrPlacement
+	}
+	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
+	s.Pod.CPU = packing.MilliCPU(requests.Cpu().MilliValue())
+	s.Pod.RAM = share.Bytes(requests.Memory().Value())
+	return s
+}
