@@ -1,5 +1,5 @@
-// Package deviceplugin speaks the kubelet's device plugin protocol, v1beta1, for gshare/vgpu. It knows sockets and messages;
-// what the answers are is for the Node behind it.
+// Package deviceplugin implements the kubelet's device plugin API, v1beta1, for gshare/vgpu: sockets and messages. The Node decides
+// the answers.
 package deviceplugin
 
 import (
@@ -9,34 +9,33 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// Node answers for the tickets of one node.
+// Node answers the kubelet's calls about the tickets of one node.
 type Node interface {
-	// Tickets lists all tickets; the channel is closed when they have changed.
+	// Tickets returns all tickets, and a channel that is closed when they have changed.
 	Tickets() (tickets []string, changed <-chan struct{})
-	// Prefer picks n of the available tickets, must among them. It is advice: the kubelet may do otherwise.
+	// Prefer returns n of the available tickets, with must among them. The kubelet may choose others.
 	Prefer(ctx context.Context, available, must []string, n int) []string
-	// Allocate gives the CDI name behind which the owner of the tickets will find what it is granted. The kubelet's main loop
-	// waits for it, so it does not wait for anything.
+	// Allocate returns the CDI device name of the tickets, whose file is written later by PreStart. It must not block: the kubelet's
+	// main loop waits for it.
 	Allocate(tickets []string) string
-	// PreStart makes sure that what is behind the name is the grant of the container that holds the tickets and is about to be
-	// created. After an error the kubelet asks again.
+	// PreStart grants the container that holds the tickets, and is about to be created, its share. After an error the kubelet retries.
 	PreStart(ctx context.Context, tickets []string) error
 }
 
-// service answers the kubelet on one socket.
+// service implements the device plugin API on one socket.
 type service struct {
 	api.UnimplementedDevicePluginServer
 	node     Node
-	watching chan struct{} // gets one when the kubelet begins to watch
-	lost     chan struct{} // gets one when it ends
+	watching chan struct{} // receives when the kubelet begins to watch
+	lost     chan struct{} // receives when it has ceased to
 }
 
 func newService(node Node) *service {
 	return &service{node: node, watching: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
 }
 
-// say notes something that need be heard once only.
-func say(c chan struct{}) {
+// signal sends to a channel with a buffer of one, unless a signal is pending there.
+func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -47,11 +46,11 @@ func (s *service) GetDevicePluginOptions(context.Context, *api.Empty) (*api.Devi
 	return &api.DevicePluginOptions{PreStartRequired: true, GetPreferredAllocationAvailable: true}, nil
 }
 
-// ListAndWatch tells the tickets. All are healthy always: the health of devices is in the node's inventory, where it goes up
-// and down without pods being failed for it.
+// ListAndWatch sends the list of tickets whenever it changes. All are always healthy: the health of devices is in the inventory of the
+// node, where a change does not fail running pods.
 func (s *service) ListAndWatch(_ *api.Empty, stream api.DevicePlugin_ListAndWatchServer) error {
-	say(s.watching)
-	defer say(s.lost)
+	signal(s.watching)
+	defer signal(s.lost)
 	for {
 		tickets, changed := s.node.Tickets()
 		if err := stream.Send(message(tickets)); err != nil {

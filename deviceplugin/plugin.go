@@ -23,32 +23,32 @@ type Plugin struct {
 	Resource  string
 	Node      Node
 	Log       *slog.Logger
-	// Registered is called when the kubelet has begun (true) or ceased (false) to watch.
+	// Registered is called with true when the kubelet has begun to watch, and with false when it has ceased to.
 	Registered func(bool)
 }
 
-// How often registration is tried while the kubelet is away, and how long it has to begin to watch. A kubelet that restarts
-// fails the pods that are bound but not running yet unless the plugin is back when it looks at them, so the pause is short.
+// retryEvery is the pause between registrations while the kubelet is away, and watchTimeout how long it may take to begin to watch. A
+// kubelet that restarts fails pods that are bound but not running unless the plugin is registered by then, so the pause is short.
 const (
-	retryEvery = 100 * time.Millisecond
-	watchSoon  = 10 * time.Second
+	retryEvery   = 100 * time.Millisecond
+	watchTimeout = 10 * time.Second
 )
 
-// kubeletSocket is where a kubelet takes registrations.
+// kubeletSocket is the name of the kubelet's socket for registrations.
 const kubeletSocket = "kubelet.sock"
 
-// Run serves and registers until the context ends, again and again: the stream on which the kubelet watches ends with every
-// kubelet, and nothing else tells so surely.
+// Run registers and serves until the context ends. It registers again whenever the stream ends on which the kubelet watches: that is the
+// only reliable sign of a restarted kubelet.
 func (p *Plugin) Run(ctx context.Context) {
-	said := ""
+	logged := ""
 	for ctx.Err() == nil {
 		err := p.serve(ctx)
-		if err != nil && ctx.Err() == nil && err.Error() != said {
-			p.Log.Warn("not registered with the kubelet", "err", err) // once, not ten times a second
-			said = err.Error()
+		if err != nil && ctx.Err() == nil && err.Error() != logged {
+			p.Log.Warn("failed to register with the kubelet", "error", err) // once for each error
+			logged = err.Error()
 		}
 		if err == nil {
-			said = ""
+			logged = ""
 		}
 		select {
 		case <-ctx.Done():
@@ -57,11 +57,11 @@ func (p *Plugin) Run(ctx context.Context) {
 	}
 }
 
-// serve is one registration, from a new socket to the end of the kubelet's watch. Each has a socket of its own: the kubelet
-// may not have noticed yet that an earlier one is dead, and takes none twice.
+// serve registers once, and blocks until the kubelet ceases to watch. Each registration has a new socket, since the kubelet refuses one
+// that it has not found to be dead yet.
 func (p *Plugin) serve(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(p.Directory, kubeletSocket)); err != nil {
-		return fmt.Errorf("the kubelet is not there: %w", err)
+		return fmt.Errorf("find socket of kubelet: %w", err)
 	}
 	name := "gshare-" + strings.ToLower(rand.Text()[:8]) + ".sock"
 	listener, err := net.Listen("unix", filepath.Join(p.Directory, name))
@@ -82,11 +82,11 @@ func (p *Plugin) serve(ctx context.Context) error {
 	if err := p.register(listed, name); err != nil {
 		return err
 	}
-	if err := await(listed, service.watching, watchSoon); err != nil {
+	if err := await(listed, service.watching, watchTimeout); err != nil {
 		return err
 	}
 	forget()
-	p.Log.Info("registered with the kubelet", "resource", p.Resource)
+	p.Log.Info("registered with kubelet", "resource", p.Resource)
 	p.Registered(true)
 	defer p.Registered(false)
 	select {
@@ -96,10 +96,10 @@ func (p *Plugin) serve(ctx context.Context) error {
 	return nil
 }
 
-var errSwept = errors.New("the kubelet has emptied its directory of device plugins")
+var errSwept = errors.New("the kubelet has removed the socket of the plugin")
 
-// whileListed is a context that ends when the socket is no longer in the directory. A kubelet that starts empties it: one that
-// was registered with after that, with a socket from before, would dial for ten seconds what is gone.
+// whileListed returns a context that ends when the socket is no longer in the directory. A kubelet that starts empties it: one that
+// received a registration of a deleted socket would dial it in vain for ten seconds.
 func (p *Plugin) whileListed(ctx context.Context, name string) (context.Context, context.CancelFunc) {
 	listed, end := context.WithCancelCause(ctx)
 	socket := filepath.Join(p.Directory, name)
@@ -119,6 +119,7 @@ func (p *Plugin) whileListed(ctx context.Context, name string) (context.Context,
 	return listed, func() { end(context.Canceled) }
 }
 
+// await blocks until the kubelet watches, the context ends or patience is over.
 func await(ctx context.Context, c <-chan struct{}, patience time.Duration) error {
 	select {
 	case <-c:
@@ -126,7 +127,7 @@ func await(ctx context.Context, c <-chan struct{}, patience time.Duration) error
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-time.After(patience):
-		return errors.New("the kubelet has registered the plugin but does not watch it")
+		return errors.New("the kubelet registered the plugin but does not watch it")
 	}
 }
 
@@ -136,7 +137,7 @@ func (p *Plugin) register(ctx context.Context, name string) error {
 		return err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, watchSoon)
+	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()
 	_, err = api.NewRegistrationClient(conn).Register(ctx, &api.RegisterRequest{
 		Version: api.Version, Endpoint: name, ResourceName: p.Resource,
@@ -148,7 +149,7 @@ func (p *Plugin) register(ctx context.Context, name string) error {
 	return err
 }
 
-// Sweep removes the sockets that killed agents left. Nobody else may be registering.
+// Sweep removes the sockets that killed agents left. It must not run beside a registration.
 func (p *Plugin) Sweep() error {
 	left, err := filepath.Glob(filepath.Join(p.Directory, "gshare-*.sock"))
 	for _, socket := range left {

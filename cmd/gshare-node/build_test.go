@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
+
 	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 )
 
@@ -17,7 +19,7 @@ var build struct {
 	err    error
 }
 
-// built gives a folder with gshare, the hook, the fake driver and its programs, made once for all tests.
+// built returns a folder with gshare, the hook, the fake driver and its programs, made once for all tests.
 func built(t *testing.T) string {
 	t.Helper()
 	for _, tool := range []string{"gcc", "bash", "go"} {
@@ -36,21 +38,24 @@ func buildAll(root string) (folder string, err error) {
 	if folder, err = os.MkdirTemp("", "gsbin"); err != nil {
 		return "", err
 	}
-	if err := fakegpu.Build(root, folder); err != nil {
-		return folder, err
-	}
-	for _, command := range [][]string{
-		{"bash", "hack/hook.sh", "build", folder},
-		{"gcc", "-o", filepath.Join(folder, "hold"), "cmd/gshare-node/testdata/hold.c", "-L" + folder, "-l:libcuda.so.1"},
-		{"go", "build", "-o", filepath.Join(folder, "gshare"), "./cmd/gshare"},
-	} {
+	run := func(command ...string) error {
 		cmd := exec.Command(command[0], command[1:]...)
 		cmd.Dir = root
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return folder, fmt.Errorf("%v: %w\n%s", command, err, out)
+			return fmt.Errorf("%v: %w\n%s", command, err, out)
 		}
+		return nil
 	}
-	return folder, nil
+	var builds errgroup.Group
+	builds.Go(func() error { return run("bash", "hack/hook.sh", "build", folder) })
+	builds.Go(func() error { return run("go", "build", "-o", filepath.Join(folder, "gshare"), "./cmd/gshare") })
+	builds.Go(func() error {
+		if err := fakegpu.Build(root, folder); err != nil {
+			return err
+		}
+		return run("gcc", "-o", filepath.Join(folder, "hold"), "cmd/gshare-node/testdata/hold.c", "-L"+folder, "-l:libcuda.so.1")
+	})
+	return folder, builds.Wait()
 }
 
 // bench is a machine whose device is simulated down to its kernels, on the machine's clock.

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// serveDebug serves at an address, if there is one, until it is stopped.
+// serveDebug serves at an address until stop is called. It does nothing for an empty address.
 func serveDebug(address string, server *http.Server) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil

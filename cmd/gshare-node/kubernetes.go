@@ -25,10 +25,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
 )
 
-// bindTime is how long a pod takes at most, as a rule, from the scheduler's decision to its tickets: on a busy machine about a second.
+// bindTime is how long a pod takes at most, as a rule, from the scheduler's decision to the allocation of its tickets: on a busy
+// machine about a second.
 const bindTime = 2 * time.Second
 
-// serveNode runs the agent of a node of a cluster until the context ends, and then until the node is closed.
+// serveNode runs the agent of a cluster's node until the context ends, and then until the node is closed.
 func serveNode(ctx context.Context, c config.Configuration) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	node, err := connect(&c)
@@ -49,12 +50,12 @@ func serveNode(ctx context.Context, c config.Configuration) error {
 	if onDemand != nil {
 		source = onDemand
 	}
-	telling, quiet := context.WithCancel(context.WithoutCancel(ctx)) // there is something to tell until the agent has ended
-	defer quiet()
+	reporting, stopReporting := context.WithCancel(context.WithoutCancel(ctx)) // events and reports are sent until the agent has ended
+	defer stopReporting()
 	a, err := agent.New(agent.Options{
 		Config: c, Source: source, OnDemand: onDemand, Log: log, Pods: node.pods, Records: records,
 		MPS: clusterDaemonsOf(c), Memory: limiterOf(c),
-		Cluster: agent.NewAPIServer(telling, node.client, node.name),
+		Cluster: agent.NewAPIServer(reporting, node.client, node.name),
 		Linger:  func(ctx context.Context) { pause(ctx, bindTime) },
 	})
 	if err != nil {
@@ -67,7 +68,7 @@ func serveNode(ctx context.Context, c config.Configuration) error {
 	defer stop()
 	go func() {
 		if err := release.Announce(ctx, node.client); err != nil && ctx.Err() == nil {
-			log.Warn("tell the version", "err", err)
+			log.Warn("failed to publish version", "error", err)
 		}
 	}()
 	return a.Run(ctx)
@@ -80,20 +81,20 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// place is a node of a cluster, and whom to ask about it.
-type place struct {
+// connection is a node of a cluster with the clients that know it.
+type connection struct {
 	name   string
 	client kubernetes.Interface // of the API server
 	pods   *kubelet.Pods
 }
 
-// connect finds out which node this is.
-func connect(c *config.Configuration) (p place, err error) {
+// connect determines the name of this node and connects to its API server and kubelet.
+func connect(c *config.Configuration) (p connection, err error) {
 	if c.Kubernetes.NodeName == "" {
 		c.Kubernetes.NodeName = os.Getenv("NODE_NAME")
 	}
 	if p.name = c.Kubernetes.NodeName; p.name == "" {
-		return p, cli.Usage(errors.New("kubernetes.nodeName: it is not set, nor is NODE_NAME; --standalone is for a machine without Kubernetes"))
+		return p, cli.Usage(errors.New("kubernetes.nodeName: neither it nor NODE_NAME is set; use --standalone on a machine without Kubernetes"))
 	}
 	if p.client, err = clientFor(c.Kubernetes.Kubeconfig); err != nil {
 		return p, cli.Usage(fmt.Errorf("kubernetes.kubeconfig: %w", err))
@@ -109,7 +110,7 @@ func sourceOf(c config.Configuration) gpu.Source {
 	return nvml.New(library.New())
 }
 
-// limiterOf is the driver's memory limits; simulated devices have none.
+// limiterOf returns a limiter of device memory in the driver; nil for simulated devices.
 func limiterOf(c config.Configuration) *dmem.Limiter {
 	if c.SimulatedDevices != "" {
 		return nil
@@ -125,7 +126,7 @@ func clientFor(kubeconfig string) (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	restConfig.QPS, restConfig.Burst = 50, 100 // a report and an event for each pod that starts
+	restConfig.QPS, restConfig.Burst = 50, 100 // an enforcement status and an event for each pod that starts
 	return kubernetes.NewForConfig(restConfig)
 }
 

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// occupy makes a directory this agent's, until the file is closed or the process ends. Two agents with one directory would
-// take each other's sockets, and each would promise the same devices.
-func occupy(directory string) (*os.File, error) {
+// lockDirectory locks the agent's directory until the file is closed or the process ends. Two agents in one directory would replace each
+// other's sockets and grant the same devices twice.
+func lockDirectory(directory string) (*os.File, error) {
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return nil, fmt.Errorf("directory: %w", err)
 	}
@@ -31,12 +31,12 @@ func occupy(directory string) (*os.File, error) {
 	return lock, nil
 }
 
-// listen opens the control socket in the place of what a killed agent left. As root everybody may ask for shares: who may use
-// the devices themselves is for their permissions to say.
+// listen opens the control socket, and replaces one that a killed agent left. An agent of root lets every user connect: the permissions
+// of the device files decide who may use them.
 func listen(name string) (net.Listener, error) {
 	switch info, err := os.Lstat(name); {
 	case err == nil && info.Mode().Type() != os.ModeSocket:
-		return nil, fmt.Errorf("%s is there and is no socket", name)
+		return nil, fmt.Errorf("%s exists and is not a socket", name)
 	case err == nil:
 		if err := os.Remove(name); err != nil {
 			return nil, err

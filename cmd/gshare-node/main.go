@@ -27,9 +27,9 @@ func command() *cobra.Command {
 	cmd := cli.Root(&cobra.Command{
 		Use:   "gshare-node [--standalone] [--config FILE]",
 		Short: "Share the GPUs of this machine",
-		Long: "gshare-node serves a node of a cluster: it gives containers the parts of GPUs that gshare-scheduler placed for them.\n\n" +
-			"gshare-node --standalone shares the GPUs of a machine without Kubernetes; gshare run asks it for shares.\n" +
-			"As root it tells processes apart by cgroup and serves all users; otherwise it serves the user who started it.",
+		Long: "gshare-node serves a node of a cluster: containers get the shares of GPUs that gshare-scheduler has placed.\n\n" +
+			"gshare-node --standalone shares the GPUs of a machine without Kubernetes, for programs that gshare run starts.\n" +
+			"As root it identifies processes by cgroup and serves all users; otherwise it serves the user who started it.",
 		Example: "  gshare-node --config /etc/gshare/node.yaml\n" +
 			"  gshare-node --standalone\n" +
 			"  gshare-node --standalone --config /etc/gshare/node.yaml",
@@ -46,7 +46,7 @@ func command() *cobra.Command {
 			return serve(cmd.Context(), c)
 		},
 	})
-	cmd.Flags().BoolVar(&alone, "standalone", false, "without Kubernetes")
+	cmd.Flags().BoolVar(&alone, "standalone", false, "run on a machine without Kubernetes")
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (kind NodeConfiguration)")
 	cmd.AddCommand(uninstallCommand())
 	return cmd
@@ -69,10 +69,10 @@ func readConfig(file string) (c config.Configuration, err error) {
 	return c, err
 }
 
-// serve runs the agent until the context ends.
+// serve runs the standalone agent until the context ends.
 func serve(ctx context.Context, c config.Configuration) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	lock, err := occupy(c.Directory)
+	lock, err := lockDirectory(c.Directory)
 	if err != nil {
 		return err
 	}
@@ -115,22 +115,22 @@ func newNode(c config.Configuration, log *slog.Logger) (*standalone.Node, error)
 	}
 	daemons := daemonsOf(c)
 	if err := daemons.Available(); err != nil {
-		log.Warn("devices cannot be shared, only given out whole", "err", err)
+		log.Warn("MPS is not available, devices are exclusive only", "error", err)
 	}
 	return standalone.New(standalone.Options{
 		Config: c, Devices: gpu.Usable(devices), MPS: daemons, Source: source, Groups: groups(log), Memory: limiterOf(c), Log: log,
 	})
 }
 
-// groups are for root only; without, processes are known by their user.
+// groups returns the cgroups of runs; nil if the agent may not create any, and processes are identified by their user.
 func groups(log *slog.Logger) *standalone.Groups {
 	if os.Geteuid() != 0 {
-		log.Info("identity is cooperative: as root, each run would get a cgroup of its own")
+		log.Info("no cgroups without root, processes are identified by user")
 		return nil
 	}
 	g, err := standalone.FindGroups()
 	if err != nil {
-		log.Warn("identity is cooperative: no cgroup can be made", "err", err)
+		log.Warn("failed to find cgroups, processes are identified by user", "error", err)
 		return nil
 	}
 	return g

@@ -14,7 +14,7 @@ func daemonsOf(c config.Configuration) mps.Daemons {
 	}
 }
 
-// clusterDaemonsOf are those of an agent that lives in a pod, whose end they survive. A service of systemd ends alone.
+// clusterDaemonsOf returns the daemons of an agent in a pod, which must outlive its container. A systemd service stops alone.
 func clusterDaemonsOf(c config.Configuration) mps.Daemons {
 	d := daemonsOf(c)
 	d.DetachedCgroup = cgroup.Detached{Mount: "/sys/fs/cgroup", Name: "gshare-mps"}

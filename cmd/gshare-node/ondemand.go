@@ -15,14 +15,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition/ondemand"
 )
 
-// onDemandOf is the source with places on the GPUs that the configuration names; nil where it names none. It does not call the
-// driver: that of a GPU may hang when the agent starts.
+// onDemandOf returns the source that also offers MIG instances to be created on the configured GPUs; nil if none is configured. It makes no
+// call to the driver, which may hang.
 func onDemandOf(c config.Configuration, source gpu.Source) (*ondemand.Source, error) {
 	if len(c.Kubernetes.OnDemand) == 0 {
 		return nil, nil
 	}
 	if c.SimulatedDevices != "" {
-		return nil, cli.Usage(errors.New("kubernetes.onDemand: simulated devices have no instances that could be made"))
+		return nil, cli.Usage(errors.New("kubernetes.onDemand: not supported with simulatedDevices"))
 	}
 	boot, err := partition.BootID()
 	if err != nil {
@@ -40,8 +40,8 @@ func onDemandOf(c config.Configuration, source gpu.Source) (*ondemand.Source, er
 	return ondemand.New(source, gpus), nil
 }
 
-// openGPU finds a GPU and takes over its instances. The library stays initialised as long as the agent lives: a new session takes
-// seconds to find the handles again.
+// openGPU opens a GPU and takes over its MIG instances. The library stays initialised while the agent lives: a new session takes seconds to
+// find the handles.
 func openGPU(driver library.Interface, c partition.Config) (*partition.Manager, *mig.Model, error) {
 	if r := driver.Init(); r != library.SUCCESS {
 		return nil, nil, fmt.Errorf("%w: initialize NVML: %s", gpu.ErrNoGPU, library.ErrorString(r))
@@ -59,8 +59,8 @@ func openGPU(driver library.Interface, c partition.Config) (*partition.Manager, 
 	return manager, device.Model(), err
 }
 
-// clearGPU removes the instances that agents have made on a GPU, for an agent that does not come back. None is left of another boot, or
-// where the GPU has left MIG mode or the machine.
+// clearGPU destroys the MIG instances that agents created on a GPU, for uninstall. None is left after a reboot, or if the GPU has left MIG
+// mode or the machine.
 func clearGPU(driver library.Interface, directory, uuid string) error {
 	boot, err := partition.BootID()
 	if err != nil {

@@ -77,7 +77,7 @@ func TestFullDevice(t *testing.T) {
 	first := b.run(t, "first", 60, 60, "--", b.program("spin"), kernel)
 	eventually(t, "the first runs", func() bool { return b.launches(t, "first") > 0 })
 	out, err := b.run(t, "second", 60, 60, "--", b.program("spin"), kernel, "count=1").Wait()
-	if code := codeOf(t, err); code != 1 || !strings.Contains(out, "insufficient GPU SM-time; what would fit: --sm 40, or --quota 35") {
+	if code := codeOf(t, err); code != 1 || !strings.Contains(out, "insufficient GPU SM-time; these would fit: --sm 40, or --quota 35") {
 		t.Errorf("code %d: %s", code, out)
 	}
 	fits := b.run(t, "fits", 40, 60, "--", b.program("spin"), kernel, "count=5")

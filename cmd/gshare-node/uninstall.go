@@ -16,18 +16,18 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/uninstall"
 )
 
-// lookForLeft is how often what is left is looked for.
-const lookForLeft = 2 * time.Second
+// stepPeriod is the pause between two attempts to remove what is left.
+const stepPeriod = 2 * time.Second
 
 func uninstallCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "uninstall [--config FILE]",
-		Short: "Take back what the agent has left on this node, and stay",
-		Long: "gshare-node uninstall runs in the place of the agent, with its configuration. It waits until no pod of the node has a share,\n" +
-			"then removes files and sockets, MIG instances that the agent made, the inventory and the capacity of the node. It goes on until\n" +
-			"it is stopped, since a DaemonSet would start it again; /readyz says ok when nothing is left, which takes five minutes: so long the\n" +
-			"kubelet remembers a plugin.",
+		Short: "Remove what the agent has left on this node, and keep running",
+		Long: "gshare-node uninstall runs in place of the agent, with its configuration. It waits until no pod of the node has a share,\n" +
+			"then removes files and sockets, MIG instances that the agent created, the inventory and the capacity of the node. It keeps running,\n" +
+			"since a DaemonSet would restart it; /readyz returns 200 when nothing is left. That takes five minutes, for which the kubelet\n" +
+			"remembers a device plugin.",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := readConfig(file)
@@ -48,7 +48,7 @@ func serveUninstall(ctx context.Context, c config.Configuration) error {
 		return err
 	}
 	defer at.pods.Close()
-	lock, err := occupy(c.Directory)
+	lock, err := lockDirectory(c.Directory)
 	if err != nil {
 		return err
 	}
@@ -63,30 +63,29 @@ func serveUninstall(ctx context.Context, c config.Configuration) error {
 		Config: c, Name: at.name, Client: at.client, Pods: at.pods.List,
 		MPS: clusterDaemonsOf(c), Clear: func(uuid string) error { return clearGPU(library.New(), c.Directory, uuid) },
 	}
-	for said := "nothing yet"; ctx.Err() == nil; {
-		is := "nothing is left"
-		if err := node.Step(ctx); err != nil {
-			is = err.Error()
-			clean.Store(false)
-		} else {
-			clean.Store(true)
+	for logged := ""; ctx.Err() == nil; {
+		state := "nothing is left"
+		err := node.Step(ctx)
+		if err != nil {
+			state = err.Error()
 		}
-		if is != said {
-			log.Info("uninstall", "node", at.name, "state", is)
-			said = is
+		clean.Store(err == nil)
+		if state != logged {
+			log.Info("uninstall", "node", at.name, "state", state)
+			logged = state
 		}
-		pause(ctx, lookForLeft)
+		pause(ctx, stepPeriod)
 	}
 	return nil
 }
 
-// cleanHandler serves the probes of the DaemonSet.
+// cleanHandler serves the probes of the DaemonSet: ready when nothing is left.
 func cleanHandler(clean *atomic.Bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !clean.Load() {
-			http.Error(w, "something is left: see the log", http.StatusServiceUnavailable)
+			http.Error(w, "not everything is removed yet: see the log", http.StatusServiceUnavailable)
 		}
 	})
 	return mux

@@ -1,5 +1,5 @@
-// Package kubelet is a kubelet for tests: the device manager, podresources and the PodsAPI on real sockets, with the
-// order of calls, the refusals and the gaps of the real one (v1.37).
+// Package kubelet fakes a kubelet for tests: the device manager, podresources and the PodsAPI on real sockets, with the order of
+// calls, refusals and races of the real one (v1.37).
 package kubelet
 
 import (
@@ -25,16 +25,16 @@ import (
 	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
 
-// Kubelet is one kubelet. What it knows of pods and devices survives a Restart, as a checkpoint does.
+// Kubelet is one kubelet. Its pods and devices survive Kill and Start, as the real one's checkpoint does.
 type Kubelet struct {
 	Dir      string // of its sockets
 	Resource string
 
-	Busy     atomic.Int64 // so many of the next calls of its local APIs are refused: ResourceExhausted
-	Starting atomic.Bool  // the PodsAPI is not ready: FailedPrecondition
+	Busy     atomic.Int64 // number of next calls of the local APIs that are refused with ResourceExhausted
+	Starting atomic.Bool  // the PodsAPI refuses calls with FailedPrecondition
 	Gets     atomic.Int64 // calls of podresources Get
 	Lists    atomic.Int64 // calls of podresources List
-	Hide     atomic.Bool  // podresources tells nothing of devices yet
+	Hide     atomic.Bool  // podresources returns no devices of gshare yet
 
 	mu        sync.Mutex // guards the following
 	servers   []*grpc.Server
@@ -54,7 +54,7 @@ type holder struct {
 	container string
 }
 
-// New gives a kubelet that does not run yet.
+// New returns a kubelet that is not started.
 func New(dir, resource string) *Kubelet {
 	return &Kubelet{
 		Dir: dir, Resource: resource, pods: map[types.UID]*v1.Pod{}, held: map[holder][]string{},
@@ -63,12 +63,12 @@ func New(dir, resource string) *Kubelet {
 	}
 }
 
-// The sockets.
+// DevicePlugins, PodResources and Pods return the paths of the sockets.
 func (k *Kubelet) DevicePlugins() string { return filepath.Join(k.Dir, "device-plugins") }
 func (k *Kubelet) PodResources() string  { return filepath.Join(k.Dir, "podresources.sock") }
 func (k *Kubelet) Pods() string          { return filepath.Join(k.Dir, "pods.sock") }
 
-// Start serves. Every socket among the device plugins' is removed first.
+// Start serves on all sockets, after removing those of device plugins.
 func (k *Kubelet) Start() error {
 	if err := os.MkdirAll(k.DevicePlugins(), 0o755); err != nil {
 		return err
@@ -113,7 +113,7 @@ func (k *Kubelet) serve(socket string, register func(*grpc.Server)) error {
 	return nil
 }
 
-// Kill ends it as SIGKILL does: connections break, sockets stay.
+// Kill stops the kubelet as SIGKILL does: connections break, sockets stay.
 func (k *Kubelet) Kill() {
 	k.mu.Lock()
 	servers, conns := k.servers, k.conns
@@ -129,13 +129,13 @@ func (k *Kubelet) Kill() {
 	}
 }
 
-// announce tells those who wait for endpoints or devices. The caller holds the lock.
+// announce wakes those who wait for endpoints or devices. The caller holds the lock.
 func (k *Kubelet) announce() {
 	close(k.changed)
 	k.changed = make(chan struct{})
 }
 
-// refuse is what the limits of the local APIs answer.
+// refuse returns an error as the rate limits of the local APIs do, for the next Busy calls.
 func (k *Kubelet) refuse() error {
 	if k.Busy.Add(-1) >= 0 {
 		return status.Error(codes.ResourceExhausted, "rejected by rate limit")
@@ -144,7 +144,7 @@ func (k *Kubelet) refuse() error {
 	return nil
 }
 
-// AddPod makes a pod known, before it is admitted.
+// AddPod adds a pod that is not admitted yet.
 func (k *Kubelet) AddPod(pod *v1.Pod) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -152,7 +152,7 @@ func (k *Kubelet) AddPod(pod *v1.Pod) {
 	k.notify()
 }
 
-// RemovePod forgets a pod and frees its devices.
+// RemovePod deletes a pod and frees its devices.
 func (k *Kubelet) RemovePod(uid types.UID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -161,7 +161,7 @@ func (k *Kubelet) RemovePod(uid types.UID) {
 	k.notify()
 }
 
-// EndPod makes a pod terminal and frees its devices.
+// EndPod sets a terminal phase and frees the pod's devices.
 func (k *Kubelet) EndPod(uid types.UID, phase v1.PodPhase) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -184,8 +184,8 @@ func (k *Kubelet) notify() {
 	}
 }
 
-// Admit gives a container n devices, as the real one does: it asks what is preferred, may do otherwise, calls Allocate, and
-// writes the record down only after that. It returns the CDI device.
+// Admit allocates n devices to a container as the real kubelet does: GetPreferredAllocation, whose answer it takes, Allocate, and only
+// then the record. It returns the CDI device.
 func (k *Kubelet) Admit(ctx context.Context, uid types.UID, container string, n int) (cdi string, err error) {
 	k.mu.Lock()
 	client, free := k.latest, k.available()
@@ -210,14 +210,14 @@ func (k *Kubelet) Admit(ctx context.Context, uid types.UID, container string, n 
 	return answer.ContainerResponses[0].CdiDevices[0].Name, nil
 }
 
-// Give records devices without asking anybody: what k8s#137534 does.
+// Give records devices of a container without any call, as the bug k8s#137534 does.
 func (k *Kubelet) Give(uid types.UID, container string, ids []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.held[holder{uid, container}] = ids
 }
 
-// Lend records a device that another plugin has given to a container.
+// AllocateElsewhere records a device that another plugin has allocated to a container.
 func (k *Kubelet) AllocateElsewhere(uid types.UID, container, resource, id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -240,8 +240,7 @@ func (k *Kubelet) available() (free []string) {
 	return free
 }
 
-// Create is the creation of a container up to the runtime: PreStartContainer, unless no plugin has registered since the
-// kubelet began, when it is skipped.
+// Create runs the creation of a container up to the runtime: PreStartContainer, which is skipped while no plugin is registered.
 func (k *Kubelet) Create(ctx context.Context, uid types.UID, container string) error {
 	k.mu.Lock()
 	client, ids := k.latest, slices.Clone(k.held[holder{uid, container}])
@@ -253,14 +252,14 @@ func (k *Kubelet) Create(ctx context.Context, uid types.UID, container string) e
 	return err
 }
 
-// Held is what the container has.
+// Held returns the devices of the container.
 func (k *Kubelet) Held(uid types.UID, container string) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.held[holder{uid, container}])
 }
 
-// WaitDevices returns when the kubelet watches a plugin that has so many devices.
+// WaitDevices blocks until a plugin is registered that has n devices.
 func (k *Kubelet) WaitDevices(ctx context.Context, n int) error {
 	for {
 		k.mu.Lock()
@@ -277,7 +276,7 @@ func (k *Kubelet) WaitDevices(ctx context.Context, n int) error {
 	}
 }
 
-// Devices lists the IDs that were told last.
+// Devices returns the IDs in the plugin's last message.
 func (k *Kubelet) Devices() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

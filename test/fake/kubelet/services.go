@@ -15,7 +15,7 @@ import (
 	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
 
-// registry takes registrations of device plugins.
+// registry implements the registration API of device plugins.
 type registry struct {
 	plugin.UnimplementedRegistrationServer
 	k *Kubelet
@@ -44,7 +44,7 @@ func (r *registry) Register(ctx context.Context, request *plugin.RegisterRequest
 	}
 	if !options.PreStartRequired {
 		conn.Close()
-		return nil, fmt.Errorf("a plugin that does not want PreStart")
+		return nil, fmt.Errorf("the plugin does not require PreStart")
 	}
 	k.conns = append(k.conns, conn)
 	k.endpoints[request.Endpoint] = client
@@ -52,7 +52,7 @@ func (r *registry) Register(ctx context.Context, request *plugin.RegisterRequest
 	return &plugin.Empty{}, nil
 }
 
-// watch follows the devices of one plugin until it ends.
+// watch follows the devices of one plugin until its stream ends.
 func (k *Kubelet) watch(endpoint string, client plugin.DevicePluginClient) {
 	stream, err := client.ListAndWatch(context.Background(), &plugin.Empty{})
 	for err == nil {
@@ -77,13 +77,13 @@ func (k *Kubelet) watch(endpoint string, client plugin.DevicePluginClient) {
 	}
 }
 
-// lister is podresources.
+// lister implements podresources.
 type lister struct {
 	resources.UnimplementedPodResourcesListerServer
 	k *Kubelet
 }
 
-// Get goes by the name, and its error for a pod that is gone has no code.
+// Get finds the pod by name. As in the real kubelet, its error for a missing pod has no code.
 func (l *lister) Get(_ context.Context, r *resources.GetPodResourcesRequest) (*resources.GetPodResourcesResponse, error) {
 	l.k.Gets.Add(1)
 	if err := l.k.refuse(); err != nil {
@@ -100,7 +100,7 @@ func (l *lister) Get(_ context.Context, r *resources.GetPodResourcesRequest) (*r
 	return nil, fmt.Errorf("pod %s in namespace %s not found", r.PodName, r.PodNamespace)
 }
 
-// List gives the records of all pods that have not ended.
+// List returns the records of all pods that have not ended.
 func (l *lister) List(context.Context, *resources.ListPodResourcesRequest) (*resources.ListPodResourcesResponse, error) {
 	l.k.Lists.Add(1)
 	if err := l.k.refuse(); err != nil {
@@ -117,14 +117,14 @@ func (l *lister) List(context.Context, *resources.ListPodResourcesRequest) (*res
 	return answer, nil
 }
 
-// record is what the kubelet has written down of a pod. The caller holds the lock.
+// record returns the record of one pod. The caller holds the lock.
 func (k *Kubelet) record(pod *v1.Pod, uid types.UID) *resources.PodResources {
 	answer := &resources.PodResources{Name: pod.Name, Namespace: pod.Namespace}
 	for _, c := range pod.Spec.Containers {
 		h := holder{uid, c.Name}
 		found := &resources.ContainerResources{Name: c.Name, Devices: slices.Clone(k.elsewhere[h])}
 		if !k.Hide.Load() {
-			for _, id := range k.held[h] { // one entry for each device, as the real one answers
+			for _, id := range k.held[h] { // one entry for each device, as in the real kubelet
 				found.Devices = append(found.Devices, &resources.ContainerDevices{ResourceName: k.Resource, DeviceIds: []string{id}})
 			}
 		}
@@ -133,7 +133,7 @@ func (k *Kubelet) record(pod *v1.Pod, uid types.UID) *resources.PodResources {
 	return answer
 }
 
-// podServer is the PodsAPI.
+// podServer implements the PodsAPI.
 type podServer struct {
 	podsapi.UnimplementedPodsServer
 	k *Kubelet
