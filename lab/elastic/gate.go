@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/lab/device"
 )
 
-// gate decides which clients may launch. The server behind it reads the clients every 5 ms, and whenever advance says so.
+// gate decides which clients may launch. The server behind it reads the clients every 5 ms, and at the times that advance returns.
 type gate interface {
 	may(k int) bool                                                                // reports whether client k may launch
 	launched(now time.Duration, k int, blocks int64)                               // records a launch

@@ -17,7 +17,7 @@ type blocks struct {
 	used   []time.Duration // device time, reported
 	check  time.Duration   // the next tick
 
-	batches bool // the hook tells when its host has waited for a batch
+	batches bool // the hook reports batches
 }
 
 // newBlocks returns a gate with all clients as members, trainings as best effort. A factor in the setting fixes MaxTokens at that

@@ -24,7 +24,7 @@ var loads = []load{
 	{"synchronous", []string{kernel(300*time.Microsecond, share.Whole), "sync=1"}},
 }
 
-// TestAccuracy gives one pod a part and another, as greedy, the rest: each gets its part, and none waits longer than it must.
+// TestAccuracy runs a pod beside a greedy one with the rest of the quota: each gets its quota, and neither waits longer than necessary.
 func TestAccuracy(t *testing.T) {
 	t.Parallel()
 	length, quotas, sms := 2*second, []share.PerMille{250}, []share.PerMille{240}

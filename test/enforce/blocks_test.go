@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// What the loads of the elastic experiments are made of.
+// The parameters of the loads in elastic experiments.
 const (
 	grid     = 64 // blocks of each kernel
 	learned  = 400 * ms
@@ -153,7 +153,7 @@ func TestResize(t *testing.T) {
 		{Share: elastic(400, 800), Priority: share.BestEffort, Load: greedy()},
 	}})
 	ticks := watch(t, m, second, nil)
-	// follows says whether what was launched from two ticks after the moment is the limit's part of what is at the cap, from the
+	// follows reports whether what was launched from two ticks after the moment is the limit's part of what is at the cap, from the
 	// start on.
 	follows := func(limit share.PerMille, moved time.Duration) bool {
 		from := moved + 2*enforce.Tick

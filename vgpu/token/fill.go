@@ -15,8 +15,8 @@ type candidate struct {
 	shortest, until time.Duration
 }
 
-// fill gives tokens to the candidates that find enough free SMs, in their order. Behind the first one that does not, tokens end by the
-// barrier, given when that candidate can start at the latest.
+// fill grants tokens to the candidates that find enough free SMs, in their order. Behind the first one that does not, tokens end by the
+// barrier, which barrierOf returns for the latest time at which that candidate can start.
 func (s *Slice) fill(candidates []candidate, barrierOf func(start time.Duration) time.Duration) {
 	barrier := Never
 	for _, c := range candidates {
@@ -29,7 +29,7 @@ func (s *Slice) fill(candidates []candidate, barrierOf func(start time.Duration)
 	}
 }
 
-// grant gives the candidate a token, unless until makes it too short.
+// grant grants the candidate a token, unless until makes it too short.
 func (s *Slice) grant(c candidate, until time.Duration) {
 	if until-s.now < c.shortest {
 		return

@@ -11,7 +11,7 @@ type member struct {
 
 	hasWork, live     bool // live: it holds a token
 	token             Token
-	announced         bool // the server knows of a token
+	announced         bool // the latest change was a grant or a renewal
 	announcedSequence uint64
 
 	measurement
@@ -45,7 +45,7 @@ func (m *member) start(l *ledger, shortest time.Duration) time.Duration {
 	return l.start(shortest + m.dueDebt(l, shortest))
 }
 
-// take gives the member a token from now to at most until, paid by l, which must be able to. Due debt is charged with the token and
+// take grants the member a token from now to at most until, paid by l, which must be able to. Due debt is charged with the token and
 // shortens it: a member may overrun each token by one kernel, but never gains by it.
 func (m *member) take(now, until, shortest time.Duration, l *ledger, sequence uint64) {
 	due := m.dueDebt(l, shortest)

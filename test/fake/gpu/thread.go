@@ -23,11 +23,11 @@ type process struct {
 	pid      int
 	id       device.Process
 	threads  int
-	batches  uint64     // of work that were taken in
-	late     []*request // work that came before its turn, and nobody waits for
+	batches  uint64     // number of batches that were queued
+	late     []*request // requests whose work arrived before an earlier batch, and that need no answer
 	events   map[uint64]*device.Work
 	recorded []uint64 // events in the order of their records
-	queued   int      // kernels launched and not done
+	queued   int      // unfinished kernels
 	spans    []Span
 }
 
@@ -52,7 +52,7 @@ func (s *Simulation) serve(conn *net.UnixConn) {
 		s.mu.Lock()
 		s.take(t, &r)
 		s.settle()
-		closed := s.closed // nobody else hangs up on one who greets this late
+		closed := s.closed // Close does not know a connection that greets this late
 		s.mu.Unlock()
 		if closed {
 			break

@@ -40,7 +40,7 @@ func (p *blockPolicy) resize(v *vgpu, limit share.PerMille, now time.Duration) e
 	return nil
 }
 
-// attach gives a process the credit of its vGPU. It always runs: only its credit makes it wait.
+// attach writes the credit of the vGPU to the page of a process. The process is always in state Run: only its credit makes it wait.
 func (p *blockPolicy) attach(v *vgpu, c *clientState, now time.Duration) {
 	c.server.at.Unit.Store(tokenwire.UnitBlocks)
 	c.writeCredit(v.token, v.credit)
@@ -103,7 +103,7 @@ func blocksToSMs(blocks, whole int64) share.PerMille {
 	return share.PerMille((blocks*int64(share.Whole) + whole/2) / whole)
 }
 
-// report tells the rules what the processes of a vGPU launched since the last step, if anything changed.
+// report passes what the processes of a vGPU launched since the last step to the rules, if anything changed.
 func (p *blockPolicy) report(v *vgpu, now time.Duration) {
 	v.leased.expire(now)
 	l := rckm.Launches{Blocks: v.takenBlocks(), First: now, Last: now}

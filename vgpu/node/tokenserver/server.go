@@ -45,7 +45,7 @@ func (c Config) withDefaults() Config {
 // Server serves the slices of one node.
 type Server struct {
 	Config
-	generation uint64 // start time of this server, which tells it from earlier ones
+	generation uint64 // start time of this server, which distinguishes it from earlier ones
 	counts     counts
 	closed     atomic.Bool
 

@@ -64,7 +64,7 @@ func (s *Server) NewSlice(tokens *token.Slice) *Slice {
 // step advances the slice to the present time.
 func (s *Slice) step() {
 	if s.server.closed.Load() {
-		return // clients keep their state for the lease, so nobody may be given their SMs
+		return // clients keep their state for the lease, so their SMs must not be granted again
 	}
 	if next := s.policy.step(s, s.server.Clock.Now()); next != token.Never {
 		s.timer.Set(next)

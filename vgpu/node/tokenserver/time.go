@@ -18,8 +18,8 @@ type timePolicy struct{ *token.Slice }
 // timeState is the state of a vGPU under time tokens. Its processes take turns under each token.
 type timeState struct {
 	granted *token.Token // nil while it has none
-	running *clientState // the process whose page says RUN
-	next    *clientState // the process whose page is to say RUN
+	running *clientState // the process in state Run
+	next    *clientState // the process to run next
 	wanting bool         // the rules know that it has work
 	filled  uint64       // sequence of the token that its unfinished work uses up
 
@@ -62,7 +62,7 @@ func (p *timePolicy) step(s *Slice, now time.Duration) time.Duration {
 	return token.Never
 }
 
-// report tells the rules what the processes of a vGPU did since the last step. Device time is reported once no work is unfinished:
+// report passes the launches and the use of a vGPU since the last step to the rules. Device time is passed once no work is unfinished:
 // before that, the unfinished part would count as time that was not used.
 func (p *timePolicy) report(v *vgpu, now time.Duration) {
 	v.leased.expire(now)

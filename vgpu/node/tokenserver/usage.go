@@ -54,7 +54,7 @@ var WaitBounds = [...]time.Duration{
 	time.Second, 5 * time.Second,
 }
 
-// Waits is a histogram of the time that processes waited for a token: from the server's notice of it until the page says RUN.
+// Waits is a histogram of the time that processes waited for a token: from when the server knows of the wait until the state is Run.
 type Waits struct {
 	Buckets [len(WaitBounds) + 1]uint64 // not cumulative
 	Count   uint64

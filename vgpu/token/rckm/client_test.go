@@ -21,7 +21,7 @@ type load struct {
 	id       token.ID
 	blocks   int64
 	from, to time.Duration
-	batch    time.Duration // of each batch, where the host tells of them
+	batch    time.Duration // length of each batch, if the host reports them; otherwise 0
 }
 
 // ended returns the length of the batch that ended in the tick before now, or 0.

@@ -31,8 +31,8 @@ type member struct {
 	cycles      cycles
 	calibration calibration
 
-	announced int64 // balance that the server knows of
-	hasToken  bool  // the server knows of a token
+	announced int64 // balance in the latest change
+	hasToken  bool  // the latest change was a grant or a renewal
 }
 
 func newMember(m Member) *member {
@@ -105,7 +105,7 @@ func (m *member) endTick(now time.Duration, n int64, undisturbed bool, tick time
 // quiet reports whether the member has not launched for a while.
 func (m *member) quiet() bool { return m.silent > quietAfter }
 
-// issue gives the member the tokens of a tick. Unused tokens expire; launches beyond the last tokens are paid first (D21), but for no
+// issue sets the tokens of the member for a tick. Unused tokens expire; launches beyond the last tokens are paid first (D21), but for no
 // longer than a rate window, so that one large kernel does not lock the member out.
 func (m *member) issue(tokens int64) {
 	m.last = tokens

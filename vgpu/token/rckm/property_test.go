@@ -23,7 +23,7 @@ func random(t *testing.T, r *rand.Rand, length time.Duration) (*machine, []Membe
 			member.Priority = share.SLO
 		}
 		members = append(members, member)
-		batch := time.Duration(r.IntN(2)) * time.Duration(5+r.IntN(20)) * ms // half of the hosts tell of batches
+		batch := time.Duration(r.IntN(2)) * time.Duration(5+r.IntN(20)) * ms // half of the hosts report batches
 		if err := m.Join(0, member); err != nil {
 			t.Fatal(err)
 		}
