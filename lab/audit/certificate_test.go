@@ -34,11 +34,13 @@ func TestVerifyTable(t *testing.T) {
 		"no such member": turns(good.Turns[0], good.Turns[1], slot.Turn{Members: []int{3}, Duration: ms}),
 		"negative":       turns(good.Turns[0], good.Turns[1], slot.Turn{Members: []int{0}, Duration: -ms}),
 	} {
-		if err := verifyTable(shares, bad, 50); err == nil {
-			t.Errorf("%s: the table passes", name)
-		} else {
-			t.Logf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := verifyTable(shares, bad, 50); err == nil {
+				t.Errorf("the table passes")
+			} else {
+				t.Logf("%v", err)
+			}
+		})
 	}
 }
 
@@ -71,10 +73,12 @@ func TestVerifyRectangles(t *testing.T) {
 		"turned":      {good[0], {X: 500, Box: rectangle.Box{W: 600, H: 500}}},
 		"smaller":     {good[0], {X: 500, Box: rectangle.Box{W: 500, H: 599}}},
 	} {
-		if err := verifyRectangles(shares, bad); err == nil {
-			t.Errorf("%s: the packing passes", name)
-		} else {
-			t.Logf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := verifyRectangles(shares, bad); err == nil {
+				t.Errorf("the packing passes")
+			} else {
+				t.Logf("%v", err)
+			}
+		})
 	}
 }

@@ -39,11 +39,13 @@ func TestContainersCompete(t *testing.T) {
 		"memory competes too":       {[]spec{{sm: 10, memory: 30000}, {sm: 10, memory: 30000}, {sm: 10, memory: 10960}}, true},
 		"memory to the last of MiB": {[]spec{{sm: 10, memory: 30000}, {sm: 10, memory: 30000}, {sm: 10, memory: 10961}}, false},
 	} {
-		c := newCluster(t)
-		c.node("x", gpu("x0"), gpu("x1"))
-		if got := len(c.check().Admissible(together(c, test.specs...))) == 1; got != test.fits {
-			t.Errorf("%s: %v", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			c.node("x", gpu("x0"), gpu("x1"))
+			if got := len(c.check().Admissible(together(c, test.specs...))) == 1; got != test.fits {
+				t.Errorf("%v", got)
+			}
+		})
 	}
 }
 

@@ -75,24 +75,26 @@ func TestPlaces(t *testing.T) {
 		"a model larger than a GPU":          {"gshare", pair, []Instance{part("a", 50, 50, 20)}, asLLM(part("z", 40, 60, 70)), []gpu{{1, 0}, {1, 1}}},
 		"a model larger than a node":         {"gshare", pair, nil, asLLM(part("z", 40, 60, 81)), nil},
 	} {
-		cl := newCluster(c.cfg, policy(t, c.policy))
-		for _, in := range c.before {
-			if !cl.start(in) {
-				t.Fatalf("%s: %s is refused", name, in.Name)
+		t.Run(name, func(t *testing.T) {
+			cl := newCluster(c.cfg, policy(t, c.policy))
+			for _, in := range c.before {
+				if !cl.start(in) {
+					t.Fatalf("%s is refused", in.Name)
+				}
 			}
-		}
-		cl.stop("gone")
-		before := cl.active
-		ok := cl.start(c.last)
-		if got := on(cl, "z"); ok != (c.want != nil) || !slices.Equal(got, c.want) {
-			t.Errorf("%s: on %v, want %v", name, got, c.want)
-		}
-		if err := recount(cl, c.cfg); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if cl.stop("z"); cl.active != before {
-			t.Errorf("%s: %d GPUs stay active, want %d", name, cl.active, before)
-		}
+			cl.stop("gone")
+			before := cl.active
+			ok := cl.start(c.last)
+			if got := on(cl, "z"); ok != (c.want != nil) || !slices.Equal(got, c.want) {
+				t.Errorf("on %v, want %v", got, c.want)
+			}
+			if err := recount(cl, c.cfg); err != nil {
+				t.Errorf("%v", err)
+			}
+			if cl.stop("z"); cl.active != before {
+				t.Errorf("%d GPUs stay active, want %d", cl.active, before)
+			}
+		})
 	}
 }
 

@@ -118,10 +118,12 @@ func TestParseNamesTheLine(t *testing.T) {
 		"runs already":      {good, "runs already"},
 		"does not run":      {line(ends(6, part("b", 30, 50, 4))), "does not run"},
 	} {
-		_, err := Parse(good + "\n" + c.second + "\n" + good)
-		if err == nil || !strings.HasPrefix(err.Error(), "line 2: ") || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want line 2 and %q", name, err, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			_, err := Parse(good + "\n" + c.second + "\n" + good)
+			if err == nil || !strings.HasPrefix(err.Error(), "line 2: ") || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want line 2 and %q", err, c.want)
+			}
+		})
 	}
 	uneven := part("g", 30, 50, 4)
 	uneven.GPUs = 2

@@ -142,17 +142,19 @@ func TestRecountFindsFaults(t *testing.T) {
 		"two nodes":         func(c *cluster, b *booking) { moveHalf(c, b) },
 		"not booked at all": func(c *cluster, _ *booking) { c.booked[0], c.active = nil, 0 },
 	} {
-		c := newCluster(small, policy(t, "complementary"))
-		if !c.start(gang) {
-			t.Fatal("refused")
-		}
-		if err := recount(c, small); err != nil {
-			t.Fatal(err)
-		}
-		spoil(c, &c.booked[0][0])
-		if recount(c, small) == nil {
-			t.Errorf("%s: no objection", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(small, policy(t, "complementary"))
+			if !c.start(gang) {
+				t.Fatal("refused")
+			}
+			if err := recount(c, small); err != nil {
+				t.Fatal(err)
+			}
+			spoil(c, &c.booked[0][0])
+			if recount(c, small) == nil {
+				t.Errorf("no objection")
+			}
+		})
 	}
 }
 

@@ -21,14 +21,16 @@ func TestRunByHand(t *testing.T) {
 		"exclusive": {Peak: 2, Mean: 60.0 / 40, SMFragmentation: 1 - 27.0/60, MemoryFragmentation: 1 - (10*10+20*30+10*20)/(60*40.0)},
 		"limit":     {Peak: 2, Mean: 60.0 / 40, SMFragmentation: 1 - 27.0/60, MemoryFragmentation: 1 - (10*10+20*30+10*20)/(60*40.0)},
 	} {
-		got := Run(list, small, policy(t, name))
-		if got.Peak != want.Peak || !near(got.Mean, want.Mean) || !near(got.SMFragmentation, want.SMFragmentation) ||
-			!near(got.MemoryFragmentation, want.MemoryFragmentation) || got.Decisions != 2 || got.Refused != 0 {
-			t.Errorf("%s: %+v, want %+v", name, got, want)
-		}
-		if last := got.Timeline[3]; len(got.Timeline) != 4 || last != (Sample{After: 40 * time.Second}) {
-			t.Errorf("%s: timeline %v", name, got.Timeline)
-		}
+		t.Run(name, func(t *testing.T) {
+			got := Run(list, small, policy(t, name))
+			if got.Peak != want.Peak || !near(got.Mean, want.Mean) || !near(got.SMFragmentation, want.SMFragmentation) ||
+				!near(got.MemoryFragmentation, want.MemoryFragmentation) || got.Decisions != 2 || got.Refused != 0 {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+			if last := got.Timeline[3]; len(got.Timeline) != 4 || last != (Sample{After: 40 * time.Second}) {
+				t.Errorf("timeline %v", got.Timeline)
+			}
+		})
 	}
 }
 

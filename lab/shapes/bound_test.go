@@ -37,9 +37,11 @@ func TestLowerBoundByHand(t *testing.T) {
 		"above 1-r there is no turning": {[]Pod{percent(97, 60), percent(97, 60)}, 1, 50, 2},
 		"memory":                        {[]Pod{{SM: 10, Quota: 10, Memory: 30}, {SM: 10, Quota: 10, Memory: 40}}, 20, 0, 3.5},
 	} {
-		if got := LowerBound(c.pods, c.memory, c.reserve); math.Abs(got-c.want) > 1e-9 {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := LowerBound(c.pods, c.memory, c.reserve); math.Abs(got-c.want) > 1e-9 {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
 	}
 }
 

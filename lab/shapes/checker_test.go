@@ -119,9 +119,11 @@ func TestCheckerObjects(t *testing.T) {
 	for name, on := range map[string]placement{
 		"not placed": {0: 0}, "no such GPU": {0: 0, 1: 1000}, "memory": {0: 0, 1: 0},
 	} {
-		if verify(two, on, c) == nil {
-			t.Errorf("%s: no objection", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			if verify(two, on, c) == nil {
+				t.Errorf("no objection")
+			}
+		})
 	}
 	if err := verify(two, placement{0: 0, 1: 1}, c); err != nil {
 		t.Error(err)

@@ -41,9 +41,11 @@ func TestParseNamesTheLine(t *testing.T) {
 		"too much memory":  {head + "40,12,81921\n", "line 2: memory of 81921 MiB"},
 		"beyond any range": {head + "40,12,99999999999999999999\n", "line 2: mem"},
 	} {
-		if _, err := Parse(c.text, gpuMemory); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := Parse(c.text, gpuMemory); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
 	}
 }
 

@@ -175,9 +175,11 @@ func TestPlaceRefuses(t *testing.T) {
 		for name, p := range map[string]Pod{
 			"no quota": {SM: 100}, "no SMs": {Quota: 100}, "too many SMs": {SM: 1001, Quota: 100}, "memory": {SM: 100, Quota: 100, Memory: 11},
 		} {
-			if _, ok := f.Place(0, p); ok {
-				t.Errorf("%s: %s is placed", policy, name)
-			}
+			t.Run(name, func(t *testing.T) {
+				if _, ok := f.Place(0, p); ok {
+					t.Errorf("%s: %s is placed", policy, name)
+				}
+			})
 		}
 		if _, ok := f.Place(0, percent(100, 100)); !ok {
 			t.Errorf("%s: a whole GPU is refused", policy)

@@ -16,13 +16,15 @@ func TestPrices(t *testing.T) {
 		"the mate rides along":  {append(repeat(8, percent(100, 60)), repeat(8, percent(50, 40))...), percent(50, 40), 0},
 		"mates that fill a GPU": {append(repeat(4, percent(50, 60)), repeat(12, percent(100, 40))...), percent(100, 40), 500_000},
 	} {
-		p := newPrices(0)
-		for _, pod := range c.mix {
-			p.learn(pod)
-		}
-		if got := int64(p.worth(c.of)); got != c.want {
-			t.Errorf("%s: worth %d, want %d", name, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			p := newPrices(0)
+			for _, pod := range c.mix {
+				p.learn(pod)
+			}
+			if got := int64(p.worth(c.of)); got != c.want {
+				t.Errorf("worth %d, want %d", got, c.want)
+			}
+		})
 	}
 }
 

@@ -55,11 +55,13 @@ func TestFragmentation(t *testing.T) {
 		"no CPU":                  {used(3999, 0), 1000},
 		"overcommitted CPU":       {used(-1, 0), 1000},
 	} {
-		var v view
-		d.viewOf(c.node, &v, nil)
-		if got := d.fragmentation(&v); got != c.want*ppmMilli(one) {
-			t.Errorf("%s: F = %d, want %d milli-GPU", name, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			var v view
+			d.viewOf(c.node, &v, nil)
+			if got := d.fragmentation(&v); got != c.want*ppmMilli(one) {
+				t.Errorf("F = %d, want %d milli-GPU", got, c.want)
+			}
+		})
 	}
 }
 
@@ -106,9 +108,11 @@ func TestCostTermByTerm(t *testing.T) {
 		"press: a quarter of what it uses": {Terms{Scarcity: true}, used(64000, 0), 4000, 125 * milli},
 		"all of them":                      {AllTerms, used(8000, 0), 8000, (500 + 0 + 500 + 125) * milli},
 	} {
-		if got := costOf(d, c.terms, c.node, c.cpu); got != c.want {
-			t.Errorf("%s: cost %d, want %d", name, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := costOf(d, c.terms, c.node, c.cpu); got != c.want {
+				t.Errorf("cost %d, want %d", got, c.want)
+			}
+		})
 	}
 }
 

@@ -64,10 +64,12 @@ func TestBestAreaTakesTheSmallestSufficientRectangle(t *testing.T) {
 		"equal areas, the lower one":  {load(load(gpuNode("n", 3), 1, boxed(fixed(50, 100))), 2, boxed(fixed(50, 100))), podOf(fixed(40, 100)), 1},
 		"by the shape, not the total": {load(load(gpuNode("n", 2), 0, boxed(fixed(50, 100))), 1, boxed(fixed(100, 45))), podOf(fixed(100, 50)), 1},
 	} {
-		plan, _, refusal := rectangles().Place(c.node, c.pod)
-		if refusal != Admitted || plan[0][0].Slice != c.want {
-			t.Errorf("%s: %v, %q, want slice %d", name, plan, refusal, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			plan, _, refusal := rectangles().Place(c.node, c.pod)
+			if refusal != Admitted || plan[0][0].Slice != c.want {
+				t.Errorf("%v, %q, want slice %d", plan, refusal, c.want)
+			}
+		})
 	}
 }
 

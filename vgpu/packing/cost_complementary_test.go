@@ -40,10 +40,12 @@ func TestComplementaryTiers(t *testing.T) {
 		"names where the neighbour is silent": {load(load(gpuNode("n", 3), 1, most), 2, does(half, "web")), busy(pod()), 2},
 		"equal GPUs, the lower one":           {load(load(gpuNode("n", 3), 1, half), 2, half), pod(), 1},
 	} {
-		plan, _, refusal := complementary(DiluWeights).Place(c.node, c.pod)
-		if refusal != Admitted || plan[0][0].Slice != c.want {
-			t.Errorf("%s: %v, %q, want slice %d", name, plan, refusal, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			plan, _, refusal := complementary(DiluWeights).Place(c.node, c.pod)
+			if refusal != Admitted || plan[0][0].Slice != c.want {
+				t.Errorf("%v, %q, want slice %d", plan, refusal, c.want)
+			}
+		})
 	}
 }
 
@@ -157,12 +159,14 @@ func TestSimilar(t *testing.T) {
 		"only the latest count":        {Series{1000, 1000, 50, 60}, Series{50, 60}, true},
 		"not the earliest":             {Series{50, 60, 1000, 1000}, Series{50, 60}, false},
 	} {
-		if got := c.a.similar(c.b); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
-		if got := c.b.similar(c.a); got != c.want {
-			t.Errorf("%s: not the same the other way round", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := c.a.similar(c.b); got != c.want {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+			if got := c.b.similar(c.a); got != c.want {
+				t.Errorf("not the same the other way round")
+			}
+		})
 	}
 }
 

@@ -31,9 +31,11 @@ func TestCPURatio(t *testing.T) {
 		"a tiny mix on a vast cluster":     {&tiny, Capacity{GPU: 1e9, FreeGPU: 1e9, CPU: 1e12, FreeCPU: 5e11}, 15_000},
 		"scarce, CPU overcommitted":        {&gpuPods, cluster(800_000, 0, 100_000), 7200},
 	} {
-		if got := cpuRatio(c.mix, c.capacity); got != c.want {
-			t.Errorf("%s: %d, want %d", name, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := cpuRatio(c.mix, c.capacity); got != c.want {
+				t.Errorf("%d, want %d", got, c.want)
+			}
+		})
 	}
 }
 
@@ -42,16 +44,18 @@ func TestEmptyDemandIsBestFit(t *testing.T) {
 	for name, d := range map[string]*Demand{
 		"zero value": {}, "empty mix": NewDemand(&Mix{}, CapacityOf(gpuNode("n", 8), 64000)), "no capacity": NewDemand(&Mix{}, empty), "nothing at all": NewDemand(&Mix{}, Capacity{}),
 	} {
-		balance := Packer{Rules: NewRules(Slots), Ranker: Balance{Terms: AllTerms, Demand: d}}
-		fit := Packer{Rules: NewRules(Slots), Ranker: Balance{Demand: d}}
-		n := load(load(gpuNode("n", 4), 1, runs(fixed(30, 100))), 2, runs(fixed(60, 100)))
-		for _, pod := range []*Pod{podOf(fixed(20, 100)), podOf(fixed(50, 100)), podOf(fixed(100, 100)), wide(2, fixed(100, 100)), podOf()} {
-			got, _, gotRefusal := balance.Place(n, pod)
-			want, _, wantRefusal := fit.Place(n, pod)
-			if diff := cmp.Diff(want, got); diff != "" || gotRefusal != wantRefusal {
-				t.Errorf("%s: %q for %q: %s", name, gotRefusal, wantRefusal, diff)
+		t.Run(name, func(t *testing.T) {
+			balance := Packer{Rules: NewRules(Slots), Ranker: Balance{Terms: AllTerms, Demand: d}}
+			fit := Packer{Rules: NewRules(Slots), Ranker: Balance{Demand: d}}
+			n := load(load(gpuNode("n", 4), 1, runs(fixed(30, 100))), 2, runs(fixed(60, 100)))
+			for _, pod := range []*Pod{podOf(fixed(20, 100)), podOf(fixed(50, 100)), podOf(fixed(100, 100)), wide(2, fixed(100, 100)), podOf()} {
+				got, _, gotRefusal := balance.Place(n, pod)
+				want, _, wantRefusal := fit.Place(n, pod)
+				if diff := cmp.Diff(want, got); diff != "" || gotRefusal != wantRefusal {
+					t.Errorf("%q for %q: %s", gotRefusal, wantRefusal, diff)
+				}
 			}
-		}
+		})
 	}
 }
 

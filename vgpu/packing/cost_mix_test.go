@@ -28,9 +28,11 @@ func TestShapeOf(t *testing.T) {
 			s.VGPUs, s.Milli, s.Memory, s.Models, s.Kind = 1, 200, 1<<30, "A100,H200", "gpu"
 		})},
 	} {
-		if diff := cmp.Diff(c.want, ShapeOf(c.pod)); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, ShapeOf(c.pod)); diff != "" {
+				t.Errorf("%s", diff)
+			}
+		})
 	}
 }
 

@@ -87,12 +87,14 @@ func TestCompare(t *testing.T) {
 		"pools stay apart":         {[]Node{testNode("p", "a", 2), testNode("q", "b", 2)}, append(halves("a", 1), halves("b", 1)...), false, [2]int{2, 2}, [2]int{2, 2}, 0},
 		"a pod on an unknown node": {[]Node{testNode("", "a", 2)}, halves("z", 2), false, [2]int{0, 0}, [2]int{0, 0}, 0},
 	} {
-		r := rules()
-		r.MixTenants = c.mix
-		got := Total(Compare(c.nodes, c.pods, r))
-		if [2]int{got.HeldGPUs, got.HeldNodes} != c.held || [2]int{got.NeededGPUs, got.NeededNodes} != c.needed || len(got.Unplaced) != c.lost {
-			t.Errorf("%s: %+v, want held %v, needed %v, %d unplaced", name, got, c.held, c.needed, c.lost)
-		}
+		t.Run(name, func(t *testing.T) {
+			r := rules()
+			r.MixTenants = c.mix
+			got := Total(Compare(c.nodes, c.pods, r))
+			if [2]int{got.HeldGPUs, got.HeldNodes} != c.held || [2]int{got.NeededGPUs, got.NeededNodes} != c.needed || len(got.Unplaced) != c.lost {
+				t.Errorf("%+v, want held %v, needed %v, %d unplaced", got, c.held, c.needed, c.lost)
+			}
+		})
 	}
 }
 

@@ -29,9 +29,11 @@ func TestChoose(t *testing.T) {
 		"none (FG-114)":                           {[]*List{listWith(whole.Box)}, box(1, 1), 0, true},
 		"no box":                                  {[]*List{NewList()}, box(0, 1), 0, true},
 	} {
-		if got, ok := Choose(c.lists, c.box); ok == c.none || got != c.want {
-			t.Errorf("%s: slice %d %v, want %d", name, got, ok, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got, ok := Choose(c.lists, c.box); ok == c.none || got != c.want {
+				t.Errorf("slice %d %v, want %d", got, ok, c.want)
+			}
+		})
 	}
 }
 
