@@ -25,21 +25,23 @@ func TestOrder(t *testing.T) {
 		"hopeless: oldest":  {900 * ms, []Request{{Deadline: 200 * ms}, {Deadline: 100 * ms}}, []uint64{2, 1}},
 		"hopeless and load": {900 * ms, []Request{{Deadline: 100 * ms, Load: 50 * ms}, {Deadline: 149 * ms}, {Deadline: 151 * ms}}, []uint64{2, 1, 3}},
 	} {
-		for i := range c.requests {
-			c.requests[i].ID = uint64(i + 1)
-		}
-		Order(c.now, c.requests)
-		var got []uint64
-		for _, r := range c.requests {
-			got = append(got, r.ID)
-		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			for i := range c.requests {
+				c.requests[i].ID = uint64(i + 1)
+			}
+			Order(c.now, c.requests)
+			var got []uint64
+			for _, r := range c.requests {
+				got = append(got, r.ID)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("order %v, want %v", got, c.want)
+			}
+		})
 	}
 }
 
-// Compare is an order at any moment: it does not depend on how it is asked.
+// TestCompareIsAnOrder checks that Compare is a total order at any time: that of a sorted list.
 func TestCompareIsAnOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	d := func() time.Duration { return time.Duration(random.IntN(6)) * ms }
@@ -87,15 +89,17 @@ func TestChoose(t *testing.T) {
 		"cold, and what is unknown": {[]Instance{{Residency: scaling.Cold}, {Residency: -1, Capacity: 1}}, -1},
 		"equal: the first ID":       {[]Instance{{ID: 8, Capacity: 1}, {ID: 7, Capacity: 1}}, 1},
 	} {
-		got, ok := Choose(c.instances)
-		if ok != (c.want >= 0) || ok && got != c.want {
-			t.Errorf("%s: %d, %v; want %d", name, got, ok, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			got, ok := Choose(c.instances)
+			if ok != (c.want >= 0) || ok && got != c.want {
+				t.Errorf("chose %d, %v; want %d", got, ok, c.want)
+			}
+		})
 	}
 }
 
-// The urgent ones get the fastest instances, nobody is sent to a hot instance beyond its capacity, and somebody goes to a
-// slower or a shared one only if all faster ones are full (FF-61, FF-62).
+// TestRouteProperties checks that urgent requests get the fastest instances, that no hot instance exceeds its capacity, and that
+// a slower or shared instance is used only if all faster ones are full (FF-61, FF-62).
 func TestRouteProperties(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 1))
 	overflow := 0
@@ -123,11 +127,11 @@ func TestRouteProperties(t *testing.T) {
 		}
 	}
 	if overflow == 0 {
-		t.Error("nothing ever reaches a shared instance")
+		t.Error("no request was routed to a shared instance")
 	}
 }
 
-// byHand lists the places that instances have, the best first, and gives them to the requests in order of slack.
+// byHand lists the free capacity of all instances, the best first, and assigns it to the requests in order of slack.
 func byHand(t *testing.T, now time.Duration, requests []Request, instances []Instance, to []int) {
 	t.Helper()
 	var places []int
