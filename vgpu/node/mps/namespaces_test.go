@@ -257,7 +257,7 @@ func TestUnlimitedClient(t *testing.T) {
 	}
 }
 
-// TestVersionStays: while a slice has members, who have the pipe directories of a daemon of v2, that daemon stays, and its successor is of v2
+// TestVersionStays: while the members of a slice use the pipe directories of a v2 daemon, that daemon stays, and its successor is of v2
 // too. Without members, the next daemon has namespaces. In MIG instances none has.
 func TestVersionStays(t *testing.T) {
 	r := newRig(t, "")

@@ -2,6 +2,7 @@ package partition_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -9,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
-// TestClear: what gshare made is removed when it is idle, also by a new process; what others made stays.
+// TestClear: idle instances that gshare created are removed, also by a new process; those of others stay.
 func TestClear(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
@@ -34,28 +35,30 @@ func TestClear(t *testing.T) {
 	n.want("3g.40gb@4")
 }
 
-// TestClearFails: a step that failed is taken the next time, whether it was taken or not.
+// TestClearFails: Clear can be repeated after a step failed, whether the step took effect or not.
 func TestClearFails(t *testing.T) {
 	broken := errors.New("broken")
-	for call := range 3 { // a look and two steps
+	for call := range 3 { // a list and two steps
 		for _, after := range []bool{false, true} {
-			n := newNode(t)
-			n.obtain(n.open(), "1g.10gb@0")
-			m := n.open()
-			n.gpu.Fail(call, fakemig.Fault{Err: broken, After: after})
-			if err := m.Clear(); !errors.Is(err, broken) {
-				t.Errorf("call %d: %v", call, err)
-			}
-			if err := m.Clear(); err != nil {
-				t.Errorf("after call %d: %v", call, err)
-			}
-			n.want("")
+			t.Run(fmt.Sprintf("call %d, took effect %v", call, after), func(t *testing.T) {
+				n := newNode(t)
+				n.obtain(n.open(), "1g.10gb@0")
+				m := n.open()
+				n.gpu.Fail(call, fakemig.Fault{Err: broken, After: after})
+				if err := m.Clear(); !errors.Is(err, broken) {
+					t.Errorf("got error %v", err)
+				}
+				if err := m.Clear(); err != nil {
+					t.Errorf("second time: %v", err)
+				}
+				n.want("")
+			})
 		}
 	}
 }
 
-// TestMade: the journal says whether there may be anything to clear, without the device.
-func TestMade(t *testing.T) {
+// TestHasInstances: the journal shows whether there may be instances to clear, without the device.
+func TestHasInstances(t *testing.T) {
 	one := `[{"profile": "1g.10gb", "start": 0}]`
 	for name, test := range map[string]struct {
 		boot, made, intent string
@@ -66,25 +69,29 @@ func TestMade(t *testing.T) {
 		"nothing":      {"b", "[]", "null", false},
 		"earlier boot": {"a", one, "null", false},
 	} {
-		text := `{"version": 1, "boot": "` + test.boot + `", "device": "GPU-a", "made": ` + test.made + `, "intent": ` + test.intent + `}`
-		c := partition.Config{UUID: uuid, BootID: "b", Store: &memory{text: []byte(text)}}
-		if made, err := c.HasInstances(); made != test.want || err != nil {
-			t.Errorf("%s: %v, %v", name, made, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			text := `{"version": 1, "boot": "` + test.boot + `", "device": "GPU-a", "made": ` + test.made + `, "intent": ` + test.intent + `}`
+			c := partition.Config{UUID: uuid, BootID: "b", Store: &memory{text: []byte(text)}}
+			if made, err := c.HasInstances(); made != test.want || err != nil {
+				t.Errorf("got %v, %v", made, err)
+			}
+		})
 	}
 	if _, err := (partition.Config{UUID: uuid, BootID: "b", Store: &memory{text: []byte("{")}}).HasInstances(); !errors.Is(err, partition.ErrJournal) {
-		t.Errorf("no journal: %v", err)
+		t.Errorf("invalid journal: %v", err)
 	}
 }
 
-// TestJournalFile: the journals in the agent's directory tell whose they are.
+// TestJournalFile: the name of a journal in the agent's directory has the UUID of its GPU.
 func TestJournalFile(t *testing.T) {
 	if f := partition.JournalFile("/run/gshare", "GPU-a"); f != "/run/gshare/mig-GPU-a.json" {
 		t.Error(f)
 	}
 	for name, want := range map[string]string{"mig-GPU-a.json": "GPU-a", "mig-GPU-a.json.next": "", "agent.lock": "", "run.json": ""} {
-		if uuid, ok := partition.JournalGPU(name); ok != (want != "") || ok && uuid != want {
-			t.Errorf("%s: %q, %v", name, uuid, ok)
-		}
+		t.Run(name, func(t *testing.T) {
+			if uuid, ok := partition.JournalGPU(name); ok != (want != "") || ok && uuid != want {
+				t.Errorf("got %q, %v", uuid, ok)
+			}
+		})
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
 )
 
-// FuzzRecord holds that any journal is refused, or means what is written again.
+// FuzzRecord: any text is refused, or parsed to a record that encodes to an equal one.
 func FuzzRecord(f *testing.F) {
 	whole := record{Version: recordVersion, Boot: "b", Device: "GPU-a", Made: []placement{{"1g.10gb", 3}}, Intent: &intent{geometry.DestroyGPU, placement{"1g.10gb", 3}}}
 	f.Add(whole.encode())
@@ -32,7 +32,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// TestRecordGolden compares with a journal as agents have it on disk: it must mean the same to every later agent of this version.
+// TestRecordGolden: a stored journal is parsed and encoded as it was by earlier agents of this version.
 func TestRecordGolden(t *testing.T) {
 	golden, err := os.ReadFile("testdata/mig-GPU-a.json")
 	if err != nil {
@@ -48,7 +48,7 @@ func TestRecordGolden(t *testing.T) {
 	}
 }
 
-// Each rule of a journal is broken once.
+// TestParseRefuses: a record that breaks any one rule is refused.
 func TestParseRefuses(t *testing.T) {
 	good := `{"version":1,"boot":"b","device":"d","made":[{"profile":"1g.10gb","start":3}],"intent":{"action":"create GPU instance","profile":"2g.20gb","start":4}}`
 	if _, err := parseRecord([]byte(good)); err != nil {
@@ -59,9 +59,11 @@ func TestParseRefuses(t *testing.T) {
 		{`1g.10gb`, `big`}, {`"start":3`, `"start":8`}, {`"start":3`, `"start":-1`}, {`"start":3`, `"start":"3"`},
 		{`create GPU`, `make GPU`}, {`"start":4`, `"start":9`}, {`"made":[`, `"made":[{"profile":"1g.10gb","start":3},`}, {`}}`, `}}}`}, {`}}`, `}`},
 	} {
-		if r, err := parseRecord([]byte(strings.Replace(good, c[0], c[1], 1))); err == nil {
-			t.Errorf("%s in place of %s: %+v", c[1], c[0], r)
-		}
+		t.Run(c[1]+" for "+c[0], func(t *testing.T) {
+			if r, err := parseRecord([]byte(strings.Replace(good, c[0], c[1], 1))); err == nil {
+				t.Errorf("got %+v, want an error", r)
+			}
+		})
 	}
 }
 
@@ -69,7 +71,7 @@ func TestFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "journal")
 	f := File(name)
 	if text, err := f.Load(); text != nil || err != nil {
-		t.Fatalf("%q, %v before the first", text, err)
+		t.Fatalf("before the first Save: got %q, %v", text, err)
 	}
 	for _, text := range []string{"a long first text", "short"} {
 		if err := f.Save([]byte(text)); err != nil {
@@ -83,21 +85,22 @@ func TestFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := f.Save([]byte("lost")); err == nil {
-		t.Error("saved where nothing can be written")
+		t.Error("got no error for a file that cannot be written")
 	}
 	if got, _ := f.Load(); string(got) != "short" {
-		t.Errorf("%q after a failure", got)
+		t.Errorf("after a failure: got %q", got)
 	}
 }
 
-func TestBoot(t *testing.T) {
+func TestBootID(t *testing.T) {
 	a, err := BootID()
 	if b, _ := BootID(); err != nil || a == "" || a != b || strings.ContainsAny(a, " \n") {
 		t.Errorf("%q, then %q, %v", a, b, err)
 	}
 }
 
-func TestDone(t *testing.T) {
+// TestCompleted: completing an intent adds or removes its instance.
+func TestCompleted(t *testing.T) {
 	p := placement{"1g.10gb", 3}
 	for _, c := range []struct {
 		action      geometry.Action
@@ -106,9 +109,11 @@ func TestDone(t *testing.T) {
 		{geometry.CreateGPU, nil, []placement{p}}, {geometry.CreateCompute, []placement{p}, []placement{p}},
 		{geometry.DestroyCompute, []placement{p}, []placement{p}}, {geometry.DestroyGPU, []placement{p}, nil},
 	} {
-		r := record{Made: c.before, Intent: &intent{c.action, p}}.completed()
-		if !slices.Equal(r.Made, c.now) || r.Intent != nil {
-			t.Errorf("%s: %+v", c.action, r)
-		}
+		t.Run(string(c.action), func(t *testing.T) {
+			r := record{Made: c.before, Intent: &intent{c.action, p}}.completed()
+			if !slices.Equal(r.Made, c.now) || r.Intent != nil {
+				t.Errorf("got %+v", r)
+			}
+		})
 	}
 }

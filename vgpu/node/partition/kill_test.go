@@ -17,18 +17,18 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
-// A process of this test is an agent: it opens the journal, obtains one instance, and asks at each moment whether to go on.
-// What it did to the GPU stands in a file, for the GPU outlives it.
+// A process of this test is an agent that opens the journal and obtains one instance. At each moment it asks the test whether to continue. The
+// steps that took effect on the GPU are in a file, as the GPU outlives the agent.
 const (
-	agentDir    = "GSHARE_TEST_AGENT_DIR"
-	agentWish   = "GSHARE_TEST_AGENT_WISH"
-	actsFile    = "acts"
-	journalFile = "journal"
+	agentDir      = "GSHARE_TEST_AGENT_DIR"
+	agentInstance = "GSHARE_TEST_AGENT_INSTANCE"
+	stepsFile     = "steps"
+	journalFile   = "journal"
 )
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(agentDir); dir != "" {
-		if err := agent(dir, os.Getenv(agentWish)); err != nil {
+		if err := agent(dir, os.Getenv(agentInstance)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -37,12 +37,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func agent(dir, wish string) error {
+// agent is the main function of the agent's process.
+func agent(dir, placement string) error {
 	m, err := mig.ModelNamed("A100-80GB")
 	if err != nil {
 		return err
 	}
-	gpu, err := fakemig.Stored(uuid, m, filepath.Join(dir, actsFile))
+	gpu, err := fakemig.Stored(uuid, m, filepath.Join(dir, stepsFile))
 	if err != nil {
 		return err
 	}
@@ -51,19 +52,21 @@ func agent(dir, wish string) error {
 	if err != nil {
 		return err
 	}
-	at, err := place(m, wish)
+	at, err := parsePlacement(m, placement)
 	if err == nil {
 		_, err = manager.Obtain(at)
 	}
 	return err
 }
 
+// process is the agent's GPU and journal.
 type process struct {
 	*fakemig.GPU
 	partition.File
 	ask, answer *os.File
 }
 
+// pass asks the test to continue at a moment.
 func (p *process) pass() error {
 	if _, err := p.ask.Write([]byte{1}); err != nil {
 		return err
@@ -78,9 +81,9 @@ func (p *process) Apply(s geometry.Step) error {
 
 func (p *process) Save(text []byte) error { return errors.Join(p.pass(), p.File.Save(text), p.pass()) }
 
-// run runs an agent until the moment at which it is killed; -1 is never. The moments alternate: before something it is told to
-// go on and then killed, in the middle of it; after it, at once. It gives the number of moments.
-func run(t *testing.T, dir, wish string, at int) (moments int) {
+// run runs an agent, kills it at a moment unless that is -1, and returns the number of moments. They alternate: before an operation, the agent
+// is told to continue and then killed in the middle of it; after an operation, it is killed at once.
+func run(t *testing.T, dir, placement string, at int) (moments int) {
 	t.Helper()
 	askReader, ask := pipe(t)
 	answer, answerWriter := pipe(t)
@@ -88,7 +91,7 @@ func run(t *testing.T, dir, wish string, at int) (moments int) {
 	defer answerWriter.Close()
 	var stderr strings.Builder
 	cmd := exec.Command(os.Args[0])
-	cmd.Env, cmd.ExtraFiles, cmd.Stderr = append(os.Environ(), agentDir+"="+dir, agentWish+"="+wish), []*os.File{ask, answer}, &stderr
+	cmd.Env, cmd.ExtraFiles, cmd.Stderr = append(os.Environ(), agentDir+"="+dir, agentInstance+"="+placement), []*os.File{ask, answer}, &stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +110,7 @@ func run(t *testing.T, dir, wish string, at int) (moments int) {
 		}
 	}
 	if err := cmd.Wait(); err != nil && at < 0 {
-		t.Fatalf("%s: %v: %s", wish, err, stderr.String())
+		t.Fatalf("%s: %v: %s", placement, err, stderr.String())
 	}
 	return moments
 }
@@ -120,8 +123,9 @@ func pipe(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
+// read returns the content of both files.
 func read(t *testing.T, dir string) (text string) {
-	for _, name := range []string{actsFile, journalFile} {
+	for _, name := range []string{stepsFile, journalFile} {
 		content, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -131,26 +135,27 @@ func read(t *testing.T, dir string) (text string) {
 	return text
 }
 
-// TestKill kills agents with SIGKILL at each moment; the files are real.
+// TestKill: an agent that is killed with SIGKILL at any moment leaves files with which the next agent reaches the same result.
 func TestKill(t *testing.T) {
 	calm := t.TempDir()
-	for _, wish := range []string{"3g.40gb@4", "1g.10gb@6"} { // in the room of the one before, as nobody holds it
+	for _, placement := range []string{"3g.40gb@4", "1g.10gb@6"} { // it overlaps the one before, which nobody holds
 		before := os.DirFS(snapshot(t, os.DirFS(calm)))
-		moments := run(t, calm, wish, -1)
+		moments := run(t, calm, placement, -1)
 		if moments < 8 {
-			t.Fatalf("%s takes %d moments", wish, moments)
+			t.Fatalf("%s takes %d moments", placement, moments)
 		}
 		for at := range moments {
 			dir := snapshot(t, before)
-			run(t, dir, wish, at)
-			run(t, dir, wish, -1)
+			run(t, dir, placement, at)
+			run(t, dir, placement, -1)
 			if got, want := read(t, dir), read(t, calm); got != want {
-				t.Fatalf("%s, killed at moment %d: got\n%s\nwant\n%s", wish, at, got, want)
+				t.Fatalf("%s, killed at moment %d: got\n%s\nwant\n%s", placement, at, got, want)
 			}
 		}
 	}
 }
 
+// snapshot returns a copy of a directory.
 func snapshot(t *testing.T, files fs.FS) string {
 	dir := filepath.Join(t.TempDir(), "at")
 	if err := os.CopyFS(dir, files); err != nil {

@@ -23,12 +23,12 @@ func model(t testing.TB) *mig.Model {
 	return m
 }
 
-// place reads "1g.10gb@3".
-func place(m *mig.Model, text string) (at mig.Instance, err error) {
+// parsePlacement parses a placement such as "1g.10gb@3".
+func parsePlacement(m *mig.Model, text string) (at mig.Instance, err error) {
 	name, start, _ := strings.Cut(text, "@")
 	p, ok := m.Profile(name)
 	if _, err := fmt.Sscan(start, &at.Start); err != nil || !ok {
-		return at, fmt.Errorf("%q is no place: %v", text, err)
+		return at, fmt.Errorf("invalid placement %q: %v", text, err)
 	}
 	at.Profile = p
 	return at, nil
@@ -36,14 +36,14 @@ func place(m *mig.Model, text string) (at mig.Instance, err error) {
 
 func instance(t testing.TB, m *mig.Model, text string) mig.Instance {
 	t.Helper()
-	at, err := place(m, text)
+	at, err := parsePlacement(m, text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return at
 }
 
-// memory is a store without a disk. It fails while err is set.
+// memory is a Store in memory. It fails while err is set.
 type memory struct {
 	text []byte
 	err  error
@@ -77,7 +77,7 @@ func (n *node) open(held ...partition.Instance) *partition.Manager {
 	}
 	for _, h := range held {
 		if i, err := m.Hold(h.Instance); err != nil || i != h {
-			n.t.Fatalf("%+v, %v; held is %+v", i, err, h)
+			n.t.Fatalf("got %+v, %v; want %+v", i, err, h)
 		}
 	}
 	return m
@@ -93,7 +93,7 @@ func (n *node) obtain(m *partition.Manager, place string) partition.Instance {
 	return i
 }
 
-// want compares what is on the GPU with "1g.10gb@3 2g.20gb@4".
+// want compares the instances on the GPU with a list such as "1g.10gb@3 2g.20gb@4".
 func (n *node) want(want string) {
 	n.t.Helper()
 	found, err := n.gpu.Instances()
@@ -109,10 +109,11 @@ func (n *node) want(want string) {
 		got = append(got, fmt.Sprintf("%s%s@%d", half, i.Profile.Name, i.Start))
 	}
 	if text := strings.Join(got, " "); text != want {
-		n.t.Fatalf("on the GPU: %q, want %q", text, want)
+		n.t.Fatalf("got instances %q, want %q", text, want)
 	}
 }
 
+// refused checks that an instance cannot be obtained, with an error.
 func (n *node) refused(m *partition.Manager, place string, want error) {
 	n.t.Helper()
 	if i, err := m.Obtain(instance(n.t, n.gpu.Model(), place)); !errors.Is(err, want) {
@@ -120,6 +121,7 @@ func (n *node) refused(m *partition.Manager, place string, want error) {
 	}
 }
 
+// TestReuseAndReclaim: an idle instance is reused at its placement, and removed if it is in the way of another.
 func TestReuseAndReclaim(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
@@ -128,16 +130,16 @@ func TestReuseAndReclaim(t *testing.T) {
 	n.refused(m, "7g.80gb@0", partition.ErrInsufficientResources)
 	m.Release(b.UUID)
 	if again := n.obtain(m, "1g.10gb@4"); again != b || len(n.gpu.Steps()) != 4 {
-		t.Errorf("got %+v instead of the idle %+v, after %q", again, b, n.gpu.Steps())
+		t.Errorf("got %+v, want the idle %+v, after %q", again, b, n.gpu.Steps())
 	}
 	m.Release(a.UUID)
 	m.Release(b.UUID)
-	n.want("1g.10gb@4 1g.10gb@6") // idle ones stay until their room is needed
+	n.want("1g.10gb@4 1g.10gb@6") // idle ones stay until their slices are needed
 	n.obtain(m, "3g.40gb@4")
 	n.want("3g.40gb@4")
 }
 
-// A container that has ended may leave a process, and a process may run that nobody knows of.
+// TestBusyStays: an instance with processes is not removed, whether its container has ended or it never had one.
 func TestBusyStays(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
@@ -150,7 +152,7 @@ func TestBusyStays(t *testing.T) {
 	n.obtain(m, "1g.10gb@6")
 }
 
-// Between the look and the step a process may come; some users of an instance are never seen. The driver refuses then.
+// TestRefusedAsInUse: if the driver refuses to remove an instance because a process has started meanwhile, or is never listed, Obtain fails.
 func TestRefusedAsInUse(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
@@ -164,7 +166,7 @@ func TestRefusedAsInUse(t *testing.T) {
 	n.want("2g.20gb@0 3g.40gb@4")
 }
 
-// seized is a GPU on which a process runs as soon as an instance is there.
+// seized is a GPU on which a process starts as soon as an instance exists.
 type seized struct{ *fakemig.GPU }
 
 func (g seized) Apply(s geometry.Step) error {
@@ -175,6 +177,7 @@ func (g seized) Apply(s geometry.Step) error {
 	return err
 }
 
+// TestSeizedAtOnce: an instance on which a process starts before it is obtained is not handed out.
 func TestSeizedAtOnce(t *testing.T) {
 	n := newNode(t)
 	m, err := partition.Open(partition.Config{Device: seized{n.gpu}, UUID: uuid, Store: n.disk, BootID: n.boot})
@@ -184,7 +187,8 @@ func TestSeizedAtOnce(t *testing.T) {
 	n.refused(m, "1g.10gb@6", partition.ErrInsufficientResources)
 }
 
-func TestStrangers(t *testing.T) {
+// TestForeignInstances: instances that others created are not removed.
+func TestForeignInstances(t *testing.T) {
 	n := newNode(t)
 	for text, compute := range map[string][]int{"1g.10gb@0": {1}, "3g.40gb@4": {1, 2}, "1g.10gb@2": nil} {
 		if err := n.gpu.CreateForeign(instance(t, n.gpu.Model(), text), compute...); err != nil {
@@ -209,6 +213,7 @@ func TestStrangers(t *testing.T) {
 	n.refused(m, "7g.80gb@0", partition.ErrInsufficientResources) // given, released, and still not gshare's to remove
 }
 
+// TestRestart: a new manager knows the instances of the last one, and holds only those that containers have.
 func TestRestart(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
@@ -216,13 +221,14 @@ func TestRestart(t *testing.T) {
 	m = n.open(a)
 	n.refused(m, "7g.80gb@0", partition.ErrInsufficientResources)
 	if again := n.obtain(m, "2g.20gb@4"); again != b {
-		t.Errorf("got %+v instead of the idle %+v", again, b)
+		t.Errorf("got %+v, want the idle %+v", again, b)
 	}
 	m = n.open()
 	n.obtain(m, "7g.80gb@0")
 	n.want("7g.80gb@0")
 }
 
+// TestReboot: after a reboot, an instance at a placement that gshare used before is foreign.
 func TestReboot(t *testing.T) {
 	n := newNode(t)
 	a := n.obtain(n.open(), "1g.10gb@6")
@@ -237,7 +243,7 @@ func TestReboot(t *testing.T) {
 	n.want("4g.40gb@0 1g.10gb@6")
 }
 
-// A reset of the GPU takes the instances without a reboot.
+// TestReset: a reset of the GPU removes the instances without a reboot.
 func TestReset(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
@@ -247,7 +253,8 @@ func TestReset(t *testing.T) {
 	n.want("7g.80gb@0")
 }
 
-func TestJournalRefused(t *testing.T) {
+// TestInvalidJournal: a manager does not open with an invalid journal.
+func TestInvalidJournal(t *testing.T) {
 	n := newNode(t)
 	n.obtain(n.open(), "1g.10gb@6")
 	good := string(n.disk.text)
@@ -257,16 +264,18 @@ func TestJournalRefused(t *testing.T) {
 		"two records": good + good, "no profile": strings.Replace(good, "1g.10gb", "0g", 1), "no place": strings.Replace(good, `"start":6`, `"start":8`, 1),
 		"twice": strings.Replace(good, `"made":[`, `"made":[{"profile":"1g.10gb","start":6},`, 1),
 	} {
-		n.disk.text = []byte(text)
-		_, err := partition.Open(partition.Config{Device: n.gpu, UUID: uuid, Store: n.disk, BootID: n.boot})
-		if text == good || !errors.Is(err, partition.ErrJournal) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			n.disk.text = []byte(text)
+			_, err := partition.Open(partition.Config{Device: n.gpu, UUID: uuid, Store: n.disk, BootID: n.boot})
+			if text == good || !errors.Is(err, partition.ErrJournal) {
+				t.Errorf("got error %v, want ErrJournal", err)
+			}
+		})
 	}
 	n.want("1g.10gb@6")
 }
 
-// What hangs is in the journal: an agent that is ended meanwhile leaves it to the next.
+// TestHang: a step that hangs is in the journal, so that the next agent knows its result.
 func TestHang(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
@@ -288,8 +297,8 @@ func TestHang(t *testing.T) {
 	n.want("7g.80gb@0")
 }
 
-// What failed is looked at once more before the error is told: the journal does not go on claiming what is not there.
-func TestFailureIsClosed(t *testing.T) {
+// TestFailureIsReconciled: after a failed step the journal is reconciled with the device before the error is returned.
+func TestFailureIsReconciled(t *testing.T) {
 	unknown := errors.New("unknown")
 	for _, after := range []bool{false, true} {
 		n := newNode(t)
@@ -307,7 +316,7 @@ func TestFailureIsClosed(t *testing.T) {
 	}
 }
 
-// Without its journal a GPU is not changed, and nothing is given.
+// TestJournalNotWritten: if the journal cannot be written, the GPU is not changed and no instance is handed out.
 func TestJournalNotWritten(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
@@ -318,8 +327,8 @@ func TestJournalNotWritten(t *testing.T) {
 	n.obtain(m, "1g.10gb@6")
 }
 
-// A compute instance may be gone while the driver does not let go of the rest: it is in nobody's way, and removed later.
-func TestHalfRemoved(t *testing.T) {
+// TestPartlyRemoved: a GPU instance whose compute instance was removed, but which the driver kept, is removed later.
+func TestPartlyRemoved(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
 	m.Release(n.obtain(m, "7g.80gb@0").UUID)
@@ -331,7 +340,7 @@ func TestHalfRemoved(t *testing.T) {
 	n.want("1g.10gb@6")
 }
 
-// Of those who ask at once for one place, one gets it.
+// TestConcurrent: concurrent requests for one placement have one winner.
 func TestConcurrent(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
@@ -355,8 +364,8 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// A device that refuses for ever, and one that cannot be looked at, end in an error; neither holds or loses anything.
-func TestHopeless(t *testing.T) {
+// TestBrokenDevice: a device that refuses all steps, or cannot be listed, leads to errors and changes no hold.
+func TestBrokenDevice(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
 	for range 5 {
@@ -376,7 +385,7 @@ func TestHopeless(t *testing.T) {
 	n.obtain(m, "7g.80gb@0")
 }
 
-// TestInstances: what gshare made is told from what others did; after a failed look neither is known.
+// TestInstances: instances of gshare and of others are listed separately; if the device cannot be listed, neither is known.
 func TestInstances(t *testing.T) {
 	n := newNode(t)
 	if err := n.gpu.CreateForeign(instance(t, n.gpu.Model(), "3g.40gb@4"), 3); err != nil {
@@ -384,12 +393,12 @@ func TestInstances(t *testing.T) {
 	}
 	m := n.open()
 	made := n.obtain(m, "1g.10gb@0")
-	ours, others, err := m.Instances()
-	if err != nil || len(ours) != 1 || ours[0] != made || len(others) != 1 || others[0].Start != 4 {
-		t.Errorf("%+v, %+v, %v", ours, others, err)
+	created, foreign, err := m.Instances()
+	if err != nil || len(created) != 1 || created[0] != made || len(foreign) != 1 || foreign[0].Start != 4 {
+		t.Errorf("%+v, %+v, %v", created, foreign, err)
 	}
 	n.gpu.Fail(0, fakemig.Fault{Err: errors.New("unknown")})
-	if ours, others, err := m.Instances(); err == nil || len(ours)+len(others) > 0 {
-		t.Errorf("%+v, %+v, %v", ours, others, err)
+	if created, foreign, err := m.Instances(); err == nil || len(created)+len(foreign) > 0 {
+		t.Errorf("%+v, %+v, %v", created, foreign, err)
 	}
 }

@@ -13,28 +13,26 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition/nvml"
 )
 
-// A scenario is what happens to one GPU, line by line: "obtain 1g.10gb@6", "release 0" (the first one obtained that is still
-// there), "start 0", "stop 0", "strange 3g.40gb@4 1 2", "restart", "reboot".
-//
-// world plays one, with a disturbance at one moment or several: what it leaves must be what it leaves undisturbed, down to
-// the order of the acts on the GPU, so that no step is lost and none is taken twice.
+// world plays a scenario on one GPU, with disturbances at some moments. The outcome must be that of the undisturbed scenario, including the order
+// of the steps on the GPU, so that no step is lost or executed twice. The lines of a scenario are "obtain 1g.10gb@6", "release 0" (the first
+// obtained one that is not released), "start 0", "stop 0", "foreign 3g.40gb@4 1 2", "restart" and "reboot".
 type world struct {
 	gpu      *fakemig.GPU
 	device   device // the GPU as its agent reaches it
-	intents  bool   // the journal keeps them
+	intents  bool   // the journal has intents
 	disk     []byte
 	boots    int
 	manager  *partition.Manager
-	obtained []partition.Instance // what containers have
-	strange  []mig.Instance
+	obtained []partition.Instance // by containers
+	foreign  []mig.Instance
 	answers  []string
 
 	disturbance
-	moment int   // that comes next
-	at     []int // the moments that are disturbed
+	moment int   // the next one
+	at     []int // disturbed moments
 }
 
-// disturbance happens at a moment: before or after a write of the journal or a step.
+// disturbance is what happens at a disturbed moment. There is a moment before and after each step and each write of the journal.
 type disturbance func() error
 
 var errDisturbed = errors.New("disturbed")
@@ -43,9 +41,10 @@ type crash struct{}
 
 var (
 	crashes  disturbance = func() error { panic(crash{}) }
-	failures disturbance = func() error { return errDisturbed } // the answer; what was done stays done
+	failures disturbance = func() error { return errDisturbed } // the result; the operation has taken effect or not
 )
 
+// pass counts a moment, and disturbs it if it is to be disturbed.
 func (w *world) pass() error {
 	disturbed := slices.Contains(w.at, w.moment)
 	w.moment++
@@ -55,7 +54,7 @@ func (w *world) pass() error {
 	return w.disturbance()
 }
 
-// around does something between two moments.
+// around executes an operation between two moments.
 func (w *world) around(do func() error) error {
 	if err := w.pass(); err != nil {
 		return err
@@ -68,7 +67,7 @@ type device interface {
 	Model() *mig.Model
 }
 
-// setup completes a world.
+// setup completes a world with its device.
 type setup func(w *world) error
 
 func direct(w *world) error {
@@ -89,7 +88,7 @@ func forgetful(w *world) error {
 	return nil
 }
 
-// mortal is a world's GPU and disk, as its agent sees them.
+// mortal is the GPU and the disk of a world as its agent sees them.
 type mortal struct{ *world }
 
 func (m mortal) Instances() ([]partition.Instance, error) { return m.device.Instances() }
@@ -97,15 +96,15 @@ func (m mortal) Instances() ([]partition.Instance, error) { return m.device.Inst
 func (m mortal) Apply(s geometry.Step) error {
 	return m.around(func() error {
 		if removes := s.Action == geometry.DestroyCompute || s.Action == geometry.DestroyGPU; removes && m.stays(s.Instance) {
-			return fmt.Errorf("%s, which is not to be touched", s)
+			return fmt.Errorf("%s of an instance in use", s)
 		}
 		return m.device.Apply(s)
 	})
 }
 
-// stays says that a container has an instance, or others made it.
+// stays reports whether a container has an instance, or others created it.
 func (w *world) stays(at mig.Instance) bool {
-	return slices.Contains(w.strange, at) || slices.ContainsFunc(w.obtained, func(i partition.Instance) bool { return i.Instance == at })
+	return slices.Contains(w.foreign, at) || slices.ContainsFunc(w.obtained, func(i partition.Instance) bool { return i.Instance == at })
 }
 
 func (m mortal) Load() ([]byte, error) { return m.disk, nil }
@@ -117,6 +116,7 @@ func (m mortal) Save(text []byte) error {
 	return m.around(func() error { m.disk = text; return nil })
 }
 
+// play plays a scenario.
 func play(m *mig.Model, script []string, setup setup, d disturbance, at ...int) (w *world, err error) {
 	w = &world{gpu: fakemig.New(uuid, m), disturbance: d, at: at}
 	if err := setup(w); err != nil {
@@ -133,7 +133,7 @@ func play(m *mig.Model, script []string, setup setup, d disturbance, at ...int) 
 	return w, nil
 }
 
-// try plays a line. After a crash it is played again, by a new agent; after a failure by the same.
+// try plays a line. It returns true if the line has to be played again, by a new agent after a crash and by the same one after a failure.
 func (w *world) try(line string) (again bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -172,14 +172,14 @@ func (w *world) line(words []string) error {
 	switch words[0] {
 	case "obtain":
 		return w.obtain(words[1])
-	case "strange":
-		return w.stranger(words[1:])
+	case "foreign":
+		return w.createForeign(words[1:])
 	case "restart":
 		w.manager = nil
 		return nil
 	case "reboot":
 		w.gpu.Reboot()
-		w.boots, w.manager, w.obtained, w.strange = w.boots+1, nil, nil, nil
+		w.boots, w.manager, w.obtained, w.foreign = w.boots+1, nil, nil, nil
 		return nil
 	}
 	var n int
@@ -200,7 +200,7 @@ func (w *world) line(words []string) error {
 }
 
 func (w *world) obtain(text string) error {
-	at, err := place(w.device.Model(), text)
+	at, err := parsePlacement(w.device.Model(), text)
 	if err != nil {
 		return err
 	}
@@ -217,12 +217,13 @@ func (w *world) obtain(text string) error {
 	return nil
 }
 
-func (w *world) stranger(words []string) error {
-	at, err := place(w.device.Model(), words[0])
+// createForeign creates an instance as others would.
+func (w *world) createForeign(words []string) error {
+	at, err := parsePlacement(w.device.Model(), words[0])
 	if err != nil {
 		return err
 	}
-	w.strange = append(w.strange, at)
+	w.foreign = append(w.foreign, at)
 	sizes := make([]int, len(words)-1)
 	for n := range sizes {
 		fmt.Sscan(words[1+n], &sizes[n])
@@ -230,7 +231,7 @@ func (w *world) stranger(words []string) error {
 	return w.gpu.CreateForeign(at, sizes...)
 }
 
-// outcome is what a world was left with.
+// outcome describes the results of the requests, the steps that took effect, and the journal.
 func (w *world) outcome() string {
-	return fmt.Sprintf("answers %q\nacts %q\ndisk %s", w.answers, w.gpu.Steps(), w.disk)
+	return fmt.Sprintf("answers %q\nsteps %q\ndisk %s", w.answers, w.gpu.Steps(), w.disk)
 }

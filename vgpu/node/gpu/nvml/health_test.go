@@ -35,7 +35,7 @@ func (e *events) set() nvml.EventSet {
 	}
 }
 
-// recovering gives a device a recovery action; nil: the driver tells none.
+// recovering sets the recovery action of a device; nil: the driver does not report one.
 func recovering(d *mock.Device, action *nvml.DeviceGpuRecoveryAction) *mock.Device {
 	d.RegisterEventsFunc = func(uint64, nvml.EventSet) nvml.Return { return nvml.SUCCESS }
 	d.GetFieldValuesFunc = func(values []nvml.FieldValue) nvml.Return {

@@ -17,11 +17,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition/nvml"
 )
 
-// errAny stands for a refusal whose reason is not agreed upon.
+// errAny stands for any error: devices may refuse for different reasons.
 var errAny = errors.New("any error")
 
-// conformance is what a device does, from empty. A line is an action, a profile by its size and a start; the actions are
-// create, remove, compute+, compute-, and start and stop of a process. Refusals change nothing.
+// conformance are scenarios from an empty device, with the expected errors. A line is an action, the size of a profile and a start. The actions
+// are create, remove, compute+, compute-, and start and stop of a process. A refused action changes nothing.
 var conformance = map[string][]struct {
 	line string
 	want error
@@ -44,13 +44,14 @@ var conformance = map[string][]struct {
 	"a process holds both": {{"create 1g 2", nil}, {"compute+ 1g 2", nil}, {"start 1g 2", nil}, {"compute- 1g 2", partition.ErrInUse}, {"remove 1g 2", partition.ErrInUse}, {"stop 1g 2", nil}, {"compute- 1g 2", nil}},
 }
 
-// subject is a device under test. Start and stop are nil where no process can be started.
+// subject is a device under test. start and stop are nil if processes cannot be started.
 type subject struct {
 	partition.Device
 	model       *mig.Model
 	start, stop func(mig.Instance)
 }
 
+// TestConformance: the fake GPU, NVML on the fake GPU and NVML on a real GPU behave equally.
 func TestConformance(t *testing.T) {
 	m, err := mig.ModelNamed("H200-141GB")
 	if err != nil {
@@ -69,15 +70,15 @@ func TestConformance(t *testing.T) {
 		conform(t, subject{d, d.Model(), g.Start, g.Stop})
 	})
 	t.Run("NVML on a GPU", func(t *testing.T) {
-		d := spare(t)
+		d := spareGPU(t)
 		conform(t, subject{Device: d, model: d.Model()})
 	})
 }
 
-// spare gives a GPU of this machine whose instances may be changed: it has MIG mode, no instances, and leave.
-func spare(t *testing.T) *nvml.Device {
+// spareGPU returns a GPU of this machine in MIG mode without instances, and skips the test if tests may not use GPUs.
+func spareGPU(t *testing.T) *nvml.Device {
 	if os.Getenv("GSHARE_TEST_GPU") == "" {
-		t.Skip("GSHARE_TEST_GPU is not set: no GPU may be partitioned")
+		t.Skip("GSHARE_TEST_GPU is not set: no permission to partition GPUs")
 	}
 	l := library.New()
 	if r := l.Init(); r != library.SUCCESS {
@@ -105,6 +106,7 @@ func spare(t *testing.T) *nvml.Device {
 	return nil
 }
 
+// conform plays the scenarios.
 func conform(t *testing.T, s subject) {
 	for name, script := range conformance {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +131,7 @@ func conform(t *testing.T, s subject) {
 	}
 }
 
-// do takes a line; it is not known where the device has no such profile, or no process can be started.
+// do executes a line. It returns false if the device lacks the profile, or if processes cannot be started.
 func (s subject) do(line string) (err error, known bool) {
 	var action, size string
 	var start int
@@ -152,6 +154,7 @@ func (s subject) do(line string) (err error, known bool) {
 	}[action], Instance: at}), true
 }
 
+// profileOf returns the profile of a size such as 1g, 1g+me or 1gx2 (double memory), or nil.
 func profileOf(m *mig.Model, size string) *mig.Profile {
 	for i := range m.Profiles {
 		p := &m.Profiles[i]
@@ -172,7 +175,7 @@ func (s subject) list(t *testing.T) []partition.Instance {
 	}
 	for _, i := range found {
 		if whole := i.ComputeInstances == 1; whole != (i.UUID != "") {
-			t.Fatalf("%d compute instances, and the UUID of a whole one %q", i.ComputeInstances, i.UUID)
+			t.Fatalf("%d compute instances, but UUID %q", i.ComputeInstances, i.UUID)
 		}
 	}
 	return found
@@ -188,28 +191,30 @@ func (s subject) clear(t *testing.T) {
 	}
 }
 
-// TestDiscover holds what NVML tells of each model against the table it was made from.
+// TestDiscover: the model that is read through NVML equals the one that the fake GPU was created with.
 func TestDiscover(t *testing.T) {
 	for _, m := range mig.Models() {
-		d, err := nvml.Find(fakemig.New("GPU-a", m).NVML(), "GPU-a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := d.Model()
-		if got.Compute != m.Compute || got.Memory != m.Memory || len(got.Profiles) != len(m.Profiles) {
-			t.Errorf("%s: %d compute and %d memory slices, %d profiles", m.Name, got.Compute, got.Memory, len(got.Profiles))
-		}
-		for _, want := range m.Profiles {
-			p, ok := got.Profile(want.Name)
-			if ok && (p.MiB <= 0 || p.MiB > want.MemoryGB<<10) {
-				t.Errorf("%s: %s has %d MiB", m.Name, p.Name, p.MiB)
+		t.Run(m.Name, func(t *testing.T) {
+			d, err := nvml.Find(fakemig.New("GPU-a", m).NVML(), "GPU-a")
+			if err != nil {
+				t.Fatal(err)
 			}
-			if want.MiB = 0; ok {
-				p.MiB = 0 // no table knows it
+			got := d.Model()
+			if got.Compute != m.Compute || got.Memory != m.Memory || len(got.Profiles) != len(m.Profiles) {
+				t.Errorf("got %d compute and %d memory slices, %d profiles", got.Compute, got.Memory, len(got.Profiles))
 			}
-			if !ok || fmt.Sprintf("%+v", *p) != fmt.Sprintf("%+v", want) {
-				t.Errorf("%s: %+v, want %+v", m.Name, p, want)
+			for _, want := range m.Profiles {
+				p, ok := got.Profile(want.Name)
+				if ok && (p.MiB <= 0 || p.MiB > want.MemoryGB<<10) {
+					t.Errorf("%s has %d MiB", p.Name, p.MiB)
+				}
+				if want.MiB = 0; ok {
+					p.MiB = 0 // not in the table
+				}
+				if !ok || fmt.Sprintf("%+v", *p) != fmt.Sprintf("%+v", want) {
+					t.Errorf("got %+v, want %+v", p, want)
+				}
 			}
-		}
+		})
 	}
 }

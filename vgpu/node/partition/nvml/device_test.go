@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition/nvml"
 )
 
-// changed is a library whose GPU answers otherwise.
+// changed returns a library with a GPU whose calls are changed.
 func changed(t *testing.T, g *fakemig.GPU, change func(d *mock.Device)) library.Interface {
 	handle, r := g.NVML().DeviceGetHandleByUUID("GPU-a")
 	if r != library.SUCCESS {
@@ -34,6 +34,7 @@ func newGPU(t *testing.T) *fakemig.GPU {
 	return fakemig.New("GPU-a", m)
 }
 
+// TestNotInMIGMode: Find refuses GPUs that are not in MIG mode, and that do not exist.
 func TestNotInMIGMode(t *testing.T) {
 	off := changed(t, newGPU(t), func(d *mock.Device) {
 		d.GetMigModeFunc = func() (int, int, library.Return) {
@@ -47,19 +48,21 @@ func TestNotInMIGMode(t *testing.T) {
 		d.GetMigModeFunc = func() (int, int, library.Return) { return 0, 0, library.ERROR_UNKNOWN }
 	})
 	if _, err := nvml.Find(unknown, "GPU-a"); err == nil || errors.Is(err, partition.ErrNoMIG) {
-		t.Errorf("the driver does not say: %v", err)
+		t.Errorf("unknown MIG mode: %v", err)
 	}
 	for name, l := range map[string]library.Interface{"off": off, "never": never} {
-		if _, err := nvml.Find(l, "GPU-a"); !errors.Is(err, partition.ErrNoMIG) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := nvml.Find(l, "GPU-a"); !errors.Is(err, partition.ErrNoMIG) {
+				t.Errorf("got error %v, want ErrNoMIG", err)
+			}
+		})
 	}
 	if _, err := nvml.Find(newGPU(t).NVML(), "GPU-b"); !errors.Is(err, partition.ErrNoGPU) {
-		t.Errorf("a GPU that is not there: %v", err)
+		t.Errorf("missing GPU: %v", err)
 	}
 }
 
-// A GPU of which not all profiles are known is not used: the instances of the others would not be seen.
+// TestFindFails: a GPU whose profiles cannot all be read is not used, as instances of the others would not be listed.
 func TestFindFails(t *testing.T) {
 	refused := 0
 	for call := 0; ; call++ {
@@ -79,7 +82,7 @@ func TestFindFails(t *testing.T) {
 	}
 }
 
-// A list that lacks something is none: what is not seen would be taken for free.
+// TestListFails: if any instance cannot be read, Instances returns no list, as a missing instance would count as free.
 func TestListFails(t *testing.T) {
 	g := newGPU(t)
 	p, _ := g.Model().Profile("2g.20gb")
@@ -106,7 +109,7 @@ func TestListFails(t *testing.T) {
 	}
 }
 
-// Some GPUs have profiles that package mig does not describe. They may be there, unused.
+// TestOtherProfiles: a GPU may have profiles that package mig does not describe, but no instances of them.
 func TestOtherProfiles(t *testing.T) {
 	other := library.GpuInstanceProfileInfo{Id: 99, SliceCount: 1, InstanceCount: 4}
 	var made []library.GpuInstance
@@ -141,7 +144,7 @@ func TestOtherProfiles(t *testing.T) {
 	}
 }
 
-// go-nvml panics where a profile has no instances to list.
+// TestProfileOfNone: profiles of which no instance can exist are not listed, for which go-nvml would panic.
 func TestProfileOfNone(t *testing.T) {
 	l := changed(t, newGPU(t), func(d *mock.Device) {
 		info := d.GetGpuInstanceProfileInfoFunc
@@ -160,19 +163,20 @@ func TestProfileOfNone(t *testing.T) {
 	}
 }
 
-func TestPlacesBeyond(t *testing.T) {
+// TestTooManySlices: a GPU with more than eight memory slices is refused.
+func TestTooManySlices(t *testing.T) {
 	l := changed(t, newGPU(t), func(d *mock.Device) {
 		d.GetGpuInstancePossiblePlacementsFunc = func(*library.GpuInstanceProfileInfo) ([]library.GpuInstancePlacement, library.Return) {
 			return []library.GpuInstancePlacement{{Start: 8, Size: 8}}, library.SUCCESS
 		}
 	})
 	if d, err := nvml.Find(l, "GPU-a"); err == nil {
-		t.Errorf("%+v: places on 16 memory slices", d.Model())
+		t.Errorf("got %+v for a GPU with 16 memory slices", d.Model())
 	}
 }
 
-// Compute instances that share a GPU instance are no slice, and none of gshare's.
-func TestParts(t *testing.T) {
+// TestPartialComputeInstances: a GPU instance that several compute instances share has no UUID.
+func TestPartialComputeInstances(t *testing.T) {
 	g := newGPU(t)
 	d, err := nvml.Find(g.NVML(), "GPU-a")
 	if err != nil {
@@ -188,6 +192,6 @@ func TestParts(t *testing.T) {
 		t.Errorf("%+v, %v; want %+v", found, err, want)
 	}
 	if err := d.Apply(geometry.Step{Action: geometry.DestroyCompute, Instance: at}); !errors.Is(err, partition.ErrNotFound) {
-		t.Errorf("%v: there is no whole one", err)
+		t.Errorf("got error %v, want ErrNotFound", err)
 	}
 }
