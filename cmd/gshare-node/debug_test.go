@@ -52,9 +52,11 @@ func TestMetricsOfARun(t *testing.T) {
 		"gshare_share_sm_ratio": 0.6, "gshare_share_quota_request_ratio": 0.5, "gshare_share_quota_limit_ratio": 0.5,
 		"gshare_share_memory_limit_bytes": 1 << 30, "gshare_share_processes": 1, "gshare_share_leased_sessions": 0,
 	} {
-		if family := families[name]; family == nil || family.Metric[0].Gauge.GetValue() != want {
-			t.Errorf("%s: %v, want %v", name, family, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if family := families[name]; family == nil || family.Metric[0].Gauge.GetValue() != want {
+				t.Errorf("%s: %v, want %v", name, family, want)
+			}
+		})
 	}
 	waits := families["gshare_share_token_wait_seconds"].Metric[0].Histogram
 	if tokens := families["gshare_share_tokens_total"].Metric[0].Counter.GetValue(); tokens < 1 || waits.GetSampleCount() < 1 {

@@ -73,8 +73,10 @@ func TestClearWithoutGPU(t *testing.T) {
 		"another boot":     {none, journal(t, "earlier"), true},
 		"nothing was made": {none, t.TempDir(), true},
 	} {
-		if err := clearGPU(test.driver, test.directory, "GPU-a"); (err == nil) != test.gone {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := clearGPU(test.driver, test.directory, "GPU-a"); (err == nil) != test.gone {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
 	}
 }

@@ -34,14 +34,16 @@ func TestInstance(t *testing.T) {
 		"not there":     {Instance{0, 2, 0}, nil},
 		"other part":    {Instance{0, 1, 1}, nil},
 	} {
-		edits, err := Capabilities(file).Edits(test.instance)
-		var got []string
-		for _, n := range edits.DeviceNodes {
-			got = append(got, n.Path)
-		}
-		if (err != nil) != (test.want == nil) || err == nil && !cmp.Equal(got, test.want) {
-			t.Errorf("%s: %v, %v; want %v", name, got, err, test.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			edits, err := Capabilities(file).Edits(test.instance)
+			var got []string
+			for _, n := range edits.DeviceNodes {
+				got = append(got, n.Path)
+			}
+			if (err != nil) != (test.want == nil) || err == nil && !cmp.Equal(got, test.want) {
+				t.Errorf("%s: %v, %v; want %v", name, got, err, test.want)
+			}
+		})
 	}
 	if _, err := Capabilities(file + "x").Edits(Instance{}); err == nil {
 		t.Error("a driver without capabilities is no error")

@@ -64,10 +64,12 @@ func TestNoContainer(t *testing.T) {
 		"a short ID":            "/kubepods/pod" + uid + "/" + id[:63],
 		"a pod in another word": "/kubepods/tripod" + uid + "/" + id,
 	} {
-		m := Membership{{Path: path}}
-		if c, err := m.Container(); !errors.Is(err, ErrNoContainer) {
-			t.Errorf("%s: got %+v, %v", name, c, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			m := Membership{{Path: path}}
+			if c, err := m.Container(); !errors.Is(err, ErrNoContainer) {
+				t.Errorf("%s: got %+v, %v", name, c, err)
+			}
+		})
 	}
 }
 

@@ -54,9 +54,11 @@ func TestMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, l := range map[string]Limiter{"no program": {Program: "/nowhere/nvidia-smi", Mount: old.Mount}, "an older driver": old, "version 1 of cgroups": first} {
-		if err := l.Available(t.Context()); !errors.Is(err, ErrMissing) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := l.Available(t.Context()); !errors.Is(err, ErrMissing) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
 	}
 }
 
@@ -81,10 +83,12 @@ func TestNotLimited(t *testing.T) {
 		"refused": "echo 'not found'; exit 1\n", "no limit": "echo 'hard limit: max'\n", "silence": "", "another unit": "echo 'hard limit: 8 GiB'\n",
 		"nothing": "echo 'hard limit: 0 MiB'\n", "overflow": "echo 'hard limit: 99999999999999 MiB'\n",
 	} {
-		l, _ := driver(t, script)
-		if got, err := l.Limit(t.Context(), "/c", "GPU-a", share.MiB); err == nil {
-			t.Errorf("%s: limited to %d", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			l, _ := driver(t, script)
+			if got, err := l.Limit(t.Context(), "/c", "GPU-a", share.MiB); err == nil {
+				t.Errorf("%s: limited to %d", name, got)
+			}
+		})
 	}
 }
 

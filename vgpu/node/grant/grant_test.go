@@ -186,19 +186,21 @@ func TestClasses(t *testing.T) {
 		"mps beside elastic":     {elastic("p"), podOf("q", "A", 20, 100), false},
 		"elastic beside elastic": {elastic("p"), elastic("q"), true},
 	} {
-		b := newBook("A")
-		b.slices[0].Classes = append(b.slices[0].Classes, share.Elastic)
-		g, _, refusal := b.Admit(claim(test.there, "g0-0"), start)
-		if refusal != nil {
-			t.Fatal(name, refusal)
-		}
-		if _, _, refusal := b.Admit(claim(test.comes, "g0-1"), start); (refusal == nil) != test.beside {
-			t.Errorf("%s: %v", name, refusal)
-		}
-		b.Release(g.ID())
-		if _, _, refusal := b.Admit(claim(test.comes, "g0-1"), start); refusal != nil {
-			t.Errorf("%s, on the empty slice: %v", name, refusal)
-		}
+		t.Run(name, func(t *testing.T) {
+			b := newBook("A")
+			b.slices[0].Classes = append(b.slices[0].Classes, share.Elastic)
+			g, _, refusal := b.Admit(claim(test.there, "g0-0"), start)
+			if refusal != nil {
+				t.Fatal(name, refusal)
+			}
+			if _, _, refusal := b.Admit(claim(test.comes, "g0-1"), start); (refusal == nil) != test.beside {
+				t.Errorf("%s: %v", name, refusal)
+			}
+			b.Release(g.ID())
+			if _, _, refusal := b.Admit(claim(test.comes, "g0-1"), start); refusal != nil {
+				t.Errorf("%s, on the empty slice: %v", name, refusal)
+			}
+		})
 	}
 	b := newBook("A")
 	if _, _, refusal := b.Admit(claim(elastic("p"), "g0-0"), start); refusal == nil {

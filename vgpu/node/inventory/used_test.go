@@ -69,9 +69,11 @@ func TestBlocked(t *testing.T) {
 		"two":     {map[string]string{"a.1": "x", "a.01": "y"}, map[string]string{"a.0": "y", "a.1": "x", "a.01": "y", "a.all": "x"}},
 		"others":  {map[string]string{"c": "x", "b made": "y", "gone": "z"}, map[string]string{"c": "x", "b made": "y", "gone": "z"}},
 	} {
-		if diff := cmp.Diff(test.want, inv.UsedAndOverlapping(test.used)); diff != "" {
-			t.Errorf("%s\n%s", name, diff)
-		}
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, inv.UsedAndOverlapping(test.used)); diff != "" {
+				t.Errorf("%s\n%s", name, diff)
+			}
+		})
 	}
 }
 

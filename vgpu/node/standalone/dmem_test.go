@@ -196,14 +196,16 @@ func TestNoDriverLimits(t *testing.T) {
 		loner(o)
 		o.Groups = nil
 	}} {
-		n := newNode(t, tempDir(t), change)
-		mustAdmit(t, n, newProgram(t), ask(30, 50, 1024))
-		if _, err := n.driverLimiter(); err == nil {
-			t.Errorf("%s: there are limits", name)
-		}
-		if got := n.status(); got.Memory != "hook, MPS" || !slices.Contains(got.Missing, loose) {
-			t.Errorf("%s: %+v", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, tempDir(t), change)
+			mustAdmit(t, n, newProgram(t), ask(30, 50, 1024))
+			if _, err := n.driverLimiter(); err == nil {
+				t.Errorf("%s: there are limits", name)
+			}
+			if got := n.status(); got.Memory != "hook, MPS" || !slices.Contains(got.Missing, loose) {
+				t.Errorf("%s: %+v", name, got)
+			}
+		})
 	}
 	if got := append(asked(), none()...); len(got) > 0 {
 		t.Errorf("asked %q", got)

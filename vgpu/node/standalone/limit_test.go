@@ -88,9 +88,11 @@ func TestSetLimit(t *testing.T) {
 		"two of a name":     {program.UID, control.LimitRequest{Run: "twin", SMLimit: 10}, "more than one run"},
 		"another user":      {program.UID + 7, control.LimitRequest{Run: "serve", SMLimit: 40}, "another user's"},
 	} {
-		if refusal := n.SetLimit(test.user, test.ask); refusal == nil || !strings.Contains(refusal.Reason, test.want) {
-			t.Errorf("%s: %+v", name, refusal)
-		}
+		t.Run(name, func(t *testing.T) {
+			if refusal := n.SetLimit(test.user, test.ask); refusal == nil || !strings.Contains(refusal.Reason, test.want) {
+				t.Errorf("%s: %+v", name, refusal)
+			}
+		})
 	}
 	if limit := n.limitOf("serve"); limit != 600 {
 		t.Errorf("a refusal changed the limit to %v", limit)
@@ -133,14 +135,16 @@ func TestLimitOverHTTP(t *testing.T) {
 		`{"run": "serve", "sm": 50}`:      http.StatusBadRequest,
 		`{`:                               http.StatusBadRequest,
 	} {
-		response, err := client.Post("http://agent"+control.LimitPath, "", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		if response.StatusCode != want {
-			t.Errorf("%s: %s", body, response.Status)
-		}
+		t.Run(body[:min(30, len(body))], func(t *testing.T) {
+			response, err := client.Post("http://agent"+control.LimitPath, "", strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			response.Body.Close()
+			if response.StatusCode != want {
+				t.Errorf("%s: %s", body, response.Status)
+			}
+		})
 	}
 	if limit := n.limitOf("serve"); limit != 500 {
 		t.Errorf("the limit is %v", limit)

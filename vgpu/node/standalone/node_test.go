@@ -189,9 +189,11 @@ func TestWrongRequests(t *testing.T) {
 		"parts of two": {control.RunRequest{SM: new(int64(100)), VGPUs: new(int64(2)), MemoryMiB: &three}, share.FieldIsolation},
 		"long name":    {control.RunRequest{SM: &one, MemoryMiB: &one, Name: strings.Repeat("x", 64)}, "name"},
 	} {
-		if _, refusal := newProgram(t).admit(n, test.ask); refusal == nil || refusal.Field != test.field {
-			t.Errorf("%s: %+v, want field %s", name, refusal, test.field)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, refusal := newProgram(t).admit(n, test.ask); refusal == nil || refusal.Field != test.field {
+				t.Errorf("%s: %+v, want field %s", name, refusal, test.field)
+			}
+		})
 	}
 	if status := n.Status(); len(status.Runs) != 0 {
 		t.Errorf("%d runs", len(status.Runs))
