@@ -23,7 +23,7 @@ var parts = []string{"admission", "scheduler", "node"}
 // optional are the folders outside of the base. Their templates are rendered if the value of the same name is true.
 var optional = []string{"monitoring", "web"}
 
-// templates are the files of the chart that follow from the bases, by their names in it.
+// templates returns the files of the chart that follow from the bases, by their names in it.
 func templates(root string) (map[string][]byte, error) {
 	partOf, err := owners(root)
 	if err != nil {
@@ -93,7 +93,7 @@ func owners(root string) (map[string]string, error) {
 
 func id(r *resource.Resource) string { return r.GetKind() + " " + r.GetNamespace() + "/" + r.GetName() }
 
-// build is what kubectl kustomize prints for a folder of manifests.
+// build returns what kubectl kustomize prints for a folder of manifests.
 func build(root, name string) (resmap.ResMap, error) {
 	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "manifests", name))
 	if err != nil {

@@ -32,7 +32,7 @@ var values = []value{
 // marker puts the values in, and counts.
 type marker struct{ seen map[string]int }
 
-// object is the template of an object.
+// object returns the template of an object.
 func (m *marker) object(r *resource.Resource) string {
 	text := strings.ReplaceAll(r.MustYaml(), "{{", `{{ "{{" }}`)
 	for _, v := range values {

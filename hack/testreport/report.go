@@ -174,7 +174,7 @@ func (p *pkg) take(test string) string {
 	return p.output[test].String()
 }
 
-// ancestors gives the tests that a subtest is part of: A/b/c is part of A/b and of A.
+// ancestors returns the tests that a subtest is part of: A/b/c is part of A/b and of A.
 func ancestors(test string) []string {
 	var list []string
 	for i, c := range test {
@@ -185,7 +185,7 @@ func ancestors(test string) []string {
 	return list
 }
 
-// reason is what a skipped test said: the lines that are not the frame of the test.
+// reason returns what a skipped test said: the lines that are not the frame of the test.
 func reason(output string) string {
 	var said []string
 	for line := range strings.Lines(output) {

@@ -63,7 +63,7 @@ func newCalls(in *Input, c *clock, r *record, modes []planning.Mode, plan planne
 	return w, nil
 }
 
-// planned is the input as the planner sees it: a function without requests is planned for one in the whole time.
+// planned returns the input as the planner sees it: a function without requests is planned for one in the whole time.
 func (in *Input) planned(modes []planning.Mode) planning.Input {
 	counts := make([]int, len(in.Functions))
 	for _, a := range in.Arrivals {
@@ -92,7 +92,7 @@ func (w *calls) newGroup(in *Input, p planning.Group, n uint64) (*group, error) 
 
 func seconds(s profile.Seconds) time.Duration { return time.Duration(float64(s) * 1e9) }
 
-// config is what runs a batch.
+// config returns what runs a batch.
 func (g *group) config(batch int) *planning.Config {
 	if len(g.plan.Sizes) > 0 {
 		return &g.plan.Sizes[batch-1].Config
@@ -100,7 +100,7 @@ func (g *group) config(batch int) *planning.Config {
 	return &g.plan.Config
 }
 
-// latency is what the profile says of a batch.
+// latency returns what the profile says of a batch.
 func (g *group) latency(batch int) profile.Latency {
 	c := g.config(batch)
 	switch c.Mode {

@@ -56,7 +56,7 @@ func aimed(in planning.Input, aim planning.Aim) (planning.Plan, use, error) {
 // use is what serving takes: nano-units, and whole cards, in the mean.
 type use struct{ bill, cards float64 }
 
-// sparest is what the paper's plan takes that takes the least GPU time.
+// sparest returns what the paper's plan takes that takes the least GPU time.
 func sparest(in planning.Input) (use, error) {
 	least := use{math.Inf(1), math.Inf(1)}
 	for _, plan := range []planner{planning.Phases, planning.HarmonyBatch} {
@@ -71,7 +71,7 @@ func sparest(in planning.Input) (use, error) {
 	return least, nil
 }
 
-// forecast is what a plan takes; nothing is enough if it leaves applications out.
+// forecast returns what a plan takes; nothing is enough if it leaves applications out.
 func forecast(in *planning.Input, plan *planning.Plan) use {
 	if len(plan.Infeasible) > 0 {
 		return use{math.Inf(1), math.Inf(1)}
@@ -102,7 +102,7 @@ func (g *group) forecast() use {
 	return use{sum.bill / served * rate, sum.cards / served * rate}
 }
 
-// bill is the mean of drawn executions.
+// bill returns the mean of drawn executions.
 func (g *group) bill(batch int) float64 {
 	const draws = 1000
 	sum := 0.0

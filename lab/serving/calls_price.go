@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/planning"
 )
 
-// price is what the call of a batch costs in nano-units (PA-21): what it has of the platform for the billed time, and the
+// price returns what the call of a batch costs in nano-units (PA-21): what it has of the platform for the billed time, and the
 // call. Partitioned ones cost what the plan reckons with.
 func (g *group) price(batch int, takes time.Duration) float64 {
 	c, book := g.config(batch), &g.world.prices
@@ -28,7 +28,7 @@ func (g *group) price(batch int, takes time.Duration) float64 {
 	return float64(book.Call) + rate*billed.Seconds()
 }
 
-// planned is the plan's cost of a batch: of that size, or of a full one.
+// planned returns the plan's cost of a batch: of that size, or of a full one.
 func (g *group) planned(batch int) float64 {
 	if len(g.plan.Sizes) > 0 {
 		return float64(g.plan.Sizes[batch-1].Cost)
@@ -36,7 +36,7 @@ func (g *group) planned(batch int) float64 {
 	return float64(g.plan.Cost) * float64(g.plan.Config.Batch) / g.plan.Rate()
 }
 
-// card is the part of a card that runs a batch.
+// card returns the part of a card that runs a batch.
 func (g *group) card(batch int) float64 {
 	if c := g.config(batch); c.Mode == planning.GPU {
 		return float64(c.GPUGB) / float64(g.model.GPU.CardGB)

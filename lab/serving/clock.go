@@ -33,7 +33,7 @@ func (c *clock) at(t time.Duration, do func()) {
 
 func (c *clock) after(d time.Duration, do func()) { c.at(c.now+d, do) }
 
-// next is the time of the next event.
+// next returns the time of the next event.
 func (c *clock) next() (time.Duration, bool) {
 	if len(c.heap) == 0 {
 		return 0, false

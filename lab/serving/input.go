@@ -47,7 +47,7 @@ const (
 	maxPoints    = 10_000
 )
 
-// Validate refuses a world that makes no sense. Errors are *share.FieldError and name the field by its path.
+// Validate returns an error for a world that makes no sense. Errors are *share.FieldError and name the field by its path.
 func (in *Input) Validate() error {
 	switch {
 	case len(in.Functions) == 0 || len(in.Functions) > maxFunctions:

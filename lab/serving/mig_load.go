@@ -27,12 +27,12 @@ const (
 // busy is the part of their time that instances are to be used at most.
 const busy = 0.9
 
-// short says that the instances do not suffice for the load that is expected, with what waits.
+// short reports whether the instances do not suffice for the load that is expected, with what waits.
 func (a *app) short() bool {
 	return a.load() > busy*a.capacity(nil)
 }
 
-// enough says that the instances suffice without one. As long as nobody else wants its slices, they would have to have sufficed
+// enough reports whether the instances suffice without one. As long as nobody else wants its slices, they would have to have sufficed
 // in each of the last seconds.
 func (a *app) enough(without *chain) bool {
 	load := a.load()
@@ -45,12 +45,12 @@ func (a *app) enough(without *chain) bool {
 // calm is how busy those that remain may be when an instance goes: well below what brings it back.
 const calm = 0.6
 
-// load is what is expected, in requests a second: with what waits and can still be in time.
+// load returns what is expected, in requests a second: with what waits and can still be in time.
 func (a *app) load() float64 {
 	return float64(scaling.MeanOrTrend(a.recent[max(0, len(a.recent)-loadSamples):])) + float64(a.waiting.live())/loadSamples
 }
 
-// capacity is the requests a second that the instances serve. A shared one, if it is the only one, counts for as much as it may be
+// capacity returns the requests a second that the instances serve. A shared one, if it is the only one, counts for as much as it may be
 // used without being promoted.
 func (a *app) capacity(without *chain) float64 {
 	capacity := 0.0
@@ -90,7 +90,7 @@ func (a *app) add() (bool, error) {
 	return true, nil
 }
 
-// loadTime is how long a further instance takes to load: from host memory where the data are there or on a shared slice.
+// loadTime returns how long a further instance takes to load: from host memory where the data are there or on a shared slice.
 func (a *app) loadTime() time.Duration {
 	if a.world.node != nil && a.world.node.Residency(a.function.Name) != scaling.Cold {
 		a.world.record.result.WarmStarts++

@@ -17,7 +17,7 @@ type slackQueue struct {
 
 func (q *slackQueue) len() int { return len(q.alive) + len(q.hopeless) }
 
-// live is how many may still be in time.
+// live returns how many may still be in time.
 func (q *slackQueue) live() int { return len(q.alive) }
 
 func (q *slackQueue) add(request int32) { q.alive = append(q.alive, request) }
@@ -36,7 +36,7 @@ func (q *slackQueue) giveUp(now, fastest time.Duration) {
 	q.alive = q.alive[n:]
 }
 
-// pop gives the most urgent request for an instance that will take some time for it: of those that it can answer in time, else,
+// pop returns the most urgent request for an instance that will take some time for it: of those that it can answer in time, else,
 // for an idle instance, of the hopeless ones. False if there is none: what an instance would make late, a faster one may not.
 func (q *slackQueue) pop(now, takes time.Duration, idle bool) (int32, bool) {
 	at := sort.Search(len(q.alive), func(i int) bool { return q.record.deadline(q.alive[i]) >= now+takes })

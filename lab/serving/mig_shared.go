@@ -131,7 +131,7 @@ func (w *migs) migrate() error {
 	return nil
 }
 
-// demand is what the instance carries now.
+// demand returns what the instance carries now.
 func (c *chain) demand() pipeline.Demand {
 	part := float64(c.use.Utilisation(c.app.world.clock.now, useWindow)) / 1000
 	return pipeline.Demand{SLO: c.app.function.SLO, Rate: part * c.assignment.Rate()}

@@ -20,7 +20,7 @@ type Policy struct {
 	make maker
 }
 
-// Policies lists gshare's rules, then those of the papers that it joins and of what they compare themselves with.
+// Policies returns gshare's rules, then those of the papers that it joins and of what they compare themselves with.
 func Policies() []Policy {
 	whole := []planning.Mode{planning.CPU, planning.GPU}
 	cut := append(whole, planning.Partitioned)

@@ -27,7 +27,7 @@ type Result struct {
 	Cost          float64 // in units of the price book's currency
 }
 
-// ViolationPercent is the part of the requests that missed their SLO.
+// ViolationPercent returns the part of the requests that missed their SLO.
 func (r *Result) ViolationPercent() float64 {
 	return 100 * float64(r.Violations) / float64(max(r.Requests, 1))
 }
@@ -72,7 +72,7 @@ func (r *record) refuse(request int32) {
 	r.result.Violations++
 }
 
-// finish counts those that never got an answer, and sorts the others.
+// finish returns the number of those that never got an answer, and sorts the others.
 func (r *record) finish() Result {
 	r.result.Violations += r.result.Requests - r.result.Refused - len(r.latencies)
 	slices.Sort(r.latencies)

@@ -78,7 +78,7 @@ type priceList struct{ book planning.Book }
 
 const nano = 1e-9
 
-// held is the price of GPU time and memory.
+// held returns the price of GPU time and memory.
 func (p *priceList) held(gpuSeconds, gbSeconds float64) float64 {
 	return nano * (float64(p.book.Slice)*gpuSeconds + float64(p.book.SliceMemory)*gbSeconds)
 }

@@ -104,7 +104,7 @@ func (p *pool) byDeadline(limit share.PerMille) (queue, error) {
 	return urgent{q}, err
 }
 
-// bound is how long a batch may take.
+// bound returns how long a batch may take.
 func (p *pool) bound() time.Duration {
 	return p.function.SLO * time.Duration(share.Whole-headroom) / time.Duration(share.Whole)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// idle is the instance to run the next batch: one that has its SMs to itself before one that has not, and one that the
+// idle returns the instance to run the next batch: one that has its SMs to itself before one that has not, and one that the
 // scaler counts on before one that it gave up (FF-61, FF-62).
 func (p *pool) idle() *instance {
 	var best *instance
@@ -28,7 +28,7 @@ func (i *instance) rank() int {
 	return 2
 }
 
-// canWait says that an instance with reserved SMs will be free soon enough for all that wait and will have come by then. The
+// canWait reports whether an instance with reserved SMs will be free soon enough for all that wait and will have come by then. The
 // others are not used then (FF-61): that would take SMs that are not paid for, for smaller batches.
 func (p *pool) canWait() bool {
 	now := p.world.clock.now
@@ -45,12 +45,12 @@ func (p *pool) canWait() bool {
 	return false
 }
 
-// end is when its batch will end, as things are.
+// end returns when its batch will end, as things are.
 func (i *instance) end() time.Duration {
 	return i.gpu.since + time.Duration((1-i.done)*float64(i.takes))
 }
 
-// target is how long a batch may take. Who knows the deadlines hurries for the sake of the head.
+// target returns how long a batch may take. Who knows the deadlines hurries for the sake of the head.
 func (p *pool) target(batch []int32) time.Duration {
 	if !p.world.policy.urgent {
 		return p.bound()

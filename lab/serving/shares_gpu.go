@@ -108,7 +108,7 @@ func (g *gpu) divide() {
 	}
 }
 
-// available is what a batch could have now, up to a limit. For none it is the limit.
+// available returns what a batch could have now, up to a limit. For none it is the limit.
 func (i *instance) available(limit share.PerMille) share.PerMille {
 	if i == nil {
 		return limit

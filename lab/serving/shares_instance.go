@@ -34,7 +34,7 @@ type instance struct {
 	planned int           // counts plans of its end, so that one made before is not believed
 }
 
-// request is what the instance gets in any case, and what is reserved for it. One that reserves nothing gets a floor.
+// request returns what the instance gets in any case, and what is reserved for it. One that reserves nothing gets a floor.
 func (i *instance) request() share.PerMille {
 	if i.residency == scaling.Shared {
 		return floorSM

@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// podOf is the instance as the packer sees it.
+// podOf returns the instance as the packer sees it.
 func (w *shares) podOf(s share.Share) *packing.Pod {
 	terms := share.Terms{Isolation: share.MPS, Slice: share.WholeGPU, Enforcement: share.Strict, Priority: share.SLO}
 	if w.policy.elastic {
@@ -15,7 +15,7 @@ func (w *shares) podOf(s share.Share) *packing.Pod {
 	return &packing.Pod{Request: share.Request{Terms: terms, Containers: []share.Container{{VGPUs: 1, Share: s}}}}
 }
 
-// occupied is the GPUs with what is on them, but for one instance.
+// occupied returns the GPUs with what is on them, but for one instance.
 func (w *shares) occupied(without *instance) *packing.Node {
 	if without == nil && !w.changed {
 		return w.node
@@ -36,7 +36,7 @@ func (w *shares) occupied(without *instance) *packing.Node {
 	return node
 }
 
-// promised is what the instance takes from its GPU.
+// promised returns what the instance takes from its GPU.
 func (i *instance) promised() share.Share {
 	s := i.configuration.Share
 	s.SMRequest = i.request()
@@ -73,7 +73,7 @@ func (w *shares) evict() bool {
 	return true
 }
 
-// fitsAgain says whether an instance that holds memory only can have its SMs back where it is.
+// fitsAgain reports whether an instance that holds memory only can have its SMs back where it is.
 func (w *shares) fitsAgain(i *instance) bool {
 	pod := w.podOf(i.configuration.Share)
 	plan := packing.Plan{{{Slice: i.at, Class: pod.Request.Terms.Isolation}}}

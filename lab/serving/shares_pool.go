@@ -80,7 +80,7 @@ func (p *pool) wakeAt(t time.Duration) {
 	p.world.clock.at(t, p.dispatch)
 }
 
-// load is what the queue may know.
+// load returns what the queue may know.
 func (p *pool) load(idle *instance) batching.Load {
 	l := batching.Load{}
 	free := time.Duration(-1)

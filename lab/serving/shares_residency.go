@@ -48,7 +48,7 @@ func (i *instance) reside(r scaling.Residency) {
 	i.gpu.divide()
 }
 
-// sharing is the instance of the function that reserves nothing.
+// sharing returns the instance of the function that reserves nothing.
 func (p *pool) sharing() *instance {
 	for _, i := range p.instances {
 		if i.residency == scaling.Shared && !i.leaving {
@@ -58,7 +58,7 @@ func (p *pool) sharing() *instance {
 	return nil
 }
 
-// retired is an instance that is loaded but not deployed.
+// retired returns an instance that is loaded but not deployed.
 func (p *pool) retired() *instance {
 	for _, i := range p.instances {
 		if !i.deployed && !i.leaving {

@@ -62,7 +62,7 @@ func (s *Spec) Build(l Load, open func(name string) (string, error)) (*Input, er
 	return in, nil
 }
 
-// cut lists the GPUs of a geometry; without a name, of the only one.
+// cut returns the GPUs of a geometry; without a name, of the only one.
 func (m *MIGSpec) cut(name string) ([][]string, error) {
 	names := slices.Sorted(maps.Keys(m.Geometries))
 	if name == "" && len(names) == 1 {

@@ -48,7 +48,7 @@ func (s *Spec) node(f *FunctionSpec, at int, open func(string) (string, error)) 
 	return node, slowest, nil
 }
 
-// runs says that a row is of the node's batch and of a profile on which it runs. Profiles with the media engines are left out.
+// runs reports whether a row is of the node's batch and of a profile on which it runs. Profiles with the media engines are left out.
 func (n *NodeSpec) runs(row SliceTime, p *mig.Profile) bool {
 	return row.Batch == n.Batch && row.Compute == p.Compute && !p.Media && !slices.Contains(n.NotOn, p.Name)
 }

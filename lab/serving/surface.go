@@ -45,7 +45,7 @@ func newSurface(points []profile.Point) *surface {
 	return s
 }
 
-// overSMs gives the row of one batch.
+// overSMs returns the row of one batch.
 func overSMs(points []profile.Point) []time.Duration {
 	slices.SortFunc(points, func(a, b profile.Point) int { return cmp.Compare(a.Resource.SM, b.Resource.SM) })
 	row := make([]time.Duration, share.Whole/surfaceStep+1)
@@ -68,7 +68,7 @@ func overSMs(points []profile.Point) []time.Duration {
 	return row
 }
 
-// between gives the row of batch b. Batches below the smallest measured take as long as that.
+// between returns the row of batch b. Batches below the smallest measured take as long as that.
 func between(rows map[int][]time.Duration, batches []int, b int) []time.Duration {
 	at := slices.IndexFunc(batches, func(x int) bool { return x >= b })
 	high := rows[batches[at]]
@@ -88,7 +88,7 @@ func line(a, b time.Duration, part float64) time.Duration {
 	return a + time.Duration(part*float64(b-a))
 }
 
-// largest is the largest measured batch that on so many SMs takes no longer than bound; at least 1.
+// largest returns the largest measured batch that on so many SMs takes no longer than bound; at least 1.
 func (s *surface) largest(sm share.PerMille, bound time.Duration) int {
 	batch := 1
 	for batch < len(s.takes) && s.at(batch+1, sm) <= bound {
@@ -97,14 +97,14 @@ func (s *surface) largest(sm share.PerMille, bound time.Duration) int {
 	return batch
 }
 
-// enough is the fewest SMs, up to a limit, with which a batch takes no longer than bound; the limit where none do.
+// enough returns the fewest SMs, up to a limit, with which a batch takes no longer than bound; the limit where none do.
 func (s *surface) enough(batch int, limit share.PerMille, bound time.Duration) share.PerMille {
 	row := s.takes[batch-1][:limit/surfaceStep+1]
 	at, _ := slices.BinarySearchFunc(row, bound, func(t, target time.Duration) int { return cmp.Compare(target, t) })
 	return min(share.PerMille(at)*surfaceStep, limit)
 }
 
-// at is how long a batch takes on so many SMs.
+// at returns how long a batch takes on so many SMs.
 func (s *surface) at(batch int, sm share.PerMille) time.Duration {
 	return s.takes[batch-1][sm/surfaceStep]
 }

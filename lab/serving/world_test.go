@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// vertical is a function that is faster on more SMs, up to 600: 100 requests a second on 300 in batches of 4.
+// vertical returns a function that is faster on more SMs, up to 600: 100 requests a second on 300 in batches of 4.
 func vertical(name string) Function {
 	f := Function{Name: name, SLO: 120 * ms, LoadCold: 5 * time.Second, LoadWarm: 500 * ms, Memory: 4 << 30}
 	for _, sm := range []share.PerMille{100, 200, 300, 400, 500, 600, 1000} {
@@ -65,7 +65,7 @@ func run(t testing.TB, in *Input, policy string) Result {
 	return r
 }
 
-// cutGPUs is a function of three equal components that take 40 ms on a compute slice, on GPUs that are cut alike.
+// cutGPUs returns a function of three equal components that take 40 ms on a compute slice, on GPUs that are cut alike.
 func cutGPUs(gpus int, memory share.Bytes, rate float64, profiles ...string) *Input {
 	in := &Input{MIG: MIG{Model: "A100-80GB"}, Prices: planning.Book{Slice: 500_000}, Until: 5 * time.Minute}
 	for range gpus {

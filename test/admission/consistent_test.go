@@ -23,7 +23,7 @@ func (c *cluster) testConsistent(t *testing.T) {
 	}
 }
 
-// compare counts the generated pods that package kube refuses, and says why it refuses those that the API server accepts. The
+// compare returns the number of the generated pods that package kube refuses, and says why it refuses those that the API server accepts. The
 // API server may refuse no other.
 func (c *cluster) compare(t *testing.T) (refused int, missed []error) {
 	t.Helper()

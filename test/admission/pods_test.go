@@ -20,7 +20,7 @@ func pod(changes ...change) *v1.Pod {
 	return p
 }
 
-// plain is a pod without a share, before the changes.
+// plain returns a pod without a share, before the changes.
 func plain(changes ...change) *v1.Pod {
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "pod-", Annotations: map[string]string{}},

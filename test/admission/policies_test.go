@@ -29,7 +29,7 @@ func TestPolicies(t *testing.T) {
 // stored is what the API server makes of pods without the policies.
 type stored struct{ good, strange map[string]*v1.Pod }
 
-// without is the negative control: nothing else refuses the bad pods, or completes the good ones.
+// without returns the negative control: nothing else refuses the bad pods, or completes the good ones.
 func (c *cluster) without(t *testing.T) stored {
 	t.Helper()
 	for name, tc := range badPods {

@@ -50,7 +50,7 @@ func (c *cluster) namespace(t *testing.T, name string, labels map[string]string)
 	}
 }
 
-// try is what the API server would store for the pod, or why it refuses it.
+// try returns what the API server would store for the pod, or why it refuses it.
 func (c *cluster) try(namespace string, p *v1.Pod) (*v1.Pod, error) {
 	return c.CoreV1().Pods(namespace).Create(c.ctx, p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
@@ -90,7 +90,7 @@ func (c *cluster) eventually(t *testing.T, what string, is func() (bool, error))
 	}
 }
 
-// base gives the files that the kustomization lists.
+// base returns the files that the kustomization lists.
 func base(t *testing.T) [][]byte {
 	t.Helper()
 	var kustomization struct{ Resources []string }

@@ -28,7 +28,7 @@ const (
 	ControllerManager User = "system:kube-controller-manager"
 )
 
-// NodeUser is a node's kubelet, held to its own node by the Node authorizer and NodeRestriction.
+// NodeUser returns a node's kubelet, held to its own node by the Node authorizer and NodeRestriction.
 func NodeUser(node string) User { return User("system:node:" + node) }
 
 // Files below Dir.
@@ -67,7 +67,7 @@ func newAccess(folder string, users []User) (*access, error) {
 	return a, nil
 }
 
-// tokenTable is a kube-apiserver token file: token, user, uid, groups.
+// tokenTable returns a kube-apiserver token file: token, user, uid, groups.
 func (a *access) tokenTable() []byte {
 	var table strings.Builder
 	for user, token := range a.tokens {
@@ -83,10 +83,10 @@ func (a *access) tokenTable() []byte {
 	return []byte(table.String())
 }
 
-// Token is the user's token.
+// Token returns the user's token.
 func (c *Cluster) Token(user User) string { return c.access.tokens[user] }
 
-// Config is a new client configuration for the user, which the caller may change. It has no rate limit.
+// Config returns a new client configuration for the user, which the caller may change. It has no rate limit.
 func (c *Cluster) Config(user User) *rest.Config { return c.ConfigFor(c.Token(user)) }
 
 // ConfigFor is Config for any token, such as a service account's.
@@ -104,7 +104,7 @@ func (c *Cluster) dial(ctx context.Context, network, address string) (net.Conn, 
 	return c.control.Dial(ctx, network, address)
 }
 
-// Kubeconfig is a kubeconfig file for a program that runs on a machine of the cluster.
+// Kubeconfig returns a kubeconfig file for a program that runs on a machine of the cluster.
 func (c *Cluster) Kubeconfig(token string) ([]byte, error) {
 	const name = "cluster"
 	config := clientcmdapi.NewConfig()

@@ -40,7 +40,7 @@ func (a *agents) cpu(t *testing.T, node *cluster.Node) (all cpuTime) {
 	return all
 }
 
-// timeOf is a process's own time, without its children's.
+// timeOf returns a process's own time, without its children's.
 func timeOf(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -57,7 +57,7 @@ func timeOf(t *testing.T, pid int) time.Duration {
 	return time.Duration(user+system) * tick
 }
 
-// since is what was used since another look.
+// since returns what was used since another look.
 func (c cpuTime) since(before cpuTime) cpuTime {
 	used := slices.Clone(c)
 	for i := range used {

@@ -23,7 +23,7 @@ const (
 	wide   = 5 * time.Millisecond // kernels that fill all SMs take at least so long, others less
 )
 
-// elasticPod is a pod whose program waits until it may begin.
+// elasticPod returns a pod whose program waits until it may begin.
 func elasticPod(name string, class share.Priority, sm, limit int64, program []string) *v1.Pod {
 	pod := cluster.Pod(name, "sh", "-c", "until test -e /go; do sleep 0.1; done; exec "+strings.Join(program, " "))
 	pod.Spec.Containers[0].Image = workload
@@ -85,7 +85,7 @@ func (a *agents) press(ctx context.Context, t *testing.T, pod *v1.Pod, length ti
 	}
 }
 
-// wide is the part of a time in which kernels of the pod ran that fill all SMs which it may have, in percent.
+// wide returns the part of a time in which kernels of the pod ran that fill all SMs which it may have, in percent.
 func (g gpus) wide(t *testing.T, pod *v1.Pod, from, to time.Duration) float64 {
 	t.Helper()
 	var sum time.Duration

@@ -96,7 +96,7 @@ func unhooked(a *agents, pod *v1.Pod, uuid string) *v1.Pod {
 	return pod
 }
 
-// used is the part of a time in which kernels of the pod ran, in percent, by the device's own account.
+// used returns the part of a time in which kernels of the pod ran, in percent, by the device's own account.
 func (g gpus) used(t *testing.T, uuid string, pod *v1.Pod, from, to time.Duration) float64 {
 	t.Helper()
 	var sum time.Duration
@@ -163,12 +163,12 @@ func onMachine(t *testing.T, pid int) int {
 	return 0
 }
 
-// spin is the command of a program that launches kernels of this length, as wide as so many percent of the SMs, for ever.
+// spin returns the command of a program that launches kernels of this length, as wide as so many percent of the SMs, for ever.
 func spin(kernel time.Duration, sm int64, more ...string) []string {
 	return append([]string{"/bin/spin", fmt.Sprintf("spin_ns%d_sm%d_blocks64", kernel.Nanoseconds(), 10*sm)}, more...)
 }
 
-// withLibraries is a program and what it is linked against, but for the driver.
+// withLibraries returns a program and what it is linked against, but for the driver.
 func withLibraries(t *testing.T, path, program string) map[string]string {
 	t.Helper()
 	out, err := exec.Command("ldd", program).Output()

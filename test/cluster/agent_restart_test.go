@@ -244,7 +244,7 @@ func (a *agents) computes(ctx context.Context, t *testing.T, pod *v1.Pod) {
 	}
 }
 
-// sliceOf is where the pod's one vGPU was placed.
+// sliceOf returns where the pod's one vGPU was placed.
 func sliceOf(t *testing.T, pod *v1.Pod) string {
 	t.Helper()
 	placement, _, err := kube.PlacementOf(pod)

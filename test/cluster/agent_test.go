@@ -68,7 +68,7 @@ func startWithAgents(t *testing.T, o cluster.Options, devices string) *agents {
 	return all
 }
 
-// noDriver is a driver that adds nothing to containers.
+// noDriver returns a driver that adds nothing to containers.
 func noDriver(devices string) []byte {
 	text := "cdiVersion: 0.6.0\nkind: simulated/gpu\ndevices:\n"
 	for line := range strings.Lines(devices) {
@@ -190,7 +190,7 @@ func (a *agent) run(ctx context.Context, t *testing.T, program machine.Program) 
 	a.Process = process
 }
 
-// agentToken is a service account's token as a pod of the node would have it.
+// agentToken returns a service account's token as a pod of the node would have it.
 func agentToken(ctx context.Context, t *testing.T, c *cluster.Cluster, node *cluster.Node) string {
 	t.Helper()
 	object, err := c.Client().CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})

@@ -68,7 +68,7 @@ func TestAgentWatchdog(t *testing.T) {
 	a.waitEvent(ctx, t, "resident", "GPUTrespasser")
 }
 
-// computing is a pod that computes until it is ended, and is not started again.
+// computing returns a pod that computes until it is ended, and is not started again.
 func computing(name string) *v1.Pod {
 	pod := cluster.Pod(name, spin(time.Millisecond, 40, "sync=2", "pause=20000000")...)
 	pod.Spec.Containers[0].Image = workload
@@ -147,7 +147,7 @@ func (a *agents) waitOffer(ctx context.Context, t *testing.T, node *cluster.Node
 	})
 }
 
-// complaints are the agent's warnings about a pod.
+// complaints returns the agent's warnings about a pod.
 func (a *agents) complaints(ctx context.Context, t *testing.T, pod string) (told []string) {
 	t.Helper()
 	events, err := a.Client().CoreV1().Events("default").List(ctx, metav1.ListOptions{

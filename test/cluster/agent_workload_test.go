@@ -127,7 +127,7 @@ func (a *agent) serves(ctx context.Context, t *testing.T, pod *v1.Pod) {
 	}
 }
 
-// busy is the device time that the containers of a pod have had, as the token server counts it.
+// busy returns the device time that the containers of a pod have had, as the token server counts it.
 func (a *agent) busy(ctx context.Context, uid types.UID) (seconds float64, err error) {
 	text, err := a.get(ctx, "/metrics")
 	if err != nil {

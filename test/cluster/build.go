@@ -23,7 +23,7 @@ var build = sync.OnceValues(func() (folder string, err error) {
 	return filepath.Join(root, "bin", "cluster"), nil
 })
 
-// repository is the root of the checkout that the working folder is in, as it is in a test.
+// repository returns the root of the checkout that the working folder is in, as it is in a test.
 func repository() (string, error) {
 	folder, err := os.Getwd()
 	if err != nil {

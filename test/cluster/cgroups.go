@@ -18,7 +18,7 @@ import (
 
 const cgroupMount = "/sys/fs/cgroup"
 
-// hierarchies are the roots of the mounted cgroup trees: one of version 2, or one for each controller of version 1.
+// hierarchies returns the roots of the mounted cgroup trees: one of version 2, or one for each controller of version 1.
 func hierarchies() ([]string, error) {
 	if _, err := os.Stat(filepath.Join(cgroupMount, "cgroup.controllers")); err == nil {
 		return []string{cgroupMount}, nil

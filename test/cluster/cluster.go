@@ -101,10 +101,10 @@ func (c *Cluster) start(ctx context.Context) error {
 	return group.Wait()
 }
 
-// program is the path of a program that hack/cluster.sh has built.
+// program returns the path of a program that hack/cluster.sh has built.
 func (c *Cluster) program(name string) string { return filepath.Join(c.programs, name) }
 
-// Client is an administrator's client without a rate limit.
+// Client returns an administrator's client without a rate limit.
 func (c *Cluster) Client() *kubernetes.Clientset { return c.client }
 
 // end shows what went wrong and stops the cluster.
@@ -122,7 +122,7 @@ func (c *Cluster) end(t testing.TB) {
 	}
 }
 
-// processes are those of the cluster itself that have been started.
+// processes returns those of the cluster itself that have been started.
 func (c *Cluster) processes() []*machine.Process {
 	all := []*machine.Process{c.Etcd, c.APIServer, c.ControllerManager, c.Scheduler}
 	for _, node := range c.Nodes {

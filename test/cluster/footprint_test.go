@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/test/cluster"
 )
 
-// footprint is all that gshare has left on the API server and on the nodes. Events go by themselves.
+// footprint returns all that gshare has left on the API server and on the nodes. Events go by themselves.
 func (i *installed) footprint(t *testing.T) (found []string) {
 	t.Helper()
 	found = i.objects(t)
@@ -53,7 +53,7 @@ func counted(node *v1.Node) (found []string) {
 	return found
 }
 
-// objects are those of every kind that can be listed with gshare in their name or namespace.
+// objects returns those of every kind that can be listed with gshare in their name or namespace.
 func (i *installed) objects(t *testing.T) (found []string) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(i.Config(cluster.Admin))

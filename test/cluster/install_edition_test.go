@@ -25,7 +25,7 @@ var (
 
 var trees sync.Map // of commits
 
-// root is the edition's tree.
+// root returns the edition's tree.
 func (v edition) root(t *testing.T) string {
 	t.Helper()
 	here, err := filepath.Abs("../..")

@@ -169,7 +169,7 @@ func (i *installed) setDevices(t *testing.T, devices string, healthy bool) {
 	})
 }
 
-// vgpus are the limits of a container that wants all of the time. Where count is zero, the policies fill it in.
+// vgpus returns the limits of a container that wants all of the time. Where count is zero, the policies fill it in.
 func vgpus(sm, mem, count int64) v1.ResourceList {
 	list := limits(sm, 100, mem)
 	if count > 0 {

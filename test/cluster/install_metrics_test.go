@@ -55,7 +55,7 @@ func answer(t *testing.T, j monitoring.Judge, scrapes []monitoring.Scrape, at fl
 	return answers[0]
 }
 
-// scrape is what Prometheus gets of all pods of gshare's, with the labels that it would add.
+// scrape returns what Prometheus gets of all pods of gshare's, with the labels that it would add.
 func (i *installed) scrape(t *testing.T, at float64) (all []monitoring.Scrape) {
 	t.Helper()
 	pods, err := i.Client().CoreV1().Pods("gshare-system").List(i.ctx, metav1.ListOptions{})

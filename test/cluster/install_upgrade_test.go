@@ -104,7 +104,7 @@ func (i *installed) watchShares(t *testing.T, pods []*v1.Pod) (stop func() int) 
 	return stop
 }
 
-// doubt says which of the placed pods have not their share once, or what is given out twice.
+// doubt returns which of the placed pods have not their share once, or what is given out twice.
 func doubt(grants []grant.Grant, placed map[types.UID]kube.Placement) string {
 	seen, tickets, memory := map[types.UID]int{}, map[string]grant.Grant{}, map[string]share.Bytes{}
 	for _, g := range grants {

@@ -18,7 +18,7 @@ const (
 func nodeAddress(index int) string { return fmt.Sprintf("198.18.0.%d", 11+index) }
 func podSubnet(index int) string   { return fmt.Sprintf("10.244.%d.0/24", index) }
 
-// makeBridge gives the control machine its address and makes it the router between the nodes' pods.
+// makeBridge returns the control machine its address and makes it the router between the nodes' pods.
 func makeBridge(ctx context.Context, control *machine.Machine) error {
 	if _, err := control.Run(ctx, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"); err != nil {
 		return err

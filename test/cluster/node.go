@@ -39,7 +39,7 @@ func newNode(c *Cluster, index int) *Node {
 	return &Node{Name: fmt.Sprintf("node-%d", index), Address: nodeAddress(index), cluster: c, index: index}
 }
 
-// Cgroup is the cgroup of the node, above its kubelet's, in every hierarchy.
+// Cgroup returns the cgroup of the node, above its kubelet's, in every hierarchy.
 func (n *Node) Cgroup() string { return "/" + filepath.Join(filepath.Base(n.cluster.Dir), n.Name) }
 
 // WaitReady returns when the API server says that the node is ready and no taint keeps pods away.

@@ -12,7 +12,7 @@ import (
 
 const pollInterval = 50 * time.Millisecond
 
-// Pod is one of the default namespace, for gshare's scheduler, that runs the command in a container "main" with busybox.
+// Pod returns one of the default namespace, for gshare's scheduler, that runs the command in a container "main" with busybox.
 // It ends at once when it is deleted.
 func Pod(name string, command ...string) *corev1.Pod {
 	no, grace := false, int64(0)
@@ -43,7 +43,7 @@ func (c *Cluster) WaitPod(ctx context.Context, name string, wanted func(*corev1.
 	return pod, nil
 }
 
-// describe is what tells why a pod is not as it should be.
+// describe returns what tells why a pod is not as it should be.
 func describe(pod *corev1.Pod) string {
 	if pod == nil {
 		return "nothing"

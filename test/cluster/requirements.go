@@ -22,7 +22,7 @@ var packages = map[string]string{
 	filepath.Join(cniPlugins, "bridge"): "containernetworking-plugins",
 }
 
-// missing says what a cluster needs and does not find.
+// missing returns what a cluster needs and does not find.
 func missing() error {
 	if os.Getuid() != 0 {
 		return errors.New("a cluster needs root")

@@ -77,7 +77,7 @@ func foldersNamed(t *testing.T, root, name string) []string {
 	return found
 }
 
-// settings are what this machine's kernel and network must have after a cluster as before it.
+// settings returns what this machine's kernel and network must have after a cluster as before it.
 func settings(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder

@@ -59,7 +59,7 @@ func newAccess(folder string) (*access, error) {
 	return a, nil
 }
 
-// tokenTable is a kube-apiserver token file: token, user, uid, groups.
+// tokenTable returns a kube-apiserver token file: token, user, uid, groups.
 func (a *access) tokenTable() []byte {
 	return []byte(strings.Join([]string{
 		a.tokens[Admin] + `,admin,admin,"system:masters"`,

@@ -15,7 +15,7 @@ var admissionOff = []string{
 	"PodGroupProtection",
 }
 
-// serverArguments are the API server's flags. Paths are relative to the state directory.
+// serverArguments returns the API server's flags. Paths are relative to the state directory.
 func serverArguments(port int, o Options) []string {
 	return append([]string{
 		"--etcd-servers=" + EtcdURL,

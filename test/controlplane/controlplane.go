@@ -98,17 +98,17 @@ func (c *ControlPlane) waitNamespaces(ctx context.Context) error {
 	return nil
 }
 
-// Config is a new client configuration, which the caller may change. It has no rate limit.
+// Config returns a new client configuration, which the caller may change. It has no rate limit.
 func (c *ControlPlane) Config(user User) *rest.Config {
 	return c.access.config(c.APIServer.URL, user)
 }
 
-// Kubeconfig is the path of the user's kubeconfig file, for kubectl and other programs.
+// Kubeconfig returns the path of the user's kubeconfig file, for kubectl and other programs.
 func (c *ControlPlane) Kubeconfig(user User) string {
 	return filepath.Join(c.dir, string(user)+".kubeconfig")
 }
 
-// Dir is the directory of state, secrets and logs.
+// Dir returns the directory of state, secrets and logs.
 func (c *ControlPlane) Dir() string { return c.dir }
 
 // Stop ends the schedulers, then the API server and etcd, and removes a temporary directory. It

@@ -69,7 +69,7 @@ func (p *Process) wait() {
 	}
 }
 
-// PID is the process id; after Done it may belong to another process.
+// PID returns the process id; after Done it may belong to another process.
 func (p *Process) PID() int { return p.command.Process.Pid }
 
 // Done is closed when the child has ended and has been reaped.

@@ -38,7 +38,7 @@ func mergeSchedulerConfig(config []byte, kubeconfig string, o SchedulerOptions) 
 	return merged, nil
 }
 
-// section is the map under the key, made if it is not there.
+// section returns the map under the key, made if it is not there.
 func section(root map[string]any, key string) map[string]any {
 	found, ok := root[key].(map[string]any)
 	if !ok {

@@ -88,7 +88,7 @@ func freePort() (int, error) {
 	return port, listener.Close()
 }
 
-// tail is the end of a log, for an error message.
+// tail returns the end of a log, for an error message.
 func tail(path string) []byte {
 	content, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -76,7 +76,7 @@ func checkThere(t *testing.T, server *rest.Config, want []*unstructured.Unstruct
 	}
 }
 
-// within says that whatever is wanted is there; the API server adds defaults.
+// within reports whether whatever is wanted is there; the API server adds defaults.
 func within(got, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:

@@ -14,7 +14,7 @@ import (
 
 const chart = "manifests/chart"
 
-// render is what the chart makes of values.
+// render returns what the chart makes of values.
 func render(t *testing.T, values ...string) []*unstructured.Unstructured {
 	t.Helper()
 	text, err := helm(t, "", append([]string{"template", "gshare", chart, "--kube-version", "v1.37.1"}, values...)...)

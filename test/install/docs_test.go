@@ -18,7 +18,7 @@ import (
 	"github.com/gshare-dev/gshare/test/install/manifest"
 )
 
-// blocks are the examples of all documents.
+// blocks returns the examples of all documents.
 func blocks(t *testing.T) []document.Block {
 	t.Helper()
 	all, err := document.Blocks(root)
@@ -77,7 +77,7 @@ func whole(text string) string {
 	return text
 }
 
-// podFor is the pod that an object would make, since no controller runs here; other objects stay.
+// podFor returns the pod that an object would make, since no controller runs here; other objects stay.
 func podFor(t *testing.T, o *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	spec, present, err := unstructured.NestedMap(o.Object, "spec", "template", "spec")
@@ -104,7 +104,7 @@ func enforce(t *testing.T) {
 	refused(t, "gshare/sm: 9999, gshare/mem: 1", "gshare/sm:")
 }
 
-// asking is a pod with these limits.
+// asking returns a pod with these limits.
 func asking(t *testing.T, limits string) *unstructured.Unstructured {
 	t.Helper()
 	return objects(t, "", "apiVersion: v1\nkind: Pod\nmetadata: {name: asking}\nspec:\n  containers:\n"+

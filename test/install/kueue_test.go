@@ -62,7 +62,7 @@ func kueue(t *testing.T) (queues map[string]queue, job batchv1.Job) {
 	return queues, job
 }
 
-// counted is what Kueue counts of a pod's template: what the containers ask for, where a limit stands for a request that is
+// counted returns what Kueue counts of a pod's template: what the containers ask for, where a limit stands for a request that is
 // not written.
 func counted(template v1.PodSpec) v1.ResourceList {
 	pod := &v1.Pod{Spec: *template.DeepCopy()}
@@ -111,7 +111,7 @@ func TestKueue(t *testing.T) {
 	}
 }
 
-// madeOf is what a pod of the job asks for, once the policies have seen it.
+// madeOf returns what a pod of the job asks for, once the policies have seen it.
 func madeOf(t *testing.T, job batchv1.Job) v1.ResourceList {
 	t.Helper()
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: job.Name}, Spec: job.Spec.Template.Spec}
@@ -122,7 +122,7 @@ func madeOf(t *testing.T, job batchv1.Job) v1.ResourceList {
 	return requests.PodRequests(made, requests.PodResourcesOptions{})
 }
 
-// shorter counts the job's template without sm-time, which only its pods would get.
+// shorter returns the number of the job's template without sm-time, which only its pods would get.
 func shorter(job batchv1.Job) v1.ResourceList {
 	template := *job.Spec.Template.Spec.DeepCopy()
 	delete(template.Containers[0].Resources.Limits, "gshare/sm-time")

@@ -30,7 +30,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// sources is the text of what decides and enforces shares.
+// sources returns the text of what decides and enforces shares.
 func sources(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder

@@ -16,7 +16,7 @@ type Query struct {
 	Expr string
 }
 
-// Dashboard gives the queries of the dashboard. root is the root of the repository.
+// Dashboard returns the queries of the dashboard. root is the root of the repository.
 func Dashboard(root string) (all []Query, err error) {
 	var d struct {
 		Panels []struct {
@@ -35,7 +35,7 @@ func Dashboard(root string) (all []Query, err error) {
 	return all, nil
 }
 
-// Alerts gives the conditions of the alerts.
+// Alerts returns the conditions of the alerts.
 func Alerts(root string) (all []Query, err error) {
 	var r struct {
 		Spec struct {

@@ -49,12 +49,12 @@ func (q *Queue) late(now time.Time, batch int) []Request {
 	return refused
 }
 
-// latestStart is when the head must start in a batch of the given size.
+// latestStart returns when the head must start in a batch of the given size.
 func (q *Queue) latestStart(batch int) time.Time {
 	return q.heap[0].Deadline.Add(-q.config.Latency(batch) - q.config.Margin)
 }
 
-// size is the largest batch that still has its head in time. The head is the most urgent, so the others are in time too.
+// size returns the largest batch that still has its head in time. The head is the most urgent, so the others are in time too.
 func (q *Queue) size(now time.Time) int {
 	size := min(len(q.heap), q.config.MaxBatch)
 	for size > 1 && q.latestStart(size).Before(now) {

@@ -44,7 +44,7 @@ type Queue struct {
 	heap   deadlines
 }
 
-// New gives an empty queue. Errors are *share.FieldError.
+// New returns an empty queue. Errors are *share.FieldError.
 func New(c Config) (*Queue, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func New(c Config) (*Queue, error) {
 	return &Queue{config: c}, nil
 }
 
-// Len is the number of requests that wait.
+// Len returns the number of requests that wait.
 func (q *Queue) Len() int { return len(q.heap) }
 
 // Load is what the caller knows of the replicas and of the arrivals.
@@ -73,7 +73,7 @@ func (q *Queue) Add(r Request, now time.Time, load Load) bool {
 	return true
 }
 
-// ahead counts the requests that would be served before r.
+// ahead returns the number of the requests that would be served before r.
 func (q *Queue) ahead(r Request) int {
 	n := 0
 	for _, other := range q.heap {

@@ -15,7 +15,7 @@ type Class struct {
 	Rate    float64 // per second, Poisson
 }
 
-// EquivalentTimeout is the expected time in seconds from the first request of a batch to the earliest of (arrival + own
+// EquivalentTimeout returns the expected time in seconds from the first request of a batch to the earliest of (arrival + own
 // timeout) over all its requests (PA-44, P6): what one timeout for all classes would have to be. It lies between the least
 // and the largest timeout, rises with each of them, and moves with all of them together. Rates must be positive.
 func EquivalentTimeout(classes []Class) float64 {
@@ -55,13 +55,13 @@ func (e *Equivalent) Add(c Class) {
 	e.last, e.rate, e.weighted = c.Timeout, e.rate+c.Rate, e.weighted+c.Rate*e.open
 }
 
-// Rate is the sum of the rates.
+// Rate returns the sum of the rates.
 func (e *Equivalent) Rate() float64 { return e.rate }
 
-// Timeout is the equivalent timeout of the classes so far.
+// Timeout returns the equivalent timeout of the classes so far.
 func (e *Equivalent) Timeout() float64 { return e.weighted / e.rate }
 
-// Sizes gives the probability of each size of a batch, from 1 to the limit, that a request opens and that closes when it is
+// Sizes returns the probability of each size of a batch, from 1 to the limit, that a request opens and that closes when it is
 // full or when its time is over: a Poisson number of others, of the given mean, would come by then.
 func Sizes(others float64, limit int) iter.Seq2[int, float64] {
 	return func(yield func(int, float64) bool) {

@@ -21,5 +21,5 @@ var advice = [...]string{
 	packing.NoRoomTogether:    "each container would fit alone: ask for less, or put them into pods of their own",
 }
 
-// Advice is one clause; empty where nothing was refused.
+// Advice returns one clause; empty where nothing was refused.
 func Advice(r packing.Refusal) string { return advice[r] }

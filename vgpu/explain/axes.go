@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// axes are the quantities of a container that could be smaller, always in the same order; one that cannot is empty.
+// axes returns the quantities of a container that could be smaller, always in the same order; one that cannot is empty.
 func (q *Question) axes(r share.Request, c int) []axis {
 	return []axis{
 		q.memory(r, c), sms(r, c), quota(r, c), limits(r, c, smLimit), limits(r, c, quotaLimit),
@@ -18,7 +18,7 @@ func (q *Question) axes(r share.Request, c int) []axis {
 
 const percent share.PerMille = 10 // users write whole percents
 
-// memory lists what slices have left, since nothing between two of these values fits more.
+// memory returns what slices have left, since nothing between two of these values fits more.
 func (q *Question) memory(r share.Request, c int) (a axis) {
 	now := r.Containers[c].Share.Memory
 	for _, left := range q.memoryLeft(now) {

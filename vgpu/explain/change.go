@@ -22,7 +22,7 @@ type Change struct {
 	loss  int64  // per mille of what was asked, summed over the edits
 }
 
-// Changes lists what would let the pod in, each change as small as can be, the smallest first: less of one quantity, else of
+// Changes returns what would let the pod in, each change as small as can be, the smallest first: less of one quantity, else of
 // two together, or other terms. None if the pod fits as it is, or no such change helps.
 func (q *Question) Changes() []Change {
 	if q.fits(q.Pod.Request) != nowhere {
@@ -81,7 +81,7 @@ func (q *Question) bestPair(c, i int, first axis) (best Change, ok bool) {
 	return best, ok
 }
 
-// sampled is the whole of a short axis, and evenly spread steps of a long one, its end among them.
+// sampled returns the whole of a short axis, and evenly spread steps of a long one, its end among them.
 func sampled(a axis, n int) axis {
 	if len(a) <= n {
 		return a

@@ -69,7 +69,7 @@ func (q *Question) enforcements() []step {
 	return []step{q.term(share.FieldEnforcement, string(now), string(other), func(t *share.Terms) { t.Enforcement = other })}
 }
 
-// present lists what slices have, sorted, each once; empty values are left out.
+// present returns what slices have, sorted, each once; empty values are left out.
 func (q *Question) present(of func(node, slice int) string) (list []string) {
 	for n := range q.Nodes {
 		for i := range q.Nodes[n].Slices {

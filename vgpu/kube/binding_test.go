@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// placedPod is the pod for which testPlacement was made.
+// placedPod returns the pod for which testPlacement was made.
 func placedPod() *v1.Pod {
 	return withInit(podOf(nil, container("main", "sm=24")), container("setup"), sidecar(container("side", "sm=100")))
 }

@@ -8,7 +8,7 @@ import (
 // wholeSMTime is the sm-time of one slice: 100 percent points for 100 percent of every window.
 const wholeSMTime = 100 * 100
 
-// NodeResources is what a node with this inventory advertises. Health does not count: what is advertised must not
+// NodeResources returns what a node with this inventory advertises. Health does not count: what is advertised must not
 // shrink while pods are bound.
 //
 // mem and sm-time are true capacity; of a GPU whose MIG instances are made on demand, what it has in the worst case. sm and quota do not add up over shares, so they are advertised at their ceiling of

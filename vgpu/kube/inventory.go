@@ -102,7 +102,7 @@ func InventoryOf(node *v1.Node) (inv Inventory, present bool, err error) {
 	return inv, true, err
 }
 
-// withDefaults gives a copy. Empty lists become nil, so that equal inventories compare equal.
+// withDefaults returns a copy. Empty lists become nil, so that equal inventories compare equal.
 func withDefaults(in []Slice) []Slice {
 	out := append([]Slice(nil), in...)
 	for i := range out {

@@ -16,7 +16,7 @@ const (
 	maxReason   = 16
 )
 
-// Validate refuses an inventory on which nothing can be scheduled safely. Every error wraps ErrMalformed.
+// Validate returns an error for an inventory on which nothing can be scheduled safely. Every error wraps ErrMalformed.
 func (inv Inventory) Validate() error {
 	if len(inv.Slices) > MaxSlices {
 		return malformed("inventory", "%d slices are more than %d", len(inv.Slices), MaxSlices)

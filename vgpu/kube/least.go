@@ -3,7 +3,7 @@ package kube
 // least is what a device offers however its instances are made.
 type least struct{ slices, memory int64 }
 
-// Tickets is how many tickets each slice brings. Of places for instances that are made on demand not all can be used together:
+// Tickets returns how many tickets each slice brings. Of places for instances that are made on demand not all can be used together:
 // a device has as many tickets as the fewest instances that fill it, and the first of its places bring them.
 func Tickets(inv Inventory) []int {
 	slices := withDefaults(inv.Slices)
@@ -23,7 +23,7 @@ func Tickets(inv Inventory) []int {
 	return out
 }
 
-// leastOf lists what the devices offer: each slice that is there, and each device with places for instances in its worst case.
+// leastOf returns what the devices offer: each slice that is there, and each device with places for instances in its worst case.
 func leastOf(slices []Slice) (all []least) {
 	for _, s := range slices {
 		if s.Room == 0 {
@@ -36,7 +36,7 @@ func leastOf(slices []Slice) (all []least) {
 	return all
 }
 
-// placesOf gives the places of each device.
+// placesOf returns the places of each device.
 func placesOf(slices []Slice) map[string][]Slice {
 	places := map[string][]Slice{}
 	for _, s := range slices {

@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// CapacityPatch is the merge patch that makes the status of a node say what it has; nil where it says so already. Capacity
+// CapacityPatch returns the merge patch that makes the status of a node say what it has; nil where it says so already. Capacity
 // that is larger stays if keep says so: the kubelet admits its pods again when it restarts, and fails those that no longer
 // fit. gshare/vgpu is the kubelet's own to write.
 func CapacityPatch(node *v1.Node, has v1.ResourceList, keep bool) []byte {
@@ -28,7 +28,7 @@ func CapacityPatch(node *v1.Node, has v1.ResourceList, keep bool) []byte {
 	return patch(map[string]any{"status": map[string]any{"capacity": want, "allocatable": want}})
 }
 
-// NoCapacityPatch is the merge patch that takes gshare's resources off the status of a node; nil where there are none. What the
+// NoCapacityPatch returns the merge patch that takes gshare's resources off the status of a node; nil where there are none. What the
 // kubelet counts stays until it counts none: it would write it again. It goes on counting five minutes after a plugin has ended.
 func NoCapacityPatch(node *v1.Node) []byte {
 	gone := map[v1.ResourceName]any{}
@@ -43,12 +43,12 @@ func NoCapacityPatch(node *v1.Node) []byte {
 	return patch(map[string]any{"status": map[string]any{"capacity": gone, "allocatable": gone}})
 }
 
-// ForgetPatch is the merge patch that takes one annotation away.
+// ForgetPatch returns the merge patch that takes one annotation away.
 func ForgetPatch(name string) []byte {
 	return patch(map[string]any{"metadata": map[string]any{"annotations": map[string]any{name: nil}}})
 }
 
-// AnnotationPatch is the merge patch that writes one annotation.
+// AnnotationPatch returns the merge patch that writes one annotation.
 func AnnotationPatch(name, value string) []byte {
 	return patch(map[string]any{"metadata": map[string]any{"annotations": map[string]any{name: value}}})
 }

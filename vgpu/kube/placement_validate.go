@@ -15,7 +15,7 @@ const (
 	maxUID           = 64
 )
 
-// Validate refuses a placement that could not have been decided by a scheduler of gshare. It does not know the node's
+// Validate returns an error for a placement that could not have been decided by a scheduler of gshare. It does not know the node's
 // inventory or the pod. Every error wraps ErrMalformed.
 func (p Placement) Validate() error {
 	if err := p.checkHead(); err != nil {

@@ -21,7 +21,7 @@ func RequestOf(pod *v1.Pod) (req share.Request, asks bool, err error) {
 	return req, true, err
 }
 
-// Asks says that the pod names a resource of gshare anywhere, known or not. It allocates nothing.
+// Asks reports whether the pod names a resource of gshare anywhere, known or not. It allocates nothing.
 func Asks(pod *v1.Pod) bool {
 	for c := range containers(pod) {
 		if containerAsks(c) {
@@ -101,7 +101,7 @@ func rawTerms(annotations map[string]string) share.RawTerms {
 	}
 }
 
-// SMLimitNow is the SM limit that the pod says now for each of its vGPUs, which may be impossible; what it was placed with if it
+// SMLimitNow returns the SM limit that the pod says now for each of its vGPUs, which may be impossible; what it was placed with if it
 // says none. Every error is a *share.FieldError.
 func SMLimitNow(pod *v1.Pod, placed share.PerMille) (share.PerMille, error) {
 	said, err := share.ParsePercent(AnnotationSMLimit, pod.Annotations[AnnotationSMLimit])

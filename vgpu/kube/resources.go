@@ -115,7 +115,7 @@ func podLevelResource(pod *v1.Pod) v1.ResourceName {
 	return firstName(ours, pod.Spec.Resources.Limits, pod.Spec.Resources.Requests)
 }
 
-// firstName gives the least name that is meant, "" if there is none: least, so that equal pods get equal events.
+// firstName returns the least name that is meant, "" if there is none: least, so that equal pods get equal events.
 func firstName(meant func(v1.ResourceName) bool, lists ...v1.ResourceList) v1.ResourceName {
 	var first v1.ResourceName
 	for _, list := range lists {

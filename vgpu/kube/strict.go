@@ -53,7 +53,7 @@ func refuseRepeats(text string) error {
 	return nil
 }
 
-// stringEnd gives the index after the closing quote of the string that begins at start.
+// stringEnd returns the index after the closing quote of the string that begins at start.
 func stringEnd(text string, start int) int {
 	for i := start + 1; ; i++ {
 		switch text[i] {
@@ -79,7 +79,7 @@ func checkField(name string, seen []string) error {
 	return nil
 }
 
-// plain says that s can be an identifier: 1 to limit letters, digits, '-', '_' and '.'.
+// plain reports whether s can be an identifier: 1 to limit letters, digits, '-', '_' and '.'.
 func plain(s string, limit int) bool {
 	return s != "" && len(s) <= limit && strings.IndexFunc(s, notPlain) < 0
 }

@@ -30,7 +30,7 @@ const (
 	maxWork   = 1e6
 )
 
-// Validate refuses a chain that cannot be cut. Errors are *share.FieldError.
+// Validate returns an error for a chain that cannot be cut. Errors are *share.FieldError.
 func (c *Chain) Validate() error {
 	switch {
 	case len(c.Layers) == 0 || len(c.Layers) > maxLayers:

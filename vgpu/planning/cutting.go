@@ -31,7 +31,7 @@ func DefaultCutting(prices Book, platform Platform) Cutting {
 	}
 }
 
-// Validate refuses terms under which nothing could be compared. Errors are *share.FieldError.
+// Validate returns an error for terms under which nothing could be compared. Errors are *share.FieldError.
 func (c *Cutting) Validate() error {
 	switch {
 	case c.CPU < c.Platform.MinCPU || c.CPU > c.Platform.MaxCPU:

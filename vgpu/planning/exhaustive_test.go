@@ -71,7 +71,7 @@ func candidates(in *Input) []candidate {
 	return all
 }
 
-// partitionedCandidates counts through all sizes of all workers.
+// partitionedCandidates returns the number of through all sizes of all workers.
 func partitionedCandidates(in *Input, b int, function func(profile.MilliCPU, share.Bytes, profile.Seconds, Milliseconds) float64) []candidate {
 	m, p := in.Models[0].Partitioned, in.Platform
 	type stage struct{ mean, p99, cost float64 }
@@ -143,7 +143,7 @@ func leastCost(all []candidate, apps []Application) float64 {
 	return least
 }
 
-// exhaustive is the least cost over all partitions of the applications into groups and all configurations of each.
+// exhaustive returns the least cost over all partitions of the applications into groups and all configurations of each.
 func exhaustive(in *Input, apps []Application) float64 {
 	all := candidates(in)
 	n := len(apps)

@@ -38,7 +38,7 @@ func (a *Aim) validate() error {
 
 func byMenus(o *options, sorted []Application) []Group { return cheapest(newMenus(o), sorted) }
 
-// billed is the time that an execution is expected to be billed for.
+// billed returns the time that an execution is expected to be billed for.
 func (a *Aim) billed(q Milliseconds, l profile.Latency) profile.Seconds {
 	if a == nil {
 		return q.bill(l.Mean)
@@ -46,7 +46,7 @@ func (a *Aim) billed(q Milliseconds, l profile.Latency) profile.Seconds {
 	return q.expected(l)
 }
 
-// worth is what an execution's part of a card is worth.
+// worth returns what an execution's part of a card is worth.
 func (a *Aim) worth(l profile.Latency, gb, cardGB int) Cost {
 	if a == nil {
 		return 0
@@ -130,7 +130,7 @@ func (m *menus) provision(d demand) choice {
 	return m.options.hold(d, best)
 }
 
-// expected is the cost a second, of batches that close after the equivalent timeout (P6) if they are not full before.
+// expected returns the cost a second, of batches that close after the equivalent timeout (P6) if they are not full before.
 func (m *menu) expected(d demand) Cost {
 	cost, size := 0.0, 0.0
 	for n, p := range batching.Sizes(d.rate*float64(d.timeout-m.bound), len(m.sizes)) {

@@ -5,7 +5,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Frontier gives the cheapest configuration of one application of a model for each SLO and rate (PA-63): the first index
+// Frontier returns the cheapest configuration of one application of a model for each SLO and rate (PA-63): the first index
 // is the SLO's. A group without a mode cannot be served.
 func Frontier(in Input, model string, slos []profile.Seconds, rates []float64) ([][]Group, error) {
 	if err := in.Validate(); err != nil {

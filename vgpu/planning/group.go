@@ -19,7 +19,7 @@ type Group struct {
 	Timeouts []profile.Seconds `json:"timeouts"` // of each application's requests, before a batch must start (P7)
 }
 
-// Rate is the requests of all applications, a second.
+// Rate returns the requests of all applications, a second.
 func (g *Group) Rate() float64 {
 	sum := 0.0
 	for _, a := range g.Applications {
@@ -35,7 +35,7 @@ type demand struct {
 	timeout profile.Seconds // equivalent to the SLOs, were execution instant
 }
 
-// bound is the p99 up to which batches of a size may be used. The tightest SLO bounds it (PA-18, P7: a request waits at
+// bound returns the p99 up to which batches of a size may be used. The tightest SLO bounds it (PA-18, P7: a request waits at
 // most its SLO less the p99). And the batch must fill: with rate R and an equivalent timeout T, floor(R*T) + 1 requests
 // leave together (P6). T is the equivalent timeout of the SLOs less the p99, as timeouts that all move by the same time
 // move theirs by it.
@@ -82,7 +82,7 @@ func (o *options) provision(d demand) choice {
 	return o.hold(d, best)
 }
 
-// within is the cheapest that runs a batch within a bound; nil if nothing does.
+// within returns the cheapest that runs a batch within a bound; nil if nothing does.
 func (o *options) within(batch int, bound profile.Seconds) *option {
 	all := o.byBatch[batch-1]
 	n := sort.Search(len(all), func(i int) bool { return all[i].latency.P99 > bound })

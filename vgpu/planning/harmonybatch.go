@@ -71,7 +71,7 @@ const (
 	kneeWidth = 0.01
 )
 
-// knee is the rate at which one application with this SLO turns to a GPU, by bisection (P5).
+// knee returns the rate at which one application with this SLO turns to a GPU, by bisection (P5).
 func (o *options) knee(slo profile.Seconds) float64 {
 	low, high := leastKnee, float64(mostKnee)
 	for high-low > kneeWidth {

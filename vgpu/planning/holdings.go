@@ -53,7 +53,7 @@ func shareHoldings(m *profile.Share, in *Input) ([]holding, []Config) {
 	return undominated(all), configs
 }
 
-// throughput is the rate at which requests are answered within n rounds. A request waits for the batch that runs, which it
+// throughput returns the rate at which requests are answered within n rounds. A request waits for the batch that runs, which it
 // has just missed, and for those of the requests before it. With n-1 rounds for the wait, up to (n-1)*batch requests may
 // come in that time; a Poisson number of mean x is above x + z*sqrt(x) in about 1 % of cases. And a share is capped at being
 // busy for maxBusy of the time.

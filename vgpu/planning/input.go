@@ -20,7 +20,7 @@ type Input struct {
 	aim *Aim // of Expected
 }
 
-// Validate refuses what cannot be planned for. Errors are *share.FieldError and name the field by its path.
+// Validate returns an error for what cannot be planned for. Errors are *share.FieldError and name the field by its path.
 func (in *Input) Validate() error {
 	if len(in.Applications) == 0 || len(in.Applications) > maxApplications {
 		return share.Invalid("applications", "%d of them; want 1 to %d", len(in.Applications), maxApplications)
@@ -81,7 +81,7 @@ func (in *Input) model(name string) *profile.Model {
 	return nil
 }
 
-// used is the allowed modes that some profile has: others need no price.
+// used returns the allowed modes that some profile has: others need no price.
 func (in *Input) used() []Mode {
 	var used []Mode
 	for _, mode := range in.Modes {

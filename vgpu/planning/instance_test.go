@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// alibaba is the price list of PA-20, with a held slice at the price of its memory's 80 GB on a GPU function over ten.
+// alibaba returns the price list of PA-20, with a held slice at the price of its memory's 80 GB on a GPU function over ten.
 func alibaba() Book {
 	return Book{
 		Currency: "USD", VCPU: 16_000, Memory: 2_400, GPUMemory: 34_000, Call: 120,
@@ -17,7 +17,7 @@ func alibaba() Book {
 	}
 }
 
-// coarse is a platform with few sizes, so that all can be gone through.
+// coarse returns a platform with few sizes, so that all can be gone through.
 func coarse() Platform {
 	p := DefaultPlatform()
 	p.CPUStep, p.MinCPU, p.MaxCPU, p.QuotaStep = 1000, 500, 4500, 125

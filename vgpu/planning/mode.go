@@ -19,7 +19,7 @@ const (
 	Share       Mode = "share"       // whole, on gshare shares that are held, not paid by call
 )
 
-// Modes lists all.
+// Modes returns all.
 func Modes() []Mode { return []Mode{CPU, GPU, Partitioned, Share} }
 
 func has(m *profile.Model, mode Mode) bool {
@@ -36,7 +36,7 @@ func has(m *profile.Model, mode Mode) bool {
 	return false
 }
 
-// onGPU says which groups Phase II merges: those that need a GPU (PA-48).
+// onGPU returns which groups Phase II merges: those that need a GPU (PA-48).
 func (m Mode) onGPU() bool { return m == GPU || m == Share }
 
 // Config is a mode with its resources and batch (PA-03). Fields of other modes are zero.
@@ -53,7 +53,7 @@ type Config struct {
 	Instances int                  `json:"instances,omitempty"` // held; 0: as calls need them
 }
 
-// String gives the resources as people write them.
+// String returns the resources as people write them.
 func (c Config) String() string {
 	switch c.Mode {
 	case CPU:

@@ -59,7 +59,7 @@ func workerCost(w *profile.CPU, batch int, c profile.MilliCPU, in *Input) (Cost,
 	return Cost(in.Prices.Call) + rate*Cost(in.Prices.Quantum.Partitioned.bill(w.Latency(batch, c).Mean)), ok
 }
 
-// stageSizings gives what each stage's workers may be. They run at once, so for each p99 every worker takes its cheapest
+// stageSizings returns what each stage's workers may be. They run at once, so for each p99 every worker takes its cheapest
 // size that is as fast.
 func stageSizings(m *profile.Partitioned, batch int, in *Input) [][]sizing {
 	stages := make([][]sizing, len(m.Stages))

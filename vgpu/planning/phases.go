@@ -12,7 +12,7 @@ func byPhases(o *options, sorted []Application) []Group {
 	return m.groups
 }
 
-// alone gives each application a group (PA-40).
+// alone returns each application a group (PA-40).
 func alone(o *options, sorted []Application) []Group {
 	var groups []Group
 	for i := range sorted {
@@ -28,7 +28,7 @@ type merging struct {
 	groups  []Group
 }
 
-// join is the groups from i up to, not including, j as one, provisioned anew (PA-49).
+// join returns the groups from i up to, not including, j as one, provisioned anew (PA-49).
 func (m *merging) join(i, j int) Group {
 	var all []Application
 	for _, g := range m.groups[i:j] {

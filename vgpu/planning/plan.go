@@ -55,7 +55,7 @@ func solve(in Input, modes []Mode, divide grouping) (Plan, error) {
 	return plan, nil
 }
 
-// names lists the models that applications use. Only one model's applications can share a deployment.
+// names returns the models that applications use. Only one model's applications can share a deployment.
 func (in *Input) names() []string {
 	var names []string
 	for _, a := range in.Applications {
@@ -96,7 +96,7 @@ func (o *options) tooSlow(a Application) string {
 	return fmt.Sprintf("%.64q fits into nothing that the platform sells", a.Model)
 }
 
-// fastest is the tightest SLO that can be kept; infinite if the model does not fit anywhere.
+// fastest returns the tightest SLO that can be kept; infinite if the model does not fit anywhere.
 func (o *options) fastest() profile.Seconds {
 	least := profile.Seconds(math.Inf(1))
 	if len(o.byBatch) > 0 && len(o.byBatch[0]) > 0 {
@@ -108,5 +108,5 @@ func (o *options) fastest() profile.Seconds {
 	return least
 }
 
-// PerRequest is the mean cost of a request, for display: it must not be compared or summed between groups (P1).
+// PerRequest returns the mean cost of a request, for display: it must not be compared or summed between groups (P1).
 func (g *Group) PerRequest() Cost { return g.Cost / Cost(cmp.Or(g.Rate(), 1)) }

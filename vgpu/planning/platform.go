@@ -30,7 +30,7 @@ func DefaultPlatform() Platform {
 	}
 }
 
-// Validate refuses sizes that cannot be counted through. Errors are *share.FieldError.
+// Validate returns an error for sizes that cannot be counted through. Errors are *share.FieldError.
 func (p *Platform) Validate() error {
 	const sizes = 1024 // of functions; more would take longer than they could save
 	switch {
@@ -56,7 +56,7 @@ func (p *Platform) Validate() error {
 	return nil
 }
 
-// functionMemory is the memory of a function with c vCPUs that needs some; false if none is sold that has so much.
+// functionMemory returns the memory of a function with c vCPUs that needs some; false if none is sold that has so much.
 func (p *Platform) functionMemory(c profile.MilliCPU, need share.Bytes) (share.Bytes, bool) {
 	step := share.Bytes(p.MemoryStepMiB) * share.MiB
 	least := share.Bytes(c) * share.Bytes(p.MinMiBPerCPU) * share.MiB / 1000

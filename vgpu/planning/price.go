@@ -65,7 +65,7 @@ func (q Milliseconds) bill(t profile.Seconds) profile.Seconds {
 	return profile.Seconds(math.Ceil(math.Round(float64(t)*1e9)/unit) * unit / 1e9)
 }
 
-// expected is the mean of what is billed, if each execution is rounded up by itself: n units, where even the fixed part of
+// expected returns the mean of what is billed, if each execution is rounded up by itself: n units, where even the fixed part of
 // the time takes n, and for each further one the probability that it is begun, a geometric series.
 func (q Milliseconds) expected(l profile.Latency) profile.Seconds {
 	unit, spread := float64(q)/1000, float64(l.Spread())
@@ -80,7 +80,7 @@ func (q Milliseconds) expected(l profile.Latency) profile.Seconds {
 // maxPrice is a million units of currency a second.
 const maxPrice = 1e15
 
-// Validate refuses prices that would make a mode free or its cost overflow. Errors are *share.FieldError.
+// Validate returns an error for prices that would make a mode free or its cost overflow. Errors are *share.FieldError.
 func (b *Book) Validate(modes []Mode) error {
 	for _, p := range []struct {
 		field string

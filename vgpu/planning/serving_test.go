@@ -74,7 +74,7 @@ func curveOf(m *profile.Share, sm share.PerMille) int {
 	return slices.IndexFunc(m.Curves, func(c profile.ShareCurve) bool { return c.SM == sm })
 }
 
-// runShare gives the end of a batch that begins now: the share runs in the first part of each window.
+// runShare returns the end of a batch that begins now: the share runs in the first part of each window.
 func runShare(m *profile.Share, c Config, now time.Duration, batch int, stretch float64) time.Duration {
 	window := seconds(m.Window)
 	own := window * time.Duration(c.Quota) / time.Duration(share.Whole)

@@ -10,7 +10,7 @@ import (
 // a part, so no bound is ever broken; at most one part a stage is given away.
 const parts = 256
 
-// spread gives the cheapest sizes of all stages for each of the parts that the stages may spend together.
+// spread returns the cheapest sizes of all stages for each of the parts that the stages may spend together.
 func spread(stages [][]sizing) [][][]profile.MilliCPU {
 	part, ok := partOf(stages)
 	if !ok {
@@ -31,7 +31,7 @@ func spread(stages [][]sizing) [][][]profile.MilliCPU {
 	return all
 }
 
-// partOf is the length of a part; false if a stage has no sizing at all.
+// partOf returns the length of a part; false if a stage has no sizing at all.
 func partOf(stages [][]sizing) (profile.Seconds, bool) {
 	var span profile.Seconds
 	for _, sizings := range stages {
@@ -62,7 +62,7 @@ func addStage(before []Cost, sizings []sizing, part profile.Seconds) (best []Cos
 	return best, chosen
 }
 
-// spends counts the parts that a sizing takes more than the fastest, rounded up.
+// spends returns the number of the parts that a sizing takes more than the fastest, rounded up.
 func spends(sizings []sizing, i int, part profile.Seconds) int {
 	more := float64((sizings[i].latency.P99 - sizings[0].latency.P99) / part)
 	return int(math.Ceil(more))

@@ -16,7 +16,7 @@ type partial struct {
 	workers int
 }
 
-// candidates gives the templates within the slack of the fastest that nothing beats in latency and cost, the fastest
+// candidates returns the templates within the slack of the fastest that nothing beats in latency and cost, the fastest
 // first. Both add up over stages, and the master's bill never falls with the latency, so it is enough to keep, of the ways
 // to cut the first layers, those that nothing beats in both. Those too slow to end within the slack are left out on the way.
 func (k *cutter) candidates() []Template {
@@ -60,7 +60,7 @@ func (k *cutter) extend(next, partials []*partial, i, j int, limit profile.Secon
 	return next
 }
 
-// fastestRest is the least latency of the layers from i in at most s stages, by s and i: the latency-optimal search.
+// fastestRest returns the least latency of the layers from i in at most s stages, by s and i: the latency-optimal search.
 func (k *cutter) fastestRest() [][]profile.Seconds {
 	n := len(k.chain.Layers)
 	rest := make([][]profile.Seconds, k.terms.MaxStages+1)

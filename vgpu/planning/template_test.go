@@ -113,7 +113,7 @@ func TestCutAgainstAll(t *testing.T) {
 	}
 }
 
-// allTemplates counts through everything, fastest first.
+// allTemplates returns the number of through everything, fastest first.
 func allTemplates(k *cutter) []Template {
 	var all []Template
 	var add func(from int, p *partial, stages int)

@@ -15,12 +15,12 @@ type CPU struct {
 	Memory Linear        `json:"memoryMiB"` // over the batch
 }
 
-// Latency of a batch of the given size, from 1 to len(Mean).
+// Latency returns the latency of a batch of the given size, from 1 to len(Mean).
 func (m *CPU) Latency(batch int, c MilliCPU) Latency {
 	return tail(m.Mean[batch-1].At(c), m.P99[batch-1].At(c))
 }
 
-// Validate refuses curves that cannot be used. Errors are *share.FieldError.
+// Validate returns an error for curves that cannot be used. Errors are *share.FieldError.
 func (m *CPU) Validate() error {
 	if len(m.Mean) == 0 || len(m.Mean) != len(m.P99) {
 		return share.Invalid("mean, p99", "%d and %d batch sizes: want as many of both, and at least one", len(m.Mean), len(m.P99))

@@ -16,7 +16,7 @@ type Latency struct{ Mean, P99 Seconds }
 // most the whole.
 func (l Latency) Spread() Seconds { return min((l.P99-l.Mean)/(math.Ln10*2-1), l.Mean) }
 
-// Quantile is the time that a part of the executions exceeds, above 0 and below 1: that of a hundredth is the p99.
+// Quantile returns the time that a part of the executions exceeds, above 0 and below 1: that of a hundredth is the p99.
 func (l Latency) Quantile(late float64) Seconds {
 	return l.P99 + l.Spread()*Seconds(math.Log(0.01/late))
 }
@@ -31,7 +31,7 @@ type Exponential struct {
 	Gamma Seconds `json:"gamma"` // what remains
 }
 
-// At gives the latency on c.
+// At returns the latency on c.
 func (e Exponential) At(c MilliCPU) Seconds {
 	return e.Alpha*Seconds(math.Exp(-float64(c)/1000/e.Beta)) + e.Gamma
 }
@@ -41,7 +41,7 @@ const maxCoefficient = 1e9
 
 func inBounds(x, low float64) bool { return x >= low && x <= maxCoefficient } // false for NaN
 
-// Validate refuses coefficients whose latency would not be positive, finite and falling. Errors are *share.FieldError.
+// Validate returns an error for coefficients whose latency would not be positive, finite and falling. Errors are *share.FieldError.
 func (e Exponential) Validate() error {
 	switch {
 	case !inBounds(float64(e.Alpha), 0):
@@ -61,18 +61,18 @@ type Linear struct {
 	Intercept float64 `json:"intercept"`
 }
 
-// At gives the value at x.
+// At returns the value at x.
 func (l Linear) At(x float64) float64 { return l.Slope*x + l.Intercept }
 
-// Seconds gives a latency for a batch.
+// Seconds returns a latency for a batch.
 func (l Linear) Seconds(batch int) Seconds { return Seconds(l.At(float64(batch))) }
 
-// Memory gives a size for a batch; the line is in MiB.
+// Memory returns a size for a batch; the line is in MiB.
 func (l Linear) Memory(batch int) share.Bytes {
 	return share.Bytes(math.Ceil(l.At(float64(batch)))) * share.MiB
 }
 
-// Validate refuses a line that falls, or that is negative somewhere.
+// Validate returns an error for a line that falls, or that is negative somewhere.
 func (l Linear) Validate() error {
 	switch {
 	case !inBounds(l.Slope, 0):

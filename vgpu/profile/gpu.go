@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// timeSliced gives the latency of a kernel sequence that takes exclusive alone, when it runs for own and then waits for
+// timeSliced returns the latency of a kernel sequence that takes exclusive alone, when it runs for own and then waits for
 // others, in turn. The worst case is that it always arrives just as its time has passed (PA-13, eq. 4.4):
 //
 //	ceil(exclusive / own) * others + exclusive
@@ -35,7 +35,7 @@ type GPU struct {
 	MaxBatch   int     `json:"maxBatch"`
 }
 
-// Latency of a batch on gb of the card's memory, from 1 to CardGB.
+// Latency returns the latency of a batch on gb of the card's memory, from 1 to CardGB.
 func (m *GPU) Latency(batch, gb int) Latency {
 	own, others := Seconds(gb)*m.TimeSlice, Seconds(m.CardGB-gb)*m.TimeSlice
 	return timeSliced(m.Exclusive.Seconds(batch), own, others, m.Tail)
@@ -43,7 +43,7 @@ func (m *GPU) Latency(batch, gb int) Latency {
 
 const maxCardGB = 512
 
-// Validate refuses a model that cannot be used. Errors are *share.FieldError.
+// Validate returns an error for a model that cannot be used. Errors are *share.FieldError.
 func (m *GPU) Validate() error {
 	switch {
 	case m.CardGB < 1 || m.CardGB > maxCardGB:
@@ -81,7 +81,7 @@ type ShareCurve struct {
 	Exclusive Linear         `json:"exclusive"`
 }
 
-// Latency of a batch on the i-th curve's SMs with a quota of every window.
+// Latency returns the latency of a batch on the i-th curve's SMs with a quota of every window.
 func (m *Share) Latency(batch, i int, quota share.PerMille) Latency {
 	own := m.Window * Seconds(quota) / Seconds(share.Whole)
 	others := m.Window * Seconds(share.Whole-quota) / Seconds(share.Whole)
@@ -90,7 +90,7 @@ func (m *Share) Latency(batch, i int, quota share.PerMille) Latency {
 
 const maxCurves = 100
 
-// Validate refuses a model that cannot be used. Errors are *share.FieldError.
+// Validate returns an error for a model that cannot be used. Errors are *share.FieldError.
 func (m *Share) Validate() error {
 	switch {
 	case len(m.Curves) == 0 || len(m.Curves) > maxCurves:

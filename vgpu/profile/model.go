@@ -15,7 +15,7 @@ type Model struct {
 	Share       *Share       `json:"share,omitempty"`
 }
 
-// Validate refuses an empty profile and one that predicts nonsense. Errors are *share.FieldError.
+// Validate returns an error for an empty profile and one that predicts nonsense. Errors are *share.FieldError.
 func (m *Model) Validate() error {
 	switch {
 	case m.Name == "":

@@ -26,7 +26,7 @@ type Master struct {
 	MemoryMiB int      `json:"memoryMiB"`
 }
 
-// Latency of a stage on the vCPUs of its workers: the slowest decides (PA-16, eqs. 4.8, 4.9).
+// Latency returns the latency of a stage on the vCPUs of its workers: the slowest decides (PA-16, eqs. 4.8, 4.9).
 func (s *Stage) Latency(batch int, c []MilliCPU) Latency {
 	var l Latency
 	for w := range s.Workers {
@@ -36,7 +36,7 @@ func (s *Stage) Latency(batch int, c []MilliCPU) Latency {
 	return l
 }
 
-// Latency of the whole on the vCPUs of each stage's workers (PA-17, eqs. 4.10, 4.11). The sum of the stages' p99 is a
+// Latency returns the latency of the whole on the vCPUs of each stage's workers (PA-17, eqs. 4.10, 4.11). The sum of the stages' p99 is a
 // safe bound of the p99 of the sum, not its value (P11).
 func (m *Partitioned) Latency(batch int, c [][]MilliCPU) Latency {
 	transfers := m.Transfers(batch)
@@ -49,12 +49,12 @@ func (m *Partitioned) Latency(batch int, c [][]MilliCPU) Latency {
 	return l
 }
 
-// Transfers is the time between the stages, all together.
+// Transfers returns the time between the stages, all together.
 func (m *Partitioned) Transfers(batch int) Seconds {
 	return Seconds(len(m.Stages)-1) * m.Transfer.Seconds(batch)
 }
 
-// Batches is the largest batch that all workers have curves for.
+// Batches returns the largest batch that all workers have curves for.
 func (m *Partitioned) Batches() int {
 	least := maxModelBatch
 	for _, s := range m.Stages {
@@ -71,7 +71,7 @@ const (
 	maxWorkers = 16
 )
 
-// Validate refuses a model that cannot be used. Errors are *share.FieldError.
+// Validate returns an error for a model that cannot be used. Errors are *share.FieldError.
 func (m *Partitioned) Validate() error {
 	if len(m.Stages) == 0 || len(m.Stages) > maxStages {
 		return share.Invalid("stages", "%d of them; want 1 to %d", len(m.Stages), maxStages)

@@ -40,7 +40,7 @@ type Point struct {
 // MaxBatch bounds batch sizes, so that arithmetic on them cannot overflow.
 const MaxBatch = 1 << 16
 
-// Validate refuses a point that no measurement can have given. Errors are *share.FieldError.
+// Validate returns an error for a point that no measurement can have given. Errors are *share.FieldError.
 func (p Point) Validate() error {
 	if err := p.Resource.Validate(); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (p Point) Validate() error {
 	return nil
 }
 
-// Validate refuses a resource that is none or several of the three kinds.
+// Validate returns an error for a resource that is none or several of the three kinds.
 func (r Resource) Validate() error {
 	kinds := 0
 	for _, has := range []bool{r.CPU != 0, r.SM != 0 || r.Quota != 0, r.Slice != ""} {

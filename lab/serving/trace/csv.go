@@ -67,7 +67,7 @@ func parseSeconds(word string, line int, column string) (float64, error) {
 	return number(word, line, column)
 }
 
-// parseDate gives seconds of the Unix epoch.
+// parseDate returns seconds of the Unix epoch.
 func parseDate(word string, line int, column string) (float64, error) {
 	at, err := time.Parse("2006-01-02 15:04:05.9999999", word)
 	if err != nil {
@@ -144,7 +144,7 @@ func readMinutes(text string) ([]Series, error) {
 	return all, nil
 }
 
-// Sum gives one series of all, so that a sparse trace can drive a busy function. They must have the same step.
+// Sum returns one series of all, so that a sparse trace can drive a busy function. They must have the same step.
 func Sum(all []Series) Series {
 	sum := Series{Name: "sum", Step: all[0].Step}
 	for _, s := range all {
@@ -158,7 +158,7 @@ func Sum(all []Series) Series {
 	return sum
 }
 
-// Coarser gives the series with steps that are n times as long.
+// Coarser returns the series with steps that are n times as long.
 func (s *Series) Coarser(n int) Series {
 	out := Series{Name: s.Name, Step: s.Step * time.Duration(n), Counts: make([]float64, (len(s.Counts)+n-1)/n)}
 	for i, c := range s.Counts {

@@ -30,10 +30,10 @@ const (
 	maxSeries   = 100_000
 )
 
-// Length is how long the series lasts.
+// Length returns how long the series lasts.
 func (s *Series) Length() time.Duration { return time.Duration(len(s.Counts)) * s.Step }
 
-// Rate is the mean number of requests a second.
+// Rate returns the mean number of requests a second.
 func (s *Series) Rate() float64 {
 	sum := 0.0
 	for _, n := range s.Counts {
@@ -42,7 +42,7 @@ func (s *Series) Rate() float64 {
 	return sum / max(s.Length().Seconds(), 1e-9)
 }
 
-// Validate refuses counts that nothing can be drawn from. Errors are *share.FieldError.
+// Validate returns an error for counts that nothing can be drawn from. Errors are *share.FieldError.
 func (s *Series) Validate() error {
 	switch {
 	case s.Step < time.Millisecond || s.Step > 24*time.Hour:
@@ -69,7 +69,7 @@ type Source struct {
 	Shift  time.Duration // the series is played from here, and from its beginning once it has ended
 }
 
-// Validate refuses what cannot be played. Errors are *share.FieldError.
+// Validate returns an error for what cannot be played. Errors are *share.FieldError.
 func (s *Source) Validate() error {
 	if err := s.Series.Validate(); err != nil {
 		return err

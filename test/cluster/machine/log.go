@@ -8,7 +8,7 @@ import (
 
 const tailBytes = 4000
 
-// Tail is the end of a log, for an error message.
+// Tail returns the end of a log, for an error message.
 func Tail(path string) []byte {
 	content, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

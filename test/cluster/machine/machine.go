@@ -36,7 +36,7 @@ type Machine struct {
 // ErrNotSupported is what a kernel, or a container around the caller, gives that allows no machines.
 var ErrNotSupported = errors.New("no machines of namespaces are allowed here")
 
-// Probe gives ErrNotSupported, with a reason, where the namespaces of a machine cannot be made.
+// Probe returns ErrNotSupported, with a reason, where the namespaces of a machine cannot be made.
 func Probe() error {
 	command := exec.Command("true")
 	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
@@ -60,10 +60,10 @@ func explain(err error) error {
 	return err
 }
 
-// Folder is where the machine keeps what it writes.
+// Folder returns where the machine keeps what it writes.
 func (m *Machine) Folder() string { return filepath.Join(m.Shared, m.Name) }
 
-// PID is the number of the machine's process 1, as its maker sees it.
+// PID returns the number of the machine's process 1, as its maker sees it.
 func (m *Machine) PID() int { return m.init.Process.Pid }
 
 // Path makes a path on the machine one that the caller can open, or dial if it is a socket. Links with absolute

@@ -51,7 +51,7 @@ func (p *Process) current() *run {
 
 func (p *Process) expectEnd() { p.current().asked.Store(true) }
 
-// PID is the process id as the caller sees it; after Done it may belong to another process.
+// PID returns the process id as the caller sees it; after Done it may belong to another process.
 func (p *Process) PID() int { return p.current().command.Process.Pid }
 
 // Done is closed when the process has ended and has been reaped.

@@ -16,7 +16,7 @@ import (
 // writers is how many requests are under way at once; more only queue in the API server.
 const writers = 16
 
-// Client is a client for bulk work: protobuf, and no limit of its own on the rate.
+// Client returns a client for bulk work: protobuf, and no limit of its own on the rate.
 func Client(config *rest.Config) (kubernetes.Interface, error) {
 	c := rest.CopyConfig(config)
 	c.ContentType, c.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
@@ -73,7 +73,7 @@ func each(ctx context.Context, n int, do func(context.Context, int) error) error
 	return group.Wait()
 }
 
-// Objects lists all nodes and pods as the API server has them now.
+// Objects returns all nodes and pods as the API server has them now.
 func Objects(ctx context.Context, c kubernetes.Interface) ([]v1.Node, []v1.Pod, error) {
 	nodes, err := c.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {

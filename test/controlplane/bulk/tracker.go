@@ -35,7 +35,7 @@ type Progress struct {
 	Refused int // unbound, and reported unschedulable
 }
 
-// Settled says that every pod is bound or reported unschedulable.
+// Settled reports whether every pod is bound or reported unschedulable.
 func (p Progress) Settled() bool { return p.Bound+p.Refused == p.Seen }
 
 // Track starts a tracker; it stops with the context.
@@ -125,7 +125,7 @@ func (t *Tracker) signal(now time.Time) {
 	t.changed = make(chan struct{})
 }
 
-// Progress is where the pods stand now.
+// Progress returns where the pods stand now.
 func (t *Tracker) Progress() Progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,7 +178,7 @@ func (t *Tracker) Latencies() (each []time.Duration, whole time.Duration) {
 	return each, last.Sub(first)
 }
 
-// Quantile is the p-quantile of ascending durations.
+// Quantile returns the p-quantile of ascending durations.
 func Quantile(sorted []time.Duration, p float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0

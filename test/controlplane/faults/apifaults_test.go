@@ -56,14 +56,14 @@ func (c *chance) pick(pod string, attempt int) fate {
 	return chosen
 }
 
-// chanceOf gives the same sequence for the same name.
+// chanceOf returns the same sequence for the same name.
 func chanceOf(name string) *rand.Rand {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(name))
 	return rand.New(rand.NewPCG(seed, hash.Sum64()))
 }
 
-// faultyCluster gives nodes and 146 pods that fill them exactly in any order: for each model of GPU there is one size of pod,
+// faultyCluster returns nodes and 146 pods that fill them exactly in any order: for each model of GPU there is one size of pod,
 // and pods with two vGPUs have nodes with two GPUs.
 func faultyCluster() ([]*v1.Node, []*v1.Pod) {
 	machines := append(nodes("a", 8, 4), nodes("b", 4, 2, ofModel("B200"))...)

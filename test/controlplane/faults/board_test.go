@@ -98,21 +98,21 @@ func (b *board) wait(ctx context.Context, holds func(pods) bool) error {
 	}
 }
 
-// waitAtMost says whether the condition came to hold in time.
+// waitAtMost reports whether the condition came to hold in time.
 func (b *board) waitAtMost(ctx context.Context, limit time.Duration, holds func(pods) bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return b.wait(ctx, holds) == nil
 }
 
-// placesOf lists the places at which a pod was seen.
+// placesOf returns the places at which a pod was seen.
 func (b *board) placesOf(uid types.UID) []place {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.places[uid])
 }
 
-// unbound lists the pods without a node, by name.
+// unbound returns the pods without a node, by name.
 func (p pods) unbound() []string {
 	return slices.Sorted(maps.Keys(p.where(func(pod *v1.Pod) bool { return pod.Spec.NodeName == "" })))
 }
@@ -132,7 +132,7 @@ func key(pod *v1.Pod) string {
 	return pod.Namespace + "/" + pod.Name
 }
 
-// refused says that the scheduler has reported the pod unschedulable.
+// refused reports whether the scheduler has reported the pod unschedulable.
 func refused(pod *v1.Pod) bool {
 	return pod.Spec.NodeName == "" && slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
 		return c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable

@@ -77,7 +77,7 @@ func held(gate <-chan struct{}) fate {
 	}
 }
 
-// after is a signal that comes by itself.
+// after returns a signal that comes by itself.
 func after(d time.Duration) func() <-chan struct{} {
 	return func() <-chan struct{} {
 		done := make(chan struct{})

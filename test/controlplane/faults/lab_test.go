@@ -28,7 +28,7 @@ type lab struct {
 	board  *board
 }
 
-// newLab gives an empty bulk. No scheduler is started.
+// newLab returns an empty bulk. No scheduler is started.
 func newLab(t *testing.T) *lab {
 	t.Helper()
 	if err := startPlane(); err != nil {

@@ -69,7 +69,7 @@ func encode(inv kube.Inventory) string {
 	return text
 }
 
-// ofModel gives all GPUs of the node another model.
+// ofModel returns all GPUs of the node another model.
 func ofModel(model string) nodeOption {
 	return func(n *v1.Node) {
 		inv, _, err := kube.InventoryOf(n)
@@ -130,7 +130,7 @@ func container(name string, namesAndAmounts ...string) v1.Container {
 	return c
 }
 
-// sidecar is an init container that lasts.
+// sidecar returns an init container that lasts.
 func sidecar(c v1.Container) v1.Container {
 	c.RestartPolicy = new(v1.ContainerRestartPolicyAlways)
 	return c

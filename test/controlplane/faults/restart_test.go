@@ -14,7 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// exactFit gives 20 nodes with 80 GPUs and pods that fill them exactly, in whatever order they come: all pods of one model
+// exactFit returns 20 nodes with 80 GPUs and pods that fill them exactly, in whatever order they come: all pods of one model
 // of GPU are of one size.
 func exactFit() ([]*v1.Node, []*v1.Pod) {
 	quarters := gpuPods("quarter", 17*4*4, 25, annotated(kube.AnnotationModel, gpuModel))

@@ -32,7 +32,7 @@ func TestWaitingPodIsWoken(t *testing.T) {
 	}
 }
 
-// measure gives the time from just before the event to the watch event that shows the waiting pod bound.
+// measure returns the time from just before the event to the watch event that shows the waiting pod bound.
 func (l *lab) measure(w wake) time.Duration {
 	l.t.Helper()
 	w.prepare(l)

@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// etcdCommand is one etcd member.
+// etcdCommand returns one etcd member.
 func etcdCommand() *cobra.Command {
 	var dir, listen string
 	command := &cobra.Command{

@@ -31,7 +31,7 @@ var programs = []string{
 	"kind", "nvidia-ctk", "curl",
 }
 
-// Commands are the commands of all documents whose program has this name. In a block of shell every command has to be of a program
+// Commands returns the commands of all documents whose program has this name. In a block of shell every command has to be of a program
 // that is known here: no example goes unseen.
 func Commands(root, program string) (of []Command, err error) {
 	blocks, err := Blocks(root)
@@ -74,7 +74,7 @@ func (b Block) commands() ([]Command, error) {
 	return nil, nil
 }
 
-// transcript gives what was typed. A block that looks like shell has to say so, or nobody would look at it.
+// transcript returns what was typed. A block that looks like shell has to say so, or nobody would look at it.
 func (b Block) transcript() (all []Command, err error) {
 	for _, m := range typed.FindAllStringSubmatch(b.Text, -1) {
 		commands, err := b.shell(m[1])
@@ -130,7 +130,7 @@ func (c Command) plugin() Command {
 	return c
 }
 
-// Try says why a program would not take the command: it has no such command, flag or argument. It runs nothing.
+// Try returns why a program would not take the command: it has no such command, flag or argument. It runs nothing.
 func (c Command) Try(program *cobra.Command) error {
 	cmd, rest, err := program.Find(c.Words[1:])
 	if err != nil {

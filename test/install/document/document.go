@@ -16,7 +16,7 @@ var (
 	inline = regexp.MustCompile("`([^`\n]+)`")
 )
 
-// Blocks are the examples of all documents in a checkout.
+// Blocks returns the examples of all documents in a checkout.
 func Blocks(root string) (all []Block, err error) {
 	files, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
 	if err != nil || len(files) < 5 {

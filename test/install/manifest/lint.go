@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Lint lists what is wrong with an object, and an error if it has fields that its kind has not. Agents have to be privileged.
+// Lint returns what is wrong with an object, and an error if it has fields that its kind has not. Agents have to be privileged.
 func Lint(o *unstructured.Unstructured) ([]string, error) {
 	switch o.GetKind() {
 	case "Deployment":
@@ -43,7 +43,7 @@ func rights(rules []rbac.PolicyRule) (found []string) {
 	return found
 }
 
-// TooMuch says which right nobody should have: to read secrets, to make pods, or to do everything.
+// TooMuch returns which right nobody should have: to read secrets, to make pods, or to do everything.
 func TooMuch(r rbac.PolicyRule) string {
 	for _, word := range slices.Concat(r.Verbs, r.Resources, r.APIGroups) {
 		if word == "*" || word == "secrets" || word == "escalate" || word == "bind" || word == "impersonate" {
@@ -56,7 +56,7 @@ func TooMuch(r rbac.PolicyRule) string {
 	return ""
 }
 
-// Pod lists what is wrong with a pod. privileged says that it has to be.
+// Pod returns what is wrong with a pod. privileged says that it has to be.
 func Pod(pod *v1.PodSpec, privileged bool) (found []string) {
 	if pod.ServiceAccountName == "" {
 		found = append(found, "no service account of its own")

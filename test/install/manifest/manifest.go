@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// Build is what kubectl kustomize prints for a folder of the repository.
+// Build returns what kubectl kustomize prints for a folder of the repository.
 func Build(root, folder string) ([]*unstructured.Unstructured, error) {
 	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, folder))
 	if err != nil {

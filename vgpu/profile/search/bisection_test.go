@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// trainer is a bench of one batch size whose throughput on each step of SMs is given.
+// trainer returns a bench of one batch size whose throughput on each step of SMs is given.
 func trainer(step share.PerMille, throughput func(share.PerMille) float64) bench {
 	b := bench{}
 	for sm := step; sm <= share.Whole; sm += step {

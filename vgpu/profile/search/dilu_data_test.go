@@ -69,7 +69,7 @@ func (b bench) measure(t testing.TB, s Strategy) []Trial {
 	}
 }
 
-// exhaustive gives the highest efficacy of all settings whose batch takes at most bound.
+// exhaustive returns the highest efficacy of all settings whose batch takes at most bound.
 func (b bench) exhaustive(bound time.Duration) (best profile.Point) {
 	efficacy := 0.0
 	for _, p := range b { // in any order: no two settings measured the same

@@ -13,7 +13,7 @@ type Grid struct {
 	Device    string
 }
 
-// FaSTGrid is the default grid of FaST-GShare, section 5.2: 5 quotas with 7 SM shares (FG-20).
+// FaSTGrid returns the default grid of FaST-GShare, section 5.2: 5 quotas with 7 SM shares (FG-20).
 func FaSTGrid(device string, batch int) Grid {
 	return Grid{
 		SM:      []share.PerMille{60, 120, 240, 500, 600, 800, 1000},

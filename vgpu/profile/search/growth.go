@@ -40,7 +40,7 @@ type Found struct {
 	Share share.Share
 }
 
-// Best gives the result of a search that has ended. Errors are ErrUnfinished or *share.FieldError; where nothing keeps
+// Best returns the result of a search that has ended. Errors are ErrUnfinished or *share.FieldError; where nothing keeps
 // the SLO, ErrNone too.
 func (g Growth) Best(history []Trial) (Found, error) {
 	best, next, err := g.search(history)

@@ -72,7 +72,7 @@ func (w *walk) improve(p *profile.Point) bool {
 	return true
 }
 
-// keeps gives the trial of a setting if it keeps the SLO. A setting without a trial is the next to measure.
+// keeps returns the trial of a setting if it keeps the SLO. A setting without a trial is the next to measure.
 func (w *walk) keeps(batch int, sm share.PerMille) *profile.Point {
 	if batch > w.MaxBatch || sm > share.Whole || w.next != nil {
 		return nil

@@ -64,7 +64,7 @@ func index(history []Trial) (results, error) {
 	return r, nil
 }
 
-// first gives the first of settings that was not tried.
+// first returns the first of settings that was not tried.
 func (r results) first(settings []Setting) (Setting, bool) {
 	for _, s := range settings {
 		if _, tried := r[s]; !tried {
@@ -74,7 +74,7 @@ func (r results) first(settings []Setting) (Setting, bool) {
 	return Setting{}, false
 }
 
-// elastic is a share of Dilu's kind: SMs between request and limit, all of the time.
+// elastic returns a share of Dilu's kind: SMs between request and limit, all of the time.
 func elastic(request, limit share.PerMille, memory share.Bytes) share.Share {
 	return share.Share{
 		SMRequest: request, SMLimit: limit,

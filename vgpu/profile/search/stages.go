@@ -38,7 +38,7 @@ func (s Stages) Next(history []Trial) (Setting, bool, error) {
 	return Setting{}, false, nil
 }
 
-// possible lists the settings of a stage on the slices that may hold it, most memory first.
+// possible returns the settings of a stage on the slices that may hold it, most memory first.
 func (s Stages) possible(stage int, tried results) []Setting {
 	var settings []Setting
 	bySize := slices.SortedStableFunc(slices.Values(s.Slices), func(a, b mig.Profile) int { return cmp.Compare(b.MemoryGB, a.MemoryGB) })
@@ -50,7 +50,7 @@ func (s Stages) possible(stage int, tried results) []Setting {
 	return settings
 }
 
-// tooSmall says that the stage used more memory somewhere than the slice has, or failed with as much.
+// tooSmall reports whether the stage used more memory somewhere than the slice has, or failed with as much.
 func (s Stages) tooSmall(stage int, slice mig.Profile, tried results) bool {
 	for _, other := range s.Slices {
 		trial, ran := tried[s.setting(stage, other)]
@@ -68,7 +68,7 @@ func (s Stages) setting(stage int, slice mig.Profile) Setting {
 	return Setting{Stage: stage, Resource: profile.Resource{Slice: slice.Name, Device: s.Device}, Batch: s.Batch}
 }
 
-// memory is what the name of a profile promises; the driver gives a little less.
+// memory returns what the name of a profile promises; the driver gives a little less.
 func memory(slice mig.Profile) share.Bytes { return share.Bytes(slice.MemoryGB) << 30 }
 
 func (s Stages) validate() error {

@@ -63,7 +63,7 @@ func (s Sweep) refine(at Setting, tried results) (Setting, bool) {
 	return Setting{}, false
 }
 
-// widest gives the middle of the widest gap; the far end where that is missing.
+// widest returns the middle of the widest gap; the far end where that is missing.
 func (s Sweep) widest(cpus []profile.MilliCPU) profile.MilliCPU {
 	if cpus[0] != s.From {
 		return s.From
@@ -77,7 +77,7 @@ func (s Sweep) widest(cpus []profile.MilliCPU) profile.MilliCPU {
 	return middle
 }
 
-// foretold says that the curve through points gives the mean of p within the error. Three points fix a curve.
+// foretold reports whether the curve through points gives the mean of p within the error. Three points fix a curve.
 func foretold(points []profile.Point, p profile.Point, within profile.MAPE) bool {
 	var c []profile.MilliCPU
 	var mean []float64

@@ -20,7 +20,7 @@ func closedOf(inventory kube.Inventory) map[string]kube.Reason {
 	return closed
 }
 
-// WhyClosed is a reason for people.
+// WhyClosed returns a reason for people.
 func WhyClosed(r kube.Reason) string {
 	if r == "" {
 		return "no reason given"
@@ -36,7 +36,7 @@ var remedies = map[kube.Reason]string{
 	kube.ReasonUnwatched: "the kubelet does not watch the agent's plugin: wait some seconds; if it stays so, the logs of the agent and of the kubelet",
 }
 
-// Remedy says what can be done about slices that are closed for these reasons.
+// Remedy returns what can be done about slices that are closed for these reasons.
 func Remedy(reasons []kube.Reason) string {
 	reasons = slices.Clone(reasons)
 	slices.Sort(reasons)

@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Free is what pods have left of a resource of the node.
+// Free returns what pods have left of a resource of the node.
 func (n *Node) Free(name v1.ResourceName) resource.Quantity {
 	free := n.Object.Status.Allocatable[name].DeepCopy()
 	free.Sub(n.Used[name])
@@ -37,7 +37,7 @@ type Holder struct {
 // Name is namespace/pod/container, with the number of the vGPU behind the first one.
 func (h Holder) Name() string { return h.Pod.Namespace + "/" + h.Pod.Name + "/" + h.Container }
 
-// Holders lists who holds a slice by a placement, in the order of their names.
+// Holders returns who holds a slice by a placement, in the order of their names.
 func (n *Node) Holders(slice string) (list []Holder) {
 	for _, o := range n.placed {
 		for _, c := range o.Placement.Containers {
@@ -52,7 +52,7 @@ func (n *Node) Holders(slice string) (list []Holder) {
 	return list
 }
 
-// Suspects are the pods for which the node is not trusted, and what is wrong with each.
+// Suspects returns the pods for which the node is not trusted, and what is wrong with each.
 func (s *Snapshot) Suspects(n *Node) (list []string) {
 	for _, pod := range s.onNode[n.Name] {
 		said := s.PodRequest(pod)

@@ -12,14 +12,14 @@ import (
 	"k8s.io/client-go/tools/pager"
 )
 
-// Nodes lists the nodes.
+// Nodes returns the nodes.
 func Nodes(ctx context.Context, client kubernetes.Interface) ([]*v1.Node, error) {
 	return list[*v1.Node](ctx, "nodes", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return client.CoreV1().Nodes().List(ctx, o)
 	})
 }
 
-// Pods lists the pods of all namespaces, as the nodes are shared by all.
+// Pods returns the pods of all namespaces, as the nodes are shared by all.
 func Pods(ctx context.Context, client kubernetes.Interface) ([]*v1.Pod, error) {
 	return list[*v1.Pod](ctx, "pods", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)

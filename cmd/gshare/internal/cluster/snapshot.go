@@ -29,7 +29,7 @@ type Snapshot struct {
 	read      map[*v1.Pod]*nodeview.PodRequest
 }
 
-// Read lists nodes and pods once.
+// Read returns nodes and pods once.
 func Read(ctx context.Context, client kubernetes.Interface) (*Snapshot, error) {
 	s := &Snapshot{}
 	var err error
@@ -66,7 +66,7 @@ func (s *Snapshot) index() {
 	}
 }
 
-// Ended says that the pod's containers will not run again, so that it holds nothing.
+// Ended reports whether the pod's containers will not run again, so that it holds nothing.
 func Ended(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
@@ -90,7 +90,7 @@ func (s *Snapshot) Pod(name types.NamespacedName) (*v1.Pod, bool) {
 	return nil, false
 }
 
-// PodRequest is what a pod of the snapshot says, decoded once.
+// PodRequest returns what a pod of the snapshot says, decoded once.
 func (s *Snapshot) PodRequest(pod *v1.Pod) *nodeview.PodRequest {
 	known := s.read[pod]
 	if known == nil {
@@ -100,7 +100,7 @@ func (s *Snapshot) PodRequest(pod *v1.Pod) *nodeview.PodRequest {
 	return known
 }
 
-// On lists the pods on a node that have not ended.
+// On returns the pods on a node that have not ended.
 func (s *Snapshot) On(node string) []*v1.Pod { return s.onNode[node] }
 
 // Node is a node and what its slices hold.
@@ -114,7 +114,7 @@ type Node struct {
 	closed map[string]kube.Reason
 }
 
-// Derive tells what the node holds for a pod that looks for a place, by the scheduler's own rules; nil is nobody. Pods for
+// Derive returns what the node holds for a pod that looks for a place, by the scheduler's own rules; nil is nobody. Pods for
 // which without is true are left out.
 func (s *Snapshot) Derive(node *v1.Node, packer packing.Packer, asks *v1.Pod, without func(*v1.Pod) bool) *Node {
 	inventory, _, err := kube.InventoryOf(node)

@@ -138,7 +138,7 @@ func (v *nodeExplainer) look(out *Node) {
 	}
 }
 
-// departures lists the pods of the node whose end alone would make room.
+// departures returns the pods of the node whose end alone would make room.
 func (v *nodeExplainer) departures(n *cluster.Node) (names []string) {
 	for _, other := range v.snapshot.On(n.Name) {
 		if !kube.Asks(other) {
@@ -165,7 +165,7 @@ func (v *nodeExplainer) ineligible(n *v1.Node) []Obstacle {
 	return nil
 }
 
-// shortages are the resources that the node has too little of, as the scheduler's NodeResourcesFit counts them. Of gshare's
+// shortages returns the resources that the node has too little of, as the scheduler's NodeResourcesFit counts them. Of gshare's
 // own only tickets count here: the others are sums of what the slices have, of which the packer knows more.
 func (v *nodeExplainer) shortages(n *cluster.Node) (list []Obstacle) {
 	if most := n.Object.Status.Allocatable.Pods().Value(); int64(n.Pods) >= most {
@@ -231,7 +231,7 @@ func (v *nodeExplainer) untrusted(n *cluster.Node) Obstacle {
 	return o
 }
 
-// ours says that a resource is gshare's.
+// ours reports whether a resource is gshare's.
 func ours(name v1.ResourceName) bool {
 	switch name {
 	case kube.ResourceSM, kube.ResourceQuota, kube.ResourceMemory, kube.ResourceVGPU, kube.ResourceSMTime:

@@ -79,7 +79,7 @@ func (r *Report) places(n *cluster.Node, pod *v1.Pod, placement kube.Placement) 
 	}
 }
 
-// whereabouts says why the pod is where it is, and that it could be elsewhere: how many nodes would take it today.
+// whereabouts returns why the pod is where it is, and that it could be elsewhere: how many nodes would take it today.
 func (r *Report) whereabouts(s *cluster.Snapshot, pod *v1.Pod) string {
 	where := fmt.Sprintf("the pod has its shares on node %s", pod.Spec.NodeName)
 	profile, known := s.Profile(pod.Spec.SchedulerName)

@@ -115,7 +115,7 @@ func (r *Report) pending(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.Pod
 	}
 }
 
-// tally counts the first reason of each node, the way the scheduler's events do.
+// tally returns the number of the first reason of each node, the way the scheduler's events do.
 func tally(nodes []Node) string {
 	var order []string
 	count := map[string]int{}

@@ -32,7 +32,7 @@ func set(list v1.ResourceList, name v1.ResourceName, n int64) {
 	list[name] = *resource.NewQuantity(n, resource.DecimalSI)
 }
 
-// smaller is the pod with another share.
+// smaller returns the pod with another share.
 func smaller(sm, quota, mem int64) func(*world) {
 	return func(w *world) { w.pod = podOf("asked", sm, quota, mem) }
 }

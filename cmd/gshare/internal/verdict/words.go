@@ -31,7 +31,7 @@ func span(request, limit share.PerMille) string {
 	return request.Percent() + "-" + limit.Percent()
 }
 
-// fixOf says what to write instead.
+// fixOf returns what to write instead.
 func fixOf(err error) string {
 	var field *share.FieldError
 	if !errors.As(err, &field) {

@@ -112,13 +112,13 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// loopback says that an address with a port can be reached from this machine alone.
+// loopback reports whether an address with a port can be reached from this machine alone.
 func loopback(address string) bool {
 	a, err := netip.ParseAddrPort(address)
 	return err == nil && a.Addr().IsLoopback()
 }
 
-// Validate refuses values that could not work. The window and the turn are for the token rules to check further.
+// Validate returns an error for values that could not work. The window and the turn are for the token rules to check further.
 func (c Configuration) Validate() error {
 	switch {
 	case c.Tenancy != "user" && c.Tenancy != "mixed":

@@ -8,7 +8,7 @@ import (
 // ControlSocket is the name of the control socket in the agent's directory.
 const ControlSocket = "control.sock"
 
-// DefaultDirectory is where the agent of a user has its sockets: root's is the machine's.
+// DefaultDirectory returns where the agent of a user has its sockets: root's is the machine's.
 func DefaultDirectory(uid int, runtimeDir string) (string, error) {
 	switch {
 	case uid == 0:

@@ -75,7 +75,7 @@ func (r *rig) addNode(t *testing.T, name string, change func(*machine)) {
 	}
 }
 
-// pod is one that may run on the node of its case only.
+// pod returns one that may run on the node of its case only.
 func pod(name, node string, w wish) *v1.Pod {
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Annotations: map[string]string{}},
@@ -150,7 +150,7 @@ func refusal(p *v1.Pod) string {
 	return ""
 }
 
-// edited is a pod as a change proposes it.
+// edited returns a pod as a change proposes it.
 func edited(t *testing.T, name, node string, w wish, c explain.Change) *v1.Pod {
 	t.Helper()
 	p := pod(name, node, w)
