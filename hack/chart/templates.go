@@ -76,7 +76,7 @@ func source(part string) string {
 	return part
 }
 
-// owners tells of every object of the parts which one it is of.
+// owners returns, for every object of the parts, the part it belongs to.
 func owners(root string) (map[string]string, error) {
 	of := map[string]string{}
 	for _, part := range parts {

@@ -43,7 +43,7 @@ func (m *marker) object(r *resource.Resource) string {
 	return when(r.GetName() == "gshare-slo", "policies.slo", text)
 }
 
-// complete says that every value has a place: one that the bases no longer write in this way would be lost silently.
+// complete returns an error unless every value is used: one that the bases no longer contain would be lost silently.
 func (m *marker) complete() error {
 	for _, v := range values {
 		if n := m.seen[v.written]; n == 0 || v.times != 0 && n != v.times {

@@ -145,7 +145,7 @@ func (r *report) endPackage(p *pkg, e event) {
 	r.skipped += p.skipped
 }
 
-// finish prints the skips and the sum, and says whether all is well. If strict, a skip must be allowed.
+// finish prints the skips and the sum, and reports whether everything passed. If strict, every skip must be allowed.
 func (r *report) finish(allowed allowList, strict bool) bool {
 	ok := true
 	for name := range r.packages {

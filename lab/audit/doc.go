@@ -1,5 +1,5 @@
 // Package audit checks a cluster independently of the scheduler: from the Nodes and Pods that the API server shows, and
-// nothing else, it derives what every slice holds and says which rule is broken.
+// nothing else, it derives what every slice holds and reports which rules are broken.
 //
 // It shares the contracts of package kube with the rest of gshare, but no rule of package packing. Where a set of shares
 // has to fit together, it does not believe a verdict: it asks for a certificate, a table of turns or a packing, and

@@ -4,7 +4,7 @@
 // gshare's packages, that package is asked: scaling, batching, packing, planning, pipeline with residency and routing. Time
 // is virtual. There are three worlds, and an Input may describe several:
 //
-//   - whole GPUs that instances share. A batch takes what the profile says for its size on the SMs that it has, which change
+//   - whole GPUs that instances share. A batch takes its profiled time for its size and SMs, which change
 //     with what else runs on the GPU. All policies batch alike, as much as runs in half the SLO; instances take their time to
 //     load. Reserved SMs are charged, and used ones where that is more: bursts on SMs that nobody paid for are not free.
 //   - GPUs that are cut into MIG instances. A request goes through the stages of an instance; slices are exclusive, or shared

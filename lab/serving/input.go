@@ -26,7 +26,7 @@ type Input struct {
 	Seed     uint64        // of execution times, where a model gives their spread
 }
 
-// Function is one deployed function. What it has of Points, Graph and Model says where it can run.
+// Function is one deployed function. It can run where its Points, Graph or Model have measurements.
 type Function struct {
 	Name string
 	SLO  time.Duration
@@ -108,7 +108,7 @@ func (f *Function) validate() error {
 	return nil
 }
 
-// validPoint asks for points of whole models that can be drawn a surface from.
+// validPoint returns an error unless the point is one of a whole model that a latency surface can be built from.
 func validPoint(p *profile.Point) error {
 	const most = 1024 // every size up to the largest is looked at
 	switch {

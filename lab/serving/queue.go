@@ -11,7 +11,7 @@ import (
 type queue interface {
 	// add is false if the request is refused.
 	add(request int32, deadline, now time.Duration, load batching.Load) bool
-	// next gives the batch that an instance with batches of at most most should run now, or none; the requests that are
+	// next returns the batch that an instance with batches of at most most should run now, or none; the requests that are
 	// given up; and when to ask again if nothing happens before, zero for not at all.
 	next(most int, now time.Duration, load batching.Load) (fire, refused []int32, wake time.Duration)
 	len() int

@@ -78,7 +78,7 @@ func (g *gpu) end(i *instance) []int32 {
 	return batch
 }
 
-// divide gives SMs to those that run, and plans their ends.
+// divide divides the SMs among running batches and schedules their ends.
 func (g *gpu) divide() {
 	left, below := share.Whole, 0
 	var grants, limits [64]share.PerMille

@@ -53,7 +53,7 @@ func (p *pool) dispatch() {
 	}
 }
 
-// next asks the queue what an instance is to run now; it may be that none is idle, and that requests are given up.
+// next starts the next batch of the queue, if an instance is idle. Requests that are too late are dropped.
 func (p *pool) next(idle *instance) []int32 {
 	most := 0
 	if idle != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// scale asks the scaler once a second and does what it says. It is told of deployed instances only: those that nobody needs
+// scale runs the scaler once a second and carries out its decisions. The scaler sees deployed instances only: those that nobody needs
 // any more are deleted, or retired where the policy retains them.
 func (p *pool) scale() error {
 	decisions, state, err := p.scaler.Decide(p.world.clock.now, scaling.Rate(p.arrived), p.state)
@@ -61,7 +61,7 @@ func (p *pool) deploy(want scaling.Instance) {
 	})
 }
 
-// adopt tells the scaler of the configuration that there is, which need not be the one that it wanted.
+// adopt updates the scaler's state to the configuration that was deployed, which may differ from the requested one.
 func (p *pool) adopt(i *instance) {
 	for at := range p.state.Instances {
 		if p.state.Instances[at].ID == i.id {

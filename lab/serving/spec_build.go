@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Load says how the trace is played.
+// Load is how the trace is replayed.
 type Load struct {
 	Series []trace.Series
 	Scale  float64       // of all functions
@@ -22,7 +22,7 @@ type Load struct {
 	Step     time.Duration // over which rates are taken, where that is longer than the trace's steps: of few requests, shorter ones say little
 }
 
-// Build makes the world of a spec under a load. open gives the text of a table by its name. Errors are *share.FieldError or open's.
+// Build returns the world of a spec under a load. open returns the text of a table by its name. Errors are *share.FieldError or open's.
 func (s *Spec) Build(l Load, open func(name string) (string, error)) (*Input, error) {
 	in := &Input{
 		GPUs: s.GPUs, GPUMemory: share.Bytes(s.GPUMemoryMiB) * share.MiB, MIG: MIG{Model: s.MIG.Model},

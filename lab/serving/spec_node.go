@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// node makes a component of its table, and gives its time on the smallest slice that holds it.
+// node returns a component with the times of its table, and its time on the smallest slice that holds it.
 func (s *Spec) node(f *FunctionSpec, at int, open func(string) (string, error)) (pipeline.Node, time.Duration, error) {
 	n := &f.Nodes[at]
 	node := pipeline.Node{

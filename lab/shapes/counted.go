@@ -21,7 +21,7 @@ type counted struct {
 // model decides which sets of pods fit one GPU.
 type model struct {
 	admits func([]Pod) bool
-	// implies says that a set that has no room for one pod has none for the other either.
+	// implies reports whether a set without space for one pod has none for the other either.
 	implies func(refused, asked Pod) bool
 	// worth is how much of a GPU the pod takes.
 	worth func(Pod) share.Area

@@ -10,7 +10,7 @@ import (
 //
 //	mra            FaST-GShare's maximal rectangles with keep-restructure
 //	maxrects-bssf  maximal rectangles by best short side fit
-//	replan         rectangles planned anew for each pod, on the fullest GPU
+//	replan         rectangles planned again for each pod, on the fullest GPU
 //	slot-best-fit  slots, on the fullest GPU
 //	slot           slots, on the GPU that is fullest in what its pods are worth to the fleet
 func Policies() []string { return []string{"mra", "maxrects-bssf", "replan", "slot-best-fit", "slot"} }
@@ -39,7 +39,7 @@ func New(policy string, c Config) (*Fleet, error) {
 
 // board is a policy's state of one used GPU.
 type board interface {
-	// offer gives what the pod would waste here, if it fits and wastes less than the given amount.
+	// offer returns what the pod would waste here, if it fits and wastes less than the given amount.
 	offer(p Pod, than waste) (waste, bool)
 	place(id int, p Pod)
 	remove(id int)

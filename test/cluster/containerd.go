@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/test/cluster/machine"
 )
 
-// containerdConfig says where the shim, the network plugins and the pause image are. A container's oom_score_adj is
+// containerdConfig has the paths of the shim, the network plugins and the pause image. A container's oom_score_adj is
 // not lowered, since that may be forbidden here, and no container would start.
 const containerdConfig = `version = 3
 [plugins."io.containerd.cri.v1.images".pinned_images]

@@ -92,7 +92,7 @@ func (n *Node) Reboot(ctx context.Context) error {
 	return n.Kubelet.Restart(ctx)
 }
 
-// dial says nil if something listens on the node's socket.
+// dial returns nil if something listens on the node's socket.
 func (n *Node) dial(ctx context.Context, socket string) error {
 	connection, err := new(net.Dialer).DialContext(ctx, "unix", n.Machine.Path(socket))
 	if err != nil {

@@ -43,7 +43,7 @@ func (c *Cluster) WaitPod(ctx context.Context, name string, wanted func(*corev1.
 	return pod, nil
 }
 
-// describe returns what tells why a pod is not as it should be.
+// describe returns the pod's status and events, for a failed test.
 func describe(pod *corev1.Pod) string {
 	if pod == nil {
 		return "nothing"

@@ -40,7 +40,7 @@ func (n *Node) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// removeEnded removes the sandboxes that the kubelet has stopped, and tells how many there were of any kind.
+// removeEnded removes the sandboxes that the kubelet has stopped, and returns the number of sandboxes of any state.
 func removeEnded(ctx context.Context, runtime cri.RuntimeServiceClient) (left int, err error) {
 	list, err := runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
 	if err != nil {

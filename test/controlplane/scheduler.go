@@ -81,7 +81,7 @@ func (c *ControlPlane) writeSchedulerConfig(name string, config []byte, o Schedu
 	return path, nil
 }
 
-// schedulerArguments are a scheduler's flags. Whoever asks it for metrics or profiles is checked
+// schedulerArguments are a scheduler's flags. Requests for metrics or profiles are authorized
 // with the API server itself, also when the scheduler's own requests go through a proxy.
 func (c *ControlPlane) schedulerArguments(port int, configFile string, o SchedulerOptions) []string {
 	return append([]string{

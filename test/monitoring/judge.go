@@ -15,7 +15,7 @@ type Scrape struct {
 	Labels map[string]string // of the target, where a series has none of that name
 }
 
-// Answer is what a query gives.
+// Answer is the result of a query.
 type Answer struct {
 	Query, Error string
 	Results      []struct {

@@ -14,7 +14,7 @@ type Request struct {
 	Deadline    time.Time // arrival + SLO of its application
 }
 
-// Config says how a group batches.
+// Config is how a group of applications is batched.
 type Config struct {
 	MaxBatch int
 	// Latency is the p99 of a batch of 1 to MaxBatch on one replica, and must not fall with the size.

@@ -2,7 +2,7 @@ package explain
 
 import "github.com/gshare-dev/gshare/vgpu/packing"
 
-// advice says for each refusal what a user or an administrator can do about it.
+// advice holds, for each refusal, what a user or an administrator can do about it.
 var advice = [...]string{
 	packing.NoSlices:          "an administrator has to run the node agent there",
 	packing.WrongKind:         "gshare.dev/slice asks for another kind of slice than the node has",

@@ -1,5 +1,5 @@
-// Package explain says why slices refuse a pod, and which smallest change of what it asks for would let it in. Every verdict
-// is the packer's own: this package asks it about other requests, and decides nothing itself.
+// Package explain finds out why slices refuse a pod, and the smallest change to its request that would admit it. It decides nothing
+// itself: it runs the packer on changed requests.
 package explain
 
 import (
@@ -16,7 +16,7 @@ type Question struct {
 	Pod    *packing.Pod
 }
 
-// Slices tells for each slice of a node why it refuses each container of the pod, every container taken alone.
+// Slices returns, for each slice of a node, why it refuses each container of the pod, every container taken alone.
 func Slices(rules packing.Rules, n *packing.Node, pod *packing.Pod) [][]packing.Refusal {
 	out := make([][]packing.Refusal, len(n.Slices))
 	for i := range n.Slices {
@@ -29,7 +29,7 @@ func Slices(rules packing.Rules, n *packing.Node, pod *packing.Pod) [][]packing.
 	return out
 }
 
-// fits says on which node a changed request would have room; -1 on none.
+// fits returns the index of a node where the changed request fits, or -1.
 func (q *Question) fits(r share.Request) int {
 	if r.Validate() != nil || r.Attachable() != nil {
 		return nowhere

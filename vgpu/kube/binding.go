@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MakeBinding makes the one write that binds the pod to the node and gives it its placement. The UID is a precondition:
+// MakeBinding returns the Binding that binds the pod to the node with its placement, in one write. The UID is a precondition:
 // a new pod of the same name is not bound by it. Errors wrap ErrForeign or ErrMalformed.
 func MakeBinding(pod *v1.Pod, node string, p Placement) (*v1.Binding, error) {
 	if p.UID != pod.UID || p.Node != node {

@@ -10,7 +10,7 @@ import (
 // AnnotationEnforcementStatus is written by the node agent on the pods of its node: what really holds each container to its share.
 const AnnotationEnforcementStatus = "gshare.dev/enforcement-status"
 
-// EnforcementStatus says by what the shares of a pod are enforced. It is a report: nothing is decided by it.
+// EnforcementStatus is what enforces the shares of a pod, as the node agent reports it. Nothing is decided by it.
 type EnforcementStatus struct {
 	Containers []ContainerEnforcement
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Grants reports whether the placement gives the request what its resources ask for: every container, its number of vGPUs, and
+// Grants reports whether the placement has what the request asks for: every container, its number of vGPUs, and
 // on each the SMs, the time and the memory. Limits are not held against it: they come from annotations, which may change
 // after the share was frozen.
 func Grants(p Placement, r share.Request) bool {

@@ -77,7 +77,7 @@ func DecodeInventory(text string) (Inventory, error) {
 	return inv, nil
 }
 
-// EncodeInventory writes a valid inventory; DecodeInventory gives it back with the defaults filled in. Every error
+// EncodeInventory returns the annotation for a valid inventory; DecodeInventory returns the inventory with defaults filled in. Every error
 // wraps ErrMalformed.
 func EncodeInventory(inv Inventory) (string, error) {
 	if err := (Inventory{Slices: withDefaults(inv.Slices)}).Validate(); err != nil {

@@ -6,8 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// CapacityPatch returns the merge patch that makes the status of a node say what it has; nil where it says so already. Capacity
-// that is larger stays if keep says so: the kubelet admits its pods again when it restarts, and fails those that no longer
+// CapacityPatch returns the merge patch that sets a node's capacity and allocatable resources, or nil if they are right already.
+// Capacity that is larger is left if keep is set: the kubelet admits its pods again when it restarts, and fails those that no longer
 // fit. gshare/vgpu is the kubelet's own to write.
 func CapacityPatch(node *v1.Node, has v1.ResourceList, keep bool) []byte {
 	want := v1.ResourceList{}

@@ -20,7 +20,7 @@ const (
 	Rectangles FitModel = "rectangles"
 )
 
-// Placement says where each vGPU of a pod is. The scheduler writes it once, with the Binding.
+// Placement is the slice and share of each vGPU of a pod. The scheduler writes it once, with the Binding.
 type Placement struct {
 	Node       string
 	UID        types.UID // of the pod
@@ -61,7 +61,7 @@ func DecodePlacement(text string) (Placement, error) {
 	return p, nil
 }
 
-// EncodePlacement writes a valid placement; DecodePlacement gives back an equal one. Every error wraps ErrMalformed.
+// EncodePlacement returns the annotation for a valid placement; DecodePlacement returns an equal placement. Every error wraps ErrMalformed.
 func EncodePlacement(p Placement) (string, error) {
 	if err := p.Validate(); err != nil {
 		return "", err

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// RequestOf reads what the pod asks of the GPUs of a node. Containers are in the order sidecars, then app containers.
+// RequestOf returns what the pod requests of the GPUs of a node. Containers are in the order sidecars, then app containers.
 //
 // asks is true as soon as the pod names any gshare resource, also where err refuses it; without one, annotations mean
 // nothing. Every err wraps a *share.FieldError and is text for an event on the pod.
@@ -101,8 +101,8 @@ func rawTerms(annotations map[string]string) share.RawTerms {
 	}
 }
 
-// SMLimitNow returns the SM limit that the pod says now for each of its vGPUs, which may be impossible; what it was placed with if it
-// says none. Every error is a *share.FieldError.
+// SMLimitNow returns the SM limit in the pod's annotation for each of its vGPUs, which may be invalid for its share; without the
+// annotation, the limit it was placed with. Every error is a *share.FieldError.
 func SMLimitNow(pod *v1.Pod, placed share.PerMille) (share.PerMille, error) {
 	said, err := share.ParsePercent(AnnotationSMLimit, pod.Annotations[AnnotationSMLimit])
 	switch {

@@ -28,7 +28,7 @@ type merging struct {
 	groups  []Group
 }
 
-// join returns the groups from i up to, not including, j as one, provisioned anew (PA-49).
+// join returns the groups from i up to, not including, j as one, provisioned again (PA-49).
 func (m *merging) join(i, j int) Group {
 	var all []Application
 	for _, g := range m.groups[i:j] {

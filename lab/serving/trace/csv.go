@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// requestTable says where a table of single requests has what.
+// requestTable holds the columns of a table with one request a row.
 type requestTable struct {
 	time  string // column: when the request came, or was answered
 	less  string // column of the seconds to take off it; none if empty

@@ -23,7 +23,7 @@ type Series struct {
 	Counts []float64
 }
 
-// Bounds of a trace. They keep a simulation within memory, whatever a file says.
+// Bounds of a trace, so that a simulation stays within memory for every file.
 const (
 	MaxSteps    = 1 << 20
 	MaxRequests = 100_000_000
@@ -62,7 +62,7 @@ func (s *Series) Validate() error {
 	return nil
 }
 
-// Source says how one function draws its arrivals from a series.
+// Source is how one function draws its arrivals from a series.
 type Source struct {
 	Series *Series
 	Scale  float64       // requests for each that was recorded

@@ -33,7 +33,7 @@ type Machine struct {
 	processes []*Process
 }
 
-// ErrNotSupported is what a kernel, or a container around the caller, gives that allows no machines.
+// ErrNotSupported reports that the kernel, or a container around the caller, does not allow the namespaces of a machine.
 var ErrNotSupported = errors.New("no machines of namespaces are allowed here")
 
 // Probe returns ErrNotSupported, with a reason, where the namespaces of a machine cannot be made.

@@ -18,7 +18,7 @@ type Program struct {
 	Path string
 	Args []string
 	Env  []string // added to the caller's
-	// Ready says nil when the program serves. Nil means at once.
+	// Ready returns nil when the program serves. Nil means at once.
 	Ready func(context.Context) error
 }
 
@@ -57,7 +57,7 @@ func (p *Process) PID() int { return p.current().command.Process.Pid }
 // Done is closed when the process has ended and has been reaped.
 func (p *Process) Done() <-chan struct{} { return p.current().done }
 
-// Err is nil while the process runs and if it ended because somebody asked for it; else it says how it ended.
+// Err is nil while the process runs and if it was stopped on purpose; otherwise it is how the process ended.
 func (p *Process) Err() error {
 	r := p.current()
 	select {

@@ -43,7 +43,7 @@ func (s *Solver) recall(p *problem) bool {
 }
 
 // work runs the linear program. Without a proof the answer is no: a refused share can go elsewhere, a broken guarantee
-// cannot be mended.
+// cannot be repaired.
 func (s *Solver) work(p *problem) bool {
 	g, ok := s.programs.Get().(*program)
 	if !ok {

@@ -33,7 +33,7 @@ func (b Bisection) Next(history []Trial) (Setting, bool, error) {
 	return *next, true, nil
 }
 
-// Result returns the share that training asks for (DI-11). Errors are ErrNone where it does not run on all SMs,
+// Result returns the share that training should request (DI-11). Errors are ErrNone where it does not run on all SMs,
 // ErrUnfinished or *share.FieldError.
 func (b Bisection) Result(history []Trial) (share.Share, error) {
 	found, next, err := b.search(history)

@@ -33,7 +33,7 @@ func (g Growth) Next(history []Trial) (Setting, bool, error) {
 	return *next, true, nil
 }
 
-// Found is the result of a growth search: the best setting, and the share that an instance asks for. Its request is that
+// Found is the result of a growth search: the best setting, and the share that an instance should request. Its request is that
 // setting's SMs and its limit twice as many (DI-11, DI-19), at most all (D26).
 type Found struct {
 	Point profile.Point

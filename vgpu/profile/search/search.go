@@ -39,15 +39,15 @@ func (t Trial) validate() error {
 
 // Strategy chooses settings. Once the trial that it names is in the history, it never names it again, and it ends.
 type Strategy interface {
-	// Next names the next trial, or says with false that there is none. The history is of one model, in any order, and may
+	// Next returns the next trial, or false if there is none. The history is of one model, in any order, and may
 	// hold trials of other searches; of equal settings the last counts. Errors are *share.FieldError.
 	Next(history []Trial) (Setting, bool, error)
 }
 
-// ErrNone says that no setting tried keeps the function's quality of service (F5).
+// ErrNone reports that no tried setting meets the function's SLO (F5).
 var ErrNone = errors.New("no setting keeps the quality of service")
 
-// ErrUnfinished asks for the trials that Next still names.
+// ErrUnfinished reports that Next still returns trials.
 var ErrUnfinished = errors.New("the search has not ended")
 
 // results finds trials by their setting.

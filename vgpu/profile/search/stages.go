@@ -68,7 +68,7 @@ func (s Stages) setting(stage int, slice mig.Profile) Setting {
 	return Setting{Stage: stage, Resource: profile.Resource{Slice: slice.Name, Device: s.Device}, Batch: s.Batch}
 }
 
-// memory returns what the name of a profile promises; the driver gives a little less.
+// memory returns the memory in the name of a MIG profile; the driver reports a little less.
 func memory(slice mig.Profile) share.Bytes { return share.Bytes(slice.MemoryGB) << 30 }
 
 func (s Stages) validate() error {

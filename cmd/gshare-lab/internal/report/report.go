@@ -27,7 +27,7 @@ func (s *Summary) Add(seed uint64, figures []Figure) {
 	s.Runs = append(s.Runs, Run{Seed: seed, Figures: figures})
 }
 
-// Mean gives the mean of each figure over the runs.
+// Mean returns the mean of each figure over the runs.
 func (s *Summary) Mean() []Figure {
 	mean := s.blank()
 	for _, r := range s.Runs {
@@ -38,7 +38,7 @@ func (s *Summary) Mean() []Figure {
 	return mean
 }
 
-// StdDev gives the sample standard deviation of each figure; zero for a single run.
+// StdDev returns the sample standard deviation of each figure; zero for a single run.
 func (s *Summary) StdDev() []Figure {
 	mean, dev := s.Mean(), s.blank()
 	if len(s.Runs) < 2 {

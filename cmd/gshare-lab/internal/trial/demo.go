@@ -93,7 +93,7 @@ func (s *sandbox) show(ctx context.Context, out io.Writer, result *replayResult)
 	return result.print(out, "table")
 }
 
-// colourful says whether the output is a terminal whose user has not asked for plain text (NO_COLOR).
+// colourful reports whether the output is a terminal and NO_COLOR is not set.
 func colourful(out io.Writer) bool {
 	file, ok := out.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd())) && os.Getenv("NO_COLOR") == ""

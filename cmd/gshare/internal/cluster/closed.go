@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// Closed tells of each slice that takes no new pods why, by ID: a word of the node agent's, or empty where it gave none.
+// Closed returns, by ID, the slices that take no new pods, each with the reason of the node agent, or empty without one.
 func (n *Node) Closed() map[string]kube.Reason { return n.closed }
 
 func closedOf(inventory kube.Inventory) map[string]kube.Reason {

@@ -1,4 +1,4 @@
-// Package cluster reads a running cluster with the rights of whoever asks: its nodes, its pods, how its scheduler is
+// Package cluster reads a running cluster with the rights of the user: its nodes, its pods, how its scheduler is
 // configured, and from these what the slices hold. It changes nothing.
 package cluster
 

@@ -34,7 +34,7 @@ var packers = map[string]packing.Packer{
 	"RectanglePacking":     {Rules: packing.Rules{Model: packing.Rectangles}, Ranker: packing.BestArea{}},
 }
 
-// configuration is the part of a KubeSchedulerConfiguration that says how GPUs are shared.
+// configuration is the part of a KubeSchedulerConfiguration with the profiles and their plugins' arguments.
 type configuration struct {
 	Kind     string `json:"kind"`
 	Profiles []struct {

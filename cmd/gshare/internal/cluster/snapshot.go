@@ -90,7 +90,7 @@ func (s *Snapshot) Pod(name types.NamespacedName) (*v1.Pod, bool) {
 	return nil, false
 }
 
-// PodRequest returns what a pod of the snapshot says, decoded once.
+// PodRequest returns the decoded request of a pod of the snapshot. It decodes each pod once.
 func (s *Snapshot) PodRequest(pod *v1.Pod) *nodeview.PodRequest {
 	known := s.read[pod]
 	if known == nil {

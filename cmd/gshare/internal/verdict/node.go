@@ -17,7 +17,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Node is what one node says.
+// Node is the verdict on one node: whether the pod fits, and the obstacles if not.
 type Node struct {
 	Name      string           `json:"name"`
 	Fits      bool             `json:"fits"`
@@ -37,7 +37,7 @@ type Obstacle struct {
 	Fix    string `json:"fix,omitempty"`
 }
 
-// Slice is what one slice says: for each container "admitted" or a reason.
+// Slice is the verdict on one slice: for each container "admitted" or the reason of a refusal.
 type Slice struct {
 	ID      string   `json:"id"`
 	Model   string   `json:"model"`
@@ -76,7 +76,7 @@ const (
 	asked // and the packer's refusals above it
 )
 
-// ask hears everything that is to be said of a node. open is the node's slices if only they are in the way.
+// ask returns the verdict on a node. open is the node with its slices if these are the only obstacle, else nil.
 func (v *nodeExplainer) ask(object *v1.Node) (out Node, open *packing.Node) {
 	n := v.snapshot.Derive(object, v.packer, v.pod, cluster.Nobody)
 	out = Node{Name: object.Name, Obstacles: v.ineligible(object), depth: asked}
@@ -106,7 +106,7 @@ func (v *nodeExplainer) ask(object *v1.Node) (out Node, open *packing.Node) {
 	return out, open
 }
 
-// look asks the slices one by one, and what would help here.
+// look adds the verdict on each slice, and changes that would let the pod in.
 func (v *nodeExplainer) look(out *Node) {
 	n := out.derived
 	if n == nil {
@@ -152,7 +152,7 @@ func (v *nodeExplainer) departures(n *cluster.Node) (names []string) {
 	return names
 }
 
-// ineligible are Kubernetes' own conditions.
+// ineligible returns the obstacles from cordon, taints and node selection.
 func (v *nodeExplainer) ineligible(n *v1.Node) []Obstacle {
 	switch result, taint := v.eligibility.On(n); result {
 	case nodeview.Cordoned:

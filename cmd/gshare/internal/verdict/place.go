@@ -53,7 +53,7 @@ func (r *Report) bound(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.PodRe
 	r.status(pod)
 }
 
-// whoBound tells a pod that another scheduler has bound from one that was created with its node.
+// whoBound returns a sentence on how a pod without a placement got its node: from another scheduler, or set at creation.
 func whoBound(s *cluster.Snapshot, pod *v1.Pod) string {
 	if _, ours := s.Profile(pod.Spec.SchedulerName); ours || pod.Spec.SchedulerName == "" {
 		return "somebody set spec.nodeName"
@@ -102,7 +102,7 @@ func (r *Report) whereabouts(s *cluster.Snapshot, pod *v1.Pod) string {
 	return fmt.Sprintf("%s; %d of the %d other nodes would take it now", where, fit, len(s.Nodes)-1)
 }
 
-// status adds what the node agent says of the enforcement.
+// status adds the enforcement status that the node agent has published.
 func (r *Report) status(pod *v1.Pod) {
 	status, reported, err := kube.EnforcementStatusOf(pod)
 	if err != nil || !reported {

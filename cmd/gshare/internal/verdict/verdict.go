@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Reason is the verdict in a word, for programs.
+// Reason is the verdict in one word, for programs.
 type Reason string
 
 // The verdicts.
@@ -34,7 +34,7 @@ const (
 	Fits         Reason = "FitsNow"
 )
 
-// Report is what is said of one pod.
+// Report explains one pod: where it is, or why it is not scheduled.
 type Report struct {
 	Pod       string           `json:"pod"`
 	Scheduler string           `json:"scheduler"`
@@ -84,7 +84,7 @@ func (r *Report) is(reason Reason, summary, fix string) {
 // inDetail is on how many nodes the slices are asked one by one, and what would help there: it takes a while on each.
 const inDetail = 20
 
-// pending asks every node; those where the pod got furthest come first.
+// pending explains a pod that is not scheduled, node by node. Nodes with the fewest obstacles come first.
 func (r *Report) pending(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.PodRequest, packer packing.Packer) {
 	explainer := newNodeExplainer(s, pod, request, packer)
 	open := map[string]*packing.Node{}

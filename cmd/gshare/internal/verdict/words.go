@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// asks writes down the shares that a pod asks for.
+// asks returns the shares that a pod requests, as text.
 func asks(s *nodeview.PodRequest) (lines []string) {
 	for _, c := range s.Pod.Request.Containers {
 		lines = append(lines, fmt.Sprintf("%s: %d vGPU of %s", c.Name, c.VGPUs, Share(c.Share)))

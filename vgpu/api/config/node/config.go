@@ -14,7 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// What a file says it is.
+// APIVersion and kind of a configuration file.
 const (
 	APIVersion = "gshare.dev/v1alpha1"
 	Kind       = "NodeConfiguration"

@@ -1,10 +1,10 @@
 // Package v1alpha1 is the configuration of the scheduler plugins: the args of a KubeSchedulerConfiguration's pluginConfig.
 package v1alpha1
 
-// Tenancy says whether pods of different namespaces may share a slice.
+// Tenancy is whether pods of different namespaces may share a slice.
 type Tenancy string
 
-// Namespace, the default, gives each shared slice to one namespace at a time. Mixed puts no such bound.
+// Namespace, the default, lets pods of one namespace at a time on a shared slice. Mixed does not restrict it.
 const (
 	Namespace Tenancy = "namespace"
 	Mixed     Tenancy = "mixed"
