@@ -1,5 +1,5 @@
-// Command gshare-lab is gshare's laboratory: a real Kubernetes control plane with simulated nodes, simulations of gshare's rules
-// beside published policies, and the tables and figures made from them.
+// Command gshare-lab runs experiments without a cluster or a GPU: a real Kubernetes control plane with simulated nodes, simulations of
+// gshare's rules and of published policies, and the tables and figures of their results.
 package main
 
 import (
@@ -17,14 +17,15 @@ func main() {
 	cli.Main(root())
 }
 
+// root returns the command gshare-lab with all its subcommands.
 func root() *cobra.Command {
 	cmd := cli.Root(&cobra.Command{
 		Use:   "gshare-lab",
 		Short: "Try and measure gshare without a cluster or a GPU",
-		Long: "gshare-lab demo, replay and bench start etcd, kube-apiserver and gshare-scheduler as child processes, fill them with\n" +
-			"simulated nodes and pods, and check every placement. They need no root, no cluster and no GPU; Ctrl-C stops them and\n" +
-			"removes what they wrote. simulate runs gshare's rules beside published policies; results regenerates or checks the\n" +
-			"published tables and figures.",
+		Long: "demo, replay and bench start etcd, kube-apiserver and gshare-scheduler on this machine, with simulated nodes and pods, and\n" +
+			"check every placement. simulate compares gshare's rules with published policies. results regenerates or checks the\n" +
+			"published tables and figures.\n\n" +
+			"gshare-lab needs no root, no cluster and no GPU. Ctrl-C stops it and removes its files.",
 	})
 	cmd.AddCommand(trial.Commands()...)
 	cmd.AddCommand(simulate.Command(), results.Command())

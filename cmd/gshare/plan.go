@@ -10,6 +10,7 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/internal/chart"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/cmd/internal/output"
 	"github.com/gshare-dev/gshare/vgpu/planning"
 )
 
@@ -35,7 +36,8 @@ plan starts nothing. The exit code is 1 if an application cannot meet its object
 type planFlags struct {
 	applications, profiles, prices string
 	policy, modes                  string
-	output, plot, model            string
+	plot, model                    string
+	format                         output.Format
 
 	input planning.Input
 }
@@ -69,17 +71,14 @@ func planCommand() *cobra.Command {
 	f.StringVar(&p.prices, "prices", "", "YAML or JSON file of prices (billionths of the currency) and, optionally, of the sizes that the platform sells")
 	f.StringVar(&p.policy, "policy", "gshare", "comma-separated list of gshare, pamba, harmonybatch; or all")
 	f.StringVar(&p.modes, "modes", "all", "comma-separated list of cpu, gpu, partitioned, share; or all")
-	f.StringVarP(&p.output, "output", "o", "table", "output format: json or table")
+	p.format.AddTo(cmd)
 	f.StringVar(&p.plot, "plot", "", "also write a chart of the cheapest mode by SLO and rate to this file (.svg or .png)")
 	f.StringVar(&p.model, "model", "", "model of the chart (default: model of the first application)")
 	return cmd
 }
 
 func (p *planFlags) check() error {
-	switch {
-	case p.output != "json" && p.output != "table":
-		return fmt.Errorf("--output: unknown format %q: must be json or table", p.output)
-	case p.plot != "" && !chart.Known(p.plot):
+	if p.plot != "" && !chart.Known(p.plot) {
 		return fmt.Errorf("--plot: unsupported file type %q: must be .svg or .png", p.plot)
 	}
 	for _, name := range p.policies() {

@@ -87,7 +87,7 @@ func TestPlanRefuses(t *testing.T) {
 		want      string
 		code      int
 	}{
-		"output":        {[]string{"-o", "xml"}, `--output: unknown format "xml"`, 2},
+		"output":        {[]string{"-o", "xml"}, `unknown format "xml"`, 2},
 		"plot":          {[]string{"--plot", "x.pdf"}, `--plot: unsupported file type "x.pdf"`, 2},
 		"policy":        {[]string{"--policy", "best"}, `--policy: unknown policy "best"`, 2},
 		"modes":         {[]string{"--modes", "tpu"}, `modes: "tpu"`, 2},

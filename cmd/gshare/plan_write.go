@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -16,18 +15,11 @@ func (p *planFlags) write(out io.Writer, plans []policyPlan) error {
 			return err
 		}
 	}
-	if p.output == "table" {
-		return p.writeTable(out, plans)
-	}
-	text, err := json.MarshalIndent(struct {
+	document := struct {
 		Currency string       `json:"currency"`
 		Plans    []policyPlan `json:"plans"`
-	}{p.input.Prices.Currency, plans}, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(append(text, '\n'))
-	return err
+	}{p.input.Prices.Currency, plans}
+	return p.format.Write(out, document, func(w io.Writer) error { return p.writeTable(w, plans) })
 }
 
 func (p *planFlags) writeTable(out io.Writer, plans []policyPlan) error {

@@ -3,20 +3,20 @@ package report
 
 import "math"
 
-// Figure is one measured number of a run, under the name that it has in JSON.
+// Figure is a number that a run measured, with its name in JSON and tables.
 type Figure struct {
 	Name   string
 	Value  float64
 	Digits int // after the decimal point, in tables
 }
 
-// Run is what one seed gave.
+// Run holds the figures of one seed.
 type Run struct {
 	Seed    uint64
 	Figures []Figure
 }
 
-// Summary is all runs of one policy. Every run has the same figures in the same order.
+// Summary holds the runs of one policy. All runs have the same figures in the same order.
 type Summary struct {
 	Policy string
 	Runs   []Run
@@ -54,7 +54,7 @@ func (s *Summary) StdDev() []Figure {
 	return dev
 }
 
-// Value is the mean of the figure of that name; NaN if there is none.
+// Value returns the mean of the figure with this name, or NaN if there is none.
 func (s *Summary) Value(name string) float64 {
 	for _, f := range s.Mean() {
 		if f.Name == name {
@@ -64,6 +64,7 @@ func (s *Summary) Value(name string) float64 {
 	return math.NaN()
 }
 
+// blank returns the figures of the runs with the value zero.
 func (s *Summary) blank() []Figure {
 	if len(s.Runs) == 0 {
 		return nil

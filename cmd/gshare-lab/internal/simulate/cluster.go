@@ -30,17 +30,16 @@ type clusterSimulation struct {
 	curves []chart.Line // of the first run of each policy
 }
 
-const clusterLong = `cluster replays a trace of pods on the nodes of a cluster, by the method of FGD (ATC'23): pods arrive in random order until they
-have asked for --load times the GPUs of the cluster, none leaves, and a pod that does not fit is dropped.
+const clusterLong = `Pack a trace of pods on the nodes of a cluster by the method of FGD (ATC'23): pods arrive in random order until they have requested
+--load times the GPUs of the cluster. Pods never end, and pods that do not fit are dropped.
 
-Each run gives:
-  allocation_percent_100  GPU in use, in percent, when as much had been asked for as the cluster has
-  allocation_percent_130  the same at the end: when --load times as much had been asked for, 1.3 by default
-  fragmentation           GPU that is idle at the end and that a random typical pod could not use, in percent of all GPUs
-  decisions_per_second    pods decided in a second, on one thread
+Figures of each run:
+  allocation_percent_100  GPUs in use, in percent, when the requests equal the GPUs of the cluster
+  allocation_percent_130  GPUs in use, in percent, at the end: when the requests are --load times the GPUs
+  fragmentation           idle GPUs at the end that a random typical pod could not use, in percent of all GPUs
+  decisions_per_second    pods decided per second, on one thread
 
-fgd gives ties to the first node of the order, as its published results do; fgd-stock gives them to a random one, as stock
-kube-scheduler would.`
+Of nodes with equal scores, fgd chooses the first, as in its published results, and fgd-stock a random one, as kube-scheduler does.`
 
 func simulateCluster() *simulation {
 	c := &clusterSimulation{}
@@ -53,13 +52,13 @@ func simulateCluster() *simulation {
 
 func (c *clusterSimulation) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.nodesFile, "nodes", openbNodes, "CSV file of nodes: sn, cpu_milli, memory_mib, gpu, model")
-	f.StringVar(&c.podsFile, "pods", openbPods, "CSV file of pods: name, cpu_milli, memory_mib, num_gpu, gpu_milli, and gpu_spec if pods are particular")
-	f.Float64Var(&c.load, "load", 1.3, "GPUs asked for at the end, in parts of those of the cluster")
+	f.StringVar(&c.podsFile, "pods", openbPods, "CSV file of pods: name, cpu_milli, memory_mib, num_gpu, gpu_milli, and optionally gpu_spec")
+	f.Float64Var(&c.load, "load", 1.3, "GPUs requested at the end, as a multiple of those of the cluster")
 	f.IntVar(&c.replicate, "replicate", 1, "copies of the nodes and of the pods")
-	f.StringVar(&c.order, "order", cluster.RandomOrder, "of the nodes; where a policy is indifferent the first wins: "+strings.Join(cluster.Orders(), ", "))
+	f.StringVar(&c.order, "order", cluster.RandomOrder, "order of the nodes, the first of which is chosen among equals: "+strings.Join(cluster.Orders(), ", "))
 }
 
-// The most that is simulated: beyond it somebody has mistyped.
+// Upper bounds of flags, to catch typing errors.
 const (
 	maxLoad      = 10
 	maxReplicate = 100
@@ -68,13 +67,13 @@ const (
 func (c *clusterSimulation) prepare() error {
 	switch {
 	case c.nodesFile == "" || c.podsFile == "":
-		return errors.New("--nodes and --pods: both files are needed")
+		return errors.New("--nodes and --pods are required")
 	case !(c.load > 0 && c.load <= maxLoad): // NaN too
 		return fmt.Errorf("--load: %v is not above 0 and at most %d", c.load, maxLoad)
 	case c.replicate < 1 || c.replicate > maxReplicate:
 		return fmt.Errorf("--replicate: %d is not between 1 and %d", c.replicate, maxReplicate)
 	case !slices.Contains(cluster.Orders(), c.order):
-		return fmt.Errorf("--order: %q is none of %s", c.order, strings.Join(cluster.Orders(), ", "))
+		return fmt.Errorf("--order: unknown value %q: must be one of %s", c.order, strings.Join(cluster.Orders(), ", "))
 	}
 	return c.read()
 }
@@ -90,7 +89,7 @@ func (c *clusterSimulation) read() error {
 	}
 	nodes, pods = trace.Replicate(nodes, pods, c.replicate)
 	c.nodes, c.pods = clusterNodes(nodes), clusterPods(pods)
-	_, err = c.simulation(cluster.Policies()[0], 0) // finds what no single line shows, such as a cluster without GPUs
+	_, err = c.simulation(cluster.Policies()[0], 0) // validates the whole input, such as a cluster without GPUs
 	return err
 }
 
@@ -137,7 +136,7 @@ func (c *clusterSimulation) run(ctx context.Context, policy string, seed uint64)
 	}, nil
 }
 
-// keep remembers the curve of a policy's first run for the picture.
+// keep stores the curve of a policy's first run for the chart.
 func (c *clusterSimulation) keep(policy string, curve []cluster.Point) {
 	if slices.ContainsFunc(c.curves, func(l chart.Line) bool { return l.Name == policy }) {
 		return

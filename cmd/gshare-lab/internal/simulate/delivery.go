@@ -24,25 +24,25 @@ type deliverySimulation struct {
 	worst                 map[string][]float64 // by policy: the worst share on each GPU, over all runs
 }
 
-const deliveryLong = `delivery fills GPUs with pods by an admission rule, lets every pod compute all the time, and hands out the tokens of one policy.
-No pod may use more than its quota. Kernels are fluid: a pod stops when its token does, and loses the switch loss when it starts.
+const deliveryLong = `Fill GPUs with pods by an admission rule, let every pod compute all the time, and issue tokens by a policy. Pods cannot exceed their
+quota. A pod stops when its token ends, and loses the switch loss when it starts.
 
-The admission is slot or mra, FaST-GShare's rectangles. With slot, every GPU keeps switch loss x turns / window free.
---tokens is --policy: table (gshare's slot table), fast (FaST-GShare's order, corrected), hol (the paper as printed: stop at the first pod
-that does not fit) or skip (its code: whatever fits goes).
+--admission is slot, or mra for FaST-GShare's rectangles. With slot, every GPU keeps switch loss x turns / window free.
+--tokens, the same as --policy, is table (gshare's slot table), fast (FaST-GShare's order, corrected), hol (the paper as printed: stops at
+the first pod that does not fit) or skip (the paper's code: every pod that fits runs).
 
-Each run gives:
-  gpus                     GPUs that were filled
+Figures of each run:
+  gpus                     GPUs with pods
   pods                     pods on them
-  gpus_all_served_percent  GPUs on which every pod got 99 % of its quota or more in each second, the first two windows not counted
+  gpus_all_served_percent  GPUs on which every pod got at least 99 % of its quota in each second, without the first two windows
   worst_share              part of its quota that the worst pod got in its worst second
   mean_worst_share         the same for the worst pod of each GPU, on average
-  longest_gap_ms           longest time that a pod stood still`
+  longest_gap_ms           longest time without a token`
 
 func simulateDelivery() *simulation {
 	d := &deliverySimulation{worst: map[string][]float64{}}
 	return &simulation{
-		name: "delivery", short: "Hand out tokens on full GPUs: do pods get what they were admitted for?", long: deliveryLong,
+		name: "delivery", short: "Issue tokens on full GPUs, and measure the time that pods get", long: deliveryLong,
 		example:  "  gshare-lab simulate delivery --family uniform --admission slot --tokens table\n  gshare-lab simulate delivery --family papermix --admission mra --tokens hol --window 1s --switch-loss 0 -o json",
 		policies: tokenNames(), flags: d.flags, prepare: d.prepare, run: d.run, chart: d.chart,
 	}
@@ -61,8 +61,8 @@ func (d *deliverySimulation) flags(f *pflag.FlagSet) {
 	f.StringVar(&d.admission, "admission", "slot", strings.Join(delivery.Admissions(), " or "))
 	f.IntVar(&d.gpus, "gpus", 300, "number of GPUs to fill")
 	f.DurationVar(&d.setting.Window, "window", 100*time.Millisecond, "window in which quotas are accounted; divides a second")
-	f.DurationVar(&d.setting.Turn, "turn", 5*time.Millisecond, "grid of turns, and longest token of the other policies")
-	f.DurationVar(&d.setting.SwitchLoss, "switch-loss", time.Millisecond, "what a pod loses whenever it starts after a pause")
+	f.DurationVar(&d.setting.Turn, "turn", 5*time.Millisecond, "length of turns, and maximum token of policies without turns")
+	f.DurationVar(&d.setting.SwitchLoss, "switch-loss", time.Millisecond, "time that a pod loses when it starts after a pause")
 	f.IntVar(&d.setting.Seconds, "seconds", 5, "time to simulate")
 	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "tokens" {
@@ -72,7 +72,7 @@ func (d *deliverySimulation) flags(f *pflag.FlagSet) {
 	})
 }
 
-// The most that is simulated: beyond it somebody has mistyped.
+// Upper bounds of flags, to catch typing errors.
 const (
 	maxDeliveryGPUs = 100_000
 	maxSeconds      = 3600
@@ -82,9 +82,9 @@ func (d *deliverySimulation) prepare() error {
 	_, known := shapes.Families()[d.familyName]
 	switch {
 	case !known:
-		return fmt.Errorf("--family: %q is none of %s", d.familyName, strings.Join(shapesFamilies(), ", "))
+		return fmt.Errorf("--family: unknown value %q: must be one of %s", d.familyName, strings.Join(shapesFamilies(), ", "))
 	case !slices.Contains(delivery.Admissions(), d.admission):
-		return fmt.Errorf("--admission: %q is none of %s", d.admission, strings.Join(delivery.Admissions(), ", "))
+		return fmt.Errorf("--admission: unknown value %q: must be one of %s", d.admission, strings.Join(delivery.Admissions(), ", "))
 	case d.gpus < 1 || d.gpus > maxDeliveryGPUs:
 		return fmt.Errorf("--gpus: %d is not between 1 and %d", d.gpus, maxDeliveryGPUs)
 	case d.setting.Seconds < 1 || d.setting.Seconds > maxSeconds:
@@ -120,7 +120,7 @@ func (d *deliverySimulation) run(ctx context.Context, policy string, seed uint64
 	}, nil
 }
 
-// chart draws, for each policy, the part of the GPUs whose worst pod got at most so much.
+// chart draws the distribution over the GPUs of the worst pod's part of its quota, for each policy.
 func (d *deliverySimulation) chart(summaries []report.Summary) *chart.Chart {
 	c := &chart.Chart{
 		Title: fmt.Sprintf("%s, admitted by %s, %v turns, %v lost at a switch", d.familyName, d.admission, d.setting.Turn, d.setting.SwitchLoss),

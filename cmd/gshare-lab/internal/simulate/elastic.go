@@ -25,38 +25,38 @@ type elasticSimulation struct {
 	setting               elastic.Setting
 	pairs                 []elastic.Pair
 	exclusive             map[elasticRun][]elastic.Outcome
-	sweep                 map[string]*chart.Line // by policy: p95 over the variation, summed over the seeds
-	sweeps                func() bool            // whether a picture is wanted
+	sweep                 map[string]*chart.Line // by policy: p95 by variation, summed over the seeds
+	sweeps                func() bool            // reports whether a chart is requested
 }
 
-// elasticRun names what all policies see alike.
+// elasticRun identifies the requests that all policies are compared on.
 type elasticRun struct {
 	seed uint64
 	cv   float64
 }
 
-const elasticLong = `elastic puts two functions on one GPU, as Dilu's section 5.2 does, and compares them with a GPU for each. The shares of a function follow
-from its profile by Dilu's rules. Functions and GPU are models: kernels run in waves on the SMs that are free, and what neighbours take
-from each other beyond SMs (bandwidth, caches) is --interference alone, 0 unless given.
+const elasticLong = `Run two functions on one GPU, as in Dilu's section 5.2, and compare them with a GPU for each. The shares follow from the functions'
+profiles by Dilu's rules. Functions and GPU are models: kernels run in waves on free SMs. Contention for anything but SMs (bandwidth,
+caches) is set by --interference.
 
 --policy is rckm (Dilu's block tokens, corrected, with MPS caps at the limits and best effort at MPS's lower priority), rckm-tokens
-(the same without the priority), rckm-gaps (rckm where the host does not tell when a batch ends), rckm-printed (the algorithm as the
-paper has it), rckm-uncapped (rckm without the caps, so that tokens alone keep the limits), exclusive (a GPU for each), mps-l and mps-r (MPS caps alone, at the limits or at the requests), fast and table (time tokens
-at the limits, the window shared as the requests are, if the limits do not fit together), tgs (priority in the manner of TGS: the second
-function by what the first leaves, with a rate that halves and grows).
+(the same without the priority), rckm-gaps (rckm if the host does not report when a batch ends), rckm-printed (the algorithm as printed
+in the paper), rckm-uncapped (rckm without the caps: only tokens enforce limits), exclusive (a GPU for each), mps-l and mps-r (only MPS
+caps, at the limits or at the requests), fast and table (time tokens at the limits; if these do not fit together, the window is divided by
+the requests), tgs (priority as in TGS: the second function gets what the first leaves, with a rate that halves and grows).
 
-Each run gives, as means over the functions of all pairs, compared with exclusive GPUs:
+Figures of each run, as means over the functions of all pairs, compared with exclusive GPUs:
   p50_ratio, p95_ratio     latency of inference
-  worst_p95_ratio          of the function that it is worst for
+  worst_p95_ratio          maximum over the functions
   training_percent         throughput of training
-  worst_training_percent   of the training that it is worst for
+  worst_training_percent   minimum over the trainings
 
-With --plot, the same policies run with variations of 1 to 6 (not for two trainings).`
+With --plot, the policies also run with variations from 1 to 6 (not for two trainings).`
 
 func simulateElastic() *simulation {
 	e := &elasticSimulation{exclusive: map[elasticRun][]elastic.Outcome{}, sweep: map[string]*chart.Line{}}
 	s := &simulation{
-		name: "elastic", short: "Let two functions share a GPU elastically: do latency and throughput stay what they were?", long: elasticLong,
+		name: "elastic", short: "Share a GPU elastically between two functions, and measure latency and throughput", long: elasticLong,
 		example:  "  gshare-lab simulate elastic --policy all\n  gshare-lab simulate elastic --policy rckm,mps-l,mps-r --cv 6 --runs 3 -o json\n  gshare-lab simulate elastic --pair gpt2-large+roberta-large --max-tokens 0.1",
 		policies: elastic.Policies(), flags: e.flags, prepare: e.prepare, run: e.run, chart: e.chart,
 	}
@@ -68,11 +68,11 @@ func (e *elasticSimulation) flags(f *pflag.FlagSet) {
 	f.StringVar(&e.kind, "kind", elastic.Kinds()[0], strings.Join(elastic.Kinds(), ", "))
 	f.StringVar(&e.pair, "pair", "all", "one pair of the kind, or all")
 	f.Float64Var(&e.setting.CV, "cv", 1, "coefficient of variation of the gaps between requests: gamma distributed, 1 is Poisson")
-	f.Float64Var(&e.load, "load", 1, "requests a second, times those of Dilu's figures")
-	f.Float64Var(&e.slo, "slo", 3, "of inference, times what it takes on the whole GPU; at its request it takes at most half of it")
-	f.IntVar(&e.seconds, "seconds", 60, "time in which requests come; what waits then is still served")
-	f.Float64Var(&e.setting.MaxTokens, "max-tokens", 0, "of the rckm policies: MaxTokens, times what makes the launches of a function without neighbours its request; 0: as they calibrate it")
-	f.IntVar(&e.interference, "interference", 0, "percent that a kernel takes longer while neighbours fill the rest of the GPU")
+	f.Float64Var(&e.load, "load", 1, "requests per second, as a multiple of those of Dilu's figures")
+	f.Float64Var(&e.slo, "slo", 3, "SLO of inference, as a multiple of its time on a whole GPU; with its request it takes at most half of the SLO")
+	f.IntVar(&e.seconds, "seconds", 60, "time in which requests arrive; those that wait at the end are served")
+	f.Float64Var(&e.setting.MaxTokens, "max-tokens", 0, "MaxTokens of the rckm policies, as a multiple of what lets a function without neighbours launch its request; 0: calibrated")
+	f.IntVar(&e.interference, "interference", 0, "slowdown of kernels in percent while neighbours fill the rest of the GPU")
 }
 
 func (e *elasticSimulation) prepare() error {
@@ -138,7 +138,7 @@ func (e *elasticSimulation) run(ctx context.Context, policy string, seed uint64)
 	return figures, nil
 }
 
-// baseline serves all functions exclusively, once for all policies.
+// baseline returns the outcome with a GPU for each function, computed once for all policies.
 func (e *elasticSimulation) baseline(ctx context.Context, seed uint64, cv float64) ([]elastic.Outcome, error) {
 	run := elasticRun{seed, cv}
 	if base, ok := e.exclusive[run]; ok {

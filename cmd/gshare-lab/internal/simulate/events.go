@@ -24,30 +24,30 @@ type eventsSimulation struct {
 	cut                 bool
 
 	list   []events.Event
-	curves []chart.Line // of each policy
+	curves []chart.Line // one for each policy
 }
 
-const eventsLong = `events replays a list of instances that start and stop on a cluster of equal GPUs, and counts the GPUs that hold any. The
-list is that of Dilu's simulator (ASPLOS'25, 5.5): one Python dict a line. Nothing is random; runs differ in speed only.
+const eventsLong = `Replay a list of instances that start and stop on a cluster of equal GPUs, and count the GPUs in use. The list has the format of
+Dilu's simulator (ASPLOS'25, 5.5): one Python dict per line. Nothing is random; runs only differ in speed.
 
   exclusive      whole GPUs
   limit          INFless-l: packs by the limits of SMs, best fit
   request        INFless-r: packs by the requests, best fit; limits are ignored
-  firstfit       requests and limits as Dilu bounds them, on the first GPU with room
+  firstfit       requests and limits within Dilu's bounds, on the first GPU that fits
   complementary  Dilu's Algorithm 1 as gshare corrects it; the workers of an instance stay on one node
   gshare         the choice of the profile gshare, with the workers of an instance as pods of their own
 
-Before they start a GPU for an LLM, the last two cut it between active GPUs of one node if these have the memory; --cut=false
-forbids it. In Kubernetes that is the author's choice (gshare/vgpu), not the scheduler's.
+The last two divide an LLM between active GPUs of one node rather than start a GPU, if these have the memory; --cut=false
+disables this. In Kubernetes, the author of a pod decides this (gshare/vgpu).
 
-Each run gives:
-  peak_gpus             the most GPUs that were active at once
+Figures of each run:
+  peak_gpus             maximum of active GPUs
   mean_gpus             over time, from the first event to the last
-  sm_fragmentation      SMs of active GPUs beyond what instances request, over time, in percent; what a policy gives away
-                        above the request counts as fragmentation
-  memory_fragmentation  memory of active GPUs that is free, likewise
-  refused               instances that found no room
-  decisions_per_second  starts in a second of the whole replay, on one thread`
+  sm_fragmentation      SMs of active GPUs that instances do not request, over time, in percent; SMs that a policy allocates
+                        above the request count as fragmentation
+  memory_fragmentation  free memory of active GPUs, over time, in percent
+  refused               instances that did not fit
+  decisions_per_second  starts per second of the replay, on one thread`
 
 func simulateEvents() *simulation {
 	e := &eventsSimulation{}
@@ -57,7 +57,7 @@ func simulateEvents() *simulation {
 	}
 	slices.Reverse(policies) // gshare is the default
 	return &simulation{
-		name: "events", short: "Replay instances that start and stop, and count the GPUs they need", long: eventsLong,
+		name: "events", short: "Replay instances that start and stop, and count the GPUs in use", long: eventsLong,
 		example:  "  gshare-lab simulate events --file instances-400.txt --policy all --plot gpus.svg",
 		policies: policies, flags: e.flags, prepare: e.prepare, run: e.run, chart: e.chart,
 	}
@@ -67,15 +67,15 @@ func (e *eventsSimulation) flags(f *pflag.FlagSet) {
 	f.StringVar(&e.file, "file", "", "list of events (required)")
 	f.IntVar(&e.nodes, "nodes", 1000, "number of nodes")
 	f.IntVar(&e.gpus, "gpus-per-node", 4, "GPUs of each node")
-	f.IntVar(&e.memory, "memory", 40, "GiB of each GPU")
-	f.Int64Var(&e.gamma, "gamma", 150, "bound of the sum of limits on a GPU, percent")
-	f.BoolVar(&e.cut, "cut", true, "let complementary and gshare cut LLMs rather than start a GPU")
+	f.IntVar(&e.memory, "memory", 40, "memory of each GPU in GiB")
+	f.Int64Var(&e.gamma, "gamma", 150, "maximum sum of limits on a GPU in percent")
+	f.BoolVar(&e.cut, "cut", true, "let complementary and gshare divide LLMs between GPUs")
 }
 
 func (e *eventsSimulation) prepare() error {
 	switch {
 	case e.file == "":
-		return errors.New("--file: a list of events is needed")
+		return errors.New("--file is required")
 	case e.nodes < 1 || e.nodes > 100_000:
 		return fmt.Errorf("--nodes: %d is not between 1 and 100000", e.nodes)
 	case e.gpus < 1 || e.gpus > share.MaxVGPUs:
@@ -115,7 +115,7 @@ func (e *eventsSimulation) run(_ context.Context, name string, _ uint64) ([]repo
 	}, nil
 }
 
-// keep remembers the timeline of a policy for the picture, as steps; all runs give the same.
+// keep stores the timeline of a policy for the chart, as steps. It is the same in all runs.
 func (e *eventsSimulation) keep(policy string, timeline []events.Sample) {
 	if slices.ContainsFunc(e.curves, func(l chart.Line) bool { return l.Name == policy }) {
 		return

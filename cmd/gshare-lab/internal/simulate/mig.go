@@ -13,22 +13,22 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig"
 )
 
-// migSimulation is simulate mig: its flags, and what they name.
+// migSimulation is gshare-lab simulate mig.
 type migSimulation struct {
 	mix, model string
 	load       migchurn.Load
 	sweep      map[string]*chart.Line // by policy: accepted percent over offered load, summed over the seeds
-	sweeps     func() bool            // whether a picture is wanted
+	sweeps     func() bool            // reports whether a chart is requested
 }
 
 func simulateMIG() *simulation {
 	m := &migSimulation{sweep: map[string]*chart.Line{}}
 	s := &simulation{
 		name:  "mig",
-		short: "Create and delete MIG instances: how much of what is asked for finds a place",
-		long: "mig lets requests for MIG instances come and go. A policy chooses the GPU and the memory slice at which an\n" +
-			"instance is created; what runs is never moved. accepted_percent counts compute slices of those requested.\n" +
-			"With --plot, the same policies run at loads from 0.7 to 1.3.",
+		short: "Create and delete MIG instances, and count the requests that fit",
+		long: "Create and delete MIG instances. A policy chooses the GPU and the memory slice of each instance; running instances are\n" +
+			"never moved. accepted_percent is the part of the requested compute slices that were created. With --plot, the policies also\n" +
+			"run at loads from 0.7 to 1.3.",
 		example:  "  gshare-lab simulate mig --mix uniform --load 1.1 --policy all --runs 10",
 		policies: migchurn.Policies,
 		flags:    m.addFlags,
@@ -41,8 +41,8 @@ func simulateMIG() *simulation {
 }
 
 func (m *migSimulation) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&m.mix, "mix", "uniform", "how often each size is asked for: uniform, small or mid")
-	f.Float64Var(&m.load.Offered, "load", 1.1, "compute slices asked for at a time, over those there are")
+	f.StringVar(&m.mix, "mix", "uniform", "frequencies of the sizes: uniform, small or mid")
+	f.Float64Var(&m.load.Offered, "load", 1.1, "requested compute slices at a time, as a multiple of those of the GPUs")
 	f.IntVar(&m.load.GPUs, "gpus", 60, "number of GPUs")
 	f.IntVar(&m.load.Requests, "requests", 20000, "number of requests; the first quarter is not counted")
 	f.StringVar(&m.model, "model", "A100-80GB", "kind of GPU: "+strings.Join(migModels(), ", "))
@@ -90,9 +90,10 @@ func (m *migSimulation) play(policy string, seed uint64, offered float64) (migch
 	return migchurn.Run(load, choose)
 }
 
-// sweepLoads are the loads of the picture.
+// sweepLoads are the loads of the chart.
 var sweepLoads = []float64{0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3}
 
+// addSweep runs a policy at each load of the chart.
 func (m *migSimulation) addSweep(policy string, seed uint64) error {
 	line := m.sweep[policy]
 	if line == nil {

@@ -21,31 +21,31 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-const servingLong = `serving plays the requests of a trace against functions on GPUs, and counts which of them miss their SLO and what that
-takes. All policies see the same requests, profiles and hardware; time is virtual.
+const servingLong = `Serve the requests of a trace with functions on GPUs, and count the SLO violations and the GPU time. All policies get the same requests,
+profiles and hardware; time is virtual.
 
 On whole GPUs that instances share (gpus in the profiles file, shares of each function):
-  eager         FaST-GShare: scales by its Algorithm 1 as the load of the last seconds says; fixed shares
-  keepalive     as INFless: scales out at once, and in after a minute without need
-  lazy          Dilu: shares with a limit of twice the request, and a window of 40 s before instances are added or ended
-On GPUs that are cut into MIG instances (mig, nodes of each function):
-  monolithic    as ESG: a function on one slice of its own, the smallest that keeps the SLO
-  pipelined     FluidFaaS: functions are cut into stages on free slices; idle ones share slices in turn
-With functions of a provider, paid by the call (models, model of each function):
-  harmonybatch  whole functions, in groups and batches as HarmonyBatch plans
-  pamba         as PAMBA plans, cut functions among them
-On any:
-  gshare        all together; it takes the first of the three that the profiles file offers
+  eager         FaST-GShare: scales with its Algorithm 1 by the load of the last seconds; fixed shares
+  keepalive     as INFless: scales out at once, and in after a minute
+  lazy          Dilu: shares with a limit of twice the request, and scales by a window of 40 s
+On GPUs with MIG instances (mig, nodes of each function):
+  monolithic    as ESG: a function on a slice of its own, the smallest that meets the SLO
+  pipelined     FluidFaaS: functions in stages on free slices; idle functions share slices in turn
+With a provider's functions, billed by call (models, model of each function):
+  harmonybatch  whole functions, in the groups and batches of HarmonyBatch
+  pamba         as planned by PAMBA, including partitioned functions
+On any of them:
+  gshare        all of these; uses the first of the three kinds in the profiles file
 
-Each run gives:
-  slo_violation_percent  requests that were late, refused or never answered
+Figures of each run:
+  slo_violation_percent  requests answered late, refused or not answered
   cold_starts            instances loaded from storage; warm_starts: from host memory
-  gpu_seconds            shares: time of whole GPUs that was reserved, or used beyond that; MIG: time in which any slice of a
-                         GPU worked; calls: the time of executions by their part of the card
-  mig_seconds            time in which MIG instances worked, summed over them
-  cost                   in units of the prices' currency
-  p50_ms, p95_ms, p99_ms from arrival to answer, of the requests that were answered
-  used_gpu_seconds       shares: the part of gpu_seconds in which SMs worked; memory_gb_seconds: device memory that was held
+  gpu_seconds            shares: time of whole GPUs that was requested, or used beyond that; MIG: time in which any slice of a
+                         GPU was busy; calls: time of executions, times their part of the GPU
+  mig_seconds            busy time, summed over MIG instances
+  cost                   in the currency of the prices
+  p50_ms, p95_ms, p99_ms latency of answered requests
+  used_gpu_seconds       shares: part of gpu_seconds in which SMs were busy; memory_gb_seconds: device memory in use
   requests, refused, completed_per_second (before the trace ended)`
 
 // servingSimulation is gshare-lab simulate serving.
@@ -59,7 +59,7 @@ type servingSimulation struct {
 	first  func() uint64 // seed
 	spec   serving.Spec
 	series []trace.Series
-	inputs map[uint64]*serving.Input // by seed, so that all policies see the same
+	inputs map[uint64]*serving.Input // by seed, the same for all policies
 }
 
 func simulateServing() *simulation {
@@ -69,7 +69,7 @@ func simulateServing() *simulation {
 		policies = append(policies, p.Name)
 	}
 	run := &simulation{
-		name: "serving", short: "Serve the requests of a trace under SLOs, and count violations and GPU time", long: servingLong,
+		name: "serving", short: "Serve the requests of a trace, and count SLO violations and GPU time", long: servingLong,
 		example: "  gshare-lab simulate serving --trace bursty.txt --profiles scaling.yaml --policy gshare,lazy,eager,keepalive --seed 1 -o json\n" +
 			"  gshare-lab simulate serving --trace conv.csv --profiles light.yaml --geometry p1 --policy gshare,pipelined,monolithic --duration 20m",
 		policies: policies, flags: s.flags, prepare: s.prepare, run: s.run, chart: s.chart,
@@ -79,22 +79,22 @@ func simulateServing() *simulation {
 }
 
 func (s *servingSimulation) flags(f *pflag.FlagSet) {
-	f.StringVar(&s.trace, "trace", "", "requests: a number a line (requests a second), or a CSV file of Azure's traces (required)")
-	f.StringVar(&s.profiles, "profiles", "", "hardware, prices and functions with their profiles, YAML or JSON (required)")
-	f.StringVar(&s.data, "data", "", "folder of the tables that the profiles file names (default: the folder of that file)")
-	f.StringVar(&s.geometry, "geometry", "", "how the GPUs are cut: one of mig.geometries of the profiles file, where there are several")
-	f.IntVar(&s.gpus, "gpus", 0, "number of whole GPUs to share (default: gpus of the profiles file)")
-	f.Float64Var(&s.scale, "scale", 1, "requests for each one of the trace, for all functions")
-	f.DurationVar(&s.step, "step", 0, "take rates over so long, where the trace is of few requests (default: its own steps)")
-	f.DurationVar(&s.duration, "duration", 0, "how much of the trace is played (default: all)")
+	f.StringVar(&s.trace, "trace", "", "requests: one number per line (requests per second), or a CSV file of Azure's traces (required)")
+	f.StringVar(&s.profiles, "profiles", "", "YAML or JSON file of hardware, prices, and functions with their profiles (required)")
+	f.StringVar(&s.data, "data", "", "directory of the tables that the profiles file refers to (default: that of the profiles file)")
+	f.StringVar(&s.geometry, "geometry", "", "MIG geometry of the GPUs: one of mig.geometries in the profiles file")
+	f.IntVar(&s.gpus, "gpus", 0, "number of whole GPUs (default: gpus in the profiles file)")
+	f.Float64Var(&s.scale, "scale", 1, "requests for each request of the trace")
+	f.DurationVar(&s.step, "step", 0, "interval of the rates, for traces with few requests (default: that of the trace)")
+	f.DurationVar(&s.duration, "duration", 0, "part of the trace to play (default: all)")
 }
 
 func (s *servingSimulation) prepare() error {
 	switch {
 	case s.trace == "":
-		return errors.New("--trace: name a file")
+		return errors.New("--trace is required")
 	case s.profiles == "":
-		return errors.New("--profiles: name a file")
+		return errors.New("--profiles is required")
 	case !(s.scale > 0 && s.scale <= 1e6):
 		return fmt.Errorf("--scale: %v is not above 0 and at most 1e6", s.scale)
 	case s.step < 0 || s.step > time.Hour:
@@ -126,7 +126,7 @@ func (s *servingSimulation) prepare() error {
 	return err
 }
 
-// input draws the requests of a seed, once for all policies.
+// input returns the requests of a seed, drawn once for all policies.
 func (s *servingSimulation) input(seed uint64) (*serving.Input, error) {
 	if in := s.inputs[seed]; in != nil {
 		return in, nil
@@ -177,7 +177,7 @@ func (s *servingSimulation) run(ctx context.Context, policy string, seed uint64)
 	}, nil
 }
 
-// chart draws the violations, with the GPU time that each policy took.
+// chart draws the violations of each policy, with its GPU time.
 func (s *servingSimulation) chart(summaries []report.Summary) *chart.Chart {
 	c := &chart.Chart{Title: "SLO violations, " + filepath.Base(s.profiles), Y: "percent of the requests"}
 	for _, x := range summaries {

@@ -19,29 +19,29 @@ type shapesSimulation struct {
 	family shapes.Family
 }
 
-const shapesLong = `shapes packs pods that want a part of a GPU's SMs for a part of the time, one after another, and counts GPUs.
+const shapesLong = `Pack pods that request a part of a GPU's SMs for a part of the time, one after another, and count the GPUs.
 
-Each run gives:
+Figures of each run:
   gpus             GPUs in use at the end
-  lower_bound      GPUs below which no packing exists: the configuration LP over all pods, fractional
+  lower_bound      minimum of GPUs for any packing: the fractional configuration LP over all pods
   ratio            gpus / lower_bound
-  density_percent  SM-time asked for, in percent of that of the GPUs in use
-  ns_per_pod       time to decide and book, on one thread
+  density_percent  requested SM-time, in percent of that of the GPUs in use
+  ns_per_pod       time for a decision, on one thread
 
-With --churn pods come and go on 30 GPUs: Poisson arrivals that offer 1.1 times their SM-time, exponential lifetimes; a pod that
-finds no room goes away. The first third of the arrivals is not counted. Then a run gives gpus, density_percent (the mean over
-time), refused_percent (of the SM-time offered) and ns_per_pod.
+With --churn, pods start and end on 30 GPUs: Poisson arrivals with 1.1 times the SM-time of the GPUs, exponential lifetimes. Pods that do
+not fit are dropped. The first third of the arrivals is not counted. The figures are gpus, density_percent (the mean over time),
+refused_percent (of the requested SM-time) and ns_per_pod.
 
 Policies:
   mra            FaST-GShare's maximal rectangles with keep-restructure
   maxrects-bssf  maximal rectangles, best short side fit
-  replan         rectangles planned anew for each pod, fullest GPU first
+  replan         rectangles, all arranged again for each pod, fullest GPU first
   slot-best-fit  slots, fullest GPU first, as gshare's scheduler chooses within a node
-  slot           slots, the GPU first that is fullest in what its pods are worth: quota times the price of their SM share in the
-                 configuration LP over the pods so far
+  slot           slots, GPU with the most valuable pods first: quota times the price of the SM share in the configuration LP over
+                 the pods so far
 
-The reserve holds for all policies: a GPU that switches between sets of pods keeps that part of every window free. The
-published policies know none; compare them at 0 too.`
+--reserve is the part of each window that a GPU keeps free for switching between sets of pods, with all policies. The published policies
+have no reserve: compare them with 0, too.`
 
 func simulateShapes() *simulation {
 	s := &shapesSimulation{}
@@ -56,12 +56,12 @@ func (s *shapesSimulation) flags(f *pflag.FlagSet) {
 	f.StringVar(&s.familyName, "family", "papermix", shapesFamilyHelp())
 	f.StringVar(&s.openbPods, "openb-pods", openbPods, "list of pods for the family openb")
 	f.IntVar(&s.pods, "pods", 0, "number of pods (default 1000, or 5000 with --churn)")
-	f.Float64Var(&s.reserve, "reserve", 0, "part of every window that a GPU keeps back if it switches, such as 0.05")
+	f.Float64Var(&s.reserve, "reserve", 0, "part of each window that a GPU keeps free for switching, such as 0.05")
 	f.Int64Var(&s.memoryGiB, "slice-memory", 80, "memory of a GPU in GiB")
-	f.BoolVar(&s.churn, "churn", false, "let pods come and go")
+	f.BoolVar(&s.churn, "churn", false, "let pods start and end")
 }
 
-// The most that is simulated: beyond it somebody has mistyped.
+// Upper bounds of flags, to catch typing errors.
 const (
 	maxShapes    = 1_000_000
 	maxMemoryGiB = 1 << 20
@@ -83,6 +83,7 @@ func (s *shapesSimulation) prepare() error {
 	return s.readFamily()
 }
 
+// usualPods returns the default number of pods.
 func (s *shapesSimulation) usualPods() int {
 	if s.churn {
 		return 5000

@@ -36,7 +36,7 @@ func (s *shapesSimulation) readFamily() (err error) {
 	case strings.HasSuffix(s.familyName, ".csv"):
 		pods, err = s.readShapes(s.familyName)
 	default:
-		err = fmt.Errorf("--family: %q is none of %s, %s, and no .csv file", s.familyName, strings.Join(shapesFamilies(), ", "), openbFamily)
+		err = fmt.Errorf("--family: unknown family %q: must be one of %s, %s, or a .csv file", s.familyName, strings.Join(shapesFamilies(), ", "), openbFamily)
 	}
 	s.family = shapes.From(pods)
 	return err

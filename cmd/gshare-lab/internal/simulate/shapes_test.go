@@ -115,7 +115,7 @@ func TestSimulateShapesRefuses(t *testing.T) {
 		"memory":          {[]string{"--family", shapesFile(t, head+"40,12,40000\n"), "--slice-memory", "24"}, "shapes.csv: line 2: memory"},
 		"malformed":       {[]string{"--family", shapesFile(t, head+"40;12;0\n")}, "shapes.csv: record on line 2"},
 		"no such file":    {[]string{"--family", "nowhere.csv"}, "nowhere.csv"},
-		"no such family":  {[]string{"--family", "nothing"}, `"nothing" is none of`},
+		"no such family":  {[]string{"--family", "nothing"}, `unknown family "nothing"`},
 		"openb, no file":  {[]string{"--family", "openb", "--openb-pods", "none.csv"}, "none.csv"},
 		"openb, bad file": {[]string{"--family", "openb", "--openb-pods", shapesFile(t, "name\n")}, "no column"},
 		"pods":            {[]string{"--pods", "-1"}, "--pods"},

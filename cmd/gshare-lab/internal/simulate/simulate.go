@@ -20,8 +20,8 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Compare gshare's rules with published ones on traces and generated loads",
-		Long: "simulate drives the rules that the scheduler and the node agent run, side by side with published policies.\n" +
-			"Nothing is started and nothing is sent: it needs no cluster and no GPU. Results depend on the seed alone.",
+		Long: "Run the rules of gshare's scheduler and node agent on simulated clusters and GPUs, beside published policies. The results\n" +
+			"depend only on the inputs and the seed, except for speeds.",
 	}
 	for _, s := range simulations() {
 		cmd.AddCommand(s.command())
@@ -29,28 +29,29 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// simulations returns the experiments; each stands in a file of its own.
+// simulations returns the experiments.
 func simulations() []*simulation {
 	return []*simulation{simulateCluster(), simulateShapes(), simulateEvents(), simulateMIG(), simulateDelivery(), simulateElastic(), simulateServing()}
 }
 
-// simulation is one experiment that runs for several policies and seeds.
+// simulation is an experiment that runs with several policies and seeds.
 type simulation struct {
 	name, short, long, example string
-	policies                   []string             // what --policy may say; the first is the default
+	policies                   []string             // values of --policy; the first is the default
 	flags                      func(*pflag.FlagSet) // adds the experiment's own flags
-	prepare                    func() error         // checks flags and reads files, once; its errors exit with 2
+	prepare                    func() error         // checks flags and reads files, once; its errors are usage errors
 	run                        func(ctx context.Context, policy string, seed uint64) ([]report.Figure, error)
-	chart                      func([]report.Summary) *chart.Chart // nil where no picture says more; called once after all runs
+	chart                      func([]report.Summary) *chart.Chart // draws the summaries of all runs; nil if the experiment has no chart
 
 	policy, output, plot string
 	seed                 uint64
 	runs                 int
 }
 
+// command returns the subcommand of the experiment.
 func (s *simulation) command() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: s.name, Short: s.short, Long: s.long, Example: s.example, Args: cobra.NoArgs,
+		Use: s.name, Short: s.short, Long: s.long, Example: s.example, Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			policies, err := s.check()
 			if err != nil {
@@ -70,27 +71,28 @@ func (s *simulation) command() *cobra.Command {
 	}
 	f := cmd.Flags()
 	s.flags(f)
-	f.StringVar(&s.policy, "policy", s.policies[0], "comma-separated list, or all: "+strings.Join(s.policies, ", "))
+	f.StringVar(&s.policy, "policy", s.policies[0], "comma-separated list of "+strings.Join(s.policies, ", ")+"; or all")
 	f.Uint64Var(&s.seed, "seed", 1, "seed of the first run")
-	f.IntVar(&s.runs, "runs", 1, "number of runs, with seeds that count up from --seed; prints mean and standard deviation")
-	f.StringVarP(&s.output, "output", "o", "table", "json or table")
+	f.IntVar(&s.runs, "runs", 1, "number of runs, with seeds from --seed on; prints means and standard deviations")
+	f.StringVarP(&s.output, "output", "o", "table", "output format: json or table")
 	if s.chart != nil {
-		f.StringVar(&s.plot, "plot", "", "also draw the result into this file (.svg or .png)")
+		f.StringVar(&s.plot, "plot", "", "also write a chart to this file (.svg or .png)")
 	}
 	return cmd
 }
 
+// check returns the selected policies, or an error for invalid flags.
 func (s *simulation) check() ([]string, error) {
 	policies, err := s.chosen()
 	switch {
 	case err != nil:
 		return nil, err
 	case s.output != "json" && s.output != "table":
-		return nil, fmt.Errorf("--output: %q is neither json nor table", s.output)
+		return nil, fmt.Errorf("--output: unknown format %q: must be json or table", s.output)
 	case s.runs < 1:
-		return nil, fmt.Errorf("--runs: %d is not a positive number", s.runs)
+		return nil, fmt.Errorf("--runs: must be positive, got %d", s.runs)
 	case s.plot != "" && !chart.Known(s.plot):
-		return nil, fmt.Errorf("--plot: %q ends neither in .svg nor in .png", s.plot)
+		return nil, fmt.Errorf("--plot: unsupported file type %q: must be .svg or .png", s.plot)
 	}
 	return policies, s.prepare()
 }
@@ -102,13 +104,13 @@ func (s *simulation) chosen() ([]string, error) {
 	policies := strings.Split(s.policy, ",")
 	for _, p := range policies {
 		if !slices.Contains(s.policies, p) {
-			return nil, fmt.Errorf("--policy: %q is none of %s", p, strings.Join(s.policies, ", "))
+			return nil, fmt.Errorf("--policy: unknown value %q: must be one of %s", p, strings.Join(s.policies, ", "))
 		}
 	}
 	return policies, nil
 }
 
-// runAll runs one after another, so that figures of speed are not those of neighbours on the same cores.
+// runAll runs all policies and seeds, one after another so that they do not slow each other down.
 func (s *simulation) runAll(ctx context.Context, policies []string) ([]report.Summary, error) {
 	bar := cli.NewBar("simulate "+s.name, len(policies)*s.runs)
 	defer bar.Clear()

@@ -1,8 +1,8 @@
 package trial
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -11,67 +11,68 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/cmd/internal/output"
 	"github.com/gshare-dev/gshare/test/controlplane"
 	"github.com/gshare-dev/gshare/test/controlplane/bulk"
 )
 
+// benchOptions are the flags of gshare-lab bench.
 type benchOptions struct {
 	nodes        []int
 	pods, rounds int
 	wide         bool
-	output       string
+	format       output.Format
 }
 
 func benchCommand() *cobra.Command {
 	var o benchOptions
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Compare gshare's scheduling throughput with stock kube-scheduler's, side by side in one run",
-		Long: "bench fills the same nodes with the same number of pods, in turn by stock kube-scheduler (each pod asks for one whole\n" +
-			"unit of a plain extended resource, with room for all) and by gshare (each pod asks for a share). Every round starts\n" +
-			"a fresh scheduler; the order alternates. It prints medians and their ratios: single figures of a busy machine mean\n" +
-			"little.",
+		Short: "Compare the scheduling throughput of gshare and stock kube-scheduler",
+		Long: "Schedule the same number of pods on the same nodes, in turn with stock kube-scheduler (pods request one unit of a plain\n" +
+			"extended resource) and with gshare (pods request a share). Each round starts new schedulers, in alternating order. Compare\n" +
+			"the ratios, not the absolute figures, which depend on the load of the machine.",
 		Example: "  gshare-lab bench --nodes 1000,5000 --rounds 3",
-		Args:    cobra.NoArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return bench(cmd.Context(), o, cmd.OutOrStdout())
 		},
 	}
 	f := cmd.Flags()
 	f.IntSliceVar(&o.nodes, "nodes", []int{1000, 5000}, "cluster sizes")
-	f.IntVar(&o.pods, "pods", 2000, "pods in each round")
-	f.IntVar(&o.rounds, "rounds", 3, "rounds of each side")
-	f.BoolVar(&o.wide, "wide", false, "also measure gshare without narrowing: every node filtered for every pod")
-	f.StringVarP(&o.output, "output", "o", "table", "json or table")
+	f.IntVar(&o.pods, "pods", 2000, "number of pods in each round")
+	f.IntVar(&o.rounds, "rounds", 3, "number of rounds")
+	f.BoolVar(&o.wide, "wide", false, "also measure gshare without candidate nodes: filter every node for every pod")
+	o.format.AddTo(cmd)
 	return cmd
 }
 
 func (o benchOptions) validate() error {
 	switch {
-	case o.output != "json" && o.output != "table":
-		return cli.Usage(fmt.Errorf("--output: %q is neither json nor table", o.output))
 	case o.pods < 1 || o.rounds < 1:
 		return cli.Usage(fmt.Errorf("--pods and --rounds must be at least 1"))
 	case len(o.nodes) == 0 || slices.Min(o.nodes) < 1:
 		return cli.Usage(fmt.Errorf("--nodes: every size must be at least 1"))
 	case slices.Min(o.nodes)*benchGPUs < o.pods:
-		return cli.Usage(fmt.Errorf("--nodes: %d nodes of %d GPUs have no room for %d whole-GPU pods", slices.Min(o.nodes), benchGPUs, o.pods))
+		return cli.Usage(fmt.Errorf("--nodes: %d nodes with %d GPUs each cannot hold %d pods with a whole GPU", slices.Min(o.nodes), benchGPUs, o.pods))
 	}
 	return nil
 }
 
-// benchSize is what one cluster size gave.
+// benchSize is the result for one cluster size.
 type benchSize struct {
 	Nodes int                    `json:"nodes"`
 	Sides map[string]*benchSide  `json:"sides"`
 	Ratio map[string]benchRatios `json:"ratio_to_stock"` // medians of the ratios round by round
 }
 
+// benchSide holds the figures of one scheduler, one for each round.
 type benchSide struct {
 	PodsPerSecond   []float64 `json:"pods_per_second"`
-	AlgorithmMicros []float64 `json:"algorithm_us"` // mean time of the scheduling algorithm a pod
+	AlgorithmMicros []float64 `json:"algorithm_us"` // mean time of the scheduling algorithm for a pod
 }
 
+// benchRatios holds figures in relation to those of stock kube-scheduler.
 type benchRatios struct {
 	PodsPerSecond float64 `json:"pods_per_second"`
 	Algorithm     float64 `json:"algorithm"`
@@ -90,7 +91,7 @@ func bench(ctx context.Context, o benchOptions, out io.Writer) error {
 		}
 		sizes = append(sizes, size)
 	}
-	return printBench(out, o.output, sizes)
+	return o.format.Write(out, sizes, func(w io.Writer) error { return writeBench(w, sizes) })
 }
 
 func (o benchOptions) measure(ctx context.Context, c *cli.Console, n int) (size *benchSize, err error) {
@@ -98,7 +99,7 @@ func (o benchOptions) measure(ctx context.Context, c *cli.Console, n int) (size 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = firstError(err, s.Stop()) }()
+	defer func() { err = cmp.Or(err, s.Stop()) }()
 	nodes, err := nodeObjects(benchNodes(n))
 	if err != nil {
 		return nil, err
@@ -119,7 +120,7 @@ func (o benchOptions) measure(ctx context.Context, c *cli.Console, n int) (size 
 	return size, nil
 }
 
-// round measures every side once; odd rounds go in reverse.
+// round measures every scheduler once. Odd rounds are in reverse order.
 func (o benchOptions) round(ctx context.Context, s *sandbox, size *benchSize, round int) error {
 	sides := contenders(o.wide)
 	if round%2 == 1 {
@@ -170,7 +171,7 @@ func (z *benchSize) record(ctx context.Context, name string, t *bulk.Tracker, p 
 	return nil
 }
 
-// compare takes the ratio of each round to stock's figure of the same round, and of these the median.
+// compare sets the ratios: the median over the rounds of the ratio to stock kube-scheduler in the same round.
 func (z *benchSize) compare() {
 	stock := z.Sides[stockName]
 	for name, side := range z.Sides {
@@ -199,14 +200,10 @@ func median(x []float64) float64 {
 	return s[len(s)/2]
 }
 
-func printBench(out io.Writer, format string, sizes []*benchSize) error {
-	if format == "json" {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		return enc.Encode(sizes)
-	}
+// writeBench prints a line for each cluster size and scheduler.
+func writeBench(out io.Writer, sizes []*benchSize) error {
 	fmt.Fprintf(out, "%-7s %-12s %10s %14s %8s %10s\n", "nodes", "side", "pods/s", "algorithm us", "pods/s", "algorithm")
-	fmt.Fprintf(out, "%-7s %-12s %10s %14s %8s %10s\n", "", "", "median", "mean a pod", "ratio", "ratio")
+	fmt.Fprintf(out, "%-7s %-12s %10s %14s %8s %10s\n", "", "", "median", "mean per pod", "ratio", "ratio")
 	for _, z := range sizes {
 		for _, c := range contenders(true) {
 			side := z.Sides[c.name]

@@ -1,16 +1,16 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/gpumap"
+	"github.com/gshare-dev/gshare/cmd/internal/output"
 	"github.com/gshare-dev/gshare/lab/audit"
 	"github.com/gshare-dev/gshare/lab/trace"
 	"github.com/gshare-dev/gshare/test/controlplane"
@@ -18,6 +18,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
+// demoOptions are the flags of gshare-lab demo.
 type demoOptions struct {
 	replayOptions
 	count int
@@ -25,24 +26,24 @@ type demoOptions struct {
 }
 
 func demoCommand() *cobra.Command {
-	o := demoOptions{replayOptions: replayOptions{replicate: 1, output: "table"}}
+	o := demoOptions{replayOptions: replayOptions{replicate: 1}}
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Place thousands of fractional-GPU pods on a mixed cluster and show the GPUs",
-		Long: "demo draws pods by the shapes and frequencies of the openb production trace and a cluster of its node types in\n" +
-			"proportion, lets the real scheduler place the pods, checks every placement and draws the GPUs. A pod that asks for\n" +
-			"a part of a GPU asks for a part of the SMs and of the time.",
+		Short: "Place thousands of fractional-GPU pods on a mixed cluster and draw the GPUs",
+		Long: "Create a cluster with the node types of the openb production trace, place random pods with the frequencies of that trace\n" +
+			"with gshare-scheduler, check every placement, and draw the GPUs. Pods with a part of a GPU request a part of its SMs and of\n" +
+			"its time.",
 		Example: "  gshare-lab demo\n  gshare-lab demo --profile gshare-rectangle --keep",
-		Args:    cobra.NoArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return demo(cmd.Context(), o, cmd.OutOrStdout())
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.count, "pods", 3000, "how many pods to draw")
-	f.Uint64Var(&o.seed, "seed", 1, "seed of the draw")
+	f.IntVar(&o.count, "pods", 3000, "number of pods")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of the random pods")
 	f.StringVar(&o.profile, "profile", profiles[0], profileHelp)
-	f.BoolVar(&o.keep, "keep", false, "leave the API server and the scheduler running until Ctrl-C")
+	f.BoolVar(&o.keep, "keep", false, "keep the API server and the scheduler running until Ctrl-C")
 	return cmd
 }
 
@@ -51,7 +52,7 @@ func demo(ctx context.Context, o demoOptions, out io.Writer) (err error) {
 		return err
 	}
 	if o.count < 1 || o.count > 100_000 {
-		return cli.Usage(fmt.Errorf("--pods: %d is not between 1 and 100000", o.count))
+		return cli.Usage(fmt.Errorf("--pods: must be from 1 to 100000, got %d", o.count))
 	}
 	nodes, pods, err := trace.Sample(o.count, o.seed)
 	if err != nil {
@@ -61,7 +62,7 @@ func demo(ctx context.Context, o demoOptions, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = firstError(err, s.Stop()) }()
+	defer func() { err = cmp.Or(err, s.Stop()) }()
 	result, err := s.replay(ctx, o.replayOptions, nodes, pods)
 	if err != nil {
 		return err
@@ -75,14 +76,14 @@ func demo(ctx context.Context, o demoOptions, out io.Writer) (err error) {
 	return result.verdict()
 }
 
-// show draws the GPUs as the API server has them and prints the summary.
+// show draws the GPUs from the API objects and prints the figures.
 func (s *sandbox) show(ctx context.Context, out io.Writer, result *replayResult) error {
 	nodes, pods, err := bulk.Objects(ctx, s.client)
 	if err != nil {
 		return err
 	}
 	slices := drawn(audit.Check(nodes, pods, audit.Options{}))
-	look := gpumap.Options{Width: min(s.console.Width(), 100), Color: colourful(out), MaxRows: 40}
+	look := gpumap.Options{Width: min(s.console.Width(), 100), Color: output.Color(out), MaxRows: 40}
 	fmt.Fprintln(out)
 	gpumap.Overview(out, slices, look)
 	for _, slice := range gpumap.Interesting(slices, 2) {
@@ -90,16 +91,10 @@ func (s *sandbox) show(ctx context.Context, out io.Writer, result *replayResult)
 		gpumap.Detail(out, slice, look)
 	}
 	fmt.Fprintln(out)
-	return result.print(out, "table")
+	return result.writeTable(out)
 }
 
-// colourful reports whether the output is a terminal and NO_COLOR is not set.
-func colourful(out io.Writer) bool {
-	file, ok := out.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd())) && os.Getenv("NO_COLOR") == ""
-}
-
-// drawn puts the checker's view of the slices into the map's terms.
+// drawn converts the slices of the checker's report for gpumap.
 func drawn(report audit.Report) []gpumap.Slice {
 	out := make([]gpumap.Slice, len(report.Slices))
 	for i, s := range report.Slices {
@@ -112,6 +107,7 @@ func drawn(report audit.Report) []gpumap.Slice {
 	return out
 }
 
+// keep prints how to connect to the API server, and blocks until the context is cancelled.
 func (s *sandbox) keep(ctx context.Context, out io.Writer) {
 	fmt.Fprintf(out, "\nThe control plane is running. In another terminal:\n\n  export KUBECONFIG=%s\n  kubectl get pods -o wide\n\nCtrl-C stops and removes it.\n",
 		s.Kubeconfig(controlplane.Admin))

@@ -15,22 +15,22 @@ import (
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 )
 
-// Mistakes of the caller's are told before anything is started, and exit with 2.
+// TestBadUse: usage errors are reported before anything is started, with exit code 2.
 func TestBadUse(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.csv")
 	if err := os.WriteFile(bad, []byte("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,1,None\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	tests := map[string]struct{ args, want string }{
-		"profile":       {"demo --profile stock", `--profile: "stock" is none of gshare, `},
-		"pods":          {"demo --pods 0", "--pods: 0 is not between"},
-		"output":        {"replay --nodes a --pods b -o xml", `--output: "xml" is neither`},
-		"limit":         {"replay --nodes a --pods b --limit -1", "--limit: -1 is negative"},
-		"replicate":     {"replay --nodes a --pods b --replicate 0", "--replicate: 0 is not between"},
+		"profile":       {"demo --profile stock", `--profile: unknown profile "stock": must be one of gshare, `},
+		"pods":          {"demo --pods 0", "--pods: must be from 1"},
+		"output":        {"replay --nodes a --pods b -o xml", `unknown format "xml"`},
+		"limit":         {"replay --nodes a --pods b --limit -1", "--limit: must not be negative, got -1"},
+		"replicate":     {"replay --nodes a --pods b --replicate 0", "--replicate: must be from 1"},
 		"no file":       {"replay --nodes /nonexistent --pods b", "/nonexistent"},
 		"bad row":       {"replay --nodes " + bad + " --pods b", bad + ": line 2, column model"},
 		"bench rounds":  {"bench --rounds 0", "--pods and --rounds must be at least 1"},
-		"bench no room": {"bench --nodes 10 --pods 100", "have no room for 100"},
+		"bench no room": {"bench --nodes 10 --pods 100", "cannot hold 100"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,8 +1,8 @@
 package trial
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/cmd/internal/output"
 	"github.com/gshare-dev/gshare/lab/audit"
 	"github.com/gshare-dev/gshare/lab/trace"
 	"github.com/gshare-dev/gshare/manifests"
@@ -21,13 +22,15 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane/bulk"
 )
 
+// replayOptions are the flags of gshare-lab replay.
 type replayOptions struct {
-	nodes, pods, profile, output string
-	limit, replicate             int
-	seed                         uint64
+	nodes, pods, profile string
+	limit, replicate     int
+	seed                 uint64
+	format               output.Format
 }
 
-// profiles are those of manifests/scheduler/config.yaml, the default first.
+// profiles are the profiles of manifests/scheduler/config.yaml; the first is the default.
 var profiles = []string{"gshare", "gshare-rectangle", "gshare-complementary"}
 
 var profileHelp = "scheduler profile: " + strings.Join(profiles, ", ")
@@ -36,14 +39,14 @@ func replayCommand() *cobra.Command {
 	var o replayOptions
 	cmd := &cobra.Command{
 		Use:   "replay --nodes FILE --pods FILE",
-		Short: "Replay a cluster trace through the real scheduler and check every placement",
-		Long: "replay creates the nodes of a trace, then its pods at full speed, and waits until each pod is bound or reported\n" +
-			"unschedulable. An independent checker then recomputes every GPU from the API server's objects alone.\n\n" +
-			"Files are CSV in the form of the openb production trace: nodes sn,cpu_milli,memory_mib,gpu,model and pods\n" +
-			"name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec. A pod with gpu_milli g asks for ceil(g/10) percent of the\n" +
-			"SMs at full quota and that part of the memory; several GPUs are whole ones; gpu_spec lists accepted models.",
+		Short: "Replay a cluster trace with gshare-scheduler and check every placement",
+		Long: "Create the nodes and pods of a trace, and wait until each pod is bound or reported unschedulable. Then a checker that\n" +
+			"is independent of the scheduler recomputes every GPU from the API objects.\n\n" +
+			"The files are CSV in the format of the openb production trace: nodes with sn,cpu_milli,memory_mib,gpu,model, and pods with\n" +
+			"name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec. A pod with gpu_milli g requests ceil(g/10) percent of the SMs all of\n" +
+			"the time and that part of the memory; several GPUs are whole; gpu_spec lists accepted models.",
 		Example: "  gshare-lab replay --nodes nodes.csv --pods pods.csv --output json",
-		Args:    cobra.NoArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return replay(cmd.Context(), o, cmd.OutOrStdout())
 		},
@@ -52,10 +55,10 @@ func replayCommand() *cobra.Command {
 	f.StringVar(&o.nodes, "nodes", "", "CSV file of nodes (required)")
 	f.StringVar(&o.pods, "pods", "", "CSV file of pods (required)")
 	f.StringVar(&o.profile, "profile", profiles[0], profileHelp)
-	f.IntVar(&o.limit, "limit", 0, "replay only the first pods of the list; 0 is all")
-	f.IntVar(&o.replicate, "replicate", 1, "repeat nodes and pods this many times")
-	f.Uint64Var(&o.seed, "seed", 0, "shuffle the pods by this seed; 0 keeps the order of the file")
-	f.StringVarP(&o.output, "output", "o", "table", "json or table")
+	f.IntVar(&o.limit, "limit", 0, "number of pods to replay; 0 is all")
+	f.IntVar(&o.replicate, "replicate", 1, "number of copies of nodes and pods")
+	f.Uint64Var(&o.seed, "seed", 0, "seed to shuffle the pods; 0 keeps the order of the file")
+	o.format.AddTo(cmd)
 	cobra.CheckErr(cmd.MarkFlagRequired("nodes"))
 	cobra.CheckErr(cmd.MarkFlagRequired("pods"))
 	return cmd
@@ -64,18 +67,16 @@ func replayCommand() *cobra.Command {
 func (o replayOptions) validate() error {
 	switch {
 	case !slices.Contains(profiles, o.profile):
-		return cli.Usage(fmt.Errorf("--profile: %q is none of %s", o.profile, strings.Join(profiles, ", ")))
-	case o.output != "json" && o.output != "table":
-		return cli.Usage(fmt.Errorf("--output: %q is neither json nor table", o.output))
+		return cli.Usage(fmt.Errorf("--profile: unknown profile %q: must be one of %s", o.profile, strings.Join(profiles, ", ")))
 	case o.limit < 0:
-		return cli.Usage(fmt.Errorf("--limit: %d is negative", o.limit))
+		return cli.Usage(fmt.Errorf("--limit: must not be negative, got %d", o.limit))
 	case o.replicate < 1 || o.replicate > 100:
-		return cli.Usage(fmt.Errorf("--replicate: %d is not between 1 and 100", o.replicate))
+		return cli.Usage(fmt.Errorf("--replicate: must be from 1 to 100, got %d", o.replicate))
 	}
 	return nil
 }
 
-// load reads the trace as the options want it.
+// load reads the files, and shuffles, limits and replicates their contents.
 func (o replayOptions) load() ([]trace.Node, []trace.Pod, error) {
 	nodes, err := trace.ReadNodes(o.nodes)
 	if err != nil {
@@ -96,7 +97,7 @@ func (o replayOptions) load() ([]trace.Node, []trace.Pod, error) {
 	return nodes, pods, nil
 }
 
-// replayResult is the JSON that replay prints.
+// replayResult is the output of replay.
 type replayResult struct {
 	Nodes             int              `json:"nodes"`
 	GPUs              int              `json:"gpus"`
@@ -104,7 +105,7 @@ type replayResult struct {
 	Bound             int              `json:"bound"`
 	Unschedulable     int              `json:"unschedulable"`
 	GPUsUsed          int              `json:"gpus_used"`
-	AllocationPercent float64          `json:"allocation_percent"` // GPU asked for by the bound pods, of all GPUs
+	AllocationPercent float64          `json:"allocation_percent"` // GPUs requested by the bound pods, in percent of all GPUs
 	Violations        int              `json:"violations"`
 	Admissible        int              `json:"admissible"` // unschedulable pods that some node would admit; must be 0
 	PodsPerSecond     float64          `json:"pods_per_second"`
@@ -126,12 +127,12 @@ func replay(ctx context.Context, o replayOptions, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = firstError(err, s.Stop()) }()
+	defer func() { err = cmp.Or(err, s.Stop()) }()
 	result, err := s.replay(ctx, o, nodes, pods)
 	if err != nil {
 		return err
 	}
-	if err := result.print(out, o.output); err != nil {
+	if err := o.format.Write(out, result, result.writeTable); err != nil {
 		return err
 	}
 	return result.verdict()
@@ -247,12 +248,8 @@ func (r *replayResult) countPods(report audit.Report, live []v1.Pod, asked map[s
 	}
 }
 
-func (r *replayResult) print(out io.Writer, format string) error {
-	if format == "json" {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		return enc.Encode(r)
-	}
+// writeTable prints the figures, one on each line, and the details of violations.
+func (r *replayResult) writeTable(out io.Writer) error {
 	fmt.Fprintf(out, "nodes            %d\nGPUs             %d, %d used\npods             %d, %d bound, %d unschedulable\n",
 		r.Nodes, r.GPUs, r.GPUsUsed, r.Pods, r.Bound, r.Unschedulable)
 	fmt.Fprintf(out, "GPU allocation   %.2f %%\nthroughput       %.1f pods/s\nlatency          p50 %.1f ms, p99 %.1f ms\n",
@@ -264,19 +261,10 @@ func (r *replayResult) print(out io.Writer, format string) error {
 	return err
 }
 
-// verdict makes a replay that found fault fail.
+// verdict returns an error if the checker found violations.
 func (r *replayResult) verdict() error {
 	if r.Violations > 0 || r.Admissible > 0 {
 		return fmt.Errorf("%d violations, %d unschedulable pods that a node would admit", r.Violations, r.Admissible)
-	}
-	return nil
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
 	}
 	return nil
 }
