@@ -117,7 +117,7 @@ func TestReserveOfAPodWithoutAShare(t *testing.T) {
 	}
 }
 
-// DESIGN, invariant 7: what Unreserve leaves is what was there before Reserve; and what a fresh process derives from the
+// What Unreserve leaves is what was there before Reserve; and what a fresh process derives from the
 // annotations is what this one derives from its ledger.
 func TestOccupancySurvivesUnreserveAndRestart(t *testing.T) {
 	info := newNodeInfo(gpuNode(t, "n1", 3))

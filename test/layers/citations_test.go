@@ -28,7 +28,7 @@ var (
 )
 
 // notCodes are words that look like codes.
-var notCodes = []string{"F16", "F32", "F64"}
+var notCodes = []string{"F16", "F32", "F64", "P95", "P99"}
 
 // defined returns the numbers that the glossary and the coverage table define: those in the first column of a table.
 func defined(tree fs.FS) (map[string]bool, error) {
@@ -107,6 +107,40 @@ func commentOf(name, line string) (string, bool) {
 func exists(tree fs.FS, name string) bool {
 	_, err := fs.Stat(tree, path.Clean(name))
 	return err == nil
+}
+
+// TestCitations holds that the repository stands alone.
+func TestCitations(t *testing.T) {
+	tree := os.DirFS(root)
+	known, err := defined(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if name != "." && !visible(entry.Name()) || entry.Name() == "testdata" {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !slices.Contains([]string{".go", ".c", ".h", ".sh", ".py"}, path.Ext(name)) {
+			return nil
+		}
+		if name == "test/layers/bad_test.go" { // cites on purpose what does not exist
+			return nil
+		}
+		text, err := fs.ReadFile(tree, name)
+		for _, violation := range checkCitations(tree, name, string(text), known) {
+			t.Error(violation)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // inPage is a path of the repository between backquotes.
