@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// instance is one copy of a function on a share.
+// instance is one copy of a function on a share. Its many fields are the simulated state of that copy, which one event loop changes.
 type instance struct {
 	id            scaling.ID
 	pool          *pool

@@ -32,7 +32,8 @@ type Config struct {
 	Ledger *ledger.Ledger
 }
 
-// Plugin is a packing plugin of one scheduler profile.
+// Plugin is a packing plugin of one scheduler profile. It has many methods because the scheduler framework asks one value for all of
+// its extension points, twelve here, each of which stands in a file of its own with its helpers.
 type Plugin struct {
 	name           string
 	handle         fwk.Handle

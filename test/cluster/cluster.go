@@ -34,7 +34,7 @@ type Options struct {
 	Images          []Image        // besides BusyboxImage
 }
 
-// Cluster is a running cluster.
+// Cluster is a running cluster. Its many methods start and reach the programs of one control plane; tests use it as their only handle.
 type Cluster struct {
 	Nodes []*Node
 	// The control plane's processes, all on one machine.

@@ -25,7 +25,8 @@ import (
 	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
 
-// Kubelet is one kubelet. Its pods and devices survive Kill and Start, as the real one's checkpoint does.
+// Kubelet is one kubelet. Its pods and devices survive Kill and Start, as the real one's checkpoint does. Its many fields are the state
+// of the kubelet's device manager under one lock.
 type Kubelet struct {
 	Dir      string // of its sockets
 	Resource string

@@ -15,7 +15,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
-// GPU is a fake GPU. It is safe for concurrent use; like a driver, it serves one call after another.
+// GPU is a fake GPU. It is safe for concurrent use; like a driver, it serves one call after another. It has many methods because it
+// implements the driver's whole interface for MIG, and its faults.
 type GPU struct {
 	uuid  string
 	model *mig.Model

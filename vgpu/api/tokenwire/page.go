@@ -54,7 +54,7 @@ func NewPageHead() PageHead { return PageHead{pageMagic, Major, Minor} }
 // Valid reports whether the page has a layout that this package can read.
 func (h PageHead) Valid() bool { return h.Magic == pageMagic && h.Major == Major }
 
-// ServerPage is written by the server alone, and mapped read-only by one process for one vGPU. Times are nanoseconds of
+// ServerPage is written by the server alone, and mapped read-only by one process for one vGPU. Its fields are the layout of the page. Times are nanoseconds of
 // CLOCK_MONOTONIC, and durations nanoseconds.
 type ServerPage struct {
 	PageHead
@@ -105,7 +105,7 @@ type ContainerPage struct {
 	_     [7]uint64
 }
 
-// ClientPage is written by one process for one vGPU. The server reads its values as hints.
+// ClientPage is written by one process for one vGPU. The server reads its values as hints. Its fields are the layout of the page.
 type ClientPage struct {
 	PageHead
 	_            [14]uint32

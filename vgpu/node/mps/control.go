@@ -23,7 +23,7 @@ var errTimeout = errors.New("timed out")
 
 const pipeVariable = "CUDA_MPS_PIPE_DIRECTORY="
 
-// control sends commands to the daemon of one slice.
+// control sends commands to the daemon of one slice: about one method a command of the control protocol.
 type control struct {
 	Daemons
 	slice      string

@@ -1,6 +1,7 @@
 package slot
 
-// program solves the configuration LP by column generation with a revised simplex method.
+// program solves the configuration LP by column generation with a revised simplex method. Its many methods are the steps of one
+// algorithm on one tableau.
 //
 // Its basis holds as many configurations as there are pieces, and they give every piece exactly its quota. The inverse
 // of the basis is kept column by column: inverse[j*n+k] is the row of basis member k and the column of piece j. Products

@@ -8,7 +8,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Node manages the shared slices of one node, the data in host memory, and the waiting requests. Times are on any monotonic
+// Node manages the shared slices of one node, the data in host memory, and the waiting requests. It has many methods because one
+// decision reads all three; callers use twelve of them. Times are on any monotonic
 // clock; an earlier time than the last one counts as the last one. It is not safe for concurrent use.
 //
 // Each function has at most one instance here (FF-45), at most one function runs on a slice at a time (FF-46), and residents

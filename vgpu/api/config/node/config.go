@@ -20,7 +20,7 @@ const (
 	Kind       = "NodeConfiguration"
 )
 
-// Configuration is the file. Everything has a default; the file itself may be missing.
+// Configuration is the configuration file, with its fields. Everything has a default; the file itself may be missing.
 type Configuration struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`

@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Kubernetes is the part of the file for a node of a cluster. Changes take effect when the agent is started again, which
+// Kubernetes is the part of the file for a node of a cluster; its fields are those of the file. Changes take effect when the agent is started again, which
 // containers do not notice.
 type Kubernetes struct {
 	// NodeName is the name of this node; default $NODE_NAME.
