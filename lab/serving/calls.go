@@ -11,8 +11,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// calls is functions that are served as a plan says: in groups, by a provider's functions that are paid by the call. These are warm
-// (PA-60), and there are always enough of them; the rates planned for are the means of the requests to come.
+// calls is the simulation of functions that a provider bills per call, grouped and sized by a plan. Functions are always
+// warm (PA-60) and unlimited in number. The plan uses the mean request rates of the trace.
 type calls struct {
 	clock  *clock
 	record *record
@@ -22,17 +22,17 @@ type calls struct {
 	money  float64  // nano-units
 }
 
-// group is a group of a plan, with its queue.
+// group is one group of a plan with its request queue.
 type group struct {
 	world  *calls
 	plan   planning.Group
 	model  *profile.Model
-	queue  urgent
+	queue  deadlineQueue
 	random *rand.Rand
 	wake   time.Duration
 }
 
-// planner is one of package planning.
+// planner is the signature of the planning functions of package planning.
 type planner func(planning.Input) (planning.Plan, error)
 
 func newCalls(in *Input, c *clock, r *record, modes []planning.Mode, plan planner) (*calls, error) {
@@ -63,7 +63,7 @@ func newCalls(in *Input, c *clock, r *record, modes []planning.Mode, plan planne
 	return w, nil
 }
 
-// planned returns the input as the planner sees it: a function without requests is planned for one in the whole time.
+// planned returns the input of the planner. A function without requests is planned for one request in the whole run.
 func (in *Input) planned(modes []planning.Mode) planning.Input {
 	counts := make([]int, len(in.Functions))
 	for _, a := range in.Arrivals {
@@ -86,13 +86,13 @@ func (w *calls) newGroup(in *Input, p planning.Group, n uint64) (*group, error) 
 	q, err := batching.New(batching.Config{
 		MaxBatch: p.Config.Batch, Fill: true, Latency: func(int) time.Duration { return p99 },
 	})
-	g.queue = urgent{q}
+	g.queue = deadlineQueue{q}
 	return g, err
 }
 
 func seconds(s profile.Seconds) time.Duration { return time.Duration(float64(s) * 1e9) }
 
-// config returns what runs a batch.
+// config returns the configuration that runs a batch of the given size.
 func (g *group) config(batch int) *planning.Config {
 	if len(g.plan.Sizes) > 0 {
 		return &g.plan.Sizes[batch-1].Config
@@ -100,7 +100,7 @@ func (g *group) config(batch int) *planning.Config {
 	return &g.plan.Config
 }
 
-// latency returns what the profile says of a batch.
+// latency returns the profiled latency of a batch of the given size.
 func (g *group) latency(batch int) profile.Latency {
 	c := g.config(batch)
 	switch c.Mode {
@@ -112,8 +112,9 @@ func (g *group) latency(batch int) profile.Latency {
 	return g.model.Partitioned.Latency(batch, c.Workers)
 }
 
-// takes draws the time of an execution: a fixed part and an exponential one, with the profile's mean and p99.
-func (g *group) takes(batch int) time.Duration {
+// executionTime draws the duration of one execution: a constant plus an exponentially distributed part, with the profile's
+// mean and p99.
+func (g *group) executionTime(batch int) time.Duration {
 	l := g.latency(batch)
 	spread := l.Spread()
 	return seconds(l.Mean - spread + spread*profile.Seconds(g.random.ExpFloat64()))
@@ -152,7 +153,7 @@ func (g *group) dispatch() {
 
 func (g *group) run(batch []int32) {
 	w := g.world
-	takes := g.takes(len(batch))
+	takes := g.executionTime(len(batch))
 	w.money += g.price(len(batch), takes)
 	w.gpu += g.card(len(batch)) * takes.Seconds()
 	w.clock.after(takes, func() {

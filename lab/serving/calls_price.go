@@ -6,8 +6,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/planning"
 )
 
-// price returns what the call of a batch costs in nano-units (PA-21): what it has of the platform for the billed time, and the
-// call. Partitioned ones cost what the plan reckons with.
+// price returns the price of one batch in nano-units (PA-21): its resources for the billed time, and the call. Partitioned
+// executions cost what the plan predicts.
 func (g *group) price(batch int, takes time.Duration) float64 {
 	c, book := g.config(batch), &g.world.prices
 	var quantum planning.Milliseconds
@@ -28,7 +28,7 @@ func (g *group) price(batch int, takes time.Duration) float64 {
 	return float64(book.Call) + rate*billed.Seconds()
 }
 
-// planned returns the plan's cost of a batch: of that size, or of a full one.
+// planned returns the cost of a batch that the plan predicts: for that size if the plan has Sizes, else for a full batch.
 func (g *group) planned(batch int) float64 {
 	if len(g.plan.Sizes) > 0 {
 		return float64(g.plan.Sizes[batch-1].Cost)
@@ -36,7 +36,7 @@ func (g *group) planned(batch int) float64 {
 	return float64(g.plan.Cost) * float64(g.plan.Config.Batch) / g.plan.Rate()
 }
 
-// card returns the part of a card that runs a batch.
+// card returns the fraction of a GPU that a batch of the given size uses.
 func (g *group) card(batch int) float64 {
 	if c := g.config(batch); c.Mode == planning.GPU {
 		return float64(c.GPUGB) / float64(g.model.GPU.CardGB)

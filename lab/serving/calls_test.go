@@ -41,7 +41,7 @@ func TestExecutionTimes(t *testing.T) {
 	const n = 20_000
 	sum, above := profile.Seconds(0), 0
 	for range n {
-		x := profile.Seconds(g.takes(1).Seconds())
+		x := profile.Seconds(g.executionTime(1).Seconds())
 		if sum += x; x > l.P99 {
 			above++
 		}
@@ -84,11 +84,11 @@ func TestSparing(t *testing.T) {
 		in := called(1, rate)
 		in.Prices.Quantum = planning.Quanta{CPU: 100, GPU: 100}
 		asked := in.planned([]planning.Mode{planning.CPU, planning.GPU})
-		plan, err := sparing(asked)
+		plan, err := planWithinGPUTime(asked)
 		if err != nil {
 			t.Fatal(err)
 		}
-		paper, err := sparest(asked)
+		paper, err := leastGPUUsage(asked)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +100,7 @@ func TestSparing(t *testing.T) {
 		if bill := own.bill * nano * seconds; r.Cost < 0.9*bill || r.Cost > 1.1*bill || math.Abs(r.GPUSeconds-own.cards*seconds) > 0.1*own.cards*seconds {
 			t.Errorf("at %v a second: %v was paid and %v GPU-s taken, %v and %v expected", rate, r.Cost, r.GPUSeconds, bill, own.cards*seconds)
 		}
-		_, cheap, err := aimed(asked, planning.Aim{Late: 0.01})
+		_, cheap, err := planFor(asked, planning.Aim{Late: 0.01})
 		if err != nil {
 			t.Fatal(err)
 		}

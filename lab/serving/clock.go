@@ -2,7 +2,8 @@ package serving
 
 import "time"
 
-// clock is a virtual clock with what is to happen at which time. Of events at one time, the one set first happens first.
+// clock is a virtual clock with a heap of scheduled events. Events at the same time run in the order in which they were
+// scheduled.
 type clock struct {
 	now  time.Duration
 	heap []event
@@ -17,7 +18,7 @@ type event struct {
 
 func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.order < o.order }
 
-// at sets an event; one in the past happens now.
+// at schedules an event. A time in the past means now.
 func (c *clock) at(t time.Duration, do func()) {
 	c.set++
 	c.heap = append(c.heap, event{max(t, c.now), c.set, do})
@@ -33,7 +34,7 @@ func (c *clock) at(t time.Duration, do func()) {
 
 func (c *clock) after(d time.Duration, do func()) { c.at(c.now+d, do) }
 
-// next returns the time of the next event.
+// next returns the time of the next event, and false if none is scheduled.
 func (c *clock) next() (time.Duration, bool) {
 	if len(c.heap) == 0 {
 		return 0, false
@@ -41,7 +42,7 @@ func (c *clock) next() (time.Duration, bool) {
 	return c.heap[0].at, true
 }
 
-// step lets the next event happen.
+// step removes the next event, advances the clock to its time and runs it.
 func (c *clock) step() {
 	e := c.heap[0]
 	last := len(c.heap) - 1

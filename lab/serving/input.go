@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Input is the world: the same for all policies.
+// Input is the simulated system: functions, hardware, prices and requests. It is the same for all policies.
 type Input struct {
 	Functions []Function
 	GPUs      int         // whole GPUs, to be shared
@@ -26,7 +26,7 @@ type Input struct {
 	Seed     uint64        // of execution times, where a model gives their spread
 }
 
-// Function is one deployed function. It can run where its Points, Graph or Model have measurements.
+// Function is one deployed function. It can run on the hardware for which its Points, Graph or Model hold measurements.
 type Function struct {
 	Name string
 	SLO  time.Duration
@@ -39,7 +39,7 @@ type Function struct {
 	Model  string             // of Input.Models, for plans
 }
 
-// Bounds of what is simulated.
+// Maximum values in an Input.
 const (
 	maxFunctions = 1000
 	maxGPUs      = 1024
@@ -47,7 +47,7 @@ const (
 	maxPoints    = 10_000
 )
 
-// Validate returns an error for a world that makes no sense. Errors are *share.FieldError and name the field by its path.
+// Validate returns a *share.FieldError that names the path of the first invalid field, or nil.
 func (in *Input) Validate() error {
 	switch {
 	case len(in.Functions) == 0 || len(in.Functions) > maxFunctions:
@@ -108,7 +108,7 @@ func (f *Function) validate() error {
 	return nil
 }
 
-// validPoint returns an error unless the point is one of a whole model that a latency surface can be built from.
+// validPoint returns an error unless the point measures a whole model and can be part of a latency surface.
 func validPoint(p *profile.Point) error {
 	const most = 1024 // every size up to the largest is looked at
 	switch {
@@ -122,8 +122,8 @@ func validPoint(p *profile.Point) error {
 	return p.Validate()
 }
 
-// needShares refuses worlds without what the policies on shared GPUs need.
-func (in *Input) needShares() error {
+// validateShares returns an error if the input lacks what the policies on shared GPUs need.
+func (in *Input) validateShares() error {
 	switch {
 	case in.GPUs == 0:
 		return share.Invalid("gpus", "the policy needs GPUs to share")
@@ -142,7 +142,7 @@ func (in *Input) needShares() error {
 	return within("prices", in.Prices.Validate(nil))
 }
 
-// within puts the path of a part before the field of its error.
+// within prefixes the field of a validation error with the path of its parent.
 func within(path string, err error) error {
 	if field, ok := err.(*share.FieldError); ok {
 		return &share.FieldError{Field: path + "." + field.Field, Reason: field.Reason}

@@ -10,7 +10,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// migs is functions on MIG instances, whose sizes never change (FF-38), under one policy.
+// migs is the simulation of functions on MIG instances of fixed sizes (FF-38) under one policy. It has one field per part of
+// the simulated node.
 type migs struct {
 	clock  *clock
 	record *record
@@ -27,20 +28,20 @@ type migs struct {
 	scarce bool // a function wants slices and there are none
 }
 
-// migPolicy is what the policies on MIG instances differ in.
+// migPolicy holds the settings in which the policies on MIG instances differ.
 type migPolicy struct {
-	pipelines  bool // functions may be cut, slices shared in turn, and pipelines migrate
-	refuses    bool // requests that cannot be in time are refused, instead of served after all others
-	gathers    bool // requests go to GPUs that work already, as long as slices are not scarce
-	candidates int  // among how many partitions that fit the best is taken
+	pipelines    bool // functions may be cut, slices shared in turn, and pipelines migrate
+	refuses      bool // requests that cannot be in time are refused, instead of served after all others
+	consolidates bool // requests go to GPUs that work already, as long as slices are not scarce
+	candidates   int  // among how many partitions that fit the best is taken
 }
 
-// keepAlive is how long an instance that nobody uses keeps slices for itself, where they are not shared: the time after which
-// FluidFaaS's instances end, too (FF-43).
+// keepAlive is the time after which an unused instance with slices of its own ends, where slices are not shared. It is
+// FluidFaaS's keep-alive time (FF-43).
 const keepAlive = 10 * time.Minute
 
 func newMIGs(in *Input, c *clock, r *record, p migPolicy) (*migs, error) {
-	kinds, err := in.needMIG()
+	kinds, err := in.validateMIG()
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +68,7 @@ func newMIGs(in *Input, c *clock, r *record, p migPolicy) (*migs, error) {
 	return w, nil
 }
 
-// hostMemory is what a node keeps for evicted data.
+// hostMemory is the host memory in bytes in which a node keeps evicted model data.
 const hostMemory = 256 << 30
 
 func kindsOf(all []pipeline.Slice) []pipeline.Kind {
@@ -87,12 +88,13 @@ func (w *migs) arrive(request int32) {
 	a.dispatch()
 }
 
-// second adds and removes instances by load, and lets the shared slices be reviewed.
+// second adds and removes instances according to load, and applies the decisions of the shared slices' scheduler. It runs
+// once a simulated second.
 func (w *migs) second() error {
 	for _, a := range w.apps {
 		a.sample()
 	}
-	for _, step := range []func() error{w.release, w.grow, w.note, w.review, w.migrate} {
+	for _, step := range []func() error{w.release, w.grow, w.updateScarcity, w.review, w.migrate} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -104,7 +106,7 @@ func (w *migs) second() error {
 	return w.err
 }
 
-// grow adds an instance to every function that its instances do not suffice for, in turn, until nobody needs or gets any.
+// grow adds instances, one function after another, until every function has enough or no slices are left.
 func (w *migs) grow() error {
 	for again := true; again; {
 		again = false
@@ -122,13 +124,13 @@ func (w *migs) grow() error {
 	return nil
 }
 
-// note keeps whether slices are scarce, for those who could give some back.
-func (w *migs) note() error {
+// updateScarcity records whether some function lacks slices, so that other functions release theirs earlier.
+func (w *migs) updateScarcity() error {
 	w.scarce = slices.ContainsFunc(w.apps, func(a *app) bool { return a.full && a.short() })
 	return nil
 }
 
-// release takes back the slices of instances that are not used enough to have them to themselves.
+// release ends instances whose use does not justify slices of their own.
 func (w *migs) release() error {
 	now := w.clock.now
 	for _, a := range w.apps {

@@ -4,15 +4,15 @@ import (
 	"time"
 )
 
-// worked counts a slice at work, for itself and for its GPU.
-func (w *migs) worked(slice string, from, takes time.Duration) {
+// countWork adds a busy interval of a slice to the counters of the slice and of its GPU.
+func (w *migs) countWork(slice string, from, takes time.Duration) {
 	w.mig += max(0, min(from+takes, w.until)-min(from, w.until)).Seconds()
 	g := w.gpus[slice]
 	w.clock.at(from, g.begin)
 	w.clock.at(from+takes, g.end)
 }
 
-// activity is the time in which any slice of a GPU works (FF-71).
+// activity measures the time during which at least one slice of a GPU works (FF-71).
 type activity struct {
 	clock *clock
 	until time.Duration

@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// app is one function on MIG instances.
+// app is one function on MIG instances, with its queue and its instances.
 type app struct {
 	world    *migs
 	function *Function
@@ -51,11 +51,11 @@ func (w *migs) newApp(f *Function, kinds []pipeline.Kind) (*app, error) {
 	return a, nil
 }
 
-// dispatch routes requests, the most urgent first, to the instances that take them now; the others wait.
+// dispatch sends waiting requests, the most urgent first, to the instances that can take them now. The others stay queued.
 func (a *app) dispatch() {
 	w := a.world
 	if fastest := a.fastestReady(); fastest > 0 {
-		a.waiting.giveUp(w.clock.now, fastest)
+		a.waiting.expire(w.clock.now, fastest)
 	}
 	for a.waiting.len() > 0 {
 		at, ok := a.choose()
@@ -89,14 +89,14 @@ func (a *app) fastestReady() time.Duration {
 	return least
 }
 
-// choose asks package routing. The shared instance is the option after all others; it is given no more than it can run next, so that
-// an instance that gets free finds what waits.
+// choose returns the index of the instance that package routing selects. The shared instance is the last option, and accepts
+// only as many requests as it can run next, so that instances that become free find requests in the queue.
 func (a *app) choose() (int, bool) {
 	w := a.world
 	a.options = a.options[:0]
 	for _, c := range a.chains {
 		a.options = append(a.options, routing.Instance{
-			ID: c.id, Residency: scaling.Hot, Draining: c.leaving || !c.ready, Latency: c.assignment.Latency + c.wakes(),
+			ID: c.id, Residency: scaling.Hot, Draining: c.leaving || !c.ready, Latency: c.assignment.Latency + c.idleGPUPenalty(),
 			Capacity: max(1, c.assignment.Outstanding(a.function.SLO)), Outstanding: c.outstanding,
 		})
 	}
@@ -106,7 +106,7 @@ func (a *app) choose() (int, bool) {
 	return routing.Choose(a.options)
 }
 
-// share hands a request to the shared slices.
+// share sends a request to the shared slices.
 func (a *app) share(request int32) {
 	w := a.world
 	a.sharing = true

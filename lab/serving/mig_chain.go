@@ -9,8 +9,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// chain is a hot instance: stages on slices of their own. A request enters when the slowest stage is done with the one
-// before, and leaves when all stages and transfers are done.
+// chain is a running instance whose stages have slices of their own. A request enters once the slowest stage has finished
+// the one before, and leaves when all stages and transfers are done.
 type chain struct {
 	id          int
 	app         *app
@@ -26,7 +26,7 @@ type chain struct {
 	replaces    *chain // retires when this one is ready (FF-63)
 }
 
-// stageWork is one slice at work for a request, counted from when it enters.
+// stageWork is the interval in which one slice works on a request, relative to the time at which the request enters.
 type stageWork struct {
 	slice string
 	from  time.Duration
@@ -36,7 +36,7 @@ type stageWork struct {
 func (a *app) start(on pipeline.Assignment, load time.Duration) *chain {
 	w := a.world
 	w.ids++
-	c := &chain{id: w.ids, app: a, assignment: on, work: workOf(a.function.Graph, on)}
+	c := &chain{id: w.ids, app: a, assignment: on, work: stageSchedule(a.function.Graph, on)}
 	for _, stage := range on.Slices {
 		for _, s := range stage {
 			w.free = slices.DeleteFunc(w.free, func(o pipeline.Slice) bool { return o.ID == s.ID })
@@ -57,9 +57,9 @@ func (c *chain) serve() {
 	c.app.dispatch()
 }
 
-// workOf spreads the transfers between the stages. A node that only some requests run counts with its chance, as in the
-// bottleneck.
-func workOf(f *pipeline.Function, on pipeline.Assignment) []stageWork {
+// stageSchedule returns the busy interval of each stage, with the transfers in between. A node that only some requests run
+// is weighted with its probability, as in the computation of the bottleneck.
+func stageSchedule(f *pipeline.Function, on pipeline.Assignment) []stageWork {
 	var work []stageWork
 	at := time.Duration(0)
 	for s, stage := range on.Partition.Stages {
@@ -82,11 +82,11 @@ func workOf(f *pipeline.Function, on pipeline.Assignment) []stageWork {
 	return work
 }
 
-// wakes makes an instance on a GPU that does not work now the last choice, where GPU time is to be saved and slices are not scarce:
-// any instance with capacity answers in time, but some keep little slack.
-func (c *chain) wakes() time.Duration {
+// idleGPUPenalty returns a routing penalty for an instance on an idle GPU, if the policy saves GPU time and slices are not
+// scarce. It makes the instance the last choice.
+func (c *chain) idleGPUPenalty() time.Duration {
 	w := c.app.world
-	if !w.policy.gathers || w.scarce {
+	if !w.policy.consolidates || w.scarce {
 		return 0
 	}
 	for _, x := range c.work {
@@ -105,7 +105,7 @@ func (c *chain) take(request int32) {
 	c.outstanding++
 	c.use.Add(enters, c.free)
 	for _, x := range c.work {
-		w.worked(x.slice, enters+x.from, x.takes)
+		w.countWork(x.slice, enters+x.from, x.takes)
 	}
 	w.clock.at(enters+c.assignment.Latency, func() {
 		w.record.answer(request, w.clock.now)
@@ -118,7 +118,7 @@ func (c *chain) take(request int32) {
 	})
 }
 
-// retire lets an instance finish what it has.
+// retire stops new requests to an instance and removes it when its outstanding requests are done.
 func (c *chain) retire() {
 	if c.leaving {
 		return

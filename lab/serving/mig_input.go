@@ -8,14 +8,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// MIG is GPUs of one kind that are cut into MIG instances for good.
+// MIG is a set of GPUs of one model with fixed MIG instances.
 type MIG struct {
 	Model string     // as package mig names it
 	GPUs  [][]string // by GPU, the names of the profiles
 }
 
-// needMIG refuses worlds without what the policies on MIG instances need, and gives the kinds of slices by name.
-func (in *Input) needMIG() (map[string]pipeline.Kind, error) {
+// validateMIG returns an error if the input lacks what the policies on MIG instances need. Otherwise it returns the kinds of
+// slices by profile name.
+func (in *Input) validateMIG() (map[string]pipeline.Kind, error) {
 	switch {
 	case len(in.MIG.GPUs) == 0 || len(in.MIG.GPUs) > maxGPUs:
 		return nil, share.Invalid("mig.geometries", "%d of them; the policy needs 1 to %d", len(in.MIG.GPUs), maxGPUs)
@@ -40,7 +41,7 @@ func (in *Input) needMIG() (map[string]pipeline.Kind, error) {
 	return kinds, nil
 }
 
-// validGPU refuses profiles that do not lie beside each other on one GPU.
+// validGPU returns an error if the profiles cannot exist together on one GPU. It adds their kinds of slices to kinds.
 func (in *Input) validGPU(model *mig.Model, names []string, kinds map[string]pipeline.Kind) error {
 	var profiles []*mig.Profile
 	for i, name := range names {
@@ -50,18 +51,18 @@ func (in *Input) validGPU(model *mig.Model, names []string, kinds map[string]pip
 		}
 		profiles, kinds[name] = append(profiles, p), pipeline.KindOf(p)
 	}
-	if len(profiles) == 0 || len(profiles) > model.Compute || !together(mig.Layout{}, profiles) {
+	if len(profiles) == 0 || len(profiles) > model.Compute || !fitTogether(mig.Layout{}, profiles) {
 		return share.Invalid("profiles", "%v is no way to cut a %s", names, model.Name)
 	}
 	return nil
 }
 
-func together(l mig.Layout, profiles []*mig.Profile) bool {
+func fitTogether(l mig.Layout, profiles []*mig.Profile) bool {
 	if len(profiles) == 0 {
 		return true
 	}
 	for _, start := range profiles[0].Starts {
-		if i := (mig.Instance{Profile: profiles[0], Start: start}); l.Fits(i) && together(l.With(i), profiles[1:]) {
+		if i := (mig.Instance{Profile: profiles[0], Start: start}); l.Fits(i) && fitTogether(l.With(i), profiles[1:]) {
 			return true
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// sample notes the load of the last second.
+// sample appends the request rate of the last second to the history.
 func (a *app) sample() {
 	a.recent = append(a.recent, scaling.Rate(a.arrived))
 	if len(a.recent) > loadsKept {
@@ -18,40 +18,41 @@ func (a *app) sample() {
 	a.arrived = 0
 }
 
-// Loads of so many seconds are kept, and of so many a trend is made.
+// loadsKept is the length of the load history in seconds; loadSamples is how many of the latest the forecast uses.
 const (
 	loadsKept   = 60
 	loadSamples = 10
 )
 
-// busy is the part of their time that instances are to be used at most.
-const busy = 0.9
+// maxUtilisation is the utilisation of the instances above which another one is added.
+const maxUtilisation = 0.9
 
-// short reports whether the instances do not suffice for the load that is expected, with what waits.
+// short reports whether the instances are too few for the expected load, including the queued requests.
 func (a *app) short() bool {
-	return a.load() > busy*a.capacity(nil)
+	return a.load() > maxUtilisation*a.capacity(nil)
 }
 
-// enough reports whether the instances suffice without one. As long as nobody else wants its slices, they would have to have sufficed
-// in each of the last seconds.
+// enough reports whether the other instances suffice without the given one. While no function lacks slices, they must
+// suffice for the peak load of the history.
 func (a *app) enough(without *chain) bool {
 	load := a.load()
 	if !a.world.scarce {
 		load = float64(slices.Max(a.recent))
 	}
-	return load <= calm*a.capacity(without)
+	return load <= scaleInUtilisation*a.capacity(without)
 }
 
-// calm is how busy those that remain may be when an instance goes: well below what brings it back.
-const calm = 0.6
+// scaleInUtilisation is the highest utilisation of the remaining instances at which one is removed. It is well below
+// maxUtilisation so that the instance is not added again at once.
+const scaleInUtilisation = 0.6
 
-// load returns what is expected, in requests a second: with what waits and can still be in time.
+// load returns the expected load in requests a second, including the queued requests that can still meet their SLO.
 func (a *app) load() float64 {
 	return float64(scaling.MeanOrTrend(a.recent[max(0, len(a.recent)-loadSamples):])) + float64(a.waiting.live())/loadSamples
 }
 
-// capacity returns the requests a second that the instances serve. A shared one, if it is the only one, counts for as much as it may be
-// used without being promoted.
+// capacity returns the requests a second that the instances can serve, without the given one. If the function has none, it
+// is the load on the shared slices below which it gets no slices of its own.
 func (a *app) capacity(without *chain) float64 {
 	capacity := 0.0
 	for _, c := range a.chains {
@@ -65,10 +66,10 @@ func (a *app) capacity(without *chain) float64 {
 	return capacity
 }
 
-// sharedUse is the part of a shared slice's time beyond which a function gets slices of its own (FF-41).
+// sharedUse is the utilisation of a shared slice above which a function gets slices of its own (FF-41).
 const sharedUse = 0.3
 
-// add starts an instance on free slices, if there are any for it.
+// add starts an instance on free slices. It reports false if none fits.
 func (a *app) add() (bool, error) {
 	w := a.world
 	demand := pipeline.Demand{SLO: a.function.SLO, Candidates: w.policy.candidates}
@@ -77,10 +78,10 @@ func (a *app) add() (bool, error) {
 		assign = a.ranking.Assign
 	}
 	found, err := assign(w.free, demand)
-	for noRoom(err) && w.reclaim() {
+	for doesNotFit(err) && w.reclaim() {
 		found, err = assign(w.free, demand)
 	}
-	if a.full = noRoom(err); a.full {
+	if a.full = doesNotFit(err); a.full {
 		return false, nil
 	}
 	if err != nil {
@@ -90,7 +91,8 @@ func (a *app) add() (bool, error) {
 	return true, nil
 }
 
-// loadTime returns how long a further instance takes to load: from host memory where the data are there or on a shared slice.
+// loadTime returns how long another instance takes to load: LoadWarm if the model data are in host memory or on a shared
+// slice, else LoadCold. It counts the start as warm or cold.
 func (a *app) loadTime() time.Duration {
 	if a.world.node != nil && a.world.node.Residency(a.function.Name) != scaling.Cold {
 		a.world.record.result.WarmStarts++
@@ -100,6 +102,6 @@ func (a *app) loadTime() time.Duration {
 	return a.function.LoadCold
 }
 
-func noRoom(err error) bool {
+func doesNotFit(err error) bool {
 	return errors.Is(err, pipeline.ErrNoFit) || errors.Is(err, pipeline.ErrRate) || errors.Is(err, pipeline.ErrSLO)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
 )
 
-// run starts what the shared slices can run now.
+// run starts the executions that the scheduler of the shared slices dispatches now.
 func (w *migs) run() {
 	if w.node == nil {
 		return
@@ -25,7 +25,7 @@ func (w *migs) run() {
 		case residency.Storage:
 			w.record.result.ColdStarts++
 		}
-		w.worked(s.Slice, w.clock.now+s.Load, s.Execution)
+		w.countWork(s.Slice, w.clock.now+s.Load, s.Execution)
 		w.clock.after(s.Load+s.Execution, func() {
 			w.record.answer(int32(s.Request.ID), w.clock.now)
 			w.check(w.node.Finish(w.clock.now, s.Slice))
@@ -35,14 +35,14 @@ func (w *migs) run() {
 	}
 }
 
-// check keeps the first error; the end of the second reports it.
+// check keeps the first error of an event; second returns it.
 func (w *migs) check(err error) { w.err = cmp.Or(w.err, err) }
 
 func (w *migs) app(name string) *app {
 	return w.apps[slices.IndexFunc(w.apps, func(a *app) bool { return a.function.Name == name })]
 }
 
-// review does what the shared slices ask for, as far as there are slices.
+// review applies the decisions of the shared slices' scheduler, as far as free slices allow.
 func (w *migs) review() error {
 	if w.node == nil {
 		return nil
@@ -65,7 +65,7 @@ func (w *migs) review() error {
 	return nil
 }
 
-// reclaim takes back a shared slice on which nothing runs: what needs slices of its own comes first.
+// reclaim takes back one idle shared slice for an instance that needs slices of its own. It reports whether there was one.
 func (w *migs) reclaim() bool {
 	for _, id := range slices.Sorted(maps.Keys(w.shared)) {
 		if w.node.RemoveSlice(w.clock.now, id) == nil {
@@ -81,7 +81,8 @@ func (w *migs) unshare(id string) {
 	delete(w.shared, id)
 }
 
-// addShared shares one more slice: the smallest that runs the function, or anything if none is named.
+// addShared adds the smallest free slice that runs the function, or any function if the name is empty, to the shared slices.
+// It does nothing if no slice is free.
 func (w *migs) addShared(function string) error {
 	best := -1
 	for i, s := range w.free {
@@ -105,7 +106,7 @@ func (w *migs) addShared(function string) error {
 	return w.node.AddSlice(w.clock.now, s)
 }
 
-// migrate replaces pipelines by instances on single slices that are free (FF-63).
+// migrate replaces pipelines by instances on free single slices (FF-63).
 func (w *migs) migrate() error {
 	if !w.policy.pipelines {
 		return nil
@@ -131,7 +132,7 @@ func (w *migs) migrate() error {
 	return nil
 }
 
-// demand returns what the instance carries now.
+// demand returns the SLO and the current request rate of the instance.
 func (c *chain) demand() pipeline.Demand {
 	part := float64(c.use.Utilisation(c.app.world.clock.now, useWindow)) / 1000
 	return pipeline.Demand{SLO: c.app.function.SLO, Rate: part * c.assignment.Rate()}

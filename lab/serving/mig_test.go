@@ -75,7 +75,7 @@ func TestSlackQueue(t *testing.T) {
 	for i := range int32(3) {
 		q.add(i)
 	}
-	q.giveUp(80*ms, 25*ms) // the first cannot be in time
+	q.expire(80*ms, 25*ms) // the first cannot be in time
 	if q.live() != 2 || q.len() != 3 {
 		t.Fatalf("%d of %d live", q.live(), q.len())
 	}
@@ -86,7 +86,7 @@ func TestSlackQueue(t *testing.T) {
 		ok    bool
 	}{
 		{60 * ms, true, 2, true},   // too slow for the second, not for the third
-		{60 * ms, false, 0, false}, // nothing but the hopeless one, and others may come
+		{60 * ms, false, 0, false}, // nothing but the overdue one, and others may come
 		{25 * ms, false, 1, true},
 		{25 * ms, true, 0, true},
 		{25 * ms, true, 0, false},
@@ -97,7 +97,7 @@ func TestSlackQueue(t *testing.T) {
 	}
 	q = slackQueue{record: r, refuses: true}
 	q.add(0)
-	if q.giveUp(time.Second, ms); r.result.Refused != 1 || q.len() != 0 {
-		t.Error("a hopeless request was not refused")
+	if q.expire(time.Second, ms); r.result.Refused != 1 || q.len() != 0 {
+		t.Error("an overdue request was not refused")
 	}
 }

@@ -7,43 +7,44 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// world is functions and what serves them under one policy.
+// world is a simulated system that serves requests under one policy.
 type world interface {
 	arrive(request int32)
 	second() error // is over
 	finish(prices *priceList, r *Result)
 }
 
-// Policy is a way to serve requests.
+// Policy is a named way to serve requests.
 type Policy struct {
 	Name string
-	make maker
+	make constructor
 }
 
-// Policies returns gshare's rules, then those of the papers that it joins and of what they compare themselves with.
+// Policies returns gshare's policy first, then those of the papers that it builds on and their baselines.
 func Policies() []Policy {
 	whole := []planning.Mode{planning.CPU, planning.GPU}
 	cut := append(whole, planning.Partitioned)
 	return []Policy{
 		{"gshare", combined(
 			onShares(sharePolicy{elastic: true, retains: true, urgent: true}),
-			onMIG(migPolicy{pipelines: true, refuses: true, gathers: true, candidates: 4}),
-			asPlanned(cut, sparing))},
+			onMIG(migPolicy{pipelines: true, refuses: true, consolidates: true, candidates: 4}),
+			onPlan(cut, planWithinGPUTime))},
 		{"eager", onShares(sharePolicy{scaling: scaling.Policy{Window: 10 * time.Second, Out: 1, In: 9}})},
 		{"keepalive", onShares(sharePolicy{scaling: scaling.Policy{Window: time.Minute, Out: 1, In: 59}})},
 		{"lazy", onShares(sharePolicy{elastic: true})},
 		{"monolithic", onMIG(migPolicy{})},
 		{"pipelined", onMIG(migPolicy{pipelines: true})},
-		{"harmonybatch", asPlanned(whole, planning.HarmonyBatch)},
-		{"pamba", asPlanned(cut, planning.Phases)},
+		{"harmonybatch", onPlan(whole, planning.HarmonyBatch)},
+		{"pamba", onPlan(cut, planning.Phases)},
 	}
 }
 
-// maker makes the world of a policy.
-type maker func(in *Input, c *clock, r *record) (world, error)
+// constructor returns the simulated system of a policy for an input.
+type constructor func(in *Input, c *clock, r *record) (world, error)
 
-// combined takes what the world offers: whole GPUs, else MIG instances, else functions paid by the call.
-func combined(shares, migs, calls maker) maker {
+// combined returns a constructor that uses the first kind of hardware in the input: whole GPUs, MIG instances, or functions
+// billed per call.
+func combined(shares, migs, calls constructor) constructor {
 	return func(in *Input, c *clock, r *record) (world, error) {
 		switch {
 		case in.GPUs > 0:
@@ -55,15 +56,15 @@ func combined(shares, migs, calls maker) maker {
 	}
 }
 
-func onShares(p sharePolicy) maker {
+func onShares(p sharePolicy) constructor {
 	p.scaling.Max = maxInstances
 	return func(in *Input, c *clock, r *record) (world, error) { return newShares(in, c, r, p) }
 }
 
-func onMIG(p migPolicy) maker {
+func onMIG(p migPolicy) constructor {
 	return func(in *Input, c *clock, r *record) (world, error) { return newMIGs(in, c, r, p) }
 }
 
-func asPlanned(modes []planning.Mode, plan planner) maker {
+func onPlan(modes []planning.Mode, plan planner) constructor {
 	return func(in *Input, c *clock, r *record) (world, error) { return newCalls(in, c, r, modes, plan) }
 }

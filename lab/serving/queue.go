@@ -6,13 +6,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/batching"
 )
 
-// queue holds the requests of one function until an instance takes them. load.FreeAt and the times are as batching has
-// them, counted from epoch.
+// queue holds the requests of one function until an instance takes them. Times are durations since epoch, as are those in
+// batching.Load.
 type queue interface {
-	// add is false if the request is refused.
+	// add queues a request. It returns false if the queue refuses it.
 	add(request int32, deadline, now time.Duration, load batching.Load) bool
-	// next returns the batch that an instance with batches of at most most should run now, or none; the requests that are
-	// given up; and when to ask again if nothing happens before, zero for not at all.
+	// next returns the batch of at most most requests that an instance should run now, or none; the refused requests;
+	// and the latest time of the next call, zero if only an event calls for one.
 	next(most int, now time.Duration, load batching.Load) (fire, refused []int32, wake time.Duration)
 	len() int
 }
@@ -21,8 +21,8 @@ var epoch = time.Unix(0, 0)
 
 func instant(d time.Duration) time.Time { return epoch.Add(d) }
 
-// fifo is the queue of the baselines: first come, first served, in batches as large as there are requests. Nobody is
-// refused.
+// fifo is the queue of the baselines: first in, first out, in batches of all waiting requests up to the limit. It refuses
+// nothing.
 type fifo struct {
 	waiting []int32
 	first   int
@@ -49,18 +49,18 @@ func (q *fifo) next(most int, _ time.Duration, load batching.Load) (fire, refuse
 	return fire, nil, 0
 }
 
-// urgent is gshare's queue: package batching.
-type urgent struct {
+// deadlineQueue is gshare's queue, an adapter for batching.Queue.
+type deadlineQueue struct {
 	*batching.Queue
 }
 
-func (q urgent) len() int { return q.Queue.Len() }
+func (q deadlineQueue) len() int { return q.Queue.Len() }
 
-func (q urgent) add(request int32, deadline, now time.Duration, load batching.Load) bool {
+func (q deadlineQueue) add(request int32, deadline, now time.Duration, load batching.Load) bool {
 	return q.Add(batching.Request{ID: uint64(request), Deadline: instant(deadline)}, instant(now), load)
 }
 
-func (q urgent) next(_ int, now time.Duration, load batching.Load) (fire, refused []int32, wake time.Duration) {
+func (q deadlineQueue) next(_ int, now time.Duration, load batching.Load) (fire, refused []int32, wake time.Duration) {
 	d := q.Decide(instant(now), load)
 	if !d.Wake.IsZero() {
 		wake = d.Wake.Sub(epoch)

@@ -7,8 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/lab/serving/trace"
 )
 
-// Result is what a policy made of the requests. A request is in time or it is a violation: refused, late, or still waiting
-// at the end.
+// Result holds the counters of one run. A request meets its SLO or is a violation: refused, late, or unanswered at the end.
 type Result struct {
 	Requests   int
 	Violations int
@@ -27,12 +26,12 @@ type Result struct {
 	Cost          float64 // in units of the price book's currency
 }
 
-// ViolationPercent returns the part of the requests that missed their SLO.
+// ViolationPercent returns the percentage of requests that missed their SLO.
 func (r *Result) ViolationPercent() float64 {
 	return 100 * float64(r.Violations) / float64(max(r.Requests, 1))
 }
 
-// record keeps what became of each request.
+// record holds the outcomes of all requests of a run.
 type record struct {
 	arrivals  []trace.Arrival
 	slo       []time.Duration // by function
@@ -72,7 +71,7 @@ func (r *record) refuse(request int32) {
 	r.result.Violations++
 }
 
-// finish returns the number of those that never got an answer, and sorts the others.
+// finish counts unanswered requests as violations and returns the result with its latency quantiles.
 func (r *record) finish() Result {
 	r.result.Violations += r.result.Requests - r.result.Refused - len(r.latencies)
 	slices.Sort(r.latencies)

@@ -10,13 +10,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/planning"
 )
 
-// maxInstances is how many instances a function has at most; it is the GPUs that end it.
+// maxInstances is the maximum number of instances of a function. It is so high that only the GPUs limit them.
 const maxInstances = 1000
 
-// drain is how long after the end of the trace requests may still be answered.
-const drain = time.Minute
+// drainTime is how long after the end of the trace requests may still be answered.
+const drainTime = time.Minute
 
-// Run plays the requests against a policy. The same input gives the same result. Errors of the input are *share.FieldError.
+// Run simulates a policy and returns its result, which is the same for the same input. It returns a *share.FieldError for an
+// invalid input.
 func Run(ctx context.Context, in *Input, policy string) (Result, error) {
 	if err := in.Validate(); err != nil {
 		return Result{}, err
@@ -38,10 +39,10 @@ func Run(ctx context.Context, in *Input, policy string) (Result, error) {
 	return result, nil
 }
 
-// play lets requests arrive, seconds end and events happen, each at its time.
+// play runs arrivals, events and the end of each second in the order of time, until drainTime after the trace.
 func play(ctx context.Context, in *Input, c *clock, w world) error {
 	next, second := 0, time.Second
-	end := in.Until + drain
+	end := in.Until + drainTime
 	for {
 		at, what := end, 0
 		if t, ok := c.next(); ok && t < at {
@@ -73,12 +74,12 @@ func play(ctx context.Context, in *Input, c *clock, w world) error {
 	}
 }
 
-// priceList turns use into money.
+// priceList computes the price of used resources.
 type priceList struct{ book planning.Book }
 
 const nano = 1e-9
 
-// held returns the price of GPU time and memory.
+// held returns the price of GPU time and memory in units of currency.
 func (p *priceList) held(gpuSeconds, gbSeconds float64) float64 {
 	return nano * (float64(p.book.Slice)*gpuSeconds + float64(p.book.SliceMemory)*gbSeconds)
 }

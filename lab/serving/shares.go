@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// shares is functions whose instances share whole GPUs, under one policy.
+// shares is the simulation of functions whose instances share whole GPUs, under one policy.
 type shares struct {
 	clock  *clock
 	record *record
@@ -25,7 +25,7 @@ type shares struct {
 	changed bool // node is not of the instances as they are
 }
 
-// sharePolicy is what the policies on shared GPUs differ in.
+// sharePolicy holds the settings in which the policies on shared GPUs differ.
 type sharePolicy struct {
 	scaling scaling.Policy
 	elastic bool // a limit of twice the request (DI-19), or none above it
@@ -33,11 +33,11 @@ type sharePolicy struct {
 	urgent  bool // queue by deadline, with refusals and batches as large as the deadline allows
 }
 
-// headroom is the part of the SLO that an execution must leave to the queue (DI-18).
+// headroom is the part of the SLO, in per mille, that is reserved for queueing (DI-18).
 const headroom share.PerMille = 500
 
 func newShares(in *Input, c *clock, r *record, p sharePolicy) (*shares, error) {
-	if err := in.needShares(); err != nil {
+	if err := in.validateShares(); err != nil {
 		return nil, err
 	}
 	rules := packing.NewRules(packing.Slots)
@@ -82,7 +82,7 @@ func (w *shares) newPool(f *Function) (*pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.queue, err = p.byDeadline(efficient.Share.SMLimit)
+	p.queue, err = p.newDeadlineQueue(efficient.Share.SMLimit)
 	return p, err
 }
 
@@ -94,18 +94,19 @@ func (w *shares) shareOf(s share.Share, memory share.Bytes) share.Share {
 	return s
 }
 
-// byDeadline makes the queue of package batching. It predicts for the SMs that there are: those at the limit, or what the GPU of
-// the instance that is about to take a batch has left. A request is refused only if even that would be too slow.
-func (p *pool) byDeadline(limit share.PerMille) (queue, error) {
+// newDeadlineQueue returns a queue of package batching. It predicts latencies for the SMs that are available: the limit, or
+// those that are free on the GPU of the instance that takes the next batch. A request is refused only if it would be late
+// even then.
+func (p *pool) newDeadlineQueue(limit share.PerMille) (queue, error) {
 	p.limit, p.available = limit, limit
 	q, err := batching.New(batching.Config{
-		MaxBatch: p.surface.largest(limit, p.bound()), Latency: func(batch int) time.Duration { return p.surface.at(batch, p.available) },
+		MaxBatch: p.surface.largest(limit, p.maxExecution()), Latency: func(batch int) time.Duration { return p.surface.at(batch, p.available) },
 	})
-	return urgent{q}, err
+	return deadlineQueue{q}, err
 }
 
-// bound returns how long a batch may take.
-func (p *pool) bound() time.Duration {
+// maxExecution returns how long a batch may take: the SLO less the headroom.
+func (p *pool) maxExecution() time.Duration {
 	return p.function.SLO * time.Duration(share.Whole-headroom) / time.Duration(share.Whole)
 }
 
@@ -113,7 +114,7 @@ func (w *shares) arrive(request int32) {
 	w.pools[w.record.arrivals[request].Function].arrive(request)
 }
 
-// second lets every function scale by what came in the last second.
+// second scales every function by the requests of the last second.
 func (w *shares) second() error {
 	for _, p := range w.pools {
 		if err := p.scale(); err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// idle returns the instance to run the next batch: one that has its SMs to itself before one that has not, and one that the
-// scaler counts on before one that it gave up (FF-61, FF-62).
+// idle returns the idle instance to run the next batch, nil if there is none. It prefers those that reserve their SMs, then
+// those that the scaler counts as deployed (FF-61, FF-62).
 func (p *pool) idle() *instance {
 	var best *instance
 	for _, i := range p.instances {
@@ -28,8 +28,9 @@ func (i *instance) rank() int {
 	return 2
 }
 
-// canWait reports whether an instance with reserved SMs will be free soon enough for all that wait and will have come by then. The
-// others are not used then (FF-61): that would take SMs that are not paid for, for smaller batches.
+// canWait reports whether an instance with reserved SMs will be free in time for all requests that are queued and arrive
+// until then. If so, instances without reserved SMs are not used (FF-61): they would run smaller batches on SMs that are not
+// paid for.
 func (p *pool) canWait() bool {
 	now := p.world.clock.now
 	for _, i := range p.instances {
@@ -45,16 +46,16 @@ func (p *pool) canWait() bool {
 	return false
 }
 
-// end returns when its batch will end, as things are.
+// end returns the expected end of the current batch with the present number of SMs.
 func (i *instance) end() time.Duration {
 	return i.gpu.since + time.Duration((1-i.done)*float64(i.takes))
 }
 
-// target returns how long a batch may take. Who knows the deadlines hurries for the sake of the head.
+// target returns how long a batch may take. Policies with deadlines use the time that is left to its first request.
 func (p *pool) target(batch []int32) time.Duration {
 	if !p.world.policy.urgent {
-		return p.bound()
+		return p.maxExecution()
 	}
 	left := p.world.record.deadline(batch[0]) - p.world.clock.now
-	return max(1, min(p.bound(), left))
+	return max(1, min(p.maxExecution(), left))
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// gpu is a whole GPU that instances share. The SMs of those that run a batch are their requests; what is left over goes to
-// those below their limit, in equal parts, and is divided anew whenever a batch starts or ends: Dilu's tokens do that every
-// 5 ms (DI-60 to DI-67).
+// gpu is a whole GPU that instances share. A running batch has the SMs that its instance requests. SMs left over are divided
+// equally among instances below their limit whenever a batch starts or ends; Dilu's tokens do that every 5 ms (DI-60 to
+// DI-67).
 type gpu struct {
 	clock     *clock
 	meter     *meter
@@ -18,7 +18,7 @@ type gpu struct {
 	since     time.Duration // of the grants
 }
 
-// meter adds up what the GPUs are used for.
+// meter holds the accumulated resource use of the GPUs.
 type meter struct {
 	until  time.Duration // nothing is counted afterwards
 	gpu    float64       // seconds of whole GPUs
@@ -26,8 +26,8 @@ type meter struct {
 	used   float64       // seconds of whole GPUs during which SMs worked
 }
 
-// settle brings the accounts up to now. What is charged is what is reserved, or what is used where that is more: a burst
-// on SMs that others left idle is free only as far as these are paid for.
+// settle updates the meter to the current time. It charges the reserved SMs, or the used ones where those are more: a burst
+// on idle SMs is free only as far as others have paid for them.
 func (g *gpu) settle() {
 	now := g.clock.now
 	if from, to := min(g.since, g.meter.until), min(now, g.meter.until); to > from {
@@ -61,7 +61,7 @@ func (g *gpu) remove(i *instance) {
 	g.residents = slices.DeleteFunc(g.residents, func(o *instance) bool { return o == i })
 }
 
-// start runs a batch.
+// start runs a batch on an instance.
 func (g *gpu) start(i *instance, batch []int32) {
 	g.settle()
 	i.batch, i.began, i.done, i.sm = batch, g.clock.now, 0, 0
@@ -108,7 +108,8 @@ func (g *gpu) divide() {
 	}
 }
 
-// available returns what a batch could have now, up to a limit. For none it is the limit.
+// available returns the SMs, at most limit, that a batch of the instance could have now. Without an instance it returns
+// limit.
 func (i *instance) available(limit share.PerMille) share.PerMille {
 	if i == nil {
 		return limit

@@ -34,7 +34,7 @@ type instance struct {
 	planned int           // counts plans of its end, so that one made before is not believed
 }
 
-// request returns what the instance gets in any case, and what is reserved for it. One that reserves nothing gets a floor.
+// request returns the SMs that are reserved for the instance, or floorSM if it reserves none.
 func (i *instance) request() share.PerMille {
 	if i.residency == scaling.Shared {
 		return floorSM
@@ -42,5 +42,5 @@ func (i *instance) request() share.PerMille {
 	return i.configuration.Share.SMRequest
 }
 
-// floorSM keeps an instance that reserves nothing from standing still.
+// floorSM is the minimum of SMs, in per mille, of an instance that reserves none, so that it makes progress.
 const floorSM share.PerMille = 10

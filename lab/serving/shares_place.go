@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// podOf returns the instance as the packer sees it.
+// podOf returns the share as a pod that the packer can place.
 func (w *shares) podOf(s share.Share) *packing.Pod {
 	terms := share.Terms{Isolation: share.MPS, Slice: share.WholeGPU, Enforcement: share.Strict, Priority: share.SLO}
 	if w.policy.elastic {
@@ -15,7 +15,7 @@ func (w *shares) podOf(s share.Share) *packing.Pod {
 	return &packing.Pod{Request: share.Request{Terms: terms, Containers: []share.Container{{VGPUs: 1, Share: s}}}}
 }
 
-// occupied returns the GPUs with what is on them, but for one instance.
+// occupied returns the GPUs with the instances on them, except the given one.
 func (w *shares) occupied(without *instance) *packing.Node {
 	if without == nil && !w.changed {
 		return w.node
@@ -26,7 +26,7 @@ func (w *shares) occupied(without *instance) *packing.Node {
 			if i == without {
 				continue
 			}
-			pod := w.podOf(i.promised())
+			pod := w.podOf(i.reservation())
 			node.Take(w.packer.Rules.Model, pod, packing.Plan{{{Slice: at, Class: pod.Request.Terms.Isolation}}})
 		}
 	}
@@ -36,14 +36,15 @@ func (w *shares) occupied(without *instance) *packing.Node {
 	return node
 }
 
-// promised returns what the instance takes from its GPU.
-func (i *instance) promised() share.Share {
+// reservation returns the share that the instance reserves on its GPU.
+func (i *instance) reservation() share.Share {
 	s := i.configuration.Share
 	s.SMRequest = i.request()
 	return s
 }
 
-// place finds a GPU for a share. Idle instances that hold memory only make room for it, the longest unused first (FF-47).
+// place returns a GPU with capacity for a share. It evicts idle instances that hold only memory, the least recently used
+// first (FF-47), until the share fits.
 func (w *shares) place(s share.Share) (gpu int, ok bool) {
 	for {
 		plan, _, refusal := w.packer.Place(w.occupied(nil), w.podOf(s))
@@ -56,7 +57,7 @@ func (w *shares) place(s share.Share) (gpu int, ok bool) {
 	}
 }
 
-// evict sends the instance that was unused for longest to host memory.
+// evict moves the least recently used instance to host memory. It reports whether there was one.
 func (w *shares) evict() bool {
 	var victim *instance
 	for _, g := range w.gpus {
@@ -73,8 +74,8 @@ func (w *shares) evict() bool {
 	return true
 }
 
-// fitsAgain reports whether an instance that holds memory only can have its SMs back where it is.
-func (w *shares) fitsAgain(i *instance) bool {
+// canReserve reports whether an instance that holds only memory can reserve SMs again on its GPU.
+func (w *shares) canReserve(i *instance) bool {
 	pod := w.podOf(i.configuration.Share)
 	plan := packing.Plan{{{Slice: i.at, Class: pod.Request.Terms.Isolation}}}
 	return w.packer.Admits(w.occupied(i), pod, plan)

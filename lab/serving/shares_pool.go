@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// pool is one function on shared GPUs: its queue, its instances, and who decides how many there are.
+// pool is one function on shared GPUs: its queue, its instances and its scaler.
 type pool struct {
 	world            *shares
 	function         *Function
@@ -37,7 +37,7 @@ func (p *pool) arrive(request int32) {
 	p.dispatch()
 }
 
-// dispatch starts batches as long as there are requests and instances for them.
+// dispatch starts batches while there are queued requests and idle instances.
 func (p *pool) dispatch() {
 	for p.queue.len() > 0 {
 		idle := p.idle()
@@ -53,7 +53,7 @@ func (p *pool) dispatch() {
 	}
 }
 
-// next starts the next batch of the queue, if an instance is idle. Requests that are too late are dropped.
+// next removes and returns the next batch of the queue for an idle instance. It refuses requests that are too late.
 func (p *pool) next(idle *instance) []int32 {
 	most := 0
 	if idle != nil {
@@ -80,7 +80,7 @@ func (p *pool) wakeAt(t time.Duration) {
 	p.world.clock.at(t, p.dispatch)
 }
 
-// load returns what the queue may know.
+// load returns the state of the instances that the queue decides by.
 func (p *pool) load(idle *instance) batching.Load {
 	l := batching.Load{}
 	free := time.Duration(-1)
@@ -113,7 +113,7 @@ func (p *pool) ended(i *instance) {
 	p.dispatch()
 }
 
-// leave ends an instance once its batch has ended.
+// leave removes an instance after its current batch.
 func (p *pool) leave(i *instance) {
 	i.leaving = true
 	if i.batch == nil {

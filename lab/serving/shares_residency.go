@@ -8,13 +8,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// residencyRules say when an instance reserves its SMs, and when one that nobody asked for ends (FF-41, FF-43, FF-44).
+// residencyRules sets when an instance reserves its SMs and when an unused one ends (FF-41, FF-43, FF-44).
 var residencyRules = residency.Policy{Window: useWindow}
 
-// useWindow is over which use is averaged.
+// useWindow is the time over which utilisation is averaged.
 const useWindow = 30 * time.Second
 
-// review lets every instance of a function have the residency that its use calls for. At most one is Shared (FF-45).
+// review updates the residency of every instance by its utilisation. At most one instance of a function is Shared (FF-45).
 func (p *pool) review() {
 	now := p.world.clock.now
 	for _, i := range slices.Clone(p.instances) {
@@ -22,10 +22,10 @@ func (p *pool) review() {
 			continue
 		}
 		switch next := residencyRules.Next(now, i.standing()); {
-		case next == i.residency, next == scaling.Hot && (!i.deployed || !p.world.fitsAgain(i)), next == scaling.Cold && i.deployed:
+		case next == i.residency, next == scaling.Hot && (!i.deployed || !p.world.canReserve(i)), next == scaling.Cold && i.deployed:
 		case next == scaling.Cold:
 			p.leave(i)
-		case next == scaling.Hot, p.sharing() == nil:
+		case next == scaling.Hot, p.sharedInstance() == nil:
 			i.reside(next)
 		}
 	}
@@ -48,8 +48,8 @@ func (i *instance) reside(r scaling.Residency) {
 	i.gpu.divide()
 }
 
-// sharing returns the instance of the function that reserves nothing.
-func (p *pool) sharing() *instance {
+// sharedInstance returns the instance of the function that reserves no SMs, or nil.
+func (p *pool) sharedInstance() *instance {
 	for _, i := range p.instances {
 		if i.residency == scaling.Shared && !i.leaving {
 			return i
@@ -58,8 +58,8 @@ func (p *pool) sharing() *instance {
 	return nil
 }
 
-// retired returns an instance that is loaded but not deployed.
-func (p *pool) retired() *instance {
+// retiredInstance returns an instance that is loaded but not deployed, or nil.
+func (p *pool) retiredInstance() *instance {
 	for _, i := range p.instances {
 		if !i.deployed && !i.leaving {
 			return i

@@ -7,8 +7,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// scale runs the scaler once a second and carries out its decisions. The scaler sees deployed instances only: those that nobody needs
-// any more are deleted, or retired where the policy retains them.
+// scale runs the scaler and applies its decisions. The scaler sees only deployed instances: surplus ones are deleted, or
+// retired where the policy retains them.
 func (p *pool) scale() error {
 	decisions, state, err := p.scaler.Decide(p.world.clock.now, scaling.Rate(p.arrived), p.state)
 	if err != nil {
@@ -30,10 +30,10 @@ func (p *pool) scale() error {
 	return nil
 }
 
-// deploy starts an instance: a retired one at once, one from host memory or storage when it is loaded. One without room
-// is not there; the scaler will ask again.
+// deploy starts an instance: at once if a retired one exists, else after loading from host memory or storage. If no GPU has
+// capacity it does nothing, and the scaler requests it again.
 func (p *pool) deploy(want scaling.Instance) {
-	if i := p.retired(); i != nil {
+	if i := p.retiredInstance(); i != nil {
 		i.id, i.deployed = want.ID, true
 		p.adopt(i)
 		return
@@ -70,19 +70,20 @@ func (p *pool) adopt(i *instance) {
 	}
 }
 
-// start places an instance. Of those that are retained, one of a function reserves nothing at first (FF-44, FF-45).
+// start places an instance on a GPU, or returns nil if none has capacity. With retention, one instance of a function
+// initially reserves no SMs (FF-44, FF-45).
 func (p *pool) start(id scaling.ID, c scaling.Configuration) *instance {
 	w := p.world
 	i := &instance{id: id, pool: p, configuration: c, deployed: true, since: w.clock.now, lastUsed: w.clock.now}
-	if w.policy.retains && p.sharing() == nil {
+	if w.policy.retains && p.sharedInstance() == nil {
 		i.residency = scaling.Shared
 	}
-	at, ok := w.place(i.promised())
+	at, ok := w.place(i.reservation())
 	if !ok {
 		return nil
 	}
 	i.at, i.gpu = at, w.gpus[at]
-	i.most = p.surface.largest(c.Share.SMLimit, p.bound())
+	i.most = p.surface.largest(c.Share.SMLimit, p.maxExecution())
 	i.gpu.add(i)
 	w.changed = true
 	p.instances = append(p.instances, i)
@@ -93,8 +94,8 @@ func (p *pool) forget(id scaling.ID) {
 	p.state.Instances = slices.DeleteFunc(p.state.Instances, func(i scaling.Instance) bool { return i.ID == id })
 }
 
-// withdraw ends the service of an instance. The one of a function that is retained on its GPU keeps its memory only, and runs on
-// SMs that nobody else wants; others go to host memory.
+// withdraw removes an instance from the deployed ones. A retained instance keeps its memory and runs on SMs that are left
+// over, one per function; others move to host memory.
 func (p *pool) withdraw(id scaling.ID) {
 	p.forget(id)
 	i := p.find(id)
@@ -106,7 +107,7 @@ func (p *pool) withdraw(id scaling.ID) {
 		return
 	}
 	i.deployed = false
-	if other := p.sharing(); other != nil && other != i {
+	if other := p.sharedInstance(); other != nil && other != i {
 		p.evict(i)
 		return
 	}
@@ -115,13 +116,13 @@ func (p *pool) withdraw(id scaling.ID) {
 	}
 }
 
-// spare is an instance in host memory.
+// spare is an instance whose model data are kept in host memory.
 type spare struct {
 	configuration scaling.Configuration
 	since         time.Duration
 }
 
-// evict sends an instance to host memory.
+// evict moves an instance to host memory.
 func (p *pool) evict(i *instance) {
 	p.warm = append(p.warm, spare{i.configuration, p.world.clock.now})
 	if i.deployed {

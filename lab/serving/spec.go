@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Spec is a world as people write it: hardware, prices, and functions with their profiles. Times are in seconds.
+// Spec is the file format of an input: hardware, prices, and functions with their profiles. Times are in seconds.
 type Spec struct {
 	GPUs         int               `json:"gpus"` // whole ones, to be shared
 	GPUMemoryMiB int64             `json:"gpuMemoryMiB"`
@@ -18,19 +18,19 @@ type Spec struct {
 	Functions    []FunctionSpec    `json:"functions"`
 }
 
-// MIGSpec is GPUs of one model by how they are cut, in one or more ways to choose from.
+// MIGSpec describes GPUs of one model and the geometries into which they can be partitioned, by name.
 type MIGSpec struct {
 	Model      string           `json:"model"`
 	Geometries map[string][]Cut `json:"geometries"`
 }
 
-// Cut is some GPUs that are cut alike.
+// Cut is a number of GPUs with the same MIG profiles.
 type Cut struct {
 	Count    int      `json:"count"`
 	Profiles []string `json:"profiles"`
 }
 
-// FunctionSpec is a function, its load and its profiles. Shares and the tables of nodes name files.
+// FunctionSpec is a function with its load and its profiles. Shares and the tables of nodes are file names.
 type FunctionSpec struct {
 	Name      string  `json:"name"`
 	SLO       float64 `json:"slo"`      // or
@@ -48,7 +48,7 @@ type FunctionSpec struct {
 	Nodes  []NodeSpec `json:"nodes"`  // components on MIG instances
 }
 
-// NodeSpec is a component of a function.
+// NodeSpec is a component of a function that runs on MIG instances.
 type NodeSpec struct {
 	Name      string         `json:"name"`
 	After     []string       `json:"after"` // the node before, if left out

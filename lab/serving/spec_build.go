@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Load is how the trace is replayed.
+// Load describes how a trace is replayed.
 type Load struct {
 	Series []trace.Series
 	Scale  float64       // of all functions
@@ -22,7 +22,8 @@ type Load struct {
 	Step     time.Duration // over which rates are taken, where that is longer than the trace's steps: of few requests, shorter ones say little
 }
 
-// Build returns the world of a spec under a load. open returns the text of a table by its name. Errors are *share.FieldError or open's.
+// Build returns the input that a spec and a load describe. open returns the text of a table by its name. Errors are
+// *share.FieldError or those of open.
 func (s *Spec) Build(l Load, open func(name string) (string, error)) (*Input, error) {
 	in := &Input{
 		GPUs: s.GPUs, GPUMemory: share.Bytes(s.GPUMemoryMiB) * share.MiB, MIG: MIG{Model: s.MIG.Model},
@@ -62,7 +63,7 @@ func (s *Spec) Build(l Load, open func(name string) (string, error)) (*Input, er
 	return in, nil
 }
 
-// cut returns the GPUs of a geometry; without a name, of the only one.
+// cut returns the GPUs of a geometry. An empty name selects the only geometry.
 func (m *MIGSpec) cut(name string) ([][]string, error) {
 	names := slices.Sorted(maps.Keys(m.Geometries))
 	if name == "" && len(names) == 1 {
@@ -84,7 +85,7 @@ func (m *MIGSpec) cut(name string) ([][]string, error) {
 	return gpus, nil
 }
 
-// maxArrivals keeps a run within memory.
+// maxArrivals is the maximum number of requests of a run, which bounds its memory.
 const maxArrivals = 20_000_000
 
 func expected(sources []trace.Source, until time.Duration) error {
@@ -149,7 +150,7 @@ func (f *FunctionSpec) source(l Load) (trace.Source, error) {
 	return source, source.Validate()
 }
 
-// graph reads the components, and with sloScale sets the SLO by them.
+// graph reads the components of a function into out. With sloScale it also sets the SLO from their times.
 func (s *Spec) graph(f *FunctionSpec, out *Function, open func(string) (string, error)) error {
 	if !(f.SLOScale >= 0 && f.SLOScale <= 1000) || f.SLOScale > 0 && (f.SLO > 0 || len(f.Nodes) == 0) {
 		return share.Invalid("sloScale", "%v: want a factor up to 1000, instead of slo and for nodes", f.SLOScale)

@@ -48,7 +48,8 @@ func (s *Spec) node(f *FunctionSpec, at int, open func(string) (string, error)) 
 	return node, slowest, nil
 }
 
-// runs reports whether a row is of the node's batch and of a profile on which it runs. Profiles with the media engines are left out.
+// runs reports whether a row has the node's batch size and a profile on which the node runs. Profiles with media engines are
+// excluded.
 func (n *NodeSpec) runs(row SliceTime, p *mig.Profile) bool {
 	return row.Batch == n.Batch && row.Compute == p.Compute && !p.Media && !slices.Contains(n.NotOn, p.Name)
 }

@@ -9,18 +9,17 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// surface is how long a batch takes, by its size and its SMs, from what was measured: lines between the measured SMs, then
-// between the measured batches. Below the fewest measured SMs a batch takes as much longer as there are fewer; beyond
-// the most, no less. Noise in the measurements is smoothed so that more SMs are never slower and a larger batch never
-// faster.
+// surface is the latency of a batch by size and SMs, interpolated linearly between measured SMs, then between measured batch
+// sizes. Below the measured SMs latency is inversely proportional to them; above, it is constant. Measurements are smoothed
+// so that more SMs are never slower and a larger batch is never faster.
 type surface struct {
 	takes [][]time.Duration // by batch-1, then by SMs in steps of surfaceStep
 }
 
-// surfaceStep is how finely SMs are told apart.
+// surfaceStep is the resolution of a surface in per mille of the SMs.
 const surfaceStep share.PerMille = 5
 
-// newSurface takes points of one model and one quota.
+// newSurface returns the surface of points of one model with the same quota.
 func newSurface(points []profile.Point) *surface {
 	byBatch := map[int][]profile.Point{}
 	for _, p := range points {
@@ -45,7 +44,7 @@ func newSurface(points []profile.Point) *surface {
 	return s
 }
 
-// overSMs returns the row of one batch.
+// overSMs returns the latencies of one batch size by SMs.
 func overSMs(points []profile.Point) []time.Duration {
 	slices.SortFunc(points, func(a, b profile.Point) int { return cmp.Compare(a.Resource.SM, b.Resource.SM) })
 	row := make([]time.Duration, share.Whole/surfaceStep+1)
@@ -68,7 +67,7 @@ func overSMs(points []profile.Point) []time.Duration {
 	return row
 }
 
-// between returns the row of batch b. Batches below the smallest measured take as long as that.
+// between returns the interpolated latencies of batch size b. Sizes below the smallest measured one use its latencies.
 func between(rows map[int][]time.Duration, batches []int, b int) []time.Duration {
 	at := slices.IndexFunc(batches, func(x int) bool { return x >= b })
 	high := rows[batches[at]]
@@ -88,7 +87,7 @@ func line(a, b time.Duration, part float64) time.Duration {
 	return a + time.Duration(part*float64(b-a))
 }
 
-// largest returns the largest measured batch that on so many SMs takes no longer than bound; at least 1.
+// largest returns the largest measured batch size whose latency on sm is at most bound; at least 1.
 func (s *surface) largest(sm share.PerMille, bound time.Duration) int {
 	batch := 1
 	for batch < len(s.takes) && s.at(batch+1, sm) <= bound {
@@ -97,14 +96,14 @@ func (s *surface) largest(sm share.PerMille, bound time.Duration) int {
 	return batch
 }
 
-// enough returns the fewest SMs, up to a limit, with which a batch takes no longer than bound; the limit where none do.
+// enough returns the fewest SMs, at most limit, with which a batch takes at most bound. It returns limit if none suffice.
 func (s *surface) enough(batch int, limit share.PerMille, bound time.Duration) share.PerMille {
 	row := s.takes[batch-1][:limit/surfaceStep+1]
 	at, _ := slices.BinarySearchFunc(row, bound, func(t, target time.Duration) int { return cmp.Compare(target, t) })
 	return min(share.PerMille(at)*surfaceStep, limit)
 }
 
-// at returns how long a batch takes on so many SMs.
+// at returns the latency of a batch on the given SMs.
 func (s *surface) at(batch int, sm share.PerMille) time.Duration {
 	return s.takes[batch-1][sm/surfaceStep]
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// ReadShares reads a profile over SMs as Dilu publishes it: a line for each setting, with batch, percent of the SMs, seconds
-// of a batch, requests a second. Errors are *share.FieldError and name line and column.
+// ReadShares parses a profile over SMs in Dilu's format: per line batch size, percent of the SMs, seconds per batch,
+// requests a second. Errors are *share.FieldError with line and column.
 func ReadShares(text, model, device string) ([]profile.Point, error) {
 	rows, err := numbers(text, 0, []string{"batch", "percent of SMs", "seconds", "requests a second"})
 	if err != nil {
@@ -34,15 +34,15 @@ func ReadShares(text, model, device string) ([]profile.Point, error) {
 	return points, nil
 }
 
-// SliceTime is how long a batch takes on a MIG instance of so many compute slices.
+// SliceTime is the latency of a batch on a MIG instance with the given number of compute slices.
 type SliceTime struct {
 	Compute, Batch int
 	Takes          time.Duration
 }
 
-// ReadSlices reads a profile over MIG sizes as ParvaGPU publishes it: a header, then a line for each setting, with compute
-// slices, batch, processes, requests a second, seconds of a batch. Settings with several processes, and those that did not
-// run (0 requests a second), are passed over. As the times are rounded to milliseconds, they are taken from the rates.
+// ReadSlices parses a profile over MIG sizes in ParvaGPU's format: a header, then per line compute slices, batch size,
+// processes, requests a second, seconds per batch. It skips rows with several processes or 0 requests a second. Latencies
+// are computed from the rates, because the file rounds its times to milliseconds.
 func ReadSlices(text string) ([]SliceTime, error) {
 	rows, err := numbers(text, 1, []string{"compute slices", "batch", "processes", "requests a second", "seconds"})
 	if err != nil {
@@ -65,7 +65,7 @@ func ReadSlices(text string) ([]SliceTime, error) {
 	return times, nil
 }
 
-// numbers reads lines of as many numbers as there are columns, all of them finite and at least 0.
+// numbers parses lines with one number per column, all finite and at least 0.
 func numbers(text string, header int, columns []string) ([][]float64, error) {
 	var rows [][]float64
 	line := 0

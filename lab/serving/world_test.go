@@ -107,7 +107,7 @@ func called(seed uint64, rate float64) *Input {
 	return in
 }
 
-func names() (onShares, onSlices, asPlanned []string) {
+func names() (onShares, onSlices, onPlan []string) {
 	return []string{"gshare", "eager", "keepalive", "lazy"}, []string{"gshare", "monolithic", "pipelined"}, []string{"gshare", "harmonybatch", "pamba"}
 }
 

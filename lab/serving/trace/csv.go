@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// requestTable holds the columns of a table with one request a row.
+// requestTable names the columns of a table with one request per row.
 type requestTable struct {
 	time  string // column: when the request came, or was answered
 	less  string // column of the seconds to take off it; none if empty
@@ -20,7 +20,7 @@ type requestTable struct {
 	parse func(word string, line int, column string) (float64, error)
 }
 
-// request is a function and a time in seconds.
+// request is the function name and the time, in seconds, of one request.
 type request struct {
 	name string
 	at   float64
@@ -67,7 +67,7 @@ func parseSeconds(word string, line int, column string) (float64, error) {
 	return number(word, line, column)
 }
 
-// parseDate returns seconds of the Unix epoch.
+// parseDate parses a timestamp and returns it in seconds since the Unix epoch.
 func parseDate(word string, line int, column string) (float64, error) {
 	at, err := time.Parse("2006-01-02 15:04:05.9999999", word)
 	if err != nil {
@@ -76,7 +76,7 @@ func parseDate(word string, line int, column string) (float64, error) {
 	return float64(at.UnixNano()) / 1e9, nil
 }
 
-// count turns requests into counts by the second, from the first of all.
+// count returns the number of requests per second for each function, starting at the first request of all.
 func count(all []request) ([]Series, error) {
 	if len(all) == 0 {
 		return nil, share.Invalid("trace", "has no requests")
@@ -113,7 +113,7 @@ func list(found map[string]*Series) []Series {
 	return out
 }
 
-// readMinutes reads one function a line, with a column for each minute.
+// readMinutes parses a table with one function per line and one column of request counts per minute.
 func readMinutes(text string) ([]Series, error) {
 	var all []Series
 	for row, err := range rows(text) {
@@ -144,7 +144,7 @@ func readMinutes(text string) ([]Series, error) {
 	return all, nil
 }
 
-// Sum returns one series of all, so that a sparse trace can drive a busy function. They must have the same step.
+// Sum returns the sum of all series, so that a sparse trace can drive a busy function. They must have the same step.
 func Sum(all []Series) Series {
 	sum := Series{Name: "sum", Step: all[0].Step}
 	for _, s := range all {
@@ -158,7 +158,7 @@ func Sum(all []Series) Series {
 	return sum
 }
 
-// Coarser returns the series with steps that are n times as long.
+// Coarser returns the series with steps n times as long.
 func (s *Series) Coarser(n int) Series {
 	out := Series{Name: s.Name, Step: s.Step * time.Duration(n), Counts: make([]float64, (len(s.Counts)+n-1)/n)}
 	for i, c := range s.Counts {

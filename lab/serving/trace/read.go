@@ -13,20 +13,20 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Steps of the formats that list single requests, and of those that list counts.
+// Steps of the series: second for formats with single requests, minute for those with counts.
 const (
 	second = time.Second
 	minute = time.Minute
 )
 
-// Read finds out which of the known formats a text is in, and reads it:
+// Read parses a trace, whose format it detects:
 //
 //   - a number a line: requests a second (Dilu's rate files);
 //   - CSV with the columns app, func, end_timestamp, duration: single requests (Azure Functions 2021);
 //   - CSV with a column TIMESTAMP: single requests (Azure LLM inference 2023);
 //   - CSV with the columns HashFunction, Trigger, 1, 2, ...: requests a minute (Azure Functions 2019).
 //
-// Series come with the busiest first, then by name. Errors are *share.FieldError and name the line and the column.
+// It returns the series by descending rate, then name. Errors are *share.FieldError and name the line and the column.
 func Read(text string) ([]Series, error) {
 	header, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	columns := strings.Split(strings.TrimSpace(header), ",")
@@ -86,7 +86,7 @@ func readRates(text string) ([]Series, error) {
 	return []Series{s}, nil
 }
 
-// number refuses what is no finite number of at least zero.
+// number parses a finite number of at least zero.
 func number(word string, line int, column string) (float64, error) {
 	x, err := strconv.ParseFloat(word, 64)
 	if err != nil || !(x >= 0) || math.IsInf(x, 0) {
@@ -95,7 +95,7 @@ func number(word string, line int, column string) (float64, error) {
 	return x, nil
 }
 
-// rows iterates over the rows of CSV text with a header.
+// rows returns an iterator over the rows of CSV text with a header.
 func rows(text string) iter.Seq2[table.Row, error] {
 	return func(yield func(table.Row, error) bool) {
 		for r, err := range table.Rows(strings.NewReader(text)) {

@@ -1,4 +1,4 @@
-// Package trace reads what was recorded of requests to functions, and makes arrivals of it.
+// Package trace parses recorded request traces and generates arrivals from them.
 //
 // Whatever a file holds, single requests or counts, becomes counts over equal steps of time. Arrivals are drawn from them: a
 // Poisson process whose rate is that of the step, so that a trace can be played faster or denser than it was recorded, and
@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Series is the requests to one function: how many came in each step.
+// Series is the number of requests to one function in each step of time.
 type Series struct {
 	Name   string
 	Step   time.Duration
@@ -42,7 +42,7 @@ func (s *Series) Rate() float64 {
 	return sum / max(s.Length().Seconds(), 1e-9)
 }
 
-// Validate returns an error for counts that nothing can be drawn from. Errors are *share.FieldError.
+// Validate returns a *share.FieldError if the step or a count is out of bounds, or nil.
 func (s *Series) Validate() error {
 	switch {
 	case s.Step < time.Millisecond || s.Step > 24*time.Hour:
@@ -62,14 +62,14 @@ func (s *Series) Validate() error {
 	return nil
 }
 
-// Source is how one function draws its arrivals from a series.
+// Source describes how the arrivals of one function are drawn from a series.
 type Source struct {
 	Series *Series
 	Scale  float64       // requests for each that was recorded
 	Shift  time.Duration // the series is played from here, and from its beginning once it has ended
 }
 
-// Validate returns an error for what cannot be played. Errors are *share.FieldError.
+// Validate returns a *share.FieldError if the series, scale or shift is out of bounds, or nil.
 func (s *Source) Validate() error {
 	if err := s.Series.Validate(); err != nil {
 		return err
@@ -85,14 +85,14 @@ func (s *Source) Validate() error {
 	return nil
 }
 
-// Arrival is one request.
+// Arrival is the arrival time of one request and the index of its function.
 type Arrival struct {
 	At       time.Duration
 	Function int32
 }
 
-// Arrivals draws the requests of all functions until a time, in the order of time. Each function has random numbers of its
-// own, so that one more function changes nothing for the others.
+// Arrivals draws the requests of all functions until a time, in the order of time. Each function has its own random number
+// generator, so that adding a function does not change the others.
 func Arrivals(sources []Source, until time.Duration, seed uint64) []Arrival {
 	var all []Arrival
 	for f := range sources {
@@ -102,7 +102,8 @@ func Arrivals(sources []Source, until time.Duration, seed uint64) []Arrival {
 	return all
 }
 
-// draw uses the time change of a Poisson process: gaps are exponential in expected requests, which pass at the step's rate.
+// draw appends the arrivals of one function. It draws exponential gaps in expected requests and maps them to time by the
+// rate of each step (the time change of a Poisson process).
 func draw(all []Arrival, s *Source, function int32, until time.Duration, random *rand.Rand) []Arrival {
 	next, passed := random.ExpFloat64(), 0.0
 	first := int(s.Shift / s.Series.Step)
