@@ -1,6 +1,6 @@
-// Package planning decides at least cost how applications with deadlines are served: which run together, in which mode,
-// on what and in which batches. It implements PAMBA's planner with the corrections that docs/glossary.md lists, and
-// HarmonyBatch's as a yardstick.
+// Package planning minimises the cost of serving applications with deadlines: it decides which share a deployment, in which mode,
+// on which resources and in which batches. It implements PAMBA's planner with the corrections that docs/glossary.md lists, and
+// HarmonyBatch's as a baseline.
 package planning
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Application is requests for a model that arrive at a rate and have a deadline (PA-02).
+// Application is a stream of requests for a model with a mean rate and a latency objective (PA-02).
 type Application struct {
 	Name  string          `json:"name"`
 	Model string          `json:"model"`
@@ -18,7 +18,7 @@ type Application struct {
 	Rate  float64         `json:"rate"` // requests a second, mean
 }
 
-// Bounds of what is planned for.
+// Bounds of an Input.
 const (
 	MaxSLO  = 86400 // seconds: a day
 	MinRate = 1e-6  // a second: one in eleven days
@@ -40,7 +40,7 @@ func (a *Application) validate() error {
 	return nil
 }
 
-// byUrgency orders by SLO, then rate, then name (PA-40, P17).
+// byUrgency compares applications by SLO, then rate, then name (PA-40, P17).
 func byUrgency(a, b Application) int {
 	return cmp.Or(cmp.Compare(a.SLO, b.SLO), cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.Name, b.Name))
 }

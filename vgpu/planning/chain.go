@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Layer is one layer, or one block that is never cut, of a model (PA-34).
+// Layer is a layer of a model, or a block of layers that is never split (PA-34).
 type Layer struct {
 	Name    string          `json:"name"`
 	Work    profile.Seconds `json:"work"`    // on one function of the reference size
@@ -30,7 +30,7 @@ const (
 	maxWork   = 1e6
 )
 
-// Validate returns an error for a chain that cannot be cut. Errors are *share.FieldError.
+// Validate returns a *share.FieldError that names the first invalid field of the chain, or nil.
 func (c *Chain) Validate() error {
 	switch {
 	case len(c.Layers) == 0 || len(c.Layers) > maxLayers:

@@ -5,7 +5,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Cutting is how a model may be cut, and what that costs (PA-33, P13).
+// Cutting holds the resources, prices and limits for splitting a model into stages (PA-33, P13).
 type Cutting struct {
 	Prices   Book
 	Platform Platform
@@ -23,7 +23,7 @@ type Cutting struct {
 	Slack float64
 }
 
-// DefaultCutting has the defaults of P13.
+// DefaultCutting returns the parameters of P13 with the given prices and platform.
 func DefaultCutting(prices Book, platform Platform) Cutting {
 	return Cutting{
 		Prices: prices, Platform: platform, CPU: 2000, Master: profile.Master{CPU: 100, MemoryMiB: 128},
@@ -31,7 +31,7 @@ func DefaultCutting(prices Book, platform Platform) Cutting {
 	}
 }
 
-// Validate returns an error for terms under which nothing could be compared. Errors are *share.FieldError.
+// Validate returns a *share.FieldError that names the first parameter out of bounds, or nil.
 func (c *Cutting) Validate() error {
 	switch {
 	case c.CPU < c.Platform.MinCPU || c.CPU > c.Platform.MaxCPU:

@@ -8,16 +8,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Aim is what Expected plans for besides a small bill.
+// Aim holds the objectives of Expected besides a small bill.
 type Aim struct {
 	CardSecond Cost    // what a second of a whole card is worth beyond its price
 	Late       float64 // the part of executions that may take longer than planned for; 0.01 plans for the p99, as the papers do
 }
 
-// Expected plans at the least expected cost. Best reckons as the papers do: with full batches, and the bill of a mean
-// execution. Here batches are as large as Poisson arrivals make them until the first request must start, each is run by what
-// is cheapest for its size, and each execution is rounded up by itself; of partitioned ones, which are many calls, the mean. Groups
-// have Sizes, and costs include Aim.CardSecond. Errors are *share.FieldError.
+// Expected returns the plan with the least expected cost. Unlike Best, which assumes full batches and the bill of a mean
+// execution, it uses the batch sizes that Poisson arrivals produce before the first request must start, the cheapest
+// configuration for each size, and each execution rounded up separately (partitioned ones, which are many calls, by the
+// mean). Groups have Sizes, and costs include Aim.CardSecond. Errors are *share.FieldError.
 func Expected(in Input, aim Aim) (Plan, error) {
 	if err := aim.validate(); err != nil {
 		return Plan{}, err
@@ -38,7 +38,7 @@ func (a *Aim) validate() error {
 
 func byMenus(o *options, sorted []Application) []Group { return cheapest(newMenus(o), sorted) }
 
-// billed returns the time that an execution is expected to be billed for.
+// billed returns the expected billed time of an execution.
 func (a *Aim) billed(q Milliseconds, l profile.Latency) profile.Seconds {
 	if a == nil {
 		return q.bill(l.Mean)
@@ -46,7 +46,7 @@ func (a *Aim) billed(q Milliseconds, l profile.Latency) profile.Seconds {
 	return q.expected(l)
 }
 
-// worth returns what an execution's part of a card is worth.
+// worth returns the additional value of the GPU time that an execution uses.
 func (a *Aim) worth(l profile.Latency, gb, cardGB int) Cost {
 	if a == nil {
 		return 0
@@ -54,8 +54,8 @@ func (a *Aim) worth(l profile.Latency, gb, cardGB int) Cost {
 	return a.CardSecond * Cost(l.Mean) * Cost(gb) / Cost(cardGB)
 }
 
-// shift moves the p99 of options to the quantile that is planned for.
-func (a *Aim) shift(options []option) {
+// setQuantile replaces the p99 of options by the quantile that Late selects.
+func (a *Aim) setQuantile(options []option) {
 	for i := range options {
 		if a != nil {
 			options[i].latency.P99 = options[i].latency.Quantile(a.Late)
@@ -63,20 +63,20 @@ func (a *Aim) shift(options []option) {
 	}
 }
 
-// Size is what runs a batch of one size, and what that is expected to cost.
+// Size is the configuration that runs batches of one size, and the expected cost of a batch.
 type Size struct {
 	Config Config `json:"config"`
 	Cost   Cost   `json:"nano"`
 }
 
-// menu is the cheapest configuration of each batch size that is fast enough for a bound. It ends with the size that is the
-// cheapest by the request: to wait for more would not pay.
+// menu holds the cheapest configuration of each batch size whose p99 is within a bound. It ends with the size that has the
+// least cost per request, as larger batches would not save anything.
 type menu struct {
 	bound profile.Seconds
 	sizes []*option // by batch-1
 }
 
-// menus are those of all bounds that some configuration just keeps, and what is held.
+// menus holds the menus of all distinct bounds, and the configurations that are paid by the second.
 type menus struct {
 	all     []menu
 	options *options
@@ -112,7 +112,7 @@ func (o *options) sizes(bound profile.Seconds) []*option {
 	return sizes[:most]
 }
 
-// provision finds the menu with the least expected cost.
+// provision returns the configurations with the least expected cost.
 func (m *menus) provision(d demand) choice {
 	best, of := choice{cost: Cost(math.Inf(1))}, -1
 	for i := range m.all {
@@ -130,7 +130,7 @@ func (m *menus) provision(d demand) choice {
 	return m.options.hold(d, best)
 }
 
-// expected returns the cost a second, of batches that close after the equivalent timeout (P6) if they are not full before.
+// expected returns the cost per second of batches that close when they are full or after the equivalent timeout (P6).
 func (m *menu) expected(d demand) Cost {
 	cost, size := 0.0, 0.0
 	for n, p := range batching.Sizes(d.rate*float64(d.timeout-m.bound), len(m.sizes)) {

@@ -5,8 +5,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Frontier returns the cheapest configuration of one application of a model for each SLO and rate (PA-63): the first index
-// is the SLO's. A group without a mode cannot be served.
+// Frontier returns the cheapest configuration of one application of a model for each SLO (first index) and rate (PA-63). A
+// group without a mode is infeasible.
 func Frontier(in Input, model string, slos []profile.Seconds, rates []float64) ([][]Group, error) {
 	if err := in.Validate(); err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// Group is applications that one deployment serves with one batch policy.
+// Group is a set of applications that one deployment serves with one batching policy.
 type Group struct {
 	Applications []Application   `json:"applications"` // by SLO, then rate, then name
 	Config       Config          `json:"config"`
@@ -19,7 +19,7 @@ type Group struct {
 	Timeouts []profile.Seconds `json:"timeouts"` // of each application's requests, before a batch must start (P7)
 }
 
-// Rate returns the requests of all applications, a second.
+// Rate returns the sum of the request rates of all applications, per second.
 func (g *Group) Rate() float64 {
 	sum := 0.0
 	for _, a := range g.Applications {
@@ -28,18 +28,17 @@ func (g *Group) Rate() float64 {
 	return sum
 }
 
-// demand is all that provisioning needs to know of a group.
+// demand holds the properties of a group that its configuration depends on.
 type demand struct {
 	slo     profile.Seconds // the tightest (PA-18)
 	rate    float64
 	timeout profile.Seconds // equivalent to the SLOs, were execution instant
 }
 
-// bound returns the p99 up to which batches of a size may be used. The tightest SLO bounds it (PA-18, P7: a request waits at
-// most its SLO less the p99). And the batch must fill: with rate R and an equivalent timeout T, floor(R*T) + 1 requests
-// leave together (P6). T is the equivalent timeout of the SLOs less the p99, as timeouts that all move by the same time
-// move theirs by it.
-func (d demand) bound(batch int) profile.Seconds {
+// maxP99 returns the highest p99 at which batches of a size meet the SLOs. A request waits at most its SLO less the p99
+// (PA-18, P7). The batch must also fill: with rate R and equivalent timeout T, floor(R*T) + 1 requests leave together (P6).
+// T is the equivalent timeout of the SLOs less the p99, as shifting all timeouts shifts theirs by the same time.
+func (d demand) maxP99(batch int) profile.Seconds {
 	return min(d.slo, d.timeout-profile.Seconds(float64(batch-1)/d.rate))
 }
 
@@ -51,7 +50,7 @@ func demandOf(sorted []Application) demand {
 	return demand{sorted[0].SLO, e.Rate(), profile.Seconds(e.Timeout())}
 }
 
-// choice is what provisioning found.
+// choice is the configuration that a provisioner selects for a group.
 type choice struct {
 	config    *Config // nil if nothing is fast enough
 	instances int     // held
@@ -62,16 +61,17 @@ type choice struct {
 
 func (c choice) feasible() bool { return c.config != nil }
 
-// provisioner finds the cheapest way to serve a group: options as the papers reckon, menus as it is expected.
+// provisioner selects the cheapest configuration for a group: options by the cost model of the papers, menus by expected
+// cost.
 type provisioner interface {
 	provision(demand) choice
 }
 
-// provision finds the cheapest configuration that keeps the deadlines, over all modes (PA-42).
+// provision returns the cheapest configuration of any mode that meets the SLOs (PA-42).
 func (o *options) provision(d demand) choice {
 	best := choice{cost: Cost(math.Inf(1))}
 	for b := range o.byBatch {
-		x := o.within(b+1, d.bound(b+1))
+		x := o.within(b+1, d.maxP99(b+1))
 		if x == nil {
 			continue
 		}
@@ -82,7 +82,7 @@ func (o *options) provision(d demand) choice {
 	return o.hold(d, best)
 }
 
-// within returns the cheapest that runs a batch within a bound; nil if nothing does.
+// within returns the cheapest option that runs a batch within a p99 bound, or nil.
 func (o *options) within(batch int, bound profile.Seconds) *option {
 	all := o.byBatch[batch-1]
 	n := sort.Search(len(all), func(i int) bool { return all[i].latency.P99 > bound })
@@ -92,7 +92,8 @@ func (o *options) within(batch int, bound profile.Seconds) *option {
 	return &all[n-1]
 }
 
-// hold looks for held instances that are cheaper. There are as many as serve the rate.
+// hold returns the cheapest configuration that is paid by the second if it costs less than best, else best. Its instances
+// are as many as the rate needs.
 func (o *options) hold(d demand, best choice) choice {
 	for i := range o.held {
 		x := &o.held[i]

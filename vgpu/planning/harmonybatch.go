@@ -2,8 +2,8 @@ package planning
 
 import "github.com/gshare-dev/gshare/vgpu/profile"
 
-// HarmonyBatch plans as HarmonyBatch does, on whole functions with vCPUs or part of a GPU only. It is a yardstick of our
-// own writing: sizes and batches are found exactly, and a merge that no configuration could serve is not made (P20).
+// HarmonyBatch plans by the algorithm of HarmonyBatch, for whole models on vCPUs or part of a GPU. It is a baseline with two
+// improvements: it finds sizes and batches exactly, and rejects merges that no configuration can serve (P20).
 func HarmonyBatch(in Input) (Plan, error) {
 	var modes []Mode
 	for _, mode := range []Mode{CPU, GPU} {
@@ -15,24 +15,24 @@ func HarmonyBatch(in Input) (Plan, error) {
 }
 
 func byKnees(o *options, sorted []Application) []Group {
-	m := kneeMerging{merging: merging{o, alone(o, sorted)}}
+	m := kneeMerging{merging: merging{o, singleGroups(o, sorted)}}
 	for _, a := range sorted {
 		m.knees = append(m.knees, o.knee(a.SLO))
 	}
-	m.fillUp()
-	m.pairs(true)
-	m.pairs(false)
+	m.mergeToKnee()
+	m.mergePairs(true)
+	m.mergePairs(false)
 	return m.groups
 }
 
-// kneeMerging also knows the rate at which each group's most urgent application would turn to a GPU.
+// kneeMerging is a merging with the rate at which the most urgent application of each group becomes cheaper on a GPU.
 type kneeMerging struct {
 	merging
 	knees []float64
 }
 
-// fillUp merges groups on vCPUs, whatever that costs, once their rates together reach the knee of the first.
-func (m *kneeMerging) fillUp() {
+// mergeToKnee merges groups on vCPUs, regardless of cost, until their total rate reaches the knee of the first.
+func (m *kneeMerging) mergeToKnee() {
 	for i := 0; i < len(m.groups); i++ {
 		rate := m.groups[i].Rate()
 		for j := i + 1; j < len(m.groups) && !m.onGPU(i) && !m.onGPU(j); j++ {
@@ -44,8 +44,8 @@ func (m *kneeMerging) fillUp() {
 	}
 }
 
-// pairs merges neighbours where that costs no more: first those on one side of their knees, then all.
-func (m *kneeMerging) pairs(sameSide bool) {
+// mergePairs merges neighbours if that costs no more. With sameSide, both must be on the same side of their knees.
+func (m *kneeMerging) mergePairs(sameSide bool) {
 	for i := 0; i+1 < len(m.groups); {
 		joined := m.join(i, i+2)
 		if (!sameSide || m.beyond(i) == m.beyond(i+1)) && joined.Cost <= m.groups[i].Cost+m.groups[i+1].Cost {
@@ -64,14 +64,14 @@ func (m *kneeMerging) joinAt(i, j int, joined Group) {
 	m.knees = append(m.knees[:i+1], m.knees[j:]...)
 }
 
-// The rates between which HarmonyBatch looks for a knee, and how closely.
+// leastKnee and mostKnee bound the rates, per second, in which knee searches; kneeWidth is its resolution.
 const (
 	leastKnee = 0.01
 	mostKnee  = 40
 	kneeWidth = 0.01
 )
 
-// knee returns the rate at which one application with this SLO turns to a GPU, by bisection (P5).
+// knee returns the rate at which one application with this SLO becomes cheaper on a GPU, by bisection (P5).
 func (o *options) knee(slo profile.Seconds) float64 {
 	low, high := leastKnee, float64(mostKnee)
 	for high-low > kneeWidth {

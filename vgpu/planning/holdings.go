@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// holding is one configuration that is paid by the second, busy or not. It has no pointers: there are thousands, and they are
+// holding is a configuration that is paid by the second, busy or not. It has no pointers, because thousands of them are
 // sorted.
 type holding struct {
 	config  int32 // of those held
@@ -21,11 +21,11 @@ type holding struct {
 	each    Cost            // of one request, if the instance is as busy as it may be
 }
 
-// rounds are the numbers of batches, its own included, within which a request on a held share may be answered: the more,
-// the busier the share may be.
+// rounds are the maximum numbers of batches, including its own, after which a request on a held share is answered. A higher
+// number permits a busier share.
 var rounds = []int{2, 4, 8}
 
-// shareHoldings goes through measured SMs, quotas, batches and rounds.
+// shareHoldings returns the holdings for all measured SMs, quotas, batches and rounds, and their configurations.
 func shareHoldings(m *profile.Share, in *Input) ([]holding, []Config) {
 	n := len(m.Curves) * int(share.Whole/in.Platform.QuotaStep) * m.MaxBatch
 	all, configs := make([]holding, 0, n*len(rounds)), make([]Config, 0, n)
@@ -53,10 +53,10 @@ func shareHoldings(m *profile.Share, in *Input) ([]holding, []Config) {
 	return undominated(all), configs
 }
 
-// throughput returns the rate at which requests are answered within n rounds. A request waits for the batch that runs, which it
-// has just missed, and for those of the requests before it. With n-1 rounds for the wait, up to (n-1)*batch requests may
-// come in that time; a Poisson number of mean x is above x + z*sqrt(x) in about 1 % of cases. And a share is capped at being
-// busy for maxBusy of the time.
+// throughput returns the highest rate at which requests are answered within n rounds. A request waits for the batch that
+// runs and for those of the requests before it. Up to (n-1)*batch requests may arrive in the n-1 rounds of waiting; a
+// Poisson number of mean x is above x + z*sqrt(x) in about 1 % of cases. capped reports that maxBusy, the limit of the busy
+// time, determines the rate.
 func throughput(batch, n int, mean profile.Seconds, maxBusy share.PerMille) (serves float64, capped bool) {
 	const z = 2.326
 	most := float64((n - 1) * batch)
@@ -65,8 +65,8 @@ func throughput(batch, n int, mean profile.Seconds, maxBusy share.PerMille) (ser
 	return min(busy, ceiling) * float64(batch) / float64(mean), busy >= ceiling
 }
 
-// undominated keeps the holdings that no other beats or equals in reply, service and cost, by cost. Among those before it,
-// none is dearer, so only the staircase of their replies and services counts: both ascending.
+// undominated returns the holdings that no other equals or beats in reply time, rate and cost, sorted by cost. It compares
+// each with the staircase of reply times and rates of the cheaper ones, both ascending.
 func undominated(all []holding) []holding {
 	slices.SortFunc(all, func(a, b holding) int {
 		if a.cost != b.cost { // nearly always: the other comparisons are worth saving

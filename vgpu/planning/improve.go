@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// improve moves single applications to where they cost least, and joins groups, until neither saves anything.
+// improve moves single applications between groups, and joins groups, until neither reduces the cost.
 func improve(o provisioner, groups []Group) []Group {
 	s := &arrangement{options: o}
 	for _, g := range groups {
@@ -21,7 +21,7 @@ func improve(o provisioner, groups []Group) []Group {
 	return out
 }
 
-// arrangement is a way to group applications.
+// arrangement is a partition of the applications into groups that a local search modifies.
 type arrangement struct {
 	options provisioner
 	groups  []part
@@ -32,8 +32,8 @@ type part struct {
 	cost         Cost
 }
 
-// worthwhile is the part of a cost that a change must save: below it, rounding could make the search go round in circles.
-const worthwhile = 1e-9
+// minSaving is the relative cost reduction that a change must bring, so that rounding errors cannot make the search cycle.
+const minSaving = 1e-9
 
 func (s *arrangement) part(applications []Application) part {
 	if len(applications) == 0 {
@@ -42,7 +42,7 @@ func (s *arrangement) part(applications []Application) part {
 	return part{applications, s.options.provision(demandOf(applications)).cost}
 }
 
-// moveAll moves each application once, if that saves anything.
+// moveAll moves each application once if that reduces the cost. It reports whether any was moved.
 func (s *arrangement) moveAll() bool {
 	moved := false
 	var all []Application
@@ -55,12 +55,12 @@ func (s *arrangement) moveAll() bool {
 	return moved
 }
 
-// move takes an application to the group, or to a new one, where the costs of both change for the best.
+// move moves an application to the group, or to a new one, where the total cost is least. It reports whether the cost fell.
 func (s *arrangement) move(a Application) bool {
 	from := slices.IndexFunc(s.groups, func(p part) bool { return slices.Contains(p.applications, a) })
 	without := s.part(slices.DeleteFunc(slices.Clone(s.groups[from].applications), func(b Application) bool { return a == b }))
 	freed := s.groups[from].cost - without.cost
-	to, best, least := -1, part{}, freed*(1-worthwhile)
+	to, best, least := -1, part{}, freed*(1-minSaving)
 	for i := range len(s.groups) + 1 {
 		own := part{}
 		if i < len(s.groups) {
@@ -79,12 +79,12 @@ func (s *arrangement) move(a Application) bool {
 	}
 	s.groups = append(s.groups, part{})
 	s.groups[from], s.groups[to] = without, best
-	s.drop()
+	s.removeEmpty()
 	return true
 }
 
-// drop removes empty groups.
-func (s *arrangement) drop() {
+// removeEmpty removes groups without applications.
+func (s *arrangement) removeEmpty() {
 	s.groups = slices.DeleteFunc(s.groups, func(p part) bool { return len(p.applications) == 0 })
 }
 
@@ -94,14 +94,14 @@ func insert(sorted []Application, a ...Application) []Application {
 	return with
 }
 
-// joinAll joins pairs of groups that cost less together.
+// joinAll joins pairs of groups that cost less together. It reports whether any were joined.
 func (s *arrangement) joinAll() bool {
 	joined := false
 	for i := 0; i < len(s.groups); i++ {
 		for j := i + 1; j < len(s.groups); j++ {
 			apart := s.groups[i].cost + s.groups[j].cost
 			both := s.part(insert(s.groups[i].applications, s.groups[j].applications...))
-			if both.cost < apart*(1-worthwhile) && !math.IsInf(float64(both.cost), 1) {
+			if both.cost < apart*(1-minSaving) && !math.IsInf(float64(both.cost), 1) {
 				s.groups[i], joined = both, true
 				s.groups = slices.Delete(s.groups, j, j+1)
 				j = i

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Input is all that a plan depends on. Plans are a function of it: the same input, in any order, gives the same plan.
+// Input holds all parameters of a plan. The same input, in any order, yields the same plan.
 type Input struct {
 	Applications []Application
 	Models       []profile.Model
@@ -20,7 +20,7 @@ type Input struct {
 	aim *Aim // of Expected
 }
 
-// Validate returns an error for what cannot be planned for. Errors are *share.FieldError and name the field by its path.
+// Validate returns a *share.FieldError that names the path of the first invalid field, or nil.
 func (in *Input) Validate() error {
 	if len(in.Applications) == 0 || len(in.Applications) > maxApplications {
 		return share.Invalid("applications", "%d of them; want 1 to %d", len(in.Applications), maxApplications)
@@ -81,7 +81,7 @@ func (in *Input) model(name string) *profile.Model {
 	return nil
 }
 
-// used returns the allowed modes that some profile has: others need no price.
+// used returns the allowed modes for which some model has a profile. Only these need prices.
 func (in *Input) used() []Mode {
 	var used []Mode
 	for _, mode := range in.Modes {
@@ -96,7 +96,7 @@ func (in *Input) used() []Mode {
 
 func contains(modes []Mode, m Mode) bool { return slices.Contains(modes, m) }
 
-// within puts the path of a part before the field of its error.
+// within prefixes the field of a validation error with the path of its parent.
 func within(path string, err error) error {
 	if field, ok := err.(*share.FieldError); ok {
 		return &share.FieldError{Field: path + "." + field.Field, Reason: field.Reason}

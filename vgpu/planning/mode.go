@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Mode is how a model is executed.
+// Mode is a way to execute a model: on what resources, and how they are billed.
 type Mode string
 
 // The modes. None is cheaper or faster than another by rule (P22): profiles and prices decide.
@@ -19,7 +19,7 @@ const (
 	Share       Mode = "share"       // whole, on gshare shares that are held, not paid by call
 )
 
-// Modes returns all.
+// Modes returns all modes.
 func Modes() []Mode { return []Mode{CPU, GPU, Partitioned, Share} }
 
 func has(m *profile.Model, mode Mode) bool {
@@ -36,10 +36,10 @@ func has(m *profile.Model, mode Mode) bool {
 	return false
 }
 
-// onGPU returns which groups Phase II merges: those that need a GPU (PA-48).
+// onGPU reports whether the mode needs a GPU; Phase II merges only groups in these modes (PA-48).
 func (m Mode) onGPU() bool { return m == GPU || m == Share }
 
-// Config is a mode with its resources and batch (PA-03). Fields of other modes are zero.
+// Config is a mode with its resources and maximum batch size (PA-03). Fields of other modes are zero.
 type Config struct {
 	Mode  Mode `json:"mode"`
 	Batch int  `json:"batch"` // the most that leave together
@@ -53,7 +53,7 @@ type Config struct {
 	Instances int                  `json:"instances,omitempty"` // held; 0: as calls need them
 }
 
-// String returns the resources as people write them.
+// String returns the resources in words, such as 0.5 vCPU, 512 MiB.
 func (c Config) String() string {
 	switch c.Mode {
 	case CPU:

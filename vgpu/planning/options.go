@@ -7,16 +7,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// option is one configuration that is paid by the batch.
+// option is a configuration that is paid per batch.
 type option struct {
 	config  *Config // shared: not to be changed
 	latency profile.Latency
 	cost    Cost // of one batch
 }
 
-// options are the configurations of one model that some deadline may call for: of those as fast as another, the cheapest.
-// What a group needs of a configuration is only that its p99 stays below a bound that depends on the batch (see
-// group.bound), so finding the best is one binary search for each batch size, and exact (P14).
+// options holds the configurations of one model that are optimal for some SLO. A group only requires that the p99 is below a
+// bound for the batch size (see demand.maxP99), so a binary search for each size finds the best exactly (P14).
 type options struct {
 	byBatch [][]option // by batch-1; p99 ascending, cost descending
 	held    []holding  // by cost; none as fast, as able and as cheap as another
@@ -41,8 +40,8 @@ func newOptions(m *profile.Model, in *Input, modes []Mode) *options {
 		}
 	}
 	for b := range o.byBatch {
-		in.aim.shift(o.byBatch[b])
-		o.byBatch[b] = fastOrCheap(o.byBatch[b])
+		in.aim.setQuantile(o.byBatch[b])
+		o.byBatch[b] = paretoOptions(o.byBatch[b])
 	}
 	return o
 }
@@ -56,8 +55,8 @@ func (o *options) add(all []option) {
 	}
 }
 
-// fastOrCheap keeps what nothing else beats in both p99 and cost.
-func fastOrCheap(all []option) []option {
+// paretoOptions returns the options that no other beats in both p99 and cost.
+func paretoOptions(all []option) []option {
 	slices.SortFunc(all, func(a, b option) int {
 		return fasterThenCheaper(a.latency, b.latency, a.cost, b.cost)
 	})
@@ -77,7 +76,7 @@ func fasterThenCheaper(a, b profile.Latency, costA, costB Cost) int {
 	return cmp.Compare(costA, costB)
 }
 
-// cpuOptions goes through the sizes of functions (PA-43). Cost is PA-21, eq. 4.12.
+// cpuOptions returns the options on vCPUs for all function sizes (PA-43), at the cost of PA-21, eq. 4.12.
 func cpuOptions(m *profile.CPU, in *Input) []option {
 	var all []option
 	for batch := 1; batch <= len(m.Mean); batch++ {
@@ -95,7 +94,7 @@ func cpuOptions(m *profile.CPU, in *Input) []option {
 	return all
 }
 
-// gpuOptions goes through batches and parts of a card (PA-44); parts too small for the model are not looked at (P20).
+// gpuOptions returns the options for all batch sizes and GPU memory sizes (PA-44) that hold the model (P20).
 func gpuOptions(m *profile.GPU, in *Input) []option {
 	var all []option
 	for batch := 1; batch <= m.MaxBatch; batch++ {

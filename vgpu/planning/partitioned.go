@@ -6,16 +6,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// sizing is one way to size the workers of a stage.
+// sizing is an allocation of vCPUs to the workers of a stage.
 type sizing struct {
 	cpus    []profile.MilliCPU
 	latency profile.Latency
 	cost    Cost // of the workers, and of the master while it waits for them, if charged
 }
 
-// partitionedOptions sizes the stages of a cut model for each batch (PA-45). The paper's ternary search needs an
-// objective with one minimum, and billing quanta make it a staircase (P14). But cost adds up over stages, and so does p99:
-// the best sizes for every bound at once are a knapsack over the p99 that each stage spends above its fastest.
+// partitionedOptions returns the options of a partitioned model for each batch size (PA-45). The paper's ternary search
+// needs an objective with one minimum, but billing quanta make it a staircase (P14). As cost and p99 both add up over
+// stages, a knapsack over the p99 above each stage's fastest finds the best sizes for all bounds.
 func partitionedOptions(m *profile.Partitioned, in *Input) []option {
 	all := make([]option, 0, m.Batches()*len(masterWeights)*parts)
 	for batch := 1; batch <= m.Batches(); batch++ {
@@ -30,13 +30,13 @@ func partitionedOptions(m *profile.Partitioned, in *Input) []option {
 	return all
 }
 
-// masterWeights: the master's bill is for the sum of the stages' times, rounded up, and does not add up over stages. So
-// stages are charged for its time without rounding, in several weights (a Lagrange multiplier), and what comes out is
-// billed as it will be. Without rounding, weight 1 is exact.
+// masterWeights are Lagrange multipliers. The master is billed for the rounded-up sum of the stages' times, which does not
+// add up over stages. So stages are charged for its unrounded time with each weight, and the resulting sizes are billed
+// exactly. Without rounding, weight 1 is exact.
 var masterWeights = []Cost{0, 1, 4}
 
-// partitionedCost is eq. 4.13 (PA-22). The master waits for all stages, so it is billed end to end (P10), and each worker
-// that it calls is a call too (P15).
+// partitionedCost returns the cost of one batch by eq. 4.13 (PA-22). The master is billed until all stages have ended (P10),
+// and each worker is billed as a call (P15).
 func partitionedCost(m *profile.Partitioned, batch int, workers [][]profile.MilliCPU, mean profile.Seconds, in *Input) Cost {
 	cost := Cost(in.Prices.Call) + masterRate(m.Master, in)*Cost(in.Prices.Quantum.Partitioned.bill(mean))
 	for s := range m.Stages {
@@ -52,15 +52,15 @@ func masterRate(m profile.Master, in *Input) Cost {
 	return in.Prices.VCPU.rate(m.CPU) + Cost(in.Prices.Memory)*Cost(m.MemoryMiB)/1024
 }
 
-// workerCost is of one call; false if no function of that size has the memory.
+// workerCost returns the cost of one call of a worker, and false if no function of that size has enough memory.
 func workerCost(w *profile.CPU, batch int, c profile.MilliCPU, in *Input) (Cost, bool) {
 	memory, ok := in.Platform.functionMemory(c, w.Memory.Memory(batch))
 	rate := in.Prices.VCPU.rate(c) + in.Prices.Memory.rate(memory)
 	return Cost(in.Prices.Call) + rate*Cost(in.Prices.Quantum.Partitioned.bill(w.Latency(batch, c).Mean)), ok
 }
 
-// stageSizings returns what each stage's workers may be. They run at once, so for each p99 every worker takes its cheapest
-// size that is as fast.
+// stageSizings returns the efficient sizings of each stage. Workers run in parallel, so for each p99 every worker uses its
+// cheapest size that is at least as fast.
 func stageSizings(m *profile.Partitioned, batch int, in *Input) [][]sizing {
 	stages := make([][]sizing, len(m.Stages))
 	for s := range m.Stages {
@@ -70,7 +70,7 @@ func stageSizings(m *profile.Partitioned, batch int, in *Input) [][]sizing {
 		}
 		for _, candidates := range workers {
 			for _, x := range candidates {
-				if joint, ok := together(workers, x.latency.P99); ok {
+				if joint, ok := cheapestWorkers(workers, x.latency.P99); ok {
 					stages[s] = append(stages[s], joint)
 				}
 			}
@@ -79,7 +79,7 @@ func stageSizings(m *profile.Partitioned, batch int, in *Input) [][]sizing {
 	return stages
 }
 
-// charged adds what a second of a stage costs the master, and keeps what is then efficient.
+// charged adds the given master's cost per second to all sizings, and returns the efficient ones.
 func charged(stages [][]sizing, master Cost) [][]sizing {
 	out := make([][]sizing, len(stages))
 	for s := range stages {
@@ -102,8 +102,8 @@ func workerSizings(w *profile.CPU, batch int, in *Input) []sizing {
 	return efficient(all)
 }
 
-// together joins the cheapest sizes of the workers whose p99 is within the bound.
-func together(workers [][]sizing, bound profile.Seconds) (sizing, bool) {
+// cheapestWorkers returns the sizing with the cheapest size of each worker within the p99 bound, and false if one has none.
+func cheapestWorkers(workers [][]sizing, bound profile.Seconds) (sizing, bool) {
 	var joint sizing
 	for _, candidates := range workers {
 		n, _ := slices.BinarySearchFunc(candidates, bound, func(x sizing, bound profile.Seconds) int {
@@ -123,7 +123,7 @@ func together(workers [][]sizing, bound profile.Seconds) (sizing, bool) {
 	return joint, true
 }
 
-// efficient keeps what nothing else beats in both p99 and cost: p99 ascending, cost descending.
+// efficient returns the sizings that no other beats in both p99 and cost: p99 ascending, cost descending.
 func efficient(all []sizing) []sizing {
 	slices.SortFunc(all, func(a, b sizing) int {
 		return fasterThenCheaper(a.latency, b.latency, a.cost, b.cost)

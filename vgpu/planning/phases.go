@@ -2,18 +2,18 @@ package planning
 
 import "slices"
 
-// Phases plans by PAMBA's two phases of greedy merges, with corrections P1 to P4. It is a yardstick for Best.
+// Phases plans by PAMBA's two phases of greedy merges, with corrections P1 to P4. It is a baseline for Best.
 func Phases(in Input) (Plan, error) { return solve(in, in.Modes, byPhases) }
 
 func byPhases(o *options, sorted []Application) []Group {
-	m := merging{o, alone(o, sorted)}
+	m := merging{o, singleGroups(o, sorted)}
 	m.phaseI()
 	m.phaseII()
 	return m.groups
 }
 
-// alone returns each application a group (PA-40).
-func alone(o *options, sorted []Application) []Group {
+// singleGroups returns one group for each application (PA-40).
+func singleGroups(o *options, sorted []Application) []Group {
 	var groups []Group
 	for i := range sorted {
 		own := sorted[i : i+1]
@@ -22,13 +22,13 @@ func alone(o *options, sorted []Application) []Group {
 	return groups
 }
 
-// merging is a list of groups, by urgency, in which neighbours merge.
+// merging is a list of groups, by urgency, whose neighbours are merged greedily.
 type merging struct {
 	options *options
 	groups  []Group
 }
 
-// join returns the groups from i up to, not including, j as one, provisioned again (PA-49).
+// join returns the groups i to j-1 as one newly provisioned group (PA-49).
 func (m *merging) join(i, j int) Group {
 	var all []Application
 	for _, g := range m.groups[i:j] {
@@ -37,7 +37,8 @@ func (m *merging) join(i, j int) Group {
 	return newGroup(all, m.options.provision(demandOf(all)))
 }
 
-// merge joins the groups if that costs less a second: prices per request of different groups do not add up (P1).
+// merge merges groups i to j-1 if that reduces the cost per second and allowed accepts the result. It reports whether it
+// did. Costs per request do not add up over groups (P1).
 func (m *merging) merge(i, j int, allowed func(Group) bool) bool {
 	joined, apart := m.join(i, j), Cost(0)
 	for _, g := range m.groups[i:j] {
@@ -54,9 +55,8 @@ func (m *merging) replace(i, j int, by Group) {
 	m.groups = slices.Replace(m.groups, i, j, by)
 }
 
-// phaseI merges runs of groups that need no GPU, from left to right, and starts a run again after each merge (PA-47). A
-// run has two groups at least (P4). The paper's bounds on summed rates only prune (PA-41, P5): provisioning is fast
-// enough without, and a bound could forbid a cheaper plan.
+// phaseI merges runs of at least two groups (P4) that need no GPU, from left to right, and restarts a run after each merge
+// (PA-47). It omits the paper's bounds on summed rates (PA-41, P5), which only save time and could exclude a cheaper plan.
 func (m *merging) phaseI() {
 	for i := 0; i < len(m.groups); i++ {
 		for j := i + 1; j < len(m.groups) && !m.onGPU(i) && !m.onGPU(j); {
@@ -68,8 +68,8 @@ func (m *merging) phaseI() {
 	}
 }
 
-// phaseII merges neighbours of which one needs a GPU, if the result does too (PA-48, P2), and goes back one after each
-// merge, but not below the first (P3).
+// phaseII merges neighbours of which one needs a GPU, if the result does too (PA-48, P2). It steps back one group after each
+// merge, but not before the first (P3).
 func (m *merging) phaseII() {
 	for i := 0; i+1 < len(m.groups); {
 		if (m.onGPU(i) || m.onGPU(i+1)) && m.merge(i, i+2, func(g Group) bool { return g.Config.Mode.onGPU() }) {

@@ -10,29 +10,29 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Plan is how all applications are served (PA-03).
+// Plan is a partition of the applications into groups with their configurations (PA-03).
 type Plan struct {
 	Groups     []Group      `json:"groups"`
 	Infeasible []Infeasible `json:"infeasible,omitempty"` // applications that no configuration is fast enough for (PA-46)
 	Cost       Cost         `json:"nanoPerSecond"`        // of all groups
 }
 
-// Infeasible is an application that cannot be served in time, and why: its SLO, with the least that would do.
+// Infeasible is an application whose SLO no configuration meets, and the reason with the least SLO that is feasible.
 type Infeasible struct {
 	Application Application `json:"application"`
 	Reason      string      `json:"reason"`
 }
 
-// Err names the field that has to change. It is a *share.FieldError.
+// Err returns a *share.FieldError that names the field to change.
 func (i Infeasible) Err() error {
 	return &share.FieldError{Field: "applications." + i.Application.Name + ".slo", Reason: i.Reason}
 }
 
-// grouping divides applications of one model, by urgency, all of them feasible, into groups.
+// grouping partitions feasible applications of one model, sorted by urgency, into groups.
 type grouping func(o *options, sorted []Application) []Group
 
-// Best plans at the least cost, by the second (P1). Up to exactLimit applications of a model, no plan is cheaper; beyond,
-// none that merges neighbours in the order of urgency, as the phases of PA-47 and PA-48 do, or that moves one application.
+// Best returns the plan with the least cost per second (P1). It is optimal up to exactLimit applications of a model; beyond,
+// no plan that merges neighbours by urgency, as in PA-47 and PA-48, or moves one application is cheaper.
 func Best(in Input) (Plan, error) { return solve(in, in.Modes, byCost) }
 
 func byCost(o *options, sorted []Application) []Group { return cheapest(o, sorted) }
@@ -55,7 +55,7 @@ func solve(in Input, modes []Mode, divide grouping) (Plan, error) {
 	return plan, nil
 }
 
-// names returns the models that applications use. Only one model's applications can share a deployment.
+// names returns the models that applications use. Only applications of the same model can share a deployment.
 func (in *Input) names() []string {
 	var names []string
 	for _, a := range in.Applications {
@@ -76,7 +76,7 @@ func (in *Input) of(model string) []Application {
 	return own
 }
 
-// setAside marks the applications that no configuration is fast enough for, and returns the others.
+// setAside adds the applications whose SLO no configuration meets to Infeasible, and returns the others.
 func (p *Plan) setAside(o *options, sorted []Application) []Application {
 	var feasible []Application
 	for _, a := range sorted {
@@ -96,7 +96,7 @@ func (o *options) tooSlow(a Application) string {
 	return fmt.Sprintf("%.64q fits into nothing that the platform sells", a.Model)
 }
 
-// fastest returns the tightest SLO that can be kept; infinite if the model does not fit anywhere.
+// fastest returns the tightest feasible SLO; infinite if the model fits no configuration.
 func (o *options) fastest() profile.Seconds {
 	least := profile.Seconds(math.Inf(1))
 	if len(o.byBatch) > 0 && len(o.byBatch[0]) > 0 {
@@ -108,5 +108,5 @@ func (o *options) fastest() profile.Seconds {
 	return least
 }
 
-// PerRequest returns the mean cost of a request, for display: it must not be compared or summed between groups (P1).
+// PerRequest returns the mean cost of a request, for display. It must not be compared or summed between groups (P1).
 func (g *Group) PerRequest() Cost { return g.Cost / Cost(cmp.Or(g.Rate(), 1)) }

@@ -20,7 +20,7 @@ func TestNeverAboveBaselines(t *testing.T) {
 		if float64(best.Cost) > float64(phases.Cost)*(1+1e-9) {
 			t.Errorf("seed %d: %v, by phases %v", seed, best.Cost, phases.Cost)
 		}
-		single := mustPlan(t, func(in Input) (Plan, error) { return solve(in, in.Modes, alone) }, in)
+		single := mustPlan(t, func(in Input) (Plan, error) { return solve(in, in.Modes, singleGroups) }, in)
 		if float64(phases.Cost) > float64(single.Cost)*(1+1e-9) {
 			t.Errorf("seed %d: phases %v, all alone %v", seed, phases.Cost, single.Cost)
 		}
@@ -60,7 +60,7 @@ func TestEveryGroupKeepsItsDeadlines(t *testing.T) {
 			}
 			for _, g := range p.Groups {
 				d := demandOf(g.Applications)
-				if g.Config.Mode == Share && 2*g.P99 > d.slo*(1+1e-9) || g.Config.Mode != Share && g.P99 > d.bound(g.Config.Batch) {
+				if g.Config.Mode == Share && 2*g.P99 > d.slo*(1+1e-9) || g.Config.Mode != Share && g.P99 > d.maxP99(g.Config.Batch) {
 					t.Errorf("%s, seed %d: %v of p99 %v for %+v", name, seed, g.Config, g.P99, d)
 				}
 				for i, a := range g.Applications {
@@ -119,7 +119,7 @@ func TestPhaseIIKeepsTheGPU(t *testing.T) {
 		{{&Config{Mode: CPU, Batch: 2, CPU: 1}, profile.Latency{Mean: 0.1, P99: 0.1}, 1}},
 	}}
 	sorted := []Application{{"a", "m", 0.5, 1.5}, {"b", "m", 0.5, 1.5}} // only together do two come within 0.4 s
-	groups := alone(o, sorted)
+	groups := singleGroups(o, sorted)
 	m := merging{o, groups}
 	if joined := m.join(0, 2); joined.Config.Mode != CPU || joined.Cost >= total(groups) {
 		t.Fatalf("the example does not show what it should: %+v", joined)

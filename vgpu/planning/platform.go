@@ -5,7 +5,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Platform is what sizes a provider sells (P19). All fields are required.
+// Platform describes the function sizes that a provider offers (P19). All fields are required.
 type Platform struct {
 	CPUStep        profile.MilliCPU `json:"cpuStepMilli"`
 	MinCPU         profile.MilliCPU `json:"minMilliCPU"`
@@ -20,8 +20,8 @@ type Platform struct {
 	SliceMemoryMiB int64            `json:"sliceMemoryMiB"` // of the slices that shares are parts of
 }
 
-// DefaultPlatform has the ranges of HarmonyBatch's and PAMBA's provider (0.05 to 16 vCPUs, a GPU function's vCPUs a third
-// of its GPU memory in GB), the vCPU step of P13, and slices of 80 GiB.
+// DefaultPlatform returns the ranges of HarmonyBatch's and PAMBA's provider (0.05 to 16 vCPUs, one vCPU per 3 GB of GPU
+// memory), the vCPU step of P13, and slices of 80 GiB.
 func DefaultPlatform() Platform {
 	return Platform{
 		CPUStep: 50, MinCPU: 50, MaxCPU: 16000,
@@ -30,7 +30,7 @@ func DefaultPlatform() Platform {
 	}
 }
 
-// Validate returns an error for sizes that cannot be counted through. Errors are *share.FieldError.
+// Validate returns a *share.FieldError if a size is out of bounds or there are too many sizes to enumerate, or nil.
 func (p *Platform) Validate() error {
 	const sizes = 1024 // of functions; more would take longer than they could save
 	switch {
@@ -56,7 +56,8 @@ func (p *Platform) Validate() error {
 	return nil
 }
 
-// functionMemory returns the memory of a function with c vCPUs that needs some; false if none is sold that has so much.
+// functionMemory returns the memory of the smallest function with c vCPUs and at least the needed memory, and false if there
+// is none.
 func (p *Platform) functionMemory(c profile.MilliCPU, need share.Bytes) (share.Bytes, bool) {
 	step := share.Bytes(p.MemoryStepMiB) * share.MiB
 	least := share.Bytes(c) * share.Bytes(p.MinMiBPerCPU) * share.MiB / 1000

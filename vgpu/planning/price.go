@@ -9,7 +9,7 @@ import (
 )
 
 // Cost is a predicted amount of money in nano-units (1e-9) of the book's currency; costs of groups are per second. Prices
-// are integers; a prediction is no account, so a cost is a float.
+// are integers, but predictions may be fractions.
 type Cost float64
 
 // Prices in nano-units, with what they are for in the type (P9): a GPU price for a card and one for a GB of it differ
@@ -31,7 +31,7 @@ func (p PerSliceSecond) rate(sm, q share.PerMille) Cost {
 
 const gb = 1 << 30
 
-// Book is a provider's price list (PA-20). It is data: providers change their units of account (P16).
+// Book is a provider's price list (PA-20). It is configurable because providers change their billing units (P16).
 type Book struct {
 	Currency string `json:"currency"`
 
@@ -46,7 +46,7 @@ type Book struct {
 	Quantum Quanta `json:"quantumMs"`
 }
 
-// Quanta are the units that billed time is rounded up to, by mode (PA-23, P16); zero is no rounding.
+// Quanta are the units to which billed time is rounded up, by mode (PA-23, P16). Zero means no rounding.
 type Quanta struct {
 	CPU         Milliseconds `json:"cpu"`
 	GPU         Milliseconds `json:"gpu"`
@@ -56,7 +56,8 @@ type Quanta struct {
 // Milliseconds is a unit of billed time.
 type Milliseconds int64
 
-// bill rounds up. Time is taken to the nanosecond first: 0.3 s is three units of 0.1 s, whatever floats say.
+// bill returns t rounded up to a multiple of q. It first rounds t to nanoseconds, so that 0.3 s is three units of 0.1 s
+// despite floating-point errors.
 func (q Milliseconds) bill(t profile.Seconds) profile.Seconds {
 	if q == 0 {
 		return t
@@ -65,8 +66,8 @@ func (q Milliseconds) bill(t profile.Seconds) profile.Seconds {
 	return profile.Seconds(math.Ceil(math.Round(float64(t)*1e9)/unit) * unit / 1e9)
 }
 
-// expected returns the mean of what is billed, if each execution is rounded up by itself: n units, where even the fixed part of
-// the time takes n, and for each further one the probability that it is begun, a geometric series.
+// expected returns the mean billed time if each execution is rounded up separately: the units of the constant part of the
+// time, plus the geometric series of the probabilities that each further unit is begun.
 func (q Milliseconds) expected(l profile.Latency) profile.Seconds {
 	unit, spread := float64(q)/1000, float64(l.Spread())
 	if q == 0 || spread < 1e-9 {
@@ -77,10 +78,10 @@ func (q Milliseconds) expected(l profile.Latency) profile.Seconds {
 	return profile.Seconds(unit * (n + math.Exp((fixed-n*unit)/spread)/-math.Expm1(-unit/spread)))
 }
 
-// maxPrice is a million units of currency a second.
+// maxPrice is the highest price in nano-units: a million units of currency a second.
 const maxPrice = 1e15
 
-// Validate returns an error for prices that would make a mode free or its cost overflow. Errors are *share.FieldError.
+// Validate returns a *share.FieldError for a price that makes one of the modes free or its cost overflow, or nil.
 func (b *Book) Validate(modes []Mode) error {
 	for _, p := range []struct {
 		field string

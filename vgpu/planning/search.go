@@ -9,8 +9,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// exactLimit is the number of applications up to which all ways to group them are looked at: 2^10 groups and 3^10/2 ways
-// to take one from a set.
+// exactLimit is the number of applications up to which all partitions are searched: 2^10 groups and 3^10/2 ways to take a
+// subset.
 const exactLimit = 10
 
 func cheapest(o provisioner, sorted []Application) []Group {
@@ -20,9 +20,9 @@ func cheapest(o provisioner, sorted []Application) []Group {
 	return improve(o, cheapestRuns(o, sorted))
 }
 
-// cheapestSets is exact: the best for a set of applications is one group with its first application, and the best for the
-// rest. The best groups need not be neighbours in the order of urgency: a rare request with a tight deadline may ride with
-// frequent ones of a loose deadline, or fill what is left of a held share.
+// cheapestSets returns an optimal partition into groups, by dynamic programming over subsets. Groups need not be neighbours
+// in the order of urgency: rare urgent requests may share a batch with frequent less urgent ones, or use the rest of a held
+// share.
 func cheapestSets(o provisioner, sorted []Application) []Group {
 	all := 1<<len(sorted) - 1
 	alone, best, group := make([]Cost, all+1), make([]Cost, all+1), make([]int, all+1)
@@ -56,8 +56,8 @@ func members(sorted []Application, set int) []Application {
 	return own
 }
 
-// cheapestRuns divides the sequence into runs whose costs sum up to the least: the best for the first j applications is
-// the best for the first i and one run of the rest, for some i.
+// cheapestRuns returns the partition of the sequence into contiguous runs with the least total cost, by dynamic programming
+// over prefixes.
 func cheapestRuns(o provisioner, sorted []Application) []Group {
 	best := make([]Cost, len(sorted)+1)
 	from := make([]int, len(sorted)+1)

@@ -6,11 +6,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// parts is how finely the p99 between the fastest and the cheapest sizes is divided. What a stage spends is rounded up to
-// a part, so no bound is ever broken; at most one part a stage is given away.
+// parts is the number of steps between the p99 of the fastest and of the cheapest sizes. The p99 of a stage is rounded up to
+// a step, so no bound is exceeded, and at most one step per stage is wasted.
 const parts = 256
 
-// spread returns the cheapest sizes of all stages for each of the parts that the stages may spend together.
+// spread returns the cheapest sizes of all stages for each number of parts that they may use together.
 func spread(stages [][]sizing) [][][]profile.MilliCPU {
 	part, ok := partOf(stages)
 	if !ok {
@@ -31,7 +31,7 @@ func spread(stages [][]sizing) [][][]profile.MilliCPU {
 	return all
 }
 
-// partOf returns the length of a part; false if a stage has no sizing at all.
+// partOf returns the length of a part, and false if a stage has no sizing.
 func partOf(stages [][]sizing) (profile.Seconds, bool) {
 	var span profile.Seconds
 	for _, sizings := range stages {
@@ -62,7 +62,7 @@ func addStage(before []Cost, sizings []sizing, part profile.Seconds) (best []Cos
 	return best, chosen
 }
 
-// spends returns the number of the parts that a sizing takes more than the fastest, rounded up.
+// spends returns by how many parts, rounded up, a sizing is slower than the fastest.
 func spends(sizings []sizing, i int, part profile.Seconds) int {
 	more := float64((sizings[i].latency.P99 - sizings[0].latency.P99) / part)
 	return int(math.Ceil(more))

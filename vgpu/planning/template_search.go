@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// partial is a template of the first layers.
+// partial is a template of the first layers of a model.
 type partial struct {
 	latency profile.Seconds
 	cost    Cost // of the workers
@@ -16,9 +16,9 @@ type partial struct {
 	workers int
 }
 
-// candidates returns the templates within the slack of the fastest that nothing beats in latency and cost, the fastest
-// first. Both add up over stages, and the master's bill never falls with the latency, so it is enough to keep, of the ways
-// to cut the first layers, those that nothing beats in both. Those too slow to end within the slack are left out on the way.
+// candidates returns the templates within the slack of the fastest that none beats in both latency and cost, the fastest
+// first. Both add up over stages, and the master's bill never falls with the latency, so only the undominated partial
+// templates of each prefix of layers are kept.
 func (k *cutter) candidates() []Template {
 	n := len(k.chain.Layers)
 	rest := k.fastestRest()
@@ -47,7 +47,7 @@ func (k *cutter) candidates() []Template {
 	return fastestFirst(all)
 }
 
-// extend adds the stage of layers i to j-1 to each partial that stays within the limit.
+// extend appends the stage of layers i to j-1 to each partial template whose latency stays within the limit.
 func (k *cutter) extend(next, partials []*partial, i, j int, limit profile.Seconds) []*partial {
 	for workers := 1; workers <= k.terms.MaxWorkers; workers++ {
 		x := k.stage(i, j, workers)
@@ -60,7 +60,7 @@ func (k *cutter) extend(next, partials []*partial, i, j int, limit profile.Secon
 	return next
 }
 
-// fastestRest returns the least latency of the layers from i in at most s stages, by s and i: the latency-optimal search.
+// fastestRest returns the least latency of the layers from i in at most s stages, indexed by s and i.
 func (k *cutter) fastestRest() [][]profile.Seconds {
 	n := len(k.chain.Layers)
 	rest := make([][]profile.Seconds, k.terms.MaxStages+1)

@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// cutter knows what each stage would take.
+// cutter holds the precomputed latency, cost and memory of all possible stages of a chain.
 type cutter struct {
 	terms   Cutting
 	chain   Chain
@@ -39,7 +39,7 @@ func newCutter(c Chain, terms Cutting) *cutter {
 
 func (k *cutter) stage(i, j, workers int) stage { return k.stages[i][j-i-1][workers-1] }
 
-// input returns what layer i reads: the output of the one before.
+// input returns the input size of layer i: the output size of the layer before.
 func (k *cutter) input(i int) share.Bytes {
 	if i == 0 {
 		return k.chain.Input
@@ -55,9 +55,9 @@ func (k *cutter) byWorkers(i, j int, peak share.Bytes) []stage {
 	return all
 }
 
-// newStage returns the layers i to j-1 on some workers: latency with transfers (PA-31, eq. 4.14), what the workers cost, and
-// whether functions may be as large and as slow (PA-33). Each worker has all the stage's weights and a piece of each
-// activation, of which input and output of a layer are there at once.
+// newStage returns the layers i to j-1 on some workers: latency with transfers (PA-31, eq. 4.14), the workers' cost, and
+// whether they fit a function's memory and time limit (PA-33). Each worker holds all weights of the stage, and a part of one
+// layer's input and output at a time.
 func (k *cutter) newStage(i, j, workers int, peak share.Bytes) stage {
 	memory := k.weights[j] - k.weights[i] + peak/share.Bytes(workers)
 	sold, ok := k.terms.Platform.functionMemory(k.terms.CPU, memory)
@@ -68,7 +68,7 @@ func (k *cutter) newStage(i, j, workers int, peak share.Bytes) stage {
 	return stage{latency, Cost(workers) * cost, memory, ok && billed <= k.terms.MaxTime}
 }
 
-// compute returns the time of one of several workers. Each has its piece of each layer, and the halos of all later ones.
+// compute returns the execution time of one worker for its part of each layer and the halos of all later ones.
 func (k *cutter) compute(i, j, workers int) profile.Seconds {
 	work, halo := profile.Seconds(0), 0.0
 	for l := j - 1; l >= i; l-- {
@@ -84,7 +84,7 @@ func (k *cutter) transfer(i, j int) profile.Seconds {
 	return profile.Seconds(float64(k.input(i)+k.chain.Layers[j-1].Output) / k.terms.Bandwidth)
 }
 
-// whole returns the model in one function that is called directly: no master, no transfers.
+// whole returns the model in one function, called directly without master and transfers, and false if it does not fit.
 func (k *cutter) whole() (Template, bool) {
 	n := len(k.chain.Layers)
 	peak := share.Bytes(0)
@@ -99,7 +99,7 @@ func (k *cutter) whole() (Template, bool) {
 	return Template{[]int{n}, []int{1}, latency, cost, memory}, ok && latency <= k.terms.MaxTime
 }
 
-// master returns what the whole's latency costs at the master.
+// master returns the cost of the master for the given latency.
 func (k *cutter) master(latency profile.Seconds) Cost {
 	quantum := k.terms.Prices.Quantum.Partitioned
 	return Cost(k.terms.Prices.Call) + (k.terms.Prices.VCPU.rate(k.terms.Master.CPU)+
