@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Decision is what to do now. The requests in it have left the queue.
+// Decision is the action to take now. Its requests have been removed from the queue.
 type Decision struct {
 	Fire    []Request // send as one batch to an idle replica, and ask again
 	Refused []Request // will be late whatever is done: answer at once, spend no GPU time on them
 	Wake    time.Time // ask again then, if nothing happens before; zero: only when something happens
 }
 
-// Decide refuses what can no longer be in time, then fires a batch if a replica is idle and the batch is full, or its
-// head must start now, or waiting for another request gains nothing. Call it after arrivals, when a replica becomes idle,
-// and at Wake.
+// Decide refuses requests that cannot meet their deadlines, then returns a batch if a replica is idle and the batch is full,
+// its first request must start now, or waiting for another request does not pay. Call it after arrivals, when a replica
+// becomes idle, and at Wake.
 func (q *Queue) Decide(now time.Time, load Load) Decision {
-	d := Decision{Refused: q.late(now, 1)}
+	d := Decision{Refused: q.removeLate(now, 1)}
 	if load.Idle > 0 && len(q.heap) > q.config.MaxBatch {
-		d.Refused = append(d.Refused, q.late(now, q.config.MaxBatch)...)
+		d.Refused = append(d.Refused, q.removeLate(now, q.config.MaxBatch)...)
 	}
 	if len(q.heap) == 0 {
 		return d
@@ -38,10 +38,10 @@ func (q *Queue) Decide(now time.Time, load Load) Decision {
 	return d
 }
 
-// late removes the requests, from the head, that would miss their deadline if they started now in a batch of the given
-// size. Normally that is one. But if more than a full batch waits, small batches for the sake of an urgent head would cost
-// those behind it more: it is given up if a full batch is too slow for it.
-func (q *Queue) late(now time.Time, batch int) []Request {
+// removeLate removes and returns the requests at the head that would be late if they started now in a batch of the given
+// size. The size is normally one. If more than a full batch waits it is MaxBatch, because small batches for urgent requests
+// would delay the others more.
+func (q *Queue) removeLate(now time.Time, batch int) []Request {
 	var refused []Request
 	for len(q.heap) > 0 && q.latestStart(min(batch, len(q.heap))).Before(now) {
 		refused = append(refused, heap.Pop(&q.heap).(Request))
@@ -49,12 +49,13 @@ func (q *Queue) late(now time.Time, batch int) []Request {
 	return refused
 }
 
-// latestStart returns when the head must start in a batch of the given size.
+// latestStart returns when the first request must start in a batch of the given size to meet its deadline.
 func (q *Queue) latestStart(batch int) time.Time {
 	return q.heap[0].Deadline.Add(-q.config.Latency(batch) - q.config.Margin)
 }
 
-// size returns the largest batch that still has its head in time. The head is the most urgent, so the others are in time too.
+// size returns the largest batch size that meets the deadline of the first request, and thereby the later ones of the
+// others.
 func (q *Queue) size(now time.Time) int {
 	size := min(len(q.heap), q.config.MaxBatch)
 	for size > 1 && q.latestStart(size).Before(now) {
@@ -63,8 +64,8 @@ func (q *Queue) size(now time.Time) int {
 	return size
 }
 
-// worthWaiting weighs what one more request in the batch saves, the time of a batch of its own, against what the wait
-// for it costs those that are here. Both are in request-seconds.
+// worthWaiting reports whether adding one more request to the batch saves more time, that of a batch of its own, than
+// waiting for it costs the queued requests. Both are in request-seconds.
 func (q *Queue) worthWaiting(rate float64) bool {
 	n := len(q.heap)
 	if q.config.Fill {

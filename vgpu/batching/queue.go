@@ -7,14 +7,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Request is one request of a group's applications.
+// Request is one request to an application of a group.
 type Request struct {
 	ID          uint64 // the caller's; ties between deadlines are broken by it
 	Application int
 	Deadline    time.Time // arrival + SLO of its application
 }
 
-// Config is how a group of applications is batched.
+// Config is the batching policy of a group of applications.
 type Config struct {
 	MaxBatch int
 	// Latency is the p99 of a batch of 1 to MaxBatch on one replica, and must not fall with the size.
@@ -37,8 +37,8 @@ func (c Config) validate() error {
 	return nil
 }
 
-// Queue holds the requests of one group, the one first that must start first (PA-03: the runtime's half of a plan). All
-// are served by the same deployment, so the order of latest starts is that of deadlines. It is not safe for concurrent use.
+// Queue holds the requests of one group by ascending deadline; it executes the batching policy of a plan (PA-03). As one
+// deployment serves all of them, deadlines order the latest start times too. It is not safe for concurrent use.
 type Queue struct {
 	config Config
 	heap   deadlines
@@ -52,10 +52,10 @@ func New(c Config) (*Queue, error) {
 	return &Queue{config: c}, nil
 }
 
-// Len returns the number of requests that wait.
+// Len returns the number of queued requests.
 func (q *Queue) Len() int { return len(q.heap) }
 
-// Load is what the caller knows of the replicas and of the arrivals.
+// Load is the state of the replicas and the expected arrival rate.
 type Load struct {
 	Replicas int       // that serve the group
 	Idle     int       // of them, that could take a batch now
@@ -63,8 +63,8 @@ type Load struct {
 	Rate     float64   // expected arrivals a second; 0 if unknown
 }
 
-// Add queues a request, or refuses it (false) if it is predicted to be late already: behind those with earlier deadlines,
-// in full batches on all replicas, it would not finish in time even alone.
+// Add queues a request. It refuses it and returns false if the request is predicted to be late: after those with earlier
+// deadlines, in full batches on all replicas, it would be late even in a batch of its own.
 func (q *Queue) Add(r Request, now time.Time, load Load) bool {
 	if q.start(q.ahead(r), now, load).Add(q.config.Latency(1) + q.config.Margin).After(r.Deadline) {
 		return false
@@ -73,7 +73,7 @@ func (q *Queue) Add(r Request, now time.Time, load Load) bool {
 	return true
 }
 
-// ahead returns the number of the requests that would be served before r.
+// ahead returns the number of queued requests that would run before r.
 func (q *Queue) ahead(r Request) int {
 	n := 0
 	for _, other := range q.heap {
@@ -84,7 +84,7 @@ func (q *Queue) ahead(r Request) int {
 	return n
 }
 
-// start predicts when a request with n others ahead can start: full batches go out on all replicas, round after round.
+// start returns the predicted start time of a request with n others ahead, which run in full batches on all replicas.
 func (q *Queue) start(n int, now time.Time, load Load) time.Time {
 	if load.Idle == 0 && load.FreeAt.After(now) {
 		now = load.FreeAt
@@ -93,7 +93,7 @@ func (q *Queue) start(n int, now time.Time, load Load) time.Time {
 	return now.Add(time.Duration(rounds) * q.config.Latency(q.config.MaxBatch))
 }
 
-// deadlines is a heap for container/heap.
+// deadlines implements heap.Interface, ordered by deadline.
 type deadlines []Request
 
 func earlier(a, b Request) bool {

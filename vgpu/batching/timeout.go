@@ -1,5 +1,5 @@
-// Package batching decides when requests of several service-level objectives, served by one deployment, leave together as
-// a batch. Time is an argument; nothing waits here.
+// Package batching decides when requests with several service-level objectives, served by one deployment, run together as a
+// batch. The current time is an argument; no function blocks.
 package batching
 
 import (
@@ -9,15 +9,15 @@ import (
 	"slices"
 )
 
-// Class is the requests of one application: how long the first of a batch may wait, and how many arrive.
+// Class describes the requests of one application: how long the first of a batch may wait, and their rate.
 type Class struct {
 	Timeout float64 // seconds
 	Rate    float64 // per second, Poisson
 }
 
 // EquivalentTimeout returns the expected time in seconds from the first request of a batch to the earliest of (arrival + own
-// timeout) over all its requests (PA-44, P6): what one timeout for all classes would have to be. It lies between the least
-// and the largest timeout, rises with each of them, and moves with all of them together. Rates must be positive.
+// timeout) over its requests (PA-44, P6): the single timeout that is equivalent to those of all classes. It is between the
+// least and the largest timeout and rises with each. Rates must be positive.
 func EquivalentTimeout(classes []Class) float64 {
 	var e Equivalent
 	for _, c := range byTimeout(classes) {
@@ -43,7 +43,7 @@ type Equivalent struct {
 	weighted float64 // Σ r_i times the integral of G up to t_i
 }
 
-// Add adds a class whose timeout is not below that of the classes before.
+// Add adds a class. Its timeout must not be below those of the classes added before.
 func (e *Equivalent) Add(c Class) {
 	step := c.Timeout - e.last
 	if e.rate == 0 {
@@ -58,11 +58,11 @@ func (e *Equivalent) Add(c Class) {
 // Rate returns the sum of the rates.
 func (e *Equivalent) Rate() float64 { return e.rate }
 
-// Timeout returns the equivalent timeout of the classes so far.
+// Timeout returns the equivalent timeout of the classes added so far, in seconds.
 func (e *Equivalent) Timeout() float64 { return e.weighted / e.rate }
 
-// Sizes returns the probability of each size of a batch, from 1 to the limit, that a request opens and that closes when it is
-// full or when its time is over: a Poisson number of others, of the given mean, would come by then.
+// Sizes returns the probability of each batch size from 1 to limit. A batch holds its first request and a Poisson number,
+// with mean others, of requests that arrive before it closes.
 func Sizes(others float64, limit int) iter.Seq2[int, float64] {
 	return func(yield func(int, float64) bool) {
 		p, left := math.Exp(-others), 1.0

@@ -11,7 +11,7 @@ import (
 // Mode is a way to execute a model: on what resources, and how they are billed.
 type Mode string
 
-// The modes. None is cheaper or faster than another by rule (P22): profiles and prices decide.
+// The modes. Profiles and prices determine which is cheaper or faster (P22).
 const (
 	CPU         Mode = "cpu"         // whole, one function (PA-04)
 	GPU         Mode = "gpu"         // whole, one function with some GB of a card (PA-05)

@@ -12,8 +12,8 @@ import (
 // are integers, but predictions may be fractions.
 type Cost float64
 
-// Prices in nano-units, with what they are for in the type (P9): a GPU price for a card and one for a GB of it differ
-// by a factor that nobody would notice in a plain number.
+// Prices in nano-units. Each unit has its own type (P9), so that the price of a whole GPU cannot be mistaken for that of
+// one GB of it.
 type (
 	PerVCPUSecond  int64 // of a function
 	PerGBSecond    int64 // of a function's memory

@@ -7,20 +7,20 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// CPU is a whole model in one function on vCPUs (PA-04). Each batch size has curves of its own (PA-10, PA-11): the first
-// is of batch 1, and a batch without a curve was not measured.
+// CPU is the latency model of a whole model in one function on vCPUs (PA-04). It has one curve per batch size (PA-10,
+// PA-11), starting at 1; a batch size without a curve was not measured.
 type CPU struct {
 	Mean   []Exponential `json:"mean"`
 	P99    []Exponential `json:"p99"`
 	Memory Linear        `json:"memoryMiB"` // over the batch
 }
 
-// Latency returns the latency of a batch of the given size, from 1 to len(Mean).
+// Latency returns the latency of a batch of the given size, from 1 to len(Mean), on c.
 func (m *CPU) Latency(batch int, c MilliCPU) Latency {
-	return tail(m.Mean[batch-1].At(c), m.P99[batch-1].At(c))
+	return newLatency(m.Mean[batch-1].At(c), m.P99[batch-1].At(c))
 }
 
-// Validate returns an error for curves that cannot be used. Errors are *share.FieldError.
+// Validate returns a *share.FieldError that names the first invalid curve, or nil.
 func (m *CPU) Validate() error {
 	if len(m.Mean) == 0 || len(m.Mean) != len(m.P99) {
 		return share.Invalid("mean, p99", "%d and %d batch sizes: want as many of both, and at least one", len(m.Mean), len(m.P99))
@@ -36,7 +36,7 @@ func (m *CPU) Validate() error {
 	return within("memoryMiB", m.Memory.Validate())
 }
 
-// within puts the path of a part before the field of its error.
+// within prefixes the field of a validation error with the path of its parent.
 func within(path string, err error) error {
 	if field, ok := errors.AsType[*share.FieldError](err); ok {
 		return &share.FieldError{Field: path + "." + field.Field, Reason: field.Reason}

@@ -6,25 +6,26 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Seconds is a predicted time. A prediction is no account, so it is a float.
+// Seconds is a predicted time. Predictions may be fractions, so it is a float.
 type Seconds float64
 
-// Latency is what a batch is predicted to take.
+// Latency is the predicted mean and p99 execution time of a batch.
 type Latency struct{ Mean, P99 Seconds }
 
-// Spread takes the time as a fixed part and an exponential one, with the mean and the p99: the mean of that one. It is at
-// most the whole.
+// Spread returns the mean of the exponential part of the execution time, modelled as a constant plus an exponential variable
+// with this mean and p99. It is at most Mean.
 func (l Latency) Spread() Seconds { return min((l.P99-l.Mean)/(math.Ln10*2-1), l.Mean) }
 
-// Quantile returns the time that a part of the executions exceeds, above 0 and below 1: that of a hundredth is the p99.
+// Quantile returns the time that the fraction late of executions exceeds, with late between 0 and 1. Quantile(0.01) is the
+// p99.
 func (l Latency) Quantile(late float64) Seconds {
 	return l.P99 + l.Spread()*Seconds(math.Log(0.01/late))
 }
 
-// tail keeps the p99 from falling below the mean: fitted apart, the two curves may cross at their ends.
-func tail(mean, p99 Seconds) Latency { return Latency{mean, max(mean, p99)} }
+// newLatency returns a Latency whose p99 is at least the mean: separately fitted curves may cross at their ends.
+func newLatency(mean, p99 Seconds) Latency { return Latency{mean, max(mean, p99)} }
 
-// Exponential is latency over vCPUs: alpha*exp(-c/beta) + gamma (PAMBA PA-10, eqs. 4.1, 4.2, 4.6, 4.7).
+// Exponential is latency as a function of vCPUs: alpha*exp(-c/beta) + gamma (PAMBA PA-10, eqs. 4.1, 4.2, 4.6, 4.7).
 type Exponential struct {
 	Alpha Seconds `json:"alpha"` // what more vCPUs can save
 	Beta  float64 `json:"beta"`  // in vCPUs: how many save 63 % of it
@@ -36,12 +37,12 @@ func (e Exponential) At(c MilliCPU) Seconds {
 	return e.Alpha*Seconds(math.Exp(-float64(c)/1000/e.Beta)) + e.Gamma
 }
 
-// maxCoefficient keeps predictions finite: no time or size in their units comes near it.
+// maxCoefficient bounds coefficients so that predictions are finite. It exceeds all real times and sizes.
 const maxCoefficient = 1e9
 
 func inBounds(x, low float64) bool { return x >= low && x <= maxCoefficient } // false for NaN
 
-// Validate returns an error for coefficients whose latency would not be positive, finite and falling. Errors are *share.FieldError.
+// Validate returns a *share.FieldError unless the latency is positive, finite and falls with the vCPUs.
 func (e Exponential) Validate() error {
 	switch {
 	case !inBounds(float64(e.Alpha), 0):
@@ -54,8 +55,8 @@ func (e Exponential) Validate() error {
 	return nil
 }
 
-// Linear is slope*x + intercept: latency over the batch (PA-12, eq. 4.3), p99 over the worst case (PA-14, eq. 4.5),
-// transfer over the batch (PA-17), or memory in MiB over the batch (P19).
+// Linear is the line slope*x + intercept: latency by batch size (PA-12, eq. 4.3), p99 by worst case (PA-14, eq. 4.5),
+// transfer time by batch size (PA-17), or memory in MiB by batch size (P19).
 type Linear struct {
 	Slope     float64 `json:"slope"`
 	Intercept float64 `json:"intercept"`
@@ -64,15 +65,15 @@ type Linear struct {
 // At returns the value at x.
 func (l Linear) At(x float64) float64 { return l.Slope*x + l.Intercept }
 
-// Seconds returns a latency for a batch.
+// Seconds returns the latency of a batch.
 func (l Linear) Seconds(batch int) Seconds { return Seconds(l.At(float64(batch))) }
 
-// Memory returns a size for a batch; the line is in MiB.
+// Memory returns the memory of a batch in bytes. The line is in MiB.
 func (l Linear) Memory(batch int) share.Bytes {
 	return share.Bytes(math.Ceil(l.At(float64(batch)))) * share.MiB
 }
 
-// Validate returns an error for a line that falls, or that is negative somewhere.
+// Validate returns a *share.FieldError if the line falls or is negative at zero.
 func (l Linear) Validate() error {
 	switch {
 	case !inBounds(l.Slope, 0):
@@ -83,7 +84,7 @@ func (l Linear) Validate() error {
 	return nil
 }
 
-// positive also refuses a line that is zero at a batch of one.
+// positive returns an error unless the line is valid and above zero at a batch of one.
 func (l Linear) positive() error {
 	if err := l.Validate(); err != nil {
 		return err

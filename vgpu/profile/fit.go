@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// MAPE is the mean absolute percentage error of a fit over the points that it was made from (PA-62), as a fraction.
+// MAPE is the mean absolute percentage error of a fit over its own points (PA-62), as a fraction.
 type MAPE float64
 
 func mape(x, y []float64, at func(float64) float64) MAPE {
@@ -21,25 +21,25 @@ func mape(x, y []float64, at func(float64) float64) MAPE {
 	return MAPE(sum / float64(len(x)))
 }
 
-// FitLinear fits a line to positive values by least squares of relative errors (PA-19). A slope or intercept that comes
-// out below zero is set to zero and the other fitted again: no time shrinks with the batch.
+// FitLinear fits a line to positive values by least squares of relative errors (PA-19). A negative slope or intercept is set
+// to zero and the other refitted, because execution time never falls with the batch size.
 func FitLinear(x, y []float64) (Linear, MAPE, error) {
-	if err := enough(x, y, 2); err != nil {
+	if err := checkPoints(x, y, 2); err != nil {
 		return Linear{}, 0, err
 	}
-	intercept, slope := stat.LinearRegression(x, y, relative(y), false)
+	intercept, slope := stat.LinearRegression(x, y, inverseSquares(y), false)
 	if slope < 0 {
-		intercept, slope = stat.Mean(y, relative(y)), 0
+		intercept, slope = stat.Mean(y, inverseSquares(y)), 0
 	}
 	if intercept < 0 {
-		intercept, slope = stat.LinearRegression(x, y, relative(y), true)
+		intercept, slope = stat.LinearRegression(x, y, inverseSquares(y), true)
 	}
 	line := Linear{Slope: slope, Intercept: intercept}
 	return line, mape(x, y, line.At), line.Validate()
 }
 
-// relative weighs points so that squares of relative errors are summed.
-func relative(y []float64) []float64 {
+// inverseSquares returns weights with which a least-squares fit minimises relative errors.
+func inverseSquares(y []float64) []float64 {
 	w := make([]float64, len(y))
 	for i := range y {
 		w[i] = 1 / (y[i] * y[i])
@@ -47,14 +47,14 @@ func relative(y []float64) []float64 {
 	return w
 }
 
-// FitExponential fits alpha*exp(-c/beta)+gamma to latencies over vCPUs (PA-19). Given beta the rest is linear, so the
-// search is over beta alone: a grid, each step 5 % wider than the last, then golden section around the best.
+// FitExponential fits alpha*exp(-c/beta)+gamma to latencies over vCPUs (PA-19). For a given beta the rest is linear, so it
+// searches for beta alone: a grid with 5 % between steps, then golden-section search around the best.
 func FitExponential(c []MilliCPU, y []float64) (Exponential, MAPE, error) {
 	x := make([]float64, len(c))
 	for i := range c {
 		x[i] = float64(c[i])
 	}
-	if err := enough(x, y, 3); err != nil {
+	if err := checkPoints(x, y, 3); err != nil {
 		return Exponential{}, 0, err
 	}
 	at := func(beta float64) (Exponential, float64) { return fitGiven(beta, c, y) }
@@ -69,18 +69,18 @@ func FitExponential(c []MilliCPU, y []float64) (Exponential, MAPE, error) {
 	return curve, mape(x, y, func(c float64) float64 { return float64(curve.At(MilliCPU(c))) }), curve.Validate()
 }
 
-// fitGiven fits alpha and gamma and returns the sum of squared relative errors.
+// fitGiven fits alpha and gamma for a given beta, and returns the sum of squared relative errors.
 func fitGiven(beta float64, c []MilliCPU, y []float64) (Exponential, float64) {
 	x := make([]float64, len(c))
 	for i := range c {
 		x[i] = math.Exp(-float64(c[i]) / 1000 / beta)
 	}
-	gamma, alpha := stat.LinearRegression(x, y, relative(y), false)
+	gamma, alpha := stat.LinearRegression(x, y, inverseSquares(y), false)
 	if !(alpha >= 0) { // NaN if all x are the same
-		alpha, gamma = 0, stat.Mean(y, relative(y))
+		alpha, gamma = 0, stat.Mean(y, inverseSquares(y))
 	}
 	if gamma < 1e-9 {
-		_, alpha = stat.LinearRegression(x, y, relative(y), true)
+		_, alpha = stat.LinearRegression(x, y, inverseSquares(y), true)
 		gamma = 1e-9
 	}
 	e := Exponential{Alpha: Seconds(alpha), Beta: beta, Gamma: Seconds(gamma)}
@@ -92,7 +92,8 @@ func fitGiven(beta float64, c []MilliCPU, y []float64) (Exponential, float64) {
 	return e, sum
 }
 
-// golden finds the least of a function with one minimum between low and high, to a millionth of their distance.
+// golden returns the x between low and high at which a unimodal function is least, by golden-section search to a millionth
+// of the interval.
 func golden(low, high float64, f func(float64) float64) float64 {
 	const ratio = 0.6180339887498949
 	for range 29 {
@@ -106,8 +107,8 @@ func golden(low, high float64, f func(float64) float64) float64 {
 	return (low + high) / 2
 }
 
-// enough wants different places, and values that a relative error can be taken of.
-func enough(x, y []float64, places int) error {
+// checkPoints returns an error unless there are the given number of distinct x and all y are positive.
+func checkPoints(x, y []float64, places int) error {
 	sorted := slices.Sorted(slices.Values(x))
 	if n := len(slices.Compact(sorted)); len(x) != len(y) || n < places {
 		return share.Invalid("points", "%d different places for %d values; want at least %d", n, len(y), places)

@@ -6,10 +6,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Accuracy is the error of a fit, of the mean and of the p99.
+// Accuracy is the error of the fits of the mean and of the p99.
 type Accuracy struct{ Mean, P99 MAPE }
 
-// FitCPU fits the curves of each batch size from 1 up to points on vCPUs (PA-10, PA-11). It reports the worst curve's error.
+// FitCPU fits the curves of each batch size from 1 to points on vCPUs (PA-10, PA-11). It returns the error of the worst
+// curve.
 func FitCPU(points []Point) (*CPU, Accuracy, error) {
 	m, worst := &CPU{}, Accuracy{}
 	for batch := 1; ; batch++ {
@@ -44,7 +45,7 @@ func cpuSeries(points []Point, batch int) (c []MilliCPU, mean, p99 []float64, er
 	return c, mean, p99, nil
 }
 
-// FitBatches fits the mean latency over the batch to points of one GPU resource (PA-12, eq. 4.3).
+// FitBatches fits the mean latency by batch size to points on one GPU resource (PA-12, eq. 4.3).
 func FitBatches(points []Point) (Linear, MAPE, error) {
 	var batch, mean []float64
 	for i, p := range points {
@@ -59,8 +60,8 @@ func FitBatches(points []Point) (Linear, MAPE, error) {
 	return FitLinear(batch, mean)
 }
 
-// FitTail fits the p99 over the worst case that the model gives (PA-14, eq. 4.5) to points on shares: m/M of a card's
-// memory is measured as all SMs with that quota.
+// FitTail fits the p99 by the worst case of the model (PA-14, eq. 4.5) to points on shares. Part m/M of a card's memory
+// corresponds to all SMs with that quota.
 func (m *Share) FitTail(points []Point) (Linear, MAPE, error) {
 	untuned := *m
 	untuned.Tail = Linear{Slope: 1}
@@ -87,8 +88,8 @@ func (m *Share) curve(sm share.PerMille) int {
 	return -1
 }
 
-// FitTransfer fits what a cut model takes beyond its stages (PA-17): x is the batch, and each value the end-to-end mean
-// less the means of the stages, for one of the stages-1 transfers.
+// FitTransfer fits the transfer time of one of the stages-1 transfers by batch size (PA-17). Each value of beyond is the
+// end-to-end mean less the means of the stages.
 func FitTransfer(batches []int, beyond []Seconds, stages int) (Linear, MAPE, error) {
 	if stages < 2 {
 		return Linear{}, 0, share.Invalid("stages", "%d have no transfer between them", stages)

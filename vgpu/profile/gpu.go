@@ -8,23 +8,23 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// timeSliced returns the latency of a kernel sequence that takes exclusive alone, when it runs for own and then waits for
-// others, in turn. The worst case is that it always arrives just as its time has passed (PA-13, eq. 4.4):
+// timeSliced returns the latency of a kernel sequence under time slicing: it takes exclusive alone, runs for own, then waits
+// for others, in turn. In the worst case it arrives just as its time slice has ended (PA-13, eq. 4.4):
 //
 //	ceil(exclusive / own) * others + exclusive
 //
-// The mean stretches by the part of time that it has (P8). The tail is a line over the worst case (PA-14); a sequence
-// that nobody interrupts has none of it.
+// The mean is inversely proportional to its fraction of the time (P8). The p99 is linear in the worst case (PA-14). A
+// sequence that has the GPU to itself takes exclusive.
 func timeSliced(exclusive, own, others Seconds, p99 Linear) Latency {
 	if others == 0 {
 		return Latency{exclusive, exclusive}
 	}
 	worst := Seconds(math.Ceil(float64(exclusive/own)))*others + exclusive
-	return tail(exclusive*(own+others)/own, Seconds(p99.At(float64(worst))))
+	return newLatency(exclusive*(own+others)/own, Seconds(p99.At(float64(worst))))
 }
 
-// GPU is a whole model in one function that buys some GB of a card's memory, and with them as large a part of its time
-// (PA-05).
+// GPU is the latency model of a whole model in one function that buys some GB of a card's memory and the same fraction of
+// its time (PA-05).
 type GPU struct {
 	Exclusive  Linear  `json:"exclusive"` // seconds over the batch, alone on the card (PA-12, eq. 4.3)
 	Tail       Linear  `json:"tail"`      // p99 over the worst case, where the card is shared (PA-14, eq. 4.5)
@@ -43,7 +43,7 @@ func (m *GPU) Latency(batch, gb int) Latency {
 
 const maxCardGB = 512
 
-// Validate returns an error for a model that cannot be used. Errors are *share.FieldError.
+// Validate returns a *share.FieldError that names the first invalid field, or nil.
 func (m *GPU) Validate() error {
 	switch {
 	case m.CardGB < 1 || m.CardGB > maxCardGB:
@@ -62,10 +62,10 @@ func validBatch(batch int) error {
 	return nil
 }
 
-// maxModelBatch is the largest batch that is planned for: every size up to the largest is looked at.
+// maxModelBatch is the largest supported batch size. It bounds the planners' time, which search all sizes.
 const maxModelBatch = 1024
 
-// Share is a whole model on a gshare share: some SMs for some part of every window.
+// Share is the latency model of a whole model on a gshare share: some SMs for a part of every window.
 type Share struct {
 	Curves []ShareCurve `json:"curves"` // by SMs; only measured ones are planned for
 	Tail   Linear       `json:"tail"`   // p99 over the worst case, where the quota is below the whole
@@ -75,13 +75,13 @@ type Share struct {
 	MaxBatch int `json:"maxBatch"`
 }
 
-// ShareCurve is the latency over the batch on some SMs with every window whole.
+// ShareCurve is the latency by batch size on a number of SMs at full quota.
 type ShareCurve struct {
 	SM        share.PerMille `json:"sm"`
 	Exclusive Linear         `json:"exclusive"`
 }
 
-// Latency returns the latency of a batch on the i-th curve's SMs with a quota of every window.
+// Latency returns the latency of a batch on the SMs of curve i with the given quota of every window.
 func (m *Share) Latency(batch, i int, quota share.PerMille) Latency {
 	own := m.Window * Seconds(quota) / Seconds(share.Whole)
 	others := m.Window * Seconds(share.Whole-quota) / Seconds(share.Whole)
@@ -90,7 +90,7 @@ func (m *Share) Latency(batch, i int, quota share.PerMille) Latency {
 
 const maxCurves = 100
 
-// Validate returns an error for a model that cannot be used. Errors are *share.FieldError.
+// Validate returns a *share.FieldError that names the first invalid field, or nil.
 func (m *Share) Validate() error {
 	switch {
 	case len(m.Curves) == 0 || len(m.Curves) > maxCurves:

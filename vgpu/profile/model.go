@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Model is all latency models of one model; those of modes that were not measured are nil.
+// Model holds the latency models of one model by mode. Modes that were not measured are nil.
 type Model struct {
 	Name        string       `json:"name"`
 	CPU         *CPU         `json:"cpu,omitempty"`
@@ -15,7 +15,7 @@ type Model struct {
 	Share       *Share       `json:"share,omitempty"`
 }
 
-// Validate returns an error for an empty profile and one that predicts nonsense. Errors are *share.FieldError.
+// Validate returns a *share.FieldError if there is no latency model or one is invalid, or nil.
 func (m *Model) Validate() error {
 	switch {
 	case m.Name == "":

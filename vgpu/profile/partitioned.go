@@ -7,26 +7,26 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Partitioned is a model cut into stages that run one after another, each on one or more CPU functions at once; a master
-// function calls them and puts their results together after each stage (PA-06).
+// Partitioned is the latency model of a model split into consecutive stages, each on one or more parallel CPU functions. A
+// master function calls them and joins their results after each stage (PA-06).
 type Partitioned struct {
 	Stages   []Stage `json:"stages"`
 	Transfer Linear  `json:"transfer"` // seconds between two stages, over the batch: theta0 + theta1*b (PA-17)
 	Master   Master  `json:"master"`
 }
 
-// Stage is what runs at once.
+// Stage is a part of a model whose workers run in parallel.
 type Stage struct {
 	Workers []CPU `json:"workers"`
 }
 
-// Master has a fixed size: the least that works (PA-66).
+// Master is the size of the master function: the smallest on which it works (PA-66).
 type Master struct {
 	CPU       MilliCPU `json:"milliCPU"`
 	MemoryMiB int      `json:"memoryMiB"`
 }
 
-// Latency returns the latency of a stage on the vCPUs of its workers: the slowest decides (PA-16, eqs. 4.8, 4.9).
+// Latency returns the latency of a stage on the vCPUs of its workers, which is that of the slowest (PA-16, eqs. 4.8, 4.9).
 func (s *Stage) Latency(batch int, c []MilliCPU) Latency {
 	var l Latency
 	for w := range s.Workers {
@@ -36,8 +36,8 @@ func (s *Stage) Latency(batch int, c []MilliCPU) Latency {
 	return l
 }
 
-// Latency returns the latency of the whole on the vCPUs of each stage's workers (PA-17, eqs. 4.10, 4.11). The sum of the stages' p99 is a
-// safe bound of the p99 of the sum, not its value (P11).
+// Latency returns the end-to-end latency on the vCPUs of each stage's workers (PA-17, eqs. 4.10, 4.11). The p99 is the sum
+// of the stages' p99, which is an upper bound (P11).
 func (m *Partitioned) Latency(batch int, c [][]MilliCPU) Latency {
 	transfers := m.Transfers(batch)
 	l := Latency{transfers, transfers}
@@ -49,12 +49,12 @@ func (m *Partitioned) Latency(batch int, c [][]MilliCPU) Latency {
 	return l
 }
 
-// Transfers returns the time between the stages, all together.
+// Transfers returns the total transfer time between the stages.
 func (m *Partitioned) Transfers(batch int) Seconds {
 	return Seconds(len(m.Stages)-1) * m.Transfer.Seconds(batch)
 }
 
-// Batches returns the largest batch that all workers have curves for.
+// Batches returns the largest batch size for which all workers have curves.
 func (m *Partitioned) Batches() int {
 	least := maxModelBatch
 	for _, s := range m.Stages {
@@ -65,13 +65,13 @@ func (m *Partitioned) Batches() int {
 	return least
 }
 
-// Bounds of a cut model: beyond them somebody has mistyped.
+// Limits of a partitioned model; larger values are errors of input.
 const (
 	maxStages  = 16
 	maxWorkers = 16
 )
 
-// Validate returns an error for a model that cannot be used. Errors are *share.FieldError.
+// Validate returns a *share.FieldError that names the first invalid field, or nil.
 func (m *Partitioned) Validate() error {
 	if len(m.Stages) == 0 || len(m.Stages) > maxStages {
 		return share.Invalid("stages", "%d of them; want 1 to %d", len(m.Stages), maxStages)

@@ -1,4 +1,4 @@
-// Package profile holds what was measured of a model on a resource, and the latency models that are fitted to it.
+// Package profile holds measurements of a model on a resource, and the latency models that are fitted to them.
 package profile
 
 import (
@@ -10,9 +10,8 @@ import (
 // MilliCPU is a thousandth of a vCPU.
 type MilliCPU int64
 
-// Resource is what a measurement ran on: exactly one of vCPUs, a share of a slice, or a whole MIG instance. A share is
-// in per-mille of the slice's SMs, which mean nothing on another kind of GPU: Device names it, and points of different
-// devices are never converted into each other by percent.
+// Resource is the hardware of a measurement: exactly one of vCPUs, a share of a slice, or a whole MIG instance. Device names
+// the GPU model, as per-mille of its SMs cannot be converted to those of another model.
 type Resource struct {
 	CPU    MilliCPU       `json:"cpu,omitempty"`
 	SM     share.PerMille `json:"sm,omitempty"`
@@ -21,7 +20,7 @@ type Resource struct {
 	Device string         `json:"device,omitempty"` // model of the GPU; empty for vCPUs
 }
 
-// Point is one measurement, in the one form that all searches, fits and plans read.
+// Point is one measurement. All searches, fits and plans use this form.
 type Point struct {
 	Model    string   `json:"model"`
 	Stage    int      `json:"stage,omitempty"` // of a cut model, from 1; 0 is the whole model
@@ -37,10 +36,10 @@ type Point struct {
 	Occupancy      share.PerMille // of SMs while one ran
 }
 
-// MaxBatch bounds batch sizes, so that arithmetic on them cannot overflow.
+// MaxBatch is the largest batch size of a measurement, so that arithmetic on sizes cannot overflow.
 const MaxBatch = 1 << 16
 
-// Validate returns an error for a point that no measurement can have given. Errors are *share.FieldError.
+// Validate returns a *share.FieldError if a value is out of bounds, or nil.
 func (p Point) Validate() error {
 	if err := p.Resource.Validate(); err != nil {
 		return err
@@ -64,7 +63,7 @@ func (p Point) Validate() error {
 	return nil
 }
 
-// Validate returns an error for a resource that is none or several of the three kinds.
+// Validate returns a *share.FieldError unless the resource is exactly one of the three kinds.
 func (r Resource) Validate() error {
 	kinds := 0
 	for _, has := range []bool{r.CPU != 0, r.SM != 0 || r.Quota != 0, r.Slice != ""} {

@@ -5,7 +5,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Bisection finds the SMs that training needs (Dilu section 3.2; DI-14, DI-15): the request is the smallest share with
+// Bisection searches for the SMs that training needs (Dilu section 3.2; DI-14, DI-15): the request is the smallest share with
 // 80 % of the throughput on all SMs, the limit the smallest with 100 %.
 //
 // The paper ends when a trial hits the target within 2 %. On a model that saturates, the first trial does, with far too
@@ -17,14 +17,14 @@ type Bisection struct {
 	Device string
 }
 
-// The parts of the exclusive throughput that request and limit keep, each less 2 %.
+// requestPart and limitPart are the fractions of the exclusive throughput that request and limit keep, less tolerance.
 const (
 	requestPart = 0.80
 	limitPart   = 1.00
 	tolerance   = 0.02
 )
 
-// Next names the next trial: all SMs first, then the middles for the request, then those for the limit.
+// Next returns the next trial: all SMs first, then those of the bisection for the request, then for the limit.
 func (b Bisection) Next(history []Trial) (Setting, bool, error) {
 	_, next, err := b.search(history)
 	if err != nil || next == nil {
@@ -33,8 +33,8 @@ func (b Bisection) Next(history []Trial) (Setting, bool, error) {
 	return *next, true, nil
 }
 
-// Result returns the share that training should request (DI-11). Errors are ErrNone where it does not run on all SMs,
-// ErrUnfinished or *share.FieldError.
+// Result returns the share that training should request (DI-11). It returns ErrNone if training does not run on all SMs,
+// ErrUnfinished or a *share.FieldError.
 func (b Bisection) Result(history []Trial) (share.Share, error) {
 	found, next, err := b.search(history)
 	switch {
@@ -73,7 +73,8 @@ func (b Bisection) search(history []Trial) (found *share.Share, next *Setting, e
 	return &result, next, nil
 }
 
-// smallest halves the steps between a share that is too small and one that suffices, until they are neighbours.
+// smallest returns by bisection the smallest share that reaches the target throughput, or the setting of the next missing
+// trial.
 func (b Bisection) smallest(tried results, target float64) (share.PerMille, *Setting) {
 	low, high := share.PerMille(0), share.Whole/b.Step // in steps
 	for high-low > 1 {

@@ -5,8 +5,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Grid measures every quota with every SM share and batch (FG-13, FG-20). A trial's quota limit is its quota request
-// (FG-19). All SMs with some quotas and batches are what PAMBA's GPU model is fitted to.
+// Grid is a strategy that measures all combinations of quota, SM share and batch size (FG-13, FG-20). A trial's quota limit
+// is its quota request (FG-19). PAMBA's GPU model is fitted to points with all SMs.
 type Grid struct {
 	SM, Quota []share.PerMille // any granularity (FG-21)
 	Batches   []int
@@ -23,7 +23,7 @@ func FaSTGrid(device string, batch int) Grid {
 	}
 }
 
-// Next goes through the batches, for each through the quotas, and for each of these through the SM shares.
+// Next returns the next trial, iterating over batch sizes, quotas and then SM shares.
 func (g Grid) Next(history []Trial) (Setting, bool, error) {
 	if err := g.validate(); err != nil {
 		return Setting{}, false, err

@@ -8,9 +8,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Growth is Dilu's hybrid growth search for inference (section 3.2; DI-16): SMs grow by a step until the first setting
-// that keeps the SLO, then the batch doubles, with one more step of SMs where the SLO is missed. It looks for the highest
-// throughput per SM (DI-17).
+// Growth is Dilu's hybrid growth search for inference (section 3.2; DI-16). SMs grow by a step until a setting meets the
+// SLO; then the batch doubles, with one more step of SMs where the SLO is missed. It maximises the throughput per SM
+// (DI-17).
 type Growth struct {
 	SLO      time.Duration  // of a request; a batch may take half of it (DI-18)
 	Step     share.PerMille // of SMs; 100 in the paper
@@ -21,10 +21,10 @@ type Growth struct {
 	AsReleased bool
 }
 
-// tolerated is the loss of throughput per percent of SMs beyond which the search as released ends (D27).
-const tolerated = 0.2
+// maxLoss is the loss of throughput per percent of SMs above which the search as released ends (D27).
+const maxLoss = 0.2
 
-// Next names the next step of the search.
+// Next returns the next trial of the search.
 func (g Growth) Next(history []Trial) (Setting, bool, error) {
 	_, next, err := g.search(history)
 	if err != nil || next == nil {
@@ -33,15 +33,15 @@ func (g Growth) Next(history []Trial) (Setting, bool, error) {
 	return *next, true, nil
 }
 
-// Found is the result of a growth search: the best setting, and the share that an instance should request. Its request is that
-// setting's SMs and its limit twice as many (DI-11, DI-19), at most all (D26).
+// Found is the result of a growth search: the best setting, and the share to request. The request is that setting's SMs and
+// the limit twice as many (DI-11, DI-19), at most all (D26).
 type Found struct {
 	Point profile.Point
 	Share share.Share
 }
 
-// Best returns the result of a search that has ended. Errors are ErrUnfinished or *share.FieldError; where nothing keeps
-// the SLO, ErrNone too.
+// Best returns the result of a completed search. It returns ErrNone if no setting meets the SLO, ErrUnfinished or a
+// *share.FieldError.
 func (g Growth) Best(history []Trial) (Found, error) {
 	best, next, err := g.search(history)
 	switch {
@@ -56,7 +56,7 @@ func (g Growth) Best(history []Trial) (Found, error) {
 	return Found{*best, elastic(sm, min(2*sm, share.Whole), best.Memory)}, nil
 }
 
-// Efficacy is TE, the throughput per percent of SMs: batch / (t_exec x SM rate) (DI-17).
+// Efficacy returns TE, the throughput per percent of SMs: batch / (t_exec x SM rate) (DI-17).
 func Efficacy(p profile.Point) float64 {
 	return float64(p.Batch) / p.Mean.Seconds() / (float64(p.Resource.SM) / 10)
 }

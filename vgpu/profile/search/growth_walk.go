@@ -5,7 +5,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// walk repeats a growth search over the trials that there are, up to the first that is missing.
+// walk replays a growth search over the recorded trials, up to the first that is missing.
 type walk struct {
 	Growth
 	tried results
@@ -16,7 +16,7 @@ type walk struct {
 
 func (w *walk) run() {
 	for sm := w.Step; w.at == nil && w.next == nil && sm <= share.Whole; sm += w.Step {
-		w.at = w.keeps(1, sm)
+		w.at = w.meetsSLO(1, sm)
 	}
 	if w.at == nil {
 		return
@@ -30,16 +30,16 @@ func (w *walk) run() {
 	w.probe()
 }
 
-// grow doubles the batch, at the SMs so far or one step more. It ends where neither keeps the SLO, and where the
-// throughput per SM falls by more than is tolerated.
+// grow doubles the batch, on the current SMs or one step more. It ends where neither meets the SLO, or where the throughput
+// per SM falls by more than maxLoss.
 func (w *walk) grow() {
 	for {
 		batch, sm := 2*w.at.Batch, w.at.Resource.SM
-		p := w.keeps(batch, sm)
+		p := w.meetsSLO(batch, sm)
 		if p == nil {
-			p = w.keeps(batch, sm+w.Step)
+			p = w.meetsSLO(batch, sm+w.Step)
 		}
-		if p == nil || Efficacy(*p) < Efficacy(*w.at)-tolerated {
+		if p == nil || Efficacy(*p) < Efficacy(*w.at)-maxLoss {
 			return
 		}
 		w.at = p
@@ -47,23 +47,23 @@ func (w *walk) grow() {
 	}
 }
 
-// probe looks past the end of the search as released, which passes by settings that need a step more of SMs (D27): the
-// same batch with more SMs, as long as that helps, or else the doubled batch with two steps more.
+// probe continues beyond the end of the search as released, which misses settings that need one more step of SMs (D27): the
+// same batch with more SMs while that helps, or else the doubled batch with two more steps.
 func (w *walk) probe() {
 	end := *w.at
-	for w.improve(w.keeps(w.at.Batch, w.at.Resource.SM+w.Step)) {
+	for w.improve(w.meetsSLO(w.at.Batch, w.at.Resource.SM+w.Step)) {
 		w.at = w.best
 	}
 	if w.next != nil || w.at.Resource != end.Resource {
 		return
 	}
-	if w.improve(w.keeps(2*end.Batch, end.Resource.SM+2*w.Step)) {
+	if w.improve(w.meetsSLO(2*end.Batch, end.Resource.SM+2*w.Step)) {
 		w.at = w.best
 		w.grow()
 	}
 }
 
-// improve takes a setting that serves more per SM than all before, if there is one.
+// improve updates the best setting if p has a higher throughput per SM. It reports whether it did.
 func (w *walk) improve(p *profile.Point) bool {
 	if p == nil || Efficacy(*p) <= Efficacy(*w.best) {
 		return false
@@ -72,8 +72,9 @@ func (w *walk) improve(p *profile.Point) bool {
 	return true
 }
 
-// keeps returns the trial of a setting if it keeps the SLO. A setting without a trial is the next to measure.
-func (w *walk) keeps(batch int, sm share.PerMille) *profile.Point {
+// meetsSLO returns the trial of a setting if it meets the SLO, else nil. If the setting has no trial, it becomes the next to
+// measure.
+func (w *walk) meetsSLO(batch int, sm share.PerMille) *profile.Point {
 	if batch > w.MaxBatch || sm > share.Whole || w.next != nil {
 		return nil
 	}

@@ -1,7 +1,7 @@
-// Package search chooses what a profiler measures next.
+// Package search implements strategies that select what a profiler measures next.
 //
-// A Strategy sees the trials so far and names the next, so a profiler may stop at any time and continue from what it
-// stored; nothing is kept between calls. The strategies: the grid of FaST-GShare, hybrid growth for inference and
+// A Strategy returns the next trial for a history of trials, so a profiler can stop at any time and resume from stored
+// trials; a Strategy has no state between calls. The strategies: the grid of FaST-GShare, hybrid growth for inference and
 // bisection for training (Dilu), every stage on every slice (FluidFaaS), and the sweep over vCPUs that feeds the latency
 // models (PAMBA).
 package search
@@ -14,15 +14,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Setting is what one trial runs with (FG-12, DI-10).
+// Setting is the resource and batch size of one trial (FG-12, DI-10).
 type Setting struct {
 	Stage    int // of a cut model, from 1; 0 is the whole model
 	Resource profile.Resource
 	Batch    int
 }
 
-// Trial is a setting that was tried: what was measured, or that the function did not run there. Of a failed trial only
-// the setting counts: too little memory is a result, not an error.
+// Trial is the result of one setting: a measurement, or a failure to run. In a failed trial only the setting is valid;
+// insufficient memory is a result, not an error.
 type Trial struct {
 	Point  profile.Point
 	Failed bool
@@ -37,7 +37,7 @@ func (t Trial) validate() error {
 	return t.Point.Validate()
 }
 
-// Strategy chooses settings. Once the trial that it names is in the history, it never names it again, and it ends.
+// Strategy selects the settings to measure. It never returns a setting whose trial is in the history, so it ends.
 type Strategy interface {
 	// Next returns the next trial, or false if there is none. The history is of one model, in any order, and may
 	// hold trials of other searches; of equal settings the last counts. Errors are *share.FieldError.
@@ -50,7 +50,7 @@ var ErrNone = errors.New("no setting keeps the quality of service")
 // ErrUnfinished reports that Next still returns trials.
 var ErrUnfinished = errors.New("the search has not ended")
 
-// results finds trials by their setting.
+// results is an index of trials by setting.
 type results map[Setting]Trial
 
 func index(history []Trial) (results, error) {
@@ -64,7 +64,7 @@ func index(history []Trial) (results, error) {
 	return r, nil
 }
 
-// first returns the first of settings that was not tried.
+// first returns the first setting without a trial, and false if all have one.
 func (r results) first(settings []Setting) (Setting, bool) {
 	for _, s := range settings {
 		if _, tried := r[s]; !tried {
@@ -74,7 +74,7 @@ func (r results) first(settings []Setting) (Setting, bool) {
 	return Setting{}, false
 }
 
-// elastic returns a share of Dilu's kind: SMs between request and limit, all of the time.
+// elastic returns a share of Dilu's kind: elastic SMs between request and limit, at full quota.
 func elastic(request, limit share.PerMille, memory share.Bytes) share.Share {
 	return share.Share{
 		SMRequest: request, SMLimit: limit,

@@ -8,9 +8,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Sweep measures a model, or each stage of a cut one, over vCPUs and batches, to feed the exponential latency models of
-// PAMBA (PA-34). It measures both ends and then halves the widest gap, on the logarithmic scale on which the curve bends;
-// it ends for a batch when the curve through the trials before the last foretold it.
+// Sweep is a strategy that measures a model, or each stage of a split one, over vCPUs and batch sizes for PAMBA's latency
+// models (PA-34). It measures both ends, then halves the widest gap on a logarithmic scale. It ends for a batch size when
+// the curve through the earlier trials predicts the last.
 type Sweep struct {
 	From, To profile.MilliCPU
 	Batches  []int
@@ -19,7 +19,7 @@ type Sweep struct {
 	Error    profile.MAPE // relative, of the prediction that ends it
 }
 
-// Next goes through stages and batches.
+// Next returns the next trial, iterating over stages and batch sizes.
 func (s Sweep) Next(history []Trial) (Setting, bool, error) {
 	if err := s.validate(); err != nil {
 		return Setting{}, false, err
@@ -38,7 +38,7 @@ func (s Sweep) Next(history []Trial) (Setting, bool, error) {
 	return Setting{}, false, nil
 }
 
-// refine repeats the halving over the trials that there are, up to the first that is missing.
+// refine replays the halving of gaps over the recorded trials, and returns the first setting without a trial.
 func (s Sweep) refine(at Setting, tried results) (Setting, bool) {
 	var cpus []profile.MilliCPU // ascending
 	var curve []profile.Point   // those that ran, in the order of the trials
@@ -49,7 +49,7 @@ func (s Sweep) refine(at Setting, tried results) (Setting, bool) {
 			return at, true
 		}
 		if !result.Failed {
-			if foretold(curve, result.Point, s.Error) {
+			if predicted(curve, result.Point, s.Error) {
 				return Setting{}, false
 			}
 			curve = append(curve, result.Point)
@@ -63,7 +63,7 @@ func (s Sweep) refine(at Setting, tried results) (Setting, bool) {
 	return Setting{}, false
 }
 
-// widest returns the middle of the widest gap; the far end where that is missing.
+// widest returns the middle of the widest gap, or a missing end of the range.
 func (s Sweep) widest(cpus []profile.MilliCPU) profile.MilliCPU {
 	if cpus[0] != s.From {
 		return s.From
@@ -77,8 +77,9 @@ func (s Sweep) widest(cpus []profile.MilliCPU) profile.MilliCPU {
 	return middle
 }
 
-// foretold reports whether the curve through points gives the mean of p within the error. Three points fix a curve.
-func foretold(points []profile.Point, p profile.Point, within profile.MAPE) bool {
+// predicted reports whether the curve through points predicts the mean of p within the given error. It needs at least three
+// points.
+func predicted(points []profile.Point, p profile.Point, within profile.MAPE) bool {
 	var c []profile.MilliCPU
 	var mean []float64
 	for _, known := range points {
