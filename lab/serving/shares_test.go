@@ -42,7 +42,7 @@ func TestFirstRequest(t *testing.T) {
 	}
 }
 
-// bench returns a GPU with instances of one function, outside of any policy.
+// bench returns a GPU with one instance for each share, without a policy.
 func bench(each ...share.Share) (*clock, *gpu, []*instance) {
 	f := vertical("f")
 	c := &clock{}

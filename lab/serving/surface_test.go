@@ -11,7 +11,7 @@ import (
 
 const ms = time.Millisecond
 
-// point returns a measurement: a batch on per-mille of SMs takes so long.
+// point returns a measurement of a batch on sm per mille of the SMs.
 func point(batch int, sm share.PerMille, takes time.Duration) profile.Point {
 	return profile.Point{
 		Model: "m", Batch: batch, Resource: profile.Resource{SM: sm, Quota: share.Whole, Device: "GPU"},

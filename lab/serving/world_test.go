@@ -27,7 +27,7 @@ func vertical(name string) Function {
 	return f
 }
 
-// onGPUs is functions that share GPUs, with given rates by the second.
+// onGPUs returns an input with functions that share GPUs, at the given rates per second.
 func onGPUs(gpus int, seed uint64, rates ...[]float64) *Input {
 	in := &Input{GPUs: gpus, GPUMemory: 40 << 30, Prices: planning.Book{Slice: 500_000, SliceMemory: 1500}, Seed: seed}
 	var sources []trace.Source
@@ -40,7 +40,8 @@ func onGPUs(gpus int, seed uint64, rates ...[]float64) *Input {
 	return in
 }
 
-// bursts alternates between calm and bursts of random lengths, of up to twice the load: what vertical scaling is for.
+// bursts returns a rate per second that alternates between calm periods and bursts of random length, of up to twice the
+// load.
 func bursts(seconds int, seed uint64) []float64 {
 	random := rand.New(rand.NewPCG(seed, 9))
 	var counts []float64
@@ -65,7 +66,8 @@ func run(t testing.TB, in *Input, policy string) Result {
 	return r
 }
 
-// cutGPUs returns a function of three equal components that take 40 ms on a compute slice, on GPUs that are cut alike.
+// cutGPUs returns an input with a function of three equal components, each 40 ms on one compute slice, on GPUs with the same
+// MIG profiles.
 func cutGPUs(gpus int, memory share.Bytes, rate float64, profiles ...string) *Input {
 	in := &Input{MIG: MIG{Model: "A100-80GB"}, Prices: planning.Book{Slice: 500_000}, Until: 5 * time.Minute}
 	for range gpus {
@@ -85,7 +87,7 @@ func cutGPUs(gpus int, memory share.Bytes, rate float64, profiles ...string) *In
 	return in
 }
 
-// called is two applications of one model that a provider's functions serve.
+// called returns an input with two applications of one model on functions billed per call.
 func called(seed uint64, rate float64) *Input {
 	curve := func(gamma profile.Seconds) []profile.Exponential {
 		return []profile.Exponential{{Alpha: 1, Beta: 0.4, Gamma: gamma}, {Alpha: 1.5, Beta: 0.4, Gamma: 1.6 * gamma}}

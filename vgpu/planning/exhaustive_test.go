@@ -71,7 +71,7 @@ func candidates(in *Input) []candidate {
 	return all
 }
 
-// partitionedCandidates returns the number of through all sizes of all workers.
+// partitionedCandidates returns a candidate for every combination of the sizes of all workers.
 func partitionedCandidates(in *Input, b int, function func(profile.MilliCPU, share.Bytes, profile.Seconds, Milliseconds) float64) []candidate {
 	m, p := in.Models[0].Partitioned, in.Platform
 	type stage struct{ mean, p99, cost float64 }
@@ -108,8 +108,8 @@ func partitionedCandidates(in *Input, b int, function func(profile.MilliCPU, sha
 	return out
 }
 
-// undominatedCandidates drops what is no faster and no cheaper than another of the same batch: it is never better, and
-// there are hundreds of thousands.
+// undominatedCandidates returns the candidates that no other of the same batch size beats in both p99 and cost. There are
+// hundreds of thousands of others.
 func undominatedCandidates(all []candidate) []candidate {
 	slices.SortFunc(all, func(a, b candidate) int { return cmp.Or(cmp.Compare(a.p99, b.p99), cmp.Compare(a.cost, b.cost)) })
 	var kept []candidate
@@ -121,7 +121,7 @@ func undominatedCandidates(all []candidate) []candidate {
 	return kept
 }
 
-// leastCost goes through all configurations for one group.
+// leastCost returns the least cost per second of one group over all candidates.
 func leastCost(all []candidate, apps []Application) float64 {
 	var classes []batching.Class
 	slo, rate := math.Inf(1), 0.0

@@ -97,7 +97,8 @@ func mustExpect(t *testing.T, in Input, aim Aim) Plan {
 	return mustPlan(t, func(in Input) (Plan, error) { return Expected(in, aim) }, in)
 }
 
-// cards returns how many a plan keeps busy: what it costs more, if a second of them is worth one more.
+// cards returns the mean number of GPUs that a plan keeps busy: the increase of its cost when a GPU-second is worth one unit
+// more.
 func cards(in *Input, p Plan) float64 {
 	sum := 0.0
 	for _, g := range p.Groups {

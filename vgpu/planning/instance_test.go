@@ -17,7 +17,7 @@ func alibaba() Book {
 	}
 }
 
-// coarse returns a platform with few sizes, so that all can be gone through.
+// coarse returns a platform with few function sizes, so that all can be enumerated.
 func coarse() Platform {
 	p := DefaultPlatform()
 	p.CPUStep, p.MinCPU, p.MaxCPU, p.QuotaStep = 1000, 500, 4500, 125

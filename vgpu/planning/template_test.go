@@ -113,7 +113,7 @@ func TestCutAgainstAll(t *testing.T) {
 	}
 }
 
-// allTemplates returns the number of through everything, fastest first.
+// allTemplates returns every template, the fastest first.
 func allTemplates(k *cutter) []Template {
 	var all []Template
 	var add func(from int, p *partial, stages int)
@@ -134,7 +134,7 @@ func allTemplates(k *cutter) []Template {
 	return fastestFirst(all)
 }
 
-// bestByRule applies P12 literally.
+// bestByRule returns the template that the rule P12 selects, by a direct search.
 func bestByRule(all []Template, whole Template, terms Cutting) *Template {
 	limit := all[0].Latency * profile.Seconds(1+terms.Slack) * (1 + 1e-12)
 	var best *Template
