@@ -68,7 +68,7 @@ func (i *installed) says(t *testing.T, v edition) {
 		out, err = i.gshare("version")
 		return err == nil && says(out, "gshare-scheduler", "2", v) && says(out, "gshare-node", "1", v), nil
 	})
-	if err != nil || !says(out, "gshare", "1", newer) || !strings.Contains(out, "kube-apiserver") || !strings.Contains(out, "at most one minor version") {
+	if err != nil || !says(out, "gshare", "1", newer) || !strings.Contains(out, "kube-apiserver") || !strings.Contains(out, "within one minor version") {
 		t.Errorf("%v; want %+v\n%s", err, v, out)
 	}
 	t.Log(out)
