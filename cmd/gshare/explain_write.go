@@ -22,7 +22,7 @@ func writeReport(w io.Writer, r *verdict.Report, s *cluster.Snapshot) error {
 		fmt.Fprintf(w, "requests: %s\n", line)
 	}
 	for _, line := range r.Said {
-		fmt.Fprintf(w, "scheduler: %s\n", line)
+		fmt.Fprintf(w, "status: %s\n", line)
 	}
 	writeChanges(w, "The pod would fit with one of these changes:", r.Changes)
 	writePlaces(w, r.Places, s)

@@ -29,7 +29,7 @@ type failure struct {
 // The ways to wait that users meet.
 var failures = map[string]failure{
 	"too much time": {holder: [2]int64{60, 1024},
-		want: []string{"NoNodeFits: 0 of 1 nodes fit: 1 insufficient GPU SM-time", "gshare/sm: 40 instead of 50 in container main", "GPU-7 A100", "held by default/holder/main", "would fit if one ended"}},
+		want: []string{"NoNodeFits: 0 of 1 nodes fit: 1 insufficient GPU SM-time", "gshare/sm: 40 instead of 50 in container main", "GPU-7 A100", "held by default/holder/main", "would fit without one of  default/holder"}},
 	"too much memory": {mem: 30000, holder: [2]int64{10, 60000},
 		want: []string{"1 insufficient GPU memory", "gshare/mem: 21920 instead of 30000 in container main"}},
 	"more memory than a GPU": {mem: 100000,
@@ -63,7 +63,7 @@ var failures = map[string]failure{
 	"no image": {change: func(p *v1.Pod) { p.Spec.Containers[0].Image = "docker.io/local/missing:1" }, waits: func(p *v1.Pod) bool {
 		return len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].State.Waiting != nil && p.Status.ContainerStatuses[0].State.Waiting.Message != ""
 	},
-		want: []string{"Placed: the pod has its shares on node node-0", "said: container main: ErrImageNeverPull: "}},
+		want: []string{"Placed: the pod has its shares on node node-0", "status: container main: ErrImageNeverPull: "}},
 }
 
 func annotated(annotation, value string) func(*v1.Pod) {
