@@ -48,7 +48,7 @@ test: ## Run what CI runs: format, vet, layers, unit, race, integration.
 	hack/test.sh all
 
 .PHONY: test-quick
-test-quick: ## Run what needs no API server, without the race detector (under a minute when built).
+test-quick: ## Run what needs neither an API server nor the fake driver, without the race detector (under a minute when built).
 	hack/test.sh quick
 
 .PHONY: test-unit
