@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// amounts are resources in whole units, CPU in thousandths: the integers that kube-scheduler compares.
+// amounts are quantities of resources as integers, CPU in millicores, as kube-scheduler compares them.
 type amounts map[v1.ResourceName]int64
 
 // node is one node and what its pods request.

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// Setting configures how the GPUs run.
+// Setting is the configuration of a simulation: token policy, window, turn, loss at a switch, and simulated time.
 type Setting struct {
 	Policy     token.Policy
 	Window     time.Duration

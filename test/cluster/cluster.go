@@ -107,7 +107,7 @@ func (c *Cluster) program(name string) string { return filepath.Join(c.programs,
 // Client returns an administrator's client without a rate limit.
 func (c *Cluster) Client() *kubernetes.Clientset { return c.client }
 
-// end shows what went wrong and stops the cluster.
+// end stops the cluster. After a failed test it logs the ends of the programs' logs first.
 func (c *Cluster) end(t testing.TB) {
 	for _, p := range c.processes() {
 		if err := p.Err(); err != nil {

@@ -33,7 +33,7 @@ const (
 	tokenFile   = "tokens.csv"
 )
 
-// access is how to reach and be known to the servers. The API server and the schedulers share one
+// access holds the endpoints, tokens and certificates of the servers. The API server and the schedulers share one
 // serving certificate, which clients trust.
 type access struct {
 	ca     []byte

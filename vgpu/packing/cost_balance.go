@@ -76,7 +76,7 @@ func (b Balance) tightness(time MilliGPU, cpu MilliCPU) int64 {
 	return left
 }
 
-// survey is the valuation of one node under a Balance, made once for many choices on that node. It is read-only once made.
+// survey holds the precomputed costs of one node under a Balance, used for many candidate placements on it. It is immutable.
 type survey struct {
 	Balance
 	before view
@@ -87,7 +87,7 @@ type survey struct {
 // surveys recycles surveys.
 var surveys = sync.Pool{New: func() any { return new(survey) }}
 
-// survey returns the valuation of the node. The caller must call done.
+// survey returns the precomputed costs of placing pods on the node. The caller must call done when it no longer uses them.
 func (b Balance) survey(n *Node) *survey {
 	s := surveys.Get().(*survey)
 	s.read(b, n)

@@ -43,7 +43,7 @@ func (c Config) validate() error {
 	return nil
 }
 
-// part returns a per-mille of the window.
+// part returns the duration of a per-mille fraction of the window.
 func (c Config) part(p share.PerMille) time.Duration {
 	return c.Window * time.Duration(p) / time.Duration(share.Whole)
 }

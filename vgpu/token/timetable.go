@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// tablePolicy is Table.
+// tablePolicy implements the policy Table: it executes the slot table once a window.
 type tablePolicy struct{}
 
 func (tablePolicy) String() string { return "table" }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// stuck is how long a simulation may make no progress, on the machine's clock, before Run fails.
+// stuck is the wall-clock time without progress after which Run fails.
 const stuck = 10 * time.Second
 
 // Run advances the virtual clock to the given time and waits until all threads wait there. If nothing happens any more, it fails

@@ -210,7 +210,7 @@ func (m *deviceMonitor) setPodsBound(bound bool) {
 	}
 }
 
-// isBound reports whether anything that the node offers is in use.
+// isBound reports whether pods with shares may be bound to the node.
 func (m *deviceMonitor) isBound() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

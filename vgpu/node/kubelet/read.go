@@ -14,7 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/ticket"
 )
 
-// readTimeout bounds one reading of all records.
+// readTimeout bounds one pass over the kubelet's records of all pods.
 const readTimeout = 20 * time.Second
 
 // readFor runs readAll for several waiting callers: it does not end with the context of the first.

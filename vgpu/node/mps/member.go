@@ -17,7 +17,7 @@ type Member struct {
 	LowPriority bool        // the default priority; a process may choose another one by its environment
 }
 
-// NewMember returns the member for a share.
+// NewMember returns the description of a share for the MPS daemon of its slice: its ID and limits.
 func NewMember(slice, name string, s share.Share, lowPriority bool) Member {
 	return Member{Slice: slice, Name: name, SMs: s.SMLimit, Memory: s.Memory, LowPriority: lowPriority}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
 )
 
-// unidentified is why a slice is closed while the process of its daemon is unknown.
+// unidentified is the reason reported for a slice that is closed because the process of its MPS daemon is not known.
 const unidentified = "the daemon is not identified yet"
 
 // identify finds the process of the daemon and its version, before it is queried. What Open decides is valid for that process only: it

@@ -50,7 +50,7 @@ func (n *Node) smEnforcement(r *run) string {
 	return enforcement.SMs(n.mpsName(r), r.Share.SMLimit, s.SMs, s.Profile)
 }
 
-// mpsName returns which feature of MPS limits a run.
+// mpsName returns the name of the MPS feature that limits a run's SMs, for its enforcement status.
 func (n *Node) mpsName(r *run) string {
 	return enforcement.MPS(n.mps.HasNamespace(r.Devices[0], r.ID))
 }

@@ -132,7 +132,7 @@ func (s *Slice) nextPoll(now time.Duration) time.Duration {
 	return poll
 }
 
-// applyChange records a decision of the rules.
+// applyChange grants or revokes the vGPU's token, as the token policy decided, and writes a new token to the running client's page.
 func (v *vgpu) applyChange(c token.Change) {
 	if c.Kind == token.Revoke {
 		v.granted = nil

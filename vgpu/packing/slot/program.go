@@ -56,7 +56,8 @@ func (g *program) length() float64 {
 	return sum
 }
 
-// accepted recomputes from the configurations alone what every piece gets, so that an accept never rests on the inverse.
+// accepted verifies a solution: it recomputes from the configurations alone the time that every piece gets, so that no set of shares is
+// admitted because of rounding errors in the inverse matrix.
 func (g *program) accepted() verdict {
 	var got [maxPieces]float64
 	for k, c := range g.basis[:g.n] {

@@ -50,7 +50,8 @@ func (g *program) budget(window time.Duration) time.Duration {
 	return min(window, budget+time.Duration(g.n))
 }
 
-// shortage returns what each piece lacks, in thousandths of a nanosecond, which makes it an integer for every window.
+// shortage returns the time in picoseconds by which each piece falls short of its quota. In picoseconds it is an integer for every
+// window.
 func (g *program) shortage(runs []run, window time.Duration) []int64 {
 	short := make([]int64, g.n)
 	for j, x := range g.list() {

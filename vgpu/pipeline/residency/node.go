@@ -26,7 +26,7 @@ type Node struct {
 	outcomes  outcomes      // since resized
 }
 
-// function is a function and its shared or warm instance, if it exists.
+// function is a registered function and the state of its one instance on this node, if there is one.
 type function struct {
 	Function
 	index       int           // in Node.order

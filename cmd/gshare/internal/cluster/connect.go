@@ -29,7 +29,7 @@ type Connection struct {
 	Namespace string // of the context
 }
 
-// Connect finds the cluster as kubectl does; in a pod without a kubeconfig, that is the pod's own. It asks it nothing yet.
+// Connect loads the client configuration as kubectl does, or the in-cluster one in a pod without a kubeconfig. It sends no request.
 func (f *Flags) Connect() (*Connection, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.Kubeconfig

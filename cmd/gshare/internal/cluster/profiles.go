@@ -20,7 +20,7 @@ import (
 // Namespace is where gshare's own pods are.
 const Namespace = "gshare-system"
 
-// Profile is what a scheduler name stands for.
+// Profile is a scheduler profile, by its name: the packing plugin and its configured arguments.
 type Profile struct {
 	Name   string // that pods say in spec.schedulerName
 	Plugin string

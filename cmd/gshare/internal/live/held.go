@@ -20,7 +20,7 @@ func (g *gpuNode) held(pod *v1.Pod) packing.MilliGPU {
 	return sum
 }
 
-// partOf returns the part of a GPU that one device of a container is.
+// partOf returns the fraction of a GPU that one device ID of a container stands for.
 func (g *gpuNode) partOf(c *v1.Container, profile string) packing.MilliGPU {
 	if profile == "" {
 		profile = g.profile

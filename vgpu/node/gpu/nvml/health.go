@@ -33,7 +33,7 @@ var applicationErrors = map[uint64]bool{13: true, 31: true, 43: true, 45: true, 
 // eventTimeout is how long one wait for events takes, and the longest time that a session takes to end.
 const eventTimeout = time.Second
 
-// watch records events until done returns true. It returns false if the driver stops to deliver them.
+// watch records events until done returns true. It returns false if the driver stops delivering them.
 func (h *health) watch(set nvml.EventSet, done func() bool) (ok bool) {
 	for !done() {
 		event, r := set.Wait(uint32(eventTimeout / time.Millisecond))
