@@ -11,9 +11,9 @@ import (
 
 var lanes = flag.Bool("full", false, "run the dry run of the GPU lane too")
 
-// TestLane runs the GPU lane on the fake driver and the fake MPS, from end to end. Its kernels take no time, so only what does not
-// depend on time is looked at: that each experiment ends, that nothing is missed by the hook, the memory limit, and that nobody
-// ends with the agent. It runs with the MPS of either kind of driver.
+// TestLane runs the GPU lane on the fake driver and the fake MPS, from end to end: once as `make test-gpu` does it, and once with the
+// MPS of a driver that has version 3. The fake's kernels take no time, so only what does not depend on time is compared: the launches
+// that the hook counts, the memory limit, and that no program ends with the agent.
 func TestLane(t *testing.T) {
 	if !*lanes {
 		t.Skip("the dry run of the GPU lane takes long on a busy machine: it runs with -full")
@@ -28,27 +28,55 @@ func TestLane(t *testing.T) {
 	if text, err := node.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
-	for _, driver := range []string{"", "r615"} { // the latter has MPS v3
-		t.Run("mps"+driver, func(t *testing.T) { runLane(t, python, folder, driver) })
+	lane := func(driver, hook, out string) *exec.Cmd {
+		return exec.Command(python, "../../test/gpu/lane.py", "--dry-run", "--seconds", "0.05", "--out", out, "--bin", folder,
+			"--fake", folder, "--fake-mps", filepath.Join(folder, driver, "nvidia-cuda-mps-control"), "--hook", hook)
 	}
+	t.Run("make test-gpu", func(t *testing.T) {
+		out := t.TempDir()
+		checkLane(t, out, exec.Command("make", "-C", "../..", "test-gpu", "ARGS=--dry-run --seconds 0.05 --out "+out))
+	})
+	t.Run("MPS version 3", func(t *testing.T) {
+		out := t.TempDir()
+		checkLane(t, out, lane("r615", filepath.Join(folder, "libgshare.so"), out))
+	})
+	t.Run("failures keep the results", func(t *testing.T) {
+		out := t.TempDir()
+		lane := lane("", filepath.Join(folder, "no-such-hook.so"), out)
+		text, err := exec.Command(lane.Path, append(lane.Args[1:], "--only", "memory,graphs")...).CombinedOutput()
+		if err == nil {
+			t.Fatalf("without a hook the lane succeeds: %s", text)
+		}
+		var results struct {
+			Experiments map[string]struct{ Failed string }
+		}
+		readResults(t, out, &results)
+		if e := results.Experiments; e["memory"].Failed == "" || e["graphs"].Failed == "" {
+			t.Errorf("results after failures: %+v\n%s", e, text)
+		}
+	})
 }
 
-func runLane(t *testing.T, python, folder, driver string) {
+func readResults(t *testing.T, folder string, results any) {
 	t.Helper()
-	out := t.TempDir()
-	lane := exec.Command(python, "../../test/gpu/lane.py", "--dry-run", "--seconds", "0.05", "--out", out,
-		"--bin", folder, "--fake", folder, "--fake-mps", filepath.Join(folder, driver, "nvidia-cuda-mps-control"), "--hook", filepath.Join(folder, "libgshare.so"))
-	lane.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
-	if text, err := lane.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
-	files, err := filepath.Glob(filepath.Join(out, "*.json"))
+	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
 	if err != nil || len(files) != 1 {
-		t.Fatalf("%v, %v", files, err)
+		t.Fatalf("results: %v, %v", files, err)
 	}
 	text, err := os.ReadFile(files[0])
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, results); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checkLane(t *testing.T, out string, lane *exec.Cmd) {
+	t.Helper()
+	lane.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
+	if text, err := lane.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
 	}
 	var results struct {
 		Experiments struct {
@@ -62,9 +90,7 @@ func runLane(t *testing.T, python, folder, driver string) {
 			Crash struct{ Pods, Ended int }
 		}
 	}
-	if err := json.Unmarshal(text, &results); err != nil {
-		t.Fatal(err)
-	}
+	readResults(t, out, &results)
 	e := results.Experiments
 	if e.Coverage.CUPTI == 0 || e.Coverage.Hook != e.Coverage.CUPTI {
 		t.Errorf("the hook counts %d of %d launches", e.Coverage.Hook, e.Coverage.CUPTI)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # build.sh DIR: builds the fake driver and the test programs into DIR, with gcc alone, or $CC.
 set -euo pipefail
-out=${1:?usage: build.sh DIR}
+out=$(realpath -m "${1:?usage: build.sh DIR}") # before cd: DIR is relative to where the caller is
 cd "$(dirname "$0")"
 mkdir -p "$out"
 cc=${CC:-gcc}

@@ -124,31 +124,32 @@ def pairs(m, seconds):
 
 
 def crash(m, seconds):
-    """The agent is killed under load and started again: nobody may end, and all are known again."""
-    # they are killed when all has been seen
-    pods = [serve(m, "convolution", 600, sm=30, quota=q) for q in (45, 30, 15)]
-    known(m, len(pods))
-    m.kill()
-    since = time.monotonic()
-    time.sleep(seconds)
-    lived = sum(p.alive() for p in pods)
-    m.start()
-    known(m, len(pods))
-    back = time.monotonic() - since - seconds
-    ended = len(pods) - sum(p.alive() for p in pods)
-    for p in pods:
-        p.kill()
+    """Kills the agent under load and starts it again: no program may end, and the new agent has to list them all again."""
+    pods = [serve(m, "convolution", 600, sm=30, quota=q) for q in (45, 30, 15)]  # killed below, long before their 600 s
+    try:
+        known(m, pods)
+        m.kill()
+        since = time.monotonic()
+        time.sleep(seconds)
+        lived = sum(p.alive() for p in pods)
+        m.start()
+        known(m, pods)
+        back = time.monotonic() - since - seconds
+        ended = len(pods) - sum(p.alive() for p in pods)
+    finally:
+        for p in pods:
+            p.kill()
     return {"pods": len(pods), "alive_without_agent": lived, "ended": ended, "known_again_s": back}
 
 
-def known(m, n):
-    """Waits until so many runs have launched."""
+def known(m, pods):
+    """Waits until the agent reports launches of as many runs as there are pods."""
     until = time.monotonic() + 60
-    while time.monotonic() < until:
-        if sum(any(p["launches"] for v in r["vgpus"] for p in v["processes"] or []) for r in m.status()["runs"]) >= n:
+    while time.monotonic() < until and all(p.alive() for p in pods):
+        if sum(any(p["launches"] for v in r["vgpus"] for p in v["processes"] or []) for r in m.status()["runs"]) >= len(pods):
             return
         time.sleep(0.02)
-    raise TimeoutError(f"{n} programs do not run: {m.status()}")
+    raise TimeoutError(f"{sum(p.alive() for p in pods)} of {len(pods)} programs run, the agent reports {m.status()}")
 
 
 def graphs(m, seconds):

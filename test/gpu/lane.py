@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 import experiments
 import machine
@@ -76,25 +77,37 @@ def table(results):
     return "\n".join(lines)
 
 
+def attempt(what, *arguments):
+    """Returns the result of a call and whether it failed; in place of the result of a failed one, the reason."""
+    try:
+        return what(*arguments), False
+    except Exception as e:  # whatever it is: time on a GPU is short, and the results before and after it must not be lost
+        traceback.print_exc()
+        return {"failed": f"{type(e).__name__}: {e}"}, True
+
+
 def run(arguments, chosen):
-    """Runs the experiments one after another. One that fails says so, and the others go on."""
-    results, failed = {"setup": setup(arguments), "experiments": {}}, False
-    with tempfile.TemporaryDirectory(prefix="gl") as folder:  # short: sockets lie in it
+    """Runs the experiments one after another and returns their results and whether any failed. Results are never lost: a failure takes
+    the place of the one result, and the other experiments are still run. On failure the end of the agent's log is printed."""
+    results, failures = {"setup": setup(arguments), "experiments": {}}, 0
+    with tempfile.TemporaryDirectory(prefix="gl") as folder:  # a short name, because the path of a socket in it is limited to 107 bytes
         m = machine.Machine(arguments, folder)
         try:
-            m.start()
-            for experiment in chosen:
-                print(experiment.__name__, "...", file=sys.stderr, flush=True)
-                try:
-                    results["experiments"][experiment.__name__] = experiment(m, arguments.seconds)
-                except (machine.Failed, OSError, ValueError, TimeoutError, ZeroDivisionError) as e:
-                    results["experiments"][experiment.__name__], failed = {"failed": f"{type(e).__name__}: {e}"}, True
-            results["setup"]["enforcement"] = status(m)
+            started, failed = attempt(m.start)
+            if failed:
+                results["setup"]["start"], failures = started, 1
+            else:
+                for experiment in chosen:
+                    print(experiment.__name__, "...", file=sys.stderr, flush=True)
+                    results["experiments"][experiment.__name__], failed = attempt(experiment, m, arguments.seconds)
+                    failures += failed
+                results["setup"]["enforcement"], failed = attempt(status, m)
+                failures += failed
         finally:
             m.stop()
-        if failed:
+        if failures:
             sys.stderr.write((pathlib.Path(folder) / "agent.log").read_text()[-4000:])
-    return results, failed
+    return results, failures > 0
 
 
 def status(m):

@@ -89,12 +89,15 @@ class Machine:
     def start(self):
         command = [self.arguments.bin / "gshare-node", "--standalone", "--config", self.folder / "node.yaml"]
         self.agent = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, env=self.environment)
+        deadline = time.monotonic() + 60
         while True:
             try:
                 return self.status()
             except (OSError, http.client.HTTPException):
                 if self.agent.poll() is not None:
-                    raise Failed("gshare-node ended:\n" + (self.folder / "agent.log").read_text()) from None
+                    raise Failed(f"gshare-node ended with {self.agent.returncode} before it answered") from None
+                if time.monotonic() > deadline:
+                    raise Failed("gshare-node does not answer after 60 s") from None
                 time.sleep(0.02)
 
     def status(self):
