@@ -13,10 +13,11 @@ import (
 	"github.com/gshare-dev/gshare/plugins/slotpacking"
 )
 
-// Factory creates a plugin for one profile of the scheduler.
+// Factory creates a scheduler plugin for one profile of the scheduler configuration.
 type Factory = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error)
 
-// All returns the factory of each plugin by the plugin's name. The factories of one call share a ledger, as profiles share the same GPUs.
+// All returns the factories of gshare's scheduler plugins by plugin name. They share one ledger of assumed placements, as all profiles
+// place pods on the same GPUs.
 func All() map[string]Factory {
 	shared := ledger.New()
 	return map[string]Factory{

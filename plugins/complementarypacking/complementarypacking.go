@@ -1,5 +1,5 @@
-// Package complementarypacking is the scheduler plugin ComplementaryPacking: Dilu's resource-complementary choice of GPUs,
-// workload affinity first, among those that the slot model admits.
+// Package complementarypacking is the scheduler plugin ComplementaryPacking. Of the slices that the slot model admits, it prefers those
+// with similar workloads and then those whose SMs and memory the pod fills best (Dilu's resource-complementary scheduling).
 package complementarypacking
 
 import (
@@ -16,10 +16,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Name is the plugin's name in a scheduler configuration.
+// Name is the name of the ComplementaryPacking plugin in a scheduler configuration.
 const Name = "ComplementaryPacking"
 
-// New returns the plugin's factory. All factories of a process share one ledger.
+// New returns the factory of the ComplementaryPacking scheduler plugin. All plugins of a process share one ledger of assumed placements.
 func New(l *ledger.Ledger) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return func(ctx context.Context, obj runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		var args v1alpha1.ComplementaryPackingArgs
@@ -32,7 +32,8 @@ func New(l *ledger.Ledger) func(context.Context, runtime.Object, fwk.Handle) (fw
 	}
 }
 
-// ranker returns a ranker with the weights of the arguments. It does not depend on what pods typically request.
+// ranker returns a function that creates a node ranker with the weights of the plugin's arguments. The function ignores its argument, the
+// mix of pods in the cluster.
 func ranker(args v1alpha1.ComplementaryPackingArgs) func(*packing.Demand) packing.Ranker {
 	weights := packing.Complementary{
 		Alpha: share.PerMille(*args.AlphaPercent) * 10, Beta: share.PerMille(*args.BetaPercent) * 10,

@@ -11,8 +11,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// Ledger holds one assumed placement a pod. All profiles of a process share it, as they place on the same GPUs. An entry lives from
-// Reserve until the pod is deleted. Once the pod is bound its annotation holds the same placement, so a restart loses nothing.
+// Ledger holds the assumed placement of each pod, like kube-scheduler's cache of assumed pods. All profiles of a scheduler process share
+// it, as they place on the same GPUs. An entry lives from Reserve until the pod is deleted. Once the pod is bound, its annotation holds the
+// same placement, so a restart loses nothing.
 type Ledger struct {
 	mu      sync.RWMutex // guards the maps below
 	byUID   map[types.UID]entry
@@ -32,8 +33,8 @@ type entry struct {
 	cycle Cycle
 }
 
-// Cycle identifies one scheduling attempt, so that a late Unreserve cannot free what a later attempt has reserved. Attempts are
-// compared by pointer, so the type must not be empty.
+// Cycle identifies one scheduling attempt, so that a late Unreserve cannot free what a later attempt has reserved. Attempts are compared by
+// pointer, so the type must not be empty.
 type Cycle *struct{ _ byte }
 
 // NewCycle returns the identity of a new scheduling attempt.
@@ -44,7 +45,7 @@ func New() *Ledger {
 	return &Ledger{byUID: map[types.UID]entry{}, onNodes: map[string]map[types.UID]struct{}{}}
 }
 
-// Reserve records the pod's placement for this attempt and replaces any earlier one.
+// Reserve records the pod's placement as assumed by the given scheduling attempt and replaces any earlier one.
 func (l *Ledger) Reserve(p Assumed, c Cycle) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +57,7 @@ func (l *Ledger) Reserve(p Assumed, c Cycle) {
 	l.onNodes[p.Node][p.UID] = struct{}{}
 }
 
-// Unreserve removes the pod's placement if this attempt reserved it. It is idempotent.
+// Unreserve removes the pod's assumed placement if the given scheduling attempt reserved it. It is idempotent.
 func (l *Ledger) Unreserve(uid types.UID, c Cycle) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,14 +66,14 @@ func (l *Ledger) Unreserve(uid types.UID, c Cycle) {
 	}
 }
 
-// Forget removes the placement of a pod that was deleted.
+// Forget removes the assumed placement of a pod that was deleted.
 func (l *Ledger) Forget(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.remove(uid)
 }
 
-// Get returns the pod's placement, if this process has assumed one.
+// Get returns the pod's assumed placement, and whether there is one.
 func (l *Ledger) Get(uid types.UID) (Assumed, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

@@ -1,5 +1,5 @@
-// Package rectanglepacking is the scheduler plugin RectanglePacking: FaST-GShare's quota x SM rectangles, packed by the
-// corrected Maximal Rectangles algorithm.
+// Package rectanglepacking is the scheduler plugin RectanglePacking. It packs shares as rectangles of quota x SMs, by the Maximal
+// Rectangles algorithm of FaST-GShare with its errors corrected.
 package rectanglepacking
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Name is the plugin's name in a scheduler configuration.
+// Name is the name of the RectanglePacking plugin in a scheduler configuration.
 const Name = "RectanglePacking"
 
-// New returns the plugin's factory. All factories of a process share one ledger.
+// New returns the factory of the RectanglePacking scheduler plugin. All plugins of a process share one ledger of assumed placements.
 func New(l *ledger.Ledger) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return func(ctx context.Context, obj runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		var args v1alpha1.RectanglePackingArgs

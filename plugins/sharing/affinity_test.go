@@ -80,10 +80,10 @@ func TestWorkloadOfAPromiseCounts(t *testing.T) {
 func TestWorkloadSplitsPodsOnlyWhereItIsRead(t *testing.T) {
 	one, two := gpuPod("one", 50, 50, workload("web")), gpuPod("two", 50, 50, workload("batch"))
 	affine, plain := newAffine(t, newHandle()), newPlugin(t, newHandle(), 0)
-	if affine.podInfos.of(one).key == affine.podInfos.of(two).key {
+	if affine.podInfos.get(one).key == affine.podInfos.get(two).key {
 		t.Error("workloads are read, but pods with different ones share ranks")
 	}
-	if plain.podInfos.of(one).key != plain.podInfos.of(two).key {
+	if plain.podInfos.get(one).key != plain.podInfos.get(two).key {
 		t.Error("workloads are not read, but pods with different ones share no ranks")
 	}
 }

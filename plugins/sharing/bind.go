@@ -17,20 +17,21 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// retryBind is the backoff after an ambiguous bind: short at first, then a few seconds, without a limit on attempts.
-var retryBind = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 8, Cap: 5 * time.Second}
+// bindBackoff is the backoff between attempts to bind a pod whose binding is ambiguous: 50 ms at first, then up to 5 s, without a limit on
+// attempts.
+var bindBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 8, Cap: 5 * time.Second}
 
-// lateBind is how long after a lost response the API server may still carry out the request: it ends requests after a minute by
-// default.
-const lateBind = 90 * time.Second
+// maxRequestTime is how long the API server may still carry out a bind request whose response was lost. By default it ends requests after a
+// minute.
+const maxRequestTime = 90 * time.Second
 
-// Bind writes the pod's node and placement in one Binding. It skips pods without a share.
+// Bind writes the pod's node and placement to the API server in one Binding. It skips pods without a share.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	c, status := p.cycleOf(state)
 	if status != nil {
 		return status
 	}
-	if !c.asks {
+	if !c.hasShare {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	assumed, ok := p.ledger.Get(pod.UID)
@@ -49,22 +50,21 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 	return nil
 }
 
-// bindUntilConfirmed returns nil when the pod is bound as in the binding, and an error only when it is certain that the pod is not and
-// will not be bound so. After a timeout or a server error the request may have been carried out, or may still be: freeing the space
-// then could assign it twice. So it reads the pod and binds again until the outcome is certain; meanwhile the assumed pod holds the
-// space.
+// bindUntilConfirmed binds the pod and retries until the outcome is certain. It returns nil when the pod is bound as in the binding, and an
+// error only if it neither is nor will be. After a timeout or a server error the request may have been carried out, or may still be, and
+// freeing the space then could assign it twice; meanwhile the assumed placement holds the space.
 func (p *Plugin) bindUntilConfirmed(ctx context.Context, pod *v1.Pod, b *v1.Binding) error {
-	backoff := retryBind
+	backoff := bindBackoff
 	var unanswered time.Time // time of the last attempt that may still be carried out
 	for {
 		err := p.handle.ClientSet().CoreV1().Pods(b.Namespace).Bind(ctx, b, metav1.CreateOptions{})
 		if err == nil {
 			return nil
 		}
-		if !refused(err) {
+		if !isRejected(err) {
 			unanswered = time.Now()
 		}
-		bound, certain := p.outcome(ctx, pod, b, time.Since(unanswered) > lateBind)
+		bound, certain := p.bindOutcome(ctx, pod, b, time.Since(unanswered) > maxRequestTime)
 		if bound {
 			return nil
 		}
@@ -73,15 +73,15 @@ func (p *Plugin) bindUntilConfirmed(ctx context.Context, pod *v1.Pod, b *v1.Bind
 		}
 		binds.WithLabelValues(p.name, ambiguous).Inc()
 		klog.FromContext(ctx).V(2).Info("Bind is ambiguous, trying again", "pod", klog.KObj(pod), "node", b.Target.Name, "err", err)
-		if waitErr := pause(ctx, backoff.Step()); waitErr != nil {
+		if waitErr := sleep(ctx, backoff.Step()); waitErr != nil {
 			return errors.Join(err, waitErr)
 		}
 	}
 }
 
-// outcome reads the pod from the API server after a failed bind. An unbound pod is certain only if no request of this or an earlier
-// attempt can still be in flight.
-func (p *Plugin) outcome(ctx context.Context, pod *v1.Pod, b *v1.Binding, nothingUnderWay bool) (bound, certain bool) {
+// bindOutcome reads the pod from the API server after a failed bind, and returns whether it is bound as in the binding and whether that is
+// certain. That a pod is not bound is certain only if no bind request can still be in flight.
+func (p *Plugin) bindOutcome(ctx context.Context, pod *v1.Pod, b *v1.Binding, nothingUnderWay bool) (bound, certain bool) {
 	live, err := p.handle.ClientSet().CoreV1().Pods(b.Namespace).Get(ctx, b.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -96,9 +96,9 @@ func (p *Plugin) outcome(ctx context.Context, pod *v1.Pod, b *v1.Binding, nothin
 	return false, nothingUnderWay
 }
 
-// refused reports whether the API server rejected the request, so that it will not be carried out later: a 4xx status, except timeout
-// and too many requests.
-func refused(err error) bool {
+// isRejected reports whether the error is the API server's rejection of a request, which will then not be carried out later: a 4xx status,
+// except timeout and too many requests.
+func isRejected(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return false
@@ -107,8 +107,8 @@ func refused(err error) bool {
 	return code >= 400 && code < 500 && code != http.StatusRequestTimeout && code != http.StatusTooManyRequests
 }
 
-// pause waits for d or until the context ends.
-func pause(ctx context.Context, d time.Duration) error {
+// sleep waits for the duration, or returns the context's error if the context ends first.
+func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -8,20 +8,20 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// check tests Kubernetes' own conditions as far as that is cheap, so that candidates are not wasted on nodes that stock filters would
-// refuse. The stock filters still run and decide.
-type check struct {
+// precheck tests a pod against the Kubernetes conditions that are cheap to test, so that nodes that the stock filters would refuse are not
+// chosen as candidates. The stock filters still run and decide.
+type precheck struct {
 	eligibility nodeview.EligibilityCheck
 	pod         *packing.Pod
 	nodes       []fwk.NodeInfo
 }
 
-func newCheck(spec *v1.Pod, pod *packing.Pod, nodes []fwk.NodeInfo) *check {
-	return &check{eligibility: nodeview.NewEligibilityCheck(spec), pod: pod, nodes: nodes}
+func newPrecheck(spec *v1.Pod, pod *packing.Pod, nodes []fwk.NodeInfo) *precheck {
+	return &precheck{eligibility: nodeview.NewEligibilityCheck(spec), pod: pod, nodes: nodes}
 }
 
-// passes reports whether the pod may fit node i by CPU, memory, number of pods, taints and affinity.
-func (c *check) passes(i int) bool {
+// passes reports whether the pod may fit the i-th node by CPU, memory, number of pods, taints and affinity.
+func (c *precheck) passes(i int) bool {
 	info := c.nodes[i]
 	has, used := info.GetAllocatable(), info.GetRequested()
 	if lacks(int64(c.pod.CPU), has.GetMilliCPU()-used.GetMilliCPU()) || lacks(int64(c.pod.RAM), has.GetMemory()-used.GetMemory()) ||
@@ -32,5 +32,6 @@ func (c *check) passes(i int) bool {
 	return eligibility == nodeview.Eligible
 }
 
-// lacks reports whether less is free than the pod requests. A pod that requests none lacks none, even on an overcommitted node.
+// lacks reports whether less of a resource is free than the pod requests. A pod that requests none lacks none, even on an overcommitted
+// node.
 func lacks(wanted, free int64) bool { return wanted > 0 && wanted > free }

@@ -65,8 +65,8 @@ func TestCheckPasses(t *testing.T) {
 			node := gpuNode(t, "n1", 1)
 			tt.node(node)
 			pod := gpuPod("a", 50, 50, tt.pod)
-			doc := read(pod)
-			c := newCheck(pod, &doc.Pod, []fwk.NodeInfo{newNodeInfo(node, cpuPod("neighbour", on("n1")))})
+			doc := decodePod(pod)
+			c := newPrecheck(pod, &doc.Pod, []fwk.NodeInfo{newNodeInfo(node, cpuPod("neighbour", on("n1")))})
 			if got := c.passes(0); got != tt.want {
 				t.Errorf("passes = %v", got)
 			}

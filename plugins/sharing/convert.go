@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// placementOf returns the placement annotation for a plan on a node.
+// placementOf converts the packer's plan for a pod, which slice of the node each vGPU gets, into the placement that is written as an
+// annotation.
 func placementOf(uid types.UID, node *packing.Node, m packing.Model, pod *packing.Pod, plan packing.Plan) kube.Placement {
 	out := kube.Placement{Node: node.Name, UID: uid, Model: kube.FitModel(m)}
 	for c, picks := range plan {

@@ -12,31 +12,32 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// EventsToRegister returns the events that can make a refused pod schedulable. A hint that is unsure queues the pod: a needless
-// retry costs one cycle, a missed one minutes of waiting.
+// EventsToRegister returns the cluster events that can make a refused pod schedulable. A queueing hint that is unsure queues the pod: a
+// needless retry costs one cycle, a missed one minutes of waiting.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		// A pod that held a share is gone or has ended.
-		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: p.podGone},
+		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: p.hintPodDeleted},
 		// A malformed placement was fixed, or a valid one changed.
-		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Update}, QueueingHintFn: p.placementChanged},
+		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Update}, QueueingHintFn: p.hintPlacementChanged},
 		// A node was added, or its inventory changed: more slices, or slices that are healthy again.
-		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAnnotation}, QueueingHintFn: p.inventoryChanged},
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAnnotation}, QueueingHintFn: p.hintInventoryChanged},
 		// The pod itself was corrected: its annotations, for one.
 		{Event: fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.Update}},
 	}, nil
 }
 
-// podGone queues the pod if the deleted one may have held a share.
-func (p *Plugin) podGone(_ klog.Logger, _ *v1.Pod, oldObj, _ any) (fwk.QueueingHint, error) {
+// hintPodDeleted is the queueing hint for a deleted pod: it queues the waiting pod if the deleted one may have held a share.
+func (p *Plugin) hintPodDeleted(_ klog.Logger, _ *v1.Pod, oldObj, _ any) (fwk.QueueingHint, error) {
 	if gone, ok := oldObj.(*v1.Pod); ok && !kube.Asks(gone) {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil
 }
 
-// placementChanged queues the pod if another pod's placement changed.
-func (p *Plugin) placementChanged(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+// hintPlacementChanged is the queueing hint for an updated pod: it queues the waiting pod if the updated one's placement annotation
+// changed.
+func (p *Plugin) hintPlacementChanged(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	before, wasPod := oldObj.(*v1.Pod)
 	after, isPod := newObj.(*v1.Pod)
 	if wasPod && isPod && before.Annotations[kube.AnnotationPlacement] == after.Annotations[kube.AnnotationPlacement] {
@@ -45,8 +46,8 @@ func (p *Plugin) placementChanged(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) 
 	return fwk.Queue, nil
 }
 
-// inventoryChanged queues the pod if a node is new or its inventory changed.
-func (p *Plugin) inventoryChanged(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+// hintInventoryChanged is the queueing hint for nodes: it queues the waiting pod if a node is new or its inventory annotation changed.
+func (p *Plugin) hintInventoryChanged(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	before, isUpdate := oldObj.(*v1.Node)
 	after, ok := newObj.(*v1.Node)
 	if ok && isUpdate && before != nil && before.Annotations[kube.AnnotationInventory] == after.Annotations[kube.AnnotationInventory] {
@@ -55,10 +56,10 @@ func (p *Plugin) inventoryChanged(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) 
 	return fwk.Queue, nil
 }
 
-// reportedErrors holds, for each node, a digest of the last inventory that an event was sent for.
+// reportedErrors holds, for each node, a digest of the last malformed inventory that was reported by an event.
 type reportedErrors struct{ byNode sync.Map }
 
-// reportMalformed sends an event on the node with the error of its inventory, once for each version of the inventory.
+// reportMalformed records a Warning event on the node with the error in its inventory, once for each version of the inventory.
 func (p *Plugin) reportMalformed(node *v1.Node, err error) {
 	now := sha256.Sum256([]byte(string(node.UID) + "/" + node.Annotations[kube.AnnotationInventory]))
 	if before, told := p.reportedErrors.byNode.Swap(node.Name, now); !told || before != now {
@@ -67,8 +68,8 @@ func (p *Plugin) reportMalformed(node *v1.Node, err error) {
 	}
 }
 
-// forgetReported removes nodes that no longer exist.
-func (p *Plugin) forgetReported() {
+// pruneReported forgets the reported errors of nodes that no longer exist.
+func (p *Plugin) pruneReported() {
 	p.reportedErrors.byNode.Range(func(name, _ any) bool {
 		if _, here := p.fleet.index[name.(string)]; !here {
 			p.reportedErrors.byNode.Delete(name)

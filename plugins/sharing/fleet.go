@@ -8,9 +8,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// fleet is the cluster as of the scheduler's snapshot: the occupancy of each node at its NodeInfo generation, the ranks of nodes for
-// each kind of pod, and the mix of pods that the ranks are computed for. Only the scheduling goroutine changes it, in PreFilter;
-// Filter and Score read it in parallel afterwards. Simulations of pod groups must not use it, as they change NodeInfos without a
+// fleet holds the nodes of the scheduler's snapshot: the shares on each node at its NodeInfo generation, the ranks of nodes for pods with
+// equal requests, and the mix of pods in the cluster that the ranks are computed for. Only the scheduling goroutine changes it, in
+// PreFilter; Filter and Score read it in parallel afterwards. Simulations of pod groups must not use it, as they change NodeInfos without a
 // new generation.
 type fleet struct {
 	ranks     *packing.Fleet
@@ -28,7 +28,7 @@ type fleet struct {
 	narrows atomic.Bool  // whether there are more nodes than candidates
 }
 
-// nodeFacts is what one node contributes to the cluster's mix of pods and capacity.
+// nodeFacts holds what one node contributes to the totals of the cluster: the shapes (request sizes) of its pods and its capacity.
 type nodeFacts struct {
 	shapes   []packing.Shape
 	capacity packing.Capacity // its models are those of the slices
@@ -38,13 +38,13 @@ func newFleet(packer packing.Packer) *fleet {
 	return &fleet{packer: packer, ranks: packing.NewFleet(packer, 0), index: map[string]int{}}
 }
 
-// sync updates the fleet to the snapshot. It derives only nodes whose generation changed.
-func (p *Plugin) sync(nodes []fwk.NodeInfo) {
+// syncFleet updates the fleet to the scheduler's snapshot. It derives again only the nodes whose generation changed.
+func (p *Plugin) syncFleet(nodes []fwk.NodeInfo) {
 	f := p.fleet
 	if !f.sameNodes(nodes) {
 		f.reset(nodes)
-		p.forgetReported()
-		p.inventories.forget()
+		p.pruneReported()
+		p.inventories.clear()
 	}
 	f.narrows.Store(p.candidates > 0 && len(nodes) > p.candidates)
 	for i, info := range nodes {
@@ -54,7 +54,7 @@ func (p *Plugin) sync(nodes []fwk.NodeInfo) {
 		}
 	}
 	if f.frozen.Expired(&f.mix, f.total) {
-		f.freeze(p)
+		f.startEpoch(p)
 	}
 }
 
@@ -104,27 +104,28 @@ func (f *fleet) count(facts nodeFacts, sign int) {
 	f.total.Add(facts.capacity, sign)
 }
 
-// factsOf returns the shapes of the node's pods and the node's capacity.
+// factsOf returns the request shapes of the pods on the node, and the node's capacity.
 func (p *Plugin) factsOf(info fwk.NodeInfo, node *packing.Node) nodeFacts {
 	facts := nodeFacts{capacity: packing.CapacityOf(node, packing.MilliCPU(info.GetAllocatable().GetMilliCPU()))}
 	for _, pi := range info.GetPods() {
-		if doc := p.podInfos.of(pi.GetPod()); doc.Asks && doc.RequestErr == nil {
+		if doc := p.podInfos.get(pi.GetPod()); doc.Asks && doc.RequestErr == nil {
 			facts.shapes = append(facts.shapes, doc.shape)
 		}
 	}
 	return facts
 }
 
-// freeze starts a new epoch: ranks are computed for the mix of pods that runs now.
-func (f *fleet) freeze(p *Plugin) {
+// startEpoch freezes the mix of pods that runs now. The ranks of nodes are computed for that mix until it has changed enough for a new
+// epoch.
+func (f *fleet) startEpoch(p *Plugin) {
 	f.frozen = packing.NewEpoch(&f.mix, f.total)
 	f.packer = p.packerFor(packing.NewDemand(&f.mix, f.total))
 	f.ranks.SetPacker(f.packer)
 	f.epoch.Add(1)
 }
 
-// at returns the node's index and whether the fleet has it at the generation of this NodeInfo.
-func (f *fleet) at(info fwk.NodeInfo) (int, bool) {
+// indexOf returns the node's index, and whether the fleet is up to date with the generation of this NodeInfo.
+func (f *fleet) indexOf(info fwk.NodeInfo) (int, bool) {
 	i, ok := f.index[info.Node().Name]
 	return i, ok && f.ranks.Version(i) == info.GetGeneration()
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// inventories caches each node's decoded slices until its annotation changes: nodes are derived whenever a pod is added or deleted,
-// while their GPUs hardly ever change. The zero value is empty.
+// inventories caches the decoded slices of each node until its inventory annotation changes: occupancy is derived whenever a pod is added
+// or deleted, while GPUs hardly ever change. The zero value is empty.
 type inventories struct{ byNode sync.Map }
 
 type knownInventory struct {
@@ -21,8 +21,8 @@ type knownInventory struct {
 	err    error
 }
 
-// of returns the slices of the node's inventory. The caller must not modify them.
-func (i *inventories) of(node *v1.Node) ([]packing.Slice, error) {
+// slicesOf returns the slices in the node's inventory, or why it is malformed. The caller must not modify them.
+func (i *inventories) slicesOf(node *v1.Node) ([]packing.Slice, error) {
 	text, there := node.Annotations[kube.AnnotationInventory]
 	if last, ok := i.byNode.Load(node.Name); ok {
 		if known := last.(*knownInventory); known.text == text && known.there == there {
@@ -35,5 +35,5 @@ func (i *inventories) of(node *v1.Node) ([]packing.Slice, error) {
 	return fresh.slices, fresh.err
 }
 
-// forget removes all entries, so that those of deleted nodes do not stay for ever.
-func (i *inventories) forget() { i.byNode.Clear() }
+// clear removes all entries, so that those of deleted nodes do not stay for ever.
+func (i *inventories) clear() { i.byNode.Clear() }

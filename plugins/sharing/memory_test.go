@@ -32,7 +32,7 @@ func TestPodThatIsGoneIsForgotten(t *testing.T) {
 		}
 		synctest.Wait()
 		// The cycle goes on with a snapshot that still has the pod.
-		p.podInfos.of(pod)
+		p.podInfos.get(pod)
 		p.PostFilter(ctx, state, pod, nil)
 		if p.ledger.Len() != 0 || len(p.podInfos.byUID) != 0 || p.wide.has(pod.UID) {
 			t.Errorf("kept: %d assumed, %d podInfos, wide %v", p.ledger.Len(), len(p.podInfos.byUID), p.wide.has(pod.UID))
@@ -47,20 +47,20 @@ func TestDossierIsReadOnceForEachVersion(t *testing.T) {
 	p := newPlugin(t, h, 0)
 	pod := gpuPod("a", 50, 50)
 	h.knows(pod)
-	first := p.podInfos.of(pod)
+	first := p.podInfos.get(pod)
 	assumed := pod.DeepCopy()
 	assumed.Spec.NodeName = "n1"
-	if p.podInfos.of(assumed) != first {
+	if p.podInfos.get(assumed) != first {
 		t.Error("the assumed copy was read again")
 	}
 	changed := gpuPod("a", 60, 50)
 	changed.ResourceVersion = "2"
-	if p.podInfos.of(changed).key == first.key || len(p.podInfos.byUID) != 1 {
+	if p.podInfos.get(changed).key == first.key || len(p.podInfos.byUID) != 1 {
 		t.Error("the next version was not read")
 	}
 	changed = gpuPod("a", 70, 50)
 	changed.ResourceVersion = ""
-	if p.podInfos.of(changed).key == first.key {
+	if p.podInfos.get(changed).key == first.key {
 		t.Error("a pod without a version was taken for another")
 	}
 }
@@ -73,7 +73,7 @@ func TestLivesGoesByUID(t *testing.T) {
 	reborn.UID = "uid-reborn"
 	h.knows(reborn)
 	for pod, want := range map[*v1.Pod]bool{known: false, reborn: true, gpuPod("b", 50, 50): false} {
-		if p.lives(pod) != want {
+		if p.isCached(pod) != want {
 			t.Errorf("lives(%s) = %v", pod.UID, !want)
 		}
 	}

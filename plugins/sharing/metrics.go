@@ -46,7 +46,7 @@ var cycles = metrics.NewCounterVec(&metrics.CounterOpts{
 	StabilityLevel: metrics.ALPHA,
 }, []string{"plugin", "nodes"})
 
-// registerMetrics registers the metrics with the scheduler's registry, once for all profiles.
+// registerMetrics registers the plugins' metrics with the scheduler's registry, once for all profiles.
 var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(cycles, binds, refusals) })
 
 func countCycle(plugin, nodes string) { cycles.WithLabelValues(plugin, nodes).Inc() }

@@ -13,16 +13,16 @@ import (
 )
 
 // derive returns the node with the shares on its slices, computed from the given NodeInfo alone, so that preemption dry runs, nominated
-// pods and group simulations are right. Each pod has the placement that this process assumed, else that of its annotation, else the
-// one it would get now. The pod with UID except is left out; extra placements are added unless their pod is on the node already. The
-// error is why the node is untrusted. It may be called from any goroutine.
+// pods and group simulations are right. Each pod has the placement that this process assumed, else that of its annotation, else the one it
+// would get now. The pod with UID except is left out; extra placements are added unless their pod is on the node already. The error is why
+// the node is untrusted. It may be called from any goroutine.
 func (p *Plugin) derive(info fwk.NodeInfo, except types.UID, extra []ledger.Assumed) (*packing.Node, error) {
-	slices, err := p.inventories.of(info.Node())
+	slices, err := p.inventories.slicesOf(info.Node())
 	if err != nil {
 		p.reportMalformed(info.Node(), err)
 		return emptyNode(info, nil), nodeview.ErrInventory
 	}
-	d := &nodeview.Derivation{Node: emptyNode(info, slices), Packer: p.bestFit, PodRequest: p.podInfos.request}
+	d := &nodeview.Derivation{Node: emptyNode(info, slices), Packer: p.bestFit, PodRequest: p.podInfos.requestOf}
 	p.addPods(d, info, except)
 	addExtra(d, extra, except)
 	return d.Node, d.Load()
@@ -48,7 +48,8 @@ func (p *Plugin) addPods(d *nodeview.Derivation, info fwk.NodeInfo, except types
 	}
 }
 
-// addExtra adds assumed placements of pods that the NodeInfo does not show yet, such as pods of the same group.
+// addExtra adds assumed placements of pods that the NodeInfo does not show yet, such as pods of the same group, except that of the given
+// pod.
 func addExtra(d *nodeview.Derivation, extra []ledger.Assumed, except types.UID) {
 	for _, p := range extra {
 		known := slices.ContainsFunc(d.Placed(), func(o nodeview.Occupant) bool { return o.Placement.UID == p.UID })

@@ -19,7 +19,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Config is what differs between the packing plugins.
+// Config holds what differs between the packing plugins.
 type Config struct {
 	Name  string
 	Model packing.Model
@@ -32,8 +32,8 @@ type Config struct {
 	Ledger *ledger.Ledger
 }
 
-// Plugin is a packing plugin of one scheduler profile. It has many methods because the scheduler framework asks one value for all of
-// its extension points, twelve here, each of which stands in a file of its own with its helpers.
+// Plugin is a packing plugin of one scheduler profile. It has many methods because the scheduler framework requires all extension points,
+// twelve here, of one value; each stands in a file of its own with its helpers.
 type Plugin struct {
 	name           string
 	handle         fwk.Handle
@@ -45,7 +45,7 @@ type Plugin struct {
 	ledger         *ledger.Ledger
 	podInfos       *podInfos
 	fleet          *fleet
-	wide           set // UIDs of pods whose candidates were all refused: tried on every node until they have one
+	wide           uidSet // UIDs of pods whose candidates were all refused: tried on every node until they have one
 	reportedErrors reportedErrors
 	inventories    inventories
 }
@@ -63,13 +63,13 @@ var (
 	_ fwk.SignPlugin        = &Plugin{}
 )
 
-// New returns the plugin for one profile.
+// New returns a packing plugin for one scheduler profile and registers its informer handlers and metrics.
 func New(ctx context.Context, c Config, handle fwk.Handle) (*Plugin, error) {
 	p := &Plugin{
 		name: c.Name, handle: handle, rules: nodeview.Rules(c.Model, c.Args), ranker: c.Ranker, candidates: *c.Args.CandidateNodes,
 		ledger: c.Ledger, pods: handle.SharedInformerFactory().Core().V1().Pods().Lister(),
 	}
-	p.podInfos = newPodInfos(p.lives, c.Affinity)
+	p.podInfos = newPodInfos(p.isCached, c.Affinity)
 	p.bestFit = p.packerFor(&packing.Demand{})
 	p.fleet = newFleet(p.bestFit)
 	p.fleet.narrows.Store(p.candidates > 0) // until the first cycle counts the nodes
@@ -89,17 +89,17 @@ func (p *Plugin) packerFor(d *packing.Demand) packing.Packer {
 	return packing.Packer{Rules: p.rules, Ranker: p.ranker(d)}
 }
 
-// lives reports whether the informer has the pod. Its deletion handler is then still to be called, as the informer removes a pod
-// before it calls handlers; so state kept for the pod will be removed.
-func (p *Plugin) lives(pod *v1.Pod) bool { return p.knows(pod.Namespace, pod.Name, pod.UID) }
+// isCached reports whether the informer's cache has the pod. If so, its deletion handler is still to be called, as the informer removes a
+// pod from the cache before it calls handlers; so state kept for the pod will be removed.
+func (p *Plugin) isCached(pod *v1.Pod) bool { return p.isCachedUID(pod.Namespace, pod.Name, pod.UID) }
 
-func (p *Plugin) knows(namespace, name string, uid types.UID) bool {
+func (p *Plugin) isCachedUID(namespace, name string, uid types.UID) bool {
 	known, err := p.pods.Pods(namespace).Get(name)
 	return err == nil && known.UID == uid
 }
 
-// watchPods removes the state kept for a pod when the pod is deleted or has ended. That only saves memory: a placement of a pod that
-// is in no NodeInfo counts in Reserve alone, and a pod refused there is tried again.
+// watchPods registers a handler that removes the state kept for a pod when the pod is deleted or has ended. That only saves memory: a
+// placement of a pod that is in no NodeInfo counts in Reserve alone, and a pod refused there is tried again.
 func (p *Plugin) watchPods() error {
 	_, err := p.handle.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		DeleteFunc: func(obj any) {

@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// podInfo is one version of a pod, decoded once.
+// podInfo is the decoded request and placement of one version of a pod, with its shape and cache key for the packer.
 type podInfo struct {
 	nodeview.PodRequest
 	version string // resource version of the pod it was read from
@@ -20,56 +20,55 @@ type podInfo struct {
 	key     string // equal for pods that the packer cannot tell apart
 }
 
-// podInfos caches one podInfo a pod, so that a node's occupancy can be derived without decoding its pods again.
+// podInfos caches the podInfo of each pod, so that a node's occupancy can be derived without decoding its pods again.
 type podInfos struct {
-	lives    func(*v1.Pod) bool // whether the informer has the pod; an entry for another one would never be removed
+	isCached func(*v1.Pod) bool // whether the informer has the pod; an entry for another one would never be removed
 	affinity bool               // whether the ranker reads workloads
 	mu       sync.Mutex         // guards byUID
 	byUID    map[types.UID]*podInfo
 }
 
 func newPodInfos(lives func(*v1.Pod) bool, affinity bool) *podInfos {
-	return &podInfos{lives: lives, affinity: affinity, byUID: map[types.UID]*podInfo{}}
+	return &podInfos{isCached: lives, affinity: affinity, byUID: map[types.UID]*podInfo{}}
 }
 
-// of returns the pod's podInfo, decoding the pod if its resource version is new. Assumed and nominated copies of a pod have the
-// original's resource version but another node name, which is not part of a podInfo. Nominated pods that are in no queue have neither
-// spec nor version and are not cached.
-func (d *podInfos) of(pod *v1.Pod) *podInfo {
+// get returns the pod's podInfo, and decodes the pod if its resource version is new. Assumed and nominated copies of a pod have the
+// original's resource version but another node name, which is not part of a podInfo. Nominated pods that are in no queue have neither spec
+// nor version and are not cached.
+func (d *podInfos) get(pod *v1.Pod) *podInfo {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	known := d.byUID[pod.UID]
 	if known == nil || known.version != pod.ResourceVersion {
-		known = read(pod)
+		known = decodePod(pod)
 		if d.affinity {
 			known.key += known.Pod.Request.Workload
 		}
-		if pod.ResourceVersion != "" && d.lives(pod) {
+		if pod.ResourceVersion != "" && d.isCached(pod) {
 			d.byUID[pod.UID] = known
 		}
 	}
 	return known
 }
 
-// forget removes the pod's entry.
+// forget removes the pod's entry from the cache.
 func (d *podInfos) forget(uid types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.byUID, uid)
 }
 
-// read decodes a pod.
-func read(pod *v1.Pod) *podInfo {
+func decodePod(pod *v1.Pod) *podInfo {
 	d := &podInfo{PodRequest: *nodeview.PodRequestOf(pod), version: pod.ResourceVersion}
 	d.key, d.shape = keyOf(&d.Pod), packing.ShapeOf(&d.Pod)
 	return d
 }
 
-// request returns the decoded request of a pod.
-func (d *podInfos) request(pod *v1.Pod) *nodeview.PodRequest { return &d.of(pod).PodRequest }
+// requestOf returns the decoded request and placement of a pod.
+func (d *podInfos) requestOf(pod *v1.Pod) *nodeview.PodRequest { return &d.get(pod).PodRequest }
 
-// keyOf returns a key made of every field that a packer reads. It formats with %#v, since other verbs call String methods, which
-// round.
+// keyOf returns a string that is equal for pods that a packer cannot tell apart: it contains every field that a packer reads. It formats
+// with %#v, since other verbs call String methods, which round.
 func keyOf(pod *packing.Pod) string {
 	read := *pod
 	read.Request.Workload, read.Request.Priority = "", ""

@@ -8,20 +8,20 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-const msgWide = "the best nodes for the GPU share were refused by other conditions; trying all nodes"
+const msgRetryAllNodes = "the best nodes for the GPU share were refused by other conditions; trying all nodes"
 
-// PostFilter queues a pod whose candidates were all refused again, to be filtered on all nodes. It must run before preemption, which
-// would otherwise evict pods although a node that was left out may have space.
+// PostFilter runs when other plugins refused every candidate node of a pod. It queues the pod again, to be filtered on all nodes. It must
+// run before preemption, which would otherwise evict pods although a node that was not a candidate may have space.
 func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	c, status := p.cycleOf(state)
 	if status != nil || !c.narrowed {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	p.wide.add(pod.UID)
-	if !p.lives(pod) {
+	if !p.isCached(pod) {
 		p.wide.remove(pod.UID)
 	}
 	countCycle(p.name, wideRetry)
 	p.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{klog.KObj(pod).String(): pod})
-	return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, msgWide) // ends the PostFilter plugins
+	return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, msgRetryAllNodes) // ends the PostFilter plugins
 }

@@ -13,42 +13,42 @@ import (
 
 const msgPlaced = "gshare.dev/placement is written by the scheduler and may not be set on a pod"
 
-// PreFilter reads the pod's share once for the whole cycle. It refuses pods with an invalid share, with the reason for their event,
-// and narrows the nodes of others to the best candidates.
+// PreFilter decodes the pod's share once for the whole scheduling cycle. It refuses pods with an invalid share or with a placement of their
+// own, and narrows the nodes for others to the best candidates.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	doc := p.podInfos.of(pod)
+	doc := p.podInfos.get(pod)
 	if doc.RequestErr != nil {
 		refusals.WithLabelValues(p.name, badShare).Inc()
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, readable(doc.RequestErr))
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, eventText(doc.RequestErr))
 	}
 	if doc.Placed || doc.PlacementErr != nil {
 		refusals.WithLabelValues(p.name, hasPlaced).Inc()
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, msgPlaced)
 	}
 	c := &cycle{
-		pod: &doc.Pod, key: doc.key, asks: doc.Asks, group: state.IsPodGroupSchedulingCycle(), ranks: !hasPreferences(pod),
+		pod: &doc.Pod, key: doc.key, hasShare: doc.Asks, isGroup: state.IsPodGroupSchedulingCycle(), ranksNodes: !hasPreferences(pod),
 		attempt: ledger.NewCycle(),
 	}
 	state.Write(p.stateKey(), c)
-	if c.group {
+	if c.isGroup {
 		return nil, nil
 	}
-	p.sync(nodes)
+	p.syncFleet(nodes)
 	return p.narrow(c, pod, nodes), nil
 }
 
-// PreFilterExtensions implements fwk.PreFilterPlugin. There are none: Filter derives everything from the NodeInfo it gets.
+// PreFilterExtensions implements fwk.PreFilterPlugin. It returns nil because Filter derives everything from the NodeInfo it gets.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// narrow returns the candidates: the best nodes for the pod among those that pass the cheap checks. Every node left out ranks lower, so
-// if a candidate passes all filters, the best one is the best of all nodes. Without candidates it returns nil: the pod is filtered on
-// all nodes, so that its event has the reasons and preemption can act.
+// narrow returns the candidates: the best nodes for the pod among those that pass the cheap checks. Every node left out ranks lower, so if
+// a candidate passes all filters, the best one is the best of all nodes. Without candidates it returns nil: the pod is filtered on all
+// nodes, so that its event has the reasons and preemption can act.
 func (p *Plugin) narrow(c *cycle, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
-	if p.candidates == 0 || len(nodes) <= p.candidates || !c.ranks || p.wide.has(pod.UID) {
+	if p.candidates == 0 || len(nodes) <= p.candidates || !c.ranksNodes || p.wide.has(pod.UID) {
 		countCycle(p.name, wideByChoice)
 		return nil
 	}
-	check := newCheck(pod, c.pod, nodes)
+	check := newPrecheck(pod, c.pod, nodes)
 	best := p.fleet.ranks.Best(c.key, c.pod, p.candidates, check.passes)
 	if len(best) == 0 {
 		countCycle(p.name, wideForNone)
@@ -63,12 +63,12 @@ func (p *Plugin) narrow(c *cycle, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFil
 	return &fwk.PreFilterResult{NodeNames: names}
 }
 
-// readable returns the error's text for an event. The scheduler uses it as a format string, which would garble percent signs, so they
-// are replaced by their full-width form.
-func readable(err error) string { return strings.ReplaceAll(err.Error(), "%", "％") }
+// eventText returns the error's text for an event. The scheduler uses it as a format string, which would garble percent signs, so they are
+// replaced by their full-width form.
+func eventText(err error) string { return strings.ReplaceAll(err.Error(), "%", "％") }
 
-// hasPreferences reports whether the pod has soft constraints between nodes. Then the scores of other plugins decide, which the
-// packing order would outweigh.
+// hasPreferences reports whether the pod has soft constraints: preferred affinity, or topology spread with ScheduleAnyway. The scores of
+// other plugins then choose the node; otherwise the packing order would outweigh them.
 func hasPreferences(pod *v1.Pod) bool {
 	for _, c := range pod.Spec.TopologySpreadConstraints {
 		if c.WhenUnsatisfiable == v1.ScheduleAnyway {

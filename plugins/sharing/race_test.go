@@ -72,7 +72,7 @@ func scheduleInParallel(t *testing.T, p *Plugin, pod *v1.Pod) (*fakeState, strin
 	c, _ := p.cycleOf(state)
 	for _, info := range p.handle.(*fakeHandle).snapshot {
 		// Snapshot and ledger together, since this test never updates the snapshot.
-		if _, _, err := p.choose(state, c, pod, info); err == nil {
+		if _, _, err := p.planPod(state, c, pod, info); err == nil {
 			return state, info.Node().Name
 		}
 	}

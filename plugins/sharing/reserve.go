@@ -13,20 +13,20 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Reserve chooses the slices and records the placement as assumed. It may run several times for one pod: simulations of a group reserve
-// and unreserve, and the commit reserves again with the same state.
+// Reserve chooses the slices for the pod and records the placement as assumed. It may run several times for one pod: simulations of a group
+// reserve and unreserve, and the commit reserves again with the same state.
 func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	c, status := p.cycleOf(state)
-	if status != nil || !c.asks {
+	if status != nil || !c.hasShare {
 		return status
 	}
 	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	node, plan, err := p.choose(state, c, pod, info)
+	node, plan, err := p.planPod(state, c, pod, info)
 	if err != nil {
-		return nodeChanged(state, err.Error())
+		return nodeChangedStatus(state, err.Error())
 	}
 	placement := placementOf(pod.UID, node, p.rules.Model, c.pod, plan)
 	p.ledger.Reserve(ledger.Assumed{
@@ -36,9 +36,9 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	return nil
 }
 
-// choose returns the plan for the pod on the node, which is derived without the pod itself. Outside group simulations all assumed
-// placements on the node count, also those of pods that the snapshot does not show yet.
-func (p *Plugin) choose(state fwk.CycleState, c *cycle, pod *v1.Pod, info fwk.NodeInfo) (*packing.Node, packing.Plan, error) {
+// planPod returns the node, with the pod itself left out, and the slices on it that the pod is to get. Outside group simulations it counts
+// all assumed placements on the node, including those of pods that the snapshot does not show yet.
+func (p *Plugin) planPod(state fwk.CycleState, c *cycle, pod *v1.Pod, info fwk.NodeInfo) (*packing.Node, packing.Plan, error) {
 	var assumed []ledger.Assumed
 	if !state.IsPodGroupSchedulingCycle() {
 		assumed = p.liveAssumed(info.Node().Name)
@@ -47,7 +47,7 @@ func (p *Plugin) choose(state fwk.CycleState, c *cycle, pod *v1.Pod, info fwk.No
 	if err != nil {
 		return nil, nil, err
 	}
-	if plan, ok := p.besideNominees(c, pod, info, node, assumed); ok {
+	if plan, ok := p.planBesideNominees(c, pod, info, node, assumed); ok {
 		return node, plan, nil
 	}
 	plan, _, refusal := p.fleet.packer.Place(node, c.pod)
@@ -57,9 +57,9 @@ func (p *Plugin) choose(state fwk.CycleState, c *cycle, pod *v1.Pod, info fwk.No
 	return node, plan, nil
 }
 
-// besideNominees returns a plan that leaves nominated pods of at least the pod's priority the space that others were evicted for. It
+// planBesideNominees returns a plan that leaves nominated pods of at least the pod's priority the space that others were evicted for. It
 // returns false if there is no such plan yet, because it needs the space of terminating pods.
-func (p *Plugin) besideNominees(c *cycle, pod *v1.Pod, info fwk.NodeInfo, node *packing.Node, assumed []ledger.Assumed) (packing.Plan, bool) {
+func (p *Plugin) planBesideNominees(c *cycle, pod *v1.Pod, info fwk.NodeInfo, node *packing.Node, assumed []ledger.Assumed) (packing.Plan, bool) {
 	counted := slices.DeleteFunc(p.handle.NominatedPodsForNode(node.Name), func(n fwk.PodInfo) bool {
 		return n.GetPod().UID == pod.UID || nodeview.Priority(n.GetPod()) < nodeview.Priority(pod)
 	})
@@ -78,25 +78,25 @@ func (p *Plugin) besideNominees(c *cycle, pod *v1.Pod, info fwk.NodeInfo, node *
 	return plan, refusal == packing.Admitted && p.fleet.packer.Admits(node, c.pod, plan)
 }
 
-// liveAssumed returns the assumed placements on a node, without those of pods that the informer no longer has: a deletion may have
-// woken the current pod before the ledger was updated.
+// liveAssumed returns the assumed placements on a node, without those of pods that the informer no longer has: a deletion may have woken
+// the current pod before the ledger was updated.
 func (p *Plugin) liveAssumed(nodeName string) []ledger.Assumed {
 	return slices.DeleteFunc(p.ledger.OnNode(nodeName), func(q ledger.Assumed) bool {
-		return !p.knows(q.Tenant, q.Name, q.UID)
+		return !p.isCachedUID(q.Tenant, q.Name, q.UID)
 	})
 }
 
-// nodeChanged returns the status for a node that Filter admitted and Reserve refuses, because of an assumed placement that the snapshot
-// does not show. No event may follow that would wake the pod, so it is an error, which puts the pod into the backoff queue.
-func nodeChanged(state fwk.CycleState, reason string) *fwk.Status {
+// nodeChangedStatus returns the status for a node that Filter admitted and Reserve refuses, because of an assumed placement that the
+// snapshot does not show. No event may follow that would wake the pod, so it is an error, which puts the pod into the backoff queue.
+func nodeChangedStatus(state fwk.CycleState, reason string) *fwk.Status {
 	if state.IsPodGroupSchedulingCycle() {
 		return fwk.NewStatus(fwk.Unschedulable, reason)
 	}
 	return fwk.NewStatus(fwk.Error, "node changed since it was filtered: "+reason)
 }
 
-// Unreserve removes the placement that this attempt assumed. It is also called if Reserve never ran, and after a failed bind, which
-// returns only when it is certain that the pod was not bound.
+// Unreserve removes the placement that this scheduling attempt assumed. It is called even if Reserve never ran, and after a failed bind,
+// which returns only when it is certain that the pod was not bound.
 func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
 	if c, status := p.cycleOf(state); status == nil {
 		p.ledger.Unreserve(pod.UID, c.attempt)

@@ -7,7 +7,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// signature is the fragment that SignPod returns: everything that Filter and Score read of a pod, and the epoch of the ranks.
+// signature is the fragment that SignPod returns: everything that Filter and Score read of a pod, and the epoch of the node ranks.
 type signature struct {
 	Pod   string `json:"pod"`
 	Epoch int64  `json:"epoch"`
@@ -18,7 +18,7 @@ type signature struct {
 // first pod's candidates, and once those have taken pods, a node that was left out may be better. The scheduling queue calls it
 // from its own goroutines, before PreFilter.
 func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	doc := p.podInfos.of(pod)
+	doc := p.podInfos.get(pod)
 	if doc.RequestErr != nil || doc.Placed || hasPreferences(pod) || p.fleet.narrows.Load() {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "not signed")
 	}

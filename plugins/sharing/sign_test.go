@@ -82,15 +82,15 @@ func TestUnreadInputsLeaveTheKey(t *testing.T) {
 	annotation(kube.AnnotationClass, "slo")(other)
 	annotation(kube.AnnotationWorkload, "resnet")(other)
 	other.Spec.Containers[0].Name = "renamed"
-	if read(plain).key != read(other).key {
-		t.Errorf("the keys differ:\n%s\n%s", read(plain).key, read(other).key)
+	if decodePod(plain).key != decodePod(other).key {
+		t.Errorf("the keys differ:\n%s\n%s", decodePod(plain).key, decodePod(other).key)
 	}
 }
 
 // Half a MiB for each vGPU: the text form of a share rounds it away.
 func TestSignatureDoesNotRound(t *testing.T) {
 	a, b := gpuPod("a", 50, 50), gpuPod("b", 50, 50)
-	docs := [2]*podInfo{read(a), read(b)}
+	docs := [2]*podInfo{decodePod(a), decodePod(b)}
 	docs[1].Pod.Request.Containers[0].Share.Memory++
 	if keyOf(&docs[0].Pod) == keyOf(&docs[1].Pod) {
 		t.Error("a byte of memory makes no difference")

@@ -96,7 +96,7 @@ func TestMalformedInventoryIsToldOnce(t *testing.T) {
 		t.Errorf("event %q", e)
 	}
 	// The node goes, and with it what is remembered of it.
-	p.forgetReported()
+	p.pruneReported()
 	if _, kept := p.reportedErrors.byNode.Load("n1"); kept {
 		t.Error("a node that is gone is remembered")
 	}

@@ -15,10 +15,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Name is the plugin's name in a scheduler configuration.
+// Name is the name of the SlotPacking plugin in a scheduler configuration.
 const Name = "SlotPacking"
 
-// New returns the plugin's factory. All factories of a process share one ledger.
+// New returns the factory of the SlotPacking scheduler plugin. All plugins of a process share one ledger of assumed placements.
 func New(l *ledger.Ledger) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return func(ctx context.Context, obj runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		var args v1alpha1.SlotPackingArgs
