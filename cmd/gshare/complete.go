@@ -38,7 +38,7 @@ func podsWithShares(namespace *string) completion {
 			return nil
 		}
 		for i := range pods.Items {
-			if kube.Asks(&pods.Items[i]) {
+			if kube.RequestsShare(&pods.Items[i]) {
 				names = append(names, pods.Items[i].Name)
 			}
 		}

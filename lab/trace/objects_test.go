@@ -87,7 +87,7 @@ func TestPodObject(t *testing.T) {
 }
 
 func TestPlainPod(t *testing.T) {
-	if kube.Asks(Pod{Name: "p", MilliCPU: 1, MemoryMiB: 1}.Object("gshare", nil)) {
+	if kube.RequestsShare(Pod{Name: "p", MilliCPU: 1, MemoryMiB: 1}.Object("gshare", nil)) {
 		t.Error("a pod without GPUs asks for a share")
 	}
 }

@@ -28,7 +28,7 @@ func (c *precheck) passes(i int) bool {
 		len(info.GetPods()) >= has.GetAllowedPodNumber() {
 		return false
 	}
-	eligibility, _ := c.eligibility.On(info.Node())
+	eligibility, _ := c.eligibility.Check(info.Node())
 	return eligibility == nodeview.Eligible
 }
 

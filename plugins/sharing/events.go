@@ -29,7 +29,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 
 // hintPodDeleted is the queueing hint for a deleted pod: it queues the waiting pod if the deleted one may have held a share.
 func (p *Plugin) hintPodDeleted(_ klog.Logger, _ *v1.Pod, oldObj, _ any) (fwk.QueueingHint, error) {
-	if gone, ok := oldObj.(*v1.Pod); ok && !kube.Asks(gone) {
+	if gone, ok := oldObj.(*v1.Pod); ok && !kube.RequestsShare(gone) {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil

@@ -22,10 +22,10 @@ func (p *Plugin) derive(info fwk.NodeInfo, except types.UID, extra []ledger.Assu
 		p.reportMalformed(info.Node(), err)
 		return emptyNode(info, nil), nodeview.ErrInventory
 	}
-	d := &nodeview.Derivation{Node: emptyNode(info, slices), Packer: p.bestFit, PodRequest: p.podInfos.requestOf}
+	d := &nodeview.OccupancyBuilder{Node: emptyNode(info, slices), Packer: p.bestFit, PodRequest: p.podInfos.requestOf}
 	p.addPods(d, info, except)
 	addExtra(d, extra, except)
-	return d.Node, d.Load()
+	return d.Node, d.Build()
 }
 
 func emptyNode(info fwk.NodeInfo, slices []packing.Slice) *packing.Node {
@@ -34,27 +34,27 @@ func emptyNode(info fwk.NodeInfo, slices []packing.Slice) *packing.Node {
 		packing.MilliCPU(has.GetMilliCPU()-used.GetMilliCPU()), share.Bytes(has.GetMemory()-used.GetMemory()))
 }
 
-func (p *Plugin) addPods(d *nodeview.Derivation, info fwk.NodeInfo, except types.UID) {
+func (p *Plugin) addPods(d *nodeview.OccupancyBuilder, info fwk.NodeInfo, except types.UID) {
 	for _, pi := range info.GetPods() {
 		pod := pi.GetPod()
 		if pod.UID == except {
 			continue
 		}
 		if assumed, ok := p.ledger.Get(pod.UID); ok && assumed.Node == info.Node().Name {
-			d.Place(nodeview.Occupant{Pod: pod, Tenant: pod.Namespace, Workload: assumed.Workload, Placement: assumed.Placement})
+			d.AddPlacement(nodeview.Occupant{Pod: pod, Tenant: pod.Namespace, Workload: assumed.Workload, Placement: assumed.Placement})
 			continue
 		}
-		d.Add(pod)
+		d.AddPod(pod)
 	}
 }
 
 // addExtra adds assumed placements of pods that the NodeInfo does not show yet, such as pods of the same group, except that of the given
 // pod.
-func addExtra(d *nodeview.Derivation, extra []ledger.Assumed, except types.UID) {
+func addExtra(d *nodeview.OccupancyBuilder, extra []ledger.Assumed, except types.UID) {
 	for _, p := range extra {
-		known := slices.ContainsFunc(d.Placed(), func(o nodeview.Occupant) bool { return o.Placement.UID == p.UID })
+		known := slices.ContainsFunc(d.Occupants(), func(o nodeview.Occupant) bool { return o.Placement.UID == p.UID })
 		if !known && p.UID != except {
-			d.Place(nodeview.Occupant{Tenant: p.Tenant, Workload: p.Workload, Placement: p.Placement})
+			d.AddPlacement(nodeview.Occupant{Tenant: p.Tenant, Workload: p.Workload, Placement: p.Placement})
 		}
 	}
 }

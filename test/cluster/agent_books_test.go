@@ -62,7 +62,7 @@ func (a *agents) checkBooks(ctx context.Context, node *cluster.Node) error {
 	memory, holders := map[string]share.Bytes{}, map[string]string{}
 	placed := 0
 	for _, pod := range pods.Items {
-		if !kube.Asks(&pod) || pod.Status.Phase == v1.PodFailed || pod.Status.Phase == v1.PodSucceeded {
+		if !kube.RequestsShare(&pod) || pod.Status.Phase == v1.PodFailed || pod.Status.Phase == v1.PodSucceeded {
 			continue
 		}
 		placement, present, err := kube.PlacementOf(&pod)

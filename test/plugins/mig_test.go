@@ -279,7 +279,7 @@ func TestSliceKinds(t *testing.T) {
 		{"beside it", "2g.20gb", "MIG-m", instance(1, 5)},
 		{"no more of that profile", "2g.20gb", "", nil},
 		{"made on demand", "3g.40gb", "MIG-GPU-a-0-0", instance(2, 14)},
-		{"any", "mig", "MIG-GPU-a-1-0", instance(2, 10)}, // the smallest, where it does least harm
+		{"any", "mig", "MIG-GPU-a-1-0", instance(2, 10)}, // the smallest, where it fragments the least
 		{"small", "1g.10gb", "MIG-GPU-a-2-0", instance(2, 11)},
 		{"not offered", "7g.80gb", "", nil},
 		{"beside the first", "3g.40gb", "MIG-GPU-a-0-0", instance(2, 14)},

@@ -2,13 +2,16 @@ package kube
 
 import (
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// MakeBinding returns the Binding that binds the pod to the node with its placement, in one write. The UID is a precondition:
-// a new pod of the same name is not bound by it. Errors wrap ErrForeign or ErrMalformed.
+// MakeBinding returns the Binding that binds the pod to the node and writes its placement annotation in one request. The pod's UID is a
+// precondition, so a later pod of the same name is not bound. Errors wrap ErrForeign or ErrMalformed.
 func MakeBinding(pod *v1.Pod, node string, p Placement) (*v1.Binding, error) {
 	if p.UID != pod.UID || p.Node != node {
 		return nil, fmt.Errorf("placement: %w: it is for pod %.64q on node %.64q", ErrForeign, p.UID, p.Node)
@@ -31,11 +34,11 @@ func MakeBinding(pod *v1.Pod, node string, p Placement) (*v1.Binding, error) {
 	}, nil
 }
 
-// PlacementOf reads the placement of a pod and verifies that it was made for this pod and its node, as far as the pod
-// knows them yet. Errors wrap ErrMalformed or ErrForeign; nothing may be built on such a placement.
+// PlacementOf decodes the placement annotation of a pod and verifies that it was made for this pod and its node, as far as the pod has a
+// UID and a node yet. Errors wrap ErrMalformed or ErrForeign; nothing may be decided from such a placement.
 //
-// It does not hold the shares against the pod's request: annotations can be edited after the binding, and what was
-// placed is what is held.
+// PlacementOf does not compare the shares with the pod's request: annotations can be edited after the binding, and the pod holds what was
+// placed.
 func PlacementOf(pod *v1.Pod) (p Placement, present bool, err error) {
 	text, present := pod.Annotations[AnnotationPlacement]
 	if !present {
@@ -70,10 +73,29 @@ func (p Placement) checkContainers(pod *v1.Pod) error {
 }
 
 func lastingContainer(pod *v1.Pod, name string) bool {
-	for c, lasts := range containers(pod) {
+	for c, lasts := range eachContainer(pod) {
 		if lasts && c.Name == name {
 			return true
 		}
 	}
 	return false
+}
+
+// BoundAs reports whether the pod is bound exactly as in the binding: to the same node and with the same placement annotation.
+func BoundAs(pod *v1.Pod, b *v1.Binding) bool {
+	return pod.UID == b.UID && pod.Spec.NodeName == b.Target.Name &&
+		pod.Annotations[AnnotationPlacement] == b.Annotations[AnnotationPlacement]
+}
+
+// Satisfies reports whether the placement covers the request: the same containers with the same numbers of vGPUs, each with the requested
+// SMs, quota and memory. Limits are not compared: they come from annotations, which may change after the share was frozen.
+func Satisfies(p Placement, r share.Request) bool {
+	return slices.EqualFunc(p.Containers, r.Containers, func(placed PlacedContainer, asked share.Container) bool {
+		return placed.Name == asked.Name && len(placed.VGPUs) == asked.VGPUs &&
+			!slices.ContainsFunc(placed.VGPUs, func(v PlacedVGPU) bool { return !sameRequests(v.Share, asked.Share) })
+	})
+}
+
+func sameRequests(a, b share.Share) bool {
+	return a.SMRequest == b.SMRequest && a.QuotaRequest == b.QuotaRequest && a.Memory == b.Memory
 }

@@ -5,31 +5,108 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// wholeSMTime is the sm-time of one slice: 100 percent points for 100 percent of every window.
+// wholeSMTime is the gshare/sm-time of one slice: 100 percent of its SMs for 100 percent of every window.
 const wholeSMTime = 100 * 100
 
-// NodeResources returns what a node with this inventory advertises. Health does not count: what is advertised must not
-// shrink while pods are bound.
+// NodeResources returns the extended resources that a node with this inventory advertises. Unhealthy slices count too, as resources must
+// not shrink while pods are bound.
 //
-// mem and sm-time are true capacity; of a GPU whose MIG instances are made on demand, what it has in the worst case. sm and quota do not add up over shares, so they are advertised at their ceiling of
-// 100 for each ticket: visible, and never in the way. vgpu is what the device plugin has to register; the agent patches
-// the others into the node's status.
+// mem and sm-time are true capacity; a GPU whose MIG instances are made on demand counts with the least that it can offer. sm and quota of
+// shares do not add up, so each ticket (device ID of gshare/vgpu) adds its maximum of 100 to them and they never limit the number of pods.
+// The device plugin registers vgpu; the agent patches the others into the node's status.
 func NodeResources(inv Inventory) v1.ResourceList {
 	var tickets, memory, slices int64
 	for _, n := range Tickets(inv) {
 		tickets += int64(n)
 	}
-	for _, least := range leastOf(withDefaults(inv.Slices)) {
+	for _, least := range guaranteedCapacities(withDefaults(inv.Slices)) {
 		memory += least.memory
 		slices += least.slices
 	}
 	return v1.ResourceList{
-		ResourceVGPU:   count(tickets),
-		ResourceMemory: count(memory),
-		ResourceSMTime: count(slices * wholeSMTime),
-		ResourceSM:     count(100 * tickets),
-		ResourceQuota:  count(100 * tickets),
+		ResourceVGPU:   quantity(tickets),
+		ResourceMemory: quantity(memory),
+		ResourceSMTime: quantity(slices * wholeSMTime),
+		ResourceSM:     quantity(100 * tickets),
+		ResourceQuota:  quantity(100 * tickets),
 	}
 }
 
-func count(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.DecimalSI) }
+func quantity(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.DecimalSI) }
+
+// capacity is a number of slices and their total memory in MiB.
+type capacity struct{ slices, memory int64 }
+
+// Tickets returns the number of tickets (device IDs of gshare/vgpu) for each slice of the inventory. Positions for MIG instances that are
+// made on demand cannot all be used at once, so of each device only the first positions count, as many as the fewest instances that can
+// fill it.
+func Tickets(inv Inventory) []int {
+	slices := withDefaults(inv.Slices)
+	left := map[string]int64{}
+	for device, l := range positionsByDevice(slices) {
+		left[device] = minCapacity(l).slices
+	}
+	out := make([]int, len(slices))
+	for i, s := range slices {
+		if s.Room == 0 {
+			out[i] = s.MaxShares
+		} else if left[s.Device] > 0 {
+			left[s.Device]--
+			out[i] = s.MaxShares
+		}
+	}
+	return out
+}
+
+// guaranteedCapacities returns the capacity of each existing slice, and for each device whose MIG instances are made on demand the least
+// capacity that it can end up with.
+func guaranteedCapacities(slices []Slice) (all []capacity) {
+	for _, s := range slices {
+		if s.Room == 0 {
+			all = append(all, capacity{1, s.MemoryMiB})
+		}
+	}
+	for _, positions := range positionsByDevice(slices) {
+		all = append(all, minCapacity(positions))
+	}
+	return all
+}
+
+// positionsByDevice groups by device the slices that stand for a MIG instance that can be made on demand at that position.
+func positionsByDevice(slices []Slice) map[string][]Slice {
+	positions := map[string][]Slice{}
+	for _, s := range slices {
+		if s.Room != 0 {
+			positions[s.Device] = append(positions[s.Device], s)
+		}
+	}
+	return positions
+}
+
+// minCapacity returns the smallest number of instances, and the smallest total memory, over all ways to fill a device with MIG instances
+// until no other fits. The two minima may come from different layouts. A device has at most eight memory slices, so the occupied ones are
+// one of 256 sets.
+func minCapacity(positions []Slice) capacity {
+	var known [256]*capacity
+	var fill func(taken uint8) capacity
+	fill = func(taken uint8) capacity {
+		if known[taken] != nil {
+			return *known[taken]
+		}
+		worst, full := capacity{}, true
+		for _, p := range positions {
+			if p.Room&taken != 0 {
+				continue
+			}
+			rest := fill(taken | p.Room)
+			with := capacity{rest.slices + 1, rest.memory + p.MemoryMiB}
+			if full {
+				worst, full = with, false
+			}
+			worst = capacity{min(worst.slices, with.slices), min(worst.memory, with.memory)}
+		}
+		known[taken] = &worst
+		return worst
+	}
+	return fill(0)
+}

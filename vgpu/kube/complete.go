@@ -7,16 +7,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Complete fills in, in place, what the admission policies fill in: quota 100, vgpu ceil(sm/100), sm-time, the requests
-// that equal the limits, and the scheduler's name. It is for pods that meet no policy: the sandbox and tests.
+// Complete fills in, in place, the fields of a pod that the admission policies fill in: quota 100, vgpu ceil(sm/100), sm-time, the requests
+// that equal the limits, and the scheduler's name. It is for pods that pass no admission policy, in the sandbox and in tests.
 //
-// It completes sidecars and app containers that name gshare/sm, never overwrites a value, and leaves what it cannot
-// read for RequestOf to refuse. Containers made from one template must not share their resource maps.
+// It completes sidecars and app containers that name gshare/sm, never overwrites a value, and leaves what it cannot parse for RequestOf to
+// refuse. Containers made from one template must not share their resource maps.
 func Complete(pod *v1.Pod) {
-	if !Asks(pod) {
+	if !RequestsShare(pod) {
 		return
 	}
-	for c, lasts := range containers(pod) {
+	for c, lasts := range eachContainer(pod) {
 		if lasts {
 			completeResources(&c.Resources)
 		}
@@ -27,13 +27,13 @@ func Complete(pod *v1.Pod) {
 }
 
 func completeResources(r *v1.ResourceRequirements) {
-	sm, err := integer(ResourceSM, r.Limits)
+	sm, err := readInteger(ResourceSM, r.Limits)
 	if err != nil || sm == nil || *sm < 1 || *sm > 100*share.MaxVGPUs {
 		return
 	}
 	setDefault(r.Limits, ResourceVGPU, (*sm+99)/100)
 	setDefault(r.Limits, ResourceQuota, 100)
-	if quota, err := integer(ResourceQuota, r.Limits); err == nil && *quota > 0 && *quota <= 100 {
+	if quota, err := readInteger(ResourceQuota, r.Limits); err == nil && *quota > 0 && *quota <= 100 {
 		setDefault(r.Limits, ResourceSMTime, smTime(*sm, quota))
 	}
 	copyRequests(r)

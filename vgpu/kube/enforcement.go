@@ -7,15 +7,17 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// AnnotationEnforcementStatus is written by the node agent on the pods of its node: what really holds each container to its share.
+// AnnotationEnforcementStatus is the annotation in which the node agent reports, on the pods of its node, which mechanisms hold each
+// container to its share.
 const AnnotationEnforcementStatus = "gshare.dev/enforcement-status"
 
-// EnforcementStatus is what enforces the shares of a pod, as the node agent reports it. Nothing is decided by it.
+// EnforcementStatus is the node agent's report on the mechanisms that hold the containers of a pod to their shares. It is for people;
+// nothing is decided from it.
 type EnforcementStatus struct {
 	Containers []ContainerEnforcement
 }
 
-// ContainerEnforcement is the report on one container.
+// ContainerEnforcement is the node agent's report on the mechanisms that hold one container to its share.
 type ContainerEnforcement struct {
 	Name     string    `json:"name"`
 	Since    time.Time `json:"since"`
@@ -32,13 +34,13 @@ type statusText struct {
 	Containers []ContainerEnforcement `json:"containers"`
 }
 
-// EncodeEnforcementStatus writes a report.
+// EncodeEnforcementStatus returns the annotation text of an enforcement status.
 func EncodeEnforcementStatus(t EnforcementStatus) (string, error) {
 	text, err := json.Marshal(statusText{formatVersion, t.Containers})
 	return string(text), err
 }
 
-// EnforcementStatusOf reads the report on a pod. Errors wrap ErrMalformed.
+// EnforcementStatusOf decodes the enforcement status annotation of a pod; present is false if there is none. Errors wrap ErrMalformed.
 func EnforcementStatusOf(pod *v1.Pod) (t EnforcementStatus, present bool, err error) {
 	text, present := pod.Annotations[AnnotationEnforcementStatus]
 	if !present {
@@ -46,10 +48,10 @@ func EnforcementStatusOf(pod *v1.Pod) (t EnforcementStatus, present bool, err er
 	}
 	var read statusText
 	if err := decodeStrict(text, &read); err != nil {
-		return EnforcementStatus{}, true, malformed("enforced", "%v", err)
+		return EnforcementStatus{}, true, malformedError("enforced", "%v", err)
 	}
 	if read.Version != formatVersion {
-		return EnforcementStatus{}, true, malformed("enforced", "version %d is not %d", read.Version, formatVersion)
+		return EnforcementStatus{}, true, malformedError("enforced", "version %d is not %d", read.Version, formatVersion)
 	}
 	return EnforcementStatus{read.Containers}, true, nil
 }

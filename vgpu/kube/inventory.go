@@ -20,12 +20,12 @@ const (
 	DefaultMaxShares = 16
 )
 
-// Inventory is what a node has to share, as its agent publishes it in the annotation gshare.dev/inventory.
+// Inventory lists the slices that a node offers for shares, as its agent publishes them in the annotation gshare.dev/inventory.
 type Inventory struct {
 	Slices []Slice
 }
 
-// Slice is one isolation domain: a whole GPU, or one MIG instance.
+// Slice is a whole GPU or one MIG instance in a node's inventory: the isolation domain on which shares are placed.
 type Slice struct {
 	ID        string            `json:"id"`                 // UUID of the GPU or of the MIG instance
 	Device    string            `json:"device"`             // UUID of the GPU; of a whole GPU, the ID
@@ -41,7 +41,7 @@ type Slice struct {
 	MaxShares int               `json:"maxShares,omitzero"` // tickets; 0 is DefaultMaxShares
 }
 
-// Reason says in a word why a slice takes no new pods. Readers go by Healthy alone; a word that they do not know is only shown.
+// Reason is a word for why a slice accepts no new pods. Schedulers decide by Healthy alone; an unknown word is only displayed.
 type Reason string
 
 // The reasons.
@@ -58,17 +58,18 @@ type inventoryText struct {
 	Slices  []Slice `json:"slices"`
 }
 
-// DecodeInventory reads an inventory strictly and fills in the defaults. Every error wraps ErrMalformed.
+// DecodeInventory parses the text of an inventory annotation, refuses unknown or repeated fields, and fills in the defaults. Every error
+// wraps ErrMalformed.
 func DecodeInventory(text string) (Inventory, error) {
 	if len(text) > MaxInventoryBytes {
-		return Inventory{}, malformed("inventory", "%d bytes are more than %d", len(text), MaxInventoryBytes)
+		return Inventory{}, malformedError("inventory", "%d bytes are more than %d", len(text), MaxInventoryBytes)
 	}
 	var read inventoryText
 	if err := decodeStrict(text, &read); err != nil {
-		return Inventory{}, malformed("inventory", "%v", err)
+		return Inventory{}, malformedError("inventory", "%v", err)
 	}
 	if read.Version != formatVersion {
-		return Inventory{}, malformed("inventory", "version %d is not %d", read.Version, formatVersion)
+		return Inventory{}, malformedError("inventory", "version %d is not %d", read.Version, formatVersion)
 	}
 	inv := Inventory{Slices: withDefaults(read.Slices)}
 	if err := inv.Validate(); err != nil {
@@ -77,8 +78,8 @@ func DecodeInventory(text string) (Inventory, error) {
 	return inv, nil
 }
 
-// EncodeInventory returns the annotation for a valid inventory; DecodeInventory returns the inventory with defaults filled in. Every error
-// wraps ErrMalformed.
+// EncodeInventory returns the annotation text of a valid inventory. DecodeInventory returns an equal inventory, with defaults filled in.
+// Every error wraps ErrMalformed.
 func EncodeInventory(inv Inventory) (string, error) {
 	if err := (Inventory{Slices: withDefaults(inv.Slices)}).Validate(); err != nil {
 		return "", err
@@ -86,13 +87,13 @@ func EncodeInventory(inv Inventory) (string, error) {
 	// What is valid stays below the bound on bytes: TestLargestInventory.
 	text, err := json.Marshal(inventoryText{Version: formatVersion, Slices: append([]Slice{}, inv.Slices...)})
 	if err != nil {
-		return "", malformed("inventory", "%v", err)
+		return "", malformedError("inventory", "%v", err)
 	}
 	return string(text), nil
 }
 
-// InventoryOf reads the inventory of a node. A node without gshare has none: present is false. Every error wraps
-// ErrMalformed; such a node must not get a share.
+// InventoryOf decodes the inventory annotation of a node; present is false on a node without gshare. Every error wraps ErrMalformed; such a
+// node must not get a share.
 func InventoryOf(node *v1.Node) (inv Inventory, present bool, err error) {
 	text, present := node.Annotations[AnnotationInventory]
 	if !present {
@@ -102,7 +103,8 @@ func InventoryOf(node *v1.Node) (inv Inventory, present bool, err error) {
 	return inv, true, err
 }
 
-// withDefaults returns a copy. Empty lists become nil, so that equal inventories compare equal.
+// withDefaults returns a copy of the slices in which an omitted reserve and an omitted maximum of shares have their defaults. Empty lists
+// become nil, so that equal inventories compare equal.
 func withDefaults(in []Slice) []Slice {
 	out := append([]Slice(nil), in...)
 	for i := range out {

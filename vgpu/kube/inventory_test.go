@@ -169,7 +169,7 @@ func TestInventoryOf(t *testing.T) {
 func TestNodeResources(t *testing.T) {
 	inv := testInventory()
 	want := v1.ResourceList{
-		ResourceVGPU: count(36), ResourceMemory: count(143771 + 2*16384), ResourceSMTime: count(30000), ResourceSM: count(3600), ResourceQuota: count(3600),
+		ResourceVGPU: quantity(36), ResourceMemory: quantity(143771 + 2*16384), ResourceSMTime: quantity(30000), ResourceSM: quantity(3600), ResourceQuota: quantity(3600),
 	}
 	if diff := cmp.Diff(want, NodeResources(inv)); diff != "" {
 		t.Errorf("resources (-want +got):\n%s", diff)

@@ -16,30 +16,32 @@ const (
 	maxReason   = 16
 )
 
-// Validate returns an error for an inventory on which nothing can be scheduled safely. Every error wraps ErrMalformed.
+// Validate returns an error if the inventory has invalid, duplicate or overlapping slices, on which nothing can be scheduled safely. Every
+// error wraps ErrMalformed.
 func (inv Inventory) Validate() error {
 	if len(inv.Slices) > MaxSlices {
-		return malformed("inventory", "%d slices are more than %d", len(inv.Slices), MaxSlices)
+		return malformedError("inventory", "%d slices are more than %d", len(inv.Slices), MaxSlices)
 	}
 	ids := make(map[string]bool, len(inv.Slices))
 	for i := range inv.Slices {
 		s := &inv.Slices[i]
 		if err := s.check(); err != nil {
-			return malformed("inventory", "slice %.64q: %v", s.ID, err)
+			return malformedError("inventory", "slice %.64q: %v", s.ID, err)
 		}
 		if ids[s.ID] {
-			return malformed("inventory", "slice %q is there twice", s.ID)
+			return malformedError("inventory", "slice %q is there twice", s.ID)
 		}
 		ids[s.ID] = true
 	}
 	return inv.checkDevices(ids)
 }
 
-// checkDevices refuses a GPU that is offered whole and in parts: what runs on the one takes from the other.
+// checkDevices returns an error if a GPU is listed both as a whole and by its MIG instances: shares on the one would use the resources of
+// the other.
 func (inv Inventory) checkDevices(ids map[string]bool) error {
 	for i := range inv.Slices {
 		if s := &inv.Slices[i]; s.Profile != "" && ids[s.Device] {
-			return malformed("inventory", "device %q is there both whole and in MIG instances", s.Device)
+			return malformedError("inventory", "device %q is there both whole and in MIG instances", s.Device)
 		}
 	}
 	return nil
@@ -47,9 +49,9 @@ func (inv Inventory) checkDevices(ids map[string]bool) error {
 
 func (s *Slice) check() error {
 	switch {
-	case !plain(s.ID, maxIDLength):
+	case !isPlainName(s.ID, maxIDLength):
 		return errors.New("the id is not a UUID")
-	case !plain(s.Device, maxIDLength):
+	case !isPlainName(s.Device, maxIDLength):
 		return fmt.Errorf("device %.64q is not a UUID", s.Device)
 	case (s.Profile == "") != (s.ID == s.Device):
 		return fmt.Errorf("profile %.64q does not go with device %q: a whole GPU is its own device, a MIG instance is not", s.Profile, s.Device)
@@ -59,7 +61,7 @@ func (s *Slice) check() error {
 		return fmt.Errorf("%.64q is not a MIG profile", s.Profile)
 	case !share.ValidModel(s.Model):
 		return fmt.Errorf("%.64q is not a device model", s.Model)
-	case s.Reason != "" && (s.Healthy || !plain(string(s.Reason), maxReason)):
+	case s.Reason != "" && (s.Healthy || !isPlainName(string(s.Reason), maxReason)):
 		return fmt.Errorf("%.64q is not the reason of a slice that takes no pods", string(s.Reason))
 	}
 	return s.checkAmounts()

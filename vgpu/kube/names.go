@@ -38,23 +38,23 @@ const (
 	AnnotationPlacement = "gshare.dev/placement"
 )
 
-// SchedulerName is the profile that serves a pod which names no other one of gshare's.
+// SchedulerName is the default gshare profile of the scheduler, for pods that request a share and name no other gshare profile.
 const SchedulerName = "gshare"
 
 // What callers test. A user's mistake in a request is a *share.FieldError instead.
 var (
-	// ErrMalformed: an inventory or placement that cannot be read or breaks a rule; nothing may be built on it.
+	// ErrMalformed is the error for an inventory or placement that cannot be parsed or breaks a rule. Nothing may be decided from it.
 	ErrMalformed = errors.New("malformed")
-	// ErrForeign: a well-formed placement that was made for another pod, or for another node.
+	// ErrForeign is the error for a well-formed placement that was made for another pod or another node.
 	ErrForeign = errors.New("not of this pod")
 )
 
-// ResourcePrefix marks what is gshare's among the resources of a container or a node.
+// ResourcePrefix is the prefix of gshare's extended resources in the resource lists of containers and nodes.
 const ResourcePrefix = "gshare/"
 
 var resources = [...]v1.ResourceName{ResourceSM, ResourceQuota, ResourceMemory, ResourceVGPU, ResourceSMTime}
 
-// malformed bounds the cause, which may quote an annotation of any length.
-func malformed(what, format string, args ...any) error {
+// malformedError returns an error that wraps ErrMalformed. It truncates the cause, which may quote an annotation of any length.
+func malformedError(what, format string, args ...any) error {
 	return fmt.Errorf("%s: %w: %.256s", what, ErrMalformed, fmt.Sprintf(format, args...))
 }

@@ -23,7 +23,7 @@ func TestHolders(t *testing.T) {
 		InitContainers: []v1.Container{{Name: "init"}, sidecar},
 		Containers:     []v1.Container{with("two", "2"), with("none", "0"), {Name: "plain"}},
 	}}
-	if diff := cmp.Diff([]string{"sidecar", "two"}, Holders(pod)); diff != "" {
+	if diff := cmp.Diff([]string{"sidecar", "two"}, ContainersWithVGPUs(pod)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -98,7 +98,7 @@ func TestAnnotationPatches(t *testing.T) {
 	if got, want := string(AnnotationPatch("a/b", `x"y`)), `{"metadata":{"annotations":{"a/b":"x\"y"}}}`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if got, want := string(OwnedPatch("u", "a", "b")), `{"metadata":{"annotations":{"a":"b"},"uid":"u"}}`; got != want {
+	if got, want := string(AnnotationPatchForUID("u", "a", "b")), `{"metadata":{"annotations":{"a":"b"},"uid":"u"}}`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -6,9 +6,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// CapacityPatch returns the merge patch that sets a node's capacity and allocatable resources, or nil if they are right already.
-// Capacity that is larger is left if keep is set: the kubelet admits its pods again when it restarts, and fails those that no longer
-// fit. gshare/vgpu is the kubelet's own to write.
+// CapacityPatch returns the merge patch that sets a node's capacity and allocatable resources, or nil if they are right already. If keep is
+// set, a larger capacity is left: the kubelet admits its pods again when it restarts, and fails those that no longer fit. gshare/vgpu is
+// left out, as the kubelet writes it.
 func CapacityPatch(node *v1.Node, has v1.ResourceList, keep bool) []byte {
 	want := v1.ResourceList{}
 	for name, q := range has {
@@ -28,9 +28,10 @@ func CapacityPatch(node *v1.Node, has v1.ResourceList, keep bool) []byte {
 	return patch(map[string]any{"status": map[string]any{"capacity": want, "allocatable": want}})
 }
 
-// NoCapacityPatch returns the merge patch that takes gshare's resources off the status of a node; nil where there are none. What the
-// kubelet counts stays until it counts none: it would write it again. It goes on counting five minutes after a plugin has ended.
-func NoCapacityPatch(node *v1.Node) []byte {
+// RemoveCapacityPatch returns the merge patch that removes gshare's resources from the status of a node, or nil if there are none.
+// gshare/vgpu is left until the kubelet reports zero, as the kubelet would write it again; it does so for five minutes after a device
+// plugin has ended.
+func RemoveCapacityPatch(node *v1.Node) []byte {
 	gone := map[v1.ResourceName]any{}
 	for _, name := range resources {
 		if q, present := node.Status.Capacity[name]; present && (name != ResourceVGPU || q.IsZero()) {
@@ -43,18 +44,19 @@ func NoCapacityPatch(node *v1.Node) []byte {
 	return patch(map[string]any{"status": map[string]any{"capacity": gone, "allocatable": gone}})
 }
 
-// ForgetPatch returns the merge patch that takes one annotation away.
-func ForgetPatch(name string) []byte {
+// RemoveAnnotationPatch returns the merge patch that removes one annotation.
+func RemoveAnnotationPatch(name string) []byte {
 	return patch(map[string]any{"metadata": map[string]any{"annotations": map[string]any{name: nil}}})
 }
 
-// AnnotationPatch returns the merge patch that writes one annotation.
+// AnnotationPatch returns the merge patch that sets one annotation.
 func AnnotationPatch(name, value string) []byte {
 	return patch(map[string]any{"metadata": map[string]any{"annotations": map[string]any{name: value}}})
 }
 
-// OwnedPatch is AnnotationPatch for an object that still has this UID.
-func OwnedPatch(uid, name, value string) []byte {
+// AnnotationPatchForUID returns the merge patch that sets one annotation, and that the API server refuses if the object no longer has this
+// UID.
+func AnnotationPatchForUID(uid, name, value string) []byte {
 	return patch(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": map[string]any{name: value}}})
 }
 

@@ -8,10 +8,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// MaxPlacementBytes bounds the text of a placement. Annotations of a Binding escape the API server's own bound.
+// MaxPlacementBytes is the maximum length of a placement annotation. The API server does not limit the annotations of a Binding.
 const MaxPlacementBytes = 16 << 10
 
-// FitModel names the packing model under which a placement was made.
+// FitModel is the name of the packing model, slots or rectangles, under which a placement was made.
 type FitModel string
 
 // The packing models.
@@ -20,7 +20,7 @@ const (
 	Rectangles FitModel = "rectangles"
 )
 
-// Placement is the slice and share of each vGPU of a pod. The scheduler writes it once, with the Binding.
+// Placement assigns a slice and a share to each vGPU of a pod. The scheduler writes it once, with the Binding.
 type Placement struct {
 	Node       string
 	UID        types.UID // of the pod
@@ -28,13 +28,13 @@ type Placement struct {
 	Containers []PlacedContainer // only those that asked for a share
 }
 
-// PlacedContainer is one container; the index in VGPUs is the number of the vGPU inside it.
+// PlacedContainer holds the placed vGPUs of one container; the index in VGPUs is the number of the vGPU inside the container.
 type PlacedContainer struct {
 	Name  string
 	VGPUs []PlacedVGPU // equal shares on different slices
 }
 
-// PlacedVGPU is one share on one slice, with all that an agent needs to admit it again.
+// PlacedVGPU is one share on one slice, with everything that the node agent needs to admit it again.
 type PlacedVGPU struct {
 	Slice    string // ID in the inventory of the node
 	Class    share.Isolation
@@ -42,17 +42,17 @@ type PlacedVGPU struct {
 	Share    share.Share
 }
 
-// DecodePlacement reads a placement strictly. Every error wraps ErrMalformed.
+// DecodePlacement parses the text of a placement annotation and refuses unknown or repeated fields. Every error wraps ErrMalformed.
 func DecodePlacement(text string) (Placement, error) {
 	if len(text) > MaxPlacementBytes {
-		return Placement{}, malformed("placement", "%d bytes are more than %d", len(text), MaxPlacementBytes)
+		return Placement{}, malformedError("placement", "%d bytes are more than %d", len(text), MaxPlacementBytes)
 	}
 	var read placementText
 	if err := decodeStrict(text, &read); err != nil {
-		return Placement{}, malformed("placement", "%v", err)
+		return Placement{}, malformedError("placement", "%v", err)
 	}
 	if read.Version != formatVersion {
-		return Placement{}, malformed("placement", "version %d is not %d", read.Version, formatVersion)
+		return Placement{}, malformedError("placement", "version %d is not %d", read.Version, formatVersion)
 	}
 	p := read.placement()
 	if err := p.Validate(); err != nil {
@@ -61,7 +61,8 @@ func DecodePlacement(text string) (Placement, error) {
 	return p, nil
 }
 
-// EncodePlacement returns the annotation for a valid placement; DecodePlacement returns an equal placement. Every error wraps ErrMalformed.
+// EncodePlacement returns the annotation text of a valid placement; DecodePlacement returns an equal placement. Every error wraps
+// ErrMalformed.
 func EncodePlacement(p Placement) (string, error) {
 	if err := p.Validate(); err != nil {
 		return "", err
@@ -69,7 +70,7 @@ func EncodePlacement(p Placement) (string, error) {
 	// What is valid stays below the bound on bytes: TestLargestPlacement.
 	text, err := json.Marshal(textOf(p))
 	if err != nil {
-		return "", malformed("placement", "%v", err)
+		return "", malformedError("placement", "%v", err)
 	}
 	return string(text), nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// The JSON of a placement. It is apart from the types so that package share need not know of it.
+// placementText is the JSON form of a Placement. It is a type of its own so that the types of package share need no JSON tags.
 type placementText struct {
 	Version    int             `json:"v"`
 	Node       string          `json:"node"`
@@ -22,7 +22,7 @@ type containerText struct {
 	VGPUs []vgpuText `json:"vgpus"`
 }
 
-// vgpuText has SMs and quota in per mille and memory in bytes. A limit that is left out is its request.
+// vgpuText is the JSON form of a PlacedVGPU: SMs and quota in per-mille, memory in bytes. A limit that is omitted equals its request.
 type vgpuText struct {
 	Slice      string          `json:"slice"`
 	Class      share.Isolation `json:"class"`
@@ -69,14 +69,14 @@ func textOf(p Placement) placementText {
 func textOfVGPU(v PlacedVGPU) vgpuText {
 	return vgpuText{
 		Slice: v.Slice, Class: v.Class, Priority: v.Priority,
-		SM: v.Share.SMRequest, SMLimit: above(v.Share.SMLimit, v.Share.SMRequest),
-		Quota: v.Share.QuotaRequest, QuotaLimit: above(v.Share.QuotaLimit, v.Share.QuotaRequest),
+		SM: v.Share.SMRequest, SMLimit: omitIfRequest(v.Share.SMLimit, v.Share.SMRequest),
+		Quota: v.Share.QuotaRequest, QuotaLimit: omitIfRequest(v.Share.QuotaLimit, v.Share.QuotaRequest),
 		Memory: v.Share.Memory,
 	}
 }
 
-// above leaves out a limit that is its request.
-func above(limit, request share.PerMille) share.PerMille {
+// omitIfRequest returns the limit, or zero, which JSON omits, if the limit equals the request.
+func omitIfRequest(limit, request share.PerMille) share.PerMille {
 	if limit == request {
 		return 0
 	}

@@ -15,23 +15,23 @@ const (
 	maxUID           = 64
 )
 
-// Validate returns an error for a placement that could not have been decided by a scheduler of gshare. It does not know the node's
-// inventory or the pod. Every error wraps ErrMalformed.
+// Validate returns an error for a placement that gshare's scheduler could not have made, for whatever inventory and pod. Every error wraps
+// ErrMalformed.
 func (p Placement) Validate() error {
 	if err := p.checkHead(); err != nil {
-		return malformed("placement", "%v", err)
+		return malformedError("placement", "%v", err)
 	}
 	vgpus := 0
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		if err := c.check(); err != nil {
-			return malformed("placement", "container %.64q: %v", c.Name, err)
+			return malformedError("placement", "container %.64q: %v", c.Name, err)
 		}
 		if slices.ContainsFunc(p.Containers[:i], func(o PlacedContainer) bool { return o.Name == c.Name }) {
-			return malformed("placement", "container %q is there twice", c.Name)
+			return malformedError("placement", "container %q is there twice", c.Name)
 		}
 		if vgpus += len(c.VGPUs); vgpus > share.MaxVGPUs {
-			return malformed("placement", "more than %d vGPUs in one pod", share.MaxVGPUs)
+			return malformedError("placement", "more than %d vGPUs in one pod", share.MaxVGPUs)
 		}
 	}
 	return nil
@@ -39,9 +39,9 @@ func (p Placement) Validate() error {
 
 func (p Placement) checkHead() error {
 	switch {
-	case !plain(p.Node, maxNodeName):
+	case !isPlainName(p.Node, maxNodeName):
 		return fmt.Errorf("%.64q is not the name of a node", p.Node)
-	case !plain(string(p.UID), maxUID):
+	case !isPlainName(string(p.UID), maxUID):
 		return fmt.Errorf("%.64q is not the UID of a pod", string(p.UID))
 	case p.Model != Slots && p.Model != Rectangles:
 		return fmt.Errorf("%.64q is neither of the models slots, rectangles", string(p.Model))
@@ -52,7 +52,7 @@ func (p Placement) checkHead() error {
 }
 
 func (c *PlacedContainer) check() error {
-	if !plain(c.Name, maxContainerName) {
+	if !isPlainName(c.Name, maxContainerName) {
 		return errors.New("the name is not that of a container")
 	}
 	if len(c.VGPUs) == 0 {
@@ -69,11 +69,12 @@ func (c *PlacedContainer) check() error {
 	return nil
 }
 
-// checkVGPU holds one vGPU against the first, whose share has been validated, and against those before it.
+// checkVGPU checks the i-th vGPU of the container: its slice must differ from those before it, and its share and priority must equal those
+// of the first, whose share has been validated.
 func (c *PlacedContainer) checkVGPU(i int) error {
 	v := &c.VGPUs[i]
 	switch {
-	case !plain(v.Slice, maxIDLength):
+	case !isPlainName(v.Slice, maxIDLength):
 		return fmt.Errorf("slice %.64q is not a UUID", v.Slice)
 	case slices.ContainsFunc(c.VGPUs[:i], func(o PlacedVGPU) bool { return o.Slice == v.Slice }):
 		return fmt.Errorf("slice %q already has a vGPU of this container", v.Slice)

@@ -9,21 +9,21 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// RequestOf returns what the pod requests of the GPUs of a node. Containers are in the order sidecars, then app containers.
+// RequestOf returns the shares that the containers of a pod request: first sidecars, then app containers.
 //
-// asks is true as soon as the pod names any gshare resource, also where err refuses it; without one, annotations mean
-// nothing. Every err wraps a *share.FieldError and is text for an event on the pod.
+// asks is true if the pod names any gshare resource, even if err refuses it; without one, annotations are ignored. Every error wraps a
+// *share.FieldError and is suitable as text of an event on the pod.
 func RequestOf(pod *v1.Pod) (req share.Request, asks bool, err error) {
-	if !Asks(pod) {
+	if !RequestsShare(pod) {
 		return share.Request{}, false, nil
 	}
 	req, err = read(pod)
 	return req, true, err
 }
 
-// Asks reports whether the pod names a resource of gshare anywhere, known or not. It allocates nothing.
-func Asks(pod *v1.Pod) bool {
-	for c := range containers(pod) {
+// RequestsShare reports whether the pod names a resource with gshare's prefix anywhere, even an unknown one. It does not allocate memory.
+func RequestsShare(pod *v1.Pod) bool {
+	for c := range eachContainer(pod) {
 		if containerAsks(c) {
 			return true
 		}
@@ -56,7 +56,7 @@ func readContainers(pod *v1.Pod) ([]share.Container, error) {
 		return nil, err
 	}
 	asked := make([]share.Container, 0, len(pod.Spec.Containers))
-	for c, lasts := range containers(pod) {
+	for c, lasts := range eachContainer(pod) {
 		if !containerAsks(c) {
 			continue
 		}
@@ -72,8 +72,9 @@ func readContainers(pod *v1.Pod) ([]share.Container, error) {
 	return asked, nil
 }
 
-// containers yields the init containers, then the app containers, and whether each lasts as long as the pod.
-func containers(pod *v1.Pod) iter.Seq2[*v1.Container, bool] {
+// eachContainer iterates over the init containers, then the app containers. The second value is whether the container runs as long as the
+// pod: sidecars and app containers do.
+func eachContainer(pod *v1.Pod) iter.Seq2[*v1.Container, bool] {
 	return func(yield func(*v1.Container, bool) bool) {
 		for i := range pod.Spec.InitContainers {
 			c := &pod.Spec.InitContainers[i]
@@ -101,9 +102,9 @@ func rawTerms(annotations map[string]string) share.RawTerms {
 	}
 }
 
-// SMLimitNow returns the SM limit in the pod's annotation for each of its vGPUs, which may be invalid for its share; without the
-// annotation, the limit it was placed with. Every error is a *share.FieldError.
-func SMLimitNow(pod *v1.Pod, placed share.PerMille) (share.PerMille, error) {
+// SMLimitOf returns the SM limit in the pod's annotation, which applies to each of its vGPUs and may be invalid for its share. Without the
+// annotation it returns the limit that the pod was placed with. Every error is a *share.FieldError.
+func SMLimitOf(pod *v1.Pod, placed share.PerMille) (share.PerMille, error) {
 	said, err := share.ParsePercent(AnnotationSMLimit, pod.Annotations[AnnotationSMLimit])
 	switch {
 	case err != nil:
@@ -123,4 +124,15 @@ func readLimits(annotations map[string]string) (share.Limits, error) {
 	}
 	quota, err := share.ParsePercent(AnnotationQuotaLimit, annotations[AnnotationQuotaLimit])
 	return share.Limits{SM: sm, Quota: quota}, err
+}
+
+// ContainersWithVGPUs returns the names of the containers that request gshare/vgpu. The kubelet allocates device IDs to each of them once
+// it has admitted the pod.
+func ContainersWithVGPUs(pod *v1.Pod) (names []string) {
+	for c := range eachContainer(pod) {
+		if n, ok := c.Resources.Limits[ResourceVGPU]; ok && !n.IsZero() {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }

@@ -70,11 +70,11 @@ func TestRequestOf(t *testing.T) {
 
 func TestRequestOfWithoutShare(t *testing.T) {
 	pod := podOf(map[string]string{AnnotationClass: "nonsense"}, container("main"))
-	pod.Spec.Containers[0].Resources.Limits = v1.ResourceList{"cpu": count(1), "nvidia.com/gpu": count(1), "gshare.dev/sm": count(1)}
+	pod.Spec.Containers[0].Resources.Limits = v1.ResourceList{"cpu": quantity(1), "nvidia.com/gpu": quantity(1), "gshare.dev/sm": quantity(1)}
 	if req, asks, err := RequestOf(pod); asks || err != nil || len(req.Containers) > 0 {
 		t.Errorf("RequestOf = %+v, %v, %v, want nothing", req, asks, err)
 	}
-	if n := testing.AllocsPerRun(100, func() { Asks(pod) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { RequestsShare(pod) }); n > 0 {
 		t.Errorf("Asks allocates %v times", n)
 	}
 }
@@ -153,11 +153,11 @@ func withRequest(pod *v1.Pod, name v1.ResourceName, value string) *v1.Pod {
 }
 
 func withPodLevel(pod *v1.Pod) *v1.Pod {
-	pod.Spec.Resources = &v1.ResourceRequirements{Limits: v1.ResourceList{ResourceMemory: count(1)}}
+	pod.Spec.Resources = &v1.ResourceRequirements{Limits: v1.ResourceList{ResourceMemory: quantity(1)}}
 	return pod
 }
 
 func withOverhead(pod *v1.Pod) *v1.Pod {
-	pod.Spec.Overhead = v1.ResourceList{ResourceSM: count(1)}
+	pod.Spec.Overhead = v1.ResourceList{ResourceSM: quantity(1)}
 	return pod
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// readContainer turns the resources of one container into its shares.
+// readContainer returns the share that one container requests with its resources and the limits from the pod's annotations.
 func readContainer(c *v1.Container, limits share.Limits) (share.Container, error) {
 	raw, err := readResources(c.Resources)
 	if err != nil {
@@ -27,26 +27,26 @@ func readContainer(c *v1.Container, limits share.Limits) (share.Container, error
 }
 
 func readResources(r v1.ResourceRequirements) (raw share.Raw, err error) {
-	if name := firstName(unknown, r.Limits, r.Requests); name != "" {
+	if name := firstMatch(isUnknownResource, r.Limits, r.Requests); name != "" {
 		return raw, share.Invalid(string(name), "gshare has no such resource; it has sm, quota, mem, vgpu and sm-time")
 	}
 	var whole [len(resources)]*int64 // in the order of resources
 	for i, name := range resources {
-		if whole[i], err = limitOf(name, r); err != nil {
+		if whole[i], err = readLimit(name, r); err != nil {
 			return raw, err
 		}
 	}
 	return share.Raw{SM: whole[0], Quota: whole[1], Memory: whole[2], VGPUs: whole[3]}, nil
 }
 
-// limitOf reads the limit of one resource; nil is not written. That the request equals it is a rule of Kubernetes,
-// repeated for objects that did not come through an API server; a request that is not written is the limit.
-func limitOf(name v1.ResourceName, r v1.ResourceRequirements) (*int64, error) {
-	limit, err := integer(name, r.Limits)
+// readLimit returns the limit of one resource, or nil if there is none. A request must equal the limit, or be left out. The API server
+// enforces that too; the check is for objects that did not come through one.
+func readLimit(name v1.ResourceName, r v1.ResourceRequirements) (*int64, error) {
+	limit, err := readInteger(name, r.Limits)
 	if err != nil {
 		return nil, err
 	}
-	request, err := integer(name, r.Requests)
+	request, err := readInteger(name, r.Requests)
 	switch {
 	case err != nil:
 		return nil, err
@@ -60,12 +60,12 @@ func limitOf(name v1.ResourceName, r v1.ResourceRequirements) (*int64, error) {
 	return limit, nil
 }
 
-// maxZeros bounds the decimal places on which quantities are calculated with: Value, Cmp and String of 1e30000000,
-// which parses in a microsecond, take ten seconds.
-const maxZeros = 64
+// maxScale bounds the decimal exponent of quantities that are calculated with. Value, Cmp and String of 1e30000000, which parses in a
+// microsecond, need ten seconds.
+const maxScale = 64
 
-// integer reads a quantity; nil is not written.
-func integer(name v1.ResourceName, list v1.ResourceList) (*int64, error) {
+// readInteger returns the value of a resource as an integer, or nil if the list does not have it.
+func readInteger(name v1.ResourceName, list v1.ResourceList) (*int64, error) {
 	q, written := list[name]
 	if !written {
 		return nil, nil
@@ -73,8 +73,8 @@ func integer(name v1.ResourceName, list v1.ResourceList) (*int64, error) {
 	if value, ok := q.AsInt64(); ok {
 		return &value, nil
 	}
-	if scale := q.AsDec().Scale(); scale < -maxZeros || scale > maxZeros {
-		return nil, share.Invalid(string(name), "a number of more than %d zeros is too large", maxZeros)
+	if scale := q.AsDec().Scale(); scale < -maxScale || scale > maxScale {
+		return nil, share.Invalid(string(name), "a number of more than %d zeros is too large", maxScale)
 	}
 	value := q.Value() // rounds up, and stops at the largest int64
 	if q.CmpInt64(value) != 0 {
@@ -83,10 +83,10 @@ func integer(name v1.ResourceName, list v1.ResourceList) (*int64, error) {
 	return &value, nil
 }
 
-// checkSMTime compares sm-time, if it is written, with the product that it stands for. raw has passed NewContainer, so
-// that the product is small.
+// checkSMTime returns an error if the container's sm-time is set and is not sm x quota. raw has passed share.NewContainer, so the product
+// is small.
 func checkSMTime(list v1.ResourceList, raw share.Raw) error {
-	written, err := integer(ResourceSMTime, list)
+	written, err := readInteger(ResourceSMTime, list)
 	if err != nil || written == nil {
 		return err
 	}
@@ -104,19 +104,20 @@ func smTime(sm int64, quota *int64) int64 {
 }
 
 func containerAsks(c *v1.Container) bool {
-	return firstName(ours, c.Resources.Limits, c.Resources.Requests) != ""
+	return firstMatch(isGshareResource, c.Resources.Limits, c.Resources.Requests) != ""
 }
 
-// podLevelResource finds a resource of gshare where only those of Kubernetes belong.
+// podLevelResource returns the name of a gshare resource in the pod's overhead or pod-level resources, where none is allowed, or "" if
+// there is none.
 func podLevelResource(pod *v1.Pod) v1.ResourceName {
-	if name := firstName(ours, pod.Spec.Overhead); name != "" || pod.Spec.Resources == nil {
+	if name := firstMatch(isGshareResource, pod.Spec.Overhead); name != "" || pod.Spec.Resources == nil {
 		return name
 	}
-	return firstName(ours, pod.Spec.Resources.Limits, pod.Spec.Resources.Requests)
+	return firstMatch(isGshareResource, pod.Spec.Resources.Limits, pod.Spec.Resources.Requests)
 }
 
-// firstName returns the least name that is meant, "" if there is none: least, so that equal pods get equal events.
-func firstName(meant func(v1.ResourceName) bool, lists ...v1.ResourceList) v1.ResourceName {
+// firstMatch returns the alphabetically first resource name that matches, so that equal pods get equal events, or "" if none does.
+func firstMatch(meant func(v1.ResourceName) bool, lists ...v1.ResourceList) v1.ResourceName {
 	var first v1.ResourceName
 	for _, list := range lists {
 		for name := range list {
@@ -128,6 +129,10 @@ func firstName(meant func(v1.ResourceName) bool, lists ...v1.ResourceList) v1.Re
 	return first
 }
 
-func ours(name v1.ResourceName) bool { return strings.HasPrefix(string(name), ResourcePrefix) }
+func isGshareResource(name v1.ResourceName) bool {
+	return strings.HasPrefix(string(name), ResourcePrefix)
+}
 
-func unknown(name v1.ResourceName) bool { return ours(name) && !slices.Contains(resources[:], name) }
+func isUnknownResource(name v1.ResourceName) bool {
+	return isGshareResource(name) && !slices.Contains(resources[:], name)
+}

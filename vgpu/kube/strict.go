@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// formatVersion is the version of inventory and placement. Another one is refused: nothing is built on a guess.
+// formatVersion is the format version of inventory, placement and enforcement status annotations. Other versions are refused.
 const formatVersion = 1
 
-// decodeStrict reads one JSON value into the struct at into. It refuses unknown and repeated fields, and anything after
-// the value. The caller bounds the text.
+// decodeStrict decodes one JSON value into the struct at into. It refuses unknown and repeated fields, and text after the value. The caller
+// limits the length of the text.
 func decodeStrict(text string, into any) error {
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.DisallowUnknownFields()
@@ -25,9 +25,9 @@ func decodeStrict(text string, into any) error {
 	return refuseRepeats(text)
 }
 
-// refuseRepeats refuses an object with two fields of one name. encoding/json takes the last of two, in any case and
-// spelling; a reader in another language might take the first. The text must be what decodeStrict has accepted so far:
-// sound JSON, no deeper than its struct. json.Decoder.Token would take 480 allocations for a placement of three vGPUs.
+// refuseRepeats returns an error if a JSON object has two fields of one name. encoding/json uses the last of two, in any case and spelling;
+// a parser in another language might use the first. The text must have passed the other checks of decodeStrict: sound JSON, no deeper than
+// its struct. json.Decoder.Token would need 480 allocations for a placement of three vGPUs.
 func refuseRepeats(text string) error {
 	var (
 		names  []string // of the fields seen in all open objects
@@ -68,7 +68,7 @@ func stringEnd(text string, start int) int {
 func isField(rest string) bool { return strings.HasPrefix(strings.TrimLeft(rest, " \t\r\n"), ":") }
 
 func checkField(name string, seen []string) error {
-	if !plain(name, len(name)) {
+	if !isPlainName(name, len(name)) {
 		return fmt.Errorf("field %.64q is not spelled plainly", name)
 	}
 	for _, other := range seen {
@@ -79,12 +79,12 @@ func checkField(name string, seen []string) error {
 	return nil
 }
 
-// plain reports whether s can be an identifier: 1 to limit letters, digits, '-', '_' and '.'.
-func plain(s string, limit int) bool {
-	return s != "" && len(s) <= limit && strings.IndexFunc(s, notPlain) < 0
+// isPlainName reports whether s can be an identifier: 1 to limit letters, digits, '-', '_' and '.'.
+func isPlainName(s string, limit int) bool {
+	return s != "" && len(s) <= limit && strings.IndexFunc(s, isNotPlain) < 0
 }
 
-func notPlain(r rune) bool {
+func isNotPlain(r rune) bool {
 	switch {
 	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
 		return false

@@ -27,9 +27,9 @@ func Of(node *v1.Node, pods []*v1.Pod) (list []Slice) {
 	if err != nil {
 		return nil
 	}
-	d := &nodeview.Derivation{Node: packing.NewNode(node.Name, nodeview.Slices(inventory), 0, 0), PodRequest: nodeview.PodRequestOf}
+	d := &nodeview.OccupancyBuilder{Node: packing.NewNode(node.Name, nodeview.Slices(inventory), 0, 0), PodRequest: nodeview.PodRequestOf}
 	for _, pod := range pods {
-		d.Add(pod)
+		d.AddPod(pod)
 	}
 	for i := range d.Node.Slices {
 		list = append(list, drawn(d, i))
@@ -37,12 +37,12 @@ func Of(node *v1.Node, pods []*v1.Pod) (list []Slice) {
 	return list
 }
 
-func drawn(d *nodeview.Derivation, i int) Slice {
+func drawn(d *nodeview.OccupancyBuilder, i int) Slice {
 	s := &d.Node.Slices[i]
 	out := Slice{ID: string(s.ID), Slice: gpumap.Slice{
 		Node: d.Node.Name, Index: i, Model: strings.TrimSpace(s.Model + " " + s.Profile), Reserve: s.Reserve, MemoryTotal: s.Memory,
 	}}
-	for _, o := range d.Placed() {
+	for _, o := range d.Occupants() {
 		for _, c := range o.Placement.Containers {
 			for _, v := range c.VGPUs {
 				if v.Slice == out.ID {

@@ -1,5 +1,5 @@
-// Package nodeview translates nodes and pods into the types of vgpu/packing: which shares are on the slices of a node. Scheduler
-// plugins decide on it, and kubectl gshare explains their decisions from it.
+// Package nodeview translates Kubernetes nodes and pods into the types of vgpu/packing, and computes which shares are on the slices of a
+// node. The scheduler plugins decide with it, and gshare explain shows their decisions with it.
 package nodeview
 
 import (
@@ -21,7 +21,7 @@ var (
 	ErrNominated  = errors.New("GPUs are kept for a nominated pod")
 )
 
-// Occupant is a placement that takes space on a node.
+// Occupant is a placement that occupies slices of a node, with the namespace (Tenant) and workload of its pod.
 type Occupant struct {
 	Pod       *v1.Pod // nil for an assumed placement whose pod is not on the node yet
 	Tenant    string
@@ -29,8 +29,8 @@ type Occupant struct {
 	Placement kube.Placement
 }
 
-// Derivation computes what the slices of one node hold. Call Place or Add for each pod, then Load.
-type Derivation struct {
+// OccupancyBuilder computes which shares are on the slices of one node. Call AddPod or AddPlacement for each pod, then Build.
+type OccupancyBuilder struct {
 	Node       *packing.Node             // with empty slices; Load fills them
 	Packer     packing.Packer            // places pods that nobody has placed
 	PodRequest func(*v1.Pod) *PodRequest // Read, or what remembers its answers
@@ -40,20 +40,20 @@ type Derivation struct {
 	err     error
 }
 
-// Place adds a placement that is known from elsewhere than the pod's annotation.
-func (d *Derivation) Place(o Occupant) { d.placed = append(d.placed, o) }
+// AddPlacement adds a placement that the pod's annotation does not have yet, such as an assumed one.
+func (d *OccupancyBuilder) AddPlacement(o Occupant) { d.placed = append(d.placed, o) }
 
-// Placed returns the added placements; after Load in the order in which they were put on the slices, by pod UID.
-func (d *Derivation) Placed() []Occupant { return d.placed }
+// Occupants returns the added placements; after Build in the order in which they were put on the slices, by pod UID.
+func (d *OccupancyBuilder) Occupants() []Occupant { return d.placed }
 
-// Add adds a pod of the node with the placement in its annotation. Only a bound pod that requests shares has a valid one: on other
-// pods anybody may have written it.
-func (d *Derivation) Add(pod *v1.Pod) {
+// AddPod adds a pod of the node with the placement in its annotation. Only the placement of a bound pod that requests shares is used; on
+// other pods anybody may have written the annotation.
+func (d *OccupancyBuilder) AddPod(pod *v1.Pod) {
 	said, bound := d.PodRequest(pod), pod.Spec.NodeName != ""
 	switch {
 	case !said.Asks:
 	case bound && said.Placed && said.PlacementErr == nil && said.Placement.Node == d.Node.Name:
-		d.Place(Occupant{pod, pod.Namespace, said.Pod.Request.Workload, said.Placement})
+		d.AddPlacement(Occupant{pod, pod.Namespace, said.Pod.Request.Workload, said.Placement})
 	case bound && said.Placed:
 		d.err = ErrPlacement
 	case said.RequestErr != nil:
@@ -63,21 +63,21 @@ func (d *Derivation) Add(pod *v1.Pod) {
 	}
 }
 
-// Load puts the placed pods on the node's slices, and then every other pod where it would be placed now: first pods bound here, then
-// nominated ones, each by priority and then by UID. Nominated pods wait for terminating pods of lower priority, which therefore do
-// not count. Where a pod is put depends on this node alone; otherwise Reserve could refuse for ever what Filter admits. The error
-// is one of those that make the node untrusted.
-func (d *Derivation) Load() error {
+// Build puts the shares of placed pods on the node's slices, and then those of every other pod where it would be placed now: first pods
+// bound here, then nominated ones, each by priority and then by UID. Nominated pods wait for terminating pods of lower priority, which
+// therefore do not count. Where a pod is put depends on this node alone; otherwise Reserve could refuse for ever what Filter admits. The
+// error is one of those that make the node untrusted.
+func (d *OccupancyBuilder) Build() error {
 	slices.SortFunc(d.virtual, func(a, b *v1.Pod) int {
 		return cmp.Or(cmp.Compare(nominated(a), nominated(b)),
 			cmp.Compare(Priority(b), Priority(a)), cmp.Compare(a.UID, b.UID))
 	})
-	d.loadPlaced()
+	d.addPlaced()
 	return cmp.Or(d.err, d.placeUnplaced())
 }
 
-// placeUnplaced puts pods without a placement where they would be placed now.
-func (d *Derivation) placeUnplaced() error {
+// placeUnplaced puts each pod without a placement on the slices that it would get now. It returns an error if a pod does not fit.
+func (d *OccupancyBuilder) placeUnplaced() error {
 	for _, pod := range d.virtual {
 		said := d.PodRequest(pod)
 		plan, _, refusal := d.Packer.Place(d.Node, &said.Pod)
@@ -103,24 +103,24 @@ func placementError(pod *v1.Pod) error {
 	return ErrUnknownUse
 }
 
-func (d *Derivation) loadPlaced() {
+func (d *OccupancyBuilder) addPlaced() {
 	slices.SortFunc(d.placed, func(a, b Occupant) int { return cmp.Compare(a.Placement.UID, b.Placement.UID) })
 	for _, o := range d.placed {
-		if o.Pod == nil || !d.makesWay(o.Pod) {
-			load(d.Node, o)
+		if o.Pod == nil || !d.isPreempted(o.Pod) {
+			addShares(d.Node, o)
 		}
 	}
 }
 
-// makesWay reports whether the pod is terminating and a nominated pod of higher priority waits for its space. The framework filters
-// a second time without nominated pods, and then the terminating pod counts.
-func (d *Derivation) makesWay(pod *v1.Pod) bool {
+// isPreempted reports whether the pod is terminating and a nominated pod of higher priority waits for its space. The framework filters a
+// second time without nominated pods, and then the terminating pod counts.
+func (d *OccupancyBuilder) isPreempted(pod *v1.Pod) bool {
 	return pod.DeletionTimestamp != nil && slices.ContainsFunc(d.virtual, func(v *v1.Pod) bool {
 		return v.Spec.NodeName == "" && Priority(v) > Priority(pod)
 	})
 }
 
-// Priority returns the scheduling priority of a pod, or 0 where none is set.
+// Priority returns the scheduling priority of a pod, or 0 if none is set.
 func Priority(pod *v1.Pod) int32 {
 	if pod.Spec.Priority == nil {
 		return 0

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// PodRequest is what one version of a pod requests, and its placement, decoded.
+// PodRequest holds the decoded share request and placement of one version of a pod.
 type PodRequest struct {
 	Pod          packing.Pod
 	Asks         bool  // the pod requests a resource of gshare, even if RequestErr is set
@@ -19,7 +19,7 @@ type PodRequest struct {
 	PlacementErr error
 }
 
-// PodRequestOf decodes a pod.
+// PodRequestOf decodes the share request and the placement of a pod. Errors are returned in the fields of the result.
 func PodRequestOf(pod *v1.Pod) *PodRequest {
 	s := &PodRequest{}
 	var request share.Request
@@ -29,7 +29,7 @@ func PodRequestOf(pod *v1.Pod) *PodRequest {
 		s.RequestErr = request.Attachable()
 	}
 	s.Pod = packing.Pod{Tenant: pod.Namespace, Request: request}
-	if s.Placed && s.PlacementErr == nil && s.Asks && s.RequestErr == nil && !kube.Grants(s.Placement, request) {
+	if s.Placed && s.PlacementErr == nil && s.Asks && s.RequestErr == nil && !kube.Satisfies(s.Placement, request) {
 		s.PlacementErr = ErrPlacement
 	}
 	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})

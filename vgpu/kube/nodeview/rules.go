@@ -5,7 +5,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Rules returns the packing rules for a profile's arguments, which have their defaults.
+// Rules returns the packing rules for the arguments of a scheduler profile, whose defaults must be filled in.
 func Rules(m packing.Model, args v1alpha1.SharingArgs) packing.Rules {
 	rules := packing.NewRules(m)
 	rules.Gamma = *args.GammaPercent * 10

@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Slices returns the slices of an inventory.
+// Slices converts the slices of a node's inventory into those of the packer.
 func Slices(inv kube.Inventory) []packing.Slice {
 	out := make([]packing.Slice, len(inv.Slices))
 	for i, s := range inv.Slices {
@@ -19,9 +19,9 @@ func Slices(inv kube.Inventory) []packing.Slice {
 	return out
 }
 
-// load adds an occupant's shares to its slices. Shares on slices that the inventory no longer lists are skipped; they count again when
-// the slice is back.
-func load(n *packing.Node, o Occupant) {
+// addShares adds the shares of a placed pod to the node's slices. Shares on slices that the inventory no longer lists are skipped; they
+// count again when the slice is listed again.
+func addShares(n *packing.Node, o Occupant) {
 	for _, c := range o.Placement.Containers {
 		for _, v := range c.VGPUs {
 			if i, ok := n.SliceIndex(packing.SliceID(v.Slice)); ok {

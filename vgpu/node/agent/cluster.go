@@ -124,7 +124,7 @@ func (s *APIServer) WatchNode(ctx context.Context, changed func()) {
 func (s *APIServer) WriteEnforcement(ctx context.Context, pod types.NamespacedName, uid types.UID, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	patch := kube.OwnedPatch(string(uid), kube.AnnotationEnforcementStatus, text)
+	patch := kube.AnnotationPatchForUID(string(uid), kube.AnnotationEnforcementStatus, text)
 	_, err := s.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return ignoreGone(err)
 }

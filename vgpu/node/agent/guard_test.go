@@ -323,7 +323,7 @@ func TestFind(t *testing.T) {
 			}
 		})
 	}
-	if !hasTickets(pod, "main") || hasTickets(pod, "sidecar") || !hasTickets(pod, "") || !hasTickets(nil, "") || !kube.Asks(pod) {
+	if !hasTickets(pod, "main") || hasTickets(pod, "sidecar") || !hasTickets(pod, "") || !hasTickets(nil, "") || !kube.RequestsShare(pod) {
 		t.Error("hasTickets is wrong")
 	}
 }

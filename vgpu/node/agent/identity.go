@@ -92,9 +92,9 @@ func find(pods []*v1.Pod, c cgroup.Container) (pod *v1.Pod, name string) {
 // hasTickets reports whether the kubelet has allocated tickets to a container, or may have.
 func hasTickets(pod *v1.Pod, name string) bool {
 	if pod == nil || name == "" {
-		return pod == nil || kube.Asks(pod)
+		return pod == nil || kube.RequestsShare(pod)
 	}
-	return slices.Contains(kube.Holders(pod), name)
+	return slices.Contains(kube.ContainersWithVGPUs(pod), name)
 }
 
 // isAllocatedElsewhere reports whether another device plugin has allocated the slice to the container.

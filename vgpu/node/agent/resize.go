@@ -29,7 +29,7 @@ func (s *sweeper) resizeOne(granted *grant.Grant, pod *v1.Pod) {
 		return
 	}
 	placed := granted.VGPUs[0].Share.SMLimit
-	limit, err := kube.SMLimitNow(pod, placed)
+	limit, err := kube.SMLimitOf(pod, placed)
 	if err == nil && limit != running.container.Status().VGPUs[0].CurrentSMLimit {
 		err = running.container.Resize(limit)
 	}

@@ -67,7 +67,7 @@ func (s *sweeper) sweep(ctx context.Context) (processesLeft bool) {
 	if err != nil {
 		return false // without the kubelet no pod is known to have ended
 	}
-	s.devices.setPodsBound(slices.ContainsFunc(pods, func(p *v1.Pod) bool { return kube.Asks(p) && !kubelet.Ended(p) }))
+	s.devices.setPodsBound(slices.ContainsFunc(pods, func(p *v1.Pod) bool { return kube.RequestsShare(p) && !kubelet.Ended(p) }))
 	s.resize(pods)
 	ended := slices.DeleteFunc(grants, func(granted grant.Grant) bool { return isActive(pods, granted.UID) })
 	if len(ended) == 0 {

@@ -35,7 +35,7 @@ func (c Claim) grantOf(node string) (Grant, *Refusal) {
 		return Grant{}, refuse(Forged, "%v: only the scheduler may write it; delete the pod and create it again", err)
 	case placement.Node != node:
 		return Grant{}, refuse(Forged, "the placement is for node %.64s, not for %s: delete the pod and create it again", placement.Node, node)
-	case !kube.Grants(placement, request):
+	case !kube.Satisfies(placement, request):
 		return Grant{}, refuse(Forged, "the placement is not what the pod's resources ask for: delete the pod and create it again")
 	}
 	i := slices.IndexFunc(placement.Containers, func(p kube.PlacedContainer) bool { return p.Name == c.Container })

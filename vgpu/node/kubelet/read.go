@@ -31,7 +31,7 @@ func (r *Records) readAll(ctx context.Context) error {
 		return err
 	}
 	for _, pod := range pods {
-		if Ended(pod) || !kube.Asks(pod) || r.Complete(pod.UID) {
+		if Ended(pod) || !kube.RequestsShare(pod) || r.Complete(pod.UID) {
 			continue
 		}
 		if slices.ContainsFunc(pods, func(other *v1.Pod) bool { return namesake(pod, other) }) {
@@ -98,7 +98,7 @@ func (r *Records) learn(pod *v1.Pod, containers []*resources.ContainerResources,
 		r.owners[key] = o
 		learned++
 	}
-	r.read[pod.UID] = learned == len(kube.Holders(pod))
+	r.read[pod.UID] = learned == len(kube.ContainersWithVGPUs(pod))
 }
 
 // Allocation is a device that a container holds through another device plugin.

@@ -46,7 +46,7 @@ func (n Node) Step(ctx context.Context) error {
 		return err
 	}
 	for _, p := range pods {
-		if kube.Asks(p) && !kubelet.Ended(p) {
+		if kube.RequestsShare(p) && !kubelet.Ended(p) {
 			return fmt.Errorf("%w: pod %s/%s has a share: delete it first", ErrLeft, p.Namespace, p.Name)
 		}
 	}
@@ -86,11 +86,11 @@ func (n Node) forget(ctx context.Context) error {
 		return err
 	}
 	if _, present := node.Annotations[kube.AnnotationInventory]; present {
-		if _, err := nodes.Patch(ctx, n.Name, types.MergePatchType, kube.ForgetPatch(kube.AnnotationInventory), metav1.PatchOptions{}); err != nil {
+		if _, err := nodes.Patch(ctx, n.Name, types.MergePatchType, kube.RemoveAnnotationPatch(kube.AnnotationInventory), metav1.PatchOptions{}); err != nil {
 			return err
 		}
 	}
-	if patch := kube.NoCapacityPatch(node); patch != nil {
+	if patch := kube.RemoveCapacityPatch(node); patch != nil {
 		if node, err = nodes.Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 			return err
 		}

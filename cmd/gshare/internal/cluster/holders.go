@@ -72,5 +72,5 @@ func (s *Snapshot) Suspects(n *Node) (list []string) {
 
 // Unplaced are pods that only a packer could place: they have no slice to be shown on.
 func Unplaced(pod *v1.Pod) bool {
-	return kube.Asks(pod) && pod.Annotations[kube.AnnotationPlacement] == ""
+	return kube.RequestsShare(pod) && pod.Annotations[kube.AnnotationPlacement] == ""
 }

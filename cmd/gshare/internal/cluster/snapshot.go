@@ -119,20 +119,20 @@ type Node struct {
 func (s *Snapshot) Derive(node *v1.Node, packer packing.Packer, asks *v1.Pod, without func(*v1.Pod) bool) *Node {
 	inventory, _, err := kube.InventoryOf(node)
 	n := &Node{Object: node, Used: v1.ResourceList{}, closed: closedOf(inventory)}
-	d := &nodeview.Derivation{Node: packing.NewNode(node.Name, nodeview.Slices(inventory), 0, 0), Packer: packer, PodRequest: s.PodRequest}
+	d := &nodeview.OccupancyBuilder{Node: packing.NewNode(node.Name, nodeview.Slices(inventory), 0, 0), Packer: packer, PodRequest: s.PodRequest}
 	for _, pod := range s.onNode[node.Name] {
 		if !without(pod) {
-			d.Add(pod)
+			d.AddPod(pod)
 			n.count(pod)
 		}
 	}
 	for _, pod := range s.nominated[node.Name] {
 		if asks != nil && pod.UID != asks.UID && nodeview.Priority(pod) >= nodeview.Priority(asks) {
-			d.Add(pod)
+			d.AddPod(pod)
 			n.count(pod)
 		}
 	}
-	n.Doubt, n.Node, n.placed = d.Load(), d.Node, d.Placed()
+	n.Doubt, n.Node, n.placed = d.Build(), d.Node, d.Occupants()
 	if err != nil {
 		n.Doubt = fmt.Errorf("%w: %w", nodeview.ErrInventory, err)
 	}

@@ -117,7 +117,7 @@ func (e *examination) pods(s *cluster.Snapshot, n *examinedNode) {
 	}
 	count, reports := 0, []string{}
 	for _, pod := range s.Pods {
-		if pod.Spec.NodeName != n.Name || !kube.Asks(pod) || cluster.Ended(pod) {
+		if pod.Spec.NodeName != n.Name || !kube.RequestsShare(pod) || cluster.Ended(pod) {
 			continue
 		}
 		count++

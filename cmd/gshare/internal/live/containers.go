@@ -28,7 +28,7 @@ func lasting(pod *v1.Pod) iter.Seq[*v1.Container] {
 
 // holdsGPU reports whether a pod holds a GPU, a part of one, or a MIG instance.
 func holdsGPU(pod *v1.Pod) bool {
-	if kube.Asks(pod) {
+	if kube.RequestsShare(pod) {
 		return true
 	}
 	for c := range lasting(pod) {

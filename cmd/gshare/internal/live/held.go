@@ -9,7 +9,7 @@ import (
 
 // held returns the part of the node's GPUs that the pod holds now.
 func (g *gpuNode) held(pod *v1.Pod) packing.MilliGPU {
-	if kube.Asks(pod) {
+	if kube.RequestsShare(pod) {
 		return g.heldOfSlices(pod)
 	}
 	var sum packing.MilliGPU

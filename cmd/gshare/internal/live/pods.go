@@ -67,7 +67,7 @@ func (r *reader) gpuPod(node *gpuNode, pod *v1.Pod) whatif.Pod {
 
 // request returns the request of the pod with gshare, parsed as the scheduler does, including its annotations.
 func (r *reader) request(node *gpuNode, pod *v1.Pod) (share.Request, error) {
-	if kube.Asks(pod) {
+	if kube.RequestsShare(pod) {
 		request, _, err := kube.RequestOf(pod)
 		return request, err
 	}

@@ -141,7 +141,7 @@ func (v *nodeExplainer) look(out *Node) {
 // departures returns the pods of the node whose end alone would make room.
 func (v *nodeExplainer) departures(n *cluster.Node) (names []string) {
 	for _, other := range v.snapshot.On(n.Name) {
-		if !kube.Asks(other) {
+		if !kube.RequestsShare(other) {
 			continue
 		}
 		after := v.snapshot.Derive(n.Object, v.packer, v.pod, func(p *v1.Pod) bool { return p == other })
@@ -154,7 +154,7 @@ func (v *nodeExplainer) departures(n *cluster.Node) (names []string) {
 
 // ineligible returns the obstacles from cordon, taints and node selection.
 func (v *nodeExplainer) ineligible(n *v1.Node) []Obstacle {
-	switch result, taint := v.eligibility.On(n); result {
+	switch result, taint := v.eligibility.Check(n); result {
 	case nodeview.Cordoned:
 		return []Obstacle{{"the node is cordoned", "", "kubectl uncordon " + n.Name}}
 	case nodeview.Tainted:

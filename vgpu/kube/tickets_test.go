@@ -52,15 +52,15 @@ func TestLeastIsLeast(t *testing.T) {
 	for i := range places {
 		places[i].MemoryMiB -= int64(37 * i) // not in proportion
 	}
-	promised, tight := fewest(places), false
+	promised, tight := minCapacity(places), false
 	random := rand.New(rand.NewPCG(3, 3))
 	for range 2000 {
 		var taken uint8
-		var has least
+		var has capacity
 		for _, i := range random.Perm(len(places)) {
 			if p := places[i]; p.Room&taken == 0 {
 				taken |= p.Room
-				has = least{has.slices + 1, has.memory + p.MemoryMiB}
+				has = capacity{has.slices + 1, has.memory + p.MemoryMiB}
 			}
 		}
 		if has.slices < promised.slices || has.memory < promised.memory {

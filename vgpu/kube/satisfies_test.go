@@ -27,11 +27,11 @@ func TestGrants(t *testing.T) {
 		"other container": {func(c *PlacedContainer) { c.Name = "b" }, false},
 	}
 	for name, tt := range tests {
-		if got := Grants(placement(tt.edit), request); got != tt.want {
+		if got := Satisfies(placement(tt.edit), request); got != tt.want {
 			t.Errorf("%s: granted %v, want %v", name, got, tt.want)
 		}
 	}
-	if Grants(Placement{}, request) {
+	if Satisfies(Placement{}, request) {
 		t.Error("a placement without containers grants a share")
 	}
 }
