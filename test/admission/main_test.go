@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gshare-dev/gshare/test/controlplane"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
 // server is how an administrator reaches the API server of all tests.
@@ -15,7 +16,7 @@ var server *rest.Config
 
 func TestMain(m *testing.M) {
 	os.Exit(controlplane.During(func(plane *controlplane.ControlPlane) int {
-		server = plane.Config(controlplane.Admin)
+		server = plane.Config(access.Admin)
 		return m.Run()
 	}))
 }

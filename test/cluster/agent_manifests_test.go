@@ -13,13 +13,14 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/gshare-dev/gshare/test/cluster"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
 // apply creates the objects of a manifest.
 func apply(t *testing.T, c *cluster.Cluster, manifest []byte) {
 	t.Helper()
 	ctx := testContext(t)
-	client, err := dynamic.NewForConfig(c.Config(cluster.Admin))
+	client, err := dynamic.NewForConfig(c.Config(access.Admin))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gshare-dev/gshare/test/cluster/machine"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
+	"github.com/gshare-dev/gshare/test/executable"
 )
 
 // startTimeout is for a machine that does much else: a start takes some 15 seconds.
@@ -42,13 +44,13 @@ type Cluster struct {
 	// Dir has the cluster's files, and is seen under the same path on every machine.
 	Dir string
 
-	options  Options
-	programs string   // folder of the programs that hack/cluster.sh builds
-	images   []string // archives
-	lock     *os.File
-	control  *machine.Machine
-	access   *access
-	client   *kubernetes.Clientset
+	options     Options
+	programs    string   // folder of the programs that hack/cluster.sh builds
+	images      []string // archives
+	lock        *os.File
+	control     *machine.Machine
+	credentials *access.Credentials
+	client      *kubernetes.Clientset
 }
 
 // Start runs a cluster until the end of the test, and returns when all nodes are ready. It skips the test where a
@@ -61,7 +63,7 @@ func Start(t testing.TB, o Options) *Cluster {
 	if o.Nodes == 0 {
 		o.Nodes = 2
 	}
-	programs, err := build()
+	programs, err := executable.Build("build")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gshare-dev/gshare/manifests"
 	"github.com/gshare-dev/gshare/test/cluster/machine"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
 // startControlPlane returns when all four programs serve.
@@ -49,14 +50,14 @@ func (c *Cluster) apiServerArgs() []string {
 		"--advertise-address=" + controlAddress,
 		"--secure-port=6443",
 		"--service-cluster-ip-range=10.96.0.0/16",
-		"--tls-cert-file=" + c.file(servingCert),
-		"--tls-private-key-file=" + c.file(servingKey),
-		"--token-auth-file=" + c.file(tokenFile),
+		"--tls-cert-file=" + c.secret(access.ServingCert),
+		"--tls-private-key-file=" + c.secret(access.ServingKey),
+		"--token-auth-file=" + c.secret(access.TokenFile),
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
 		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file=" + c.file(accountKey),
-		"--service-account-signing-key-file=" + c.file(accountKey),
+		"--service-account-key-file=" + c.secret(access.AccountKey),
+		"--service-account-signing-key-file=" + c.secret(access.AccountKey),
 		"--kubelet-preferred-address-types=InternalIP",
 		"--allow-privileged=true",
 		"--shutdown-delay-duration=0",
@@ -64,7 +65,7 @@ func (c *Cluster) apiServerArgs() []string {
 }
 
 func (c *Cluster) controllerManagerArgs() ([]string, error) {
-	kubeconfig, err := c.writeKubeconfig(ControllerManager)
+	kubeconfig, err := c.writeKubeconfig(access.ControllerManager)
 	return []string{
 		"--kubeconfig=" + kubeconfig,
 		"--authentication-kubeconfig=" + kubeconfig,
@@ -72,14 +73,14 @@ func (c *Cluster) controllerManagerArgs() ([]string, error) {
 		"--bind-address=127.0.0.1",
 		"--leader-elect=false",
 		"--use-service-account-credentials=true",
-		"--service-account-private-key-file=" + c.file(accountKey),
-		"--root-ca-file=" + c.file(servingCert),
+		"--service-account-private-key-file=" + c.secret(access.AccountKey),
+		"--root-ca-file=" + c.secret(access.ServingCert),
 	}, err
 }
 
 // schedulerArgs writes the scheduler's configuration, which only lacks the kubeconfig.
 func (c *Cluster) schedulerArgs() ([]string, error) {
-	kubeconfig, err := c.writeKubeconfig(Scheduler)
+	kubeconfig, err := c.writeKubeconfig(access.Scheduler)
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +104,8 @@ func (c *Cluster) schedulerArgs() ([]string, error) {
 }
 
 func (c *Cluster) file(name string) string { return filepath.Join(c.Dir, name) }
+
+func (c *Cluster) secret(name string) string { return c.file(filepath.Join("kubernetes", name)) }
 
 func writeYAML(path string, value any) error {
 	content, err := yaml.Marshal(value)

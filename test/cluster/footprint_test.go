@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/gshare-dev/gshare/test/cluster"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
 // footprint returns all that gshare has left on the API server and on the nodes. Events go by themselves.
@@ -56,7 +57,7 @@ func counted(node *v1.Node) (found []string) {
 // objects returns those of every kind that can be listed with gshare in their name or namespace.
 func (i *installed) objects(t *testing.T) (found []string) {
 	t.Helper()
-	client, err := dynamic.NewForConfig(i.Config(cluster.Admin))
+	client, err := dynamic.NewForConfig(i.Config(access.Admin))
 	if err != nil {
 		t.Fatal(err)
 	}

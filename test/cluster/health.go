@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gshare-dev/gshare/test/cluster/machine"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
 // probe asks for a health page from the machine's network, as the administrator.
@@ -19,7 +20,7 @@ func (c *Cluster) probe(ctx context.Context, m *machine.Machine, url string) err
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Authorization", "Bearer "+c.Token(Admin))
+	request.Header.Set("Authorization", "Bearer "+c.Token(access.Admin))
 	transport := &http.Transport{
 		DialContext:       m.Dial,
 		DisableKeepAlives: true,

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gshare-dev/gshare/test/cluster"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 	"github.com/gshare-dev/gshare/test/monitoring"
 )
 
@@ -84,7 +85,7 @@ func (i *installed) fetch(t *testing.T, node *cluster.Node, url string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request.Header.Set("Authorization", "Bearer "+i.Token(cluster.Admin))
+	request.Header.Set("Authorization", "Bearer "+i.Token(access.Admin))
 	client := http.Client{Transport: &http.Transport{
 		DialContext: node.Machine.Dial, DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // it makes its own certificate
 	}}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gshare-dev/gshare/test/cluster"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
@@ -102,7 +103,7 @@ func startEmpty(t *testing.T) *installed {
 	t.Cleanup(cancel)
 	i := &installed{agents: &agents{Cluster: c}, ctx: ctx, kubeconfig: filepath.Join(c.Dir, "admin.kubeconfig"), plugin: filepath.Join(c.Dir, "kubectl-gshare")}
 	t.Cleanup(func() { i.explain(t) })
-	content, err := c.Kubeconfig(c.Token(cluster.Admin))
+	content, err := c.Kubeconfig(c.Token(access.Admin))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +218,7 @@ func (i *installed) overlay(t *testing.T, v edition) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, port, _ := strings.Cut(strings.TrimPrefix(i.Config(cluster.Admin).Host, "https://"), ":")
+	host, port, _ := strings.Cut(strings.TrimPrefix(i.Config(access.Admin).Host, "https://"), ":")
 	text := fmt.Sprintf("resources: [%s]\nimages: [{name: gshare-node, newTag: %s}, {name: gshare-scheduler, newTag: %[2]s}]\n"+
 		"configMapGenerator: [{name: gshare-node-config, namespace: gshare-system, behavior: replace, files: [node.yaml]}]\npatches:\n", base, v.tag)
 	for _, target := range [][3]string{{"DaemonSet", "gshare-node", "agent"}, {"Deployment", "gshare-scheduler", "scheduler"}} {

@@ -5,12 +5,13 @@ import (
 	"maps"
 
 	"github.com/gshare-dev/gshare/test/cluster/machine"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
 // startKubelet returns when the node is ready.
 func (n *Node) startKubelet(ctx context.Context) error {
 	c := n.cluster
-	kubeconfig, err := c.writeKubeconfig(NodeUser(n.Name))
+	kubeconfig, err := c.writeKubeconfig(access.Node(n.Name))
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gshare-dev/gshare/test/cluster/machine"
+	"github.com/gshare-dev/gshare/test/executable"
 )
 
 // keepLogs copies the logs into a folder below the one that GSHARE_CLUSTER_LOGS names, if it does.
@@ -22,6 +22,6 @@ func (c *Cluster) keepLogs(test string) error {
 func (c *Cluster) showLogs(t testing.TB) {
 	logs, _ := filepath.Glob(filepath.Join(c.Dir, "logs", "*.log")) // the pattern is right
 	for _, log := range logs {
-		t.Logf("end of %s:\n%s", filepath.Base(log), machine.Tail(log))
+		t.Logf("end of %s:\n%s", filepath.Base(log), executable.LogTail(log))
 	}
 }

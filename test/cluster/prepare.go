@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gshare-dev/gshare/test/cluster/machine"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
 // prepare makes folders, secrets, machines and their network.
@@ -21,16 +22,16 @@ func (c *Cluster) prepare(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	users := []User{Admin, Scheduler, ControllerManager}
+	users := []access.User{access.Admin, access.Scheduler, access.ControllerManager}
 	for index := range c.options.Nodes {
 		node := newNode(c, index)
 		c.Nodes = append(c.Nodes, node)
-		users = append(users, NodeUser(node.Name))
+		users = append(users, access.Node(node.Name))
 	}
-	if c.access, err = newAccess(c.Dir, users); err != nil {
+	if c.credentials, err = access.New(c.file("kubernetes"), users, controlAddress, "127.0.0.1"); err != nil {
 		return err
 	}
-	if c.client, err = kubernetes.NewForConfig(c.Config(Admin)); err != nil {
+	if c.client, err = kubernetes.NewForConfig(c.Config(access.Admin)); err != nil {
 		return err
 	}
 	images := append([]Image{

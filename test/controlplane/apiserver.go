@@ -3,6 +3,8 @@ package controlplane
 import (
 	"fmt"
 	"strings"
+
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
 // admissionOff names the admission plugins that wait for a controller manager, which does not run:
@@ -26,14 +28,14 @@ func serverArguments(port int, o Options) []string {
 		"--advertise-address=" + loopback, // else a route to the outside has to exist
 		"--endpoint-reconciler-type=none", // endpoints may not be loopback addresses
 		"--service-cluster-ip-range=10.0.0.0/16",
-		"--tls-cert-file=" + servingCert,
-		"--tls-private-key-file=" + servingKey,
-		"--token-auth-file=" + tokenFile,
+		"--tls-cert-file=" + access.ServingCert,
+		"--tls-private-key-file=" + access.ServingKey,
+		"--token-auth-file=" + access.TokenFile,
 		"--anonymous-auth=false",
 		"--authorization-mode=RBAC",
 		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file=" + accountKey,
-		"--service-account-signing-key-file=" + accountKey,
+		"--service-account-key-file=" + access.AccountKey,
+		"--service-account-signing-key-file=" + access.AccountKey,
 		"--disable-admission-plugins=" + strings.Join(admissionOff, ","),
 		"--allow-privileged=true",
 		// A local benchmark measures the scheduler, not a queue in front of the API server.

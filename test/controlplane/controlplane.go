@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
 const (
@@ -40,10 +43,10 @@ type Options struct {
 type ControlPlane struct {
 	APIServer *Process // etcd is in the same process
 
-	dir       string
-	temporary bool
-	lock      *os.File // held while anything runs in dir
-	access    *access
+	dir         string
+	temporary   bool
+	lock        *os.File // held while anything runs in dir
+	credentials *access.Credentials
 
 	mu         sync.Mutex // guards schedulers, and is held while one starts
 	schedulers []*Process
@@ -72,8 +75,8 @@ func (c *ControlPlane) startServer(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, user := range []User{Admin, Scheduler} {
-		if err := c.access.writeKubeconfig(c.Kubeconfig(user), c.APIServer.URL, user); err != nil {
+	for _, user := range []access.User{access.Admin, access.Scheduler} {
+		if err := c.credentials.WriteKubeconfig(c.Kubeconfig(user), c.APIServer.URL, user); err != nil {
 			return err
 		}
 	}
@@ -82,7 +85,7 @@ func (c *ControlPlane) startServer(ctx context.Context, o Options) (err error) {
 
 // waitNamespaces is needed because a ready API server may not have made them yet.
 func (c *ControlPlane) waitNamespaces(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(c.Config(Admin))
+	client, err := kubernetes.NewForConfig(c.Config(access.Admin))
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
@@ -99,13 +102,13 @@ func (c *ControlPlane) waitNamespaces(ctx context.Context) error {
 }
 
 // Config returns a new client configuration, which the caller may change. It has no rate limit.
-func (c *ControlPlane) Config(user User) *rest.Config {
-	return c.access.config(c.APIServer.URL, user)
+func (c *ControlPlane) Config(user access.User) *rest.Config {
+	return c.credentials.Config(c.APIServer.URL, c.credentials.Token(user))
 }
 
 // Kubeconfig returns the path of the user's kubeconfig file, for kubectl and other programs.
-func (c *ControlPlane) Kubeconfig(user User) string {
-	return filepath.Join(c.dir, string(user)+".kubeconfig")
+func (c *ControlPlane) Kubeconfig(user access.User) string {
+	return filepath.Join(c.dir, strings.ReplaceAll(string(user), ":", "-")+".kubeconfig")
 }
 
 // Dir returns the directory of state, secrets and logs.

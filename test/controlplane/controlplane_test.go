@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gshare-dev/gshare/test/controlplane"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
 const defaultProfile = "profiles: [{schedulerName: default-scheduler}]"
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 func TestSchedulerBindsAgainAfterKill(t *testing.T) {
 	ctx := testContext(t)
 	c := start(ctx, t, controlplane.Options{})
-	client := clientFor(t, c.Config(controlplane.Admin))
+	client := clientFor(t, c.Config(access.Admin))
 	createNode(ctx, t, client)
 
 	scheduler := startScheduler(ctx, t, c, controlplane.SchedulerOptions{})
@@ -43,7 +44,7 @@ func TestSchedulerBindsAgainAfterKill(t *testing.T) {
 		t.Errorf("a killed scheduler reports %v", err)
 	}
 	createPod(ctx, t, client, "second")
-	proxy, requests := startProxy(t, c.Config(controlplane.Scheduler))
+	proxy, requests := startProxy(t, c.Config(access.Scheduler))
 	second := startScheduler(ctx, t, c, controlplane.SchedulerOptions{
 		Server: proxy, LeaderElect: true,
 		LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 500 * time.Millisecond,
@@ -67,7 +68,7 @@ func TestSchedulerBindsAgainAfterKill(t *testing.T) {
 func TestUsersAndAdmission(t *testing.T) {
 	ctx := testContext(t)
 	c := start(ctx, t, controlplane.Options{})
-	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig(controlplane.Scheduler))
+	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig(access.Scheduler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func TestUsersAndAdmission(t *testing.T) {
 	if _, err := stranger.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
 		t.Errorf("a stranger got %v", err)
 	}
-	admin := clientFor(t, c.Config(controlplane.Admin))
+	admin := clientFor(t, c.Config(access.Admin))
 	if _, err := admin.AdmissionregistrationV1().MutatingAdmissionPolicies().List(ctx, metav1.ListOptions{}); err != nil {
 		t.Errorf("no mutating admission policies: %v", err)
 	}
@@ -97,14 +98,14 @@ func TestDirectoryKeepsObjects(t *testing.T) {
 	ctx := testContext(t)
 	o := controlplane.Options{Dir: t.TempDir()}
 	c := start(ctx, t, o)
-	createNode(ctx, t, clientFor(t, c.Config(controlplane.Admin)))
+	createNode(ctx, t, clientFor(t, c.Config(access.Admin)))
 	if _, err := controlplane.Start(ctx, o); !errors.Is(err, syscall.EWOULDBLOCK) {
 		t.Errorf("a second start in the same directory gave %v", err)
 	}
 	stop(t, c)
 
 	c = start(ctx, t, o)
-	client := clientFor(t, c.Config(controlplane.Admin))
+	client := clientFor(t, c.Config(access.Admin))
 	if _, err := client.CoreV1().Nodes().Get(ctx, "node-1", metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}

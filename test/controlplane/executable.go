@@ -1,12 +1,11 @@
 package controlplane
 
 import (
-	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
+
+	"github.com/gshare-dev/gshare/test/executable"
 )
 
 // What the child processes and package program agree on. A child's command line is: program ChildArgument role flags...
@@ -31,8 +30,8 @@ var ownProgram bool
 // UseOwnProgram makes the calling binary the program of all children. Package program calls it.
 func UseOwnProgram() { ownProgram = true }
 
-// executable returns the program that children run.
-func executable() (string, error) {
+// childProgram returns the path of the program that children run.
+func childProgram() (string, error) {
 	if ownProgram {
 		return os.Executable()
 	}
@@ -45,27 +44,6 @@ var hyperkube = sync.OnceValues(func() (string, error) {
 		_, err := os.Stat(path) // go test keeps results of tests for as long as the files that they look at are the same
 		return path, err
 	}
-	root, err := repository()
-	if err != nil {
-		return "", err
-	}
-	command := exec.Command(filepath.Join(root, "hack", "cluster.sh"), "hyperkube")
-	if out, err := command.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", command, err, out)
-	}
-	return filepath.Join(root, "bin", "cluster", "hyperkube"), nil
+	folder, err := executable.Build("hyperkube")
+	return filepath.Join(folder, "hyperkube"), err
 })
-
-// repository returns the root of the checkout that the working folder is in, as it is in a test.
-func repository() (string, error) {
-	folder, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for ; folder != "/"; folder = filepath.Dir(folder) {
-		if _, err := os.Stat(filepath.Join(folder, "hack", "cluster.sh")); err == nil {
-			return folder, nil
-		}
-	}
-	return "", errors.New("hack/cluster.sh is in no folder above the working folder")
-}

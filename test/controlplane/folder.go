@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
 // prepare makes the directory and the secrets.
@@ -23,7 +25,7 @@ func (c *ControlPlane) prepare() (err error) {
 	if c.lock, err = lockFolder(c.dir); err != nil {
 		return err
 	}
-	c.access, err = newAccess(c.dir)
+	c.credentials, err = access.New(c.dir, []access.User{access.Admin, access.Scheduler}, loopback)
 	return err
 }
 

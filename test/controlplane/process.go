@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/gshare-dev/gshare/test/executable"
 )
 
 // stopGrace is how long a child may take to end by itself after SIGTERM.
@@ -33,7 +35,7 @@ type Process struct {
 // launch runs the child program in the folder, as the role, with its output appended to p.LogFile.
 // The child has its own process group: a Ctrl-C reaches only the parent, which decides on the order.
 func (p *Process) launch(folder, role string, args []string) error {
-	program, err := executable()
+	program, err := childProgram()
 	if err != nil {
 		return err
 	}
@@ -65,7 +67,7 @@ func (p *Process) wait() {
 	case err == nil:
 		p.err = fmt.Errorf("%s ended", p.Name)
 	default:
-		p.err = fmt.Errorf("%s ended: %w; end of %s:\n%s", p.Name, err, p.LogFile, tail(p.LogFile))
+		p.err = fmt.Errorf("%s ended: %w; end of %s:\n%s", p.Name, err, p.LogFile, executable.LogTail(p.LogFile))
 	}
 }
 

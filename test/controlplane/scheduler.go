@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
 // SchedulerOptions say how to run a scheduler. The zero value is one that does not elect a leader.
@@ -67,7 +69,7 @@ func (c *ControlPlane) writeSchedulerConfig(name string, config []byte, o Schedu
 		server = o.Server
 	}
 	kubeconfig := filepath.Join(c.dir, name+".scheduler.kubeconfig")
-	if err := c.access.writeKubeconfig(kubeconfig, server, Scheduler); err != nil {
+	if err := c.credentials.WriteKubeconfig(kubeconfig, server, access.Scheduler); err != nil {
 		return "", err
 	}
 	merged, err := mergeSchedulerConfig(config, kubeconfig, o)
@@ -88,10 +90,10 @@ func (c *ControlPlane) schedulerArguments(port int, configFile string, o Schedul
 		"--config=" + configFile,
 		fmt.Sprintf("--secure-port=%d", port),
 		"--bind-address=" + loopback,
-		"--tls-cert-file=" + servingCert,
-		"--tls-private-key-file=" + servingKey,
-		"--authentication-kubeconfig=" + c.Kubeconfig(Scheduler),
-		"--authorization-kubeconfig=" + c.Kubeconfig(Scheduler),
+		"--tls-cert-file=" + access.ServingCert,
+		"--tls-private-key-file=" + access.ServingKey,
+		"--authentication-kubeconfig=" + c.Kubeconfig(access.Scheduler),
+		"--authorization-kubeconfig=" + c.Kubeconfig(access.Scheduler),
 		"--authentication-skip-lookup=true",
 		"--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics",
 		fmt.Sprintf("--v=%d", o.Verbosity),

@@ -1,25 +1,24 @@
 package controlplane
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+
+	"github.com/gshare-dev/gshare/test/controlplane/access"
+	"github.com/gshare-dev/gshare/test/executable"
 )
 
 const (
 	loopback      = "127.0.0.1"
 	readyInterval = 50 * time.Millisecond
 	portAttempts  = 3
-	tailBytes     = 4000
 )
 
 // child is what to start: args gets the port that the child shall serve on.
@@ -54,7 +53,7 @@ func (c *ControlPlane) startOnce(ctx context.Context, what child) (*Process, err
 		URL:     fmt.Sprintf("https://%s:%d", loopback, port),
 		LogFile: filepath.Join(c.dir, LogFolder, what.name+".log"),
 	}
-	if p.client, err = rest.HTTPClientFor(c.access.config(p.URL, Admin)); err != nil {
+	if p.client, err = rest.HTTPClientFor(c.credentials.Config(p.URL, c.credentials.Token(access.Admin))); err != nil {
 		return nil, err
 	}
 	if err := p.launch(c.dir, what.role, what.args(port)); err != nil {
@@ -76,7 +75,7 @@ func (p *Process) waitReady(ctx context.Context) error {
 	if err == nil || p.Err() != nil {
 		return err
 	}
-	return fmt.Errorf("%w; %w; end of %s:\n%s", err, last, p.LogFile, tail(p.LogFile))
+	return fmt.Errorf("%w; %w; end of %s:\n%s", err, last, p.LogFile, executable.LogTail(p.LogFile))
 }
 
 func freePort() (int, error) {
@@ -86,17 +85,4 @@ func freePort() (int, error) {
 	}
 	port := listener.Addr().(*net.TCPAddr).Port
 	return port, listener.Close()
-}
-
-// tail returns the end of a log, for an error message.
-func tail(path string) []byte {
-	content, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return []byte(err.Error())
-	}
-	if len(content) > tailBytes {
-		content = content[len(content)-tailBytes:]
-		_, content, _ = bytes.Cut(content, []byte("\n"))
-	}
-	return bytes.TrimSpace(content)
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/gshare-dev/gshare/test/controlplane"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 	"github.com/gshare-dev/gshare/test/install/document"
 	"github.com/gshare-dev/gshare/test/install/manifest"
 )
@@ -35,13 +36,13 @@ func TestDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, own := plane.Config(controlplane.Admin), render(t, overlays["a cluster of one's own"].values...)
+	server, own := plane.Config(access.Admin), render(t, overlays["a cluster of one's own"].values...)
 	if len(own) < 20 {
 		t.Fatalf("only %d objects", len(own))
 	}
 	var done []string
 	for _, c := range commands {
-		if _, err := helm(t, plane.Kubeconfig(controlplane.Admin), c.Words[1:]...); err != nil {
+		if _, err := helm(t, plane.Kubeconfig(access.Admin), c.Words[1:]...); err != nil {
 			t.Fatalf("%s: %v", c.File, err)
 		}
 		done = append(done, c.Words[1])

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gshare-dev/gshare/test/controlplane"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
 // server is how an administrator reaches the API server of all tests, and kubeconfig the file that says the same.
@@ -19,7 +20,7 @@ var (
 
 func TestMain(m *testing.M) {
 	os.Exit(controlplane.During(func(plane *controlplane.ControlPlane) int {
-		server, kubeconfig = plane.Config(controlplane.Admin), plane.Kubeconfig(controlplane.Admin)
+		server, kubeconfig = plane.Config(access.Admin), plane.Kubeconfig(access.Admin)
 		return m.Run()
 	}))
 }

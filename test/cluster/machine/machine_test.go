@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/test/cluster/machine"
+	"github.com/gshare-dev/gshare/test/executable"
 )
 
 func boot(t *testing.T) *machine.Machine {
@@ -125,7 +126,7 @@ func TestProcess(t *testing.T) {
 	if err := p.Restart(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if got := string(machine.Tail(p.LogFile)); got != "started 1\nstarted 1" {
+	if got := string(executable.LogTail(p.LogFile)); got != "started 1\nstarted 1" {
 		t.Errorf("the log is %q", got)
 	}
 	if err := p.Signal(syscall.SIGKILL); err != nil {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/gshare-dev/gshare/test/executable"
 )
 
 const readyInterval = 50 * time.Millisecond
@@ -42,7 +44,7 @@ func (p *Process) start(ctx context.Context) error {
 	}
 	if err := p.waitReady(ctx); err != nil {
 		p.Kill()
-		return fmt.Errorf("start %s: %w; end of %s:\n%s", p, err, p.LogFile, Tail(p.LogFile))
+		return fmt.Errorf("start %s: %w; end of %s:\n%s", p, err, p.LogFile, executable.LogTail(p.LogFile))
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gshare-dev/gshare/manifests"
 	"github.com/gshare-dev/gshare/test/controlplane"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 	"github.com/gshare-dev/gshare/test/controlplane/bulk"
 )
 
@@ -58,7 +59,7 @@ func newPlane() (*plane, error) {
 		return nil, err
 	}
 	p := &plane{ControlPlane: started, endWatch: cancel}
-	if p.client, err = bulk.Client(p.Config(controlplane.Admin)); err == nil {
+	if p.client, err = bulk.Client(p.Config(access.Admin)); err == nil {
 		p.board, err = newBoard(ctx, p.client)
 	}
 	if err != nil {

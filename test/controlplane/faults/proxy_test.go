@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
-	"github.com/gshare-dev/gshare/test/controlplane"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
 // proxy stands between a scheduler and the API server. All but bind requests it passes on.
@@ -50,7 +50,7 @@ type bind struct {
 // startProxy starts a proxy that lives as long as the test.
 func (l *lab) startProxy(decide func(pod string, attempt int) fate) *proxy {
 	l.t.Helper()
-	to := common.Config(controlplane.Scheduler)
+	to := common.Config(access.Scheduler)
 	target, err := url.Parse(to.Host)
 	l.must(err)
 	transport, err := rest.TransportFor(to)

@@ -13,7 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/cmd/internal/output"
 	"github.com/gshare-dev/gshare/lab/audit"
 	"github.com/gshare-dev/gshare/lab/trace"
-	"github.com/gshare-dev/gshare/test/controlplane"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 	"github.com/gshare-dev/gshare/test/controlplane/bulk"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
@@ -110,6 +110,6 @@ func drawn(report audit.Report) []gpumap.Slice {
 // keep prints how to connect to the API server, and blocks until the context is cancelled.
 func (s *sandbox) keep(ctx context.Context, out io.Writer) {
 	fmt.Fprintf(out, "\nThe control plane is running. In another terminal:\n\n  export KUBECONFIG=%s\n  kubectl get pods -o wide\n\nCtrl-C stops and removes it.\n",
-		s.Kubeconfig(controlplane.Admin))
+		s.Kubeconfig(access.Admin))
 	<-ctx.Done()
 }

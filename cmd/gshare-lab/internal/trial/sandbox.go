@@ -18,6 +18,7 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/test/controlplane"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 	"github.com/gshare-dev/gshare/test/controlplane/bulk"
 )
 
@@ -49,7 +50,7 @@ func startSandbox(ctx context.Context, c *cli.Console) (*sandbox, error) {
 }
 
 func (s *sandbox) connect(ctx context.Context) (err error) {
-	if s.client, err = bulk.Client(s.Config(controlplane.Admin)); err != nil {
+	if s.client, err = bulk.Client(s.Config(access.Admin)); err != nil {
 		return err
 	}
 	s.tracker, err = bulk.Track(ctx, s.client)

@@ -27,7 +27,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/cert"
 
-	"github.com/gshare-dev/gshare/test/controlplane"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 	"github.com/gshare-dev/gshare/test/install/manifest"
 )
 
@@ -35,7 +35,7 @@ import (
 func served(t *testing.T) string {
 	t.Helper()
 	install(t)
-	config := plane.Config(controlplane.Admin)
+	config := plane.Config(access.Admin)
 	config.BearerToken = tokenFor(t, "gshare-system", "gshare-web")
 	address, ended := make(chan net.Addr, 1), make(chan error, 1)
 	ctx, stop := context.WithCancel(t.Context())
@@ -175,8 +175,8 @@ func TestAccess(t *testing.T) {
 		"one node":              {"GET", "?node=n1", bearer(viewer), 200},
 		"another verb":          {"POST", "", bearer(viewer), 403},
 		"another path":          {"GET", "/more", bearer(viewer), 403},
-		"an administrator":      {"GET", "", bearer(plane.Config(controlplane.Admin).BearerToken), 200},
-		"an administrator PUTs": {"PUT", "", bearer(plane.Config(controlplane.Admin).BearerToken), 405},
+		"an administrator":      {"GET", "", bearer(plane.Config(access.Admin).BearerToken), 200},
+		"an administrator PUTs": {"PUT", "", bearer(plane.Config(access.Admin).BearerToken), 405},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 { // the second answer is cached

@@ -7,6 +7,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gshare-dev/gshare/test/controlplane"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
 // plane is the API server of all tests; admin is a client with all permissions.
@@ -18,7 +19,7 @@ var (
 func TestMain(m *testing.M) {
 	os.Exit(controlplane.During(func(started *controlplane.ControlPlane) int {
 		plane = started
-		admin = kubernetes.NewForConfigOrDie(plane.Config(controlplane.Admin))
+		admin = kubernetes.NewForConfigOrDie(plane.Config(access.Admin))
 		return m.Run()
 	}))
 }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/gshare-dev/gshare/test/controlplane"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 	"github.com/gshare-dev/gshare/vgpu/explain"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -26,7 +26,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(plane.Config(controlplane.Admin))
+	client, err := kubernetes.NewForConfig(plane.Config(access.Admin))
 	if err != nil {
 		t.Fatal(err)
 	}
