@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
@@ -121,19 +122,51 @@ func TestClusterCommands(t *testing.T) {
 	}
 }
 
-// TestClosedSlice: the commands show the reason why a slice accepts no new pods.
-func TestClosedSlice(t *testing.T) {
-	api := newCluster(t)
-	inventory, _, err := kube.InventoryOf(&api.nodes[0])
+// publish changes the inventory of the cluster's node.
+func (a *apiServer) publish(t *testing.T, change func(*kube.Inventory)) {
+	t.Helper()
+	inventory, _, err := kube.InventoryOf(&a.nodes[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	inventory.Slices[1].Healthy, inventory.Slices[1].Reason = false, kube.ReasonCordoned
+	change(&inventory)
 	text, err := kube.EncodeInventory(inventory)
 	if err != nil {
 		t.Fatal(err)
 	}
-	api.nodes[0].Annotations[kube.AnnotationInventory] = text
+	a.nodes[0].Annotations[kube.AnnotationInventory] = text
+}
+
+// TestWindow: the drawings have the window that the node publishes, and the default one where it publishes none.
+func TestWindow(t *testing.T) {
+	for name, c := range map[string]struct {
+		rules      *kube.Rules
+		axis, json string
+	}{
+		"earlier agent": {nil, " 100 ms", `"windowMicroseconds": 100000,`},
+		"published": {&kube.Rules{GammaPercent: 150, Window: metav1.Duration{Duration: 50 * time.Millisecond}},
+			" 50 ms", `"windowMicroseconds": 50000,`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := newCluster(t)
+			api.publish(t, func(inventory *kube.Inventory) { inventory.Rules = c.rules })
+			kubeconfig := api.kubeconfig(t)
+			for command, want := range map[string]string{"map n1": c.axis, "explain ml/one": c.axis, "map -o json": c.json} {
+				out, err := ask(t, kubeconfig, strings.Fields(command)...)
+				if err != nil || !strings.Contains(out, want) || want == c.axis && strings.Count(out, " ms") != strings.Count(out, want) {
+					t.Errorf("%s: %v, no %q, or another window too, in\n%s", command, err, want, out)
+				}
+			}
+		})
+	}
+}
+
+// TestClosedSlice: the commands show the reason why a slice accepts no new pods.
+func TestClosedSlice(t *testing.T) {
+	api := newCluster(t)
+	api.publish(t, func(inventory *kube.Inventory) {
+		inventory.Slices[1].Healthy, inventory.Slices[1].Reason = false, kube.ReasonCordoned
+	})
 	kubeconfig := api.kubeconfig(t)
 	for command, want := range map[string]string{
 		"tree": "closed: cordoned", "doctor": "1 of 2 slices closed to new pods, GPU-bbbbbbbb-2: cordoned",

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"time"
-
 	"github.com/gshare-dev/gshare/cmd/internal/mapping"
 	"github.com/gshare-dev/gshare/vgpu/packing/rectangle"
 	"github.com/gshare-dev/gshare/vgpu/packing/slot"
@@ -15,7 +13,8 @@ type sliceView struct {
 	Slice  string      `json:"slice"`
 	Model  string      `json:"model"`
 	Shares []shareView `json:"shares,omitempty"`
-	Turns  []turn      `json:"turns,omitempty"` // of a slot table over a window of 100 ms
+	Window int64       `json:"windowMicroseconds"`
+	Turns  []turn      `json:"turns,omitempty"` // of the slot table, which is repeated in each window
 	Boxes  []box       `json:"boxes,omitempty"` // of shares that are packed as rectangles
 	Fits   bool        `json:"fits"`
 }
@@ -52,7 +51,7 @@ func newShareView(container string, s share.Share) shareView {
 // sliceViews returns the slices for JSON, with their turns or boxes.
 func sliceViews(list []mapping.Slice) (out []sliceView) {
 	for _, d := range list {
-		m := sliceView{Node: d.Node, Slice: d.ID, Model: d.Model}
+		m := sliceView{Node: d.Node, Slice: d.ID, Model: d.Model, Window: d.Window.Microseconds()}
 		for _, s := range d.Shares {
 			m.Shares = append(m.Shares, newShareView(s.Pod, s.Share))
 		}
@@ -72,7 +71,7 @@ func (m *sliceView) addTurns(d mapping.Slice) {
 	for _, s := range d.Shares {
 		items = append(items, slot.Item{SM: s.Share.SMRequest, Quota: s.Share.QuotaRequest})
 	}
-	table, ok := slot.Solve(items, 100*time.Millisecond, d.Reserve)
+	table, ok := slot.Solve(items, d.Window, d.Reserve)
 	m.Fits = ok
 	for _, t := range table.Turns {
 		out := turn{Microseconds: t.Duration.Microseconds()}

@@ -2,8 +2,10 @@ package kube
 
 import (
 	"encoding/json"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -22,7 +24,26 @@ const (
 
 // Inventory lists the slices that a node offers for shares, as its agent publishes them in the annotation gshare.dev/inventory.
 type Inventory struct {
+	Rules  *Rules // by which the agent admits shares; nil from an agent that does not publish them
 	Slices []Slice
+}
+
+// Rules are those settings of a node agent on which its scheduler has to rely: what the one places, the other must admit.
+type Rules struct {
+	GammaPercent int64           `json:"gammaPercent"` // bound of the sum of SM limit x quota limit on a slice, in percent of the slice
+	MixTenants   bool            `json:"mixTenants"`   // pods of several namespaces may share a slice
+	Window       metav1.Duration `json:"window"`       // the period in which slot tables repeat and quotas are accounted
+}
+
+// DefaultWindow is the window of a node that does not publish its own.
+const DefaultWindow = 100 * time.Millisecond
+
+// Window returns the window in which the node gives turns to shares.
+func (inv Inventory) Window() time.Duration {
+	if inv.Rules == nil {
+		return DefaultWindow
+	}
+	return inv.Rules.Window.Duration
 }
 
 // Slice is a whole GPU or one MIG instance in a node's inventory: the isolation domain on which shares are placed.
@@ -55,6 +76,7 @@ const (
 
 type inventoryText struct {
 	Version int     `json:"v"`
+	Rules   *Rules  `json:"rules,omitempty"`
 	Slices  []Slice `json:"slices"`
 }
 
@@ -71,7 +93,7 @@ func DecodeInventory(text string) (Inventory, error) {
 	if read.Version != formatVersion {
 		return Inventory{}, malformedError("inventory", "version %d is not %d", read.Version, formatVersion)
 	}
-	inv := Inventory{Slices: withDefaults(read.Slices)}
+	inv := Inventory{Rules: read.Rules, Slices: withDefaults(read.Slices)}
 	if err := inv.Validate(); err != nil {
 		return Inventory{}, err
 	}
@@ -81,11 +103,11 @@ func DecodeInventory(text string) (Inventory, error) {
 // EncodeInventory returns the annotation text of a valid inventory. DecodeInventory returns an equal inventory, with defaults filled in.
 // Every error wraps ErrMalformed.
 func EncodeInventory(inv Inventory) (string, error) {
-	if err := (Inventory{Slices: withDefaults(inv.Slices)}).Validate(); err != nil {
+	if err := (Inventory{Rules: inv.Rules, Slices: withDefaults(inv.Slices)}).Validate(); err != nil {
 		return "", err
 	}
 	// What is valid stays below the bound on bytes: TestLargestInventory.
-	text, err := json.Marshal(inventoryText{Version: formatVersion, Slices: append([]Slice{}, inv.Slices...)})
+	text, err := json.Marshal(inventoryText{Version: formatVersion, Rules: inv.Rules, Slices: append([]Slice{}, inv.Slices...)})
 	if err != nil {
 		return "", malformedError("inventory", "%v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -23,7 +24,8 @@ const (
 
 func testInventory() Inventory {
 	all := []share.Isolation{share.Exclusive, share.MPS, share.Elastic}
-	return Inventory{Slices: []Slice{
+	rules := Rules{GammaPercent: 150, MixTenants: true, Window: metav1.Duration{Duration: 50 * time.Millisecond}}
+	return Inventory{Rules: &rules, Slices: []Slice{
 		{ID: gpu0, Device: gpu0, Model: "H200", SMs: 132, MemoryMiB: 143771, Classes: all, Healthy: true, Reserve: 80, MaxShares: 16},
 		{ID: mig0, Device: gpu1, Model: "H200", Profile: "1g.18gb", SMs: 16, MemoryMiB: 16384, Classes: all[1:2], Healthy: true, Reserve: 50, MaxShares: 4},
 		{ID: mig1, Device: gpu1, Model: "H200", Profile: "1g.18gb+me", SMs: 16, MemoryMiB: 16384, Reason: ReasonFault, Reserve: 50, MaxShares: 16},
@@ -42,6 +44,23 @@ func TestInventoryGolden(t *testing.T) {
 	}
 	if diff := cmp.Diff(testInventory(), inv); diff != "" {
 		t.Errorf("inventory (-want +got):\n%s", diff)
+	}
+}
+
+// TestInventoryOfEarlierAgent: an inventory without rules is valid, and its node has the default window.
+func TestInventoryOfEarlierAgent(t *testing.T) {
+	want := testInventory()
+	want.Rules = nil
+	text, err := EncodeInventory(want)
+	if err != nil || strings.Contains(text, "rules") {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	got, err := DecodeInventory(text)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v, inventory (-want +got):\n%s", err, diff)
+	}
+	if got.Window() != 100*time.Millisecond || testInventory().Window() != 50*time.Millisecond {
+		t.Errorf("windows %v and %v", got.Window(), testInventory().Window())
 	}
 }
 
@@ -78,6 +97,9 @@ func TestDecodeInventoryRefusesText(t *testing.T) {
 		"trailing text":    `{"v":1,"slices":[]} x`,
 		"unknown field":    `{"v":1,"slices":[],"shares":1}`,
 		"unknown in slice": `{"v":1,"slices":[{"uuid":"a"}]}`,
+		"unknown in rules": `{"v":1,"rules":{"gammaPercent":150,"mixTenants":false,"window":"100ms","turn":"5ms"},"slices":[]}`,
+		"window in digits": `{"v":1,"rules":{"gammaPercent":150,"mixTenants":false,"window":100},"slices":[]}`,
+		"empty rules":      `{"v":1,"rules":{},"slices":[]}`,
 		"repeated field":   `{"v":1,"slices":[],"slices":[]}`,
 		"other case":       `{"v":1,"slices":[],"SLICES":[]}`,
 		"escaped letter":   `{"v":1,"\u0073lices":[]}`,
@@ -127,6 +149,11 @@ func TestInventoryRefusesValues(t *testing.T) {
 		"negative reserve":      func(i *Inventory) { i.Slices[0].Reserve = -1 },
 		"more than MPS clients": func(i *Inventory) { i.Slices[0].MaxShares = 61 },
 		"negative shares":       func(i *Inventory) { i.Slices[0].MaxShares = -1 },
+		"low gamma":             func(i *Inventory) { i.Rules.GammaPercent = 99 },
+		"gamma in per mille":    func(i *Inventory) { i.Rules.GammaPercent = 1500 },
+		"no window":             func(i *Inventory) { i.Rules.Window.Duration = 0 },
+		"short window":          func(i *Inventory) { i.Rules.Window.Duration = 5 * time.Millisecond },
+		"window and a second":   func(i *Inventory) { i.Rules.Window.Duration = 30 * time.Millisecond },
 		"many slices":           func(i *Inventory) { *i = manySlices(MaxSlices + 1) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -16,11 +17,18 @@ const (
 	maxReason   = 16
 )
 
-// Validate returns an error if the inventory has invalid, duplicate or overlapping slices, on which nothing can be scheduled safely. Every
-// error wraps ErrMalformed.
+const maxGammaPercent = 1000
+
+// Validate returns an error if the inventory has invalid rules, or invalid, duplicate or overlapping slices, on which nothing can be
+// scheduled safely. Every error wraps ErrMalformed.
 func (inv Inventory) Validate() error {
 	if len(inv.Slices) > MaxSlices {
 		return malformedError("inventory", "%d slices are more than %d", len(inv.Slices), MaxSlices)
+	}
+	if inv.Rules != nil {
+		if err := inv.Rules.check(); err != nil {
+			return malformedError("inventory", "rules: %v", err)
+		}
 	}
 	ids := make(map[string]bool, len(inv.Slices))
 	for i := range inv.Slices {
@@ -43,6 +51,16 @@ func (inv Inventory) checkDevices(ids map[string]bool) error {
 		if s := &inv.Slices[i]; s.Profile != "" && ids[s.Device] {
 			return malformedError("inventory", "device %q is there both whole and in MIG instances", s.Device)
 		}
+	}
+	return nil
+}
+
+func (r *Rules) check() error {
+	switch {
+	case r.GammaPercent < 100 || r.GammaPercent > maxGammaPercent:
+		return fmt.Errorf("gammaPercent %d is outside 100 to %d", r.GammaPercent, maxGammaPercent)
+	case r.Window.Duration < 10*time.Millisecond || time.Second%r.Window.Duration != 0:
+		return fmt.Errorf("a window of %v does not divide a second into parts of 10ms or more", r.Window.Duration)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func timeAxis(p picture) []string {
 	line := []rune("  0%└" + strings.Repeat("─", p.width))
 	text := []rune(strings.Repeat(" ", margin+p.width))
 	putLabel(text, margin-1, "0")
-	end := fmt.Sprint(milliseconds(window), " ms")
+	end := fmt.Sprint(milliseconds(p.window), " ms")
 	putLabel(text, margin+p.width-len(end), end)
 	for _, t := range p.ticks {
 		if 0 < t.cell && t.cell < p.width {

@@ -9,16 +9,19 @@ import (
 )
 
 // boxes is an arrangement of rectangles.
-type boxes []rectangle.Rect
+type boxes struct {
+	window time.Duration
+	rects  []rectangle.Rect
+}
 
-// arrange returns the rectangles of the shares, or false if they do not fit.
-func arrange(shares []Share) (boxes, bool) {
+// arrange returns the rectangles of the shares, or none and false if they do not fit.
+func arrange(shares []Share, window time.Duration) (boxes, bool) {
 	list := make([]rectangle.Box, len(shares))
 	for at, x := range shares {
 		list[at] = rectangle.BoxOf(x.Share)
 	}
 	rects, ok := rectangle.Arrange(list)
-	return rects, ok
+	return boxes{window, rects}, ok
 }
 
 func (b boxes) name() string { return "rectangles" }
@@ -26,14 +29,14 @@ func (b boxes) name() string { return "rectangles" }
 func (b boxes) tall() int { return len(b.up()) - 1 }
 
 func (b boxes) draw(width, height int) picture {
-	p := picture{width: width, height: height}
+	p := picture{width: width, height: height, window: b.window}
 	x, y := scaled(b.along(), width), scaled(b.up(), height)
-	for who, r := range b {
+	for who, r := range b.rects {
 		p.put(block{who, x[r.X], x[r.X+r.W], y[r.Y], y[r.Y+r.H]})
 	}
 	for _, at := range b.along() {
 		if at < share.Whole {
-			p.ticks = append(p.ticks, tick{x[at], window * time.Duration(at) / time.Duration(share.Whole)})
+			p.ticks = append(p.ticks, tick{x[at], b.window * time.Duration(at) / time.Duration(share.Whole)})
 		}
 	}
 	return p
@@ -52,7 +55,7 @@ func (b boxes) up() []share.PerMille {
 // marks returns the sorted ends of all boxes in one direction, without duplicates.
 func (b boxes) marks(ends func(rectangle.Rect) (share.PerMille, share.PerMille)) []share.PerMille {
 	list := []share.PerMille{0, share.Whole}
-	for _, r := range b {
+	for _, r := range b.rects {
 		from, to := ends(r)
 		list = append(list, from, to)
 	}

@@ -49,11 +49,12 @@ func sorted(shares []Share) []Share {
 
 // plan returns the arrangement of the shares, or an empty one and false if they do not fit.
 func (s Slice) plan() (plan, bool) {
+	window := cmp.Or(s.Window, defaultWindow)
 	if s.Rectangles {
-		b, ok := arrange(s.Shares)
+		b, ok := arrange(s.Shares, window)
 		return b, ok
 	}
-	t, ok := solve(s.Shares, s.Reserve)
+	t, ok := solve(s.Shares, window, s.Reserve)
 	return t, ok
 }
 

@@ -8,7 +8,11 @@
 // shade, and every block has a letter.
 package gpumap
 
-import "github.com/gshare-dev/gshare/vgpu/share"
+import (
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
 
 // Slice is one slice and the shares that are placed on it.
 type Slice struct {
@@ -16,6 +20,7 @@ type Slice struct {
 	Index       int // of the GPU on its node
 	Model       string
 	Rectangles  bool           // shares are packed as rectangles, otherwise by a slot table
+	Window      time.Duration  // in which the node gives turns to the shares; 0 is 100 ms
 	Reserve     share.PerMille // part of each window for switching turns
 	MemoryTotal share.Bytes
 	Shares      []Share
@@ -35,8 +40,9 @@ type Options struct {
 }
 
 const (
-	defaultWidth = 80
-	noLimit      = 1 << 30
+	defaultWidth  = 80
+	defaultWindow = 100 * time.Millisecond
+	noLimit       = 1 << 30
 )
 
 // filled returns the options with defaults for those that are not set.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -21,6 +22,9 @@ func TestGolden(t *testing.T) {
 		"slots-40":        detail(busy(), Options{Width: 40}),
 		"slots-20":        detail(busy(), Options{Width: 20}),
 		"boxes":           detail(boxed(), Options{}),
+		"slots-50ms":      detail(within(50*time.Millisecond, busy()), Options{}),
+		"boxes-1s":        detail(within(time.Second, boxed()), Options{}),
+		"too-much-20ms":   detail(within(20*time.Millisecond, gpu(of("a", 70, 60, 1), of("b", 70, 60, 1))), Options{Width: 60}),
 		"boxes-color":     detail(boxed(), Options{Width: 60, Color: true}),
 		"alone":           detail(gpu(of("train-0", 100, 100, 40)), Options{Width: 60}),
 		"unused":          detail(gpu(), Options{Width: 60}),

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -70,6 +71,12 @@ func boxed() Slice {
 	return s
 }
 
+// within is the GPU on a node with another window.
+func within(window time.Duration, s Slice) Slice {
+	s.Window = window
+	return s
+}
+
 // fleet is a cluster of three models whose GPUs are filled at random.
 func fleet(nodes int) []Slice {
 	r := rand.New(rand.NewPCG(1, 2))
@@ -83,7 +90,7 @@ func fleet(nodes int) []Slice {
 			model, gpus = "V100M32", 4
 		}
 		for at := range gpus {
-			s := Slice{fmt.Sprintf("node-%04d", n), at, model, false, 50, 32 << 30, nil}
+			s := Slice{Node: fmt.Sprintf("node-%04d", n), Index: at, Model: model, Reserve: 50, MemoryTotal: 32 << 30}
 			for left := 100; left > 0 && r.IntN(20) > 0; {
 				sm := min(left, 5+r.IntN(60))
 				s.Shares = append(s.Shares, of(fmt.Sprint("pod-", len(s.Shares)), sm, 100, 1+r.IntN(6)))

@@ -15,6 +15,7 @@ type plan interface {
 // picture is the window of a GPU as blocks on a grid of cells.
 type picture struct {
 	width, height int
+	window        time.Duration
 	blocks        []block
 	ticks         []tick
 }

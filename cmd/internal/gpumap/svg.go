@@ -42,14 +42,15 @@ func SVG(w io.Writer, list []Slice) error {
 func panel(b *strings.Builder, s Slice, x, y int) int {
 	s.Shares = sorted(s.Shares)
 	how, fits := s.plan()
+	drawn := how.draw(grid, grid)
 	left, top := x+10, y+plotTop
 	write := func(at int, text string) {
 		fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\">%s</text>\n", left, at, html.EscapeString(printable(text)))
 	}
-	write(y+14, strings.TrimSpace(fmt.Sprintf("%s GPU %d  %s", s.Node, s.Index, s.Model))+", "+how.name())
+	write(y+14, strings.TrimSpace(fmt.Sprintf("%s GPU %d  %s", s.Node, s.Index, s.Model))+", "+how.name()+", window "+milliseconds(drawn.window)+" ms")
 	write(y+28, s.free(1000))
 	fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#f2f2f2\" stroke=\"#999\"/>\n", left, top, plotWidth, plotHeight)
-	for _, piece := range how.draw(grid, grid).blocks {
+	for _, piece := range drawn.blocks {
 		cell(b, piece, left, top)
 	}
 	at := top + plotHeight + lineHeight

@@ -1,10 +1,13 @@
 package gpumap
 
 import (
+	"cmp"
 	"encoding/xml"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -23,11 +26,17 @@ func TestSVG(t *testing.T) {
 		"slots":      {[]Slice{two}, 2},
 		"rectangles": {[]Slice{{Rectangles: true, Shares: two.Shares}}, 2},
 		"three":      {[]Slice{two, two, two}, 6},
+		"50 ms":      {[]Slice{within(50*time.Millisecond, two)}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
 			if err := SVG(&out, c.list); err != nil {
 				t.Fatal(err)
+			}
+			for _, s := range c.list {
+				if want := fmt.Sprintf("window %d ms", cmp.Or(s.Window, 100*time.Millisecond).Milliseconds()); !strings.Contains(out.String(), want) {
+					t.Errorf("no %q in %s", want, out.String())
+				}
 			}
 			shares := 0
 			for _, s := range c.list {

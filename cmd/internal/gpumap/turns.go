@@ -8,26 +8,24 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// window is the length of a drawn window.
-const window = 100 * time.Millisecond
-
 // turns is a slot table. The members of a turn are stacked, and turns are side by side.
 type turns struct {
-	items []slot.Item
-	table slot.Table
+	window time.Duration
+	items  []slot.Item
+	table  slot.Table
 }
 
-// solve returns the slot table of the shares, or false if there is none.
-func solve(shares []Share, reserve share.PerMille) (turns, bool) {
+// solve returns the slot table of the shares, or an empty one and false if there is none.
+func solve(shares []Share, window time.Duration, reserve share.PerMille) (turns, bool) {
 	items := make([]slot.Item, len(shares))
 	for at, x := range shares {
 		items[at] = slot.Item{SM: x.Share.SMRequest, Quota: x.Share.QuotaRequest}
 	}
 	table, ok := slot.Solve(items, window, reserve)
 	if !ok {
-		return turns{}, false
+		return turns{window: window}, false
 	}
-	return turns{items, table}, true
+	return turns{window, items, table}, true
 }
 
 func (t turns) name() string {
@@ -46,13 +44,13 @@ func (t turns) tall() int {
 }
 
 func (t turns) draw(width, height int) picture {
-	p := picture{width: width, height: height}
+	p := picture{width: width, height: height, window: t.window}
 	list := t.withRest()
 	sizes := make([]int64, len(list))
 	for k := range list {
 		sizes[k] = int64(list[k].Duration)
 	}
-	at, begin := edges(sizes, int64(window), width), time.Duration(0)
+	at, begin := edges(sizes, int64(t.window), width), time.Duration(0)
 	for k, turn := range list {
 		p.ticks = append(p.ticks, tick{at[k], begin})
 		begin += turn.Duration
@@ -63,11 +61,11 @@ func (t turns) draw(width, height int) picture {
 
 // withRest returns the turns and the rest of the window as one more, in which only shares with the whole quota run.
 func (t turns) withRest() []slot.Turn {
-	rest := window
+	rest := t.window
 	for _, turn := range t.table.Turns {
 		rest -= turn.Duration
 	}
-	if rest < window/1000 {
+	if rest < t.window/1000 {
 		return t.table.Turns
 	}
 	var always []int

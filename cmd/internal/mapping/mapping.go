@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -32,15 +33,15 @@ func Of(node *v1.Node, pods []*v1.Pod) (list []Slice) {
 		d.AddPod(pod)
 	}
 	for i := range d.Node.Slices {
-		list = append(list, drawn(d, i))
+		list = append(list, drawn(d, i, inventory.Window()))
 	}
 	return list
 }
 
-func drawn(d *nodeview.OccupancyBuilder, i int) Slice {
+func drawn(d *nodeview.OccupancyBuilder, i int, window time.Duration) Slice {
 	s := &d.Node.Slices[i]
 	out := Slice{ID: string(s.ID), Slice: gpumap.Slice{
-		Node: d.Node.Name, Index: i, Model: strings.TrimSpace(s.Model + " " + s.Profile), Reserve: s.Reserve, MemoryTotal: s.Memory,
+		Node: d.Node.Name, Index: i, Model: strings.TrimSpace(s.Model + " " + s.Profile), Window: window, Reserve: s.Reserve, MemoryTotal: s.Memory,
 	}}
 	for _, o := range d.Occupants() {
 		for _, c := range o.Placement.Containers {

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
@@ -21,6 +24,27 @@ func (r *fixture) isClosed(why kube.Reason) bool {
 		r.t.Errorf("%v: %s, the node has %v", err, r.cluster.inventory, r.cluster.has)
 	}
 	return !slices.ContainsFunc(inv.Slices, func(s kube.Slice) bool { return s.Healthy || s.Reason != why })
+}
+
+// TestPublishesRules: the inventory has the rules of the agent's configuration, also while the node is closed.
+func TestPublishesRules(t *testing.T) {
+	t.Parallel()
+	want := kube.Rules{GammaPercent: 200, MixTenants: true, Window: metav1.Duration{Duration: 50 * time.Millisecond}}
+	r := newFixture(t, func(o *Options) {
+		o.Config.GammaPercent, o.Config.Tenancy, o.Config.Window = new(int64(200)), "mixed", want.Window
+	})
+	published := func() kube.Inventory {
+		inv, err := kube.DecodeInventory(r.published())
+		if err != nil || inv.Rules == nil || *inv.Rules != want {
+			t.Errorf("%v: %s", err, r.published())
+		}
+		return inv
+	}
+	r.wait("opening", func() bool { return published().Slices[0].Healthy })
+	r.stop()
+	if published().Slices[0].Healthy {
+		t.Error("the node of an agent that has ended is open")
+	}
 }
 
 // TestClosing: an agent that is to end closes the node first. It still serves pods that were bound before. The next agent opens the node.

@@ -103,8 +103,10 @@ func (p *publisher) publishAll(ctx, open context.Context, written map[types.UID]
 
 // publishInventory publishes what the node offers; with a reason, that it takes no pods. The next agent reads it without the reason.
 func (p *publisher) publishInventory(ctx context.Context, reason kube.Reason) error {
-	inv := p.devices.current()
-	text, err := kube.EncodeInventory(inv.Published())
+	inv, rules := p.devices.current(), p.Config.Rules()
+	published := inv.Published()
+	published.Rules = &rules
+	text, err := kube.EncodeInventory(published)
 	if err != nil {
 		return err
 	}
@@ -115,11 +117,12 @@ func (p *publisher) publishInventory(ctx context.Context, reason kube.Reason) er
 		p.Log.Error("failed to save the inventory", "error", err)
 	}
 	if reason != "" {
-		if text, err = kube.EncodeInventory(inv.AllUnhealthy(reason)); err != nil {
+		published.Slices = inv.AllUnhealthy(reason).Slices
+		if text, err = kube.EncodeInventory(published); err != nil {
 			return err
 		}
 	}
-	return p.Cluster.Publish(ctx, text, kube.NodeResources(inv.Published()), p.devices.isBound())
+	return p.Cluster.Publish(ctx, text, kube.NodeResources(published), p.devices.isBound())
 }
 
 // inBurst reports whether enforcement statuses have to wait: a share was granted a moment ago, and no status is late. written holds

@@ -103,6 +103,19 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// TestWindow: each slice is drawn over the window of its node.
+func TestWindow(t *testing.T) {
+	fast := nodeOf(t, "fast", "A100", 1)
+	fast.Annotations[kube.AnnotationInventory] = strings.Replace(fast.Annotations[kube.AnnotationInventory],
+		`"v":1,`, `"v":1,"rules":{"gammaPercent":150,"mixTenants":false,"window":"50ms"},`, 1)
+	body := get(t, []runtime.Object{nodeOf(t, "default", "A100", 1), fast}, "").Body.String()
+	for _, want := range []string{"default GPU 0  A100, slot table, window 100 ms", "fast GPU 0  A100, slot table, window 50 ms"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page lacks %q:\n%s", want, body)
+		}
+	}
+}
+
 // TestHostile: names and annotations are escaped.
 func TestHostile(t *testing.T) {
 	const evil = `<script>alert("x")</script>`

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
@@ -92,7 +93,7 @@ func (c Configuration) WithDefaults() Configuration {
 	setDefault(&c.MPSVersion, 3)
 	setDefault(&c.TokenPolicy, token.Table.String())
 	setDefault(&c.MaxShares, 16)
-	setDefault(&c.Window.Duration, 100*time.Millisecond)
+	setDefault(&c.Window.Duration, kube.DefaultWindow)
 	setDefault(&c.Turn.Duration, 5*time.Millisecond)
 	setDefault(&c.RunAhead.Duration, time.Millisecond)
 	if c.GammaPercent == nil {
@@ -146,6 +147,11 @@ func (c Configuration) Validate() error {
 		return fmt.Errorf("tokenPolicy: %w", err)
 	}
 	return c.Kubernetes.validate()
+}
+
+// Rules returns the rules by which the node admits shares, as its inventory publishes them.
+func (c Configuration) Rules() kube.Rules {
+	return kube.Rules{GammaPercent: *c.GammaPercent, MixTenants: c.Tenancy == "mixed", Window: c.Window}
 }
 
 // Tokens returns the time tokens of one slice, as the configuration describes them.

@@ -4,6 +4,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
 const head = "apiVersion: gshare.dev/v1alpha1\nkind: NodeConfiguration\n"
@@ -16,6 +20,20 @@ func TestDecode(t *testing.T) {
 	if c.Window.Duration != 50*time.Millisecond || c.Turn.Duration != 5*time.Millisecond || *c.ReservePerMille != 50 ||
 		*c.GammaPercent != 150 || c.MaxShares != 16 || c.Tenancy != "user" || c.TokenPolicy != "table" {
 		t.Errorf("got %+v", c)
+	}
+}
+
+func TestRules(t *testing.T) {
+	for text, want := range map[string]kube.Rules{
+		"": {GammaPercent: 150, Window: metav1.Duration{Duration: 100 * time.Millisecond}},
+		"gammaPercent: 200\ntenancy: mixed\nwindow: 50ms\n": {GammaPercent: 200, MixTenants: true, Window: metav1.Duration{Duration: 50 * time.Millisecond}},
+	} {
+		t.Run(text, func(t *testing.T) {
+			c, err := Decode([]byte(head + text))
+			if err != nil || c.Rules() != want {
+				t.Errorf("%v, got %+v, want %+v", err, c.Rules(), want)
+			}
+		})
 	}
 }
 
