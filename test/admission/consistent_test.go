@@ -34,7 +34,7 @@ func (c *cluster) compare(t *testing.T) (refused int, missed []error) {
 		kube.Complete(completed)
 		request, asks, want := kube.RequestOf(completed)
 		if want == nil && asks {
-			want = request.Attachable()
+			want = request.ValidateDevices()
 		}
 		_, got := c.try("slo", p)
 		switch {

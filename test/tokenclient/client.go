@@ -53,7 +53,7 @@ func Dial(dir string, session uint64) (*Client, error) {
 // Greet sends HELLO on a connection and maps the pages of the answer.
 func Greet(conn *net.UnixConn, session uint64) (*Client, error) {
 	c := &Client{Conn: conn}
-	if err := c.Send(&tokenwire.Hello{HookVersion: 1, PID: uint32(syscall.Getpid()), Capabilities: tokenwire.KnowsBlocks, Session: session}); err != nil {
+	if err := c.Send(&tokenwire.Hello{HookVersion: 1, PID: uint32(syscall.Getpid()), Capabilities: tokenwire.CapabilityBlocks, Session: session}); err != nil {
 		return nil, err
 	}
 	m, fds, err := c.Receive()

@@ -2,7 +2,7 @@ package explain
 
 import "github.com/gshare-dev/gshare/vgpu/packing"
 
-// advice holds, for each refusal, what a user or an administrator can do about it.
+// advice holds, for each reason for which the packer refuses a pod, what a user or an administrator can do about it.
 var advice = [...]string{
 	packing.NoSlices:          "an administrator has to run the node agent there",
 	packing.WrongKind:         "gshare.dev/slice asks for another kind of slice than the node has",
@@ -21,5 +21,5 @@ var advice = [...]string{
 	packing.NoRoomTogether:    "each container would fit alone: ask for less, or put them into pods of their own",
 }
 
-// Advice returns one clause; empty where nothing was refused.
+// Advice returns a clause on what a user or an administrator can do about a refusal, or "" if nothing was refused.
 func Advice(r packing.Refusal) string { return advice[r] }

@@ -7,40 +7,41 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Edit is one field that a user would write otherwise.
+// Edit is the change of one field, a resource or an annotation, that a user would make to a pod.
 type Edit struct {
 	Container string `json:"container,omitempty"` // empty for an annotation of the pod
 	Field     string `json:"field"`               // resource or annotation
 	From      string `json:"from"`
-	To        string `json:"to"` // empty: leave it out
+	To        string `json:"to"` // empty: remove the field
 }
 
-// Change is edits that let the pod in if all of them are made.
+// Change is a set of edits to a pod which together let it fit a node.
 type Change struct {
 	Edits []Edit `json:"edits"`
-	Node  string `json:"node"` // where there would be room
-	loss  int64  // per mille of what was asked, summed over the edits
+	Node  string `json:"node"` // where the pod would then fit
+	loss  int64  // reductions in per-mille of what was requested, summed over the edits
 }
 
-// Changes returns what would let the pod in, each change as small as can be, the smallest first: less of one quantity, else of
-// two together, or other terms. None if the pod fits as it is, or no such change helps.
-func (q *Question) Changes() []Change {
-	if q.fits(q.Pod.Request) != nowhere {
+// Changes returns the smallest changes to the request that would let the pod fit a node, the smallest first: less of one quantity,
+// otherwise less of two quantities of a container; and then changes of other conditions, such as the GPU model. It returns none if the pod
+// fits as it is, or if no such change helps.
+func (q *Search) Changes() []Change {
+	if q.findNode(q.Pod.Request) != nowhere {
 		return nil
 	}
-	found := q.quantities()
+	found := q.singleReductions()
 	if len(found) == 0 {
-		found = q.pairs()
+		found = q.pairReductions()
 	}
 	slices.SortStableFunc(found, func(a, b Change) int { return cmp.Compare(a.loss, b.loss) })
-	return append(found, q.terms()...)
+	return append(found, q.termChanges()...)
 }
 
-// quantities changes one quantity of one container.
-func (q *Question) quantities() (found []Change) {
+// singleReductions returns the changes that lower one quantity of one container.
+func (q *Search) singleReductions() (found []Change) {
 	for c := range q.Pod.Request.Containers {
-		for _, a := range q.axes(q.Pod.Request, c) {
-			if step, node := q.gentlest(a); node != nowhere {
+		for _, a := range q.reductions(q.Pod.Request, c) {
+			if step, node := q.smallestFitting(a); node != nowhere {
 				found = append(found, Change{Edits: step.edits, Node: q.Nodes[node].Name, loss: step.loss})
 			}
 		}
@@ -48,15 +49,15 @@ func (q *Question) quantities() (found []Change) {
 	return found
 }
 
-// maxPairNodes bounds the nodes that pairs are tried on.
+// maxPairNodes is the maximum number of nodes on which changes of two quantities are tried.
 const maxPairNodes = 32
 
-// pairs changes two quantities of one container: for each value of the first the gentlest of the second, and of all of these
-// the one that loses least.
-func (q *Question) pairs() (found []Change) {
-	q = &Question{q.Packer, q.Nodes[:min(len(q.Nodes), maxPairNodes)], q.Pod}
+// pairReductions returns the changes that lower two quantities of one container. For each value of the first it finds the smallest
+// sufficient reduction of the second, and keeps the pair with the least loss.
+func (q *Search) pairReductions() (found []Change) {
+	q = &Search{q.Packer, q.Nodes[:min(len(q.Nodes), maxPairNodes)], q.Pod}
 	for c := range q.Pod.Request.Containers {
-		first := q.axes(q.Pod.Request, c)
+		first := q.reductions(q.Pod.Request, c)
 		for i := range first {
 			if best, ok := q.bestPair(c, i, first[i]); ok {
 				found = append(found, best)
@@ -66,13 +67,13 @@ func (q *Question) pairs() (found []Change) {
 	return found
 }
 
-// maxFirst bounds the values tried of the first quantity of a pair.
-const maxFirst = 12
+// maxFirstValues is the maximum number of values that are tried for the first of two quantities.
+const maxFirstValues = 12
 
-func (q *Question) bestPair(c, i int, first axis) (best Change, ok bool) {
-	for _, s := range sampled(first, maxFirst) {
-		for _, second := range q.axes(s.request, c)[i+1:] {
-			step, node := q.gentlest(second)
+func (q *Search) bestPair(c, i int, first axis) (best Change, ok bool) {
+	for _, s := range sample(first, maxFirstValues) {
+		for _, second := range q.reductions(s.request, c)[i+1:] {
+			step, node := q.smallestFitting(second)
 			if loss := s.loss + step.loss; node != nowhere && (!ok || loss < best.loss) {
 				best, ok = Change{Edits: slices.Concat(s.edits, step.edits), Node: q.Nodes[node].Name, loss: loss}, true
 			}
@@ -81,8 +82,8 @@ func (q *Question) bestPair(c, i int, first axis) (best Change, ok bool) {
 	return best, ok
 }
 
-// sampled returns the whole of a short axis, and evenly spread steps of a long one, its end among them.
-func sampled(a axis, n int) axis {
+// sample returns the whole list if it is short, and otherwise n evenly spread elements including the last.
+func sample(a axis, n int) axis {
 	if len(a) <= n {
 		return a
 	}
@@ -93,26 +94,28 @@ func sampled(a axis, n int) axis {
 	return out
 }
 
-// gentlest finds the first step that fits by bisection: a smaller share fits wherever a larger one does.
-func (q *Question) gentlest(a axis) (step, int) {
-	i, _ := slices.BinarySearchFunc(a, true, func(s step, _ bool) int {
-		if q.fits(s.request) == nowhere {
+// smallestFitting returns the first request in the list that fits a node, and the node's index, or -1 if none fits. It searches by
+// bisection: a smaller share fits wherever a larger one does.
+func (q *Search) smallestFitting(a axis) (variant, int) {
+	i, _ := slices.BinarySearchFunc(a, true, func(s variant, _ bool) int {
+		if q.findNode(s.request) == nowhere {
 			return -1
 		}
 		return 0
 	})
 	if i == len(a) {
-		return step{}, nowhere
+		return variant{}, nowhere
 	}
-	return a[i], q.fits(a[i].request)
+	return a[i], q.findNode(a[i].request)
 }
 
-// step is a request with one quantity changed.
-type step struct {
+// variant is a changed request, with the edits that lead to it and their loss: the sum of the reductions, each per-mille of what was
+// requested.
+type variant struct {
 	request share.Request
 	edits   []Edit
 	loss    int64
 }
 
-// axis is the values of one quantity below what is asked, the gentlest change first.
-type axis []step
+// axis lists the requests in which one quantity is lower than requested, the smallest reduction first.
+type axis []variant

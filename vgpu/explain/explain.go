@@ -9,15 +9,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Question is a pod that looks for a place on one of some nodes. Changes of two quantities are sought on the first nodes only.
-type Question struct {
+// Search finds changes to a pod's request that let it fit one of the given nodes. Changes of two quantities are tried on the first nodes
+// only.
+type Search struct {
 	Packer packing.Packer
 	Nodes  []*packing.Node
 	Pod    *packing.Pod
 }
 
-// Slices returns, for each slice of a node, why it refuses each container of the pod, every container taken alone.
-func Slices(rules packing.Rules, n *packing.Node, pod *packing.Pod) [][]packing.Refusal {
+// SliceRefusals returns, for each slice of a node, why it refuses each container of the pod, every container taken alone.
+func SliceRefusals(rules packing.Rules, n *packing.Node, pod *packing.Pod) [][]packing.Refusal {
 	out := make([][]packing.Refusal, len(n.Slices))
 	for i := range n.Slices {
 		for _, c := range pod.Request.Containers {
@@ -29,9 +30,9 @@ func Slices(rules packing.Rules, n *packing.Node, pod *packing.Pod) [][]packing.
 	return out
 }
 
-// fits returns the index of a node where the changed request fits, or -1.
-func (q *Question) fits(r share.Request) int {
-	if r.Validate() != nil || r.Attachable() != nil {
+// findNode returns the index of the first node that the changed request fits, or -1.
+func (q *Search) findNode(r share.Request) int {
+	if r.Validate() != nil || r.ValidateDevices() != nil {
 		return nowhere
 	}
 	pod := *q.Pod
@@ -44,8 +45,8 @@ func (q *Question) fits(r share.Request) int {
 
 const nowhere = -1
 
-// clone copies the request as deep as changes go.
-func clone(r share.Request) share.Request {
+// cloneRequest copies the request and its list of containers, which is all that changes modify.
+func cloneRequest(r share.Request) share.Request {
 	r.Containers = slices.Clone(r.Containers)
 	return r
 }

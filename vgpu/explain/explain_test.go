@@ -35,8 +35,8 @@ func podOf(sh share.Share, vgpus int) *packing.Pod {
 	}}
 }
 
-func question(pod *packing.Pod, nodes ...*packing.Node) *Question {
-	return &Question{Packer: packing.Packer{Rules: packing.NewRules(packing.Slots), Ranker: packing.BestArea{}}, Nodes: nodes, Pod: pod}
+func question(pod *packing.Pod, nodes ...*packing.Node) *Search {
+	return &Search{Packer: packing.Packer{Rules: packing.NewRules(packing.Slots), Ranker: packing.BestArea{}}, Nodes: nodes, Pod: pod}
 }
 
 func occupied(n *packing.Node, slice int, tenant string, class share.Isolation, sh share.Share) *packing.Node {
@@ -102,7 +102,7 @@ func TestSlices(t *testing.T) {
 	occupied(n, 2, "web", share.MPS, shareOf(100, 100, gib))
 	pod := podOf(shareOf(500, 1000, gib), 1)
 	pod.Request.Models = []string{"H200"}
-	got := Slices(packing.NewRules(packing.Slots), n, pod)
+	got := SliceRefusals(packing.NewRules(packing.Slots), n, pod)
 	for i, want := range []packing.Refusal{packing.WrongModel, packing.Unhealthy, packing.OtherTenant} {
 		if got[i][0] != want {
 			t.Errorf("slice %d: %v, want %v", i, got[i][0], want)
@@ -127,7 +127,7 @@ func TestSmallest(t *testing.T) {
 			}
 		}
 		q := question(podOf(shareOf(some(), some(), share.Bytes(1+random.IntN(45))*gib), 1), n)
-		for _, c := range q.quantities() {
+		for _, c := range q.singleReductions() {
 			if len(c.Edits) != 1 || c.Edits[0].Field == share.FieldMemory {
 				continue
 			}
@@ -140,11 +140,11 @@ func TestSmallest(t *testing.T) {
 	}
 }
 
-func checkSmallest(t *testing.T, q *Question, c Change) {
+func checkSmallest(t *testing.T, q *Search, c Change) {
 	t.Helper()
 	axis := map[string]int{share.FieldSM: 1, share.FieldQuota: 2, share.FieldSMLimit: 3, share.FieldQuotaLimit: 4}[c.Edits[0].Field]
-	for _, s := range q.axes(q.Pod.Request, 0)[axis] {
-		fits, reached := q.fits(s.request) != nowhere, s.edits[0].To == c.Edits[0].To
+	for _, s := range q.reductions(q.Pod.Request, 0)[axis] {
+		fits, reached := q.findNode(s.request) != nowhere, s.edits[0].To == c.Edits[0].To
 		if fits != reached {
 			t.Fatalf("%s: %s %s fits: %v", text([]Change{c}), s.edits[0].Field, s.edits[0].To, fits)
 		}

@@ -24,9 +24,9 @@ type ContainerEnforcement struct {
 	Memory   string    `json:"memory"`   // what bounds device memory
 	SMs      string    `json:"sms"`      // what bounds the SMs in use
 	Time     string    `json:"time"`     // what bounds the time on the device
-	Identity string    `json:"identity"` // how its processes are told from others
+	Identity string    `json:"identity"` // how its processes are identified
 	Health   string    `json:"health,omitempty"`
-	Missing  []string  `json:"missing,omitempty"` // what a container could still do, or what does not work
+	Missing  []string  `json:"missing,omitempty"` // what is not enforced or does not work
 }
 
 type statusText struct {

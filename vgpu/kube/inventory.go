@@ -16,7 +16,7 @@ const (
 	MaxInventoryBytes = 128 << 10
 )
 
-// What a slice has where its inventory does not say.
+// The values of a slice that its inventory omits.
 const (
 	DefaultReserve   = share.PerMille(50)
 	DefaultMaxShares = 16
@@ -52,12 +52,12 @@ type Slice struct {
 	Device    string            `json:"device"`             // UUID of the GPU; of a whole GPU, the ID
 	Model     string            `json:"model"`              // of the device, as pods name it: A100
 	Profile   string            `json:"profile,omitempty"`  // MIG profile; empty for a whole GPU
-	Room      uint8             `json:"room,omitzero"`      // of an instance that is made on demand: the memory slices that it takes, bit by bit
+	Room      uint8             `json:"room,omitzero"`      // of a MIG instance made on demand: bit mask of the memory slices that it occupies
 	SMs       int               `json:"sms"`                // streaming multiprocessors of the slice
 	MemoryMiB int64             `json:"memoryMiB"`          // device memory that shares may take together
-	Classes   []share.Isolation `json:"classes,omitempty"`  // what the node can enforce here; one, if it is pinned
-	Healthy   bool              `json:"healthy"`            // takes new pods; false unless the agent says true
-	Reason    Reason            `json:"reason,omitempty"`   // why it takes none, where the agent says so
+	Classes   []share.Isolation `json:"classes,omitempty"`  // classes that the node can enforce here; one, if the slice is pinned to it
+	Healthy   bool              `json:"healthy"`            // accepts new pods; false if omitted
+	Reason    Reason            `json:"reason,omitempty"`   // why it accepts none; may be empty
 	Reserve   share.PerMille    `json:"reserve,omitzero"`   // part of the window lost to switching; 0 is DefaultReserve
 	MaxShares int               `json:"maxShares,omitzero"` // tickets; 0 is DefaultMaxShares
 }
@@ -68,10 +68,10 @@ type Reason string
 // The reasons.
 const (
 	ReasonFault     Reason = "fault"     // the device has failed, or the driver does not find it any more
-	ReasonUsed      Reason = "used"      // others use it without a share
-	ReasonCordoned  Reason = "cordoned"  // the agent's configuration closes it: cordon or drain
-	ReasonClosing   Reason = "closing"   // the agent is about to end
-	ReasonUnwatched Reason = "unwatched" // the kubelet does not watch the agent's plugin: one of them is starting, or away
+	ReasonUsed      Reason = "used"      // processes without a share use it
+	ReasonCordoned  Reason = "cordoned"  // the agent's configuration cordons or drains it
+	ReasonClosing   Reason = "closing"   // the agent is shutting down
+	ReasonUnwatched Reason = "unwatched" // the kubelet is not connected to the agent's device plugin, as one of them is down or starting
 )
 
 type inventoryText struct {

@@ -41,7 +41,7 @@ const (
 // SchedulerName is the default gshare profile of the scheduler, for pods that request a share and name no other gshare profile.
 const SchedulerName = "gshare"
 
-// What callers test. A user's mistake in a request is a *share.FieldError instead.
+// Errors that callers test for. An invalid request of a user is a *share.FieldError instead.
 var (
 	// ErrMalformed is the error for an inventory or placement that cannot be parsed or breaks a rule. Nothing may be decided from it.
 	ErrMalformed = errors.New("malformed")

@@ -83,5 +83,5 @@ func (c *PlacedContainer) checkVGPU(i int) error {
 	case !v.Priority.Valid():
 		return fmt.Errorf("priority %.64q is neither slo nor best-effort", string(v.Priority))
 	}
-	return v.Share.AllowedIn(v.Class)
+	return v.Share.ValidateFor(v.Class)
 }

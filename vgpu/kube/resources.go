@@ -26,7 +26,7 @@ func readContainer(c *v1.Container, limits share.Limits) (share.Container, error
 	return made, nil
 }
 
-func readResources(r v1.ResourceRequirements) (raw share.Raw, err error) {
+func readResources(r v1.ResourceRequirements) (raw share.RawContainer, err error) {
 	if name := firstMatch(isUnknownResource, r.Limits, r.Requests); name != "" {
 		return raw, share.Invalid(string(name), "gshare has no such resource; it has sm, quota, mem, vgpu and sm-time")
 	}
@@ -36,7 +36,7 @@ func readResources(r v1.ResourceRequirements) (raw share.Raw, err error) {
 			return raw, err
 		}
 	}
-	return share.Raw{SM: whole[0], Quota: whole[1], Memory: whole[2], VGPUs: whole[3]}, nil
+	return share.RawContainer{SM: whole[0], Quota: whole[1], Memory: whole[2], VGPUs: whole[3]}, nil
 }
 
 // readLimit returns the limit of one resource, or nil if there is none. A request must equal the limit, or be left out. The API server
@@ -85,7 +85,7 @@ func readInteger(name v1.ResourceName, list v1.ResourceList) (*int64, error) {
 
 // checkSMTime returns an error if the container's sm-time is set and is not sm x quota. raw has passed share.NewContainer, so the product
 // is small.
-func checkSMTime(list v1.ResourceList, raw share.Raw) error {
+func checkSMTime(list v1.ResourceList, raw share.RawContainer) error {
 	written, err := readInteger(ResourceSMTime, list)
 	if err != nil || written == nil {
 		return err

@@ -2,13 +2,14 @@ package mig
 
 import "fmt"
 
-// Instance is a GPU instance, existing or possible: its profile and its placement.
+// Instance is an existing or possible GPU instance: its MIG profile and its placement.
 type Instance struct {
 	Profile *Profile
 	Start   int // first memory slice
 }
 
-// Layout is the resources that the instances of one GPU occupy. The zero value is a GPU without instances.
+// Layout is the set of memory slices, and the media engines, that the instances of one GPU occupy. The zero value is a GPU without
+// instances.
 //
 // Compute slices need not be counted: instances at placements that the driver lists, on disjoint memory slices, never have more compute
 // slices than the GPU.
@@ -17,7 +18,7 @@ type Layout struct {
 	Media bool // an instance has the media engines
 }
 
-// LayoutOf returns the layout of existing instances on one GPU, or an error if no driver would have created them.
+// LayoutOf returns the layout of a GPU with the given instances, or an error if no driver would have created them together.
 func (m *Model) LayoutOf(running []Instance) (Layout, error) {
 	var l Layout
 	for _, i := range running {
@@ -29,7 +30,8 @@ func (m *Model) LayoutOf(running []Instance) (Layout, error) {
 	return l, nil
 }
 
-// Fits reports whether the driver could create an instance: its placement is legal and free, and so are the media engines if it needs them.
+// Fits reports whether the driver could create the instance beside the existing ones: its placement is legal and free, and so are the media
+// engines if it needs them.
 func (l Layout) Fits(i Instance) bool {
 	for _, start := range i.Profile.Starts {
 		if start == i.Start {
@@ -39,17 +41,17 @@ func (l Layout) Fits(i Instance) bool {
 	return false
 }
 
-// With returns the layout with another instance, which must fit.
+// With returns the layout after another instance is created, which must fit.
 func (l Layout) With(i Instance) Layout {
 	return Layout{Used: l.Used | i.Profile.slicesAt(i.Start), Media: l.Media || i.Profile.Media}
 }
 
-// Without returns the layout without one of its instances.
+// Without returns the layout after one of its instances is removed.
 func (l Layout) Without(i Instance) Layout {
 	return Layout{Used: l.Used &^ i.Profile.slicesAt(i.Start), Media: l.Media && !i.Profile.Media}
 }
 
-// Starts returns the memory slices at which an instance of a profile fits, in ascending order.
+// Starts returns, in ascending order, the memory slices at which an instance of a profile can be created.
 func (l Layout) Starts(p *Profile) []int {
 	var starts []int
 	for _, s := range p.Starts {
@@ -60,14 +62,14 @@ func (l Layout) Starts(p *Profile) []int {
 	return starts
 }
 
-// Availability is what can still be created of one profile.
+// Availability lists where instances of one profile can still be created on a GPU, and how many of them.
 type Availability struct {
 	Profile *Profile
 	Starts  []int // of the free placements
 	Max     int   // number of instances that fit together
 }
 
-// Available returns the availability of the profiles of which at least one instance fits.
+// Available returns where instances can still be created on a GPU with this layout, for each profile of which at least one fits.
 func (m *Model) Available(l Layout) []Availability {
 	var all []Availability
 	for i := range m.Profiles {
@@ -79,7 +81,8 @@ func (m *Model) Available(l Layout) []Availability {
 	return all
 }
 
-// maxCount returns how many instances of a profile fit. Creating them in ascending order is optimal for instances of one size.
+// maxCount returns how many instances of a profile can still be created together. Creating them in ascending order is optimal for instances
+// of one size.
 func (l Layout) maxCount(p *Profile) int {
 	n := 0
 	for _, s := range p.Starts {

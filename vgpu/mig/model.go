@@ -1,5 +1,5 @@
-// Package mig describes the legal placements of instances on a GPU in MIG mode, and chooses the one for a new instance that leaves the free
-// slices most useful for later ones. Existing instances are never moved or changed.
+// Package mig describes the legal placements of instances on a GPU in MIG mode, and chooses the placement of a new instance that leaves the
+// free slices most useful for later ones. Existing instances are never moved or changed.
 package mig
 
 import (
@@ -13,10 +13,10 @@ type Slices uint8
 // Len returns the number of slices in the set.
 func (s Slices) Len() int { return bits.OnesCount8(uint8(s)) }
 
-// sliceRange returns the set of n slices from start on.
+// sliceRange returns the set of n memory slices from start on.
 func sliceRange(start, n int) Slices { return Slices(1<<n-1) << start }
 
-// Profile is a kind of GPU instance that the driver can create.
+// Profile is a MIG profile: a size of GPU instance that the driver can create, with its legal placements.
 type Profile struct {
 	Name     string // the driver's, such as 1g.10gb
 	Compute  int    // compute slices
@@ -28,7 +28,7 @@ type Profile struct {
 	Starts   []int  // first memory slices of its legal placements, ascending
 }
 
-// slicesAt returns the memory slices of an instance that starts at a slice.
+// slicesAt returns the memory slices that an instance of the profile occupies if it begins at the given one.
 func (p *Profile) slicesAt(start int) Slices { return sliceRange(start, p.Memory) }
 
 // Model is a GPU model with its MIG profiles.
@@ -39,7 +39,7 @@ type Model struct {
 	Profiles []Profile
 }
 
-// Profile returns the profile with a name, and whether there is one.
+// Profile returns the MIG profile with the given name, such as 1g.10gb, and whether there is one.
 func (m *Model) Profile(name string) (*Profile, bool) {
 	for i := range m.Profiles {
 		if m.Profiles[i].Name == name {
@@ -49,7 +49,7 @@ func (m *Model) Profile(name string) (*Profile, bool) {
 	return nil, false
 }
 
-// ModelNamed returns the model with a name, or an error if it is not among Models.
+// ModelNamed returns the GPU model with the given name, such as A100-80GB, or an error if its placements are not known.
 func ModelNamed(name string) (*Model, error) {
 	for _, m := range models {
 		if m.Name == name {
@@ -59,5 +59,5 @@ func ModelNamed(name string) (*Model, error) {
 	return nil, fmt.Errorf("no MIG placements are known for GPU model %.64q", name)
 }
 
-// Models returns the models whose placements are known.
+// Models returns the GPU models whose MIG placements are known.
 func Models() []*Model { return models }

@@ -51,7 +51,7 @@ func multisets(sets [][]Instance) int {
 
 // someProfiles returns the profiles without media engines; those with double memory only if wanted.
 func someProfiles(m *Model, double bool) (profiles []*Profile) {
-	for p := range m.withoutMedia() {
+	for p := range m.profilesWithoutMedia() {
 		if double || p.Compute != 1 || p.Memory != 2 {
 			profiles = append(profiles, p)
 		}

@@ -2,9 +2,9 @@ package mig
 
 import "fmt"
 
-// models have the placements that nvidia-smi mig -lgipp lists, which are equal on all GPUs with eight memory slices, and the names of NVIDIA's
-// page of supported profiles. FluidFaaS's table lacks the double-memory and +me profiles, and counts profiles although only placements
-// determine what fits (U20).
+// models lists the known GPU models. Their placements are those that nvidia-smi mig -lgipp lists, which are equal on all GPUs with eight
+// memory slices; the names of profiles are those of NVIDIA's page of supported profiles. FluidFaaS's table lacks the double-memory and +me
+// profiles, and counts profiles although only placements determine what fits (U20).
 var models = []*Model{
 	sevenSliceModel("A100-40GB", []int{5, 10, 10, 20, 20, 40}, []int{14, 14, 28, 42, 56, 98}),
 	sevenSliceModel("A100-80GB", []int{10, 20, 20, 40, 40, 80}, []int{14, 14, 28, 42, 56, 98}),
@@ -15,8 +15,8 @@ var models = []*Model{
 	sevenSliceModel("B200-180GB", []int{23, 45, 45, 90, 90, 180}, make([]int, 6)),
 }
 
-// sevenSliceModel returns a model with seven compute and eight memory slices. gb and sms are the memory and the SMs of 1g, 1g with double
-// memory, 2g, 3g, 4g and 7g.
+// sevenSliceModel returns a GPU model with seven compute and eight memory slices. gb and sms are the memory and the SMs of the profiles 1g,
+// 1g with double memory, 2g, 3g, 4g and 7g.
 func sevenSliceModel(name string, gb, sms []int) *Model {
 	anywhere := []int{0, 1, 2, 3, 4, 5, 6}
 	return nameProfiles(&Model{Name: name, Compute: 7, Memory: 8, Profiles: []Profile{
@@ -30,7 +30,8 @@ func sevenSliceModel(name string, gb, sms []int) *Model {
 	}})
 }
 
-// fourSliceModel returns a model with four compute and four memory slices. gb and sms are the memory and the SMs of 1g, 2g and 4g.
+// fourSliceModel returns a GPU model with four compute and four memory slices. gb and sms are the memory and the SMs of the profiles 1g, 2g
+// and 4g.
 func fourSliceModel(name string, gb, sms []int) *Model {
 	anywhere, halves := []int{0, 1, 2, 3}, []int{0, 2}
 	return nameProfiles(&Model{Name: name, Compute: 4, Memory: 4, Profiles: []Profile{
@@ -42,7 +43,7 @@ func fourSliceModel(name string, gb, sms []int) *Model {
 	}})
 }
 
-// nameProfiles sets the names of a model's profiles, and returns the model.
+// nameProfiles sets the names of the model's MIG profiles from their sizes, and returns the model.
 func nameProfiles(m *Model) *Model {
 	for i := range m.Profiles {
 		p := &m.Profiles[i]

@@ -21,7 +21,7 @@ const (
 	FieldEnforcement = "gshare.dev/enforcement"
 )
 
-// FieldError is a refusal of a user's input. Its text is one sentence for an event on the pod.
+// FieldError is the error for an invalid field of a user's request. Its text is one sentence for an event on the pod.
 type FieldError struct {
 	Field  string // one of the Field names, so that other front ends can name their own flag
 	Reason string // what is wrong, with the value
@@ -29,7 +29,8 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
 
-// Invalid returns a FieldError. The format must bound text that a user controls, for example by %.64q.
+// Invalid returns a FieldError for the field with the formatted reason. The format must bound text that a user controls, for example by
+// %.64q.
 func Invalid(field, format string, args ...any) error {
 	return &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }

@@ -8,7 +8,7 @@ func FuzzNewContainer(f *testing.F) {
 	f.Add(int64(200), int64(100), int64(300), int64(4), int64(80), int64(100))
 	f.Add(int64(-1), int64(1<<62), int64(0), int64(-1<<63), int64(101), int64(0))
 	f.Fuzz(func(t *testing.T, sm, quota, memory, vgpus, smLimit, quotaLimit int64) {
-		c, err := NewContainer("c", Raw{&sm, &quota, &memory, &vgpus}, Limits{&smLimit, &quotaLimit})
+		c, err := NewContainer("c", RawContainer{&sm, &quota, &memory, &vgpus}, Limits{&smLimit, &quotaLimit})
 		if err != nil {
 			wantRefusal(t, err, `container "c": gshare`)
 			return

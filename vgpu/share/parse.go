@@ -6,25 +6,25 @@ import (
 	"strconv"
 )
 
-// Raw holds the numbers that a user wrote for one container; a nil pointer is one that was not written. All but Quota are totals
-// of the container.
-type Raw struct {
+// RawContainer holds the numbers that a user wrote for one container; nil means not written. All but Quota are totals of the container, not
+// of each vGPU.
+type RawContainer struct {
 	SM     *int64 // percent points: 200 is two slices' worth
 	Quota  *int64 // percent of every window; not written is 100
 	Memory *int64 // MiB
 	VGPUs  *int64 // count
 }
 
-// Limits holds the elastic limits of every vGPU of a pod, in percent of one slice or window; nil stands for the request.
+// Limits holds the SM and quota limits of every vGPU of a pod, in percent of one slice or window; nil means equal to the request.
 type Limits struct {
 	SM    *int64
 	Quota *int64
 }
 
-// NewContainer validates what a user wrote for the named container and returns it as VGPUs equal shares.
+// NewContainer validates what a user wrote for the named container and divides it into equal shares, one for each vGPU.
 //
 // Every error wraps a *FieldError. Memory has no default, because a share without a memory limit could not be enforced.
-func NewContainer(name string, raw Raw, limits Limits) (Container, error) {
+func NewContainer(name string, raw RawContainer, limits Limits) (Container, error) {
 	c := Container{Name: name}
 	if err := c.read(raw, limits); err != nil {
 		return Container{}, inContainer(name, err)
@@ -32,7 +32,7 @@ func NewContainer(name string, raw Raw, limits Limits) (Container, error) {
 	return c, nil
 }
 
-// ParsePercent parses the percentage of an annotation; it returns nil for an empty text. The caller checks the range.
+// ParsePercent parses an integer percentage in an annotation, and returns nil for an empty text. The caller checks the range.
 func ParsePercent(field, text string) (*int64, error) {
 	if text == "" {
 		return nil, nil
@@ -44,31 +44,31 @@ func ParsePercent(field, text string) (*int64, error) {
 	return &value, nil
 }
 
-func (c *Container) read(raw Raw, limits Limits) error {
+func (c *Container) read(raw RawContainer, limits Limits) error {
 	if err := raw.check(); err != nil {
 		return err
 	}
-	sm, err := each(FieldSM, "percent points", *raw.SM, *raw.VGPUs)
+	sm, err := divide(FieldSM, "percent points", *raw.SM, *raw.VGPUs)
 	if err != nil {
 		return err
 	}
 	if sm > 100 {
 		return Invalid(FieldSM, "%d percent points need at least %d vGPUs, not %d: a slice has 100", *raw.SM, (*raw.SM+99)/100, *raw.VGPUs)
 	}
-	memory, err := each(FieldMemory, "MiB", *raw.Memory, *raw.VGPUs)
+	memory, err := divide(FieldMemory, "MiB", *raw.Memory, *raw.VGPUs)
 	if err != nil {
 		return err
 	}
 	c.VGPUs = int(*raw.VGPUs)
 	c.Share = Share{SMRequest: perMille(sm), QuotaRequest: perMille(raw.quota()), Memory: Bytes(memory) * MiB}
-	if err := c.Share.limit(limits); err != nil {
+	if err := c.Share.setLimits(limits); err != nil {
 		return err
 	}
 	return c.Validate()
 }
 
-// check returns an error if a number is missing or too large to calculate with.
-func (raw Raw) check() error {
+// check returns an error if a required number is missing, or a number is too large to calculate with.
+func (raw RawContainer) check() error {
 	switch {
 	case raw.SM == nil:
 		return Invalid(FieldSM, "a share needs it; quota, mem or vgpu alone ask for nothing")
@@ -85,29 +85,29 @@ func (raw Raw) check() error {
 	)
 }
 
-func (raw Raw) quota() int64 {
+func (raw RawContainer) quota() int64 {
 	if raw.Quota == nil {
 		return 100
 	}
 	return *raw.Quota
 }
 
-// limit sets the limits; one that is not written is the request.
-func (s *Share) limit(l Limits) error {
+// setLimits sets the limits of the share, which are equal to the requests unless the user wrote others.
+func (s *Share) setLimits(l Limits) error {
 	var smErr, quotaErr error
-	s.SMLimit, smErr = ceiling(FieldSMLimit, l.SM, s.SMRequest)
-	s.QuotaLimit, quotaErr = ceiling(FieldQuotaLimit, l.Quota, s.QuotaRequest)
+	s.SMLimit, smErr = limitOrRequest(FieldSMLimit, l.SM, s.SMRequest)
+	s.QuotaLimit, quotaErr = limitOrRequest(FieldQuotaLimit, l.Quota, s.QuotaRequest)
 	return cmp.Or(smErr, quotaErr)
 }
 
-func ceiling(field string, percent *int64, request PerMille) (PerMille, error) {
+func limitOrRequest(field string, percent *int64, request PerMille) (PerMille, error) {
 	if percent == nil {
 		return request, nil
 	}
 	return perMille(*percent), inRange(field, *percent, 1, 100, "percent")
 }
 
-func each(field, unit string, total, vgpus int64) (int64, error) {
+func divide(field, unit string, total, vgpus int64) (int64, error) {
 	if total%vgpus != 0 {
 		return 0, Invalid(field, "%d %s cannot be divided evenly among %d vGPUs", total, unit, vgpus)
 	}

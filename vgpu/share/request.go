@@ -1,6 +1,6 @@
 package share
 
-// Isolation is the class of a slice: the way in which the shares on it are isolated from each other. A slice has one class at a
+// Isolation is the isolation class of a slice: the mechanism that isolates the shares on it from each other. A slice has one class at a
 // time.
 type Isolation string
 
@@ -13,7 +13,7 @@ const (
 	Swap         Isolation = "swap"
 )
 
-// Priority is the priority class of a share on its slice; it is not the pod's scheduling priority.
+// Priority is the priority class of a share on its slice (slo or best-effort); it is not the pod's scheduling priority.
 type Priority string
 
 // The priority classes.
@@ -22,7 +22,8 @@ const (
 	SLO        Priority = "slo"
 )
 
-// Enforcement is the policy for a node that cannot enforce a share.
+// Enforcement is a pod's choice of what happens on a node that cannot enforce its share: the node refuses the pod, or runs it and reports
+// it.
 type Enforcement string
 
 // Strict refuses such a node; BestEffortEnforcement runs there and is flagged in the enforcement status.
@@ -37,7 +38,8 @@ const (
 	AnyMIG   = "mig"
 )
 
-// Terms are the conditions that a pod states for all of its containers.
+// Terms holds the conditions of a pod for the slices of all its containers: isolation class, priority, GPU models, workload, kind of slice,
+// and enforcement.
 type Terms struct {
 	Isolation   Isolation
 	Priority    Priority
@@ -47,20 +49,20 @@ type Terms struct {
 	Enforcement Enforcement
 }
 
-// Container is the request of one container: VGPUs equal shares on different devices.
+// Container is the GPU request of one container: VGPUs equal shares on different devices.
 type Container struct {
 	Name  string
 	VGPUs int
 	Share Share
 }
 
-// Request is all that one pod requests of the GPUs of a node. It is placed as a whole or not at all.
+// Request is everything that one pod requests of the GPUs of a node. It is placed as a whole or not at all.
 type Request struct {
 	Terms
 	Containers []Container
 }
 
-// Area returns the guaranteed SM-time of the whole request.
+// Area returns the guaranteed SM-time of all containers together, in SM per-mille x quota per-mille.
 func (r Request) Area() Area {
 	var sum Area
 	for _, c := range r.Containers {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// MaxModels is the number of device models that a pod may name.
+// MaxModels is the maximum number of GPU models that a pod may name.
 const MaxModels = 16
 
-// RawTerms holds the terms as a user wrote them; an empty field was not written.
+// RawTerms holds the values of a pod's annotations that become its Terms, as a user wrote them; an empty field was not written.
 type RawTerms struct {
 	Class       string // a priority class; default best-effort
 	Isolation   string // default: what satisfies the share
@@ -20,7 +20,7 @@ type RawTerms struct {
 	Enforcement string // default strict
 }
 
-// NewTerms validates the terms that a user wrote and sets the defaults. Errors are *FieldError.
+// NewTerms validates the conditions that a user wrote in a pod's annotations, and sets the defaults. Errors are *FieldError.
 func NewTerms(raw RawTerms) (Terms, error) {
 	t := Terms{
 		Isolation:   Isolation(raw.Isolation),
@@ -36,7 +36,7 @@ func NewTerms(raw RawTerms) (Terms, error) {
 	return t, nil
 }
 
-// Validate returns an error for unknown values, and for models that are not sorted and distinct. Errors are *FieldError.
+// Validate returns an error for unknown values, and for GPU models that are not sorted and distinct. Errors are *FieldError.
 func (t Terms) Validate() error {
 	switch {
 	case t.Isolation == Swap:
@@ -55,16 +55,16 @@ func (t Terms) Validate() error {
 	return validateModels(t.Models)
 }
 
-// Schedulable reports whether gshare can place shares of this class.
+// Schedulable reports whether gshare can place shares on slices of this isolation class.
 func (i Isolation) Schedulable() bool { return i == Exclusive || i == MPS || i == Elastic }
 
-// Valid reports whether p is one of the priority classes.
+// Valid reports whether p is one of the priority classes, slo or best-effort.
 func (p Priority) Valid() bool { return p == SLO || p == BestEffort }
 
-// ValidProfile reports whether name is written like the profile of a MIG GPU instance: 1g.18gb, 1g.10gb+me, 1g.24gb-me.
+// ValidProfile reports whether name has the form of a MIG profile: 1g.18gb, 1g.10gb+me, 1g.24gb-me.
 func ValidProfile(name string) bool { return profile.MatchString(name) }
 
-// ValidModel reports whether name can be a device model: printable, without comma or outer space, at most 63 bytes.
+// ValidModel reports whether name can be the name of a GPU model: printable ASCII, without comma or outer space, at most 63 bytes.
 func ValidModel(name string) bool { return model.MatchString(name) }
 
 var (

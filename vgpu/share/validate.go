@@ -15,7 +15,7 @@ func (s Share) Validate() error {
 	}
 	if s.SMLimit > s.SMRequest && s.QuotaRequest < Whole {
 		return Invalid(FieldSMLimit, "SMs above the request (%s) and a quota below 100%% (%s) cannot be had on one share",
-			span(s.SMRequest, s.SMLimit), s.QuotaRequest.Percent())
+			formatRange(s.SMRequest, s.SMLimit), s.QuotaRequest.Percent())
 	}
 	return nil
 }
@@ -30,8 +30,8 @@ func (s Share) inBounds() error {
 	)
 }
 
-// AllowedIn returns an error if slices of the class could not enforce the share as written. The share must be valid.
-func (s Share) AllowedIn(class Isolation) error {
+// ValidateFor returns an error if slices of the isolation class could not enforce the share's requests and limits. The share must be valid.
+func (s Share) ValidateFor(class Isolation) error {
 	switch {
 	case class == Swap:
 		return Invalid(FieldIsolation, "swap cannot be scheduled yet")
@@ -82,13 +82,13 @@ func (r Request) validateContainer(c Container) error {
 	if err := c.Validate(); err != nil || r.Isolation == AnyIsolation {
 		return err
 	}
-	return c.Share.AllowedIn(r.Isolation)
+	return c.Share.ValidateFor(r.Isolation)
 }
 
-// Attachable returns an error if a container would share several slices. Each slice has an MPS daemon of its own; a process is a
-// client of the one that CUDA_MPS_PIPE_DIRECTORY names, and sees no device but that daemon's. Running containers are not checked
-// again. Errors wrap a *FieldError.
-func (r Request) Attachable() error {
+// ValidateDevices returns an error if a container would share several slices with others. Each slice has an MPS daemon of its own; a
+// process is a client of the one that CUDA_MPS_PIPE_DIRECTORY names, and sees no device but that daemon's. Running containers are not
+// checked again. Errors wrap a *FieldError.
+func (r Request) ValidateDevices() error {
 	for _, c := range r.Containers {
 		alone := r.Isolation == Exclusive || r.Isolation == AnyIsolation && c.Share.IsWhole()
 		if c.VGPUs > 1 && !alone {

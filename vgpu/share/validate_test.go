@@ -56,7 +56,7 @@ func TestAllowedIn(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := tc.share.AllowedIn(tc.class)
+			err := tc.share.ValidateFor(tc.class)
 			if tc.wantErr != "" {
 				wantRefusal(t, err, tc.wantErr)
 			} else if err != nil {
@@ -85,7 +85,7 @@ func TestAttachable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := Request{plainTerms, tc.containers}
 			r.Isolation = tc.isolation
-			if err := r.Attachable(); tc.wantErr != "" {
+			if err := r.ValidateDevices(); tc.wantErr != "" {
 				wantRefusal(t, err, tc.wantErr)
 			} else if err != nil {
 				t.Errorf("Attachable: %v", err)

@@ -6,15 +6,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// precision is the step of the search for the fewest GPUs: one hundredth of the pool, rounded up.
+// precision is the resolution of the search for the fewest GPUs: one hundredth of the pool's GPUs, rounded up.
 const precision = 100
 
-// countNeeded returns the fill of the smallest part of the pool on which every pod can be placed. It searches, because with GPUs
-// to spare the scheduler keeps them useful for later pods rather than empty.
+// countNeeded sets the GPUs and nodes that all pods of the group need: those in use on the smallest part of the pool on which every pod can
+// be placed. It searches for that part, because on a pool with GPUs to spare the scheduler spreads pods to keep GPUs useful for later ones.
 func (g *group) countNeeded(r *Row, rules packing.Rules) {
 	best := g.pack(rules, r.GPUs)
 	if len(best.unplaced) > 0 {
-		best.count(r)
+		best.addTo(r)
 		return
 	}
 	few, enough := 0, r.GPUs
@@ -26,10 +26,10 @@ func (g *group) countNeeded(r *Row, rules packing.Rules) {
 			best, enough = p, gpus
 		}
 	}
-	best.count(r)
+	best.addTo(r)
 }
 
-// repacking is the state of the first nodes of a group while pods are placed on them.
+// repacking is the state of placing the pods of a group again, on the first nodes of the group.
 type repacking struct {
 	packer   packing.Packer
 	fleet    *packing.Fleet
@@ -38,9 +38,9 @@ type repacking struct {
 	unplaced []Pod
 }
 
-// pack places the pods one by one on the first GPUs of the group.
+// pack places the pods one by one, as the scheduler would, on the first GPUs of the group.
 func (g *group) pack(rules packing.Rules, gpus int) *repacking {
-	nodes := g.first(gpus)
+	nodes := g.firstNodes(gpus)
 	p := &repacking{packer: packing.Packer{Rules: rules, Ranker: packing.Balance{Terms: packing.AllTerms, Demand: g.demand(nodes)}}}
 	p.fleet = packing.NewFleet(p.packer, len(nodes))
 	p.nodes = make([]*packing.Node, len(nodes))
@@ -55,23 +55,24 @@ func (g *group) pack(rules packing.Rules, gpus int) *repacking {
 	return p
 }
 
-// first returns the first empty nodes that have so many GPUs together; the last may be cut.
-func (g *group) first(gpus int) (nodes []*packing.Node) {
+// firstNodes returns the first nodes of the group, without pods, that have the given number of GPUs together; the last node may lose some
+// of its GPUs.
+func (g *group) firstNodes(gpus int) (nodes []*packing.Node) {
 	for _, n := range g.nodes {
 		if gpus <= 0 {
 			break
 		}
 		slices := n.Slices
-		for devices(slices, nil) > gpus {
+		for countDevices(slices, nil) > gpus {
 			slices = slices[:len(slices)-1]
 		}
-		gpus -= devices(slices, nil)
+		gpus -= countDevices(slices, nil)
 		nodes = append(nodes, packing.NewNode(n.Name, slices, n.CPU, n.RAM))
 	}
 	return nodes
 }
 
-// demand returns the demand that the scheduler would have learned from these pods.
+// demand returns the demand for GPUs that the scheduler would have learned from these pods.
 func (g *group) demand(nodes []*packing.Node) *packing.Demand {
 	var mix packing.Mix
 	for i := range g.pods {
@@ -105,15 +106,15 @@ func (p *repacking) set(i int, n *packing.Node) {
 	p.fleet.Set(i, n, p.version)
 }
 
-// count sums up the GPUs and nodes in use, and what the unplaced pods hold today.
-func (p *repacking) count(r *Row) {
+// addTo adds to the row the GPUs and nodes in use, and the GPUs that the pods which could not be placed hold today.
+func (p *repacking) addTo(r *Row) {
 	var held packing.MilliGPU
 	for _, pod := range p.unplaced {
 		r.Unplaced = append(r.Unplaced, pod.Name)
 		held += pod.Held
 	}
 	for _, n := range p.nodes {
-		if gpus := devices(n.Slices, n.Loads); gpus > 0 {
+		if gpus := countDevices(n.Slices, n.Loads); gpus > 0 {
 			r.NeededGPUs += gpus
 			r.NeededNodes++
 		}

@@ -1,5 +1,5 @@
-// Package whatif packs the GPU pods that run in a cluster once more, by the rules of gshare's scheduler, and counts the GPUs
-// and nodes that would then be needed. Pods stay in their pool: what else ties them to it is not known here.
+// Package whatif packs the GPU pods that run in a cluster again, by the rules of gshare's scheduler, and counts the GPUs and nodes that
+// would then be needed. Pods stay in their pool of nodes, as it is not known here what else ties them to it.
 package whatif
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Node is a node with GPUs under gshare: empty but for the CPU and memory of its pods without GPUs.
+// Node is a node whose GPUs gshare would share. Its CPU and memory are what pods without GPUs leave free.
 type Node struct {
 	Name   string
 	Pool   string // of nodes; may be empty
@@ -20,15 +20,15 @@ type Node struct {
 	RAM    share.Bytes
 }
 
-// Pod is a pod that holds GPUs of a node today, and its request to gshare.
+// Pod is a pod that holds GPUs of a node today, with the request that it would make with gshare.
 type Pod struct {
 	packing.Pod
-	Name string // with its namespace
+	Name string // namespace/name
 	Node string
 	Held packing.MilliGPU // what it holds of the node's GPUs today
 }
 
-// Row compares one pool of nodes with one model of GPU, before and after.
+// Row compares, for one pool of nodes and one GPU model, the GPUs and nodes held today with those needed with gshare.
 type Row struct {
 	Pool  string `json:"pool"`
 	Model string `json:"model"`
@@ -36,16 +36,16 @@ type Row struct {
 	GPUs  int    `json:"gpus"`
 	Pods  int    `json:"pods"`
 
-	HeldGPUs  int `json:"heldGPUs"`  // of which a pod holds a part today
-	HeldNodes int `json:"heldNodes"` // on which a pod holds a GPU today
+	HeldGPUs  int `json:"heldGPUs"`  // GPUs of which a pod holds a part today
+	HeldNodes int `json:"heldNodes"` // nodes on which a pod holds a GPU today
 
 	NeededGPUs  int `json:"neededGPUs"`  // with gshare
 	NeededNodes int `json:"neededNodes"` // with gshare
 
-	Unplaced []string `json:"unplaced,omitempty"` // pods that found no room; what they hold today counts as needed
+	Unplaced []string `json:"unplaced,omitempty"` // pods that did not fit; what they hold today counts as needed
 }
 
-// SavedPercent returns the part of the GPUs held today that gshare would free; it is negative if gshare needs more.
+// SavedPercent returns the percentage of the GPUs held today that gshare would free; it is negative if gshare needs more.
 func (r Row) SavedPercent() float64 {
 	if r.HeldGPUs == 0 {
 		return 0
@@ -53,13 +53,13 @@ func (r Row) SavedPercent() float64 {
 	return 100 * float64(r.HeldGPUs-r.NeededGPUs) / float64(r.HeldGPUs)
 }
 
-// Compare returns a row for each pool and GPU model, ordered by both. The pods of a pool are placed in the order given, one by
-// one, as by a scheduler that has learned their mix.
+// Compare returns a row for each pool and GPU model, ordered by both. The pods of a pool are placed in the given order, one by one, by a
+// scheduler that has learned their mix.
 func Compare(nodes []Node, pods []Pod, rules packing.Rules) []Row {
 	groups := groupsOf(nodes, pods)
 	rows := make([]Row, len(groups))
 	for i, g := range groups {
-		rows[i] = g.row(rules)
+		rows[i] = g.makeRow(rules)
 	}
 	return rows
 }
@@ -80,7 +80,7 @@ func Total(rows []Row) Row {
 	return sum
 }
 
-// group is the nodes of one pool and model with their pods.
+// group holds the nodes of one pool and GPU model, with their pods.
 type group struct {
 	nodes []Node
 	pods  []Pod
@@ -110,17 +110,17 @@ func groupsOf(nodes []Node, pods []Pod) []*group {
 	return groups
 }
 
-func (g *group) row(rules packing.Rules) Row {
+func (g *group) makeRow(rules packing.Rules) Row {
 	r := Row{Pool: g.nodes[0].Pool, Model: g.nodes[0].Model, Nodes: len(g.nodes), Pods: len(g.pods)}
 	for _, n := range g.nodes {
-		r.GPUs += devices(n.Slices, nil)
+		r.GPUs += countDevices(n.Slices, nil)
 	}
 	g.countHeld(&r)
 	g.countNeeded(&r, rules)
 	return r
 }
 
-// countHeld counts the GPUs held today, rounded up on each node: a GPU of which a part is held is not free.
+// countHeld sets the GPUs and nodes held today. GPUs are rounded up on each node, as a GPU of which a part is held is not free.
 func (g *group) countHeld(r *Row) {
 	held := map[string]packing.MilliGPU{}
 	for _, p := range g.pods {
@@ -139,8 +139,8 @@ func ceilGPUs(m packing.MilliGPU) int {
 	return int((m + packing.WholeGPU - 1) / packing.WholeGPU)
 }
 
-// devices returns the number of physical GPUs of the slices; with loads, only of those that hold a share.
-func devices(slices []packing.Slice, loads []packing.Load) int {
+// countDevices returns the number of physical GPUs of the slices. If loads are given, it counts only the GPUs that hold a share.
+func countDevices(slices []packing.Slice, loads []packing.Load) int {
 	seen := map[string]bool{}
 	for i, s := range slices {
 		if loads == nil || !loads[i].Empty() {

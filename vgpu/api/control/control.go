@@ -1,13 +1,16 @@
-// Package control is the API of the agent on a machine without Kubernetes, which gshare run, set, ps and top use: HTTP with JSON
-// over a Unix socket.
+// Package control defines the API of the agent on a machine without Kubernetes, which gshare run, set, ps and top use: HTTP with JSON over
+// a Unix socket.
 //
-// RunsPath takes a RunRequest and answers with one Event a line: any number of Waiting, then Grant or Refused. The calling process,
-// identified by the socket, becomes the run: it holds the share until it has exited, with all processes that are connected to the
-// token server. A caller that closes the connection while it waits leaves the queue. LimitPath takes a LimitRequest and answers
-// with an Event: Refused, or nothing. StatusPath answers with a Status.
+// A POST of a RunRequest to RunsPath is answered by a stream of Events, one a line: any number of Waiting, then Grant or Refused. The
+// calling process, which the socket identifies, becomes the run: it holds the share until it has exited, together with all processes that
+// are connected to the token server. A caller that closes the connection while it waits leaves the queue. A LimitRequest to LimitPath is
+// answered by an Event with Refused, or by nothing. StatusPath returns a Status.
 package control
 
 import (
+	"encoding/json"
+	"errors"
+	"io"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -20,11 +23,11 @@ const (
 	LimitPath  = "/v1/limit"
 )
 
-// MaxRequest is the largest size of a request in bytes.
+// MaxRequest is the maximum size of a request body in bytes.
 const MaxRequest = 16 << 10
 
-// RunRequest requests a share for the calling process. Amounts are totals of the run, in the units of a pod: percentage points of
-// SMs, percent of time, MiB and devices. A nil field was not specified.
+// RunRequest requests a share for the calling process. Amounts are totals of the run, in the units of a pod: percentage points of SMs,
+// percent of time, MiB and devices. A nil field was not specified.
 type RunRequest struct {
 	Name       string `json:"name,omitempty"`
 	SM         *int64 `json:"sm,omitempty"`
@@ -39,28 +42,28 @@ type RunRequest struct {
 	Wait       bool   `json:"wait,omitempty"`  // wait in a queue until the share fits
 }
 
-// LimitRequest changes the SM limit of an elastic run, in percent of its device, between its request and its initial limit. Only
-// the user of the run and root may send it.
+// LimitRequest changes the SM limit of an elastic run, in percent of its device, between its request and its initial limit. Only root and
+// the user of the run may send it.
 type LimitRequest struct {
 	Run     string `json:"run"` // ID, or the name of exactly one run
 	SMLimit int64  `json:"smLimit"`
 }
 
-// Event is one line of the answer. Exactly one field is set.
+// Event is one line of the answer to a RunRequest or LimitRequest. Exactly one field is set.
 type Event struct {
 	Waiting *Refusal `json:"waiting,omitempty"`
 	Grant   *Grant   `json:"grant,omitempty"`
 	Refused *Refusal `json:"refused,omitempty"`
 }
 
-// Refusal is the reason for which a share was not admitted.
+// Refusal is the reason for which a requested share was not admitted.
 type Refusal struct {
 	Field  string   `json:"field,omitempty"` // the invalid field, in the names of share.FieldError
 	Reason string   `json:"reason"`
 	Fits   []string `json:"fits,omitempty"` // changes of one field with which the share would fit now
 }
 
-// Grant is an admitted run.
+// Grant is the answer for an admitted run: its ID, and the environment that its program needs.
 type Grant struct {
 	ID          string            `json:"id"`
 	Dir         string            `json:"dir"` // holds the token server's socket and the policy file
@@ -69,7 +72,7 @@ type Grant struct {
 	Enforcement EnforcementStatus `json:"enforcement"`
 }
 
-// EnforcementStatus describes by what each part of a share is enforced on this machine, and what is missing.
+// EnforcementStatus names the mechanisms that enforce a share's memory, SMs and time on this machine, and what is missing.
 type EnforcementStatus struct {
 	Memory   string   `json:"memory"`
 	SMs      string   `json:"sms"`
@@ -78,13 +81,13 @@ type EnforcementStatus struct {
 	Missing  []string `json:"missing,omitempty"`
 }
 
-// Status is the state of the machine and its runs.
+// Status lists the machine's GPU devices and the admitted runs.
 type Status struct {
 	Devices []Device `json:"devices"`
 	Runs    []Run    `json:"runs"`
 }
 
-// Device is one GPU, or one of its MIG instances.
+// Device is the state of one GPU, or of one MIG instance.
 type Device struct {
 	UUID      string         `json:"uuid"`
 	Profile   string         `json:"profile,omitempty"` // MIG profile, for an instance
@@ -97,7 +100,7 @@ type Device struct {
 	Simulated bool           `json:"simulated,omitempty"`
 }
 
-// Run is one admitted run.
+// Run is the state of one admitted run, a program that holds a share on a machine without Kubernetes.
 type Run struct {
 	ID          string            `json:"id"`
 	Name        string            `json:"name,omitempty"`
@@ -109,7 +112,7 @@ type Run struct {
 	VGPUs       []VGPU            `json:"vgpus"`
 }
 
-// VGPU is one vGPU of a run. Measured values are those that its processes report.
+// VGPU is the state of one vGPU of a run. Measured values are those that its processes report.
 type VGPU struct {
 	Device     string         `json:"device"`
 	SM         share.PerMille `json:"smPerMille"`
@@ -125,9 +128,35 @@ type VGPU struct {
 	Processes  []Process      `json:"processes"`
 }
 
-// Process is one process on a vGPU.
+// Process is the state of one process of a run on a vGPU.
 type Process struct {
 	PID      int         `json:"pid"`
 	Launches uint64      `json:"launches"`
 	Memory   share.Bytes `json:"memoryBytes"`
+}
+
+// DecodeRunRequest decodes the body of one run request. It fails on unknown fields and on trailing data. The caller limits the size of the
+// body.
+func DecodeRunRequest(body io.Reader) (r RunRequest, err error) {
+	err = decode(body, &r)
+	return r, err
+}
+
+// DecodeLimitRequest decodes the body of one limit request. It fails on unknown fields and on trailing data. The caller limits the size of
+// the body.
+func DecodeLimitRequest(body io.Reader) (r LimitRequest, err error) {
+	err = decode(body, &r)
+	return r, err
+}
+
+func decode(body io.Reader, into any) error {
+	decoder := json.NewDecoder(body)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("unexpected data after the request")
+	}
+	return nil
 }

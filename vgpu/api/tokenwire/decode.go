@@ -2,13 +2,13 @@ package tokenwire
 
 import "bytes"
 
-// reader splits a body into fields. After the first missing byte it returns zeros and sets short.
-type reader struct {
+// bodyReader splits the body of a frame into fields. After the first missing byte it returns zeros and sets short.
+type bodyReader struct {
 	rest  []byte
 	short bool
 }
 
-func (r *reader) take(n int) []byte {
+func (r *bodyReader) take(n int) []byte {
 	if len(r.rest) < n {
 		r.short, r.rest = true, nil
 		return make([]byte, n)
@@ -18,12 +18,11 @@ func (r *reader) take(n int) []byte {
 	return taken
 }
 
-func (r *reader) u16() uint16 { return le.Uint16(r.take(2)) }
-func (r *reader) u32() uint32 { return le.Uint32(r.take(4)) }
-func (r *reader) u64() uint64 { return le.Uint64(r.take(8)) }
+func (r *bodyReader) u16() uint16 { return le.Uint16(r.take(2)) }
+func (r *bodyReader) u32() uint32 { return le.Uint32(r.take(4)) }
+func (r *bodyReader) u64() uint64 { return le.Uint64(r.take(8)) }
 
-// text returns the rest as text.
-func (r *reader) text() string { return string(r.take(len(r.rest))) }
+func (r *bodyReader) text() string { return string(r.take(len(r.rest))) }
 
 func newMessage(t Type) Message {
 	switch t {
@@ -48,7 +47,7 @@ func decodeBody(t Type, body []byte) (Message, error) {
 	if m == nil {
 		return nil, malformed("type %d is unknown", t)
 	}
-	r := &reader{rest: body}
+	r := &bodyReader{rest: body}
 	m.decode(r)
 	for len(r.rest) > 0 && !r.short {
 		if err := decodeTLV(m, r); err != nil {
@@ -64,9 +63,9 @@ func decodeBody(t Type, body []byte) (Message, error) {
 	return m, nil
 }
 
-func decodeTLV(m Message, r *reader) error {
+func decodeTLV(m Message, r *bodyReader) error {
 	kind, length := r.u16(), r.u16()
-	value := &reader{rest: r.take(int(length))}
+	value := &bodyReader{rest: r.take(int(length))}
 	switch known := m.tlv(kind&^tlvCritical, value); {
 	case !known && kind&tlvCritical != 0:
 		return malformed("critical TLV %d is unknown", kind&^tlvCritical)
@@ -76,11 +75,11 @@ func decodeTLV(m Message, r *reader) error {
 	return nil
 }
 
-func (m *Hello) decode(r *reader) {
+func (m *Hello) decode(r *bodyReader) {
 	m.HookVersion, m.PID, m.DriverVersion, m.Capabilities = r.u32(), r.u32(), r.u32(), r.u32()
 }
 
-func (m *Hello) tlv(kind uint16, value *reader) bool {
+func (m *Hello) tlv(kind uint16, value *bodyReader) bool {
 	switch kind {
 	case tlvSession:
 		m.Session = value.u64()
@@ -92,11 +91,11 @@ func (m *Hello) tlv(kind uint16, value *reader) bool {
 	return true
 }
 
-func (m *Welcome) decode(r *reader) {
+func (m *Welcome) decode(r *bodyReader) {
 	m.Session, m.Mode, m.count = r.u64(), Mode(r.u32()), int(r.u32())
 }
 
-func (m *Welcome) tlv(kind uint16, value *reader) bool {
+func (m *Welcome) tlv(kind uint16, value *bodyReader) bool {
 	if kind != tlvVGPU {
 		return false
 	}
@@ -106,31 +105,31 @@ func (m *Welcome) tlv(kind uint16, value *reader) bool {
 	return true
 }
 
-func (m *Need) decode(r *reader) {
+func (m *Need) decode(r *bodyReader) {
 	m.VGPU = r.u32()
 	r.u32()
 	m.Want, m.WaitingSince = r.u64(), r.u64()
 }
 
-func (*Need) tlv(uint16, *reader) bool { return false }
+func (*Need) tlv(uint16, *bodyReader) bool { return false }
 
-func (*Bye) decode(*reader)           {}
-func (*Bye) tlv(uint16, *reader) bool { return false }
+func (*Bye) decode(*bodyReader)           {}
+func (*Bye) tlv(uint16, *bodyReader) bool { return false }
 
-func (m *Snapshot) decode(r *reader) {
+func (m *Snapshot) decode(r *bodyReader) {
 	m.VGPU = r.u32()
 	r.u32()
 	m.Memory, m.Busy = r.u64(), r.u64()
 }
 
-func (*Snapshot) tlv(uint16, *reader) bool { return false }
+func (*Snapshot) tlv(uint16, *bodyReader) bool { return false }
 
-func (m *Error) decode(r *reader) {
+func (m *Error) decode(r *bodyReader) {
 	m.Code = r.u32()
 	r.u32()
 }
 
-func (m *Error) tlv(kind uint16, value *reader) bool {
+func (m *Error) tlv(kind uint16, value *bodyReader) bool {
 	if kind != tlvText {
 		return false
 	}

@@ -1,3 +1,11 @@
+// Package tokenwire is the Go side of the protocol between the hook in a CUDA process and the token server: frames on a SEQPACKET socket,
+// where one message is one frame, and pages of shared memory.
+//
+// The C side is hook/include/gshare_wire.h. The two share no code; tests check both against the frames in testdata, which a C program there
+// decodes and encodes again.
+//
+// Peers of one major version understand each other. A newer minor version may add TLVs, which an older one ignores unless they are marked
+// critical, and fields in former padding.
 package tokenwire
 
 import (
@@ -31,7 +39,7 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
-// Type is the type of the message in a frame.
+// Type is the type of the message in a frame of the token protocol.
 type Type uint16
 
 // The types of frames.
@@ -52,7 +60,7 @@ type Header struct {
 	Generation   uint64 // start of the server that sent or addressed it; 0 in HELLO
 }
 
-// Encode returns a message as a frame. It fails only for a message that exceeds a bound.
+// Encode returns the frame that carries a message. It fails only for a message that exceeds a limit of the protocol.
 func Encode(h Header, m Message) ([]byte, error) {
 	frame := make([]byte, headerSize, 128)
 	frame, err := m.append(frame)
@@ -73,8 +81,8 @@ func Encode(h Header, m Message) ([]byte, error) {
 	return frame, nil
 }
 
-// Decode decodes one frame, which is one whole socket message. Errors wrap ErrMalformed or ErrVersion. The message does not refer
-// to the frame.
+// Decode decodes one frame, which is one whole socket message. Errors wrap ErrMalformed or ErrVersion. The returned message does not alias
+// the frame.
 func Decode(frame []byte) (Header, Message, error) {
 	if len(frame) < headerSize || len(frame) > MaxFrame {
 		return Header{}, nil, malformed("%d bytes", len(frame))

@@ -1,14 +1,14 @@
 package tokenwire
 
-// Message is the body of a frame: a pointer to one of the types below.
+// Message is the body of a frame: a pointer to Hello, Welcome, Need, Bye, Snapshot or Error.
 type Message interface {
 	Type() Type
 	append(frame []byte) ([]byte, error)
-	decode(body *reader)
-	tlv(kind uint16, value *reader) bool // decodes a TLV; false if the message has none of this kind
+	decode(body *bodyReader)
+	tlv(kind uint16, value *bodyReader) bool // decodes a TLV; false if the message has none of this kind
 }
 
-// Mode is how a hook enforces a share.
+// Mode is how the hook in a process enforces the process's share.
 type Mode uint32
 
 // The modes of a hook.
@@ -20,10 +20,10 @@ const (
 	ModeMemory  Mode = 4 // limits memory only
 )
 
-// KnowsBlocks is the capability bit of a client that supports block tokens.
-const KnowsBlocks = 1
+// CapabilityBlocks is the capability bit of a client that supports tokens counted in thread blocks.
+const CapabilityBlocks = 1
 
-// Hello is the first frame of a client.
+// Hello is the first frame that a client, the hook in a process, sends to the token server.
 type Hello struct {
 	HookVersion   uint32
 	PID           uint32 // in the process's PID namespace; a hint
@@ -33,7 +33,7 @@ type Hello struct {
 	Devices       []string // UUIDs of the visible devices
 }
 
-// Welcome is the answer to Hello. It carries three file descriptors for each vGPU: its server, container and client page.
+// Welcome is the token server's answer to Hello. It carries three file descriptors for each vGPU: its server, container and client page.
 type Welcome struct {
 	Session uint64
 	Mode    Mode
@@ -42,7 +42,7 @@ type Welcome struct {
 	count int // number of vGPUs in the fixed part
 }
 
-// VGPU describes one share as its container sees it.
+// VGPU describes one share as the processes of its container see it.
 type VGPU struct {
 	UUID        string // of the device or MIG instance
 	Index       uint32 // device ordinal in the container
@@ -50,43 +50,43 @@ type VGPU struct {
 	MemoryLimit uint64 // bytes
 }
 
-// Need is sent by a client whose vGPU has work and waits for a token.
+// Need is the frame by which a client requests a token for a vGPU that has work.
 type Need struct {
 	VGPU         uint32 // index in Welcome
 	Want         uint64 // ns of device time; 0 if unknown
 	WaitingSince uint64 // CLOCK_MONOTONIC ns; a hint
 }
 
-// Bye ends a session.
+// Bye is the frame by which a client ends its session.
 type Bye struct{}
 
-// Snapshot is sent after a reconnect, with what the process uses of a vGPU.
+// Snapshot is the frame by which a client reports, after a reconnect, what its process uses of a vGPU.
 type Snapshot struct {
 	VGPU   uint32
 	Memory uint64 // bytes
 	Busy   uint64 // ns settled since the process started
 }
 
-// Error is the reason for which the server closes the connection.
+// Error is the frame in which the token server states why it closes the connection.
 type Error struct {
 	Code uint32 // errno
 	Text string // message for logs
 }
 
-// Type implements Message.
+// Type returns TypeHello.
 func (*Hello) Type() Type { return TypeHello }
 
-// Type implements Message.
+// Type returns TypeWelcome.
 func (*Welcome) Type() Type { return TypeWelcome }
 
-// Type implements Message.
+// Type returns TypeNeed.
 func (*Need) Type() Type { return TypeNeed }
 
-// Type implements Message.
+// Type returns TypeBye.
 func (*Bye) Type() Type { return TypeBye }
 
-// Type implements Message.
+// Type returns TypeSnapshot.
 func (*Snapshot) Type() Type { return TypeSnapshot }
 
-// Type implements Message.
+// Type returns TypeError.
 func (*Error) Type() Type { return TypeError }

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// PageSize is the size of each shared page; the layouts fill its beginning.
+// PageSize is the size in bytes of each page of memory that the token server and its clients share.
 const PageSize = 4096
 
 const pageMagic = 0x47505347
 
-// State is the instruction of a server page to its process.
+// State is the value in a server page that instructs the process to run, pause, drain or pass calls through.
 type State uint32
 
 // The states of a server page.
@@ -21,7 +21,7 @@ const (
 	Off   State = 4 // the hook passes all calls through
 )
 
-// String returns the state for logs.
+// String returns the name of the state in lower case, for logs.
 func (s State) String() string {
 	switch s {
 	case Run:
@@ -42,20 +42,20 @@ const (
 	UnitBlocks uint32 = 1 // thread blocks
 )
 
-// PageHead is the beginning of every page.
+// PageHead is the magic number and version at the beginning of every shared page.
 type PageHead struct {
 	Magic        uint32
 	Major, Minor uint16
 }
 
-// NewPageHead returns the head of pages of this version.
+// NewPageHead returns the head of a shared page of this protocol version.
 func NewPageHead() PageHead { return PageHead{pageMagic, Major, Minor} }
 
-// Valid reports whether the page has a layout that this package can read.
+// Valid reports whether the page has the magic number and a major version that this package can read.
 func (h PageHead) Valid() bool { return h.Magic == pageMagic && h.Major == Major }
 
-// ServerPage is written by the server alone, and mapped read-only by one process for one vGPU. Its fields are the layout of the page. Times are nanoseconds of
-// CLOCK_MONOTONIC, and durations nanoseconds.
+// ServerPage is the page of shared memory that the token server alone writes and one process maps read-only, for one vGPU. Its fields are
+// the layout of the page. Times are nanoseconds of CLOCK_MONOTONIC, and durations nanoseconds.
 type ServerPage struct {
 	PageHead
 	Generation atomic.Uint32 // changes with state, amount or limits
@@ -85,16 +85,17 @@ type ServerPage struct {
 	_      [7]uint64
 }
 
-// SetState stores the state and then changes the generation, which clients compare.
+// SetState stores the state and then increments the generation, by which clients notice the change.
 func (p *ServerPage) SetState(s State) {
 	p.State.Store(uint32(s))
 	p.Generation.Add(1)
 }
 
-// SetHeartbeat stores the time of a heartbeat.
+// SetHeartbeat stores the time, on CLOCK_MONOTONIC, at which the server was last alive.
 func (p *ServerPage) SetHeartbeat(now time.Duration) { p.Heartbeat.Store(uint64(now)) }
 
-// ContainerPage is shared by the server and the processes of one container, for one vGPU.
+// ContainerPage is the page of shared memory with the totals of all processes of one container for one vGPU. The server and the processes
+// write it.
 type ContainerPage struct {
 	PageHead
 	_      [14]uint32
@@ -105,7 +106,8 @@ type ContainerPage struct {
 	_     [7]uint64
 }
 
-// ClientPage is written by one process for one vGPU. The server reads its values as hints. Its fields are the layout of the page.
+// ClientPage is the page of shared memory in which one process reports its use of one vGPU. The server treats the values as hints. Its
+// fields are the layout of the page.
 type ClientPage struct {
 	PageHead
 	_            [14]uint32
@@ -132,5 +134,6 @@ type ClientPage struct {
 	CycleTimes [CyclesShown]atomic.Uint64 // ns of the latest ones; cycle n, counted from 0, is at index n % CyclesShown
 }
 
-// CyclesShown is the number of launch cycles that a client page holds.
+// CyclesShown is the number of latest launch cycles, each from the first launch of a batch until the host has waited for it, whose
+// durations a client page holds.
 const CyclesShown = 8

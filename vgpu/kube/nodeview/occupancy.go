@@ -31,12 +31,12 @@ type Occupant struct {
 
 // OccupancyBuilder computes which shares are on the slices of one node. Call AddPod or AddPlacement for each pod, then Build.
 type OccupancyBuilder struct {
-	Node       *packing.Node             // with empty slices; Load fills them
-	Packer     packing.Packer            // places pods that nobody has placed
-	PodRequest func(*v1.Pod) *PodRequest // Read, or what remembers its answers
+	Node       *packing.Node             // with empty slices; Build fills them
+	Packer     packing.Packer            // places pods that have no placement
+	PodRequest func(*v1.Pod) *PodRequest // PodRequestOf, or a cache of its results
 
 	placed  []Occupant
-	virtual []*v1.Pod // ask for GPUs, but nobody has placed them
+	virtual []*v1.Pod // request shares but have no placement
 	err     error
 }
 

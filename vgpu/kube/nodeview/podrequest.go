@@ -26,7 +26,7 @@ func PodRequestOf(pod *v1.Pod) *PodRequest {
 	request, s.Asks, s.RequestErr = kube.RequestOf(pod)
 	s.Placement, s.Placed, s.PlacementErr = kube.PlacementOf(pod)
 	if s.RequestErr == nil && !s.Placed {
-		s.RequestErr = request.Attachable()
+		s.RequestErr = request.ValidateDevices()
 	}
 	s.Pod = packing.Pod{Tenant: pod.Namespace, Request: request}
 	if s.Placed && s.PlacementErr == nil && s.Asks && s.RequestErr == nil && !kube.Satisfies(s.Placement, request) {

@@ -1,7 +1,7 @@
-// Package geometry plans how the instances of a GPU in MIG mode change when one is requested at a placement: an idle instance there is reused,
-// and others are removed only if they overlap it. Instances in use stay.
+// Package geometry plans how the instances of a GPU in MIG mode change when one is requested at a placement. An idle instance there is
+// reused, and others are removed only if they overlap it. Instances in use stay.
 //
-// FluidFaaS never changes instances at run time (FF-38), as that takes minutes; of idle ones it takes seconds (U21).
+// FluidFaaS never changes instances at run time (FF-38), as that takes minutes; changing idle ones takes seconds (U21).
 package geometry
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig"
 )
 
-// Instance is a GPU instance that exists.
+// Instance is an existing GPU instance, with whether it is ready, in use, or must not be removed.
 type Instance struct {
 	mig.Instance
 	Ready bool // has the compute instance that programs run on
@@ -18,7 +18,7 @@ type Instance struct {
 	Fixed bool // may be reused, but not removed
 }
 
-// Action is what a step does.
+// Action is the operation of a Step: creating or destroying a GPU instance or its compute instance.
 type Action string
 
 // The actions. The driver removes a GPU instance only when its compute instances are gone.
@@ -29,22 +29,23 @@ const (
 	DestroyGPU     Action = "destroy GPU instance"
 )
 
-// Actions are all actions.
+// Actions lists all values of Action.
 var Actions = []Action{CreateGPU, CreateCompute, DestroyCompute, DestroyGPU}
 
-// Step is one call of the driver. The placement identifies the GPU instance, since no two that exist overlap.
+// Step is one driver call that creates or destroys an instance. The placement identifies the GPU instance, since no two that exist overlap.
 type Step struct {
 	Action
 	mig.Instance
 }
 
-// String returns the action and the instance, such as "create GPU instance 1g.10gb at 3".
+// String returns the action, the profile and the placement, such as "create GPU instance 1g.10gb at 3".
 func (s Step) String() string { return fmt.Sprintf("%s %s at %d", s.Action, s.Profile.Name, s.Start) }
 
-// Plan returns the steps that lead to an instance at a placement, which the scheduler has chosen: none if it exists. It returns false if
-// instances that stay are in the way, or the instance itself is in use.
+// Plan returns the driver calls that make an instance exist at a placement, which the scheduler has chosen; there are none if it exists
+// already. It returns false if the instance itself or an overlapping one is in use, or cannot be removed.
 //
-// Idle instances do not influence the answer, so that a GPU accepts what it would if they were removed as soon as they become idle.
+// Idle instances do not influence whether there is a plan, so a GPU accepts the same requests as if they were removed as soon as they
+// become idle.
 func Plan(now []Instance, at mig.Instance) (steps []Step, ok bool) {
 	for _, i := range now {
 		same := i.Instance == at
@@ -55,7 +56,7 @@ func Plan(now []Instance, at mig.Instance) (steps []Step, ok bool) {
 	return stepsTo(now, at), true
 }
 
-// stepsTo returns the steps to an instance at a placement that no instance in use or fixed conflicts with.
+// stepsTo returns the driver calls that make an instance exist at a placement with which no instance in use or fixed conflicts.
 func stepsTo(now []Instance, at mig.Instance) (steps []Step) {
 	creations := []Step{{CreateGPU, at}, {CreateCompute, at}}
 	for _, i := range now {
@@ -71,7 +72,7 @@ func stepsTo(now []Instance, at mig.Instance) (steps []Step) {
 	return append(steps, creations...)
 }
 
-// Removal returns the steps that remove an idle instance.
+// Removal returns the driver calls that remove an idle instance.
 func Removal(i Instance) []Step {
 	if !i.Ready {
 		return []Step{{DestroyGPU, i.Instance}}
@@ -79,5 +80,5 @@ func Removal(i Instance) []Step {
 	return []Step{{DestroyCompute, i.Instance}, {DestroyGPU, i.Instance}}
 }
 
-// conflict reports whether two instances cannot exist together: they overlap, or both have the media engines.
+// conflict reports whether two instances cannot exist together because they overlap or both have the media engines.
 func conflict(i, at mig.Instance) bool { return !mig.Layout{}.With(i).Fits(at) }

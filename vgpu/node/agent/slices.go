@@ -210,7 +210,7 @@ func (r *sliceRuntime) tokensOf(slice string) (*tokenserver.Slice, error) {
 	if s := r.tokens[slice]; s != nil {
 		return s, nil
 	}
-	tokens, err := r.Config.Tokens()
+	tokens, err := r.Config.NewTokens()
 	if err != nil {
 		return nil, err
 	}

@@ -76,7 +76,7 @@ func New(o Options) (*Node, error) {
 		list = append(list, n.slicesOf(d)...)
 	}
 	for range list {
-		tokens, err := o.Config.Tokens()
+		tokens, err := o.Config.NewTokens()
 		if err != nil {
 			return nil, err
 		}

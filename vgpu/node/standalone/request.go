@@ -22,7 +22,7 @@ func requestOf(r control.RunRequest) (share.Request, error) {
 	if err != nil {
 		return share.Request{}, err
 	}
-	raw := share.Raw{SM: r.SM, Quota: r.Quota, Memory: r.MemoryMiB, VGPUs: r.VGPUs}
+	raw := share.RawContainer{SM: r.SM, Quota: r.Quota, Memory: r.MemoryMiB, VGPUs: r.VGPUs}
 	if raw.VGPUs == nil && raw.SM != nil {
 		raw.VGPUs = new(max(1, (*raw.SM+99)/100)) // as the admission policy of a cluster does
 	}
@@ -50,7 +50,7 @@ func podOf(uid uint32, r share.Request) *packing.Pod {
 
 // findDevices returns devices for a request, or why none has enough left, with smaller requests that would fit.
 func (n *Node) findDevices(node *packing.Node, pod *packing.Pod) ([]packing.Pick, *control.Refusal) {
-	if err := pod.Request.Attachable(); err != nil {
+	if err := pod.Request.ValidateDevices(); err != nil {
 		refusal := refusalOf(err)
 		refusal.Fits = []string{fmt.Sprintf("--sm %d --isolation exclusive", 100*pod.Request.Containers[0].VGPUs)}
 		return nil, refusal
@@ -107,7 +107,7 @@ func (n *Node) suggestions(node *packing.Node, pod *packing.Pod) (list []string)
 func (n *Node) admits(node *packing.Node, pod *packing.Pod, c share.Container) bool {
 	try := *pod
 	try.Request.Containers = []share.Container{c}
-	if try.Request.Validate() != nil || try.Request.Attachable() != nil {
+	if try.Request.Validate() != nil || try.Request.ValidateDevices() != nil {
 		return false
 	}
 	_, _, refusal := n.packer.Place(node, &try)

@@ -18,7 +18,7 @@ type session struct {
 
 // openSession opens the session and sends WELCOME with its pages.
 func (k *connection) openSession(hello *tokenwire.Hello) error {
-	if k.vgpus[0].Elastic && hello.Capabilities&tokenwire.KnowsBlocks == 0 {
+	if k.vgpus[0].Elastic && hello.Capabilities&tokenwire.CapabilityBlocks == 0 {
 		return errTimeOnly // the hook falls back on its policy file
 	}
 	pid := k.peer.PID

@@ -18,7 +18,7 @@ func TestConfiguredPolicy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tokens, err := config.Tokens()
+			tokens, err := config.NewTokens()
 			if err != nil {
 				t.Fatal(err)
 			}

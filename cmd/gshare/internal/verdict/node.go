@@ -113,7 +113,7 @@ func (v *nodeExplainer) look(out *Node) {
 		return
 	}
 	var closed []kube.Reason // of the slices that are in the way
-	for i, says := range explain.Slices(v.packer.Rules, n.Node, &v.request.Pod) {
+	for i, says := range explain.SliceRefusals(v.packer.Rules, n.Node, &v.request.Pod) {
 		s := &n.Slices[i]
 		line := Slice{ID: string(s.ID), Model: strings.TrimSpace(s.Model + " " + s.Profile)}
 		for _, r := range says {
@@ -131,7 +131,7 @@ func (v *nodeExplainer) look(out *Node) {
 	if out.refusal == packing.Unhealthy {
 		out.Obstacles[len(out.Obstacles)-1].Fix = cluster.Remedy(closed)
 	}
-	q := explain.Question{Packer: v.packer, Pod: &v.request.Pod, Nodes: []*packing.Node{n.Node}}
+	q := explain.Search{Packer: v.packer, Pod: &v.request.Pod, Nodes: []*packing.Node{n.Node}}
 	out.Changes = q.Changes()
 	if !out.refusal.NeverFits() {
 		out.Leave = v.departures(n)

@@ -94,7 +94,7 @@ func (r *Report) pending(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.Pod
 		open[n.Name] = slices
 	}
 	slices.SortStableFunc(r.Nodes, func(a, b Node) int { return b.depth - a.depth })
-	q := explain.Question{Packer: packer, Pod: &request.Pod}
+	q := explain.Search{Packer: packer, Pod: &request.Pod}
 	for i := range r.Nodes {
 		if i < inDetail {
 			explainer.look(&r.Nodes[i])

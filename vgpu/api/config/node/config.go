@@ -1,10 +1,11 @@
-// Package node is the configuration file of gshare-node.
+// Package node defines the configuration file of the node agent, gshare-node.
 package node
 
 import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +22,7 @@ const (
 	Kind       = "NodeConfiguration"
 )
 
-// Configuration is the configuration file, with its fields. Everything has a default; the file itself may be missing.
+// Configuration is the configuration file of the node agent. Everything has a default; the file itself may be missing.
 type Configuration struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -30,34 +31,33 @@ type Configuration struct {
 	// $XDG_RUNTIME_DIR/gshare.
 	Directory string `json:"directory,omitempty"`
 
-	// SimulatedDevices names a file of devices to simulate instead of those of the machine.
+	// SimulatedDevices is a file that lists devices to simulate instead of those of the machine.
 	SimulatedDevices string `json:"simulatedDevices,omitempty"`
 
-	// SimulatedMPS is a program that plays NVIDIA's MPS for simulated devices. Default: nothing plays it.
+	// SimulatedMPS is a program that stands in for NVIDIA's MPS on simulated devices. Default: none.
 	SimulatedMPS string `json:"simulatedMPS,omitempty"`
 
-	// MPSVersion is the newest version of MPS that its daemons may have: 2, or 3 (default) where the driver offers it. A slice in use
-	// keeps what it has.
+	// MPSVersion is the newest version of MPS to use: 2, or 3 (default) where the driver offers it. A slice in use keeps its version.
 	MPSVersion int `json:"mpsVersion,omitempty"`
 
-	// Devices lists what is gshare's, by UUID or, with kubernetes, by index ("0"), which may be another's after a reboot; default
-	// all. What is not listed is left alone.
+	// Devices lists the GPUs that gshare manages, by UUID or, with kubernetes, by index ("0"), which may mean another GPU after a
+	// reboot. Default all. Other GPUs are left alone.
 	Devices []string `json:"devices,omitempty"`
 
-	// Tenancy is "user" (default: the shares on a device are of one user) or "mixed".
+	// Tenancy is "user" (default: all shares on a device belong to one user) or "mixed".
 	Tenancy string `json:"tenancy,omitempty"`
 
 	// GammaPercent bounds the sum of the limits on a device, in percent of the device. Default 150.
 	GammaPercent *int64 `json:"gammaPercent,omitempty"`
 
-	// ReservePerMille is the part of a window kept back for switching. Default 50.
+	// ReservePerMille is the part of a window kept free for switching between sets of shares. Default 50.
 	ReservePerMille *share.PerMille `json:"reservePerMille,omitempty"`
 
-	// MaxShares bounds the shares on a device. Default 16.
+	// MaxShares is the maximum number of shares on a device. Default 16.
 	MaxShares int `json:"maxShares,omitempty"`
 
-	// Window is the period in which quotas are given (default 100ms; it divides a second), Turn the piece of it that one set
-	// of shares runs (default 5ms), RunAhead how much unfinished work a process may queue on the device (default 1ms).
+	// Window is the period in which quotas are accounted (default 100ms; it divides a second). Turn is the part of it for which
+	// one set of shares runs (default 5ms). RunAhead is how much unfinished work a process may queue on the device (default 1ms).
 	Window   metav1.Duration `json:"window,omitzero"`
 	Turn     metav1.Duration `json:"turn,omitzero"`
 	RunAhead metav1.Duration `json:"runAhead,omitzero"`
@@ -66,15 +66,16 @@ type Configuration struct {
 	// they were admitted, "fast" is FaST-GShare's queue, without its guarantee for each second. Class elastic has block tokens instead.
 	TokenPolicy string `json:"tokenPolicy,omitempty"`
 
-	// DebugAddress serves /metrics with gshare-node --standalone, such as 127.0.0.1:9477. Only loopback is taken: nobody is asked
-	// who they are. Default: off.
+	// DebugAddress serves /metrics with gshare-node --standalone, such as 127.0.0.1:9477. It must be a loopback address, as requests
+	// are not authenticated. Default: off.
 	DebugAddress string `json:"debugAddress,omitempty"`
 
-	// Kubernetes is for the node of a cluster; with gshare-node --standalone it means nothing.
+	// Kubernetes holds the settings for a node of a cluster; gshare-node --standalone ignores them.
 	Kubernetes Kubernetes `json:"kubernetes,omitzero"`
 }
 
-// Decode reads a file strictly and fills in the defaults, except Directory.
+// Decode parses the text of a configuration file, refuses unknown fields, fills in the defaults except that of Directory, and validates the
+// result.
 func Decode(text []byte) (Configuration, error) {
 	c := Configuration{}
 	if err := yaml.UnmarshalStrict(text, &c); err != nil {
@@ -87,7 +88,7 @@ func Decode(text []byte) (Configuration, error) {
 	return c, c.Validate()
 }
 
-// WithDefaults fills in what is not written, except Directory.
+// WithDefaults returns the configuration with defaults for the fields that are not set, except Directory.
 func (c Configuration) WithDefaults() Configuration {
 	setDefault(&c.Tenancy, "user")
 	setDefault(&c.MPSVersion, 3)
@@ -113,13 +114,13 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// loopback reports whether an address with a port can be reached from this machine alone.
-func loopback(address string) bool {
+// isLoopback reports whether an address with a port can be reached from this machine only.
+func isLoopback(address string) bool {
 	a, err := netip.ParseAddrPort(address)
 	return err == nil && a.Addr().IsLoopback()
 }
 
-// Validate returns an error for values that could not work. The window and the turn are for the token rules to check further.
+// Validate returns an error for values that could not work. The token rules check the window and the turn further.
 func (c Configuration) Validate() error {
 	switch {
 	case c.Tenancy != "user" && c.Tenancy != "mixed":
@@ -140,7 +141,7 @@ func (c Configuration) Validate() error {
 		return errors.New("simulatedMPS: without simulatedDevices the machine's own MPS is used")
 	case c.MPSVersion != 2 && c.MPSVersion != 3:
 		return fmt.Errorf("mpsVersion: %d is neither 2 nor 3", c.MPSVersion)
-	case c.DebugAddress != "" && !loopback(c.DebugAddress):
+	case c.DebugAddress != "" && !isLoopback(c.DebugAddress):
 		return fmt.Errorf("debugAddress: %.60q is no loopback address with a port, such as 127.0.0.1:9477", c.DebugAddress)
 	}
 	if _, err := token.ParsePolicy(c.TokenPolicy); err != nil {
@@ -154,8 +155,8 @@ func (c Configuration) Rules() kube.Rules {
 	return kube.Rules{GammaPercent: *c.GammaPercent, MixTenants: c.Tenancy == "mixed", Window: c.Window}
 }
 
-// Tokens returns the time tokens of one slice, as the configuration describes them.
-func (c Configuration) Tokens() (*token.Slice, error) {
+// NewTokens returns a scheduler of time tokens for one slice, with the configured policy, window, turn and reserve.
+func (c Configuration) NewTokens() (*token.Slice, error) {
 	policy, err := token.ParsePolicy(c.TokenPolicy)
 	if err != nil {
 		return nil, fmt.Errorf("tokenPolicy: %w", err)
@@ -163,4 +164,19 @@ func (c Configuration) Tokens() (*token.Slice, error) {
 	return token.New(token.Config{
 		Policy: policy, Window: c.Window.Duration, Turn: c.Turn.Duration, Floor: min(2*time.Millisecond, c.Turn.Duration), Reserve: *c.ReservePerMille,
 	})
+}
+
+// ControlSocket is the name of the socket, in the node agent's directory, on which it serves its control API.
+const ControlSocket = "control.sock"
+
+// DefaultDirectory returns the directory for the sockets of an agent that runs as the user: /run/gshare for root, else gshare in the user's
+// runtime directory. It returns an error if the latter is not known.
+func DefaultDirectory(uid int, runtimeDir string) (string, error) {
+	switch {
+	case uid == 0:
+		return "/run/gshare", nil
+	case runtimeDir == "":
+		return "", errors.New("XDG_RUNTIME_DIR is not set: the configuration has to say directory")
+	}
+	return filepath.Join(runtimeDir, "gshare"), nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Kubernetes is the part of the file for a node of a cluster; its fields are those of the file. Changes take effect when the agent is started again, which
-// containers do not notice.
+// Kubernetes holds the settings of the node agent's configuration file for a node of a Kubernetes cluster. Changes take effect when the
+// agent restarts, which containers do not notice.
 type Kubernetes struct {
 	// NodeName is the name of this node; default $NODE_NAME.
 	NodeName string `json:"nodeName,omitempty"`
@@ -21,8 +21,8 @@ type Kubernetes struct {
 	// Kubeconfig is for an agent that does not run in a pod; default is the pod's service account.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 
-	// DevicePlugins, PodResources and Pods are where the kubelet of this node registers device plugins, and its sockets that say
-	// who holds which device and which pods there are. Defaults are those of a kubelet with root /var/lib/kubelet.
+	// DevicePlugins is the directory in which the kubelet of this node registers device plugins; PodResources and Pods are its
+	// sockets that list the devices of containers and the pods. Defaults are those of a kubelet with root /var/lib/kubelet.
 	DevicePlugins string `json:"devicePlugins,omitempty"`
 	PodResources  string `json:"podResources,omitempty"`
 	Pods          string `json:"pods,omitempty"`
@@ -34,38 +34,38 @@ type Kubernetes struct {
 	// --device-name-strategy=uuid writes it. Default: containers get no device nodes.
 	Driver string `json:"driver,omitempty"`
 
-	// Hook is libgshare.so. Default: none, and devices are given out whole only.
+	// Hook is the path of libgshare.so. Default: none, and devices are allocated whole only.
 	Hook string `json:"hook,omitempty"`
 
-	// Cordon lists UUIDs of devices or slices that take no new pods; from those in Drain the pods are evicted too.
+	// Cordon lists UUIDs of devices or slices that accept no new pods; from those in Drain the pods are also evicted.
 	Cordon []string `json:"cordon,omitempty"`
 	Drain  []string `json:"drain,omitempty"`
 
-	// OnDemand lists GPUs in MIG mode, by UUID, whose instances the agent makes, and removes where their room is wanted, as pods
-	// ask for them. Instances that others made stay. Default: none; instances are used as they are. OnDemandProfiles lists the
-	// profiles that are offered; default all; what of them a GPU lacks is logged. Such a GPU counts for what it has in the worst
-	// case: with 7g among them, one slice.
+	// OnDemand lists the UUIDs of GPUs in MIG mode whose instances the agent creates as pods request them, and removes when
+	// idle and in the way. Instances that others created stay. Default: none; instances are used as they are.
+	// OnDemandProfiles lists the profiles that are offered, by default all; those that a GPU lacks are logged. Such a GPU is
+	// advertised with its least capacity: with 7g among the profiles, one slice.
 	OnDemand         []string `json:"onDemand,omitempty"`
 	OnDemandProfiles []string `json:"onDemandProfiles,omitempty"`
 
 	// Listen serves /metrics, /healthz and /readyz. Default 127.0.0.1:9477; "off" serves nothing.
 	Listen string `json:"listen,omitempty"`
 
-	// HealthPeriod is how often devices are looked at. Default 5s.
+	// HealthPeriod is the interval of health checks of devices. Default 5s.
 	HealthPeriod metav1.Duration `json:"healthPeriod,omitzero"`
 
-	// Strangers is what becomes of processes of pods that use a device without a share of it, or avoid the hook: "report"
-	// (default) by event, metric and enforcement status; "end" ends them too; "ignore" does not look for them. New shares are refused
-	// on a device that strangers use, until they have gone.
+	// Strangers is what the agent does about processes of pods that use a device without a share of it, or avoid the hook:
+	// "report" (default) by event, metric and enforcement status; "end" also terminates them; "ignore" does not look for them. New
+	// shares are refused on a device that strangers use, until they have ended.
 	Strangers string `json:"strangers,omitempty"`
 
-	// WatchPeriod is how often strangers and the devices of other device plugins are looked for (default 2s), HookGrace how long
-	// a process may use a shared device before the token server knows it (default 10s).
+	// WatchPeriod is the interval of checks for strangers and for devices of other device plugins (default 2s). HookGrace is how
+	// long a process may use a shared device before it must be connected to the token server (default 10s).
 	WatchPeriod metav1.Duration `json:"watchPeriod,omitzero"`
 	HookGrace   metav1.Duration `json:"hookGrace,omitzero"`
 }
 
-// What Strangers may say.
+// The values of Strangers.
 const (
 	IgnoreStrangers = "ignore"
 	ReportStrangers = "report"

@@ -7,13 +7,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Args are the args of one plugin.
+// Args is implemented by the arguments of each scheduler plugin.
 type Args interface {
 	Default()
 	Validate() error
 }
 
-// Load decodes, defaults and validates plugin args.
+// Load decodes the arguments of a scheduler plugin, fills in the defaults and validates them.
 func Load(obj runtime.Object, into Args) error {
 	if err := Decode(obj, into); err != nil {
 		return err
@@ -22,8 +22,8 @@ func Load(obj runtime.Object, into Args) error {
 	return into.Validate()
 }
 
-// Decode reads plugin args as the scheduler hands them over: nil when the user gave none, else raw JSON or YAML. Unknown
-// fields are refused. The args are not defaulted.
+// Decode decodes the arguments of a plugin as kube-scheduler passes them: nil if the user set none, else raw JSON or YAML. It refuses
+// unknown fields and does not fill in defaults.
 func Decode(obj runtime.Object, into any) error {
 	if obj == nil {
 		return nil

@@ -6,7 +6,7 @@ const (
 	defaultAlphaPercent   = 60
 )
 
-// Default fills in what was left out.
+// Default fills in the default of each argument that is not set.
 func (a *SharingArgs) Default() {
 	setDefault(&a.GammaPercent, defaultGammaPercent)
 	setDefault(&a.CandidateNodes, defaultCandidateNodes)
@@ -15,7 +15,7 @@ func (a *SharingArgs) Default() {
 	}
 }
 
-// Default fills in what was left out.
+// Default fills in the default of each argument that is not set.
 func (a *SlotPackingArgs) Default() {
 	a.SharingArgs.Default()
 	setDefault(&a.Balance.Fragmentation, true)
@@ -24,7 +24,8 @@ func (a *SlotPackingArgs) Default() {
 	setDefault(&a.Balance.Scarcity, true)
 }
 
-// Default fills in what was left out: of the weights, one that makes them add up.
+// Default fills in the default of each argument that is not set. If one of the weights is set, the other becomes what is missing to 100
+// percent.
 func (a *ComplementaryPackingArgs) Default() {
 	a.SharingArgs.Default()
 	if a.BetaPercent != nil {

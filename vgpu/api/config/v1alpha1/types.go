@@ -1,4 +1,4 @@
-// Package v1alpha1 is the configuration of the scheduler plugins: the args of a KubeSchedulerConfiguration's pluginConfig.
+// Package v1alpha1 defines the configuration of the scheduler plugins: the args in the pluginConfig of a KubeSchedulerConfiguration.
 package v1alpha1
 
 // Tenancy is whether pods of different namespaces may share a slice.
@@ -10,7 +10,7 @@ const (
 	Mixed     Tenancy = "mixed"
 )
 
-// SharingArgs are the args that all packing plugins have.
+// SharingArgs holds the arguments that all packing plugins have.
 type SharingArgs struct {
 	APIVersion string `json:"apiVersion,omitempty"`
 	Kind       string `json:"kind,omitempty"`
@@ -21,38 +21,37 @@ type SharingArgs struct {
 	// Tenancy is "namespace" (default) or "mixed".
 	Tenancy Tenancy `json:"tenancy,omitempty"`
 
-	// CandidateNodes is how many of the best nodes the other plugins filter for one pod. The choice stays exact: what is left
-	// out ranks lower, and when all candidates are refused the pod is tried on every node. 0 always tries every node.
-	// Default 64.
+	// CandidateNodes is how many of the best nodes the other plugins filter for one pod. The choice stays exact: the other nodes
+	// rank lower, and if all candidates are refused the pod is tried on every node. 0 always tries every node. Default 64.
 	CandidateNodes *int `json:"candidateNodes,omitempty"`
 }
 
-// SlotPackingArgs are the args of the plugin SlotPacking.
+// SlotPackingArgs holds the arguments of the scheduler plugin SlotPacking.
 type SlotPackingArgs struct {
 	SharingArgs `json:",inline"`
 
-	// Balance switches the terms by which nodes are compared. Without any of them the choice is best fit.
+	// Balance switches the terms of the cost by which nodes are ranked. Without any of them the choice is best fit.
 	Balance BalanceArgs `json:"balance,omitempty"`
 }
 
-// BalanceArgs are the terms of the node choice, each on by default.
+// BalanceArgs switches the terms of the cost by which SlotPacking ranks nodes. Each is on by default.
 type BalanceArgs struct {
 	// Fragmentation keeps free GPU time usable for the pods that are typical of the cluster.
 	Fragmentation *bool `json:"fragmentation,omitempty"`
-	// Stranding avoids leaving slivers on a slice that few pods could use.
+	// Stranding avoids leaving remainders on a slice that few pods could use.
 	Stranding *bool `json:"stranding,omitempty"`
 	// CPUShortage avoids leaving GPU time on nodes that have no CPU left for it.
 	CPUShortage *bool `json:"cpuShortage,omitempty"`
-	// Scarcity keeps device models that some pods insist on for those pods.
+	// Scarcity keeps GPU models that some pods require for those pods.
 	Scarcity *bool `json:"scarcity,omitempty"`
 }
 
-// RectanglePackingArgs are the args of the plugin RectanglePacking.
+// RectanglePackingArgs holds the arguments of the scheduler plugin RectanglePacking.
 type RectanglePackingArgs struct {
 	SharingArgs `json:",inline"`
 }
 
-// ComplementaryPackingArgs are the args of the plugin ComplementaryPacking.
+// ComplementaryPackingArgs holds the arguments of the scheduler plugin ComplementaryPacking.
 type ComplementaryPackingArgs struct {
 	SharingArgs `json:",inline"`
 

@@ -7,7 +7,7 @@ import (
 
 const maxGammaPercent = 1000
 
-// Validate reports every field that is out of range. Call it after Default.
+// Validate returns an error that names every argument that is out of range. Call it after Default.
 func (a *SharingArgs) Validate() error {
 	var errs []error
 	if *a.GammaPercent < 100 || *a.GammaPercent > maxGammaPercent {
@@ -22,7 +22,7 @@ func (a *SharingArgs) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Validate reports every field that is out of range. Call it after Default.
+// Validate returns an error that names every argument that is out of range. Call it after Default.
 func (a *ComplementaryPackingArgs) Validate() error {
 	errs := []error{a.SharingArgs.Validate()}
 	alpha, beta := *a.AlphaPercent, *a.BetaPercent
