@@ -1,4 +1,4 @@
-// Package plugins lists gshare's scheduler plugins.
+// Package plugins creates gshare's scheduler plugins, which the registry lists.
 package plugins
 
 import (
@@ -7,10 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/gshare-dev/gshare/plugins/complementarypacking"
 	"github.com/gshare-dev/gshare/plugins/ledger"
-	"github.com/gshare-dev/gshare/plugins/rectanglepacking"
-	"github.com/gshare-dev/gshare/plugins/slotpacking"
+	"github.com/gshare-dev/gshare/plugins/registry"
+	"github.com/gshare-dev/gshare/plugins/sharing"
 )
 
 // Factory creates a scheduler plugin for one profile of the scheduler configuration.
@@ -19,10 +18,20 @@ type Factory = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, er
 // All returns the factories of gshare's scheduler plugins by plugin name. They share one ledger of assumed placements, as all profiles
 // place pods on the same GPUs.
 func All() map[string]Factory {
-	shared := ledger.New()
-	return map[string]Factory{
-		slotpacking.Name:          slotpacking.New(shared),
-		rectanglepacking.Name:     rectanglepacking.New(shared),
-		complementarypacking.Name: complementarypacking.New(shared),
+	shared, all := ledger.New(), map[string]Factory{}
+	for _, name := range registry.Names() {
+		all[name] = New(name, shared)
+	}
+	return all
+}
+
+// New returns the factory of the plugin of this name, with a ledger that all profiles of the process share.
+func New(name string, l *ledger.Ledger) Factory {
+	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		plugin, err := registry.Load(name, args)
+		if err != nil {
+			return nil, err
+		}
+		return sharing.New(ctx, sharing.Config{Plugin: plugin, Ledger: l}, handle)
 	}
 }

@@ -7,20 +7,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/gshare-dev/gshare/plugins/ledger"
-	"github.com/gshare-dev/gshare/vgpu/api/config/v1alpha1"
+	"github.com/gshare-dev/gshare/plugins/registry"
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
 // newAffine makes a plugin whose ranker reads workloads.
 func newAffine(t *testing.T, h *fakeHandle) *Plugin {
 	t.Helper()
-	var args v1alpha1.SharingArgs
-	args.Default()
-	p, err := New(context.Background(), Config{
-		Name: "ComplementaryPacking", Model: packing.Slots, Args: args, Ledger: ledger.New(), Affinity: true,
-		Ranker: func(*packing.Demand) packing.Ranker { return packing.DiluWeights },
-	}, h)
+	p, err := New(context.Background(), Config{Plugin: configured(t, registry.ComplementaryPacking, ""), Ledger: ledger.New()}, h)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,11 +8,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/gshare-dev/gshare/plugins/ledger"
-	"github.com/gshare-dev/gshare/vgpu/api/config/v1alpha1"
+	"github.com/gshare-dev/gshare/plugins/registry"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -113,15 +114,21 @@ func placed(t testing.TB, pod *v1.Pod, node string, slices ...string) *v1.Pod {
 	return out
 }
 
+// configured is a plugin of the registry with these arguments.
+func configured(t testing.TB, name, args string) registry.Plugin {
+	t.Helper()
+	p, err := registry.Load(name, &runtime.Unknown{Raw: []byte(args)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 // newPlugin makes a SlotPacking plugin that names at most so many candidates.
 func newPlugin(t testing.TB, h *fakeHandle, candidates int) *Plugin {
 	t.Helper()
-	args := v1alpha1.SharingArgs{CandidateNodes: &candidates}
-	args.Default()
-	p, err := New(context.Background(), Config{
-		Name: "SlotPacking", Model: packing.Slots, Args: args, Ledger: ledger.New(),
-		Ranker: func(d *packing.Demand) packing.Ranker { return packing.Balance{Terms: packing.AllTerms, Demand: d} },
-	}, h)
+	plugin := configured(t, registry.SlotPacking, fmt.Sprint("candidateNodes: ", candidates))
+	p, err := New(context.Background(), Config{Plugin: plugin, Ledger: ledger.New()}, h)
 	if err != nil {
 		t.Fatal(err)
 	}

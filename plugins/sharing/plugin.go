@@ -14,22 +14,14 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/gshare-dev/gshare/plugins/ledger"
-	"github.com/gshare-dev/gshare/vgpu/api/config/v1alpha1"
-	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
+	"github.com/gshare-dev/gshare/plugins/registry"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Config holds what differs between the packing plugins.
+// Config is what New makes a plugin of.
 type Config struct {
-	Name  string
-	Model packing.Model
-	Args  v1alpha1.SharingArgs
-	// Ranker returns the preference between nodes, given what pods typically request.
-	Ranker func(*packing.Demand) packing.Ranker
-	// Affinity is set if the ranker depends on the workloads of pods.
-	Affinity bool
-	// Ledger is shared by all profiles of the process.
-	Ledger *ledger.Ledger
+	registry.Plugin
+	Ledger *ledger.Ledger // of all profiles of the process
 }
 
 // Plugin is a packing plugin of one scheduler profile. It has many methods because the scheduler framework requires all extension points,
@@ -66,7 +58,7 @@ var (
 // New returns a packing plugin for one scheduler profile and registers its informer handlers and metrics.
 func New(ctx context.Context, c Config, handle fwk.Handle) (*Plugin, error) {
 	p := &Plugin{
-		name: c.Name, handle: handle, rules: nodeview.Rules(c.Model, c.Args), ranker: c.Ranker, candidates: *c.Args.CandidateNodes,
+		name: c.Name, handle: handle, rules: c.Rules(), ranker: c.Ranker, candidates: *c.Args.CandidateNodes,
 		ledger: c.Ledger, pods: handle.SharedInformerFactory().Core().V1().Pods().Lister(),
 	}
 	p.podInfos = newPodInfos(p.isCached, c.Affinity)

@@ -7,7 +7,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/gshare-dev/gshare/plugins/complementarypacking"
+	"github.com/gshare-dev/gshare/plugins/registry"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
@@ -48,7 +48,7 @@ func TestComplementaryPackingFollowsWorkloads(t *testing.T) {
 	mate := doing("web", placed(t, gpuPod("mate", 30, 1), "n1", "n1-1"))
 	crowd := doing("batch", placed(t, gpuPod("crowd", 60, 1), "n2", "n2-0"))
 	for workload, want := range map[string]struct{ node, slice string }{"web": {"n1", "n1-1"}, "other": {"n2", "n2-0"}} {
-		w := newWorldOf(t, complementarypacking.Name, complementarypacking.New,
+		w := newWorldOf(t, registry.ComplementaryPacking,
 			[]*v1.Node{gpuNode(t, "n1", 2), gpuNode(t, "n2", 2), gpuNode(t, "n3", 2)}, mate, crowd)
 		pod := doing(workload, gpuPod("new", 30, 1))
 		w.knows(t, pod)

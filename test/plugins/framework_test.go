@@ -24,7 +24,7 @@ import (
 
 	"github.com/gshare-dev/gshare/plugins"
 	"github.com/gshare-dev/gshare/plugins/ledger"
-	"github.com/gshare-dev/gshare/plugins/slotpacking"
+	"github.com/gshare-dev/gshare/plugins/registry"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -42,10 +42,10 @@ type world struct {
 // newWorld runs SlotPacking.
 func newWorld(t *testing.T, nodes []*v1.Node, pods ...*v1.Pod) world {
 	t.Helper()
-	return newWorldOf(t, slotpacking.Name, slotpacking.New, nodes, pods...)
+	return newWorldOf(t, registry.SlotPacking, nodes, pods...)
 }
 
-func newWorldOf(t *testing.T, name string, factory func(*ledger.Ledger) plugins.Factory, nodes []*v1.Node, pods ...*v1.Pod) world {
+func newWorldOf(t *testing.T, name string, nodes []*v1.Node, pods ...*v1.Pod) world {
 	t.Helper()
 	metrics.Register()
 	var objects v1.PodList
@@ -56,7 +56,7 @@ func newWorldOf(t *testing.T, name string, factory func(*ledger.Ledger) plugins.
 	w.informers = informers.NewSharedInformerFactory(w.client, 0)
 	w.queue = internalqueue.NewSchedulingQueue(nil, w.informers)
 	w.knows(t, pods...)
-	packer := tf.RegisterPluginAsExtensionsWithWeight(name, 1200, factory(w.ledger),
+	packer := tf.RegisterPluginAsExtensionsWithWeight(name, 1200, plugins.New(name, w.ledger),
 		"PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Bind")
 	var err error
 	w.Framework, err = tf.NewFramework(t.Context(), []tf.RegisterPluginFunc{

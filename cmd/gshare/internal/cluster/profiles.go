@@ -2,36 +2,30 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gshare-dev/gshare/manifests"
-	"github.com/gshare-dev/gshare/vgpu/api/config/v1alpha1"
-	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
+	"github.com/gshare-dev/gshare/plugins/registry"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
 // Namespace is where gshare's own pods are.
 const Namespace = "gshare-system"
 
-// Profile is a scheduler profile, by its name: the packing plugin and its configured arguments.
+// Profile is a profile of the scheduler's configuration that enables one of gshare's plugins.
 type Profile struct {
-	Name   string // that pods say in spec.schedulerName
-	Plugin string
-	Packer packing.Packer
-}
-
-// packers are gshare's plugins, and by what they choose among what they admit where pods leave a choice.
-var packers = map[string]packing.Packer{
-	"SlotPacking":          {Rules: packing.Rules{Model: packing.Slots}, Ranker: packing.Balance{Terms: packing.AllTerms, Demand: &packing.Demand{}}},
-	"ComplementaryPacking": {Rules: packing.Rules{Model: packing.Slots}, Ranker: packing.DiluWeights},
-	"RectanglePacking":     {Rules: packing.Rules{Model: packing.Rectangles}, Ranker: packing.BestArea{}},
+	Name   string // by which pods select it, in spec.schedulerName
+	Plugin registry.Plugin
+	Packer packing.Packer // places pods as the plugin does while the mix of pods in the cluster is unknown
 }
 
 // configuration is the part of a KubeSchedulerConfiguration with the profiles and their plugins' arguments.
@@ -47,8 +41,8 @@ type configuration struct {
 			} `json:"multiPoint"`
 		} `json:"plugins"`
 		PluginConfig []struct {
-			Name string               `json:"name"`
-			Args v1alpha1.SharingArgs `json:"args"`
+			Name string          `json:"name"`
+			Args json.RawMessage `json:"args"`
 		} `json:"pluginConfig"`
 	} `json:"profiles"`
 }
@@ -97,20 +91,22 @@ func parseProfiles(text []byte) (profiles []Profile, err error) {
 		return nil, fmt.Errorf("scheduler configuration: %w", err)
 	}
 	for _, p := range c.Profiles {
-		for _, plugin := range p.Plugins.MultiPoint.Enabled {
-			packer, ours := packers[plugin.Name]
-			if !ours {
+		for _, enabled := range p.Plugins.MultiPoint.Enabled {
+			if !registry.Has(enabled.Name) {
 				continue
 			}
-			var args v1alpha1.SharingArgs
+			var args runtime.Object
 			for _, with := range p.PluginConfig {
-				if with.Name == plugin.Name {
-					args = with.Args
+				if with.Name == enabled.Name && with.Args != nil {
+					args = &runtime.Unknown{Raw: with.Args}
 				}
 			}
-			args.Default()
-			packer.Rules = nodeview.Rules(packer.Rules.Model, args)
-			profiles = append(profiles, Profile{p.SchedulerName, plugin.Name, packer})
+			plugin, err := registry.Load(enabled.Name, args)
+			if err != nil {
+				return nil, fmt.Errorf("scheduler configuration: profile %s: %w", p.SchedulerName, err)
+			}
+			packer := packing.Packer{Rules: plugin.Rules(), Ranker: plugin.Ranker(&packing.Demand{})}
+			profiles = append(profiles, Profile{p.SchedulerName, plugin, packer})
 		}
 	}
 	return profiles, nil

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -36,6 +37,38 @@ profiles:
   pluginConfig: [{name: SlotPacking, args: {gammaPercent: 120, tenancy: mixed, balance: {scarcity: false}}}]
 `)
 	if note != "" || len(profiles) != 1 || profiles[0].Name != "mine" || profiles[0].Packer.Rules.Gamma != 1200 || !profiles[0].Packer.Rules.MixTenants {
+		t.Errorf("%s: %+v", note, profiles)
+	}
+}
+
+// TestProfilesArguments: each plugin's own arguments decide, as in the scheduler.
+func TestProfilesArguments(t *testing.T) {
+	none := packing.Terms{}
+	for name, c := range map[string]struct {
+		plugin, args string
+		want         packing.Ranker
+	}{
+		"terms off":      {"SlotPacking", "{balance: {fragmentation: false, stranding: false, cpuShortage: false, scarcity: false}}", packing.Balance{Terms: none, Demand: &packing.Demand{}}},
+		"terms, default": {"SlotPacking", "{tenancy: mixed}", packing.Balance{Terms: packing.AllTerms, Demand: &packing.Demand{}}},
+		"weights":        {"ComplementaryPacking", "{alphaPercent: 100}", packing.Complementary{Alpha: 1000}},
+		"no weights":     {"ComplementaryPacking", "{}", packing.DiluWeights},
+		"no arguments":   {"ComplementaryPacking", "null", packing.DiluWeights},
+	} {
+		t.Run(name, func(t *testing.T) {
+			profiles, note := profilesFrom(t, "kind: KubeSchedulerConfiguration\nprofiles:\n- schedulerName: mine\n"+
+				"  plugins: {multiPoint: {enabled: [{name: "+c.plugin+"}]}}\n  pluginConfig: [{name: "+c.plugin+", args: "+c.args+"}]\n")
+			if note != "" || len(profiles) != 1 || !reflect.DeepEqual(profiles[0].Packer.Ranker, c.want) {
+				t.Errorf("%s: %+v, want %+v", note, profiles, c.want)
+			}
+		})
+	}
+}
+
+// TestProfilesInvalid: arguments with which the scheduler would not start are in the note.
+func TestProfilesInvalid(t *testing.T) {
+	profiles, note := profilesFrom(t, "kind: KubeSchedulerConfiguration\nprofiles:\n- schedulerName: mine\n"+
+		"  plugins: {multiPoint: {enabled: [{name: SlotPacking}]}}\n  pluginConfig: [{name: SlotPacking, args: {alphaPercent: 100}}]\n")
+	if len(profiles) != 3 || !strings.Contains(note, "defaults are assumed") || !strings.Contains(note, "profile mine: SlotPacking") {
 		t.Errorf("%s: %+v", note, profiles)
 	}
 }

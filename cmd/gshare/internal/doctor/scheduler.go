@@ -70,7 +70,7 @@ func (e *examination) profile() {
 	var names []string
 	there := false
 	for _, p := range profiles {
-		names = append(names, p.Name+" ("+p.Plugin+")")
+		names = append(names, p.Name+" ("+p.Plugin.Name+")")
 		there = there || p.Name == kube.SchedulerName
 	}
 	e.check(scheduler, "", "profile", there, Failed, strings.Join(names, ", "),

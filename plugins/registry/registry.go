@@ -1,0 +1,103 @@
+// Package registry lists gshare's scheduler plugins: for each its packing model, and the preference between GPUs and nodes that follows
+// from its arguments. gshare-scheduler and gshare explain use the same list. It does without the scheduler framework, so that gshare need
+// not link it.
+package registry
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/gshare-dev/gshare/vgpu/api/config/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// The names of the plugins in a scheduler configuration.
+const (
+	SlotPacking          = "SlotPacking"
+	RectanglePacking     = "RectanglePacking"
+	ComplementaryPacking = "ComplementaryPacking"
+)
+
+// plugins has a function for each plugin that returns it for its arguments.
+var plugins = map[string]func(runtime.Object) (Plugin, error){
+	SlotPacking:          slotPacking,
+	RectanglePacking:     rectanglePacking,
+	ComplementaryPacking: complementaryPacking,
+}
+
+// Plugin is a packing plugin, as its arguments in one scheduler profile configure it.
+type Plugin struct {
+	Name  string
+	Model packing.Model
+	Args  v1alpha1.SharingArgs // with their defaults
+	// Ranker returns the preference between nodes and GPUs, given what pods typically request.
+	Ranker func(*packing.Demand) packing.Ranker
+	// Affinity is set if the ranker depends on the workloads of pods.
+	Affinity bool
+}
+
+// Names returns the names of all plugins in alphabetical order.
+func Names() []string { return slices.Sorted(maps.Keys(plugins)) }
+
+// Has reports whether there is a plugin of this name.
+func Has(name string) bool { return plugins[name] != nil }
+
+// Load returns a plugin for its arguments, which are raw JSON or YAML, or nil for the defaults. It returns an error for unknown fields and
+// for values out of range, with which the scheduler does not start.
+func Load(name string, args runtime.Object) (Plugin, error) {
+	load := plugins[name]
+	if load == nil {
+		return Plugin{}, fmt.Errorf("%s is none of the plugins %v", name, Names())
+	}
+	p, err := load(args)
+	if err != nil {
+		return Plugin{}, fmt.Errorf("%s: %w", name, err)
+	}
+	p.Name = name
+	return p, nil
+}
+
+// Rules returns the packing rules of the plugin.
+func (p Plugin) Rules() packing.Rules { return nodeview.Rules(p.Model, p.Args) }
+
+// slotPacking counts SMs and divides time: a set of shares fits exactly when its configuration LP fits the window. It is the default.
+func slotPacking(obj runtime.Object) (Plugin, error) {
+	var args v1alpha1.SlotPackingArgs
+	if err := v1alpha1.Load(obj, &args); err != nil {
+		return Plugin{}, err
+	}
+	b := args.Balance
+	terms := packing.Terms{Fragmentation: *b.Fragmentation, Stranding: *b.Stranding, CPUShortage: *b.CPUShortage, Scarcity: *b.Scarcity}
+	return Plugin{Model: packing.Slots, Args: args.SharingArgs, Ranker: func(d *packing.Demand) packing.Ranker {
+		return packing.Balance{Terms: terms, Demand: d}
+	}}, nil
+}
+
+// rectanglePacking packs FaST-GShare's quota x SM rectangles by the corrected Maximal Rectangles algorithm. As in the paper, it prefers
+// the least wasted area alone.
+func rectanglePacking(obj runtime.Object) (Plugin, error) {
+	var args v1alpha1.RectanglePackingArgs
+	if err := v1alpha1.Load(obj, &args); err != nil {
+		return Plugin{}, err
+	}
+	return Plugin{Model: packing.Rectangles, Args: args.SharingArgs, Ranker: func(*packing.Demand) packing.Ranker {
+		return packing.BestArea{}
+	}}, nil
+}
+
+// complementaryPacking is Dilu's resource-complementary choice of GPUs, workload affinity first, among those that the slot model admits.
+func complementaryPacking(obj runtime.Object) (Plugin, error) {
+	var args v1alpha1.ComplementaryPackingArgs
+	if err := v1alpha1.Load(obj, &args); err != nil {
+		return Plugin{}, err
+	}
+	weights := packing.Complementary{Alpha: share.PerMille(*args.AlphaPercent) * 10, Beta: share.PerMille(*args.BetaPercent) * 10}
+	return Plugin{Model: packing.Slots, Args: args.SharingArgs, Affinity: true, Ranker: func(*packing.Demand) packing.Ranker {
+		return weights
+	}}, nil
+}
