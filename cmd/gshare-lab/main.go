@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	program.Child()
+	program.RunIfChild()
 	cli.Main(root())
 }
 

@@ -13,7 +13,7 @@ func TestDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range commands {
-		if err := c.Try(command()); err != nil {
+		if err := c.Check(command()); err != nil {
 			t.Errorf("%v: %v", c, err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 var server *rest.Config
 
 func TestMain(m *testing.M) {
-	os.Exit(controlplane.During(func(plane *controlplane.ControlPlane) int {
+	os.Exit(controlplane.RunWith(func(plane *controlplane.ControlPlane) int {
 		server = plane.Config(access.Admin)
 		return m.Run()
 	}))

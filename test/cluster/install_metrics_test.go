@@ -19,7 +19,7 @@ import (
 // alert fires.
 func (i *installed) watched(t *testing.T) {
 	t.Helper()
-	judge, err := monitoring.Build("../..", t.TempDir())
+	judge, err := monitoring.BuildEvaluator("../..", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,9 +47,9 @@ func load(t *testing.T, from func(string) ([]monitoring.Query, error)) []monitor
 	return must[[]monitoring.Query](t)(from("../.."))
 }
 
-func answer(t *testing.T, j monitoring.Judge, scrapes []monitoring.Scrape, at float64, q monitoring.Query) monitoring.Answer {
+func answer(t *testing.T, j monitoring.Evaluator, scrapes []monitoring.Scrape, at float64, q monitoring.Query) monitoring.Result {
 	t.Helper()
-	answers, err := j.Ask(scrapes, at, q)
+	answers, err := j.Evaluate(scrapes, at, q)
 	if err != nil || answers[0].Error != "" {
 		t.Fatalf("%s: %v %s", q.Name, err, answers[0].Error)
 	}

@@ -7,18 +7,17 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
-// admissionOff names the admission plugins that wait for a controller manager, which does not run:
-// they would refuse pods without a service account, keep new nodes tainted, or add finalizers that
-// nobody removes.
-var admissionOff = []string{
+// disabledAdmissionPlugins lists the admission plugins that rely on a controller manager, which does not run: they would refuse pods
+// without a service account, keep new nodes tainted, or add finalizers that nobody removes.
+var disabledAdmissionPlugins = []string{
 	"ServiceAccount",
 	"TaintNodesByCondition",
 	"StorageObjectInUseProtection",
 	"PodGroupProtection",
 }
 
-// serverArguments returns the API server's flags. Paths are relative to the state directory.
-func serverArguments(port int, o Options) []string {
+// apiServerArguments returns the command-line flags of the API server. Paths are relative to the state directory.
+func apiServerArguments(port int, o Options) []string {
 	return append([]string{
 		"--etcd-servers=" + EtcdURL,
 		"--etcd-count-metric-poll-period=0",
@@ -36,7 +35,7 @@ func serverArguments(port int, o Options) []string {
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + access.AccountKey,
 		"--service-account-signing-key-file=" + access.AccountKey,
-		"--disable-admission-plugins=" + strings.Join(admissionOff, ","),
+		"--disable-admission-plugins=" + strings.Join(disabledAdmissionPlugins, ","),
 		"--allow-privileged=true",
 		// A local benchmark measures the scheduler, not a queue in front of the API server.
 		"--enable-priority-and-fairness=false",

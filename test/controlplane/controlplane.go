@@ -1,11 +1,9 @@
-// Package controlplane runs a real Kubernetes control plane on this machine, for trials and tests:
-// etcd with kube-apiserver in one child process, and any number of kube-schedulers in others. They
-// are processes of their own, since their feature gates and metrics are global to a process: the calling
-// binary, run again, if it calls program.Child, and otherwise hyperkube. It needs no root and no network.
+// Package controlplane runs a real Kubernetes control plane on this machine, for experiments and tests: etcd with kube-apiserver in one
+// child process, and any number of kube-schedulers in others. They are separate processes, since their feature gates and metrics are global
+// to a process: the calling binary, run again, if it calls program.RunIfChild, and otherwise hyperkube. It needs no root and no network.
 //
-// There is no kubelet and no controller manager. Nodes are objects that a client creates; a bound
-// pod never runs, and goes away only when deleted with a grace period of zero; a deleted namespace
-// stays Terminating; deployments make no pods.
+// There is no kubelet and no controller manager. Nodes are objects that a client creates; a bound pod never runs, and disappears only when
+// deleted with a grace period of zero; a deleted namespace stays Terminating; deployments create no pods.
 package controlplane
 
 import (
@@ -30,9 +28,9 @@ const (
 	startTimeout = time.Minute
 )
 
-// Options say how to run a control plane. The zero value is useful.
+// Options configures a control plane. The zero value is a temporary one with default flags.
 type Options struct {
-	// Dir keeps state, secrets and logs (in logs/); a later start there finds the same objects.
+	// Dir holds state, secrets and logs (in logs/); a later start there finds the same objects.
 	// Empty means a temporary directory, which Stop removes.
 	Dir           string
 	Verbosity     int      // of the API server's log
@@ -52,8 +50,8 @@ type ControlPlane struct {
 	schedulers []*Process
 }
 
-// Start runs etcd and the API server, and returns when they serve and the namespaces default and
-// kube-system exist. ctx bounds the start, not the control plane's life: call Stop.
+// Start runs etcd and the API server, and returns when they serve and the namespaces default and kube-system exist. ctx limits the start
+// only; call Stop to end the control plane.
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	c := &ControlPlane{dir: o.Dir, temporary: o.Dir == ""}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
@@ -69,8 +67,8 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 }
 
 func (c *ControlPlane) startServer(ctx context.Context, o Options) (err error) {
-	c.APIServer, err = c.start(ctx, child{"kube-apiserver", RoleServer, func(port int) []string {
-		return serverArguments(port, o)
+	c.APIServer, err = c.startChild(ctx, childSpec{"kube-apiserver", RoleServer, func(port int) []string {
+		return apiServerArguments(port, o)
 	}})
 	if err != nil {
 		return err
@@ -83,7 +81,7 @@ func (c *ControlPlane) startServer(ctx context.Context, o Options) (err error) {
 	return c.waitNamespaces(ctx)
 }
 
-// waitNamespaces is needed because a ready API server may not have made them yet.
+// waitNamespaces blocks until the namespaces default and kube-system exist, which a ready API server may not have created yet.
 func (c *ControlPlane) waitNamespaces(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(c.Config(access.Admin))
 	if err != nil {
@@ -101,7 +99,7 @@ func (c *ControlPlane) waitNamespaces(ctx context.Context) error {
 	return nil
 }
 
-// Config returns a new client configuration, which the caller may change. It has no rate limit.
+// Config returns a new client configuration for the user, without a rate limit. The caller may change it.
 func (c *ControlPlane) Config(user access.User) *rest.Config {
 	return c.credentials.Config(c.APIServer.URL, c.credentials.Token(user))
 }
@@ -111,11 +109,11 @@ func (c *ControlPlane) Kubeconfig(user access.User) string {
 	return filepath.Join(c.dir, strings.ReplaceAll(string(user), ":", "-")+".kubeconfig")
 }
 
-// Dir returns the directory of state, secrets and logs.
+// Dir returns the directory of the control plane's state, secrets and logs.
 func (c *ControlPlane) Dir() string { return c.dir }
 
-// Stop ends the schedulers, then the API server and etcd, and removes a temporary directory. It
-// returns an error if the API server had died before. A second call does nothing.
+// Stop ends the schedulers, then the API server and etcd, and removes a temporary directory. It returns an error if the API server had
+// ended unexpectedly. A second call does nothing.
 func (c *ControlPlane) Stop() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,4 +135,21 @@ func (c *ControlPlane) Stop() error {
 		err = errors.Join(err, os.RemoveAll(c.dir))
 	}
 	return err
+}
+
+// RunWith starts a control plane, calls run with it, and stops it, as a TestMain does before os.Exit. It returns the status of run, or 1 if
+// the control plane did not start or ended unexpectedly.
+func RunWith(run func(*ControlPlane) int) (status int) {
+	c, err := Start(context.Background(), Options{})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "start control plane:", err)
+		return 1
+	}
+	defer func() {
+		if err := c.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stop control plane:", err)
+			status = 1
+		}
+	}()
+	return run(c)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/test/executable"
 )
 
-// What the child processes and package program agree on. A child's command line is: program ChildArgument role flags...
+// The command line and files that this package and package program agree on. A child's command line is: program ChildArgument role flags...
 const (
 	ChildArgument = "__gshare-child"
 	RoleServer    = "kube-apiserver"
@@ -22,15 +22,16 @@ const (
 	LogFolder = "logs"
 )
 
-// Hyperkube is the environment variable that names the program of the children. Without it hyperkube is built where it is out of date.
+// Hyperkube is the environment variable with the path of the program that children run. Without it, hyperkube is built if it is out of
+// date.
 const Hyperkube = "GSHARE_HYPERKUBE"
 
 var ownProgram bool
 
-// UseOwnProgram makes the calling binary the program of all children. Package program calls it.
+// UseOwnProgram makes the calling binary the program of all child processes. Package program calls it.
 func UseOwnProgram() { ownProgram = true }
 
-// childProgram returns the path of the program that children run.
+// childProgram returns the path of the program that child processes run.
 func childProgram() (string, error) {
 	if ownProgram {
 		return os.Executable()

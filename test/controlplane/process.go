@@ -15,25 +15,25 @@ import (
 	"github.com/gshare-dev/gshare/test/executable"
 )
 
-// stopGrace is how long a child may take to end by itself after SIGTERM.
+// stopGrace is how long Stop waits after SIGTERM for a child to end before it kills it.
 const stopGrace = 5 * time.Second
 
-// Process is a running child. Its methods may be called from any goroutine.
+// Process is a child process of a control plane: the API server with etcd, or a scheduler. Its methods may be called from any goroutine.
 type Process struct {
 	Name    string
 	URL     string // https, on the loopback address
 	LogFile string
 
-	command *exec.Cmd
-	stdin   io.Closer // the child ends when this does
-	client  *http.Client
-	asked   atomic.Bool // somebody wanted it to end
-	done    chan struct{}
-	err     error // set before done is closed
+	command  *exec.Cmd
+	stdin    io.Closer // the child ends when this is closed
+	client   *http.Client
+	stopping atomic.Bool // Stop or Kill was called
+	done     chan struct{}
+	err      error // set before done is closed
 }
 
-// launch runs the child program in the folder, as the role, with its output appended to p.LogFile.
-// The child has its own process group: a Ctrl-C reaches only the parent, which decides on the order.
+// launch runs the child program in the folder, as the role, with its output appended to p.LogFile. The child has its own process group, so
+// that Ctrl-C reaches only the parent, which ends the children in order.
 func (p *Process) launch(folder, role string, args []string) error {
 	program, err := childProgram()
 	if err != nil {
@@ -58,12 +58,12 @@ func (p *Process) launch(folder, role string, args []string) error {
 	return nil
 }
 
-// wait reaps the child. Wait also closes the pipe.
+// wait reaps the child, which also closes the pipe, and records how it ended.
 func (p *Process) wait() {
 	defer close(p.done)
 	err := p.command.Wait()
 	switch {
-	case p.asked.Load():
+	case p.stopping.Load():
 	case err == nil:
 		p.err = fmt.Errorf("%s ended", p.Name)
 	default:
@@ -71,14 +71,13 @@ func (p *Process) wait() {
 	}
 }
 
-// PID returns the process id; after Done it may belong to another process.
+// PID returns the ID of the child process. After Done is closed it may belong to another process.
 func (p *Process) PID() int { return p.command.Process.Pid }
 
-// Done is closed when the child has ended and has been reaped.
+// Done returns a channel that is closed when the child has ended and has been reaped.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err is nil while the child runs and if it ended because Stop or Kill was called; else it says how
-// the child ended.
+// Err returns how the child ended. It returns nil while the child runs, and if it ended because Stop or Kill was called.
 func (p *Process) Err() error {
 	select {
 	case <-p.done:
@@ -88,16 +87,16 @@ func (p *Process) Err() error {
 	}
 }
 
-// Kill ends the child at once (SIGKILL) and waits for its end.
+// Kill sends SIGKILL to the child and waits until it has ended.
 func (p *Process) Kill() {
-	p.asked.Store(true)
+	p.stopping.Store(true)
 	_ = p.command.Process.Kill() // fails only if it has ended
 	<-p.done
 }
 
-// Stop asks the child to end (SIGTERM), waits, and kills it after a few seconds.
+// Stop sends SIGTERM to the child, waits until it has ended, and kills it after a few seconds.
 func (p *Process) Stop() {
-	p.asked.Store(true)
+	p.stopping.Store(true)
 	_ = p.command.Process.Signal(syscall.SIGTERM) // fails only if it has ended
 	select {
 	case <-p.done:
@@ -106,7 +105,8 @@ func (p *Process) Stop() {
 	}
 }
 
-// Get reads a path such as /metrics, /readyz or /debug/pprof/heap from the child's server, as Admin.
+// Get requests a path such as /metrics, /readyz or /debug/pprof/heap from the child's server as Admin, and returns the body. A status other
+// than 200 is an error.
 func (p *Process) Get(ctx context.Context, path string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL+path, nil)
 	if err != nil {

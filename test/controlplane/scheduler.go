@@ -11,23 +11,21 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
-// SchedulerOptions say how to run a scheduler. The zero value is one that does not elect a leader.
+// SchedulerOptions configures a scheduler. The zero value is a scheduler without leader election.
 type SchedulerOptions struct {
 	// Server is a URL to use instead of the API server's, such as a test's proxy. client-go sends no
-	// token over plain HTTP, so the proxy has to add it: a transport made from Config(Scheduler) does.
+	// token over plain HTTP, so the proxy has to add it, as a transport made from Config(Scheduler) does.
 	Server      string
-	LeaderElect bool     // take the lease kube-system/kube-scheduler first; a standby counts as started
+	LeaderElect bool     // acquire the lease kube-system/kube-scheduler first; a standby counts as started
 	Verbosity   int      // of the log
 	Args        []string // more kube-scheduler flags, such as --feature-gates
 
-	// Leader election's times; zero means Kubernetes' own (15 s, 10 s, 2 s).
+	// Times of the leader election; zero means the defaults of Kubernetes (15 s, 10 s, 2 s).
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 }
 
-// StartScheduler runs a scheduler in a child process, with the KubeSchedulerConfiguration and with
-// the plugins that this binary gives to Child. It returns when the scheduler has filled its caches;
-// ctx bounds that, not the scheduler's life. The name is the one of its files and of the Process,
-// and is free again when the process is done.
+// StartScheduler runs a scheduler with the KubeSchedulerConfiguration and gshare's plugins in a child process, and returns when it has
+// filled its caches. ctx limits the start only. The name, which the Process and its files have, can be used again when the process is done.
 func (c *ControlPlane) StartScheduler(ctx context.Context, name string, config []byte, o SchedulerOptions) (*Process, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,7 +39,7 @@ func (c *ControlPlane) StartScheduler(ctx context.Context, name string, config [
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	p, err := c.start(ctx, child{name, RoleScheduler, func(port int) []string {
+	p, err := c.startChild(ctx, childSpec{name, RoleScheduler, func(port int) []string {
 		return c.schedulerArguments(port, configFile, o)
 	}})
 	if err != nil {
@@ -62,7 +60,7 @@ func (c *ControlPlane) forgetEnded() {
 	})
 }
 
-// writeSchedulerConfig writes the scheduler's configuration and kubeconfig, and names the former.
+// writeSchedulerConfig writes the scheduler's configuration and kubeconfig, and returns the path of the configuration.
 func (c *ControlPlane) writeSchedulerConfig(name string, config []byte, o SchedulerOptions) (string, error) {
 	server := c.APIServer.URL
 	if o.Server != "" {
@@ -83,8 +81,8 @@ func (c *ControlPlane) writeSchedulerConfig(name string, config []byte, o Schedu
 	return path, nil
 }
 
-// schedulerArguments are a scheduler's flags. Requests for metrics or profiles are authorized
-// with the API server itself, also when the scheduler's own requests go through a proxy.
+// schedulerArguments returns the command-line flags of a scheduler. Requests for its metrics or profiles are authorized by the API server
+// directly, even if the scheduler's own requests go through a proxy.
 func (c *ControlPlane) schedulerArguments(port int, configFile string, o SchedulerOptions) []string {
 	return append([]string{
 		"--config=" + configFile,

@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// mergeSchedulerConfig adds to a KubeSchedulerConfiguration what only the control plane knows: the
-// kubeconfig and leader election. Request limits are raised where the caller set none.
+// mergeSchedulerConfig adds the kubeconfig and the leader election options to a KubeSchedulerConfiguration. It raises the limits of client
+// requests if the caller set none.
 func mergeSchedulerConfig(config []byte, kubeconfig string, o SchedulerOptions) ([]byte, error) {
 	var root map[string]any
 	if err := yaml.Unmarshal(config, &root); err != nil {
@@ -38,7 +38,7 @@ func mergeSchedulerConfig(config []byte, kubeconfig string, o SchedulerOptions) 
 	return merged, nil
 }
 
-// section returns the map under the key, made if it is not there.
+// section returns the map under the key, and adds an empty one if there is none.
 func section(root map[string]any, key string) map[string]any {
 	found, ok := root[key].(map[string]any)
 	if !ok {

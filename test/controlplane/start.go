@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -21,19 +23,19 @@ const (
 	portAttempts  = 3
 )
 
-// child is what to start: args gets the port that the child shall serve on.
-type child struct {
+// childSpec describes a child process to start; args returns its arguments for the port that it is to serve on.
+type childSpec struct {
 	name, role string
 	args       func(port int) []string
 }
 
-// start runs the child until its /readyz says ok. A port that is free when chosen can be taken
-// before the child listens on it; then another one is tried.
-func (c *ControlPlane) start(ctx context.Context, what child) (*Process, error) {
+// startChild runs the child process and blocks until its /readyz succeeds. A port that is free when chosen can be taken before the child
+// listens on it; then another one is tried.
+func (c *ControlPlane) startChild(ctx context.Context, what childSpec) (*Process, error) {
 	var p *Process
 	var err error
 	for range portAttempts {
-		if p, err = c.startOnce(ctx, what); err == nil || !strings.Contains(err.Error(), "address already in use") {
+		if p, err = c.startChildOnce(ctx, what); err == nil || !strings.Contains(err.Error(), "address already in use") {
 			break
 		}
 	}
@@ -43,7 +45,7 @@ func (c *ControlPlane) start(ctx context.Context, what child) (*Process, error) 
 	return p, nil
 }
 
-func (c *ControlPlane) startOnce(ctx context.Context, what child) (*Process, error) {
+func (c *ControlPlane) startChildOnce(ctx context.Context, what childSpec) (*Process, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
@@ -85,4 +87,38 @@ func freePort() (int, error) {
 	}
 	port := listener.Addr().(*net.TCPAddr).Port
 	return port, listener.Close()
+}
+
+// prepare creates the control plane's directory and credentials, and locks the directory.
+func (c *ControlPlane) prepare() (err error) {
+	if c.temporary {
+		c.dir, err = os.MkdirTemp("", "gshare-lab-")
+	} else {
+		c.dir, err = filepath.Abs(c.dir)
+	}
+	if err != nil {
+		return fmt.Errorf("make directory: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Join(c.dir, LogFolder), 0o700); err != nil {
+		return fmt.Errorf("make directory: %w", err)
+	}
+	if c.lock, err = lockFolder(c.dir); err != nil {
+		return err
+	}
+	c.credentials, err = access.New(c.dir, []access.User{access.Admin, access.Scheduler}, loopback)
+	return err
+}
+
+// lockFolder locks a directory, or returns an error if it is in use: a second etcd would take over the first one's socket. The lock is
+// released when the file is closed or the process ends.
+func lockFolder(folder string) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock directory: %w", err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("lock directory %s: %w", folder, err)
+	}
+	return file, nil
 }

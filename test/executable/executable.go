@@ -12,8 +12,8 @@ import (
 
 const tailBytes = 4000
 
-// Build runs `hack/cluster.sh TARGET` in the checkout that contains the working directory and returns the folder of the programs. It takes
-// seconds, and minutes the first time; hack/test.sh runs it before the tests, which have a time limit.
+// Build runs `hack/cluster.sh TARGET` in the checkout that contains the working directory, and returns the folder of the programs that it
+// builds. It takes seconds, and minutes the first time; hack/test.sh runs it before the tests, which have a time limit.
 func Build(target string) (folder string, err error) {
 	root, err := repository()
 	if err != nil {

@@ -28,7 +28,7 @@ func commands(t *testing.T, program string) []document.Command {
 func TestKubectl(t *testing.T) {
 	all, named := commands(t, "kubectl"), 0
 	for _, c := range all {
-		if err := c.Try(kubectlCommand(io.Discard)); err != nil {
+		if err := c.Check(kubectlCommand(io.Discard)); err != nil {
 			t.Errorf("%v: %v", c, err)
 		}
 		for i, word := range c.Words[:len(c.Words)-1] {
@@ -44,7 +44,7 @@ func TestKubectl(t *testing.T) {
 		t.Errorf("only %d commands, which name %d files", len(all), named)
 	}
 	wrong := document.Command{Words: []string{"kubectl", "get", "pods", "--selektor", "x"}}
-	if wrong.Try(kubectlCommand(io.Discard)) == nil {
+	if wrong.Check(kubectlCommand(io.Discard)) == nil {
 		t.Error("a flag that kubectl has not passes")
 	}
 }
@@ -73,7 +73,7 @@ func TestMake(t *testing.T) {
 // TestGo: the packages that the documents build and test are there.
 func TestGo(t *testing.T) {
 	for _, c := range commands(t, "go") {
-		if err := c.Try(goCommand()); err != nil {
+		if err := c.Check(goCommand()); err != nil {
 			t.Errorf("%v: %v", c, err)
 		}
 		for _, word := range c.Words[1:] {
@@ -106,7 +106,7 @@ func TestDocker(t *testing.T) {
 		build.Flags().StringP("tag", "t", "", "")
 		build.Flags().StringArray("build-arg", nil, "")
 		cmd.AddCommand(build)
-		if err := c.Try(cmd); err != nil || !strings.Contains(string(dockerfile), fmt.Sprintf(" AS %s\n", stage)) {
+		if err := c.Check(cmd); err != nil || !strings.Contains(string(dockerfile), fmt.Sprintf(" AS %s\n", stage)) {
 			t.Errorf("%v: %v, or no stage %q", c, err, stage)
 		}
 	}

@@ -28,13 +28,13 @@ func TestLint(t *testing.T) {
 
 // TestLintFinds is the negative control.
 func TestLintFinds(t *testing.T) {
-	if found := manifest.Pod(&v1.PodSpec{HostPID: true, Containers: []v1.Container{{Image: "x"}}}, false); len(found) != 11 {
+	if found := manifest.LintPod(&v1.PodSpec{HostPID: true, Containers: []v1.Container{{Image: "x"}}}, false); len(found) != 11 {
 		t.Errorf("a careless pod: %q", found)
 	}
 	for _, rule := range []rbac.PolicyRule{
 		{Verbs: []string{"*"}}, {Resources: []string{"secrets"}}, {Resources: []string{"pods"}, Verbs: []string{"get", "create"}},
 	} {
-		if manifest.TooMuch(rule) == "" {
+		if manifest.ExcessiveRight(rule) == "" {
 			t.Errorf("%v is not too much", rule)
 		}
 	}

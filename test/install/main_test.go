@@ -19,7 +19,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(controlplane.During(func(plane *controlplane.ControlPlane) int {
+	os.Exit(controlplane.RunWith(func(plane *controlplane.ControlPlane) int {
 		server, kubeconfig = plane.Config(access.Admin), plane.Kubeconfig(access.Admin)
 		return m.Run()
 	}))

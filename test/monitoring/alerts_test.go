@@ -56,7 +56,7 @@ func TestAlerts(t *testing.T) {
 		for text, want := range map[string]bool{said.fires: true, said.silent: false} {
 			// The first value is there from the beginning, so that a rate is one of the time between.
 			scrapes := []Scrape{{Time: 0, Text: said.before}, {Time: 320, Text: said.before}, {Time: 600, Text: text}}
-			answers, err := judge.Ask(scrapes, 600, a)
+			answers, err := judge.Evaluate(scrapes, 600, a)
 			if err != nil || answers[0].Error != "" {
 				t.Fatalf("%s: %v %s", a.Name, err, answers[0].Error)
 			}
@@ -71,7 +71,7 @@ func TestAlerts(t *testing.T) {
 func TestDashboard(t *testing.T) {
 	long(t)
 	judge, all := build(t), load(t, Dashboard)
-	answers, err := judge.Ask(nil, 600, append(all, Query{"wrong", "sum(rate(x[5m])"})...)
+	answers, err := judge.Evaluate(nil, 600, append(all, Query{"wrong", "sum(rate(x[5m])"})...)
 	if err != nil || len(all) < 15 {
 		t.Fatalf("%v; %d queries", err, len(all))
 	}
@@ -98,7 +98,7 @@ func TestDocuments(t *testing.T) {
 			continue
 		}
 		asked++
-		answers, err := judge.Ask(nil, 0, Query{Name: b.File, Expr: b.Text})
+		answers, err := judge.Evaluate(nil, 0, Query{Name: b.File, Expr: b.Text})
 		if err != nil || answers[0].Error != "" {
 			t.Errorf("%s: %v %s", b.File, err, answers[0].Error)
 		}
@@ -108,9 +108,9 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-func build(t *testing.T) Judge {
+func build(t *testing.T) Evaluator {
 	t.Helper()
-	judge, err := Build(root, t.TempDir())
+	judge, err := BuildEvaluator(root, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

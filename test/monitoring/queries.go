@@ -1,5 +1,5 @@
-// Package monitoring reads the dashboard and the alerts of manifests/monitoring, and asks Prometheus' own engine what their
-// queries give for scraped metrics.
+// Package monitoring reads the dashboard and the alerts of manifests/monitoring, and evaluates their queries over scraped metrics with
+// Prometheus' own engine.
 package monitoring
 
 import (
@@ -10,13 +10,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Query is one of a dashboard or an alert.
+// Query is the PromQL expression of a dashboard panel or of an alert.
 type Query struct {
 	Name string // of the panel or the alert
 	Expr string
 }
 
-// Dashboard returns the queries of the dashboard. root is the root of the repository.
+// Dashboard returns the queries of the Grafana dashboard. root is the root of the repository.
 func Dashboard(root string) (all []Query, err error) {
 	var d struct {
 		Panels []struct {
@@ -35,7 +35,7 @@ func Dashboard(root string) (all []Query, err error) {
 	return all, nil
 }
 
-// Alerts returns the conditions of the alerts.
+// Alerts returns the conditions of the Prometheus alerts. root is the root of the repository.
 func Alerts(root string) (all []Query, err error) {
 	var r struct {
 		Spec struct {

@@ -40,13 +40,14 @@ const (
 	TokenFile   = "tokens.csv" // as --token-auth-file of kube-apiserver expects it
 )
 
-// Credentials are a certificate that all servers share and clients trust, and the token of each user.
+// Credentials holds the serving certificate that all servers share and clients trust, and the bearer token of each user.
 type Credentials struct {
 	ca     []byte
 	tokens map[User]string
 }
 
-// New creates credentials for servers at the addresses, the first of which is the certificate's name, and writes their files into the folder.
+// New creates the certificate, service account key and tokens for servers at the addresses, and writes their files into the folder. The
+// first address is the certificate's name.
 func New(folder string, users []User, addresses ...string) (*Credentials, error) {
 	var ips []net.IP
 	for _, address := range addresses {
@@ -86,15 +87,15 @@ func (c *Credentials) tokenTable() []byte {
 	return []byte(table.String())
 }
 
-// Token returns the bearer token of a user that New got, else "".
+// Token returns the bearer token of a user, or "" if New was not called with the user.
 func (c *Credentials) Token(user User) string { return c.tokens[user] }
 
-// Config returns a client configuration without a rate limit for the bearer of the token. The caller may change it.
+// Config returns a client configuration with the bearer token and without a rate limit. The caller may change it.
 func (c *Credentials) Config(server, token string) *rest.Config {
 	return &rest.Config{Host: server, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: c.ca}, QPS: -1}
 }
 
-// Kubeconfig returns the content of a kubeconfig file for the bearer of the token.
+// Kubeconfig returns the content of a kubeconfig file with the bearer token.
 func (c *Credentials) Kubeconfig(server, token string) ([]byte, error) {
 	const name = "cluster"
 	config := clientcmdapi.NewConfig()

@@ -1,4 +1,4 @@
-// Package bulk fills a control plane with simulated nodes and pods and watches what becomes of the pods.
+// Package bulk creates many simulated nodes and pods in a control plane, and tracks when the pods are bound or refused.
 package bulk
 
 import (
@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// writers is how many requests are under way at once; more only queue in the API server.
-const writers = 16
+// maxWriters is the number of concurrent requests; more would only queue in the API server.
+const maxWriters = 16
 
-// Client returns a client for bulk work: protobuf, and no limit of its own on the rate.
-func Client(config *rest.Config) (kubernetes.Interface, error) {
+// NewClient returns a Kubernetes client for many requests: with protobuf, and without a rate limit.
+func NewClient(config *rest.Config) (kubernetes.Interface, error) {
 	c := rest.CopyConfig(config)
 	c.ContentType, c.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
 	c.QPS = -1
 	return kubernetes.NewForConfig(c)
 }
 
-// CreateNodes creates the nodes; done is called after each.
+// CreateNodes creates the nodes concurrently, and calls done after each.
 func CreateNodes(ctx context.Context, c kubernetes.Interface, nodes []*v1.Node, done func()) error {
-	return each(ctx, len(nodes), func(ctx context.Context, i int) error {
+	return forEach(ctx, len(nodes), func(ctx context.Context, i int) error {
 		if _, err := c.CoreV1().Nodes().Create(ctx, nodes[i], metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("create node %s: %w", nodes[i].Name, err)
 		}
@@ -35,9 +35,9 @@ func CreateNodes(ctx context.Context, c kubernetes.Interface, nodes []*v1.Node, 
 	})
 }
 
-// CreatePods creates the pods, as far as the writers allow in the order given.
+// CreatePods creates the pods concurrently, roughly in the given order.
 func CreatePods(ctx context.Context, c kubernetes.Interface, pods []*v1.Pod) error {
-	return each(ctx, len(pods), func(ctx context.Context, i int) error {
+	return forEach(ctx, len(pods), func(ctx context.Context, i int) error {
 		if _, err := c.CoreV1().Pods(pods[i].Namespace).Create(ctx, pods[i], metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("create pod %s: %w", pods[i].Name, err)
 		}
@@ -45,8 +45,8 @@ func CreatePods(ctx context.Context, c kubernetes.Interface, pods []*v1.Pod) err
 	})
 }
 
-// each calls do for 0..n-1, several at a time, until one fails.
-func each(ctx context.Context, n int, do func(context.Context, int) error) error {
+// forEach calls do for 0 to n-1, several at a time, until one call fails.
+func forEach(ctx context.Context, n int, do func(context.Context, int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	next := make(chan int)
 	group.Go(func() error {
@@ -60,7 +60,7 @@ func each(ctx context.Context, n int, do func(context.Context, int) error) error
 		}
 		return nil
 	})
-	for range writers {
+	for range maxWriters {
 		group.Go(func() error {
 			for i := range next {
 				if err := do(ctx, i); err != nil {
@@ -73,8 +73,8 @@ func each(ctx context.Context, n int, do func(context.Context, int) error) error
 	return group.Wait()
 }
 
-// Objects returns all nodes and pods as the API server has them now.
-func Objects(ctx context.Context, c kubernetes.Interface) ([]v1.Node, []v1.Pod, error) {
+// ListObjects returns all nodes and pods of the API server.
+func ListObjects(ctx context.Context, c kubernetes.Interface) ([]v1.Node, []v1.Pod, error) {
 	nodes, err := c.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("list nodes: %w", err)
@@ -86,7 +86,7 @@ func Objects(ctx context.Context, c kubernetes.Interface) ([]v1.Node, []v1.Pod, 
 	return nodes.Items, pods.Items, nil
 }
 
-// DeletePods deletes all pods of the default namespace at once and waits until they are gone.
+// DeletePods deletes all pods of the default namespace at once, and blocks until the tracker sees that they are gone.
 func DeletePods(ctx context.Context, c kubernetes.Interface, t *Tracker) error {
 	err := c.CoreV1().Pods(metav1.NamespaceDefault).DeleteCollection(ctx,
 		metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{})

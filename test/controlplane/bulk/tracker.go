@@ -13,22 +13,22 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Tracker watches all pods and remembers when each was first seen and when it was seen bound.
+// Tracker watches all pods and records when each was first seen and when it was seen bound.
 type Tracker struct {
-	mu      sync.Mutex // guards what follows
-	pods    map[types.UID]*fate
+	mu      sync.Mutex // guards the fields below
+	pods    map[types.UID]*podState
 	bound   int
 	refused int
 	changed chan struct{} // closed and replaced at every change
 	seen    time.Time     // last change
 }
 
-type fate struct {
+type podState struct {
 	created, bound time.Time
 	refused        bool
 }
 
-// Progress is where the pods stand.
+// Progress counts the existing pods, the bound ones and the unschedulable ones.
 type Progress struct {
 	Seen    int // pods that exist
 	Bound   int
@@ -38,14 +38,14 @@ type Progress struct {
 // Settled reports whether every pod is bound or reported unschedulable.
 func (p Progress) Settled() bool { return p.Bound+p.Refused == p.Seen }
 
-// Track starts a tracker; it stops with the context.
-func Track(ctx context.Context, c kubernetes.Interface) (*Tracker, error) {
-	t := &Tracker{pods: map[types.UID]*fate{}, changed: make(chan struct{})}
+// NewTracker returns a Tracker that watches all pods until the context ends.
+func NewTracker(ctx context.Context, c kubernetes.Interface) (*Tracker, error) {
+	t := &Tracker{pods: map[types.UID]*podState{}, changed: make(chan struct{})}
 	factory := informers.NewSharedInformerFactoryWithOptions(c, 0, informers.WithTransform(dropManagedFields))
 	informer := factory.Core().V1().Pods().Informer()
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { t.see(obj.(*v1.Pod)) },
-		UpdateFunc: func(_, obj any) { t.see(obj.(*v1.Pod)) },
+		AddFunc:    func(obj any) { t.update(obj.(*v1.Pod)) },
+		UpdateFunc: func(_, obj any) { t.update(obj.(*v1.Pod)) },
 		DeleteFunc: t.forget,
 	})
 	if err != nil {
@@ -56,7 +56,7 @@ func Track(ctx context.Context, c kubernetes.Interface) (*Tracker, error) {
 	return t, ctx.Err()
 }
 
-// dropManagedFields saves memory: nobody here reads them.
+// dropManagedFields removes the managed fields of a pod before it is cached, to save memory.
 func dropManagedFields(obj any) (any, error) {
 	if pod, ok := obj.(*v1.Pod); ok {
 		pod.ManagedFields = nil
@@ -64,13 +64,13 @@ func dropManagedFields(obj any) (any, error) {
 	return obj, nil
 }
 
-func (t *Tracker) see(pod *v1.Pod) {
+func (t *Tracker) update(pod *v1.Pod) {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f := t.pods[pod.UID]
 	if f == nil {
-		f = &fate{created: now}
+		f = &podState{created: now}
 		t.pods[pod.UID] = f
 	}
 	if pod.Spec.NodeName != "" && f.bound.IsZero() {
@@ -81,7 +81,7 @@ func (t *Tracker) see(pod *v1.Pod) {
 	t.signal(now)
 }
 
-func (t *Tracker) setRefused(f *fate, refused bool) {
+func (t *Tracker) setRefused(f *podState, refused bool) {
 	if f.refused == refused {
 		return
 	}
@@ -125,7 +125,7 @@ func (t *Tracker) signal(now time.Time) {
 	t.changed = make(chan struct{})
 }
 
-// Progress returns where the pods stand now.
+// Progress returns the current numbers of existing, bound and unschedulable pods.
 func (t *Tracker) Progress() Progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,7 +136,7 @@ func (t *Tracker) progress() Progress {
 	return Progress{Seen: len(t.pods), Bound: t.bound, Refused: t.refused}
 }
 
-// Wait returns when the condition holds; it looks at every change.
+// Wait blocks until the condition holds, which it checks at every change of a pod, or returns the context's error.
 func (t *Tracker) Wait(ctx context.Context, done func(Progress) bool) error {
 	for {
 		t.mu.Lock()
@@ -153,8 +153,8 @@ func (t *Tracker) Wait(ctx context.Context, done func(Progress) bool) error {
 	}
 }
 
-// Latencies lists, in ascending order, how long each bound pod took from the event of its creation to the event that showed
-// its node, and the time from the first creation to the last binding, both as watched.
+// Latencies returns, in ascending order, how long each bound pod waited from the event of its creation to the event that showed its node,
+// and the time from the first creation to the last binding.
 func (t *Tracker) Latencies() (each []time.Duration, whole time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,7 +178,7 @@ func (t *Tracker) Latencies() (each []time.Duration, whole time.Duration) {
 	return each, last.Sub(first)
 }
 
-// Quantile returns the p-quantile of ascending durations.
+// Quantile returns the p-quantile of durations in ascending order, with p from 0 to 1; it returns zero for no durations.
 func Quantile(sorted []time.Duration, p float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0

@@ -27,7 +27,7 @@ func TestTracker(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	client := fake.NewClientset()
-	tracker, err := Track(ctx, client)
+	tracker, err := NewTracker(ctx, client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestQuantile(t *testing.T) {
 
 func TestEach(t *testing.T) {
 	var sum atomic.Int64
-	err := each(t.Context(), 100, func(_ context.Context, i int) error { sum.Add(int64(i)); return nil })
+	err := forEach(t.Context(), 100, func(_ context.Context, i int) error { sum.Add(int64(i)); return nil })
 	if err != nil || sum.Load() != 4950 {
 		t.Errorf("sum %d, error %v", sum.Load(), err)
 	}
@@ -82,7 +82,7 @@ func TestEach(t *testing.T) {
 
 // The first failure ends the work and is the one that is told.
 func TestEachFails(t *testing.T) {
-	err := each(t.Context(), 1_000_000, func(_ context.Context, i int) error {
+	err := forEach(t.Context(), 1_000_000, func(_ context.Context, i int) error {
 		if i == 3 {
 			return fmt.Errorf("item %d", i)
 		}

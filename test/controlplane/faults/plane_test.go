@@ -59,7 +59,7 @@ func newPlane() (*plane, error) {
 		return nil, err
 	}
 	p := &plane{ControlPlane: started, endWatch: cancel}
-	if p.client, err = bulk.Client(p.Config(access.Admin)); err == nil {
+	if p.client, err = bulk.NewClient(p.Config(access.Admin)); err == nil {
 		p.board, err = newBoard(ctx, p.client)
 	}
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // audit derives what all slices hold from the API server's objects.
 func (l *lab) audit() (audit.Report, []v1.Pod) {
 	l.t.Helper()
-	nodes, pods, err := bulk.Objects(l.ctx, l.client)
+	nodes, pods, err := bulk.ListObjects(l.ctx, l.client)
 	l.must(err)
 	return audit.Check(nodes, pods, audit.Options{}), pods
 }

@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// etcdCommand returns one etcd member.
+// etcdCommand returns a command that runs one etcd member until SIGTERM.
 func etcdCommand() *cobra.Command {
 	var dir, listen string
 	command := &cobra.Command{
@@ -45,7 +45,8 @@ func runEtcd(dir, listen string) error {
 	}
 }
 
-// etcdConfig has no fsync: a killed process loses nothing by that, only a machine that loses power does.
+// etcdConfig returns the configuration of a single etcd member without fsync: a killed process loses nothing by that, only a machine that
+// loses power does.
 func etcdConfig(dir, listen string) (*embed.Config, error) {
 	client, err := url.Parse(listen)
 	if err != nil {

@@ -20,7 +20,7 @@ func controllerManagerCommand() *cobra.Command {
 func kubeletCommand() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }
 func kubectlCommand() *cobra.Command { return kubectl.NewDefaultKubectlCommand() }
 
-// schedulerCommand is gshare-scheduler.
+// schedulerCommand returns the command of kube-scheduler with gshare's plugins.
 func schedulerCommand() *cobra.Command {
 	return scheduler.NewSchedulerCommand(program.SchedulerOptions()...)
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane/program"
 )
 
-// programs are made only when asked for: making one registers flags and feature gates, which are global to a process.
+// programs holds the constructor of each program's command by the program's name. A command is constructed only when it is to run, since
+// that registers flags and feature gates, which are global to a process.
 var programs = map[string]func() *cobra.Command{
 	"etcd":                    etcdCommand,
 	"gshare-scheduler":        schedulerCommand,
@@ -32,7 +33,7 @@ var programs = map[string]func() *cobra.Command{
 }
 
 func main() {
-	program.Child()
+	program.RunIfChild()
 	if name := filepath.Base(os.Args[0]); programs[name] != nil {
 		os.Exit(cli.Run(programs[name]()))
 	}

@@ -19,7 +19,7 @@ const (
 	etcdStartTimeout = 30 * time.Second
 )
 
-// startEtcd runs etcd in this process, with its data in the working directory.
+// startEtcd runs etcd in this process, with its data in the working directory, and blocks until it serves.
 func startEtcd() (*embed.Etcd, error) {
 	config, err := etcdConfig()
 	if err != nil {
@@ -36,8 +36,8 @@ func startEtcd() (*embed.Etcd, error) {
 	return etcd, nil
 }
 
-// etcdConfig is for one member whose data need not survive the machine. The snapshot count keeps
-// etcd's default: a higher one only holds more of the log in memory.
+// etcdConfig returns the configuration of a single etcd member whose data need not survive a power failure. The snapshot count keeps etcd's
+// default, as a higher one only holds more of the log in memory.
 func etcdConfig() (*embed.Config, error) {
 	client, err := url.Parse(controlplane.EtcdURL)
 	if err != nil {

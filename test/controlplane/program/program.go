@@ -1,5 +1,6 @@
-// Package program is what the child processes of package controlplane run: etcd with kube-apiserver, and gshare-scheduler. It is apart
-// from controlplane because it links Kubernetes, which a test that only starts a control plane need not do.
+// Package program contains the programs that the child processes of package controlplane run: etcd with kube-apiserver, and
+// gshare-scheduler. It is separate from controlplane because it links Kubernetes, which a test that only starts a control plane need not
+// do.
 package program
 
 import (
@@ -17,9 +18,10 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane"
 )
 
-// Child runs this process as a child of a control plane and does not return, if the arguments say that it is one. A main that can be
-// a child calls it before anything else; control planes that the process starts then use it as their program.
-func Child() {
+// RunIfChild runs the program of a control plane's child process and does not return, if the arguments say that this process is one. A main
+// function that supports this calls it before anything else; control planes that the process starts then use its own binary for their
+// children.
+func RunIfChild() {
 	if len(os.Args) < 3 || os.Args[1] != controlplane.ChildArgument {
 		controlplane.UseOwnProgram()
 		return
@@ -41,7 +43,7 @@ func run(role string, args []string) int {
 	return 2
 }
 
-// SchedulerOptions returns kube-scheduler's options for gshare's plugins.
+// SchedulerOptions returns the options that add gshare's plugins to the kube-scheduler command.
 func SchedulerOptions() []schedulerapp.Option {
 	var options []schedulerapp.Option
 	for name, factory := range plugins.All() {
@@ -50,14 +52,14 @@ func SchedulerOptions() []schedulerapp.Option {
 	return options
 }
 
-// exitWithParent ends the process when its standard input ends. The parent holds the other end of that pipe and never writes to it,
-// so it ends when the parent does, however that dies. (Linux's parent death signal is tied to the parent's thread, not to its process.)
+// exitWithParent ends the process when its standard input ends. The parent holds the other end of that pipe and never writes to it, so it
+// closes when the parent ends, however that happens. (Linux's parent death signal is tied to the parent's thread, not to its process.)
 func exitWithParent() {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	os.Exit(1)
 }
 
-// runServer runs etcd and the API server in this process. etcd is closed last.
+// runServer runs etcd and the API server in this process, and closes etcd last.
 func runServer(args []string) int {
 	etcd, err := startEtcd()
 	if err != nil {

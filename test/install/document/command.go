@@ -11,18 +11,18 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Command is a command of a document.
+// Command is a command line in an example of the documentation.
 type Command struct {
 	File    string
 	Words   []string // the first is the program
-	Mention bool     // in a sentence: it may leave arguments out
+	Mention bool     // stands in a sentence, so arguments may be missing
 }
 
 func (c Command) String() string { return c.File + ": " + strings.Join(c.Words, " ") }
 
-// programs are those that the documents use. Each is checked by a test of this repository, but for the last ones: they are not at
-// hand, and nothing is known of their flags.
-var programs = []string{
+// knownPrograms lists the programs that the documentation uses. The flags of each are checked by a test of this repository, except those of
+// the last ones, which tests cannot rely on.
+var knownPrograms = []string{
 	"gshare",               // cmd/gshare
 	"gshare-node",          // cmd/gshare-node
 	"kubectl",              // test/install
@@ -31,8 +31,8 @@ var programs = []string{
 	"kind", "nvidia-ctk", "curl",
 }
 
-// Commands returns the commands of all documents whose program has this name. In a block of shell every command has to be of a program
-// that is known here: no example goes unseen.
+// Commands returns the documented commands of the program with this name. It returns an error if an example of shell has a command that is
+// not one of the known programs, so that no example goes unchecked.
 func Commands(root, program string) (of []Command, err error) {
 	blocks, err := Blocks(root)
 	if err != nil {
@@ -56,45 +56,46 @@ func Commands(root, program string) (of []Command, err error) {
 }
 
 var (
-	typed = regexp.MustCompile(`(?m)^\$ (.*)$`) // in a transcript, beside what was answered
+	typed = regexp.MustCompile(`(?m)^\$ (.*)$`) // in a transcript
 	begin = regexp.MustCompile(`(?m)^\S+`)
 )
 
 func (b Block) commands() ([]Command, error) {
 	switch b.Language {
 	case "sh":
-		return b.shell(b.Text)
+		return b.parseShell(b.Text)
 	case "inline":
-		if known(begin.FindString(b.Text)) {
-			return b.shell(b.Text)
+		if isKnown(begin.FindString(b.Text)) {
+			return b.parseShell(b.Text)
 		}
 	case "":
-		return b.transcript()
+		return b.parseTranscript()
 	}
 	return nil, nil
 }
 
-// transcript returns what was typed. A block that looks like shell has to say so, or nobody would look at it.
-func (b Block) transcript() (all []Command, err error) {
+// parseTranscript returns the commands that were typed in a transcript, which follow a "$ ". It returns an error if the block has another
+// line that begins with a known program, as such a block must be marked as sh.
+func (b Block) parseTranscript() (all []Command, err error) {
 	for _, m := range typed.FindAllStringSubmatch(b.Text, -1) {
-		commands, err := b.shell(m[1])
+		commands, err := b.parseShell(m[1])
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, commands...)
 	}
 	for _, word := range begin.FindAllString(b.Text, -1) {
-		if known(word) {
+		if isKnown(word) {
 			return nil, fmt.Errorf("%s: a block with a line that begins with %q is not marked as sh", b.File, word)
 		}
 	}
 	return all, nil
 }
 
-func known(program string) bool { return slices.Contains(programs, program) }
+func isKnown(program string) bool { return slices.Contains(knownPrograms, program) }
 
-// shell reads commands as bash does.
-func (b Block) shell(text string) (all []Command, err error) {
+// parseShell parses the text as bash does and returns its commands.
+func (b Block) parseShell(text string) (all []Command, err error) {
 	file, err := syntax.NewParser().Parse(strings.NewReader(text), b.File)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", b.File, err)
@@ -102,7 +103,7 @@ func (b Block) shell(text string) (all []Command, err error) {
 	syntax.Walk(file, func(node syntax.Node) bool {
 		if call, ok := node.(*syntax.CallExpr); ok && len(call.Args) > 0 && err == nil {
 			var c Command
-			c, err = b.call(call)
+			c, err = b.parseCall(call)
 			all = append(all, c)
 		}
 		return true
@@ -110,28 +111,28 @@ func (b Block) shell(text string) (all []Command, err error) {
 	return all, err
 }
 
-func (b Block) call(call *syntax.CallExpr) (Command, error) {
-	words, err := expand.Fields(nil, call.Args...)
+func (b Block) parseCall(parseCall *syntax.CallExpr) (Command, error) {
+	words, err := expand.Fields(nil, parseCall.Args...)
 	if err != nil {
 		return Command{}, fmt.Errorf("%s: %w", b.File, err)
 	}
-	c := Command{File: b.File, Words: words, Mention: b.Language == "inline"}.plugin()
-	if !known(c.Words[0]) {
+	c := Command{File: b.File, Words: words, Mention: b.Language == "inline"}.withoutKubectl()
+	if !isKnown(c.Words[0]) {
 		return Command{}, fmt.Errorf("%v: no test knows %s", c, c.Words[0])
 	}
 	return c, nil
 }
 
-// plugin is gshare under the name that kubectl gives it.
-func (c Command) plugin() Command {
+// withoutKubectl returns a command of "kubectl gshare" as the equivalent command of gshare, and others unchanged.
+func (c Command) withoutKubectl() Command {
 	if c.Words[0] == "kubectl" && len(c.Words) > 1 && c.Words[1] == "gshare" {
 		c.Words = c.Words[1:]
 	}
 	return c
 }
 
-// Try returns why a program would not take the command: it has no such command, flag or argument. It runs nothing.
-func (c Command) Try(program *cobra.Command) error {
+// Check returns why the program would not accept the command: it has no such command, flag or argument. It runs nothing.
+func (c Command) Check(program *cobra.Command) error {
 	cmd, rest, err := program.Find(c.Words[1:])
 	if err != nil {
 		return err

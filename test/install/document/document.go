@@ -1,4 +1,4 @@
-// Package document reads the examples of the documents: objects, queries, and commands as somebody would type them.
+// Package document reads the examples in the documentation: objects, queries, and commands as a user would type them.
 package document
 
 import (
@@ -8,7 +8,7 @@ import (
 	"regexp"
 )
 
-// Block is an example between fences, or a piece of code in a line, whose Language is "inline".
+// Block is one example in the documentation: a fenced code block, or code in a line of text, whose Language is "inline".
 type Block struct{ File, Language, Text string }
 
 var (
@@ -16,7 +16,7 @@ var (
 	inline = regexp.MustCompile("`([^`\n]+)`")
 )
 
-// Blocks returns the examples of all documents in a checkout.
+// Blocks returns the code examples of all documents in a checkout.
 func Blocks(root string) (all []Block, err error) {
 	files, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
 	if err != nil || len(files) < 5 {

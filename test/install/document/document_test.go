@@ -69,7 +69,7 @@ func TestTry(t *testing.T) {
 		group := &cobra.Command{Use: "group"}
 		group.AddCommand(&cobra.Command{Use: "make", Run: func(*cobra.Command, []string) { t.Error("run") }})
 		root.AddCommand(list, group)
-		err := Command{Words: strings.Fields("program " + words)}.Try(root)
+		err := Command{Words: strings.Fields("program " + words)}.Check(root)
 		if (err == nil) != (wantErr == "") || err != nil && !strings.Contains(err.Error(), wantErr) {
 			t.Errorf("%s: %v, want %q", words, err, wantErr)
 		}

@@ -11,40 +11,42 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Lint returns what is wrong with an object, and an error if it has fields that its kind has not. Agents have to be privileged.
+// Lint returns what a careful administrator would object to in a Deployment, DaemonSet, Role or ClusterRole, and an error if the object has
+// unknown fields. Only the DaemonSet gshare-node may be privileged.
 func Lint(o *unstructured.Unstructured) ([]string, error) {
 	switch o.GetKind() {
 	case "Deployment":
 		var d appsv1.Deployment
-		err := into(o, &d)
-		return Pod(&d.Spec.Template.Spec, false), err
+		err := convertTo(o, &d)
+		return LintPod(&d.Spec.Template.Spec, false), err
 	case "DaemonSet":
 		var d appsv1.DaemonSet
-		err := into(o, &d)
-		return Pod(&d.Spec.Template.Spec, o.GetName() == "gshare-node"), err
+		err := convertTo(o, &d)
+		return LintPod(&d.Spec.Template.Spec, o.GetName() == "gshare-node"), err
 	case "Role", "ClusterRole":
 		var role rbac.ClusterRole // a Role has the same rules
-		err := into(o, &role)
-		return rights(role.Rules), err
+		err := convertTo(o, &role)
+		return excessiveRights(role.Rules), err
 	}
 	return nil, nil
 }
 
-func into(o *unstructured.Unstructured, typed any) error {
+func convertTo(o *unstructured.Unstructured, typed any) error {
 	return runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, typed, true)
 }
 
-func rights(rules []rbac.PolicyRule) (found []string) {
+func excessiveRights(rules []rbac.PolicyRule) (found []string) {
 	for _, r := range rules {
-		if finding := TooMuch(r); finding != "" {
+		if finding := ExcessiveRight(r); finding != "" {
 			found = append(found, finding)
 		}
 	}
 	return found
 }
 
-// TooMuch returns which right nobody should have: to read secrets, to make pods, or to do everything.
-func TooMuch(r rbac.PolicyRule) string {
+// ExcessiveRight returns a right in the rule that no component of gshare should have: to read secrets, to create pods, or to do everything.
+// It returns "" if there is none.
+func ExcessiveRight(r rbac.PolicyRule) string {
 	for _, word := range slices.Concat(r.Verbs, r.Resources, r.APIGroups) {
 		if word == "*" || word == "secrets" || word == "escalate" || word == "bind" || word == "impersonate" {
 			return "may " + word
@@ -56,8 +58,9 @@ func TooMuch(r rbac.PolicyRule) string {
 	return ""
 }
 
-// Pod returns what is wrong with a pod. privileged says that it has to be.
-func Pod(pod *v1.PodSpec, privileged bool) (found []string) {
+// LintPod returns what a careful administrator would object to in a pod. privileged is whether the pod may run as root and use the host's
+// namespaces.
+func LintPod(pod *v1.PodSpec, privileged bool) (found []string) {
 	if pod.ServiceAccountName == "" {
 		found = append(found, "no service account of its own")
 	}
@@ -65,9 +68,9 @@ func Pod(pod *v1.PodSpec, privileged bool) (found []string) {
 		found = append(found, "no priority class")
 	}
 	for _, c := range append(slices.Clone(pod.InitContainers), pod.Containers...) {
-		found = append(found, container(&c)...)
+		found = append(found, lintContainer(&c)...)
 		if !privileged {
-			found = append(found, restricted(pod, &c)...)
+			found = append(found, lintRestricted(pod, &c)...)
 		}
 	}
 	if !privileged && (pod.HostPID || pod.HostIPC || pod.HostNetwork) {
@@ -76,7 +79,7 @@ func Pod(pod *v1.PodSpec, privileged bool) (found []string) {
 	return found
 }
 
-func container(c *v1.Container) (found []string) {
+func lintContainer(c *v1.Container) (found []string) {
 	r := c.Resources
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
 		if r.Requests.Name(name, "").IsZero() {
@@ -101,8 +104,8 @@ func container(c *v1.Container) (found []string) {
 	return found
 }
 
-// restricted is Pod Security "restricted".
-func restricted(pod *v1.PodSpec, c *v1.Container) (found []string) {
+// lintRestricted returns how the container violates the Pod Security standard "restricted".
+func lintRestricted(pod *v1.PodSpec, c *v1.Container) (found []string) {
 	if p := pod.SecurityContext; p == nil || p.RunAsNonRoot == nil || !*p.RunAsNonRoot || p.SeccompProfile == nil {
 		found = append(found, "root, or no seccomp profile")
 	}

@@ -1,4 +1,4 @@
-// Package manifest builds the objects that a cluster is set up with, and says what a careful administrator would not install.
+// Package manifest builds gshare's Kubernetes manifests and checks them for what a careful administrator would not install.
 package manifest
 
 import (
@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// Build returns what kubectl kustomize prints for a folder of the repository.
+// Build returns the objects that kubectl kustomize prints for a folder of the repository.
 func Build(root, folder string) ([]*unstructured.Unstructured, error) {
 	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, folder))
 	if err != nil {
@@ -28,7 +28,7 @@ func Build(root, folder string) ([]*unstructured.Unstructured, error) {
 	return Parse(string(text))
 }
 
-// Parse reads the objects of a YAML text. A document that says nothing is none.
+// Parse decodes the objects of a YAML text. Empty documents are skipped.
 func Parse(text string) (all []*unstructured.Unstructured, err error) {
 	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
 	for {
@@ -49,7 +49,7 @@ func Parse(text string) (all []*unstructured.Unstructured, err error) {
 	}
 }
 
-// Key names an object among those of a cluster.
+// Key returns the kind, namespace and name of an object, which identify it in a cluster.
 func Key(o *unstructured.Unstructured) string {
 	return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
 }

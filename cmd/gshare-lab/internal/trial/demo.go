@@ -78,7 +78,7 @@ func demo(ctx context.Context, o demoOptions, out io.Writer) (err error) {
 
 // show draws the GPUs from the API objects and prints the figures.
 func (s *sandbox) show(ctx context.Context, out io.Writer, result *replayResult) error {
-	nodes, pods, err := bulk.Objects(ctx, s.client)
+	nodes, pods, err := bulk.ListObjects(ctx, s.client)
 	if err != nil {
 		return err
 	}

@@ -212,7 +212,7 @@ func (r *replayResult) readCycles(ctx context.Context, scheduler *controlplane.P
 // audit has the checker recompute everything from the API server's objects.
 func (s *sandbox) audit(ctx context.Context, r *replayResult, pods []trace.Pod) error {
 	s.console.Step("Checking every GPU from the API server's objects")
-	nodes, live, err := bulk.Objects(ctx, s.client)
+	nodes, live, err := bulk.ListObjects(ctx, s.client)
 	if err != nil {
 		return err
 	}

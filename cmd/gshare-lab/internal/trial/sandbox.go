@@ -50,10 +50,10 @@ func startSandbox(ctx context.Context, c *cli.Console) (*sandbox, error) {
 }
 
 func (s *sandbox) connect(ctx context.Context) (err error) {
-	if s.client, err = bulk.Client(s.Config(access.Admin)); err != nil {
+	if s.client, err = bulk.NewClient(s.Config(access.Admin)); err != nil {
 		return err
 	}
-	s.tracker, err = bulk.Track(ctx, s.client)
+	s.tracker, err = bulk.NewTracker(ctx, s.client)
 	return err
 }
 

@@ -17,7 +17,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(controlplane.During(func(started *controlplane.ControlPlane) int {
+	os.Exit(controlplane.RunWith(func(started *controlplane.ControlPlane) int {
 		plane = started
 		admin = kubernetes.NewForConfigOrDie(plane.Config(access.Admin))
 		return m.Run()

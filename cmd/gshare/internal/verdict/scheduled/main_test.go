@@ -29,7 +29,7 @@ var configuration = string(manifests.SchedulerConfig) + `
 var plane *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {
-	os.Exit(controlplane.During(func(started *controlplane.ControlPlane) int {
+	os.Exit(controlplane.RunWith(func(started *controlplane.ControlPlane) int {
 		plane = started
 		if _, err := plane.StartScheduler(context.Background(), "scheduler", []byte(configuration), controlplane.SchedulerOptions{}); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -8,15 +8,15 @@ import (
 	"path/filepath"
 )
 
-// Scrape is what a target has said at a time, in seconds.
+// Scrape is the metrics text of one target at a time.
 type Scrape struct {
 	Time   float64
 	Text   string            // in Prometheus' text format
-	Labels map[string]string // of the target, where a series has none of that name
+	Labels map[string]string // of the target; a series' own label of that name has precedence
 }
 
-// Answer is the result of a query.
-type Answer struct {
+// Result is what a query evaluates to: label sets with values, or an error.
+type Result struct {
 	Query, Error string
 	Results      []struct {
 		Labels map[string]string
@@ -24,25 +24,25 @@ type Answer struct {
 	}
 }
 
-// Judge is Prometheus' engine.
-type Judge struct{ program string }
+// Evaluator evaluates PromQL queries with Prometheus' own engine.
+type Evaluator struct{ program string }
 
-// Build makes a judge of hack/promeval, a module of its own, in the folder.
-func Build(root, folder string) (Judge, error) {
+// BuildEvaluator builds the program hack/promeval, which is a Go module of its own, in the folder.
+func BuildEvaluator(root, folder string) (Evaluator, error) {
 	program, err := filepath.Abs(filepath.Join(folder, "promeval"))
 	if err != nil {
-		return Judge{}, err
+		return Evaluator{}, err
 	}
 	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", program, ".")
 	cmd.Dir = filepath.Join(root, "hack/promeval")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return Judge{}, fmt.Errorf("build hack/promeval: %w\n%s", err, out)
+		return Evaluator{}, fmt.Errorf("build hack/promeval: %w\n%s", err, out)
 	}
-	return Judge{program}, nil
+	return Evaluator{program}, nil
 }
 
-// Ask evaluates queries at a time, over the scrapes.
-func (j Judge) Ask(scrapes []Scrape, at float64, queries ...Query) (answers []Answer, err error) {
+// Evaluate evaluates queries over the scraped metrics at a time in seconds.
+func (j Evaluator) Evaluate(scrapes []Scrape, at float64, queries ...Query) (answers []Result, err error) {
 	var expressions []string
 	for _, q := range queries {
 		expressions = append(expressions, q.Expr)
