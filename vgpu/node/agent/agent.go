@@ -30,7 +30,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/ticket"
 )
 
-// Options configures an agent. Its parts share one copy and do not change it.
+// Options configures an agent. All components of the agent read one copy; nothing changes it after the start.
 type Options struct {
 	Config config.Configuration // with defaults, directory and node name set
 	Source gpu.Source
@@ -56,10 +56,9 @@ type Options struct {
 	Linger func(context.Context)
 }
 
-// killPoint is called between the steps that must survive a crash. Tests of this package replace it.
+// killPoint marks a point between two steps at which a crash must lose nothing. Tests replace it to kill the agent there.
 var killPoint = killpoint.At
 
-// setDefaults sets the options that have a default and are not set.
 func (o *Options) setDefaults() {
 	if o.Linger == nil {
 		o.Linger = func(context.Context) {}
@@ -75,8 +74,8 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// Agent is the agent of one node. Each part guards its state by a lock of its own, which is never held over disk, driver or daemon
-// I/O. A part may lock those that are listed before it while it holds its own.
+// Agent is the gshare agent of one Kubernetes node. Each component guards its state by its own lock, which it never holds during disk,
+// driver or daemon I/O. While a component holds its lock, it may only lock components that are listed before it.
 type Agent struct {
 	*Options
 	metrics     *metrics
@@ -89,7 +88,7 @@ type Agent struct {
 	publisher   *publisher
 }
 
-// New returns an agent that has read nothing yet.
+// New returns an agent with these options. It reads nothing from disk, kubelet or driver before Run.
 func New(o Options) (*Agent, error) {
 	o.setDefaults()
 	requests := make(chan struct{}, 1)
@@ -111,11 +110,12 @@ func New(o Options) (*Agent, error) {
 	return a, nil
 }
 
-// startTimeout bounds how long the start waits for the API server and for GPUs with MIG instances on demand. It goes on without
-// them: the kubelet fails pods whose devices are not registered when it admits them.
+// startTimeout bounds how long a starting agent waits for the API server and for its GPUs to be opened. After it the agent registers with
+// the kubelet regardless, since the kubelet fails pods whose device plugin is not registered.
 const startTimeout = 2 * time.Second
 
-// Run serves the node until the context ends and the node is closed. Grants stay in force for the next agent.
+// Run grants shares to the node's containers until the context ends; it then marks the node as closed for new pods and returns. Grants are
+// not released: the next agent restores them from disk.
 func (a *Agent) Run(ctx context.Context) error {
 	if err := os.MkdirAll(a.Config.Directory, 0o755); err != nil {
 		return err
@@ -144,7 +144,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// serve runs the loops and the device plugin until the node is closed.
+// serve runs the agent's periodic loops and its device plugin. It blocks until the context has ended and the API server has stored that the
+// node takes no new pods.
 func (a *Agent) serve(ctx context.Context) {
 	var loops sync.WaitGroup
 	defer loops.Wait()
@@ -160,7 +161,7 @@ func (a *Agent) serve(ctx context.Context) {
 	loops.Go(func() { a.publisher.loop(serving, ctx) })
 	loops.Go(func() {
 		a.granter.adoptFromKubelet(serving)
-		a.guard.loop(serving) // later than that: a container whose grant is not known would pass for a stranger
+		a.guard.loop(serving) // not before: it would report containers whose grants are not known yet
 	})
 	plugin := a.plugin()
 	if err := plugin.Sweep(); err != nil {
@@ -169,10 +170,10 @@ func (a *Agent) serve(ctx context.Context) {
 	plugin.Run(serving)
 }
 
-// openGPUs starts to open the GPUs with MIG instances on demand. The returned channel is closed when all are open. Only containers on
-// a GPU whose driver hangs wait for it; those that an earlier agent granted are served again once it is open.
+// openGPUs starts to open, in the background, the GPUs on which the agent creates MIG instances on demand. The returned channel is closed
+// when all are open. A GPU whose driver hangs delays its own containers only; restored grants on a GPU take effect once it is open.
 func (a *Agent) openGPUs(ctx context.Context) (all <-chan struct{}) {
-	return a.slices.open(ctx, func(uuid string) {
+	return a.slices.openGPUs(ctx, func(uuid string) {
 		if err := a.granter.serveRestored(); err != nil {
 			a.Log.Error("failed to serve restored containers", "device", uuid, "error", err)
 		}
@@ -191,11 +192,11 @@ func (a *Agent) plugin() *deviceplugin.Plugin {
 	}
 }
 
-// Tickets implements deviceplugin.Node.
+// Tickets returns the device IDs of gshare/vgpu that the node advertises (tickets), and a channel that is closed when they change.
 func (a *Agent) Tickets() (tickets []string, changed <-chan struct{}) { return a.devices.tickets() }
 
-// Allocate implements deviceplugin.Node. It removes the file of the tickets' previous owner, so that no container can be created with
-// it, even if no new owner replaces it.
+// Allocate returns the CDI device name for tickets that the kubelet allocates (device IDs of gshare/vgpu). It removes the CDI file that an
+// earlier owner of the tickets left, so that no container can be created with the earlier owner's devices.
 func (a *Agent) Allocate(tickets []string) string {
 	key := ticket.Key(tickets)
 	a.Records.Allocated(tickets)
@@ -206,12 +207,14 @@ func (a *Agent) Allocate(tickets []string) string {
 	return cdi.Name(key)
 }
 
-// PreStart implements deviceplugin.Node.
+// PreStart grants the share of the container that holds the tickets (device IDs of gshare/vgpu) before the kubelet creates it. After an
+// error the kubelet does not create the container.
 func (a *Agent) PreStart(ctx context.Context, tickets []string) error {
-	return a.granter.start(ctx, tickets)
+	return a.granter.grantTickets(ctx, tickets)
 }
 
-// lockNode blocks until no other agent serves this node: two would grant the same share twice.
+// lockNode takes the file lock that only one agent of a node may hold, as two agents would grant the same share twice. It blocks until the
+// lock is free, and returns an error if the context ends before.
 func lockNode(ctx context.Context, name string) (unlock func(), err error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

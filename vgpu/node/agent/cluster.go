@@ -21,7 +21,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// Cluster is the API server as the agent uses it. It may be away: no container waits for it.
+// Cluster is what the agent needs of the API server. The API server may be unreachable at any time: no container start waits for it.
 type Cluster interface {
 	// Published returns the inventory that the node has published.
 	Published(context.Context) (kube.Inventory, error)
@@ -38,7 +38,7 @@ type Cluster interface {
 	Notify(pod *v1.Pod, reason, text string)
 }
 
-// APIServer is the Cluster of a node, by a client of its API server.
+// APIServer implements Cluster by a client of the node's API server.
 type APIServer struct {
 	client kubernetes.Interface
 	node   string
@@ -46,7 +46,7 @@ type APIServer struct {
 	lister cache.Store // of the node, once it is watched
 }
 
-// NewAPIServer returns the Cluster of a node. It sends events until the context ends.
+// NewAPIServer returns the Cluster for the named node. It sends events until the context ends.
 func NewAPIServer(ctx context.Context, client kubernetes.Interface, node string) *APIServer {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	broadcaster.StartRecordingToSink(&corev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
@@ -57,10 +57,10 @@ func NewAPIServer(ctx context.Context, client kubernetes.Interface, node string)
 	}
 }
 
-// requestTimeout bounds one request.
+// requestTimeout bounds one request to the API server.
 const requestTimeout = 10 * time.Second
 
-// Published implements Cluster.
+// Published returns the inventory of GPU slices in the annotation of the Node object.
 func (s *APIServer) Published(ctx context.Context) (kube.Inventory, error) {
 	node, err := s.get(ctx)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *APIServer) Published(ctx context.Context) (kube.Inventory, error) {
 	return inv, err
 }
 
-// get returns the node object, from the watch if it has synced.
+// get returns the Node object: from the informer's cache once that has synced, else from the API server.
 func (s *APIServer) get(ctx context.Context) (*v1.Node, error) {
 	if s.lister != nil {
 		if node, ok, _ := s.lister.GetByKey(s.node); ok {
@@ -82,7 +82,8 @@ func (s *APIServer) get(ctx context.Context) (*v1.Node, error) {
 	return s.client.CoreV1().Nodes().Get(ctx, s.node, metav1.GetOptions{})
 }
 
-// Publish implements Cluster.
+// Publish writes the inventory annotation and the extended resources of the Node object, where they differ. If keep is true, no resource
+// shrinks.
 func (s *APIServer) Publish(ctx context.Context, inventory string, resources v1.ResourceList, keep bool) error {
 	node, err := s.get(ctx)
 	if err != nil {
@@ -104,7 +105,7 @@ func (s *APIServer) Publish(ctx context.Context, inventory string, resources v1.
 	return err
 }
 
-// WatchNode implements Cluster.
+// WatchNode calls changed whenever the Node object may have changed, until the context ends. It does not block.
 func (s *APIServer) WatchNode(ctx context.Context, changed func()) {
 	factory := informers.NewSharedInformerFactoryWithOptions(s.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, s.node).String()
@@ -120,7 +121,7 @@ func (s *APIServer) WatchNode(ctx context.Context, changed func()) {
 	factory.Start(ctx.Done())
 }
 
-// WriteEnforcement implements Cluster.
+// WriteEnforcement writes the enforcement status of a pod as its annotation. It returns nil if the pod with this UID no longer exists.
 func (s *APIServer) WriteEnforcement(ctx context.Context, pod types.NamespacedName, uid types.UID, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -129,7 +130,7 @@ func (s *APIServer) WriteEnforcement(ctx context.Context, pod types.NamespacedNa
 	return ignoreGone(err)
 }
 
-// ignoreGone returns the error, or nil if it says that the pod does not exist any more.
+// ignoreGone returns nil for the API errors that mean that the pod no longer exists, and every other error unchanged.
 func ignoreGone(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
@@ -137,7 +138,7 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// Evict implements Cluster.
+// Evict requests the eviction of a pod, as far as its disruption budget allows. It returns nil if the pod with this UID no longer exists.
 func (s *APIServer) Evict(ctx context.Context, pod types.NamespacedName, uid types.UID) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -151,12 +152,12 @@ func (s *APIServer) Evict(ctx context.Context, pod types.NamespacedName, uid typ
 	return ignoreGone(err)
 }
 
-// Warn implements Cluster.
+// Warn writes an event of type Warning on a pod.
 func (s *APIServer) Warn(pod *v1.Pod, reason, text string) {
 	s.events.Event(pod, v1.EventTypeWarning, reason, text)
 }
 
-// Notify implements Cluster.
+// Notify writes an event of type Normal on a pod.
 func (s *APIServer) Notify(pod *v1.Pod, reason, text string) {
 	s.events.Event(pod, v1.EventTypeNormal, reason, text)
 }

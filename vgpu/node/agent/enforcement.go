@@ -16,13 +16,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
-// podStatus is the enforcement status of one pod.
+// podStatus is the enforcement status of one pod, with the pod's name.
 type podStatus struct {
 	name types.NamespacedName
 	kube.EnforcementStatus
 }
 
-// enforcementReporter reports what enforces the shares of containers, and what escapes enforcement.
+// enforcementReporter computes the enforcement statuses of pods: which mechanisms limit each container's share, and what is not enforced.
 type enforcementReporter struct {
 	*Options
 	slices  *sliceRuntime
@@ -31,7 +31,7 @@ type enforcementReporter struct {
 	guard   *guard
 }
 
-// statuses returns the enforcement status of each pod with a grant.
+// statuses returns the enforcement statuses of all pods with a granted share, by pod UID.
 func (e *enforcementReporter) statuses() map[types.UID]podStatus {
 	statuses := map[types.UID]podStatus{}
 	for _, g := range e.grants.all() {
@@ -43,7 +43,7 @@ func (e *enforcementReporter) statuses() map[types.UID]podStatus {
 	return statuses
 }
 
-// statusOf returns the enforcement status of one container.
+// statusOf returns the enforcement status of the container of a grant.
 func (e *enforcementReporter) statusOf(g *grant.Grant) kube.ContainerEnforcement {
 	service, _ := e.grants.serviceOf(g.ID())
 	inMIG, mps := enforcement.InsideMIG(e.devices.profileOf(g)), enforcement.MPS(e.slices.usesNamespace(g))
@@ -53,7 +53,7 @@ func (e *enforcementReporter) statusOf(g *grant.Grant) kube.ContainerEnforcement
 	} else {
 		t.Time, t.Identity = "hook and token server", "cgroup of the pod, socket of the container"
 		t.Memory = enforcement.Memory(mps, service.memoryLimit.memory) + inMIG
-		t.Missing = append([]string{"a program that avoids the hook is not limited in time"}, e.mpsEscapes(g, service.memoryLimit)...)
+		t.Missing = append([]string{"a program that avoids the hook is not limited in time"}, e.mpsBypasses(g, service.memoryLimit)...)
 	}
 	switch g.Class() {
 	case share.Exclusive:
@@ -68,16 +68,16 @@ func (e *enforcementReporter) statusOf(g *grant.Grant) kube.ContainerEnforcement
 	if e.slices.hasNonMPSProcess(g) {
 		t.Missing = append(t.Missing, "a process runs without MPS, and its SMs are not limited")
 	}
-	t.Missing = append(t.Missing, e.escapes(g)...)
+	t.Missing = append(t.Missing, e.violations(g)...)
 	if e.MPS.Simulated {
 		t.Missing = append(t.Missing, "the devices are simulated")
 	}
 	return t
 }
 
-// faultOf returns the fault of a slice of the grant; empty if all are healthy.
+// faultOf returns the fault of the first faulty slice of a grant, or an empty string if all are healthy.
 func (e *enforcementReporter) faultOf(g *grant.Grant) string {
-	for _, s := range e.devices.current().Slices() {
+	for _, s := range e.devices.currentInventory().Slices() {
 		if s.Fault != "" && slices.ContainsFunc(g.VGPUs, func(v kube.PlacedVGPU) bool { return v.Slice == s.ID }) {
 			return s.ID + ": " + s.Fault
 		}
@@ -85,24 +85,24 @@ func (e *enforcementReporter) faultOf(g *grant.Grant) string {
 	return ""
 }
 
-// smCap returns what caps the SMs of a container, and at how many.
+// smCap describes what caps the SMs of a container and at how many of its slice's SMs, such as "MPS, 54 of 108 SMs".
 func (e *enforcementReporter) smCap(g *grant.Grant, mps string) string {
 	v := g.VGPUs[0]
-	s, ok := e.devices.slice(v.Slice)
+	s, ok := e.devices.sliceByID(v.Slice)
 	if !ok {
 		return mps
 	}
 	return enforcement.SMs(mps, v.Share.SMLimit, s.SMs, s.Profile)
 }
 
-// mpsEscapes returns how a program can escape the limits of MPS.
-func (e *enforcementReporter) mpsEscapes(g *grant.Grant, limit driverLimit) (escapes []string) {
+// mpsBypasses returns descriptions of the ways in which a program in the container can bypass the SM and memory limits of MPS.
+func (e *enforcementReporter) mpsBypasses(g *grant.Grant, limit driverLimit) (escapes []string) {
 	namespace := e.slices.usesNamespace(g)
 	if !namespace {
 		escapes = append(escapes, "a program that changes its environment loosens the limits of MPS")
 	}
 	switch {
-	case limit.set():
+	case limit.isSet():
 	case namespace:
 		escapes = append(escapes, "a program that avoids the hook can drop MPS' limit of memory by its environment")
 	default:
@@ -111,9 +111,10 @@ func (e *enforcementReporter) mpsEscapes(g *grant.Grant, limit driverLimit) (esc
 	return escapes
 }
 
-// escapes returns what the guard has found of a container: processes of its own, and others on its slices.
-func (e *enforcementReporter) escapes(g *grant.Grant) (escapes []string) {
-	for _, f := range reported(e.guard.findings()) {
+// violations returns the texts for a container's enforcement status about violations of shares: by its own processes, and by others that
+// use its slices without a share.
+func (e *enforcementReporter) violations(g *grant.Grant) (escapes []string) {
+	for _, f := range reportable(e.guard.findings()) {
 		if f.pod == string(g.UID) && (f.container == "" || f.container == g.Container) {
 			escapes = append(escapes, f.text)
 		}
@@ -126,21 +127,22 @@ func (e *enforcementReporter) escapes(g *grant.Grant) (escapes []string) {
 	return escapes
 }
 
-// reportedFinding is a finding as an enforcement status has it: without the PID, so that it changes only when the last process of the
-// kind ends. The container of a stranger has no enforcement status.
+// reportedFinding is a finding of the watchdog as an enforcement status shows it. It has no PID, so that the status changes only when the
+// last such process ends.
 type reportedFinding struct {
 	pod, container string
 	text           string
 }
 
-// findingTexts are the texts of findings in enforcement statuses; kinds without one are not in them.
+// findingTexts maps kinds of watchdog findings to their texts in enforcement statuses. Kinds without a text are not shown there: their
+// containers have no enforcement status.
 var findingTexts = map[watchdog.Kind]string{
 	watchdog.Trespasser: "a process uses a device that is not of its share",
 	watchdog.Unhooked:   "a process runs without the hook, and is not limited in time",
 }
 
-// reported returns the findings that enforcement statuses have, sorted and without duplicates.
-func reported(found []watchdog.Finding) (all []reportedFinding) {
+// reportable returns the findings that enforcement statuses show, sorted and without duplicates.
+func reportable(found []watchdog.Finding) (all []reportedFinding) {
 	for _, f := range found {
 		if text := findingTexts[f.Kind]; text != "" {
 			all = append(all, reportedFinding{f.Pod, f.Container, text})
@@ -152,7 +154,7 @@ func reported(found []watchdog.Finding) (all []reportedFinding) {
 	return slices.Compact(all)
 }
 
-// podOf returns as much of the pod of a grant as an event needs.
+// podOf returns a Pod object with the few fields of a grant's pod that an event refers to.
 func podOf(g grant.Grant) *v1.Pod {
 	return &v1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},

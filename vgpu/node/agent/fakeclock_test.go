@@ -122,12 +122,12 @@ func TestOperationLocks(t *testing.T) {
 			entered = true
 		}()
 		time.Sleep(time.Minute)
-		if entered || l.stuck(30*time.Second) != "a" || l.stuck(2*time.Minute) != "" {
-			t.Errorf("entered %v, stuck %q", entered, l.stuck(30*time.Second))
+		if entered || l.overdue(30*time.Second) != "a" || l.overdue(2*time.Minute) != "" {
+			t.Errorf("entered %v, stuck %q", entered, l.overdue(30*time.Second))
 		}
 		unlock()
 		synctest.Wait()
-		if !entered || l.stuck(0) != "" || len(l.held) > 0 {
+		if !entered || l.overdue(0) != "" || len(l.held) > 0 {
 			t.Errorf("entered %v, %d locks are left", entered, len(l.held))
 		}
 	})

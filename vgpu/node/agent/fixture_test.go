@@ -193,7 +193,7 @@ func (r *fixture) start() {
 }
 
 func (r *fixture) shares() []int {
-	return r.devices.current().Tickets()
+	return r.devices.currentInventory().Tickets()
 }
 
 // wait blocks until a condition holds; what names it.

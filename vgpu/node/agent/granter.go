@@ -16,8 +16,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// granter grants shares to containers and releases them. An operation on one container holds its operation lock: it enters its intent
-// into the store, does its I/O without the store's lock, and stores the outcome.
+// granter grants shares to containers and releases them. It serializes the operations on one container by a lock of that container: each
+// operation first changes the grant store, then does its I/O without the store's lock, and then stores the outcome.
 type granter struct {
 	*Options
 	metrics    *metrics
@@ -27,8 +27,8 @@ type granter struct {
 	files      cdi.Directory
 	wake       chan struct{} // requests a sweep
 	operations operationLocks
-	restoring  sync.Mutex // operation lock of serveRestored, which takes those of several containers
-	holding    sync.Mutex // operation lock of holdSlices: what is held last is the newest
+	restoring  sync.Mutex // serializes serveRestored, which holds the locks of several containers
+	retaining  sync.Mutex // serializes retainSlices, so that the last call has the newest grants
 }
 
 func newGranter(o *Options, m *metrics, r *sliceRuntime, publish func()) *granter {
@@ -38,19 +38,20 @@ func newGranter(o *Options, m *metrics, r *sliceRuntime, publish func()) *grante
 	}
 }
 
-// admit grants the share of a claim, unless it is granted already, and sets up all that the container needs.
+// admit grants a container the share of its placement, unless it is granted already, and sets up its MPS daemon, token server socket and
+// CDI file. It returns a *grant.Refusal if the share cannot be granted.
 func (g *granter) admit(claim grant.Claim) error {
 	if refusal := injection.Check(claim.Pod, claim.Container, g.Config.Directory); refusal != nil {
 		return refusal
 	}
 	defer g.operations.lock(claim.Owner().ID())()
-	granted, held, changed, refusal := g.grants.enter(claim)
+	granted, held, changed, refusal := g.grants.admit(claim)
 	if refusal != nil {
 		return refusal
 	}
-	pipe, refusal := g.slices.connect(&granted)
+	pipe, refusal := g.slices.provision(&granted)
 	if refusal != nil {
-		g.cancel(&granted, held)
+		g.rollBack(&granted, held)
 		return refusal
 	}
 	if changed {
@@ -58,11 +59,11 @@ func (g *granter) admit(claim grant.Claim) error {
 	}
 	if err := g.setUp(&granted, pipe); err != nil {
 		g.Log.Error("failed to set up a share", "container", granted.String(), "error", err)
-		g.cancel(&granted, held)
+		g.rollBack(&granted, held)
 		return grant.NotSetUp(err)
 	}
-	g.grants.commit(granted.ID())
-	g.holdSlices()
+	g.grants.markSetUp(granted.ID())
+	g.retainSlices()
 	if !g.Records.StillHeld(claim) {
 		_ = g.files.Remove(ticket.Key(granted.Tickets)) // the kubelet has just allocated them to another container, and Allocate removed it too
 		return grant.Ambiguous("the kubelet has given tickets %v away", granted.Tickets)
@@ -71,29 +72,29 @@ func (g *granter) admit(claim grant.Claim) error {
 	return nil
 }
 
-// cancel removes a grant that could not be set up, unless it was held before: then its container may be running.
-func (g *granter) cancel(granted *grant.Grant, held bool) {
+// rollBack removes a grant whose setup has failed. It does nothing if the grant was held before, since its container may be running.
+func (g *granter) rollBack(granted *grant.Grant, held bool) {
 	if held {
 		return
 	}
 	id := granted.ID()
 	g.stopService(id)
-	_ = os.RemoveAll(g.dir(id)) // what stays is removed at the next start
+	_ = os.RemoveAll(g.containerDir(id)) // what stays is removed at the next start
 	g.grants.remove(id)
 }
 
-// setUp does the steps from a grant to a container that can be created; each may be repeated. The first one writes the grant to disk:
-// from then on the share stays taken across crashes.
+// setUp writes the record of a grant, opens the container's socket and writes its CDI file; pipe is the directory of its MPS daemon. The
+// record comes first, so that the share stays taken after a crash. Every step may be repeated.
 func (g *granter) setUp(granted *grant.Grant, pipe string) error {
 	if err := g.writeRecord(granted); err != nil {
 		return err
 	}
 	killPoint("recorded")
-	if err := g.serve(granted); err != nil {
+	if err := g.startService(granted); err != nil {
 		return err
 	}
 	killPoint("served")
-	edits, err := g.slices.host.Edits(granted, g.dir(granted.ID()), pipe)
+	edits, err := g.slices.host.Edits(granted, g.containerDir(granted.ID()), pipe)
 	if err != nil {
 		return err
 	}
@@ -104,33 +105,33 @@ func (g *granter) setUp(granted *grant.Grant, pipe string) error {
 	return nil
 }
 
-// recordName is the file of a grant, in the directory of its container.
+// recordName is the name of the file that records a grant, in the directory of its container.
 const recordName = "grant.json"
 
-// grantsDir returns the directory that holds one directory for each container with a grant.
 func (g *granter) grantsDir() string { return filepath.Join(g.Config.Directory, "grants") }
 
-// dir returns the directory of a container, by the ID of its grant.
-func (g *granter) dir(id string) string { return filepath.Join(g.grantsDir(), id) }
+// containerDir returns the directory of the container whose grant has this ID. It holds the record of the grant and the container's socket.
+func (g *granter) containerDir(id string) string { return filepath.Join(g.grantsDir(), id) }
 
 func (g *granter) writeRecord(granted *grant.Grant) error {
 	text, err := grant.Encode(*granted, g.Config.Kubernetes.NodeName)
 	if err != nil {
 		return err
 	}
-	dir := g.dir(granted.ID())
+	dir := g.containerDir(granted.ID())
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	return atomicfile.WriteFile(filepath.Join(dir, recordName), text, 0o644)
 }
 
-// serve starts the service of a container that shares a slice.
-func (g *granter) serve(granted *grant.Grant) error {
+// startService prepares and opens the token server's socket of a container that shares a slice. It does nothing if the socket is open, or
+// if the container has its slice alone.
+func (g *granter) startService(granted *grant.Grant) error {
 	if _, served := g.grants.serviceOf(granted.ID()); served || granted.Class() == share.Exclusive {
 		return nil
 	}
-	c, err := g.prepare(granted)
+	c, err := g.prepareService(granted)
 	if err != nil {
 		return err
 	}
@@ -141,10 +142,11 @@ func (g *granter) serve(granted *grant.Grant) error {
 	return nil
 }
 
-// prepare reserves the shares of a container at the token server; its processes can connect once it listens.
-func (g *granter) prepare(granted *grant.Grant) (*tokenserver.Container, error) {
-	c, err := g.slices.prepare(granted, tokenserver.Spec{
-		ID: granted.ID(), Dir: g.dir(granted.ID()), Admit: g.admitProcess(granted.Owner), Empty: func() { signal(g.wake) },
+// prepareService reserves the shares of a container at the token server. Its processes can connect only after Listen on the returned
+// container.
+func (g *granter) prepareService(granted *grant.Grant) (*tokenserver.Container, error) {
+	c, err := g.slices.reserve(granted, tokenserver.Spec{
+		ID: granted.ID(), Dir: g.containerDir(granted.ID()), Admit: g.processCheck(granted.Owner), Empty: func() { signal(g.wake) },
 	})
 	if err != nil {
 		return nil, err
@@ -153,9 +155,9 @@ func (g *granter) prepare(granted *grant.Grant) (*tokenserver.Container, error) 
 	return c, nil
 }
 
-// admitProcess returns the check that a process belongs to the pod of an owner. The socket tells the pod's containers apart: each has
-// only its own.
-func (g *granter) admitProcess(owner grant.Owner) func(process.Process) error {
+// processCheck returns the function by which the token server accepts only processes of the owner's pod. Containers within a pod need no
+// check: each has only its own socket mounted.
+func (g *granter) processCheck(owner grant.Owner) func(process.Process) error {
 	return func(p process.Process) error {
 		c, err := g.ContainerOf(p.PID)
 		if err != nil {
@@ -168,7 +170,7 @@ func (g *granter) admitProcess(owner grant.Owner) func(process.Process) error {
 	}
 }
 
-// stopService ends the service of a container, if it has one, and removes its directory.
+// stopService closes the token server's socket of a container, if it is open, and removes its directory.
 func (g *granter) stopService(id string) {
 	c := g.grants.removeService(id)
 	if c == nil {
@@ -179,18 +181,19 @@ func (g *granter) stopService(id string) {
 	}
 }
 
-// holdSlices keeps the MIG instances and MPS daemons that the grants need.
-func (g *granter) holdSlices() {
-	g.holding.Lock()
-	defer g.holding.Unlock()
-	g.slices.hold(g.grants.all())
+// retainSlices keeps the MIG instances and MPS daemons that the present grants use, and lets all others be removed.
+func (g *granter) retainSlices() {
+	g.retaining.Lock()
+	defer g.retaining.Unlock()
+	g.slices.retain(g.grants.all())
 }
 
-// release releases a grant. By now the file of its tickets may be another container's, which then keeps it.
+// release removes a grant, its files and its socket, and frees its share. The CDI file of its tickets stays if the kubelet has given the
+// tickets to another container since.
 func (g *granter) release(granted grant.Grant) {
 	id := granted.ID()
 	defer g.operations.lock(id)()
-	if !g.grants.holds(&granted) {
+	if !g.grants.contains(&granted) {
 		return
 	}
 	if err := g.removeFiles(&granted); err != nil {
@@ -199,13 +202,14 @@ func (g *granter) release(granted grant.Grant) {
 	}
 	g.grants.remove(id)
 	g.Records.Forget(granted.UID)
-	g.holdSlices()
+	g.retainSlices()
 	g.Log.Info("released a grant", "container", granted.String(), "tickets", granted.Tickets)
 	g.grants.notifyFreed()
 	g.publish()
 }
 
-// removeFiles takes a container out of service and removes its files. The record goes last: until then a new agent restores the grant.
+// removeFiles closes a container's token server socket and removes the files of its grant. The record of the grant is removed last: while
+// it exists, a new agent restores the grant.
 func (g *granter) removeFiles(granted *grant.Grant) error {
 	key := ticket.Key(granted.Tickets)
 	if owner, err := g.files.OwnerOf(key); err != nil || owner == granted.ID() {
@@ -216,5 +220,5 @@ func (g *granter) removeFiles(granted *grant.Grant) error {
 	killPoint("ungranted")
 	g.stopService(granted.ID())
 	killPoint("unserved")
-	return os.RemoveAll(g.dir(granted.ID()))
+	return os.RemoveAll(g.containerDir(granted.ID()))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
-// grantStore holds the grants of the node and the services of their containers. Its lock is never held over I/O.
+// grantStore holds the grants of the node and their token server connections. Its lock is never held during I/O.
 type grantStore struct {
 	mu       sync.Mutex // guards the following
 	book     *grant.Book
@@ -32,14 +32,14 @@ func newGrantStore(c config.Configuration) *grantStore {
 	}
 }
 
-// service is what the agent runs for a container that shares a slice.
+// service is the state of a container at the token server and of its limits. Containers that have their slices alone have none.
 type service struct {
 	container   *tokenserver.Container
 	limitNote   string      // how the SM limit was moved; empty where it was not
 	memoryLimit driverLimit // set by the driver
 }
 
-// all returns the grants that are set up, the oldest first.
+// all returns the grants that are set up completely, oldest first.
 func (s *grantStore) all() (grants []grant.Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,14 +51,14 @@ func (s *grantStore) all() (grants []grant.Grant) {
 	return grants
 }
 
-// on returns the grants on a slice.
-func (s *grantStore) on(slice string) []grant.Grant {
+// onSlice returns the grants on a slice, including those that are being set up.
+func (s *grantStore) onSlice(slice string) []grant.Grant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.book.On(slice)
 }
 
-// ofPod returns the grants of a pod that share a slice.
+// ofPod returns the grants of a pod's containers, without those that have their slices alone.
 func (s *grantStore) ofPod(uid types.UID) (grants []grant.Grant) {
 	for _, granted := range s.all() {
 		if granted.UID == uid && granted.Class() != share.Exclusive {
@@ -68,14 +68,14 @@ func (s *grantStore) ofPod(uid types.UID) (grants []grant.Grant) {
 	return grants
 }
 
-// promised returns the device memory that is granted of a slice.
-func (s *grantStore) promised(slice string) share.Bytes {
+// grantedMemory returns the sum of the device memory of all grants on a slice.
+func (s *grantStore) grantedMemory(slice string) share.Bytes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.book.GrantedMemory(slice)
 }
 
-// serviceOf returns a copy of the service of a grant; false if it has none.
+// serviceOf returns a copy of the service state of a grant; false if it has none.
 func (s *grantStore) serviceOf(id string) (service, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,27 +85,25 @@ func (s *grantStore) serviceOf(id string) (service, bool) {
 	return service{}, false
 }
 
-// updateSlices replaces the slices that containers are admitted to. change computes them and who uses them without a share; it is
-// called with the lock held, so that no grant is made between the two.
+// updateSlices replaces the slices on which shares can be granted by those that change returns, together with the users of slices that have
+// no share. It calls change with the lock held: no grant is made between the computation and the replacement.
 func (s *grantStore) updateSlices(change func(granted bool) (slices []packing.Slice, used map[string]string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.book.SetSlices(change(s.anyLocked()))
+	s.book.SetSlices(change(s.hasAnyLocked()))
 }
 
-// any reports whether a share is granted.
-func (s *grantStore) any() bool {
+func (s *grantStore) hasAny() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.anyLocked()
+	return s.hasAnyLocked()
 }
 
-// anyLocked reports whether a share is granted. The caller holds the lock.
-func (s *grantStore) anyLocked() bool { return len(s.book.All()) > 0 }
+func (s *grantStore) hasAnyLocked() bool { return len(s.book.All()) > 0 }
 
-// enter enters the grant of a claim into the book. held reports that it was there before, changed that its placement has been
-// changed since.
-func (s *grantStore) enter(claim grant.Claim) (granted grant.Grant, held, changed bool, refusal *grant.Refusal) {
+// admit adds a grant for a container unless it has one. held reports that the container had the grant before, changed that its placement
+// differs from what was granted. The refusal is not nil if the share cannot be granted.
+func (s *grantStore) admit(claim grant.Claim) (granted grant.Grant, held, changed bool, refusal *grant.Refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, held = s.book.Get(claim.Owner().ID())
@@ -117,23 +115,23 @@ func (s *grantStore) enter(claim grant.Claim) (granted grant.Grant, held, change
 	return granted, held, changed, refusal
 }
 
-// commit marks a grant as set up.
-func (s *grantStore) commit(id string) {
+// markSetUp stores that a new grant has been set up completely, so that all includes it.
+func (s *grantStore) markSetUp(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.pending, id)
 }
 
-// holds reports whether a grant is still in the book.
-func (s *grantStore) holds(granted *grant.Grant) bool {
+// contains reports whether exactly this grant is still stored, not a later one of the same container.
+func (s *grantStore) contains(granted *grant.Grant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, ok := s.book.Get(granted.ID())
 	return ok && now.Since.Equal(granted.Since)
 }
 
-// watched returns the grants as the watchdog needs them, also those that are being set up.
-func (s *grantStore) watched() (grants []watchdog.Grant) {
+// watchdogGrants returns the grants in the form of the watchdog, including those that are still being set up.
+func (s *grantStore) watchdogGrants() (grants []watchdog.Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, granted := range s.book.All() {
@@ -148,7 +146,8 @@ func (s *grantStore) watched() (grants []watchdog.Grant) {
 	return grants
 }
 
-// setMemoryLimit stores a limit that the driver has confirmed; false if the container is not served any more.
+// setMemoryLimit stores the memory limit that the driver has confirmed for a grant's container. It returns false if the container is no
+// longer connected to the token server.
 func (s *grantStore) setMemoryLimit(id string, limit driverLimit) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +158,7 @@ func (s *grantStore) setMemoryLimit(id string, limit driverLimit) bool {
 	return running != nil
 }
 
-// setLimitNote stores how the SM limit of a container was moved, for its enforcement status.
+// setLimitNote stores the text by which the enforcement status tells how the SM limit of a container was changed at run time.
 func (s *grantStore) setLimitNote(id, note string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,21 +167,20 @@ func (s *grantStore) setLimitNote(id, note string) {
 	}
 }
 
-// freedChannel returns the channel that is closed when the next grant is released.
+// freedChannel returns a channel that is closed when the next grant is released.
 func (s *grantStore) freedChannel() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.freed
 }
 
-// restore enters a grant of an earlier agent.
+// restore adds a grant that an earlier agent made.
 func (s *grantStore) restore(granted grant.Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.book.Restore(granted)
 }
 
-// remove removes a grant.
 func (s *grantStore) remove(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,21 +188,21 @@ func (s *grantStore) remove(id string) {
 	delete(s.pending, id)
 }
 
-// notifyFreed wakes the containers that wait for the end of another one.
+// notifyFreed wakes the container starts that wait until another container's grant is released.
 func (s *grantStore) notifyFreed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	broadcast(&s.freed)
 }
 
-// addService stores the service of a grant.
+// addService stores the token server's container of a grant.
 func (s *grantStore) addService(id string, c *tokenserver.Container) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.services[id] = &service{container: c}
 }
 
-// removeService removes the service of a grant and returns its container; nil if it has none.
+// removeService removes and returns the token server's container of a grant; nil if there is none.
 func (s *grantStore) removeService(id string) *tokenserver.Container {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
-// guard finds processes that use slices without a share that allows it, and reports or ends them. All but the findings belongs to its
-// loop.
+// guard finds processes that use a slice without a share that allows it, and reports or kills them. Only the findings are shared with other
+// goroutines.
 type guard struct {
 	*Options
 	metrics *metrics
@@ -28,8 +28,8 @@ type guard struct {
 	publish func() // requests publication
 
 	watch     *watchdog.Watch
-	own       cgroup.Container         // the agent's; zero where it runs in none
-	pods      []*v1.Pod                // as listed when a container was not known last
+	own       cgroup.Container         // the agent's own; zero outside of containers
+	pods      []*v1.Pod                // as listed when an unknown container was last seen
 	elsewhere []kubelet.Allocation     // devices of other device plugins, as the kubelet listed them last
 	list      asyncCall[[]gpu.Process] // at the driver
 	failing   bool                     // the last list failed
@@ -47,7 +47,7 @@ const (
 func newGuard(a *Agent, publish func()) *guard {
 	k := a.Config.Kubernetes
 	linger := lingerPeriods * k.WatchPeriod.Duration
-	own, _ := containerOf(os.Getpid()) // an error: in none
+	own, _ := containerOf(os.Getpid()) // an error: outside of containers
 	return &guard{
 		Options: a.Options, metrics: a.metrics, slices: a.slices, grants: a.granter.grants, devices: a.devices, memory: a.memory, publish: publish,
 		own: own, list: asyncCall[[]gpu.Process]{call: a.Source.Processes},
@@ -57,22 +57,23 @@ func newGuard(a *Agent, publish func()) *guard {
 	}
 }
 
-// findings returns what the last observation has found.
+// findings returns the violations that the last observation found.
 func (g *guard) findings() []watchdog.Finding {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.found
 }
 
-// loop observes the slices periodically. It must start after the grants of earlier agents are known: else their containers would be
-// strangers.
+// loop observes the slices periodically. It must not start before the grants of earlier agents are restored, or their containers would be
+// reported as having no share.
 func (g *guard) loop(ctx context.Context) {
 	for ; ctx.Err() == nil; sleep(ctx, g.Config.Kubernetes.WatchPeriod.Duration) {
 		g.observe(ctx)
 	}
 }
 
-// observe observes the slices once. Processes are listed before the grants are: a grant is made before its processes start.
+// observe compares the processes on the slices with the grants once, and handles the violations. It lists the processes before the grants:
+// a grant always exists before its processes start.
 func (g *guard) observe(ctx context.Context) {
 	short, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
@@ -82,17 +83,18 @@ func (g *guard) observe(ctx context.Context) {
 	if g.Config.Kubernetes.Strangers != config.IgnoreStrangers {
 		if processes, ok := g.listProcesses(ctx); ok {
 			if !g.failing { // an incomplete list would show devices without processes
-				g.slices.mps.ObserveProcesses(g.slices.byUUID(processes))
+				g.slices.mps.ObserveProcesses(g.slices.withSliceUUIDs(processes))
 			}
-			known := g.identify(ctx, processes)
-			g.handle(ctx, g.watch.Observe(time.Now(), known, g.grants.watched()))
-			g.memory.request(known)
+			known := g.identifyProcesses(ctx, processes)
+			g.handleFindings(ctx, g.watch.Observe(time.Now(), known, g.grants.watchdogGrants()))
+			g.memory.requestLimits(known)
 		}
 	}
-	g.devices.setUsed(g.users())
+	g.devices.setUsed(g.sliceUsers())
 }
 
-// listProcesses returns the processes on the devices as far as the driver lists them; false where none are known.
+// listProcesses returns the processes that use the GPUs. The list may be incomplete if the driver reports an error; ok is false if no
+// process is known at all.
 func (g *guard) listProcesses(ctx context.Context) (processes []gpu.Process, ok bool) {
 	processes, err := g.list.Await(ctx, g.Config.Kubernetes.WatchPeriod.Duration)
 	switch {

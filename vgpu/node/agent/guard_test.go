@@ -292,10 +292,10 @@ func TestUsers(t *testing.T) {
 		{Process: watchdog.Process{PID: 2, Pod: "b"}, Kind: watchdog.Unhooked}, {Process: watchdog.Process{PID: 1, Pod: "a"}, Kind: watchdog.Unhooked},
 		{Process: watchdog.Process{PID: 3, Pod: "b"}, Kind: watchdog.Unhooked}, {Process: watchdog.Process{PID: 4}, Kind: watchdog.Outsider},
 	}
-	before := reported(found)
+	before := reportable(found)
 	found[0].PID = 9
 	slices.Reverse(found)
-	if after := reported(found); len(after) != 2 || !slices.Equal(before, after) {
+	if after := reportable(found); len(after) != 2 || !slices.Equal(before, after) {
 		t.Errorf("%v, then %v", before, after)
 	}
 }
@@ -317,7 +317,7 @@ func TestFind(t *testing.T) {
 		"unknown pod":    {cgroup.Container{PodUID: "c", ID: "a-main"}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod, name := find(pods, test.in)
+			pod, name := findContainer(pods, test.in)
 			if pod == nil != (test.pod == "") || pod != nil && string(pod.UID) != test.pod || name != test.name {
 				t.Errorf("found %v, %q", pod, name)
 			}

@@ -12,7 +12,7 @@ import (
 	tokenmetrics "github.com/gshare-dev/gshare/vgpu/node/tokenserver/metrics"
 )
 
-// Handler returns the handler of /metrics, /healthz and /readyz.
+// Handler returns the HTTP handler of /metrics, /healthz and /readyz.
 func (a *Agent) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector{a}, tokenmetrics.New(a.slices.server))
@@ -31,10 +31,10 @@ func answer(w http.ResponseWriter, err error) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// stuckAfter is how long an operation may take before the agent counts as stuck.
+// stuckAfter is how long an operation on one container may take before /healthz fails.
 const stuckAfter = 10 * time.Second
 
-// healthy returns an error if an operation is stuck, as on a disk that hangs.
+// healthy returns an error if a lock is held or an operation runs for too long, for example on a disk that hangs.
 func (a *Agent) healthy() error {
 	free := make(chan struct{})
 	go func() {
@@ -47,7 +47,7 @@ func (a *Agent) healthy() error {
 	case <-time.After(stuckAfter):
 		return errors.New("the agent is stuck")
 	}
-	if id := a.granter.operations.stuck(stuckAfter); id != "" {
+	if id := a.granter.operations.overdue(stuckAfter); id != "" {
 		return fmt.Errorf("the operation on container %s is stuck", id)
 	}
 	return nil

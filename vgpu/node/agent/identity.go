@@ -17,7 +17,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
-// containerOf returns the container of a process, by its cgroup.
+// containerOf returns the container in whose cgroup a process runs.
 func containerOf(pid int) (cgroup.Container, error) {
 	m, err := cgroup.Of(pid)
 	if err != nil {
@@ -26,11 +26,11 @@ func containerOf(pid int) (cgroup.Container, error) {
 	return m.Container()
 }
 
-// identify returns the processes on the node's slices as the watchdog needs them. It leaves out those that have ended, the agent's
-// own, and MPS servers.
-func (g *guard) identify(ctx context.Context, processes []gpu.Process) (known []watchdog.Process) {
-	inv := g.devices.current()
-	sessions, listed := g.slices.sessions(), false
+// identifyProcesses adds start time, pod and container to the listed GPU processes. It leaves out processes that have ended, the agent's
+// own, MPS servers, and those on devices that gshare does not manage.
+func (g *guard) identifyProcesses(ctx context.Context, processes []gpu.Process) (known []watchdog.Process) {
+	inv := g.devices.currentInventory()
+	sessions, listed := g.slices.sessionPIDs(), false
 	for _, p := range processes {
 		if !slices.ContainsFunc(inv.Slices(), func(s inventory.Slice) bool { return s.ID == p.Slice }) {
 			continue // the device is not gshare's
@@ -39,11 +39,11 @@ func (g *guard) identify(ctx context.Context, processes []gpu.Process) (known []
 		if !ok {
 			continue
 		}
-		pod, name := find(g.pods, c)
+		pod, name := findContainer(g.pods, c)
 		if name == "" && c.PodUID != "" && !listed {
 			listed = true
 			g.listPods(ctx)
-			pod, name = find(g.pods, c)
+			pod, name = findContainer(g.pods, c)
 		}
 		known = append(known, watchdog.Process{
 			PID: p.PID, StartTime: startTime, Slice: p.Slice, Pod: c.PodUID, Container: name, Session: sessions[p.PID],
@@ -53,8 +53,8 @@ func (g *guard) identify(ctx context.Context, processes []gpu.Process) (known []
 	return known
 }
 
-// identityOf returns the start time of a process, and its container; zero where it is in none. ok is false for a process that has ended,
-// one of the agent's own container, and an MPS server outside of containers.
+// identityOf returns the start time and the container of a process; the container is zero outside of containers. ok is false if the process
+// has ended, belongs to the agent's own container, or is an MPS server on the host.
 func (g *guard) identityOf(pid int) (startTime uint64, c cgroup.Container, ok bool) {
 	c, err := g.ContainerOf(pid)
 	outside := errors.Is(err, cgroup.ErrNoContainer)
@@ -65,7 +65,8 @@ func (g *guard) identityOf(pid int) (startTime uint64, c cgroup.Container, ok bo
 	return startTime, c, err == nil
 }
 
-// listPods updates the pods from the kubelet. Where it does not answer, a new container stays without a name until the next observation.
+// listPods replaces the cached pods by those that the kubelet lists now. After an error the cache stays, and new containers remain without
+// a name until the next observation.
 func (g *guard) listPods(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
@@ -74,8 +75,9 @@ func (g *guard) listPods(ctx context.Context) {
 	}
 }
 
-// find returns the pod of a container, nil where it is not listed, and the container's name in it, empty where its ID is not.
-func find(pods []*v1.Pod, c cgroup.Container) (pod *v1.Pod, name string) {
+// findContainer returns the pod of a container and the container's name. The pod is nil if it is not listed; the name is empty if the pod's
+// status does not list the container ID.
+func findContainer(pods []*v1.Pod, c cgroup.Container) (pod *v1.Pod, name string) {
 	i := slices.IndexFunc(pods, func(p *v1.Pod) bool { return string(p.UID) == c.PodUID })
 	if i < 0 {
 		return nil, ""
@@ -89,7 +91,8 @@ func find(pods []*v1.Pod, c cgroup.Container) (pod *v1.Pod, name string) {
 	return pods[i], ""
 }
 
-// hasTickets reports whether the kubelet has allocated tickets to a container, or may have.
+// hasTickets reports whether the container requests gshare/vgpu devices. If pod or container are not known, it returns true where that is
+// possible.
 func hasTickets(pod *v1.Pod, name string) bool {
 	if pod == nil || name == "" {
 		return pod == nil || kube.RequestsShare(pod)
@@ -97,7 +100,7 @@ func hasTickets(pod *v1.Pod, name string) bool {
 	return slices.Contains(kube.ContainersWithVGPUs(pod), name)
 }
 
-// isAllocatedElsewhere reports whether another device plugin has allocated the slice to the container.
+// isAllocatedElsewhere reports whether the device plugin of another vendor or product has allocated the slice to the container.
 func (g *guard) isAllocatedElsewhere(inv inventory.Inventory, pod *v1.Pod, name, slice string) bool {
 	if pod == nil {
 		return false

@@ -11,8 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
-// memoryLimiter lets the driver limit the device memory of containers on shared GPUs by their cgroups (dmem). It does not work inside
-// of MIG instances.
+// memoryLimiter makes the GPU driver limit the device memory of containers by cgroup (dmem), on shared GPUs that are not in MIG mode.
 type memoryLimiter struct {
 	*Options
 	metrics  *metrics
@@ -22,26 +21,26 @@ type memoryLimiter struct {
 	requests chan memoryRequest
 }
 
-// memoryRequest is a request to limit the device memory of a container.
+// memoryRequest is a queued request to limit the device memory of one container.
 type memoryRequest struct {
 	grant, container string // IDs
 	cgroup, gpu      string
 	limit            share.Bytes
 }
 
-// driverLimit is a memory limit that the driver has confirmed, and the container that it was set for: that of a grant is replaced when
-// it restarts.
+// driverLimit is a memory limit that the driver has confirmed, and the ID of the container that it holds for. A grant outlives its
+// container: a restarted container needs a new limit.
 type driverLimit struct {
 	container string // ID; empty: no limit is confirmed
 	memory    share.Bytes
 }
 
-// set reports whether a limit is confirmed.
-func (l driverLimit) set() bool { return l.container != "" }
+func (l driverLimit) isSet() bool { return l.container != "" }
 
 const (
 	memoryQueue = 64 // requests that wait for the driver's program
-	// memoryTimeout is longer than the driver's program may take. One that hangs in the driver does not even end when it is killed.
+	// memoryTimeout is how long the agent waits for the driver's program that sets memory limits, longer than that program may take by itself.
+	// A program that hangs in the driver cannot be killed.
 	memoryTimeout = time.Minute
 )
 
@@ -49,7 +48,7 @@ func newMemoryLimiter(o *Options, m *metrics, s *grantStore, d *deviceMonitor, p
 	return &memoryLimiter{Options: o, metrics: m, grants: s, devices: d, publish: publish, requests: make(chan memoryRequest, memoryQueue)}
 }
 
-// cgroupPathOf returns the cgroup path of the container of a process.
+// cgroupPathOf returns the cgroup path of the container in which a process runs.
 func cgroupPathOf(pid int) (string, error) {
 	m, err := cgroup.Of(pid)
 	if err != nil {
@@ -58,7 +57,7 @@ func cgroupPathOf(pid int) (string, error) {
 	return m.ContainerPath()
 }
 
-// loop serves requests one after another, as long as the driver's program answers.
+// loop applies queued memory limits one after another, until the context ends or the driver's program hangs.
 func (l *memoryLimiter) loop(ctx context.Context) {
 	if l.Memory == nil {
 		return
@@ -71,16 +70,16 @@ func (l *memoryLimiter) loop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case r := <-l.requests:
-			err = l.limit(ctx, r)
+			err = l.applyLimit(ctx, r)
 		}
 	}
 	l.metrics.dmem.Store(false)
 	l.Log.Info("device memory is limited by hook and MPS alone", "error", err)
 }
 
-// limit serves one request. It returns an error only where no further request can be served; what the driver refuses is requested
-// again when the guard sees the container again.
-func (l *memoryLimiter) limit(ctx context.Context, r memoryRequest) error {
+// applyLimit makes the driver limit the memory of one container. It returns an error only if the driver's program hangs. A limit that the
+// driver refuses is logged, and requested again when the guard next sees the container.
+func (l *memoryLimiter) applyLimit(ctx context.Context, r memoryRequest) error {
 	if l.limitOf(r.grant).container == r.container {
 		return nil
 	}
@@ -99,15 +98,15 @@ func (l *memoryLimiter) limit(ctx context.Context, r memoryRequest) error {
 	return nil
 }
 
-// limitOf returns the confirmed limit of a grant's container.
+// limitOf returns the confirmed memory limit of a grant's container; zero if there is none.
 func (l *memoryLimiter) limitOf(grant string) driverLimit {
 	s, _ := l.grants.serviceOf(grant)
 	return s.memoryLimit
 }
 
-// request requests the limits of the containers of these processes, where they have none. Requests that do not fit the queue are
-// dropped; the guard repeats them.
-func (l *memoryLimiter) request(processes []watchdog.Process) {
+// requestLimits queues memory limits for the containers of these processes that have none yet. It drops requests that do not fit the queue;
+// the next observation of the guard repeats them.
+func (l *memoryLimiter) requestLimits(processes []watchdog.Process) {
 	if !l.metrics.dmem.Load() {
 		return
 	}
@@ -121,7 +120,8 @@ func (l *memoryLimiter) request(processes []watchdog.Process) {
 	}
 }
 
-// requestFor returns the request for the container of a process; false where the driver cannot limit it, or does already.
+// requestFor returns the request that limits the memory of a process's container. ok is false if the driver cannot limit it, or limits it
+// already.
 func (l *memoryLimiter) requestFor(p watchdog.Process) (r memoryRequest, ok bool) {
 	c, err := l.ContainerOf(p.PID)
 	if err != nil {
@@ -131,7 +131,7 @@ func (l *memoryLimiter) requestFor(p watchdog.Process) (r memoryRequest, ok bool
 	if err != nil {
 		return r, false
 	}
-	for _, g := range l.grants.on(p.Slice) {
+	for _, g := range l.grants.onSlice(p.Slice) {
 		if string(g.UID) != c.PodUID || g.Container != p.Container || g.Class() == share.Exclusive ||
 			l.devices.profileOf(&g) != "" || l.limitOf(g.ID()).container == c.ID {
 			continue

@@ -14,13 +14,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
-// metrics holds the agent's counters, and collects its gauges. Labels are bounded: reasons are those of package grant, kinds those of
-// package watchdog, slices those of the node, containers those that hold a share.
+// metrics holds the agent's Prometheus counters and the state of some gauges. The sets of label values are bounded: refusal reasons, kinds
+// of violations, slices of the node, and containers with a share.
 type metrics struct {
 	starts       *prometheus.CounterVec
 	duration     prometheus.Histogram
-	failures     prometheus.Counter // of publications
-	listFailures prometheus.Counter // of processes
+	failures     prometheus.Counter // failed publications
+	listFailures prometheus.Counter // failed lists of processes
 	kills        *prometheus.CounterVec
 
 	registered atomic.Bool
@@ -32,25 +32,25 @@ type metrics struct {
 func newMetrics() *metrics {
 	return &metrics{
 		starts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gshare_node_starts_total", Help: "Containers that were about to start, by what became of their share.",
+			Name: "gshare_node_starts_total", Help: "Container starts, by what became of the container's share.",
 		}, []string{"result"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "gshare_node_start_seconds", Help: "How long the kubelet waited for the share of a container.",
 			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 25},
 		}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "gshare_node_publish_failures_total", Help: "Times that the API server could not be told what the node has.",
+			Name: "gshare_node_publish_failures_total", Help: "Failed publications of the node's inventory and enforcement statuses.",
 		}),
 		listFailures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "gshare_node_watch_failures_total", Help: "Looks at the processes on the devices that the driver did not answer, or not fully.",
+			Name: "gshare_node_watch_failures_total", Help: "Failed or incomplete lists of the processes on the devices.",
 		}),
 		kills: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gshare_node_strangers_ended_total", Help: "Processes that were ended because they should not be there.",
+			Name: "gshare_node_strangers_ended_total", Help: "Processes that were killed because they used a slice without a share.",
 		}, []string{"kind"}),
 	}
 }
 
-// countStart counts one answer to the kubelet about a container that is about to start.
+// countStart counts one container start by its result (granted, the refusal's reason, or error), and observes how long it took.
 func (m *metrics) countStart(err error, took time.Duration) {
 	result := "granted"
 	var refusal *grant.Refusal
@@ -63,7 +63,8 @@ func (m *metrics) countStart(err error, took time.Duration) {
 	m.duration.Observe(took.Seconds())
 }
 
-// countPublication counts one attempt to publish what the node offers, and why it takes no pods.
+// countPublication counts a failed publication or, after a successful one, stores whether the node takes pods. reason is why it does not;
+// empty if it does.
 func (m *metrics) countPublication(err error, reason kube.Reason) {
 	if err != nil {
 		m.failures.Inc()
@@ -72,7 +73,7 @@ func (m *metrics) countPublication(err error, reason kube.Reason) {
 	m.open.Store(reason == "")
 }
 
-// countList counts one attempt to list the processes on the devices.
+// countList counts a failed listing of GPU processes, or stores the time of a successful one.
 func (m *metrics) countList(err error) {
 	if err != nil {
 		m.listFailures.Inc()
@@ -84,26 +85,24 @@ func (m *metrics) countList(err error) {
 var (
 	listedDesc = prometheus.NewDesc("gshare_node_watch_timestamp_seconds",
 		"When the processes on the devices were listed last; 0: not yet.", nil, nil)
-	strangersDesc  = prometheus.NewDesc("gshare_node_strangers", "Processes that should not be there.", []string{"slice", "kind"}, nil)
+	strangersDesc  = prometheus.NewDesc("gshare_node_strangers", "Processes that violate the shares of a slice.", []string{"slice", "kind"}, nil)
 	usedDesc       = prometheus.NewDesc("gshare_node_slice_used", "1 while others use a slice without a share.", []string{"slice"}, nil)
 	grantsDesc     = prometheus.NewDesc("gshare_node_grants", "Containers that hold a share.", nil, nil)
 	dmemDesc       = prometheus.NewDesc("gshare_node_dmem", "1 where the driver itself can limit the device memory of containers.", nil, nil)
 	registeredDesc = prometheus.NewDesc("gshare_node_registered", "1 while the kubelet watches the plugin.", nil, nil)
-	grantDesc      = prometheus.NewDesc("gshare_node_grant_info", "Whose the containers of the token server are.", grantLabels, nil)
+	grantDesc      = prometheus.NewDesc("gshare_node_grant_info", "The pod and container of each container ID of the token server.", grantLabels, nil)
 	healthyDesc    = prometheus.NewDesc("gshare_node_slice_healthy", "1 while a slice can be used.", []string{"slice"}, nil)
 	openDesc       = prometheus.NewDesc("gshare_node_slice_open", "1 while a slice takes new pods.", []string{"slice"}, nil)
-	closedDesc     = prometheus.NewDesc("gshare_node_slice_closed", "1 while a slice takes no new pods for a reason of its own. Programs know it by its uuid.",
+	closedDesc     = prometheus.NewDesc("gshare_node_slice_closed", "1 while a slice takes no new pods for the given reason. uuid is the UUID by which CUDA programs see the slice.",
 		[]string{"slice", "uuid", "reason"}, nil)
 	promisedDesc = prometheus.NewDesc("gshare_node_slice_memory_promised_bytes", "Device memory that is granted.", []string{"slice"}, nil)
 )
 
-// collector collects the metrics of an agent.
+// collector collects the Prometheus metrics of an agent.
 type collector struct{ *Agent }
 
-// Describe implements prometheus.Collector.
 func (c collector) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
 
-// Collect implements prometheus.Collector.
 func (c collector) Collect(out chan<- prometheus.Metric) {
 	m := c.metrics
 	for _, counter := range []prometheus.Collector{m.starts, m.duration, m.failures, m.listFailures, m.kills} {
@@ -112,30 +111,29 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	out <- gauge(listedDesc, float64(m.listedAt.Load()))
 	out <- gauge(registeredDesc, number(m.registered.Load()))
 	out <- gauge(dmemDesc, number(m.dmem.Load()))
-	grants, slices, found := c.granter.grants.all(), c.devices.current().Slices(), c.guard.findings()
+	grants, slices, found := c.granter.grants.all(), c.devices.currentInventory().Slices(), c.guard.findings()
 	out <- gauge(grantsDesc, float64(len(grants)))
 	collectShares(out, grants, slices)
 	for _, s := range slices {
 		c.collectSlice(out, s)
 		for _, kind := range watchdog.Kinds {
-			out <- gauge(strangersDesc, float64(count(found, s.ID, kind)), s.ID, string(kind))
+			out <- gauge(strangersDesc, float64(countFindings(found, s.ID, kind)), s.ID, string(kind))
 		}
 	}
 }
 
-// collectSlice collects the state of one slice.
+// collectSlice sends the gauges of one slice: health, whether it takes new pods, and the granted memory.
 func (c collector) collectSlice(out chan<- prometheus.Metric, s inventory.Slice) {
 	out <- gauge(healthyDesc, number(s.Fault == ""), s.ID)
 	out <- gauge(openDesc, number(s.Healthy && c.metrics.open.Load()), s.ID)
 	if s.Reason != "" {
-		out <- gauge(closedDesc, 1, s.ID, c.slices.uuid(s.ID), string(s.Reason))
+		out <- gauge(closedDesc, 1, s.ID, c.slices.uuidOf(s.ID), string(s.Reason))
 	}
-	out <- gauge(promisedDesc, float64(c.granter.grants.promised(s.ID)), s.ID)
+	out <- gauge(promisedDesc, float64(c.granter.grants.grantedMemory(s.ID)), s.ID)
 	out <- gauge(usedDesc, number(s.Used != ""), s.ID)
 }
 
-// count returns the number of findings of a kind on a slice.
-func count(found []watchdog.Finding, slice string, kind watchdog.Kind) (n int) {
+func countFindings(found []watchdog.Finding, slice string, kind watchdog.Kind) (n int) {
 	for _, f := range found {
 		if f.Slice == slice && f.Kind == kind {
 			n++
@@ -155,12 +153,11 @@ func number(yes bool) float64 {
 	return 0
 }
 
-// Metrics of capacity and of grants, for measuring density and for charging namespaces. SM-time is in slices: 1 is all SMs of a slice for
-// all of the time.
+// Metrics of capacity and of grants, for measuring density and for charging namespaces. An SM-time of 1 is all SMs of a slice all the time.
 var (
 	sliceDesc        = prometheus.NewDesc("gshare_node_slice_info", "The slices of the node.", []string{"slice", "model", "profile"}, nil)
-	sliceMemoryDesc  = prometheus.NewDesc("gshare_node_slice_memory_bytes", "Device memory that shares may take together.", []string{"slice"}, nil)
-	sliceSMTimeDesc  = prometheus.NewDesc("gshare_node_slice_sm_time_promised_ratio", "Part of the SMs times time that is granted.", []string{"slice"}, nil)
+	sliceMemoryDesc  = prometheus.NewDesc("gshare_node_slice_memory_bytes", "Device memory that can be granted.", []string{"slice"}, nil)
+	sliceSMTimeDesc  = prometheus.NewDesc("gshare_node_slice_sm_time_promised_ratio", "Fraction of the slice's SMs times time that is granted.", []string{"slice"}, nil)
 	sliceSharesDesc  = prometheus.NewDesc("gshare_node_slice_shares", "Shares that are granted on a slice.", []string{"slice"}, nil)
 	grantSMTimeDesc  = prometheus.NewDesc("gshare_node_grant_sm_time_ratio", "SMs times time of slices that a container has reserved.", grantLabels, nil)
 	grantMemoryDesc  = prometheus.NewDesc("gshare_node_grant_memory_bytes", "Device memory that a container has reserved.", grantLabels, nil)
@@ -168,7 +165,7 @@ var (
 	wholeSMTimeSlice = float64(share.Whole) * float64(share.Whole)
 )
 
-// collectShares collects the capacity of slices, what is granted of it, and to whom.
+// collectShares sends the gauges of capacity and granted shares, by slice and by container.
 func collectShares(out chan<- prometheus.Metric, grants []grant.Grant, slices []inventory.Slice) {
 	smTime, count := map[string]float64{}, map[string]int{}
 	for _, g := range grants {
@@ -191,7 +188,7 @@ func collectShares(out chan<- prometheus.Metric, grants []grant.Grant, slices []
 	}
 }
 
-// smTimeOf returns the SM-time that a vGPU has reserved, in slices.
+// smTimeOf returns the SM-time that a vGPU has reserved (SMs times quota), where 1 is a whole slice.
 func smTimeOf(v kube.PlacedVGPU) float64 {
 	return float64(v.Share.SMRequest) * float64(v.Share.QuotaRequest) / wholeSMTimeSlice
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// deviceMonitor keeps the inventory of the node: the slices that it offers, their health, and who uses them without a share.
+// deviceMonitor keeps the inventory of the node: its slices (whole GPUs or MIG instances), their health, and their users without a share.
 type deviceMonitor struct {
 	*Options
 	slices   *sliceRuntime
@@ -47,53 +47,51 @@ func newDeviceMonitor(o *Options, r *sliceRuntime, s *grantStore, publish func()
 func (m *deviceMonitor) inventoryConfig() inventory.Config {
 	c := m.Config
 	return inventory.Config{
-		Owned: c.Devices, Cordoned: slices.Concat(c.Kubernetes.Cordon, c.Kubernetes.Drain, m.slices.cordoned()),
+		Owned: c.Devices, Cordoned: slices.Concat(c.Kubernetes.Cordon, c.Kubernetes.Drain, m.slices.withdrawnPlacements()),
 		Classes: m.slices.classes(), Reserve: *c.ReservePerMille, MaxShares: c.MaxShares,
 	}
 }
 
-// current returns the inventory.
-func (m *deviceMonitor) current() inventory.Inventory {
+func (m *deviceMonitor) currentInventory() inventory.Inventory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.inventory
 }
 
-// slice returns a slice of the inventory.
-func (m *deviceMonitor) slice(id string) (s inventory.Slice, ok bool) {
-	all := m.current().Slices()
+func (m *deviceMonitor) sliceByID(id string) (s inventory.Slice, ok bool) {
+	all := m.currentInventory().Slices()
 	if i := slices.IndexFunc(all, func(s inventory.Slice) bool { return s.ID == id }); i >= 0 {
 		return all[i], true
 	}
 	return s, false
 }
 
-// usedBy returns who uses a slice without a share; empty if nobody does.
+// usedBy describes the users of a slice that have no share there; empty if there are none.
 func (m *deviceMonitor) usedBy(slice string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.used[slice]
 }
 
-// tickets returns the tickets of the inventory, and a channel that is closed when they change.
+// tickets returns the device IDs of gshare/vgpu for the inventory, and a channel that is closed when they change.
 func (m *deviceMonitor) tickets() ([]string, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return ticket.All(m.inventory.Tickets()), m.ticketsChanged
 }
 
-// indexes returns the indexes of slices in the inventory; -1 for one that is not there.
-func (m *deviceMonitor) indexes(ids []string) (indexes []int) {
-	all := m.current().Slices()
+// sliceIndexes returns the positions of slices in the inventory, or -1 for a slice that is not in it.
+func (m *deviceMonitor) sliceIndexes(ids []string) (indexes []int) {
+	all := m.currentInventory().Slices()
 	for _, id := range ids {
 		indexes = append(indexes, slices.IndexFunc(all, func(s inventory.Slice) bool { return s.ID == id }))
 	}
 	return indexes
 }
 
-// update replaces the inventory by what change makes of it, for the admission of containers too. What is bound or granted must not
-// disappear from it; it returns the inventories before and after.
-func (m *deviceMonitor) update(change func(inv inventory.Inventory, bound bool) inventory.Inventory) (before, after inventory.Inventory) {
+// updateInventory replaces the inventory by the result of change and returns both. bound tells change that pods are bound or granted, whose
+// slices must not disappear. The new inventory also decides which shares can be granted.
+func (m *deviceMonitor) updateInventory(change func(inv inventory.Inventory, bound bool) inventory.Inventory) (before, after inventory.Inventory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before = m.inventory
@@ -107,15 +105,16 @@ func (m *deviceMonitor) update(change func(inv inventory.Inventory, bound bool) 
 	return before, m.inventory
 }
 
-// refresh updates the inventory by the devices that the driver lists now. It returns errHung if that takes longer than the timeout.
+// refresh lists the devices of the driver and updates the inventory from them. It returns errHung if the driver takes longer than the
+// timeout.
 func (m *deviceMonitor) refresh(ctx context.Context, timeout time.Duration) error {
 	devices, err := m.list.Await(ctx, timeout)
 	if err != nil && !errors.Is(err, gpu.ErrNoGPU) {
 		return err // no change is known
 	}
-	m.slices.setListed(devices)
+	m.slices.setDevices(devices)
 	config := m.inventoryConfig()
-	before, after := m.update(func(inv inventory.Inventory, bound bool) inventory.Inventory {
+	before, after := m.updateInventory(func(inv inventory.Inventory, bound bool) inventory.Inventory {
 		return inv.Update(config, devices, bound)
 	})
 	m.reportFaults(before.Slices(), after.Slices())
@@ -123,7 +122,7 @@ func (m *deviceMonitor) refresh(ctx context.Context, timeout time.Duration) erro
 	return nil
 }
 
-// reportFaults writes events on the pods whose slices have failed or recovered.
+// reportFaults writes events on the pods whose slices have failed or recovered between two inventories.
 func (m *deviceMonitor) reportFaults(before, after []inventory.Slice) {
 	for _, now := range after {
 		i := slices.IndexFunc(before, func(s inventory.Slice) bool { return s.ID == now.ID })
@@ -131,7 +130,7 @@ func (m *deviceMonitor) reportFaults(before, after []inventory.Slice) {
 			continue
 		}
 		m.Log.Warn("health of a slice has changed", "slice", now.ID, "fault", now.Fault)
-		for _, g := range m.grants.on(now.ID) {
+		for _, g := range m.grants.onSlice(now.ID) {
 			if now.Fault != "" {
 				m.Cluster.Warn(podOf(g), "GPUFault", "slice "+now.ID+": "+now.Fault)
 			} else {
@@ -141,8 +140,8 @@ func (m *deviceMonitor) reportFaults(before, after []inventory.Slice) {
 	}
 }
 
-// firstRefresh blocks until the inventory is known. While the driver hangs it uses the one that was published last, if there is one: the
-// kubelet fails pods whose devices are not registered. The health loop then takes over the driver's answer.
+// firstRefresh blocks until the devices of the node are known. While the driver hangs it falls back to the inventory that was published
+// last, since the kubelet fails pods whose device plugin is not registered; the health loop refreshes later.
 func (m *deviceMonitor) firstRefresh(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := m.refresh(ctx, startTimeout)
@@ -157,13 +156,13 @@ func (m *deviceMonitor) firstRefresh(ctx context.Context) error {
 	return nil
 }
 
-// usePublished admits containers by the inventory that was published last; false if there is none.
+// usePublished makes the inventory that was published last the one by which shares are granted. It returns false if that has no slices.
 func (m *deviceMonitor) usePublished() bool {
-	_, inv := m.update(func(inv inventory.Inventory, _ bool) inventory.Inventory { return inv })
+	_, inv := m.updateInventory(func(inv inventory.Inventory, _ bool) inventory.Inventory { return inv })
 	return len(inv.Slices()) > 0
 }
 
-// loop refreshes the inventory periodically, and drains slices.
+// loop refreshes the inventory periodically, and evicts pods from slices that are being drained.
 func (m *deviceMonitor) loop(ctx context.Context) {
 	for ctx.Err() == nil {
 		period := m.Config.Kubernetes.HealthPeriod.Duration
@@ -179,28 +178,28 @@ func (m *deviceMonitor) loop(ctx context.Context) {
 	}
 }
 
-// drain evicts the pods on the slices that are configured to be drained.
+// drain evicts the pods on slices that the configuration drains. It logs failed evictions; the next call repeats them.
 func (m *deviceMonitor) drain(ctx context.Context) {
-	for _, g := range m.toDrain() {
+	for _, g := range m.grantsToDrain() {
 		if err := m.Cluster.Evict(ctx, types.NamespacedName{Namespace: g.Namespace, Name: g.Name}, g.UID); err != nil {
 			m.Log.Warn("failed to evict a pod from a drained slice", "pod", g.String(), "error", err)
 		}
 	}
 }
 
-// toDrain returns the grants on the slices that are configured to be drained.
-func (m *deviceMonitor) toDrain() (grants []grant.Grant) {
-	for _, s := range m.current().Slices() {
+// grantsToDrain returns the grants on slices that the configuration drains.
+func (m *deviceMonitor) grantsToDrain() (grants []grant.Grant) {
+	for _, s := range m.currentInventory().Slices() {
 		for _, uuid := range m.Config.Kubernetes.Drain {
 			if s.ID == uuid || s.Device == uuid {
-				grants = append(grants, m.grants.on(s.ID)...)
+				grants = append(grants, m.grants.onSlice(s.ID)...)
 			}
 		}
 	}
 	return grants
 }
 
-// setPodsBound stores whether pods with shares are bound to the node. While they are, the inventory must not shrink.
+// setPodsBound stores whether pods with shares are bound to the node. While there are such pods, the published inventory does not shrink.
 func (m *deviceMonitor) setPodsBound(bound bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -210,14 +209,15 @@ func (m *deviceMonitor) setPodsBound(bound bool) {
 	}
 }
 
-// isBound reports whether pods with shares may be bound to the node.
+// isBound reports whether pods with shares may be bound to the node, because they are listed or have grants.
 func (m *deviceMonitor) isBound() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.podsBound || m.grants.any()
+	return m.podsBound || m.grants.hasAny()
 }
 
-// setUsed stores who uses slices without a share. Such slices are not offered, and take no new container, until they are free.
+// setUsed stores the users of slices that have no share there, by slice ID. The node does not offer such slices or start containers on them
+// until the users are gone.
 func (m *deviceMonitor) setUsed(used map[string]string) {
 	m.mu.Lock()
 	before := m.used
@@ -227,14 +227,15 @@ func (m *deviceMonitor) setUsed(used map[string]string) {
 		return
 	}
 	m.Log.Warn("use of slices without a share has changed", "before", before, "now", used)
-	m.update(func(inv inventory.Inventory, _ bool) inventory.Inventory { return inv })
+	m.updateInventory(func(inv inventory.Inventory, _ bool) inventory.Inventory { return inv })
 	m.publish()
 }
 
-// inventoryName is the file with the inventory that was published last.
+// inventoryName is the name of the file with the inventory that was published last.
 const inventoryName = "inventory.json"
 
-// loadPublished loads the inventory that was published last, from this machine's file or, after a reboot, from the API server.
+// loadPublished loads the inventory that was published last: from the agent's file or, where that is missing as after a reboot, from the
+// API server.
 func (m *deviceMonitor) loadPublished(ctx context.Context) {
 	text, err := os.ReadFile(filepath.Join(m.Config.Directory, inventoryName))
 	published := kube.Inventory{}
@@ -254,13 +255,13 @@ func (m *deviceMonitor) loadPublished(ctx context.Context) {
 	m.inventory = inventory.Restore(config, published)
 }
 
-// savePublished saves the inventory that is about to be published, for the next agent.
+// savePublished writes the inventory that is about to be published to a file, for the next agent.
 func (m *deviceMonitor) savePublished(text string) error {
 	return atomicfile.WriteFile(filepath.Join(m.Config.Directory, inventoryName), []byte(text), 0o644)
 }
 
-// profileOf returns the MIG profile of the slices of a container; empty for whole GPUs.
+// profileOf returns the MIG profile of a grant's slices, or an empty string for whole GPUs.
 func (m *deviceMonitor) profileOf(g *grant.Grant) string {
-	s, _ := m.slice(g.VGPUs[0].Slice)
+	s, _ := m.sliceByID(g.VGPUs[0].Slice)
 	return s.Profile
 }

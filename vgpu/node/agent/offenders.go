@@ -13,8 +13,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
-// handle reports findings and kills processes, as the watchdog has decided, and stores the findings.
-func (g *guard) handle(ctx context.Context, found []watchdog.Finding) {
+// handleFindings stores the watchdog's findings, reports them and kills processes, as each finding demands.
+func (g *guard) handleFindings(ctx context.Context, found []watchdog.Finding) {
 	for _, f := range found {
 		if f.Report {
 			g.reportFinding(f)
@@ -28,7 +28,7 @@ func (g *guard) handle(ctx context.Context, found []watchdog.Finding) {
 		}
 	}
 	g.mu.Lock()
-	changed := !slices.Equal(reported(g.found), reported(found))
+	changed := !slices.Equal(reportable(g.found), reportable(found))
 	g.found = found
 	g.mu.Unlock()
 	if changed {
@@ -38,7 +38,7 @@ func (g *guard) handle(ctx context.Context, found []watchdog.Finding) {
 
 var errOtherProcess = errors.New("the PID belongs to another process by now")
 
-// kill kills a process, after it has verified that the PID was not used again.
+// kill kills an observed process. It returns errOtherProcess if another process has the PID by now.
 func (g *guard) kill(ctx context.Context, p watchdog.Process) error {
 	handle, err := process.Open(p.PID)
 	if err != nil {
@@ -49,31 +49,31 @@ func (g *guard) kill(ctx context.Context, p watchdog.Process) error {
 		return errOtherProcess
 	}
 	if g.slices.hasDaemon(p.Slice) {
-		if err := g.slices.endClients(ctx, p.Slice, func(pid int) bool { return pid == p.PID }); err != nil {
+		if err := g.slices.terminateClients(ctx, p.Slice, func(pid int) bool { return pid == p.PID }); err != nil {
 			g.Log.Warn("failed to end the CUDA work of a process before it is killed", "pid", p.PID, "error", err)
 		}
 	}
 	return handle.Kill()
 }
 
-// eventReasons are the reasons of events, by kind of finding.
+// eventReasons maps kinds of watchdog findings to the reasons of their Kubernetes events.
 var eventReasons = map[watchdog.Kind]string{
 	watchdog.Stranger: "GPUStranger", watchdog.Trespasser: "GPUTrespasser", watchdog.Unhooked: "GPUUnhooked",
 }
 
-// reportFinding logs a finding, and writes an event on the pod of its process. A process outside of pods shows in the log, the metric,
-// and the enforcement status of the pods on its device.
+// reportFinding logs a violation and writes an event on the pod of its process. A process outside of pods appears only in the log, in
+// metrics, and in the enforcement status of the pods on its slice.
 func (g *guard) reportFinding(f watchdog.Finding) {
-	text := describe(f, process.Program(f.PID))
-	pod, _ := find(g.pods, cgroup.Container{PodUID: f.Pod})
+	text := violationText(f, process.Program(f.PID))
+	pod, _ := findContainer(g.pods, cgroup.Container{PodUID: f.Pod})
 	g.Log.Warn("a process uses a slice in violation of its share", "kind", string(f.Kind), "pod", f.Pod, "text", text)
 	if pod != nil {
 		g.Cluster.Warn(pod, eventReasons[f.Kind], text)
 	}
 }
 
-// describe returns what is wrong with a process, and what to do about it.
-func describe(f watchdog.Finding, program string) string {
+// violationText describes a violation and how to correct it. program is the name of the process's executable, empty if it is not known.
+func violationText(f watchdog.Finding, program string) string {
 	who := fmt.Sprintf("process %d (%.64s) of container %s", f.PID, cmp.Or(program, "?"), cmp.Or(f.Container, "?"))
 	text := ""
 	switch f.Kind {
@@ -94,13 +94,13 @@ func describe(f watchdog.Finding, program string) string {
 	return text
 }
 
-// usersNamed is how many users of a slice are named.
-const usersNamed = 3
+// maxUsersNamed is how many users of a slice a message lists by name.
+const maxUsersNamed = 3
 
-// users returns by whom slices are used without a share, by slice ID: by processes that were seen there, or by containers that other
-// device plugins have allocated them to. MIG placements that overlap with a used one are included.
-func (g *guard) users() map[string]string {
-	inv := g.devices.current()
+// sliceUsers returns descriptions of those who use slices without a share, by slice ID: observed processes, and containers to which other
+// device plugins have allocated the slice. It includes MIG placements that overlap with a used one.
+func (g *guard) sliceUsers() map[string]string {
+	inv := g.devices.currentInventory()
 	by := map[string][]string{}
 	for slice, pods := range g.watch.Used() {
 		for _, uid := range pods {
@@ -119,24 +119,24 @@ func (g *guard) users() map[string]string {
 	return inv.UsedAndOverlapping(used)
 }
 
-// podName returns the name of a pod for messages.
+// podName returns the text by which messages refer to a pod, also for a pod that is not listed and for processes outside of pods.
 func (g *guard) podName(uid string) string {
 	if uid == "" {
 		return "processes outside of pods"
 	}
-	if pod, _ := find(g.pods, cgroup.Container{PodUID: uid}); pod != nil {
+	if pod, _ := findContainer(g.pods, cgroup.Container{PodUID: uid}); pod != nil {
 		return "pod " + pod.Namespace + "/" + pod.Name
 	}
 	return "a pod with UID " + uid
 }
 
-// joinUsers returns a list of the first names, sorted and without duplicates, and the number of others.
+// joinUsers joins names to a list, sorted and without duplicates. It ends with the number of those beyond maxUsersNamed.
 func joinUsers(names []string) string {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	more := ""
-	if n := len(names) - usersNamed; n > 0 {
-		names, more = names[:usersNamed], fmt.Sprintf(" and %d more", n)
+	if n := len(names) - maxUsersNamed; n > 0 {
+		names, more = names[:maxUsersNamed], fmt.Sprintf(" and %d more", n)
 	}
 	return strings.Join(names, ", ") + more
 }

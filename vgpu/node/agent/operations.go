@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// operationLocks serialises the operations on one container, such as its admission and its release. A lock is held over disk I/O,
-// but blocks only operations on the same container: what reads the state of grants (metrics, status, placement) never takes one.
+// operationLocks serializes the operations on one container, such as granting and releasing its share. A lock is held during disk I/O, but
+// blocks only operations on the same container: reading grants needs none of these locks.
 type operationLocks struct {
 	mu   sync.Mutex // guards the following
-	held map[string]*operation
+	held map[string]*containerLock
 }
 
-// operation is the lock of one container.
-type operation struct {
+// containerLock is the lock of one container.
+type containerLock struct {
 	held  chan struct{} // full while the lock is held
 	users int           // that hold the lock or wait for it
 	since time.Time     // when the holder took it
 }
 
-// lock blocks until no other operation on the container runs, and returns the function that ends the caller's.
+// lock blocks until no other operation on the container runs, and returns the function that unlocks it.
 func (l *operationLocks) lock(container string) (unlock func()) {
 	l.mu.Lock()
 	if l.held == nil {
-		l.held = map[string]*operation{}
+		l.held = map[string]*containerLock{}
 	}
 	op := l.held[container]
 	if op == nil {
-		op = &operation{held: make(chan struct{}, 1)}
+		op = &containerLock{held: make(chan struct{}, 1)}
 		l.held[container] = op
 	}
 	op.users++
@@ -48,8 +48,8 @@ func (l *operationLocks) lock(container string) (unlock func()) {
 	}
 }
 
-// stuck returns a container on which one operation has run for longer than the limit; empty if there is none.
-func (l *operationLocks) stuck(limit time.Duration) (container string) {
+// overdue returns the ID of a container on which one operation has run for longer than the limit, or an empty string if there is none.
+func (l *operationLocks) overdue(limit time.Duration) (container string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, op := range l.held {
@@ -60,7 +60,7 @@ func (l *operationLocks) stuck(limit time.Duration) (container string) {
 	return ""
 }
 
-// signal requests one more pass of a loop. It never blocks.
+// signal wakes the loop that receives from the channel, unless a wake-up is pending. It never blocks.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -68,13 +68,13 @@ func signal(c chan struct{}) {
 	}
 }
 
-// broadcast wakes all that wait on a channel by closing it, and replaces it for those that wait next.
+// broadcast closes the channel, which wakes all its receivers, and replaces it by an open one for the next event.
 func broadcast(c *chan struct{}) {
 	close(*c)
 	*c = make(chan struct{})
 }
 
-// sleep blocks for a time, or until the context ends.
+// sleep blocks for a duration or until the context ends.
 func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

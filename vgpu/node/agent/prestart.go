@@ -24,16 +24,16 @@ const (
 	preferWithin = 50 * time.Millisecond // the kubelet's main loop waits for Prefer
 )
 
-// start grants the container that holds the tickets what the scheduler placed for it, and writes the CDI file that the runtime is about
-// to read. It returns an error where the owner of the tickets is not certain.
-func (g *granter) start(ctx context.Context, tickets []string) error {
+// grantTickets grants the container that holds the tickets (device IDs of gshare/vgpu) the share that the scheduler placed for it. For a
+// few seconds it retries what may pass soon. It returns an error if the owner of the tickets is ambiguous.
+func (g *granter) grantTickets(ctx context.Context, tickets []string) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	began := time.Now()
 	var first *grant.Owner
 	for {
 		freed := g.grants.freedChannel()
-		claim, err := g.tryStart(ctx, tickets, &first)
+		claim, err := g.tryGrant(ctx, tickets, &first)
 		if err == nil || !isTransient(err) || ctx.Err() != nil || time.Since(began) > retryFor {
 			g.metrics.countStart(err, time.Since(began))
 			g.reportRefusal(claim, tickets, err)
@@ -48,8 +48,9 @@ func (g *granter) start(ctx context.Context, tickets []string) error {
 	}
 }
 
-// tryStart tries once. All tries must find the same owner: the kubelet waits for one container.
-func (g *granter) tryStart(ctx context.Context, tickets []string, first **grant.Owner) (grant.Claim, error) {
+// tryGrant attempts once to grant the share of the container that holds the tickets. It fails if an earlier attempt, whose owner is in
+// first, found another owner.
+func (g *granter) tryGrant(ctx context.Context, tickets []string, first **grant.Owner) (grant.Claim, error) {
 	claim, err := g.Records.Claim(ctx, tickets)
 	if err != nil {
 		return claim, fmt.Errorf("tickets %v: %w", tickets, err)
@@ -62,7 +63,7 @@ func (g *granter) tryStart(ctx context.Context, tickets []string, first **grant.
 	return claim, g.admit(claim)
 }
 
-// isTransient reports whether an error may be gone in a moment.
+// isTransient reports whether a retry within seconds may succeed after the error.
 func isTransient(err error) bool {
 	if errors.Is(err, kubelet.ErrNoOwner) || errors.Is(err, kubelet.ErrTwoOwners) {
 		return true
@@ -72,7 +73,8 @@ func isTransient(err error) bool {
 		refusal.Reason == grant.Closed)
 }
 
-// reportRefusal logs why a container does not start, and writes an event on its pod.
+// reportRefusal logs why a container was not granted its share and, if the error is a refusal, writes an event on its pod. It does nothing
+// if err is nil.
 func (g *granter) reportRefusal(claim grant.Claim, tickets []string, err error) {
 	if err == nil {
 		return
@@ -84,8 +86,8 @@ func (g *granter) reportRefusal(claim grant.Claim, tickets []string, err error) 
 	}
 }
 
-// Prefer implements deviceplugin.Node. It prefers tickets that are numbered like the slices of the placement, where the container that is
-// being admitted is certain. That makes the kubelet's records easier to read; nothing depends on it.
+// Prefer implements GetPreferredAllocation: it chooses n tickets (device IDs of gshare/vgpu), preferably those numbered like the slices of
+// the container's placement. The choice only makes the kubelet's records easier to read.
 func (a *Agent) Prefer(ctx context.Context, available, must []string, n int) []string {
 	ctx, cancel := context.WithTimeout(ctx, preferWithin)
 	defer cancel()
@@ -93,10 +95,11 @@ func (a *Agent) Prefer(ctx context.Context, available, must []string, n int) []s
 	if pods, err := a.Pods.TryList(ctx); err == nil {
 		placed = a.placedSlices(pods, n)
 	}
-	return ticket.Prefer(available, must, a.devices.indexes(placed), n)
+	return ticket.Prefer(available, must, a.devices.sliceIndexes(placed), n)
 }
 
-// placedSlices returns the slices of the one container with n vGPUs that has no tickets yet; none where several have different slices.
+// placedSlices returns the slices of the one placed container that has n vGPUs and no tickets yet. It returns none if several such
+// containers have different slices.
 func (a *Agent) placedSlices(pods []*v1.Pod, n int) (placed []string) {
 	for _, pod := range pods {
 		if kubelet.Ended(pod) || a.Records.Complete(pod.UID) {

@@ -253,7 +253,7 @@ func (c *processFixture) granted(uid, slice string, sm, quota int64) {
 func (r *fixture) directory(pod string) string {
 	for _, g := range r.granter.grants.all() {
 		if g.Name == pod {
-			return r.granter.dir(g.ID())
+			return r.granter.containerDir(g.ID())
 		}
 	}
 	return ""

@@ -19,13 +19,13 @@ const (
 	publishRetry = time.Second            // after an error
 	closeTimeout = 3 * time.Second        // how long the end of an agent waits for the API server
 
-	// Each enforcement status makes the API server and the kubelet process its pod once more. While many pods start at once they wait
-	// until nothing was granted for a moment, but not for long.
+	// Each enforcement status makes the API server and the kubelet process its pod once more. While many pods start at once, statuses wait
+	// until no share was granted for enforcementQuiet, but for enforcementLate at most.
 	enforcementQuiet = time.Second
 	enforcementLate  = time.Minute
 )
 
-// publisher publishes to the API server what the node offers, and the enforcement status of its pods.
+// publisher writes the node's inventory and its pods' enforcement statuses to the API server.
 type publisher struct {
 	*Options
 	metrics     *metrics
@@ -36,7 +36,8 @@ type publisher struct {
 	closed      chan struct{} // receives once the API server has stored that the node is closed
 }
 
-// servingContext returns a context that outlives another one until the node is closed and pods that were bound before have started.
+// servingContext returns a context that ends after ctx: once the API server has stored that the node takes no new pods, and the pods bound
+// before have had time to start.
 func (p *publisher) servingContext(ctx context.Context) (serving context.Context, stop context.CancelFunc) {
 	serving, stop = context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() {
@@ -53,7 +54,7 @@ func (p *publisher) servingContext(ctx context.Context) (serving context.Context
 	return serving, stop
 }
 
-// closedReason returns why the node takes no pods; empty if it does. open is the context of an agent that is not about to end.
+// closedReason returns why the node takes no new pods, or an empty reason if it does. The context open ends when the agent is about to end.
 func (p *publisher) closedReason(open context.Context) kube.Reason {
 	switch {
 	case open.Err() != nil:
@@ -64,12 +65,12 @@ func (p *publisher) closedReason(open context.Context) kube.Reason {
 	return ""
 }
 
-// loop publishes changes until the context ends. open ends before that, when the node is to be closed.
+// loop publishes changes until ctx ends. The context open ends earlier, and makes the node take no new pods.
 func (p *publisher) loop(ctx, open context.Context) {
 	p.Cluster.WatchNode(ctx, func() { signal(p.requests) })
 	written := map[types.UID]string{}
 	for {
-		retry := p.publishAll(ctx, open, written)
+		retry := p.publishOnce(ctx, open, written)
 		select {
 		case <-ctx.Done():
 			return
@@ -80,9 +81,9 @@ func (p *publisher) loop(ctx, open context.Context) {
 	}
 }
 
-// publishAll publishes once. retry is when to publish again even without a change; nil: never. The closing of the node does not wait for
-// the enforcement statuses.
-func (p *publisher) publishAll(ctx, open context.Context, written map[types.UID]string) (retry <-chan time.Time) {
+// publishOnce publishes the inventory and, except in a burst of starts, the enforcement statuses. retry fires when to publish again even
+// without a change; nil means never. Once open has ended, it publishes that the node takes no new pods.
+func (p *publisher) publishOnce(ctx, open context.Context, written map[types.UID]string) (retry <-chan time.Time) {
 	reason := p.closedReason(open)
 	err := p.publishInventory(ctx, reason)
 	p.metrics.countPublication(err, reason)
@@ -101,9 +102,10 @@ func (p *publisher) publishAll(ctx, open context.Context, written map[types.UID]
 	return retry
 }
 
-// publishInventory publishes what the node offers; with a reason, that it takes no pods. The next agent reads it without the reason.
+// publishInventory writes the inventory to the node's annotation. A reason makes every slice closed to new pods; the copy on disk for the
+// next agent is without it.
 func (p *publisher) publishInventory(ctx context.Context, reason kube.Reason) error {
-	inv, rules := p.devices.current(), p.Config.Rules()
+	inv, rules := p.devices.currentInventory(), p.Config.Rules()
 	published := inv.Published()
 	published.Rules = &rules
 	text, err := kube.EncodeInventory(published)
@@ -125,8 +127,8 @@ func (p *publisher) publishInventory(ctx context.Context, reason kube.Reason) er
 	return p.Cluster.Publish(ctx, text, kube.NodeResources(published), p.devices.isBound())
 }
 
-// inBurst reports whether enforcement statuses have to wait: a share was granted a moment ago, and no status is late. written holds
-// those that were written last.
+// inBurst reports whether to postpone enforcement statuses, because a share was granted within the last second and no pod has waited for a
+// minute for its first status. written maps pod UIDs to the statuses written last.
 func (p *publisher) inBurst(written map[types.UID]string, now time.Time) bool {
 	burst := false
 	for _, g := range p.grants.all() {
@@ -139,7 +141,7 @@ func (p *publisher) inBurst(written map[types.UID]string, now time.Time) bool {
 	return burst
 }
 
-// publishEnforcement writes the enforcement statuses that differ from those that were written last.
+// publishEnforcement writes the enforcement statuses that differ from those in written, and updates written.
 func (p *publisher) publishEnforcement(ctx context.Context, written map[types.UID]string) (all error) {
 	statuses := p.enforcement.statuses()
 	for uid, t := range statuses {

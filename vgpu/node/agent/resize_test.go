@@ -57,7 +57,7 @@ func (r *fixture) setLimit(pod *v1.Pod, limit string) {
 func TestElastic(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
-	for _, s := range r.devices.current().Published().Slices {
+	for _, s := range r.devices.currentInventory().Published().Slices {
 		if !slices.Contains(s.Classes, share.Elastic) {
 			t.Errorf("slice %s offers %v", s.ID, s.Classes)
 		}

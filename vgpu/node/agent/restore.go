@@ -13,7 +13,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// restore enters the grants of earlier agents into the book, and serves their containers.
+// restore reads the grants of earlier agents from disk, and opens their containers' token server sockets. It removes directories without a
+// readable grant.
 func (g *granter) restore() error {
 	if err := os.MkdirAll(g.grantsDir(), 0o755); err != nil {
 		return err
@@ -26,7 +27,7 @@ func (g *granter) restore() error {
 		granted, err := g.readRecord(entry.Name())
 		if err != nil {
 			g.Log.Warn("removing a directory without a grant", "directory", entry.Name(), "error", err)
-			if err := os.RemoveAll(g.dir(entry.Name())); err != nil {
+			if err := os.RemoveAll(g.containerDir(entry.Name())); err != nil {
 				return err
 			}
 			continue
@@ -38,7 +39,7 @@ func (g *granter) restore() error {
 }
 
 func (g *granter) readRecord(id string) (grant.Grant, error) {
-	text, err := os.ReadFile(filepath.Join(g.dir(id), recordName))
+	text, err := os.ReadFile(filepath.Join(g.containerDir(id), recordName))
 	if err != nil {
 		return grant.Grant{}, err
 	}
@@ -49,8 +50,8 @@ func (g *granter) readRecord(id string) (grant.Grant, error) {
 	return granted, err
 }
 
-// serveRestored serves the containers that have a grant and no service yet. All reserve their shares before any listens: a share that is
-// not reserved could be granted to others. Where that fails the processes go on by their policy file, and the shares stay taken.
+// serveRestored opens the token server sockets of granted containers that have none. All shares are reserved before any socket opens, so
+// that no reserved share is granted to another container. Containers that fail keep their grants, and run by their policy file.
 func (g *granter) serveRestored() (all error) {
 	g.restoring.Lock()
 	defer g.restoring.Unlock()
@@ -60,10 +61,10 @@ func (g *granter) serveRestored() (all error) {
 			continue
 		}
 		defer g.operations.lock(granted.ID())() // until all listen
-		if _, served := g.grants.serviceOf(granted.ID()); served || !g.grants.holds(&granted) {
+		if _, served := g.grants.serviceOf(granted.ID()); served || !g.grants.contains(&granted) {
 			continue
 		}
-		c, err := g.prepare(&granted)
+		c, err := g.prepareService(&granted)
 		switch {
 		case errors.Is(err, errInstance):
 			g.Log.Warn("a container is not served until its MIG instance is known", "container", granted.String(), "error", err)
@@ -73,15 +74,15 @@ func (g *granter) serveRestored() (all error) {
 			prepared = append(prepared, c)
 		}
 	}
-	g.holdSlices()
+	g.retainSlices()
 	for _, c := range prepared {
 		all = errors.Join(all, c.Listen())
 	}
 	return all
 }
 
-// adoptFromKubelet grants the shares of the containers that the kubelet has recorded, once it answers. After a reboot the files of grants
-// are gone, and until the plugin has registered the kubelet creates containers without calling it.
+// adoptFromKubelet grants the shares of containers that hold tickets by the kubelet's records and have no grant. That is so after a reboot,
+// which deletes the grants' files, and for containers created before the plugin registered.
 func (g *granter) adoptFromKubelet(ctx context.Context) {
 	claims, err := g.Records.All(ctx)
 	if err != nil {

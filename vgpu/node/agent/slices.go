@@ -16,10 +16,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// errInstance is returned for a MIG instance on demand that is gone, or whose GPU is not open yet.
+// errInstance is returned for a MIG instance that no longer exists, or whose GPU is not open yet.
 var errInstance = errors.New("the MIG instance is not known")
 
-// sliceRuntime runs what containers need on the node's slices: MIG instances on demand, MPS daemons, and the token server.
+// sliceRuntime runs what containers need on the node's slices: MIG instances created on demand, MPS daemons, and the token server.
 type sliceRuntime struct {
 	*Options
 	server *tokenserver.Server
@@ -40,7 +40,7 @@ func newSliceRuntime(o *Options, publish func()) (*sliceRuntime, error) {
 		}),
 		mps: mps.New(mps.Config{Daemons: o.MPS, Log: o.Log, OnChange: publish}),
 	}
-	r.host = injection.Host{Driver: cdi.Driver(c.Kubernetes.Driver), Capabilities: o.Capabilities, Device: r.device}
+	r.host = injection.Host{Driver: cdi.Driver(c.Kubernetes.Driver), Capabilities: o.Capabilities, Device: r.injectedDevice}
 	if c.Kubernetes.Hook == "" {
 		return r, nil
 	}
@@ -49,13 +49,13 @@ func newSliceRuntime(o *Options, publish func()) (*sliceRuntime, error) {
 	return r, err
 }
 
-// close ends the token server and the supervision of daemons. Daemons and containers go on.
+// close stops the token server and the supervision of MPS daemons. The daemons themselves and all containers keep running.
 func (r *sliceRuntime) close() {
 	r.mps.Close()
 	r.server.Close()
 }
 
-// classes returns the isolation classes that this node can enforce.
+// classes returns the isolation classes that this node can enforce: only exclusive without the hook library or MPS.
 func (r *sliceRuntime) classes() []share.Isolation {
 	if r.host.Hook == "" || r.MPS.Available() != nil {
 		return []share.Isolation{share.Exclusive}
@@ -63,34 +63,34 @@ func (r *sliceRuntime) classes() []share.Isolation {
 	return []share.Isolation{share.Exclusive, share.MPS, share.Elastic}
 }
 
-// uuid returns the UUID of a slice, as programs and the driver use it. It differs from the slice ID only for MIG instances on demand,
-// and is empty while such an instance is missing or not known yet.
-func (r *sliceRuntime) uuid(slice string) string {
+// uuidOf returns the UUID by which CUDA and the driver know a slice. It differs from the slice ID only for MIG instances created on demand,
+// and is empty while such an instance does not exist.
+func (r *sliceRuntime) uuidOf(slice string) string {
 	if r.OnDemand == nil {
 		return slice
 	}
 	return r.OnDemand.UUID(slice)
 }
 
-// byUUID returns the processes with their slices named by UUID, as MPS names them.
-func (r *sliceRuntime) byUUID(processes []gpu.Process) []gpu.Process {
+// withSliceUUIDs returns copies of the processes with slice IDs replaced by UUIDs, by which MPS names slices.
+func (r *sliceRuntime) withSliceUUIDs(processes []gpu.Process) []gpu.Process {
 	named := make([]gpu.Process, len(processes))
 	for i, p := range processes {
-		named[i] = gpu.Process{PID: p.PID, Slice: r.uuid(p.Slice)}
+		named[i] = gpu.Process{PID: p.PID, Slice: r.uuidOf(p.Slice)}
 	}
 	return named
 }
 
-// setListed stores the devices that the driver listed last.
-func (r *sliceRuntime) setListed(devices []gpu.Device) {
+// setDevices stores the devices that the driver listed last.
+func (r *sliceRuntime) setDevices(devices []gpu.Device) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.listed = devices
 }
 
-// device returns the UUID of a slice and, for a MIG instance, the numbers of its device nodes.
-func (r *sliceRuntime) device(slice string) injection.Device {
-	found := injection.Device{UUID: r.uuid(slice)}
+// injectedDevice returns the UUID of a slice and, for a MIG instance, the numbers that identify its device nodes.
+func (r *sliceRuntime) injectedDevice(slice string) injection.Device {
+	found := injection.Device{UUID: r.uuidOf(slice)}
 	r.mu.Lock()
 	devices := r.listed
 	r.mu.Unlock()
@@ -109,8 +109,9 @@ func (r *sliceRuntime) device(slice string) injection.Device {
 	return found
 }
 
-// open starts to open the GPUs with MIG instances on demand, and calls opened for each. The returned channel is closed when all are.
-func (r *sliceRuntime) open(ctx context.Context, opened func(uuid string)) (all <-chan struct{}) {
+// openGPUs starts to open, in the background, the GPUs on which MIG instances are created on demand, and calls opened for each one that is
+// ready. The returned channel is closed when all are.
+func (r *sliceRuntime) openGPUs(ctx context.Context, opened func(uuid string)) (all <-chan struct{}) {
 	if r.OnDemand == nil {
 		none := make(chan struct{})
 		close(none)
@@ -128,17 +129,19 @@ func (r *sliceRuntime) open(ctx context.Context, opened func(uuid string)) (all 
 	})
 }
 
-// cordoned returns the placements of MIG instances that take no new containers, because their profile is not configured any more.
-func (r *sliceRuntime) cordoned() []string {
+// withdrawnPlacements returns the IDs of MIG placements that take no new containers, because the configuration no longer lists their
+// profile.
+func (r *sliceRuntime) withdrawnPlacements() []string {
 	if r.OnDemand == nil {
 		return nil
 	}
 	return r.OnDemand.WithdrawnPlacements()
 }
 
-// connect requests the MIG instances and the MPS daemon that a container needs, and returns the directory of the daemon's pipes;
-// empty where none is used. The container must not start before they are ready: CUDA silently runs without MPS where it finds no daemon.
-func (r *sliceRuntime) connect(g *grant.Grant) (pipe string, _ *grant.Refusal) {
+// provision creates the MIG instances of a grant and starts its MPS daemon. It returns the directory of the daemon's pipes, or an empty
+// string if the container uses no MPS. It returns a refusal until both are ready: a CUDA program that finds no daemon silently runs without
+// MPS.
+func (r *sliceRuntime) provision(g *grant.Grant) (pipe string, _ *grant.Refusal) {
 	if r.OnDemand != nil {
 		for _, v := range g.VGPUs {
 			if err := r.OnDemand.Ensure(v.Slice); err != nil {
@@ -149,7 +152,7 @@ func (r *sliceRuntime) connect(g *grant.Grant) (pipe string, _ *grant.Refusal) {
 	if g.Class() == share.Exclusive || !r.MPS.Enabled() {
 		return "", nil
 	}
-	m := r.memberOf(g)
+	m := r.mpsMemberOf(g)
 	if m.Slice == "" {
 		return "", grant.SliceClosed(errInstance)
 	}
@@ -160,16 +163,16 @@ func (r *sliceRuntime) connect(g *grant.Grant) (pipe string, _ *grant.Refusal) {
 	return pipe, nil
 }
 
-// hold keeps the MIG instances and MPS daemons of these grants. Those of no grant are removed, and daemons stopped, so that the next
-// containers start without state of earlier ones.
-func (r *sliceRuntime) hold(grants []grant.Grant) {
+// retain keeps the MIG instances and MPS daemons that these grants use. All others are removed or stopped, so that the next containers find
+// no state of earlier ones.
+func (r *sliceRuntime) retain(grants []grant.Grant) {
 	var held []string
 	var members []mps.Member
 	for _, g := range grants {
 		for _, v := range g.VGPUs {
 			held = append(held, v.Slice)
 		}
-		if m := r.memberOf(&g); m.Slice != "" && g.Class() != share.Exclusive {
+		if m := r.mpsMemberOf(&g); m.Slice != "" && g.Class() != share.Exclusive {
 			members = append(members, m)
 		}
 	}
@@ -179,20 +182,21 @@ func (r *sliceRuntime) hold(grants []grant.Grant) {
 	r.mps.SetMembers(members)
 }
 
-// memberOf returns the container of a grant as MPS identifies it.
-func (r *sliceRuntime) memberOf(g *grant.Grant) mps.Member {
+// mpsMemberOf returns the description of a grant's container for the MPS manager.
+func (r *sliceRuntime) mpsMemberOf(g *grant.Grant) mps.Member {
 	v := g.VGPUs[0]
-	return mps.NewMember(r.uuid(v.Slice), g.ID(), v.Share, mps.HasLowPriority(v.Class, v.Priority))
+	return mps.NewMember(r.uuidOf(v.Slice), g.ID(), v.Share, mps.HasLowPriority(v.Class, v.Priority))
 }
 
-// prepare reserves the shares of a container at the token server, which does not accept its processes before Listen.
-func (r *sliceRuntime) prepare(g *grant.Grant, spec tokenserver.Spec) (*tokenserver.Container, error) {
+// reserve reserves the shares of a grant at the token server. The server accepts the container's processes only after Listen. It returns
+// errInstance while a MIG instance is missing.
+func (r *sliceRuntime) reserve(g *grant.Grant, spec tokenserver.Spec) (*tokenserver.Container, error) {
 	for i, v := range g.VGPUs {
-		uuid := r.uuid(v.Slice)
+		uuid := r.uuidOf(v.Slice)
 		if uuid == "" {
 			return nil, fmt.Errorf("%s: %w", v.Slice, errInstance)
 		}
-		tokens, err := r.tokensOf(v.Slice)
+		tokens, err := r.tokenLoopOf(v.Slice)
 		if err != nil {
 			return nil, err
 		}
@@ -203,8 +207,8 @@ func (r *sliceRuntime) prepare(g *grant.Grant, spec tokenserver.Spec) (*tokenser
 	return r.server.Prepare(spec)
 }
 
-// tokensOf returns the token loop of a slice, and starts it at the first call.
-func (r *sliceRuntime) tokensOf(slice string) (*tokenserver.Slice, error) {
+// tokenLoopOf returns the token server's loop for a slice, and starts it at the first call.
+func (r *sliceRuntime) tokenLoopOf(slice string) (*tokenserver.Slice, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.tokens[slice]; s != nil {
@@ -218,8 +222,8 @@ func (r *sliceRuntime) tokensOf(slice string) (*tokenserver.Slice, error) {
 	return r.tokens[slice], nil
 }
 
-// sessions returns the PIDs of the processes that have a session at the token server.
-func (r *sliceRuntime) sessions() map[int]bool {
+// sessionPIDs returns the PIDs of the processes that are connected to the token server.
+func (r *sliceRuntime) sessionPIDs() map[int]bool {
 	pids := map[int]bool{}
 	for _, c := range r.server.Snapshot() {
 		for _, v := range c.VGPUs {
@@ -231,14 +235,14 @@ func (r *sliceRuntime) sessions() map[int]bool {
 	return pids
 }
 
-// usesNamespace reports whether MPS holds the container in a namespace, whose limits its processes cannot loosen.
+// usesNamespace reports whether the container of a grant runs in an MPS namespace, whose limits its processes cannot loosen.
 func (r *sliceRuntime) usesNamespace(g *grant.Grant) bool {
-	return r.mps.HasNamespace(r.uuid(g.VGPUs[0].Slice), g.ID())
+	return r.mps.HasNamespace(r.uuidOf(g.VGPUs[0].Slice), g.ID())
 }
 
-// hasNonMPSProcess reports whether a process of the pod uses the slice of the grant without being a client of MPS.
+// hasNonMPSProcess reports whether a process of the grant's pod uses the slice without being an MPS client, so that MPS does not limit it.
 func (r *sliceRuntime) hasNonMPSProcess(g *grant.Grant) bool {
-	for _, pid := range r.mps.NonMPSProcesses(r.uuid(g.VGPUs[0].Slice)) {
+	for _, pid := range r.mps.NonMPSProcesses(r.uuidOf(g.VGPUs[0].Slice)) {
 		if c, err := r.ContainerOf(pid); err == nil && c.PodUID == string(g.UID) {
 			return true
 		}
@@ -246,19 +250,19 @@ func (r *sliceRuntime) hasNonMPSProcess(g *grant.Grant) bool {
 	return false
 }
 
-// endClients ends the CUDA work of the matching MPS clients on a slice, before their processes are killed: a client that is killed at
-// work may take the server, and so its neighbours, with it.
-func (r *sliceRuntime) endClients(ctx context.Context, slice string, match func(pid int) bool) error {
-	return r.mps.TerminateClients(ctx, r.uuid(slice), match)
+// terminateClients ends the CUDA contexts of the matching MPS clients on a slice, before their processes are killed: an MPS client that is
+// killed during a kernel may crash the MPS server, and with it the other clients.
+func (r *sliceRuntime) terminateClients(ctx context.Context, slice string, match func(pid int) bool) error {
+	return r.mps.TerminateClients(ctx, r.uuidOf(slice), match)
 }
 
-// hasDaemon reports whether an MPS daemon of a slice is supervised.
+// hasDaemon reports whether the agent supervises an MPS daemon for a slice.
 func (r *sliceRuntime) hasDaemon(slice string) bool {
-	_, supervised := r.mps.ClosedReasons()[r.uuid(slice)]
+	_, supervised := r.mps.ClosedReasons()[r.uuidOf(slice)]
 	return supervised
 }
 
-// logFeatures logs the features of this machine's MPS.
+// logFeatures logs which optional features the MPS of this machine has.
 func (r *sliceRuntime) logFeatures(ctx context.Context) {
 	if r.MPS.Enabled() {
 		f, err := r.MPS.Features(ctx)

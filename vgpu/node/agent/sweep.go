@@ -14,6 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // Sweeps compare the grants with the pods: soon after a change, and now and then without one.
@@ -23,14 +24,15 @@ const (
 	sweepRepeat = 50 // sweeps in a row while processes of ended pods live
 )
 
-// sweeper releases the grants of ended pods, and applies what pods have changed.
+// sweeper releases the grants of ended pods, and applies changed SM limits of running pods.
 type sweeper struct {
 	*Options
 	granter *granter
 	devices *deviceMonitor
 }
 
-// loop sweeps when something may have ended, and now and then without a cause.
+// loop sweeps whenever it is woken, and every 10 seconds, until the context ends. While processes of ended pods remain it sweeps
+// repeatedly.
 func (s *sweeper) loop(ctx context.Context) {
 	for repeated := 0; ctx.Err() == nil; {
 		repeated++
@@ -48,7 +50,7 @@ func (s *sweeper) loop(ctx context.Context) {
 	}
 }
 
-// watchLoop requests a sweep when the kubelet reports a change.
+// watchLoop wakes the sweeper when the kubelet reports that a pod has changed.
 func (s *sweeper) watchLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		_ = s.Pods.Watch(ctx, func() { signal(s.granter.wake) }) // the watch is started again, whatever has ended it
@@ -57,8 +59,8 @@ func (s *sweeper) watchLoop(ctx context.Context) {
 	}
 }
 
-// sweep releases the grants of pods that have ended or are gone, once their last process has ended: a pod that was deleted by force is
-// gone before its containers are. It reports whether such processes live.
+// sweep releases the grants of pods that have ended or no longer exist, once their last process has ended: the containers of a
+// force-deleted pod may outlive its Pod object. It reports whether such processes remain.
 func (s *sweeper) sweep(ctx context.Context) (processesLeft bool) {
 	grants := s.granter.grants.all() // before the pods, so that the pod of a newer grant is not missed among them
 	ctx, cancel := context.WithTimeout(ctx, sweepPeriod)
@@ -68,7 +70,7 @@ func (s *sweeper) sweep(ctx context.Context) (processesLeft bool) {
 		return false // without the kubelet no pod is known to have ended
 	}
 	s.devices.setPodsBound(slices.ContainsFunc(pods, func(p *v1.Pod) bool { return kube.RequestsShare(p) && !kubelet.Ended(p) }))
-	s.resize(pods)
+	s.applySMLimits(pods)
 	ended := slices.DeleteFunc(grants, func(granted grant.Grant) bool { return isActive(pods, granted.UID) })
 	if len(ended) == 0 {
 		return false
@@ -88,12 +90,11 @@ func (s *sweeper) sweep(ctx context.Context) (processesLeft bool) {
 	return processesLeft
 }
 
-// isActive reports whether a pod is listed and has not ended.
 func isActive(pods []*v1.Pod, uid types.UID) bool {
 	return slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.UID == uid && !kubelet.Ended(p) })
 }
 
-// podsWithProcesses returns the UIDs of the pods that have a living process.
+// podsWithProcesses returns the UIDs of the pods that have a running process on this machine, according to /proc.
 func podsWithProcesses() (map[types.UID]bool, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -114,4 +115,46 @@ func podsWithProcesses() (map[types.UID]bool, error) {
 		}
 	}
 	return found, nil
+}
+
+// applySMLimits applies the SM limits that annotations of elastic pods request. A limit may move between the share's request and its placed
+// limit, so the scheduler's accounting does not change.
+func (s *sweeper) applySMLimits(pods []*v1.Pod) {
+	for _, granted := range s.granter.grants.all() {
+		i := slices.IndexFunc(pods, func(p *v1.Pod) bool { return p.UID == granted.UID })
+		if i >= 0 && granted.Class() == share.Elastic {
+			s.applySMLimit(&granted, pods[i])
+		}
+	}
+}
+
+// applySMLimit applies the SM limit of one container, and writes an event when the outcome differs from the last one.
+func (s *sweeper) applySMLimit(granted *grant.Grant, pod *v1.Pod) {
+	defer s.granter.operations.lock(granted.ID())()
+	running, served := s.granter.grants.serviceOf(granted.ID())
+	if !served {
+		return
+	}
+	placed := granted.VGPUs[0].Share.SMLimit
+	limit, err := kube.SMLimitOf(pod, placed)
+	if err == nil && limit != running.container.Status().VGPUs[0].CurrentSMLimit {
+		err = running.container.Resize(limit)
+	}
+	note := ""
+	switch {
+	case err != nil:
+		note = "; the limit was not moved: " + err.Error()
+	case limit != placed:
+		note = "; moved to " + limit.Percent()
+	}
+	if note == running.limitNote {
+		return
+	}
+	s.granter.grants.setLimitNote(granted.ID(), note)
+	s.granter.publish()
+	if err != nil {
+		s.Cluster.Warn(podOf(*granted), "GPULimitRefused", err.Error())
+	} else {
+		s.Cluster.Notify(podOf(*granted), "GPULimitMoved", "the SM limit of container "+granted.Container+" is "+limit.Percent())
+	}
 }

@@ -20,14 +20,14 @@ const (
 	terminationPeriod = 250 * time.Millisecond
 )
 
-// terminations ends the CUDA work of pods whose termination grace period is nearly over.
+// terminations ends the CUDA work of pods shortly before their termination grace period is over.
 type terminations struct {
 	*Options
 	slices *sliceRuntime
 	grants *grantStore
 }
 
-// loop looks for such pods until the context ends.
+// loop polls for terminating pods until the context ends, and ends their CUDA work in time.
 func (t *terminations) loop(ctx context.Context) {
 	if !t.MPS.Enabled() {
 		return
@@ -36,21 +36,21 @@ func (t *terminations) loop(ctx context.Context) {
 	defer ends.Wait()
 	done := map[types.UID]bool{}
 	for ; ctx.Err() == nil; sleep(ctx, terminationPeriod) {
-		pods := t.terminating(ctx)
+		pods := t.terminatingPods(ctx)
 		if len(pods) == 0 {
 			clear(done)
 		}
 		for _, g := range t.expiring(pods, done, time.Now()) {
-			ends.Go(func() { t.endWork(ctx, g) }) // a hung daemon does not delay those of other slices
+			ends.Go(func() { t.endCUDAWork(ctx, g) }) // a hung daemon does not delay those of other slices
 		}
 	}
 }
 
-// terminating returns the pods that are being deleted; none where nothing is granted or the kubelet does not answer.
-func (t *terminations) terminating(ctx context.Context) []*v1.Pod {
+// terminatingPods returns the pods that are being deleted and have not ended; none if there is no grant or the kubelet does not answer.
+func (t *terminations) terminatingPods(ctx context.Context) []*v1.Pod {
 	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
-	if !t.grants.any() {
+	if !t.grants.hasAny() {
 		return nil
 	}
 	pods, err := t.Pods.List(ctx)
@@ -60,7 +60,7 @@ func (t *terminations) terminating(ctx context.Context) []*v1.Pod {
 	return slices.DeleteFunc(pods, func(p *v1.Pod) bool { return p.DeletionTimestamp == nil || kubelet.Ended(p) })
 }
 
-// expiring returns the grants of the pods whose grace period is nearly over, each pod's once.
+// expiring returns the grants of those pods whose grace period is nearly over. It adds these pods to done, and skips those that are in it.
 func (t *terminations) expiring(pods []*v1.Pod, done map[types.UID]bool, now time.Time) (expiring []grant.Grant) {
 	for _, p := range pods {
 		if done[p.UID] || now.Before(p.DeletionTimestamp.Add(-terminationLead)) { // the timestamp is the end of the grace period
@@ -72,9 +72,9 @@ func (t *terminations) expiring(pods []*v1.Pod, done map[types.UID]bool, now tim
 	return expiring
 }
 
-// endWork ends the CUDA work of a pod's processes on the slice of a grant.
-func (t *terminations) endWork(ctx context.Context, g grant.Grant) {
-	err := t.slices.endClients(ctx, g.VGPUs[0].Slice, func(pid int) bool {
+// endCUDAWork makes the MPS daemon end the CUDA contexts of the pod's processes on the slice of a grant.
+func (t *terminations) endCUDAWork(ctx context.Context, g grant.Grant) {
+	err := t.slices.terminateClients(ctx, g.VGPUs[0].Slice, func(pid int) bool {
 		c, err := t.ContainerOf(pid)
 		return err == nil && c.PodUID == string(g.UID)
 	})
