@@ -1,5 +1,5 @@
-// Package dataset holds the published measurements and traces that tests and simulations use, compressed.
-// testdata/README.md names the source and the licence of each.
+// Package dataset holds the published measurements and traces that tests and simulations use, in compressed form. testdata/README.md names
+// the source and the licence of each.
 package dataset
 
 import (
@@ -16,11 +16,11 @@ import (
 //go:embed testdata
 var files embed.FS
 
-// Prefix begins the names of the files that this package holds, as in dataset:openb/openb_pod_list_default.csv.
+// Prefix begins the names of the files that this package holds, such as dataset:openb/openb_pod_list_default.csv.
 const Prefix = "dataset:"
 
-// ReadFile returns the content of a file: one of this package if the name begins with Prefix, one of the file system otherwise.
-// The error wraps fs.ErrNotExist if there is no such file.
+// ReadFile returns the content of a file: one of this package if the name begins with Prefix, otherwise one of the file system. The error
+// wraps fs.ErrNotExist if there is no such file.
 func ReadFile(name string) ([]byte, error) {
 	inside, ok := strings.CutPrefix(name, Prefix)
 	if !ok {
@@ -37,18 +37,18 @@ func ReadFile(name string) ([]byte, error) {
 	return io.ReadAll(unpacked)
 }
 
-// tester is the part of testing.TB that Need uses, so that programs do not link package testing.
+// tester is the subset of testing.TB that Need uses, so that programs do not link package testing.
 type tester interface {
 	Helper()
 	Skipf(format string, args ...any)
 	Fatal(args ...any)
 }
 
-// unlicensed are the files that have no licence and are therefore not in the repository.
+// unlicensed lists the files, by prefix, that have no licence and are therefore not in the repository.
 var unlicensed = []string{"dilu/", "harmonybatch/model_all.json"}
 
-// Need returns the text of a file of this package. The test fails if it is missing, and is skipped if it is one of those that
-// have no licence.
+// Need returns the content of a file of this package for a test. The test fails if the file is missing, and is skipped if it is one of
+// those that have no licence.
 func Need(t tester, name string) string {
 	t.Helper()
 	text, err := ReadFile(Prefix + name)
@@ -62,7 +62,7 @@ func Need(t tester, name string) string {
 	return ""
 }
 
-// Licensed reports whether a name is of a file that anybody may pass on, or of none that this package could hold.
+// Licensed reports whether a file may be redistributed. It is false only for the files of this package that have no licence.
 func Licensed(name string) bool {
 	for _, prefix := range unlicensed {
 		if strings.HasPrefix(name, Prefix+prefix) {

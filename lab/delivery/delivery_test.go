@@ -142,7 +142,7 @@ func TestReserveFor(t *testing.T) {
 
 func TestFill(t *testing.T) {
 	s := Setting{Window: 100 * ms, SwitchLoss: ms}
-	for _, admission := range Admissions() {
+	for _, admission := range AdmissionRules() {
 		a, err := Fill(context.Background(), admission, shapes.Families()["papermix"], 10, s, 7)
 		if err != nil || len(a) != 10 {
 			t.Fatalf("%s: %d GPUs: %v", admission, len(a), err)

@@ -12,19 +12,20 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// GPU is a device with its admitted pods, and the part of the window that its table keeps free for switching.
+// GPU is a device with its admitted pods, and the part of the window that its slot table keeps free for switching.
 type GPU struct {
 	Pods    []shapes.Pod
 	Reserve share.PerMille
 }
 
-// Admissions returns the admission rules: slots with the reserve for the switch loss, and FaST-GShare's rectangles.
-func Admissions() []string { return []string{"slot", "mra"} }
+// AdmissionRules returns the names of the rules by which GPUs admit pods: slot tables with a reserve for the switch loss, and FaST-GShare's
+// rectangles (mra).
+func AdmissionRules() []string { return []string{"slot", "mra"} }
 
-// patience is the number of pods in a row that a GPU refuses before it counts as full.
-const patience = 50
+// maxRefusals is the number of successive pods that a GPU refuses before it counts as full.
+const maxRefusals = 50
 
-// Fill fills one GPU after another with pods drawn from the family, and drops those that the GPU refuses.
+// Fill fills one GPU after another with pods drawn from the family, and drops the pods that the GPU refuses.
 func Fill(ctx context.Context, admission string, f shapes.Family, gpus int, s Setting, seed uint64) ([]GPU, error) {
 	var fleet []GPU
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -32,7 +33,7 @@ func Fill(ctx context.Context, admission string, f shapes.Family, gpus int, s Se
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		admit, err := admitter(admission, s)
+		admit, err := newAdmitter(admission, s)
 		if err != nil {
 			return nil, err
 		}
@@ -42,7 +43,7 @@ func Fill(ctx context.Context, admission string, f shapes.Family, gpus int, s Se
 }
 
 func fillOne(admit func(*GPU, shapes.Pod) bool, f shapes.Family, r *rand.Rand) (g GPU) {
-	for refused := 0; refused < patience; refused++ {
+	for refused := 0; refused < maxRefusals; refused++ {
 		if admit(&g, f(r)) {
 			refused = 0
 		}
@@ -50,8 +51,8 @@ func fillOne(admit func(*GPU, shapes.Pod) bool, f shapes.Family, r *rand.Rand) (
 	return g
 }
 
-// admitter returns a function that adds a pod to a GPU, or returns false.
-func admitter(admission string, s Setting) (func(*GPU, shapes.Pod) bool, error) {
+// newAdmitter returns a function that adds a pod to a GPU and reports whether the admission rule allows it.
+func newAdmitter(admission string, s Setting) (func(*GPU, shapes.Pod) bool, error) {
 	switch admission {
 	case "slot":
 		return func(g *GPU, p shapes.Pod) bool { return bySlots(g, p, s) }, nil
@@ -87,7 +88,7 @@ func itemsOf(pods []shapes.Pod) []slot.Item {
 	return items
 }
 
-// ReserveFor returns the part of the window that a table of the items needs for switching, loss x turns / window, and false if the
+// ReserveFor returns the part of the window that a slot table of the items needs for switching, loss x turns / window, and false if the
 // items do not fit beside it. A larger reserve may change the number of turns, so it is increased until it covers its own table.
 func ReserveFor(items []slot.Item, window, loss time.Duration) (share.PerMille, bool) {
 	reserve := share.PerMille(0)

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// Setting is the configuration of a simulation: token policy, window, turn, loss at a switch, and simulated time.
+// Setting configures a simulation: token policy, window, turn, loss at a switch, and simulated time.
 type Setting struct {
 	Policy     token.Policy
 	Window     time.Duration
@@ -18,34 +18,34 @@ type Setting struct {
 	Seconds    int           // simulated time
 }
 
-// Outcome is the result of one GPU.
+// Outcome is the result of simulating one GPU: the worst share of a quota, and the longest time without progress.
 type Outcome struct {
 	WorstShare float64       // smallest fraction of its quota that a pod got in any second
 	LongestGap time.Duration // longest time that a pod made no progress
 }
 
-// settlement is the period in which a token server reads the use of its clients.
-const settlement = 5 * time.Millisecond
+// settlePeriod is the period in which a token server reads the use of its clients.
+const settlePeriod = 5 * time.Millisecond
 
-// Run runs the pods of a GPU, all of them always busy and limited to their quota. The first two windows are not counted, as all
-// pods join at once, some in the middle of their turns.
+// Run simulates the pods of a GPU, all of them always busy and limited to their quota. The first two windows are not counted, as all pods
+// join at once, some in the middle of their turns.
 func Run(g GPU, s Setting) (Outcome, error) {
 	r := &runner{setting: s}
-	if err := r.open(g); err != nil {
+	if err := r.join(g); err != nil {
 		return Outcome{}, err
 	}
 	warm := 2 * s.Window
-	r.until(warm)
-	r.score()
+	r.runUntil(warm)
+	r.endSecond()
 	r.out = Outcome{WorstShare: math.Inf(1)}
 	for second := range s.Seconds {
-		r.until(warm + time.Duration(second+1)*time.Second)
-		r.score()
+		r.runUntil(warm + time.Duration(second+1)*time.Second)
+		r.endSecond()
 	}
 	return r.out, nil
 }
 
-// runner drives the tokens of one GPU.
+// runner simulates the token server of one GPU and its clients.
 type runner struct {
 	setting Setting
 	slice   *token.Slice
@@ -55,7 +55,7 @@ type runner struct {
 	out     Outcome
 }
 
-// client is a pod that computes whenever it holds a token.
+// client simulates a pod that computes whenever it holds a token.
 type client struct {
 	pod     shapes.Pod
 	live    bool
@@ -65,7 +65,7 @@ type client struct {
 	second  time.Duration // counted in this second
 }
 
-func (r *runner) open(g GPU) (err error) {
+func (r *runner) join(g GPU) (err error) {
 	s := r.setting
 	r.slice, err = token.New(token.Config{Policy: s.Policy, Window: s.Window, Turn: s.Turn, Reserve: g.Reserve})
 	if err != nil {
@@ -85,10 +85,10 @@ func (r *runner) open(g GPU) (err error) {
 	return nil
 }
 
-// until advances the slice to the given time, at every settlement and whenever it is due.
-func (r *runner) until(end time.Duration) {
+// runUntil advances the token server to the given time, stopping at every settlement and every change of tokens.
+func (r *runner) runUntil(end time.Duration) {
 	for r.now < end {
-		tick := (r.now/settlement + 1) * settlement
+		tick := (r.now/settlePeriod + 1) * settlePeriod
 		r.now = min(tick, r.next, end)
 		r.settle()
 		r.advance()
@@ -98,14 +98,14 @@ func (r *runner) until(end time.Duration) {
 func (r *runner) settle() {
 	for k := range r.clients {
 		c := &r.clients[k]
-		r.count(c)
+		r.countProgress(c)
 		_ = r.slice.Settle(r.now, token.ID(k), c.pending) // all are members
 		c.pending = 0
 	}
 }
 
-// count adds the client's progress up to now.
-func (r *runner) count(c *client) {
+// countProgress adds the time for which the client has computed up to now.
+func (r *runner) countProgress(c *client) {
 	if !c.live || c.from >= r.now {
 		return
 	}
@@ -131,8 +131,8 @@ func (r *runner) advance() {
 	}
 }
 
-// score ends a second.
-func (r *runner) score() {
+// endSecond records the worst share of a quota in the second that ends now, and the longest gap so far.
+func (r *runner) endSecond() {
 	for k := range r.clients {
 		c := &r.clients[k]
 		r.out.LongestGap = max(r.out.LongestGap, r.now-c.last)

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Total is the result of all GPUs.
+// Total sums up the results of all GPUs.
 type Total struct {
 	Pods        int
 	WorstShares []float64 // of each GPU
 	LongestGap  time.Duration
 }
 
-// served is the fraction of its quota from which on a pod counts as served.
-const served = 0.99
+// minServed is the fraction of its quota from which on a pod counts as served.
+const minServed = 0.99
 
-// RunAll runs one GPU after another.
+// RunAll simulates the GPUs one after another and returns their total.
 func RunAll(ctx context.Context, gpus []GPU, s Setting) (Total, error) {
 	var total Total
 	for k, g := range gpus {
@@ -38,7 +38,7 @@ func RunAll(ctx context.Context, gpus []GPU, s Setting) (Total, error) {
 func (t Total) ServedPercent() float64 {
 	n := 0
 	for _, share := range t.WorstShares {
-		if share >= served {
+		if share >= minServed {
 			n++
 		}
 	}

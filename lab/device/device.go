@@ -1,6 +1,6 @@
-// Package device models how one GPU runs the kernels of several processes under MPS: each process has a cap of SMs, each stream is
-// a queue, and a kernel starts when its SMs are free and runs to its end. Time is an argument, so that the model serves a virtual
-// clock and a real one.
+// Package device models how one GPU runs the kernels of several processes under MPS: each process has a cap of SMs, each stream is a queue,
+// and a kernel starts when its SMs are free and runs to its end. Time is an argument, so that the model can be run by a virtual clock and
+// by a real one.
 package device
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Device is one GPU. It is not safe for concurrent use.
+// Device is a model of one GPU. It is not safe for concurrent use.
 type Device struct {
 	now       time.Duration
 	free      share.PerMille
@@ -19,7 +19,7 @@ type Device struct {
 	streams   map[Stream][]*Work // first: the head, waiting or running
 	blocked   []*Work            // heads that wait for their time or for other work
 	ready     []*Work            // heads that wait for SMs alone, in order of arrival
-	running   running
+	running   runningHeap
 	completed []*Work
 	arrivals  uint64
 
@@ -31,10 +31,10 @@ type process struct {
 	behind      bool           // its blocks wait where others' do
 	kernels     int            // running
 	since       time.Duration  // valid while kernels > 0
-	use         Use
+	use         Usage
 }
 
-// New returns an idle device at time zero.
+// New returns an idle device without processes at time zero.
 func New() *Device {
 	return &Device{free: share.Whole, processes: map[Process]*process{}, streams: map[Stream][]*Work{}}
 }
@@ -44,13 +44,13 @@ func (d *Device) Attach(p Process, limit share.PerMille) {
 	d.processes[p] = &process{limit: max(limit, 1)}
 }
 
-// Yield gives a process the lower priority (CUDA_MPS_CLIENT_PRIORITY): its waiting work starts after that of other processes.
-// Running work continues.
-func (d *Device) Yield(p Process) { d.processes[p].behind = true }
+// LowerPriority lowers the priority of a process (CUDA_MPS_CLIENT_PRIORITY): its waiting work starts after that of other processes. Running
+// work continues.
+func (d *Device) LowerPriority(p Process) { d.processes[p].behind = true }
 
-// Interfere sets by how much neighbours slow each other down through memory bandwidth and caches: a kernel takes that much longer
-// if others fill the rest of the device when it starts, and proportionally less if they fill a part of it.
-func (d *Device) Interfere(by share.PerMille) { d.interference = by }
+// SetInterference sets by how much processes slow each other down through memory bandwidth and caches: a kernel takes that much longer if
+// kernels of others fill the rest of the device when it starts, and proportionally less if they fill a part of it.
+func (d *Device) SetInterference(by share.PerMille) { d.interference = by }
 
 // Detach removes the waiting work of a process. Running work continues to its end, as a GPU does not preempt.
 func (d *Device) Detach(p Process) {
@@ -75,9 +75,9 @@ func (d *Device) Detach(p Process) {
 	}
 }
 
-// Submit appends work to its stream.
+// Submit appends the work to its stream.
 func (d *Device) Submit(w *Work) {
-	w.fit(d.processes[w.Stream.Process].limit)
+	w.limitTo(d.processes[w.Stream.Process].limit)
 	queue := append(d.streams[w.Stream], w)
 	d.streams[w.Stream] = queue
 	if len(queue) == 1 {
@@ -85,16 +85,16 @@ func (d *Device) Submit(w *Work) {
 	}
 }
 
-// Last returns the newest unfinished work of a stream, or nil.
-func (d *Device) Last(s Stream) *Work {
+// LastWork returns the newest unfinished work of a stream, or nil.
+func (d *Device) LastWork(s Stream) *Work {
 	if queue := d.streams[s]; len(queue) > 0 {
 		return queue[len(queue)-1]
 	}
 	return nil
 }
 
-// Next returns the time of the next event without a submission: the end or the arrival of a kernel.
-func (d *Device) Next() (at time.Duration, ok bool) {
+// NextEvent returns the time at which the next kernel ends or may start if nothing is submitted, and false if there is none.
+func (d *Device) NextEvent() (at time.Duration, ok bool) {
 	if len(d.running) > 0 {
 		at, ok = d.running[0].End, true
 	}
@@ -109,17 +109,17 @@ func (d *Device) Next() (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// Advance runs the device until now and returns the completed work, in order.
+// Advance runs the device until now and returns the completed work, in order of completion.
 func (d *Device) Advance(now time.Duration) []*Work {
 	for {
-		d.unblock()
+		d.moveReady()
 		d.dispatch()
-		at, ok := d.Next()
+		at, ok := d.NextEvent()
 		if !ok || at > now {
 			break
 		}
 		d.now = at
-		d.complete()
+		d.completeKernels()
 	}
 	d.now = max(d.now, now)
 	completed := d.completed
@@ -127,29 +127,30 @@ func (d *Device) Advance(now time.Duration) []*Work {
 	return completed
 }
 
-// unblock moves the heads that may start to the ready list, repeatedly, as a completed marker releases others.
-func (d *Device) unblock() {
+// moveReady moves the work at the heads of streams that waits for nothing but SMs to the ready list. It repeats that, as a completed marker
+// releases other work.
+func (d *Device) moveReady() {
 	for again := true; again; {
 		again = false
 		waiting := d.blocked
 		d.blocked = nil
 		for _, w := range waiting {
 			switch {
-			case !w.may(d.now):
+			case !w.isReady(d.now):
 				d.blocked = append(d.blocked, w)
 			case w.width == 0:
 				w.Start, w.End = d.now, d.now+w.Duration
-				d.finish(w)
+				d.finishHead(w)
 				again = true
 			default:
-				d.queue(w)
+				d.insertReady(w)
 			}
 		}
 	}
 }
 
-// queue inserts a head into the ready list by the arrival of its kernel.
-func (d *Device) queue(w *Work) {
+// insertReady inserts work into the ready list in the order in which kernels arrived, behind that of processes with a higher priority.
+func (d *Device) insertReady(w *Work) {
 	if w.order == 0 {
 		d.arrivals++
 		w.order = d.arrivals
@@ -168,17 +169,17 @@ func (d *Device) before(a, b *Work) bool {
 	return a.order < b.order
 }
 
-// complete ends the kernels whose end has been reached.
-func (d *Device) complete() {
+// completeKernels ends the running kernels whose end has been reached.
+func (d *Device) completeKernels() {
 	for len(d.running) > 0 && d.running[0].End <= d.now {
 		w := heap.Pop(&d.running).(*Work)
 		d.release(w)
-		d.finish(w)
+		d.finishHead(w)
 	}
 }
 
-// finish completes the head of a stream and lets the next one arrive.
-func (d *Device) finish(w *Work) {
+// finishHead completes the work at the head of a stream and lets the next one arrive.
+func (d *Device) finishHead(w *Work) {
 	w.Done = true
 	d.completed = append(d.completed, w)
 	queue := d.streams[w.Stream][1:]

@@ -78,11 +78,11 @@ func TestAfter(t *testing.T) {
 	last := &device.Work{Stream: second, Duration: ms, Width: 100}
 	d.Submit(last)
 	d.Advance(2 * ms)
-	if event.Done || d.Last(second) != last {
+	if event.Done || d.LastWork(second) != last {
 		t.Fatal("the event came before the kernel in front of it ended")
 	}
 	d.Advance(10 * ms)
-	if event.End != 3*ms || last.Start != 3*ms || !last.Done || d.Last(second) != nil {
+	if event.End != 3*ms || last.Start != 3*ms || !last.Done || d.LastWork(second) != nil {
 		t.Errorf("event at %v, kernel after it at %v", event.End, last.Start)
 	}
 }
@@ -104,7 +104,7 @@ func TestDetach(t *testing.T) {
 	if !runs.Done || waits.Done || other.Start != 2*ms {
 		t.Errorf("running %v, queued %v, other at %v", runs.Done, waits.Done, other.Start)
 	}
-	if use := d.Use(1); use != (device.Use{Kernels: 1, Busy: 2 * ms, SMTime: 2000 * ms}) {
+	if use := d.Usage(1); use != (device.Usage{Kernels: 1, Busy: 2 * ms, SMTime: 2000 * ms}) {
 		t.Errorf("use %+v", use)
 	}
 }

@@ -7,15 +7,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// reservation keeps SMs for the first kernel that does not fit. It can start when enough running kernels have ended.
+// reservation keeps SMs for the first waiting kernel, which is too wide for the free ones. It can start when enough running kernels have
+// ended.
 type reservation struct {
 	at    time.Duration
 	spare share.PerMille // SMs that it leaves free then
 }
 
-// dispatch starts kernels in order of arrival. Later ones may overtake if that does not delay the first waiting kernel (EASY
-// backfilling; Lifka, JSSPP 1995), so that narrow kernels never starve a wide one. A kernel that waits for the cap of its own
-// process delays that process alone.
+// dispatch starts ready kernels in order of arrival. Later ones may overtake if that does not delay the first waiting kernel (EASY
+// backfilling; Lifka, JSSPP 1995), so that narrow kernels never starve a wide one. A kernel that waits for the cap of its own process
+// delays that process alone.
 func (d *Device) dispatch() {
 	var first *reservation
 	held := map[Process]bool{}
@@ -23,14 +24,14 @@ func (d *Device) dispatch() {
 	for _, w := range d.ready {
 		p := d.processes[w.Stream.Process]
 		if first == nil && !held[w.Stream.Process] {
-			w.mold(min(d.free, p.limit-p.held))
+			w.narrowToFree(min(d.free, p.limit-p.held))
 		}
 		switch {
 		case held[w.Stream.Process] || p.held+w.width > p.limit:
 			held[w.Stream.Process] = true
 		case w.width > d.free && first == nil:
 			first, held[w.Stream.Process] = d.reserve(w.width), true
-		case w.width <= d.free && first.leaves(w, d.now):
+		case w.width <= d.free && first.admits(w, d.now):
 			d.start(w)
 			continue
 		}
@@ -40,8 +41,9 @@ func (d *Device) dispatch() {
 	d.ready = waiting
 }
 
-// leaves reports whether a kernel may start now without delaying the reservation, and if so deducts its SMs from the spare ones.
-func (r *reservation) leaves(w *Work, now time.Duration) bool {
+// admits reports whether a kernel may start now without delaying the reserved one, and if so deducts its SMs from the spare ones. A nil
+// reservation admits every kernel.
+func (r *reservation) admits(w *Work, now time.Duration) bool {
 	if r == nil || now+w.Duration <= r.at {
 		return true
 	}
@@ -52,9 +54,9 @@ func (r *reservation) leaves(w *Work, now time.Duration) bool {
 	return true
 }
 
-// reserve returns a reservation for the time at which width SMs will be free.
+// reserve returns a reservation for the time at which the given width of SMs will be free.
 func (d *Device) reserve(width share.PerMille) *reservation {
-	ends := append(running(nil), d.running...)
+	ends := append(runningHeap(nil), d.running...)
 	free := d.free
 	for free < width {
 		w := heap.Pop(&ends).(*Work)
@@ -90,16 +92,16 @@ func (d *Device) release(w *Work) {
 	}
 }
 
-// running is a heap of kernels by their end. Equal ends keep the order of arrival.
-type running []*Work
+// runningHeap is a heap of running kernels by their end. Equal ends keep the order of arrival.
+type runningHeap []*Work
 
-func (r running) Len() int      { return len(r) }
-func (r running) Swap(i, j int) { r[i], r[j] = r[j], r[i] }
-func (r running) Less(i, j int) bool {
+func (r runningHeap) Len() int      { return len(r) }
+func (r runningHeap) Swap(i, j int) { r[i], r[j] = r[j], r[i] }
+func (r runningHeap) Less(i, j int) bool {
 	return r[i].End < r[j].End || r[i].End == r[j].End && r[i].order < r[j].order
 }
-func (r *running) Push(w any) { *r = append(*r, w.(*Work)) }
-func (r *running) Pop() any {
+func (r *runningHeap) Push(w any) { *r = append(*r, w.(*Work)) }
+func (r *runningHeap) Pop() any {
 	last := len(*r) - 1
 	w := (*r)[last]
 	*r = (*r)[:last]

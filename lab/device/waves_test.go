@@ -24,10 +24,10 @@ func TestWaves(t *testing.T) {
 			d.Attach(1, 1000)
 			d.Attach(2, 1000)
 			if test.yields {
-				d.Yield(1)
+				d.LowerPriority(1)
 			}
 			if test.both {
-				d.Yield(2)
+				d.LowerPriority(2)
 			}
 			for n := range 3 {
 				d.Submit(&device.Work{Stream: device.Stream{Process: 1}, Duration: ms, Width: 700, Follows: test.follows && n > 0})

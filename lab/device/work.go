@@ -6,10 +6,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Process identifies a client of the device with its own context.
+// Process identifies a process that is a client of the device.
 type Process int
 
-// Stream identifies a queue of a process. The work of one stream runs in the order of its submission.
+// Stream identifies a CUDA stream of a process. Its work runs in the order of submission.
 type Stream struct {
 	Process Process
 	ID      uint64
@@ -33,13 +33,13 @@ type Work struct {
 	started bool
 }
 
-// fit limits the width of a kernel to the cap of its process.
-func (w *Work) fit(limit share.PerMille) {
+// limitTo sets the width of a kernel, at most the SM cap of its process.
+func (w *Work) limitTo(limit share.PerMille) {
 	w.width = w.Width
 	w.narrow(limit)
 }
 
-// narrow reduces the width of a kernel. Its duration grows in proportion, rounded up.
+// narrow reduces the width of a kernel to the given one. Its duration grows in proportion, rounded up.
 func (w *Work) narrow(width share.PerMille) {
 	if w.width > width {
 		w.Duration = (w.Duration*time.Duration(w.width) + time.Duration(width) - 1) / time.Duration(width)
@@ -47,28 +47,30 @@ func (w *Work) narrow(width share.PerMille) {
 	}
 }
 
-// mold narrows a kernel to the free SMs if these suffice to start it, as blocks run on any SMs that are free.
-func (w *Work) mold(free share.PerMille) {
+// narrowToFree narrows a kernel to the free SMs if these suffice to start it, as blocks run on any SMs that are free.
+func (w *Work) narrowToFree(free share.PerMille) {
 	if w.Least > 0 && free >= min(w.Least, w.width) {
 		w.narrow(free)
 	}
 }
 
-// may reports whether the work waits for nothing but SMs.
-func (w *Work) may(now time.Duration) bool { return w.At <= now && (w.After == nil || w.After.Done) }
+// isReady reports whether the work waits for nothing but SMs.
+func (w *Work) isReady(now time.Duration) bool {
+	return w.At <= now && (w.After == nil || w.After.Done)
+}
 
-// Use is what a process has used of the device.
-type Use struct {
+// Usage is what a process has used of the device: kernels, busy time and SM-time.
+type Usage struct {
 	Kernels int           // completed kernels
 	Busy    time.Duration // time with at least one running kernel
 	SMTime  time.Duration // of completed kernels, times per-mille of SMs
 }
 
-// Use returns what a process has used until the last Advance, including the busy time of running kernels.
-func (d *Device) Use(p Process) Use {
+// Usage returns what a process has used until the last Advance, including the busy time of running kernels.
+func (d *Device) Usage(p Process) Usage {
 	who, ok := d.processes[p]
 	if !ok {
-		return Use{}
+		return Usage{}
 	}
 	use := who.use
 	if who.kernels > 0 {
@@ -77,8 +79,8 @@ func (d *Device) Use(p Process) Use {
 	return use
 }
 
-// Idle reports whether the process has neither running nor waiting work.
-func (d *Device) Idle(p Process) bool {
+// IsIdle reports whether the process has neither running nor waiting work.
+func (d *Device) IsIdle(p Process) bool {
 	for s := range d.streams {
 		if s.Process == p {
 			return false

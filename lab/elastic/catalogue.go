@@ -10,20 +10,20 @@ const us = time.Microsecond
 // The functions of the pairs. Their layers have matrix products, which fill many SMs with large blocks, attention, and element-wise
 // kernels of many small blocks. Times of a pass follow published ones on an A100 (25 ms for RoBERTa-large).
 var (
-	resnet  = inference("resnet152", 50, Phase{400, 75 * us, 2, 2}, Phase{200, 60 * us, 1, 8}, Phase{100, 30 * us, 1, 16})
-	roberta = inference("roberta-large", 24, Phase{500, 100 * us, 5, 2}, Phase{250, 100 * us, 3, 4}, Phase{150, 80 * us, 3, 16})
-	gpt2    = inference("gpt2-large", 36, Phase{450, 100 * us, 5, 2}, Phase{250, 100 * us, 3, 4}, Phase{100, 100 * us, 2, 16})
-	llama   = inference("llama2-7b", 8*32, Phase{500, 90 * us, 5, 2}, Phase{200, 100 * us, 1, 4}, Phase{100, 75 * us, 1, 16})
+	resnet  = inference("resnet152", 50, Kernel{400, 75 * us, 2, 2}, Kernel{200, 60 * us, 1, 8}, Kernel{100, 30 * us, 1, 16})
+	roberta = inference("roberta-large", 24, Kernel{500, 100 * us, 5, 2}, Kernel{250, 100 * us, 3, 4}, Kernel{150, 80 * us, 3, 16})
+	gpt2    = inference("gpt2-large", 36, Kernel{450, 100 * us, 5, 2}, Kernel{250, 100 * us, 3, 4}, Kernel{100, 100 * us, 2, 16})
+	llama   = inference("llama2-7b", 8*32, Kernel{500, 90 * us, 5, 2}, Kernel{200, 100 * us, 1, 4}, Kernel{100, 75 * us, 1, 16})
 
-	bertTraining    = training("bert-base", 12, Phase{700, 100 * us, 25, 2}, Phase{400, 100 * us, 15, 4}, Phase{300, 100 * us, 15, 16})
-	robertaTraining = training("roberta-large", 24, Phase{800, 100 * us, 25, 2}, Phase{500, 100 * us, 15, 4}, Phase{350, 100 * us, 15, 16})
+	bertTraining    = training("bert-base", 12, Kernel{700, 100 * us, 25, 2}, Kernel{400, 100 * us, 15, 4}, Kernel{300, 100 * us, 15, 16})
+	robertaTraining = training("roberta-large", 24, Kernel{800, 100 * us, 25, 2}, Kernel{500, 100 * us, 15, 4}, Kernel{350, 100 * us, 15, 16})
 )
 
-func inference(name string, layers int, layer ...Phase) Function {
+func inference(name string, layers int, layer ...Kernel) Function {
 	return Function{Name: name, Layer: layer, Layers: layers}
 }
 
-func training(name string, layers int, layer ...Phase) Function {
+func training(name string, layers int, layer ...Kernel) Function {
 	f := Function{Name: name, Layer: layer, Layers: layers, Trains: true}
 	f.Gap = f.Time(1000) / 7
 	return f
@@ -36,13 +36,14 @@ type Tenant struct {
 	Burst float64
 }
 
-// Pair is two functions on one GPU.
+// Pair is a pair of functions that share one GPU.
 type Pair struct {
 	Name string
 	Of   [2]Tenant
 }
 
-// Pairs returns the pairs of one kind. Rates and bursts are those of figures 7 and 8 of Dilu.
+// Pairs returns the pairs of functions of one kind, such as "training-inference". Request rates and bursts are those of figures 7 and 8 of
+// Dilu.
 func Pairs(kind string) ([]Pair, error) {
 	switch kind {
 	case "training-inference":
@@ -65,8 +66,8 @@ func Pairs(kind string) ([]Pair, error) {
 	return nil, fmt.Errorf("unknown kind of pairs %q", kind)
 }
 
-// Kinds returns the kinds of pairs.
-func Kinds() []string {
+// PairKinds returns the kinds of function pairs: which of the two are trainings and which inference.
+func PairKinds() []string {
 	return []string{"training-inference", "inference-inference", "training-training"}
 }
 

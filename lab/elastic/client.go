@@ -6,23 +6,23 @@ import (
 	"github.com/gshare-dev/gshare/lab/device"
 )
 
-// ahead is the number of unfinished waves from which on a host launches no further kernel.
-const ahead = 4
+// maxQueuedWaves is the number of unfinished waves at which a host launches no further kernel.
+const maxQueuedWaves = 4
 
-// client is a host that launches one pass of its function after another.
+// client simulates a host that runs one pass of its function on the GPU after another.
 type client struct {
 	Tenant
 	process device.Process
-	all     []Phase // kernels of a pass, in order
+	all     []Kernel // kernels of a pass, in order
 
-	arrivals []time.Duration // requests to come; a training needs none
-	waiting  []time.Duration // requests that came
+	arrivals []time.Duration // times of future requests; a training needs none
+	waiting  []time.Duration // arrival times of queued requests
 	next     int             // kernel of the pass to launch; len(all) if none is left
 	flying   int             // waves on the device
-	resume   time.Duration   // the host does something else until then
+	resume   time.Duration   // the host launches nothing until then
 
 	began time.Duration // first launch of the pass
-	batch time.Duration // the longest pass since the server last looked
+	batch time.Duration // the longest pass since the server last read it
 
 	done      int // waves, for the throughput of a training
 	latencies []time.Duration
@@ -37,25 +37,25 @@ func newClient(t Tenant, p device.Process, arrivals []time.Duration) *client {
 	return c
 }
 
-// wants reports whether the host has a kernel to launch.
-func (c *client) wants(now time.Duration) bool { return c.next < len(c.all) && now >= c.resume }
+// hasKernel reports whether the host has a kernel to launch now.
+func (c *client) hasKernel(now time.Duration) bool { return c.next < len(c.all) && now >= c.resume }
 
-// busy reports whether a pass is unfinished.
-func (c *client) busy() bool { return c.next < len(c.all) || c.flying > 0 }
+// isBusy reports whether a pass is unfinished.
+func (c *client) isBusy() bool { return c.next < len(c.all) || c.flying > 0 }
 
-// arrive adds new requests to the queue, and begins the next pass if the last one is finished.
-func (c *client) arrive(now time.Duration) {
+// acceptRequests adds the requests that have arrived to the queue, and begins the next pass if the last one is finished.
+func (c *client) acceptRequests(now time.Duration) {
 	for len(c.arrivals) > 0 && c.arrivals[0] <= now {
 		c.waiting = append(c.waiting, c.arrivals[0])
 		c.arrivals = c.arrivals[1:]
 	}
-	if !c.busy() && (c.Trains || len(c.waiting) > 0) {
+	if !c.isBusy() && (c.Trains || len(c.waiting) > 0) {
 		c.next = 0
 	}
 }
 
-// wake returns the time of the next event on the host, if there is one.
-func (c *client) wake(now time.Duration) (at time.Duration, ok bool) {
+// nextEvent returns the time at which a request arrives or the host resumes, and false if neither is to come.
+func (c *client) nextEvent(now time.Duration) (at time.Duration, ok bool) {
 	if len(c.arrivals) > 0 {
 		at, ok = c.arrivals[0], true
 	}
@@ -65,8 +65,8 @@ func (c *client) wake(now time.Duration) (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// launch returns the waves of the next kernel.
-func (c *client) launch(now time.Duration) (waves []*device.Work) {
+// launchKernel returns the waves of the next kernel, as work for the device.
+func (c *client) launchKernel(now time.Duration) (waves []*device.Work) {
 	if c.next == 0 {
 		c.began = now
 	}
@@ -80,8 +80,8 @@ func (c *client) launch(now time.Duration) (waves []*device.Work) {
 	return waves
 }
 
-// complete records the end of a wave, and of a pass.
-func (c *client) complete(now time.Duration) {
+// completeWave records the end of a wave, and of the pass if it was the last one.
+func (c *client) completeWave(now time.Duration) {
 	c.flying--
 	c.done++
 	if c.flying > 0 || c.next < len(c.all) {

@@ -39,7 +39,7 @@ func pairsOf(t *testing.T, kind string) []Pair {
 // TestShares checks that the profiles of every pair fit Dilu's bounds: requests within the GPU (Ω), limits within one and a half
 // (γ).
 func TestShares(t *testing.T) {
-	for _, kind := range Kinds() {
+	for _, kind := range PairKinds() {
 		for _, p := range pairsOf(t, kind) {
 			var requests, limits share.PerMille
 			for _, f := range p.Of {
@@ -67,7 +67,7 @@ func TestAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := roberta.Time(limit(policy, roberta))
+		want := roberta.Time(smCap(policy, roberta))
 		if got := out.Of[0].Percentile(50); got < want || got > want+want/100 {
 			t.Errorf("%s: %v, want %v", policy, got, want)
 		}

@@ -10,31 +10,31 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// sms is the number of SMs of the GPU, for counting blocks.
-const sms = 132
+// deviceSMs is the number of SMs of the simulated GPU, by which thread blocks are counted.
+const deviceSMs = 132
 
-// Phase is a kernel of a layer. Its waves run one after another.
-type Phase struct {
+// Kernel is a kernel of a model's layer. Its waves run one after another.
+type Kernel struct {
 	Width share.PerMille // SMs that a wave fills
 	Wave  time.Duration  // at that width
 	Waves int
 	PerSM int64 // blocks on each of the SMs
 }
 
-// blocks of one wave.
-func (p Phase) blocks() int64 { return max(1, int64(p.Width)*sms*p.PerSM/int64(share.Whole)) }
+// blocks returns the number of thread blocks of one wave.
+func (p Kernel) blocks() int64 { return max(1, int64(p.Width)*deviceSMs*p.PerSM/int64(share.Whole)) }
 
 // Function is a model, in inference or training. A pass runs its layers for one batch.
 type Function struct {
 	Name   string
-	Layer  []Phase
+	Layer  []Kernel
 	Layers int
 	Gap    time.Duration // of the host between two passes; a training loads data and logs
 	Trains bool
 	SLO    float64 // of inference: times its time on the whole GPU; 0: 3
 }
 
-// Time returns how long a pass takes on an idle GPU, with at most limit of its SMs.
+// Time returns how long a pass takes on an otherwise idle GPU, with at most limit of its SMs.
 func (f Function) Time(limit share.PerMille) time.Duration {
 	layer := time.Duration(0)
 	for _, p := range f.Layer {
@@ -51,7 +51,7 @@ func (f Function) waves() int {
 	return n * f.Layers
 }
 
-// Saturation returns how many blocks a tick the function launches on an idle GPU, with at most limit of its SMs.
+// Saturation returns how many thread blocks the function launches in each tick on an otherwise idle GPU, with at most limit of its SMs.
 func (f Function) Saturation(limit share.PerMille, tick time.Duration) int64 {
 	sum := int64(0)
 	for _, p := range f.Layer {
@@ -60,18 +60,19 @@ func (f Function) Saturation(limit share.PerMille, tick time.Duration) int64 {
 	return sum * int64(tick) / int64(f.Time(limit)-f.Gap)
 }
 
-// Shares profiles the function as Dilu does (section 3.2), in steps of 5 %: a training loses a fifth of its throughput at its
-// request, and next to nothing at its limit; inference takes half its SLO at its request, and its limit is twice that.
+// Shares returns the SM request and limit that Dilu's profiling (section 3.2) finds for the function, in steps of 5 %. A training loses a
+// fifth of its throughput at its request, and next to nothing at its limit; inference takes half its SLO at its request, and its limit is
+// twice that.
 func (f Function) Shares() (request, limit share.PerMille) {
 	if f.Trains {
-		return f.least(5. / 4), f.least(50. / 49)
+		return f.smallestShare(5. / 4), f.smallestShare(50. / 49)
 	}
-	request = f.least(cmp.Or(f.SLO, 3) / 2)
+	request = f.smallestShare(cmp.Or(f.SLO, 3) / 2)
 	return request, min(2*request, share.Whole)
 }
 
-// least returns the smallest share at which a pass takes at most that multiple of its time on the whole GPU.
-func (f Function) least(times float64) share.PerMille {
+// smallestShare returns the smallest share of the SMs at which a pass takes at most the given multiple of its time on the whole GPU.
+func (f Function) smallestShare(times float64) share.PerMille {
 	p := share.PerMille(50)
 	for p < share.Whole && float64(f.Time(p)) > float64(f.Time(share.Whole))*times {
 		p += 50
@@ -79,11 +80,11 @@ func (f Function) least(times float64) share.PerMille {
 	return p
 }
 
-// burstPeriod is the period of bursts. A burst takes the first fifth of it.
+// burstPeriod is the interval between the starts of two bursts. A burst lasts for the first fifth of it.
 const burstPeriod = 10 * time.Second
 
-// arrivals returns the times of requests until the end. Their gaps have a gamma distribution with the coefficient of variation cv
-// (1 is Poisson), and are shorter by the factor of the burst during one.
+// arrivals returns the arrival times of requests until the end. The gaps between them have a gamma distribution with the coefficient of
+// variation cv (1 is Poisson), and are shorter by the burst factor during a burst.
 func (t Tenant) arrivals(cv float64, end time.Duration, r *rand.Rand) []time.Duration {
 	var list []time.Duration
 	gap := distuv.Gamma{Alpha: 1 / (cv * cv), Beta: t.Rate / (cv * cv), Src: r}

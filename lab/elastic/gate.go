@@ -6,49 +6,50 @@ import (
 	"github.com/gshare-dev/gshare/lab/device"
 )
 
-// gate decides which clients may launch. The server behind it reads the clients every 5 ms, and at the times that advance returns.
+// gate is a simulated token server, which decides which clients may launch kernels. It reads the state of the clients every 5 ms, and at
+// the times that advance returns.
 type gate interface {
 	may(k int) bool                                                                // reports whether client k may launch
 	launched(now time.Duration, k int, blocks int64)                               // records a launch
 	advance(now time.Duration, c []*client, d *device.Device) (next time.Duration) // must be called again at next
 }
 
-// tick is the period of the servers.
+// tick is the period in which the simulated token servers read the state of their clients.
 const tick = 5 * time.Millisecond
 
-// open lets every client launch: only the caps of MPS share the GPU.
-type open struct{}
+// openGate lets every client launch: only the SM caps of MPS divide the GPU.
+type openGate struct{}
 
-func (open) may(int) bool                                                           { return true }
-func (open) launched(time.Duration, int, int64)                                     {}
-func (open) advance(now time.Duration, _ []*client, _ *device.Device) time.Duration { return never }
+func (openGate) may(int) bool                                                           { return true }
+func (openGate) launched(time.Duration, int, int64)                                     {}
+func (openGate) advance(now time.Duration, _ []*client, _ *device.Device) time.Duration { return never }
 
-// priority is a gate like that of TGS: the first client may always launch; the rate of the other one halves in each tick in which
-// the first has work, and otherwise grows by a hundredth of what fills the GPU.
-type priority struct {
+// priorityGate is a gate like that of TGS. The first client may always launch; the rate of the other client halves in each tick in which
+// the first has work, and otherwise grows by a hundredth of the rate that fills the GPU.
+type priorityGate struct {
 	rate, full, credit int64 // blocks a tick
 	check              time.Duration
 }
 
-func newPriority(c []*client) *priority {
+func newPriorityGate(c []*client) *priorityGate {
 	full := c[1].Saturation(1000, tick)
-	return &priority{rate: full, full: full}
+	return &priorityGate{rate: full, full: full}
 }
 
-func (p *priority) may(k int) bool { return k == 0 || p.credit > 0 }
+func (p *priorityGate) may(k int) bool { return k == 0 || p.credit > 0 }
 
-func (p *priority) launched(_ time.Duration, k int, n int64) {
+func (p *priorityGate) launched(_ time.Duration, k int, n int64) {
 	if k == 1 {
 		p.credit -= n
 	}
 }
 
-func (p *priority) advance(now time.Duration, c []*client, _ *device.Device) time.Duration {
+func (p *priorityGate) advance(now time.Duration, c []*client, _ *device.Device) time.Duration {
 	if now < p.check {
 		return p.check
 	}
 	p.check = now + tick
-	if c[0].busy() {
+	if c[0].isBusy() {
 		p.rate /= 2
 	} else {
 		p.rate += p.full / 100

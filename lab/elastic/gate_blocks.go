@@ -9,8 +9,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token/rckm"
 )
 
-// blocks is the gate of block tokens. A client may launch while it has credit.
-type blocks struct {
+// blockGate is the gate of block tokens: a client may launch while it has credit, counted in thread blocks.
+type blockGate struct {
 	slice  *rckm.Slice
 	credit []int64
 	since  []rckm.Launches // the last report
@@ -20,9 +20,9 @@ type blocks struct {
 	batches bool // the hook reports batches
 }
 
-// newBlocks returns a gate with all clients as members, trainings as best effort. A factor in the setting fixes MaxTokens at that
-// multiple of the value at which the launches of a function without neighbours are worth its request.
-func newBlocks(s Setting, c []*client) (*blocks, error) {
+// newBlockGate returns a gate with all clients as members, trainings as best effort. A factor in the setting fixes the MaxTokens of a
+// member at that multiple of the value at which the launches of a function without neighbours are worth its request.
+func newBlockGate(s Setting, c []*client) (*blockGate, error) {
 	config := rckm.Config{Tick: tick}
 	if s.Policy == "rckm-printed" {
 		config.Algorithm = Printed
@@ -31,7 +31,7 @@ func newBlocks(s Setting, c []*client) (*blocks, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &blocks{slice: slice, credit: make([]int64, len(c)), since: make([]rckm.Launches, len(c)), used: make([]time.Duration, len(c)), batches: s.Policy != "rckm-gaps"}
+	b := &blockGate{slice: slice, credit: make([]int64, len(c)), since: make([]rckm.Launches, len(c)), used: make([]time.Duration, len(c)), batches: s.Policy != "rckm-gaps"}
 	for k, client := range c {
 		m := rckm.Member{ID: token.ID(k), Priority: share.SLO}
 		m.Request, m.Limit = client.Shares()
@@ -47,9 +47,9 @@ func newBlocks(s Setting, c []*client) (*blocks, error) {
 	return b, nil
 }
 
-func (b *blocks) may(k int) bool { return b.credit[k] > 0 }
+func (b *blockGate) may(k int) bool { return b.credit[k] > 0 }
 
-func (b *blocks) launched(now time.Duration, k int, n int64) {
+func (b *blockGate) launched(now time.Duration, k int, n int64) {
 	b.credit[k] -= n
 	l := &b.since[k]
 	if l.Blocks == 0 {
@@ -58,7 +58,7 @@ func (b *blocks) launched(now time.Duration, k int, n int64) {
 	l.Blocks, l.Last = l.Blocks+n, now
 }
 
-func (b *blocks) advance(now time.Duration, c []*client, d *device.Device) time.Duration {
+func (b *blockGate) advance(now time.Duration, c []*client, d *device.Device) time.Duration {
 	if now < b.check {
 		return b.check
 	}
@@ -70,7 +70,7 @@ func (b *blocks) advance(now time.Duration, c []*client, d *device.Device) time.
 			l.Batch = c[k].batch
 		}
 		c[k].batch = 0
-		use := d.Use(c[k].process).Busy
+		use := d.Usage(c[k].process).Busy
 		l.Device, b.used[k] = use-b.used[k], use
 		_ = b.slice.Report(now, token.ID(k), l) // all are members
 		b.since[k] = rckm.Launches{}

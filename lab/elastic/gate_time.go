@@ -8,9 +8,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// turns is the gate of time tokens. Clients use the SMs of their limits; if these do not fit together, the requests divide the
-// window.
-type turns struct {
+// timeGate is the gate of time tokens: a client may launch while it holds a token. Clients use the SMs of their limits; if these do not fit
+// together, the requests divide the window.
+type timeGate struct {
 	slice *token.Slice
 	live  []bool
 	want  []bool
@@ -18,12 +18,12 @@ type turns struct {
 	check time.Duration   // next settlement
 }
 
-func newTurns(policy token.Policy, c []*client) (*turns, error) {
+func newTimeGate(policy token.Policy, c []*client) (*timeGate, error) {
 	slice, err := token.New(token.Config{Policy: policy})
 	if err != nil {
 		return nil, err
 	}
-	t := &turns{slice: slice, live: make([]bool, len(c)), want: make([]bool, len(c)), used: make([]time.Duration, len(c))}
+	t := &timeGate{slice: slice, live: make([]bool, len(c)), want: make([]bool, len(c)), used: make([]time.Duration, len(c))}
 	requests, limits := sums(c)
 	for k, client := range c {
 		request, limit := client.Shares()
@@ -46,14 +46,14 @@ func sums(c []*client) (requests, limits share.PerMille) {
 	return requests, limits
 }
 
-func (t *turns) may(k int) bool                     { return t.live[k] }
-func (t *turns) launched(time.Duration, int, int64) {}
+func (t *timeGate) may(k int) bool                     { return t.live[k] }
+func (t *timeGate) launched(time.Duration, int, int64) {}
 
-func (t *turns) advance(now time.Duration, c []*client, d *device.Device) time.Duration {
+func (t *timeGate) advance(now time.Duration, c []*client, d *device.Device) time.Duration {
 	for k := range c {
-		t.ask(now, k, c[k].busy() && now >= c[k].resume)
+		t.ask(now, k, c[k].isBusy() && now >= c[k].resume)
 		if now >= t.check {
-			use := d.Use(c[k].process).Busy
+			use := d.Usage(c[k].process).Busy
 			_ = t.slice.Settle(now, token.ID(k), use-t.used[k]) // all are members
 			t.used[k] = use
 		}
@@ -68,7 +68,7 @@ func (t *turns) advance(now time.Duration, c []*client, d *device.Device) time.D
 	return min(next, t.check)
 }
 
-func (t *turns) ask(now time.Duration, k int, want bool) {
+func (t *timeGate) ask(now time.Duration, k int, want bool) {
 	switch {
 	case want && !t.want[k]:
 		_ = t.slice.Want(now, token.ID(k))

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Outcome is the result of a pair.
+// Outcome is the result of running a pair of functions, in the order of the pair.
 type Outcome struct{ Of [2]Served }
 
-// Served is the result of one function.
+// Served is the service that one function of a pair got: passes of a training, or latencies of inference.
 type Served struct {
-	Passes    float64         // of a training, in the time in which requests come
+	Passes    float64         // of a training, in the time in which requests arrive
 	Latencies []time.Duration // of inference, ascending; requests that were not done count as if at the end
 }
 
@@ -36,7 +36,7 @@ func (s Served) Percentile(p int) time.Duration {
 	return s.Latencies[(len(s.Latencies)*p+99)/100-1]
 }
 
-// RunAll runs one pair after another.
+// RunAll runs the pairs one after another and returns the outcome of each.
 func RunAll(ctx context.Context, pairs []Pair, s Setting) ([]Outcome, error) {
 	var list []Outcome
 	for _, p := range pairs {
@@ -49,13 +49,13 @@ func RunAll(ctx context.Context, pairs []Pair, s Setting) ([]Outcome, error) {
 	return list, nil
 }
 
-// Ratios are outcomes relative to exclusive GPUs: latencies of inference, throughput of training. A value without data is NaN.
+// Ratios relates outcomes to those on exclusive GPUs: latencies of inference, throughput of training. A value without data is NaN.
 type Ratios struct {
 	P50, P95, WorstP95      float64
 	Training, WorstTraining float64
 }
 
-// Compare returns the mean ratios over all functions of the pairs.
+// Compare returns the ratios of outcomes to those on exclusive GPUs: means over all functions of the pairs, and the worst.
 func Compare(of, exclusive []Outcome) Ratios {
 	var p50, p95, passes []float64
 	for n := range of {
@@ -70,7 +70,7 @@ func Compare(of, exclusive []Outcome) Ratios {
 			}
 		}
 	}
-	return Ratios{mean(p50), mean(p95), most(p95, 1), mean(passes), most(passes, -1)}
+	return Ratios{mean(p50), mean(p95), extreme(p95, 1), mean(passes), extreme(passes, -1)}
 }
 
 func mean(list []float64) float64 {
@@ -81,8 +81,8 @@ func mean(list []float64) float64 {
 	return sum / float64(len(list))
 }
 
-// most returns the largest value of a list, or the smallest with a sign of -1.
-func most(list []float64, sign float64) float64 {
+// extreme returns the largest value of a list, or with sign -1 the smallest. It returns NaN for an empty list.
+func extreme(list []float64, sign float64) float64 {
 	worst := math.Inf(-1)
 	for _, x := range list {
 		worst = max(worst, sign*x)

@@ -5,9 +5,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token/rckm"
 )
 
-// Printed is Algorithm 2 as the paper prints it, for comparison: one state that every SLO member overwrites, tokens of the others divided
-// by the relative change of a launch cycle, no floor, no bound for growth. Where it is silent, the state begins as NONE and the change is
-// that of the latest SLO member.
+// Printed computes the pressure state and the members' tokens by Algorithm 2 as the Dilu paper prints it, for comparison: one state that
+// every SLO member overwrites, tokens of the others divided by the relative change of a launch cycle, no floor, no bound for growth. Where
+// the paper is silent, the state begins as NONE and the change is that of the latest SLO member.
 func Printed(p rckm.Pressure, members []rckm.Observation) (rckm.Pressure, []int64) {
 	tokens := make([]int64, len(members))
 	for k, m := range members {
@@ -48,7 +48,7 @@ func printedBestEffort(p rckm.Pressure, m rckm.Observation) int64 {
 	return m.Tokens
 }
 
-// printedGrowth returns tokens that have grown by 30 %.
+// printedGrowth returns the tokens increased by 30 %, and by at least one.
 func printedGrowth(tokens int64) int64 { return tokens + max(1, tokens*3/10) }
 
 func othersLaunch(members []rckm.Observation, k int) bool {

@@ -11,23 +11,23 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// Setting configures a run.
+// Setting configures the simulation of a pair: the sharing policy, the requests and the interference between kernels.
 type Setting struct {
 	Policy    string
 	CV        float64       // of the gaps between requests
-	Length    time.Duration // in which requests come; those that wait then are still served, for as long again
-	MaxTokens float64       // of the rckm policies: times what makes its launches without neighbours its request; 0: calibrated
+	Length    time.Duration // in which requests arrive; those that wait then are still served, for as long again
+	MaxTokens float64       // of the rckm policies: factor as newBlockGate describes it; 0: calibrated
 	Seed      uint64
 
 	Interference share.PerMille // how much longer a kernel takes beside neighbours that fill the rest of the GPU
 }
 
-// Policies returns the names of the policies, the default first.
+// Policies returns the names of the sharing policies, the default first.
 func Policies() []string {
 	return []string{"rckm", "rckm-tokens", "rckm-gaps", "rckm-printed", "rckm-uncapped", "exclusive", "mps-l", "mps-r", "fast", "table", "tgs"}
 }
 
-// Run runs a pair. Under the policy exclusive each function has a GPU of its own.
+// Run simulates a pair of functions under the policy of the setting. Under the policy exclusive each function has a GPU of its own.
 func Run(ctx context.Context, p Pair, s Setting) (Outcome, error) {
 	var clients []*client
 	for k, t := range p.Of {
@@ -56,26 +56,27 @@ func Run(ctx context.Context, p Pair, s Setting) (Outcome, error) {
 func newGate(s Setting, c []*client) (gate, error) {
 	switch s.Policy {
 	case "exclusive", "mps-l", "mps-r":
-		return open{}, nil
+		return openGate{}, nil
 	case "rckm", "rckm-tokens", "rckm-gaps", "rckm-printed", "rckm-uncapped":
-		return newBlocks(s, c)
+		return newBlockGate(s, c)
 	case "table":
-		return newTurns(token.Table, c)
+		return newTimeGate(token.Table, c)
 	case "fast":
-		return newTurns(token.Fast, c)
+		return newTimeGate(token.Fast, c)
 	case "tgs":
-		return newPriority(c), nil
+		return newPriorityGate(c), nil
 	}
 	return nil, fmt.Errorf("unknown policy %q", s.Policy)
 }
 
-// yields reports whether best effort has the lower priority under MPS, which the paper does not use.
-func yields(policy string) bool {
+// lowersBestEffort reports whether best-effort clients have the lower client priority of MPS under the policy. The paper does not use MPS
+// priorities.
+func lowersBestEffort(policy string) bool {
 	return policy == "rckm" || policy == "rckm-gaps" || policy == "rckm-uncapped"
 }
 
-// limit returns the cap of a function under MPS. The paper uses MPS for profiling only (D20).
-func limit(policy string, f Function) share.PerMille {
+// smCap returns the cap on a function's SMs under MPS. The paper uses MPS for profiling only (D20).
+func smCap(policy string, f Function) share.PerMille {
 	request, limit := f.Shares()
 	switch policy {
 	case "exclusive", "tgs", "rckm-uncapped":

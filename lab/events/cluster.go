@@ -8,32 +8,32 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Config is a cluster of equal nodes.
+// Config describes the simulated cluster of equal nodes, each with the same number of equal GPUs.
 type Config struct {
 	Nodes       int
 	GPUsPerNode int
 	Memory      share.Bytes // of each GPU
 	Gamma       int64       // bound of the limits on one GPU, per mille
-	Whole       bool        // forbids every policy to cut models
+	Whole       bool        // no policy may divide models
 }
 
-// cluster is the nodes and the instances on them.
+// cluster holds the simulated nodes and the instances that run on them.
 type cluster struct {
-	policy  Policy
-	packer  packing.Packer
-	slices  []packing.Slice // of every node
-	fleet   *packing.Fleet
-	version int64
-	booked  [][]booking      // by node
-	where   map[string][]int // nodes by instance
-	running map[string]Instance
-	asked   demand
-	seen    learner
-	active  int    // GPUs with at least one share
-	gang    string // the instance that is being placed
+	policy    Policy
+	packer    packing.Packer
+	slices    []packing.Slice // of every node
+	fleet     *packing.Fleet
+	version   int64
+	booked    [][]booking      // by node
+	where     map[string][]int // nodes by instance
+	running   map[string]Instance
+	requested demand
+	seen      learner
+	active    int    // GPUs with at least one share
+	gang      string // the instance that is being placed
 }
 
-// demand is what the running instances request, whatever the policy guarantees them.
+// demand sums what the running instances request, whatever the policy guarantees them.
 type demand struct {
 	sm     share.PerMille
 	memory share.Bytes
@@ -44,7 +44,7 @@ func (d *demand) add(in Instance, sign int) {
 	d.memory += share.Bytes(sign*in.GPUs) * in.Memory
 }
 
-// booking is a part of an instance on one node.
+// booking is one pod of an instance with the slices that it occupies on a node.
 type booking struct {
 	instance string
 	node     int
@@ -68,12 +68,12 @@ func newCluster(cfg Config, p Policy) *cluster {
 	}
 	c.fleet = packing.NewFleet(c.packer, cfg.Nodes)
 	for i := range cfg.Nodes {
-		c.rebuild(i)
+		c.rebuildNode(i)
 	}
 	return c
 }
 
-// stop frees the GPUs of an instance.
+// stop removes an instance from the cluster and frees its GPUs.
 func (c *cluster) stop(name string) {
 	for _, i := range c.where[name] {
 		c.booked[i] = slices.DeleteFunc(c.booked[i], func(b booking) bool {
@@ -82,10 +82,10 @@ func (c *cluster) stop(name string) {
 			}
 			return b.instance == name
 		})
-		c.rebuild(i)
+		c.rebuildNode(i)
 	}
 	delete(c.where, name)
-	c.asked.add(c.running[name], -1)
+	c.requested.add(c.running[name], -1)
 	delete(c.running, name)
 }
 
@@ -96,16 +96,17 @@ func (c *cluster) book(instance string, b booking) {
 	if !slices.Contains(c.where[instance], b.node) {
 		c.where[instance] = append(c.where[instance], b.node)
 	}
-	c.rebuild(b.node)
+	c.rebuildNode(b.node)
 }
 
-// rebuild computes the node from its bookings. While a gang is placed, a GPU with one of its workers is closed to the others (D3).
-func (c *cluster) rebuild(i int) {
+// rebuildNode computes the i-th node from its bookings. While a gang (an instance of several workers) is placed, a GPU with one of its
+// workers is closed to the other workers (D3).
+func (c *cluster) rebuildNode(i int) {
 	node := packing.NewNode(fmt.Sprintf("%06d", i), c.slices, 0, 0)
 	for _, b := range c.booked[i] {
 		node.Take(c.packer.Rules.Model, b.pod, b.plan)
 		if b.instance == c.gang {
-			node.Slices = closed(node.Slices, b.plan)
+			node.Slices = closeGPUs(node.Slices, b.plan)
 		}
 	}
 	if old := c.fleet.Node(i); old != nil {
@@ -125,7 +126,7 @@ func (c *cluster) count(n *packing.Node, sign int) {
 	}
 }
 
-func closed(all []packing.Slice, plan packing.Plan) []packing.Slice {
+func closeGPUs(all []packing.Slice, plan packing.Plan) []packing.Slice {
 	out := slices.Clone(all)
 	for _, picks := range plan {
 		for _, p := range picks {
@@ -133,4 +134,26 @@ func closed(all []packing.Slice, plan packing.Plan) []packing.Slice {
 		}
 	}
 	return out
+}
+
+// learner holds what the scheduler's plugins learn from the cluster: the mix of running pods, the total capacity, and the epoch for which
+// nodes are ranked.
+type learner struct {
+	mix    packing.Mix
+	total  packing.Capacity
+	frozen packing.Epoch
+}
+
+func newLearner() learner {
+	return learner{total: packing.Capacity{Models: map[string]packing.MilliGPU{}}}
+}
+
+// updateDemand computes the demand for the node ranking again if the cluster has changed enough, as the scheduler does.
+func (c *cluster) updateDemand() {
+	if !c.policy.learns || !c.seen.frozen.Expired(&c.seen.mix, c.seen.total) {
+		return
+	}
+	c.seen.frozen = packing.NewEpoch(&c.seen.mix, c.seen.total)
+	c.packer.Ranker = c.policy.ranker(packing.NewDemand(&c.seen.mix, c.seen.total))
+	c.fleet.SetPacker(c.packer)
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// cut divides a model that no active GPU holds between GPUs of one node, those with the most free memory first, until it fits:
-// memory worst-fit, with the fewest stages that a node allows (DI-34, D8). Each GPU is charged the whole request, as request and
-// as limit (D9). Unused GPUs take part only where they could not hold the model alone.
-func (c *cluster) cut(in Instance, fresh bool) (best booking, found bool) {
+// partitionModel divides a model that no active GPU can hold between GPUs of one node, those with the most free memory first, until it
+// fits: memory worst-fit, with the fewest stages that a node allows (DI-34, D8). Each GPU is charged the whole request, as request and as
+// limit (D9). Unused GPUs are included only if no GPU could hold the model alone.
+func (c *cluster) partitionModel(in Instance, fresh bool) (best booking, found bool) {
 	for i := range c.booked {
 		if len(c.booked[i]) == 0 && !fresh {
 			continue
 		}
-		b, ok := c.cutOn(i, in, fresh)
+		b, ok := c.partitionOn(i, in, fresh)
 		if ok && (!found || len(b.plan) < len(best.plan)) {
 			best, found = b, true
 		}
@@ -24,13 +24,13 @@ func (c *cluster) cut(in Instance, fresh bool) (best booking, found bool) {
 	return best, found
 }
 
-func (c *cluster) cutOn(node int, in Instance, fresh bool) (booking, bool) {
+func (c *cluster) partitionOn(node int, in Instance, fresh bool) (booking, bool) {
 	request, _ := c.policy.book(in)
 	part := share.Share{SMRequest: request, SMLimit: request, QuotaRequest: share.Whole, QuotaLimit: share.Whole}
 	var stages []share.Container
 	var plan packing.Plan
 	left := in.Memory
-	for _, g := range c.fragments(c.fleet.Node(node), part, fresh) {
+	for _, g := range c.freeFragments(c.fleet.Node(node), part, fresh) {
 		part.Memory = min(left, g.free)
 		stages = append(stages, share.Container{VGPUs: 1, Share: part})
 		plan = append(plan, []packing.Pick{{Slice: g.slice, Class: c.policy.isolation}})
@@ -46,8 +46,8 @@ type fragment struct {
 	free  share.Bytes
 }
 
-// fragments returns the GPUs that admit a stage, those with the most free memory first.
-func (c *cluster) fragments(n *packing.Node, stage share.Share, fresh bool) []fragment {
+// freeFragments returns the GPUs of the node that admit a stage of a model, with their free memory, the largest first.
+func (c *cluster) freeFragments(n *packing.Node, stage share.Share, fresh bool) []fragment {
 	var out []fragment
 	for i := range n.Slices {
 		free := n.Slices[i].Memory - n.Loads[i].Memory()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Parse reads a list in the format of Dilu's simulator: one Python dict a line, with SMs as parts of a GPU and memory in GiB.
-// Times may not decrease; an instance starts once and ends after it. Errors name the line.
+// Parse parses a list of events in the format of Dilu's simulator: one Python dict a line, with SMs as fractions of a GPU and memory in
+// GiB. Times may not decrease; an instance starts once and ends later. Errors name the line.
 func Parse(text string) ([]Event, error) {
 	var list []Event
 	running := map[string]bool{}
@@ -18,7 +18,7 @@ func Parse(text string) ([]Event, error) {
 		}
 		e, err := parseLine(line)
 		if err == nil {
-			err = follows(list, running, e)
+			err = checkOrder(list, running, e)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", i+1, err)
@@ -32,8 +32,8 @@ func Parse(text string) ([]Event, error) {
 	return list, nil
 }
 
-// follows returns an error if the event contradicts those before it.
-func follows(before []Event, running map[string]bool, e Event) error {
+// checkOrder returns an error if the event contradicts those before it: an earlier time, a second start, or an end without a start.
+func checkOrder(before []Event, running map[string]bool, e Event) error {
 	switch name := e.Instance.Name; {
 	case len(before) > 0 && e.At.Before(before[len(before)-1].At):
 		return fmt.Errorf("the time goes back to %s", e.At.Format(time.DateTime))

@@ -5,35 +5,35 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Policy is a way to choose GPUs for instances.
+// Policy is a packing policy: how nodes are ranked, in which isolation class instances run, and which SMs they are guaranteed.
 type Policy struct {
 	Name      string
 	ranker    func(*packing.Demand) packing.Ranker
 	isolation share.Isolation
-	book      func(Instance) (request, limit share.PerMille) // what is promised on each GPU
-	learns    bool                                           // the ranker wants to know what typically runs
+	book      func(Instance) (request, limit share.PerMille) // SMs guaranteed and allowed on each GPU
+	learns    bool                                           // the ranker depends on what typically runs
 	apart     bool                                           // the workers of a gang may be on several nodes
-	inOrder   bool                                           // takes the first node with room, not the best
-	cuts      bool                                           // cuts models rather than start a GPU
+	inOrder   bool                                           // chooses the first node that fits, not the best
+	cuts      bool                                           // divides models rather than use another GPU
 }
 
-// Policies returns Dilu's packing, those that the paper compares it with (5.1), and gshare's: SlotPacking, with the workers of a
+// Policies returns Dilu's packing policy, those that the paper compares it with (5.1), and gshare's: SlotPacking, with the workers of a
 // gang as separate pods.
 func Policies() []Policy {
 	return []Policy{
 		{Name: "exclusive", ranker: bestSM, isolation: share.Exclusive, book: whole},
 		{Name: "limit", ranker: bestSM, isolation: share.MPS, book: limits},
 		{Name: "request", ranker: bestSM, isolation: share.MPS, book: requests},
-		{Name: "firstfit", ranker: first, isolation: share.Elastic, book: both, inOrder: true},
+		{Name: "firstfit", ranker: byIndex, isolation: share.Elastic, book: both, inOrder: true},
 		{Name: "complementary", ranker: dilu, isolation: share.Elastic, book: both, cuts: true},
 		{Name: "gshare", ranker: balance, isolation: share.Elastic, book: both, cuts: true, apart: true, learns: true},
 	}
 }
 
-// bestSM ranks like INFless: by SMs; memory only has to fit.
+// bestSM returns a ranker by SMs alone, as in INFless; memory only has to fit.
 func bestSM(*packing.Demand) packing.Ranker { return packing.Complementary{Alpha: share.Whole} }
 
-func first(*packing.Demand) packing.Ranker { return firstFit{} }
+func byIndex(*packing.Demand) packing.Ranker { return firstFit{} }
 
 func dilu(*packing.Demand) packing.Ranker { return packing.DiluWeights }
 
@@ -46,16 +46,16 @@ func limits(in Instance) (request, limit share.PerMille)   { return in.Limit, in
 func requests(in Instance) (request, limit share.PerMille) { return in.Request, in.Request }
 func both(in Instance) (request, limit share.PerMille)     { return in.Request, in.Limit }
 
-// firstFit prefers the GPU with the lowest number of a node.
+// firstFit is a ranker that prefers the GPU with the lowest index on a node.
 type firstFit struct{}
 
-// Rank implements packing.Ranker.
 func (firstFit) Rank(_ *packing.Node, _ *packing.Pod, picks []packing.Choice) packing.Rank {
 	return packing.Rank(picks[0].Slice)
 }
 
-// pods returns the instance as one pod, whose vGPUs stay on one node (D11), or as one pod for each worker.
-func (p Policy) pods(in Instance) []*packing.Pod {
+// podsFor returns the instance as one pod, whose vGPUs stay on one node (D11), or as one pod for each worker if the policy allows workers
+// on several nodes.
+func (p Policy) podsFor(in Instance) []*packing.Pod {
 	request, limit := p.book(in)
 	sh := share.Share{SMRequest: request, SMLimit: limit, QuotaRequest: share.Whole, QuotaLimit: share.Whole, Memory: in.Memory}
 	if !p.apart {

@@ -13,7 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// record is one line of a list. A nil pointer is a missing field.
+// record is one line of a list of events, as decoded from JSON. A nil pointer is a missing field.
 type record struct {
 	Time     string
 	Action   string
@@ -28,7 +28,7 @@ type record struct {
 }
 
 func parseLine(line string) (Event, error) {
-	text, err := jsonOf(line)
+	text, err := pythonToJSON(line)
 	if err != nil {
 		return Event{}, err
 	}
@@ -44,9 +44,9 @@ func parseLine(line string) (Event, error) {
 	return r.event()
 }
 
-// jsonOf converts a Python literal of dicts, lists, numbers and strings to JSON, which has other quotes. It does not support
-// Python's escapes, which the lists do not contain.
-func jsonOf(python string) (string, error) {
+// pythonToJSON converts a Python literal of dicts, lists, numbers and strings to JSON, which has other quotes. It does not support Python's
+// escapes, which the lists do not contain.
+func pythonToJSON(python string) (string, error) {
 	var out strings.Builder
 	for rest := python; ; {
 		at := strings.IndexAny(rest, `'"`)

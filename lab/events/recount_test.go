@@ -64,8 +64,8 @@ func recountInstances(c *cluster, workers map[string]map[gpu]bool, nodes map[str
 		asked.sm += share.PerMille(in.GPUs) * in.Request
 		asked.memory += share.Bytes(in.GPUs) * in.Memory
 	}
-	if len(workers) != len(c.running) || len(workers) != len(c.where) || asked != c.asked {
-		return fmt.Errorf("%d instances with %+v; recorded are %d, %d with %+v", len(workers), asked, len(c.running), len(c.where), c.asked)
+	if len(workers) != len(c.running) || len(workers) != len(c.where) || asked != c.requested {
+		return fmt.Errorf("%d instances with %+v; recorded are %d, %d with %+v", len(workers), asked, len(c.running), len(c.where), c.requested)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func TestRecountFindsFaults(t *testing.T) {
 		"limits":            func(_ *cluster, b *booking) { b.pod.Request.Containers[0].Share.SMLimit = 1501 },
 		"memory":            func(_ *cluster, b *booking) { b.pod.Request.Containers[0].Share.Memory = 41 * gib },
 		"unknown instance":  func(_ *cluster, b *booking) { b.instance = "nobody" },
-		"demand":            func(c *cluster, _ *booking) { c.asked.sm++ },
+		"demand":            func(c *cluster, _ *booking) { c.requested.sm++ },
 		"two nodes":         func(c *cluster, b *booking) { moveHalf(c, b) },
 		"not booked at all": func(c *cluster, _ *booking) { c.booked[0], c.active = nil, 0 },
 	} {

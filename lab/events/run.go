@@ -6,30 +6,30 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Sample is the number of used GPUs after an event.
+// Sample is the number of GPUs in use after an event.
 type Sample struct {
 	After  time.Duration // since the first event
 	Active int
 }
 
-// Result is the outcome of a replay. Means are over time, from the first event to the last.
+// Result is the outcome of replaying a list of events under one policy. Means are over time, from the first event to the last.
 type Result struct {
 	Timeline  []Sample // one for each event
 	Peak      int      // most GPUs that were active at once
 	Mean      float64
-	Decisions int // instances that started
-	Refused   int // of these, those that found no room
+	Decisions int // starts of instances
+	Refused   int // starts that were refused as no GPU had space
 
-	// The parts of active GPUs that nobody asked for (DI-102): SMs beyond the instances' requests, whatever the policy
-	// promises them, and memory.
+	// The fractions of active GPUs that no instance requested (DI-102): SMs beyond the requests, whatever the policy
+	// guarantees, and memory.
 	SMFragmentation, MemoryFragmentation float64
 }
 
-// Run replays the list under a policy.
+// Run replays the list of events under a policy and returns the GPUs that it needed.
 func Run(list []Event, cfg Config, p Policy) Result {
 	c := newCluster(cfg, p)
 	var r Result
-	var total integral
+	var total usageIntegral
 	for i, e := range list {
 		if i > 0 {
 			total.add(c, e.At.Sub(list[i-1].At))
@@ -55,18 +55,18 @@ func (r *Result) apply(c *cluster, e Event) {
 	}
 }
 
-// integral is a sum over time.
-type integral struct{ seconds, gpus, sm, memory float64 }
+// usageIntegral sums GPUs, requested SMs and requested memory over time, each weighted by seconds.
+type usageIntegral struct{ seconds, gpus, sm, memory float64 }
 
-func (t *integral) add(c *cluster, d time.Duration) {
+func (t *usageIntegral) add(c *cluster, d time.Duration) {
 	s := d.Seconds()
 	t.seconds += s
 	t.gpus += s * float64(c.active)
-	t.sm += s * float64(c.asked.sm)
-	t.memory += s * float64(c.asked.memory)
+	t.sm += s * float64(c.requested.sm)
+	t.memory += s * float64(c.requested.memory)
 }
 
-// ratio returns a/b, and 0 if both are 0.
+// ratio returns a/b, or 0 if b is 0.
 func ratio(a, b float64) float64 {
 	if b == 0 {
 		return 0

@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// Row is one record of a CSV file.
+// Row is one record of a CSV file, with the line on which it begins.
 type Row struct {
 	Line   int // on which the record begins, from 1
 	Fields []string
 	header []string // trimmed; none for Records
 }
 
-// Column returns the index of a column, or -1.
+// Column returns the index of the named column, or -1.
 func (r *Row) Column(name string) int { return slices.Index(r.header, name) }
 
-// Text returns the field of a column without the spaces around it, and nothing if there is no such column.
+// Text returns the field of a column without surrounding spaces, or "" if there is no such column.
 func (r *Row) Text(column string) string {
 	if i := r.Column(column); i >= 0 {
 		return strings.TrimSpace(r.Fields[i])
@@ -29,8 +29,8 @@ func (r *Row) Text(column string) string {
 	return ""
 }
 
-// Records iterates over the records of CSV text, all of them with as many fields as the first. It ends at the first error, which
-// names the line. The fields of a record are valid until the next.
+// Records iterates over the records of CSV text, all of them with as many fields as the first. It ends at the first error, which names the
+// line. The fields of a record are valid until the next one.
 func Records(in io.Reader) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		r := csv.NewReader(in)
@@ -52,7 +52,7 @@ func Records(in io.Reader) iter.Seq2[Row, error] {
 	}
 }
 
-// Rows iterates over the records below a header, which must have the columns that are named.
+// Rows iterates over the records below the header of CSV text. It yields an error if a named column is missing.
 func Rows(in io.Reader, columns ...string) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		var header []string
@@ -83,7 +83,7 @@ func Rows(in io.Reader, columns ...string) iter.Seq2[Row, error] {
 	}
 }
 
-// Map returns the fields by column name.
+// Map returns the fields of the record by column name.
 func (r *Row) Map() map[string]string {
 	m := make(map[string]string, len(r.header))
 	for i, name := range r.header {

@@ -10,12 +10,12 @@ import (
 	"github.com/gshare-dev/gshare/lab/table"
 )
 
-// ReadNodes reads a list of nodes from a file, or from package dataset, with the columns sn, cpu_milli, memory_mib, gpu, model.
+// ReadNodes reads nodes from a CSV file, or from package dataset, with the columns sn, cpu_milli, memory_mib, gpu, model.
 func ReadNodes(file string) ([]Node, error) {
 	return readFile(file, []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}, nodeOf)
 }
 
-// ReadPods reads a list of pods likewise, with the columns name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec;
+// ReadPods reads pods from a CSV file, or from package dataset, with the columns name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec;
 // others are ignored. Some of openb's lists have no gpu_spec: their pods accept every model.
 func ReadPods(file string) ([]Pod, error) {
 	return readFile(file, []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}, podOf)
@@ -84,13 +84,13 @@ func read[T any](text string, columns []string, parse func(*row) T) ([]T, error)
 	return out, nil
 }
 
-// row is one line of a list; it keeps the first error of its columns.
+// row is one line of a CSV file. It keeps the first error in its columns.
 type row struct {
 	table.Row
 	err error
 }
 
-// text returns the field of a column, which only a model may leave empty.
+// text returns the field of a column, and records an error if it is empty, which only the model may be.
 func (r *row) text(column string) string {
 	s := r.Text(column)
 	if s == "" && column != "model" {

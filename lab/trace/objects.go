@@ -17,10 +17,10 @@ import (
 // Image is the container image of simulated pods, which is never run.
 const Image = "gshare.dev/simulated"
 
-// maxPods is the pod capacity of a node, more than any node of the trace holds.
+// maxPods is the pod capacity of a simulated node: more than any node of the trace has.
 const maxPods = 1000
 
-// Object returns the Kubernetes node, ready, with its GPUs as gshare's agent would publish them.
+// Object returns the trace's node as a ready Kubernetes node, with its GPUs as gshare's agent would publish them.
 func (n Node) Object() (*v1.Node, error) {
 	inv := n.inventory()
 	text, err := kube.EncodeInventory(inv)
@@ -58,9 +58,9 @@ func (n Node) inventory() kube.Inventory {
 	return inv
 }
 
-// Object returns the Kubernetes pod for a scheduler profile. A gpu_milli g of one GPU is ceil(g/10) percent of the SMs at full
-// quota, and that part of the memory of the smallest device in the cluster that the pod accepts; several GPUs are whole ones. A
-// pod without GPUs stays a plain pod.
+// Object returns the trace's pod as a Kubernetes pod for a scheduler profile. A gpu_milli g of one GPU becomes ceil(g/10) percent of the
+// SMs at full quota, and that fraction of the memory of the smallest device in the cluster that the pod accepts; several GPUs are whole
+// ones. A pod without GPUs stays a plain pod.
 func (p Pod) Object(profile string, models []string) *v1.Pod {
 	limits := v1.ResourceList{
 		v1.ResourceCPU:    *resource.NewMilliQuantity(p.MilliCPU, resource.DecimalSI),
@@ -92,7 +92,8 @@ func (p Pod) askForShare(pod *v1.Pod, limits v1.ResourceList, models []string) {
 	}
 }
 
-// memoryMiB returns the pod's part of the memory of the smallest acceptable device of the cluster.
+// memoryMiB returns the memory that the pod requests of each device: its fraction of the memory of the smallest acceptable device in the
+// cluster.
 func (p Pod) memoryMiB(models []string) int64 {
 	smallest := int64(0)
 	for _, m := range models {
@@ -109,7 +110,7 @@ func (p Pod) memoryMiB(models []string) int64 {
 	return max(1, smallest*p.MilliGPU/1000)
 }
 
-// Models returns the GPU models of the nodes.
+// Models returns the sorted distinct GPU models of the nodes.
 func Models(nodes []Node) []string {
 	var out []string
 	for _, n := range nodes {
@@ -121,7 +122,7 @@ func Models(nodes []Node) []string {
 	return out
 }
 
-// Replicate returns nodes and pods k times under new names: a larger cluster with proportionally more work.
+// Replicate returns k copies of the nodes and pods, under new names: a larger cluster with proportionally more work.
 func Replicate(nodes []Node, pods []Pod, k int) ([]Node, []Pod) {
 	outNodes, outPods := slices.Clone(nodes), slices.Clone(pods)
 	for i := 1; i < k; i++ {

@@ -15,7 +15,7 @@ var (
 	podShapes string
 )
 
-// counted is a shape and how often it occurs in the trace.
+// counted is the shape of a node or pod and how often it occurs in the trace.
 type counted[T any] struct {
 	count int
 	value T
@@ -27,8 +27,9 @@ func countedShapes[T any](table string, column string, parse func(*row) T) ([]co
 	})
 }
 
-// Sample returns pods drawn by their frequency in the trace, and a cluster of the trace's node shapes, scaled so that the pods
-// request the same part of it as all pods of the trace request of all nodes. Pods that request a part of a GPU are timed.
+// Sample returns pods drawn by their frequency in the openb trace, and a cluster of the trace's node shapes, scaled so that the pods
+// request the same fraction of it as all pods of the trace request of all nodes. Pods that request a fraction of a GPU are converted to a
+// share of time.
 func Sample(pods int, seed uint64) ([]Node, []Pod, error) {
 	nodes, err := countedShapes(nodeShapes, "model", nodeOf)
 	if err != nil {

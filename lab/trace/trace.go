@@ -1,8 +1,8 @@
-// Package trace reads cluster traces in the CSV form of the openb production trace and turns their nodes and pods into
-// Kubernetes objects that ask for gshare resources.
+// Package trace reads cluster traces in the CSV form of the openb production trace, and converts their nodes and pods to Kubernetes objects
+// that request gshare resources.
 package trace
 
-// Node is one machine of a trace.
+// Node is one machine of a cluster trace.
 type Node struct {
 	Name      string
 	MilliCPU  int64
@@ -11,7 +11,7 @@ type Node struct {
 	Model     string // of its GPUs
 }
 
-// Pod is one pod of a trace.
+// Pod is one pod of a cluster trace, with the CPU, memory and GPUs that it requests.
 type Pod struct {
 	Name      string
 	MilliCPU  int64
@@ -22,14 +22,14 @@ type Pod struct {
 	Timed     int      // n > 0: asks for the n-th smallest SM share of the grid that holds it, for a part of the time
 }
 
-// TotalMilli returns the GPU that the pod requests, in thousandths of a device.
+// TotalMilli returns the GPUs that the pod requests, in thousandths of a device.
 func (p Pod) TotalMilli() int64 { return int64(p.GPUs) * p.MilliGPU }
 
-// gridSM is the SM shares, in percent, that FaST-GShare profiles (FG-20).
+// gridSM lists the SM shares, in percent, that FaST-GShare profiles (FG-20).
 var gridSM = []int64{6, 12, 24, 50, 60, 80, 100}
 
-// share returns the part of each device in percent: of SMs and of time. The trace has parts of a GPU only; a timed pod gets an SM
-// share of the grid, and the quota that makes the same GPU time.
+// share returns the percentage of each device that the pod requests: of SMs and of time. The trace has fractions of a GPU only; a timed pod
+// gets an SM share of the grid, and the quota that makes the same GPU time.
 func (p Pod) share() (sm, quota int64) {
 	if p.Timed == 0 || p.GPUs > 1 {
 		return (p.MilliGPU + 9) / 10, 100
@@ -46,14 +46,14 @@ func (p Pod) share() (sm, quota int64) {
 	return sm, min(100, (10*p.MilliGPU+sm-1)/sm)
 }
 
-// Device is the memory and the SMs of a model of GPU.
+// Device holds the memory and the number of SMs of a GPU model.
 type Device struct {
 	MemoryMiB int64
 	SMs       int
 }
 
-// devices is the memory and SMs by the model names of the trace. G2 and G3 hide the product; their memory is that of the classes
-// that its authors describe, and the SM counts are those of A10 and A100.
+// devices holds the memory and SMs of the GPU models, by their names in the trace. G2 and G3 hide the product; their memory is that of the
+// classes that the trace's authors describe, and the SM counts are those of A10 and A100.
 var devices = map[string]Device{
 	"T4":      {16 << 10, 40},
 	"P100":    {16 << 10, 56},
@@ -64,7 +64,7 @@ var devices = map[string]Device{
 	"G3":      {80 << 10, 108},
 }
 
-// DeviceOf returns the device of a model, and whether the model is known.
+// DeviceOf returns the memory and SMs of a GPU model, and whether the model is known.
 func DeviceOf(model string) (Device, bool) {
 	d, ok := devices[model]
 	return d, ok

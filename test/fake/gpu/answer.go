@@ -44,7 +44,7 @@ func (s *Simulation) answer(p *process, r *request) (answer reply, due bool) {
 	case opWaitStream:
 		return reply{}, s.idle(p, r.a)
 	case opWaitDevice:
-		return reply{}, int(r.a) >= len(s.devices) || s.devices[r.a].Idle(p.id)
+		return reply{}, int(r.a) >= len(s.devices) || s.devices[r.a].IsIdle(p.id)
 	case opQueryStream:
 		if s.idle(p, r.a) {
 			return reply{}, true
@@ -64,5 +64,5 @@ func (s *Simulation) answer(p *process, r *request) (answer reply, due bool) {
 }
 
 func (s *Simulation) idle(p *process, stream uint64) bool {
-	return !slices.ContainsFunc(s.devices, func(d *device.Device) bool { return d.Last(device.Stream{Process: p.id, ID: stream}) != nil })
+	return !slices.ContainsFunc(s.devices, func(d *device.Device) bool { return d.LastWork(device.Stream{Process: p.id, ID: stream}) != nil })
 }

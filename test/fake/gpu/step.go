@@ -76,7 +76,7 @@ func (s *Simulation) next() (at time.Duration, ok bool) {
 		}
 	}
 	for _, d := range s.devices {
-		if t, some := d.Next(); some {
+		if t, some := d.NextEvent(); some {
 			earliest(t)
 		}
 	}

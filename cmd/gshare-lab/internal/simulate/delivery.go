@@ -58,7 +58,7 @@ func tokenNames() (names []string) {
 
 func (d *deliverySimulation) flags(f *pflag.FlagSet) {
 	f.StringVar(&d.familyName, "family", "papermix", strings.Join(shapesFamilies(), ", "))
-	f.StringVar(&d.admission, "admission", "slot", strings.Join(delivery.Admissions(), " or "))
+	f.StringVar(&d.admission, "admission", "slot", strings.Join(delivery.AdmissionRules(), " or "))
 	f.IntVar(&d.gpus, "gpus", 300, "number of GPUs to fill")
 	f.DurationVar(&d.setting.Window, "window", 100*time.Millisecond, "window in which quotas are accounted; divides a second")
 	f.DurationVar(&d.setting.Turn, "turn", 5*time.Millisecond, "length of turns, and maximum token of policies without turns")
@@ -83,8 +83,8 @@ func (d *deliverySimulation) prepare() error {
 	switch {
 	case !known:
 		return fmt.Errorf("--family: unknown value %q: must be one of %s", d.familyName, strings.Join(shapesFamilies(), ", "))
-	case !slices.Contains(delivery.Admissions(), d.admission):
-		return fmt.Errorf("--admission: unknown value %q: must be one of %s", d.admission, strings.Join(delivery.Admissions(), ", "))
+	case !slices.Contains(delivery.AdmissionRules(), d.admission):
+		return fmt.Errorf("--admission: unknown value %q: must be one of %s", d.admission, strings.Join(delivery.AdmissionRules(), ", "))
 	case d.gpus < 1 || d.gpus > maxDeliveryGPUs:
 		return fmt.Errorf("--gpus: %d is not between 1 and %d", d.gpus, maxDeliveryGPUs)
 	case d.setting.Seconds < 1 || d.setting.Seconds > maxSeconds:

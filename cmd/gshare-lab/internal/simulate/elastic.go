@@ -65,7 +65,7 @@ func simulateElastic() *simulation {
 }
 
 func (e *elasticSimulation) flags(f *pflag.FlagSet) {
-	f.StringVar(&e.kind, "kind", elastic.Kinds()[0], strings.Join(elastic.Kinds(), ", "))
+	f.StringVar(&e.kind, "kind", elastic.PairKinds()[0], strings.Join(elastic.PairKinds(), ", "))
 	f.StringVar(&e.pair, "pair", "all", "one pair of the kind, or all")
 	f.Float64Var(&e.setting.CV, "cv", 1, "coefficient of variation of the gaps between requests: gamma distributed, 1 is Poisson")
 	f.Float64Var(&e.load, "load", 1, "requests per second, as a multiple of those of Dilu's figures")

@@ -10,13 +10,13 @@ import (
 
 const never = token.Never
 
-// world is one GPU with its clients.
-type world struct {
+// simulation is one simulated GPU with its clients and the gate that controls their launches.
+type simulation struct {
 	device  *device.Device
 	gate    gate
 	clients []*client
 	now     time.Duration
-	check   time.Duration // when the gate wants to be called
+	check   time.Duration // time of the next call of gate.advance
 }
 
 func serve(ctx context.Context, c []*client, s Setting) error {
@@ -24,15 +24,15 @@ func serve(ctx context.Context, c []*client, s Setting) error {
 	if err != nil {
 		return err
 	}
-	w := &world{device: device.New(), gate: g, clients: c}
-	w.device.Interfere(s.Interference)
+	w := &simulation{device: device.New(), gate: g, clients: c}
+	w.device.SetInterference(s.Interference)
 	for _, client := range c {
-		w.device.Attach(client.process, limit(s.Policy, client.Function))
-		if client.Trains && yields(s.Policy) {
-			w.device.Yield(client.process)
+		w.device.Attach(client.process, smCap(s.Policy, client.Function))
+		if client.Trains && lowersBestEffort(s.Policy) {
+			w.device.LowerPriority(client.process)
 		}
 	}
-	for steps := 0; w.now < s.Length || w.now < 2*s.Length && w.pending(); steps++ {
+	for steps := 0; w.now < s.Length || w.now < 2*s.Length && w.hasRequests(); steps++ {
 		if steps%10_000 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -41,8 +41,8 @@ func serve(ctx context.Context, c []*client, s Setting) error {
 	return nil
 }
 
-// pending reports whether requests are waiting or still to come.
-func (w *world) pending() bool {
+// hasRequests reports whether requests are waiting or still to arrive.
+func (w *simulation) hasRequests() bool {
 	for _, c := range w.clients {
 		if !c.Trains && (len(c.waiting) > 0 || len(c.arrivals) > 0) {
 			return true
@@ -51,15 +51,15 @@ func (w *world) pending() bool {
 	return false
 }
 
-// step advances to the next event. Work of trainings is counted until the end of the requests.
-func (w *world) step(end time.Duration) {
+// step advances the simulation to the next event. Work of trainings is counted until the end of the requests.
+func (w *simulation) step(end time.Duration) {
 	w.launch()
 	next := w.check
-	if at, ok := w.device.Next(); ok {
+	if at, ok := w.device.NextEvent(); ok {
 		next = min(next, at)
 	}
 	for _, c := range w.clients {
-		if at, ok := c.wake(w.now); ok {
+		if at, ok := c.nextEvent(w.now); ok {
 			next = min(next, at)
 		}
 	}
@@ -69,23 +69,23 @@ func (w *world) step(end time.Duration) {
 		if c.process != work.Stream.Process {
 			c = w.clients[1]
 		}
-		c.complete(w.now)
+		c.completeWave(w.now)
 		if w.now > end {
 			c.done--
 		}
 	}
 }
 
-// launch advances the gate and lets every client launch what the gate allows.
-func (w *world) launch() {
+// launch advances the gate and lets every client launch the kernels that the gate allows.
+func (w *simulation) launch() {
 	for _, c := range w.clients {
-		c.arrive(w.now)
+		c.acceptRequests(w.now)
 	}
 	w.check = w.gate.advance(w.now, w.clients, w.device)
 	for k, c := range w.clients {
-		for c.flying < ahead && c.wants(w.now) && w.gate.may(k) {
+		for c.flying < maxQueuedWaves && c.hasKernel(w.now) && w.gate.may(k) {
 			w.gate.launched(w.now, k, c.all[c.next].blocks()*int64(c.all[c.next].Waves))
-			for _, wave := range c.launch(w.now) {
+			for _, wave := range c.launchKernel(w.now) {
 				w.device.Submit(wave)
 			}
 		}
