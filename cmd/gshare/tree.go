@@ -75,7 +75,7 @@ func readTree(ctx context.Context, c *cluster.Connection) (nodes []treeNode, err
 		return nil, err
 	}
 	for _, object := range s.Nodes {
-		n := s.Derive(object, packing.Packer{}, nil, cluster.Unplaced)
+		n := s.Derive(object, cluster.Profile{}, nil, cluster.Unplaced)
 		if len(n.Slices) == 0 && n.Doubt == nil {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gshare-dev/gshare/vgpu/api/config/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -62,8 +63,17 @@ func Load(name string, args runtime.Object) (Plugin, error) {
 	return p, nil
 }
 
+// NodeRules returns the rules that the plugin assumes of nodes; its window is 0 if it may be any.
+func (p Plugin) NodeRules() kube.Rules {
+	rules := kube.Rules{GammaPercent: *p.Args.GammaPercent, MixTenants: p.Args.Tenancy == v1alpha1.Mixed}
+	if p.Args.Window != nil {
+		rules.Window = *p.Args.Window
+	}
+	return rules
+}
+
 // Rules returns the packing rules of the plugin.
-func (p Plugin) Rules() packing.Rules { return nodeview.Rules(p.Model, p.Args) }
+func (p Plugin) Rules() packing.Rules { return nodeview.Rules(p.Model, p.NodeRules()) }
 
 // slotPacking counts SMs and divides time: a set of shares fits exactly when its configuration LP fits the window. It is the default.
 func slotPacking(obj runtime.Object) (Plugin, error) {

@@ -3,6 +3,7 @@ package sharing
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 )
 
 // EventsToRegister returns the cluster events that can make a refused pod schedulable. A queueing hint that is unsure queues the pod: a
@@ -56,16 +58,22 @@ func (p *Plugin) hintInventoryChanged(_ klog.Logger, _ *v1.Pod, oldObj, newObj a
 	return fwk.Queue, nil
 }
 
-// reportedErrors holds, for each node, a digest of the last malformed inventory that was reported by an event.
+// reportedErrors holds, for each node, a digest of the last inventory with an error that was reported by an event.
 type reportedErrors struct{ byNode sync.Map }
 
-// reportMalformed records a Warning event on the node with the error in its inventory, once for each version of the inventory.
-func (p *Plugin) reportMalformed(node *v1.Node, err error) {
+// reportInventory records a Warning event on the node with the error of its inventory, once for each version of the inventory. It returns
+// why the node is untrusted.
+func (p *Plugin) reportInventory(node *v1.Node, err error) error {
+	reason, untrusted := "MalformedInventory", nodeview.ErrInventory
+	if errors.Is(err, nodeview.ErrRules) {
+		reason, untrusted = "RulesDiffer", err
+	}
 	now := sha256.Sum256([]byte(string(node.UID) + "/" + node.Annotations[kube.AnnotationInventory]))
 	if before, told := p.reportedErrors.byNode.Swap(node.Name, now); !told || before != now {
-		p.handle.EventRecorder().Eventf(node, nil, v1.EventTypeWarning, "MalformedInventory", "Scheduling",
-			"no gshare pod is placed here: %v", err)
+		p.handle.EventRecorder().Eventf(node, nil, v1.EventTypeWarning, reason, "Scheduling",
+			"profile %s places no pod here: %v", p.inventories.profile, err)
 	}
+	return untrusted
 }
 
 // pruneReported forgets the reported errors of nodes that no longer exist.

@@ -142,6 +142,8 @@ func newHandle(nodes ...fwk.NodeInfo) *fakeHandle {
 	}
 }
 
+func (h *fakeHandle) ProfileName() string { return "gshare" }
+
 func (h *fakeHandle) ClientSet() kubernetes.Interface                        { return h.client }
 func (h *fakeHandle) SharedInformerFactory() informers.SharedInformerFactory { return h.informers }
 func (h *fakeHandle) EventRecorder() events.EventRecorderLogger              { return h.recorder }

@@ -11,8 +11,12 @@ import (
 )
 
 // inventories caches the decoded slices of each node until its inventory annotation changes: occupancy is derived whenever a pod is added
-// or deleted, while GPUs hardly ever change. The zero value is empty.
-type inventories struct{ byNode sync.Map }
+// or deleted, while GPUs hardly ever change.
+type inventories struct {
+	profile string     // of the scheduler configuration
+	assumed kube.Rules // of nodes, by the profile
+	byNode  sync.Map
+}
 
 type knownInventory struct {
 	text   string
@@ -21,7 +25,8 @@ type knownInventory struct {
 	err    error
 }
 
-// slicesOf returns the slices in the node's inventory, or why it is malformed. The caller must not modify them.
+// slicesOf returns the slices in the node's inventory, or why the inventory is malformed or its rules are not those that the profile
+// assumes. The caller must not modify the slices.
 func (i *inventories) slicesOf(node *v1.Node) ([]packing.Slice, error) {
 	text, there := node.Annotations[kube.AnnotationInventory]
 	if last, ok := i.byNode.Load(node.Name); ok {
@@ -30,6 +35,9 @@ func (i *inventories) slicesOf(node *v1.Node) ([]packing.Slice, error) {
 		}
 	}
 	decoded, _, err := kube.InventoryOf(node)
+	if err == nil {
+		err = nodeview.CheckRules(i.profile, i.assumed, decoded.Rules)
+	}
 	fresh := &knownInventory{text: text, there: there, slices: nodeview.Slices(decoded), err: err}
 	i.byNode.Store(node.Name, fresh)
 	return fresh.slices, fresh.err

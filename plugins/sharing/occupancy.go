@@ -19,8 +19,7 @@ import (
 func (p *Plugin) derive(info fwk.NodeInfo, except types.UID, extra []ledger.Assumed) (*packing.Node, error) {
 	slices, err := p.inventories.slicesOf(info.Node())
 	if err != nil {
-		p.reportMalformed(info.Node(), err)
-		return emptyNode(info, nil), nodeview.ErrInventory
+		return emptyNode(info, nil), p.reportInventory(info.Node(), err)
 	}
 	d := &nodeview.OccupancyBuilder{Node: emptyNode(info, slices), Packer: p.bestFit, PodRequest: p.podInfos.requestOf}
 	p.addPods(d, info, except)

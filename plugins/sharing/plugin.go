@@ -61,6 +61,7 @@ func New(ctx context.Context, c Config, handle fwk.Handle) (*Plugin, error) {
 		name: c.Name, handle: handle, rules: c.Rules(), ranker: c.Ranker, candidates: *c.Args.CandidateNodes,
 		ledger: c.Ledger, pods: handle.SharedInformerFactory().Core().V1().Pods().Lister(),
 	}
+	p.inventories.profile, p.inventories.assumed = handle.ProfileName(), c.NodeRules()
 	p.podInfos = newPodInfos(p.isCached, c.Affinity)
 	p.bestFit = p.packerFor(&packing.Demand{})
 	p.fleet = newFleet(p.bestFit)

@@ -13,7 +13,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Errors that make a node untrusted: what its slices hold is not certain, so nothing is placed on it until they are resolved.
+// Errors that make a node untrusted: what its slices hold is not certain, so nothing is placed on it until they are resolved. ErrRules is
+// another one.
 var (
 	ErrInventory  = errors.New("gshare inventory is malformed")
 	ErrPlacement  = errors.New("a pod's gshare placement is malformed")

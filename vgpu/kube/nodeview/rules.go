@@ -1,14 +1,43 @@
 package nodeview
 
 import (
-	"github.com/gshare-dev/gshare/vgpu/api/config/v1alpha1"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Rules returns the packing rules for the arguments of a scheduler profile, whose defaults must be filled in.
-func Rules(m packing.Model, args v1alpha1.SharingArgs) packing.Rules {
+// ErrRules makes a node untrusted for the pods of one scheduler profile: the node's agent would not run all shares that the profile admits.
+var ErrRules = errors.New("gshare rules of node and profile differ")
+
+// Rules converts the rules of a node agent or a scheduler profile into those of the packer.
+func Rules(m packing.Model, r kube.Rules) packing.Rules {
 	rules := packing.NewRules(m)
-	rules.Gamma = *args.GammaPercent * 10
-	rules.MixTenants = args.Tenancy == v1alpha1.Mixed
+	rules.Gamma, rules.MixTenants = r.GammaPercent*10, r.MixTenants
 	return rules
+}
+
+// CheckRules returns an error that wraps ErrRules if the published rules of a node would refuse shares that a profile with the assumed rules
+// admits, or have another window. A node whose rules allow more than the profile is none of these. Nil rules, of an agent that does not
+// publish them, are not checked; nor is the window if the assumed one is 0.
+func CheckRules(profile string, assumed kube.Rules, published *kube.Rules) error {
+	if published == nil {
+		return nil
+	}
+	var differences []string
+	check := func(differ bool, field string, node, assumed any) {
+		if differ {
+			differences = append(differences, fmt.Sprintf("node enforces %s %v, profile %s assumes %v", field, node, profile, assumed))
+		}
+	}
+	check(published.GammaPercent < assumed.GammaPercent, "gammaPercent", published.GammaPercent, assumed.GammaPercent)
+	check(assumed.MixTenants && !published.MixTenants, "tenancy", "namespace", "mixed")
+	window := assumed.Window.Duration
+	check(window != 0 && window != published.Window.Duration, "window", published.Window.Duration, window)
+	if len(differences) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrRules, strings.Join(differences, "; "))
 }

@@ -50,3 +50,6 @@ func Remedy(reasons []kube.Reason) string {
 	}
 	return strings.Join(all, "; ")
 }
+
+// RulesRemedy is what can be done about a node whose rules are not those that a profile assumes.
+const RulesRemedy = "set gammaPercent, tenancy and window alike in the agent's configuration (node.yaml) and in the arguments of the profile's plugin"

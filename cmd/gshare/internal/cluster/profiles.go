@@ -15,6 +15,8 @@ import (
 
 	"github.com/gshare-dev/gshare/manifests"
 	"github.com/gshare-dev/gshare/plugins/registry"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
@@ -26,6 +28,12 @@ type Profile struct {
 	Name   string // by which pods select it, in spec.schedulerName
 	Plugin registry.Plugin
 	Packer packing.Packer // places pods as the plugin does while the mix of pods in the cluster is unknown
+	rules  kube.Rules     // that the plugin assumes of nodes
+}
+
+// CheckRules returns an error that wraps nodeview.ErrRules if the rules of a node's inventory are not those that the profile assumes.
+func (p Profile) CheckRules(inventory kube.Inventory) error {
+	return nodeview.CheckRules(p.Name, p.rules, inventory.Rules)
 }
 
 // configuration is the part of a KubeSchedulerConfiguration with the profiles and their plugins' arguments.
@@ -106,7 +114,7 @@ func parseProfiles(text []byte) (profiles []Profile, err error) {
 				return nil, fmt.Errorf("scheduler configuration: profile %s: %w", p.SchedulerName, err)
 			}
 			packer := packing.Packer{Rules: plugin.Rules(), Ranker: plugin.Ranker(&packing.Demand{})}
-			profiles = append(profiles, Profile{p.SchedulerName, plugin, packer})
+			profiles = append(profiles, Profile{p.SchedulerName, plugin, packer, plugin.NodeRules()})
 		}
 	}
 	return profiles, nil

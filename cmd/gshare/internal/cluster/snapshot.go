@@ -114,12 +114,12 @@ type Node struct {
 	closed map[string]kube.Reason
 }
 
-// Derive returns what the node holds for a pod that looks for a place, by the scheduler's own rules; nil is nobody. Pods for
-// which without is true are left out.
-func (s *Snapshot) Derive(node *v1.Node, packer packing.Packer, asks *v1.Pod, without func(*v1.Pod) bool) *Node {
+// Derive returns what the node holds for a pod that looks for a place, by the scheduler's own rules; nil is nobody. The zero profile
+// trusts nodes with any rules. Pods for which without is true are left out.
+func (s *Snapshot) Derive(node *v1.Node, profile Profile, asks *v1.Pod, without func(*v1.Pod) bool) *Node {
 	inventory, _, err := kube.InventoryOf(node)
 	n := &Node{Object: node, Used: v1.ResourceList{}, closed: closedOf(inventory)}
-	d := &nodeview.OccupancyBuilder{Node: packing.NewNode(node.Name, nodeview.Slices(inventory), 0, 0), Packer: packer, PodRequest: s.PodRequest}
+	d := &nodeview.OccupancyBuilder{Node: packing.NewNode(node.Name, nodeview.Slices(inventory), 0, 0), Packer: profile.Packer, PodRequest: s.PodRequest}
 	for _, pod := range s.onNode[node.Name] {
 		if !without(pod) {
 			d.AddPod(pod)
@@ -135,6 +135,8 @@ func (s *Snapshot) Derive(node *v1.Node, packer packing.Packer, asks *v1.Pod, wi
 	n.Doubt, n.Node, n.placed = d.Build(), d.Node, d.Occupants()
 	if err != nil {
 		n.Doubt = fmt.Errorf("%w: %w", nodeview.ErrInventory, err)
+	} else if err := profile.CheckRules(inventory); err != nil {
+		n.Doubt = err
 	}
 	free := n.Free(v1.ResourceMemory)
 	n.CPU, n.RAM = packing.MilliCPU(n.freeMilliCPU()), share.Bytes(free.Value())

@@ -65,7 +65,7 @@ func newInstallation() *installation {
 			NodeInfo:   v1.NodeSystemInfo{KubeletVersion: "v1.37.1", ContainerRuntimeVersion: "containerd://2.4.2"},
 			Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady"}},
 		}},
-		inventory: kube.Inventory{Slices: []kube.Slice{{ID: "GPU-1", Device: "GPU-1", Model: "A100", SMs: 108, MemoryMiB: 40960, Healthy: true,
+		inventory: kube.Inventory{Rules: &kube.Rules{GammaPercent: 150, Window: metav1.Duration{Duration: 50 * time.Millisecond}}, Slices: []kube.Slice{{ID: "GPU-1", Device: "GPU-1", Model: "A100", SMs: 108, MemoryMiB: 40960, Healthy: true,
 			Classes: []share.Isolation{share.Exclusive, share.MPS}}}},
 		agent:     ownPod("gshare-node-x", "gshare-node", "n1", "gshare-node:v1.0.0"),
 		scheduler: ownPod("gshare-scheduler-1", "gshare-scheduler", "n0", "gshare-scheduler:v1.0.0"),
@@ -199,7 +199,17 @@ func TestFindings(t *testing.T) {
 		"no node is marked": {func(i *installation) {
 			i.node.Labels, i.agent, i.inventory = nil, nil, kube.Inventory{}
 		}, agent, "nodes", Failed, "0 nodes", "kubectl label"},
-		"no inventory":           {func(i *installation) { i.inventory = kube.Inventory{} }, gpus, "inventory", Failed, "none", "log"},
+		"no inventory":        {func(i *installation) { i.inventory = kube.Inventory{} }, gpus, "inventory", Failed, "none", "log"},
+		"rules of no profile": {func(i *installation) { i.inventory.Rules.GammaPercent = 120 }, gpus, "rules", Failed, "profile gshare-complementary assumes 150", "node.yaml"},
+		"rules of one profile": {func(i *installation) {
+			i.config.Data["config.yaml"] += "- schedulerName: mixed\n  plugins: {multiPoint: {enabled: [{name: SlotPacking}]}}\n" +
+				"  pluginConfig: [{name: SlotPacking, args: {tenancy: mixed}}]\n"
+		}, gpus, "rules", Warning, "node enforces tenancy namespace, profile mixed assumes mixed", "other nodes"},
+		"another window": {func(i *installation) {
+			i.config.Data["config.yaml"] += "- schedulerName: slow\n  plugins: {multiPoint: {enabled: [{name: SlotPacking}]}}\n" +
+				"  pluginConfig: [{name: SlotPacking, args: {window: 100ms}}]\n"
+		}, gpus, "rules", Warning, "node enforces window 50ms, profile slow assumes 100ms", "other nodes"},
+		"rules not published":    {func(i *installation) { i.inventory.Rules = nil }, gpus, "rules", Warning, "not published", "upgrade the node agent"},
 		"old containerd":         {func(i *installation) { i.node.Status.NodeInfo.ContainerRuntimeVersion = "containerd://1.6.8" }, containers, "cdi", Failed, "1.6.8", "2.0"},
 		"CDI may be off":         {func(i *installation) { i.node.Status.NodeInfo.ContainerRuntimeVersion = "containerd://1.7.20" }, containers, "cdi", Warning, "1.7.20", "enable_cdi"},
 		"other runtime":          {func(i *installation) { i.node.Status.NodeInfo.ContainerRuntimeVersion = "cri-o://1.37.0" }, containers, "cdi", Warning, "cri-o", "CDI"},

@@ -9,13 +9,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
+	"github.com/gshare-dev/gshare/vgpu/api/config/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// gpus checks the node's inventory and the resources that follow from it.
-func (e *examination) gpus(n *examinedNode) {
+// gpus checks the node's inventory, its rules against those of the scheduler's profiles, and the resources that follow from it.
+func (e *examination) gpus(n *examinedNode, profiles []cluster.Profile) {
 	inventory, present, err := kube.InventoryOf(n.Object)
 	switch {
 	case !present:
@@ -32,6 +33,7 @@ func (e *examination) gpus(n *examinedNode) {
 	if len(n.agents) == 0 {
 		e.add(gpus, n.Name, "owner", Warning, "an inventory without a node agent", "start the node agent: the inventory may be out of date and pods may fail to start")
 	}
+	e.rules(n, inventory, profiles)
 	e.health(n)
 	e.classes(n)
 	e.capacities(n, inventory)
@@ -49,6 +51,33 @@ func kinds(inv kube.Inventory) string {
 		list = append(list, fmt.Sprintf("%d x %s", count[kind], kind))
 	}
 	return strings.Join(list, ", ")
+}
+
+// rules checks that the agent admits what the scheduler's profiles do. A node that no profile trusts gets no pods.
+func (e *examination) rules(n *examinedNode, inventory kube.Inventory, profiles []cluster.Profile) {
+	r := inventory.Rules
+	if r == nil {
+		e.add(gpus, n.Name, "rules", Warning, "not published: gamma, tenancy and window of the agent are not compared with the scheduler's", "upgrade the node agent")
+		return
+	}
+	var differences []string
+	for _, p := range profiles {
+		if err := p.CheckRules(inventory); err != nil {
+			differences = append(differences, err.Error())
+		}
+	}
+	switch len(differences) {
+	case 0:
+		tenancy := v1alpha1.Namespace
+		if r.MixTenants {
+			tenancy = v1alpha1.Mixed
+		}
+		e.add(gpus, n.Name, "rules", OK, fmt.Sprintf("gammaPercent %d, tenancy %s, window %v", r.GammaPercent, tenancy, r.Window.Duration), "")
+	case len(profiles):
+		e.add(gpus, n.Name, "rules", Failed, strings.Join(differences, "; "), cluster.RulesRemedy)
+	default:
+		e.add(gpus, n.Name, "rules", Warning, strings.Join(differences, "; "), cluster.RulesRemedy+", unless the pods of this profile are to use other nodes")
+	}
 }
 
 // health checks that all slices accept new pods.

@@ -28,17 +28,16 @@ func (e *examination) nodes() {
 		return
 	}
 	expected := e.daemonSet()
-	packer := s.Profiles[0].Packer
 	examined := 0
 	for _, object := range s.Nodes {
-		n := &examinedNode{Node: s.Derive(object, packer, nil, cluster.Nobody), agents: agentsOn(s, object.Name)}
+		n := &examinedNode{Node: s.Derive(object, s.Profiles[0], nil, cluster.Nobody), agents: agentsOn(s, object.Name)}
 		_, published := object.Annotations[kube.AnnotationInventory]
 		if object.Labels[labelGPUs] == "true" || published || len(n.agents) > 0 {
 			examined++
 			e.kubelet(n)
 			e.runtime(n)
 			e.agent(n, expected)
-			e.gpus(n)
+			e.gpus(n, s.Profiles)
 			e.pods(s, n)
 		}
 	}

@@ -60,13 +60,13 @@ type nodeExplainer struct {
 	snapshot    *cluster.Snapshot
 	pod         *v1.Pod
 	request     *nodeview.PodRequest
-	packer      packing.Packer
+	profile     cluster.Profile
 	eligibility nodeview.EligibilityCheck
 	requests    v1.ResourceList
 }
 
-func newNodeExplainer(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.PodRequest, packer packing.Packer) *nodeExplainer {
-	return &nodeExplainer{s, pod, request, packer, nodeview.NewEligibilityCheck(pod), resource.PodRequests(pod, resource.PodResourcesOptions{})}
+func newNodeExplainer(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.PodRequest, profile cluster.Profile) *nodeExplainer {
+	return &nodeExplainer{s, pod, request, profile, nodeview.NewEligibilityCheck(pod), resource.PodRequests(pod, resource.PodResourcesOptions{})}
 }
 
 // How far a pod gets on a node: nodes where it gets further tell more.
@@ -78,7 +78,7 @@ const (
 
 // ask returns the verdict on a node. open is the node with its slices if these are the only obstacle, else nil.
 func (v *nodeExplainer) ask(object *v1.Node) (out Node, open *packing.Node) {
-	n := v.snapshot.Derive(object, v.packer, v.pod, cluster.Nobody)
+	n := v.snapshot.Derive(object, v.profile, v.pod, cluster.Nobody)
 	out = Node{Name: object.Name, Obstacles: v.ineligible(object), depth: asked}
 	shortages := v.shortages(n)
 	switch {
@@ -94,7 +94,7 @@ func (v *nodeExplainer) ask(object *v1.Node) (out Node, open *packing.Node) {
 		out.Obstacles = append(out.Obstacles, v.untrusted(n))
 		return out, nil
 	}
-	_, _, refusal := v.packer.Place(n.Node, &v.request.Pod)
+	_, _, refusal := v.profile.Packer.Place(n.Node, &v.request.Pod)
 	if refusal == packing.Admitted {
 		out.Obstacles = append(out.Obstacles, v.unadvertised(n)...)
 		out.Fits = len(out.Obstacles) == 0
@@ -113,7 +113,7 @@ func (v *nodeExplainer) look(out *Node) {
 		return
 	}
 	var closed []kube.Reason // of the slices that are in the way
-	for i, says := range explain.SliceRefusals(v.packer.Rules, n.Node, &v.request.Pod) {
+	for i, says := range explain.SliceRefusals(v.profile.Packer.Rules, n.Node, &v.request.Pod) {
 		s := &n.Slices[i]
 		line := Slice{ID: string(s.ID), Model: strings.TrimSpace(s.Model + " " + s.Profile)}
 		for _, r := range says {
@@ -131,7 +131,7 @@ func (v *nodeExplainer) look(out *Node) {
 	if out.refusal == packing.Unhealthy {
 		out.Obstacles[len(out.Obstacles)-1].Fix = cluster.Remedy(closed)
 	}
-	q := explain.Search{Packer: v.packer, Pod: &v.request.Pod, Nodes: []*packing.Node{n.Node}}
+	q := explain.Search{Packer: v.profile.Packer, Pod: &v.request.Pod, Nodes: []*packing.Node{n.Node}}
 	out.Changes = q.Changes()
 	if !out.refusal.NeverFits() {
 		out.Leave = v.departures(n)
@@ -144,8 +144,8 @@ func (v *nodeExplainer) departures(n *cluster.Node) (names []string) {
 		if !kube.RequestsShare(other) {
 			continue
 		}
-		after := v.snapshot.Derive(n.Object, v.packer, v.pod, func(p *v1.Pod) bool { return p == other })
-		if _, _, refusal := v.packer.Place(after.Node, &v.request.Pod); after.Doubt == nil && refusal == packing.Admitted {
+		after := v.snapshot.Derive(n.Object, v.profile, v.pod, func(p *v1.Pod) bool { return p == other })
+		if _, _, refusal := v.profile.Packer.Place(after.Node, &v.request.Pod); after.Doubt == nil && refusal == packing.Admitted {
 			names = append(names, other.Namespace+"/"+other.Name)
 		}
 	}
@@ -213,7 +213,7 @@ func shortageFix(name v1.ResourceName, n *v1.Node) string {
 
 func (v *nodeExplainer) untrusted(n *cluster.Node) Obstacle {
 	reason := n.Doubt
-	for _, known := range []error{nodeview.ErrInventory, nodeview.ErrPlacement, nodeview.ErrUnknownUse, nodeview.ErrNominated} {
+	for _, known := range []error{nodeview.ErrInventory, nodeview.ErrRules, nodeview.ErrPlacement, nodeview.ErrUnknownUse, nodeview.ErrNominated} {
 		if errors.Is(n.Doubt, known) {
 			reason = known
 		}
@@ -223,6 +223,8 @@ func (v *nodeExplainer) untrusted(n *cluster.Node) Obstacle {
 	case nodeview.ErrInventory:
 		o.Detail = n.Doubt.Error()
 		o.Fix = "the node agent writes the annotation " + kube.AnnotationInventory + " anew when it is removed: look at its log"
+	case nodeview.ErrRules:
+		o.Detail, o.Fix = strings.TrimPrefix(n.Doubt.Error(), o.Reason+": "), cluster.RulesRemedy
 	case nodeview.ErrNominated:
 		o.Fix = "wait until the nominated pod has been bound"
 	default:

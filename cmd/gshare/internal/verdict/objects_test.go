@@ -18,6 +18,7 @@ import (
 // world is a cluster of one node with one A100, and a pod that waits for half of it.
 type world struct {
 	node   *v1.Node
+	rules  *kube.Rules
 	slices []kube.Slice
 	pod    *v1.Pod
 	others []*v1.Pod
@@ -69,7 +70,7 @@ func (w *world) report(t *testing.T) *Report {
 	node := w.node.DeepCopy()
 	node.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("8"), v1.ResourceMemory: resource.MustParse("64Gi"), v1.ResourcePods: resource.MustParse("20")}
 	if w.slices != nil {
-		inventory := kube.Inventory{Slices: w.slices}
+		inventory := kube.Inventory{Rules: w.rules, Slices: w.slices}
 		text, err := kube.EncodeInventory(inventory)
 		if err != nil {
 			t.Fatal(err)

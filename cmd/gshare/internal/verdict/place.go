@@ -47,7 +47,7 @@ func (r *Report) bound(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.PodRe
 		r.is(Placed, "the pod is on "+pod.Spec.NodeName+", which is no node of the cluster any more", "delete the pod")
 		return
 	}
-	node := s.Derive(s.Nodes[i], packing.Packer{}, nil, cluster.Unplaced)
+	node := s.Derive(s.Nodes[i], cluster.Profile{}, nil, cluster.Unplaced)
 	r.places(node, pod, request.Placement)
 	r.Reason, r.Summary = Placed, r.whereabouts(s, pod)
 	r.status(pod)
@@ -88,7 +88,7 @@ func (r *Report) whereabouts(s *cluster.Snapshot, pod *v1.Pod) string {
 	}
 	free := pod.DeepCopy() // as it was before it was bound
 	free.Spec.NodeName = ""
-	explainer := newNodeExplainer(s, free, nodeview.PodRequestOf(pod), profile.Packer)
+	explainer := newNodeExplainer(s, free, nodeview.PodRequestOf(pod), profile)
 	fit := 0
 	for _, n := range s.Nodes {
 		if n.Name == pod.Spec.NodeName {

@@ -72,7 +72,7 @@ func Of(s *cluster.Snapshot, pod *v1.Pod) *Report {
 	case len(pod.Spec.SchedulingGates) > 0:
 		r.is(Gated, "the pod is held back by the scheduling gate "+pod.Spec.SchedulingGates[0].Name, "whoever set the gate has to remove it")
 	default:
-		r.pending(s, pod, request, profile.Packer)
+		r.pending(s, pod, request, profile)
 	}
 	return r
 }
@@ -85,8 +85,8 @@ func (r *Report) is(reason Reason, summary, fix string) {
 const inDetail = 20
 
 // pending explains a pod that is not scheduled, node by node. Nodes with the fewest obstacles come first.
-func (r *Report) pending(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.PodRequest, packer packing.Packer) {
-	explainer := newNodeExplainer(s, pod, request, packer)
+func (r *Report) pending(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.PodRequest, profile cluster.Profile) {
+	explainer := newNodeExplainer(s, pod, request, profile)
 	open := map[string]*packing.Node{}
 	for _, n := range s.Nodes {
 		verdict, slices := explainer.ask(n)
@@ -94,7 +94,7 @@ func (r *Report) pending(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.Pod
 		open[n.Name] = slices
 	}
 	slices.SortStableFunc(r.Nodes, func(a, b Node) int { return b.depth - a.depth })
-	q := explain.Search{Packer: packer, Pod: &request.Pod}
+	q := explain.Search{Packer: profile.Packer, Pod: &request.Pod}
 	for i := range r.Nodes {
 		if i < inDetail {
 			explainer.look(&r.Nodes[i])

@@ -4,9 +4,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -35,6 +37,10 @@ func set(list v1.ResourceList, name v1.ResourceName, n int64) {
 // smaller returns the pod with another share.
 func smaller(sm, quota, mem int64) func(*world) {
 	return func(w *world) { w.pod = podOf("asked", sm, quota, mem) }
+}
+
+func rulesOf(gamma int64) *kube.Rules {
+	return &kube.Rules{GammaPercent: gamma, Window: metav1.Duration{Duration: 100 * time.Millisecond}}
 }
 
 func alone(w *world) { w.others = nil }
@@ -82,6 +88,9 @@ var failures = map[string]failure{
 	"malformed inventory": {
 		func(_ *testing.T, w *world) { w.node.Annotations = map[string]string{kube.AnnotationInventory: "{"} },
 		NoNode, "1 gshare inventory is malformed", "look at its log", "", func(w *world) { w.node.Annotations = nil }},
+	"other rules": {
+		func(_ *testing.T, w *world) { w.rules = rulesOf(120) },
+		NoNode, "1 gshare rules of node and profile differ", "node.yaml", "", func(w *world) { w.rules = rulesOf(150) }},
 	"slice closed without a reason": {
 		func(_ *testing.T, w *world) { w.slices[0].Healthy = false },
 		NoNode, "1 matching GPUs are unhealthy", "no reason given: the agent's log", "", func(w *world) { w.slices[0].Healthy = true }},

@@ -31,13 +31,15 @@ func TestDefaults(t *testing.T) {
 
 func TestDecode(t *testing.T) {
 	tests := map[string]struct{ raw, wantErr string }{
-		"all set":       {raw: `{"gammaPercent":120,"tenancy":"mixed","candidateNodes":0,"balance":{"scarcity":false}}`},
+		"all set":       {raw: `{"gammaPercent":120,"tenancy":"mixed","window":"50ms","candidateNodes":0,"balance":{"scarcity":false}}`},
 		"yaml":          {raw: "tenancy: mixed\n"},
 		"with kind":     {raw: `{"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"SlotPackingArgs"}`},
 		"unknown field": {raw: `{"gama":1}`, wantErr: "gama"},
 		"wrong type":    {raw: `{"gammaPercent":"much"}`, wantErr: "gammaPercent"},
 		"low gamma":     {raw: `{"gammaPercent":99}`, wantErr: "gammaPercent: 99"},
 		"tenancy":       {raw: `{"tenancy":"everyone"}`, wantErr: `"everyone"`},
+		"no window":     {raw: `{"window":"0s"}`, wantErr: "window: 0s"},
+		"window":        {raw: `{"window":"30ms"}`, wantErr: "window: 30ms"},
 		"negative":      {raw: `{"candidateNodes":-1}`, wantErr: "negative"},
 	}
 	for name, tt := range tests {

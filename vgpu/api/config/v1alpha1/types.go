@@ -1,6 +1,8 @@
 // Package v1alpha1 defines the configuration of the scheduler plugins: the args in the pluginConfig of a KubeSchedulerConfiguration.
 package v1alpha1
 
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 // Tenancy is whether pods of different namespaces may share a slice.
 type Tenancy string
 
@@ -20,6 +22,10 @@ type SharingArgs struct {
 
 	// Tenancy is "namespace" (default) or "mixed".
 	Tenancy Tenancy `json:"tenancy,omitempty"`
+
+	// Window is the window that nodes must have: the field of this name in the configuration of their agents. Nodes with another one are
+	// refused. Default: any, as it does not depend on the window which shares fit together.
+	Window *metav1.Duration `json:"window,omitempty"`
 
 	// CandidateNodes is how many of the best nodes the other plugins filter for one pod. The choice stays exact: the other nodes
 	// rank lower, and if all candidates are refused the pod is tried on every node. 0 always tries every node. Default 64.

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 const maxGammaPercent = 1000
@@ -18,6 +19,9 @@ func (a *SharingArgs) Validate() error {
 	}
 	if a.Tenancy != Namespace && a.Tenancy != Mixed {
 		errs = append(errs, fmt.Errorf("tenancy: %q is neither %q nor %q", a.Tenancy, Namespace, Mixed))
+	}
+	if w := a.Window; w != nil && (w.Duration < 10*time.Millisecond || time.Second%w.Duration != 0) {
+		errs = append(errs, fmt.Errorf("window: %v does not divide a second into parts of 10ms or more", w.Duration))
 	}
 	return errors.Join(errs...)
 }

@@ -1,7 +1,10 @@
 package scheduled_test
 
 import (
+	"time"
+
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -29,6 +32,7 @@ type wish struct {
 // machine is a node before it is created.
 type machine struct {
 	node   v1.Node
+	rules  *kube.Rules
 	slices []kube.Slice
 	text   string // instead of the inventory
 }
@@ -66,6 +70,9 @@ var failures = map[string]failure{
 	"cordon":    {node: func(m *machine) { m.node.Spec.Unschedulable = true }, asks: large, reason: "the node is cordoned", scheduler: "unschedulable"},
 	"bare-node": {node: func(m *machine) { m.slices = nil }, asks: large, reason: "no gshare GPUs", scheduler: "Insufficient gshare/mem"},
 	"malformed": {node: func(m *machine) { m.text = "{" }, asks: large, reason: "gshare inventory is malformed"},
-	"stray":     {strays: 3, asks: wish{sm: 1, quota: 1, mem: 1}, reason: "a pod uses gshare GPUs without a placement"},
-	"bare-pod":  {asks: wish{sm: 50, quota: 100, mem: 1024, bare: true}, scheduler: "gshare/vgpu"},
+	"rules": {node: func(m *machine) {
+		m.rules = &kube.Rules{GammaPercent: 120, Window: metav1.Duration{Duration: 100 * time.Millisecond}}
+	}, asks: large, reason: "gshare rules of node and profile differ", scheduler: "node enforces gammapercent 120, profile gshare assumes 150"},
+	"stray":    {strays: 3, asks: wish{sm: 1, quota: 1, mem: 1}, reason: "a pod uses gshare GPUs without a placement"},
+	"bare-pod": {asks: wish{sm: 50, quota: 100, mem: 1024, bare: true}, scheduler: "gshare/vgpu"},
 }

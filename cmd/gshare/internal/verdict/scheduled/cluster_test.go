@@ -57,7 +57,7 @@ func (r *rig) addNode(t *testing.T, name string, change func(*machine)) {
 		change(m)
 	}
 	has := v1.ResourceList{v1.ResourceCPU: resource.MustParse("64"), v1.ResourceMemory: resource.MustParse("64Gi"), v1.ResourcePods: resource.MustParse("100")}
-	if inventory := (kube.Inventory{Slices: m.slices}); m.slices != nil {
+	if inventory := (kube.Inventory{Rules: m.rules, Slices: m.slices}); m.slices != nil {
 		text, err := kube.EncodeInventory(inventory)
 		if err != nil {
 			t.Fatal(err)

@@ -53,7 +53,7 @@ func TestWeights(t *testing.T) {
 		if !ok {
 			t.Fatalf("no profile %s", scheduler)
 		}
-		before := s.Derive(node, profile.Packer, nil, func(p *v1.Pod) bool { return p.UID == asks.UID })
+		before := s.Derive(node, profile, nil, func(p *v1.Pod) bool { return p.UID == asks.UID })
 		plan, _, refusal := profile.Packer.Place(before.Node, &s.PodRequest(asks).Pod)
 		if refusal != packing.Admitted || before.Doubt != nil {
 			t.Fatalf("%s: %v, %v", scheduler, refusal, before.Doubt)
