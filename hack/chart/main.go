@@ -8,20 +8,20 @@ import (
 )
 
 func main() {
-	if err := write("."); err != nil {
+	if err := writeTemplates("."); err != nil {
 		fmt.Fprintln(os.Stderr, "chart:", err)
 		os.Exit(1)
 	}
 }
 
-// write puts the templates into a checkout.
-func write(root string) error {
+// writeTemplates writes the generated files of the Helm chart into a checkout of the repository.
+func writeTemplates(root string) error {
 	files, err := templates(root)
 	if err != nil {
 		return err
 	}
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(root, folder, name), content, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(root, chartDir, name), content, 0o644); err != nil {
 			return err
 		}
 	}

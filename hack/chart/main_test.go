@@ -17,12 +17,12 @@ func TestWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, content := range want {
-		got, err := os.ReadFile(filepath.Join(root, folder, name))
+		got, err := os.ReadFile(filepath.Join(root, chartDir, name))
 		if err != nil || !bytes.Equal(got, content) {
 			t.Errorf("%s is not what the bases say (make chart mends it): %v", name, err)
 		}
 	}
-	kept, err := filepath.Glob(filepath.Join(root, folder, "templates/*"))
+	kept, err := filepath.Glob(filepath.Join(root, chartDir, "templates/*"))
 	if err != nil || len(kept) != len(want)-1 {
 		t.Errorf("%v are kept, %v; %d follow from the bases", kept, err, len(want)-1)
 	}
@@ -31,15 +31,15 @@ func TestWritten(t *testing.T) {
 // TestLost: a value whose place has gone is an error, as is one with more places than before.
 func TestLost(t *testing.T) {
 	for name, seen := range map[string]int{"gone": 0, "twice": 2} {
-		m := marker{seen: map[string]int{}}
-		for _, v := range values {
+		m := templater{seen: map[string]int{}}
+		for _, v := range substitutions {
 			m.seen[v.written] = max(v.times, 1)
 		}
-		if err := m.complete(); err != nil {
+		if err := m.checkCounts(); err != nil {
 			t.Fatalf("all there: %v", err)
 		}
-		m.seen[values[2].written] = seen
-		if err := m.complete(); err == nil || !strings.Contains(err.Error(), values[2].written) {
+		m.seen[substitutions[2].written] = seen
+		if err := m.checkCounts(); err == nil || !strings.Contains(err.Error(), substitutions[2].written) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

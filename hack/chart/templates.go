@@ -14,44 +14,46 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// folder is where the chart is.
-const folder = "manifests/chart"
+// chartDir is the directory of the Helm chart in the repository.
+const chartDir = "manifests/chart"
 
-// parts are the kustomize bases that have a template of their own; what is in none of them is the namespace.
-var parts = []string{"admission", "scheduler", "node"}
+// requiredBases are the kustomize bases that become one template each. The chart puts objects of manifests/base that are in none of them
+// into the template "namespace".
+var requiredBases = []string{"admission", "scheduler", "node"}
 
-// optional are the folders outside of the base. Their templates are rendered if the value of the same name is true.
-var optional = []string{"monitoring", "web"}
+// optionalBases are the kustomize directories outside manifests/base. The chart renders each of them only if the Helm value of the same
+// name is true.
+var optionalBases = []string{"monitoring", "web"}
 
-// templates returns the files of the chart that follow from the bases, by their names in it.
+// templates returns the contents of the chart's generated files by their paths in the chart.
 func templates(root string) (map[string][]byte, error) {
-	partOf, err := owners(root)
+	partOf, err := basesOfObjects(root)
 	if err != nil {
 		return nil, err
 	}
-	all, err := build(root, "base")
+	all, err := buildBase(root, "base")
 	if err != nil {
 		return nil, err
 	}
-	m := marker{seen: map[string]int{}}
+	m := templater{seen: map[string]int{}}
 	texts := map[string][]string{}
 	for _, r := range all.Resources() {
 		part, ok := partOf[id(r)]
 		if !ok {
 			part = "namespace"
 		}
-		texts[part] = append(texts[part], m.object(r))
+		texts[part] = append(texts[part], m.template(r))
 	}
-	for _, part := range optional {
-		objects, err := build(root, part)
+	for _, part := range optionalBases {
+		objects, err := buildBase(root, part)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range objects.Resources() {
-			texts[part] = append(texts[part], m.object(r))
+			texts[part] = append(texts[part], m.template(r))
 		}
 	}
-	if err := m.complete(); err != nil {
+	if err := m.checkCounts(); err != nil {
 		return nil, err
 	}
 	return files(root, texts)
@@ -63,7 +65,7 @@ func files(root string, texts map[string][]string) (map[string][]byte, error) {
 	for part, objects := range texts {
 		var b bytes.Buffer
 		b.WriteString("# Written by hack/chart from manifests/" + source(part) + "; make chart.\n")
-		b.WriteString(when(slices.Contains(optional, part), part, strings.Join(objects, "---\n")))
+		b.WriteString(renderedIf(slices.Contains(optionalBases, part), part, strings.Join(objects, "---\n")))
 		out["templates/"+part+".yaml"] = b.Bytes()
 	}
 	return out, err
@@ -76,11 +78,11 @@ func source(part string) string {
 	return part
 }
 
-// owners returns, for every object of the parts, the part it belongs to.
-func owners(root string) (map[string]string, error) {
+// basesOfObjects returns the name of the kustomize base that contains each Kubernetes object.
+func basesOfObjects(root string) (map[string]string, error) {
 	of := map[string]string{}
-	for _, part := range parts {
-		objects, err := build(root, part)
+	for _, part := range requiredBases {
+		objects, err := buildBase(root, part)
 		if err != nil {
 			return nil, err
 		}
@@ -93,8 +95,8 @@ func owners(root string) (map[string]string, error) {
 
 func id(r *resource.Resource) string { return r.GetKind() + " " + r.GetNamespace() + "/" + r.GetName() }
 
-// build returns what kubectl kustomize prints for a folder of manifests.
-func build(root, name string) (resmap.ResMap, error) {
+// buildBase returns the objects that "kubectl kustomize" prints for a directory below manifests.
+func buildBase(root, name string) (resmap.ResMap, error) {
 	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "manifests", name))
 	if err != nil {
 		return nil, fmt.Errorf("build %s: %w", name, err)

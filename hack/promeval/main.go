@@ -1,5 +1,5 @@
-// Command promeval judges PromQL as Prometheus does: it reads samples and queries as JSON from standard input, and writes what
-// each query gives. It has a module of its own, since what Prometheus requires is not gshare's business.
+// Command promeval evaluates PromQL queries with Prometheus' own engine: it reads samples and queries as JSON from standard input, and
+// writes the results. It has its own Go module to keep the dependencies of Prometheus out of gshare's.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// input is what the caller knows: scrapes at times in seconds, and the time at which the queries are asked.
+// input is the JSON input: scraped samples, and queries to evaluate at one time. Times are in seconds.
 type input struct {
 	Scrapes []scrape
 	Queries []string
@@ -29,7 +29,7 @@ type scrape struct {
 	Labels map[string]string // of the target, where the series has none of that name
 }
 
-// output is the answer to one query.
+// output is the result of one query.
 type output struct {
 	Query   string
 	Error   string   `json:",omitempty"`
@@ -38,7 +38,7 @@ type output struct {
 
 type result struct {
 	Labels map[string]string
-	Value  string // as Prometheus' own API has it: JSON has no NaN
+	Value  string // a string as in Prometheus' own API, since JSON has no NaN
 }
 
 func main() {
@@ -46,13 +46,13 @@ func main() {
 	if err := json.NewDecoder(os.Stdin).Decode(&in); err != nil {
 		fail(err)
 	}
-	series, err := read(in.Scrapes)
+	series, err := loadScrapes(in.Scrapes)
 	if err != nil {
 		fail(err)
 	}
 	var all []output
 	for _, q := range in.Queries {
-		all = append(all, ask(series, q, in.At))
+		all = append(all, evaluate(series, q, in.At))
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(all); err != nil {
 		fail(err)
@@ -64,7 +64,7 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-func ask(from memory, query string, at float64) output {
+func evaluate(from memoryStorage, query string, at float64) output {
 	engine := promql.NewEngine(promql.EngineOpts{
 		Logger: slog.New(slog.DiscardHandler), MaxSamples: 1e6, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
 		Parser: parser.NewParser(parser.Options{}),

@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// memory is a storage of a few samples, by their labels.
-type memory map[string]*stored
+// memoryStorage is a Prometheus storage that holds series in memory by their labels.
+type memoryStorage map[string]*stored
 
 type stored struct {
 	labels  labels.Labels
@@ -37,9 +37,9 @@ func (sample) FH() *histogram.FloatHistogram { return nil }
 func (sample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
 func (s sample) Copy() chunks.Sample         { return s }
 
-// read takes scrapes in, in the order of their times.
-func read(scrapes []scrape) (memory, error) {
-	all := memory{}
+// loadScrapes parses scrapes, which must be in the order of their times, into a storage.
+func loadScrapes(scrapes []scrape) (memoryStorage, error) {
+	all := memoryStorage{}
 	for _, s := range scrapes {
 		if err := all.add(s); err != nil {
 			return nil, fmt.Errorf("scrape at %v: %w", s.Time, err)
@@ -48,7 +48,7 @@ func read(scrapes []scrape) (memory, error) {
 	return all, nil
 }
 
-func (m memory) add(s scrape) error {
+func (m memoryStorage) add(s scrape) error {
 	p := textparse.NewPromParser([]byte(s.Text), labels.NewSymbolTable(), false)
 	for {
 		entry, err := p.Next()
@@ -78,44 +78,40 @@ func (m memory) add(s scrape) error {
 	}
 }
 
-// Querier implements storage.Queryable.
-func (m memory) Querier(int64, int64) (storage.Querier, error) { return querier{m}, nil }
+func (m memoryStorage) Querier(int64, int64) (storage.Querier, error) { return querier{m}, nil }
 
-type querier struct{ memory }
+// querier implements storage.Querier. Of its methods only Select is called when queries are evaluated.
+type querier struct{ memoryStorage }
 
-// Select implements storage.Querier.
 func (q querier) Select(_ context.Context, _ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
 	var found []storage.Series
-	for _, key := range slices.Sorted(maps.Keys(q.memory)) {
-		s := q.memory[key]
+	for _, key := range slices.Sorted(maps.Keys(q.memoryStorage)) {
+		s := q.memoryStorage[key]
 		if slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(s.labels.Get(m.Name)) }) {
 			continue
 		}
 		found = append(found, storage.NewListSeries(s.labels, s.samples))
 	}
-	return &set{series: found, at: -1}
+	return &seriesSet{series: found, at: -1}
 }
 
-// set walks through series.
-type set struct {
+// seriesSet implements storage.SeriesSet, an iterator over series.
+type seriesSet struct {
 	series []storage.Series
 	at     int
 }
 
-func (s *set) Next() bool                      { s.at++; return s.at < len(s.series) }
-func (s *set) At() storage.Series              { return s.series[s.at] }
-func (*set) Err() error                        { return nil }
-func (*set) Warnings() annotations.Annotations { return nil }
+func (s *seriesSet) Next() bool                      { s.at++; return s.at < len(s.series) }
+func (s *seriesSet) At() storage.Series              { return s.series[s.at] }
+func (*seriesSet) Err() error                        { return nil }
+func (*seriesSet) Warnings() annotations.Annotations { return nil }
 
-// LabelValues implements storage.Querier; queries do not ask for it.
 func (querier) LabelValues(context.Context, string, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	return nil, nil, nil
 }
 
-// LabelNames implements storage.Querier; queries do not ask for it.
 func (querier) LabelNames(context.Context, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	return nil, nil, nil
 }
 
-// Close implements storage.Querier.
 func (querier) Close() error { return nil }

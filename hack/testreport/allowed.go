@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// allowList holds the patterns of the tests that may be skipped: package.Test, where a * at the end stands for anything.
+// allowList holds patterns of the tests that may be skipped, as package.Test. A pattern may end in *.
 type allowList []string
 
-// readAllowList reads one pattern a line, each with the reason why the test may be skipped. # opens a comment.
+// readAllowList parses a file with one pattern per line, followed by the reason why the test may be skipped. Lines that begin with # are
+// comments.
 func readAllowList(in io.Reader) (allowList, error) {
 	var list allowList
 	lines := bufio.NewScanner(in)

@@ -1,6 +1,6 @@
-// Command testreport reads the output of one or more runs of "go test -json" and prints what a person wants of it: one
-// line a package, the output of the tests that failed, the reason of each skip, and "N passed, N failed, N skipped" as
-// the last line. It fails when a test or a build failed, when no test ran, and, with CI=true, when a test was skipped
+// Command testreport reads the output of one or more runs of "go test -json" and prints a summary: one line
+// per package, the output of failed tests, the reason of each skip, and "N passed, N failed, N skipped" as the last
+// line. It fails when a test or a build failed, when no test ran, and, with CI=true, when a test was skipped
 // that the file of allowed skips does not list.
 package main
 
@@ -27,7 +27,7 @@ func main() {
 		}
 	}
 	r := newReport(os.Stdout)
-	if err := r.read(os.Stdin); err != nil {
+	if err := r.readEvents(os.Stdin); err != nil {
 		exit(err)
 	}
 	if !r.finish(allowed, os.Getenv("CI") == "true") {

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// modulePrefix is cut from package names: every package is one of ours.
+// modulePrefix is the part of the import paths that the report omits.
 const modulePrefix = "github.com/gshare-dev/gshare/"
 
-// event is one line of "go test -json" (go doc test2json).
-type event struct {
+// testEvent is one line of the output of "go test -json" (go doc test2json).
+type testEvent struct {
 	Action      string
 	Package     string
 	ImportPath  string // of a build event, which has no Package
@@ -22,17 +22,18 @@ type event struct {
 	FailedBuild string // of a package that failed: the ImportPath of the build that broke
 }
 
-// report counts leaves: a test with subtests is counted only for what its subtests do not say.
+// report prints the result of each package and counts passed, failed and skipped tests. A test with subtests counts only by its subtests,
+// unless it fails or is skipped itself.
 type report struct {
 	out                     io.Writer
 	passed, failed, skipped int
-	packages                map[string]*pkg
+	packages                map[string]*packageRun
 	builds                  map[string]string // what the compiler printed, by ImportPath
 	skips                   []skip
 }
 
-// pkg is a package whose tests are running. The output of a test is dropped as soon as the test has passed.
-type pkg struct {
+// packageRun is the state of a package whose tests are running. The output of a test is dropped as soon as the test has passed.
+type packageRun struct {
 	output                  map[string]*strings.Builder // by test; "" is the package itself
 	children                map[string]bool             // tests that have subtests
 	failedBelow             map[string]bool             // tests of which a subtest failed
@@ -42,20 +43,20 @@ type pkg struct {
 type skip struct{ test, reason string }
 
 func newReport(out io.Writer) *report {
-	return &report{out: out, packages: map[string]*pkg{}, builds: map[string]string{}}
+	return &report{out: out, packages: map[string]*packageRun{}, builds: map[string]string{}}
 }
 
-// read takes events until the end of the input. What is no event is printed as it came.
-func (r *report) read(in io.Reader) error {
+// readEvents processes the events of "go test -json" until the end of the input. It prints lines that are not events unchanged.
+func (r *report) readEvents(in io.Reader) error {
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if len(line) > 0 {
-			var e event
+			var e testEvent
 			if json.Unmarshal(line, &e) != nil || e.Action == "" {
 				fmt.Fprint(r.out, string(line))
 			} else {
-				r.add(e)
+				r.handle(e)
 			}
 		}
 		if err == io.EOF {
@@ -67,7 +68,7 @@ func (r *report) read(in io.Reader) error {
 	}
 }
 
-func (r *report) add(e event) {
+func (r *report) handle(e testEvent) {
 	if e.Action == "build-output" {
 		r.builds[e.ImportPath] += e.Output
 	}
@@ -76,12 +77,12 @@ func (r *report) add(e event) {
 	}
 	p := r.packages[e.Package]
 	if p == nil {
-		p = &pkg{output: map[string]*strings.Builder{}, children: map[string]bool{}, failedBelow: map[string]bool{}}
+		p = &packageRun{output: map[string]*strings.Builder{}, children: map[string]bool{}, failedBelow: map[string]bool{}}
 		r.packages[e.Package] = p
 	}
 	switch e.Action {
 	case "run":
-		for _, parent := range ancestors(e.Test) {
+		for _, parent := range parentTests(e.Test) {
 			p.children[parent] = true
 		}
 	case "output":
@@ -91,14 +92,14 @@ func (r *report) add(e event) {
 		p.output[e.Test].WriteString(e.Output)
 	case "pass", "fail", "skip":
 		if e.Test == "" {
-			r.endPackage(p, e)
+			r.finishPackage(p, e)
 		} else {
-			r.endTest(p, e)
+			r.finishTest(p, e)
 		}
 	}
 }
 
-func (r *report) endTest(p *pkg, e event) {
+func (r *report) finishTest(p *packageRun, e testEvent) {
 	name := trim(e.Package) + "." + e.Test
 	switch e.Action {
 	case "pass":
@@ -107,12 +108,12 @@ func (r *report) endTest(p *pkg, e event) {
 		}
 	case "skip":
 		p.skipped++
-		r.skips = append(r.skips, skip{name, reason(p.take(e.Test))})
+		r.skips = append(r.skips, skip{name, skipReason(p.take(e.Test))})
 	case "fail":
 		if !p.failedBelow[e.Test] {
 			p.failed++
 		}
-		for _, parent := range ancestors(e.Test) {
+		for _, parent := range parentTests(e.Test) {
 			p.failedBelow[parent] = true
 		}
 		fmt.Fprintf(r.out, "--- %s\n%s", name, p.take(e.Test))
@@ -120,9 +121,9 @@ func (r *report) endTest(p *pkg, e event) {
 	delete(p.output, e.Test)
 }
 
-// endPackage prints the line of a package. A package that failed without a failed test (it did not build, it ended in
-// the middle) counts as one failure, and everything it left unsaid is printed.
-func (r *report) endPackage(p *pkg, e event) {
+// finishPackage prints the result of a package. A package that failed without a failed test, as it did not build or crashed, counts as one
+// failure, and its remaining output is printed.
+func (r *report) finishPackage(p *packageRun, e testEvent) {
 	delete(r.packages, e.Package)
 	name := trim(e.Package)
 	switch {
@@ -145,7 +146,8 @@ func (r *report) endPackage(p *pkg, e event) {
 	r.skipped += p.skipped
 }
 
-// finish prints the skips and the sum, and reports whether everything passed. If strict, every skip must be allowed.
+// finish prints the skipped tests and the totals, and reports whether everything passed. If strict, tests that are skipped without being in
+// the allow list are failures.
 func (r *report) finish(allowed allowList, strict bool) bool {
 	ok := true
 	for name := range r.packages {
@@ -167,15 +169,15 @@ func (r *report) finish(allowed allowList, strict bool) bool {
 	return ok && r.failed == 0
 }
 
-func (p *pkg) take(test string) string {
+func (p *packageRun) take(test string) string {
 	if p.output[test] == nil {
 		return ""
 	}
 	return p.output[test].String()
 }
 
-// ancestors returns the tests that a subtest is part of: A/b/c is part of A/b and of A.
-func ancestors(test string) []string {
+// parentTests returns the tests that contain a subtest: of A/b/c, these are A and A/b.
+func parentTests(test string) []string {
 	var list []string
 	for i, c := range test {
 		if c == '/' {
@@ -185,8 +187,8 @@ func ancestors(test string) []string {
 	return list
 }
 
-// reason returns what a skipped test said: the lines that are not the frame of the test.
-func reason(output string) string {
+// skipReason returns the message of a skipped test from its output.
+func skipReason(output string) string {
 	var said []string
 	for line := range strings.Lines(output) {
 		line = strings.TrimSpace(line)

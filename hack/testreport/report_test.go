@@ -89,7 +89,7 @@ func TestReport(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
 			r := newReport(&out)
-			if err := r.read(strings.NewReader(strings.Join(test.events, "\n"))); err != nil {
+			if err := r.readEvents(strings.NewReader(strings.Join(test.events, "\n"))); err != nil {
 				t.Fatal(err)
 			}
 			ok := r.finish(test.allowed, !test.lenient)
