@@ -3,7 +3,7 @@ package manifests
 
 import "embed"
 
-// SchedulerConfig is the KubeSchedulerConfiguration of gshare-scheduler.
+// SchedulerConfig is the KubeSchedulerConfiguration file of gshare-scheduler.
 //
 //go:embed scheduler/config.yaml
 var SchedulerConfig []byte
@@ -19,7 +19,7 @@ var (
 	NodePolicies []byte
 )
 
-// Admission is the kustomize base of the admission policies that complete and validate pods with shares.
+// Admission holds the kustomize base with the admission policies that complete and validate pods that request GPU shares.
 //
 //go:embed admission
 var Admission embed.FS

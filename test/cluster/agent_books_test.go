@@ -28,7 +28,7 @@ import (
 
 // grantsOn reads what the agent of a node has written down.
 func (a *agents) grantsOn(node *cluster.Node) (grants []grant.Grant, err error) {
-	files, err := filepath.Glob(node.Machine.Path("/run/gshare/grants/*/grant.json"))
+	files, err := filepath.Glob(node.Machine.HostPath("/run/gshare/grants/*/grant.json"))
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -102,7 +102,7 @@ func (a *agents) checkBooks(ctx context.Context, node *cluster.Node) error {
 }
 
 func ticketsOn(ctx context.Context, node *cluster.Node) (map[string][]string, error) {
-	conn, err := grpc.NewClient("unix://"+node.Machine.Path(cluster.PodResources), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+node.Machine.HostPath(cluster.PodResources), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, err
 	}

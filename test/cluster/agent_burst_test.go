@@ -100,7 +100,7 @@ func (a *agents) burst(t *testing.T, node *cluster.Node, n int, with func(*v1.Po
 	before, began := a.cpu(t, node), time.Now()
 	a.create(ctx, t, pods...)
 	for _, pod := range pods {
-		now, err := a.WaitPod(ctx, pod.Name, func(p *v1.Pod) bool { return cluster.Running(p) || p.Status.Phase == v1.PodFailed })
+		now, err := a.WaitPod(ctx, pod.Name, func(p *v1.Pod) bool { return cluster.IsRunning(p) || p.Status.Phase == v1.PodFailed })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ func (a *agents) burst(t *testing.T, node *cluster.Node, n int, with func(*v1.Po
 		t.Logf("%d x %s: %s", max(1, e.Count), e.Reason, e.Message)
 	}
 	a.clear(ctx, t)
-	if err := node.Sweep(ctx); err != nil { // else the next burst pays for the end of this one
+	if err := node.RemoveDeletedPods(ctx); err != nil { // else the next burst pays for the end of this one
 		t.Fatal(err)
 	}
 	return cost{took, used.sum()}

@@ -34,7 +34,7 @@ func elasticPod(name string, class share.Priority, sm, limit int64, program []st
 // runsElastic waits for a pod and for the report that says how it is held.
 func (a *agents) runsElastic(ctx context.Context, t *testing.T, name string, limit int64) *v1.Pod {
 	t.Helper()
-	pod, err := a.WaitPod(ctx, name, cluster.Running)
+	pod, err := a.WaitPod(ctx, name, cluster.IsRunning)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func testMixed(ctx context.Context, t *testing.T, a *agents) {
 // runsAsPlaced waits for a pod and looks into it; it must have a enforcement status, too.
 func (a *agents) runsAsPlaced(ctx context.Context, t *testing.T, name string) *v1.Pod {
 	t.Helper()
-	pod, err := a.WaitPod(ctx, name, cluster.Running)
+	pod, err := a.WaitPod(ctx, name, cluster.IsRunning)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func testContainers(ctx context.Context, t *testing.T, a *agents) {
 // testWhole: who has his devices to himself gets them, and no hook.
 func testWhole(ctx context.Context, t *testing.T, a *agents) {
 	a.create(ctx, t, on(ask(cluster.Pod("whole", "sleep", "inf"), 200, 100, 100000), a.Nodes[1]))
-	pod, err := a.WaitPod(ctx, "whole", cluster.Running)
+	pod, err := a.WaitPod(ctx, "whole", cluster.IsRunning)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func testContainerRestart(ctx context.Context, t *testing.T, a *agents) {
 	pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "data", MountPath: "/data"}}
 	a.create(ctx, t, pod)
 	if _, err := a.WaitPod(ctx, "again", func(p *v1.Pod) bool {
-		return cluster.Running(p) && p.Status.ContainerStatuses[0].RestartCount == 1
+		return cluster.IsRunning(p) && p.Status.ContainerStatuses[0].RestartCount == 1
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func testGivenBack(ctx context.Context, t *testing.T, a *agents) {
 		second := int64(1)
 		pod.Spec.TerminationGracePeriodSeconds = &second
 		a.create(ctx, t, pod)
-		if _, err := a.WaitPod(ctx, name, cluster.Running); err != nil {
+		if _, err := a.WaitPod(ctx, name, cluster.IsRunning); err != nil {
 			t.Fatal(err)
 		}
 		a.waitGrants(ctx, t, node, 1)
@@ -312,7 +312,7 @@ func testHealth(ctx context.Context, t *testing.T, a *agents) {
 
 func (a *agents) sliceOf(ctx context.Context, t *testing.T, name string) string {
 	t.Helper()
-	pod, err := a.WaitPod(ctx, name, cluster.Running)
+	pod, err := a.WaitPod(ctx, name, cluster.IsRunning)
 	if err != nil {
 		t.Fatal(err)
 	}

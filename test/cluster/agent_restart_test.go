@@ -173,7 +173,7 @@ func (a *agents) settle(ctx context.Context, t *testing.T, node *cluster.Node, b
 	t.Helper()
 	a.progress(ctx, t)
 	for i := range arriving {
-		pod, err := a.WaitPod(ctx, arrival(i), func(p *v1.Pod) bool { return cluster.Running(p) || p.Status.Phase == v1.PodFailed })
+		pod, err := a.WaitPod(ctx, arrival(i), func(p *v1.Pod) bool { return cluster.IsRunning(p) || p.Status.Phase == v1.PodFailed })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +189,7 @@ func (a *agents) settle(ctx context.Context, t *testing.T, node *cluster.Node, b
 		a.runsAsPlaced(ctx, t, arrival(i))
 	}
 	for _, was := range before {
-		is, err := a.WaitPod(ctx, was.Name, cluster.Running)
+		is, err := a.WaitPod(ctx, was.Name, cluster.IsRunning)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +217,7 @@ func (a *agents) progress(ctx context.Context, t *testing.T) {
 		}
 		now := 0
 		for _, pod := range pods.Items {
-			if strings.HasPrefix(pod.Name, "arrival") && (cluster.Running(&pod) || pod.Status.Phase == v1.PodFailed) {
+			if strings.HasPrefix(pod.Name, "arrival") && (cluster.IsRunning(&pod) || pod.Status.Phase == v1.PodFailed) {
 				now++
 			}
 		}
@@ -287,7 +287,7 @@ func TestAgentReboot(t *testing.T) {
 	failed := 0
 	for _, was := range before {
 		pod, err := a.WaitPod(ctx, was.Name, func(p *v1.Pod) bool {
-			again := cluster.Running(p) && p.Status.ContainerStatuses[0].ContainerID != was.Status.ContainerStatuses[0].ContainerID
+			again := cluster.IsRunning(p) && p.Status.ContainerStatuses[0].ContainerID != was.Status.ContainerStatuses[0].ContainerID
 			return again || p.Status.Phase == v1.PodFailed
 		})
 		if err != nil {

@@ -32,7 +32,7 @@ func TestAgentWatchdog(t *testing.T) {
 		other = "GPU-1"
 	}
 	a.create(ctx, t, on(unhooked(a, computing("stranger"), slice), node))
-	stranger, err := a.WaitPod(ctx, "stranger", cluster.Running)
+	stranger, err := a.WaitPod(ctx, "stranger", cluster.IsRunning)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func (a *agent) police(ctx context.Context, t *testing.T, policy string) {
 func (a *agents) goesOn(ctx context.Context, t *testing.T, was *v1.Pod) {
 	t.Helper()
 	is, err := a.Client().CoreV1().Pods("default").Get(ctx, was.Name, metav1.GetOptions{})
-	if err != nil || !cluster.Running(is) || is.Status.ContainerStatuses[0].ContainerID != was.Status.ContainerStatuses[0].ContainerID {
+	if err != nil || !cluster.IsRunning(is) || is.Status.ContainerStatuses[0].ContainerID != was.Status.ContainerStatuses[0].ContainerID {
 		t.Errorf("%s has been ended: %+v, %v", was.Name, is.Status, err)
 	}
 	if len(pidsOf(t, was)) == 0 {

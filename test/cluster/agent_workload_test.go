@@ -69,7 +69,7 @@ func (a *agents) measure(ctx context.Context, t *testing.T, devices gpus, uuid s
 	t.Helper()
 	a.create(ctx, t, pods...)
 	for i, pod := range pods {
-		pod, err := a.WaitPod(ctx, pod.Name, cluster.Running)
+		pod, err := a.WaitPod(ctx, pod.Name, cluster.IsRunning)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func (a *agents) takeOver(ctx context.Context, t *testing.T, pods []*v1.Pod) {
 	}
 	t.Logf("served again %v after a new agent was ready", time.Since(began))
 	for _, pod := range pods {
-		pod, err := a.WaitPod(ctx, pod.Name, cluster.Running)
+		pod, err := a.WaitPod(ctx, pod.Name, cluster.IsRunning)
 		if err != nil || pod.Status.ContainerStatuses[0].RestartCount != 0 {
 			t.Errorf("%s was started again (%v)", pod.Name, err)
 		}

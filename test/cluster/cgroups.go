@@ -18,8 +18,8 @@ import (
 
 const cgroupMount = "/sys/fs/cgroup"
 
-// hierarchies returns the roots of the mounted cgroup trees: one of version 2, or one for each controller of version 1.
-func hierarchies() ([]string, error) {
+// cgroupRoots returns the mount points of the cgroup hierarchies: one of cgroup v2, or one per controller of cgroup v1.
+func cgroupRoots() ([]string, error) {
 	if _, err := os.Stat(filepath.Join(cgroupMount, "cgroup.controllers")); err == nil {
 		return []string{cgroupMount}, nil
 	}
@@ -33,16 +33,16 @@ func hierarchies() ([]string, error) {
 	return files, err
 }
 
-// makeCgroup makes the cgroup, such as /cluster/node, with all controllers in every hierarchy.
-func makeCgroup(name string) error {
-	roots, err := hierarchies()
+// createCgroup creates a cgroup, such as /cluster/node, in every hierarchy and enables all controllers for it.
+func createCgroup(name string) error {
+	roots, err := cgroupRoots()
 	if err != nil {
 		return err
 	}
 	for _, root := range roots {
 		folder := root
 		for part := range strings.SplitSeq(strings.Trim(name, "/"), "/") {
-			err := makeChild(folder, part)
+			err := createChildCgroup(folder, part)
 			if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
 				err = fmt.Errorf("%w: %w", machine.ErrNotSupported, err)
 			}
@@ -55,8 +55,8 @@ func makeCgroup(name string) error {
 	return nil
 }
 
-func makeChild(parent, name string) error {
-	if err := enable(parent); err != nil {
+func createChildCgroup(parent, name string) error {
+	if err := enableControllers(parent); err != nil {
 		return err
 	}
 	child := filepath.Join(parent, name)
@@ -66,8 +66,8 @@ func makeChild(parent, name string) error {
 	return copyCpuset(parent, child)
 }
 
-// enable hands all controllers of a version 2 cgroup down to its children.
-func enable(folder string) error {
+// enableControllers enables all controllers of a cgroup for its children. In cgroup v1 it does nothing.
+func enableControllers(folder string) error {
 	controllers, err := os.ReadFile(filepath.Join(folder, "cgroup.controllers"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -83,7 +83,7 @@ func enable(folder string) error {
 	return nil
 }
 
-// copyCpuset is needed in version 1, where a new cpuset is empty and accepts no process.
+// copyCpuset copies the CPUs and memory nodes of a cgroup to its new child: in cgroup v1 a new cpuset is empty and accepts no process.
 func copyCpuset(parent, child string) error {
 	if _, err := os.Stat(filepath.Join(child, "cpuset.cpu_exclusive")); err != nil {
 		return nil // not a cpuset of version 1
@@ -100,22 +100,22 @@ func copyCpuset(parent, child string) error {
 	return nil
 }
 
-// removeCgroup removes the cgroup and all below it. Their processes have to be dead, but the kernel may not have
-// noticed yet.
+// removeCgroup removes a cgroup and its descendants from every hierarchy. It retries for some seconds while the kernel still counts
+// processes that have been killed.
 func removeCgroup(name string) error {
-	roots, err := hierarchies()
+	roots, err := cgroupRoots()
 	if err != nil {
 		return err
 	}
 	for _, root := range roots {
-		if err := removeTree(filepath.Join(root, name)); err != nil {
+		if err := removeCgroupTree(filepath.Join(root, name)); err != nil {
 			return fmt.Errorf("remove cgroup: %w", err)
 		}
 	}
 	return nil
 }
 
-func removeTree(folder string) error {
+func removeCgroupTree(folder string) error {
 	var folders []string
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() {
@@ -127,14 +127,14 @@ func removeTree(folder string) error {
 		return err
 	}
 	for _, folder := range slices.Backward(folders) {
-		if err := removeBusy(folder); err != nil {
+		if err := removeEmptyCgroup(folder); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func removeBusy(folder string) error {
+func removeEmptyCgroup(folder string) error {
 	const attempts, pause = 100, 50 * time.Millisecond
 	var err error
 	for range attempts {

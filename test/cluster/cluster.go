@@ -1,7 +1,7 @@
-// Package cluster runs a real Kubernetes cluster on this machine, for tests: etcd, kube-apiserver,
-// kube-controller-manager and gshare-scheduler on one machine of namespaces, and containerd, runc and a kubelet on one
-// more for each node, all at their usual paths and ports. It needs root and a few programs of the distribution, and
-// no network, registry or image from elsewhere.
+// Package cluster runs a real Kubernetes cluster on this machine for tests. Machines are sets of Linux namespaces: the
+// control machine runs etcd, kube-apiserver, kube-controller-manager and gshare-scheduler, and each node runs
+// containerd, runc and a kubelet, all at their usual paths and ports. It needs root and a few programs of the Linux
+// distribution, but no network, registry or images.
 //
 // Every program can be killed and started again, and a node rebooted. Nothing is left when a test ends; if its process
 // is killed, the machines end with it, and the next Start removes the folder and the cgroups that remain.
@@ -10,9 +10,11 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,10 +26,10 @@ import (
 	"github.com/gshare-dev/gshare/test/executable"
 )
 
-// startTimeout is for a machine that does much else: a start takes some 15 seconds.
+// startTimeout limits the start of a cluster. It takes about 15 seconds on an idle machine.
 const startTimeout = 5 * time.Minute
 
-// Options describe a cluster. The zero value is useful.
+// Options configures a cluster. The zero value selects the defaults.
 type Options struct {
 	Nodes           int            // 2 if zero; their names are node-0, node-1 and so on
 	SchedulerConfig []byte         // a KubeSchedulerConfiguration; manifests/scheduler if nil
@@ -36,7 +38,7 @@ type Options struct {
 	Images          []Image        // besides BusyboxImage
 }
 
-// Cluster is a running cluster. Its many methods start and reach the programs of one control plane; tests use it as their only handle.
+// Cluster is a running Kubernetes cluster for a test, with the processes of its control plane and its nodes.
 type Cluster struct {
 	Nodes []*Node
 	// The control plane's processes, all on one machine.
@@ -53,11 +55,11 @@ type Cluster struct {
 	client      *kubernetes.Clientset
 }
 
-// Start runs a cluster until the end of the test, and returns when all nodes are ready. It skips the test where a
-// cluster cannot run. When the test has failed, the ends of all logs are written.
+// Start starts a cluster and waits until all nodes are ready. The cluster is stopped at the end of the test; if the test failed, the ends
+// of all logs are printed. Start skips the test if this machine cannot run a cluster.
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
-	if err := missing(); err != nil {
+	if err := checkRequirements(); err != nil {
 		t.Skip(err)
 	}
 	if o.Nodes == 0 {
@@ -68,7 +70,7 @@ func Start(t testing.TB, o Options) *Cluster {
 		t.Fatal(err)
 	}
 	c := &Cluster{options: o, programs: programs}
-	t.Cleanup(func() { c.end(t) })
+	t.Cleanup(func() { c.finish(t) })
 	began := time.Now()
 	err = c.start(t.Context())
 	if errors.Is(err, machine.ErrNotSupported) {
@@ -84,7 +86,7 @@ func Start(t testing.TB, o Options) *Cluster {
 func (c *Cluster) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := c.prepare(ctx); err != nil {
+	if err := c.provision(ctx); err != nil {
 		return err
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -106,11 +108,11 @@ func (c *Cluster) start(ctx context.Context) error {
 // program returns the path of a program that hack/cluster.sh has built.
 func (c *Cluster) program(name string) string { return filepath.Join(c.programs, name) }
 
-// Client returns an administrator's client without a rate limit.
+// Client returns an API client with the permissions of Admin and without a rate limit.
 func (c *Cluster) Client() *kubernetes.Clientset { return c.client }
 
-// end stops the cluster. After a failed test it logs the ends of the programs' logs first.
-func (c *Cluster) end(t testing.TB) {
+// finish stops the cluster at the end of a test. It fails the test if a program ended unexpectedly, and prints logs if the test failed.
+func (c *Cluster) finish(t testing.TB) {
 	for _, p := range c.processes() {
 		if err := p.Err(); err != nil {
 			t.Errorf("%s ended by itself: %v", p, err)
@@ -119,12 +121,12 @@ func (c *Cluster) end(t testing.TB) {
 	if t.Failed() {
 		c.showLogs(t)
 	}
-	if err := errors.Join(c.keepLogs(t.Name()), c.stop()); err != nil {
+	if err := errors.Join(c.copyLogs(t.Name()), c.haltAndRemove()); err != nil {
 		t.Error(err)
 	}
 }
 
-// processes returns those of the cluster itself that have been started.
+// processes returns the started processes of the control plane and of the nodes.
 func (c *Cluster) processes() []*machine.Process {
 	all := []*machine.Process{c.Etcd, c.APIServer, c.ControllerManager, c.Scheduler}
 	for _, node := range c.Nodes {
@@ -133,8 +135,8 @@ func (c *Cluster) processes() []*machine.Process {
 	return slices.DeleteFunc(all, func(p *machine.Process) bool { return p == nil })
 }
 
-// stop ends everything and removes the files. It needs no order: the machines' programs are killed.
-func (c *Cluster) stop() error {
+// haltAndRemove halts all machines, whose programs are killed, and removes the cluster's files and cgroups.
+func (c *Cluster) haltAndRemove() error {
 	for _, node := range c.Nodes {
 		if node.Machine != nil {
 			node.Machine.Halt()
@@ -146,5 +148,81 @@ func (c *Cluster) stop() error {
 	if c.lock == nil {
 		return nil
 	}
-	return errors.Join(removeState(c.Dir), c.lock.Close())
+	return errors.Join(removeStateDir(c.Dir), c.lock.Close())
+}
+
+// copyLogs copies all logs below the directory that the environment variable GSHARE_CLUSTER_LOGS names, if it is set.
+func (c *Cluster) copyLogs(test string) error {
+	folder := os.Getenv("GSHARE_CLUSTER_LOGS")
+	if folder == "" || c.Dir == "" {
+		return nil
+	}
+	folder = filepath.Join(folder, strings.ReplaceAll(test, "/", "-")+"-"+filepath.Base(c.Dir))
+	return os.CopyFS(folder, os.DirFS(filepath.Join(c.Dir, "logs")))
+}
+
+func (c *Cluster) showLogs(t testing.TB) {
+	logs, _ := filepath.Glob(filepath.Join(c.Dir, "logs", "*.log")) // the pattern is right
+	for _, log := range logs {
+		t.Logf("end of %s:\n%s", filepath.Base(log), executable.LogTail(log))
+	}
+}
+
+// provision creates the directory, credentials and images of the cluster, and boots its machines with their network.
+func (c *Cluster) provision(ctx context.Context) (err error) {
+	if c.Dir, c.lock, err = newStateDir(); err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	for _, name := range []string{"logs", "kubernetes", "images"} {
+		if err := os.Mkdir(filepath.Join(c.Dir, name), 0o755); err != nil {
+			return err
+		}
+	}
+	users := []access.User{access.Admin, access.Scheduler, access.ControllerManager}
+	for index := range c.options.Nodes {
+		node := newNode(c, index)
+		c.Nodes = append(c.Nodes, node)
+		users = append(users, access.Node(node.Name))
+	}
+	if c.credentials, err = access.New(c.file("kubernetes"), users, controlAddress, "127.0.0.1"); err != nil {
+		return err
+	}
+	if c.client, err = kubernetes.NewForConfig(c.Config(access.Admin)); err != nil {
+		return err
+	}
+	images := append([]Image{
+		{Name: PauseImage, Files: map[string]string{"/pause": c.program("init")}, Command: "/pause", Bare: true},
+		{Name: BusyboxImage},
+	}, c.options.Images...)
+	if c.images, err = writeImages(ctx, c.file("images"), images); err != nil {
+		return err
+	}
+	return c.bootMachines(ctx)
+}
+
+func (c *Cluster) bootMachines(ctx context.Context) (err error) {
+	if c.control, err = c.boot("control"); err != nil {
+		return err
+	}
+	if err := createBridge(ctx, c.control); err != nil {
+		return err
+	}
+	for _, node := range c.Nodes {
+		if node.Machine, err = c.boot(node.Name); err != nil {
+			return err
+		}
+		if err := createCgroup(node.Cgroup()); err != nil {
+			return err
+		}
+		if err := connectNode(ctx, c.control, node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) boot(name string) (*machine.Machine, error) {
+	return machine.Boot(machine.Config{
+		Name: name, Init: c.program("init"), Shared: c.Dir, Logs: filepath.Join(c.Dir, "logs"),
+	})
 }

@@ -62,7 +62,7 @@ func create(t *testing.T, c *cluster.Cluster, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	ctx := testContext(t)
 	must[*corev1.Pod](t)(c.Client().CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{}))
-	return must[*corev1.Pod](t)(c.WaitPod(ctx, pod.Name, cluster.Running))
+	return must[*corev1.Pod](t)(c.WaitPod(ctx, pod.Name, cluster.IsRunning))
 }
 
 // shell runs a script in the pod's container.
@@ -123,7 +123,7 @@ func same(t *testing.T, c *cluster.Cluster, was *corev1.Pod) {
 	if got := shell(t, c, was, "cat /mark"); got != "mark" {
 		t.Errorf("the container has %q in its file", got)
 	}
-	now := must[*corev1.Pod](t)(c.WaitPod(testContext(t), was.Name, cluster.Running))
+	now := must[*corev1.Pod](t)(c.WaitPod(testContext(t), was.Name, cluster.IsRunning))
 	if before, after := was.Status.ContainerStatuses[0], now.Status.ContainerStatuses[0]; before.ContainerID != after.ContainerID {
 		t.Errorf("%s had container %s and has %s after %d restarts", was.Name, before.ContainerID, after.ContainerID, after.RestartCount)
 	}
@@ -174,13 +174,13 @@ func nodeRebooted(t *testing.T, c *cluster.Cluster, pods []*corev1.Pod) {
 		t.Fatal(err)
 	}
 	again := must[*corev1.Pod](t)(c.WaitPod(ctx, pods[0].Name, func(pod *corev1.Pod) bool {
-		return cluster.Running(pod) && pod.Status.ContainerStatuses[0].RestartCount == 1
+		return cluster.IsRunning(pod) && pod.Status.ContainerStatuses[0].RestartCount == 1
 	}))
 	if got := shell(t, c, again, "ls /"); strings.Contains(got, "mark") {
 		t.Error("the container survived the reboot")
 	}
 	runOn(t, c, c.Nodes[0], "after-reboot")
-	if now := must[*corev1.Pod](t)(c.WaitPod(ctx, pods[1].Name, cluster.Running)); now.Status.ContainerStatuses[0].RestartCount != 0 {
+	if now := must[*corev1.Pod](t)(c.WaitPod(ctx, pods[1].Name, cluster.IsRunning)); now.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Error("the other node's container was restarted")
 	}
 }

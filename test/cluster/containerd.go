@@ -9,8 +9,8 @@ import (
 	"github.com/gshare-dev/gshare/test/cluster/machine"
 )
 
-// containerdConfig has the paths of the shim, the network plugins and the pause image. A container's oom_score_adj is
-// not lowered, since that may be forbidden here, and no container would start.
+// containerdConfig configures the pause image, CDI and the CNI plugins of containerd. restrict_oom_score_adj is set because lowering a
+// container's oom_score_adj may be forbidden where tests run, and then no container would start.
 const containerdConfig = `version = 3
 [plugins."io.containerd.cri.v1.images".pinned_images]
   sandbox = "` + PauseImage + `"
@@ -25,20 +25,21 @@ const containerdConfig = `version = 3
   SystemdCgroup = false
 `
 
-// networkConfig is a bridge on the node. Nothing is masqueraded: the cluster's network has routes to all pods.
+// networkConfig is the CNI configuration of a node: a bridge for its pods. It needs no masquerading, as the machines have routes to all
+// pods.
 const networkConfig = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [{
   "type": "bridge", "bridge": "pods0", "isGateway": true,
   "ipam": {"type": "host-local", "ranges": [[{"subnet": "%s"}]], "routes": [{"dst": "0.0.0.0/0"}]}
 }]}
 `
 
-// startContainerd returns when containerd serves and has all images.
+// startContainerd starts containerd on the node and imports all images.
 func (n *Node) startContainerd(ctx context.Context) error {
 	config := n.cluster.file("kubernetes/" + n.Name + "-containerd.toml")
 	if err := os.WriteFile(config, []byte(containerdConfig), 0o600); err != nil {
 		return err
 	}
-	folder := n.Machine.Path("/etc/cni/net.d")
+	folder := n.Machine.HostPath("/etc/cni/net.d")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}

@@ -2,10 +2,15 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gshare-dev/gshare/manifests"
@@ -13,33 +18,33 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
-// startControlPlane returns when all four programs serve.
+// startControlPlane starts etcd, kube-apiserver, kube-controller-manager and the scheduler, and waits until each is healthy.
 func (c *Cluster) startControlPlane(ctx context.Context) (err error) {
-	if c.Etcd, err = c.startControl(ctx, "etcd", "http://127.0.0.1:2379/health", []string{"--data-dir=" + c.control.Folder() + "/etcd"}); err != nil {
+	if c.Etcd, err = c.startComponent(ctx, "etcd", "http://127.0.0.1:2379/health", []string{"--data-dir=" + c.control.DataDir() + "/etcd"}); err != nil {
 		return err
 	}
-	if c.APIServer, err = c.startControl(ctx, "kube-apiserver", server+"/readyz", c.apiServerArgs()); err != nil {
+	if c.APIServer, err = c.startComponent(ctx, "kube-apiserver", server+"/readyz", c.apiServerArgs()); err != nil {
 		return err
 	}
 	args, err := c.controllerManagerArgs()
 	if err != nil {
 		return err
 	}
-	if c.ControllerManager, err = c.startControl(ctx, "kube-controller-manager", "https://127.0.0.1:10257/healthz", args); err != nil {
+	if c.ControllerManager, err = c.startComponent(ctx, "kube-controller-manager", "https://127.0.0.1:10257/healthz", args); err != nil {
 		return err
 	}
 	if args, err = c.schedulerArgs(); err != nil {
 		return err
 	}
-	c.Scheduler, err = c.startControl(ctx, "kube-scheduler", "https://127.0.0.1:10259/readyz", args)
+	c.Scheduler, err = c.startComponent(ctx, "kube-scheduler", "https://127.0.0.1:10259/readyz", args)
 	return err
 }
 
-// startControl runs one of hyperkube's programs on the control machine until the health page says ok.
-func (c *Cluster) startControl(ctx context.Context, name, health string, args []string) (*machine.Process, error) {
+// startComponent starts a program of the control plane and waits until its health endpoint returns 200.
+func (c *Cluster) startComponent(ctx context.Context, name, health string, args []string) (*machine.Process, error) {
 	return c.control.Start(ctx, machine.Program{
 		Name: name, Path: c.program("hyperkube"), Args: append([]string{name}, args...),
-		Ready: func(ctx context.Context) error { return c.probe(ctx, c.control, health) },
+		Ready: func(ctx context.Context) error { return c.checkHealth(ctx, c.control, health) },
 	})
 }
 
@@ -78,7 +83,7 @@ func (c *Cluster) controllerManagerArgs() ([]string, error) {
 	}, err
 }
 
-// schedulerArgs writes the scheduler's configuration, which only lacks the kubeconfig.
+// schedulerArgs writes the scheduler's configuration file, with the kubeconfig added, and returns its command-line flags.
 func (c *Cluster) schedulerArgs() ([]string, error) {
 	kubeconfig, err := c.writeKubeconfig(access.Scheduler)
 	if err != nil {
@@ -113,4 +118,42 @@ func writeYAML(path string, value any) error {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return os.WriteFile(path, content, 0o600)
+}
+
+// checkHealth returns an error unless a health endpoint, requested as Admin in the network of a machine, returns 200.
+func (c *Cluster) checkHealth(ctx context.Context, m *machine.Machine, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+c.Token(access.Admin))
+	transport := &http.Transport{
+		DialContext:       m.Dial,
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // each program makes its own certificate
+	}
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return err
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, response.Status)
+	}
+	return nil
+}
+
+// waitServiceAccount blocks until the controller manager has created a service account of the default namespace, which pods need.
+func (c *Cluster) waitServiceAccount(ctx context.Context, name string) error {
+	found := func(ctx context.Context) (bool, error) {
+		_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	if err := wait.PollUntilContextCancel(ctx, pollInterval, true, found); err != nil {
+		return fmt.Errorf("wait for service account %s: %w", name, err)
+	}
+	return nil
 }

@@ -91,7 +91,7 @@ func (i *installed) objects(t *testing.T) (found []string) {
 // filesOf are files, sockets and mounts on a node. An empty folder of /run, which the next boot takes, does not count.
 func filesOf(t *testing.T, node *cluster.Node) (found []string) {
 	t.Helper()
-	root := node.Machine.Path("/")
+	root := node.Machine.HostPath("/")
 	for _, folder := range []string{"run", "etc", "var/lib/kubelet/device-plugins", "var/lib/kubelet/plugins", "usr/lib/gshare", "usr/local/bin"} {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
 			name := strings.TrimPrefix(path, root)

@@ -24,7 +24,7 @@ const (
 	BusyboxImage = "docker.io/local/busybox:1"
 )
 
-// Image is a container image made of files of this machine.
+// Image describes a container image that is built from files of this machine.
 type Image struct {
 	Name  string            // such as docker.io/local/workload:1
 	Files map[string]string // path in the image: path here, links followed
@@ -34,8 +34,8 @@ type Image struct {
 	Bare bool
 }
 
-// layer writes the image's only layer.
-func (i Image) layer(ctx context.Context) ([]byte, error) {
+// layerArchive returns the image's only layer as a tar archive.
+func (i Image) layerArchive(ctx context.Context) ([]byte, error) {
 	var buffer bytes.Buffer
 	archive := tar.NewWriter(&buffer)
 	if !i.Bare {
@@ -54,7 +54,7 @@ func (i Image) layer(ctx context.Context) ([]byte, error) {
 	return buffer.Bytes(), nil
 }
 
-// addBusybox adds busybox with a link for each of its commands.
+// addBusybox adds the busybox program to a tar archive, with a symbolic link for each of its commands.
 func addBusybox(ctx context.Context, archive *tar.Writer) error {
 	program, err := exec.LookPath("busybox")
 	if err != nil {
@@ -99,9 +99,9 @@ func add(archive *tar.Writer, name string, mode int64, content []byte) error {
 	return err
 }
 
-// write writes the image as "docker save" would.
-func (i Image) write(ctx context.Context, to io.Writer) error {
-	layer, err := i.layer(ctx)
+// writeArchive writes the image as a tar archive in the format of "docker save".
+func (i Image) writeArchive(ctx context.Context, to io.Writer) error {
+	layer, err := i.layerArchive(ctx)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (i Image) write(ctx context.Context, to io.Writer) error {
 	return archive.Close()
 }
 
-// writeImages puts all images into one archive each and returns the archives' paths.
+// writeImages writes each image to a tar archive in a directory and returns the paths.
 func writeImages(ctx context.Context, folder string, images []Image) ([]string, error) {
 	var paths []string
 	for n, image := range images {
@@ -140,7 +140,7 @@ func writeImages(ctx context.Context, folder string, images []Image) ([]string, 
 		if err != nil {
 			return nil, err
 		}
-		err = image.write(ctx, file)
+		err = image.writeArchive(ctx, file)
 		if closed := file.Close(); err == nil {
 			err = closed
 		}

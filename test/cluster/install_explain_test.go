@@ -135,7 +135,7 @@ func (i *installed) prepare(t *testing.T, f failure) {
 		}
 		holder.Spec.Containers = holder.Spec.Containers[1:]
 		i.create(i.ctx, t, holder)
-		if _, err := i.WaitPod(i.ctx, "holder", cluster.Running); err != nil {
+		if _, err := i.WaitPod(i.ctx, "holder", cluster.IsRunning); err != nil {
 			t.Fatal(err)
 		}
 	}

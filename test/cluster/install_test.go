@@ -126,7 +126,7 @@ func (i *installed) addGPUs(t *testing.T, driver string) {
 	}
 	node := i.Nodes[0]
 	i.gpus = startGPUs(t, i.agents, driver, uuids...)
-	folder := node.Machine.Path("/etc/cdi")
+	folder := node.Machine.HostPath("/etc/cdi")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}

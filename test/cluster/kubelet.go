@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
-// startKubelet returns when the node is ready.
+// startKubelet starts the kubelet and waits until the node is ready.
 func (n *Node) startKubelet(ctx context.Context) error {
 	c := n.cluster
 	kubeconfig, err := c.writeKubeconfig(access.Node(n.Name))
@@ -23,8 +23,10 @@ func (n *Node) startKubelet(ctx context.Context) error {
 	}
 	n.Kubelet, err = n.Machine.Start(ctx, machine.Program{
 		Name: "kubelet", Path: c.program("hyperkube"),
-		Args:  []string{"kubelet", "--config=" + path, "--kubeconfig=" + kubeconfig, "--node-ip=" + n.Address, "--v=2"},
-		Ready: func(ctx context.Context) error { return c.probe(ctx, n.Machine, "http://127.0.0.1:10248/healthz") },
+		Args: []string{"kubelet", "--config=" + path, "--kubeconfig=" + kubeconfig, "--node-ip=" + n.Address, "--v=2"},
+		Ready: func(ctx context.Context) error {
+			return c.checkHealth(ctx, n.Machine, "http://127.0.0.1:10248/healthz")
+		},
 	})
 	if err != nil {
 		return err
@@ -32,7 +34,8 @@ func (n *Node) startKubelet(ctx context.Context) error {
 	return n.WaitReady(ctx)
 }
 
-// kubeletConfig leaves out garbage collection and eviction for lack of disk: the disk is that of the real machine.
+// kubeletConfig returns the KubeletConfiguration of the node. Image garbage collection and eviction for disk space are off, since the disk
+// belongs to the real machine.
 func (n *Node) kubeletConfig() map[string]any {
 	return map[string]any{
 		"apiVersion":                  "kubelet.config.k8s.io/v1beta1",

@@ -13,7 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/test/cluster/machine"
 )
 
-// Where things are on a node: the programs' own defaults. Machine.Path makes them paths of the test.
+// Default paths of the kubelet and of containerd on a node. Machine.HostPath converts them to paths that the test can open.
 const (
 	KubeletRoot      = "/var/lib/kubelet"
 	DevicePlugins    = "/var/lib/kubelet/device-plugins"
@@ -23,7 +23,7 @@ const (
 	CDI              = "/run/cdi" // also /var/run/cdi
 )
 
-// Node is a machine with containerd and a kubelet.
+// Node is a machine of the cluster that runs containerd and a kubelet.
 type Node struct {
 	Name    string
 	Address string
@@ -39,10 +39,10 @@ func newNode(c *Cluster, index int) *Node {
 	return &Node{Name: fmt.Sprintf("node-%d", index), Address: nodeAddress(index), cluster: c, index: index}
 }
 
-// Cgroup returns the cgroup of the node, above its kubelet's, in every hierarchy.
+// Cgroup returns the path of the node's cgroup, the parent of all cgroups of its pods, relative to the cgroup mount.
 func (n *Node) Cgroup() string { return "/" + filepath.Join(filepath.Base(n.cluster.Dir), n.Name) }
 
-// WaitReady returns when the API server says that the node is ready and no taint keeps pods away.
+// WaitReady blocks until the node is Ready and has no taints.
 func (n *Node) WaitReady(ctx context.Context) error {
 	var last string
 	ready := func(ctx context.Context) (bool, error) {
@@ -69,21 +69,20 @@ func isReady(node *corev1.Node) bool {
 	return false
 }
 
-// Reboot ends everything on the node at once and starts it again, as a power cut does: /run is empty, cgroups are
-// gone, disks are kept. What the test itself started on the node is not started again. It returns when the kubelet
-// serves.
+// Reboot halts the node like a power failure and boots it again: /run is empty and cgroups are gone, but files on disk remain. It restarts
+// containerd and the kubelet, and returns when they serve. Other programs that the test started on the node are not restarted.
 func (n *Node) Reboot(ctx context.Context) error {
 	n.Machine.Halt()
 	if err := removeCgroup(n.Cgroup()); err != nil {
 		return err
 	}
-	if err := makeCgroup(n.Cgroup()); err != nil {
+	if err := createCgroup(n.Cgroup()); err != nil {
 		return err
 	}
 	if err := n.Machine.Reboot(); err != nil {
 		return err
 	}
-	if err := connect(ctx, n.cluster.control, n); err != nil {
+	if err := connectNode(ctx, n.cluster.control, n); err != nil {
 		return err
 	}
 	if err := n.Containerd.Restart(ctx); err != nil {
@@ -92,9 +91,9 @@ func (n *Node) Reboot(ctx context.Context) error {
 	return n.Kubelet.Restart(ctx)
 }
 
-// dial returns nil if something listens on the node's socket.
+// dial returns nil if a Unix socket on the node accepts connections.
 func (n *Node) dial(ctx context.Context, socket string) error {
-	connection, err := new(net.Dialer).DialContext(ctx, "unix", n.Machine.Path(socket))
+	connection, err := new(net.Dialer).DialContext(ctx, "unix", n.Machine.HostPath(socket))
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 
 const pollInterval = 50 * time.Millisecond
 
-// Pod returns one of the default namespace, for gshare's scheduler, that runs the command in a container "main" with busybox.
-// It ends at once when it is deleted.
+// Pod returns a pod in the default namespace, for gshare's scheduler, whose container "main" runs a command in the busybox image. It has no
+// termination grace period.
 func Pod(name string, command ...string) *corev1.Pod {
 	no, grace := false, int64(0)
 	return &corev1.Pod{
@@ -29,7 +29,7 @@ func Pod(name string, command ...string) *corev1.Pod {
 	}
 }
 
-// WaitPod waits until the pod of the default namespace is as wanted, and returns it.
+// WaitPod blocks until a pod of the default namespace satisfies a condition, and returns the pod.
 func (c *Cluster) WaitPod(ctx context.Context, name string, wanted func(*corev1.Pod) bool) (*corev1.Pod, error) {
 	var pod *corev1.Pod
 	var last error
@@ -38,21 +38,21 @@ func (c *Cluster) WaitPod(ctx context.Context, name string, wanted func(*corev1.
 		return last == nil && wanted(pod), nil // the API server may be down for a while
 	}
 	if err := wait.PollUntilContextCancel(ctx, pollInterval, true, seen); err != nil {
-		return nil, fmt.Errorf("wait for pod %s: %w; last: %v, %s", name, err, last, describe(pod))
+		return nil, fmt.Errorf("wait for pod %s: %w; last: %v, %s", name, err, last, podSummary(pod))
 	}
 	return pod, nil
 }
 
-// describe returns the pod's status and events, for a failed test.
-func describe(pod *corev1.Pod) string {
+// podSummary returns the status of a pod for an error message.
+func podSummary(pod *corev1.Pod) string {
 	if pod == nil {
 		return "nothing"
 	}
 	return fmt.Sprintf("%s on %q: %s %s %+v", pod.Status.Phase, pod.Spec.NodeName, pod.Status.Reason, pod.Status.Message, pod.Status.ContainerStatuses)
 }
 
-// Running is for WaitPod: all containers run.
-func Running(pod *corev1.Pod) bool {
+// IsRunning reports whether all containers of a pod are running. It is a condition for WaitPod.
+func IsRunning(pod *corev1.Pod) bool {
 	for _, status := range pod.Status.ContainerStatuses {
 		if status.State.Running == nil {
 			return false

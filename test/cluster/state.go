@@ -17,9 +17,9 @@ const (
 	lockFile    = "lock"
 )
 
-// newState makes a folder, with its lock held until the file is closed or the process ends, after it has swept. Two
-// processes do this one after the other: a new folder has no lock for a moment.
-func newState() (folder string, lock *os.File, err error) {
+// newStateDir creates the directory of a cluster and locks it until the file is closed or the process ends. It first removes what killed
+// processes left behind. A lock on the parent directory serializes callers, since a new directory is unlocked for a moment.
+func newStateDir() (folder string, lock *os.File, err error) {
 	parent, err := os.Open(os.TempDir())
 	if err != nil {
 		return "", nil, err
@@ -28,17 +28,17 @@ func newState() (folder string, lock *os.File, err error) {
 	if err := unix.Flock(int(parent.Fd()), unix.LOCK_EX); err != nil {
 		return "", nil, fmt.Errorf("lock %s: %w", parent.Name(), err)
 	}
-	if err := sweep(); err != nil {
+	if err := removeStaleStateDirs(); err != nil {
 		return "", nil, err
 	}
 	if folder, err = os.MkdirTemp("", statePrefix); err != nil {
 		return "", nil, err
 	}
-	lock, err = lockState(folder)
+	lock, err = lockStateDir(folder)
 	return folder, lock, err
 }
 
-func lockState(folder string) (*os.File, error) {
+func lockStateDir(folder string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(folder, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -50,26 +50,26 @@ func lockState(folder string) (*os.File, error) {
 	return file, nil
 }
 
-// removeState removes what a cluster whose machines have halted leaves: cgroups and files.
-func removeState(folder string) error {
+// removeStateDir removes the directory and the cgroups of a cluster whose machines have been halted.
+func removeStateDir(folder string) error {
 	return errors.Join(removeCgroup("/"+filepath.Base(folder)), os.RemoveAll(folder))
 }
 
-// sweep removes what clusters left whose processes were killed. Their machines ended with them.
-func sweep() error {
+// removeStaleStateDirs removes the directories and cgroups of clusters whose test processes were killed. Their machines ended with those.
+func removeStaleStateDirs() error {
 	folders, err := filepath.Glob(filepath.Join(os.TempDir(), statePrefix+"*"))
 	if err != nil {
 		return err
 	}
 	for _, folder := range folders {
-		lock, err := lockState(folder)
+		lock, err := lockStateDir(folder)
 		if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, os.ErrNotExist) {
 			continue // in use, or somebody else has just removed it
 		}
 		if err != nil {
 			return err
 		}
-		err = removeState(folder)
+		err = removeStateDir(folder)
 		_ = lock.Close()
 		if err != nil {
 			return fmt.Errorf("remove what an earlier cluster left: %w", err)

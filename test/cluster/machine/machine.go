@@ -1,4 +1,4 @@
-// Package machine makes Linux machines out of namespaces: each has its own processes, mounts, network, host name and
+// Package machine creates machines for tests from Linux namespaces: each has its own processes, mounts, network, host name and
 // /run, over the files of the real machine. All of it ends when the process that made it ends, however that dies.
 //
 // What a machine's programs write to /etc and /var goes into the machine's folder and is still there after a reboot.
@@ -15,7 +15,7 @@ import (
 	"syscall"
 )
 
-// Config describes a machine.
+// Config configures a machine.
 type Config struct {
 	Name   string // its host name, and the name of its folder
 	Init   string // path of the program of init/init.c
@@ -23,7 +23,8 @@ type Config struct {
 	Logs   string // folder for the logs of its programs
 }
 
-// Machine is a running machine. Its methods may be called from any goroutine, but not during Reboot.
+// Machine is a set of Linux namespaces that tests use like a machine of its own. Its methods may be called from any goroutine, but not
+// during Reboot.
 type Machine struct {
 	Config
 
@@ -33,42 +34,42 @@ type Machine struct {
 	processes []*Process
 }
 
-// ErrNotSupported reports that the kernel, or a container around the caller, does not allow the namespaces of a machine.
+// ErrNotSupported means that the kernel, or a container around the caller, does not allow the namespaces of a machine.
 var ErrNotSupported = errors.New("no machines of namespaces are allowed here")
 
-// Probe returns ErrNotSupported, with a reason, where the namespaces of a machine cannot be made.
-func Probe() error {
+// CheckSupported returns ErrNotSupported with a reason unless the caller may create the namespaces of a machine.
+func CheckSupported() error {
 	command := exec.Command("true")
 	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
-	return explain(command.Run())
+	return markUnsupported(command.Run())
 }
 
-// Boot starts a machine that runs nothing but its process 1.
+// Boot creates a machine that runs nothing but its process 1.
 func Boot(c Config) (*Machine, error) {
 	m := &Machine{Config: c}
 	if err := m.boot(); err != nil {
-		return nil, fmt.Errorf("boot machine %s: %w", c.Name, explain(err))
+		return nil, fmt.Errorf("boot machine %s: %w", c.Name, markUnsupported(err))
 	}
 	return m, nil
 }
 
-// explain adds ErrNotSupported to errors that mean it: no rights, no such file system, no overlay on this one.
-func explain(err error) error {
+// markUnsupported wraps ErrNotSupported around errors that mean missing privileges or file systems: EPERM, ENODEV and EINVAL.
+func markUnsupported(err error) error {
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.EINVAL) {
 		return fmt.Errorf("%w: %w", ErrNotSupported, err)
 	}
 	return err
 }
 
-// Folder returns where the machine keeps what it writes.
-func (m *Machine) Folder() string { return filepath.Join(m.Shared, m.Name) }
+// DataDir returns the directory in which the machine's changes to /etc and /var are stored.
+func (m *Machine) DataDir() string { return filepath.Join(m.Shared, m.Name) }
 
-// PID returns the number of the machine's process 1, as its maker sees it.
+// PID returns the process ID of the machine's process 1, as the caller sees it.
 func (m *Machine) PID() int { return m.init.Process.Pid }
 
-// Path makes a path on the machine one that the caller can open, or dial if it is a socket. Links with absolute
-// targets lead out of the machine: /var/run has to be written /run.
-func (m *Machine) Path(path string) string {
+// HostPath converts a path on the machine to one that the caller can open, or dial if it is a socket. Links with absolute targets lead out
+// of the machine, so /var/run has to be written as /run.
+func (m *Machine) HostPath(path string) string {
 	return filepath.Join(fmt.Sprintf("/proc/%d/root", m.PID()), path)
 }
 
@@ -76,14 +77,14 @@ func (m *Machine) boot() error {
 	if err := m.startInit(); err != nil {
 		return err
 	}
-	if err := m.inside(mountSpace|hostSpace, m.setUp); err != nil {
+	if err := m.runInNamespaces(mountSpace|hostSpace, m.setUpMounts); err != nil {
 		m.Halt()
 		return err
 	}
 	return nil
 }
 
-// startInit returns when process 1 has made its mounts private.
+// startInit starts the machine's process 1 in new namespaces and waits until it has made its mounts private.
 func (m *Machine) startInit() error {
 	m.init = exec.Command(m.Init, "machine")
 	m.init.Dir = "/"
@@ -109,8 +110,7 @@ func (m *Machine) startInit() error {
 	return nil
 }
 
-// Halt ends every process of the machine at once, as a power cut does, and returns when all are gone. A second call
-// does nothing.
+// Halt kills every process of the machine at once, like a power failure, and waits until all have ended. A second call does nothing.
 func (m *Machine) Halt() {
 	if m.init.Process == nil {
 		return // a boot has failed
@@ -120,7 +120,7 @@ func (m *Machine) Halt() {
 	m.processes = nil
 	m.mu.Unlock()
 	for _, p := range processes {
-		p.expectEnd()
+		p.setStopRequested()
 	}
 	_ = m.init.Process.Kill() // fails only if it has ended
 	for _, p := range processes {
@@ -129,7 +129,7 @@ func (m *Machine) Halt() {
 	_ = m.init.Wait()
 }
 
-// Reboot halts the machine and boots it again, without its programs and with an empty /run.
+// Reboot halts the machine and boots it again with an empty /run. It does not restart its programs.
 func (m *Machine) Reboot() error {
 	m.Halt()
 	if err := m.boot(); err != nil {

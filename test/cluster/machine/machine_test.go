@@ -17,7 +17,7 @@ import (
 
 func boot(t *testing.T) *machine.Machine {
 	t.Helper()
-	if err := machine.Probe(); errors.Is(err, machine.ErrNotSupported) {
+	if err := machine.CheckSupported(); errors.Is(err, machine.ErrNotSupported) {
 		t.Skip(err)
 	}
 	folder := t.TempDir()
@@ -62,7 +62,7 @@ func TestApart(t *testing.T) {
 		"network":    {"cat /proc/net/dev | grep -c :", "1"},    // lo
 		"run":        {"ls /run", "shared"},
 		"kernel":     {"cat /proc/sys/kernel/panic", "10"},
-		"our folder": {"test -e " + m.Folder() + "/etc && echo yes", "yes"},
+		"our folder": {"test -e " + m.DataDir() + "/etc && echo yes", "yes"},
 	}
 	for name, c := range cases {
 		if got := run(t, m, c.script); got != c.want {
@@ -75,7 +75,7 @@ func TestApart(t *testing.T) {
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is seen outside: %v", path, err)
 		}
-		if content, err := os.ReadFile(m.Path(path)); err != nil || string(content) != "mark\n" {
+		if content, err := os.ReadFile(m.HostPath(path)); err != nil || string(content) != "mark\n" {
 			t.Errorf("%s is read as %q, %v", path, content, err)
 		}
 	}
@@ -112,7 +112,7 @@ func TestReboot(t *testing.T) {
 func TestProcess(t *testing.T) {
 	m := boot(t)
 	ctx := testContext(t)
-	ready := func(context.Context) error { _, err := os.Stat(m.Path("/run/ready")); return err }
+	ready := func(context.Context) error { _, err := os.Stat(m.HostPath("/run/ready")); return err }
 	script := "echo started $LIFE; touch /run/ready; exec sleep 1000"
 	p, err := m.Start(ctx, machine.Program{Name: "p", Path: "/bin/sh", Args: []string{"-c", script}, Env: []string{"LIFE=1"}, Ready: ready})
 	if err != nil {
@@ -142,14 +142,14 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-func TestCable(t *testing.T) {
+func TestConnectVeth(t *testing.T) {
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip(err)
 	}
 	left, right := boot(t), boot(t)
 	ctx := testContext(t)
 	for range 2 { // the second cable takes the place of the first
-		if err := left.Cable(ctx, "port", right, "eth0"); err != nil {
+		if err := left.ConnectVeth(ctx, "port", right, "eth0"); err != nil {
 			t.Fatal(err)
 		}
 	}

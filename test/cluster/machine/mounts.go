@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tunables are settings of the whole kernel that a kubelet would change. Each machine sees them set already, and the
-// kernel keeps its own.
-var tunables = map[string]string{
+// sysctls are kernel-wide settings that a kubelet would change. Files with the wanted values are mounted over them, so that the kubelet
+// finds them set and the kernel of the real machine keeps its own.
+var sysctls = map[string]string{
 	"/proc/sys/vm/overcommit_memory":      "1",
 	"/proc/sys/vm/panic_on_oom":           "0",
 	"/proc/sys/kernel/panic":              "10",
@@ -19,15 +19,15 @@ var tunables = map[string]string{
 	"/proc/sys/kernel/keys/root_maxbytes": "25000000",
 }
 
-// disks are folders with a real file system below them, where an overlay would be in the way of other overlays.
-var disks = []string{"/var/lib/containerd", "/var/lib/kubelet"}
+// bindMounted are directories that are bind-mounted from the real file system, since containerd cannot mount its overlays on an overlay.
+var bindMounted = []string{"/var/lib/containerd", "/var/lib/kubelet"}
 
-// setUp runs inside the machine's mount and host name namespaces.
-func (m *Machine) setUp() error {
+// setUpMounts sets the host name and mounts the machine's file systems. It runs inside the machine's namespaces.
+func (m *Machine) setUpMounts() error {
 	if err := unix.Sethostname([]byte(m.Name)); err != nil {
 		return fmt.Errorf("set host name: %w", err)
 	}
-	for _, step := range []func() error{m.mountRun, m.mountOverlays, m.mountDisks, m.mountTunables, shareMounts} {
+	for _, step := range []func() error{m.mountRun, m.mountOverlays, m.mountBindMounted, m.mountSysctls, makeMountsShared} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -35,28 +35,28 @@ func (m *Machine) setUp() error {
 	return nil
 }
 
-// stash is where the shared folder stays in reach while an overlay covers it.
-const stash = "/run/shared"
+// sharedMount is a second mount point of the shared directory, which stays accessible while an overlay hides the first.
+const sharedMount = "/run/shared"
 
 func (m *Machine) mountRun() error {
 	if err := unix.Mount("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
 		return fmt.Errorf("mount /run: %w", err)
 	}
-	return bind(m.Shared, stash)
+	return bind(m.Shared, sharedMount)
 }
 
-// mountOverlays covers /etc and /var, and puts the shared folder back if it was below one of them.
+// mountOverlays mounts overlays on /etc and /var, and then the shared directory again in case it is below one of them.
 func (m *Machine) mountOverlays() error {
 	for _, folder := range []string{"/etc", "/var"} {
 		if err := m.overlay(folder); err != nil {
 			return err
 		}
 	}
-	return bind(stash, m.Shared)
+	return bind(sharedMount, m.Shared)
 }
 
 func (m *Machine) overlay(folder string) error {
-	upper, work := m.inStash(folder), m.inStash(folder+".work")
+	upper, work := m.inSharedMount(folder), m.inSharedMount(folder+".work")
 	for _, made := range []string{upper, work} {
 		if err := os.MkdirAll(made, 0o755); err != nil {
 			return err
@@ -69,9 +69,9 @@ func (m *Machine) overlay(folder string) error {
 	return nil
 }
 
-func (m *Machine) mountDisks() error {
-	for _, folder := range disks {
-		disk := m.inStash("disks", folder)
+func (m *Machine) mountBindMounted() error {
+	for _, folder := range bindMounted {
+		disk := m.inSharedMount("disks", folder)
 		if err := os.MkdirAll(disk, 0o700); err != nil {
 			return err
 		}
@@ -82,9 +82,9 @@ func (m *Machine) mountDisks() error {
 	return nil
 }
 
-func (m *Machine) mountTunables() error {
-	for path, value := range tunables {
-		file := m.inStash("tunables", filepath.Base(path))
+func (m *Machine) mountSysctls() error {
+	for path, value := range sysctls {
+		file := m.inSharedMount("tunables", filepath.Base(path))
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return err
 		}
@@ -98,16 +98,16 @@ func (m *Machine) mountTunables() error {
 	return nil
 }
 
-// shareMounts lets containers have volumes with mount propagation, as on a real node. Nothing leaves the machine.
-func shareMounts() error {
+// makeMountsShared enables mount propagation for volumes of containers, as on a real node. The propagation ends at the machine.
+func makeMountsShared() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("share mounts: %w", err)
 	}
 	return nil
 }
 
-func (m *Machine) inStash(parts ...string) string {
-	return filepath.Join(append([]string{stash, m.Name}, parts...)...)
+func (m *Machine) inSharedMount(parts ...string) string {
+	return filepath.Join(append([]string{sharedMount, m.Name}, parts...)...)
 }
 
 func bind(from, to string) error {

@@ -15,24 +15,23 @@ const (
 	namespaces   = mountSpace | networkSpace | hostSpace | unix.CLONE_NEWPID | unix.CLONE_NEWIPC
 )
 
-// inside calls f on a thread that is in these namespaces of the machine. A process that f starts is in them as well,
-// and is nevertheless a child of this process: no wrapper stands between them. (A thread does not change its own pid
-// namespace, only its children's.)
-func (m *Machine) inside(spaces int, f func() error) error {
+// runInNamespaces calls f on a thread that has entered some of the machine's namespaces. Processes that f starts run in them, and are
+// children of this process. A PID namespace applies only to those children, not to the thread.
+func (m *Machine) runInNamespaces(spaces int, f func() error) error {
 	result := make(chan error)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() { // the main thread cannot end: hold it, and another one is taken
 			defer runtime.UnlockOSThread()
-			result <- m.inside(spaces, f)
+			result <- m.runInNamespaces(spaces, f)
 			return
 		}
-		result <- m.enter(spaces, f) // the thread, locked, ends with the goroutine
+		result <- m.enterNamespaces(spaces, f) // the thread, locked, ends with the goroutine
 	}()
 	return <-result
 }
 
-func (m *Machine) enter(spaces int, f func() error) error {
+func (m *Machine) enterNamespaces(spaces int, f func() error) error {
 	init, err := unix.PidfdOpen(m.PID(), unix.PIDFD_NONBLOCK)
 	if err != nil {
 		return fmt.Errorf("find machine %s: %w", m.Name, err)

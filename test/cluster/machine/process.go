@@ -2,17 +2,24 @@ package machine
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/gshare-dev/gshare/test/executable"
 )
 
-// stopGrace is how long a process may take to end by itself after SIGTERM.
+// stopGrace is how long Stop waits after SIGTERM before it kills the process.
 const stopGrace = 5 * time.Second
 
-// Program is what to run on a machine.
+// Program describes a program to start on a machine.
 type Program struct {
 	Name string // unique on the machine
 	Path string
@@ -22,7 +29,7 @@ type Program struct {
 	Ready func(context.Context) error
 }
 
-// Process is a program that runs, or ran, on a machine. Its methods may be called from any goroutine.
+// Process is a program that was started on a machine and may be restarted. Its methods may be called from any goroutine.
 type Process struct {
 	LogFile string // of all its runs
 
@@ -30,34 +37,34 @@ type Process struct {
 	program Program
 
 	mu  sync.Mutex // guards run
-	run *run
+	run *execution
 }
 
-// run is one life of a process.
-type run struct {
-	command *exec.Cmd
-	asked   atomic.Bool // somebody wanted it to end
-	done    chan struct{}
-	err     error // set before done is closed
+// execution is one execution of a program, from its start to its end.
+type execution struct {
+	command       *exec.Cmd
+	stopRequested atomic.Bool // somebody wanted it to end
+	done          chan struct{}
+	err           error // set before done is closed
 }
 
 func (p *Process) String() string { return p.program.Name + " on " + p.machine.Name }
 
-func (p *Process) current() *run {
+func (p *Process) current() *execution {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.run
 }
 
-func (p *Process) expectEnd() { p.current().asked.Store(true) }
+func (p *Process) setStopRequested() { p.current().stopRequested.Store(true) }
 
-// PID returns the process id as the caller sees it; after Done it may belong to another process.
+// PID returns the process ID as the caller sees it. After Done is closed, it may belong to another process.
 func (p *Process) PID() int { return p.current().command.Process.Pid }
 
-// Done is closed when the process has ended and has been reaped.
+// Done returns a channel that is closed when the process has ended and been reaped.
 func (p *Process) Done() <-chan struct{} { return p.current().done }
 
-// Err is nil while the process runs and if it was stopped on purpose; otherwise it is how the process ended.
+// Err returns how the process ended, or nil while it runs or if it was stopped on purpose.
 func (p *Process) Err() error {
 	r := p.current()
 	select {
@@ -68,16 +75,16 @@ func (p *Process) Err() error {
 	}
 }
 
-// Kill ends the process at once (SIGKILL), without its children, and waits for its end.
+// Kill sends SIGKILL to the process, but not to its children, and waits until it has ended.
 func (p *Process) Kill() {
-	p.expectEnd()
+	p.setStopRequested()
 	_ = p.Signal(syscall.SIGKILL) // fails only if it has ended
 	<-p.Done()
 }
 
-// Stop asks the process to end (SIGTERM), waits, and kills it after a few seconds.
+// Stop sends SIGTERM to the process, waits until it has ended, and kills it after a few seconds.
 func (p *Process) Stop() {
-	p.expectEnd()
+	p.setStopRequested()
 	_ = p.Signal(syscall.SIGTERM) // fails only if it has ended
 	select {
 	case <-p.Done():
@@ -89,4 +96,103 @@ func (p *Process) Stop() {
 // Signal sends a signal to the process.
 func (p *Process) Signal(signal syscall.Signal) error {
 	return p.current().command.Process.Signal(signal)
+}
+
+const readyInterval = 50 * time.Millisecond
+
+// Start starts a program and waits until it is ready. ctx limits the wait, not the life of the program.
+func (m *Machine) Start(ctx context.Context, program Program) (*Process, error) {
+	p := &Process{
+		machine: m, program: program,
+		LogFile: filepath.Join(m.Logs, m.Name+"-"+program.Name+".log"),
+	}
+	if err := p.start(ctx); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Restart starts a program that has ended again, and waits until it is ready.
+func (p *Process) Restart(ctx context.Context) error {
+	select {
+	case <-p.Done():
+		return p.start(ctx)
+	default:
+		return fmt.Errorf("restart %s: it is running", p)
+	}
+}
+
+func (p *Process) start(ctx context.Context) error {
+	if err := p.launch(); err != nil {
+		return fmt.Errorf("start %s: %w", p, err)
+	}
+	if err := p.waitReady(ctx); err != nil {
+		p.Kill()
+		return fmt.Errorf("start %s: %w; end of %s:\n%s", p, err, p.LogFile, executable.LogTail(p.LogFile))
+	}
+	return nil
+}
+
+func (p *Process) launch() error {
+	log, err := os.OpenFile(p.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	command := exec.Command(p.program.Path, p.program.Args...)
+	command.Dir = "/"
+	command.Env = append(os.Environ(), p.program.Env...)
+	command.Stdout, command.Stderr = log, log
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C reaches only the maker
+	if err := p.machine.runInNamespaces(namespaces, command.Start); err != nil {
+		return err
+	}
+	r := &execution{command: command, done: make(chan struct{})}
+	go r.wait()
+	p.mu.Lock()
+	p.run = r
+	p.mu.Unlock()
+	p.machine.registerProcess(p)
+	return nil
+}
+
+func (m *Machine) registerProcess(p *Process) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !slices.Contains(m.processes, p) {
+		m.processes = append(m.processes, p)
+	}
+}
+
+func (r *execution) wait() {
+	defer close(r.done)
+	err := r.command.Wait()
+	if r.stopRequested.Load() {
+		return
+	}
+	if err == nil {
+		err = errors.New("exit status 0")
+	}
+	r.err = err
+}
+
+func (p *Process) waitReady(ctx context.Context) error {
+	if p.program.Ready == nil {
+		return nil
+	}
+	tick := time.NewTicker(readyInterval)
+	defer tick.Stop()
+	for {
+		last := p.program.Ready(ctx)
+		if last == nil {
+			return nil
+		}
+		select {
+		case <-p.Done():
+			return fmt.Errorf("ended before it was ready: %w", p.Err())
+		case <-ctx.Done():
+			return fmt.Errorf("%w; %w", ctx.Err(), last)
+		case <-tick.C:
+		}
+	}
 }

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// Run runs a program on the machine to its end and returns its standard output. The error has its standard error.
+// Run runs a program on the machine, waits for its end and returns its standard output. An error includes its standard error.
 func (m *Machine) Run(ctx context.Context, name string, args ...string) ([]byte, error) {
 	return m.run(namespaces, exec.CommandContext(ctx, name, args...))
 }
@@ -17,7 +17,7 @@ func (m *Machine) Run(ctx context.Context, name string, args ...string) ([]byte,
 func (m *Machine) run(spaces int, command *exec.Cmd) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
-	err := m.inside(spaces, command.Start)
+	err := m.runInNamespaces(spaces, command.Start)
 	if err == nil {
 		err = command.Wait()
 	}
@@ -27,9 +27,9 @@ func (m *Machine) run(spaces int, command *exec.Cmd) ([]byte, error) {
 	return stdout.Bytes(), err
 }
 
-// Cable lays a virtual network cable from this machine's port to the other's, in place of one that is there. It goes,
-// some time later, when either halts.
-func (m *Machine) Cable(ctx context.Context, port string, other *Machine, otherPort string) error {
+// ConnectVeth connects this machine to another one by a pair of virtual Ethernet interfaces (veth), and replaces an interface of the same
+// name. The kernel removes the pair when either machine is halted.
+func (m *Machine) ConnectVeth(ctx context.Context, port string, other *Machine, otherPort string) error {
 	ip := func(args ...string) error { // outside of this machine's processes, where the other's PID is known
 		_, err := m.run(networkSpace, exec.CommandContext(ctx, "ip", args...))
 		return err
@@ -38,9 +38,9 @@ func (m *Machine) Cable(ctx context.Context, port string, other *Machine, otherP
 	return ip("link", "add", port, "type", "veth", "peer", "name", otherPort, "netns", strconv.Itoa(other.PID()))
 }
 
-// Dial connects from inside the machine's network.
+// Dial connects to an address from inside the machine's network namespace.
 func (m *Machine) Dial(ctx context.Context, network, address string) (connection net.Conn, err error) {
-	err = m.inside(networkSpace, func() error {
+	err = m.runInNamespaces(networkSpace, func() error {
 		connection, err = new(net.Dialer).DialContext(ctx, network, address)
 		return err
 	})
