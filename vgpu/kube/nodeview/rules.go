@@ -10,7 +10,7 @@ import (
 )
 
 // ErrRules makes a node untrusted for the pods of one scheduler profile: the node's agent would not run all shares that the profile admits.
-var ErrRules = errors.New("gshare rules of node and profile differ")
+var ErrRules = errors.New("the node's gshare rules differ from the profile's")
 
 // Rules converts the rules of a node agent or a scheduler profile into those of the packer.
 func Rules(m packing.Model, r kube.Rules) packing.Rules {

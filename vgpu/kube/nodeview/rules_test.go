@@ -11,7 +11,7 @@ import (
 )
 
 func TestCheckRules(t *testing.T) {
-	const differ = "gshare rules of node and profile differ: "
+	const differ = "the node's gshare rules differ from the profile's: "
 	window := func(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
 	node := &kube.Rules{GammaPercent: 150, Window: window(50 * time.Millisecond)}
 	for name, c := range map[string]struct {

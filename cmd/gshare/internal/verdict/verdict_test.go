@@ -90,7 +90,7 @@ var failures = map[string]failure{
 		NoNode, "1 gshare inventory is malformed", "look at its log", "", func(w *world) { w.node.Annotations = nil }},
 	"other rules": {
 		func(_ *testing.T, w *world) { w.rules = rulesOf(120) },
-		NoNode, "1 gshare rules of node and profile differ", "node.yaml", "", func(w *world) { w.rules = rulesOf(150) }},
+		NoNode, "1 the node's gshare rules differ from the profile's", "node.yaml", "", func(w *world) { w.rules = rulesOf(150) }},
 	"slice closed without a reason": {
 		func(_ *testing.T, w *world) { w.slices[0].Healthy = false },
 		NoNode, "1 matching GPUs are unhealthy", "no reason given: the agent's log", "", func(w *world) { w.slices[0].Healthy = true }},

@@ -72,7 +72,7 @@ var failures = map[string]failure{
 	"malformed": {node: func(m *machine) { m.text = "{" }, asks: large, reason: "gshare inventory is malformed"},
 	"rules": {node: func(m *machine) {
 		m.rules = &kube.Rules{GammaPercent: 120, Window: metav1.Duration{Duration: 100 * time.Millisecond}}
-	}, asks: large, reason: "gshare rules of node and profile differ", scheduler: "node enforces gammapercent 120, profile gshare assumes 150"},
+	}, asks: large, reason: "the node's gshare rules differ from the profile's", scheduler: "node enforces gammapercent 120, profile gshare assumes 150"},
 	"stray":    {strays: 3, asks: wish{sm: 1, quota: 1, mem: 1}, reason: "a pod uses gshare GPUs without a placement"},
 	"bare-pod": {asks: wish{sm: 50, quota: 100, mem: 1024, bare: true}, scheduler: "gshare/vgpu"},
 }
