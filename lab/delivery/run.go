@@ -77,7 +77,7 @@ func (r *runner) join(g GPU) (err error) {
 		if err := r.slice.Join(0, token.Member{ID: id, SM: p.SM, QuotaRequest: p.Quota, QuotaLimit: p.Quota}); err != nil {
 			return fmt.Errorf("pod %d: %w", k, err)
 		}
-		if err := r.slice.Want(0, id); err != nil {
+		if err := r.slice.RequestToken(0, id); err != nil {
 			return err
 		}
 	}

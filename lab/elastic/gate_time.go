@@ -71,9 +71,9 @@ func (t *timeGate) advance(now time.Duration, c []*client, d *device.Device) tim
 func (t *timeGate) ask(now time.Duration, k int, want bool) {
 	switch {
 	case want && !t.want[k]:
-		_ = t.slice.Want(now, token.ID(k))
+		_ = t.slice.RequestToken(now, token.ID(k))
 	case !want && t.want[k]:
-		_ = t.slice.Idle(now, token.ID(k))
+		_ = t.slice.ReleaseToken(now, token.ID(k))
 	}
 	t.want[k] = want
 }

@@ -14,7 +14,7 @@ func BenchmarkAdvance(b *testing.B) {
 				b.Fatal(err)
 			}
 			for id := range ID(10) {
-				if s.Join(0, Member{id, 250, 360, 360}) != nil || s.Want(0, id) != nil {
+				if s.Join(0, Member{id, 250, 360, 360}) != nil || s.RequestToken(0, id) != nil {
 					b.Fatal("no room")
 				}
 			}

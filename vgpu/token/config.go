@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Config configures the sharing of one slice. Zero values select the defaults.
+// Config configures how the shares of one slice take turns. Zero values select the defaults.
 type Config struct {
 	Policy  Policy         // default Table
 	Window  time.Duration  // accounting period of quotas (F41); must divide a second; default 100 ms
@@ -43,7 +43,7 @@ func (c Config) validate() error {
 	return nil
 }
 
-// part returns the duration of a per-mille fraction of the window.
-func (c Config) part(p share.PerMille) time.Duration {
+// windowFraction returns the duration of a per-mille fraction of the window.
+func (c Config) windowFraction(p share.PerMille) time.Duration {
 	return c.Window * time.Duration(p) / time.Duration(share.Whole)
 }

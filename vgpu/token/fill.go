@@ -8,57 +8,57 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// candidate is a waiting member whose account can pay now for a token of the shortest length that ends by until.
+// candidate is a waiting member whose account can pay now for a token of at least minLength that ends by until.
 type candidate struct {
 	*member
-	payer           *ledger
-	shortest, until time.Duration
+	account          *account
+	minLength, until time.Duration
 }
 
-// fill grants tokens to the candidates that find enough free SMs, in their order. Behind the first one that does not, tokens end by the
-// barrier, which barrierOf returns for the latest time at which that candidate can start.
-func (s *Slice) fill(candidates []candidate, barrierOf func(start time.Duration) time.Duration) {
+// grantInOrder grants tokens to candidates, in their order, while SMs are free. Once a candidate finds too few free SMs, later ones get
+// only tokens that end by a barrier. barrierOf computes it from the latest time at which that candidate can start.
+func (s *Slice) grantInOrder(candidates []candidate, barrierOf func(start time.Duration) time.Duration) {
 	barrier := Never
 	for _, c := range candidates {
 		switch {
 		case c.SM <= s.free:
 			s.grant(c, min(c.until, barrier))
 		case barrier == Never:
-			barrier = barrierOf(s.freeBy(c.SM))
+			barrier = barrierOf(s.timeWhenFree(c.SM))
 		}
 	}
 }
 
-// grant grants the candidate a token, unless until makes it too short.
+// grant grants a token to a candidate, unless less than its minimum length is left until the given time.
 func (s *Slice) grant(c candidate, until time.Duration) {
-	if until-s.now < c.shortest {
+	if until-s.now < c.minLength {
 		return
 	}
 	s.sequence++
 	s.free -= c.SM
-	c.take(s.now, until, c.shortest, c.payer, s.sequence)
+	c.startToken(s.now, until, c.minLength, c.account, s.sequence)
 }
 
-// shortest returns the length of the shortest token worth granting: the floor, or less for a small budget or at the end of a member's
-// own time, which no other member can use. A member whose token just ended may continue for less, as that needs no switch.
-func (s *Slice) shortest(m *member, l *ledger) time.Duration {
+// minTokenLength returns the length of the shortest token worth granting to a member: Config.Floor, or less for a small budget or at the
+// end of its own turns, which no other member can use. A member whose token just ended may continue for less, as that needs no switch.
+func (s *Slice) minTokenLength(m *member, l *account) time.Duration {
 	switch {
 	case m.announced:
-		return 2 * rounding
+		return 2 * roundingTolerance
 	case m.owner && l == &m.own:
-		return min(s.config.Floor, max(2*rounding, (min(m.ownUntil-s.now, l.budget)-m.debt)/2))
+		return min(s.config.Floor, max(2*roundingTolerance, (min(m.ownUntil-s.now, l.budget)-m.debt)/2))
 	}
 	return min(s.config.Floor, l.budget)
 }
 
-// candidate returns the member as a candidate for a token that ends by until, and false if the account cannot pay for it now.
-func (s *Slice) candidate(m *member, l *ledger, until time.Duration) (candidate, bool) {
-	c := candidate{m, l, s.shortest(m, l), until}
-	return c, l.budget > 0 && until-s.now >= c.shortest && m.start(l, c.shortest) <= s.now
+// candidateFor returns a member as a candidate for a token that ends by until, and false if its account cannot pay for the token now.
+func (s *Slice) candidateFor(m *member, l *account, until time.Duration) (candidate, bool) {
+	c := candidate{m, l, s.minTokenLength(m, l), until}
+	return c, l.budget > 0 && until-s.now >= c.minLength && m.earliestStart(l, c.minLength) <= s.now
 }
 
-// freeBy returns the time by which the deadlines of live tokens free that many SMs.
-func (s *Slice) freeBy(sm share.PerMille) time.Duration {
+// timeWhenFree returns the time at which enough tokens have ended for the given SMs to be free, or Never.
+func (s *Slice) timeWhenFree(sm share.PerMille) time.Duration {
 	var live []*member
 	for _, m := range s.members {
 		if m.live {

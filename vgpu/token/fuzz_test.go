@@ -41,9 +41,9 @@ func fuzzEvent(s *Slice, live map[ID]share.PerMille, now time.Duration, e []byte
 	case 0:
 		_ = s.Join(now, Member{id, amount + 7, amount/2 + share.PerMille(e[1]), amount + share.PerMille(e[1])})
 	case 1:
-		_ = s.Want(now, id)
+		_ = s.RequestToken(now, id)
 	case 2:
-		_ = s.Idle(now, id)
+		_ = s.ReleaseToken(now, id)
 	case 3:
 		if s.Leave(now, id) == nil {
 			delete(live, id)
@@ -51,7 +51,7 @@ func fuzzEvent(s *Slice, live map[ID]share.PerMille, now time.Duration, e []byte
 	case 4:
 		_ = s.Settle(now, id, (time.Duration(e[3])-20)*ms/3)
 	case 6:
-		_ = s.Want(Never-time.Duration(e[3]), id)
+		_ = s.RequestToken(Never-time.Duration(e[3]), id)
 	}
 }
 

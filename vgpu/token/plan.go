@@ -8,21 +8,21 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// turn is a turn of the slot table at its position in the window.
-type turn struct {
+// windowTurn is a turn of the slot table, the part of each window in which one set of members runs, at its position in the window.
+type windowTurn struct {
 	start, end time.Duration
-	owners     []owner
+	owners     []turnOwner
 }
 
-// owner is a member in one of its turns.
-type owner struct {
+// turnOwner is a member that the slot table assigns to a turn.
+type turnOwner struct {
 	*member
 	first bool          // it has no share in the turn before
 	end   time.Duration // end of its own time, since the window's start; the same for all turns of one series
 }
 
-// planTurns returns the turns of the members' slot table, and false if they have no table.
-func planTurns(c Config, members []*member) ([]turn, bool) {
+// planTurns solves the members' slot table and returns its turns, or false if no table fits into the window.
+func planTurns(c Config, members []*member) ([]windowTurn, bool) {
 	if len(members) == 0 {
 		return nil, true // the last one has left
 	}
@@ -31,25 +31,25 @@ func planTurns(c Config, members []*member) ([]turn, bool) {
 		return nil, false
 	}
 	// A turn that exists only by rounding would cost two switches.
-	table.Turns = slices.DeleteFunc(table.Turns, func(t slot.Turn) bool { return t.Duration < rounding })
-	turns := make([]turn, len(table.Turns))
+	table.Turns = slices.DeleteFunc(table.Turns, func(t slot.Turn) bool { return t.Duration < roundingTolerance })
+	turns := make([]windowTurn, len(table.Turns))
 	start := time.Duration(0)
-	for k, length := range lengths(c, table) {
-		turns[k] = turn{start: start, end: start + length}
+	for k, length := range turnLengths(c, table) {
+		turns[k] = windowTurn{start: start, end: start + length}
 		start += length
 	}
 	for k := range turns {
 		for _, at := range table.Turns[k].Members {
-			turns[k].owners = append(turns[k].owners, ownerOf(members[at], turns, table, k, at))
+			turns[k].owners = append(turns[k].owners, newTurnOwner(members[at], turns, table, k, at))
 		}
 	}
 	return turns, true
 }
 
-// ownerOf returns the member as owner of turn k. Its own time is that of the series of consecutive turns, also across the border of
-// windows, that the turn belongs to, counted from the first of them. The series of a member of all turns begins with the window; one
-// with full quota also needs the time between turns.
-func ownerOf(m *member, turns []turn, t slot.Table, k, at int) owner {
+// newTurnOwner returns the member with index at as an owner of turn k. Consecutive turns of a member, also across the end of a window, form
+// a series. The member's own time is counted from the first turn of the series, or from the start of the window if it has all turns. A
+// member with the full quota also owns the time between turns.
+func newTurnOwner(m *member, turns []windowTurn, t slot.Table, k, at int) turnOwner {
 	n := len(turns)
 	has := func(k int) bool { return slices.Contains(t.Turns[k%n].Members, at) }
 	first := k
@@ -70,12 +70,13 @@ func ownerOf(m *member, turns []turn, t slot.Table, k, at int) owner {
 	case first > k:
 		end -= t.Window
 	}
-	return owner{m, first == k, end}
+	return turnOwner{m, first == k, end}
 }
 
-// lengths returns the lengths of the turns, stretched to fill the window. Every switch costs the same, so every turn gets the same part
-// of the time that the table leaves free; or its part of the reserve, rounded up to the grid, if the window is long enough for that.
-func lengths(c Config, t slot.Table) []time.Duration {
+// turnLengths returns the lengths of a slot table's turns, extended to fill the window. Since every switch between turns costs the same,
+// each turn gets an equal part of the reserve and is rounded up to a multiple of Config.Turn. If the window is too short for that, each
+// gets an equal part of the time that the table leaves free.
+func turnLengths(c Config, t slot.Table) []time.Duration {
 	n := time.Duration(len(t.Turns))
 	if n == 0 {
 		return nil
@@ -84,20 +85,20 @@ func lengths(c Config, t slot.Table) []time.Duration {
 	left, free := t.Window, t.Window
 	for k, x := range t.Turns {
 		even[k] = x.Duration
-		grid[k] = roundUp(x.Duration+c.part(c.Reserve)/n, c.Turn)
+		grid[k] = roundUp(x.Duration+c.windowFraction(c.Reserve)/n, c.Turn)
 		left, free = left-even[k], free-grid[k]
 	}
 	if free >= 0 && t.Window%c.Turn == 0 {
-		return distribute(grid, free, c.Turn)
+		return distributeTime(grid, free, c.Turn)
 	}
 	if left > 0 {
-		return distribute(even, left, (left+n-1)/n)
+		return distributeTime(even, left, (left+n-1)/n)
 	}
 	return even
 }
 
-// distribute adds the rest to the lengths, in equal pieces and in the order of the turns.
-func distribute(lengths []time.Duration, rest, each time.Duration) []time.Duration {
+// distributeTime adds time to turns, in order and in portions of the given size, until it is used up.
+func distributeTime(lengths []time.Duration, rest, each time.Duration) []time.Duration {
 	for k := 0; rest > 0; k++ {
 		d := min(each, rest)
 		lengths[k%len(lengths)] += d

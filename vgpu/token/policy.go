@@ -9,22 +9,22 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Policy selects the members of a slice that get tokens. Its implementations are Table and Queue.
+// Policy decides which members of a slice get tokens. Its implementations are Table and Queue.
 type Policy interface {
 	String() string
-	newIssuer(c Config) issuer
+	newIssuer(c Config) tokenIssuer
 }
 
 // The policies of a node, by the names that its configuration uses.
 var (
-	// Table executes the slot table of the members once a window, and lends the turns of idle members to others.
+	// Table executes the slot table of the members once per window. Members may use turns whose owners are idle.
 	Table Policy = tablePolicy{}
-	// Fast is the multi-token scheduler of FaST-GShare with its corrections: the member that lacks the largest part of its request
-	// comes first, and one that does not fit is overtaken only by tokens that end before it can start (F44).
+	// Fast is the multi-token scheduler of FaST-GShare with corrections. The member that lacks the largest part of its quota request comes
+	// first. If it finds too few free SMs, others may overtake it only with tokens that end before it can start (F44).
 	Fast Policy = Queue{Name: "fast", Compare: byRelativeBacklog, Barrier: func(start time.Duration) time.Duration { return start }}
 )
 
-// ParsePolicy returns the policy of that name, for nodes: table or fast.
+// ParsePolicy returns the token policy with the name that node configurations use: table or fast.
 func ParsePolicy(name string) (Policy, error) {
 	for _, p := range []Policy{Table, Fast} {
 		if p.String() == name {
@@ -34,8 +34,8 @@ func ParsePolicy(name string) (Policy, error) {
 	return nil, fmt.Errorf("unknown token policy %q, must be %s or %s", name, Table, Fast)
 }
 
-// issuer is a policy at work on one slice.
-type issuer interface {
+// tokenIssuer is the state of a Policy for one slice.
+type tokenIssuer interface {
 	// plan prepares for a new list of members, or returns false if they do not fit together.
 	plan(members []*member) bool
 	// budgets returns what a member may use in any window: of its own time, and of time borrowed from others.
@@ -43,21 +43,21 @@ type issuer interface {
 	// maxCredit returns how much unused own time a member may make up for later.
 	maxCredit() time.Duration
 	// ownTime reports whether a member may use its own time now.
-	ownTime(m *member) bool
+	canUseOwnTime(m *member) bool
 	// issue grants tokens to waiting members.
 	issue(s *Slice)
 	// nextTurn returns when the set of members that may get tokens changes, or Never.
 	nextTurn() time.Duration
 }
 
-// Backlog is what one waiting member lacks.
+// Backlog describes how much of its quota request a waiting member has not received.
 type Backlog struct {
 	QuotaRequest share.PerMille
 	Missing      time.Duration // part of its request that it has not used in the last window; negative if it used more
 }
 
-// Queue is a policy that serves waiting members in an order, each as soon as enough SMs are free. A member has one account, up to its
-// limit. Fast is the queue of the product; the laboratory compares it with others.
+// Queue is a policy that serves waiting members in a configurable order, each as soon as enough SMs are free. The time that a member uses
+// counts against its quota limit only. Nodes offer the queue Fast; the laboratory compares it with others.
 type Queue struct {
 	Name string
 	// Compare orders two members, as for slices.SortFunc.
@@ -69,9 +69,9 @@ type Queue struct {
 
 func (q Queue) String() string { return q.Name }
 
-func (q Queue) newIssuer(c Config) issuer { return queueIssuer{q, c} }
+func (q Queue) newIssuer(c Config) tokenIssuer { return queueIssuer{q, c} }
 
-// queueIssuer is a Queue on one slice. It has no state beside that of the members.
+// queueIssuer implements tokenIssuer for a Queue. It keeps no state of its own.
 type queueIssuer struct {
 	Queue
 	config Config
@@ -80,38 +80,38 @@ type queueIssuer struct {
 func (q queueIssuer) plan([]*member) bool { return true }
 
 func (q queueIssuer) budgets(m Member) (own, borrowed time.Duration) {
-	return q.config.part(m.QuotaLimit), 0
+	return q.config.windowFraction(m.QuotaLimit), 0
 }
 
-func (q queueIssuer) maxCredit() time.Duration { return 0 }
-func (q queueIssuer) ownTime(*member) bool     { return true }
-func (q queueIssuer) nextTurn() time.Duration  { return Never }
+func (q queueIssuer) maxCredit() time.Duration   { return 0 }
+func (q queueIssuer) canUseOwnTime(*member) bool { return true }
+func (q queueIssuer) nextTurn() time.Duration    { return Never }
 
-// issue implements FaST-GShare's ready queue: the members that wait and have not reached their limit, in the queue's order.
+// issue grants tokens from FaST-GShare's ready queue: the waiting members below their quota limits, in the queue's order.
 func (q queueIssuer) issue(s *Slice) {
 	var ready []candidate
 	for _, m := range s.members {
-		until := s.now + max(q.config.Floor, min(q.config.part(m.QuotaRequest), q.config.Turn)) // F42; take limits it to the rest of the budget
-		if c, ok := s.candidate(m, &m.own, until); ok && m.waiting() {
+		until := s.now + max(q.config.Floor, min(q.config.windowFraction(m.QuotaRequest), q.config.Turn)) // F42; take limits it to the rest of the budget
+		if c, ok := s.candidateFor(m, &m.own, until); ok && m.isWaiting() {
 			ready = append(ready, c)
 		}
 	}
-	s.fill(s.sorted(ready, q.Compare), q.Barrier)
+	s.grantInOrder(s.sortByBacklog(ready, q.Compare), q.Barrier)
 }
 
-// sorted sorts candidates by their backlogs.
-func (s *Slice) sorted(list []candidate, compare func(a, b Backlog) int) []candidate {
+// sortByBacklog sorts candidates by their backlogs, in place, and returns them.
+func (s *Slice) sortByBacklog(list []candidate, compare func(a, b Backlog) int) []candidate {
 	slices.SortStableFunc(list, func(a, b candidate) int { return compare(s.backlog(a.member), s.backlog(b.member)) })
 	return list
 }
 
 func (s *Slice) backlog(m *member) Backlog {
 	since := s.now - s.config.Window
-	return Backlog{m.QuotaRequest, s.config.part(m.QuotaRequest) - m.own.used(since) - m.borrowed.used(since)}
+	return Backlog{m.QuotaRequest, s.config.windowFraction(m.QuotaRequest) - m.own.used(since) - m.borrowed.used(since)}
 }
 
-// byRelativeBacklog orders first the member that lacks the largest part of its request. That is the order of FaST-GShare's code,
-// missing / (missing + used), continued beyond the request: there, the member that used least in proportion comes first.
+// byRelativeBacklog orders members by the fraction of their quota request that they lack, the largest first: missing / (missing + used), as
+// in FaST-GShare's code. Among members beyond their requests, the one that used least in proportion comes first.
 func byRelativeBacklog(a, b Backlog) int {
 	return cmp.Compare(b.Missing*time.Duration(a.QuotaRequest), a.Missing*time.Duration(b.QuotaRequest))
 }

@@ -95,7 +95,7 @@ func (r *referee) randomEvent(random *rand.Rand, id ID) {
 func (r *referee) verdict(longest time.Duration) error {
 	for _, p := range r.pods {
 		window := r.slice.config.Window
-		allowed := r.slice.config.part(p.QuotaLimit) + longest + 2*rounding
+		allowed := r.slice.config.windowFraction(p.QuotaLimit) + longest + 2*roundingTolerance
 		if most := p.most(window, 0, r.now); most > allowed {
 			r.fail("%+v used %v of a window, %v allowed", p.Member, most, allowed)
 		}
@@ -107,7 +107,7 @@ func (r *referee) verdict(longest time.Duration) error {
 func TestRefereeFindsFaults(t *testing.T) {
 	sabotage := map[string]func(*Slice){
 		"SMs":    func(s *Slice) { s.free += 300 },
-		"limits": func(s *Slice) { s.members[0].own.pieces, s.members[0].borrowed.pieces = nil, nil },
+		"limits": func(s *Slice) { s.members[0].own.intervals, s.members[0].borrowed.intervals = nil, nil },
 	}
 	for name, harm := range sabotage {
 		for _, policy := range policies {
@@ -186,7 +186,7 @@ func TestOwnersReturn(t *testing.T) {
 		ref.until(back)
 		ref.want(p, true)
 		ref.until(back + ref.slice.config.Window)
-		want := ref.slice.config.part(p.QuotaRequest) - ref.slice.longestTurn(p.ID) - 20*rounding
+		want := ref.slice.config.windowFraction(p.QuotaRequest) - ref.slice.longestTurn(p.ID) - 20*roundingTolerance
 		if got := p.got(back, ref.now); ref.fault != nil || got < want {
 			t.Fatalf("seed %d: %+v got %v in the window after its return, want %v: %v", seed, p.Member, got, want, ref.fault)
 		}
@@ -223,7 +223,7 @@ func (r *referee) delivered(longest time.Duration) error {
 			time.Second:           longest,
 			r.slice.config.Window: longest + r.slice.longestTurn(p.ID),
 		} {
-			want := length*time.Duration(p.QuotaRequest)/1000 - missing - 20*rounding
+			want := length*time.Duration(p.QuotaRequest)/1000 - missing - 20*roundingTolerance
 			if got := p.least(length, 3*r.slice.config.Window, r.now); got < want {
 				r.fail("%+v got %v in %v, want %v", p.Member, got, length, want)
 			}
@@ -234,7 +234,7 @@ func (r *referee) delivered(longest time.Duration) error {
 
 // longestTurn returns the length of the longest turn of a member.
 func (s *Slice) longestTurn(id ID) (longest time.Duration) {
-	for _, x := range s.issuer.(*timetable).turns {
+	for _, x := range s.issuer.(*tableIssuer).turns {
 		for _, o := range x.owners {
 			if o.ID == id {
 				longest = max(longest, x.end-x.start)

@@ -30,7 +30,7 @@ type pod struct {
 	deadline         time.Duration
 	ends             time.Duration // of the kernel that overruns
 	settled          time.Duration
-	busy             []piece // ascending, disjoint
+	busy             []interval // ascending, disjoint
 }
 
 func newReferee(c Config, overrun func() time.Duration) (*referee, error) {
@@ -64,9 +64,9 @@ func (r *referee) leave(p *pod) {
 func (r *referee) want(p *pod, want bool) {
 	p.want = want
 	if want {
-		r.check(r.slice.Want(r.now, p.ID))
+		r.check(r.slice.RequestToken(r.now, p.ID))
 	} else {
-		r.check(r.slice.Idle(r.now, p.ID))
+		r.check(r.slice.ReleaseToken(r.now, p.ID))
 	}
 	r.advance()
 }
@@ -126,7 +126,7 @@ func (p *pod) work(from, to time.Duration) time.Duration {
 	if n := len(p.busy); n > 0 && p.busy[n-1].to == from {
 		p.busy[n-1].to = to
 	} else {
-		p.busy = append(p.busy, piece{from, to})
+		p.busy = append(p.busy, interval{from, to})
 	}
 	return measured
 }

@@ -8,8 +8,8 @@ import (
 // holding returns a member that has a token in a turn of its own.
 func holding() *member {
 	m := &member{live: true, owner: true}
-	m.own = ledger{window: 100 * ms, budget: 100 * ms}
-	m.payer = &m.own
+	m.own = account{window: 100 * ms, budget: 100 * ms}
+	m.account = &m.own
 	return m
 }
 
@@ -34,7 +34,7 @@ func TestSettle(t *testing.T) {
 		{462 * ms, -400 * ms, 0, 1 * ms, true}, // nonsense is nothing
 	} {
 		if m.live && !step.live {
-			m.end(last)
+			m.endToken(last)
 		} else if !m.live && step.live {
 			m.live, m.heldSince = true, last
 		}
@@ -45,7 +45,7 @@ func TestSettle(t *testing.T) {
 		}
 	}
 	m.credit = c.Window
-	if m.beginTurns(last, last+10*ms, c.Floor); m.credit != c.Floor {
+	if m.startOwnTime(last, last+10*ms, c.Floor); m.credit != c.Floor {
 		t.Errorf("%v of the turn before are kept, want %v", m.credit, c.Floor)
 	}
 }
@@ -86,7 +86,7 @@ func TestLateStartsAreMadeUpFor(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		for _, p := range []*pod{a, b} {
-			want := ref.slice.config.part(p.QuotaRequest) * 10 * 99 / 100
+			want := ref.slice.config.windowFraction(p.QuotaRequest) * 10 * 99 / 100
 			if got := p.got(time.Second, 2*time.Second); got < want {
 				t.Fatalf("seed %d: %+v got %v in a second, want %v", seed, p.Member, got, want)
 			}
@@ -108,7 +108,7 @@ func TestOverrunsAreMadeGood(t *testing.T) {
 		}
 		ref.until(3 * time.Second)
 		for _, p := range pods {
-			want := ref.slice.config.part(p.QuotaRequest) * 20 * 98 / 100 // as for whole GPUs
+			want := ref.slice.config.windowFraction(p.QuotaRequest) * 20 * 98 / 100 // as for whole GPUs
 			if got := p.got(time.Second, 3*time.Second); ref.fault != nil || got < want {
 				t.Errorf("seed %d: %+v got %v in two seconds, want %v: %v", seed, p.Member, got, want, ref.fault)
 			}

@@ -55,7 +55,7 @@ func TestMembers(t *testing.T) {
 	if err := s.Join(0, Member{2, 600, 600, 600}); !errors.Is(err, ErrDoesNotFit) {
 		t.Errorf("120 %% of a window: %v", err)
 	}
-	for _, do := range []func(time.Duration, ID) error{s.Leave, s.Want, s.Idle} {
+	for _, do := range []func(time.Duration, ID) error{s.Leave, s.RequestToken, s.ReleaseToken} {
 		if err := do(0, 2); !errors.Is(err, ErrUnknown) {
 			t.Errorf("unknown member: %v", err)
 		}
@@ -71,7 +71,7 @@ func TestTimeGoesBackwards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.Join(0, Member{1, 500, 500, 500}), s.Want(10*ms, 1)); err != nil {
+	if err := errors.Join(s.Join(0, Member{1, 500, 500, 500}), s.RequestToken(10*ms, 1)); err != nil {
 		t.Fatal(err)
 	}
 	changes, _ := s.Advance(5 * ms)
@@ -103,7 +103,7 @@ func TestUntil(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range []Member{{1, 500, 900, 900}, {2, 500, 450, 450}, {3, 500, 450, 450}} {
-		if s.Join(0, m) != nil || s.Want(0, m.ID) != nil {
+		if s.Join(0, m) != nil || s.RequestToken(0, m.ID) != nil {
 			t.Fatalf("member %d", m.ID)
 		}
 	}

@@ -6,10 +6,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// ID identifies a member of a slice.
+// ID identifies a member of a Slice.
 type ID int
 
-// Member is one share on the slice.
+// Member describes a share that takes part in the time sharing of a slice.
 type Member struct {
 	ID                       ID
 	SM                       share.PerMille // SMs of the slice, while it holds a token
@@ -22,19 +22,19 @@ func (m Member) valid() bool {
 
 func within(p, most share.PerMille) bool { return 1 <= p && p <= most }
 
-// Unit is the unit of a token's amount.
+// Unit is the unit of the amount of a token.
 type Unit int
 
 // The units of tokens.
 const (
-	// Time is the unit of tokens that allow launches from their grant to their deadline. The amount is in nanoseconds.
+	// Time is the unit of tokens that allow launches until a deadline. The amount is in nanoseconds.
 	Time Unit = iota
-	// Blocks is the unit of tokens that allow the launch of a number of thread blocks (D19). They have no deadline: the next token
-	// replaces them. Package rckm issues them.
+	// Blocks is the unit of tokens that allow the launch of a number of thread blocks (D19), as package rckm issues them. They have no
+	// deadline: the next token replaces them.
 	Blocks
 )
 
-// Token is the right of one member to launch kernels.
+// Token is the right of one member to launch kernels, limited by time or by a number of thread blocks.
 type Token struct {
 	Unit     Unit
 	Amount   int64
@@ -43,7 +43,7 @@ type Token struct {
 	Sequence uint64        // number of the token on its slice, from 1
 }
 
-// Kind is the kind of a Change.
+// Kind is the kind of a Change: Grant, Renew or Revoke.
 type Kind int
 
 // The kinds of changes.
@@ -55,7 +55,7 @@ const (
 
 func (k Kind) String() string { return [...]string{"none", "grant", "renew", "revoke"}[k] }
 
-// Change is what a server has to apply for one member. For a Revoke, Token is the one that ended.
+// Change is a change of a member's token that the token server has to apply. For a Revoke, Token is the one that ended.
 type Change struct {
 	ID    ID
 	Kind  Kind

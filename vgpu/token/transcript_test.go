@@ -99,9 +99,9 @@ func (p *player) event(now time.Duration, words []string) error {
 		}
 		return p.slice.Join(now, m)
 	case "want":
-		return p.slice.Want(now, id)
+		return p.slice.RequestToken(now, id)
 	case "idle":
-		return p.slice.Idle(now, id)
+		return p.slice.ReleaseToken(now, id)
 	case "leave":
 		return p.slice.Leave(now, id)
 	case "settle":

@@ -80,9 +80,9 @@ func (p *timePolicy) report(v *vgpu, now time.Duration) {
 	}
 	switch {
 	case hasWork && !v.wanting:
-		_ = p.Want(now, v.id)
+		_ = p.RequestToken(now, v.id)
 	case v.wanting && !hasWork:
-		_ = p.Idle(now, v.id)
+		_ = p.ReleaseToken(now, v.id)
 	}
 	v.wanting = hasWork
 }

@@ -13,10 +13,10 @@ const (
 	longSample = 40 // ticks of device time that complete the sample of a member whose work never finishes
 )
 
-// calibration measures how many blocks of one member fill the slice for a tick (D19). It divides blocks by the device time that they
-// take, neither of which depends on what slows the member down. Kernels that fill less than the member's cap count as if they filled
-// it. Unfinished work is included in the blocks alone, so a sample is complete when no work is unfinished, or when it is so long that
-// such work is negligible; only the first sample is used before that.
+// calibration measures how many thread blocks of one member keep the whole slice busy for a tick (D19). It divides launched blocks by the
+// device time that they take, which does not depend on what slows the member down. Kernels that fill less than the member's MPS cap count
+// as if they filled it. Unfinished work is included in the blocks alone, so a sample is complete when no work is unfinished, or when it is
+// so long that such work is negligible; only the first sample is used before that.
 type calibration struct {
 	blocks         int64         // of the incomplete sample
 	device, passed time.Duration // of the incomplete sample
@@ -24,8 +24,9 @@ type calibration struct {
 	provisional    bool          // the only rate is of an incomplete sample
 }
 
-// observe adds what was launched and finished in some ticks. Processes that run at the same time count as busy once.
-func (c *calibration) observe(l Launches, passed, tick time.Duration) {
+// addTicks adds what a member launched and finished in one or more ticks. Its device time is limited to the time that passed, as processes
+// that run at the same time count as busy once.
+func (c *calibration) addTicks(l Launches, passed, tick time.Duration) {
 	if c.device == 0 && l.Device == 0 && l.Blocks == 0 {
 		return
 	}
@@ -36,15 +37,15 @@ func (c *calibration) observe(l Launches, passed, tick time.Duration) {
 		return
 	}
 	if c.blocks > 0 { // otherwise the work was launched before the first report
-		c.add(int64(float64(c.blocks)*float64(tick)/float64(c.device)), complete)
+		c.addRate(int64(float64(c.blocks)*float64(tick)/float64(c.device)), complete)
 	}
 	if complete {
 		c.blocks, c.device, c.passed = 0, 0, 0
 	}
 }
 
-// add appends a rate. It replaces a provisional one.
-func (c *calibration) add(rate int64, complete bool) {
+// addRate appends a measured rate, in blocks per tick of device time. It replaces the rate of an incomplete sample.
+func (c *calibration) addRate(rate int64, complete bool) {
 	if c.provisional {
 		c.rates = nil
 	}
@@ -53,8 +54,8 @@ func (c *calibration) add(rate int64, complete bool) {
 	c.rates = c.rates[max(0, len(c.rates)-maxSamples):]
 }
 
-// wholeSlice returns the blocks that fill the whole slice for a tick, for a member with that cap under MPS. It uses the highest rate:
-// the member is slower while neighbours use its SMs.
+// wholeSlice returns the number of blocks that keep the whole slice busy for a tick, scaled from a member with the given MPS cap. It uses
+// the highest measured rate, since the member is slower while neighbours use its SMs.
 func (c *calibration) wholeSlice(cap share.PerMille) int64 {
 	if len(c.rates) == 0 {
 		return uncalibrated

@@ -13,7 +13,7 @@ func TestCalibration(t *testing.T) {
 	}
 	play := func(c *calibration, spans ...span) {
 		for _, s := range spans {
-			c.observe(Launches{Blocks: s.blocks, Device: s.device * tick / 10}, s.ticks*tick, tick)
+			c.addTicks(Launches{Blocks: s.blocks, Device: s.device * tick / 10}, s.ticks*tick, tick)
 		}
 	}
 	for name, test := range map[string]struct {
@@ -73,7 +73,7 @@ func TestLongKernels(t *testing.T) {
 					since = 0 // the host launches the next ones in the next tick
 				}
 				l.Busy = done < launched
-				c.observe(l, tick, tick)
+				c.addTicks(l, tick, tick)
 				if n > 2*longSample {
 					worst = max(worst, c.wholeSlice(600))
 				}

@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// Member is one share on the slice.
+// Member describes a share of an elastic slice.
 type Member struct {
 	ID             token.ID
 	Priority       share.Priority
@@ -28,16 +28,17 @@ func (m Member) valid() bool {
 		(m.Violation == 0 || recoveredRatio <= m.Violation && m.Violation < burstRatio) && 0 <= m.MaxTokens && m.MaxTokens <= maxBlocks
 }
 
-// Config configures the sharing of one slice.
+// Config configures the sharing of one elastic slice.
 type Config struct {
 	Tick      time.Duration // period of tokens; default 5 ms
 	Algorithm Algorithm     // default: Algorithm 2 with corrections; the laboratory compares others with it
 }
 
-// Algorithm returns the tokens of each member for the next tick and the pressure of the slice, which it is given as of the last tick.
+// Algorithm computes the block tokens of each member for the next tick and the new pressure of the slice, from the last pressure and the
+// members' observations.
 type Algorithm func(last Pressure, members []Observation) (Pressure, []int64)
 
-// Observation is the state of one member at the end of a tick.
+// Observation is the state of one member at the end of a tick, as input of an Algorithm.
 type Observation struct {
 	Member
 	Tokens   int64         // tokens of the last tick
@@ -48,7 +49,7 @@ type Observation struct {
 	WholeSlice int64 // blocks that fill the whole slice for a tick: MaxTokens, given or calibrated
 }
 
-// BlocksOf returns what a part of the SMs is worth in blocks a tick, at least 1.
+// BlocksOf converts a part of the slice's SMs to the number of blocks that keep them busy for a tick, at least 1.
 func (o Observation) BlocksOf(p share.PerMille) int64 { return blocksOf(o.WholeSlice, p) }
 
 func blocksOf(wholeSlice int64, p share.PerMille) int64 {

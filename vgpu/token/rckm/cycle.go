@@ -7,14 +7,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// referenceCycles is the number of launch cycles from which the reference is taken. The first cycle is the reference at once; if it was
-// too long, as that of a starting program may be, any shorter one replaces it.
+// referenceCycles is the number of latest samples from which the reference, the length of an undisturbed launch cycle, is computed. The
+// first cycle is the reference at once. If it was too long, as a starting program's may be, any shorter one replaces it.
 const referenceCycles = 20
 
-// cycles holds the launch cycles of a member: launches without a silent tick between them, as in Dilu's code. A cycle is one batch, or
-// several that came in a burst. Where the host reports when it has waited for a batch, batches are known apart, and are what the
-// reference is taken from.
-type cycles struct {
+// launchCycles measures the launch cycles of a member. A launch cycle is a series of launches without a tick between them in which nothing
+// was launched, as in Dilu's code: one batch, or several that came in a burst. If the host reports when it has waited for a batch, the
+// reference is computed from those batches instead of cycles.
+type launchCycles struct {
 	open             bool
 	first, last      time.Duration   // first and last launch of the open cycle
 	latest           time.Duration   // latest cycle that ended; 0 after a pause
@@ -26,12 +26,12 @@ type cycles struct {
 	shortest         time.Duration   // shortest cycle or batch so far, which the paper uses as reference
 }
 
-// observe adds one tick. The cycle of a member goes on while it is blocked by its tokens or its work is unfinished. Without reported
-// batches a cycle ends at the longest length, so that a member that never pauses gets a reference too.
-func (c *cycles) observe(now time.Duration, l Launches, blocked bool, longest time.Duration) {
+// addTick adds the launches of one tick. A cycle stays open while the member is blocked by its tokens or its work is unfinished. Without
+// reported batches it is closed at the longest length, so that a member that never pauses gets a reference too.
+func (c *launchCycles) addTick(now time.Duration, l Launches, blocked bool, longest time.Duration) {
 	if l.Batch > 0 {
 		c.hasBatches, c.batch = true, l.Batch
-		c.addSample(now-l.Batch, l.Batch)
+		c.updateReference(now-l.Batch, l.Batch)
 	}
 	switch {
 	case l.Blocks > 0 && !c.open:
@@ -48,16 +48,16 @@ func (c *cycles) observe(now time.Duration, l Launches, blocked bool, longest ti
 	}
 }
 
-func (c *cycles) close(length time.Duration) {
+func (c *launchCycles) close(length time.Duration) {
 	c.open, c.latest = false, length
 	if !c.hasBatches {
-		c.addSample(c.first, length)
+		c.updateReference(c.first, length)
 	}
 }
 
-// addSample uses a cycle for the reference if neighbours slowed down no more than its first quarter, or if it is shorter than the
-// reference, or so long that neighbours cannot be the cause.
-func (c *cycles) addSample(from, length time.Duration) {
+// updateReference adds a cycle or batch to the samples of the reference if neighbours slowed down no more than its first quarter, if it is
+// shorter than the reference, or if it is so long that neighbours cannot be the cause.
+func (c *launchCycles) updateReference(from, length time.Duration) {
 	length = max(length, time.Microsecond)
 	if c.shortest == 0 || length < c.shortest {
 		c.shortest = length
@@ -66,40 +66,41 @@ func (c *cycles) addSample(from, length time.Duration) {
 	if from+length/4 >= c.undisturbedSince || r > 0 && (length < r || length/time.Duration(burstRatio/share.Whole) >= r) {
 		c.samples = append(c.samples, length)
 		c.samples = c.samples[max(0, len(c.samples)-referenceCycles):]
-		c.reference = lowDecile(c.samples)
+		c.reference = firstDecile(c.samples)
 	}
 }
 
-func (c *cycles) hasReference() bool { return c.reference > 0 }
+func (c *launchCycles) hasReference() bool { return c.reference > 0 }
 
-// lowDecile returns the length that a tenth of the samples does not exceed. The shortest ever would stay the reference for good (D18),
-// and a median would be stretched beside a training that never pauses.
-func lowDecile(samples []time.Duration) time.Duration {
+// firstDecile returns the sample that a tenth of the samples does not exceed. The shortest ever would stay the reference for good (D18),
+// and a median would grow beside a training job that never pauses.
+func firstDecile(samples []time.Duration) time.Duration {
 	sorted := slices.Sorted(slices.Values(samples))
 	return sorted[len(sorted)/10]
 }
 
-// current returns the length of the latest cycle, or of the open one once that is longer (T_current).
-func (c *cycles) current() time.Duration {
+// latestLength returns the length of the latest launch cycle, or of the open one once that is longer (T_current in Dilu).
+func (c *launchCycles) latestLength() time.Duration {
 	if c.open {
 		return max(c.latest, c.last-c.first)
 	}
 	return c.latest
 }
 
-// ratio returns the latest cycle, per mille of the reference.
-func (c *cycles) ratio() share.PerMille { return perMille(c.current(), c.reference) }
+// cycleRatio returns the length of the latest launch cycle in per mille of the reference, or 0 without a reference.
+func (c *launchCycles) cycleRatio() share.PerMille { return perMilleOf(c.latestLength(), c.reference) }
 
-// stretch returns the latest batch, per mille of the reference: the effect of neighbours without that of a burst.
-func (c *cycles) stretch() share.PerMille {
+// batchRatio returns the length of the latest batch in per mille of the reference: the slowdown by neighbours without the effect of a
+// burst. Without reported batches it returns cycleRatio.
+func (c *launchCycles) batchRatio() share.PerMille {
 	if c.hasBatches {
-		return perMille(c.batch, c.reference)
+		return perMilleOf(c.batch, c.reference)
 	}
-	return c.ratio()
+	return c.cycleRatio()
 }
 
-// perMille returns a length in per mille of the reference, or 0 without a reference.
-func perMille(length, reference time.Duration) share.PerMille {
+// perMilleOf returns a length in per mille of the reference, at most 1,000,000, or 0 without a reference.
+func perMilleOf(length, reference time.Duration) share.PerMille {
 	if reference == 0 {
 		return 0
 	}
@@ -107,4 +108,4 @@ func perMille(length, reference time.Duration) share.PerMille {
 }
 
 // reset forgets the latest cycle and batch after a pause, as they do not predict the next ones.
-func (c *cycles) reset() { c.latest, c.batch = 0, 0 }
+func (c *launchCycles) reset() { c.latest, c.batch = 0, 0 }

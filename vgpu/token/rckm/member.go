@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Launches is what a member launched since its last report.
+// Launches describes what a member launched since its last report.
 type Launches struct {
 	Blocks      int64         // thread blocks, including those of graphs (D22)
 	First, Last time.Duration // times of the first and the last launch, if Blocks > 0
@@ -15,7 +15,7 @@ type Launches struct {
 	Batch       time.Duration // longest batch that ended, from its first launch until the host had waited for it; 0 if none or unknown
 }
 
-// member is a share with its accounts.
+// member is a share of an elastic slice with its token balance and its measurements.
 type member struct {
 	Member
 	cap       share.PerMille // limit with which it joined
@@ -28,7 +28,7 @@ type member struct {
 	state       State          // its own state, if its priority is slo
 	ratio       share.PerMille // its latest significant cycle, per mille of the reference
 	since       time.Duration  // start of its state
-	cycles      cycles
+	cycles      launchCycles
 	calibration calibration
 
 	announced int64 // balance in the latest change
@@ -42,7 +42,8 @@ func newMember(m Member) *member {
 	return n
 }
 
-// wholeSlice returns the blocks that fill the whole slice for a tick: MaxTokens if it is given, or the measured value.
+// wholeSlice returns the number of the member's blocks that keep the whole slice busy for a tick: MaxTokens if it is set, or the measured
+// value.
 func (m *member) wholeSlice() int64 {
 	if m.MaxTokens > 0 {
 		return m.MaxTokens
@@ -50,11 +51,11 @@ func (m *member) wholeSlice() int64 {
 	return m.calibration.wholeSlice(m.cap)
 }
 
-// blocksOf returns what a part of the SMs is worth in blocks a tick, at least 1.
+// blocksOf converts a part of the SMs to the number of the member's blocks that keep them busy for a tick, at least 1.
 func (m *member) blocksOf(p share.PerMille) int64 { return blocksOf(m.wholeSlice(), p) }
 
-// maxTokens returns what the limit is worth. At the cap MPS enforces the limit, and tokens leave headroom for a tick with many blocks; a
-// lower limit is enforced by tokens alone.
+// maxTokens returns the largest number of tokens of the member, for its SM limit. If the limit is the member's MPS cap, MPS enforces it,
+// and tokens leave headroom for a tick with many blocks. A lower limit is enforced by tokens alone.
 func (m *member) maxTokens() int64 {
 	if m.MaxTokens == 0 && m.Limit == m.cap {
 		return capHeadroom * m.blocksOf(m.Limit)
@@ -62,10 +63,10 @@ func (m *member) maxTokens() int64 {
 	return m.blocksOf(m.Limit)
 }
 
-// report adds launches to the present tick, within bounds, and charges them.
-func (m *member) report(now time.Duration, l Launches) {
+// addLaunches adds reported launches, within plausible bounds, to the present tick, and charges them to the balance.
+func (m *member) addLaunches(now time.Duration, l Launches) {
 	m.tick.Busy = l.Busy
-	m.tick.Device = min(m.tick.Device+max(0, min(l.Device, horizon)), horizon)
+	m.tick.Device = min(m.tick.Device+max(0, min(l.Device, maxTime)), maxTime)
 	m.tick.Batch = max(m.tick.Batch, min(l.Batch, window*time.Second))
 	if l.Blocks <= 0 {
 		return
@@ -82,37 +83,37 @@ func (m *member) report(now time.Duration, l Launches) {
 	m.announced = max(m.announced-l.Blocks, -maxBlocks) // the hook subtracts them by itself
 }
 
-// endTick ends n ticks: it advances the rate window, and continues or ends the launch cycle. Undisturbed means that neighbours did not
-// slow the member down.
+// endTick ends n ticks: it updates the calibration, the rate window and the launch cycles. undisturbed means that neighbours did not slow
+// the member down.
 func (m *member) endTick(now time.Duration, n int64, undisturbed bool, tick time.Duration) {
 	if !undisturbed {
 		m.cycles.undisturbedSince = now
 	}
 	blocked := m.balance <= 0
-	m.calibration.observe(m.tick, time.Duration(n)*tick, tick)
+	m.calibration.addTicks(m.tick, time.Duration(n)*tick, tick)
 	if m.tick.Blocks > 0 || blocked {
 		m.silent = 0
 	} else {
 		m.silent = int(min(int64(m.silent)+n, window))
 	}
-	m.cycles.observe(now, m.tick, blocked, window*tick)
-	if m.quiet() {
+	m.cycles.addTick(now, m.tick, blocked, window*tick)
+	if m.isQuiet() {
 		m.cycles.reset()
 	}
 	m.tick = Launches{Busy: m.tick.Busy}
 }
 
-// quiet reports whether the member has not launched for a while.
-func (m *member) quiet() bool { return m.silent > quietAfter }
+// isQuiet reports whether the member has launched nothing for more than quietAfter ticks.
+func (m *member) isQuiet() bool { return m.silent > quietAfter }
 
-// issue sets the tokens of the member for a tick. Unused tokens expire; launches beyond the last tokens are paid first (D21), but for no
-// longer than a rate window, so that one large kernel does not lock the member out.
-func (m *member) issue(tokens int64) {
+// setTokens sets the tokens of the member for a tick. Unused tokens expire. Launches beyond the last tokens are a debt that is paid first
+// (D21), but of at most one rate window's tokens, so that one large kernel does not lock the member out.
+func (m *member) setTokens(tokens int64) {
 	m.last = tokens
 	m.balance = max(min(m.balance, 0)+tokens, -window*tokens)
 }
 
 func (m *member) observation() Observation {
-	return Observation{Member: m.Member, Tokens: m.last, Launches: m.silent < window, Cycle: m.cycles.current(), Shortest: m.cycles.shortest,
+	return Observation{Member: m.Member, Tokens: m.last, Launches: m.silent < window, Cycle: m.cycles.latestLength(), Shortest: m.cycles.shortest,
 		WholeSlice: m.wholeSlice()}
 }

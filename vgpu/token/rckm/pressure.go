@@ -22,8 +22,8 @@ func (s State) String() string {
 	return [...]string{"NONE", "RECOVERY", "CONTENTION", "EMERGENCY"}[s]
 }
 
-// Pressure is the state of a slice. In an EMERGENCY, Owner is the member that is slowed down most, and Severity its launch cycle per
-// mille of its reference.
+// Pressure is the state of a slice. In an EMERGENCY, Owner is the member that is slowed down most, and Severity the length of its launch
+// cycle in per mille of its reference.
 type Pressure struct {
 	State    State
 	Owner    token.ID
@@ -34,16 +34,16 @@ type Pressure struct {
 // Pressure returns the state of the slice as of the last Advance.
 func (s *Slice) Pressure() Pressure { return s.pressure }
 
-// updateStates sets the state of each SLO member. No other member can end its EMERGENCY.
+// updateStates sets the state of each SLO member from its launch cycles. A member's EMERGENCY ends only by its own state.
 func (s *Slice) updateStates() {
 	for _, m := range s.members {
 		if m.Priority != share.SLO {
 			continue
 		}
-		ratio := m.cycles.ratio()
-		state := s.stateOf(m, ratio)
+		ratio := m.cycles.cycleRatio()
+		state := s.memberState(m, ratio)
 		switch {
-		case m.quiet():
+		case m.isQuiet():
 			m.ratio = 0
 		case !m.cycles.hasReference():
 			m.ratio = burstRatio
@@ -58,13 +58,13 @@ func (s *Slice) updateStates() {
 	}
 }
 
-// stateOf implements the SLO branch of Algorithm 2. A long cycle whose batches take no longer than usual is a burst, for which
-// neighbours need not be cut. From a ratio of four on the length of a cycle says nothing (D17): then the batches alone decide, and
-// without them the state stays.
-func (s *Slice) stateOf(m *member, ratio share.PerMille) State {
-	stretch := m.cycles.stretch()
+// memberState implements the SLO branch of Dilu's Algorithm 2. A long cycle whose batches take no longer than usual is a burst, for which
+// best-effort neighbours need not be cut. Above four times the reference, the length of a cycle does not show contention (D17): then the
+// batches alone decide, and without them the state stays.
+func (s *Slice) memberState(m *member, ratio share.PerMille) State {
+	stretch := m.cycles.batchRatio()
 	switch {
-	case m.quiet():
+	case m.isQuiet():
 		return Recovery // this ends its EMERGENCY, too (D15)
 	case !m.cycles.hasReference():
 		return Emergency // its first cycle shows what it takes without neighbours
@@ -72,14 +72,14 @@ func (s *Slice) stateOf(m *member, ratio share.PerMille) State {
 		return m.state
 	case ratio >= m.Violation && (ratio < burstRatio && m.state == Emergency || stretch >= recoveredRatio):
 		return Emergency
-	case s.othersSilent(m), stretch < recoveredRatio:
+	case s.othersAreSilent(m), stretch < recoveredRatio:
 		return Recovery
 	}
 	return Contention
 }
 
-// updatePressure sets the state of the slice to the worst state of its SLO members, and its owner to the one in EMERGENCY with the
-// largest ratio (D15). Without SLO members it is Recovery.
+// updatePressure sets the state of the slice to the worst state of its SLO members, and its owner to the member in EMERGENCY with the
+// longest cycle relative to its reference (D15). Without SLO members the state is Recovery.
 func (s *Slice) updatePressure() {
 	p := Pressure{State: Recovery}
 	for _, m := range s.members {
@@ -104,8 +104,8 @@ func (s *Slice) updatePressure() {
 	s.pressure = p
 }
 
-// othersSilent reports whether no member but m has launched in the rate window.
-func (s *Slice) othersSilent(m *member) bool {
+// othersAreSilent reports whether no member but m has launched in the rate window.
+func (s *Slice) othersAreSilent(m *member) bool {
 	for _, other := range s.members {
 		if other != m && other.silent < window {
 			return false

@@ -87,9 +87,9 @@ func TestOwners(t *testing.T) {
 					continue
 				}
 				worst = max(worst, member.state)
-				ratio := member.cycles.ratio()
-				alone := ratio >= burstRatio && member.cycles.hasBatches && member.cycles.stretch() < recoveredRatio // a burst, no contention
-				if before[member.ID] == Emergency && member.state != Emergency && !member.quiet() && ratio >= member.Violation && !alone {
+				ratio := member.cycles.cycleRatio()
+				alone := ratio >= burstRatio && member.cycles.hasBatches && member.cycles.batchRatio() < recoveredRatio // a burst, no contention
+				if before[member.ID] == Emergency && member.state != Emergency && !member.isQuiet() && ratio >= member.Violation && !alone {
 					t.Fatalf("seed %d: at %v member %d left its EMERGENCY at a ratio of %d", seed, now, member.ID, ratio)
 				}
 				before[member.ID] = member.state

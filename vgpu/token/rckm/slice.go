@@ -10,11 +10,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// horizon is the latest time that a slice accepts, so that sums of times cannot overflow.
-const horizon = token.Never / 2
+// maxTime is the latest time that a slice accepts, so that sums of times cannot overflow.
+const maxTime = token.Never / 2
 
-// Slice issues the block tokens of one slice. Times count from its start; a time before the latest one counts as the latest one. It is
-// not safe for concurrent use.
+// Slice issues block tokens, the right to launch a number of thread blocks, to the shares of one elastic slice. Times count from its start,
+// and a time before the latest one counts as the latest one. It is not safe for concurrent use.
 type Slice struct {
 	config   Config
 	now      time.Duration
@@ -25,7 +25,7 @@ type Slice struct {
 	sequence uint64
 }
 
-// New returns a slice without members.
+// New returns a Slice without members.
 func New(c Config) (*Slice, error) {
 	c.Tick = cmp.Or(c.Tick, 5*time.Millisecond)
 	if err := c.validate(); err != nil {
@@ -50,7 +50,7 @@ func (s *Slice) Join(now time.Duration, m Member) error {
 	return nil
 }
 
-// Leave removes a member, and ends the EMERGENCY that it owns (D15).
+// Leave removes a member, and ends the EMERGENCY of which it is the owner (D15).
 func (s *Slice) Leave(now time.Duration, id token.ID) error {
 	return s.update(now, id, func(m *member) error {
 		s.members = slices.DeleteFunc(s.members, func(other *member) bool { return other == m })
@@ -58,8 +58,8 @@ func (s *Slice) Leave(now time.Duration, id token.ID) error {
 	})
 }
 
-// Resize changes a member's limit, between its request and the limit with which it joined, which is its cap under MPS. The new limit
-// applies from the next tick on.
+// Resize changes the SM limit of a member, between its request and the limit with which it joined, which is its cap under MPS. The new
+// limit applies from the next tick on.
 func (s *Slice) Resize(now time.Duration, id token.ID, limit share.PerMille) error {
 	return s.update(now, id, func(m *member) error {
 		if limit < m.Request || limit > m.cap {
@@ -73,12 +73,12 @@ func (s *Slice) Resize(now time.Duration, id token.ID, limit share.PerMille) err
 // Report records what a member launched since its last report.
 func (s *Slice) Report(now time.Duration, id token.ID, l Launches) error {
 	return s.update(now, id, func(m *member) error {
-		m.report(s.now, l)
+		m.addLaunches(s.now, l)
 		return nil
 	})
 }
 
-// MaxTokens returns the blocks of a member's kernels that fill the whole slice for a tick, or 0 if there is no such member.
+// MaxTokens returns the number of a member's thread blocks that keep the whole slice busy for a tick, or 0 if there is no such member.
 func (s *Slice) MaxTokens(id token.ID) int64 {
 	if at, known := s.find(id); known {
 		return s.members[at].wholeSlice()
@@ -86,7 +86,7 @@ func (s *Slice) MaxTokens(id token.ID) int64 {
 	return 0
 }
 
-// update changes a member, and wakes the slice unless that fails.
+// update calls a function that changes a member. Unless it fails, the next Advance processes ticks again.
 func (s *Slice) update(now time.Duration, id token.ID, change func(*member) error) error {
 	s.advanceTo(now)
 	at, known := s.find(id)
@@ -100,34 +100,35 @@ func (s *Slice) update(now time.Duration, id token.ID, change func(*member) erro
 	return nil
 }
 
-func (s *Slice) advanceTo(now time.Duration) { s.now = min(max(s.now, now), horizon) }
+func (s *Slice) advanceTo(now time.Duration) { s.now = min(max(s.now, now), maxTime) }
 
 func (s *Slice) find(id token.ID) (int, bool) {
 	return slices.BinarySearchFunc(s.members, id, func(m *member, id token.ID) int { return cmp.Compare(m.ID, id) })
 }
 
-// Advance brings the slice to the given time and returns the changes for its members, and the time at which it must be called again:
-// Never if only an event can change anything. At each tick a member that launched gets new tokens; one in debt has no token until the
-// debt is paid.
+// Advance moves the slice to the given time. It returns the changes of tokens since the last call, and the time at which it must be called
+// again: Never if only an event can change anything. At each tick a member that launched gets new tokens; one in debt has no token until
+// the debt is paid.
 func (s *Slice) Advance(now time.Duration) (changes []token.Change, next time.Duration) {
 	s.advanceTo(now)
 	ticks := int64(s.now/s.config.Tick) - s.ticks
 	if ticks > 0 && s.awake {
-		s.tick(ticks)
+		s.endTicks(ticks)
 	}
 	changes = s.changes()
-	if !s.awake || ticks > 0 && len(changes) == 0 && s.idle() {
+	if !s.awake || ticks > 0 && len(changes) == 0 && s.isIdle() {
 		s.awake = false
 		return changes, token.Never
 	}
 	return changes, time.Duration(s.ticks+1) * s.config.Tick
 }
 
-// tick ends the n ticks since the last one and issues tokens. More than one tick ends if the server is late or the slice was idle.
-func (s *Slice) tick(n int64) {
+// endTicks ends the n ticks since the last one and issues tokens for the next. There is more than one if the server is late or the slice
+// was idle.
+func (s *Slice) endTicks(n int64) {
 	s.ticks += n
 	for _, m := range s.members {
-		m.endTick(s.now, n, s.pressure.State == Emergency || s.othersSilent(m), s.config.Tick)
+		m.endTick(s.now, n, s.pressure.State == Emergency || s.othersAreSilent(m), s.config.Tick)
 	}
 	if s.config.Algorithm != nil {
 		s.runAlgorithm()
@@ -136,11 +137,11 @@ func (s *Slice) tick(n int64) {
 	s.updateStates()
 	s.updatePressure()
 	for _, m := range s.members {
-		m.issue(s.tokens(m))
+		m.setTokens(s.tokensFor(m))
 	}
 }
 
-// runAlgorithm issues the tokens of the configured algorithm, within bounds.
+// runAlgorithm issues the tokens that the configured Algorithm computes, within valid bounds.
 func (s *Slice) runAlgorithm() {
 	var observations []Observation
 	for _, m := range s.members {
@@ -149,11 +150,11 @@ func (s *Slice) runAlgorithm() {
 	pressure, tokens := s.config.Algorithm(s.pressure, observations)
 	s.pressure = pressure
 	for k, m := range s.members {
-		m.issue(min(max(tokens[k], 1), maxBlocks))
+		m.setTokens(min(max(tokens[k], 1), maxBlocks))
 	}
 }
 
-// changes returns the differences between the tokens announced so far and the present ones.
+// changes returns the differences between the tokens of the last call and the present ones.
 func (s *Slice) changes() []token.Change {
 	var list []token.Change
 	for _, m := range s.members {
@@ -175,8 +176,8 @@ func (s *Slice) changes() []token.Change {
 	return list
 }
 
-// idle reports whether no member launches or is in debt, and none waits for its next growth.
-func (s *Slice) idle() bool {
+// isIdle reports whether no member launches or is in debt, and no best-effort member waits for its tokens to grow.
+func (s *Slice) isIdle() bool {
 	if s.ticks%growthInterval != 0 {
 		return false
 	}
@@ -188,16 +189,16 @@ func (s *Slice) idle() bool {
 	return true
 }
 
-// tokens returns a member's tokens for this tick (Algorithm 2).
-func (s *Slice) tokens(m *member) int64 {
+// tokensFor returns the number of tokens of a member for the next tick, by Dilu's Algorithm 2.
+func (s *Slice) tokensFor(m *member) int64 {
 	if m.Priority == share.SLO {
 		return s.sloTokens(m)
 	}
 	return s.bestEffortTokens(m)
 }
 
-// sloTokens returns the tokens of an SLO member: its limit, or its request while another member is in EMERGENCY. The paper keeps a
-// member at its request until it is in EMERGENCY itself; but there the member stretches its own cycles, which no neighbour causes.
+// sloTokens returns the tokens of an SLO member: those of its limit, or of its request while another member is in EMERGENCY. Dilu keeps a
+// member at its request until it is in EMERGENCY itself; but then the member lengthens its own cycles, which no neighbour causes.
 func (s *Slice) sloTokens(m *member) int64 {
 	if s.pressure.State == Emergency && m.ratio < m.Violation {
 		return m.blocksOf(m.Request)
@@ -205,15 +206,15 @@ func (s *Slice) sloTokens(m *member) int64 {
 	return m.maxTokens()
 }
 
-// bestEffortTokens returns the tokens of a best-effort member. A cut for the first cycle of an SLO member is undone at once after it, as
-// there was no contention.
+// bestEffortTokens returns the tokens of a best-effort member. If they were cut only to measure the first cycle of an SLO member, they are
+// restored at once after it, as there was no contention.
 func (s *Slice) bestEffortTokens(m *member) int64 {
 	next := max(m.last, m.beforeCut)
 	switch s.pressure.State {
 	case None:
 		next = m.maxTokens()
 	case Emergency:
-		next = s.cut(m)
+		next = s.tokensInEmergency(m)
 	case Recovery:
 		if s.ticks%growthInterval == 0 {
 			next = grow(next)
@@ -223,7 +224,8 @@ func (s *Slice) bestEffortTokens(m *member) int64 {
 	return max(1, m.blocksOf(m.Request)*int64(bestEffortFloor)/int64(share.Whole), min(next, m.maxTokens()))
 }
 
-// tokensBeforeCut returns the tokens that a member had before the present first cycle of an SLO member, or 0 if there is none.
+// tokensBeforeCut returns the tokens that a best-effort member had before they were cut for the first cycle of an SLO member that is still
+// being measured, or 0 if there is none.
 func (s *Slice) tokensBeforeCut(m *member) int64 {
 	at, known := s.find(s.pressure.Owner)
 	if s.pressure.State == Emergency && known && !s.members[at].cycles.hasReference() {
@@ -232,10 +234,11 @@ func (s *Slice) tokensBeforeCut(m *member) int64 {
 	return 0
 }
 
-// cut returns the request divided by the factor by which the owner's cycle is stretched, T_current/T_min. The paper divides by that less
-// one, which increases the tokens of neighbours below a factor of two (D12), does not say whose cycle it is (D13: the owner's), and
-// divides again at each tick: here the cut depends on the severity, not on the number of ticks.
-func (s *Slice) cut(m *member) int64 {
+// tokensInEmergency returns the tokens of a best-effort member in an EMERGENCY: those of its request, divided by the factor by which the
+// owner's cycle exceeds its reference (T_current/T_min). The paper divides by that less one, which increases the tokens below a factor of
+// two (D12), does not say whose cycle it is (D13: the owner's), and divides again at each tick: here the cut depends on the severity, not
+// on the number of ticks.
+func (s *Slice) tokensInEmergency(m *member) int64 {
 	return min(m.blocksOf(m.Request)*int64(share.Whole)/int64(s.pressure.Severity), m.last)
 }
 

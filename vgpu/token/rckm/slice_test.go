@@ -74,23 +74,23 @@ func TestSleep(t *testing.T) {
 
 // TestReference checks that one short request does not stay the reference for good (D18), as it does in the paper.
 func TestReference(t *testing.T) {
-	var c cycles
+	var c launchCycles
 	for k, length := range []time.Duration{30, 5, 30, 31, 30, 32, 30, 30, 30, 31, 30, 30} {
 		from := time.Duration(k) * 100 * ms
-		c.observe(from+50*ms, Launches{Blocks: 1, First: from, Last: from + length*ms}, false, time.Second)
-		c.observe(from+60*ms, Launches{}, false, time.Second)
+		c.addTick(from+50*ms, Launches{Blocks: 1, First: from, Last: from + length*ms}, false, time.Second)
+		c.addTick(from+60*ms, Launches{}, false, time.Second)
 	}
 	if c.reference != 30*ms || c.shortest != 5*ms {
 		t.Errorf("the reference is %v, the least ever %v", c.reference, c.shortest)
 	}
-	c = cycles{}
-	c.observe(5*ms, Launches{Blocks: 1, Last: 5 * ms}, false, 50*ms)
-	c.observe(10*ms, Launches{Busy: true}, false, 50*ms)
-	c.observe(15*ms, Launches{}, true, 50*ms)
-	if !c.open || c.current() != 15*ms {
+	c = launchCycles{}
+	c.addTick(5*ms, Launches{Blocks: 1, Last: 5 * ms}, false, 50*ms)
+	c.addTick(10*ms, Launches{Busy: true}, false, 50*ms)
+	c.addTick(15*ms, Launches{}, true, 50*ms)
+	if !c.open || c.latestLength() != 15*ms {
 		t.Errorf("a cycle whose work is not done, or held back, ended: %+v", c)
 	}
-	c.observe(50*ms, Launches{Blocks: 1, First: 45 * ms, Last: 50 * ms}, false, 50*ms)
+	c.addTick(50*ms, Launches{Blocks: 1, First: 45 * ms, Last: 50 * ms}, false, 50*ms)
 	if c.open || c.reference != 50*ms {
 		t.Errorf("a cycle went on beyond the longest: %+v", c)
 	}

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// bruteLedger is a ledger that counts single units of time.
-type bruteLedger struct {
+// bruteAccount is an account that counts single units of time.
+type bruteAccount struct {
 	window, budget int
 	busy           []bool
 }
 
-func (b *bruteLedger) allows(now, length int) bool {
+func (b *bruteAccount) allows(now, length int) bool {
 	busy := append(append([]bool{}, b.busy[:now]...), make([]bool, length)...)
 	for k := now; k < now+length; k++ {
 		busy[k] = true
@@ -30,24 +30,24 @@ func (b *bruteLedger) allows(now, length int) bool {
 	return true
 }
 
-// TestLedgerAgreesWithCounting compares with a bruteLedger how long use may last and when use of some length may begin.
-func TestLedgerAgreesWithCounting(t *testing.T) {
+// TestAccountAgreesWithCounting compares with a bruteAccount how long use may last and when use of some length may begin.
+func TestAccountAgreesWithCounting(t *testing.T) {
 	const unit = time.Duration(1000)
 	for seed := range uint64(400) {
 		r := seeded(seed)
-		b := &bruteLedger{window: 10 + r.IntN(10), busy: make([]bool, 200)}
+		b := &bruteAccount{window: 10 + r.IntN(10), busy: make([]bool, 200)}
 		b.budget = 1 + r.IntN(b.window)
-		l := &ledger{window: time.Duration(b.window) * unit, budget: time.Duration(b.budget) * unit}
+		l := &account{window: time.Duration(b.window) * unit, budget: time.Duration(b.budget) * unit}
 		for now := 0; now < 60; now++ {
 			room := 0
 			for room < b.budget && b.allows(now, room+1) {
 				room++
 			}
-			if got := min(l.available(time.Duration(now)*unit), l.budget); got != time.Duration(room)*unit {
+			if got := min(l.longestUse(time.Duration(now)*unit), l.budget); got != time.Duration(room)*unit {
 				t.Fatalf("seed %d, at %d: room %v, counted %d: %v", seed, now, got, room, l)
 			}
 			for length := 1; length <= b.budget; length++ {
-				if got := l.start(time.Duration(length)*unit) <= time.Duration(now)*unit; got != b.allows(now, length) {
+				if got := l.earliestStart(time.Duration(length)*unit) <= time.Duration(now)*unit; got != b.allows(now, length) {
 					t.Fatalf("seed %d, at %d: may run for %d: %v", seed, now, length, got)
 				}
 			}
@@ -62,8 +62,8 @@ func TestLedgerAgreesWithCounting(t *testing.T) {
 	}
 }
 
-func TestLedgerCorrects(t *testing.T) {
-	l := &ledger{window: 100, budget: 50}
+func TestAccountCorrects(t *testing.T) {
+	l := &account{window: 100, budget: 50}
 	l.reserve(0, 20)
 	l.correct(20, -5)
 	l.reserve(40, 10)

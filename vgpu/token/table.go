@@ -1,0 +1,165 @@
+package token
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// tablePolicy is the Policy that executes a slot table once per window.
+type tablePolicy struct{}
+
+func (tablePolicy) String() string { return "table" }
+
+func (tablePolicy) newIssuer(c Config) tokenIssuer { return &tableIssuer{config: c} }
+
+// tableIssuer implements tokenIssuer for tablePolicy. The turns have the same position in every window, so that any second contains the
+// whole time of every turn, whenever it begins.
+type tableIssuer struct {
+	config  Config
+	turns   []windowTurn
+	next    []windowTurn // replaces turns in the next window; nil if nothing changes
+	origin  time.Duration
+	turnEnd time.Duration // end of the latest turn entered
+}
+
+func (t *tableIssuer) plan(members []*member) bool {
+	next, ok := planTurns(t.config, members)
+	if ok {
+		t.next = next
+	}
+	return ok
+}
+
+func (t *tableIssuer) budgets(m Member) (own, borrowed time.Duration) {
+	return t.config.windowFraction(m.QuotaRequest) + roundingTolerance, t.config.windowFraction(m.QuotaLimit - m.QuotaRequest)
+}
+
+func (t *tableIssuer) maxCredit() time.Duration     { return t.config.Window }
+func (t *tableIssuer) canUseOwnTime(m *member) bool { return m.owner }
+func (t *tableIssuer) nextTurn() time.Duration      { return t.turnEnd }
+
+func (t *tableIssuer) issue(s *Slice) {
+	if !slices.ContainsFunc(s.members, func(m *member) bool { return m.hasWork }) {
+		return
+	}
+	t.enterTurnAt(s.now)
+	s.grantInOrder(t.waitingOwners(s), barrierAtStart)
+	s.grantInOrder(t.waitingBorrowers(s), barrierAtStart)
+}
+
+// barrierAtStart is a barrier for grantInOrder: later candidates get only tokens that end before the one that waits for SMs can start.
+func barrierAtStart(start time.Duration) time.Duration { return start }
+
+// waitingOwners returns the candidates for tokens in their own turns: members to which the slot table assigns the present turn.
+func (t *tableIssuer) waitingOwners(s *Slice) []candidate {
+	var list []candidate
+	for _, m := range s.members {
+		if c, ok := s.candidateFor(m, &m.own, m.ownUntil+m.credit-m.debt); ok && m.owner && m.isWaiting() && c.canPayDebt() {
+			c.until = min(c.until, t.turnEnd) // renewed in the next turn
+			c.minLength = min(c.minLength, c.until-s.now)
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// waitingBorrowers returns the candidates for tokens in turns of others: waiting members below their quota limits, in the order of their
+// backlogs. They use SMs that the owners of the turn leave idle, until the turn ends, or until an owner that has used up its account can
+// start again and needs them.
+func (t *tableIssuer) waitingBorrowers(s *Slice) []candidate {
+	var list []candidate
+	start, claimed := t.claimedSMs(s)
+	for _, m := range s.members {
+		until := t.turnEnd - m.debt // an overrun has to end within the turn, too
+		if m.SM > s.free-claimed {
+			until = min(until, start)
+		}
+		if c, ok := s.candidateFor(m, &m.borrowed, until); ok && m.isWaiting() && c.canPayDebt() {
+			list = append(list, c)
+		}
+	}
+	return s.sortByBacklog(list, byRelativeBacklog)
+}
+
+// claimedSMs returns the SMs of those owners of the present turn whose accounts allow no token yet, and the time when the first of them can
+// start.
+func (t *tableIssuer) claimedSMs(s *Slice) (start time.Duration, sm share.PerMille) {
+	start = Never
+	for _, m := range s.members {
+		if !m.owner || !m.isWaiting() {
+			continue
+		}
+		if at := m.earliestStart(&m.own, s.minTokenLength(m, &m.own)); at > s.now && at < min(m.ownUntil, t.turnEnd) {
+			start, sm = min(start, at), sm+m.SM
+		}
+	}
+	return start, sm
+}
+
+// canPayDebt reports whether the account can pay for the member's whole debt besides the shortest token. Otherwise the member skips turns.
+func (c candidate) canPayDebt() bool { return c.minLength+c.debt <= c.account.budget }
+
+// enterTurnAt enters the turn that contains the given time, unless it has been entered already.
+func (t *tableIssuer) enterTurnAt(now time.Duration) {
+	if len(t.turns) == 0 {
+		t.origin = now // the first table begins at once
+		t.beginWindow()
+	} else if now >= t.origin+t.config.Window {
+		t.origin += (now - t.origin) / t.config.Window * t.config.Window
+		t.beginWindow()
+	}
+	for k := range t.turns {
+		if x := &t.turns[k]; now < t.origin+x.end {
+			t.enterTurn(x)
+			return
+		}
+	}
+}
+
+// beginWindow starts a window, with a new slot table if there is one. In the first window after a change, accounts limit members to their
+// requests: members that were late in the old table and are early in the new one would exceed their limits. Afterwards the turns themselves
+// keep every window within the requests, unless all members run at once and need no turns.
+func (t *tableIssuer) beginWindow() {
+	changed := t.next != nil
+	if changed {
+		t.clearOwners()
+		t.turns, t.next = t.next, nil
+	}
+	for _, x := range t.turns {
+		for _, o := range x.owners {
+			o.own.budget = t.config.windowFraction(o.QuotaRequest) + roundingTolerance
+			if !changed && len(t.turns) > 1 {
+				o.own.budget = t.config.Window
+			}
+		}
+	}
+}
+
+func (t *tableIssuer) clearOwners() {
+	for _, x := range t.turns {
+		for _, o := range x.owners {
+			o.owner = false
+		}
+	}
+}
+
+// enterTurn makes the members of a turn its owners. A member that also owned the turn before continues its series of turns.
+func (t *tableIssuer) enterTurn(x *windowTurn) {
+	start, end := t.origin+x.start, t.origin+x.end
+	if end == t.turnEnd {
+		return
+	}
+	follows := start == t.turnEnd
+	for _, o := range x.owners {
+		if o.first || !o.owner || !follows {
+			o.startOwnTime(start, t.origin+o.end, t.config.Floor)
+		}
+	}
+	t.clearOwners()
+	for _, o := range x.owners {
+		o.owner = true
+	}
+	t.turnEnd = end
+}
