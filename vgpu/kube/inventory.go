@@ -28,7 +28,8 @@ type Inventory struct {
 	Slices []Slice
 }
 
-// Rules are those settings of a node agent on which its scheduler has to rely: what the one places, the other must admit.
+// Rules are the settings by which a node agent admits shares and divides time, or those that a scheduler profile assumes of nodes.
+// nodeview.CheckRules compares the two.
 type Rules struct {
 	GammaPercent int64           `json:"gammaPercent"` // bound of the sum of SM limit x quota limit on a slice, in percent of the slice
 	MixTenants   bool            `json:"mixTenants"`   // pods of several namespaces may share a slice
@@ -38,7 +39,7 @@ type Rules struct {
 // DefaultWindow is the window of a node that does not publish its own.
 const DefaultWindow = 100 * time.Millisecond
 
-// Window returns the window in which the node gives turns to shares.
+// Window returns the node's window, the period in which its slot tables repeat; DefaultWindow if the agent does not publish its rules.
 func (inv Inventory) Window() time.Duration {
 	if inv.Rules == nil {
 		return DefaultWindow

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// ErrRules makes a node untrusted for the pods of one scheduler profile: the node's agent would not run all shares that the profile admits.
+// ErrRules makes a node untrusted for one scheduler profile: the node's agent would not run all shares that the profile admits.
 var ErrRules = errors.New("the node's gshare rules differ from the profile's")
 
 // Rules converts the rules of a node agent or a scheduler profile into those of the packer.
@@ -19,9 +19,9 @@ func Rules(m packing.Model, r kube.Rules) packing.Rules {
 	return rules
 }
 
-// CheckRules returns an error that wraps ErrRules if the published rules of a node would refuse shares that a profile with the assumed rules
-// admits, or have another window. A node whose rules allow more than the profile is none of these. Nil rules, of an agent that does not
-// publish them, are not checked; nor is the window if the assumed one is 0.
+// CheckRules returns an error that wraps ErrRules if a node with the published rules would refuse shares that a profile with the assumed rules
+// admits, or if their windows differ. Nodes that allow more than the profile pass. Nil published rules, of an agent that does not publish
+// any, pass too, and so does every window if the assumed one is 0.
 func CheckRules(profile string, assumed kube.Rules, published *kube.Rules) error {
 	if published == nil {
 		return nil

@@ -25,11 +25,15 @@ func addShares(n *packing.Node, o Occupant) {
 	for _, c := range o.Placement.Containers {
 		for _, v := range c.VGPUs {
 			if i, ok := n.SliceIndex(packing.SliceID(v.Slice)); ok {
-				n.Loads[i].Add(packing.Resident{
-					Tenant: o.Tenant, Model: packing.Model(o.Placement.Model), Class: v.Class, Share: v.Share,
-					Use: packing.Use{Workload: o.Workload},
-				})
+				n.Loads[i].Add(ResidentOf(o.Tenant, o.Workload, o.Placement.Model, v))
 			}
 		}
+	}
+}
+
+// ResidentOf converts a placed vGPU of a pod, with the pod's namespace and workload, into what the packer counts on its slice.
+func ResidentOf(namespace, workload string, m kube.FitModel, v kube.PlacedVGPU) packing.Resident {
+	return packing.Resident{
+		Tenant: namespace, Model: packing.Model(m), Class: v.Class, Share: v.Share, Use: packing.Use{Workload: workload},
 	}
 }

@@ -25,9 +25,7 @@ type grantStore struct {
 
 func newGrantStore(c config.Configuration) *grantStore {
 	return &grantStore{
-		book: grant.NewBook(grant.Config{
-			Node: c.Kubernetes.NodeName, Gamma: *c.GammaPercent * 10, MixTenants: c.Tenancy == "mixed",
-		}),
+		book:    grant.NewBook(grant.Config{Node: c.Kubernetes.NodeName, Rules: c.Rules()}),
 		pending: map[string]bool{}, services: map[string]*service{}, freed: make(chan struct{}),
 	}
 }

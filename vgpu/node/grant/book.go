@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Config is the configuration of a book. Bounds must equal those of the scheduler.
+// Config is the configuration of a book.
 type Config struct {
-	Node       string // name of this node
-	Gamma      int64  // bound of the limits on a slice, per mille
-	MixTenants bool   // pods of several namespaces may share a slice
+	Node  string     // name of this node
+	Rules kube.Rules // as the node's inventory publishes them
 }
 
 // Book holds the grants of one node, and admits new ones beside them. It is not safe for concurrent use.
@@ -31,9 +31,7 @@ type Book struct {
 func NewBook(c Config) *Book {
 	b := &Book{config: c, rules: map[packing.Model]packing.Rules{}, grants: map[string]Grant{}}
 	for _, m := range []packing.Model{packing.Slots, packing.Rectangles} {
-		rules := packing.NewRules(m)
-		rules.Gamma, rules.MixTenants = c.Gamma, c.MixTenants
-		b.rules[m] = rules
+		b.rules[m] = nodeview.Rules(m, c.Rules)
 	}
 	return b
 }
@@ -147,7 +145,7 @@ func (b *Book) loadOf(slice string) *packing.Load {
 	for _, g := range b.grants {
 		for _, v := range g.VGPUs {
 			if v.Slice == slice {
-				load.Add(packing.Resident{Tenant: g.Namespace, Model: packing.Model(g.Model), Class: v.Class, Share: v.Share})
+				load.Add(nodeview.ResidentOf(g.Namespace, "", g.Model, v))
 			}
 		}
 	}

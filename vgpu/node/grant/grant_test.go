@@ -22,7 +22,7 @@ import (
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func newBook(slices ...string) *Book {
-	b := NewBook(Config{Node: "n", Gamma: 1500})
+	b := NewBook(Config{Node: "n", Rules: kube.Rules{GammaPercent: 150}})
 	var list []packing.Slice
 	for _, id := range slices {
 		list = append(list, packing.Slice{

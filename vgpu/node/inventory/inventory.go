@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -194,13 +195,9 @@ func (inv Inventory) AllUnhealthy(why kube.Reason) kube.Inventory {
 
 // Packing returns the slices by which the agent admits. A cordoned slice still takes the pods that were bound to it before.
 func (inv Inventory) Packing() []packing.Slice {
-	out := make([]packing.Slice, len(inv.slices))
+	out := nodeview.Slices(inv.Published())
 	for i, s := range inv.slices {
-		out[i] = packing.Slice{
-			ID: packing.SliceID(s.ID), Device: s.Device, Model: s.Model, Profile: s.Profile, Room: s.Room, SMs: s.SMs,
-			Memory: share.Bytes(s.MemoryMiB) * share.MiB, Classes: s.Classes, Healthy: s.Fault == "",
-			Reserve: s.Reserve, MaxShares: s.MaxShares,
-		}
+		out[i].Healthy = s.Fault == ""
 	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/node/dmem"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
@@ -61,7 +62,8 @@ func New(o Options) (*Node, error) {
 	if o.timing == (timing{}) {
 		o.timing = defaultTiming
 	}
-	n := &Node{Options: o, packer: packerOf(o.Config)}
+	rules := nodeview.Rules(packing.Slots, o.Config.Rules())
+	n := &Node{Options: o, packer: packing.Packer{Rules: rules, Ranker: packing.Balance{Demand: &packing.Demand{}}}}
 	n.server = tokenserver.New(tokenserver.Config{
 		Log: o.Log, Turn: o.Config.Turn.Duration, RunAhead: o.Config.RunAhead.Duration, Window: o.Config.Window.Duration,
 	})
@@ -94,14 +96,6 @@ func New(o Options) (*Node, error) {
 	}
 	n.watchProcesses()
 	return n, n.restore()
-}
-
-// packerOf returns the packer with the rules of the configuration.
-func packerOf(c config.Configuration) packing.Packer {
-	rules := packing.NewRules(packing.Slots)
-	rules.Gamma = *c.GammaPercent * 10
-	rules.MixTenants = c.Tenancy == "mixed"
-	return packing.Packer{Rules: rules, Ranker: packing.Balance{Demand: &packing.Demand{}}}
 }
 
 // slicesOf returns the slices of a device: the whole of it, or its healthy MIG instances.
