@@ -13,18 +13,18 @@ import (
 
 // calls is the simulation of functions that a provider bills per call, grouped and sized by a plan. Functions are always
 // warm (PA-60) and unlimited in number. The plan uses the mean request rates of the trace.
-type calls struct {
+type callSimulation struct {
 	clock  *clock
 	record *record
 	prices planning.Book
-	of     []*group // by function
+	groups []*group // by function
 	gpu    float64  // seconds of whole cards
 	money  float64  // nano-units
 }
 
 // group is one group of a plan with its request queue.
 type group struct {
-	world  *calls
+	sim    *callSimulation
 	plan   planning.Group
 	model  *profile.Model
 	queue  deadlineQueue
@@ -33,14 +33,14 @@ type group struct {
 }
 
 // planner is the signature of the planning functions of package planning.
-type planner func(planning.Input) (planning.Plan, error)
+type planFunc func(planning.Input) (planning.Plan, error)
 
-func newCalls(in *Input, c *clock, r *record, modes []planning.Mode, plan planner) (*calls, error) {
-	w := &calls{clock: c, record: r, prices: in.Prices, of: make([]*group, len(in.Functions))}
+func newCallSimulation(in *Input, c *clock, r *record, modes []planning.Mode, plan planFunc) (*callSimulation, error) {
+	w := &callSimulation{clock: c, record: r, prices: in.Prices, groups: make([]*group, len(in.Functions))}
 	if len(in.Models) == 0 {
 		return nil, share.Invalid("models", "the policy needs the latency models of functions paid by the call")
 	}
-	made, err := plan(in.planned(modes))
+	made, err := plan(in.planningInput(modes))
 	if err != nil {
 		return nil, err
 	}
@@ -57,14 +57,14 @@ func newCalls(in *Input, c *clock, r *record, modes []planning.Mode, plan planne
 			return nil, within(fmt.Sprintf("groups[%d]", n), err)
 		}
 		for _, a := range g.plan.Applications {
-			w.of[index[a.Name]] = g
+			w.groups[index[a.Name]] = g
 		}
 	}
 	return w, nil
 }
 
 // planned returns the input of the planner. A function without requests is planned for one request in the whole run.
-func (in *Input) planned(modes []planning.Mode) planning.Input {
+func (in *Input) planningInput(modes []planning.Mode) planning.Input {
 	counts := make([]int, len(in.Functions))
 	for _, a := range in.Arrivals {
 		counts[a.Function]++
@@ -79,8 +79,8 @@ func (in *Input) planned(modes []planning.Mode) planning.Input {
 	return out
 }
 
-func (w *calls) newGroup(in *Input, p planning.Group, n uint64) (*group, error) {
-	g := &group{world: w, plan: p, random: rand.New(rand.NewPCG(in.Seed, 7000+n))}
+func (w *callSimulation) newGroup(in *Input, p planning.Group, n uint64) (*group, error) {
+	g := &group{sim: w, plan: p, random: rand.New(rand.NewPCG(in.Seed, 7000+n))}
 	g.model = modelOf(in.Models, &p)
 	p99 := seconds(p.P99)
 	q, err := batching.New(batching.Config{
@@ -120,8 +120,8 @@ func (g *group) executionTime(batch int) time.Duration {
 	return seconds(l.Mean - spread + spread*profile.Seconds(g.random.ExpFloat64()))
 }
 
-func (w *calls) arrive(request int32) {
-	g := w.of[w.record.arrivals[request].Function]
+func (w *callSimulation) arrive(request int32) {
+	g := w.groups[w.record.arrivals[request].Function]
 	if !g.queue.add(request, w.record.deadline(request), w.clock.now, g.load()) {
 		w.record.refuse(request)
 		return
@@ -134,7 +134,7 @@ func (g *group) load() batching.Load {
 }
 
 func (g *group) dispatch() {
-	w := g.world
+	w := g.sim
 	for {
 		fire, refused, wake := g.queue.next(0, w.clock.now, g.load())
 		for _, r := range refused {
@@ -143,7 +143,7 @@ func (g *group) dispatch() {
 		if len(fire) == 0 {
 			if wake > w.clock.now && (g.wake <= w.clock.now || wake < g.wake) {
 				g.wake = wake
-				w.clock.at(wake, g.dispatch)
+				w.clock.schedule(wake, g.dispatch)
 			}
 			return
 		}
@@ -152,10 +152,10 @@ func (g *group) dispatch() {
 }
 
 func (g *group) run(batch []int32) {
-	w := g.world
+	w := g.sim
 	takes := g.executionTime(len(batch))
 	w.money += g.price(len(batch), takes)
-	w.gpu += g.card(len(batch)) * takes.Seconds()
+	w.gpu += g.gpuFraction(len(batch)) * takes.Seconds()
 	w.clock.after(takes, func() {
 		for _, r := range batch {
 			w.record.answer(r, w.clock.now)
@@ -164,8 +164,8 @@ func (g *group) run(batch []int32) {
 	})
 }
 
-func (w *calls) second() error { return nil }
+func (w *callSimulation) everySecond() error { return nil }
 
-func (w *calls) finish(_ *priceList, r *Result) {
+func (w *callSimulation) finish(_ *priceList, r *Result) {
 	r.GPUSeconds, r.Cost = w.gpu, w.money*nano
 }

@@ -21,7 +21,7 @@ func planWithinGPUTime(in planning.Input) (plan planning.Plan, err error) {
 		return plan, err
 	}
 	for _, late := range []float64{0.001, 0.002, 0.005, 0.01} {
-		own := usage{}
+		own := resourceUsage{}
 		if plan, own, err = planWithin(in, late, paper.cards); err != nil || own.bill <= exact*paper.bill && own.cards <= paper.cards {
 			break
 		}
@@ -31,17 +31,17 @@ func planWithinGPUTime(in planning.Input) (plan planning.Plan, err error) {
 
 // planWithin raises the value of GPU time until the cheapest plan takes at most the given mean number of GPUs, or gives up
 // after a fixed number of steps.
-func planWithin(in planning.Input, late, cards float64) (planning.Plan, usage, error) {
+func planWithin(in planning.Input, late, cards float64) (planning.Plan, resourceUsage, error) {
 	const doublings, steps = 16, 8
-	plan, own, err := planFor(in, planning.Aim{Late: late})
+	plan, own, err := planFor(in, planning.Objective{Late: late})
 	low, high := planning.Cost(0), planning.Cost(in.Prices.GPUMemory)
 	for n := 0; n < doublings && own.cards > cards && err == nil; n++ {
 		low, high = high, 2*high
-		plan, own, err = planFor(in, planning.Aim{Late: late, CardSecond: high})
+		plan, own, err = planFor(in, planning.Objective{Late: late, CardSecond: high})
 	}
 	for n := 0; n < steps && low > 0 && err == nil; n++ {
 		worth := (low + high) / 2
-		if p, u, _ := planFor(in, planning.Aim{Late: late, CardSecond: worth}); u.cards <= cards {
+		if p, u, _ := planFor(in, planning.Objective{Late: late, CardSecond: worth}); u.cards <= cards {
 			plan, own, high = p, u, worth
 		} else {
 			low = worth
@@ -50,23 +50,23 @@ func planWithin(in planning.Input, late, cards float64) (planning.Plan, usage, e
 	return plan, own, err
 }
 
-func planFor(in planning.Input, aim planning.Aim) (planning.Plan, usage, error) {
+func planFor(in planning.Input, aim planning.Objective) (planning.Plan, resourceUsage, error) {
 	plan, err := planning.Expected(in, aim)
-	return plan, forecast(&in, &plan), err
+	return plan, planUsage(&in, &plan), err
 }
 
 // usage is the mean bill in nano-units a second and the mean number of whole GPUs in use.
-type usage struct{ bill, cards float64 }
+type resourceUsage struct{ bill, cards float64 }
 
 // leastGPUUsage returns the usage of the paper's plan that takes the least GPU time.
-func leastGPUUsage(in planning.Input) (usage, error) {
-	least := usage{math.Inf(1), math.Inf(1)}
-	for _, plan := range []planner{planning.Phases, planning.HarmonyBatch} {
+func leastGPUUsage(in planning.Input) (resourceUsage, error) {
+	least := resourceUsage{math.Inf(1), math.Inf(1)}
+	for _, plan := range []planFunc{planning.Phases, planning.HarmonyBatch} {
 		p, err := plan(in)
 		if err != nil {
-			return usage{}, err
+			return resourceUsage{}, err
 		}
-		if u := forecast(&in, &p); u.cards < least.cards || u.cards == least.cards && u.bill < least.bill {
+		if u := planUsage(&in, &p); u.cards < least.cards || u.cards == least.cards && u.bill < least.bill {
 			least = u
 		}
 	}
@@ -74,34 +74,34 @@ func leastGPUUsage(in planning.Input) (usage, error) {
 }
 
 // forecast returns the expected usage of a plan. It is infinite if the plan leaves applications out.
-func forecast(in *planning.Input, plan *planning.Plan) usage {
+func planUsage(in *planning.Input, plan *planning.Plan) resourceUsage {
 	if len(plan.Infeasible) > 0 {
-		return usage{math.Inf(1), math.Inf(1)}
+		return resourceUsage{math.Inf(1), math.Inf(1)}
 	}
-	var sum usage
+	var sum resourceUsage
 	for i := range plan.Groups {
-		g := &group{world: &calls{prices: in.Prices}, plan: plan.Groups[i], random: rand.New(rand.NewPCG(1, 1))}
+		g := &group{sim: &callSimulation{prices: in.Prices}, plan: plan.Groups[i], random: rand.New(rand.NewPCG(1, 1))}
 		g.model = modelOf(in.Models, &g.plan)
-		one := g.forecast()
-		sum = usage{sum.bill + one.bill, sum.cards + one.cards}
+		one := g.expectedUsage()
+		sum = resourceUsage{sum.bill + one.bill, sum.cards + one.cards}
 	}
 	return sum
 }
 
 // forecast returns the expected usage of a group. Batch sizes follow Poisson arrivals within the equivalent timeout.
-func (g *group) forecast() usage {
+func (g *group) expectedUsage() resourceUsage {
 	var classes []batching.Class
 	for i, a := range g.plan.Applications {
 		classes = append(classes, batching.Class{Timeout: float64(g.plan.Timeouts[i]), Rate: a.Rate})
 	}
 	rate, served := g.plan.Rate(), 0.0
-	var sum usage
-	for n, p := range batching.Sizes(rate*batching.EquivalentTimeout(classes), g.plan.Config.Batch) {
+	var sum resourceUsage
+	for n, p := range batching.BatchSizes(rate*batching.EquivalentTimeout(classes), g.plan.Config.Batch) {
 		sum.bill += p * g.bill(n)
-		sum.cards += p * g.card(n) * float64(g.latency(n).Mean)
+		sum.cards += p * g.gpuFraction(n) * float64(g.latency(n).Mean)
 		served += p * float64(n)
 	}
-	return usage{sum.bill / served * rate, sum.cards / served * rate}
+	return resourceUsage{sum.bill / served * rate, sum.cards / served * rate}
 }
 
 // bill returns the mean price in nano-units of a batch of the given size, over 1000 randomly drawn executions.
@@ -121,7 +121,7 @@ func modelOf(models []profile.Model, g *planning.Group) *profile.Model {
 // price returns the price of one batch in nano-units (PA-21): its resources for the billed time, and the call. Partitioned
 // executions cost what the plan predicts.
 func (g *group) price(batch int, takes time.Duration) float64 {
-	c, book := g.config(batch), &g.world.prices
+	c, book := g.config(batch), &g.sim.prices
 	var quantum planning.Milliseconds
 	rate := float64(book.VCPU)*float64(c.CPU)/1000 + float64(book.Memory)*float64(c.Memory)/(1<<30)
 	switch c.Mode {
@@ -131,7 +131,7 @@ func (g *group) price(batch int, takes time.Duration) float64 {
 		quantum = book.Quantum.GPU
 		rate += float64(book.GPUMemory) * float64(c.GPUGB)
 	default:
-		return g.planned(batch)
+		return g.plannedCost(batch)
 	}
 	billed := takes
 	if unit := time.Duration(quantum) * time.Millisecond; unit > 0 {
@@ -141,7 +141,7 @@ func (g *group) price(batch int, takes time.Duration) float64 {
 }
 
 // planned returns the cost of a batch that the plan predicts: for that size if the plan has Sizes, else for a full batch.
-func (g *group) planned(batch int) float64 {
+func (g *group) plannedCost(batch int) float64 {
 	if len(g.plan.Sizes) > 0 {
 		return float64(g.plan.Sizes[batch-1].Cost)
 	}
@@ -149,7 +149,7 @@ func (g *group) planned(batch int) float64 {
 }
 
 // card returns the fraction of a GPU that a batch of the given size uses.
-func (g *group) card(batch int) float64 {
+func (g *group) gpuFraction(batch int) float64 {
 	if c := g.config(batch); c.Mode == planning.GPU {
 		return float64(c.GPUGB) / float64(g.model.GPU.CardGB)
 	}

@@ -17,7 +17,7 @@ func TestPlansKeepTheirSLOs(t *testing.T) {
 		for _, policy := range []string{"gshare", "harmonybatch", "pamba"} {
 			in := called(3, rate)
 			r := run(t, in, policy)
-			plan, err := planning.Best(in.planned([]planning.Mode{planning.CPU, planning.GPU}))
+			plan, err := planning.Best(in.planningInput([]planning.Mode{planning.CPU, planning.GPU}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -32,11 +32,11 @@ func TestPlansKeepTheirSLOs(t *testing.T) {
 // The drawn times have the mean and the p99 of the profile.
 func TestExecutionTimes(t *testing.T) {
 	in := called(1, 5)
-	w, err := newCalls(in, &clock{}, newRecord(in), []planning.Mode{planning.CPU}, planning.HarmonyBatch)
+	w, err := newCallSimulation(in, &clock{}, newRecord(in), []planning.Mode{planning.CPU}, planning.HarmonyBatch)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := w.of[0]
+	g := w.groups[0]
 	l := g.latency(1)
 	const n = 20_000
 	sum, above := profile.Seconds(0), 0
@@ -52,7 +52,7 @@ func TestExecutionTimes(t *testing.T) {
 }
 
 func TestPrice(t *testing.T) {
-	g := &group{world: &calls{prices: planning.Book{VCPU: 1000, Memory: 10, GPUMemory: 100, Call: 7, Quantum: planning.Quanta{GPU: 100}}}}
+	g := &group{sim: &callSimulation{prices: planning.Book{VCPU: 1000, Memory: 10, GPUMemory: 100, Call: 7, Quantum: planning.Quanta{GPU: 100}}}}
 	g.plan.Config = planning.Config{Mode: planning.GPU, CPU: 2000, Memory: 3 << 30, GPUGB: 4}
 	if got, want := g.price(1, 150*ms), 7+0.2*(2000+30+400); math.Abs(got-want) > 1e-6 {
 		t.Errorf("%v, want %v", got, want)
@@ -71,7 +71,7 @@ func TestPlansOfOddInput(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	in.Functions[1].SLO = time.Microsecond
-	if _, err := newCalls(in, &clock{}, newRecord(in), []planning.Mode{planning.CPU}, planning.Phases); err == nil {
+	if _, err := newCallSimulation(in, &clock{}, newRecord(in), []planning.Mode{planning.CPU}, planning.Phases); err == nil {
 		t.Error("an SLO that cannot be kept is planned for")
 	}
 }
@@ -83,7 +83,7 @@ func TestSparing(t *testing.T) {
 	for _, rate := range []float64{0.5, 2, 3, 8, 20} {
 		in := called(1, rate)
 		in.Prices.Quantum = planning.Quanta{CPU: 100, GPU: 100}
-		asked := in.planned([]planning.Mode{planning.CPU, planning.GPU})
+		asked := in.planningInput([]planning.Mode{planning.CPU, planning.GPU})
 		plan, err := planWithinGPUTime(asked)
 		if err != nil {
 			t.Fatal(err)
@@ -92,7 +92,7 @@ func TestSparing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		own, r := forecast(&asked, &plan), run(t, in, "gshare")
+		own, r := planUsage(&asked, &plan), run(t, in, "gshare")
 		if own.cards > paper.cards || own.bill > 1.01*paper.bill {
 			t.Errorf("at %v a second: %+v, a paper's plan %+v", rate, own, paper)
 		}
@@ -100,7 +100,7 @@ func TestSparing(t *testing.T) {
 		if bill := own.bill * nano * seconds; r.Cost < 0.9*bill || r.Cost > 1.1*bill || math.Abs(r.GPUSeconds-own.cards*seconds) > 0.1*own.cards*seconds {
 			t.Errorf("at %v a second: %v was paid and %v GPU-s taken, %v and %v expected", rate, r.Cost, r.GPUSeconds, bill, own.cards*seconds)
 		}
-		_, cheap, err := planFor(asked, planning.Aim{Late: 0.01})
+		_, cheap, err := planFor(asked, planning.Objective{Late: 0.01})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ type event struct {
 func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.order < o.order }
 
 // at schedules an event. A time in the past means now.
-func (c *clock) at(t time.Duration, do func()) {
+func (c *clock) schedule(t time.Duration, do func()) {
 	c.set++
 	c.heap = append(c.heap, event{max(t, c.now), c.set, do})
 	for i := len(c.heap) - 1; i > 0; {
@@ -32,10 +32,10 @@ func (c *clock) at(t time.Duration, do func()) {
 	}
 }
 
-func (c *clock) after(d time.Duration, do func()) { c.at(c.now+d, do) }
+func (c *clock) after(d time.Duration, do func()) { c.schedule(c.now+d, do) }
 
 // next returns the time of the next event, and false if none is scheduled.
-func (c *clock) next() (time.Duration, bool) {
+func (c *clock) nextTime() (time.Duration, bool) {
 	if len(c.heap) == 0 {
 		return 0, false
 	}
@@ -43,7 +43,7 @@ func (c *clock) next() (time.Duration, bool) {
 }
 
 // step removes the next event, advances the clock to its time and runs it.
-func (c *clock) step() {
+func (c *clock) runNext() {
 	e := c.heap[0]
 	last := len(c.heap) - 1
 	c.heap[0], c.heap[last] = c.heap[last], event{}

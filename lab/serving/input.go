@@ -70,10 +70,10 @@ func (in *Input) Validate() error {
 		}
 		names[f.Name] = true
 	}
-	return in.validArrivals()
+	return in.validateArrivals()
 }
 
-func (in *Input) validArrivals() error {
+func (in *Input) validateArrivals() error {
 	last := time.Duration(0)
 	for i, a := range in.Arrivals {
 		if a.At < last || a.At >= in.Until || a.Function < 0 || int(a.Function) >= len(in.Functions) {
@@ -101,7 +101,7 @@ func (f *Function) validate() error {
 		return share.Invalid("points", "%d of them; want at most %d", len(f.Points), maxPoints)
 	}
 	for i := range f.Points {
-		if err := validPoint(&f.Points[i]); err != nil {
+		if err := validatePoint(&f.Points[i]); err != nil {
 			return within(fmt.Sprintf("points[%d]", i), err)
 		}
 	}
@@ -109,7 +109,7 @@ func (f *Function) validate() error {
 }
 
 // validPoint returns an error unless the point measures a whole model and can be part of a latency surface.
-func validPoint(p *profile.Point) error {
+func validatePoint(p *profile.Point) error {
 	const most = 1024 // every size up to the largest is looked at
 	switch {
 	case p.Resource.SM == 0 || p.Resource.Quota != share.Whole:

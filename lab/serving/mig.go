@@ -12,20 +12,20 @@ import (
 
 // migs is the simulation of functions on MIG instances of fixed sizes (FF-38) under one policy. It has one field per part of
 // the simulated node.
-type migs struct {
-	clock  *clock
-	record *record
-	until  time.Duration
-	policy migPolicy
-	free   []pipeline.Slice
-	gpus   map[string]*activity // by slice
-	mig    float64              // seconds in which MIG instances worked, summed over them
-	apps   []*app
-	node   *residency.Node // the slices that are shared in turn; nil if none ever is
-	shared map[string]pipeline.Slice
-	ids    int
-	err    error
-	scarce bool // a function wants slices and there are none
+type migSimulation struct {
+	clock     *clock
+	record    *record
+	until     time.Duration
+	policy    migPolicy
+	free      []pipeline.Slice
+	gpus      map[string]*gpuActivity // by slice
+	mig       float64                 // seconds in which MIG instances worked, summed over them
+	functions []*migFunction
+	node      *residency.Node // the slices that are shared in turn; nil if none ever is
+	shared    map[string]pipeline.Slice
+	ids       int
+	err       error
+	scarce    bool // a function wants slices and there are none
 }
 
 // migPolicy holds the settings in which the policies on MIG instances differ.
@@ -40,14 +40,14 @@ type migPolicy struct {
 // FluidFaaS's keep-alive time (FF-43).
 const keepAlive = 10 * time.Minute
 
-func newMIGs(in *Input, c *clock, r *record, p migPolicy) (*migs, error) {
+func newMIGSimulation(in *Input, c *clock, r *record, p migPolicy) (*migSimulation, error) {
 	kinds, err := in.validateMIG()
 	if err != nil {
 		return nil, err
 	}
-	w := &migs{clock: c, record: r, until: in.Until, policy: p, gpus: map[string]*activity{}, shared: map[string]pipeline.Slice{}}
+	w := &migSimulation{clock: c, record: r, until: in.Until, policy: p, gpus: map[string]*gpuActivity{}, shared: map[string]pipeline.Slice{}}
 	for g, names := range in.MIG.GPUs {
-		work := &activity{clock: c, until: in.Until}
+		work := &gpuActivity{clock: c, until: in.Until}
 		for i, name := range names {
 			s := pipeline.Slice{ID: fmt.Sprintf("%d/%d", g, i), Kind: kinds[name]}
 			w.free, w.gpus[s.ID] = append(w.free, s), work
@@ -59,11 +59,11 @@ func newMIGs(in *Input, c *clock, r *record, p migPolicy) (*migs, error) {
 		}
 	}
 	for i := range in.Functions {
-		a, err := w.newApp(&in.Functions[i], kindsOf(w.free))
+		a, err := w.newFunction(&in.Functions[i], kindsOf(w.free))
 		if err != nil {
 			return nil, within(fmt.Sprintf("functions[%d]", i), err)
 		}
-		w.apps = append(w.apps, a)
+		w.functions = append(w.functions, a)
 	}
 	return w, nil
 }
@@ -81,8 +81,8 @@ func kindsOf(all []pipeline.Slice) []pipeline.Kind {
 	return kinds
 }
 
-func (w *migs) arrive(request int32) {
-	a := w.apps[w.record.arrivals[request].Function]
+func (w *migSimulation) arrive(request int32) {
+	a := w.functions[w.record.arrivals[request].Function]
 	a.arrived++
 	a.waiting.add(request)
 	a.dispatch()
@@ -90,31 +90,31 @@ func (w *migs) arrive(request int32) {
 
 // second adds and removes instances according to load, and applies the decisions of the shared slices' scheduler. It runs
 // once a simulated second.
-func (w *migs) second() error {
-	for _, a := range w.apps {
-		a.sample()
+func (w *migSimulation) everySecond() error {
+	for _, a := range w.functions {
+		a.recordRate()
 	}
-	for _, step := range []func() error{w.release, w.grow, w.updateScarcity, w.review, w.migrate} {
+	for _, step := range []func() error{w.removeUnneeded, w.addInstances, w.updateScarcity, w.resizeSharedPool, w.migratePipelines} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
-	for _, a := range w.apps {
+	for _, a := range w.functions {
 		a.dispatch()
 	}
-	w.run()
+	w.startShared()
 	return w.err
 }
 
 // grow adds instances, one function after another, until every function has enough or no slices are left.
-func (w *migs) grow() error {
+func (w *migSimulation) addInstances() error {
 	for again := true; again; {
 		again = false
-		for _, a := range w.apps {
-			if !a.short() {
+		for _, a := range w.functions {
+			if !a.needsInstances() {
 				continue
 			}
-			added, err := a.add()
+			added, err := a.addInstance()
 			if err != nil {
 				return err
 			}
@@ -125,25 +125,25 @@ func (w *migs) grow() error {
 }
 
 // updateScarcity records whether some function lacks slices, so that other functions release theirs earlier.
-func (w *migs) updateScarcity() error {
-	w.scarce = slices.ContainsFunc(w.apps, func(a *app) bool { return a.full && a.short() })
+func (w *migSimulation) updateScarcity() error {
+	w.scarce = slices.ContainsFunc(w.functions, func(a *migFunction) bool { return a.full && a.needsInstances() })
 	return nil
 }
 
 // release ends instances whose use does not justify slices of their own.
-func (w *migs) release() error {
+func (w *migSimulation) removeUnneeded() error {
 	now := w.clock.now
-	for _, a := range w.apps {
-		for _, c := range slices.Clone(a.chains) {
+	for _, a := range w.functions {
+		for _, c := range slices.Clone(a.instances) {
 			if !c.ready || c.leaving || c.outstanding > 0 && !w.policy.pipelines {
 				continue
 			}
 			idle := now-c.lastUsed >= keepAlive
 			if w.policy.pipelines {
-				standing := residency.Standing{Residency: scaling.Hot, Since: c.since, Utilisation: c.use.Utilisation(now, useWindow)}
-				idle = residencyRules.Next(now, standing) != scaling.Hot
+				standing := residency.InstanceState{Residency: scaling.Hot, Since: c.since, Utilisation: c.use.Utilisation(now, useWindow)}
+				idle = residencyPolicy.Next(now, standing) != scaling.Hot
 			}
-			if idle && a.enough(c) {
+			if idle && a.canSpare(c) {
 				c.retire()
 			}
 		}
@@ -151,8 +151,8 @@ func (w *migs) release() error {
 	return nil
 }
 
-func (w *migs) finish(prices *priceList, r *Result) {
-	gpus := map[*activity]bool{}
+func (w *migSimulation) finish(prices *priceList, r *Result) {
+	gpus := map[*gpuActivity]bool{}
 	for _, g := range w.gpus {
 		if !gpus[g] {
 			gpus[g] = true
@@ -160,5 +160,5 @@ func (w *migs) finish(prices *priceList, r *Result) {
 		}
 	}
 	r.MIGSeconds = w.mig
-	r.Cost = prices.held(r.GPUSeconds, 0)
+	r.Cost = prices.price(r.GPUSeconds, 0)
 }

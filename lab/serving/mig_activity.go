@@ -5,15 +5,15 @@ import (
 )
 
 // countWork adds a busy interval of a slice to the counters of the slice and of its GPU.
-func (w *migs) countWork(slice string, from, takes time.Duration) {
+func (w *migSimulation) countWork(slice string, from, takes time.Duration) {
 	w.mig += max(0, min(from+takes, w.until)-min(from, w.until)).Seconds()
 	g := w.gpus[slice]
-	w.clock.at(from, g.begin)
-	w.clock.at(from+takes, g.end)
+	w.clock.schedule(from, g.begin)
+	w.clock.schedule(from+takes, g.end)
 }
 
 // activity measures the time during which at least one slice of a GPU works (FF-71).
-type activity struct {
+type gpuActivity struct {
 	clock *clock
 	until time.Duration
 	slots int // slices at work
@@ -21,20 +21,20 @@ type activity struct {
 	sum   time.Duration
 }
 
-func (g *activity) begin() {
+func (g *gpuActivity) begin() {
 	if g.slots == 0 {
 		g.since = g.clock.now
 	}
 	g.slots++
 }
 
-func (g *activity) end() {
+func (g *gpuActivity) end() {
 	if g.slots--; g.slots == 0 {
 		g.sum += max(0, min(g.clock.now, g.until)-g.since)
 	}
 }
 
-func (g *activity) total() float64 {
+func (g *gpuActivity) total() float64 {
 	if g.slots > 0 {
 		return (g.sum + max(0, g.until-g.since)).Seconds()
 	}

@@ -12,28 +12,28 @@ import (
 )
 
 // app is one function on MIG instances, with its queue and its instances.
-type app struct {
-	world    *migs
-	function *Function
-	ranking  *pipeline.Ranking
-	waiting  slackQueue
-	chains   []*chain
-	whole    bool          // fits one slice of some kind that there is
-	fastest  time.Duration // of one request on a shared slice; 0 if no slice is ever shared
-	sharing  bool          // has an instance on the shared slices
-	full     bool          // more slices were wanted than there are
+type migFunction struct {
+	sim       *migSimulation
+	function  *Function
+	ranking   *pipeline.Ranking
+	waiting   slackQueue
+	instances []*migInstance
+	whole     bool          // fits one slice of some kind that there is
+	fastest   time.Duration // of one request on a shared slice; 0 if no slice is ever shared
+	sharing   bool          // has an instance on the shared slices
+	full      bool          // more slices were wanted than there are
 
 	arrived int // in this second
 	recent  []scaling.Rate
 	options []routing.Instance // scratch
 }
 
-func (w *migs) newApp(f *Function, kinds []pipeline.Kind) (*app, error) {
+func (w *migSimulation) newFunction(f *Function, kinds []pipeline.Kind) (*migFunction, error) {
 	ranking, err := pipeline.Rank(*f.Graph, kinds)
 	if err != nil {
 		return nil, err
 	}
-	a := &app{world: w, function: f, ranking: ranking}
+	a := &migFunction{sim: w, function: f, ranking: ranking}
 	a.waiting.record, a.waiting.refuses = w.record, w.policy.refuses
 	whole := f.Graph.Whole()
 	times := map[string]time.Duration{}
@@ -52,36 +52,36 @@ func (w *migs) newApp(f *Function, kinds []pipeline.Kind) (*app, error) {
 }
 
 // dispatch sends waiting requests, the most urgent first, to the instances that can take them now. The others stay queued.
-func (a *app) dispatch() {
-	w := a.world
+func (a *migFunction) dispatch() {
+	w := a.sim
 	if fastest := a.fastestReady(); fastest > 0 {
 		a.waiting.expire(w.clock.now, fastest)
 	}
 	for a.waiting.len() > 0 {
-		at, ok := a.choose()
+		at, ok := a.chooseInstance()
 		if !ok {
 			return
 		}
 		takes, idle := time.Duration(0), true
-		if at < len(a.chains) {
-			idle = a.chains[at].outstanding == 0
-			takes = a.chains[at].assignment.Latency + max(0, a.chains[at].free-w.clock.now)
+		if at < len(a.instances) {
+			idle = a.instances[at].outstanding == 0
+			takes = a.instances[at].assignment.Latency + max(0, a.instances[at].free-w.clock.now)
 		}
 		request, ok := a.waiting.pop(w.clock.now, takes, idle)
 		if !ok {
 			return
 		}
-		if at == len(a.chains) {
-			a.share(request)
+		if at == len(a.instances) {
+			a.submitToShared(request)
 			continue
 		}
-		a.chains[at].take(request)
+		a.instances[at].take(request)
 	}
 }
 
-func (a *app) fastestReady() time.Duration {
+func (a *migFunction) fastestReady() time.Duration {
 	least := time.Duration(0)
-	for _, c := range a.chains {
+	for _, c := range a.instances {
 		if c.ready && !c.leaving && (least == 0 || c.assignment.Latency < least) {
 			least = c.assignment.Latency
 		}
@@ -91,25 +91,25 @@ func (a *app) fastestReady() time.Duration {
 
 // choose returns the index of the instance that package routing selects. The shared instance is the last option, and accepts
 // only as many requests as it can run next, so that instances that become free find requests in the queue.
-func (a *app) choose() (int, bool) {
-	w := a.world
+func (a *migFunction) chooseInstance() (int, bool) {
+	w := a.sim
 	a.options = a.options[:0]
-	for _, c := range a.chains {
+	for _, c := range a.instances {
 		a.options = append(a.options, routing.Instance{
 			ID: c.id, Residency: scaling.Hot, Draining: c.leaving || !c.ready, Latency: c.assignment.Latency + c.idleGPUPenalty(),
 			Capacity: max(1, c.assignment.Outstanding(a.function.SLO)), Outstanding: c.outstanding,
 		})
 	}
-	if w.node != nil && a.whole && (len(a.chains) == 0 || a.sharing || a.full) && w.node.Waiting(a.function.Name) < 1 {
+	if w.node != nil && a.whole && (len(a.instances) == 0 || a.sharing || a.full) && w.node.Waiting(a.function.Name) < 1 {
 		a.options = append(a.options, routing.Instance{ID: -1, Residency: scaling.Shared})
 	}
 	return routing.Choose(a.options)
 }
 
 // share sends a request to the shared slices.
-func (a *app) share(request int32) {
-	w := a.world
+func (a *migFunction) submitToShared(request int32) {
+	w := a.sim
 	a.sharing = true
-	w.check(w.node.Enqueue(w.clock.now, residency.Request{ID: uint64(request), Function: a.function.Name, Deadline: w.record.deadline(request)}))
-	w.run()
+	w.recordError(w.node.Enqueue(w.clock.now, residency.Request{ID: uint64(request), Function: a.function.Name, Deadline: w.record.deadline(request)}))
+	w.startShared()
 }

@@ -11,9 +11,9 @@ import (
 
 // chain is a running instance whose stages have slices of their own. A request enters once the slowest stage has finished
 // the one before, and leaves when all stages and transfers are done.
-type chain struct {
+type migInstance struct {
 	id          int
-	app         *app
+	function    *migFunction
 	assignment  pipeline.Assignment
 	work        []stageWork
 	ready       bool
@@ -23,7 +23,7 @@ type chain struct {
 	since       time.Duration
 	lastUsed    time.Duration
 	use         residency.Meter
-	replaces    *chain // retires when this one is ready (FF-63)
+	replaces    *migInstance // retires when this one is ready (FF-63)
 }
 
 // stageWork is the interval in which one slice works on a request, relative to the time at which the request enters.
@@ -33,28 +33,28 @@ type stageWork struct {
 	takes time.Duration
 }
 
-func (a *app) start(on pipeline.Assignment, load time.Duration) *chain {
-	w := a.world
+func (a *migFunction) start(on pipeline.Assignment, load time.Duration) *migInstance {
+	w := a.sim
 	w.ids++
-	c := &chain{id: w.ids, app: a, assignment: on, work: stageSchedule(a.function.Graph, on)}
+	c := &migInstance{id: w.ids, function: a, assignment: on, work: stageSchedule(a.function.Graph, on)}
 	for _, stage := range on.Slices {
 		for _, s := range stage {
 			w.free = slices.DeleteFunc(w.free, func(o pipeline.Slice) bool { return o.ID == s.ID })
 		}
 	}
-	a.chains = append(a.chains, c)
+	a.instances = append(a.instances, c)
 	w.clock.after(load, c.serve)
 	return c
 }
 
-func (c *chain) serve() {
-	now := c.app.world.clock.now
+func (c *migInstance) serve() {
+	now := c.function.sim.clock.now
 	c.ready, c.since, c.lastUsed = true, now, now
 	if c.replaces != nil {
 		c.replaces.retire()
 		c.replaces = nil
 	}
-	c.app.dispatch()
+	c.function.dispatch()
 }
 
 // stageSchedule returns the busy interval of each stage, with the transfers in between. A node that only some requests run
@@ -84,21 +84,21 @@ func stageSchedule(f *pipeline.Function, on pipeline.Assignment) []stageWork {
 
 // idleGPUPenalty returns a routing penalty for an instance on an idle GPU, if the policy saves GPU time and slices are not
 // scarce. It makes the instance the last choice.
-func (c *chain) idleGPUPenalty() time.Duration {
-	w := c.app.world
+func (c *migInstance) idleGPUPenalty() time.Duration {
+	w := c.function.sim
 	if !w.policy.consolidates || w.scarce {
 		return 0
 	}
 	for _, x := range c.work {
 		if w.gpus[x.slice].slots == 0 {
-			return c.app.function.SLO
+			return c.function.function.SLO
 		}
 	}
 	return 0
 }
 
-func (c *chain) take(request int32) {
-	w := c.app.world
+func (c *migInstance) take(request int32) {
+	w := c.function.sim
 	now := w.clock.now
 	enters := max(now, c.free)
 	c.free = enters + c.assignment.Bottleneck
@@ -107,19 +107,19 @@ func (c *chain) take(request int32) {
 	for _, x := range c.work {
 		w.countWork(x.slice, enters+x.from, x.takes)
 	}
-	w.clock.at(enters+c.assignment.Latency, func() {
+	w.clock.schedule(enters+c.assignment.Latency, func() {
 		w.record.answer(request, w.clock.now)
 		c.outstanding--
 		c.lastUsed = w.clock.now
 		if c.leaving && c.outstanding == 0 {
 			c.gone()
 		}
-		c.app.dispatch()
+		c.function.dispatch()
 	})
 }
 
 // retire stops new requests to an instance and removes it when its outstanding requests are done.
-func (c *chain) retire() {
+func (c *migInstance) retire() {
 	if c.leaving {
 		return
 	}
@@ -129,14 +129,14 @@ func (c *chain) retire() {
 	}
 }
 
-func (c *chain) gone() {
-	a, w := c.app, c.app.world
+func (c *migInstance) gone() {
+	a, w := c.function, c.function.sim
 	for _, stage := range c.assignment.Slices {
 		w.free = append(w.free, stage...)
 	}
-	a.chains = slices.DeleteFunc(a.chains, func(o *chain) bool { return o == c })
-	if len(a.chains) == 0 && a.whole && w.node != nil {
-		w.node.Demoted(w.clock.now, a.function.Name)
+	a.instances = slices.DeleteFunc(a.instances, func(o *migInstance) bool { return o == c })
+	if len(a.instances) == 0 && a.whole && w.node != nil {
+		w.node.AddDemoted(w.clock.now, a.function.Name)
 		a.sharing = true
 	}
 }

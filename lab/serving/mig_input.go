@@ -29,7 +29,7 @@ func (in *Input) validateMIG() (map[string]pipeline.Kind, error) {
 	}
 	kinds := map[string]pipeline.Kind{}
 	for g, names := range in.MIG.GPUs {
-		if err := in.validGPU(model, names, kinds); err != nil {
+		if err := in.validateGPU(model, names, kinds); err != nil {
 			return nil, within(fmt.Sprintf("mig.geometries: GPU %d", g), err)
 		}
 	}
@@ -42,7 +42,7 @@ func (in *Input) validateMIG() (map[string]pipeline.Kind, error) {
 }
 
 // validGPU returns an error if the profiles cannot exist together on one GPU. It adds their kinds of slices to kinds.
-func (in *Input) validGPU(model *mig.Model, names []string, kinds map[string]pipeline.Kind) error {
+func (in *Input) validateGPU(model *mig.Model, names []string, kinds map[string]pipeline.Kind) error {
 	var profiles []*mig.Profile
 	for i, name := range names {
 		p, ok := model.Profile(name)

@@ -10,7 +10,7 @@ import (
 )
 
 // sample appends the request rate of the last second to the history.
-func (a *app) sample() {
+func (a *migFunction) recordRate() {
 	a.recent = append(a.recent, scaling.Rate(a.arrived))
 	if len(a.recent) > loadsKept {
 		a.recent = a.recent[1:]
@@ -28,15 +28,15 @@ const (
 const maxUtilisation = 0.9
 
 // short reports whether the instances are too few for the expected load, including the queued requests.
-func (a *app) short() bool {
-	return a.load() > maxUtilisation*a.capacity(nil)
+func (a *migFunction) needsInstances() bool {
+	return a.expectedLoad() > maxUtilisation*a.capacity(nil)
 }
 
 // enough reports whether the other instances suffice without the given one. While no function lacks slices, they must
 // suffice for the peak load of the history.
-func (a *app) enough(without *chain) bool {
-	load := a.load()
-	if !a.world.scarce {
+func (a *migFunction) canSpare(without *migInstance) bool {
+	load := a.expectedLoad()
+	if !a.sim.scarce {
 		load = float64(slices.Max(a.recent))
 	}
 	return load <= scaleInUtilisation*a.capacity(without)
@@ -47,38 +47,38 @@ func (a *app) enough(without *chain) bool {
 const scaleInUtilisation = 0.6
 
 // load returns the expected load in requests a second, including the queued requests that can still meet their SLO.
-func (a *app) load() float64 {
-	return float64(scaling.MeanOrTrend(a.recent[max(0, len(a.recent)-loadSamples):])) + float64(a.waiting.live())/loadSamples
+func (a *migFunction) expectedLoad() float64 {
+	return float64(scaling.MeanOrTrend(a.recent[max(0, len(a.recent)-loadSamples):])) + float64(a.waiting.liveCount())/loadSamples
 }
 
 // capacity returns the requests a second that the instances can serve, without the given one. If the function has none, it
 // is the load on the shared slices below which it gets no slices of its own.
-func (a *app) capacity(without *chain) float64 {
+func (a *migFunction) capacity(without *migInstance) float64 {
 	capacity := 0.0
-	for _, c := range a.chains {
+	for _, c := range a.instances {
 		if !c.leaving && c != without {
 			capacity += c.assignment.Rate()
 		}
 	}
 	if capacity == 0 && a.fastest > 0 {
-		capacity = sharedUse / a.fastest.Seconds()
+		capacity = maxSharedUtilisation / a.fastest.Seconds()
 	}
 	return capacity
 }
 
 // sharedUse is the utilisation of a shared slice above which a function gets slices of its own (FF-41).
-const sharedUse = 0.3
+const maxSharedUtilisation = 0.3
 
 // add starts an instance on free slices. It reports false if none fits.
-func (a *app) add() (bool, error) {
-	w := a.world
+func (a *migFunction) addInstance() (bool, error) {
+	w := a.sim
 	demand := pipeline.Demand{SLO: a.function.SLO, Candidates: w.policy.candidates}
 	assign := a.ranking.Monolithic
 	if w.policy.pipelines {
 		assign = a.ranking.Assign
 	}
 	found, err := assign(w.free, demand)
-	for doesNotFit(err) && w.reclaim() {
+	for doesNotFit(err) && w.reclaimSharedSlice() {
 		found, err = assign(w.free, demand)
 	}
 	if a.full = doesNotFit(err); a.full {
@@ -93,12 +93,12 @@ func (a *app) add() (bool, error) {
 
 // loadTime returns how long another instance takes to load: LoadWarm if the model data are in host memory or on a shared
 // slice, else LoadCold. It counts the start as warm or cold.
-func (a *app) loadTime() time.Duration {
-	if a.world.node != nil && a.world.node.Residency(a.function.Name) != scaling.Cold {
-		a.world.record.result.WarmStarts++
+func (a *migFunction) loadTime() time.Duration {
+	if a.sim.node != nil && a.sim.node.Residency(a.function.Name) != scaling.Cold {
+		a.sim.record.result.WarmStarts++
 		return a.function.LoadWarm
 	}
-	a.world.record.result.ColdStarts++
+	a.sim.record.result.ColdStarts++
 	return a.function.LoadCold
 }
 

@@ -18,7 +18,7 @@ type slackQueue struct {
 func (q *slackQueue) len() int { return len(q.alive) + len(q.overdue) }
 
 // live returns the number of requests that may still meet their SLO.
-func (q *slackQueue) live() int { return len(q.alive) }
+func (q *slackQueue) liveCount() int { return len(q.alive) }
 
 func (q *slackQueue) add(request int32) { q.alive = append(q.alive, request) }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // run starts the executions that the scheduler of the shared slices dispatches now.
-func (w *migs) run() {
+func (w *migSimulation) startShared() {
 	if w.node == nil {
 		return
 	}
@@ -28,31 +28,31 @@ func (w *migs) run() {
 		w.countWork(s.Slice, w.clock.now+s.Load, s.Execution)
 		w.clock.after(s.Load+s.Execution, func() {
 			w.record.answer(int32(s.Request.ID), w.clock.now)
-			w.check(w.node.Finish(w.clock.now, s.Slice))
-			w.app(s.Request.Function).dispatch()
-			w.run()
+			w.recordError(w.node.Finish(w.clock.now, s.Slice))
+			w.functionNamed(s.Request.Function).dispatch()
+			w.startShared()
 		})
 	}
 }
 
 // check keeps the first error of an event; second returns it.
-func (w *migs) check(err error) { w.err = cmp.Or(w.err, err) }
+func (w *migSimulation) recordError(err error) { w.err = cmp.Or(w.err, err) }
 
-func (w *migs) app(name string) *app {
-	return w.apps[slices.IndexFunc(w.apps, func(a *app) bool { return a.function.Name == name })]
+func (w *migSimulation) functionNamed(name string) *migFunction {
+	return w.functions[slices.IndexFunc(w.functions, func(a *migFunction) bool { return a.function.Name == name })]
 }
 
 // review applies the decisions of the shared slices' scheduler, as far as free slices allow.
-func (w *migs) review() error {
+func (w *migSimulation) resizeSharedPool() error {
 	if w.node == nil {
 		return nil
 	}
 	for _, advice := range w.node.Review(w.clock.now) {
 		switch advice.Action {
 		case residency.End:
-			w.app(advice.Function).sharing = false
+			w.functionNamed(advice.Function).sharing = false
 		case residency.Grow:
-			if err := w.addShared(advice.Function); err != nil {
+			if err := w.addSharedSlice(advice.Function); err != nil {
 				return err
 			}
 		case residency.Shrink:
@@ -66,7 +66,7 @@ func (w *migs) review() error {
 }
 
 // reclaim takes back one idle shared slice for an instance that needs slices of its own. It reports whether there was one.
-func (w *migs) reclaim() bool {
+func (w *migSimulation) reclaimSharedSlice() bool {
 	for _, id := range slices.Sorted(maps.Keys(w.shared)) {
 		if w.node.RemoveSlice(w.clock.now, id) == nil {
 			w.unshare(id)
@@ -76,18 +76,18 @@ func (w *migs) reclaim() bool {
 	return false
 }
 
-func (w *migs) unshare(id string) {
+func (w *migSimulation) unshare(id string) {
 	w.free = append(w.free, w.shared[id])
 	delete(w.shared, id)
 }
 
 // addShared adds the smallest free slice that runs the function, or any function if the name is empty, to the shared slices.
 // It does nothing if no slice is free.
-func (w *migs) addShared(function string) error {
+func (w *migSimulation) addSharedSlice(function string) error {
 	best := -1
 	for i, s := range w.free {
 		runs := false
-		for _, a := range w.apps {
+		for _, a := range w.functions {
 			if function == "" || a.function.Name == function {
 				t := a.function.Graph.Whole()
 				runs = runs || t.Times[s.Kind.Name] > 0 && t.Memory <= s.Kind.Memory && t.Times[s.Kind.Name] <= a.function.SLO
@@ -107,15 +107,15 @@ func (w *migs) addShared(function string) error {
 }
 
 // migrate replaces pipelines by instances on free single slices (FF-63).
-func (w *migs) migrate() error {
+func (w *migSimulation) migratePipelines() error {
 	if !w.policy.pipelines {
 		return nil
 	}
 	var running []pipeline.Running
-	chains := map[int]*chain{}
-	for _, a := range w.apps {
-		for _, c := range a.chains {
-			if c.ready && !c.leaving && !slices.ContainsFunc(a.chains, func(o *chain) bool { return o.replaces == c }) {
+	chains := map[int]*migInstance{}
+	for _, a := range w.functions {
+		for _, c := range a.instances {
+			if c.ready && !c.leaving && !slices.ContainsFunc(a.instances, func(o *migInstance) bool { return o.replaces == c }) {
 				running = append(running, pipeline.Running{ID: c.id, Ranking: a.ranking, Assignment: c.assignment, Demand: c.demand()})
 				chains[c.id] = c
 			}
@@ -127,13 +127,13 @@ func (w *migs) migrate() error {
 	}
 	for _, m := range moves {
 		old := chains[m.Instance]
-		old.app.start(m.To, old.app.loadTime()).replaces = old
+		old.function.start(m.To, old.function.loadTime()).replaces = old
 	}
 	return nil
 }
 
 // demand returns the SLO and the current request rate of the instance.
-func (c *chain) demand() pipeline.Demand {
-	part := float64(c.use.Utilisation(c.app.world.clock.now, useWindow)) / 1000
-	return pipeline.Demand{SLO: c.app.function.SLO, Rate: part * c.assignment.Rate()}
+func (c *migInstance) demand() pipeline.Demand {
+	part := float64(c.use.Utilisation(c.function.sim.clock.now, useWindow)) / 1000
+	return pipeline.Demand{SLO: c.function.function.SLO, Rate: part * c.assignment.Rate()}
 }

@@ -76,8 +76,8 @@ func TestSlackQueue(t *testing.T) {
 		q.add(i)
 	}
 	q.expire(80*ms, 25*ms) // the first cannot be in time
-	if q.live() != 2 || q.len() != 3 {
-		t.Fatalf("%d of %d live", q.live(), q.len())
+	if q.liveCount() != 2 || q.len() != 3 {
+		t.Fatalf("%d of %d live", q.liveCount(), q.len())
 	}
 	for _, c := range []struct {
 		takes time.Duration

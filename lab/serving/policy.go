@@ -8,9 +8,9 @@ import (
 )
 
 // world is a simulated system that serves requests under one policy.
-type world interface {
+type simulation interface {
 	arrive(request int32)
-	second() error // is over
+	everySecond() error // is over
 	finish(prices *priceList, r *Result)
 }
 
@@ -25,7 +25,7 @@ func Policies() []Policy {
 	whole := []planning.Mode{planning.CPU, planning.GPU}
 	cut := append(whole, planning.Partitioned)
 	return []Policy{
-		{"gshare", combined(
+		{"gshare", byHardware(
 			onShares(sharePolicy{elastic: true, retains: true, urgent: true}),
 			onMIG(migPolicy{pipelines: true, refuses: true, consolidates: true, candidates: 4}),
 			onPlan(cut, planWithinGPUTime))},
@@ -40,12 +40,12 @@ func Policies() []Policy {
 }
 
 // constructor returns the simulated system of a policy for an input.
-type constructor func(in *Input, c *clock, r *record) (world, error)
+type constructor func(in *Input, c *clock, r *record) (simulation, error)
 
 // combined returns a constructor that uses the first kind of hardware in the input: whole GPUs, MIG instances, or functions
 // billed per call.
-func combined(shares, migs, calls constructor) constructor {
-	return func(in *Input, c *clock, r *record) (world, error) {
+func byHardware(shares, migs, calls constructor) constructor {
+	return func(in *Input, c *clock, r *record) (simulation, error) {
 		switch {
 		case in.GPUs > 0:
 			return shares(in, c, r)
@@ -58,13 +58,15 @@ func combined(shares, migs, calls constructor) constructor {
 
 func onShares(p sharePolicy) constructor {
 	p.scaling.Max = maxInstances
-	return func(in *Input, c *clock, r *record) (world, error) { return newShares(in, c, r, p) }
+	return func(in *Input, c *clock, r *record) (simulation, error) { return newShareSimulation(in, c, r, p) }
 }
 
 func onMIG(p migPolicy) constructor {
-	return func(in *Input, c *clock, r *record) (world, error) { return newMIGs(in, c, r, p) }
+	return func(in *Input, c *clock, r *record) (simulation, error) { return newMIGSimulation(in, c, r, p) }
 }
 
-func onPlan(modes []planning.Mode, plan planner) constructor {
-	return func(in *Input, c *clock, r *record) (world, error) { return newCalls(in, c, r, modes, plan) }
+func onPlan(modes []planning.Mode, plan planFunc) constructor {
+	return func(in *Input, c *clock, r *record) (simulation, error) {
+		return newCallSimulation(in, c, r, modes, plan)
+	}
 }

@@ -23,14 +23,14 @@ func instant(d time.Duration) time.Time { return epoch.Add(d) }
 
 // fifo is the queue of the baselines: first in, first out, in batches of all waiting requests up to the limit. It refuses
 // nothing.
-type fifo struct {
+type fifoQueue struct {
 	waiting []int32
 	first   int
 }
 
-func (q *fifo) len() int { return len(q.waiting) - q.first }
+func (q *fifoQueue) len() int { return len(q.waiting) - q.first }
 
-func (q *fifo) add(request int32, _, _ time.Duration, _ batching.Load) bool {
+func (q *fifoQueue) add(request int32, _, _ time.Duration, _ batching.Load) bool {
 	if q.first > 1024 && 2*q.first > len(q.waiting) {
 		q.waiting = q.waiting[:copy(q.waiting, q.waiting[q.first:])]
 		q.first = 0
@@ -39,7 +39,7 @@ func (q *fifo) add(request int32, _, _ time.Duration, _ batching.Load) bool {
 	return true
 }
 
-func (q *fifo) next(most int, _ time.Duration, load batching.Load) (fire, refused []int32, wake time.Duration) {
+func (q *fifoQueue) next(most int, _ time.Duration, load batching.Load) (fire, refused []int32, wake time.Duration) {
 	n := min(q.len(), most)
 	if load.Idle == 0 || n == 0 {
 		return nil, nil, 0

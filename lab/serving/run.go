@@ -31,7 +31,7 @@ func Run(ctx context.Context, in *Input, policy string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if err := play(ctx, in, c, w); err != nil {
+	if err := runEvents(ctx, in, c, w); err != nil {
 		return Result{}, err
 	}
 	result := r.finish()
@@ -40,12 +40,12 @@ func Run(ctx context.Context, in *Input, policy string) (Result, error) {
 }
 
 // play runs arrivals, events and the end of each second in the order of time, until drainTime after the trace.
-func play(ctx context.Context, in *Input, c *clock, w world) error {
+func runEvents(ctx context.Context, in *Input, c *clock, w simulation) error {
 	next, second := 0, time.Second
 	end := in.Until + drainTime
 	for {
 		at, what := end, 0
-		if t, ok := c.next(); ok && t < at {
+		if t, ok := c.nextTime(); ok && t < at {
 			at, what = t, 1
 		}
 		if second < at {
@@ -59,11 +59,11 @@ func play(ctx context.Context, in *Input, c *clock, w world) error {
 			c.now = end
 			return nil
 		case 1:
-			c.step()
+			c.runNext()
 		case 2:
 			c.now = second
 			second += time.Second
-			if err := cmp.Or(ctx.Err(), w.second()); err != nil {
+			if err := cmp.Or(ctx.Err(), w.everySecond()); err != nil {
 				return err
 			}
 		case 3:
@@ -80,6 +80,6 @@ type priceList struct{ book planning.Book }
 const nano = 1e-9
 
 // held returns the price of GPU time and memory in units of currency.
-func (p *priceList) held(gpuSeconds, gbSeconds float64) float64 {
+func (p *priceList) price(gpuSeconds, gbSeconds float64) float64 {
 	return nano * (float64(p.book.Slice)*gpuSeconds + float64(p.book.SliceMemory)*gbSeconds)
 }

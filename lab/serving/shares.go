@@ -11,16 +11,16 @@ import (
 )
 
 // shares is the simulation of functions whose instances share whole GPUs, under one policy.
-type shares struct {
-	clock  *clock
-	record *record
-	policy sharePolicy
-	meter  meter
-	packer packing.Packer
-	slices []packing.Slice
-	node   *packing.Node // of all GPUs, with who is on them
-	gpus   []*gpu
-	pools  []*pool
+type shareSimulation struct {
+	clock     *clock
+	record    *record
+	policy    sharePolicy
+	meter     usageMeter
+	packer    packing.Packer
+	slices    []packing.Slice
+	node      *packing.Node // of all GPUs, with who is on them
+	gpus      []*gpu
+	functions []*sharedFunction
 
 	changed bool // node is not of the instances as they are
 }
@@ -36,14 +36,14 @@ type sharePolicy struct {
 // headroom is the part of the SLO, in per mille, that is reserved for queueing (DI-18).
 const headroom share.PerMille = 500
 
-func newShares(in *Input, c *clock, r *record, p sharePolicy) (*shares, error) {
+func newShareSimulation(in *Input, c *clock, r *record, p sharePolicy) (*shareSimulation, error) {
 	if err := in.validateShares(); err != nil {
 		return nil, err
 	}
 	rules := packing.NewRules(packing.Slots)
 	rules.MixTenants = true
-	w := &shares{
-		clock: c, record: r, policy: p, meter: meter{until: in.Until}, changed: true,
+	w := &shareSimulation{
+		clock: c, record: r, policy: p, meter: usageMeter{until: in.Until}, changed: true,
 		packer: packing.Packer{Rules: rules, Ranker: packing.DiluWeights},
 	}
 	for i := range in.GPUs {
@@ -54,16 +54,16 @@ func newShares(in *Input, c *clock, r *record, p sharePolicy) (*shares, error) {
 		})
 	}
 	for i := range in.Functions {
-		pool, err := w.newPool(&in.Functions[i])
+		pool, err := w.newFunction(&in.Functions[i])
 		if err != nil {
 			return nil, within(fmt.Sprintf("functions[%d]", i), err)
 		}
-		w.pools = append(w.pools, pool)
+		w.functions = append(w.functions, pool)
 	}
 	return w, nil
 }
 
-func (w *shares) newPool(f *Function) (*pool, error) {
+func (w *shareSimulation) newFunction(f *Function) (*sharedFunction, error) {
 	choices, err := scaling.SLO{Latency: f.SLO, Headroom: headroom}.Choices(f.Points)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (w *shares) newPool(f *Function) (*pool, error) {
 	for i := range choices {
 		choices[i].Share = w.shareOf(choices[i].Share, f.Memory)
 	}
-	p := &pool{world: w, function: f, surface: newSurface(f.Points), queue: &fifo{}}
+	p := &sharedFunction{sim: w, function: f, surface: newSurface(f.Points), queue: &fifoQueue{}}
 	if p.scaler, err = scaling.New(w.policy.scaling, choices); err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (w *shares) newPool(f *Function) (*pool, error) {
 	return p, err
 }
 
-func (w *shares) shareOf(s share.Share, memory share.Bytes) share.Share {
+func (w *shareSimulation) shareOf(s share.Share, memory share.Bytes) share.Share {
 	s.Memory = memory
 	if w.policy.elastic {
 		s.SMLimit = min(2*s.SMRequest, share.Whole)
@@ -97,26 +97,26 @@ func (w *shares) shareOf(s share.Share, memory share.Bytes) share.Share {
 // newDeadlineQueue returns a queue of package batching. It predicts latencies for the SMs that are available: the limit, or
 // those that are free on the GPU of the instance that takes the next batch. A request is refused only if it would be late
 // even then.
-func (p *pool) newDeadlineQueue(limit share.PerMille) (queue, error) {
+func (p *sharedFunction) newDeadlineQueue(limit share.PerMille) (queue, error) {
 	p.limit, p.available = limit, limit
 	q, err := batching.New(batching.Config{
-		MaxBatch: p.surface.largest(limit, p.maxExecution()), Latency: func(batch int) time.Duration { return p.surface.at(batch, p.available) },
+		MaxBatch: p.surface.largestBatch(limit, p.maxExecution()), Latency: func(batch int) time.Duration { return p.surface.latency(batch, p.available) },
 	})
 	return deadlineQueue{q}, err
 }
 
 // maxExecution returns how long a batch may take: the SLO less the headroom.
-func (p *pool) maxExecution() time.Duration {
+func (p *sharedFunction) maxExecution() time.Duration {
 	return p.function.SLO * time.Duration(share.Whole-headroom) / time.Duration(share.Whole)
 }
 
-func (w *shares) arrive(request int32) {
-	w.pools[w.record.arrivals[request].Function].arrive(request)
+func (w *shareSimulation) arrive(request int32) {
+	w.functions[w.record.arrivals[request].Function].arrive(request)
 }
 
 // second scales every function by the requests of the last second.
-func (w *shares) second() error {
-	for _, p := range w.pools {
+func (w *shareSimulation) everySecond() error {
+	for _, p := range w.functions {
 		if err := p.scale(); err != nil {
 			return err
 		}
@@ -124,10 +124,10 @@ func (w *shares) second() error {
 	return nil
 }
 
-func (w *shares) finish(prices *priceList, r *Result) {
+func (w *shareSimulation) finish(prices *priceList, r *Result) {
 	for _, g := range w.gpus {
-		g.settle()
+		g.meterUsage()
 	}
 	r.GPUSeconds, r.UsedSeconds, r.MemorySeconds = w.meter.gpu, w.meter.used, w.meter.memory
-	r.Cost = prices.held(w.meter.gpu, w.meter.memory)
+	r.Cost = prices.price(w.meter.gpu, w.meter.memory)
 }

@@ -8,7 +8,7 @@ import (
 
 // idle returns the idle instance to run the next batch, nil if there is none. It prefers those that reserve their SMs, then
 // those that the scaler counts as deployed (FF-61, FF-62).
-func (p *pool) idle() *instance {
+func (p *sharedFunction) idleInstance() *instance {
 	var best *instance
 	for _, i := range p.instances {
 		if i.ready && !i.leaving && i.batch == nil && (best == nil || i.rank() < best.rank()) {
@@ -31,15 +31,15 @@ func (i *instance) rank() int {
 // canWait reports whether an instance with reserved SMs will be free in time for all requests that are queued and arrive
 // until then. If so, instances without reserved SMs are not used (FF-61): they would run smaller batches on SMs that are not
 // paid for.
-func (p *pool) canWait() bool {
-	now := p.world.clock.now
+func (p *sharedFunction) canWait() bool {
+	now := p.sim.clock.now
 	for _, i := range p.instances {
 		if i.residency != scaling.Hot || i.batch == nil || i.leaving {
 			continue
 		}
-		end := i.end()
+		end := i.expectedEnd()
 		batch := len(p.waiting) + int(p.rate*(end-now).Seconds()) + 1
-		if batch <= i.most && end+p.surface.at(batch, i.configuration.Share.SMRequest) <= p.world.record.deadline(p.waiting[0]) {
+		if batch <= i.most && end+p.surface.latency(batch, i.configuration.Share.SMRequest) <= p.sim.record.deadline(p.waiting[0]) {
 			return true
 		}
 	}
@@ -47,15 +47,15 @@ func (p *pool) canWait() bool {
 }
 
 // end returns the expected end of the current batch with the present number of SMs.
-func (i *instance) end() time.Duration {
+func (i *instance) expectedEnd() time.Duration {
 	return i.gpu.since + time.Duration((1-i.done)*float64(i.takes))
 }
 
 // target returns how long a batch may take. Policies with deadlines use the time that is left to its first request.
-func (p *pool) target(batch []int32) time.Duration {
-	if !p.world.policy.urgent {
+func (p *sharedFunction) batchTimeLimit(batch []int32) time.Duration {
+	if !p.sim.policy.urgent {
 		return p.maxExecution()
 	}
-	left := p.world.record.deadline(batch[0]) - p.world.clock.now
+	left := p.sim.record.deadline(batch[0]) - p.sim.clock.now
 	return max(1, min(p.maxExecution(), left))
 }

@@ -12,14 +12,14 @@ import (
 // DI-67).
 type gpu struct {
 	clock     *clock
-	meter     *meter
+	meter     *usageMeter
 	residents []*instance // that hold memory here
 	running   []*instance
 	since     time.Duration // of the grants
 }
 
 // meter holds the accumulated resource use of the GPUs.
-type meter struct {
+type usageMeter struct {
 	until  time.Duration // nothing is counted afterwards
 	gpu    float64       // seconds of whole GPUs
 	memory float64       // GB-seconds
@@ -28,13 +28,13 @@ type meter struct {
 
 // settle updates the meter to the current time. It charges the reserved SMs, or the used ones where those are more: a burst
 // on idle SMs is free only as far as others have paid for them.
-func (g *gpu) settle() {
+func (g *gpu) meterUsage() {
 	now := g.clock.now
 	if from, to := min(g.since, g.meter.until), min(now, g.meter.until); to > from {
 		var reserved, used share.PerMille
 		var memory share.Bytes
 		for _, i := range g.residents {
-			reserved += i.request()
+			reserved += i.reservedSMs()
 			memory += i.configuration.Share.Memory
 		}
 		for _, i := range g.running {
@@ -52,39 +52,39 @@ func (g *gpu) settle() {
 }
 
 func (g *gpu) add(i *instance) {
-	g.settle()
+	g.meterUsage()
 	g.residents = append(g.residents, i)
 }
 
 func (g *gpu) remove(i *instance) {
-	g.settle()
+	g.meterUsage()
 	g.residents = slices.DeleteFunc(g.residents, func(o *instance) bool { return o == i })
 }
 
 // start runs a batch on an instance.
-func (g *gpu) start(i *instance, batch []int32) {
-	g.settle()
+func (g *gpu) startBatch(i *instance, batch []int32) {
+	g.meterUsage()
 	i.batch, i.began, i.done, i.sm = batch, g.clock.now, 0, 0
 	g.running = append(g.running, i)
-	g.divide()
+	g.divideSMs()
 }
 
-func (g *gpu) end(i *instance) []int32 {
-	g.settle()
+func (g *gpu) endBatch(i *instance) []int32 {
+	g.meterUsage()
 	g.running = slices.DeleteFunc(g.running, func(o *instance) bool { return o == i })
 	batch := i.batch
 	i.batch = nil
-	g.divide()
+	g.divideSMs()
 	return batch
 }
 
 // divide divides the SMs among running batches and schedules their ends.
-func (g *gpu) divide() {
+func (g *gpu) divideSMs() {
 	left, below := share.Whole, 0
 	var grants, limits [64]share.PerMille
 	for n, i := range g.running {
-		grants[n] = i.request()
-		limits[n] = max(grants[n], i.pool.surface.enough(len(i.batch), i.configuration.Share.SMLimit, i.target))
+		grants[n] = i.reservedSMs()
+		limits[n] = max(grants[n], i.function.surface.fewestSMs(len(i.batch), i.configuration.Share.SMLimit, i.target))
 		left -= grants[n]
 		if grants[n] < limits[n] {
 			below++
@@ -103,14 +103,14 @@ func (g *gpu) divide() {
 	}
 	for n, i := range g.running {
 		if grants[n] != i.sm {
-			g.replan(i, grants[n])
+			g.scheduleEnd(i, grants[n])
 		}
 	}
 }
 
 // available returns the SMs, at most limit, that a batch of the instance could have now. Without an instance it returns
 // limit.
-func (i *instance) available(limit share.PerMille) share.PerMille {
+func (i *instance) availableSMs(limit share.PerMille) share.PerMille {
 	if i == nil {
 		return limit
 	}
@@ -118,17 +118,17 @@ func (i *instance) available(limit share.PerMille) share.PerMille {
 	for _, other := range i.gpu.running {
 		left -= other.sm
 	}
-	return max(i.request(), min(left, i.configuration.Share.SMLimit))
+	return max(i.reservedSMs(), min(left, i.configuration.Share.SMLimit))
 }
 
-func (g *gpu) replan(i *instance, sm share.PerMille) {
+func (g *gpu) scheduleEnd(i *instance, sm share.PerMille) {
 	i.sm = sm
-	i.takes = i.pool.surface.at(len(i.batch), sm)
+	i.takes = i.function.surface.latency(len(i.batch), sm)
 	i.planned++
 	plan := i.planned
 	g.clock.after(time.Duration((1-i.done)*float64(i.takes)), func() {
 		if i.planned == plan && i.batch != nil {
-			i.pool.ended(i)
+			i.function.ended(i)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 // instance is one copy of a function on a share. Its many fields are the simulated state of that copy, which one event loop changes.
 type instance struct {
 	id            scaling.ID
-	pool          *pool
+	function      *sharedFunction
 	gpu           *gpu
 	at            int // index of the GPU
 	configuration scaling.Configuration
@@ -35,12 +35,12 @@ type instance struct {
 }
 
 // request returns the SMs that are reserved for the instance, or floorSM if it reserves none.
-func (i *instance) request() share.PerMille {
+func (i *instance) reservedSMs() share.PerMille {
 	if i.residency == scaling.Shared {
-		return floorSM
+		return minSM
 	}
 	return i.configuration.Share.SMRequest
 }
 
 // floorSM is the minimum of SMs, in per mille, of an instance that reserves none, so that it makes progress.
-const floorSM share.PerMille = 10
+const minSM share.PerMille = 10

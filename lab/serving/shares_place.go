@@ -7,7 +7,7 @@ import (
 )
 
 // podOf returns the share as a pod that the packer can place.
-func (w *shares) podOf(s share.Share) *packing.Pod {
+func (w *shareSimulation) podOf(s share.Share) *packing.Pod {
 	terms := share.Terms{Isolation: share.MPS, Slice: share.WholeGPU, Enforcement: share.Strict, Priority: share.SLO}
 	if w.policy.elastic {
 		terms.Isolation = share.Elastic
@@ -16,7 +16,7 @@ func (w *shares) podOf(s share.Share) *packing.Pod {
 }
 
 // occupied returns the GPUs with the instances on them, except the given one.
-func (w *shares) occupied(without *instance) *packing.Node {
+func (w *shareSimulation) occupiedNode(without *instance) *packing.Node {
 	if without == nil && !w.changed {
 		return w.node
 	}
@@ -39,26 +39,26 @@ func (w *shares) occupied(without *instance) *packing.Node {
 // reservation returns the share that the instance reserves on its GPU.
 func (i *instance) reservation() share.Share {
 	s := i.configuration.Share
-	s.SMRequest = i.request()
+	s.SMRequest = i.reservedSMs()
 	return s
 }
 
 // place returns a GPU with capacity for a share. It evicts idle instances that hold only memory, the least recently used
 // first (FF-47), until the share fits.
-func (w *shares) place(s share.Share) (gpu int, ok bool) {
+func (w *shareSimulation) findGPU(s share.Share) (gpu int, ok bool) {
 	for {
-		plan, _, refusal := w.packer.Place(w.occupied(nil), w.podOf(s))
+		plan, _, refusal := w.packer.Place(w.occupiedNode(nil), w.podOf(s))
 		if refusal == packing.Admitted {
 			return plan[0][0].Slice, true
 		}
-		if !w.evict() {
+		if !w.evictLeastRecentlyUsed() {
 			return 0, false
 		}
 	}
 }
 
 // evict moves the least recently used instance to host memory. It reports whether there was one.
-func (w *shares) evict() bool {
+func (w *shareSimulation) evictLeastRecentlyUsed() bool {
 	var victim *instance
 	for _, g := range w.gpus {
 		for _, i := range g.residents {
@@ -70,13 +70,13 @@ func (w *shares) evict() bool {
 	if victim == nil {
 		return false
 	}
-	victim.pool.evict(victim)
+	victim.function.moveToHost(victim)
 	return true
 }
 
 // canReserve reports whether an instance that holds only memory can reserve SMs again on its GPU.
-func (w *shares) canReserve(i *instance) bool {
+func (w *shareSimulation) canReserveSMs(i *instance) bool {
 	pod := w.podOf(i.configuration.Share)
 	plan := packing.Plan{{{Slice: i.at, Class: pod.Request.Terms.Isolation}}}
-	return w.packer.Admits(w.occupied(i), pod, plan)
+	return w.packer.Admits(w.occupiedNode(i), pod, plan)
 }

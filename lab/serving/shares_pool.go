@@ -10,26 +10,26 @@ import (
 )
 
 // pool is one function on shared GPUs: its queue, its instances and its scaler.
-type pool struct {
-	world            *shares
+type sharedFunction struct {
+	sim              *shareSimulation
 	function         *Function
-	surface          *surface
+	surface          *latencySurface
 	queue            queue
 	scaler           *scaling.Scaler
 	state            scaling.State
 	instances        []*instance // loading, serving or leaving
 	arrived          int         // in this second
-	warm             []spare
+	warm             []warmInstance
 	limit, available share.PerMille // of the SMs, for predictions
 	waiting          []int32        // the requests in the queue, as they came: with one SLO, that is their order
 	rate             float64        // of requests a second, in the last one
 	wake             time.Duration
 }
 
-func (p *pool) arrive(request int32) {
+func (p *sharedFunction) arrive(request int32) {
 	p.arrived++
-	w := p.world
-	if !p.queue.add(request, w.record.deadline(request), w.clock.now, p.load(p.idle())) {
+	w := p.sim
+	if !p.queue.add(request, w.record.deadline(request), w.clock.now, p.batchingLoad(p.idleInstance())) {
 		w.record.refuse(request)
 		return
 	}
@@ -38,32 +38,32 @@ func (p *pool) arrive(request int32) {
 }
 
 // dispatch starts batches while there are queued requests and idle instances.
-func (p *pool) dispatch() {
+func (p *sharedFunction) dispatch() {
 	for p.queue.len() > 0 {
-		idle := p.idle()
+		idle := p.idleInstance()
 		if idle != nil && idle.residency == scaling.Shared && p.canWait() {
 			return
 		}
-		batch := p.next(idle)
+		batch := p.nextBatch(idle)
 		if len(batch) == 0 {
 			return
 		}
-		idle.target = p.target(batch)
-		idle.gpu.start(idle, batch)
+		idle.target = p.batchTimeLimit(batch)
+		idle.gpu.startBatch(idle, batch)
 	}
 }
 
 // next removes and returns the next batch of the queue for an idle instance. It refuses requests that are too late.
-func (p *pool) next(idle *instance) []int32 {
+func (p *sharedFunction) nextBatch(idle *instance) []int32 {
 	most := 0
 	if idle != nil {
 		most = idle.most
 	}
-	p.available = idle.available(p.limit)
-	fire, refused, wake := p.queue.next(most, p.world.clock.now, p.load(idle))
+	p.available = idle.availableSMs(p.limit)
+	fire, refused, wake := p.queue.next(most, p.sim.clock.now, p.batchingLoad(idle))
 	p.available = p.limit
 	for _, r := range refused {
-		p.world.record.refuse(r)
+		p.sim.record.refuse(r)
 	}
 	p.waiting = p.waiting[len(fire)+len(refused):]
 	if len(fire) == 0 {
@@ -72,16 +72,16 @@ func (p *pool) next(idle *instance) []int32 {
 	return fire
 }
 
-func (p *pool) wakeAt(t time.Duration) {
-	if t <= p.world.clock.now || p.wake > p.world.clock.now && p.wake <= t {
+func (p *sharedFunction) wakeAt(t time.Duration) {
+	if t <= p.sim.clock.now || p.wake > p.sim.clock.now && p.wake <= t {
 		return
 	}
 	p.wake = t
-	p.world.clock.at(t, p.dispatch)
+	p.sim.clock.schedule(t, p.dispatch)
 }
 
 // load returns the state of the instances that the queue decides by.
-func (p *pool) load(idle *instance) batching.Load {
+func (p *sharedFunction) batchingLoad(idle *instance) batching.Load {
 	l := batching.Load{}
 	free := time.Duration(-1)
 	for _, i := range p.instances {
@@ -89,20 +89,20 @@ func (p *pool) load(idle *instance) batching.Load {
 			continue
 		}
 		l.Replicas++
-		if end := i.end(); i.batch != nil && (free < 0 || end < free) {
+		if end := i.expectedEnd(); i.batch != nil && (free < 0 || end < free) {
 			free = end
 		}
 	}
 	if idle != nil {
 		l.Idle = 1
 	}
-	l.FreeAt = instant(max(free, p.world.clock.now))
+	l.FreeAt = instant(max(free, p.sim.clock.now))
 	return l
 }
 
-func (p *pool) ended(i *instance) {
-	w := p.world
-	for _, r := range i.gpu.end(i) {
+func (p *sharedFunction) ended(i *instance) {
+	w := p.sim
+	for _, r := range i.gpu.endBatch(i) {
 		w.record.answer(r, w.clock.now)
 	}
 	i.lastUsed = w.clock.now
@@ -114,20 +114,20 @@ func (p *pool) ended(i *instance) {
 }
 
 // leave removes an instance after its current batch.
-func (p *pool) leave(i *instance) {
+func (p *sharedFunction) remove(i *instance) {
 	i.leaving = true
 	if i.batch == nil {
 		p.gone(i)
 	}
 }
 
-func (p *pool) gone(i *instance) {
+func (p *sharedFunction) gone(i *instance) {
 	i.gpu.remove(i)
 	p.instances = slices.DeleteFunc(p.instances, func(o *instance) bool { return o == i })
-	p.world.changed = true
+	p.sim.changed = true
 }
 
-func (p *pool) find(id scaling.ID) *instance {
+func (p *sharedFunction) find(id scaling.ID) *instance {
 	for _, i := range p.instances {
 		if i.id == id && !i.leaving {
 			return i

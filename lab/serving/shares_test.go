@@ -28,7 +28,7 @@ func TestFirstRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	added := scaling.LeastArea(1, choices) // for a request a second, the least share that keeps the SLO
-	takes := newSurface(in.Functions[0].Points).at(1, added.Share.SMRequest)
+	takes := newSurface(in.Functions[0].Points).latency(1, added.Share.SMRequest)
 	if want := 6*time.Second - 250*ms + takes; (r.P50 - want).Abs() > ms {
 		t.Errorf("answered after %v, want %v on %v (efficient: %v)", r.P50, want, added.Share, efficient.Share)
 	}
@@ -46,11 +46,11 @@ func TestFirstRequest(t *testing.T) {
 func bench(each ...share.Share) (*clock, *gpu, []*instance) {
 	f := vertical("f")
 	c := &clock{}
-	p := &pool{world: &shares{clock: c, record: &record{}}, function: &f, surface: newSurface(f.Points), queue: &fifo{}}
-	g := &gpu{clock: c, meter: &meter{until: time.Hour}}
+	p := &sharedFunction{sim: &shareSimulation{clock: c, record: &record{}}, function: &f, surface: newSurface(f.Points), queue: &fifoQueue{}}
+	g := &gpu{clock: c, meter: &usageMeter{until: time.Hour}}
 	var all []*instance
 	for _, s := range each {
-		i := &instance{pool: p, gpu: g, ready: true, configuration: scaling.Configuration{Share: s}, target: 1}
+		i := &instance{function: p, gpu: g, ready: true, configuration: scaling.Configuration{Share: s}, target: 1}
 		g.add(i)
 		all = append(all, i)
 	}
@@ -74,16 +74,16 @@ func TestDivision(t *testing.T) {
 			t.Errorf("%v, want %v", got, grants)
 		}
 	}
-	g.start(i[0], []int32{0})
+	g.startBatch(i[0], []int32{0})
 	want(600)
-	g.start(i[1], []int32{1})
+	g.startBatch(i[1], []int32{1})
 	want(600, 400)
-	g.start(i[2], []int32{2})
+	g.startBatch(i[2], []int32{2})
 	want(400, 300, 300)
-	g.end(i[0])
+	g.endBatch(i[0])
 	want(400, 300)
 	i[2].residency = scaling.Shared
-	g.divide()
+	g.divideSMs()
 	want(400, 300)
 }
 
@@ -91,24 +91,24 @@ func TestDivision(t *testing.T) {
 func TestDivisionBounds(t *testing.T) {
 	in := onGPUs(2, 11, bursts(120, 3), bursts(120, 4), bursts(120, 6))
 	c, r := &clock{}, newRecord(in)
-	w, err := newShares(in, c, r, sharePolicy{elastic: true, retains: true, urgent: true, scaling: scaling.Policy{Max: 100}})
+	w, err := newShareSimulation(in, c, r, sharePolicy{elastic: true, retains: true, urgent: true, scaling: scaling.Policy{Max: 100}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	checked := 0
 	next, second := 0, time.Second
 	for c.now < in.Until {
-		at, ok := c.next()
+		at, ok := c.nextTime()
 		switch {
 		case next < len(in.Arrivals) && (!ok || in.Arrivals[next].At <= at) && in.Arrivals[next].At < second:
 			c.now = in.Arrivals[next].At
 			w.arrive(int32(next))
 			next++
 		case ok && at < second:
-			c.step()
+			c.runNext()
 		default:
 			c.now, second = second, second+time.Second
-			if err := w.second(); err != nil {
+			if err := w.everySecond(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -116,7 +116,7 @@ func TestDivisionBounds(t *testing.T) {
 			sum, memory := share.PerMille(0), share.Bytes(0)
 			for _, i := range g.running {
 				sum += i.sm
-				if i.sm < i.request() || i.sm > max(i.request(), i.configuration.Share.SMLimit) {
+				if i.sm < i.reservedSMs() || i.sm > max(i.reservedSMs(), i.configuration.Share.SMLimit) {
 					t.Fatalf("%d per mille for %v", i.sm, i.configuration.Share)
 				}
 			}
@@ -128,7 +128,7 @@ func TestDivisionBounds(t *testing.T) {
 			}
 			checked += len(g.running)
 		}
-		for _, p := range w.pools {
+		for _, p := range w.functions {
 			if n := count(p.instances, func(i *instance) bool { return i.residency == scaling.Shared && !i.leaving }); n > 1 {
 				t.Fatalf("%d instances of a function share (FF-45)", n)
 			}
@@ -190,11 +190,11 @@ func TestRetainedInstancesComeBack(t *testing.T) {
 func TestResidencyByUse(t *testing.T) {
 	i := &instance{residency: scaling.Hot, gpu: &gpu{clock: &clock{now: time.Minute}}}
 	i.use = residency.Meter{}
-	if next := residencyRules.Next(time.Minute, i.standing()); next != scaling.Shared {
+	if next := residencyPolicy.Next(time.Minute, i.standing()); next != scaling.Shared {
 		t.Errorf("an unused hot instance becomes %v", next)
 	}
 	i.use.Add(40*time.Second, time.Minute)
-	if next := residencyRules.Next(time.Minute, i.standing()); next != scaling.Hot {
+	if next := residencyPolicy.Next(time.Minute, i.standing()); next != scaling.Hot {
 		t.Errorf("one used for two thirds of the window becomes %v", next)
 	}
 }

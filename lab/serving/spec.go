@@ -20,12 +20,12 @@ type Spec struct {
 
 // MIGSpec describes GPUs of one model and the geometries into which they can be partitioned, by name.
 type MIGSpec struct {
-	Model      string           `json:"model"`
-	Geometries map[string][]Cut `json:"geometries"`
+	Model      string                `json:"model"`
+	Geometries map[string][]GPUGroup `json:"geometries"`
 }
 
 // Cut is a number of GPUs with the same MIG profiles.
-type Cut struct {
+type GPUGroup struct {
 	Count    int      `json:"count"`
 	Profiles []string `json:"profiles"`
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Load describes how a trace is replayed.
-type Load struct {
+type Replay struct {
 	Series []trace.Series
 	Scale  float64       // of all functions
 	Until  time.Duration // 0: as long as the trace
@@ -24,7 +24,7 @@ type Load struct {
 
 // Build returns the input that a spec and a load describe. open returns the text of a table by its name. Errors are
 // *share.FieldError or those of open.
-func (s *Spec) Build(l Load, open func(name string) (string, error)) (*Input, error) {
+func (s *Spec) Build(l Replay, open func(name string) (string, error)) (*Input, error) {
 	in := &Input{
 		GPUs: s.GPUs, GPUMemory: share.Bytes(s.GPUMemoryMiB) * share.MiB, MIG: MIG{Model: s.MIG.Model},
 		Models: s.Models, Prices: s.Prices, Platform: s.Platform, Until: l.Until, Seed: l.Seed,
@@ -33,7 +33,7 @@ func (s *Spec) Build(l Load, open func(name string) (string, error)) (*Input, er
 		return nil, share.Invalid("gpuMemoryMiB", "%d is outside 0 to %d", s.GPUMemoryMiB, share.MaxMemory/share.MiB)
 	}
 	var err error
-	if in.MIG.GPUs, err = s.MIG.cut(l.Geometry); err != nil {
+	if in.MIG.GPUs, err = s.MIG.profilesByGPU(l.Geometry); err != nil {
 		return nil, err
 	}
 	if len(s.Functions) > maxFunctions {
@@ -64,7 +64,7 @@ func (s *Spec) Build(l Load, open func(name string) (string, error)) (*Input, er
 }
 
 // cut returns the GPUs of a geometry. An empty name selects the only geometry.
-func (m *MIGSpec) cut(name string) ([][]string, error) {
+func (m *MIGSpec) profilesByGPU(name string) ([][]string, error) {
 	names := slices.Sorted(maps.Keys(m.Geometries))
 	if name == "" && len(names) == 1 {
 		name = names[0]
@@ -99,7 +99,7 @@ func expected(sources []trace.Source, until time.Duration) error {
 	return nil
 }
 
-func (s *Spec) function(f *FunctionSpec, l Load, open func(string) (string, error)) (Function, trace.Source, error) {
+func (s *Spec) function(f *FunctionSpec, l Replay, open func(string) (string, error)) (Function, trace.Source, error) {
 	out := Function{Name: f.Name, Model: f.Model, Memory: share.Bytes(f.MemoryMiB) * share.MiB}
 	for _, t := range []struct {
 		field string
@@ -123,14 +123,14 @@ func (s *Spec) function(f *FunctionSpec, l Load, open func(string) (string, erro
 			return out, trace.Source{}, within("shares", err)
 		}
 	}
-	if err := s.graph(f, &out, open); err != nil {
+	if err := s.readGraph(f, &out, open); err != nil {
 		return out, trace.Source{}, err
 	}
 	source, err := f.source(l)
 	return out, source, err
 }
 
-func (f *FunctionSpec) source(l Load) (trace.Source, error) {
+func (f *FunctionSpec) source(l Replay) (trace.Source, error) {
 	scale := f.Scale
 	if scale == 0 {
 		scale = 1
@@ -151,7 +151,7 @@ func (f *FunctionSpec) source(l Load) (trace.Source, error) {
 }
 
 // graph reads the components of a function into out. With sloScale it also sets the SLO from their times.
-func (s *Spec) graph(f *FunctionSpec, out *Function, open func(string) (string, error)) error {
+func (s *Spec) readGraph(f *FunctionSpec, out *Function, open func(string) (string, error)) error {
 	if !(f.SLOScale >= 0 && f.SLOScale <= 1000) || f.SLOScale > 0 && (f.SLO > 0 || len(f.Nodes) == 0) {
 		return share.Invalid("sloScale", "%v: want a factor up to 1000, instead of slo and for nodes", f.SLOScale)
 	}
@@ -164,7 +164,7 @@ func (s *Spec) graph(f *FunctionSpec, out *Function, open func(string) (string, 
 	out.Graph = &pipeline.Function{Name: f.Name, Transfer: time.Duration(s.Transfer * 1e9)}
 	alone := time.Duration(0)
 	for i := range f.Nodes {
-		node, slowest, err := s.node(f, i, open)
+		node, slowest, err := s.readNode(f, i, open)
 		if err != nil {
 			return within(fmt.Sprintf("nodes[%d]", i), err)
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 // node returns a component with the times of its table, and its time on the smallest slice that holds it.
-func (s *Spec) node(f *FunctionSpec, at int, open func(string) (string, error)) (pipeline.Node, time.Duration, error) {
+func (s *Spec) readNode(f *FunctionSpec, at int, open func(string) (string, error)) (pipeline.Node, time.Duration, error) {
 	n := &f.Nodes[at]
 	node := pipeline.Node{
 		Name: n.Name, After: n.After, Memory: share.Bytes(n.MemoryMiB) * share.MiB, Chance: n.Chance, Times: map[string]time.Duration{},
@@ -36,7 +36,7 @@ func (s *Spec) node(f *FunctionSpec, at int, open func(string) (string, error)) 
 	slowest := time.Duration(0)
 	for _, row := range rows {
 		for p := range model.Profiles {
-			if k := pipeline.KindOf(&model.Profiles[p]); n.runs(row, &model.Profiles[p]) && k.Memory >= node.Memory {
+			if k := pipeline.KindOf(&model.Profiles[p]); n.matches(row, &model.Profiles[p]) && k.Memory >= node.Memory {
 				node.Times[k.Name] = row.Takes
 				slowest = max(slowest, row.Takes)
 			}
@@ -50,6 +50,6 @@ func (s *Spec) node(f *FunctionSpec, at int, open func(string) (string, error)) 
 
 // runs reports whether a row has the node's batch size and a profile on which the node runs. Profiles with media engines are
 // excluded.
-func (n *NodeSpec) runs(row SliceTime, p *mig.Profile) bool {
+func (n *NodeSpec) matches(row SliceTime, p *mig.Profile) bool {
 	return row.Batch == n.Batch && row.Compute == p.Compute && !p.Media && !slices.Contains(n.NotOn, p.Name)
 }

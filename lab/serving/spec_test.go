@@ -34,11 +34,11 @@ func openTable(name string) (string, error) {
 	return "", fmt.Errorf("no file %s", name)
 }
 
-func steady(counts ...float64) Load {
-	return Load{Series: []trace.Series{{Name: "s", Step: time.Second, Counts: counts}}, Scale: 1, Seed: 1}
+func steady(counts ...float64) Replay {
+	return Replay{Series: []trace.Series{{Name: "s", Step: time.Second, Counts: counts}}, Scale: 1, Seed: 1}
 }
 
-func build(text string, l Load) (*Input, error) {
+func build(text string, l Replay) (*Input, error) {
 	s := Spec{Platform: planning.DefaultPlatform()}
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func TestBuildRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want an error of %s", c[1], err, field)
 		}
 	}
-	for field, l := range map[string]Load{
+	for field, l := range map[string]Replay{
 		"trace":          {Scale: 1},
 		"scale":          {Series: steady(9e6).Series, Scale: 9, Until: 10 * time.Hour},
 		"duration":       {Series: steady(1).Series, Scale: 1, Until: 48 * time.Hour},
@@ -160,7 +160,7 @@ func FuzzWorld(f *testing.F) {
 		if err != nil || series[0].Rate()*series[0].Length().Seconds() > 500 {
 			return
 		}
-		in, err := build(world, Load{Series: series, Scale: 1, Until: 4 * time.Second, Seed: 1})
+		in, err := build(world, Replay{Series: series, Scale: 1, Until: 4 * time.Second, Seed: 1})
 		if err != nil || len(in.Arrivals) > 500 || len(in.Functions) > 4 || in.GPUs > 16 || len(in.MIG.GPUs) > 8 {
 			return
 		}
@@ -179,7 +179,7 @@ func FuzzTables(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		if points, err := ReadShares(text, "m", "GPU"); err == nil && len(points) > 0 && points[0].Batch <= 1024 {
 			small := points[:1]
-			newSurface(small).at(1, 500)
+			newSurface(small).latency(1, 500)
 		}
 		_, _ = ReadSlices(text)
 	})

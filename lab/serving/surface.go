@@ -12,7 +12,7 @@ import (
 // surface is the latency of a batch by size and SMs, interpolated linearly between measured SMs, then between measured batch
 // sizes. Below the measured SMs latency is inversely proportional to them; above, it is constant. Measurements are smoothed
 // so that more SMs are never slower and a larger batch is never faster.
-type surface struct {
+type latencySurface struct {
 	takes [][]time.Duration // by batch-1, then by SMs in steps of surfaceStep
 }
 
@@ -20,7 +20,7 @@ type surface struct {
 const surfaceStep share.PerMille = 5
 
 // newSurface returns the surface of points of one model with the same quota.
-func newSurface(points []profile.Point) *surface {
+func newSurface(points []profile.Point) *latencySurface {
 	byBatch := map[int][]profile.Point{}
 	for _, p := range points {
 		byBatch[p.Batch] = append(byBatch[p.Batch], p)
@@ -29,12 +29,12 @@ func newSurface(points []profile.Point) *surface {
 	rows := map[int][]time.Duration{}
 	for b, row := range byBatch {
 		batches = append(batches, b)
-		rows[b] = overSMs(row)
+		rows[b] = interpolateSMs(row)
 	}
 	slices.Sort(batches)
-	s := &surface{}
+	s := &latencySurface{}
 	for b := 1; b <= batches[len(batches)-1]; b++ {
-		s.takes = append(s.takes, between(rows, batches, b))
+		s.takes = append(s.takes, interpolateBatch(rows, batches, b))
 	}
 	for b := 1; b < len(s.takes); b++ {
 		for i := range s.takes[b] {
@@ -45,7 +45,7 @@ func newSurface(points []profile.Point) *surface {
 }
 
 // overSMs returns the latencies of one batch size by SMs.
-func overSMs(points []profile.Point) []time.Duration {
+func interpolateSMs(points []profile.Point) []time.Duration {
 	slices.SortFunc(points, func(a, b profile.Point) int { return cmp.Compare(a.Resource.SM, b.Resource.SM) })
 	row := make([]time.Duration, share.Whole/surfaceStep+1)
 	for i := range row {
@@ -68,7 +68,7 @@ func overSMs(points []profile.Point) []time.Duration {
 }
 
 // between returns the interpolated latencies of batch size b. Sizes below the smallest measured one use its latencies.
-func between(rows map[int][]time.Duration, batches []int, b int) []time.Duration {
+func interpolateBatch(rows map[int][]time.Duration, batches []int, b int) []time.Duration {
 	at := slices.IndexFunc(batches, func(x int) bool { return x >= b })
 	high := rows[batches[at]]
 	if at == 0 || batches[at] == b {
@@ -88,22 +88,22 @@ func line(a, b time.Duration, part float64) time.Duration {
 }
 
 // largest returns the largest measured batch size whose latency on sm is at most bound; at least 1.
-func (s *surface) largest(sm share.PerMille, bound time.Duration) int {
+func (s *latencySurface) largestBatch(sm share.PerMille, bound time.Duration) int {
 	batch := 1
-	for batch < len(s.takes) && s.at(batch+1, sm) <= bound {
+	for batch < len(s.takes) && s.latency(batch+1, sm) <= bound {
 		batch++
 	}
 	return batch
 }
 
 // enough returns the fewest SMs, at most limit, with which a batch takes at most bound. It returns limit if none suffice.
-func (s *surface) enough(batch int, limit share.PerMille, bound time.Duration) share.PerMille {
+func (s *latencySurface) fewestSMs(batch int, limit share.PerMille, bound time.Duration) share.PerMille {
 	row := s.takes[batch-1][:limit/surfaceStep+1]
 	at, _ := slices.BinarySearchFunc(row, bound, func(t, target time.Duration) int { return cmp.Compare(target, t) })
 	return min(share.PerMille(at)*surfaceStep, limit)
 }
 
 // at returns the latency of a batch on the given SMs.
-func (s *surface) at(batch int, sm share.PerMille) time.Duration {
+func (s *latencySurface) latency(batch int, sm share.PerMille) time.Duration {
 	return s.takes[batch-1][sm/surfaceStep]
 }

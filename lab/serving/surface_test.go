@@ -30,17 +30,17 @@ func TestSurface(t *testing.T) {
 		{1, 100, 80 * ms}, // half the SMs of the least measured take twice as long
 		{2, 200, 60 * ms}, {2, 600, 28 * ms}, {4, 600, 44 * ms},
 	} {
-		if got := s.at(c.batch, c.sm); (got - c.want).Abs() > time.Microsecond {
+		if got := s.latency(c.batch, c.sm); (got - c.want).Abs() > time.Microsecond {
 			t.Errorf("batch %d on %d: %v, want %v", c.batch, c.sm, got, c.want)
 		}
 	}
-	if got := s.largest(600, 28*ms); got != 2 {
+	if got := s.largestBatch(600, 28*ms); got != 2 {
 		t.Errorf("the largest batch within 28 ms is %d, want 2", got)
 	}
-	if got := s.enough(1, 1000, 30*ms); got != 400 {
+	if got := s.fewestSMs(1, 1000, 30*ms); got != 400 {
 		t.Errorf("%d per mille are enough for 30 ms, want 400", got)
 	}
-	if got := s.enough(4, 500, ms); got != 500 {
+	if got := s.fewestSMs(4, 500, ms); got != 500 {
 		t.Errorf("%d per mille where nothing is enough, want the limit", got)
 	}
 }
@@ -58,11 +58,11 @@ func TestSurfaceIsMonotone(t *testing.T) {
 		s := newSurface(points)
 		for batch := 1; batch <= 8; batch++ {
 			for sm := share.PerMille(5); sm <= share.Whole; sm += 5 {
-				takes := s.at(batch, sm)
-				if takes > s.at(batch, sm-5) || batch > 1 && takes < s.at(batch-1, sm) {
+				takes := s.latency(batch, sm)
+				if takes > s.latency(batch, sm-5) || batch > 1 && takes < s.latency(batch-1, sm) {
 					t.Fatalf("batch %d on %d takes %v", batch, sm, takes)
 				}
-				if enough := s.enough(batch, sm, 30*ms); s.at(batch, enough) > 30*ms && enough != sm {
+				if enough := s.fewestSMs(batch, sm, 30*ms); s.latency(batch, enough) > 30*ms && enough != sm {
 					t.Fatalf("batch %d: %d are not enough", batch, enough)
 				}
 			}
@@ -76,18 +76,18 @@ func TestClockKeepsOrder(t *testing.T) {
 	for range 500 {
 		set++
 		at, mine := time.Duration(random.IntN(50)), set
-		c.at(at, func() {
+		c.schedule(at, func() {
 			if c.now < last || c.now == last && mine < order {
 				t.Fatalf("event %d at %v after %d at %v", mine, c.now, order, last)
 			}
 			last, order = c.now, mine
 		})
 	}
-	for _, ok := c.next(); ok; _, ok = c.next() {
-		c.step()
+	for _, ok := c.nextTime(); ok; _, ok = c.nextTime() {
+		c.runNext()
 	}
-	c.at(last-10, func() {}) // the past is now
-	if at, _ := c.next(); at != last {
+	c.schedule(last-10, func() {}) // the past is now
+	if at, _ := c.nextTime(); at != last {
 		t.Errorf("an event of the past is set at %v, want %v", at, last)
 	}
 }

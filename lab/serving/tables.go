@@ -15,7 +15,7 @@ import (
 // ReadShares parses a profile over SMs in Dilu's format: per line batch size, percent of the SMs, seconds per batch,
 // requests a second. Errors are *share.FieldError with line and column.
 func ReadShares(text, model, device string) ([]profile.Point, error) {
-	rows, err := numbers(text, 0, []string{"batch", "percent of SMs", "seconds", "requests a second"})
+	rows, err := parseNumbers(text, 0, []string{"batch", "percent of SMs", "seconds", "requests a second"})
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ type SliceTime struct {
 // processes, requests a second, seconds per batch. It skips rows with several processes or 0 requests a second. Latencies
 // are computed from the rates, because the file rounds its times to milliseconds.
 func ReadSlices(text string) ([]SliceTime, error) {
-	rows, err := numbers(text, 1, []string{"compute slices", "batch", "processes", "requests a second", "seconds"})
+	rows, err := parseNumbers(text, 1, []string{"compute slices", "batch", "processes", "requests a second", "seconds"})
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func ReadSlices(text string) ([]SliceTime, error) {
 }
 
 // numbers parses lines with one number per column, all finite and at least 0.
-func numbers(text string, header int, columns []string) ([][]float64, error) {
+func parseNumbers(text string, header int, columns []string) ([][]float64, error) {
 	var rows [][]float64
 	line := 0
 	for r, err := range table.Records(strings.NewReader(text)) {

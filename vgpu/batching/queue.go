@@ -7,14 +7,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Request is one request to an application of a group.
+// Request is one inference request to one of the applications that a deployment serves.
 type Request struct {
 	ID          uint64 // the caller's; ties between deadlines are broken by it
 	Application int
 	Deadline    time.Time // arrival + SLO of its application
 }
 
-// Config is the batching policy of a group of applications.
+// Config is the batching policy of a deployment that serves a group of applications.
 type Config struct {
 	MaxBatch int
 	// Latency is the p99 of a batch of 1 to MaxBatch on one replica, and must not fall with the size.
@@ -37,14 +37,14 @@ func (c Config) validate() error {
 	return nil
 }
 
-// Queue holds the requests of one group by ascending deadline; it executes the batching policy of a plan (PA-03). As one
-// deployment serves all of them, deadlines order the latest start times too. It is not safe for concurrent use.
+// Queue holds the requests of one deployment by ascending deadline and decides when they run as a batch. As all of them run on the same
+// configuration, the order of deadlines is also that of the latest start times. It is not safe for concurrent use.
 type Queue struct {
 	config Config
-	heap   deadlines
+	heap   deadlineHeap
 }
 
-// New returns an empty queue. Errors are *share.FieldError.
+// New returns an empty batching queue. Errors are *share.FieldError.
 func New(c Config) (*Queue, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func New(c Config) (*Queue, error) {
 // Len returns the number of queued requests.
 func (q *Queue) Len() int { return len(q.heap) }
 
-// Load is the state of the replicas and the expected arrival rate.
+// Load is the state of a deployment's replicas and its expected arrival rate, on which a batching decision depends.
 type Load struct {
 	Replicas int       // that serve the group
 	Idle     int       // of them, that could take a batch now
@@ -63,18 +63,18 @@ type Load struct {
 	Rate     float64   // expected arrivals a second; 0 if unknown
 }
 
-// Add queues a request. It refuses it and returns false if the request is predicted to be late: after those with earlier
-// deadlines, in full batches on all replicas, it would be late even in a batch of its own.
+// Add queues a request, or refuses it and returns false. A request is refused if it is predicted to miss its deadline even in a batch of
+// its own, after the requests with earlier deadlines have run in full batches on all replicas.
 func (q *Queue) Add(r Request, now time.Time, load Load) bool {
-	if q.start(q.ahead(r), now, load).Add(q.config.Latency(1) + q.config.Margin).After(r.Deadline) {
+	if q.predictStart(q.countAhead(r), now, load).Add(q.config.Latency(1) + q.config.Margin).After(r.Deadline) {
 		return false
 	}
 	heap.Push(&q.heap, r)
 	return true
 }
 
-// ahead returns the number of queued requests that would run before r.
-func (q *Queue) ahead(r Request) int {
+// countAhead returns the number of queued requests that would run before request r.
+func (q *Queue) countAhead(r Request) int {
 	n := 0
 	for _, other := range q.heap {
 		if earlier(other, r) {
@@ -84,8 +84,9 @@ func (q *Queue) ahead(r Request) int {
 	return n
 }
 
-// start returns the predicted start time of a request with n others ahead, which run in full batches on all replicas.
-func (q *Queue) start(n int, now time.Time, load Load) time.Time {
+// predictStart returns the predicted start time of a request that n queued requests precede, if those run in full batches on all
+// replicas.
+func (q *Queue) predictStart(n int, now time.Time, load Load) time.Time {
 	if load.Idle == 0 && load.FreeAt.After(now) {
 		now = load.FreeAt
 	}
@@ -93,8 +94,8 @@ func (q *Queue) start(n int, now time.Time, load Load) time.Time {
 	return now.Add(time.Duration(rounds) * q.config.Latency(q.config.MaxBatch))
 }
 
-// deadlines implements heap.Interface, ordered by deadline.
-type deadlines []Request
+// deadlineHeap is a heap of requests by deadline, for container/heap.
+type deadlineHeap []Request
 
 func earlier(a, b Request) bool {
 	if order := a.Deadline.Compare(b.Deadline); order != 0 {
@@ -103,11 +104,11 @@ func earlier(a, b Request) bool {
 	return a.ID < b.ID
 }
 
-func (d deadlines) Len() int           { return len(d) }
-func (d deadlines) Less(i, j int) bool { return earlier(d[i], d[j]) }
-func (d deadlines) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
-func (d *deadlines) Push(x any)        { *d = append(*d, x.(Request)) }
-func (d *deadlines) Pop() any {
+func (d deadlineHeap) Len() int           { return len(d) }
+func (d deadlineHeap) Less(i, j int) bool { return earlier(d[i], d[j]) }
+func (d deadlineHeap) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
+func (d *deadlineHeap) Push(x any)        { *d = append(*d, x.(Request)) }
+func (d *deadlineHeap) Pop() any {
 	last := len(*d) - 1
 	r := (*d)[last]
 	*d = (*d)[:last]

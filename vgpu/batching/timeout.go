@@ -9,17 +9,18 @@ import (
 	"slices"
 )
 
-// Class describes the requests of one application: how long the first of a batch may wait, and their rate.
+// Class describes the requests of one application to a batching queue: how long the first request of a batch may wait, and the mean
+// arrival rate.
 type Class struct {
 	Timeout float64 // seconds
 	Rate    float64 // per second, Poisson
 }
 
-// EquivalentTimeout returns the expected time in seconds from the first request of a batch to the earliest of (arrival + own
-// timeout) over its requests (PA-44, P6): the single timeout that is equivalent to those of all classes. It is between the
-// least and the largest timeout and rises with each. Rates must be positive.
+// EquivalentTimeout returns the expected time in seconds from the first request of a batch to the earliest of (arrival + timeout of its
+// application) over the requests of the batch: the single timeout that is equivalent to those of all applications. It lies between the
+// smallest and the largest timeout and rises with each of them. Rates must be positive.
 func EquivalentTimeout(classes []Class) float64 {
-	var e Equivalent
+	var e TimeoutAccumulator
 	for _, c := range byTimeout(classes) {
 		e.Add(c)
 	}
@@ -30,12 +31,12 @@ func byTimeout(classes []Class) []Class {
 	return slices.SortedStableFunc(slices.Values(classes), func(a, b Class) int { return cmp.Compare(a.Timeout, b.Timeout) })
 }
 
-// Equivalent is the equivalent timeout of classes that are added one by one, timeouts ascending.
+// TimeoutAccumulator computes the equivalent timeout of request classes that are added one by one, with ascending timeouts.
 //
-// A batch opened at 0 is still open at x with probability G(x) = exp(-Σ r_j (x - t_j)) over the classes with t_j < x: no
-// request of class j has come before x - t_j. If class i opened it, it closes at t_i at the latest, so the expected time
-// is the integral of G up to t_i; G does not depend on i.
-type Equivalent struct {
+// A batch opened at time 0 is still open at time x with probability G(x) = exp(-Σ r_j (x - t_j)) over the classes with t_j < x: no
+// request of class j has arrived before x - t_j. If class i opened it, it closes at t_i at the latest, so the expected time is the
+// integral of G up to t_i; G does not depend on i.
+type TimeoutAccumulator struct {
 	rate     float64 // Σ r_j
 	last     float64 // largest timeout so far
 	exponent float64 // Σ r_j (last - t_j)
@@ -43,8 +44,8 @@ type Equivalent struct {
 	weighted float64 // Σ r_i times the integral of G up to t_i
 }
 
-// Add adds a class. Its timeout must not be below those of the classes added before.
-func (e *Equivalent) Add(c Class) {
+// Add adds a class of requests. Its timeout must not be smaller than those of the classes added before.
+func (e *TimeoutAccumulator) Add(c Class) {
 	step := c.Timeout - e.last
 	if e.rate == 0 {
 		e.open = c.Timeout
@@ -55,15 +56,15 @@ func (e *Equivalent) Add(c Class) {
 	e.last, e.rate, e.weighted = c.Timeout, e.rate+c.Rate, e.weighted+c.Rate*e.open
 }
 
-// Rate returns the sum of the rates.
-func (e *Equivalent) Rate() float64 { return e.rate }
+// Rate returns the sum of the arrival rates of all classes, in requests per second.
+func (e *TimeoutAccumulator) Rate() float64 { return e.rate }
 
 // Timeout returns the equivalent timeout of the classes added so far, in seconds.
-func (e *Equivalent) Timeout() float64 { return e.weighted / e.rate }
+func (e *TimeoutAccumulator) Timeout() float64 { return e.weighted / e.rate }
 
-// Sizes returns the probability of each batch size from 1 to limit. A batch holds its first request and a Poisson number,
-// with mean others, of requests that arrive before it closes.
-func Sizes(others float64, limit int) iter.Seq2[int, float64] {
+// BatchSizes returns the probability of each batch size from 1 to limit, if a batch holds its first request and the requests that arrive
+// before it closes: a Poisson number with the mean others.
+func BatchSizes(others float64, limit int) iter.Seq2[int, float64] {
 	return func(yield func(int, float64) bool) {
 		p, left := math.Exp(-others), 1.0
 		for n := 1; n < limit; n++ {

@@ -141,7 +141,7 @@ func TestSizes(t *testing.T) {
 				drawn[n] += 1.0 / draws
 			}
 			sum := 0.0
-			for n, p := range Sizes(others, limit) {
+			for n, p := range BatchSizes(others, limit) {
 				if sum += p; math.Abs(p-drawn[n]) > 0.015 {
 					t.Errorf("%v others, limit %d, size %d: %v, drawn %v", others, limit, n, p, drawn[n])
 				}

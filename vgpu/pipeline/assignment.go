@@ -58,7 +58,7 @@ func (r *Ranking) Assign(free []Slice, d Demand) (Assignment, error) {
 	if err != nil {
 		return Assignment{}, err
 	}
-	return r.best(r.partitions, byKind, d)
+	return r.bestAssignment(r.partitions, byKind, d)
 }
 
 // Monolithic is Assign for the whole function on one slice: how ESG and INFless assign, and the target of a migration (FF-63).
@@ -72,20 +72,20 @@ func (r *Ranking) Monolithic(free []Slice, d Demand) (Assignment, error) {
 	}
 	for i, p := range r.partitions {
 		if p.Monolithic() {
-			return r.best(r.partitions[i:i+1], byKind, d)
+			return r.bestAssignment(r.partitions[i:i+1], byKind, d)
 		}
 	}
 	return Assignment{}, ErrNoFit
 }
 
 // best returns the assignment of least overhead among the first d.Candidates partitions that fit.
-func (r *Ranking) best(partitions []ranked, byKind [][]Slice, d Demand) (Assignment, error) {
+func (r *Ranking) bestAssignment(partitions []rankedPartition, byKind [][]Slice, d Demand) (Assignment, error) {
 	var best Assignment
 	found, closest := 0, ErrNoFit
 	for i := range partitions {
-		a, err := r.assign(&partitions[i], byKind, d)
+		a, err := r.assignPartition(&partitions[i], byKind, d)
 		if err != nil {
-			closest = closer(closest, err)
+			closest = furthestError(closest, err)
 			continue
 		}
 		if found == 0 || a.overhead() < best.overhead() {
@@ -102,7 +102,7 @@ func (r *Ranking) best(partitions []ranked, byKind [][]Slice, d Demand) (Assignm
 }
 
 // closer returns the error that is nearer to success: ErrSLO, then ErrRate, then ErrNoFit.
-func closer(a, b error) error {
+func furthestError(a, b error) error {
 	for _, e := range []error{ErrSLO, ErrRate} {
 		if a == e || b == e {
 			return e

@@ -254,9 +254,9 @@ func TestAssignAgainstAll(t *testing.T) {
 			least, room, rate, slo := byBruteForce(r, p, list, d)
 			if !slo {
 				if rate {
-					closest = closer(closest, ErrSLO)
+					closest = furthestError(closest, ErrSLO)
 				} else if room {
-					closest = closer(closest, ErrRate)
+					closest = furthestError(closest, ErrRate)
 				}
 				continue
 			}

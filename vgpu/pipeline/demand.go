@@ -37,7 +37,7 @@ func (d Demand) validate() error {
 }
 
 // slowest returns the longest expected time of a part with which the rate can be sustained.
-func (d Demand) slowest() time.Duration {
+func (d Demand) maxPartTime() time.Duration {
 	if d.Rate == 0 {
 		return math.MaxInt64
 	}

@@ -79,7 +79,7 @@ func (n *Node) validate(field string) error {
 }
 
 // expected returns the mean time of a request at the node, if one that runs it takes worst.
-func (n *Node) expected(worst time.Duration) time.Duration {
+func (n *Node) expectedTime(worst time.Duration) time.Duration {
 	if n.Chance == 0 {
 		return worst
 	}

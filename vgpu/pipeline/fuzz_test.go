@@ -39,7 +39,7 @@ func FuzzRank(f *testing.F) {
 		d := Demand{SLO: time.Duration(slo), Rate: rate, Candidates: int(many)}
 		a, err := r.Assign(list, d)
 		if err != nil {
-			if !refused(err) {
+			if !isNoFit(err) {
 				wantFieldError(t, err)
 			}
 			return

@@ -8,16 +8,16 @@ import (
 )
 
 // set is a set of nodes: bit i stands for the node at position i.
-type set uint16
+type nodeSet uint16
 
 // one returns the set of one node.
-func one(i int) set { return 1 << i }
+func singleton(i int) nodeSet { return 1 << i }
 
 // has reports whether the set contains a node.
-func (s set) has(i int) bool { return s>>i&1 == 1 }
+func (s nodeSet) contains(i int) bool { return s>>i&1 == 1 }
 
 // each calls visit for all members, in ascending order.
-func (s set) each(visit func(int)) {
+func (s nodeSet) forEach(visit func(int)) {
 	for ; s != 0; s &= s - 1 {
 		visit(bits.TrailingZeros16(uint16(s)))
 	}
@@ -25,9 +25,9 @@ func (s set) each(visit func(int)) {
 
 // graph is a function's nodes in a topological order.
 type graph struct {
-	order []int // position in the order -> index in Function.Nodes
-	next  []set // by position: the nodes that read its output
-	prev  []set
+	order []int     // position in the order -> index in Function.Nodes
+	next  []nodeSet // by position: the nodes that read its output
+	prev  []nodeSet
 }
 
 // graph returns the nodes in a topological order. A branch is contiguous: it is followed to its end before the next one begins;
@@ -40,49 +40,49 @@ func (f *Function) graph() (*graph, error) {
 		}
 		index[n.Name] = i
 	}
-	reads := make([]set, len(f.Nodes)) // by index
+	reads := make([]nodeSet, len(f.Nodes)) // by index
 	for i, n := range f.Nodes {
 		for _, name := range n.After {
 			from, known := index[name]
 			if !known {
 				return nil, share.Invalid(fmt.Sprintf("nodes[%d].after", i), "no node is named %.64q", name)
 			}
-			reads[i] |= one(from)
+			reads[i] |= singleton(from)
 		}
 	}
-	order, err := f.sort(reads)
+	order, err := f.topologicalOrder(reads)
 	if err != nil {
 		return nil, err
 	}
-	return numbered(order, reads), nil
+	return newGraph(order, reads), nil
 }
 
 // sort returns the nodes depth first: of those whose inputs are all listed, the one whose last input was listed last.
-func (f *Function) sort(reads []set) ([]int, error) {
+func (f *Function) topologicalOrder(reads []nodeSet) ([]int, error) {
 	var order []int
-	var done set
+	var done nodeSet
 	for len(order) < len(reads) {
 		best, latest := -1, -2
 		for i, r := range reads {
-			if done.has(i) || r&^done != 0 {
+			if done.contains(i) || r&^done != 0 {
 				continue
 			}
-			if at := lastOf(order, r); at > latest {
+			if at := lastPosition(order, r); at > latest {
 				best, latest = i, at
 			}
 		}
 		if best < 0 {
-			return nil, share.Invalid("nodes", "%.64q is part of a cycle, or follows one", f.Nodes[firstOutside(done)].Name)
+			return nil, share.Invalid("nodes", "%.64q is part of a cycle, or follows one", f.Nodes[firstMissing(done)].Name)
 		}
-		order, done = append(order, best), done|one(best)
+		order, done = append(order, best), done|singleton(best)
 	}
 	return order, nil
 }
 
 // lastOf returns the last position in the order of a member of the set, or -1.
-func lastOf(order []int, members set) int {
+func lastPosition(order []int, members nodeSet) int {
 	for at := len(order) - 1; at >= 0; at-- {
-		if members.has(order[at]) {
+		if members.contains(order[at]) {
 			return at
 		}
 	}
@@ -90,19 +90,19 @@ func lastOf(order []int, members set) int {
 }
 
 // firstOutside returns the first node that the set does not contain.
-func firstOutside(s set) int { return bits.TrailingZeros16(uint16(^s)) }
+func firstMissing(s nodeSet) int { return bits.TrailingZeros16(uint16(^s)) }
 
 // numbered returns the graph of an order; reads holds the inputs of each node by index.
-func numbered(order []int, reads []set) *graph {
+func newGraph(order []int, reads []nodeSet) *graph {
 	position := make([]int, len(order))
 	for at, i := range order {
 		position[i] = at
 	}
-	g := &graph{order: order, next: make([]set, len(order)), prev: make([]set, len(order))}
+	g := &graph{order: order, next: make([]nodeSet, len(order)), prev: make([]nodeSet, len(order))}
 	for at, i := range order {
-		reads[i].each(func(from int) {
-			g.prev[at] |= one(position[from])
-			g.next[position[from]] |= one(at)
+		reads[i].forEach(func(from int) {
+			g.prev[at] |= singleton(position[from])
+			g.next[position[from]] |= singleton(at)
 		})
 	}
 	return g
@@ -110,13 +110,13 @@ func numbered(order []int, reads []set) *graph {
 
 // components returns the connected components of the nodes, by first member. Nodes in different components do not depend on
 // each other, so they can run in parallel.
-func (g *graph) components(nodes set) []set {
-	var found []set
+func (g *graph) components(nodes nodeSet) []nodeSet {
+	var found []nodeSet
 	for nodes != 0 {
-		part, grown := set(0), nodes&-nodes
+		part, grown := nodeSet(0), nodes&-nodes
 		for grown != part {
 			part = grown
-			part.each(func(i int) { grown |= (g.next[i] | g.prev[i]) & nodes })
+			part.forEach(func(i int) { grown |= (g.next[i] | g.prev[i]) & nodes })
 		}
 		found, nodes = append(found, part), nodes&^part
 	}

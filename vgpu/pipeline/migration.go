@@ -30,13 +30,13 @@ type Migration struct {
 func Migrations(running []Running, free []Slice) ([]Migration, error) {
 	var found []Migration
 	free = slices.Clone(free)
-	for _, i := range slices.SortedFunc(slices.Values(running), byOccupancy) {
+	for _, i := range slices.SortedFunc(slices.Values(running), compareOccupancy) {
 		if i.Assignment.Partition.Monolithic() {
 			continue
 		}
 		to, err := i.Ranking.Monolithic(free, i.Demand)
 		switch {
-		case refused(err) || err == nil && to.Latency > i.Assignment.Latency:
+		case isNoFit(err) || err == nil && to.Latency > i.Assignment.Latency:
 			continue
 		case err != nil:
 			return nil, err
@@ -53,12 +53,12 @@ func (a Assignment) utilisation(rate float64) share.PerMille {
 }
 
 // byOccupancy orders instances from the one with the most compute slices.
-func byOccupancy(a, b Running) int {
+func compareOccupancy(a, b Running) int {
 	return cmp.Or(cmp.Compare(b.Assignment.Compute(), a.Assignment.Compute()), cmp.Compare(a.ID, b.ID))
 }
 
 // refused reports whether an error means that no slices fit, rather than invalid input.
-func refused(err error) bool {
+func isNoFit(err error) bool {
 	return errors.Is(err, ErrNoFit) || errors.Is(err, ErrRate) || errors.Is(err, ErrSLO)
 }
 

@@ -57,15 +57,15 @@ func Variation(times []time.Duration) CV {
 // slice and on one slice each. A chain of n nodes has 2^(n-1) partitions. In a graph with branches, these include all splits
 // at the dominators of the exit, since every topological order keeps the nodes between two dominators together; splits
 // within a branch are needed where the branch is too large for one slice.
-func (g *graph) partitions() [][][]set {
+func (g *graph) partitions() [][][]nodeSet {
 	n := len(g.order)
-	rest := make([][][][]set, n+1) // by first position: the partitions of all from there
-	rest[n] = [][][]set{nil}
+	rest := make([][][][]nodeSet, n+1) // by first position: the partitions of all from there
+	rest[n] = [][][]nodeSet{nil}
 	for from := n - 1; from >= 0; from-- {
 		for to := from + 1; to <= n; to++ {
-			for _, stage := range g.stages(one(to) - one(from)) {
+			for _, stage := range g.possibleStages(singleton(to) - singleton(from)) {
 				for _, tail := range rest[to] {
-					rest[from] = append(rest[from], append([][]set{stage}, tail...))
+					rest[from] = append(rest[from], append([][]nodeSet{stage}, tail...))
 				}
 			}
 		}
@@ -74,8 +74,8 @@ func (g *graph) partitions() [][][]set {
 }
 
 // stages returns the possible stages of these nodes: all on one slice, or each component on its own.
-func (g *graph) stages(nodes set) [][]set {
-	found := [][]set{{nodes}}
+func (g *graph) possibleStages(nodes nodeSet) [][]nodeSet {
+	found := [][]nodeSet{{nodes}}
 	if spread := g.components(nodes); len(spread) > 1 {
 		found = append(found, spread)
 	}

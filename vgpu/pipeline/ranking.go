@@ -14,13 +14,13 @@ import (
 type Ranking struct {
 	function   Function
 	kinds      []Kind // smallest first
-	partitions []ranked
+	partitions []rankedPartition
 }
 
 // ranked is a partition with the times of its parts.
-type ranked struct {
+type rankedPartition struct {
 	Partition
-	fits [][]fit // by stage and part
+	times [][]partTimes // by stage and part
 }
 
 // Rank returns the ranking of a function: its partitions by CV, then number of transfers, then number of slices (U6), without
@@ -37,13 +37,13 @@ func Rank(f Function, kinds []Kind) (*Ranking, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := map[set]fit{} // the same parts occur in many partitions
+	known := map[nodeSet]partTimes{} // the same parts occur in many partitions
 	for _, stages := range g.partitions() {
-		if p, ok := r.rank(g, stages, known); ok {
+		if p, ok := r.rankPartition(g, stages, known); ok {
 			r.partitions = append(r.partitions, p)
 		}
 	}
-	slices.SortStableFunc(r.partitions, func(a, b ranked) int {
+	slices.SortStableFunc(r.partitions, func(a, b rankedPartition) int {
 		return cmp.Or(cmp.Compare(a.CV, b.CV), cmp.Compare(len(a.Stages), len(b.Stages)), cmp.Compare(a.Slices(), b.Slices()))
 	})
 	return r, nil
@@ -65,7 +65,7 @@ func (r *Ranking) validateKinds() error {
 		names[k.Name] = true
 	}
 	for i, n := range r.function.Nodes {
-		if smallest(r.fit(Part{i}).worst) < 0 {
+		if smallestKind(r.timesByKind(Part{i}).worst) < 0 {
 			return share.Invalid(fmt.Sprintf("nodes[%d]", i), "%.64q with %d bytes fits none of the kinds on which it was measured", n.Name, n.Memory)
 		}
 	}
@@ -73,37 +73,37 @@ func (r *Ranking) validateKinds() error {
 }
 
 // rank returns a partition with its times and CV; false if a part runs on no kind. known caches the times of parts.
-func (r *Ranking) rank(g *graph, stages [][]set, known map[set]fit) (ranked, bool) {
-	var p ranked
+func (r *Ranking) rankPartition(g *graph, stages [][]nodeSet, known map[nodeSet]partTimes) (rankedPartition, bool) {
+	var p rankedPartition
 	var times []time.Duration
 	for _, sets := range stages {
 		var stage Stage
-		var fits []fit
+		var fits []partTimes
 		slowest := time.Duration(0)
 		for _, nodes := range sets {
-			part := g.part(nodes)
+			part := g.nodeIndexes(nodes)
 			f, seen := known[nodes]
 			if !seen {
-				f = r.fit(part)
+				f = r.timesByKind(part)
 				known[nodes] = f
 			}
-			kind := smallest(f.worst)
+			kind := smallestKind(f.worst)
 			if kind < 0 {
-				return ranked{}, false
+				return rankedPartition{}, false
 			}
 			stage, fits = append(stage, part), append(fits, f)
 			slowest = max(slowest, f.expected[kind]) // parts at the same time count by their maximum (FF-32)
 		}
-		p.Stages, p.fits, times = append(p.Stages, stage), append(p.fits, fits), append(times, slowest)
+		p.Stages, p.times, times = append(p.Stages, stage), append(p.times, fits), append(times, slowest)
 	}
 	p.CV = Variation(times)
 	return p, true
 }
 
 // part returns a set of nodes as indexes into Function.Nodes, in the order of execution.
-func (g *graph) part(nodes set) Part {
+func (g *graph) nodeIndexes(nodes nodeSet) Part {
 	var p Part
-	nodes.each(func(at int) { p = append(p, g.order[at]) })
+	nodes.forEach(func(at int) { p = append(p, g.order[at]) })
 	return p
 }
 
@@ -120,21 +120,21 @@ func (r *Ranking) Partitions() []Partition {
 func (r *Ranking) Function() Function { return r.function }
 
 // fit holds the times of one part on each kind, in the order of the kinds; 0 where it does not run.
-type fit struct {
+type partTimes struct {
 	worst    []time.Duration // with every node; used for latency
 	expected []time.Duration // with nodes weighed by their chance; used for throughput
 }
 
 // fit returns the times of a part on all kinds.
-func (r *Ranking) fit(p Part) fit {
+func (r *Ranking) timesByKind(p Part) partTimes {
 	memory := share.Bytes(0)
 	for _, i := range p {
 		memory += r.function.Nodes[i].Memory
 	}
-	f := fit{make([]time.Duration, len(r.kinds)), make([]time.Duration, len(r.kinds))}
+	f := partTimes{make([]time.Duration, len(r.kinds)), make([]time.Duration, len(r.kinds))}
 	for k, kind := range r.kinds {
 		if memory <= kind.Memory {
-			f.worst[k], f.expected[k] = r.times(p, kind)
+			f.worst[k], f.expected[k] = r.timesOn(p, kind)
 		}
 	}
 	return f
@@ -142,19 +142,19 @@ func (r *Ranking) fit(p Part) fit {
 
 // times returns the sum of the times of a part's nodes, which run one after another on a slice; 0 if one was not measured on
 // this kind.
-func (r *Ranking) times(p Part, kind Kind) (worst, expected time.Duration) {
+func (r *Ranking) timesOn(p Part, kind Kind) (worst, expected time.Duration) {
 	for _, i := range p {
 		n := &r.function.Nodes[i]
 		t, measured := n.Times[kind.Name]
 		if !measured {
 			return 0, 0
 		}
-		worst, expected = worst+t, expected+n.expected(t)
+		worst, expected = worst+t, expected+n.expectedTime(t)
 	}
 	return worst, expected
 }
 
 // smallest returns the index of the smallest kind that runs a part, or a negative number.
-func smallest(worst []time.Duration) int {
+func smallestKind(worst []time.Duration) int {
 	return slices.IndexFunc(worst, func(t time.Duration) bool { return t > 0 })
 }

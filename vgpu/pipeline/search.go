@@ -15,49 +15,49 @@ const maxKinds = 16
 
 // used is the number of slices of each kind that are in use. Slices of a kind are interchangeable, so the other parts depend on
 // nothing else.
-type used [maxKinds]uint8
+type slicesUsed [maxKinds]uint8
 
 // choice is the kind of slice for each part up to a certain one. Of choices with the same slices only the fastest is kept.
-type choice struct {
-	used    used
-	before  time.Duration // sum of the worst times of the stages before
-	slowest time.Duration // worst time of the parts of this stage so far
-	kind    int           // of the last part
-	from    *choice       // the choice without the last part
+type partialChoice struct {
+	used    slicesUsed
+	before  time.Duration  // sum of the worst times of the stages before
+	slowest time.Duration  // worst time of the parts of this stage so far
+	kind    int            // of the last part
+	from    *partialChoice // the choice without the last part
 }
 
 // assign returns the smallest assignment of a partition that satisfies the demand, or ErrNoFit, ErrRate or ErrSLO.
-func (r *Ranking) assign(p *ranked, free [][]Slice, d Demand) (Assignment, error) {
-	choices := p.search(free, d.slowest())
+func (r *Ranking) assignPartition(p *rankedPartition, free [][]Slice, d Demand) (Assignment, error) {
+	choices := p.searchChoices(free, d.maxPartTime())
 	if len(choices) == 0 {
-		if d.Rate > 0 && len(p.search(free, math.MaxInt64)) > 0 {
+		if d.Rate > 0 && len(p.searchChoices(free, math.MaxInt64)) > 0 {
 			return Assignment{}, ErrRate
 		}
 		return Assignment{}, ErrNoFit
 	}
-	budget := d.SLO - d.Queue - r.transfers(p)
-	choices = slices.DeleteFunc(choices, func(c *choice) bool { return c.before > budget })
+	budget := d.SLO - d.Queue - r.transferTime(p)
+	choices = slices.DeleteFunc(choices, func(c *partialChoice) bool { return c.before > budget })
 	if len(choices) == 0 {
 		return Assignment{}, ErrSLO
 	}
-	return r.assignment(p, free, slices.MinFunc(choices, r.bySize)), nil
+	return r.newAssignment(p, free, slices.MinFunc(choices, r.compareSize)), nil
 }
 
 // transfers returns the time that a request spends between stages: one transfer from each to the next (U8).
-func (r *Ranking) transfers(p *ranked) time.Duration {
+func (r *Ranking) transferTime(p *rankedPartition) time.Duration {
 	return time.Duration(len(p.Stages)-1) * r.function.Transfer
 }
 
 // search returns, for each set of slices on which no part is slower than the bound, the fastest choice for all parts. It is a
 // dynamic program over the parts, with the number of used slices of each kind as state.
-func (p *ranked) search(free [][]Slice, bound time.Duration) []*choice {
-	if p.Slices() > count(free) {
+func (p *rankedPartition) searchChoices(free [][]Slice, bound time.Duration) []*partialChoice {
+	if p.Slices() > totalSlices(free) {
 		return nil
 	}
-	layer := []*choice{{}}
-	for _, stage := range p.fits {
+	layer := []*partialChoice{{}}
+	for _, stage := range p.times {
 		for i := range stage {
-			layer = extend(layer, &stage[i], free, bound)
+			layer = extendChoices(layer, &stage[i], free, bound)
 		}
 		layer = closeStage(layer)
 	}
@@ -65,19 +65,19 @@ func (p *ranked) search(free [][]Slice, bound time.Duration) []*choice {
 }
 
 // extend returns the choices with one more part of a stage, on every kind that runs it and has a free slice.
-func extend(layer []*choice, part *fit, free [][]Slice, bound time.Duration) []*choice {
+func extendChoices(layer []*partialChoice, part *partTimes, free [][]Slice, bound time.Duration) []*partialChoice {
 	type state struct {
-		used    used
+		used    slicesUsed
 		slowest time.Duration
 	}
 	at := map[state]int{}
-	var next []*choice
+	var next []*partialChoice
 	for _, c := range layer {
 		for k, worst := range part.worst {
 			if worst == 0 || part.expected[k] > bound || int(c.used[k]) == len(free[k]) {
 				continue
 			}
-			grown := choice{used: c.used, before: c.before, slowest: max(c.slowest, worst), kind: k, from: c}
+			grown := partialChoice{used: c.used, before: c.before, slowest: max(c.slowest, worst), kind: k, from: c}
 			grown.used[k]++
 			key := state{grown.used, grown.slowest}
 			if i, seen := at[key]; !seen {
@@ -92,9 +92,9 @@ func extend(layer []*choice, part *fit, free [][]Slice, bound time.Duration) []*
 }
 
 // closeStage returns the choices after a stage, whose time is that of its slowest part, since its parts run in parallel.
-func closeStage(layer []*choice) []*choice {
-	at := map[used]int{}
-	var next []*choice
+func closeStage(layer []*partialChoice) []*partialChoice {
+	at := map[slicesUsed]int{}
+	var next []*partialChoice
 	for _, c := range layer {
 		c.before, c.slowest = c.before+c.slowest, 0
 		if i, seen := at[c.used]; !seen {
@@ -108,15 +108,15 @@ func closeStage(layer []*choice) []*choice {
 }
 
 // assignment returns the assignment of a choice, with the first free slices of each kind.
-func (r *Ranking) assignment(p *ranked, free [][]Slice, last *choice) Assignment {
+func (r *Ranking) newAssignment(p *rankedPartition, free [][]Slice, last *partialChoice) Assignment {
 	kinds := make([]int, p.Slices())
 	for i, c := len(kinds)-1, last; i >= 0; i, c = i-1, c.from {
 		kinds[i] = c.kind
 	}
-	a := Assignment{Partition: p.Partition, Transfers: r.transfers(p)}
-	var taken used
+	a := Assignment{Partition: p.Partition, Transfers: r.transferTime(p)}
+	var taken slicesUsed
 	var times []time.Duration
-	for _, stage := range p.fits {
+	for _, stage := range p.times {
 		var on []Slice
 		worst, expected := time.Duration(0), time.Duration(0)
 		for i := range stage {
@@ -153,14 +153,14 @@ func (r *Ranking) groupByKind(free []Slice) ([][]Slice, error) {
 }
 
 // bySize orders complete choices by compute slices, then memory, then latency.
-func (r *Ranking) bySize(a, b *choice) int {
-	computeA, memoryA := r.size(a.used)
-	computeB, memoryB := r.size(b.used)
+func (r *Ranking) compareSize(a, b *partialChoice) int {
+	computeA, memoryA := r.sizeOf(a.used)
+	computeB, memoryB := r.sizeOf(b.used)
 	return cmp.Or(cmp.Compare(computeA, computeB), cmp.Compare(memoryA, memoryB), cmp.Compare(a.before, b.before))
 }
 
 // size returns the compute slices and the memory of the slices in use.
-func (r *Ranking) size(u used) (compute int, memory share.Bytes) {
+func (r *Ranking) sizeOf(u slicesUsed) (compute int, memory share.Bytes) {
 	for k, kind := range r.kinds {
 		compute += int(u[k]) * kind.Compute
 		memory += share.Bytes(u[k]) * kind.Memory
@@ -169,7 +169,7 @@ func (r *Ranking) size(u used) (compute int, memory share.Bytes) {
 }
 
 // count returns the number of slices of all kinds.
-func count(byKind [][]Slice) int {
+func totalSlices(byKind [][]Slice) int {
 	n := 0
 	for _, s := range byKind {
 		n += len(s)

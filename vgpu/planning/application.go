@@ -41,6 +41,6 @@ func (a *Application) validate() error {
 }
 
 // byUrgency compares applications by SLO, then rate, then name (PA-40, P17).
-func byUrgency(a, b Application) int {
+func compareUrgency(a, b Application) int {
 	return cmp.Or(cmp.Compare(a.SLO, b.SLO), cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.Name, b.Name))
 }

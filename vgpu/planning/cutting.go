@@ -6,7 +6,7 @@ import (
 )
 
 // Cutting holds the resources, prices and limits for splitting a model into stages (PA-33, P13).
-type Cutting struct {
+type CutParameters struct {
 	Prices   Book
 	Platform Platform
 
@@ -24,15 +24,15 @@ type Cutting struct {
 }
 
 // DefaultCutting returns the parameters of P13 with the given prices and platform.
-func DefaultCutting(prices Book, platform Platform) Cutting {
-	return Cutting{
+func DefaultCutParameters(prices Book, platform Platform) CutParameters {
+	return CutParameters{
 		Prices: prices, Platform: platform, CPU: 2000, Master: profile.Master{CPU: 100, MemoryMiB: 128},
 		MaxStages: 8, MaxWorkers: 16, Call: 0.005, Bandwidth: 100e6, MaxTime: 600, Gain: 0.05, Slack: 0.05,
 	}
 }
 
 // Validate returns a *share.FieldError that names the first parameter out of bounds, or nil.
-func (c *Cutting) Validate() error {
+func (c *CutParameters) Validate() error {
 	switch {
 	case c.CPU < c.Platform.MinCPU || c.CPU > c.Platform.MaxCPU:
 		return share.Invalid("milliCPU", "%d is outside %d to %d", c.CPU, c.Platform.MinCPU, c.Platform.MaxCPU)

@@ -48,7 +48,7 @@ func candidates(in *Input) []candidate {
 			}
 			l := m.GPU.Latency(b, g)
 			all = append(all, candidate{batch: b, p99: float64(l.P99), cost: function(profile.MilliCPU(g)*p.MilliCPUPerGB, m.GPU.HostMemory.Memory(b), l.Mean, prices.Quantum.GPU) +
-				float64(prices.GPUMemory)*float64(g)*float64(prices.Quantum.GPU.bill(l.Mean))})
+				float64(prices.GPUMemory)*float64(g)*float64(prices.Quantum.GPU.roundUp(l.Mean))})
 		}
 	}
 	for b := 1; b <= m.Partitioned.Batches(); b++ {
@@ -218,7 +218,7 @@ func TestImproveAgainstExact(t *testing.T) {
 		in := randomInput(r, 2+r.IntN(9), coarse())
 		o := newOptions(&in.Models[0], &in, in.Modes)
 		var p Plan
-		sorted := p.setAside(o, in.of("m"))
+		sorted := p.addInfeasible(o, in.applicationsOf("m"))
 		if len(sorted) == 0 {
 			continue
 		}

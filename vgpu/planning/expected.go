@@ -9,7 +9,7 @@ import (
 )
 
 // Aim holds the objectives of Expected besides a small bill.
-type Aim struct {
+type Objective struct {
 	CardSecond Cost    // what a second of a whole card is worth beyond its price
 	Late       float64 // the part of executions that may take longer than planned for; 0.01 plans for the p99, as the papers do
 }
@@ -18,15 +18,15 @@ type Aim struct {
 // execution, it uses the batch sizes that Poisson arrivals produce before the first request must start, the cheapest
 // configuration for each size, and each execution rounded up separately (partitioned ones, which are many calls, by the
 // mean). Groups have Sizes, and costs include Aim.CardSecond. Errors are *share.FieldError.
-func Expected(in Input, aim Aim) (Plan, error) {
+func Expected(in Input, aim Objective) (Plan, error) {
 	if err := aim.validate(); err != nil {
 		return Plan{}, err
 	}
-	in.aim = &aim
-	return solve(in, in.Modes, byMenus)
+	in.objective = &aim
+	return solve(in, in.Modes, groupByExpectedCost)
 }
 
-func (a *Aim) validate() error {
+func (a *Objective) validate() error {
 	switch {
 	case !(a.CardSecond >= 0 && a.CardSecond <= maxPrice): // NaN too
 		return share.Invalid("cardSecond", "%v is outside 0 to %g", float64(a.CardSecond), float64(maxPrice))
@@ -36,18 +36,20 @@ func (a *Aim) validate() error {
 	return nil
 }
 
-func byMenus(o *options, sorted []Application) []Group { return cheapest(newMenus(o), sorted) }
+func groupByExpectedCost(o *options, sorted []Application) []Group {
+	return cheapest(newExpectedProvisioner(o), sorted)
+}
 
 // billed returns the expected billed time of an execution.
-func (a *Aim) billed(q Milliseconds, l profile.Latency) profile.Seconds {
+func (a *Objective) billedTime(q Milliseconds, l profile.Latency) profile.Seconds {
 	if a == nil {
-		return q.bill(l.Mean)
+		return q.roundUp(l.Mean)
 	}
-	return q.expected(l)
+	return q.meanRoundedUp(l)
 }
 
 // worth returns the additional value of the GPU time that an execution uses.
-func (a *Aim) worth(l profile.Latency, gb, cardGB int) Cost {
+func (a *Objective) gpuTimeValue(l profile.Latency, gb, cardGB int) Cost {
 	if a == nil {
 		return 0
 	}
@@ -55,7 +57,7 @@ func (a *Aim) worth(l profile.Latency, gb, cardGB int) Cost {
 }
 
 // setQuantile replaces the p99 of options by the quantile that Late selects.
-func (a *Aim) setQuantile(options []option) {
+func (a *Objective) setQuantile(options []option) {
 	for i := range options {
 		if a != nil {
 			options[i].latency.P99 = options[i].latency.Quantile(a.Late)
@@ -71,36 +73,36 @@ type Size struct {
 
 // menu holds the cheapest configuration of each batch size whose p99 is within a bound. It ends with the size that has the
 // least cost per request, as larger batches would not save anything.
-type menu struct {
+type boundedSizes struct {
 	bound profile.Seconds
 	sizes []*option // by batch-1
 }
 
 // menus holds the menus of all distinct bounds, and the configurations that are paid by the second.
-type menus struct {
-	all     []menu
+type expectedProvisioner struct {
+	bounds  []boundedSizes
 	options *options
 }
 
-func newMenus(o *options) *menus {
-	m := &menus{options: o}
+func newExpectedProvisioner(o *options) *expectedProvisioner {
+	m := &expectedProvisioner{options: o}
 	seen := map[profile.Seconds]bool{}
 	for _, options := range o.byBatch {
 		for i := range options {
 			if bound := options[i].latency.P99; !seen[bound] {
 				seen[bound] = true
-				m.all = append(m.all, menu{bound, o.sizes(bound)})
+				m.bounds = append(m.bounds, boundedSizes{bound, o.cheapestSizes(bound)})
 			}
 		}
 	}
 	return m
 }
 
-func (o *options) sizes(bound profile.Seconds) []*option {
+func (o *options) cheapestSizes(bound profile.Seconds) []*option {
 	var sizes []*option
 	least, most := Cost(math.Inf(1)), 0
 	for n := range o.byBatch {
-		x := o.within(n+1, bound)
+		x := o.cheapestWithin(n+1, bound)
 		if x == nil {
 			break
 		}
@@ -113,33 +115,33 @@ func (o *options) sizes(bound profile.Seconds) []*option {
 }
 
 // provision returns the configurations with the least expected cost.
-func (m *menus) provision(d demand) choice {
+func (m *expectedProvisioner) provision(d demand) choice {
 	best, of := choice{cost: Cost(math.Inf(1))}, -1
-	for i := range m.all {
-		x := &m.all[i]
+	for i := range m.bounds {
+		x := &m.bounds[i]
 		if len(x.sizes) == 0 || x.bound > d.slo {
 			continue
 		}
-		if cost := x.expected(d); cost < best.cost {
+		if cost := x.expectedCost(d); cost < best.cost {
 			best.cost, of = cost, i
 		}
 	}
 	if of >= 0 {
-		best = m.all[of].choice(best.cost)
+		best = m.bounds[of].choice(best.cost)
 	}
-	return m.options.hold(d, best)
+	return m.options.reserveIfCheaper(d, best)
 }
 
 // expected returns the cost per second of batches that close when they are full or after the equivalent timeout (P6).
-func (m *menu) expected(d demand) Cost {
+func (m *boundedSizes) expectedCost(d demand) Cost {
 	cost, size := 0.0, 0.0
-	for n, p := range batching.Sizes(d.rate*float64(d.timeout-m.bound), len(m.sizes)) {
+	for n, p := range batching.BatchSizes(d.rate*float64(d.timeout-m.bound), len(m.sizes)) {
 		cost, size = cost+p*float64(m.sizes[n-1].cost), size+p*float64(n)
 	}
 	return Cost(d.rate * cost / size)
 }
 
-func (m *menu) choice(cost Cost) choice {
+func (m *boundedSizes) choice(cost Cost) choice {
 	full := m.sizes[len(m.sizes)-1]
 	c := choice{config: full.config, latency: profile.Latency{Mean: full.latency.Mean, P99: m.bound}, cost: cost}
 	for _, x := range m.sizes {

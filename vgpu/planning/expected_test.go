@@ -19,12 +19,12 @@ func TestExpectedBill(t *testing.T) {
 		q, sum := Milliseconds(100), profile.Seconds(0)
 		const n = 20_000
 		for range n {
-			sum += q.bill(l.Mean - l.Spread() + l.Spread()*profile.Seconds(r.ExpFloat64()))
+			sum += q.roundUp(l.Mean - l.Spread() + l.Spread()*profile.Seconds(r.ExpFloat64()))
 		}
-		if got := q.expected(l); math.Abs(float64(got/(sum/n))-1) > 0.02 {
+		if got := q.meanRoundedUp(l); math.Abs(float64(got/(sum/n))-1) > 0.02 {
 			t.Errorf("%+v: %v, drawn %v", l, got, sum/n)
 		}
-		if got := Milliseconds(0).expected(l); got != l.Mean {
+		if got := Milliseconds(0).meanRoundedUp(l); got != l.Mean {
 			t.Errorf("without rounding %v of %v", got, l.Mean)
 		}
 	}
@@ -34,7 +34,7 @@ func TestExpectedBill(t *testing.T) {
 func TestExpectedFill(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 4))
 	for range 30 {
-		m := menu{bound: 0.1}
+		m := boundedSizes{bound: 0.1}
 		for n := range 1 + r.IntN(12) {
 			m.sizes = append(m.sizes, &option{cost: Cost(100 + between(r, 10, 60)*float64(n))})
 		}
@@ -47,7 +47,7 @@ func TestExpectedFill(t *testing.T) {
 			}
 			cost, served = cost+float64(m.sizes[n-1].cost), served+float64(n)
 		}
-		if got, want := float64(m.expected(d)), cost/served*d.rate; math.Abs(got/want-1) > 0.02 {
+		if got, want := float64(m.expectedCost(d)), cost/served*d.rate; math.Abs(got/want-1) > 0.02 {
 			t.Errorf("%d sizes, %+v: %v, drawn %v", len(m.sizes), d, got, want)
 		}
 	}
@@ -60,13 +60,13 @@ func TestExpectedAim(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		in := randomInput(r, 1+r.IntN(6), coarse())
 		in.Modes = []Mode{CPU, GPU, Partitioned}
-		card := func(worth Cost) float64 { return cards(&in, mustExpect(t, in, Aim{worth, 0.01})) }
+		card := func(worth Cost) float64 { return cards(&in, mustExpect(t, in, Objective{worth, 0.01})) }
 		free, dear := card(0), card(1e9)
 		if dear > free*(1+1e-9) {
 			t.Errorf("seed %d: %v cards, and %v where they are worth a fortune", seed, free, dear)
 		}
 		spared = spared || dear < free
-		usual, rare := mustExpect(t, in, Aim{0, 0.01}), mustExpect(t, in, Aim{0, 0.001})
+		usual, rare := mustExpect(t, in, Objective{0, 0.01}), mustExpect(t, in, Objective{0, 0.001})
 		if len(rare.Infeasible) == len(usual.Infeasible) && rare.Cost < usual.Cost*(1-1e-9) {
 			t.Errorf("seed %d: %v at the p99, %v at the p99.9", seed, usual.Cost, rare.Cost)
 		}
@@ -83,7 +83,7 @@ func TestExpectedAim(t *testing.T) {
 
 func TestExpectedRefuses(t *testing.T) {
 	in := randomInput(rand.New(rand.NewPCG(1, 6)), 1, coarse())
-	for field, aim := range map[string]Aim{"cardSecond": {-1, 0.01}, "late": {0, math.NaN()}} {
+	for field, aim := range map[string]Objective{"cardSecond": {-1, 0.01}, "late": {0, math.NaN()}} {
 		_, err := Expected(in, aim)
 		var got *share.FieldError
 		if !errors.As(err, &got) || got.Field != field {
@@ -92,7 +92,7 @@ func TestExpectedRefuses(t *testing.T) {
 	}
 }
 
-func mustExpect(t *testing.T, in Input, aim Aim) Plan {
+func mustExpect(t *testing.T, in Input, aim Objective) Plan {
 	t.Helper()
 	return mustPlan(t, func(in Input) (Plan, error) { return Expected(in, aim) }, in)
 }
@@ -102,7 +102,7 @@ func mustExpect(t *testing.T, in Input, aim Aim) Plan {
 func cards(in *Input, p Plan) float64 {
 	sum := 0.0
 	for _, g := range p.Groups {
-		m := menu{bound: g.P99}
+		m := boundedSizes{bound: g.P99}
 		for _, x := range g.Sizes {
 			card := Cost(0)
 			if c := x.Config; c.Mode == GPU {
@@ -110,7 +110,7 @@ func cards(in *Input, p Plan) float64 {
 			}
 			m.sizes = append(m.sizes, &option{cost: card})
 		}
-		sum += float64(m.expected(demandOf(g.Applications)))
+		sum += float64(m.expectedCost(newDemand(g.Applications)))
 	}
 	return sum
 }

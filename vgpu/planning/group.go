@@ -42,8 +42,8 @@ func (d demand) maxP99(batch int) profile.Seconds {
 	return min(d.slo, d.timeout-profile.Seconds(float64(batch-1)/d.rate))
 }
 
-func demandOf(sorted []Application) demand {
-	var e batching.Equivalent
+func newDemand(sorted []Application) demand {
+	var e batching.TimeoutAccumulator
 	for _, a := range sorted {
 		e.Add(batching.Class{Timeout: float64(a.SLO), Rate: a.Rate})
 	}
@@ -71,7 +71,7 @@ type provisioner interface {
 func (o *options) provision(d demand) choice {
 	best := choice{cost: Cost(math.Inf(1))}
 	for b := range o.byBatch {
-		x := o.within(b+1, d.maxP99(b+1))
+		x := o.cheapestWithin(b+1, d.maxP99(b+1))
 		if x == nil {
 			continue
 		}
@@ -79,11 +79,11 @@ func (o *options) provision(d demand) choice {
 			best = choice{config: x.config, latency: x.latency, cost: cost}
 		}
 	}
-	return o.hold(d, best)
+	return o.reserveIfCheaper(d, best)
 }
 
 // within returns the cheapest option that runs a batch within a p99 bound, or nil.
-func (o *options) within(batch int, bound profile.Seconds) *option {
+func (o *options) cheapestWithin(batch int, bound profile.Seconds) *option {
 	all := o.byBatch[batch-1]
 	n := sort.Search(len(all), func(i int) bool { return all[i].latency.P99 > bound })
 	if n == 0 {
@@ -94,16 +94,16 @@ func (o *options) within(batch int, bound profile.Seconds) *option {
 
 // hold returns the cheapest configuration that is paid by the second if it costs less than best, else best. Its instances
 // are as many as the rate needs.
-func (o *options) hold(d demand, best choice) choice {
-	for i := range o.held {
-		x := &o.held[i]
+func (o *options) reserveIfCheaper(d demand, best choice) choice {
+	for i := range o.reserved {
+		x := &o.reserved[i]
 		if x.cost >= best.cost {
 			break
 		}
-		if x.reply > d.slo || x.each*Cost(d.rate) >= best.cost { // it costs no less with parts of instances
+		if x.reply > d.slo || x.perRequest*Cost(d.rate) >= best.cost { // it costs no less with parts of instances
 			continue
 		}
-		instances := math.Ceil(d.rate / x.serves)
+		instances := math.Ceil(d.rate / x.capacity)
 		if cost := x.cost * Cost(instances); cost < best.cost && instances <= maxInstances {
 			best = choice{config: &o.configs[x.config], instances: int(instances), latency: x.latency, cost: cost}
 		}

@@ -15,7 +15,7 @@ func HarmonyBatch(in Input) (Plan, error) {
 }
 
 func byKnees(o *options, sorted []Application) []Group {
-	m := kneeMerging{merging: merging{o, singleGroups(o, sorted)}}
+	m := kneeMerge{greedyMerge: greedyMerge{o, singleGroups(o, sorted)}}
 	for _, a := range sorted {
 		m.knees = append(m.knees, o.knee(a.SLO))
 	}
@@ -26,13 +26,13 @@ func byKnees(o *options, sorted []Application) []Group {
 }
 
 // kneeMerging is a merging with the rate at which the most urgent application of each group becomes cheaper on a GPU.
-type kneeMerging struct {
-	merging
+type kneeMerge struct {
+	greedyMerge
 	knees []float64
 }
 
 // mergeToKnee merges groups on vCPUs, regardless of cost, until their total rate reaches the knee of the first.
-func (m *kneeMerging) mergeToKnee() {
+func (m *kneeMerge) mergeToKnee() {
 	for i := 0; i < len(m.groups); i++ {
 		rate := m.groups[i].Rate()
 		for j := i + 1; j < len(m.groups) && !m.onGPU(i) && !m.onGPU(j); j++ {
@@ -45,7 +45,7 @@ func (m *kneeMerging) mergeToKnee() {
 }
 
 // mergePairs merges neighbours if that costs no more. With sameSide, both must be on the same side of their knees.
-func (m *kneeMerging) mergePairs(sameSide bool) {
+func (m *kneeMerge) mergePairs(sameSide bool) {
 	for i := 0; i+1 < len(m.groups); {
 		joined := m.join(i, i+2)
 		if (!sameSide || m.beyond(i) == m.beyond(i+1)) && joined.Cost <= m.groups[i].Cost+m.groups[i+1].Cost {
@@ -57,9 +57,9 @@ func (m *kneeMerging) mergePairs(sameSide bool) {
 	}
 }
 
-func (m *kneeMerging) beyond(i int) bool { return m.groups[i].Rate() >= m.knees[i] }
+func (m *kneeMerge) beyond(i int) bool { return m.groups[i].Rate() >= m.knees[i] }
 
-func (m *kneeMerging) joinAt(i, j int, joined Group) {
+func (m *kneeMerge) joinAt(i, j int, joined Group) {
 	m.replace(i, j, joined)
 	m.knees = append(m.knees[:i+1], m.knees[j:]...)
 }

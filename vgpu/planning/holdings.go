@@ -12,23 +12,23 @@ import (
 
 // holding is a configuration that is paid by the second, busy or not. It has no pointers, because thousands of them are
 // sorted.
-type holding struct {
-	config  int32 // of those held
-	latency profile.Latency
-	reply   profile.Seconds // from arrival to answer, at the p99
-	serves  float64         // requests a second, of one instance
-	cost    Cost            // a second, of one instance
-	each    Cost            // of one request, if the instance is as busy as it may be
+type reservedOption struct {
+	config     int32 // of those held
+	latency    profile.Latency
+	reply      profile.Seconds // from arrival to answer, at the p99
+	capacity   float64         // requests a second, of one instance
+	cost       Cost            // a second, of one instance
+	perRequest Cost            // of one request, if the instance is as busy as it may be
 }
 
 // rounds are the maximum numbers of batches, including its own, after which a request on a held share is answered. A higher
 // number permits a busier share.
-var rounds = []int{2, 4, 8}
+var roundLimits = []int{2, 4, 8}
 
 // shareHoldings returns the holdings for all measured SMs, quotas, batches and rounds, and their configurations.
-func shareHoldings(m *profile.Share, in *Input) ([]holding, []Config) {
+func reservedOptions(m *profile.Share, in *Input) ([]reservedOption, []Config) {
 	n := len(m.Curves) * int(share.Whole/in.Platform.QuotaStep) * m.MaxBatch
-	all, configs := make([]holding, 0, n*len(rounds)), make([]Config, 0, n)
+	all, configs := make([]reservedOption, 0, n*len(roundLimits)), make([]Config, 0, n)
 	for i, curve := range m.Curves {
 		for q := in.Platform.QuotaStep; q <= share.Whole; q += in.Platform.QuotaStep {
 			for batch := 1; batch <= m.MaxBatch; batch++ {
@@ -40,9 +40,9 @@ func shareHoldings(m *profile.Share, in *Input) ([]holding, []Config) {
 				configs = append(configs, Config{Mode: Share, Batch: batch, SM: curve.SM, Quota: q, Memory: memory})
 				cost := in.Prices.Slice.rate(curve.SM, q) + in.Prices.SliceMemory.rate(memory)
 				l := m.Latency(batch, i, q)
-				for _, n := range rounds {
-					serves, capped := throughput(batch, n, l.Mean, in.Platform.MaxBusy)
-					all = append(all, holding{config, l, profile.Seconds(n) * l.P99, serves, cost, cost / Cost(serves)})
+				for _, n := range roundLimits {
+					serves, capped := reservedCapacity(batch, n, l.Mean, in.Platform.MaxBusy)
+					all = append(all, reservedOption{config, l, profile.Seconds(n) * l.P99, serves, cost, cost / Cost(serves)})
 					if capped {
 						break // more rounds gain nothing
 					}
@@ -50,14 +50,14 @@ func shareHoldings(m *profile.Share, in *Input) ([]holding, []Config) {
 			}
 		}
 	}
-	return undominated(all), configs
+	return paretoReserved(all), configs
 }
 
 // throughput returns the highest rate at which requests are answered within n rounds. A request waits for the batch that
 // runs and for those of the requests before it. Up to (n-1)*batch requests may arrive in the n-1 rounds of waiting; a
 // Poisson number of mean x is above x + z*sqrt(x) in about 1 % of cases. capped reports that maxBusy, the limit of the busy
 // time, determines the rate.
-func throughput(batch, n int, mean profile.Seconds, maxBusy share.PerMille) (serves float64, capped bool) {
+func reservedCapacity(batch, n int, mean profile.Seconds, maxBusy share.PerMille) (serves float64, capped bool) {
 	const z = 2.326
 	most := float64((n - 1) * batch)
 	x := math.Sqrt(most+z*z/4) - z/2
@@ -67,22 +67,22 @@ func throughput(batch, n int, mean profile.Seconds, maxBusy share.PerMille) (ser
 
 // undominated returns the holdings that no other equals or beats in reply time, rate and cost, sorted by cost. It compares
 // each with the staircase of reply times and rates of the cheaper ones, both ascending.
-func undominated(all []holding) []holding {
-	slices.SortFunc(all, func(a, b holding) int {
+func paretoReserved(all []reservedOption) []reservedOption {
+	slices.SortFunc(all, func(a, b reservedOption) int {
 		if a.cost != b.cost { // nearly always: the other comparisons are worth saving
 			return cmp.Compare(a.cost, b.cost)
 		}
-		return cmp.Or(cmp.Compare(b.serves, a.serves), cmp.Compare(a.reply, b.reply))
+		return cmp.Or(cmp.Compare(b.capacity, a.capacity), cmp.Compare(a.reply, b.reply))
 	})
-	var kept, stairs []holding
+	var kept, stairs []reservedOption
 	for _, x := range all {
 		n := sort.Search(len(stairs), func(i int) bool { return stairs[i].reply > x.reply })
-		if n > 0 && stairs[n-1].serves >= x.serves {
+		if n > 0 && stairs[n-1].capacity >= x.capacity {
 			continue
 		}
 		kept = append(kept, x)
 		end := n
-		for end < len(stairs) && stairs[end].serves <= x.serves {
+		for end < len(stairs) && stairs[end].capacity <= x.capacity {
 			end++
 		}
 		if n > 0 && stairs[n-1].reply == x.reply {

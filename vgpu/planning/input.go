@@ -17,7 +17,7 @@ type Input struct {
 	Platform     Platform
 	Modes        []Mode // that may be used
 
-	aim *Aim // of Expected
+	objective *Objective // of Expected
 }
 
 // Validate returns a *share.FieldError that names the path of the first invalid field, or nil.
@@ -33,7 +33,7 @@ func (in *Input) Validate() error {
 			return share.Invalid("modes", "%.64q is none of %v", string(m), Modes())
 		}
 	}
-	return cmp.Or(in.validModels(), in.validApplications(), within("prices", in.Prices.Validate(in.used())), within("platform", in.Platform.Validate()))
+	return cmp.Or(in.validModels(), in.validApplications(), within("prices", in.Prices.Validate(in.usedModes())), within("platform", in.Platform.Validate()))
 }
 
 func (in *Input) validModels() error {
@@ -82,7 +82,7 @@ func (in *Input) model(name string) *profile.Model {
 }
 
 // used returns the allowed modes for which some model has a profile. Only these need prices.
-func (in *Input) used() []Mode {
+func (in *Input) usedModes() []Mode {
 	var used []Mode
 	for _, mode := range in.Modes {
 		for i := range in.Models {

@@ -110,7 +110,7 @@ func FuzzCut(f *testing.F) {
 		if len(c.Layers) > 0 {
 			c.Layers[0] = Layer{"x", profile.Seconds(work), share.Bytes(size), share.Bytes(size), halo}
 		}
-		terms := DefaultCutting(alibaba(), DefaultPlatform())
+		terms := DefaultCutParameters(alibaba(), DefaultPlatform())
 		terms.Slack, terms.Gain, terms.Bandwidth = slack, gain, bandwidth
 		got, err := Cut(c, terms)
 		var field *share.FieldError

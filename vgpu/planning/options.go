@@ -17,9 +17,9 @@ type option struct {
 // options holds the configurations of one model that are optimal for some SLO. A group only requires that the p99 is below a
 // bound for the batch size (see demand.maxP99), so a binary search for each size finds the best exactly (P14).
 type options struct {
-	byBatch [][]option // by batch-1; p99 ascending, cost descending
-	held    []holding  // by cost; none as fast, as able and as cheap as another
-	configs []Config   // of those held
+	byBatch  [][]option       // by batch-1; p99 ascending, cost descending
+	reserved []reservedOption // by cost; none as fast, as able and as cheap as another
+	configs  []Config         // of those held
 }
 
 func newOptions(m *profile.Model, in *Input, modes []Mode) *options {
@@ -36,11 +36,11 @@ func newOptions(m *profile.Model, in *Input, modes []Mode) *options {
 		case Partitioned:
 			o.add(partitionedOptions(m.Partitioned, in))
 		case Share:
-			o.held, o.configs = shareHoldings(m.Share, in)
+			o.reserved, o.configs = reservedOptions(m.Share, in)
 		}
 	}
 	for b := range o.byBatch {
-		in.aim.setQuantile(o.byBatch[b])
+		in.objective.setQuantile(o.byBatch[b])
 		o.byBatch[b] = paretoOptions(o.byBatch[b])
 	}
 	return o
@@ -87,7 +87,7 @@ func cpuOptions(m *profile.CPU, in *Input) []option {
 			}
 			l := m.Latency(batch, c)
 			rate := in.Prices.VCPU.rate(c) + in.Prices.Memory.rate(memory)
-			cost := Cost(in.Prices.Call) + rate*Cost(in.aim.billed(in.Prices.Quantum.CPU, l))
+			cost := Cost(in.Prices.Call) + rate*Cost(in.objective.billedTime(in.Prices.Quantum.CPU, l))
 			all = append(all, option{&Config{Mode: CPU, Batch: batch, CPU: c, Memory: memory}, l, cost})
 		}
 	}
@@ -104,7 +104,7 @@ func gpuOptions(m *profile.GPU, in *Input) []option {
 			memory := m.HostMemory.Memory(batch)
 			l := m.Latency(batch, g)
 			rate := in.Prices.VCPU.rate(c) + in.Prices.Memory.rate(memory) + in.Prices.GPUMemory.rate(g)
-			cost := Cost(in.Prices.Call) + rate*Cost(in.aim.billed(in.Prices.Quantum.GPU, l)) + in.aim.worth(l, g, m.CardGB)
+			cost := Cost(in.Prices.Call) + rate*Cost(in.objective.billedTime(in.Prices.Quantum.GPU, l)) + in.objective.gpuTimeValue(l, g, m.CardGB)
 			all = append(all, option{&Config{Mode: GPU, Batch: batch, GPUGB: g, CPU: c, Memory: memory}, l, cost})
 		}
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // sizing is an allocation of vCPUs to the workers of a stage.
-type sizing struct {
+type allocation struct {
 	cpus    []profile.MilliCPU
 	latency profile.Latency
 	cost    Cost // of the workers, and of the master while it waits for them, if charged
@@ -17,11 +17,11 @@ type sizing struct {
 // needs an objective with one minimum, but billing quanta make it a staircase (P14). As cost and p99 both add up over
 // stages, a knapsack over the p99 above each stage's fastest finds the best sizes for all bounds.
 func partitionedOptions(m *profile.Partitioned, in *Input) []option {
-	all := make([]option, 0, m.Batches()*len(masterWeights)*parts)
+	all := make([]option, 0, m.Batches()*len(masterWeights)*p99Steps)
 	for batch := 1; batch <= m.Batches(); batch++ {
-		stages := stageSizings(m, batch, in)
+		stages := stageAllocations(m, batch, in)
 		for _, weight := range masterWeights {
-			for _, workers := range spread(charged(stages, weight*masterRate(m.Master, in))) {
+			for _, workers := range cheapestByP99(addMasterCost(stages, weight*masterRate(m.Master, in))) {
 				l := m.Latency(batch, workers)
 				all = append(all, option{&Config{Mode: Partitioned, Batch: batch, Workers: workers}, l, partitionedCost(m, batch, workers, l.Mean, in)})
 			}
@@ -38,7 +38,7 @@ var masterWeights = []Cost{0, 1, 4}
 // partitionedCost returns the cost of one batch by eq. 4.13 (PA-22). The master is billed until all stages have ended (P10),
 // and each worker is billed as a call (P15).
 func partitionedCost(m *profile.Partitioned, batch int, workers [][]profile.MilliCPU, mean profile.Seconds, in *Input) Cost {
-	cost := Cost(in.Prices.Call) + masterRate(m.Master, in)*Cost(in.Prices.Quantum.Partitioned.bill(mean))
+	cost := Cost(in.Prices.Call) + masterRate(m.Master, in)*Cost(in.Prices.Quantum.Partitioned.roundUp(mean))
 	for s := range m.Stages {
 		for w := range m.Stages[s].Workers {
 			one, _ := workerCost(&m.Stages[s].Workers[w], batch, workers[s][w], in)
@@ -56,17 +56,17 @@ func masterRate(m profile.Master, in *Input) Cost {
 func workerCost(w *profile.CPU, batch int, c profile.MilliCPU, in *Input) (Cost, bool) {
 	memory, ok := in.Platform.functionMemory(c, w.Memory.Memory(batch))
 	rate := in.Prices.VCPU.rate(c) + in.Prices.Memory.rate(memory)
-	return Cost(in.Prices.Call) + rate*Cost(in.Prices.Quantum.Partitioned.bill(w.Latency(batch, c).Mean)), ok
+	return Cost(in.Prices.Call) + rate*Cost(in.Prices.Quantum.Partitioned.roundUp(w.Latency(batch, c).Mean)), ok
 }
 
 // stageSizings returns the efficient sizings of each stage. Workers run in parallel, so for each p99 every worker uses its
 // cheapest size that is at least as fast.
-func stageSizings(m *profile.Partitioned, batch int, in *Input) [][]sizing {
-	stages := make([][]sizing, len(m.Stages))
+func stageAllocations(m *profile.Partitioned, batch int, in *Input) [][]allocation {
+	stages := make([][]allocation, len(m.Stages))
 	for s := range m.Stages {
-		var workers [][]sizing
+		var workers [][]allocation
 		for w := range m.Stages[s].Workers {
-			workers = append(workers, workerSizings(&m.Stages[s].Workers[w], batch, in))
+			workers = append(workers, workerAllocations(&m.Stages[s].Workers[w], batch, in))
 		}
 		for _, candidates := range workers {
 			for _, x := range candidates {
@@ -80,40 +80,40 @@ func stageSizings(m *profile.Partitioned, batch int, in *Input) [][]sizing {
 }
 
 // charged adds the given master's cost per second to all sizings, and returns the efficient ones.
-func charged(stages [][]sizing, master Cost) [][]sizing {
-	out := make([][]sizing, len(stages))
+func addMasterCost(stages [][]allocation, master Cost) [][]allocation {
+	out := make([][]allocation, len(stages))
 	for s := range stages {
 		out[s] = slices.Clone(stages[s])
 		for i := range out[s] {
 			out[s][i].cost += master * Cost(out[s][i].latency.Mean)
 		}
-		out[s] = efficient(out[s])
+		out[s] = paretoAllocations(out[s])
 	}
 	return out
 }
 
-func workerSizings(w *profile.CPU, batch int, in *Input) []sizing {
-	var all []sizing
+func workerAllocations(w *profile.CPU, batch int, in *Input) []allocation {
+	var all []allocation
 	for c := in.Platform.MinCPU; c <= in.Platform.MaxCPU; c += in.Platform.CPUStep {
 		if cost, ok := workerCost(w, batch, c, in); ok {
-			all = append(all, sizing{[]profile.MilliCPU{c}, w.Latency(batch, c), cost})
+			all = append(all, allocation{[]profile.MilliCPU{c}, w.Latency(batch, c), cost})
 		}
 	}
-	return efficient(all)
+	return paretoAllocations(all)
 }
 
 // cheapestWorkers returns the sizing with the cheapest size of each worker within the p99 bound, and false if one has none.
-func cheapestWorkers(workers [][]sizing, bound profile.Seconds) (sizing, bool) {
-	var joint sizing
+func cheapestWorkers(workers [][]allocation, bound profile.Seconds) (allocation, bool) {
+	var joint allocation
 	for _, candidates := range workers {
-		n, _ := slices.BinarySearchFunc(candidates, bound, func(x sizing, bound profile.Seconds) int {
+		n, _ := slices.BinarySearchFunc(candidates, bound, func(x allocation, bound profile.Seconds) int {
 			if x.latency.P99 <= bound {
 				return -1
 			}
 			return 1
 		})
 		if n == 0 {
-			return sizing{}, false
+			return allocation{}, false
 		}
 		x := candidates[n-1]
 		joint.cpus = append(joint.cpus, x.cpus...)
@@ -124,8 +124,8 @@ func cheapestWorkers(workers [][]sizing, bound profile.Seconds) (sizing, bool) {
 }
 
 // efficient returns the sizings that no other beats in both p99 and cost: p99 ascending, cost descending.
-func efficient(all []sizing) []sizing {
-	slices.SortFunc(all, func(a, b sizing) int {
+func paretoAllocations(all []allocation) []allocation {
+	slices.SortFunc(all, func(a, b allocation) int {
 		return fasterThenCheaper(a.latency, b.latency, a.cost, b.cost)
 	})
 	kept := all[:0]

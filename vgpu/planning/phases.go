@@ -6,7 +6,7 @@ import "slices"
 func Phases(in Input) (Plan, error) { return solve(in, in.Modes, byPhases) }
 
 func byPhases(o *options, sorted []Application) []Group {
-	m := merging{o, singleGroups(o, sorted)}
+	m := greedyMerge{o, singleGroups(o, sorted)}
 	m.phaseI()
 	m.phaseII()
 	return m.groups
@@ -17,29 +17,29 @@ func singleGroups(o *options, sorted []Application) []Group {
 	var groups []Group
 	for i := range sorted {
 		own := sorted[i : i+1]
-		groups = append(groups, newGroup(own, o.provision(demandOf(own))))
+		groups = append(groups, newGroup(own, o.provision(newDemand(own))))
 	}
 	return groups
 }
 
 // merging is a list of groups, by urgency, whose neighbours are merged greedily.
-type merging struct {
+type greedyMerge struct {
 	options *options
 	groups  []Group
 }
 
 // join returns the groups i to j-1 as one newly provisioned group (PA-49).
-func (m *merging) join(i, j int) Group {
+func (m *greedyMerge) join(i, j int) Group {
 	var all []Application
 	for _, g := range m.groups[i:j] {
 		all = append(all, g.Applications...)
 	}
-	return newGroup(all, m.options.provision(demandOf(all)))
+	return newGroup(all, m.options.provision(newDemand(all)))
 }
 
 // merge merges groups i to j-1 if that reduces the cost per second and allowed accepts the result. It reports whether it
 // did. Costs per request do not add up over groups (P1).
-func (m *merging) merge(i, j int, allowed func(Group) bool) bool {
+func (m *greedyMerge) merge(i, j int, allowed func(Group) bool) bool {
 	joined, apart := m.join(i, j), Cost(0)
 	for _, g := range m.groups[i:j] {
 		apart += g.Cost
@@ -51,13 +51,13 @@ func (m *merging) merge(i, j int, allowed func(Group) bool) bool {
 	return true
 }
 
-func (m *merging) replace(i, j int, by Group) {
+func (m *greedyMerge) replace(i, j int, by Group) {
 	m.groups = slices.Replace(m.groups, i, j, by)
 }
 
 // phaseI merges runs of at least two groups (P4) that need no GPU, from left to right, and restarts a run after each merge
 // (PA-47). It omits the paper's bounds on summed rates (PA-41, P5), which only save time and could exclude a cheaper plan.
-func (m *merging) phaseI() {
+func (m *greedyMerge) phaseI() {
 	for i := 0; i < len(m.groups); i++ {
 		for j := i + 1; j < len(m.groups) && !m.onGPU(i) && !m.onGPU(j); {
 			if m.merge(i, j+1, func(Group) bool { return true }) {
@@ -70,7 +70,7 @@ func (m *merging) phaseI() {
 
 // phaseII merges neighbours of which one needs a GPU, if the result does too (PA-48, P2). It steps back one group after each
 // merge, but not before the first (P3).
-func (m *merging) phaseII() {
+func (m *greedyMerge) phaseII() {
 	for i := 0; i+1 < len(m.groups); {
 		if (m.onGPU(i) || m.onGPU(i+1)) && m.merge(i, i+2, func(g Group) bool { return g.Config.Mode.onGPU() }) {
 			i = max(0, i-1)
@@ -80,4 +80,4 @@ func (m *merging) phaseII() {
 	}
 }
 
-func (m *merging) onGPU(i int) bool { return m.groups[i].Config.Mode.onGPU() }
+func (m *greedyMerge) onGPU(i int) bool { return m.groups[i].Config.Mode.onGPU() }

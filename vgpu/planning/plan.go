@@ -29,7 +29,7 @@ func (i Infeasible) Err() error {
 }
 
 // grouping partitions feasible applications of one model, sorted by urgency, into groups.
-type grouping func(o *options, sorted []Application) []Group
+type groupFunc func(o *options, sorted []Application) []Group
 
 // Best returns the plan with the least cost per second (P1). It is optimal up to exactLimit applications of a model; beyond,
 // no plan that merges neighbours by urgency, as in PA-47 and PA-48, or moves one application is cheaper.
@@ -37,14 +37,14 @@ func Best(in Input) (Plan, error) { return solve(in, in.Modes, byCost) }
 
 func byCost(o *options, sorted []Application) []Group { return cheapest(o, sorted) }
 
-func solve(in Input, modes []Mode, divide grouping) (Plan, error) {
+func solve(in Input, modes []Mode, divide groupFunc) (Plan, error) {
 	if err := in.Validate(); err != nil {
 		return Plan{}, err
 	}
 	var plan Plan
-	for _, name := range in.names() {
+	for _, name := range in.modelNames() {
 		o := newOptions(in.model(name), &in, modes)
-		feasible := plan.setAside(o, in.of(name))
+		feasible := plan.addInfeasible(o, in.applicationsOf(name))
 		if len(feasible) > 0 {
 			plan.Groups = append(plan.Groups, divide(o, feasible)...)
 		}
@@ -56,7 +56,7 @@ func solve(in Input, modes []Mode, divide grouping) (Plan, error) {
 }
 
 // names returns the models that applications use. Only applications of the same model can share a deployment.
-func (in *Input) names() []string {
+func (in *Input) modelNames() []string {
 	var names []string
 	for _, a := range in.Applications {
 		names = append(names, a.Model)
@@ -65,44 +65,44 @@ func (in *Input) names() []string {
 	return slices.Compact(names)
 }
 
-func (in *Input) of(model string) []Application {
+func (in *Input) applicationsOf(model string) []Application {
 	var own []Application
 	for _, a := range in.Applications {
 		if a.Model == model {
 			own = append(own, a)
 		}
 	}
-	slices.SortFunc(own, byUrgency)
+	slices.SortFunc(own, compareUrgency)
 	return own
 }
 
 // setAside adds the applications whose SLO no configuration meets to Infeasible, and returns the others.
-func (p *Plan) setAside(o *options, sorted []Application) []Application {
+func (p *Plan) addInfeasible(o *options, sorted []Application) []Application {
 	var feasible []Application
 	for _, a := range sorted {
-		if o.provision(demandOf([]Application{a})).feasible() {
+		if o.provision(newDemand([]Application{a})).feasible() {
 			feasible = append(feasible, a)
 			continue
 		}
-		p.Infeasible = append(p.Infeasible, Infeasible{a, o.tooSlow(a)})
+		p.Infeasible = append(p.Infeasible, Infeasible{a, o.infeasibleReason(a)})
 	}
 	return feasible
 }
 
-func (o *options) tooSlow(a Application) string {
-	if least := o.fastest(); !math.IsInf(float64(least), 1) {
+func (o *options) infeasibleReason(a Application) string {
+	if least := o.tightestSLO(); !math.IsInf(float64(least), 1) {
 		return fmt.Sprintf("%g s is less than the %.4g s that %.64q can promise", float64(a.SLO), float64(least), a.Model)
 	}
 	return fmt.Sprintf("%.64q fits into nothing that the platform sells", a.Model)
 }
 
 // fastest returns the tightest feasible SLO; infinite if the model fits no configuration.
-func (o *options) fastest() profile.Seconds {
+func (o *options) tightestSLO() profile.Seconds {
 	least := profile.Seconds(math.Inf(1))
 	if len(o.byBatch) > 0 && len(o.byBatch[0]) > 0 {
 		least = o.byBatch[0][0].latency.P99
 	}
-	for _, h := range o.held {
+	for _, h := range o.reserved {
 		least = min(least, h.reply)
 	}
 	return least
@@ -129,7 +129,7 @@ func Frontier(in Input, model string, slos []profile.Seconds, rates []float64) (
 				return nil, err
 			}
 			own := []Application{a}
-			frontier[i] = append(frontier[i], newGroup(own, o.provision(demandOf(own))))
+			frontier[i] = append(frontier[i], newGroup(own, o.provision(newDemand(own))))
 		}
 	}
 	return frontier, nil

@@ -59,7 +59,7 @@ func TestEveryGroupKeepsItsDeadlines(t *testing.T) {
 				seen[x.Application.Name] = true
 			}
 			for _, g := range p.Groups {
-				d := demandOf(g.Applications)
+				d := newDemand(g.Applications)
 				if g.Config.Mode == Share && 2*g.P99 > d.slo*(1+1e-9) || g.Config.Mode != Share && g.P99 > d.maxP99(g.Config.Batch) {
 					t.Errorf("%s, seed %d: %v of p99 %v for %+v", name, seed, g.Config, g.P99, d)
 				}
@@ -120,7 +120,7 @@ func TestPhaseIIKeepsTheGPU(t *testing.T) {
 	}}
 	sorted := []Application{{"a", "m", 0.5, 1.5}, {"b", "m", 0.5, 1.5}} // only together do two come within 0.4 s
 	groups := singleGroups(o, sorted)
-	m := merging{o, groups}
+	m := greedyMerge{o, groups}
 	if joined := m.join(0, 2); joined.Config.Mode != CPU || joined.Cost >= total(groups) {
 		t.Fatalf("the example does not show what it should: %+v", joined)
 	}
@@ -141,7 +141,7 @@ func TestInfeasible(t *testing.T) {
 		t.Fatalf("%+v", p.Infeasible)
 	}
 	o := newOptions(&in.Models[0], &in, in.Modes)
-	in.Applications[3].SLO = o.fastest() * (1 + 1e-9)
+	in.Applications[3].SLO = o.tightestSLO() * (1 + 1e-9)
 	if p = mustPlan(t, Best, in); len(p.Infeasible) != 0 {
 		t.Errorf("the promised SLO cannot be kept: %+v", p.Infeasible)
 	}

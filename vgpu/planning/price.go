@@ -58,7 +58,7 @@ type Milliseconds int64
 
 // bill returns t rounded up to a multiple of q. It first rounds t to nanoseconds, so that 0.3 s is three units of 0.1 s
 // despite floating-point errors.
-func (q Milliseconds) bill(t profile.Seconds) profile.Seconds {
+func (q Milliseconds) roundUp(t profile.Seconds) profile.Seconds {
 	if q == 0 {
 		return t
 	}
@@ -68,10 +68,10 @@ func (q Milliseconds) bill(t profile.Seconds) profile.Seconds {
 
 // expected returns the mean billed time if each execution is rounded up separately: the units of the constant part of the
 // time, plus the geometric series of the probabilities that each further unit is begun.
-func (q Milliseconds) expected(l profile.Latency) profile.Seconds {
+func (q Milliseconds) meanRoundedUp(l profile.Latency) profile.Seconds {
 	unit, spread := float64(q)/1000, float64(l.Spread())
 	if q == 0 || spread < 1e-9 {
-		return q.bill(l.Mean)
+		return q.roundUp(l.Mean)
 	}
 	fixed := float64(l.Mean) - spread
 	n := math.Ceil(fixed / unit)

@@ -19,7 +19,7 @@ func TestBill(t *testing.T) {
 		"less than a ns off": {1000, 1.0000000001, 1},
 		"seconds":            {1000, 0.02, 1},
 	} {
-		if got := c.quantum.bill(c.takes); got < c.bills-1e-12 || got > c.bills+1e-12 {
+		if got := c.quantum.roundUp(c.takes); got < c.bills-1e-12 || got > c.bills+1e-12 {
 			t.Errorf("%s: %v bills %v, want %v", name, c.takes, got, c.bills)
 		}
 	}

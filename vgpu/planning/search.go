@@ -27,7 +27,7 @@ func cheapestSets(o provisioner, sorted []Application) []Group {
 	all := 1<<len(sorted) - 1
 	alone, best, group := make([]Cost, all+1), make([]Cost, all+1), make([]int, all+1)
 	for set := 1; set <= all; set++ {
-		alone[set] = o.provision(demandOf(members(sorted, set))).cost
+		alone[set] = o.provision(newDemand(members(sorted, set))).cost
 		best[set] = Cost(math.Inf(1))
 		first := set & -set
 		others := set &^ first
@@ -43,7 +43,7 @@ func cheapestSets(o provisioner, sorted []Application) []Group {
 	var groups []Group
 	for set := all; set > 0; set &^= group[set] {
 		own := members(sorted, group[set])
-		groups = append(groups, newGroup(own, o.provision(demandOf(own))))
+		groups = append(groups, newGroup(own, o.provision(newDemand(own))))
 	}
 	return groups
 }
@@ -65,7 +65,7 @@ func cheapestRuns(o provisioner, sorted []Application) []Group {
 		best[j+1] = Cost(math.Inf(1))
 	}
 	for i := range sorted {
-		var e batching.Equivalent
+		var e batching.TimeoutAccumulator
 		for j := i; j < len(sorted); j++ {
 			e.Add(batching.Class{Timeout: float64(sorted[j].SLO), Rate: sorted[j].Rate})
 			d := demand{sorted[i].SLO, e.Rate(), profile.Seconds(e.Timeout())}
@@ -77,7 +77,7 @@ func cheapestRuns(o provisioner, sorted []Application) []Group {
 	var groups []Group
 	for j := len(sorted); j > 0; j = from[j] {
 		run := sorted[from[j]:j]
-		groups = append(groups, newGroup(run, o.provision(demandOf(run))))
+		groups = append(groups, newGroup(run, o.provision(newDemand(run))))
 	}
 	slices.Reverse(groups)
 	return groups

@@ -8,15 +8,15 @@ import (
 
 // parts is the number of steps between the p99 of the fastest and of the cheapest sizes. The p99 of a stage is rounded up to
 // a step, so no bound is exceeded, and at most one step per stage is wasted.
-const parts = 256
+const p99Steps = 256
 
 // spread returns the cheapest sizes of all stages for each number of parts that they may use together.
-func spread(stages [][]sizing) [][][]profile.MilliCPU {
-	part, ok := partOf(stages)
+func cheapestByP99(stages [][]allocation) [][][]profile.MilliCPU {
+	part, ok := p99StepLength(stages)
 	if !ok {
 		return nil
 	}
-	best := make([]Cost, parts+1+len(stages)) // of the stages so far, by the parts that they spend at most
+	best := make([]Cost, p99Steps+1+len(stages)) // of the stages so far, by the parts that they spend at most
 	chosen := make([][]int, len(stages))
 	for s, sizings := range stages {
 		best, chosen[s] = addStage(best, sizings, part)
@@ -26,13 +26,13 @@ func spread(stages [][]sizing) [][][]profile.MilliCPU {
 		if spent > 0 && best[spent] == best[spent-1] {
 			continue
 		}
-		all = append(all, trace(stages, chosen, spent, part))
+		all = append(all, backtrack(stages, chosen, spent, part))
 	}
 	return all
 }
 
 // partOf returns the length of a part, and false if a stage has no sizing.
-func partOf(stages [][]sizing) (profile.Seconds, bool) {
+func p99StepLength(stages [][]allocation) (profile.Seconds, bool) {
 	var span profile.Seconds
 	for _, sizings := range stages {
 		if len(sizings) == 0 {
@@ -40,17 +40,17 @@ func partOf(stages [][]sizing) (profile.Seconds, bool) {
 		}
 		span += sizings[len(sizings)-1].latency.P99 - sizings[0].latency.P99
 	}
-	return max(span, 1e-9) / parts, true
+	return max(span, 1e-9) / p99Steps, true
 }
 
-func addStage(before []Cost, sizings []sizing, part profile.Seconds) (best []Cost, chosen []int) {
+func addStage(before []Cost, sizings []allocation, part profile.Seconds) (best []Cost, chosen []int) {
 	best, chosen = make([]Cost, len(before)), make([]int, len(before))
 	for i := range best {
 		best[i] = Cost(math.Inf(1))
 	}
 	for i, x := range sizings {
-		own := spends(sizings, i, part)
-		if i+1 < len(sizings) && spends(sizings, i+1, part) == own {
+		own := extraSteps(sizings, i, part)
+		if i+1 < len(sizings) && extraSteps(sizings, i+1, part) == own {
 			continue // the next is cheaper, and spends no more
 		}
 		for spent := own; spent < len(best); spent++ {
@@ -63,17 +63,17 @@ func addStage(before []Cost, sizings []sizing, part profile.Seconds) (best []Cos
 }
 
 // spends returns by how many parts, rounded up, a sizing is slower than the fastest.
-func spends(sizings []sizing, i int, part profile.Seconds) int {
+func extraSteps(sizings []allocation, i int, part profile.Seconds) int {
 	more := float64((sizings[i].latency.P99 - sizings[0].latency.P99) / part)
 	return int(math.Ceil(more))
 }
 
-func trace(stages [][]sizing, chosen [][]int, spent int, part profile.Seconds) [][]profile.MilliCPU {
+func backtrack(stages [][]allocation, chosen [][]int, spent int, part profile.Seconds) [][]profile.MilliCPU {
 	workers := make([][]profile.MilliCPU, len(stages))
 	for s := len(stages) - 1; s >= 0; s-- {
 		i := chosen[s][spent]
 		workers[s] = stages[s][i].cpus
-		spent -= spends(stages[s], i, part)
+		spent -= extraSteps(stages[s], i, part)
 	}
 	return workers
 }

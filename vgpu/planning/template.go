@@ -28,12 +28,12 @@ type Templates struct {
 // cost compared with the whole model in one function (PA-35, eq. 4.16). Templates that are faster and no dearer than the
 // whole are preferred, the fastest first (P12). If none saves Gain of the whole's latency, Chosen is the whole if it fits
 // and is no dearer than the fastest, else the fastest. Errors are *share.FieldError.
-func Cut(c Chain, terms Cutting) (Templates, error) {
+func Cut(c Chain, terms CutParameters) (Templates, error) {
 	if err := cmp.Or(c.Validate(), terms.Prices.Validate([]Mode{Partitioned}), terms.Platform.Validate(), terms.Validate()); err != nil {
 		return Templates{}, err
 	}
 	k := newCutter(c, terms)
-	whole, fits := k.whole()
+	whole, fits := k.wholeModel()
 	all := k.candidates()
 	if len(all) == 0 {
 		return Templates{}, share.Invalid("layers", "no cut into %d stages keeps every function within its memory and time", terms.MaxStages)
@@ -44,7 +44,7 @@ func Cut(c Chain, terms Cutting) (Templates, error) {
 	})
 	switch {
 	case len(worth) > 0:
-		t.Chosen = chosen(worth, whole)
+		t.Chosen = chooseTemplate(worth, whole)
 	case fits && whole.Cost <= t.Fastest.Cost:
 		t.Chosen = whole
 	default:
@@ -54,7 +54,7 @@ func Cut(c Chain, terms Cutting) (Templates, error) {
 }
 
 // chosen selects among candidates that are sorted by latency, then cost, by the rules of Cut.
-func chosen(candidates []Template, whole Template) Template {
+func chooseTemplate(candidates []Template, whole Template) Template {
 	for _, p := range candidates {
 		if p.Cost <= whole.Cost {
 			return p

@@ -8,10 +8,10 @@ import (
 )
 
 // partial is a template of the first layers of a model.
-type partial struct {
+type partialTemplate struct {
 	latency profile.Seconds
 	cost    Cost // of the workers
-	from    *partial
+	from    *partialTemplate
 	end     int // layer after the last
 	workers int
 }
@@ -22,18 +22,18 @@ type partial struct {
 func (k *cutter) candidates() []Template {
 	n := len(k.chain.Layers)
 	rest := k.fastestRest()
-	limit := rest[k.terms.MaxStages][0] * profile.Seconds(1+k.terms.Slack)
-	if rest[k.terms.MaxStages][0] == never {
+	limit := rest[k.params.MaxStages][0] * profile.Seconds(1+k.params.Slack)
+	if rest[k.params.MaxStages][0] == never {
 		return nil
 	}
-	reached := make([][]*partial, n+1) // by end, of the stages so far
-	reached[0] = []*partial{{}}
+	reached := make([][]*partialTemplate, n+1) // by end, of the stages so far
+	reached[0] = []*partialTemplate{{}}
 	var all []Template
-	for s := 1; s <= k.terms.MaxStages; s++ {
-		next := make([][]*partial, n+1)
+	for s := 1; s <= k.params.MaxStages; s++ {
+		next := make([][]*partialTemplate, n+1)
 		for i, partials := range reached {
 			for j := i + 1; j <= n && len(partials) > 0; j++ {
-				next[j] = k.extend(next[j], partials, i, j, limit-rest[k.terms.MaxStages-s][j])
+				next[j] = k.extendPartials(next[j], partials, i, j, limit-rest[k.params.MaxStages-s][j])
 			}
 		}
 		for j := range next {
@@ -48,12 +48,12 @@ func (k *cutter) candidates() []Template {
 }
 
 // extend appends the stage of layers i to j-1 to each partial template whose latency stays within the limit.
-func (k *cutter) extend(next, partials []*partial, i, j int, limit profile.Seconds) []*partial {
-	for workers := 1; workers <= k.terms.MaxWorkers; workers++ {
+func (k *cutter) extendPartials(next, partials []*partialTemplate, i, j int, limit profile.Seconds) []*partialTemplate {
+	for workers := 1; workers <= k.params.MaxWorkers; workers++ {
 		x := k.stage(i, j, workers)
 		for _, p := range partials {
 			if sum := p.latency + x.latency; x.ok && sum <= limit*(1+1e-12) {
-				next = append(next, &partial{sum, p.cost + x.cost, p, j, workers})
+				next = append(next, &partialTemplate{sum, p.cost + x.cost, p, j, workers})
 			}
 		}
 	}
@@ -63,7 +63,7 @@ func (k *cutter) extend(next, partials []*partial, i, j int, limit profile.Secon
 // fastestRest returns the least latency of the layers from i in at most s stages, indexed by s and i.
 func (k *cutter) fastestRest() [][]profile.Seconds {
 	n := len(k.chain.Layers)
-	rest := make([][]profile.Seconds, k.terms.MaxStages+1)
+	rest := make([][]profile.Seconds, k.params.MaxStages+1)
 	for s := range rest {
 		rest[s] = slices.Repeat([]profile.Seconds{never}, n+1)
 		rest[s][n] = 0
@@ -78,7 +78,7 @@ func (k *cutter) fastestRest() [][]profile.Seconds {
 
 func (k *cutter) fastestStage(i, j int) profile.Seconds {
 	least := never
-	for workers := 1; workers <= k.terms.MaxWorkers; workers++ {
+	for workers := 1; workers <= k.params.MaxWorkers; workers++ {
 		if x := k.stage(i, j, workers); x.ok {
 			least = min(least, x.latency)
 		}
@@ -86,8 +86,8 @@ func (k *cutter) fastestStage(i, j int) profile.Seconds {
 	return least
 }
 
-func undominatedPartials(all []*partial) []*partial {
-	slices.SortStableFunc(all, func(a, b *partial) int {
+func undominatedPartials(all []*partialTemplate) []*partialTemplate {
+	slices.SortStableFunc(all, func(a, b *partialTemplate) int {
 		return cmp.Or(cmp.Compare(a.latency, b.latency), cmp.Compare(a.cost, b.cost))
 	})
 	kept := all[:0]
@@ -99,8 +99,8 @@ func undominatedPartials(all []*partial) []*partial {
 	return kept
 }
 
-func (k *cutter) template(last *partial) Template {
-	t := Template{Latency: last.latency, Cost: last.cost + k.master(last.latency)}
+func (k *cutter) template(last *partialTemplate) Template {
+	t := Template{Latency: last.latency, Cost: last.cost + k.masterCost(last.latency)}
 	for p := last; p.from != nil; p = p.from {
 		t.Cuts, t.Workers = append(t.Cuts, p.end), append(t.Workers, p.workers)
 		t.Memory = max(t.Memory, k.stage(p.from.end, p.end, p.workers).memory)

@@ -9,7 +9,7 @@ import (
 
 // cutter holds the precomputed latency, cost and memory of all possible stages of a chain.
 type cutter struct {
-	terms   Cutting
+	params  CutParameters
 	chain   Chain
 	weights []share.Bytes // of the layers before i
 	stages  [][][]stage   // by first layer, layers, and workers, the last two less one
@@ -22,15 +22,15 @@ type stage struct {
 	ok      bool        // fits into a function's memory and time
 }
 
-func newCutter(c Chain, terms Cutting) *cutter {
-	k := &cutter{terms: terms, chain: c, weights: make([]share.Bytes, 1), stages: make([][][]stage, len(c.Layers))}
+func newCutter(c Chain, terms CutParameters) *cutter {
+	k := &cutter{params: terms, chain: c, weights: make([]share.Bytes, 1), stages: make([][][]stage, len(c.Layers))}
 	for i, l := range c.Layers {
 		k.weights = append(k.weights, k.weights[i]+l.Weights)
 	}
 	for i := range c.Layers {
 		peak := share.Bytes(0)
 		for j := i + 1; j <= len(c.Layers); j++ {
-			peak = max(peak, k.input(j-1)+c.Layers[j-1].Output)
+			peak = max(peak, k.inputSize(j-1)+c.Layers[j-1].Output)
 			k.stages[i] = append(k.stages[i], k.byWorkers(i, j, peak))
 		}
 	}
@@ -40,7 +40,7 @@ func newCutter(c Chain, terms Cutting) *cutter {
 func (k *cutter) stage(i, j, workers int) stage { return k.stages[i][j-i-1][workers-1] }
 
 // input returns the input size of layer i: the output size of the layer before.
-func (k *cutter) input(i int) share.Bytes {
+func (k *cutter) inputSize(i int) share.Bytes {
 	if i == 0 {
 		return k.chain.Input
 	}
@@ -49,7 +49,7 @@ func (k *cutter) input(i int) share.Bytes {
 
 func (k *cutter) byWorkers(i, j int, peak share.Bytes) []stage {
 	var all []stage
-	for workers := 1; workers <= k.terms.MaxWorkers; workers++ {
+	for workers := 1; workers <= k.params.MaxWorkers; workers++ {
 		all = append(all, k.newStage(i, j, workers, peak))
 	}
 	return all
@@ -60,16 +60,16 @@ func (k *cutter) byWorkers(i, j int, peak share.Bytes) []stage {
 // layer's input and output at a time.
 func (k *cutter) newStage(i, j, workers int, peak share.Bytes) stage {
 	memory := k.weights[j] - k.weights[i] + peak/share.Bytes(workers)
-	sold, ok := k.terms.Platform.functionMemory(k.terms.CPU, memory)
-	billed := k.compute(i, j, workers) + k.transfer(i, j)
-	rate := k.terms.Prices.VCPU.rate(k.terms.CPU) + k.terms.Prices.Memory.rate(sold)
-	cost := Cost(k.terms.Prices.Call) + rate*Cost(k.terms.Prices.Quantum.Partitioned.bill(billed))
-	latency := billed + k.terms.Call*profile.Seconds(workers)
-	return stage{latency, Cost(workers) * cost, memory, ok && billed <= k.terms.MaxTime}
+	sold, ok := k.params.Platform.functionMemory(k.params.CPU, memory)
+	billed := k.computeTime(i, j, workers) + k.transferTime(i, j)
+	rate := k.params.Prices.VCPU.rate(k.params.CPU) + k.params.Prices.Memory.rate(sold)
+	cost := Cost(k.params.Prices.Call) + rate*Cost(k.params.Prices.Quantum.Partitioned.roundUp(billed))
+	latency := billed + k.params.Call*profile.Seconds(workers)
+	return stage{latency, Cost(workers) * cost, memory, ok && billed <= k.params.MaxTime}
 }
 
 // compute returns the execution time of one worker for its part of each layer and the halos of all later ones.
-func (k *cutter) compute(i, j, workers int) profile.Seconds {
+func (k *cutter) computeTime(i, j, workers int) profile.Seconds {
 	work, halo := profile.Seconds(0), 0.0
 	for l := j - 1; l >= i; l-- {
 		work += k.chain.Layers[l].Work * profile.Seconds(min(1, 1/float64(workers)+halo))
@@ -80,30 +80,30 @@ func (k *cutter) compute(i, j, workers int) profile.Seconds {
 	return work
 }
 
-func (k *cutter) transfer(i, j int) profile.Seconds {
-	return profile.Seconds(float64(k.input(i)+k.chain.Layers[j-1].Output) / k.terms.Bandwidth)
+func (k *cutter) transferTime(i, j int) profile.Seconds {
+	return profile.Seconds(float64(k.inputSize(i)+k.chain.Layers[j-1].Output) / k.params.Bandwidth)
 }
 
 // whole returns the model in one function, called directly without master and transfers, and false if it does not fit.
-func (k *cutter) whole() (Template, bool) {
+func (k *cutter) wholeModel() (Template, bool) {
 	n := len(k.chain.Layers)
 	peak := share.Bytes(0)
 	for i, l := range k.chain.Layers {
-		peak = max(peak, k.input(i)+l.Output)
+		peak = max(peak, k.inputSize(i)+l.Output)
 	}
 	memory := k.weights[n] + peak
-	sold, ok := k.terms.Platform.functionMemory(k.terms.CPU, memory)
-	latency := k.compute(0, n, 1)
-	rate := k.terms.Prices.VCPU.rate(k.terms.CPU) + k.terms.Prices.Memory.rate(sold)
-	cost := Cost(k.terms.Prices.Call) + rate*Cost(k.terms.Prices.Quantum.CPU.bill(latency))
-	return Template{[]int{n}, []int{1}, latency, cost, memory}, ok && latency <= k.terms.MaxTime
+	sold, ok := k.params.Platform.functionMemory(k.params.CPU, memory)
+	latency := k.computeTime(0, n, 1)
+	rate := k.params.Prices.VCPU.rate(k.params.CPU) + k.params.Prices.Memory.rate(sold)
+	cost := Cost(k.params.Prices.Call) + rate*Cost(k.params.Prices.Quantum.CPU.roundUp(latency))
+	return Template{[]int{n}, []int{1}, latency, cost, memory}, ok && latency <= k.params.MaxTime
 }
 
 // master returns the cost of the master for the given latency.
-func (k *cutter) master(latency profile.Seconds) Cost {
-	quantum := k.terms.Prices.Quantum.Partitioned
-	return Cost(k.terms.Prices.Call) + (k.terms.Prices.VCPU.rate(k.terms.Master.CPU)+
-		Cost(k.terms.Prices.Memory)*Cost(k.terms.Master.MemoryMiB)/1024)*Cost(quantum.bill(latency))
+func (k *cutter) masterCost(latency profile.Seconds) Cost {
+	quantum := k.params.Prices.Quantum.Partitioned
+	return Cost(k.params.Prices.Call) + (k.params.Prices.VCPU.rate(k.params.Master.CPU)+
+		Cost(k.params.Prices.Memory)*Cost(k.params.Master.MemoryMiB)/1024)*Cost(quantum.roundUp(latency))
 }
 
 var never = profile.Seconds(math.Inf(1))

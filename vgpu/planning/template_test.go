@@ -40,7 +40,7 @@ func wideResNet(k int, perSecond float64) Chain {
 func TestWideResNet(t *testing.T) {
 	for _, k := range []int{3, 4, 5} {
 		for _, cpu := range []profile.MilliCPU{1000, 2000, 4000} {
-			terms := DefaultCutting(alibaba(), DefaultPlatform())
+			terms := DefaultCutParameters(alibaba(), DefaultPlatform())
 			terms.CPU = cpu
 			got, err := Cut(wideResNet(k, 15e9*float64(cpu)/1000), terms)
 			if err != nil {
@@ -82,7 +82,7 @@ func TestCutAgainstAll(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 10))
 		c := randomChain(r, 1+r.IntN(6))
-		terms := DefaultCutting(alibaba(), DefaultPlatform())
+		terms := DefaultCutParameters(alibaba(), DefaultPlatform())
 		terms.MaxStages, terms.MaxWorkers, terms.Slack = 1+r.IntN(4), 1+r.IntN(3), []float64{0, 0.05, 0.5}[r.IntN(3)]
 		got, err := Cut(c, terms)
 		all := allTemplates(newCutter(c, terms))
@@ -116,26 +116,26 @@ func TestCutAgainstAll(t *testing.T) {
 // allTemplates returns every template, the fastest first.
 func allTemplates(k *cutter) []Template {
 	var all []Template
-	var add func(from int, p *partial, stages int)
-	add = func(from int, p *partial, stages int) {
+	var add func(from int, p *partialTemplate, stages int)
+	add = func(from int, p *partialTemplate, stages int) {
 		if from == len(k.chain.Layers) {
 			all = append(all, k.template(p))
 			return
 		}
-		for to := from + 1; stages < k.terms.MaxStages && to <= len(k.chain.Layers); to++ {
-			for w := 1; w <= k.terms.MaxWorkers; w++ {
+		for to := from + 1; stages < k.params.MaxStages && to <= len(k.chain.Layers); to++ {
+			for w := 1; w <= k.params.MaxWorkers; w++ {
 				if x := k.stage(from, to, w); x.ok {
-					add(to, &partial{p.latency + x.latency, p.cost + x.cost, p, to, w}, stages+1)
+					add(to, &partialTemplate{p.latency + x.latency, p.cost + x.cost, p, to, w}, stages+1)
 				}
 			}
 		}
 	}
-	add(0, &partial{}, 0)
+	add(0, &partialTemplate{}, 0)
 	return fastestFirst(all)
 }
 
 // bestByRule returns the template that the rule P12 selects, by a direct search.
-func bestByRule(all []Template, whole Template, terms Cutting) *Template {
+func bestByRule(all []Template, whole Template, terms CutParameters) *Template {
 	limit := all[0].Latency * profile.Seconds(1+terms.Slack) * (1 + 1e-12)
 	var best *Template
 	for i := range all {
@@ -160,24 +160,24 @@ func bestByRule(all []Template, whole Template, terms Cutting) *Template {
 }
 
 func TestCutRefuses(t *testing.T) {
-	for field, spoil := range map[string]func(*Chain, *Cutting){
-		"layers":            func(c *Chain, _ *Cutting) { c.Layers = nil },
-		"input":             func(c *Chain, _ *Cutting) { c.Input = -1 },
-		"layers[1].work":    func(c *Chain, _ *Cutting) { c.Layers[1].Work = profile.Seconds(math.NaN()) },
-		"layers[1].weights": func(c *Chain, _ *Cutting) { c.Layers[1].Weights = math.MaxInt64 },
-		"layers[1].output":  func(c *Chain, _ *Cutting) { c.Layers[1].Output = -1 },
-		"layers[1].halo":    func(c *Chain, _ *Cutting) { c.Layers[1].Halo = 2 },
-		"milliCPU":          func(_ *Chain, k *Cutting) { k.CPU = 0 },
-		"maxStages":         func(_ *Chain, k *Cutting) { k.MaxStages = 0 },
-		"maxWorkers":        func(_ *Chain, k *Cutting) { k.MaxWorkers = 1e6 },
-		"call":              func(_ *Chain, k *Cutting) { k.Call = -1 },
-		"bandwidth":         func(_ *Chain, k *Cutting) { k.Bandwidth = 0 },
-		"maxTime":           func(_ *Chain, k *Cutting) { k.MaxTime = 0 },
-		"gain":              func(_ *Chain, k *Cutting) { k.Gain = math.NaN() },
-		"slack":             func(_ *Chain, k *Cutting) { k.Slack = -1 },
-		"nanoPerVCPUSecond": func(_ *Chain, k *Cutting) { k.Prices.VCPU = 0 },
+	for field, spoil := range map[string]func(*Chain, *CutParameters){
+		"layers":            func(c *Chain, _ *CutParameters) { c.Layers = nil },
+		"input":             func(c *Chain, _ *CutParameters) { c.Input = -1 },
+		"layers[1].work":    func(c *Chain, _ *CutParameters) { c.Layers[1].Work = profile.Seconds(math.NaN()) },
+		"layers[1].weights": func(c *Chain, _ *CutParameters) { c.Layers[1].Weights = math.MaxInt64 },
+		"layers[1].output":  func(c *Chain, _ *CutParameters) { c.Layers[1].Output = -1 },
+		"layers[1].halo":    func(c *Chain, _ *CutParameters) { c.Layers[1].Halo = 2 },
+		"milliCPU":          func(_ *Chain, k *CutParameters) { k.CPU = 0 },
+		"maxStages":         func(_ *Chain, k *CutParameters) { k.MaxStages = 0 },
+		"maxWorkers":        func(_ *Chain, k *CutParameters) { k.MaxWorkers = 1e6 },
+		"call":              func(_ *Chain, k *CutParameters) { k.Call = -1 },
+		"bandwidth":         func(_ *Chain, k *CutParameters) { k.Bandwidth = 0 },
+		"maxTime":           func(_ *Chain, k *CutParameters) { k.MaxTime = 0 },
+		"gain":              func(_ *Chain, k *CutParameters) { k.Gain = math.NaN() },
+		"slack":             func(_ *Chain, k *CutParameters) { k.Slack = -1 },
+		"nanoPerVCPUSecond": func(_ *Chain, k *CutParameters) { k.Prices.VCPU = 0 },
 	} {
-		c, terms := randomChain(rand.New(rand.NewPCG(1, 1)), 3), DefaultCutting(alibaba(), DefaultPlatform())
+		c, terms := randomChain(rand.New(rand.NewPCG(1, 1)), 3), DefaultCutParameters(alibaba(), DefaultPlatform())
 		spoil(&c, &terms)
 		_, err := Cut(c, terms)
 		expectField(t, err, field)

@@ -85,7 +85,7 @@ func (l Linear) Validate() error {
 }
 
 // positive returns an error unless the line is valid and above zero at a batch of one.
-func (l Linear) positive() error {
+func (l Linear) validatePositive() error {
 	if err := l.Validate(); err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func FitExponential(c []MilliCPU, y []float64) (Exponential, MAPE, error) {
 	if err := checkPoints(x, y, 3); err != nil {
 		return Exponential{}, 0, err
 	}
-	at := func(beta float64) (Exponential, float64) { return fitGiven(beta, c, y) }
+	at := func(beta float64) (Exponential, float64) { return fitGivenBeta(beta, c, y) }
 	most := float64(slices.Max(c)) / 1000
 	best, least := most, math.Inf(1)
 	for beta := most / 1000; beta < 10*most; beta *= 1.05 {
@@ -65,12 +65,12 @@ func FitExponential(c []MilliCPU, y []float64) (Exponential, MAPE, error) {
 			best, least = beta, e
 		}
 	}
-	curve, _ := at(golden(best/1.05, best*1.05, func(beta float64) float64 { _, e := at(beta); return e }))
+	curve, _ := at(goldenSection(best/1.05, best*1.05, func(beta float64) float64 { _, e := at(beta); return e }))
 	return curve, mape(x, y, func(c float64) float64 { return float64(curve.At(MilliCPU(c))) }), curve.Validate()
 }
 
 // fitGiven fits alpha and gamma for a given beta, and returns the sum of squared relative errors.
-func fitGiven(beta float64, c []MilliCPU, y []float64) (Exponential, float64) {
+func fitGivenBeta(beta float64, c []MilliCPU, y []float64) (Exponential, float64) {
 	x := make([]float64, len(c))
 	for i := range c {
 		x[i] = math.Exp(-float64(c[i]) / 1000 / beta)
@@ -94,7 +94,7 @@ func fitGiven(beta float64, c []MilliCPU, y []float64) (Exponential, float64) {
 
 // golden returns the x between low and high at which a unimodal function is least, by golden-section search to a millionth
 // of the interval.
-func golden(low, high float64, f func(float64) float64) float64 {
+func goldenSection(low, high float64, f func(float64) float64) float64 {
 	const ratio = 0.6180339887498949
 	for range 29 {
 		a, b := high-ratio*(high-low), low+ratio*(high-low)

@@ -51,7 +51,7 @@ func (m *GPU) Validate() error {
 	case !inBounds(float64(m.TimeSlice), 1e-9):
 		return share.Invalid("timeSlice", "%v is no positive time in seconds", m.TimeSlice)
 	}
-	return cmp.Or(validBatch(m.MaxBatch), within("exclusive", m.Exclusive.positive()), within("tail", m.Tail.Validate()),
+	return cmp.Or(validBatch(m.MaxBatch), within("exclusive", m.Exclusive.validatePositive()), within("tail", m.Tail.Validate()),
 		within("memoryMiB", m.Memory.Validate()), within("hostMemoryMiB", m.HostMemory.Validate()))
 }
 
@@ -102,7 +102,7 @@ func (m *Share) Validate() error {
 		if c.SM < 1 || c.SM > share.Whole {
 			return share.Invalid(fmt.Sprintf("curves[%d].sm", i), "%d per mille is outside 1 to %d", c.SM, share.Whole)
 		}
-		if err := c.Exclusive.positive(); err != nil {
+		if err := c.Exclusive.validatePositive(); err != nil {
 			return within(fmt.Sprintf("curves[%d].exclusive", i), err)
 		}
 	}

@@ -10,39 +10,39 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// ErrUnservable reports that no configuration meets the SLO. The function must not be scaled, but reported to its owner (F5).
+// ErrUnservable reports that no profiled configuration meets the function's SLO. Such a function is not scaled; its owner is told.
 var ErrUnservable = errors.New("no profiled configuration keeps the SLO")
 
 func unservable(field, format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrUnservable, share.Invalid(field, format, args...))
 }
 
-// negligible is the rate up to which missing throughput is ignored: one request in eleven days (F2).
-const negligible Rate = 1e-6
+// negligibleRate is the missing throughput, in requests per second, below which no instance is added: one request in eleven days.
+const negligibleRate Rate = 1e-6
 
-// Residual chooses the configuration of the one instance that serves r, the load left over by the most efficient instances. At
-// least one of choices has a throughput above r.
+// Residual is a function that chooses the configuration of one more instance, for the load r that remains once the most efficient
+// configuration has been repeated as often as the load fills it. At least one of the choices has a throughput above r.
 type Residual func(r Rate, choices []Configuration) Configuration
 
-// LeastArea is the default Residual. Of the configurations with a throughput of at least r (F4) it returns the one with the least
-// SM-time, and of equal ones the one with the least throughput (F6). The most efficient configuration is among them, so one more of
-// it is returned where that is cheapest (F7).
+// LeastArea is the default Residual. Of the configurations with a throughput of at least r it returns the one with the least SM-time (SMs
+// times quota), and of equal ones the one with the least throughput. The most efficient configuration is among the choices, so it is
+// returned where it needs the least SM-time.
 func LeastArea(r Rate, choices []Configuration) Configuration {
-	return slices.MinFunc(serving(choices, func(t Rate) bool { return t >= r }), func(a, b Configuration) int {
+	return slices.MinFunc(choicesWith(choices, func(t Rate) bool { return t >= r }), func(a, b Configuration) int {
 		return cmp.Or(cmp.Compare(a.area(), b.area()), cmp.Compare(a.Throughput, b.Throughput), byShare(a, b))
 	})
 }
 
-// LeastThroughput is the Residual that the FaST-GShare paper prints: the slowest configuration with a throughput above r, whatever
-// its SM-time (FG-94). Simulations compare LeastArea with it.
+// LeastThroughput is the Residual of the published FaST-GShare algorithm: it returns the slowest configuration with a throughput above r,
+// whatever its SM-time. Tests compare LeastArea with it.
 func LeastThroughput(r Rate, choices []Configuration) Configuration {
-	return slices.MinFunc(serving(choices, func(t Rate) bool { return t > r }), func(a, b Configuration) int {
+	return slices.MinFunc(choicesWith(choices, func(t Rate) bool { return t > r }), func(a, b Configuration) int {
 		return cmp.Or(cmp.Compare(a.Throughput, b.Throughput), cmp.Compare(a.area(), b.area()), byShare(a, b))
 	})
 }
 
-// serving returns the choices whose throughput is enough.
-func serving(choices []Configuration, enough func(Rate) bool) []Configuration {
+// choicesWith returns the configurations whose throughput satisfies the given condition.
+func choicesWith(choices []Configuration, enough func(Rate) bool) []Configuration {
 	var found []Configuration
 	for _, c := range choices {
 		if enough(c.Throughput) {
@@ -52,11 +52,11 @@ func serving(choices []Configuration, enough func(Rate) bool) []Configuration {
 	return found
 }
 
-// ScaleUp returns the configurations to add for a load that exceeds the throughput by gap: as many of the most efficient as the gap
-// fills, and one chosen by residual for the rest (FaST-GShare Algorithm 1, lines 4-12; FG-93, FG-94). It returns at most `most`
-// configurations; with fewer, they serve the whole gap. Without a gap it returns none (F2, F3).
+// ScaleUp returns the configurations of the instances to add for a load that exceeds the present throughput by gap: the most efficient
+// configuration as often as the gap fills it, and one chosen by residual for the remaining load (FaST-GShare, Algorithm 1, lines 4-12).
+// It returns at most `most` configurations, and none without a gap.
 //
-// The errors are *share.FieldError; without choices, ErrUnservable too.
+// Errors are *share.FieldError; without choices they wrap ErrUnservable too.
 func ScaleUp(gap Rate, choices []Configuration, residual Residual, most int) ([]Configuration, error) {
 	efficient, err := MostEfficient(choices)
 	if err != nil {
@@ -65,7 +65,7 @@ func ScaleUp(gap Rate, choices []Configuration, residual Residual, most int) ([]
 	if err := checkNumber("gap", gap); err != nil {
 		return nil, err
 	}
-	if gap <= negligible || most <= 0 {
+	if gap <= negligibleRate || most <= 0 {
 		return nil, nil
 	}
 	whole := math.Floor(float64(gap / efficient.Throughput))
@@ -75,15 +75,15 @@ func ScaleUp(gap Rate, choices []Configuration, residual Residual, most int) ([]
 	added := slices.Repeat([]Configuration{efficient}, int(whole))
 	// Rounding may put the rest a little outside of [0, T_eff), where no configuration need serve it.
 	rest := min(gap-Rate(whole)*efficient.Throughput, Rate(math.Nextafter(float64(efficient.Throughput), 0)))
-	if rest > negligible {
+	if rest > negligibleRate {
 		added = append(added, residual(rest, choices))
 	}
 	return added, nil
 }
 
-// ScaleDown returns how many instances to remove from the front of queue, which holds their throughputs, least efficient first. The
-// throughput exceeds the load by -gap. Instances are removed while the rest still serves the load (FaST-GShare Algorithm 1, lines
-// 13-21; FG-96, FG-98). It stops at the first that is needed, so that no instance is removed before a less efficient one (F1).
+// ScaleDown returns how many instances can be removed from the front of queue, which holds their throughputs, least efficient first, if
+// the throughput of all instances exceeds the load by -gap (FaST-GShare, Algorithm 1, lines 13-21). It stops at the first instance that
+// the load needs, so that none is removed before a less efficient one.
 func ScaleDown(gap Rate, queue []Rate) int {
 	for n, throughput := range queue {
 		if gap+throughput > 0 {

@@ -54,7 +54,7 @@ func TestScaleUpProperties(t *testing.T) {
 			for _, a := range added {
 				total += a.Throughput
 			}
-			if total < gap-negligible*1.001-gap*1e-12 {
+			if total < gap-negligibleRate*1.001-gap*1e-12 {
 				t.Fatalf("%v added for a gap of %v", total, gap)
 			}
 			if n := len(added); n > 0 && total-added[n-1].Throughput >= gap {

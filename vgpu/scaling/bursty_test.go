@@ -61,7 +61,7 @@ func replay(t *testing.T, policy Policy, loads []Rate) outcome {
 				served += 2 * i.Configuration.Throughput
 			}
 		}
-		all, o.unserved, o.hotSeconds = all+load, o.unserved+max(0, load-served), o.hotSeconds+len(state.queue())
+		all, o.unserved, o.hotSeconds = all+load, o.unserved+max(0, load-served), o.hotSeconds+len(state.hotInstances())
 	}
 	o.unserved /= all
 	return o

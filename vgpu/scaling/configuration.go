@@ -10,18 +10,19 @@ import (
 // Rate is a load or a throughput in requests per second.
 type Rate float64
 
-// Configuration is what an instance can run on: a share, and the highest rate at which one instance on it meets the SLO
-// (DI-83). FaST-GShare calls the rate T and the share's two sides S and Q (FG-90).
+// Configuration is the share of a GPU that an instance can run on, with its throughput: the highest rate at which one such instance meets
+// the SLO. In FaST-GShare's notation the throughput is T, and the SMs and the quota of the share are S and Q.
 //
-// Throughputs of instances are added up, which is right while the requests on a slice fit it, as packing ensures. A caller that
-// measures interference lowers the Throughput of the instances concerned (F12).
+// Throughputs of instances can be added up while the requests of all shares on a slice fit the slice, which packing ensures. A caller
+// that measures interference lowers the Throughput of the instances concerned.
 type Configuration struct {
 	Share      share.Share
 	Batch      int // with which the throughput was measured
 	Throughput Rate
 }
 
-// PerResource returns the throughput per SM-time of a whole slice, in requests per second: T / (S x Q), FaST-GShare's RPR (FG-92).
+// PerResource returns the throughput in requests per second divided by the fraction of a slice's SM-time that the share requests: T / (S
+// x Q), which FaST-GShare calls RPR.
 func (c Configuration) PerResource() Rate {
 	return c.Throughput * Rate(share.WholeArea) / Rate(c.area())
 }
@@ -55,8 +56,8 @@ func validateAll(choices []Configuration) error {
 	return nil
 }
 
-// byEfficiency compares by throughput per SM-time, ascending (FG-95). Ties are broken by the share, so that the order is total.
-func byEfficiency(a, b Configuration) int {
+// compareEfficiency orders configurations by ascending throughput per SM-time. Ties are broken by the share, so that the order is total.
+func compareEfficiency(a, b Configuration) int {
 	return cmp.Or(cmp.Compare(a.PerResource(), b.PerResource()), cmp.Compare(b.area(), a.area()), byShare(b, a))
 }
 
@@ -64,10 +65,10 @@ func byShare(a, b Configuration) int {
 	return cmp.Or(cmp.Compare(a.Share.SMRequest, b.Share.SMRequest), cmp.Compare(a.Share.Memory, b.Share.Memory), cmp.Compare(a.Batch, b.Batch))
 }
 
-// MostEfficient returns the configuration with the highest throughput per SM-time, p_eff in FaST-GShare (Algorithm 1, line 5).
+// MostEfficient returns the configuration with the highest throughput per SM-time: p_eff in FaST-GShare's Algorithm 1, line 5.
 func MostEfficient(choices []Configuration) (Configuration, error) {
 	if err := validateAll(choices); err != nil {
 		return Configuration{}, err
 	}
-	return slices.MaxFunc(choices, byEfficiency), nil
+	return slices.MaxFunc(choices, compareEfficiency), nil
 }

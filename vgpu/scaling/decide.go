@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Action is the change that a decision makes to an instance.
+// Action is a kind of change that the autoscaler makes to an instance.
 type Action string
 
 // Create and Delete are the "+" and "-" of FaST-GShare's Algorithm 1 (FG-97). Promote and Demote change an instance's residency.
@@ -18,7 +18,7 @@ const (
 	Delete  Action = "delete"
 )
 
-// Rule is the reason of a decision, for events and logs.
+// Rule is the reason of an autoscaler's decision, as text for events and logs.
 type Rule string
 
 const (
@@ -31,21 +31,21 @@ const (
 	Bounds    Rule = "fewer instances than the minimum"
 )
 
-// Decision is one change to one instance. Instance is its state after the change.
+// Decision is one change that the autoscaler makes to one instance. Instance is the instance's state after the change.
 type Decision struct {
 	Action   Action
 	Rule     Rule
 	Instance Instance
 }
 
-// Scaler decides on the instances of one function. It is immutable.
+// Scaler is the autoscaler of one function: it decides when to create, promote, demote and delete instances. It is immutable.
 type Scaler struct {
 	policy  Policy
 	choices []Configuration
 }
 
-// New returns a Scaler that creates instances in the configurations of choices, which all meet the function's SLO (F5). Errors
-// are *share.FieldError; without choices they wrap ErrUnservable too.
+// New returns a Scaler that creates instances with the given configurations, all of which meet the function's SLO. Errors are
+// *share.FieldError; without configurations they wrap ErrUnservable too.
 func New(policy Policy, choices []Configuration) (*Scaler, error) {
 	policy = policy.withDefaults()
 	if err := policy.validate(); err != nil {
@@ -57,9 +57,9 @@ func New(policy Policy, choices []Configuration) (*Scaler, error) {
 	return &Scaler{policy: policy, choices: slices.Clone(choices)}, nil
 }
 
-// Decide returns the changes for a load that was measured at now. It is called once a period. The given state is not modified; the
-// returned one assumes that the decisions are carried out. now counts from any fixed time and never decreases. Errors are
-// *share.FieldError.
+// Decide returns the changes for the load that was measured at the time now, and the new state. Call it once per Policy.Period. It does
+// not modify the given state; the returned state assumes that the caller carries out the decisions. now counts from any fixed time and
+// never decreases. Errors are *share.FieldError.
 func (s *Scaler) Decide(now time.Duration, load Rate, state State) ([]Decision, State, error) {
 	if err := state.validate(now); err != nil {
 		return nil, state, err
@@ -69,8 +69,8 @@ func (s *Scaler) Decide(now time.Duration, load Rate, state State) ([]Decision, 
 	}
 	unchanged := state
 	state.Instances = slices.Clone(state.Instances)
-	step := step{policy: &s.policy, choices: s.choices, now: now, load: load, state: &state}
-	for _, rule := range []func() error{step.promote, step.reachMinimum, step.sample, step.scaleOut, step.scaleIn, step.age} {
+	step := decider{policy: &s.policy, choices: s.choices, now: now, load: load, state: &state}
+	for _, rule := range []func() error{step.promoteSpare, step.reachMinimum, step.addSample, step.scaleOut, step.scaleIn, step.ageIdle} {
 		if err := rule(); err != nil {
 			return nil, unchanged, err
 		}
@@ -78,7 +78,7 @@ func (s *Scaler) Decide(now time.Duration, load Rate, state State) ([]Decision, 
 	return step.decisions, state, nil
 }
 
-// maxLoad is the highest valid load: far above any real one, and low enough that sums of rates do not overflow.
+// maxLoad is the highest valid load in requests per second: far above any real one, and low enough that sums of rates do not overflow.
 const maxLoad Rate = 1e12
 
 func checkLoad(load Rate) error {

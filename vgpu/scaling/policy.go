@@ -46,8 +46,8 @@ func orDefault[T int | time.Duration](value *T, standard T) {
 	}
 }
 
-// samples returns the greatest number of samples in a window.
-func (p Policy) samples() int { return int(p.Window / p.Period) }
+// samplesPerWindow returns the greatest number of load samples that a window holds.
+func (p Policy) samplesPerWindow() int { return int(p.Window / p.Period) }
 
 func (p Policy) validate() error {
 	for _, check := range []struct {
@@ -57,8 +57,8 @@ func (p Policy) validate() error {
 	}{
 		{"period", p.Period > 0, "must be positive"},
 		{"window", p.Window >= p.Period && p.Window/p.Period <= maxSamples, fmt.Sprintf("must hold 1 to %d samples", maxSamples)},
-		{"out", p.Out >= 1 && p.Out <= p.samples(), "must be 1 to the samples of a window"},
-		{"in", p.In >= 1 && p.In < p.samples(), "must be at least 1 and less than the samples of a window"},
+		{"out", p.Out >= 1 && p.Out <= p.samplesPerWindow(), "must be 1 to the samples of a window"},
+		{"in", p.In >= 1 && p.In < p.samplesPerWindow(), "must be at least 1 and less than the samples of a window"},
 		{"min", p.Min >= 0, "must not be negative"},
 		{"max", p.Max >= 1 && p.Max >= p.Min && p.Max <= maxInstances, fmt.Sprintf("must be min to %d, at least 1", maxInstances)},
 		{"sharedFor", p.SharedFor > 0, "must be positive"},

@@ -1,12 +1,12 @@
 package scaling
 
-// Predictor returns the load expected a few samples ahead, from the samples of the last window, oldest first and at least one (F9,
-// FG-02). The result is never negative.
+// Predictor is a function that forecasts the load a few sampling periods ahead from the samples of the last window, which are ordered
+// from the oldest and at least one. The forecast is never negative.
 type Predictor func(samples []Rate) Rate
 
-// MeanOrTrend is the default Predictor: the larger of the samples' mean and their trend, so that it follows a rise at once and a
-// fall slowly.
-func MeanOrTrend(samples []Rate) Rate { return max(mean(samples), trend(samples)) }
+// MeanOrTrend is the default Predictor: it returns the larger of the samples' mean and their linear trend, so that the forecast follows a
+// rise at once and a fall slowly.
+func MeanOrTrend(samples []Rate) Rate { return max(mean(samples), holtForecast(samples)) }
 
 func mean(samples []Rate) Rate {
 	var sum Rate
@@ -24,8 +24,9 @@ const (
 	lookAhead   = 5 // samples
 )
 
-// trend extrapolates an exponentially weighted level by an exponentially weighted slope (Holt's linear method).
-func trend(samples []Rate) Rate {
+// holtForecast returns the load expected lookAhead samples after the last one, by Holt's linear method: an exponentially weighted level,
+// extrapolated by an exponentially weighted slope.
+func holtForecast(samples []Rate) Rate {
 	level, slope := samples[0], Rate(0)
 	for _, s := range samples[1:] {
 		last := level
@@ -42,8 +43,8 @@ const (
 	measurementVariance = 10
 )
 
-// Kalman is a Predictor that takes the samples for noisy measurements of a load that changes at random (a Kalman filter with A = H
-// = 1). It follows a step within about ten samples and does not extrapolate.
+// Kalman is a Predictor that filters the samples as noisy measurements of a load that changes at random (a Kalman filter with A = H = 1).
+// It follows a step within about ten samples and does not extrapolate.
 func Kalman(samples []Rate) Rate {
 	level, variance := samples[0], Rate(measurementVariance)
 	for _, s := range samples[1:] {

@@ -87,11 +87,11 @@ func checkBounds(t *testing.T, policy Policy, state State) {
 			shared++
 		}
 	}
-	if hot := len(state.queue()); hot < policy.Min || len(state.Instances) > policy.Max || shared > 1 {
+	if hot := len(state.hotInstances()); hot < policy.Min || len(state.Instances) > policy.Max || shared > 1 {
 		t.Fatalf("%d hot and %d shared of %d, minimum %d, maximum %d", hot, shared, len(state.Instances), policy.Min, policy.Max)
 	}
 }
 
-func hotOf(s State) Rate { return sum(s.throughputs(s.queue())) }
+func hotOf(s State) Rate { return sum(s.throughputs(s.hotInstances())) }
 
-func allOf(s State) Rate { return hotOf(s) + sum(s.throughputs(s.spare())) }
+func allOf(s State) Rate { return hotOf(s) + sum(s.throughputs(s.spareInstances())) }

@@ -43,11 +43,11 @@ func TestFaSTRamp(t *testing.T) {
 				t.Fatal(err)
 			}
 			state, decided = next, decided+len(decisions)
-			most = max(most, len(state.queue()))
+			most = max(most, len(state.hotInstances()))
 		}
-		t.Logf("%s: at most %d hot, %d at the end, %d decisions, %.1f %% above the throughput", name, most, len(state.queue()), decided, 100*unserved/requests)
-		if most != c.most || len(state.queue()) != 1 || decided > c.decisions || unserved > c.unservedMax*requests {
-			t.Errorf("%s: at most %d hot, %d at the end, %d decisions, %.3f above the throughput; want %+v", name, most, len(state.queue()), decided, unserved/requests, c)
+		t.Logf("%s: at most %d hot, %d at the end, %d decisions, %.1f %% above the throughput", name, most, len(state.hotInstances()), decided, 100*unserved/requests)
+		if most != c.most || len(state.hotInstances()) != 1 || decided > c.decisions || unserved > c.unservedMax*requests {
+			t.Errorf("%s: at most %d hot, %d at the end, %d decisions, %.3f above the throughput; want %+v", name, most, len(state.hotInstances()), decided, unserved/requests, c)
 		}
 	}
 }

@@ -97,7 +97,7 @@ func FuzzDecide(f *testing.F) {
 			if now += int64(time.Second); now < 0 {
 				return
 			}
-			if hot := len(state.queue()); hot < low || len(state.Instances) > max(high, 10) {
+			if hot := len(state.hotInstances()); hot < low || len(state.Instances) > max(high, 10) {
 				t.Fatalf("%d hot of %d, minimum %d, maximum %d", hot, len(state.Instances), low, high)
 			}
 		}

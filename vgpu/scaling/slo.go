@@ -16,8 +16,8 @@ type SLO struct {
 	Headroom share.PerMille // part of Latency by which measured latencies must stay below it
 }
 
-// Choices returns the profiled configurations that meet the SLO (F5). Without this filter FaST-GShare's Algorithm 1 always takes the
-// smallest share, whose tail latency is useless. The points are of the whole model on one kind of device; points without SMs are
+// Choices returns the profiled configurations that meet the SLO. Without this filter, FaST-GShare's Algorithm 1 would always choose the
+// smallest share, whose tail latency is useless. The points are measurements of the whole model on one GPU model; points without SMs are
 // skipped. Errors are *share.FieldError; where no point meets the SLO they wrap ErrUnservable too.
 func (s SLO) Choices(points []profile.Point) ([]Configuration, error) {
 	if err := s.validate(); err != nil {
@@ -36,12 +36,12 @@ func (s SLO) Choices(points []profile.Point) ([]Configuration, error) {
 			continue
 		}
 		shortest = min(shortest, s.tail(p))
-		if s.tail(p) <= s.bound() {
+		if s.tail(p) <= s.latencyBound() {
 			choices = append(choices, configuration(p))
 		}
 	}
 	if len(choices) == 0 {
-		return nil, unservable("latency", "%v, less head-room %v: the shortest tail in the profile is %v", s.Latency, s.bound(), shortest)
+		return nil, unservable("latency", "%v, less head-room %v: the shortest tail in the profile is %v", s.Latency, s.latencyBound(), shortest)
 	}
 	return choices, nil
 }
@@ -58,8 +58,8 @@ func configuration(p profile.Point) Configuration {
 	}
 }
 
-// bound returns the highest measured tail latency that meets the SLO.
-func (s SLO) bound() time.Duration {
+// latencyBound returns the highest measured tail latency that meets the SLO.
+func (s SLO) latencyBound() time.Duration {
 	return time.Duration(float64(s.Latency) * (1 - float64(s.Headroom)/float64(share.Whole)))
 }
 

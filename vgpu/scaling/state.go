@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Residency is how quickly an instance can serve: Hot at once, Cold not at all.
+// Residency is how quickly an instance can serve requests, from Hot (at once) to Cold (it has to be created).
 type Residency int
 
 // Hot instances serve. Shared ones serve in turn with those of other functions, Warm ones are in host memory: both become Hot faster
@@ -36,7 +36,7 @@ func (r Residency) String() string {
 // ID identifies an instance of a function. Later instances have higher IDs.
 type ID int
 
-// Instance is one copy of a function that runs or starts.
+// Instance is one running or starting copy of a function, as the autoscaler sees it.
 type Instance struct {
 	ID            ID
 	Configuration Configuration
@@ -44,8 +44,8 @@ type Instance struct {
 	Since         time.Duration // time of its last change of residency
 }
 
-// State is what a Scaler needs to know of a function from one decision to the next. The zero value is a function without
-// instances. The caller removes instances that fail.
+// State is what the autoscaler remembers of a function between two decisions. The zero value is a function without instances. The caller
+// removes instances that fail.
 type State struct {
 	Samples   []Sample   // oldest first
 	Instances []Instance // by ID ascending
@@ -85,8 +85,9 @@ func (s *State) validateSamples(now time.Duration) error {
 	return nil
 }
 
-// queue returns the indices of the hot instances, the least efficient first, and the youngest first of equal ones (FG-95, F8).
-func (s *State) queue() []int {
+// hotInstances returns the indices of the Hot instances, the least efficient first, and of equally efficient ones the youngest first: the
+// order in which they are demoted.
+func (s *State) hotInstances() []int {
 	var at []int
 	for i := range s.Instances {
 		if s.Instances[i].Residency == Hot {
@@ -100,8 +101,9 @@ func (s *State) queue() []int {
 	return at
 }
 
-// spare returns the indices of the instances that can be promoted: Shared before Warm, then the most efficient, then the oldest.
-func (s *State) spare() []int {
+// spareInstances returns the indices of the instances that are not Hot, in the order in which to promote them: Shared before Warm, then
+// the most efficient, then the oldest.
+func (s *State) spareInstances() []int {
 	var at []int
 	for i := range s.Instances {
 		if s.Instances[i].Residency != Hot {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// step is one call of Decide. Its rules run in order, each on the state that the ones before it left.
-type step struct {
+// decider is one call of Scaler.Decide. Its rules run in order, each on the state that the rules before it left.
+type decider struct {
 	policy    *Policy
 	choices   []Configuration
 	now       time.Duration
@@ -15,10 +15,11 @@ type step struct {
 	decisions []Decision
 }
 
-// promote makes instances Hot as soon as the load exceeds the hot throughput. Promotion is fast, so no window delays it (DI-84).
-func (s *step) promote() error {
-	gap := s.load - s.hot()
-	for _, at := range s.state.spare() {
+// promoteSpare makes Shared and Warm instances Hot as soon as the load exceeds the throughput of the Hot ones. A promotion is fast, so it
+// does not wait for a window of samples.
+func (s *decider) promoteSpare() error {
+	gap := s.load - s.hotThroughput()
+	for _, at := range s.state.spareInstances() {
 		if gap <= 0 {
 			break
 		}
@@ -28,13 +29,13 @@ func (s *step) promote() error {
 	return nil
 }
 
-// reachMinimum promotes or creates instances up to the policy's minimum of hot ones.
-func (s *step) reachMinimum() error {
-	missing := s.policy.Min - len(s.state.queue())
+// reachMinimum promotes or creates instances until the policy's minimum number of Hot instances is reached.
+func (s *decider) reachMinimum() error {
+	missing := s.policy.Min - len(s.state.hotInstances())
 	if missing <= 0 {
 		return nil
 	}
-	spare := s.state.spare()
+	spare := s.state.spareInstances()
 	for _, at := range spare[:min(missing, len(spare))] {
 		s.move(at, Hot, Promote, Bounds)
 	}
@@ -43,21 +44,21 @@ func (s *step) reachMinimum() error {
 	return err
 }
 
-// sample adds the load to the window, which the rules before it may have cleared.
-func (s *step) sample() error {
+// addSample adds the present load to the window of samples, which the rules before it may have cleared.
+func (s *decider) addSample() error {
 	s.state.Samples = window(s.state.Samples).add(Sample{s.now, s.load}, s.policy.Window, s.policy.Period)
 	return nil
 }
 
-// scaleOut creates instances once enough samples exceed the throughput of all instances (DI-81), for the larger of the load that
-// those samples reached and the predicted one (D24). A function without instances does not wait for the window.
-func (s *step) scaleOut() error {
-	w, throughput := window(s.state.Samples), s.hot()+sum(s.state.throughputs(s.state.spare()))
-	rule, least := ScaleOut, w.reached(s.policy.Out)
+// scaleOut creates instances once enough samples of the window exceed the throughput of all instances, for the larger of the load that
+// those samples reached and the predicted load. A function without instances gets one without waiting for the window.
+func (s *decider) scaleOut() error {
+	w, throughput := window(s.state.Samples), s.hotThroughput()+sum(s.state.throughputs(s.state.spareInstances()))
+	rule, least := ScaleOut, w.loadReached(s.policy.Out)
 	switch {
 	case throughput == 0 && s.load > 0:
 		rule, least = FromZero, s.load
-	case w.above(throughput) < s.policy.Out:
+	case w.countAbove(throughput) < s.policy.Out:
 		return nil
 	}
 	gap := max(least, s.policy.Predict(w.loads())) - throughput
@@ -66,34 +67,34 @@ func (s *step) scaleOut() error {
 	return err
 }
 
-// scaleIn demotes hot instances once enough samples are below the throughput of one instance fewer (DI-82). ScaleDown chooses them,
-// for the larger of the load that the remaining samples reach and the predicted one. The most efficient of them becomes the
-// function's only Shared instance (FF-45); the others, and the Shared instance before it, become Warm.
-func (s *step) scaleIn() error {
-	w, queue := window(s.state.Samples), s.state.queue()
+// scaleIn demotes Hot instances once enough samples of the window are below the throughput of one instance fewer. ScaleDown chooses them,
+// for the larger of the load that the other samples reach and the predicted load. The most efficient of the demoted instances becomes the
+// function's only Shared instance; the others, and the previous Shared instance, become Warm.
+func (s *decider) scaleIn() error {
+	w, queue := window(s.state.Samples), s.state.hotInstances()
 	may := max(0, len(queue)-s.policy.Min)
 	throughputs := s.state.throughputs(queue[:may])
-	if may == 0 || w.below(s.hot()-throughputs[0]) <= s.policy.In {
+	if may == 0 || w.countBelow(s.hotThroughput()-throughputs[0]) <= s.policy.In {
 		return nil
 	}
-	demand := max(w.reached(s.policy.samples()-s.policy.In), s.policy.Predict(w.loads()))
+	demand := max(w.loadReached(s.policy.samplesPerWindow()-s.policy.In), s.policy.Predict(w.loads()))
 	if err := checkNumber("predicted load", demand); err != nil {
 		return err
 	}
-	leaving := queue[:ScaleDown(demand-s.hot(), throughputs)]
+	leaving := queue[:ScaleDown(demand-s.hotThroughput(), throughputs)]
 	for i, at := range leaving {
 		if i < len(leaving)-1 {
 			s.move(at, Warm, Demote, ScaleIn)
 			continue
 		}
-		s.displace()
+		s.demoteShared()
 		s.move(at, Shared, Demote, ScaleIn)
 	}
 	return nil
 }
 
-// displace demotes the Shared instance, if there is one.
-func (s *step) displace() {
+// demoteShared makes the function's Shared instance Warm, if there is one.
+func (s *decider) demoteShared() {
 	for at := range s.state.Instances {
 		if s.state.Instances[at].Residency == Shared {
 			s.move(at, Warm, Demote, Displaced)
@@ -101,8 +102,8 @@ func (s *step) displace() {
 	}
 }
 
-// age demotes, and in the end deletes, instances that have been idle for long (FF-43).
-func (s *step) age() error {
+// ageIdle makes a Shared instance Warm, and deletes a Warm one, once it has not been needed for the time that the policy sets.
+func (s *decider) ageIdle() error {
 	for at := range s.state.Instances {
 		switch i := &s.state.Instances[at]; {
 		case i.Residency == Shared && s.now-i.Since >= s.policy.SharedFor:
@@ -115,10 +116,10 @@ func (s *step) age() error {
 	return nil
 }
 
-// hot returns the throughput of all hot instances.
-func (s *step) hot() Rate { return sum(s.state.throughputs(s.state.queue())) }
+// hotThroughput returns the throughput of all Hot instances, in requests per second.
+func (s *decider) hotThroughput() Rate { return sum(s.state.throughputs(s.state.hotInstances())) }
 
-func (s *step) create(added []Configuration, rule Rule) {
+func (s *decider) create(added []Configuration, rule Rule) {
 	for _, c := range added {
 		s.state.LastID++
 		s.state.Instances = append(s.state.Instances, Instance{ID: s.state.LastID, Configuration: c, Since: s.now})
@@ -126,14 +127,15 @@ func (s *step) create(added []Configuration, rule Rule) {
 	}
 }
 
-func (s *step) move(at int, to Residency, action Action, rule Rule) {
+func (s *decider) move(at int, to Residency, action Action, rule Rule) {
 	i := &s.state.Instances[at]
 	i.Residency, i.Since = to, s.now
 	s.record(at, action, rule)
 }
 
-// record appends a decision and clears the window, since the throughput has changed (D23); ageing does not change it.
-func (s *step) record(at int, action Action, rule Rule) {
+// record appends a decision about the instance at an index. It clears the window of samples, because the throughput has changed, unless
+// the instance was only unneeded and served nothing.
+func (s *decider) record(at int, action Action, rule Rule) {
 	s.decisions = append(s.decisions, Decision{Action: action, Rule: rule, Instance: s.state.Instances[at]})
 	if rule != Unneeded {
 		s.state.Samples = nil

@@ -11,11 +11,11 @@ type Sample struct {
 	Load Rate
 }
 
-// window holds the samples of the policy's last Window, oldest first (DI-80).
+// window is a sliding window of load samples, oldest first.
 type window []Sample
 
-// add returns the window with one more sample and without those that are older than length, so that a scaler that was stopped does
-// not act on old load. A sample less than a period after the last one is ignored.
+// add returns the window with one more sample and without the samples that are older than length, so that an autoscaler that was stopped
+// does not act on old load. A sample less than a period after the last one is ignored.
 func (w window) add(s Sample, length, period time.Duration) window {
 	if len(w) > 0 && s.At-w[len(w)-1].At < period {
 		return w
@@ -27,14 +27,14 @@ func (w window) add(s Sample, length, period time.Duration) window {
 	return append(slices.Clone(w[young:]), s)
 }
 
-// above returns the number of samples above the throughput.
-func (w window) above(throughput Rate) int {
+// countAbove returns the number of samples above the given throughput.
+func (w window) countAbove(throughput Rate) int {
 	return w.count(func(load Rate) bool { return load > throughput })
 }
 
-// below returns the number of samples below the throughput. A load of zero counts as below even a throughput of zero: otherwise the
-// last instance would never be removed.
-func (w window) below(throughput Rate) int {
+// countBelow returns the number of samples below the given throughput. A load of zero counts as below even if the throughput is zero:
+// otherwise the last instance would never be removed.
+func (w window) countBelow(throughput Rate) int {
 	return w.count(func(load Rate) bool { return load < throughput || load == 0 })
 }
 
@@ -56,8 +56,8 @@ func (w window) loads() []Rate {
 	return loads
 }
 
-// reached returns the highest load that at least n of the samples reach, or 0 with fewer than n samples.
-func (w window) reached(n int) Rate {
+// loadReached returns the highest load that at least n of the samples reach, or 0 if there are fewer than n samples.
+func (w window) loadReached(n int) Rate {
 	loads := w.loads()
 	slices.Sort(loads)
 	if n > len(loads) {

@@ -28,7 +28,7 @@ type request struct {
 
 func readRequests(text string, form requestTable) ([]Series, error) {
 	var all []request
-	for row, err := range rows(text) {
+	for row, err := range csvRows(text) {
 		if err != nil {
 			return nil, err
 		}
@@ -38,12 +38,12 @@ func readRequests(text string, form requestTable) ([]Series, error) {
 		}
 		all = append(all, r)
 	}
-	return count(all)
+	return countPerSecond(all)
 }
 
 func (form requestTable) request(row *table.Row) (request, error) {
 	r := request{name: "requests"}
-	at, err := column(row, form.time)
+	at, err := columnIndex(row, form.time)
 	if err != nil {
 		return r, err
 	}
@@ -53,18 +53,18 @@ func (form requestTable) request(row *table.Row) (request, error) {
 	if form.less == "" {
 		return r, nil
 	}
-	less, lessErr := column(row, form.less)
-	name, nameErr := column(row, form.name)
+	less, lessErr := columnIndex(row, form.less)
+	name, nameErr := columnIndex(row, form.name)
 	if err := cmp.Or(lessErr, nameErr); err != nil {
 		return r, err
 	}
-	took, err := number(row.Fields[less], row.Line, form.less)
+	took, err := parseNumber(row.Fields[less], row.Line, form.less)
 	r.at, r.name = r.at-took, row.Fields[name]
 	return r, err
 }
 
 func parseSeconds(word string, line int, column string) (float64, error) {
-	return number(word, line, column)
+	return parseNumber(word, line, column)
 }
 
 // parseDate parses a timestamp and returns it in seconds since the Unix epoch.
@@ -77,7 +77,7 @@ func parseDate(word string, line int, column string) (float64, error) {
 }
 
 // count returns the number of requests per second for each function, starting at the first request of all.
-func count(all []request) ([]Series, error) {
+func countPerSecond(all []request) ([]Series, error) {
 	if len(all) == 0 {
 		return nil, share.Invalid("trace", "has no requests")
 	}
@@ -116,12 +116,12 @@ func list(found map[string]*Series) []Series {
 // readMinutes parses a table with one function per line and one column of request counts per minute.
 func readMinutes(text string) ([]Series, error) {
 	var all []Series
-	for row, err := range rows(text) {
+	for row, err := range csvRows(text) {
 		if err != nil {
 			return nil, err
 		}
-		name, nameErr := column(&row, "HashFunction")
-		first, firstErr := column(&row, "1")
+		name, nameErr := columnIndex(&row, "HashFunction")
+		first, firstErr := columnIndex(&row, "1")
 		if err := cmp.Or(nameErr, firstErr); err != nil {
 			return nil, err
 		}
@@ -130,7 +130,7 @@ func readMinutes(text string) ([]Series, error) {
 		}
 		s := Series{Name: row.Fields[name], Step: minute}
 		for i, word := range row.Fields[first:] {
-			n, err := number(word, row.Line, "minute "+strconv.Itoa(i+1))
+			n, err := parseNumber(word, row.Line, "minute "+strconv.Itoa(i+1))
 			if err != nil {
 				return nil, err
 			}

@@ -71,7 +71,7 @@ func readRates(text string) ([]Series, error) {
 		if word = strings.TrimSpace(word); word == "" {
 			continue
 		}
-		rate, err := number(word, line, "rate")
+		rate, err := parseNumber(word, line, "rate")
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +87,7 @@ func readRates(text string) ([]Series, error) {
 }
 
 // number parses a finite number of at least zero.
-func number(word string, line int, column string) (float64, error) {
+func parseNumber(word string, line int, column string) (float64, error) {
 	x, err := strconv.ParseFloat(word, 64)
 	if err != nil || !(x >= 0) || math.IsInf(x, 0) {
 		return 0, share.Invalid(fmt.Sprintf("line %d, %s", line, column), "%.64q is no number of at least 0", word)
@@ -96,7 +96,7 @@ func number(word string, line int, column string) (float64, error) {
 }
 
 // rows returns an iterator over the rows of CSV text with a header.
-func rows(text string) iter.Seq2[table.Row, error] {
+func csvRows(text string) iter.Seq2[table.Row, error] {
 	return func(yield func(table.Row, error) bool) {
 		for r, err := range table.Rows(strings.NewReader(text)) {
 			if err != nil {
@@ -110,7 +110,7 @@ func rows(text string) iter.Seq2[table.Row, error] {
 }
 
 // column returns the index of a column, or an error if the header lacks it.
-func column(r *table.Row, name string) (int, error) {
+func columnIndex(r *table.Row, name string) (int, error) {
 	i := r.Column(name)
 	if i < 0 {
 		return 0, share.Invalid("line 1", "there is no column %s", name)

@@ -96,7 +96,7 @@ type Arrival struct {
 func Arrivals(sources []Source, until time.Duration, seed uint64) []Arrival {
 	var all []Arrival
 	for f := range sources {
-		all = draw(all, &sources[f], int32(f), until, rand.New(rand.NewPCG(seed, uint64(f)+100)))
+		all = drawArrivals(all, &sources[f], int32(f), until, rand.New(rand.NewPCG(seed, uint64(f)+100)))
 	}
 	slices.SortFunc(all, func(a, b Arrival) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Function, b.Function)) })
 	return all
@@ -104,7 +104,7 @@ func Arrivals(sources []Source, until time.Duration, seed uint64) []Arrival {
 
 // draw appends the arrivals of one function. It draws exponential gaps in expected requests and maps them to time by the
 // rate of each step (the time change of a Poisson process).
-func draw(all []Arrival, s *Source, function int32, until time.Duration, random *rand.Rand) []Arrival {
+func drawArrivals(all []Arrival, s *Source, function int32, until time.Duration, random *rand.Rand) []Arrival {
 	next, passed := random.ExpFloat64(), 0.0
 	first := int(s.Shift / s.Series.Step)
 	for i := 0; time.Duration(i)*s.Series.Step < until; i++ {

@@ -17,21 +17,21 @@ type candidate struct {
 
 // candidate returns the idle slice for a function: its own, or the best one to load it to. If its own slice is busy, the function
 // moves only if it starts earlier on another one than by waiting.
-func (n *Node) candidate(f *function) (candidate, bool) {
+func (n *Node) bestCandidate(f *function) (candidate, bool) {
 	if f.on != nil && f.on.running == nil {
 		return candidate{function: f, slice: f.on, source: Resident}, true
 	}
-	load, source := n.load(f)
+	load, source := n.loadTime(f)
 	if f.on != nil && n.now+load >= f.on.until {
 		return candidate{}, false
 	}
 	var best candidate
 	for _, s := range n.slices {
-		if s.running != nil || s.time(f) == 0 {
+		if s.running != nil || s.executionTime(f) == 0 {
 			continue
 		}
 		p := candidate{f, s, source, load, s.victims(f)}
-		if best.slice == nil || n.better(&p, &best) {
+		if best.slice == nil || n.isBetter(&p, &best) {
 			best = p
 		}
 	}
@@ -40,17 +40,17 @@ func (n *Node) candidate(f *function) (candidate, bool) {
 
 // better reports whether a is preferred to b. In this order: meets the deadline, evicts no function with requests, evicts none
 // or those used least recently (FF-47), is the smallest slice (U9).
-func (n *Node) better(a, b *candidate) bool {
+func (n *Node) isBetter(a, b *candidate) bool {
 	return cmp.Or(
-		falseFirst(n.late(a), n.late(b)),
-		falseFirst(slices.ContainsFunc(a.victims, hasRequests), slices.ContainsFunc(b.victims, hasRequests)),
-		cmp.Compare(lastUse(a.victims), lastUse(b.victims)),
+		compareBools(n.isLate(a), n.isLate(b)),
+		compareBools(slices.ContainsFunc(a.victims, hasRequests), slices.ContainsFunc(b.victims, hasRequests)),
+		cmp.Compare(lastUsed(a.victims), lastUsed(b.victims)),
 		a.slice.Kind.Compare(b.slice.Kind),
 	) < 0
 }
 
 // falseFirst compares two booleans; false is less.
-func falseFirst(a, b bool) int {
+func compareBools(a, b bool) int {
 	switch {
 	case a == b:
 		return 0
@@ -61,15 +61,15 @@ func falseFirst(a, b bool) int {
 }
 
 // late reports whether the request misses its deadline there.
-func (n *Node) late(p *candidate) bool {
-	return n.now+p.load+p.slice.time(p.function) > (*p.function.waiting.next())[0].Deadline
+func (n *Node) isLate(p *candidate) bool {
+	return n.now+p.load+p.slice.executionTime(p.function) > (*p.function.waiting.nextHeap())[0].Deadline
 }
 
 // hasRequests reports whether a function has waiting requests.
 func hasRequests(f *function) bool { return f.waiting.len() > 0 }
 
 // lastUse returns the last use of the most recently used victim; a negative time if there is none.
-func lastUse(victims []*function) time.Duration {
+func lastUsed(victims []*function) time.Duration {
 	if len(victims) == 0 {
 		return -1
 	}

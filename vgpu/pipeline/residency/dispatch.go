@@ -39,7 +39,7 @@ type Decision struct {
 // there; else it is loaded to one, and the least recently used residents are evicted (FF-47). A running request is never
 // interrupted (U11).
 func (n *Node) Dispatch(now time.Duration) Decision {
-	n.advance(now)
+	n.advanceClock(now)
 	var d Decision
 	if !slices.ContainsFunc(n.slices, func(s *slice) bool { return s.running == nil }) {
 		return d
@@ -48,28 +48,28 @@ func (n *Node) Dispatch(now time.Duration) Decision {
 		f.active = f.waiting.len() > 0
 		return !f.active
 	})
-	d.Refused = n.expire()
+	d.Refused = n.expireRequests()
 	for {
-		p, ok := n.next()
+		p, ok := n.nextStart()
 		if !ok {
 			return d
 		}
-		d.Starts = append(d.Starts, n.start(p))
+		d.Starts = append(d.Starts, n.startRequest(p))
 	}
 }
 
 // start updates the state for a request that starts at p.
-func (n *Node) start(p candidate) Start {
+func (n *Node) startRequest(p candidate) Start {
 	f, s := p.function, p.slice
 	request := f.waiting.pop()
-	start := Start{Request: request.Request, Slice: s.ID, Source: p.source, Load: p.load, Execution: s.time(f)}
+	start := Start{Request: request.Request, Slice: s.ID, Source: p.source, Load: p.load, Execution: s.executionTime(f)}
 	for _, v := range p.victims {
 		n.evict(v)
 		start.Evicted = append(start.Evicted, v.Name)
 	}
 	if f.on != s {
-		n.drop(f)
-		n.host.take(f)
+		n.unload(f)
+		n.host.remove(f)
 		start.Scrub = s.add(f)
 		f.on = s
 	}
@@ -81,8 +81,8 @@ func (n *Node) start(p candidate) Start {
 
 // Finish records the end of the request on a slice. Errors are *share.FieldError.
 func (n *Node) Finish(now time.Duration, id string) error {
-	n.advance(now)
-	s := n.slice(id)
+	n.advanceClock(now)
+	s := n.findSlice(id)
 	if s == nil || s.running == nil {
 		return share.Invalid("slice", "nothing runs on %.64q", id)
 	}
@@ -92,7 +92,7 @@ func (n *Node) Finish(now time.Duration, id string) error {
 	n.outcomes.add(n.now, n.policy.Window, s.request.feasible && n.now > s.request.Deadline)
 	s.running, s.ended, f.running, f.used = nil, n.now, false, n.now
 	if f.terminating {
-		n.end(f)
+		n.deleteInstance(f)
 	}
 	return nil
 }

@@ -10,23 +10,23 @@ import (
 
 // AddSlice adds a shared slice, with empty memory. Errors are *share.FieldError.
 func (n *Node) AddSlice(now time.Duration, s pipeline.Slice) error {
-	n.advance(now)
+	n.advanceClock(now)
 	switch {
-	case s.ID == "" || n.slice(s.ID) != nil:
+	case s.ID == "" || n.findSlice(s.ID) != nil:
 		return share.Invalid("id", "%.64q is empty or shared already", s.ID)
 	case s.Kind.Memory < 1 || s.Kind.Memory > share.MaxMemory:
 		return share.Invalid("memory", "%d of slice %.64q is outside 1 to %d bytes", s.Kind.Memory, s.ID, share.MaxMemory)
 	}
 	n.slices = append(n.slices, &slice{Slice: s, free: s.Kind.Memory, ended: n.now})
-	n.resize()
+	n.slicesChanged()
 	return nil
 }
 
 // RemoveSlice removes a slice on which nothing runs. Its residents are evicted to host memory within the limit. The caller
 // scrubs the slice's memory before another tenant uses it.
 func (n *Node) RemoveSlice(now time.Duration, id string) error {
-	n.advance(now)
-	s := n.slice(id)
+	n.advanceClock(now)
+	s := n.findSlice(id)
 	switch {
 	case s == nil:
 		return share.Invalid("id", "slice %.64q is not shared", id)
@@ -36,14 +36,14 @@ func (n *Node) RemoveSlice(now time.Duration, id string) error {
 	for _, f := range slices.Clone(s.residents) {
 		n.evict(f)
 	}
-	n.remove(s)
+	n.deleteSlice(s)
 	return nil
 }
 
 // LoseSlice removes a failed slice with its residents. It returns the request that ran there, if any.
 func (n *Node) LoseSlice(now time.Duration, id string) (Request, bool) {
-	n.advance(now)
-	s := n.slice(id)
+	n.advanceClock(now)
+	s := n.findSlice(id)
 	if s == nil {
 		return Request{}, false
 	}
@@ -52,24 +52,24 @@ func (n *Node) LoseSlice(now time.Duration, id string) (Request, bool) {
 		s.running.running = false
 	}
 	for _, f := range slices.Clone(s.residents) {
-		n.drop(f)
+		n.unload(f)
 		if f.terminating {
-			n.end(f)
+			n.deleteInstance(f)
 		}
 	}
-	n.remove(s)
+	n.deleteSlice(s)
 	return request, ran
 }
 
 // remove removes a slice.
-func (n *Node) remove(s *slice) {
+func (n *Node) deleteSlice(s *slice) {
 	n.slices = slices.DeleteFunc(n.slices, func(other *slice) bool { return other == s })
-	n.resize()
+	n.slicesChanged()
 }
 
 // resize updates what depends on the set of slices.
-func (n *Node) resize() {
-	n.resized, n.outcomes = n.now, outcomes{}
+func (n *Node) slicesChanged() {
+	n.resized, n.outcomes = n.now, deadlineOutcomes{}
 	for _, f := range n.order {
 		n.updateFastest(f)
 	}
@@ -79,7 +79,7 @@ func (n *Node) resize() {
 func (n *Node) updateFastest(f *function) {
 	f.runs, f.fastest = false, maxTime
 	for _, s := range n.slices {
-		if t := s.time(f); t > 0 {
+		if t := s.executionTime(f); t > 0 {
 			f.runs, f.fastest = true, min(f.fastest, t)
 		}
 	}
@@ -91,7 +91,7 @@ func (n *Node) updateFastest(f *function) {
 }
 
 // slice returns the slice with this ID, or nil.
-func (n *Node) slice(id string) *slice {
+func (n *Node) findSlice(id string) *slice {
 	at := slices.IndexFunc(n.slices, func(s *slice) bool { return s.ID == id })
 	if at < 0 {
 		return nil
@@ -101,12 +101,12 @@ func (n *Node) slice(id string) *slice {
 
 // evict moves the data of a function that is not running to host memory (FF-42).
 func (n *Node) evict(f *function) {
-	n.drop(f)
-	n.host.put(f)
+	n.unload(f)
+	n.host.add(f)
 }
 
 // drop removes the data of a function from its slice.
-func (n *Node) drop(f *function) {
+func (n *Node) unload(f *function) {
 	if f.on != nil {
 		f.on.remove(f)
 		f.on = nil

@@ -8,12 +8,12 @@ import (
 
 // Meter measures the part of a sliding window in which something was in use. The zero value is ready to use.
 type Meter struct {
-	spans []span
+	spans []busySpan
 	total time.Duration // of spans
 }
 
 // span is a time in use, [from, to).
-type span struct{ from, to time.Duration }
+type busySpan struct{ from, to time.Duration }
 
 // Add records a time in use. Spans are added in order; a part before the end of the last span is ignored.
 func (m *Meter) Add(from, to time.Duration) {
@@ -21,7 +21,7 @@ func (m *Meter) Add(from, to time.Duration) {
 		from = max(from, m.spans[n-1].to)
 	}
 	if to > from {
-		m.spans, m.total = append(m.spans, span{from, to}), m.total+to-from
+		m.spans, m.total = append(m.spans, busySpan{from, to}), m.total+to-from
 	}
 }
 
@@ -41,10 +41,10 @@ func (m *Meter) Utilisation(now, window time.Duration) share.PerMille {
 		used -= max(0, start-m.spans[0].from)
 		used -= max(0, m.spans[len(m.spans)-1].to-now)
 	}
-	return part(max(0, used), window)
+	return ratio(max(0, used), window)
 }
 
 // part returns used/window.
-func part(used, window time.Duration) share.PerMille {
+func ratio(used, window time.Duration) share.PerMille {
 	return share.PerMille(float64(used) / float64(window) * float64(share.Whole))
 }

@@ -21,9 +21,9 @@ type Node struct {
 	order     []*function // as registered
 	active    []*function // with waiting requests, now or at the last Dispatch
 	slices    []*slice    // as added
-	host      host
-	resized   time.Duration // when the number of slices last changed
-	outcomes  outcomes      // since resized
+	host      hostCache
+	resized   time.Duration    // when the number of slices last changed
+	outcomes  deadlineOutcomes // since resized
 }
 
 // function is a registered function and the state of its one instance on this node, if there is one.
@@ -36,7 +36,7 @@ type function struct {
 	on          *slice        // where it is resident, or nil
 	running     bool
 	terminating bool // promoted; the instance ends with the running request
-	waiting     queue
+	waiting     requestQueue
 	active      bool          // whether it is in Node.active
 	since       time.Duration // when the instance was created
 	used        time.Duration // when it last got or finished a request
@@ -49,7 +49,7 @@ func New(p Policy) (*Node, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
 	}
-	return &Node{policy: p, functions: map[string]*function{}, host: host{limit: p.Host}}, nil
+	return &Node{policy: p, functions: map[string]*function{}, host: hostCache{limit: p.Host}}, nil
 }
 
 // Register adds a function. Its first request creates the instance.
@@ -67,17 +67,17 @@ func (n *Node) Register(f Function) error {
 }
 
 // advance sets the time.
-func (n *Node) advance(now time.Duration) { n.now = max(n.now, min(now, maxInstant)) }
+func (n *Node) advanceClock(now time.Duration) { n.now = max(n.now, min(now, maxInstant)) }
 
 // end deletes the instance of a function, with its data (FF-43).
-func (n *Node) end(f *function) {
-	n.drop(f)
-	n.host.take(f)
+func (n *Node) deleteInstance(f *function) {
+	n.unload(f)
+	n.host.remove(f)
 	f.exists, f.terminating, f.meter = false, false, Meter{}
 }
 
 // byUse orders functions from the least recently used.
-func byUse(a, b *function) int {
+func compareLastUse(a, b *function) int {
 	return cmp.Or(cmp.Compare(a.used, b.used), cmp.Compare(a.index, b.index))
 }
 
@@ -106,8 +106,8 @@ func (n *Node) Waiting(name string) int {
 
 // Promoted ends the shared instance of a function that has been promoted to a hot one (2 in fig. 8), after the request that it
 // runs. It returns the requests that waited for it, for the hot instance.
-func (n *Node) Promoted(now time.Duration, name string) []Request {
-	n.advance(now)
+func (n *Node) RemovePromoted(now time.Duration, name string) []Request {
+	n.advanceClock(now)
 	f := n.functions[name]
 	if f == nil || !f.exists {
 		return nil
@@ -117,17 +117,17 @@ func (n *Node) Promoted(now time.Duration, name string) []Request {
 		left = append(left, f.waiting.pop().Request)
 	}
 	if f.terminating = f.running; !f.running {
-		n.end(f)
+		n.deleteInstance(f)
 	}
 	return left
 }
 
 // Demoted adds an instance that was hot and has released its slices (3 in fig. 8). It is Warm: its data is in host memory until
 // its next request. Nothing changes if there is a shared instance, since a function has at most one (FF-45).
-func (n *Node) Demoted(now time.Duration, name string) {
-	n.advance(now)
+func (n *Node) AddDemoted(now time.Duration, name string) {
+	n.advanceClock(now)
 	if f := n.functions[name]; f != nil && !f.exists {
 		f.exists, f.since, f.used = true, n.now, n.now
-		n.host.put(f)
+		n.host.add(f)
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // outcomes counts finished requests, and those that missed a deadline that they could have met, in a sliding window.
-type outcomes struct {
+type deadlineOutcomes struct {
 	list  []outcome
 	count int // of late ones in list
 }
@@ -19,8 +19,8 @@ type outcome struct {
 }
 
 // add records a finished request.
-func (o *outcomes) add(now, window time.Duration, late bool) {
-	o.forget(now - window)
+func (o *deadlineOutcomes) add(now, window time.Duration, late bool) {
+	o.dropUntil(now - window)
 	o.list = append(o.list, outcome{now, late})
 	if late {
 		o.count++
@@ -28,15 +28,15 @@ func (o *outcomes) add(now, window time.Duration, late bool) {
 }
 
 // late returns the part of the window's requests that were late.
-func (o *outcomes) late(now, window time.Duration) share.PerMille {
-	if o.forget(now - window); len(o.list) == 0 {
+func (o *deadlineOutcomes) lateRatio(now, window time.Duration) share.PerMille {
+	if o.dropUntil(now - window); len(o.list) == 0 {
 		return 0
 	}
 	return share.PerMille(o.count * int(share.Whole) / len(o.list))
 }
 
 // forget drops the outcomes up to a time.
-func (o *outcomes) forget(before time.Duration) {
+func (o *deadlineOutcomes) dropUntil(before time.Duration) {
 	gone := 0
 	for gone < len(o.list) && o.list[gone].at <= before {
 		if o.list[gone].late {

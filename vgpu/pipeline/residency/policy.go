@@ -57,7 +57,7 @@ func (p Policy) validate() error {
 }
 
 // Standing is the state of an instance on which a change of residency depends.
-type Standing struct {
+type InstanceState struct {
 	Residency   scaling.Residency
 	Since       time.Duration  // when it began
 	LastRequest time.Duration  // when it last got one
@@ -67,7 +67,7 @@ type Standing struct {
 
 // Next returns the residency that an instance should have (FF-44, fig. 8). A new instance is Shared (1). Eviction to Warm (4) is
 // decided when another function needs the memory.
-func (p Policy) Next(now time.Duration, s Standing) scaling.Residency {
+func (p Policy) Next(now time.Duration, s InstanceState) scaling.Residency {
 	p = p.withDefaults()
 	stayed := now-s.Since >= p.Stay
 	switch {

@@ -17,24 +17,24 @@ import (
 func TestNext(t *testing.T) {
 	const minute = time.Minute
 	for name, c := range map[string]struct {
-		s    Standing
+		s    InstanceState
 		now  time.Duration
 		want scaling.Residency
 	}{
-		"used enough":              {Standing{Residency: scaling.Shared, Utilisation: 601, LastRequest: minute}, minute, scaling.Hot},
-		"just not enough":          {Standing{Residency: scaling.Shared, Utilisation: 600, LastRequest: minute}, minute, scaling.Shared},
-		"not long enough":          {Standing{Residency: scaling.Shared, Utilisation: 1000, Since: 31 * time.Second}, minute, scaling.Shared},
-		"just long enough":         {Standing{Residency: scaling.Shared, Utilisation: 1000, Since: 30 * time.Second}, minute, scaling.Hot},
-		"little used":              {Standing{Residency: scaling.Hot, Utilisation: 299}, minute, scaling.Shared},
-		"between the thresholds":   {Standing{Residency: scaling.Hot, Utilisation: 300}, minute, scaling.Hot},
-		"hot for a moment":         {Standing{Residency: scaling.Hot, Since: 31 * time.Second}, minute, scaling.Hot},
-		"hot and idle: shared":     {Standing{Residency: scaling.Hot}, time.Hour, scaling.Shared},
-		"warm, used":               {Standing{Residency: scaling.Warm, Utilisation: 1000, LastRequest: minute}, minute, scaling.Warm},
-		"shared, idle":             {Standing{Residency: scaling.Shared, LastRequest: minute}, 11 * minute, scaling.Cold},
-		"warm, idle":               {Standing{Residency: scaling.Warm, LastRequest: minute}, 11 * minute, scaling.Cold},
-		"not idle for long enough": {Standing{Residency: scaling.Warm, LastRequest: minute}, 11*minute - 1, scaling.Warm},
-		"busy for long":            {Standing{Residency: scaling.Shared, Busy: true}, time.Hour, scaling.Shared},
-		"cold":                     {Standing{Residency: scaling.Cold}, time.Hour, scaling.Cold},
+		"used enough":              {InstanceState{Residency: scaling.Shared, Utilisation: 601, LastRequest: minute}, minute, scaling.Hot},
+		"just not enough":          {InstanceState{Residency: scaling.Shared, Utilisation: 600, LastRequest: minute}, minute, scaling.Shared},
+		"not long enough":          {InstanceState{Residency: scaling.Shared, Utilisation: 1000, Since: 31 * time.Second}, minute, scaling.Shared},
+		"just long enough":         {InstanceState{Residency: scaling.Shared, Utilisation: 1000, Since: 30 * time.Second}, minute, scaling.Hot},
+		"little used":              {InstanceState{Residency: scaling.Hot, Utilisation: 299}, minute, scaling.Shared},
+		"between the thresholds":   {InstanceState{Residency: scaling.Hot, Utilisation: 300}, minute, scaling.Hot},
+		"hot for a moment":         {InstanceState{Residency: scaling.Hot, Since: 31 * time.Second}, minute, scaling.Hot},
+		"hot and idle: shared":     {InstanceState{Residency: scaling.Hot}, time.Hour, scaling.Shared},
+		"warm, used":               {InstanceState{Residency: scaling.Warm, Utilisation: 1000, LastRequest: minute}, minute, scaling.Warm},
+		"shared, idle":             {InstanceState{Residency: scaling.Shared, LastRequest: minute}, 11 * minute, scaling.Cold},
+		"warm, idle":               {InstanceState{Residency: scaling.Warm, LastRequest: minute}, 11 * minute, scaling.Cold},
+		"not idle for long enough": {InstanceState{Residency: scaling.Warm, LastRequest: minute}, 11*minute - 1, scaling.Warm},
+		"busy for long":            {InstanceState{Residency: scaling.Shared, Busy: true}, time.Hour, scaling.Shared},
+		"cold":                     {InstanceState{Residency: scaling.Cold}, time.Hour, scaling.Cold},
 	} {
 		if got := (Policy{}).Next(c.now, c.s); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
@@ -45,8 +45,8 @@ func TestNext(t *testing.T) {
 // The thresholds are apart: whatever the use is, an instance that keeps it does not go up and down.
 func TestNoOscillation(t *testing.T) {
 	for use := share.PerMille(0); use <= share.Whole; use++ {
-		up := (Policy{}).Next(time.Minute, Standing{Residency: scaling.Shared, Utilisation: use, LastRequest: time.Minute})
-		down := (Policy{}).Next(time.Minute, Standing{Residency: scaling.Hot, Utilisation: use, LastRequest: time.Minute})
+		up := (Policy{}).Next(time.Minute, InstanceState{Residency: scaling.Shared, Utilisation: use, LastRequest: time.Minute})
+		down := (Policy{}).Next(time.Minute, InstanceState{Residency: scaling.Hot, Utilisation: use, LastRequest: time.Minute})
 		if up == scaling.Hot && down == scaling.Shared {
 			t.Fatalf("%d per mille is enough to go up and to come down", use)
 		}
@@ -103,7 +103,7 @@ func TestNodeRefuses(t *testing.T) {
 	wantField(t, "slice", n.Finish(0, "s"))
 	wantField(t, "function", n.Enqueue(0, Request{Function: "b"}))
 	wantField(t, "deadline", n.Enqueue(0, Request{Function: "a", Deadline: math.MaxInt64}))
-	if n.Promoted(0, "b") != nil || n.Residency("b") != scaling.Cold || n.Waiting("b") != 0 {
+	if n.RemovePromoted(0, "b") != nil || n.Residency("b") != scaling.Cold || n.Waiting("b") != 0 {
 		t.Error("a function that nobody registered is somewhere")
 	}
 }

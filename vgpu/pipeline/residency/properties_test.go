@@ -49,7 +49,7 @@ func (c *checker) enqueue(now time.Duration, id uint64, function string, deadlin
 }
 
 func (c *checker) leave(now time.Duration, function string) {
-	for _, r := range c.node.Promoted(now, function) {
+	for _, r := range c.node.RemovePromoted(now, function) {
 		c.gone(r)
 	}
 	c.left[function] = true
@@ -155,7 +155,7 @@ func (c *checker) conserves() {
 			continue
 		}
 		for _, s := range c.node.slices {
-			if s.running == nil && s.time(f) > 0 {
+			if s.running == nil && s.executionTime(f) > 0 {
 				c.Fatalf("%s waits while %s is idle", f.Name, s.ID)
 			}
 		}
@@ -201,7 +201,7 @@ func drive(t *testing.T, seed uint64) *checker {
 			if random.IntN(4) == 0 {
 				c.leave(now, name)
 			} else {
-				c.node.Demoted(now, name)
+				c.node.AddDemoted(now, name)
 				delete(c.left, name)
 			}
 		case 4, 5, 6, 7:
@@ -270,7 +270,7 @@ func FuzzNode(f *testing.F) {
 			case 5:
 				c.leave(now, name)
 			case 6:
-				c.node.Demoted(now, name)
+				c.node.AddDemoted(now, name)
 				delete(c.left, name)
 			case 7:
 				c.node.Review(now)

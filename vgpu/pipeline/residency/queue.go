@@ -16,32 +16,32 @@ type Request struct {
 }
 
 // queued is a request that waits.
-type queued struct {
+type queuedRequest struct {
 	Request
 	feasible bool // whether it could meet its deadline when it was enqueued
 }
 
 // queue holds the waiting requests of one function. All have the same execution and load time, so they are ordered by deadline;
 // only the first requests of different functions are compared at each dispatch (U13).
-type queue struct {
-	live       deadlines
-	infeasible deadlines // can no longer meet their deadline (U14)
+type requestQueue struct {
+	live       deadlineHeap
+	infeasible deadlineHeap // can no longer meet their deadline (U14)
 }
 
 // len returns the number of waiting requests.
-func (q *queue) len() int { return len(q.live) + len(q.infeasible) }
+func (q *requestQueue) len() int { return len(q.live) + len(q.infeasible) }
 
 // lost removes and returns the live requests that can no longer meet their deadline if each needs that much time.
-func (q *queue) lost(now, needed time.Duration) []queued {
-	var lost []queued
+func (q *requestQueue) popLate(now, needed time.Duration) []queuedRequest {
+	var lost []queuedRequest
 	for len(q.live) > 0 && q.live[0].Deadline-needed < now {
-		lost = append(lost, heap.Pop(&q.live).(queued))
+		lost = append(lost, heap.Pop(&q.live).(queuedRequest))
 	}
 	return lost
 }
 
 // next returns the heap with the next request: live requests go first.
-func (q *queue) next() *deadlines {
+func (q *requestQueue) nextHeap() *deadlineHeap {
 	if len(q.live) > 0 {
 		return &q.live
 	}
@@ -49,12 +49,12 @@ func (q *queue) next() *deadlines {
 }
 
 // pop removes and returns the next request.
-func (q *queue) pop() queued { return heap.Pop(q.next()).(queued) }
+func (q *requestQueue) pop() queuedRequest { return heap.Pop(q.nextHeap()).(queuedRequest) }
 
 // Enqueue adds a request for the shared instance of its function, which the first request creates (FF-44). Errors are
 // *share.FieldError.
 func (n *Node) Enqueue(now time.Duration, r Request) error {
-	n.advance(now)
+	n.advanceClock(now)
 	f := n.functions[r.Function]
 	switch {
 	case f == nil:
@@ -66,11 +66,11 @@ func (n *Node) Enqueue(now time.Duration, r Request) error {
 		f.exists, f.since = true, n.now
 	}
 	f.terminating, f.used = false, n.now
-	execution, load := n.estimate(f)
+	execution, load := n.estimateTimes(f)
 	if !f.active {
 		f.active, n.active = true, append(n.active, f)
 	}
-	heap.Push(&f.waiting.live, queued{r, n.now+load+execution <= r.Deadline})
+	heap.Push(&f.waiting.live, queuedRequest{r, n.now+load+execution <= r.Deadline})
 	return nil
 }
 
@@ -78,15 +78,15 @@ func (n *Node) Enqueue(now time.Duration, r Request) error {
 const maxInstant = 100 * 365 * 24 * time.Hour
 
 // deadlines is a heap of requests by deadline, for container/heap.
-type deadlines []queued
+type deadlineHeap []queuedRequest
 
-func (d deadlines) Len() int { return len(d) }
-func (d deadlines) Less(i, j int) bool {
+func (d deadlineHeap) Len() int { return len(d) }
+func (d deadlineHeap) Less(i, j int) bool {
 	return cmp.Or(cmp.Compare(d[i].Deadline, d[j].Deadline), cmp.Compare(d[i].ID, d[j].ID)) < 0
 }
-func (d deadlines) Swap(i, j int) { d[i], d[j] = d[j], d[i] }
-func (d *deadlines) Push(x any)   { *d = append(*d, x.(queued)) }
-func (d *deadlines) Pop() any {
+func (d deadlineHeap) Swap(i, j int) { d[i], d[j] = d[j], d[i] }
+func (d *deadlineHeap) Push(x any)   { *d = append(*d, x.(queuedRequest)) }
+func (d *deadlineHeap) Pop() any {
 	last := len(*d) - 1
 	r := (*d)[last]
 	*d = (*d)[:last]

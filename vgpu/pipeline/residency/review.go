@@ -29,32 +29,32 @@ type Advice struct {
 // Review checks utilisation, idleness and overload. Call it about once a second; it also drops measurements before the window.
 // Advice is repeated while its reason holds; only End is already done.
 func (n *Node) Review(now time.Duration) []Advice {
-	n.advance(now)
+	n.advanceClock(now)
 	var advice []Advice
 	for _, f := range n.order {
 		if !f.exists {
 			continue
 		}
-		switch n.policy.Next(n.now, n.standing(f)) {
+		switch n.policy.Next(n.now, n.instanceState(f)) {
 		case scaling.Hot:
 			advice = append(advice, Advice{Action: Promote, Function: f.Name})
 		case scaling.Cold:
-			n.end(f)
+			n.deleteInstance(f)
 			advice = append(advice, Advice{Action: End, Function: f.Name})
 		}
 	}
-	return append(advice, n.size()...)
+	return append(advice, n.adviseSliceCount()...)
 }
 
 // standing returns the state of an instance for Policy.Next.
-func (n *Node) standing(f *function) Standing {
+func (n *Node) instanceState(f *function) InstanceState {
 	running := n.now
 	if f.running {
 		running = f.on.loaded
 	}
-	s := Standing{
+	s := InstanceState{
 		Residency: scaling.Shared, Since: f.since, LastRequest: f.used,
-		Utilisation: n.utilisation(&f.meter, running),
+		Utilisation: n.utilisationWith(&f.meter, running),
 		Busy:        f.running || f.waiting.len() > 0,
 	}
 	if f.terminating || f.on == nil {
@@ -64,20 +64,20 @@ func (n *Node) standing(f *function) Standing {
 }
 
 // utilisation returns that of the meter plus the request that has been running since a time.
-func (n *Node) utilisation(m *Meter, since time.Duration) share.PerMille {
+func (n *Node) utilisationWith(m *Meter, since time.Duration) share.PerMille {
 	running := min(max(0, n.now-since), n.policy.Window)
-	return m.Utilisation(n.now, n.policy.Window) + part(running, n.policy.Window)
+	return m.Utilisation(n.now, n.policy.Window) + ratio(running, n.policy.Window)
 }
 
 // size advises on the number of slices (FF-49): one more if none runs a function that has requests, or if too many requests
 // missed a deadline that they could have met; one less if utilisation is low and the others can run every function.
-func (n *Node) size() []Advice {
+func (n *Node) adviseSliceCount() []Advice {
 	for _, f := range n.order {
 		if f.exists && !f.runs && n.now-f.used < n.policy.Window {
 			return []Advice{{Action: Grow, Function: f.Name}}
 		}
 	}
-	late := n.outcomes.late(n.now, n.policy.Window)
+	late := n.outcomes.lateRatio(n.now, n.policy.Window)
 	if late > n.policy.Misses {
 		return []Advice{{Action: Grow}}
 	}
@@ -85,7 +85,7 @@ func (n *Node) size() []Advice {
 		return nil
 	}
 	for _, s := range slices.SortedStableFunc(slices.Values(n.slices), func(a, b *slice) int { return cmp.Compare(a.ended, b.ended) }) {
-		if s.running == nil && n.removable(s) {
+		if s.running == nil && n.isRemovable(s) {
 			return []Advice{{Action: Shrink, Slice: s.ID}}
 		}
 	}
@@ -100,15 +100,15 @@ func (n *Node) meanUtilisation() share.PerMille {
 		if s.running != nil {
 			running = s.started
 		}
-		sum += int(n.utilisation(&s.meter, running))
+		sum += int(n.utilisationWith(&s.meter, running))
 	}
 	return share.PerMille(sum / max(len(n.slices), 1))
 }
 
 // removable reports whether every function with an instance can run on another slice.
-func (n *Node) removable(s *slice) bool {
+func (n *Node) isRemovable(s *slice) bool {
 	for _, f := range n.order {
-		runs := func(other *slice) bool { return other != s && other.time(f) > 0 }
+		runs := func(other *slice) bool { return other != s && other.executionTime(f) > 0 }
 		if f.exists && !slices.ContainsFunc(n.slices, runs) {
 			return false
 		}

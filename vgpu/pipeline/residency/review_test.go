@@ -77,7 +77,7 @@ func TestGrowForAFunction(t *testing.T) {
 			t.Errorf("at %v, before any request: %v", now, !want)
 		}
 	}
-	n.Demoted(2*time.Second, "a")
+	n.AddDemoted(2*time.Second, "a")
 	if !advises(n, 3*time.Second, grow) || advises(n, 33*time.Second, grow) {
 		t.Error("a function that is Warm wants a slice for the window, and no longer")
 	}
@@ -119,7 +119,7 @@ func TestLeaving(t *testing.T) {
 	if !advises(n, 4*time.Second, promote) {
 		t.Fatal("the test is void")
 	}
-	if left := n.Promoted(5*time.Second, "a"); left != nil || advises(n, 5*time.Second, promote) {
+	if left := n.RemovePromoted(5*time.Second, "a"); left != nil || advises(n, 5*time.Second, promote) {
 		t.Errorf("returned %v, or promoted twice", left)
 	}
 	if r, ran := n.LoseSlice(6*time.Second, "s0"); !ran || r.ID != 1 {

@@ -16,7 +16,7 @@ type slice struct {
 	stale     []string    // tenants whose data may still be in free memory
 
 	running *function
-	request queued
+	request queuedRequest
 	started time.Duration // when it took the slice, including its load
 	loaded  time.Duration // expected end of its load
 	until   time.Duration // its expected end
@@ -25,7 +25,7 @@ type slice struct {
 }
 
 // time returns the execution time of one request; 0 if the function cannot run here.
-func (s *slice) time(f *function) time.Duration {
+func (s *slice) executionTime(f *function) time.Duration {
 	if f.Memory > s.Kind.Memory {
 		return 0
 	}
@@ -38,7 +38,7 @@ func (s *slice) victims(f *function) []*function {
 	if missing <= 0 {
 		return nil
 	}
-	victims := slices.SortedFunc(slices.Values(s.residents), byUse)
+	victims := slices.SortedFunc(slices.Values(s.residents), compareLastUse)
 	for i, v := range victims {
 		if missing -= v.Memory; missing <= 0 {
 			return victims[:i+1]

@@ -170,11 +170,11 @@ func (p *player) event(now time.Duration, what string, words []string) error {
 	case "finish":
 		err = p.node.Finish(now, words[0])
 	case "leave":
-		for _, r := range p.node.Promoted(now, words[0]) {
+		for _, r := range p.node.RemovePromoted(now, words[0]) {
 			p.say("request %d is returned", r.ID)
 		}
 	case "join":
-		p.node.Demoted(now, words[0])
+		p.node.AddDemoted(now, words[0])
 	case "where":
 		p.say("%s is %v, %d wait", words[0], p.node.Residency(words[0]), p.node.Waiting(words[0]))
 		return nil

@@ -9,14 +9,14 @@ import (
 )
 
 // expire moves the requests that can no longer meet their deadline behind all others, or returns them if the policy refuses them.
-func (n *Node) expire() []Request {
+func (n *Node) expireRequests() []Request {
 	var refused []Request
 	for _, f := range n.active {
 		if len(f.waiting.live) == 0 {
 			continue
 		}
-		execution, load := n.estimate(f)
-		for _, r := range f.waiting.lost(n.now, execution+load) {
+		execution, load := n.estimateTimes(f)
+		for _, r := range f.waiting.popLate(n.now, execution+load) {
 			if !n.policy.Refuse {
 				heap.Push(&f.waiting.infeasible, r)
 				continue
@@ -29,16 +29,16 @@ func (n *Node) expire() []Request {
 }
 
 // estimate returns the times of a request that runs now: on its slice, or with a load on the fastest slice.
-func (n *Node) estimate(f *function) (execution, load time.Duration) {
+func (n *Node) estimateTimes(f *function) (execution, load time.Duration) {
 	if f.on != nil {
-		return f.on.time(f), 0
+		return f.on.executionTime(f), 0
 	}
-	load, _ = n.load(f)
+	load, _ = n.loadTime(f)
 	return f.fastest, load
 }
 
 // load returns the time to load a function onto a slice, and from where.
-func (n *Node) load(f *function) (time.Duration, Source) {
+func (n *Node) loadTime(f *function) (time.Duration, Source) {
 	if f.on != nil || n.host.has(f) {
 		return f.LoadWarm, Host
 	}
@@ -46,10 +46,10 @@ func (n *Node) load(f *function) (time.Duration, Source) {
 }
 
 // next returns where the most urgent request that can start now starts; false if none can.
-func (n *Node) next() (candidate, bool) {
-	pending := n.pending()
+func (n *Node) nextStart() (candidate, bool) {
+	pending := n.pendingFunctions()
 	for _, f := range pending {
-		p, ok := n.candidate(f)
+		p, ok := n.bestCandidate(f)
 		if !ok {
 			continue
 		}
@@ -62,21 +62,21 @@ func (n *Node) next() (candidate, bool) {
 }
 
 // pending returns the functions whose next request may start, the most urgent first. An instance runs one request at a time.
-func (n *Node) pending() []*function {
+func (n *Node) pendingFunctions() []*function {
 	var pending []*function
 	for _, f := range n.active {
 		if !f.running && f.waiting.len() > 0 && f.runs {
 			pending = append(pending, f)
 		}
 	}
-	slices.SortFunc(pending, func(a, b *function) int { return routing.Compare(n.now, n.head(a), n.head(b)) })
+	slices.SortFunc(pending, func(a, b *function) int { return routing.Compare(n.now, n.firstRequest(a), n.firstRequest(b)) })
 	return pending
 }
 
 // head returns the first request of a function, with its times if it runs now.
-func (n *Node) head(f *function) routing.Request {
-	r := (*f.waiting.next())[0]
-	execution, load := n.estimate(f)
+func (n *Node) firstRequest(f *function) routing.Request {
+	r := (*f.waiting.nextHeap())[0]
+	execution, load := n.estimateTimes(f)
 	return routing.Request{ID: r.ID, Deadline: r.Deadline, Execution: execution, Load: load}
 }
 
@@ -87,9 +87,9 @@ func (n *Node) residentFirst(p candidate, pending []*function) (candidate, bool)
 	if p.load == 0 {
 		return candidate{}, false
 	}
-	latest := n.head(p.function).LatestStart()
+	latest := n.firstRequest(p.function).LatestStart()
 	for _, f := range pending {
-		if f.on == p.slice && len(f.waiting.live) > 0 && n.now+p.slice.time(f) <= latest {
+		if f.on == p.slice && len(f.waiting.live) > 0 && n.now+p.slice.executionTime(f) <= latest {
 			return candidate{function: f, slice: p.slice, source: Resident}, true
 		}
 	}

@@ -24,7 +24,7 @@ type Instance struct {
 func Choose(instances []Instance) (int, bool) {
 	best := -1
 	for i := range instances {
-		if instances[i].takes() && (best < 0 || before(&instances[i], &instances[best]) < 0) {
+		if instances[i].accepts() && (best < 0 || compareInstances(&instances[i], &instances[best]) < 0) {
 			best = i
 		}
 	}
@@ -32,7 +32,7 @@ func Choose(instances []Instance) (int, bool) {
 }
 
 // takes reports whether the instance can get another request.
-func (i *Instance) takes() bool {
+func (i *Instance) accepts() bool {
 	switch {
 	case i.Draining || i.Residency < scaling.Hot || i.Residency >= scaling.Cold:
 		return false
@@ -43,7 +43,7 @@ func (i *Instance) takes() bool {
 }
 
 // before orders instances by residency, then latency, then ID.
-func before(a, b *Instance) int {
+func compareInstances(a, b *Instance) int {
 	return cmp.Or(cmp.Compare(a.Residency, b.Residency), cmp.Compare(a.Latency, b.Latency), cmp.Compare(a.ID, b.ID))
 }
 

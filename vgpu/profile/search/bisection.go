@@ -43,7 +43,7 @@ func (b Bisection) Result(history []Trial) (share.Share, error) {
 	case next != nil:
 		return share.Share{}, ErrUnfinished
 	case found == nil:
-		return share.Share{}, ErrNone
+		return share.Share{}, ErrNoSetting
 	}
 	return *found, nil
 }
@@ -64,18 +64,18 @@ func (b Bisection) search(history []Trial) (found *share.Share, next *Setting, e
 	case all.Failed || all.Point.Throughput == 0:
 		return nil, nil, nil
 	}
-	request, next := b.smallest(tried, requestPart*all.Point.Throughput)
+	request, next := b.smallestShare(tried, requestPart*all.Point.Throughput)
 	if next != nil {
 		return nil, next, nil
 	}
-	limit, next := b.smallest(tried, limitPart*all.Point.Throughput)
-	result := elastic(request, limit, all.Point.Memory) // whatever serves the limit serves the request
+	limit, next := b.smallestShare(tried, limitPart*all.Point.Throughput)
+	result := elasticShare(request, limit, all.Point.Memory) // whatever serves the limit serves the request
 	return &result, next, nil
 }
 
 // smallest returns by bisection the smallest share that reaches the target throughput, or the setting of the next missing
 // trial.
-func (b Bisection) smallest(tried results, target float64) (share.PerMille, *Setting) {
+func (b Bisection) smallestShare(tried results, target float64) (share.PerMille, *Setting) {
 	low, high := share.PerMille(0), share.Whole/b.Step // in steps
 	for high-low > 1 {
 		middle := (low + high) / 2

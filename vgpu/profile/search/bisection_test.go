@@ -32,7 +32,7 @@ func TestBisection(t *testing.T) {
 	} {
 		b := Bisection{Step: 50, Batch: 8}
 		history := trainer(50, c.throughput).measure(t, b)
-		if got, err := b.Result(history); got != elastic(c.request, c.limit, 1<<30) || err != nil || len(history) != c.trials {
+		if got, err := b.Result(history); got != elasticShare(c.request, c.limit, 1<<30) || err != nil || len(history) != c.trials {
 			t.Errorf("%s: %v, %v after %d trials, want %d to %d after %d", name, got, err, len(history), c.request, c.limit, c.trials)
 		}
 	}
@@ -79,7 +79,7 @@ func TestBisectionRefuses(t *testing.T) {
 	if _, err := b.Result(nil); !errors.Is(err, ErrUnfinished) {
 		t.Errorf("without trials: %v", err)
 	}
-	if _, err := b.Result(bench{}.measure(t, b)); !errors.Is(err, ErrNone) {
+	if _, err := b.Result(bench{}.measure(t, b)); !errors.Is(err, ErrNoSetting) {
 		t.Errorf("a model that never runs: %v", err)
 	}
 }

@@ -32,7 +32,7 @@ func (g Grid) Next(history []Trial) (Setting, bool, error) {
 	if err != nil {
 		return Setting{}, false, err
 	}
-	s, more := tried.first(g.settings())
+	s, more := tried.firstUntried(g.settings())
 	return s, more, nil
 }
 

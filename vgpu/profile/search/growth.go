@@ -35,25 +35,25 @@ func (g Growth) Next(history []Trial) (Setting, bool, error) {
 
 // Found is the result of a growth search: the best setting, and the share to request. The request is that setting's SMs and
 // the limit twice as many (DI-11, DI-19), at most all (D26).
-type Found struct {
+type GrowthResult struct {
 	Point profile.Point
 	Share share.Share
 }
 
 // Best returns the result of a completed search. It returns ErrNone if no setting meets the SLO, ErrUnfinished or a
 // *share.FieldError.
-func (g Growth) Best(history []Trial) (Found, error) {
+func (g Growth) Best(history []Trial) (GrowthResult, error) {
 	best, next, err := g.search(history)
 	switch {
 	case err != nil:
-		return Found{}, err
+		return GrowthResult{}, err
 	case next != nil:
-		return Found{}, ErrUnfinished
+		return GrowthResult{}, ErrUnfinished
 	case best == nil:
-		return Found{}, fmt.Errorf("%w: %w", ErrNone, share.Invalid("slo", "%v: no share runs a batch of one within half of it", g.SLO))
+		return GrowthResult{}, fmt.Errorf("%w: %w", ErrNoSetting, share.Invalid("slo", "%v: no share runs a batch of one within half of it", g.SLO))
 	}
 	sm := best.Resource.SM
-	return Found{*best, elastic(sm, min(2*sm, share.Whole), best.Memory)}, nil
+	return GrowthResult{*best, elasticShare(sm, min(2*sm, share.Whole), best.Memory)}, nil
 }
 
 // Efficacy returns TE, the throughput per percent of SMs: batch / (t_exec x SM rate) (DI-17).
@@ -79,7 +79,7 @@ func (g Growth) search(history []Trial) (best *profile.Point, next *Setting, err
 	if err != nil {
 		return nil, nil, err
 	}
-	w := walk{Growth: g, tried: tried}
+	w := growthReplay{Growth: g, tried: tried}
 	w.run()
 	return w.best, w.next, nil
 }

@@ -55,7 +55,7 @@ func TestDiluGrowthOverBounds(t *testing.T) {
 				growth := Growth{SLO: 2 * bound, Step: 100, MaxBatch: 32, AsReleased: released}
 				history := table.measure(t, growth)
 				got, err := growth.Best(history)
-				if want.Batch == 0 && errors.Is(err, ErrNone) {
+				if want.Batch == 0 && errors.Is(err, ErrNoSetting) {
 					continue
 				}
 				if err != nil {
@@ -73,7 +73,7 @@ func TestDiluGrowthOverBounds(t *testing.T) {
 	}
 }
 
-func best(t *testing.T, g Growth, history []Trial) Found {
+func best(t *testing.T, g Growth, history []Trial) GrowthResult {
 	t.Helper()
 	found, err := g.Best(history)
 	if err != nil {
@@ -96,7 +96,7 @@ func TestGrowthProperties(t *testing.T) {
 			t.Fatalf("%d trials of a grid of 60", len(history))
 		}
 		found, err := growth.Best(history)
-		if servable := table.servable(growth.SLO / 2); errors.Is(err, ErrNone) == servable {
+		if servable := table.servable(growth.SLO / 2); errors.Is(err, ErrNoSetting) == servable {
 			t.Fatalf("error %v although servable is %v", err, servable)
 		}
 		if err == nil && (found.Point.Mean > growth.SLO/2 || found.Share.SMLimit != min(1000, 2*found.Share.SMRequest)) {

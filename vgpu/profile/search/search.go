@@ -45,7 +45,7 @@ type Strategy interface {
 }
 
 // ErrNone reports that no tried setting meets the function's SLO (F5).
-var ErrNone = errors.New("no setting keeps the quality of service")
+var ErrNoSetting = errors.New("no setting keeps the quality of service")
 
 // ErrUnfinished reports that Next still returns trials.
 var ErrUnfinished = errors.New("the search has not ended")
@@ -65,7 +65,7 @@ func index(history []Trial) (results, error) {
 }
 
 // first returns the first setting without a trial, and false if all have one.
-func (r results) first(settings []Setting) (Setting, bool) {
+func (r results) firstUntried(settings []Setting) (Setting, bool) {
 	for _, s := range settings {
 		if _, tried := r[s]; !tried {
 			return s, true
@@ -75,7 +75,7 @@ func (r results) first(settings []Setting) (Setting, bool) {
 }
 
 // elastic returns a share of Dilu's kind: elastic SMs between request and limit, at full quota.
-func elastic(request, limit share.PerMille, memory share.Bytes) share.Share {
+func elasticShare(request, limit share.PerMille, memory share.Bytes) share.Share {
 	return share.Share{
 		SMRequest: request, SMLimit: limit,
 		QuotaRequest: share.Whole, QuotaLimit: share.Whole,

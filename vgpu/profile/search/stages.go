@@ -31,7 +31,7 @@ func (s Stages) Next(history []Trial) (Setting, bool, error) {
 		return Setting{}, false, err
 	}
 	for stage := 1; stage <= s.Stages; stage++ {
-		if next, more := tried.first(s.possible(stage, tried)); more {
+		if next, more := tried.firstUntried(s.settings(stage, tried)); more {
 			return next, true, nil
 		}
 	}
@@ -39,7 +39,7 @@ func (s Stages) Next(history []Trial) (Setting, bool, error) {
 }
 
 // possible returns the settings of a stage on the slices that may have enough memory, the largest first.
-func (s Stages) possible(stage int, tried results) []Setting {
+func (s Stages) settings(stage int, tried results) []Setting {
 	var settings []Setting
 	bySize := slices.SortedStableFunc(slices.Values(s.Slices), func(a, b mig.Profile) int { return cmp.Compare(b.MemoryGB, a.MemoryGB) })
 	for _, slice := range bySize {
@@ -58,7 +58,7 @@ func (s Stages) tooSmall(stage int, slice mig.Profile, tried results) bool {
 		if !ran || other.Name == slice.Name {
 			continue
 		}
-		if trial.Failed && other.MemoryGB >= slice.MemoryGB || trial.Point.Memory > memory(slice) {
+		if trial.Failed && other.MemoryGB >= slice.MemoryGB || trial.Point.Memory > profileMemory(slice) {
 			return true
 		}
 	}
@@ -70,7 +70,7 @@ func (s Stages) setting(stage int, slice mig.Profile) Setting {
 }
 
 // memory returns the memory in bytes that a MIG profile's name states. The driver reports a little less.
-func memory(slice mig.Profile) share.Bytes { return share.Bytes(slice.MemoryGB) << 30 }
+func profileMemory(slice mig.Profile) share.Bytes { return share.Bytes(slice.MemoryGB) << 30 }
 
 func (s Stages) validate() error {
 	switch {

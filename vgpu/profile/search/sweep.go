@@ -30,7 +30,7 @@ func (s Sweep) Next(history []Trial) (Setting, bool, error) {
 	}
 	for stage := min(1, s.Stages); stage <= s.Stages; stage++ {
 		for _, batch := range s.Batches {
-			if next, more := s.refine(Setting{Stage: stage, Batch: batch}, tried); more {
+			if next, more := s.firstUntried(Setting{Stage: stage, Batch: batch}, tried); more {
 				return next, true, nil
 			}
 		}
@@ -39,7 +39,7 @@ func (s Sweep) Next(history []Trial) (Setting, bool, error) {
 }
 
 // refine replays the halving of gaps over the recorded trials, and returns the first setting without a trial.
-func (s Sweep) refine(at Setting, tried results) (Setting, bool) {
+func (s Sweep) firstUntried(at Setting, tried results) (Setting, bool) {
 	var cpus []profile.MilliCPU // ascending
 	var curve []profile.Point   // those that ran, in the order of the trials
 	for trial, c := 0, s.To; trial < s.Most; trial++ {
@@ -49,14 +49,14 @@ func (s Sweep) refine(at Setting, tried results) (Setting, bool) {
 			return at, true
 		}
 		if !result.Failed {
-			if predicted(curve, result.Point, s.Error) {
+			if isPredicted(curve, result.Point, s.Error) {
 				return Setting{}, false
 			}
 			curve = append(curve, result.Point)
 		}
 		i, _ := slices.BinarySearch(cpus, c)
 		cpus = slices.Insert(cpus, i, c)
-		if c = s.widest(cpus); slices.Contains(cpus, c) {
+		if c = s.nextCPU(cpus); slices.Contains(cpus, c) {
 			return Setting{}, false
 		}
 	}
@@ -64,7 +64,7 @@ func (s Sweep) refine(at Setting, tried results) (Setting, bool) {
 }
 
 // widest returns the middle of the widest gap, or a missing end of the range.
-func (s Sweep) widest(cpus []profile.MilliCPU) profile.MilliCPU {
+func (s Sweep) nextCPU(cpus []profile.MilliCPU) profile.MilliCPU {
 	if cpus[0] != s.From {
 		return s.From
 	}
@@ -79,7 +79,7 @@ func (s Sweep) widest(cpus []profile.MilliCPU) profile.MilliCPU {
 
 // predicted reports whether the curve through points predicts the mean of p within the given error. It needs at least three
 // points.
-func predicted(points []profile.Point, p profile.Point, within profile.MAPE) bool {
+func isPredicted(points []profile.Point, p profile.Point, within profile.MAPE) bool {
 	var c []profile.MilliCPU
 	var mean []float64
 	for _, known := range points {

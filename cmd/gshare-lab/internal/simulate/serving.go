@@ -131,7 +131,7 @@ func (s *servingSimulation) input(seed uint64) (*serving.Input, error) {
 	if in := s.inputs[seed]; in != nil {
 		return in, nil
 	}
-	in, err := s.spec.Build(serving.Load{Series: s.series, Scale: s.scale, Until: s.duration, Seed: seed, Geometry: s.geometry, Step: s.step}, s.table)
+	in, err := s.spec.Build(serving.Replay{Series: s.series, Scale: s.scale, Until: s.duration, Seed: seed, Geometry: s.geometry, Step: s.step}, s.table)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.profiles, err)
 	}
