@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Assignment is a partition with a slice for each part: how an instance is started (FF-35).
+// Assignment is a function's partition into pipeline stages together with the free slice on which each part of a stage runs. An instance
+// of the function is started from it.
 type Assignment struct {
 	Partition  Partition
 	Slices     [][]Slice     // by stage and part
@@ -15,11 +16,11 @@ type Assignment struct {
 	Transfers  time.Duration // the part of Latency between stages
 }
 
-// Rate returns the requests a second that the slowest stage sustains.
+// Rate returns the throughput of the pipeline in requests per second, which its slowest stage limits.
 func (a Assignment) Rate() float64 { return 1 / a.Bottleneck.Seconds() }
 
-// Outstanding returns how many requests the instance may have at once so that the last one is expected to meet the SLO; 0 if
-// a single one may miss it. It is the capacity that routing uses (FF-61).
+// Outstanding returns how many requests the instance may have at once so that the last one is expected to meet the SLO; 0 if even a
+// single one may miss it. It is the capacity that package routing uses.
 func (a Assignment) Outstanding(slo time.Duration) int {
 	if a.Latency > slo {
 		return 0
@@ -27,7 +28,7 @@ func (a Assignment) Outstanding(slo time.Duration) int {
 	return int((slo-a.Latency)/max(a.Bottleneck, 1)) + 1
 }
 
-// Compute returns the number of compute slices that the instance occupies.
+// Compute returns the number of MIG compute slices that the instance occupies.
 func (a Assignment) Compute() int {
 	n := 0
 	for _, stage := range a.Slices {
@@ -38,15 +39,15 @@ func (a Assignment) Compute() int {
 	return n
 }
 
-// overhead returns the cost by which partitions are compared: the imbalance on the assigned slices (U7) plus the part of the
-// latency that is spent on transfers (U6). It is 0 for a function on one slice.
+// overhead returns the cost by which assignments of different partitions are compared: the coefficient of variation of the stage times on
+// the assigned slices, plus the fraction of the latency that is spent on transfers. It is 0 for a function on one slice.
 func (a Assignment) overhead() float64 {
 	return float64(a.CV) + a.Transfers.Seconds()/a.Latency.Seconds()
 }
 
-// Assign returns a partition and free slices for an instance (FF-30, FF-34, FF-37): the memory of all parts fits, the worst-case
-// latency with transfers and waiting meets the SLO, and the slowest part sustains the rate (U8). Of the assignments of one
-// partition it selects that of fewest compute slices, then least memory, then least latency (U9); the search is exact. Slices
+// Assign selects a partition of the function and a free slice for each part of it. The memory of each part fits its slice, the worst-case
+// latency including transfers and waiting meets the SLO, and the slowest stage sustains the rate. Of the possible assignments of one
+// partition it returns the one with the fewest compute slices, then the least memory, then the least latency; the search is exact. Slices
 // of kinds that were not ranked are ignored.
 //
 // The error is ErrNoFit, ErrRate, ErrSLO, or a *share.FieldError.
@@ -61,7 +62,8 @@ func (r *Ranking) Assign(free []Slice, d Demand) (Assignment, error) {
 	return r.bestAssignment(r.partitions, byKind, d)
 }
 
-// Monolithic is Assign for the whole function on one slice: how ESG and INFless assign, and the target of a migration (FF-63).
+// Monolithic is like Assign, but runs the whole function on one slice. The schedulers ESG and INFless assign functions so, and it finds
+// the slice to which a pipeline can migrate.
 func (r *Ranking) Monolithic(free []Slice, d Demand) (Assignment, error) {
 	if err := d.validate(); err != nil {
 		return Assignment{}, err
@@ -78,7 +80,7 @@ func (r *Ranking) Monolithic(free []Slice, d Demand) (Assignment, error) {
 	return Assignment{}, ErrNoFit
 }
 
-// best returns the assignment of least overhead among the first d.Candidates partitions that fit.
+// bestAssignment returns the assignment of least overhead among the first d.Candidates partitions that fit the free slices.
 func (r *Ranking) bestAssignment(partitions []rankedPartition, byKind [][]Slice, d Demand) (Assignment, error) {
 	var best Assignment
 	found, closest := 0, ErrNoFit
@@ -101,7 +103,7 @@ func (r *Ranking) bestAssignment(partitions []rankedPartition, byKind [][]Slice,
 	return best, nil
 }
 
-// closer returns the error that is nearer to success: ErrSLO, then ErrRate, then ErrNoFit.
+// furthestError returns the one of two errors that names the later obstacle to an assignment: ErrSLO, then ErrRate, then ErrNoFit.
 func furthestError(a, b error) error {
 	for _, e := range []error{ErrSLO, ErrRate} {
 		if a == e || b == e {

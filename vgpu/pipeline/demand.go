@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Demand is the load of an instance and its latency objective.
+// Demand is the request rate that an instance has to sustain and the latency objective that it has to meet.
 type Demand struct {
 	SLO   time.Duration // maximum time from arrival to reply of one request
 	Queue time.Duration // expected time that a request waits before it starts
@@ -18,10 +18,9 @@ type Demand struct {
 	Candidates int
 }
 
-// MaxRate is the largest valid rate, a request each microsecond.
+// MaxRate is the largest valid request rate: one request per microsecond.
 const MaxRate = 1e6
 
-// validate reports the first invalid field.
 func (d Demand) validate() error {
 	switch {
 	case d.SLO <= 0 || d.SLO > 24*time.Hour:
@@ -36,7 +35,7 @@ func (d Demand) validate() error {
 	return nil
 }
 
-// slowest returns the longest expected time of a part with which the rate can be sustained.
+// maxPartTime returns the longest mean time that a request may spend on one slice of the pipeline if the rate is to be sustained.
 func (d Demand) maxPartTime() time.Duration {
 	if d.Rate == 0 {
 		return math.MaxInt64

@@ -12,15 +12,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Function is a serverless function with the graph of its components (FF-01, FF-05, FF-11).
+// Function is a serverless function as a graph of components, which a pipeline may run on several slices.
 type Function struct {
 	Name     string        `json:"name"`
 	Nodes    []Node        `json:"nodes"`
 	Transfer time.Duration `json:"transfer"` // time from a stage to the next, through host memory (FF-23)
 }
 
-// Node is one component: a model with its pre- and postprocessing. It runs only on the kinds of slices on which its times were
-// measured (FF-09).
+// Node is one component of a function: a model with its pre- and postprocessing. It can run only on the kinds of slices on which its
+// execution time was measured.
 type Node struct {
 	Name   string                   `json:"name"`
 	After  []string                 `json:"after,omitempty"` // names of the nodes whose outputs it reads
@@ -37,8 +37,8 @@ const (
 	MaxTime  = time.Hour // of one node, and of a transfer
 )
 
-// Validate reports the first invalid field: no nodes, a name that is missing, repeated or unknown, a cycle, or a quantity out
-// of range. Errors are *share.FieldError.
+// Validate returns a *share.FieldError for the first invalid field, or nil. Invalid are a function without nodes, a name that is missing,
+// repeated or unknown, a cycle, and a quantity out of range.
 func (f *Function) Validate() error {
 	if f.Name == "" {
 		return share.Invalid("name", "is empty")
@@ -58,7 +58,6 @@ func (f *Function) Validate() error {
 	return err
 }
 
-// validate reports the first invalid field, as a *share.FieldError whose field begins with the given path.
 func (n *Node) validate(field string) error {
 	switch {
 	case n.Name == "":
@@ -78,7 +77,7 @@ func (n *Node) validate(field string) error {
 	return nil
 }
 
-// expected returns the mean time of a request at the node, if one that runs it takes worst.
+// expectedTime returns the mean time that a request spends at the node, if a request that runs the node spends the time worst there.
 func (n *Node) expectedTime(worst time.Duration) time.Duration {
 	if n.Chance == 0 {
 		return worst
@@ -86,7 +85,8 @@ func (n *Node) expectedTime(worst time.Duration) time.Duration {
 	return max(worst*time.Duration(n.Chance)/time.Duration(share.Whole), 1)
 }
 
-// Whole returns the function as one node, as it runs on a single slice. It runs on the kinds on which all nodes were measured.
+// Whole returns the function as a single node, as it runs on one slice. It can run on the kinds of slices on which all nodes were
+// measured.
 func (f *Function) Whole() Node {
 	whole := Node{Name: f.Name, Times: map[string]time.Duration{}}
 	for _, n := range f.Nodes {

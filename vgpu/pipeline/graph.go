@@ -7,30 +7,28 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// set is a set of nodes: bit i stands for the node at position i.
+// nodeSet is a set of graph nodes: bit i stands for the node at position i of the topological order.
 type nodeSet uint16
 
-// one returns the set of one node.
 func singleton(i int) nodeSet { return 1 << i }
 
-// has reports whether the set contains a node.
 func (s nodeSet) contains(i int) bool { return s>>i&1 == 1 }
 
-// each calls visit for all members, in ascending order.
+// forEach calls visit for each node of the set, in ascending order.
 func (s nodeSet) forEach(visit func(int)) {
 	for ; s != 0; s &= s - 1 {
 		visit(bits.TrailingZeros16(uint16(s)))
 	}
 }
 
-// graph is a function's nodes in a topological order.
+// graph is the dependency graph of a function's nodes, in a topological order.
 type graph struct {
 	order []int     // position in the order -> index in Function.Nodes
 	next  []nodeSet // by position: the nodes that read its output
 	prev  []nodeSet
 }
 
-// graph returns the nodes in a topological order. A branch is contiguous: it is followed to its end before the next one begins;
+// graph returns the dependency graph with its nodes in topological order. A branch is followed to its end before the next one begins;
 // otherwise the order of Function.Nodes decides. Errors are *share.FieldError.
 func (f *Function) graph() (*graph, error) {
 	index := map[string]int{}
@@ -57,7 +55,8 @@ func (f *Function) graph() (*graph, error) {
 	return newGraph(order, reads), nil
 }
 
-// sort returns the nodes depth first: of those whose inputs are all listed, the one whose last input was listed last.
+// topologicalOrder returns the indexes of the nodes depth first: of the nodes whose inputs are all listed, the next is the one whose last
+// input was listed last. The argument holds the inputs of each node. A cycle is a *share.FieldError.
 func (f *Function) topologicalOrder(reads []nodeSet) ([]int, error) {
 	var order []int
 	var done nodeSet
@@ -79,7 +78,7 @@ func (f *Function) topologicalOrder(reads []nodeSet) ([]int, error) {
 	return order, nil
 }
 
-// lastOf returns the last position in the order of a member of the set, or -1.
+// lastPosition returns the highest index at which the order lists a node of the set, or -1.
 func lastPosition(order []int, members nodeSet) int {
 	for at := len(order) - 1; at >= 0; at-- {
 		if members.contains(order[at]) {
@@ -89,10 +88,10 @@ func lastPosition(order []int, members nodeSet) int {
 	return -1
 }
 
-// firstOutside returns the first node that the set does not contain.
+// firstMissing returns the lowest node that the set does not contain.
 func firstMissing(s nodeSet) int { return bits.TrailingZeros16(uint16(^s)) }
 
-// numbered returns the graph of an order; reads holds the inputs of each node by index.
+// newGraph returns the graph whose nodes are in the given order; reads holds the inputs of each node by its index in Function.Nodes.
 func newGraph(order []int, reads []nodeSet) *graph {
 	position := make([]int, len(order))
 	for at, i := range order {
@@ -108,8 +107,8 @@ func newGraph(order []int, reads []nodeSet) *graph {
 	return g
 }
 
-// components returns the connected components of the nodes, by first member. Nodes in different components do not depend on
-// each other, so they can run in parallel.
+// components returns the connected components of the given nodes, ordered by their first node. Nodes in different components do not
+// depend on each other, so they can run in parallel.
 func (g *graph) components(nodes nodeSet) []nodeSet {
 	var found []nodeSet
 	for nodes != 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Running is an instance that serves requests.
+// Running is an instance that serves requests, as a candidate for migration.
 type Running struct {
 	ID         int // unique on the node
 	Ranking    *Ranking
@@ -16,7 +16,7 @@ type Running struct {
 	Demand     Demand // Rate is the present one
 }
 
-// Migration is the replacement of a pipeline by an instance on one slice.
+// Migration is a proposal to replace a pipeline by an instance of the whole function on one slice.
 type Migration struct {
 	Instance int        // the pipeline's ID
 	To       Assignment // of the new instance; the pipeline keeps its slices until it has ended
@@ -25,8 +25,8 @@ type Migration struct {
 	Utilisation share.PerMille
 }
 
-// Migrations returns the pipelines that a single free slice can replace (FF-63) at the same demand and with no more latency.
-// Pipelines with the most compute slices come first, since they free the most, and each free slice is used once.
+// Migrations returns the pipelines that a single free slice can replace, at the present request rate and with no more latency. Pipelines
+// with the most compute slices come first, since they free the most, and each free slice is used once.
 func Migrations(running []Running, free []Slice) ([]Migration, error) {
 	var found []Migration
 	free = slices.Clone(free)
@@ -47,22 +47,22 @@ func Migrations(running []Running, free []Slice) ([]Migration, error) {
 	return found, nil
 }
 
-// utilisation returns the part of time for which the slowest part is busy at a rate.
+// utilisation returns the fraction of time for which the slowest stage is busy at the given request rate.
 func (a Assignment) utilisation(rate float64) share.PerMille {
 	return share.PerMille(min(rate*a.Bottleneck.Seconds(), 1) * float64(share.Whole))
 }
 
-// byOccupancy orders instances from the one with the most compute slices.
+// compareOccupancy orders running instances by descending number of compute slices.
 func compareOccupancy(a, b Running) int {
 	return cmp.Or(cmp.Compare(b.Assignment.Compute(), a.Assignment.Compute()), cmp.Compare(a.ID, b.ID))
 }
 
-// refused reports whether an error means that no slices fit, rather than invalid input.
+// isNoFit reports whether an error of Ranking.Assign means that no free slices suffice, rather than that the input is invalid.
 func isNoFit(err error) bool {
 	return errors.Is(err, ErrNoFit) || errors.Is(err, ErrRate) || errors.Is(err, ErrSLO)
 }
 
-// Phase is the progress of a migration.
+// Phase is the progress of a migration from a pipeline to an instance on one slice.
 type Phase string
 
 // A migration starts the new instance while the pipeline serves, routes new requests to it once it is ready, and ends the
@@ -74,8 +74,8 @@ const (
 	Abandoned Phase = "abandoned"
 )
 
-// Next returns the next phase, given whether the new instance is ready or has failed, and how many requests the pipeline still
-// has.
+// Next returns the next phase of a migration. ready and failed describe the new instance; outstanding is the number of requests that the
+// old pipeline has not finished.
 func (p Phase) Next(ready, failed bool, outstanding int) Phase {
 	switch {
 	case p == Starting && failed:

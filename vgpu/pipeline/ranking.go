@@ -9,22 +9,23 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Ranking is the list of all partitions of a function that the given kinds of slices can run, the most balanced first (FF-33).
-// It depends neither on load nor on free slices. It is immutable and safe for concurrent use.
+// Ranking lists all partitions of a function that the given kinds of slices can run, the most balanced first. It depends neither on load
+// nor on which slices are free. It is immutable and safe for concurrent use.
 type Ranking struct {
 	function   Function
 	kinds      []Kind // smallest first
 	partitions []rankedPartition
 }
 
-// ranked is a partition with the times of its parts.
+// rankedPartition is a partition with the execution times of its parts on each kind of slice.
 type rankedPartition struct {
 	Partition
 	times [][]partTimes // by stage and part
 }
 
-// Rank returns the ranking of a function: its partitions by CV, then number of transfers, then number of slices (U6), without
-// those that have a part that no kind can run. Errors are *share.FieldError, also for a node that fits no kind.
+// Rank returns the partitions of a function that the given kinds of slices can run, ordered by the coefficient of variation of the stage
+// times, then by the number of transfers, then by the number of slices. Errors are *share.FieldError, for instance for a node that fits
+// no kind.
 func Rank(f Function, kinds []Kind) (*Ranking, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
@@ -49,7 +50,7 @@ func Rank(f Function, kinds []Kind) (*Ranking, error) {
 	return r, nil
 }
 
-// validateKinds reports the first invalid kind, or the first node that fits none of them.
+// validateKinds returns a *share.FieldError for the first invalid kind of slice, or for the first node that fits none of them.
 func (r *Ranking) validateKinds() error {
 	if len(r.kinds) == 0 || len(r.kinds) > maxKinds {
 		return share.Invalid("kinds", "%d of them; want 1 to %d", len(r.kinds), maxKinds)
@@ -72,7 +73,8 @@ func (r *Ranking) validateKinds() error {
 	return nil
 }
 
-// rank returns a partition with its times and CV; false if a part runs on no kind. known caches the times of parts.
+// rankPartition returns a partition with its execution times and their coefficient of variation, and false if a part cannot run on any
+// kind of slice. known caches the times of parts, which occur in many partitions.
 func (r *Ranking) rankPartition(g *graph, stages [][]nodeSet, known map[nodeSet]partTimes) (rankedPartition, bool) {
 	var p rankedPartition
 	var times []time.Duration
@@ -100,14 +102,14 @@ func (r *Ranking) rankPartition(g *graph, stages [][]nodeSet, known map[nodeSet]
 	return p, true
 }
 
-// part returns a set of nodes as indexes into Function.Nodes, in the order of execution.
+// nodeIndexes returns the nodes of a set as indexes into Function.Nodes, in the order of execution.
 func (g *graph) nodeIndexes(nodes nodeSet) Part {
 	var p Part
 	nodes.forEach(func(at int) { p = append(p, g.order[at]) })
 	return p
 }
 
-// Partitions returns all partitions, the most balanced first.
+// Partitions returns all partitions of the function that the ranked kinds of slices can run, the most balanced first.
 func (r *Ranking) Partitions() []Partition {
 	list := make([]Partition, len(r.partitions))
 	for i, p := range r.partitions {
@@ -116,16 +118,16 @@ func (r *Ranking) Partitions() []Partition {
 	return list
 }
 
-// Function returns the function that was ranked.
+// Function returns the function whose partitions are ranked.
 func (r *Ranking) Function() Function { return r.function }
 
-// fit holds the times of one part on each kind, in the order of the kinds; 0 where it does not run.
+// partTimes holds the execution times of the nodes that share one slice, for each kind of slice; 0 where they cannot run.
 type partTimes struct {
 	worst    []time.Duration // with every node; used for latency
 	expected []time.Duration // with nodes weighed by their chance; used for throughput
 }
 
-// fit returns the times of a part on all kinds.
+// timesByKind returns the execution times of a part (nodes that share one slice) on all ranked kinds of slices.
 func (r *Ranking) timesByKind(p Part) partTimes {
 	memory := share.Bytes(0)
 	for _, i := range p {
@@ -140,8 +142,8 @@ func (r *Ranking) timesByKind(p Part) partTimes {
 	return f
 }
 
-// times returns the sum of the times of a part's nodes, which run one after another on a slice; 0 if one was not measured on
-// this kind.
+// timesOn returns the worst-case and the expected time of a part on one kind of slice: the sums over its nodes, which run one after
+// another. Both are 0 if a node was not measured on this kind.
 func (r *Ranking) timesOn(p Part, kind Kind) (worst, expected time.Duration) {
 	for _, i := range p {
 		n := &r.function.Nodes[i]
@@ -154,7 +156,8 @@ func (r *Ranking) timesOn(p Part, kind Kind) (worst, expected time.Duration) {
 	return worst, expected
 }
 
-// smallest returns the index of the smallest kind that runs a part, or a negative number.
+// smallestKind returns the index of the smallest kind of slice that can run a part, or a negative number. The argument holds the part's
+// time by kind, 0 where it cannot run.
 func smallestKind(worst []time.Duration) int {
 	return slices.IndexFunc(worst, func(t time.Duration) bool { return t > 0 })
 }

@@ -10,14 +10,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// maxKinds is the largest number of kinds of a ranking.
+// maxKinds is the largest number of kinds of slices that a Ranking can consider.
 const maxKinds = 16
 
-// used is the number of slices of each kind that are in use. Slices of a kind are interchangeable, so the other parts depend on
-// nothing else.
+// slicesUsed counts the slices of each kind that a search has already given to parts of the pipeline. Slices of a kind are
+// interchangeable, so the rest of the search depends on these counts only.
 type slicesUsed [maxKinds]uint8
 
-// choice is the kind of slice for each part up to a certain one. Of choices with the same slices only the fastest is kept.
+// partialChoice is an intermediate result of the search for an assignment: the kinds of slices for the first parts of a pipeline. Of
+// choices that use equally many slices of each kind only the fastest is kept.
 type partialChoice struct {
 	used    slicesUsed
 	before  time.Duration  // sum of the worst times of the stages before
@@ -26,7 +27,7 @@ type partialChoice struct {
 	from    *partialChoice // the choice without the last part
 }
 
-// assign returns the smallest assignment of a partition that satisfies the demand, or ErrNoFit, ErrRate or ErrSLO.
+// assignPartition returns the smallest assignment of one partition that satisfies the demand, or ErrNoFit, ErrRate or ErrSLO.
 func (r *Ranking) assignPartition(p *rankedPartition, free [][]Slice, d Demand) (Assignment, error) {
 	choices := p.searchChoices(free, d.maxPartTime())
 	if len(choices) == 0 {
@@ -43,13 +44,13 @@ func (r *Ranking) assignPartition(p *rankedPartition, free [][]Slice, d Demand) 
 	return r.newAssignment(p, free, slices.MinFunc(choices, r.compareSize)), nil
 }
 
-// transfers returns the time that a request spends between stages: one transfer from each to the next (U8).
+// transferTime returns the time that a request spends between the stages of a partition: one transfer from each stage to the next.
 func (r *Ranking) transferTime(p *rankedPartition) time.Duration {
 	return time.Duration(len(p.Stages)-1) * r.function.Transfer
 }
 
-// search returns, for each set of slices on which no part is slower than the bound, the fastest choice for all parts. It is a
-// dynamic program over the parts, with the number of used slices of each kind as state.
+// searchChoices returns, for each combination of free slices on which no part is slower than the bound, the fastest assignment of all
+// parts. It is a dynamic program over the parts, with the number of used slices of each kind as its state.
 func (p *rankedPartition) searchChoices(free [][]Slice, bound time.Duration) []*partialChoice {
 	if p.Slices() > totalSlices(free) {
 		return nil
@@ -64,7 +65,8 @@ func (p *rankedPartition) searchChoices(free [][]Slice, bound time.Duration) []*
 	return layer
 }
 
-// extend returns the choices with one more part of a stage, on every kind that runs it and has a free slice.
+// extendChoices adds one more part of a stage to each intermediate result, once for every kind of slice that can run the part within the
+// bound and has a free slice.
 func extendChoices(layer []*partialChoice, part *partTimes, free [][]Slice, bound time.Duration) []*partialChoice {
 	type state struct {
 		used    slicesUsed
@@ -91,7 +93,7 @@ func extendChoices(layer []*partialChoice, part *partTimes, free [][]Slice, boun
 	return next
 }
 
-// closeStage returns the choices after a stage, whose time is that of its slowest part, since its parts run in parallel.
+// closeStage completes a stage in each intermediate result. The stage takes as long as its slowest part, since its parts run in parallel.
 func closeStage(layer []*partialChoice) []*partialChoice {
 	at := map[slicesUsed]int{}
 	var next []*partialChoice
@@ -107,7 +109,7 @@ func closeStage(layer []*partialChoice) []*partialChoice {
 	return next
 }
 
-// assignment returns the assignment of a choice, with the first free slices of each kind.
+// newAssignment returns the assignment that a complete search result stands for, with the first free slices of each chosen kind.
 func (r *Ranking) newAssignment(p *rankedPartition, free [][]Slice, last *partialChoice) Assignment {
 	kinds := make([]int, p.Slices())
 	for i, c := len(kinds)-1, last; i >= 0; i, c = i-1, c.from {
@@ -152,14 +154,14 @@ func (r *Ranking) groupByKind(free []Slice) ([][]Slice, error) {
 	return byKind, nil
 }
 
-// bySize orders complete choices by compute slices, then memory, then latency.
+// compareSize orders complete search results by compute slices, then memory, then latency.
 func (r *Ranking) compareSize(a, b *partialChoice) int {
 	computeA, memoryA := r.sizeOf(a.used)
 	computeB, memoryB := r.sizeOf(b.used)
 	return cmp.Or(cmp.Compare(computeA, computeB), cmp.Compare(memoryA, memoryB), cmp.Compare(a.before, b.before))
 }
 
-// size returns the compute slices and the memory of the slices in use.
+// sizeOf returns the total compute slices and memory of the slices in use.
 func (r *Ranking) sizeOf(u slicesUsed) (compute int, memory share.Bytes) {
 	for k, kind := range r.kinds {
 		compute += int(u[k]) * kind.Compute
@@ -168,7 +170,6 @@ func (r *Ranking) sizeOf(u slicesUsed) (compute int, memory share.Bytes) {
 	return compute, memory
 }
 
-// count returns the number of slices of all kinds.
 func totalSlices(byKind [][]Slice) int {
 	n := 0
 	for _, s := range byKind {

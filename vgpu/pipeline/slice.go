@@ -16,19 +16,19 @@ type Kind struct {
 	Memory  share.Bytes `json:"memory"`
 }
 
-// KindOf returns the kind of a MIG profile, with the memory in its name. The driver reports slightly less.
+// KindOf returns the kind of slice that a MIG profile makes, with the memory that the profile's name states. The driver reports slightly
+// less.
 func KindOf(p *mig.Profile) Kind {
 	return Kind{Name: p.Name, Compute: p.Compute, Memory: share.Bytes(p.MemoryGB) << 30}
 }
 
-// Slice is one slice of a Kubernetes node. The stages of an instance may run on slices of different GPUs (FF-36), so the GPU is
-// not recorded.
+// Slice is one slice of a Kubernetes node. It does not record the GPU, because the stages of a pipeline may run on slices of different
+// GPUs.
 type Slice struct {
 	ID   string `json:"id"`
 	Kind Kind   `json:"kind"`
 }
 
-// validate reports the first invalid field.
 func (k Kind) validate(field string) error {
 	switch {
 	case k.Name == "":
@@ -41,11 +41,10 @@ func (k Kind) validate(field string) error {
 	return nil
 }
 
-// Compare orders kinds from the smallest, by memory, then compute, then name. Small slices are used first, so that large ones
-// stay free for functions that need them (U9).
+// Compare orders kinds of slices by memory, then compute slices, then name. Small slices are used first, so that large ones stay free for
+// functions that need them.
 func (k Kind) Compare(other Kind) int {
 	return cmp.Or(cmp.Compare(k.Memory, other.Memory), cmp.Compare(k.Compute, other.Compute), cmp.Compare(k.Name, other.Name))
 }
 
-// sortedKeys returns the keys of a map in order.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// candidate is a slice on which a function's next request can start now.
+// candidate is an idle slice on which a function's next request could start now, with what that takes: the load time and the functions to
+// evict.
 type candidate struct {
 	function *function
 	slice    *slice
@@ -15,8 +16,8 @@ type candidate struct {
 	victims  []*function
 }
 
-// candidate returns the idle slice for a function: its own, or the best one to load it to. If its own slice is busy, the function
-// moves only if it starts earlier on another one than by waiting.
+// bestCandidate returns the idle slice on which a function should run next: the slice that holds its data, or the best one to load it to.
+// If the slice that holds its data is busy, the function moves only if it can start earlier elsewhere. It returns false if there is none.
 func (n *Node) bestCandidate(f *function) (candidate, bool) {
 	if f.on != nil && f.on.running == nil {
 		return candidate{function: f, slice: f.on, source: Resident}, true
@@ -38,8 +39,8 @@ func (n *Node) bestCandidate(f *function) (candidate, bool) {
 	return best, best.slice != nil
 }
 
-// better reports whether a is preferred to b. In this order: meets the deadline, evicts no function with requests, evicts none
-// or those used least recently (FF-47), is the smallest slice (U9).
+// isBetter reports whether candidate a is preferred to b. The criteria, in this order: it meets the deadline; it evicts no function with
+// waiting requests; it evicts none, or those used least recently; it is the smallest slice.
 func (n *Node) isBetter(a, b *candidate) bool {
 	return cmp.Or(
 		compareBools(n.isLate(a), n.isLate(b)),
@@ -49,7 +50,7 @@ func (n *Node) isBetter(a, b *candidate) bool {
 	) < 0
 }
 
-// falseFirst compares two booleans; false is less.
+// compareBools compares two booleans for sorting; false is less than true.
 func compareBools(a, b bool) int {
 	switch {
 	case a == b:
@@ -60,15 +61,14 @@ func compareBools(a, b bool) int {
 	return 1
 }
 
-// late reports whether the request misses its deadline there.
+// isLate reports whether the function's next request would miss its deadline on the candidate's slice.
 func (n *Node) isLate(p *candidate) bool {
 	return n.now+p.load+p.slice.executionTime(p.function) > (*p.function.waiting.nextHeap())[0].Deadline
 }
 
-// hasRequests reports whether a function has waiting requests.
 func hasRequests(f *function) bool { return f.waiting.len() > 0 }
 
-// lastUse returns the last use of the most recently used victim; a negative time if there is none.
+// lastUsed returns the time of the last use of the most recently used function to evict, or a negative time if there is none.
 func lastUsed(victims []*function) time.Duration {
 	if len(victims) == 0 {
 		return -1

@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Source is where a function's data is when it starts.
+// Source is where a function's data is when its request starts.
 type Source string
 
 const (
@@ -16,7 +16,8 @@ const (
 	Storage  Source = "storage"
 )
 
-// Start is a request to start now: evict, scrub, load, execute. The slice is busy until Finish.
+// Start tells the caller to start a request on a shared slice: evict the listed functions, scrub free memory, load the function, execute.
+// The slice is busy until Finish.
 type Start struct {
 	Request   Request
 	Slice     string
@@ -27,17 +28,17 @@ type Start struct {
 	Scrub     bool          // scrub free memory before the load: it may contain another tenant's data (U22)
 }
 
-// Decision is the result of Dispatch. Its requests are no longer queued.
+// Decision holds the requests that Dispatch starts and those that it refuses. They are no longer queued.
 type Decision struct {
 	Starts  []Start
 	Refused []Request // cannot meet their deadline: reject them
 }
 
-// Dispatch assigns as many requests to idle slices as possible. Call it after Enqueue and after Finish.
+// Dispatch assigns as many waiting requests as possible to idle slices. Call it after Enqueue and after Finish.
 //
-// The request of least slack goes first (FF-48), computed now (U13). If its function is resident on an idle slice it runs
-// there; else it is loaded to one, and the least recently used residents are evicted (FF-47). A running request is never
-// interrupted (U11).
+// The request with the least slack at the present time goes first. If the data of its function is on an idle slice, it runs there;
+// otherwise the function is loaded to an idle slice, and the least recently used functions on it are evicted. A running request is never
+// interrupted.
 func (n *Node) Dispatch(now time.Duration) Decision {
 	n.advanceClock(now)
 	var d Decision
@@ -58,7 +59,7 @@ func (n *Node) Dispatch(now time.Duration) Decision {
 	}
 }
 
-// start updates the state for a request that starts at p.
+// startRequest starts a function's next request on the candidate's slice: it evicts, moves the function's data and marks the slice busy.
 func (n *Node) startRequest(p candidate) Start {
 	f, s := p.function, p.slice
 	request := f.waiting.pop()
@@ -79,7 +80,7 @@ func (n *Node) startRequest(p candidate) Start {
 	return start
 }
 
-// Finish records the end of the request on a slice. Errors are *share.FieldError.
+// Finish records that the request on a slice has ended. Errors are *share.FieldError.
 func (n *Node) Finish(now time.Duration, id string) error {
 	n.advanceClock(now)
 	s := n.findSlice(id)

@@ -8,11 +8,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// maxTime is the longest time in a function or a policy.
+// maxTime is the longest valid duration in a Function or a Policy.
 const maxTime = time.Hour
 
-// Function describes a function that runs on shared slices. There it always runs as a whole; pipelines have slices of their own
-// (FF-40).
+// Function describes a function whose instance takes turns with other functions on shared slices. There it always runs as a whole;
+// pipelines have slices of their own.
 type Function struct {
 	Name     string
 	Tenant   string                   // memory is scrubbed between tenants (U22)
@@ -22,7 +22,6 @@ type Function struct {
 	LoadCold time.Duration            // from storage
 }
 
-// validate reports the first invalid field.
 func (f *Function) validate() error {
 	switch {
 	case f.Name == "":

@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// AddSlice adds a shared slice, with empty memory. Errors are *share.FieldError.
+// AddSlice adds a slice, with empty memory, to those that functions share. Errors are *share.FieldError.
 func (n *Node) AddSlice(now time.Duration, s pipeline.Slice) error {
 	n.advanceClock(now)
 	switch {
@@ -22,8 +22,8 @@ func (n *Node) AddSlice(now time.Duration, s pipeline.Slice) error {
 	return nil
 }
 
-// RemoveSlice removes a slice on which nothing runs. Its residents are evicted to host memory within the limit. The caller
-// scrubs the slice's memory before another tenant uses it.
+// RemoveSlice removes a shared slice on which nothing runs. The functions on it are evicted to host memory, as far as its limit allows.
+// The caller scrubs the slice's memory before another tenant uses it. Errors are *share.FieldError.
 func (n *Node) RemoveSlice(now time.Duration, id string) error {
 	n.advanceClock(now)
 	s := n.findSlice(id)
@@ -40,7 +40,8 @@ func (n *Node) RemoveSlice(now time.Duration, id string) error {
 	return nil
 }
 
-// LoseSlice removes a failed slice with its residents. It returns the request that ran there, if any.
+// LoseSlice removes a failed slice and the data of the functions on it. It returns the request that ran there, and false if there was
+// none.
 func (n *Node) LoseSlice(now time.Duration, id string) (Request, bool) {
 	n.advanceClock(now)
 	s := n.findSlice(id)
@@ -61,13 +62,13 @@ func (n *Node) LoseSlice(now time.Duration, id string) (Request, bool) {
 	return request, ran
 }
 
-// remove removes a slice.
 func (n *Node) deleteSlice(s *slice) {
 	n.slices = slices.DeleteFunc(n.slices, func(other *slice) bool { return other == s })
 	n.slicesChanged()
 }
 
-// resize updates what depends on the set of slices.
+// slicesChanged updates the state that depends on the set of slices: each function's fastest time and the start of the overload
+// measurement.
 func (n *Node) slicesChanged() {
 	n.resized, n.outcomes = n.now, deadlineOutcomes{}
 	for _, f := range n.order {
@@ -75,7 +76,7 @@ func (n *Node) slicesChanged() {
 	}
 }
 
-// updateFastest updates whether a function runs on a shared slice, and its fastest time.
+// updateFastest recomputes whether a function can run on some shared slice, and its execution time on the fastest one.
 func (n *Node) updateFastest(f *function) {
 	f.runs, f.fastest = false, maxTime
 	for _, s := range n.slices {
@@ -90,7 +91,7 @@ func (n *Node) updateFastest(f *function) {
 	}
 }
 
-// slice returns the slice with this ID, or nil.
+// findSlice returns the slice with the given ID, or nil.
 func (n *Node) findSlice(id string) *slice {
 	at := slices.IndexFunc(n.slices, func(s *slice) bool { return s.ID == id })
 	if at < 0 {
@@ -99,13 +100,13 @@ func (n *Node) findSlice(id string) *slice {
 	return n.slices[at]
 }
 
-// evict moves the data of a function that is not running to host memory (FF-42).
+// evict moves the data of a function that is not running from its slice to host memory.
 func (n *Node) evict(f *function) {
 	n.unload(f)
 	n.host.add(f)
 }
 
-// drop removes the data of a function from its slice.
+// unload removes the data of a function from the slice that holds it, if any.
 func (n *Node) unload(f *function) {
 	if f.on != nil {
 		f.on.remove(f)

@@ -6,16 +6,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Meter measures the part of a sliding window in which something was in use. The zero value is ready to use.
+// Meter measures the fraction of a sliding window in which a slice or a function was in use. The zero value is ready to use.
 type Meter struct {
 	spans []busySpan
 	total time.Duration // of spans
 }
 
-// span is a time in use, [from, to).
+// busySpan is an interval of use, [from, to).
 type busySpan struct{ from, to time.Duration }
 
-// Add records a time in use. Spans are added in order; a part before the end of the last span is ignored.
+// Add records an interval of use. Intervals are added in order; the part of one that precedes the end of the last one is ignored.
 func (m *Meter) Add(from, to time.Duration) {
 	if n := len(m.spans); n > 0 {
 		from = max(from, m.spans[n-1].to)
@@ -25,7 +25,7 @@ func (m *Meter) Add(from, to time.Duration) {
 	}
 }
 
-// Utilisation returns the part of the window before now in which it was in use; 0 for an empty window.
+// Utilisation returns the fraction of the window before now that was in use; 0 for an empty window.
 func (m *Meter) Utilisation(now, window time.Duration) share.PerMille {
 	if window <= 0 {
 		return 0
@@ -44,7 +44,7 @@ func (m *Meter) Utilisation(now, window time.Duration) share.PerMille {
 	return ratio(max(0, used), window)
 }
 
-// part returns used/window.
+// ratio returns the used fraction of a window in per mille.
 func ratio(used, window time.Duration) share.PerMille {
 	return share.PerMille(float64(used) / float64(window) * float64(share.Whole))
 }

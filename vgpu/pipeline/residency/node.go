@@ -8,12 +8,12 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Node manages the shared slices of one node, the data in host memory, and the waiting requests. It has many methods because one
-// decision reads all three; callers use twelve of them. Times are on any monotonic
+// Node decides which functions are resident on the shared slices of one node: it manages the slices, the data in host memory and the
+// waiting requests. It has many methods because one decision reads all three; callers use twelve of them. Times are on any monotonic
 // clock; an earlier time than the last one counts as the last one. It is not safe for concurrent use.
 //
-// Each function has at most one instance here (FF-45), at most one function runs on a slice at a time (FF-46), and residents
-// never exceed a slice's memory.
+// Each function has at most one instance here, at most one function runs on a slice at a time, and the data of the functions on a slice
+// never exceeds its memory.
 type Node struct {
 	policy    Policy
 	now       time.Duration
@@ -26,7 +26,7 @@ type Node struct {
 	outcomes  deadlineOutcomes // since resized
 }
 
-// function is a registered function and the state of its one instance on this node, if there is one.
+// function is a registered function with the state of its instance on this node, of which there is at most one.
 type function struct {
 	Function
 	index       int           // in Node.order
@@ -52,7 +52,7 @@ func New(p Policy) (*Node, error) {
 	return &Node{policy: p, functions: map[string]*function{}, host: hostCache{limit: p.Host}}, nil
 }
 
-// Register adds a function. Its first request creates the instance.
+// Register adds a function, without an instance: its first request creates one. Errors are *share.FieldError.
 func (n *Node) Register(f Function) error {
 	if err := f.validate(); err != nil {
 		return err
@@ -66,23 +66,22 @@ func (n *Node) Register(f Function) error {
 	return nil
 }
 
-// advance sets the time.
 func (n *Node) advanceClock(now time.Duration) { n.now = max(n.now, min(now, maxInstant)) }
 
-// end deletes the instance of a function, with its data (FF-43).
+// deleteInstance deletes the instance of a function, and its data from the slice and from host memory.
 func (n *Node) deleteInstance(f *function) {
 	n.unload(f)
 	n.host.remove(f)
 	f.exists, f.terminating, f.meter = false, false, Meter{}
 }
 
-// byUse orders functions from the least recently used.
+// compareLastUse orders functions from the least to the most recently used.
 func compareLastUse(a, b *function) int {
 	return cmp.Or(cmp.Compare(a.used, b.used), cmp.Compare(a.index, b.index))
 }
 
-// Residency returns Shared, Warm or Cold, by where the data of a function is: on a slice, in host memory, or neither. A function
-// that waits for its first load is Cold.
+// Residency returns where the data of a function is: Shared if on a slice, Warm if in host memory, otherwise Cold. A function that waits
+// for its first load is Cold.
 func (n *Node) Residency(name string) scaling.Residency {
 	f := n.functions[name]
 	switch {
@@ -104,8 +103,8 @@ func (n *Node) Waiting(name string) int {
 	return 0
 }
 
-// Promoted ends the shared instance of a function that has been promoted to a hot one (2 in fig. 8), after the request that it
-// runs. It returns the requests that waited for it, for the hot instance.
+// RemovePromoted ends the shared instance of a function that now has an instance with slices of its own. A running request still
+// finishes. It returns the requests that waited, which the other instance serves.
 func (n *Node) RemovePromoted(now time.Duration, name string) []Request {
 	n.advanceClock(now)
 	f := n.functions[name]
@@ -122,8 +121,8 @@ func (n *Node) RemovePromoted(now time.Duration, name string) []Request {
 	return left
 }
 
-// Demoted adds an instance that was hot and has released its slices (3 in fig. 8). It is Warm: its data is in host memory until
-// its next request. Nothing changes if there is a shared instance, since a function has at most one (FF-45).
+// AddDemoted adds the instance of a function that has given up its own slices. It is Warm: its data stays in host memory until its next
+// request. It changes nothing if the function already has a shared instance.
 func (n *Node) AddDemoted(now time.Duration, name string) {
 	n.advanceClock(now)
 	if f := n.functions[name]; f != nil && !f.exists {

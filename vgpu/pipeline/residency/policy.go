@@ -14,7 +14,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Policy holds the thresholds of changes of residency. Zero fields have the defaults in the comments.
+// Policy holds the thresholds at which instances are promoted, demoted and deleted, and slices are added and removed. Zero fields have
+// the defaults in the comments.
 type Policy struct {
 	Up        share.PerMille // utilisation above which a shared instance is promoted; 600 (U10)
 	Down      share.PerMille // utilisation below which a hot instance is demoted; 300 (FF-41)
@@ -29,7 +30,6 @@ type Policy struct {
 	Refuse bool
 }
 
-// withDefaults returns the policy with zero fields replaced.
 func (p Policy) withDefaults() Policy {
 	p.Up, p.Down = cmp.Or(p.Up, 600), cmp.Or(p.Down, 300)
 	p.Window, p.Stay = cmp.Or(p.Window, 30*time.Second), cmp.Or(p.Stay, 30*time.Second)
@@ -37,7 +37,6 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// validate reports the first invalid field.
 func (p Policy) validate() error {
 	switch {
 	case p.Down < 1 || p.Up <= p.Down || p.Up > share.Whole:
@@ -56,7 +55,7 @@ func (p Policy) validate() error {
 	return nil
 }
 
-// Standing is the state of an instance on which a change of residency depends.
+// InstanceState is the state of an instance on which its promotion, demotion or deletion depends.
 type InstanceState struct {
 	Residency   scaling.Residency
 	Since       time.Duration  // when it began
@@ -65,8 +64,9 @@ type InstanceState struct {
 	Busy        bool           // whether it has requests; then it is not idle
 }
 
-// Next returns the residency that an instance should have (FF-44, fig. 8). A new instance is Shared (1). Eviction to Warm (4) is
-// decided when another function needs the memory.
+// Next returns the residency that an instance should have, given its present state (FluidFaaS, fig. 8; the numbers in the body are those
+// of its arrows). A new instance is Shared. Next does not return Warm for a Shared instance: it is evicted when another function needs
+// the memory.
 func (p Policy) Next(now time.Duration, s InstanceState) scaling.Residency {
 	p = p.withDefaults()
 	stayed := now-s.Since >= p.Stay

@@ -8,30 +8,28 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Request is a request for the shared instance of its function.
+// Request is an inference request for the shared instance of its function.
 type Request struct {
 	ID       uint64
 	Function string
 	Deadline time.Duration // on the clock of now
 }
 
-// queued is a request that waits.
 type queuedRequest struct {
 	Request
 	feasible bool // whether it could meet its deadline when it was enqueued
 }
 
-// queue holds the waiting requests of one function. All have the same execution and load time, so they are ordered by deadline;
-// only the first requests of different functions are compared at each dispatch (U13).
+// requestQueue holds the waiting requests of one function. All need the same execution and load time, so they are ordered by deadline;
+// only the first requests of different functions have to be compared at each dispatch.
 type requestQueue struct {
 	live       deadlineHeap
 	infeasible deadlineHeap // can no longer meet their deadline (U14)
 }
 
-// len returns the number of waiting requests.
 func (q *requestQueue) len() int { return len(q.live) + len(q.infeasible) }
 
-// lost removes and returns the live requests that can no longer meet their deadline if each needs that much time.
+// popLate removes and returns the requests that can no longer meet their deadline if each needs the given time.
 func (q *requestQueue) popLate(now, needed time.Duration) []queuedRequest {
 	var lost []queuedRequest
 	for len(q.live) > 0 && q.live[0].Deadline-needed < now {
@@ -40,7 +38,8 @@ func (q *requestQueue) popLate(now, needed time.Duration) []queuedRequest {
 	return lost
 }
 
-// next returns the heap with the next request: live requests go first.
+// nextHeap returns the heap that holds the function's next request. Requests that can still meet their deadline go before those that
+// cannot.
 func (q *requestQueue) nextHeap() *deadlineHeap {
 	if len(q.live) > 0 {
 		return &q.live
@@ -48,11 +47,9 @@ func (q *requestQueue) nextHeap() *deadlineHeap {
 	return &q.infeasible
 }
 
-// pop removes and returns the next request.
 func (q *requestQueue) pop() queuedRequest { return heap.Pop(q.nextHeap()).(queuedRequest) }
 
-// Enqueue adds a request for the shared instance of its function, which the first request creates (FF-44). Errors are
-// *share.FieldError.
+// Enqueue adds a request for the shared instance of its function and creates the instance if there is none. Errors are *share.FieldError.
 func (n *Node) Enqueue(now time.Duration, r Request) error {
 	n.advanceClock(now)
 	f := n.functions[r.Function]
@@ -74,10 +71,10 @@ func (n *Node) Enqueue(now time.Duration, r Request) error {
 	return nil
 }
 
-// maxInstant bounds times, so that their differences do not overflow.
+// maxInstant is the largest absolute value of a time, so that differences of times do not overflow.
 const maxInstant = 100 * 365 * 24 * time.Hour
 
-// deadlines is a heap of requests by deadline, for container/heap.
+// deadlineHeap is a heap of requests by deadline, for container/heap.
 type deadlineHeap []queuedRequest
 
 func (d deadlineHeap) Len() int { return len(d) }

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Action is what a review advises.
+// Action is a kind of advice that Node.Review gives to its caller.
 type Action string
 
 const (
@@ -19,15 +19,15 @@ const (
 	Shrink  Action = "shrink"  // remove the slice
 )
 
-// Advice is one result of a review.
+// Advice is one action that Node.Review asks of its caller, with the function or the slice concerned.
 type Advice struct {
 	Action   Action
 	Function string
 	Slice    string
 }
 
-// Review checks utilisation, idleness and overload. Call it about once a second; it also drops measurements before the window.
-// Advice is repeated while its reason holds; only End is already done.
+// Review checks utilisation, idleness and overload, and returns what the caller should do about them. Call it about once a second; it
+// also drops measurements older than the window. Advice is repeated while its reason holds; only End has already been carried out.
 func (n *Node) Review(now time.Duration) []Advice {
 	n.advanceClock(now)
 	var advice []Advice
@@ -46,7 +46,6 @@ func (n *Node) Review(now time.Duration) []Advice {
 	return append(advice, n.adviseSliceCount()...)
 }
 
-// standing returns the state of an instance for Policy.Next.
 func (n *Node) instanceState(f *function) InstanceState {
 	running := n.now
 	if f.running {
@@ -63,14 +62,14 @@ func (n *Node) instanceState(f *function) InstanceState {
 	return s
 }
 
-// utilisation returns that of the meter plus the request that has been running since a time.
+// utilisationWith returns the utilisation that a meter measured plus that of a request that is still running, since the given time.
 func (n *Node) utilisationWith(m *Meter, since time.Duration) share.PerMille {
 	running := min(max(0, n.now-since), n.policy.Window)
 	return m.Utilisation(n.now, n.policy.Window) + ratio(running, n.policy.Window)
 }
 
-// size advises on the number of slices (FF-49): one more if none runs a function that has requests, or if too many requests
-// missed a deadline that they could have met; one less if utilisation is low and the others can run every function.
+// adviseSliceCount advises one slice more if none can run a function that has requests, or if too many requests missed a feasible
+// deadline. It advises one slice fewer if utilisation is low and the others can run every function.
 func (n *Node) adviseSliceCount() []Advice {
 	for _, f := range n.order {
 		if f.exists && !f.runs && n.now-f.used < n.policy.Window {
@@ -92,7 +91,7 @@ func (n *Node) adviseSliceCount() []Advice {
 	return nil
 }
 
-// meanUtilisation returns the mean utilisation of the slices, loads included.
+// meanUtilisation returns the mean utilisation of the shared slices. Load times count as use.
 func (n *Node) meanUtilisation() share.PerMille {
 	sum := 0
 	for _, s := range n.slices {
@@ -105,7 +104,7 @@ func (n *Node) meanUtilisation() share.PerMille {
 	return share.PerMille(sum / max(len(n.slices), 1))
 }
 
-// removable reports whether every function with an instance can run on another slice.
+// isRemovable reports whether every function with an instance can run on some slice other than the given one.
 func (n *Node) isRemovable(s *slice) bool {
 	for _, f := range n.order {
 		runs := func(other *slice) bool { return other != s && other.executionTime(f) > 0 }

@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// slice is one shared slice. The fields from running to until describe the request that runs.
+// slice is one shared slice. The fields from running to until describe the request that runs on it.
 type slice struct {
 	pipeline.Slice
 	free      share.Bytes
@@ -24,7 +24,7 @@ type slice struct {
 	meter   Meter
 }
 
-// time returns the execution time of one request; 0 if the function cannot run here.
+// executionTime returns the time that one request of a function takes on the slice; 0 if the function cannot run there.
 func (s *slice) executionTime(f *function) time.Duration {
 	if f.Memory > s.Kind.Memory {
 		return 0
@@ -32,7 +32,7 @@ func (s *slice) executionTime(f *function) time.Duration {
 	return f.Times[s.Kind.Name]
 }
 
-// victims returns the residents to evict until a function fits, the least recently used first (FF-47).
+// victims returns the functions to evict from the slice so that the given one fits, the least recently used first.
 func (s *slice) victims(f *function) []*function {
 	missing := f.Memory - s.free
 	if missing <= 0 {
@@ -47,7 +47,7 @@ func (s *slice) victims(f *function) []*function {
 	return victims
 }
 
-// remove frees the memory of a resident, without scrubbing its data.
+// remove frees the memory of a function on the slice. Its data is not scrubbed: the memory counts as stale until another tenant needs it.
 func (s *slice) remove(f *function) {
 	s.free += f.Memory
 	s.residents = slices.DeleteFunc(s.residents, func(other *function) bool { return other == f })
@@ -56,8 +56,8 @@ func (s *slice) remove(f *function) {
 	}
 }
 
-// add makes a function that fits a resident. It reports whether free memory has to be scrubbed first, because it may contain
-// another tenant's data (U22).
+// add makes a function resident on a slice that has enough free memory. It reports whether that memory must be scrubbed first, because it
+// may contain data of another tenant.
 func (s *slice) add(f *function) (scrub bool) {
 	scrub = slices.ContainsFunc(s.stale, func(tenant string) bool { return tenant != f.Tenant })
 	if scrub {

@@ -8,7 +8,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/pipeline/routing"
 )
 
-// expire moves the requests that can no longer meet their deadline behind all others, or returns them if the policy refuses them.
+// expireRequests moves the requests that can no longer meet their deadline behind all others. If the policy refuses such requests, it
+// removes and returns them instead.
 func (n *Node) expireRequests() []Request {
 	var refused []Request
 	for _, f := range n.active {
@@ -28,7 +29,8 @@ func (n *Node) expireRequests() []Request {
 	return refused
 }
 
-// estimate returns the times of a request that runs now: on its slice, or with a load on the fastest slice.
+// estimateTimes returns the execution and the load time of a function's request if it ran now: on the slice that holds the function's
+// data without a load, or otherwise on the fastest slice.
 func (n *Node) estimateTimes(f *function) (execution, load time.Duration) {
 	if f.on != nil {
 		return f.on.executionTime(f), 0
@@ -37,7 +39,7 @@ func (n *Node) estimateTimes(f *function) (execution, load time.Duration) {
 	return f.fastest, load
 }
 
-// load returns the time to load a function onto a slice, and from where.
+// loadTime returns how long it takes to load a function's data onto a slice, and from where it is loaded.
 func (n *Node) loadTime(f *function) (time.Duration, Source) {
 	if f.on != nil || n.host.has(f) {
 		return f.LoadWarm, Host
@@ -45,7 +47,7 @@ func (n *Node) loadTime(f *function) (time.Duration, Source) {
 	return f.LoadCold, Storage
 }
 
-// next returns where the most urgent request that can start now starts; false if none can.
+// nextStart returns the most urgent request that can start now, as a function and the slice for it; false if none can.
 func (n *Node) nextStart() (candidate, bool) {
 	pending := n.pendingFunctions()
 	for _, f := range pending {
@@ -61,7 +63,8 @@ func (n *Node) nextStart() (candidate, bool) {
 	return candidate{}, false
 }
 
-// pending returns the functions whose next request may start, the most urgent first. An instance runs one request at a time.
+// pendingFunctions returns the functions with waiting requests that may start now, the most urgent first. A function that already runs a
+// request is left out: an instance runs one request at a time.
 func (n *Node) pendingFunctions() []*function {
 	var pending []*function
 	for _, f := range n.active {
@@ -73,16 +76,16 @@ func (n *Node) pendingFunctions() []*function {
 	return pending
 }
 
-// head returns the first request of a function, with its times if it runs now.
+// firstRequest returns the first waiting request of a function, with the times that it would take now.
 func (n *Node) firstRequest(f *function) routing.Request {
 	r := (*f.waiting.nextHeap())[0]
 	execution, load := n.estimateTimes(f)
 	return routing.Request{ID: r.ID, Deadline: r.Deadline, Execution: execution, Load: load}
 }
 
-// residentFirst returns a function resident on the slice of p that can run first without making the function of p late. The slack of a
-// function that is not resident includes its load, so it appears more urgent; without this rule two functions that alternate
-// would be loaded for nearly every request.
+// residentFirst returns a function whose data is already on the slice of candidate p, and which can run there first without making p's
+// request late. Without this rule two functions that alternate would be loaded for nearly every request, because the slack of the one
+// that is not loaded includes its load time, so that it always appears more urgent.
 func (n *Node) residentFirst(p candidate, pending []*function) (candidate, bool) {
 	if p.load == 0 {
 		return candidate{}, false

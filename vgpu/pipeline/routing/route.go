@@ -8,7 +8,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// Instance is one instance of a function. The load balancer counts Outstanding itself, so that it is always current.
+// Instance is one instance of a function, as the load balancer sees it. The load balancer counts Outstanding itself, so that it is always
+// current.
 type Instance struct {
 	ID          int
 	Residency   scaling.Residency
@@ -18,9 +19,9 @@ type Instance struct {
 	Outstanding int           // requests that it has
 }
 
-// Choose returns the index of the instance for the next request: the hot one of least latency that has capacity (FF-61), else
-// the shared one, else a warm one; these two have no limit, since requests wait in their queue (FF-62). It returns false if an
-// instance has to be created.
+// Choose returns the index of the instance for the next request: the hot one of least latency that has capacity left, otherwise the
+// shared one, otherwise a warm one. Shared and warm instances have no capacity limit, since requests wait in their queue. It returns
+// false if an instance has to be created.
 func Choose(instances []Instance) (int, bool) {
 	best := -1
 	for i := range instances {
@@ -31,7 +32,7 @@ func Choose(instances []Instance) (int, bool) {
 	return best, best >= 0
 }
 
-// takes reports whether the instance can get another request.
+// accepts reports whether the instance can take another request.
 func (i *Instance) accepts() bool {
 	switch {
 	case i.Draining || i.Residency < scaling.Hot || i.Residency >= scaling.Cold:
@@ -42,13 +43,13 @@ func (i *Instance) accepts() bool {
 	return true
 }
 
-// before orders instances by residency, then latency, then ID.
+// compareInstances orders instances by residency, then latency, then ID.
 func compareInstances(a, b *Instance) int {
 	return cmp.Or(cmp.Compare(a.Residency, b.Residency), cmp.Compare(a.Latency, b.Latency), cmp.Compare(a.ID, b.ID))
 }
 
-// Route selects an instance for each request, the most urgent first. It returns their indexes, -1 where there is none, in the
-// order of requests. It does not change its arguments.
+// Route selects an instance for each waiting request, the most urgent first. It returns the index of the instance for each request, or -1
+// where there is none, and does not change its arguments.
 func Route(now time.Duration, requests []Request, instances []Instance) []int {
 	order := make([]int, len(requests))
 	for i := range order {
