@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Application is a stream of requests for a model with a mean rate and a latency objective (PA-02).
+// Application is a stream of inference requests for one model, with a mean arrival rate and a latency objective.
 type Application struct {
 	Name  string          `json:"name"`
 	Model string          `json:"model"`
@@ -40,7 +40,7 @@ func (a *Application) validate() error {
 	return nil
 }
 
-// byUrgency compares applications by SLO, then rate, then name (PA-40, P17).
+// compareUrgency orders applications by SLO, then rate, then name.
 func compareUrgency(a, b Application) int {
 	return cmp.Or(cmp.Compare(a.SLO, b.SLO), cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.Name, b.Name))
 }

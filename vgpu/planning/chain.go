@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Layer is a layer of a model, or a block of layers that is never split (PA-34).
+// Layer is a layer of a model, or a block of layers that is never split over stages.
 type Layer struct {
 	Name    string          `json:"name"`
 	Work    profile.Seconds `json:"work"`    // on one function of the reference size
@@ -18,7 +18,7 @@ type Layer struct {
 	Halo float64 `json:"halo,omitempty"`
 }
 
-// Chain is a model as a sequence of layers.
+// Chain is a model as a sequence of layers, for splitting it into stages.
 type Chain struct {
 	Input  share.Bytes `json:"input"` // bytes
 	Layers []Layer     `json:"layers"`

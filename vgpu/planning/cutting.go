@@ -5,7 +5,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Cutting holds the resources, prices and limits for splitting a model into stages (PA-33, P13).
+// CutParameters holds the resources, prices and limits by which Cut splits a model into stages.
 type CutParameters struct {
 	Prices   Book
 	Platform Platform
@@ -23,7 +23,7 @@ type CutParameters struct {
 	Slack float64
 }
 
-// DefaultCutting returns the parameters of P13 with the given prices and platform.
+// DefaultCutParameters returns default parameters for splitting a model into stages, with the given prices and platform.
 func DefaultCutParameters(prices Book, platform Platform) CutParameters {
 	return CutParameters{
 		Prices: prices, Platform: platform, CPU: 2000, Master: profile.Master{CPU: 100, MemoryMiB: 128},

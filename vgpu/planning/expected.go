@@ -8,16 +8,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Aim holds the objectives of Expected besides a small bill.
+// Objective holds what Expected minimises besides the bill, and how often an execution may take longer than planned.
 type Objective struct {
 	CardSecond Cost    // what a second of a whole card is worth beyond its price
 	Late       float64 // the part of executions that may take longer than planned for; 0.01 plans for the p99, as the papers do
 }
 
-// Expected returns the plan with the least expected cost. Unlike Best, which assumes full batches and the bill of a mean
-// execution, it uses the batch sizes that Poisson arrivals produce before the first request must start, the cheapest
-// configuration for each size, and each execution rounded up separately (partitioned ones, which are many calls, by the
-// mean). Groups have Sizes, and costs include Aim.CardSecond. Errors are *share.FieldError.
+// Expected returns the plan with the least expected cost. Unlike Best, which assumes full batches and the bill of a mean execution, it
+// uses the batch sizes that Poisson arrivals produce before the first request must start, the cheapest configuration for each size, and
+// rounds up the billed time of each execution separately (of partitioned models, which are many calls, only that of the mean execution).
+// The groups of the plan have Sizes, and costs include Objective.CardSecond. Errors are *share.FieldError.
 func Expected(in Input, aim Objective) (Plan, error) {
 	if err := aim.validate(); err != nil {
 		return Plan{}, err
@@ -40,7 +40,7 @@ func groupByExpectedCost(o *options, sorted []Application) []Group {
 	return cheapest(newExpectedProvisioner(o), sorted)
 }
 
-// billed returns the expected billed time of an execution.
+// billedTime returns the billed time of a batch: the expected one, or without an objective that of the mean execution.
 func (a *Objective) billedTime(q Milliseconds, l profile.Latency) profile.Seconds {
 	if a == nil {
 		return q.roundUp(l.Mean)
@@ -48,7 +48,7 @@ func (a *Objective) billedTime(q Milliseconds, l profile.Latency) profile.Second
 	return q.meanRoundedUp(l)
 }
 
-// worth returns the additional value of the GPU time that an execution uses.
+// gpuTimeValue returns what the GPU time of an execution on gb of a card's memory is worth beyond its price.
 func (a *Objective) gpuTimeValue(l profile.Latency, gb, cardGB int) Cost {
 	if a == nil {
 		return 0
@@ -56,7 +56,7 @@ func (a *Objective) gpuTimeValue(l profile.Latency, gb, cardGB int) Cost {
 	return a.CardSecond * Cost(l.Mean) * Cost(gb) / Cost(cardGB)
 }
 
-// setQuantile replaces the p99 of options by the quantile that Late selects.
+// setQuantile replaces the p99 latency of each option by the quantile that Objective.Late selects.
 func (a *Objective) setQuantile(options []option) {
 	for i := range options {
 		if a != nil {
@@ -65,20 +65,21 @@ func (a *Objective) setQuantile(options []option) {
 	}
 }
 
-// Size is the configuration that runs batches of one size, and the expected cost of a batch.
+// Size is the configuration that runs batches of one size, and the expected cost of such a batch.
 type Size struct {
 	Config Config `json:"config"`
 	Cost   Cost   `json:"nano"`
 }
 
-// menu holds the cheapest configuration of each batch size whose p99 is within a bound. It ends with the size that has the
-// least cost per request, as larger batches would not save anything.
+// boundedSizes holds, for one bound of the p99 latency, the cheapest configuration for each batch size. It ends with the size that has
+// the least cost per request, as larger batches would not save anything.
 type boundedSizes struct {
 	bound profile.Seconds
 	sizes []*option // by batch-1
 }
 
-// menus holds the menus of all distinct bounds, and the configurations that are paid by the second.
+// expectedProvisioner selects configurations by expected cost. It holds the cheapest configurations for each distinct p99 latency, and
+// those that are paid by the second.
 type expectedProvisioner struct {
 	bounds  []boundedSizes
 	options *options
@@ -114,7 +115,7 @@ func (o *options) cheapestSizes(bound profile.Seconds) []*option {
 	return sizes[:most]
 }
 
-// provision returns the configurations with the least expected cost.
+// provision returns the configuration, or one per batch size, that serves a group of applications at the least expected cost.
 func (m *expectedProvisioner) provision(d demand) choice {
 	best, of := choice{cost: Cost(math.Inf(1))}, -1
 	for i := range m.bounds {
@@ -132,7 +133,8 @@ func (m *expectedProvisioner) provision(d demand) choice {
 	return m.options.reserveIfCheaper(d, best)
 }
 
-// expected returns the cost per second of batches that close when they are full or after the equivalent timeout (P6).
+// expectedCost returns the expected cost per second of a group's batches, which close when they are full or after the group's equivalent
+// timeout.
 func (m *boundedSizes) expectedCost(d demand) Cost {
 	cost, size := 0.0, 0.0
 	for n, p := range batching.BatchSizes(d.rate*float64(d.timeout-m.bound), len(m.sizes)) {

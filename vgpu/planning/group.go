@@ -19,7 +19,7 @@ type Group struct {
 	Timeouts []profile.Seconds `json:"timeouts"` // of each application's requests, before a batch must start (P7)
 }
 
-// Rate returns the sum of the request rates of all applications, per second.
+// Rate returns the sum of the arrival rates of all applications, in requests per second.
 func (g *Group) Rate() float64 {
 	sum := 0.0
 	for _, a := range g.Applications {
@@ -28,16 +28,16 @@ func (g *Group) Rate() float64 {
 	return sum
 }
 
-// demand holds the properties of a group that its configuration depends on.
+// demand holds what a group of applications requires of its configuration: the tightest SLO, the total rate and the equivalent timeout.
 type demand struct {
 	slo     profile.Seconds // the tightest (PA-18)
 	rate    float64
 	timeout profile.Seconds // equivalent to the SLOs, were execution instant
 }
 
-// maxP99 returns the highest p99 at which batches of a size meet the SLOs. A request waits at most its SLO less the p99
-// (PA-18, P7). The batch must also fill: with rate R and equivalent timeout T, floor(R*T) + 1 requests leave together (P6).
-// T is the equivalent timeout of the SLOs less the p99, as shifting all timeouts shifts theirs by the same time.
+// maxP99 returns the highest p99 latency with which batches of a size meet the SLOs. A request waits at most its SLO less the p99. The
+// batch must also fill: with rate R and equivalent timeout T, floor(R*T) + 1 requests leave together. T is the equivalent timeout of the
+// SLOs less the p99, as shifting all timeouts shifts their equivalent by the same time.
 func (d demand) maxP99(batch int) profile.Seconds {
 	return min(d.slo, d.timeout-profile.Seconds(float64(batch-1)/d.rate))
 }
@@ -50,7 +50,7 @@ func newDemand(sorted []Application) demand {
 	return demand{sorted[0].SLO, e.Rate(), profile.Seconds(e.Timeout())}
 }
 
-// choice is the configuration that a provisioner selects for a group.
+// choice is the configuration that a provisioner selects for a group of applications, with its latency and cost.
 type choice struct {
 	config    *Config // nil if nothing is fast enough
 	instances int     // held
@@ -61,13 +61,13 @@ type choice struct {
 
 func (c choice) feasible() bool { return c.config != nil }
 
-// provisioner selects the cheapest configuration for a group: options by the cost model of the papers, menus by expected
-// cost.
+// provisioner selects the cheapest configuration for a group of applications. The type options uses the cost model of the papers,
+// expectedProvisioner the expected cost.
 type provisioner interface {
 	provision(demand) choice
 }
 
-// provision returns the cheapest configuration of any mode that meets the SLOs (PA-42).
+// provision returns the cheapest configuration of any mode that meets the SLOs of a group of applications.
 func (o *options) provision(d demand) choice {
 	best := choice{cost: Cost(math.Inf(1))}
 	for b := range o.byBatch {
@@ -82,7 +82,7 @@ func (o *options) provision(d demand) choice {
 	return o.reserveIfCheaper(d, best)
 }
 
-// within returns the cheapest option that runs a batch within a p99 bound, or nil.
+// cheapestWithin returns the cheapest configuration that is paid per batch and runs a batch of the given size within a p99 bound, or nil.
 func (o *options) cheapestWithin(batch int, bound profile.Seconds) *option {
 	all := o.byBatch[batch-1]
 	n := sort.Search(len(all), func(i int) bool { return all[i].latency.P99 > bound })
@@ -92,8 +92,8 @@ func (o *options) cheapestWithin(batch int, bound profile.Seconds) *option {
 	return &all[n-1]
 }
 
-// hold returns the cheapest configuration that is paid by the second if it costs less than best, else best. Its instances
-// are as many as the rate needs.
+// reserveIfCheaper returns the cheapest configuration that is paid by the second, with as many instances as the rate needs, if it costs
+// less than the given choice. Otherwise it returns that choice.
 func (o *options) reserveIfCheaper(d demand, best choice) choice {
 	for i := range o.reserved {
 		x := &o.reserved[i]

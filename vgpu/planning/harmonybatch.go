@@ -2,8 +2,8 @@ package planning
 
 import "github.com/gshare-dev/gshare/vgpu/profile"
 
-// HarmonyBatch plans by the algorithm of HarmonyBatch, for whole models on vCPUs or part of a GPU. It is a baseline with two
-// improvements: it finds sizes and batches exactly, and rejects merges that no configuration can serve (P20).
+// HarmonyBatch plans by the algorithm of the HarmonyBatch paper, for whole models on vCPUs or a fraction of a GPU. It is a baseline with
+// two improvements: it finds resources and batch sizes exactly, and rejects merges that no configuration can serve.
 func HarmonyBatch(in Input) (Plan, error) {
 	var modes []Mode
 	for _, mode := range []Mode{CPU, GPU} {
@@ -25,13 +25,14 @@ func byKnees(o *options, sorted []Application) []Group {
 	return m.groups
 }
 
-// kneeMerging is a merging with the rate at which the most urgent application of each group becomes cheaper on a GPU.
+// kneeMerge merges groups as HarmonyBatch does. The knee of a group is the rate at which its most urgent application becomes cheaper on a
+// GPU.
 type kneeMerge struct {
 	greedyMerge
 	knees []float64
 }
 
-// mergeToKnee merges groups on vCPUs, regardless of cost, until their total rate reaches the knee of the first.
+// mergeToKnee merges consecutive groups on vCPUs, regardless of cost, until their total rate reaches the knee of the first one.
 func (m *kneeMerge) mergeToKnee() {
 	for i := 0; i < len(m.groups); i++ {
 		rate := m.groups[i].Rate()
@@ -44,7 +45,7 @@ func (m *kneeMerge) mergeToKnee() {
 	}
 }
 
-// mergePairs merges neighbours if that costs no more. With sameSide, both must be on the same side of their knees.
+// mergePairs merges neighbouring groups if that costs no more. With sameSide, the rates of both must be below their knees, or both above.
 func (m *kneeMerge) mergePairs(sameSide bool) {
 	for i := 0; i+1 < len(m.groups); {
 		joined := m.join(i, i+2)
@@ -71,7 +72,8 @@ const (
 	kneeWidth = 0.01
 )
 
-// knee returns the rate at which one application with this SLO becomes cheaper on a GPU, by bisection (P5).
+// knee returns the rate, in requests per second, at which one application with the given SLO becomes cheaper on a GPU than on vCPUs. It
+// is found by bisection.
 func (o *options) knee(slo profile.Seconds) float64 {
 	low, high := leastKnee, float64(mostKnee)
 	for high-low > kneeWidth {

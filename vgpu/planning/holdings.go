@@ -10,8 +10,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// holding is a configuration that is paid by the second, busy or not. It has no pointers, because thousands of them are
-// sorted.
+// reservedOption is a configuration of a GPU share that is reserved and paid by the second, busy or not. It has no pointers, because
+// thousands of them are sorted.
 type reservedOption struct {
 	config     int32 // of those held
 	latency    profile.Latency
@@ -21,11 +21,12 @@ type reservedOption struct {
 	perRequest Cost            // of one request, if the instance is as busy as it may be
 }
 
-// rounds are the maximum numbers of batches, including its own, after which a request on a held share is answered. A higher
-// number permits a busier share.
+// roundLimits are the planned values for the number of consecutive batches, including its own, within which a request on a reserved share
+// is answered. A higher value permits a busier share.
 var roundLimits = []int{2, 4, 8}
 
-// shareHoldings returns the holdings for all measured SMs, quotas, batches and rounds, and their configurations.
+// reservedOptions returns the useful options for running a model on a reserved share, over all measured SMs, quotas, batch sizes and
+// round limits, and their configurations.
 func reservedOptions(m *profile.Share, in *Input) ([]reservedOption, []Config) {
 	n := len(m.Curves) * int(share.Whole/in.Platform.QuotaStep) * m.MaxBatch
 	all, configs := make([]reservedOption, 0, n*len(roundLimits)), make([]Config, 0, n)
@@ -53,10 +54,10 @@ func reservedOptions(m *profile.Share, in *Input) ([]reservedOption, []Config) {
 	return paretoReserved(all), configs
 }
 
-// throughput returns the highest rate at which requests are answered within n rounds. A request waits for the batch that
-// runs and for those of the requests before it. Up to (n-1)*batch requests may arrive in the n-1 rounds of waiting; a
-// Poisson number of mean x is above x + z*sqrt(x) in about 1 % of cases. capped reports that maxBusy, the limit of the busy
-// time, determines the rate.
+// reservedCapacity returns the highest request rate at which a reserved share answers requests within n batches. A request waits for the
+// batch that runs and for those of the requests before it. Up to (n-1)*batch requests may arrive during those n-1 batches; a Poisson
+// number of mean x is above x + z*sqrt(x) in about 1 % of cases. capped reports that maxBusy, the limit of the busy time, determines the
+// rate.
 func reservedCapacity(batch, n int, mean profile.Seconds, maxBusy share.PerMille) (serves float64, capped bool) {
 	const z = 2.326
 	most := float64((n - 1) * batch)
@@ -65,8 +66,8 @@ func reservedCapacity(batch, n int, mean profile.Seconds, maxBusy share.PerMille
 	return min(busy, ceiling) * float64(batch) / float64(mean), busy >= ceiling
 }
 
-// undominated returns the holdings that no other equals or beats in reply time, rate and cost, sorted by cost. It compares
-// each with the staircase of reply times and rates of the cheaper ones, both ascending.
+// paretoReserved returns the options that no other equals or beats in reply time, capacity and cost, sorted by cost. It compares each
+// option with the staircase of reply times and capacities of the cheaper ones, both ascending.
 func paretoReserved(all []reservedOption) []reservedOption {
 	slices.SortFunc(all, func(a, b reservedOption) int {
 		if a.cost != b.cost { // nearly always: the other comparisons are worth saving

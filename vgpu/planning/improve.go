@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// improve moves single applications between groups, and joins groups, until neither reduces the cost.
+// improve reduces the cost of a partition into groups by moving single applications and joining groups, until neither helps.
 func improve(o provisioner, groups []Group) []Group {
 	s := &localSearch{options: o}
 	for _, g := range groups {
@@ -21,7 +21,7 @@ func improve(o provisioner, groups []Group) []Group {
 	return out
 }
 
-// arrangement is a partition of the applications into groups that a local search modifies.
+// localSearch is a partition of the applications into groups that is improved step by step.
 type localSearch struct {
 	options provisioner
 	groups  []pricedGroup
@@ -32,7 +32,7 @@ type pricedGroup struct {
 	cost         Cost
 }
 
-// minSaving is the relative cost reduction that a change must bring, so that rounding errors cannot make the search cycle.
+// minSaving is the relative cost reduction below which the local search makes no change, so that rounding errors cannot make it cycle.
 const minSaving = 1e-9
 
 func (s *localSearch) price(applications []Application) pricedGroup {
@@ -42,7 +42,7 @@ func (s *localSearch) price(applications []Application) pricedGroup {
 	return pricedGroup{applications, s.options.provision(newDemand(applications)).cost}
 }
 
-// moveAll moves each application once if that reduces the cost. It reports whether any was moved.
+// moveAll moves each application once to another group, if that reduces the cost. It reports whether any was moved.
 func (s *localSearch) moveAll() bool {
 	moved := false
 	var all []Application
@@ -83,7 +83,6 @@ func (s *localSearch) move(a Application) bool {
 	return true
 }
 
-// removeEmpty removes groups without applications.
 func (s *localSearch) removeEmpty() {
 	s.groups = slices.DeleteFunc(s.groups, func(p pricedGroup) bool { return len(p.applications) == 0 })
 }

@@ -81,7 +81,7 @@ func (in *Input) model(name string) *profile.Model {
 	return nil
 }
 
-// used returns the allowed modes for which some model has a profile. Only these need prices.
+// usedModes returns the allowed modes for which some model has a profile. Only these need prices.
 func (in *Input) usedModes() []Mode {
 	var used []Mode
 	for _, mode := range in.Modes {

@@ -36,10 +36,10 @@ func has(m *profile.Model, mode Mode) bool {
 	return false
 }
 
-// onGPU reports whether the mode needs a GPU; Phase II merges only groups in these modes (PA-48).
+// onGPU reports whether the mode needs a GPU.
 func (m Mode) onGPU() bool { return m == GPU || m == Share }
 
-// Config is a mode with its resources and maximum batch size (PA-03). Fields of other modes are zero.
+// Config is a mode with its resources and the maximum batch size. Fields of other modes are zero.
 type Config struct {
 	Mode  Mode `json:"mode"`
 	Batch int  `json:"batch"` // the most that leave together
@@ -53,7 +53,7 @@ type Config struct {
 	Instances int                  `json:"instances,omitempty"` // held; 0: as calls need them
 }
 
-// String returns the resources in words, such as 0.5 vCPU, 512 MiB.
+// String returns the resources as text, such as "0.5 vCPU, 512 MiB".
 func (c Config) String() string {
 	switch c.Mode {
 	case CPU:

@@ -7,15 +7,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// option is a configuration that is paid per batch.
+// option is a configuration that is paid per batch, with its latency and cost.
 type option struct {
 	config  *Config // shared: not to be changed
 	latency profile.Latency
 	cost    Cost // of one batch
 }
 
-// options holds the configurations of one model that are optimal for some SLO. A group only requires that the p99 is below a
-// bound for the batch size (see demand.maxP99), so a binary search for each size finds the best exactly (P14).
+// options holds the configurations of one model that are the cheapest for some SLO. A group of applications only requires that the p99
+// latency is below a bound that depends on the batch size (see demand.maxP99), so a binary search for each size finds the best
+// configuration exactly.
 type options struct {
 	byBatch  [][]option       // by batch-1; p99 ascending, cost descending
 	reserved []reservedOption // by cost; none as fast, as able and as cheap as another
@@ -55,7 +56,7 @@ func (o *options) add(all []option) {
 	}
 }
 
-// paretoOptions returns the options that no other beats in both p99 and cost.
+// paretoOptions returns the options that no other beats in both p99 latency and cost.
 func paretoOptions(all []option) []option {
 	slices.SortFunc(all, func(a, b option) int {
 		return fasterThenCheaper(a.latency, b.latency, a.cost, b.cost)
@@ -76,7 +77,7 @@ func fasterThenCheaper(a, b profile.Latency, costA, costB Cost) int {
 	return cmp.Compare(costA, costB)
 }
 
-// cpuOptions returns the options on vCPUs for all function sizes (PA-43), at the cost of PA-21, eq. 4.12.
+// cpuOptions returns the configurations on vCPUs for all function sizes and batch sizes, with their cost (PAMBA, eq. 4.12).
 func cpuOptions(m *profile.CPU, in *Input) []option {
 	var all []option
 	for batch := 1; batch <= len(m.Mean); batch++ {
@@ -94,7 +95,7 @@ func cpuOptions(m *profile.CPU, in *Input) []option {
 	return all
 }
 
-// gpuOptions returns the options for all batch sizes and GPU memory sizes (PA-44) that hold the model (P20).
+// gpuOptions returns the configurations on a fraction of a GPU for all batch sizes and all GPU memory sizes that hold the model.
 func gpuOptions(m *profile.GPU, in *Input) []option {
 	var all []option
 	for batch := 1; batch <= m.MaxBatch; batch++ {

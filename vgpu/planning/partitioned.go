@@ -6,16 +6,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// sizing is an allocation of vCPUs to the workers of a stage.
+// allocation is a number of vCPUs for each worker of a stage, with the stage's latency and cost.
 type allocation struct {
 	cpus    []profile.MilliCPU
 	latency profile.Latency
 	cost    Cost // of the workers, and of the master while it waits for them, if charged
 }
 
-// partitionedOptions returns the options of a partitioned model for each batch size (PA-45). The paper's ternary search
-// needs an objective with one minimum, but billing quanta make it a staircase (P14). As cost and p99 both add up over
-// stages, a knapsack over the p99 above each stage's fastest finds the best sizes for all bounds.
+// partitionedOptions returns the configurations of a partitioned model for each batch size. PAMBA's ternary search needs an objective
+// with one minimum, but billing quanta make it a staircase. As cost and p99 latency both add up over stages, a knapsack over the p99 that
+// each stage may spend above its fastest allocation finds the best allocations for all bounds.
 func partitionedOptions(m *profile.Partitioned, in *Input) []option {
 	all := make([]option, 0, m.Batches()*len(masterWeights)*p99Steps)
 	for batch := 1; batch <= m.Batches(); batch++ {
@@ -30,13 +30,13 @@ func partitionedOptions(m *profile.Partitioned, in *Input) []option {
 	return all
 }
 
-// masterWeights are Lagrange multipliers. The master is billed for the rounded-up sum of the stages' times, which does not
-// add up over stages. So stages are charged for its unrounded time with each weight, and the resulting sizes are billed
-// exactly. Without rounding, weight 1 is exact.
+// masterWeights are Lagrange multipliers for the cost of the master function, which is billed for the rounded-up sum of the stages' times
+// and therefore does not add up over stages. Each weight times the master's unrounded cost is added to the stages to find allocations,
+// which are then billed exactly. Without rounding, weight 1 is exact.
 var masterWeights = []Cost{0, 1, 4}
 
-// partitionedCost returns the cost of one batch by eq. 4.13 (PA-22). The master is billed until all stages have ended (P10),
-// and each worker is billed as a call (P15).
+// partitionedCost returns the cost of one batch of a partitioned model (PAMBA, eq. 4.13). The master function is billed until all stages
+// have ended, and the call of each worker is billed too.
 func partitionedCost(m *profile.Partitioned, batch int, workers [][]profile.MilliCPU, mean profile.Seconds, in *Input) Cost {
 	cost := Cost(in.Prices.Call) + masterRate(m.Master, in)*Cost(in.Prices.Quantum.Partitioned.roundUp(mean))
 	for s := range m.Stages {
@@ -52,15 +52,15 @@ func masterRate(m profile.Master, in *Input) Cost {
 	return in.Prices.VCPU.rate(m.CPU) + Cost(in.Prices.Memory)*Cost(m.MemoryMiB)/1024
 }
 
-// workerCost returns the cost of one call of a worker, and false if no function of that size has enough memory.
+// workerCost returns the cost of one call of a stage's worker, and false if no function of that size has enough memory.
 func workerCost(w *profile.CPU, batch int, c profile.MilliCPU, in *Input) (Cost, bool) {
 	memory, ok := in.Platform.functionMemory(c, w.Memory.Memory(batch))
 	rate := in.Prices.VCPU.rate(c) + in.Prices.Memory.rate(memory)
 	return Cost(in.Prices.Call) + rate*Cost(in.Prices.Quantum.Partitioned.roundUp(w.Latency(batch, c).Mean)), ok
 }
 
-// stageSizings returns the efficient sizings of each stage. Workers run in parallel, so for each p99 every worker uses its
-// cheapest size that is at least as fast.
+// stageAllocations returns, for each stage, the allocations of vCPUs to its workers that can be optimal. Workers run in parallel, so for
+// each p99 latency every worker uses its cheapest size that is at least as fast.
 func stageAllocations(m *profile.Partitioned, batch int, in *Input) [][]allocation {
 	stages := make([][]allocation, len(m.Stages))
 	for s := range m.Stages {
@@ -79,7 +79,8 @@ func stageAllocations(m *profile.Partitioned, batch int, in *Input) [][]allocati
 	return stages
 }
 
-// charged adds the given master's cost per second to all sizings, and returns the efficient ones.
+// addMasterCost adds the cost of the master function, at the given rate per second, to the allocations of all stages, and returns those
+// that no other beats.
 func addMasterCost(stages [][]allocation, master Cost) [][]allocation {
 	out := make([][]allocation, len(stages))
 	for s := range stages {
@@ -102,7 +103,7 @@ func workerAllocations(w *profile.CPU, batch int, in *Input) []allocation {
 	return paretoAllocations(all)
 }
 
-// cheapestWorkers returns the sizing with the cheapest size of each worker within the p99 bound, and false if one has none.
+// cheapestWorkers returns the allocation that gives each worker its cheapest size within the p99 bound, and false if a worker has none.
 func cheapestWorkers(workers [][]allocation, bound profile.Seconds) (allocation, bool) {
 	var joint allocation
 	for _, candidates := range workers {
@@ -123,7 +124,7 @@ func cheapestWorkers(workers [][]allocation, bound profile.Seconds) (allocation,
 	return joint, true
 }
 
-// efficient returns the sizings that no other beats in both p99 and cost: p99 ascending, cost descending.
+// paretoAllocations returns the allocations that no other beats in both p99 latency and cost: p99 ascending, cost descending.
 func paretoAllocations(all []allocation) []allocation {
 	slices.SortFunc(all, func(a, b allocation) int {
 		return fasterThenCheaper(a.latency, b.latency, a.cost, b.cost)

@@ -2,7 +2,8 @@ package planning
 
 import "slices"
 
-// Phases plans by PAMBA's two phases of greedy merges, with corrections P1 to P4. It is a baseline for Best.
+// Phases plans by PAMBA's two phases of greedy merges, with the corrections that docs/glossary.md lists as P1 to P4. It is a baseline for
+// Best.
 func Phases(in Input) (Plan, error) { return solve(in, in.Modes, byPhases) }
 
 func byPhases(o *options, sorted []Application) []Group {
@@ -12,7 +13,7 @@ func byPhases(o *options, sorted []Application) []Group {
 	return m.groups
 }
 
-// singleGroups returns one group for each application (PA-40).
+// singleGroups returns one group for each application.
 func singleGroups(o *options, sorted []Application) []Group {
 	var groups []Group
 	for i := range sorted {
@@ -22,13 +23,13 @@ func singleGroups(o *options, sorted []Application) []Group {
 	return groups
 }
 
-// merging is a list of groups, by urgency, whose neighbours are merged greedily.
+// greedyMerge is a list of groups, the most urgent first, whose neighbours are merged greedily.
 type greedyMerge struct {
 	options *options
 	groups  []Group
 }
 
-// join returns the groups i to j-1 as one newly provisioned group (PA-49).
+// join returns the applications of groups i to j-1 as one group with a configuration of its own. It does not change the list.
 func (m *greedyMerge) join(i, j int) Group {
 	var all []Application
 	for _, g := range m.groups[i:j] {
@@ -37,8 +38,8 @@ func (m *greedyMerge) join(i, j int) Group {
 	return newGroup(all, m.options.provision(newDemand(all)))
 }
 
-// merge merges groups i to j-1 if that reduces the cost per second and allowed accepts the result. It reports whether it
-// did. Costs per request do not add up over groups (P1).
+// merge merges groups i to j-1 if that reduces the cost per second and allowed accepts the result. It reports whether it did. Costs per
+// request cannot be compared, as they do not add up over groups.
 func (m *greedyMerge) merge(i, j int, allowed func(Group) bool) bool {
 	joined, apart := m.join(i, j), Cost(0)
 	for _, g := range m.groups[i:j] {
@@ -55,8 +56,8 @@ func (m *greedyMerge) replace(i, j int, by Group) {
 	m.groups = slices.Replace(m.groups, i, j, by)
 }
 
-// phaseI merges runs of at least two groups (P4) that need no GPU, from left to right, and restarts a run after each merge
-// (PA-47). It omits the paper's bounds on summed rates (PA-41, P5), which only save time and could exclude a cheaper plan.
+// phaseI merges runs of at least two groups that need no GPU, from left to right, and restarts a run after each merge. It omits PAMBA's
+// bounds on summed rates, which only save time and could exclude a cheaper plan.
 func (m *greedyMerge) phaseI() {
 	for i := 0; i < len(m.groups); i++ {
 		for j := i + 1; j < len(m.groups) && !m.onGPU(i) && !m.onGPU(j); {
@@ -68,8 +69,8 @@ func (m *greedyMerge) phaseI() {
 	}
 }
 
-// phaseII merges neighbours of which one needs a GPU, if the result does too (PA-48, P2). It steps back one group after each
-// merge, but not before the first (P3).
+// phaseII merges neighbouring groups of which one needs a GPU, if the result needs one too. It steps back one group after each merge, but
+// not before the first.
 func (m *greedyMerge) phaseII() {
 	for i := 0; i+1 < len(m.groups); {
 		if (m.onGPU(i) || m.onGPU(i+1)) && m.merge(i, i+2, func(g Group) bool { return g.Config.Mode.onGPU() }) {

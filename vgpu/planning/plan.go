@@ -10,29 +10,29 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Plan is a partition of the applications into groups with their configurations (PA-03).
+// Plan is a partition of the applications into groups with their configurations.
 type Plan struct {
 	Groups     []Group      `json:"groups"`
 	Infeasible []Infeasible `json:"infeasible,omitempty"` // applications that no configuration is fast enough for (PA-46)
 	Cost       Cost         `json:"nanoPerSecond"`        // of all groups
 }
 
-// Infeasible is an application whose SLO no configuration meets, and the reason with the least SLO that is feasible.
+// Infeasible is an application whose SLO no configuration meets, and the reason, which names the smallest feasible SLO.
 type Infeasible struct {
 	Application Application `json:"application"`
 	Reason      string      `json:"reason"`
 }
 
-// Err returns a *share.FieldError that names the field to change.
+// Err returns a *share.FieldError that names the SLO to change.
 func (i Infeasible) Err() error {
 	return &share.FieldError{Field: "applications." + i.Application.Name + ".slo", Reason: i.Reason}
 }
 
-// grouping partitions feasible applications of one model, sorted by urgency, into groups.
+// groupFunc is a function that partitions the applications of one model, which are feasible and sorted by urgency, into groups.
 type groupFunc func(o *options, sorted []Application) []Group
 
-// Best returns the plan with the least cost per second (P1). It is optimal up to exactLimit applications of a model; beyond,
-// no plan that merges neighbours by urgency, as in PA-47 and PA-48, or moves one application is cheaper.
+// Best returns the plan with the least cost per second. It is optimal for models with up to exactLimit applications; for others, no plan
+// that merges neighbours in the order of urgency, as PAMBA does, or moves one application is cheaper. Errors are *share.FieldError.
 func Best(in Input) (Plan, error) { return solve(in, in.Modes, byCost) }
 
 func byCost(o *options, sorted []Application) []Group { return cheapest(o, sorted) }
@@ -55,7 +55,7 @@ func solve(in Input, modes []Mode, divide groupFunc) (Plan, error) {
 	return plan, nil
 }
 
-// names returns the models that applications use. Only applications of the same model can share a deployment.
+// modelNames returns the names of the models that applications use. Only applications of one model can share a deployment.
 func (in *Input) modelNames() []string {
 	var names []string
 	for _, a := range in.Applications {
@@ -76,7 +76,7 @@ func (in *Input) applicationsOf(model string) []Application {
 	return own
 }
 
-// setAside adds the applications whose SLO no configuration meets to Infeasible, and returns the others.
+// addInfeasible adds the applications whose SLO no configuration meets to Plan.Infeasible, and returns the others.
 func (p *Plan) addInfeasible(o *options, sorted []Application) []Application {
 	var feasible []Application
 	for _, a := range sorted {
@@ -96,7 +96,7 @@ func (o *options) infeasibleReason(a Application) string {
 	return fmt.Sprintf("%.64q fits into nothing that the platform sells", a.Model)
 }
 
-// fastest returns the tightest feasible SLO; infinite if the model fits no configuration.
+// tightestSLO returns the smallest SLO in seconds that the model can meet; infinite if it fits no configuration.
 func (o *options) tightestSLO() profile.Seconds {
 	least := profile.Seconds(math.Inf(1))
 	if len(o.byBatch) > 0 && len(o.byBatch[0]) > 0 {
@@ -108,11 +108,11 @@ func (o *options) tightestSLO() profile.Seconds {
 	return least
 }
 
-// PerRequest returns the mean cost of a request, for display. It must not be compared or summed between groups (P1).
+// PerRequest returns the mean cost of a request, for display. It must not be compared or summed between groups.
 func (g *Group) PerRequest() Cost { return g.Cost / Cost(cmp.Or(g.Rate(), 1)) }
 
-// Frontier returns the cheapest configuration of one application of a model for each SLO (first index) and rate (PA-63). A
-// group without a mode is infeasible.
+// Frontier returns the cheapest configuration of one application of a model for each SLO (first index) and rate (second index). A group
+// without a mode is infeasible.
 func Frontier(in Input, model string, slos []profile.Seconds, rates []float64) ([][]Group, error) {
 	if err := in.Validate(); err != nil {
 		return nil, err

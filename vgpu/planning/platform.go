@@ -5,7 +5,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Platform describes the function sizes that a provider offers (P19). All fields are required.
+// Platform describes the function sizes that a serverless provider offers. All fields are required.
 type Platform struct {
 	CPUStep        profile.MilliCPU `json:"cpuStepMilli"`
 	MinCPU         profile.MilliCPU `json:"minMilliCPU"`
@@ -20,8 +20,8 @@ type Platform struct {
 	SliceMemoryMiB int64            `json:"sliceMemoryMiB"` // of the slices that shares are parts of
 }
 
-// DefaultPlatform returns the ranges of HarmonyBatch's and PAMBA's provider (0.05 to 16 vCPUs, one vCPU per 3 GB of GPU
-// memory), the vCPU step of P13, and slices of 80 GiB.
+// DefaultPlatform returns the function sizes of the provider on which HarmonyBatch and PAMBA were evaluated (0.05 to 16 vCPUs in steps of
+// 0.05, one vCPU per 3 GB of GPU memory), and slices of 80 GiB.
 func DefaultPlatform() Platform {
 	return Platform{
 		CPUStep: 50, MinCPU: 50, MaxCPU: 16000,
@@ -56,8 +56,7 @@ func (p *Platform) Validate() error {
 	return nil
 }
 
-// functionMemory returns the memory of the smallest function with c vCPUs and at least the needed memory, and false if there
-// is none.
+// functionMemory returns the memory of the smallest function with c vCPUs and at least the needed memory, and false if there is none.
 func (p *Platform) functionMemory(c profile.MilliCPU, need share.Bytes) (share.Bytes, bool) {
 	step := share.Bytes(p.MemoryStepMiB) * share.MiB
 	least := share.Bytes(c) * share.Bytes(p.MinMiBPerCPU) * share.MiB / 1000

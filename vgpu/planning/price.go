@@ -8,8 +8,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Cost is a predicted amount of money in nano-units (1e-9) of the book's currency; costs of groups are per second. Prices
-// are integers, but predictions may be fractions.
+// Cost is a predicted amount of money in nano-units (1e-9) of the currency of the price list; costs of groups are per second. Prices are
+// integers, but predictions may be fractions.
 type Cost float64
 
 // Prices in nano-units. Each unit has its own type (P9), so that the price of a whole GPU cannot be mistaken for that of
@@ -31,7 +31,7 @@ func (p PerSliceSecond) rate(sm, q share.PerMille) Cost {
 
 const gb = 1 << 30
 
-// Book is a provider's price list (PA-20). It is configurable because providers change their billing units (P16).
+// Book is a provider's price list. It includes the billing units, because providers change them.
 type Book struct {
 	Currency string `json:"currency"`
 
@@ -46,18 +46,18 @@ type Book struct {
 	Quantum Quanta `json:"quantumMs"`
 }
 
-// Quanta are the units to which billed time is rounded up, by mode (PA-23, P16). Zero means no rounding.
+// Quanta are the units, in milliseconds, to which billed time is rounded up in each mode. Zero means no rounding.
 type Quanta struct {
 	CPU         Milliseconds `json:"cpu"`
 	GPU         Milliseconds `json:"gpu"`
 	Partitioned Milliseconds `json:"partitioned"`
 }
 
-// Milliseconds is a unit of billed time.
+// Milliseconds is a unit to which billed time is rounded up.
 type Milliseconds int64
 
-// bill returns t rounded up to a multiple of q. It first rounds t to nanoseconds, so that 0.3 s is three units of 0.1 s
-// despite floating-point errors.
+// roundUp returns t rounded up to a multiple of q. It first rounds t to nanoseconds, so that 0.3 s is three units of 0.1 s despite
+// floating-point errors.
 func (q Milliseconds) roundUp(t profile.Seconds) profile.Seconds {
 	if q == 0 {
 		return t
@@ -66,7 +66,7 @@ func (q Milliseconds) roundUp(t profile.Seconds) profile.Seconds {
 	return profile.Seconds(math.Ceil(math.Round(float64(t)*1e9)/unit) * unit / 1e9)
 }
 
-// expected returns the mean billed time if each execution is rounded up separately: the units of the constant part of the
+// meanRoundedUp returns the mean billed time if each execution is rounded up separately: the units of the constant part of the execution
 // time, plus the geometric series of the probabilities that each further unit is begun.
 func (q Milliseconds) meanRoundedUp(l profile.Latency) profile.Seconds {
 	unit, spread := float64(q)/1000, float64(l.Spread())
@@ -78,10 +78,10 @@ func (q Milliseconds) meanRoundedUp(l profile.Latency) profile.Seconds {
 	return profile.Seconds(unit * (n + math.Exp((fixed-n*unit)/spread)/-math.Expm1(-unit/spread)))
 }
 
-// maxPrice is the highest price in nano-units: a million units of currency a second.
+// maxPrice is the highest valid price in nano-units: a million units of currency a second.
 const maxPrice = 1e15
 
-// Validate returns a *share.FieldError for a price that makes one of the modes free or its cost overflow, or nil.
+// Validate returns a *share.FieldError for a price that makes one of the given modes free or its cost overflow, or nil.
 func (b *Book) Validate(modes []Mode) error {
 	for _, p := range []struct {
 		field string

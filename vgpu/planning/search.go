@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// exactLimit is the number of applications up to which all partitions are searched: 2^10 groups and 3^10/2 ways to take a
+// exactLimit is the number of applications up to which all partitions into groups are searched: 2^10 groups and 3^10/2 ways to take a
 // subset.
 const exactLimit = 10
 
@@ -20,9 +20,9 @@ func cheapest(o provisioner, sorted []Application) []Group {
 	return improve(o, cheapestRuns(o, sorted))
 }
 
-// cheapestSets returns an optimal partition into groups, by dynamic programming over subsets. Groups need not be neighbours
-// in the order of urgency: rare urgent requests may share a batch with frequent less urgent ones, or use the rest of a held
-// share.
+// cheapestSets returns an optimal partition of the applications into groups, by dynamic programming over subsets. Groups need not be
+// neighbours in the order of urgency: rare urgent requests may share a batch with frequent less urgent ones, or use what those leave of a
+// reserved share.
 func cheapestSets(o provisioner, sorted []Application) []Group {
 	all := 1<<len(sorted) - 1
 	alone, best, group := make([]Cost, all+1), make([]Cost, all+1), make([]int, all+1)
@@ -56,7 +56,7 @@ func members(sorted []Application, set int) []Application {
 	return own
 }
 
-// cheapestRuns returns the partition of the sequence into contiguous runs with the least total cost, by dynamic programming
+// cheapestRuns returns the partition of the sorted applications into contiguous groups with the least total cost, by dynamic programming
 // over prefixes.
 func cheapestRuns(o provisioner, sorted []Application) []Group {
 	best := make([]Cost, len(sorted)+1)

@@ -6,11 +6,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// parts is the number of steps between the p99 of the fastest and of the cheapest sizes. The p99 of a stage is rounded up to
-// a step, so no bound is exceeded, and at most one step per stage is wasted.
+// p99Steps is the number of steps into which the range of p99 latencies, from the fastest to the cheapest allocations, is divided. The
+// p99 of a stage is rounded up to a step, so no bound is exceeded, and at most one step per stage is wasted.
 const p99Steps = 256
 
-// spread returns the cheapest sizes of all stages for each number of parts that they may use together.
+// cheapestByP99 returns the cheapest vCPU allocations of all stages for each p99 latency of the whole model, in steps above the fastest.
 func cheapestByP99(stages [][]allocation) [][][]profile.MilliCPU {
 	part, ok := p99StepLength(stages)
 	if !ok {
@@ -31,7 +31,7 @@ func cheapestByP99(stages [][]allocation) [][][]profile.MilliCPU {
 	return all
 }
 
-// partOf returns the length of a part, and false if a stage has no sizing.
+// p99StepLength returns the length of one of the p99Steps in seconds, and false if a stage has no allocation.
 func p99StepLength(stages [][]allocation) (profile.Seconds, bool) {
 	var span profile.Seconds
 	for _, sizings := range stages {
@@ -62,7 +62,7 @@ func addStage(before []Cost, sizings []allocation, part profile.Seconds) (best [
 	return best, chosen
 }
 
-// spends returns by how many parts, rounded up, a sizing is slower than the fastest.
+// extraSteps returns the number of p99 steps, rounded up, by which allocation i of a stage is slower than the fastest.
 func extraSteps(sizings []allocation, i int, part profile.Seconds) int {
 	more := float64((sizings[i].latency.P99 - sizings[0].latency.P99) / part)
 	return int(math.Ceil(more))

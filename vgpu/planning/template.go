@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Template is a partition of a model into stages (PA-30), used for all SLOs (PA-37).
+// Template is a partition of a model into stages, which serves all SLOs.
 type Template struct {
 	Cuts    []int // layer after the last of each stage, ascending; the last is the number of layers
 	Workers []int // of each stage
@@ -17,17 +17,17 @@ type Template struct {
 	Memory  share.Bytes // that the largest function needs (PA-67)
 }
 
-// Templates holds the templates among which a model's partitioning is chosen.
+// Templates holds the three partitions among which Cut decides for a model.
 type Templates struct {
 	Whole   Template // not cut: one function (may need more memory than one has)
 	Fastest Template // as Gillis cuts: least latency (PA-32, eq. 4.15), then least cost
 	Chosen  Template // at most Slack slower, and never dearer
 }
 
-// Cut returns the templates of a model. Among those nearly as fast as the fastest, Chosen saves the most latency per unit of
-// cost compared with the whole model in one function (PA-35, eq. 4.16). Templates that are faster and no dearer than the
-// whole are preferred, the fastest first (P12). If none saves Gain of the whole's latency, Chosen is the whole if it fits
-// and is no dearer than the fastest, else the fastest. Errors are *share.FieldError.
+// Cut returns the templates (partitions into stages) of a model. Among those nearly as fast as the fastest, Chosen saves the most latency
+// per unit of cost compared with the whole model in one function (PAMBA, eq. 4.16). Templates that are faster and no dearer than the
+// whole model are preferred, the fastest first. If none saves the fraction Gain of the whole model's latency, Chosen is the whole model
+// if it fits a function and is no dearer than the fastest template, otherwise the fastest template. Errors are *share.FieldError.
 func Cut(c Chain, terms CutParameters) (Templates, error) {
 	if err := cmp.Or(c.Validate(), terms.Prices.Validate([]Mode{Partitioned}), terms.Platform.Validate(), terms.Validate()); err != nil {
 		return Templates{}, err
@@ -53,7 +53,7 @@ func Cut(c Chain, terms CutParameters) (Templates, error) {
 	return t, nil
 }
 
-// chosen selects among candidates that are sorted by latency, then cost, by the rules of Cut.
+// chooseTemplate returns the template that Cut prefers. The candidates are sorted by latency, then cost.
 func chooseTemplate(candidates []Template, whole Template) Template {
 	for _, p := range candidates {
 		if p.Cost <= whole.Cost {
@@ -65,7 +65,8 @@ func chooseTemplate(candidates []Template, whole Template) Template {
 	})
 }
 
-// score returns eq. 4.16 without its epsilon, for templates that cost more than the whole (P12).
+// score returns the latency that a template saves per unit of additional cost, compared with the whole model (PAMBA, eq. 4.16, without
+// its epsilon). The template must cost more than the whole model.
 func score(p, whole Template) float64 {
 	return float64(whole.Latency-p.Latency) / float64(p.Cost-whole.Cost)
 }

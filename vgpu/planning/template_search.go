@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// partial is a template of the first layers of a model.
+// partialTemplate is a template (partition into stages) of the first layers of a model.
 type partialTemplate struct {
 	latency profile.Seconds
 	cost    Cost // of the workers
@@ -16,9 +16,9 @@ type partialTemplate struct {
 	workers int
 }
 
-// candidates returns the templates within the slack of the fastest that none beats in both latency and cost, the fastest
-// first. Both add up over stages, and the master's bill never falls with the latency, so only the undominated partial
-// templates of each prefix of layers are kept.
+// candidates returns the templates that are at most Slack slower than the fastest and that none beats in both latency and cost, the
+// fastest first. Latency and cost add up over stages, and the bill of the master function never falls with the latency, so only the
+// undominated partial templates of each prefix of layers are kept.
 func (k *cutter) candidates() []Template {
 	n := len(k.chain.Layers)
 	rest := k.fastestRest()
@@ -47,7 +47,8 @@ func (k *cutter) candidates() []Template {
 	return fastestFirst(all)
 }
 
-// extend appends the stage of layers i to j-1 to each partial template whose latency stays within the limit.
+// extendPartials appends the stage of layers i to j-1 to each partial template, for each number of workers, if the latency stays within
+// the limit.
 func (k *cutter) extendPartials(next, partials []*partialTemplate, i, j int, limit profile.Seconds) []*partialTemplate {
 	for workers := 1; workers <= k.params.MaxWorkers; workers++ {
 		x := k.stage(i, j, workers)
@@ -60,7 +61,7 @@ func (k *cutter) extendPartials(next, partials []*partialTemplate, i, j int, lim
 	return next
 }
 
-// fastestRest returns the least latency of the layers from i in at most s stages, indexed by s and i.
+// fastestRest returns the least latency of the layers from i to the last in at most s stages, indexed by s and i.
 func (k *cutter) fastestRest() [][]profile.Seconds {
 	n := len(k.chain.Layers)
 	rest := make([][]profile.Seconds, k.params.MaxStages+1)

@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// cutter holds the precomputed latency, cost and memory of all possible stages of a chain.
+// cutter holds the precomputed latency, cost and memory of all possible stages of a model.
 type cutter struct {
 	params  CutParameters
 	chain   Chain
@@ -39,7 +39,7 @@ func newCutter(c Chain, terms CutParameters) *cutter {
 
 func (k *cutter) stage(i, j, workers int) stage { return k.stages[i][j-i-1][workers-1] }
 
-// input returns the input size of layer i: the output size of the layer before.
+// inputSize returns the size in bytes of the input of layer i, which is the output of the layer before.
 func (k *cutter) inputSize(i int) share.Bytes {
 	if i == 0 {
 		return k.chain.Input
@@ -55,8 +55,8 @@ func (k *cutter) byWorkers(i, j int, peak share.Bytes) []stage {
 	return all
 }
 
-// newStage returns the layers i to j-1 on some workers: latency with transfers (PA-31, eq. 4.14), the workers' cost, and
-// whether they fit a function's memory and time limit (PA-33). Each worker holds all weights of the stage, and a part of one
+// newStage returns the stage that runs layers i to j-1 on a number of workers: its latency with transfers (PAMBA, eq. 4.14), the cost of
+// the workers, and whether they fit a function's memory and time limit. Each worker holds all weights of the stage, and a fraction of one
 // layer's input and output at a time.
 func (k *cutter) newStage(i, j, workers int, peak share.Bytes) stage {
 	memory := k.weights[j] - k.weights[i] + peak/share.Bytes(workers)
@@ -68,7 +68,8 @@ func (k *cutter) newStage(i, j, workers int, peak share.Bytes) stage {
 	return stage{latency, Cost(workers) * cost, memory, ok && billed <= k.params.MaxTime}
 }
 
-// compute returns the execution time of one worker for its part of each layer and the halos of all later ones.
+// computeTime returns the execution time of one worker for its fraction of each layer of a stage, and for the halos of the layers after
+// it.
 func (k *cutter) computeTime(i, j, workers int) profile.Seconds {
 	work, halo := profile.Seconds(0), 0.0
 	for l := j - 1; l >= i; l-- {
@@ -84,7 +85,8 @@ func (k *cutter) transferTime(i, j int) profile.Seconds {
 	return profile.Seconds(float64(k.inputSize(i)+k.chain.Layers[j-1].Output) / k.params.Bandwidth)
 }
 
-// whole returns the model in one function, called directly without master and transfers, and false if it does not fit.
+// wholeModel returns the template that runs the model in one function, called directly without a master function and transfers, and false
+// if the model does not fit.
 func (k *cutter) wholeModel() (Template, bool) {
 	n := len(k.chain.Layers)
 	peak := share.Bytes(0)
@@ -99,7 +101,7 @@ func (k *cutter) wholeModel() (Template, bool) {
 	return Template{[]int{n}, []int{1}, latency, cost, memory}, ok && latency <= k.params.MaxTime
 }
 
-// master returns the cost of the master for the given latency.
+// masterCost returns the cost of the master function of a partitioned model for the given latency.
 func (k *cutter) masterCost(latency profile.Seconds) Cost {
 	quantum := k.params.Prices.Quantum.Partitioned
 	return Cost(k.params.Prices.Call) + (k.params.Prices.VCPU.rate(k.params.Master.CPU)+

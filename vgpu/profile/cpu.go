@@ -7,15 +7,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// CPU is the latency model of a whole model in one function on vCPUs (PA-04). It has one curve per batch size (PA-10,
-// PA-11), starting at 1; a batch size without a curve was not measured.
+// CPU is the latency model of a whole model in one function on vCPUs. It has one latency curve per batch size, starting at 1; a batch
+// size without a curve was not measured.
 type CPU struct {
 	Mean   []Exponential `json:"mean"`
 	P99    []Exponential `json:"p99"`
 	Memory Linear        `json:"memoryMiB"` // over the batch
 }
 
-// Latency returns the latency of a batch of the given size, from 1 to len(Mean), on c.
+// Latency returns the latency of a batch of the given size, from 1 to len(Mean), on c vCPUs.
 func (m *CPU) Latency(batch int, c MilliCPU) Latency {
 	return newLatency(m.Mean[batch-1].At(c), m.P99[batch-1].At(c))
 }

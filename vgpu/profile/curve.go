@@ -12,32 +12,32 @@ type Seconds float64
 // Latency is the predicted mean and p99 execution time of a batch.
 type Latency struct{ Mean, P99 Seconds }
 
-// Spread returns the mean of the exponential part of the execution time, modelled as a constant plus an exponential variable
-// with this mean and p99. It is at most Mean.
+// Spread returns the mean of the random part of the execution time, which is modelled as a constant plus an exponential variable such
+// that mean and p99 are as predicted. It is at most Mean.
 func (l Latency) Spread() Seconds { return min((l.P99-l.Mean)/(math.Ln10*2-1), l.Mean) }
 
-// Quantile returns the time that the fraction late of executions exceeds, with late between 0 and 1. Quantile(0.01) is the
-// p99.
+// Quantile returns the time that the fraction late of executions exceeds, with late between 0 and 1. Quantile(0.01) is the p99.
 func (l Latency) Quantile(late float64) Seconds {
 	return l.P99 + l.Spread()*Seconds(math.Log(0.01/late))
 }
 
-// newLatency returns a Latency whose p99 is at least the mean: separately fitted curves may cross at their ends.
+// newLatency returns a Latency whose p99 is at least its mean: separately fitted curves may cross at their ends.
 func newLatency(mean, p99 Seconds) Latency { return Latency{mean, max(mean, p99)} }
 
-// Exponential is latency as a function of vCPUs: alpha*exp(-c/beta) + gamma (PAMBA PA-10, eqs. 4.1, 4.2, 4.6, 4.7).
+// Exponential is a curve of latency over vCPUs: alpha*exp(-c/beta) + gamma (PAMBA, eqs. 4.1, 4.2, 4.6, 4.7).
 type Exponential struct {
 	Alpha Seconds `json:"alpha"` // what more vCPUs can save
 	Beta  float64 `json:"beta"`  // in vCPUs: how many save 63 % of it
 	Gamma Seconds `json:"gamma"` // what remains
 }
 
-// At returns the latency on c.
+// At returns the latency on c vCPUs.
 func (e Exponential) At(c MilliCPU) Seconds {
 	return e.Alpha*Seconds(math.Exp(-float64(c)/1000/e.Beta)) + e.Gamma
 }
 
-// maxCoefficient bounds coefficients so that predictions are finite. It exceeds all real times and sizes.
+// maxCoefficient is the largest valid coefficient of a latency model, so that predictions are finite. It exceeds all real times and
+// sizes.
 const maxCoefficient = 1e9
 
 func inBounds(x, low float64) bool { return x >= low && x <= maxCoefficient } // false for NaN
@@ -55,20 +55,20 @@ func (e Exponential) Validate() error {
 	return nil
 }
 
-// Linear is the line slope*x + intercept: latency by batch size (PA-12, eq. 4.3), p99 by worst case (PA-14, eq. 4.5),
-// transfer time by batch size (PA-17), or memory in MiB by batch size (P19).
+// Linear is the line slope*x + intercept. It models latency, transfer time or memory (in MiB) over the batch size, or the p99 latency
+// over the worst case of time slicing (PAMBA, eqs. 4.3, 4.5).
 type Linear struct {
 	Slope     float64 `json:"slope"`
 	Intercept float64 `json:"intercept"`
 }
 
-// At returns the value at x.
+// At returns the value of the line at x.
 func (l Linear) At(x float64) float64 { return l.Slope*x + l.Intercept }
 
-// Seconds returns the latency of a batch.
+// Seconds returns the value of a line of times at a batch size.
 func (l Linear) Seconds(batch int) Seconds { return Seconds(l.At(float64(batch))) }
 
-// Memory returns the memory of a batch in bytes. The line is in MiB.
+// Memory returns the memory of a batch in bytes, for a line in MiB.
 func (l Linear) Memory(batch int) share.Bytes {
 	return share.Bytes(math.Ceil(l.At(float64(batch)))) * share.MiB
 }
@@ -84,7 +84,7 @@ func (l Linear) Validate() error {
 	return nil
 }
 
-// positive returns an error unless the line is valid and above zero at a batch of one.
+// validatePositive returns an error unless the line is valid and above zero at a batch of one.
 func (l Linear) validatePositive() error {
 	if err := l.Validate(); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// MAPE is the mean absolute percentage error of a fit over its own points (PA-62), as a fraction.
+// MAPE is the mean absolute percentage error of a fitted curve over the points that it was fitted to, as a fraction.
 type MAPE float64
 
 func mape(x, y []float64, at func(float64) float64) MAPE {
@@ -21,8 +21,8 @@ func mape(x, y []float64, at func(float64) float64) MAPE {
 	return MAPE(sum / float64(len(x)))
 }
 
-// FitLinear fits a line to positive values by least squares of relative errors (PA-19). A negative slope or intercept is set
-// to zero and the other refitted, because execution time never falls with the batch size.
+// FitLinear fits a line to positive values by least squares of relative errors. A negative slope or intercept is set to zero and the
+// other one refitted, because execution time never falls with the batch size.
 func FitLinear(x, y []float64) (Linear, MAPE, error) {
 	if err := checkPoints(x, y, 2); err != nil {
 		return Linear{}, 0, err
@@ -38,7 +38,7 @@ func FitLinear(x, y []float64) (Linear, MAPE, error) {
 	return line, mape(x, y, line.At), line.Validate()
 }
 
-// inverseSquares returns weights with which a least-squares fit minimises relative errors.
+// inverseSquares returns the weights 1/y² with which a least-squares fit minimises relative errors.
 func inverseSquares(y []float64) []float64 {
 	w := make([]float64, len(y))
 	for i := range y {
@@ -47,8 +47,8 @@ func inverseSquares(y []float64) []float64 {
 	return w
 }
 
-// FitExponential fits alpha*exp(-c/beta)+gamma to latencies over vCPUs (PA-19). For a given beta the rest is linear, so it
-// searches for beta alone: a grid with 5 % between steps, then golden-section search around the best.
+// FitExponential fits alpha*exp(-c/beta)+gamma to latencies over vCPUs. For a given beta the problem is linear, so it searches for beta
+// alone: on a grid with 5 % between steps, then by golden-section search around the best.
 func FitExponential(c []MilliCPU, y []float64) (Exponential, MAPE, error) {
 	x := make([]float64, len(c))
 	for i := range c {
@@ -69,7 +69,8 @@ func FitExponential(c []MilliCPU, y []float64) (Exponential, MAPE, error) {
 	return curve, mape(x, y, func(c float64) float64 { return float64(curve.At(MilliCPU(c))) }), curve.Validate()
 }
 
-// fitGiven fits alpha and gamma for a given beta, and returns the sum of squared relative errors.
+// fitGivenBeta fits alpha and gamma of an exponential curve for a given beta. It returns the curve and the sum of squared relative
+// errors.
 func fitGivenBeta(beta float64, c []MilliCPU, y []float64) (Exponential, float64) {
 	x := make([]float64, len(c))
 	for i := range c {
@@ -92,8 +93,8 @@ func fitGivenBeta(beta float64, c []MilliCPU, y []float64) (Exponential, float64
 	return e, sum
 }
 
-// golden returns the x between low and high at which a unimodal function is least, by golden-section search to a millionth
-// of the interval.
+// goldenSection returns the x between low and high at which a unimodal function is least, by golden-section search to a millionth of the
+// interval.
 func goldenSection(low, high float64, f func(float64) float64) float64 {
 	const ratio = 0.6180339887498949
 	for range 29 {
@@ -107,7 +108,7 @@ func goldenSection(low, high float64, f func(float64) float64) float64 {
 	return (low + high) / 2
 }
 
-// checkPoints returns an error unless there are the given number of distinct x and all y are positive.
+// checkPoints returns an error unless there are at least the given number of distinct x and all y are positive.
 func checkPoints(x, y []float64, places int) error {
 	sorted := slices.Sorted(slices.Values(x))
 	if n := len(slices.Compact(sorted)); len(x) != len(y) || n < places {

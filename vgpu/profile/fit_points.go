@@ -6,11 +6,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Accuracy is the error of the fits of the mean and of the p99.
+// Accuracy holds the errors of the curves that were fitted to the mean and to the p99 latency.
 type Accuracy struct{ Mean, P99 MAPE }
 
-// FitCPU fits the curves of each batch size from 1 to points on vCPUs (PA-10, PA-11). It returns the error of the worst
-// curve.
+// FitCPU fits latency curves to measurements on vCPUs, for each batch size from 1. It returns the error of the worst curve.
 func FitCPU(points []Point) (*CPU, Accuracy, error) {
 	m, worst := &CPU{}, Accuracy{}
 	for batch := 1; ; batch++ {
@@ -45,7 +44,7 @@ func cpuSeries(points []Point, batch int) (c []MilliCPU, mean, p99 []float64, er
 	return c, mean, p99, nil
 }
 
-// FitBatches fits the mean latency by batch size to points on one GPU resource (PA-12, eq. 4.3).
+// FitBatches fits the mean latency over the batch size to measurements on one GPU resource (PAMBA, eq. 4.3).
 func FitBatches(points []Point) (Linear, MAPE, error) {
 	var batch, mean []float64
 	for i, p := range points {
@@ -60,8 +59,8 @@ func FitBatches(points []Point) (Linear, MAPE, error) {
 	return FitLinear(batch, mean)
 }
 
-// FitTail fits the p99 by the worst case of the model (PA-14, eq. 4.5) to points on shares. Part m/M of a card's memory
-// corresponds to all SMs with that quota.
+// FitTail fits the p99 latency over the worst case of the time-slicing model to measurements on shares (PAMBA, eq. 4.5). Where PAMBA
+// sells m of the M GB of a card's memory, the share has all SMs and the quota m/M.
 func (m *Share) FitTail(points []Point) (Linear, MAPE, error) {
 	untuned := *m
 	untuned.Tail = Linear{Slope: 1}
@@ -88,8 +87,8 @@ func (m *Share) curve(sm share.PerMille) int {
 	return -1
 }
 
-// FitTransfer fits the transfer time of one of the stages-1 transfers by batch size (PA-17). Each value of beyond is the
-// end-to-end mean less the means of the stages.
+// FitTransfer fits the time of one transfer between consecutive stages over the batch size. Each value of beyond is the mean end-to-end
+// latency less the mean latencies of the stages.
 func FitTransfer(batches []int, beyond []Seconds, stages int) (Linear, MAPE, error) {
 	if stages < 2 {
 		return Linear{}, 0, share.Invalid("stages", "%d have no transfer between them", stages)

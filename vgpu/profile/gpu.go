@@ -8,13 +8,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// timeSliced returns the latency of a kernel sequence under time slicing: it takes exclusive alone, runs for own, then waits
-// for others, in turn. In the worst case it arrives just as its time slice has ended (PA-13, eq. 4.4):
+// timeSliced returns the latency of a kernel sequence that takes the time exclusive alone, under time slicing: it runs for own, then
+// waits for others, in turn. In the worst case it arrives just as its time slice has ended (PAMBA, eq. 4.4):
 //
 //	ceil(exclusive / own) * others + exclusive
 //
-// The mean is inversely proportional to its fraction of the time (P8). The p99 is linear in the worst case (PA-14). A
-// sequence that has the GPU to itself takes exclusive.
+// The mean is inversely proportional to the sequence's fraction of the time, and the p99 is a line over the worst case. Without
+// others, both are exclusive.
 func timeSliced(exclusive, own, others Seconds, p99 Linear) Latency {
 	if others == 0 {
 		return Latency{exclusive, exclusive}
@@ -23,8 +23,7 @@ func timeSliced(exclusive, own, others Seconds, p99 Linear) Latency {
 	return newLatency(exclusive*(own+others)/own, Seconds(p99.At(float64(worst))))
 }
 
-// GPU is the latency model of a whole model in one function that buys some GB of a card's memory and the same fraction of
-// its time (PA-05).
+// GPU is the latency model of a whole model in one function that buys some GB of a card's memory and the same fraction of its time.
 type GPU struct {
 	Exclusive  Linear  `json:"exclusive"` // seconds over the batch, alone on the card (PA-12, eq. 4.3)
 	Tail       Linear  `json:"tail"`      // p99 over the worst case, where the card is shared (PA-14, eq. 4.5)
@@ -62,10 +61,10 @@ func validBatch(batch int) error {
 	return nil
 }
 
-// maxModelBatch is the largest supported batch size. It bounds the planners' time, which search all sizes.
+// maxModelBatch is the largest supported batch size. It bounds the time of the planners, which search all sizes.
 const maxModelBatch = 1024
 
-// Share is the latency model of a whole model on a gshare share: some SMs for a part of every window.
+// Share is the latency model of a whole model on a gshare share: some of a slice's SMs for a fraction of every time window.
 type Share struct {
 	Curves []ShareCurve `json:"curves"` // by SMs; only measured ones are planned for
 	Tail   Linear       `json:"tail"`   // p99 over the worst case, where the quota is below the whole
@@ -75,7 +74,7 @@ type Share struct {
 	MaxBatch int `json:"maxBatch"`
 }
 
-// ShareCurve is the latency by batch size on a number of SMs at full quota.
+// ShareCurve is the latency over the batch size on a number of SMs that are available all the time.
 type ShareCurve struct {
 	SM        share.PerMille `json:"sm"`
 	Exclusive Linear         `json:"exclusive"`

@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Model holds the latency models of one model by mode. Modes that were not measured are nil.
+// Model holds the latency models of one neural network by execution mode. Modes that were not measured are nil.
 type Model struct {
 	Name        string       `json:"name"`
 	CPU         *CPU         `json:"cpu,omitempty"`

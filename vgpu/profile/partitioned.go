@@ -7,26 +7,26 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Partitioned is the latency model of a model split into consecutive stages, each on one or more parallel CPU functions. A
-// master function calls them and joins their results after each stage (PA-06).
+// Partitioned is the latency model of a model that is split into consecutive stages, each on one or more parallel CPU functions. A master
+// function calls them and joins their results after each stage.
 type Partitioned struct {
 	Stages   []Stage `json:"stages"`
 	Transfer Linear  `json:"transfer"` // seconds between two stages, over the batch: theta0 + theta1*b (PA-17)
 	Master   Master  `json:"master"`
 }
 
-// Stage is a part of a model whose workers run in parallel.
+// Stage is one stage of a partitioned model, with its parallel workers.
 type Stage struct {
 	Workers []CPU `json:"workers"`
 }
 
-// Master is the size of the master function: the smallest on which it works (PA-66).
+// Master is the size of the function that calls the workers of a partitioned model: the smallest on which it works.
 type Master struct {
 	CPU       MilliCPU `json:"milliCPU"`
 	MemoryMiB int      `json:"memoryMiB"`
 }
 
-// Latency returns the latency of a stage on the vCPUs of its workers, which is that of the slowest (PA-16, eqs. 4.8, 4.9).
+// Latency returns the latency of a stage on the vCPUs of its workers, which is that of the slowest worker (PAMBA, eqs. 4.8, 4.9).
 func (s *Stage) Latency(batch int, c []MilliCPU) Latency {
 	var l Latency
 	for w := range s.Workers {
@@ -36,8 +36,8 @@ func (s *Stage) Latency(batch int, c []MilliCPU) Latency {
 	return l
 }
 
-// Latency returns the end-to-end latency on the vCPUs of each stage's workers (PA-17, eqs. 4.10, 4.11). The p99 is the sum
-// of the stages' p99, which is an upper bound (P11).
+// Latency returns the end-to-end latency on the vCPUs of each stage's workers (PAMBA, eqs. 4.10, 4.11). The p99 is the sum of the stages'
+// p99, which is an upper bound.
 func (m *Partitioned) Latency(batch int, c [][]MilliCPU) Latency {
 	transfers := m.Transfers(batch)
 	l := Latency{transfers, transfers}
@@ -54,7 +54,7 @@ func (m *Partitioned) Transfers(batch int) Seconds {
 	return Seconds(len(m.Stages)-1) * m.Transfer.Seconds(batch)
 }
 
-// Batches returns the largest batch size for which all workers have curves.
+// Batches returns the largest batch size for which all workers have latency curves.
 func (m *Partitioned) Batches() int {
 	least := maxModelBatch
 	for _, s := range m.Stages {

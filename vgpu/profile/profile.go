@@ -7,11 +7,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// MilliCPU is a thousandth of a vCPU.
+// MilliCPU is a number of vCPUs in thousandths.
 type MilliCPU int64
 
-// Resource is the hardware of a measurement: exactly one of vCPUs, a share of a slice, or a whole MIG instance. Device names
-// the GPU model, as per-mille of its SMs cannot be converted to those of another model.
+// Resource is the hardware of a measurement: exactly one of vCPUs, a share of a slice, or a whole MIG instance. Device names the GPU
+// model, as per-mille of its SMs cannot be converted to those of another model.
 type Resource struct {
 	CPU    MilliCPU       `json:"cpu,omitempty"`
 	SM     share.PerMille `json:"sm,omitempty"`
@@ -20,7 +20,7 @@ type Resource struct {
 	Device string         `json:"device,omitempty"` // model of the GPU; empty for vCPUs
 }
 
-// Point is one measurement. All searches, fits and plans use this form.
+// Point is one measurement of a model on a resource. All searches, fits and plans use this form.
 type Point struct {
 	Model    string   `json:"model"`
 	Stage    int      `json:"stage,omitempty"` // of a cut model, from 1; 0 is the whole model
@@ -36,7 +36,7 @@ type Point struct {
 	Occupancy      share.PerMille // of SMs while one ran
 }
 
-// MaxBatch is the largest batch size of a measurement, so that arithmetic on sizes cannot overflow.
+// MaxBatch is the largest valid batch size of a measurement, so that arithmetic on sizes cannot overflow.
 const MaxBatch = 1 << 16
 
 // Validate returns a *share.FieldError if a value is out of bounds, or nil.
@@ -63,7 +63,7 @@ func (p Point) Validate() error {
 	return nil
 }
 
-// Validate returns a *share.FieldError unless the resource is exactly one of the three kinds.
+// Validate returns a *share.FieldError unless the resource is exactly one of vCPUs, a share and a MIG instance.
 func (r Resource) Validate() error {
 	kinds := 0
 	for _, has := range []bool{r.CPU != 0, r.SM != 0 || r.Quota != 0, r.Slice != ""} {

@@ -5,12 +5,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Bisection searches for the SMs that training needs (Dilu section 3.2; DI-14, DI-15): the request is the smallest share with
-// 80 % of the throughput on all SMs, the limit the smallest with 100 %.
+// Bisection is a strategy that finds the SMs that training needs (Dilu, section 3.2): the request is the smallest share with 80 % of
+// the throughput on all SMs, the limit the smallest with 100 %.
 //
-// The paper ends when a trial hits the target within 2 %. On a model that saturates, the first trial does, with far too
-// many SMs; and on a coarse grid none may. So 2 % is a tolerance below the target only, and the search ends when it has
-// come down to one step (D25).
+// Dilu ends when a trial hits the target within 2 %. On a model that saturates, the first trial does, with far too many SMs; and on a
+// coarse grid none may. So 2 % is a tolerance below the target only, and the search ends when it has come down to one step (D25).
 type Bisection struct {
 	Step   share.PerMille // resolution of the share; divides 1000
 	Batch  int
@@ -24,7 +23,7 @@ const (
 	tolerance   = 0.02
 )
 
-// Next returns the next trial: all SMs first, then those of the bisection for the request, then for the limit.
+// Next returns the next setting to measure: all SMs first, then those of the bisection for the request, then for the limit.
 func (b Bisection) Next(history []Trial) (Setting, bool, error) {
 	_, next, err := b.search(history)
 	if err != nil || next == nil {
@@ -33,8 +32,8 @@ func (b Bisection) Next(history []Trial) (Setting, bool, error) {
 	return *next, true, nil
 }
 
-// Result returns the share that training should request (DI-11). It returns ErrNone if training does not run on all SMs,
-// ErrUnfinished or a *share.FieldError.
+// Result returns the share that training should request. It returns ErrNoSetting if training does not run on all SMs, ErrUnfinished, or a
+// *share.FieldError.
 func (b Bisection) Result(history []Trial) (share.Share, error) {
 	found, next, err := b.search(history)
 	switch {
@@ -73,8 +72,7 @@ func (b Bisection) search(history []Trial) (found *share.Share, next *Setting, e
 	return &result, next, nil
 }
 
-// smallest returns by bisection the smallest share that reaches the target throughput, or the setting of the next missing
-// trial.
+// smallestShare returns by bisection the fewest SMs that reach the target throughput, or the first setting that still has to be measured.
 func (b Bisection) smallestShare(tried results, target float64) (share.PerMille, *Setting) {
 	low, high := share.PerMille(0), share.Whole/b.Step // in steps
 	for high-low > 1 {

@@ -5,15 +5,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Grid is a strategy that measures all combinations of quota, SM share and batch size (FG-13, FG-20). A trial's quota limit
-// is its quota request (FG-19). PAMBA's GPU model is fitted to points with all SMs.
+// Grid is a strategy that measures all combinations of quota, SM share and batch size, as FaST-GShare does. A trial's quota limit is its
+// quota request. PAMBA's GPU model is fitted to the points with all SMs.
 type Grid struct {
 	SM, Quota []share.PerMille // any granularity (FG-21)
 	Batches   []int
 	Device    string
 }
 
-// FaSTGrid returns the default grid of FaST-GShare, section 5.2: 5 quotas with 7 SM shares (FG-20).
+// FaSTGrid returns the grid that FaST-GShare measures (section 5.2): 5 quotas with 7 SM shares.
 func FaSTGrid(device string, batch int) Grid {
 	return Grid{
 		SM:      []share.PerMille{60, 120, 240, 500, 600, 800, 1000},
@@ -23,7 +23,7 @@ func FaSTGrid(device string, batch int) Grid {
 	}
 }
 
-// Next returns the next trial, iterating over batch sizes, quotas and then SM shares.
+// Next returns the next setting to measure, iterating over batch sizes, quotas and then SM shares.
 func (g Grid) Next(history []Trial) (Setting, bool, error) {
 	if err := g.validate(); err != nil {
 		return Setting{}, false, err

@@ -8,9 +8,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Growth is Dilu's hybrid growth search for inference (section 3.2; DI-16). SMs grow by a step until a setting meets the
-// SLO; then the batch doubles, with one more step of SMs where the SLO is missed. It maximises the throughput per SM
-// (DI-17).
+// Growth is a strategy that finds the best share for inference by Dilu's hybrid growth search (section 3.2). SMs grow by a step until a
+// setting meets the SLO; then the batch doubles, with one more step of SMs where the SLO is missed. It maximises the throughput per SM.
 type Growth struct {
 	SLO      time.Duration  // of a request; a batch may take half of it (DI-18)
 	Step     share.PerMille // of SMs; 100 in the paper
@@ -21,10 +20,10 @@ type Growth struct {
 	AsReleased bool
 }
 
-// maxLoss is the loss of throughput per percent of SMs above which the search as released ends (D27).
+// maxLoss is the loss of throughput per percent of SMs above which the growth search of Dilu's public code ends.
 const maxLoss = 0.2
 
-// Next returns the next trial of the search.
+// Next returns the next setting to measure.
 func (g Growth) Next(history []Trial) (Setting, bool, error) {
 	_, next, err := g.search(history)
 	if err != nil || next == nil {
@@ -33,14 +32,14 @@ func (g Growth) Next(history []Trial) (Setting, bool, error) {
 	return *next, true, nil
 }
 
-// Found is the result of a growth search: the best setting, and the share to request. The request is that setting's SMs and
-// the limit twice as many (DI-11, DI-19), at most all (D26).
+// GrowthResult is the result of a growth search: the best setting, and the share to request. The request is that setting's SMs and the
+// limit twice as many, at most all.
 type GrowthResult struct {
 	Point profile.Point
 	Share share.Share
 }
 
-// Best returns the result of a completed search. It returns ErrNone if no setting meets the SLO, ErrUnfinished or a
+// Best returns the result of a completed search. It returns ErrNoSetting if no setting meets the SLO, ErrUnfinished, or a
 // *share.FieldError.
 func (g Growth) Best(history []Trial) (GrowthResult, error) {
 	best, next, err := g.search(history)
@@ -56,7 +55,7 @@ func (g Growth) Best(history []Trial) (GrowthResult, error) {
 	return GrowthResult{*best, elasticShare(sm, min(2*sm, share.Whole), best.Memory)}, nil
 }
 
-// Efficacy returns TE, the throughput per percent of SMs: batch / (t_exec x SM rate) (DI-17).
+// Efficacy returns the throughput per percent of SMs, batch / (t_exec x SM rate), which Dilu calls TE.
 func Efficacy(p profile.Point) float64 {
 	return float64(p.Batch) / p.Mean.Seconds() / (float64(p.Resource.SM) / 10)
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// walk replays a growth search over the recorded trials, up to the first that is missing.
+// growthReplay replays a growth search over the recorded trials, up to the first setting that was not measured yet.
 type growthReplay struct {
 	Growth
 	tried results
@@ -30,8 +30,8 @@ func (w *growthReplay) run() {
 	w.probeFurther()
 }
 
-// grow doubles the batch, on the current SMs or one step more. It ends where neither meets the SLO, or where the throughput
-// per SM falls by more than maxLoss.
+// doubleBatch doubles the batch, on the current SMs or on one step more, for as long as the SLO is met and the throughput per SM does not
+// fall by more than maxLoss.
 func (w *growthReplay) doubleBatch() {
 	for {
 		batch, sm := 2*w.at.Batch, w.at.Resource.SM
@@ -47,8 +47,8 @@ func (w *growthReplay) doubleBatch() {
 	}
 }
 
-// probe continues beyond the end of the search as released, which misses settings that need one more step of SMs (D27): the
-// same batch with more SMs while that helps, or else the doubled batch with two more steps.
+// probeFurther continues beyond the end of the search in Dilu's public code, which misses settings that need one more step of SMs: it
+// tries the same batch with more SMs while that helps, or else the doubled batch with two more steps.
 func (w *growthReplay) probeFurther() {
 	end := *w.at
 	for w.updateBest(w.trialMeetingSLO(w.at.Batch, w.at.Resource.SM+w.Step)) {
@@ -63,7 +63,7 @@ func (w *growthReplay) probeFurther() {
 	}
 }
 
-// improve updates the best setting if p has a higher throughput per SM. It reports whether it did.
+// updateBest makes p the best setting if it has a higher throughput per SM. It reports whether it did.
 func (w *growthReplay) updateBest(p *profile.Point) bool {
 	if p == nil || Efficacy(*p) <= Efficacy(*w.best) {
 		return false
@@ -72,8 +72,8 @@ func (w *growthReplay) updateBest(p *profile.Point) bool {
 	return true
 }
 
-// meetsSLO returns the trial of a setting if it meets the SLO, else nil. If the setting has no trial, it becomes the next to
-// measure.
+// trialMeetingSLO returns the measurement of a setting if it meets the SLO, else nil. If the setting was not measured yet, it becomes the
+// next one to measure.
 func (w *growthReplay) trialMeetingSLO(batch int, sm share.PerMille) *profile.Point {
 	if batch > w.MaxBatch || sm > share.Whole || w.next != nil {
 		return nil

@@ -14,14 +14,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Setting is the resource and batch size of one trial (FG-12, DI-10).
+// Setting is the resource and the batch size of one trial (a measurement of a model).
 type Setting struct {
 	Stage    int // of a cut model, from 1; 0 is the whole model
 	Resource profile.Resource
 	Batch    int
 }
 
-// Trial is the result of one setting: a measurement, or a failure to run. In a failed trial only the setting is valid;
+// Trial is the result of trying one setting: a measurement, or a failure to run. In a failed trial only the setting is valid;
 // insufficient memory is a result, not an error.
 type Trial struct {
 	Point  profile.Point
@@ -44,10 +44,10 @@ type Strategy interface {
 	Next(history []Trial) (Setting, bool, error)
 }
 
-// ErrNone reports that no tried setting meets the function's SLO (F5).
+// ErrNoSetting reports that no measured setting meets the function's SLO.
 var ErrNoSetting = errors.New("no setting keeps the quality of service")
 
-// ErrUnfinished reports that Next still returns trials.
+// ErrUnfinished reports that a search has no result yet because settings remain to be measured.
 var ErrUnfinished = errors.New("the search has not ended")
 
 // results is an index of trials by setting.
@@ -64,7 +64,7 @@ func index(history []Trial) (results, error) {
 	return r, nil
 }
 
-// first returns the first setting without a trial, and false if all have one.
+// firstUntried returns the first setting without a trial, and false if all have one.
 func (r results) firstUntried(settings []Setting) (Setting, bool) {
 	for _, s := range settings {
 		if _, tried := r[s]; !tried {
@@ -74,7 +74,7 @@ func (r results) firstUntried(settings []Setting) (Setting, bool) {
 	return Setting{}, false
 }
 
-// elastic returns a share of Dilu's kind: elastic SMs between request and limit, at full quota.
+// elasticShare returns a share as Dilu uses them: SMs that vary between request and limit, at full quota.
 func elasticShare(request, limit share.PerMille, memory share.Bytes) share.Share {
 	return share.Share{
 		SMRequest: request, SMLimit: limit,

@@ -9,8 +9,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Stages is a strategy that measures every stage of a split model on every size of MIG slice (FluidFaaS section 5.2.1;
-// FF-09), except slices whose memory is known to be too small.
+// Stages is a strategy that measures every stage of a split model on every size of MIG slice (FluidFaaS, section 5.2.1), except slices
+// whose memory is known to be too small.
 type Stages struct {
 	Stages int // 1 to as many
 	Slices []mig.Profile
@@ -20,8 +20,8 @@ type Stages struct {
 
 const maxStages = 1024
 
-// Next returns the next trial, iterating over the stages, then over the slices from the largest memory, where the stage is
-// most likely to run and its memory is measured.
+// Next returns the next setting to measure, iterating over the stages, then over the slices from the largest memory, where the stage is
+// most likely to run and its memory use is measured.
 func (s Stages) Next(history []Trial) (Setting, bool, error) {
 	if err := s.validate(); err != nil {
 		return Setting{}, false, err
@@ -38,7 +38,7 @@ func (s Stages) Next(history []Trial) (Setting, bool, error) {
 	return Setting{}, false, nil
 }
 
-// possible returns the settings of a stage on the slices that may have enough memory, the largest first.
+// settings returns the settings of a stage on the slices that may have enough memory, the largest first.
 func (s Stages) settings(stage int, tried results) []Setting {
 	var settings []Setting
 	bySize := slices.SortedStableFunc(slices.Values(s.Slices), func(a, b mig.Profile) int { return cmp.Compare(b.MemoryGB, a.MemoryGB) })
@@ -50,8 +50,8 @@ func (s Stages) settings(stage int, tried results) []Setting {
 	return settings
 }
 
-// tooSmall reports whether the stage used more memory in some trial than the slice has, or failed on a slice with at least
-// as much.
+// tooSmall reports whether a slice cannot hold a stage: the stage used more memory in some trial than the slice has, or failed on a slice
+// with at least as much.
 func (s Stages) tooSmall(stage int, slice mig.Profile, tried results) bool {
 	for _, other := range s.Slices {
 		trial, ran := tried[s.setting(stage, other)]
@@ -69,7 +69,7 @@ func (s Stages) setting(stage int, slice mig.Profile) Setting {
 	return Setting{Stage: stage, Resource: profile.Resource{Slice: slice.Name, Device: s.Device}, Batch: s.Batch}
 }
 
-// memory returns the memory in bytes that a MIG profile's name states. The driver reports a little less.
+// profileMemory returns the memory in bytes that a MIG profile's name states. The driver reports a little less.
 func profileMemory(slice mig.Profile) share.Bytes { return share.Bytes(slice.MemoryGB) << 30 }
 
 func (s Stages) validate() error {

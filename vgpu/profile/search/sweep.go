@@ -8,9 +8,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Sweep is a strategy that measures a model, or each stage of a split one, over vCPUs and batch sizes for PAMBA's latency
-// models (PA-34). It measures both ends, then halves the widest gap on a logarithmic scale. It ends for a batch size when
-// the curve through the earlier trials predicts the last.
+// Sweep is a strategy that measures a model, or each stage of a split one, over vCPUs and batch sizes for PAMBA's latency models. It
+// measures both ends of the range, then halves the widest gap on a logarithmic scale. It ends for a batch size when the curve through the
+// earlier trials predicts the last one.
 type Sweep struct {
 	From, To profile.MilliCPU
 	Batches  []int
@@ -19,7 +19,7 @@ type Sweep struct {
 	Error    profile.MAPE // relative, of the prediction that ends it
 }
 
-// Next returns the next trial, iterating over stages and batch sizes.
+// Next returns the next setting to measure, iterating over stages and batch sizes.
 func (s Sweep) Next(history []Trial) (Setting, bool, error) {
 	if err := s.validate(); err != nil {
 		return Setting{}, false, err
@@ -38,7 +38,8 @@ func (s Sweep) Next(history []Trial) (Setting, bool, error) {
 	return Setting{}, false, nil
 }
 
-// refine replays the halving of gaps over the recorded trials, and returns the first setting without a trial.
+// firstUntried replays the halving of gaps over the recorded trials of one stage and batch size. It returns the first setting without a
+// trial, and false if no more are needed.
 func (s Sweep) firstUntried(at Setting, tried results) (Setting, bool) {
 	var cpus []profile.MilliCPU // ascending
 	var curve []profile.Point   // those that ran, in the order of the trials
@@ -63,7 +64,7 @@ func (s Sweep) firstUntried(at Setting, tried results) (Setting, bool) {
 	return Setting{}, false
 }
 
-// widest returns the middle of the widest gap, or a missing end of the range.
+// nextCPU returns the vCPUs to measure next: an end of the range that is missing, or the middle of the widest gap.
 func (s Sweep) nextCPU(cpus []profile.MilliCPU) profile.MilliCPU {
 	if cpus[0] != s.From {
 		return s.From
@@ -77,8 +78,8 @@ func (s Sweep) nextCPU(cpus []profile.MilliCPU) profile.MilliCPU {
 	return middle
 }
 
-// predicted reports whether the curve through points predicts the mean of p within the given error. It needs at least three
-// points.
+// isPredicted reports whether the curve through the points predicts the mean latency of p within the given relative error. It needs at
+// least three points.
 func isPredicted(points []profile.Point, p profile.Point, within profile.MAPE) bool {
 	var c []profile.MilliCPU
 	var mean []float64
