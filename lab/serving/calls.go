@@ -11,8 +11,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// calls is the simulation of functions that a provider bills per call, grouped and sized by a plan. Functions are always
-// warm (PA-60) and unlimited in number. The plan uses the mean request rates of the trace.
+// callSimulation simulates functions that a provider bills per call, grouped and sized by a plan for the mean request rates of the trace.
+// Functions are always loaded, and their number is not limited.
 type callSimulation struct {
 	clock  *clock
 	record *record
@@ -22,7 +22,7 @@ type callSimulation struct {
 	money  float64  // nano-units
 }
 
-// group is one group of a plan with its request queue.
+// group is one group of applications of a plan that are served together, with its request queue.
 type group struct {
 	sim    *callSimulation
 	plan   planning.Group
@@ -32,7 +32,7 @@ type group struct {
 	wake   time.Duration
 }
 
-// planner is the signature of the planning functions of package planning.
+// planFunc is a function of package planning that computes a plan.
 type planFunc func(planning.Input) (planning.Plan, error)
 
 func newCallSimulation(in *Input, c *clock, r *record, modes []planning.Mode, plan planFunc) (*callSimulation, error) {
@@ -63,7 +63,8 @@ func newCallSimulation(in *Input, c *clock, r *record, modes []planning.Mode, pl
 	return w, nil
 }
 
-// planned returns the input of the planner. A function without requests is planned for one request in the whole run.
+// planningInput returns the input of the planner, with the mean rates of the trace. A function without requests is planned for one
+// request in the whole run.
 func (in *Input) planningInput(modes []planning.Mode) planning.Input {
 	counts := make([]int, len(in.Functions))
 	for _, a := range in.Arrivals {
@@ -92,7 +93,7 @@ func (w *callSimulation) newGroup(in *Input, p planning.Group, n uint64) (*group
 
 func seconds(s profile.Seconds) time.Duration { return time.Duration(float64(s) * 1e9) }
 
-// config returns the configuration that runs a batch of the given size.
+// config returns the planned configuration that runs a batch of the given size.
 func (g *group) config(batch int) *planning.Config {
 	if len(g.plan.Sizes) > 0 {
 		return &g.plan.Sizes[batch-1].Config
@@ -112,8 +113,7 @@ func (g *group) latency(batch int) profile.Latency {
 	return g.model.Partitioned.Latency(batch, c.Workers)
 }
 
-// executionTime draws the duration of one execution: a constant plus an exponentially distributed part, with the profile's
-// mean and p99.
+// executionTime draws the duration of one execution: a constant plus an exponentially distributed part, with the profile's mean and p99.
 func (g *group) executionTime(batch int) time.Duration {
 	l := g.latency(batch)
 	spread := l.Spread()

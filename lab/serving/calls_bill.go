@@ -11,9 +11,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// planWithinGPUTime returns the cheapest plan that takes no more GPU time than the plans of the papers, because GPU time is
-// scarce on a shared cluster. The papers plan for the p99, which one execution in a hundred exceeds; this plan uses the
-// smallest fraction of late executions that costs no more than the paper's plan with the least GPU time.
+// planWithinGPUTime returns the cheapest plan that takes no more GPU time than the plans of HarmonyBatch and PAMBA, because GPU time is
+// scarce on a shared cluster. The papers plan for the p99 latency, which one execution in a hundred exceeds; this plan uses the smallest
+// fraction of late executions that costs no more than the paper's plan with the least GPU time.
 func planWithinGPUTime(in planning.Input) (plan planning.Plan, err error) {
 	const exact = 1.01 // forecasts are to about 1 %
 	paper, err := leastGPUUsage(in)
@@ -29,8 +29,8 @@ func planWithinGPUTime(in planning.Input) (plan planning.Plan, err error) {
 	return plan, err
 }
 
-// planWithin raises the value of GPU time until the cheapest plan takes at most the given mean number of GPUs, or gives up
-// after a fixed number of steps.
+// planWithin raises the value of GPU time until the cheapest plan takes at most the given mean number of GPUs, or gives up after a fixed
+// number of steps.
 func planWithin(in planning.Input, late, cards float64) (planning.Plan, resourceUsage, error) {
 	const doublings, steps = 16, 8
 	plan, own, err := planFor(in, planning.Objective{Late: late})
@@ -55,10 +55,10 @@ func planFor(in planning.Input, aim planning.Objective) (planning.Plan, resource
 	return plan, planUsage(&in, &plan), err
 }
 
-// usage is the mean bill in nano-units a second and the mean number of whole GPUs in use.
+// resourceUsage is the mean bill in nano-units a second and the mean number of whole GPUs in use.
 type resourceUsage struct{ bill, cards float64 }
 
-// leastGPUUsage returns the usage of the paper's plan that takes the least GPU time.
+// leastGPUUsage returns the resource usage of the plan that takes the least GPU time, of those by HarmonyBatch and PAMBA.
 func leastGPUUsage(in planning.Input) (resourceUsage, error) {
 	least := resourceUsage{math.Inf(1), math.Inf(1)}
 	for _, plan := range []planFunc{planning.Phases, planning.HarmonyBatch} {
@@ -73,7 +73,7 @@ func leastGPUUsage(in planning.Input) (resourceUsage, error) {
 	return least, nil
 }
 
-// forecast returns the expected usage of a plan. It is infinite if the plan leaves applications out.
+// planUsage returns the expected resource usage of a plan. It is infinite if the plan leaves applications out.
 func planUsage(in *planning.Input, plan *planning.Plan) resourceUsage {
 	if len(plan.Infeasible) > 0 {
 		return resourceUsage{math.Inf(1), math.Inf(1)}
@@ -88,7 +88,7 @@ func planUsage(in *planning.Input, plan *planning.Plan) resourceUsage {
 	return sum
 }
 
-// forecast returns the expected usage of a group. Batch sizes follow Poisson arrivals within the equivalent timeout.
+// expectedUsage returns the expected resource usage of a group, whose batch sizes follow Poisson arrivals within the equivalent timeout.
 func (g *group) expectedUsage() resourceUsage {
 	var classes []batching.Class
 	for i, a := range g.plan.Applications {
@@ -118,8 +118,8 @@ func modelOf(models []profile.Model, g *planning.Group) *profile.Model {
 	return &models[slices.IndexFunc(models, func(m profile.Model) bool { return m.Name == g.Applications[0].Model })]
 }
 
-// price returns the price of one batch in nano-units (PA-21): its resources for the billed time, and the call. Partitioned
-// executions cost what the plan predicts.
+// price returns the price of one batch in nano-units: that of its resources for the billed time, and of the call. Executions of a
+// partitioned model cost what the plan predicts.
 func (g *group) price(batch int, takes time.Duration) float64 {
 	c, book := g.config(batch), &g.sim.prices
 	var quantum planning.Milliseconds
@@ -140,7 +140,7 @@ func (g *group) price(batch int, takes time.Duration) float64 {
 	return float64(book.Call) + rate*billed.Seconds()
 }
 
-// planned returns the cost of a batch that the plan predicts: for that size if the plan has Sizes, else for a full batch.
+// plannedCost returns the cost of a batch that the plan predicts: for its size if the plan has Sizes, otherwise for a full batch.
 func (g *group) plannedCost(batch int) float64 {
 	if len(g.plan.Sizes) > 0 {
 		return float64(g.plan.Sizes[batch-1].Cost)
@@ -148,7 +148,7 @@ func (g *group) plannedCost(batch int) float64 {
 	return float64(g.plan.Cost) * float64(g.plan.Config.Batch) / g.plan.Rate()
 }
 
-// card returns the fraction of a GPU that a batch of the given size uses.
+// gpuFraction returns the fraction of a GPU that a batch of the given size uses.
 func (g *group) gpuFraction(batch int) float64 {
 	if c := g.config(batch); c.Mode == planning.GPU {
 		return float64(c.GPUGB) / float64(g.model.GPU.CardGB)

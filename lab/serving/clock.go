@@ -2,8 +2,7 @@ package serving
 
 import "time"
 
-// clock is a virtual clock with a heap of scheduled events. Events at the same time run in the order in which they were
-// scheduled.
+// clock is a virtual clock with a heap of scheduled events. Events at the same time run in the order in which they were scheduled.
 type clock struct {
 	now  time.Duration
 	heap []event
@@ -18,7 +17,7 @@ type event struct {
 
 func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.order < o.order }
 
-// at schedules an event. A time in the past means now.
+// schedule schedules an event. A time in the past means now.
 func (c *clock) schedule(t time.Duration, do func()) {
 	c.set++
 	c.heap = append(c.heap, event{max(t, c.now), c.set, do})
@@ -34,7 +33,7 @@ func (c *clock) schedule(t time.Duration, do func()) {
 
 func (c *clock) after(d time.Duration, do func()) { c.schedule(c.now+d, do) }
 
-// next returns the time of the next event, and false if none is scheduled.
+// nextTime returns the time of the next event, and false if none is scheduled.
 func (c *clock) nextTime() (time.Duration, bool) {
 	if len(c.heap) == 0 {
 		return 0, false
@@ -42,7 +41,7 @@ func (c *clock) nextTime() (time.Duration, bool) {
 	return c.heap[0].at, true
 }
 
-// step removes the next event, advances the clock to its time and runs it.
+// runNext removes the next event, advances the clock to its time and runs it.
 func (c *clock) runNext() {
 	e := c.heap[0]
 	last := len(c.heap) - 1

@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Input is the simulated system: functions, hardware, prices and requests. It is the same for all policies.
+// Input is the system to simulate: functions, hardware, prices and requests. It is the same for all policies.
 type Input struct {
 	Functions []Function
 	GPUs      int         // whole GPUs, to be shared
@@ -108,7 +108,7 @@ func (f *Function) validate() error {
 	return nil
 }
 
-// validPoint returns an error unless the point measures a whole model and can be part of a latency surface.
+// validatePoint returns an error unless the measurement is of a whole model and can be used for a latencySurface.
 func validatePoint(p *profile.Point) error {
 	const most = 1024 // every size up to the largest is looked at
 	switch {

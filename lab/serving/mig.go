@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// migs is the simulation of functions on MIG instances of fixed sizes (FF-38) under one policy. It has one field per part of
+// migSimulation simulates functions on MIG instances of fixed sizes under one policy. It has many fields because it is the whole state of
 // the simulated node.
 type migSimulation struct {
 	clock     *clock
@@ -36,8 +36,8 @@ type migPolicy struct {
 	candidates   int  // among how many partitions that fit the best is taken
 }
 
-// keepAlive is the time after which an unused instance with slices of its own ends, where slices are not shared. It is
-// FluidFaaS's keep-alive time (FF-43).
+// keepAlive is the time after which an unused instance with slices of its own is removed by policies that do not share slices. The value
+// is that of FluidFaaS.
 const keepAlive = 10 * time.Minute
 
 func newMIGSimulation(in *Input, c *clock, r *record, p migPolicy) (*migSimulation, error) {
@@ -88,8 +88,8 @@ func (w *migSimulation) arrive(request int32) {
 	a.dispatch()
 }
 
-// second adds and removes instances according to load, and applies the decisions of the shared slices' scheduler. It runs
-// once a simulated second.
+// everySecond adds and removes instances according to load, and applies the decisions of package residency about the shared slices. It
+// runs once a simulated second.
 func (w *migSimulation) everySecond() error {
 	for _, a := range w.functions {
 		a.recordRate()
@@ -106,7 +106,7 @@ func (w *migSimulation) everySecond() error {
 	return w.err
 }
 
-// grow adds instances, one function after another, until every function has enough or no slices are left.
+// addInstances adds instances, one function after another, until every function has enough or no slices are left.
 func (w *migSimulation) addInstances() error {
 	for again := true; again; {
 		again = false
@@ -130,7 +130,7 @@ func (w *migSimulation) updateScarcity() error {
 	return nil
 }
 
-// release ends instances whose use does not justify slices of their own.
+// removeUnneeded removes the instances whose load does not justify slices of their own.
 func (w *migSimulation) removeUnneeded() error {
 	now := w.clock.now
 	for _, a := range w.functions {

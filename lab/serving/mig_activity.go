@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// countWork adds a busy interval of a slice to the counters of the slice and of its GPU.
+// countWork records an interval in which a slice works, for the working time of the slice and of its GPU.
 func (w *migSimulation) countWork(slice string, from, takes time.Duration) {
 	w.mig += max(0, min(from+takes, w.until)-min(from, w.until)).Seconds()
 	g := w.gpus[slice]
@@ -12,7 +12,7 @@ func (w *migSimulation) countWork(slice string, from, takes time.Duration) {
 	w.clock.schedule(from+takes, g.end)
 }
 
-// activity measures the time during which at least one slice of a GPU works (FF-71).
+// gpuActivity measures the time during which at least one slice of a GPU works.
 type gpuActivity struct {
 	clock *clock
 	until time.Duration

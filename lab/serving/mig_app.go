@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// app is one function on MIG instances, with its queue and its instances.
+// migFunction is one function on MIG instances, with its queue and its instances.
 type migFunction struct {
 	sim       *migSimulation
 	function  *Function
@@ -89,8 +89,9 @@ func (a *migFunction) fastestReady() time.Duration {
 	return least
 }
 
-// choose returns the index of the instance that package routing selects. The shared instance is the last option, and accepts
-// only as many requests as it can run next, so that instances that become free find requests in the queue.
+// chooseInstance returns the index of the instance that package routing selects for the next request, and false if there is none. The
+// instance on shared slices is the last option, and accepts only as many requests as it can run next, so that instances that become free
+// find requests in the queue.
 func (a *migFunction) chooseInstance() (int, bool) {
 	w := a.sim
 	a.options = a.options[:0]
@@ -106,7 +107,7 @@ func (a *migFunction) chooseInstance() (int, bool) {
 	return routing.Choose(a.options)
 }
 
-// share sends a request to the shared slices.
+// submitToShared sends a request to the function's instance on the shared slices.
 func (a *migFunction) submitToShared(request int32) {
 	w := a.sim
 	a.sharing = true

@@ -9,8 +9,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// chain is a running instance whose stages have slices of their own. A request enters once the slowest stage has finished
-// the one before, and leaves when all stages and transfers are done.
+// migInstance is a running instance whose stages have slices of their own. A request enters once the slowest stage has finished the one
+// before, and leaves when all stages and transfers are done.
 type migInstance struct {
 	id          int
 	function    *migFunction
@@ -26,7 +26,7 @@ type migInstance struct {
 	replaces    *migInstance // retires when this one is ready (FF-63)
 }
 
-// stageWork is the interval in which one slice works on a request, relative to the time at which the request enters.
+// stageWork is the interval in which one slice works on a request, relative to the time at which the request enters the pipeline.
 type stageWork struct {
 	slice string
 	from  time.Duration
@@ -57,8 +57,8 @@ func (c *migInstance) serve() {
 	c.function.dispatch()
 }
 
-// stageSchedule returns the busy interval of each stage, with the transfers in between. A node that only some requests run
-// is weighted with its probability, as in the computation of the bottleneck.
+// stageSchedule returns the interval in which each slice of a pipeline works on a request, with the transfers in between. The time of a
+// node that only some requests run is weighted with its probability, as in the computation of the bottleneck.
 func stageSchedule(f *pipeline.Function, on pipeline.Assignment) []stageWork {
 	var work []stageWork
 	at := time.Duration(0)
@@ -82,8 +82,8 @@ func stageSchedule(f *pipeline.Function, on pipeline.Assignment) []stageWork {
 	return work
 }
 
-// idleGPUPenalty returns a routing penalty for an instance on an idle GPU, if the policy saves GPU time and slices are not
-// scarce. It makes the instance the last choice.
+// idleGPUPenalty returns a latency that is added for routing to an instance on an idle GPU, so that it is chosen last, if the policy
+// saves GPU time and slices are not scarce. Otherwise it returns 0.
 func (c *migInstance) idleGPUPenalty() time.Duration {
 	w := c.function.sim
 	if !w.policy.consolidates || w.scarce {

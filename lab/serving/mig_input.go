@@ -14,8 +14,8 @@ type MIG struct {
 	GPUs  [][]string // by GPU, the names of the profiles
 }
 
-// validateMIG returns an error if the input lacks what the policies on MIG instances need. Otherwise it returns the kinds of
-// slices by profile name.
+// validateMIG returns the kinds of slices by the names of their MIG profiles, or an error if the input lacks what the policies on MIG
+// instances need.
 func (in *Input) validateMIG() (map[string]pipeline.Kind, error) {
 	switch {
 	case len(in.MIG.GPUs) == 0 || len(in.MIG.GPUs) > maxGPUs:
@@ -41,7 +41,7 @@ func (in *Input) validateMIG() (map[string]pipeline.Kind, error) {
 	return kinds, nil
 }
 
-// validGPU returns an error if the profiles cannot exist together on one GPU. It adds their kinds of slices to kinds.
+// validateGPU returns an error if the MIG profiles cannot exist together on one GPU. It adds their kinds of slices to kinds.
 func (in *Input) validateGPU(model *mig.Model, names []string, kinds map[string]pipeline.Kind) error {
 	var profiles []*mig.Profile
 	for i, name := range names {

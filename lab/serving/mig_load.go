@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// sample appends the request rate of the last second to the history.
+// recordRate appends the request rate of the last second to the load history of the function.
 func (a *migFunction) recordRate() {
 	a.recent = append(a.recent, scaling.Rate(a.arrived))
 	if len(a.recent) > loadsKept {
@@ -24,15 +24,15 @@ const (
 	loadSamples = 10
 )
 
-// maxUtilisation is the utilisation of the instances above which another one is added.
+// maxUtilisation is the utilisation of a function's instances above which another one is added.
 const maxUtilisation = 0.9
 
-// short reports whether the instances are too few for the expected load, including the queued requests.
+// needsInstances reports whether the function has too few instances for the expected load.
 func (a *migFunction) needsInstances() bool {
 	return a.expectedLoad() > maxUtilisation*a.capacity(nil)
 }
 
-// enough reports whether the other instances suffice without the given one. While no function lacks slices, they must
+// canSpare reports whether the function's other instances suffice without the given one. While no function lacks slices, they must
 // suffice for the peak load of the history.
 func (a *migFunction) canSpare(without *migInstance) bool {
 	load := a.expectedLoad()
@@ -42,17 +42,17 @@ func (a *migFunction) canSpare(without *migInstance) bool {
 	return load <= scaleInUtilisation*a.capacity(without)
 }
 
-// scaleInUtilisation is the highest utilisation of the remaining instances at which one is removed. It is well below
-// maxUtilisation so that the instance is not added again at once.
+// scaleInUtilisation is the highest utilisation of the remaining instances at which one is removed. It is well below maxUtilisation so
+// that the instance is not added again at once.
 const scaleInUtilisation = 0.6
 
-// load returns the expected load in requests a second, including the queued requests that can still meet their SLO.
+// expectedLoad returns the expected load in requests a second, including the queued requests that can still meet their SLO.
 func (a *migFunction) expectedLoad() float64 {
 	return float64(scaling.MeanOrTrend(a.recent[max(0, len(a.recent)-loadSamples):])) + float64(a.waiting.liveCount())/loadSamples
 }
 
-// capacity returns the requests a second that the instances can serve, without the given one. If the function has none, it
-// is the load on the shared slices below which it gets no slices of its own.
+// capacity returns the requests a second that the function's instances can serve, without the given one. If it has no instances, capacity
+// returns the load on the shared slices below which it gets no slices of its own.
 func (a *migFunction) capacity(without *migInstance) float64 {
 	capacity := 0.0
 	for _, c := range a.instances {
@@ -66,10 +66,10 @@ func (a *migFunction) capacity(without *migInstance) float64 {
 	return capacity
 }
 
-// sharedUse is the utilisation of a shared slice above which a function gets slices of its own (FF-41).
+// maxSharedUtilisation is the utilisation of a shared slice above which a function gets slices of its own.
 const maxSharedUtilisation = 0.3
 
-// add starts an instance on free slices. It reports false if none fits.
+// addInstance starts an instance on free slices. It returns false if none fit.
 func (a *migFunction) addInstance() (bool, error) {
 	w := a.sim
 	demand := pipeline.Demand{SLO: a.function.SLO, Candidates: w.policy.candidates}
@@ -91,8 +91,8 @@ func (a *migFunction) addInstance() (bool, error) {
 	return true, nil
 }
 
-// loadTime returns how long another instance takes to load: LoadWarm if the model data are in host memory or on a shared
-// slice, else LoadCold. It counts the start as warm or cold.
+// loadTime returns how long another instance of the function takes to load: LoadWarm if the model data is in host memory or on a shared
+// slice, otherwise LoadCold. It counts the start as warm or cold in the result.
 func (a *migFunction) loadTime() time.Duration {
 	if a.sim.node != nil && a.sim.node.Residency(a.function.Name) != scaling.Cold {
 		a.sim.record.result.WarmStarts++

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// slackQueue holds the requests of one function in the order of arrival, which is that of their deadlines as they have the
-// same SLO. Overdue requests, which cannot meet their SLO any more, run after all others (U14) or are refused.
+// slackQueue holds the requests of one function in the order of arrival, which is that of their deadlines as they have the same SLO.
+// Overdue requests, which can no longer meet their SLO, run after all others or are refused.
 type slackQueue struct {
 	record  *record
 	refuses bool
@@ -17,7 +17,7 @@ type slackQueue struct {
 
 func (q *slackQueue) len() int { return len(q.alive) + len(q.overdue) }
 
-// live returns the number of requests that may still meet their SLO.
+// liveCount returns the number of requests that may still meet their SLO.
 func (q *slackQueue) liveCount() int { return len(q.alive) }
 
 func (q *slackQueue) add(request int32) { q.alive = append(q.alive, request) }
@@ -36,9 +36,9 @@ func (q *slackQueue) expire(now, fastest time.Duration) {
 	q.alive = q.alive[n:]
 }
 
-// pop removes and returns the request with the earliest deadline that an instance with the given execution time can meet. If
-// there is none, an idle instance gets an overdue request. It returns false if no request is suitable; a faster instance may
-// still meet the deadlines of those that wait.
+// pop removes and returns the request with the earliest deadline that an instance with the given execution time can meet. If there is
+// none, an idle instance gets an overdue request. It returns false if no request is suitable; a faster instance may still meet the
+// deadlines of those that wait.
 func (q *slackQueue) pop(now, takes time.Duration, idle bool) (int32, bool) {
 	at := sort.Search(len(q.alive), func(i int) bool { return q.record.deadline(q.alive[i]) >= now+takes })
 	switch {

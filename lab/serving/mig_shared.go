@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
 )
 
-// run starts the executions that the scheduler of the shared slices dispatches now.
+// startShared starts the requests that package residency dispatches to shared slices now.
 func (w *migSimulation) startShared() {
 	if w.node == nil {
 		return
@@ -35,14 +35,14 @@ func (w *migSimulation) startShared() {
 	}
 }
 
-// check keeps the first error of an event; second returns it.
+// recordError keeps the first error of an event, for everySecond to return.
 func (w *migSimulation) recordError(err error) { w.err = cmp.Or(w.err, err) }
 
 func (w *migSimulation) functionNamed(name string) *migFunction {
 	return w.functions[slices.IndexFunc(w.functions, func(a *migFunction) bool { return a.function.Name == name })]
 }
 
-// review applies the decisions of the shared slices' scheduler, as far as free slices allow.
+// resizeSharedPool applies the advice of package residency to add or remove shared slices, as far as free slices allow.
 func (w *migSimulation) resizeSharedPool() error {
 	if w.node == nil {
 		return nil
@@ -65,7 +65,8 @@ func (w *migSimulation) resizeSharedPool() error {
 	return nil
 }
 
-// reclaim takes back one idle shared slice for an instance that needs slices of its own. It reports whether there was one.
+// reclaimSharedSlice takes one idle slice from the shared ones, for an instance that needs slices of its own. It reports whether there
+// was one.
 func (w *migSimulation) reclaimSharedSlice() bool {
 	for _, id := range slices.Sorted(maps.Keys(w.shared)) {
 		if w.node.RemoveSlice(w.clock.now, id) == nil {
@@ -81,8 +82,8 @@ func (w *migSimulation) unshare(id string) {
 	delete(w.shared, id)
 }
 
-// addShared adds the smallest free slice that runs the function, or any function if the name is empty, to the shared slices.
-// It does nothing if no slice is free.
+// addSharedSlice moves the smallest free slice that runs the function, or any function if the name is empty, to the shared slices. It
+// does nothing if there is none.
 func (w *migSimulation) addSharedSlice(function string) error {
 	best := -1
 	for i, s := range w.free {
@@ -106,7 +107,7 @@ func (w *migSimulation) addSharedSlice(function string) error {
 	return w.node.AddSlice(w.clock.now, s)
 }
 
-// migrate replaces pipelines by instances on free single slices (FF-63).
+// migratePipelines replaces pipelines by instances on free single slices.
 func (w *migSimulation) migratePipelines() error {
 	if !w.policy.pipelines {
 		return nil

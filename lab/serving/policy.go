@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// world is a simulated system that serves requests under one policy.
+// simulation is a simulated system that serves requests under one policy.
 type simulation interface {
 	arrive(request int32)
 	everySecond() error // is over
@@ -39,11 +39,11 @@ func Policies() []Policy {
 	}
 }
 
-// constructor returns the simulated system of a policy for an input.
+// constructor is a function that returns the simulated system of a policy for an input.
 type constructor func(in *Input, c *clock, r *record) (simulation, error)
 
-// combined returns a constructor that uses the first kind of hardware in the input: whole GPUs, MIG instances, or functions
-// billed per call.
+// byHardware returns a constructor that simulates the first kind of hardware in the input: whole GPUs, MIG instances, or functions billed
+// per call.
 func byHardware(shares, migs, calls constructor) constructor {
 	return func(in *Input, c *clock, r *record) (simulation, error) {
 		switch {

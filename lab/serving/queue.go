@@ -6,8 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/batching"
 )
 
-// queue holds the requests of one function until an instance takes them. Times are durations since epoch, as are those in
-// batching.Load.
+// queue holds the requests of one function until an instance takes them. Times are durations since epoch.
 type queue interface {
 	// add queues a request. It returns false if the queue refuses it.
 	add(request int32, deadline, now time.Duration, load batching.Load) bool
@@ -21,7 +20,7 @@ var epoch = time.Unix(0, 0)
 
 func instant(d time.Duration) time.Time { return epoch.Add(d) }
 
-// fifo is the queue of the baselines: first in, first out, in batches of all waiting requests up to the limit. It refuses
+// fifoQueue is the queue of the baseline policies: first in, first out, in batches of all waiting requests up to the limit. It refuses
 // nothing.
 type fifoQueue struct {
 	waiting []int32
@@ -49,7 +48,7 @@ func (q *fifoQueue) next(most int, _ time.Duration, load batching.Load) (fire, r
 	return fire, nil, 0
 }
 
-// deadlineQueue is gshare's queue, an adapter for batching.Queue.
+// deadlineQueue is the queue of gshare's policy. It adapts batching.Queue, which orders requests by deadline.
 type deadlineQueue struct {
 	*batching.Queue
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/gshare-dev/gshare/lab/serving/trace"
 )
 
-// Result holds the counters of one run. A request meets its SLO or is a violation: refused, late, or unanswered at the end.
+// Result holds the counters of one simulation run. A request either meets its SLO or is a violation: refused, late, or unanswered at the
+// end.
 type Result struct {
 	Requests   int
 	Violations int
@@ -31,7 +32,7 @@ func (r *Result) ViolationPercent() float64 {
 	return 100 * float64(r.Violations) / float64(max(r.Requests, 1))
 }
 
-// record holds the outcomes of all requests of a run.
+// record collects the outcomes of all requests of a run.
 type record struct {
 	arrivals  []trace.Arrival
 	slo       []time.Duration // by function

@@ -16,8 +16,8 @@ const maxInstances = 1000
 // drainTime is how long after the end of the trace requests may still be answered.
 const drainTime = time.Minute
 
-// Run simulates a policy and returns its result, which is the same for the same input. It returns a *share.FieldError for an
-// invalid input.
+// Run simulates a policy and returns its result, which is the same for the same input. It returns a *share.FieldError for an invalid
+// input.
 func Run(ctx context.Context, in *Input, policy string) (Result, error) {
 	if err := in.Validate(); err != nil {
 		return Result{}, err
@@ -39,7 +39,7 @@ func Run(ctx context.Context, in *Input, policy string) (Result, error) {
 	return result, nil
 }
 
-// play runs arrivals, events and the end of each second in the order of time, until drainTime after the trace.
+// runEvents runs the arrivals, the scheduled events and the end of each second in the order of time, until drainTime after the trace.
 func runEvents(ctx context.Context, in *Input, c *clock, w simulation) error {
 	next, second := 0, time.Second
 	end := in.Until + drainTime
@@ -79,7 +79,7 @@ type priceList struct{ book planning.Book }
 
 const nano = 1e-9
 
-// held returns the price of GPU time and memory in units of currency.
+// price returns the price of GPU time and memory, in units of the currency.
 func (p *priceList) price(gpuSeconds, gbSeconds float64) float64 {
 	return nano * (float64(p.book.Slice)*gpuSeconds + float64(p.book.SliceMemory)*gbSeconds)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// shares is the simulation of functions whose instances share whole GPUs, under one policy.
+// shareSimulation simulates functions whose instances share whole GPUs, under one policy.
 type shareSimulation struct {
 	clock     *clock
 	record    *record
@@ -33,7 +33,7 @@ type sharePolicy struct {
 	urgent  bool // queue by deadline, with refusals and batches as large as the deadline allows
 }
 
-// headroom is the part of the SLO, in per mille, that is reserved for queueing (DI-18).
+// headroom is the part of the SLO, in per mille, that is reserved for queueing. Dilu reserves half.
 const headroom share.PerMille = 500
 
 func newShareSimulation(in *Input, c *clock, r *record, p sharePolicy) (*shareSimulation, error) {
@@ -94,9 +94,9 @@ func (w *shareSimulation) shareOf(s share.Share, memory share.Bytes) share.Share
 	return s
 }
 
-// newDeadlineQueue returns a queue of package batching. It predicts latencies for the SMs that are available: the limit, or
-// those that are free on the GPU of the instance that takes the next batch. A request is refused only if it would be late
-// even then.
+// newDeadlineQueue returns a queue of package batching for the function. It predicts latencies for the SMs that are available: the
+// share's limit, or those that are free on the GPU of the instance that takes the next batch. A request is refused only if it would be
+// late even then.
 func (p *sharedFunction) newDeadlineQueue(limit share.PerMille) (queue, error) {
 	p.limit, p.available = limit, limit
 	q, err := batching.New(batching.Config{
@@ -105,7 +105,7 @@ func (p *sharedFunction) newDeadlineQueue(limit share.PerMille) (queue, error) {
 	return deadlineQueue{q}, err
 }
 
-// maxExecution returns how long a batch may take: the SLO less the headroom.
+// maxExecution returns how long a batch of the function may take: its SLO less the headroom for queueing.
 func (p *sharedFunction) maxExecution() time.Duration {
 	return p.function.SLO * time.Duration(share.Whole-headroom) / time.Duration(share.Whole)
 }
@@ -114,7 +114,7 @@ func (w *shareSimulation) arrive(request int32) {
 	w.functions[w.record.arrivals[request].Function].arrive(request)
 }
 
-// second scales every function by the requests of the last second.
+// everySecond scales every function by the requests of the last second.
 func (w *shareSimulation) everySecond() error {
 	for _, p := range w.functions {
 		if err := p.scale(); err != nil {

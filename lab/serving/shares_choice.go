@@ -6,8 +6,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// idle returns the idle instance to run the next batch, nil if there is none. It prefers those that reserve their SMs, then
-// those that the scaler counts as deployed (FF-61, FF-62).
+// idleInstance returns the idle instance that should run the function's next batch, or nil. It prefers instances that reserve SMs, then
+// those that the autoscaler counts as deployed.
 func (p *sharedFunction) idleInstance() *instance {
 	var best *instance
 	for _, i := range p.instances {
@@ -28,9 +28,8 @@ func (i *instance) rank() int {
 	return 2
 }
 
-// canWait reports whether an instance with reserved SMs will be free in time for all requests that are queued and arrive
-// until then. If so, instances without reserved SMs are not used (FF-61): they would run smaller batches on SMs that are not
-// paid for.
+// canWait reports whether an instance with reserved SMs will be free in time for all requests that are queued and arrive until then. If
+// so, instances without reserved SMs are not used: they would run smaller batches on SMs that are not paid for.
 func (p *sharedFunction) canWait() bool {
 	now := p.sim.clock.now
 	for _, i := range p.instances {
@@ -46,12 +45,13 @@ func (p *sharedFunction) canWait() bool {
 	return false
 }
 
-// end returns the expected end of the current batch with the present number of SMs.
+// expectedEnd returns the time at which the running batch will end with the present number of SMs.
 func (i *instance) expectedEnd() time.Duration {
 	return i.gpu.since + time.Duration((1-i.done)*float64(i.takes))
 }
 
-// target returns how long a batch may take. Policies with deadlines use the time that is left to its first request.
+// batchTimeLimit returns how long the given batch may take. Policies with deadlines limit it to the time that is left to its first
+// request.
 func (p *sharedFunction) batchTimeLimit(batch []int32) time.Duration {
 	if !p.sim.policy.urgent {
 		return p.maxExecution()

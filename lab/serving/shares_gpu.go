@@ -7,9 +7,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// gpu is a whole GPU that instances share. A running batch has the SMs that its instance requests. SMs left over are divided
-// equally among instances below their limit whenever a batch starts or ends; Dilu's tokens do that every 5 ms (DI-60 to
-// DI-67).
+// gpu is a whole GPU that instances share. A running batch has the SMs that its instance requests. SMs left over are divided equally
+// among instances below their limit whenever a batch starts or ends; Dilu divides them every 5 ms by its tokens.
 type gpu struct {
 	clock     *clock
 	meter     *usageMeter
@@ -18,7 +17,7 @@ type gpu struct {
 	since     time.Duration // of the grants
 }
 
-// meter holds the accumulated resource use of the GPUs.
+// usageMeter accumulates the resource use of the GPUs.
 type usageMeter struct {
 	until  time.Duration // nothing is counted afterwards
 	gpu    float64       // seconds of whole GPUs
@@ -26,8 +25,8 @@ type usageMeter struct {
 	used   float64       // seconds of whole GPUs during which SMs worked
 }
 
-// settle updates the meter to the current time. It charges the reserved SMs, or the used ones where those are more: a burst
-// on idle SMs is free only as far as others have paid for them.
+// meterUsage charges the GPU's use since the last call to the usage meter: the reserved SMs, or the used ones where those are more,
+// because a burst on idle SMs is free only as far as others have paid for them.
 func (g *gpu) meterUsage() {
 	now := g.clock.now
 	if from, to := min(g.since, g.meter.until), min(now, g.meter.until); to > from {
@@ -61,7 +60,7 @@ func (g *gpu) remove(i *instance) {
 	g.residents = slices.DeleteFunc(g.residents, func(o *instance) bool { return o == i })
 }
 
-// start runs a batch on an instance.
+// startBatch runs a batch on an idle instance.
 func (g *gpu) startBatch(i *instance, batch []int32) {
 	g.meterUsage()
 	i.batch, i.began, i.done, i.sm = batch, g.clock.now, 0, 0
@@ -78,7 +77,7 @@ func (g *gpu) endBatch(i *instance) []int32 {
 	return batch
 }
 
-// divide divides the SMs among running batches and schedules their ends.
+// divideSMs divides the SMs among the running batches and schedules their ends.
 func (g *gpu) divideSMs() {
 	left, below := share.Whole, 0
 	var grants, limits [64]share.PerMille
@@ -108,8 +107,7 @@ func (g *gpu) divideSMs() {
 	}
 }
 
-// available returns the SMs, at most limit, that a batch of the instance could have now. Without an instance it returns
-// limit.
+// availableSMs returns the SMs that a batch of the instance could have now. Without an instance it returns limit.
 func (i *instance) availableSMs(limit share.PerMille) share.PerMille {
 	if i == nil {
 		return limit

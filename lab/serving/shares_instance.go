@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// instance is one copy of a function on a share. Its many fields are the simulated state of that copy, which one event loop changes.
+// instance is one copy of a function on a GPU share. Its fields are the simulated state of that copy, which only the event loop changes.
 type instance struct {
 	id            scaling.ID
 	function      *sharedFunction
@@ -34,7 +34,7 @@ type instance struct {
 	planned int           // counts plans of its end, so that one made before is not believed
 }
 
-// request returns the SMs that are reserved for the instance, or floorSM if it reserves none.
+// reservedSMs returns the SMs that are reserved for the instance, or minSM if it reserves none.
 func (i *instance) reservedSMs() share.PerMille {
 	if i.residency == scaling.Shared {
 		return minSM
@@ -42,5 +42,5 @@ func (i *instance) reservedSMs() share.PerMille {
 	return i.configuration.Share.SMRequest
 }
 
-// floorSM is the minimum of SMs, in per mille, of an instance that reserves none, so that it makes progress.
+// minSM is the least number of SMs, in per mille, of an instance that reserves none, so that it makes progress.
 const minSM share.PerMille = 10

@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// podOf returns the share as a pod that the packer can place.
+// podOf returns a pod that requests the share, for package packing to place.
 func (w *shareSimulation) podOf(s share.Share) *packing.Pod {
 	terms := share.Terms{Isolation: share.MPS, Slice: share.WholeGPU, Enforcement: share.Strict, Priority: share.SLO}
 	if w.policy.elastic {
@@ -15,7 +15,7 @@ func (w *shareSimulation) podOf(s share.Share) *packing.Pod {
 	return &packing.Pod{Request: share.Request{Terms: terms, Containers: []share.Container{{VGPUs: 1, Share: s}}}}
 }
 
-// occupied returns the GPUs with the instances on them, except the given one.
+// occupiedNode returns the GPUs as a node of package packing on which all instances except the given one reserve their shares.
 func (w *shareSimulation) occupiedNode(without *instance) *packing.Node {
 	if without == nil && !w.changed {
 		return w.node
@@ -43,8 +43,8 @@ func (i *instance) reservation() share.Share {
 	return s
 }
 
-// place returns a GPU with capacity for a share. It evicts idle instances that hold only memory, the least recently used
-// first (FF-47), until the share fits.
+// findGPU returns the index of a GPU with capacity for a share. It evicts idle instances that reserve no SMs, the least recently used
+// first, until the share fits, and returns false if it never does.
 func (w *shareSimulation) findGPU(s share.Share) (gpu int, ok bool) {
 	for {
 		plan, _, refusal := w.packer.Place(w.occupiedNode(nil), w.podOf(s))
@@ -57,7 +57,8 @@ func (w *shareSimulation) findGPU(s share.Share) (gpu int, ok bool) {
 	}
 }
 
-// evict moves the least recently used instance to host memory. It reports whether there was one.
+// evictLeastRecentlyUsed moves the least recently used idle instance without reserved SMs to host memory. It reports whether there was
+// one.
 func (w *shareSimulation) evictLeastRecentlyUsed() bool {
 	var victim *instance
 	for _, g := range w.gpus {
@@ -74,7 +75,7 @@ func (w *shareSimulation) evictLeastRecentlyUsed() bool {
 	return true
 }
 
-// canReserve reports whether an instance that holds only memory can reserve SMs again on its GPU.
+// canReserveSMs reports whether an instance that holds only memory can reserve SMs again on its GPU.
 func (w *shareSimulation) canReserveSMs(i *instance) bool {
 	pod := w.podOf(i.configuration.Share)
 	plan := packing.Plan{{{Slice: i.at, Class: pod.Request.Terms.Isolation}}}

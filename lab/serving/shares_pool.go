@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// pool is one function on shared GPUs: its queue, its instances and its scaler.
+// sharedFunction is one function on shared GPUs: its queue, its instances and its autoscaler.
 type sharedFunction struct {
 	sim              *shareSimulation
 	function         *Function
@@ -53,7 +53,7 @@ func (p *sharedFunction) dispatch() {
 	}
 }
 
-// next removes and returns the next batch of the queue for an idle instance. It refuses requests that are too late.
+// nextBatch removes and returns the next batch of the queue for an idle instance. It refuses requests that are too late.
 func (p *sharedFunction) nextBatch(idle *instance) []int32 {
 	most := 0
 	if idle != nil {
@@ -80,7 +80,7 @@ func (p *sharedFunction) wakeAt(t time.Duration) {
 	p.sim.clock.schedule(t, p.dispatch)
 }
 
-// load returns the state of the instances that the queue decides by.
+// batchingLoad returns the state of the function's instances, on which the queue bases its decisions.
 func (p *sharedFunction) batchingLoad(idle *instance) batching.Load {
 	l := batching.Load{}
 	free := time.Duration(-1)
@@ -113,7 +113,7 @@ func (p *sharedFunction) ended(i *instance) {
 	p.dispatch()
 }
 
-// leave removes an instance after its current batch.
+// remove removes an instance of the function, after its running batch if there is one.
 func (p *sharedFunction) remove(i *instance) {
 	i.leaving = true
 	if i.batch == nil {

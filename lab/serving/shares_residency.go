@@ -8,13 +8,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// residencyRules sets when an instance reserves its SMs and when an unused one ends (FF-41, FF-43, FF-44).
+// residencyPolicy decides when an instance reserves its SMs and when an unused one is removed, as for MIG slices in FluidFaaS.
 var residencyPolicy = residency.Policy{Window: useWindow}
 
-// useWindow is the time over which utilisation is averaged.
+// useWindow is the time over which the utilisation of an instance is averaged.
 const useWindow = 30 * time.Second
 
-// review updates the residency of every instance by its utilisation. At most one instance of a function is Shared (FF-45).
+// updateResidency changes the residency of the function's instances according to their utilisation: whether they reserve SMs, and whether
+// they are removed. At most one instance is Shared.
 func (p *sharedFunction) updateResidency() {
 	now := p.sim.clock.now
 	for _, i := range slices.Clone(p.instances) {
@@ -58,7 +59,7 @@ func (p *sharedFunction) sharedInstance() *instance {
 	return nil
 }
 
-// retiredInstance returns an instance that is loaded but not deployed, or nil.
+// retiredInstance returns an instance that is loaded but not counted as deployed by the autoscaler, or nil.
 func (p *sharedFunction) retiredInstance() *instance {
 	for _, i := range p.instances {
 		if !i.deployed && !i.leaving {

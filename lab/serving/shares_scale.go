@@ -7,8 +7,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// scale runs the scaler and applies its decisions. The scaler sees only deployed instances: surplus ones are deleted, or
-// retired where the policy retains them.
+// scale runs the function's autoscaler and applies its decisions. The autoscaler sees only deployed instances: surplus ones are deleted,
+// or retired (kept loaded, but not deployed) where the policy retains them.
 func (p *sharedFunction) scale() error {
 	decisions, state, err := p.scaler.Decide(p.sim.clock.now, scaling.Rate(p.arrived), p.state)
 	if err != nil {
@@ -30,8 +30,8 @@ func (p *sharedFunction) scale() error {
 	return nil
 }
 
-// deploy starts an instance: at once if a retired one exists, else after loading from host memory or storage. If no GPU has
-// capacity it does nothing, and the scaler requests it again.
+// deploy starts an instance that the autoscaler requested: at once if a retired one exists, otherwise after loading from host memory or
+// storage. If no GPU has capacity it does nothing, and the autoscaler requests the instance again.
 func (p *sharedFunction) deploy(want scaling.Instance) {
 	if i := p.retiredInstance(); i != nil {
 		i.id, i.deployed = want.ID, true
@@ -61,7 +61,8 @@ func (p *sharedFunction) deploy(want scaling.Instance) {
 	})
 }
 
-// adopt updates the scaler's state to the configuration that was deployed, which may differ from the requested one.
+// recordConfiguration writes the configuration of a deployed instance, which may differ from the requested one, to the autoscaler's
+// state.
 func (p *sharedFunction) recordConfiguration(i *instance) {
 	for at := range p.state.Instances {
 		if p.state.Instances[at].ID == i.id {
@@ -70,8 +71,8 @@ func (p *sharedFunction) recordConfiguration(i *instance) {
 	}
 }
 
-// start places an instance on a GPU, or returns nil if none has capacity. With retention, one instance of a function
-// initially reserves no SMs (FF-44, FF-45).
+// placeInstance places a new instance on a GPU, or returns nil if none has capacity. Where the policy retains instances, one instance of
+// a function initially reserves no SMs.
 func (p *sharedFunction) placeInstance(id scaling.ID, c scaling.Configuration) *instance {
 	w := p.sim
 	i := &instance{id: id, function: p, configuration: c, deployed: true, since: w.clock.now, lastUsed: w.clock.now}
@@ -94,8 +95,8 @@ func (p *sharedFunction) forget(id scaling.ID) {
 	p.state.Instances = slices.DeleteFunc(p.state.Instances, func(i scaling.Instance) bool { return i.ID == id })
 }
 
-// withdraw removes an instance from the deployed ones. A retained instance keeps its memory and runs on SMs that are left
-// over, one per function; others move to host memory.
+// undeploy removes an instance from those that the autoscaler counts. Where the policy retains instances, one per function keeps its
+// memory and runs on SMs that are left over, and the others move to host memory.
 func (p *sharedFunction) undeploy(id scaling.ID) {
 	p.forget(id)
 	i := p.find(id)
@@ -116,13 +117,13 @@ func (p *sharedFunction) undeploy(id scaling.ID) {
 	}
 }
 
-// spare is an instance whose model data are kept in host memory.
+// warmInstance is an instance whose model data is kept in host memory.
 type warmInstance struct {
 	configuration scaling.Configuration
 	since         time.Duration
 }
 
-// evict moves an instance to host memory.
+// moveToHost moves an instance's model data to host memory and removes the instance.
 func (p *sharedFunction) moveToHost(i *instance) {
 	p.warm = append(p.warm, warmInstance{i.configuration, p.sim.clock.now})
 	if i.deployed {

@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Spec is the file format of an input: hardware, prices, and functions with their profiles. Times are in seconds.
+// Spec is the file format of a simulation's input: hardware, prices, and functions with their profiles. Times are in seconds.
 type Spec struct {
 	GPUs         int               `json:"gpus"` // whole ones, to be shared
 	GPUMemoryMiB int64             `json:"gpuMemoryMiB"`
@@ -24,13 +24,13 @@ type MIGSpec struct {
 	Geometries map[string][]GPUGroup `json:"geometries"`
 }
 
-// Cut is a number of GPUs with the same MIG profiles.
+// GPUGroup is a number of GPUs with the same MIG profiles.
 type GPUGroup struct {
 	Count    int      `json:"count"`
 	Profiles []string `json:"profiles"`
 }
 
-// FunctionSpec is a function with its load and its profiles. Shares and the tables of nodes are file names.
+// FunctionSpec is a function with its load and its profiles. The shares and the nodes' tables are names of files.
 type FunctionSpec struct {
 	Name      string  `json:"name"`
 	SLO       float64 `json:"slo"`      // or

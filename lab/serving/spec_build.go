@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Load describes how a trace is replayed.
+// Replay describes how a trace is replayed as the load of a simulation.
 type Replay struct {
 	Series []trace.Series
 	Scale  float64       // of all functions
@@ -22,8 +22,8 @@ type Replay struct {
 	Step     time.Duration // over which rates are taken, where that is longer than the trace's steps: of few requests, shorter ones say little
 }
 
-// Build returns the input that a spec and a load describe. open returns the text of a table by its name. Errors are
-// *share.FieldError or those of open.
+// Build returns the input that a specification and a replayed trace describe. The argument open returns the text of a table by its name.
+// Errors are *share.FieldError or those of open.
 func (s *Spec) Build(l Replay, open func(name string) (string, error)) (*Input, error) {
 	in := &Input{
 		GPUs: s.GPUs, GPUMemory: share.Bytes(s.GPUMemoryMiB) * share.MiB, MIG: MIG{Model: s.MIG.Model},
@@ -63,7 +63,7 @@ func (s *Spec) Build(l Replay, open func(name string) (string, error)) (*Input, 
 	return in, nil
 }
 
-// cut returns the GPUs of a geometry. An empty name selects the only geometry.
+// profilesByGPU returns the MIG profiles of each GPU in the named geometry. An empty name selects the only geometry.
 func (m *MIGSpec) profilesByGPU(name string) ([][]string, error) {
 	names := slices.Sorted(maps.Keys(m.Geometries))
 	if name == "" && len(names) == 1 {
@@ -150,7 +150,8 @@ func (f *FunctionSpec) source(l Replay) (trace.Source, error) {
 	return source, source.Validate()
 }
 
-// graph reads the components of a function into out. With sloScale it also sets the SLO from their times.
+// readGraph reads the components of a function and their profiles into out. With sloScale it sets the SLO to that multiple of their
+// times.
 func (s *Spec) readGraph(f *FunctionSpec, out *Function, open func(string) (string, error)) error {
 	if !(f.SLOScale >= 0 && f.SLOScale <= 1000) || f.SLOScale > 0 && (f.SLO > 0 || len(f.Nodes) == 0) {
 		return share.Invalid("sloScale", "%v: want a factor up to 1000, instead of slo and for nodes", f.SLOScale)

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// node returns a component with the times of its table, and its time on the smallest slice that holds it.
+// readNode returns a component of a function with the execution times of its table, and its time on the smallest slice that holds it.
 func (s *Spec) readNode(f *FunctionSpec, at int, open func(string) (string, error)) (pipeline.Node, time.Duration, error) {
 	n := &f.Nodes[at]
 	node := pipeline.Node{
@@ -48,8 +48,8 @@ func (s *Spec) readNode(f *FunctionSpec, at int, open func(string) (string, erro
 	return node, slowest, nil
 }
 
-// runs reports whether a row has the node's batch size and a profile on which the node runs. Profiles with media engines are
-// excluded.
+// matches reports whether a row of the table has the component's batch size and is for a MIG profile on which the component runs.
+// Profiles with media engines never match.
 func (n *NodeSpec) matches(row SliceTime, p *mig.Profile) bool {
 	return row.Batch == n.Batch && row.Compute == p.Compute && !p.Media && !slices.Contains(n.NotOn, p.Name)
 }

@@ -9,17 +9,17 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// surface is the latency of a batch by size and SMs, interpolated linearly between measured SMs, then between measured batch
-// sizes. Below the measured SMs latency is inversely proportional to them; above, it is constant. Measurements are smoothed
-// so that more SMs are never slower and a larger batch is never faster.
+// latencySurface is the latency of a batch by size and SMs, interpolated linearly between measured SMs, then between measured batch
+// sizes. Below the measured SMs latency is inversely proportional to them; above, it is constant. Measurements are smoothed so that more
+// SMs are never slower and a larger batch is never faster.
 type latencySurface struct {
 	takes [][]time.Duration // by batch-1, then by SMs in steps of surfaceStep
 }
 
-// surfaceStep is the resolution of a surface in per mille of the SMs.
+// surfaceStep is the resolution of a latencySurface in per mille of the SMs.
 const surfaceStep share.PerMille = 5
 
-// newSurface returns the surface of points of one model with the same quota.
+// newSurface returns the latency surface through measurements of one model with equal quota.
 func newSurface(points []profile.Point) *latencySurface {
 	byBatch := map[int][]profile.Point{}
 	for _, p := range points {
@@ -44,7 +44,7 @@ func newSurface(points []profile.Point) *latencySurface {
 	return s
 }
 
-// overSMs returns the latencies of one batch size by SMs.
+// interpolateSMs returns the latencies of one batch size for all SMs in steps of surfaceStep.
 func interpolateSMs(points []profile.Point) []time.Duration {
 	slices.SortFunc(points, func(a, b profile.Point) int { return cmp.Compare(a.Resource.SM, b.Resource.SM) })
 	row := make([]time.Duration, share.Whole/surfaceStep+1)
@@ -67,7 +67,8 @@ func interpolateSMs(points []profile.Point) []time.Duration {
 	return row
 }
 
-// between returns the interpolated latencies of batch size b. Sizes below the smallest measured one use its latencies.
+// interpolateBatch returns the latencies of batch size b, interpolated between those of the nearest measured sizes. A size below the
+// smallest measured one has the latencies of that one.
 func interpolateBatch(rows map[int][]time.Duration, batches []int, b int) []time.Duration {
 	at := slices.IndexFunc(batches, func(x int) bool { return x >= b })
 	high := rows[batches[at]]
@@ -87,7 +88,7 @@ func line(a, b time.Duration, part float64) time.Duration {
 	return a + time.Duration(part*float64(b-a))
 }
 
-// largest returns the largest measured batch size whose latency on sm is at most bound; at least 1.
+// largestBatch returns the largest batch size whose latency on the given SMs is at most the time bound; at least 1.
 func (s *latencySurface) largestBatch(sm share.PerMille, bound time.Duration) int {
 	batch := 1
 	for batch < len(s.takes) && s.latency(batch+1, sm) <= bound {
@@ -96,14 +97,14 @@ func (s *latencySurface) largestBatch(sm share.PerMille, bound time.Duration) in
 	return batch
 }
 
-// enough returns the fewest SMs, at most limit, with which a batch takes at most bound. It returns limit if none suffice.
+// fewestSMs returns the fewest SMs, at most limit, with which a batch takes at most the time bound. It returns limit if none suffice.
 func (s *latencySurface) fewestSMs(batch int, limit share.PerMille, bound time.Duration) share.PerMille {
 	row := s.takes[batch-1][:limit/surfaceStep+1]
 	at, _ := slices.BinarySearchFunc(row, bound, func(t, target time.Duration) int { return cmp.Compare(target, t) })
 	return min(share.PerMille(at)*surfaceStep, limit)
 }
 
-// at returns the latency of a batch on the given SMs.
+// latency returns the latency of a batch on the given SMs.
 func (s *latencySurface) latency(batch int, sm share.PerMille) time.Duration {
 	return s.takes[batch-1][sm/surfaceStep]
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// requestTable names the columns of a table with one request per row.
+// requestTable names the columns of a CSV table with one request per row.
 type requestTable struct {
 	time  string // column: when the request came, or was answered
 	less  string // column of the seconds to take off it; none if empty
@@ -20,7 +20,7 @@ type requestTable struct {
 	parse func(word string, line int, column string) (float64, error)
 }
 
-// request is the function name and the time, in seconds, of one request.
+// request is the function name and the time, in seconds, of one recorded request.
 type request struct {
 	name string
 	at   float64
@@ -76,7 +76,7 @@ func parseDate(word string, line int, column string) (float64, error) {
 	return float64(at.UnixNano()) / 1e9, nil
 }
 
-// count returns the number of requests per second for each function, starting at the first request of all.
+// countPerSecond returns the number of requests per second for each function, starting at the first request of all.
 func countPerSecond(all []request) ([]Series, error) {
 	if len(all) == 0 {
 		return nil, share.Invalid("trace", "has no requests")
@@ -144,7 +144,7 @@ func readMinutes(text string) ([]Series, error) {
 	return all, nil
 }
 
-// Sum returns the sum of all series, so that a sparse trace can drive a busy function. They must have the same step.
+// Sum returns the sum of all series, so that a sparse trace can drive a busy function. They must have equal steps.
 func Sum(all []Series) Series {
 	sum := Series{Name: "sum", Step: all[0].Step}
 	for _, s := range all {

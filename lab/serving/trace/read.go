@@ -86,7 +86,7 @@ func readRates(text string) ([]Series, error) {
 	return []Series{s}, nil
 }
 
-// number parses a finite number of at least zero.
+// parseNumber parses a finite number of at least zero.
 func parseNumber(word string, line int, column string) (float64, error) {
 	x, err := strconv.ParseFloat(word, 64)
 	if err != nil || !(x >= 0) || math.IsInf(x, 0) {
@@ -95,7 +95,7 @@ func parseNumber(word string, line int, column string) (float64, error) {
 	return x, nil
 }
 
-// rows returns an iterator over the rows of CSV text with a header.
+// csvRows returns an iterator over the rows of CSV text with a header.
 func csvRows(text string) iter.Seq2[table.Row, error] {
 	return func(yield func(table.Row, error) bool) {
 		for r, err := range table.Rows(strings.NewReader(text)) {
@@ -109,7 +109,7 @@ func csvRows(text string) iter.Seq2[table.Row, error] {
 	}
 }
 
-// column returns the index of a column, or an error if the header lacks it.
+// columnIndex returns the index of a column, or an error if the header of the table lacks it.
 func columnIndex(r *table.Row, name string) (int, error) {
 	i := r.Column(name)
 	if i < 0 {

@@ -30,7 +30,7 @@ const (
 	maxSeries   = 100_000
 )
 
-// Length returns how long the series lasts.
+// Length returns the duration of the series.
 func (s *Series) Length() time.Duration { return time.Duration(len(s.Counts)) * s.Step }
 
 // Rate returns the mean number of requests a second.
@@ -62,7 +62,7 @@ func (s *Series) Validate() error {
 	return nil
 }
 
-// Source describes how the arrivals of one function are drawn from a series.
+// Source describes how the arrivals of one function are drawn from a series of request counts.
 type Source struct {
 	Series *Series
 	Scale  float64       // requests for each that was recorded
@@ -91,8 +91,8 @@ type Arrival struct {
 	Function int32
 }
 
-// Arrivals draws the requests of all functions until a time, in the order of time. Each function has its own random number
-// generator, so that adding a function does not change the others.
+// Arrivals draws the requests of all functions until a time, in the order of time. Each function has a random number generator of its
+// own, so that adding a function does not change the others.
 func Arrivals(sources []Source, until time.Duration, seed uint64) []Arrival {
 	var all []Arrival
 	for f := range sources {
@@ -102,7 +102,7 @@ func Arrivals(sources []Source, until time.Duration, seed uint64) []Arrival {
 	return all
 }
 
-// draw appends the arrivals of one function. It draws exponential gaps in expected requests and maps them to time by the
+// drawArrivals appends the arrivals of one function. It draws exponential gaps in units of expected requests and maps them to time by the
 // rate of each step (the time change of a Poisson process).
 func drawArrivals(all []Arrival, s *Source, function int32, until time.Duration, random *rand.Rand) []Arrival {
 	next, passed := random.ExpFloat64(), 0.0
