@@ -54,7 +54,7 @@ func newCallSimulation(in *Input, c *clock, r *record, modes []planning.Mode, pl
 	for n := range made.Groups {
 		g, err := w.newGroup(in, made.Groups[n], uint64(n))
 		if err != nil {
-			return nil, within(fmt.Sprintf("groups[%d]", n), err)
+			return nil, profile.WithinField(fmt.Sprintf("groups[%d]", n), err)
 		}
 		for _, a := range g.plan.Applications {
 			w.groups[index[a.Name]] = g

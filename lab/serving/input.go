@@ -63,7 +63,7 @@ func (in *Input) Validate() error {
 	for i := range in.Functions {
 		f, path := &in.Functions[i], fmt.Sprintf("functions[%d]", i)
 		if err := f.validate(); err != nil {
-			return within(path, err)
+			return profile.WithinField(path, err)
 		}
 		if names[f.Name] {
 			return share.Invalid(path+".name", "%.64q is there twice", f.Name)
@@ -102,7 +102,7 @@ func (f *Function) validate() error {
 	}
 	for i := range f.Points {
 		if err := validatePoint(&f.Points[i]); err != nil {
-			return within(fmt.Sprintf("points[%d]", i), err)
+			return profile.WithinField(fmt.Sprintf("points[%d]", i), err)
 		}
 	}
 	return nil
@@ -139,13 +139,5 @@ func (in *Input) validateShares() error {
 			return share.Invalid(path+".memory", "%d MiB is no part of a GPU with %d", f.Memory/share.MiB, in.GPUMemory/share.MiB)
 		}
 	}
-	return within("prices", in.Prices.Validate(nil))
-}
-
-// within prefixes the field of a validation error with the path of its parent.
-func within(path string, err error) error {
-	if field, ok := err.(*share.FieldError); ok {
-		return &share.FieldError{Field: path + "." + field.Field, Reason: field.Reason}
-	}
-	return err
+	return profile.WithinField("prices", in.Prices.Validate(nil))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/pipeline"
 	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
+	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
@@ -61,7 +62,7 @@ func newMIGSimulation(in *Input, c *clock, r *record, p migPolicy) (*migSimulati
 	for i := range in.Functions {
 		a, err := w.newFunction(&in.Functions[i], kindsOf(w.free))
 		if err != nil {
-			return nil, within(fmt.Sprintf("functions[%d]", i), err)
+			return nil, profile.WithinField(fmt.Sprintf("functions[%d]", i), err)
 		}
 		w.functions = append(w.functions, a)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/pipeline"
+	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -30,7 +31,7 @@ func (in *Input) validateMIG() (map[string]pipeline.Kind, error) {
 	kinds := map[string]pipeline.Kind{}
 	for g, names := range in.MIG.GPUs {
 		if err := in.validateGPU(model, names, kinds); err != nil {
-			return nil, within(fmt.Sprintf("mig.geometries: GPU %d", g), err)
+			return nil, profile.WithinField(fmt.Sprintf("mig.geometries: GPU %d", g), err)
 		}
 	}
 	for i := range in.Functions {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/batching"
 	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -56,7 +57,7 @@ func newShareSimulation(in *Input, c *clock, r *record, p sharePolicy) (*shareSi
 	for i := range in.Functions {
 		pool, err := w.newFunction(&in.Functions[i])
 		if err != nil {
-			return nil, within(fmt.Sprintf("functions[%d]", i), err)
+			return nil, profile.WithinField(fmt.Sprintf("functions[%d]", i), err)
 		}
 		w.functions = append(w.functions, pool)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gshare-dev/gshare/lab/serving/trace"
 	"github.com/gshare-dev/gshare/vgpu/pipeline"
+	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -46,7 +47,7 @@ func (s *Spec) Build(l Replay, open func(name string) (string, error)) (*Input, 
 	for i := range s.Functions {
 		f, source, err := s.function(&s.Functions[i], l, open)
 		if err != nil {
-			return nil, within(fmt.Sprintf("functions[%d]", i), err)
+			return nil, profile.WithinField(fmt.Sprintf("functions[%d]", i), err)
 		}
 		in.Functions, sources = append(in.Functions, f), append(sources, source)
 		if l.Until == 0 {
@@ -120,7 +121,7 @@ func (s *Spec) function(f *FunctionSpec, l Replay, open func(string) (string, er
 			return out, trace.Source{}, err
 		}
 		if out.Points, err = ReadShares(text, f.Name, "GPU"); err != nil {
-			return out, trace.Source{}, within("shares", err)
+			return out, trace.Source{}, profile.WithinField("shares", err)
 		}
 	}
 	if err := s.readGraph(f, &out, open); err != nil {
@@ -167,7 +168,7 @@ func (s *Spec) readGraph(f *FunctionSpec, out *Function, open func(string) (stri
 	for i := range f.Nodes {
 		node, slowest, err := s.readNode(f, i, open)
 		if err != nil {
-			return within(fmt.Sprintf("nodes[%d]", i), err)
+			return profile.WithinField(fmt.Sprintf("nodes[%d]", i), err)
 		}
 		out.Graph.Nodes = append(out.Graph.Nodes, node)
 		alone += slowest

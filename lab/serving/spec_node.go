@@ -6,6 +6,7 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/pipeline"
+	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -31,7 +32,7 @@ func (s *Spec) readNode(f *FunctionSpec, at int, open func(string) (string, erro
 	}
 	rows, err := ReadSlices(text)
 	if err != nil {
-		return node, 0, within("table", err)
+		return node, 0, profile.WithinField("table", err)
 	}
 	slowest := time.Duration(0)
 	for _, row := range rows {

@@ -27,7 +27,7 @@ func ReadShares(text, model, device string) ([]profile.Point, error) {
 			Mean: took, P95: took, P99: took, Throughput: row[3],
 		}
 		if err := p.Validate(); err != nil {
-			return nil, within(fmt.Sprintf("line %d", i+1), err)
+			return nil, profile.WithinField(fmt.Sprintf("line %d", i+1), err)
 		}
 		points = append(points, p)
 	}

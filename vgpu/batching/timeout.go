@@ -53,7 +53,7 @@ func (e *TimeoutAccumulator) Add(c Class) {
 		e.open += math.Exp(-e.exponent) * -math.Expm1(-e.rate*step) / e.rate
 	}
 	e.exponent += e.rate * step
-	e.last, e.rate, e.weighted = c.Timeout, e.rate+c.Rate, e.weighted+c.Rate*e.open
+	e.last, e.rate, e.weighted = c.Timeout, e.rate+c.Rate, e.weighted+c.Rate*e.open // P6
 }
 
 // Rate returns the sum of the arrival rates of all classes, in requests per second.

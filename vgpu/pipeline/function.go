@@ -82,7 +82,7 @@ func (n *Node) expectedTime(worst time.Duration) time.Duration {
 	if n.Chance == 0 {
 		return worst
 	}
-	return max(worst*time.Duration(n.Chance)/time.Duration(share.Whole), 1)
+	return max(worst*time.Duration(n.Chance)/time.Duration(share.Whole), 1) // U23
 }
 
 // Whole returns the function as a single node, as it runs on one slice. It can run on the kinds of slices on which all nodes were

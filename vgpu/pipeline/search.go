@@ -36,7 +36,7 @@ func (r *Ranking) assignPartition(p *rankedPartition, free [][]Slice, d Demand) 
 		}
 		return Assignment{}, ErrNoFit
 	}
-	budget := d.SLO - d.Queue - r.transferTime(p)
+	budget := d.SLO - d.Queue - r.transferTime(p) // U8
 	choices = slices.DeleteFunc(choices, func(c *partialChoice) bool { return c.before > budget })
 	if len(choices) == 0 {
 		return Assignment{}, ErrSLO
@@ -158,7 +158,7 @@ func (r *Ranking) groupByKind(free []Slice) ([][]Slice, error) {
 func (r *Ranking) compareSize(a, b *partialChoice) int {
 	computeA, memoryA := r.sizeOf(a.used)
 	computeB, memoryB := r.sizeOf(b.used)
-	return cmp.Or(cmp.Compare(computeA, computeB), cmp.Compare(memoryA, memoryB), cmp.Compare(a.before, b.before))
+	return cmp.Or(cmp.Compare(computeA, computeB), cmp.Compare(memoryA, memoryB), cmp.Compare(a.before, b.before)) // U9
 }
 
 // sizeOf returns the total compute slices and memory of the slices in use.

@@ -42,5 +42,5 @@ func (a *Application) validate() error {
 
 // compareUrgency orders applications by SLO, then rate, then name.
 func compareUrgency(a, b Application) int {
-	return cmp.Or(cmp.Compare(a.SLO, b.SLO), cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(cmp.Compare(a.SLO, b.SLO), cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.Name, b.Name)) // P17
 }

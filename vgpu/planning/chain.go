@@ -40,7 +40,7 @@ func (c *Chain) Validate() error {
 	}
 	for i, l := range c.Layers {
 		if err := l.validate(); err != nil {
-			return within(fmt.Sprintf("layers[%d]", i), err)
+			return profile.WithinField(fmt.Sprintf("layers[%d]", i), err)
 		}
 	}
 	return nil

@@ -25,7 +25,7 @@ type CutParameters struct {
 
 // DefaultCutParameters returns default parameters for splitting a model into stages, with the given prices and platform.
 func DefaultCutParameters(prices Book, platform Platform) CutParameters {
-	return CutParameters{
+	return CutParameters{ // P13
 		Prices: prices, Platform: platform, CPU: 2000, Master: profile.Master{CPU: 100, MemoryMiB: 128},
 		MaxStages: 8, MaxWorkers: 16, Call: 0.005, Bandwidth: 100e6, MaxTime: 600, Gain: 0.05, Slack: 0.05,
 	}

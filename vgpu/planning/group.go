@@ -120,7 +120,7 @@ func newGroup(sorted []Application, c choice) Group {
 		g.Config.Instances = c.instances
 	}
 	for _, a := range sorted {
-		g.Timeouts = append(g.Timeouts, a.SLO-c.latency.P99)
+		g.Timeouts = append(g.Timeouts, a.SLO-c.latency.P99) // P7
 	}
 	return g
 }

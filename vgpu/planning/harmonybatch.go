@@ -76,7 +76,7 @@ const (
 // is found by bisection.
 func (o *options) knee(slo profile.Seconds) float64 {
 	low, high := leastKnee, float64(mostKnee)
-	for high-low > kneeWidth {
+	for high-low > kneeWidth { // P5
 		rate := (low + high) / 2
 		if c := o.provision(demand{slo, rate, slo}); c.feasible() && c.config.Mode.onGPU() {
 			high = rate

@@ -33,14 +33,14 @@ func (in *Input) Validate() error {
 			return share.Invalid("modes", "%.64q is none of %v", string(m), Modes())
 		}
 	}
-	return cmp.Or(in.validModels(), in.validApplications(), within("prices", in.Prices.Validate(in.usedModes())), within("platform", in.Platform.Validate()))
+	return cmp.Or(in.validModels(), in.validApplications(), profile.WithinField("prices", in.Prices.Validate(in.usedModes())), profile.WithinField("platform", in.Platform.Validate()))
 }
 
 func (in *Input) validModels() error {
 	for i := range in.Models {
 		path := fmt.Sprintf("models[%d]", i)
 		if err := in.Models[i].Validate(); err != nil {
-			return within(path, err)
+			return profile.WithinField(path, err)
 		}
 		if m := in.Models[i].Share; m != nil && in.Platform.QuotaStep > 0 {
 			if n := len(m.Curves) * m.MaxBatch * int(share.Whole/in.Platform.QuotaStep); n > maxShares {
@@ -59,7 +59,7 @@ func (in *Input) validApplications() error {
 	for i := range in.Applications {
 		a, path := &in.Applications[i], fmt.Sprintf("applications[%d]", i)
 		if err := a.validate(); err != nil {
-			return within(path, err)
+			return profile.WithinField(path, err)
 		}
 		if names[a.Name] {
 			return share.Invalid(path+".name", "%.64q is there twice", a.Name)
@@ -95,11 +95,3 @@ func (in *Input) usedModes() []Mode {
 }
 
 func contains(modes []Mode, m Mode) bool { return slices.Contains(modes, m) }
-
-// within prefixes the field of a validation error with the path of its parent.
-func within(path string, err error) error {
-	if field, ok := err.(*share.FieldError); ok {
-		return &share.FieldError{Field: path + "." + field.Field, Reason: field.Reason}
-	}
-	return err
-}

@@ -99,7 +99,7 @@ func cpuOptions(m *profile.CPU, in *Input) []option {
 func gpuOptions(m *profile.GPU, in *Input) []option {
 	var all []option
 	for batch := 1; batch <= m.MaxBatch; batch++ {
-		least := max(1, int((m.Memory.Memory(batch)+gb-1)/gb))
+		least := max(1, int((m.Memory.Memory(batch)+gb-1)/gb)) // P20
 		for g := least; g <= m.CardGB; g++ {
 			c := profile.MilliCPU(g) * in.Platform.MilliCPUPerGB
 			memory := m.HostMemory.Memory(batch)

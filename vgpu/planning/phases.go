@@ -45,7 +45,7 @@ func (m *greedyMerge) merge(i, j int, allowed func(Group) bool) bool {
 	for _, g := range m.groups[i:j] {
 		apart += g.Cost
 	}
-	if !(joined.Cost < apart) || !allowed(joined) {
+	if !(joined.Cost < apart) || !allowed(joined) { // P1
 		return false
 	}
 	m.replace(i, j, joined)
@@ -60,7 +60,7 @@ func (m *greedyMerge) replace(i, j int, by Group) {
 // bounds on summed rates, which only save time and could exclude a cheaper plan.
 func (m *greedyMerge) phaseI() {
 	for i := 0; i < len(m.groups); i++ {
-		for j := i + 1; j < len(m.groups) && !m.onGPU(i) && !m.onGPU(j); {
+		for j := i + 1; j < len(m.groups) && !m.onGPU(i) && !m.onGPU(j); { // P4
 			if m.merge(i, j+1, func(Group) bool { return true }) {
 				j = i
 			}
@@ -73,8 +73,8 @@ func (m *greedyMerge) phaseI() {
 // not before the first.
 func (m *greedyMerge) phaseII() {
 	for i := 0; i+1 < len(m.groups); {
-		if (m.onGPU(i) || m.onGPU(i+1)) && m.merge(i, i+2, func(g Group) bool { return g.Config.Mode.onGPU() }) {
-			i = max(0, i-1)
+		if (m.onGPU(i) || m.onGPU(i+1)) && m.merge(i, i+2, func(g Group) bool { return g.Config.Mode.onGPU() }) { // P2
+			i = max(0, i-1) // P3
 		} else {
 			i++
 		}

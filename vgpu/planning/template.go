@@ -56,7 +56,7 @@ func Cut(c Chain, terms CutParameters) (Templates, error) {
 // chooseTemplate returns the template that Cut prefers. The candidates are sorted by latency, then cost.
 func chooseTemplate(candidates []Template, whole Template) Template {
 	for _, p := range candidates {
-		if p.Cost <= whole.Cost {
+		if p.Cost <= whole.Cost { // P12
 			return p
 		}
 	}

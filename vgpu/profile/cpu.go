@@ -1,7 +1,6 @@
 package profile
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -26,20 +25,12 @@ func (m *CPU) Validate() error {
 		return share.Invalid("mean, p99", "%d and %d batch sizes: want as many of both, and at least one", len(m.Mean), len(m.P99))
 	}
 	for i := range m.Mean {
-		if err := within(fmt.Sprintf("mean[%d]", i), m.Mean[i].Validate()); err != nil {
+		if err := WithinField(fmt.Sprintf("mean[%d]", i), m.Mean[i].Validate()); err != nil {
 			return err
 		}
-		if err := within(fmt.Sprintf("p99[%d]", i), m.P99[i].Validate()); err != nil {
+		if err := WithinField(fmt.Sprintf("p99[%d]", i), m.P99[i].Validate()); err != nil {
 			return err
 		}
 	}
-	return within("memoryMiB", m.Memory.Validate())
-}
-
-// within prefixes the field of a validation error with the path of its parent.
-func within(path string, err error) error {
-	if field, ok := errors.AsType[*share.FieldError](err); ok {
-		return &share.FieldError{Field: path + "." + field.Field, Reason: field.Reason}
-	}
-	return err
+	return WithinField("memoryMiB", m.Memory.Validate())
 }

@@ -19,11 +19,11 @@ func FitCPU(points []Point) (*CPU, Accuracy, error) {
 		}
 		curve, e, err := FitExponential(c, mean)
 		if err != nil {
-			return nil, worst, within(fmt.Sprintf("batch %d", batch), err)
+			return nil, worst, WithinField(fmt.Sprintf("batch %d", batch), err)
 		}
 		m.Mean, worst.Mean = append(m.Mean, curve), max(worst.Mean, e)
 		if curve, e, err = FitExponential(c, p99); err != nil {
-			return nil, worst, within(fmt.Sprintf("batch %d, p99", batch), err)
+			return nil, worst, WithinField(fmt.Sprintf("batch %d, p99", batch), err)
 		}
 		m.P99, worst.P99 = append(m.P99, curve), max(worst.P99, e)
 	}
@@ -32,7 +32,7 @@ func FitCPU(points []Point) (*CPU, Accuracy, error) {
 func cpuSeries(points []Point, batch int) (c []MilliCPU, mean, p99 []float64, err error) {
 	for i, p := range points {
 		if err := p.Validate(); err != nil {
-			return nil, nil, nil, within(fmt.Sprintf("points[%d]", i), err)
+			return nil, nil, nil, WithinField(fmt.Sprintf("points[%d]", i), err)
 		}
 		if p.Resource.CPU == 0 {
 			return nil, nil, nil, share.Invalid(fmt.Sprintf("points[%d].resource", i), "is not in vCPUs")
@@ -49,7 +49,7 @@ func FitBatches(points []Point) (Linear, MAPE, error) {
 	var batch, mean []float64
 	for i, p := range points {
 		if err := p.Validate(); err != nil {
-			return Linear{}, 0, within(fmt.Sprintf("points[%d]", i), err)
+			return Linear{}, 0, WithinField(fmt.Sprintf("points[%d]", i), err)
 		}
 		if p.Resource != points[0].Resource || p.Resource.CPU != 0 {
 			return Linear{}, 0, share.Invalid(fmt.Sprintf("points[%d].resource", i), "is another than the first, or no GPU")

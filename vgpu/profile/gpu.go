@@ -20,7 +20,7 @@ func timeSliced(exclusive, own, others Seconds, p99 Linear) Latency {
 		return Latency{exclusive, exclusive}
 	}
 	worst := Seconds(math.Ceil(float64(exclusive/own)))*others + exclusive
-	return newLatency(exclusive*(own+others)/own, Seconds(p99.At(float64(worst))))
+	return newLatency(exclusive*(own+others)/own, Seconds(p99.At(float64(worst)))) // P8
 }
 
 // GPU is the latency model of a whole model in one function that buys some GB of a card's memory and the same fraction of its time.
@@ -50,8 +50,8 @@ func (m *GPU) Validate() error {
 	case !inBounds(float64(m.TimeSlice), 1e-9):
 		return share.Invalid("timeSlice", "%v is no positive time in seconds", m.TimeSlice)
 	}
-	return cmp.Or(validBatch(m.MaxBatch), within("exclusive", m.Exclusive.validatePositive()), within("tail", m.Tail.Validate()),
-		within("memoryMiB", m.Memory.Validate()), within("hostMemoryMiB", m.HostMemory.Validate()))
+	return cmp.Or(validBatch(m.MaxBatch), WithinField("exclusive", m.Exclusive.validatePositive()), WithinField("tail", m.Tail.Validate()),
+		WithinField("memoryMiB", m.Memory.Validate()), WithinField("hostMemoryMiB", m.HostMemory.Validate()))
 }
 
 func validBatch(batch int) error {
@@ -102,8 +102,8 @@ func (m *Share) Validate() error {
 			return share.Invalid(fmt.Sprintf("curves[%d].sm", i), "%d per mille is outside 1 to %d", c.SM, share.Whole)
 		}
 		if err := c.Exclusive.validatePositive(); err != nil {
-			return within(fmt.Sprintf("curves[%d].exclusive", i), err)
+			return WithinField(fmt.Sprintf("curves[%d].exclusive", i), err)
 		}
 	}
-	return cmp.Or(validBatch(m.MaxBatch), within("tail", m.Tail.Validate()), within("memoryMiB", m.Memory.Validate()))
+	return cmp.Or(validBatch(m.MaxBatch), WithinField("tail", m.Tail.Validate()), WithinField("memoryMiB", m.Memory.Validate()))
 }

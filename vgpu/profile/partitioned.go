@@ -44,7 +44,7 @@ func (m *Partitioned) Latency(batch int, c [][]MilliCPU) Latency {
 	for s := range m.Stages {
 		stage := m.Stages[s].Latency(batch, c[s])
 		l.Mean += stage.Mean
-		l.P99 += stage.P99
+		l.P99 += stage.P99 // P11
 	}
 	return l
 }
@@ -78,10 +78,10 @@ func (m *Partitioned) Validate() error {
 	}
 	for i, s := range m.Stages {
 		if err := s.validate(); err != nil {
-			return within(fmt.Sprintf("stages[%d]", i), err)
+			return WithinField(fmt.Sprintf("stages[%d]", i), err)
 		}
 	}
-	return cmp.Or(within("transfer", m.Transfer.Validate()), within("master", m.Master.validate()))
+	return cmp.Or(WithinField("transfer", m.Transfer.Validate()), WithinField("master", m.Master.validate()))
 }
 
 func (s *Stage) validate() error {
@@ -90,7 +90,7 @@ func (s *Stage) validate() error {
 	}
 	for i := range s.Workers {
 		if err := s.Workers[i].Validate(); err != nil {
-			return within(fmt.Sprintf("workers[%d]", i), err)
+			return WithinField(fmt.Sprintf("workers[%d]", i), err)
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@
 package profile
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -80,4 +81,43 @@ func (r Resource) Validate() error {
 		return share.Invalid("resource.sm, quota", "%d x %d per mille is no share", r.SM, r.Quota)
 	}
 	return nil
+}
+
+// WithinField returns a *share.FieldError with the path of its parent field as prefix, and any other error unchanged.
+func WithinField(path string, err error) error {
+	if field, ok := err.(*share.FieldError); ok {
+		return &share.FieldError{Field: path + "." + field.Field, Reason: field.Reason}
+	}
+	return err
+}
+
+// Model holds the latency models of one neural network by execution mode. Modes that were not measured are nil.
+type Model struct {
+	Name        string       `json:"name"`
+	CPU         *CPU         `json:"cpu,omitempty"`
+	GPU         *GPU         `json:"gpu,omitempty"`
+	Partitioned *Partitioned `json:"partitioned,omitempty"`
+	Share       *Share       `json:"share,omitempty"`
+}
+
+// Validate returns a *share.FieldError if there is no latency model or one is invalid, or nil.
+func (m *Model) Validate() error {
+	switch {
+	case m.Name == "":
+		return share.Invalid("name", "is empty")
+	case m.CPU == nil && m.GPU == nil && m.Partitioned == nil && m.Share == nil:
+		return share.Invalid("cpu, gpu, partitioned, share", "the profile of %.64q has none of them", m.Name)
+	}
+	return cmp.Or(validPart("cpu", m.CPU), validPart("gpu", m.GPU), validPart("partitioned", m.Partitioned), validPart("share", m.Share))
+}
+
+func validPart[P interface {
+	Validate() error
+	comparable
+}](name string, part P) error {
+	var none P
+	if part == none {
+		return nil
+	}
+	return WithinField(name, part.Validate())
 }

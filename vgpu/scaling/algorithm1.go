@@ -11,7 +11,7 @@ import (
 )
 
 // ErrUnservable reports that no profiled configuration meets the function's SLO. Such a function is not scaled; its owner is told.
-var ErrUnservable = errors.New("no profiled configuration keeps the SLO")
+var ErrUnservable = errors.New("no profiled configuration keeps the SLO") // F5
 
 func unservable(field, format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrUnservable, share.Invalid(field, format, args...))
@@ -29,7 +29,7 @@ type Residual func(r Rate, choices []Configuration) Configuration
 // returned where it needs the least SM-time.
 func LeastArea(r Rate, choices []Configuration) Configuration {
 	return slices.MinFunc(choicesWith(choices, func(t Rate) bool { return t >= r }), func(a, b Configuration) int {
-		return cmp.Or(cmp.Compare(a.area(), b.area()), cmp.Compare(a.Throughput, b.Throughput), byShare(a, b))
+		return cmp.Or(cmp.Compare(a.area(), b.area()), cmp.Compare(a.Throughput, b.Throughput), byShare(a, b)) // F4, F6, F7
 	})
 }
 
@@ -65,7 +65,7 @@ func ScaleUp(gap Rate, choices []Configuration, residual Residual, most int) ([]
 	if err := checkNumber("gap", gap); err != nil {
 		return nil, err
 	}
-	if gap <= negligibleRate || most <= 0 {
+	if gap <= negligibleRate || most <= 0 { // F2, F3
 		return nil, nil
 	}
 	whole := math.Floor(float64(gap / efficient.Throughput))
@@ -86,7 +86,7 @@ func ScaleUp(gap Rate, choices []Configuration, residual Residual, most int) ([]
 // the load needs, so that none is removed before a less efficient one.
 func ScaleDown(gap Rate, queue []Rate) int {
 	for n, throughput := range queue {
-		if gap+throughput > 0 {
+		if gap+throughput > 0 { // F1
 			return n
 		}
 		gap += throughput

@@ -6,7 +6,7 @@ type Predictor func(samples []Rate) Rate
 
 // MeanOrTrend is the default Predictor: it returns the larger of the samples' mean and their linear trend, so that the forecast follows a
 // rise at once and a fall slowly.
-func MeanOrTrend(samples []Rate) Rate { return max(mean(samples), holtForecast(samples)) }
+func MeanOrTrend(samples []Rate) Rate { return max(mean(samples), holtForecast(samples)) } // F9
 
 func mean(samples []Rate) Rate {
 	var sum Rate

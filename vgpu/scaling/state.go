@@ -96,7 +96,7 @@ func (s *State) hotInstances() []int {
 	}
 	slices.SortFunc(at, func(a, b int) int {
 		x, y := &s.Instances[a], &s.Instances[b]
-		return cmp.Or(cmp.Compare(x.Configuration.PerResource(), y.Configuration.PerResource()), cmp.Compare(y.ID, x.ID))
+		return cmp.Or(cmp.Compare(x.Configuration.PerResource(), y.Configuration.PerResource()), cmp.Compare(y.ID, x.ID)) // F8
 	})
 	return at
 }

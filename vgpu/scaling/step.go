@@ -61,7 +61,7 @@ func (s *decider) scaleOut() error {
 	case w.countAbove(throughput) < s.policy.Out:
 		return nil
 	}
-	gap := max(least, s.policy.Predict(w.loads())) - throughput
+	gap := max(least, s.policy.Predict(w.loads())) - throughput // D24
 	added, err := ScaleUp(gap, s.choices, s.policy.Residual, s.policy.Max-len(s.state.Instances))
 	s.create(added, rule)
 	return err
@@ -137,7 +137,7 @@ func (s *decider) move(at int, to Residency, action Action, rule Rule) {
 // the instance was only unneeded and served nothing.
 func (s *decider) record(at int, action Action, rule Rule) {
 	s.decisions = append(s.decisions, Decision{Action: action, Rule: rule, Instance: s.state.Instances[at]})
-	if rule != Unneeded {
+	if rule != Unneeded { // D23
 		s.state.Samples = nil
 	}
 }

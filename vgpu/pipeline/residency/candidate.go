@@ -28,7 +28,7 @@ func (n *Node) bestCandidate(f *function) (candidate, bool) {
 	}
 	var best candidate
 	for _, s := range n.slices {
-		if s.running != nil || s.executionTime(f) == 0 {
+		if s.running != nil || s.executionTime(f) == 0 { // U11
 			continue
 		}
 		p := candidate{f, s, source, load, s.victims(f)}
@@ -46,7 +46,7 @@ func (n *Node) isBetter(a, b *candidate) bool {
 		compareBools(n.isLate(a), n.isLate(b)),
 		compareBools(slices.ContainsFunc(a.victims, hasRequests), slices.ContainsFunc(b.victims, hasRequests)),
 		cmp.Compare(lastUsed(a.victims), lastUsed(b.victims)),
-		a.slice.Kind.Compare(b.slice.Kind),
+		a.slice.Kind.Compare(b.slice.Kind), // U9
 	) < 0
 }
 

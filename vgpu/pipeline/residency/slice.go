@@ -59,7 +59,7 @@ func (s *slice) remove(f *function) {
 // add makes a function resident on a slice that has enough free memory. It reports whether that memory must be scrubbed first, because it
 // may contain data of another tenant.
 func (s *slice) add(f *function) (scrub bool) {
-	scrub = slices.ContainsFunc(s.stale, func(tenant string) bool { return tenant != f.Tenant })
+	scrub = slices.ContainsFunc(s.stale, func(tenant string) bool { return tenant != f.Tenant }) // U22
 	if scrub {
 		s.stale = nil
 	}

@@ -18,7 +18,7 @@ func (n *Node) expireRequests() []Request {
 		}
 		execution, load := n.estimateTimes(f)
 		for _, r := range f.waiting.popLate(n.now, execution+load) {
-			if !n.policy.Refuse {
+			if !n.policy.Refuse { // U14
 				heap.Push(&f.waiting.infeasible, r)
 				continue
 			}

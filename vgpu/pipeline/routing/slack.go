@@ -25,7 +25,7 @@ func (r Request) LatestStart() time.Duration { return r.Deadline - r.Execution -
 // have the least slack and would delay those that can. They are ordered by deadline plus load time, since otherwise two functions with a
 // backlog would be loaded in turn for every request.
 func Compare(now time.Duration, a, b Request) int {
-	hopelessA, hopelessB := a.LatestStart() < now, b.LatestStart() < now
+	hopelessA, hopelessB := a.LatestStart() < now, b.LatestStart() < now // U13, U14
 	switch {
 	case hopelessA && hopelessB:
 		return cmp.Or(cmp.Compare(a.Deadline+a.Load, b.Deadline+b.Load), cmp.Compare(a.ID, b.ID))

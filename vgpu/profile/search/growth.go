@@ -52,7 +52,7 @@ func (g Growth) Best(history []Trial) (GrowthResult, error) {
 		return GrowthResult{}, fmt.Errorf("%w: %w", ErrNoSetting, share.Invalid("slo", "%v: no share runs a batch of one within half of it", g.SLO))
 	}
 	sm := best.Resource.SM
-	return GrowthResult{*best, elasticShare(sm, min(2*sm, share.Whole), best.Memory)}, nil
+	return GrowthResult{*best, elasticShare(sm, min(2*sm, share.Whole), best.Memory)}, nil // D26
 }
 
 // Efficacy returns the throughput per percent of SMs, batch / (t_exec x SM rate), which Dilu calls TE.

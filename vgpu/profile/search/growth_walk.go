@@ -51,7 +51,7 @@ func (w *growthReplay) doubleBatch() {
 // tries the same batch with more SMs while that helps, or else the doubled batch with two more steps.
 func (w *growthReplay) probeFurther() {
 	end := *w.at
-	for w.updateBest(w.trialMeetingSLO(w.at.Batch, w.at.Resource.SM+w.Step)) {
+	for w.updateBest(w.trialMeetingSLO(w.at.Batch, w.at.Resource.SM+w.Step)) { // D27
 		w.at = w.best
 	}
 	if w.next != nil || w.at.Resource != end.Resource {
