@@ -25,7 +25,7 @@ func All() map[string]Factory {
 	return all
 }
 
-// New returns the factory of the plugin of this name, with a ledger that all profiles of the process share.
+// New returns the factory of the named plugin, with a ledger of assumed placements that all profiles of the process share.
 func New(name string, l *ledger.Ledger) Factory {
 	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		plugin, err := registry.Load(name, args)

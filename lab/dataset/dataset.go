@@ -37,7 +37,7 @@ func ReadFile(name string) ([]byte, error) {
 	return io.ReadAll(unpacked)
 }
 
-// tester is the subset of testing.TB that Need uses, so that programs do not link package testing.
+// tester is the subset of testing.TB that MustRead uses, so that programs do not link package testing.
 type tester interface {
 	Helper()
 	Skipf(format string, args ...any)
@@ -47,9 +47,9 @@ type tester interface {
 // unlicensed lists the files, by prefix, that have no licence and are therefore not in the repository.
 var unlicensed = []string{"dilu/", "harmonybatch/model_all.json"}
 
-// Need returns the content of a file of this package for a test. The test fails if the file is missing, and is skipped if it is one of
+// MustRead returns the content of a file of this package for a test. The test fails if the file is missing, and is skipped if it is one of
 // those that have no licence.
-func Need(t tester, name string) string {
+func MustRead(t tester, name string) string {
 	t.Helper()
 	text, err := ReadFile(Prefix + name)
 	if err == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// GPU is a device with its admitted pods, and the part of the window that its slot table keeps free for switching.
+// GPU is a device with its admitted pods, and the part of each window (the period of quotas) that its slot table keeps free for switching.
 type GPU struct {
 	Pods    []shapes.Pod
 	Reserve share.PerMille
@@ -25,7 +25,7 @@ func AdmissionRules() []string { return []string{"slot", "mra"} }
 // maxRefusals is the number of successive pods that a GPU refuses before it counts as full.
 const maxRefusals = 50
 
-// Fill fills one GPU after another with pods drawn from the family, and drops the pods that the GPU refuses.
+// Fill fills one GPU after another with pods drawn from the family (a distribution of pod sizes), and drops the pods that the GPU refuses.
 func Fill(ctx context.Context, admission string, f shapes.Family, gpus int, s Setting, seed uint64) ([]GPU, error) {
 	var fleet []GPU
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -88,8 +88,8 @@ func itemsOf(pods []shapes.Pod) []slot.Item {
 	return items
 }
 
-// ReserveFor returns the part of the window that a slot table of the items needs for switching, loss x turns / window, and false if the
-// items do not fit beside it. A larger reserve may change the number of turns, so it is increased until it covers its own table.
+// ReserveFor returns the part of the window that a slot table of the shares needs for switching, loss x turns / window, and false if the
+// shares do not fit beside it. A larger reserve may change the number of turns, so it is increased until it covers its own table.
 func ReserveFor(items []slot.Item, window, loss time.Duration) (share.PerMille, bool) {
 	reserve := share.PerMille(0)
 	for {

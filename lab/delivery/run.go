@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// Setting configures a simulation: token policy, window, turn, loss at a switch, and simulated time.
+// Setting configures a simulation: the token policy, the window of quotas, the turn, the time lost at a switch, and the simulated time.
 type Setting struct {
 	Policy     token.Policy
 	Window     time.Duration
@@ -18,7 +18,7 @@ type Setting struct {
 	Seconds    int           // simulated time
 }
 
-// Outcome is the result of simulating one GPU: the worst share of a quota, and the longest time without progress.
+// Outcome is the result of simulating one GPU: the smallest fraction of its quota that a pod got, and the longest time without progress.
 type Outcome struct {
 	WorstShare float64       // smallest fraction of its quota that a pod got in any second
 	LongestGap time.Duration // longest time that a pod made no progress
@@ -131,7 +131,7 @@ func (r *runner) advance() {
 	}
 }
 
-// endSecond records the worst share of a quota in the second that ends now, and the longest gap so far.
+// endSecond records the smallest fraction of its quota that a pod got in the second that ends now, and the longest time without progress.
 func (r *runner) endSecond() {
 	for k := range r.clients {
 		c := &r.clients[k]

@@ -178,7 +178,7 @@ func (d *Device) completeKernels() {
 	}
 }
 
-// finishHead completes the work at the head of a stream and lets the next one arrive.
+// finishHead completes the work at the head of a stream. The next work of the stream begins to wait.
 func (d *Device) finishHead(w *Work) {
 	w.Done = true
 	d.completed = append(d.completed, w)

@@ -24,8 +24,8 @@ func (openGate) may(int) bool                                                   
 func (openGate) launched(time.Duration, int, int64)                                     {}
 func (openGate) advance(now time.Duration, _ []*client, _ *device.Device) time.Duration { return never }
 
-// priorityGate is a gate like that of TGS. The first client may always launch; the rate of the other client halves in each tick in which
-// the first has work, and otherwise grows by a hundredth of the rate that fills the GPU.
+// priorityGate is a token server like that of TGS. The first client may always launch; the rate of the other client halves in each tick in
+// which the first has work, and otherwise grows by a hundredth of the rate that fills the GPU.
 type priorityGate struct {
 	rate, full, credit int64 // blocks a tick
 	check              time.Duration

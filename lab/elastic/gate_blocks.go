@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token/rckm"
 )
 
-// blockGate is the gate of block tokens: a client may launch while it has credit, counted in thread blocks.
+// blockGate is a simulated token server for tokens counted in thread blocks: a client may launch while it has credit.
 type blockGate struct {
 	slice  *rckm.Slice
 	credit []int64
@@ -20,12 +20,13 @@ type blockGate struct {
 	batches bool // the hook reports batches
 }
 
-// newBlockGate returns a gate with all clients as members, trainings as best effort. A factor in the setting fixes the MaxTokens of a
-// member at that multiple of the value at which the launches of a function without neighbours are worth its request.
+// newBlockGate returns a token server with all clients as members, trainings as best effort. If the setting has a factor, a member's
+// MaxTokens is fixed at that multiple of the value at which the blocks that its function launches without neighbours equal the tokens of
+// its request.
 func newBlockGate(s Setting, c []*client) (*blockGate, error) {
 	config := rckm.Config{Tick: tick}
 	if s.Policy == "rckm-printed" {
-		config.Algorithm = Printed
+		config.Algorithm = PublishedAlgorithm
 	}
 	slice, err := rckm.New(config)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// timeGate is the gate of time tokens: a client may launch while it holds a token. Clients use the SMs of their limits; if these do not fit
-// together, the requests divide the window.
+// timeGate is a simulated token server for time tokens: a client may launch while it holds a token. Clients use the SMs of their limits; if
+// these do not fit together, the requests divide the window.
 type timeGate struct {
 	slice *token.Slice
 	live  []bool

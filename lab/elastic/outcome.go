@@ -49,7 +49,7 @@ func RunAll(ctx context.Context, pairs []Pair, s Setting) ([]Outcome, error) {
 	return list, nil
 }
 
-// Ratios relates outcomes to those on exclusive GPUs: latencies of inference, throughput of training. A value without data is NaN.
+// Ratios compares outcomes with those on exclusive GPUs: latencies of inference, throughput of training. A value without data is NaN.
 type Ratios struct {
 	P50, P95, WorstP95      float64
 	Training, WorstTraining float64

@@ -33,7 +33,7 @@ type cluster struct {
 	gang      string // the instance that is being placed
 }
 
-// demand sums what the running instances request, whatever the policy guarantees them.
+// demand holds the sums of SMs and memory that the running instances request, whatever the policy guarantees them.
 type demand struct {
 	sm     share.PerMille
 	memory share.Bytes

@@ -55,7 +55,7 @@ func TestRunIsDeterministic(t *testing.T) {
 // diluList returns one of Dilu's lists.
 func diluList(t testing.TB, name string) []Event {
 	t.Helper()
-	list, err := Parse(dataset.Need(t, "dilu/"+name))
+	list, err := Parse(dataset.MustRead(t, "dilu/"+name))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,7 @@ type row struct {
 	err error
 }
 
-// text returns the field of a column, and records an error if it is empty, which only the model may be.
+// text returns the field of a column. An empty field is recorded as an error, except in the column model.
 func (r *row) text(column string) string {
 	s := r.Text(column)
 	if s == "" && column != "model" {

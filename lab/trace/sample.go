@@ -28,8 +28,8 @@ func countedShapes[T any](table string, column string, parse func(*row) T) ([]co
 }
 
 // Sample returns pods drawn by their frequency in the openb trace, and a cluster of the trace's node shapes, scaled so that the pods
-// request the same fraction of it as all pods of the trace request of all nodes. Pods that request a fraction of a GPU are converted to a
-// share of time.
+// request the same fraction of it as all pods of the trace request of all nodes. Pods that request a fraction of one GPU request a part of
+// the time for it.
 func Sample(pods int, seed uint64) ([]Node, []Pod, error) {
 	nodes, err := countedShapes(nodeShapes, "model", nodeOf)
 	if err != nil {

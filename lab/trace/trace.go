@@ -28,8 +28,8 @@ func (p Pod) TotalMilli() int64 { return int64(p.GPUs) * p.MilliGPU }
 // gridSM lists the SM shares, in percent, that FaST-GShare profiles (FG-20).
 var gridSM = []int64{6, 12, 24, 50, 60, 80, 100}
 
-// share returns the percentage of each device that the pod requests: of SMs and of time. The trace has fractions of a GPU only; a timed pod
-// gets an SM share of the grid, and the quota that makes the same GPU time.
+// share returns the percentages of SMs and of time that the pod requests of each device. The trace has fractions of a GPU only; a timed pod
+// gets an SM share of FaST-GShare's grid, and the quota that makes the same GPU time.
 func (p Pod) share() (sm, quota int64) {
 	if p.Timed == 0 || p.GPUs > 1 {
 		return (p.MilliGPU + 9) / 10, 100

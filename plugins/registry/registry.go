@@ -1,5 +1,5 @@
-// Package registry lists gshare's scheduler plugins: for each its packing model, and the preference between GPUs and nodes that follows
-// from its arguments. gshare-scheduler and gshare explain use the same list. It does without the scheduler framework, so that gshare need
+// Package registry lists gshare's scheduler plugins: for each its packing model, and the ranking of nodes and GPUs that follows from its
+// arguments. gshare-scheduler and gshare explain use the same list. The package does not use the scheduler framework, so that gshare need
 // not link it.
 package registry
 
@@ -24,14 +24,14 @@ const (
 	ComplementaryPacking = "ComplementaryPacking"
 )
 
-// plugins has a function for each plugin that returns it for its arguments.
+// plugins holds, by name, the constructor of each plugin from its arguments.
 var plugins = map[string]func(runtime.Object) (Plugin, error){
 	SlotPacking:          slotPacking,
 	RectanglePacking:     rectanglePacking,
 	ComplementaryPacking: complementaryPacking,
 }
 
-// Plugin is a packing plugin, as its arguments in one scheduler profile configure it.
+// Plugin is a packing plugin with the arguments of one scheduler profile.
 type Plugin struct {
 	Name  string
 	Model packing.Model
@@ -48,8 +48,8 @@ func Names() []string { return slices.Sorted(maps.Keys(plugins)) }
 // Has reports whether there is a plugin of this name.
 func Has(name string) bool { return plugins[name] != nil }
 
-// Load returns a plugin for its arguments, which are raw JSON or YAML, or nil for the defaults. It returns an error for unknown fields and
-// for values out of range, with which the scheduler does not start.
+// Load returns the plugin of the given name with its arguments, which are raw JSON or YAML, or nil for the defaults. It returns an error
+// for unknown fields and for values out of range, with which the scheduler does not start.
 func Load(name string, args runtime.Object) (Plugin, error) {
 	load := plugins[name]
 	if load == nil {
@@ -63,7 +63,7 @@ func Load(name string, args runtime.Object) (Plugin, error) {
 	return p, nil
 }
 
-// NodeRules returns the rules that the plugin assumes of nodes; its window is 0 if it may be any.
+// NodeRules returns the rules that the plugin assumes nodes to enforce; the window is 0 if it may be any.
 func (p Plugin) NodeRules() kube.Rules {
 	rules := kube.Rules{GammaPercent: *p.Args.GammaPercent, MixTenants: p.Args.Tenancy == v1alpha1.Mixed}
 	if p.Args.Window != nil {
@@ -72,10 +72,11 @@ func (p Plugin) NodeRules() kube.Rules {
 	return rules
 }
 
-// Rules returns the packing rules of the plugin.
+// Rules returns the rules by which the plugin admits shares to slices.
 func (p Plugin) Rules() packing.Rules { return nodeview.Rules(p.Model, p.NodeRules()) }
 
-// slotPacking counts SMs and divides time: a set of shares fits exactly when its configuration LP fits the window. It is the default.
+// slotPacking returns the default plugin, SlotPacking. It counts SMs and divides time: a set of shares fits exactly when its configuration
+// LP fits the window.
 func slotPacking(obj runtime.Object) (Plugin, error) {
 	var args v1alpha1.SlotPackingArgs
 	if err := v1alpha1.Load(obj, &args); err != nil {
@@ -88,8 +89,8 @@ func slotPacking(obj runtime.Object) (Plugin, error) {
 	}}, nil
 }
 
-// rectanglePacking packs FaST-GShare's quota x SM rectangles by the corrected Maximal Rectangles algorithm. As in the paper, it prefers
-// the least wasted area alone.
+// rectanglePacking returns the plugin RectanglePacking. It packs FaST-GShare's quota x SM rectangles by the corrected Maximal Rectangles
+// algorithm, and like the paper ranks by wasted area alone.
 func rectanglePacking(obj runtime.Object) (Plugin, error) {
 	var args v1alpha1.RectanglePackingArgs
 	if err := v1alpha1.Load(obj, &args); err != nil {
@@ -100,7 +101,8 @@ func rectanglePacking(obj runtime.Object) (Plugin, error) {
 	}}, nil
 }
 
-// complementaryPacking is Dilu's resource-complementary choice of GPUs, workload affinity first, among those that the slot model admits.
+// complementaryPacking returns the plugin ComplementaryPacking. Among the GPUs that the slot model admits it makes Dilu's
+// resource-complementary choice, workload affinity first.
 func complementaryPacking(obj runtime.Object) (Plugin, error) {
 	var args v1alpha1.ComplementaryPackingArgs
 	if err := v1alpha1.Load(obj, &args); err != nil {

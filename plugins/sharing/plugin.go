@@ -18,7 +18,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Config is what New makes a plugin of.
+// Config holds the packing plugin and the ledger of assumed placements with which New creates a scheduler plugin.
 type Config struct {
 	registry.Plugin
 	Ledger *ledger.Ledger // of all profiles of the process
@@ -75,7 +75,7 @@ func New(ctx context.Context, c Config, handle fwk.Handle) (*Plugin, error) {
 	return p, nil
 }
 
-// Name implements fwk.Plugin.
+// Name returns the plugin's name in the scheduler configuration.
 func (p *Plugin) Name() string { return p.name }
 
 func (p *Plugin) packerFor(d *packing.Demand) packing.Packer {

@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// podInfo is the decoded request and placement of one version of a pod, with its shape and cache key for the packer.
+// podInfo is the decoded request and placement of one version of a pod, with its shape (request size) and its cache key for the packer.
 type podInfo struct {
 	nodeview.PodRequest
 	version string // resource version of the pod it was read from

@@ -13,8 +13,8 @@ import (
 
 const msgPlaced = "gshare.dev/placement is written by the scheduler and may not be set on a pod"
 
-// PreFilter decodes the pod's share once for the whole scheduling cycle. It refuses pods with an invalid share or with a placement of their
-// own, and narrows the nodes for others to the best candidates.
+// PreFilter decodes the pod's share once for the whole scheduling cycle. It refuses pods with an invalid share or with a placement
+// annotation, and narrows the nodes for other pods to the best candidates.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	doc := p.podInfos.get(pod)
 	if doc.RequestErr != nil {

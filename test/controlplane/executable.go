@@ -18,7 +18,7 @@ const (
 	// directory's path, and no access for other users of the machine.
 	EtcdURL = "unix://etcd.sock"
 
-	// LogFolder holds the logs, below the state directory.
+	// LogFolder is the folder of logs in the state directory.
 	LogFolder = "logs"
 )
 

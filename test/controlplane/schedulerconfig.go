@@ -38,7 +38,7 @@ func mergeSchedulerConfig(config []byte, kubeconfig string, o SchedulerOptions) 
 	return merged, nil
 }
 
-// section returns the map under the key, and adds an empty one if there is none.
+// section returns the map under the key of a configuration, and adds an empty one if there is none.
 func section(root map[string]any, key string) map[string]any {
 	found, ok := root[key].(map[string]any)
 	if !ok {

@@ -26,7 +26,7 @@ func Build(target string) (folder string, err error) {
 	return filepath.Join(root, "bin", "cluster"), nil
 }
 
-// repository returns the root of the checkout that contains the working directory, which a test's does.
+// repository returns the root of the checkout that contains the working directory, as it does in a test.
 func repository() (string, error) {
 	folder, err := os.Getwd()
 	if err != nil {

@@ -15,7 +15,7 @@ type Scrape struct {
 	Labels map[string]string // of the target; a series' own label of that name has precedence
 }
 
-// Result is what a query evaluates to: label sets with values, or an error.
+// Result is the value of a query: label sets with their samples, or an error.
 type Result struct {
 	Query, Error string
 	Results      []struct {

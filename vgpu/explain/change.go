@@ -70,7 +70,7 @@ func (q *Search) pairReductions() (found []Change) {
 // maxFirstValues is the maximum number of values that are tried for the first of two quantities.
 const maxFirstValues = 12
 
-func (q *Search) bestPair(c, i int, first axis) (best Change, ok bool) {
+func (q *Search) bestPair(c, i int, first variants) (best Change, ok bool) {
 	for _, s := range sample(first, maxFirstValues) {
 		for _, second := range q.reductions(s.request, c)[i+1:] {
 			step, node := q.smallestFitting(second)
@@ -83,11 +83,11 @@ func (q *Search) bestPair(c, i int, first axis) (best Change, ok bool) {
 }
 
 // sample returns the whole list if it is short, and otherwise n evenly spread elements including the last.
-func sample(a axis, n int) axis {
+func sample(a variants, n int) variants {
 	if len(a) <= n {
 		return a
 	}
-	out := make(axis, n)
+	out := make(variants, n)
 	for i := range out {
 		out[i] = a[(i+1)*len(a)/n-1]
 	}
@@ -96,7 +96,7 @@ func sample(a axis, n int) axis {
 
 // smallestFitting returns the first request in the list that fits a node, and the node's index, or -1 if none fits. It searches by
 // bisection: a smaller share fits wherever a larger one does.
-func (q *Search) smallestFitting(a axis) (variant, int) {
+func (q *Search) smallestFitting(a variants) (variant, int) {
 	i, _ := slices.BinarySearchFunc(a, true, func(s variant, _ bool) int {
 		if q.findNode(s.request) == nowhere {
 			return -1
@@ -117,5 +117,5 @@ type variant struct {
 	loss    int64
 }
 
-// axis lists the requests in which one quantity is lower than requested, the smallest reduction first.
-type axis []variant
+// variants lists requests in which one quantity is lower than requested, the smallest reduction first.
+type variants []variant

@@ -12,8 +12,8 @@ const wholeSMTime = 100 * 100
 // not shrink while pods are bound.
 //
 // mem and sm-time are true capacity; a GPU whose MIG instances are made on demand counts with the least that it can offer. sm and quota of
-// shares do not add up, so each ticket (device ID of gshare/vgpu) adds its maximum of 100 to them and they never limit the number of pods.
-// The device plugin registers vgpu; the agent patches the others into the node's status.
+// shares do not add up, so each ticket (device ID of gshare/vgpu) adds its maximum of 100 to sm and quota, and neither limits the number of
+// pods. The device plugin registers vgpu; the agent patches the others into the node's status.
 func NodeResources(inv Inventory) v1.ResourceList {
 	var tickets, memory, slices int64
 	for _, n := range Tickets(inv) {

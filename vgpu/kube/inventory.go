@@ -36,7 +36,7 @@ type Rules struct {
 	Window       metav1.Duration `json:"window"`       // the period in which slot tables repeat and quotas are accounted
 }
 
-// DefaultWindow is the window of a node that does not publish its own.
+// DefaultWindow is the period of slot tables and quotas on a node that does not publish its own.
 const DefaultWindow = 100 * time.Millisecond
 
 // Window returns the node's window, the period in which its slot tables repeat; DefaultWindow if the agent does not publish its rules.

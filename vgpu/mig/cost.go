@@ -2,7 +2,8 @@ package mig
 
 import "iter"
 
-// costTable holds the cost of every set of used memory slices, indexed by the set. The cost of a placement is then two look-ups.
+// costTable holds, for every set of used memory slices, how useless the free slices are for later instances. The cost of a placement is
+// then two look-ups.
 type costTable [256]int
 
 // costTable returns the cost of every set of used memory slices on a GPU of the model.

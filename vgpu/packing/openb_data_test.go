@@ -17,7 +17,7 @@ import (
 func openbFile(t testing.TB, name string) []map[string]string {
 	t.Helper()
 	var rows []map[string]string
-	for r, err := range table.Rows(strings.NewReader(dataset.Need(t, "openb/"+name))) {
+	for r, err := range table.Rows(strings.NewReader(dataset.MustRead(t, "openb/"+name))) {
 		if err != nil {
 			t.Fatal(err)
 		}

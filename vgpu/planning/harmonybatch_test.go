@@ -104,7 +104,7 @@ func harmonyModel(t *testing.T, name string) profile.Model {
 
 func decode(t *testing.T, name string, into any) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(dataset.Need(t, name)), into); err != nil {
+	if err := json.Unmarshal([]byte(dataset.MustRead(t, name)), into); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -136,7 +136,7 @@ func TestParvaGPU(t *testing.T) {
 
 func parvaPoints(t *testing.T, model string) map[string][]Point {
 	points := map[string][]Point{}
-	for r, err := range table.Rows(strings.NewReader(dataset.Need(t, "parvagpu/"+model+".csv"))) {
+	for r, err := range table.Rows(strings.NewReader(dataset.MustRead(t, "parvagpu/"+model+".csv"))) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,7 @@ import (
 func bursty(t *testing.T) []Rate {
 	t.Helper()
 	var loads []Rate
-	for _, field := range strings.Fields(dataset.Need(t, "dilu/bursty.txt")) {
+	for _, field := range strings.Fields(dataset.MustRead(t, "dilu/bursty.txt")) {
 		load, err := strconv.ParseFloat(field, 64)
 		if err != nil {
 			t.Fatal(err)

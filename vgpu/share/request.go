@@ -49,7 +49,7 @@ type Terms struct {
 	Enforcement Enforcement
 }
 
-// Container is the GPU request of one container: VGPUs equal shares on different devices.
+// Container is the GPU request of one container: equal shares on different devices, one for each of its vGPUs.
 type Container struct {
 	Name  string
 	VGPUs int

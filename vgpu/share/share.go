@@ -23,8 +23,8 @@ const WholeArea Area = Area(Whole) * Area(Whole)
 
 // Share is what one vGPU requests of one slice.
 //
-// The requests are guaranteed. A limit above its request may be used while other shares leave it idle. FaST-GShare is the case SMRequest =
-// SMLimit; Dilu is the case QuotaRequest = QuotaLimit = 1000.
+// The requests are guaranteed. A limit above its request may be used while other shares leave it idle. FaST-GShare has shares with
+// SMRequest = SMLimit, Dilu shares with QuotaRequest = QuotaLimit = 1000.
 type Share struct {
 	SMRequest    PerMille
 	SMLimit      PerMille

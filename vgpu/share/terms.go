@@ -49,7 +49,7 @@ func (t Terms) Validate() error {
 		return Invalid(FieldEnforcement, "%.64q is neither strict nor best-effort", string(t.Enforcement))
 	case t.Slice != WholeGPU && t.Slice != AnyMIG && !ValidProfile(t.Slice):
 		return Invalid(FieldSlice, "%.64q is neither gpu, mig nor a MIG profile such as 1g.18gb", t.Slice)
-	case t.Workload != "" && !workload.MatchString(t.Workload):
+	case t.Workload != "" && !workloadPattern.MatchString(t.Workload):
 		return Invalid(FieldWorkload, "%.64q is not a label value of at most 63 letters, digits, '-', '_' and '.'", t.Workload)
 	}
 	return validateModels(t.Models)
@@ -62,16 +62,17 @@ func (i Isolation) Schedulable() bool { return i == Exclusive || i == MPS || i =
 func (p Priority) Valid() bool { return p == SLO || p == BestEffort }
 
 // ValidProfile reports whether name has the form of a MIG profile: 1g.18gb, 1g.10gb+me, 1g.24gb-me.
-func ValidProfile(name string) bool { return profile.MatchString(name) }
+func ValidProfile(name string) bool { return profilePattern.MatchString(name) }
 
 // ValidModel reports whether name can be the name of a GPU model: printable ASCII, without comma or outer space, at most 63 bytes.
-func ValidModel(name string) bool { return model.MatchString(name) }
+func ValidModel(name string) bool { return modelPattern.MatchString(name) }
 
 var (
-	// The attributes are those of NVIDIA's mig-parted; compute instances (1c.2g.10gb) are not slices.
-	profile  = regexp.MustCompile(`^[1-9]g\.[1-9][0-9]{0,3}gb(\+me|\+me\.all|\+gfx|-me)?$`)
-	model    = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9 ._/+-]{0,61}[A-Za-z0-9])?$`)
-	workload = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+	// profilePattern matches MIG profiles of GPU instances, with the attributes of NVIDIA's mig-parted. Compute instances (1c.2g.10gb) are
+	// not slices.
+	profilePattern  = regexp.MustCompile(`^[1-9]g\.[1-9][0-9]{0,3}gb(\+me|\+me\.all|\+gfx|-me)?$`)
+	modelPattern    = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9 ._/+-]{0,61}[A-Za-z0-9])?$`)
+	workloadPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 )
 
 func splitModels(list string) []string {

@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Node is a node whose GPUs gshare would share. Its CPU and memory are what pods without GPUs leave free.
+// Node is a node whose GPUs gshare would share, with the CPU and memory that pods without GPUs leave free.
 type Node struct {
 	Name   string
 	Pool   string // of nodes; may be empty
@@ -64,7 +64,7 @@ func Compare(nodes []Node, pods []Pod, rules packing.Rules) []Row {
 	return rows
 }
 
-// Total returns the sum of the rows.
+// Total returns a row with the sums of all rows.
 func Total(rows []Row) Row {
 	var sum Row
 	for _, r := range rows {

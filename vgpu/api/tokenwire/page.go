@@ -134,6 +134,6 @@ type ClientPage struct {
 	CycleTimes [CyclesShown]atomic.Uint64 // ns of the latest ones; cycle n, counted from 0, is at index n % CyclesShown
 }
 
-// CyclesShown is the number of latest launch cycles, each from the first launch of a batch until the host has waited for it, whose
-// durations a client page holds.
+// CyclesShown is the number of launch cycles whose durations a client page holds, the latest ones. A launch cycle lasts from the first
+// launch of a batch until the host has waited for it.
 const CyclesShown = 8

@@ -67,7 +67,7 @@ func (d *OccupancyBuilder) AddPod(pod *v1.Pod) {
 // Build puts the shares of placed pods on the node's slices, and then those of every other pod where it would be placed now: first pods
 // bound here, then nominated ones, each by priority and then by UID. Nominated pods wait for terminating pods of lower priority, which
 // therefore do not count. Where a pod is put depends on this node alone; otherwise Reserve could refuse for ever what Filter admits. The
-// error is one of those that make the node untrusted.
+// error is ErrPlacement, ErrUnknownUse or ErrNominated.
 func (d *OccupancyBuilder) Build() error {
 	slices.SortFunc(d.virtual, func(a, b *v1.Pod) int {
 		return cmp.Or(cmp.Compare(nominated(a), nominated(b)),

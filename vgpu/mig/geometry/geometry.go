@@ -49,7 +49,7 @@ func (s Step) String() string { return fmt.Sprintf("%s %s at %d", s.Action, s.Pr
 func Plan(now []Instance, at mig.Instance) (steps []Step, ok bool) {
 	for _, i := range now {
 		same := i.Instance == at
-		if same && (i.Used || i.Fixed && !i.Ready) || !same && (i.Used || i.Fixed) && conflict(i.Instance, at) {
+		if same && (i.Used || i.Fixed && !i.Ready) || !same && (i.Used || i.Fixed) && conflicts(i.Instance, at) {
 			return nil, false
 		}
 	}
@@ -65,20 +65,20 @@ func stepsTo(now []Instance, at mig.Instance) (steps []Step) {
 			return nil
 		case i.Instance == at:
 			creations = creations[1:]
-		case conflict(i.Instance, at):
-			steps = append(steps, Removal(i)...)
+		case conflicts(i.Instance, at):
+			steps = append(steps, RemovalSteps(i)...)
 		}
 	}
 	return append(steps, creations...)
 }
 
-// Removal returns the driver calls that remove an idle instance.
-func Removal(i Instance) []Step {
+// RemovalSteps returns the driver calls that remove an idle instance.
+func RemovalSteps(i Instance) []Step {
 	if !i.Ready {
 		return []Step{{DestroyGPU, i.Instance}}
 	}
 	return []Step{{DestroyCompute, i.Instance}, {DestroyGPU, i.Instance}}
 }
 
-// conflict reports whether two instances cannot exist together because they overlap or both have the media engines.
-func conflict(i, at mig.Instance) bool { return !mig.Layout{}.With(i).Fits(at) }
+// conflicts reports whether two instances cannot exist together because they overlap or both have the media engines.
+func conflicts(i, at mig.Instance) bool { return !mig.Layout{}.With(i).Fits(at) }

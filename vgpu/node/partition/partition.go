@@ -171,7 +171,7 @@ func (m *Manager) Clear() (remaining error) {
 		case i.Used:
 			remaining = errors.Join(remaining, fmt.Errorf("%w: %s at %d", ErrInUse, i.Profile.Name, i.Start))
 		default:
-			remaining = errors.Join(remaining, m.apply(geometry.Removal(i)))
+			remaining = errors.Join(remaining, m.apply(geometry.RemovalSteps(i)))
 		}
 	}
 	return remaining

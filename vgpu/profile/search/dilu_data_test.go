@@ -19,7 +19,7 @@ type bench map[Setting]profile.Point
 func diluTable(t *testing.T, model string) bench {
 	t.Helper()
 	points := bench{}
-	for row, err := range table.Records(strings.NewReader(dataset.Need(t, "dilu/bs_sm_"+model+".csv"))) {
+	for row, err := range table.Records(strings.NewReader(dataset.MustRead(t, "dilu/bs_sm_"+model+".csv"))) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,4 +5,4 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token/rckm"
 )
 
-func init() { rckm.Printed = elastic.Printed }
+func init() { rckm.Printed = elastic.PublishedAlgorithm }

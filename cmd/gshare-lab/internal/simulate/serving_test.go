@@ -111,7 +111,7 @@ func TestServingWorlds(t *testing.T) {
 			case "parvagpu":
 				args = append(args, "--geometry", "p2")
 			case "dilu":
-				dataset.Need(t, "dilu/bs_sm_resnet152.csv")
+				dataset.MustRead(t, "dilu/bs_sm_resnet152.csv")
 			}
 			if _, err := runServing(t, args...); err != nil {
 				t.Error(err)

@@ -120,7 +120,7 @@ func isLoopback(address string) bool {
 	return err == nil && a.Addr().IsLoopback()
 }
 
-// Validate returns an error for values that could not work. The token rules check the window and the turn further.
+// Validate returns an error for values that could not work. Package token checks the window and the turn further.
 func (c Configuration) Validate() error {
 	switch {
 	case c.Tenancy != "user" && c.Tenancy != "mixed":
@@ -150,7 +150,7 @@ func (c Configuration) Validate() error {
 	return c.Kubernetes.validate()
 }
 
-// Rules returns the rules by which the node admits shares, as its inventory publishes them.
+// Rules returns the rules by which the node admits shares (γ, tenancy, window), as its inventory publishes them.
 func (c Configuration) Rules() kube.Rules {
 	return kube.Rules{GammaPercent: *c.GammaPercent, MixTenants: c.Tenancy == "mixed", Window: c.Window}
 }

@@ -183,7 +183,7 @@ func (s subject) list(t *testing.T) []partition.Instance {
 
 func (s subject) clear(t *testing.T) {
 	for _, i := range s.list(t) {
-		for _, step := range geometry.Removal(geometry.Instance{Instance: i.Instance, Ready: i.UUID != ""}) {
+		for _, step := range geometry.RemovalSteps(geometry.Instance{Instance: i.Instance, Ready: i.UUID != ""}) {
 			if err := s.Apply(step); err != nil {
 				t.Fatal(err)
 			}

@@ -9,8 +9,8 @@ import (
 
 // reductions returns, for each quantity of the c-th container, the requests in which it is lower. The quantities are always in the same
 // order; one that cannot be lower has an empty list.
-func (q *Search) reductions(r share.Request, c int) []axis {
-	return []axis{
+func (q *Search) reductions(r share.Request, c int) []variants {
+	return []variants{
 		q.memoryReductions(r, c), smReductions(r, c), quotaReductions(r, c), limitReductions(r, c, smLimit), limitReductions(r, c, quotaLimit),
 		limitReducedTo(r, c, smLimit, r.Containers[c].Share.SMRequest), limitReducedTo(r, c, quotaLimit, r.Containers[c].Share.QuotaRequest),
 		vgpuReductions(r, c),
@@ -21,7 +21,7 @@ const percent share.PerMille = 10 // users write whole percents
 
 // memoryReductions returns the requests with less memory, one for each amount that a slice has left: nothing between two of these amounts
 // fits more.
-func (q *Search) memoryReductions(r share.Request, c int) (a axis) {
+func (q *Search) memoryReductions(r share.Request, c int) (a variants) {
 	now := r.Containers[c].Share.Memory
 	for _, left := range q.memoryLeft(now) {
 		changed := cloneRequest(r)
@@ -46,7 +46,7 @@ func (q *Search) memoryLeft(below share.Bytes) (list []share.Bytes) {
 }
 
 // smReductions returns the requests with fewer SMs. An SM limit that equals the request is lowered with it.
-func smReductions(r share.Request, c int) (a axis) {
+func smReductions(r share.Request, c int) (a variants) {
 	now := r.Containers[c].Share
 	for sm := now.SMRequest - percent; sm >= percent; sm -= percent {
 		changed := cloneRequest(r)
@@ -61,7 +61,7 @@ func smReductions(r share.Request, c int) (a axis) {
 }
 
 // quotaReductions returns the requests with less quota. A quota limit that equals the request is lowered with it.
-func quotaReductions(r share.Request, c int) (a axis) {
+func quotaReductions(r share.Request, c int) (a variants) {
 	now := r.Containers[c].Share
 	if r.Containers[c].VGPUs > 1 { // needs all of the time
 		return nil
@@ -91,7 +91,7 @@ func quotaLimit(s *share.Share) (*share.PerMille, string, share.PerMille) {
 
 // limitReductions returns the requests with a lower limit that is still above its request. A limit equal to the request may allow another
 // isolation class, so limitReducedTo tries it on its own.
-func limitReductions(r share.Request, c int, of limitAccessor) (a axis) {
+func limitReductions(r share.Request, c int, of limitAccessor) (a variants) {
 	now, _, request := of(&r.Containers[c].Share)
 	for l := *now - percent; l > request; l -= percent {
 		a = append(a, limitReducedTo(r, c, of, l)...)
@@ -101,7 +101,7 @@ func limitReductions(r share.Request, c int, of limitAccessor) (a axis) {
 
 // limitReducedTo returns the request with the limit lowered to l, or nothing if it is not higher. Limits are annotations of the pod, so
 // those of all containers are lowered.
-func limitReducedTo(r share.Request, c int, of limitAccessor, l share.PerMille) axis {
+func limitReducedTo(r share.Request, c int, of limitAccessor, l share.PerMille) variants {
 	now, field, _ := of(&r.Containers[c].Share)
 	if *now <= l {
 		return nil
@@ -113,11 +113,11 @@ func limitReducedTo(r share.Request, c int, of limitAccessor, l share.PerMille) 
 	}
 	s := newVariant(changed, c, field, int64(*now/percent), int64(l/percent))
 	s.edits[0].Container = ""
-	return axis{s}
+	return variants{s}
 }
 
 // vgpuReductions returns the requests with fewer vGPUs, each of the same share, so that the totals of SMs and memory are lower too.
-func vgpuReductions(r share.Request, c int) (a axis) {
+func vgpuReductions(r share.Request, c int) (a variants) {
 	now := r.Containers[c].VGPUs
 	sm, mem := int64(r.Containers[c].Share.SMRequest/percent), int64(r.Containers[c].Share.Memory/share.MiB)
 	for n := now - 1; n >= 1; n-- {
