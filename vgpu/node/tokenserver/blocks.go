@@ -10,10 +10,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token/rckm"
 )
 
-// blockPolicy issues tokens of thread blocks to the shares of an elastic slice.
+// blockPolicy is the tokenPolicy of elastic slices. Its tokens allow the launch of a number of thread blocks.
 type blockPolicy struct{ *rckm.Slice }
 
-// blockState is the state of a vGPU under block tokens. All its processes run at once and launch from one credit.
+// blockState is the state of a vGPU under block tokens. All its processes run at once and share one credit of blocks.
 type blockState struct {
 	limit    share.PerMille // current SM limit, at most its SMLimit
 	sms      share.PerMille // SMs that its latest token is worth
@@ -40,7 +40,8 @@ func (p *blockPolicy) resize(v *vgpu, limit share.PerMille, now time.Duration) e
 	return nil
 }
 
-// attach writes the credit of the vGPU to the page of a process. The process is always in state Run: only its credit makes it wait.
+// attach writes the credit of a vGPU to the page of a new process. The process stays in state Run, so that it waits only when the credit is
+// used up.
 func (p *blockPolicy) attach(v *vgpu, c *clientState, now time.Duration) {
 	c.server.at.Unit.Store(tokenwire.UnitBlocks)
 	c.writeCredit(v.token, v.credit)
@@ -50,7 +51,7 @@ func (p *blockPolicy) attach(v *vgpu, c *clientState, now time.Duration) {
 
 func (p *blockPolicy) step(s *Slice, now time.Duration) time.Duration {
 	for _, v := range s.vgpus {
-		p.report(v, now)
+		p.reportLaunches(v, now)
 	}
 	changes, next := p.Advance(now)
 	for _, c := range changes {
@@ -65,8 +66,8 @@ func (p *blockPolicy) step(s *Slice, now time.Duration) time.Duration {
 	return token.Never
 }
 
-// writeNextTick writes the time of the next tokens to the pages: 0 if the rules issue none until the next launch. It returns false if
-// there are no processes.
+// writeNextTick writes the time of the next tokens to the pages of all processes, or 0 if there are none until the next launch. It returns
+// false if the slice has no processes.
 func (s *Slice) writeNextTick(next time.Duration) (written bool) {
 	if next == token.Never {
 		next = 0
@@ -80,7 +81,7 @@ func (s *Slice) writeNextTick(next time.Duration) (written bool) {
 	return written
 }
 
-// applyToken writes a vGPU's new token to the pages of its processes and wakes those that wait.
+// applyToken writes a new token of a vGPU to the pages of its processes and wakes those that wait.
 func (p *blockPolicy) applyToken(v *vgpu, t token.Token, now time.Duration) {
 	v.token = t
 	v.credit = v.reported + uint64(t.Amount)
@@ -98,17 +99,17 @@ func (p *blockPolicy) applyToken(v *vgpu, t token.Token, now time.Duration) {
 	}
 }
 
-// blocksToSMs returns the part of the SMs that a number of blocks is worth, where whole of them fill the slice for a tick.
+// blocksToSMs converts a number of thread blocks to the part of the SMs that they keep busy for a tick. whole blocks keep all SMs busy.
 func blocksToSMs(blocks, whole int64) share.PerMille {
 	return share.PerMille((blocks*int64(share.Whole) + whole/2) / whole)
 }
 
-// report passes what the processes of a vGPU launched since the last step to the rules, if anything changed.
-func (p *blockPolicy) report(v *vgpu, now time.Duration) {
+// reportLaunches passes what the processes of a vGPU have launched since the last call to package rckm, if anything changed.
+func (p *blockPolicy) reportLaunches(v *vgpu, now time.Duration) {
 	v.leased.expire(now)
 	l := rckm.Launches{Blocks: v.takenBlocks(), First: now, Last: now}
 	for _, c := range v.clients {
-		busy, working := c.read(now)
+		busy, working := c.readPage(now)
 		v.usage.addBusy(now, busy)
 		l.Device += busy
 		start, longest := c.readCycles(now)
@@ -124,8 +125,8 @@ func (p *blockPolicy) report(v *vgpu, now time.Duration) {
 	v.lastRead = now
 }
 
-// takenBlocks returns how many blocks were taken since the last call. Blocks that a process returned were already reported when
-// taken, so taking them again is not charged.
+// takenBlocks returns how many thread blocks the vGPU's processes have launched since the last call. Blocks that a process took and
+// returned are charged once, when they were taken first.
 func (v *vgpu) takenBlocks() int64 {
 	n := int64(v.page.at.Taken.Load() - v.reported)
 	if n <= 0 {

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// lateReport limits the busy time that a process may report beyond the time since its last report.
-	lateReport = 100 * time.Millisecond
-	// idleAfter is how long a running process may show no activity before it counts as idle.
-	idleAfter = 3 * time.Millisecond
+	// maxLateReport is how much more device time than the time since its last report a process may report.
+	maxLateReport = 100 * time.Millisecond
+	// idleTimeout is how long a running process may show no activity before it counts as idle.
+	idleTimeout = 3 * time.Millisecond
 )
 
-// clientState is the state of one process on one vGPU: its pages, and the values of the latest read.
+// clientState is the state of one process on one vGPU: its shared pages, and the values last read from them.
 type clientState struct {
 	pid    int
 	server page[tokenwire.ServerPage]
@@ -33,28 +33,28 @@ type clientState struct {
 	cycles     uint64        // launch cycles that have been read
 }
 
-// newClientState creates the pages of a process. Its first state is Pause.
+// newClientState creates the shared pages of a process, in state Pause.
 func newClientState(v VGPU, pid int, now time.Duration) (_ *clientState, err error) {
 	c := &clientState{pid: pid, stateSince: now, lastActive: now, lastRead: now}
-	if c.server, err = newPage[tokenwire.ServerPage]("gshare-server", readOnly); err != nil {
+	if c.server, err = newPage[tokenwire.ServerPage]("gshare-server", readOnlySeals); err != nil {
 		return nil, err
 	}
-	if c.client, err = newPage[tokenwire.ClientPage]("gshare-client", fixedSize); err != nil {
+	if c.client, err = newPage[tokenwire.ClientPage]("gshare-client", fixedSizeSeals); err != nil {
 		c.server.close()
 		return nil, err
 	}
 	config := &v.Slice.server.Config
 	c.server.at.Window.Store(uint64(config.Window))
 	c.server.at.RunAhead.Store(uint64(config.RunAhead))
-	c.server.at.Guaranteed.Store(uint32(v.guaranteed()))
+	c.server.at.Guaranteed.Store(uint32(v.guaranteedFraction()))
 	c.server.at.MemoryLimit.Store(uint64(v.Memory))
 	c.setState(tokenwire.Pause, now)
 	return c, nil
 }
 
-// read reads the client's page. It returns the device time reported since the last call, and whether launched work is unfinished.
-// The device time is limited to the time that has passed plus lateReport.
-func (c *clientState) read(now time.Duration) (time.Duration, bool) {
+// readPage reads the page on which the process reports its use. It returns the device time since the last call, limited to the time that
+// has passed plus maxLateReport, and whether launched work is unfinished.
+func (c *clientState) readPage(now time.Duration) (time.Duration, bool) {
 	open := c.client.at.Open.Load() > 0 // before Busy: work moves from Open to Busy
 	launches, busy := c.client.at.Launches.Load(), c.client.at.Busy.Load()
 	if c.client.at.Waiting.Load() > 0 {
@@ -63,12 +63,12 @@ func (c *clientState) read(now time.Duration) (time.Duration, bool) {
 	if launches != c.launches || busy != c.busy || open {
 		c.lastActive = now
 	}
-	delta := min(max(busy, c.busy)-c.busy, uint64(now-c.lastRead+lateReport))
+	delta := min(max(busy, c.busy)-c.busy, uint64(now-c.lastRead+maxLateReport))
 	c.launches, c.busy, c.open, c.lastRead = launches, busy, open, now
 	return time.Duration(delta), open
 }
 
-// readCycles reads the launch cycles of the client's page. It returns the start of the open cycle, or of the longest one if none is
+// readCycles reads the launch cycles that the process reports. It returns the start of the open cycle, or of the longest one if none is
 // open, and the length of the longest cycle that ended since the last call. The start is never later than now.
 func (c *clientState) readCycles(now time.Duration) (start, longest time.Duration) {
 	page := c.client.at
@@ -83,28 +83,28 @@ func (c *clientState) readCycles(now time.Duration) (start, longest time.Duratio
 	return now - longest, longest
 }
 
-// startWait records that the process waits for a token, unless it runs or waits already.
+// startWait records that the process waits for a token, unless it runs or already waits.
 func (c *clientState) startWait(now time.Duration) {
 	if !c.running && !c.waiting {
 		c.waiting, c.waitSince = true, now
 	}
 }
 
-// hasWork reports whether the process has work for the device. One that was paused with unfinished work probably has more and will
-// report it once it has launched what it may; until then its vGPU keeps its token.
+// hasWork reports whether the process has work for the device. A process that was paused with unfinished work counts until that work has
+// ended: it probably has more and can report it only then, and its vGPU should keep the token.
 func (c *clientState) hasWork(now time.Duration) bool {
-	return c.waiting || c.open || c.running && now-max(c.lastActive, c.stateSince) < idleAfter
+	return c.waiting || c.open || c.running && now-max(c.lastActive, c.stateSince) < idleTimeout
 }
 
-// writeToken writes a time token to the server page.
+// writeToken writes a time token to the server page, which the client reads.
 func (c *clientState) writeToken(t *token.Token) {
 	c.server.at.Sequence.Store(t.Sequence)
 	c.server.at.Amount.Store(uint64(t.Amount))
 	c.server.at.Deadline.Store(uint64(t.Deadline))
 }
 
-// writeCredit writes a block token to the server page. Wake changes last, so that a client that begins to wait meanwhile sees either
-// the new credit or the changed word.
+// writeCredit writes a block token to the server page, which the client reads. The futex word Wake changes last, so that a client that
+// begins to wait meanwhile sees either the new credit or the changed word.
 func (c *clientState) writeCredit(t token.Token, credit uint64) {
 	c.server.at.Sequence.Store(t.Sequence)
 	c.server.at.Amount.Store(uint64(t.Amount))
@@ -112,10 +112,9 @@ func (c *clientState) writeCredit(t token.Token, credit uint64) {
 	c.server.at.Wake.Add(1)
 }
 
-// setRunAhead writes how much unfinished work the process may queue.
 func (c *clientState) setRunAhead(ahead time.Duration) { c.server.at.RunAhead.Store(uint64(ahead)) }
 
-// setState writes the state to the server page. The caller wakes the process if it may wait for the change.
+// setState writes a state (Run or Pause) to the server page. The caller wakes the process if it may wait for the change.
 func (c *clientState) setState(state tokenwire.State, now time.Duration) {
 	c.stateSince = now
 	c.running = state == tokenwire.Run
@@ -130,8 +129,8 @@ func (c *clientState) close() {
 	c.client.close()
 }
 
-// subtract lowers a sum by a part, at most to zero. Clients write both numbers, so neither can be trusted.
-func subtract(sum *atomic.Uint64, part uint64) {
+// subtractBounded subtracts part from an atomic sum, but no more than the sum. Clients can write both numbers, so neither can be trusted.
+func subtractBounded(sum *atomic.Uint64, part uint64) {
 	for {
 		old := sum.Load()
 		if sum.CompareAndSwap(old, old-min(old, part)) {

@@ -18,9 +18,9 @@ func TestHasWork(t *testing.T) {
 		"waiting":                     {clientState{waiting: true}, true},
 		"paused with unfinished work": {clientState{open: true, lastActive: now}, true},
 		"paused and done":             {clientState{lastActive: now - 1}, false},
-		"running":                     {clientState{running: true, lastActive: now - idleAfter + 1}, true},
+		"running":                     {clientState{running: true, lastActive: now - idleTimeout + 1}, true},
 		"running, since now":          {clientState{running: true, stateSince: now}, true},
-		"running, idle":               {clientState{running: true, lastActive: now - idleAfter}, false},
+		"running, idle":               {clientState{running: true, lastActive: now - idleTimeout}, false},
 		"running a long kernel":       {clientState{running: true, open: true}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestHasWork(t *testing.T) {
 // TestCyclesAreReadOnce checks that each launch cycle is read once, that the longest of them is returned, and that forged values are
 // bounded.
 func TestCyclesAreReadOnce(t *testing.T) {
-	page, err := newPage[tokenwire.ClientPage]("test", fixedSize)
+	page, err := newPage[tokenwire.ClientPage]("test", fixedSizeSeals)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clock is the server's source of time, and wakes clients that wait on its pages. Simulations replace the real one. A server acts only
-// inside a call from its clock, from a connection or from its caller.
+// Clock is the server's source of time and wakes clients that wait on shared pages. Simulations replace it. A server acts only when it is
+// called by its clock, by a connection or by its user.
 type Clock interface {
 	// Now returns CLOCK_MONOTONIC, which clients can read too.
 	Now() time.Duration
@@ -23,16 +23,16 @@ type Clock interface {
 	FrameHandled()
 }
 
-// Timer calls its function once for each time set. Set replaces a time that has not been reached.
+// Timer calls a function once at a time that can be set again. Set replaces a time that has not been reached.
 type Timer interface {
 	Set(at time.Duration)
 	Stop()
 }
 
-// RealClock is the machine's clock.
+// RealClock implements Clock with CLOCK_MONOTONIC and futexes.
 type RealClock struct{}
 
-// Now implements Clock.
+// Now returns CLOCK_MONOTONIC.
 func (RealClock) Now() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -41,7 +41,7 @@ func (RealClock) Now() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// NewTimer implements Clock.
+// NewTimer returns a Timer that calls fire in its own goroutine.
 func (c RealClock) NewTimer(fire func()) Timer {
 	t := &realTimer{clock: c, timer: time.AfterFunc(time.Hour, fire)}
 	t.timer.Stop()
@@ -51,12 +51,12 @@ func (c RealClock) NewTimer(fire func()) Timer {
 // futexWake is FUTEX_WAKE without FUTEX_PRIVATE_FLAG, as the waiters are other processes.
 const futexWake = 1
 
-// Wake implements Clock. The system call cannot fail on a word of mapped memory.
+// Wake wakes all processes that wait for a futex word. The system call cannot fail on a word of mapped memory.
 func (RealClock) Wake(word *atomic.Uint32) {
 	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWake, math.MaxInt32, 0, 0, 0)
 }
 
-// FrameHandled implements Clock.
+// FrameHandled does nothing. Simulated clocks use it to wait for the server.
 func (RealClock) FrameHandled() {}
 
 type realTimer struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 )
 
-// connection is the connection of one process.
+// connection is the connection of one process of a container.
 type connection struct {
 	*Container
 	conn      *net.UnixConn
@@ -27,11 +27,11 @@ type connection struct {
 	buffer    [tokenwire.MaxFrame + 1]byte
 }
 
-// framesPerVGPU limits the frames a second of a connection. A well-behaved hook sends one NEED per turn and thread, far fewer.
+// framesPerVGPU limits the frames per second of a connection. A correct hook sends far fewer: one NEED per turn and thread.
 const framesPerVGPU = 2000
 
-// serve handles one connection until it ends.
-func (c *Container) serve(conn *net.UnixConn) {
+// serveConnection handles one connection until it is closed.
+func (c *Container) serveConnection(conn *net.UnixConn) {
 	defer c.removeConnection(conn)
 	k := &connection{Container: c, conn: conn, limiter: newLimiter(framesPerVGPU * len(c.VGPUs))}
 	err := k.run()
@@ -40,7 +40,7 @@ func (c *Container) serve(conn *net.UnixConn) {
 	if reason := (*refusal)(nil); errors.As(err, &reason) {
 		c.server.refuse(conn, reason)
 	}
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && c.server.allow(c.logLimiter) {
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && c.server.allowEvent(c.logLimiter) {
 		c.server.Log.Info("closed connection of process", "container", c.ID, "pid", k.peer.PID, "error", err)
 	}
 }
@@ -49,10 +49,10 @@ func (k *connection) run() (err error) {
 	if k.peer, err = process.Peer(k.conn); err != nil {
 		return err
 	}
-	if err := k.identify(); err != nil {
+	if err := k.checkPeer(); err != nil {
 		return &refusal{Stranger, syscall.EPERM, err.Error()}
 	}
-	defer k.end()
+	defer k.endSession()
 	if err := k.readHello(); err != nil {
 		return err // a session may be open: the container can be closed at any moment
 	}
@@ -64,9 +64,9 @@ func (k *connection) run() (err error) {
 	}
 }
 
-// identify returns an error unless the process belongs to the container. Facts read about a PID are valid only if the process is
-// still alive afterwards.
-func (k *connection) identify() error {
+// checkPeer returns an error unless the connected process belongs to the container. What was read about a PID is valid only if the process
+// is still alive afterwards.
+func (k *connection) checkPeer() error {
 	if k.Admit == nil {
 		return nil
 	}
@@ -81,7 +81,8 @@ func (k *connection) identify() error {
 
 func (k *connection) fromLauncher() bool { return k.peer.PID == k.Launcher }
 
-// readHello waits for HELLO and opens the session. A launcher's connection has no timeout: its program may never use the GPU.
+// readHello waits for the HELLO frame and opens the session. The connection of a launcher has no timeout, since the program that inherits
+// it may never use the GPU.
 func (k *connection) readHello() error {
 	if !k.fromLauncher() {
 		if err := k.conn.SetReadDeadline(time.Now().Add(k.server.HelloTimeout)); err != nil {
@@ -104,7 +105,7 @@ func (k *connection) readHello() error {
 	return k.conn.SetReadDeadline(time.Time{})
 }
 
-// readFrame reads one frame and passes its message to handle.
+// readFrame reads one frame, decodes it and passes the message to handle.
 func (k *connection) readFrame(handle func(tokenwire.Message) error) error {
 	n, _, flags, _, err := k.conn.ReadMsgUnix(k.buffer[:], nil) // without a buffer for them, the kernel drops descriptors that a peer sends
 	switch {
@@ -117,7 +118,7 @@ func (k *connection) readFrame(handle func(tokenwire.Message) error) error {
 	if flags&unix.MSG_TRUNC != 0 {
 		return &refusal{Malformed, syscall.EPROTO, "frame exceeds the maximum size"}
 	}
-	if !k.server.allow(k.limiter) {
+	if !k.server.allowEvent(k.limiter) {
 		return errTooFast
 	}
 	_, m, err := tokenwire.Decode(k.buffer[:n])
@@ -130,16 +131,16 @@ func (k *connection) readFrame(handle func(tokenwire.Message) error) error {
 func (k *connection) handle(m tokenwire.Message) error {
 	switch m := m.(type) {
 	case *tokenwire.Need:
-		return k.session.need(m.VGPU)
+		return k.session.handleNeed(m.VGPU)
 	case *tokenwire.Snapshot:
-		return k.session.snapshot(m.VGPU) // its amounts are on the client's page
+		return k.session.handleSnapshot(m.VGPU) // its amounts are on the client's page
 	case *tokenwire.Bye:
 		return io.EOF
 	}
 	return errUnexpected
 }
 
-// watchProcess closes the connection when its process exits, even if another process still holds the socket.
+// watchProcess closes the connection when the process of the session exits, even if another process still holds the socket.
 func (k *connection) watchProcess() {
 	p := k.peer
 	if k.fromLauncher() && k.session.pid != p.PID {
@@ -155,7 +156,7 @@ func (k *connection) watchProcess() {
 	})
 }
 
-// openProcess opens a process by the PID that it claims to have, and fails unless it runs as the given user.
+// openProcess opens the process with a PID that a client sent, and fails unless it runs as the given user.
 func openProcess(pid int, uid uint32) (process.Process, error) {
 	p, err := process.Open(pid)
 	if err != nil {
@@ -171,7 +172,7 @@ func openProcess(pid int, uid uint32) (process.Process, error) {
 	return p, err
 }
 
-// refusal is the reason for which the server closes a connection, as sent to the client.
+// refusal is an error for which the server closes a connection after sending it to the client.
 type refusal struct {
 	reason Reason
 	code   syscall.Errno
@@ -191,14 +192,14 @@ var (
 	errNoVGPU     = &refusal{Unexpected, syscall.EPROTO, "container has no vGPU of this index"}
 )
 
-// refuse counts a refusal and sends its reason to the client, if the client still reads.
+// refuse counts a refusal and sends it to the client, if the client still reads.
 func (s *Server) refuse(conn *net.UnixConn, reason *refusal) {
 	s.counts.refused[reason.reason].Add(1)
 	_ = s.send(conn, s.header(1), &tokenwire.Error{Code: uint32(reason.code), Text: reason.text}, nil)
 }
 
-// send writes one frame with file descriptors, without blocking. The socket buffer holds all frames that a connection ever receives,
-// so a full one means that the client has stopped reading. A write timeout instead would also hit clients on a busy machine.
+// send writes one frame with file descriptors, without blocking. The socket buffer holds all frames that a connection ever receives, so if
+// it is full, the client has stopped reading. A write timeout instead would also hit clients on a busy machine.
 func (s *Server) send(conn *net.UnixConn, h tokenwire.Header, m tokenwire.Message, fds []int) error {
 	frame, err := tokenwire.Encode(h, m)
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 	logLinesPerSecond = 1                      // a process may cause connections to be closed as often as it likes
 )
 
-// Spec describes a container, or a run of gshare run, to serve.
+// Spec describes a container, or a program started by gshare run, that the server serves.
 type Spec struct {
 	ID    string
 	Dir   string // created if it does not exist; an earlier server may have left it
@@ -35,7 +35,7 @@ type Spec struct {
 	Empty func()
 }
 
-// Container is a container in service.
+// Container is a container that the server serves, with its listener, connections and vGPUs.
 type Container struct {
 	Spec
 	server   *Server
@@ -50,7 +50,7 @@ type Container struct {
 	logLimiter *rate.Limiter
 }
 
-// AddContainer puts a container into service. It combines Prepare and Listen.
+// AddContainer starts to serve a container. It combines Prepare and Listen.
 func (s *Server) AddContainer(spec Spec) (*Container, error) {
 	c, err := s.Prepare(spec)
 	if err != nil {
@@ -63,8 +63,9 @@ func (s *Server) AddContainer(spec Spec) (*Container, error) {
 	return c, nil
 }
 
-// Prepare adds the container's shares to their slices and writes its policy file. A restarted server prepares all containers before
-// the first one listens; otherwise it could grant SMs on which a process of a container not yet added is still running.
+// Prepare adds the container's shares to their slices and writes its policy file, but accepts no connections yet. A restarted server must
+// prepare all containers before the first one listens; otherwise it could grant SMs on which a process of a container not yet added is
+// still running.
 func (s *Server) Prepare(spec Spec) (*Container, error) {
 	c := &Container{Spec: spec, server: s, connections: map[*net.UnixConn]struct{}{}, logLimiter: newLimiter(logLinesPerSecond)}
 	if err := c.createDir(); err != nil {
@@ -77,7 +78,7 @@ func (s *Server) Prepare(spec Spec) (*Container, error) {
 	return c, nil
 }
 
-// Listen starts to accept the processes of a prepared container.
+// Listen starts to accept connections of a prepared container.
 func (c *Container) Listen() (err error) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -102,7 +103,7 @@ func (c *Container) join() error {
 	}
 	for _, spec := range c.VGPUs {
 		v := &vgpu{VGPU: spec, leased: newLeasedSessions(sessions, c.server.Clock.Now()+Lease)}
-		if v.page, err = newPage[tokenwire.ContainerPage]("gshare-container", fixedSize); err != nil {
+		if v.page, err = newPage[tokenwire.ContainerPage]("gshare-container", fixedSizeSeals); err != nil {
 			return err
 		}
 		if err := spec.Slice.join(v); err != nil {
@@ -120,14 +121,14 @@ func (c *Container) leave() {
 	}
 }
 
-// Close takes the container out of service: it closes the connections of its processes, and removes its shares and its directory.
+// Close ends the service of the container: it closes all connections, and removes its shares from their slices and its directory.
 func (c *Container) Close() error {
 	c.stop(errClosing)
 	c.leave()
 	return os.RemoveAll(c.Dir)
 }
 
-// stop closes the listener and all connections, after sending them the reason unless it is nil, and waits for their goroutines.
+// stop closes the listener and all connections and waits for their goroutines. Clients receive the reason first, unless it is nil.
 func (c *Container) stop(reason *refusal) {
 	c.server.mu.Lock()
 	delete(c.server.containers, c.ID)
@@ -147,11 +148,11 @@ func (c *Container) stop(reason *refusal) {
 	c.serving.Wait()
 }
 
-// ErrFixed is returned by Resize for a share whose limit cannot change while it runs.
+// ErrFixed is returned by Resize for a share that is not elastic, so that its limit cannot change while it runs.
 var ErrFixed = errors.New("only shares of class elastic can be resized while a program runs")
 
-// Resize changes the SM limit of an elastic container, between its request and its initial limit, which is its cap under MPS. The
-// new limit applies from the next token on.
+// Resize changes the SM limit of an elastic container. It must be between the request and the initial limit, which is the cap under MPS.
+// The new limit applies from the next token on.
 func (c *Container) Resize(limit share.PerMille) error {
 	for _, v := range c.vgpus {
 		if err := v.Slice.resize(v, limit); err != nil {
@@ -161,7 +162,7 @@ func (c *Container) Resize(limit share.PerMille) error {
 	return nil
 }
 
-// Connections returns the number of open connections, including those that a launcher holds for later programs.
+// Connections returns the number of open connections, including those that a launcher holds for programs that have not started.
 func (c *Container) Connections() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,11 +185,11 @@ func (c *Container) accept() {
 			conn.Close()
 			continue
 		}
-		c.serving.Go(func() { c.serve(conn) })
+		c.serving.Go(func() { c.serveConnection(conn) })
 	}
 }
 
-// addConnection registers a connection, or returns why the container cannot have it.
+// addConnection registers a new connection, or returns why it is refused.
 func (c *Container) addConnection(conn *net.UnixConn) *refusal {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,12 +214,12 @@ func (c *Container) removeConnection(conn *net.UnixConn) {
 	}
 }
 
-// newLimiter returns a token bucket of a number of events a second that allows two seconds' worth at once.
+// newLimiter returns a rate limiter for events per second that allows a burst of two seconds' events.
 func newLimiter(perSecond int) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(perSecond), 2*perSecond)
 }
 
-// allow reports whether the limiter allows one more event by the server's clock.
-func (s *Server) allow(l *rate.Limiter) bool {
+// allowEvent reports whether a rate limiter allows one more event now, by the server's clock.
+func (s *Server) allowEvent(l *rate.Limiter) bool {
 	return l.AllowN(time.Unix(0, int64(s.Clock.Now())), 1)
 }

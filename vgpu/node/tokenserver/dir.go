@@ -25,18 +25,18 @@ func (c *Container) createDir() error {
 	return atomicfile.WriteFile(filepath.Join(c.Dir, PolicyName), []byte(policyText(c.VGPUs)), 0o644)
 }
 
-// policyText returns the policy file, which the hook uses while the server is unreachable.
+// policyText returns the content of the policy file: the limits by which the hook paces itself while the server is unreachable.
 func policyText(vgpus []VGPU) string {
 	var b strings.Builder
 	b.WriteString("version 1\n")
 	for _, v := range vgpus {
-		fmt.Fprintf(&b, "vgpu %d %s memory %d quota %d sm %d\n", v.Index, v.UUID, v.Memory, v.guaranteed(), v.SMRequest)
+		fmt.Fprintf(&b, "vgpu %d %s memory %d quota %d sm %d\n", v.Index, v.UUID, v.Memory, v.guaranteedFraction(), v.SMRequest)
 	}
 	return b.String()
 }
 
-// listen opens a socket that every process in the container may connect to. The file stays when the listener closes: clients
-// retry it until the next server replaces it.
+// listen opens a socket that every process in the container may connect to. The socket file stays when the listener closes: clients retry
+// it until the next server replaces it.
 func listen(name string) (*net.UnixListener, error) {
 	if err := os.Remove(name); err != nil && !os.IsNotExist(err) {
 		return nil, err
@@ -59,7 +59,7 @@ func (c *Container) sessionFile(id uint64) string {
 
 func (c *Container) removeSessionFile(id uint64) { _ = os.Remove(c.sessionFile(id)) }
 
-// listSessions returns the sessions that an earlier server left open.
+// listSessions returns the IDs of the sessions that an earlier server left open.
 func (c *Container) listSessions() (ids []uint64, err error) {
 	entries, err := os.ReadDir(filepath.Join(c.Dir, sessionsDir))
 	if err != nil {

@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// fixedSize seals a page against resizing by clients, so that no access of the server can fault, and against further seals.
-	fixedSize = unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
-	// readOnly also forbids new writable mappings, so that only the server, which mapped the page before, can write it.
-	readOnly = unix.F_SEAL_FUTURE_WRITE | fixedSize
+	// fixedSizeSeals prevents clients from resizing a page, so that no access by the server can fault, and from adding seals.
+	fixedSizeSeals = unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
+	// readOnlySeals also prevents new writable mappings, so that only the server, which has mapped the page before, can write it.
+	readOnlySeals = unix.F_SEAL_FUTURE_WRITE | fixedSizeSeals
 )
 
-// page is one shared page of type T, mapped by the server.
+// page is one page of memory of type T that the server shares with clients.
 type page[T any] struct {
 	at     *T       // nil after close
 	file   *os.File // passed to clients
 	memory []byte
 }
 
-// newPage creates a zeroed page with the given seals.
+// newPage creates a zeroed page in a memfd with the given seals.
 func newPage[T any](name string, seals int) (_ page[T], err error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -51,7 +51,7 @@ func newPage[T any](name string, seals int) (_ page[T], err error) {
 	return p, nil
 }
 
-// closeFile closes the descriptor and keeps the mapping.
+// closeFile closes the file descriptor of the page and keeps the mapping.
 func (p *page[T]) closeFile() {
 	if p.file != nil {
 		p.file.Close()
@@ -59,7 +59,7 @@ func (p *page[T]) closeFile() {
 	}
 }
 
-// close closes the descriptor and unmaps the page, which must not be used afterwards.
+// close closes the file descriptor and unmaps the page, which must not be used afterwards.
 func (p *page[T]) close() {
 	p.closeFile()
 	if p.memory != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 )
 
-// Lease is how long a client keeps its last state after the last heartbeat before it paces itself by its policy file.
+// Lease is how long a client keeps its last state after the last heartbeat. After that it paces itself by its policy file.
 const Lease = 3 * time.Second
 
-// Config is the configuration of a server. Zero values select the defaults.
+// Config configures a Server. Zero values select the defaults.
 type Config struct {
 	Clock Clock        // default RealClock
 	Log   *slog.Logger // default slog.Default()
@@ -42,35 +42,36 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Server serves the slices of one node.
+// Server issues the tokens of all slices of one node.
 type Server struct {
 	Config
 	generation uint64 // start time of this server, which distinguishes it from earlier ones
-	counts     counts
+	counts     atomicCounters
 	closed     atomic.Bool
 
 	mu         sync.Mutex // guards containers
 	containers map[string]*Container
 }
 
-// New returns a server without slices.
+// New returns a Server without slices.
 func New(c Config) *Server {
 	s := &Server{Config: c.withDefaults(), containers: map[string]*Container{}}
 	s.generation = uint64(s.Clock.Now())
 	return s
 }
 
-// Close ends all connections and listeners. Directories and session files stay, so that clients can continue on their lease and
-// reconnect to a new server.
+// Close closes all listeners and connections. The directories and session files of containers stay, so that clients can continue until
+// their lease ends and reconnect to a new server.
 func (s *Server) Close() {
 	s.closed.Store(true)
-	for _, c := range s.list() {
+	for _, c := range s.sortedContainers() {
 		c.stop(nil)
 		c.leave()
 	}
 }
 
-// newSessionID returns a session number that no earlier server has used: each of them opened fewer sessions than it ran nanoseconds.
+// newSessionID returns a session ID that no earlier server has used. It starts from the server's start time in nanoseconds, and no server
+// opens as many sessions as it runs nanoseconds.
 func (s *Server) newSessionID(reconnect bool) uint64 {
 	if reconnect {
 		s.counts.reconnects.Add(1)
@@ -82,8 +83,8 @@ func (s *Server) header(sequence uint64) tokenwire.Header {
 	return tokenwire.Header{Sequence: sequence, Generation: s.generation}
 }
 
-// list returns the containers in the order of their IDs.
-func (s *Server) list() []*Container {
+// sortedContainers returns the served containers, sorted by ID.
+func (s *Server) sortedContainers() []*Container {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := slices.Collect(maps.Values(s.containers))
@@ -91,7 +92,7 @@ func (s *Server) list() []*Container {
 	return list
 }
 
-// Reason is the kind of a refusal, as counted in metrics.
+// Reason is the kind of a refusal, for metrics.
 type Reason int
 
 // The reasons for refusing or closing a connection.
@@ -107,25 +108,25 @@ const (
 	reasonCount               // the number of reasons
 )
 
-// String returns the reason's metric label.
+// String returns the value of the reason as a metric label.
 func (r Reason) String() string {
 	return [...]string{"stranger", "malformed", "unexpected", "too_many", "too_fast", "silent", "closing", "outdated"}[r]
 }
 
-// counts holds the server's counters for concurrent use.
-type counts struct {
+// atomicCounters holds the server's counters as atomic variables.
+type atomicCounters struct {
 	sessions, reconnects atomic.Uint64
 	refused              [reasonCount]atomic.Uint64
 }
 
-// Counters holds what a server has counted since its start.
+// Counters holds the numbers of sessions and refusals since the start of the server.
 type Counters struct {
 	Sessions   uint64 // opened sessions, including reconnects
 	Reconnects uint64 // sessions of processes that had an earlier one
 	Refused    map[Reason]uint64
 }
 
-// Counters returns the server's counters. Refused has an entry for every reason.
+// Counters returns a copy of the server's counters. Refused has an entry for every reason.
 func (s *Server) Counters() Counters {
 	c := Counters{s.counts.sessions.Load(), s.counts.reconnects.Load(), map[Reason]uint64{}}
 	for r := range reasonCount {

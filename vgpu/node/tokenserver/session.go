@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 )
 
-// session is one process at the server, from its HELLO to its end.
+// session is the registration of one process at the server, from its HELLO frame until it disconnects.
 type session struct {
 	id       uint64
 	previous uint64 // its number at an earlier server; 0 if it had none
@@ -16,7 +16,7 @@ type session struct {
 	clients  []*clientState // one for each vGPU
 }
 
-// openSession opens the session and sends WELCOME with its pages.
+// openSession opens a session for a HELLO frame and sends WELCOME with the shared pages.
 func (k *connection) openSession(hello *tokenwire.Hello) error {
 	if k.vgpus[0].Elastic && hello.Capabilities&tokenwire.CapabilityBlocks == 0 {
 		return errTimeOnly // the hook falls back on its policy file
@@ -39,7 +39,7 @@ func (k *connection) openSession(hello *tokenwire.Hello) error {
 		s.discard()
 		return err
 	}
-	s.attach()
+	s.attachToVGPUs()
 	k.session = s
 	if hello.Session != 0 {
 		k.removeSessionFile(hello.Session)
@@ -74,8 +74,8 @@ func (s *session) descriptors() (fds []int) {
 	return fds
 }
 
-// attach adds the process to each of its vGPUs.
-func (s *session) attach() {
+// attachToVGPUs adds the process to each of its vGPUs.
+func (s *session) attachToVGPUs() {
 	for i, v := range s.vgpus {
 		v.Slice.mu.Lock()
 		v.clients = append(v.clients, s.clients[i])
@@ -85,18 +85,18 @@ func (s *session) attach() {
 	}
 }
 
-// need handles NEED: the process waits for a token.
-func (s *session) need(index uint32) error {
-	return s.update(index, func(v *vgpu, c *clientState) { c.startWait(v.Slice.server.Clock.Now()) })
+// handleNeed handles a NEED frame: the process waits for a token of the vGPU with the given index.
+func (s *session) handleNeed(index uint32) error {
+	return s.updateVGPU(index, func(v *vgpu, c *clientState) { c.startWait(v.Slice.server.Clock.Now()) })
 }
 
-// snapshot handles SNAPSHOT: the process uses its new pages, so the lease of its previous session ends.
-func (s *session) snapshot(index uint32) error {
-	return s.update(index, func(v *vgpu, _ *clientState) { v.leased.end(s.previous) })
+// handleSnapshot handles a SNAPSHOT frame: the process uses its new pages, so the lease of its session at an earlier server ends.
+func (s *session) handleSnapshot(index uint32) error {
+	return s.updateVGPU(index, func(v *vgpu, _ *clientState) { v.leased.end(s.previous) })
 }
 
-// update changes one vGPU of the process and runs a step of its slice.
-func (s *session) update(index uint32, change func(*vgpu, *clientState)) error {
+// updateVGPU calls change for one vGPU of the process with its slice locked, and then lets the slice's policy decide again.
+func (s *session) updateVGPU(index uint32, change func(*vgpu, *clientState)) error {
 	if int64(index) >= int64(len(s.vgpus)) {
 		return errNoVGPU
 	}
@@ -108,15 +108,15 @@ func (s *session) update(index uint32, change func(*vgpu, *clientState)) error {
 	return nil
 }
 
-// end closes the connection's session, if it has one. A process that waited for its token runs at once.
-func (k *connection) end() {
+// endSession closes the session of the connection, if it has one, and lets a waiting process use its token.
+func (k *connection) endSession() {
 	s := k.session
 	if s == nil {
 		return
 	}
 	for i, v := range s.vgpus {
 		v.Slice.mu.Lock()
-		v.detach(s.clients[i], k.server.Clock.Now())
+		v.removeClient(s.clients[i], k.server.Clock.Now())
 		v.Slice.step()
 		v.Slice.mu.Unlock()
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token/rckm"
 )
 
-// heartbeatInterval is the time between two heartbeats on the pages of a slice.
+// heartbeatInterval is the time between two heartbeats, which show clients that the server is alive.
 const heartbeatInterval = 50 * time.Millisecond
 
-// policy issues the tokens of a slice: timePolicy by the rules of package token, blockPolicy by those of package rckm. The slice's lock
-// is held during each call.
-type policy interface {
+// tokenPolicy issues the tokens of a slice: timePolicy by the rules of package token, blockPolicy by those of package rckm. The slice's
+// lock is held during each call.
+type tokenPolicy interface {
 	// join adds a vGPU, or returns an error if its share does not fit.
 	join(v *vgpu, now time.Duration) error
 	// leave removes a vGPU that joined.
@@ -30,22 +30,22 @@ type policy interface {
 	step(s *Slice, now time.Duration) time.Duration
 }
 
-// Slice is one isolation domain in service. Its times are those of the server's clock.
+// Slice is a GPU or MIG instance whose shares the server issues tokens to. Times are those of the server's clock.
 type Slice struct {
 	server *Server
 	timer  Timer
 	time   timePolicy
 	blocks blockPolicy
 
-	mu            sync.Mutex // guards the following and all state of the vGPUs
-	policy        policy     // of the slice's class
-	vgpus         []*vgpu    // all of one class, in the order of joining
+	mu            sync.Mutex  // guards the following and all state of the vGPUs
+	policy        tokenPolicy // of the slice's class
+	vgpus         []*vgpu     // all of one class, in the order of joining
 	lastID        token.ID
 	lastHeartbeat time.Duration
 }
 
-// NewSlice puts a slice into service. The slice owns the time tokens from then on; their configuration selects the policy of shares
-// that are not elastic.
+// NewSlice adds a slice to the server. tokens holds the policy for shares that are not elastic, and must not be used by the caller
+// afterwards.
 func (s *Server) NewSlice(tokens *token.Slice) *Slice {
 	blocks, err := rckm.New(rckm.Config{})
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *Server) NewSlice(tokens *token.Slice) *Slice {
 	return slice
 }
 
-// step advances the slice to the present time.
+// step lets the token policy read the clients' pages, decide and write its decisions, and sets the timer for the next step.
 func (s *Slice) step() {
 	if s.server.closed.Load() {
 		return // clients keep their state for the lease, so their SMs must not be granted again
@@ -71,7 +71,7 @@ func (s *Slice) step() {
 	}
 }
 
-// join adds a vGPU. The first one of an empty slice selects the policy by its class.
+// join adds a vGPU. The class of the first vGPU on an empty slice selects the token policy.
 func (s *Slice) join(v *vgpu) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *Slice) join(v *vgpu) error {
 	return nil
 }
 
-// resize changes the SM limit of an elastic vGPU, for its next token.
+// resize changes the SM limit of an elastic vGPU from its next token on.
 func (s *Slice) resize(v *vgpu, limit share.PerMille) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +104,7 @@ func (s *Slice) resize(v *vgpu, limit share.PerMille) error {
 	return nil
 }
 
-// leave removes a vGPU that has no process left.
+// leave removes a vGPU that has no processes.
 func (s *Slice) leave(v *vgpu) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +121,7 @@ func (s *Slice) find(id token.ID) *vgpu {
 	return nil
 }
 
-// sendHeartbeats writes a heartbeat to all pages of the slice if the interval has passed.
+// sendHeartbeats writes a heartbeat to all pages of the slice if heartbeatInterval has passed since the last one.
 func (s *Slice) sendHeartbeats(now time.Duration) {
 	if now-s.lastHeartbeat < heartbeatInterval {
 		return

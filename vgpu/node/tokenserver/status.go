@@ -8,14 +8,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Status is the state of a container.
+// Status is the state of a container, for metrics and status reports.
 type Status struct {
 	ID          string
 	Connections int
 	VGPUs       []VGPUStatus
 }
 
-// VGPUStatus is the state of one vGPU of a container. Measured values are those that its processes report.
+// VGPUStatus is the state of one vGPU of a container. Its measured values are those that the processes report.
 type VGPUStatus struct {
 	share.Share
 	UUID           string
@@ -43,10 +43,10 @@ type ProcessStatus struct {
 	Waiting  bool
 }
 
-// Snapshot returns the state of all containers, in the order of their IDs.
+// Snapshot returns the state of all containers, sorted by ID.
 func (s *Server) Snapshot() []Status {
 	var all []Status
-	for _, c := range s.list() {
+	for _, c := range s.sortedContainers() {
 		all = append(all, c.Status())
 	}
 	return all
@@ -68,7 +68,7 @@ func (v *vgpu) status() VGPUStatus {
 	if v.page.at == nil {
 		return status // the container was closed meanwhile
 	}
-	status.Busy = v.usage.recent.sum(v.Slice.server.Clock.Now())
+	status.Busy = v.usage.recent.total(v.Slice.server.Clock.Now())
 	status.Total, status.Tokens, status.Waits = v.usage.busy, v.usage.tokens, v.usage.waits
 	status.LeasedSessions = len(v.leased.sessions)
 	status.Used = loadBytes(&v.page.at.Memory)
@@ -89,6 +89,5 @@ func (v *vgpu) status() VGPUStatus {
 	return status
 }
 
-// loadBytes reads an amount of memory that processes write. With its highest bit set it has dropped below zero for a moment, or was
-// forged, and counts as 0.
+// loadBytes reads an amount of memory that processes write. A negative amount, from a race of two processes or a forged value, counts as 0.
 func loadBytes(word *atomic.Uint64) share.Bytes { return max(0, share.Bytes(word.Load())) }

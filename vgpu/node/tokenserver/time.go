@@ -9,13 +9,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// pollInterval is how often pages are read while a process waits for SMs that may have become idle.
+// pollInterval is how often the clients' pages are read while a process waits for SMs that may have become idle.
 const pollInterval = 2 * time.Millisecond
 
-// timePolicy issues time tokens, in the order that the slice's token.Policy sets: by the slot table, or by FaST-GShare's queue.
+// timePolicy is the tokenPolicy of slices that are not elastic. Its tokens allow launches until a deadline, in the order of the slot table
+// or of FaST-GShare's queue.
 type timePolicy struct{ *token.Slice }
 
-// timeState is the state of a vGPU under time tokens. Its processes take turns under each token.
+// timeState is the state of a vGPU under time tokens. Its processes take turns while the vGPU holds a token.
 type timeState struct {
 	granted *token.Token // nil while it has none
 	running *clientState // the process in state Run
@@ -40,7 +41,7 @@ func (p *timePolicy) attach(*vgpu, *clientState, time.Duration) {}
 
 func (p *timePolicy) step(s *Slice, now time.Duration) time.Duration {
 	for _, v := range s.vgpus {
-		p.report(v, now)
+		p.reportUse(v, now)
 	}
 	changes, next := p.Advance(now)
 	for _, c := range changes {
@@ -48,13 +49,13 @@ func (p *timePolicy) step(s *Slice, now time.Duration) time.Duration {
 			v.applyChange(c)
 		}
 	}
-	contended := s.contended()
+	contended := s.isContended()
 	for _, v := range s.vgpus {
-		if v.mustEndInTime(contended) && v.granted != nil && now >= v.launchEnd() {
+		if v.mustEndInTime(contended) && v.granted != nil && now >= v.launchDeadline() {
 			v.filled = v.granted.Sequence
 		}
 	}
-	s.apply(now)
+	s.applyDecisions(now)
 	s.sendHeartbeats(now)
 	if poll := s.nextPoll(now); poll != token.Never {
 		return min(next, poll)
@@ -62,13 +63,13 @@ func (p *timePolicy) step(s *Slice, now time.Duration) time.Duration {
 	return token.Never
 }
 
-// report passes the launches and the use of a vGPU since the last step to the rules. Device time is passed once no work is unfinished:
-// before that, the unfinished part would count as time that was not used.
-func (p *timePolicy) report(v *vgpu, now time.Duration) {
+// reportUse passes to package token whether a vGPU has work, and its device time since the last settlement. Device time is passed only
+// while no work is unfinished, or after a window: before that, the unfinished part would count as unused time.
+func (p *timePolicy) reportUse(v *vgpu, now time.Duration) {
 	v.leased.expire(now)
 	hasWork, open := false, false
 	for _, c := range v.clients {
-		busy, working := c.read(now)
+		busy, working := c.readPage(now)
 		v.usage.addBusy(now, busy)
 		v.unsettled += busy
 		open = open || working
@@ -87,14 +88,14 @@ func (p *timePolicy) report(v *vgpu, now time.Duration) {
 	v.wanting = hasWork
 }
 
-// contended reports whether a process waits for a token that its vGPU lacks, so that time used by one is missing for another.
-func (s *Slice) contended() bool {
+// isContended reports whether a process waits while its vGPU has no token, so that other shares must not exceed their tokens.
+func (s *Slice) isContended() bool {
 	return slices.ContainsFunc(s.vgpus, func(v *vgpu) bool { return v.granted == nil && v.hasWaiting() })
 }
 
-// apply writes the decisions to the pages. It pauses processes before it starts others, so that SMs are never granted twice; vGPUs
-// with leased sessions count as running.
-func (s *Slice) apply(now time.Duration) {
+// applyDecisions pauses and starts processes as decided. It pauses before it starts, so that SMs are never granted twice. vGPUs with
+// sessions of an earlier server, whose lease has not ended, count as running.
+func (s *Slice) applyDecisions(now time.Duration) {
 	var used share.PerMille
 	for _, v := range s.vgpus {
 		v.chooseNext(now)
@@ -113,11 +114,11 @@ func (s *Slice) apply(now time.Duration) {
 	}
 }
 
-// nextPoll returns when the pages must be read next: soon while a process waits, with the next heartbeat while there are processes, and
-// token.Never without any.
+// nextPoll returns when the clients' pages must be read next: soon while a process waits, at the next heartbeat if there are only other
+// processes, and token.Never if there are none.
 func (s *Slice) nextPoll(now time.Duration) time.Duration {
 	poll := token.Never
-	contended := s.contended()
+	contended := s.isContended()
 	for _, v := range s.vgpus {
 		switch {
 		case v.hasWaiting():
@@ -126,13 +127,13 @@ func (s *Slice) nextPoll(now time.Duration) time.Duration {
 			poll = min(poll, now+heartbeatInterval)
 		}
 		if v.mustEndInTime(contended) {
-			poll = min(poll, v.nextEndCheck(now))
+			poll = min(poll, v.nextDeadlineCheck(now))
 		}
 	}
 	return poll
 }
 
-// applyChange grants or revokes the vGPU's token, as the token policy decided, and writes a new token to the running client's page.
+// applyChange records that the token policy granted or revoked the vGPU's token, and writes a new token to the page of the running process.
 func (v *vgpu) applyChange(c token.Change) {
 	if c.Kind == token.Revoke {
 		v.granted = nil
@@ -146,10 +147,10 @@ func (v *vgpu) applyChange(c token.Change) {
 	}
 }
 
-// launchEnd returns when unfinished work will use up the rest of the token; later launches would run in the time of others. A
-// quarter of the run-ahead is subtracted from it, since the process cannot know how much of the current batch is done. A process
-// that overstates its work beyond that loses time of its own only.
-func (v *vgpu) launchEnd() time.Duration {
+// launchDeadline returns when the process must stop launching, because its unfinished work will use up the rest of the token. Since the
+// process cannot know how much of the current batch is done, a quarter of the run-ahead (the unfinished work that it may queue) is
+// subtracted from that work. A process that overstates its work beyond that loses only time of its own.
+func (v *vgpu) launchDeadline() time.Duration {
 	var open uint64
 	for _, c := range v.clients {
 		open = max(open, c.client.at.Open.Load())
@@ -158,14 +159,15 @@ func (v *vgpu) launchEnd() time.Duration {
 	return v.granted.Until - max(0, known-v.Slice.server.RunAhead/4)
 }
 
-// mustEndInTime reports whether the share's work must end with its token: work beyond it exceeds the share's limit, or uses the time of
-// shares that wait. A share of the whole window gets its next token at that time.
+// mustEndInTime reports whether the share's work must end with its token, because later work would exceed the share's limit or use the time
+// of shares that wait. A share that has the whole window continues with its next token instead.
 func (v *vgpu) mustEndInTime(contended bool) bool {
 	return v.QuotaLimit < share.Whole || contended && v.QuotaRequest < share.Whole
 }
 
-// nextEndCheck returns when to compare launchEnd with the time again: when a process within its run-ahead could use up the token.
-func (v *vgpu) nextEndCheck(now time.Duration) time.Duration {
+// nextDeadlineCheck returns when launchDeadline must be compared with the time again: the earliest time at which the unfinished work could
+// use up the token.
+func (v *vgpu) nextDeadlineCheck(now time.Duration) time.Duration {
 	ahead := v.Slice.server.RunAhead
 	if v.running == nil || v.granted == nil {
 		return token.Never
@@ -173,10 +175,10 @@ func (v *vgpu) nextEndCheck(now time.Duration) time.Duration {
 	if first := v.granted.Until - ahead; now < first {
 		return first
 	}
-	return max(v.launchEnd(), now+ahead/8)
+	return max(v.launchDeadline(), now+ahead/8)
 }
 
-// chooseNext selects the process to run under the token: the running one, until its turn is over and another one waits.
+// chooseNext selects the process to run under the vGPU's token: the running one, until its turn is over and another one waits.
 func (v *vgpu) chooseNext(now time.Duration) {
 	v.next = nil
 	if v.granted == nil || v.leased.any() || v.filled == v.granted.Sequence {
@@ -198,7 +200,7 @@ func (v *vgpu) pauseRunning(now time.Duration) {
 	}
 }
 
-// runNext starts the next process and moves it to the end of the order of turns.
+// runNext puts the chosen process into state Run, and moves it to the end of the round-robin order.
 func (v *vgpu) runNext(now time.Duration) {
 	v.running = v.next
 	v.usage.waits.add(now-v.running.waitSince, v.Slice.server.Window)
@@ -209,8 +211,8 @@ func (v *vgpu) runNext(now time.Duration) {
 	v.Slice.server.Clock.Wake(&v.running.server.at.Wake)
 }
 
-// runAhead returns how much unfinished work a process may queue when it starts to run: no more than its token holds. While a process
-// runs its run-ahead only grows, since its threads cannot all see a smaller one at the same time.
+// runAhead returns how much unfinished work a process may queue when it starts to run: no more than its token allows. While a process runs,
+// the value only grows, since its threads cannot all see a smaller one at the same time.
 func (v *vgpu) runAhead() time.Duration {
 	return max(v.Slice.server.RunAhead/8, min(v.Slice.server.RunAhead, time.Duration(v.granted.Amount)))
 }

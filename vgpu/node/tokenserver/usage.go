@@ -2,9 +2,9 @@ package tokenserver
 
 import "time"
 
-// usage counts what a vGPU has used and waited for since it joined, for status and metrics.
+// usage counts the device time, tokens and waits of a vGPU since it joined its slice.
 type usage struct {
-	recent meter
+	recent recentUse
 	busy   time.Duration
 	tokens uint64
 	waits  Waits
@@ -17,19 +17,19 @@ func (u *usage) addBusy(now, busy time.Duration) {
 
 const meterSlots = 10
 
-// meter sums device time over the last second, in slots of a tenth of a second.
-type meter struct {
+// recentUse sums up the device time used in the last second, in slots of a tenth of a second.
+type recentUse struct {
 	slots [meterSlots]time.Duration
 	last  int64 // number of the latest slot, counted from the clock's zero
 }
 
-func (m *meter) add(now, used time.Duration) {
+func (m *recentUse) add(now, used time.Duration) {
 	m.advance(now)
 	m.slots[m.last%meterSlots] += used
 }
 
-// sum returns the device time of the last second, of which the latest slot is incomplete.
-func (m *meter) sum(now time.Duration) (sum time.Duration) {
+// total returns the device time used in the last second.
+func (m *recentUse) total(now time.Duration) (sum time.Duration) {
 	m.advance(now)
 	for _, used := range m.slots {
 		sum += used
@@ -38,7 +38,7 @@ func (m *meter) sum(now time.Duration) (sum time.Duration) {
 }
 
 // advance clears the slots that have begun since the last call.
-func (m *meter) advance(now time.Duration) {
+func (m *recentUse) advance(now time.Duration) {
 	tenth := int64(now / (time.Second / meterSlots))
 	m.last = max(m.last, tenth-meterSlots)
 	for m.last < tenth {
@@ -47,14 +47,15 @@ func (m *meter) advance(now time.Duration) {
 	}
 }
 
-// WaitBounds are the upper bounds of the histogram buckets of waits; the last bucket has none.
+// WaitBounds are the upper bounds of the buckets of the Waits histogram. The last bucket is unbounded.
 var WaitBounds = [...]time.Duration{
 	100 * time.Microsecond, 250 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
 	10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond,
 	time.Second, 5 * time.Second,
 }
 
-// Waits is a histogram of the time that processes waited for a token: from when the server knows of the wait until the state is Run.
+// Waits is a histogram of the time that processes waited for a token: from when the server was notified of the wait until it let the
+// process run.
 type Waits struct {
 	Buckets [len(WaitBounds) + 1]uint64 // not cumulative
 	Count   uint64

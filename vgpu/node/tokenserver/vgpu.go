@@ -21,16 +21,16 @@ type VGPU struct {
 	Priority share.Priority // priority class of an elastic share; empty is best-effort
 }
 
-// guaranteed returns the part of each window that a process may use without a server. An elastic share has the SMs of its limit, for
-// as much of the time as makes up its request.
-func (v VGPU) guaranteed() share.PerMille {
+// guaranteedFraction returns the fraction of each window in which a process may run while the server is unreachable. A process of an
+// elastic share then uses all SMs of its limit, so the fraction is its SM request divided by its SM limit.
+func (v VGPU) guaranteedFraction() share.PerMille {
 	if !v.Elastic {
 		return v.QuotaRequest
 	}
 	return max(1, v.SMRequest*share.Whole/v.SMLimit)
 }
 
-// vgpu is one share in service: a container's part of one slice.
+// vgpu is the state of one vGPU of a container, that is of its share of one slice.
 type vgpu struct {
 	VGPU
 	id      token.ID
@@ -42,14 +42,14 @@ type vgpu struct {
 	timeState
 }
 
-// hasWaiting reports whether a process of the vGPU waits for its turn.
+// hasWaiting reports whether a process of the vGPU waits for a token.
 func (v *vgpu) hasWaiting() bool {
 	return slices.ContainsFunc(v.clients, func(c *clientState) bool { return c.waiting })
 }
 
-// detach removes a process and releases its part of the container's memory. It first pauses the process, which may still be alive if
-// only its connection was closed.
-func (v *vgpu) detach(c *clientState, now time.Duration) {
+// removeClient removes a process from the vGPU and subtracts its memory from the container's total. It first pauses the process, which may
+// still be alive if only its connection was closed.
+func (v *vgpu) removeClient(c *clientState, now time.Duration) {
 	if !v.Slice.server.closed.Load() {
 		c.setState(tokenwire.Pause, now)
 	}
@@ -57,7 +57,7 @@ func (v *vgpu) detach(c *clientState, now time.Duration) {
 	if v.running == c {
 		v.running = nil
 	}
-	subtract(&v.page.at.Memory, c.client.at.Memory.Swap(0)) // swapped: a process that reconnects adds its memory again
+	subtractBounded(&v.page.at.Memory, c.client.at.Memory.Swap(0)) // swapped: a process that reconnects adds its memory again
 	if len(v.clients) == 0 {
 		v.page.at.Memory.Store(0)
 	}
@@ -69,7 +69,7 @@ func without(clients []*clientState, c *clientState) []*clientState {
 }
 
 // leasedSessions holds the sessions of an earlier server whose processes may still run on their lease. A session ends when its process
-// reconnects, and all of them end with the lease.
+// reconnects or the lease expires.
 type leasedSessions struct {
 	sessions []uint64
 	until    time.Duration

@@ -10,25 +10,25 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return d
 }
 
-// ofShare describes a metric that exists for each vGPU of each container.
-func ofShare(name, help string) *prometheus.Desc {
+// describeShare describes a metric with one series per vGPU of each container.
+func describeShare(name, help string) *prometheus.Desc {
 	return describe("gshare_share_"+name, help, "device", "container", "vgpu")
 }
 
 // Metrics of a share. The rate of busy seconds should be at least the quota request while its processes have work, and at most the
 // quota limit.
 var (
-	sm           = ofShare("sm_ratio", "Fraction of the device's SMs.")
-	quotaRequest = ofShare("quota_request_ratio", "Guaranteed fraction of the time.")
-	quotaLimit   = ofShare("quota_limit_ratio", "Largest fraction of the time, if others leave it unused.")
-	busy         = ofShare("busy_seconds_total", "Device time reported by the processes.")
-	memoryLimit  = ofShare("memory_limit_bytes", "Limit of the device memory that the processes hold together.")
-	memoryUsed   = ofShare("memory_used_bytes", "Device memory in use, as reported by the processes.")
-	processes    = ofShare("processes", "Processes with a session.")
-	leased       = ofShare("leased_sessions", "Sessions of an earlier server whose processes may still run on their lease.")
-	tokens       = ofShare("tokens_total", "Granted tokens.")
-	wait         = ofShare("token_wait_seconds", "Time that processes waited for a token.")
-	stalls       = ofShare("stalls_total", "Waits for a token longer than a window.")
+	sm           = describeShare("sm_ratio", "Fraction of the device's SMs.")
+	quotaRequest = describeShare("quota_request_ratio", "Guaranteed fraction of the time.")
+	quotaLimit   = describeShare("quota_limit_ratio", "Largest fraction of the time, if others leave it unused.")
+	busy         = describeShare("busy_seconds_total", "Device time reported by the processes.")
+	memoryLimit  = describeShare("memory_limit_bytes", "Limit of the device memory that the processes hold together.")
+	memoryUsed   = describeShare("memory_used_bytes", "Device memory in use, as reported by the processes.")
+	processes    = describeShare("processes", "Processes with a session.")
+	leased       = describeShare("leased_sessions", "Sessions of an earlier server whose processes may still run on their lease.")
+	tokens       = describeShare("tokens_total", "Granted tokens.")
+	wait         = describeShare("token_wait_seconds", "Time that processes waited for a token.")
+	stalls       = describeShare("stalls_total", "Waits for a token longer than a window.")
 )
 
 // Counters of the server since its start, given by process_start_time_seconds.

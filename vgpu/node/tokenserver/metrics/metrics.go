@@ -14,26 +14,26 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Source is the part of a token server that is exported.
+// Source provides the state and the counters of a token server.
 type Source interface {
 	Snapshot() []tokenserver.Status
 	Counters() tokenserver.Counters
 }
 
-// Collector collects the metrics of one source.
+// Collector implements prometheus.Collector for a token server.
 type Collector struct{ source Source }
 
-// New returns the collector of a source.
+// New returns a Collector that reads from a token server at each scrape.
 func New(s Source) Collector { return Collector{s} }
 
-// Describe implements prometheus.Collector.
+// Describe sends the descriptions of all metrics.
 func (Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range descriptions {
 		out <- d
 	}
 }
 
-// Collect implements prometheus.Collector.
+// Collect sends the metrics of one snapshot of the server.
 func (c Collector) Collect(out chan<- prometheus.Metric) {
 	for _, status := range c.source.Snapshot() {
 		for _, v := range status.VGPUs {
@@ -60,14 +60,14 @@ func collectVGPU(out chan<- prometheus.Metric, v tokenserver.VGPUStatus, labels 
 		gauge(leased, float64(v.LeasedSessions), labels...),
 		counter(tokens, float64(v.Tokens), labels...),
 		counter(stalls, float64(v.Waits.Stalls), labels...),
-		prometheus.MustNewConstHistogram(wait, v.Waits.Count, v.Waits.Sum.Seconds(), buckets(v.Waits), labels...),
+		prometheus.MustNewConstHistogram(wait, v.Waits.Count, v.Waits.Sum.Seconds(), cumulativeBuckets(v.Waits), labels...),
 	} {
 		out <- m
 	}
 }
 
-// buckets returns the cumulative buckets of a Prometheus histogram.
-func buckets(w tokenserver.Waits) map[float64]uint64 {
+// cumulativeBuckets returns the buckets of a histogram as Prometheus expects them: counts of all waits up to each bound, in seconds.
+func cumulativeBuckets(w tokenserver.Waits) map[float64]uint64 {
 	sum, list := uint64(0), map[float64]uint64{}
 	for i, bound := range tokenserver.WaitBounds {
 		sum += w.Buckets[i]
