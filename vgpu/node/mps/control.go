@@ -23,22 +23,22 @@ var errTimeout = errors.New("timed out")
 
 const pipeVariable = "CUDA_MPS_PIPE_DIRECTORY="
 
-// control sends commands to the daemon of one slice: about one method a command of the control protocol.
+// control sends commands to the MPS control daemon of one slice.
 type control struct {
 	Daemons
 	slice      string
 	isVersion3 bool // the daemon speaks MPS v3, which has namespaces; otherwise v2
 }
 
-// control returns the control of a slice's daemon, in the version of the daemon that runs, if any.
+// control returns a control for the daemon of a slice, for the MPS version of the running daemon, if any.
 func (d Daemons) control(slice string) control {
 	c := control{Daemons: d, slice: slice}
 	c.isVersion3 = c.runsVersion3()
 	return c
 }
 
-// start starts the daemon. As root, one server serves the clients of all users. Otherwise clients of a second user would wait, without
-// an error, until the last process of the first has ended, and pods of several users could not share.
+// start starts the daemon. If the agent is root, one server serves the clients of all users. Otherwise clients of a second user would wait,
+// without an error, until the last process of the first has ended, and pods with different users could not share.
 func (c control) start(ctx context.Context) error {
 	for _, dir := range []string{c.PipeDir(c.slice), c.logDir(c.slice)} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -47,7 +47,7 @@ func (c control) start(ctx context.Context) error {
 	}
 	arguments, multiUser := []string{"-d"}, "-multiuser-server"
 	if c.isVersion3 {
-		arguments, multiUser = append(arguments, version3...), "-m"
+		arguments, multiUser = append(arguments, version3Flags...), "-m"
 	}
 	if os.Geteuid() == 0 {
 		arguments = append(arguments, multiUser)
@@ -58,12 +58,12 @@ func (c control) start(ctx context.Context) error {
 	if _, err := c.run(ctx, "", arguments...); err != nil {
 		return err
 	}
-	return c.detach()
+	return c.moveToDetachedCgroup()
 }
 
-// detach moves the daemon out of the agent's cgroup, before it starts servers: a container runtime kills everything in the cgroup of a
-// container that ends.
-func (c control) detach() (all error) {
+// moveToDetachedCgroup moves the daemon out of the agent's cgroup before it starts servers: a container runtime kills all processes in the
+// cgroup of a container that ends.
+func (c control) moveToDetachedCgroup() (all error) {
 	pids, _ := c.findProcesses()
 	for _, pid := range pids {
 		all = errors.Join(all, c.DetachedCgroup.Enter(pid))
@@ -71,7 +71,7 @@ func (c control) detach() (all error) {
 	return all
 }
 
-// run runs the control program with the environment of the slice and returns its output.
+// run runs NVIDIA's control program with the environment of the slice and returns its output.
 func (c control) run(ctx context.Context, input string, arguments ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout())
 	defer cancel()
@@ -90,7 +90,7 @@ func (c control) run(ctx context.Context, input string, arguments ...string) (st
 	return string(out), nil
 }
 
-// commandV2 sends one command to a daemon of MPS v2 and returns its answer.
+// commandV2 sends one command to a daemon of MPS v2 and returns its output.
 func (c control) commandV2(ctx context.Context, text string) (string, error) {
 	return c.run(ctx, text+"\n")
 }
@@ -103,10 +103,10 @@ type server struct {
 	clients []int  // PIDs
 }
 
-// servers queries the daemon for its servers and their clients.
-func (c control) servers(ctx context.Context) (found []server, err error) {
+// listServers queries the daemon for its MPS servers and their clients.
+func (c control) listServers(ctx context.Context) (found []server, err error) {
 	if c.isVersion3 {
-		return c.serversV3(ctx)
+		return c.listServersV3(ctx)
 	}
 	text, err := c.commandV2(ctx, "get_server_list")
 	if err != nil {
@@ -126,9 +126,9 @@ func (c control) servers(ctx context.Context) (found []server, err error) {
 	return found, nil
 }
 
-// terminate ends the CUDA work of a client, whose process continues with errors. It must precede any signal that ends the process: a
-// client killed while it works can leave the server, and so all other clients, in an undefined state.
-func (c control) terminate(ctx context.Context, s server, pid int) error {
+// terminateClient terminates the CUDA work of a client; its process continues with errors. This must precede any signal that ends the
+// process: a client killed while it works can leave the server, and so all other clients, in an undefined state.
+func (c control) terminateClient(ctx context.Context, s server, pid int) error {
 	if c.isVersion3 {
 		_, err := c.commandV3(ctx, "client", "terminate", strconv.Itoa(pid))
 		return err
@@ -137,7 +137,7 @@ func (c control) terminate(ctx context.Context, s server, pid int) error {
 	return err
 }
 
-// quit makes the daemon end itself and its servers.
+// quit tells the daemon to terminate itself and its servers.
 func (c control) quit(ctx context.Context) error {
 	if c.isVersion3 {
 		_, err := c.commandV3(ctx, "-q")
@@ -147,7 +147,7 @@ func (c control) quit(ctx context.Context) error {
 	return err
 }
 
-// parsePIDs parses an answer with one PID in each line, and skips all other lines.
+// parsePIDs parses the output of a command with one PID per line. It skips all other lines.
 func parsePIDs(answer string) (pids []int) {
 	for line := range strings.Lines(answer) {
 		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
@@ -157,5 +157,5 @@ func parsePIDs(answer string) (pids []int) {
 	return pids
 }
 
-// isFaulted reports whether the status of a server (INITIALIZING, ACTIVE or FAULT) is a fault.
+// isFaulted reports whether the status of an MPS server (INITIALIZING, ACTIVE or FAULT) is a fault.
 func isFaulted(status string) bool { return strings.Contains(strings.ToUpper(status), "FAULT") }

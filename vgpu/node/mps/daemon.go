@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
 )
 
-// daemon manages the control daemon of one slice. Only its loop uses the fields that are not guarded.
+// daemon manages the MPS control daemon of one slice. Only the goroutine of its loop uses the fields that are not guarded.
 type daemon struct {
 	control    // isVersion3 changes together with pid, and is guarded too
 	manager    *Manager
@@ -31,7 +31,7 @@ type daemon struct {
 	unpublished bool                     // namespaces changed since the last OnChange
 }
 
-// pendingMember is a member that called Open and does not hold the slice yet.
+// pendingMember is a share that called Open and has not been passed to SetMembers yet.
 type pendingMember struct {
 	Member
 	since time.Time
@@ -40,17 +40,17 @@ type pendingMember struct {
 func newDaemon(m *Manager, slice string) *daemon {
 	return &daemon{
 		control: control{Daemons: m.Daemons, slice: slice}, manager: m, supervisor: supervisor.New(m.Supervisor),
-		wake: make(chan struct{}, 1), pending: map[string]pendingMember{}, closed: unidentified,
+		wake: make(chan struct{}, 1), pending: map[string]pendingMember{}, closed: reasonUnidentified,
 	}
 }
 
-// actionDelay is the time from an action to the observation of its result.
+// actionDelay is the time between an action and the observation of its result.
 const actionDelay = 20 * time.Millisecond
 
-// loop observes the daemon and acts on it until the manager is closed.
+// loop repeatedly observes the daemon and acts on it, until the manager is closed.
 func (d *daemon) loop() {
 	for {
-		d.identify()
+		d.identifyProcess()
 		observation, decision := d.decide()
 		d.publish(observation, decision)
 		next := d.manager.Interval
@@ -58,7 +58,7 @@ func (d *daemon) loop() {
 		case !observation.Wanted && len(d.allMembers()) > 0: // Open has accepted a member meanwhile: do not stop its daemon
 			next = min(next, actionDelay)
 		case decision.Action != supervisor.Nothing:
-			if err := d.perform(decision.Action); err != nil && d.manager.ctx.Err() == nil {
+			if err := d.performAction(decision.Action); err != nil && d.manager.ctx.Err() == nil {
 				d.manager.Log.Error("MPS daemon action failed", "action", string(decision.Action), "slice", d.slice, "error", err)
 			}
 			next = min(next, actionDelay)
@@ -76,7 +76,8 @@ func (d *daemon) loop() {
 	}
 }
 
-// allMembers returns the members of the slice and the pending ones, whose new limits replace those of the same name.
+// allMembers returns the shares of the slice, including pending ones. The limits of a pending share replace those of a share with the same
+// name.
 func (d *daemon) allMembers() []Member {
 	d.manager.mu.Lock()
 	defer d.manager.mu.Unlock()
@@ -102,8 +103,8 @@ func (d *daemon) publish(observation supervisor.Observation, decision supervisor
 	}
 }
 
-// perform executes an action of the supervisor.
-func (d *daemon) perform(a supervisor.Action) error {
+// performAction executes an action that the supervisor decided on.
+func (d *daemon) performAction(a supervisor.Action) error {
 	ctx := d.manager.ctx
 	switch a {
 	case supervisor.Start:
@@ -112,14 +113,14 @@ func (d *daemon) perform(a supervisor.Action) error {
 	case supervisor.Stop:
 		return d.quit(ctx)
 	case supervisor.Kill:
-		return d.kill()
+		return d.killAll()
 	}
 	return d.terminateClients(ctx, func(int) bool { return true })
 }
 
-// restart kills what is left of the last daemon and starts the next one, which the next iteration of the loop identifies.
+// restart kills what is left of the last daemon and starts a new one.
 func (d *daemon) restart(ctx context.Context) (err error) {
-	if err := d.kill(); err != nil { // old servers must not run beside the new daemon's
+	if err := d.killAll(); err != nil { // old servers must not run beside the new daemon's
 		return err
 	}
 	next := d.control
@@ -129,16 +130,16 @@ func (d *daemon) restart(ctx context.Context) (err error) {
 	return next.start(ctx)
 }
 
-// terminateClients ends the CUDA work of the matching clients.
+// terminateClients terminates the CUDA work of the clients whose PIDs match.
 func (c control) terminateClients(ctx context.Context, match func(pid int) bool) (all error) {
-	servers, err := c.servers(ctx)
+	servers, err := c.listServers(ctx)
 	if err != nil {
 		return err
 	}
 	for _, s := range servers {
 		for _, pid := range s.clients {
 			if match(pid) {
-				all = errors.Join(all, c.terminate(ctx, s, pid))
+				all = errors.Join(all, c.terminateClient(ctx, s, pid))
 			}
 		}
 	}

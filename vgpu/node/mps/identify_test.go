@@ -22,7 +22,7 @@ func (r *rig) manualDaemon() *daemon {
 
 // iterate runs an iteration of the loop without its action, and calls beforePublish in it.
 func (d *daemon) iterate(beforePublish func()) supervisor.Observation {
-	d.identify()
+	d.identifyProcess()
 	observation, decision := d.decide()
 	if beforePublish != nil {
 		beforePublish()
@@ -63,11 +63,11 @@ func TestNoSlicePipeDir(t *testing.T) {
 	}
 	d.iterate(func() { r.kill(r.daemon()) })
 	checkClosed("the daemon ended after its answer")
-	d.identify()
+	d.identifyProcess()
 	checkClosed("no daemon runs")
 	next := d.control
 	next.isVersion3 = true
-	if err := errors.Join(next.kill(), next.start(t.Context())); err != nil {
+	if err := errors.Join(next.killAll(), next.start(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	if o, decision := d.decide(); decision.Closed == "" {
@@ -85,11 +85,11 @@ func TestUnidentified(t *testing.T) {
 	r.openFor(small)
 	d := r.manualDaemon()
 	r.kill(r.daemon())
-	d.identify()
-	if err := errors.Join(d.control.kill(), d.start(t.Context())); err != nil {
+	d.identifyProcess()
+	if err := errors.Join(d.control.killAll(), d.start(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if o, decision := d.decide(); o.Daemon != supervisor.Answers || decision.Closed != unidentified {
+	if o, decision := d.decide(); o.Daemon != supervisor.Answers || decision.Closed != reasonUnidentified {
 		t.Errorf("got %+v, closed %q", o, decision.Closed)
 	}
 }

@@ -27,11 +27,11 @@ var defaultSupervisor = supervisor.Config{
 	FirstDelay: time.Second, LastDelay: time.Minute, Settled: 5 * time.Minute, Patience: 10 * time.Second, Grace: 10 * time.Second,
 }
 
-// pendingTimeout is how long a daemon is kept for a member that called Open and has not been passed to SetMembers yet.
+// pendingTimeout is how long a daemon is kept for a share that called Open but was not passed to SetMembers.
 const pendingTimeout = 30 * time.Second
 
-// Manager runs an MPS daemon for each shared slice. It is safe for concurrent use. Except for TerminateClients and Close, no method
-// waits for a daemon.
+// Manager runs an MPS control daemon for each shared slice. It is safe for concurrent use. Only TerminateClients and Close wait for
+// daemons.
 type Manager struct {
 	Config
 	ctx   context.Context
@@ -61,7 +61,8 @@ func New(c Config) *Manager {
 	return m
 }
 
-// Close stops managing the daemons and waits for the goroutines that do. Daemons and their clients keep running for the next Manager.
+// Close stops managing the daemons and waits for the goroutines that manage them. Daemons and their clients keep running for the next
+// Manager.
 func (m *Manager) Close() {
 	m.mu.Lock()
 	m.closed = true
@@ -73,8 +74,8 @@ func (m *Manager) Close() {
 // ErrClosed means that a slice accepts no new MPS clients at the moment. Callers retry.
 var ErrClosed = errors.New("MPS does not accept clients on the slice now")
 
-// Open returns the pipe directory for new processes of a member, or ErrClosed with the reason if its slice accepts none now. The slice's
-// daemon and the member's namespace are then created in the background. Where no daemons run, Open never fails.
+// Open returns the MPS pipe directory for new processes of a share, or ErrClosed with the reason if its slice accepts none now. The slice's
+// daemon and the share's namespace are then created in the background. If MPS is not enabled, Open never fails.
 func (m *Manager) Open(member Member) (pipeDir string, err error) {
 	if !m.Enabled() {
 		return m.PipeDir(member.Slice), nil
@@ -90,13 +91,13 @@ func (m *Manager) Open(member Member) (pipeDir string, err error) {
 	}
 	reason := cmp.Or(d.closed, d.namespaceMissing(member))
 	if reason == "" {
-		return d.pipeDirOf(member), nil
+		return d.memberPipeDir(member), nil
 	}
-	wakeUp(d.wake)
+	signalLoop(d.wake)
 	return "", fmt.Errorf("%w: %s", ErrClosed, reason)
 }
 
-// SetMembers replaces the set of members of all slices. Daemons of slices without members end once they have no clients.
+// SetMembers sets which shares use MPS on which slices. Daemons of slices without shares stop once they have no clients.
 func (m *Manager) SetMembers(members []Member) {
 	if !m.Enabled() {
 		return
@@ -109,11 +110,11 @@ func (m *Manager) SetMembers(members []Member) {
 		delete(m.daemonLocked(member.Slice).pending, member.Name)
 	}
 	for _, d := range m.daemons {
-		wakeUp(d.wake)
+		signalLoop(d.wake)
 	}
 }
 
-// daemonLocked returns the daemon of a slice, and starts managing it if it is new. The caller holds m.mu.
+// daemonLocked returns the daemon of a slice, and starts to manage it if it is new. The caller holds m.mu.
 func (m *Manager) daemonLocked(slice string) *daemon {
 	d := m.daemons[slice]
 	if d == nil {
@@ -126,8 +127,8 @@ func (m *Manager) daemonLocked(slice string) *daemon {
 	return d
 }
 
-// ObserveProcesses reports the processes that the driver shows on the slices. Those that are not clients of a daemon run without limits:
-// CUDA silently runs a process without MPS if it does not find the daemon.
+// ObserveProcesses passes the processes that the driver lists on all slices to the manager. Those that are not clients of a daemon run
+// without limits: CUDA silently runs a process without MPS if it does not find the daemon.
 func (m *Manager) ObserveProcesses(processes []gpu.Process) {
 	bySlice := map[string][]int{}
 	for _, p := range processes {
@@ -138,7 +139,7 @@ func (m *Manager) ObserveProcesses(processes []gpu.Process) {
 	m.processes = bySlice
 }
 
-// NonMPSProcesses returns the PIDs of the processes that run on a slice without MPS for certain.
+// NonMPSProcesses returns the PIDs of processes that are known to run on a slice without MPS.
 func (m *Manager) NonMPSProcesses(slice string) []int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -148,7 +149,7 @@ func (m *Manager) NonMPSProcesses(slice string) []int {
 	return nil
 }
 
-// ClosedReasons returns, for each managed slice, why it accepts no new process, or an empty string if it does.
+// ClosedReasons returns, for each managed slice, why it accepts no new processes, or an empty string if it does.
 func (m *Manager) ClosedReasons() map[string]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -159,8 +160,8 @@ func (m *Manager) ClosedReasons() map[string]string {
 	return reasons
 }
 
-// TerminateClients ends the CUDA work of the matching clients of a slice, to be called before their processes are killed. It waits for
-// the daemon until ctx ends.
+// TerminateClients terminates the CUDA work of the clients of a slice whose PIDs match. It must be called before their processes are
+// killed. It waits for the daemon until ctx is done.
 func (m *Manager) TerminateClients(ctx context.Context, slice string, match func(pid int) bool) error {
 	if !m.Enabled() {
 		return nil
@@ -168,8 +169,8 @@ func (m *Manager) TerminateClients(ctx context.Context, slice string, match func
 	return m.control(slice).terminateClients(ctx, match)
 }
 
-// wakeUp makes a loop run its next iteration now. It does not block.
-func wakeUp(c chan struct{}) {
+// signalLoop makes a daemon's loop start its next iteration at once. It does not block.
+func signalLoop(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

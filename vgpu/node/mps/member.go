@@ -6,9 +6,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Member is one share of a slice. Where the daemon has namespaces (MPS v3, driver 615), each member has its own: processes that connect
-// through its directory get the member's SMs whatever their environment says, and no more memory than it allows. Older daemons have
-// none, and trust the environment.
+// Member describes a share to the MPS daemon of its slice. If the daemon supports namespaces (MPS v3, driver 615), each share has its own:
+// processes that connect through its directory get its SMs whatever their environment says, and no more memory than it allows. Older
+// daemons rely on the environment of the processes.
 type Member struct {
 	Slice       string
 	Name        string // lowercase letters, digits and underscores; at most 35 bytes, to fit the path of a socket
@@ -17,28 +17,28 @@ type Member struct {
 	LowPriority bool        // the default priority; a process may choose another one by its environment
 }
 
-// NewMember returns the description of a share for the MPS daemon of its slice: its ID and limits.
+// NewMember returns the Member for a share with the given name on a slice.
 func NewMember(slice, name string, s share.Share, lowPriority bool) Member {
 	return Member{Slice: slice, Name: name, SMs: s.SMLimit, Memory: s.Memory, LowPriority: lowPriority}
 }
 
-// HasLowPriority reports whether a share's kernels yield to those of others: best effort on an elastic slice.
+// HasLowPriority reports whether a share's kernels yield to those of others, which holds for best-effort shares on elastic slices.
 func HasLowPriority(class share.Isolation, p share.Priority) bool {
 	return class == share.Elastic && p != share.SLO
 }
 
-// LowPriorityVariable is the environment of best effort on an elastic slice. Waiting blocks of its kernels are scheduled after those of
-// clients with normal priority, so a long kernel of a training job yields at its next wave; block tokens cannot stop a kernel that has
-// been launched. MPS takes it as a hint.
+// LowPriorityVariable is an environment variable for processes of best-effort shares on elastic slices. Waiting blocks of their kernels are
+// scheduled after those of clients with normal priority, so a long kernel of a training job yields at its next wave; block tokens cannot
+// stop a kernel that has been launched. MPS treats it as a hint.
 const LowPriorityVariable = "CUDA_MPS_CLIENT_PRIORITY=1"
 
-// namespace is the MPS namespace of a member with its limits, or the error of creating it.
+// namespace is the MPS namespace of a share with its limits, or the error of creating it.
 type namespace struct {
 	Member
 	err error
 }
 
-// HasNamespace reports whether a member has an MPS namespace, so that its processes cannot raise their limits.
+// HasNamespace reports whether a share has an MPS namespace, so that its processes cannot raise their limits.
 func (m *Manager) HasNamespace(slice, name string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -50,8 +50,8 @@ func (m *Manager) HasNamespace(slice, name string) bool {
 	return exists && n.err == nil
 }
 
-// namespaceMissing returns why the member's namespace cannot be used yet, or an empty string if it can. The caller holds the manager's
-// lock.
+// namespaceMissing returns why the MPS namespace of a share cannot be used yet, or an empty string if it can. The caller holds the
+// manager's lock.
 func (d *daemon) namespaceMissing(m Member) string {
 	if !d.isVersion3 {
 		return ""
@@ -66,9 +66,9 @@ func (d *daemon) namespaceMissing(m Member) string {
 	return ""
 }
 
-// pipeDirOf returns the pipe directory for processes of a member. The slice's own directory has no limits and shows the namespaces of
-// all, so nobody gets it where the daemon has namespaces. The caller holds the manager's lock.
-func (d *daemon) pipeDirOf(m Member) string {
+// memberPipeDir returns the MPS pipe directory for processes of a share. If the daemon has namespaces, this is never the directory of the
+// slice, which has no limits and contains the namespaces of all shares. The caller holds the manager's lock.
+func (d *daemon) memberPipeDir(m Member) string {
 	if !d.isVersion3 {
 		return d.PipeDir(d.slice)
 	}

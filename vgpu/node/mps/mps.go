@@ -29,7 +29,7 @@ const ServerProgram = "nvidia-cuda-mps-server"
 // ErrNotInstalled means that the driver's MPS programs are not installed.
 var ErrNotInstalled = errors.New(controlProgram + " is not installed")
 
-// Daemons describes how the MPS control daemons of this machine are run.
+// Daemons configures how the MPS control daemons of this machine are started.
 type Daemons struct {
 	Dir            string          // holds the pipe directory of each slice, and the logs
 	Program        string          // path of the control daemon; empty: NVIDIA's, from PATH
@@ -40,7 +40,7 @@ type Daemons struct {
 	commandTimeout time.Duration // 0: commandTimeout; tests of daemons that hang set less
 }
 
-// Enabled reports whether daemons are run at all.
+// Enabled reports whether MPS daemons are started at all. They are not if devices are simulated and no Program is set.
 func (d Daemons) Enabled() bool { return !d.Simulated || d.Program != "" }
 
 func (d Daemons) program() string { return cmp.Or(d.Program, controlProgram) }
@@ -56,22 +56,22 @@ func (d Daemons) Available() error {
 	return nil
 }
 
-// PipeDir returns the directory of the pipes of a slice's daemon, which containers mount. It does not contain the daemon's log.
+// PipeDir returns the directory with the pipes of a slice's daemon, which containers mount. It does not contain the daemon's log.
 func (d Daemons) PipeDir(slice string) string { return filepath.Join(d.Dir, slice) }
 
 func (d Daemons) logDir(slice string) string { return filepath.Join(d.Dir, "log", slice) }
 
-// Stop ends the daemons of all slices, which outlive the Manager that started them, and removes their cgroup. After an error, processes
-// may still be running.
+// Stop stops the daemons of all slices, which keep running after their Manager is closed, and removes their cgroup. After an error,
+// processes may still be running.
 func (d Daemons) Stop(ctx context.Context) error {
 	if !d.Enabled() {
 		return nil
 	}
-	return errors.Join(d.stopAll(ctx), d.DetachedCgroup.Remove())
+	return errors.Join(d.stopDaemons(ctx), d.DetachedCgroup.Remove())
 }
 
-// stopAll quits each daemon by its own command, and kills those that do not obey it.
-func (d Daemons) stopAll(ctx context.Context) error {
+// stopDaemons sends each daemon the command to quit, and kills those that do not obey.
+func (d Daemons) stopDaemons(ctx context.Context) error {
 	entries, err := os.ReadDir(d.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -82,19 +82,20 @@ func (d Daemons) stopAll(ctx context.Context) error {
 		}
 		c := d.control(e.Name())
 		if quitErr := c.quit(ctx); quitErr != nil {
-			err = errors.Join(err, c.kill())
+			err = errors.Join(err, c.killAll())
 		}
 	}
 	return err
 }
 
-// ContextMemory is the approximate memory that the driver needs for one CUDA context. The driver's limits count it, a share does not.
-// MPS limits each process separately, so each limit includes one context. A cgroup (dmem) limits all processes of a container together
-// and includes one context too, as the number of processes is unknown.
+// ContextMemory is the approximate device memory that the driver needs for one CUDA context. The driver's limits include it, a share's
+// memory does not. MPS limits each process separately, so each limit includes one context. A cgroup (dmem) limits all processes of a
+// container together and includes one context too, as the number of processes is unknown.
 const ContextMemory = 512 * share.MiB
 
-// ClientEnvironment returns the variables that make a process a client of the daemon at a pipe directory. They cap it at the share's SM
-// limit (Dilu D20) and at its memory, as a second line behind the hook. A daemon without namespaces cannot verify them.
+// ClientEnvironment returns the environment variables that make a process a client of the daemon with the given pipe directory. They limit
+// its SMs to the share's SM limit (Dilu D20), and its memory as a second line of defence behind the hook. A daemon without namespaces
+// cannot verify them.
 func ClientEnvironment(pipeDir string, s share.Share) []string {
 	return []string{
 		pipeVariable + pipeDir,
@@ -103,15 +104,15 @@ func ClientEnvironment(pipeDir string, s share.Share) []string {
 	}
 }
 
-// Features are optional capabilities of a driver's MPS. Namespaces (MPS v3, driver 615) are used where supported. Static partitions
-// (driver 590) are not: they change only while the device has no clients, and shares come and go (docs/adr/0007).
+// Features are optional capabilities of a driver's MPS. Namespaces (MPS v3, driver 615) are used where supported. Static partitions (driver
+// 590) are not, since they can change only while the device has no clients (docs/adr/0007).
 type Features struct {
 	StaticPartitions, Namespaces bool
 }
 
-// Features reads the supported features from the help text of the control program, which it runs.
+// Features returns the features that the help text of the control program mentions.
 func (d Daemons) Features(ctx context.Context) (Features, error) {
-	text, err := d.help(ctx, "-h")
+	text, err := d.helpText(ctx, "-h")
 	if err != nil {
 		return Features{}, err
 	}
@@ -119,14 +120,16 @@ func (d Daemons) Features(ctx context.Context) (Features, error) {
 	return Features{StaticPartitions: strings.Contains(text, "static-partitioning"), Namespaces: namespaces}, err
 }
 
-// supportsNamespaces reports whether the control program has commands for namespaces. NVIDIA's guide for Dynamo detects them this way.
+// supportsNamespaces reports whether the control program has commands for namespaces. NVIDIA's guide for Dynamo detects them the same way,
+// by the help text.
 func (d Daemons) supportsNamespaces(ctx context.Context) (bool, error) {
-	text, err := d.help(ctx, append(slices.Clone(version3), "-h")...)
+	text, err := d.helpText(ctx, append(slices.Clone(version3Flags), "-h")...)
 	return strings.Contains(text, "namespace"), err
 }
 
-// help returns the help text of the control program, whatever its exit status. It returns an error if the program does not run to its end.
-func (d Daemons) help(ctx context.Context, arguments ...string) (string, error) {
+// helpText returns the help text of the control program, whatever its exit status. It returns an error if the program does not exit by
+// itself.
+func (d Daemons) helpText(ctx context.Context, arguments ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, d.program(), arguments...)

@@ -250,7 +250,7 @@ func TestUnlimitedClient(t *testing.T) {
 			r.waitFor("the unlimited client to end", func() bool { return !unlimited.alive() })
 			limited := r.startClient(pipeVariable + pipe)
 			r.waitFor("the next client", func() bool { return r.lists(limited.Process.Pid) && limited.alive() })
-			if r.control(slice).maybeUnlimited(small.Name) {
+			if r.control(slice).isMarkedUnlimited(small.Name) {
 				t.Error("the namespace still counts as unlimited")
 			}
 		})

@@ -12,29 +12,29 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
 )
 
-// unidentified is the reason reported for a slice that is closed because the process of its MPS daemon is not known.
-const unidentified = "the daemon is not identified yet"
+// reasonUnidentified is the reason for which a slice is closed while the process of its MPS daemon is unknown.
+const reasonUnidentified = "the daemon is not identified yet"
 
-// identify finds the process of the daemon and its version, before it is queried. What Open decides is valid for that process only: it
-// must not apply the state of a daemon that has ended to the next one.
-func (d *daemon) identify() {
+// identifyProcess finds the process and the version of the daemon before it is queried. It clears what is known of a previous daemon
+// process, so that Open never applies the state of a daemon that has ended to the next one.
+func (d *daemon) identifyProcess() {
 	if isAlive(d.pid, d.startTime) {
 		return
 	}
 	pids, _ := d.findProcesses()
 	found := d.control
 	found.isVersion3 = slices.ContainsFunc(pids, hasVersion3Arguments)
-	pid, startTime := found.identity(pids)
+	pid, startTime := found.findIdentity(pids)
 	d.manager.mu.Lock()
 	defer d.manager.mu.Unlock()
 	d.pid, d.startTime, d.isVersion3 = pid, startTime, found.isVersion3
 	d.setNamespacesLocked(nil)
-	d.closed = cmp.Or(d.closed, unidentified)
+	d.closed = cmp.Or(d.closed, reasonUnidentified)
 }
 
-// identity returns the PID and start time of the daemon, or zeros unless there is exactly one, as while one is being started. It records
-// the daemon's version: an agent that does not know namespaces may have started it, and left the record of an earlier one.
-func (c control) identity(pids []int) (pid int, startTime uint64) {
+// findIdentity returns the PID and start time of the daemon, or zeros unless there is exactly one, as while one is being started. It also
+// records the daemon's version: an agent that does not support namespaces may have started it and left the record of an earlier one.
+func (c control) findIdentity(pids []int) (pid int, startTime uint64) {
 	if len(pids) != 1 {
 		return 0, 0
 	}
@@ -45,7 +45,7 @@ func (c control) identity(pids []int) (pid int, startTime uint64) {
 	return pids[0], startTime
 }
 
-// isAlive reports whether the process with a PID and start time has not ended. A zombie has ended, although it still has a start time.
+// isAlive reports whether the process with a PID and start time is still running. A zombie is not, although it still has a start time.
 func isAlive(pid int, startTime uint64) bool {
 	p, err := process.Open(pid)
 	if err != nil {
@@ -56,9 +56,9 @@ func isAlive(pid int, startTime uint64) bool {
 	return err == nil && now == startTime && p.Alive()
 }
 
-// decide observes the slice, asks the supervisor what to do, and creates the namespaces of the members where the daemon is well.
+// decide observes the slice, asks the supervisor for an action, and creates the namespaces of the shares if the daemon works.
 func (d *daemon) decide() (supervisor.Observation, supervisor.Decision) {
-	observation, refused := d.observe()
+	observation, refused := d.observeDaemon()
 	decision := d.supervisor.Decide(time.Now(), observation)
 	if refused != nil {
 		decision.Closed = refused.Error()
@@ -70,15 +70,16 @@ func (d *daemon) decide() (supervisor.Observation, supervisor.Decision) {
 		decision.Closed = cmp.Or(decision.Closed, d.provision())
 	}
 	if d.pid == 0 { // the answer may be of any process
-		decision.Closed = cmp.Or(decision.Closed, unidentified)
+		decision.Closed = cmp.Or(decision.Closed, reasonUnidentified)
 	}
 	return observation, decision
 }
 
-// observe queries the daemon. It returns the error of a daemon that refuses to report its state, which is then treated as a silent one.
-func (d *daemon) observe() (supervisor.Observation, error) {
+// observeDaemon queries the daemon for its servers and clients. It returns an error only if the daemon refuses to report them; the daemon
+// then counts as silent.
+func (d *daemon) observeDaemon() (supervisor.Observation, error) {
 	observation := supervisor.Observation{Wanted: len(d.allMembers()) > 0, Daemon: supervisor.Answers}
-	servers, err := d.servers(d.manager.ctx)
+	servers, err := d.listServers(d.manager.ctx)
 	if err != nil {
 		observation.Clients = d.remainingClients()
 		observation.Daemon, err = d.classifyFailure(err)
@@ -88,7 +89,7 @@ func (d *daemon) observe() (supervisor.Observation, error) {
 	return observation, nil
 }
 
-// classifyFailure returns the state of a daemon whose query failed, and the query's error if that is the daemon's own refusal.
+// classifyFailure returns the state of a daemon whose query failed, and the query's error if the daemon itself refused it.
 func (d *daemon) classifyFailure(queryErr error) (supervisor.Daemon, error) {
 	if pids, _ := d.findProcesses(); len(pids) == 0 {
 		return supervisor.Absent, nil
@@ -100,7 +101,7 @@ func (d *daemon) classifyFailure(queryErr error) (supervisor.Daemon, error) {
 	return supervisor.Silent, queryErr // a tenant may have replaced its pipe
 }
 
-// recordServers stores the clients that the daemon reported and completes the observation.
+// recordServers stores the clients that the daemon reported, and adds their number, faults and non-MPS processes to the observation.
 func (d *daemon) recordServers(servers []server, observation *supervisor.Observation) {
 	d.clients, d.hasServer = map[int]uint64{}, false
 	known := map[int]bool{}
@@ -118,7 +119,7 @@ func (d *daemon) recordServers(servers []server, observation *supervisor.Observa
 	observation.Clients, observation.NonMPS = len(d.clients), d.unknownProcesses(known)
 }
 
-// unknownProcesses returns the running processes on the slice that are not among the known ones.
+// unknownProcesses returns the PIDs of running processes on the slice that are not among the known ones.
 func (d *daemon) unknownProcesses(known map[int]bool) (unknown []int) {
 	d.manager.mu.Lock()
 	pids := d.manager.processes[d.slice]
@@ -131,7 +132,8 @@ func (d *daemon) unknownProcesses(known map[int]bool) (unknown []int) {
 	return unknown
 }
 
-// remainingClients counts the running clients of a daemon that does not answer, or its possible clients if it never answered.
+// remainingClients returns the number of running clients of a daemon that does not answer: those that it reported last, or possibleClients
+// if it never answered.
 func (d *daemon) remainingClients() (n int) {
 	if d.clients == nil {
 		return d.possibleClients()
@@ -144,8 +146,9 @@ func (d *daemon) remainingClients() (n int) {
 	return n
 }
 
-// possibleClients counts what may be clients of a daemon that an earlier manager started and that never answered this one. Without a
-// server it has none; with one, any process on the slice may be, and until the driver has listed those, any member.
+// possibleClients returns an upper bound of the clients of a daemon that was started by an earlier manager and never answered this one.
+// Without an MPS server it has none. Otherwise any process on the slice may be one, or any share of the slice until the driver has listed
+// those processes.
 func (d *daemon) possibleClients() int {
 	_, servers := d.findProcesses()
 	switch {

@@ -8,8 +8,8 @@ import (
 )
 
 // removePipes removes the pipes of a daemon that has ended: clients that find them would hang or fail, and so would the next daemon.
-// Directories that containers may have mounted stay, as a mount does not follow a new directory of the same name. Tenants can write
-// there, so nothing outside is reached through their links.
+// Directories that containers may have mounted stay, as a mount does not follow a new directory of the same name. Since tenants can write
+// to them, links in them are never followed to the outside.
 func (c control) removePipes() error {
 	root, err := os.OpenRoot(c.PipeDir(c.slice))
 	if err != nil {
@@ -19,7 +19,7 @@ func (c control) removePipes() error {
 	return removeContents(root, ".")
 }
 
-// removeContents removes what a directory contains, except for mounted directories and their parents.
+// removeContents removes what a directory contains, except for directories that containers may have mounted, and their parents.
 func removeContents(root *os.Root, dir string) (all error) {
 	entries, err := fs.ReadDir(root.FS(), dir)
 	all = ignoreNotExist(err)
@@ -37,5 +37,5 @@ func removeContents(root *os.Root, dir string) (all error) {
 	return all
 }
 
-// isNamespaceDir reports whether a path below the slice's pipe directory is the directory of a namespace of MPS v3.
+// isNamespaceDir reports whether a path relative to a slice's pipe directory is the directory of an MPS v3 namespace.
 func isNamespaceDir(name string) bool { return path.Dir(name) == serverName }

@@ -16,8 +16,7 @@ import (
 
 // A tenant can choose any name, arguments and environment for a process. The user and the pod of a process are known from the kernel.
 
-// findProcesses returns the PIDs of the slice's daemons and servers. An earlier agent may have started the daemon, and servers outlive a
-// daemon that was killed.
+// findProcesses returns the PIDs of the slice's MPS daemons and servers, whoever started them. Servers survive a daemon that was killed.
 func (c control) findProcesses() (daemons, servers []int) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -30,11 +29,11 @@ func (c control) findProcesses() (daemons, servers []int) {
 		}
 		switch process.Program(pid) {
 		case filepath.Base(c.program()):
-			if c.owns(pid) && hasArguments(pid, "-d") && hasAgentUser(pid) { // without -d it is a client that sends commands
+			if c.isProcessOfSlice(pid) && hasArguments(pid, "-d") && hasAgentUser(pid) { // without -d it is a client that sends commands
 				daemons = append(daemons, pid)
 			}
 		case ServerProgram:
-			if c.owns(pid) {
+			if c.isProcessOfSlice(pid) {
 				servers = append(servers, pid)
 			}
 		}
@@ -42,26 +41,26 @@ func (c control) findProcesses() (daemons, servers []int) {
 	return daemons, servers
 }
 
-// owns reports whether a process was started for this slice, and not by a tenant.
-func (c control) owns(pid int) bool {
+// isProcessOfSlice reports whether a process was started for the slice, by its environment, and not by a tenant.
+func (c control) isProcessOfSlice(pid int) bool {
 	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	return err == nil && !isInOtherPod(pid) && bytes.Contains(append([]byte{0}, environment...), []byte("\x00"+pipeVariable+c.PipeDir(c.slice)+"\x00"))
 }
 
-// hasArguments reports whether the command line of a process contains these arguments in a row.
+// hasArguments reports whether the command line of a process contains the given arguments in a row.
 func hasArguments(pid int, arguments ...string) bool {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return err == nil && strings.Contains("\x00"+string(line), "\x00"+strings.Join(arguments, "\x00")+"\x00")
 }
 
-// hasAgentUser reports whether a process runs as the agent's user, as daemons do. For servers this is not known for all drivers.
+// hasAgentUser reports whether a process runs as the agent's user, as MPS daemons do. The user of MPS servers depends on the driver.
 func hasAgentUser(pid int) bool {
 	uid, err := process.User(pid)
 	return err == nil && uid == os.Getuid()
 }
 
-// isInOtherPod reports whether a process is in another pod than the agent, or may be. A daemon is in the agent's pod until it is
-// detached, and then in none.
+// isInOtherPod reports whether a process is in another pod than the agent, or its pod is unknown. A daemon is in the agent's pod until it
+// is moved to the detached cgroup, and then in none.
 func isInOtherPod(pid int) bool {
 	c, err := containerOf(pid)
 	if errors.Is(err, cgroup.ErrNoContainer) {
@@ -82,15 +81,15 @@ func containerOf(pid int) (cgroup.Container, error) {
 // killTimeout is how long a killed process may take to end. One that hangs in the driver may never end.
 const killTimeout = time.Second
 
-// kill kills the daemon and its servers, waits until they have ended, and removes their pipes.
-func (c control) kill() (all error) {
+// killAll kills the slice's daemon and servers, waits until they have ended, and removes their pipes.
+func (c control) killAll() (all error) {
 	daemons, servers := c.findProcesses()
 	for _, pid := range append(daemons, servers...) {
 		p, err := process.Open(pid)
 		if err != nil {
 			continue // it has ended
 		}
-		if c.owns(pid) { // the PID has not been reused
+		if c.isProcessOfSlice(pid) { // the PID has not been reused
 			all = errors.Join(all, p.Kill(), waitForExit(p))
 		}
 		p.Close()
@@ -98,7 +97,7 @@ func (c control) kill() (all error) {
 	return errors.Join(all, c.removePipes())
 }
 
-// waitForExit blocks until a process has ended, at most for killTimeout.
+// waitForExit blocks until a process has ended. It returns an error after killTimeout.
 func waitForExit(p process.Process) error {
 	for end := time.Now().Add(killTimeout); p.Alive(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

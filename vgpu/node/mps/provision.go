@@ -13,9 +13,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
 )
 
-// nextIsVersion3 reports whether the next daemon is started with MPS v3, for its namespaces: where the driver supports them and the
-// configuration allows them, but not in MIG instances, for which NVIDIA does not promise them. While the slice has members, the next
-// daemon has the version of the last one, because containers keep the pipe directories that they were given.
+// nextIsVersion3 reports whether the next daemon is started with MPS v3, which has namespaces: if the driver supports them and the
+// configuration allows them, but not in MIG instances, for which NVIDIA does not promise them. While the slice has shares, the next daemon
+// has the version of the last one, because containers keep the pipe directories that they were given.
 func (d *daemon) nextIsVersion3(ctx context.Context) (bool, error) {
 	switch {
 	case d.hasMembers():
@@ -32,13 +32,13 @@ func (d *daemon) hasMembers() bool {
 	return len(d.manager.members[d.slice]) > 0
 }
 
-// canProvision reports whether namespaces can be created now: the daemon has them, is needed and is well.
+// canProvision reports whether MPS namespaces can be created now: the daemon supports them, is needed and has no fault.
 func (d *daemon) canProvision(observation supervisor.Observation) bool {
 	return d.isVersion3 && observation.Wanted && observation.Daemon == supervisor.Answers && !observation.Fault
 }
 
-// provision creates the server and the namespaces of the members, and deletes all others, including those of an earlier agent. It returns
-// why the slice has to be closed to all members, or an empty string. A server that has ended disappears from the daemon's list with
+// provision creates the MPS server and the namespaces of the shares, and deletes all others, including those of an earlier agent. It
+// returns why the slice has to be closed to all shares, or an empty string. A server that has ended disappears from the daemon's list with
 // its namespaces, and clients that connected then would run without MPS.
 func (d *daemon) provision() (closed string) {
 	ctx := d.manager.ctx
@@ -62,8 +62,8 @@ func (d *daemon) provision() (closed string) {
 	return ""
 }
 
-// createNamespaces creates the namespaces of the members and sets their limits. Each agent sets the limits of an existing namespace once:
-// an agent that was killed may have set none.
+// createNamespaces creates the MPS namespaces of the shares and sets their limits. Each agent sets the limits of an existing namespace
+// once, since an earlier agent may have been killed before it set them.
 func (d *daemon) createNamespaces(ctx context.Context, existing []string) map[string]namespace {
 	namespaces := map[string]namespace{}
 	var timeout error // once a command has timed out, the others would too
@@ -80,8 +80,8 @@ func (d *daemon) createNamespaces(ctx context.Context, existing []string) map[st
 	return namespaces
 }
 
-// createNamespace creates a namespace, unless it exists, and then sets its limits. A container that has its pipes from the daemon before
-// may connect between these steps and be unlimited: its work is terminated, if not by this agent then by the next.
+// createNamespace creates the MPS namespace of a share, unless it exists, and then sets its limits. A container that kept its pipe
+// directory from a previous daemon may connect between these steps and be unlimited: its work is terminated, by this agent or by the next.
 func (d *daemon) createNamespace(ctx context.Context, m Member, exists bool) error {
 	if !exists {
 		if err := d.markUnlimited(m.Name); err != nil {
@@ -91,7 +91,7 @@ func (d *daemon) createNamespace(ctx context.Context, m Member, exists bool) err
 			return err
 		}
 	}
-	if err := d.setLimits(ctx, m); err != nil || !d.maybeUnlimited(m.Name) {
+	if err := d.setLimits(ctx, m); err != nil || !d.isMarkedUnlimited(m.Name) {
 		return err
 	}
 	if err := d.terminateNamespace(ctx, m.Name); err != nil {
@@ -100,8 +100,8 @@ func (d *daemon) createNamespace(ctx context.Context, m Member, exists bool) err
 	return d.unmarkUnlimited(m.Name)
 }
 
-// deleteNamespace deletes a namespace, unless a member needs it by now. The daemon refuses while it has clients; the next iteration of
-// the loop tries again.
+// deleteNamespace deletes a namespace, unless a share needs it by now. The daemon refuses while the namespace has clients; the next
+// iteration of the loop tries again.
 func (d *daemon) deleteNamespace(ctx context.Context, name string) {
 	if slices.ContainsFunc(d.allMembers(), func(m Member) bool { return m.Name == name }) {
 		return
@@ -113,14 +113,13 @@ func (d *daemon) deleteNamespace(ctx context.Context, name string) {
 	_ = d.unmarkUnlimited(name) // a mark that remains only terminates the clients of the next namespace of that name once
 }
 
-// setNamespaces stores the state of the members' namespaces.
 func (d *daemon) setNamespaces(namespaces map[string]namespace) {
 	d.manager.mu.Lock()
 	defer d.manager.mu.Unlock()
 	d.setNamespacesLocked(namespaces)
 }
 
-// setNamespacesLocked is setNamespaces for callers that hold the manager's lock.
+// setNamespacesLocked stores the state of the shares' namespaces, and whether it has changed. The caller holds the manager's lock.
 func (d *daemon) setNamespacesLocked(namespaces map[string]namespace) {
 	same := maps.EqualFunc(d.namespaces, namespaces, func(a, b namespace) bool {
 		return a.Member == b.Member && fmt.Sprint(a.err) == fmt.Sprint(b.err)
@@ -128,8 +127,8 @@ func (d *daemon) setNamespacesLocked(namespaces map[string]namespace) {
 	d.namespaces, d.unpublished = namespaces, d.unpublished || !same
 }
 
-// markUnlimited records, before a namespace is created, that it may have unlimited clients until its limits are set. The record is a file
-// and outlives an agent that is killed in between.
+// markUnlimited records in a file, before a namespace is created, that clients of the namespace may be unlimited. The file is removed once
+// its limits are set, so it also survives an agent that is killed in between.
 func (c control) markUnlimited(namespace string) error {
 	file := c.unlimitedFile(namespace)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -138,8 +137,8 @@ func (c control) markUnlimited(namespace string) error {
 	return os.WriteFile(file, nil, 0o644)
 }
 
-// maybeUnlimited reports whether a namespace may have unlimited clients.
-func (c control) maybeUnlimited(namespace string) bool {
+// isMarkedUnlimited reports whether clients of a namespace may be unlimited, because its limits may not have been set yet.
+func (c control) isMarkedUnlimited(namespace string) bool {
 	_, err := os.Stat(c.unlimitedFile(namespace))
 	return !errors.Is(err, os.ErrNotExist)
 }

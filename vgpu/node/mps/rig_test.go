@@ -89,7 +89,7 @@ func newRig(t *testing.T, driver string) *rig {
 	}
 	r := &rig{t: t, folder: fakeDriver(t), driver: driver}
 	t.Cleanup(func() { // the daemon and its server end with their pipes
-		_ = r.control(slice).kill()
+		_ = r.control(slice).killAll()
 		os.RemoveAll(dir)
 	})
 	r.Manager = r.newManager(Daemons{Dir: dir})
@@ -244,7 +244,7 @@ func (r *rig) waitForClient(c *client) {
 
 // lists reports whether the daemon lists a process as its client.
 func (r *rig) lists(pid int) bool {
-	servers, err := r.control(slice).servers(r.t.Context())
+	servers, err := r.control(slice).listServers(r.t.Context())
 	return err == nil && slices.ContainsFunc(servers, func(s server) bool { return slices.Contains(s.clients, pid) })
 }
 

@@ -18,21 +18,21 @@ import (
 // two decimals), the status of a server after a fault (assumed to be as in v2), reuse of a directory of the same name, and a directory
 // mounted at another path in a container.
 
-// version3 are the arguments that select MPS v3. NVIDIA's guide for Dynamo passes them with each command; the program uses the version
-// of the running daemon in any case.
-var version3 = []string{"-p", "3"}
+// version3Flags are the command-line flags that select MPS v3. NVIDIA's guide for Dynamo passes them with each command; the program uses
+// the version of the running daemon in any case.
+var version3Flags = []string{"-p", "3"}
 
-// serverName is the name of the only server of a slice's daemon. Work of several servers would be time-sliced on the device.
+// serverName is the name of the only MPS server of a slice's daemon. Work of several servers would be time-sliced on the device.
 const serverName = "shares"
 
 const csvFormat = "--format=csv,noheader"
 
-// commandV3 sends one command to a daemon of MPS v3 and returns its answer, or an error if the daemon refuses it.
+// commandV3 sends one command to a daemon of MPS v3 and returns its output, or an error if the daemon refuses it.
 func (c control) commandV3(ctx context.Context, words ...string) (string, error) {
-	return c.run(ctx, "", append(slices.Clone(version3), words...)...)
+	return c.run(ctx, "", append(slices.Clone(version3Flags), words...)...)
 }
 
-// parseRecords parses comma-separated values, one record in each line.
+// parseRecords parses comma-separated values with one record per line.
 func parseRecords(answer string) (all [][]string) {
 	for line := range strings.Lines(answer) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -42,8 +42,8 @@ func parseRecords(answer string) (all [][]string) {
 	return all
 }
 
-// serversV3 queries a daemon of MPS v3 for its servers (name, uid, pid, status) and their clients (pid, ...).
-func (c control) serversV3(ctx context.Context) (found []server, err error) {
+// listServersV3 queries a daemon of MPS v3 for its servers (name, uid, pid, status) and their clients (pid, ...).
+func (c control) listServersV3(ctx context.Context) (found []server, err error) {
 	list, err := c.commandV3(ctx, "server", "list", csvFormat)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (c control) serversV3(ctx context.Context) (found []server, err error) {
 	return found, nil
 }
 
-// listNamespaces returns the names of the server's namespaces.
+// listNamespaces returns the names of the MPS server's namespaces.
 func (c control) listNamespaces(ctx context.Context) (names []string, err error) {
 	list, err := c.commandV3(ctx, "namespace", "list", "--server="+serverName, csvFormat)
 	for _, r := range parseRecords(list) {
@@ -75,7 +75,7 @@ func (c control) listNamespaces(ctx context.Context) (names []string, err error)
 	return names, err
 }
 
-// setLimits sets all limits of a member's namespace. Those that are not set are unlimited; the server's are not inherited.
+// setLimits sets all limits of a share's MPS namespace. A limit that is not set is unlimited; those of the server are not inherited.
 func (c control) setLimits(ctx context.Context, m Member) error {
 	priority := "0"
 	if m.LowPriority {
@@ -87,7 +87,7 @@ func (c control) setLimits(ctx context.Context, m Member) error {
 	return err
 }
 
-// terminateNamespace ends the work of all clients of a namespace. A client's record holds PID, server, devices, namespace and command.
+// terminateNamespace terminates the CUDA work of all clients of an MPS namespace.
 func (c control) terminateNamespace(ctx context.Context, name string) (all error) {
 	list, err := c.commandV3(ctx, "client", "list", "--server="+serverName, csvFormat)
 	if err != nil {
@@ -96,22 +96,22 @@ func (c control) terminateNamespace(ctx context.Context, name string) (all error
 	for _, r := range parseRecords(list) {
 		for _, pid := range parsePIDs(r[0]) {
 			if slices.Contains(r, name) {
-				all = errors.Join(all, c.terminate(ctx, server{}, pid))
+				all = errors.Join(all, c.terminateClient(ctx, server{}, pid))
 			}
 		}
 	}
 	return all
 }
 
-// runsVersion3 reports whether the running daemon, which an earlier agent may have started, speaks MPS v3.
+// runsVersion3 reports whether the running daemon, which an earlier agent may have started, uses MPS v3.
 func (c control) runsVersion3() bool {
 	pids, _ := c.findProcesses()
 	return slices.ContainsFunc(pids, hasVersion3Arguments)
 }
 
-func hasVersion3Arguments(pid int) bool { return hasArguments(pid, version3...) }
+func hasVersion3Arguments(pid int) bool { return hasArguments(pid, version3Flags...) }
 
-// recordVersion stores the version of the daemon that runs, or is about to be started, so that its successor can have the same.
+// recordVersion stores the version of the daemon that runs or is about to be started, so that its successor can have the same.
 func (c control) recordVersion() error {
 	if !c.isVersion3 {
 		return ignoreNotExist(os.Remove(c.versionFile()))
@@ -119,13 +119,13 @@ func (c control) recordVersion() error {
 	return errors.Join(os.MkdirAll(c.logDir(c.slice), 0o755), os.WriteFile(c.versionFile(), nil, 0o644))
 }
 
-// recordedVersion3 reports whether the last daemon of the slice spoke MPS v3.
+// recordedVersion3 reports whether the last daemon of the slice used MPS v3.
 func (c control) recordedVersion3() bool {
 	_, err := os.Stat(c.versionFile())
 	return err == nil
 }
 
-// versionFile returns the path of a file that exists if the last daemon of the slice spoke MPS v3.
+// versionFile returns the path of a file that exists if the last daemon of the slice used MPS v3.
 func (c control) versionFile() string { return filepath.Join(c.logDir(c.slice), "version3") }
 
 func ignoreNotExist(err error) error {
