@@ -26,9 +26,9 @@ const (
 
 // plugins holds, by name, the constructor of each plugin from its arguments.
 var plugins = map[string]func(runtime.Object) (Plugin, error){
-	SlotPacking:          slotPacking,
-	RectanglePacking:     rectanglePacking,
-	ComplementaryPacking: complementaryPacking,
+	SlotPacking:          configureSlotPacking,
+	RectanglePacking:     configureRectanglePacking,
+	ComplementaryPacking: configureComplementaryPacking,
 }
 
 // Plugin is a packing plugin with the arguments of one scheduler profile.
@@ -42,10 +42,10 @@ type Plugin struct {
 	Affinity bool
 }
 
-// Names returns the names of all plugins in alphabetical order.
+// Names returns the names of gshare's scheduler plugins in alphabetical order.
 func Names() []string { return slices.Sorted(maps.Keys(plugins)) }
 
-// Has reports whether there is a plugin of this name.
+// Has reports whether gshare has a scheduler plugin of this name.
 func Has(name string) bool { return plugins[name] != nil }
 
 // Load returns the plugin of the given name with its arguments, which are raw JSON or YAML, or nil for the defaults. It returns an error
@@ -72,12 +72,12 @@ func (p Plugin) NodeRules() kube.Rules {
 	return rules
 }
 
-// Rules returns the rules by which the plugin admits shares to slices.
+// Rules returns the rules by which the plugin admits shares to a slice.
 func (p Plugin) Rules() packing.Rules { return nodeview.Rules(p.Model, p.NodeRules()) }
 
-// slotPacking returns the default plugin, SlotPacking. It counts SMs and divides time: a set of shares fits exactly when its configuration
-// LP fits the window.
-func slotPacking(obj runtime.Object) (Plugin, error) {
+// configureSlotPacking returns the default plugin, which counts SMs and divides time: shares fit on a slice exactly when their slot table
+// fits the window.
+func configureSlotPacking(obj runtime.Object) (Plugin, error) {
 	var args v1alpha1.SlotPackingArgs
 	if err := v1alpha1.Load(obj, &args); err != nil {
 		return Plugin{}, err
@@ -89,9 +89,9 @@ func slotPacking(obj runtime.Object) (Plugin, error) {
 	}}, nil
 }
 
-// rectanglePacking returns the plugin RectanglePacking. It packs FaST-GShare's quota x SM rectangles by the corrected Maximal Rectangles
-// algorithm, and like the paper ranks by wasted area alone.
-func rectanglePacking(obj runtime.Object) (Plugin, error) {
+// configureRectanglePacking returns the plugin that packs FaST-GShare's quota x SM rectangles by the corrected Maximal Rectangles algorithm.
+// As in the paper, it prefers the least wasted area alone.
+func configureRectanglePacking(obj runtime.Object) (Plugin, error) {
 	var args v1alpha1.RectanglePackingArgs
 	if err := v1alpha1.Load(obj, &args); err != nil {
 		return Plugin{}, err
@@ -101,9 +101,9 @@ func rectanglePacking(obj runtime.Object) (Plugin, error) {
 	}}, nil
 }
 
-// complementaryPacking returns the plugin ComplementaryPacking. Among the GPUs that the slot model admits it makes Dilu's
-// resource-complementary choice, workload affinity first.
-func complementaryPacking(obj runtime.Object) (Plugin, error) {
+// configureComplementaryPacking returns the plugin with Dilu's resource-complementary choice of GPUs, workload affinity first, among those
+// that the slot model admits.
+func configureComplementaryPacking(obj runtime.Object) (Plugin, error) {
 	var args v1alpha1.ComplementaryPackingArgs
 	if err := v1alpha1.Load(obj, &args); err != nil {
 		return Plugin{}, err

@@ -12,7 +12,7 @@ import (
 // ErrRules makes a node untrusted for one scheduler profile: the node's agent would not run all shares that the profile admits.
 var ErrRules = errors.New("the node's gshare rules differ from the profile's")
 
-// Rules converts the rules of a node agent or a scheduler profile into those of the packer.
+// Rules returns the packer's rules for the gamma and tenancy of a node agent or a scheduler profile.
 func Rules(m packing.Model, r kube.Rules) packing.Rules {
 	rules := packing.NewRules(m)
 	rules.Gamma, rules.MixTenants = r.GammaPercent*10, r.MixTenants

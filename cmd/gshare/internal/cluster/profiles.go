@@ -31,7 +31,8 @@ type Profile struct {
 	rules  kube.Rules     // that the plugin assumes of nodes
 }
 
-// CheckRules returns an error that wraps nodeview.ErrRules if the rules of a node's inventory are not those that the profile assumes.
+// CheckRules returns an error that wraps nodeview.ErrRules if the node with the inventory would refuse shares that the profile admits, or has
+// another window than the profile requires.
 func (p Profile) CheckRules(inventory kube.Inventory) error {
 	return nodeview.CheckRules(p.Name, p.rules, inventory.Rules)
 }
