@@ -17,7 +17,7 @@ var (
 	ErrJournal               = errors.New("MIG journal is invalid") // which instances gshare created is unknown
 )
 
-// Instance is a GPU instance as the device reports it.
+// Instance is a GPU instance (the MIG term for a partition with its own SMs and memory) as the device reports it.
 type Instance struct {
 	mig.Instance
 	UUID             string // of the compute instance that has all of it; empty if there is none
@@ -25,8 +25,8 @@ type Instance struct {
 	Busy             bool   // processes run on it
 }
 
-// Device is one GPU in MIG mode. Steps and instances share the profiles of its model, by pointer. Calls may block for as long as the
-// driver does. Implementations need not be safe for concurrent use.
+// Device creates and destroys the MIG instances of one GPU. Calls may block for as long as the driver does. Instances and the steps passed
+// to Apply point to the same profiles. Implementations need not be safe for concurrent use.
 type Device interface {
 	// Instances returns the GPU instances that exist. With an error the list may be incomplete.
 	Instances() ([]Instance, error)

@@ -14,8 +14,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
 )
 
-// Config describes the GPU of a Manager. No other process may use the GPU or its journal until this process has ended: the kernel keeps
-// a process whose call hangs in the driver, and with it the agent's lock.
+// Config configures a Manager for one GPU. No other process may use the GPU or its journal until this process has ended: if a call hangs in
+// the driver, the kernel keeps the process, and with it the agent's lock.
 type Config struct {
 	Device Device
 	UUID   string // of the GPU
@@ -23,7 +23,7 @@ type Config struct {
 	BootID string // see BootID
 }
 
-// Manager creates and removes the instances of one GPU. It is safe for concurrent use; callers wait for each other, and for the driver.
+// Manager creates and removes the MIG instances of one GPU. It is safe for concurrent use; callers wait for each other and for the driver.
 type Manager struct {
 	device Device
 	store  Store
@@ -33,9 +33,9 @@ type Manager struct {
 	held   map[string]bool // by UUID
 }
 
-// Open returns a Manager that takes over the journal of an earlier one. A step that was being executed counts as done if the device shows
-// its result; Open changes nothing on the device. The error is ErrJournal if the journal is invalid. A missing journal is empty: all
-// instances then count as created by others.
+// Open returns a Manager that continues the journal of an earlier one. A step that was being executed counts as done if the device shows
+// its result; Open changes nothing on the device. The error is ErrJournal if the journal is invalid. If there is no journal, all instances
+// count as created by others.
 func Open(c Config) (*Manager, error) {
 	m := &Manager{device: c.Device, store: c.Store, held: map[string]bool{}}
 	var err error
@@ -46,8 +46,8 @@ func Open(c Config) (*Manager, error) {
 	return m, err
 }
 
-// HasInstances reports whether the journal has instances, or a step that may have created one. It does not use the device. The error is
-// that of Open.
+// HasInstances reports whether the journal contains instances, or a step that may have created one. It does not access the device. It
+// returns the same errors as Open.
 func (c Config) HasInstances() (bool, error) {
 	r, err := c.loadJournal()
 	return len(r.Made) > 0 || r.Intent != nil, err
@@ -65,7 +65,8 @@ func (c Config) loadJournal() (record, error) {
 	return r, nil
 }
 
-// parseJournal returns the record of the journal, or an empty one if the journal is of an earlier boot.
+// parseJournal parses the journal. It returns an empty record if the journal is of an earlier boot, since MIG instances do not survive a
+// reboot.
 func (c Config) parseJournal(text []byte) (record, error) {
 	empty := record{Version: recordVersion, Boot: c.BootID, Device: c.UUID}
 	if text == nil {
@@ -83,11 +84,12 @@ func (c Config) parseJournal(text []byte) (record, error) {
 	return r, nil
 }
 
-// obtainAttempts is the number of observations in Obtain: one before the steps and one after them, when a process may have started.
+// obtainAttempts is how often Obtain lists the instances: before it changes them, and again afterwards, when a process may have started on
+// one.
 const obtainAttempts = 2
 
-// Obtain returns the instance at a placement and holds it until Release. It reuses an idle one, or creates one and removes the idle ones
-// that are in the way. The error is ErrInsufficientResources if instances in use are in the way, and ErrInUse if one that seemed idle is not.
+// Obtain returns the MIG instance at a placement, protected until Release. It reuses an idle instance, or creates one and removes idle ones
+// that overlap it. The error is ErrInsufficientResources if instances in use overlap it, and ErrInUse if one that seemed idle is not.
 func (m *Manager) Obtain(at mig.Instance) (Instance, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -96,14 +98,14 @@ func (m *Manager) Obtain(at mig.Instance) (Instance, error) {
 		if err != nil {
 			return Instance{}, err
 		}
-		steps, ok := geometry.Plan(m.plannerView(found), at)
+		steps, ok := geometry.Plan(m.plannerInstances(found), at)
 		if !ok {
 			return Instance{}, fmt.Errorf("%w %s", ErrInsufficientResources, at.Profile.Name)
 		}
 		if len(steps) == 0 {
 			return m.hold(found, at)
 		}
-		if err := m.apply(steps); err != nil {
+		if err := m.applySteps(steps); err != nil {
 			_, reconcileErr := m.reconcile()
 			return Instance{}, errors.Join(err, reconcileErr)
 		}
@@ -111,7 +113,8 @@ func (m *Manager) Obtain(at mig.Instance) (Instance, error) {
 	return Instance{}, fmt.Errorf("%s at %d: the device does not list the MIG instance that it created", at.Profile.Name, at.Start)
 }
 
-// Hold holds an instance that a container has from the time of an earlier Manager. The error is ErrNotFound if it does not exist any more.
+// Hold protects an existing instance, which a container uses since the time of an earlier Manager, until Release. The error is ErrNotFound
+// if it no longer exists.
 func (m *Manager) Hold(at mig.Instance) (Instance, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -127,7 +130,7 @@ func (m *Manager) Hold(at mig.Instance) (Instance, error) {
 	return Instance{}, ErrNotFound
 }
 
-// Instances returns the instances that gshare created, and those that others created.
+// Instances returns the GPU's MIG instances: those that gshare created, and those that others created.
 func (m *Manager) Instances() (created, foreign []Instance, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -142,22 +145,22 @@ func (m *Manager) Instances() (created, foreign []Instance, err error) {
 	return created, foreign, err
 }
 
-// HeldCount returns the number of instances that are held.
+// HeldCount returns the number of instances that are protected by Obtain or Hold.
 func (m *Manager) HeldCount() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.held)
 }
 
-// Release ends the hold on an instance, which may then be reused or removed once no process runs on it.
+// Release ends the protection of an instance by Obtain or Hold. It may then be reused or removed once no process runs on it.
 func (m *Manager) Release(uuid string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.held, uuid)
 }
 
-// Clear removes the instances that gshare created, for an agent that is uninstalled. The error is ErrInUse if some remain because they
-// are held or have processes.
+// Clear removes all instances that gshare created, for uninstalling. The error is ErrInUse if some remain because they are held or have
+// processes.
 func (m *Manager) Clear() (remaining error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -165,19 +168,19 @@ func (m *Manager) Clear() (remaining error) {
 	if err != nil {
 		return err
 	}
-	for _, i := range m.plannerView(found) {
+	for _, i := range m.plannerInstances(found) {
 		switch {
 		case i.Fixed:
 		case i.Used:
 			remaining = errors.Join(remaining, fmt.Errorf("%w: %s at %d", ErrInUse, i.Profile.Name, i.Start))
 		default:
-			remaining = errors.Join(remaining, m.apply(geometry.RemovalSteps(i)))
+			remaining = errors.Join(remaining, m.applySteps(geometry.RemovalSteps(i)))
 		}
 	}
 	return remaining
 }
 
-// hold holds the instance at a placement, which must be among those found. The caller of this and the following methods holds the lock.
+// hold protects the instance at a placement, which must be among those found. The caller of this and the following methods holds the lock.
 func (m *Manager) hold(found []Instance, at mig.Instance) (Instance, error) {
 	for _, i := range found {
 		if i.Instance == at {
@@ -188,8 +191,8 @@ func (m *Manager) hold(found []Instance, at mig.Instance) (Instance, error) {
 	return Instance{}, fmt.Errorf("the device does not list the planned MIG instance %v", at)
 }
 
-// reconcile lists the instances of the device and updates the journal: a step that was being executed is completed or dropped, and
-// instances that are gone are removed from it.
+// reconcile lists the device's instances and updates the journal: a step that was being executed is recorded as done or dropped, and
+// instances that no longer exist are removed.
 func (m *Manager) reconcile() ([]Instance, error) {
 	found, err := m.device.Instances()
 	if err != nil {
@@ -200,10 +203,10 @@ func (m *Manager) reconcile() ([]Instance, error) {
 	if m.record.Intent == nil && slices.Equal(m.record.Made, r.Made) {
 		return found, nil
 	}
-	return found, m.save(r)
+	return found, m.saveRecord(r)
 }
 
-// releaseMissing ends the hold on instances that are gone, as after a reset. The driver may give their UUIDs to new ones.
+// releaseMissing forgets holds on instances that no longer exist, as after a reset. The driver may give their UUIDs to new ones.
 func (m *Manager) releaseMissing(found []Instance) {
 	exists := map[string]bool{}
 	for _, i := range found {
@@ -212,8 +215,8 @@ func (m *Manager) releaseMissing(found []Instance) {
 	maps.DeleteFunc(m.held, func(uuid string, _ bool) bool { return !exists[uuid] })
 }
 
-// plannerView returns the instances as the planner needs them. Those with partial compute instances count as used by whoever created them.
-func (m *Manager) plannerView(found []Instance) (view []geometry.Instance) {
+// plannerInstances converts instances for geometry.Plan. Those with partial compute instances count as used by whoever created them.
+func (m *Manager) plannerInstances(found []Instance) (view []geometry.Instance) {
 	for _, i := range found {
 		partial := i.ComputeInstances > 0 && i.UUID == ""
 		view = append(view, geometry.Instance{
@@ -225,24 +228,24 @@ func (m *Manager) plannerView(found []Instance) (view []geometry.Instance) {
 	return view
 }
 
-// apply executes steps until one fails, and records each in the journal before and after.
-func (m *Manager) apply(steps []geometry.Step) error {
+// applySteps executes steps until one fails, and writes the journal before and after each.
+func (m *Manager) applySteps(steps []geometry.Step) error {
 	for _, s := range steps {
-		if err := m.save(m.record.withIntent(s)); err != nil {
+		if err := m.saveRecord(m.record.withIntent(s)); err != nil {
 			return err
 		}
 		if err := m.device.Apply(s); err != nil {
 			return fmt.Errorf("%s on %s: %w", s, m.record.Device, err)
 		}
-		if err := m.save(m.record.completed()); err != nil {
+		if err := m.saveRecord(m.record.completed()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// save writes the journal. After an error the file may hold the old record or the new one, and both are consistent with the device.
-func (m *Manager) save(r record) error {
+// saveRecord writes the journal. After an error the file may hold the old record or the new one, and both are consistent with the device.
+func (m *Manager) saveRecord(r record) error {
 	if err := m.store.Save(r.encode()); err != nil {
 		return fmt.Errorf("write MIG journal of %s: %w", m.record.Device, err)
 	}

@@ -23,13 +23,14 @@ type record struct {
 	Intent  *intent     `json:"intent"` // step that is being executed; null: none
 }
 
-// placement identifies a GPU instance, since no two that exist overlap.
+// placement is the position of a GPU instance: its profile and first memory slice. It identifies the instance, since existing ones never
+// overlap.
 type placement struct {
 	Profile string `json:"profile"`
 	Start   int    `json:"start"`
 }
 
-// intent is a step that may have been executed or not.
+// intent is a step, the creation or destruction of an instance, that may or may not have been executed.
 type intent struct {
 	Action geometry.Action `json:"action"`
 	placement
@@ -43,7 +44,7 @@ func (r record) withIntent(s geometry.Step) record {
 	return r
 }
 
-// completed returns the record to write after the intended step.
+// completed returns the record to write after the intended step was executed.
 func (r record) completed() record {
 	p := r.Intent.placement
 	made := slices.DeleteFunc(slices.Clone(r.Made), func(o placement) bool { return o == p })
@@ -54,7 +55,7 @@ func (r record) completed() record {
 	return r
 }
 
-// reconciled returns the record with the instances that exist, of those that gshare created or intended to create. An instance that others
+// reconciled returns the record without instances that do not exist, and with the intended one if it exists. An instance that others
 // created at the same placement, after a reset without a reboot, counts as gshare's.
 func (r record) reconciled(found []Instance) record {
 	exists := func(p placement) bool {
@@ -76,7 +77,7 @@ func (r record) encode() []byte {
 	return append(text, '\n')
 }
 
-// parseRecord parses a record, and rejects one of another version.
+// parseRecord parses and validates a record, and rejects one of another version.
 func parseRecord(text []byte) (r record, err error) {
 	if err := versioned.Decode(text, recordVersion, &r); err != nil {
 		return r, err

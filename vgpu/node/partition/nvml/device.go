@@ -12,7 +12,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
-// Device implements partition.Device. It needs root privileges, and a library that stays initialised, as finding handles takes seconds.
+// Device implements partition.Device with NVML. It needs root privileges, and a library that stays initialised, as finding handles takes
+// seconds.
 type Device struct {
 	handle        nvml.Device
 	model         *mig.Model
@@ -20,8 +21,8 @@ type Device struct {
 	otherProfiles []nvml.GpuInstanceProfileInfo // those that package mig does not describe
 }
 
-// Find returns the GPU with a UUID. The error is partition.ErrNoGPU if there is none, and partition.ErrNoMIG if it is not in MIG mode, which
-// Find does not change.
+// Find returns the GPU with a UUID, without changing its MIG mode. The error is partition.ErrNoGPU if there is none, and partition.ErrNoMIG
+// if it is not in MIG mode.
 func Find(library nvml.Interface, uuid string) (*Device, error) {
 	handle, r := library.DeviceGetHandleByUUID(uuid)
 	if r == nvml.ERROR_NOT_FOUND {
@@ -34,10 +35,10 @@ func Find(library nvml.Interface, uuid string) (*Device, error) {
 		return nil, fmt.Errorf("%s: %w", uuid, err)
 	}
 	d := &Device{handle: handle, model: &mig.Model{Name: uuid}, infos: map[*mig.Profile]nvml.GpuInstanceProfileInfo{}}
-	return d, d.discover()
+	return d, d.discoverProfiles()
 }
 
-// checkMIGMode returns partition.ErrNoMIG if a GPU is not in MIG mode, and another error if the driver does not tell.
+// checkMIGMode returns partition.ErrNoMIG if a GPU is not in MIG mode, and another error if the mode cannot be read.
 func checkMIGMode(handle nvml.Device) error {
 	switch mode, _, r := handle.GetMigMode(); {
 	case r == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE:
@@ -49,10 +50,11 @@ func checkMIGMode(handle nvml.Device) error {
 	}
 }
 
-// Model returns the model of the GPU as the driver describes it. Steps and instances use its profiles.
+// Model returns the MIG profiles of the GPU as the driver reports them. Steps and instances point to them.
 func (d *Device) Model() *mig.Model { return d.model }
 
-// Instances implements partition.Device.
+// Instances returns the GPU instances that exist, in the order of their positions. It fails if one has a profile that package mig does not
+// describe.
 func (d *Device) Instances() (found []partition.Instance, err error) {
 	for i := range d.model.Profiles {
 		p := &d.model.Profiles[i]
@@ -98,7 +100,7 @@ func (d *Device) eachInstance(info nvml.GpuInstanceProfileInfo, visit func(handl
 	return nil
 }
 
-// Apply implements partition.Device.
+// Apply executes a step through NVML. See partition.Device for its errors.
 func (d *Device) Apply(s geometry.Step) error {
 	info, ok := d.infos[s.Profile]
 	if !ok {
@@ -111,7 +113,7 @@ func (d *Device) Apply(s geometry.Step) error {
 	err := error(partition.ErrNotFound)
 	listErr := d.eachInstance(info, func(handle nvml.GpuInstance, start int) error {
 		if start == s.Start {
-			err = applyTo(handle, s)
+			err = applyToInstance(handle, s)
 		}
 		return nil
 	})
@@ -121,7 +123,7 @@ func (d *Device) Apply(s geometry.Step) error {
 	return err
 }
 
-// stepError returns the error for the driver's answer to a step.
+// stepError converts the result of an NVML call that creates or destroys an instance to an error of package partition.
 func stepError(r nvml.Return) error {
 	switch r {
 	case nvml.SUCCESS:
@@ -136,7 +138,7 @@ func stepError(r nvml.Return) error {
 	return fmt.Errorf("NVML: %s", nvml.ErrorString(r))
 }
 
-// callError returns the error of a library call that was made for an action.
+// callError converts the result of a failed NVML call to an error. action says what the call was made for.
 func callError(action string, r nvml.Return) error {
 	return fmt.Errorf("%s: NVML: %s", action, nvml.ErrorString(r))
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig"
 )
 
-// hasMediaEngines maps NVML's numbers of the profiles that package mig describes to whether they have the media engines.
+// hasMediaEngines maps the NVML profile IDs that package mig describes to whether these profiles have the media engines.
 var hasMediaEngines = map[int]bool{
 	nvml.GPU_INSTANCE_PROFILE_1_SLICE: false, nvml.GPU_INSTANCE_PROFILE_1_SLICE_REV1: true, nvml.GPU_INSTANCE_PROFILE_1_SLICE_REV2: false,
 	nvml.GPU_INSTANCE_PROFILE_2_SLICE: false, nvml.GPU_INSTANCE_PROFILE_2_SLICE_REV1: true, nvml.GPU_INSTANCE_PROFILE_3_SLICE: false,
 	nvml.GPU_INSTANCE_PROFILE_4_SLICE: false, nvml.GPU_INSTANCE_PROFILE_7_SLICE: false,
 }
 
-// discover reads the profiles and their placements from the driver.
-func (d *Device) discover() error {
+// discoverProfiles reads the MIG profiles and their possible placements from the driver.
+func (d *Device) discoverProfiles() error {
 	memory, r := d.handle.GetMemoryInfo()
 	if r != nvml.SUCCESS {
 		return callError("read memory", r)
@@ -42,18 +42,19 @@ func (d *Device) discover() error {
 			return callError(fmt.Sprintf("list placements of MIG profile %d", n), r)
 		}
 		infos = append(infos, info)
-		d.addProfile(profileOf(info, placements, media))
+		d.addProfile(newProfile(info, placements, media))
 	}
 	return d.nameProfiles(infos, memory.Total)
 }
 
-// isUnsupported reports whether an answer means that there is no profile of a number. After any other error there may be one, with instances.
+// isUnsupported reports whether a call failed because the GPU has no profile with the given ID. After any other error there may be one,
+// with instances.
 func isUnsupported(r nvml.Return) bool {
 	return r == nvml.ERROR_NOT_SUPPORTED || r == nvml.ERROR_INVALID_ARGUMENT
 }
 
-// profileOf returns a profile without its name.
-func profileOf(info nvml.GpuInstanceProfileInfo, placements []nvml.GpuInstancePlacement, media bool) mig.Profile {
+// newProfile converts a profile from NVML, without its name.
+func newProfile(info nvml.GpuInstanceProfileInfo, placements []nvml.GpuInstancePlacement, media bool) mig.Profile {
 	p := mig.Profile{Compute: int(info.SliceCount), Memory: int(placements[0].Size), SMs: int(info.MultiprocessorCount), MiB: int(info.MemorySizeMB), Media: media}
 	for _, placement := range placements {
 		p.Starts = append(p.Starts, int(placement.Start))
@@ -62,21 +63,21 @@ func profileOf(info nvml.GpuInstanceProfileInfo, placements []nvml.GpuInstancePl
 	return p
 }
 
-// addProfile adds a profile to the model, whose numbers of slices are the largest of any profile.
+// addProfile adds a profile to the model, and raises the model's numbers of compute and memory slices to what the profile needs.
 func (d *Device) addProfile(p mig.Profile) {
 	d.model.Profiles = append(d.model.Profiles, p)
 	d.model.Compute = max(d.model.Compute, p.Compute)
 	d.model.Memory = max(d.model.Memory, p.Starts[len(p.Starts)-1]+p.Memory)
 }
 
-// nameProfiles names the profiles, once the number of memory slices is known.
+// nameProfiles sets the names of all profiles, such as 1g.18gb, which depend on the number of memory slices of the GPU.
 func (d *Device) nameProfiles(infos []nvml.GpuInstanceProfileInfo, total uint64) error {
 	if d.model.Memory < 1 || d.model.Memory > 8 {
 		return fmt.Errorf("unsupported number of memory slices: %d", d.model.Memory)
 	}
 	for i, info := range infos {
 		p := &d.model.Profiles[i]
-		p.MemoryGB = gigabytes(total, p.Memory, d.model.Memory)
+		p.MemoryGB = profileGigabytes(total, p.Memory, d.model.Memory)
 		p.Name = fmt.Sprintf("%dg.%dgb", p.Compute, p.MemoryGB)
 		if p.Media {
 			p.Name += "+me"
@@ -86,9 +87,9 @@ func (d *Device) nameProfiles(infos []nvml.GpuInstanceProfileInfo, total uint64)
 	return nil
 }
 
-// gigabytes returns the memory in a profile's name: a part of the GPU's, rounded up to whole GiB. Of an H200 with 140.4 GiB, the whole is
-// 141 and half is 71.
-func gigabytes(total uint64, part, of int) int {
+// profileGigabytes returns the memory in the name of a profile with part of the GPU's memory slices. The GPU's memory is rounded up to
+// whole GiB first: an H200 with 140.4 GiB has 141, and half of it is 71.
+func profileGigabytes(total uint64, part, of int) int {
 	whole := math.Ceil(float64(total) / (1 << 30))
 	return int(math.Round(whole * float64(part) / float64(of)))
 }

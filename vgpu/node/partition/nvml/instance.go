@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
-// readInstance reads the compute instances of a GPU instance.
+// readInstance returns the state of a GPU instance and of its compute instances.
 func readInstance(handle nvml.GpuInstance, at mig.Instance) (partition.Instance, error) {
 	i := partition.Instance{Instance: at}
 	err := eachComputeInstance(handle, func(compute nvml.ComputeInstance, size int) error {
@@ -53,7 +53,7 @@ func eachComputeInstance(handle nvml.GpuInstance, visit func(compute nvml.Comput
 	return nil
 }
 
-// hasProcesses reports whether processes have contexts on an instance, of their own or through MPS.
+// hasProcesses reports whether processes have CUDA contexts on an instance, directly or through MPS.
 func hasProcesses(handle nvml.Device) (bool, error) {
 	for _, list := range []func() ([]nvml.ProcessInfo, nvml.Return){
 		handle.GetComputeRunningProcesses, handle.GetMPSComputeRunningProcesses,
@@ -69,8 +69,8 @@ func hasProcesses(handle nvml.Device) (bool, error) {
 	return false, nil
 }
 
-// applyTo executes a step on an existing GPU instance.
-func applyTo(handle nvml.GpuInstance, s geometry.Step) error {
+// applyToInstance executes a step on an existing GPU instance.
+func applyToInstance(handle nvml.GpuInstance, s geometry.Step) error {
 	switch s.Action {
 	case geometry.CreateCompute:
 		return createCompute(handle, s.Profile.Compute)
@@ -92,7 +92,7 @@ func createCompute(handle nvml.GpuInstance, size int) error {
 	return partition.ErrNotFound
 }
 
-// destroyCompute destroys the compute instance with a number of compute slices.
+// destroyCompute destroys the compute instance with a number of compute slices, or returns partition.ErrNotFound.
 func destroyCompute(handle nvml.GpuInstance, size int) error {
 	err := error(partition.ErrNotFound)
 	listErr := eachComputeInstance(handle, func(compute nvml.ComputeInstance, n int) error {

@@ -56,7 +56,7 @@ func newCluster(t *testing.T, m *mig.Model, gpus int) *cluster {
 		}
 		g := &device{GPU: GPU{UUID: uuid}, manager: manager, model: m}
 		d := gpu.Device{UUID: uuid, Model: "A100", SMs: 108, Memory: 80 << 30, MIG: true}
-		if g.setInstances(&d); d.Fault != "" {
+		if g.offerPlacements(&d); d.Fault != "" {
 			t.Fatal(d.Fault)
 		}
 		for _, i := range d.Instances {
@@ -100,11 +100,11 @@ func (c *cluster) request(p *mig.Profile, policy migchurn.Policy) (accepted bool
 // create does the agent's part: it creates the instance of the placement on a slice.
 func (c *cluster) create(slice int) (uuid string, err error) {
 	id := string(c.node.Slices[slice].ID)
-	g := c.source.deviceOf(id)
+	g := c.source.gpuOfPlacement(id)
 	if g == nil || g.UUID != c.node.Slices[slice].Device {
 		return "", fmt.Errorf("%s is not on its GPU", id)
 	}
-	at, ok := g.placement(id)
+	at, ok := g.placementByID(id)
 	if !ok {
 		return "", fmt.Errorf("%s is not a placement", id)
 	}

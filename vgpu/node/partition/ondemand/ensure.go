@@ -10,19 +10,19 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 )
 
-// Ensure returns nil if the instance of a placement exists. Otherwise it starts to create it, and returns ErrClosed, ErrCreating, or the error
-// of the last attempt. It returns nil for slices that are not placements of this source.
+// Ensure returns nil if the MIG instance of a placement exists. Otherwise it starts to create it in the background, and returns ErrClosed,
+// ErrCreating, or the error of the last attempt. It returns nil for slices that are not placements of this source.
 func (s *Source) Ensure(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d := s.deviceOf(id)
+	d := s.gpuOfPlacement(id)
 	if d == nil {
 		return nil
 	}
 	if d.manager == nil {
 		return d.closedError()
 	}
-	at, ok := d.placement(id)
+	at, ok := d.placementByID(id)
 	if !ok || !d.isOffered(at.Profile) && !slices.Contains(s.used, id) {
 		return fmt.Errorf("placement %.64q is not offered by the GPU", id)
 	}
@@ -43,13 +43,13 @@ func (s *Source) Ensure(id string) error {
 	s.releaseUnused()
 	i = &instance{gpu: d, lastEnsure: time.Now()}
 	s.instances[id] = i
-	go s.create(i, at) // a call that hangs in the driver cannot be cancelled, so nobody waits for it
+	go s.createInstance(i, at) // a call that hangs in the driver cannot be cancelled, so nobody waits for it
 	return err
 }
 
-// create creates an instance and stores the result.
-func (s *Source) create(i *instance, at mig.Instance) {
-	uuid, listed, err := s.obtain(i.gpu, at)
+// createInstance creates a MIG instance and stores the result.
+func (s *Source) createInstance(i *instance, at mig.Instance) {
+	uuid, listed, err := s.obtainInstance(i.gpu, at)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i.done, i.err, i.doneTime = true, err, time.Now()
@@ -58,14 +58,15 @@ func (s *Source) create(i *instance, at mig.Instance) {
 	}
 }
 
-// obtain obtains an instance from the manager, and returns its device as listed with it: containers need the driver's IDs.
-func (s *Source) obtain(d *device, at mig.Instance) (uuid string, listed gpu.Device, err error) {
+// obtainInstance obtains a MIG instance from the GPU's manager, and lists its device again: containers need the IDs that the driver gave
+// the instance.
+func (s *Source) obtainInstance(d *device, at mig.Instance) (uuid string, listed gpu.Device, err error) {
 	i, err := d.manager.Obtain(at)
 	if err != nil {
 		return "", listed, err
 	}
 	devices, err := s.Source.Devices()
-	listed, ok := deviceWith(devices, i.UUID)
+	listed, ok := deviceWithInstance(devices, i.UUID)
 	if err == nil && !ok {
 		err = errUnlisted
 	}
@@ -75,8 +76,8 @@ func (s *Source) obtain(d *device, at mig.Instance) (uuid string, listed gpu.Dev
 	return i.UUID, listed, err
 }
 
-// deviceWith returns the device that is listed with an instance. A device with a fault may be listed without its instances.
-func deviceWith(devices []gpu.Device, uuid string) (listed gpu.Device, ok bool) {
+// deviceWithInstance returns the listed device that contains a MIG instance. A device with a fault may be listed without its instances.
+func deviceWithInstance(devices []gpu.Device, uuid string) (listed gpu.Device, ok bool) {
 	for _, d := range devices {
 		if slices.ContainsFunc(d.Instances, func(i gpu.Instance) bool { return i.UUID == uuid }) {
 			return d, true
@@ -85,7 +86,7 @@ func deviceWith(devices []gpu.Device, uuid string) (listed gpu.Device, ok bool) 
 	return listed, false
 }
 
-// SetUsed replaces the set of slices that containers use. The instances of other placements may be reused, or removed to free their slices.
+// SetUsed sets which slices containers use. The MIG instances of other placements may be reused, or removed to make room for new ones.
 func (s *Source) SetUsed(ids []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +99,7 @@ func (s *Source) SetUsed(ids []string) {
 	s.releaseUnused()
 }
 
-// releaseUnused releases the instances that no container uses and that nobody has requested lately. The caller holds the lock.
+// releaseUnused releases the instances that no container uses and for which Ensure was not called lately. The caller holds the lock.
 func (s *Source) releaseUnused() {
 	for id, i := range s.instances {
 		if i.done && !slices.Contains(s.used, id) && time.Since(i.lastEnsure) > requestTimeout {
@@ -110,12 +111,12 @@ func (s *Source) releaseUnused() {
 	}
 }
 
-// UUID returns the UUID by which programs and the driver know a slice: of a placement, that of its instance, or an empty string if that does
-// not exist or is unknown.
+// UUID returns the UUID by which programs and the driver know a slice. For a placement it is the UUID of its MIG instance, or an empty
+// string if that does not exist or is unknown.
 func (s *Source) UUID(id string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.deviceOf(id) == nil {
+	if s.gpuOfPlacement(id) == nil {
 		return id
 	}
 	if i := s.instances[id]; i != nil {
@@ -124,7 +125,7 @@ func (s *Source) UUID(id string) string {
 	return ""
 }
 
-// DeviceOf returns the device of a placement as it was listed with the placement's instance.
+// DeviceOf returns the GPU of a placement as the driver listed it together with the placement's MIG instance, or false if there is none.
 func (s *Source) DeviceOf(id string) (d gpu.Device, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

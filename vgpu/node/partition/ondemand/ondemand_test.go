@@ -296,9 +296,9 @@ func (s *Source) instanceCount() (n int) {
 
 // blocked reports whether a placement overlaps one that is in use.
 func (s *Source) blocked(held map[string]string, id string) bool {
-	at, _ := s.devices[0].placement(id)
+	at, _ := s.devices[0].placementByID(id)
 	for other := range held {
-		if o, _ := s.devices[0].placement(other); memorySlices(o)&memorySlices(at) != 0 {
+		if o, _ := s.devices[0].placementByID(other); memorySlices(o)&memorySlices(at) != 0 {
 			return true
 		}
 	}
@@ -313,7 +313,7 @@ func checkInstances(t *testing.T, s *Source, d driver, held map[string]string) {
 		t.Fatal(err)
 	}
 	for id, uuid := range held {
-		at, _ := s.devices[0].placement(id)
+		at, _ := s.devices[0].placementByID(id)
 		if !slices.ContainsFunc(found, func(i partition.Instance) bool { return i.UUID == uuid && i.Instance == at }) {
 			t.Fatalf("%s of %s does not exist: %v", uuid, id, fmt.Sprint(found))
 		}

@@ -11,17 +11,17 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
-// Open begins to open the GPUs, which no earlier agent may use any more, after SetUsed has been called. It does not wait: a GPU is open when
-// its driver has answered, and is retried after an interval if that was an error. report is called when a GPU has been opened, with a nil
-// error, and for each new error. The returned channel is closed when all GPUs are open.
+// Open starts to open all GPUs in the background. It must be called after SetUsed, and after any earlier agent has ended. A GPU that cannot
+// be opened is retried after an interval. report is called with a nil error when a GPU has been opened, and with each new error. The
+// returned channel is closed when all GPUs are open.
 func (s *Source) Open(ctx context.Context, retry time.Duration, report func(uuid string, err error)) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var opening sync.WaitGroup
 	for _, d := range s.devices {
 		opening.Go(func() {
-			for last := error(nil); ; wait(ctx, retry) {
-				err := s.open(d)
+			for last := error(nil); ; sleep(ctx, retry) {
+				err := s.openGPU(d)
 				if ctx.Err() == nil && (err == nil || last == nil || err.Error() != last.Error()) {
 					report(d.UUID, err)
 				}
@@ -39,20 +39,20 @@ func (s *Source) Open(ctx context.Context, retry time.Duration, report func(uuid
 	return all
 }
 
-// wait blocks for a duration, or until ctx ends.
-func wait(ctx context.Context, d time.Duration) {
+// sleep blocks for a duration, or until ctx is done.
+func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
 	}
 }
 
-// open tries to open a GPU once. The instances that containers use are held before anybody can request their slices.
-func (s *Source) open(d *device) error {
+// openGPU tries to open a GPU once. It first holds the MIG instances that containers use, so that nobody can take their place.
+func (s *Source) openGPU(d *device) error {
 	manager, model, err := d.GPU.Open()
 	var held map[string]string
 	if err == nil {
-		held, err = s.hold(device{GPU: d.GPU, manager: manager, model: model})
+		held, err = s.holdUsedInstances(device{GPU: d.GPU, manager: manager, model: model})
 	}
 	var devices []gpu.Device
 	if err == nil {
@@ -66,22 +66,22 @@ func (s *Source) open(d *device) error {
 	d.manager, d.model = manager, model
 	for id, uuid := range held {
 		i := &instance{gpu: d, done: true, uuid: uuid, doneTime: time.Now()}
-		i.device, _ = deviceWith(devices, uuid) // if it is not listed now, a later list has it
+		i.device, _ = deviceWithInstance(devices, uuid) // if it is not listed now, a later list has it
 		s.instances[id] = i
 	}
 	s.releaseUnused() // containers may have ended meanwhile
 	return nil
 }
 
-// hold holds the instances that containers used before this agent started, and returns their UUIDs by placement. An instance that is gone,
-// as after a reboot, is created again by the next Ensure.
-func (s *Source) hold(d device) (uuids map[string]string, err error) {
+// holdUsedInstances holds the MIG instances that containers used before this agent started, and returns their UUIDs by placement. An
+// instance that no longer exists, as after a reboot, is created again by the next Ensure.
+func (s *Source) holdUsedInstances(d device) (uuids map[string]string, err error) {
 	s.mu.Lock()
 	used := slices.Clone(s.used)
 	s.mu.Unlock()
 	uuids = map[string]string{}
 	for _, id := range used {
-		at, ok := d.placement(id)
+		at, ok := d.placementByID(id)
 		if !ok {
 			continue
 		}

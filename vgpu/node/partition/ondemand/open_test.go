@@ -70,7 +70,7 @@ func TestOpen(t *testing.T) {
 // TestClosed: a GPU whose instances are unknown is not offered as a whole.
 func TestClosed(t *testing.T) {
 	d, listed := &device{GPU: GPU{UUID: "GPU-a"}, openErr: errors.New("MIG mode is off")}, gpu.Device{UUID: "GPU-a", SMs: 108, Memory: 80 << 30}
-	if d.setInstances(&listed); !listed.MIG || !strings.Contains(listed.Fault, "MIG mode is off") {
+	if d.offerPlacements(&listed); !listed.MIG || !strings.Contains(listed.Fault, "MIG mode is off") {
 		t.Errorf("got %+v", listed)
 	}
 }

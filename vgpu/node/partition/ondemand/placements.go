@@ -12,35 +12,35 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// setInstances replaces the instances of a listed device by those of others and the placements, and returns the GPU's contents. If they are
-// unknown, the device gets a fault, and is not offered as a whole.
-func (d *device) setInstances(listed *gpu.Device) contents {
+// offerPlacements replaces the MIG instances of a listed GPU by the instances that others created and the placements that are free, and
+// returns the existing instances. If they cannot be listed, the GPU gets a fault.
+func (d *device) offerPlacements(listed *gpu.Device) gpuInstances {
 	original := *listed
 	listed.MIG, listed.Instances = true, nil
-	c, err := d.list()
+	c, err := d.listInstances()
 	if err == nil && !original.MIG {
 		err = partition.ErrNoMIG
 	}
 	if err != nil {
 		listed.Fault = cmp.Or(listed.Fault, err.Error())
-		return contents{}
+		return gpuInstances{}
 	}
-	listed.Instances = append(c.foreignOf(original.Instances), d.freePlacements(c, listed.Memory, c.faults(original))...)
+	listed.Instances = append(c.foreignAmong(original.Instances), d.freePlacements(c, listed.Memory, c.faults(original))...)
 	return c
 }
 
-// freePlacements returns the placements that do not overlap instances of others: those that are offered, and those that containers use. The
-// fault of an instance is that of its placement, also if it is idle.
-func (d *device) freePlacements(c contents, total share.Bytes, faults map[string]string) (free []gpu.Instance) {
+// freePlacements returns the placements that do not overlap instances of others, and that are offered or used by a container. A placement
+// has the fault of its instance, even if that is idle.
+func (d *device) freePlacements(c gpuInstances, total share.Bytes, faults map[string]string) (free []gpu.Instance) {
 	uuids := map[mig.Instance]string{}
 	for _, i := range c.created {
 		uuids[i.Instance] = i.UUID
 	}
 	for _, at := range d.placements() {
 		id := placementID(d.UUID, at)
-		if (d.isOffered(at.Profile) || slices.Contains(d.used, id)) && memorySlices(at)&c.foreignSlices() == 0 {
+		if (d.isOffered(at.Profile) || slices.Contains(d.used, id)) && memorySlices(at)&c.foreignMemorySlices() == 0 {
 			free = append(free, gpu.Instance{
-				UUID: id, Profile: at.Profile.Name, SMs: at.Profile.SMs, Memory: memoryOf(at.Profile, total, d.model),
+				UUID: id, Profile: at.Profile.Name, SMs: at.Profile.SMs, Memory: instanceMemory(at.Profile, total, d.model),
 				MemorySlices: memorySlices(at), Fault: faults[uuids[at]],
 			})
 		}
@@ -48,9 +48,9 @@ func (d *device) freePlacements(c contents, total share.Bytes, faults map[string
 	return free
 }
 
-// faults returns the faults of the instances of a listed device by UUID. An instance that gshare created and that is not listed could not be
-// read.
-func (c contents) faults(listed gpu.Device) map[string]string {
+// faults returns the faults of a GPU's MIG instances by UUID. An instance that gshare created and that is not listed has the error for
+// which the list is incomplete.
+func (c gpuInstances) faults(listed gpu.Device) map[string]string {
 	faults := map[string]string{}
 	for _, i := range c.created {
 		faults[i.UUID] = listed.Incomplete
@@ -62,31 +62,31 @@ func (c contents) faults(listed gpu.Device) map[string]string {
 	return faults
 }
 
-// foreignSlices returns the memory slices that instances of others occupy.
-func (c contents) foreignSlices() (all uint8) {
+// foreignMemorySlices returns the memory slices that instances created by others occupy, as a bit set.
+func (c gpuInstances) foreignMemorySlices() (all uint8) {
 	for _, i := range c.foreign {
 		all |= memorySlices(i.Instance)
 	}
 	return all
 }
 
-// foreignOf returns those of the listed instances that others created.
-func (c contents) foreignOf(listed []gpu.Instance) []gpu.Instance {
+// foreignAmong returns the listed instances that others created.
+func (c gpuInstances) foreignAmong(listed []gpu.Instance) []gpu.Instance {
 	return slices.DeleteFunc(slices.Clone(listed), func(i gpu.Instance) bool {
 		return !slices.ContainsFunc(c.foreign, func(f partition.Instance) bool { return f.UUID == i.UUID })
 	})
 }
 
-// placementID returns the permanent name of a placement: compute slices, memory slices and start, after the prefix of its GPU.
+// placementID returns the ID of a placement, which never changes: the GPU, then compute slices, memory slices and the first memory slice.
 func placementID(uuid string, at mig.Instance) string {
-	return fmt.Sprintf("%sc%dm%d.%d", idPrefix(uuid), at.Profile.Compute, at.Profile.Memory, at.Start)
+	return fmt.Sprintf("%sc%dm%d.%d", placementIDPrefix(uuid), at.Profile.Compute, at.Profile.Memory, at.Start)
 }
 
-// idPrefix returns the prefix of the IDs of a GPU's placements.
-func idPrefix(uuid string) string { return strings.TrimPrefix(uuid, "GPU-") + "." }
+// placementIDPrefix returns the common prefix of the IDs of a GPU's placements.
+func placementIDPrefix(uuid string) string { return strings.TrimPrefix(uuid, "GPU-") + "." }
 
-// placements returns the placements of an open GPU, without those whose number of SMs the driver does not report, in the order in which
-// package mig chooses between equal ones.
+// placements returns all placements on an open GPU in the order in which package mig chooses between equal ones. It omits profiles with
+// media engines, and those whose number of SMs the driver does not report.
 func (d *device) placements() (all []mig.Instance) {
 	for i := range d.model.Profiles {
 		p := &d.model.Profiles[i]
@@ -100,8 +100,8 @@ func (d *device) placements() (all []mig.Instance) {
 	return all
 }
 
-// placement returns the placement with an ID on an open GPU. It need not be offered: a container may use it from earlier.
-func (d *device) placement(id string) (at mig.Instance, ok bool) {
+// placementByID returns the placement with an ID on an open GPU, whether it is offered or not: a container may use it from earlier.
+func (d *device) placementByID(id string) (at mig.Instance, ok bool) {
 	for _, at := range d.placements() {
 		if placementID(d.UUID, at) == id {
 			return at, true
@@ -110,15 +110,14 @@ func (d *device) placement(id string) (at mig.Instance, ok bool) {
 	return at, false
 }
 
-// isOffered reports whether the placements of a profile are offered to containers.
+// isOffered reports whether containers may use placements of a profile, according to the configuration.
 func (d *device) isOffered(p *mig.Profile) bool {
 	return len(d.Profiles) == 0 || slices.Contains(d.Profiles, p.Name)
 }
 
-// MissingProfiles returns the profiles that the configuration offers on an open GPU, but of which the GPU has no placement without media
-// engines.
+// MissingProfiles returns the configured profiles of which an open GPU has no placement without media engines.
 func (s *Source) MissingProfiles(uuid string) (profiles []string) {
-	d := s.snapshot(uuid)
+	d := s.snapshotOf(uuid)
 	if d == nil || d.model == nil {
 		return nil
 	}
@@ -128,25 +127,25 @@ func (s *Source) MissingProfiles(uuid string) (profiles []string) {
 	})
 }
 
-// WithdrawnPlacements returns the placements that containers use and that are not offered to new ones any more.
+// WithdrawnPlacements returns the placements that containers still use but that are no longer offered to new ones.
 func (s *Source) WithdrawnPlacements() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.used), func(id string) bool {
-		d := s.deviceOf(id)
+		d := s.gpuOfPlacement(id)
 		if d == nil || d.model == nil {
 			return true
 		}
-		at, ok := d.placement(id)
+		at, ok := d.placementByID(id)
 		return !ok || d.isOffered(at.Profile)
 	})
 }
 
-// memorySlices returns the memory slices of an instance as a bit set.
+// memorySlices returns the memory slices that an instance occupies, as a bit set.
 func memorySlices(i mig.Instance) uint8 { return uint8(mig.Layout{}.With(i).Used) }
 
-// memoryOf returns the memory of an instance: what the driver reports, or else its part of the GPU's total.
-func memoryOf(p *mig.Profile, total share.Bytes, m *mig.Model) share.Bytes {
+// instanceMemory returns the memory of an instance: what the driver reports for its profile, or else its fraction of the GPU's memory.
+func instanceMemory(p *mig.Profile, total share.Bytes, m *mig.Model) share.Bytes {
 	if p.MiB > 0 {
 		return share.Bytes(p.MiB) * share.MiB
 	}

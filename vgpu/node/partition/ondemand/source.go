@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
-// GPU describes a GPU whose instances may be changed.
+// GPU describes a GPU whose MIG instances gshare may create and remove.
 type GPU struct {
 	UUID     string
 	Profiles []string // offered profiles; empty: all without media engines, of which a GPU has one set
@@ -33,11 +33,11 @@ var (
 	errUnlisted = errors.New("the driver does not list the MIG instance that was created")
 )
 
-// requestTimeout is how long an instance is kept for a caller of Ensure that does not appear in SetUsed.
+// requestTimeout is how long an instance is kept after Ensure if SetUsed does not include it.
 const requestTimeout = 30 * time.Second
 
-// Source is a gpu.Source that offers placements on some of the devices. It is safe for concurrent use. UUID, Ensure and SetUsed never wait
-// for the driver.
+// Source is a gpu.Source that offers MIG placements, each a slice whether its instance exists or not, on some of the devices. It is safe
+// for concurrent use. UUID, Ensure and SetUsed never wait for the driver.
 type Source struct {
 	gpu.Source
 
@@ -47,7 +47,7 @@ type Source struct {
 	used      []string // placement IDs that containers use
 }
 
-// device is the state of a GPU.
+// device is the state of a GPU of a Source.
 type device struct {
 	GPU
 	manager *partition.Manager // nil: not open yet
@@ -58,7 +58,7 @@ type device struct {
 	used    []string             // the source's, in a snapshot only
 }
 
-// instance is the requested instance of a placement.
+// instance is the MIG instance of a placement: requested, created or failed.
 type instance struct {
 	gpu        *device
 	done       bool // creation has ended
@@ -69,7 +69,7 @@ type instance struct {
 	lastEnsure time.Time  // zero: a container uses it
 }
 
-// New returns a Source that creates instances on the given GPUs, once they are open.
+// New returns a Source that creates MIG instances on the given GPUs once they are open. All other devices are those of source.
 func New(source gpu.Source, gpus []GPU) *Source {
 	s := &Source{Source: source, instances: map[string]*instance{}}
 	for _, g := range gpus {
@@ -78,24 +78,25 @@ func New(source gpu.Source, gpus []GPU) *Source {
 	return s
 }
 
-// Devices implements gpu.Source. A GPU of this source has the instances that others created, and the placements that these leave free.
+// Devices returns the node's devices. On GPUs of this source, their instances are those that others created, and the placements that these
+// leave free.
 func (s *Source) Devices() ([]gpu.Device, error) {
 	start := time.Now()
 	devices, err := s.Source.Devices()
 	for i, listed := range devices {
-		if d := s.snapshot(listed.UUID); d != nil {
-			s.update(listed, d.setInstances(&devices[i]), start)
+		if d := s.snapshotOf(listed.UUID); d != nil {
+			s.storeInstances(listed, d.offerPlacements(&devices[i]), start)
 		}
 	}
 	return devices, err
 }
 
-// Processes implements gpu.Source. Processes on the instance of a placement are listed with the placement.
+// Processes returns the processes on all slices. A process on the MIG instance of a placement is listed with the ID of the placement.
 func (s *Source) Processes() ([]gpu.Process, error) {
 	processes, err := s.Source.Processes()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ids := s.placementIDs()
+	ids := s.placementsByUUID()
 	for i, p := range processes {
 		if id, ok := ids[p.Slice]; ok {
 			processes[i].Slice = id
@@ -104,9 +105,9 @@ func (s *Source) Processes() ([]gpu.Process, error) {
 	return processes, err
 }
 
-// update stores the contents of a GPU whose listing began at start. An instance that its manager does not find any more, as after a reset,
-// is created again by the next Ensure. One that is missing from the driver's list only stays with its container.
-func (s *Source) update(listed gpu.Device, c contents, start time.Time) {
+// storeInstances stores the MIG instances of a GPU that was listed at the given time. An instance that no longer exists, as after a reset,
+// is created again by the next Ensure. One that is only missing from the driver's list stays with its container.
+func (s *Source) storeInstances(listed gpu.Device, c gpuInstances, start time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.known {
@@ -116,7 +117,7 @@ func (s *Source) update(listed gpu.Device, c contents, start time.Time) {
 		if i.gpu.UUID != listed.UUID || !i.done || i.err != nil || i.doneTime.After(start) {
 			continue
 		}
-		if d, ok := deviceWith([]gpu.Device{listed}, i.uuid); ok {
+		if d, ok := deviceWithInstance([]gpu.Device{listed}, i.uuid); ok {
 			i.device = d
 		}
 		if c.known && !c.contains(id, i) {
@@ -125,8 +126,8 @@ func (s *Source) update(listed gpu.Device, c contents, start time.Time) {
 	}
 }
 
-// snapshot returns a copy of the state of a GPU, or nil if the source does not change its instances.
-func (s *Source) snapshot(uuid string) *device {
+// snapshotOf returns a copy of the state of a GPU, or nil if the source does not change its instances.
+func (s *Source) snapshotOf(uuid string) *device {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d := s.deviceByUUID(uuid); d != nil {
@@ -147,19 +148,19 @@ func (s *Source) deviceByUUID(uuid string) *device {
 	return nil
 }
 
-// deviceOf returns the GPU of a placement, or nil if the slice is not a placement of this source. The caller holds the lock.
-func (s *Source) deviceOf(id string) *device {
+// gpuOfPlacement returns the GPU of a placement, or nil if the slice is not a placement of this source. The caller holds the lock.
+func (s *Source) gpuOfPlacement(id string) *device {
 	for _, d := range s.devices {
-		if strings.HasPrefix(id, idPrefix(d.UUID)) {
+		if strings.HasPrefix(id, placementIDPrefix(d.UUID)) {
 			return d
 		}
 	}
 	return nil
 }
 
-// placementIDs returns the placements of the existing instances by UUID, including idle ones, which somebody may use without a share. The
-// caller holds the lock.
-func (s *Source) placementIDs() map[string]string {
+// placementsByUUID maps the UUIDs of existing MIG instances to their placement IDs. It includes idle instances, which a process without a
+// share may use. The caller holds the lock.
+func (s *Source) placementsByUUID() map[string]string {
 	ids := map[string]string{}
 	for _, d := range s.devices {
 		for _, i := range d.created {
@@ -173,21 +174,21 @@ func (s *Source) placementIDs() map[string]string {
 	return ids
 }
 
-// contents are the instances on a GPU, as its manager lists them. The list is complete if it is known.
-type contents struct {
+// gpuInstances are the MIG instances that exist on a GPU. The lists are valid only if known is true.
+type gpuInstances struct {
 	known            bool
 	created, foreign []partition.Instance // by gshare, by others
 }
 
-// contains reports whether an instance exists at its placement.
-func (c contents) contains(id string, i *instance) bool {
+// contains reports whether an instance exists at the placement with the given ID.
+func (c gpuInstances) contains(id string, i *instance) bool {
 	return slices.ContainsFunc(slices.Concat(c.created, c.foreign), func(p partition.Instance) bool {
 		return p.UUID == i.uuid && placementID(i.gpu.UUID, p.Instance) == id
 	})
 }
 
-// list returns the contents of the GPU from its manager, which waits for the driver.
-func (d *device) list() (c contents, err error) {
+// listInstances returns the MIG instances of the GPU from its manager. It waits for the driver.
+func (d *device) listInstances() (c gpuInstances, err error) {
 	if d.manager == nil {
 		return c, d.closedError()
 	}

@@ -59,7 +59,7 @@ func TestReusedUUID(t *testing.T) {
 	}
 	uuid := s.UUID("a.c3m4.4")
 	d.Reboot()
-	if at, _ := s.devices[0].placement("a.c3m4.0"); d.CreateForeign(at, 3) != nil {
+	if at, _ := s.devices[0].placementByID("a.c3m4.0"); d.CreateForeign(at, 3) != nil {
 		t.Fatal("failed to create an instance")
 	}
 	devices, _ := s.Devices()
