@@ -30,7 +30,7 @@ enum gshare_type {
 	GSHARE_HELLO = 1,    /* client: identifies the process; the first frame */
 	GSHARE_WELCOME = 2,  /* server: session and pages; with 3 descriptors for each vGPU: server, container, client page */
 	GSHARE_NEED = 3,     /* client: a thread waits for a token of this vGPU */
-	GSHARE_BYE = 4,      /* client: the process exits */
+	GSHARE_BYE = 4,      /* client: the process exits; a client need not send it, as the server sees the process end */
 	GSHARE_SNAPSHOT = 5, /* client, after a reconnect: what the process holds on a vGPU */
 	GSHARE_ERROR = 6,    /* server: why it ends the connection */
 };

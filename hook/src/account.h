@@ -23,6 +23,8 @@ struct gsh_vgpu {
 	char uuid[GSHARE_UUID_SIZE];
 	/* sums of this process, copied to the client page by gsh_publish */
 	_Atomic uint64_t launches, blocks, busy, open; /* busy: ns measured; open: ns estimated, launched and not yet measured */
+	_Atomic uint64_t unbounded;                    /* ns estimated, of open work that gsh_unbound_oldest has taken out of `open` */
+	_Atomic uint32_t unbounded_events;             /* the events behind it */
 	_Atomic uint64_t budgets, streams;             /* packed words, see budget.c */
 	_Atomic uint64_t memory;                       /* bytes; changed under the memory lock */
 	_Atomic uint32_t waiting;                      /* threads that wait for a token */

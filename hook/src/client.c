@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "device.h"
+#include "file.h"
 #include "frame.h"
 #include "platform.h"
 
@@ -23,7 +24,7 @@
 
 /* Guards the descriptor: a frame must not be sent to a number that was closed and now is the application's next file. */
 static pthread_mutex_t socket_lock = PTHREAD_MUTEX_INITIALIZER;
-static int connection = -1; /* -1: none */
+static struct gsh_file connection = {-1, 0, 0};
 static uint64_t session, generation, sequence; /* session and generation of the last WELCOME; frames sent since HELLO */
 
 const char *gsh_directory_choose(const char *mounted, const char *own) {
@@ -83,7 +84,9 @@ static int dial(void) {
 	if (fd < 0) return -errno;
 	struct timeval second = {1, 0};
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &second, sizeof second);
-	if (connect(fd, (struct sockaddr *)&to, sizeof to) == 0) return fd;
+	int r;
+	while ((r = connect(fd, (struct sockaddr *)&to, sizeof to)) && errno == EINTR) continue;
+	if (!r) return fd;
 	int e = errno;
 	close(fd);
 	return -e;
@@ -159,12 +162,19 @@ static void apply_welcome(const struct gsh_welcome *w, const int *fds) {
 /* Waits for a WELCOME and applies it. Returns 0 or a negative errno. Closes all descriptors that came with it. */
 static int receive_welcome(int fd) {
 	struct pollfd p = {fd, POLLIN, 0};
-	if (poll(&p, 1, WELCOME_TIMEOUT) != 1) return -ETIMEDOUT;
+	uint64_t deadline = gsh_now() + WELCOME_TIMEOUT * GSH_MILLISECOND, now;
+	int ready = -1;
+	while (ready < 0 && (now = gsh_now()) < deadline) {
+		ready = poll(&p, 1, (int)((deadline - now) / GSH_MILLISECOND + 1));
+		if (ready < 0 && errno != EINTR) break;
+	}
+	if (ready != 1) return -ETIMEDOUT;
 	static _Alignas(8) unsigned char bytes[GSHARE_FRAME_MAX + 1]; /* one thread connects at a time */
 	static _Alignas(struct cmsghdr) char control[CMSG_SPACE(3 * GSHARE_VGPU_MAX * sizeof(int))];
 	struct iovec io = {bytes, sizeof bytes};
 	struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-	ssize_t n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
+	ssize_t n;
+	while ((n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR) continue;
 	if (n <= 0) return n < 0 ? -errno : -EPIPE;
 	int fds[3 * GSHARE_VGPU_MAX], got = take_descriptors(&m, fds, 3 * GSHARE_VGPU_MAX);
 	struct gsh_welcome w;
@@ -185,7 +195,7 @@ static void send_snapshot(int fd, struct gsh_vgpu *v) {
 /* Makes fd the connection. After a reconnect it sends snapshots, then requests the tokens that threads still wait for. */
 static void install_connection(int fd, bool again) {
 	pthread_mutex_lock(&socket_lock);
-	connection = fd;
+	connection = gsh_file_of(fd);
 	for (uint32_t i = 0; again && i < atomic_load(&gsh_vgpu_count); i++) send_snapshot(fd, &gsh_vgpus[i]);
 	pthread_mutex_unlock(&socket_lock);
 	for (uint32_t i = 0; again && i < atomic_load(&gsh_vgpu_count); i++)
@@ -209,16 +219,15 @@ int gsh_client_connect(void) {
 /* Closes the connection. */
 static void disconnect(void) {
 	pthread_mutex_lock(&socket_lock);
-	if (connection >= 0) close(connection);
-	connection = -1;
+	gsh_file_close(&connection);
 	pthread_mutex_unlock(&socket_lock);
 }
 
 /* After WELCOME the server sends nothing but the reason why it ends the connection. */
 bool gsh_client_alive(void) {
 	char byte;
-	if (connection < 0) return false;
-	if (recv(connection, &byte, 1, MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+	if (gsh_file_valid(&connection) && recv(connection.fd, &byte, 1, MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EINTR))
+		return true;
 	disconnect();
 	return false;
 }
@@ -228,22 +237,13 @@ bool gsh_client_request_token(struct gsh_vgpu *v) {
 	struct gsh_frame f;
 	gsh_frame_begin(&f, GSHARE_NEED, &need, sizeof need);
 	pthread_mutex_lock(&socket_lock);
-	bool sent = connection >= 0 && send_frame(connection, &f, generation) == 0;
+	bool sent = gsh_file_valid(&connection) && send_frame(connection.fd, &f, generation) == 0;
 	pthread_mutex_unlock(&socket_lock);
 	return sent;
 }
 
-void gsh_client_bye(void) {
-	struct gsh_frame f;
-	gsh_frame_begin(&f, GSHARE_BYE, NULL, 0);
-	pthread_mutex_lock(&socket_lock);
-	if (connection >= 0) send_frame(connection, &f, generation);
-	pthread_mutex_unlock(&socket_lock);
-}
-
 void gsh_client_after_fork(void) {
 	pthread_mutex_init(&socket_lock, NULL);
-	if (connection >= 0) close(connection);
-	connection = -1;
+	gsh_file_close(&connection);
 	session = generation = sequence = 0;
 }

@@ -16,9 +16,6 @@ bool gsh_client_alive(void);
 /* Requests a token: sends NEED. Returns false if it could not be sent; the caller may try again. Any launching thread. */
 bool gsh_client_request_token(struct gsh_vgpu *v);
 
-/* Sends BYE. Called when the process exits. */
-void gsh_client_bye(void);
-
 /* Returns a number that differs from process to process, by which they spread their windows and reconnects. */
 uint64_t gsh_client_jitter(void);
 

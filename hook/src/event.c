@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "event.h"
 
+#include "platform.h"
+
 struct gsh_slot gsh_slots[GSH_EVENT_SLOTS];
 static _Atomic uint64_t numbers; /* events recorded so far */
 static _Atomic uint32_t open_events;
@@ -77,7 +79,9 @@ uint64_t gsh_slot_record(struct gsh_slot *slot, const struct gsh_batch *b) {
 	int mode = gsh_capture_relax();
 	bool recorded = record(slot, b);
 	if (recorded) {
+		slot->recorded_at = gsh_now();
 		atomic_fetch_add(&slot->batch.vgpu->open, slot->batch.work);
+		atomic_store(&slot->bounded, true);
 		atomic_fetch_add(&open_events, 1);
 		number = (atomic_fetch_add(&numbers, 1) + 1) * GSH_EVENT_SLOTS + (uint64_t)(slot - gsh_slots);
 		atomic_store(&slot->number, number);
@@ -87,8 +91,19 @@ uint64_t gsh_slot_record(struct gsh_slot *slot, const struct gsh_batch *b) {
 	return number;
 }
 
+void gsh_slot_unbound(struct gsh_slot *slot) {
+	struct gsh_vgpu *v = slot->batch.vgpu;
+	if (!atomic_exchange(&slot->bounded, false)) return;
+	atomic_fetch_add(&v->unbounded, slot->batch.work);
+	atomic_fetch_add(&v->unbounded_events, 1);
+	atomic_fetch_sub(&v->open, slot->batch.work);
+}
+
 void gsh_slot_retire(struct gsh_slot *slot) {
-	atomic_fetch_sub(&slot->batch.vgpu->open, slot->batch.work);
+	struct gsh_vgpu *v = slot->batch.vgpu;
+	bool bounded = atomic_exchange(&slot->bounded, false);
+	atomic_fetch_sub(bounded ? &v->open : &v->unbounded, slot->batch.work);
+	if (!bounded) atomic_fetch_sub(&v->unbounded_events, 1);
 	atomic_fetch_sub(&open_events, 1);
 	if (gsh_slot_move(slot, SLOT_TAKEN, SLOT_FREE)) return;
 	atomic_fetch_or(&slot->word, SLOT_DONE);

@@ -38,6 +38,8 @@ struct gsh_slot {
 	CUevent event;           /* stays with the slot for the next batch of the same context */
 	CUcontext context;
 	struct gsh_batch batch;
+	uint64_t recorded_at;    /* CLOCK_MONOTONIC ns */
+	atomic_bool bounded;     /* the batch's work is part of the vGPU's `open` */
 	bool busy; /* the event before was not complete when this one was recorded: the stream was never idle in between */
 };
 
@@ -64,6 +66,9 @@ void gsh_slot_unref(struct gsh_slot *slot);
 
 /* Ends an open slot; its event is kept for the next one of the context. Called by the thread that reaps. */
 void gsh_slot_retire(struct gsh_slot *slot);
+
+/* Takes the work of an open slot out of what bounds further launches. The caller refers to the slot. */
+void gsh_slot_unbound(struct gsh_slot *slot);
 
 /* Takes the event of an open slot away; NULL if another thread refers to it. Called by the thread that reaps. */
 CUevent gsh_slot_take_event(struct gsh_slot *slot);

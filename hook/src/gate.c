@@ -12,7 +12,7 @@
  *       |       ask the server once, wait on the page's futex word (wait_for_token) -- woken or 10 ms passed --+
  *       v                                                                                                      |
  *   BOUNDED?    unfinished work + this launch <= 3/4 of run_ahead (wait_for_bound)                             |
- *       |  no:  release the budget, wait for the oldest event of the vGPU, reap, again                         |
+ *       |  no:  release the budget, sleep, reap, again; a batch open for long is taken out (gsh_reap_pause)     |
  *       v                                                                                                      |
  *   PAID?       block tokens for this launch and for some that follow (pay_blocks)                             |
  *       |  no tokens left, or the page's generation changed since PERMITTED ------------------------------------+
@@ -32,6 +32,7 @@
 
 #include "blocks.h"
 #include "budget.h"
+#include "cancel.h"
 #include "device.h"
 #include "helper.h"
 #include "platform.h"
@@ -116,21 +117,22 @@ static void uncharge_open(struct gsh_stream_state *st) {
 /*
  * Waits until the process's unfinished work leaves room for the launch. Work with events behind it may fill three quarters
  * of the bound; the last quarter is for the budgets of the streams. A launch of unknown cost counts as half of the bound, so
- * that two may be under way until the first was measured. If all open work is just being launched by other threads there is
- * no event to wait for; after 100 sleeps of 20 us without one the launch goes ahead, so that a launch that hangs in the
- * driver does not block the process for ever.
+ * that two may be under way until the first was measured. It polls and does not wait in the driver, since a kernel may itself
+ * wait for the launch that is held here. If all open work is just being launched by other threads there is no event to wait
+ * for; after 100 sleeps of 20 us without one the launch goes ahead, so that a launch that hangs in the driver does not block
+ * the process for ever.
  */
 static void wait_for_bound(struct gsh_stream_state *st, uint64_t cost) {
 	uint64_t bound = gsh_run_ahead_bound(st->vgpu), most = bound - bound / 4, more = cost >= GSH_COST_UNKNOWN ? bound / 2 : cost;
 	if (charge_open(st, st->work + more, most)) return;
 	if (st->launches_left != st->launches_at_event) close_batch(st);
 	gsh_budget_release(st);
-	gsh_reap();
-	for (int patience = 100; patience && !charge_open(st, more, most); patience--)
-		if (gsh_reap_oldest(st->vgpu))
-			patience = 100;
-		else
-			gsh_sleep(20 * GSH_MICROSECOND);
+	for (int patience = 100; patience; patience--) {
+		uint64_t pause = gsh_reap_pause(st->vgpu);
+		if (charge_open(st, more, most)) return;
+		if (pause) patience = 100;
+		gsh_sleep(pause ? pause : 20 * GSH_MICROSECOND);
+	}
 }
 
 /* Counts the launch that is about to be made. */
@@ -209,7 +211,8 @@ static struct gsh_stream_state *enter_gated(struct gsh_stream_state *st, const v
 	return count_launch(st, blocks, cost);
 }
 
-struct gsh_stream_state *gsh_enter_slow(CUstream s, const void *key, uint64_t blocks) {
+/* gsh_enter_slow with cancellation put off. */
+static struct gsh_stream_state *enter(CUstream s, const void *key, uint64_t blocks) {
 	if (!gsh_current().context) return &uncounted;
 	gsh_start();
 	struct gsh_current current = gsh_current();
@@ -223,13 +226,22 @@ struct gsh_stream_state *gsh_enter_slow(CUstream s, const void *key, uint64_t bl
 	return enter_gated(st, key, blocks);
 }
 
+struct gsh_stream_state *gsh_enter_slow(CUstream s, const void *key, uint64_t blocks) {
+	int cancel = gsh_cancel_disable();
+	struct gsh_stream_state *st = enter(s, key, blocks);
+	gsh_cancel_restore(cancel);
+	return st;
+}
+
 void gsh_leave(struct gsh_stream_state *st, CUresult r) {
 	if (st == &uncounted) return;
+	int cancel = gsh_cancel_disable();
 	if (r != CUDA_SUCCESS) st->sample = NULL; /* nothing ran, so nothing is measured */
 	close_batch(st);
 	uncharge_open(st);
 	gsh_publish(st->vgpu);
 	st->launches_left = st->launches_at_event = st->next_launches_left;
+	gsh_cancel_restore(cancel);
 }
 
 /* Records an event behind the stream's launches, unless its context may have changed. */
@@ -242,12 +254,14 @@ static void record_before_sync(struct gsh_stream_state *st) {
  * streams can be named safely: others may have been destroyed.
  */
 void gsh_sync_before(CUstream s) {
+	int cancel = gsh_cancel_disable();
 	if (s == GSH_SYNC_CONTEXT) {
 		gsh_sync_before(CU_STREAM_LEGACY);
 		gsh_sync_before(CU_STREAM_PER_THREAD);
 	} else if (gsh_stream_find(s)) {
 		record_before_sync(gsh_stream_find(s));
 	}
+	gsh_cancel_restore(cancel);
 }
 
 /* Drops the states whose launches have no event: the whole context was waited for, so these are complete too. */
@@ -263,16 +277,20 @@ static void expect_cycle(void) {
 
 void gsh_sync_after(CUstream s, CUresult r) {
 	if (r != CUDA_SUCCESS) return;
+	int cancel = gsh_cancel_disable();
 	bool cycles = atomic_load_explicit(&gsh_mode, memory_order_relaxed) == GSHARE_MODE_BLOCKS;
 	if (cycles && s != GSH_SYNC_QUERY && gsh_cycle_end(gsh_current().vgpu)) expect_cycle();
 	if (s == GSH_SYNC_CONTEXT) drop_completed();
 	if (gsh_events_open()) gsh_reap();
 	gsh_pools_after_sync();
+	gsh_cancel_restore(cancel);
 }
 
 void gsh_stream_forget(CUstream s) {
 	struct gsh_stream_state *st = gsh_stream_find(s);
 	if (!s || !st) return;
+	int cancel = gsh_cancel_disable();
 	record_before_sync(st);
 	drop_state(st);
+	gsh_cancel_restore(cancel);
 }

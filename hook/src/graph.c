@@ -3,54 +3,100 @@
  * counted once, when the graph is instantiated. Memory nodes allocate at the first launch, as much as the driver reports.
  */
 #define _GNU_SOURCE
+#include <string.h>
+#include <sys/mman.h>
+
 #include "device.h"
 #include "gate.h"
 #include "reserve.h"
 #include "start.h"
 
-#define NODES_MAX 4096 /* that are inspected; the time of the others is measured all the same */
-#define DEPTH_MAX 8    /* of child graphs */
-
 /* Whether any graph has memory nodes; in most programs none has. */
 static atomic_bool with_memory;
 
-/* What the nodes of a graph and its children amount to. */
+/* What the nodes of a graph and its child graphs amount to. */
 struct contents {
 	uint64_t blocks, bytes; /* thread blocks of kernels; bytes that memory nodes allocate */
-	uint64_t nodes;         /* inspected so far */
 };
 
-static void inspect_graph(CUgraph g, struct contents *c, int depth);
+/*
+ * A list of handles that grows, in memory of its own: the hook does not use the application's allocator in its calls, and lists
+ * are too long for the stack of a small thread.
+ */
+struct list {
+	void **items;
+	size_t count, capacity;
+};
 
-/* Adds one node to the contents. */
-static void inspect_node(CUgraphNode node, struct contents *c, int depth) {
+/* Makes room for n items in all. Returns false if there is no memory. */
+static bool list_reserve(struct list *l, size_t n) {
+	if (n <= l->capacity) return true;
+	size_t capacity = l->capacity ? l->capacity : 512;
+	while (capacity < n) capacity *= 2;
+	void **items = mmap(NULL, capacity * sizeof *items, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (items == MAP_FAILED) return false;
+	if (l->items) memcpy(items, l->items, l->count * sizeof *items);
+	if (l->items) munmap(l->items, l->capacity * sizeof *items);
+	l->items = items;
+	l->capacity = capacity;
+	return true;
+}
+
+/* Appends an item. Returns false if there is no memory. */
+static bool list_append(struct list *l, void *item) {
+	if (!list_reserve(l, l->count + 1)) return false;
+	l->items[l->count++] = item;
+	return true;
+}
+
+static void list_free(struct list *l) {
+	if (l->items) munmap(l->items, l->capacity * sizeof *l->items);
+}
+
+/* Adds one node to the contents, and its child graph to the list of graphs. Returns false if there is no memory. */
+static bool inspect_node(CUgraphNode node, struct contents *c, struct list *graphs) {
 	int type = -1;
 	CUgraph child = NULL;
 	CUDA_KERNEL_NODE_PARAMS kernel = {0};
 	CUDA_MEM_ALLOC_NODE_PARAMS memory = {0};
-	if (CALL(cuGraphNodeGetType, node, &type) != CUDA_SUCCESS) return;
+	if (CALL(cuGraphNodeGetType, node, &type) != CUDA_SUCCESS) return true;
 	if (type == CU_GRAPH_NODE_TYPE_KERNEL && CALL(cuGraphKernelNodeGetParams_v2, node, &kernel) == CUDA_SUCCESS)
 		c->blocks += (uint64_t)kernel.gridDimX * kernel.gridDimY * kernel.gridDimZ;
 	if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && CALL(cuGraphMemAllocNodeGetParams, node, &memory) == CUDA_SUCCESS)
 		c->bytes += memory.bytesize;
-	if (type == CU_GRAPH_NODE_TYPE_GRAPH && CALL(cuGraphChildGraphNodeGetGraph, node, &child) == CUDA_SUCCESS)
-		inspect_graph(child, c, depth + 1);
+	if (type == CU_GRAPH_NODE_TYPE_GRAPH && CALL(cuGraphChildGraphNodeGetGraph, node, &child) == CUDA_SUCCESS && child)
+		return list_append(graphs, child);
+	return true;
 }
 
-/* Adds a graph's nodes to the contents. Their list is on the stack: the hook does not allocate in the application's calls. */
-static void inspect_graph(CUgraph g, struct contents *c, int depth) {
-	CUgraphNode nodes[NODES_MAX / DEPTH_MAX];
-	size_t n = sizeof nodes / sizeof nodes[0];
-	if (depth >= DEPTH_MAX || CALL(cuGraphGetNodes, g, nodes, &n) != CUDA_SUCCESS) return;
-	for (size_t i = 0; i < n && i < sizeof nodes / sizeof nodes[0] && c->nodes++ < NODES_MAX; i++)
-		inspect_node(nodes[i], c, depth);
+/* Stores the nodes of a graph in the list. Returns false if there is no memory. */
+static bool list_nodes(CUgraph g, struct list *nodes) {
+	nodes->count = 0;
+	size_t n = 0;
+	if (CALL(cuGraphGetNodes, g, NULL, &n) != CUDA_SUCCESS || !n) return true;
+	if (!list_reserve(nodes, n)) return false;
+	if (CALL(cuGraphGetNodes, g, (CUgraphNode *)nodes->items, &n) == CUDA_SUCCESS) nodes->count = n < nodes->capacity ? n : nodes->capacity;
+	return true;
+}
+
+/* Adds all nodes of a graph and of its child graphs, at any depth, to the contents. Returns false if there is no memory. */
+static bool inspect_graph(CUgraph g, struct contents *c) {
+	struct list graphs = {0}, nodes = {0};
+	bool complete = list_append(&graphs, g);
+	while (complete && graphs.count) {
+		complete = list_nodes(graphs.items[--graphs.count], &nodes);
+		for (size_t i = 0; complete && i < nodes.count; i++) complete = inspect_node(nodes.items[i], c, &graphs);
+	}
+	list_free(&graphs);
+	list_free(&nodes);
+	return complete;
 }
 
 /* Enters a new executable graph in the table of costs, and in the ledger if it has memory nodes. Returns r. */
 static CUresult instantiated(CUresult r, CUgraphExec *e, CUgraph g) {
 	struct contents c = {0};
 	if (r != CUDA_SUCCESS || !e) return r;
-	inspect_graph(g, &c, 0);
+	if (!inspect_graph(g, &c) && !c.bytes) c.bytes = 1; /* what it really takes is charged after its first launch */
 	gsh_cost_add_graph(*e, c.blocks);
 	if (!c.bytes) return r;
 	atomic_store(&with_memory, true);

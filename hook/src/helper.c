@@ -17,6 +17,7 @@
 
 static _Atomic uint32_t wake_word;  /* futex word, changed to wake an idle helper */
 static atomic_bool idle, activity;  /* activity: a thread was on the slow path since the last round */
+static atomic_bool stopped;         /* the process is exiting */
 /* The helper's own, except at the start and in a forked child. */
 static bool connected;
 static uint64_t last_active, retry_at, retry_after; /* CLOCK_MONOTONIC ns; retry_after: ns */
@@ -74,7 +75,7 @@ static bool blocks_overdue(uint64_t now) {
 /* Detects a server that is gone or hangs. Its heartbeat is a CLOCK_MONOTONIC time, so one that is stopped is noticed too. */
 static void watch_server(uint64_t now) {
 	if (connected) connected = gsh_client_alive();
-	if (!connected) reconnect(now);
+	if (!connected && !atomic_load(&stopped)) reconnect(now);
 	uint64_t heartbeat = atomic_load(&gsh_vgpus[0].server->heartbeat);
 	set_self_paced(heartbeat + HEARTBEAT_TIMEOUT < now || blocks_overdue(now) || (!connected && tokens_expired(now)));
 }
@@ -107,6 +108,11 @@ static void *helper(void *unused) {
 	return unused;
 }
 
+void gsh_helper_stop(void) {
+	atomic_store(&stopped, true);
+	gsh_reap_end_helper();
+}
+
 int gsh_helper_start(bool reached) {
 	connected = reached;
 	return gsh_thread_start(helper);
@@ -115,6 +121,7 @@ int gsh_helper_start(bool reached) {
 void gsh_helper_after_fork(void) {
 	atomic_store(&idle, false);
 	atomic_store(&activity, false);
+	atomic_store(&stopped, false);
 	connected = false;
 	last_active = retry_at = retry_after = 0;
 }

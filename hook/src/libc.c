@@ -6,10 +6,12 @@
 #define _GNU_SOURCE
 #include <elf.h>
 #include <link.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "libc.h"
+#include "text.h"
 
 void *gsh_dlsym, *gsh_dlvsym;
 
@@ -20,12 +22,12 @@ struct tables {
 	const uint32_t *gnu_hash;
 };
 
-/* Returns the tables of the library with this dynamic section; a table that it lacks is NULL. */
-static struct tables find_tables(const struct dl_phdr_info *info, const ElfW(Dyn) * d) {
+/* Returns the tables of a loaded library; a table that it lacks is NULL. */
+static struct tables find_tables(const struct link_map *library) {
 	struct tables t = {0};
-	for (; d->d_tag != DT_NULL; d++) {
+	for (const ElfW(Dyn) *d = library->l_ld; d->d_tag != DT_NULL; d++) {
 		/* glibc relocates these addresses in place; a value below the base has not been */
-		ElfW(Addr) at = d->d_un.d_ptr >= info->dlpi_addr ? d->d_un.d_ptr : d->d_un.d_ptr + info->dlpi_addr;
+		ElfW(Addr) at = d->d_un.d_ptr >= library->l_addr ? d->d_un.d_ptr : d->d_un.d_ptr + library->l_addr;
 		if (d->d_tag == DT_SYMTAB) t.symbols = (const void *)at;
 		if (d->d_tag == DT_STRTAB) t.strings = (const void *)at;
 		if (d->d_tag == DT_GNU_HASH) t.gnu_hash = (const void *)at;
@@ -43,38 +45,33 @@ static const ElfW(Sym) * find_symbol(struct tables t, const char *name) {
 	uint32_t hash = 5381;
 	for (const char *c = name; *c; c++) hash = hash * 33 + (unsigned char)*c;
 	for (uint32_t i = bucket[hash % buckets]; i >= first; i++) {
-		if ((chain[i - first] | 1) == (hash | 1) && !strcmp(t.strings + t.symbols[i].st_name, name)) return &t.symbols[i];
+		if ((chain[i - first] | 1) == (hash | 1) && gsh_equal(t.strings + t.symbols[i].st_name, name)) return &t.symbols[i];
 		if (chain[i - first] & 1) break;
 	}
 	return NULL;
 }
 
-/* The name that is looked for, and its address once found. */
-struct search {
-	const char *name;
-	void *found;
-};
-
-/* Callback of dl_iterate_phdr: searches one library if it is part of the C library. Returns non-zero to stop. */
-static int look_in(struct dl_phdr_info *info, size_t size, void *arg) {
-	(void)size;
-	struct search *s = arg;
-	const char *file = strrchr(info->dlpi_name, '/');
-	file = file ? file + 1 : info->dlpi_name;
-	if (strncmp(file, "libc.so.", 8) && strncmp(file, "libdl.so.", 9) && strncmp(file, "libpthread.so.", 14)) return 0;
-	for (int i = 0; i < info->dlpi_phnum; i++) {
-		if (info->dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
-		struct tables t = find_tables(info, (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr));
-		const ElfW(Sym) *symbol = t.symbols && t.strings && t.gnu_hash ? find_symbol(t, s->name) : NULL;
-		if (symbol && symbol->st_shndx != SHN_UNDEF) s->found = (void *)(info->dlpi_addr + symbol->st_value);
-	}
-	return s->found != NULL;
+/* Reports whether a file is part of the C library, which was several files before glibc 2.34. */
+static bool is_libc(const char *path) {
+	const char *file = path;
+	for (const char *c = path; *c; c++)
+		if (*c == '/') file = c + 1;
+	return gsh_begins(file, "libc.so.") || gsh_begins(file, "libdl.so.") || gsh_begins(file, "libpthread.so.");
 }
 
+/*
+ * Reads the loader's list of libraries as debuggers do. dl_iterate_phdr would take the loader's lock, and the runtime of the thread
+ * sanitizer, which looks functions up by dlsym before it is set up, replaces it. The C library is loaded with the program and
+ * never unloaded, and later libraries are appended to the list; so what is read here does not change.
+ */
 void *gsh_libc_symbol(const char *name) {
-	struct search s = {name, NULL};
-	dl_iterate_phdr(look_in, &s);
-	return s.found;
+	for (const struct link_map *library = _r_debug.r_map; library; library = library->l_next) {
+		if (!library->l_name || !is_libc(library->l_name)) continue;
+		struct tables t = find_tables(library);
+		const ElfW(Sym) *symbol = t.symbols && t.strings && t.gnu_hash ? find_symbol(t, name) : NULL;
+		if (symbol && symbol->st_shndx != SHN_UNDEF) return (void *)(library->l_addr + symbol->st_value);
+	}
+	return NULL;
 }
 
 void gsh_find_dlsym(void) {

@@ -4,7 +4,7 @@
 
 /*
  * Returns the address of the function of that name in the loaded C library, or NULL. Ignores symbol versions and the
- * hook's own exports. Any thread; takes the loader's lock, so never on the fast path.
+ * hook's own exports. Any thread; takes no lock. Slow, so never on the fast path.
  */
 void *gsh_libc_symbol(const char *name);
 

@@ -4,12 +4,16 @@
 
 #include <string.h>
 
+#include "cancel.h"
 #include "cost.h"
 #include "interval.h"
 #include "platform.h"
 
 #define CONTEXTS 16
 #define CHAINS 256
+#define UNBOUND_AFTER (250 * GSH_MILLISECOND)
+#define PAUSE_MIN (50 * GSH_MICROSECOND)
+#define PAUSE_MAX GSH_MILLISECOND
 #define REBASE (10 * (int64_t)GSH_SECOND) /* the driver's float milliseconds are too coarse beyond this */
 
 /*
@@ -33,16 +37,33 @@ static double overlap[GSHARE_VGPU_MAX]; /* moving average over samples: the part
 static _Thread_local CUcontext entered_context; /* of the helper thread, while it reaps */
 static _Thread_local bool helper_thread; /* whether the calling thread is the helper */
 
-static atomic_bool reaping; /* the reaper lock */
-bool gsh_reaper_try_lock(void) { return !atomic_exchange(&reaping, true); }
-void gsh_reaper_unlock(void) { atomic_store(&reaping, false); }
+static atomic_bool reaping;      /* the reaper lock; never held while the application's code runs */
+static atomic_bool helper_ended; /* the helper must not reap any more */
 
-/* Waits for the lock, by polling: it is held for microseconds. */
-static void reaper_lock(void) {
-	while (!gsh_reaper_try_lock()) gsh_sleep(20 * GSH_MICROSECOND);
+/* Takes the reaper lock if it is free. */
+static bool reaper_try_lock(void) { return !atomic_exchange(&reaping, true); }
+static void reaper_unlock(void) { atomic_store(&reaping, false); }
+
+/*
+ * Waits for the lock, by polling: it is held for microseconds. Returns false after a second, which a thread that was ended in
+ * the middle of the driver's code may have left behind.
+ */
+static bool reaper_lock(void) {
+	for (uint64_t from = gsh_now(); !reaper_try_lock(); gsh_sleep(20 * GSH_MICROSECOND))
+		if (gsh_now() - from > GSH_SECOND) return false;
+	return true;
 }
 
 void gsh_reap_from_helper(void) { helper_thread = true; }
+
+void gsh_reap_end_helper(void) {
+	atomic_store(&helper_ended, true);
+	for (int i = 0; i < 1000; i++, gsh_sleep(100 * GSH_MICROSECOND)) {
+		if (!reaper_try_lock()) continue;
+		reaper_unlock();
+		return;
+	}
+}
 
 /* Makes a context current on the helper thread; application threads keep their own. */
 static void enter_context(CUcontext c) {
@@ -170,14 +191,18 @@ static bool reap_slot(struct gsh_slot *slot) {
 }
 
 uint32_t gsh_reap(void) {
-	if (!gsh_events_open() || !gsh_reaper_try_lock()) return gsh_events_open();
+	if (!gsh_events_open() || !reaper_try_lock()) return gsh_events_open();
+	if (helper_thread && atomic_load(&helper_ended)) {
+		reaper_unlock();
+		return gsh_events_open();
+	}
 	struct gsh_slot *list[GSH_EVENT_SLOTS];
 	int mode = gsh_capture_relax(), pending = 0, n = open_slots(list);
 	for (int i = 0; i < n; i++)
 		if (follows_any(list, pending, list[i]) || !reap_slot(list[i])) list[pending++] = list[i];
 	gsh_capture_restore(mode);
 	leave_context();
-	gsh_reaper_unlock();
+	reaper_unlock();
 	return gsh_events_open();
 }
 
@@ -188,13 +213,14 @@ uint64_t gsh_event_record(const struct gsh_batch *b) {
 	return slot ? gsh_slot_record(slot, b) : 0;
 }
 
-/* Returns the slot with the oldest open event of a vGPU, with a reference that the caller drops; NULL if there is none. */
+/* Returns the slot with the oldest open event of a vGPU that counts for its bound, with a reference that the caller drops; or NULL. */
 static struct gsh_slot *oldest_slot(const struct gsh_vgpu *v) {
 	struct gsh_slot *oldest = NULL;
 	for (int i = 0; i < GSH_EVENT_SLOTS; i++) {
 		struct gsh_slot *slot = &gsh_slots[i];
-		if (!gsh_slot_ref(slot)) continue;
-		if (slot->batch.vgpu == v && (!oldest || atomic_load(&slot->number) < atomic_load(&oldest->number))) {
+		if (!gsh_slot_open(slot) || !gsh_slot_ref(slot)) continue;
+		if (slot->batch.vgpu == v && atomic_load(&slot->bounded) &&
+		    (!oldest || atomic_load(&slot->number) < atomic_load(&oldest->number))) {
 			if (oldest) gsh_slot_unref(oldest);
 			oldest = slot;
 		} else {
@@ -204,22 +230,25 @@ static struct gsh_slot *oldest_slot(const struct gsh_vgpu *v) {
 	return oldest;
 }
 
-bool gsh_reap_oldest(struct gsh_vgpu *v) {
-	struct gsh_slot *slot = oldest_slot(v);
-	if (!slot) return false;
-	int mode = gsh_capture_relax();
-	CALL(cuEventSynchronize, slot->event);
-	gsh_capture_restore(mode);
-	gsh_slot_unref(slot);
+/* Returns n, but at least min and at most max. */
+static uint64_t clamp(uint64_t n, uint64_t min, uint64_t max) { return n < min ? min : n > max ? max : n; }
+
+uint64_t gsh_reap_pause(struct gsh_vgpu *v) {
 	gsh_reap();
-	return true;
+	struct gsh_slot *slot = oldest_slot(v);
+	if (!slot) return 0;
+	uint64_t now = gsh_now(), age = now > slot->recorded_at ? now - slot->recorded_at : 0, work = slot->batch.work;
+	uint32_t beside = atomic_load(&v->unbounded_events);
+	if (age > UNBOUND_AFTER << clamp(beside, 0, 10)) gsh_slot_unbound(slot);
+	gsh_slot_unref(slot);
+	return age < work ? clamp(work - age, PAUSE_MIN, PAUSE_MAX) : clamp((age - work) / 4, PAUSE_MIN, PAUSE_MAX);
 }
 
 void gsh_charge_estimate(struct gsh_vgpu *v, uint64_t work) {
 	if (work >= GSH_COST_UNKNOWN || !work) return;
-	reaper_lock();
+	if (!reaper_lock()) return;
 	charge_until_now(v, work);
-	gsh_reaper_unlock();
+	reaper_unlock();
 }
 
 /* Charges a slot at its estimate and destroys its event. */
@@ -233,10 +262,8 @@ static void give_up_slot(struct gsh_slot *slot) {
 	slot->context = NULL;
 }
 
-void gsh_reap_context(CUcontext c) {
-	if (!c) return;
-	gsh_reap();
-	reaper_lock();
+/* Charges all events of a context and destroys them. The caller has the lock, which is released. */
+static void give_up_context(CUcontext c) {
 	for (int i = 0; i < GSH_EVENT_SLOTS; i++)
 		if (gsh_slots[i].context == c) give_up_slot(&gsh_slots[i]);
 	struct base *b = base_of(c);
@@ -244,10 +271,17 @@ void gsh_reap_context(CUcontext c) {
 		CALL(cuEventDestroy_v2, b->event);
 		*b = (struct base){0};
 	}
-	gsh_reaper_unlock();
+	reaper_unlock();
+}
+
+void gsh_reap_context(CUcontext c) {
+	int cancel = gsh_cancel_disable();
+	if (c && (gsh_reap(), reaper_lock())) give_up_context(c);
+	gsh_cancel_restore(cancel);
 }
 
 void gsh_reap_after_fork(void) {
 	gsh_events_after_fork();
-	gsh_reaper_unlock();
+	atomic_store(&helper_ended, false);
+	reaper_unlock();
 }

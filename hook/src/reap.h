@@ -16,8 +16,13 @@ uint64_t gsh_event_record(const struct gsh_batch *batch);
 /* Charges all events that are complete, unless another thread is at it. Returns how many are still open. */
 uint32_t gsh_reap(void);
 
-/* Waits for the oldest open event of a vGPU, then reaps. Returns false if there is none. */
-bool gsh_reap_oldest(struct gsh_vgpu *v);
+/*
+ * Reaps, and returns for how many ns a launch that waits for the bound of unfinished work should sleep before it tries again: short
+ * when the oldest batch is about to be complete. Returns 0 if no batch is open. A batch that has been open for long is taken out of
+ * the bound, so that no launch waits without end for a kernel that waits for that launch: the first after 250 ms, a second one
+ * beside it after 500 ms, and so on.
+ */
+uint64_t gsh_reap_pause(struct gsh_vgpu *v);
 
 /* Charges all events of a context at once and destroys them. Called before the context ends. */
 void gsh_reap_context(CUcontext c);
@@ -28,9 +33,8 @@ void gsh_charge_estimate(struct gsh_vgpu *v, uint64_t work);
 /* Declares the calling thread the helper, which has no context of its own and uses that of each event. */
 void gsh_reap_from_helper(void);
 
-/* The lock of the reaping thread. Never held while the application's code runs. */
-bool gsh_reaper_try_lock(void);
-void gsh_reaper_unlock(void);
+/* Keeps the helper from reaping after the return, which is when it is not in a call of the driver. Waits at most 100 ms. */
+void gsh_reap_end_helper(void);
 
 /* Forgets all events and releases the lock in a forked child. */
 void gsh_reap_after_fork(void);

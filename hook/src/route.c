@@ -7,11 +7,11 @@
 #include "route.h"
 
 #include <dlfcn.h>
-#include <string.h>
 
 #include "account.h"
 #include "libc.h"
 #include "symbols.h"
+#include "text.h"
 
 /* The hook's dlsym and dlvsym, in dlsym.S. */
 extern void *gsh_entry_dlsym(void *, const char *), *gsh_entry_dlvsym(void *, const char *, const char *);
@@ -49,7 +49,7 @@ static int find_address(const void *address) {
 /* Returns the index of the wrapped function of exactly this name, or -1. */
 static int find_name(const char *name) {
 	for (int i = 0; i < GSH_SYMBOLS; i++)
-		if (entries[i].wrapper && !strcmp(entries[i].name, name)) return i;
+		if (entries[i].wrapper && gsh_equal(entries[i].name, name)) return i;
 	return -1;
 }
 
@@ -93,8 +93,8 @@ static struct gsh_lookup dlsym_entry(void *handle, const char *name, const char 
 struct gsh_lookup gsh_route(void *handle, const char *name, const char *version) {
 	gsh_find_dlsym();
 	if (!name || !gsh_dlsym || !gsh_dlvsym) return pass_through;
-	if (!strcmp(name, "dlsym") || !strcmp(name, "dlvsym")) return dlsym_entry(handle, name, version);
-	if (strncmp(name, "cu", 2) && strncmp(name, "nvml", 4)) return pass_through;
+	if (gsh_equal(name, "dlsym") || gsh_equal(name, "dlvsym")) return dlsym_entry(handle, name, version);
+	if (!gsh_begins(name, "cu") && !gsh_begins(name, "nvml")) return pass_through;
 	int i = find_name(name);
 	if (i < 0) return pass_through;
 	gsh_resolve(false);
@@ -111,7 +111,7 @@ static int entry_for_request(const char *name, int version, unsigned long long f
 	int found = -1, plain = -1, versions = 0;
 	for (int i = 0; i < GSH_SYMBOLS; i++) {
 		const struct entry *e = &entries[i];
-		if (!e->base || strcmp(e->base, name) || e->since > version || !atomic_load(&gsh_real[i])) continue;
+		if (!e->base || !gsh_equal(e->base, name) || e->since > version || !atomic_load(&gsh_real[i])) continue;
 		if (e->twin) {
 			found = twin ? i : found;
 		} else {
@@ -141,7 +141,7 @@ static void substitute(const char *name, void **function, int version, unsigned 
 	if (i < 0 && !is_exported(*function)) i = entry_for_request(name, version, flags);
 	if (i >= 0) *function = entries[i].wrapper;
 	for (int k = 0; i < 0 && k < GSH_SYMBOLS; k++)
-		if (entries[k].base && entries[k].kind != SYNC && !strcmp(entries[k].base, name)) {
+		if (entries[k].base && entries[k].kind != SYNC && gsh_equal(entries[k].base, name)) {
 			gsh_count_uncovered();
 			return;
 		}

@@ -19,14 +19,6 @@
 enum { NOT_STARTED, STARTING, STARTED };
 static _Atomic uint32_t progress;
 
-/*
- * Runs at exit, before the driver's own handler, which was registered earlier. The reaper lock is taken and kept, so that the
- * helper does not call the driver after that.
- */
-static void stop(void) {
-	for (int i = 0; i < 1000 && !gsh_reaper_try_lock(); i++) gsh_sleep(100 * GSH_MICROSECOND);
-	gsh_client_bye();
-}
 
 static atomic_bool forked; /* from a process that had started, and has not called cuInit since */
 
@@ -77,7 +69,7 @@ static void start(void) {
 	gsh_devices_map();
 	if (!atomic_exchange(&once, true)) { /* a forked child has these from its parent */
 		pthread_atfork(NULL, NULL, after_fork);
-		atexit(stop);
+		atexit(gsh_helper_stop); /* runs before the driver's own handler, which was registered earlier */
 	}
 	gsh_helper_start(connected);
 }

@@ -14,6 +14,8 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value);
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice d);
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props);
 CUresult cuStreamIsCapturing(CUstream s, int *status);
+CUresult cuGraphCreate(CUgraph *g, unsigned flags);
+CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph g, const CUgraphNode *from, size_t n, CUgraph child);
 CUresult cuGraphDestroy(CUgraph g);
 CUresult cuGraphGetNodes(CUgraph g, CUgraphNode *nodes, size_t *n);
 CUresult cuDeviceGetGraphMemAttribute(CUdevice d, int attribute, void *value);

@@ -14,7 +14,7 @@ struct model_stream model_streams[MODEL_STREAMS];
 uint64_t model_max_unfinished;
 int model_captured_records, model_stale_event_calls, model_events;
 CUresult model_launch_result;
-void (*model_on_event_wait)(void), (*model_on_token_wait)(void);
+void (*model_on_bound_wait)(void), (*model_on_token_wait)(void);
 int model_width;
 static uint64_t clock_ns = GSH_SECOND, busy, ends[MODEL_STREAMS];
 static struct gsh_union all;
@@ -26,7 +26,10 @@ struct event {
 
 /* The platform: a wait advances the clock. */
 uint64_t gsh_now(void) { return clock_ns; }
-void gsh_sleep(uint64_t duration) { clock_ns += duration; }
+void gsh_sleep(uint64_t duration) {
+	if (model_on_bound_wait) model_on_bound_wait();
+	clock_ns += duration;
+}
 void gsh_wake_word(_Atomic uint32_t *word) { (void)word; }
 int gsh_send(int fd, const void *frame, size_t length) { return (void)fd, (void)frame, (void)length, 0; }
 int gsh_thread_start(void *(*main)(void *)) { return (void)main, 0; }
@@ -94,7 +97,6 @@ static CUresult event_query(CUevent e) {
 }
 
 static CUresult event_wait(CUevent e) {
-	if (model_on_event_wait) model_on_event_wait();
 	model_stale_event_calls += !((struct event *)e)->alive;
 	if (((struct event *)e)->at > clock_ns) clock_ns = ((struct event *)e)->at;
 	return CUDA_SUCCESS;

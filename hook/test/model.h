@@ -34,6 +34,6 @@ extern int model_stale_event_calls;     /* calls with a destroyed event */
 extern CUresult model_launch_result; /* of every launch */
 extern int model_width;            /* kernels that the SMs run in parallel */
 extern int model_events;          /* created and not destroyed */
-extern void (*model_on_event_wait)(void), (*model_on_token_wait)(void); /* called while the hook waits for either */
+extern void (*model_on_bound_wait)(void), (*model_on_token_wait)(void); /* called while the hook waits for the bound of unfinished work, and for a token */
 
 #endif

@@ -153,7 +153,9 @@ static void set_state(uint32_t state) {
 	atomic_store(&gsh_vgpus[0].server->state, state);
 	atomic_fetch_add(&gsh_vgpus[0].server->generation, 1);
 }
-static void pause_during_wait(void) { pauses++, set_state(GSHARE_PAUSE); }
+static void pause_during_wait(void) {
+	if (atomic_load(&gsh_vgpus[0].server->state) == GSHARE_RUN) pauses++, set_state(GSHARE_PAUSE);
+}
 static void resume_during_wait(void) { waits++, set_state(GSHARE_RUN); }
 
 /* A token that ends while a launch waits for the bound is noticed before the launch. */
@@ -161,13 +163,13 @@ TEST(token_end_during_wait_is_noticed) {
 	struct model_kernel k = {3 * GSH_MILLISECOND};
 	model_start(RUN_AHEAD);
 	pauses = waits = 0;
-	model_on_event_wait = pause_during_wait;
+	model_on_bound_wait = pause_during_wait;
 	model_on_token_wait = resume_during_wait;
 	for (int i = 0; i < 50; i++) {
 		model_launch(&k, 1);
 		CHECK_EQUAL(atomic_load(&gsh_vgpus[0].server->state), GSHARE_RUN);
 	}
-	model_on_event_wait = model_on_token_wait = NULL;
+	model_on_bound_wait = model_on_token_wait = NULL;
 	CHECK(pauses > 10 && waits == pauses);
 	finish();
 }

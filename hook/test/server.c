@@ -146,9 +146,9 @@ static void *send_heartbeats(void *arg) {
 
 void server_start(struct server *s) {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
-	int again = s->directory[0];
-	if (!again) strcpy(s->directory, "/tmp/gshare-test-XXXXXX");
-	if (!again && !mkdtemp(s->directory)) perror("mkdtemp");
+	int again = s->container[0] != NULL, made = s->directory[0];
+	if (!made) strcpy(s->directory, "/tmp/gshare-test-XXXXXX");
+	if (!made && !mkdtemp(s->directory)) perror("mkdtemp");
 	strcpy(at.sun_path, s->directory);
 	strcat(at.sun_path, "/token.sock");
 	unlink(at.sun_path);

@@ -36,7 +36,7 @@ struct server {
 	_Atomic int sessions, listener;
 };
 
-/* Starts in a new directory, or restarts in the one that s has; sets GSHARE_DIR. The fields before may be set by the test. */
+/* Starts in the directory that s has, or in a new one; sets GSHARE_DIR. The fields before may be set by the test. */
 void server_start(struct server *s);
 void server_stop(struct server *s); /* closes all connections and the socket, as when it is killed */
 void server_state(struct server_session *s, uint32_t state); /* sets the state of all vGPUs and wakes waiters */

@@ -141,7 +141,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	REQUIRE(r <= 0);
 	for (uint32_t i = 0; !r && i < gsh_vgpu_count; i++) use(&gsh_vgpus[i]);
 	while (!r && gsh_client_alive()) usleep(20);
-	gsh_client_bye();
 	while (sem_wait(&served)) continue;
 	REQUIRE(lowest_descriptor() == before);
 	return 0;

@@ -1,0 +1,79 @@
+package hook
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
+)
+
+// TestInnocent runs ordinary programs that do something unusual, each without the hook, which has to succeed or the scenario is wrong, and
+// under it.
+func TestInnocent(t *testing.T) {
+	dir := built(t)
+	socket := filepath.Join(t.TempDir(), "gpu")
+	gpu, err := fakegpu.New(fakegpu.Config{Socket: socket}) // on the machine's clock
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gpu.Close()
+	simulated := []string{"FAKE_CUDA_SOCKET=" + socket}
+	for _, c := range []struct {
+		scenario string
+		env      []string
+		times    int
+	}{
+		{scenario: "at_exit"},
+		{scenario: "at_exit", env: simulated},
+		{scenario: "close_descriptors"},
+		{scenario: "cancel_threads"},
+		{scenario: "interval_timer", times: 20},
+		{scenario: "small_stack"},
+		{scenario: "beside_long_kernel", env: simulated},
+	} {
+		name := c.scenario
+		if c.env != nil {
+			name += " on a simulated device"
+		}
+		t.Run(name, func(t *testing.T) {
+			for range max(1, c.times) {
+				runScenario(t, filepath.Join(dir, "innocent_test"), c.scenario, append([]string{"LD_LIBRARY_PATH=" + dir}, c.env...))
+				runScenario(t, filepath.Join(dir, "innocent_test"), c.scenario, append(append(hooked(dir), "HOOKED=1"), c.env...))
+			}
+		})
+	}
+}
+
+func runScenario(t *testing.T, program, scenario string, env []string) {
+	t.Helper()
+	command := exec.Command(program, scenario)
+	command.Env = append(os.Environ(), env...)
+	if out, err := command.CombinedOutput(); err != nil || !strings.Contains(string(out), "ok "+scenario) {
+		t.Errorf("%v with %v: %v\n%s", command, env, err, out)
+	}
+}
+
+// TestThreadSanitizer runs a program that was built with -fsanitize=thread, whose runtime calls dlsym before it is set up itself.
+func TestThreadSanitizer(t *testing.T) {
+	dir := built(t)
+	program := filepath.Join(t.TempDir(), "threads")
+	compile := exec.Command("gcc", "-g", "-O1", "-fsanitize=thread", "-pthread", "-o", program, "test/tsan_program.c", "-L"+dir, "-l:libcuda.so.1")
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Skipf("gcc has no thread sanitizer: %s", out)
+	}
+	policy := t.TempDir()
+	if err := os.WriteFile(filepath.Join(policy, "policy"), []byte("version 1\nvgpu 0 none memory 104857600 quota 1000 sm 1000\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, env := range [][]string{{"LD_LIBRARY_PATH=" + dir}, append(hooked(dir), "GSHARE_DIR="+policy)} {
+		// Some kernels place programs at random where the sanitizer does not expect them; setarch -R keeps them in their place.
+		command := exec.Command("setarch", "-R", program)
+		command.Env = append(os.Environ(), env...)
+		if out, err := command.CombinedOutput(); err != nil || !strings.Contains(string(out), "launched 2000") {
+			t.Errorf("with %v: %v\n%s", env, err, out)
+		}
+	}
+}

@@ -1,0 +1,225 @@
+/*
+ * Ordinary programs that do something unusual, each of which has to run under the hook as it does without: innocent_test
+ * SCENARIO. The scenario runs in a child process; its parent is the token server, so that the child may close all descriptors.
+ * Prints "ok SCENARIO", or "not ok SCENARIO" after a failure or when the child has not ended after 10 s.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "driver.h"
+#include "server.h"
+
+#define MIB (1ull << 20)
+#define KERNEL "spin_ns1000_sm100_blocks1"
+#define SHORT_KERNEL "spin_ns100000_sm100_blocks8"
+#define LONG_KERNEL "spin_ns3000000000_sm100_blocks8"
+
+static CUfunction kernel;
+static CUstream stream;
+static _Atomic int *reached; /* shared with the parent: how far the scenario is */
+
+/* Returns whether the program runs under the hook, by a limit that only the hook reports. */
+static int hooked(void) {
+	size_t left, total;
+	return !cuMemGetInfo_v2(&left, &total) && total == 1024 * MIB;
+}
+
+static double seconds(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void launch(int times) {
+	for (int i = 0; i < times; i++) CHECK_EQUAL(driver_launch(kernel, stream), CUDA_SUCCESS);
+}
+
+static void start(void) {
+	kernel = driver_start(KERNEL);
+	CHECK(kernel && !cuStreamCreate(&stream, 1));
+	if (!kernel) exit(1);
+}
+
+/* Runs in exit(), after the hook's own handler, which was registered later. */
+static void use_at_exit(void) {
+	launch(1);
+	CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_EQUAL(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+	CHECK_EQUAL(driver_launch(kernel, NULL), CUDA_SUCCESS);
+	_exit(check_failures != 0);
+}
+
+static void at_exit(void) {
+	atexit(use_at_exit);
+	start();
+	cuCtxSynchronize();
+	launch(40);
+}
+
+/* Closes every descriptor, as daemons do, and uses the numbers for a file and sockets of its own. */
+static void close_descriptors(void) {
+	char text[16] = "";
+	int pair[64], file, pairs = 0;
+	start();
+	launch(10);
+	for (int fd = 3; fd < 1024; fd++) close(fd);
+	file = open("/tmp", O_TMPFILE | O_RDWR, 0600);
+	for (; pairs < 64; pairs += 2) CHECK_EQUAL(socketpair(AF_UNIX, SOCK_STREAM, 0, pair + pairs), 0);
+	for (int i = 0; i < 64; i += 2) CHECK_EQUAL(write(pair[i], "hello", 5), 5);
+	for (int i = 0; i < 30; i++) launch(10), usleep(50000);
+	for (int i = 0; i < 64; i += 2) {
+		memset(text, 0, sizeof text);
+		CHECK_EQUAL(recv(pair[i + 1], text, sizeof text, MSG_DONTWAIT), 5);
+		CHECK(!strcmp(text, "hello"));
+		CHECK_EQUAL(recv(pair[i], text, sizeof text, MSG_DONTWAIT), -1);
+	}
+	CHECK_EQUAL(lseek(file, 0, SEEK_END), 0);
+}
+
+static void *launch_for_ever(void *context) {
+	cuCtxSetCurrent(context);
+	for (;;) driver_launch(kernel, NULL);
+	return NULL;
+}
+
+static void *launch_once(void *context) {
+	cuCtxSetCurrent(context);
+	CHECK_EQUAL(driver_launch(kernel, NULL), CUDA_SUCCESS);
+	*reached = 3;
+	return NULL;
+}
+
+/* Cancels threads while they wait for a token; the parent grants the next one when it sees 2. */
+static void cancel_threads(void) {
+	pthread_t threads[4], last;
+	CUcontext context;
+	start();
+	cuDevicePrimaryCtxRetain(&context, 0);
+	*reached = 1; /* the parent withdraws the token */
+	while (*reached == 1) usleep(1000);
+	for (int round = 0; round < 20; round++) {
+		for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, launch_for_ever, context);
+		usleep(5000 + 997 * round);
+		for (int i = 0; i < 4; i++) pthread_cancel(threads[i]);
+		if (round == 10) *reached = 4; /* the parent grants a token */
+		if (round < 10) usleep(1000);
+	}
+	while (*reached != 5) usleep(1000);
+	pthread_create(&last, NULL, launch_once, context);
+	pthread_join(last, NULL);
+	CHECK_EQUAL(*reached, 3);
+}
+
+static void ignore_signal(int signal) { (void)signal; }
+
+/* Starts while an interval timer interrupts every system call that blocks. */
+static void interval_timer(void) {
+	struct sigaction action = {.sa_handler = ignore_signal};
+	struct itimerval often = {{0, 100}, {0, 100}}, never = {0};
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &often, NULL);
+	start();
+	launch(10);
+	CHECK(!getenv("HOOKED") || hooked());
+	setitimer(ITIMER_REAL, &never, NULL);
+}
+
+static void *instantiate(void *graph) {
+	CUgraphExec e;
+	CUcontext c;
+	cuDevicePrimaryCtxRetain(&c, 0);
+	cuCtxSetCurrent(c);
+	CHECK_EQUAL(cuGraphInstantiateWithFlags(&e, graph, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(cuGraphLaunch(e, NULL), CUDA_SUCCESS);
+	return NULL;
+}
+
+/* Instantiates graphs within graphs on a thread with the smallest stack. */
+static void small_stack(void) {
+	CUgraph graph[10];
+	CUgraphNode node;
+	pthread_attr_t attributes;
+	pthread_t thread;
+	start();
+	for (int i = 0; i < 10; i++) {
+		CHECK_EQUAL(cuGraphCreate(&graph[i], 0), CUDA_SUCCESS);
+		if (i) CHECK_EQUAL(cuGraphAddChildGraphNode(&node, graph[i], NULL, 0, graph[i - 1]), CUDA_SUCCESS);
+	}
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, 16384);
+	CHECK_EQUAL(pthread_create(&thread, &attributes, instantiate, graph[9]), 0);
+	pthread_join(thread, NULL);
+}
+
+/* Launches beside a kernel of 3 s in another stream, which may wait for what these launches do. Needs the simulation. */
+static void beside_long_kernel(void) {
+	CUfunction spin;
+	void *module;
+	CUstream other;
+	start();
+	CHECK(!cuModuleLoadData(&module, "") && !cuModuleGetFunction(&spin, module, LONG_KERNEL) && !cuStreamCreate(&other, 1));
+	CHECK(!cuModuleGetFunction(&kernel, module, SHORT_KERNEL));
+	CHECK_EQUAL(driver_launch(spin, other), CUDA_SUCCESS);
+	double from = seconds();
+	launch(8);
+	CHECK(seconds() - from < 2);
+	CHECK_EQUAL(cuStreamQuery(other), CUDA_ERROR_NOT_READY); /* the long kernel still runs */
+	CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
+}
+
+static const struct check_test scenarios[] = {
+	{"at_exit", at_exit}, {"close_descriptors", close_descriptors}, {"cancel_threads", cancel_threads}, {"interval_timer", interval_timer},
+	{"small_stack", small_stack}, {"beside_long_kernel", beside_long_kernel}, {0}};
+
+/* Changes the token as the scenario asks for it, until the child ends. Returns its wait status. */
+static int serve(struct server *s, pid_t child) {
+	int status = 0;
+	for (double from = seconds(); !waitpid(child, &status, WNOHANG); usleep(1000)) {
+		if (seconds() - from > 10) {
+			printf("  still runs after 10 s\n");
+			kill(child, SIGKILL);
+		}
+		if (*reached == 1) {
+			if (s->sessions) server_state(&s->session[0], GSHARE_PAUSE);
+			*reached = 2;
+		} else if (*reached == 4) {
+			if (s->sessions) server_state(&s->session[0], GSHARE_RUN);
+			*reached = 5;
+		}
+	}
+	return status;
+}
+
+int main(int argc, char **argv) {
+	static struct server server = {.memory_limit = 1024 * MIB, .run_ahead = 1000000};
+	const struct check_test *t = scenarios;
+	while (t->name && (argc < 2 || strcmp(t->name, argv[1]))) t++;
+	if (!t->name) return printf("usage: innocent_test SCENARIO\n"), 2;
+	reached = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int ready[2];
+	char byte, directory[64] = "/tmp/gshare-test-XXXXXX";
+	if (pipe(ready) || !mkdtemp(directory)) return perror("start"), 2;
+	setenv("GSHARE_DIR", directory, 1);
+	strcpy(server.directory, directory);
+	pid_t child = fork();
+	if (!child) {
+		if (read(ready[0], &byte, 1) != 1) _exit(2);
+		close(ready[0]), close(ready[1]);
+		t->run();
+		exit(check_failures != 0);
+	}
+	server_start(&server);
+	if (write(ready[1], "", 1) != 1) return 2;
+	int status = serve(&server, child);
+	printf("%s %s\n", status ? "not ok" : "ok", t->name);
+	return status != 0;
+}
