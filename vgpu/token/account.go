@@ -5,17 +5,18 @@ import (
 	"time"
 )
 
-// account records the recent SM usage time of one member and limits it to a budget in any window. The window slides, so that a budget never
-// returns all at once (F40).
+// account records when a share used its SMs lately, and limits that time to a budget in any window. The window slides, so that a budget
+// never returns all at once (F40).
 type account struct {
 	window, budget time.Duration
 	intervals      []interval // ascending and disjoint
 }
 
-// interval is a period of uninterrupted use. Measured use counts from the start of its token, wherever in the token it took place.
+// interval is a period in which a share used its SMs without a gap. Measured use counts from the start of its token, wherever in the token
+// it took place.
 type interval struct{ from, to time.Duration }
 
-// used returns the time used since the given time, including what is reserved for a token that is still held.
+// used returns for how long the share has used its SMs since the given time, including what is reserved for a token that it still holds.
 func (l *account) used(since time.Duration) time.Duration {
 	sum := time.Duration(0)
 	for _, p := range l.intervals {
@@ -24,8 +25,8 @@ func (l *account) used(since time.Duration) time.Duration {
 	return sum
 }
 
-// earliestStart returns the earliest time at which use of a length keeps every window within the budget. The length must not exceed the
-// budget.
+// earliestStart returns the earliest time from which the share may use its SMs for the given time without exceeding the budget in any
+// window. The given time must not exceed the budget.
 func (l *account) earliestStart(length time.Duration) time.Duration {
 	left := l.budget - length
 	for _, p := range slices.Backward(l.intervals) {
@@ -37,8 +38,8 @@ func (l *account) earliestStart(length time.Duration) time.Duration {
 	return 0
 }
 
-// longestUse returns how long a member may use its SMs from now on without exceeding the budget in any window. Use may continue while old
-// use leaves the window as fast as new use enters it.
+// longestUse returns for how long the share may use its SMs from now on without exceeding the budget in any window. Use may continue while
+// old use leaves the window as fast as new use enters it.
 func (l *account) longestUse(now time.Duration) time.Duration {
 	edge := now - l.window
 	available := l.budget - l.used(edge)
@@ -61,7 +62,7 @@ func (l *account) reserve(now, length time.Duration) {
 	l.charge(now, length)
 }
 
-// charge adds use that begins at the given time, or at the end of the latest use if that is later.
+// charge adds use of the SMs that begins at the given time, or at the end of the latest use if that is later.
 func (l *account) charge(from, length time.Duration) {
 	if n := len(l.intervals); n > 0 && l.intervals[n-1].to >= from {
 		l.intervals[n-1].to += length
@@ -70,7 +71,7 @@ func (l *account) charge(from, length time.Duration) {
 	l.intervals = append(l.intervals, interval{from, from + length})
 }
 
-// correct charges use of length d that has just ended, or removes the latest use if d is negative.
+// correct charges use of the SMs for a time d that has just ended, or removes the latest use if d is negative.
 func (l *account) correct(now, d time.Duration) {
 	if d > 0 {
 		l.charge(now-d, d)

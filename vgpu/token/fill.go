@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// candidate is a waiting member whose account can pay now for a token of at least minLength that ends by until.
+// candidate is a share that waits for a token and whose account can pay now for a token of at least minLength that ends by until.
 type candidate struct {
 	*member
 	account          *account
@@ -39,8 +39,8 @@ func (s *Slice) grant(c candidate, until time.Duration) {
 	c.startToken(s.now, until, c.minLength, c.account, s.sequence)
 }
 
-// minTokenLength returns the length of the shortest token worth granting to a member: Config.Floor, or less for a small budget or at the
-// end of its own turns, which no other member can use. A member whose token just ended may continue for less, as that needs no switch.
+// minTokenLength returns the length of the shortest token worth granting to a share: Config.Floor, or less for a small budget or at the end
+// of its own turns, which no other share can use. A share whose token just ended may continue for less, as that needs no switch.
 func (s *Slice) minTokenLength(m *member, l *account) time.Duration {
 	switch {
 	case m.announced:
@@ -51,7 +51,7 @@ func (s *Slice) minTokenLength(m *member, l *account) time.Duration {
 	return min(s.config.Floor, l.budget)
 }
 
-// candidateFor returns a member as a candidate for a token that ends by until, and false if its account cannot pay for the token now.
+// candidateFor returns a share as a candidate for a token that ends by until, and false if its account cannot pay for the token now.
 func (s *Slice) candidateFor(m *member, l *account, until time.Duration) (candidate, bool) {
 	c := candidate{m, l, s.minTokenLength(m, l), until}
 	return c, l.budget > 0 && until-s.now >= c.minLength && m.earliestStart(l, c.minLength) <= s.now

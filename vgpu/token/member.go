@@ -2,9 +2,9 @@ package token
 
 import "time"
 
-// member is a share of the slice with its accounts. With slot tables, own records the use in the member's own turns, up to its quota
-// request, and borrowed the use in turns of others, up to its limit: so borrowed time is never missing in its own turns. A Queue uses only
-// own, up to the limit.
+// member is a share that takes part in the time sharing of a slice, with its accounts. With slot tables, the account own limits the use in
+// the share's own turns to its quota request, and the account borrowed the use in turns of others to the rest of its quota limit: so
+// borrowed time is never missing in its own turns. A Queue uses only own, up to the quota limit.
 type member struct {
 	Member
 	own, borrowed account
@@ -23,7 +23,7 @@ type member struct {
 	ownUntil time.Duration // end of its own time in the present series of turns
 }
 
-// heldTime records for how long a member held tokens, to compare it with the device time that the member reports.
+// heldTime records for how long a share held tokens, to compare it with the device time that the share reports.
 type heldTime struct {
 	lastSettled time.Duration // time of the latest settlement
 	held        time.Duration // time for which ended tokens were held since then
@@ -35,8 +35,8 @@ type heldTime struct {
 
 func (m *member) isWaiting() bool { return m.hasWork && !m.live }
 
-// repayableDebt returns the part of a member's debt (device time used beyond its tokens) that its next token repays: as much as still
-// leaves the token its minimum length.
+// repayableDebt returns the part of a share's debt (device time used beyond its tokens) that its next token repays: as much as still leaves
+// the token its minimum length.
 func (m *member) repayableDebt(l *account, shortest time.Duration) time.Duration {
 	return min(m.debt, l.budget-shortest)
 }
@@ -46,8 +46,8 @@ func (m *member) earliestStart(l *account, shortest time.Duration) time.Duration
 	return l.earliestStart(shortest + m.repayableDebt(l, shortest))
 }
 
-// startToken grants the member a token from now until the given time at most, charged to an account that can pay for it. Repaid debt is
-// charged with the token and shortens it: a member may overrun each token by one kernel, but never gains by it.
+// startToken grants the share a token from now until the given time at most, charged to an account that can pay for it. Repaid debt is
+// charged with the token and shortens it: a share may overrun each token by one kernel, but never gains by it.
 func (m *member) startToken(now, until, shortest time.Duration, l *account, sequence uint64) {
 	due := m.repayableDebt(l, shortest)
 	amount := min(until-now, l.longestUse(now)-due)
@@ -78,9 +78,9 @@ func (m *member) endToken(now time.Duration) {
 	m.account.correct(now, now-m.token.Deadline)
 }
 
-// settle compares the device time that a member reported since the last settlement with the time for which it held tokens (F43), and
-// returns the excess. A kernel may be reported when it ends, so most differences are of one kernel and cancel out over time: an excess
-// becomes debt, of at most one window; a shortfall reduces the debt first, and the remainder is returned to the account.
+// settle compares the device time that a share reported since the last settlement with the time for which it held tokens (F43), and returns
+// the excess. A kernel may be reported when it ends, so most differences are of one kernel and cancel out over time: an excess becomes
+// debt, of at most one window; a shortfall reduces the debt first, and the remainder is returned to the account.
 func (m *member) settle(now, busy, window, maxCredit time.Duration) (overrun time.Duration) {
 	m.unreported += now - m.lastSettled
 	busy = min(max(busy, 0), m.unreported)
@@ -107,9 +107,9 @@ func (m *member) settle(now, busy, window, maxCredit time.Duration) (overrun tim
 	return 0
 }
 
-// startOwnTime begins a series of the member's own turns, from whose time it repays its debt. A member with more debt than the series is
-// long skips it, and repays what its account would have allowed in it. Unused time of earlier turns (credit) is kept up to maxCredit, so
-// that no window overflows.
+// startOwnTime begins a series of the share's own turns, from whose time it repays its debt. A share with more debt than the series is long
+// skips it, and repays what its account would have allowed in it. Unused time of earlier turns (credit) is kept up to maxCredit, so that no
+// window overflows.
 func (m *member) startOwnTime(start, end, maxCredit time.Duration) {
 	m.credit = min(m.credit, maxCredit)
 	turn := min(max(0, end-start), m.own.budget)

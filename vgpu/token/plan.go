@@ -8,20 +8,20 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// windowTurn is a turn of the slot table, the part of each window in which one set of members runs, at its position in the window.
+// windowTurn is a turn of the slot table (the part of each window in which one set of shares runs) at its position in the window.
 type windowTurn struct {
 	start, end time.Duration
 	owners     []turnOwner
 }
 
-// turnOwner is a member that the slot table assigns to a turn.
+// turnOwner is a share that the slot table assigns to a turn.
 type turnOwner struct {
 	*member
 	first bool          // it has no share in the turn before
 	end   time.Duration // end of its own time, since the window's start; the same for all turns of one series
 }
 
-// planTurns solves the members' slot table and returns its turns, or false if no table fits into the window.
+// planTurns solves the shares' slot table and returns its turns, or false if no table fits into the window.
 func planTurns(c Config, members []*member) ([]windowTurn, bool) {
 	if len(members) == 0 {
 		return nil, true // the last one has left
@@ -46,9 +46,9 @@ func planTurns(c Config, members []*member) ([]windowTurn, bool) {
 	return turns, true
 }
 
-// newTurnOwner returns the member with index at as an owner of turn k. Consecutive turns of a member, also across the end of a window, form
-// a series. The member's own time is counted from the first turn of the series, or from the start of the window if it has all turns. A
-// member with the full quota also owns the time between turns.
+// newTurnOwner returns the share with index at as an owner of turn k. Consecutive turns of a share, also across the end of a window, form a
+// series. The share's own time is counted from the first turn of the series, or from the start of the window if it has all turns. A share
+// with the full quota also owns the time between turns.
 func newTurnOwner(m *member, turns []windowTurn, t slot.Table, k, at int) turnOwner {
 	n := len(turns)
 	has := func(k int) bool { return slices.Contains(t.Turns[k%n].Members, at) }

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Policy decides which members of a slice get tokens. Its implementations are Table and Queue.
+// Policy decides which shares of a slice get tokens. Its implementations are Table and Queue.
 type Policy interface {
 	String() string
 	newIssuer(c Config) tokenIssuer
@@ -17,9 +17,10 @@ type Policy interface {
 
 // The policies of a node, by the names that its configuration uses.
 var (
-	// Table executes the slot table of the members once per window. Members may use turns whose owners are idle.
+	// Table executes the slot table of a slice once per window: each turn runs one set of shares. Others may use the turns of shares that
+	// are idle.
 	Table Policy = tablePolicy{}
-	// Fast is the multi-token scheduler of FaST-GShare with corrections. The member that lacks the largest part of its quota request comes
+	// Fast is the multi-token scheduler of FaST-GShare with corrections. The share that lacks the largest part of its quota request comes
 	// first. If it finds too few free SMs, others may overtake it only with tokens that end before it can start (F44).
 	Fast Policy = Queue{Name: "fast", Compare: byRelativeBacklog, Barrier: func(start time.Duration) time.Duration { return start }}
 )
@@ -34,35 +35,35 @@ func ParsePolicy(name string) (Policy, error) {
 	return nil, fmt.Errorf("unknown token policy %q, must be %s or %s", name, Table, Fast)
 }
 
-// tokenIssuer is the state of a Policy for one slice.
+// tokenIssuer decides for one slice, as its Policy requires, which shares get tokens.
 type tokenIssuer interface {
-	// plan prepares for a new list of members, or returns false if they do not fit together.
+	// plan prepares for a new list of shares, or returns false if they do not fit together.
 	plan(members []*member) bool
-	// budgets returns what a member may use in any window: of its own time, and of time borrowed from others.
+	// budgets returns what a share may use in any window: of its own time, and of time borrowed from others.
 	budgets(m Member) (own, borrowed time.Duration)
-	// maxCredit returns how much unused own time a member may make up for later.
+	// maxCredit returns how much unused own time a share may make up for later.
 	maxCredit() time.Duration
-	// ownTime reports whether a member may use its own time now.
+	// canUseOwnTime reports whether a share may use its own time now.
 	canUseOwnTime(m *member) bool
-	// issue grants tokens to waiting members.
+	// issue grants tokens to waiting shares.
 	issue(s *Slice)
-	// nextTurn returns when the set of members that may get tokens changes, or Never.
+	// nextTurn returns when the set of shares that may get tokens changes, or Never.
 	nextTurn() time.Duration
 }
 
-// Backlog describes how much of its quota request a waiting member has not received.
+// Backlog describes how much of its quota request a waiting share has not received.
 type Backlog struct {
 	QuotaRequest share.PerMille
 	Missing      time.Duration // part of its request that it has not used in the last window; negative if it used more
 }
 
-// Queue is a policy that serves waiting members in a configurable order, each as soon as enough SMs are free. The time that a member uses
+// Queue is a policy that serves waiting shares in a configurable order, each as soon as enough SMs are free. The time that a share uses
 // counts against its quota limit only. Nodes offer the queue Fast; the laboratory compares it with others.
 type Queue struct {
 	Name string
-	// Compare orders two members, as for slices.SortFunc.
+	// Compare orders two shares, as for slices.SortFunc.
 	Compare func(a, b Backlog) int
-	// Barrier returns the latest deadline of tokens for members behind the first one that finds too few free SMs, which can start at
+	// Barrier returns the latest deadline of tokens for shares behind the first one that finds too few free SMs, which can start at
 	// the given time at the latest.
 	Barrier func(start time.Duration) time.Duration
 }
@@ -71,7 +72,7 @@ func (q Queue) String() string { return q.Name }
 
 func (q Queue) newIssuer(c Config) tokenIssuer { return queueIssuer{q, c} }
 
-// queueIssuer implements tokenIssuer for a Queue. It keeps no state of its own.
+// queueIssuer issues the tokens of one slice in the order of a Queue. It keeps no state of its own.
 type queueIssuer struct {
 	Queue
 	config Config
@@ -87,11 +88,11 @@ func (q queueIssuer) maxCredit() time.Duration   { return 0 }
 func (q queueIssuer) canUseOwnTime(*member) bool { return true }
 func (q queueIssuer) nextTurn() time.Duration    { return Never }
 
-// issue grants tokens from FaST-GShare's ready queue: the waiting members below their quota limits, in the queue's order.
+// issue grants tokens from FaST-GShare's ready queue: the waiting shares below their quota limits, in the queue's order.
 func (q queueIssuer) issue(s *Slice) {
 	var ready []candidate
 	for _, m := range s.members {
-		until := s.now + max(q.config.Floor, min(q.config.windowFraction(m.QuotaRequest), q.config.Turn)) // F42; take limits it to the rest of the budget
+		until := s.now + max(q.config.Floor, min(q.config.windowFraction(m.QuotaRequest), q.config.Turn)) // F42; startToken limits it to the rest of the budget
 		if c, ok := s.candidateFor(m, &m.own, until); ok && m.isWaiting() {
 			ready = append(ready, c)
 		}
@@ -110,8 +111,8 @@ func (s *Slice) backlog(m *member) Backlog {
 	return Backlog{m.QuotaRequest, s.config.windowFraction(m.QuotaRequest) - m.own.used(since) - m.borrowed.used(since)}
 }
 
-// byRelativeBacklog orders members by the fraction of their quota request that they lack, the largest first: missing / (missing + used), as
-// in FaST-GShare's code. Among members beyond their requests, the one that used least in proportion comes first.
+// byRelativeBacklog orders shares by the fraction of their quota request that they lack, the largest first: missing / (missing + used), as
+// in FaST-GShare's code. Among shares beyond their requests, the one that used least in proportion comes first.
 func byRelativeBacklog(a, b Backlog) int {
 	return cmp.Compare(b.Missing*time.Duration(a.QuotaRequest), a.Missing*time.Duration(b.QuotaRequest))
 }

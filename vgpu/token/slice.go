@@ -24,8 +24,8 @@ const Never = time.Duration(math.MaxInt64)
 // maxTime is the latest time that a slice accepts, 146 years, so that sums of times cannot overflow.
 const maxTime = Never / 2
 
-// roundingTolerance is how much the time used in a member's own turns may exceed its quota request in a window. Turns are whole nanoseconds
-// and may each be one too long; without a tolerance the member would lose a turn for that.
+// roundingTolerance is how much the time used in a share's own turns may exceed its quota request in a window. Turns are whole nanoseconds
+// and may each be one too long; without a tolerance the share would lose a turn for that.
 const roundingTolerance = time.Microsecond
 
 // Slice issues time tokens, the right to launch kernels until a deadline, to the shares of one slice. Times count from its start, and a
@@ -39,7 +39,7 @@ type Slice struct {
 	free     share.PerMille // SMs without a live token
 }
 
-// New returns a Slice without members.
+// New returns a Slice without shares.
 func New(c Config) (*Slice, error) {
 	c = c.withDefaults()
 	if err := c.validate(); err != nil {
@@ -48,8 +48,8 @@ func New(c Config) (*Slice, error) {
 	return &Slice{config: c, issuer: c.Policy.newIssuer(c), free: share.Whole}, nil
 }
 
-// Join adds a share as a member, at first without work. With policy Table it returns ErrDoesNotFit if no slot table holds all members;
-// otherwise the new member has turns from the next window on.
+// Join adds a share, at first without work. With policy Table it returns ErrDoesNotFit if no slot table holds all shares; otherwise the new
+// share has turns from the next window on.
 func (s *Slice) Join(now time.Duration, m Member) error {
 	s.advanceTo(now)
 	at, known := s.find(m.ID)
@@ -75,7 +75,7 @@ func (s *Slice) newMember(m Member) *member {
 	return n
 }
 
-// Leave removes a member. Advance may then grant its SMs to others; no Revoke is returned for its token.
+// Leave removes a share. Advance may then grant its SMs to others; no Revoke is returned for its token.
 func (s *Slice) Leave(now time.Duration, id ID) error {
 	return s.update(now, id, func(m *member) {
 		s.endToken(m)
@@ -85,12 +85,12 @@ func (s *Slice) Leave(now time.Duration, id ID) error {
 	})
 }
 
-// RequestToken records that a member has work for the device, so that it waits for a token.
+// RequestToken records that a share has work for the device, so that it waits for a token.
 func (s *Slice) RequestToken(now time.Duration, id ID) error {
 	return s.update(now, id, func(m *member) { m.hasWork = true })
 }
 
-// ReleaseToken records that a member has no more work for the device, and ends its token.
+// ReleaseToken records that a share has no more work for the device, and ends its token.
 func (s *Slice) ReleaseToken(now time.Duration, id ID) error {
 	return s.update(now, id, func(m *member) {
 		m.hasWork = false
@@ -98,18 +98,18 @@ func (s *Slice) ReleaseToken(now time.Duration, id ID) error {
 	})
 }
 
-// Settle records how much device time a member used since its last settlement, to correct its account. Kernels that still run may be
-// included now or when they end. No more than the time that passed without a report counts, up to one window. Without settlements, a member
+// Settle records how much device time a share used since its last settlement, to correct its account. Kernels that still run may be
+// included now or when they end. No more than the time that passed without a report counts, up to one window. Without settlements, a share
 // is charged for the whole time for which it held tokens.
 func (s *Slice) Settle(now time.Duration, id ID, busy time.Duration) error {
 	return s.update(now, id, func(m *member) {
-		s.creditDelayedMembers(m, m.settle(s.now, busy, s.config.Window, s.issuer.maxCredit()))
+		s.creditDelayedShares(m, m.settle(s.now, busy, s.config.Window, s.issuer.maxCredit()))
 	})
 }
 
-// creditDelayedMembers compensates members whose turns began while a kernel that overran m's token still occupied their SMs. They cannot
-// measure the delay themselves: to them, a kernel that is queued behind another one runs.
-func (s *Slice) creditDelayedMembers(m *member, overrun time.Duration) {
+// creditDelayedShares compensates shares whose turns began while a kernel that overran the token of share m still occupied their SMs. They
+// cannot measure the delay themselves: to them, a kernel that is queued behind another one runs.
+func (s *Slice) creditDelayedShares(m *member, overrun time.Duration) {
 	if m.live {
 		return
 	}
@@ -177,7 +177,7 @@ func (s *Slice) changes() []Change {
 	return list
 }
 
-// nextAdvance returns the next time at which a token ends or a waiting member may get one without an event.
+// nextAdvance returns the next time at which a token ends or a waiting share may get one without an event.
 func (s *Slice) nextAdvance() time.Duration {
 	next := Never
 	for _, m := range s.members {
@@ -191,7 +191,7 @@ func (s *Slice) nextAdvance() time.Duration {
 	return next
 }
 
-// earliestToken returns the next time at which the accounts and turns of a waiting member allow a token. It ignores whether SMs are free,
+// earliestToken returns the next time at which the accounts and turns of a waiting share allow a token. It ignores whether SMs are free,
 // since those become free at the deadlines of other tokens.
 func (s *Slice) earliestToken(m *member) time.Duration {
 	next := s.issuer.nextTurn()

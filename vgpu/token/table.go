@@ -14,8 +14,8 @@ func (tablePolicy) String() string { return "table" }
 
 func (tablePolicy) newIssuer(c Config) tokenIssuer { return &tableIssuer{config: c} }
 
-// tableIssuer implements tokenIssuer for tablePolicy. The turns have the same position in every window, so that any second contains the
-// whole time of every turn, whenever it begins.
+// tableIssuer issues the tokens of one slice by a slot table. The turns have the same position in every window, so that any second contains
+// the whole time of every turn, whenever it begins.
 type tableIssuer struct {
 	config  Config
 	turns   []windowTurn
@@ -52,7 +52,7 @@ func (t *tableIssuer) issue(s *Slice) {
 // barrierAtStart is a barrier for grantInOrder: later candidates get only tokens that end before the one that waits for SMs can start.
 func barrierAtStart(start time.Duration) time.Duration { return start }
 
-// waitingOwners returns the candidates for tokens in their own turns: members to which the slot table assigns the present turn.
+// waitingOwners returns the candidates for tokens in their own turns: shares to which the slot table assigns the present turn.
 func (t *tableIssuer) waitingOwners(s *Slice) []candidate {
 	var list []candidate
 	for _, m := range s.members {
@@ -65,7 +65,7 @@ func (t *tableIssuer) waitingOwners(s *Slice) []candidate {
 	return list
 }
 
-// waitingBorrowers returns the candidates for tokens in turns of others: waiting members below their quota limits, in the order of their
+// waitingBorrowers returns the candidates for tokens in turns of others: waiting shares below their quota limits, in the order of their
 // backlogs. They use SMs that the owners of the turn leave idle, until the turn ends, or until an owner that has used up its account can
 // start again and needs them.
 func (t *tableIssuer) waitingBorrowers(s *Slice) []candidate {
@@ -98,7 +98,8 @@ func (t *tableIssuer) claimedSMs(s *Slice) (start time.Duration, sm share.PerMil
 	return start, sm
 }
 
-// canPayDebt reports whether the account can pay for the member's whole debt besides the shortest token. Otherwise the member skips turns.
+// canPayDebt reports whether the candidate's account can pay for its whole debt (device time used beyond its tokens) besides the shortest
+// token. If not, the share skips turns.
 func (c candidate) canPayDebt() bool { return c.minLength+c.debt <= c.account.budget }
 
 // enterTurnAt enters the turn that contains the given time, unless it has been entered already.
@@ -118,9 +119,9 @@ func (t *tableIssuer) enterTurnAt(now time.Duration) {
 	}
 }
 
-// beginWindow starts a window, with a new slot table if there is one. In the first window after a change, accounts limit members to their
-// requests: members that were late in the old table and are early in the new one would exceed their limits. Afterwards the turns themselves
-// keep every window within the requests, unless all members run at once and need no turns.
+// beginWindow starts a window, with a new slot table if there is one. In the first window after a change, accounts limit shares to their
+// requests: shares that were late in the old table and are early in the new one would exceed their limits. Afterwards the turns themselves
+// keep every window within the requests, unless all shares run at once and need no turns.
 func (t *tableIssuer) beginWindow() {
 	changed := t.next != nil
 	if changed {
@@ -145,7 +146,7 @@ func (t *tableIssuer) clearOwners() {
 	}
 }
 
-// enterTurn makes the members of a turn its owners. A member that also owned the turn before continues its series of turns.
+// enterTurn makes the shares of a turn its owners. A share that also owned the turn before continues its series of turns.
 func (t *tableIssuer) enterTurn(x *windowTurn) {
 	start, end := t.origin+x.start, t.origin+x.end
 	if end == t.turnEnd {

@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// ID identifies a member of a Slice.
+// ID identifies a share on a Slice.
 type ID int
 
 // Member describes a share that takes part in the time sharing of a slice.
@@ -36,7 +36,7 @@ const (
 	Blocks
 )
 
-// Token is the right of one member to launch kernels, limited by time or by a number of thread blocks.
+// Token is the right of one share to launch kernels, limited by time or by a number of thread blocks.
 type Token struct {
 	Unit     Unit
 	Amount   int64
@@ -45,7 +45,7 @@ type Token struct {
 	Sequence uint64        // number of the token on its slice, from 1
 }
 
-// Kind is the kind of a Change: Grant, Renew or Revoke.
+// Kind is the kind of a Change: Grant, Renew or Revoke a token.
 type Kind int
 
 // The kinds of changes.
@@ -57,7 +57,7 @@ const (
 
 func (k Kind) String() string { return [...]string{"none", "grant", "renew", "revoke"}[k] }
 
-// Change is a change of a member's token that the token server has to apply. For a Revoke, Token is the one that ended.
+// Change is a change of a share's token that the token server has to apply. For a Revoke, Token is the one that ended.
 type Change struct {
 	ID    ID
 	Kind  Kind
@@ -99,7 +99,7 @@ func (c Config) validate() error {
 	return nil
 }
 
-// windowFraction returns the duration of a per-mille fraction of the window.
+// windowFraction returns the duration of a per-mille fraction of the accounting window.
 func (c Config) windowFraction(p share.PerMille) time.Duration {
 	return c.Window * time.Duration(p) / time.Duration(share.Whole)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
 )
 
-// Config configures a Manager.
+// Config configures the Manager of a node's MPS daemons.
 type Config struct {
 	Daemons
 	Log        *slog.Logger

@@ -20,7 +20,7 @@ import (
 // recordVersion is the version of the journal's format.
 const recordVersion = 1
 
-// record is the content of a GPU's journal.
+// record is the content of a GPU's journal: the MIG instances that gshare created, and the step that is being executed.
 type record struct {
 	Version int         `json:"version"`
 	Boot    string      `json:"boot"`   // BootID: instances do not survive a reboot

@@ -30,7 +30,7 @@ type connection struct {
 // framesPerVGPU limits the frames per second of a connection. A correct hook sends far fewer: one NEED per turn and thread.
 const framesPerVGPU = 2000
 
-// serveConnection handles one connection until it is closed.
+// serveConnection handles the frames of one connection of a process until it is closed.
 func (c *Container) serveConnection(conn *net.UnixConn) {
 	defer c.removeConnection(conn)
 	k := &connection{Container: c, conn: conn, limiter: newLimiter(framesPerVGPU * len(c.VGPUs))}

@@ -15,7 +15,7 @@ import (
 // Lease is how long a client keeps its last state after the last heartbeat. After that it paces itself by its policy file.
 const Lease = 3 * time.Second
 
-// Config configures a Server. Zero values select the defaults.
+// Config configures a token Server. Zero values select the defaults.
 type Config struct {
 	Clock Clock        // default RealClock
 	Log   *slog.Logger // default slog.Default()
@@ -53,7 +53,7 @@ type Server struct {
 	containers map[string]*Container
 }
 
-// New returns a Server without slices.
+// New returns a token Server without slices.
 func New(c Config) *Server {
 	s := &Server{Config: c.withDefaults(), containers: map[string]*Container{}}
 	s.generation = uint64(s.Clock.Now())
@@ -83,7 +83,6 @@ func (s *Server) header(sequence uint64) tokenwire.Header {
 	return tokenwire.Header{Sequence: sequence, Generation: s.generation}
 }
 
-// sortedContainers returns the served containers, sorted by ID.
 func (s *Server) sortedContainers() []*Container {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -52,7 +52,7 @@ func (s *Server) Snapshot() []Status {
 	return all
 }
 
-// Status returns the state of the container.
+// Status returns the state of a container: its connections, and the use, tokens and processes of each vGPU.
 func (c *Container) Status() Status {
 	status := Status{ID: c.ID, Connections: c.Connections()}
 	for _, v := range c.vgpus {

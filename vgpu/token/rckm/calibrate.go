@@ -13,10 +13,10 @@ const (
 	longSample = 40 // ticks of device time that complete the sample of a member whose work never finishes
 )
 
-// calibration measures how many thread blocks of one member keep the whole slice busy for a tick (D19). It divides launched blocks by the
-// device time that they take, which does not depend on what slows the member down. Kernels that fill less than the member's MPS cap count
-// as if they filled it. Unfinished work is included in the blocks alone, so a sample is complete when no work is unfinished, or when it is
-// so long that such work is negligible; only the first sample is used before that.
+// calibration measures how many thread blocks of one share keep the whole slice busy for a tick (D19). It divides launched blocks by the
+// device time that they take, which does not depend on what slows the share down. Kernels that fill less than the share's MPS cap count as
+// if they filled it. Unfinished work is included in the blocks alone, so a sample is complete when no work is unfinished, or when it is so
+// long that such work is negligible; only the first sample is used before that.
 type calibration struct {
 	blocks         int64         // of the incomplete sample
 	device, passed time.Duration // of the incomplete sample
@@ -24,7 +24,7 @@ type calibration struct {
 	provisional    bool          // the only rate is of an incomplete sample
 }
 
-// addTicks adds what a member launched and finished in one or more ticks. Its device time is limited to the time that passed, as processes
+// addTicks adds what a share launched and finished in one or more ticks. Its device time is limited to the time that passed, as processes
 // that run at the same time count as busy once.
 func (c *calibration) addTicks(l Launches, passed, tick time.Duration) {
 	if c.device == 0 && l.Device == 0 && l.Blocks == 0 {
@@ -54,8 +54,8 @@ func (c *calibration) addRate(rate int64, complete bool) {
 	c.rates = c.rates[max(0, len(c.rates)-maxSamples):]
 }
 
-// wholeSlice returns the number of blocks that keep the whole slice busy for a tick, scaled from a member with the given MPS cap. It uses
-// the highest measured rate, since the member is slower while neighbours use its SMs.
+// wholeSlice returns the number of blocks that keep the whole slice busy for a tick, scaled from a share with the given MPS cap. It uses
+// the highest measured rate, since the share is slower while neighbours use its SMs.
 func (c *calibration) wholeSlice(cap share.PerMille) int64 {
 	if len(c.rates) == 0 {
 		return uncalibrated

@@ -14,12 +14,12 @@ type Member struct {
 	Priority       share.Priority
 	Request, Limit share.PerMille // of the slice's SMs; the limit is also the member's cap under MPS
 
-	// Violation is the length of a launch cycle, per mille of the reference, at which an SLO member is in EMERGENCY. Default 1600;
+	// Violation is the length of a launch cycle, per mille of the reference, at which an SLO share is in EMERGENCY. Default 1600;
 	// Dilu uses 1300 for language models.
 	Violation share.PerMille
 
-	// MaxTokens is the number of blocks of this member's kernels that fill the whole slice for a tick (D19). With 0 it is calibrated
-	// from what the member launches.
+	// MaxTokens is the number of blocks of this share's kernels that fill the whole slice for a tick (D19). With 0 it is calibrated
+	// from what the share launches.
 	MaxTokens int64
 }
 
@@ -34,11 +34,11 @@ type Config struct {
 	Algorithm Algorithm     // default: Algorithm 2 with corrections; the laboratory compares others with it
 }
 
-// Algorithm computes the block tokens of each member for the next tick and the new pressure of the slice, from the last pressure and the
-// members' observations.
+// Algorithm computes the block tokens of each share for the next tick and the new pressure of the slice, from the last pressure and the
+// shares' observations.
 type Algorithm func(last Pressure, members []Observation) (Pressure, []int64)
 
-// Observation is the state of one member at the end of a tick, as input of an Algorithm.
+// Observation is the state of one share at the end of a tick, as input of an Algorithm.
 type Observation struct {
 	Member
 	Tokens   int64         // tokens of the last tick

@@ -7,13 +7,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// referenceCycles is the number of latest samples from which the reference, the length of an undisturbed launch cycle, is computed. The
-// first cycle is the reference at once. If it was too long, as a starting program's may be, any shorter one replaces it.
+// referenceCycles is the number of latest samples from which the reference, the length of a launch cycle without contention, is computed.
+// The first cycle is the reference at once. If it was too long, as a starting program's may be, any shorter one replaces it.
 const referenceCycles = 20
 
-// launchCycles measures the launch cycles of a member. A launch cycle is a series of launches without a tick between them in which nothing
+// launchCycles measures the launch cycles of a share. A launch cycle is a series of launches without a tick between them in which nothing
 // was launched, as in Dilu's code: one batch, or several that came in a burst. If the host reports when it has waited for a batch, the
-// reference is computed from those batches instead of cycles.
+// reference (the length of an undisturbed cycle) is computed from those batches instead of cycles.
 type launchCycles struct {
 	open             bool
 	first, last      time.Duration   // first and last launch of the open cycle
@@ -26,8 +26,8 @@ type launchCycles struct {
 	shortest         time.Duration   // shortest cycle or batch so far, which the paper uses as reference
 }
 
-// addTick adds the launches of one tick. A cycle stays open while the member is blocked by its tokens or its work is unfinished. Without
-// reported batches it is closed at the longest length, so that a member that never pauses gets a reference too.
+// addTick adds the launches of one tick. A launch cycle stays open while the share is blocked by its tokens or its work is unfinished.
+// Without reported batches it is closed at the longest length, so that a reference is also known for a share that never pauses.
 func (c *launchCycles) addTick(now time.Duration, l Launches, blocked bool, longest time.Duration) {
 	if l.Batch > 0 {
 		c.hasBatches, c.batch = true, l.Batch
@@ -55,8 +55,8 @@ func (c *launchCycles) close(length time.Duration) {
 	}
 }
 
-// updateReference adds a cycle or batch to the samples of the reference if neighbours slowed down no more than its first quarter, if it is
-// shorter than the reference, or if it is so long that neighbours cannot be the cause.
+// updateReference adds a launch cycle or batch to the samples of the reference (the length of an undisturbed one) if neighbours slowed down
+// no more than its first quarter, if it is shorter than the reference, or if it is so long that neighbours cannot be the cause.
 func (c *launchCycles) updateReference(from, length time.Duration) {
 	length = max(length, time.Microsecond)
 	if c.shortest == 0 || length < c.shortest {
@@ -87,11 +87,11 @@ func (c *launchCycles) latestLength() time.Duration {
 	return c.latest
 }
 
-// cycleRatio returns the length of the latest launch cycle in per mille of the reference, or 0 without a reference.
+// cycleRatio returns the length of the latest launch cycle in per mille of the length without contention, or 0 if that is unknown.
 func (c *launchCycles) cycleRatio() share.PerMille { return perMilleOf(c.latestLength(), c.reference) }
 
-// batchRatio returns the length of the latest batch in per mille of the reference: the slowdown by neighbours without the effect of a
-// burst. Without reported batches it returns cycleRatio.
+// batchRatio returns the length of the latest batch in per mille of the length without contention: the slowdown by neighbours without the
+// effect of a burst. Without reported batches it returns cycleRatio.
 func (c *launchCycles) batchRatio() share.PerMille {
 	if c.hasBatches {
 		return perMilleOf(c.batch, c.reference)
@@ -99,7 +99,7 @@ func (c *launchCycles) batchRatio() share.PerMille {
 	return c.cycleRatio()
 }
 
-// perMilleOf returns a length in per mille of the reference, at most 1,000,000, or 0 without a reference.
+// perMilleOf returns a length in per mille of a reference length, at most 1,000,000, or 0 if the reference is 0.
 func perMilleOf(length, reference time.Duration) share.PerMille {
 	if reference == 0 {
 		return 0
@@ -107,5 +107,5 @@ func perMilleOf(length, reference time.Duration) share.PerMille {
 	return share.PerMille(min(length*time.Duration(share.Whole)/reference, 1_000_000))
 }
 
-// reset forgets the latest cycle and batch after a pause, as they do not predict the next ones.
+// reset forgets the latest launch cycle and batch after a pause, as they do not predict the next ones.
 func (c *launchCycles) reset() { c.latest, c.batch = 0, 0 }

@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Launches describes what a member launched since its last report.
+// Launches describes what a share launched since its last report.
 type Launches struct {
 	Blocks      int64         // thread blocks, including those of graphs (D22)
 	First, Last time.Duration // times of the first and the last launch, if Blocks > 0
@@ -42,7 +42,7 @@ func newMember(m Member) *member {
 	return n
 }
 
-// wholeSlice returns the number of the member's blocks that keep the whole slice busy for a tick: MaxTokens if it is set, or the measured
+// wholeSlice returns the number of the share's blocks that keep the whole slice busy for a tick: MaxTokens if it is set, or the measured
 // value.
 func (m *member) wholeSlice() int64 {
 	if m.MaxTokens > 0 {
@@ -51,11 +51,11 @@ func (m *member) wholeSlice() int64 {
 	return m.calibration.wholeSlice(m.cap)
 }
 
-// blocksOf converts a part of the SMs to the number of the member's blocks that keep them busy for a tick, at least 1.
+// blocksOf converts a part of the SMs to the number of the share's blocks that keep them busy for a tick, at least 1.
 func (m *member) blocksOf(p share.PerMille) int64 { return blocksOf(m.wholeSlice(), p) }
 
-// maxTokens returns the largest number of tokens of the member, for its SM limit. If the limit is the member's MPS cap, MPS enforces it,
-// and tokens leave headroom for a tick with many blocks. A lower limit is enforced by tokens alone.
+// maxTokens returns the largest number of tokens of the share, for its SM limit. If the limit is the share's MPS cap, MPS enforces it, and
+// tokens leave headroom for a tick with many blocks. A lower limit is enforced by tokens alone.
 func (m *member) maxTokens() int64 {
 	if m.MaxTokens == 0 && m.Limit == m.cap {
 		return capHeadroom * m.blocksOf(m.Limit)
@@ -63,7 +63,7 @@ func (m *member) maxTokens() int64 {
 	return m.blocksOf(m.Limit)
 }
 
-// addLaunches adds reported launches, within plausible bounds, to the present tick, and charges them to the balance.
+// addLaunches adds reported launches, within plausible bounds, to the present tick, and subtracts them from the share's tokens.
 func (m *member) addLaunches(now time.Duration, l Launches) {
 	m.tick.Busy = l.Busy
 	m.tick.Device = min(m.tick.Device+max(0, min(l.Device, maxTime)), maxTime)
@@ -83,8 +83,8 @@ func (m *member) addLaunches(now time.Duration, l Launches) {
 	m.announced = max(m.announced-l.Blocks, -maxBlocks) // the hook subtracts them by itself
 }
 
-// endTick ends n ticks: it updates the calibration, the rate window and the launch cycles. undisturbed means that neighbours did not slow
-// the member down.
+// endTick ends n ticks: it updates the calibration of blocks, the rate window and the launch cycles. undisturbed means that neighbours did
+// not slow the share down.
 func (m *member) endTick(now time.Duration, n int64, undisturbed bool, tick time.Duration) {
 	if !undisturbed {
 		m.cycles.undisturbedSince = now
@@ -103,11 +103,11 @@ func (m *member) endTick(now time.Duration, n int64, undisturbed bool, tick time
 	m.tick = Launches{Busy: m.tick.Busy}
 }
 
-// isQuiet reports whether the member has launched nothing for more than quietAfter ticks.
+// isQuiet reports whether the share has launched nothing for more than quietAfter ticks.
 func (m *member) isQuiet() bool { return m.silent > quietAfter }
 
-// setTokens sets the tokens of the member for a tick. Unused tokens expire. Launches beyond the last tokens are a debt that is paid first
-// (D21), but of at most one rate window's tokens, so that one large kernel does not lock the member out.
+// setTokens sets the block tokens of the share for a tick. Unused tokens expire. Launches beyond the last tokens are a debt that is paid
+// first (D21), but of at most one rate window's tokens, so that one large kernel does not lock the share out.
 func (m *member) setTokens(tokens int64) {
 	m.last = tokens
 	m.balance = max(min(m.balance, 0)+tokens, -window*tokens)

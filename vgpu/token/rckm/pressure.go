@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// State is how much the members of a slice slow each other down.
+// State is how much the shares of a slice slow each other down, from None to Emergency.
 type State int
 
 // The states, from the least to the most severe.
@@ -22,8 +22,8 @@ func (s State) String() string {
 	return [...]string{"NONE", "RECOVERY", "CONTENTION", "EMERGENCY"}[s]
 }
 
-// Pressure is the state of a slice. In an EMERGENCY, Owner is the member that is slowed down most, and Severity the length of its launch
-// cycle in per mille of its reference.
+// Pressure is the state of an elastic slice. In an EMERGENCY, Owner is the share that is slowed down most, and Severity the length of its
+// launch cycle in per mille of the length without contention.
 type Pressure struct {
 	State    State
 	Owner    token.ID
@@ -34,14 +34,14 @@ type Pressure struct {
 // Pressure returns the state of the slice as of the last Advance.
 func (s *Slice) Pressure() Pressure { return s.pressure }
 
-// updateStates sets the state of each SLO member from its launch cycles. A member's EMERGENCY ends only by its own state.
+// updateStates sets the state of each SLO share from its launch cycles. A share's EMERGENCY ends only by its own launches.
 func (s *Slice) updateStates() {
 	for _, m := range s.members {
 		if m.Priority != share.SLO {
 			continue
 		}
 		ratio := m.cycles.cycleRatio()
-		state := s.memberState(m, ratio)
+		state := s.sloState(m, ratio)
 		switch {
 		case m.isQuiet():
 			m.ratio = 0
@@ -58,10 +58,10 @@ func (s *Slice) updateStates() {
 	}
 }
 
-// memberState implements the SLO branch of Dilu's Algorithm 2. A long cycle whose batches take no longer than usual is a burst, for which
-// best-effort neighbours need not be cut. Above four times the reference, the length of a cycle does not show contention (D17): then the
-// batches alone decide, and without them the state stays.
-func (s *Slice) memberState(m *member, ratio share.PerMille) State {
+// sloState returns the state of an SLO share by Dilu's Algorithm 2. A long launch cycle whose batches take no longer than usual is a
+// burst, for which best-effort neighbours need not be cut. Above four times the reference, the length of a cycle does not show contention
+// (D17): then the batches alone decide, and without them the state stays.
+func (s *Slice) sloState(m *member, ratio share.PerMille) State {
 	stretch := m.cycles.batchRatio()
 	switch {
 	case m.isQuiet():
@@ -78,8 +78,8 @@ func (s *Slice) memberState(m *member, ratio share.PerMille) State {
 	return Contention
 }
 
-// updatePressure sets the state of the slice to the worst state of its SLO members, and its owner to the member in EMERGENCY with the
-// longest cycle relative to its reference (D15). Without SLO members the state is Recovery.
+// updatePressure sets the state of the slice to the worst state of its SLO shares, and its owner to the share in EMERGENCY with the longest
+// launch cycle relative to its reference (D15). Without SLO shares the state is Recovery.
 func (s *Slice) updatePressure() {
 	p := Pressure{State: Recovery}
 	for _, m := range s.members {
@@ -104,7 +104,7 @@ func (s *Slice) updatePressure() {
 	s.pressure = p
 }
 
-// othersAreSilent reports whether no member but m has launched in the rate window.
+// othersAreSilent reports whether no share but m has launched in the rate window.
 func (s *Slice) othersAreSilent(m *member) bool {
 	for _, other := range s.members {
 		if other != m && other.silent < window {

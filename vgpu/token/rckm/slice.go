@@ -25,7 +25,7 @@ type Slice struct {
 	sequence uint64
 }
 
-// New returns a Slice without members.
+// New returns a Slice without shares.
 func New(c Config) (*Slice, error) {
 	c.Tick = cmp.Or(c.Tick, 5*time.Millisecond)
 	if err := c.validate(); err != nil {
@@ -34,7 +34,7 @@ func New(c Config) (*Slice, error) {
 	return &Slice{config: c}, nil
 }
 
-// Join adds a member with the tokens of its request (D16).
+// Join adds a share, with the tokens of its request (D16).
 func (s *Slice) Join(now time.Duration, m Member) error {
 	s.advanceTo(now)
 	at, known := s.find(m.ID)
@@ -50,7 +50,7 @@ func (s *Slice) Join(now time.Duration, m Member) error {
 	return nil
 }
 
-// Leave removes a member, and ends the EMERGENCY of which it is the owner (D15).
+// Leave removes a share, and ends the EMERGENCY of which it is the owner (D15).
 func (s *Slice) Leave(now time.Duration, id token.ID) error {
 	return s.update(now, id, func(m *member) error {
 		s.members = slices.DeleteFunc(s.members, func(other *member) bool { return other == m })
@@ -58,8 +58,8 @@ func (s *Slice) Leave(now time.Duration, id token.ID) error {
 	})
 }
 
-// Resize changes the SM limit of a member, between its request and the limit with which it joined, which is its cap under MPS. The new
-// limit applies from the next tick on.
+// Resize changes the SM limit of a share, between its request and the limit with which it joined, which is its cap under MPS. The new limit
+// applies from the next tick on.
 func (s *Slice) Resize(now time.Duration, id token.ID, limit share.PerMille) error {
 	return s.update(now, id, func(m *member) error {
 		if limit < m.Request || limit > m.cap {
@@ -70,7 +70,7 @@ func (s *Slice) Resize(now time.Duration, id token.ID, limit share.PerMille) err
 	})
 }
 
-// Report records what a member launched since its last report.
+// Report records what a share launched since its last report.
 func (s *Slice) Report(now time.Duration, id token.ID, l Launches) error {
 	return s.update(now, id, func(m *member) error {
 		m.addLaunches(s.now, l)
@@ -78,7 +78,7 @@ func (s *Slice) Report(now time.Duration, id token.ID, l Launches) error {
 	})
 }
 
-// MaxTokens returns the number of a member's thread blocks that keep the whole slice busy for a tick, or 0 if there is no such member.
+// MaxTokens returns the number of a share's thread blocks that keep the whole slice busy for a tick, or 0 if there is no such share.
 func (s *Slice) MaxTokens(id token.ID) int64 {
 	if at, known := s.find(id); known {
 		return s.members[at].wholeSlice()
@@ -86,7 +86,8 @@ func (s *Slice) MaxTokens(id token.ID) int64 {
 	return 0
 }
 
-// update calls a function that changes a member. Unless it fails, the next Advance processes ticks again.
+// update calls change for the share with an ID at the given time, and lets the next Advance process ticks again. It returns an error if
+// there is no such share, or that of change.
 func (s *Slice) update(now time.Duration, id token.ID, change func(*member) error) error {
 	s.advanceTo(now)
 	at, known := s.find(id)
@@ -107,8 +108,8 @@ func (s *Slice) find(id token.ID) (int, bool) {
 }
 
 // Advance moves the slice to the given time. It returns the changes of tokens since the last call, and the time at which it must be called
-// again: Never if only an event can change anything. At each tick a member that launched gets new tokens; one in debt has no token until
-// the debt is paid.
+// again: Never if only an event can change anything. At each tick a share that launched gets new tokens; one in debt has no token until the
+// debt is paid.
 func (s *Slice) Advance(now time.Duration) (changes []token.Change, next time.Duration) {
 	s.advanceTo(now)
 	ticks := int64(s.now/s.config.Tick) - s.ticks
@@ -176,7 +177,7 @@ func (s *Slice) changes() []token.Change {
 	return list
 }
 
-// isIdle reports whether no member launches or is in debt, and no best-effort member waits for its tokens to grow.
+// isIdle reports whether no share launches or is in debt, and no best-effort share waits for its tokens to grow.
 func (s *Slice) isIdle() bool {
 	if s.ticks%growthInterval != 0 {
 		return false
@@ -189,7 +190,7 @@ func (s *Slice) isIdle() bool {
 	return true
 }
 
-// tokensFor returns the number of tokens of a member for the next tick, by Dilu's Algorithm 2.
+// tokensFor returns the number of block tokens of a share for the next tick, by Dilu's Algorithm 2.
 func (s *Slice) tokensFor(m *member) int64 {
 	if m.Priority == share.SLO {
 		return s.sloTokens(m)
@@ -197,8 +198,8 @@ func (s *Slice) tokensFor(m *member) int64 {
 	return s.bestEffortTokens(m)
 }
 
-// sloTokens returns the tokens of an SLO member: those of its limit, or of its request while another member is in EMERGENCY. Dilu keeps a
-// member at its request until it is in EMERGENCY itself; but then the member lengthens its own cycles, which no neighbour causes.
+// sloTokens returns the tokens of an SLO share: those of its limit, or of its request while another share is in EMERGENCY. Dilu keeps a
+// share at its request until it is in EMERGENCY itself; but then the share lengthens its own cycles, which no neighbour causes.
 func (s *Slice) sloTokens(m *member) int64 {
 	if s.pressure.State == Emergency && m.ratio < m.Violation {
 		return m.blocksOf(m.Request)
@@ -206,7 +207,7 @@ func (s *Slice) sloTokens(m *member) int64 {
 	return m.maxTokens()
 }
 
-// bestEffortTokens returns the tokens of a best-effort member. If they were cut only to measure the first cycle of an SLO member, they are
+// bestEffortTokens returns the tokens of a best-effort share. If they were cut only to measure the first cycle of an SLO share, they are
 // restored at once after it, as there was no contention.
 func (s *Slice) bestEffortTokens(m *member) int64 {
 	next := max(m.last, m.beforeCut)
@@ -224,7 +225,7 @@ func (s *Slice) bestEffortTokens(m *member) int64 {
 	return max(1, m.blocksOf(m.Request)*int64(bestEffortFloor)/int64(share.Whole), min(next, m.maxTokens()))
 }
 
-// tokensBeforeCut returns the tokens that a best-effort member had before they were cut for the first cycle of an SLO member that is still
+// tokensBeforeCut returns the tokens that a best-effort share had before they were cut for the first cycle of an SLO share that is still
 // being measured, or 0 if there is none.
 func (s *Slice) tokensBeforeCut(m *member) int64 {
 	at, known := s.find(s.pressure.Owner)
@@ -234,7 +235,7 @@ func (s *Slice) tokensBeforeCut(m *member) int64 {
 	return 0
 }
 
-// tokensInEmergency returns the tokens of a best-effort member in an EMERGENCY: those of its request, divided by the factor by which the
+// tokensInEmergency returns the tokens of a best-effort share in an EMERGENCY: those of its request, divided by the factor by which the
 // owner's cycle exceeds its reference (T_current/T_min). The paper divides by that less one, which increases the tokens below a factor of
 // two (D12), does not say whose cycle it is (D13: the owner's), and divides again at each tick: here the cut depends on the severity, not
 // on the number of ticks.

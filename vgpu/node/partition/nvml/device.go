@@ -101,7 +101,7 @@ func (d *Device) eachInstance(info nvml.GpuInstanceProfileInfo, visit func(handl
 	return nil
 }
 
-// Apply executes a step through NVML. See partition.Device for its errors.
+// Apply creates or destroys an instance through NVML. Its errors are those of partition.Device.
 func (d *Device) Apply(s geometry.Step) error {
 	info, ok := d.infos[s.Profile]
 	if !ok {

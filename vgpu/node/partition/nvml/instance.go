@@ -69,7 +69,7 @@ func hasProcesses(handle nvml.Device) (bool, error) {
 	return false, nil
 }
 
-// applyToInstance executes a step on an existing GPU instance.
+// applyToInstance creates or destroys the compute instance of an existing GPU instance, or destroys the GPU instance itself.
 func applyToInstance(handle nvml.GpuInstance, s geometry.Step) error {
 	switch s.Action {
 	case geometry.CreateCompute:
