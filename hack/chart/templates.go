@@ -129,7 +129,7 @@ var substitutions = []substitution{
 // templater turns Kubernetes objects into Helm templates, and counts how often it applied each substitution.
 type templater struct{ seen map[string]int }
 
-// template returns an object as YAML with all substitutions applied.
+// template returns the Helm template of a Kubernetes object: its YAML with all substitutions applied.
 func (m *templater) template(r *resource.Resource) string {
 	text := strings.ReplaceAll(r.MustYaml(), "{{", `{{ "{{" }}`)
 	for _, v := range substitutions {
@@ -140,8 +140,8 @@ func (m *templater) template(r *resource.Resource) string {
 	return renderedIf(r.GetName() == "gshare-slo", "policies.slo", text)
 }
 
-// checkCounts returns an error unless every substitution was applied as often as expected. Without this check, a text that no longer occurs
-// in the bases would silently leave its Helm value without effect.
+// checkCounts returns an error unless every text that a Helm value replaces was found as often as expected. Without this check, a text that
+// no longer occurs in the kustomize bases would silently leave its value without effect.
 func (m *templater) checkCounts() error {
 	for _, v := range substitutions {
 		if n := m.seen[v.written]; n == 0 || v.times != 0 && n != v.times {

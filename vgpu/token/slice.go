@@ -159,7 +159,7 @@ func (s *Slice) Advance(now time.Duration) (changes []Change, next time.Duration
 	return s.changes(), s.nextAdvance()
 }
 
-// changes returns the differences between the tokens of the last call and the present ones.
+// changes returns which shares' tokens were granted, renewed or revoked since the last call.
 func (s *Slice) changes() []Change {
 	var list []Change
 	for _, m := range s.members {

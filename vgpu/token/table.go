@@ -83,8 +83,8 @@ func (t *tableIssuer) waitingBorrowers(s *Slice) []candidate {
 	return s.sortByBacklog(list, byRelativeBacklog)
 }
 
-// claimedSMs returns the SMs of those owners of the present turn whose accounts allow no token yet, and the time when the first of them can
-// start.
+// claimedSMs returns the SMs of the shares that own the present turn but whose accounts allow no token yet, and the time when the first of
+// them can start.
 func (t *tableIssuer) claimedSMs(s *Slice) (start time.Duration, sm share.PerMille) {
 	start = Never
 	for _, m := range s.members {

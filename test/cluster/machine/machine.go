@@ -15,7 +15,7 @@ import (
 	"syscall"
 )
 
-// Config configures a machine.
+// Config configures a Machine, the Linux namespaces that a test uses like a machine of its own.
 type Config struct {
 	Name   string // its host name, and the name of its folder
 	Init   string // path of the program of init/init.c
@@ -44,7 +44,7 @@ func CheckSupported() error {
 	return markUnsupported(command.Run())
 }
 
-// Boot creates a machine that runs nothing but its process 1.
+// Boot creates a Machine that runs nothing but its process 1.
 func Boot(c Config) (*Machine, error) {
 	m := &Machine{Config: c}
 	if err := m.boot(); err != nil {

@@ -23,14 +23,14 @@ var errTimeout = errors.New("timed out")
 
 const pipeVariable = "CUDA_MPS_PIPE_DIRECTORY="
 
-// control sends commands to the MPS control daemon of one slice.
+// control is a client of the MPS control daemon of one slice, to which it sends commands.
 type control struct {
 	Daemons
 	slice      string
 	isVersion3 bool // the daemon speaks MPS v3, which has namespaces; otherwise v2
 }
 
-// control returns a control for the daemon of a slice, for the MPS version of the running daemon, if any.
+// control returns a client of the MPS daemon of a slice, for the MPS version of the running daemon, if any.
 func (d Daemons) control(slice string) control {
 	c := control{Daemons: d, slice: slice}
 	c.isVersion3 = c.runsVersion3()

@@ -76,8 +76,8 @@ func (d *daemon) loop() {
 	}
 }
 
-// allMembers returns the shares of the slice, including pending ones. The limits of a pending share replace those of a share with the same
-// name.
+// allMembers returns the shares of the slice, including those that were only passed to Open. The limits passed to Open replace those of a
+// share with the same name.
 func (d *daemon) allMembers() []Member {
 	d.manager.mu.Lock()
 	defer d.manager.mu.Unlock()

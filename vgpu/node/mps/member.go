@@ -17,7 +17,7 @@ type Member struct {
 	LowPriority bool        // the default priority; a process may choose another one by its environment
 }
 
-// NewMember returns the Member for a share with the given name on a slice.
+// NewMember describes a share, with a name that is unique on its slice, for the slice's MPS daemon.
 func NewMember(slice, name string, s share.Share, lowPriority bool) Member {
 	return Member{Slice: slice, Name: name, SMs: s.SMLimit, Memory: s.Memory, LowPriority: lowPriority}
 }

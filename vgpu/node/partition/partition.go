@@ -14,8 +14,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
 )
 
-// Config configures a Manager for one GPU. No other process may use the GPU or its journal until this process has ended: if a call hangs in
-// the driver, the kernel keeps the process, and with it the agent's lock.
+// Config configures the Manager of a GPU's MIG instances. No other process may use the GPU or its journal until this process has ended: if
+// a call hangs in the driver, the kernel keeps the process, and with it the agent's lock.
 type Config struct {
 	Device Device
 	UUID   string // of the GPU

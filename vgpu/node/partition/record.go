@@ -44,13 +44,13 @@ type intent struct {
 
 func placementOf(i mig.Instance) placement { return placement{i.Profile.Name, i.Start} }
 
-// withIntent returns the record to write before a step is executed.
+// withIntent returns the journal record to write before a step is executed. It names the step.
 func (r record) withIntent(s geometry.Step) record {
 	r.Intent = &intent{s.Action, placementOf(s.Instance)}
 	return r
 }
 
-// completed returns the record to write after the intended step was executed.
+// completed returns the journal record to write after the step that it names was executed.
 func (r record) completed() record {
 	p := r.Intent.placement
 	made := slices.DeleteFunc(slices.Clone(r.Made), func(o placement) bool { return o == p })
@@ -61,8 +61,8 @@ func (r record) completed() record {
 	return r
 }
 
-// reconciled returns the record without instances that do not exist, and with the intended one if it exists. An instance that others
-// created at the same placement, after a reset without a reboot, counts as gshare's.
+// reconciled returns the journal record without instances that no longer exist, and with the one whose creation was in progress, if it
+// exists. An instance that others created at the same placement, after a reset without a reboot, counts as gshare's.
 func (r record) reconciled(found []Instance) record {
 	exists := func(p placement) bool {
 		return slices.ContainsFunc(found, func(i Instance) bool { return placementOf(i.Instance) == p })
@@ -83,7 +83,7 @@ func (r record) encode() []byte {
 	return append(text, '\n')
 }
 
-// parseRecord parses and validates a record, and rejects one of another version.
+// parseRecord parses and validates a journal record. It rejects one of another version.
 func parseRecord(text []byte) (r record, err error) {
 	if err := versioned.Decode(text, recordVersion, &r); err != nil {
 		return r, err
@@ -130,7 +130,7 @@ type Store interface {
 	Save(text []byte) error
 }
 
-// File is a Store that uses the file of this name.
+// File is a Store that keeps a journal in the file of this name.
 type File string
 
 // JournalFile returns the file for the journal of a GPU in a directory.

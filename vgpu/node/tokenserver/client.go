@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxLateReport is how much more device time than the time since its last report a process may report.
+	// maxLateReport limits the device time in a process's report to the time since its last report plus this tolerance.
 	maxLateReport = 100 * time.Millisecond
 	// idleTimeout is how long a running process may show no activity before it counts as idle.
 	idleTimeout = 3 * time.Millisecond

@@ -37,7 +37,7 @@ func (m *recentUse) total(now time.Duration) (sum time.Duration) {
 	return min(sum, time.Second)
 }
 
-// advance clears the slots that have begun since the last call.
+// advance clears the slots of a tenth of a second that began since the last call.
 func (m *recentUse) advance(now time.Duration) {
 	tenth := int64(now / (time.Second / meterSlots))
 	m.last = max(m.last, tenth-meterSlots)

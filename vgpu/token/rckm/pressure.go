@@ -31,7 +31,7 @@ type Pressure struct {
 	Severity share.PerMille
 }
 
-// Pressure returns the state of the slice as of the last Advance.
+// Pressure returns how much the shares of the slice slow each other down, as of the last Advance.
 func (s *Slice) Pressure() Pressure { return s.pressure }
 
 // updateStates sets the state of each SLO share from its launch cycles. A share's EMERGENCY ends only by its own launches.

@@ -155,7 +155,7 @@ func (s *Slice) runAlgorithm() {
 	}
 }
 
-// changes returns the differences between the tokens of the last call and the present ones.
+// changes returns which shares' tokens were granted, renewed or revoked since the last call.
 func (s *Slice) changes() []token.Change {
 	var list []token.Change
 	for _, m := range s.members {

@@ -33,7 +33,7 @@ var (
 	errUnlisted = errors.New("the driver does not list the MIG instance that was created")
 )
 
-// requestTimeout is how long an instance is kept after Ensure if SetUsed does not include it.
+// requestTimeout is how long a MIG instance is kept for a container that has requested it by Ensure and does not start to use it.
 const requestTimeout = 30 * time.Second
 
 // Source is a gpu.Source that offers MIG placements, each a slice whether its instance exists or not, on some of the devices. It is safe
@@ -138,7 +138,7 @@ func (s *Source) snapshotOf(uuid string) *device {
 	return nil
 }
 
-// deviceByUUID returns a GPU of this source, or nil. The caller holds the lock.
+// deviceByUUID returns the GPU with a UUID, or nil if its MIG instances are not managed by this Source. The caller holds the lock.
 func (s *Source) deviceByUUID(uuid string) *device {
 	for _, d := range s.devices {
 		if d.UUID == uuid {
@@ -197,7 +197,7 @@ func (d *device) listInstances() (c gpuInstances, err error) {
 	return c, err
 }
 
-// closedError returns ErrClosed with the reason why a GPU is not open.
+// closedError returns ErrClosed with the reason why the MIG instances of a GPU are not known yet.
 func (d *device) closedError() error {
 	if d.openErr == nil {
 		return ErrClosed
