@@ -20,21 +20,21 @@ type migSimulation struct {
 	policy    migPolicy
 	free      []pipeline.Slice
 	gpus      map[string]*gpuActivity // by slice
-	mig       float64                 // seconds in which MIG instances worked, summed over them
+	mig       float64                 // seconds in which MIG instances worked, summed over all
 	functions []*migFunction
-	node      *residency.Node // the slices that are shared in turn; nil if none ever is
+	node      *residency.Node // the slices that functions share in turn; nil if the policy shares none
 	shared    map[string]pipeline.Slice
 	ids       int
 	err       error
-	scarce    bool // a function wants slices and there are none
+	scarce    bool // some function lacks slices
 }
 
 // migPolicy holds the settings in which the policies on MIG instances differ.
 type migPolicy struct {
-	pipelines    bool // functions may be cut, slices shared in turn, and pipelines migrate
+	pipelines    bool // functions may be split, slices shared in turn, and pipelines migrated
 	refuses      bool // requests that cannot be in time are refused, instead of served after all others
 	consolidates bool // requests go to GPUs that work already, as long as slices are not scarce
-	candidates   int  // among how many partitions that fit the best is taken
+	candidates   int  // number of partitions that fit from which the best is chosen
 }
 
 // keepAlive is the time after which an unused instance with slices of its own is removed by policies that do not share slices. The value

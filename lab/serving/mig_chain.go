@@ -23,7 +23,7 @@ type migInstance struct {
 	since       time.Duration
 	lastUsed    time.Duration
 	use         residency.Meter
-	replaces    *migInstance // retires when this one is ready (FF-63)
+	replaces    *migInstance // retires when this one is ready
 }
 
 // stageWork is the interval in which one slice works on a request, relative to the time at which the request enters the pipeline.

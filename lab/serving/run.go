@@ -1,3 +1,18 @@
+// Package serving simulates the serving of inference requests on GPUs under several policies, and counts which deadlines each policy
+// misses and which resources it uses.
+//
+// All policies get the same requests, profiles and hardware and differ in their rules alone. gshare's rules are those of its packages
+// scaling, batching, packing, planning, and pipeline with residency and routing. Time is virtual. There are three simulations:
+//
+//   - Whole GPUs that instances share. A batch takes its profiled time for its size and SMs, which change with what else runs on the
+//     GPU. Instances take time to load. Reserved SMs are charged, and used ones where those are more.
+//   - GPUs with MIG instances. A request passes through the stages of an instance; slices are exclusive, or functions share them in
+//     turn and are loaded from host memory or storage. Under all policies, requests that cannot meet their deadline wait behind others
+//     or are refused.
+//   - Functions of a provider that are paid per call, grouped and sized by a plan. They are always loaded, and unlimited in number.
+//     Execution times are random, with the profile's mean and p99.
+//
+// Not simulated are the network, failures, and varying execution times on shares and slices, whose public profiles contain none.
 package serving
 
 import (
@@ -8,6 +23,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/planning"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
 // maxInstances is the maximum number of instances of a function. It is so high that only the GPUs limit them.
@@ -82,4 +98,68 @@ const nano = 1e-9
 // price returns the price of GPU time and memory, in units of the currency.
 func (p *priceList) price(gpuSeconds, gbSeconds float64) float64 {
 	return nano * (float64(p.book.Slice)*gpuSeconds + float64(p.book.SliceMemory)*gbSeconds)
+}
+
+// simulation is a simulated system that serves requests under one policy.
+type simulation interface {
+	arrive(request int32)
+	everySecond() error // is over
+	finish(prices *priceList, r *Result)
+}
+
+// Policy is a named way to serve requests.
+type Policy struct {
+	Name string
+	make constructor
+}
+
+// Policies returns gshare's policy first, then those of the papers that it builds on and their baselines.
+func Policies() []Policy {
+	whole := []planning.Mode{planning.CPU, planning.GPU}
+	cut := append(whole, planning.Partitioned)
+	return []Policy{
+		{"gshare", byHardware(
+			onShares(sharePolicy{elastic: true, retains: true, urgent: true}),
+			onMIG(migPolicy{pipelines: true, refuses: true, consolidates: true, candidates: 4}),
+			onPlan(cut, planWithinGPUTime))},
+		{"eager", onShares(sharePolicy{scaling: scaling.Policy{Window: 10 * time.Second, Out: 1, In: 9}})},
+		{"keepalive", onShares(sharePolicy{scaling: scaling.Policy{Window: time.Minute, Out: 1, In: 59}})},
+		{"lazy", onShares(sharePolicy{elastic: true})},
+		{"monolithic", onMIG(migPolicy{})},
+		{"pipelined", onMIG(migPolicy{pipelines: true})},
+		{"harmonybatch", onPlan(whole, planning.HarmonyBatch)},
+		{"pamba", onPlan(cut, planning.Phases)},
+	}
+}
+
+// constructor is a function that returns the simulated system of a policy for an input.
+type constructor func(in *Input, c *clock, r *record) (simulation, error)
+
+// byHardware returns a constructor that simulates the first kind of hardware in the input: whole GPUs, MIG instances, or functions billed
+// per call.
+func byHardware(shares, migs, calls constructor) constructor {
+	return func(in *Input, c *clock, r *record) (simulation, error) {
+		switch {
+		case in.GPUs > 0:
+			return shares(in, c, r)
+		case len(in.MIG.GPUs) > 0:
+			return migs(in, c, r)
+		}
+		return calls(in, c, r)
+	}
+}
+
+func onShares(p sharePolicy) constructor {
+	p.scaling.Max = maxInstances
+	return func(in *Input, c *clock, r *record) (simulation, error) { return newShareSimulation(in, c, r, p) }
+}
+
+func onMIG(p migPolicy) constructor {
+	return func(in *Input, c *clock, r *record) (simulation, error) { return newMIGSimulation(in, c, r, p) }
+}
+
+func onPlan(modes []planning.Mode, plan planFunc) constructor {
+	return func(in *Input, c *clock, r *record) (simulation, error) {
+		return newCallSimulation(in, c, r, modes, plan)
+	}
 }

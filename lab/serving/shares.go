@@ -19,18 +19,18 @@ type shareSimulation struct {
 	meter     usageMeter
 	packer    packing.Packer
 	slices    []packing.Slice
-	node      *packing.Node // of all GPUs, with who is on them
+	node      *packing.Node // all GPUs, with the shares of the instances on them
 	gpus      []*gpu
 	functions []*sharedFunction
 
-	changed bool // node is not of the instances as they are
+	changed bool // since node was computed
 }
 
 // sharePolicy holds the settings in which the policies on shared GPUs differ.
 type sharePolicy struct {
 	scaling scaling.Policy
-	elastic bool // a limit of twice the request (DI-19), or none above it
-	retains bool // instances that are not needed are demoted step by step, or deleted
+	elastic bool // a limit of twice the request, otherwise a limit equal to it
+	retains bool // instances that are not needed are demoted step by step, otherwise deleted
 	urgent  bool // queue by deadline, with refusals and batches as large as the deadline allows
 }
 

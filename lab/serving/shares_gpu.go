@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -143,8 +144,8 @@ type instance struct {
 	most          int // requests in a batch
 
 	ready     bool // loaded
-	leaving   bool // takes no more batches
-	deployed  bool // the scaler counts on it
+	leaving   bool // runs no more batches
+	deployed  bool // counted by the autoscaler
 	residency scaling.Residency
 	since     time.Duration // of the residency
 	lastUsed  time.Duration
@@ -152,11 +153,11 @@ type instance struct {
 
 	batch   []int32 // that runs
 	began   time.Duration
-	done    float64 // part of it that is done
+	done    float64 // fraction of the batch that is done
 	sm      share.PerMille
 	takes   time.Duration // the whole batch, on sm
-	target  time.Duration // that the batch may take: SMs beyond what that needs are not asked for
-	planned int           // counts plans of its end, so that one made before is not believed
+	target  time.Duration // that the batch may take; it gets no more SMs than that requires
+	planned int           // counts the scheduled ends of batches, so that an outdated one is ignored
 }
 
 // reservedSMs returns the SMs that are reserved for the instance, or minSM if it reserves none.
@@ -169,3 +170,79 @@ func (i *instance) reservedSMs() share.PerMille {
 
 // minSM is the least number of SMs, in per mille, of an instance that reserves none, so that it makes progress.
 const minSM share.PerMille = 10
+
+// podOf returns a pod that requests the share, for package packing to place.
+func (w *shareSimulation) podOf(s share.Share) *packing.Pod {
+	terms := share.Terms{Isolation: share.MPS, Slice: share.WholeGPU, Enforcement: share.Strict, Priority: share.SLO}
+	if w.policy.elastic {
+		terms.Isolation = share.Elastic
+	}
+	return &packing.Pod{Request: share.Request{Terms: terms, Containers: []share.Container{{VGPUs: 1, Share: s}}}}
+}
+
+// occupiedNode returns the GPUs as a node of package packing on which all instances except the given one reserve their shares.
+func (w *shareSimulation) occupiedNode(without *instance) *packing.Node {
+	if without == nil && !w.changed {
+		return w.node
+	}
+	node := packing.NewNode("node", w.slices, 0, 0)
+	for at, g := range w.gpus {
+		for _, i := range g.residents {
+			if i == without {
+				continue
+			}
+			pod := w.podOf(i.reservation())
+			node.Take(w.packer.Rules.Model, pod, packing.Plan{{{Slice: at, Class: pod.Request.Terms.Isolation}}})
+		}
+	}
+	if without == nil {
+		w.node, w.changed = node, false
+	}
+	return node
+}
+
+// reservation returns the share that the instance reserves on its GPU.
+func (i *instance) reservation() share.Share {
+	s := i.configuration.Share
+	s.SMRequest = i.reservedSMs()
+	return s
+}
+
+// findGPU returns the index of a GPU with capacity for a share. It evicts idle instances that reserve no SMs, the least recently used
+// first, until the share fits, and returns false if it never does.
+func (w *shareSimulation) findGPU(s share.Share) (gpu int, ok bool) {
+	for {
+		plan, _, refusal := w.packer.Place(w.occupiedNode(nil), w.podOf(s))
+		if refusal == packing.Admitted {
+			return plan[0][0].Slice, true
+		}
+		if !w.evictLeastRecentlyUsed() {
+			return 0, false
+		}
+	}
+}
+
+// evictLeastRecentlyUsed moves the least recently used idle instance without reserved SMs to host memory. It reports whether there was
+// one.
+func (w *shareSimulation) evictLeastRecentlyUsed() bool {
+	var victim *instance
+	for _, g := range w.gpus {
+		for _, i := range g.residents {
+			if i.residency == scaling.Shared && i.ready && i.batch == nil && (victim == nil || i.lastUsed < victim.lastUsed) {
+				victim = i
+			}
+		}
+	}
+	if victim == nil {
+		return false
+	}
+	victim.function.moveToHost(victim)
+	return true
+}
+
+// canReserveSMs reports whether an instance that holds only memory can reserve SMs again on its GPU.
+func (w *shareSimulation) canReserveSMs(i *instance) bool {
+	pod := w.podOf(i.configuration.Share)
+	plan := packing.Plan{{{Slice: i.at, Class: pod.Request.Terms.Isolation}}}
+	return w.packer.Admits(w.occupiedNode(i), pod, plan)
+}

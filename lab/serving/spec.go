@@ -34,12 +34,12 @@ type GPUGroup struct {
 type FunctionSpec struct {
 	Name      string  `json:"name"`
 	SLO       float64 `json:"slo"`      // or
-	SLOScale  float64 `json:"sloScale"` // of the time of all nodes on the smallest slices that hold them (FF-70)
+	SLOScale  float64 `json:"sloScale"` // of the time of all nodes on the smallest slices that hold them
 	LoadCold  float64 `json:"loadCold"`
 	LoadWarm  float64 `json:"loadWarm"`
 	MemoryMiB int64   `json:"memoryMiB"`
 
-	Series int     `json:"series"` // of the trace, the busiest is 0; -1 is the sum of all; beyond the last it begins anew
+	Series int     `json:"series"` // of the trace, the busiest is 0; -1 is the sum of all; beyond the last it starts again
 	Scale  float64 `json:"scale"`  // requests for each of the trace; 1 if left out
 	Shift  float64 `json:"shift"`  // part of the trace after which the function begins
 
@@ -53,8 +53,8 @@ type NodeSpec struct {
 	Name      string         `json:"name"`
 	After     []string       `json:"after"` // the node before, if left out
 	Table     string         `json:"table"` // a table of ReadSlices
-	Batch     int            `json:"batch"` // of the table, for one request
+	Batch     int            `json:"batch"` // batch size of the table that stands for one request
 	MemoryMiB int64          `json:"memoryMiB"`
 	Chance    share.PerMille `json:"chance"`
-	NotOn     []string       `json:"notOn"` // profiles on which it does not run, whatever the table says
+	NotOn     []string       `json:"notOn"` // MIG profiles on which it does not run, even if the table lists them
 }

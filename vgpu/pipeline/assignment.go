@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -56,19 +57,18 @@ func (a Assignment) overhead() float64 {
 //
 // The error is ErrNoFit, ErrRate, ErrSLO, or a *share.FieldError.
 func (r *Ranking) Assign(free []Slice, d Demand) (Assignment, error) {
-	if err := d.validate(); err != nil {
-		return Assignment{}, err
-	}
-	byKind, err := r.groupByKind(free)
-	if err != nil {
-		return Assignment{}, err
-	}
-	return r.bestAssignment(r.partitions, byKind, d)
+	return r.bestAssignment(r.partitions, free, d)
 }
 
 // Monolithic is like Assign, but runs the whole function on one slice. The schedulers ESG and INFless assign functions so, and it finds
 // the slice to which a pipeline can migrate.
 func (r *Ranking) Monolithic(free []Slice, d Demand) (Assignment, error) {
+	at := slices.IndexFunc(r.partitions, func(p rankedPartition) bool { return p.Monolithic() })
+	return r.bestAssignment(r.partitions[max(at, 0):at+1], free, d)
+}
+
+// bestAssignment returns the assignment of least overhead among the first d.Candidates of the given partitions that fit the free slices.
+func (r *Ranking) bestAssignment(partitions []rankedPartition, free []Slice, d Demand) (Assignment, error) {
 	if err := d.validate(); err != nil {
 		return Assignment{}, err
 	}
@@ -76,16 +76,6 @@ func (r *Ranking) Monolithic(free []Slice, d Demand) (Assignment, error) {
 	if err != nil {
 		return Assignment{}, err
 	}
-	for i, p := range r.partitions {
-		if p.Monolithic() {
-			return r.bestAssignment(r.partitions[i:i+1], byKind, d)
-		}
-	}
-	return Assignment{}, ErrNoFit
-}
-
-// bestAssignment returns the assignment of least overhead among the first d.Candidates partitions that fit the free slices.
-func (r *Ranking) bestAssignment(partitions []rankedPartition, byKind [][]Slice, d Demand) (Assignment, error) {
 	var best Assignment
 	found, closest := 0, ErrNoFit
 	for i := range partitions {
@@ -123,7 +113,7 @@ type Demand struct {
 	Queue time.Duration // expected time that a request waits before it starts
 	Rate  float64       // requests a second that the instance has to sustain; 0 means any
 	// Candidates is the number of fitting partitions, in the order of the ranking, whose assignments are compared (U7). 0 and 1
-	// select the first one that fits, as in the paper (FF-34).
+	// select the first one that fits, as in the paper of FluidFaaS.
 	Candidates int
 }
 

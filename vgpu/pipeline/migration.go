@@ -13,7 +13,7 @@ type Running struct {
 	ID         int // unique on the node
 	Ranking    *Ranking
 	Assignment Assignment
-	Demand     Demand // Rate is the present one
+	Demand     Demand // its Rate is the present one
 }
 
 // Migration is a proposal to replace a pipeline by an instance of the whole function on one slice.
@@ -21,7 +21,7 @@ type Migration struct {
 	Instance int        // the pipeline's ID
 	To       Assignment // of the new instance; the pipeline keeps its slices until it has ended
 	// Utilisation is the part of time for which the slice is busy at the present rate. If it is low, the new instance can share
-	// the slice with others (FF-64).
+	// the slice with others.
 	Utilisation share.PerMille
 }
 
@@ -66,7 +66,7 @@ func isNoFit(err error) bool {
 type Phase string
 
 // A migration starts the new instance while the pipeline serves, routes new requests to it once it is ready, and ends the
-// pipeline after its last request. If the new instance fails before it is ready, the pipeline goes on serving.
+// pipeline after its last request. If the new instance fails before it is ready, the pipeline keeps serving.
 const (
 	Starting  Phase = "starting"
 	Draining  Phase = "draining" // the pipeline finishes its requests; the new instance gets all others

@@ -94,7 +94,7 @@ func (r *Ranking) rankPartition(g *graph, stages [][]nodeSet, known map[nodeSet]
 				return rankedPartition{}, false
 			}
 			stage, fits = append(stage, part), append(fits, f)
-			slowest = max(slowest, f.expected[kind]) // parts at the same time count by their maximum (FF-32)
+			slowest = max(slowest, f.expected[kind]) // parts at the same time count by their maximum
 		}
 		p.Stages, p.times, times = append(p.Stages, stage), append(p.times, fits), append(times, slowest)
 	}

@@ -13,10 +13,10 @@ type Group struct {
 	Applications []Application   `json:"applications"` // by SLO, then rate, then name
 	Config       Config          `json:"config"`
 	P99          profile.Seconds `json:"p99"`             // of a batch's execution
-	Cost         Cost            `json:"nanoPerSecond"`   // of money
-	Sizes        []Size          `json:"sizes,omitempty"` // by batch-1: what runs a batch that is not full. None: Config
+	Cost         Cost            `json:"nanoPerSecond"`   // nano-units of currency
+	Sizes        []Size          `json:"sizes,omitempty"` // by batch-1: the configuration that runs a batch that is not full; if empty, Config
 
-	Timeouts []profile.Seconds `json:"timeouts"` // of each application's requests, before a batch must start (P7)
+	Timeouts []profile.Seconds `json:"timeouts"` // how long requests of each application may wait for a batch
 }
 
 // Rate returns the sum of the arrival rates of all applications, in requests per second.
@@ -30,9 +30,9 @@ func (g *Group) Rate() float64 {
 
 // demand holds what a group of applications requires of its configuration: the tightest SLO, the total rate and the equivalent timeout.
 type demand struct {
-	slo     profile.Seconds // the tightest (PA-18)
+	slo     profile.Seconds // of the application with the tightest one
 	rate    float64
-	timeout profile.Seconds // equivalent to the SLOs, were execution instant
+	timeout profile.Seconds // equivalent to the SLOs of all applications, if executions took no time
 }
 
 // maxP99 returns the highest p99 latency with which batches of a size meet the SLOs. A request waits at most its SLO less the p99. The
@@ -53,10 +53,10 @@ func newDemand(sorted []Application) demand {
 // choice is the configuration that a provisioner selects for a group of applications, with its latency and cost.
 type choice struct {
 	config    *Config // nil if nothing is fast enough
-	instances int     // held
+	instances int     // of a reserved share
 	latency   profile.Latency
-	cost      Cost   // a second; infinite if nothing is fast enough (PA-46)
-	sizes     []Size // of menus
+	cost      Cost   // a second; infinite if nothing is fast enough
+	sizes     []Size // by batch-1, from an expectedProvisioner
 }
 
 func (c choice) feasible() bool { return c.config != nil }

@@ -13,12 +13,12 @@ import (
 // reservedOption is a configuration of a GPU share that is reserved and paid by the second, busy or not. It has no pointers, because
 // thousands of them are sorted.
 type reservedOption struct {
-	config     int32 // of those held
+	config     int32 // index into options.configs
 	latency    profile.Latency
 	reply      profile.Seconds // from arrival to answer, at the p99
 	capacity   float64         // requests a second, of one instance
 	cost       Cost            // a second, of one instance
-	perRequest Cost            // of one request, if the instance is as busy as it may be
+	perRequest Cost            // of one request, if the instance serves its full capacity
 }
 
 // roundLimits are the planned values for the number of consecutive batches, including its own, within which a request on a reserved share

@@ -2,9 +2,12 @@ package planning
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // option is a configuration that is paid per batch, with its latency and cost.
@@ -19,8 +22,8 @@ type option struct {
 // configuration exactly.
 type options struct {
 	byBatch  [][]option       // by batch-1; p99 ascending, cost descending
-	reserved []reservedOption // by cost; none as fast, as able and as cheap as another
-	configs  []Config         // of those held
+	reserved []reservedOption // by cost; none equals another in reply time, capacity and cost
+	configs  []Config         // of the reserved options
 }
 
 func newOptions(m *profile.Model, in *Input, modes []Mode) *options {
@@ -42,7 +45,7 @@ func newOptions(m *profile.Model, in *Input, modes []Mode) *options {
 	}
 	for b := range o.byBatch {
 		in.objective.setQuantile(o.byBatch[b])
-		o.byBatch[b] = paretoOptions(o.byBatch[b])
+		o.byBatch[b] = paretoFront(o.byBatch[b])
 	}
 	return o
 }
@@ -56,25 +59,28 @@ func (o *options) add(all []option) {
 	}
 }
 
-// paretoOptions returns the options that no other beats in both p99 latency and cost.
-func paretoOptions(all []option) []option {
-	slices.SortFunc(all, func(a, b option) int {
-		return fasterThenCheaper(a.latency, b.latency, a.cost, b.cost)
+func (x option) p99AndCost() (profile.Seconds, Cost)     { return x.latency.P99, x.cost }
+func (x allocation) p99AndCost() (profile.Seconds, Cost) { return x.latency.P99, x.cost }
+
+// paretoFront returns the elements that no other beats in both p99 latency and cost: p99 ascending, cost descending.
+func paretoFront[T interface {
+	p99AndCost() (profile.Seconds, Cost)
+}](all []T) []T {
+	slices.SortFunc(all, func(a, b T) int {
+		p99A, costA := a.p99AndCost()
+		p99B, costB := b.p99AndCost()
+		if p99A != p99B {
+			return cmp.Compare(p99A, p99B)
+		}
+		return cmp.Compare(costA, costB)
 	})
-	kept := all[:0]
+	kept, least := all[:0], Cost(0)
 	for _, x := range all {
-		if len(kept) == 0 || x.cost < kept[len(kept)-1].cost {
-			kept = append(kept, x)
+		if _, cost := x.p99AndCost(); len(kept) == 0 || cost < least {
+			kept, least = append(kept, x), cost
 		}
 	}
 	return kept
-}
-
-func fasterThenCheaper(a, b profile.Latency, costA, costB Cost) int {
-	if a.P99 != b.P99 {
-		return cmp.Compare(a.P99, b.P99)
-	}
-	return cmp.Compare(costA, costB)
 }
 
 // cpuOptions returns the configurations on vCPUs for all function sizes and batch sizes, with their cost (PAMBA, eq. 4.12).
@@ -111,3 +117,75 @@ func gpuOptions(m *profile.GPU, in *Input) []option {
 	}
 	return all
 }
+
+// Mode is a way to execute a model: on what resources, and how they are billed.
+type Mode string
+
+// The modes. Profiles and prices determine which is cheaper or faster (P22).
+const (
+	CPU         Mode = "cpu"         // the whole model in one function on vCPUs
+	GPU         Mode = "gpu"         // the whole model in one function that buys some GB of a GPU
+	Partitioned Mode = "partitioned" // stages of parallel functions on vCPUs
+	Share       Mode = "share"       // the whole model on gshare shares that are reserved, not paid per call
+)
+
+// Modes returns all modes.
+func Modes() []Mode { return []Mode{CPU, GPU, Partitioned, Share} }
+
+func has(m *profile.Model, mode Mode) bool {
+	switch mode {
+	case CPU:
+		return m.CPU != nil
+	case GPU:
+		return m.GPU != nil
+	case Partitioned:
+		return m.Partitioned != nil
+	case Share:
+		return m.Share != nil
+	}
+	return false
+}
+
+// onGPU reports whether the mode needs a GPU.
+func (m Mode) onGPU() bool { return m == GPU || m == Share }
+
+// Config is a mode with its resources and the maximum batch size. Fields of other modes are zero.
+type Config struct {
+	Mode  Mode `json:"mode"`
+	Batch int  `json:"batch"` // the most requests in a batch
+
+	CPU       profile.MilliCPU     `json:"milliCPU,omitempty"`  // of the function
+	Memory    share.Bytes          `json:"memory,omitempty"`    // of the function, or of the share, on the device
+	GPUGB     int                  `json:"gpuGB,omitempty"`     // of the card
+	Workers   [][]profile.MilliCPU `json:"workers,omitempty"`   // by stage
+	SM        share.PerMille       `json:"sm,omitempty"`        // of the share
+	Quota     share.PerMille       `json:"quota,omitempty"`     // of the share
+	Instances int                  `json:"instances,omitempty"` // of a reserved share; 0 if functions are paid per call
+}
+
+// String returns the resources as text, such as "0.5 vCPU, 512 MiB".
+func (c Config) String() string {
+	switch c.Mode {
+	case CPU:
+		return fmt.Sprintf("%s vCPU, %d MiB", vcpus(c.CPU), c.Memory/share.MiB)
+	case GPU:
+		return fmt.Sprintf("%d GB of a GPU", c.GPUGB)
+	case Partitioned:
+		return "vCPU " + stages(c.Workers)
+	}
+	return fmt.Sprintf("%d x %s SM x %s time, %d MiB", c.Instances, c.SM.Percent(), c.Quota.Percent(), c.Memory/share.MiB)
+}
+
+func stages(workers [][]profile.MilliCPU) string {
+	var text []string
+	for _, stage := range workers {
+		var parts []string
+		for _, c := range stage {
+			parts = append(parts, vcpus(c))
+		}
+		text = append(text, strings.Join(parts, "+"))
+	}
+	return strings.Join(text, " | ")
+}
+
+func vcpus(c profile.MilliCPU) string { return fmt.Sprintf("%g", float64(c)/1000) }

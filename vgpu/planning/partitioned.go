@@ -89,7 +89,7 @@ func addMasterCost(stages [][]allocation, master Cost) [][]allocation {
 		for i := range out[s] {
 			out[s][i].cost += master * Cost(out[s][i].latency.Mean)
 		}
-		out[s] = paretoAllocations(out[s])
+		out[s] = paretoFront(out[s])
 	}
 	return out
 }
@@ -101,7 +101,7 @@ func workerAllocations(w *profile.CPU, batch int, in *Input) []allocation {
 			all = append(all, allocation{[]profile.MilliCPU{c}, w.Latency(batch, c), cost})
 		}
 	}
-	return paretoAllocations(all)
+	return paretoFront(all)
 }
 
 // cheapestWorkers returns the allocation that gives each worker its cheapest size within the p99 bound, and false if a worker has none.
@@ -123,20 +123,6 @@ func cheapestWorkers(workers [][]allocation, bound profile.Seconds) (allocation,
 		joint.cost += x.cost
 	}
 	return joint, true
-}
-
-// paretoAllocations returns the allocations that no other beats in both p99 latency and cost: p99 ascending, cost descending.
-func paretoAllocations(all []allocation) []allocation {
-	slices.SortFunc(all, func(a, b allocation) int {
-		return fasterThenCheaper(a.latency, b.latency, a.cost, b.cost)
-	})
-	kept := all[:0]
-	for _, x := range all {
-		if len(kept) == 0 || x.cost < kept[len(kept)-1].cost {
-			kept = append(kept, x)
-		}
-	}
-	return kept
 }
 
 // p99Steps is the number of steps into which the range of p99 latencies, from the fastest to the cheapest allocations, is divided. The

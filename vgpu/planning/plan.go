@@ -13,7 +13,7 @@ import (
 // Plan is a partition of the applications into groups with their configurations.
 type Plan struct {
 	Groups     []Group      `json:"groups"`
-	Infeasible []Infeasible `json:"infeasible,omitempty"` // applications that no configuration is fast enough for (PA-46)
+	Infeasible []Infeasible `json:"infeasible,omitempty"` // applications that no configuration is fast enough for
 	Cost       Cost         `json:"nanoPerSecond"`        // of all groups
 }
 

@@ -2,6 +2,7 @@ package planning
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/gshare-dev/gshare/vgpu/profile"
@@ -14,14 +15,14 @@ type Template struct {
 	Workers []int // of each stage
 	Latency profile.Seconds
 	Cost    Cost        // of a request, at the reference size
-	Memory  share.Bytes // that the largest function needs (PA-67)
+	Memory  share.Bytes // that the largest function needs
 }
 
 // Templates holds the three partitions among which Cut decides for a model.
 type Templates struct {
-	Whole   Template // not cut: one function (may need more memory than one has)
-	Fastest Template // as Gillis cuts: least latency (PA-32, eq. 4.15), then least cost
-	Chosen  Template // at most Slack slower, and never dearer
+	Whole   Template // not split: one function, even if it needs more memory than a function has
+	Fastest Template // least latency, as Gillis splits models (PAMBA, eq. 4.15), then least cost
+	Chosen  Template // at most CutParameters.Slack slower than Fastest
 }
 
 // Cut returns the templates (partitions into stages) of a model. Among those nearly as fast as the fastest, Chosen saves the most latency
@@ -69,4 +70,107 @@ func chooseTemplate(candidates []Template, whole Template) Template {
 // its epsilon). The template must cost more than the whole model.
 func score(p, whole Template) float64 {
 	return float64(whole.Latency-p.Latency) / float64(p.Cost-whole.Cost)
+}
+
+// Layer is a layer of a model, or a block of layers that is never split over stages.
+type Layer struct {
+	Name    string          `json:"name"`
+	Work    profile.Seconds `json:"work"`    // on one function of the reference size
+	Weights share.Bytes     `json:"weights"` // bytes
+	Output  share.Bytes     `json:"output"`  // bytes, for the next layer
+	// Halo is the part of the layer's input, from 0 to 1, that a worker needs beyond its own piece: two rows of 56, say,
+	// for a 3 x 3 convolution on a side of 56. Layers before it in the same stage compute that part again on each worker.
+	Halo float64 `json:"halo,omitempty"`
+}
+
+// Chain is a model as a sequence of layers, for splitting it into stages.
+type Chain struct {
+	Input  share.Bytes `json:"input"` // bytes
+	Layers []Layer     `json:"layers"`
+}
+
+// Bounds of a chain.
+const (
+	maxLayers = 200
+	maxWork   = 1e6
+)
+
+// Validate returns a *share.FieldError that names the first invalid field of the chain, or nil.
+func (c *Chain) Validate() error {
+	switch {
+	case len(c.Layers) == 0 || len(c.Layers) > maxLayers:
+		return share.Invalid("layers", "%d of them; want 1 to %d", len(c.Layers), maxLayers)
+	case c.Input < 0 || c.Input > share.MaxMemory:
+		return share.Invalid("input", "%d is outside 0 to %d bytes", c.Input, share.MaxMemory)
+	}
+	for i, l := range c.Layers {
+		if err := l.validate(); err != nil {
+			return profile.WithinField(fmt.Sprintf("layers[%d]", i), err)
+		}
+	}
+	return nil
+}
+
+func (l *Layer) validate() error {
+	const most = share.MaxMemory / maxLayers // so that sums do not overflow
+	switch {
+	case !(l.Work > 0 && l.Work <= maxWork): // NaN too
+		return share.Invalid("work", "%v is not above 0 and at most %g s", float64(l.Work), float64(maxWork))
+	case l.Weights < 0 || l.Weights > most:
+		return share.Invalid("weights", "%d is outside 0 to %d bytes", l.Weights, most)
+	case l.Output < 0 || l.Output > most:
+		return share.Invalid("output", "%d is outside 0 to %d bytes", l.Output, most)
+	case !(l.Halo >= 0 && l.Halo <= 1):
+		return share.Invalid("halo", "%v is outside 0 to 1", l.Halo)
+	}
+	return nil
+}
+
+// CutParameters holds the resources, prices and limits by which Cut splits a model into stages.
+type CutParameters struct {
+	Prices   Book
+	Platform Platform
+
+	CPU        profile.MilliCPU // reference size: of the functions of all stages, and of the whole model's
+	Master     profile.Master
+	MaxStages  int
+	MaxWorkers int             // of a stage
+	Call       profile.Seconds // to start a worker; the master starts those of a stage one after another
+	Bandwidth  float64         // bytes a second, between the master and all workers of a stage together
+	MaxTime    profile.Seconds // that a function may run
+	// Gain is δ: the part of the whole model's latency that a template must save.
+	Gain float64
+	// Slack is how much slower than the fastest template another may be, as a part.
+	Slack float64
+}
+
+// DefaultCutParameters returns default parameters for splitting a model into stages, with the given prices and platform.
+func DefaultCutParameters(prices Book, platform Platform) CutParameters {
+	return CutParameters{ // P13
+		Prices: prices, Platform: platform, CPU: 2000, Master: profile.Master{CPU: 100, MemoryMiB: 128},
+		MaxStages: 8, MaxWorkers: 16, Call: 0.005, Bandwidth: 100e6, MaxTime: 600, Gain: 0.05, Slack: 0.05,
+	}
+}
+
+// Validate returns a *share.FieldError that names the first parameter out of bounds, or nil.
+func (c *CutParameters) Validate() error {
+	switch {
+	case c.CPU < c.Platform.MinCPU || c.CPU > c.Platform.MaxCPU:
+		return share.Invalid("milliCPU", "%d is outside %d to %d", c.CPU, c.Platform.MinCPU, c.Platform.MaxCPU)
+	case c.MaxStages < 1 || c.MaxStages > 64:
+		return share.Invalid("maxStages", "%d is outside 1 to 64", c.MaxStages)
+	case c.MaxWorkers < 1 || c.MaxWorkers > 64:
+		return share.Invalid("maxWorkers", "%d is outside 1 to 64", c.MaxWorkers)
+	case !(c.Call >= 0 && c.Call <= 60):
+		return share.Invalid("call", "%v is outside 0 to 60 s", float64(c.Call))
+	case !(c.Bandwidth >= 1 && c.Bandwidth <= 1e15):
+		return share.Invalid("bandwidth", "%v is outside 1 to 1e+15 bytes a second", c.Bandwidth)
+	case !(c.MaxTime > 0 && c.MaxTime <= MaxSLO):
+		return share.Invalid("maxTime", "%v is not above 0 and at most %d s", float64(c.MaxTime), MaxSLO)
+	case !(c.Gain >= 0 && c.Gain < 1):
+		return share.Invalid("gain", "%v is outside 0 to 1", c.Gain)
+	case !(c.Slack >= 0 && c.Slack <= 100):
+		return share.Invalid("slack", "%v is outside 0 to 100", c.Slack)
+	}
+	return nil
 }

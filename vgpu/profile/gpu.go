@@ -25,8 +25,8 @@ func timeSliced(exclusive, own, others Seconds, p99 Linear) Latency {
 
 // GPU is the latency model of a whole model in one function that buys some GB of a card's memory and the same fraction of its time.
 type GPU struct {
-	Exclusive  Linear  `json:"exclusive"` // seconds over the batch, alone on the card (PA-12, eq. 4.3)
-	Tail       Linear  `json:"tail"`      // p99 over the worst case, where the card is shared (PA-14, eq. 4.5)
+	Exclusive  Linear  `json:"exclusive"` // seconds over the batch, alone on the card (PAMBA, eq. 4.3)
+	Tail       Linear  `json:"tail"`      // p99 over the worst case, where the card is shared (PAMBA, eq. 4.5)
 	CardGB     int     `json:"cardGB"`    // memory of the card, in the unit in which it is sold (P8)
 	TimeSlice  Seconds `json:"timeSlice"` // for each GB in turn
 	Memory     Linear  `json:"memoryMiB"` // of the card, over the batch

@@ -1,7 +1,7 @@
 // Package scaling decides how many instances of a function run, in which configurations, and in which residency each is.
 //
 // FaST-GShare's Algorithm 1 chooses the configurations to add and the instances to remove; Dilu's lazy window chooses the moment,
-// so that replicas do not flap (F10): short bursts are left to vertical scaling inside the existing shares (DI-07).
+// so that replicas do not flap: short bursts are left to vertical scaling inside the existing shares.
 // Instances are removed gradually, through the states of FluidFaaS: an instance becomes Shared, then Warm, and is deleted last.
 // Until it is deleted it is the first to be promoted again.
 //
@@ -20,7 +20,7 @@ import (
 // Action is a kind of change that the autoscaler makes to an instance.
 type Action string
 
-// Create and Delete are the "+" and "-" of FaST-GShare's Algorithm 1 (FG-97). Promote and Demote change an instance's residency.
+// Create and Delete are the "+" and "-" of FaST-GShare's Algorithm 1. Promote and Demote change an instance's residency.
 const (
 	Create  Action = "create"
 	Promote Action = "promote"

@@ -9,15 +9,15 @@ import (
 
 // Policy configures how one function scales. Fields that are zero take their defaults, except Min.
 type Policy struct {
-	Window time.Duration // span of the samples that are counted (DI-80); default 40 s
+	Window time.Duration // span of the samples that are counted; default 40 s
 	Period time.Duration // least time between samples; default 1 s
-	Out    int           // number of samples above the throughput that scales out (DI-81, D23); default 20
-	In     int           // scale in with more samples than this below the throughput of one instance fewer (DI-82); default 30
+	Out    int           // number of samples above the throughput that scales out; default 20
+	In     int           // scale in with more samples than this below the throughput of one instance fewer; default 30
 
 	Min, Max int // least number of hot instances, and greatest number of all; default 0, which scales to zero, and 10
 
 	SharedFor time.Duration // after which an idle Shared instance becomes Warm; default 30 s (U10)
-	WarmFor   time.Duration // after which an idle Warm instance is deleted (FF-43); default 10 min
+	WarmFor   time.Duration // after which an idle Warm instance is deleted; default 10 min
 
 	Predict  Predictor // default MeanOrTrend
 	Residual Residual  // default LeastArea
@@ -76,3 +76,59 @@ const (
 	maxSamples   = 3600
 	maxInstances = 10_000
 )
+
+// Predictor is a function that forecasts the load a few sampling periods ahead from the samples of the last window, which are ordered
+// from the oldest and at least one. The forecast is never negative.
+type Predictor func(samples []Rate) Rate
+
+// MeanOrTrend is the default Predictor: it returns the larger of the samples' mean and their linear trend, so that the forecast follows a
+// rise at once and a fall slowly.
+func MeanOrTrend(samples []Rate) Rate { return max(mean(samples), holtForecast(samples)) } // F9
+
+func mean(samples []Rate) Rate {
+	var sum Rate
+	for _, s := range samples {
+		sum += s / Rate(len(samples)) // the sum of large rates need not be a number
+	}
+	return sum
+}
+
+// Weights of Holt's linear method. The level remembers about five samples and the slope about ten: short against a
+// window of 40, long against the noise of a single second. The look-ahead is a short start of an instance.
+const (
+	levelWeight = 0.3
+	slopeWeight = 0.2
+	lookAhead   = 5 // samples
+)
+
+// holtForecast returns the load expected lookAhead samples after the last one, by Holt's linear method: an exponentially weighted level,
+// extrapolated by an exponentially weighted slope.
+func holtForecast(samples []Rate) Rate {
+	level, slope := samples[0], Rate(0)
+	for _, s := range samples[1:] {
+		last := level
+		level = levelWeight*s + (1-levelWeight)*(level+slope)
+		slope = slopeWeight*(level-last) + (1-slopeWeight)*slope
+	}
+	return max(0, level+lookAhead*slope)
+}
+
+// Variances of the one-dimensional Kalman filter of FaST-GShare's successor, HAS-GPU: of the load's change from sample to sample,
+// and of the measurement.
+const (
+	processVariance     = 1
+	measurementVariance = 10
+)
+
+// Kalman is a Predictor that filters the samples as noisy measurements of a load that changes at random (a Kalman filter with A = H = 1).
+// It follows a step within about ten samples and does not extrapolate.
+func Kalman(samples []Rate) Rate {
+	level, variance := samples[0], Rate(measurementVariance)
+	for _, s := range samples[1:] {
+		variance += processVariance
+		gain := variance / (variance + measurementVariance)
+		level += gain * (s - level)
+		variance *= 1 - gain
+	}
+	return level
+}

@@ -63,10 +63,6 @@ func (form requestTable) request(row *table.Row) (request, error) {
 	return r, err
 }
 
-func parseSeconds(word string, line int, column string) (float64, error) {
-	return parseNumber(word, line, column)
-}
-
 // parseDate parses a timestamp and returns it in seconds since the Unix epoch.
 func parseDate(word string, line int, column string) (float64, error) {
 	at, err := time.Parse("2006-01-02 15:04:05.9999999", word)
@@ -101,16 +97,12 @@ func countPerSecond(all []request) ([]Series, error) {
 		}
 		s.Counts[int(r.at-first)]++
 	}
-	return list(found), nil
-}
-
-func list(found map[string]*Series) []Series {
 	var out []Series
 	for _, s := range found {
 		out = append(out, *s)
 	}
 	slices.SortFunc(out, func(a, b Series) int { return cmp.Compare(a.Name, b.Name) })
-	return out
+	return out, nil
 }
 
 // readMinutes parses a table with one function per line and one column of request counts per minute.

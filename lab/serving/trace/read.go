@@ -34,7 +34,7 @@ func Read(text string) ([]Series, error) {
 	var err error
 	switch {
 	case slices.Contains(columns, "end_timestamp"):
-		all, err = readRequests(text, requestTable{time: "end_timestamp", less: "duration", name: "func", parse: parseSeconds})
+		all, err = readRequests(text, requestTable{time: "end_timestamp", less: "duration", name: "func", parse: parseNumber})
 	case slices.Contains(columns, "TIMESTAMP"):
 		all, err = readRequests(text, requestTable{time: "TIMESTAMP", parse: parseDate})
 	case slices.Contains(columns, "HashFunction"):

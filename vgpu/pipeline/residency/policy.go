@@ -18,13 +18,13 @@ import (
 // the defaults in the comments.
 type Policy struct {
 	Up        share.PerMille // utilisation above which a shared instance is promoted; 600 (U10)
-	Down      share.PerMille // utilisation below which a hot instance is demoted; 300 (FF-41)
+	Down      share.PerMille // utilisation below which a hot instance is demoted; 300
 	Window    time.Duration  // over which utilisation is averaged; 30 s
 	Stay      time.Duration  // minimum time that an instance is hot or shared; 30 s
-	ColdAfter time.Duration  // time without a request after which an instance is deleted; 10 min (FF-43)
+	ColdAfter time.Duration  // time without a request after which an instance is deleted; 10 min
 
 	Host share.Bytes // limit of host memory for evicted data; 0 (U12)
-	// Misses is the part of late requests in the window above which the node needs another slice; 10 (FF-49).
+	// Misses is the part of late requests in the window above which the node needs another slice; 10.
 	Misses share.PerMille
 	// Refuse rejects requests that can no longer meet their deadline, instead of running them after all others (U14).
 	Refuse bool

@@ -3,8 +3,10 @@ package residency
 import (
 	"cmp"
 	"container/heap"
+	"slices"
 	"time"
 
+	"github.com/gshare-dev/gshare/vgpu/pipeline/routing"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -88,4 +90,95 @@ func (d *deadlineHeap) Pop() any {
 	r := (*d)[last]
 	*d = (*d)[:last]
 	return r
+}
+
+// expireRequests moves the requests that can no longer meet their deadline behind all others. If the policy refuses such requests, it
+// removes and returns them instead.
+func (n *Node) expireRequests() []Request {
+	var refused []Request
+	for _, f := range n.active {
+		if len(f.waiting.live) == 0 {
+			continue
+		}
+		execution, load := n.estimateTimes(f)
+		for _, r := range f.waiting.popLate(n.now, execution+load) {
+			if !n.policy.Refuse { // U14
+				heap.Push(&f.waiting.infeasible, r)
+				continue
+			}
+			refused = append(refused, r.Request)
+			n.outcomes.add(n.now, n.policy.Window, r.feasible)
+		}
+	}
+	return refused
+}
+
+// estimateTimes returns the execution and the load time of a function's request if it ran now: on the slice that holds the function's
+// data without a load, or otherwise on the fastest slice.
+func (n *Node) estimateTimes(f *function) (execution, load time.Duration) {
+	if f.on != nil {
+		return f.on.executionTime(f), 0
+	}
+	load, _ = n.loadTime(f)
+	return f.fastest, load
+}
+
+// loadTime returns how long it takes to load a function's data onto a slice, and from where it is loaded.
+func (n *Node) loadTime(f *function) (time.Duration, Source) {
+	if f.on != nil || n.host.has(f) {
+		return f.LoadWarm, Host
+	}
+	return f.LoadCold, Storage
+}
+
+// nextStart returns the most urgent request that can start now, as a function and the slice for it; false if none can.
+func (n *Node) nextStart() (candidate, bool) {
+	pending := n.pendingFunctions()
+	for _, f := range pending {
+		p, ok := n.bestCandidate(f)
+		if !ok {
+			continue
+		}
+		if first, found := n.residentFirst(p, pending); found {
+			return first, true
+		}
+		return p, true
+	}
+	return candidate{}, false
+}
+
+// pendingFunctions returns the functions with waiting requests that may start now, the most urgent first. A function that already runs a
+// request is left out: an instance runs one request at a time.
+func (n *Node) pendingFunctions() []*function {
+	var pending []*function
+	for _, f := range n.active {
+		if !f.running && f.waiting.len() > 0 && f.runs {
+			pending = append(pending, f)
+		}
+	}
+	slices.SortFunc(pending, func(a, b *function) int { return routing.Compare(n.now, n.firstRequest(a), n.firstRequest(b)) })
+	return pending
+}
+
+// firstRequest returns the first waiting request of a function, with the times that it would take now.
+func (n *Node) firstRequest(f *function) routing.Request {
+	r := (*f.waiting.nextHeap())[0]
+	execution, load := n.estimateTimes(f)
+	return routing.Request{ID: r.ID, Deadline: r.Deadline, Execution: execution, Load: load}
+}
+
+// residentFirst returns a function whose data is already on the slice of candidate p, and which can run there first without making p's
+// request late. Without this rule two functions that alternate would be loaded for nearly every request, because the slack of the one
+// that is not loaded includes its load time, so that it always appears more urgent.
+func (n *Node) residentFirst(p candidate, pending []*function) (candidate, bool) {
+	if p.load == 0 {
+		return candidate{}, false
+	}
+	latest := n.firstRequest(p.function).LatestStart()
+	for _, f := range pending {
+		if f.on == p.slice && len(f.waiting.live) > 0 && n.now+p.slice.executionTime(f) <= latest {
+			return candidate{function: f, slice: p.slice, source: Resident}, true
+		}
+	}
+	return candidate{}, false
 }

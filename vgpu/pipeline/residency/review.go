@@ -9,17 +9,17 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Action is a kind of advice that Node.Review gives to its caller.
+// Action is a kind of change that Node.Review advises.
 type Action string
 
 const (
-	Promote Action = "promote" // create a hot instance of the function, then call Promoted
+	Promote Action = "promote" // create a hot instance of the function, then call RemovePromoted
 	End     Action = "end"     // the instance was idle for ColdAfter and has been deleted
 	Grow    Action = "grow"    // add a slice, one that runs the function if that is set
 	Shrink  Action = "shrink"  // remove the slice
 )
 
-// Advice is one action that Node.Review asks of its caller, with the function or the slice concerned.
+// Advice is one change that Node.Review advises, with the function or the slice concerned.
 type Advice struct {
 	Action   Action
 	Function string

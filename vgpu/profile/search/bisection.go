@@ -26,10 +26,7 @@ const (
 // Next returns the next setting to measure: all SMs first, then those of the bisection for the request, then for the limit.
 func (b Bisection) Next(history []Trial) (Setting, bool, error) {
 	_, next, err := b.search(history)
-	if err != nil || next == nil {
-		return Setting{}, false, err
-	}
-	return *next, true, nil
+	return firstOf(next, err)
 }
 
 // Result returns the share that training should request. It returns ErrNoSetting if training does not run on all SMs, ErrUnfinished, or a
@@ -48,10 +45,7 @@ func (b Bisection) Result(history []Trial) (share.Share, error) {
 }
 
 func (b Bisection) search(history []Trial) (found *share.Share, next *Setting, err error) {
-	if err := b.validate(); err != nil {
-		return nil, nil, err
-	}
-	tried, err := index(history)
+	tried, err := index(b, history)
 	if err != nil {
 		return nil, nil, err
 	}

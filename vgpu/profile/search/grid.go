@@ -8,7 +8,7 @@ import (
 // Grid is a strategy that measures all combinations of quota, SM share and batch size, as FaST-GShare does. A trial's quota limit is its
 // quota request. PAMBA's GPU model is fitted to the points with all SMs.
 type Grid struct {
-	SM, Quota []share.PerMille // any granularity (FG-21)
+	SM, Quota []share.PerMille
 	Batches   []int
 	Device    string
 }
@@ -25,10 +25,7 @@ func FaSTGrid(device string, batch int) Grid {
 
 // Next returns the next setting to measure, iterating over batch sizes, quotas and then SM shares.
 func (g Grid) Next(history []Trial) (Setting, bool, error) {
-	if err := g.validate(); err != nil {
-		return Setting{}, false, err
-	}
-	tried, err := index(history)
+	tried, err := index(g, history)
 	if err != nil {
 		return Setting{}, false, err
 	}

@@ -11,7 +11,7 @@ import (
 // Growth is a strategy that finds the best share for inference by Dilu's hybrid growth search (section 3.2). SMs grow by a step until a
 // setting meets the SLO; then the batch doubles, with one more step of SMs where the SLO is missed. It maximises the throughput per SM.
 type Growth struct {
-	SLO      time.Duration  // of a request; a batch may take half of it (DI-18)
+	SLO      time.Duration  // of a request; a batch may take half of it
 	Step     share.PerMille // of SMs; 100 in the paper
 	MaxBatch int
 	Device   string
@@ -26,10 +26,7 @@ const maxLoss = 0.2
 // Next returns the next setting to measure.
 func (g Growth) Next(history []Trial) (Setting, bool, error) {
 	_, next, err := g.search(history)
-	if err != nil || next == nil {
-		return Setting{}, false, err
-	}
-	return *next, true, nil
+	return firstOf(next, err)
 }
 
 // GrowthResult is the result of a growth search: the best setting, and the share to request. The request is that setting's SMs and the
@@ -71,14 +68,96 @@ func (g Growth) validate() error {
 }
 
 func (g Growth) search(history []Trial) (best *profile.Point, next *Setting, err error) {
-	if err := g.validate(); err != nil {
-		return nil, nil, err
-	}
-	tried, err := index(history)
+	tried, err := index(g, history)
 	if err != nil {
 		return nil, nil, err
 	}
 	w := growthReplay{Growth: g, tried: tried}
 	w.run()
 	return w.best, w.next, nil
+}
+
+// growthReplay replays a growth search over the recorded trials, up to the first setting that was not measured yet.
+type growthReplay struct {
+	Growth
+	tried results
+	at    *profile.Point // the last setting that met the SLO
+	best  *profile.Point
+	next  *Setting // the missing trial
+}
+
+func (w *growthReplay) run() {
+	for sm := w.Step; w.at == nil && w.next == nil && sm <= share.Whole; sm += w.Step {
+		w.at = w.trialMeetingSLO(1, sm)
+	}
+	if w.at == nil {
+		return
+	}
+	w.best = w.at
+	w.doubleBatch()
+	if w.AsReleased {
+		w.best = w.at
+		return
+	}
+	w.probeFurther()
+}
+
+// doubleBatch doubles the batch, on the current SMs or on one step more, for as long as the SLO is met and the throughput per SM does not
+// fall by more than maxLoss.
+func (w *growthReplay) doubleBatch() {
+	for {
+		batch, sm := 2*w.at.Batch, w.at.Resource.SM
+		p := w.trialMeetingSLO(batch, sm)
+		if p == nil {
+			p = w.trialMeetingSLO(batch, sm+w.Step)
+		}
+		if p == nil || Efficacy(*p) < Efficacy(*w.at)-maxLoss {
+			return
+		}
+		w.at = p
+		w.updateBest(p)
+	}
+}
+
+// probeFurther continues beyond the end of the search in Dilu's public code, which misses settings that need one more step of SMs: it
+// tries the same batch with more SMs while that helps, or else the doubled batch with two more steps.
+func (w *growthReplay) probeFurther() {
+	end := *w.at
+	for w.updateBest(w.trialMeetingSLO(w.at.Batch, w.at.Resource.SM+w.Step)) { // D27
+		w.at = w.best
+	}
+	if w.next != nil || w.at.Resource != end.Resource {
+		return
+	}
+	if w.updateBest(w.trialMeetingSLO(2*end.Batch, end.Resource.SM+2*w.Step)) {
+		w.at = w.best
+		w.doubleBatch()
+	}
+}
+
+// updateBest makes p the best setting if it has a higher throughput per SM. It reports whether it did.
+func (w *growthReplay) updateBest(p *profile.Point) bool {
+	if p == nil || Efficacy(*p) <= Efficacy(*w.best) {
+		return false
+	}
+	w.best = p
+	return true
+}
+
+// trialMeetingSLO returns the measurement of a setting if it meets the SLO, else nil. If the setting was not measured yet, it becomes the
+// next one to measure.
+func (w *growthReplay) trialMeetingSLO(batch int, sm share.PerMille) *profile.Point {
+	if batch > w.MaxBatch || sm > share.Whole || w.next != nil {
+		return nil
+	}
+	s := Setting{Resource: profile.Resource{SM: sm, Quota: share.Whole, Device: w.Device}, Batch: batch}
+	trial, tried := w.tried[s]
+	switch {
+	case !tried:
+		w.next = &s
+		return nil
+	case trial.Failed || trial.Point.Mean > w.SLO/2:
+		return nil
+	}
+	return &trial.Point
 }

@@ -53,7 +53,11 @@ var ErrUnfinished = errors.New("the search has not ended")
 // results is an index of trials by setting.
 type results map[Setting]Trial
 
-func index(history []Trial) (results, error) {
+// index validates the parameters of a strategy and the trials, and returns the trials by setting.
+func index(strategy interface{ validate() error }, history []Trial) (results, error) {
+	if err := strategy.validate(); err != nil {
+		return nil, err
+	}
 	r := results{}
 	for i, t := range history {
 		if err := t.validate(); err != nil {
@@ -72,6 +76,14 @@ func (r results) firstUntried(settings []Setting) (Setting, bool) {
 		}
 	}
 	return Setting{}, false
+}
+
+// firstOf returns a missing setting in the form of Strategy.Next.
+func firstOf(missing *Setting, err error) (Setting, bool, error) {
+	if err != nil || missing == nil {
+		return Setting{}, false, err
+	}
+	return *missing, true, nil
 }
 
 // elasticShare returns a share as Dilu uses them: SMs that vary between request and limit, at full quota.

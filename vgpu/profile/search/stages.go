@@ -23,10 +23,7 @@ const maxStages = 1024
 // Next returns the next setting to measure, iterating over the stages, then over the slices from the largest memory, where the stage is
 // most likely to run and its memory use is measured.
 func (s Stages) Next(history []Trial) (Setting, bool, error) {
-	if err := s.validate(); err != nil {
-		return Setting{}, false, err
-	}
-	tried, err := index(history)
+	tried, err := index(s, history)
 	if err != nil {
 		return Setting{}, false, err
 	}

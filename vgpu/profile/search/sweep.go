@@ -15,16 +15,13 @@ type Sweep struct {
 	From, To profile.MilliCPU
 	Batches  []int
 	Stages   int          // 0: the whole model
-	Most     int          // trials of a batch, at least 4
-	Error    profile.MAPE // relative, of the prediction that ends it
+	Most     int          // trials per batch size, at least 4
+	Error    profile.MAPE // relative error of the prediction that ends the sweep
 }
 
 // Next returns the next setting to measure, iterating over stages and batch sizes.
 func (s Sweep) Next(history []Trial) (Setting, bool, error) {
-	if err := s.validate(); err != nil {
-		return Setting{}, false, err
-	}
-	tried, err := index(history)
+	tried, err := index(s, history)
 	if err != nil {
 		return Setting{}, false, err
 	}
