@@ -38,7 +38,7 @@ extern _Atomic uint32_t gsh_epoch;    /* changes when every thread should take t
 extern _Atomic bool gsh_self_paced;   /* no server: launch within the guaranteed part of each window */
 extern _Atomic uint32_t gsh_captures; /* streams of this process that capture */
 
-/* Maps anonymous pages for every vGPU. Called at the start, and in a forked child, which must not write its parent's. */
+/* Maps anonymous pages for every vGPU. Called at the start, and in a forked child, which must not write its parent's pages. */
 void gsh_pages_init(void);
 
 /* Reports whether the descriptors are a vGPU's server, container and client page, and sealed against shrinking. */
@@ -53,7 +53,7 @@ int gsh_pages_map(struct gsh_vgpu *v, const int fds[3]);
 /* Copies this process's sums to the client page. Any thread; atomics only. */
 void gsh_publish(struct gsh_vgpu *v);
 
-/* Returns the ns of work that the process's streams may launch in this epoch before their next event, see budget.c. */
+/* Returns the estimated ns of work that all streams of the process may launch before their next events (budget.c). */
 uint64_t gsh_budgets_held(const struct gsh_vgpu *v);
 
 /*
@@ -65,16 +65,16 @@ bool gsh_memory_reserve(struct gsh_vgpu *v, uint64_t bytes);
 /* Adds bytes without regard to the limit, for memory that is allocated already. */
 void gsh_memory_charge(struct gsh_vgpu *v, uint64_t bytes);
 
-/* Subtracts bytes. */
+/* Subtracts freed bytes from what the process and its container hold. */
 void gsh_memory_release(struct gsh_vgpu *v, uint64_t bytes);
 
 /* Returns the bytes that all processes of the container hold. */
 uint64_t gsh_memory_used(const struct gsh_vgpu *v);
 
-/* Counts a lookup of a driver function that the hook should wrap but does not, on the client page. */
+/* Increments the client page's count of lookups of driver functions that the hook should wrap but does not. */
 void gsh_count_uncovered(void);
 
-/* Resets all of the above in a forked child. */
+/* Resets pages, counters and memory sums in a forked child. */
 void gsh_account_after_fork(void);
 
 #endif

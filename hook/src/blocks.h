@@ -13,7 +13,7 @@
 /* Reports whether launches need block tokens; they do not while the process paces itself. */
 bool gsh_blocks_metered(const struct gsh_vgpu *v);
 
-/* Returns the block tokens that are left; negative in debt. */
+/* Returns how many thread blocks the container may still launch with its tokens; negative if it has launched more. */
 int64_t gsh_blocks_left(const struct gsh_vgpu *v);
 
 /* Reports whether the server will issue block tokens soon without a request. Reads the clock. */

@@ -14,10 +14,10 @@ uint64_t gsh_run_ahead_bound(const struct gsh_vgpu *v);
 /* Returns the ns that a stream may take: an equal part for each stream that the process launches into at present. */
 uint64_t gsh_budget_share(const struct gsh_stream_state *st);
 
-/* Takes a new budget in place of the stream's last one, less than wanted if other streams have the rest. */
+/* Replaces the stream's budget by a new one of `wanted` ns, or less if other streams hold too much of the process's budget. */
 void gsh_budget_take(struct gsh_stream_state *st, uint64_t wanted);
 
-/* Releases the budget: the stream waits, or its state is dropped. */
+/* Releases the stream's budget, when the stream waits or its state is dropped. */
 void gsh_budget_release(struct gsh_stream_state *st);
 
 #endif

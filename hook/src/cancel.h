@@ -1,20 +1,20 @@
 /*
  * Cancellation of threads (pthread_cancel). It must not end a thread in the middle of the hook's code, or of driver calls that
- * the hook makes, with a lock or a reference to an event held. It is put off for that time.
+ * the hook makes, with a lock or a reference to an event held. It is disabled for that time.
  */
 #ifndef GSHARE_CANCEL_H
 #define GSHARE_CANCEL_H
 
 #include <pthread.h>
 
-/* Puts off the calling thread's cancellation. Returns what gsh_cancel_restore takes. */
+/* Disables the calling thread's cancellation. Returns the previous state, for gsh_cancel_restore. */
 static inline int gsh_cancel_disable(void) {
 	int state = PTHREAD_CANCEL_ENABLE;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	return state;
 }
 
-/* Undoes gsh_cancel_disable. The cancellation takes effect at the thread's next cancellation point. */
+/* Restores the state that gsh_cancel_disable returned. A pending cancellation takes effect at the next cancellation point. */
 static inline void gsh_cancel_restore(int state) { pthread_setcancelstate(state, NULL); }
 
 #endif

@@ -16,7 +16,7 @@ bool gsh_client_alive(void);
 /* Requests a token: sends NEED. Returns false if it could not be sent; the caller may try again. Any launching thread. */
 bool gsh_client_request_token(struct gsh_vgpu *v);
 
-/* Returns a number that differs from process to process, by which they spread their windows and reconnects. */
+/* Returns a number that differs between processes, so that their windows and reconnects do not coincide. */
 uint64_t gsh_client_jitter(void);
 
 /* Closes the child's copy of the connection, which would keep the parent's session open. */
@@ -26,9 +26,9 @@ void gsh_client_after_fork(void);
 const char *gsh_directory(void);
 
 /*
- * Chooses it: `mounted` if that has a policy file or GSHARE_DIR (`own`) is not set, else `own`. The environment is written by
- * the tenant, whose own directory could have a policy and a server of his own; only `gshare run` uses it, where no policy is
- * mounted.
+ * Chooses the directory of the socket and the policy file: `mounted` if it has a policy file or GSHARE_DIR (`own`) is not set,
+ * else `own`. A tenant can set GSHARE_DIR to a directory with a policy and a server of his own, so it is used only where no
+ * policy is mounted, as under `gshare run`.
  */
 const char *gsh_directory_choose(const char *mounted, const char *own);
 

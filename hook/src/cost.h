@@ -12,7 +12,7 @@
 #define GSH_COSTS 4096
 #define GSH_COST_UNKNOWN (1ull << 62) /* larger than any budget */
 
-/* The cost of one key. */
+/* The cost of one launch of a function or graph. */
 struct gsh_cost {
 	_Atomic(const void *) key; /* CUfunction or CUgraphExec */
 	_Atomic uint64_t ns;
@@ -21,12 +21,12 @@ struct gsh_cost {
 /* The table: each key has one of two neighbouring entries. */
 extern struct gsh_cost gsh_costs[GSH_COSTS];
 
-/* Returns the entry that a key has in the first place. */
+/* Returns the preferred entry of a key. */
 static inline struct gsh_cost *gsh_cost_slot(const void *key) {
 	return &gsh_costs[((uintptr_t)key * 0x9e3779b97f4a7c15ull) >> 52];
 }
 
-/* Returns the entry of a key, which may also be the neighbour of its first one; NULL if never measured, or replaced. */
+/* Returns the entry of a key, which is its preferred one or the neighbour; NULL if never measured, or replaced. */
 static inline struct gsh_cost *gsh_cost_find(const void *key) {
 	struct gsh_cost *c = gsh_cost_slot(key), *neighbour = &gsh_costs[(c - gsh_costs) ^ 1];
 	if (atomic_load_explicit(&c->key, memory_order_relaxed) == key) return c;
@@ -39,10 +39,10 @@ static inline uint64_t gsh_cost_of(const void *key) {
 	return c ? atomic_load_explicit(&c->ns, memory_order_relaxed) : GSH_COST_UNKNOWN;
 }
 
-/* Takes one measurement into the average. Called by the thread that reaps. */
+/* Adds a measured device time to the moving average of a key. Called by the thread that reaps. */
 void gsh_cost_learn(const void *key, uint64_t ns);
 
-/* Enters a graph with its thread blocks and unknown time. Called when a graph is instantiated. */
+/* Adds an entry for a graph, with its number of thread blocks and an unknown time. Called when a graph is instantiated. */
 void gsh_cost_add_graph(const void *key, uint64_t blocks);
 
 /* Resets the time of a key whose handle may be used again. */

@@ -9,7 +9,7 @@
 /* Writes the UUID of a device as text; false if the driver does not return it. */
 bool gsh_device_uuid(CUdevice d, char text[GSHARE_UUID_SIZE]);
 
-/* Finds the vGPU of every device, by UUID, else by ordinal. Called after every WELCOME, by the thread that connected. */
+/* Finds the vGPU of every device, by UUID or else by ordinal. Called after every WELCOME, by the thread that connected. */
 void gsh_devices_map(void);
 
 /* Returns the vGPU of a device, or NULL where the process has no share: there memory is refused and launches pass. */
@@ -18,23 +18,23 @@ struct gsh_vgpu *gsh_vgpu_of_device(CUdevice d);
 /* Returns the vGPU with this UUID, or NULL. The prefixes GPU- and MIG- do not matter, nor does case. */
 struct gsh_vgpu *gsh_vgpu_of_uuid(const char *uuid);
 
-/* The calling thread's context, its device and its vGPU; context and vgpu may be NULL. */
+/* The context of a thread, with its device and its vGPU. context and vgpu may be NULL. */
 struct gsh_current {
 	CUcontext context;
 	CUdevice device;
 	struct gsh_vgpu *vgpu;
 };
 
-/* Returns the above, cached until gsh_current_invalidate. May call the driver, so not on the fast path. */
+/* Returns the calling thread's context, cached until gsh_current_invalidate. May call the driver, so not on the fast path. */
 struct gsh_current gsh_current(void);
 
-/* Returns the context in the cache, NULL if there is none; asks nobody. */
+/* Returns the calling thread's cached context, or NULL if none is cached. Does not call the driver. */
 CUcontext gsh_current_cached(void);
 
-/* Drops the calling thread's cache: its context changed. */
+/* Clears the calling thread's cached context, after its context has changed. */
 void gsh_current_invalidate(void);
 
-/* Reports whether a stream captures. Asks the driver, but only while some stream of the process is known to capture. */
+/* Reports whether a stream captures. Queries the driver only while some stream of the process is known to capture. */
 bool gsh_stream_is_capturing(CUstream s);
 
 #endif

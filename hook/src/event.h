@@ -31,7 +31,7 @@ struct gsh_batch {
 enum gsh_slot_state { SLOT_FREE, SLOT_RECORDING, SLOT_OPEN, SLOT_DONE, SLOT_TAKEN }; /* done is open with one bit more */
 #define GSH_SLOT_REF 256u
 
-/* A place for one event. */
+/* An entry of the event table: one event and the batch of launches that it measures. */
 struct gsh_slot {
 	_Atomic uint32_t word;
 	_Atomic uint64_t number; /* of the event, while the slot is open */
@@ -51,10 +51,10 @@ static inline bool gsh_slot_move(struct gsh_slot *slot, uint32_t from, uint32_t 
 	return atomic_compare_exchange_strong(&slot->word, &from, to);
 }
 
-/* Reports whether a slot has an event that is not reaped. */
+/* Reports whether a slot has a recorded event that has not been reaped. */
 static inline bool gsh_slot_open(struct gsh_slot *slot) { return (atomic_load(&slot->word) & (GSH_SLOT_REF - 1)) == SLOT_OPEN; }
 
-/* Takes a free slot, with an event of this context if that is asked for; NULL if there is none. */
+/* Acquires a free slot, with an event of this context if with_event is set. Returns NULL if there is none. */
 struct gsh_slot *gsh_slot_acquire(CUcontext c, bool with_event);
 
 /* Records an event behind the batch in an acquired slot. Returns its number, or 0 with the slot free again. */
@@ -64,16 +64,16 @@ uint64_t gsh_slot_record(struct gsh_slot *slot, const struct gsh_batch *batch);
 bool gsh_slot_ref(struct gsh_slot *slot);
 void gsh_slot_unref(struct gsh_slot *slot);
 
-/* Ends an open slot; its event is kept for the next one of the context. Called by the thread that reaps. */
+/* Frees an open slot once nobody refers to it. Its event is reused in the same context. Called by the thread that reaps. */
 void gsh_slot_retire(struct gsh_slot *slot);
 
-/* Takes the work of an open slot out of what bounds further launches. The caller refers to the slot. */
+/* Removes the work of an open slot from the unfinished work that bounds further launches. The caller refers to the slot. */
 void gsh_slot_unbound(struct gsh_slot *slot);
 
-/* Takes the event of an open slot away; NULL if another thread refers to it. Called by the thread that reaps. */
+/* Moves the event of an open slot to the caller; NULL if another thread refers to it. Called by the thread that reaps. */
 CUevent gsh_slot_take_event(struct gsh_slot *slot);
 
-/* Returns how many events are open. One load. */
+/* Returns how many events are recorded and not reaped. Costs one load. */
 uint32_t gsh_events_open(void);
 
 /* Forgets all events in a forked child. */

@@ -11,7 +11,7 @@ struct gsh_file {
 	uint64_t device, inode;
 };
 
-/* Returns the file that a descriptor refers to now; one without a descriptor if that is not open. */
+/* Returns the file to which a descriptor refers now. Its fd is -1 if the descriptor is not open. */
 struct gsh_file gsh_file_of(int fd);
 
 /* Reports whether the descriptor still refers to the file. Checked before each use: otherwise it is the application's. */

@@ -17,7 +17,7 @@ struct gsh_frame {
 /* Begins a frame with the fixed part of its body. */
 void gsh_frame_begin(struct gsh_frame *f, uint16_t type, const void *fixed, size_t length);
 
-/* Appends a type-length-value; drops it if it does not fit. */
+/* Appends a type-length-value field to a frame. It is left out if it does not fit. */
 void gsh_frame_tlv(struct gsh_frame *f, uint16_t type, const void *value, size_t length);
 
 /* Writes the header of a frame that is complete. */
@@ -26,14 +26,14 @@ void gsh_frame_end(struct gsh_frame *f, uint64_t sequence, uint64_t generation);
 /* Returns the header if the bytes are one whole frame of this major version, else NULL. */
 const struct gshare_header *gsh_frame_check(const void *bytes, size_t length);
 
-/* The contents of a WELCOME. */
+/* The contents of a WELCOME frame, by which the server opens a session. */
 struct gsh_welcome {
 	uint64_t session, generation;
 	uint32_t mode, vgpus;
 	struct gshare_vgpu vgpu[GSHARE_VGPU_MAX];
 };
 
-/* Parses a WELCOME. Returns false if anything in it is invalid. */
+/* Parses a WELCOME frame. Returns false if anything in it is invalid. */
 bool gsh_welcome_parse(const void *bytes, size_t length, struct gsh_welcome *w);
 
 #endif

@@ -25,8 +25,8 @@ static inline struct gsh_stream_state *gsh_enter_state(struct gsh_stream_state *
 }
 
 /*
- * The same for a stream and a function (key), each of which it looks up in its preferred entry only; the caller adds the
- * thread blocks. So few registers are needed that the launch's arguments stay in theirs.
+ * Counts a launch of a function (key) into a stream if both are in the preferred entries of their tables; else returns NULL.
+ * The caller adds the thread blocks. It needs so few registers that the launch's arguments stay in theirs.
  */
 static inline struct gsh_stream_state *gsh_enter_fast(CUstream s, const void *key) {
 	struct gsh_stream_state *st = gsh_stream_preferred(s);
@@ -35,7 +35,7 @@ static inline struct gsh_stream_state *gsh_enter_fast(CUstream s, const void *ke
 	return gsh_enter_state(st, atomic_load_explicit(&c->ns, memory_order_relaxed));
 }
 
-/* The same, with a lookup in all ways of the set. */
+/* Counts a launch like gsh_enter_fast, but also looks in the other ways of the stream's set and the cost's neighbour. */
 static inline struct gsh_stream_state *gsh_enter_set(CUstream s, const void *key) {
 	struct gsh_stream_state *st = gsh_stream_find(s);
 	return st ? gsh_enter_state(st, gsh_cost_of(key)) : NULL;

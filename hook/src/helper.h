@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-/* Starts the thread. connected: whether the process has a server. Returns 0 or a negative errno. */
+/* Starts the helper thread. connected: whether the process is connected to a server. Returns 0 or a negative errno. */
 int gsh_helper_start(bool connected);
 
 /* Wakes the helper if it is idle: there is work to reap. Called on the slow path of a launch; a system call only if idle. */

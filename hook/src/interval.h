@@ -22,7 +22,7 @@ struct gsh_union {
 /* Adds [start, end). Returns how many ns of it were not yet covered. */
 uint64_t gsh_union_add(struct gsh_union *u, int64_t start, int64_t end);
 
-/* Adds the last uncovered ns of [start, end), at most so many. Returns how many. */
+/* Adds the last uncovered ns of [start, end), at most `most`. Returns how many it added. */
 uint64_t gsh_union_fill(struct gsh_union *u, int64_t start, int64_t end, uint64_t most);
 
 #endif

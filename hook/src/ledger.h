@@ -41,13 +41,13 @@ bool gsh_item_put(const struct gsh_item *item); /* false if there is no memory f
 void gsh_item_remove(struct gsh_item *item);
 struct gsh_item *gsh_item_next(struct gsh_item *from);
 
-/* Removes what a context's end has freed and releases its memory. Takes the lock. */
+/* Removes all items of a context that has ended and releases their memory. Takes the lock. */
 void gsh_ledger_drop_context(CUcontext c);
 
-/* Returns how many items there are; for tests. */
+/* Returns the number of items, for tests. */
 uint64_t gsh_ledger_count(void);
 
-/* Empties the ledger in a forked child. */
+/* Removes all items in a forked child. */
 void gsh_ledger_after_fork(void);
 
 #endif

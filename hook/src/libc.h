@@ -14,7 +14,7 @@ typedef void *(*gsh_dlvsym_fn)(void *, const char *, const char *);
 /* The C library's own dlsym and dlvsym; NULL until gsh_find_dlsym succeeds. dlsym.S jumps through them. */
 extern void *gsh_dlsym, *gsh_dlvsym;
 
-/* Sets the two above. Takes no lock of its own: two threads that call it at once write the same values. */
+/* Sets gsh_dlsym and gsh_dlvsym. Takes no lock of its own: two threads that call it at once write the same values. */
 void gsh_find_dlsym(void);
 
 #endif

@@ -27,7 +27,7 @@ bool gsh_wait_word(const _Atomic uint32_t *word, uint32_t seen, uint64_t timeout
 /* Wakes all threads of this process that wait on one of its own words, which the caller has changed. */
 void gsh_wake_word(_Atomic uint32_t *word);
 
-/* Blocks the calling thread for that long, or less if a signal arrives. */
+/* Blocks the calling thread for the given ns, or less if a signal arrives. */
 void gsh_sleep(uint64_t duration);
 
 /* Sends one frame. Never blocks, never raises SIGPIPE. Returns 0 or a negative errno. */

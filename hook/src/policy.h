@@ -10,10 +10,10 @@
  */
 uint32_t gsh_policy_read(const char *directory);
 
-/* The same for the file's text, which it cuts into lines. */
+/* Sets up the vGPUs from the text of a policy file, like gsh_policy_read. Splits the text into lines in place. */
 uint32_t gsh_policy_apply(char *text);
 
-/* One line of the file. */
+/* The vGPU that one line of the policy file describes. */
 struct gsh_policy_line {
 	uint32_t index; /* device ordinal in the container */
 	char uuid[GSHARE_UUID_SIZE];
@@ -21,7 +21,7 @@ struct gsh_policy_line {
 	uint32_t quota, sm; /* per-mille */
 };
 
-/* Parses a line. Returns false if it is not a valid vgpu line. */
+/* Parses a line of the policy file. Returns false if it is not a valid vgpu line. */
 bool gsh_policy_parse(const char *line, struct gsh_policy_line *p);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Memory pools of stream-ordered allocation. A pool takes memory from the device in pieces and keeps it, so what is charged
+ * Memory pools of stream-ordered allocation. A pool reserves device memory in larger chunks and keeps it, so what is charged
  * is what the pool has reserved, read from the driver after each call that may change it.
  */
 #ifndef GSHARE_POOL_H
@@ -16,10 +16,10 @@ void gsh_pool_add_pending(CUmemoryPool pool, struct gsh_vgpu *v, int64_t bytes);
 /* Charges a pool with what it has reserved at present. */
 void gsh_pool_refresh(CUmemoryPool pool);
 
-/* The same for all pools of the process. */
+/* Charges all pools of the process with what they have reserved at present. */
 void gsh_pools_refresh(void);
 
-/* Notes that memory may have been freed into a pool, which may return it to the device at a later synchronisation. */
+/* Records that memory may have been freed into a pool, which may return it to the device at a later synchronisation. */
 void gsh_pools_freed(void);
 
 /* Charges the pools again if something was freed. Called after every synchronising call; costs one load if nothing was. */

@@ -13,7 +13,7 @@
  */
 uint64_t gsh_event_record(const struct gsh_batch *batch);
 
-/* Charges all events that are complete, unless another thread is at it. Returns how many are still open. */
+/* Charges all completed events, unless another thread is doing so. Returns how many events are not complete. */
 uint32_t gsh_reap(void);
 
 /*
@@ -33,7 +33,7 @@ void gsh_charge_estimate(struct gsh_vgpu *v, uint64_t work);
 /* Declares the calling thread the helper, which has no context of its own and uses that of each event. */
 void gsh_reap_from_helper(void);
 
-/* Keeps the helper from reaping after the return, which is when it is not in a call of the driver. Waits at most 100 ms. */
+/* Stops the helper from reaping. Waits until it is in no driver call, but at most 100 ms. */
 void gsh_reap_end_helper(void);
 
 /* Forgets all events and releases the lock in a forked child. */

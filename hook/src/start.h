@@ -1,4 +1,4 @@
-/* Starting the hook in a process. */
+/* Initialises the hook in a process. */
 #ifndef GSHARE_START_H
 #define GSHARE_START_H
 

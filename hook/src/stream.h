@@ -40,7 +40,7 @@ static inline CUstream gsh_stream_handle(CUstream s, bool per_thread) {
 	return s ? s : per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 }
 
-/* Returns the way that a stream's state gets if it is free. */
+/* Returns the preferred entry of a stream: the one that its state gets if it is free. */
 static inline struct gsh_stream_state *gsh_stream_preferred(CUstream s) {
 	return &gsh_stream_states[((uintptr_t)s * 0x9e3779b97f4a7c15ull) >> 60];
 }
@@ -59,12 +59,12 @@ static inline struct gsh_stream_state *gsh_stream_find(CUstream s) {
 }
 
 /*
- * Returns the calling thread's state of a stream, or one that the stream may have: the preferred way or another free one,
- * else each way in turn. The caller drops what it still holds of another stream.
+ * Returns the calling thread's state of a stream, or the entry to use for a new one: the preferred way, another free one, or
+ * else each way in turn. The caller drops the state of another stream that the entry still holds.
  */
 struct gsh_stream_state *gsh_stream_assign(CUstream s);
 
-/* Sends all of the calling thread's streams to the slow path. */
+/* Makes the next launch into each of the calling thread's streams take the slow path. */
 void gsh_streams_invalidate(void);
 
 /* Clears the states of the only thread of a forked child. */
