@@ -13,9 +13,9 @@ import (
 
 // Errors that callers test for.
 var (
-	ErrUnknown    = errors.New("no such member")
-	ErrKnown      = errors.New("a member of this ID exists already")
-	ErrDoesNotFit = errors.New("the members do not fit into the window")
+	ErrUnknown    = errors.New("no such share")
+	ErrKnown      = errors.New("a share with this ID exists already")
+	ErrDoesNotFit = errors.New("the shares do not fit into the window")
 )
 
 // Never is a time later than all others. Advance returns it if no further call is needed until the next event.
@@ -55,13 +55,13 @@ func (s *Slice) Join(now time.Duration, m Member) error {
 	at, known := s.find(m.ID)
 	switch {
 	case !m.valid():
-		return fmt.Errorf("member %d: invalid share of %v of the SMs, %v to %v of the window", m.ID, m.SM, m.QuotaRequest, m.QuotaLimit)
+		return fmt.Errorf("share %d: invalid request of %v of the SMs, %v to %v of the window", m.ID, m.SM, m.QuotaRequest, m.QuotaLimit)
 	case known:
-		return fmt.Errorf("member %d: %w", m.ID, ErrKnown)
+		return fmt.Errorf("share %d: %w", m.ID, ErrKnown)
 	}
 	members := slices.Insert(slices.Clone(s.members), at, s.newMember(m))
 	if !s.issuer.plan(members) {
-		return fmt.Errorf("member %d: %w", m.ID, ErrDoesNotFit)
+		return fmt.Errorf("share %d: %w", m.ID, ErrDoesNotFit)
 	}
 	s.members = members
 	return nil
@@ -127,7 +127,7 @@ func (s *Slice) update(now time.Duration, id ID, change func(*member)) error {
 	s.advanceTo(now)
 	at, known := s.find(id)
 	if !known {
-		return fmt.Errorf("member %d: %w", id, ErrUnknown)
+		return fmt.Errorf("share %d: %w", id, ErrUnknown)
 	}
 	change(s.members[at])
 	return nil

@@ -40,9 +40,9 @@ func (s *Slice) Join(now time.Duration, m Member) error {
 	at, known := s.find(m.ID)
 	switch {
 	case !m.valid():
-		return fmt.Errorf("member %d: invalid share of %v to %v of the SMs with priority %q", m.ID, m.Request, m.Limit, m.Priority)
+		return fmt.Errorf("share %d: invalid request of %v to %v of the SMs with priority %q", m.ID, m.Request, m.Limit, m.Priority)
 	case known:
-		return fmt.Errorf("member %d: %w", m.ID, token.ErrKnown)
+		return fmt.Errorf("share %d: %w", m.ID, token.ErrKnown)
 	}
 	m.Violation = cmp.Or(m.Violation, defaultViolation)
 	s.members = slices.Insert(s.members, at, newMember(m))
@@ -63,7 +63,7 @@ func (s *Slice) Leave(now time.Duration, id token.ID) error {
 func (s *Slice) Resize(now time.Duration, id token.ID, limit share.PerMille) error {
 	return s.update(now, id, func(m *member) error {
 		if limit < m.Request || limit > m.cap {
-			return fmt.Errorf("member %d: a limit of %v is not between %v and %v", id, limit, m.Request, m.cap)
+			return fmt.Errorf("share %d: a limit of %v is not between %v and %v", id, limit, m.Request, m.cap)
 		}
 		m.Limit = limit
 		return nil
@@ -92,7 +92,7 @@ func (s *Slice) update(now time.Duration, id token.ID, change func(*member) erro
 	s.advanceTo(now)
 	at, known := s.find(id)
 	if !known {
-		return fmt.Errorf("member %d: %w", id, token.ErrUnknown)
+		return fmt.Errorf("share %d: %w", id, token.ErrUnknown)
 	}
 	if err := change(s.members[at]); err != nil {
 		return err
