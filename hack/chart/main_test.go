@@ -19,7 +19,7 @@ func TestWritten(t *testing.T) {
 	for name, content := range want {
 		got, err := os.ReadFile(filepath.Join(root, chartDir, name))
 		if err != nil || !bytes.Equal(got, content) {
-			t.Errorf("%s is not what the bases say (make chart mends it): %v", name, err)
+			t.Errorf("%s differs from the kustomize bases (run make chart): %v", name, err)
 		}
 	}
 	kept, err := filepath.Glob(filepath.Join(root, chartDir, "templates/*"))

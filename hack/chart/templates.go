@@ -107,9 +107,9 @@ func buildBase(root, name string) (resmap.ResMap, error) {
 
 // substitution replaces a text of the kustomize bases by a Helm template expression.
 type substitution struct {
-	written  string // a pattern of what the bases say
+	written  string // regular expression of the text to replace
 	template string
-	times    int // how often it is there; 0 is any number but none
+	times    int // how often the text occurs; 0: at least once
 }
 
 // agentConfig is the template expression of the node agent's configuration: the Helm value config, or else the file of the kustomize base.
@@ -145,7 +145,7 @@ func (m *templater) template(r *resource.Resource) string {
 func (m *templater) checkCounts() error {
 	for _, v := range substitutions {
 		if n := m.seen[v.written]; n == 0 || v.times != 0 && n != v.times {
-			return fmt.Errorf("the bases say %s %d times, not %d", v.written, n, v.times)
+			return fmt.Errorf("the kustomize bases contain %s %d times, want %d", v.written, n, v.times)
 		}
 	}
 	return nil

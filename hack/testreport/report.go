@@ -222,7 +222,7 @@ func readAllowList(in io.Reader) (allowList, error) {
 			continue
 		}
 		if len(strings.Fields(line)) < 2 {
-			return nil, fmt.Errorf("line %d: %q gives no reason", number, line)
+			return nil, fmt.Errorf("line %d: %q has no reason", number, line)
 		}
 		list = append(list, strings.Fields(line)[0])
 	}

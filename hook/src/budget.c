@@ -30,7 +30,7 @@ uint64_t gsh_budget_share(const struct gsh_stream_state *st) {
 	return gsh_run_ahead_bound(st->vgpu) / 4 / streams_in_use(st);
 }
 
-/* Returns what is left of all beside the others, at most what is wanted. */
+/* Returns the part of `all` that `others` leave, at most `wanted`. */
 static uint64_t remaining(uint64_t others, uint64_t all, uint64_t wanted) {
 	uint64_t left = others < all ? all - others : 0;
 	return wanted < left ? wanted : left;

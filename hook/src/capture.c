@@ -1,5 +1,5 @@
 /*
- * Streams that capture. While there is one, every launch asks the driver whether its own stream captures: such a launch is
+ * Streams that capture. While any stream captures, every launch queries whether its own stream does: such a launch is
  * not gated and is charged when the graph is launched. No event is recorded in a capturing stream, where it would become a
  * node of the graph.
  */
@@ -13,7 +13,7 @@ static void begin_capture(void) {
 	atomic_fetch_add(&gsh_epoch, 1);
 }
 
-/* Undoes the above if the driver began no capture. Returns r. */
+/* Undoes begin_capture if the driver began no capture. Returns r. */
 static CUresult capture_begun(CUresult r) {
 	if (r != CUDA_SUCCESS) atomic_fetch_sub(&gsh_captures, 1);
 	return r;
@@ -34,7 +34,7 @@ BEGIN(cuStreamBeginCaptureToGraph, (CUstream s, CUgraph g, const CUgraphNode *fr
 BEGIN(cuStreamBeginCaptureToGraph_ptsz,
       (CUstream s, CUgraph g, const CUgraphNode *from, const void *edges, size_t n, int mode), (s, g, from, edges, n, mode))
 
-/* A call that fails may or may not have ended the capture, so the driver is asked. */
+/* A call that fails may or may not have ended the capture, so the driver is queried. */
 #define END(name, twin)                                                                                                 \
 	GSH_EXPORT CUresult name(CUstream s, CUgraph *g) {                                                              \
 		NEED(name);                                                                                             \

@@ -184,7 +184,7 @@ static int receive_welcome(int fd) {
 	return valid ? 0 : -EPROTO;
 }
 
-/* Tells the server what this process holds on a vGPU. The caller holds the lock. */
+/* Sends a SNAPSHOT of what this process holds on a vGPU. The caller holds the lock. */
 static void send_snapshot(int fd, struct gsh_vgpu *v) {
 	struct gshare_snapshot s = {v->number, 0, atomic_load(&v->memory), atomic_load(&v->busy)};
 	struct gsh_frame f;

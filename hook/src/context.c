@@ -8,7 +8,7 @@
 /* The primary context of each device, as last retained. */
 static CUcontext _Atomic primary[GSH_DEVICES_MAX];
 
-/* Sends the calling thread's next launches to the slow path, which looks its context up again. */
+/* Makes the calling thread's next launches take the slow path, which looks up its context again. */
 static void context_changed(void) {
 	gsh_current_invalidate();
 	gsh_streams_invalidate();

@@ -2,7 +2,7 @@
 
 struct gsh_cost gsh_costs[GSH_COSTS];
 
-/* Makes an entry of unknown time: a free one, or the key's first with whatever was there. */
+/* Returns a new entry of unknown time for a key: a free one of its two, or else its preferred one, which is overwritten. */
 static struct gsh_cost *insert(const void *key) {
 	struct gsh_cost *c = gsh_cost_slot(key), *neighbour = &gsh_costs[(c - gsh_costs) ^ 1];
 	if (atomic_load(&c->key) && !atomic_load(&neighbour->key)) c = neighbour;

@@ -211,7 +211,7 @@ static struct gsh_stream_state *enter_gated(struct gsh_stream_state *st, const v
 	return count_launch(st, blocks, cost);
 }
 
-/* gsh_enter_slow with cancellation put off. */
+/* Implements gsh_enter_slow. The caller has disabled cancellation. */
 static struct gsh_stream_state *enter(CUstream s, const void *key, uint64_t blocks) {
 	if (!gsh_current().context) return &uncounted;
 	gsh_start();
@@ -270,7 +270,7 @@ static void drop_completed(void) {
 		if (gsh_stream_states[i].launches_left != gsh_stream_states[i].launches_at_event) drop_state(&gsh_stream_states[i]);
 }
 
-/* Sends the thread's next launch to the slow path, where it begins a launch cycle. */
+/* Makes the thread's next launch take the slow path, where it begins a launch cycle. */
 static void expect_cycle(void) {
 	for (int i = 0; i < GSH_STREAM_STATES; i++) gsh_stream_states[i].generation--;
 }

@@ -14,7 +14,7 @@
 /* Whether any graph has memory nodes; in most programs none has. */
 static atomic_bool with_memory;
 
-/* What the nodes of a graph and its child graphs amount to. */
+/* Totals over the nodes of a graph and of its child graphs. */
 struct contents {
 	uint64_t blocks, bytes; /* thread blocks of kernels; bytes that memory nodes allocate */
 };

@@ -29,7 +29,7 @@ void gsh_helper_wake(void) {
 	gsh_wake_word(&wake_word);
 }
 
-/* Shows the sums of all vGPUs on their client pages. */
+/* Publishes the sums of all vGPUs on their client pages. */
 static void publish_all(uint64_t now, bool launched) {
 	for (uint32_t i = 0; i < atomic_load(&gsh_vgpu_count); i++) {
 		gsh_publish(&gsh_vgpus[i]);

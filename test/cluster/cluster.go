@@ -171,7 +171,7 @@ func (c *Cluster) showLogs(t testing.TB) {
 // provision creates the directory, credentials and images of the cluster, and boots its machines with their network.
 func (c *Cluster) provision(ctx context.Context) (err error) {
 	if c.Dir, c.lock, err = newStateDir(); err != nil {
-		return fmt.Errorf("make folder: %w", err)
+		return fmt.Errorf("create directory: %w", err)
 	}
 	for _, name := range []string{"logs", "kubernetes", "images"} {
 		if err := os.Mkdir(filepath.Join(c.Dir, name), 0o755); err != nil {

@@ -51,7 +51,7 @@ func (c *Cluster) startComponent(ctx context.Context, name, health string, args 
 func (c *Cluster) apiServerArgs() []string {
 	return append([]string{
 		"--etcd-servers=http://127.0.0.1:2379",
-		"--bind-address=0.0.0.0", // of the control machine, which nobody outside reaches
+		"--bind-address=0.0.0.0", // of the control machine, which cannot be reached from outside
 		"--advertise-address=" + controlAddress,
 		"--secure-port=6443",
 		"--service-cluster-ip-range=10.96.0.0/16",

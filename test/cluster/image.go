@@ -28,7 +28,7 @@ const (
 type Image struct {
 	Name  string            // such as docker.io/local/workload:1
 	Files map[string]string // path in the image: path here, links followed
-	// Command is what runs unless the pod says otherwise; a shell if empty.
+	// Command is the default command; a shell if empty.
 	Command string
 	// Bare leaves out busybox and its commands.
 	Bare bool

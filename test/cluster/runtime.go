@@ -31,14 +31,14 @@ func (n *Node) RemoveDeletedPods(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	last := errors.New("not asked yet")
+	last := errors.New("not queried yet")
 	err = wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		var left int
 		left, last = removeStoppedSandboxes(ctx, runtime)
 		return last == nil && left == 0, nil
 	})
 	if err != nil {
-		return fmt.Errorf("sweep %s: %w; last: %v", n.Name, err, last)
+		return fmt.Errorf("remove deleted pods of %s: %w; last: %v", n.Name, err, last)
 	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Every cluster has a folder of this name and a random ending in the folder for temporary files, and a cgroup of the
-// same name. Whoever holds the lock in the folder owns both.
+// Every cluster has a directory in the directory for temporary files, named by this prefix and a random suffix, and a cgroup of
+// the same name. The process that holds the lock in the directory owns both.
 const (
 	statePrefix = "gshare-cluster-"
 	lockFile    = "lock"
@@ -64,7 +64,7 @@ func removeStaleStateDirs() error {
 	for _, folder := range folders {
 		lock, err := lockStateDir(folder)
 		if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, os.ErrNotExist) {
-			continue // in use, or somebody else has just removed it
+			continue // in use, or another process has just removed it
 		}
 		if err != nil {
 			return err

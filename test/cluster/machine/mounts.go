@@ -92,7 +92,7 @@ func (m *Machine) mountSysctls() error {
 			return err
 		}
 		if err := unix.Mount(file, path, "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("cover %s: %w", path, err)
+			return fmt.Errorf("mount over %s: %w", path, err)
 		}
 	}
 	return nil

@@ -38,8 +38,8 @@ func (m *Machine) enterNamespaces(spaces int, f func() error) error {
 	}
 	defer unix.Close(init)
 	if spaces&mountSpace != 0 {
-		if err := unix.Unshare(unix.CLONE_FS); err != nil { // threads that share a working folder share its mounts
-			return fmt.Errorf("separate a thread: %w", err)
+		if err := unix.Unshare(unix.CLONE_FS); err != nil { // a thread that shares it cannot enter another mount namespace
+			return fmt.Errorf("unshare the working directory: %w", err)
 		}
 	}
 	if err := unix.Setns(init, spaces); err != nil {

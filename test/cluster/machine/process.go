@@ -43,7 +43,7 @@ type Process struct {
 // execution is one execution of a program, from its start to its end.
 type execution struct {
 	command       *exec.Cmd
-	stopRequested atomic.Bool // somebody wanted it to end
+	stopRequested atomic.Bool // by Kill, Stop or Halt
 	done          chan struct{}
 	err           error // set before done is closed
 }
@@ -143,7 +143,7 @@ func (p *Process) launch() error {
 	command.Dir = "/"
 	command.Env = append(os.Environ(), p.program.Env...)
 	command.Stdout, command.Stderr = log, log
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C reaches only the maker
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C reaches only this process
 	if err := p.machine.runInNamespaces(namespaces, command.Start); err != nil {
 		return err
 	}
