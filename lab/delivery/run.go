@@ -1,6 +1,8 @@
 package delivery
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"time"
@@ -141,3 +143,67 @@ func (r *runner) endSecond() {
 		c.second = 0
 	}
 }
+
+// Total sums up the results of all GPUs.
+type Total struct {
+	Pods        int
+	WorstShares []float64 // of each GPU
+	LongestGap  time.Duration
+}
+
+// minServed is the fraction of its quota from which on a pod counts as served.
+const minServed = 0.99
+
+// RunAll simulates the GPUs one after another and returns their total.
+func RunAll(ctx context.Context, gpus []GPU, s Setting) (Total, error) {
+	var total Total
+	for k, g := range gpus {
+		if err := ctx.Err(); err != nil {
+			return Total{}, err
+		}
+		out, err := Run(g, s)
+		if err != nil {
+			return Total{}, fmt.Errorf("GPU %d: %w", k, err)
+		}
+		total.Pods += len(g.Pods)
+		total.WorstShares = append(total.WorstShares, out.WorstShare)
+		total.LongestGap = max(total.LongestGap, out.LongestGap)
+	}
+	return total, nil
+}
+
+// ServedPercent returns the percentage of GPUs on which every pod got at least 99 % of its quota in each second.
+func (t Total) ServedPercent() float64 {
+	n := 0
+	for _, share := range t.WorstShares {
+		if share >= minServed {
+			n++
+		}
+	}
+	return 100 * float64(n) / float64(len(t.WorstShares))
+}
+
+// MeanWorstShare returns the mean, over all GPUs, of the smallest fraction of its quota that a pod of the GPU got.
+func (t Total) MeanWorstShare() float64 {
+	sum := 0.0
+	for _, share := range t.WorstShares {
+		sum += share
+	}
+	return sum / float64(len(t.WorstShares))
+}
+
+// The published orders of FaST-GShare, for comparison with the product's policies.
+var (
+	// HeadOfLine is the token queue as the FaST-GShare paper describes it: the member with the largest missing time comes first, and no
+	// member overtakes another one.
+	HeadOfLine token.Policy = token.Queue{Name: "hol", Compare: byMissingTime, Barrier: func(time.Duration) time.Duration { return 0 }}
+	// SkipAhead is the token queue of FaST-GShare's published code, but with SMs counted while selecting: every member that fits gets a
+	// token.
+	SkipAhead token.Policy = token.Queue{Name: "skip", Compare: token.Fast.(token.Queue).Compare, Barrier: func(time.Duration) time.Duration { return token.Never }}
+)
+
+// Policies returns the token policies that can be compared, gshare's default first.
+func Policies() []token.Policy { return []token.Policy{token.Table, token.Fast, HeadOfLine, SkipAhead} }
+
+// byMissingTime compares members of a queue by missing time, Q_miss = Q_request - Q_used, the largest first.
+func byMissingTime(a, b token.Backlog) int { return cmp.Compare(b.Missing, a.Missing) }

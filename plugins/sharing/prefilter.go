@@ -9,6 +9,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/gshare-dev/gshare/plugins/ledger"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
+	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
 const msgPlaced = "gshare.dev/placement is written by the scheduler and may not be set on a pod"
@@ -80,3 +82,31 @@ func hasPreferences(pod *v1.Pod) bool {
 		a.PodAffinity != nil && len(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 ||
 		a.PodAntiAffinity != nil && len(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0)
 }
+
+// precheck tests a pod against the Kubernetes conditions that are cheap to test, so that nodes that the stock filters would refuse are not
+// chosen as candidates. The stock filters still run and decide.
+type precheck struct {
+	eligibility nodeview.EligibilityCheck
+	pod         *packing.Pod
+	nodes       []fwk.NodeInfo
+}
+
+func newPrecheck(spec *v1.Pod, pod *packing.Pod, nodes []fwk.NodeInfo) *precheck {
+	return &precheck{eligibility: nodeview.NewEligibilityCheck(spec), pod: pod, nodes: nodes}
+}
+
+// passes reports whether the pod may fit the i-th node by CPU, memory, number of pods, taints and affinity.
+func (c *precheck) passes(i int) bool {
+	info := c.nodes[i]
+	has, used := info.GetAllocatable(), info.GetRequested()
+	if lacks(int64(c.pod.CPU), has.GetMilliCPU()-used.GetMilliCPU()) || lacks(int64(c.pod.RAM), has.GetMemory()-used.GetMemory()) ||
+		len(info.GetPods()) >= has.GetAllowedPodNumber() {
+		return false
+	}
+	eligibility, _ := c.eligibility.Check(info.Node())
+	return eligibility == nodeview.Eligible
+}
+
+// lacks reports whether less of a resource is free than the pod requests. A pod that requests none lacks none, even on an overcommitted
+// node.
+func lacks(wanted, free int64) bool { return wanted > 0 && wanted > free }

@@ -1,7 +1,5 @@
 package mig
 
-import "fmt"
-
 // Instance is an existing or possible GPU instance: its MIG profile and its placement.
 type Instance struct {
 	Profile *Profile
@@ -16,18 +14,6 @@ type Instance struct {
 type Layout struct {
 	Used  Slices
 	Media bool // an instance has the media engines
-}
-
-// LayoutOf returns the layout of a GPU with the given instances, or an error if no driver would have created them together.
-func (m *Model) LayoutOf(running []Instance) (Layout, error) {
-	var l Layout
-	for _, i := range running {
-		if !l.Fits(i) {
-			return Layout{}, fmt.Errorf("%s: %s cannot start at memory slice %d beside the others", m.Name, i.Profile.Name, i.Start)
-		}
-		l = l.With(i)
-	}
-	return l, nil
 }
 
 // Fits reports whether the driver could create the instance beside the existing ones: its placement is legal and free, and so are the media

@@ -24,7 +24,7 @@ func a100(t testing.TB) *Model {
 	return m
 }
 
-func TestLayoutOf(t *testing.T) {
+func TestFits(t *testing.T) {
 	for name, c := range map[string]struct {
 		running []Instance
 		legal   bool
@@ -39,11 +39,16 @@ func TestLayoutOf(t *testing.T) {
 		"two with media engines":      {[]Instance{instance(t, "1g.10gb+me", 0), instance(t, "1g.10gb+me", 1)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, err := a100(t).LayoutOf(c.running)
-			if (err == nil) != c.legal {
-				t.Errorf("got error %v, want legal %v", err, c.legal)
+			legal := true
+			var l Layout
+			for _, i := range c.running {
+				legal = legal && l.Fits(i)
+				l = l.With(i)
 			}
-			if err != nil {
+			if legal != c.legal {
+				t.Errorf("got legal %v, want %v", legal, c.legal)
+			}
+			if !legal {
 				return
 			}
 			for _, i := range c.running {

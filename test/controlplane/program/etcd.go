@@ -13,15 +13,13 @@ import (
 )
 
 const (
-	etcdPeerURL = "unix://etcd-peer.sock" // relative to the state directory, as controlplane.EtcdURL
-
 	etcdQuota        = 8 << 30 // bytes
 	etcdStartTimeout = 30 * time.Second
 )
 
 // startEtcd runs etcd in this process, with its data in the working directory, and blocks until it serves.
 func startEtcd() (*embed.Etcd, error) {
-	config, err := etcdConfig()
+	config, err := EtcdConfig("sandbox", "etcd", controlplane.EtcdURL, filepath.Join(controlplane.LogFolder, "etcd.log"))
 	if err != nil {
 		return nil, fmt.Errorf("configure etcd: %w", err)
 	}
@@ -36,28 +34,26 @@ func startEtcd() (*embed.Etcd, error) {
 	return etcd, nil
 }
 
-// etcdConfig returns the configuration of a single etcd member whose data need not survive a power failure. The snapshot count keeps etcd's
-// default, as a higher one only holds more of the log in memory.
-func etcdConfig() (*embed.Config, error) {
-	client, err := url.Parse(controlplane.EtcdURL)
+// EtcdConfig returns the configuration of a single etcd member without fsync: a killed process loses nothing by that, only a machine that
+// loses power does. client is the URL to serve; log is a file or stderr. The snapshot count keeps etcd's default, as a higher one only holds
+// more of the log in memory.
+func EtcdConfig(name, dir, client, log string) (*embed.Config, error) {
+	clientURL, err := url.Parse(client)
 	if err != nil {
 		return nil, err
 	}
-	peer, err := url.Parse(etcdPeerURL)
-	if err != nil {
-		return nil, err
-	}
+	peer := url.URL{Scheme: "unix", Host: "etcd-peer.sock"} // relative to the working directory, as controlplane.EtcdURL
 	c := embed.NewConfig()
-	c.Name, c.Dir = "sandbox", "etcd"
-	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
-	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
+	c.Name, c.Dir = name, dir
+	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*clientURL}, []url.URL{*clientURL}
+	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.UnsafeNoFsync = true
 	c.QuotaBackendBytes = etcdQuota
 	c.EnableGRPCGateway = false
 	c.WarningApplyDuration = time.Second
 	c.LogLevel = "warn"
-	c.LogOutputs = []string{filepath.Join(controlplane.LogFolder, "etcd.log")}
+	c.LogOutputs = []string{log}
 	return c, nil
 }
 
