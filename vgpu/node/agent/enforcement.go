@@ -51,14 +51,14 @@ func (e *enforcementReporter) statusOf(g *grant.Grant) kube.ContainerEnforcement
 	if g.Class() == share.Exclusive {
 		t.Memory, t.SMs, t.Time, t.Identity = "alone on its devices"+inMIG, "alone on its devices", "alone on its devices", "devices"
 	} else {
-		t.Time, t.Identity = "hook and token server", "cgroup of the pod, socket of the container"
+		t.Time, t.Identity = enforcement.HookAndTokens, "cgroup of the pod, socket of the container"
 		t.Memory = enforcement.Memory(mps, service.memoryLimit.memory) + inMIG
 		t.Missing = append([]string{"a program that avoids the hook is not limited in time"}, e.mpsBypasses(g, service.memoryLimit)...)
 	}
 	switch g.Class() {
 	case share.Exclusive:
 	case share.Elastic:
-		t.SMs = mps + " at the limit, hook and token server below it" + service.limitNote
+		t.SMs = mps + enforcement.BelowLimit + service.limitNote
 	case share.MPS:
 		t.SMs = e.smCap(g, mps)
 	default:
@@ -66,11 +66,11 @@ func (e *enforcementReporter) statusOf(g *grant.Grant) kube.ContainerEnforcement
 		t.Missing = append([]string{"this node does not enforce class " + string(g.Class())}, t.Missing...)
 	}
 	if e.slices.hasNonMPSProcess(g) {
-		t.Missing = append(t.Missing, "a process runs without MPS, and its SMs are not limited")
+		t.Missing = append(t.Missing, enforcement.NonMPSProcess)
 	}
 	t.Missing = append(t.Missing, e.violations(g)...)
 	if e.MPS.Simulated {
-		t.Missing = append(t.Missing, "the devices are simulated")
+		t.Missing = append(t.Missing, enforcement.Simulated)
 	}
 	return t
 }
@@ -99,14 +99,14 @@ func (e *enforcementReporter) smCap(g *grant.Grant, mps string) string {
 func (e *enforcementReporter) mpsBypasses(g *grant.Grant, limit driverLimit) (escapes []string) {
 	namespace := e.slices.usesNamespace(g)
 	if !namespace {
-		escapes = append(escapes, "a program that changes its environment loosens the limits of MPS")
+		escapes = append(escapes, enforcement.MPSEnvironment)
 	}
 	switch {
 	case limit.isSet():
 	case namespace:
 		escapes = append(escapes, "a program that avoids the hook can drop MPS' limit of memory by its environment")
 	default:
-		escapes = append(escapes, "a program that avoids hook and MPS is not limited in memory")
+		escapes = append(escapes, enforcement.MemoryBypass)
 	}
 	return escapes
 }

@@ -8,6 +8,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
 )
 
+// Texts of enforcement statuses: by what a share is limited, and what is not enforced.
+const (
+	HookAndTokens  = "hook and token server"
+	BelowLimit     = " at the limit, hook and token server below it" // after the MPS feature that limits the SMs
+	Simulated      = "the devices are simulated"
+	NonMPSProcess  = "a process runs without MPS, and its SMs are not limited"
+	MPSEnvironment = "a program that changes its environment loosens the limits of MPS"
+	MemoryBypass   = "a program that avoids hook and MPS is not limited in memory"
+)
+
 // MPS returns the name of the MPS feature that limits a share: whether its processes are in a namespace, whose limits they cannot loosen.
 func MPS(namespace bool) string {
 	if namespace {

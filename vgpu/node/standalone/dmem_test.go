@@ -110,7 +110,7 @@ func TestDriverComesLater(t *testing.T) {
 	ready := filepath.Join(tempDir(t), "ready")
 	change, _ := withDriver(t, "[ -e "+ready+" ] && echo 'hard limit: 1536 MiB'\n")
 	n := newNode(t, tempDir(t), change)
-	if _, err := n.driverLimiter(); !errors.Is(err, dmem.ErrMissing) {
+	if _, err := n.memory.driver(); !errors.Is(err, dmem.ErrMissing) {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(ready, nil, 0o600); err != nil {
@@ -149,7 +149,7 @@ func TestEndsBeforeLimit(t *testing.T) {
 	n := newNode(t, tempDir(t), change, logTo(log))
 	gone := record{ID: "x", Cgroup: "/x", Devices: []string{"GPU-0"}}
 	for _, again := range []bool{false, true} {
-		if over := n.tryMemoryLimit(&run{record: gone}, again); !over || len(calls()) != 1 || log.String() != "" {
+		if over := n.memory.tryLimit(&run{record: gone}, again); !over || len(calls()) != 1 || log.String() != "" {
 			t.Errorf("%v, %q: %s", over, calls(), log)
 		}
 	}
@@ -163,7 +163,7 @@ func TestRefusalIsToldOnce(t *testing.T) {
 	mustAdmit(t, n, newProgram(t), ask(30, 50, 1024))
 	eventually(t, "it is told", func() bool { return log.String() != "" })
 	for range 2 {
-		if n.tryMemoryLimit(n.first(), true) {
+		if n.memory.tryLimit(n.first(), true) {
 			t.Error("it is over")
 		}
 	}
@@ -199,7 +199,7 @@ func TestNoDriverLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, tempDir(t), change)
 			mustAdmit(t, n, newProgram(t), ask(30, 50, 1024))
-			if _, err := n.driverLimiter(); err == nil {
+			if _, err := n.memory.driver(); err == nil {
 				t.Errorf("%s: there are limits", name)
 			}
 			if got := n.status(); got.Memory != "hook, MPS" || !slices.Contains(got.Missing, loose) {
@@ -231,7 +231,7 @@ func TestLeavesDriverLimit(t *testing.T) {
 		}
 	}
 	r.UID++
-	if got := n.enforcementOf(r); slices.Contains(got.Missing, leaves) {
+	if got := n.enforcement.statusOf(r); slices.Contains(got.Missing, leaves) {
 		t.Errorf("another's: %+v", got)
 	}
 }

@@ -2,68 +2,87 @@ package standalone
 
 import (
 	"os"
+	"slices"
 
 	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/node/enforcement"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// enforcementOf returns how the share of a run is enforced, and which gaps there are.
-func (n *Node) enforcementOf(r *run) control.EnforcementStatus {
+// enforcementReporter describes how the shares of runs are enforced.
+type enforcementReporter struct {
+	*Options
+	devices *deviceSet
+	mps     *mps.Manager
+}
+
+// statusOf returns how the share of a run is enforced, and which gaps there are.
+func (e *enforcementReporter) statusOf(r *run) control.EnforcementStatus {
 	t := control.EnforcementStatus{
-		Memory: "hook", SMs: "alone on the device", Time: "hook and token server", Identity: "cgroup",
+		Memory: "hook", SMs: "alone on the device", Time: enforcement.HookAndTokens, Identity: "cgroup",
 	}
 	switch r.Class {
 	case share.MPS:
-		t.Memory, t.SMs = n.memoryEnforcement(r), n.smEnforcement(r)
+		t.Memory, t.SMs = enforcement.Memory(e.mpsName(r), r.MemoryLimit), e.smCap(r)
 	case share.Elastic:
-		t.Memory, t.SMs = n.memoryEnforcement(r), n.smEnforcement(r)+" at the limit, hook and token server below it"
+		t.Memory, t.SMs = enforcement.Memory(e.mpsName(r), r.MemoryLimit), e.smCap(r)+enforcement.BelowLimit
 	}
-	if n.MPS.Simulated {
-		t.Missing = append(t.Missing, "the devices are simulated")
+	if e.MPS.Simulated {
+		t.Missing = append(t.Missing, enforcement.Simulated)
 	}
 	if r.Cgroup == "" {
 		t.Identity = "cooperative: user and inherited socket"
-		t.Missing = append(t.Missing, "processes of one user can pass for another run's of theirs"+n.identityHint())
+		t.Missing = append(t.Missing, "processes of one user can pass for another run's of theirs"+identityHint())
 	}
 	t.Missing = append(t.Missing, "a program that avoids LD_PRELOAD is not limited in time")
 	if r.Class != share.Exclusive {
-		t.Missing = append(t.Missing, n.mpsLoophole(r))
+		t.Missing = append(t.Missing, e.mpsBypass(r))
 	}
 	switch {
 	case r.Class == share.Exclusive:
 	case r.MemoryLimit == 0:
-		t.Missing = append(t.Missing, "a program that avoids hook and MPS is not limited in memory")
-	case !n.Groups.holds(r.Cgroup, r.UID):
+		t.Missing = append(t.Missing, enforcement.MemoryBypass)
+	case !e.Groups.holds(r.Cgroup, r.UID):
 		t.Missing = append(t.Missing, "a program that its user takes out of its cgroup is not limited by dmem")
 	}
 	return t
 }
 
-// identityHint returns why processes are not identified by cgroup, as the end of a sentence.
-func (n *Node) identityHint() string {
+// identityHint returns the end of the sentence about a run without a cgroup: why it has none.
+func identityHint() string {
 	if os.Geteuid() != 0 {
 		return "; an agent that runs as root gives each run a cgroup"
 	}
 	return "; no cgroup could be made here"
 }
 
-// grantOf returns the grant that the run's process receives: its environment and how it identifies itself.
-func (n *Node) grantOf(r *run) *control.Grant {
-	environment := []string{"GSHARE_DIR=" + n.dirOf(r.ID)}
-	devices := ""
-	for i, uuid := range r.Devices {
-		if i > 0 {
-			devices += ","
+// smCap describes what caps the SMs of a run and at which number, such as "MPS, 54 of 108 SMs".
+func (e *enforcementReporter) smCap(r *run) string {
+	s := e.devices.sliceByUUID(r.Devices[0])
+	return enforcement.SMs(e.mpsName(r), r.Share.SMLimit, s.SMs, s.Profile)
+}
+
+// mpsName returns the name of the MPS feature that limits a run's SMs, for its enforcement status.
+func (e *enforcementReporter) mpsName(r *run) string {
+	return enforcement.MPS(e.mps.HasNamespace(r.Devices[0], r.ID))
+}
+
+// mpsBypass describes how a program can escape the limits of MPS.
+func (e *enforcementReporter) mpsBypass(r *run) string {
+	if e.mps.HasNamespace(r.Devices[0], r.ID) {
+		return "a program that names other pipes in its environment has other limits of MPS"
+	}
+	return enforcement.MPSEnvironment
+}
+
+// addObserved returns the run with the violations by its present processes in its enforcement status.
+func (e *enforcementReporter) addObserved(r control.Run) control.Run {
+	for _, v := range r.VGPUs {
+		bare := e.mps.NonMPSProcesses(v.Device)
+		if slices.ContainsFunc(v.Processes, func(p control.Process) bool { return slices.Contains(bare, p.PID) }) {
+			r.Enforcement.Missing = append(slices.Clone(r.Enforcement.Missing), enforcement.NonMPSProcess)
 		}
-		devices += uuid
 	}
-	environment = append(environment, "CUDA_VISIBLE_DEVICES="+devices)
-	if r.Class != share.Exclusive {
-		environment = append(environment, mps.ClientEnvironment(r.pipe, share.Share(r.Share))...)
-	}
-	if mps.HasLowPriority(r.Class, r.Priority) {
-		environment = append(environment, mps.LowPriorityVariable)
-	}
-	return &control.Grant{ID: r.ID, Dir: n.dirOf(r.ID), Environment: environment, Inherit: r.Cgroup == "", Enforcement: r.Enforcement}
+	return r
 }

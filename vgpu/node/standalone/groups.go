@@ -8,7 +8,6 @@ import (
 	"syscall"
 
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
-	"github.com/gshare-dev/gshare/vgpu/node/process"
 )
 
 // Groups creates a cgroup for each run, by which the kernel identifies its processes. It needs root.
@@ -77,21 +76,3 @@ func mayWrite(info os.FileInfo, uid uint32) bool {
 
 // remove deletes the cgroup, unless processes are left in it.
 func (g *Groups) remove(path string) { _ = os.Remove(filepath.Join(g.root, path)) }
-
-// admit returns an error if a process does not belong to the run.
-func (r *run) admit(p process.Process) error {
-	if r.Cgroup == "" {
-		if p.UID != r.UID && p.UID != 0 {
-			return fmt.Errorf("the process is of user %d, the run of user %d", p.UID, r.UID)
-		}
-		return nil
-	}
-	m, err := cgroup.Of(p.PID)
-	if err != nil {
-		return err
-	}
-	if path, ok := m.Unified(); !ok || !cgroup.Below(path, r.Cgroup) {
-		return fmt.Errorf("the cgroup %s of the process is not that of the run", path)
-	}
-	return nil
-}

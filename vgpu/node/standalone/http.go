@@ -47,7 +47,7 @@ func (n *Node) postRun(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(e) // a caller that is gone ends the context too
 		_ = http.NewResponseController(w).Flush()
 	}
-	grant, refusal := n.Admit(r.Context(), p, request, func(why *control.Refusal) { say(control.Event{Waiting: why}) })
+	grant, refusal := n.granter.admit(r.Context(), p, request, func(why *control.Refusal) { say(control.Event{Waiting: why}) })
 	if grant == nil {
 		p.Close()
 	}
@@ -66,7 +66,7 @@ func (n *Node) postLimit(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.Close()
-	_ = json.NewEncoder(w).Encode(control.Event{Refused: n.SetLimit(p.UID, request)}) // as above
+	_ = json.NewEncoder(w).Encode(control.Event{Refused: n.granter.setLimit(p.UID, request)}) // as above
 }
 
 func (n *Node) getStatus(w http.ResponseWriter, _ *http.Request) {
@@ -76,7 +76,7 @@ func (n *Node) getStatus(w http.ResponseWriter, _ *http.Request) {
 // NewDebugServer returns a server of /metrics: those of the token server, of the Go runtime and of the process.
 func (n *Node) NewDebugServer() *http.Server {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(metrics.New(n.server), collectors.NewGoCollector(),
+	registry.MustRegister(metrics.New(n.server.tokens), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))

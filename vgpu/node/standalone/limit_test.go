@@ -89,7 +89,7 @@ func TestSetLimit(t *testing.T) {
 		"another user":      {program.UID + 7, control.LimitRequest{Run: "serve", SMLimit: 40}, "another user's"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if refusal := n.SetLimit(test.user, test.ask); refusal == nil || !strings.Contains(refusal.Reason, test.want) {
+			if refusal := n.granter.setLimit(test.user, test.ask); refusal == nil || !strings.Contains(refusal.Reason, test.want) {
 				t.Errorf("%s: %+v", name, refusal)
 			}
 		})
@@ -98,7 +98,7 @@ func TestSetLimit(t *testing.T) {
 		t.Errorf("a refusal changed the limit to %v", limit)
 	}
 	for _, percent := range []int64{30, 60, 45} { // down, up again, between
-		if refusal := n.SetLimit(program.UID, control.LimitRequest{Run: "serve", SMLimit: percent}); refusal != nil {
+		if refusal := n.granter.setLimit(program.UID, control.LimitRequest{Run: "serve", SMLimit: percent}); refusal != nil {
 			t.Errorf("%d: %+v", percent, refusal)
 		}
 	}
@@ -113,7 +113,7 @@ func TestLimitOutlivesTheAgent(t *testing.T) {
 	n := newNode(t, dir)
 	program := newProgram(t)
 	mustAdmit(t, n, program, askElastic("serve", 30, 60))
-	if refusal := n.SetLimit(program.UID, control.LimitRequest{Run: "serve", SMLimit: 40}); refusal != nil {
+	if refusal := n.granter.setLimit(program.UID, control.LimitRequest{Run: "serve", SMLimit: 40}); refusal != nil {
 		t.Fatal(refusal)
 	}
 	n.Close()
@@ -121,7 +121,7 @@ func TestLimitOutlivesTheAgent(t *testing.T) {
 	if limit := n.limitOf("serve"); limit != 400 {
 		t.Errorf("the limit is %v", limit)
 	}
-	if refusal := n.SetLimit(program.UID, control.LimitRequest{Run: "serve", SMLimit: 60}); refusal != nil {
+	if refusal := n.granter.setLimit(program.UID, control.LimitRequest{Run: "serve", SMLimit: 60}); refusal != nil {
 		t.Error(refusal)
 	}
 }

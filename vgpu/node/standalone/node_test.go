@@ -2,6 +2,7 @@ package standalone
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -38,12 +39,7 @@ func tempDir(t testing.TB) string {
 // newNode has two simulated devices of 80 GiB.
 func newNode(t testing.TB, dir string, change ...func(*Options)) *Node {
 	t.Helper()
-	c := config.Configuration{Directory: dir}.WithDefaults()
-	o := Options{
-		Config: c, MPS: mps.Daemons{Dir: dir, Simulated: true}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		timing:  timing{mpsTimeout: defaultTiming.mpsTimeout, lease: 100 * time.Millisecond, period: 500 * time.Millisecond},
-		Devices: []gpu.Device{{UUID: "GPU-0", Model: "A100", SMs: 108, Memory: 80 * gib}, {UUID: "GPU-1", Model: "A100", SMs: 108, Memory: 80 * gib}},
-	}
+	o := nodeOptions(dir)
 	for _, f := range change {
 		f(&o)
 	}
@@ -53,6 +49,14 @@ func newNode(t testing.TB, dir string, change ...func(*Options)) *Node {
 	}
 	t.Cleanup(n.Close)
 	return n
+}
+
+func nodeOptions(dir string) Options {
+	return Options{
+		Config: config.Configuration{Directory: dir}.WithDefaults(), MPS: mps.Daemons{Dir: dir, Simulated: true}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		timing:  timing{mpsTimeout: defaultTiming.mpsTimeout, lease: 100 * time.Millisecond, period: 500 * time.Millisecond},
+		Devices: []gpu.Device{{UUID: "GPU-0", Model: "A100", SMs: 108, Memory: 80 * gib}, {UUID: "GPU-1", Model: "A100", SMs: 108, Memory: 80 * gib}},
+	}
 }
 
 // program is a process that lives until it is told to end.
@@ -91,7 +95,7 @@ func ask(sm, quota, mib int64) control.RunRequest {
 }
 
 func (p *program) admit(n *Node, r control.RunRequest) (*control.Grant, *control.Refusal) {
-	return n.Admit(context.Background(), p.Process, r, func(*control.Refusal) {})
+	return n.granter.admit(context.Background(), p.Process, r, func(*control.Refusal) {})
 }
 
 func mustAdmit(t testing.TB, n *Node, p *program, r control.RunRequest) *control.Grant {
@@ -114,9 +118,9 @@ func eventually(t testing.TB, what string, holds func() bool) {
 
 // first is the oldest run.
 func (n *Node) first() *run {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.runs[0]
+	n.runs.mu.Lock()
+	defer n.runs.mu.Unlock()
+	return n.runs.runs[0]
 }
 
 func TestGrant(t *testing.T) {
@@ -235,9 +239,9 @@ func TestChildHoldsTheShare(t *testing.T) {
 	}
 	p.end()
 	eventually(t, "the end is noticed", func() bool {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		return n.runs[0].dead
+		n.runs.mu.Lock()
+		defer n.runs.mu.Unlock()
+		return n.runs.runs[0].dead
 	})
 	if len(n.Status().Runs) != 1 {
 		t.Error("the share is gone, and the child has it")
@@ -259,7 +263,7 @@ func TestWaitersComeInOrder(t *testing.T) {
 		waiting = append(waiting, p)
 		queued := make(chan struct{})
 		go func() {
-			_, refusal := n.Admit(t.Context(), p.Process, request, func(*control.Refusal) { close(queued) })
+			_, refusal := n.granter.admit(t.Context(), p.Process, request, func(*control.Refusal) { close(queued) })
 			if refusal == nil {
 				granted <- i
 			}
@@ -283,7 +287,7 @@ func TestWaiterLeaves(t *testing.T) {
 	request := ask(60, 60, 1024)
 	request.Wait = true
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, refusal := n.Admit(ctx, newProgram(t).Process, request, func(*control.Refusal) { cancel() }); refusal == nil {
+	if _, refusal := n.granter.admit(ctx, newProgram(t).Process, request, func(*control.Refusal) { cancel() }); refusal == nil {
 		t.Fatal("it was admitted")
 	}
 	first.end()
@@ -313,7 +317,7 @@ func TestAnotherAgentTakesOver(t *testing.T) {
 
 func TestBrokenRecordIsNoRun(t *testing.T) {
 	dir := tempDir(t)
-	for name, text := range map[string]string{"a": "{", "b": "{}", "c": `{"ID": "x"}`, "d": strings.Replace(readGolden(t), `"version":1`, `"version":2`, 1)} {
+	for name, text := range map[string]string{"a": "{", "b": "{}", "c": `{"ID": "x"}`} {
 		if err := os.MkdirAll(filepath.Join(dir, "runs", name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -328,6 +332,30 @@ func TestBrokenRecordIsNoRun(t *testing.T) {
 	}
 }
 
+// TestOtherVersionIsRefused: an agent does not start beside runs that it cannot read, since they may hold devices, and leaves their records.
+func TestOtherVersionIsRefused(t *testing.T) {
+	dir := tempDir(t)
+	run := filepath.Join(dir, "runs", "7gfj3kma")
+	text := strings.Replace(readGolden(t), `"version":1`, `"version":2`, 1)
+	if err := errors.Join(os.MkdirAll(run, 0o755), os.WriteFile(filepath.Join(run, recordName), []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	o := nodeOptions(dir)
+	_, err := New(o)
+	for _, want := range []string{"version 2 is not supported, only version 1 is", "remove that directory", run} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if left, err := os.ReadFile(filepath.Join(run, recordName)); err != nil || string(left) != text {
+		t.Errorf("the record has changed: %q, %v", left, err)
+	}
+	if err := os.RemoveAll(run); err != nil {
+		t.Fatal(err)
+	}
+	newNode(t, dir)
+}
+
 func TestDeadProcessGetsNothing(t *testing.T) {
 	n := newNode(t, tempDir(t))
 	p := newProgram(t)
@@ -335,7 +363,7 @@ func TestDeadProcessGetsNothing(t *testing.T) {
 	if grant, _ := p.admit(n, ask(10, 10, 1)); grant != nil {
 		t.Errorf("a dead process got %+v", grant)
 	}
-	if left, _ := os.ReadDir(n.runsDir()); len(left) != 0 {
+	if left, _ := os.ReadDir(n.server.runsDir()); len(left) != 0 {
 		t.Error("a directory is left")
 	}
 }

@@ -1,14 +1,10 @@
 package standalone
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/api/control"
-	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/node/versioned"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -54,19 +50,6 @@ func (r *record) request() share.Request {
 		Terms:      share.Terms{Isolation: r.Class, Priority: r.Priority, Slice: share.WholeGPU, Enforcement: share.Strict},
 		Containers: []share.Container{{Name: "run", VGPUs: len(r.Devices), Share: share.Share(r.Share)}},
 	}
-}
-
-// save writes the record of a run into the run's directory.
-func (n *Node) save(r *run) error {
-	r.Version = recordVersion
-	text, err := json.Marshal(r.record)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(n.dirOf(r.ID), 0o755); err != nil {
-		return err
-	}
-	return atomicfile.WriteFile(filepath.Join(n.dirOf(r.ID), recordName), text, 0o644)
 }
 
 // decodeRecord parses a record. It refuses other versions, and shares that no agent admits.

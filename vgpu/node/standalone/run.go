@@ -2,19 +2,104 @@ package standalone
 
 import (
 	"fmt"
-	"path/filepath"
+	"slices"
+	"sync"
+	"time"
 
+	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
+// runStore holds the runs of a node. Its lock is never held over I/O.
+type runStore struct {
+	mu     sync.Mutex // guards the following, and the fields of runs that change
+	runs   []*run     // in the order of admission
+	closed bool
+}
+
+func (s *runStore) add(r *run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runs = append(s.runs, r)
+}
+
+func (s *runStore) remove(r *run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runs = slices.DeleteFunc(s.runs, func(other *run) bool { return other == r })
+}
+
+// isRunning reports whether a run has not ended, and the node is not closed.
+func (s *runStore) isRunning(r *run) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.closed && !r.ended && slices.Contains(s.runs, r)
+}
+
+// update changes the fields of a run by a function that does no I/O.
+func (s *runStore) update(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+// snapshot returns copies of all runs.
+func (s *runStore) snapshot() (copies []*run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.runs {
+		copies = append(copies, new(*r))
+	}
+	return copies
+}
+
+func (s *runStore) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// close stops the waiting for the processes of runs, which live on.
+func (s *runStore) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, r := range s.runs {
+		r.process.Close()
+	}
+}
+
+// find returns the run with an ID, or the only one with that name.
+func (s *runStore) find(name string) (found *run, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.runs {
+		switch {
+		case r.ID == name:
+			return r, nil
+		case r.Name == name && found != nil:
+			return nil, fmt.Errorf("%.63q is the name of more than one run, such as %s and %s; give the ID", name, found.ID, r.ID)
+		case r.Name == name:
+			found = r
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("no run has the name or ID %.63q", name)
+	}
+	return found, nil
+}
+
 // run is one admitted share with what holds it: a living process, or connections to the token server.
 type run struct {
-	record
+	record    // its SMLimit, MemoryLimit and Enforcement change
 	process   process.Process
 	dead      bool   // the process has ended
+	ended     bool   // its share is being released
 	pipe      string // MPS pipe directory in its environment; empty after a restart of the agent
 	container *tokenserver.Container
 }
@@ -31,26 +116,48 @@ func (r *run) picks(node *packing.Node) (picks []packing.Pick) {
 	return picks
 }
 
-func (n *Node) dirOf(id string) string { return filepath.Join(n.runsDir(), id) }
+// member returns the run as a client of the MPS daemon.
+func (r *run) member() mps.Member {
+	return mps.NewMember(r.Devices[0], r.ID, share.Share(r.Share), mps.HasLowPriority(r.Class, r.Priority))
+}
 
-// prepare adds the shares of a run to their slices at the token server, which does not listen yet.
-func (n *Node) prepare(r *run) (err error) {
-	spec := tokenserver.Spec{
-		ID: r.ID, Dir: n.dirOf(r.ID), Admit: r.admit, Launcher: r.PID,
-		Empty: func() { go n.endIfUnused(r) }, // it must not wait for the connection that ends
+// admit returns an error if a process does not belong to the run.
+func (r *run) admit(p process.Process) error {
+	if r.Cgroup == "" {
+		if p.UID != r.UID && p.UID != 0 {
+			return fmt.Errorf("the process is of user %d, the run of user %d", p.UID, r.UID)
+		}
+		return nil
 	}
-	picks := r.picks(n.empty)
-	if len(picks) != len(r.Devices) {
-		return fmt.Errorf("prepare run %s: a device is missing", r.ID)
-	}
-	for i, pick := range picks {
-		spec.VGPUs = append(spec.VGPUs, tokenserver.VGPU{
-			Share: share.Share(r.Share), Slice: n.slices[pick.Slice], UUID: r.Devices[i], Index: i,
-			Elastic: r.Class == share.Elastic, Priority: r.Priority,
-		})
-	}
-	if r.container, err = n.server.Prepare(spec); err != nil || r.SMLimit == 0 {
+	m, err := cgroup.Of(p.PID)
+	if err != nil {
 		return err
 	}
-	return r.container.Resize(r.SMLimit)
+	if path, ok := m.Unified(); !ok || !cgroup.Below(path, r.Cgroup) {
+		return fmt.Errorf("the cgroup %s of the process is not that of the run", path)
+	}
+	return nil
+}
+
+func (r *run) status() control.Run {
+	out := control.Run{
+		ID: r.ID, Name: r.Name, UID: r.UID, PID: r.PID, Started: r.Started, Priority: string(r.Priority),
+		Enforcement: r.Enforcement, VGPUs: []control.VGPU{},
+	}
+	for _, v := range r.container.Status().VGPUs {
+		out.VGPUs = append(out.VGPUs, vgpuOf(v))
+	}
+	return out
+}
+
+func vgpuOf(v tokenserver.VGPUStatus) control.VGPU {
+	out := control.VGPU{
+		Device: v.UUID, SM: v.SMRequest, SMLimit: v.CurrentSMLimit, SMNow: v.CurrentSMs, Quota: v.QuotaRequest, QuotaLimit: v.QuotaLimit, Memory: v.Memory,
+		UsedTime:   share.PerMille(v.Busy * time.Duration(share.Whole) / time.Second),
+		UsedMemory: v.Used, Running: v.Running, Waiting: v.Waiting, Processes: []control.Process{},
+	}
+	for _, p := range v.Processes {
+		out.Processes = append(out.Processes, control.Process{PID: p.PID, Launches: p.Launches, Memory: p.Memory})
+	}
+	return out
 }

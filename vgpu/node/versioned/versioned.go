@@ -9,6 +9,13 @@ import (
 	strict "sigs.k8s.io/json"
 )
 
+// UnsupportedError is the error of Decode for a record of another version.
+type UnsupportedError struct{ Version, Supported int }
+
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("version %d is not supported, only version %d is", e.Version, e.Supported)
+}
+
 // Decode parses a JSON object whose field "version" has the given value. It refuses other versions, whose fields may mean something
 // else, and unknown, repeated or wrongly spelled fields: a record that is not understood must never be read as zeros.
 func Decode(text []byte, version int, into any) error {
@@ -19,7 +26,7 @@ func Decode(text []byte, version int, into any) error {
 		return err
 	}
 	if header.Version != version {
-		return fmt.Errorf("version %d is not supported, only version %d is", header.Version, version)
+		return &UnsupportedError{header.Version, version}
 	}
 	repeated, err := strict.UnmarshalStrict(text, into)
 	return errors.Join(append(repeated, err)...)

@@ -1,0 +1,152 @@
+package standalone
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// deviceSet is the GPUs and MIG instances that the node shares, with the rules by which runs are placed on them. It does not change.
+type deviceSet struct {
+	*Options
+	packer packing.Packer
+	empty  *packing.Node // the devices without runs
+}
+
+// newDeviceSet returns the devices of the machine that the configuration lists, or all of them. It returns an error if there is none.
+func newDeviceSet(o *Options) (*deviceSet, error) {
+	rules := nodeview.Rules(packing.Slots, o.Config.Rules())
+	d := &deviceSet{Options: o, packer: packing.Packer{Rules: rules, Ranker: packing.Balance{Demand: &packing.Demand{}}}}
+	var list []packing.Slice
+	found := 0
+	for _, device := range o.Devices {
+		if len(o.Config.Devices) > 0 && !slices.Contains(o.Config.Devices, device.UUID) {
+			continue
+		}
+		found++
+		list = append(list, d.slicesOf(device)...)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("devices: %w of those that the configuration lists", gpu.ErrNoGPU)
+	}
+	if missing := len(o.Config.Devices) - found; missing > 0 {
+		o.Log.Warn("configured devices are missing", "missing", missing, "configured", o.Config.Devices)
+	}
+	d.empty = packing.NewNode("this machine", list, 0, 0)
+	return d, nil
+}
+
+// slicesOf returns the slices of a GPU: the GPU itself, or its healthy MIG instances.
+func (d *deviceSet) slicesOf(device gpu.Device) (list []packing.Slice) {
+	if !device.MIG {
+		return []packing.Slice{d.sliceOf(device, gpu.Instance{UUID: device.UUID, SMs: device.SMs, Memory: device.Memory})}
+	}
+	for _, i := range device.Instances {
+		if i.Fault == "" {
+			list = append(list, d.sliceOf(device, i))
+		}
+	}
+	return list
+}
+
+// sliceOf returns a MIG instance, or a GPU given as one, as a slice for the packer. Without MPS its only isolation class is exclusive.
+func (d *deviceSet) sliceOf(device gpu.Device, i gpu.Instance) packing.Slice {
+	classes := []share.Isolation{share.Exclusive}
+	if d.MPS.Available() == nil {
+		classes = append(classes, share.MPS, share.Elastic)
+	}
+	return packing.Slice{
+		ID: packing.SliceID(i.UUID), Device: device.UUID, Model: device.Model, Profile: i.Profile, SMs: i.SMs, Memory: i.Memory, Classes: classes,
+		Healthy: true, Reserve: *d.Config.ReservePerMille, MaxShares: d.Config.MaxShares,
+	}
+}
+
+// loaded returns the devices with the load of runs.
+func (d *deviceSet) loaded(runs []*run) *packing.Node {
+	node := d.empty.Clone()
+	for _, r := range runs {
+		node.Take(packing.Slots, r.pod(), packing.Plan{r.picks(node)})
+	}
+	return node
+}
+
+// sliceByUUID returns the slice with a UUID; zero if there is none.
+func (d *deviceSet) sliceByUUID(uuid string) packing.Slice {
+	i, ok := d.empty.SliceIndex(packing.SliceID(uuid))
+	if !ok {
+		return packing.Slice{}
+	}
+	return d.empty.Slices[i]
+}
+
+// find returns devices for a request, or why none has enough left, with smaller requests that would fit.
+func (d *deviceSet) find(node *packing.Node, pod *packing.Pod) ([]packing.Pick, *control.Refusal) {
+	if err := pod.Request.ValidateDevices(); err != nil {
+		refusal := refusalOf(err)
+		refusal.Fits = []string{fmt.Sprintf("--sm %d --isolation exclusive", 100*pod.Request.Containers[0].VGPUs)}
+		return nil, refusal
+	}
+	plan, _, refusal := d.packer.Place(node, pod)
+	if refusal != packing.Admitted {
+		return nil, &control.Refusal{Field: fieldOf[refusal], Reason: d.explain(refusal), Fits: d.suggestions(node, pod)}
+	}
+	return plan[0], nil
+}
+
+// fieldOf maps refusals to the field of the request that causes them, if there is one.
+var fieldOf = map[packing.Refusal]string{
+	packing.NotEnforceable: share.FieldIsolation, packing.OtherClass: share.FieldIsolation,
+	packing.TooFewDevices: share.FieldVGPU, packing.NoMemory: share.FieldMemory, packing.OverLimits: share.FieldQuotaLimit,
+}
+
+// explain returns the text of a refusal, with the reason why MPS is not available if that caused it.
+func (d *deviceSet) explain(r packing.Refusal) string {
+	if err := d.MPS.Available(); r == packing.NotEnforceable && err != nil {
+		return fmt.Sprintf("%v: %v, so a device cannot be shared", r, err)
+	}
+	return r.String()
+}
+
+// suggestions returns, as flags of gshare run, the largest SMs, quota and memory with which the request would fit now if only that one
+// were smaller.
+func (d *deviceSet) suggestions(node *packing.Node, pod *packing.Pod) (list []string) {
+	c := pod.Request.Containers[0]
+	try := func(flag string, now, vgpus int64, set func(s *share.Share, v int64)) {
+		most := sort.Search(int(now), func(i int) bool { // what fits also fits if it is smaller
+			smaller := c
+			set(&smaller.Share, int64(i)+1)
+			return !d.admits(node, pod, smaller)
+		})
+		if most > 0 {
+			list = append(list, fmt.Sprintf(flag, int64(most)*vgpus))
+		}
+	}
+	all := int64(c.VGPUs)
+	try("--sm %d", int64(c.Share.SMRequest/10), all, func(s *share.Share, v int64) {
+		s.SMRequest, s.SMLimit = share.PerMille(v*10), share.PerMille(v*10)
+	})
+	try("--quota %d", int64(c.Share.QuotaRequest/10), 1, func(s *share.Share, v int64) {
+		s.QuotaRequest, s.QuotaLimit = share.PerMille(v*10), share.PerMille(v*10)
+	})
+	try("--mem %dMi", int64(c.Share.Memory/share.MiB), all, func(s *share.Share, v int64) {
+		s.Memory = share.Bytes(v) * share.MiB
+	})
+	return list
+}
+
+// admits reports whether the pod would fit with another container in place of its own.
+func (d *deviceSet) admits(node *packing.Node, pod *packing.Pod, c share.Container) bool {
+	try := *pod
+	try.Request.Containers = []share.Container{c}
+	if try.Request.Validate() != nil || try.Request.ValidateDevices() != nil {
+		return false
+	}
+	_, _, refusal := d.packer.Place(node, &try)
+	return refusal == packing.Admitted
+}

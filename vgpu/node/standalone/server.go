@@ -1,0 +1,184 @@
+package standalone
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
+	"github.com/gshare-dev/gshare/vgpu/node/process"
+	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// runServer gives runs what they need to use their shares: a directory with a record, a cgroup, sockets of the token server and an MPS
+// daemon. It has no state and no lock of its own; the granter calls it for one run at a time.
+type runServer struct {
+	*Options
+	devices     *deviceSet
+	enforcement *enforcementReporter
+	mps         *mps.Manager
+	tokens      *tokenserver.Server
+	slices      []*tokenserver.Slice // of the devices
+}
+
+// newRunServer returns a server with a token loop for each slice of the devices.
+func newRunServer(o *Options, devices *deviceSet, manager *mps.Manager, e *enforcementReporter) (*runServer, error) {
+	s := &runServer{Options: o, devices: devices, enforcement: e, mps: manager}
+	s.tokens = tokenserver.New(tokenserver.Config{
+		Log: o.Log, Turn: o.Config.Turn.Duration, RunAhead: o.Config.RunAhead.Duration, Window: o.Config.Window.Duration,
+	})
+	for range devices.empty.Slices {
+		tokens, err := o.Config.NewTokens()
+		if err != nil {
+			return nil, err
+		}
+		s.slices = append(s.slices, s.tokens.NewSlice(tokens))
+	}
+	return s, nil
+}
+
+func (s *runServer) runsDir() string { return filepath.Join(s.Config.Directory, "runs") }
+
+func (s *runServer) dirOf(id string) string { return filepath.Join(s.runsDir(), id) }
+
+// start makes a new run's cgroup, saves its record and serves its sockets. After an error it has removed what it made for the run.
+func (s *runServer) start(r *run, empty func()) (err error) {
+	p := r.process
+	defer func() {
+		if err != nil {
+			s.cleanUp(r)
+		}
+	}()
+	if r.StartTime, err = process.StartTime(p.PID); err != nil {
+		return err
+	}
+	if err := s.setUp(r); err != nil {
+		return err
+	}
+	if !p.Alive() {
+		return fmt.Errorf("process %d has ended", p.PID)
+	}
+	if err := s.save(r); err != nil {
+		return err
+	}
+	if err := s.prepare(r, empty); err != nil {
+		return err
+	}
+	return r.container.Listen()
+}
+
+// setUp creates the cgroup of a run and determines how its share is enforced.
+func (s *runServer) setUp(r *run) (err error) {
+	if s.Groups != nil {
+		if r.Cgroup, err = s.Groups.enter(r.PID, r.ID); err != nil {
+			s.Log.Warn("failed to create cgroup, run is identified by user only", "run", r.ID, "error", err)
+		}
+	}
+	r.Enforcement = s.enforcement.statusOf(r)
+	return nil
+}
+
+// cleanUp closes the sockets of a run and removes its directory and cgroup.
+func (s *runServer) cleanUp(r *run) {
+	if r.container != nil {
+		if err := r.container.Close(); err != nil {
+			s.Log.Error("failed to close sockets of run", "run", r.ID, "error", err)
+		}
+	}
+	if err := os.RemoveAll(s.dirOf(r.ID)); err != nil {
+		s.Log.Error("failed to remove directory of run", "run", r.ID, "error", err)
+	}
+	if s.Groups != nil && r.Cgroup != "" {
+		s.Groups.remove(r.Cgroup)
+	}
+}
+
+// save writes the record of a run into the run's directory.
+func (s *runServer) save(r *run) error {
+	saved := r.record
+	saved.Version = recordVersion
+	text, err := json.Marshal(saved)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.dirOf(r.ID), 0o755); err != nil {
+		return err
+	}
+	return atomicfile.WriteFile(filepath.Join(s.dirOf(r.ID), recordName), text, 0o644)
+}
+
+// load reads the record of a run.
+func (s *runServer) load(id string) (*run, error) {
+	text, err := os.ReadFile(filepath.Join(s.dirOf(id), recordName))
+	if err != nil {
+		return nil, err
+	}
+	r := &run{}
+	if r.record, err = decodeRecord(text); err != nil {
+		return nil, err
+	}
+	if r.ID != id {
+		return nil, fmt.Errorf("the record is of run %.20q", r.ID)
+	}
+	return r, nil
+}
+
+// prepare reserves the shares of a run at the token server, which does not accept its processes before Listen. empty is called when the
+// last of its connections is closed.
+func (s *runServer) prepare(r *run, empty func()) (err error) {
+	spec := tokenserver.Spec{
+		ID: r.ID, Dir: s.dirOf(r.ID), Admit: r.admit, Launcher: r.PID,
+		Empty: func() { go empty() }, // it must not wait for the connection that ends
+	}
+	picks := r.picks(s.devices.empty)
+	if len(picks) != len(r.Devices) {
+		return fmt.Errorf("prepare run %s: a device is missing", r.ID)
+	}
+	for i, pick := range picks {
+		spec.VGPUs = append(spec.VGPUs, tokenserver.VGPU{
+			Share: share.Share(r.Share), Slice: s.slices[pick.Slice], UUID: r.Devices[i], Index: i,
+			Elastic: r.Class == share.Elastic, Priority: r.Priority,
+		})
+	}
+	if r.container, err = s.tokens.Prepare(spec); err != nil || r.SMLimit == 0 {
+		return err
+	}
+	return r.container.Resize(r.SMLimit)
+}
+
+// openMPS returns the MPS pipe directory of a run, or why MPS does not admit its processes now. Exclusive runs need no MPS.
+func (s *runServer) openMPS(r *run) (pipe string, _ error) {
+	if r.Class == share.Exclusive {
+		return "", nil
+	}
+	return s.mps.Open(r.member())
+}
+
+// syncMPS starts the MPS daemons of the devices that runs share and stops all others, so that the next runs start with fresh ones.
+func (s *runServer) syncMPS(runs []*run) {
+	var members []mps.Member
+	for _, r := range runs {
+		if r.Class != share.Exclusive {
+			members = append(members, r.member())
+		}
+	}
+	s.mps.SetMembers(members)
+}
+
+// grantOf returns the grant that the run's process receives: its environment and how it identifies itself.
+func (s *runServer) grantOf(r *run) *control.Grant {
+	environment := []string{"GSHARE_DIR=" + s.dirOf(r.ID)}
+	environment = append(environment, "CUDA_VISIBLE_DEVICES="+strings.Join(r.Devices, ","))
+	if r.Class != share.Exclusive {
+		environment = append(environment, mps.ClientEnvironment(r.pipe, share.Share(r.Share))...)
+	}
+	if mps.HasLowPriority(r.Class, r.Priority) {
+		environment = append(environment, mps.LowPriorityVariable)
+	}
+	return &control.Grant{ID: r.ID, Dir: s.dirOf(r.ID), Environment: environment, Inherit: r.Cgroup == "", Enforcement: r.Enforcement}
+}
