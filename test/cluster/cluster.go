@@ -38,7 +38,8 @@ type Options struct {
 	Images          []Image        // besides BusyboxImage
 }
 
-// Cluster is a running Kubernetes cluster for a test, with the processes of its control plane and its nodes.
+// Cluster is a running Kubernetes cluster for a test, with the processes of its control plane and its nodes. Its many methods
+// start, stop and reach these processes: tests have no other handle of the cluster.
 type Cluster struct {
 	Nodes []*Node
 	// The control plane's processes, all on one machine.

@@ -1,5 +1,5 @@
 // Package layers_test holds the shape of the repository: which ring may import which, where clocks and exits are
-// allowed, and that every package and top folder says what it is.
+// allowed, that every package and top folder says what it is, and that large types have a reason.
 //
 // It reads the sources itself instead of asking the go command, because the test cache notices only files that the test
 // opens: a version built on "go list" went on passing from the cache after a forbidden import was added.
@@ -44,6 +44,7 @@ func TestRepository(t *testing.T) {
 		found = append(found, checkCalls(s)...)
 	}
 	found = append(found, checkPackages(sources)...)
+	found = append(found, checkSizes(sources)...)
 	found = append(found, checkReadmes(os.DirFS(root))...)
 	slices.Sort(found)
 	for _, violation := range found {

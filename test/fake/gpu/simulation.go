@@ -21,7 +21,7 @@ type Config struct {
 	Virtual bool // the clock is the simulation's
 }
 
-// Simulation is a set of GPUs, a clock, and the processes that use them. It has many fields because one lock guards a single state
+// Simulation is a set of GPUs, a clock, and the processes that use them. It has many fields and methods because one lock guards a single state
 // machine: every event may advance the clock, the devices and the waiting threads together.
 type Simulation struct {
 	listener *net.UnixListener

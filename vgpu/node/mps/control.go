@@ -23,7 +23,8 @@ var errTimeout = errors.New("timed out")
 
 const pipeVariable = "CUDA_MPS_PIPE_DIRECTORY="
 
-// control is a client of the MPS control daemon of one slice, to which it sends commands.
+// control is a client of the MPS control daemon of one slice, to which it sends commands. It has about one method for each command of the
+// daemon.
 type control struct {
 	Daemons
 	slice      string

@@ -22,7 +22,8 @@ const (
 	Kind       = "NodeConfiguration"
 )
 
-// Configuration is the configuration file of the node agent. Everything has a default; the file itself may be missing.
+// Configuration is the configuration file of the node agent. Everything has a default; the file itself may be missing. It has
+// many fields because they are the keys of one flat file.
 type Configuration struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`

@@ -13,7 +13,7 @@ import (
 )
 
 // Kubernetes holds the settings of the node agent's configuration file for a node of a Kubernetes cluster. Changes take effect when the
-// agent restarts, which containers do not notice.
+// agent restarts, which containers do not notice. It has many fields because they are the keys of one flat section.
 type Kubernetes struct {
 	// NodeName is the name of this node; default $NODE_NAME.
 	NodeName string `json:"nodeName,omitempty"`
