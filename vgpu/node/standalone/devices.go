@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// deviceSet is the GPUs and MIG instances that the node shares, with the rules by which runs are placed on them. It does not change.
+// deviceSet is the GPUs and MIG instances that the node shares, and the rules by which requests are placed on them. It is immutable.
 type deviceSet struct {
 	*Options
 	packer packing.Packer
@@ -42,7 +42,7 @@ func newDeviceSet(o *Options) (*deviceSet, error) {
 	return d, nil
 }
 
-// slicesOf returns the slices of a GPU: the GPU itself, or its healthy MIG instances.
+// slicesOf returns what a GPU offers for sharing: the whole GPU or, in MIG mode, its healthy MIG instances.
 func (d *deviceSet) slicesOf(device gpu.Device) (list []packing.Slice) {
 	if !device.MIG {
 		return []packing.Slice{d.sliceOf(device, gpu.Instance{UUID: device.UUID, SMs: device.SMs, Memory: device.Memory})}
@@ -55,7 +55,8 @@ func (d *deviceSet) slicesOf(device gpu.Device) (list []packing.Slice) {
 	return list
 }
 
-// sliceOf returns a MIG instance, or a GPU given as one, as a slice for the packer. Without MPS its only isolation class is exclusive.
+// sliceOf converts a MIG instance, or a whole GPU given as one, to a slice for the packer. Without MPS the slice offers class exclusive
+// only.
 func (d *deviceSet) sliceOf(device gpu.Device, i gpu.Instance) packing.Slice {
 	classes := []share.Isolation{share.Exclusive}
 	if d.MPS.Available() == nil {
@@ -67,7 +68,7 @@ func (d *deviceSet) sliceOf(device gpu.Device, i gpu.Instance) packing.Slice {
 	}
 }
 
-// loaded returns the devices with the load of runs.
+// loaded returns a copy of the devices on which the shares of the given runs are taken.
 func (d *deviceSet) loaded(runs []*run) *packing.Node {
 	node := d.empty.Clone()
 	for _, r := range runs {
@@ -76,7 +77,7 @@ func (d *deviceSet) loaded(runs []*run) *packing.Node {
 	return node
 }
 
-// sliceByUUID returns the slice with a UUID; zero if there is none.
+// sliceByUUID returns the GPU or MIG instance with a UUID; zero if the node does not share it.
 func (d *deviceSet) sliceByUUID(uuid string) packing.Slice {
 	i, ok := d.empty.SliceIndex(packing.SliceID(uuid))
 	if !ok {
@@ -85,7 +86,7 @@ func (d *deviceSet) sliceByUUID(uuid string) packing.Slice {
 	return d.empty.Slices[i]
 }
 
-// find returns devices for a request, or why none has enough left, with smaller requests that would fit.
+// find returns a device for each vGPU of a request, or a refusal with the reason and with smaller requests that would fit.
 func (d *deviceSet) find(node *packing.Node, pod *packing.Pod) ([]packing.Pick, *control.Refusal) {
 	if err := pod.Request.ValidateDevices(); err != nil {
 		refusal := refusalOf(err)
@@ -99,13 +100,14 @@ func (d *deviceSet) find(node *packing.Node, pod *packing.Pod) ([]packing.Pick, 
 	return plan[0], nil
 }
 
-// fieldOf maps refusals to the field of the request that causes them, if there is one.
+// fieldOf maps why the packer refused a request to the field of the request at fault. Refusals that no single field causes are missing.
 var fieldOf = map[packing.Refusal]string{
 	packing.NotEnforceable: share.FieldIsolation, packing.OtherClass: share.FieldIsolation,
 	packing.TooFewDevices: share.FieldVGPU, packing.NoMemory: share.FieldMemory, packing.OverLimits: share.FieldQuotaLimit,
 }
 
-// explain returns the text of a refusal, with the reason why MPS is not available if that caused it.
+// explain returns the text for the user about a refusal by the packer. If sharing is impossible without MPS, it includes why MPS is
+// unavailable.
 func (d *deviceSet) explain(r packing.Refusal) string {
 	if err := d.MPS.Available(); r == packing.NotEnforceable && err != nil {
 		return fmt.Sprintf("%v: %v, so a device cannot be shared", r, err)
@@ -113,8 +115,7 @@ func (d *deviceSet) explain(r packing.Refusal) string {
 	return r.String()
 }
 
-// suggestions returns, as flags of gshare run, the largest SMs, quota and memory with which the request would fit now if only that one
-// were smaller.
+// suggestions returns flags of gshare run with which a refused request would fit: the largest SMs, quota or memory, each changed alone.
 func (d *deviceSet) suggestions(node *packing.Node, pod *packing.Pod) (list []string) {
 	c := pod.Request.Containers[0]
 	try := func(flag string, now, vgpus int64, set func(s *share.Share, v int64)) {
@@ -140,7 +141,7 @@ func (d *deviceSet) suggestions(node *packing.Node, pod *packing.Pod) (list []st
 	return list
 }
 
-// admits reports whether the pod would fit with another container in place of its own.
+// admits reports whether a request would fit on the node if it had the given container.
 func (d *deviceSet) admits(node *packing.Node, pod *packing.Pod, c share.Container) bool {
 	try := *pod
 	try.Request.Containers = []share.Container{c}

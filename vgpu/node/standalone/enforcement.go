@@ -10,14 +10,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// enforcementReporter describes how the shares of runs are enforced.
+// enforcementReporter computes the enforcement statuses of runs: which mechanisms limit a share, and what is not enforced.
 type enforcementReporter struct {
 	*Options
 	devices *deviceSet
 	mps     *mps.Manager
 }
 
-// statusOf returns how the share of a run is enforced, and which gaps there are.
+// statusOf returns the enforcement status of a run: which mechanisms limit its share, and what is not enforced.
 func (e *enforcementReporter) statusOf(r *run) control.EnforcementStatus {
 	t := control.EnforcementStatus{
 		Memory: "hook", SMs: "alone on the device", Time: enforcement.HookAndTokens, Identity: "cgroup",
@@ -49,7 +49,7 @@ func (e *enforcementReporter) statusOf(r *run) control.EnforcementStatus {
 	return t
 }
 
-// identityHint returns the end of the sentence about a run without a cgroup: why it has none.
+// identityHint returns why a run has no cgroup, as the end of a sentence in its enforcement status.
 func identityHint() string {
 	if os.Geteuid() != 0 {
 		return "; an agent that runs as root gives each run a cgroup"
@@ -68,7 +68,7 @@ func (e *enforcementReporter) mpsName(r *run) string {
 	return enforcement.MPS(e.mps.HasNamespace(r.Devices[0], r.ID))
 }
 
-// mpsBypass describes how a program can escape the limits of MPS.
+// mpsBypass describes how a program can bypass the limits that MPS sets for its run.
 func (e *enforcementReporter) mpsBypass(r *run) string {
 	if e.mps.HasNamespace(r.Devices[0], r.ID) {
 		return "a program that names other pipes in its environment has other limits of MPS"
@@ -76,7 +76,7 @@ func (e *enforcementReporter) mpsBypass(r *run) string {
 	return enforcement.MPSEnvironment
 }
 
-// addObserved returns the run with the violations by its present processes in its enforcement status.
+// addObserved returns the run with a note in its enforcement status for each vGPU that a process of the run uses without MPS.
 func (e *enforcementReporter) addObserved(r control.Run) control.Run {
 	for _, v := range r.VGPUs {
 		bare := e.mps.NonMPSProcesses(v.Device)

@@ -25,8 +25,8 @@ var (
 	errNotSetUp    = errors.New("the share could not be set up; the agent's log says why")
 )
 
-// granter grants shares to runs and releases them, one at a time: each holds the operation lock, which is held over I/O and blocks
-// neither the status of the node nor the processes of runs.
+// granter grants shares of devices to runs, and releases them. An operation lock, which is held over I/O, serializes its work; the status of
+// the node and the processes of runs do not wait for it.
 type granter struct {
 	*Options
 	devices     *deviceSet
@@ -39,7 +39,7 @@ type granter struct {
 	watches     sync.WaitGroup
 }
 
-// waiter is a request in the queue, with the process that sent it.
+// waiter is a request for a share, with the process that sent it. It is queued if the share is not free.
 type waiter struct {
 	id       string // of the run that it may become
 	process  process.Process
@@ -49,8 +49,8 @@ type waiter struct {
 	mpsError error // why MPS does not serve the device yet, although the share fits
 }
 
-// admit returns the grant of a share for the process, which then belongs to the node, or the reason for refusing it. If no share is
-// free and the request asks to wait, admit calls queued once and blocks until one is free or ctx ends.
+// admit returns the grant of a share for a process, which the node closes from then on, or the reason for refusing it. If no share is free
+// and the request asks to wait, admit calls queued once and blocks until one is free or ctx ends.
 func (g *granter) admit(
 	ctx context.Context, p process.Process, r control.RunRequest, queued func(*control.Refusal),
 ) (*control.Grant, *control.Refusal) {
@@ -81,7 +81,8 @@ func (g *granter) admit(
 	return g.dequeue(w, context.Cause(ctx))
 }
 
-// admitOrQueue admits the request now or, if it may fit later, adds it to the queue and reports that.
+// admitOrQueue grants a request if it fits now. Otherwise it returns why not, and queues the request if it may fit later and its sender
+// waits, or if only MPS is not ready yet.
 func (g *granter) admitOrQueue(w *waiter, wait bool) (refusal *control.Refusal, queued bool) {
 	g.operation.Lock()
 	defer g.operation.Unlock()
@@ -94,7 +95,7 @@ func (g *granter) admitOrQueue(w *waiter, wait bool) (refusal *control.Refusal, 
 	return refusal, true
 }
 
-// dequeue removes a waiter whose caller has given up, and returns its grant if that was made in the meantime.
+// dequeue removes a request from the queue whose sender has given up. It returns the grant if that was made in the meantime.
 func (g *granter) dequeue(w *waiter, why error) (*control.Grant, *control.Refusal) {
 	g.operation.Lock()
 	defer g.operation.Unlock()
@@ -110,7 +111,7 @@ func (g *granter) dequeue(w *waiter, why error) (*control.Grant, *control.Refusa
 	return nil, refusalOf(why)
 }
 
-// tryAdmit admits a request if it fits now. later reports whether a refused request may fit at another time.
+// tryAdmit grants a request if it fits now. later reports whether a refused request may fit once other runs end or MPS is ready.
 func (g *granter) tryAdmit(w *waiter) (_ *control.Refusal, later bool) {
 	if g.runs.isClosed() {
 		return refusalOf(errClosed), false
@@ -139,8 +140,8 @@ func (g *granter) tryAdmit(w *waiter) (_ *control.Refusal, later bool) {
 	return nil, false
 }
 
-// admitWaiters admits the waiting requests that fit now, in the order of their arrival. A request that does not fit is overtaken by
-// others that do. The caller holds the operation lock.
+// admitWaiters grants the queued requests that fit now, in the order of their arrival. A request that does not fit is overtaken by others
+// that do. The caller holds the operation lock.
 func (g *granter) admitWaiters() {
 	g.waiters = slices.DeleteFunc(g.waiters, func(w *waiter) bool {
 		refusal, later := g.tryAdmit(w)
@@ -151,14 +152,14 @@ func (g *granter) admitWaiters() {
 	})
 }
 
-// retryWaiters admits waiting requests after the state of an MPS daemon has changed.
+// retryWaiters grants the queued requests that fit now. It is called after the state of an MPS daemon has changed.
 func (g *granter) retryWaiters() {
 	g.operation.Lock()
 	defer g.operation.Unlock()
 	g.admitWaiters()
 }
 
-// runOf returns the run of a waiter on the picked devices.
+// runOf returns the run that a granted request becomes, on the devices that the packer picked.
 func (g *granter) runOf(w *waiter, picks []packing.Pick) *run {
 	r := &run{process: w.process, record: record{
 		ID: w.id, Name: w.name, UID: w.process.UID, PID: w.process.PID, Started: time.Now(), Class: picks[0].Class,
@@ -170,7 +171,8 @@ func (g *granter) runOf(w *waiter, picks []packing.Pick) *run {
 	return r
 }
 
-// watch adds a run and releases it when its process has ended. The caller holds the operation lock.
+// watch adds a run to the node and waits in the background for the end of its process, to release its share. The caller holds the operation
+// lock.
 func (g *granter) watch(r *run) {
 	g.runs.add(r)
 	g.server.syncMPS(g.runs.snapshot())
@@ -184,7 +186,7 @@ func (g *granter) watch(r *run) {
 	})
 }
 
-// processEnded records that the process of a run has ended; its children may still hold the share.
+// processEnded releases the share of a run whose process has ended, unless child processes are still connected to the token server.
 func (g *granter) processEnded(r *run) {
 	g.operation.Lock()
 	defer g.operation.Unlock()
@@ -195,14 +197,15 @@ func (g *granter) processEnded(r *run) {
 	g.release(r)
 }
 
-// endIfUnused releases a run whose process has ended and whose last connection was closed.
+// endIfUnused releases the share of a run if its process has ended and none of its children is connected to the token server.
 func (g *granter) endIfUnused(r *run) {
 	g.operation.Lock()
 	defer g.operation.Unlock()
 	g.release(r)
 }
 
-// release frees the share of a run, unless its process lives or others are connected. The caller holds the operation lock.
+// release frees the share of a run and grants waiting requests. It does nothing while the process of the run lives or its children are
+// connected. The caller holds the operation lock.
 func (g *granter) release(r *run) {
 	if !g.runs.isRunning(r) || !r.dead || r.container.Connections() > 0 {
 		return
@@ -216,7 +219,8 @@ func (g *granter) release(r *run) {
 	g.admitWaiters()
 }
 
-// endAfterLease releases a restored run without a process, unless a child of it reconnects within the lease that its tokens have.
+// endAfterLease releases a restored run whose process has ended, unless one of its children reconnects before the lease of its tokens
+// expires.
 func (g *granter) endAfterLease(r *run) {
 	time.AfterFunc(g.timing.lease, func() { g.endIfUnused(r) })
 }
@@ -239,7 +243,8 @@ func (g *granter) setLimit(uid uint32, r control.LimitRequest) *control.Refusal 
 	return nil
 }
 
-// resize sets a limit between the request and the MPS cap of the run's processes, which is fixed at their start.
+// resize sets the SM limit of a run, in percent. It refuses limits below the run's request or above the limit that the run began with, at
+// which MPS caps its processes.
 func (g *granter) resize(r *run, percent int64) error {
 	s := r.Share
 	if percent < 1 || percent > 100 || share.PerMille(percent*10) < s.SMRequest || share.PerMille(percent*10) > s.SMLimit {
@@ -256,7 +261,7 @@ func (g *granter) resize(r *run, percent int64) error {
 	return g.server.save(r)
 }
 
-// recordMemoryLimit saves the limit that the driver has confirmed for a run.
+// recordMemoryLimit saves the device memory limit that the driver has confirmed for a run, and updates the enforcement status.
 func (g *granter) recordMemoryLimit(r *run, limit share.Bytes) {
 	g.operation.Lock()
 	defer g.operation.Unlock()
@@ -272,8 +277,8 @@ func (g *granter) recordMemoryLimit(r *run, limit share.Bytes) {
 	}
 }
 
-// restore serves the runs of an earlier agent. It removes a directory whose record is broken; processes of that run keep to their policy
-// file until they end. It returns an error if a record has another version: that run may still use a device.
+// restore serves the runs of an earlier agent again. It removes the directory of a run whose record is broken; the processes of that run
+// keep to their policy file until they end. A record of another version is an error: the agent cannot know which devices that run uses.
 func (g *granter) restore() error {
 	entries, err := os.ReadDir(g.server.runsDir())
 	if err != nil {
@@ -314,7 +319,7 @@ func (g *granter) restore() error {
 	return nil
 }
 
-// restoreRun serves a recorded run again. If its process has ended, its children may still reconnect.
+// restoreRun serves a run again whose record was read. If its process has ended, the share is kept for its children until the lease expires.
 func (g *granter) restoreRun(r *run) {
 	r.process, r.dead = openIfAlive(r.PID, r.StartTime)
 	if err := g.server.prepare(r, func() { g.endIfUnused(r) }); err != nil {
@@ -328,7 +333,7 @@ func (g *granter) restoreRun(r *run) {
 	}
 }
 
-// openIfAlive opens the process with a PID and start time. dead reports that it has ended.
+// openIfAlive opens the process with a PID and start time. dead reports that this process has ended; its PID may be reused.
 func openIfAlive(pid int, start uint64) (p process.Process, dead bool) {
 	p, err := process.Open(pid)
 	if err != nil {
@@ -341,7 +346,7 @@ func openIfAlive(pid int, start uint64) (p process.Process, dead bool) {
 	return p, false
 }
 
-// close refuses the waiting requests and all later ones.
+// close refuses the queued requests and all later ones.
 func (g *granter) close() {
 	g.operation.Lock()
 	defer g.operation.Unlock()

@@ -10,12 +10,12 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 )
 
-// Groups creates a cgroup for each run, by which the kernel identifies its processes. It needs root.
+// Groups creates a cgroup for each run, by which the agent identifies the processes of the run. It needs root.
 type Groups struct {
 	root string // where the hierarchy of version 2 is mounted
 }
 
-// FindGroups finds the mounted hierarchy of cgroup v2, and returns an error if no cgroup can be created there.
+// FindGroups finds the mounted hierarchy of cgroup v2. It returns an error if no cgroup can be created there.
 func FindGroups() (*Groups, error) {
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
 		if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err != nil {
@@ -33,7 +33,7 @@ func FindGroups() (*Groups, error) {
 	return nil, fmt.Errorf("cgroup v2 is not mounted")
 }
 
-// enter moves a process into a new cgroup below its own, so that the limits of its present cgroup still apply. It returns the path.
+// enter moves a process into a new cgroup below its present one, whose limits thus still apply, and returns the path of the new one.
 func (g *Groups) enter(pid int, run string) (path string, err error) {
 	m, err := cgroup.Of(pid)
 	if err != nil {
@@ -55,8 +55,8 @@ func (g *Groups) enter(pid int, run string) (path string, err error) {
 	return path, nil
 }
 
-// holds reports whether a user cannot move processes out of a cgroup. Whoever may write the cgroup.procs of an ancestor can: root and,
-// below user@UID.service, that user.
+// holds reports whether a user is unable to move processes out of a cgroup. Root can, and so can a user with write access to cgroup.procs of
+// an ancestor, as below user@UID.service.
 func (g *Groups) holds(path string, uid uint32) bool {
 	for path != "/" {
 		path = filepath.Dir(path)
@@ -68,11 +68,12 @@ func (g *Groups) holds(path string, uid uint32) bool {
 	return true
 }
 
-// mayWrite reports whether a user may write a file or could grant himself that. It assumes so if others than the owner may write.
+// mayWrite reports whether a user can write to a file or, as its owner, make it writable. It assumes so if the file is writable for group or
+// others.
 func mayWrite(info os.FileInfo, uid uint32) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return !ok || uid == 0 || stat.Uid == uid || info.Mode()&0o022 != 0
 }
 
-// remove deletes the cgroup, unless processes are left in it.
+// remove deletes a cgroup, unless it still has processes.
 func (g *Groups) remove(path string) { _ = os.Remove(filepath.Join(g.root, path)) }

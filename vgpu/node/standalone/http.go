@@ -18,7 +18,8 @@ import (
 
 type connKey struct{}
 
-// NewHTTPServer returns the server of the control socket. Callers are identified by the credentials of their connection only.
+// NewHTTPServer returns the server of the control socket, which gshare run connects to. Callers are identified by the credentials of their
+// connection only.
 func (n *Node) NewHTTPServer() *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+control.RunsPath, n.postRun)
@@ -73,7 +74,7 @@ func (n *Node) getStatus(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(n.Status()) // as above
 }
 
-// NewDebugServer returns a server of /metrics: those of the token server, of the Go runtime and of the process.
+// NewDebugServer returns a server of /metrics: the metrics of the token server, of the Go runtime and of the agent's process.
 func (n *Node) NewDebugServer() *http.Server {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics.New(n.server.tokens), collectors.NewGoCollector(),

@@ -24,8 +24,8 @@ type memoryLimiter struct {
 	logged    bool       // that it has none
 }
 
-// driver returns the limiter for the cgroups of runs, or why the driver has no memory limits. Only the answer that it has them is kept:
-// otherwise the driver's program is run again for the next run.
+// driver returns the limiter for the cgroups of runs, or an error if the driver does not support memory limits. Only success is remembered:
+// after an error the driver is asked again for the next run.
 func (m *memoryLimiter) driver() (dmem.Limiter, error) {
 	if m.Memory == nil || m.Groups == nil {
 		return dmem.Limiter{}, dmem.ErrMissing
@@ -51,9 +51,8 @@ func (m *memoryLimiter) isAvailable() bool {
 	return m.available
 }
 
-// limit starts to limit the device memory of a run by the driver, if the run shares its devices, which are not MIG
-// instances, and has a cgroup. It does not
-// block: a call may hang in the driver, and the enforcement status claims no limit before the driver has confirmed it.
+// limit starts to limit the device memory of a run by the driver, if the run has a cgroup and shares whole GPUs. It does not block: a call
+// may hang in the driver, and the enforcement status shows no limit before the driver has confirmed it.
 func (m *memoryLimiter) limit(r *run) {
 	if r.Class == share.Exclusive || r.Cgroup == "" || r.MemoryLimit > 0 || m.onMIG(r) {
 		return
@@ -61,18 +60,18 @@ func (m *memoryLimiter) limit(r *run) {
 	go retryWithBackoff(m.timing.period, func(again bool) bool { return m.tryLimit(r, again) })
 }
 
-// maxBackoff is the longest pause between two attempts to set a limit.
+// maxBackoff is the longest pause between two attempts to set a memory limit.
 const maxBackoff = time.Minute
 
-// retryWithBackoff calls attempt until it returns true, with pauses that double from the first one up to maxBackoff.
+// retryWithBackoff calls attempt until it returns true. The pauses between calls double from the first one up to maxBackoff.
 func retryWithBackoff(first time.Duration, attempt func(again bool) (over bool)) {
 	for pause := first; !attempt(pause > first); pause = min(2*pause, maxBackoff) {
 		time.Sleep(pause)
 	}
 }
 
-// tryLimit makes one attempt to limit a run, and reports whether it was the last: the limit is set, cannot be set, or the run has
-// ended. Only the first failure is logged.
+// tryLimit makes one attempt to set the memory limit of a run. It reports whether no more attempts are needed: the limit is set or cannot be
+// set, or the run has ended. Only the failure of the first attempt is logged.
 func (m *memoryLimiter) tryLimit(r *run, again bool) (over bool) {
 	if again && !m.runs.isRunning(r) {
 		return true // its cgroup may be another run's by now
@@ -90,7 +89,7 @@ func (m *memoryLimiter) tryLimit(r *run, again bool) (over bool) {
 	return false
 }
 
-// setLimit limits the memory of a run on each device, and returns the largest limit that the driver has confirmed.
+// setLimit limits the device memory of a run on each of its devices. It returns the largest limit that the driver has confirmed.
 func (m *memoryLimiter) setLimit(r *run) (confirmed share.Bytes, all error) {
 	l, err := m.driver()
 	if err != nil {
@@ -103,7 +102,7 @@ func (m *memoryLimiter) setLimit(r *run) (confirmed share.Bytes, all error) {
 	return confirmed, all
 }
 
-// onMIG reports whether a run is on MIG instances, for which the driver has no memory limits.
+// onMIG reports whether a run uses MIG instances, for which the driver has no memory limits.
 func (m *memoryLimiter) onMIG(r *run) bool {
 	return slices.ContainsFunc(r.Devices, func(uuid string) bool { return m.devices.sliceByUUID(uuid).Profile != "" })
 }

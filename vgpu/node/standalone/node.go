@@ -34,7 +34,8 @@ type timing struct {
 
 var defaultTiming = timing{mpsTimeout: 10 * time.Second, lease: tokenserver.Lease, period: 2 * time.Second}
 
-// Node admits and serves the runs of one machine. Locks of state are not held over disk, driver or daemon I/O.
+// Node grants shares of the GPUs of one machine to runs (programs started by gshare run) and serves them. Locks that guard state are not
+// held over disk, driver or daemon I/O.
 type Node struct {
 	Options
 	devices     *deviceSet
@@ -45,7 +46,8 @@ type Node struct {
 	granter     *granter
 }
 
-// New returns a node that serves the devices and the runs of an earlier agent.
+// New returns a node that serves the configured devices, and the runs that an earlier agent left. It returns an error if there is no such
+// device, or a run whose record it cannot read.
 func New(o Options) (*Node, error) {
 	if o.timing == (timing{}) {
 		o.timing = defaultTiming
@@ -82,8 +84,8 @@ func (n *Node) Close() {
 	n.granter.watches.Wait()
 }
 
-// watchProcesses looks for programs that run without MPS, until the node is closed. Close does not wait for it, since a call may hang
-// in the driver.
+// watchProcesses passes the processes on the devices to the MPS manager, which finds those that run without MPS, until the node is closed.
+// Close does not wait for it, since a call may hang in the driver.
 func (n *Node) watchProcesses() {
 	if n.Source == nil {
 		return

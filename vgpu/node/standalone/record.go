@@ -9,13 +9,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// recordName is the name of a run's record in the run's directory.
+// recordName is the name of the file with a run's record, in the run's directory.
 const recordName = "run.json"
 
-// recordVersion is the version of the records on disk; others are refused.
+// recordVersion is the version of the records of runs on disk. Records of other versions are refused.
 const recordVersion = 1
 
-// record is what an agent needs to restore a run of an earlier agent. Its bytes are a contract with later agents: see
+// record is what an agent saves about a run, so that a later agent can restore it. Later agents must be able to read its bytes: see
 // testdata/run.json.
 type record struct {
 	Version     int                       `json:"version"`
@@ -35,7 +35,7 @@ type record struct {
 	Enforcement control.EnforcementStatus `json:"enforcement"`
 }
 
-// savedShare is a share.Share with names for the disk.
+// savedShare is a share.Share with JSON names that do not change when a Go field is renamed.
 type savedShare struct {
 	SMRequest    share.PerMille `json:"sm"`
 	SMLimit      share.PerMille `json:"smLimit"`
@@ -44,7 +44,7 @@ type savedShare struct {
 	Memory       share.Bytes    `json:"memory"`
 }
 
-// request returns the run's share as a request; which slice it gets is decided already.
+// request returns the share of a run as a request for whole GPUs. The record has the devices themselves.
 func (r *record) request() share.Request {
 	return share.Request{
 		Terms:      share.Terms{Isolation: r.Class, Priority: r.Priority, Slice: share.WholeGPU, Enforcement: share.Strict},
@@ -52,7 +52,7 @@ func (r *record) request() share.Request {
 	}
 }
 
-// decodeRecord parses a record. It refuses other versions, and shares that no agent admits.
+// decodeRecord parses the record of a run. It returns an error for other versions, and for shares that no agent admits.
 func decodeRecord(text []byte) (r record, err error) {
 	if err := versioned.Decode(text, recordVersion, &r); err != nil {
 		return record{}, fmt.Errorf("decode run: %w", err)

@@ -11,7 +11,7 @@ import (
 
 const maxName = 63
 
-// requestOf converts and validates a user's request by the rules for pods.
+// requestOf converts the request of a user of gshare run, and validates it by the rules for pods.
 func requestOf(r control.RunRequest) (share.Request, error) {
 	if len(r.Name) > maxName {
 		return share.Request{}, share.Invalid("name", "%d bytes are more than %d", len(r.Name), maxName)
@@ -32,7 +32,7 @@ func requestOf(r control.RunRequest) (share.Request, error) {
 	return request, request.Validate()
 }
 
-// refusalOf returns the answer to a request that failed with err.
+// refusalOf converts an error to the refusal that the user gets, with the field of the request at fault if the error names one.
 func refusalOf(err error) *control.Refusal {
 	var field *share.FieldError
 	if errors.As(err, &field) {
@@ -41,7 +41,7 @@ func refusalOf(err error) *control.Refusal {
 	return &control.Refusal{Reason: err.Error()}
 }
 
-// podOf returns a request as a pod whose tenant is the user.
+// podOf returns a request as a pod for the packer. Its tenant is the user ID.
 func podOf(uid uint32, r share.Request) *packing.Pod {
 	return &packing.Pod{Tenant: strconv.FormatUint(uint64(uid), 10), Request: r}
 }

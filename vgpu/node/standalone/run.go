@@ -34,21 +34,21 @@ func (s *runStore) remove(r *run) {
 	s.runs = slices.DeleteFunc(s.runs, func(other *run) bool { return other == r })
 }
 
-// isRunning reports whether a run has not ended, and the node is not closed.
+// isRunning reports whether the share of a run is not being released, and the node is not closed.
 func (s *runStore) isRunning(r *run) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.closed && !r.ended && slices.Contains(s.runs, r)
 }
 
-// update changes the fields of a run by a function that does no I/O.
+// update calls a function that changes fields of a run, under the lock of the store. The function must not do I/O.
 func (s *runStore) update(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
 }
 
-// snapshot returns copies of all runs.
+// snapshot returns copies of all runs, in the order of admission.
 func (s *runStore) snapshot() (copies []*run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *runStore) isClosed() bool {
 	return s.closed
 }
 
-// close stops the waiting for the processes of runs, which live on.
+// close marks the node as closed and closes the handles of the runs' processes, which live on.
 func (s *runStore) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +74,7 @@ func (s *runStore) close() {
 	}
 }
 
-// find returns the run with an ID, or the only one with that name.
+// find returns the run with an ID, or the only run with that name. Several runs with the name are an error.
 func (s *runStore) find(name string) (found *run, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,8 @@ func (s *runStore) find(name string) (found *run, err error) {
 	return found, nil
 }
 
-// run is one admitted share with what holds it: a living process, or connections to the token server.
+// run is a program that was started by gshare run and has a share. The share is held until its process has ended and its children have
+// disconnected from the token server.
 type run struct {
 	record    // its SMLimit, MemoryLimit and Enforcement change
 	process   process.Process
@@ -106,7 +107,7 @@ type run struct {
 
 func (r *run) pod() *packing.Pod { return podOf(r.UID, r.request()) }
 
-// picks returns the run's devices on the node; fewer if some are missing.
+// picks returns where the devices of the run are on a node of the packer. Devices that the node lacks are left out.
 func (r *run) picks(node *packing.Node) (picks []packing.Pick) {
 	for _, uuid := range r.Devices {
 		if i, ok := node.SliceIndex(packing.SliceID(uuid)); ok {
@@ -121,7 +122,7 @@ func (r *run) member() mps.Member {
 	return mps.NewMember(r.Devices[0], r.ID, share.Share(r.Share), mps.HasLowPriority(r.Class, r.Priority))
 }
 
-// admit returns an error if a process does not belong to the run.
+// admit returns an error if a process that connects to the token server does not belong to the run, by its cgroup or else by its user.
 func (r *run) admit(p process.Process) error {
 	if r.Cgroup == "" {
 		if p.UID != r.UID && p.UID != 0 {

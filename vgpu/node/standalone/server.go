@@ -16,7 +16,7 @@ import (
 )
 
 // runServer gives runs what they need to use their shares: a directory with a record, a cgroup, sockets of the token server and an MPS
-// daemon. It has no state and no lock of its own; the granter calls it for one run at a time.
+// daemon. It has no state of its own; the granter calls it for one run at a time.
 type runServer struct {
 	*Options
 	devices     *deviceSet
@@ -26,7 +26,7 @@ type runServer struct {
 	slices      []*tokenserver.Slice // of the devices
 }
 
-// newRunServer returns a server with a token loop for each slice of the devices.
+// newRunServer returns a run server whose token server has a token loop for each device.
 func newRunServer(o *Options, devices *deviceSet, manager *mps.Manager, e *enforcementReporter) (*runServer, error) {
 	s := &runServer{Options: o, devices: devices, enforcement: e, mps: manager}
 	s.tokens = tokenserver.New(tokenserver.Config{
@@ -46,7 +46,7 @@ func (s *runServer) runsDir() string { return filepath.Join(s.Config.Directory, 
 
 func (s *runServer) dirOf(id string) string { return filepath.Join(s.runsDir(), id) }
 
-// start makes a new run's cgroup, saves its record and serves its sockets. After an error it has removed what it made for the run.
+// start creates the cgroup of a new run, saves its record and opens its sockets. After an error it removes what it has created.
 func (s *runServer) start(r *run, empty func()) (err error) {
 	p := r.process
 	defer func() {
@@ -72,7 +72,7 @@ func (s *runServer) start(r *run, empty func()) (err error) {
 	return r.container.Listen()
 }
 
-// setUp creates the cgroup of a run and determines how its share is enforced.
+// setUp creates the cgroup of a run and computes its enforcement status. Without a cgroup the run is identified by its user only.
 func (s *runServer) setUp(r *run) (err error) {
 	if s.Groups != nil {
 		if r.Cgroup, err = s.Groups.enter(r.PID, r.ID); err != nil {
@@ -83,7 +83,7 @@ func (s *runServer) setUp(r *run) (err error) {
 	return nil
 }
 
-// cleanUp closes the sockets of a run and removes its directory and cgroup.
+// cleanUp closes the sockets of a run and removes its directory and cgroup. Errors are logged.
 func (s *runServer) cleanUp(r *run) {
 	if r.container != nil {
 		if err := r.container.Close(); err != nil {
@@ -112,7 +112,7 @@ func (s *runServer) save(r *run) error {
 	return atomicfile.WriteFile(filepath.Join(s.dirOf(r.ID), recordName), text, 0o644)
 }
 
-// load reads the record of a run.
+// load reads the record of a run from the run's directory.
 func (s *runServer) load(id string) (*run, error) {
 	text, err := os.ReadFile(filepath.Join(s.dirOf(id), recordName))
 	if err != nil {
@@ -128,8 +128,8 @@ func (s *runServer) load(id string) (*run, error) {
 	return r, nil
 }
 
-// prepare reserves the shares of a run at the token server, which does not accept its processes before Listen. empty is called when the
-// last of its connections is closed.
+// prepare reserves the shares of a run at the token server, which does not accept processes of the run before Listen. empty is called when
+// the last of their connections is closed.
 func (s *runServer) prepare(r *run, empty func()) (err error) {
 	spec := tokenserver.Spec{
 		ID: r.ID, Dir: s.dirOf(r.ID), Admit: r.admit, Launcher: r.PID,
@@ -151,7 +151,7 @@ func (s *runServer) prepare(r *run, empty func()) (err error) {
 	return r.container.Resize(r.SMLimit)
 }
 
-// openMPS returns the MPS pipe directory of a run, or why MPS does not admit its processes now. Exclusive runs need no MPS.
+// openMPS returns the MPS pipe directory of a run, or an error while MPS does not accept its processes. Exclusive runs need no MPS.
 func (s *runServer) openMPS(r *run) (pipe string, _ error) {
 	if r.Class == share.Exclusive {
 		return "", nil
@@ -159,7 +159,7 @@ func (s *runServer) openMPS(r *run) (pipe string, _ error) {
 	return s.mps.Open(r.member())
 }
 
-// syncMPS starts the MPS daemons of the devices that runs share and stops all others, so that the next runs start with fresh ones.
+// syncMPS starts the MPS daemons of the devices that runs share and stops all others, so that the next runs start with fresh daemons.
 func (s *runServer) syncMPS(runs []*run) {
 	var members []mps.Member
 	for _, r := range runs {
@@ -170,7 +170,7 @@ func (s *runServer) syncMPS(runs []*run) {
 	s.mps.SetMembers(members)
 }
 
-// grantOf returns the grant that the run's process receives: its environment and how it identifies itself.
+// grantOf returns the grant of a run: the environment for its program, and whether it identifies itself by an inherited socket.
 func (s *runServer) grantOf(r *run) *control.Grant {
 	environment := []string{"GSHARE_DIR=" + s.dirOf(r.ID)}
 	environment = append(environment, "CUDA_VISIBLE_DEVICES="+strings.Join(r.Devices, ","))

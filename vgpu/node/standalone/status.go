@@ -5,7 +5,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Status returns the devices and runs of the machine.
+// Status returns the devices and runs of the machine, as gshare ps shows them.
 func (n *Node) Status() control.Status {
 	runs := n.runs.snapshot()
 	status := control.Status{Devices: []control.Device{}, Runs: []control.Run{}}
