@@ -21,8 +21,8 @@ type (
 		Models []profile.Model `json:"models"`
 	}
 	pricesFile struct {
-		Prices   planning.Book     `json:"prices"`
-		Platform planning.Platform `json:"platform"` // fields that are left out have their usual values
+		Prices   planning.PriceList `json:"prices"`
+		Platform planning.Platform  `json:"platform"` // fields that are left out have their usual values
 	}
 )
 

@@ -16,7 +16,7 @@ import (
 type callSimulation struct {
 	clock  *clock
 	record *record
-	prices planning.Book
+	prices planning.PriceList
 	groups []*group // by function
 	gpu    float64  // seconds of whole cards
 	money  float64  // nano-units

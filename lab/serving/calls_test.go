@@ -52,7 +52,7 @@ func TestExecutionTimes(t *testing.T) {
 }
 
 func TestPrice(t *testing.T) {
-	g := &group{sim: &callSimulation{prices: planning.Book{VCPU: 1000, Memory: 10, GPUMemory: 100, Call: 7, Quantum: planning.Quanta{GPU: 100}}}}
+	g := &group{sim: &callSimulation{prices: planning.PriceList{VCPU: 1000, Memory: 10, GPUMemory: 100, Call: 7, Quantum: planning.BillingUnits{GPU: 100}}}}
 	g.plan.Config = planning.Config{Mode: planning.GPU, CPU: 2000, Memory: 3 << 30, GPUGB: 4}
 	if got, want := g.price(1, 150*ms), 7+0.2*(2000+30+400); math.Abs(got-want) > 1e-6 {
 		t.Errorf("%v, want %v", got, want)
@@ -82,7 +82,7 @@ func TestSparing(t *testing.T) {
 	control := false
 	for _, rate := range []float64{0.5, 2, 3, 8, 20} {
 		in := called(1, rate)
-		in.Prices.Quantum = planning.Quanta{CPU: 100, GPU: 100}
+		in.Prices.Quantum = planning.BillingUnits{CPU: 100, GPU: 100}
 		asked := in.planningInput([]planning.Mode{planning.CPU, planning.GPU})
 		plan, err := planWithinGPUTime(asked)
 		if err != nil {

@@ -19,7 +19,7 @@ type Input struct {
 	GPUMemory share.Bytes // of each
 	MIG       MIG
 	Models    []profile.Model
-	Prices    planning.Book
+	Prices    planning.PriceList
 	Platform  planning.Platform
 
 	Arrivals []trace.Arrival

@@ -112,12 +112,12 @@ func (w *migSimulation) migratePipelines() error {
 	if !w.policy.pipelines {
 		return nil
 	}
-	var running []pipeline.Running
+	var running []pipeline.RunningInstance
 	chains := map[int]*migInstance{}
 	for _, a := range w.functions {
 		for _, c := range a.instances {
 			if c.ready && !c.leaving && !slices.ContainsFunc(a.instances, func(o *migInstance) bool { return o.replaces == c }) {
-				running = append(running, pipeline.Running{ID: c.id, Ranking: a.ranking, Assignment: c.assignment, Demand: c.demand()})
+				running = append(running, pipeline.RunningInstance{ID: c.id, Ranking: a.ranking, Assignment: c.assignment, Demand: c.demand()})
 				chains[c.id] = c
 			}
 		}

@@ -91,7 +91,7 @@ func runEvents(ctx context.Context, in *Input, c *clock, w simulation) error {
 }
 
 // priceList computes the price of used resources.
-type priceList struct{ book planning.Book }
+type priceList struct{ book planning.PriceList }
 
 const nano = 1e-9
 
@@ -100,7 +100,7 @@ func (p *priceList) price(gpuSeconds, gbSeconds float64) float64 {
 	return nano * (float64(p.book.Slice)*gpuSeconds + float64(p.book.SliceMemory)*gbSeconds)
 }
 
-// simulation is a simulated system that serves requests under one policy.
+// simulation is the interface of the simulated systems, which serve requests under one policy.
 type simulation interface {
 	arrive(request int32)
 	everySecond() error // is over

@@ -115,7 +115,7 @@ func (w *shareSimulation) arrive(request int32) {
 	w.functions[w.record.arrivals[request].Function].arrive(request)
 }
 
-// everySecond scales every function by the requests of the last second.
+// everySecond runs the autoscaler of every function with the number of requests of the last second.
 func (w *shareSimulation) everySecond() error {
 	for _, p := range w.functions {
 		if err := p.scale(); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// scale runs the function's autoscaler and applies its decisions. The autoscaler sees only deployed instances: surplus ones are deleted,
-// or retired (kept loaded, but not deployed) where the policy retains them.
+// scale runs the function's autoscaler and applies its decisions. The autoscaler sees only deployed instances: surplus ones are deleted
+// or, if the policy keeps them, retired (still loaded, but not deployed).
 func (p *sharedFunction) scale() error {
 	decisions, state, err := p.scaler.Decide(p.sim.clock.now, scaling.Rate(p.arrived), p.state)
 	if err != nil {
@@ -31,8 +31,8 @@ func (p *sharedFunction) scale() error {
 	return nil
 }
 
-// deploy starts an instance that the autoscaler requested: at once if a retired one exists, otherwise after loading from host memory or
-// storage. If no GPU has capacity it does nothing, and the autoscaler requests the instance again.
+// deploy starts an instance that the autoscaler requested: at once if a surplus one is still loaded, otherwise after loading from host
+// memory or storage. If no GPU has capacity it does nothing, and the autoscaler requests the instance again.
 func (p *sharedFunction) deploy(want scaling.Instance) {
 	if i := p.retiredInstance(); i != nil {
 		i.id, i.deployed = want.ID, true
@@ -72,8 +72,8 @@ func (p *sharedFunction) recordConfiguration(i *instance) {
 	}
 }
 
-// placeInstance places a new instance on a GPU, or returns nil if none has capacity. Where the policy retains instances, one instance of
-// a function initially reserves no SMs.
+// placeInstance places a new instance on a GPU, or returns nil if none has capacity. If the policy keeps surplus instances, one instance
+// of a function initially reserves no SMs.
 func (p *sharedFunction) placeInstance(id scaling.ID, c scaling.Configuration) *instance {
 	w := p.sim
 	i := &instance{id: id, function: p, configuration: c, deployed: true, since: w.clock.now, lastUsed: w.clock.now}
@@ -96,8 +96,8 @@ func (p *sharedFunction) forget(id scaling.ID) {
 	p.state.Instances = slices.DeleteFunc(p.state.Instances, func(i scaling.Instance) bool { return i.ID == id })
 }
 
-// undeploy removes an instance from those that the autoscaler counts. Where the policy retains instances, one per function keeps its
-// memory and runs on SMs that are left over, and the others move to host memory.
+// undeploy removes an instance from those that the autoscaler counts. If the policy keeps surplus instances, one per function keeps its
+// memory and runs on SMs that are left over, and further ones move to host memory. Otherwise the instance is deleted.
 func (p *sharedFunction) undeploy(id scaling.ID) {
 	p.forget(id)
 	i := p.find(id)

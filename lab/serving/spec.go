@@ -8,14 +8,14 @@ import (
 
 // Spec is the file format of a simulation's input: hardware, prices, and functions with their profiles. Times are in seconds.
 type Spec struct {
-	GPUs         int               `json:"gpus"` // whole ones, to be shared
-	GPUMemoryMiB int64             `json:"gpuMemoryMiB"`
-	MIG          MIGSpec           `json:"mig"`
-	Transfer     float64           `json:"transfer"` // between two stages of a pipeline
-	Models       []profile.Model   `json:"models"`   // for plans
-	Prices       planning.Book     `json:"prices"`
-	Platform     planning.Platform `json:"platform"` // what is left out has usual values
-	Functions    []FunctionSpec    `json:"functions"`
+	GPUs         int                `json:"gpus"` // whole ones, to be shared
+	GPUMemoryMiB int64              `json:"gpuMemoryMiB"`
+	MIG          MIGSpec            `json:"mig"`
+	Transfer     float64            `json:"transfer"` // between two stages of a pipeline
+	Models       []profile.Model    `json:"models"`   // for plans
+	Prices       planning.PriceList `json:"prices"`
+	Platform     planning.Platform  `json:"platform"` // what is left out has usual values
+	Functions    []FunctionSpec     `json:"functions"`
 }
 
 // MIGSpec describes GPUs of one model and the geometries into which they can be partitioned, by name.

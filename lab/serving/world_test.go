@@ -29,7 +29,7 @@ func vertical(name string) Function {
 
 // onGPUs returns an input with functions that share GPUs, at the given rates per second.
 func onGPUs(gpus int, seed uint64, rates ...[]float64) *Input {
-	in := &Input{GPUs: gpus, GPUMemory: 40 << 30, Prices: planning.Book{Slice: 500_000, SliceMemory: 1500}, Seed: seed}
+	in := &Input{GPUs: gpus, GPUMemory: 40 << 30, Prices: planning.PriceList{Slice: 500_000, SliceMemory: 1500}, Seed: seed}
 	var sources []trace.Source
 	for i, counts := range rates {
 		in.Functions = append(in.Functions, vertical(string(rune('a'+i))))
@@ -69,7 +69,7 @@ func run(t testing.TB, in *Input, policy string) Result {
 // cutGPUs returns an input with a function of three equal components, each 40 ms on one compute slice, on GPUs with the same
 // MIG profiles.
 func cutGPUs(gpus int, memory share.Bytes, rate float64, profiles ...string) *Input {
-	in := &Input{MIG: MIG{Model: "A100-80GB"}, Prices: planning.Book{Slice: 500_000}, Until: 5 * time.Minute}
+	in := &Input{MIG: MIG{Model: "A100-80GB"}, Prices: planning.PriceList{Slice: 500_000}, Until: 5 * time.Minute}
 	for range gpus {
 		in.MIG.GPUs = append(in.MIG.GPUs, profiles)
 	}
@@ -101,7 +101,7 @@ func called(seed uint64, rate float64) *Input {
 				Memory: profile.Linear{Intercept: 600}, HostMemory: profile.Linear{Intercept: 512}, MaxBatch: 16,
 			},
 		}},
-		Prices: planning.Book{VCPU: 16000, Memory: 2400, GPUMemory: 34000, Call: 120}, Platform: planning.DefaultPlatform(), Until: 5 * time.Minute, Seed: seed,
+		Prices: planning.PriceList{VCPU: 16000, Memory: 2400, GPUMemory: 34000, Call: 120}, Platform: planning.DefaultPlatform(), Until: 5 * time.Minute, Seed: seed,
 		Functions: []Function{{Name: "x", SLO: 300 * ms, Model: "m"}, {Name: "y", SLO: time.Second, Model: "m"}},
 	}
 	s := trace.Source{Series: &trace.Series{Step: in.Until, Counts: []float64{rate * in.Until.Seconds()}}, Scale: 1}

@@ -62,8 +62,8 @@ func (e *TimeoutAccumulator) Rate() float64 { return e.rate }
 // Timeout returns the equivalent timeout of the classes added so far, in seconds.
 func (e *TimeoutAccumulator) Timeout() float64 { return e.weighted / e.rate }
 
-// BatchSizes returns the probability of each batch size from 1 to limit, if a batch holds its first request and the requests that arrive
-// before it closes: a Poisson number with the mean others.
+// BatchSizes returns the probability of each batch size from 1 to limit, if a batch consists of its first request and a Poisson number,
+// with the mean others, of requests that arrive before it closes.
 func BatchSizes(others float64, limit int) iter.Seq2[int, float64] {
 	return func(yield func(int, float64) bool) {
 		p, left := math.Exp(-others), 1.0

@@ -10,8 +10,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Assignment is a function's partition into pipeline stages together with the free slice on which each part of a stage runs. An instance
-// of the function is started from it.
+// Assignment is a function's partition into pipeline stages together with the free slice on which each segment of a stage runs. An
+// instance of the function is started from it.
 type Assignment struct {
 	Partition  Partition
 	Slices     [][]Slice     // by stage and part
@@ -33,8 +33,8 @@ func (a Assignment) Outstanding(slo time.Duration) int {
 	return int((slo-a.Latency)/max(a.Bottleneck, 1)) + 1
 }
 
-// Compute returns the number of MIG compute slices that the instance occupies.
-func (a Assignment) Compute() int {
+// ComputeSlices returns the number of MIG compute slices that the instance occupies.
+func (a Assignment) ComputeSlices() int {
 	n := 0
 	for _, stage := range a.Slices {
 		for _, s := range stage {
@@ -50,10 +50,10 @@ func (a Assignment) overhead() float64 {
 	return float64(a.CV) + a.Transfers.Seconds()/a.Latency.Seconds() // U6, U7
 }
 
-// Assign selects a partition of the function and a free slice for each part of it. The memory of each part fits its slice, the worst-case
-// latency including transfers and waiting meets the SLO, and the slowest stage sustains the rate. Of the possible assignments of one
-// partition it returns the one with the fewest compute slices, then the least memory, then the least latency; the search is exact. Slices
-// of kinds that were not ranked are ignored.
+// Assign selects a partition of the function and a free slice for each segment (nodes that share one slice). Each slice holds its
+// segment's memory, the worst-case latency including transfers and waiting meets the SLO, and the slowest stage sustains the rate. Of the
+// possible assignments of one partition it returns the one with the fewest compute slices, then the least memory, then the least latency;
+// the search is exact. Slices of kinds that were not ranked are ignored.
 //
 // The error is ErrNoFit, ErrRate, ErrSLO, or a *share.FieldError.
 func (r *Ranking) Assign(free []Slice, d Demand) (Assignment, error) {
@@ -134,8 +134,8 @@ func (d Demand) validate() error {
 	return nil
 }
 
-// maxPartTime returns the longest mean time that a request may spend on one slice of the pipeline if the rate is to be sustained.
-func (d Demand) maxPartTime() time.Duration {
+// maxSegmentTime returns the longest mean time that a request may spend on one slice of the pipeline if the rate is to be sustained.
+func (d Demand) maxSegmentTime() time.Duration {
 	if d.Rate == 0 {
 		return math.MaxInt64
 	}

@@ -118,7 +118,7 @@ func TestAssignmentFigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	// a and b take 60 ms each on 2g, of which b runs every other time; c takes 60 ms on 1g.
-	if a.Latency != 190*ms || a.Transfers != 10*ms || a.Bottleneck != 90*ms || a.Compute() != 3 || math.Abs(a.Rate()-1/0.09) > 1e-9 || a.CV != 0.2 {
+	if a.Latency != 190*ms || a.Transfers != 10*ms || a.Bottleneck != 90*ms || a.ComputeSlices() != 3 || math.Abs(a.Rate()-1/0.09) > 1e-9 || a.CV != 0.2 {
 		t.Errorf("%+v", a)
 	}
 	for slo, want := range map[time.Duration]int{189 * ms: 0, 190 * ms: 1, 279 * ms: 1, 280 * ms: 2, 700 * ms: 6} {
@@ -181,7 +181,7 @@ func byBruteForce(r *Ranking, p Partition, slicesFree []Slice, d Demand) (least 
 	return least, room, rate, slo
 }
 
-func partAt(p Partition, at int) Part {
+func partAt(p Partition, at int) Segment {
 	for _, stage := range p.Stages {
 		if at < len(stage) {
 			return stage[at]
@@ -191,7 +191,7 @@ func partAt(p Partition, at int) Part {
 	return nil
 }
 
-func runs(f Function, p Part, s Slice) bool {
+func runs(f Function, p Segment, s Slice) bool {
 	memory := share.Bytes(0)
 	for _, i := range p {
 		memory += f.Nodes[i].Memory
@@ -294,7 +294,7 @@ func check(t *testing.T, f Function, a Assignment, list []Slice, d Demand, least
 		}
 	}
 	compute, memory, latency, carries := byHand(f, a.Partition, on, d)
-	if got := [3]int64{compute, memory, int64(latency)}; got != least || !carries || latency != a.Latency || a.Compute() != int(compute) {
+	if got := [3]int64{compute, memory, int64(latency)}; got != least || !carries || latency != a.Latency || a.ComputeSlices() != int(compute) {
 		t.Fatalf("%s on %v takes %v, want %v; carries the rate: %v; latency %v", text(f, a.Partition), on, got, least, carries, a.Latency)
 	}
 }

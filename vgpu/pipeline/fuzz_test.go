@@ -47,7 +47,7 @@ func FuzzRank(f *testing.F) {
 		if a.Latency <= 0 || a.Latency > d.SLO || a.Bottleneck <= 0 || a.Outstanding(d.SLO) < 1 || !(a.CV >= 0) {
 			t.Errorf("%+v for %+v", a, d)
 		}
-		if _, err := Migrations([]Running{{1, r, a, d}}, without(list, a)); err != nil {
+		if _, err := Migrations([]RunningInstance{{1, r, a, d}}, without(list, a)); err != nil {
 			t.Error(err)
 		}
 	})

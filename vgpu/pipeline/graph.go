@@ -124,12 +124,12 @@ func (g *graph) components(nodes nodeSet) []nodeSet {
 	return found
 }
 
-// Part is a list of nodes that run on one slice, as indexes into Function.Nodes in the order of execution.
-type Part []int
+// Segment is a list of nodes that run on one slice, as indexes into Function.Nodes in the order of execution.
+type Segment []int
 
-// Stage is a pipeline stage: one or more parts, each on a slice of its own, that run in parallel for one request. Only nodes that do not
-// depend on each other can be in different parts.
-type Stage []Part
+// Stage is a pipeline stage: one or more segments, each on a slice of its own, that run in parallel for one request. Only nodes that do
+// not depend on each other can be in different segments.
+type Stage []Segment
 
 // Partition is a way to split a function into pipeline stages. A request passes through the stages one after another, while the other
 // stages process other requests.

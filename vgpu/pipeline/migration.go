@@ -8,8 +8,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Running is an instance that serves requests, as a candidate for migration.
-type Running struct {
+// RunningInstance is an instance that serves requests, as a candidate for migration.
+type RunningInstance struct {
 	ID         int // unique on the node
 	Ranking    *Ranking
 	Assignment Assignment
@@ -27,7 +27,7 @@ type Migration struct {
 
 // Migrations returns the pipelines that a single free slice can replace, at the present request rate and with no more latency. Pipelines
 // with the most compute slices come first, since they free the most, and each free slice is used once.
-func Migrations(running []Running, free []Slice) ([]Migration, error) {
+func Migrations(running []RunningInstance, free []Slice) ([]Migration, error) {
 	var found []Migration
 	free = slices.Clone(free)
 	for _, i := range slices.SortedFunc(slices.Values(running), compareOccupancy) {
@@ -53,8 +53,8 @@ func (a Assignment) utilisation(rate float64) share.PerMille {
 }
 
 // compareOccupancy orders running instances by descending number of compute slices.
-func compareOccupancy(a, b Running) int {
-	return cmp.Or(cmp.Compare(b.Assignment.Compute(), a.Assignment.Compute()), cmp.Compare(a.ID, b.ID))
+func compareOccupancy(a, b RunningInstance) int {
+	return cmp.Or(cmp.Compare(b.Assignment.ComputeSlices(), a.Assignment.ComputeSlices()), cmp.Compare(a.ID, b.ID))
 }
 
 // isNoFit reports whether an error of Ranking.Assign means that no free slices suffice, rather than that the input is invalid.

@@ -9,14 +9,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-func running(t *testing.T, id int, f Function, on []Slice, d Demand) Running {
+func running(t *testing.T, id int, f Function, on []Slice, d Demand) RunningInstance {
 	t.Helper()
 	r := rank(t, f, kinds)
 	a, err := r.Assign(on, d)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Running{id, r, a, d}
+	return RunningInstance{id, r, a, d}
 }
 
 func TestMigrations(t *testing.T) {
@@ -27,18 +27,18 @@ func TestMigrations(t *testing.T) {
 	fast := running(t, 4, chain(50, 50), free(small, small), Demand{SLO: time.Second, Rate: 15}) // 110 ms, 20 a second
 	on := func(k ...Kind) []Slice { return free(k...) }
 	for name, c := range map[string]struct {
-		running []Running
+		running []RunningInstance
 		free    []Slice
 		want    map[int]string // instance -> slice
 	}{
-		"nothing free":                    {[]Running{thin, wide}, nil, nil},
-		"too small":                       {[]Running{thin, wide}, on(medium, small), nil},
-		"a large slice: the widest first": {[]Running{thin, wide}, on(large), map[int]string{2: "s0"}},
-		"two large slices":                {[]Running{thin, wide}, on(large, middle), map[int]string{2: "s1", 1: "s0"}},
-		"no pipeline, no migration":       {[]Running{whole}, on(middle, large), nil},
-		"must carry the rate":             {[]Running{fast}, on(small), nil},
-		"carries the rate":                {[]Running{fast}, on(medium), map[int]string{4: "s0"}},
-		"equal ones: by ID":               {[]Running{{7, wide.Ranking, wide.Assignment, second}, {5, wide.Ranking, wide.Assignment, second}}, on(large), map[int]string{5: "s0"}},
+		"nothing free":                    {[]RunningInstance{thin, wide}, nil, nil},
+		"too small":                       {[]RunningInstance{thin, wide}, on(medium, small), nil},
+		"a large slice: the widest first": {[]RunningInstance{thin, wide}, on(large), map[int]string{2: "s0"}},
+		"two large slices":                {[]RunningInstance{thin, wide}, on(large, middle), map[int]string{2: "s1", 1: "s0"}},
+		"no pipeline, no migration":       {[]RunningInstance{whole}, on(middle, large), nil},
+		"must carry the rate":             {[]RunningInstance{fast}, on(small), nil},
+		"carries the rate":                {[]RunningInstance{fast}, on(medium), map[int]string{4: "s0"}},
+		"equal ones: by ID":               {[]RunningInstance{{7, wide.Ranking, wide.Assignment, second}, {5, wide.Ranking, wide.Assignment, second}}, on(large), map[int]string{5: "s0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := slices.Clone(c.free)
@@ -60,7 +60,7 @@ func TestMigrationUtilisation(t *testing.T) {
 	p := running(t, 1, chain(50, 50), free(small, small), Demand{SLO: time.Second, Rate: 15})
 	for rate, want := range map[float64]share.PerMille{0: 0, 5: 250, 20: 1000} {
 		p.Demand.Rate = rate
-		got, err := Migrations([]Running{p}, free(medium))
+		got, err := Migrations([]RunningInstance{p}, free(medium))
 		if err != nil || len(got) != 1 || got[0].Utilisation != want {
 			t.Errorf("%v requests/s: %+v (%v), want %d per mille", rate, got, err, want)
 		}
@@ -74,7 +74,7 @@ func TestMigrationIsNotSlower(t *testing.T) {
 	r := rank(t, f, kinds)
 	p := running(t, 1, f, free(large, large), Demand{SLO: time.Second, Rate: 60})
 	p.Demand.Rate = 1
-	if got, err := Migrations([]Running{p}, free(middle)); err != nil || got != nil {
+	if got, err := Migrations([]RunningInstance{p}, free(middle)); err != nil || got != nil {
 		t.Errorf("from %v to %v (%v)", p.Assignment.Latency, got, err)
 	}
 	if a, err := r.Monolithic(free(middle), p.Demand); err != nil || a.Latency <= p.Assignment.Latency {
@@ -85,10 +85,10 @@ func TestMigrationIsNotSlower(t *testing.T) {
 func TestMigrationsRefuse(t *testing.T) {
 	p := running(t, 1, heavy(), free(medium, medium), Demand{SLO: time.Second})
 	p.Demand.Rate = math.NaN()
-	_, err := Migrations([]Running{p}, free(large))
+	_, err := Migrations([]RunningInstance{p}, free(large))
 	wantField(t, "rate", err)
 	p.Demand.Rate = 0
-	_, err = Migrations([]Running{p}, []Slice{{"", large}})
+	_, err = Migrations([]RunningInstance{p}, []Slice{{"", large}})
 	wantField(t, "free[0].id", err)
 }
 

@@ -17,10 +17,10 @@ type Ranking struct {
 	partitions []rankedPartition
 }
 
-// rankedPartition is a partition with the execution times of its parts on each kind of slice.
+// rankedPartition is a partition with the execution times of its segments on each kind of slice.
 type rankedPartition struct {
 	Partition
-	times [][]partTimes // by stage and part
+	times [][]segmentTimes // by stage and part
 }
 
 // Rank returns the partitions of a function that the given kinds of slices can run, ordered by the coefficient of variation of the stage
@@ -38,7 +38,7 @@ func Rank(f Function, kinds []Kind) (*Ranking, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := map[nodeSet]partTimes{} // the same parts occur in many partitions
+	known := map[nodeSet]segmentTimes{} // the same parts occur in many partitions
 	for _, stages := range g.partitions() {
 		if p, ok := r.rankPartition(g, stages, known); ok {
 			r.partitions = append(r.partitions, p)
@@ -66,21 +66,21 @@ func (r *Ranking) validateKinds() error {
 		names[k.Name] = true
 	}
 	for i, n := range r.function.Nodes {
-		if smallestKind(r.timesByKind(Part{i}).worst) < 0 {
+		if smallestKind(r.timesByKind(Segment{i}).worst) < 0 {
 			return share.Invalid(fmt.Sprintf("nodes[%d]", i), "%.64q with %d bytes fits none of the kinds on which it was measured", n.Name, n.Memory)
 		}
 	}
 	return nil
 }
 
-// rankPartition returns a partition with its execution times and their coefficient of variation, and false if a part cannot run on any
-// kind of slice. known caches the times of parts, which occur in many partitions.
-func (r *Ranking) rankPartition(g *graph, stages [][]nodeSet, known map[nodeSet]partTimes) (rankedPartition, bool) {
+// rankPartition returns a partition with its execution times and their coefficient of variation, and false if a segment cannot run on any
+// kind of slice. The map caches the times of segments, which occur in many partitions.
+func (r *Ranking) rankPartition(g *graph, stages [][]nodeSet, known map[nodeSet]segmentTimes) (rankedPartition, bool) {
 	var p rankedPartition
 	var times []time.Duration
 	for _, sets := range stages {
 		var stage Stage
-		var fits []partTimes
+		var fits []segmentTimes
 		slowest := time.Duration(0)
 		for _, nodes := range sets {
 			part := g.nodeIndexes(nodes)
@@ -103,8 +103,8 @@ func (r *Ranking) rankPartition(g *graph, stages [][]nodeSet, known map[nodeSet]
 }
 
 // nodeIndexes returns the nodes of a set as indexes into Function.Nodes, in the order of execution.
-func (g *graph) nodeIndexes(nodes nodeSet) Part {
-	var p Part
+func (g *graph) nodeIndexes(nodes nodeSet) Segment {
+	var p Segment
 	nodes.forEach(func(at int) { p = append(p, g.order[at]) })
 	return p
 }
@@ -121,19 +121,19 @@ func (r *Ranking) Partitions() []Partition {
 // Function returns the function whose partitions are ranked.
 func (r *Ranking) Function() Function { return r.function }
 
-// partTimes holds the execution times of the nodes that share one slice, for each kind of slice; 0 where they cannot run.
-type partTimes struct {
+// segmentTimes holds the execution times of a segment (nodes that share one slice) for each kind of slice; 0 where it cannot run.
+type segmentTimes struct {
 	worst    []time.Duration // with every node; used for latency
 	expected []time.Duration // with nodes weighed by their chance; used for throughput
 }
 
-// timesByKind returns the execution times of a part (nodes that share one slice) on all ranked kinds of slices.
-func (r *Ranking) timesByKind(p Part) partTimes {
+// timesByKind returns the execution times of a segment (nodes that share one slice) on all ranked kinds of slices.
+func (r *Ranking) timesByKind(p Segment) segmentTimes {
 	memory := share.Bytes(0)
 	for _, i := range p {
 		memory += r.function.Nodes[i].Memory
 	}
-	f := partTimes{make([]time.Duration, len(r.kinds)), make([]time.Duration, len(r.kinds))}
+	f := segmentTimes{make([]time.Duration, len(r.kinds)), make([]time.Duration, len(r.kinds))}
 	for k, kind := range r.kinds {
 		if memory <= kind.Memory {
 			f.worst[k], f.expected[k] = r.timesOn(p, kind)
@@ -142,9 +142,9 @@ func (r *Ranking) timesByKind(p Part) partTimes {
 	return f
 }
 
-// timesOn returns the worst-case and the expected time of a part on one kind of slice: the sums over its nodes, which run one after
+// timesOn returns the worst-case and the expected time of a segment on one kind of slice: the sums over its nodes, which run one after
 // another. Both are 0 if a node was not measured on this kind.
-func (r *Ranking) timesOn(p Part, kind Kind) (worst, expected time.Duration) {
+func (r *Ranking) timesOn(p Segment, kind Kind) (worst, expected time.Duration) {
 	for _, i := range p {
 		n := &r.function.Nodes[i]
 		t, measured := n.Times[kind.Name]
@@ -156,8 +156,8 @@ func (r *Ranking) timesOn(p Part, kind Kind) (worst, expected time.Duration) {
 	return worst, expected
 }
 
-// smallestKind returns the index of the smallest kind of slice that can run a part, or a negative number. The argument holds the part's
-// time by kind, 0 where it cannot run.
+// smallestKind returns the index of the smallest kind of slice that can run a segment, or a negative number. The argument holds the
+// segment's time on each kind, 0 where it cannot run.
 func smallestKind(worst []time.Duration) int {
 	return slices.IndexFunc(worst, func(t time.Duration) bool { return t > 0 })
 }

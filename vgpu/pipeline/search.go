@@ -13,11 +13,11 @@ import (
 // maxKinds is the largest number of kinds of slices that a Ranking can consider.
 const maxKinds = 16
 
-// slicesUsed counts the slices of each kind that a search has already given to parts of the pipeline. Slices of a kind are
-// interchangeable, so the rest of the search depends on these counts only.
+// slicesUsed counts the slices of each kind that a search has assigned so far. Slices of a kind are interchangeable, so what the search
+// can still do depends on these counts only.
 type slicesUsed [maxKinds]uint8
 
-// partialChoice is an intermediate result of the search for an assignment: the kinds of slices for the first parts of a pipeline. Of
+// partialChoice is an intermediate result of the search for an assignment: the kinds of slices for the first segments of a pipeline. Of
 // choices that use equally many slices of each kind only the fastest is kept.
 type partialChoice struct {
 	used    slicesUsed
@@ -29,7 +29,7 @@ type partialChoice struct {
 
 // assignPartition returns the smallest assignment of one partition that satisfies the demand, or ErrNoFit, ErrRate or ErrSLO.
 func (r *Ranking) assignPartition(p *rankedPartition, free [][]Slice, d Demand) (Assignment, error) {
-	choices := p.searchChoices(free, d.maxPartTime())
+	choices := p.searchChoices(free, d.maxSegmentTime())
 	if len(choices) == 0 {
 		if d.Rate > 0 && len(p.searchChoices(free, math.MaxInt64)) > 0 {
 			return Assignment{}, ErrRate
@@ -49,8 +49,8 @@ func (r *Ranking) transferTime(p *rankedPartition) time.Duration {
 	return time.Duration(len(p.Stages)-1) * r.function.Transfer
 }
 
-// searchChoices returns, for each combination of free slices on which no part is slower than the bound, the fastest assignment of all
-// parts. It is a dynamic program over the parts, with the number of used slices of each kind as its state.
+// searchChoices returns, for each combination of free slices on which no segment is slower than the bound, the fastest assignment of all
+// segments. It is a dynamic program over the segments, with the number of used slices of each kind as its state.
 func (p *rankedPartition) searchChoices(free [][]Slice, bound time.Duration) []*partialChoice {
 	if p.Slices() > totalSlices(free) {
 		return nil
@@ -65,9 +65,9 @@ func (p *rankedPartition) searchChoices(free [][]Slice, bound time.Duration) []*
 	return layer
 }
 
-// extendChoices adds one more part of a stage to each intermediate result, once for every kind of slice that can run the part within the
-// bound and has a free slice.
-func extendChoices(layer []*partialChoice, part *partTimes, free [][]Slice, bound time.Duration) []*partialChoice {
+// extendChoices adds the next segment of a stage to each intermediate result, once for every kind of slice that can run the segment
+// within the bound and has a free slice.
+func extendChoices(layer []*partialChoice, part *segmentTimes, free [][]Slice, bound time.Duration) []*partialChoice {
 	type state struct {
 		used    slicesUsed
 		slowest time.Duration
@@ -93,7 +93,8 @@ func extendChoices(layer []*partialChoice, part *partTimes, free [][]Slice, boun
 	return next
 }
 
-// closeStage completes a stage in each intermediate result. The stage takes as long as its slowest part, since its parts run in parallel.
+// closeStage completes a stage in each intermediate result. The stage takes as long as its slowest segment, since its segments run in
+// parallel.
 func closeStage(layer []*partialChoice) []*partialChoice {
 	at := map[slicesUsed]int{}
 	var next []*partialChoice

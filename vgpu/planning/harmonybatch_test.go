@@ -41,8 +41,8 @@ func TestHarmonyBatchModels(t *testing.T) {
 	}
 }
 
-func harmonyPrices() Book {
-	return Book{Currency: "CNY", VCPU: 90_000, Memory: 9_000, GPUMemory: 110_000, Call: 900, Quantum: Quanta{GPU: 1000}}
+func harmonyPrices() PriceList {
+	return PriceList{Currency: "CNY", VCPU: 90_000, Memory: 9_000, GPUMemory: 110_000, Call: 900, Quantum: BillingUnits{GPU: 1000}}
 }
 
 // TestKnee: below its knee an application is on vCPUs, above on a GPU.

@@ -25,8 +25,8 @@ type reservedOption struct {
 // is answered. A higher value permits a busier share.
 var roundLimits = []int{2, 4, 8}
 
-// reservedOptions returns the useful options for running a model on a reserved share, over all measured SMs, quotas, batch sizes and
-// round limits, and their configurations.
+// reservedOptions returns the configurations of a reserved GPU share that can be optimal for a model, over all measured SMs, quotas,
+// batch sizes and round limits.
 func reservedOptions(m *profile.Share, in *Input) ([]reservedOption, []Config) {
 	n := len(m.Curves) * int(share.Whole/in.Platform.QuotaStep) * m.MaxBatch
 	all, configs := make([]reservedOption, 0, n*len(roundLimits)), make([]Config, 0, n)

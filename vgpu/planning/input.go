@@ -16,7 +16,7 @@ import (
 type Input struct {
 	Applications []Application
 	Models       []profile.Model
-	Prices       Book
+	Prices       PriceList
 	Platform     Platform
 	Modes        []Mode // that may be used
 
@@ -84,7 +84,7 @@ func (in *Input) model(name string) *profile.Model {
 	return nil
 }
 
-// usedModes returns the allowed modes for which some model has a profile. Only these need prices.
+// usedModes returns the allowed execution modes for which some model has a profile. Only these need prices.
 func (in *Input) usedModes() []Mode {
 	var used []Mode
 	for _, mode := range in.Modes {

@@ -110,9 +110,9 @@ func FuzzCut(f *testing.F) {
 		if len(c.Layers) > 0 {
 			c.Layers[0] = Layer{"x", profile.Seconds(work), share.Bytes(size), share.Bytes(size), halo}
 		}
-		terms := DefaultCutParameters(alibaba(), DefaultPlatform())
+		terms := DefaultTemplateParameters(alibaba(), DefaultPlatform())
 		terms.Slack, terms.Gain, terms.Bandwidth = slack, gain, bandwidth
-		got, err := Cut(c, terms)
+		got, err := FindTemplates(c, terms)
 		var field *share.FieldError
 		if err != nil && !errors.As(err, &field) {
 			t.Errorf("an error without a field: %v", err)

@@ -10,10 +10,10 @@ import (
 )
 
 // alibaba returns the price list of PA-20, with a held slice at the price of its memory's 80 GB on a GPU function over ten.
-func alibaba() Book {
-	return Book{
+func alibaba() PriceList {
+	return PriceList{
 		Currency: "USD", VCPU: 16_000, Memory: 2_400, GPUMemory: 34_000, Call: 120,
-		Slice: 300_000, SliceMemory: 1_000, Quantum: Quanta{CPU: 100, GPU: 100, Partitioned: 100},
+		Slice: 300_000, SliceMemory: 1_000, Quantum: BillingUnits{CPU: 100, GPU: 100, Partitioned: 100},
 	}
 }
 
@@ -73,7 +73,7 @@ func randomModel(r *rand.Rand) profile.Model {
 func randomInput(r *rand.Rand, applications int, platform Platform) Input {
 	in := Input{Models: []profile.Model{randomModel(r)}, Prices: alibaba(), Platform: platform, Modes: Modes()}
 	if r.IntN(2) == 0 {
-		in.Prices.Quantum = Quanta{CPU: 1, GPU: 1000, Partitioned: 1} // as the provider's list, not the paper
+		in.Prices.Quantum = BillingUnits{CPU: 1, GPU: 1000, Partitioned: 1} // as the provider's list, not the paper
 	}
 	scale := between(r, 0.05, 50)
 	for i := range applications {

@@ -62,7 +62,7 @@ func (o *options) add(all []option) {
 func (x option) p99AndCost() (profile.Seconds, Cost)     { return x.latency.P99, x.cost }
 func (x allocation) p99AndCost() (profile.Seconds, Cost) { return x.latency.P99, x.cost }
 
-// paretoFront returns the elements that no other beats in both p99 latency and cost: p99 ascending, cost descending.
+// paretoFront returns the configurations that no other beats in both p99 latency and cost: p99 ascending, cost descending.
 func paretoFront[T interface {
 	p99AndCost() (profile.Seconds, Cost)
 }](all []T) []T {
@@ -118,7 +118,7 @@ func gpuOptions(m *profile.GPU, in *Input) []option {
 	return all
 }
 
-// Mode is a way to execute a model: on what resources, and how they are billed.
+// Mode is an execution mode of a model: on what resources it runs, and how they are billed.
 type Mode string
 
 // The modes. Profiles and prices determine which is cheaper or faster (P22).
@@ -129,7 +129,7 @@ const (
 	Share       Mode = "share"       // the whole model on gshare shares that are reserved, not paid per call
 )
 
-// Modes returns all modes.
+// Modes returns all execution modes.
 func Modes() []Mode { return []Mode{CPU, GPU, Partitioned, Share} }
 
 func has(m *profile.Model, mode Mode) bool {
@@ -146,10 +146,10 @@ func has(m *profile.Model, mode Mode) bool {
 	return false
 }
 
-// onGPU reports whether the mode needs a GPU.
+// onGPU reports whether the execution mode needs a GPU.
 func (m Mode) onGPU() bool { return m == GPU || m == Share }
 
-// Config is a mode with its resources and the maximum batch size. Fields of other modes are zero.
+// Config is an execution mode with its resources and the maximum batch size. Fields of other modes are zero.
 type Config struct {
 	Mode  Mode `json:"mode"`
 	Batch int  `json:"batch"` // the most requests in a batch

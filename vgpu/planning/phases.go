@@ -13,7 +13,7 @@ func byPhases(o *options, sorted []Application) []Group {
 	return m.groups
 }
 
-// singleGroups returns one group for each application.
+// singleGroups returns a group with its cheapest configuration for each single application, from which merging starts.
 func singleGroups(o *options, sorted []Application) []Group {
 	var groups []Group
 	for i := range sorted {
@@ -23,7 +23,7 @@ func singleGroups(o *options, sorted []Application) []Group {
 	return groups
 }
 
-// greedyMerge is a list of groups, the most urgent first, whose neighbours are merged greedily.
+// greedyMerge is a list of groups of applications, the most urgent first, whose neighbours are merged greedily.
 type greedyMerge struct {
 	options *options
 	groups  []Group
@@ -56,8 +56,8 @@ func (m *greedyMerge) replace(i, j int, by Group) {
 	m.groups = slices.Replace(m.groups, i, j, by)
 }
 
-// phaseI merges runs of at least two groups that need no GPU, from left to right, and restarts a run after each merge. It omits PAMBA's
-// bounds on summed rates, which only save time and could exclude a cheaper plan.
+// phaseI is PAMBA's first phase: it merges runs of at least two groups that need no GPU, from left to right, and restarts a run after
+// each merge. It omits the paper's bounds on summed rates, which only save time and could exclude a cheaper plan.
 func (m *greedyMerge) phaseI() {
 	for i := 0; i < len(m.groups); i++ {
 		for j := i + 1; j < len(m.groups) && !m.onGPU(i) && !m.onGPU(j); { // P4
@@ -69,8 +69,8 @@ func (m *greedyMerge) phaseI() {
 	}
 }
 
-// phaseII merges neighbouring groups of which one needs a GPU, if the result needs one too. It steps back one group after each merge, but
-// not before the first.
+// phaseII is PAMBA's second phase: it merges neighbouring groups of which one needs a GPU, if the result needs one too. It steps back one
+// group after each merge, but not before the first.
 func (m *greedyMerge) phaseII() {
 	for i := 0; i+1 < len(m.groups); {
 		if (m.onGPU(i) || m.onGPU(i+1)) && m.merge(i, i+2, func(g Group) bool { return g.Config.Mode.onGPU() }) { // P2

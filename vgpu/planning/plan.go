@@ -31,8 +31,9 @@ func (i Infeasible) Err() error {
 // groupFunc is a function that partitions the applications of one model, which are feasible and sorted by urgency, into groups.
 type groupFunc func(o *options, sorted []Application) []Group
 
-// Best returns the plan with the least cost per second. It is optimal for models with up to exactLimit applications; for others, no plan
-// that merges neighbours in the order of urgency, as PAMBA does, or moves one application is cheaper. Errors are *share.FieldError.
+// Best returns the plan with the least cost per second. It is optimal if no model has more than exactLimit applications; otherwise no
+// plan is cheaper that only moves one application or merges neighbours in the order of urgency, as PAMBA does. Errors are
+// *share.FieldError.
 func Best(in Input) (Plan, error) { return solve(in, in.Modes, byCost) }
 
 func byCost(o *options, sorted []Application) []Group { return cheapest(o, sorted) }
@@ -76,7 +77,7 @@ func (in *Input) applicationsOf(model string) []Application {
 	return own
 }
 
-// addInfeasible adds the applications whose SLO no configuration meets to Plan.Infeasible, and returns the others.
+// addInfeasible adds the applications whose SLO no configuration meets to Plan.Infeasible, and returns the feasible ones.
 func (p *Plan) addInfeasible(o *options, sorted []Application) []Application {
 	var feasible []Application
 	for _, a := range sorted {

@@ -31,8 +31,8 @@ func (p PerSliceSecond) rate(sm, q share.PerMille) Cost {
 
 const gb = 1 << 30
 
-// Book is a provider's price list. It includes the billing units, because providers change them.
-type Book struct {
+// PriceList holds a provider's prices and billing units. It is data, because providers change both.
+type PriceList struct {
 	Currency string `json:"currency"`
 
 	VCPU      PerVCPUSecond  `json:"nanoPerVCPUSecond"`
@@ -43,11 +43,11 @@ type Book struct {
 	Slice       PerSliceSecond `json:"nanoPerSliceSecond"`
 	SliceMemory PerGBSecond    `json:"nanoPerSliceGBSecond"`
 
-	Quantum Quanta `json:"quantumMs"`
+	Quantum BillingUnits `json:"quantumMs"`
 }
 
-// Quanta are the units, in milliseconds, to which billed time is rounded up in each mode. Zero means no rounding.
-type Quanta struct {
+// BillingUnits are the units, in milliseconds, to which billed time is rounded up in each execution mode. Zero means no rounding.
+type BillingUnits struct {
 	CPU         Milliseconds `json:"cpu"`
 	GPU         Milliseconds `json:"gpu"`
 	Partitioned Milliseconds `json:"partitioned"`
@@ -82,7 +82,7 @@ func (q Milliseconds) meanRoundedUp(l profile.Latency) profile.Seconds {
 const maxPrice = 1e15
 
 // Validate returns a *share.FieldError for a price that makes one of the given modes free or its cost overflow, or nil.
-func (b *Book) Validate(modes []Mode) error {
+func (b *PriceList) Validate(modes []Mode) error {
 	for _, p := range []struct {
 		field string
 		value int64
@@ -103,7 +103,7 @@ func (b *Book) Validate(modes []Mode) error {
 	return b.Quantum.validate()
 }
 
-func (q Quanta) validate() error {
+func (q BillingUnits) validate() error {
 	for _, unit := range []Milliseconds{q.CPU, q.GPU, q.Partitioned} {
 		if unit < 0 || unit > 3_600_000 {
 			return share.Invalid("quantumMs", "%d is outside 0 to 3600000", unit)

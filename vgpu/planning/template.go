@@ -18,22 +18,23 @@ type Template struct {
 	Memory  share.Bytes // that the largest function needs
 }
 
-// Templates holds the three partitions among which Cut decides for a model.
+// Templates holds the three partitions of a model into stages among which FindTemplates decides.
 type Templates struct {
 	Whole   Template // not split: one function, even if it needs more memory than a function has
 	Fastest Template // least latency, as Gillis splits models (PAMBA, eq. 4.15), then least cost
 	Chosen  Template // at most CutParameters.Slack slower than Fastest
 }
 
-// Cut returns the templates (partitions into stages) of a model. Among those nearly as fast as the fastest, Chosen saves the most latency
-// per unit of cost compared with the whole model in one function (PAMBA, eq. 4.16). Templates that are faster and no dearer than the
-// whole model are preferred, the fastest first. If none saves the fraction Gain of the whole model's latency, Chosen is the whole model
-// if it fits a function and is no dearer than the fastest template, otherwise the fastest template. Errors are *share.FieldError.
-func Cut(c Chain, terms CutParameters) (Templates, error) {
+// FindTemplates searches the best templates (partitions into stages) of a model. Among those nearly as fast as the fastest, Chosen saves
+// the most latency per unit of cost compared with the whole model in one function (PAMBA, eq. 4.16). Templates that are faster and no
+// dearer than the whole model are preferred, the fastest first. If none saves the fraction Gain of the whole model's latency, Chosen is
+// the whole model if it fits a function and is no dearer than the fastest template, otherwise the fastest template. Errors are
+// *share.FieldError.
+func FindTemplates(c Chain, terms TemplateParameters) (Templates, error) {
 	if err := cmp.Or(c.Validate(), terms.Prices.Validate([]Mode{Partitioned}), terms.Platform.Validate(), terms.Validate()); err != nil {
 		return Templates{}, err
 	}
-	k := newCutter(c, terms)
+	k := newStageTable(c, terms)
 	whole, fits := k.wholeModel()
 	all := k.candidates()
 	if len(all) == 0 {
@@ -54,7 +55,7 @@ func Cut(c Chain, terms CutParameters) (Templates, error) {
 	return t, nil
 }
 
-// chooseTemplate returns the template that Cut prefers. The candidates are sorted by latency, then cost.
+// chooseTemplate returns the template that FindTemplates prefers. The candidates are sorted by latency, then cost.
 func chooseTemplate(candidates []Template, whole Template) Template {
 	for _, p := range candidates {
 		if p.Cost <= whole.Cost { // P12
@@ -62,13 +63,13 @@ func chooseTemplate(candidates []Template, whole Template) Template {
 		}
 	}
 	return slices.MaxFunc(candidates, func(a, b Template) int {
-		return cmp.Compare(score(a, whole), score(b, whole))
+		return cmp.Compare(savingPerCost(a, whole), savingPerCost(b, whole))
 	})
 }
 
-// score returns the latency that a template saves per unit of additional cost, compared with the whole model (PAMBA, eq. 4.16, without
-// its epsilon). The template must cost more than the whole model.
-func score(p, whole Template) float64 {
+// savingPerCost returns the latency that a template saves per unit of additional cost, compared with the whole model (PAMBA, eq. 4.16,
+// without its epsilon). The template must cost more than the whole model.
+func savingPerCost(p, whole Template) float64 {
 	return float64(whole.Latency-p.Latency) / float64(p.Cost-whole.Cost)
 }
 
@@ -126,9 +127,9 @@ func (l *Layer) validate() error {
 	return nil
 }
 
-// CutParameters holds the resources, prices and limits by which Cut splits a model into stages.
-type CutParameters struct {
-	Prices   Book
+// TemplateParameters holds the resources, prices and limits for splitting a model into stages.
+type TemplateParameters struct {
+	Prices   PriceList
 	Platform Platform
 
 	CPU        profile.MilliCPU // reference size: of the functions of all stages, and of the whole model's
@@ -144,16 +145,16 @@ type CutParameters struct {
 	Slack float64
 }
 
-// DefaultCutParameters returns default parameters for splitting a model into stages, with the given prices and platform.
-func DefaultCutParameters(prices Book, platform Platform) CutParameters {
-	return CutParameters{ // P13
+// DefaultTemplateParameters returns default parameters for splitting a model into stages, with the given prices and platform.
+func DefaultTemplateParameters(prices PriceList, platform Platform) TemplateParameters {
+	return TemplateParameters{ // P13
 		Prices: prices, Platform: platform, CPU: 2000, Master: profile.Master{CPU: 100, MemoryMiB: 128},
 		MaxStages: 8, MaxWorkers: 16, Call: 0.005, Bandwidth: 100e6, MaxTime: 600, Gain: 0.05, Slack: 0.05,
 	}
 }
 
 // Validate returns a *share.FieldError that names the first parameter out of bounds, or nil.
-func (c *CutParameters) Validate() error {
+func (c *TemplateParameters) Validate() error {
 	switch {
 	case c.CPU < c.Platform.MinCPU || c.CPU > c.Platform.MaxCPU:
 		return share.Invalid("milliCPU", "%d is outside %d to %d", c.CPU, c.Platform.MinCPU, c.Platform.MaxCPU)

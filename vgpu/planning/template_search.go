@@ -16,10 +16,10 @@ type partialTemplate struct {
 	workers int
 }
 
-// candidates returns the templates that are at most Slack slower than the fastest and that none beats in both latency and cost, the
-// fastest first. Latency and cost add up over stages, and the bill of the master function never falls with the latency, so only the
-// undominated partial templates of each prefix of layers are kept.
-func (k *cutter) candidates() []Template {
+// candidates returns the templates (partitions into stages) that are at most Slack slower than the fastest and that none beats in both
+// latency and cost, the fastest first. Latency and cost add up over stages, and the bill of the master function never falls with the
+// latency, so only the undominated templates of each prefix of layers are kept.
+func (k *stageTable) candidates() []Template {
 	n := len(k.chain.Layers)
 	rest := k.fastestRest()
 	limit := rest[k.params.MaxStages][0] * profile.Seconds(1+k.params.Slack)
@@ -47,9 +47,9 @@ func (k *cutter) candidates() []Template {
 	return fastestFirst(all)
 }
 
-// extendPartials appends the stage of layers i to j-1 to each partial template, for each number of workers, if the latency stays within
-// the limit.
-func (k *cutter) extendPartials(next, partials []*partialTemplate, i, j int, limit profile.Seconds) []*partialTemplate {
+// extendPartials appends the stage of layers i to j-1 to each template of the layers before it, for each number of workers, if the
+// latency stays within the limit.
+func (k *stageTable) extendPartials(next, partials []*partialTemplate, i, j int, limit profile.Seconds) []*partialTemplate {
 	for workers := 1; workers <= k.params.MaxWorkers; workers++ {
 		x := k.stage(i, j, workers)
 		for _, p := range partials {
@@ -62,7 +62,7 @@ func (k *cutter) extendPartials(next, partials []*partialTemplate, i, j int, lim
 }
 
 // fastestRest returns the least latency of the layers from i to the last in at most s stages, indexed by s and i.
-func (k *cutter) fastestRest() [][]profile.Seconds {
+func (k *stageTable) fastestRest() [][]profile.Seconds {
 	n := len(k.chain.Layers)
 	rest := make([][]profile.Seconds, k.params.MaxStages+1)
 	for s := range rest {
@@ -77,7 +77,7 @@ func (k *cutter) fastestRest() [][]profile.Seconds {
 	return rest
 }
 
-func (k *cutter) fastestStage(i, j int) profile.Seconds {
+func (k *stageTable) fastestStage(i, j int) profile.Seconds {
 	least := never
 	for workers := 1; workers <= k.params.MaxWorkers; workers++ {
 		if x := k.stage(i, j, workers); x.ok {
@@ -100,7 +100,7 @@ func undominatedPartials(all []*partialTemplate) []*partialTemplate {
 	return kept
 }
 
-func (k *cutter) template(last *partialTemplate) Template {
+func (k *stageTable) template(last *partialTemplate) Template {
 	t := Template{Latency: last.latency, Cost: last.cost + k.masterCost(last.latency)}
 	for p := last; p.from != nil; p = p.from {
 		t.Cuts, t.Workers = append(t.Cuts, p.end), append(t.Workers, p.workers)

@@ -7,9 +7,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// cutter holds the precomputed latency, cost and memory of all possible stages of a model.
-type cutter struct {
-	params  CutParameters
+// stageTable holds the precomputed latency, cost and memory of all possible stages of a model.
+type stageTable struct {
+	params  TemplateParameters
 	chain   Chain
 	weights []share.Bytes // of the layers before i
 	stages  [][][]stage   // by first layer, layers, and workers, the last two less one
@@ -22,8 +22,8 @@ type stage struct {
 	ok      bool        // fits into a function's memory and time
 }
 
-func newCutter(c Chain, terms CutParameters) *cutter {
-	k := &cutter{params: terms, chain: c, weights: make([]share.Bytes, 1), stages: make([][][]stage, len(c.Layers))}
+func newStageTable(c Chain, terms TemplateParameters) *stageTable {
+	k := &stageTable{params: terms, chain: c, weights: make([]share.Bytes, 1), stages: make([][][]stage, len(c.Layers))}
 	for i, l := range c.Layers {
 		k.weights = append(k.weights, k.weights[i]+l.Weights)
 	}
@@ -37,17 +37,17 @@ func newCutter(c Chain, terms CutParameters) *cutter {
 	return k
 }
 
-func (k *cutter) stage(i, j, workers int) stage { return k.stages[i][j-i-1][workers-1] }
+func (k *stageTable) stage(i, j, workers int) stage { return k.stages[i][j-i-1][workers-1] }
 
 // inputSize returns the size in bytes of the input of layer i, which is the output of the layer before.
-func (k *cutter) inputSize(i int) share.Bytes {
+func (k *stageTable) inputSize(i int) share.Bytes {
 	if i == 0 {
 		return k.chain.Input
 	}
 	return k.chain.Layers[i-1].Output
 }
 
-func (k *cutter) byWorkers(i, j int, peak share.Bytes) []stage {
+func (k *stageTable) byWorkers(i, j int, peak share.Bytes) []stage {
 	var all []stage
 	for workers := 1; workers <= k.params.MaxWorkers; workers++ {
 		all = append(all, k.newStage(i, j, workers, peak))
@@ -58,7 +58,7 @@ func (k *cutter) byWorkers(i, j int, peak share.Bytes) []stage {
 // newStage returns the stage that runs layers i to j-1 on a number of workers: its latency with transfers (PAMBA, eq. 4.14), the cost of
 // the workers, and whether they fit a function's memory and time limit. Each worker holds all weights of the stage, and a fraction of one
 // layer's input and output at a time.
-func (k *cutter) newStage(i, j, workers int, peak share.Bytes) stage {
+func (k *stageTable) newStage(i, j, workers int, peak share.Bytes) stage {
 	memory := k.weights[j] - k.weights[i] + peak/share.Bytes(workers)
 	sold, ok := k.params.Platform.functionMemory(k.params.CPU, memory)
 	billed := k.computeTime(i, j, workers) + k.transferTime(i, j)
@@ -70,7 +70,7 @@ func (k *cutter) newStage(i, j, workers int, peak share.Bytes) stage {
 
 // computeTime returns the execution time of one worker for its fraction of each layer of a stage, and for the halos of the layers after
 // it.
-func (k *cutter) computeTime(i, j, workers int) profile.Seconds {
+func (k *stageTable) computeTime(i, j, workers int) profile.Seconds {
 	work, halo := profile.Seconds(0), 0.0
 	for l := j - 1; l >= i; l-- {
 		work += k.chain.Layers[l].Work * profile.Seconds(min(1, 1/float64(workers)+halo))
@@ -81,13 +81,13 @@ func (k *cutter) computeTime(i, j, workers int) profile.Seconds {
 	return work
 }
 
-func (k *cutter) transferTime(i, j int) profile.Seconds {
+func (k *stageTable) transferTime(i, j int) profile.Seconds {
 	return profile.Seconds(float64(k.inputSize(i)+k.chain.Layers[j-1].Output) / k.params.Bandwidth)
 }
 
 // wholeModel returns the template that runs the model in one function, called directly without a master function and transfers, and false
 // if the model does not fit.
-func (k *cutter) wholeModel() (Template, bool) {
+func (k *stageTable) wholeModel() (Template, bool) {
 	n := len(k.chain.Layers)
 	peak := share.Bytes(0)
 	for i, l := range k.chain.Layers {
@@ -102,7 +102,7 @@ func (k *cutter) wholeModel() (Template, bool) {
 }
 
 // masterCost returns the cost of the master function of a partitioned model for the given latency.
-func (k *cutter) masterCost(latency profile.Seconds) Cost {
+func (k *stageTable) masterCost(latency profile.Seconds) Cost {
 	quantum := k.params.Prices.Quantum.Partitioned
 	return Cost(k.params.Prices.Call) + (k.params.Prices.VCPU.rate(k.params.Master.CPU)+
 		Cost(k.params.Prices.Memory)*Cost(k.params.Master.MemoryMiB)/1024)*Cost(quantum.roundUp(latency))

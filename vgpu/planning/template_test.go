@@ -40,9 +40,9 @@ func wideResNet(k int, perSecond float64) Chain {
 func TestWideResNet(t *testing.T) {
 	for _, k := range []int{3, 4, 5} {
 		for _, cpu := range []profile.MilliCPU{1000, 2000, 4000} {
-			terms := DefaultCutParameters(alibaba(), DefaultPlatform())
+			terms := DefaultTemplateParameters(alibaba(), DefaultPlatform())
 			terms.CPU = cpu
-			got, err := Cut(wideResNet(k, 15e9*float64(cpu)/1000), terms)
+			got, err := FindTemplates(wideResNet(k, 15e9*float64(cpu)/1000), terms)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,10 +82,10 @@ func TestCutAgainstAll(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 10))
 		c := randomChain(r, 1+r.IntN(6))
-		terms := DefaultCutParameters(alibaba(), DefaultPlatform())
+		terms := DefaultTemplateParameters(alibaba(), DefaultPlatform())
 		terms.MaxStages, terms.MaxWorkers, terms.Slack = 1+r.IntN(4), 1+r.IntN(3), []float64{0, 0.05, 0.5}[r.IntN(3)]
-		got, err := Cut(c, terms)
-		all := allTemplates(newCutter(c, terms))
+		got, err := FindTemplates(c, terms)
+		all := allTemplates(newStageTable(c, terms))
 		if len(all) == 0 {
 			expectField(t, err, "layers")
 			continue
@@ -114,7 +114,7 @@ func TestCutAgainstAll(t *testing.T) {
 }
 
 // allTemplates returns every template, the fastest first.
-func allTemplates(k *cutter) []Template {
+func allTemplates(k *stageTable) []Template {
 	var all []Template
 	var add func(from int, p *partialTemplate, stages int)
 	add = func(from int, p *partialTemplate, stages int) {
@@ -135,7 +135,7 @@ func allTemplates(k *cutter) []Template {
 }
 
 // bestByRule returns the template that the rule P12 selects, by a direct search.
-func bestByRule(all []Template, whole Template, terms CutParameters) *Template {
+func bestByRule(all []Template, whole Template, terms TemplateParameters) *Template {
 	limit := all[0].Latency * profile.Seconds(1+terms.Slack) * (1 + 1e-12)
 	var best *Template
 	for i := range all {
@@ -152,7 +152,7 @@ func bestByRule(all []Template, whole Template, terms CutParameters) *Template {
 		if p.Latency > limit || whole.Latency-p.Latency < profile.Seconds(terms.Gain)*whole.Latency {
 			continue
 		}
-		if best == nil || score(*p, whole) > score(*best, whole) {
+		if best == nil || savingPerCost(*p, whole) > savingPerCost(*best, whole) {
 			best = p
 		}
 	}
@@ -160,26 +160,26 @@ func bestByRule(all []Template, whole Template, terms CutParameters) *Template {
 }
 
 func TestCutRefuses(t *testing.T) {
-	for field, spoil := range map[string]func(*Chain, *CutParameters){
-		"layers":            func(c *Chain, _ *CutParameters) { c.Layers = nil },
-		"input":             func(c *Chain, _ *CutParameters) { c.Input = -1 },
-		"layers[1].work":    func(c *Chain, _ *CutParameters) { c.Layers[1].Work = profile.Seconds(math.NaN()) },
-		"layers[1].weights": func(c *Chain, _ *CutParameters) { c.Layers[1].Weights = math.MaxInt64 },
-		"layers[1].output":  func(c *Chain, _ *CutParameters) { c.Layers[1].Output = -1 },
-		"layers[1].halo":    func(c *Chain, _ *CutParameters) { c.Layers[1].Halo = 2 },
-		"milliCPU":          func(_ *Chain, k *CutParameters) { k.CPU = 0 },
-		"maxStages":         func(_ *Chain, k *CutParameters) { k.MaxStages = 0 },
-		"maxWorkers":        func(_ *Chain, k *CutParameters) { k.MaxWorkers = 1e6 },
-		"call":              func(_ *Chain, k *CutParameters) { k.Call = -1 },
-		"bandwidth":         func(_ *Chain, k *CutParameters) { k.Bandwidth = 0 },
-		"maxTime":           func(_ *Chain, k *CutParameters) { k.MaxTime = 0 },
-		"gain":              func(_ *Chain, k *CutParameters) { k.Gain = math.NaN() },
-		"slack":             func(_ *Chain, k *CutParameters) { k.Slack = -1 },
-		"nanoPerVCPUSecond": func(_ *Chain, k *CutParameters) { k.Prices.VCPU = 0 },
+	for field, spoil := range map[string]func(*Chain, *TemplateParameters){
+		"layers":            func(c *Chain, _ *TemplateParameters) { c.Layers = nil },
+		"input":             func(c *Chain, _ *TemplateParameters) { c.Input = -1 },
+		"layers[1].work":    func(c *Chain, _ *TemplateParameters) { c.Layers[1].Work = profile.Seconds(math.NaN()) },
+		"layers[1].weights": func(c *Chain, _ *TemplateParameters) { c.Layers[1].Weights = math.MaxInt64 },
+		"layers[1].output":  func(c *Chain, _ *TemplateParameters) { c.Layers[1].Output = -1 },
+		"layers[1].halo":    func(c *Chain, _ *TemplateParameters) { c.Layers[1].Halo = 2 },
+		"milliCPU":          func(_ *Chain, k *TemplateParameters) { k.CPU = 0 },
+		"maxStages":         func(_ *Chain, k *TemplateParameters) { k.MaxStages = 0 },
+		"maxWorkers":        func(_ *Chain, k *TemplateParameters) { k.MaxWorkers = 1e6 },
+		"call":              func(_ *Chain, k *TemplateParameters) { k.Call = -1 },
+		"bandwidth":         func(_ *Chain, k *TemplateParameters) { k.Bandwidth = 0 },
+		"maxTime":           func(_ *Chain, k *TemplateParameters) { k.MaxTime = 0 },
+		"gain":              func(_ *Chain, k *TemplateParameters) { k.Gain = math.NaN() },
+		"slack":             func(_ *Chain, k *TemplateParameters) { k.Slack = -1 },
+		"nanoPerVCPUSecond": func(_ *Chain, k *TemplateParameters) { k.Prices.VCPU = 0 },
 	} {
-		c, terms := randomChain(rand.New(rand.NewPCG(1, 1)), 3), DefaultCutParameters(alibaba(), DefaultPlatform())
+		c, terms := randomChain(rand.New(rand.NewPCG(1, 1)), 3), DefaultTemplateParameters(alibaba(), DefaultPlatform())
 		spoil(&c, &terms)
-		_, err := Cut(c, terms)
+		_, err := FindTemplates(c, terms)
 		expectField(t, err, field)
 	}
 }

@@ -62,14 +62,15 @@ func (n *Node) instanceState(f *function) InstanceState {
 	return s
 }
 
-// utilisationWith returns the utilisation that a meter measured plus that of a request that is still running, since the given time.
+// utilisationWith returns the measured utilisation of a slice or a function, including a request that has been running since the given
+// time.
 func (n *Node) utilisationWith(m *Meter, since time.Duration) share.PerMille {
 	running := min(max(0, n.now-since), n.policy.Window)
 	return m.Utilisation(n.now, n.policy.Window) + ratio(running, n.policy.Window)
 }
 
 // adviseSliceCount advises one slice more if none can run a function that has requests, or if too many requests missed a feasible
-// deadline. It advises one slice fewer if utilisation is low and the others can run every function.
+// deadline. It advises one slice fewer if utilisation is low and the remaining slices can run every function.
 func (n *Node) adviseSliceCount() []Advice {
 	for _, f := range n.order {
 		if f.exists && !f.runs && n.now-f.used < n.policy.Window {

@@ -5,11 +5,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Bisection is a strategy that finds the SMs that training needs (Dilu, section 3.2): the request is the smallest share with 80 % of
-// the throughput on all SMs, the limit the smallest with 100 %.
+// Bisection is a strategy that finds the SMs that training needs (Dilu, section 3.2): the request is the smallest share with 80 % of the
+// throughput on all SMs, the limit the smallest with 100 %.
 //
 // Dilu ends when a trial hits the target within 2 %. On a model that saturates, the first trial does, with far too many SMs; and on a
-// coarse grid none may. So 2 % is a tolerance below the target only, and the search ends when it has come down to one step (D25).
+// coarse grid none may. So 2 % is a tolerance below the target only, and the search ends when it has come down to one step.
 type Bisection struct {
 	Step   share.PerMille // resolution of the share; divides 1000
 	Batch  int
@@ -26,7 +26,7 @@ const (
 // Next returns the next setting to measure: all SMs first, then those of the bisection for the request, then for the limit.
 func (b Bisection) Next(history []Trial) (Setting, bool, error) {
 	_, next, err := b.search(history)
-	return firstOf(next, err)
+	return nextResult(next, err)
 }
 
 // Result returns the share that training should request. It returns ErrNoSetting if training does not run on all SMs, ErrUnfinished, or a
@@ -69,7 +69,7 @@ func (b Bisection) search(history []Trial) (found *share.Share, next *Setting, e
 // smallestShare returns by bisection the fewest SMs that reach the target throughput, or the first setting that still has to be measured.
 func (b Bisection) smallestShare(tried results, target float64) (share.PerMille, *Setting) {
 	low, high := share.PerMille(0), share.Whole/b.Step // in steps
-	for high-low > 1 {
+	for high-low > 1 {                                 // D25
 		middle := (low + high) / 2
 		s := b.setting(middle * b.Step)
 		trial, ran := tried[s]

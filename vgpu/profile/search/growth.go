@@ -26,7 +26,7 @@ const maxLoss = 0.2
 // Next returns the next setting to measure.
 func (g Growth) Next(history []Trial) (Setting, bool, error) {
 	_, next, err := g.search(history)
-	return firstOf(next, err)
+	return nextResult(next, err)
 }
 
 // GrowthResult is the result of a growth search: the best setting, and the share to request. The request is that setting's SMs and the

@@ -50,10 +50,10 @@ var ErrNoSetting = errors.New("no setting keeps the quality of service")
 // ErrUnfinished reports that a search has no result yet because settings remain to be measured.
 var ErrUnfinished = errors.New("the search has not ended")
 
-// results is an index of trials by setting.
+// results maps settings to their recorded trials.
 type results map[Setting]Trial
 
-// index validates the parameters of a strategy and the trials, and returns the trials by setting.
+// index validates a strategy's parameters and its history of trials, and returns the trials by setting.
 func index(strategy interface{ validate() error }, history []Trial) (results, error) {
 	if err := strategy.validate(); err != nil {
 		return nil, err
@@ -78,8 +78,8 @@ func (r results) firstUntried(settings []Setting) (Setting, bool) {
 	return Setting{}, false
 }
 
-// firstOf returns a missing setting in the form of Strategy.Next.
-func firstOf(missing *Setting, err error) (Setting, bool, error) {
+// nextResult returns the results of Strategy.Next for the first setting without a trial, which is nil if there is none.
+func nextResult(missing *Setting, err error) (Setting, bool, error) {
 	if err != nil || missing == nil {
 		return Setting{}, false, err
 	}
