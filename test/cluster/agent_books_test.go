@@ -26,7 +26,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// grantsOn reads what the agent of a node has written down.
+// grantsOn returns the grants that the agent of a node has written to disk.
 func (a *agents) grantsOn(node *cluster.Node) (grants []grant.Grant, err error) {
 	files, err := filepath.Glob(node.Machine.HostPath("/run/gshare/grants/*/grant.json"))
 	for _, file := range files {
@@ -43,9 +43,8 @@ func (a *agents) grantsOn(node *cluster.Node) (grants []grant.Grant, err error) 
 	return grants, err
 }
 
-// checkBooks holds the API server's, the agent's and the kubelet's accounts of a node against each other: every container
-// with a share that lives has one grant, which is its placement, with the tickets that the kubelet has recorded, and nobody
-// else has any.
+// checkBooks compares what the API server, the agent and the kubelet record about a node: every running container with a share must have
+// exactly one grant, equal to its placement, with the tickets that the kubelet has recorded, and no other container may have one.
 func (a *agents) checkBooks(ctx context.Context, node *cluster.Node) error {
 	grants, err := a.grantsOn(node)
 	if err != nil {
@@ -125,7 +124,7 @@ func ticketsOn(ctx context.Context, node *cluster.Node) (map[string][]string, er
 	return tickets, nil
 }
 
-// waitBooks returns when all books of the node agree, and how long that took.
+// waitBooks blocks until checkBooks succeeds for a node, and returns how long that took.
 func (a *agents) waitBooks(ctx context.Context, t *testing.T, node *cluster.Node) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -159,7 +158,8 @@ func (a *agents) clear(ctx context.Context, t *testing.T) {
 	}
 }
 
-// waitGrants returns when so many containers of the node are granted, by the agent's own metrics and its directory.
+// waitGrants blocks until a number of containers on a node have grants, by the agent's metrics and its directory, and returns how long that
+// took.
 func (a *agents) waitGrants(ctx context.Context, t *testing.T, node *cluster.Node, want int) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -179,7 +179,7 @@ func (a *agents) waitGrants(ctx context.Context, t *testing.T, node *cluster.Nod
 	return time.Since(began)
 }
 
-// metric reads one metric without labels.
+// metric returns the value of one of the agent's metrics without labels.
 func (a *agent) metric(ctx context.Context, name string) (float64, error) {
 	text, err := a.get(ctx, "/metrics")
 	if err != nil {
@@ -193,7 +193,7 @@ func (a *agent) metric(ctx context.Context, name string) (float64, error) {
 	return 0, fmt.Errorf("no metric %s", name)
 }
 
-// waitEvent returns the text of an event on a pod.
+// waitEvent blocks until a pod has an event with a reason, and returns its message.
 func (a *agents) waitEvent(ctx context.Context, t *testing.T, pod, reason string) string {
 	t.Helper()
 	var text string

@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/test/cluster"
 )
 
-// burst is how many pods start at once on one node.
+// burst is the number of pods that start at once on one node.
 const burst = 60
 
 // What a burst with shares may cost, times one without. In time the target is 1.5, but what else the machine does at that moment
@@ -25,7 +25,7 @@ const (
 	mostCPU  = 1.5
 )
 
-// TestAgentBurst starts many pods at once on one node, without shares and with. Every one runs, and none fails.
+// TestAgentBurst starts many pods at once on one node, first without and then with shares, and checks that all of them run.
 func TestAgentBurst(t *testing.T) {
 	long(t)
 	a := startWithAgents(t, cluster.Options{Nodes: 1}, eightGPUs)
@@ -44,15 +44,15 @@ func TestAgentBurst(t *testing.T) {
 	a.checkStarts(t, node, 2*burst)
 }
 
-// cost is how long a burst took, and the processor time of the cluster's programs.
+// cost is the duration of a burst and the processor time that the cluster's programs used in it.
 type cost struct{ time, cpu time.Duration }
 
 func least(of []cost) cost {
 	return slices.MinFunc(of, func(a, b cost) int { return cmp.Compare(a.time, b.time) })
 }
 
-// TestAgentHundred starts a hundred containers with shares at once, whose tickets the agent asks the kubelet about. The kubelet
-// answers a hundred calls a second; none is refused for that.
+// TestAgentHundred starts a hundred containers with shares at once and checks that none fails because of the kubelet's rate limit: the
+// agent asks the kubelet who owns each container's tickets, and the kubelet answers a hundred calls per second.
 func TestAgentHundred(t *testing.T) {
 	long(t)
 	a := startWithAgents(t, cluster.Options{Nodes: 1}, eightGPUs)
@@ -66,8 +66,8 @@ func TestAgentHundred(t *testing.T) {
 	a.checkStarts(t, node, 100)
 }
 
-// checkStarts holds that all containers of the node were granted their shares, and each at once. The kubelet's limits would be
-// among the reasons if not.
+// checkStarts checks that all containers of a node got their shares at the first attempt. Otherwise it reports the reasons, such as the
+// kubelet's rate limit.
 func (a *agents) checkStarts(t *testing.T, node *cluster.Node, want int) {
 	t.Helper()
 	text, err := a.of[node.Name].get(t.Context(), "/metrics")

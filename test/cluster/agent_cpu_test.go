@@ -16,13 +16,13 @@ import (
 // tick is the unit of times in /proc/PID/stat.
 const tick = 10 * time.Millisecond
 
-// cpuTime is how long each program of the cluster has been on a CPU.
+// cpuTime is the processor time that each program of the cluster has used.
 type cpuTime []struct {
 	name string
 	time time.Duration
 }
 
-// cpu reads the accounts of the control plane's programs, of the node's, and of the node's agent.
+// cpu reads the processor time of the control plane's programs, of a node's programs, and of its agent.
 func (a *agents) cpu(t *testing.T, node *cluster.Node) (all cpuTime) {
 	t.Helper()
 	for _, p := range []struct {
@@ -40,7 +40,7 @@ func (a *agents) cpu(t *testing.T, node *cluster.Node) (all cpuTime) {
 	return all
 }
 
-// timeOf returns a process's own time, without its children's.
+// timeOf returns the processor time of a process without its children.
 func timeOf(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -57,7 +57,7 @@ func timeOf(t *testing.T, pid int) time.Duration {
 	return time.Duration(user+system) * tick
 }
 
-// since returns what was used since another look.
+// since returns the processor time used since an earlier measurement.
 func (c cpuTime) since(before cpuTime) cpuTime {
 	used := slices.Clone(c)
 	for i := range used {

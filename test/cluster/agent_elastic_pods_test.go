@@ -23,7 +23,7 @@ const (
 	wide   = 5 * time.Millisecond // kernels that fill all SMs take at least so long, others less
 )
 
-// elasticPod returns a pod whose program waits until it may begin.
+// elasticPod returns a pod of an elastic slice whose program waits for begin.
 func elasticPod(name string, class share.Priority, sm, limit int64, program []string) *v1.Pod {
 	pod := cluster.Pod(name, "sh", "-c", "until test -e /go; do sleep 0.1; done; exec "+strings.Join(program, " "))
 	pod.Spec.Containers[0].Image = workload
@@ -31,7 +31,7 @@ func elasticPod(name string, class share.Priority, sm, limit int64, program []st
 	return ask(pod, sm, 100, 1024)
 }
 
-// runsElastic waits for a pod and for the report that says how it is held.
+// runsElastic waits until a pod runs and its enforcement status is published, and returns it.
 func (a *agents) runsElastic(ctx context.Context, t *testing.T, name string, limit int64) *v1.Pod {
 	t.Helper()
 	pod, err := a.WaitPod(ctx, name, cluster.IsRunning)
@@ -46,7 +46,7 @@ func (a *agents) runsElastic(ctx context.Context, t *testing.T, name string, lim
 	return pod
 }
 
-// begin lets the pod's program begin, and waits for its first kernel.
+// begin starts the work of the pod's program, and waits for its first kernel.
 func (a *agents) begin(ctx context.Context, t *testing.T, pod *v1.Pod) {
 	t.Helper()
 	if _, err := a.Nodes[0].Exec(ctx, pod, "main", "touch", "/go"); err != nil {
@@ -55,7 +55,7 @@ func (a *agents) begin(ctx context.Context, t *testing.T, pod *v1.Pod) {
 	a.computes(ctx, t, pod)
 }
 
-// press runs one more process in a pod, which takes all SMs that it can get, and returns when it does. ended waits for its end.
+// press starts another process in a pod that uses all SMs that it can get. The returned function waits for its end.
 func (a *agents) press(ctx context.Context, t *testing.T, pod *v1.Pod, length time.Duration) (ended func()) {
 	t.Helper()
 	from := a.gpus["GPU-0"].Clock().Now()
@@ -85,7 +85,7 @@ func (a *agents) press(ctx context.Context, t *testing.T, pod *v1.Pod, length ti
 	}
 }
 
-// wide returns the part of a time in which kernels of the pod ran that fill all SMs which it may have, in percent.
+// wide returns the percentage of a period in which the pod ran kernels that fill all SMs that it may use.
 func (g gpus) wide(t *testing.T, pod *v1.Pod, from, to time.Duration) float64 {
 	t.Helper()
 	var sum time.Duration
@@ -99,7 +99,7 @@ func (g gpus) wide(t *testing.T, pod *v1.Pod, from, to time.Duration) float64 {
 	return 100 * sum.Seconds() / (to - from).Seconds()
 }
 
-// waitSMs waits until the pod, with a cap at its limit, takes so many percent of the SM-time with its wide kernels.
+// waitSMs waits until the pod, capped at its limit, uses between least and most percent of the SM-time with wide kernels.
 func (a *agents) waitSMs(ctx context.Context, t *testing.T, pod *v1.Pod, limit, least, most float64) {
 	t.Helper()
 	clock := a.gpus["GPU-0"].Clock()
@@ -117,7 +117,7 @@ func (a *agents) waitSMs(ctx context.Context, t *testing.T, pod *v1.Pod, limit, 
 	}
 }
 
-// annotate says another SM limit for a pod that runs.
+// annotate sets the SM limit annotation of a running pod.
 func (a *agents) annotate(ctx context.Context, t *testing.T, pod *v1.Pod, limit string) {
 	t.Helper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{kube.AnnotationSMLimit: limit}}})

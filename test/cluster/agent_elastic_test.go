@@ -23,9 +23,10 @@ const (
 	trainRequest, trainLimit = 50, 90
 )
 
-// TestAgentElastic runs inference beside a training on an elastic slice, with the real agent and hook. The first has its limit while
-// the other does nothing, and its limit follows the pod's annotation: down, back up, and not beyond what it was placed with. When the
-// training runs, a burst presses it below its request; the agent is killed then, and nothing of that remains.
+// TestAgentElastic runs inference beside a training job on an elastic slice, with the real agent and hook. Inference reaches its limit
+// while the other pod is idle, and its limit follows the pod's annotation down and up, but not above the limit with which it was placed.
+// When both work, a burst presses the training job below its request; the agent is killed during the burst, and afterwards the training job
+// must recover.
 func TestAgentElastic(t *testing.T) {
 	long(t)
 	driver := buildDriver(t)
@@ -41,7 +42,7 @@ func TestAgentElastic(t *testing.T) {
 	t.Run("killed in a burst", func(t *testing.T) { a.testKilledInBurst(testContext(t), t, serve, train) })
 }
 
-// testLimit moves the limit of a pod that takes all it can, beside one that does nothing.
+// testLimit changes the limit of a pod that uses all it can, beside an idle pod.
 func (a *agents) testLimit(ctx context.Context, t *testing.T, pod *v1.Pod) {
 	ended := a.press(ctx, t, pod, 45*time.Second)
 	a.realTime(t, []*v1.Pod{pod}, unix.SCHED_RR)
@@ -65,7 +66,7 @@ func (a *agents) testLimit(ctx context.Context, t *testing.T, pod *v1.Pod) {
 	ended()
 }
 
-// testLimitKept: what a pod gave up for now it may take back, so it is nobody else's.
+// testLimitKept checks that SMs by which a pod has lowered its limit are not given to other pods, since it may raise the limit again.
 func (a *agents) testLimitKept(ctx context.Context, t *testing.T) {
 	t.Helper()
 	a.create(ctx, t, elasticPod("third", share.BestEffort, 10, 20, spin(wide, 10)))
@@ -79,7 +80,7 @@ func (a *agents) testLimitKept(ctx context.Context, t *testing.T) {
 	}
 }
 
-// testKilledInBurst kills the agent, which is the token server, while a burst presses the training.
+// testKilledInBurst kills the agent, which contains the token server, while a burst presses the training job.
 func (a *agents) testKilledInBurst(ctx context.Context, t *testing.T, serve, train *v1.Pod) {
 	node := a.Nodes[0]
 	a.begin(ctx, t, serve)

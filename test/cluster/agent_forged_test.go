@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// testPolicies: who may not write what. An administrator may do everything else, so what refuses him are the policies.
+// testPolicies checks which writes the admission policies refuse. The user is an administrator, so that nothing else refuses them.
 func testPolicies(ctx context.Context, t *testing.T, a *agents) {
 	a.create(ctx, t, ask(cluster.Pod("victim", "sleep", "inf"), 10, 10, 512))
 	victim := a.runsAsPlaced(ctx, t, "victim")
@@ -81,7 +81,7 @@ func testPolicies(ctx context.Context, t *testing.T, a *agents) {
 	}
 }
 
-// testForged takes the policies away: what is forged then is not honoured either.
+// testForged removes the admission policies and checks that the agent does not honour forged placements either.
 func testForged(ctx context.Context, t *testing.T, a *agents) {
 	bindings := a.Client().AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	for _, name := range []string{"gshare-placement", "gshare-binding"} {

@@ -22,7 +22,7 @@ import (
 // workload is an image with busybox and /bin/spin, a program that keeps a GPU busy.
 const workload = "docker.io/local/workload:1"
 
-// gpus are simulated devices on the machine's clock. Programs in containers drive them through the fake driver.
+// gpus are simulated devices on the machine's clock, by UUID. Programs in containers drive them through the fake driver.
 type gpus map[string]*fakegpu.Simulation
 
 // buildDriver compiles the fake driver and the programs, and returns their folder.
@@ -42,7 +42,7 @@ func workloadImage(t *testing.T, driver string) cluster.Image {
 	return cluster.Image{Name: workload, Files: withLibraries(t, "/bin/spin", filepath.Join(driver, "spin"))}
 }
 
-// startGPUs puts a simulation behind each device of the cluster's one node, and the fake driver into containers.
+// startGPUs starts a simulation for each device of the cluster's only node, and installs the fake driver in containers.
 func startGPUs(t *testing.T, a *agents, driver string, uuids ...string) gpus {
 	t.Helper()
 	if out, err := exec.Command("cp", "-r", driver, filepath.Join(a.Dir, "fake")).CombinedOutput(); err != nil {
@@ -83,7 +83,7 @@ const driverDevice = `- name: UUID
     mounts: [{hostPath: DIR/UUID.sock, containerPath: /dev/UUID.sock, options: [rbind]}]
 `
 
-// unhooked makes a pod use a GPU behind gshare's back: its driver and socket come from the host, and no hook.
+// unhooked makes a pod use a GPU without gshare: driver and socket are mounted from the host, without the hook.
 func unhooked(a *agents, pod *v1.Pod, uuid string) *v1.Pod {
 	c := &pod.Spec.Containers[0]
 	c.Env = []v1.EnvVar{{Name: "LD_LIBRARY_PATH", Value: "/usr/lib/fake"}, {Name: "FAKE_CUDA_SOCKET", Value: "/dev/gpu.sock"}}
@@ -96,7 +96,7 @@ func unhooked(a *agents, pod *v1.Pod, uuid string) *v1.Pod {
 	return pod
 }
 
-// used returns the part of a time in which kernels of the pod ran, in percent, by the device's own account.
+// used returns the percentage of a period in which the device ran kernels of the pod.
 func (g gpus) used(t *testing.T, uuid string, pod *v1.Pod, from, to time.Duration) float64 {
 	t.Helper()
 	var sum time.Duration
@@ -108,7 +108,7 @@ func (g gpus) used(t *testing.T, uuid string, pod *v1.Pod, from, to time.Duratio
 	return 100 * sum.Seconds() / (to - from).Seconds()
 }
 
-// pidsOf finds the processes of a pod by their cgroups.
+// pidsOf returns the PIDs of a pod's processes, found by their cgroups.
 func pidsOf(t *testing.T, pod *v1.Pod) (pids []int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -131,7 +131,7 @@ func pidsOf(t *testing.T, pod *v1.Pod) (pids []int) {
 	return pids
 }
 
-// program waits until a device has run a kernel of the pod, and gives the process that sent it as it is called on the pod's machine.
+// program waits until a device has run a kernel of the pod, and returns the PID of its process in the PID namespace of the pod's machine.
 func (g gpus) program(ctx context.Context, t *testing.T, uuid string, pod *v1.Pod) (pid int) {
 	t.Helper()
 	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
@@ -148,7 +148,7 @@ func (g gpus) program(ctx context.Context, t *testing.T, uuid string, pod *v1.Po
 	return pid
 }
 
-// onMachine translates a PID into the namespace of the machine that the process is on; 0 if it has ended.
+// onMachine converts a PID to the PID namespace of the process's machine; 0 if the process has ended.
 func onMachine(t *testing.T, pid int) int {
 	t.Helper()
 	for line := range strings.Lines(read(t, fmt.Sprintf("/proc/%d/status", pid))) {
@@ -163,12 +163,12 @@ func onMachine(t *testing.T, pid int) int {
 	return 0
 }
 
-// spin returns the command of a program that launches kernels of this length, as wide as so many percent of the SMs, for ever.
+// spin returns the command of a program that launches kernels of a length and a width, in percent of the SMs, without end.
 func spin(kernel time.Duration, sm int64, more ...string) []string {
 	return append([]string{"/bin/spin", fmt.Sprintf("spin_ns%d_sm%d_blocks64", kernel.Nanoseconds(), 10*sm)}, more...)
 }
 
-// withLibraries returns a program and what it is linked against, but for the driver.
+// withLibraries returns a program and the libraries that it is linked against, except for the driver.
 func withLibraries(t *testing.T, path, program string) map[string]string {
 	t.Helper()
 	out, err := exec.Command("ldd", program).Output()

@@ -19,7 +19,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// TestAgent is what a node owes to pods that were placed on it, and what it refuses the others.
+// TestAgent checks that pods get the shares that were placed on their node, and that pods without a valid placement are refused.
 func TestAgent(t *testing.T) {
 	a := startWithAgents(t, cluster.Options{}, twoGPUs)
 	for _, test := range []struct {
@@ -37,7 +37,7 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// testMixed creates mixed pods and looks from inside each.
+// testMixed creates pods with different shares and checks from inside each that it has its own.
 func testMixed(ctx context.Context, t *testing.T, a *agents) {
 	began := time.Now()
 	shapes := []struct{ sm, quota, mem int64 }{{50, 60, 8192}, {50, 60, 8192}, {24, 40, 4096}, {10, 100, 1024}, {30, 90, 2048}, {5, 10, 512}}
@@ -53,7 +53,7 @@ func testMixed(ctx context.Context, t *testing.T, a *agents) {
 	}
 }
 
-// runsAsPlaced waits for a pod and looks into it; it must have a enforcement status, too.
+// runsAsPlaced waits until a pod runs with its share and has an enforcement status, and checks the share from inside.
 func (a *agents) runsAsPlaced(ctx context.Context, t *testing.T, name string) *v1.Pod {
 	t.Helper()
 	pod, err := a.WaitPod(ctx, name, cluster.IsRunning)
@@ -73,7 +73,7 @@ func (a *agents) runsAsPlaced(ctx context.Context, t *testing.T, name string) *v
 	return pod
 }
 
-// testContainers: three containers and an init container; each has its own share, or none.
+// testContainers checks that each container of a pod, including an init container, has its own share or none.
 func testContainers(ctx context.Context, t *testing.T, a *agents) {
 	pod := cluster.Pod("several", "sleep", "inf")
 	second, plain := pod.Spec.Containers[0], pod.Spec.Containers[0]
@@ -94,7 +94,7 @@ func testContainers(ctx context.Context, t *testing.T, a *agents) {
 	}
 }
 
-// testWhole: who has his devices to himself gets them, and no hook.
+// testWhole checks that a container with whole devices gets them without the hook.
 func testWhole(ctx context.Context, t *testing.T, a *agents) {
 	a.create(ctx, t, on(ask(cluster.Pod("whole", "sleep", "inf"), 200, 100, 100000), a.Nodes[1]))
 	pod, err := a.WaitPod(ctx, "whole", cluster.IsRunning)
@@ -108,8 +108,8 @@ func testWhole(ctx context.Context, t *testing.T, a *agents) {
 	a.waitBooks(ctx, t, a.Nodes[1])
 }
 
-// testTwins creates two pods of one shape at the same instant, again and again. Each is too large for one GPU beside the other,
-// so each has another slice, and it must be its own.
+// testTwins repeatedly creates two pods of the same shape at once. They do not fit on one GPU together, so each must get the slice of its
+// own placement.
 func testTwins(ctx context.Context, t *testing.T, a *agents) {
 	for round := range 5 {
 		names := []string{fmt.Sprintf("twin-%d-a", round), fmt.Sprintf("twin-%d-b", round)}
@@ -136,7 +136,7 @@ func testTwins(ctx context.Context, t *testing.T, a *agents) {
 	}
 }
 
-// testBypass: nobody of gshare's has seen these pods. They do not run, and are told why.
+// testBypass checks that pods which bypassed gshare's scheduler do not run, and that an event says why.
 func testBypass(ctx context.Context, t *testing.T, a *agents) {
 	named := ask(cluster.Pod("named", "sleep", "inf"), 10, 10, 512)
 	named.Spec.NodeName = a.Nodes[0].Name
@@ -153,7 +153,7 @@ func testBypass(ctx context.Context, t *testing.T, a *agents) {
 	a.runsAsPlaced(ctx, t, "beside")
 }
 
-// testUnsafe: the pod's own fields would get around its share.
+// testUnsafe checks that pods are refused whose own fields would circumvent their shares.
 func testUnsafe(ctx context.Context, t *testing.T, a *agents) {
 	pod := ask(cluster.Pod("unsafe", "sleep", "inf"), 10, 10, 512)
 	pod.Spec.Containers[0].Env = []v1.EnvVar{{Name: "GSHARE_DIR", Value: "/tmp"}}
@@ -161,7 +161,7 @@ func testUnsafe(ctx context.Context, t *testing.T, a *agents) {
 	t.Logf("event: %s", a.waitEvent(ctx, t, "unsafe", "GPUShareUnsafe"))
 }
 
-// testContainerRestart: a container that is started again gets the same grant, without a new Allocate.
+// testContainerRestart checks that a restarted container keeps its grant without a new Allocate.
 func testContainerRestart(ctx context.Context, t *testing.T, a *agents) {
 	pod := on(ask(cluster.Pod("again", "sh", "-c", "test -e /data/second || { touch /data/second; sleep 1; exit 1; }; sleep inf"), 20, 50, 2048), a.Nodes[1])
 	pod.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
@@ -176,7 +176,7 @@ func testContainerRestart(ctx context.Context, t *testing.T, a *agents) {
 	a.waitBooks(ctx, t, a.Nodes[1])
 }
 
-// testGivenBack ends pods in all the ways that there are. What they held is back within seconds.
+// testGivenBack ends pods in all possible ways and checks that their shares are free again within seconds.
 func testGivenBack(ctx context.Context, t *testing.T, a *agents) {
 	node := a.Nodes[0]
 	now := int64(0)
@@ -233,7 +233,7 @@ func testGivenBack(ctx context.Context, t *testing.T, a *agents) {
 	a.waitGrants(ctx, t, node, 0)
 }
 
-// waitEnded returns when a pod is terminal or gone.
+// waitEnded blocks until a pod is terminal or deleted.
 func (a *agents) waitEnded(ctx context.Context, name string) error {
 	for ctx.Err() == nil {
 		pods, err := a.Client().CoreV1().Pods("default").List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
@@ -251,7 +251,8 @@ func (a *agents) waitEnded(ctx context.Context, name string) error {
 	return ctx.Err()
 }
 
-// testHealth: a device fails and comes back, and nothing is started again for it.
+// testHealth checks that a pod on a failed device is marked and new pods are placed elsewhere until the device recovers, without a restart
+// of the container.
 func testHealth(ctx context.Context, t *testing.T, a *agents) {
 	node := a.Nodes[0]
 	a.create(ctx, t, on(ask(cluster.Pod("sick", "sleep", "inf"), 60, 70, 8192), node))
@@ -323,7 +324,7 @@ func (a *agents) sliceOf(ctx context.Context, t *testing.T, name string) string 
 	return placement.Containers[0].VGPUs[0].Slice
 }
 
-// testZeroed: what the kubelet does to extended resources at a reboot.
+// testZeroed checks that the agent restores the node's extended resources after they were reset to zero, as the kubelet does at a reboot.
 func testZeroed(ctx context.Context, t *testing.T, a *agents) {
 	zero := []byte(`{"status":{"capacity":{"gshare/mem":"0","gshare/sm-time":"0"},"allocatable":{"gshare/mem":"0","gshare/sm-time":"0"}}}`)
 	_, err := a.Client().CoreV1().Nodes().Patch(ctx, a.Nodes[0].Name, types.MergePatchType, zero, metav1.PatchOptions{}, "status")

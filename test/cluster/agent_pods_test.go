@@ -14,7 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// ask makes a pod that asks for a share in its container main.
+// ask adds a share to the container main of a pod, and returns the pod.
 func ask(pod *v1.Pod, sm, quota, mem int64) *v1.Pod {
 	pod.Spec.Containers[0].Resources.Limits = limits(sm, quota, mem)
 	kube.Complete(pod)
@@ -51,7 +51,7 @@ func (a *agents) node(name string) *cluster.Node {
 	return nil
 }
 
-// checkInside looks from inside a container whether it has what its placement says.
+// checkInside checks from inside a container that it has what its placement contains.
 func (a *agents) checkInside(ctx context.Context, pod *v1.Pod) error {
 	placement, present, err := kube.PlacementOf(pod)
 	if err != nil || !present {

@@ -12,8 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// realTime puts the devices, the agent and the programs of the pods into a class of the kernel's scheduler. In the normal one
-// each wake-up may wait some 3 ms for what else the machine does, which is no time in the life of a device.
+// realTime sets the scheduling class of the devices, the agent and the pods' programs. In the normal class each wake-up may be delayed by
+// about 3 ms on a busy machine, which is long compared to a kernel.
 func (a *agents) realTime(t *testing.T, pods []*v1.Pod, class uint32) {
 	t.Helper()
 	pids := []int{os.Getpid(), a.of[a.Nodes[0].Name].PID()}
@@ -29,7 +29,7 @@ func (a *agents) realTime(t *testing.T, pods []*v1.Pod, class uint32) {
 	}
 }
 
-// realTimeGroups is there where each cgroup has a real time of its own: all that is given to the root's.
+// realTimeGroups exists if each cgroup has its own real-time budget; then all of it belongs to the root cgroup.
 const realTimeGroups = "/sys/fs/cgroup/cpu/cpu.rt_runtime_us"
 
 func setClass(pid int, class uint32) error {

@@ -12,8 +12,8 @@ const (
 	mostFailed   = 1
 )
 
-// TestAgentReplaced ends the agent in order (SIGTERM) while pods compute and others come, and starts the next one. Nothing that runs is
-// disturbed. The node is closed meanwhile: pods that come wait for the next agent, and the kubelet does not fail them.
+// TestAgentReplaced stops the agent in order (SIGTERM) while pods compute and others are created, and starts the next one. Running pods
+// must not be disturbed, and new pods must wait for the next agent without being failed by the kubelet.
 func TestAgentReplaced(t *testing.T) {
 	long(t)
 	a, node := startLoaded(t)

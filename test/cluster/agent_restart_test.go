@@ -33,10 +33,10 @@ const (
 	arriving  = 20
 )
 
-// stuck is how long no pod of a burst may come to run while some do not yet.
+// stuck is how long no pod of a burst may start to run while some are still waiting.
 const stuck = 30 * time.Second
 
-// startLoaded runs a cluster of one node whose pods compute on simulated GPUs.
+// startLoaded starts a cluster with one node whose pods compute on simulated GPUs.
 func startLoaded(t *testing.T) (*agents, *cluster.Node) {
 	t.Helper()
 	driver := buildDriver(t)
@@ -49,8 +49,8 @@ func startLoaded(t *testing.T) (*agents, *cluster.Node) {
 	return a, a.Nodes[0]
 }
 
-// TestAgentRestarts kills each program of a node and of the control plane while pods compute and others come. Nothing that runs
-// is disturbed, everything that comes runs in the end with its own share, and all books agree. The token server is the agent's.
+// TestAgentRestarts kills each program of a node and of the control plane while pods compute and others are created. Running pods must not
+// be disturbed, new ones must get their own shares, and all records must agree in the end.
 func TestAgentRestarts(t *testing.T) {
 	long(t)
 	a, node := startLoaded(t)
@@ -231,7 +231,7 @@ func (a *agents) progress(ctx context.Context, t *testing.T) {
 	}
 }
 
-// computes waits until the device has run a kernel of the pod that began after now.
+// computes waits until the device has run a kernel of the pod that began after the call.
 func (a *agents) computes(ctx context.Context, t *testing.T, pod *v1.Pod) {
 	t.Helper()
 	slice := sliceOf(t, pod)
@@ -244,7 +244,7 @@ func (a *agents) computes(ctx context.Context, t *testing.T, pod *v1.Pod) {
 	}
 }
 
-// sliceOf returns where the pod's one vGPU was placed.
+// sliceOf returns the slice on which the pod's only vGPU was placed.
 func sliceOf(t *testing.T, pod *v1.Pod) string {
 	t.Helper()
 	placement, _, err := kube.PlacementOf(pod)
@@ -254,8 +254,8 @@ func sliceOf(t *testing.T, pod *v1.Pod) string {
 	return placement.Containers[0].VGPUs[0].Slice
 }
 
-// TestAgentReboot: everything on the node ends by nature. Pods come back with their own shares, or are failed by the kubelet if
-// it looks at them before the plugin is there, and nothing of what was remains.
+// TestAgentReboot reboots the node. Pods must come back with their own shares, or be failed by the kubelet if it starts them before the
+// plugin has registered, and nothing from before the reboot may remain.
 func TestAgentReboot(t *testing.T) {
 	long(t)
 	a, node := startLoaded(t)

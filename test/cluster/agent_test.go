@@ -26,7 +26,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// agents are the node agents of a cluster, run from this checkout.
+// agents are the node agents of a cluster, built from this checkout.
 type agents struct {
 	*cluster.Cluster
 	of   map[string]*agent
@@ -46,7 +46,7 @@ const twoGPUs = `devices:
 - {uuid: GPU-1, model: A100, sms: 108, memoryMiB: 81920}
 `
 
-// startWithAgents runs a cluster with an agent on each node, whose machine has the devices.
+// startWithAgents starts a cluster with an agent on each node, and the given simulated devices.
 func startWithAgents(t *testing.T, o cluster.Options, devices string) *agents {
 	t.Helper()
 	program, hook := buildAgent(t), buildHook(t)
@@ -68,7 +68,7 @@ func startWithAgents(t *testing.T, o cluster.Options, devices string) *agents {
 	return all
 }
 
-// noDriver returns a driver that adds nothing to containers.
+// noDriver returns a driver description that adds nothing to containers.
 func noDriver(devices string) []byte {
 	text := "cdiVersion: 0.6.0\nkind: simulated/gpu\ndevices:\n"
 	for line := range strings.Lines(devices) {
@@ -122,7 +122,8 @@ func buildHookOf(t *testing.T, root, folder string) string {
 	return filepath.Join(dir, "libgshare.so")
 }
 
-// configuration slows the token server down by five: a call of the fake driver costs many times one of a real driver.
+// configuration is the agents' configuration. It slows the token server down by five, since a call of the fake driver costs many times one
+// of a real driver.
 const configuration = `apiVersion: gshare.dev/v1alpha1
 kind: NodeConfiguration
 simulatedDevices: %s
@@ -159,13 +160,13 @@ func startAgent(ctx context.Context, t *testing.T, c *cluster.Cluster, node *clu
 	return a
 }
 
-// start runs an agent; the one before has ended.
+// start starts an agent, after the previous one has ended.
 func (a *agent) start(ctx context.Context, t *testing.T) {
 	t.Helper()
 	a.run(ctx, t, a.program)
 }
 
-// startFaulty runs one that ends at a point of its protocol, and returns when it is ready or has ended.
+// startFaulty starts an agent that ends at a point of its protocol, and returns when it is ready or has ended.
 func (a *agent) startFaulty(ctx context.Context, t *testing.T, point string) {
 	t.Helper()
 	program := a.program
@@ -190,7 +191,7 @@ func (a *agent) run(ctx context.Context, t *testing.T, program machine.Program) 
 	a.Process = process
 }
 
-// agentToken returns a service account's token as a pod of the node would have it.
+// agentToken returns the service account token that an agent's pod on the node would have.
 func agentToken(ctx context.Context, t *testing.T, c *cluster.Cluster, node *cluster.Node) string {
 	t.Helper()
 	object, err := c.Client().CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
@@ -235,7 +236,7 @@ func (a *agent) ready(ctx context.Context) error {
 	return err
 }
 
-// setDevices changes what the simulated machine has. The file is replaced as a whole.
+// setDevices replaces the list of simulated devices of the node.
 func (a *agent) setDevices(t *testing.T, devices string) {
 	t.Helper()
 	if err := os.WriteFile(a.devices+".next", []byte(devices), 0o600); err != nil {
@@ -246,7 +247,7 @@ func (a *agent) setDevices(t *testing.T, devices string) {
 	}
 }
 
-// waitInventory returns when the node offers all that it has.
+// waitInventory blocks until the node advertises all of its devices.
 func (a *agents) waitInventory(ctx context.Context, t *testing.T, node *cluster.Node) {
 	t.Helper()
 	a.waitNode(ctx, t, node, func(n *v1.Node) bool {
@@ -277,7 +278,7 @@ func (a *agents) waitNode(ctx context.Context, t *testing.T, node *cluster.Node,
 	return last
 }
 
-// long skips a test of minutes where the run is to be short, as in CI.
+// long skips a test that takes minutes if only short tests are to run, as in CI.
 func long(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

@@ -17,9 +17,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// TestAgentWatchdog lets a pod without a share compute on a device beside one that has a share. It is reported, and ended where
-// the node's policy says so; the other goes on. As a control that one is then seen on a device that is not of its share, and is
-// ended, too.
+// TestAgentWatchdog runs a pod without a share on a device beside a pod with one. The first must be reported, and killed if the node's
+// policy says so, while the second keeps running. Then the second is seen on a device that is not of its share, and must be killed too.
 func TestAgentWatchdog(t *testing.T) {
 	long(t)
 	a, node := startLoaded(t)
@@ -68,7 +67,7 @@ func TestAgentWatchdog(t *testing.T) {
 	a.waitEvent(ctx, t, "resident", "GPUTrespasser")
 }
 
-// computing returns a pod that computes until it is ended, and is not started again.
+// computing returns a pod that computes until it is killed, and is not restarted.
 func computing(name string) *v1.Pod {
 	pod := cluster.Pod(name, spin(time.Millisecond, 40, "sync=2", "pause=20000000")...)
 	pod.Spec.Containers[0].Image = workload
@@ -76,7 +75,7 @@ func computing(name string) *v1.Pod {
 	return pod
 }
 
-// using adds to a file of devices who uses one of them.
+// using returns the device file's entries for processes that use a device.
 func using(uuid string, pids ...int) string {
 	text := "processes:\n"
 	for _, pid := range pids {
@@ -85,7 +84,7 @@ func using(uuid string, pids ...int) string {
 	return text
 }
 
-// police starts the agent anew, with a policy on strangers and a short time between two looks.
+// police restarts the agent with a policy for processes without a share, and a short interval between observations.
 func (a *agent) police(ctx context.Context, t *testing.T, policy string) {
 	t.Helper()
 	file := a.program.Args[1]
@@ -101,7 +100,7 @@ func (a *agent) police(ctx context.Context, t *testing.T, policy string) {
 	a.start(ctx, t)
 }
 
-// goesOn holds that nothing has ended the pod's container.
+// goesOn checks that the pod's container has not ended.
 func (a *agents) goesOn(ctx context.Context, t *testing.T, was *v1.Pod) {
 	t.Helper()
 	is, err := a.Client().CoreV1().Pods("default").Get(ctx, was.Name, metav1.GetOptions{})
@@ -113,7 +112,7 @@ func (a *agents) goesOn(ctx context.Context, t *testing.T, was *v1.Pod) {
 	}
 }
 
-// waitKilled waits until the pod's container has been ended by SIGKILL.
+// waitKilled waits until the pod's container has been killed by SIGKILL.
 func (a *agents) waitKilled(ctx context.Context, t *testing.T, pod string) {
 	t.Helper()
 	is, err := a.WaitPod(ctx, pod, func(p *v1.Pod) bool { return p.Status.Phase == v1.PodFailed })
@@ -125,7 +124,7 @@ func (a *agents) waitKilled(ctx context.Context, t *testing.T, pod string) {
 	}
 }
 
-// waitEnforcement waits until the enforcement status of a pod says something, or no longer does.
+// waitEnforcement waits until the enforcement status of a pod contains a text, or no longer contains it.
 func (a *agents) waitEnforcement(ctx context.Context, t *testing.T, pod, part string, says bool) {
 	t.Helper()
 	is, err := a.WaitPod(ctx, pod, func(p *v1.Pod) bool {
@@ -137,7 +136,7 @@ func (a *agents) waitEnforcement(ctx context.Context, t *testing.T, pod, part st
 	}
 }
 
-// waitOffer waits until the node offers a slice to new pods, or no longer does.
+// waitOffer waits until the node offers a slice to new pods, or no longer offers it.
 func (a *agents) waitOffer(ctx context.Context, t *testing.T, node *cluster.Node, slice string, offered bool) {
 	t.Helper()
 	a.waitNode(ctx, t, node, func(n *v1.Node) bool {
@@ -147,7 +146,7 @@ func (a *agents) waitOffer(ctx context.Context, t *testing.T, node *cluster.Node
 	})
 }
 
-// complaints returns the agent's warnings about a pod.
+// complaints returns the agent's warning events about a pod.
 func (a *agents) complaints(ctx context.Context, t *testing.T, pod string) (told []string) {
 	t.Helper()
 	events, err := a.Client().CoreV1().Events("default").List(ctx, metav1.ListOptions{

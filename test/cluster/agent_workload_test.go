@@ -26,14 +26,16 @@ const (
 	tolerance = 3
 )
 
-// loads keep one GPU busy: two with a fixed part of its time, and one that takes what they leave. Any two exceed the SMs.
+// loads are pods that keep one GPU busy: two with a fixed part of its time, and one that uses what they leave. The SMs of any two exceed
+// the GPU.
 var loads = []struct {
 	name         string
 	quota, limit int64
 }{{"half", 50, 50}, {"third", 30, 30}, {"greedy", 10, 100}}
 
-// TestAgentWorkload runs programs that keep a simulated GPU busy in real containers, with the real hook in front of the fake
-// driver. Each gets its quota, however greedy its neighbour is. Without the hook they do not, which the same measurement shows.
+// TestAgentWorkload runs programs that keep a simulated GPU busy in real containers, with the real hook in front of the fake driver, and
+// checks that each gets its quota, however much its neighbours try to use. Without the hook they do not, which the same measurement must
+// show.
 func TestAgentWorkload(t *testing.T) {
 	long(t)
 	driver := buildDriver(t)
@@ -64,7 +66,7 @@ func TestAgentWorkload(t *testing.T) {
 	}
 }
 
-// measure runs the pods on a GPU and gives the percent of its time that each has used.
+// measure runs the pods on a GPU and returns the percentage of its time that each has used.
 func (a *agents) measure(ctx context.Context, t *testing.T, devices gpus, uuid string, pods []*v1.Pod) (got []float64) {
 	t.Helper()
 	a.create(ctx, t, pods...)
@@ -97,7 +99,7 @@ func (a *agents) measure(ctx context.Context, t *testing.T, devices gpus, uuid s
 	return got
 }
 
-// takeOver ends the agent and starts another: the programs go on, and are served again.
+// takeOver replaces the agent by another one, and checks that programs keep running and are served again.
 func (a *agents) takeOver(ctx context.Context, t *testing.T, pods []*v1.Pod) {
 	t.Helper()
 	agent := a.of[a.Nodes[0].Name]
@@ -116,7 +118,7 @@ func (a *agents) takeOver(ctx context.Context, t *testing.T, pods []*v1.Pod) {
 	}
 }
 
-// serves returns when the agent has given the pod device time.
+// serves blocks until the token server has counted device time of the pod.
 func (a *agent) serves(ctx context.Context, t *testing.T, pod *v1.Pod) {
 	t.Helper()
 	for busy, err := a.busy(ctx, pod.UID); busy == 0; busy, err = a.busy(ctx, pod.UID) {
@@ -127,7 +129,7 @@ func (a *agent) serves(ctx context.Context, t *testing.T, pod *v1.Pod) {
 	}
 }
 
-// busy returns the device time that the containers of a pod have had, as the token server counts it.
+// busy returns the device time that the containers of a pod have used, as counted by the token server.
 func (a *agent) busy(ctx context.Context, uid types.UID) (seconds float64, err error) {
 	text, err := a.get(ctx, "/metrics")
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/gshare-dev/gshare/test/cluster"
 )
 
-// TestLeavesNothing starts a cluster in a process that is then killed, and another one in this process. The second
-// start removes what the first one could not, and its own end removes the rest.
+// TestLeavesNothing starts a cluster in a process that is then killed, and another cluster in this process. The second start must remove
+// what the first process left behind, and the end of the second cluster everything else.
 func TestLeavesNothing(t *testing.T) {
 	if os.Getenv(killedEnvironment) != "" {
 		waitForKill(t)
@@ -42,7 +42,7 @@ func TestLeavesNothing(t *testing.T) {
 	}
 }
 
-// killedCluster starts a cluster in another process, kills that when a pod runs, and returns the cluster's folder.
+// killedCluster starts a cluster in another process, kills that process when a pod runs, and returns the cluster's directory.
 func killedCluster(t *testing.T) string {
 	t.Helper()
 	ctx := testContext(t)
@@ -83,7 +83,7 @@ const (
 	killedPrefix      = "killed cluster is in "
 )
 
-// waitForKill is what the process that killedCluster kills does.
+// waitForKill is the main function of the process that killedCluster kills.
 func waitForKill(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{Nodes: 1})
 	runOn(t, c, c.Nodes[0], "pod")

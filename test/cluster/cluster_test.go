@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/test/cluster/machine"
 )
 
-// TestCluster runs on one cluster, which it hurts more and more.
+// TestCluster tests the harness on one cluster, with increasingly destructive steps.
 func TestCluster(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{Images: []cluster.Image{{Name: extraImage, Files: map[string]string{"/text/of/this": "README.md"}}}})
 	first := make([]*corev1.Pod, len(c.Nodes))
@@ -49,7 +49,7 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// runOn runs a pod on the node and returns it when it runs.
+// runOn runs a pod on a node and returns it once it is running.
 func runOn(t *testing.T, c *cluster.Cluster, node *cluster.Node, name string) *corev1.Pod {
 	t.Helper()
 	pod := cluster.Pod(name, "sh", "-c", "echo hello; exec sleep inf")
@@ -57,7 +57,7 @@ func runOn(t *testing.T, c *cluster.Cluster, node *cluster.Node, name string) *c
 	return create(t, c, pod)
 }
 
-// create creates the pod and returns it when it runs.
+// create creates a pod and returns it once it is running.
 func create(t *testing.T, c *cluster.Cluster, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	ctx := testContext(t)
@@ -65,7 +65,7 @@ func create(t *testing.T, c *cluster.Cluster, pod *corev1.Pod) *corev1.Pod {
 	return must[*corev1.Pod](t)(c.WaitPod(ctx, pod.Name, cluster.IsRunning))
 }
 
-// shell runs a script in the pod's container.
+// shell runs a script in the pod's container and returns its output.
 func shell(t *testing.T, c *cluster.Cluster, pod *corev1.Pod, script string) string {
 	t.Helper()
 	for _, node := range c.Nodes {
@@ -78,7 +78,7 @@ func shell(t *testing.T, c *cluster.Cluster, pod *corev1.Pod, script string) str
 	return ""
 }
 
-// reached asks a pod through the kubelet's port, as kubectl does, and through its own address.
+// reached checks that a pod can be reached through the kubelet's port, as by kubectl, and through its own address.
 func reached(t *testing.T, c *cluster.Cluster, pod *corev1.Pod) {
 	ctx := testContext(t)
 	stream := must[io.ReadCloser](t)(c.Client().CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).Stream(ctx))
@@ -94,7 +94,7 @@ func reached(t *testing.T, c *cluster.Cluster, pod *corev1.Pod) {
 	}
 }
 
-// apart checks that pods of both nodes reach each other, and that neither node's runtime knows the other's containers.
+// apart checks that pods of both nodes reach each other, and that each node's runtime knows only its own containers.
 func apart(t *testing.T, c *cluster.Cluster, pods []*corev1.Pod) {
 	if got := shell(t, c, pods[0], "ping -c 1 -W 10 "+pods[1].Status.PodIP); !strings.Contains(got, "1 packets received") {
 		t.Errorf("ping said %s", got)
@@ -106,7 +106,7 @@ func apart(t *testing.T, c *cluster.Cluster, pods []*corev1.Pod) {
 
 const extraImage = "docker.io/local/extra:1"
 
-// image runs a pod of an image that the test has made.
+// image runs a pod with an image that the test has built.
 func image(t *testing.T, c *cluster.Cluster) {
 	pod := cluster.Pod("extra", "sleep", "inf")
 	pod.Spec.Containers[0].Image = extraImage
@@ -117,7 +117,7 @@ func image(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// same fails unless the pod's container is the one that it was, and still runs.
+// same fails unless the pod still runs in the container that it had.
 func same(t *testing.T, c *cluster.Cluster, was *corev1.Pod) {
 	t.Helper()
 	if got := shell(t, c, was, "cat /mark"); got != "mark" {

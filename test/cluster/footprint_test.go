@@ -17,7 +17,7 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
-// footprint returns all that gshare has left on the API server and on the nodes. Events go by themselves.
+// footprint returns everything of gshare's that is left on the API server and on the nodes, except for events, which expire.
 func (i *installed) footprint(t *testing.T) (found []string) {
 	t.Helper()
 	found = i.objects(t)
@@ -43,7 +43,7 @@ func (i *installed) footprint(t *testing.T) (found []string) {
 	return found
 }
 
-// counted are gshare's resources in a node's capacity.
+// counted returns gshare's resources in a node's capacity.
 func counted(node *v1.Node) (found []string) {
 	for name := range node.Status.Capacity {
 		if strings.HasPrefix(string(name), "gshare/") {
@@ -54,7 +54,7 @@ func counted(node *v1.Node) (found []string) {
 	return found
 }
 
-// objects returns those of every kind that can be listed with gshare in their name or namespace.
+// objects returns all objects with gshare in their name or namespace.
 func (i *installed) objects(t *testing.T) (found []string) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(i.Config(access.Admin))
@@ -88,7 +88,7 @@ func (i *installed) objects(t *testing.T) (found []string) {
 	return found
 }
 
-// filesOf are files, sockets and mounts on a node. An empty folder of /run, which the next boot takes, does not count.
+// filesOf returns gshare's files, sockets and mounts on a node, except for empty directories in /run, which the next boot removes.
 func filesOf(t *testing.T, node *cluster.Node) (found []string) {
 	t.Helper()
 	root := node.Machine.HostPath("/")

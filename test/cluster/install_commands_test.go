@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// gshare runs kubectl gshare on a node, which reaches the API server.
+// gshare runs kubectl gshare on a node, from which the API server can be reached.
 func (i *installed) gshare(args ...string) (string, error) {
 	out, err := i.Nodes[0].Machine.Run(i.ctx, i.plugin, append(args, "--kubeconfig", i.kubeconfig)...)
 	return string(out), err
 }
 
-// doctor is green: there is nothing to mend, and nothing that it could not see.
+// doctor checks that kubectl gshare doctor finds no problem and can check everything.
 func (i *installed) doctor(t *testing.T) {
 	out, err := i.gshare("doctor", "--all")
 	if err != nil || !strings.Contains(out, " ok, 0 warnings, 0 unknown, 0 failed") {
@@ -30,7 +30,7 @@ func (i *installed) doctor(t *testing.T) {
 	t.Log(out)
 }
 
-// top has the user's pod with what it is promised and what it has.
+// top checks that kubectl gshare top shows the user's pod with its request and its use.
 func (i *installed) top(t *testing.T) {
 	out, err := i.gshare("top", "--every", "2s", "-o", "json")
 	var look struct {
@@ -56,10 +56,10 @@ func (i *installed) top(t *testing.T) {
 	t.Log(out)
 }
 
-// versions waits until all components have said which they are.
+// versions waits until all components have reported their versions.
 func (i *installed) versions(t *testing.T) { i.says(t, older) }
 
-// says waits until schedulers and agents say that they are of an edition; of a commit that may not say its version, the images do.
+// says waits until schedulers and agents report an edition. If that edition cannot report its version, the images are compared instead.
 func (i *installed) says(t *testing.T, v edition) {
 	t.Helper()
 	var out string

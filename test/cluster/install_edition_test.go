@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/test/cluster"
 )
 
-// edition is gshare as it is installed. Its images do not say its version: the programs do.
+// edition is a version of gshare that can be installed. The tags of its images do not contain the version, but the programs report it.
 type edition struct {
 	tag, version string
 	commit       string // of this repository; this checkout if empty
@@ -25,7 +25,7 @@ var (
 
 var trees sync.Map // of commits
 
-// root returns the edition's tree.
+// root returns the source tree of the edition.
 func (v edition) root(t *testing.T) string {
 	t.Helper()
 	here, err := filepath.Abs("../..")

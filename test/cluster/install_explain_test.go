@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// failure is a pod that does not run, and what kubectl gshare explain has to say of it.
+// failure is a pod that does not run, and what kubectl gshare explain must say about it.
 type failure struct {
 	sm, mem, vgpu int64              // that it asks for; 50 %, 1024 MiB and one where zero
 	holder        [2]int64           // sm and mem of a pod that holds this on each of the eight GPUs; none if zero
@@ -81,7 +81,7 @@ func pendingFor(reason string) func(*v1.Pod) bool {
 	}
 }
 
-// explains prepares each failure and asks for its reason. A pod that runs is explained, too, so that the reasons are not always there.
+// explains creates each failure and checks the explanation. It also explains a running pod, to see that the reasons are not always given.
 func (i *installed) explains(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(failures)) {
 		f := failures[name]
@@ -117,7 +117,7 @@ func (i *installed) explains(t *testing.T) {
 	i.clear(i.ctx, t)
 }
 
-// prepare makes the cluster one in which the pod has to wait.
+// prepare changes the cluster so that the pod has to wait.
 func (i *installed) prepare(t *testing.T, f failure) {
 	t.Helper()
 	for _, command := range f.before {
@@ -141,7 +141,7 @@ func (i *installed) prepare(t *testing.T, f failure) {
 	}
 }
 
-// mend takes back what prepare has done.
+// mend reverts what prepare has changed.
 func (i *installed) mend(t *testing.T, f failure) {
 	t.Helper()
 	i.clear(i.ctx, t)
@@ -153,7 +153,7 @@ func (i *installed) mend(t *testing.T, f failure) {
 	}
 }
 
-// setDevices changes what the node's machine has, and returns when the inventory says it.
+// setDevices replaces the node's simulated devices and waits until the inventory shows them.
 func (i *installed) setDevices(t *testing.T, devices string, healthy bool) {
 	t.Helper()
 	node := i.Nodes[0]
@@ -169,7 +169,7 @@ func (i *installed) setDevices(t *testing.T, devices string, healthy bool) {
 	})
 }
 
-// vgpus returns the limits of a container that wants all of the time. Where count is zero, the policies fill it in.
+// vgpus returns the resource limits of a container with the whole quota. If count is zero, the admission policies fill it in.
 func vgpus(sm, mem, count int64) v1.ResourceList {
 	list := limits(sm, 100, mem)
 	if count > 0 {

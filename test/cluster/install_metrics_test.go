@@ -15,8 +15,8 @@ import (
 	"github.com/gshare-dev/gshare/test/monitoring"
 )
 
-// watched asks Prometheus' engine: over what the installed agents and schedulers say, every query of the dashboard gives something, and no
-// alert fires.
+// watched evaluates the dashboard's queries and the alerts with Prometheus' engine over the metrics of the installed agents and schedulers:
+// every query must have a result, and no alert may fire.
 func (i *installed) watched(t *testing.T) {
 	t.Helper()
 	judge, err := monitoring.BuildEvaluator("../..", t.TempDir())
@@ -56,7 +56,7 @@ func answer(t *testing.T, j monitoring.Evaluator, scrapes []monitoring.Scrape, a
 	return answers[0]
 }
 
-// scrape returns what Prometheus gets of all pods of gshare's, with the labels that it would add.
+// scrape returns the metrics that Prometheus would scrape from all of gshare's pods, with the labels that it would add.
 func (i *installed) scrape(t *testing.T, at float64) (all []monitoring.Scrape) {
 	t.Helper()
 	pods, err := i.Client().CoreV1().Pods("gshare-system").List(i.ctx, metav1.ListOptions{})

@@ -21,8 +21,8 @@ const (
 	quotaTime = "requests." + kube.ResourceSMTime
 )
 
-// quota: a namespace with a ResourceQuota gets as much memory and SM-time as that says, and again what its pods give back. No user
-// writes sm-time.
+// quota checks that a namespace with a ResourceQuota gets as much memory and SM-time as the quota allows, and again what deleted pods
+// release. Users do not write gshare/sm-time themselves.
 func (i *installed) quota(t *testing.T) {
 	i.kubectl(t, "create", "namespace", limited)
 	i.kubectl(t, "create", "quota", "gpus", "-n", limited, "--hard="+string(quotaTime)+"=5000,"+string(quotaMem)+"=10000")
@@ -62,7 +62,7 @@ func (i *installed) createLimited(name string, sm, percent, mem int64) error {
 	return err
 }
 
-// waitUsed returns when the ResourceQuota counts so much.
+// waitUsed blocks until the ResourceQuota counts the given amounts as used.
 func (i *installed) waitUsed(t *testing.T, smTime, mem int64) {
 	t.Helper()
 	var used v1.ResourceList

@@ -18,9 +18,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// TestInstall does what an administrator does, with kubectl and in images: labels the nodes, applies manifests, looks whether all is well,
-// upgrades, rolls back and uninstalls. Users meanwhile run a pod that says no more than its share, meet limits, and ask why a pod
-// waits. In the end nothing is left, once the kubelet has forgotten the plugin.
+// TestInstall does what an administrator does, with kubectl and images: labels nodes, applies the manifests, checks the installation,
+// upgrades, rolls back and uninstalls. Meanwhile users run pods, reach limits, and ask why a pod waits. In the end nothing may be left,
+// once the kubelet has forgotten the device plugin.
 func TestInstall(t *testing.T) {
 	long(t)
 	i := startEmpty(t)
@@ -52,7 +52,7 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// leastPod runs a pod that says gshare/sm and gshare/mem alone. It is enforced, and its report says so.
+// leastPod runs a pod that requests only gshare/sm and gshare/mem, and checks its enforcement status.
 func (i *installed) leastPod(t *testing.T) {
 	t.Helper()
 	pod := cluster.Pod("least", spin(time.Millisecond, 20, "sync=2", "pause=20000000")...)
@@ -75,7 +75,7 @@ func (i *installed) leastPod(t *testing.T) {
 	}
 }
 
-// uninstall is what docs/operate.md says.
+// uninstall follows the instructions of docs/operate.md.
 func (i *installed) uninstall(t *testing.T) {
 	t.Helper()
 	i.kubectl(t, "-n", "gshare-system", "patch", "daemonset", "gshare-node", "--patch-file", i.repository(t, "manifests/node/uninstall.yaml"))
@@ -83,7 +83,7 @@ func (i *installed) uninstall(t *testing.T) {
 	i.kubectl(t, "delete", "-k", i.overlay(t, older))
 }
 
-// installed is a cluster whose scheduler is a stock one, and in which gshare runs from images.
+// installed is a cluster with the stock scheduler, in which gshare runs from images.
 type installed struct {
 	*agents
 	ctx        context.Context
@@ -117,7 +117,7 @@ func startEmpty(t *testing.T) *installed {
 	return i
 }
 
-// addGPUs puts eight simulated ones into the node, with their driver: both are in /etc/cdi, which the agent mounts.
+// addGPUs adds eight simulated GPUs with their driver to the node, by files in /etc/cdi, which the agent mounts.
 func (i *installed) addGPUs(t *testing.T, driver string) {
 	t.Helper()
 	var uuids []string
@@ -138,7 +138,7 @@ func (i *installed) addGPUs(t *testing.T, driver string) {
 	i.of = map[string]*agent{node.Name: a}
 }
 
-// hyperkube has kubectl in it.
+// hyperkube returns the path of the program that contains kubectl.
 func hyperkube(t *testing.T) string { return (&installed{}).repository(t, "bin/cluster/hyperkube") }
 
 func (*installed) repository(t *testing.T, path string) string {
@@ -150,7 +150,7 @@ func (*installed) repository(t *testing.T, path string) string {
 	return path
 }
 
-// kubectl runs on a node, which reaches the API server.
+// kubectl runs kubectl on a node, from which the API server can be reached.
 func (i *installed) kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	args = append([]string{"kubectl", "--kubeconfig", i.kubeconfig, "--cache-dir", filepath.Join(i.Dir, "cache")}, args...)
@@ -161,7 +161,7 @@ func (i *installed) kubectl(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// explain shows what tells why a test has failed.
+// explain logs what helps to find out why a test has failed.
 func (i *installed) explain(t *testing.T) {
 	if !t.Failed() {
 		return
@@ -178,13 +178,13 @@ func (i *installed) explain(t *testing.T) {
 	}
 }
 
-// apply installs a version, or changes to it.
+// apply installs an edition, or upgrades to it.
 func (i *installed) apply(t *testing.T, v edition) {
 	t.Helper()
 	i.kubectl(t, "apply", "-k", i.overlay(t, v))
 }
 
-// rolled returns when what was applied runs everywhere.
+// rolled blocks until all rollouts are complete.
 func (i *installed) rolled(t *testing.T) {
 	t.Helper()
 	for _, what := range programs {
@@ -194,8 +194,8 @@ func (i *installed) rolled(t *testing.T) {
 
 var programs = []string{"deployment/gshare-scheduler", "daemonset/gshare-node"}
 
-// nodeConfiguration is that of kind, with the driver, with MPS, whose clients fail when their server ends, and with the token server
-// slowed down as in the other tests.
+// nodeConfiguration is the configuration for kind with the simulated driver and MPS, whose clients fail when their server ends, and with a
+// token server slowed down as in the other tests.
 const nodeConfiguration = `apiVersion: gshare.dev/v1alpha1
 kind: NodeConfiguration
 simulatedDevices: /etc/cdi/devices.simulated
@@ -210,7 +210,8 @@ kubernetes:
   healthPeriod: 1s
 `
 
-// overlay is that of kind, for a cluster without kube-proxy: nobody serves the address of the service kubernetes.
+// overlay returns the kustomize overlay for kind, changed for a cluster without kube-proxy, in which the address of the service kubernetes
+// is not served.
 func (i *installed) overlay(t *testing.T, v edition) string {
 	t.Helper()
 	folder := filepath.Join(i.Dir, "install-"+v.tag)

@@ -18,8 +18,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// upgrades goes from one version to the other and back while pods compute and others come, as docs/operate.md says. No
-// container that runs ends, and every share is there all the while, once.
+// upgrades changes from one edition to the other and back while pods compute and others are created, as docs/operate.md describes. No
+// running container may end, and every share must be granted exactly once all the time.
 func (i *installed) upgrades(t *testing.T) {
 	before := i.load(i.ctx, t, i.Nodes[0])
 	for _, step := range []struct {
@@ -68,7 +68,7 @@ func (i *installed) upgrade(t *testing.T, before []*v1.Pod, roll func(*testing.T
 	i.waitGrants(i.ctx, t, node, residents)
 }
 
-// watchShares looks at the node's grants again and again, until it is stopped; then it says how often it has.
+// watchShares repeatedly checks the node's grants until stop is called, which returns the number of checks.
 func (i *installed) watchShares(t *testing.T, pods []*v1.Pod) (stop func() int) {
 	t.Helper()
 	placed := map[types.UID]kube.Placement{}
