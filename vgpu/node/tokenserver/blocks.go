@@ -19,9 +19,9 @@ type blockState struct {
 	sms      share.PerMille // SMs that its latest token is worth
 	token    token.Token    // the latest one
 	credit   uint64         // blocks that the container may have taken since it joined
-	reported uint64         // blocks that it has taken and the rules know of
-	lastRead time.Duration  // time of the last report to the rules
-	working  bool           // the rules know that launched work is unfinished
+	reported uint64         // taken blocks that package rckm knows of
+	lastRead time.Duration  // time of the last report to package rckm
+	working  bool           // package rckm knows that launched work is unfinished
 }
 
 func (p *blockPolicy) join(v *vgpu, now time.Duration) error {

@@ -25,7 +25,7 @@ type tokenPolicy interface {
 	resize(v *vgpu, limit share.PerMille, now time.Duration) error
 	// attach prepares the pages of a process that was added to a vGPU.
 	attach(v *vgpu, c *clientState, now time.Duration)
-	// step reads the clients' pages, advances the rules and writes their decisions. It returns when it must be called again, or
+	// step reads the clients' pages, advances package token or rckm and writes the decisions. It returns when it must be called again, or
 	// token.Never if only a frame can change anything.
 	step(s *Slice, now time.Duration) time.Duration
 }

@@ -21,11 +21,11 @@ type timeState struct {
 	granted *token.Token // nil while it has none
 	running *clientState // the process in state Run
 	next    *clientState // the process to run next
-	wanting bool         // the rules know that it has work
+	wanting bool         // package token knows that it has work
 	filled  uint64       // sequence of the token that its unfinished work uses up
 
-	unsettled time.Duration // device time not yet reported to the rules
-	settled   time.Duration // time of the last report to the rules
+	unsettled time.Duration // device time not yet reported to package token
+	settled   time.Duration // time of the last report to package token
 	held      bool          // it held a token since then
 }
 
