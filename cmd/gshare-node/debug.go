@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// serveDebug serves at an address until stop is called. It does nothing for an empty address.
+// serveDebug serves the debugging endpoints over HTTP at an address until stop is called. It does nothing if the address is empty.
 func serveDebug(address string, server *http.Server) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil

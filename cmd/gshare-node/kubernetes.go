@@ -25,11 +25,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
 )
 
-// bindTime is how long a pod takes at most, as a rule, from the scheduler's decision to the allocation of its tickets: on a busy
-// machine about a second.
+// bindTime is the time that usually suffices from the scheduler's decision on a pod to the kubelet's allocation of its devices; on a busy
+// machine that takes about a second.
 const bindTime = 2 * time.Second
 
-// serveNode runs the agent of a cluster's node until the context ends, and then until the node is closed.
+// serveNode runs the agent of a Kubernetes node until the context is cancelled, and returns when the agent has shut down.
 func serveNode(ctx context.Context, c config.Configuration) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	node, err := connect(&c)
@@ -81,7 +81,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// connection is a node of a cluster with the clients that know it.
+// connection holds the name of this Kubernetes node and the clients for its API server and kubelet.
 type connection struct {
 	name   string
 	client kubernetes.Interface // of the API server
@@ -110,7 +110,7 @@ func sourceOf(c config.Configuration) gpu.Source {
 	return nvml.New(library.New())
 }
 
-// limiterOf returns a limiter of device memory in the driver; nil for simulated devices.
+// limiterOf returns a limiter that makes the NVIDIA driver enforce device memory, or nil for simulated devices.
 func limiterOf(c config.Configuration) *dmem.Limiter {
 	if c.SimulatedDevices != "" {
 		return nil

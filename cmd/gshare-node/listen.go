@@ -31,8 +31,8 @@ func lockDirectory(directory string) (*os.File, error) {
 	return lock, nil
 }
 
-// listen opens the control socket, and replaces one that a killed agent left. An agent of root lets every user connect: the permissions
-// of the device files decide who may use them.
+// listen opens the agent's Unix control socket and replaces one that a killed agent left behind. If the agent runs as root, every user may
+// connect: the permissions of the GPU device files decide who may use them.
 func listen(name string) (net.Listener, error) {
 	switch info, err := os.Lstat(name); {
 	case err == nil && info.Mode().Type() != os.ModeSocket:

@@ -69,7 +69,7 @@ func readConfig(file string) (c config.Configuration, err error) {
 	return c, err
 }
 
-// serve runs the standalone agent until the context ends.
+// serve runs the standalone agent, for machines without Kubernetes, until the context is cancelled.
 func serve(ctx context.Context, c config.Configuration) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	lock, err := lockDirectory(c.Directory)
@@ -122,7 +122,8 @@ func newNode(c config.Configuration, log *slog.Logger) (*standalone.Node, error)
 	})
 }
 
-// groups returns the cgroups of runs; nil if the agent may not create any, and processes are identified by their user.
+// groups returns the manager of the cgroups in which gshare run puts programs, or nil if the agent may not create cgroups; processes are
+// then identified by their user.
 func groups(log *slog.Logger) *standalone.Groups {
 	if os.Geteuid() != 0 {
 		log.Info("no cgroups without root, processes are identified by user")

@@ -14,7 +14,7 @@ func daemonsOf(c config.Configuration) mps.Daemons {
 	}
 }
 
-// clusterDaemonsOf returns the daemons of an agent in a pod, which must outlive its container. A systemd service stops alone.
+// clusterDaemonsOf returns the manager of MPS daemons for an agent in a pod. These daemons must survive a restart of the agent's container.
 func clusterDaemonsOf(c config.Configuration) mps.Daemons {
 	d := daemonsOf(c)
 	d.DetachedCgroup = cgroup.Detached{Mount: "/sys/fs/cgroup", Name: "gshare-mps"}

@@ -15,8 +15,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition/ondemand"
 )
 
-// onDemandOf returns the source that also offers MIG instances to be created on the configured GPUs; nil if none is configured. It makes no
-// call to the driver, which may hang.
+// onDemandOf returns a source of devices that also offers the MIG instances that can be created on the configured GPUs, or nil if none is
+// configured. It does not call the driver, which may hang.
 func onDemandOf(c config.Configuration, source gpu.Source) (*ondemand.Source, error) {
 	if len(c.Kubernetes.OnDemand) == 0 {
 		return nil, nil
@@ -40,8 +40,8 @@ func onDemandOf(c config.Configuration, source gpu.Source) (*ondemand.Source, er
 	return ondemand.New(source, gpus), nil
 }
 
-// openGPU opens a GPU and takes over its MIG instances. The library stays initialised while the agent lives: a new session takes seconds to
-// find the handles.
+// openGPU opens a GPU and adopts its existing MIG instances. NVML stays initialised while the agent runs, because a new session takes
+// seconds to find the handles.
 func openGPU(driver library.Interface, c partition.Config) (*partition.Manager, *mig.Model, error) {
 	if r := driver.Init(); r != library.SUCCESS {
 		return nil, nil, fmt.Errorf("%w: initialize NVML: %s", gpu.ErrNoGPU, library.ErrorString(r))
@@ -59,8 +59,8 @@ func openGPU(driver library.Interface, c partition.Config) (*partition.Manager, 
 	return manager, device.Model(), err
 }
 
-// clearGPU destroys the MIG instances that agents created on a GPU, for uninstall. None is left after a reboot, or if the GPU has left MIG
-// mode or the machine.
+// clearGPU destroys the MIG instances that node agents created on a GPU, as part of uninstalling. It succeeds if there is none, for example
+// after a reboot or because the GPU is no longer in MIG mode or in the machine.
 func clearGPU(driver library.Interface, directory, uuid string) error {
 	boot, err := partition.BootID()
 	if err != nil {

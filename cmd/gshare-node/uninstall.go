@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/uninstall"
 )
 
-// stepPeriod is the pause between two attempts to remove what is left.
+// stepPeriod is the pause between two attempts to remove what the agent left on the node.
 const stepPeriod = 2 * time.Second
 
 func uninstallCommand() *cobra.Command {
@@ -79,7 +79,7 @@ func serveUninstall(ctx context.Context, c config.Configuration) error {
 	return nil
 }
 
-// cleanHandler serves the probes of the DaemonSet: ready when nothing is left.
+// cleanHandler serves the readiness probe of the uninstalling DaemonSet: ready once nothing is left to remove from the node.
 func cleanHandler(clean *atomic.Bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})

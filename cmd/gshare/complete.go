@@ -14,10 +14,10 @@ import (
 // completionTimeout bounds how long a shell waits for completions.
 const completionTimeout = 3 * time.Second
 
-// completion returns the possible values of the only argument of a command.
+// completion returns the values that shell completion proposes for a command's only argument.
 type completion func(context.Context, *cluster.Connection) []string
 
-// complete returns a completion function that queries the cluster. Errors complete to nothing, as a shell does not show them.
+// complete returns a shell completion function that reads the cluster. On an error it proposes nothing, as a shell cannot show errors.
 func complete(flags *cluster.Flags, list completion) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		c, err := flags.Connect()
@@ -30,7 +30,7 @@ func complete(flags *cluster.Flags, list completion) cobra.CompletionFunc {
 	}
 }
 
-// podsWithShares returns a completion with the pods of a namespace that request gshare's resources.
+// podsWithShares returns a completion that proposes the pods of a namespace that request gshare's resources.
 func podsWithShares(namespace *string) completion {
 	return func(ctx context.Context, c *cluster.Connection) (names []string) {
 		pods, err := c.Client.CoreV1().Pods(namespaceOr(*namespace, c)).List(ctx, metav1.ListOptions{})
@@ -46,7 +46,7 @@ func podsWithShares(namespace *string) completion {
 	}
 }
 
-// nodesWithGPUs returns the names of the nodes that have an inventory.
+// nodesWithGPUs returns the names of the nodes that carry gshare's inventory annotation.
 func nodesWithGPUs(ctx context.Context, c *cluster.Connection) (names []string) {
 	nodes, err := cluster.Nodes(ctx, c.Client)
 	if err != nil {

@@ -48,7 +48,6 @@ func doctorCommand() *cobra.Command {
 	return cmd
 }
 
-// count returns the number of findings with a status.
 func count(found []doctor.Finding, status doctor.Status) (n int) {
 	for _, f := range found {
 		if f.Status == status {
@@ -58,7 +57,7 @@ func count(found []doctor.Finding, status doctor.Status) (n int) {
 	return n
 }
 
-// writeFindings writes the findings that are not ok, or all of them, and the number of each status.
+// writeFindings writes the findings that are not OK, or all of them if all is set, followed by the number of findings of each status.
 func writeFindings(w io.Writer, found []doctor.Finding, all bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "STATUS\tNODE\tCOMPONENT\tCHECK\tMESSAGE")

@@ -52,7 +52,7 @@ func explainCommand() *cobra.Command {
 	return cmd
 }
 
-// podName parses POD or NAMESPACE/POD.
+// podName parses an argument of the form POD or NAMESPACE/POD.
 func podName(arg, namespace string) types.NamespacedName {
 	if before, after, ok := strings.Cut(arg, "/"); ok {
 		namespace, arg = before, after
@@ -60,7 +60,7 @@ func podName(arg, namespace string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: arg}
 }
 
-// explainPod reads the cluster and returns the verdict on the pod, with the nodes and pods that it is based on.
+// explainPod reads the cluster and returns the report on the pod, with the snapshot of nodes and pods that the report is based on.
 func explainPod(ctx context.Context, c *cluster.Connection, name types.NamespacedName) (*verdict.Report, *cluster.Snapshot, error) {
 	snapshot, err := cluster.Read(ctx, c.Client)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	advice "github.com/gshare-dev/gshare/vgpu/explain"
 )
 
-// writeReport writes the verdict, then the changes that would make the pod fit, then the details of slices and nodes.
+// writeReport writes the summary of an explained pod, then the changes that would make the pod fit, then the slices and nodes in detail.
 func writeReport(w io.Writer, r *verdict.Report, s *cluster.Snapshot) error {
 	fmt.Fprintf(w, "%s  %s: %s\n", r.Pod, r.Reason, r.Summary)
 	if r.Fix != "" {
@@ -44,7 +44,7 @@ func writeChanges(w io.Writer, title string, changes []advice.Change) {
 	}
 }
 
-// changeText returns a change as a sentence, such as "gshare/mem: 4096 instead of 8192".
+// changeText returns a proposed change of a pod's request as text, such as "gshare/mem: 4096 instead of 8192".
 func changeText(c advice.Change) string {
 	var edits []string
 	for _, e := range c.Edits {
@@ -86,7 +86,7 @@ func writePlaces(w io.Writer, places []verdict.Place, s *cluster.Snapshot) {
 	}
 }
 
-// maxNodes bounds the nodes in the table; JSON and YAML have all.
+// maxNodes is the largest number of nodes in the table of gshare explain; JSON and YAML output have all.
 const maxNodes = 10
 
 func writeNodes(w io.Writer, r *verdict.Report) error {

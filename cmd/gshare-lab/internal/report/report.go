@@ -10,19 +10,19 @@ type Figure struct {
 	Digits int // after the decimal point, in tables
 }
 
-// Run holds the figures of one seed.
+// Run holds the figures measured with one random seed.
 type Run struct {
 	Seed    uint64
 	Figures []Figure
 }
 
-// Summary holds the runs of one policy. All runs have the same figures in the same order.
+// Summary holds the repeated runs of one policy, which differ only in their random seed. All runs have the same figures in the same order.
 type Summary struct {
 	Policy string
 	Runs   []Run
 }
 
-// Add appends a run.
+// Add appends the figures of the run with this random seed.
 func (s *Summary) Add(seed uint64, figures []Figure) {
 	s.Runs = append(s.Runs, Run{Seed: seed, Figures: figures})
 }
@@ -38,7 +38,7 @@ func (s *Summary) Mean() []Figure {
 	return mean
 }
 
-// StdDev returns the sample standard deviation of each figure; zero for a single run.
+// StdDev returns the sample standard deviation of each figure over the runs, or zeros if there is only one run.
 func (s *Summary) StdDev() []Figure {
 	mean, dev := s.Mean(), s.blank()
 	if len(s.Runs) < 2 {
@@ -54,7 +54,7 @@ func (s *Summary) StdDev() []Figure {
 	return dev
 }
 
-// Value returns the mean of the figure with this name, or NaN if there is none.
+// Value returns the mean over the runs of the figure with this name, or NaN if there is no such figure.
 func (s *Summary) Value(name string) float64 {
 	for _, f := range s.Mean() {
 		if f.Name == name {
@@ -64,7 +64,7 @@ func (s *Summary) Value(name string) float64 {
 	return math.NaN()
 }
 
-// blank returns the figures of the runs with the value zero.
+// blank returns the figures of the first run with their values set to zero.
 func (s *Summary) blank() []Figure {
 	if len(s.Runs) == 0 {
 		return nil

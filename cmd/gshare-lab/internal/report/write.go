@@ -9,8 +9,8 @@ import (
 	"text/tabwriter"
 )
 
-// Write writes the summaries in the given format, json or table. One policy is one JSON object, several are a list; a
-// single run has its figures in the object itself, several runs have them under runs, mean and stddev.
+// Write writes the summaries as an aligned table or, in any other format, as JSON. One summary is written as an object, several as a list.
+// A summary of one run has the figures in its object; a summary of several runs has them under the keys runs, mean and stddev.
 func Write(out io.Writer, format string, summaries []Summary) error {
 	if format == "table" {
 		return writeTable(out, summaries)
@@ -27,7 +27,7 @@ func Write(out io.Writer, format string, summaries []Summary) error {
 	return err
 }
 
-// MarshalJSON implements json.Marshaler; the figures keep their order.
+// MarshalJSON implements json.Marshaler. The figures keep their order.
 func (s Summary) MarshalJSON() ([]byte, error) {
 	var o object
 	o.add("policy", s.Policy)

@@ -17,7 +17,8 @@ import (
 	"github.com/gshare-dev/gshare/lab/dataset"
 )
 
-// table is one experiment: rows are inputs, columns are figures of policies, cells are means over seeds.
+// table is one table of RESULTS.md: a row is an input of the experiment, a column is a figure of one policy, and a cell is the mean over
+// the random seeds.
 type table struct {
 	name, title, text string
 	command           []string // arguments of gshare-lab that all rows have
@@ -33,7 +34,7 @@ type row struct {
 	args []string
 }
 
-// column is one figure of one policy.
+// column is a column of a table: one measured figure of one policy.
 type column struct {
 	policy, figure, head string
 	digits               int
@@ -42,23 +43,23 @@ type column struct {
 
 func (c column) key() string { return c.policy + " " + c.figure }
 
-// figure is a picture that the table's command draws.
+// figure is a chart in RESULTS.md: its file, its caption and the arguments with which gshare-lab draws it.
 type figure struct {
 	file, caption string
 	args          []string
 }
 
-// cell is the mean of a figure over the seeds.
+// cell holds the mean and the standard deviation of a figure over the runs, one for each random seed.
 type cell struct {
 	Mean   float64 `json:"mean"`
 	StdDev float64 `json:"stddev"`
 	Runs   int     `json:"runs"`
 }
 
-// cells are by name of the row and key of the column.
+// cells holds the measured cells of a table, by the row's name and the column's key.
 type cells map[string]map[string]cell
 
-// summary is the output of gshare-lab simulate for one policy.
+// summary is the decoded JSON output of gshare-lab simulate for one policy.
 type summary struct {
 	Policy       string             `json:"policy"`
 	Mean, StdDev map[string]float64 `json:"-"`
@@ -90,7 +91,7 @@ func (s *summary) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// missing returns the first of the files that a row reads and the repository lacks, because they have no licence.
+// missing returns the first data file that the row needs but that is not in the repository for lack of a licence, or an empty string.
 func (t table) missing(r row) string {
 	for _, name := range slices.Concat(t.needs, t.command, r.args) {
 		if !dataset.Licensed(name) {
@@ -102,7 +103,8 @@ func (t table) missing(r row) string {
 	return ""
 }
 
-// withoutMissing returns the table without the rows whose files are missing, and reports each on standard error.
+// withoutMissing returns the table without the rows whose data files are not in the repository, and reports each omitted row on standard
+// error.
 func (t table) withoutMissing() table {
 	t.rows = slices.DeleteFunc(slices.Clone(t.rows), func(r row) bool {
 		name := t.missing(r)
@@ -136,7 +138,7 @@ func (o options) measure(ctx context.Context, t table) (cells, error) {
 	return out, nil
 }
 
-// policies returns the policies of the columns, each once, joined by commas.
+// policies returns the distinct policies of the columns, separated by commas, as the flag --policy takes them.
 func policies(columns []column) string {
 	var list []string
 	for _, c := range columns {

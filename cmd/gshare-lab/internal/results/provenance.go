@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// provenance is where and when figures were measured.
+// provenance records the machine, the Go version, the date and the commit with which the cells of a table were measured.
 type provenance struct {
 	Machine string `json:"machine"`
 	Go      string `json:"go"`
@@ -29,7 +29,7 @@ func here() provenance {
 	}
 }
 
-// processor returns the name of the CPU from /proc/cpuinfo, or the architecture if there is none.
+// processor returns the model name of the CPU from /proc/cpuinfo, or the architecture if there is none.
 func processor() string {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {
@@ -44,7 +44,7 @@ func processor() string {
 	return runtime.GOARCH
 }
 
-// commit returns the commit that is checked out, with a plus if files differ from it.
+// commit returns the short hash of the checked-out Git commit, followed by a plus sign if tracked files were changed since.
 func commit() string {
 	text, err := exec.Command("git", "describe", "--always", "--exclude", "*", "--dirty=+").Output()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// publish writes the table into RESULTS.md, between its markers, and returns how many targets it missed.
+// publish replaces the table's section of RESULTS.md, which is between two markers, and returns the number of targets that the cells miss.
 func (o options) publish(t table, got cells) (int, error) {
 	file := filepath.Join(o.dir, "RESULTS.md")
 	text, err := os.ReadFile(file)

@@ -19,7 +19,7 @@ type options struct {
 	check bool
 }
 
-// Command returns gshare-lab results.
+// Command returns the command gshare-lab results, which regenerates or checks the tables of RESULTS.md.
 func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
@@ -59,7 +59,8 @@ func (o options) run(ctx context.Context) error {
 	return nil
 }
 
-// one runs a table and returns how many of its targets, or of its stored ranges, were missed.
+// one measures a table and publishes it, or only checks it against the stored cells. It returns the number of targets or stored ranges that
+// were missed.
 func (o options) one(ctx context.Context, t table) (int, error) {
 	all := len(t.rows)
 	if t = t.withoutMissing(); len(t.rows) < all && !o.check {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// stored is the file of one table: the measured cells and their provenance.
+// stored is the content of a table's JSON file: the measured cells and their provenance.
 type stored struct {
 	Provenance provenance `json:"provenance"`
 	Cells      cells      `json:"cells"`
@@ -27,8 +27,8 @@ func (o options) store(t table, got cells) error {
 	return os.WriteFile(o.path(t), append(text, '\n'), 0o644)
 }
 
-// compare returns the number of new means that are too far from the stored ones. Two means of the same experiment differ by
-// chance: the margin is three standard errors of the difference, and at least a thousandth.
+// compare returns the number of cells whose new mean differs too much from the stored one. Means of the same experiment differ by chance:
+// the margin is three standard errors of their difference, and at least a thousandth of the stored mean.
 func (o options) compare(t table, got cells) (int, error) {
 	text, err := os.ReadFile(o.path(t))
 	if err != nil {

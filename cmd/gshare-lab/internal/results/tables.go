@@ -1,6 +1,6 @@
 package results
 
-// names returns the names of the tables in the order of the page.
+// names returns the names of all tables in the order of RESULTS.md.
 func names() []string {
 	var out []string
 	for _, t := range tables() {
@@ -13,7 +13,7 @@ func tables() []table {
 	return []table{openb(), orders(), fleet(), shapes("0"), shapes("0.05"), churn(), delivery(), events(), mig(), elasticShares(), elasticLoads(), elasticPolicies(), elasticInference(), elasticTraining(), maxTokens(), scaling(), migServing(), callServing()}
 }
 
-// of returns the columns of one figure for several policies.
+// of returns a column for each policy, all of the same figure. The unit is appended to the policy's name in the column's head.
 func of(figure, unit string, digits int, policies ...string) []column {
 	var out []column
 	for _, p := range policies {

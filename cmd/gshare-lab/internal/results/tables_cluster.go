@@ -11,7 +11,8 @@ func podList(name string) []string {
 	return []string{"--pods", "dataset:openb/openb_pod_list_" + name + ".csv"}
 }
 
-// published are the means of FGD's ten published runs at 130 % load (fgd-expected-allocation.csv).
+// published holds the mean allocation, in percent, of FGD's ten published runs at 130 % load for each pod list of openb
+// (fgd-expected-allocation.csv).
 var published = map[string]float64{
 	"default": 95.39, "cpu250": 93.41, "gpushare100": 86.90, "gpuspec10": 94.95, "gpuspec33": 94.55, "multigpu30": 96.46, "multigpu50": 97.18,
 }
@@ -40,7 +41,7 @@ func openb() table {
 	return t
 }
 
-// near returns the targets that a value is within 0.2 points of a published one.
+// near returns the two targets by which a cell must be within 0.2 of a published value.
 func near(row, column string, value float64) []target {
 	return []target{
 		{rows: []string{row}, column: column, least: true, bound: value - 0.2},

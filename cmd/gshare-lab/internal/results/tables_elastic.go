@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// elasticShares is Dilu's comparison of training beside inference.
+// elasticShares defines the table that compares policies when a training job and an inference function share a GPU, as Dilu does.
 func elasticShares() table {
 	policies := []string{"rckm", "rckm-tokens", "mps-l", "mps-r"}
 	return table{
@@ -31,8 +31,8 @@ func elasticShares() table {
 	}
 }
 
-// elasticLoads compares the policies at all loads that one GPU can serve alone, with the variation at the end of Dilu's sweep. The
-// paper does not say at which load its figures are.
+// elasticLoads defines the table that compares policies at every load that one GPU can serve alone, with gaps between requests of CV 6, the
+// largest in Dilu's sweep. The paper does not say at which load it measured.
 func elasticLoads() table {
 	lost := []target{{column: "mps-l p95_ratio", least: true, strict: true, bound: 2}, {column: "mps-r p95_ratio", least: true, strict: true, bound: 2}}
 	return table{
@@ -48,7 +48,7 @@ func elasticLoads() table {
 	}
 }
 
-// loads returns the rows for the first n halves of a pair's rate, in requests a second.
+// loads returns n rows for a pair of functions: at half of the rate (requests a second), at the rate, at one and a half of it, and so on.
 func loads(pair string, rate float64, n int) []row {
 	var list []row
 	for k := 1; k <= n; k++ {
@@ -58,7 +58,8 @@ func loads(pair string, rate float64, n int) []row {
 	return list
 }
 
-// elasticPolicies compares the other policies, and Dilu's algorithm as printed (D12), on the same load.
+// elasticPolicies defines the table that compares variants of RCKM, among them the algorithm as Dilu prints it (D12), and time tokens, for
+// training beside inference.
 func elasticPolicies() table {
 	policies := []string{"rckm", "rckm-gaps", "rckm-printed", "fast", "table", "tgs"}
 	return table{
@@ -71,7 +72,8 @@ func elasticPolicies() table {
 	}
 }
 
-// elasticInference is Dilu's comparison of inference beside inference, with bursts of the first.
+// elasticInference defines the table that compares latency when two inference functions share a GPU and the first receives bursts, as Dilu
+// does.
 func elasticInference() table {
 	policies := []string{"rckm", "rckm-uncapped", "mps-l", "mps-r", "fast", "table", "tgs"}
 	return table{
@@ -91,7 +93,7 @@ func elasticInference() table {
 	}
 }
 
-// elasticTraining is Dilu's comparison of training beside training.
+// elasticTraining defines the table that compares throughput when two training jobs share a GPU, as Dilu does.
 func elasticTraining() table {
 	return table{
 		name: "elastic-training", title: "Elastic shares: training beside training",
@@ -102,7 +104,7 @@ func elasticTraining() table {
 	}
 }
 
-// maxTokens is the sweep of Dilu's figure 18 b.
+// maxTokens defines the table that compares values of MaxTokens, the upper bound of a share's block tokens, as Dilu's figure 18 b does.
 func maxTokens() table {
 	policies := []string{"rckm", "rckm-tokens"}
 	return table{

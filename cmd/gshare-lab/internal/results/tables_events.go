@@ -20,7 +20,8 @@ func events() table {
 	}
 }
 
-// eventPeaks returns the targets that the two simplest policies have their known peaks, within 1 %.
+// eventPeaks returns the targets by which Dilu's two simplest placement policies, exclusive and limit, reach their published peak numbers
+// of GPUs within 1 %.
 func eventPeaks() []target {
 	var out []target
 	for _, p := range []struct {

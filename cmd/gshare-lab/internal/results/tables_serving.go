@@ -8,7 +8,7 @@ import (
 
 const worlds = "cmd/gshare-lab/internal/simulate/testdata/serving/"
 
-// servingColumns returns the same figures of several policies.
+// servingColumns returns a column for each pair of a figure and a policy, the policies of one figure beside each other.
 func servingColumns(policies []string, figures ...column) []column {
 	var out []column
 	for _, f := range figures {

@@ -2,7 +2,7 @@ package results
 
 var families = []string{"papermix", "fastgrid", "smallgrid", "uniform", "overhalf"}
 
-// familyRows returns the generated families and the one drawn from openb's fractional pods.
+// familyRows returns a row for each generated family of pod shapes, and one for shapes drawn from the fractional pods of the openb trace.
 func familyRows() []row {
 	return append(rows("--family", families...),
 		row{name: "openb", args: []string{"--family", "openb", "--openb-pods", "dataset:openb/openb_pod_list_default.csv"}})

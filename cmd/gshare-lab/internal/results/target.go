@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// target is a bound on one column, in some rows: a number, or another column of the same row.
+// target is a bound that a column must keep in some or all rows: a number, or the value of another column in the same row.
 type target struct {
 	rows   []string // empty: all
 	where  []target // of these only rows that meet them all; there must be one
@@ -39,7 +39,7 @@ func join(list []target) string {
 	return strings.Join(demands, " and ")
 }
 
-// demand returns the text of the target without its rows.
+// demand returns the target as text, without the rows that it applies to.
 func (g target) demand() string {
 	op := "at most"
 	if g.least {
@@ -76,7 +76,7 @@ func (g target) met(row map[string]cell) bool {
 	return value > bound || !g.strict && value == bound
 }
 
-// concerns reports whether the target is for this row.
+// concerns reports whether the target applies to the row with this name and these cells.
 func (g target) concerns(name string, row map[string]cell) bool {
 	for _, w := range g.where {
 		if !w.met(row) {
@@ -86,7 +86,7 @@ func (g target) concerns(name string, row map[string]cell) bool {
 	return len(g.rows) == 0 || slices.Contains(g.rows, name)
 }
 
-// judge returns a line for each target, and the number of missed ones. A target without a row is missed.
+// judge returns a Markdown line for each target, and the number of missed targets. A target that applies to no row is missed.
 func (t table) judge(got cells) (string, int) {
 	var b strings.Builder
 	missed := 0

@@ -18,13 +18,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/api/control"
 )
 
-// Client sends requests to one agent.
+// Client sends requests to one node agent over its Unix control socket.
 type Client struct {
 	Socket string
 	http   http.Client
 }
 
-// New returns a client for a control socket. If socket is empty, it uses that of the user's own agent, else that of the machine's.
+// New returns a client for a control socket. If socket is empty, it uses that of the agent that the user runs, if there is one, or else
+// that of the machine's agent.
 func New(socket string) *Client {
 	if socket == "" {
 		socket = defaultSocket()
@@ -36,7 +37,6 @@ func New(socket string) *Client {
 	return c
 }
 
-// defaultSocket returns the socket of the user's own agent if there is one, else that of the machine's.
 func defaultSocket() string {
 	machine, _ := config.DefaultDirectory(0, "") // never fails for root
 	own, err := config.DefaultDirectory(os.Geteuid(), os.Getenv("XDG_RUNTIME_DIR"))
@@ -59,8 +59,8 @@ func (c *Client) Status(ctx context.Context) (status control.Status, err error) 
 	return status, json.NewDecoder(body).Decode(&status)
 }
 
-// Run requests a share for this process and blocks until it is granted. It calls queued with the reason whenever the request has to
-// wait. A refusal is an error of type *Refused.
+// Run requests a share for this process and blocks until it is granted. It calls queued with the reason when the request is queued. A
+// refusal is an error of type *Refused.
 func (c *Client) Run(ctx context.Context, r control.RunRequest, queued func(*control.Refusal)) (*control.Grant, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *Client) Run(ctx context.Context, r control.RunRequest, queued func(*con
 	}
 }
 
-// SetLimit changes the SM limit of an elastic run. A refusal is an error of type *Refused.
+// SetLimit changes the SM limit of a running program whose share is elastic. A refusal is an error of type *Refused.
 func (c *Client) SetLimit(ctx context.Context, r control.LimitRequest) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -111,12 +111,12 @@ func (c *Client) SetLimit(ctx context.Context, r control.LimitRequest) error {
 	return nil
 }
 
-// Refused is the error for a request that the agent refused.
+// Refused is the error returned when the agent refuses a request.
 type Refused struct{ control.Refusal }
 
 func (r *Refused) Error() string { return r.Reason }
 
-// do sends a request and returns the body of the response. Any status but 200 is an error.
+// do sends an HTTP request to the agent and returns the body of the response. Any status other than 200 is an error.
 func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (io.ReadCloser, error) {
 	request, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, body)
 	if err != nil {
@@ -137,7 +137,7 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (i
 	return response.Body, nil
 }
 
-// rootOf returns the innermost error, without the URL that the HTTP client adds.
+// rootOf returns the innermost wrapped error, which lacks the URL that the HTTP client adds.
 func rootOf(err error) error {
 	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
 		err = next

@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// Closed returns, by ID, the slices that take no new pods, each with the reason of the node agent, or empty without one.
+// Closed returns the slices that accept no new pods: by slice ID, the reason that the node agent published, which may be empty.
 func (n *Node) Closed() map[string]kube.Reason { return n.closed }
 
 func closedOf(inventory kube.Inventory) map[string]kube.Reason {
@@ -20,7 +20,7 @@ func closedOf(inventory kube.Inventory) map[string]kube.Reason {
 	return closed
 }
 
-// WhyClosed returns a reason for people.
+// WhyClosed returns the text that is shown for the reason why a slice accepts no new pods.
 func WhyClosed(r kube.Reason) string {
 	if r == "" {
 		return "no reason given"
@@ -36,7 +36,7 @@ var remedies = map[kube.Reason]string{
 	kube.ReasonUnwatched: "the kubelet does not watch the agent's plugin: wait some seconds; if it stays so, the logs of the agent and of the kubelet",
 }
 
-// Remedy returns what can be done about slices that are closed for these reasons.
+// Remedy returns advice on how to make slices accept pods again that are closed for the given reasons.
 func Remedy(reasons []kube.Reason) string {
 	reasons = slices.Clone(reasons)
 	slices.Sort(reasons)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Flags name the cluster, as kubectl's do.
+// Flags are the command-line flags that select the cluster: kubeconfig, context and the like, as in kubectl.
 type Flags struct{ Kubeconfig, Context string }
 
 // AddTo adds the flags to a command.
@@ -22,7 +22,7 @@ func (f *Flags) AddTo(cmd *cobra.Command) {
 	set.StringVar(&f.Context, "context", "", "context of the kubeconfig (default: its current one)")
 }
 
-// Connection is a cluster as the user may use it.
+// Connection holds the clients for a cluster, with the permissions of the user.
 type Connection struct {
 	Config    *rest.Config
 	Client    kubernetes.Interface

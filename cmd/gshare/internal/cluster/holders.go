@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Free returns what pods have left of a resource of the node.
+// Free returns how much of a resource is allocatable on the node and not requested by its pods.
 func (n *Node) Free(name v1.ResourceName) resource.Quantity {
 	free := n.Object.Status.Allocatable[name].DeepCopy()
 	free.Sub(n.Used[name])
@@ -34,10 +34,10 @@ type Holder struct {
 	Share     share.Share
 }
 
-// Name is namespace/pod/container, with the number of the vGPU behind the first one.
+// Name returns namespace/pod/container.
 func (h Holder) Name() string { return h.Pod.Namespace + "/" + h.Pod.Name + "/" + h.Container }
 
-// Holders returns who holds a slice by a placement, in the order of their names.
+// Holders returns the containers that hold a share of the slice according to their pods' placements, sorted by name.
 func (n *Node) Holders(slice string) (list []Holder) {
 	for _, o := range n.placed {
 		for _, c := range o.Placement.Containers {
@@ -52,7 +52,7 @@ func (n *Node) Holders(slice string) (list []Holder) {
 	return list
 }
 
-// Suspects returns the pods for which the node is not trusted, and what is wrong with each.
+// Suspects returns a line for each pod because of which the free capacity of the node cannot be trusted, saying what is wrong with the pod.
 func (s *Snapshot) Suspects(n *Node) (list []string) {
 	for _, pod := range s.onNode[n.Name] {
 		said := s.PodRequest(pod)
@@ -70,7 +70,7 @@ func (s *Snapshot) Suspects(n *Node) (list []string) {
 	return list
 }
 
-// Unplaced are pods that only a packer could place: they have no slice to be shown on.
+// Unplaced reports whether the pod requests shares but has no placement, so that no slice can be shown for it.
 func Unplaced(pod *v1.Pod) bool {
 	return kube.RequestsShare(pod) && pod.Annotations[kube.AnnotationPlacement] == ""
 }

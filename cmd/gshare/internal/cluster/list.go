@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 )
 
-// Nodes returns the nodes.
+// Nodes returns all nodes of the cluster.
 func Nodes(ctx context.Context, client kubernetes.Interface) ([]*v1.Node, error) {
 	return list[*v1.Node](ctx, "nodes", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return client.CoreV1().Nodes().List(ctx, o)
@@ -26,7 +26,7 @@ func Pods(ctx context.Context, client kubernetes.Interface) ([]*v1.Pod, error) {
 	})
 }
 
-// list reads page by page, so that a large cluster is not asked for everything in one answer.
+// list lists all objects of a type page by page, so that no single response of the API server is large.
 func list[T any](ctx context.Context, what string, page pager.ListPageFunc) (all []T, err error) {
 	err = pager.New(page).EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
 		all = append(all, any(o).(T))

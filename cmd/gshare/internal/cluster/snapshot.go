@@ -17,7 +17,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Snapshot is a cluster at one moment: nodes and pods in the order of their names.
+// Snapshot is the state of a cluster at one moment: its nodes and pods, sorted by name, and the scheduler's profiles.
 type Snapshot struct {
 	Nodes    []*v1.Node
 	Pods     []*v1.Pod
@@ -29,7 +29,7 @@ type Snapshot struct {
 	read      map[*v1.Pod]*nodeview.PodRequest
 }
 
-// Read returns nodes and pods once.
+// Read reads the nodes, the pods and the scheduler's profiles of a cluster once.
 func Read(ctx context.Context, client kubernetes.Interface) (*Snapshot, error) {
 	s := &Snapshot{}
 	var err error
@@ -66,12 +66,12 @@ func (s *Snapshot) index() {
 	}
 }
 
-// Ended reports whether the pod's containers will not run again, so that it holds nothing.
+// Ended reports whether the pod has terminated (Succeeded or Failed), so that it holds no resources.
 func Ended(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
-// Profile finds what a scheduler name stands for; false if it is none of gshare's.
+// Profile returns the scheduler profile with this name, or false if gshare's scheduler has no such profile.
 func (s *Snapshot) Profile(scheduler string) (Profile, bool) {
 	i := slices.IndexFunc(s.Profiles, func(p Profile) bool { return p.Name == scheduler })
 	if i < 0 {
@@ -80,7 +80,7 @@ func (s *Snapshot) Profile(scheduler string) (Profile, bool) {
 	return s.Profiles[i], true
 }
 
-// Pod finds a pod.
+// Pod returns the pod with this name, or false if there is none.
 func (s *Snapshot) Pod(name types.NamespacedName) (*v1.Pod, bool) {
 	for _, pod := range s.Pods {
 		if pod.Namespace == name.Namespace && pod.Name == name.Name {
@@ -90,7 +90,7 @@ func (s *Snapshot) Pod(name types.NamespacedName) (*v1.Pod, bool) {
 	return nil, false
 }
 
-// PodRequest returns the decoded request of a pod of the snapshot. It decodes each pod once.
+// PodRequest returns what a pod of the snapshot requests from gshare. It decodes each pod only once.
 func (s *Snapshot) PodRequest(pod *v1.Pod) *nodeview.PodRequest {
 	known := s.read[pod]
 	if known == nil {
@@ -100,10 +100,10 @@ func (s *Snapshot) PodRequest(pod *v1.Pod) *nodeview.PodRequest {
 	return known
 }
 
-// On returns the pods on a node that have not ended.
+// On returns the pods bound to a node that have not terminated.
 func (s *Snapshot) On(node string) []*v1.Pod { return s.onNode[node] }
 
-// Node is a node and what its slices hold.
+// Node is a node with its slices and the shares of pods on them.
 type Node struct {
 	*packing.Node
 	Object *v1.Node
@@ -114,8 +114,8 @@ type Node struct {
 	closed map[string]kube.Reason
 }
 
-// Derive returns what the node holds for a pod that looks for a place, by the scheduler's own rules; nil is nobody. The zero profile
-// trusts nodes with any rules. Pods for which without is true are left out.
+// Derive returns the state of the node as a scheduler with the profile would see it when it places the pod asks, which may be nil. The zero
+// profile trusts nodes with any rules. Pods for which without returns true are treated as deleted.
 func (s *Snapshot) Derive(node *v1.Node, profile Profile, asks *v1.Pod, without func(*v1.Pod) bool) *Node {
 	inventory, _, err := kube.InventoryOf(node)
 	n := &Node{Object: node, Used: v1.ResourceList{}, closed: closedOf(inventory)}
@@ -143,7 +143,7 @@ func (s *Snapshot) Derive(node *v1.Node, profile Profile, asks *v1.Pod, without 
 	return n
 }
 
-// Nobody leaves no pod out.
+// Nobody returns false for every pod: passed to Snapshot.Derive, it treats no pod as deleted.
 func Nobody(*v1.Pod) bool { return false }
 
 func (n *Node) count(pod *v1.Pod) {

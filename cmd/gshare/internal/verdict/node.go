@@ -17,7 +17,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Node is the verdict on one node: whether the pod fits, and the obstacles if not.
+// Node reports whether the pod fits on one node and, if not, the obstacles.
 type Node struct {
 	Name      string           `json:"name"`
 	Fits      bool             `json:"fits"`
@@ -30,14 +30,14 @@ type Node struct {
 	refusal   packing.Refusal
 }
 
-// Obstacle is one reason against the node.
+// Obstacle is one reason why a pod cannot run on a node.
 type Obstacle struct {
 	Reason string `json:"reason"`
 	Detail string `json:"detail,omitempty"`
 	Fix    string `json:"fix,omitempty"`
 }
 
-// Slice is the verdict on one slice: for each container "admitted" or the reason of a refusal.
+// Slice reports on one slice, for each container of the pod, whether its share would be admitted there or why not.
 type Slice struct {
 	ID      string   `json:"id"`
 	Model   string   `json:"model"`
@@ -55,7 +55,7 @@ func (n *Node) fix() string {
 	return ""
 }
 
-// nodeExplainer explains for one pod, node by node, why it cannot run there.
+// nodeExplainer finds out for each node why one pod cannot run there.
 type nodeExplainer struct {
 	snapshot    *cluster.Snapshot
 	pod         *v1.Pod
@@ -76,7 +76,8 @@ const (
 	asked // and the packer's refusals above it
 )
 
-// ask returns the verdict on a node. open is the node with its slices if these are the only obstacle, else nil.
+// ask returns the obstacles that keep the pod off a node. open is the node with its slices if nothing but the slices keeps the pod off,
+// else nil.
 func (v *nodeExplainer) ask(object *v1.Node) (out Node, open *packing.Node) {
 	n := v.snapshot.Derive(object, v.profile, v.pod, cluster.Nobody)
 	out = Node{Name: object.Name, Obstacles: v.ineligible(object), depth: asked}
@@ -106,7 +107,7 @@ func (v *nodeExplainer) ask(object *v1.Node) (out Node, open *packing.Node) {
 	return out, open
 }
 
-// look adds the verdict on each slice, and changes that would let the pod in.
+// look adds the packer's result for each slice of the node, and the changes to the pod that would make it fit there.
 func (v *nodeExplainer) look(out *Node) {
 	n := out.derived
 	if n == nil {
@@ -138,7 +139,7 @@ func (v *nodeExplainer) look(out *Node) {
 	}
 }
 
-// departures returns the pods of the node whose end alone would make room.
+// departures returns the pods of the node of which any single one, if it ended, would leave enough space for the pod.
 func (v *nodeExplainer) departures(n *cluster.Node) (names []string) {
 	for _, other := range v.snapshot.On(n.Name) {
 		if !kube.RequestsShare(other) {
@@ -152,7 +153,7 @@ func (v *nodeExplainer) departures(n *cluster.Node) (names []string) {
 	return names
 }
 
-// ineligible returns the obstacles from cordon, taints and node selection.
+// ineligible returns an obstacle if the node is cordoned, has an untolerated taint, or is excluded by the pod's node selector or affinity.
 func (v *nodeExplainer) ineligible(n *v1.Node) []Obstacle {
 	switch result, taint := v.eligibility.Check(n); result {
 	case nodeview.Cordoned:
@@ -165,8 +166,8 @@ func (v *nodeExplainer) ineligible(n *v1.Node) []Obstacle {
 	return nil
 }
 
-// shortages returns the resources that the node has too little of, as the scheduler's NodeResourcesFit counts them. Of gshare's
-// own only tickets count here: the others are sums of what the slices have, of which the packer knows more.
+// shortages returns the resources of which the node has too little free, as kube-scheduler's NodeResourcesFit would report them. Of
+// gshare's resources it only checks gshare/vgpu: the others are sums over the slices, which the packer checks in detail.
 func (v *nodeExplainer) shortages(n *cluster.Node) (list []Obstacle) {
 	if most := n.Object.Status.Allocatable.Pods().Value(); int64(n.Pods) >= most {
 		list = append(list, Obstacle{"too many pods", fmt.Sprintf("%d of %d", n.Pods, most), "wait until a pod there ends"})
@@ -176,7 +177,7 @@ func (v *nodeExplainer) shortages(n *cluster.Node) (list []Obstacle) {
 	})...)
 }
 
-// unadvertised are resources that the slices have but the node's status lacks.
+// unadvertised returns the resources that the node's slices have free but the node's status does not advertise.
 func (v *nodeExplainer) unadvertised(n *cluster.Node) []Obstacle {
 	return v.insufficient(n, func(name v1.ResourceName) bool { return ours(name) && name != kube.ResourceVGPU })
 }
@@ -233,7 +234,7 @@ func (v *nodeExplainer) untrusted(n *cluster.Node) Obstacle {
 	return o
 }
 
-// ours reports whether a resource is gshare's.
+// ours reports whether the resource is one that gshare advertises.
 func ours(name v1.ResourceName) bool {
 	switch name {
 	case kube.ResourceSM, kube.ResourceQuota, kube.ResourceMemory, kube.ResourceVGPU, kube.ResourceSMTime:

@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Place is where one vGPU of a container is.
+// Place is the slice on which one vGPU of a container is placed, with the share that it holds there.
 type Place struct {
 	Container string     `json:"container"`
 	VGPU      int        `json:"vgpu"`
@@ -25,13 +25,13 @@ type Place struct {
 	Missing   bool       `json:"missing,omitempty"`
 }
 
-// Neighbor is another container on the slice.
+// Neighbor is another container that has a share of the same slice.
 type Neighbor struct {
 	Name  string `json:"name"`
 	Share string `json:"share"`
 }
 
-// bound explains a pod that has a node.
+// bound fills in the report for a pod that is bound to a node.
 func (r *Report) bound(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.PodRequest) {
 	switch {
 	case !request.Placed:
@@ -53,7 +53,7 @@ func (r *Report) bound(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.PodRe
 	r.status(pod)
 }
 
-// whoBound returns a sentence on how a pod without a placement got its node: from another scheduler, or set at creation.
+// whoBound returns the reason why a pod without a placement is on a node: another scheduler bound it, or spec.nodeName was set at creation.
 func whoBound(s *cluster.Snapshot, pod *v1.Pod) string {
 	if _, ours := s.Profile(pod.Spec.SchedulerName); ours || pod.Spec.SchedulerName == "" {
 		return "somebody set spec.nodeName"
@@ -79,7 +79,7 @@ func (r *Report) places(n *cluster.Node, pod *v1.Pod, placement kube.Placement) 
 	}
 }
 
-// whereabouts returns why the pod is where it is, and that it could be elsewhere: how many nodes would take it today.
+// whereabouts returns a sentence that names the pod's node and the number of other nodes on which the pod would fit now.
 func (r *Report) whereabouts(s *cluster.Snapshot, pod *v1.Pod) string {
 	where := fmt.Sprintf("the pod has its shares on node %s", pod.Spec.NodeName)
 	profile, known := s.Profile(pod.Spec.SchedulerName)
@@ -102,7 +102,7 @@ func (r *Report) whereabouts(s *cluster.Snapshot, pod *v1.Pod) string {
 	return fmt.Sprintf("%s; %d of the %d other nodes would take it now", where, fit, len(s.Nodes)-1)
 }
 
-// status adds the enforcement status that the node agent has published.
+// status adds the enforcement status that the node agent has published for the pod, or a note that there is none yet.
 func (r *Report) status(pod *v1.Pod) {
 	status, reported, err := kube.EnforcementStatusOf(pod)
 	if err != nil || !reported {

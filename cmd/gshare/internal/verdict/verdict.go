@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Reason is the verdict in one word, for programs.
+// Reason is the outcome of an explanation as one word, for programs.
 type Reason string
 
 // The verdicts.
@@ -34,7 +34,7 @@ const (
 	Fits         Reason = "FitsNow"
 )
 
-// Report explains one pod: where it is, or why it is not scheduled.
+// Report explains one pod: where its vGPUs are placed, or why it is not scheduled.
 type Report struct {
 	Pod       string           `json:"pod"`
 	Scheduler string           `json:"scheduler"`
@@ -49,7 +49,7 @@ type Report struct {
 	Notes     []string         `json:"notes,omitempty"`
 }
 
-// Of explains a pod of the snapshot.
+// Of returns the explanation for a pod of the snapshot.
 func Of(s *cluster.Snapshot, pod *v1.Pod) *Report {
 	r := &Report{Pod: pod.Namespace + "/" + pod.Name, Scheduler: pod.Spec.SchedulerName, Said: said(pod), Notes: s.Notes}
 	request := s.PodRequest(pod)
@@ -81,10 +81,11 @@ func (r *Report) is(reason Reason, summary, fix string) {
 	r.Reason, r.Summary, r.Fix = reason, summary, fix
 }
 
-// inDetail is on how many nodes the slices are asked one by one, and what would help there: it takes a while on each.
+// inDetail is the number of nodes for which a report shows every slice and the changes that would help, which takes a while for each node.
 const inDetail = 20
 
-// pending explains a pod that is not scheduled, node by node. Nodes with the fewest obstacles come first.
+// pending fills in the report for a pod that is not scheduled: the obstacles on each node, starting with the nodes on which the pod comes
+// closest to fitting.
 func (r *Report) pending(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.PodRequest, profile cluster.Profile) {
 	explainer := newNodeExplainer(s, pod, request, profile)
 	open := map[string]*packing.Node{}
@@ -115,7 +116,7 @@ func (r *Report) pending(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.Pod
 	}
 }
 
-// tally returns the number of the first reason of each node, the way the scheduler's events do.
+// tally returns how many nodes have each reason as their first obstacle, in the format of kube-scheduler's FailedScheduling events.
 func tally(nodes []Node) string {
 	var order []string
 	count := map[string]int{}

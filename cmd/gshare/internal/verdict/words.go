@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// asks returns the shares that a pod requests, as text.
+// asks returns a line for each container of the pod with the shares that it requests.
 func asks(s *nodeview.PodRequest) (lines []string) {
 	for _, c := range s.Pod.Request.Containers {
 		lines = append(lines, fmt.Sprintf("%s: %d vGPU of %s", c.Name, c.VGPUs, Share(c.Share)))
@@ -19,7 +19,7 @@ func asks(s *nodeview.PodRequest) (lines []string) {
 	return lines
 }
 
-// Share writes a share as people read it.
+// Share formats a share as text, such as "25% SM, 50%-100% time, 4096 MiB".
 func Share(s share.Share) string {
 	return fmt.Sprintf("%s SM, %s time, %d MiB", span(s.SMRequest, s.SMLimit), span(s.QuotaRequest, s.QuotaLimit), s.Memory/share.MiB)
 }
@@ -31,7 +31,7 @@ func span(request, limit share.PerMille) string {
 	return request.Percent() + "-" + limit.Percent()
 }
 
-// fixOf returns what to write instead.
+// fixOf returns advice on how to correct an invalid request, or an empty string if the error names no field.
 func fixOf(err error) string {
 	var field *share.FieldError
 	if !errors.As(err, &field) {
@@ -43,7 +43,7 @@ func fixOf(err error) string {
 	return "correct " + field.Field + " and create the pod anew"
 }
 
-// insteadOf notices GPUs that are asked for otherwise.
+// insteadOf returns a phrase for the advice to a pod that requests GPUs by a resource of nvidia.com instead, else an empty string.
 func insteadOf(pod *v1.Pod) string {
 	for _, c := range pod.Spec.Containers {
 		for name := range c.Resources.Limits {
@@ -55,7 +55,7 @@ func insteadOf(pod *v1.Pod) string {
 	return ""
 }
 
-// said gathers what others wrote on the pod's status.
+// said returns the messages that the scheduler, the kubelet and the container runtime have left in the pod's status.
 func said(pod *v1.Pod) (lines []string) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == v1.PodScheduled && c.Status != v1.ConditionTrue && c.Message != "" {
