@@ -113,7 +113,8 @@ func (g *group) latency(batch int) profile.Latency {
 	return g.model.Partitioned.Latency(batch, c.Workers)
 }
 
-// executionTime draws the duration of one execution: a constant plus an exponentially distributed part, with the profile's mean and p99.
+// executionTime draws the random duration of one execution: a constant plus an exponentially distributed time, such that mean and p99 are
+// those of the profile.
 func (g *group) executionTime(batch int) time.Duration {
 	l := g.latency(batch)
 	spread := l.Spread()

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
 )
 
-// startShared starts the requests that package residency dispatches to shared slices now.
+// startShared starts the requests that package residency dispatches now to slices that functions share in turn.
 func (w *migSimulation) startShared() {
 	if w.node == nil {
 		return
@@ -42,7 +42,7 @@ func (w *migSimulation) functionNamed(name string) *migFunction {
 	return w.functions[slices.IndexFunc(w.functions, func(a *migFunction) bool { return a.function.Name == name })]
 }
 
-// resizeSharedPool applies the advice of package residency to add or remove shared slices, as far as free slices allow.
+// resizeSharedPool adds and removes shared slices as package residency advises, as far as free slices allow.
 func (w *migSimulation) resizeSharedPool() error {
 	if w.node == nil {
 		return nil

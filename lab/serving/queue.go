@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/batching"
 )
 
-// queue holds the requests of one function until an instance takes them. Times are durations since epoch.
+// queue holds the requests of one function until an instance takes them. Times are durations since the start of the simulation.
 type queue interface {
 	// add queues a request. It returns false if the queue refuses it.
 	add(request int32, deadline, now time.Duration, load batching.Load) bool

@@ -90,7 +90,7 @@ func runEvents(ctx context.Context, in *Input, c *clock, w simulation) error {
 	}
 }
 
-// priceList computes the price of used resources.
+// priceList computes the price of the GPU time and memory that a simulation used.
 type priceList struct{ book planning.PriceList }
 
 const nano = 1e-9
@@ -107,7 +107,7 @@ type simulation interface {
 	finish(prices *priceList, r *Result)
 }
 
-// Policy is a named way to serve requests.
+// Policy is a named set of rules by which a simulated system serves requests.
 type Policy struct {
 	Name string
 	make constructor
@@ -132,7 +132,7 @@ func Policies() []Policy {
 	}
 }
 
-// constructor is a function that returns the simulated system of a policy for an input.
+// constructor is a function that creates the simulation of a policy for an input.
 type constructor func(in *Input, c *clock, r *record) (simulation, error)
 
 // byHardware returns a constructor that simulates the first kind of hardware in the input: whole GPUs, MIG instances, or functions billed

@@ -20,7 +20,7 @@ type gpu struct {
 	since     time.Duration // of the grants
 }
 
-// usageMeter accumulates the resource use of the GPUs.
+// usageMeter accumulates the resource use of all GPUs.
 type usageMeter struct {
 	until  time.Duration // nothing is counted afterwards
 	gpu    float64       // seconds of whole GPUs
@@ -110,7 +110,8 @@ func (g *gpu) divideSMs() {
 	}
 }
 
-// availableSMs returns the SMs that a batch of the instance could have now. Without an instance it returns limit.
+// availableSMs returns the SMs, at most the share's limit, that a batch of the instance could have now. For a nil instance it returns
+// limit.
 func (i *instance) availableSMs(limit share.PerMille) share.PerMille {
 	if i == nil {
 		return limit

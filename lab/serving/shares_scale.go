@@ -133,7 +133,8 @@ func (p *sharedFunction) moveToHost(i *instance) {
 	p.remove(i)
 }
 
-// residencyPolicy decides when an instance reserves its SMs and when an unused one is removed, as for MIG slices in FluidFaaS.
+// residencyPolicy decides when an instance on a shared GPU reserves its SMs and when an unused one is removed. FluidFaaS has these rules
+// for MIG slices.
 var residencyPolicy = residency.Policy{Window: useWindow}
 
 // useWindow is the time over which the utilisation of an instance is averaged.
@@ -184,7 +185,7 @@ func (p *sharedFunction) sharedInstance() *instance {
 	return nil
 }
 
-// retiredInstance returns an instance that is loaded but not counted as deployed by the autoscaler, or nil.
+// retiredInstance returns a surplus instance, which is loaded but not counted as deployed by the autoscaler, or nil.
 func (p *sharedFunction) retiredInstance() *instance {
 	for _, i := range p.instances {
 		if !i.deployed && !i.leaving {

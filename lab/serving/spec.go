@@ -24,13 +24,13 @@ type MIGSpec struct {
 	Geometries map[string][]GPUGroup `json:"geometries"`
 }
 
-// GPUGroup is a number of GPUs with the same MIG profiles.
+// GPUGroup is a number of simulated GPUs with the same MIG profiles.
 type GPUGroup struct {
 	Count    int      `json:"count"`
 	Profiles []string `json:"profiles"`
 }
 
-// FunctionSpec is a function with its load and its profiles. The shares and the nodes' tables are names of files.
+// FunctionSpec is a function with its load and its profiles. Shares and the nodes' tables are file names.
 type FunctionSpec struct {
 	Name      string  `json:"name"`
 	SLO       float64 `json:"slo"`      // or
@@ -48,7 +48,7 @@ type FunctionSpec struct {
 	Nodes  []NodeSpec `json:"nodes"`  // components on MIG instances
 }
 
-// NodeSpec is a component of a function that runs on MIG instances.
+// NodeSpec describes one component of a function that runs on MIG instances, with the table of its execution times.
 type NodeSpec struct {
 	Name      string         `json:"name"`
 	After     []string       `json:"after"` // the node before, if left out

@@ -27,7 +27,8 @@ type partialChoice struct {
 	from    *partialChoice // the choice without the last part
 }
 
-// assignPartition returns the smallest assignment of one partition that satisfies the demand, or ErrNoFit, ErrRate or ErrSLO.
+// assignPartition returns the assignment of one partition that needs the smallest slices and satisfies the demand, or ErrNoFit, ErrRate
+// or ErrSLO.
 func (r *Ranking) assignPartition(p *rankedPartition, free [][]Slice, d Demand) (Assignment, error) {
 	choices := p.searchChoices(free, d.maxSegmentTime())
 	if len(choices) == 0 {
@@ -110,7 +111,7 @@ func closeStage(layer []*partialChoice) []*partialChoice {
 	return next
 }
 
-// newAssignment returns the assignment that a complete search result stands for, with the first free slices of each chosen kind.
+// newAssignment returns the assignment for a complete search result, with the first free slices of each chosen kind.
 func (r *Ranking) newAssignment(p *rankedPartition, free [][]Slice, last *partialChoice) Assignment {
 	kinds := make([]int, p.Slices())
 	for i, c := len(kinds)-1, last; i >= 0; i, c = i-1, c.from {

@@ -50,7 +50,7 @@ func newDemand(sorted []Application) demand {
 	return demand{sorted[0].SLO, e.Rate(), profile.Seconds(e.Timeout())}
 }
 
-// choice is the configuration that a provisioner selects for a group of applications, with its latency and cost.
+// choice is the configuration that a provisioner selected for a group of applications, with its latency and cost.
 type choice struct {
 	config    *Config // nil if nothing is fast enough
 	instances int     // of a reserved share

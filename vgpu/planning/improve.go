@@ -25,7 +25,7 @@ func improve(o provisioner, groups []Group) []Group {
 	return out
 }
 
-// localSearch is a partition of the applications into groups that is improved step by step.
+// localSearch is a partition of the applications into groups that is improved change by change.
 type localSearch struct {
 	options provisioner
 	groups  []pricedGroup

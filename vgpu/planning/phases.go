@@ -29,7 +29,7 @@ type greedyMerge struct {
 	groups  []Group
 }
 
-// join returns the applications of groups i to j-1 as one group with a configuration of its own. It does not change the list.
+// join returns the applications of groups i to j-1 as one group with its cheapest configuration. It does not change the list.
 func (m *greedyMerge) join(i, j int) Group {
 	var all []Application
 	for _, g := range m.groups[i:j] {

@@ -31,7 +31,7 @@ func (p PerSliceSecond) rate(sm, q share.PerMille) Cost {
 
 const gb = 1 << 30
 
-// PriceList holds a provider's prices and billing units. It is data, because providers change both.
+// PriceList holds a provider's prices and billing units. It is part of the input, because providers change both.
 type PriceList struct {
 	Currency string `json:"currency"`
 
@@ -53,7 +53,7 @@ type BillingUnits struct {
 	Partitioned Milliseconds `json:"partitioned"`
 }
 
-// Milliseconds is a unit to which billed time is rounded up.
+// Milliseconds is a unit of time to which billed time is rounded up.
 type Milliseconds int64
 
 // roundUp returns t rounded up to a multiple of q. It first rounds t to nanoseconds, so that 0.3 s is three units of 0.1 s despite

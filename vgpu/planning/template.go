@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Template is a partition of a model into stages, which serves all SLOs.
+// Template is a partition of a model into stages. One template is used for all SLOs.
 type Template struct {
 	Cuts    []int // layer after the last of each stage, ascending; the last is the number of layers
 	Workers []int // of each stage
@@ -18,7 +18,7 @@ type Template struct {
 	Memory  share.Bytes // that the largest function needs
 }
 
-// Templates holds the three partitions of a model into stages among which FindTemplates decides.
+// Templates holds the partition of a model into stages that FindTemplates chose, and the two that it is compared with.
 type Templates struct {
 	Whole   Template // not split: one function, even if it needs more memory than a function has
 	Fastest Template // least latency, as Gillis splits models (PAMBA, eq. 4.15), then least cost

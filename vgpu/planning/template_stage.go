@@ -68,8 +68,8 @@ func (k *stageTable) newStage(i, j, workers int, peak share.Bytes) stage {
 	return stage{latency, Cost(workers) * cost, memory, ok && billed <= k.params.MaxTime}
 }
 
-// computeTime returns the execution time of one worker for its fraction of each layer of a stage, and for the halos of the layers after
-// it.
+// computeTime returns the execution time of one worker for its fraction of each layer of a stage, and for the halos (input that
+// neighbouring workers compute too) of the layers after it.
 func (k *stageTable) computeTime(i, j, workers int) profile.Seconds {
 	work, halo := profile.Seconds(0), 0.0
 	for l := j - 1; l >= i; l-- {

@@ -15,12 +15,12 @@ type Partitioned struct {
 	Master   Master  `json:"master"`
 }
 
-// Stage is one stage of a partitioned model, with its parallel workers.
+// Stage is one stage of a partitioned model, with its parallel workers (functions on vCPUs).
 type Stage struct {
 	Workers []CPU `json:"workers"`
 }
 
-// Master is the size of the function that calls the workers of a partitioned model: the smallest on which it works.
+// Master is the size of the master function, which calls the workers of a partitioned model: the smallest on which it works.
 type Master struct {
 	CPU       MilliCPU `json:"milliCPU"`
 	MemoryMiB int      `json:"memoryMiB"`

@@ -83,7 +83,7 @@ func (r Resource) Validate() error {
 	return nil
 }
 
-// WithinField returns a *share.FieldError with the path of its parent field as prefix, and any other error unchanged.
+// WithinField returns a *share.FieldError with its field's path prefixed by that of the parent field, and any other error unchanged.
 func WithinField(path string, err error) error {
 	if field, ok := err.(*share.FieldError); ok {
 		return &share.FieldError{Field: path + "." + field.Field, Reason: field.Reason}

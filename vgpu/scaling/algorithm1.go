@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// ErrUnservable reports that no profiled configuration meets the function's SLO. Such a function is not scaled; its owner is told.
+// ErrUnservable reports that no profiled configuration meets the function's SLO. Such a function is not scaled but reported to its owner.
 var ErrUnservable = errors.New("no profiled configuration keeps the SLO") // F5
 
 func unservable(field, format string, args ...any) error {

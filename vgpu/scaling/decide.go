@@ -17,7 +17,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Action is a kind of change that the autoscaler makes to an instance.
+// Action is a kind of change that the autoscaler makes to an instance, such as Create or Demote.
 type Action string
 
 // Create and Delete are the "+" and "-" of FaST-GShare's Algorithm 1. Promote and Demote change an instance's residency.

@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Source is where a function's data is when its request starts.
+// Source is where a function's data is when its request starts: on the slice, in host memory or in storage.
 type Source string
 
 const (

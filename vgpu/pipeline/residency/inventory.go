@@ -67,7 +67,7 @@ func (n *Node) deleteSlice(s *slice) {
 	n.slicesChanged()
 }
 
-// slicesChanged updates the state that depends on the set of slices: each function's fastest time and the start of the overload
+// slicesChanged updates the state that depends on the set of slices: it recomputes each function's fastest time and restarts the overload
 // measurement.
 func (n *Node) slicesChanged() {
 	n.resized, n.outcomes = n.now, deadlineOutcomes{}

@@ -44,7 +44,6 @@ func (m *Meter) Utilisation(now, window time.Duration) share.PerMille {
 	return ratio(max(0, used), window)
 }
 
-// ratio returns the used fraction of a window in per mille.
 func ratio(used, window time.Duration) share.PerMille {
 	return share.PerMille(float64(used) / float64(window) * float64(share.Whole))
 }

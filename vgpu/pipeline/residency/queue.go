@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Request is an inference request for the shared instance of its function.
+// Request is an inference request for a function that runs on shared slices.
 type Request struct {
 	ID       uint64
 	Function string

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Action is a kind of change that Node.Review advises.
+// Action is a kind of change to instances or slices that Node.Review advises.
 type Action string
 
 const (

@@ -23,7 +23,8 @@ const (
 	tolerance   = 0.02
 )
 
-// Next returns the next setting to measure: all SMs first, then those of the bisection for the request, then for the limit.
+// Next returns the next setting to measure, and false if the search has ended: all SMs first, then those of the bisection for the
+// request, then for the limit.
 func (b Bisection) Next(history []Trial) (Setting, bool, error) {
 	_, next, err := b.search(history)
 	return nextResult(next, err)

@@ -23,7 +23,7 @@ func FaSTGrid(device string, batch int) Grid {
 	}
 }
 
-// Next returns the next setting to measure, iterating over batch sizes, quotas and then SM shares.
+// Next returns the next setting to measure, and false if there is none, iterating over batch sizes, quotas and then SM shares.
 func (g Grid) Next(history []Trial) (Setting, bool, error) {
 	tried, err := index(g, history)
 	if err != nil {

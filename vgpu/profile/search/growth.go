@@ -23,7 +23,7 @@ type Growth struct {
 // maxLoss is the loss of throughput per percent of SMs above which the growth search of Dilu's public code ends.
 const maxLoss = 0.2
 
-// Next returns the next setting to measure.
+// Next returns the next setting of the growth search to measure, and false if the search has ended.
 func (g Growth) Next(history []Trial) (Setting, bool, error) {
 	_, next, err := g.search(history)
 	return nextResult(next, err)

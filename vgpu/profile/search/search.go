@@ -37,7 +37,7 @@ func (t Trial) validate() error {
 	return t.Point.Validate()
 }
 
-// Strategy selects the settings to measure. It never returns a setting whose trial is in the history, so it ends.
+// Strategy selects the settings that a profiler measures. It never returns a setting whose trial is in the history, so it ends.
 type Strategy interface {
 	// Next returns the next trial, or false if there is none. The history is of one model, in any order, and may
 	// hold trials of other searches; of equal settings the last counts. Errors are *share.FieldError.
@@ -68,7 +68,7 @@ func index(strategy interface{ validate() error }, history []Trial) (results, er
 	return r, nil
 }
 
-// firstUntried returns the first setting without a trial, and false if all have one.
+// firstUntried returns the first of the settings that has no trial, and false if all have one.
 func (r results) firstUntried(settings []Setting) (Setting, bool) {
 	for _, s := range settings {
 		if _, tried := r[s]; !tried {
@@ -78,7 +78,7 @@ func (r results) firstUntried(settings []Setting) (Setting, bool) {
 	return Setting{}, false
 }
 
-// nextResult returns the results of Strategy.Next for the first setting without a trial, which is nil if there is none.
+// nextResult converts the first setting without a trial, nil if there is none, to the results of Strategy.Next.
 func nextResult(missing *Setting, err error) (Setting, bool, error) {
 	if err != nil || missing == nil {
 		return Setting{}, false, err

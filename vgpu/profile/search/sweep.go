@@ -19,7 +19,7 @@ type Sweep struct {
 	Error    profile.MAPE // relative error of the prediction that ends the sweep
 }
 
-// Next returns the next setting to measure, iterating over stages and batch sizes.
+// Next returns the next setting to measure, and false if there is none, iterating over stages and batch sizes.
 func (s Sweep) Next(history []Trial) (Setting, bool, error) {
 	tried, err := index(s, history)
 	if err != nil {
