@@ -93,7 +93,7 @@ func (p *Process) Stop() {
 	}
 }
 
-// Signal sends a signal to the process.
+// Signal sends a signal to the process, but not to its children.
 func (p *Process) Signal(signal syscall.Signal) error {
 	return p.current().command.Process.Signal(signal)
 }

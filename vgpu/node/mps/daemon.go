@@ -31,7 +31,7 @@ type daemon struct {
 	unpublished bool                     // namespaces changed since the last OnChange
 }
 
-// pendingMember is a share that called Open and has not been passed to SetMembers yet.
+// pendingMember is a share that was passed to Open and not yet to SetMembers.
 type pendingMember struct {
 	Member
 	since time.Time

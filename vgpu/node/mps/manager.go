@@ -27,7 +27,7 @@ var defaultSupervisor = supervisor.Config{
 	FirstDelay: time.Second, LastDelay: time.Minute, Settled: 5 * time.Minute, Patience: 10 * time.Second, Grace: 10 * time.Second,
 }
 
-// pendingTimeout is how long a daemon is kept for a share that called Open but was not passed to SetMembers.
+// pendingTimeout is how long a daemon is kept for a share that was passed to Open but not to SetMembers.
 const pendingTimeout = 30 * time.Second
 
 // Manager runs an MPS control daemon for each shared slice. It is safe for concurrent use. Only TerminateClients and Close wait for
@@ -45,7 +45,7 @@ type Manager struct {
 	closed    bool
 }
 
-// New returns a Manager. It starts no daemon until Open or SetMembers is called.
+// New returns a Manager of MPS daemons. It starts none until Open or SetMembers is called.
 func New(c Config) *Manager {
 	if c.Interval == 0 {
 		c.Interval = time.Second

@@ -125,7 +125,7 @@ func (c control) recordedVersion3() bool {
 	return err == nil
 }
 
-// versionFile returns the path of a file that exists if the last daemon of the slice used MPS v3.
+// versionFile returns the path of a marker file that exists only if the last daemon of the slice used MPS v3.
 func (c control) versionFile() string { return filepath.Join(c.logDir(c.slice), "version3") }
 
 func ignoreNotExist(err error) error {

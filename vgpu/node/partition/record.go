@@ -17,7 +17,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// recordVersion is the version of the journal's format.
+// recordVersion is the version of the format of a GPU's journal.
 const recordVersion = 1
 
 // record is the content of a GPU's journal: the MIG instances that gshare created, and the step that is being executed.
@@ -44,13 +44,13 @@ type intent struct {
 
 func placementOf(i mig.Instance) placement { return placement{i.Profile.Name, i.Start} }
 
-// withIntent returns the journal record to write before a step is executed. It names the step.
+// withIntent returns the journal record to write before a step is executed, which contains the step.
 func (r record) withIntent(s geometry.Step) record {
 	r.Intent = &intent{s.Action, placementOf(s.Instance)}
 	return r
 }
 
-// completed returns the journal record to write after the step that it names was executed.
+// completed returns the journal record to write after the step that it contains was executed.
 func (r record) completed() record {
 	p := r.Intent.placement
 	made := slices.DeleteFunc(slices.Clone(r.Made), func(o placement) bool { return o == p })

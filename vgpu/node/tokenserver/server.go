@@ -91,7 +91,7 @@ func (s *Server) sortedContainers() []*Container {
 	return list
 }
 
-// Reason is the kind of a refusal, for metrics.
+// Reason is why the server refused or closed a connection, as counted in metrics.
 type Reason int
 
 // The reasons for refusing or closing a connection.

@@ -95,7 +95,7 @@ func (s *session) handleSnapshot(index uint32) error {
 	return s.updateVGPU(index, func(v *vgpu, _ *clientState) { v.leased.end(s.previous) })
 }
 
-// updateVGPU calls change for one vGPU of the process with its slice locked, and then lets the slice's policy decide again.
+// updateVGPU calls change for one vGPU of the process, with its slice locked, and then has the slice's token policy decide again.
 func (s *session) updateVGPU(index uint32, change func(*vgpu, *clientState)) error {
 	if int64(index) >= int64(len(s.vgpus)) {
 		return errNoVGPU
@@ -108,7 +108,7 @@ func (s *session) updateVGPU(index uint32, change func(*vgpu, *clientState)) err
 	return nil
 }
 
-// endSession closes the session of the connection, if it has one, and lets a waiting process use its token.
+// endSession closes the session of the connection, if it has one. Another process that waits for its token runs at once.
 func (k *connection) endSession() {
 	s := k.session
 	if s == nil {

@@ -61,7 +61,7 @@ func (s *Server) NewSlice(tokens *token.Slice) *Slice {
 	return slice
 }
 
-// step lets the token policy read the clients' pages, decide and write its decisions, and sets the timer for the next step.
+// step makes the token policy read the clients' pages and write new decisions, and sets the timer for the next call.
 func (s *Slice) step() {
 	if s.server.closed.Load() {
 		return // clients keep their state for the lease, so their SMs must not be granted again

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// VGPU describes one vGPU of a container to the server.
+// VGPU describes one vGPU of a container, a share of a slice, to the token server.
 type VGPU struct {
 	share.Share
 	Slice *Slice

@@ -51,7 +51,8 @@ func checkMIGMode(handle nvml.Device) error {
 	}
 }
 
-// Model returns the MIG profiles of the GPU as the driver reports them. Steps and instances point to them.
+// Model returns the MIG profiles of the GPU as the driver reports them. The instances that the Device lists, and the steps that it applies,
+// point to these profiles.
 func (d *Device) Model() *mig.Model { return d.model }
 
 // Instances returns the GPU instances that exist, in the order of their positions. It fails if one has a profile that package mig does not
@@ -80,7 +81,7 @@ func (d *Device) Instances() (found []partition.Instance, err error) {
 	return found, nil
 }
 
-// eachInstance calls visit for each GPU instance of a profile.
+// eachInstance calls visit for each existing GPU instance of a profile.
 func (d *Device) eachInstance(info nvml.GpuInstanceProfileInfo, visit func(handle nvml.GpuInstance, start int) error) error {
 	if info.InstanceCount == 0 {
 		return nil // go-nvml would panic

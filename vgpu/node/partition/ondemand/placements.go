@@ -82,7 +82,7 @@ func placementID(uuid string, at mig.Instance) string {
 	return fmt.Sprintf("%sc%dm%d.%d", placementIDPrefix(uuid), at.Profile.Compute, at.Profile.Memory, at.Start)
 }
 
-// placementIDPrefix returns the common prefix of the IDs of a GPU's placements.
+// placementIDPrefix returns the common prefix of the IDs of a GPU's MIG placements.
 func placementIDPrefix(uuid string) string { return strings.TrimPrefix(uuid, "GPU-") + "." }
 
 // placements returns all placements on an open GPU in the order in which package mig chooses between equal ones. It omits profiles with
@@ -100,7 +100,8 @@ func (d *device) placements() (all []mig.Instance) {
 	return all
 }
 
-// placementByID returns the placement with an ID on an open GPU, whether it is offered or not: a container may use it from earlier.
+// placementByID returns the MIG placement with an ID on an open GPU, whether it is offered or not: a container may still use one that was
+// offered earlier.
 func (d *device) placementByID(id string) (at mig.Instance, ok bool) {
 	for _, at := range d.placements() {
 		if placementID(d.UUID, at) == id {

@@ -47,7 +47,7 @@ type Source struct {
 	used      []string // placement IDs that containers use
 }
 
-// device is the state of a GPU of a Source.
+// device is the state of a GPU whose MIG instances are created on demand.
 type device struct {
 	GPU
 	manager *partition.Manager // nil: not open yet
@@ -105,8 +105,8 @@ func (s *Source) Processes() ([]gpu.Process, error) {
 	return processes, err
 }
 
-// storeInstances stores the MIG instances of a GPU that was listed at the given time. An instance that no longer exists, as after a reset,
-// is created again by the next Ensure. One that is only missing from the driver's list stays with its container.
+// storeInstances stores which MIG instances a GPU had when it was listed. An instance that no longer exists, as after a reset, is created
+// again by the next Ensure. One that is only missing from the driver's list stays with its container.
 func (s *Source) storeInstances(listed gpu.Device, c gpuInstances, start time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +148,7 @@ func (s *Source) deviceByUUID(uuid string) *device {
 	return nil
 }
 
-// gpuOfPlacement returns the GPU of a placement, or nil if the slice is not a placement of this source. The caller holds the lock.
+// gpuOfPlacement returns the GPU of the MIG placement with an ID, or nil if the ID is that of another slice. The caller holds the lock.
 func (s *Source) gpuOfPlacement(id string) *device {
 	for _, d := range s.devices {
 		if strings.HasPrefix(id, placementIDPrefix(d.UUID)) {
