@@ -16,11 +16,13 @@ func TestNodeMistakes(t *testing.T) {
 		"kubernetes.nodeName":   func(*config.Kubernetes) {},
 		"kubernetes.kubeconfig": func(k *config.Kubernetes) { k.NodeName, k.Kubeconfig = "n", "/nowhere" },
 	} {
-		broken := c
-		change(&broken.Kubernetes)
-		err := serveNode(t.Context(), broken)
-		if err == nil || !strings.Contains(err.Error(), field) || cli.ExitCode(err) != 2 {
-			t.Errorf("%s: %v", field, err)
-		}
+		t.Run(field, func(t *testing.T) {
+			broken := c
+			change(&broken.Kubernetes)
+			err := serveNode(t.Context(), broken)
+			if err == nil || !strings.Contains(err.Error(), field) || cli.ExitCode(err) != 2 {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }

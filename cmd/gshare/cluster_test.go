@@ -184,15 +184,17 @@ func TestClosedSlice(t *testing.T) {
 func TestClusterFormats(t *testing.T) {
 	kubeconfig := newCluster(t).kubeconfig(t)
 	for _, args := range [][]string{{"explain", "large"}, {"explain", "one"}, {"map"}, {"tree"}, {"doctor"}, {"version"}} {
-		var first, second any
-		text, _ := ask(t, kubeconfig, append(args, "-o", "json")...)
-		if err := json.Unmarshal([]byte(text), &first); err != nil || first == nil {
-			t.Errorf("%v: %v in %s", args, err, text)
-		}
-		text, _ = ask(t, kubeconfig, append(args, "-o", "yaml")...)
-		if err := yaml.Unmarshal([]byte(text), &second); err != nil || fmt.Sprint(first) != fmt.Sprint(second) && args[0] != "doctor" {
-			t.Errorf("%v: %v in %s", args, err, text)
-		}
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			var first, second any
+			text, _ := ask(t, kubeconfig, append(args, "-o", "json")...)
+			if err := json.Unmarshal([]byte(text), &first); err != nil || first == nil {
+				t.Errorf("%v: %v in %s", args, err, text)
+			}
+			text, _ = ask(t, kubeconfig, append(args, "-o", "yaml")...)
+			if err := yaml.Unmarshal([]byte(text), &second); err != nil || fmt.Sprint(first) != fmt.Sprint(second) && args[0] != "doctor" {
+				t.Errorf("%v: %v in %s", args, err, text)
+			}
+		})
 	}
 	var report verdict.Report
 	text, err := ask(t, kubeconfig, "explain", "one", "-o", "json")

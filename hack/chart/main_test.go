@@ -31,16 +31,18 @@ func TestWritten(t *testing.T) {
 // TestLost: a value whose place has gone is an error, as is one with more places than before.
 func TestLost(t *testing.T) {
 	for name, seen := range map[string]int{"gone": 0, "twice": 2} {
-		m := templater{seen: map[string]int{}}
-		for _, v := range substitutions {
-			m.seen[v.written] = max(v.times, 1)
-		}
-		if err := m.checkCounts(); err != nil {
-			t.Fatalf("all there: %v", err)
-		}
-		m.seen[substitutions[2].written] = seen
-		if err := m.checkCounts(); err == nil || !strings.Contains(err.Error(), substitutions[2].written) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			m := templater{seen: map[string]int{}}
+			for _, v := range substitutions {
+				m.seen[v.written] = max(v.times, 1)
+			}
+			if err := m.checkCounts(); err != nil {
+				t.Fatalf("all there: %v", err)
+			}
+			m.seen[substitutions[2].written] = seen
+			if err := m.checkCounts(); err == nil || !strings.Contains(err.Error(), substitutions[2].written) {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }

@@ -127,9 +127,11 @@ func TestReadAllowList(t *testing.T) {
 	for test, want := range map[string]bool{
 		"vgpu/share.A": true, "vgpu/share.AB": false, "vgpu/node.X/y": true, "vgpu/other.A": false,
 	} {
-		if list.allows(test) != want {
-			t.Errorf("allows(%s) = %t, want %t", test, !want, want)
-		}
+		t.Run(test, func(t *testing.T) {
+			if list.allows(test) != want {
+				t.Errorf("allows(%s) = %t, want %t", test, !want, want)
+			}
+		})
 	}
 	if _, err := readAllowList(strings.NewReader("vgpu/share.A\n")); err == nil {
 		t.Error("a pattern without a reason was accepted")

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -45,10 +46,12 @@ func TestAdmissible(t *testing.T) {
 		"CPU":                   {spec{sm: 10, cpu: 29}, b},
 		"more CPU":              {spec{sm: 10, cpu: 32}, nil},
 	} {
-		c := clean(t)
-		if got := c.check().Admissible(c.make(test.pod)); !reflect.DeepEqual(got, test.want) {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			c := clean(t)
+			if got := c.check().Admissible(c.make(test.pod)); !reflect.DeepEqual(got, test.want) {
+				t.Errorf("%v, want %v", got, test.want)
+			}
+		})
 	}
 }
 
@@ -68,11 +71,13 @@ func TestAdmissibleRectangles(t *testing.T) {
 		{60, 20, "gshare", nil}, // the slice holds rectangles
 		{60, 20, "gshare-complementary", nil},
 	} {
-		pod := c.make(spec{sm: test.sm, quota: test.quota})
-		pod.Spec.SchedulerName = test.scheduler
-		if got := r.Admissible(pod); !reflect.DeepEqual(got, test.want) {
-			t.Errorf("%+v: got %v", test, got)
-		}
+		t.Run(fmt.Sprint(test), func(t *testing.T) {
+			pod := c.make(spec{sm: test.sm, quota: test.quota})
+			pod.Spec.SchedulerName = test.scheduler
+			if got := r.Admissible(pod); !reflect.DeepEqual(got, test.want) {
+				t.Errorf("%+v: got %v", test, got)
+			}
+		})
 	}
 }
 
@@ -83,11 +88,13 @@ func TestAdmissibleSlots(t *testing.T) {
 	c.several(2, spec{node: "x", slices: []string{"x0"}, sm: 40, quota: 50})
 	r := c.check()
 	for scheduler, want := range map[string][]string{"gshare": {"x"}, "gshare-complementary": {"x"}, rectangleScheduler: nil} {
-		pod := c.make(spec{sm: 60, quota: 40})
-		pod.Spec.SchedulerName = scheduler
-		if got := r.Admissible(pod); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: got %v, want %v", scheduler, got, want)
-		}
+		t.Run(scheduler, func(t *testing.T) {
+			pod := c.make(spec{sm: 60, quota: 40})
+			pod.Spec.SchedulerName = scheduler
+			if got := r.Admissible(pod); !reflect.DeepEqual(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		})
 	}
 }
 
@@ -103,18 +110,20 @@ func TestAdmissibleOnNode(t *testing.T) {
 		},
 		"not placeable": func(c *cluster) { delete(c.pods[0].Annotations, kube.AnnotationPlacement) },
 	} {
-		c := newCluster(t)
-		c.node("x", gpu("x0"))
-		c.add(spec{name: "there", node: "x", slices: []string{"x0"}, sm: 10})
-		pod := c.make(spec{sm: 10})
-		pod.Spec.Containers[0].Resources.Requests[v1.ResourceMemory] = resource.MustParse("1Gi")
-		if got := c.check().Admissible(pod); len(got) != 1 {
-			t.Fatalf("before: %v", got)
-		}
-		change(c)
-		if got := c.check().Admissible(pod); got != nil {
-			t.Errorf("%s: %v", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			c.node("x", gpu("x0"))
+			c.add(spec{name: "there", node: "x", slices: []string{"x0"}, sm: 10})
+			pod := c.make(spec{sm: 10})
+			pod.Spec.Containers[0].Resources.Requests[v1.ResourceMemory] = resource.MustParse("1Gi")
+			if got := c.check().Admissible(pod); len(got) != 1 {
+				t.Fatalf("before: %v", got)
+			}
+			change(c)
+			if got := c.check().Admissible(pod); got != nil {
+				t.Errorf("%v", got)
+			}
+		})
 	}
 }
 

@@ -51,11 +51,13 @@ func TestAllowedOnSlice(t *testing.T) {
 		"slots to the reserve":           fill(2, spec{sm: 60, quota: 47}),
 		"rectangles to the whole window": fill(2, spec{sm: 60, quota: 50, packing: kube.Rectangles}),
 	} {
-		c := clean(t)
-		plant(c)
-		if r := c.check(); len(r.Violations) != 0 {
-			t.Errorf("%s: %+v", name, r.Violations)
-		}
+		t.Run(name, func(t *testing.T) {
+			c := clean(t)
+			plant(c)
+			if r := c.check(); len(r.Violations) != 0 {
+				t.Errorf("%+v", r.Violations)
+			}
+		})
 	}
 }
 

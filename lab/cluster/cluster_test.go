@@ -83,13 +83,15 @@ func TestListIsCutOrToppedUp(t *testing.T) {
 		"below a pod": {[]Pod{pod(1, 1, 250)}, 0.2, 0},
 		"dropped":     {[]Pod{pod(100, 1, 250)}, 2, 8},
 	} {
-		r := run(t, Config{Nodes: []Node{node(8, 1)}, Pods: c.pods, Policy: "firstfit", Load: c.load})
-		if r.Decisions != c.want {
-			t.Errorf("%s: %d decisions, want %d", name, r.Decisions, c.want)
-		}
-		if name == "dropped" && r.AllocatedEnd != 0 {
-			t.Errorf("%s: %v %% allocated", name, r.AllocatedEnd)
-		}
+		t.Run(name, func(t *testing.T) {
+			r := run(t, Config{Nodes: []Node{node(8, 1)}, Pods: c.pods, Policy: "firstfit", Load: c.load})
+			if r.Decisions != c.want {
+				t.Errorf("%d decisions, want %d", r.Decisions, c.want)
+			}
+			if name == "dropped" && r.AllocatedEnd != 0 {
+				t.Errorf("%v %% allocated", r.AllocatedEnd)
+			}
+		})
 	}
 }
 
@@ -169,11 +171,13 @@ func TestRefuses(t *testing.T) {
 		"no asks": func(c *Config) { c.Pods = []Pod{pod(8, 0, 0)} },
 		"nothing": func(c *Config) { c.Nodes, c.Pods = nil, nil },
 	} {
-		c := good
-		change(&c)
-		if _, err := New(c); err == nil {
-			t.Errorf("%s: accepted", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			c := good
+			change(&c)
+			if _, err := New(c); err == nil {
+				t.Errorf("%s: accepted", name)
+			}
+		})
 	}
 	if _, err := New(good); err != nil {
 		t.Error(err)
@@ -191,12 +195,14 @@ func TestRunStops(t *testing.T) {
 func TestOrders(t *testing.T) {
 	nodes := []Node{node(64, 2), node(8, 8), node(12, 1)}
 	for order, want := range map[string][]int{FileOrder: {0, 1, 2}, CPUPoorFirst: {2, 0, 1}, MostGPUs: {1, 0, 2}} {
-		s := simulation(t, Config{Nodes: nodes, Pods: []Pod{pod(1, 1, 500)}, Policy: "firstfit", Order: order})
-		for i, m := range s.machines {
-			if m.rank != want[i] {
-				t.Errorf("%s: node %d has place %d, want %d", order, i, m.rank, want[i])
+		t.Run(order, func(t *testing.T) {
+			s := simulation(t, Config{Nodes: nodes, Pods: []Pod{pod(1, 1, 500)}, Policy: "firstfit", Order: order})
+			for i, m := range s.machines {
+				if m.rank != want[i] {
+					t.Errorf("node %d has place %d, want %d", i, m.rank, want[i])
+				}
 			}
-		}
+		})
 	}
 	seen := map[string]bool{}
 	for seed := range uint64(20) {
@@ -224,9 +230,11 @@ func TestFragmentation(t *testing.T) {
 		"no CPU for whole GPUs":   {7_999, []packing.MilliGPU{1000}, 500},
 		"no CPU":                  {3_999, []packing.MilliGPU{1000}, 1000},
 	} {
-		if got := d.fragmentation(c.cpu, c.free); math.Abs(got-c.want) > 1e-9 {
-			t.Errorf("%s: F = %v, want %v", name, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := d.fragmentation(c.cpu, c.free); math.Abs(got-c.want) > 1e-9 {
+				t.Errorf("F = %v, want %v", got, c.want)
+			}
+		})
 	}
 	other := demandFor("T4", typicalOf([]Pod{pod(4, 1, 500), pod(4, 1, 500, "V100M32"), pod(4, 0, 0), pod(4, 1, 500, "T4", "V100M32")}))
 	if got := other.fragmentation(64_000, []packing.MilliGPU{1000}); math.Abs(got-500) > 1e-9 {

@@ -124,10 +124,12 @@ func TestNobodyFits(t *testing.T) {
 			"CPU": pod(65, 1, 100), "GPU": pod(1, 3, 1000), "model": pod(1, 1, 100, "H100"), "CPU alone": pod(65, 0, 0),
 			"RAM": {RAM: 1 << 41, GPUs: 1, Milli: 100},
 		} {
-			s, sh := choice{nodes: []Node{node(64, 2)}, runs: []before{{0, []int{0}, pod(1, 1, 1)}}, next: next}.prepare(t, policy, 1)
-			if machine, _, ok := s.policy.choose(sh); ok {
-				t.Errorf("%s: chose machine %d without enough %s", policy, machine, name)
-			}
+			t.Run(policy+", "+name, func(t *testing.T) {
+				s, sh := choice{nodes: []Node{node(64, 2)}, runs: []before{{0, []int{0}, pod(1, 1, 1)}}, next: next}.prepare(t, policy, 1)
+				if machine, _, ok := s.policy.choose(sh); ok {
+					t.Errorf("chose machine %d without enough %s", machine, name)
+				}
+			})
 		}
 	}
 }
@@ -136,15 +138,17 @@ func TestNobodyFits(t *testing.T) {
 func TestTies(t *testing.T) {
 	c := choice{nodes: []Node{node(64, 2), node(64, 2), node(64, 2)}, next: pod(4, 1, 500)}
 	for policy, want := range map[string]int{"random": 3, "fgd-stock": 3, "fgd": 1, "bestfit": 1, "firstfit": 1, "gshare": 1} {
-		seen := map[int]bool{}
-		for seed := range uint64(30) {
-			s, next := c.prepare(t, policy, seed)
-			machine, _, _ := s.policy.choose(next)
-			seen[machine] = true
-		}
-		if len(seen) != want {
-			t.Errorf("%s chose %d of three equal machines, want %d", policy, len(seen), want)
-		}
+		t.Run(policy, func(t *testing.T) {
+			seen := map[int]bool{}
+			for seed := range uint64(30) {
+				s, next := c.prepare(t, policy, seed)
+				machine, _, _ := s.policy.choose(next)
+				seen[machine] = true
+			}
+			if len(seen) != want {
+				t.Errorf("%s chose %d of three equal machines, want %d", policy, len(seen), want)
+			}
+		})
 	}
 }
 

@@ -2,6 +2,7 @@ package elastic
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -211,9 +212,11 @@ func TestTrainings(t *testing.T) {
 func TestPercentile(t *testing.T) {
 	s := Served{Latencies: []time.Duration{ms, 2 * ms, 3 * ms, 4 * ms}}
 	for p, want := range map[int]time.Duration{1: ms, 25: ms, 50: 2 * ms, 51: 3 * ms, 95: 4 * ms, 100: 4 * ms} {
-		if got := s.Percentile(p); got != want {
-			t.Errorf("%d percent: %v, want %v", p, got, want)
-		}
+		t.Run(fmt.Sprint(p), func(t *testing.T) {
+			if got := s.Percentile(p); got != want {
+				t.Errorf("%d percent: %v, want %v", p, got, want)
+			}
+		})
 	}
 	if (Served{}).Percentile(50) != 0 {
 		t.Error("no requests have a latency")

@@ -39,13 +39,15 @@ func TestAcceptance(t *testing.T) {
 		{"small", "static", 61.5}, {"small", "firstfit", 82.4}, {"small", "gradient", 83.8},
 		{"mid", "static", 72.7}, {"mid", "firstfit", 80.7}, {"mid", "gradient", 83.0},
 	} {
-		got := accepted(t, c.policy, c.mix, 1.1)
-		t.Logf("%s, %s: %.2f %%", c.mix, c.policy, got)
-		if math.Abs(got-c.want) > 1.3 {
-			t.Errorf("%s, %s: %.2f %%, want about %.1f %%", c.mix, c.policy, got, c.want)
-		}
-		if c.mix == "uniform" && c.policy == "gradient" && got < 81 {
-			t.Errorf("the gradient accepts %.2f %%, want at least 81 %%", got)
-		}
+		t.Run(c.mix+", "+c.policy, func(t *testing.T) {
+			got := accepted(t, c.policy, c.mix, 1.1)
+			t.Logf("%s, %s: %.2f %%", c.mix, c.policy, got)
+			if math.Abs(got-c.want) > 1.3 {
+				t.Errorf("%s, %s: %.2f %%, want about %.1f %%", c.mix, c.policy, got, c.want)
+			}
+			if c.mix == "uniform" && c.policy == "gradient" && got < 81 {
+				t.Errorf("the gradient accepts %.2f %%, want at least 81 %%", got)
+			}
+		})
 	}
 }

@@ -107,15 +107,17 @@ func TestSeedDecides(t *testing.T) {
 
 func TestStaticCut(t *testing.T) {
 	for name, want := range map[string][]string{"A100-80GB": {"1g.10gb", "2g.20gb", "4g.40gb"}, "A30-24GB": {"2g.12gb", "2g.12gb"}} {
-		pieces := cut(model(t, name))
-		if len(pieces) != len(want) {
-			t.Fatalf("%s: %d pieces, want %v", name, len(pieces), want)
-		}
-		for i, p := range pieces {
-			if p.Profile.Name != want[i] {
-				t.Errorf("%s: piece %d is %s, want %s", name, i, p.Profile.Name, want[i])
+		t.Run(name, func(t *testing.T) {
+			pieces := cut(model(t, name))
+			if len(pieces) != len(want) {
+				t.Fatalf("%d pieces, want %v", len(pieces), want)
 			}
-		}
+			for i, p := range pieces {
+				if p.Profile.Name != want[i] {
+					t.Errorf("piece %d is %s, want %s", i, p.Profile.Name, want[i])
+				}
+			}
+		})
 	}
 }
 
@@ -128,9 +130,11 @@ func TestRefusedInput(t *testing.T) {
 		"no request": {Model: m, GPUs: 1, Mix: Mixes[0], Offered: 1},
 		"no mix":     {Model: m, GPUs: 1, Offered: 1, Requests: 10},
 	} {
-		if r, err := Run(l, FirstFit); err == nil {
-			t.Errorf("%s: %+v", name, r)
-		}
+		t.Run(name, func(t *testing.T) {
+			if r, err := Run(l, FirstFit); err == nil {
+				t.Errorf("%+v", r)
+			}
+		})
 	}
 	if _, err := PolicyNamed("", m); err == nil {
 		t.Error("a policy without a name")

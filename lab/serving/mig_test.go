@@ -2,6 +2,7 @@ package serving
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -24,17 +25,19 @@ func TestFragments(t *testing.T) {
 		{"gshare", []string{"2g.20gb", "2g.20gb", "2g.20gb"}, true, 80 * ms},
 		{"pipelined", []string{"1g.10gb", "1g.10gb", "1g.10gb"}, false, 0}, // no component fits
 	} {
-		in := cutGPUs(1, 11<<30, 4, c.profiles...)
-		r, err := Run(context.Background(), in, c.policy)
-		if err != nil && c.served {
-			t.Fatalf("%s on %v: %v", c.policy, c.profiles, err)
-		}
-		if served := r.Completed > 0; served != c.served {
-			t.Fatalf("%s on %v: %+v", c.policy, c.profiles, r)
-		}
-		if c.served && r.P50 != c.takes {
-			t.Errorf("%s on %v: half of the requests take %v, want %v", c.policy, c.profiles, r.P50, c.takes)
-		}
+		t.Run(fmt.Sprint(c.policy, c.profiles), func(t *testing.T) {
+			in := cutGPUs(1, 11<<30, 4, c.profiles...)
+			r, err := Run(context.Background(), in, c.policy)
+			if err != nil && c.served {
+				t.Fatalf("%s on %v: %v", c.policy, c.profiles, err)
+			}
+			if served := r.Completed > 0; served != c.served {
+				t.Fatalf("%s on %v: %+v", c.policy, c.profiles, r)
+			}
+			if c.served && r.P50 != c.takes {
+				t.Errorf("%s on %v: half of the requests take %v, want %v", c.policy, c.profiles, r.P50, c.takes)
+			}
+		})
 	}
 }
 
@@ -57,15 +60,17 @@ func TestPipelinesAgainstWhole(t *testing.T) {
 		rate float64
 		gain float64
 	}{"light": {60, -1}, "heavy": {220, 10}} {
-		in := cutGPUs(6, 11<<30, c.rate, "4g.40gb", "2g.20gb")
-		whole, pipelined, gshare := run(t, in, "monolithic"), run(t, in, "pipelined"), run(t, in, "gshare")
-		t.Logf("%s: whole %.2f, pipelined %.2f, gshare %.2f %%", name, whole.ViolationPercent(), pipelined.ViolationPercent(), gshare.ViolationPercent())
-		if pipelined.ViolationPercent() > whole.ViolationPercent()-c.gain {
-			t.Errorf("%s: pipelines miss %.2f %%, whole functions %.2f %%", name, pipelined.ViolationPercent(), whole.ViolationPercent())
-		}
-		if gshare.Violations > pipelined.Violations || gshare.GPUSeconds > pipelined.GPUSeconds*1.001 {
-			t.Errorf("%s: gshare %+v, pipelined %+v", name, gshare, pipelined)
-		}
+		t.Run(name, func(t *testing.T) {
+			in := cutGPUs(6, 11<<30, c.rate, "4g.40gb", "2g.20gb")
+			whole, pipelined, gshare := run(t, in, "monolithic"), run(t, in, "pipelined"), run(t, in, "gshare")
+			t.Logf("whole %.2f, pipelined %.2f, gshare %.2f %%", whole.ViolationPercent(), pipelined.ViolationPercent(), gshare.ViolationPercent())
+			if pipelined.ViolationPercent() > whole.ViolationPercent()-c.gain {
+				t.Errorf("pipelines miss %.2f %%, whole functions %.2f %%", pipelined.ViolationPercent(), whole.ViolationPercent())
+			}
+			if gshare.Violations > pipelined.Violations || gshare.GPUSeconds > pipelined.GPUSeconds*1.001 {
+				t.Errorf("gshare %+v, pipelined %+v", gshare, pipelined)
+			}
+		})
 	}
 }
 
@@ -91,9 +96,11 @@ func TestSlackQueue(t *testing.T) {
 		{25 * ms, true, 0, true},
 		{25 * ms, true, 0, false},
 	} {
-		if got, ok := q.pop(80*ms, c.takes, c.idle); ok != c.ok || ok && got != c.want {
-			t.Errorf("%v, idle %v: request %d, %v; want %d, %v", c.takes, c.idle, got, ok, c.want, c.ok)
-		}
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			if got, ok := q.pop(80*ms, c.takes, c.idle); ok != c.ok || ok && got != c.want {
+				t.Errorf("%v, idle %v: request %d, %v; want %d, %v", c.takes, c.idle, got, ok, c.want, c.ok)
+			}
+		})
 	}
 	q = slackQueue{record: r, refuses: true}
 	q.add(0)

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -166,10 +167,12 @@ func TestBursts(t *testing.T) {
 		t.Logf("%-9s %5.2f %% missed, %3d cold starts, %6.0f GPU-seconds", policy, r.ViolationPercent(), r.ColdStarts, r.GPUSeconds)
 	}
 	for _, pair := range [][2]string{{"lazy", "eager"}, {"lazy", "keepalive"}, {"gshare", "lazy"}} {
-		a, b := sum[pair[0]], sum[pair[1]]
-		if a.Violations > b.Violations || a.ColdStarts > b.ColdStarts || a.GPUSeconds > b.GPUSeconds {
-			t.Errorf("%s is not as good as %s", pair[0], pair[1])
-		}
+		t.Run(fmt.Sprint(pair), func(t *testing.T) {
+			a, b := sum[pair[0]], sum[pair[1]]
+			if a.Violations > b.Violations || a.ColdStarts > b.ColdStarts || a.GPUSeconds > b.GPUSeconds {
+				t.Errorf("%s is not as good as %s", pair[0], pair[1])
+			}
+		})
 	}
 }
 

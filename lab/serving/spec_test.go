@@ -98,11 +98,13 @@ func TestBuildRefuses(t *testing.T) {
 		"functions[0].nodes":              {`"name": "a",`, `"name": "a", "after": ["b"],`},
 		"functions[0].transfer":           {`"transfer": 0.01`, `"transfer": -2`},
 	} {
-		_, err := build(replaced(c[0], c[1]), steady(1))
-		var got *share.FieldError
-		if !errors.As(err, &got) || got.Field != field {
-			t.Errorf("%s: %v, want an error of %s", c[1], err, field)
-		}
+		t.Run(field, func(t *testing.T) {
+			_, err := build(replaced(c[0], c[1]), steady(1))
+			var got *share.FieldError
+			if !errors.As(err, &got) || got.Field != field {
+				t.Errorf("%s: %v, want an error of %s", c[1], err, field)
+			}
+		})
 	}
 	for field, l := range map[string]Replay{
 		"trace":          {Scale: 1},
@@ -110,11 +112,13 @@ func TestBuildRefuses(t *testing.T) {
 		"duration":       {Series: steady(1).Series, Scale: 1, Until: 48 * time.Hour},
 		"mig.geometries": {Series: steady(1).Series, Scale: 1, Geometry: "x"},
 	} {
-		_, err := build(smallWorld, l)
-		var got *share.FieldError
-		if !errors.As(err, &got) || got.Field != field {
-			t.Errorf("%v, want an error of %s", err, field)
-		}
+		t.Run(field, func(t *testing.T) {
+			_, err := build(smallWorld, l)
+			var got *share.FieldError
+			if !errors.As(err, &got) || got.Field != field {
+				t.Errorf("%v, want an error of %s", err, field)
+			}
+		})
 	}
 }
 
@@ -127,11 +131,13 @@ func TestTablesRefuse(t *testing.T) {
 		"1,10,0.1,3\n1,999,0.1,3\n": "line 2.resource.sm, quota",
 		"0,10,0.1,3\n":              "line 1.batch",
 	} {
-		_, err := ReadShares(text, "m", "GPU")
-		var got *share.FieldError
-		if !errors.As(err, &got) || got.Field != field {
-			t.Errorf("%q: %v, want an error of %s", text, err, field)
-		}
+		t.Run(text, func(t *testing.T) {
+			_, err := ReadShares(text, "m", "GPU")
+			var got *share.FieldError
+			if !errors.As(err, &got) || got.Field != field {
+				t.Errorf("%q: %v, want an error of %s", text, err, field)
+			}
+		})
 	}
 	for text, field := range map[string]string{
 		"a,b,c,d,e\n":                 "csv",
@@ -139,11 +145,13 @@ func TestTablesRefuse(t *testing.T) {
 		"a,b,c,d,e\n9,4,1,60,0.06\n":  "line 2",
 		"a,b,c,d,e\n1,4,1,-60,0.06\n": "line 2, requests a second",
 	} {
-		_, err := ReadSlices(text)
-		var got *share.FieldError
-		if !errors.As(err, &got) || got.Field != field {
-			t.Errorf("%q: %v, want an error of %s", text, err, field)
-		}
+		t.Run(text, func(t *testing.T) {
+			_, err := ReadSlices(text)
+			var got *share.FieldError
+			if !errors.As(err, &got) || got.Field != field {
+				t.Errorf("%q: %v, want an error of %s", text, err, field)
+			}
+		})
 	}
 }
 

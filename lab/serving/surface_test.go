@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -30,9 +31,11 @@ func TestSurface(t *testing.T) {
 		{1, 100, 80 * ms}, // half the SMs of the least measured take twice as long
 		{2, 200, 60 * ms}, {2, 600, 28 * ms}, {4, 600, 44 * ms},
 	} {
-		if got := s.latency(c.batch, c.sm); (got - c.want).Abs() > time.Microsecond {
-			t.Errorf("batch %d on %d: %v, want %v", c.batch, c.sm, got, c.want)
-		}
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			if got := s.latency(c.batch, c.sm); (got - c.want).Abs() > time.Microsecond {
+				t.Errorf("batch %d on %d: %v, want %v", c.batch, c.sm, got, c.want)
+			}
+		})
 	}
 	if got := s.largestBatch(600, 28*ms); got != 2 {
 		t.Errorf("the largest batch within 28 ms is %d, want 2", got)

@@ -125,18 +125,20 @@ func TestAccountsAndDeterminism(t *testing.T) {
 		{func() *Input { return called(1, 20) }, calls},
 	} {
 		for _, policy := range c.policies {
-			in := c.in()
-			r := run(t, in, policy)
-			if r.Requests != len(in.Arrivals) || r.Violations > r.Requests || r.Refused > r.Violations || r.Completed+r.Refused > r.Requests ||
-				r.Requests == r.Violations {
-				t.Errorf("%s: %+v of %d", policy, r, len(in.Arrivals))
-			}
-			if r.P50 > r.P95 || r.P95 > r.P99 || r.UsedSeconds > r.GPUSeconds*1.000001 || !(r.Cost > 0) {
-				t.Errorf("%s: %+v", policy, r)
-			}
-			if again := run(t, c.in(), policy); again != r {
-				t.Errorf("%s: %+v, then %+v", policy, r, again)
-			}
+			t.Run(policy, func(t *testing.T) {
+				in := c.in()
+				r := run(t, in, policy)
+				if r.Requests != len(in.Arrivals) || r.Violations > r.Requests || r.Refused > r.Violations || r.Completed+r.Refused > r.Requests ||
+					r.Requests == r.Violations {
+					t.Errorf("%+v of %d", r, len(in.Arrivals))
+				}
+				if r.P50 > r.P95 || r.P95 > r.P99 || r.UsedSeconds > r.GPUSeconds*1.000001 || !(r.Cost > 0) {
+					t.Errorf("%+v", r)
+				}
+				if again := run(t, c.in(), policy); again != r {
+					t.Errorf("%+v, then %+v", r, again)
+				}
+			})
 		}
 	}
 }
@@ -183,11 +185,13 @@ func TestRunRefuses(t *testing.T) {
 		"functions[0].graph":                {migs(func(in *Input) { in.Functions[0].Graph = nil }), "monolithic"},
 		"models":                            {shares(func(*Input) {}), "pamba"},
 	} {
-		_, err := Run(context.Background(), c.in, c.policy)
-		var got *share.FieldError
-		if !errors.As(err, &got) || got.Field != field {
-			t.Errorf("%v, want an error of %s", err, field)
-		}
+		t.Run(field, func(t *testing.T) {
+			_, err := Run(context.Background(), c.in, c.policy)
+			var got *share.FieldError
+			if !errors.As(err, &got) || got.Field != field {
+				t.Errorf("%v, want an error of %s", err, field)
+			}
+		})
 	}
 	if _, err := Run(context.Background(), onGPUs(1, 1, []float64{1}), "magic"); err == nil {
 		t.Error("a policy that nobody knows runs")

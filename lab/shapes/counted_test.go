@@ -13,16 +13,18 @@ func TestRefusalsChangeNothing(t *testing.T) {
 		model func(share.PerMille) model
 		pods  int
 	}{"turns": {turns, 400}, "layout": {layout, 60}} {
-		for family, draw := range Families() {
-			for _, reserve := range []share.PerMille{0, 50} {
-				pods := Draw(draw, c.pods, 9)
-				forgetful := c.model(reserve)
-				forgetful.implies = func(Pod, Pod) bool { return false }
-				if !maps.Equal(fillWith(t, c.model(reserve), pods), fillWith(t, forgetful, pods)) {
-					t.Errorf("%s, %s, reserve %d: placements differ", name, family, reserve)
+		t.Run(name, func(t *testing.T) {
+			for family, draw := range Families() {
+				for _, reserve := range []share.PerMille{0, 50} {
+					pods := Draw(draw, c.pods, 9)
+					forgetful := c.model(reserve)
+					forgetful.implies = func(Pod, Pod) bool { return false }
+					if !maps.Equal(fillWith(t, c.model(reserve), pods), fillWith(t, forgetful, pods)) {
+						t.Errorf("%s, %s, reserve %d: placements differ", name, family, reserve)
+					}
 				}
 			}
-		}
+		})
 	}
 }
 

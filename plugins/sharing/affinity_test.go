@@ -48,13 +48,15 @@ func TestWorkloadReachesTheRanker(t *testing.T) {
 		"its neighbour's":   {newAffine, "batch", "n-1"},
 		"slot packing":      {func(t *testing.T, h *fakeHandle) *Plugin { return newPlugin(t, h, 0) }, "web", "n-1"},
 	} {
-		h := newHandle(newNodeInfo(gpuNode(t, "n", 3), bound, tight))
-		p := c.make(t, h)
-		pod := gpuPod("new", 30, 100, workload(c.key))
-		reserve(t, p, pod, "n")
-		if got := sliceOf(t, p, pod); got != c.want {
-			t.Errorf("%s: on %s, want %s", name, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			h := newHandle(newNodeInfo(gpuNode(t, "n", 3), bound, tight))
+			p := c.make(t, h)
+			pod := gpuPod("new", 30, 100, workload(c.key))
+			reserve(t, p, pod, "n")
+			if got := sliceOf(t, p, pod); got != c.want {
+				t.Errorf("on %s, want %s", got, c.want)
+			}
+		})
 	}
 }
 

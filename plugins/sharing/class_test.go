@@ -27,16 +27,18 @@ func TestClassesStayApart(t *testing.T) {
 		"elastic beside elastic": {loose, looser, share.Elastic},
 		"mps beside mps":         {fixed, gpuPod("other", 20, 100), share.MPS},
 	} {
-		info := newNodeInfo(gpuNode(t, "n1", 1))
-		there := placed(t, test.there, "n1", "n1-0")
-		info.add(there)
-		if got := classOn(t, newPlugin(t, newHandle(info), 0), test.comes); got != test.want {
-			t.Errorf("%s: class %q, want %q", name, got, test.want)
-		}
-		info.remove(there)
-		if classOn(t, newPlugin(t, newHandle(info), 0), test.comes) == "" {
-			t.Errorf("%s: refused on the empty slice", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			info := newNodeInfo(gpuNode(t, "n1", 1))
+			there := placed(t, test.there, "n1", "n1-0")
+			info.add(there)
+			if got := classOn(t, newPlugin(t, newHandle(info), 0), test.comes); got != test.want {
+				t.Errorf("class %q, want %q", got, test.want)
+			}
+			info.remove(there)
+			if classOn(t, newPlugin(t, newHandle(info), 0), test.comes) == "" {
+				t.Errorf("%s: refused on the empty slice", name)
+			}
+		})
 	}
 }
 

@@ -73,8 +73,10 @@ func TestLivesGoesByUID(t *testing.T) {
 	reborn.UID = "uid-reborn"
 	h.knows(reborn)
 	for pod, want := range map[*v1.Pod]bool{known: false, reborn: true, gpuPod("b", 50, 50): false} {
-		if p.isCached(pod) != want {
-			t.Errorf("lives(%s) = %v", pod.UID, !want)
-		}
+		t.Run(string(pod.UID), func(t *testing.T) {
+			if p.isCached(pod) != want {
+				t.Errorf("lives(%s) = %v", pod.UID, !want)
+			}
+		})
 	}
 }

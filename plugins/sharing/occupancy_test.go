@@ -76,10 +76,12 @@ func TestNomineesGoByPriorityThenUID(t *testing.T) {
 	low, high := gpuPod("a", 100, 40, withPriority(1)), gpuPod("b", 100, 100, withPriority(2))
 	twin := gpuPod("c", 100, 40, withPriority(1))
 	for _, order := range [][]*v1.Pod{{low, high, twin}, {twin, high, low}, {high, twin, low}} {
-		got, err := deriveOn(t, p, order...)
-		if err != nil || !slices.Equal(got, []int64{100, 80}) {
-			t.Errorf("requested %v, err %v", got, err)
-		}
+		t.Run(order[0].Name+order[1].Name+order[2].Name, func(t *testing.T) {
+			got, err := deriveOn(t, p, order...)
+			if err != nil || !slices.Equal(got, []int64{100, 80}) {
+				t.Errorf("requested %v, err %v", got, err)
+			}
+		})
 	}
 }
 

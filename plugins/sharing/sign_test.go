@@ -61,18 +61,20 @@ func TestEveryInputChangesTheSignature(t *testing.T) {
 	}
 	seen := map[string]string{}
 	for name, e := range inputs {
-		ask := []edit{limit(kube.ResourceSM, 80), limit(kube.ResourceMemory, 1024), e}
-		one, two := cpuPod("one-"+name, ask...), cpuPod("two-"+name, ask...)
-		kube.Complete(one)
-		kube.Complete(two)
-		signature := sign(t, p, one)
-		if signature != sign(t, p, two) {
-			t.Errorf("%s: equal pods have different signatures", name)
-		}
-		if other, ok := seen[signature]; ok {
-			t.Errorf("%s and %s have the same signature", name, other)
-		}
-		seen[signature] = name
+		t.Run(name, func(t *testing.T) {
+			ask := []edit{limit(kube.ResourceSM, 80), limit(kube.ResourceMemory, 1024), e}
+			one, two := cpuPod("one-"+name, ask...), cpuPod("two-"+name, ask...)
+			kube.Complete(one)
+			kube.Complete(two)
+			signature := sign(t, p, one)
+			if signature != sign(t, p, two) {
+				t.Errorf("%s: equal pods have different signatures", name)
+			}
+			if other, ok := seen[signature]; ok {
+				t.Errorf("%s and %s have the same signature", name, other)
+			}
+			seen[signature] = name
+		})
 	}
 }
 
@@ -130,11 +132,13 @@ func TestPodsThatAreNotSigned(t *testing.T) {
 		"forged":      gpuPod("a", 50, 50, annotation(kube.AnnotationPlacement, "{")),
 		"unreadable":  cpuPod("a", limit(kube.ResourceSM, 50)),
 	} {
-		pod.UID = "uid-a"
-		pod.ResourceVersion = ""
-		if _, status := p.SignPod(t.Context(), pod); status.IsSuccess() {
-			t.Errorf("%s: signed", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			pod.UID = "uid-a"
+			pod.ResourceVersion = ""
+			if _, status := p.SignPod(t.Context(), pod); status.IsSuccess() {
+				t.Errorf("%s: signed", name)
+			}
+		})
 	}
 	// A batch would know no node but the candidates.
 	pod := gpuPod("b", 50, 50)

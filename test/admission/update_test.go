@@ -24,10 +24,12 @@ func (c *cluster) testUpdate(t *testing.T) {
 		`"gshare.dev/workload": "bert"`:  "",
 		`"example.com/note": "x"`:        "",
 	} {
-		_, err := pods.Patch(c.ctx, p.Name, types.MergePatchType, fmt.Appendf(nil, `{"metadata": {"annotations": {%s}}}`, word), metav1.PatchOptions{})
-		if (err == nil) != (wantErr == "") || err != nil && !strings.Contains(err.Error(), wantErr) {
-			t.Errorf("%s: %v, want %q", word, err, wantErr)
-		}
+		t.Run(word, func(t *testing.T) {
+			_, err := pods.Patch(c.ctx, p.Name, types.MergePatchType, fmt.Appendf(nil, `{"metadata": {"annotations": {%s}}}`, word), metav1.PatchOptions{})
+			if (err == nil) != (wantErr == "") || err != nil && !strings.Contains(err.Error(), wantErr) {
+				t.Errorf("%v, want %q", err, wantErr)
+			}
+		})
 	}
 }
 
@@ -39,16 +41,18 @@ func (c *cluster) testDebug(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, root := range map[string]bool{"tools": false, "root": true} {
-		now, err := pods.Get(c.ctx, p.Name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		joins := v1.EphemeralContainer{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: name, Image: "image"}}
-		joins.SecurityContext = &v1.SecurityContext{Privileged: &root}
-		now.Spec.EphemeralContainers = append(now.Spec.EphemeralContainers, joins)
-		_, err = pods.UpdateEphemeralContainers(c.ctx, p.Name, now, metav1.UpdateOptions{})
-		if refused := err != nil && strings.Contains(err.Error(), "securityContext.privileged: a pod"); refused != root || err != nil && !refused {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			now, err := pods.Get(c.ctx, p.Name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			joins := v1.EphemeralContainer{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: name, Image: "image"}}
+			joins.SecurityContext = &v1.SecurityContext{Privileged: &root}
+			now.Spec.EphemeralContainers = append(now.Spec.EphemeralContainers, joins)
+			_, err = pods.UpdateEphemeralContainers(c.ctx, p.Name, now, metav1.UpdateOptions{})
+			if refused := err != nil && strings.Contains(err.Error(), "securityContext.privileged: a pod"); refused != root || err != nil && !refused {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }

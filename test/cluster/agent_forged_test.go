@@ -69,15 +69,17 @@ func testPolicies(ctx context.Context, t *testing.T, a *agents) {
 			return err
 		},
 	} {
-		last := try()
-		err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-			return last != nil && strings.Contains(last.Error(), "ValidatingAdmissionPolicy"), nil
+		t.Run(name, func(t *testing.T) {
+			last := try()
+			err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+				return last != nil && strings.Contains(last.Error(), "ValidatingAdmissionPolicy"), nil
+			})
+			if err != nil {
+				t.Errorf("%v, want a refusal by policy", last)
+			} else {
+				t.Logf("%v", last)
+			}
 		})
-		if err != nil {
-			t.Errorf("%s: %v, want a refusal by policy", name, last)
-		} else {
-			t.Logf("%s: %v", name, last)
-		}
 	}
 }
 

@@ -154,8 +154,10 @@ func TestDoubt(t *testing.T) {
 		"one ticket":  {[]grant.Grant{own, made("b", "g0-0", vgpu("GPU-1", share.MiB))}, "ticket g0-0"},
 		"much memory": {[]grant.Grant{own, made("b", "g0-1", vgpu("GPU-0", 81920*share.MiB))}, "more memory"},
 	} {
-		if got := doubt(c.grants, placed); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := doubt(c.grants, placed); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package install_test
 
 import (
+	"fmt"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -34,9 +35,11 @@ func TestLintFinds(t *testing.T) {
 	for _, rule := range []rbac.PolicyRule{
 		{Verbs: []string{"*"}}, {Resources: []string{"secrets"}}, {Resources: []string{"pods"}, Verbs: []string{"get", "create"}},
 	} {
-		if manifest.ExcessiveRight(rule) == "" {
-			t.Errorf("%v is not too much", rule)
-		}
+		t.Run(fmt.Sprint(rule.Verbs, rule.Resources), func(t *testing.T) {
+			if manifest.ExcessiveRight(rule) == "" {
+				t.Errorf("%v is not too much", rule)
+			}
+		})
 	}
 	for _, o := range build(t, "manifests") {
 		if o.GetKind() != "DaemonSet" {

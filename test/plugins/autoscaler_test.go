@@ -40,14 +40,16 @@ func TestScaleFromZero(t *testing.T) {
 		"more than one GPU":  {pending(50, groupMiB+1, 1, 100), true, false, ""},
 		"nine small vGPUs":   {pending(90, 9*1024, 9, 100), true, false, ""},
 	} {
-		status := stock(t, test.pod, empty)
-		if status.IsSuccess() != test.adds || !strings.Contains(status.Message(), test.why) {
-			t.Errorf("%s: the autoscaler says %v", name, status)
-		}
-		w := newWorld(t, []*v1.Node{node})
-		if fits := judge(t, w.Framework, test.pod, node).IsSuccess() && stock(t, test.pod, node).IsSuccess(); fits != test.fits {
-			t.Errorf("%s: it fits the node that arrives: %v", name, fits)
-		}
+		t.Run(name, func(t *testing.T) {
+			status := stock(t, test.pod, empty)
+			if status.IsSuccess() != test.adds || !strings.Contains(status.Message(), test.why) {
+				t.Errorf("the autoscaler says %v", status)
+			}
+			w := newWorld(t, []*v1.Node{node})
+			if fits := judge(t, w.Framework, test.pod, node).IsSuccess() && stock(t, test.pod, node).IsSuccess(); fits != test.fits {
+				t.Errorf("it fits the node that arrives: %v", fits)
+			}
+		})
 	}
 }
 

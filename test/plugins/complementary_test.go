@@ -48,24 +48,26 @@ func TestComplementaryPackingFollowsWorkloads(t *testing.T) {
 	mate := doing("web", placed(t, gpuPod("mate", 30, 1), "n1", "n1-1"))
 	crowd := doing("batch", placed(t, gpuPod("crowd", 60, 1), "n2", "n2-0"))
 	for workload, want := range map[string]struct{ node, slice string }{"web": {"n1", "n1-1"}, "other": {"n2", "n2-0"}} {
-		w := newWorldOf(t, registry.ComplementaryPacking,
-			[]*v1.Node{gpuNode(t, "n1", 2), gpuNode(t, "n2", 2), gpuNode(t, "n3", 2)}, mate, crowd)
-		pod := doing(workload, gpuPod("new", 30, 1))
-		w.knows(t, pod)
-		state := framework.NewCycleState()
-		if refused := w.filter(t, state, pod); refused.Len() != 0 {
-			t.Fatalf("%s: %d nodes refuse", workload, refused.Len())
-		}
-		node, points := w.best(t, state, pod)
-		if node != want.node || points != 1200*fwk.MaxScore {
-			t.Errorf("%s: node %s with %d points, want %s", workload, node, points, want.node)
-			continue
-		}
-		if status := w.RunReservePluginsReserve(t.Context(), state, pod, node); !status.IsSuccess() {
-			t.Fatal(status)
-		}
-		if got := w.sliceOf(pod.UID); got != want.slice {
-			t.Errorf("%s: on %s, want %s", workload, got, want.slice)
-		}
+		t.Run(workload, func(t *testing.T) {
+			w := newWorldOf(t, registry.ComplementaryPacking,
+				[]*v1.Node{gpuNode(t, "n1", 2), gpuNode(t, "n2", 2), gpuNode(t, "n3", 2)}, mate, crowd)
+			pod := doing(workload, gpuPod("new", 30, 1))
+			w.knows(t, pod)
+			state := framework.NewCycleState()
+			if refused := w.filter(t, state, pod); refused.Len() != 0 {
+				t.Fatalf("%d nodes refuse", refused.Len())
+			}
+			node, points := w.best(t, state, pod)
+			if node != want.node || points != 1200*fwk.MaxScore {
+				t.Errorf("node %s with %d points, want %s", node, points, want.node)
+				return
+			}
+			if status := w.RunReservePluginsReserve(t.Context(), state, pod, node); !status.IsSuccess() {
+				t.Fatal(status)
+			}
+			if got := w.sliceOf(pod.UID); got != want.slice {
+				t.Errorf("on %s, want %s", got, want.slice)
+			}
+		})
 	}
 }

@@ -285,17 +285,19 @@ func TestSliceKinds(t *testing.T) {
 		{"beside the first", "3g.40gb", "MIG-GPU-a-0-0", instance(2, 14)},
 		{"no room beside the small ones", "3g.40gb", "", nil},
 	} {
-		pod := n.schedule(t, asking(strings.ReplaceAll(c.name, " ", "-"), c.kind))
-		if pod == nil || c.nodes == nil {
-			if (pod == nil) != (c.nodes == nil) {
-				t.Errorf("%s: it is placed: %v", c.name, pod != nil)
+		t.Run(c.name, func(t *testing.T) {
+			pod := n.schedule(t, asking(strings.ReplaceAll(c.name, " ", "-"), c.kind))
+			if pod == nil || c.nodes == nil {
+				if (pod == nil) != (c.nodes == nil) {
+					t.Errorf("%s: it is placed: %v", c.name, pod != nil)
+				}
+				return
 			}
-			continue
-		}
-		slices.Sort(c.nodes)
-		uuid, nodes := n.run(t, pod)
-		if diff := cmp.Diff(c.nodes, nodes); diff != "" || uuid != c.uuid {
-			t.Errorf("%s: on %s, want %s; nodes %s", c.name, uuid, c.uuid, diff)
-		}
+			slices.Sort(c.nodes)
+			uuid, nodes := n.run(t, pod)
+			if diff := cmp.Diff(c.nodes, nodes); diff != "" || uuid != c.uuid {
+				t.Errorf("%s: on %s, want %s; nodes %s", c.name, uuid, c.uuid, diff)
+			}
+		})
 	}
 }

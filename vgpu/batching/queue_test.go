@@ -117,11 +117,13 @@ func TestNewRefuses(t *testing.T) {
 		"Latency":  {MaxBatch: 1},
 		"Margin":   {MaxBatch: 1, Latency: tenEach, Margin: -1},
 	} {
-		_, err := New(c)
-		var got *share.FieldError
-		if !errors.As(err, &got) || got.Field != field {
-			t.Errorf("%v, want an error of %s", err, field)
-		}
+		t.Run(field, func(t *testing.T) {
+			_, err := New(c)
+			var got *share.FieldError
+			if !errors.As(err, &got) || got.Field != field {
+				t.Errorf("%v, want an error of %s", err, field)
+			}
+		})
 	}
 }
 

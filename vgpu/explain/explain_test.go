@@ -90,9 +90,11 @@ func TestChanges(t *testing.T) {
 		"no limit": {podOf(share.Share{SMRequest: 400, SMLimit: 900, QuotaRequest: 1000, QuotaLimit: 1000, Memory: gib}, 1),
 			occupied(nodeOf("n", gpu("a", "A100")), 0, "ml", share.MPS, shareOf(300, 1000, gib)), "sm-limit 90>40 @n"},
 	} {
-		if got := text(question(c.pod, c.node).Changes()); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := text(question(c.pod, c.node).Changes()); got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
 	}
 }
 

@@ -27,9 +27,11 @@ func TestGrants(t *testing.T) {
 		"other container": {func(c *PlacedContainer) { c.Name = "b" }, false},
 	}
 	for name, tt := range tests {
-		if got := Satisfies(placement(tt.edit), request); got != tt.want {
-			t.Errorf("%s: granted %v, want %v", name, got, tt.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := Satisfies(placement(tt.edit), request); got != tt.want {
+				t.Errorf("granted %v, want %v", got, tt.want)
+			}
+		})
 	}
 	if Satisfies(Placement{}, request) {
 		t.Error("a placement without containers grants a share")

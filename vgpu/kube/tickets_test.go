@@ -31,15 +31,17 @@ func TestLeast(t *testing.T) {
 		"two devices":    {append(placesOn("a", 2), placesOn("b", 4)...), 6 * 16, 16000, 60000},
 		"beside a whole": {append(placesOn("a", 4), whole), 3 * 16, 88000, 30000},
 	} {
-		inv := Inventory{Slices: test.slices}
-		if err := (Inventory{Slices: withDefaults(test.slices)}).Validate(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		has := NodeResources(inv)
-		vgpu, memory, time := has[ResourceVGPU], has[ResourceMemory], has[ResourceSMTime]
-		if vgpu.Value() != test.tickets || memory.Value() != test.memory || time.Value() != test.time {
-			t.Errorf("%s: %d tickets, %d MiB, %d sm-time", name, vgpu.Value(), memory.Value(), time.Value())
-		}
+		t.Run(name, func(t *testing.T) {
+			inv := Inventory{Slices: test.slices}
+			if err := (Inventory{Slices: withDefaults(test.slices)}).Validate(); err != nil {
+				t.Errorf("%v", err)
+			}
+			has := NodeResources(inv)
+			vgpu, memory, time := has[ResourceVGPU], has[ResourceMemory], has[ResourceSMTime]
+			if vgpu.Value() != test.tickets || memory.Value() != test.memory || time.Value() != test.time {
+				t.Errorf("%d tickets, %d MiB, %d sm-time", vgpu.Value(), memory.Value(), time.Value())
+			}
+		})
 	}
 	if err := (Inventory{Slices: withDefaults([]Slice{{ID: "g", Device: "g", Model: "A100", SMs: 1, MemoryMiB: 1, Room: 1}})}).Validate(); err == nil {
 		t.Error("a whole GPU with a room is valid")

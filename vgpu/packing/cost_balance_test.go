@@ -1,6 +1,7 @@
 package packing
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -34,9 +35,11 @@ func TestStranded(t *testing.T) {
 	for r, want := range map[int]ppmMilli{
 		0: 0, 1: 1, 499: 499, 500: 0, 700: 200, 999: 499, 1000: 0,
 	} {
-		if got := d.stranded[r]; got != want*ppmMilli(one) {
-			t.Errorf("W(%d) = %d, want %d millionths of %d", r, got, one, want)
-		}
+		t.Run(fmt.Sprint(r), func(t *testing.T) {
+			if got := d.stranded[r]; got != want*ppmMilli(one) {
+				t.Errorf("W(%d) = %d, want %d millionths of %d", r, got, one, want)
+			}
+		})
 	}
 }
 
@@ -71,11 +74,13 @@ func TestCPUShortage(t *testing.T) {
 		t.Fatalf("ρ = %d, want 8 CPUs a GPU", d.cpuRatio)
 	}
 	for cpu, want := range map[MilliCPU]ppmMilli{64000: 0, 16000: 0, 12000: 500, 8000: 1000, 0: 2000, -5000: 2000} {
-		var v view
-		d.viewOf(used(cpu, 0, 0), &v, nil)
-		if got := d.cpuShortage(&v); got != want*ppmMilli(one) {
-			t.Errorf("S with two free GPUs and %d milli-CPU = %d, want %d milli-GPU", cpu, got, want)
-		}
+		t.Run(fmt.Sprint(cpu), func(t *testing.T) {
+			var v view
+			d.viewOf(used(cpu, 0, 0), &v, nil)
+			if got := d.cpuShortage(&v); got != want*ppmMilli(one) {
+				t.Errorf("S with two free GPUs and %d milli-CPU = %d, want %d milli-GPU", cpu, got, want)
+			}
+		})
 	}
 }
 

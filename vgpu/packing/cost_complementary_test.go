@@ -1,6 +1,7 @@
 package packing
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -67,14 +68,16 @@ func TestComplementaryLeavesTheLeast(t *testing.T) {
 		{Complementary{Alpha: 400, Beta: 600}, 1, 320_000 + 60_000},
 		{Complementary{Beta: 1000}, 1, 100_000},
 	} {
-		plan, _, refusal := complementary(c.weights).Place(n, pod)
-		if refusal != Admitted || plan[0][0].Slice != c.want {
-			t.Errorf("%+v: %v, %q, want slice %d", c.weights, plan, refusal, c.want)
-			continue
-		}
-		if got := c.weights.unusedAfter(n, pod, []Choice{{Pick: plan[0][0]}}); got != c.wantScore {
-			t.Errorf("%+v: score %d, want %d", c.weights, got, c.wantScore)
-		}
+		t.Run(fmt.Sprint(c.weights), func(t *testing.T) {
+			plan, _, refusal := complementary(c.weights).Place(n, pod)
+			if refusal != Admitted || plan[0][0].Slice != c.want {
+				t.Errorf("%+v: %v, %q, want slice %d", c.weights, plan, refusal, c.want)
+				return
+			}
+			if got := c.weights.unusedAfter(n, pod, []Choice{{Pick: plan[0][0]}}); got != c.wantScore {
+				t.Errorf("%+v: score %d, want %d", c.weights, got, c.wantScore)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package packing
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -65,16 +66,18 @@ func TestDemandWithoutCapacity(t *testing.T) {
 	m.Add(Shape{VGPUs: 2, Milli: 500, CPU: 4000, Models: "H200,X1"}, 3)
 	m.Add(Shape{VGPUs: 0, CPU: 4000}, 3)
 	for _, c := range []Capacity{{}, {GPU: 1000, Models: map[string]MilliGPU{"A100": 1000}}} {
-		d := NewDemand(&m, c)
-		for model, p := range d.scarcity {
-			if p != 0 && model != "A100" {
-				t.Errorf("scarcity %d on %s", p, model)
+		t.Run(fmt.Sprint(c.GPU), func(t *testing.T) {
+			d := NewDemand(&m, c)
+			for model, p := range d.scarcity {
+				if p != 0 && model != "A100" {
+					t.Errorf("scarcity %d on %s", p, model)
+				}
 			}
-		}
-		packer := Packer{Rules: NewRules(Slots), Ranker: Balance{Terms: AllTerms, Demand: d}}
-		if _, _, refusal := packer.Place(gpuNode("n", 2), wide(2, fixed(100, 100))); refusal != Admitted {
-			t.Error(refusal)
-		}
+			packer := Packer{Rules: NewRules(Slots), Ranker: Balance{Terms: AllTerms, Demand: d}}
+			if _, _, refusal := packer.Place(gpuNode("n", 2), wide(2, fixed(100, 100))); refusal != Admitted {
+				t.Error(refusal)
+			}
+		})
 	}
 }
 

@@ -83,21 +83,23 @@ func TestTypicalShapes(t *testing.T) {
 		"38 of 40 equal ones":                {&even, 38, one / 38},
 		"64 of very many, the most frequent": {&many, maxTypical, 30 * one / (10*(30+29+28+27+26+25) + 4*24)},
 	} {
-		got := c.mix.typical()
-		if len(got) != c.want {
-			t.Errorf("%s: %d typical shapes, want %d", name, len(got), c.want)
-			continue
-		}
-		var sum ppm
-		for i, s := range got {
-			sum += s.weight
-			if i > 0 && s.weight > got[i-1].weight {
-				t.Errorf("%s: shape %d is more popular than the one before", name, i)
+		t.Run(name, func(t *testing.T) {
+			got := c.mix.typical()
+			if len(got) != c.want {
+				t.Errorf("%d typical shapes, want %d", len(got), c.want)
+				return
 			}
-		}
-		if len(got) > 0 && (got[0].weight != c.wantWeight || sum > one || sum < one-ppm(len(got))) {
-			t.Errorf("%s: first weight %d, want %d; together %d", name, got[0].weight, c.wantWeight, sum)
-		}
+			var sum ppm
+			for i, s := range got {
+				sum += s.weight
+				if i > 0 && s.weight > got[i-1].weight {
+					t.Errorf("shape %d is more popular than the one before", i)
+				}
+			}
+			if len(got) > 0 && (got[0].weight != c.wantWeight || sum > one || sum < one-ppm(len(got))) {
+				t.Errorf("first weight %d, want %d; together %d", got[0].weight, c.wantWeight, sum)
+			}
+		})
 	}
 }
 

@@ -22,9 +22,11 @@ func TestRankOrdersByCostThenTie(t *testing.T) {
 	for _, c := range []struct{ a, b part }{
 		{part{3, tieMax}, part{3, tieMax + 1}}, {part{3, tieMax}, part{3, math.MaxInt64}}, {part{3, 0}, part{3, -1}}, {part{costMax, 0}, part{costMax + 1, 0}},
 	} {
-		if rankOf(c.a.cost, c.a.tie) != rankOf(c.b.cost, c.b.tie) {
-			t.Errorf("%v and %v rank differently", c.a, c.b)
-		}
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			if rankOf(c.a.cost, c.a.tie) != rankOf(c.b.cost, c.b.tie) {
+				t.Errorf("%v and %v rank differently", c.a, c.b)
+			}
+		})
 	}
 	if worst := rankOf(math.MaxInt64, math.MaxInt64); worst == math.MaxInt64 {
 		t.Errorf("the worst rank is %d, which leaves no room below it for nodes that refuse", worst)
@@ -43,9 +45,11 @@ func TestRanksOfExtremesStayInOrder(t *testing.T) {
 	c := Capacity{GPU: 100_000_000, FreeGPU: 1, CPU: 1 << 40, FreeCPU: 1 << 39, Models: map[string]MilliGPU{"rare": 16_000, "common": 99_984_000}}
 	d := NewDemand(&m, c)
 	for model, want := range map[string]ppm{"rare": maxScarcity, "common": 0} {
-		if d.scarcity[model] != want {
-			t.Errorf("press(%s) = %d, want %d", model, d.scarcity[model], want)
-		}
+		t.Run(model, func(t *testing.T) {
+			if d.scarcity[model] != want {
+				t.Errorf("press(%s) = %d, want %d", model, d.scarcity[model], want)
+			}
+		})
 	}
 	packer := Packer{Rules: NewRules(Slots), Ranker: Balance{Terms: AllTerms, Demand: d}}
 	var ranks []Rank

@@ -122,9 +122,11 @@ func TestAssignmentFigures(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	for slo, want := range map[time.Duration]int{189 * ms: 0, 190 * ms: 1, 279 * ms: 1, 280 * ms: 2, 700 * ms: 6} {
-		if got := a.Outstanding(slo); got != want {
-			t.Errorf("%d requests within %v, want %d", got, slo, want)
-		}
+		t.Run(fmt.Sprint(slo), func(t *testing.T) {
+			if got := a.Outstanding(slo); got != want {
+				t.Errorf("%d requests within %v, want %d", got, slo, want)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -59,11 +60,13 @@ func TestMigrations(t *testing.T) {
 func TestMigrationUtilisation(t *testing.T) {
 	p := running(t, 1, chain(50, 50), free(small, small), Demand{SLO: time.Second, Rate: 15})
 	for rate, want := range map[float64]share.PerMille{0: 0, 5: 250, 20: 1000} {
-		p.Demand.Rate = rate
-		got, err := Migrations([]RunningInstance{p}, free(medium))
-		if err != nil || len(got) != 1 || got[0].Utilisation != want {
-			t.Errorf("%v requests/s: %+v (%v), want %d per mille", rate, got, err, want)
-		}
+		t.Run(fmt.Sprint(rate), func(t *testing.T) {
+			p.Demand.Rate = rate
+			got, err := Migrations([]RunningInstance{p}, free(medium))
+			if err != nil || len(got) != 1 || got[0].Utilisation != want {
+				t.Errorf("%v requests/s: %+v (%v), want %d per mille", rate, got, err, want)
+			}
+		})
 	}
 }
 
@@ -109,11 +112,13 @@ func TestPhases(t *testing.T) {
 		"fails while draining": {[]seen{{ready: true, outstanding: 2}, {failed: true, outstanding: 1}, {failed: true}}, []Phase{Draining, Draining, Retired}},
 		"retired is the end":   {[]seen{{ready: true}, {outstanding: 5}}, []Phase{Retired, Retired}},
 	} {
-		phase := Starting
-		for i, s := range c.seen {
-			if phase = phase.Next(s.ready, s.failed, s.outstanding); phase != c.want[i] {
-				t.Errorf("%s: step %d is %s, want %s", name, i, phase, c.want[i])
+		t.Run(name, func(t *testing.T) {
+			phase := Starting
+			for i, s := range c.seen {
+				if phase = phase.Next(s.ready, s.failed, s.outstanding); phase != c.want[i] {
+					t.Errorf("step %d is %s, want %s", i, phase, c.want[i])
+				}
 			}
-		}
+		})
 	}
 }

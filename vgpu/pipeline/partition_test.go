@@ -60,9 +60,11 @@ func TestVariation(t *testing.T) {
 		{nil, 0},
 		{[]time.Duration{0, 0}, 0},
 	} {
-		if got := Variation(c.times); got != c.want {
-			t.Errorf("CV of %v is %v, want %v", c.times, got, c.want)
-		}
+		t.Run(fmt.Sprint(c.times), func(t *testing.T) {
+			if got := Variation(c.times); got != c.want {
+				t.Errorf("CV of %v is %v, want %v", c.times, got, c.want)
+			}
+		})
 	}
 }
 

@@ -84,11 +84,13 @@ func TestExpectedAim(t *testing.T) {
 func TestExpectedRefuses(t *testing.T) {
 	in := randomInput(rand.New(rand.NewPCG(1, 6)), 1, coarse())
 	for field, aim := range map[string]Objective{"cardSecond": {-1, 0.01}, "late": {0, math.NaN()}} {
-		_, err := Expected(in, aim)
-		var got *share.FieldError
-		if !errors.As(err, &got) || got.Field != field {
-			t.Errorf("%v, want an error of %s", err, field)
-		}
+		t.Run(field, func(t *testing.T) {
+			_, err := Expected(in, aim)
+			var got *share.FieldError
+			if !errors.As(err, &got) || got.Field != field {
+				t.Errorf("%v, want an error of %s", err, field)
+			}
+		})
 	}
 }
 

@@ -19,9 +19,11 @@ func TestBill(t *testing.T) {
 		"less than a ns off": {1000, 1.0000000001, 1},
 		"seconds":            {1000, 0.02, 1},
 	} {
-		if got := c.quantum.roundUp(c.takes); got < c.bills-1e-12 || got > c.bills+1e-12 {
-			t.Errorf("%s: %v bills %v, want %v", name, c.takes, got, c.bills)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := c.quantum.roundUp(c.takes); got < c.bills-1e-12 || got > c.bills+1e-12 {
+				t.Errorf("%v bills %v, want %v", c.takes, got, c.bills)
+			}
+		})
 	}
 }
 
@@ -34,8 +36,10 @@ func TestRates(t *testing.T) {
 		"24 GB of a GPU":     {b.GPUMemory.rate(24), 816_000},
 		"a tenth of a slice": {b.Slice.rate(500, 200), 30_000},
 	} {
-		if c.got < c.want*(1-1e-12) || c.got > c.want*(1+1e-12) {
-			t.Errorf("%s: %v nano-units a second, want %v", name, c.got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if c.got < c.want*(1-1e-12) || c.got > c.want*(1+1e-12) {
+				t.Errorf("%v nano-units a second, want %v", c.got, c.want)
+			}
+		})
 	}
 }

@@ -2,6 +2,7 @@ package profile
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -26,10 +27,12 @@ func TestWorstCase(t *testing.T) {
 		"the whole card": {24, Linear{Slope: 1.2}, 0.010, 0.010},
 		"one GB":         {1, Linear{Slope: 1}, 0.240, 0.240}, // ceil(5)*23*2 + 10
 	} {
-		g.Tail = c.tail
-		if got := g.Latency(1, c.gb); !near(got.Mean, c.mean) || !near(got.P99, c.p99) {
-			t.Errorf("%s: %+v, want %v and %v", name, got, c.mean, c.p99)
-		}
+		t.Run(name, func(t *testing.T) {
+			g.Tail = c.tail
+			if got := g.Latency(1, c.gb); !near(got.Mean, c.mean) || !near(got.P99, c.p99) {
+				t.Errorf("%+v, want %v and %v", got, c.mean, c.p99)
+			}
+		})
 	}
 }
 
@@ -137,10 +140,12 @@ func TestPointValidate(t *testing.T) {
 		return Point{Model: "m", Resource: Resource{CPU: 1000}, Batch: 1, Mean: time.Millisecond}
 	}
 	for _, resource := range []Resource{{CPU: 1}, {SM: 1, Quota: 1000}, {Slice: "1g.10gb"}} {
-		p := good()
-		if p.Resource = resource; p.Validate() != nil {
-			t.Errorf("%+v: %v", resource, p.Validate())
-		}
+		t.Run(fmt.Sprint(resource), func(t *testing.T) {
+			p := good()
+			if p.Resource = resource; p.Validate() != nil {
+				t.Errorf("%+v: %v", resource, p.Validate())
+			}
+		})
 	}
 	for name, spoil := range map[string]func(*Point){
 		"resource: names 0":  func(p *Point) { p.Resource = Resource{} },
@@ -155,11 +160,13 @@ func TestPointValidate(t *testing.T) {
 		"stage":              func(p *Point) { p.Stage = -1 },
 		"p95, p99, load":     func(p *Point) { p.P99 = -1 },
 	} {
-		p := good()
-		spoil(&p)
-		if err := p.Validate(); err == nil || !strings.HasPrefix(err.Error(), name) {
-			t.Errorf("%v, want %s", err, name)
-		}
+		t.Run(name, func(t *testing.T) {
+			p := good()
+			spoil(&p)
+			if err := p.Validate(); err == nil || !strings.HasPrefix(err.Error(), name) {
+				t.Errorf("%v, want %s", err, name)
+			}
+		})
 	}
 }
 
@@ -198,9 +205,11 @@ func TestQuantile(t *testing.T) {
 		}
 	}
 	for late, count := range over {
-		if got := float64(count) / n; got < 0.8*late || got > 1.2*late {
-			t.Errorf("%v exceed the quantile of %v", got, late)
-		}
+		t.Run(fmt.Sprint(late), func(t *testing.T) {
+			if got := float64(count) / n; got < 0.8*late || got > 1.2*late {
+				t.Errorf("%v exceed the quantile of %v", got, late)
+			}
+		})
 	}
 	if got := (Latency{1, 1}).Quantile(0.001); got != 1 || len(over) != 2 {
 		t.Errorf("%v, %v", got, over)

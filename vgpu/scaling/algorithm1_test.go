@@ -24,9 +24,11 @@ func TestScaleDown(t *testing.T) {
 		"load above the throughput":   {1, []Rate{1}, 0},
 		"empty":                       {-10, nil, 0},
 	} {
-		if got := ScaleDown(c.gap, c.queue); got != c.want {
-			t.Errorf("%s: %d go, want %d", name, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := ScaleDown(c.gap, c.queue); got != c.want {
+				t.Errorf("%d go, want %d", got, c.want)
+			}
+		})
 	}
 }
 

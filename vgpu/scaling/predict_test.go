@@ -34,9 +34,11 @@ func TestPredictors(t *testing.T) {
 		"filtered step":          {Kalman, step, 98, 100},
 		"filtered, one sample":   {Kalman, []Rate{7}, 7, 7},
 	} {
-		if got := c.predict(c.samples); got < c.low || got > c.high {
-			t.Errorf("%s: %v, want %v to %v", name, got, c.low, c.high)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := c.predict(c.samples); got < c.low || got > c.high {
+				t.Errorf("%v, want %v to %v", got, c.low, c.high)
+			}
+		})
 	}
 }
 

@@ -33,21 +33,23 @@ func TestFaSTRamp(t *testing.T) {
 		"eager": {Policy{Min: 1, Window: 3 * time.Second, Out: 1, In: 2}, 4, 60, 0.02},
 		"lazy":  {Policy{Min: 1}, 3, 10, 0.05},
 	} {
-		s, state, now := newScaler(t, c.policy, within(t, 200)...), State{}, time.Duration(0)
-		most, decided, unserved, requests := 0, 0, Rate(0), Rate(0)
-		for _, load := range ramp() {
-			now += time.Second
-			unserved, requests = unserved+max(0, load-hotOf(state)), requests+load
-			decisions, next, err := s.Decide(now, load, state)
-			if err != nil {
-				t.Fatal(err)
+		t.Run(name, func(t *testing.T) {
+			s, state, now := newScaler(t, c.policy, within(t, 200)...), State{}, time.Duration(0)
+			most, decided, unserved, requests := 0, 0, Rate(0), Rate(0)
+			for _, load := range ramp() {
+				now += time.Second
+				unserved, requests = unserved+max(0, load-hotOf(state)), requests+load
+				decisions, next, err := s.Decide(now, load, state)
+				if err != nil {
+					t.Fatal(err)
+				}
+				state, decided = next, decided+len(decisions)
+				most = max(most, len(state.hotInstances()))
 			}
-			state, decided = next, decided+len(decisions)
-			most = max(most, len(state.hotInstances()))
-		}
-		t.Logf("%s: at most %d hot, %d at the end, %d decisions, %.1f %% above the throughput", name, most, len(state.hotInstances()), decided, 100*unserved/requests)
-		if most != c.most || len(state.hotInstances()) != 1 || decided > c.decisions || unserved > c.unservedMax*requests {
-			t.Errorf("%s: at most %d hot, %d at the end, %d decisions, %.3f above the throughput; want %+v", name, most, len(state.hotInstances()), decided, unserved/requests, c)
-		}
+			t.Logf("at most %d hot, %d at the end, %d decisions, %.1f %% above the throughput", most, len(state.hotInstances()), decided, 100*unserved/requests)
+			if most != c.most || len(state.hotInstances()) != 1 || decided > c.decisions || unserved > c.unservedMax*requests {
+				t.Errorf("at most %d hot, %d at the end, %d decisions, %.3f above the throughput; want %+v", most, len(state.hotInstances()), decided, unserved/requests, c)
+			}
+		})
 	}
 }

@@ -52,11 +52,13 @@ func TestDecideRefuses(t *testing.T) {
 		"from the future":     {1, State{LastID: 1, Instances: []Instance{{ID: 1, Configuration: size, Since: time.Hour}}}, "since"},
 		"no share whatsoever": {1, State{LastID: 1, Instances: []Instance{{ID: 1}}}, "sm"},
 	} {
-		decisions, _, err := newScaler(t, Policy{}, size).Decide(time.Minute, c.load, c.state)
-		if len(decisions) > 0 {
-			t.Errorf("%s: %v", name, decisions)
-		}
-		wantField(t, c.field, err)
+		t.Run(name, func(t *testing.T) {
+			decisions, _, err := newScaler(t, Policy{}, size).Decide(time.Minute, c.load, c.state)
+			if len(decisions) > 0 {
+				t.Errorf("%v", decisions)
+			}
+			wantField(t, c.field, err)
+		})
 	}
 }
 

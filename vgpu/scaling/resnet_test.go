@@ -2,6 +2,7 @@ package scaling
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -68,13 +69,15 @@ func TestMostEfficientResNet(t *testing.T) {
 		200:   {120, 400, 35.1, 731.25},
 		400:   {60, 400, 25.0, 1041.67},
 	} {
-		got, err := MostEfficient(within(t, p95))
-		if err != nil || got.Share.SMRequest != want.sm || got.Share.QuotaRequest != want.quota || got.Throughput != want.throughput {
-			t.Errorf("p95 <= %d ms: %+v, %v, want %+v", p95, got, err, want)
-		}
-		if d := got.PerResource() - want.perResource; d < -0.01 || d > 0.01 {
-			t.Errorf("p95 <= %d ms: %.2f per resource, want %.2f", p95, got.PerResource(), want.perResource)
-		}
+		t.Run(fmt.Sprint(p95), func(t *testing.T) {
+			got, err := MostEfficient(within(t, p95))
+			if err != nil || got.Share.SMRequest != want.sm || got.Share.QuotaRequest != want.quota || got.Throughput != want.throughput {
+				t.Errorf("p95 <= %d ms: %+v, %v, want %+v", p95, got, err, want)
+			}
+			if d := got.PerResource() - want.perResource; d < -0.01 || d > 0.01 {
+				t.Errorf("p95 <= %d ms: %.2f per resource, want %.2f", p95, got.PerResource(), want.perResource)
+			}
+		})
 	}
 }
 
@@ -102,23 +105,25 @@ func TestScaleUpResNet(t *testing.T) {
 		"exactly two":              {200, 2 * 35.1, LeastArea, map[size]int{{120, 400}: 2}, 96_000},
 		"exactly one of the sizes": {200, 35.1 + 19.9, LeastArea, map[size]int{{120, 400}: 2}, 96_000},
 	} {
-		added, err := ScaleUp(c.gap, within(t, c.p95), c.residual, 100)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, area := map[size]int{}, share.Area(0)
-		for _, a := range added {
-			got[size{a.Share.SMRequest, a.Share.QuotaRequest}]++
-			area += a.Share.RequestArea()
-		}
-		for s, n := range c.want {
-			if got[s] != n || len(got) != len(c.want) || area != c.area {
-				t.Errorf("%s: %v of area %d, want %v of %d", name, got, area, c.want, c.area)
+		t.Run(name, func(t *testing.T) {
+			added, err := ScaleUp(c.gap, within(t, c.p95), c.residual, 100)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		if len(c.want) == 0 && len(added) > 0 {
-			t.Errorf("%s: %v, want nothing", name, added)
-		}
+			got, area := map[size]int{}, share.Area(0)
+			for _, a := range added {
+				got[size{a.Share.SMRequest, a.Share.QuotaRequest}]++
+				area += a.Share.RequestArea()
+			}
+			for s, n := range c.want {
+				if got[s] != n || len(got) != len(c.want) || area != c.area {
+					t.Errorf("%v of area %d, want %v of %d", got, area, c.want, c.area)
+				}
+			}
+			if len(c.want) == 0 && len(added) > 0 {
+				t.Errorf("%v, want nothing", added)
+			}
+		})
 	}
 }
 
@@ -136,9 +141,11 @@ func TestResidualResNet(t *testing.T) {
 		"printed wants more":  {LeastThroughput, 13.5, 24_000, 18.3}, // F4
 		"least area, no more": {LeastArea, 13.5, 12_000, 13.5},
 	} {
-		if got := c.residual(c.rest, all); got.Share.RequestArea() != c.area || got.Throughput != c.t {
-			t.Errorf("%s: %v at %v, want area %d at %v", name, got.Share, got.Throughput, c.area, c.t)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := c.residual(c.rest, all); got.Share.RequestArea() != c.area || got.Throughput != c.t {
+				t.Errorf("%v at %v, want area %d at %v", got.Share, got.Throughput, c.area, c.t)
+			}
+		})
 	}
 }
 
@@ -155,15 +162,17 @@ func TestChoicesRefuses(t *testing.T) {
 		"unservable":  func(s *SLO, p []profile.Point) []profile.Point { s.Latency = 139 * time.Millisecond; return p },
 		"unservable ": func(s *SLO, p []profile.Point) []profile.Point { s.Latency, s.Headroom = 200e6, 301; return p },
 	} {
-		slo := good
-		_, err := func() ([]Configuration, error) { points := broken(&slo, resnet()); return slo.Choices(points) }()
-		if field[0] == 'u' {
-			if !errors.Is(err, ErrUnservable) {
-				t.Errorf("%+v: %v, want it unservable", slo, err)
+		t.Run(field, func(t *testing.T) {
+			slo := good
+			_, err := func() ([]Configuration, error) { points := broken(&slo, resnet()); return slo.Choices(points) }()
+			if field[0] == 'u' {
+				if !errors.Is(err, ErrUnservable) {
+					t.Errorf("%+v: %v, want it unservable", slo, err)
+				}
+				field = "latency"
 			}
-			field = "latency"
-		}
-		wantField(t, field, err)
+			wantField(t, field, err)
+		})
 	}
 }
 

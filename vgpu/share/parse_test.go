@@ -102,9 +102,11 @@ func TestNewContainerRefuses(t *testing.T) {
 
 func TestParsePercent(t *testing.T) {
 	for text, want := range map[string]int64{"0": 0, "48": 48, "-3": -3} {
-		if got, err := ParsePercent(FieldSMLimit, text); err != nil || *got != want {
-			t.Errorf("ParsePercent(%q) = %v, %v, want %d", text, got, err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			if got, err := ParsePercent(FieldSMLimit, text); err != nil || *got != want {
+				t.Errorf("ParsePercent(%q) = %v, %v, want %d", text, got, err, want)
+			}
+		})
 	}
 	if got, err := ParsePercent(FieldSMLimit, ""); got != nil || err != nil {
 		t.Errorf("an empty text gives %v, %v, want not written", got, err)

@@ -53,10 +53,12 @@ func TestInteresting(t *testing.T) {
 	twin.Index = 9
 	gpus := []Slice{gpu(), plain, twin, busy(), gpu(of("a", 10, 100, 1), of("b", 10, 50, 1))}
 	for n, want := range [][]Slice{{}, {busy()}, {busy(), gpus[4]}, {busy(), gpus[4], plain}, {busy(), gpus[4], plain, twin}, {busy(), gpus[4], plain, twin}} {
-		got := Interesting(gpus, n)
-		if len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want) {
-			t.Errorf("Interesting(%d) = %+v, want %+v", n, got, want)
-		}
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			got := Interesting(gpus, n)
+			if len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want) {
+				t.Errorf("Interesting(%d) = %+v, want %+v", n, got, want)
+			}
+		})
 	}
 	if got := Interesting(nil, -1); len(got) != 0 {
 		t.Errorf("of nothing, %v is interesting", got)

@@ -24,12 +24,14 @@ func TestRead(t *testing.T) {
 		"minutes": {"HashOwner,HashFunction,Trigger,1,2\no,f,http,0,1\no,g,http,5,5\n",
 			[]Series{{"g", time.Minute, []float64{5, 5}}, {"f", time.Minute, []float64{0, 1}}}},
 	} {
-		got, err := Read(c.text)
-		if err != nil || !slices.EqualFunc(got, c.want, func(a, b Series) bool {
-			return a.Name == b.Name && a.Step == b.Step && slices.Equal(a.Counts, b.Counts)
-		}) {
-			t.Errorf("%s: %v, %v; want %v", name, got, err, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			got, err := Read(c.text)
+			if err != nil || !slices.EqualFunc(got, c.want, func(a, b Series) bool {
+				return a.Name == b.Name && a.Step == b.Step && slices.Equal(a.Counts, b.Counts)
+			}) {
+				t.Errorf("%v, %v; want %v", got, err, c.want)
+			}
+		})
 	}
 }
 
@@ -51,11 +53,13 @@ func TestReadRefuses(t *testing.T) {
 		"HashFunction,Trigger\nf,http\n":                         "line 1",
 		"app,func,end_timestamp,duration\na,f\n":                 "csv",
 	} {
-		_, err := Read(text)
-		var got *share.FieldError
-		if !errors.As(err, &got) || got.Field != field {
-			t.Errorf("%q: %v, want an error of %s", text, err, field)
-		}
+		t.Run(text, func(t *testing.T) {
+			_, err := Read(text)
+			var got *share.FieldError
+			if !errors.As(err, &got) || got.Field != field {
+				t.Errorf("%q: %v, want an error of %s", text, err, field)
+			}
+		})
 	}
 }
 
@@ -114,11 +118,13 @@ func TestSourceRefuses(t *testing.T) {
 		"shift": {Series: &Series{Step: time.Second, Counts: []float64{1}}, Scale: 1, Shift: -1},
 		"step":  {Series: &Series{Counts: []float64{1}}, Scale: 1},
 	} {
-		err := s.Validate()
-		var got *share.FieldError
-		if !errors.As(err, &got) || got.Field != field {
-			t.Errorf("%v, want an error of %s", err, field)
-		}
+		t.Run(field, func(t *testing.T) {
+			err := s.Validate()
+			var got *share.FieldError
+			if !errors.As(err, &got) || got.Field != field {
+				t.Errorf("%v, want an error of %s", err, field)
+			}
+		})
 	}
 }
 

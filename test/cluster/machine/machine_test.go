@@ -65,9 +65,11 @@ func TestApart(t *testing.T) {
 		"our folder": {"test -e " + m.DataDir() + "/etc && echo yes", "yes"},
 	}
 	for name, c := range cases {
-		if got := run(t, m, c.script); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := run(t, m, c.script); got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
 	}
 	written := []string{"/etc/gshare-machine", "/var/lib/gshare-machine", "/run/gshare-machine"}
 	for _, path := range written {

@@ -58,18 +58,20 @@ func TestReasonsWithPercent(t *testing.T) {
 	}
 	i := 0
 	for reason, bad := range reasons {
-		i++
-		pod := rawPod(fmt.Sprintf("percent-%d", i), good, bad)
-		l.addPods(pod)
-		l.waitRefused(pod.Name)
-		uid := l.pod(pod.Name).UID
-		l.waitEvent(uid, "FailedScheduling", reason)
-		for _, e := range l.events(l.ctx, uid) {
-			if strings.Contains(e.Note, "%!") {
-				t.Errorf("the event is garbled: %s", e.Note)
+		t.Run(reason, func(t *testing.T) {
+			i++
+			pod := rawPod(fmt.Sprintf("percent-%d", i), good, bad)
+			l.addPods(pod)
+			l.waitRefused(pod.Name)
+			uid := l.pod(pod.Name).UID
+			l.waitEvent(uid, "FailedScheduling", reason)
+			for _, e := range l.events(l.ctx, uid) {
+				if strings.Contains(e.Note, "%!") {
+					t.Errorf("the event is garbled: %s", e.Note)
+				}
 			}
-		}
-		l.deletePod(pod.Name)
+			l.deletePod(pod.Name)
+		})
 	}
 	l.finish()
 }
@@ -92,11 +94,13 @@ func TestNonsenseThatTheAPIServerRefuses(t *testing.T) {
 	}
 	l := newLab(t)
 	for _, c := range cases {
-		pod := rawPod(c.name, c.options...)
-		_, err := l.client.CoreV1().Pods(pod.Namespace).Create(l.ctx, pod, metav1.CreateOptions{})
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: the API server answers %v, want %q", c.name, err, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			pod := rawPod(c.name, c.options...)
+			_, err := l.client.CoreV1().Pods(pod.Namespace).Create(l.ctx, pod, metav1.CreateOptions{})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: the API server answers %v, want %q", c.name, err, c.want)
+			}
+		})
 	}
 	l.finish()
 }

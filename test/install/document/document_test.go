@@ -33,17 +33,19 @@ func TestCommandsOfABlock(t *testing.T) {
 		"inline, words": {"inline", "gshare/mem: 1", "", ""},
 		"objects":       {"yaml", "make: x", "", ""},
 	} {
-		commands, err := Block{"a.md", test.language, test.text}.commands()
-		var got []string
-		for _, c := range commands {
-			got = append(got, strings.Join(c.Words, " "))
-		}
-		if (err == nil) != (test.wantErr == "") || err != nil && !strings.Contains(err.Error(), test.wantErr) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if strings.Join(got, "|") != test.want {
-			t.Errorf("%s: %q", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			commands, err := Block{"a.md", test.language, test.text}.commands()
+			var got []string
+			for _, c := range commands {
+				got = append(got, strings.Join(c.Words, " "))
+			}
+			if (err == nil) != (test.wantErr == "") || err != nil && !strings.Contains(err.Error(), test.wantErr) {
+				t.Errorf("%v", err)
+			}
+			if strings.Join(got, "|") != test.want {
+				t.Errorf("%q", got)
+			}
+		})
 	}
 }
 
@@ -62,16 +64,18 @@ func TestTry(t *testing.T) {
 		"group make":         "",
 		"group mke":          "has no command mke",
 	} {
-		root := &cobra.Command{Use: "program"}
-		list := &cobra.Command{Use: "list", Args: cobra.NoArgs, Run: func(*cobra.Command, []string) { t.Error("run") }}
-		list.Flags().Bool("all", false, "")
-		list.Flags().StringP("name", "n", "", "")
-		group := &cobra.Command{Use: "group"}
-		group.AddCommand(&cobra.Command{Use: "make", Run: func(*cobra.Command, []string) { t.Error("run") }})
-		root.AddCommand(list, group)
-		err := Command{Words: strings.Fields("program " + words)}.Check(root)
-		if (err == nil) != (wantErr == "") || err != nil && !strings.Contains(err.Error(), wantErr) {
-			t.Errorf("%s: %v, want %q", words, err, wantErr)
-		}
+		t.Run(words, func(t *testing.T) {
+			root := &cobra.Command{Use: "program"}
+			list := &cobra.Command{Use: "list", Args: cobra.NoArgs, Run: func(*cobra.Command, []string) { t.Error("run") }}
+			list.Flags().Bool("all", false, "")
+			list.Flags().StringP("name", "n", "", "")
+			group := &cobra.Command{Use: "group"}
+			group.AddCommand(&cobra.Command{Use: "make", Run: func(*cobra.Command, []string) { t.Error("run") }})
+			root.AddCommand(list, group)
+			err := Command{Words: strings.Fields("program " + words)}.Check(root)
+			if (err == nil) != (wantErr == "") || err != nil && !strings.Contains(err.Error(), wantErr) {
+				t.Errorf("%v, want %q", err, wantErr)
+			}
+		})
 	}
 }

@@ -279,14 +279,16 @@ func TestHTTP(t *testing.T) {
 	server := httptest.NewServer(r.Handler())
 	defer server.Close()
 	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/other": 404} {
-		response, err := http.Get(server.URL + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		if response.StatusCode != want {
-			t.Errorf("%s: %s", path, response.Status)
-		}
+		t.Run(path, func(t *testing.T) {
+			response, err := http.Get(server.URL + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response.Body.Close()
+			if response.StatusCode != want {
+				t.Errorf("%s", response.Status)
+			}
+		})
 	}
 	response, err := http.Get(server.URL + "/metrics")
 	if err != nil {
@@ -305,9 +307,11 @@ func TestHTTP(t *testing.T) {
 		"gshare_node_grant_sm_time_ratio": 0.42, "gshare_node_slice_sm_time_promised_ratio": 0.42, "gshare_node_slice_shares": 1,
 		"gshare_node_slice_info": 1, "gshare_node_slice_memory_bytes": 80 << 30,
 	} {
-		if got := families[name].GetMetric()[0].GetGauge().GetValue(); got != want {
-			t.Errorf("%s is %v, want %v", name, got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := families[name].GetMetric()[0].GetGauge().GetValue(); got != want {
+				t.Errorf("%s is %v, want %v", name, got, want)
+			}
+		})
 	}
 	if n := len(families["gshare_node_slice_healthy"].GetMetric()); n != 2 {
 		t.Errorf("%d slices", n)

@@ -78,13 +78,15 @@ func TestElastic(t *testing.T) {
 	r.wait("lower limit", func() bool { return limit() == 400 })
 	r.wait("report and event of it", func() bool { return r.enforced("a", "moved to 40%") && r.cluster.hasEvent("GPULimitMoved") })
 	for said, why := range map[string]string{"70": "is not between", "20": "is not between", "much": "not a whole number"} {
-		r.setLimit(pod, said)
-		r.wait("refusal of "+said, func() bool { return r.enforced("a", why) && r.cluster.hasEvent("GPULimitRefused") })
-		if now := limit(); now != 400 {
-			t.Errorf("%s: the limit is %v", said, now)
-		}
-		r.setLimit(pod, "40")
-		r.wait("recovery", func() bool { return r.enforced("a", "moved to 40%") })
+		t.Run(said, func(t *testing.T) {
+			r.setLimit(pod, said)
+			r.wait("refusal of "+said, func() bool { return r.enforced("a", why) && r.cluster.hasEvent("GPULimitRefused") })
+			if now := limit(); now != 400 {
+				t.Errorf("the limit is %v", now)
+			}
+			r.setLimit(pod, "40")
+			r.wait("recovery", func() bool { return r.enforced("a", "moved to 40%") })
+		})
 	}
 	r.stop()
 	r.start()

@@ -237,9 +237,11 @@ func TestMissingProfile(t *testing.T) {
 	}
 	<-a.openGPUs(t.Context())
 	for profile, missing := range map[string]bool{"1g.10gb": false, "1g.18gb": true, "1g.10gb+me": true} {
-		if strings.Contains(text.String(), "device=GPU-a profile="+profile+"\n") != missing {
-			t.Errorf("%s is missing: %v\n%s", profile, !missing, text)
-		}
+		t.Run(profile, func(t *testing.T) {
+			if strings.Contains(text.String(), "device=GPU-a profile="+profile+"\n") != missing {
+				t.Errorf("%s is missing: %v\n%s", profile, !missing, text)
+			}
+		})
 	}
 }
 

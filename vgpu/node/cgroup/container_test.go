@@ -93,9 +93,11 @@ func TestBelow(t *testing.T) {
 		path, parent string
 		want         bool
 	}{{"/a/b", "/a", true}, {"/a", "/a", true}, {"/ab", "/a", false}, {"/", "/a", false}, {"/a", "/", true}} {
-		if got := Below(test.path, test.parent); got != test.want {
-			t.Errorf("%s below %s: %v", test.path, test.parent, got)
-		}
+		t.Run(test.path+" below "+test.parent, func(t *testing.T) {
+			if got := Below(test.path, test.parent); got != test.want {
+				t.Errorf("%s below %s: %v", test.path, test.parent, got)
+			}
+		})
 	}
 }
 
@@ -127,10 +129,12 @@ func TestContainerPath(t *testing.T) {
 	for path, want := range map[string]string{
 		pod + "/" + id: pod + "/" + id, pod + "/" + id + "/own/child": pod + "/" + id, pod: "", "/": "", "/../../kubepods/pod" + uid + "/" + id: "",
 	} {
-		m := Membership{{"memory", "/kubepods/pod" + uid + "/" + other}, {"", path}}
-		if got, err := m.ContainerPath(); got != want || (err == nil) != (want != "") {
-			t.Errorf("%s: %q, %v; want %q", path, got, err, want)
-		}
+		t.Run(path, func(t *testing.T) {
+			m := Membership{{"memory", "/kubepods/pod" + uid + "/" + other}, {"", path}}
+			if got, err := m.ContainerPath(); got != want || (err == nil) != (want != "") {
+				t.Errorf("%q, %v; want %q", got, err, want)
+			}
+		})
 	}
 	if got, err := (Membership{{"memory", pod + "/" + id}}).ContainerPath(); err == nil {
 		t.Errorf("without version 2: %q", got)

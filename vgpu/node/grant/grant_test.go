@@ -147,25 +147,27 @@ func TestAdmit(t *testing.T) {
 // TestSeveralSlices: a container has several slices only if it is alone on them, whatever the scheduler wrote.
 func TestSeveralSlices(t *testing.T) {
 	for class, want := range map[share.Isolation]Reason{share.Exclusive: "", share.MPS: NotServed} {
-		pod := podOf("p", "A", 50, 100)
-		limits := pod.Spec.Containers[0].Resources.Limits
-		for name, n := range map[v1.ResourceName]int64{kube.ResourceSM: 100, kube.ResourceVGPU: 2, kube.ResourceMemory: 2048, kube.ResourceSMTime: 10_000} {
-			limits[name] = *resource.NewQuantity(n, resource.DecimalSI)
-		}
-		pod.Spec.Containers[0].Resources.Requests = limits
-		p := placementFor(pod, "A", 50, 100)
-		other := p.Containers[0].VGPUs[0]
-		other.Slice = "B"
-		p.Containers[0].VGPUs = append(p.Containers[0].VGPUs, other)
-		for i := range p.Containers[0].VGPUs {
-			p.Containers[0].VGPUs[i].Class = class
-		}
-		place(pod, p)
-		pod.Annotations[kube.AnnotationIsolation] = string(class)
-		_, _, refusal := newBook("A", "B").Admit(claim(pod, "g0-0", "g1-0"), start)
-		if got := refusal; (got == nil) != (want == "") || got != nil && got.Reason != want {
-			t.Errorf("%s: %v, want %q", class, got, want)
-		}
+		t.Run(string(class), func(t *testing.T) {
+			pod := podOf("p", "A", 50, 100)
+			limits := pod.Spec.Containers[0].Resources.Limits
+			for name, n := range map[v1.ResourceName]int64{kube.ResourceSM: 100, kube.ResourceVGPU: 2, kube.ResourceMemory: 2048, kube.ResourceSMTime: 10_000} {
+				limits[name] = *resource.NewQuantity(n, resource.DecimalSI)
+			}
+			pod.Spec.Containers[0].Resources.Requests = limits
+			p := placementFor(pod, "A", 50, 100)
+			other := p.Containers[0].VGPUs[0]
+			other.Slice = "B"
+			p.Containers[0].VGPUs = append(p.Containers[0].VGPUs, other)
+			for i := range p.Containers[0].VGPUs {
+				p.Containers[0].VGPUs[i].Class = class
+			}
+			place(pod, p)
+			pod.Annotations[kube.AnnotationIsolation] = string(class)
+			_, _, refusal := newBook("A", "B").Admit(claim(pod, "g0-0", "g1-0"), start)
+			if got := refusal; (got == nil) != (want == "") || got != nil && got.Reason != want {
+				t.Errorf("%s: %v, want %q", class, got, want)
+			}
+		})
 	}
 }
 

@@ -158,12 +158,14 @@ func TestDriverIsMissing(t *testing.T) {
 // TestUnknownInstance: an instance of which only the name is known, or not even that, is not looked up among whole GPUs.
 func TestUnknownInstance(t *testing.T) {
 	for uuid, known := range map[string]bool{"GPU-1": true, "MIG-1": false, "": false} {
-		for _, class := range []share.Isolation{share.Exclusive, share.MPS} {
-			h := Host{Hook: "/h", Preload: "/p", Device: func(string) Device { return Device{UUID: uuid} }}
-			if edits, err := h.Edits(granted(class), "/d", ""); (err == nil) != known || !known && len(edits.Env) > 0 {
-				t.Errorf("%q in class %s: %+v, %v", uuid, class, edits, err)
+		t.Run(uuid, func(t *testing.T) {
+			for _, class := range []share.Isolation{share.Exclusive, share.MPS} {
+				h := Host{Hook: "/h", Preload: "/p", Device: func(string) Device { return Device{UUID: uuid} }}
+				if edits, err := h.Edits(granted(class), "/d", ""); (err == nil) != known || !known && len(edits.Env) > 0 {
+					t.Errorf("%q in class %s: %+v, %v", uuid, class, edits, err)
+				}
 			}
-		}
+		})
 	}
 	h := Host{Hook: "/h", Preload: "/p", Device: func(string) Device { return Device{UUID: "MIG-1", MIG: &cdi.Instance{}} }}
 	if edits, err := h.Edits(granted(share.Exclusive), "/d", ""); err != nil || !cmp.Equal(edits.Env, []string{"CUDA_VISIBLE_DEVICES=MIG-1"}) {

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -23,11 +24,13 @@ func TestOwnedBy(t *testing.T) {
 		{nil, []string{"a", "x", "c"}}, {[]string{"a"}, []string{"a"}}, {[]string{"1"}, []string{"x"}},
 		{[]string{"2", "b"}, []string{"x", "c"}}, {[]string{"3", "x"}, nil},
 	} {
-		c := config
-		c.Owned = test.owned
-		if diff := cmp.Diff(test.want, ids(Inventory{}.Update(c, devices, false))); diff != "" {
-			t.Errorf("owns %v\n%s", test.owned, diff)
-		}
+		t.Run(fmt.Sprint(test.owned), func(t *testing.T) {
+			c := config
+			c.Owned = test.owned
+			if diff := cmp.Diff(test.want, ids(Inventory{}.Update(c, devices, false))); diff != "" {
+				t.Errorf("owns %v\n%s", test.owned, diff)
+			}
+		})
 	}
 }
 
@@ -94,8 +97,10 @@ func TestLent(t *testing.T) {
 		{"nvidia.com/gpu", "GPU-d", nil},
 		{"nvidia.com/gpu", "", nil},
 	} {
-		if got := inv.SlicesOf(test.resource, test.device); !slices.Equal(got, test.want) {
-			t.Errorf("%s %q: %v, want %v", test.resource, test.device, got, test.want)
-		}
+		t.Run(test.resource+" "+test.device, func(t *testing.T) {
+			if got := inv.SlicesOf(test.resource, test.device); !slices.Equal(got, test.want) {
+				t.Errorf("%s %q: %v, want %v", test.resource, test.device, got, test.want)
+			}
+		})
 	}
 }

@@ -62,15 +62,19 @@ func TestClaim(t *testing.T) {
 	k.Give("a", "x", []string{"g0-0"})
 	k.Give("a", "y", []string{"g1-0", "g0-1"})
 	for container, tickets := range map[string][]string{"x": {"g0-0"}, "y": {"g0-1", "g1-0"}} {
-		c, err := records.Claim(ctx, tickets)
-		if err != nil || c.Container != container || c.Pod.UID != "a" {
-			t.Errorf("%v: %+v, %v; want %s", tickets, c.Container, err, container)
-		}
+		t.Run(container, func(t *testing.T) {
+			c, err := records.Claim(ctx, tickets)
+			if err != nil || c.Container != container || c.Pod.UID != "a" {
+				t.Errorf("%v: %+v, %v; want %s", tickets, c.Container, err, container)
+			}
+		})
 	}
 	for _, tickets := range [][]string{{"g0-1"}, {"g0-0", "g0-1"}, {"g7-7"}} {
-		if c, err := records.Claim(ctx, tickets); !errors.Is(err, kubelet.ErrNoOwner) {
-			t.Errorf("%v belong to %s, %v", tickets, c.Container, err)
-		}
+		t.Run(fmt.Sprint(tickets), func(t *testing.T) {
+			if c, err := records.Claim(ctx, tickets); !errors.Is(err, kubelet.ErrNoOwner) {
+				t.Errorf("%v belong to %s, %v", tickets, c.Container, err)
+			}
+		})
 	}
 }
 

@@ -53,21 +53,23 @@ func TestHolds(t *testing.T) {
 		"a group's above":   {[3]os.FileMode{0o644, 0o664, 0o644}, own + 1, false},
 		"not to be seen":    {[3]os.FileMode{0o644, 0o644, 0}, own + 1, false},
 	} {
-		g := &Groups{tempDir(t)}
-		for i, dir := range []string{"", "user", "user/app"} {
-			procs := filepath.Join(g.root, dir, "cgroup.procs")
-			if err := os.MkdirAll(filepath.Dir(procs), 0o755); err != nil {
-				t.Fatal(err)
+		t.Run(name, func(t *testing.T) {
+			g := &Groups{tempDir(t)}
+			for i, dir := range []string{"", "user", "user/app"} {
+				procs := filepath.Join(g.root, dir, "cgroup.procs")
+				if err := os.MkdirAll(filepath.Dir(procs), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if test.modes[i] == 0 {
+					continue
+				}
+				if err := errors.Join(os.WriteFile(procs, nil, 0o600), os.Chmod(procs, test.modes[i])); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if test.modes[i] == 0 {
-				continue
+			if got := g.holds("/user/app/gshare-x", test.uid); got != test.want {
+				t.Errorf("%v", got)
 			}
-			if err := errors.Join(os.WriteFile(procs, nil, 0o600), os.Chmod(procs, test.modes[i])); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := g.holds("/user/app/gshare-x", test.uid); got != test.want {
-			t.Errorf("%s: %v", name, got)
-		}
+		})
 	}
 }

@@ -3,6 +3,7 @@ package standalone
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -163,14 +164,15 @@ func TestFullDevices(t *testing.T) {
 		{ask(100, 100, 1024), "isolation class", nil},
 		{ask(60, 60, 1<<20), "larger than a slice", []string{"--mem 81920Mi"}},
 	} {
-		_, refusal := newProgram(t).admit(n, test.ask)
-		if refusal == nil || !strings.Contains(refusal.Reason, test.reason) {
-			t.Errorf("%s: %+v", test.reason, refusal)
-			continue
-		}
-		if diff := cmp.Diff(test.fits, refusal.Fits); diff != "" && test.fits != nil {
-			t.Errorf("%s: %s", test.reason, diff)
-		}
+		t.Run(test.reason, func(t *testing.T) {
+			_, refusal := newProgram(t).admit(n, test.ask)
+			if refusal == nil || !strings.Contains(refusal.Reason, test.reason) {
+				t.Fatalf("%+v", refusal)
+			}
+			if diff := cmp.Diff(test.fits, refusal.Fits); diff != "" && test.fits != nil {
+				t.Error(diff)
+			}
+		})
 	}
 	mustAdmit(t, n, newProgram(t), ask(60, 35, 1024)) // as was said
 }
@@ -378,9 +380,11 @@ func TestOtherUser(t *testing.T) {
 	owner.UID = 1000
 	mustAdmit(t, n, owner, ask(10, 10, 1))
 	for uid, want := range map[uint32]bool{1000: true, 1001: false} {
-		if err := n.first().admit(process.Process{PID: os.Getpid(), UID: uid}); (err == nil) != want {
-			t.Errorf("user %d: %v", uid, err)
-		}
+		t.Run(fmt.Sprint(uid), func(t *testing.T) {
+			if err := n.first().admit(process.Process{PID: os.Getpid(), UID: uid}); (err == nil) != want {
+				t.Errorf("user %d: %v", uid, err)
+			}
+		})
 	}
 }
 

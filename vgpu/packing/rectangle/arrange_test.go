@@ -1,6 +1,7 @@
 package rectangle
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -81,22 +82,24 @@ func TestArrangeFindsAllOnAFinerGrid(t *testing.T) {
 func TestArrangeFullSlices(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 4))
 	for _, c := range []struct{ boxes, most int }{{6, 0}, {8, 0}, {12, 5}, {16, 25}} {
-		const sets = 500
-		missed := 0
-		for range sets {
-			boxes := cut(rng, c.boxes, 10)
-			rng.Shuffle(len(boxes), func(i, j int) { boxes[i], boxes[j] = boxes[j], boxes[i] })
-			rects, ok := Arrange(boxes)
-			if !ok {
-				missed++
-				continue
+		t.Run(fmt.Sprint(c.boxes), func(t *testing.T) {
+			const sets = 500
+			missed := 0
+			for range sets {
+				boxes := cut(rng, c.boxes, 10)
+				rng.Shuffle(len(boxes), func(i, j int) { boxes[i], boxes[j] = boxes[j], boxes[i] })
+				rects, ok := Arrange(boxes)
+				if !ok {
+					missed++
+					continue
+				}
+				checkPacking(t, boxes, rects)
 			}
-			checkPacking(t, boxes, rects)
-		}
-		t.Logf("%d boxes: missed %d of %d", c.boxes, missed, sets)
-		if missed > c.most {
-			t.Errorf("%d boxes: missed %d of %d, at most %d expected", c.boxes, missed, sets, c.most)
-		}
+			t.Logf("%d boxes: missed %d of %d", c.boxes, missed, sets)
+			if missed > c.most {
+				t.Errorf("%d boxes: missed %d of %d, at most %d expected", c.boxes, missed, sets, c.most)
+			}
+		})
 	}
 }
 
@@ -128,9 +131,11 @@ func TestArrangeIsAFunctionOfTheMultiset(t *testing.T) {
 
 func TestArrangeRefusals(t *testing.T) {
 	for _, boxes := range [][]Box{{{}}, {box(-1, 5)}, {box(1001, 1)}, {box(1, 1<<31-1)}, {whole.Box, box(1, 1)}} {
-		if _, ok := Arrange(boxes); ok {
-			t.Errorf("arranged %v", boxes)
-		}
+		t.Run(fmt.Sprint(boxes), func(t *testing.T) {
+			if _, ok := Arrange(boxes); ok {
+				t.Errorf("arranged %v", boxes)
+			}
+		})
 	}
 	if rects, ok := Arrange(nil); !ok || len(rects) != 0 {
 		t.Errorf("nothing: %v %v", rects, ok)

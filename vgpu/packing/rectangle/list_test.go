@@ -1,6 +1,7 @@
 package rectangle
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -120,12 +121,14 @@ func TestReleasedRectangleIsReused(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	l := NewList()
 	for _, b := range []Box{{}, box(0, 5), box(5, 0), box(-1, 5), box(1001, 1), box(1, 1<<31-1)} {
-		if _, ok := l.Place(1, b); ok {
-			t.Errorf("placed %v", b)
-		}
-		if _, ok := l.Repack(b); ok {
-			t.Errorf("re-packed for %v", b)
-		}
+		t.Run(fmt.Sprint(b), func(t *testing.T) {
+			if _, ok := l.Place(1, b); ok {
+				t.Errorf("placed %v", b)
+			}
+			if _, ok := l.Repack(b); ok {
+				t.Errorf("re-packed for %v", b)
+			}
+		})
 	}
 	l.Place(1, box(10, 10))
 	if _, ok := l.Place(1, box(10, 10)); ok {

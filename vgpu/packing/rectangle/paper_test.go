@@ -45,9 +45,11 @@ func putAsPrinted(lists []*List, id int, b Box) (int, bool) {
 
 func TestReferenceOrders(t *testing.T) {
 	for order, want := range map[string]int{"BBNNRRRR": 1, "BRNBRNRR": 1, "RRRRNNBB": 2, "RNBRNBRR": 2} {
-		if got := gpusFor(t, order, putAsPrinted); got != want {
-			t.Errorf("%s takes %d slices, want %d", order, got, want)
-		}
+		t.Run(order, func(t *testing.T) {
+			if got := gpusFor(t, order, putAsPrinted); got != want {
+				t.Errorf("%s takes %d slices, want %d", order, got, want)
+			}
+		})
 	}
 }
 
@@ -110,9 +112,11 @@ func TestF26Ties(t *testing.T) {
 		"lower y":                {free{rect(0, 300, 400, 400), rect(600, 200, 400, 400)}, rect(600, 200, 400, 400)},
 		"lower x":                {free{rect(600, 0, 400, 400), rect(100, 0, 400, 400)}, rect(100, 0, 400, 400)},
 	} {
-		if got, ok := c.list.best(box(300, 200)); !ok || got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got, ok := c.list.best(box(300, 200)); !ok || got != c.want {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
 	}
 }
 

@@ -1,18 +1,23 @@
 package slot
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // Three halves of 60 % take exactly 0.9 of a window. The best prices, one half each, prove that 0.899 is too little and
 // must not prove anything about 0.9.
 func TestProofStopsAtTheLimit(t *testing.T) {
 	for limit, want := range map[int]bool{899: true, 900: false} {
-		g := new(program)
-		g.collect(copies(3, percent(50, 60)), 1000, 900)
-		g.limit = limit
-		g.price[0], g.price[1], g.price[2] = 0.5, 0.5, 0.5
-		if _, proof := g.pricing(); proof != want {
-			t.Errorf("limit %d: proof = %v, want %v", limit, proof, want)
-		}
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			g := new(program)
+			g.collect(copies(3, percent(50, 60)), 1000, 900)
+			g.limit = limit
+			g.price[0], g.price[1], g.price[2] = 0.5, 0.5, 0.5
+			if _, proof := g.pricing(); proof != want {
+				t.Errorf("limit %d: proof = %v, want %v", limit, proof, want)
+			}
+		})
 	}
 }
 

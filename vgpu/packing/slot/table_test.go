@@ -40,9 +40,11 @@ func TestSolveRefuses(t *testing.T) {
 		}
 	}
 	for name, items := range map[string][]Item{"exclusive": copies(3, percent(60, 40)), "invalid": {{}}} {
-		if table, ok := Solve(items, window, 0); ok || table.Turns != nil {
-			t.Errorf("%s: Solve = %v, %v", name, table, ok)
-		}
+		t.Run(name, func(t *testing.T) {
+			if table, ok := Solve(items, window, 0); ok || table.Turns != nil {
+				t.Errorf("Solve = %v, %v", table, ok)
+			}
+		})
 	}
 }
 
@@ -183,9 +185,11 @@ func TestLength(t *testing.T) {
 		"many halves": {copies(63, percent(50, 50)), 15.75},
 	}
 	for name, c := range cases {
-		if got, ok := Length(c.items); !ok || got < c.want-1e-9 || got > c.want+1e-9 {
-			t.Errorf("%s: Length = %v, %v, want %v", name, got, ok, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got, ok := Length(c.items); !ok || got < c.want-1e-9 || got > c.want+1e-9 {
+				t.Errorf("Length = %v, %v, want %v", got, ok, c.want)
+			}
+		})
 	}
 	none := map[string][]Item{
 		"invalid":     {{}},
@@ -193,8 +197,10 @@ func TestLength(t *testing.T) {
 		"65 in turns": copies(65, percent(1, 1)),
 	}
 	for name, items := range none {
-		if got, ok := Length(items); ok {
-			t.Errorf("%s: Length = %v, want none", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got, ok := Length(items); ok {
+				t.Errorf("Length = %v, want none", got)
+			}
+		})
 	}
 }

@@ -36,9 +36,11 @@ func TestNext(t *testing.T) {
 		"busy for long":            {InstanceState{Residency: scaling.Shared, Busy: true}, time.Hour, scaling.Shared},
 		"cold":                     {InstanceState{Residency: scaling.Cold}, time.Hour, scaling.Cold},
 	} {
-		if got := (Policy{}).Next(c.now, c.s); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := (Policy{}).Next(c.now, c.s); got != c.want {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
 	}
 }
 

@@ -30,11 +30,13 @@ func TestBisection(t *testing.T) {
 		"saturates at 40 %":   {func(sm share.PerMille) float64 { return min(400, float64(sm)) }, 350, 400, 6},
 		"runs from 60 % only": {func(sm share.PerMille) float64 { return 10 * float64(sm/600) }, 600, 600, 5},
 	} {
-		b := Bisection{Step: 50, Batch: 8}
-		history := trainer(50, c.throughput).measure(t, b)
-		if got, err := b.Result(history); got != elasticShare(c.request, c.limit, 1<<30) || err != nil || len(history) != c.trials {
-			t.Errorf("%s: %v, %v after %d trials, want %d to %d after %d", name, got, err, len(history), c.request, c.limit, c.trials)
-		}
+		t.Run(name, func(t *testing.T) {
+			b := Bisection{Step: 50, Batch: 8}
+			history := trainer(50, c.throughput).measure(t, b)
+			if got, err := b.Result(history); got != elasticShare(c.request, c.limit, 1<<30) || err != nil || len(history) != c.trials {
+				t.Errorf("%v, %v after %d trials, want %d to %d after %d", got, err, len(history), c.request, c.limit, c.trials)
+			}
+		})
 	}
 }
 

@@ -71,16 +71,18 @@ func TestSweep(t *testing.T) {
 		"exponential": {func(c float64) float64 { return 0.9*math.Exp(-c/2) + 0.1 }, 4},
 		"sawtooth":    {func(c float64) float64 { return 0.1 + math.Mod(7.3*c, 1) }, 9},
 	} {
-		s := Sweep{From: 500, To: 16000, Batches: []int{1}, Most: 9, Error: 0.05}
-		b := bench{}
-		for cpu := s.From; cpu <= s.To; cpu++ {
-			p := profile.Point{Model: "m", Resource: profile.Resource{CPU: cpu}, Batch: 1}
-			p.Mean = time.Duration(1e9 * c.latency(float64(cpu)/1000))
-			b[Trial{Point: p}.setting()] = p
-		}
-		if history := b.measure(t, s); len(history) != c.trials {
-			t.Errorf("%s: %d trials, want %d", name, len(history), c.trials)
-		}
+		t.Run(name, func(t *testing.T) {
+			s := Sweep{From: 500, To: 16000, Batches: []int{1}, Most: 9, Error: 0.05}
+			b := bench{}
+			for cpu := s.From; cpu <= s.To; cpu++ {
+				p := profile.Point{Model: "m", Resource: profile.Resource{CPU: cpu}, Batch: 1}
+				p.Mean = time.Duration(1e9 * c.latency(float64(cpu)/1000))
+				b[Trial{Point: p}.setting()] = p
+			}
+			if history := b.measure(t, s); len(history) != c.trials {
+				t.Errorf("%d trials, want %d", len(history), c.trials)
+			}
+		})
 	}
 	var order []profile.MilliCPU
 	for _, trial := range (bench{}).measure(t, Sweep{From: 500, To: 8000, Batches: []int{1}, Most: 5}) {

@@ -53,9 +53,11 @@ func execute(ctx context.Context, args []string, out *bytes.Buffer) error {
 func TestExitCodes(t *testing.T) {
 	tests := map[int]error{1: errors.New("x"), 2: fmt.Errorf("y: %w", cli.Usage(errors.New("x"))), 130: context.Canceled}
 	for want, err := range tests {
-		if got := cli.ExitCode(err); got != want {
-			t.Errorf("%v exits with %d, want %d", err, got, want)
-		}
+		t.Run(fmt.Sprint(want), func(t *testing.T) {
+			if got := cli.ExitCode(err); got != want {
+				t.Errorf("%v exits with %d, want %d", err, got, want)
+			}
+		})
 	}
 }
 

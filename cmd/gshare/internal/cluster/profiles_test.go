@@ -76,8 +76,10 @@ func TestProfilesInvalid(t *testing.T) {
 // What cannot be read is assumed, and said.
 func TestProfilesAssumed(t *testing.T) {
 	for name, text := range map[string]string{"none": "", "malformed": "KubeSchedulerConfiguration: [", "of nobody": "kind: KubeSchedulerConfiguration"} {
-		if profiles, note := profilesFrom(t, text); len(profiles) != 3 || !strings.Contains(note, "defaults are assumed") {
-			t.Errorf("%s: %q, %+v", name, note, profiles)
-		}
+		t.Run(name, func(t *testing.T) {
+			if profiles, note := profilesFrom(t, text); len(profiles) != 3 || !strings.Contains(note, "defaults are assumed") {
+				t.Errorf("%q, %+v", note, profiles)
+			}
+		})
 	}
 }

@@ -259,9 +259,11 @@ func TestVersions(t *testing.T) {
 		{Component: "gshare", Version: "v0.10.0", Count: 1}, {Component: "kube-apiserver", Version: "v1.37.1", Count: 1},
 		{Component: "gshare-scheduler", Version: "v0.11.0", Count: 1, Skewed: true}, {Component: "gshare-node", Version: "v0.9.0", Count: 1, Skewed: true},
 	} {
-		if got := Versions(t.Context(), i.client(t), "v0.10.0")[n]; got != want {
-			t.Errorf("%+v, want %+v", got, want)
-		}
+		t.Run(want.Component, func(t *testing.T) {
+			if got := Versions(t.Context(), i.client(t), "v0.10.0")[n]; got != want {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+		})
 	}
 	if Skewed("v0.0.0-20260101000000-0123456789ab", "v0.9.0") {
 		t.Error("a commit without a tag is skewed")

@@ -40,24 +40,26 @@ func TestBound(t *testing.T) {
 			w.pod.Spec.Containers[0].Resources = v1.ResourceRequirements{Limits: v1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(1, resource.DecimalSI)}}
 		}, NoShare, "instead of nvidia.com/gpu"},
 	} {
-		w := newWorld()
-		w.beside(t, "other", share.MPS, 300, 1000, 1024)
-		w.pod = w.beside(t, "asked", share.MPS, 500, 1000, 10240)
-		w.others = w.others[:1]
-		c.change(t, w)
-		r := w.report(t)
-		all := append([]string{r.Summary, r.Fix}, append(r.Said, r.Notes...)...)
-		for _, p := range r.Places {
-			for _, n := range p.Beside {
-				all = append(all, n.Name)
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.beside(t, "other", share.MPS, 300, 1000, 1024)
+			w.pod = w.beside(t, "asked", share.MPS, 500, 1000, 10240)
+			w.others = w.others[:1]
+			c.change(t, w)
+			r := w.report(t)
+			all := append([]string{r.Summary, r.Fix}, append(r.Said, r.Notes...)...)
+			for _, p := range r.Places {
+				for _, n := range p.Beside {
+					all = append(all, n.Name)
+				}
+				if p.Missing {
+					all = append(all, "missing")
+				}
 			}
-			if p.Missing {
-				all = append(all, "missing")
+			if r.Reason != c.reason || !slices.ContainsFunc(all, func(s string) bool { return strings.Contains(s, c.said) }) {
+				t.Errorf("%s, nothing says %q: %q", r.Reason, c.said, all)
 			}
-		}
-		if r.Reason != c.reason || !slices.ContainsFunc(all, func(s string) bool { return strings.Contains(s, c.said) }) {
-			t.Errorf("%s: %s, nothing says %q: %q", name, r.Reason, c.said, all)
-		}
+		})
 	}
 }
 

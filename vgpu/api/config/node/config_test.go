@@ -65,8 +65,10 @@ func TestDecodeRefuses(t *testing.T) {
 		head + "reservePerMille: 501\n":       "reservePerMille",
 		head + "maxShares: 1\nmaxShares: 2\n": "maxShares",
 	} {
-		if _, err := Decode([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v; want an error with %q", text, err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			if _, err := Decode([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v; want an error with %q", text, err, want)
+			}
+		})
 	}
 }

@@ -39,9 +39,11 @@ func TestKubernetesRefuses(t *testing.T) {
 		"watchPeriod: 2m":         "kubernetes.watchPeriod",
 		"hookGrace: 100ms":        "kubernetes.hookGrace",
 	} {
-		if _, err := Decode([]byte(head + "kubernetes:\n  " + text + "\n")); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v; want an error with %q", text, err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			if _, err := Decode([]byte(head + "kubernetes:\n  " + text + "\n")); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v; want an error with %q", err, want)
+			}
+		})
 	}
 	if _, err := Decode([]byte(head + "kubernetes: {listen: 'off'}\n")); err != nil {
 		t.Errorf("listen off: %v", err)

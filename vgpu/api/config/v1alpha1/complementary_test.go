@@ -24,15 +24,17 @@ func TestComplementaryPackingArgs(t *testing.T) {
 		"low gamma":       {"{gammaPercent: 99}", 0, 0, "gammaPercent: 99"},
 		"unknown field":   {"{alpha: 0.6}", 0, 0, "alpha"},
 	} {
-		var args ComplementaryPackingArgs
-		err := Load(&runtime.Unknown{Raw: []byte(c.raw)}, &args)
-		switch {
-		case c.wantErr == "" && err != nil:
-			t.Errorf("%s: %v", name, err)
-		case c.wantErr != "" && (err == nil || !strings.Contains(err.Error(), c.wantErr)):
-			t.Errorf("%s: error %v does not mention %s", name, err, c.wantErr)
-		case c.wantErr == "" && (*args.AlphaPercent != c.alpha || *args.BetaPercent != c.beta):
-			t.Errorf("%s: weights %d and %d, want %d and %d", name, *args.AlphaPercent, *args.BetaPercent, c.alpha, c.beta)
-		}
+		t.Run(name, func(t *testing.T) {
+			var args ComplementaryPackingArgs
+			err := Load(&runtime.Unknown{Raw: []byte(c.raw)}, &args)
+			switch {
+			case c.wantErr == "" && err != nil:
+				t.Errorf("%v", err)
+			case c.wantErr != "" && (err == nil || !strings.Contains(err.Error(), c.wantErr)):
+				t.Errorf("error %v does not mention %s", err, c.wantErr)
+			case c.wantErr == "" && (*args.AlphaPercent != c.alpha || *args.BetaPercent != c.beta):
+				t.Errorf("weights %d and %d, want %d and %d", *args.AlphaPercent, *args.BetaPercent, c.alpha, c.beta)
+			}
+		})
 	}
 }
