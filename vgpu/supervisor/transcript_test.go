@@ -1,67 +1,34 @@
 package supervisor_test
 
 import (
-	"bufio"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/datadriven"
+
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
 )
-
-var update = flag.Bool("update", false, "rewrite the transcripts with what the supervisor decides")
 
 var config = supervisor.Config{
 	FirstDelay: time.Second, LastDelay: 8 * time.Second, Settled: 30 * time.Second, Patience: 5 * time.Second, Grace: 10 * time.Second,
 }
 
-// TestTranscripts replays lists of observations, with the expected decision below each. An observation is a time, the daemon's state, and
-// any of: fault, unwanted, clients N, nonmps PID.
+// TestTranscripts replays lists of observations, and expects the time and the decision of each. An observation is a time, the daemon's
+// state, and any of: fault, unwanted, clients N, nonmps PID.
 func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no transcripts", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
+	datadriven.Walk(t, "testdata", func(t *testing.T, file string) {
+		s := supervisor.New(config)
+		datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
+			var out strings.Builder
+			for line := range strings.Lines(d.Input) {
+				at, observation := parse(t, line)
+				fmt.Fprintf(&out, "%v: %s\n", at, format(s.Decide(time.Time{}.Add(at), observation)))
 			}
-			got := replay(t, string(text))
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if got != string(text) {
-				t.Errorf("got\n%s\nwant\n%s", got, text)
-			}
+			return out.String()
 		})
-	}
-}
-
-// replay returns the transcript with the decisions replaced by those of a new supervisor.
-func replay(t *testing.T, text string) string {
-	t.Helper()
-	var out strings.Builder
-	s := supervisor.New(config)
-	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
-		line := lines.Text()
-		if strings.HasPrefix(line, "->") {
-			continue
-		}
-		fmt.Fprintln(&out, line)
-		if line != "" && line[0] != '#' {
-			at, observation := parse(t, line)
-			fmt.Fprintln(&out, "->", format(s.Decide(time.Time{}.Add(at), observation)))
-		}
-	}
-	return out.String()
+	})
 }
 
 // parse parses an observation.

@@ -1,22 +1,18 @@
 package residency
 
 import (
-	"bufio"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/datadriven"
+
 	"github.com/gshare-dev/gshare/vgpu/pipeline"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
-
-var update = flag.Bool("update", false, "write the transcripts anew")
 
 const (
 	ms = time.Millisecond
@@ -39,7 +35,7 @@ func testFunction(name, tenant string, memoryGB int, on1g time.Duration) Functio
 	return f
 }
 
-// A transcript is a script with the answers below each line. Lines are
+// TestTranscripts plays the scripts of testdata on a node. Their lines are
 //
 //	node [host GB] [refuse]                 a new node
 //	function NAME TENANT GB TIME            TIME on 1g
@@ -49,48 +45,21 @@ func testFunction(name, tenant string, memoryGB int, on1g time.Duration) Functio
 //	TIME leave|join|where FUNCTION
 //	TIME run
 //
-// Until the time of a line, what runs finishes when it is expected to, and every second is reviewed. Answers begin with
-// "->".
+// Until the time of a line, what runs finishes when it is expected to, and every second is reviewed. Each line of the answer begins with
+// its time.
 func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no transcripts", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := replay(t, string(text))
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
+	datadriven.Walk(t, "testdata", func(t *testing.T, file string) {
+		p := player{said: map[string]bool{}}
+		datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
+			p.out.Reset()
+			for line := range strings.Lines(d.Input) {
+				if err := p.play(strings.Fields(line)); err != nil {
+					t.Fatalf("%s: %v", line, err)
 				}
 			}
-			if got != string(text) {
-				t.Errorf("got\n%s\nwant\n%s", got, text)
-			}
+			return p.out.String()
 		})
-	}
-}
-
-func replay(t *testing.T, text string) string {
-	t.Helper()
-	p := player{out: &strings.Builder{}, said: map[string]bool{}}
-	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
-		line := lines.Text()
-		if strings.HasPrefix(line, "->") {
-			continue
-		}
-		fmt.Fprintln(p.out, line)
-		if line != "" && line[0] != '#' {
-			if err := p.play(strings.Fields(line)); err != nil {
-				t.Fatalf("%s: %v", line, err)
-			}
-		}
-	}
-	return p.out.String()
+	})
 }
 
 // player drives one node.
@@ -98,10 +67,12 @@ type player struct {
 	node *Node
 	now  time.Duration
 	said map[string]bool // advice that still holds
-	out  *strings.Builder
+	out  strings.Builder
 }
 
-func (p *player) say(format string, args ...any) { fmt.Fprintf(p.out, "-> "+format+"\n", args...) }
+func (p *player) say(format string, args ...any) {
+	fmt.Fprintf(&p.out, "%v: %s\n", p.now, fmt.Sprintf(format, args...))
+}
 
 func (p *player) play(words []string) error {
 	switch words[0] {
@@ -191,7 +162,7 @@ func (p *player) event(now time.Duration, what string, words []string) error {
 func (p *player) dispatch(now time.Duration) {
 	d := p.node.Dispatch(now)
 	for _, r := range d.Refused {
-		p.say("%v: refuse %d of %s", now, r.ID, r.Function)
+		p.say("refuse %d of %s", r.ID, r.Function)
 	}
 	for _, s := range d.Starts {
 		more := ""
@@ -201,7 +172,7 @@ func (p *player) dispatch(now time.Duration) {
 		if s.Scrub {
 			more += ", scrub"
 		}
-		p.say("%v: %d of %s on %s from %s, %v + %v%s", now, s.Request.ID, s.Request.Function, s.Slice, s.Source, s.Load, s.Execution, more)
+		p.say("%d of %s on %s from %s, %v + %v%s", s.Request.ID, s.Request.Function, s.Slice, s.Source, s.Load, s.Execution, more)
 	}
 }
 
@@ -230,7 +201,7 @@ func (p *player) run(until time.Duration) {
 
 func (p *player) finish(s *slice) {
 	if late := p.now - s.request.Deadline; late > 0 {
-		p.say("%v: %d is late by %v", p.now, s.request.ID, late)
+		p.say("%d is late by %v", s.request.ID, late)
 	}
 	if err := p.node.Finish(p.now, s.ID); err != nil {
 		p.say("%v", err)
@@ -243,7 +214,7 @@ func (p *player) review() {
 	for _, a := range p.node.Review(p.now) {
 		text := strings.TrimSpace(fmt.Sprintf("%s %s", a.Action, a.Function+a.Slice))
 		if holds[text] = true; !p.said[text] {
-			p.say("%v: %s", p.now, text)
+			p.say("%s", text)
 		}
 	}
 	p.said = holds
