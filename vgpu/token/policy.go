@@ -100,7 +100,8 @@ func (q queueIssuer) issue(s *Slice) {
 	s.grantInOrder(s.sortByBacklog(ready, q.Compare), q.Barrier)
 }
 
-// sortByBacklog sorts candidates by their backlogs, in place, and returns them.
+// sortByBacklog sorts candidates in place, with a function that compares how much of their quota requests they have not received, and
+// returns them.
 func (s *Slice) sortByBacklog(list []candidate, compare func(a, b Backlog) int) []candidate {
 	slices.SortStableFunc(list, func(a, b candidate) int { return compare(s.backlog(a.member), s.backlog(b.member)) })
 	return list

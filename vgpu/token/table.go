@@ -49,7 +49,7 @@ func (t *tableIssuer) issue(s *Slice) {
 	s.grantInOrder(t.waitingBorrowers(s), barrierAtStart)
 }
 
-// barrierAtStart is a barrier for grantInOrder: later candidates get only tokens that end before the one that waits for SMs can start.
+// barrierAtStart is a barrier for grantInOrder: while a share waits for SMs, others get only tokens that end before it can start.
 func barrierAtStart(start time.Duration) time.Duration { return start }
 
 // waitingOwners returns the candidates for tokens in their own turns: shares to which the slot table assigns the present turn.

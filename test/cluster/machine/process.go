@@ -112,7 +112,7 @@ func (m *Machine) Start(ctx context.Context, program Program) (*Process, error) 
 	return p, nil
 }
 
-// Restart starts a program that has ended again, and waits until it is ready.
+// Restart starts the program again after it has ended, and waits until it is ready.
 func (p *Process) Restart(ctx context.Context) error {
 	select {
 	case <-p.Done():

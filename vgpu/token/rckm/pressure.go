@@ -58,9 +58,9 @@ func (s *Slice) updateStates() {
 	}
 }
 
-// sloState returns the state of an SLO share by Dilu's Algorithm 2. A long launch cycle whose batches take no longer than usual is a
-// burst, for which best-effort neighbours need not be cut. Above four times the reference, the length of a cycle does not show contention
-// (D17): then the batches alone decide, and without them the state stays.
+// sloState returns the state of an SLO share by Dilu's Algorithm 2. A long launch cycle whose batches take no longer than usual is a burst,
+// for which best-effort neighbours need not be cut. Above four times the reference (the length without contention), the length of a cycle
+// does not show contention (D17): then the batches alone decide, and without them the state stays.
 func (s *Slice) sloState(m *member, ratio share.PerMille) State {
 	stretch := m.cycles.batchRatio()
 	switch {
