@@ -3,7 +3,9 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
+	"os"
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gshare-dev/gshare/test/cluster/machine"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
 // Default paths of the kubelet and of containerd on a node. Machine.HostPath converts them to paths that the test can open.
@@ -98,4 +101,99 @@ func (n *Node) dial(ctx context.Context, socket string) error {
 		return err
 	}
 	return connection.Close()
+}
+
+// containerdConfig configures the pause image, CDI and the CNI plugins of containerd. restrict_oom_score_adj is set because lowering a
+// container's oom_score_adj may be forbidden where tests run, and then no container would start.
+const containerdConfig = `version = 3
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "` + PauseImage + `"
+[plugins."io.containerd.cri.v1.runtime"]
+  restrict_oom_score_adj = true
+  enable_cdi = true
+[plugins."io.containerd.cri.v1.runtime".cni]
+  bin_dirs = ["` + cniPlugins + `"]
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+  SystemdCgroup = false
+`
+
+// networkConfig is the CNI configuration of a node: a bridge for its pods. It needs no masquerading, as the machines have routes to all
+// pods.
+const networkConfig = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [{
+  "type": "bridge", "bridge": "pods0", "isGateway": true,
+  "ipam": {"type": "host-local", "ranges": [[{"subnet": "%s"}]], "routes": [{"dst": "0.0.0.0/0"}]}
+}]}
+`
+
+// startContainerd starts containerd on the node and imports all images.
+func (n *Node) startContainerd(ctx context.Context) error {
+	config := n.cluster.file("kubernetes/" + n.Name + "-containerd.toml")
+	if err := os.WriteFile(config, []byte(containerdConfig), 0o600); err != nil {
+		return err
+	}
+	folder := n.Machine.HostPath("/etc/cni/net.d")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	network := fmt.Appendf(nil, networkConfig, podSubnet(n.index))
+	if err := os.WriteFile(filepath.Join(folder, "pods.conflist"), network, 0o644); err != nil {
+		return err
+	}
+	var err error
+	n.Containerd, err = n.Machine.Start(ctx, machine.Program{
+		Name: "containerd", Path: n.cluster.program("containerd"), Args: []string{"--config=" + config},
+		Env:   []string{"PATH=" + n.cluster.programs + ":" + os.Getenv("PATH")}, // for the shim
+		Ready: func(ctx context.Context) error { return n.dial(ctx, ContainerdSocket) },
+	})
+	if err != nil {
+		return err
+	}
+	return importImages(ctx, n.Machine, n.cluster.program("ctr"), n.cluster.images)
+}
+
+// startKubelet starts the kubelet and waits until the node is ready.
+func (n *Node) startKubelet(ctx context.Context) error {
+	c := n.cluster
+	kubeconfig, err := c.writeKubeconfig(access.Node(n.Name))
+	if err != nil {
+		return err
+	}
+	config := n.kubeletConfig()
+	maps.Copy(config, c.options.KubeletConfig)
+	path := c.file("kubernetes/" + n.Name + ".yaml")
+	if err := writeYAML(path, config); err != nil {
+		return err
+	}
+	n.Kubelet, err = n.Machine.Start(ctx, machine.Program{
+		Name: "kubelet", Path: c.program("hyperkube"),
+		Args: []string{"kubelet", "--config=" + path, "--kubeconfig=" + kubeconfig, "--node-ip=" + n.Address, "--v=2"},
+		Ready: func(ctx context.Context) error {
+			return c.checkHealth(ctx, n.Machine, "http://127.0.0.1:10248/healthz")
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return n.WaitReady(ctx)
+}
+
+// kubeletConfig returns the KubeletConfiguration of the node. Image garbage collection and eviction for disk space are off, since the disk
+// belongs to the real machine.
+func (n *Node) kubeletConfig() map[string]any {
+	return map[string]any{
+		"apiVersion":                  "kubelet.config.k8s.io/v1beta1",
+		"kind":                        "KubeletConfiguration",
+		"authentication":              map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
+		"authorization":               map[string]any{"mode": "AlwaysAllow"}, // only the cluster's machines reach it
+		"cgroupDriver":                "cgroupfs",
+		"cgroupRoot":                  n.Cgroup(),
+		"failCgroupV1":                false,
+		"failSwapOn":                  false,
+		"containerRuntimeEndpoint":    "unix://" + ContainerdSocket,
+		"evictionHard":                map[string]any{"memory.available": "50Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%", "imagefs.inodesFree": "0%"},
+		"imageGCHighThresholdPercent": 100,
+		"makeIPTablesUtilChains":      false,
+	}
 }
