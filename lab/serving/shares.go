@@ -34,7 +34,7 @@ type sharePolicy struct {
 	urgent  bool // queue by deadline, with refusals and batches as large as the deadline allows
 }
 
-// headroom is the part of the SLO, in per mille, that is reserved for queueing. Dilu reserves half.
+// headroom is the fraction of the SLO, in per mille, that is reserved for queueing. Dilu reserves half.
 const headroom share.PerMille = 500
 
 func newShareSimulation(in *Input, c *clock, r *record, p sharePolicy) (*shareSimulation, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// One request to a function without instances, by hand: it comes at 0.25 s, the scaler sees it when the second is over, the
+// One request to a function without instances, by hand: it arrives at 0.25 s, the scaler sees it when the second is over, the
 // instance is loaded 5 s later, and a batch of one on 100 per mille is 12 ms + 6 ms * 900/100 = 66 ms, which is more than half the
 // SLO, so that the smallest share chosen is larger.
 func TestFirstRequest(t *testing.T) {
@@ -36,7 +36,7 @@ func TestFirstRequest(t *testing.T) {
 	if r.Violations != 1 || r.ColdStarts != 1 {
 		t.Errorf("%+v", r)
 	}
-	// Reserved from 1 s until the scaler gives it up, 10 samples of nothing later.
+	// Reserved from 1 s until the autoscaler deletes it, 10 samples of nothing later.
 	want := float64(added.Share.SMRequest) / 1000 * 10
 	if math.Abs(r.GPUSeconds-want) > 0.2*want {
 		t.Errorf("%.3f GPU-seconds, want about %.3f", r.GPUSeconds, want)
@@ -88,7 +88,7 @@ func TestDivision(t *testing.T) {
 	want(400, 300)
 }
 
-// No instance is ever below its request, and no GPU gives more than it has, whatever starts and ends.
+// No instance ever has fewer SMs than its request, and no GPU grants more than it has.
 func TestDivisionBounds(t *testing.T) {
 	in := onGPUs(2, 11, bursts(120, 3), bursts(120, 4), bursts(120, 6))
 	c, r := &clock{}, newRecord(in)

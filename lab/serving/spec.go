@@ -41,7 +41,7 @@ type FunctionSpec struct {
 
 	Series int     `json:"series"` // of the trace, the busiest is 0; -1 is the sum of all; beyond the last it starts again
 	Scale  float64 `json:"scale"`  // requests for each of the trace; 1 if left out
-	Shift  float64 `json:"shift"`  // part of the trace after which the function begins
+	Shift  float64 `json:"shift"`  // fraction of the trace after which the function begins
 
 	Shares string     `json:"shares"` // a table of ReadShares
 	Model  string     `json:"model"`  // of Models

@@ -193,7 +193,7 @@ func FuzzTables(f *testing.F) {
 	})
 }
 
-// BenchmarkRequests plays a million requests; the target is 10 s.
+// BenchmarkRequests simulates a million requests; the target is 10 s.
 func BenchmarkRequests(b *testing.B) {
 	counts := bursts(600, 1)
 	for i := range counts {

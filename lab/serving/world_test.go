@@ -113,7 +113,7 @@ func names() (onShares, onSlices, onPlan []string) {
 	return []string{"gshare", "eager", "keepalive", "lazy"}, []string{"gshare", "monolithic", "pipelined"}, []string{"gshare", "harmonybatch", "pamba"}
 }
 
-// Every request is answered once, refused once, or not answered at all; and the same input gives the same result.
+// Every request is answered once, refused once, or not answered at all; and equal inputs have equal results.
 func TestAccountsAndDeterminism(t *testing.T) {
 	shares, migs, calls := names()
 	for _, c := range []struct {

@@ -214,7 +214,7 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// TestLightLoad: everybody is in time, and nobody waits for company that does not come.
+// TestLightLoad: all requests are in time, and none waits for a batch that does not fill.
 func TestLightLoad(t *testing.T) {
 	for _, rate := range []float64{1, 50, 200} {
 		if o := drive(t, queue(t, Config{MaxBatch: 8}), rate, 5000, 2); o.late > 0 || o.inTime < 4950 {

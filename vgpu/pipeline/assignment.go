@@ -14,11 +14,11 @@ import (
 // instance of the function is started from it.
 type Assignment struct {
 	Partition  Partition
-	Slices     [][]Slice     // by stage and part
+	Slices     [][]Slice     // by stage and segment
 	Latency    time.Duration // of a request that runs every node, with transfers, without waiting
-	Bottleneck time.Duration // expected time of the slowest part; one request is completed in each
+	Bottleneck time.Duration // expected time of the slowest segment; one request is completed in each
 	CV         CV            // of the stage times on these slices
-	Transfers  time.Duration // the part of Latency between stages
+	Transfers  time.Duration // the transfer time within Latency
 }
 
 // Rate returns the throughput of the pipeline in requests per second, which its slowest stage limits.

@@ -154,7 +154,7 @@ func TestAssignRefuses(t *testing.T) {
 	}
 }
 
-// byBruteForce tries every slice for every part. It gives the least (compute, memory, latency) that keeps the demand.
+// byBruteForce tries every slice for every segment. It returns the least (compute, memory, latency) that meets the demand.
 func byBruteForce(r *Ranking, p Partition, slicesFree []Slice, d Demand) (least [3]int64, room, rate, slo bool) {
 	f := r.Function()
 	var on []Slice

@@ -30,7 +30,7 @@ type Node struct {
 	After  []string                 `json:"after,omitempty"` // names of the nodes whose outputs it reads
 	Memory share.Bytes              `json:"memory"`          // at the peak, weights included
 	Times  map[string]time.Duration `json:"times"`           // of one request, by name of Kind
-	// Chance is the part of requests that run the node; 0 means all. Latency always includes the node, throughput weighs it
+	// Chance is the fraction of requests that run the node; 0 means all. Latency always includes the node, throughput weighs it
 	// by its chance (U23).
 	Chance share.PerMille `json:"chance,omitempty"`
 }

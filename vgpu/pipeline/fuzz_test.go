@@ -10,8 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// FuzzRank reads a function, kinds and a demand as somebody may write them. Whatever is accepted gives a valid assignment or
-// a known reason.
+// FuzzRank reads arbitrary functions, kinds and demands. Those that are accepted result in a valid assignment or a known reason.
 func FuzzRank(f *testing.F) {
 	for _, function := range []Function{chain(10, 20, 30), diamond(), heavy()} {
 		text, err := json.Marshal(function)

@@ -135,7 +135,7 @@ type Stage []Segment
 // stages process other requests.
 type Partition struct {
 	Stages []Stage
-	CV     CV // of the stage times with each part on the smallest kind that runs it (U7)
+	CV     CV // of the stage times with each segment on the smallest kind that runs it (U7)
 }
 
 // Slices returns the number of slices that the partition needs.

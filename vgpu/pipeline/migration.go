@@ -20,7 +20,7 @@ type RunningInstance struct {
 type Migration struct {
 	Instance int        // the pipeline's ID
 	To       Assignment // of the new instance; the pipeline keeps its slices until it has ended
-	// Utilisation is the part of time for which the slice is busy at the present rate. If it is low, the new instance can share
+	// Utilisation is the fraction of time for which the slice is busy at the present rate. If it is low, the new instance can share
 	// the slice with others.
 	Utilisation share.PerMille
 }

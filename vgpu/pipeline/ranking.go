@@ -20,7 +20,7 @@ type Ranking struct {
 // rankedPartition is a partition with the execution times of its segments on each kind of slice.
 type rankedPartition struct {
 	Partition
-	times [][]segmentTimes // by stage and part
+	times [][]segmentTimes // by stage and segment
 }
 
 // Rank returns the partitions of a function that the given kinds of slices can run, ordered by the coefficient of variation of the stage
@@ -38,7 +38,7 @@ func Rank(f Function, kinds []Kind) (*Ranking, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := map[nodeSet]segmentTimes{} // the same parts occur in many partitions
+	known := map[nodeSet]segmentTimes{} // equal segments occur in many partitions
 	for _, stages := range g.partitions() {
 		if p, ok := r.rankPartition(g, stages, known); ok {
 			r.partitions = append(r.partitions, p)
@@ -94,7 +94,7 @@ func (r *Ranking) rankPartition(g *graph, stages [][]nodeSet, known map[nodeSet]
 				return rankedPartition{}, false
 			}
 			stage, fits = append(stage, part), append(fits, f)
-			slowest = max(slowest, f.expected[kind]) // parts at the same time count by their maximum
+			slowest = max(slowest, f.expected[kind]) // parallel segments count by their maximum
 		}
 		p.Stages, p.times, times = append(p.Stages, stage), append(p.times, fits), append(times, slowest)
 	}

@@ -22,9 +22,9 @@ type slicesUsed [maxKinds]uint8
 type partialChoice struct {
 	used    slicesUsed
 	before  time.Duration  // sum of the worst times of the stages before
-	slowest time.Duration  // worst time of the parts of this stage so far
-	kind    int            // of the last part
-	from    *partialChoice // the choice without the last part
+	slowest time.Duration  // worst time of the segments of this stage so far
+	kind    int            // of the last segment
+	from    *partialChoice // the choice without the last segment
 }
 
 // assignPartition returns the assignment of one partition that needs the smallest slices and satisfies the demand, or ErrNoFit, ErrRate

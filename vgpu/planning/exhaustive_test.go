@@ -17,7 +17,7 @@ import (
 type candidate struct {
 	batch  int
 	p99    float64
-	cost   float64 // of a batch, or a second if held
+	cost   float64 // of a batch, or of a second if reserved
 	held   bool
 	serves float64
 	reply  float64

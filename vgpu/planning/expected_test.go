@@ -53,7 +53,7 @@ func TestExpectedFill(t *testing.T) {
 	}
 }
 
-// The higher GPU time is valued, the less of it a plan takes; and whoever may be late more rarely never pays less.
+// The higher GPU time is valued, the less of it a plan takes; a plan with fewer late executions never costs less.
 func TestExpectedAim(t *testing.T) {
 	spared := false
 	for seed := range uint64(40) {

@@ -16,9 +16,9 @@ type arrival struct {
 	at, deadline time.Duration
 }
 
-// serve drives a group's plan with Poisson arrivals through the queue that the gateway uses, and gives the requests that
-// were late or refused, of all, and the mean batch. What is paid by the call takes its p99, always; a held share runs in its
-// part of every window and waits in the rest, as the slot table has it. Either is stretched for a control.
+// serve drives a group's plan with Poisson arrivals through the queue that the gateway uses. It returns the number of late or refused
+// requests, of all requests, and the mean batch size. An execution that is paid per call always takes its p99; a reserved share runs
+// for its quota of every window and waits otherwise, as in the slot table. Both are stretched for a control.
 func serve(t *testing.T, g *Group, m *profile.Share, seed uint64, stretch float64) (missed, all int, batch float64) {
 	t.Helper()
 	held := g.Config.Mode == Share
@@ -120,9 +120,9 @@ func poisson(g *Group, seed uint64, n int) []arrival {
 	return all
 }
 
-// TestPlansAreServed plays plans. Paid by the call, nobody is late (P7); on
-// held shares at most 1 % of any group (N-P3: PAMBA has 0.8 and 1.1 %, HarmonyBatch 2.9 and 4.4 %). Executions that take half as long
-// again are the control. And batches are as large as the plan says (P6), or nearly.
+// TestPlansAreServed simulates plans. Of requests that are paid per call none is late (P7); on reserved shares at most 1 % of any group
+// (N-P3: PAMBA has 0.8 and 1.1 %, HarmonyBatch 2.9 and 4.4 %). Executions that take half as long again are the control. Batches are
+// nearly as large as planned (P6).
 func TestPlansAreServed(t *testing.T) {
 	missed, all := map[bool]int{}, map[bool]int{}
 	worst, filled, paid, control := 0.0, 0.0, 0, 0

@@ -32,7 +32,7 @@ func start(t testing.TB, policy Policy) *run {
 	return &run{t: t, scaler: newScaler(t, policy, size)}
 }
 
-// load gives so many seconds of load and returns what was decided in them.
+// load applies a load for so many seconds and returns the decisions.
 func (r *run) load(load Rate, seconds int) []Decision {
 	r.t.Helper()
 	var all []Decision

@@ -69,7 +69,7 @@ func TestPredictorRefused(t *testing.T) {
 	wantField(t, "gap", err)
 }
 
-// FuzzDecide gives stored states of any kind. What is accepted keeps the bounds of the policy, and can be continued.
+// FuzzDecide decides from arbitrary stored states. Those that are accepted keep the bounds of the policy, and can be continued.
 func FuzzDecide(f *testing.F) {
 	state, err := json.Marshal(State{Samples: []Sample{{1, 2}}, LastID: 2, Instances: []Instance{{ID: 2, Configuration: size, Residency: Warm}}})
 	if err != nil {

@@ -47,7 +47,7 @@ func resnet() []profile.Point {
 	return points
 }
 
-// within gives the points of the profile whose p95 is at most so many milliseconds.
+// within returns the points of the profile whose p95 is at most so many milliseconds.
 func within(t *testing.T, p95 int) []Configuration {
 	t.Helper()
 	choices, err := SLO{Latency: time.Duration(p95) * time.Millisecond, P95: true}.Choices(resnet())

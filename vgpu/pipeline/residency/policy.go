@@ -24,7 +24,7 @@ type Policy struct {
 	ColdAfter time.Duration  // time without a request after which an instance is deleted; 10 min
 
 	Host share.Bytes // limit of host memory for evicted data; 0 (U12)
-	// Misses is the part of late requests in the window above which the node needs another slice; 10.
+	// Misses is the fraction of late requests, in per mille, in the window above which the node needs another slice; 10.
 	Misses share.PerMille
 	// Refuse rejects requests that can no longer meet their deadline, instead of running them after all others (U14).
 	Refuse bool

@@ -241,7 +241,7 @@ func TestNodeProperties(t *testing.T) {
 	}
 }
 
-// FuzzNode plays any sequence of calls, at any times.
+// FuzzNode makes arbitrary sequences of calls at arbitrary times.
 func FuzzNode(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, int64(5), int64(1000))
 	f.Add([]byte{1, 1, 1, 17, 33, 2, 2, 3, 3, 5, 5, 4, 4, 6}, int64(1<<62), int64(-1<<62))

@@ -68,7 +68,7 @@ func TestLongRunKeepsSlices(t *testing.T) {
 	}
 }
 
-// A function that no slice runs asks for one while somebody wants it, and no longer.
+// A slice is advised for a function that no slice can run only while the function has requests.
 func TestGrowForAFunction(t *testing.T) {
 	n := newNode(t, Policy{}, 1, 0)
 	grow := Advice{Action: Grow, Function: "a"}

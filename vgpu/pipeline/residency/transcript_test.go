@@ -176,7 +176,7 @@ func (p *player) dispatch(now time.Duration) {
 	}
 }
 
-// run goes on until a time: it ends what runs when it is expected to end, and reviews at every whole second. Advice is printed when it is new.
+// run simulates until a time: it finishes requests at their expected end and calls Review every second. It prints new advice only.
 func (p *player) run(until time.Duration) {
 	for {
 		next := p.now.Truncate(time.Second) + time.Second

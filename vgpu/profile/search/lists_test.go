@@ -62,7 +62,7 @@ func TestStages(t *testing.T) {
 	wantField(t, "slices", err)
 }
 
-// On a curve of the model's form four trials suffice; on another form the sweep goes on to the end.
+// On a curve of the model's form four trials suffice; on another form the sweep continues to its end.
 func TestSweep(t *testing.T) {
 	for name, c := range map[string]struct {
 		latency func(vCPU float64) float64
@@ -108,7 +108,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// FuzzNext gives the strategies histories and parameters of any kind.
+// FuzzNext calls the strategies with arbitrary histories and parameters.
 func FuzzNext(f *testing.F) {
 	f.Add([]byte(`[{"Point":{"model":"m","resource":{"sm":100,"quota":1000},"batch":1,"Mean":5}}]`), int64(100), int32(100), 4)
 	f.Add([]byte(`[{"Point":{"resource":{"cpu":500},"batch":-1},"Failed":true}]`), int64(-1), int32(-7), 1<<20)
