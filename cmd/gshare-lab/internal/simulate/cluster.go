@@ -18,7 +18,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// clusterSimulation is gshare-lab simulate cluster.
+// clusterSimulation holds the flags and inputs of gshare-lab simulate cluster, which packs a trace of pods on the nodes of a cluster.
 type clusterSimulation struct {
 	nodesFile, podsFile string
 	order               string
@@ -136,7 +136,7 @@ func (c *clusterSimulation) run(ctx context.Context, policy string, seed uint64)
 	}, nil
 }
 
-// keep stores the curve of a policy's first run for the chart.
+// keep stores how the allocation rises in a policy's first run, as a line of the chart.
 func (c *clusterSimulation) keep(policy string, curve []cluster.Point) {
 	if slices.ContainsFunc(c.curves, func(l chart.Line) bool { return l.Name == policy }) {
 		return

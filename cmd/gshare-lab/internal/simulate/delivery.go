@@ -16,7 +16,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// deliverySimulation is gshare-lab simulate delivery.
+// deliverySimulation holds the flags and results of gshare-lab simulate delivery, which measures whether pods on full GPUs get their
+// quotas.
 type deliverySimulation struct {
 	familyName, admission string
 	gpus                  int
@@ -48,7 +49,7 @@ func simulateDelivery() *simulation {
 	}
 }
 
-// tokenNames returns the names of the policies, in the order of delivery.Policies.
+// tokenNames returns the names of the token policies, in the order of delivery.Policies.
 func tokenNames() (names []string) {
 	for _, p := range delivery.Policies() {
 		names = append(names, p.String())
@@ -120,7 +121,7 @@ func (d *deliverySimulation) run(ctx context.Context, policy string, seed uint64
 	}, nil
 }
 
-// chart draws the distribution over the GPUs of the worst pod's part of its quota, for each policy.
+// chart returns, for each policy, the distribution over the GPUs of the fraction of its quota that the worst-served pod of the GPU got.
 func (d *deliverySimulation) chart(summaries []report.Summary) *chart.Chart {
 	c := &chart.Chart{
 		Title: fmt.Sprintf("%s, admitted by %s, %v turns, %v lost at a switch", d.familyName, d.admission, d.setting.Turn, d.setting.SwitchLoss),

@@ -17,7 +17,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// elasticSimulation is gshare-lab simulate elastic.
+// elasticSimulation holds the flags and results of gshare-lab simulate elastic, which runs two functions on one GPU.
 type elasticSimulation struct {
 	kind, pair            string
 	seconds, interference int
@@ -29,7 +29,8 @@ type elasticSimulation struct {
 	sweeps                func() bool            // reports whether a chart is requested
 }
 
-// elasticRun identifies the requests that all policies are compared on.
+// elasticRun identifies one sequence of requests, which every policy serves: its random seed and the coefficient of variation of the gaps
+// between requests.
 type elasticRun struct {
 	seed uint64
 	cv   float64
@@ -138,7 +139,7 @@ func (e *elasticSimulation) run(ctx context.Context, policy string, seed uint64)
 	return figures, nil
 }
 
-// baseline returns the outcome with a GPU for each function, computed once for all policies.
+// baseline returns the outcome if each function has a GPU of its own. It is computed once per seed and variation, for all policies.
 func (e *elasticSimulation) baseline(ctx context.Context, seed uint64, cv float64) ([]elastic.Outcome, error) {
 	run := elasticRun{seed, cv}
 	if base, ok := e.exclusive[run]; ok {

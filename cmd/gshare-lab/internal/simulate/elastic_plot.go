@@ -8,10 +8,10 @@ import (
 	"github.com/gshare-dev/gshare/lab/elastic"
 )
 
-// elasticCVs are the coefficients of variation of the chart, as in Dilu's figure 10 (N-D5).
+// elasticCVs holds the coefficients of variation, of the gaps between requests, on the X axis of the chart, as in Dilu's figure 10 (N-D5).
 var elasticCVs = []float64{1, 2, 3, 4, 5, 6}
 
-// addSweep runs a policy at each coefficient of variation of the chart.
+// addSweep runs a policy at each coefficient of variation in elasticCVs and adds its p95 ratios to the chart.
 func (e *elasticSimulation) addSweep(ctx context.Context, policy string, seed uint64) error {
 	line := e.sweep[policy]
 	if line == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// eventsSimulation is gshare-lab simulate events.
+// eventsSimulation holds the flags and results of gshare-lab simulate events, which places the instances of Dilu's event lists.
 type eventsSimulation struct {
 	file                string
 	nodes, gpus, memory int
@@ -115,7 +115,7 @@ func (e *eventsSimulation) run(_ context.Context, name string, _ uint64) ([]repo
 	}, nil
 }
 
-// keep stores the timeline of a policy for the chart, as steps. It is the same in all runs.
+// keep stores the number of active GPUs over time under a policy, as a line of the chart. All runs of a policy have the same line.
 func (e *eventsSimulation) keep(policy string, timeline []events.Sample) {
 	if slices.ContainsFunc(e.curves, func(l chart.Line) bool { return l.Name == policy }) {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig"
 )
 
-// migSimulation is gshare-lab simulate mig.
+// migSimulation holds the flags and results of gshare-lab simulate mig, which creates MIG instances on demand.
 type migSimulation struct {
 	mix, model string
 	load       migchurn.Load
@@ -90,10 +90,10 @@ func (m *migSimulation) play(policy string, seed uint64, offered float64) (migch
 	return migchurn.Run(load, choose)
 }
 
-// sweepLoads are the loads of the chart.
+// sweepLoads holds the offered loads on the X axis of the chart.
 var sweepLoads = []float64{0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3}
 
-// addSweep runs a policy at each load of the chart.
+// addSweep runs a policy at each load in sweepLoads and adds the results to the chart.
 func (m *migSimulation) addSweep(policy string, seed uint64) error {
 	line := m.sweep[policy]
 	if line == nil {

@@ -48,7 +48,7 @@ Figures of each run:
   used_gpu_seconds       shares: part of gpu_seconds in which SMs were busy; memory_gb_seconds: device memory in use
   requests, refused, completed_per_second (before the trace ended)`
 
-// servingSimulation is gshare-lab simulate serving.
+// servingSimulation holds the flags and inputs of gshare-lab simulate serving, which serves a trace of requests.
 type servingSimulation struct {
 	trace, profiles, data string
 	geometry              string
@@ -126,7 +126,7 @@ func (s *servingSimulation) prepare() error {
 	return err
 }
 
-// input returns the requests of a seed, drawn once for all policies.
+// input returns the requests that a random seed generates. They are drawn once, so that all policies serve the same requests.
 func (s *servingSimulation) input(seed uint64) (*serving.Input, error) {
 	if in := s.inputs[seed]; in != nil {
 		return in, nil
@@ -177,7 +177,7 @@ func (s *servingSimulation) run(ctx context.Context, policy string, seed uint64)
 	}, nil
 }
 
-// chart draws the violations of each policy, with its GPU time.
+// chart returns a bar for each policy with its percentage of SLO violations, labelled with the GPU time that it used.
 func (s *servingSimulation) chart(summaries []report.Summary) *chart.Chart {
 	c := &chart.Chart{Title: "SLO violations, " + filepath.Base(s.profiles), Y: "percent of the requests"}
 	for _, x := range summaries {

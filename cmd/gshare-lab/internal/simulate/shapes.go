@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/lab/shapes"
 )
 
-// shapesSimulation is gshare-lab simulate shapes.
+// shapesSimulation holds the flags and results of gshare-lab simulate shapes, which packs pods of random SM and quota requests on GPUs.
 type shapesSimulation struct {
 	familyName, openbPods string
 	pods                  int
@@ -83,7 +83,7 @@ func (s *shapesSimulation) prepare() error {
 	return s.readFamily()
 }
 
-// usualPods returns the default number of pods.
+// usualPods returns the number of pods to pack if the flag --pods is not set.
 func (s *shapesSimulation) usualPods() int {
 	if s.churn {
 		return 5000

@@ -54,7 +54,7 @@ func (s *shapesSimulation) readShapes(file string) ([]shapes.Pod, error) {
 	return pods, nil
 }
 
-// readOpenb returns the pods of a list that request a part of one GPU.
+// readOpenb returns those pods of an openb pod list that request a fraction of one GPU.
 func readOpenb(file string) ([]shapes.Pod, error) {
 	list, err := trace.ReadPods(file)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 )
 
-// Command returns gshare-lab simulate.
+// Command returns the command gshare-lab simulate with a subcommand for each experiment.
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate",
@@ -29,12 +29,11 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// simulations returns the experiments.
 func simulations() []*simulation {
 	return []*simulation{simulateCluster(), simulateShapes(), simulateEvents(), simulateMIG(), simulateDelivery(), simulateElastic(), simulateServing()}
 }
 
-// simulation is an experiment that runs with several policies and seeds.
+// simulation is an experiment, a subcommand of gshare-lab simulate, that compares policies over several random seeds.
 type simulation struct {
 	name, short, long, example string
 	policies                   []string             // values of --policy; the first is the default
@@ -48,7 +47,7 @@ type simulation struct {
 	runs                 int
 }
 
-// command returns the subcommand of the experiment.
+// command returns the experiment's cobra command.
 func (s *simulation) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: s.name, Short: s.short, Long: s.long, Example: s.example, Args: cli.NoArgs,
@@ -81,7 +80,7 @@ func (s *simulation) command() *cobra.Command {
 	return cmd
 }
 
-// check returns the selected policies, or an error for invalid flags.
+// check validates the flags and reads the inputs, and returns the policies selected by --policy.
 func (s *simulation) check() ([]string, error) {
 	policies, err := s.chosen()
 	switch {
@@ -110,7 +109,8 @@ func (s *simulation) chosen() ([]string, error) {
 	return policies, nil
 }
 
-// runAll runs all policies and seeds, one after another so that they do not slow each other down.
+// runAll runs every policy with every seed and returns a summary for each policy. Runs are sequential, so that they do not distort each
+// other's measured speed.
 func (s *simulation) runAll(ctx context.Context, policies []string) ([]report.Summary, error) {
 	bar := cli.NewBar("simulate "+s.name, len(policies)*s.runs)
 	defer bar.Clear()

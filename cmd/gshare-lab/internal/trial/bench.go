@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane/bulk"
 )
 
-// benchOptions are the flags of gshare-lab bench.
+// benchOptions holds the flags of gshare-lab bench.
 type benchOptions struct {
 	nodes        []int
 	pods, rounds int
@@ -59,20 +59,20 @@ func (o benchOptions) validate() error {
 	return nil
 }
 
-// benchSize is the result for one cluster size.
+// benchSize holds the measurements of all scheduler configurations on a cluster of one size.
 type benchSize struct {
 	Nodes int                    `json:"nodes"`
 	Sides map[string]*benchSide  `json:"sides"`
 	Ratio map[string]benchRatios `json:"ratio_to_stock"` // medians of the ratios round by round
 }
 
-// benchSide holds the figures of one scheduler, one for each round.
+// benchSide holds the measurements of one scheduler configuration, one value for each round.
 type benchSide struct {
 	PodsPerSecond   []float64 `json:"pods_per_second"`
 	AlgorithmMicros []float64 `json:"algorithm_us"` // mean time of the scheduling algorithm for a pod
 }
 
-// benchRatios holds figures in relation to those of stock kube-scheduler.
+// benchRatios holds the figures of a scheduler divided by those of stock kube-scheduler.
 type benchRatios struct {
 	PodsPerSecond float64 `json:"pods_per_second"`
 	Algorithm     float64 `json:"algorithm"`
@@ -120,7 +120,7 @@ func (o benchOptions) measure(ctx context.Context, c *cli.Console, n int) (size 
 	return size, nil
 }
 
-// round measures every scheduler once. Odd rounds are in reverse order.
+// round measures each scheduler configuration once. Odd rounds measure them in reverse order, which evens out effects of the order.
 func (o benchOptions) round(ctx context.Context, s *sandbox, size *benchSize, round int) error {
 	sides := contenders(o.wide)
 	if round%2 == 1 {
@@ -171,7 +171,7 @@ func (z *benchSize) record(ctx context.Context, name string, t *bulk.Tracker, p 
 	return nil
 }
 
-// compare sets the ratios: the median over the rounds of the ratio to stock kube-scheduler in the same round.
+// compare sets the ratios of each scheduler's figures to those of stock kube-scheduler in the same round: the median over the rounds.
 func (z *benchSize) compare() {
 	stock := z.Sides[stockName]
 	for name, side := range z.Sides {
@@ -200,7 +200,7 @@ func median(x []float64) float64 {
 	return s[len(s)/2]
 }
 
-// writeBench prints a line for each cluster size and scheduler.
+// writeBench writes a table with a line for each cluster size and scheduler configuration.
 func writeBench(out io.Writer, sizes []*benchSize) error {
 	fmt.Fprintf(out, "%-7s %-12s %10s %14s %8s %10s\n", "nodes", "side", "pods/s", "algorithm us", "pods/s", "algorithm")
 	fmt.Fprintf(out, "%-7s %-12s %10s %14s %8s %10s\n", "", "", "median", "mean per pod", "ratio", "ratio")

@@ -19,11 +19,12 @@ const (
 	wideName   = "gshare-wide"
 	benchGPUs  = 8
 
-	// wholeUnit is the plain extended resource that the stock side asks for.
+	// wholeUnit is the extended resource for whole GPUs that pods request in the benchmark of stock kube-scheduler.
 	wholeUnit v1.ResourceName = "example.com/gpu"
 )
 
-// contender is one side of the comparison: a scheduler configuration and the pods for it.
+// contender is one of the schedulers that gshare-lab bench compares: its configuration and the resource limits of the pods that it
+// schedules.
 type contender struct {
 	name    string
 	config  []byte
@@ -42,12 +43,12 @@ func contenders(wide bool) []contender {
 	return sides
 }
 
-// stockConfig is kube-scheduler as it comes.
+// stockConfig is the default configuration of kube-scheduler.
 const stockConfig = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 `
 
-// withoutNarrowing is gshare's configuration with every node filtered for every pod.
+// withoutNarrowing returns gshare's scheduler configuration with candidate nodes disabled, so that every node is filtered for every pod.
 func withoutNarrowing() []byte {
 	return bytes.ReplaceAll(manifests.SchedulerConfig, []byte("  pluginConfig: &packed\n"),
 		[]byte("  pluginConfig: &packed\n  - name: SlotPacking\n    args: {candidateNodes: 0}\n"))
@@ -66,8 +67,8 @@ func addWholeUnits(node *v1.Node) {
 	node.Status.Capacity[wholeUnit], node.Status.Allocatable[wholeUnit] = units, units
 }
 
-// benchShares are the shapes of the gshare side: percent of SMs, percent of time, MiB. The first three are the SM shares of
-// the FaST paper's models; two pods in eight ask for whole GPUs' time.
+// benchShares holds the shares that pods request in the benchmark of gshare: percent of SMs, percent of time, and MiB. The first three have
+// the SM shares of FaST-GShare's models; two of the eight request a GPU's whole time.
 var benchShares = [][3]int64{
 	{12, 40, 4096}, {24, 40, 8192}, {50, 60, 16384}, {12, 100, 4096}, {24, 80, 8192}, {50, 100, 32768}, {100, 50, 40960}, {100, 100, 81920},
 }

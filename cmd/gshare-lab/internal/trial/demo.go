@@ -18,7 +18,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// demoOptions are the flags of gshare-lab demo.
+// demoOptions holds the flags of gshare-lab demo.
 type demoOptions struct {
 	replayOptions
 	count int
@@ -76,7 +76,7 @@ func demo(ctx context.Context, o demoOptions, out io.Writer) (err error) {
 	return result.verdict()
 }
 
-// show draws the GPUs from the API objects and prints the figures.
+// show reads the nodes and pods from the API server, draws their GPUs and prints the figures of the result.
 func (s *sandbox) show(ctx context.Context, out io.Writer, result *replayResult) error {
 	nodes, pods, err := bulk.ListObjects(ctx, s.client)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *sandbox) show(ctx context.Context, out io.Writer, result *replayResult)
 	return result.writeTable(out)
 }
 
-// drawn converts the slices of the checker's report for gpumap.
+// drawn converts the slices of an audit report for drawing.
 func drawn(report audit.Report) []gpumap.Slice {
 	out := make([]gpumap.Slice, len(report.Slices))
 	for i, s := range report.Slices {
@@ -107,7 +107,7 @@ func drawn(report audit.Report) []gpumap.Slice {
 	return out
 }
 
-// keep prints how to connect to the API server, and blocks until the context is cancelled.
+// keep prints how to connect to the API server, and keeps the control plane running until the context is cancelled.
 func (s *sandbox) keep(ctx context.Context, out io.Writer) {
 	fmt.Fprintf(out, "\nThe control plane is running. In another terminal:\n\n  export KUBECONFIG=%s\n  kubectl get pods -o wide\n\nCtrl-C stops and removes it.\n",
 		s.Kubeconfig(access.Admin))

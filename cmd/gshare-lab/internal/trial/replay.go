@@ -22,7 +22,7 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane/bulk"
 )
 
-// replayOptions are the flags of gshare-lab replay.
+// replayOptions holds the flags of gshare-lab replay.
 type replayOptions struct {
 	nodes, pods, profile string
 	limit, replicate     int
@@ -30,7 +30,7 @@ type replayOptions struct {
 	format               output.Format
 }
 
-// profiles are the profiles of manifests/scheduler/config.yaml; the first is the default.
+// profiles holds the scheduler profiles of manifests/scheduler/config.yaml; the first is the default.
 var profiles = []string{"gshare", "gshare-rectangle", "gshare-complementary"}
 
 var profileHelp = "scheduler profile: " + strings.Join(profiles, ", ")
@@ -76,7 +76,7 @@ func (o replayOptions) validate() error {
 	return nil
 }
 
-// load reads the files, and shuffles, limits and replicates their contents.
+// load reads the nodes and pods of the trace, then shuffles, truncates and replicates them as the flags say.
 func (o replayOptions) load() ([]trace.Node, []trace.Pod, error) {
 	nodes, err := trace.ReadNodes(o.nodes)
 	if err != nil {
@@ -97,7 +97,7 @@ func (o replayOptions) load() ([]trace.Node, []trace.Pod, error) {
 	return nodes, pods, nil
 }
 
-// replayResult is the output of replay.
+// replayResult is the output of gshare-lab replay: how many pods were bound, how fast, and the violations found.
 type replayResult struct {
 	Nodes             int              `json:"nodes"`
 	GPUs              int              `json:"gpus"`
@@ -209,7 +209,7 @@ func (r *replayResult) readCycles(ctx context.Context, scheduler *controlplane.P
 	return nil
 }
 
-// audit has the checker recompute everything from the API server's objects.
+// audit recomputes the allocation of every GPU from the API objects, independently of the scheduler, and adds violations to the result.
 func (s *sandbox) audit(ctx context.Context, r *replayResult, pods []trace.Pod) error {
 	s.console.Step("Checking every GPU from the API server's objects")
 	nodes, live, err := bulk.ListObjects(ctx, s.client)
@@ -248,7 +248,7 @@ func (r *replayResult) countPods(report audit.Report, live []v1.Pod, asked map[s
 	}
 }
 
-// writeTable prints the figures, one on each line, and the details of violations.
+// writeTable writes the figures one on each line, followed by the details of violations.
 func (r *replayResult) writeTable(out io.Writer) error {
 	fmt.Fprintf(out, "nodes            %d\nGPUs             %d, %d used\npods             %d, %d bound, %d unschedulable\n",
 		r.Nodes, r.GPUs, r.GPUsUsed, r.Pods, r.Bound, r.Unschedulable)
@@ -261,7 +261,7 @@ func (r *replayResult) writeTable(out io.Writer) error {
 	return err
 }
 
-// verdict returns an error if the checker found violations.
+// verdict returns an error if the audit found a violation, or an unschedulable pod that some node would admit.
 func (r *replayResult) verdict() error {
 	if r.Violations > 0 || r.Admissible > 0 {
 		return fmt.Errorf("%d violations, %d unschedulable pods that a node would admit", r.Violations, r.Admissible)

@@ -22,12 +22,12 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane/bulk"
 )
 
-// Commands returns the commands that start a control plane.
+// Commands returns the commands replay, demo and bench of gshare-lab, which start a control plane.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{replayCommand(), demoCommand(), benchCommand()}
 }
 
-// sandbox is a running control plane with a client and a tracker of its pods.
+// sandbox is a running etcd and API server, with a client and a tracker of the pods' scheduling.
 type sandbox struct {
 	*controlplane.ControlPlane
 	client  kubernetes.Interface
@@ -35,7 +35,7 @@ type sandbox struct {
 	console *cli.Console
 }
 
-// startSandbox brings up etcd and the API server. The caller stops them.
+// startSandbox starts etcd and kube-apiserver. The caller must call Stop.
 func startSandbox(ctx context.Context, c *cli.Console) (*sandbox, error) {
 	c.Step("Starting etcd and kube-apiserver")
 	plane, err := controlplane.Start(ctx, controlplane.Options{})
@@ -57,15 +57,15 @@ func (s *sandbox) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// addNodes creates the nodes, showing how far it is.
+// addNodes creates the nodes and shows a progress bar.
 func (s *sandbox) addNodes(ctx context.Context, nodes []*v1.Node) error {
 	bar := s.console.Bar("Creating nodes", len(nodes))
 	defer bar.End()
 	return bulk.CreateNodes(ctx, s.client, nodes, bar.Add)
 }
 
-// runPods creates the pods at full speed and returns when every one is bound or reported unschedulable and the scheduler has
-// nothing more to try.
+// runPods creates the pods as fast as possible and returns when each is bound or reported unschedulable and the scheduler's queues are
+// empty.
 func (s *sandbox) runPods(ctx context.Context, pods []*v1.Pod, scheduler *controlplane.Process) error {
 	before := s.tracker.Progress().Seen
 	bar := s.console.Bar("Scheduling pods", len(pods))
@@ -82,7 +82,7 @@ func (s *sandbox) runPods(ctx context.Context, pods []*v1.Pod, scheduler *contro
 	return s.waitIdle(ctx, scheduler)
 }
 
-// waitIdle returns when the scheduler's active and backoff queues are empty and every pod is settled.
+// waitIdle blocks until the scheduler's active and backoff queues are empty and every pod is bound or reported unschedulable.
 func (s *sandbox) waitIdle(ctx context.Context, scheduler *controlplane.Process) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -105,7 +105,7 @@ func (s *sandbox) waitIdle(ctx context.Context, scheduler *controlplane.Process)
 	}
 }
 
-// metrics are a scheduler's metrics by name.
+// metrics holds the Prometheus metrics of a scheduler by name.
 type metrics map[string]*dto.MetricFamily
 
 func scrape(ctx context.Context, p *controlplane.Process) (metrics, error) {
@@ -117,7 +117,8 @@ func scrape(ctx context.Context, p *controlplane.Process) (metrics, error) {
 	return parser.TextToMetricFamilies(strings.NewReader(string(text)))
 }
 
-// sum adds up the samples with the label; with an empty label all of them. Of a histogram it is the sum of observations.
+// sum returns the sum of a metric's samples that have the label value, or of all samples if the label is empty. For a histogram, it sums
+// the observed values.
 func (m metrics) sum(name, label, value string) float64 {
 	var total float64
 	for _, sample := range m[name].GetMetric() {
@@ -128,7 +129,7 @@ func (m metrics) sum(name, label, value string) float64 {
 	return total
 }
 
-// count is the number of observations of a histogram.
+// count returns the number of observations of a histogram.
 func (m metrics) count(name string) float64 {
 	var total float64
 	for _, sample := range m[name].GetMetric() {

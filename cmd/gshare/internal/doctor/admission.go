@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/manifests"
 )
 
-// apiServer checks the version of the API server.
+// apiServer checks that the version of the API server is supported.
 func (e *examination) apiServer() {
 	info, err := e.client.Discovery().ServerVersion()
 	if err != nil {
@@ -30,10 +30,10 @@ func (e *examination) apiServer() {
 		"upgrade to "+minServer.String()+": the admission policies need it")
 }
 
-// policyKinds are the kinds of the policies and their bindings.
+// policyKinds holds the resource kinds of the admission policies and of their bindings.
 var policyKinds = []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 
-// optional is the name of the policy that an administrator may leave out.
+// optional is the name of the admission policy that administrators may choose not to install.
 const optional = "gshare-slo"
 
 // admission checks that the admission policies of this version of gshare are installed.
@@ -48,7 +48,7 @@ func (e *examination) admission() {
 	}
 }
 
-// installed checks that all policies of a kind are installed.
+// installed checks that all admission policies, or bindings, of a kind are installed.
 func (e *examination) installed(kind string, names []string) {
 	var there, missing []string
 	for _, name := range names {
@@ -67,7 +67,7 @@ func (e *examination) installed(kind string, names []string) {
 	e.check(admission, "", kind, len(missing) == 0, Failed, join("installed: ", there)+join("; missing: ", missing), "kubectl apply -k manifests")
 }
 
-// join returns a label and names, or nothing without names.
+// join returns the label followed by the names, or an empty string if there are no names.
 func join(what string, names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -75,7 +75,7 @@ func join(what string, names []string) string {
 	return what + strings.Join(names, ", ")
 }
 
-// get returns the error of reading a policy or binding.
+// get reads an admission policy or binding from the API server and returns only the error.
 func (e *examination) get(kind, name string) (err error) {
 	api, o := e.client.AdmissionregistrationV1(), metav1.GetOptions{}
 	switch kind {
@@ -91,7 +91,7 @@ func (e *examination) get(kind, name string) (err error) {
 	return err
 }
 
-// policyNames returns the names of gshare's policies and bindings by kind, from the embedded manifests.
+// policyNames returns the names of gshare's admission policies and bindings by kind, from the manifests embedded in this program.
 func policyNames() (map[string][]string, error) {
 	files := [][]byte{manifests.NodePolicies}
 	err := fs.WalkDir(manifests.Admission, ".", func(path string, d fs.DirEntry, err error) error {
@@ -109,7 +109,7 @@ func policyNames() (map[string][]string, error) {
 	return names, err
 }
 
-// namesIn adds the names of a file's objects.
+// namesIn adds the names of the objects in a manifest file to a map by kind.
 func namesIn(file []byte, names map[string][]string) error {
 	for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(file), 1024); ; {
 		var object metav1.PartialObjectMetadata

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Status is the result of a check.
+// Status is the outcome of one of gshare doctor's checks.
 type Status string
 
 // The results of a check. Unknown means that its objects could not be read.
@@ -23,7 +23,7 @@ const (
 	Failed  Status = "failed"
 )
 
-// Finding is the result of one check, with how to fix a problem.
+// Finding is the result of one of gshare doctor's checks, with advice on how to fix a problem.
 type Finding struct {
 	Component string `json:"component"`
 	Node      string `json:"node,omitempty"`
@@ -45,7 +45,8 @@ const (
 	pods       = "pods"
 )
 
-// Examine runs all checks and returns the findings sorted by node and component. now is compared with timestamps of the cluster.
+// Examine runs all checks on a cluster and returns their findings sorted by node and component. now is compared with timestamps of the
+// cluster, such as lease renewals.
 func Examine(ctx context.Context, client kubernetes.Interface, now time.Time) []Finding {
 	e := &examination{ctx: ctx, client: client, now: now}
 	e.apiServer()
@@ -59,12 +60,12 @@ func Examine(ctx context.Context, client kubernetes.Interface, now time.Time) []
 	return e.found
 }
 
-// Broken reports whether a check failed.
+// Broken reports whether any of the findings is a failed check.
 func Broken(found []Finding) bool {
 	return slices.ContainsFunc(found, func(f Finding) bool { return f.Status == Failed })
 }
 
-// examination is the state of one run of all checks.
+// examination holds the clients and findings of one run of gshare doctor.
 type examination struct {
 	ctx     context.Context
 	client  kubernetes.Interface
@@ -73,7 +74,7 @@ type examination struct {
 	found   []Finding
 }
 
-// add adds a finding, without a fix if the status is OK.
+// add adds a finding. It drops the fix if the status is OK.
 func (e *examination) add(component, node, check string, status Status, message, fix string) {
 	if status == OK {
 		fix = ""
@@ -81,7 +82,7 @@ func (e *examination) add(component, node, check string, status Status, message,
 	e.found = append(e.found, Finding{component, node, check, status, message, fix})
 }
 
-// check adds a finding with the status OK or, if not ok, bad.
+// check adds a finding with the status OK if ok is true, or else the status bad.
 func (e *examination) check(component, node, check string, ok bool, bad Status, message, fix string) {
 	if ok {
 		bad = OK

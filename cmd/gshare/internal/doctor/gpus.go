@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// gpus checks the node's inventory, its rules against those of the scheduler's profiles, and the resources that follow from it.
+// gpus checks the node's inventory annotation and whether the node's resources match it.
 func (e *examination) gpus(n *examinedNode, profiles []cluster.Profile) {
 	inventory, present, err := kube.InventoryOf(n.Object)
 	switch {
@@ -40,7 +40,7 @@ func (e *examination) gpus(n *examinedNode, profiles []cluster.Profile) {
 	e.tickets(n)
 }
 
-// kinds returns the number of slices of each model and profile.
+// kinds returns a text with the number of slices of each GPU model and MIG profile.
 func kinds(inv kube.Inventory) string {
 	count := map[string]int{}
 	for _, s := range inv.Slices {
@@ -80,7 +80,7 @@ func (e *examination) rules(n *examinedNode, inventory kube.Inventory, profiles 
 	}
 }
 
-// health checks that all slices accept new pods.
+// health checks that all slices of the node accept new pods.
 func (e *examination) health(n *examinedNode) {
 	closed := n.Closed()
 	message := fmt.Sprintf("%d of %s closed to new pods", len(closed), plural(len(n.Slices), "slice"))
@@ -90,7 +90,7 @@ func (e *examination) health(n *examinedNode) {
 	e.check(gpus, n.Name, "health", len(closed) == 0, Warning, message, cluster.Remedy(slices.Collect(maps.Values(closed))))
 }
 
-// classes checks that every slice can be shared: without MPS the agent only offers whole slices.
+// classes checks that every slice can be shared. Without MPS the agent offers only whole slices.
 func (e *examination) classes(n *examinedNode) {
 	var exclusive []string
 	for _, s := range n.Slices {
@@ -103,7 +103,7 @@ func (e *examination) classes(n *examinedNode) {
 		"install nvidia-cuda-mps-control on the node, unless the agent's configuration sets the class exclusive")
 }
 
-// canShare reports whether a slice has a class for several shares.
+// canShare reports whether a slice supports an isolation class in which several pods share it.
 func canShare(s packing.Slice) bool {
 	return slices.Contains(s.Classes, share.MPS) || slices.Contains(s.Classes, share.Elastic)
 }
@@ -132,7 +132,7 @@ func capacityFix(name v1.ResourceName) string {
 	return "check the log of the agent and its permission to patch nodes/status"
 }
 
-// tickets checks that containers can still be started on the node.
+// tickets checks that the node has gshare/vgpu devices left, without which no further container can start.
 func (e *examination) tickets(n *examinedNode) {
 	has, free := n.Object.Status.Allocatable[kube.ResourceVGPU], n.Free(kube.ResourceVGPU)
 	e.check(gpus, n.Name, "tickets", free.Sign() > 0, Warning, free.String()+" of "+has.String()+" free",

@@ -28,7 +28,7 @@ func (e *examination) kubelet(n *examinedNode) {
 	e.check(kubelet, n.Name, "ready", ready == v1.ConditionTrue, Failed, message, "kubectl describe node "+n.Name)
 }
 
-// condition returns the status and the message of a node's condition.
+// condition returns the status and the message of a node's condition, such as Ready.
 func condition(n *v1.Node, kind v1.NodeConditionType) (v1.ConditionStatus, string) {
 	for _, c := range n.Status.Conditions {
 		if c.Type == kind {
@@ -38,10 +38,11 @@ func condition(n *v1.Node, kind v1.NodeConditionType) (v1.ConditionStatus, strin
 	return v1.ConditionUnknown, "no condition " + string(kind)
 }
 
-// cdiByDefault is the first containerd with CDI enabled by default.
+// cdiByDefault is the first version of containerd that enables CDI by default.
 var cdiByDefault = release{2, 0}
 
-// runtime checks that the container runtime supports CDI, through which containers get their shares. It only knows containerd.
+// runtime checks that the container runtime supports CDI (Container Device Interface), by which containers get their GPUs. It only checks
+// containerd.
 func (e *examination) runtime(n *examinedNode) {
 	message := n.Object.Status.NodeInfo.ContainerRuntimeVersion
 	name, text, _ := strings.Cut(message, "://")
@@ -58,7 +59,7 @@ func (e *examination) runtime(n *examinedNode) {
 	}
 }
 
-// agent checks that the node agent is ready and runs the image of the DaemonSet, which may be nil.
+// agent checks that the node agent's pod is ready and runs the image of its DaemonSet, which is nil if it could not be read.
 func (e *examination) agent(n *examinedNode, expected *apps.DaemonSet) {
 	const logs = "kubectl logs -n " + cluster.Namespace + " "
 	if len(n.agents) == 0 {
@@ -77,7 +78,7 @@ func (e *examination) agent(n *examinedNode, expected *apps.DaemonSet) {
 	}
 }
 
-// waiting returns the reasons for which containers of a pod are waiting.
+// waiting returns the reasons why containers of a pod have not started, such as ImagePullBackOff.
 func waiting(pod *v1.Pod) (text string) {
 	for _, c := range pod.Status.ContainerStatuses {
 		if w := c.State.Waiting; w != nil {
@@ -87,7 +88,6 @@ func waiting(pod *v1.Pod) (text string) {
 	return text
 }
 
-// plural returns a number and a noun.
 func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

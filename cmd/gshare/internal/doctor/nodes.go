@@ -11,16 +11,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// labelGPUs is the label of the nodes on which the agent is to run.
+// labelGPUs is the node label by which the DaemonSet selects nodes for the agent.
 const labelGPUs = "gshare.dev/gpus"
 
-// examinedNode is a node with GPUs of gshare, and its agents.
+// examinedNode is a node with GPUs managed by gshare, and the agent pods on it.
 type examinedNode struct {
 	*cluster.Node
 	agents []*v1.Pod
 }
 
-// nodes checks every node that has the label, an agent or an inventory.
+// nodes checks every node that has gshare's GPU label, an agent pod or an inventory annotation.
 func (e *examination) nodes() {
 	s, err := cluster.Read(e.ctx, e.client)
 	if err != nil {
@@ -44,7 +44,7 @@ func (e *examination) nodes() {
 	e.check(agent, "", "nodes", examined > 0, Failed, plural(examined, "node")+" with GPUs of gshare", "kubectl label node NODE "+labelGPUs+"=true")
 }
 
-// agentsOn returns the agents on a node that have not ended.
+// agentsOn returns the agent pods on a node that have not terminated.
 func agentsOn(s *cluster.Snapshot, node string) (list []*v1.Pod) {
 	for _, pod := range s.Pods {
 		key, value, _ := strings.Cut(AgentPods, "=")
@@ -55,7 +55,7 @@ func agentsOn(s *cluster.Snapshot, node string) (list []*v1.Pod) {
 	return list
 }
 
-// daemonSet returns the DaemonSet of the agents, or nil if it cannot be read.
+// daemonSet returns the DaemonSet of the node agents, or nil if it cannot be read.
 func (e *examination) daemonSet() *apps.DaemonSet {
 	list, err := e.client.AppsV1().DaemonSets(cluster.Namespace).List(e.ctx, metav1.ListOptions{})
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// release is a version without its patch level, for comparing skew.
+// release is the major and minor number of a version, without its patch level.
 type release struct{ major, minor uint }
 
 func parseRelease(text string) (*release, error) {
@@ -31,12 +31,12 @@ var (
 	minKubelet = release{1, 37}
 )
 
-// SkewPolicy describes the supported combinations of versions.
+// SkewPolicy is a sentence that names the supported combinations of component versions.
 const SkewPolicy = "scheduler and agents within one minor version of each other, gshare within one minor version of both, " +
 	"Kubernetes API server 1.36 or later, kubelets 1.37 or later"
 
-// Skewed reports whether two versions of gshare are more than one minor version apart. It is false for text that is no version, such as
-// dev, and for the v0.0.0 of a commit without a tag.
+// Skewed reports whether two versions of gshare are more than one minor version apart. It returns false for a text that is not a version,
+// such as dev, and for the v0.0.0 of an untagged commit.
 func Skewed(a, b string) bool {
 	x, errX := parseRelease(a)
 	y, errY := parseRelease(b)

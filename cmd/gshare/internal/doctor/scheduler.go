@@ -21,10 +21,11 @@ const (
 	schedulerLease = "gshare-scheduler"
 )
 
-// maxLeaseAge is the age from which on a lease is not in use. The scheduler renews it every two seconds and gives it up after ten.
+// maxLeaseAge is the time without a renewal after which a leader lease counts as unused. The scheduler renews it every two seconds and
+// gives it up after ten.
 const maxLeaseAge = 30 * time.Second
 
-// scheduler checks that a scheduler is ready, holds the lease and has gshare's profile.
+// scheduler checks that a scheduler pod is ready and holds the leader lease, and that its configuration has gshare's profile.
 func (e *examination) scheduler() {
 	list, err := e.client.CoreV1().Pods(cluster.Namespace).List(e.ctx, metav1.ListOptions{LabelSelector: SchedulerPods})
 	if err != nil {
@@ -43,7 +44,7 @@ func (e *examination) scheduler() {
 	e.profile()
 }
 
-// lease checks that a scheduler holds the lease.
+// lease checks that a scheduler holds the leader lease and renews it.
 func (e *examination) lease() {
 	lease, err := e.client.CoordinationV1().Leases(cluster.Namespace).Get(e.ctx, schedulerLease, metav1.GetOptions{})
 	switch {
@@ -60,7 +61,7 @@ func (e *examination) lease() {
 	}
 }
 
-// profile checks that the scheduler has the profile that the admission policies set on pods.
+// profile checks that the scheduler's configuration has the profile whose name the admission policies write to pods.
 func (e *examination) profile() {
 	profiles, note := cluster.Profiles(e.ctx, e.client)
 	if note != "" {

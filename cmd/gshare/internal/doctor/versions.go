@@ -13,7 +13,7 @@ import (
 	announced "github.com/gshare-dev/gshare/cmd/internal/release"
 )
 
-// Version is a component, its version and the number of its instances.
+// Version is a component of the installation with its version and the number of instances that run it.
 type Version struct {
 	Component string `json:"component"`
 	Version   string `json:"version"`
@@ -23,10 +23,11 @@ type Version struct {
 	Error     string `json:"error,omitempty"`  // why the version is unknown
 }
 
-// own is the prefix of the names of gshare's components.
+// own is the common prefix of the names of gshare's components.
 const own = "gshare"
 
-// Versions returns the versions of the client, the API server, and the schedulers and agents, which annotate their pods with them.
+// Versions returns the versions of this client, the API server, the schedulers and the node agents. Schedulers and agents publish theirs as
+// an annotation of their pods.
 func Versions(ctx context.Context, api kubernetes.Interface, client string) []Version {
 	found := []Version{{Component: own, Version: client, Count: 1}}
 	info, err := api.Discovery().ServerVersion()
@@ -40,7 +41,7 @@ func Versions(ctx context.Context, api kubernetes.Interface, client string) []Ve
 	return found
 }
 
-// markSkewed marks the components of gshare whose versions are unsupported together.
+// markSkewed marks the components of gshare whose combination of versions is unsupported.
 func markSkewed(found []Version) {
 	for i := range found {
 		for _, other := range found {
@@ -51,7 +52,7 @@ func markSkewed(found []Version) {
 	}
 }
 
-// programs returns the versions of the pods that a label selector matches, or one entry with an error.
+// programs returns the versions that the pods matched by a label selector run, or one entry with an error if they cannot be read.
 func programs(ctx context.Context, client kubernetes.Interface, component, selector string) (found []Version) {
 	list, err := client.CoreV1().Pods(cluster.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// lasting yields the containers that run as long as the pod. GPUs of other init containers are later used by these.
+// lasting yields the containers of a pod that run as long as the pod: its main containers and sidecars. These reuse GPUs that the other
+// init containers requested.
 func lasting(pod *v1.Pod) iter.Seq[*v1.Container] {
 	return func(yield func(*v1.Container) bool) {
 		for i := range pod.Spec.InitContainers {
@@ -26,7 +27,7 @@ func lasting(pod *v1.Pod) iter.Seq[*v1.Container] {
 	}
 }
 
-// holdsGPU reports whether a pod holds a GPU, a part of one, or a MIG instance.
+// holdsGPU reports whether a pod requests a GPU, a fraction of one, or a MIG instance.
 func holdsGPU(pod *v1.Pod) bool {
 	if kube.RequestsShare(pod) {
 		return true
@@ -39,8 +40,8 @@ func holdsGPU(pod *v1.Pod) bool {
 	return false
 }
 
-// heldBy returns the number of devices that a container holds, the MIG profile if they are instances, and whether they are NVIDIA's,
-// which gshare can share.
+// heldBy returns the number of GPU devices that a container requests, their MIG profile if they are MIG instances, and whether they are
+// NVIDIA's, which gshare can share.
 func heldBy(c *v1.Container) (devices int64, profile string, nvidia bool) {
 	limits := c.Resources.Limits
 	for name, q := range limits {
@@ -63,7 +64,7 @@ func heldBy(c *v1.Container) (devices int64, profile string, nvidia bool) {
 	return devices, "", false
 }
 
-// statedBy returns the memory (MiB) and the cores (percent) of each GPU that a container states, or false if it states neither.
+// statedBy returns the memory (MiB) and the cores (percent) that a container requests of each GPU, or false if it requests neither.
 func statedBy(c *v1.Container) (memory, cores int64, ok bool) {
 	for _, s := range stated {
 		if count(c.Resources.Limits, s.count) > 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// held returns the part of the node's GPUs that the pod holds now.
+// held returns how many of the node's physical GPUs, as a fractional number, the pod occupies today.
 func (g *gpuNode) held(pod *v1.Pod) packing.MilliGPU {
 	if kube.RequestsShare(pod) {
 		return g.heldOfSlices(pod)
@@ -20,7 +20,7 @@ func (g *gpuNode) held(pod *v1.Pod) packing.MilliGPU {
 	return sum
 }
 
-// partOf returns the fraction of a GPU that one device ID of a container stands for.
+// partOf returns the fraction of a physical GPU that one device of a container's device plugin is.
 func (g *gpuNode) partOf(c *v1.Container, profile string) packing.MilliGPU {
 	if profile == "" {
 		profile = g.profile
@@ -34,7 +34,7 @@ func (g *gpuNode) partOf(c *v1.Container, profile string) packing.MilliGPU {
 	return packing.WholeGPU / packing.MilliGPU(g.replicas)
 }
 
-// countSlices counts the shares of a pod on each GPU with gshare, from its placement.
+// countSlices adds the shares in a pod's gshare placement to the number of shares on each GPU.
 func (r *reader) countSlices(pod *v1.Pod) {
 	if node := r.byName[pod.Spec.NodeName]; node != nil {
 		for _, device := range node.devicesOf(pod) {
@@ -43,7 +43,8 @@ func (r *reader) countSlices(pod *v1.Pod) {
 	}
 }
 
-// heldOfSlices returns the part of GPUs that a pod's shares hold. A GPU is divided evenly among its shares, so that they add up to one.
+// heldOfSlices returns how many physical GPUs a pod's shares occupy. Each GPU is divided evenly among its shares, so that they add up to
+// one.
 func (g *gpuNode) heldOfSlices(pod *v1.Pod) packing.MilliGPU {
 	var sum packing.MilliGPU
 	for _, device := range g.devicesOf(pod) {
@@ -52,7 +53,7 @@ func (g *gpuNode) heldOfSlices(pod *v1.Pod) packing.MilliGPU {
 	return sum
 }
 
-// devicesOf returns the GPU of every vGPU of the pod.
+// devicesOf returns, for each vGPU in a pod's placement, the GPU that it is on.
 func (g *gpuNode) devicesOf(pod *v1.Pod) (devices []string) {
 	placement, _, err := kube.PlacementOf(pod)
 	if err != nil || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {

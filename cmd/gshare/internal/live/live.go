@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/whatif"
 )
 
-// Options select the pods, and provide what the API objects do not contain.
+// Options selects the pods to read, and holds values that API objects do not contain, such as measured use.
 type Options struct {
 	Namespaces []string // whose GPU pods to convert; empty: all
 	Assume     usage.Assumption
@@ -23,17 +23,17 @@ type Options struct {
 	GPUMemory  int64 // MiB, for nodes without a label for it
 }
 
-// Cluster holds the nodes and pods that were read.
+// Cluster holds the nodes and pods of a cluster, converted for packing.
 type Cluster struct {
 	Nodes []whatif.Node
 	Pods  []whatif.Pod // with GPUs, sorted by age, oldest first
 	Notes []string     // assumptions, and what is not counted
 }
 
-// ErrNoGPUs is returned if no node has GPUs of a known resource.
+// ErrNoGPUs is returned if no node advertises a known GPU resource.
 var ErrNoGPUs = errors.New("no GPUs found: no node has any of " + knownResources())
 
-// Read lists nodes and pods once and converts them.
+// Read lists the cluster's nodes and pods once and converts them for packing.
 func Read(ctx context.Context, client kubernetes.Interface, o Options) (*Cluster, error) {
 	nodes, err := cluster.Nodes(ctx, client)
 	if err != nil {
@@ -51,7 +51,7 @@ func Read(ctx context.Context, client kubernetes.Interface, o Options) (*Cluster
 	return r.cluster(), nil
 }
 
-// reader holds the state of Read: the nodes, the pods and the counts for notes.
+// reader converts nodes and pods for Read, and counts what the notes report.
 type reader struct {
 	options Options
 	nodes   []*gpuNode
@@ -81,7 +81,7 @@ func (r *reader) cluster() *Cluster {
 	return c
 }
 
-// notes returns a line for each count that is not zero.
+// notes returns the caveats of the conversion, such as the number of pods with an assumed use, for display.
 func (r *reader) notes() []string {
 	var notes []string
 	add := func(n int, text string) {
@@ -103,7 +103,7 @@ func (r *reader) notes() []string {
 	return notes
 }
 
-// guessedMemory returns the number of nodes whose GPU memory is assumed.
+// guessedMemory returns the number of nodes whose GPU memory had to be assumed, because no label states it.
 func (r *reader) guessedMemory() (n int) {
 	for _, g := range r.nodes {
 		if g.guessed {

@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/whatif"
 )
 
-// gpuNode is a node with GPUs, and how its device plugin divides them.
+// gpuNode is a node with GPUs, with how its device plugin divides them: as whole GPUs, MIG instances or time-sliced replicas.
 type gpuNode struct {
 	whatif.Node
 	memory   int64  // MiB of one GPU
@@ -26,7 +26,7 @@ type gpuNode struct {
 	devices  map[string]string // UUID of the GPU by ID of gshare's slice
 }
 
-// newGPUNode converts a node. It returns nil if the node has no GPUs. memory is used for GPUs without a label for it, in MiB.
+// newGPUNode converts a node, or returns nil if it has no GPUs. memory is the assumed size in MiB of GPUs for which no label states it.
 func newGPUNode(n *v1.Node, memory int64) *gpuNode {
 	g := &gpuNode{inUse: map[string]int64{}, devices: map[string]string{}, replicas: max(1, number(n.Labels[labelReplicas]))}
 	g.Name, g.Pool = n.Name, poolOf(n)
@@ -47,7 +47,7 @@ func newGPUNode(n *v1.Node, memory int64) *gpuNode {
 	return g
 }
 
-// readInventory reads the slices of a node with gshare.
+// readInventory reads the slices from the inventory annotation of a node that runs gshare.
 func (g *gpuNode) readInventory(inv kube.Inventory) {
 	g.Model, g.memory = inv.Slices[0].Model, inv.Slices[0].MemoryMiB
 	for _, s := range inv.Slices {
@@ -56,7 +56,7 @@ func (g *gpuNode) readInventory(inv kube.Inventory) {
 	g.Slices = nodeview.Slices(inv)
 }
 
-// gpus returns the number of physical GPUs.
+// gpus returns the number of physical GPUs of the node.
 func (g *gpuNode) gpus(n *v1.Node) int64 {
 	has := n.Status.Capacity
 	for _, name := range otherWhole {
@@ -71,7 +71,7 @@ func (g *gpuNode) gpus(n *v1.Node) int64 {
 	return g.gpusOfNVIDIA(has)
 }
 
-// gpusOfNVIDIA returns the number of GPUs that the resources of NVIDIA's plugin add up to.
+// gpusOfNVIDIA returns the number of physical GPUs that the resources of NVIDIA's device plugin amount to.
 func (g *gpuNode) gpusOfNVIDIA(has v1.ResourceList) int64 {
 	var parts packing.MilliGPU // GPUs that MIG instances add up to
 	whole := count(has, nvidiaGPU) + count(has, nvidiaShared)
@@ -86,7 +86,7 @@ func (g *gpuNode) gpusOfNVIDIA(has v1.ResourceList) int64 {
 	return ceil(whole, g.replicas) + ceil(int64(parts), int64(packing.WholeGPU))
 }
 
-// migPart returns the part of a GPU's compute slices that an instance has, or a whole GPU for an unknown profile.
+// migPart returns the fraction of a GPU's compute slices that a MIG instance has, or 1 if the profile is unknown.
 func migPart(profile string) packing.MilliGPU {
 	p, compute := profileNamed(profile)
 	if p == nil {
@@ -95,14 +95,15 @@ func migPart(profile string) packing.MilliGPU {
 	return packing.WholeGPU * packing.MilliGPU(p.Compute) / packing.MilliGPU(compute)
 }
 
-// readMemory reads the memory of a GPU from the node's label, which is not used if GPUs are MIG instances: then it is that of an instance.
+// readMemory reads the memory of a GPU from the node's label. It ignores the label if all GPUs are MIG instances, because the label then
+// states the memory of an instance.
 func (g *gpuNode) readMemory(n *v1.Node, otherwise int64) {
 	if g.memory = number(n.Labels[labelMemory]); g.memory == 0 || g.profile != "" {
 		g.memory, g.guessed = otherwise, !slices.Contains(otherWhole, v1.ResourceName(g.Model)) // irrelevant for whole GPUs
 	}
 }
 
-// wholeGPUs returns n slices that are whole GPUs.
+// wholeGPUs returns n slices, each a whole GPU, with the node's model and memory.
 func (g *gpuNode) wholeGPUs(n int64) (out []packing.Slice) {
 	for i := range n {
 		id := fmt.Sprintf("%s/%d", g.Name, i)
@@ -115,10 +116,10 @@ func (g *gpuNode) wholeGPUs(n int64) (out []packing.Slice) {
 	return out
 }
 
-// maxLabel bounds numbers in labels, flags and files: MiB of a GPU, or GPUs of a node.
+// maxLabel is the largest number accepted in labels, flags and files, for the MiB of a GPU or the GPUs of a node.
 const maxLabel = 1 << 24
 
-// number parses the value of a label. It returns 0 if that is no number from 0 to maxLabel.
+// number parses the value of a label. It returns 0 if the value is not a number from 0 to maxLabel.
 func number(label string) int64 {
 	n, err := strconv.ParseInt(label, 10, 64)
 	if err != nil || n < 0 || n > maxLabel {

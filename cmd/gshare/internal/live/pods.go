@@ -28,7 +28,7 @@ func (r *reader) readPods(pods []*v1.Pod) {
 	}
 }
 
-// readPod counts a pod that has not ended: as a GPU pod, or by its CPU and memory on a node with GPUs.
+// readPod converts a pod that has not terminated: one with GPUs as a pod to pack, another one on a GPU node as used CPU and memory.
 func (r *reader) readPod(pod *v1.Pod) {
 	if len(pod.Spec.ResourceClaims) > 0 {
 		r.claims++
@@ -50,7 +50,7 @@ func (r *reader) readPod(pod *v1.Pod) {
 	}
 }
 
-// gpuPod converts a pod with GPUs. A pod with an invalid request is converted to whole GPUs.
+// gpuPod converts a pod with GPUs. If its request is invalid, it counts as a request for whole GPUs.
 func (r *reader) gpuPod(node *gpuNode, pod *v1.Pod) whatif.Pod {
 	name := pod.Namespace + "/" + pod.Name
 	out := whatif.Pod{Name: name, Node: node.Name, Held: node.held(pod)}
@@ -65,7 +65,7 @@ func (r *reader) gpuPod(node *gpuNode, pod *v1.Pod) whatif.Pod {
 	return out
 }
 
-// request returns the request of the pod with gshare, parsed as the scheduler does, including its annotations.
+// request returns the pod's request converted to gshare's resources, parsed with its annotations by the scheduler's own code.
 func (r *reader) request(node *gpuNode, pod *v1.Pod) (share.Request, error) {
 	if kube.RequestsShare(pod) {
 		request, _, err := kube.RequestOf(pod)
@@ -80,7 +80,7 @@ func (r *reader) request(node *gpuNode, pod *v1.Pod) (share.Request, error) {
 	return request, err
 }
 
-// wholeRequest returns a request of whole GPUs, as many as are held.
+// wholeRequest returns a request for as many whole GPUs as the pod occupies.
 func wholeRequest(node *gpuNode, held packing.MilliGPU) share.Request {
 	gpus := int(max(1, min(share.MaxVGPUs, (held+packing.WholeGPU-1)/packing.WholeGPU)))
 	sh := share.Share{SMRequest: share.Whole, SMLimit: share.Whole, QuotaRequest: share.Whole, QuotaLimit: share.Whole,
@@ -88,7 +88,7 @@ func wholeRequest(node *gpuNode, held packing.MilliGPU) share.Request {
 	return share.Request{Containers: []share.Container{{VGPUs: gpus, Share: sh}}}
 }
 
-// demands returns the CPU and memory requests of a pod.
+// demands returns the CPU and memory that a pod requests.
 func demands(pod *v1.Pod) (packing.MilliCPU, share.Bytes) {
 	asked := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	return packing.MilliCPU(asked.Cpu().MilliValue()), share.Bytes(asked.Memory().Value())

@@ -8,10 +8,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// part is the share of one device: percent of SMs and of time, and MiB of memory.
+// part is the share of one GPU that a converted container requests: percent of SMs, percent of time, and MiB of memory.
 type part struct{ sm, quota, memory int64 }
 
-// convert returns gshare's resources for those of a container, or none if it holds no GPU.
+// convert returns the gshare resources that replace a container's GPU resources, or none if the container has no GPU.
 func (r *reader) convert(node *gpuNode, pod *v1.Pod, c *v1.Container) v1.ResourceRequirements {
 	devices, profile, nvidia := heldBy(c)
 	if devices == 0 {
@@ -27,8 +27,8 @@ func (r *reader) convert(node *gpuNode, pod *v1.Pod, c *v1.Container) v1.Resourc
 	}}
 }
 
-// partFor returns the share of one device: the measured use, else what the container's resources state, else the assumption. A container
-// with several whole GPUs keeps them, as most such pods are training jobs that use them.
+// partFor returns the share that a container would request of each GPU with gshare: its measured use, else what its resources state, else
+// the assumption. A container with several whole GPUs keeps them whole, because most such pods are training jobs that use them fully.
 func (r *reader) partFor(node *gpuNode, pod *v1.Pod, c *v1.Container, devices int64, profile string, nvidia bool) part {
 	whole := part{sm: 100, quota: 100, memory: node.memory}
 	measured, known := r.options.Usage[usage.Pod{Namespace: pod.Namespace, Name: pod.Name}]
@@ -59,7 +59,7 @@ func (r *reader) partFor(node *gpuNode, pod *v1.Pod, c *v1.Container, devices in
 	return part{sm: a.SM, quota: a.Quota, memory: a.Memory(node.memory)}
 }
 
-// orAll returns a stated amount, at most all, or all if none is stated.
+// orAll returns a stated amount limited to all, or all if no amount is stated.
 func orAll(stated, all int64) int64 {
 	if stated == 0 {
 		return all
@@ -67,11 +67,11 @@ func orAll(stated, all int64) int64 {
 	return min(stated, all)
 }
 
-// mibOfGB is 10^9 bytes in MiB, rounded down. Instances have a little less memory than the GB of their profile.
+// mibOfGB is 10^9 bytes in MiB, rounded down: a MIG instance has slightly less memory than the GB in the name of its profile.
 const mibOfGB = 953
 
-// migShare returns a share of the size of a MIG instance. Percentages are rounded down, so that as many shares as instances fit on a
-// GPU; they are still more SMs than seven slices of an A100 have.
+// migShare returns a share with the size of a MIG instance. Percentages are rounded down, so that as many such shares as instances fit on a
+// GPU; even so they have more SMs than the seven compute slices of an A100.
 func migShare(profile string, otherwise part) part {
 	p, compute := profileNamed(profile)
 	if p == nil {

@@ -23,16 +23,17 @@ const (
 	labelReplicas = "nvidia.com/gpu.replicas"
 )
 
-// otherWhole are resources of whole GPUs of other vendors, which gshare cannot share.
+// otherWhole holds the extended resources for whole GPUs of other vendors, which gshare cannot share.
 var otherWhole = []v1.ResourceName{"amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi"}
 
-// stated are the resources of plugins with which pods request memory (MiB) and cores (percent) of each GPU, beside the number of GPUs.
+// stated holds the extended resources by which pods request memory (MiB) and cores (percent) of each GPU from other GPU-sharing device
+// plugins.
 var stated = []struct{ count, memory, cores v1.ResourceName }{
 	{nvidiaGPU, "nvidia.com/gpumem", "nvidia.com/gpucores"},                       // HAMi
 	{"volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores"}, // Volcano
 }
 
-// knownResources lists the resources by which GPUs are found, for error messages.
+// knownResources returns a list, for error messages, of the extended resources by which GPUs are recognized.
 func knownResources() string {
 	names := []string{"gshare's inventory", string(nvidiaGPU), string(nvidiaShared), nvidiaMIG + "*", string(stated[1].count)}
 	for _, n := range otherWhole {
@@ -41,7 +42,7 @@ func knownResources() string {
 	return strings.Join(names, ", ")
 }
 
-// poolLabels are the labels with a node's pool, by cloud provider or autoscaler.
+// poolLabels holds the node labels with the name of the node pool, by cloud provider or autoscaler.
 var poolLabels = []string{
 	"cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "kubernetes.azure.com/agentpool", "karpenter.sh/nodepool",
 }
@@ -55,14 +56,14 @@ func poolOf(n *v1.Node) string {
 	return ""
 }
 
-// count returns the quantity of a resource, from 0 to maxLabel.
+// count returns the quantity of a resource as an integer, limited to the range from 0 to maxLabel.
 func count(list v1.ResourceList, name v1.ResourceName) int64 {
 	q := list[name]
 	return max(0, min(q.Value(), maxLabel))
 }
 
-// profileNamed returns a MIG profile and the number of compute slices of a GPU with that profile, or nil. Resource names have .me in place
-// of +me, and the suffix .shared for time-sliced instances, which count as whole.
+// profileNamed returns the MIG profile that a resource name contains, and the number of compute slices of a GPU with that profile, or nil.
+// Resource names have .me in place of +me, and the suffix .shared for time-sliced instances, which count as whole ones.
 func profileNamed(name string) (p *mig.Profile, compute int) {
 	name = strings.Replace(strings.TrimSuffix(name, ".shared"), ".me", "+me", 1)
 	for _, m := range mig.Models() {

@@ -15,13 +15,13 @@ import (
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/doctor"
 )
 
-// Agents are running node agents of a cluster.
+// Agents holds the pods of a cluster's running node agents.
 type Agents struct {
 	connection *cluster.Connection
 	pods       []v1.Pod
 }
 
-// FindAgents returns the running agents of a node, or of all nodes if node is empty. It is an error if none runs.
+// FindAgents returns the running node agents: that of one node, or all if node is empty. It returns an error if none is running.
 func FindAgents(ctx context.Context, c *cluster.Connection, node string) (*Agents, error) {
 	list, err := c.Client.CoreV1().Pods(cluster.Namespace).List(ctx, metav1.ListOptions{LabelSelector: doctor.AgentPods})
 	if err != nil {
@@ -39,17 +39,17 @@ func FindAgents(ctx context.Context, c *cluster.Connection, node string) (*Agent
 	return a, nil
 }
 
-// Sample is the metrics of all agents at one time.
+// Sample holds the metrics of all node agents at one time.
 type Sample struct {
 	At     time.Time
 	Shares []Share
 	Errors []string // one for each agent whose metrics could not be read, with the name of its node
 }
 
-// maxConcurrent bounds the requests in progress.
+// maxConcurrent is the largest number of agents that are queried at the same time.
 const maxConcurrent = 16
 
-// Read reads the metrics of every agent.
+// Read reads the current metrics of every agent.
 func (a *Agents) Read(ctx context.Context) Sample {
 	var mu sync.Mutex // guards sample
 	sample := Sample{At: time.Now()}
@@ -85,7 +85,7 @@ func (a *Agents) readOne(ctx context.Context, pod *v1.Pod) ([]Share, error) {
 	return Parse(pod.Spec.NodeName, text)
 }
 
-// portOf returns the port of an agent's readiness probe, which serves its metrics, too.
+// portOf returns the port of an agent's readiness probe, on which the agent also serves its metrics.
 func portOf(pod *v1.Pod) int {
 	const defaultPort = 9477
 	for _, c := range pod.Spec.Containers {

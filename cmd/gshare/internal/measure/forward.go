@@ -19,7 +19,8 @@ import (
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 )
 
-// Get sends an HTTP GET to a port of a pod and returns the body. It needs permission to create pods/portforward.
+// Get sends an HTTP GET to a port of a pod through the API server and returns the body. The user needs permission to create
+// pods/portforward.
 func Get(ctx context.Context, c *cluster.Connection, pod *v1.Pod, port int, path string) ([]byte, error) {
 	dialer, err := dialerTo(c, pod)
 	if err != nil {
@@ -42,7 +43,8 @@ func Get(ctx context.Context, c *cluster.Connection, pod *v1.Pod, port int, path
 	return text, err
 }
 
-// dialerTo returns a dialer that prefers WebSockets and falls back to SPDY where the API server or a proxy does not support them.
+// dialerTo returns a dialer for a pod's portforward subresource. It prefers WebSockets and falls back to SPDY if the API server or a proxy
+// does not support them.
 func dialerTo(c *cluster.Connection, pod *v1.Pod) (httpstream.Dialer, error) {
 	url := c.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
 	transport, upgrader, err := spdy.RoundTripperFor(c.Config)
@@ -59,8 +61,8 @@ func dialerTo(c *cluster.Connection, pod *v1.Pod) (httpstream.Dialer, error) {
 	}), nil
 }
 
-// open creates the two streams of a forwarded connection. fault blocks until the other end has closed the error stream, and returns
-// what it has written there.
+// open creates the data and error streams of a forwarded connection. fault blocks until the other end has closed the error stream, and
+// returns what was written to it.
 func open(connection httpstream.Connection, port int) (data httpstream.Stream, fault func() error, err error) {
 	headers := http.Header{}
 	headers.Set(v1.PortHeader, strconv.Itoa(port))
@@ -82,10 +84,10 @@ func open(connection httpstream.Connection, port int) (data httpstream.Stream, f
 	}, err
 }
 
-// maxResponse bounds the body of a response, in bytes.
+// maxResponse is the largest accepted response body, in bytes.
 const maxResponse = 16 << 20
 
-// request sends an HTTP GET over a stream and returns the body.
+// request sends an HTTP GET over a forwarded stream and returns the response body.
 func request(ctx context.Context, stream io.ReadWriter, path string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+path, nil)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Share is one vGPU of a container: its share, and the counters of its use at one time.
+// Share holds the size of one vGPU's share and the counters of its use at one time, from the agent's metrics.
 type Share struct {
 	Node, Slice, Namespace, Pod, Container string
 	VGPU                                   string
@@ -24,7 +24,7 @@ type Share struct {
 	Closed                                 string // reason why the slice accepts no new pods; empty if it does
 }
 
-// Parse parses the metrics of a node's agent. It returns the shares sorted by namespace, pod, container and vGPU.
+// Parse parses a node agent's metrics and returns the shares, sorted by namespace, pod, container and vGPU.
 func Parse(node string, text []byte) ([]Share, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
@@ -59,7 +59,7 @@ func Parse(node string, text []byte) ([]Share, error) {
 	return shares, nil
 }
 
-// key returns a string that identifies the share and sorts as Parse documents.
+// key returns a string that identifies the share: namespace, pod, container and vGPU. Sorted keys are in the order of Parse.
 func (s *Share) key() string {
 	return strings.Join([]string{s.Namespace, s.Pod, s.Container, s.VGPU, s.Node, s.Slice}, "\x00")
 }
@@ -83,7 +83,7 @@ func valueOf(family *dto.MetricFamily, labels map[string]string) float64 {
 	return 0
 }
 
-// Use is the use of a share between two samples, with the share.
+// Use holds a share and how much of it was used between two samples.
 type Use struct {
 	Node       string `json:"node"`
 	Slice      string `json:"slice"`
@@ -100,11 +100,11 @@ type Use struct {
 	Closed     string `json:"closed,omitempty"` // reason why the slice accepts no new pods
 }
 
-// tolerance is the part of the time, in per mille, by which a share may miss its quota without being reported as short: processes
-// report their use with a delay.
+// tolerance is the fraction of the time, in per mille, by which a share may miss its quota before it is reported as short: processes report
+// their use with a delay.
 const tolerance = 20
 
-// Between returns the use of the shares that are in two samples, taken the given interval apart.
+// Between returns the use of the shares that appear in both of two samples, taken the given interval apart.
 func Between(before, after []Share, interval time.Duration) (uses []Use) {
 	known := map[string]*Share{}
 	for i := range before {

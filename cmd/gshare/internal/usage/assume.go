@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// maxMiB bounds the memory of a GPU in MiB.
+// maxMiB is the largest accepted memory size of a GPU, in MiB.
 const maxMiB = 1 << 24
 
-// Assumption is the assumed need of a pod with one whole GPU whose use is unknown.
+// Assumption is the share that a pod is assumed to need if it has one whole GPU and its use was not measured.
 type Assumption struct {
 	SM, Quota     int64 // percent
 	MemoryMiB     int64 // of the share; 0 if MemoryPercent is set
 	MemoryPercent int64 // of the GPU
 }
 
-// DefaultAssumption is half of a GPU's SMs and memory all of the time.
+// DefaultAssumption is half of a GPU's SMs and of its memory, for all of the time.
 var DefaultAssumption = Assumption{SM: 50, Quota: 100, MemoryPercent: 50}
 
 // String returns the assumption in the syntax of ParseAssumption.
@@ -29,7 +29,7 @@ func (a Assumption) String() string {
 	return fmt.Sprintf("sm=%d,quota=%d,mem=%s", a.SM, a.Quota, memory)
 }
 
-// Memory returns the assumed memory in MiB on a GPU with gpuMiB of memory.
+// Memory returns the assumed memory in MiB of a pod on a GPU with gpuMiB of memory.
 func (a Assumption) Memory(gpuMiB int64) int64 {
 	if a.MemoryMiB > 0 {
 		return a.MemoryMiB
@@ -49,7 +49,7 @@ func ParseAssumption(text string) (Assumption, error) {
 	return a, nil
 }
 
-// set sets the field of this name.
+// set parses a value and sets the field with this name, which is sm, quota or mem.
 func (a *Assumption) set(name, value string) (err error) {
 	switch name {
 	case "sm":
@@ -69,7 +69,7 @@ func (a *Assumption) set(name, value string) (err error) {
 	return err
 }
 
-// within parses an integer from 1 to most.
+// within parses an integer and returns an error if it is not from 1 to most.
 func within(name, text string, most int64) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 || n > most {

@@ -10,13 +10,13 @@ import (
 	"strconv"
 )
 
-// Table is the measured use by pod.
+// Table holds the measured GPU use of pods.
 type Table map[Pod]Measured
 
-// Pod names a pod.
+// Pod identifies a pod by namespace and name.
 type Pod struct{ Namespace, Name string }
 
-// Measured is the use of each of a pod's GPUs.
+// Measured is the measured use of each GPU of a pod: SMs and memory.
 type Measured struct {
 	SM        int64 // percent of the GPU's SMs, rounded up, at least 1
 	MemoryMiB int64
@@ -52,7 +52,7 @@ func Read(in io.Reader) (Table, error) {
 	}
 }
 
-// add adds a row of the file.
+// add parses one row of the CSV file and adds it to the table.
 func (t Table) add(row []string) error {
 	sm, err := measure("sm_percent", row[2], 100)
 	if err != nil {
@@ -67,7 +67,7 @@ func (t Table) add(row []string) error {
 	return nil
 }
 
-// measure parses a number from 0 to most and rounds it up, to at least 1, as no share may be empty.
+// measure parses a number from 0 to most and rounds it up to an integer of at least 1, because a share must not be empty.
 func measure(column, text string, most float64) (int64, error) {
 	x, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(x >= 0 && x <= most) {
