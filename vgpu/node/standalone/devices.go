@@ -86,8 +86,8 @@ func (d *deviceSet) sliceByUUID(uuid string) packing.Slice {
 	return d.empty.Slices[i]
 }
 
-// find returns a device for each vGPU of a request, or a refusal with the reason and with smaller requests that would fit.
-func (d *deviceSet) find(node *packing.Node, pod *packing.Pod) ([]packing.Pick, *control.Refusal) {
+// findDevices returns a device for each vGPU of a request, or a refusal with the reason and with smaller requests that would fit.
+func (d *deviceSet) findDevices(node *packing.Node, pod *packing.Pod) ([]packing.Pick, *control.Refusal) {
 	if err := pod.Request.ValidateDevices(); err != nil {
 		refusal := refusalOf(err)
 		refusal.Fits = []string{fmt.Sprintf("--sm %d --isolation exclusive", 100*pod.Request.Containers[0].VGPUs)}
@@ -95,20 +95,20 @@ func (d *deviceSet) find(node *packing.Node, pod *packing.Pod) ([]packing.Pick, 
 	}
 	plan, _, refusal := d.packer.Place(node, pod)
 	if refusal != packing.Admitted {
-		return nil, &control.Refusal{Field: fieldOf[refusal], Reason: d.explain(refusal), Fits: d.suggestions(node, pod)}
+		return nil, &control.Refusal{Field: refusalFields[refusal], Reason: d.refusalText(refusal), Fits: d.suggestions(node, pod)}
 	}
 	return plan[0], nil
 }
 
-// fieldOf maps why the packer refused a request to the field of the request at fault. Refusals that no single field causes are missing.
-var fieldOf = map[packing.Refusal]string{
+// refusalFields maps why the packer refused a request to the field of the request at fault. Refusals that no single field causes are missing.
+var refusalFields = map[packing.Refusal]string{
 	packing.NotEnforceable: share.FieldIsolation, packing.OtherClass: share.FieldIsolation,
 	packing.TooFewDevices: share.FieldVGPU, packing.NoMemory: share.FieldMemory, packing.OverLimits: share.FieldQuotaLimit,
 }
 
-// explain returns the text for the user about a refusal by the packer. If sharing is impossible without MPS, it includes why MPS is
+// refusalText returns the text for the user about a refusal by the packer. If sharing is impossible without MPS, it includes why MPS is
 // unavailable.
-func (d *deviceSet) explain(r packing.Refusal) string {
+func (d *deviceSet) refusalText(r packing.Refusal) string {
 	if err := d.MPS.Available(); r == packing.NotEnforceable && err != nil {
 		return fmt.Sprintf("%v: %v, so a device cannot be shared", r, err)
 	}

@@ -43,7 +43,7 @@ func (e *enforcementReporter) statusOf(r *run) control.EnforcementStatus {
 	case r.Class == share.Exclusive:
 	case r.MemoryLimit == 0:
 		t.Missing = append(t.Missing, enforcement.MemoryBypass)
-	case !e.Groups.holds(r.Cgroup, r.UID):
+	case !e.Groups.confines(r.Cgroup, r.UID):
 		t.Missing = append(t.Missing, "a program that its user takes out of its cgroup is not limited by dmem")
 	}
 	return t

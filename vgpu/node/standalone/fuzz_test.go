@@ -26,7 +26,7 @@ func FuzzRequest(f *testing.F) {
 			}
 			return
 		}
-		picks, refusal := n.devices.find(n.devices.empty, podOf(0, request))
+		picks, refusal := n.devices.findDevices(n.devices.empty, podOf(0, request))
 		switch container := request.Containers[0]; {
 		case refusal != nil && refusal.Reason == "":
 			t.Error("not placed, without a reason")

@@ -49,8 +49,8 @@ type waiter struct {
 	mpsError error // why MPS does not serve the device yet, although the share fits
 }
 
-// admit returns the grant of a share for a process, which the node closes from then on, or the reason for refusing it. If no share is free
-// and the request asks to wait, admit calls queued once and blocks until one is free or ctx ends.
+// admit returns the grant of a share for a process, or the reason for refusing it. With a grant, the node closes the process handle later.
+// If no share is free and the request asks to wait, admit calls queued once and blocks until one is free or ctx ends.
 func (g *granter) admit(
 	ctx context.Context, p process.Process, r control.RunRequest, queued func(*control.Refusal),
 ) (*control.Grant, *control.Refusal) {
@@ -117,9 +117,9 @@ func (g *granter) tryAdmit(w *waiter) (_ *control.Refusal, later bool) {
 		return refusalOf(errClosed), false
 	}
 	pod := podOf(w.process.UID, w.request)
-	picks, refusal := g.devices.find(g.devices.loaded(g.runs.snapshot()), pod)
+	picks, refusal := g.devices.findDevices(g.devices.loaded(g.runs.snapshot()), pod)
 	if refusal != nil {
-		if _, never := g.devices.find(g.devices.empty, pod); never != nil {
+		if _, never := g.devices.findDevices(g.devices.empty, pod); never != nil {
 			return never, false
 		}
 		return refusal, true

@@ -55,9 +55,9 @@ func (g *Groups) enter(pid int, run string) (path string, err error) {
 	return path, nil
 }
 
-// holds reports whether a user is unable to move processes out of a cgroup. Root can, and so can a user with write access to cgroup.procs of
+// confines reports whether a user is unable to move processes out of a cgroup. Root can, and so can a user with write access to cgroup.procs of
 // an ancestor, as below user@UID.service.
-func (g *Groups) holds(path string, uid uint32) bool {
+func (g *Groups) confines(path string, uid uint32) bool {
 	for path != "/" {
 		path = filepath.Dir(path)
 		info, err := os.Stat(filepath.Join(g.root, path, "cgroup.procs"))

@@ -37,8 +37,8 @@ func TestGroups(t *testing.T) {
 	})
 }
 
-// TestHolds: a user who may write the list of processes of any cgroup above a run's takes it out of there; root does anyhow.
-func TestHolds(t *testing.T) {
+// TestConfines: a user who may write the list of processes of any cgroup above a run's takes it out of there; root does anyhow.
+func TestConfines(t *testing.T) {
 	own := uint32(os.Getuid())
 	for name, test := range map[string]struct {
 		modes [3]os.FileMode // of the lists of /, /user and /user/app; 0: there is none
@@ -67,7 +67,7 @@ func TestHolds(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := g.holds("/user/app/gshare-x", test.uid); got != test.want {
+			if got := g.confines("/user/app/gshare-x", test.uid); got != test.want {
 				t.Errorf("%v", got)
 			}
 		})
