@@ -32,7 +32,7 @@ static uint64_t format_bytes(int format)
 static uint64_t bytes(const struct array_desc3 *d)
 {
 	uint64_t height = d->height ? d->height : 1, depth = d->depth ? d->depth : 1;
-	return ROUND(d->width * height * depth * d->channels * format_bytes(d->format), 512);
+	return block_size(d->width * height * depth * d->channels * format_bytes(d->format));
 }
 
 /* Takes memory for an array and returns its handle. */
@@ -55,6 +55,15 @@ static CUresult destroy(struct block *array)
 	fake_refund(array->device, array->size);
 	block_remove(array);
 	return CUDA_SUCCESS;
+}
+
+/* Version 1, whose descriptors have 32-bit sizes, creates nothing here. */
+FN(cuArrayCreate, , 2000, struct block **array, const void *d) { ENTER(cuArrayCreate); (void)array, (void)d; return CUDA_ERROR_OUT_OF_MEMORY; }
+FN(cuArray3DCreate, , 2000, struct block **array, const void *d)
+{
+	ENTER(cuArray3DCreate);
+	(void)array, (void)d;
+	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 FN(cuArrayCreate, _v2, 3020, struct block **array, const struct array_desc *d)

@@ -85,6 +85,12 @@ static CUresult create(CUcontext *context, unsigned flags, CUdevice device)
 	return push(made);
 }
 
+FN(cuCtxCreate, , 2000, CUcontext *context, unsigned flags, CUdevice device)
+{
+	ENTER(cuCtxCreate);
+	return create(context, flags, device);
+}
+
 FN(cuCtxCreate, _v2, 3020, CUcontext *context, unsigned flags, CUdevice device)
 {
 	ENTER(cuCtxCreate_v2);
@@ -114,9 +120,9 @@ static struct context *pop(void)
 	return was;
 }
 
-FN(cuCtxDestroy, _v2, 4000, CUcontext context)
+/* Ends a created context. */
+static CUresult destroy(struct context *context)
 {
-	ENTER(cuCtxDestroy_v2);
 	if (!context || context->primary)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (context == fake_current)
@@ -125,6 +131,10 @@ FN(cuCtxDestroy, _v2, 4000, CUcontext context)
 	free(context);
 	return CUDA_SUCCESS;
 }
+
+FN(cuCtxDestroy, , 2000, CUcontext context) { ENTER(cuCtxDestroy); return destroy(context); }
+FN(cuCtxDestroy, _v2, 4000, CUcontext context) { ENTER(cuCtxDestroy_v2); return destroy(context); }
+FN(cuCtxDetach, , 2000, CUcontext context) { ENTER(cuCtxDetach); return destroy(context); }
 
 FN(cuCtxSetCurrent, , 4000, CUcontext context)
 {
@@ -141,21 +151,30 @@ FN(cuCtxGetCurrent, , 4000, CUcontext *context)
 	return CUDA_SUCCESS;
 }
 
+FN(cuCtxPushCurrent, , 2000, CUcontext context)
+{
+	ENTER(cuCtxPushCurrent);
+	return context ? push(context) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
 FN(cuCtxPushCurrent, _v2, 4000, CUcontext context)
 {
 	ENTER(cuCtxPushCurrent_v2);
 	return context ? push(context) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-FN(cuCtxPopCurrent, _v2, 4000, CUcontext *context)
+/* Pops the current context and stores it. */
+static CUresult pop_into(CUcontext *context)
 {
-	ENTER(cuCtxPopCurrent_v2);
 	NEED_CONTEXT();
 	struct context *was = pop();
 	if (context)
 		*context = was;
 	return CUDA_SUCCESS;
 }
+
+FN(cuCtxPopCurrent, , 2000, CUcontext *context) { ENTER(cuCtxPopCurrent); return pop_into(context); }
+FN(cuCtxPopCurrent, _v2, 4000, CUcontext *context) { ENTER(cuCtxPopCurrent_v2); return pop_into(context); }
 
 FN(cuCtxGetDevice, , 2000, CUdevice *device)
 {

@@ -85,7 +85,9 @@ uint64_t block_new_address(uint64_t size)
 	return __atomic_fetch_add(&next, ROUND(size, CHUNK) + CHUNK, __ATOMIC_RELAXED);
 }
 
-/* Allocates; sizes are rounded up to 512 bytes. */
+uint64_t block_size(uint64_t size) { return size < 1 << 20 ? ROUND(size, 512) : ROUND(size, CHUNK); }
+
+/* Allocates. */
 static CUresult allocate(CUdeviceptr *address, uint64_t size)
 {
 	NEED_CONTEXT();
@@ -94,10 +96,10 @@ static CUresult allocate(CUdeviceptr *address, uint64_t size)
 	CUresult refused = fake_checks ? fake_check_unsafe() : CUDA_SUCCESS;
 	if (refused)
 		return refused;
-	if (size > fake_memory || !fake_charge(fake_current->device, ROUND(size, 512)))
+	if (size > fake_memory || !fake_charge(fake_current->device, block_size(size)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*address = block_new_address(size);
-	block_add(*address, ROUND(size, 512), fake_current->device);
+	block_add(*address, block_size(size), fake_current->device);
 	return CUDA_SUCCESS;
 }
 
@@ -144,6 +146,12 @@ FN(cuMemAllocManaged, , 6000, CUdeviceptr *p, size_t size, unsigned flags)
 
 /* Version 1 of these calls has 32-bit sizes and addresses, and allocates nothing here. */
 FN(cuMemAlloc, , 2000, unsigned *p, unsigned size) { ENTER(cuMemAlloc); (void)p, (void)size; return CUDA_ERROR_OUT_OF_MEMORY; }
+FN(cuMemAllocPitch, , 2000, unsigned *p, unsigned *pitch, unsigned width, unsigned height, unsigned element)
+{
+	ENTER(cuMemAllocPitch);
+	(void)p, (void)pitch, (void)width, (void)height, (void)element;
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
 FN(cuMemFree, , 2000, unsigned p) { ENTER(cuMemFree); return p ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; }
 FN(cuMemGetInfo, , 2000, unsigned *left, unsigned *total)
 {

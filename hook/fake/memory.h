@@ -26,6 +26,7 @@ struct block *block_add(uint64_t key, uint64_t size, CUdevice device); /* enters
 struct block *block_find(uint64_t key);   /* returns the block with this key, or NULL */
 struct block *block_containing(uint64_t key); /* returns the block that contains the address, or NULL */
 void block_remove(struct block *block);
+uint64_t block_size(uint64_t size); /* returns what an allocation takes: blocks of 512 bytes, of 2 MiB from 1 MiB on */
 uint64_t block_new_address(uint64_t size); /* returns an address that was never used */
 
 CUresult cuMemFree_v2(CUdeviceptr address);

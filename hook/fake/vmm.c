@@ -1,7 +1,10 @@
 /* Virtual memory management: physical memory exists while it has a handle or a mapping. */
+#define _GNU_SOURCE
 #include "memory.h"
 
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* CUmemAllocationProp */
 struct prop {
@@ -62,13 +65,23 @@ static CUresult drop(struct block *block)
 	return CUDA_SUCCESS;
 }
 
-FN(cuMemRelease, , 10020, unsigned long long handle) { ENTER(cuMemRelease); return drop(block_find(handle)); }
+/* Returns the memory behind a handle, which an imported one shares with that of the export. */
+static struct block *memory_of(struct block *handle) { return handle && handle->backs ? handle->backs : handle; }
+
+FN(cuMemRelease, , 10020, unsigned long long handle)
+{
+	ENTER(cuMemRelease);
+	struct block *block = block_find(handle), *memory = memory_of(block);
+	if (memory != block)
+		block_remove(block);
+	return drop(memory);
+}
 
 FN(cuMemMap, , 10020, CUdeviceptr address, size_t size, size_t offset, unsigned long long handle, unsigned long long flags)
 {
 	ENTER(cuMemMap);
 	(void)size, (void)offset, (void)flags;
-	struct block *block = block_find(handle);
+	struct block *block = memory_of(block_find(handle));
 	if (!block || block_find(address))
 		return CUDA_ERROR_INVALID_VALUE;
 	__atomic_add_fetch(&block->references, 1, __ATOMIC_RELAXED);
@@ -112,20 +125,33 @@ FN(cuMemGetAllocationPropertiesFromHandle, , 10020, struct prop *prop, unsigned 
 	return CUDA_SUCCESS;
 }
 
+/* An exported handle is a file with the block's key, and keeps the memory until the process ends: nobody sees its closing. */
 FN(cuMemExportToShareableHandle, , 10020, void *shared, unsigned long long handle, int type, unsigned long long flags)
 {
 	ENTER(cuMemExportToShareableHandle);
 	(void)type, (void)flags;
-	memcpy(shared, &handle, sizeof(int));
+	struct block *block = block_find(handle);
+	int fd = block ? memfd_create("exported", MFD_CLOEXEC) : -1;
+	unsigned long long content[2] = {(unsigned long long)getpid(), handle};
+	if (fd < 0 || write(fd, content, sizeof content) != sizeof content)
+		return CUDA_ERROR_INVALID_VALUE;
+	__atomic_add_fetch(&block->references, 1, __ATOMIC_RELAXED);
+	memcpy(shared, &fd, sizeof fd);
 	return CUDA_SUCCESS;
 }
 
+/* Returns another handle of the block. That of another process has its memory there, so it takes none here. */
 FN(cuMemImportFromShareableHandle, , 10020, unsigned long long *handle, void *shared, int type)
 {
 	ENTER(cuMemImportFromShareableHandle);
-	(void)shared, (void)type;
+	(void)type;
+	unsigned long long content[2] = {0, 0};
+	int own = pread((int)(intptr_t)shared, content, sizeof content, 0) == sizeof content && content[0] == (unsigned long long)getpid();
+	struct block *block = own ? block_find(content[1]) : NULL;
 	*handle = 0x2000000000 + fake_next_id();
-	block_add(*handle, 0, 0);
+	block_add(*handle, 0, block ? block->device : 0)->backs = block;
+	if (block)
+		__atomic_add_fetch(&block->references, 1, __ATOMIC_RELAXED);
 	return CUDA_SUCCESS;
 }
 

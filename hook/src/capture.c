@@ -46,11 +46,14 @@ BEGIN(cuStreamBeginCaptureToGraph_ptsz,
 END(cuStreamEndCapture, false)
 END(cuStreamEndCapture_ptsz, true)
 
-GSH_EXPORT CUresult cuStreamDestroy_v2(CUstream s) {
-	NEED(cuStreamDestroy_v2);
-	bool before = gsh_stream_is_capturing(s);
-	gsh_stream_forget(s);
-	CUresult r = real(s);
-	if (before && r == CUDA_SUCCESS) atomic_fetch_sub(&gsh_captures, 1);
-	return r;
-}
+#define DESTROY(name)                                                                                                   \
+	GSH_EXPORT CUresult name(CUstream s) {                                                                          \
+		NEED(name);                                                                                             \
+		bool before = gsh_stream_is_capturing(s);                                                               \
+		gsh_stream_forget(s);                                                                                   \
+		CUresult r = real(s);                                                                                   \
+		if (before && r == CUDA_SUCCESS) atomic_fetch_sub(&gsh_captures, 1);                                    \
+		return r;                                                                                               \
+	}
+DESTROY(cuStreamDestroy)
+DESTROY(cuStreamDestroy_v2)

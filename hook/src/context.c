@@ -3,6 +3,7 @@
 #include "device.h"
 #include "ledger.h"
 #include "reap.h"
+#include "reserve.h"
 #include "stream.h"
 
 /* The primary context of each device, as last retained. */
@@ -28,10 +29,13 @@ static void context_ended(CUcontext c) {
 		context_changed();                                                                                      \
 		return r;                                                                                               \
 	}
+CHANGES_CONTEXT(cuCtxCreate, (CUcontext * c, unsigned flags, CUdevice d), (c, flags, d))
 CHANGES_CONTEXT(cuCtxCreate_v2, (CUcontext * c, unsigned flags, CUdevice d), (c, flags, d))
 CHANGES_CONTEXT(cuCtxCreate_v3, (CUcontext * c, void *affinity, int n, unsigned flags, CUdevice d), (c, affinity, n, flags, d))
 CHANGES_CONTEXT(cuCtxCreate_v4, (CUcontext * c, void *params, unsigned flags, CUdevice d), (c, params, flags, d))
+CHANGES_CONTEXT(cuCtxPushCurrent, (CUcontext c), (c))
 CHANGES_CONTEXT(cuCtxPushCurrent_v2, (CUcontext c), (c))
+CHANGES_CONTEXT(cuCtxPopCurrent, (CUcontext * c), (c))
 CHANGES_CONTEXT(cuCtxPopCurrent_v2, (CUcontext * c), (c))
 
 GSH_EXPORT CUresult cuCtxSetCurrent(CUcontext c) {
@@ -42,11 +46,23 @@ GSH_EXPORT CUresult cuCtxSetCurrent(CUcontext c) {
 	return r;
 }
 
-GSH_EXPORT CUresult cuCtxDestroy_v2(CUcontext c) {
-	NEED(cuCtxDestroy_v2);
+#define DESTROY(name)                                                                                                   \
+	GSH_EXPORT CUresult name(CUcontext c) {                                                                         \
+		NEED(name);                                                                                             \
+		gsh_reap_context(c);                                                                                    \
+		CUresult r = real(c);                                                                                   \
+		if (r == CUDA_SUCCESS) context_ended(c);                                                                \
+		return r;                                                                                               \
+	}
+DESTROY(cuCtxDestroy)
+DESTROY(cuCtxDestroy_v2)
+
+/* May end the context or not, which cannot be told. So its events are given up, and its memory stays charged. */
+GSH_EXPORT CUresult cuCtxDetach(CUcontext c) {
+	NEED(cuCtxDetach);
 	gsh_reap_context(c);
 	CUresult r = real(c);
-	if (r == CUDA_SUCCESS) context_ended(c);
+	context_changed();
 	return r;
 }
 
@@ -64,22 +80,69 @@ static CUcontext primary_of(CUdevice d) { return d >= 0 && d < GSH_DEVICES_MAX ?
  * The last release ends the context, so its events are given up before the call. If the context lives on, the work behind
  * those events has been charged at its estimate.
  */
-GSH_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d) {
-	NEED(cuDevicePrimaryCtxRelease_v2);
-	CUcontext c = primary_of(d);
-	unsigned flags;
-	int active = 1;
-	gsh_reap_context(c);
-	CUresult r = real(d);
-	if (c && CALL(cuDevicePrimaryCtxGetState, d, &flags, &active) == CUDA_SUCCESS && !active) context_ended(c);
-	return r;
+#define RELEASE(name)                                                                                                   \
+	GSH_EXPORT CUresult name(CUdevice d) {                                                                          \
+		NEED(name);                                                                                             \
+		CUcontext c = primary_of(d);                                                                            \
+		unsigned flags;                                                                                         \
+		int active = 1;                                                                                         \
+		gsh_reap_context(c);                                                                                    \
+		CUresult r = real(d);                                                                                   \
+		if (c && CALL(cuDevicePrimaryCtxGetState, d, &flags, &active) == CUDA_SUCCESS && !active) context_ended(c); \
+		return r;                                                                                               \
+	}
+RELEASE(cuDevicePrimaryCtxRelease)
+RELEASE(cuDevicePrimaryCtxRelease_v2)
+
+#define RESET(name)                                                                                                     \
+	GSH_EXPORT CUresult name(CUdevice d) {                                                                          \
+		NEED(name);                                                                                             \
+		CUcontext c = primary_of(d);                                                                            \
+		gsh_reap_context(c);                                                                                    \
+		CUresult r = real(d);                                                                                   \
+		if (c && r == CUDA_SUCCESS) context_ended(c);                                                           \
+		return r;                                                                                               \
+	}
+RESET(cuDevicePrimaryCtxReset)
+RESET(cuDevicePrimaryCtxReset_v2)
+
+/* Returns an attribute of a device, or 0. */
+static uint64_t attribute(int which, CUdevice d) {
+	int value = 0;
+	return CALL(cuDeviceGetAttribute, &value, which, d) == CUDA_SUCCESS && value > 0 ? (uint64_t)value : 0;
 }
 
-GSH_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice d) {
-	NEED(cuDevicePrimaryCtxReset_v2);
-	CUcontext c = primary_of(d);
-	gsh_reap_context(c);
-	CUresult r = real(d);
-	if (c && r == CUDA_SUCCESS) context_ended(c);
+/*
+ * Returns the bytes of device memory that a context takes for a limit beyond the driver's default, which counts as the context's
+ * own: the stack of every thread that can be resident, the buffer of printf, and the heap of malloc in kernels.
+ */
+static uint64_t limit_bytes(int limit, uint64_t value, CUdevice d) {
+	static const uint64_t defaults[] = {1024, 1 << 20, 8 << 20}; /* CU_LIMIT_STACK_SIZE, _PRINTF_FIFO_SIZE, _MALLOC_HEAP_SIZE */
+	if (limit < 0 || limit > 2 || value <= defaults[limit]) return 0;
+	uint64_t more = value - defaults[limit], bytes;
+	if (limit) return more;
+	uint64_t threads = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, d) * attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, d);
+	return __builtin_mul_overflow(more, threads, &bytes) ? UINT64_MAX : bytes;
+}
+
+/* Charges what a limit takes, in place of what its last value took. */
+GSH_EXPORT CUresult cuCtxSetLimit(int limit, size_t value) {
+	NEED(cuCtxSetLimit);
+	struct gsh_current on = gsh_current();
+	struct gsh_item last = {0};
+	struct gsh_reservation h;
+	uint64_t key = (uint64_t)on.context + (uint64_t)limit, bytes = limit_bytes(limit, value, on.device);
+	bool known = gsh_ledger_take(CONTEXT_LIMIT, key, &last);
+	if (!known && !bytes) return real(limit, value);
+	uint64_t more = bytes > last.bytes ? bytes - last.bytes : 0;
+	CUresult r = gsh_reserve_current(&h, more) ? real(limit, value) : CUDA_ERROR_OUT_OF_MEMORY;
+	if (h.counted && h.on.vgpu && r != CUDA_ERROR_OUT_OF_MEMORY) gsh_memory_release(h.on.vgpu, more);
+	if (r != CUDA_SUCCESS) {
+		if (known) gsh_ledger_put(&last);
+		return r;
+	}
+	if (last.vgpu) gsh_memory_release(last.vgpu, last.bytes);
+	if (on.vgpu) gsh_memory_charge(on.vgpu, bytes);
+	gsh_ledger_put(&(struct gsh_item){CONTEXT_LIMIT, key, on.vgpu, on.context, bytes, 0, 0, false});
 	return r;
 }

@@ -100,7 +100,7 @@ static CUresult instantiated(CUresult r, CUgraphExec *e, CUgraph g) {
 	gsh_cost_add_graph(*e, c.blocks);
 	if (!c.bytes) return r;
 	atomic_store(&with_memory, true);
-	gsh_ledger_put(&(struct gsh_item){EXEC, (uint64_t)*e, NULL, NULL, 0, c.bytes, 0});
+	gsh_ledger_put(&(struct gsh_item){EXEC, (uint64_t)*e, NULL, NULL, 0, c.bytes, 0, false});
 	return r;
 }
 
@@ -137,7 +137,7 @@ static uint64_t charged_bytes(struct gsh_current at) {
 	gsh_ledger_lock();
 	struct gsh_item *i = gsh_item_find(GRAPH_MEMORY, (uint64_t)at.device);
 	uint64_t bytes = i ? i->bytes : 0;
-	if (!i) gsh_item_put(&(struct gsh_item){GRAPH_MEMORY, (uint64_t)at.device, at.vgpu, NULL, 0, 0, 0});
+	if (!i) gsh_item_put(&(struct gsh_item){GRAPH_MEMORY, (uint64_t)at.device, at.vgpu, NULL, 0, 0, 0, false});
 	gsh_ledger_unlock();
 	return bytes;
 }

@@ -8,7 +8,7 @@
 #include "account.h"
 
 /* What an item is. OBJECT is physical memory behind handles and mappings (vmm.c), EXEC a graph with memory nodes. */
-enum gsh_item_kind { NOTHING, POINTER, ARRAY, MIPMAP, EXTERNAL, HANDLE, MAPPING, OBJECT, POOL, GRAPH_MEMORY, EXEC };
+enum gsh_item_kind { NOTHING, POINTER, ARRAY, MIPMAP, EXTERNAL, HANDLE, MAPPING, OBJECT, POOL, GRAPH_MEMORY, EXEC, CONTEXT_LIMIT };
 
 /* One allocation, or something that refers to one. */
 struct gsh_item {
@@ -19,6 +19,7 @@ struct gsh_item {
 	uint64_t bytes;        /* charged */
 	uint64_t other;        /* OBJECT: handles; HANDLE, MAPPING: key of the object; POOL: bytes being allocated; EXEC: bytes of its memory nodes */
 	uint64_t mappings;     /* OBJECT: mappings; HANDLE: how often it was retained */
+	bool exported;         /* OBJECT: counts a handle that other processes may have */
 };
 
 /* Adds an item. Takes the lock. */

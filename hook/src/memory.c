@@ -3,12 +3,19 @@
 #include "pool.h"
 #include "reserve.h"
 
+/* Version 1: 32-bit addresses and sizes. */
+GSH_EXPORT CUresult cuMemAlloc(unsigned *p, unsigned bytes) { return (void)p, (void)bytes, CUDA_ERROR_NOT_SUPPORTED; }
+GSH_EXPORT CUresult cuMemAllocPitch(unsigned *p, unsigned *pitch, unsigned width, unsigned height, unsigned element) {
+	return (void)p, (void)pitch, (void)width, (void)height, (void)element, CUDA_ERROR_NOT_SUPPORTED;
+}
+
 GSH_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t bytes) {
 	NEED(cuMemAlloc_v2);
 	struct gsh_reservation h;
-	if (!gsh_reserve_current(&h, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+	uint64_t taken = gsh_allocated_bytes(bytes);
+	if (!gsh_reserve_current(&h, taken)) return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = real(p, bytes);
-	return gsh_reserve_commit(&h, r, POINTER, r == CUDA_SUCCESS ? *p : 0, bytes);
+	return gsh_reserve_commit(&h, r, POINTER, r == CUDA_SUCCESS ? *p : 0, taken);
 }
 
 /* The pitch is known only after the call: reserves for rows aligned to 512 bytes, then commits the real size. */
@@ -17,9 +24,9 @@ GSH_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *p, size_t *pitch, size_t wid
 	struct gsh_reservation h;
 	uint64_t most = 0;
 	bool fits = !__builtin_mul_overflow((width + 511) & ~(size_t)511, height, &most);
-	if (!gsh_reserve_current(&h, fits ? most : UINT64_MAX)) return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!gsh_reserve_current(&h, fits ? gsh_allocated_bytes(most) : UINT64_MAX)) return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = real(p, pitch, width, height, element);
-	return gsh_reserve_commit(&h, r, POINTER, r == CUDA_SUCCESS ? *p : 0, r == CUDA_SUCCESS ? *pitch * height : 0);
+	return gsh_reserve_commit(&h, r, POINTER, r == CUDA_SUCCESS ? *p : 0, r == CUDA_SUCCESS ? gsh_allocated_bytes(*pitch * height) : 0);
 }
 
 /* Returns the bits of enum gshare_policy that the server has set for a vGPU. */
@@ -31,7 +38,7 @@ GSH_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *p, size_t bytes, unsigned fla
 	struct gsh_reservation h;
 	uint32_t policy = policy_of(gsh_current().vgpu);
 	if (policy & GSHARE_MANAGED_DENY) return CUDA_ERROR_NOT_SUPPORTED;
-	uint64_t counted = policy & GSHARE_MANAGED_IGNORE ? 0 : bytes;
+	uint64_t counted = policy & GSHARE_MANAGED_IGNORE ? 0 : gsh_allocated_bytes(bytes);
 	if (!gsh_reserve_current(&h, counted)) return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = real(p, bytes, flags);
 	return gsh_reserve_commit(&h, r, POINTER, r == CUDA_SUCCESS ? *p : 0, counted);

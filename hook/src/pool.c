@@ -31,7 +31,7 @@ void gsh_pool_add_pending(CUmemoryPool pool, struct gsh_vgpu *v, int64_t bytes) 
 	if (i)
 		i->other += bytes;
 	else if (bytes > 0)
-		gsh_item_put(&(struct gsh_item){POOL, (uint64_t)pool, v, NULL, 0, bytes, 0});
+		gsh_item_put(&(struct gsh_item){POOL, (uint64_t)pool, v, NULL, 0, bytes, 0, false});
 	gsh_ledger_unlock();
 }
 

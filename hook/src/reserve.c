@@ -4,6 +4,11 @@
 #include "pool.h"
 #include "start.h"
 
+uint64_t gsh_allocated_bytes(uint64_t bytes) {
+	uint64_t block = bytes < 1 << 20 ? 512 : 2 << 20;
+	return bytes > UINT64_MAX - block ? UINT64_MAX : (bytes + block - 1) / block * block;
+}
+
 /* Reserves on a vGPU; counts a refusal on the client page. */
 static bool reserve_on_vgpu(struct gsh_reservation *h, struct gsh_vgpu *v, uint64_t bytes) {
 	h->on.vgpu = v;
@@ -38,6 +43,6 @@ CUresult gsh_reserve_commit(struct gsh_reservation *h, CUresult r, enum gsh_item
 		return r;
 	}
 	gsh_memory_charge(h->on.vgpu, bytes - h->bytes); /* the difference to the real size, possibly negative */
-	gsh_ledger_put(&(struct gsh_item){kind, key, h->on.vgpu, h->on.context, bytes, 0, 0});
+	gsh_ledger_put(&(struct gsh_item){kind, key, h->on.vgpu, h->on.context, bytes, 0, 0, false});
 	return r;
 }

@@ -13,6 +13,12 @@ struct gsh_reservation {
 };
 
 /*
+ * Returns how much of the device an allocation takes: whole blocks of 512 bytes, and of 2 MiB from 1 MiB on, which is what the
+ * driver maps at once. UINT64_MAX where that overflows.
+ */
+uint64_t gsh_allocated_bytes(uint64_t bytes);
+
+/*
  * Reserve bytes on the calling thread's vGPU, or on that of a device. Return false if the limit would be exceeded: the
  * wrapper then returns CUDA_ERROR_OUT_OF_MEMORY. Start the hook if that has not been done.
  */

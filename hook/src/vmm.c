@@ -9,13 +9,13 @@
 /* Enters physical memory with one handle and returns its key; the ledger is locked. */
 static uint64_t new_object(struct gsh_vgpu *v, uint64_t bytes) {
 	static uint64_t objects; /* changed under the ledger's lock */
-	gsh_item_put(&(struct gsh_item){OBJECT, ++objects, v, NULL, bytes, 1, 0});
+	gsh_item_put(&(struct gsh_item){OBJECT, ++objects, v, NULL, bytes, 1, 0, false});
 	return objects;
 }
 
 /* Enters a handle of an object; the ledger is locked. */
 static void put_handle(uint64_t handle, uint64_t object) {
-	gsh_item_put(&(struct gsh_item){HANDLE, handle, NULL, NULL, 0, object, 0});
+	gsh_item_put(&(struct gsh_item){HANDLE, handle, NULL, NULL, 0, object, 0, false});
 }
 
 /*
@@ -91,7 +91,7 @@ GSH_EXPORT CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemGe
 	struct gsh_item *known = gsh_item_find(HANDLE, h);
 	uint64_t object = known ? known->other : 0;
 	if (object) {
-		gsh_item_put(&(struct gsh_item){MAPPING, p, NULL, NULL, bytes, object, 0});
+		gsh_item_put(&(struct gsh_item){MAPPING, p, NULL, NULL, bytes, object, 0, false});
 		add_refs(object, 0, 1, NULL);
 	}
 	gsh_ledger_unlock();
@@ -150,7 +150,26 @@ GSH_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h,
 	return r;
 }
 
-/* The exporting process is charged. The import of the process's own export may return the handle that it has already. */
+/*
+ * An exported handle keeps the memory, also after the last handle and mapping of this process are gone, and nothing says when
+ * whoever has it closes it. So it counts as one more handle, to the end of the process.
+ */
+GSH_EXPORT CUresult cuMemExportToShareableHandle(void *os, CUmemGenericAllocationHandle h, int type, unsigned long long flags) {
+	NEED(cuMemExportToShareableHandle);
+	CUresult r = real(os, h, type, flags);
+	if (r != CUDA_SUCCESS) return r;
+	gsh_ledger_lock();
+	struct gsh_item *known = gsh_item_find(HANDLE, h);
+	struct gsh_item *object = known ? gsh_item_find(OBJECT, known->other) : NULL;
+	if (object && !object->exported) {
+		object->exported = true;
+		add_refs(known->other, 1, 0, NULL);
+	}
+	gsh_ledger_unlock();
+	return r;
+}
+
+/* The process that created the memory is charged. Its import of its own export may return the handle that it has already. */
 GSH_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *h, void *os, int type) {
 	NEED(cuMemImportFromShareableHandle);
 	CUresult r = real(h, os, type);

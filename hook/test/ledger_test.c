@@ -36,7 +36,7 @@ TEST(context_end_releases_memory) {
 	gsh_pages_init();
 	for (uint64_t i = 0; i < 2000; i++) {
 		gsh_memory_charge(v, 10);
-		gsh_ledger_put(&(struct gsh_item){POINTER, i * 4096, v, (CUcontext)(1 + i % 2), 10, 0, 0});
+		gsh_ledger_put(&(struct gsh_item){POINTER, i * 4096, v, (CUcontext)(1 + i % 2), 10, 0, 0, false});
 	}
 	gsh_ledger_drop_context((CUcontext)1);
 	CHECK_EQUAL(gsh_ledger_count(), 1000);

@@ -22,6 +22,12 @@ struct held {
 	uint64_t key, address, bytes;
 };
 
+/* Returns what an allocation takes of the device: blocks of 512 bytes, of 2 MiB from 1 MiB on. */
+static uint64_t blocks(uint64_t bytes) {
+	uint64_t block = bytes < MIB ? 512 : 2 * MIB;
+	return (bytes + block - 1) / block * block;
+}
+
 static CUmemAllocationProp on_device(CUdevice d) { return (CUmemAllocationProp){.type = 1, .location = {1, d}}; }
 
 static CUresult allocate_physical(struct held *h, uint64_t bytes) {
@@ -45,22 +51,23 @@ static CUresult allocate(struct held *h, uint64_t bytes) {
 	CUDA_ARRAY3D_DESCRIPTOR deep = {bytes / 256 + 1, 4, 4, 0x20, 4, 0}, levels = {bytes / 64 + 1, 4, 0, 0x20, 4, 0};
 	size_t pitch = 0;
 	CUresult r = 0;
-	h->bytes = bytes;
+	h->bytes = blocks(bytes);
 	switch (h->kind) {
 	case PLAIN: return cuMemAlloc_v2((CUdeviceptr *)&h->key, bytes);
 	case PITCH:
 		r = cuMemAllocPitch_v2((CUdeviceptr *)&h->key, &pitch, bytes / 8 + 1, 8, 4);
-		h->bytes = pitch * 8;
+		h->bytes = blocks(pitch * 8);
 		return r;
 	case MANAGED: return cuMemAllocManaged((CUdeviceptr *)&h->key, bytes, 1);
-	case FLAT: h->bytes = (bytes / 64 + 1) * 4 * 16; return cuArrayCreate_v2((CUarray *)&h->key, &flat);
-	case DEEP: h->bytes = (bytes / 256 + 1) * 16 * 16; return cuArray3DCreate_v2((CUarray *)&h->key, &deep);
+	case FLAT: h->bytes = blocks((bytes / 64 + 1) * 4 * 16); return cuArrayCreate_v2((CUarray *)&h->key, &flat);
+	case DEEP: h->bytes = blocks((bytes / 256 + 1) * 16 * 16); return cuArray3DCreate_v2((CUarray *)&h->key, &deep);
 	case LEVELS:
 		h->bytes = 0;
 		for (int l = 0; l < 3; l++) {
 			uint64_t w = (bytes / 64 + 1) >> l;
 			h->bytes += (w ? w : 1) * (4 >> l) * 16;
 		}
+		h->bytes = blocks(h->bytes);
 		return cuMipmappedArrayCreate((CUmipmappedArray *)&h->key, &levels, 3);
 	case PHYSICAL: return allocate_physical(h, bytes);
 	case MAPPED: return allocate_mapped(h, bytes);
@@ -221,12 +228,132 @@ TEST(graph_memory) {
 	CHECK_EQUAL(container(), before);
 }
 
+/* An exported handle keeps memory that has no other handle any more. */
+TEST(exported_memory_stays_charged) {
+	uint64_t before = container(), imported = 0;
+	CUmemAllocationProp p = on_device(0);
+	for (int i = 0; i < 12; i++) {
+		CUmemGenericAllocationHandle h, again;
+		CUdeviceptr at;
+		int fd = -1;
+		if (cuMemCreate(&h, 128 * MIB, &p, 0) != CUDA_SUCCESS) break;
+		CHECK_EQUAL(cuMemExportToShareableHandle(&fd, h, 1, 0), CUDA_SUCCESS);
+		CHECK_EQUAL(cuMemRelease(h), CUDA_SUCCESS);
+		CHECK_EQUAL(cuMemImportFromShareableHandle(&again, (void *)(intptr_t)fd, 1), CUDA_SUCCESS);
+		cuMemAddressReserve(&at, 128 * MIB, 0, 0, 0);
+		CHECK_EQUAL(cuMemMap(at, 128 * MIB, 0, again, 0), CUDA_SUCCESS);
+		imported += 128 * MIB;
+	}
+	CHECK(imported > 0);
+	CHECK_EQUAL(container(), before + imported);
+	CHECK(container() <= LIMIT);
+}
+
+/* Memory is charged to the context that is current, by whichever version of the calls it became so. */
+TEST(contexts_of_version_1) {
+	CUcontext primary, first, second;
+	CUdeviceptr p;
+	uint64_t before = container();
+	cuCtxGetCurrent(&primary);
+	CHECK_EQUAL(cuCtxCreate(&first, 0, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(cuCtxPopCurrent(NULL), CUDA_SUCCESS);
+	CHECK_EQUAL(cuCtxCreate(&second, 0, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemAlloc_v2(&p, 512), CUDA_SUCCESS);
+	CHECK_EQUAL(cuCtxPushCurrent(first), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemAlloc_v2(&p, 64 * MIB), CUDA_SUCCESS); /* in the first */
+	CHECK_EQUAL(cuCtxPopCurrent(NULL), CUDA_SUCCESS);
+	CHECK_EQUAL(cuCtxDestroy(second), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before + 64 * MIB); /* it still has its memory */
+	CHECK_EQUAL(cuCtxDestroy(first), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before);
+	cuCtxSetCurrent(primary);
+}
+
+TEST(small_allocations_take_whole_blocks) {
+	uint64_t before = container();
+	CUdeviceptr p[1000], q;
+	for (int i = 0; i < 1000; i++) CHECK_EQUAL(cuMemAlloc_v2(&p[i], 1), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before + 1000 * 512);
+	for (int i = 0; i < 1000; i++) cuMemFree_v2(p[i]);
+	CHECK_EQUAL(cuMemAlloc_v2(&q, 2 * MIB + 1), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before + 4 * MIB);
+	cuMemFree_v2(q);
+	CHECK_EQUAL(container(), before);
+}
+
+/* The bytes that are charged for an array of 512 x 512 texels. */
+static uint64_t charged(int format, unsigned channels, unsigned flags, unsigned depth, unsigned levels) {
+	CUDA_ARRAY3D_DESCRIPTOR d = {512, 512, depth, format, channels, flags};
+	uint64_t before = container(), bytes;
+	CUarray a = NULL;
+	CUmipmappedArray m = NULL;
+	CUresult r = levels ? cuMipmappedArrayCreate(&m, &d, levels) : cuArray3DCreate_v2(&a, &d);
+	CHECK_EQUAL(r, CUDA_SUCCESS);
+	bytes = container() - before;
+	if (a) cuArrayDestroy(a);
+	if (m) cuMipmappedArrayDestroy(m);
+	CHECK_EQUAL(container(), before);
+	return bytes;
+}
+
+TEST(arrays_take_what_their_format_takes) {
+	CHECK_EQUAL(charged(0x20, 4, 0, 0, 0), 4 * MIB);        /* float, 4 channels */
+	CHECK_EQUAL(charged(0x91, 4, 0, 0, 0), 512 * 512 / 2);   /* BC1 */
+	CHECK_EQUAL(charged(0x9d, 4, 0, 0, 0), 512 * 512);       /* BC7 */
+	CHECK_EQUAL(charged(0xb0, 3, 0, 0, 0), 512 * 512 * 3 / 2); /* NV12 */
+	CHECK_EQUAL(charged(0xc2, 4, 0, 0, 0), 2 * MIB);         /* 4 channels of 8 bits */
+	CHECK_EQUAL(charged(0x20, 4, 0x40, 0, 0), 0);            /* sparse: mapped from memory that is charged */
+	CHECK_EQUAL(charged(0x20, 4, 0x80, 0, 0), 0);            /* mapped later */
+	CHECK_EQUAL(charged(0x01, 1, 4, 6, 2), 2 * MIB);         /* six faces at both levels: 1.5 and 0.375 MiB */
+}
+
+/* Memory nodes count wherever they stand in the graph, and in graphs in graphs. */
+TEST(graph_memory_behind_other_nodes) {
+	CUgraph g[12];
+	CUgraphNode n;
+	CUgraphExec e;
+	uint64_t before = container();
+	CUDA_MEM_ALLOC_NODE_PARAMS large = {.poolProps = {.allocType = 1, .location = {1, 0}}, .bytesize = 2 * LIMIT};
+	for (int i = 0; i < 12; i++) CHECK_EQUAL(cuGraphCreate(&g[i], 0), CUDA_SUCCESS);
+	for (int i = 0; i < 6000; i++) cuGraphAddEmptyNode(&n, g[0], NULL, 0);
+	CHECK_EQUAL(cuGraphAddMemAllocNode(&n, g[0], NULL, 0, &large), CUDA_SUCCESS);
+	for (int i = 1; i < 12; i++) CHECK_EQUAL(cuGraphAddChildGraphNode(&n, g[i], NULL, 0, g[i - 1]), CUDA_SUCCESS);
+	for (int i = 0; i < 12; i += 11) {
+		CHECK_EQUAL(cuGraphInstantiateWithFlags(&e, g[i], 0), CUDA_SUCCESS);
+		CHECK_EQUAL(cuGraphLaunch(e, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+		cuGraphExecDestroy(e);
+	}
+	CHECK_EQUAL(container(), before);
+	for (int i = 0; i < 12; i++) cuGraphDestroy(g[i]);
+}
+
+/* The heap of kernels, which a limit enlarges, is device memory. */
+TEST(limits_of_a_context_take_memory) {
+	CUcontext c, primary;
+	uint64_t before = container();
+	cuCtxGetCurrent(&primary);
+	CHECK_EQUAL(cuCtxCreate_v2(&c, 0, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(cuCtxSetLimit(2, 8 * MIB), CUDA_SUCCESS); /* the driver's default */
+	CHECK_EQUAL(container(), before);
+	CHECK_EQUAL(cuCtxSetLimit(2, 108 * MIB), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before + 100 * MIB);
+	CHECK_EQUAL(cuCtxSetLimit(2, 2 * LIMIT), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(container(), before + 100 * MIB);
+	CHECK_EQUAL(cuCtxSetLimit(2, 58 * MIB), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before + 50 * MIB);
+	CHECK_EQUAL(cuCtxSetLimit(0, 1 << 20), CUDA_ERROR_OUT_OF_MEMORY); /* 1 MiB for every thread */
+	CHECK_EQUAL(cuCtxSetLimit(5, 128), CUDA_SUCCESS);                 /* a limit that takes no memory */
+	CHECK_EQUAL(cuCtxDestroy_v2(c), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before);
+	cuCtxSetCurrent(primary);
+}
+
 /* Process: allocates until refused, reports how often it succeeded, and waits. */
 static void competitor(int fd) {
 	CUdeviceptr p;
 	char got = 0;
 	driver_start("spin_ns1_sm1_blocks1");
-	while (cuMemAlloc_v2(&p, 5 * MIB) == CUDA_SUCCESS) got++;
+	while (cuMemAlloc_v2(&p, 6 * MIB) == CUDA_SUCCESS) got++;
 	if (write(fd, &got, 1) != 1) _exit(1);
 	pause();
 	_exit(0);
@@ -248,8 +375,8 @@ TEST(processes_race_at_the_limit) {
 		}
 	close(pipes[1]); /* so that read ends if one of them dies */
 	for (int i = 0; i < 16 && read(pipes[0], &got, 1) == 1; i++) sum += got;
-	CHECK_EQUAL(sum, (LIMIT - before) / (5 * MIB));
-	CHECK_EQUAL(container(), before + (uint64_t)sum * 5 * MIB);
+	CHECK_EQUAL(sum, (LIMIT - before) / (6 * MIB));
+	CHECK_EQUAL(container(), before + (uint64_t)sum * 6 * MIB);
 	for (int i = 0; i < 16; i++) kill(child[i], 9), waitpid(child[i], NULL, 0);
 	for (int i = 0; i < 1000 && container() != before; i++) usleep(1000);
 	CHECK_EQUAL(container(), before);
@@ -259,8 +386,11 @@ TEST(processes_race_at_the_limit) {
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
 	static const struct check_test tests[] = {T(excess_is_refused), T(queries_return_the_share), T(managed_policies),
-						  T(handles_and_mappings), T(graph_memory), T(processes_race_at_the_limit),
-						  T(random_operations_do_not_drift), {0}};
+						  T(handles_and_mappings), T(graph_memory), T(graph_memory_behind_other_nodes),
+						  T(contexts_of_version_1), T(small_allocations_take_whole_blocks),
+						  T(arrays_take_what_their_format_takes), T(limits_of_a_context_take_memory),
+						  T(processes_race_at_the_limit), T(random_operations_do_not_drift),
+						  T(exported_memory_stays_charged), {0}};
 	if (!strcmp(argv[0], "competitor")) competitor(atoi(argv[1]));
 	server_start(&server);
 	if (!driver_start("spin_ns1_sm1_blocks1") || server.sessions != 1) return printf("no session with the token server\n"), 1;

@@ -114,7 +114,8 @@ static const struct path {
 	{"array of three dimensions", "cuArray3DCreate_v2", deep, array_free},
 	{"mipmapped array", "cuMipmappedArrayCreate cuMipmappedArrayDestroy", levels, levels_free},
 	{"external", "cuImportExternalMemory cuDestroyExternalMemory", external, external_free},
-	{"imported; the exporter is charged", "cuMemImportFromShareableHandle", NULL, NULL},
+	{"exported and imported, see memory_test.c", "cuMemExportToShareableHandle cuMemImportFromShareableHandle", NULL, NULL},
+	{"version 1, refused", "cuMemAlloc cuMemAllocPitch cuArrayCreate cuArray3DCreate", NULL, NULL},
 };
 #define PATHS (sizeof paths / sizeof paths[0])
 
@@ -127,9 +128,9 @@ static void check_path(const struct path *w) {
 	CHECK(container() >= before + SIZE);
 	CHECK_EQUAL(w->release(), CUDA_SUCCESS);
 	CHECK_EQUAL(container(), before);
-	CHECK_EQUAL(cuMemAlloc_v2(&rest, LIMIT - before - SIZE + MIB), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemAlloc_v2(&rest, LIMIT - before - SIZE + 2 * MIB), CUDA_SUCCESS);
 	CHECK_EQUAL(w->allocate(), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_EQUAL(container(), LIMIT - SIZE + MIB);
+	CHECK_EQUAL(container(), LIMIT - SIZE + 2 * MIB);
 	CHECK_EQUAL(cuMemFree_v2(rest), CUDA_SUCCESS);
 	CHECK_EQUAL(container(), before);
 	if (check_failures != failures) printf("  %s\n", w->name);
@@ -138,6 +139,16 @@ static void check_path(const struct path *w) {
 TEST(every_allocation_is_counted) {
 	for (size_t i = 0; i < PATHS; i++)
 		if (paths[i].allocate) check_path(&paths[i]);
+}
+
+/* Version 1 of what allocates has addresses and sizes of 32 bits. */
+TEST(version_1_is_refused) {
+	unsigned p, pitch;
+	CUarray a;
+	CHECK_EQUAL(cuMemAlloc(&p, 512), CUDA_ERROR_NOT_SUPPORTED);
+	CHECK_EQUAL(cuMemAllocPitch(&p, &pitch, 512, 1, 4), CUDA_ERROR_NOT_SUPPORTED);
+	CHECK_EQUAL(cuArrayCreate(&a, &(unsigned[4]){1, 1, 1, 1}), CUDA_ERROR_NOT_SUPPORTED);
+	CHECK_EQUAL(cuArray3DCreate(&a, &(unsigned[6]){1, 1, 1, 1, 1, 0}), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 /* Reports whether a way uses the function. */
@@ -197,7 +208,7 @@ TEST(nvml_returns_the_share) {
 
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
-	static const struct check_test tests[] = {T(every_allocation_is_counted), T(every_memory_function_is_tested), T(nvml_returns_the_share), {0}};
+	static const struct check_test tests[] = {T(every_allocation_is_counted), T(version_1_is_refused), T(every_memory_function_is_tested), T(nvml_returns_the_share), {0}};
 	CUmemPoolProps p = {.allocType = 1, .location = {1, 0}};
 	server.uuid = "GPU-00000000-0000-0000-0000-000000000000";
 	server_start(&server);
