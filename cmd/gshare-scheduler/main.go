@@ -36,7 +36,7 @@ func command() *cobra.Command {
 	return cmd
 }
 
-// announce writes the version to the annotations of the scheduler's own pod. It does nothing outside of a pod.
+// announce writes the scheduler's version to the annotations of its own pod. It does nothing if the scheduler does not run in a pod.
 func announce() {
 	config, err := rest.InClusterConfig()
 	if err != nil {

@@ -54,10 +54,10 @@ func mapCommand() *cobra.Command {
 	return cmd
 }
 
-// errNoGPUs is returned for a cluster without an inventory.
+// errNoGPUs is returned if no node of the cluster has an inventory annotation.
 var errNoGPUs = errors.New("no GPUs found: no node agent has published an inventory (see gshare doctor)")
 
-// drawCluster returns the slices of a node, or of all nodes if node is empty.
+// drawCluster reads the cluster and returns the slices of a node, or of all nodes if node is empty, for drawing.
 func drawCluster(ctx context.Context, c *cluster.Connection, node string) (list []mapping.Slice, err error) {
 	s, err := cluster.Read(ctx, c.Client)
 	if err != nil {
@@ -78,7 +78,7 @@ func drawCluster(ctx context.Context, c *cluster.Connection, node string) (list 
 	return list, nil
 }
 
-// drawings returns the slices of a node with the shares on them, or nil if there is no such node.
+// drawings returns the slices of a node with the shares on them, for drawing, or nil if there is no such node.
 func drawings(s *cluster.Snapshot, node string) []mapping.Slice {
 	for _, n := range s.Nodes {
 		if n.Name == node {
@@ -88,7 +88,7 @@ func drawings(s *cluster.Snapshot, node string) []mapping.Slice {
 	return nil
 }
 
-// drawMap writes the overview of all GPUs, or the windows of a node's slices.
+// drawMap draws all GPUs as one overview or, if a node is selected, the window of each of its slices.
 func drawMap(w io.Writer, list []mapping.Slice, node string) error {
 	if node == "" {
 		gpumap.Overview(w, slicesOf(list), drawOptions(w))
@@ -117,7 +117,7 @@ func writeSVG(name string, list []mapping.Slice) error {
 	return cmp.Or(err, f.Close())
 }
 
-// drawOptions returns the options for drawing on w: colours and the width of a terminal.
+// drawOptions returns the colours and the width with which to draw on w, depending on whether it is a terminal.
 func drawOptions(w io.Writer) gpumap.Options {
 	width, _ := output.Terminal(w)
 	return gpumap.Options{Width: min(width, 120), Color: output.Color(w)}

@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// sliceView is a slice in the JSON of map.
+// sliceView is the JSON representation of a slice in gshare map: its shares and how they share the window.
 type sliceView struct {
 	Node   string      `json:"node"`
 	Slice  string      `json:"slice"`
@@ -19,7 +19,7 @@ type sliceView struct {
 	Fits   bool        `json:"fits"`
 }
 
-// shareView is a share in the JSON of map and tree.
+// shareView is the JSON representation of a share in gshare map and gshare tree.
 type shareView struct {
 	Container          string `json:"container"` // namespace/pod/container
 	SMPerMille         int64  `json:"smPerMille"`
@@ -29,13 +29,14 @@ type shareView struct {
 	MemoryMiB          int64  `json:"memoryMiB"`
 }
 
-// turn is a set of containers that run together, and how long.
+// turn is the JSON representation of one turn of a slot table: the containers that run together, and for how long.
 type turn struct {
 	Microseconds int64    `json:"microseconds"`
 	Containers   []string `json:"containers"`
 }
 
-// box is the rectangle of a share: per mille of the window from the left, per mille of the SMs from the bottom.
+// box is the JSON representation of a share packed as a rectangle. X and width are in per mille of the window, Y and height in per mille of
+// the SMs.
 type box struct {
 	Container string `json:"container"`
 	Time      int64  `json:"timePerMille"`
@@ -48,7 +49,7 @@ func newShareView(container string, s share.Share) shareView {
 	return shareView{container, int64(s.SMRequest), int64(s.SMLimit), int64(s.QuotaRequest), int64(s.QuotaLimit), int64(s.Memory / share.MiB)}
 }
 
-// sliceViews returns the slices for JSON, with their turns or boxes.
+// sliceViews converts slices to JSON, each with the turns of its slot table or the rectangles of its shares.
 func sliceViews(list []mapping.Slice) (out []sliceView) {
 	for _, d := range list {
 		m := sliceView{Node: d.Node, Slice: d.ID, Model: d.Model, Window: d.Window.Microseconds()}
@@ -65,7 +66,7 @@ func sliceViews(list []mapping.Slice) (out []sliceView) {
 	return out
 }
 
-// addTurns solves the slot table of the slice's shares.
+// addTurns computes the slot table of the slice's shares and adds its turns.
 func (m *sliceView) addTurns(d mapping.Slice) {
 	var items []slot.Item
 	for _, s := range d.Shares {
@@ -82,7 +83,7 @@ func (m *sliceView) addTurns(d mapping.Slice) {
 	}
 }
 
-// addBoxes arranges the slice's shares as rectangles.
+// addBoxes packs the slice's shares as rectangles and adds these.
 func (m *sliceView) addBoxes(d mapping.Slice) {
 	var boxes []rectangle.Box
 	for _, s := range d.Shares {

@@ -42,7 +42,7 @@ type planFlags struct {
 	input planning.Input
 }
 
-// planners are the planning functions by the values of --policy.
+// planners holds the planning functions by the value of --policy that selects them.
 var planners = []struct {
 	name string
 	plan func(planning.Input) (planning.Plan, error)
@@ -96,7 +96,7 @@ func (p *planFlags) check() error {
 	return nil
 }
 
-// policies returns the names of the selected policies.
+// policies returns the names of the planning policies selected by --policy.
 func (p *planFlags) policies() []string {
 	if p.policy != "all" {
 		return strings.Split(p.policy, ",")
@@ -108,7 +108,7 @@ func (p *planFlags) policies() []string {
 	return names
 }
 
-// plannerOf returns the planning function of a policy, or nil if there is none.
+// plannerOf returns the planning function of the policy with this name, or nil if there is none.
 func plannerOf(name string) func(planning.Input) (planning.Plan, error) {
 	for _, x := range planners {
 		if x.name == name {
@@ -118,13 +118,13 @@ func plannerOf(name string) func(planning.Input) (planning.Plan, error) {
 	return nil
 }
 
-// policyPlan is the plan of one policy.
+// policyPlan is the plan that one policy made, with the policy's name.
 type policyPlan struct {
 	Policy string `json:"policy"`
 	planning.Plan
 }
 
-// run plans with each selected policy.
+// run computes a plan with each selected policy.
 func (p *planFlags) run() ([]policyPlan, error) {
 	var plans []policyPlan
 	for _, name := range p.policies() {
@@ -137,7 +137,7 @@ func (p *planFlags) run() ([]policyPlan, error) {
 	return plans, nil
 }
 
-// unserved returns an error for each application that a plan leaves out, or nil.
+// unserved returns the joined errors of the applications for which a policy found no feasible plan, or nil if there is none.
 func unserved(plans []policyPlan) error {
 	var all []error
 	for _, p := range plans {

@@ -19,7 +19,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// draw writes a chart of the cheapest mode for a single application by SLO and rate (PA-63), with the given applications as dots.
+// draw writes a chart of the cheapest mode for one application alone, by its SLO and request rate (PA-63). Dots show the planned
+// applications.
 func (p *planFlags) draw() error {
 	f, err := p.frontier()
 	if err != nil {
@@ -46,7 +47,7 @@ func (p *planFlags) draw() error {
 	return savePlot(picture, p.plot)
 }
 
-// savePlot draws the picture into the file at path, in the format of the path's extension.
+// savePlot writes a plot to a file, in the format given by the file's extension.
 func savePlot(picture *plot.Plot, path string) error {
 	format := strings.ToLower(strings.TrimPrefix(filepath.Ext(path), "."))
 	drawn, err := picture.WriterTo(24*vg.Centimeter, 14*vg.Centimeter, format)
@@ -63,16 +64,16 @@ func savePlot(picture *plot.Plot, path string) error {
 	return nil
 }
 
-// frontier is the cheapest mode for each cell of a grid over SLO and rate, with logarithmic steps.
+// frontier holds the cheapest mode for each cell of a grid over SLO and request rate, with logarithmic steps on both axes.
 type frontier struct {
 	slos, rates []float64 // the cells' middles
 	modes       [][]planning.Mode
 }
 
-// cells is the number of steps on each axis of a frontier.
+// cells is the number of grid cells on each axis of a frontier chart.
 const cells = 80
 
-// dots returns the SLO and rate of the applications that use the model.
+// dots returns the points of the planned applications that use the charted model: their SLO and request rate.
 func (p *planFlags) dots() plotter.XYs {
 	var dots plotter.XYs
 	for _, a := range p.input.Applications {
@@ -83,7 +84,7 @@ func (p *planFlags) dots() plotter.XYs {
 	return dots
 }
 
-// frontier computes the grid around the applications of the model.
+// frontier computes the cheapest mode for SLOs and request rates around those of the applications that use the model.
 func (p *planFlags) frontier() (*frontier, error) {
 	lowX, highX, lowY, highY := plotter.XYRange(p.dots())
 	f := &frontier{
@@ -105,7 +106,7 @@ func (p *planFlags) frontier() (*frontier, error) {
 	return f, err
 }
 
-// steps returns values from low to high with equal ratios.
+// steps returns a number of values from low to high, each larger than the one before by the same factor.
 func steps(low, high float64) []float64 {
 	all := make([]float64, cells)
 	for i := range all {
@@ -114,7 +115,7 @@ func steps(low, high float64) []float64 {
 	return all
 }
 
-// has reports whether the mode is the cheapest anywhere.
+// has reports whether the mode is the cheapest in any cell of the grid.
 func (f *frontier) has(mode planning.Mode) bool {
 	for _, row := range f.modes {
 		for _, m := range row {
@@ -126,7 +127,7 @@ func (f *frontier) has(mode planning.Mode) bool {
 	return false
 }
 
-// Plot implements plot.Plotter.
+// Plot implements plot.Plotter: it fills each cell with the colour of its cheapest mode.
 func (f *frontier) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	for i, row := range f.modes {
@@ -141,7 +142,7 @@ func (f *frontier) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// DataRange implements plot.DataRanger.
+// DataRange implements plot.DataRanger: it returns the SLOs and rates that the grid spans.
 func (f *frontier) DataRange() (lowX, highX, lowY, highY float64) {
 	lowX, _ = edges(f.slos, 0)
 	_, highX = edges(f.slos, cells-1)
@@ -150,7 +151,7 @@ func (f *frontier) DataRange() (lowX, highX, lowY, highY float64) {
 	return lowX, highX, lowY, highY
 }
 
-// edges returns the borders of a cell, half a step on each side of its middle.
+// edges returns the lower and upper border of a grid cell on one axis, half a logarithmic step below and above its centre.
 func edges(middles []float64, i int) (low, high float64) {
 	half := math.Sqrt(middles[1] / middles[0])
 	return middles[i] / half, middles[i] * half
@@ -165,7 +166,7 @@ func colorOf(mode planning.Mode) color.Color {
 	return color.White
 }
 
-// swatch is a filled rectangle in the legend.
+// swatch is a filled rectangle that shows a mode's colour in the legend.
 type swatch struct{ color color.Color }
 
 // Thumbnail implements plot.Thumbnailer.

@@ -51,7 +51,7 @@ func (p *planFlags) read() error {
 	return p.input.Validate()
 }
 
-// readPlanFile decodes a file. Unknown fields are errors, as a misspelled price would otherwise be zero.
+// readPlanFile decodes an input file of gshare plan. Unknown fields are errors, because a misspelled price would otherwise be zero.
 func readPlanFile(flag, path string, into any) error {
 	if path == "" {
 		return fmt.Errorf("%s is required", flag)

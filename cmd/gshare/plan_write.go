@@ -37,10 +37,10 @@ func (p *planFlags) writeTable(out io.Writer, plans []policyPlan) error {
 	return t.Flush()
 }
 
-// hourly converts a cost in billionths per second to units per hour.
+// hourly converts a cost in billionths of the price unit per second to price units per hour.
 func hourly(c planning.Cost) float64 { return float64(c) * 3600 / 1e9 }
 
-// names returns the names of up to four applications, and the number of the others.
+// names returns the names of the first four applications and the number of the others, as text.
 func names(applications []planning.Application) string {
 	const most = 4
 	var all []string

@@ -14,7 +14,7 @@ const (
 	completeName = "kubectl_complete-gshare"
 )
 
-// setProgram adapts the command to the name under which the program was started.
+// setProgram adapts the command's name, examples and defaults to the name under which the program was started: gshare or kubectl-gshare.
 func setProgram(cmd *cobra.Command, program string, args []string) {
 	switch filepath.Base(program) {
 	case pluginName:
@@ -26,7 +26,7 @@ func setProgram(cmd *cobra.Command, program string, args []string) {
 	}
 }
 
-// renameExamples replaces gshare by kubectl gshare in the examples of a command and its subcommands.
+// renameExamples replaces gshare by kubectl gshare in the help examples of a command and its subcommands.
 func renameExamples(cmd *cobra.Command) {
 	cmd.Example = strings.ReplaceAll(cmd.Example, "  gshare ", "  kubectl gshare ")
 	for _, sub := range cmd.Commands() {

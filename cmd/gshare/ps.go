@@ -36,7 +36,7 @@ func psCommand() *cobra.Command {
 	return cmd
 }
 
-// writeStatus writes the status of the agent of this machine.
+// writeStatus writes what the node agent of this machine reports: its devices and the programs that run on them.
 func writeStatus(cmd *cobra.Command, format *output.Format, socket string) error {
 	status, err := agent.New(socket).Status(cmd.Context())
 	if err != nil {
@@ -45,7 +45,7 @@ func writeStatus(cmd *cobra.Command, format *output.Format, socket string) error
 	return format.Write(cmd.OutOrStdout(), status, func(w io.Writer) error { return writeRuns(w, status) })
 }
 
-// writeRuns writes a table with one row for each vGPU.
+// writeRuns writes a table of the programs started by gshare run, with a row for each of their vGPUs.
 func writeRuns(w io.Writer, status control.Status) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "RUN\tNAME\tUSER\tPID\tDEVICE\tSM\tNOW\tQUOTA\tUSED\tMEM\tUSED\tPROCS\tSTATE\tIDENTITY")
@@ -60,7 +60,7 @@ func writeRuns(w io.Writer, status control.Status) error {
 	return t.Flush()
 }
 
-// span returns a request and its limit, or the request alone if both are equal.
+// span formats a request and its limit as a range, or as one value if both are equal.
 func span(request, limit share.PerMille) string {
 	if limit == request {
 		return request.Percent()
@@ -68,7 +68,7 @@ func span(request, limit share.PerMille) string {
 	return request.Percent() + "-" + limit.Percent()
 }
 
-// stateOf returns the state of a vGPU's processes.
+// stateOf returns the state of the processes that use a vGPU, as text.
 func stateOf(v control.VGPU) string {
 	switch {
 	case v.Running:
@@ -81,10 +81,9 @@ func stateOf(v control.VGPU) string {
 	return "starting"
 }
 
-// shortDevice returns the beginning of a device's UUID, which distinguishes the devices of a machine.
+// shortDevice returns the beginning of a GPU's UUID, which suffices to distinguish the GPUs of a machine.
 func shortDevice(uuid string) string { return uuid[:min(len(uuid), len("GPU-01234567"))] }
 
-// memoryText returns a size in GiB or MiB.
 func memoryText(b share.Bytes) string {
 	if gib := 1024 * share.MiB; b >= gib {
 		return strconv.FormatFloat(float64(b)/float64(gib), 'f', 1, 64) + "Gi"
@@ -92,7 +91,7 @@ func memoryText(b share.Bytes) string {
 	return strconv.FormatInt(int64(b/share.MiB), 10) + "Mi"
 }
 
-// userName returns the name of a user, or the UID if it has none.
+// userName returns the login name of a user, or the UID as text if the user has none.
 func userName(uid uint32) string {
 	id := strconv.FormatUint(uint64(uid), 10)
 	if u, err := user.LookupId(id); err == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// runOptions are the flags of gshare run.
+// runOptions holds the flags of gshare run.
 type runOptions struct {
 	sm, quota, vgpus, smLimit, quotaLimit int64
 	memory                                string
@@ -90,7 +90,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	return execProgram(cmd.Context(), program, args, hook, grant)
 }
 
-// execProgram replaces this process by the program, which holds the share from then on. It returns only on errors.
+// execProgram replaces this process by the program, which thereby keeps the share. It returns only on an error.
 func execProgram(ctx context.Context, program string, args []string, hook string, grant *control.Grant) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -110,14 +110,14 @@ func execProgram(ctx context.Context, program string, args []string, hook string
 	return nil // never reached
 }
 
-// flagOf maps the fields of a share to the flags that set them.
+// flagOf maps each field of a share to the flag of gshare run that sets it.
 var flagOf = map[string]string{
 	share.FieldSM: "--sm", share.FieldQuota: "--quota", share.FieldMemory: "--mem", share.FieldVGPU: "--vgpu",
 	share.FieldSMLimit: "--sm-limit", share.FieldQuotaLimit: "--quota-limit", share.FieldClass: "--class",
 	share.FieldIsolation: "--isolation", "name": "--name",
 }
 
-// refusalText returns a refusal in the words of the command line: the flag, the reason and the shares that would fit.
+// refusalText returns the agent's refusal in terms of the command line: the flag at fault, the reason, and shares that would fit.
 func refusalText(r control.Refusal) string {
 	text := r.Reason
 	if flag := flagOf[r.Field]; flag != "" {

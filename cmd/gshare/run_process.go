@@ -14,7 +14,7 @@ import (
 
 const hookName = "libgshare.so"
 
-// findHook returns the path of the hook library: name, or the one next to this program.
+// findHook returns the path of the library that is preloaded into the program: the given path, or else the library next to this executable.
 func findHook(name string) (string, error) {
 	if name != "" {
 		absolute, err := filepath.Abs(name)
@@ -40,7 +40,7 @@ func findHook(name string) (string, error) {
 	return "", fmt.Errorf("%s not found in %s; set its path with --hook", hookName, strings.Join(places, ", "))
 }
 
-// preload returns the value of LD_PRELOAD with the hook first.
+// preload returns the value of LD_PRELOAD with the hook library added as the first one.
 func preload(hook, before string) string {
 	if before == "" {
 		return hook
@@ -48,7 +48,7 @@ func preload(hook, before string) string {
 	return hook + ":" + before
 }
 
-// merge returns the environment with the variables of changes replaced or added.
+// merge returns the environment with the given variables replaced or added.
 func merge(environment, changes []string) []string {
 	changed := map[string]bool{}
 	for _, c := range changes {
@@ -62,8 +62,8 @@ func merge(environment, changes []string) []string {
 	return append(kept, changes...)
 }
 
-// connectTokenServer returns a descriptor connected to the token server of the run, without the close-on-exec flag, for the program to
-// inherit. Call it last: any process started later would inherit it, too.
+// connectTokenServer connects to the token server of this run and returns the socket without its close-on-exec flag, so that the program
+// inherits it. Call it last: any process started afterwards would inherit the socket, too.
 func connectTokenServer(dir string) (int, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

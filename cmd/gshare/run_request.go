@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// request returns the request of the flags. The agent validates it with the rules for pods.
+// request converts the flags to the request that is sent to the agent, which validates it by the same rules as pods.
 func (o *runOptions) request(cmd *cobra.Command, program string) (control.RunRequest, error) {
 	r := control.RunRequest{
 		Name: o.name, Quota: &o.quota, Class: o.class, Isolation: o.isolation, Slice: o.slice, Wait: o.wait,
@@ -32,7 +32,7 @@ func (o *runOptions) request(cmd *cobra.Command, program string) (control.RunReq
 	return r, err
 }
 
-// ifSet returns the value if the flag is set, else nil.
+// ifSet returns a pointer to the value of the flag if the flag is set, else nil.
 func ifSet(cmd *cobra.Command, flag string, value *int64) *int64 {
 	if !cmd.Flags().Changed(flag) {
 		return nil
@@ -40,7 +40,7 @@ func ifSet(cmd *cobra.Command, flag string, value *int64) *int64 {
 	return value
 }
 
-// parseMemory parses a Kubernetes quantity and returns it in MiB, rounded up.
+// parseMemory parses a Kubernetes quantity such as 8Gi and returns it in MiB, rounded up.
 func parseMemory(text string) (int64, error) {
 	q, err := resource.ParseQuantity(text)
 	if err != nil || q.Sign() <= 0 {

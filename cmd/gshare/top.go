@@ -56,10 +56,10 @@ func topCommand() *cobra.Command {
 	return cmd
 }
 
-// clusterFlag selects the cluster instead of this machine; it is the default in kubectl gshare.
+// clusterFlag is the flag that selects the cluster instead of this machine; it is set by default in kubectl gshare.
 const clusterFlag = "cluster"
 
-// watch writes the status at each interval, in place on a terminal, until the context is cancelled.
+// watch writes the agent's status at each interval until the context is cancelled. On a terminal, each status replaces the one before.
 func watch(ctx context.Context, w io.Writer, c *agent.Client, every time.Duration, times int) error {
 	live := term.IsTerminal(int(os.Stdout.Fd()))
 	ticker := time.NewTicker(every)
@@ -87,7 +87,7 @@ func watch(ctx context.Context, w io.Writer, c *agent.Client, every time.Duratio
 	return nil
 }
 
-// frame returns the text of one refresh. On a terminal it clears the screen first.
+// frame returns the output of one interval. On a terminal, it starts with the codes that clear the screen.
 func frame(status control.Status, live bool) []byte {
 	var b bytes.Buffer
 	if live {
@@ -103,7 +103,7 @@ func frame(status control.Status, live bool) []byte {
 	return b.Bytes()
 }
 
-// writeUse writes the lines of a run's vGPUs on a device.
+// writeUse writes the lines of gshare top for the vGPUs that one program has on a device.
 func writeUse(b *bytes.Buffer, device string, r control.Run) {
 	for _, v := range r.VGPUs {
 		if v.Device != device {
@@ -116,7 +116,7 @@ func writeUse(b *bytes.Buffer, device string, r control.Run) {
 
 const barCells = 40
 
-// bar returns a bar of the time used, in parts of the window, with a mark at the quota.
+// bar returns a text bar of the used fraction of the window, with a mark at the quota.
 func bar(used, quota share.PerMille) string {
 	full := min(barCells, int(used)*barCells/int(share.Whole))
 	cells := []rune(strings.Repeat("=", full) + strings.Repeat(" ", barCells-full))

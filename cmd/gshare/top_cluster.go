@@ -22,7 +22,7 @@ type topOfCluster struct {
 	node   string
 }
 
-// useReport is the use of all shares in one interval, as JSON and YAML show it.
+// useReport is the JSON and YAML output of gshare top --cluster for one interval: the use of all shares.
 type useReport struct {
 	At     time.Time     `json:"at"`
 	Over   string        `json:"over"` // length of the interval
@@ -30,7 +30,7 @@ type useReport struct {
 	Errors []string      `json:"errors,omitempty"` // of agents whose metrics could not be read
 }
 
-// watch writes the use of all shares at each interval until the context is cancelled.
+// watch writes the use of all shares in the cluster at each interval until the context is cancelled.
 func (t *topOfCluster) watch(ctx context.Context, w io.Writer, every time.Duration, times int) error {
 	c, err := t.flags.Connect()
 	if err != nil {
@@ -63,7 +63,7 @@ func (t *topOfCluster) watch(ctx context.Context, w io.Writer, every time.Durati
 	return nil
 }
 
-// writeUseReport writes the table of one interval. On a terminal it clears the screen first.
+// writeUseReport writes the use of all shares in one interval as a table. On a terminal, it first clears the screen.
 func writeUseReport(w io.Writer, report useReport) error {
 	var b bytes.Buffer
 	if _, terminal := output.Terminal(w); terminal {

@@ -41,21 +41,21 @@ func treeCommand() *cobra.Command {
 	return cmd
 }
 
-// treeNode is a node with GPUs.
+// treeNode is a cluster node with GPUs, the top level of gshare tree.
 type treeNode struct {
 	Name    string       `json:"name"`
 	Error   string       `json:"error,omitempty"` // why no more pods are placed on the node
 	Devices []treeDevice `json:"devices"`
 }
 
-// treeDevice is a GPU of a node.
+// treeDevice is a GPU of a node in gshare tree.
 type treeDevice struct {
 	UUID   string      `json:"uuid"`
 	Model  string      `json:"model"`
 	Slices []treeSlice `json:"slices"`
 }
 
-// treeSlice is a slice of a GPU.
+// treeSlice is a slice, the whole GPU or a MIG instance, in gshare tree.
 type treeSlice struct {
 	ID        string            `json:"id"`
 	Profile   string            `json:"profile,omitempty"` // of a MIG instance
@@ -68,7 +68,7 @@ type treeSlice struct {
 	Shares    []shareView       `json:"shares,omitempty"`
 }
 
-// readTree returns the nodes with GPUs, and those whose inventory cannot be read.
+// readTree reads the cluster and returns the nodes with GPUs, and the names of nodes whose inventory annotation is invalid.
 func readTree(ctx context.Context, c *cluster.Connection) (nodes []treeNode, err error) {
 	s, err := cluster.Read(ctx, c.Client)
 	if err != nil {
@@ -87,7 +87,7 @@ func readTree(ctx context.Context, c *cluster.Connection) (nodes []treeNode, err
 	return nodes, nil
 }
 
-// newTreeNode groups the slices of a node by device.
+// newTreeNode converts a node for gshare tree, with its slices grouped by GPU.
 func newTreeNode(n *cluster.Node) treeNode {
 	out := treeNode{Name: n.Name, Devices: []treeDevice{}}
 	if n.Doubt != nil {
@@ -105,7 +105,7 @@ func newTreeNode(n *cluster.Node) treeNode {
 	return out
 }
 
-// newTreeSlice returns a slice with the shares on it.
+// newTreeSlice converts a slice, with the shares on it, for gshare tree.
 func newTreeSlice(n *cluster.Node, s *packing.Slice) treeSlice {
 	leaf := treeSlice{ID: string(s.ID), Profile: s.Profile, SMs: s.SMs, MemoryMiB: int64(s.Memory / share.MiB), Healthy: s.Healthy, Reason: n.Closed()[string(s.ID)], Classes: s.Classes}
 	for _, h := range n.Holders(leaf.ID) {
@@ -127,7 +127,7 @@ func writeTree(w io.Writer, nodes []treeNode) error {
 	return nil
 }
 
-// writeSlices writes the slices of a device. A whole GPU is its only slice, and gets no line of its own.
+// writeSlices writes the slices of a GPU and their shares. A slice that is the whole GPU has no branch of its own.
 func writeSlices(w io.Writer, below string, d treeDevice) {
 	for i, s := range d.Slices {
 		indent := below
@@ -146,7 +146,7 @@ func writeSlices(w io.Writer, below string, d treeDevice) {
 	}
 }
 
-// branches returns the line drawing before an entry, and before the lines below it.
+// branches returns the box-drawing characters that precede an entry of the tree, and those that precede the lines below the entry.
 func branches(last bool) (branch, below string) {
 	if last {
 		return "└─ ", "   "

@@ -48,7 +48,7 @@ func versionCommand() *cobra.Command {
 	return cmd
 }
 
-// versions returns the version of this program and, unless clientOnly is set, those of the cluster.
+// versions returns the version of this program and, unless clientOnly is set, those of the components in the cluster.
 func versions(cmd *cobra.Command, flags *cluster.Flags, clientOnly bool) ([]doctor.Version, error) {
 	own := release.Version()
 	if clientOnly {

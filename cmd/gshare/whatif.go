@@ -24,7 +24,7 @@ is its measured use (--usage), else what its resources state, else --assume for 
 whole GPUs unless their use is measured. Annotations gshare.dev/* apply. Pods stay in their node pool and fit its CPU and memory.
 The number of GPUs is exact to one percent.`
 
-// whatifRun holds the flags of gshare whatif and the options parsed from them.
+// whatifRun holds the flags of gshare whatif, which compares the GPUs that pods use today with those that they would need with gshare.
 type whatifRun struct {
 	cluster             cluster.Flags
 	format              output.Format

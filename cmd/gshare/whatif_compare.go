@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/whatif"
 )
 
-// comparison is the output of whatif: a row for each pool and GPU model.
+// comparison is the output of gshare whatif: for each node pool and GPU model, the GPUs in use today and those needed with gshare.
 type comparison struct {
 	Assumed string       `json:"assumed"`
 	Rows    []whatif.Row `json:"rows"`
@@ -19,7 +19,7 @@ type comparison struct {
 	Notes   []string     `json:"notes"`
 }
 
-// compare reads the cluster and packs its pods.
+// compare reads the cluster, packs its pods as gshare would, and returns the comparison.
 func (w *whatifRun) compare(ctx context.Context, client kubernetes.Interface) (*comparison, error) {
 	cluster, err := live.Read(ctx, client, w.options)
 	if err != nil {
@@ -33,7 +33,7 @@ func (w *whatifRun) compare(ctx context.Context, client kubernetes.Interface) (*
 	return c, nil
 }
 
-// nameOf returns the name of a row: its node pool and its GPU model.
+// nameOf returns the name of a row of the comparison, from its node pool and its GPU model.
 func nameOf(r whatif.Row) string {
 	model := cmp.Or(r.Model, "unknown model")
 	if r.Pool == "" {

@@ -43,16 +43,16 @@ func (c *comparison) writeTable(out io.Writer) error {
 	return nil
 }
 
-// writeRow writes the row of a pool, or of the total. Adding zero turns -0 into 0.
+// writeRow writes the table row of a node pool, or of the total. It adds zero to numbers because -0 would be printed as such.
 func writeRow(t io.Writer, name string, r whatif.Row) {
 	fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%.0f%%\t%d\t%d\n", name, r.Pods, r.Nodes, r.GPUs,
 		r.HeldGPUs, r.NeededGPUs, math.Round(r.SavedPercent())+0, r.HeldNodes, r.NeededNodes)
 }
 
-// maxPools bounds the pools in the chart, which has two bars for each; those that hold the most GPUs are drawn.
+// maxPools is the largest number of node pools in the chart, which draws those that use the most GPUs.
 const maxPools = 4
 
-// chart returns bars of the GPUs that each pool holds now and would hold with gshare.
+// chart returns two bars for each node pool: the GPUs in use today, and those needed with gshare.
 func (c *comparison) chart() *chart.Chart {
 	picture := &chart.Chart{Title: "GPUs held by pods now, and with gshare", Y: "GPUs"}
 	rows := slices.Clone(c.Rows)

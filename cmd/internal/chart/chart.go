@@ -15,23 +15,23 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 )
 
-// Chart is a plot of lines, bars or both.
+// Chart is a plot of lines, bars or both, to be written to a file.
 type Chart struct {
 	Title, X, Y string
 	Lines       []Line
 	Bars        []Bar
 }
 
-// Line is a line through points, sorted by X.
+// Line is a named line of a chart through points sorted by X.
 type Line struct {
 	Name   string
 	Points []Point
 }
 
-// Point is a point in the units of the axes.
+// Point is a point of a chart, in the units of its axes.
 type Point struct{ X, Y float64 }
 
-// Bar is one value, with its standard deviation drawn as a whisker if it is not zero.
+// Bar is a bar of a chart. A standard deviation other than zero is drawn as a whisker.
 type Bar struct {
 	Name       string
 	Value, Dev float64
@@ -42,7 +42,7 @@ const (
 	height = 14 * vg.Centimeter
 )
 
-// Known reports whether the extension of a file name is supported: .svg or .png.
+// Known reports whether charts can be written to a file with this name: one that ends in .svg or .png.
 func Known(file string) bool { return format(file) != "" }
 
 func format(file string) string {
@@ -53,7 +53,7 @@ func format(file string) string {
 	return ""
 }
 
-// WriteFile writes the chart to a file, in the format of its extension. It replaces the file atomically.
+// WriteFile writes the chart to a file, in the format given by the file's extension. It replaces an existing file atomically.
 func (c *Chart) WriteFile(file string) error {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.Title, c.X, c.Y

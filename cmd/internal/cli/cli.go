@@ -12,14 +12,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Root prepares a program's top command: no usage text on errors, and a bad flag is a usage error. It returns the command.
+// Root configures a program's root command so that errors print no usage text and invalid flags are usage errors, and returns it.
 func Root(cmd *cobra.Command) *cobra.Command {
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
 	return cmd
 }
 
-// Main runs a program's top command until it returns or a signal interrupts it, prints its error on standard error, and ends the process.
+// Main runs a program's root command with a context that SIGINT and SIGTERM cancel, prints the error on standard error, and exits with its
+// exit code.
 func Main(cmd *cobra.Command) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := cmd.ExecuteContext(ctx)
@@ -30,18 +31,18 @@ func Main(cmd *cobra.Command) {
 	}
 }
 
-// usageError is a mistake in a flag, an argument or a file.
+// usageError is an error that the caller can correct in a flag, an argument or an input file.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// Usage marks an error as the caller's mistake, in a flag, an argument or a file: exit code 2.
+// Usage marks an error as caused by an invalid flag, argument or input file, for which the process exits with code 2.
 func Usage(err error) error { return usageError{err} }
 
-// Usagef returns a formatted usage error.
+// Usagef formats an error and marks it as a usage error, for which the process exits with code 2.
 func Usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// exitError is an error with an exit code of its own.
+// exitError wraps an error with the exit code of the process.
 type exitError struct {
 	error
 	code int
@@ -49,11 +50,11 @@ type exitError struct {
 
 func (e exitError) Unwrap() error { return e.error }
 
-// WithExitCode marks an error with the exit code that the process ends with.
+// WithExitCode wraps an error with the code with which the process is to exit.
 func WithExitCode(code int, err error) error { return exitError{err, code} }
 
-// ExitCode returns the exit code for an error: the one it is marked with, 2 for a usage error, 130 for an interrupt (as shells
-// report it), and otherwise 1.
+// ExitCode returns the exit code for an error: the code it was wrapped with, 2 for a usage error, 130 for an interrupt (as shells report
+// it), and otherwise 1.
 func ExitCode(err error) int {
 	var usage usageError
 	var exit exitError
@@ -68,16 +69,16 @@ func ExitCode(err error) int {
 	return 1
 }
 
-// NoArgs refuses arguments with a usage error.
+// NoArgs is a cobra.PositionalArgs that rejects arguments with a usage error.
 func NoArgs(cmd *cobra.Command, args []string) error { return usageArgs(cobra.NoArgs)(cmd, args) }
 
-// Exactly returns a check that refuses any other number of arguments with a usage error.
+// Exactly returns a cobra.PositionalArgs that rejects any number of arguments but n with a usage error.
 func Exactly(n int) cobra.PositionalArgs { return usageArgs(cobra.ExactArgs(n)) }
 
-// AtMost returns a check that refuses more than n arguments with a usage error.
+// AtMost returns a cobra.PositionalArgs that rejects more than n arguments with a usage error.
 func AtMost(n int) cobra.PositionalArgs { return usageArgs(cobra.MaximumNArgs(n)) }
 
-// usageArgs marks the error of a check of arguments as a usage error.
+// usageArgs returns a cobra.PositionalArgs that marks the errors of another one as usage errors.
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 )
 
-// Console reports steps and their progress on standard error, so that standard output stays the result.
+// Console prints the steps of a long command and their progress on standard error, which keeps standard output free for the result.
 type Console struct {
 	out   io.Writer
 	live  bool // a terminal: progress bars are redrawn in place
@@ -19,7 +19,7 @@ type Console struct {
 	begin time.Time
 }
 
-// NewConsole returns a console on standard error; its times count from now.
+// NewConsole returns a console on standard error. The seconds that it prints count from now.
 func NewConsole() *Console {
 	fd := int(os.Stderr.Fd())
 	c := &Console{out: os.Stderr, live: term.IsTerminal(fd), width: 100, begin: time.Now()}
@@ -29,12 +29,12 @@ func NewConsole() *Console {
 	return c
 }
 
-// Step prints a line with the seconds since the console was made.
+// Step prints a message, preceded by the seconds since the console was created.
 func (c *Console) Step(format string, args ...any) {
 	fmt.Fprintf(c.out, "%5.1fs  %s\n", time.Since(c.begin).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// Bar starts a progress bar of total units. Without a terminal it is one line.
+// Bar starts a progress bar that ends at total units. Without a terminal, it prints a single line.
 func (c *Console) Bar(name string, total int) *Bar {
 	if !c.live {
 		c.Step("%s: %d", name, total)
@@ -42,12 +42,12 @@ func (c *Console) Bar(name string, total int) *Bar {
 	return &Bar{console: c, name: name, total: total}
 }
 
-// NewBar starts a progress bar on standard error, if that is a terminal; otherwise it is silent.
+// NewBar starts a progress bar on standard error. It prints nothing if that is not a terminal.
 func NewBar(name string, total int) *Bar {
 	return &Bar{console: NewConsole(), name: name, total: total}
 }
 
-// Bar is the progress of one step. Its methods may be called concurrently.
+// Bar is the progress bar of one step. Its methods may be called concurrently.
 type Bar struct {
 	console *Console
 	name    string
@@ -59,7 +59,7 @@ type Bar struct {
 	drawn time.Time
 }
 
-// Add counts one more unit.
+// Add increments the number of finished units by one.
 func (b *Bar) Add() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,7 +67,7 @@ func (b *Bar) Add() {
 	b.draw()
 }
 
-// Note shows a remark beside the bar.
+// Note sets the remark shown beside the bar.
 func (b *Bar) Note(note string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -83,7 +83,7 @@ func (b *Bar) Set(count int, note string) {
 	b.draw()
 }
 
-// End draws the bar a last time and leaves it on the terminal.
+// End draws the bar for the last time and leaves it on the terminal.
 func (b *Bar) End() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,5 +114,5 @@ func (b *Bar) draw() {
 	fmt.Fprintf(b.console.out, "\r\x1b[K%.*s", b.console.width-1, line)
 }
 
-// Width returns the number of columns of the terminal, or 100 without one.
+// Width returns the terminal's number of columns, or 100 if standard error is not a terminal.
 func (c *Console) Width() int { return c.width }

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// margin is the columns of the SM axis: "100%┤".
+// margin is the width of the SM axis in columns: "100%┤".
 const margin = 5
 
-// smAxis returns the SM axis beside a line. Every quarter of the height has the percentage at its top edge.
+// smAxis returns the text of the SM axis on one line of a drawing. It labels every quarter of the height with its percentage.
 func smAxis(y, height int) string {
 	for quarter := range 4 {
 		if y == (height*quarter+2)/4 {
@@ -19,7 +19,7 @@ func smAxis(y, height int) string {
 	return "    │"
 }
 
-// timeAxis returns the time axis below a picture, with a tick where a block begins or ends.
+// timeAxis returns the lines of the time axis below a drawing, with a tick where a share starts or stops running.
 func timeAxis(p picture) []string {
 	line := []rune("  0%└" + strings.Repeat("─", p.width))
 	text := []rune(strings.Repeat(" ", margin+p.width))
@@ -35,7 +35,7 @@ func timeAxis(p picture) []string {
 	return []string{string(line), string(text)}
 }
 
-// putLabel writes a label at a column if it fits with a space on each side.
+// putLabel writes a label into a line at a column, if there is space for it and a blank on each side.
 func putLabel(text []rune, column int, label string) {
 	from, to := column, column+len(label)
 	if from < 0 || to > len(text) || strings.TrimSpace(string(text[max(from-1, 0):min(to+1, len(text))])) != "" {

@@ -42,17 +42,17 @@ func (b boxes) draw(width, height int) picture {
 	return p
 }
 
-// along returns the times at which a box begins or ends, in per mille of the window.
+// along returns the sorted times at which rectangles begin or end, in per mille of the window.
 func (b boxes) along() []share.PerMille {
 	return b.marks(func(r rectangle.Rect) (share.PerMille, share.PerMille) { return r.X, r.X + r.W })
 }
 
-// up returns the SMs at which a box begins or ends, in per mille.
+// up returns the sorted SMs at which rectangles begin or end, in per mille.
 func (b boxes) up() []share.PerMille {
 	return b.marks(func(r rectangle.Rect) (share.PerMille, share.PerMille) { return r.Y, r.Y + r.H })
 }
 
-// marks returns the sorted ends of all boxes in one direction, without duplicates.
+// marks returns the borders of all rectangles in one direction, and those of the whole slice, sorted and without duplicates.
 func (b boxes) marks(ends func(rectangle.Rect) (share.PerMille, share.PerMille)) []share.PerMille {
 	list := []share.PerMille{0, share.Whole}
 	for _, r := range b.rects {
@@ -63,7 +63,7 @@ func (b boxes) marks(ends func(rectangle.Rect) (share.PerMille, share.PerMille))
 	return slices.Compact(list)
 }
 
-// scaled maps marks to cells. Boxes that do not overlap do not overlap in cells.
+// scaled maps the borders of rectangles to character cells, so that rectangles that do not overlap do not overlap as drawn either.
 func scaled(marks []share.PerMille, cells int) map[share.PerMille]int {
 	sizes := make([]int64, len(marks)-1)
 	for k := range sizes {

@@ -7,20 +7,20 @@ const (
 	letter = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 )
 
-// canvas is a picture as cells, from the top line to the bottom.
+// canvas is a drawing as character cells, from the top line to the bottom: which share fills each cell, and the label in it.
 type canvas struct {
 	who  [][]int
 	text [][]byte // label character of each cell, or 0
 }
 
-// look is the letter, colour and shade of a share.
+// look is the letter, colour and shading with which a share is drawn.
 type look struct {
 	letter string
 	hue    int
 	shade  string
 }
 
-// newCanvas converts the blocks of a picture to cells.
+// newCanvas converts the blocks of a drawing to character cells.
 func newCanvas(p picture) canvas {
 	c := canvas{make([][]int, p.height), make([][]byte, p.height)}
 	for y := range c.who {
@@ -40,7 +40,7 @@ func newCanvas(p picture) canvas {
 	return c
 }
 
-// label writes the letter of a share in the middle of its block, with a space on each side if the block is wide enough.
+// label writes the letter of a share into the middle of its block, with a space on each side if the block is wide enough.
 func (c canvas) label(b block, height int) {
 	line := c.text[height-1-(b.bottom+b.top-1)/2]
 	middle := (b.left + b.right - 1) / 2
@@ -50,7 +50,7 @@ func (c canvas) label(b block, height int) {
 	}
 }
 
-// letterOf returns the letter of a share. Shares beyond the alphabets have the same sign.
+// letterOf returns the letter that identifies a share in a drawing, or a plus sign if there are more shares than letters.
 func letterOf(who int) byte {
 	if who < len(letter) {
 		return letter[who]
@@ -58,7 +58,7 @@ func letterOf(who int) byte {
 	return '+'
 }
 
-// line returns a line of the canvas with its colours.
+// line returns one line of the canvas as text with colour codes.
 func (c canvas) line(p painter, looks []look, y int) string {
 	var b strings.Builder
 	who := c.who[y]
@@ -78,7 +78,7 @@ func (c canvas) line(p painter, looks []look, y int) string {
 	return b.String()
 }
 
-// fill returns the text, with the shade in place of empty characters.
+// fill returns a text in which the cells without a character are replaced by the shading.
 func fill(text []byte, shade string) string {
 	var b strings.Builder
 	for _, t := range text {

@@ -16,7 +16,7 @@ const (
 	highest   = 24
 )
 
-// Detail draws one GPU: its shares over a window and the SMs, with a legend of their letters.
+// Detail draws one GPU: a block for each share, with time from left to right and SMs from bottom to top, and a legend.
 func Detail(w io.Writer, s Slice, o Options) {
 	p := newPage(o)
 	defer p.write(w)
@@ -34,7 +34,7 @@ func Detail(w io.Writer, s Slice, o Options) {
 	p.legend(s, looks)
 }
 
-// sorted returns shares in the order of their letters: the one with the largest quota is first and drawn lowest.
+// sorted returns the shares in the order of their letters. The share with the largest quota is the first and is drawn at the bottom.
 func sorted(shares []Share) []Share {
 	list := slices.Clone(shares)
 	slices.SortStableFunc(list, func(a, b Share) int {
@@ -47,7 +47,8 @@ func sorted(shares []Share) []Share {
 	return list
 }
 
-// plan returns the arrangement of the shares, or an empty one and false if they do not fit.
+// plan returns how the shares of the slice divide its window, as a slot table or as rectangles, or an empty plan and false if they do not
+// fit.
 func (s Slice) plan() (plan, bool) {
 	window := cmp.Or(s.Window, defaultWindow)
 	if s.Rectangles {
@@ -58,7 +59,7 @@ func (s Slice) plan() (plan, bool) {
 	return t, ok
 }
 
-// heading returns the lines above the picture: the GPU, the kind of its arrangement, and what is allocated.
+// heading returns the lines above the drawing of a GPU: its name, how its shares are packed, and how much of it is allocated.
 func (p *page) heading(s Slice, how string) []string {
 	node := shorten(s.Node, p.Width-columns(fmt.Sprint(" GPU ", s.Index)))
 	words := []string{p.strong(fmt.Sprint(node, " GPU ", s.Index)), shorten(s.Model, p.Width), how, number(len(s.Shares), "share")}
@@ -70,14 +71,14 @@ func (p *page) heading(s Slice, how string) []string {
 	return append(flow(words, " · ", p.Width), flow(allocatedText(t), " · ", p.Width)...)
 }
 
-// size returns the width and height of the picture, which leave lines for the time axis and a part of the legend.
+// size returns the width and height of a drawing on the page, so that the time axis and some of the legend fit below it.
 func (p *page) size(tall int) (width, height int) {
 	const below = 7
 	height = min(max(tall, usual), highest, max(p.left()-below, lowest))
 	return min(max(p.Width-margin, narrowest), widest), height
 }
 
-// draw adds the picture and its axes to the page.
+// draw adds a drawing and its axes to the page.
 func (p *page) draw(c canvas, drawn picture, looks []look) {
 	for y := range drawn.height {
 		p.add(p.faint(smAxis(y, drawn.height)) + c.line(p.painter, looks, y))

@@ -14,7 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Slice is one slice and the shares that are placed on it.
+// Slice is a slice to be drawn, with the shares that are placed on it.
 type Slice struct {
 	Node        string
 	Index       int // of the GPU on its node
@@ -26,13 +26,13 @@ type Slice struct {
 	Shares      []Share
 }
 
-// Share is the share of a pod.
+// Share is a share to be drawn, with the name of its pod.
 type Share struct {
 	Pod   string
 	Share share.Share
 }
 
-// Options control the output.
+// Options holds the size of the output and whether it is coloured.
 type Options struct {
 	Width   int  // columns of the terminal; 0 is 80
 	Color   bool // use colours; otherwise write plain text
@@ -45,7 +45,7 @@ const (
 	noLimit       = 1 << 30
 )
 
-// filled returns the options with defaults for those that are not set.
+// filled returns the options with zero values replaced by the defaults.
 func (o Options) filled() Options {
 	if o.Width <= 0 {
 		o.Width = defaultWidth

@@ -2,10 +2,10 @@ package gpumap
 
 import "strings"
 
-// row is a line of GPUs, with a gap between nodes.
+// row is one line of the overview: how full each GPU is, with a gap between nodes.
 type row []level
 
-// rows splits the GPUs of a group into lines. The GPUs of a node stay on one line if they fit.
+// rows divides the GPUs of a model into lines of the overview. GPUs of one node are on one line if they fit.
 func (g group) rows(width int) []row {
 	var list []row
 	var line row
@@ -25,7 +25,7 @@ func (g group) rows(width int) []row {
 	return append(list, line)
 }
 
-// levels returns the levels of the node's GPUs.
+// levels returns how full each of the node's GPUs is.
 func (n node) levels() row {
 	cells := make(row, len(n.gpus))
 	for at, s := range n.gpus {
@@ -34,7 +34,7 @@ func (n node) levels() row {
 	return cells
 }
 
-// counted returns the number of full, partly full and empty GPUs of some lines.
+// counted returns how many of the GPUs on some lines of the overview are full, partly full and empty.
 func counted(rows []row) counts {
 	var c counts
 	for _, r := range rows {
@@ -45,7 +45,7 @@ func counted(rows []row) counts {
 	return c
 }
 
-// paint returns the line. Adjacent GPUs of the same level share their colour codes.
+// paint returns the line of the overview as text. Adjacent GPUs that are equally full share their colour codes.
 func (r row) paint(p painter) string {
 	var b strings.Builder
 	for from := 0; from < len(r); {
@@ -59,7 +59,8 @@ func (r row) paint(p painter) string {
 	return b.String()
 }
 
-// distribute divides lines among models by their need: one each, then each further line to the model that lacks the most.
+// distribute divides lines among GPU models, need being the lines that each could fill: each gets one, and every further line goes to the
+// model of which the smallest fraction is shown.
 func distribute(lines int, need []int) []int {
 	got := make([]int, len(need))
 	for ; lines > 0; lines-- {

@@ -7,20 +7,20 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// node holds the GPUs of one model on one node.
+// node holds those GPUs of one node that are of the same model.
 type node struct {
 	name string
 	gpus []Slice
 }
 
-// group holds all GPUs of one model.
+// group holds all GPUs of one model, by node.
 type group struct {
 	model string
 	nodes []node
 	sums
 }
 
-// groups returns the GPUs grouped by model, then by node, with fuller nodes first.
+// groups groups the GPUs by model, and those of a model by node, with the fullest nodes first.
 func groups(gpus []Slice) []group {
 	sorted := slices.Clone(gpus)
 	slices.SortStableFunc(sorted, func(a, b Slice) int {
@@ -35,7 +35,7 @@ func groups(gpus []Slice) []group {
 	return list
 }
 
-// groupOf returns a group of GPUs of one model, which must be sorted by node.
+// groupOf groups GPUs of one model, which must be sorted by node.
 func groupOf(gpus []Slice) group {
 	g := group{model: gpus[0].Model}
 	for _, s := range gpus {
@@ -51,7 +51,7 @@ func groupOf(gpus []Slice) group {
 	return g
 }
 
-// prefix returns the number of leading GPUs with the same key as the first.
+// prefix returns how many of the first GPUs have the same key.
 func prefix(gpus []Slice, key func(Slice) string) int {
 	first := key(gpus[0])
 	if n := slices.IndexFunc(gpus, func(s Slice) bool { return key(s) != first }); n >= 0 {
@@ -60,7 +60,7 @@ func prefix(gpus []Slice, key func(Slice) string) int {
 	return len(gpus)
 }
 
-// fullness returns the mean allocated SM-time of the node's GPUs.
+// fullness returns the mean allocated SM-time (SMs times quota) of the node's GPUs.
 func (n node) fullness() share.Area {
 	var sum share.Area
 	for _, s := range n.gpus {
@@ -69,7 +69,7 @@ func (n node) fullness() share.Area {
 	return sum / share.Area(len(n.gpus))
 }
 
-// total returns the sums over groups. A node with two models counts once.
+// total returns the totals of all groups. A node with GPUs of two models counts once.
 func total(list []group) sums {
 	var t sums
 	names := map[string]bool{}

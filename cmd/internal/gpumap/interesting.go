@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Interesting returns the n GPUs that are most worth drawing: those whose shares have different quotas first, then those
-// with most shares. GPUs that would look the same come after all others, and empty ones not at all.
+// Interesting returns the n GPUs that are most worth drawing: first those whose shares have different quotas, then those with the most
+// shares. GPUs whose drawings would look the same are last, and empty GPUs are omitted.
 func Interesting(gpus []Slice, n int) []Slice {
 	seen := map[string]bool{}
 	var fresh, again []candidate
@@ -29,14 +29,14 @@ func Interesting(gpus []Slice, n int) []Slice {
 	return list
 }
 
-// candidate is a GPU with the properties that determine its rank.
+// candidate is a GPU with the properties by which Interesting ranks it.
 type candidate struct {
 	Slice
 	quotas int    // number of different quotas
 	looks  string // equal for GPUs with equal pictures
 }
 
-// candidates returns the GPUs with shares, the most interesting first.
+// candidates returns the GPUs that have shares, ranked with the most interesting first.
 func candidates(gpus []Slice) []candidate {
 	var list []candidate
 	for _, s := range gpus {

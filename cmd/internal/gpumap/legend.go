@@ -14,7 +14,7 @@ const (
 	shortest    = 12 // columns of a name that is written beside its share
 )
 
-// legend adds the shares of the letters, and what is free.
+// legend adds a legend to the page: the share for each letter, and the SM-time that is free.
 func (p *page) legend(s Slice, looks []look) {
 	lines := p.left() - 1 // the last line is for what is free
 	for at, entry := range p.entries(s.Shares, looks) {
@@ -29,7 +29,7 @@ func (p *page) legend(s Slice, looks []look) {
 	p.add(p.faint(s.free(p.Width)))
 }
 
-// entries returns the lines of each share: one if name and share fit beside each other, else several.
+// entries returns the legend's lines for each share: one line if the pod's name and the share fit on it, else several.
 func (p *page) entries(shares []Share, looks []look) [][]string {
 	list := make([][]string, len(shares))
 	name, size := 0, 0
@@ -48,7 +48,7 @@ func (p *page) entries(shares []Share, looks []look) [][]string {
 	return list
 }
 
-// wrapped returns a share on lines below the name of its pod.
+// wrapped returns the indented lines with a share that does not fit beside its pod's name.
 func wrapped(s share.Share, width int) []string {
 	lines := flow([]string{s.String()}, "", width-swatch)
 	for at := range lines {
@@ -57,7 +57,7 @@ func wrapped(s share.Share, width int) []string {
 	return lines
 }
 
-// free returns the line with the SM-time that is not allocated and the part of the window for switching turns.
+// free returns the legend's line with the SM-time that is free, and the fraction of the window that is kept for switching between turns.
 func (s Slice) free(width int) string {
 	rest := share.PerMille(max(share.WholeArea-s.allocated(), 0) / share.Area(share.Whole))
 	text := fmt.Sprintf("···  free: %s of SM-time", rest.Percent())

@@ -1,6 +1,6 @@
 package gpumap
 
-// looks returns the letter and colour of every share, or without colours a shade that differs from its neighbours'.
+// looks returns how each share is drawn: its letter with a colour or, without colours, with a shading that differs from its neighbours'.
 func (c canvas) looks(shares int, color bool) []look {
 	list := make([]look, shares)
 	for who := range list {
@@ -14,7 +14,7 @@ func (c canvas) looks(shares int, color bool) []look {
 	return list
 }
 
-// neighbours returns for every share the set of shares with adjacent blocks.
+// neighbours returns for each share the set of shares whose blocks are adjacent to its own.
 func (c canvas) neighbours(shares int) []map[int]bool {
 	touch := make([]map[int]bool, shares)
 	for who := range touch {
@@ -38,8 +38,8 @@ func (c canvas) neighbours(shares int) []map[int]bool {
 	return touch
 }
 
-// coloured returns one of n shades for each share that no earlier neighbour has. It starts with another shade for each share, so that
-// all are used. If neighbours have all shades, only the letters differ.
+// coloured chooses one of n shadings for each share, different from those of neighbours with a lower index if possible. The first choice
+// alternates, so that all shadings are used.
 func coloured(touch []map[int]bool, n int) []int {
 	shade := make([]int, len(touch))
 	for who := range touch {

@@ -2,10 +2,10 @@ package gpumap
 
 import "github.com/gshare-dev/gshare/vgpu/share"
 
-// fullFrom is the SM-time from which a GPU counts as full. The rest, a twentieth, is about the reserve of a slot table.
+// fullFrom is the allocated SM-time from which a GPU counts as full: 95 %, because about a twentieth is kept for switching between turns.
 const fullFrom = share.WholeArea / 100 * 95
 
-// level is the fill level of a GPU, in steps that one character can show.
+// level is how full a GPU is, in eight steps, each with a character of its own.
 type level int8
 
 const (
@@ -15,7 +15,7 @@ const (
 	levels       = 8
 )
 
-// allocated returns the SM-time that the shares request.
+// allocated returns the SM-time (SMs times quota) that the shares on the slice request.
 func (s Slice) allocated() share.Area {
 	var sum share.Area
 	for _, x := range s.Shares {
@@ -24,7 +24,7 @@ func (s Slice) allocated() share.Area {
 	return sum
 }
 
-// memory returns the device memory of the shares.
+// memory returns the GPU memory that the shares on the slice request.
 func (s Slice) memory() share.Bytes {
 	var sum share.Bytes
 	for _, x := range s.Shares {
@@ -33,7 +33,7 @@ func (s Slice) memory() share.Bytes {
 	return sum
 }
 
-// level returns the fill level of the slice. With a share of any size it is not empty.
+// level returns how full the slice is. A slice with a share, however small, does not count as empty.
 func (s Slice) level() level {
 	switch area := s.allocated(); {
 	case len(s.Shares) == 0:
@@ -45,7 +45,7 @@ func (s Slice) level() level {
 	}
 }
 
-// counts holds the numbers of full, partly full and empty GPUs.
+// counts holds how many of a set of GPUs are full, partly full and empty.
 type counts struct{ full, partly, empty int }
 
 func (c counts) all() int { return c.full + c.partly + c.empty }
@@ -62,7 +62,7 @@ func (c *counts) add(l level) {
 	}
 }
 
-// sums holds the totals of a set of GPUs.
+// sums holds the totals of a set of GPUs: how many are full, their nodes, and their allocated SM-time and memory.
 type sums struct {
 	counts
 	nodes        int
@@ -77,7 +77,7 @@ func (t *sums) slice(s Slice) {
 	t.have += s.MemoryTotal
 }
 
-// join adds the GPUs of another group. The caller counts its nodes, as groups may have nodes in common.
+// join adds the totals of another group of GPUs except for its number of nodes, because both groups may have GPUs on the same node.
 func (t *sums) join(o sums) {
 	t.full, t.partly, t.empty = t.full+o.full, t.partly+o.partly, t.empty+o.empty
 	t.area += o.area
@@ -85,12 +85,11 @@ func (t *sums) join(o sums) {
 	t.have += o.have
 }
 
-// mean returns the allocated part of all SM-time.
+// mean returns the allocated fraction of the SM-time of all GPUs.
 func (t sums) mean() share.PerMille {
 	return part(int64(t.area/share.Area(share.Whole)), int64(t.all())*int64(share.Whole))
 }
 
-// part returns n/d in per mille, or 0 if d is 0.
 func part(n, d int64) share.PerMille {
 	if d <= 0 {
 		return 0

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Overview draws every GPU as one character for its allocated SM-time, by model and node, with a line of totals for each model.
+// Overview draws every GPU as one character that shows how much of its SM-time is allocated, grouped by model and node, with totals for
+// each model.
 func Overview(w io.Writer, gpus []Slice, o Options) {
 	p := newPage(o)
 	defer p.write(w)
@@ -20,20 +21,20 @@ func Overview(w io.Writer, gpus []Slice, o Options) {
 	p.models(list)
 }
 
-// title returns the line with the totals of all GPUs.
+// title returns the first line of the overview, with the totals of all GPUs.
 func (p *page) title(t sums) []string {
 	words := []string{p.strong(number(t.all(), "GPU")), number(t.nodes, "node")}
 	return flow(append(words, allocatedText(t)...), " · ", p.Width)
 }
 
-// allocatedText returns the usage, with the word allocated.
+// allocatedText returns the allocated SM-time and memory as phrases, of which the first ends with "allocated".
 func allocatedText(t sums) []string {
 	words := usage(t)
 	words[0] += " allocated"
 	return words
 }
 
-// usage returns the SM-time and the memory of the shares.
+// usage returns the allocated SM-time and memory as phrases, such as "40% of SM-time".
 func usage(t sums) []string {
 	words := []string{t.mean().Percent() + " of SM-time"}
 	if t.have > 0 {
@@ -42,7 +43,7 @@ func usage(t sums) []string {
 	return words
 }
 
-// scale returns the legend of the characters.
+// scale returns the overview's legend: which character stands for how full a GPU.
 func (p *page) scale() []string {
 	var partly strings.Builder
 	for l := empty + 1; l < full; l++ {
@@ -56,7 +57,7 @@ func (p *page) scale() []string {
 	}, "  ", p.Width)
 }
 
-// models draws as many groups as the page has lines for, and distributes the lines among them.
+// models draws as many GPU models as the page has lines for. Each gets lines according to its number of GPUs.
 func (p *page) models(list []group) {
 	heads := make([][]string, len(list))
 	for at, g := range list {
@@ -77,7 +78,8 @@ func (p *page) models(list []group) {
 	}
 }
 
-// fittingHeads returns the number of heads that fit with at least one line of GPUs each, and the number of lines for GPUs.
+// fittingHeads returns how many model headings fit on the page together with at least one line of GPUs each, and how many lines are left
+// for GPUs.
 func fittingHeads(heads [][]string, lines int) (shown, left int) {
 	for at, h := range heads {
 		last := min(1, len(heads)-at-1) // the line with the number of models left out
@@ -89,8 +91,8 @@ func fittingHeads(heads [][]string, lines int) (shown, left int) {
 	return len(heads), lines
 }
 
-// grid draws a group on the given number of lines. If they are too few, it replaces the middle by a sum, and keeps the fullest and the
-// emptiest nodes.
+// grid draws the GPUs of a model on the given number of lines. If they need more lines, it draws the fullest and the emptiest nodes, and a
+// summary of the others in between.
 func (p *page) grid(g group, rows []row, lines int) {
 	if lines >= len(rows) {
 		p.paint(rows)
@@ -109,7 +111,7 @@ func (p *page) paint(rows []row) {
 	}
 }
 
-// head returns the lines with the name and the totals of a model.
+// head returns the heading of a GPU model in the overview: its name and totals.
 func (p *page) head(g group) []string {
 	name := p.strong(shorten(g.model, p.Width/2)) + "  "
 	words := []string{name + number(g.all(), "GPU"), number(g.sums.nodes, "node")}

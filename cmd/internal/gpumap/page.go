@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// page collects the lines of the output.
+// page collects the lines of the output, limited to the size of the terminal.
 type page struct {
 	Options
 	painter
@@ -19,10 +19,10 @@ func newPage(o Options) *page {
 
 func (p *page) add(lines ...string) { p.lines = append(p.lines, lines...) }
 
-// left returns the number of lines that the page can still take.
+// left returns the number of lines that can still be added to the page.
 func (p *page) left() int { return max(p.MaxRows-len(p.lines), 0) }
 
-// write writes the page, cut off at its width and number of lines. It ignores errors of the writer.
+// write writes the page, truncated to its width and number of lines. It ignores errors of the writer.
 func (p *page) write(w io.Writer) {
 	var b strings.Builder
 	for _, line := range p.lines[:min(len(p.lines), p.MaxRows)] {

@@ -9,16 +9,18 @@ import (
 	"github.com/muesli/termenv"
 )
 
-// glyphs are the characters of the levels. The highest leaves a gap, so that lines of full GPUs remain distinct.
+// glyphs are the characters that show how full a GPU is. The one for full leaves a gap at the top, so that lines of full GPUs remain
+// distinct.
 var glyphs = [levels]string{"·", "▁", "▂", "▃", "▄", "▅", "▆", "▇"}
 
-// heat are the colours of the levels, from warm for little to cool for full. 240 is for empty GPUs.
+// heat holds the ANSI colours (of 256) that show how full a GPU is, from warm for almost empty to cool for full; 240 is grey for empty
+// GPUs.
 var heat = [levels]int{240, 209, 215, 221, 186, 150, 115, 37}
 
-// shades fill the blocks of shares without colours.
+// shades holds the characters that fill the blocks of shares in a drawing without colours.
 var shades = []string{"░", "▒", "▓", "█"}
 
-// hues are the colours of the blocks of shares, which have black letters.
+// hues holds the ANSI background colours of the blocks of shares, on which letters are black.
 var hues = []int{75, 215, 114, 176, 222, 80, 210, 146, 150, 180, 117, 218}
 
 const (
@@ -27,7 +29,7 @@ const (
 	faint = 244
 )
 
-// painter adds colours to text, or returns it unchanged.
+// painter adds ANSI colour codes to text, or returns the text unchanged if colours are off.
 type painter struct{ style lipgloss.Style }
 
 func newPainter(color bool) painter {
@@ -43,7 +45,7 @@ func (p painter) strong(s string) string { return p.style.Bold(true).Render(s) }
 
 func (p painter) faint(s string) string { return p.style.Foreground(hue(faint)).Render(s) }
 
-// level returns the characters of n GPUs of a level.
+// level returns the characters for n GPUs that are equally full.
 func (p painter) level(l level, n int) string {
 	if l == gap {
 		return strings.Repeat(" ", n)
@@ -51,7 +53,7 @@ func (p painter) level(l level, n int) string {
 	return p.style.Foreground(hue(heat[l])).Background(hue(tile)).Render(strings.Repeat(glyphs[l], n))
 }
 
-// bar returns n columns of a thin bar.
+// bar returns n columns of a thin horizontal bar in the colour of a fill level.
 func (p painter) bar(l level, n int) string {
 	line := map[level]string{full: "━", empty: "┄"}[l]
 	if line == "" {
@@ -60,7 +62,7 @@ func (p painter) bar(l level, n int) string {
 	return p.style.Foreground(hue(heat[l])).Render(strings.Repeat(line, n))
 }
 
-// block returns cells of a share.
+// block returns the text of a share's cells on the background of the share's colour.
 func (p painter) block(b look, text string) string {
 	return p.style.Bold(true).Foreground(hue(black)).Background(hue(b.hue)).Render(text)
 }

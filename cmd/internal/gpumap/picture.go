@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// plan is an arrangement of the shares of a GPU: a slot table or rectangles.
+// plan is a division of a GPU's window among shares that can be drawn: a slot table or rectangles.
 type plan interface {
 	tall() int // fewest lines on which every share is visible
 	draw(width, height int) picture
 	name() string
 }
 
-// picture is the window of a GPU as blocks on a grid of cells.
+// picture is the drawing of a GPU's window: blocks of shares on a grid of cells, and the ticks of the time axis.
 type picture struct {
 	width, height int
 	window        time.Duration
@@ -20,16 +20,16 @@ type picture struct {
 	ticks         []tick
 }
 
-// block is a rectangle of cells of a share, counted from the left and from the bottom. right and top are exclusive.
+// block is a rectangle of cells that belongs to one share, counted from the left and from the bottom. right and top are exclusive.
 type block struct{ who, left, right, bottom, top int }
 
-// tick is a time in the window and its cell.
+// tick is a labelled time on the time axis, and the cell that it belongs to.
 type tick struct {
 	cell int
 	at   time.Duration
 }
 
-// put adds a block. It joins it with that of the turn before if a share continues at the same height.
+// put adds a block to the drawing. If it continues the same share's block on its left at the same height, the two are joined.
 func (p *picture) put(b block) {
 	if b.left >= b.right || b.bottom >= b.top {
 		return
@@ -44,8 +44,8 @@ func (p *picture) put(b block) {
 	p.blocks = append(p.blocks, b)
 }
 
-// edges divides a line of cells into pieces in proportion to sizes, of a whole that may exceed their sum. Piece k is between edges k and
-// k+1. If there are enough cells, every piece gets at least one.
+// edges divides a row of cells in proportion to sizes, and returns the borders: section k is between edges k and k+1. whole is the total
+// that fills the row; the sum of sizes may be less. Each section has at least one cell if there are enough cells.
 func edges(sizes []int64, whole int64, cells int) []int {
 	at := make([]int, len(sizes)+1)
 	var sum int64

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// histogram returns a thin bar of the full, partly full and empty GPUs, with their numbers.
+// histogram returns a thin bar that is divided in proportion to the numbers of full, partly full and empty GPUs.
 func (p *page) histogram(c counts, width int) string {
 	sizes, parts := []int64{}, []level{}
 	for k, n := range []int{c.full, c.partly, c.empty} {
@@ -21,7 +21,7 @@ func (p *page) histogram(c counts, width int) string {
 	return b.String()
 }
 
-// more returns the line with the number of GPUs of a model that are not drawn.
+// more returns the line that stands for the GPUs of a model that the overview does not draw.
 func more(model string, rest counts, some bool, width int) string {
 	word := ""
 	if some {
@@ -37,7 +37,7 @@ func more(model string, rest counts, some bool, width int) string {
 	)
 }
 
-// others returns the line with the models that are not drawn.
+// others returns the line that stands for the GPU models that the overview does not draw.
 func others(list []group, width int) string {
 	t := total(list)
 	return fitting(width,
@@ -47,7 +47,7 @@ func others(list []group, width int) string {
 	)
 }
 
-// String returns the numbers that are not zero, such as "398 full, 14 partly".
+// String returns the counts that are not zero, such as "398 full, 14 partly".
 func (c counts) String() string {
 	var words []string
 	for _, x := range []struct {

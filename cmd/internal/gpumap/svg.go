@@ -18,10 +18,10 @@ const (
 	grid        = 1000 // cells of a picture in each direction
 )
 
-// fills are the colours of shares in an SVG, in the order of their letters.
+// fills holds the colours of shares in an SVG drawing, in the order of the shares' letters.
 var fills = []string{"#6baed6", "#fdae6b", "#74c476", "#bcbddc", "#fdd049", "#66c2a5", "#fb9a99", "#b2df8a", "#c7e9c0", "#d9b48f", "#9ecae1", "#e7a3c8"}
 
-// SVG draws the slices as pictures like those of Detail, side by side.
+// SVG draws the windows of slices side by side as an SVG image, with the same content as Detail.
 func SVG(w io.Writer, list []Slice) error {
 	var b strings.Builder
 	y := 0
@@ -38,7 +38,7 @@ func SVG(w io.Writer, list []Slice) error {
 	return err
 }
 
-// panel draws one slice with its upper left corner at x and y, and returns its height.
+// panel draws the window of one slice with its upper left corner at x and y, and returns its height.
 func panel(b *strings.Builder, s Slice, x, y int) int {
 	s.Shares = sorted(s.Shares)
 	how, fits := s.plan()
@@ -66,7 +66,7 @@ func panel(b *strings.Builder, s Slice, x, y int) int {
 	return at - y + lineHeight
 }
 
-// cell draws a block.
+// cell draws the block of one share as an SVG rectangle.
 func cell(b *strings.Builder, p block, left, top int) {
 	fmt.Fprintf(b, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\" stroke=\"white\"/>\n",
 		float64(left)+float64(p.left)*plotWidth/grid, float64(top)+float64(grid-p.top)*plotHeight/grid,

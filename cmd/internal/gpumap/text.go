@@ -10,10 +10,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// columns returns the width of a text in terminal columns, without its colour codes.
+// columns returns the number of terminal columns that a text takes, not counting colour codes.
 func columns(s string) int { return lipgloss.Width(s) }
 
-// shorten removes the middle of a text that is too long, as names of pods differ at their ends.
+// shorten truncates a text to a width by removing its middle, because names of pods differ at their ends.
 func shorten(s string, width int) string {
 	s = printable(s)
 	if columns(s) <= width {
@@ -26,7 +26,7 @@ func shorten(s string, width int) string {
 	return firstColumns(s, width-1-columns(tail)) + "…" + tail
 }
 
-// printable replaces control characters, which could move the cursor.
+// printable replaces control characters, which could move the terminal's cursor.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -36,7 +36,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// firstColumns returns the longest prefix of s that fits.
+// firstColumns returns the longest prefix of s that fits into a number of columns.
 func firstColumns(s string, width int) string {
 	r := []rune(s)
 	for len(r) > 0 && columns(string(r)) > width {
@@ -45,7 +45,7 @@ func firstColumns(s string, width int) string {
 	return string(r)
 }
 
-// lastColumns returns the longest suffix of s that fits.
+// lastColumns returns the longest suffix of s that fits into a number of columns.
 func lastColumns(s string, width int) string {
 	r := []rune(s)
 	for len(r) > 0 && columns(string(r)) > width {
@@ -54,10 +54,9 @@ func lastColumns(s string, width int) string {
 	return string(r)
 }
 
-// pad appends spaces to a text up to the width.
 func pad(s string, width int) string { return s + strings.Repeat(" ", max(width-columns(s), 0)) }
 
-// flow distributes pieces over lines of the given width. A piece that is longer than a line is split into words.
+// flow joins phrases with a separator into lines of the given width. It breaks a phrase that is longer than a line between words.
 func flow(pieces []string, between string, width int) []string {
 	var lines []string
 	for _, piece := range pieces {
@@ -75,7 +74,7 @@ func flow(pieces []string, between string, width int) []string {
 	return lines
 }
 
-// fitting returns the first wording that fits, or the last one cut off.
+// fitting returns the first of several wordings that fits into a width, or the last one truncated.
 func fitting(width int, wordings ...string) string {
 	for _, s := range wordings {
 		if columns(s) <= width {
@@ -85,7 +84,7 @@ func fitting(width int, wordings ...string) string {
 	return shorten(wordings[len(wordings)-1], width)
 }
 
-// number returns a number with a noun: "1 GPU" or "2 GPUs".
+// number returns a count with its noun, such as "1 GPU" or "2 GPUs".
 func number(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -93,7 +92,7 @@ func number(n int, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// bytes formats an amount of memory in the largest unit that is not below one, with a decimal only if it is not whole.
+// bytes formats a memory size in the largest unit in which it is at least one, with a decimal only if it is not whole.
 func bytes(b share.Bytes) string {
 	units := []string{"MiB", "GiB", "TiB", "PiB"}
 	size, at := float64(b)/float64(share.MiB), 0

@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// turns is a slot table. The members of a turn are stacked, and turns are side by side.
+// turns is a slot table that can be drawn: its turns are side by side, the shares of a turn on top of each other.
 type turns struct {
 	window time.Duration
 	items  []slot.Item
@@ -59,7 +59,7 @@ func (t turns) draw(width, height int) picture {
 	return p
 }
 
-// withRest returns the turns and the rest of the window as one more, in which only shares with the whole quota run.
+// withRest returns the turns, followed by the unused rest of the window as one more turn, in which only shares with a quota of 100 % run.
 func (t turns) withRest() []slot.Turn {
 	rest := t.window
 	for _, turn := range t.table.Turns {
@@ -77,7 +77,7 @@ func (t turns) withRest() []slot.Turn {
 	return append(slices.Clone(t.table.Turns), slot.Turn{Members: always, Duration: rest})
 }
 
-// stack draws the members of a turn on top of each other.
+// stack draws the shares that run in one turn on top of each other.
 func (t turns) stack(p *picture, members []int, left, right int) {
 	sizes := make([]int64, len(members))
 	for k, who := range members {

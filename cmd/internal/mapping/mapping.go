@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Slice is a slice for gpumap, with its ID.
+// Slice is a slice to be drawn by package gpumap, with the ID that gshare publishes for it.
 type Slice struct {
 	gpumap.Slice
 	ID string

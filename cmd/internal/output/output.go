@@ -14,10 +14,10 @@ import (
 
 var formats = []string{"table", "json", "yaml"}
 
-// Format is the value of the flag --output.
+// Format is the value of the flag --output: table, json or yaml.
 type Format struct{ name string }
 
-// AddTo adds the flag and its completion to a command. The default is table.
+// AddTo adds the flag --output and its shell completion to a command. The default is table.
 func (f *Format) AddTo(cmd *cobra.Command) {
 	f.name = formats[0]
 	cmd.Flags().VarP(f, "output", "o", "output format: json, yaml or table")
@@ -44,7 +44,7 @@ func (f *Format) Set(name string) error {
 // Table reports whether the format is table.
 func (f *Format) Table() bool { return f.name == formats[0] }
 
-// Write writes the value as JSON or YAML, or calls table. YAML has the same names and order as JSON.
+// Write writes the value as JSON or YAML or, for the format table, calls table. YAML has the same field names and order as JSON.
 func (f *Format) Write(w io.Writer, value any, table func(io.Writer) error) error {
 	if f.Table() {
 		return table(w)
@@ -75,7 +75,7 @@ func Terminal(w io.Writer) (width int, ok bool) {
 	return width, err == nil
 }
 
-// Color reports whether to write colours to w: it is a terminal and NO_COLOR is not set (no-color.org).
+// Color reports whether output to w is to be coloured: it is a terminal and NO_COLOR is not set (no-color.org).
 func Color(w io.Writer) bool {
 	_, ok := Terminal(w)
 	return ok && os.Getenv("NO_COLOR") == ""

@@ -19,11 +19,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// version is set when a release is linked: -ldflags "-X github.com/gshare-dev/gshare/cmd/internal/release.version=v0.2.0".
+// version is the version of a release, set by the linker: -ldflags "-X github.com/gshare-dev/gshare/cmd/internal/release.version=v0.2.0".
 var version string
 
-// Version returns the version of the release. For other builds it returns what the Go toolchain stamped: a tag, the pseudo-version of a
-// commit, or (devel).
+// Version returns the version of this build. For builds other than releases, it returns what the Go toolchain recorded: a tag, the
+// pseudo-version of a commit, or (devel).
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -32,10 +32,10 @@ func Version() string {
 	return cmp.Or(version, info.Main.Version, "(devel)")
 }
 
-// annotation is the annotation of gshare's own pods that holds the version of their program.
+// annotation is the annotation on pods of gshare's own components that holds the version of their program.
 const annotation = "gshare.dev/version"
 
-// Of returns the version that the program in a pod has published, or an empty string.
+// Of returns the version that a component has published on its pod, or an empty string if it has published none.
 func Of(pod *v1.Pod) string { return pod.Annotations[annotation] }
 
 const (
@@ -43,9 +43,9 @@ const (
 	patchTimeout  = 10 * time.Second
 )
 
-// Announce writes the version to the annotations of this program's own pod, named by POD_NAMESPACE and POD_NAME. Without these variables
-// it does nothing. It retries until it succeeds, lacks permission, or the context is cancelled. subresource names the subresource that the
-// program may patch, if not the pod itself.
+// Announce writes the version to the annotations of the pod that this program runs in, named by POD_NAMESPACE and POD_NAME. Without these
+// variables, it does nothing. It retries until it succeeds, permission is denied, or the context is cancelled. subresource names the
+// subresource that the program may patch, if not the pod itself.
 func Announce(ctx context.Context, client kubernetes.Interface, subresource ...string) error {
 	namespace, name := os.Getenv("POD_NAMESPACE"), os.Getenv("POD_NAME")
 	if namespace == "" || name == "" {

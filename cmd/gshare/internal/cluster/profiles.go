@@ -20,7 +20,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Namespace is where gshare's own pods are.
+// Namespace is the Kubernetes namespace of gshare's own components.
 const Namespace = "gshare-system"
 
 // Profile is a profile of the scheduler's configuration that enables one of gshare's plugins.
@@ -37,7 +37,7 @@ func (p Profile) CheckRules(inventory kube.Inventory) error {
 	return nodeview.CheckRules(p.Name, p.rules, inventory.Rules)
 }
 
-// configuration is the part of a KubeSchedulerConfiguration with the profiles and their plugins' arguments.
+// configuration is the part of a KubeSchedulerConfiguration that selects and configures plugins.
 type configuration struct {
 	Kind     string `json:"kind"`
 	Profiles []struct {
@@ -56,8 +56,8 @@ type configuration struct {
 	} `json:"profiles"`
 }
 
-// Profiles reads the scheduler's configuration from its ConfigMap; where there is none to be read, it is taken to be the one
-// that gshare comes with, and the note says so.
+// Profiles returns the profiles in the scheduler's configuration, which it reads from a ConfigMap. If that cannot be read, it returns those
+// of the default configuration and a note that says so.
 func Profiles(ctx context.Context, client kubernetes.Interface) (profiles []Profile, note string) {
 	maps, err := client.CoreV1().ConfigMaps(Namespace).List(ctx, metav1.ListOptions{})
 	if err == nil {

@@ -19,7 +19,7 @@ func asks(s *nodeview.PodRequest) (lines []string) {
 	return lines
 }
 
-// Share formats a share as text, such as "25% SM, 50%-100% time, 4096 MiB".
+// Share formats the SMs, time and memory of a share, such as "24% SM, 40%-100% time, 8192 MiB".
 func Share(s share.Share) string {
 	return fmt.Sprintf("%s SM, %s time, %d MiB", span(s.SMRequest, s.SMLimit), span(s.QuotaRequest, s.QuotaLimit), s.Memory/share.MiB)
 }

@@ -22,8 +22,8 @@ const (
 	maxDecisions  = 1024             // the cache is emptied when it has as many
 )
 
-// accessControl passes on the requests whose token the API server authenticates (TokenReview) and whose path and verb it authorizes for
-// that user (SubjectAccessReview). It answers the others with 401 and 403. There is no anonymous user.
+// accessControl is an HTTP handler that passes requests on only if the API server authenticates their token (TokenReview) and authorizes
+// the user for their path and verb (SubjectAccessReview). It answers others with 401 or 403. There is no anonymous access.
 type accessControl struct {
 	client kubernetes.Interface
 	next   http.Handler
@@ -32,10 +32,10 @@ type accessControl struct {
 	decisions map[requestKey]decision
 }
 
-// requestKey is the hash of a token, a verb and a path.
+// requestKey identifies a cached access decision: the hash of a token, a verb and a path.
 type requestKey [sha256.Size]byte
 
-// decision is the HTTP status for a request, 200 if it is allowed.
+// decision is a cached access decision: the HTTP status of the response, which is 200 if the request is allowed.
 type decision struct {
 	status  int
 	expires time.Time
@@ -66,7 +66,7 @@ func (a *accessControl) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// tokenOf returns the bearer token of a request, or its password: browsers cannot send tokens.
+// tokenOf returns the bearer token of a request, or else its basic-auth password, in which browsers can send a token.
 func tokenOf(r *http.Request) string {
 	if _, password, ok := r.BasicAuth(); ok {
 		return password
@@ -78,7 +78,7 @@ func tokenOf(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// decide returns the cached decision for a request, or the API server's.
+// decide returns the access decision for a request, from the cache or from the API server.
 func (a *accessControl) decide(ctx context.Context, token, verb, path string) (int, error) {
 	key := requestKey(sha256.Sum256([]byte(token + "\x00" + verb + "\x00" + path)))
 	a.mu.Lock()
@@ -100,7 +100,7 @@ func (a *accessControl) decide(ctx context.Context, token, verb, path string) (i
 	return status, nil
 }
 
-// review asks the API server for the user of a token, and whether that user may do this.
+// review asks the API server which user a token belongs to, and whether that user may send the request.
 func (a *accessControl) review(ctx context.Context, token, verb, path string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
@@ -128,7 +128,7 @@ func (a *accessControl) review(ctx context.Context, token, verb, path string) (i
 	return http.StatusOK, nil
 }
 
-// fail answers with 503. The reason is only logged: it may name what the page's service account can read.
+// fail responds with 503 and logs the reason. The response omits it, because it may name objects that the page's service account can read.
 func fail(w http.ResponseWriter, action string, err error) {
 	klog.ErrorS(err, "failed to serve packing map", "action", action)
 	http.Error(w, "cannot "+action+"; see the log of gshare web", http.StatusServiceUnavailable)

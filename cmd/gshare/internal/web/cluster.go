@@ -17,10 +17,12 @@ import (
 	"github.com/gshare-dev/gshare/cmd/internal/mapping"
 )
 
-// cacheTTL is how long the nodes of a cluster are cached: all viewers together cause one read of the cluster in this time.
+// cacheTTL is how long the nodes and pods read from a cluster are reused: all viewers of the page together cause at most one read in this
+// time.
 const cacheTTL = 2 * time.Second
 
-// clusterCache reads the nodes with GPUs on demand. It holds no watch, so a page that nobody views costs the API server nothing.
+// clusterCache reads and caches the nodes with GPUs when the page is requested. It does not watch them, so that the API server has no load
+// while nobody views the page.
 type clusterCache struct {
 	client kubernetes.Interface
 
@@ -44,7 +46,7 @@ func (c *clusterCache) read(ctx context.Context) ([]node, error) {
 	return nodes, nil
 }
 
-// list returns the nodes with GPUs, sorted by name. It reads from the API server's cache (resource version 0), not from etcd.
+// list returns the nodes with GPUs, sorted by name, as the API server has them in its cache (resource version 0), without a read from etcd.
 func list(ctx context.Context, client kubernetes.Interface) (out []node, err error) {
 	cached := metav1.ListOptions{ResourceVersion: "0"}
 	nodes, err := client.CoreV1().Nodes().List(ctx, cached)
@@ -70,7 +72,7 @@ func list(ctx context.Context, client kubernetes.Interface) (out []node, err err
 	return out, nil
 }
 
-// activePods returns the bound pods that have not ended, by the names of their nodes.
+// activePods returns the pods that are bound and have not terminated, grouped by node name.
 func activePods(pods []v1.Pod) map[string][]*v1.Pod {
 	podsOn := map[string][]*v1.Pod{}
 	for i := range pods {

@@ -14,14 +14,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Options say where the page is served and with which certificate.
+// Options holds the address and the certificate files with which the page is served.
 type Options struct {
 	Address  string // host:port
 	CertFile string // PEM; without a file, a self-signed certificate for localhost is made and kept in memory
 	KeyFile  string
 }
 
-// shutdownTimeout bounds the time that requests in progress get when the server stops.
+// shutdownTimeout is how long the server waits for requests in progress when it stops.
 const shutdownTimeout = time.Second
 
 // Serve serves the page over HTTPS until the context is cancelled. It calls ready with the address once it listens.
@@ -57,7 +57,8 @@ func Serve(ctx context.Context, client kubernetes.Interface, o Options, ready fu
 	return server.Close()
 }
 
-// handler is the page behind the API server's access control, and the probe path for everybody.
+// handler returns the HTTP handler of the page, behind the API server's access control, and of the probe path, which needs no
+// authentication.
 func handler(client kubernetes.Interface) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+ProbePath, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -65,7 +66,8 @@ func handler(client kubernetes.Interface) http.Handler {
 	return mux
 }
 
-// certificate returns the source of the server's certificate. Files are read for each connection, so that a renewed certificate is used.
+// certificate returns the callback by which the TLS server gets its certificate. It reads the files for each connection, so that a renewed
+// certificate is used at once.
 func (o *Options) certificate() (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
 	if o.CertFile != "" || o.KeyFile != "" {
 		load := func(*tls.ClientHelloInfo) (*tls.Certificate, error) {

@@ -11,20 +11,20 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// maxPictures bounds the slices drawn on one page, so that browsers render it without a pause.
+// maxPictures is the largest number of slices drawn on one page, so that browsers render it without a pause.
 const maxPictures = 64
 
 //go:embed head.html
 var head []byte // up to the heading of the page
 
-// node is a node with GPUs.
+// node is a node with GPUs as the page shows it.
 type node struct {
 	Name   string
 	Slices []gpumap.Slice
 }
 
-// render returns the page: a table of the nodes, and the slices of the chosen node, or of all nodes if chosen is empty. It does without
-// html/template, which would make the linker keep every exported method of gshare's dependencies: 30 MB.
+// render returns the HTML page: a table of the nodes, and drawings of the slices of the chosen node, or of all nodes if chosen is empty. It
+// does not use html/template, which makes the linker keep every exported method of gshare's dependencies: 30 MB.
 func render(nodes []node, chosen string) []byte {
 	b := bytes.NewBuffer(bytes.Clone(head))
 	fmt.Fprintf(b, "<p>%d nodes with GPUs.", len(nodes))
@@ -56,7 +56,6 @@ func render(nodes []node, chosen string) []byte {
 	return b.Bytes()
 }
 
-// shares returns the number of shares on the node.
 func (n node) shares() (sum int) {
 	for _, s := range n.Slices {
 		sum += len(s.Shares)
@@ -64,7 +63,7 @@ func (n node) shares() (sum int) {
 	return sum
 }
 
-// time returns the percentage of the node's SM-time that shares request.
+// time returns the percentage of the node's SM-time (SMs times quota) that its shares request.
 func (n node) time() float64 {
 	var sum share.Area
 	for _, s := range n.Slices {
@@ -75,7 +74,7 @@ func (n node) time() float64 {
 	return percent(float64(sum), float64(len(n.Slices))*float64(share.WholeArea))
 }
 
-// memory returns the percentage of the node's device memory that shares request.
+// memory returns the percentage of the node's GPU memory that its shares request.
 func (n node) memory() float64 {
 	var sum, all share.Bytes
 	for _, s := range n.Slices {
@@ -87,7 +86,6 @@ func (n node) memory() float64 {
 	return percent(float64(sum), float64(all))
 }
 
-// percent returns part of whole in percent, or 0 if whole is not positive.
 func percent(part, whole float64) float64 {
 	if whole <= 0 {
 		return 0

@@ -15,10 +15,10 @@ const (
 	ProbePath = "/healthz"
 )
 
-// contentPolicy forbids a browser to run or load anything; the page contains its style.
+// contentPolicy is the Content-Security-Policy header: a browser must not run or load anything, as the page contains its style.
 const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Handler returns the page, without access control. The query node=NAME selects one node.
+// Handler returns the HTTP handler of the page, without access control. The query node=NAME selects one node.
 func Handler(client kubernetes.Interface) http.Handler {
 	cluster := &clusterCache{client: client}
 	mux := http.NewServeMux()
