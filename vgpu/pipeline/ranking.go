@@ -102,7 +102,7 @@ func (r *Ranking) rankPartition(g *graph, stages [][]nodeSet, known map[nodeSet]
 	return p, true
 }
 
-// nodeIndexes returns the nodes of a set as indexes into Function.Nodes, in the order of execution.
+// nodeIndexes returns the nodes of a set, which are positions in the topological order, as indexes into Function.Nodes.
 func (g *graph) nodeIndexes(nodes nodeSet) Segment {
 	var p Segment
 	nodes.forEach(func(at int) { p = append(p, g.order[at]) })

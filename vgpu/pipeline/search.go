@@ -66,8 +66,8 @@ func (p *rankedPartition) searchChoices(free [][]Slice, bound time.Duration) []*
 	return layer
 }
 
-// extendChoices adds the next segment of a stage to each intermediate result, once for every kind of slice that can run the segment
-// within the bound and has a free slice.
+// extendChoices adds the next segment of a stage to each intermediate result of the search, once for every kind of slice that can run the
+// segment within the bound and has a free slice.
 func extendChoices(layer []*partialChoice, part *segmentTimes, free [][]Slice, bound time.Duration) []*partialChoice {
 	type state struct {
 		used    slicesUsed
@@ -94,8 +94,8 @@ func extendChoices(layer []*partialChoice, part *segmentTimes, free [][]Slice, b
 	return next
 }
 
-// closeStage completes a stage in each intermediate result. The stage takes as long as its slowest segment, since its segments run in
-// parallel.
+// closeStage completes a stage in each intermediate result of the search. The stage takes as long as its slowest segment, since its
+// segments run in parallel.
 func closeStage(layer []*partialChoice) []*partialChoice {
 	at := map[slicesUsed]int{}
 	var next []*partialChoice

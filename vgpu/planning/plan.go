@@ -31,9 +31,9 @@ func (i Infeasible) Err() error {
 // groupFunc is a function that partitions the applications of one model, which are feasible and sorted by urgency, into groups.
 type groupFunc func(o *options, sorted []Application) []Group
 
-// Best returns the plan with the least cost per second. It is optimal if no model has more than exactLimit applications; otherwise no
-// plan is cheaper that only moves one application or merges neighbours in the order of urgency, as PAMBA does. Errors are
-// *share.FieldError.
+// Best returns the plan with the least cost per second. It is optimal if no model has more than exactLimit applications. Otherwise it is
+// at least as cheap as every plan whose groups are neighbours in the order of urgency, as PAMBA's are, and moving any one application
+// does not make it cheaper. Errors are *share.FieldError.
 func Best(in Input) (Plan, error) { return solve(in, in.Modes, byCost) }
 
 func byCost(o *options, sorted []Application) []Group { return cheapest(o, sorted) }
