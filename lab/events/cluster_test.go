@@ -36,7 +36,7 @@ func asLLM(in Instance) Instance {
 	return in
 }
 
-// Each case fills two nodes of two GPUs in order and says where the last instance goes; nil is nowhere.
+// Each case fills two nodes of two GPUs in order and expects a place for the last instance; nil is none.
 func TestPlaces(t *testing.T) {
 	pair := Config{Nodes: 2, GPUsPerNode: 2, Memory: 40 * gib, Gamma: 1500}
 	whole := pair

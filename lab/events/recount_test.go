@@ -12,7 +12,7 @@ import (
 // gpu is one GPU of the recount.
 type gpu struct{ node, slice int }
 
-// recount adds up every GPU from the bookings alone, shares no code with the packer, and says what is wrong.
+// recount adds up every GPU from the bookings alone, without code of the packer, and returns what is wrong.
 func recount(c *cluster, cfg Config) error {
 	requests, limits, memory := map[gpu]int64{}, map[gpu]int64{}, map[gpu]share.Bytes{}
 	workers, nodes := map[string]map[gpu]bool{}, map[string]map[int]bool{}

@@ -15,7 +15,7 @@ func TestRunByHand(t *testing.T) {
 	// From 0 to 10 s a alone, to 30 s both, to 40 s b alone.
 	list := []Event{starts(0, a), starts(10, b), ends(30, a), ends(40, b)}
 	for name, want := range map[string]Result{
-		// One GPU all the time; of its 40 s it is asked for 10 x 0.4 + 20 x 0.9 + 10 x 0.5.
+		// One GPU all the time; of its 40 s, 10 x 0.4 + 20 x 0.9 + 10 x 0.5 are requested.
 		"complementary": {Peak: 1, Mean: 1, SMFragmentation: 1 - 27.0/40, MemoryFragmentation: 1 - (10*10+20*30+10*20)/(40*40.0)},
 		// 10 + 20 x 2 + 10 GPU-seconds for the same.
 		"exclusive": {Peak: 2, Mean: 60.0 / 40, SMFragmentation: 1 - 27.0/60, MemoryFragmentation: 1 - (10*10+20*30+10*20)/(60*40.0)},

@@ -19,7 +19,7 @@ type Pod struct {
 	GPUs      int      // whole devices when more than one
 	MilliGPU  int64    // of each device; 1000 is all of it
 	Models    []string // acceptable device models; empty accepts every model
-	Timed     int      // n > 0: asks for the n-th smallest SM share of the grid that holds it, for a part of the time
+	Timed     int      // n > 0: requests the n-th smallest SM share of the grid that suffices, for a part of the time
 }
 
 // TotalMilli returns the GPUs that the pod requests, in thousandths of a device.

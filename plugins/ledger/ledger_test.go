@@ -52,7 +52,7 @@ func TestReserveMovesThePod(t *testing.T) {
 	}
 }
 
-// The first attempt's bind fails late, after the pod has been reserved anew.
+// The first attempt's bind fails late, after the pod has been reserved again.
 func TestLateUnreserveFreesNothing(t *testing.T) {
 	l, first, second := New(), NewCycle(), NewCycle()
 	l.Reserve(assumed("a", "n1"), first)

@@ -27,7 +27,7 @@ var (
 	errRefused  = errors.New("connect: connection refused")
 )
 
-// apiServer answers binds and gets of one pod as a test says. The last answer of a list is given for ever.
+// apiServer answers binds and gets of one pod with the listed answers, the last one repeatedly.
 type apiServer struct {
 	mu    sync.Mutex // guards what follows
 	pod   *v1.Pod    // as stored; nil is gone

@@ -66,7 +66,7 @@ func cpuPod(name string, edits ...edit) *v1.Pod {
 	return pod
 }
 
-// gpuPod asks for a share of one GPU: percent of its SMs, percent of its time, and 1024 MiB.
+// gpuPod requests a share of one GPU: percent of its SMs, percent of its time, and 1024 MiB.
 func gpuPod(name string, sm, quota int64, edits ...edit) *v1.Pod {
 	ask := []edit{limit(kube.ResourceSM, sm), limit(kube.ResourceQuota, quota), limit(kube.ResourceMemory, 1024)}
 	pod := cpuPod(name, append(ask, edits...)...)
@@ -90,7 +90,7 @@ func annotation(name, value string) edit {
 	return func(pod *v1.Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, name, value) }
 }
 
-// placed is how the pod looks once it is bound to these slices of the node.
+// placed returns the pod as it is once bound to these slices of the node.
 func placed(t testing.TB, pod *v1.Pod, node string, slices ...string) *v1.Pod {
 	t.Helper()
 	out := pod.DeepCopy()

@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// elastic asks for SMs between two bounds.
+// elastic requests SMs between two bounds.
 func elastic(name string, sm int64, smLimit string) *v1.Pod {
 	return gpuPod(name, sm, 100, annotation(kube.AnnotationSMLimit, smLimit))
 }
@@ -59,7 +59,7 @@ func classOn(t *testing.T, p *Plugin, pod *v1.Pod) share.Isolation {
 	return assumed.Containers[0].VGPUs[0].Class
 }
 
-// TestMovedLimitStillCounts: a pod whose limit was lowered may have it back, so its placement goes on counting against γ.
+// TestMovedLimitStillCounts: a pod whose limit was lowered may have it back, so its placement still counts against γ.
 func TestMovedLimitStillCounts(t *testing.T) {
 	for _, moved := range []string{"60", "20"} {
 		info := newNodeInfo(gpuNode(t, "n1", 1))

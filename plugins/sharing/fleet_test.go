@@ -54,7 +54,7 @@ func TestResetKeepsWhatItKnows(t *testing.T) {
 	}
 }
 
-// The demand is frozen anew after a change by half, and no more often.
+// The demand is frozen again after a change by half, and no more often.
 func TestFreezeIsRare(t *testing.T) {
 	info := newNodeInfo(gpuNode(t, "n1", 8))
 	p := newPlugin(t, newHandle(info), 0)
@@ -96,7 +96,7 @@ func TestGroupCyclesDoNotUseTheFleet(t *testing.T) {
 	}
 }
 
-// The demand is made of these: a pod counted as the wrong shape is seen by nobody, it only makes the choices worse.
+// The demand is computed from these. A pod counted with the wrong shape would go unnoticed and only make the choices worse.
 func TestPodsAreCountedByTheirShape(t *testing.T) {
 	pod := placed(t, gpuPod("a", 60, 50), "n1", "n1-0")
 	p := newPlugin(t, newHandle(newNodeInfo(gpuNode(t, "n1", 1), pod, cpuPod("b", on("n1")))), 0)

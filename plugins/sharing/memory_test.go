@@ -31,7 +31,7 @@ func TestPodThatIsGoneIsForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		// The cycle goes on with a snapshot that still has the pod.
+		// The cycle continues with a snapshot that still has the pod.
 		p.podInfos.get(pod)
 		p.PostFilter(ctx, state, pod, nil)
 		if p.ledger.Len() != 0 || len(p.podInfos.byUID) != 0 || p.wide.has(pod.UID) {

@@ -19,7 +19,7 @@ func deriveOn(t *testing.T, p *Plugin, pods ...*v1.Pod) ([]int64, error) {
 	return requested(node), err
 }
 
-// assumed tells the ledger what the annotation of a placed pod would say.
+// assumed records in the ledger the placement that the annotation of a placed pod would have.
 func assumed(t *testing.T, p *Plugin, pod *v1.Pod) {
 	t.Helper()
 	placement, _, err := kube.PlacementOf(pod)

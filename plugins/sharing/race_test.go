@@ -55,7 +55,7 @@ func TestSchedulingAndBindingAtOnce(t *testing.T) {
 	}
 }
 
-// scheduleInParallel gives a node with room, or none.
+// scheduleInParallel returns a node that fits, or none.
 func scheduleInParallel(t *testing.T, p *Plugin, pod *v1.Pod) (*fakeState, string) {
 	state, _ := prefilter(t, p, pod)
 	var workers sync.WaitGroup

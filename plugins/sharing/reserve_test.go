@@ -161,8 +161,8 @@ func bind(t *testing.T, l *ledger.Ledger, info *fakeNode, pod *v1.Pod) {
 	info.add(bound)
 }
 
-// A pod that was nominated has had others evicted for its room. Filter admits another pod only beside it; Reserve must not
-// then take the room all the same.
+// Other pods were evicted to make space for a nominated pod. Filter admits another pod only beside it; Reserve must not
+// then use that space nevertheless.
 func TestReserveLeavesNomineesTheirRoom(t *testing.T) {
 	nominee := func(edits ...edit) *v1.Pod {
 		nominate := func(pod *v1.Pod) { pod.Status.NominatedNodeName = "n1" }
@@ -181,7 +181,7 @@ func TestReserveLeavesNomineesTheirRoom(t *testing.T) {
 		"of equal priority":  {nominee(), nil, "n1-1"},
 		"of lower priority":  {nominee(withPriority(-1)), nil, "n1-0"},
 		"the pod itself":     {nominee(func(pod *v1.Pod) { pod.UID = "uid-new" }), nil, "n1-0"},
-		// Where the nominee and what ends for it leave no room together, what runs counts.
+		// If the nominee and the pods that terminate for it do not fit together, the running pods count.
 		"room that is not free yet": {nominee(withPriority(1)), []*v1.Pod{victim}, "n1-0"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// sign gives the signature as the scheduler compares it.
+// sign returns the signature as the scheduler compares it.
 func sign(t *testing.T, p *Plugin, pod *v1.Pod) string {
 	t.Helper()
 	fragments, status := p.SignPod(t.Context(), pod)

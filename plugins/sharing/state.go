@@ -15,7 +15,7 @@ import (
 type cycle struct {
 	pod        *packing.Pod
 	key        string // cache key of the ranks of nodes for the pod
-	hasShare   bool   // whether the pod asks for gshare resources
+	hasShare   bool   // whether the pod requests gshare resources
 	isGroup    bool   // simulation for a pod group, which must not use the fleet
 	narrowed   bool   // whether nodes were left out
 	ranksNodes bool   // whether the packing order decides between nodes

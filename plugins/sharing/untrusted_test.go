@@ -32,7 +32,7 @@ func TestMalformedPlacementClosesTheNode(t *testing.T) {
 	}
 }
 
-// Anyone may write an annotation; only a bound pod that asks for GPUs can have been placed.
+// Anyone may write an annotation; only a bound pod that requests a share can have been placed.
 func TestForgedPlacementCountsNowhere(t *testing.T) {
 	pod := gpuPod("a", 100, 30)
 	text := placed(t, pod, "n1", "n1-1").Annotations[kube.AnnotationPlacement]
@@ -138,7 +138,8 @@ func TestFilterTellsWhetherPreemptionHelps(t *testing.T) {
 	}
 }
 
-// A node whose agent would refuse what the profile admits gets no pod, and says so; one that allows more, or is silent, does.
+// A node whose agent would refuse what the profile admits gets no pod, and an event reports it; one that allows more, or publishes no rules,
+// does.
 func TestFilterComparesRules(t *testing.T) {
 	const gamma, tenancy, window = "node enforces gammaPercent 150, profile gshare assumes 200",
 		"node enforces tenancy namespace, profile gshare assumes mixed", "node enforces window 50ms, profile gshare assumes 100ms"

@@ -69,7 +69,7 @@ func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 	return client
 }
 
-// logMemory logs what the children hold, where /proc says so.
+// logMemory logs the memory of the child processes, where /proc has it.
 func logMemory(t *testing.T, processes ...*controlplane.Process) {
 	for _, p := range processes {
 		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))

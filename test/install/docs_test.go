@@ -152,7 +152,7 @@ func TestLargestGPU(t *testing.T) {
 	}
 }
 
-// TestScripts: bash can read the scripts of kind, and each says so where a program is missing.
+// TestScripts checks that bash can parse the scripts of kind, and that each reports a missing program.
 func TestScripts(t *testing.T) {
 	scripts, err := filepath.Glob(root + "kind/*.sh")
 	if err != nil || len(scripts) != 4 {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// queue is what the example says of Kueue's objects, in the fields that its API v1beta1 has.
+// queue holds the example's Kueue objects, in the fields that its API v1beta1 has.
 type queue struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -83,7 +83,7 @@ func TestKueue(t *testing.T) {
 		job.Labels["kueue.x-k8s.io/queue-name"] != queues["LocalQueue"].Name || job.Spec.Suspend == nil || !*job.Spec.Suspend {
 		t.Errorf("the objects do not name each other: %+v", queues)
 	}
-	var names []v1.ResourceName // Kueue wants those of a flavor in the order of those that are covered
+	var names []v1.ResourceName // Kueue requires a flavor's resources in the order of the covered ones
 	jobs := map[v1.ResourceName]int64{}
 	asked := counted(job.Spec.Template.Spec)
 	for _, r := range flavor.Resources {
@@ -111,7 +111,7 @@ func TestKueue(t *testing.T) {
 	}
 }
 
-// madeOf returns what a pod of the job asks for, once the policies have seen it.
+// madeOf returns what a pod of the job requests after the admission policies.
 func madeOf(t *testing.T, job batchv1.Job) v1.ResourceList {
 	t.Helper()
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: job.Name}, Spec: job.Spec.Template.Spec}

@@ -10,7 +10,7 @@ import (
 
 const root = "../../"
 
-// kustomizations are all that somebody may apply.
+// kustomizations lists all kustomizations that a user may apply.
 var kustomizations = []string{
 	"manifests", "manifests/base", "manifests/admission", "manifests/node", "manifests/scheduler", "manifests/monitoring",
 	"manifests/web", "manifests/overlays/kind", "manifests/overlays/example", "test/install/testdata/web",

@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
-// server is how an administrator reaches the API server of all tests, and kubeconfig the file that says the same.
+// server is an administrator's client configuration for the API server of all tests, and kubeconfig the equivalent file.
 var (
 	server     *rest.Config
 	kubeconfig string

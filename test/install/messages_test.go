@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// message is what a row of trouble.md says that gshare's programs say, up to what differs from time to time.
+// message is the message of a gshare program in a row of trouble.md, without the parts that vary.
 var message = regexp.MustCompile("(?m)^\\| (?:container does not start|pod stays Pending|pod is refused or Pending): `([^`…]+)")
 
 // TestMessages: users can find what they see, such as the reason of an event: it begins a string of the programs.

@@ -17,7 +17,7 @@ import (
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 )
 
-// dryRun asks the API server for what it would store, with unknown and repeated fields as errors. Namespaces are made.
+// dryRun returns what the API server would store, with unknown and repeated fields as errors. Namespaces are made.
 func dryRun(t *testing.T, o *unstructured.Unstructured) error {
 	t.Helper()
 	options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}

@@ -79,7 +79,7 @@ func stage(t *testing.T) {
 	}
 }
 
-// failure is what kubectl says before it would end the process.
+// failure is the message of kubectl before it would exit.
 type failure string
 
 // run is kubectl with these words, as an administrator.

@@ -9,7 +9,8 @@ import (
 
 const root = "../.."
 
-// alerts says for each what a node and the scheduler say, at 0 s and at 600 s, when it fires; and a little less, when it does not.
+// alerts lists, for each alert, metrics of a node and the scheduler at 0 s and at 600 s with which it fires, and slightly lower ones
+// with which it does not.
 var alerts = map[string]struct{ before, fires, silent string }{
 	"GShareSchedulerDown":      {"", "other 1\n", `up{job="gshare-scheduler"} 1` + "\n"},
 	"GShareAgentDown":          {"", `up{job="gshare-node"} 0` + "\n", `up{job="gshare-node"} 1` + "\n"},

@@ -26,7 +26,7 @@ type Placement struct {
 	Node       string
 	UID        types.UID // of the pod
 	Model      FitModel
-	Containers []PlacedContainer // only those that asked for a share
+	Containers []PlacedContainer // only those that request a share
 }
 
 // PlacedContainer holds the placed vGPUs of one container; the index in VGPUs is the number of the vGPU inside the container.

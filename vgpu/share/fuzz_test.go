@@ -26,7 +26,7 @@ func FuzzNewContainer(f *testing.F) {
 	})
 }
 
-// FuzzNewTerms checks that accepted terms are valid and that reading them again gives the same.
+// FuzzNewTerms checks that accepted terms are valid and that parsing them again returns the same.
 func FuzzNewTerms(f *testing.F) {
 	f.Add("slo", "mps", "A100, H200", "resnet", "1g.18gb", "strict")
 	f.Add("", "", "", "", "", "")

@@ -25,7 +25,7 @@ func withInit(c v1.Container) option {
 // good is a share that any node takes; options make it bad.
 var good = asking("sm", "24", "quota", "100", "mem", "1024", "vgpu", "1")
 
-// nonsense are the requests that no node can meet, with the event that says why. The nodes have 2 GPUs each.
+// nonsense lists requests that no node can meet, with the event that explains why. The nodes have 2 GPUs each.
 var nonsense = []struct {
 	name    string
 	options []option

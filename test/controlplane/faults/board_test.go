@@ -81,7 +81,7 @@ func (b *board) signal() {
 	b.changed = make(chan struct{})
 }
 
-// wait returns when the condition holds; it looks at every change. The condition must not keep the map.
+// wait blocks until the condition holds, which it checks at every change. The condition must not keep the map.
 func (b *board) wait(ctx context.Context, holds func(pods) bool) error {
 	for {
 		b.mu.Lock()

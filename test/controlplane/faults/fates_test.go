@@ -42,7 +42,7 @@ func busy(_ *proxy, b *bind) {
 // drop closes the connection without an answer.
 func drop(*proxy, *bind) { panic(http.ErrAbortHandler) }
 
-// butThen passes the request on, keeps the answer to itself and goes on with another fate.
+// butThen forwards the request, withholds the answer and continues with another fate.
 func butThen(then fate) fate {
 	return func(p *proxy, b *bind) {
 		p.send(b)

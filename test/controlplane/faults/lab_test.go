@@ -121,7 +121,7 @@ func (l *lab) pod(name string) *v1.Pod {
 	return pod
 }
 
-// addInBackground creates the pods while the test goes on, and has them all when the test ends.
+// addInBackground creates the pods while the test continues, and has created all of them when the test ends.
 func (l *lab) addInBackground(pods []*v1.Pod) {
 	created := make(chan error, 1)
 	go func() { created <- bulk.CreatePods(l.ctx, l.client, pods) }()

@@ -21,7 +21,7 @@ const (
 
 type nodeOption func(*v1.Node)
 
-// node has whole GPUs, and more CPU and memory than any pod here asks for.
+// node has whole GPUs, and more CPU and memory than any pod here requests.
 func node(name string, gpus int, more ...nodeOption) *v1.Node {
 	inv := inventory(name, gpus)
 	has := kube.NodeResources(inv)
@@ -89,14 +89,14 @@ func allocatable(name v1.ResourceName, amount string) nodeOption {
 
 type option func(*v1.Pod)
 
-// gpuPod asks for a share of SMs at full quota, completed as the admission policies do it.
+// gpuPod requests a share of SMs at full quota, completed as the admission policies do it.
 func gpuPod(name string, sm int64, more ...option) *v1.Pod {
 	pod := rawPod(name, append([]option{gshare("sm", strconv.FormatInt(sm, 10)), gshare("mem", "1000")}, more...)...)
 	kube.Complete(pod)
 	return pod
 }
 
-// rawPod asks for nothing but what the options say.
+// rawPod requests only what the options add.
 func rawPod(name string, more ...option) *v1.Pod {
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -121,7 +121,7 @@ func gpuPods(prefix string, count int, sm int64, more ...option) []*v1.Pod {
 	return out
 }
 
-// container asks for the named amounts of gshare's resources.
+// container requests the named amounts of gshare's resources.
 func container(name string, namesAndAmounts ...string) v1.Container {
 	c := v1.Container{Name: name, Image: trace.Image, Resources: v1.ResourceRequirements{Limits: v1.ResourceList{}}}
 	for i := 0; i < len(namesAndAmounts); i += 2 {

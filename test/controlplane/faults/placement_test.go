@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// TestPlacementOverwritten has somebody overwrite the placement of a running pod. A scheduler that has made the placement
+// TestPlacementOverwritten overwrites the placement of a running pod. A scheduler that has made the placement
 // itself knows better; one that starts afterwards must refuse the node, as it cannot know what is free.
 func TestPlacementOverwritten(t *testing.T) {
 	l := newLab(t)
@@ -44,7 +44,7 @@ func TestPlacementOverwritten(t *testing.T) {
 	l.finish()
 }
 
-// TestPlacementOfAnotherPod has somebody copy a placement from one pod to another: it is sound JSON, but not this pod's.
+// TestPlacementOfAnotherPod copies a placement from one pod to another: it is sound JSON, but not this pod's.
 func TestPlacementOfAnotherPod(t *testing.T) {
 	l := newLab(t)
 	before := l.ownScheduler("before", controlplane.SchedulerOptions{})

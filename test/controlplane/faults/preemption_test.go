@@ -96,7 +96,7 @@ func TestPreemptionEvictsTheLeast(t *testing.T) {
 	}
 }
 
-// TestPreemptionOfSeveralGPUs has a preemptor with two vGPUs, which needs room on two devices of one node.
+// TestPreemptionOfSeveralGPUs has a preemptor with two vGPUs, which needs space on two devices of one node.
 func TestPreemptionOfSeveralGPUs(t *testing.T) {
 	l := newLab(t)
 	l.addPriorities()
@@ -118,7 +118,7 @@ func TestPreemptionOfSeveralGPUs(t *testing.T) {
 	l.finish()
 }
 
-// TestPreemptionWaitsForVictims has a victim that takes its time. Its share goes to the preemptor and to nobody else.
+// TestPreemptionWaitsForVictims has a victim that terminates slowly. Its share goes to the preemptor and to no other pod.
 func TestPreemptionWaitsForVictims(t *testing.T) {
 	l := newLab(t)
 	l.addPriorities()

@@ -107,7 +107,7 @@ func (p *proxy) passOn(w http.ResponseWriter, r *http.Request) {
 	p.pass.ServeHTTP(w, r)
 }
 
-// send passes the request on, whatever has become of the client, and gives the answer.
+// send forwards the request, even if the client has gone, and returns the answer.
 func (p *proxy) send(b *bind) (status int, header http.Header, answer []byte) {
 	r := b.r.Clone(context.Background())
 	r.RequestURI, r.URL.Scheme, r.URL.Host, r.Host = "", p.target.Scheme, p.target.Host, p.target.Host

@@ -84,7 +84,7 @@ func TestLeaderIsKilledInMidBurst(t *testing.T) {
 	l.wantFull()
 }
 
-// waitHolder returns who leads when that is anybody but the one given.
+// waitHolder blocks until the leader is not the given one, and returns the leader.
 func (l *lab) waitHolder(not string) string {
 	l.t.Helper()
 	var holder string

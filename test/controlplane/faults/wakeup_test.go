@@ -10,7 +10,7 @@ const (
 	wakeAttempts = 3 // the machine may be busy with other things
 )
 
-// wake makes an event that gives the pod "waiting" room; prepare brings the cluster to where that pod waits.
+// wake causes an event after which the pod "waiting" fits; prepare sets up the cluster so that this pod waits.
 type wake struct {
 	name           string
 	prepare, event func(*lab)

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// ErrRules makes a node untrusted for one scheduler profile: the node's agent would not run all shares that the profile admits.
+// ErrRules is the error for a node whose agent would not run all shares that a scheduler profile admits; the profile does not use the node.
 var ErrRules = errors.New("the node's gshare rules differ from the profile's")
 
 // Rules returns the packer's rules for the gamma and tenancy of a node agent or a scheduler profile.

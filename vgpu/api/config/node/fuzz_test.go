@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// FuzzDecode: a file that is taken is valid, and written out again says the same.
+// FuzzDecode checks that a decoded file is valid, and is the same after encoding and decoding it again.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(head))
 	f.Add([]byte(head + "window: 50ms\nturn: 5ms\nrunAhead: 1ms\ntenancy: mixed\ndevices: [GPU-0]\n"))
