@@ -20,12 +20,12 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info
 	if !c.hasShare {
 		return nil
 	}
-	_, status = p.evaluate(c, info)
+	_, status = p.evaluateNode(c, info)
 	return status
 }
 
-// evaluate returns the node's rank for the pod, where lower is better, or the status that refuses the node.
-func (p *Plugin) evaluate(c *cycle, info fwk.NodeInfo) (packing.Rank, *fwk.Status) {
+// evaluateNode returns the node's rank for the pod, where lower is better, or the status that refuses the node.
+func (p *Plugin) evaluateNode(c *cycle, info fwk.NodeInfo) (packing.Rank, *fwk.Status) {
 	if i, synced := p.fleet.indexOf(info); synced && !c.isGroup {
 		err := p.fleet.untrusted[i]
 		if rank, refusal, known := p.fleet.ranks.CachedRank(c.key, i); known && err == nil {
@@ -33,7 +33,7 @@ func (p *Plugin) evaluate(c *cycle, info fwk.NodeInfo) (packing.Rank, *fwk.Statu
 		}
 		return p.rankNode(c, p.fleet.ranks.Node(i), err)
 	}
-	node, err := p.derive(info, "", nil) // with nominated pods, in a dry run or in the simulation of a group
+	node, err := p.deriveNode(info, "", nil) // with nominated pods, in a dry run or in the simulation of a group
 	return p.rankNode(c, node, err)
 }
 

@@ -49,8 +49,8 @@ func (p *Plugin) syncFleet(nodes []fwk.NodeInfo) {
 	f.narrows.Store(p.candidates > 0 && len(nodes) > p.candidates)
 	for i, info := range nodes {
 		if f.ranks.Version(i) != info.GetGeneration() {
-			node, err := p.derive(info, "", nil)
-			f.set(i, node, info.GetGeneration(), err, p.factsOf(info, node))
+			node, err := p.deriveNode(info, "", nil)
+			f.set(i, node, info.GetGeneration(), err, p.nodeFactsOf(info, node))
 		}
 	}
 	if f.frozen.Expired(&f.mix, f.total) {
@@ -104,8 +104,8 @@ func (f *fleet) count(facts nodeFacts, sign int) {
 	f.total.Add(facts.capacity, sign)
 }
 
-// factsOf returns the request shapes of the pods on the node, and the node's capacity.
-func (p *Plugin) factsOf(info fwk.NodeInfo, node *packing.Node) nodeFacts {
+// nodeFactsOf returns the request shapes of the pods on the node, and the node's capacity.
+func (p *Plugin) nodeFactsOf(info fwk.NodeInfo, node *packing.Node) nodeFacts {
 	facts := nodeFacts{capacity: packing.CapacityOf(node, packing.MilliCPU(info.GetAllocatable().GetMilliCPU()))}
 	for _, pi := range info.GetPods() {
 		if doc := p.podInfos.get(pi.GetPod()); doc.Asks && doc.RequestErr == nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// derive returns the node with the shares on its slices, computed from the given NodeInfo alone, so that preemption dry runs, nominated
-// pods and group simulations are right. Each pod has the placement that this process assumed, else that of its annotation, else the one it
-// would get now. The pod with UID except is left out; extra placements are added unless their pod is on the node already. The error is why
-// the node is untrusted. It may be called from any goroutine.
-func (p *Plugin) derive(info fwk.NodeInfo, except types.UID, extra []ledger.Assumed) (*packing.Node, error) {
+// deriveNode returns the node with the shares on its slices, computed from the given NodeInfo alone, so that preemption dry runs, nominated
+// pods and group simulations are right. Each pod has the placement that this process assumed, else that of its annotation, else the one
+// that it would get now. The pod with UID except is left out; extra placements are added unless their pod is on the node already. The error
+// is why the node is untrusted. deriveNode may be called from any goroutine.
+func (p *Plugin) deriveNode(info fwk.NodeInfo, except types.UID, extra []ledger.Assumed) (*packing.Node, error) {
 	slices, err := p.inventories.slicesOf(info.Node())
 	if err != nil {
 		return emptyNode(info, nil), p.reportInventory(info.Node(), err)

@@ -15,7 +15,7 @@ import (
 // deriveOn derives a node of two GPUs that holds the pods.
 func deriveOn(t *testing.T, p *Plugin, pods ...*v1.Pod) ([]int64, error) {
 	t.Helper()
-	node, err := p.derive(newNodeInfo(gpuNode(t, "n1", 2), pods...), "", nil)
+	node, err := p.deriveNode(newNodeInfo(gpuNode(t, "n1", 2), pods...), "", nil)
 	return requested(node), err
 }
 
@@ -129,12 +129,12 @@ func TestDeriveLeavesOutAndAdds(t *testing.T) {
 	assumed(t, p, a)
 	assumed(t, p, b)
 	// a is on the node and left out; b comes from the ledger alone.
-	node, err := p.derive(newNodeInfo(gpuNode(t, "n1", 2), a), a.UID, p.ledger.OnNode("n1"))
+	node, err := p.deriveNode(newNodeInfo(gpuNode(t, "n1", 2), a), a.UID, p.ledger.OnNode("n1"))
 	if got := requested(node); err != nil || !slices.Equal(got, []int64{0, 20}) {
 		t.Errorf("requested %v, err %v", got, err)
 	}
 	// Both are on the node: nothing counts twice.
-	node, err = p.derive(newNodeInfo(gpuNode(t, "n1", 2), a, b), "", p.ledger.OnNode("n1"))
+	node, err = p.deriveNode(newNodeInfo(gpuNode(t, "n1", 2), a, b), "", p.ledger.OnNode("n1"))
 	if got := requested(node); err != nil || !slices.Equal(got, []int64{30, 20}) {
 		t.Errorf("requested %v, err %v", got, err)
 	}

@@ -36,16 +36,16 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 		return nil, nil
 	}
 	p.syncFleet(nodes)
-	return p.narrow(c, pod, nodes), nil
+	return p.chooseCandidates(c, pod, nodes), nil
 }
 
 // PreFilterExtensions implements fwk.PreFilterPlugin. It returns nil because Filter derives everything from the NodeInfo it gets.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// narrow returns the candidates: the best nodes for the pod among those that pass the cheap checks. Every node left out ranks lower, so if
-// a candidate passes all filters, the best one is the best of all nodes. Without candidates it returns nil: the pod is filtered on all
-// nodes, so that its event has the reasons and preemption can act.
-func (p *Plugin) narrow(c *cycle, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
+// chooseCandidates returns the best nodes for the pod among those that pass the cheap checks. Every node left out ranks lower, so if a
+// candidate passes all filters, the best one is the best of all nodes. Without candidates it returns nil: the pod is filtered on all nodes,
+// so that its event has the reasons and preemption can act.
+func (p *Plugin) chooseCandidates(c *cycle, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
 	if p.candidates == 0 || len(nodes) <= p.candidates || !c.ranksNodes || p.wide.has(pod.UID) {
 		countCycle(p.name, wideByChoice)
 		return nil

@@ -45,7 +45,7 @@ func (p *Plugin) planPod(state fwk.CycleState, c *cycle, pod *v1.Pod, info fwk.N
 	if !state.IsPodGroupSchedulingCycle() {
 		assumed = p.liveAssumed(info.Node().Name)
 	}
-	node, err := p.derive(info, pod.UID, assumed)
+	node, err := p.deriveNode(info, pod.UID, assumed)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -72,7 +72,7 @@ func (p *Plugin) planBesideNominees(c *cycle, pod *v1.Pod, info fwk.NodeInfo, no
 	for _, nominee := range counted {
 		crowded.AddPodInfo(nominee)
 	}
-	later, err := p.derive(crowded, pod.UID, assumed)
+	later, err := p.deriveNode(crowded, pod.UID, assumed)
 	if err != nil {
 		return nil, false
 	}

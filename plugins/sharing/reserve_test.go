@@ -123,7 +123,7 @@ func TestOccupancySurvivesUnreserveAndRestart(t *testing.T) {
 	info := newNodeInfo(gpuNode(t, "n1", 3))
 	p := newPlugin(t, newHandle(info), 0)
 	sums := func(p *Plugin) []int64 {
-		node, err := p.derive(info, "", nil)
+		node, err := p.deriveNode(info, "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,7 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 	if status != nil {
 		return 0, status
 	}
-	rank, refused := p.evaluate(c, info)
+	rank, refused := p.evaluateNode(c, info)
 	if refused != nil {
 		return math.MinInt64, nil
 	}

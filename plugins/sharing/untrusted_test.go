@@ -86,7 +86,7 @@ func TestMalformedInventoryIsToldOnce(t *testing.T) {
 		node = node.DeepCopy()
 		node.Annotations[kube.AnnotationInventory] = text
 		for range 3 {
-			if _, err := p.derive(newNodeInfo(node), "", nil); !errors.Is(err, nodeview.ErrInventory) {
+			if _, err := p.deriveNode(newNodeInfo(node), "", nil); !errors.Is(err, nodeview.ErrInventory) {
 				t.Errorf("inventory %q: err %v", text, err)
 			}
 		}
@@ -209,7 +209,7 @@ func TestInventoryFollowsTheAnnotation(t *testing.T) {
 		err  error
 	}{{one, 1, nil}, {two, 2, nil}, {none, 0, nil}, {empty, 0, nodeview.ErrInventory}, {none, 0, nil}, {one, 1, nil}} {
 		for range 2 {
-			node, err := p.derive(newNodeInfo(step.node), "", nil)
+			node, err := p.deriveNode(newNodeInfo(step.node), "", nil)
 			if len(node.Slices) != step.gpus || !errors.Is(err, step.err) {
 				t.Errorf("step %d: %d GPUs, err %v; want %d, %v", i, len(node.Slices), err, step.gpus, step.err)
 			}
