@@ -9,7 +9,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// Node answers the kubelet's calls about the tickets of one node.
+// Node decides the answers to the kubelet's device plugin calls for gshare/vgpu. A ticket is a device ID of that resource.
 type Node interface {
 	// Tickets returns all tickets, and a channel that is closed when they have changed.
 	Tickets() (tickets []string, changed <-chan struct{})
@@ -22,7 +22,7 @@ type Node interface {
 	PreStart(ctx context.Context, tickets []string) error
 }
 
-// service implements the device plugin API on one socket.
+// service implements the kubelet's device plugin API on one socket.
 type service struct {
 	api.UnimplementedDevicePluginServer
 	node     Node
@@ -34,7 +34,7 @@ func newService(node Node) *service {
 	return &service{node: node, watching: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
 }
 
-// signal sends to a channel with a buffer of one, unless a signal is pending there.
+// signal sends to a channel with a buffer of one, unless the buffer is full. It never blocks.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -46,8 +46,8 @@ func (s *service) GetDevicePluginOptions(context.Context, *api.Empty) (*api.Devi
 	return &api.DevicePluginOptions{PreStartRequired: true, GetPreferredAllocationAvailable: true}, nil
 }
 
-// ListAndWatch sends the list of tickets whenever it changes. All are always healthy: the health of devices is in the inventory of the
-// node, where a change does not fail running pods.
+// ListAndWatch sends the device IDs to the kubelet, and again whenever they change. It always reports them as healthy: the health of slices
+// is in the node's inventory, where a change does not fail running pods.
 func (s *service) ListAndWatch(_ *api.Empty, stream api.DevicePlugin_ListAndWatchServer) error {
 	signal(s.watching)
 	defer signal(s.lost)

@@ -17,7 +17,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// Plugin keeps a node registered with its kubelet.
+// Plugin registers a device plugin with the kubelet and serves its calls.
 type Plugin struct {
 	Directory string // of the kubelet's device plugins
 	Resource  string
@@ -34,11 +34,11 @@ const (
 	watchTimeout = 10 * time.Second
 )
 
-// kubeletSocket is the name of the kubelet's socket for registrations.
+// kubeletSocket is the name of the socket on which the kubelet accepts registrations.
 const kubeletSocket = "kubelet.sock"
 
-// Run registers and serves until the context ends. It registers again whenever the stream ends on which the kubelet watches: that is the
-// only reliable sign of a restarted kubelet.
+// Run registers with the kubelet and serves its calls until the context ends. It registers again whenever the kubelet's ListAndWatch call
+// ends, which is the only reliable sign that the kubelet has restarted.
 func (p *Plugin) Run(ctx context.Context) {
 	logged := ""
 	for ctx.Err() == nil {
@@ -57,8 +57,8 @@ func (p *Plugin) Run(ctx context.Context) {
 	}
 }
 
-// serve registers once, and blocks until the kubelet ceases to watch. Each registration has a new socket, since the kubelet refuses one
-// that it has not found to be dead yet.
+// serve registers once and serves until the kubelet stops watching or the context ends. It uses a new socket each time, since the kubelet
+// refuses one to which it believes to be connected.
 func (p *Plugin) serve(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(p.Directory, kubeletSocket)); err != nil {
 		return fmt.Errorf("find socket of kubelet: %w", err)
@@ -98,8 +98,8 @@ func (p *Plugin) serve(ctx context.Context) error {
 
 var errSwept = errors.New("the kubelet has removed the socket of the plugin")
 
-// whileListed returns a context that ends when the socket is no longer in the directory. A kubelet that starts empties it: one that
-// received a registration of a deleted socket would dial it in vain for ten seconds.
+// whileListed returns a context that ends when the named socket is deleted. A kubelet that starts deletes all sockets of plugins; one that
+// is told of a deleted socket would try for ten seconds to connect to it.
 func (p *Plugin) whileListed(ctx context.Context, name string) (context.Context, context.CancelFunc) {
 	listed, end := context.WithCancelCause(ctx)
 	socket := filepath.Join(p.Directory, name)
@@ -119,7 +119,8 @@ func (p *Plugin) whileListed(ctx context.Context, name string) (context.Context,
 	return listed, func() { end(context.Canceled) }
 }
 
-// await blocks until the kubelet watches, the context ends or patience is over.
+// await blocks until the channel receives, which means that the kubelet watches the plugin. It returns an error if the context ends or the
+// patience is over.
 func await(ctx context.Context, c <-chan struct{}, patience time.Duration) error {
 	select {
 	case <-c:
@@ -149,7 +150,7 @@ func (p *Plugin) register(ctx context.Context, name string) error {
 	return err
 }
 
-// Sweep removes the sockets that killed agents left. It must not run beside a registration.
+// Sweep removes the sockets that earlier agents have left. It must not run during a registration.
 func (p *Plugin) Sweep() error {
 	left, err := filepath.Glob(filepath.Join(p.Directory, "gshare-*.sock"))
 	for _, socket := range left {

@@ -11,7 +11,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// Pod is a container with one process, or more. Loads are arguments of hook/fake/programs/spin.c.
+// Pod describes a container of an experiment, with one or more processes. Their loads are arguments of the test program
+// hook/fake/programs/spin.c.
 type Pod struct {
 	Share    share.Share
 	Priority share.Priority // of an elastic share
@@ -20,7 +21,7 @@ type Pod struct {
 	Env      []string
 }
 
-// Experiment describes pods on one GPU, from time zero to Length.
+// Experiment describes pods that share one simulated GPU, and how long they run.
 type Experiment struct {
 	Folder   string // of the built programs (Build)
 	Unhooked bool   // the processes run without the hook
@@ -31,19 +32,19 @@ type Experiment struct {
 	Length   time.Duration
 }
 
-// Build compiles the fake driver, the programs and the hook of the repository at root into a folder.
+// Build compiles the fake CUDA driver, the test programs and the hook into a directory. root is the root of the repository.
 func Build(root, folder string) error { return fakegpu.Build(root, folder) }
 
-// UUID is the UUID of the only device.
+// UUID is the UUID of the experiment's GPU.
 const UUID = "GPU-00000000-0000-0000-0000-000000000000"
 
-// Result is the use of one pod.
+// Result holds the kernels that a pod has run, and the GPU time that its hook has reported.
 type Result struct {
 	Kernels  Spans
 	Reported time.Duration // device time that its hook measured in the last nine tenths of a second
 }
 
-// Run runs the experiment and returns the result of each pod.
+// Run runs the experiment on the virtual clock and returns the results of its pods, in their order.
 func (e Experiment) Run() (results []Result, err error) {
 	m, err := e.Open()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// Machine is a running experiment. Its pods have started, and its clock stands at zero until the GPU runs.
+// Machine is a running experiment: its pods have started, and its virtual clock stands at zero until GPU.Run advances it.
 type Machine struct {
 	Experiment
 	GPU    *fakegpu.Simulation
@@ -28,7 +28,7 @@ type Machine struct {
 	now time.Duration // as far as it was watched
 }
 
-// Open starts the experiment.
+// Open starts the simulated GPU, the token server and the processes of the pods, and waits until all processes have called the driver.
 func (e Experiment) Open() (m *Machine, err error) {
 	m = &Machine{Experiment: e}
 	defer func() {
@@ -60,7 +60,7 @@ func (e Experiment) Open() (m *Machine, err error) {
 	return m, nil
 }
 
-// Close ends all processes, the server and the simulation.
+// Close kills all processes, and stops the token server and the simulated GPU.
 func (m *Machine) Close() {
 	for _, processes := range m.pods {
 		for _, p := range processes {
@@ -76,7 +76,7 @@ func (m *Machine) Close() {
 	os.RemoveAll(m.dir)
 }
 
-// Serve starts a token server, or restarts it after an earlier one has ended.
+// Serve starts a token server for the pods. After the earlier server was closed, it stands for a restarted one.
 func (m *Machine) Serve() error {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	m.Server = tokenserver.New(tokenserver.Config{Clock: m.GPU.Clock(), Log: quiet, Window: m.Tokens.Window, RunAhead: m.RunAhead})
@@ -99,7 +99,7 @@ func (m *Machine) Serve() error {
 	return nil
 }
 
-// start starts a process of a pod.
+// start starts a process of a pod with the given load, the arguments of the program spin.
 func (m *Machine) start(pod int, load []string) error {
 	p := m.Pods[pod]
 	client := fakegpu.Client{
@@ -120,7 +120,7 @@ func (m *Machine) start(pod int, load []string) error {
 	return nil
 }
 
-// Spans returns the kernels of all processes of a pod so far.
+// Spans returns the kernels that all processes of a pod have run so far, in the order of their ends.
 func (m *Machine) Spans(pod int) (all Spans) {
 	for _, p := range m.pods[pod] {
 		all = append(all, m.GPU.Spans(p.PID)...)
@@ -129,10 +129,10 @@ func (m *Machine) Spans(pod int) (all Spans) {
 	return all
 }
 
-// Process returns the kernels of one process of a pod.
+// Process returns the kernels that one process of a pod has run so far, in the order of their ends.
 func (m *Machine) Process(pod, process int) Spans { return m.GPU.Spans(m.pods[pod][process].PID) }
 
-// Kill kills a process of a pod.
+// Kill kills one process of a pod.
 func (m *Machine) Kill(pod, process int) { m.pods[pod][process].Kill() }
 
 // Results returns what each pod has used so far.

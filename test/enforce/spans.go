@@ -8,10 +8,10 @@ import (
 	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 )
 
-// Spans are the kernels of one pod, in the order of their ends.
+// Spans are the kernels of one pod, each with its launch, start and end, in the order of their ends.
 type Spans []fakegpu.Span
 
-// Busy returns the fraction of a period in which at least one kernel ran.
+// Busy returns the fraction of a period in which at least one of the kernels ran.
 func (s Spans) Busy(from, to time.Duration) float64 {
 	busy := time.Duration(0)
 	for _, span := range s.merged() {
@@ -20,8 +20,8 @@ func (s Spans) Busy(from, to time.Duration) float64 {
 	return float64(busy) / float64(to-from)
 }
 
-// Most returns the longest time for which at least one kernel ran in any window after a point in time. The window with the most
-// begins with a kernel.
+// Most returns the largest time within any window of the given length during which at least one kernel ran. It ignores kernels that start
+// before after.
 func (s Spans) Most(window, after time.Duration) (most time.Duration) {
 	merged := slices.DeleteFunc(s.merged(), func(span fakegpu.Span) bool { return span.Start < after })
 	busy, last := time.Duration(0), 0 // of the kernels from k on that begin within the window
@@ -36,7 +36,7 @@ func (s Spans) Most(window, after time.Duration) (most time.Duration) {
 	return most
 }
 
-// merged returns the periods in which at least one kernel ran, in order.
+// merged returns the periods in which at least one kernel ran, in ascending order.
 func (s Spans) merged() (list Spans) {
 	for _, span := range slices.SortedFunc(slices.Values(s), func(a, b fakegpu.Span) int { return cmp.Compare(a.Start, b.Start) }) {
 		if n := len(list); n > 0 && span.Start <= list[n-1].End {
@@ -48,7 +48,7 @@ func (s Spans) merged() (list Spans) {
 	return list
 }
 
-// Stalls returns the times between the ends of consecutive kernels, during which the pod made no progress, shortest first.
+// Stalls returns the times between the ends of consecutive kernels in a period, in which the pod made no progress, in ascending order.
 func (s Spans) Stalls(from, to time.Duration) []time.Duration {
 	var stalls []time.Duration
 	last := from
@@ -72,7 +72,7 @@ func Quantile(sorted []time.Duration, part float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(part*float64(len(sorted))))]
 }
 
-// Kernels returns how many kernels ended in a period.
+// Kernels returns the number of kernels that ended in a period.
 func (s Spans) Kernels(from, to time.Duration) int {
 	n := 0
 	for _, span := range s {
@@ -83,7 +83,7 @@ func (s Spans) Kernels(from, to time.Duration) int {
 	return n
 }
 
-// Longest returns the length of the longest kernel.
+// Longest returns the duration of the longest kernel.
 func (s Spans) Longest() (longest time.Duration) {
 	for _, span := range s {
 		longest = max(longest, span.End-span.Start)
@@ -91,8 +91,8 @@ func (s Spans) Longest() (longest time.Duration) {
 	return longest
 }
 
-// Ahead returns the most unfinished work, as time of the whole device, at any launch after a point in time, without the launched
-// kernel itself. The kernels must be alone on the device and use all of its SMs.
+// Ahead returns the largest amount of launched and unfinished GPU work, as a duration, at any launch after the given time, without the
+// launched kernel. It assumes that the kernels have the GPU alone and use all of its SMs.
 func (s Spans) Ahead(after time.Duration) (most time.Duration) {
 	free := time.Duration(0) // when the device is done with what was launched so far
 	for _, span := range slices.SortedFunc(slices.Values(s), func(a, b fakegpu.Span) int { return int(a.At - b.At) }) {
@@ -104,7 +104,7 @@ func (s Spans) Ahead(after time.Duration) (most time.Duration) {
 	return most
 }
 
-// Launched returns how many kernels were launched in a period.
+// Launched returns the number of kernels that were launched in a period.
 func (s Spans) Launched(from, to time.Duration) (n int) {
 	for _, span := range s {
 		if span.At > from && span.At <= to {

@@ -24,7 +24,7 @@ type Client struct {
 	mapped   [][]byte
 }
 
-// VGPU holds the mapped pages of one vGPU.
+// VGPU holds the memory pages of one vGPU that the process shares with the token server.
 type VGPU struct {
 	Server    *tokenwire.ServerPage
 	Container *tokenwire.ContainerPage
@@ -32,12 +32,13 @@ type VGPU struct {
 	Files     [3]int // descriptors of the pages, in that order
 }
 
-// Connect opens a connection without sending a frame.
+// Connect opens the token socket in a container's directory, without sending a frame.
 func Connect(dir string) (*net.UnixConn, error) {
 	return net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: filepath.Join(dir, "token.sock"), Net: "unixpacket"})
 }
 
-// Dial connects and sends HELLO with the given previous session, which is 0 if there is none.
+// Dial connects to the token socket in a container's directory and sends HELLO. session is the ID of the process's earlier session; 0 if
+// there is none.
 func Dial(dir string, session uint64) (*Client, error) {
 	conn, err := Connect(dir)
 	if err != nil {
@@ -50,7 +51,7 @@ func Dial(dir string, session uint64) (*Client, error) {
 	return c, err
 }
 
-// Greet sends HELLO on a connection and maps the pages of the answer.
+// Greet sends HELLO on a connection, and maps the shared pages in the server's answer. session is the ID of an earlier session or 0.
 func Greet(conn *net.UnixConn, session uint64) (*Client, error) {
 	c := &Client{Conn: conn}
 	if err := c.Send(&tokenwire.Hello{HookVersion: 1, PID: uint32(syscall.Getpid()), Capabilities: tokenwire.CapabilityBlocks, Session: session}); err != nil {
@@ -98,7 +99,7 @@ func (c *Client) mapVGPU(fds [3]int) error {
 	return nil
 }
 
-// Send writes one frame.
+// Send sends one frame of the token protocol.
 func (c *Client) Send(m tokenwire.Message) error {
 	c.sequence++
 	frame, err := tokenwire.Encode(tokenwire.Header{Sequence: c.sequence}, m)
@@ -109,7 +110,7 @@ func (c *Client) Send(m tokenwire.Message) error {
 	return err
 }
 
-// Receive reads one frame with its descriptors.
+// Receive receives one frame of the token protocol, and the file descriptors that come with it.
 func (c *Client) Receive() (tokenwire.Message, []int, error) {
 	frame, rights := make([]byte, tokenwire.MaxFrame), make([]byte, unix.CmsgSpace(3*tokenwire.MaxVGPUs*4))
 	n, control, _, _, err := c.Conn.ReadMsgUnix(frame, rights)
@@ -128,7 +129,7 @@ func (c *Client) Receive() (tokenwire.Message, []int, error) {
 	return m, fds, err
 }
 
-// Close closes the connection without BYE, as the exit of a process does.
+// Close closes the connection without sending BYE, as happens when a process exits.
 func (c *Client) Close() error {
 	for _, page := range c.mapped {
 		_ = unix.Munmap(page)
@@ -142,7 +143,8 @@ func (c *Client) Close() error {
 	return c.Conn.Close()
 }
 
-// WaitRun sends NEED for a vGPU and waits until its page says RUN, as the hook does. It returns false after the limit.
+// WaitRun sends NEED for a vGPU and waits until its shared page has the state RUN, as the hook does before a launch. It returns false after
+// the limit.
 func (c *Client) WaitRun(vgpu int, limit time.Duration) bool {
 	v := &c.VGPUs[vgpu]
 	end := time.Now().Add(limit)
@@ -165,8 +167,7 @@ func (c *Client) WaitRun(vgpu int, limit time.Duration) bool {
 	return true
 }
 
-// WaitToken waits for a token of a vGPU other than the one of the given sequence number, without sending a frame. It returns false
-// after the limit.
+// WaitToken waits until a vGPU has a token with a sequence number other than after. It sends nothing. It returns false after the limit.
 func (c *Client) WaitToken(vgpu int, after uint64, limit time.Duration) bool {
 	v := &c.VGPUs[vgpu]
 	for end := time.Now().Add(limit); ; {

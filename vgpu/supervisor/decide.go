@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Decide returns the decision that follows from an observation. Times must not decrease from call to call.
+// Decide returns what to do about a slice's MPS daemon after an observation. now must not decrease from call to call.
 func (s *Supervisor) Decide(now time.Time, o Observation) Decision {
 	d := s.decideDaemon(now, o)
-	d.NonMPS = s.confirm(o.NonMPS)
+	d.NonMPS = s.confirmNonMPS(o.NonMPS)
 	if d.Closed == "" && len(d.NonMPS) > 0 {
 		d.Closed = "processes run without MPS"
 	}
 	return d
 }
 
-// decideDaemon decides about the daemon, without regard to processes that run without MPS.
+// decideDaemon returns the action for the daemon and whether the slice takes new containers, without regard to processes that bypass MPS.
 func (s *Supervisor) decideDaemon(now time.Time, o Observation) Decision {
 	silent := s.silent.update(now, o.Daemon == Silent)
 	fault := s.fault.update(now, o.Daemon == Answers && o.Fault)
@@ -32,18 +32,18 @@ func (s *Supervisor) decideDaemon(now time.Time, o Observation) Decision {
 		return s.decideFault(now, o, fault)
 	case !o.Wanted:
 		s.resetDelay()
-		return Decision{Action: withoutClients(o.Clients, Stop), Closed: "the slice is not shared"}
+		return Decision{Action: unlessClients(o.Clients, Stop), Closed: "the slice is not shared"}
 	}
 	return Decision{}
 }
 
-// resetDelay lets the next start happen at once: a healthy daemon that is stopped has not failed.
+// resetDelay allows the next start at once, since a healthy daemon that is stopped has not failed.
 func (s *Supervisor) resetDelay() {
 	s.delay, s.nextStart = s.config.FirstDelay, time.Time{}
 }
 
-// decideAbsent starts a daemon, but not while clients of the last one run: they keep its server, and a second server beside it is not
-// supported.
+// decideAbsent decides when no daemon runs. It starts one when the slice is shared, but not while clients of the earlier daemon run: they
+// keep its server alive, and a second server on the slice is not supported.
 func (s *Supervisor) decideAbsent(now time.Time, o Observation) Decision {
 	switch {
 	case !o.Wanted:
@@ -58,18 +58,18 @@ func (s *Supervisor) decideAbsent(now time.Time, o Observation) Decision {
 	return Decision{Action: Start, Closed: "the daemon is being started"}
 }
 
-// decideSilent kills a daemon without clients that has been silent for too long.
+// decideSilent decides when the daemon does not answer. It kills the daemon if that has lasted for too long and there are no clients.
 func (s *Supervisor) decideSilent(now time.Time, o Observation, lasted time.Duration) Decision {
 	d := Decision{Closed: "the daemon does not answer"}
 	if lasted >= s.config.Patience {
-		d.Action = withoutClients(o.Clients, Kill)
+		d.Action = unlessClients(o.Clients, Kill)
 		s.silent.since = now // it is repeated after as long
 	}
 	return d
 }
 
-// decideFault waits: all clients have got the error, and the server serves again by itself when they have ended. After the grace period
-// the clients that are left are ended, since they keep others out; without any, the daemon is stopped.
+// decideFault decides after a GPU fault, which has failed all MPS clients: the server serves again once they have ended. After the grace
+// period it ends the remaining clients or, if there are none, stops the daemon.
 func (s *Supervisor) decideFault(now time.Time, o Observation, lasted time.Duration) Decision {
 	d := Decision{Closed: "a fault has failed its clients"}
 	if lasted >= s.config.Grace {
@@ -81,16 +81,17 @@ func (s *Supervisor) decideFault(now time.Time, o Observation, lasted time.Durat
 	return d
 }
 
-// withoutClients returns the action if there are no clients that it would harm, else Nothing.
-func withoutClients(clients int, a Action) Action {
+// unlessClients returns the action if the daemon has no clients, else Nothing.
+func unlessClients(clients int, a Action) Action {
 	if clients > 0 {
 		return Nothing
 	}
 	return a
 }
 
-// confirm returns the processes that the last observation had too: one that is just becoming a client may show once.
-func (s *Supervisor) confirm(nonMPS []int) (confirmed []int) {
+// confirmNonMPS returns the processes that ran without MPS in this and in the previous observation, since a process that is just connecting
+// to MPS may appear in one.
+func (s *Supervisor) confirmNonMPS(nonMPS []int) (confirmed []int) {
 	before := s.nonMPS
 	s.nonMPS = map[int]bool{}
 	for _, pid := range nonMPS {

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Daemon is the state of the control daemon.
+// Daemon is the observed state of an MPS control daemon.
 type Daemon string
 
 // The states of a daemon.
@@ -19,7 +19,7 @@ const (
 	Answers Daemon = "answers"
 )
 
-// Observation is the state of a slice at one time.
+// Observation is the state of a slice and of its MPS daemon at one time.
 type Observation struct {
 	Wanted  bool // containers share the slice, or are about to
 	Daemon  Daemon
@@ -28,7 +28,7 @@ type Observation struct {
 	NonMPS  []int // PIDs of processes with a context of their own: CUDA silently runs without MPS where it does not find the daemon
 }
 
-// Action is what to do with the daemon.
+// Action is what the caller is to do with the MPS daemon of a slice.
 type Action string
 
 // The actions. The caller does not wait for their effect, which later observations show.
@@ -40,14 +40,14 @@ const (
 	EndClients Action = "end clients" // by the daemon's command, before any signal: a killed client may take the server with it
 )
 
-// Decision follows from an observation.
+// Decision is what to do about the MPS daemon of a slice, and whether the slice takes new containers.
 type Decision struct {
 	Action Action
 	Closed string // why the slice takes no new container; empty if it does
 	NonMPS []int  // PIDs of the processes that are confirmed to run without MPS, ascending
 }
 
-// Config configures a Supervisor. The time between observations should be much shorter than each of these.
+// Config configures a Supervisor. Observations should follow each other much faster than each of its durations.
 type Config struct {
 	FirstDelay time.Duration // from the first start to the next; each further delay is twice as long
 	LastDelay  time.Duration // maximum delay
@@ -56,7 +56,7 @@ type Config struct {
 	Grace      time.Duration // how long a fault may take to pass by itself
 }
 
-// Supervisor decides from observation to observation. It is not safe for concurrent use.
+// Supervisor decides from periodic observations when to start, stop or kill the MPS daemon of one slice. It is not safe for concurrent use.
 type Supervisor struct {
 	config    Config
 	nextStart time.Time     // no start before
@@ -67,16 +67,16 @@ type Supervisor struct {
 	nonMPS    map[int]bool // in the last observation
 }
 
-// New returns a supervisor that has observed nothing.
+// New returns a Supervisor without any observations.
 func New(c Config) *Supervisor { return &Supervisor{config: c, delay: c.FirstDelay} }
 
-// period measures how long a condition has held without a break.
+// period measures how long a condition has held without interruption.
 type period struct {
 	since time.Time
 	on    bool
 }
 
-// update returns how long the condition has held, given whether it holds now.
+// update stores whether the condition holds now, and returns for how long its value has been the same.
 func (p *period) update(now time.Time, on bool) time.Duration {
 	if !on || !p.on {
 		*p = period{now, on}
@@ -84,11 +84,12 @@ func (p *period) update(now time.Time, on bool) time.Duration {
 	return now.Sub(p.since)
 }
 
-// smsPerTPC is the number of SMs of a texture processing cluster, which MPS does not divide: of 188 SMs, a client of 25, 50 or 75 %
-// gets 46, 94 or 140.
+// smsPerTPC is the number of SMs in a texture processing cluster (TPC), which MPS does not divide: of 188 SMs, clients limited to 25, 50
+// and 75 % get 46, 94 and 140.
 const smsPerTPC = 2
 
-// Cap returns how many SMs of a slice MPS lets a process use: its part, rounded down to whole TPCs as the hardware does, but at least one.
+// Cap returns how many of a slice's SMs MPS lets a client use with the given per-mille limit: rounded down to whole TPCs, but at least one
+// TPC.
 func Cap(part share.PerMille, sms int) int {
 	return min(sms, max(smsPerTPC, int(part)*sms/int(share.Whole)/smsPerTPC*smsPerTPC))
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Finding is a process that violates the shares of a slice, and what to do about it now.
+// Finding is a process that violates the shares of a slice, and whether to report or kill it now.
 type Finding struct {
 	Process
 	Kind   Kind
@@ -16,55 +16,55 @@ type Finding struct {
 	Kill   bool      // the process is to be killed
 }
 
-// Watch compares the processes of successive observations with the grants. It is not safe for concurrent use.
+// Watch compares observed GPU processes with the granted shares, and decides which to report or kill. It is not safe for concurrent use.
 type Watch struct {
 	config   Config
-	seen     map[key]violation
-	reported map[subject]time.Time
-	used     map[use]time.Time
+	seen     map[processKey]violation
+	reported map[reportKey]time.Time
+	used     map[usage]time.Time
 }
 
-// key identifies a process on a slice.
-type key struct {
+// processKey identifies a process on a slice across observations.
+type processKey struct {
 	pid       int
 	startTime uint64
 	slice     string
 }
 
-// violation is what is known of a process that violates the shares of a slice.
+// violation is what is stored about a process that violates the shares of a slice.
 type violation struct {
 	kind   Kind
 	since  time.Time
 	killed time.Time // when a kill was last decided; zero: never
 }
 
-// subject is what is reported once in a while: a kind of violation of a pod, or of a slice by processes in no pod.
-type subject struct {
+// reportKey identifies what is reported only once in a while: a kind of violation by a pod or, outside of pods, on a slice.
+type reportKey struct {
 	of   string // pod or slice
 	kind Kind
 }
 
-// use is the use of a slice by a pod; empty for processes in no pod.
-type use struct{ slice, pod string }
+// usage is the use of a slice by a pod without a share; the pod is empty for processes outside of pods.
+type usage struct{ slice, pod string }
 
-// New returns a Watch that has observed nothing.
+// New returns a Watch without any observations.
 func New(c Config) *Watch {
-	return &Watch{config: c, seen: map[key]violation{}, reported: map[subject]time.Time{}, used: map[use]time.Time{}}
+	return &Watch{config: c, seen: map[processKey]violation{}, reported: map[reportKey]time.Time{}, used: map[usage]time.Time{}}
 }
 
-// Observe processes one observation of all processes, and returns the findings, sorted by slice and PID. It forgets processes that are
-// not observed any more. Times must not decrease from call to call.
+// Observe compares all GPU processes that run now with the grants, and returns the violations, sorted by slice and PID. It forgets
+// processes that are not in the list. now must not decrease from call to call.
 func (w *Watch) Observe(now time.Time, processes []Process, grants []Grant) (found []Finding) {
-	maps.DeleteFunc(w.reported, func(_ subject, at time.Time) bool { return now.Sub(at) >= w.config.Repeat })
-	maps.DeleteFunc(w.used, func(_ use, at time.Time) bool { return now.Sub(at) >= w.config.Linger })
+	maps.DeleteFunc(w.reported, func(_ reportKey, at time.Time) bool { return now.Sub(at) >= w.config.Repeat })
+	maps.DeleteFunc(w.used, func(_ usage, at time.Time) bool { return now.Sub(at) >= w.config.Linger })
 	before := w.seen
-	w.seen = map[key]violation{}
+	w.seen = map[processKey]violation{}
 	for _, p := range slices.SortedFunc(slices.Values(processes), compare) {
-		judged := judge(p, grants)
+		judged := classify(p, grants)
 		if judged.kind == "" {
 			continue
 		}
-		k := key{p.PID, p.StartTime, p.Slice}
+		k := processKey{p.PID, p.StartTime, p.Slice}
 		v, ok := before[k]
 		if !ok || v.kind != judged.kind {
 			v = violation{kind: judged.kind, since: now}
@@ -82,9 +82,8 @@ func compare(a, b Process) int {
 	return cmp.Or(cmp.Compare(a.Slice, b.Slice), cmp.Compare(a.PID, b.PID), cmp.Compare(a.StartTime, b.StartTime))
 }
 
-// isConfirmed reports whether a violation has lasted long enough. A single observation may show a process whose share is just being
-// released, or another process that has got the PID meanwhile. An unhooked process has a grace period: it may use its device before the
-// token server has accepted it.
+// isConfirmed reports whether a violation has lasted long enough to act on it. One observation alone may show a process whose share is just
+// being released, or another process with a reused PID. A process without the hook has a grace period to connect to the token server.
 func (w *Watch) isConfirmed(v violation, now time.Time) bool {
 	if v.kind == Unhooked {
 		return now.Sub(v.since) >= w.config.Grace
@@ -92,10 +91,10 @@ func (w *Watch) isConfirmed(v violation, now time.Time) bool {
 	return now.After(v.since)
 }
 
-// finding returns the finding for a confirmed violation, and stores what it decides.
-func (w *Watch) finding(now time.Time, p Process, judged verdict, v *violation) Finding {
+// finding returns the Finding for a confirmed violation, and stores when it was reported and when the process was to be killed.
+func (w *Watch) finding(now time.Time, p Process, judged classification, v *violation) Finding {
 	f := Finding{Process: p, Kind: judged.kind, Since: v.since}
-	about := subject{cmp.Or(p.Pod, p.Slice), judged.kind}
+	about := reportKey{cmp.Or(p.Pod, p.Slice), judged.kind}
 	if _, reported := w.reported[about]; !reported {
 		f.Report = true
 		w.reported[about] = now
@@ -105,12 +104,13 @@ func (w *Watch) finding(now time.Time, p Process, judged verdict, v *violation) 
 		v.killed = now
 	}
 	if judged.kind != Unhooked { // whose share is accounted for
-		w.used[use{p.Slice, p.Pod}] = now
+		w.used[usage{p.Slice, p.Pod}] = now
 	}
 	return f
 }
 
-// Used returns the pods that use slices without a share, or did until lately, by slice, sorted. An empty pod stands for processes in none.
+// Used returns the pods that use slices without a share, or did until recently: a sorted list of pod UIDs for each slice ID. An empty UID
+// stands for processes outside of pods.
 func (w *Watch) Used() map[string][]string {
 	used := map[string][]string{}
 	for u := range w.used {

@@ -23,26 +23,26 @@ var (
 func TestJudge(t *testing.T) {
 	for name, test := range map[string]struct {
 		process Process
-		want    verdict
+		want    classification
 	}{
-		"with a session":                 {Process{Slice: "g0", Pod: "a", Container: "main", Session: true}, verdict{}},
-		"without a session":              {Process{Slice: "g0", Pod: "a", Container: "main"}, verdict{Unhooked, false}},
-		"without a session, best effort": {Process{Slice: "g0", Pod: "b", Container: "main"}, verdict{Unhooked, true}},
-		"alone on the slice":             {Process{Slice: "g2", Pod: "a", Container: "alone"}, verdict{}},
-		"slice of another container":     {Process{Slice: "g1", Pod: "a", Container: "main", Session: true}, verdict{Trespasser, false}},
-		"slice of no container":          {Process{Slice: "g3", Pod: "a", Container: "main", Ticketed: true}, verdict{Trespasser, false}},
-		"sidecar":                        {Process{Slice: "g0", Pod: "a", Container: "proxy"}, verdict{Stranger, false}},
-		"another pod":                    {Process{Slice: "g0", Pod: "c", Container: "main"}, verdict{Stranger, false}},
-		"another pod with tickets":       {Process{Slice: "g0", Pod: "c", Container: "main", Ticketed: true}, verdict{Stranger, true}},
-		"allocated by another plugin":    {Process{Slice: "g0", Pod: "c", Container: "main", AllocatedElsewhere: true}, verdict{}},
-		"host process":                   {Process{Slice: "g0"}, verdict{Outsider, true}},
-		"container not known":            {Process{Slice: "g1", Pod: "a"}, verdict{}},
-		"container not known, session":   {Process{Slice: "g0", Pod: "a", Session: true}, verdict{}},
-		"container not known, unhooked":  {Process{Slice: "g0", Pod: "a"}, verdict{Unhooked, false}},
-		"container not known, elsewhere": {Process{Slice: "g3", Pod: "a"}, verdict{Trespasser, false}},
+		"with a session":                 {Process{Slice: "g0", Pod: "a", Container: "main", Session: true}, classification{}},
+		"without a session":              {Process{Slice: "g0", Pod: "a", Container: "main"}, classification{Unhooked, false}},
+		"without a session, best effort": {Process{Slice: "g0", Pod: "b", Container: "main"}, classification{Unhooked, true}},
+		"alone on the slice":             {Process{Slice: "g2", Pod: "a", Container: "alone"}, classification{}},
+		"slice of another container":     {Process{Slice: "g1", Pod: "a", Container: "main", Session: true}, classification{Trespasser, false}},
+		"slice of no container":          {Process{Slice: "g3", Pod: "a", Container: "main", Ticketed: true}, classification{Trespasser, false}},
+		"sidecar":                        {Process{Slice: "g0", Pod: "a", Container: "proxy"}, classification{Stranger, false}},
+		"another pod":                    {Process{Slice: "g0", Pod: "c", Container: "main"}, classification{Stranger, false}},
+		"another pod with tickets":       {Process{Slice: "g0", Pod: "c", Container: "main", Ticketed: true}, classification{Stranger, true}},
+		"allocated by another plugin":    {Process{Slice: "g0", Pod: "c", Container: "main", AllocatedElsewhere: true}, classification{}},
+		"host process":                   {Process{Slice: "g0"}, classification{Outsider, true}},
+		"container not known":            {Process{Slice: "g1", Pod: "a"}, classification{}},
+		"container not known, session":   {Process{Slice: "g0", Pod: "a", Session: true}, classification{}},
+		"container not known, unhooked":  {Process{Slice: "g0", Pod: "a"}, classification{Unhooked, false}},
+		"container not known, elsewhere": {Process{Slice: "g3", Pod: "a"}, classification{Trespasser, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := judge(test.process, grants); got != test.want {
+			if got := classify(test.process, grants); got != test.want {
 				t.Errorf("%+v, want %+v", got, test.want)
 			}
 		})
@@ -166,7 +166,7 @@ func TestNeverKilled(t *testing.T) {
 		}
 		now := start.Add(time.Duration(i) * 3 * time.Second)
 		for _, f := range kills.Observe(now, seen, grants) {
-			v := judge(f.Process, grants)
+			v := classify(f.Process, grants)
 			if f.Kind == "" || f.Kind != v.kind || f.AllocatedElsewhere || f.Since.After(now) || !slices.Contains(seen, f.Process) {
 				t.Fatalf("found %+v", f)
 			}

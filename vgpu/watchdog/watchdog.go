@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Kind classifies what is wrong with a process on a slice.
+// Kind is the way in which a process violates the shares of a slice.
 type Kind string
 
 // The kinds.
@@ -18,10 +18,10 @@ const (
 	Outsider   Kind = "outsider"   // it is in no pod; it is reported, never killed
 )
 
-// Kinds lists all kinds.
+// Kinds lists all kinds of violations.
 var Kinds = []Kind{Stranger, Trespasser, Unhooked, Outsider}
 
-// Process is one process with a context on a slice, as it was observed once.
+// Process is an observed process with a CUDA context on a slice.
 type Process struct {
 	PID                int
 	StartTime          uint64 // in the kernel's ticks; PIDs are used again, a PID with a start time is not
@@ -33,7 +33,7 @@ type Process struct {
 	Ticketed           bool   // the kubelet has allocated tickets of gshare to its container, or may have
 }
 
-// Grant is the share of one container.
+// Grant is the granted share of one container, as far as the watchdog needs it.
 type Grant struct {
 	Pod, Container string
 	Slices         []string
@@ -41,33 +41,33 @@ type Grant struct {
 	BestEffort     bool // it also runs where its share cannot be enforced
 }
 
-// verdict is what one observation of a process shows.
-type verdict struct {
+// classification is what the observation of a process shows: which kind of violation, if any, and whether it may be killed.
+type classification struct {
 	kind   Kind // empty: the process may use the slice
 	spared bool // it is reported, but never killed
 }
 
-// judge compares one process with the grants. A process of an unknown container may use what any container of its pod may. A device that
-// another plugin has allocated is that plugin's mistake, or the administrator's, and not the process's.
-func judge(p Process, grants []Grant) verdict {
+// classify compares a process with the grants. If its container is not known, it may use what any container of its pod may. If another
+// device plugin has allocated the device to it, it violates nothing.
+func classify(p Process, grants []Grant) classification {
 	if p.AllocatedElsewhere {
-		return verdict{}
+		return classification{}
 	}
 	if p.Pod == "" {
-		return verdict{Outsider, true}
+		return classification{Outsider, true}
 	}
-	v := verdict{Stranger, p.Ticketed}
+	v := classification{Stranger, p.Ticketed}
 	for _, g := range grants {
 		switch {
 		case g.Pod != p.Pod || p.Container != "" && g.Container != p.Container:
 		case !slices.Contains(g.Slices, p.Slice):
 			if v.kind == Stranger {
-				v = verdict{Trespasser, false}
+				v = classification{Trespasser, false}
 			}
 		case g.Hooked && !p.Session:
-			v = verdict{Unhooked, g.BestEffort}
+			v = classification{Unhooked, g.BestEffort}
 		default:
-			return verdict{}
+			return classification{}
 		}
 	}
 	return v

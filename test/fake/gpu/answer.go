@@ -7,10 +7,11 @@ import (
 	"github.com/gshare-dev/gshare/lab/device"
 )
 
-// queueMax is the number of unfinished kernels of a process beyond which launches wait, as when the queue of a driver is full.
+// queueMax is the number of unfinished kernels beyond which a process's launches block, as with the full queue of a real driver.
 const queueMax = 1024
 
-// serveOne submits the work of a waiting thread and answers its request if that is possible now.
+// serveOne submits the work of a waiting thread to the devices and, if its wait is over, sends the reply. It reports whether anything has
+// changed.
 func (s *Simulation) serveOne(t *thread) (progress bool) {
 	r := t.asked
 	s.enqueueLate(t.process)
@@ -21,7 +22,7 @@ func (s *Simulation) serveOne(t *thread) (progress bool) {
 	if r.op.waits() && (s.time() < r.at || t.process.queued > queueMax) {
 		return progress
 	}
-	answer, ok := s.answer(t.process, r)
+	answer, ok := s.replyTo(t.process, r)
 	if !ok {
 		return progress
 	}
@@ -31,8 +32,8 @@ func (s *Simulation) serveOne(t *thread) (progress bool) {
 	return true
 }
 
-// answer returns the answer to a request, and whether it can be sent now.
-func (s *Simulation) answer(p *process, r *request) (answer reply, due bool) {
+// replyTo returns the reply to a thread's request, and whether it can be sent now.
+func (s *Simulation) replyTo(p *process, r *request) (answer reply, due bool) {
 	switch r.op {
 	case opSleep:
 		return reply{}, s.time() >= time.Duration(r.a)

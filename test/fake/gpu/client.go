@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Build compiles the fake driver and the test programs of hook/fake into a folder. It needs gcc.
+// Build compiles the fake driver and the test programs of hook/fake into a directory. It needs gcc. root is the root of the repository.
 func Build(root, folder string) error {
 	out, err := exec.Command(filepath.Join(root, "hook", "fake", "build.sh"), folder).CombinedOutput()
 	if err != nil {
@@ -19,7 +19,7 @@ func Build(root, folder string) error {
 	return nil
 }
 
-// Client describes a program to run on a simulation.
+// Client describes a program to run on the simulated GPUs.
 type Client struct {
 	Folder    string         // of the fake driver and of the program
 	Arguments []string       // the program's name and what follows
@@ -28,14 +28,14 @@ type Client struct {
 	Env       []string       // more of the environment
 }
 
-// Running is a started client.
+// Running is a program that runs on the simulated GPUs.
 type Running struct {
 	PID    int
 	cmd    *exec.Cmd
 	output bytes.Buffer
 }
 
-// Start starts the program as a client of the simulation. It takes part from its first call of the driver on.
+// Start starts a program that uses the simulated GPUs. The virtual clock waits for the program from its first driver call on.
 func (s *Simulation) Start(c Client) (*Running, error) {
 	cmd := exec.Command(filepath.Join(c.Folder, c.Arguments[0]), c.Arguments[1:]...)
 	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+c.Folder, "FAKE_CUDA_SOCKET="+s.listener.Addr().String())
@@ -55,13 +55,13 @@ func (s *Simulation) Start(c Client) (*Running, error) {
 	return r, nil
 }
 
-// Wait waits until the program exits and returns its output.
+// Wait waits until the program has exited, and returns what it printed.
 func (r *Running) Wait() (string, error) {
 	err := r.cmd.Wait()
 	return r.output.String(), err
 }
 
-// Kill kills the program.
+// Kill kills the program and waits until it has ended.
 func (r *Running) Kill() {
 	_ = r.cmd.Process.Kill()
 	_ = r.cmd.Wait()

@@ -7,21 +7,22 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 )
 
-// Clock is the virtual clock for a token server (tokenserver.Clock). Its methods may be called with the server's lock held, so they
-// never advance the clock themselves: that may fire a timer, which takes the lock.
+// Clock is the simulation's clock in the form that a token server needs (tokenserver.Clock). Its methods never advance the virtual clock,
+// since they may be called with the server's lock held, which the function of a timer would need.
 type Clock struct{ s *Simulation }
 
-// Clock returns the clock of the simulation, for a token server in this process.
+// Clock returns the simulation's clock, for a token server in this process.
 func (s *Simulation) Clock() Clock { return Clock{s} }
 
-// Now implements tokenserver.Clock.
+// Now returns the time since the start of the simulation.
 func (c Clock) Now() time.Duration {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	return c.s.time()
 }
 
-// Wake wakes all threads that wait for a word to check it again, as the simulation does not know which word that is.
+// Wake makes all threads that wait for a word in shared memory check it again, as a futex wake does. The simulation does not know which
+// word a thread waits for.
 func (c Clock) Wake(*atomic.Uint32) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -29,7 +30,7 @@ func (c Clock) Wake(*atomic.Uint32) {
 	c.s.poke()
 }
 
-// FrameHandled implements tokenserver.Clock.
+// FrameHandled reports that the token server has handled a frame that a client announced. The virtual clock stands still until then.
 func (c Clock) FrameHandled() {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -37,7 +38,7 @@ func (c Clock) FrameHandled() {
 	c.s.poke()
 }
 
-// NewTimer implements tokenserver.Clock. Time stands still while fire runs.
+// NewTimer returns a stopped timer that calls fire when it expires. The virtual clock stands still while fire runs.
 func (c Clock) NewTimer(fire func()) tokenserver.Timer {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -53,7 +54,6 @@ type timer struct {
 	at   time.Duration
 }
 
-// Set implements tokenserver.Timer.
 func (t *timer) Set(at time.Duration) {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
@@ -61,7 +61,6 @@ func (t *timer) Set(at time.Duration) {
 	t.s.poke()
 }
 
-// Stop implements tokenserver.Timer.
 func (t *timer) Stop() {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
@@ -69,7 +68,7 @@ func (t *timer) Stop() {
 	t.s.poke()
 }
 
-// fire calls the functions of expired timers, in the order of their creation, without the lock, as they call the clock.
+// fire calls the functions of expired timers, in the order in which the timers were created. It releases the lock during each call.
 func (s *Simulation) fire() {
 	for _, t := range s.timers {
 		if !t.set || t.at > s.now {

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// stuck is the wall-clock time without progress after which Run fails.
-const stuck = 10 * time.Second
+// stallTimeout is how long, in real time, Run and Await wait without any progress before they fail.
+const stallTimeout = 10 * time.Second
 
-// Run advances the virtual clock to the given time and waits until all threads wait there. If nothing happens any more, it fails
-// with a description of the threads that run.
+// Run advances the virtual clock to the given time and waits until all threads wait there. If nothing happens for a while, it returns an
+// error that describes what each thread does.
 func (s *Simulation) Run(until time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.until = max(s.until, until)
-	s.settle()
-	return s.await(func() bool { return s.now >= until && !s.anyoneRuns() })
+	s.update()
+	return s.await(func() bool { return s.now >= until && !s.isBusy() })
 }
 
-// Await waits, without advancing the clock, until that many processes take part and all their threads wait.
+// Await waits, without advancing the clock, until the given number of processes use the simulation and all their threads wait.
 func (s *Simulation) Await(processes int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,11 +31,11 @@ func (s *Simulation) Await(processes int) error {
 				alive++
 			}
 		}
-		return alive >= processes && !s.anyoneRuns()
+		return alive >= processes && !s.isBusy()
 	})
 }
 
-// await waits until the simulation is ready. It releases the lock between checks.
+// await waits until ready returns true. It returns an error when the simulation is closed or makes no progress. The caller holds the lock.
 func (s *Simulation) await(ready func() bool) error {
 	watch := time.AfterFunc(time.Second, s.changed.Broadcast)
 	defer watch.Stop()
@@ -46,8 +46,8 @@ func (s *Simulation) await(ready func() bool) error {
 			return fmt.Errorf("the simulation was closed at %v", s.now)
 		case progress != s.progress:
 			progress, since = s.progress, time.Now()
-		case time.Since(since) > stuck:
-			return fmt.Errorf("stuck at %v: %s", s.now, s.state())
+		case time.Since(since) > stallTimeout:
+			return fmt.Errorf("stuck at %v: %s", s.now, s.describeState())
 		}
 		watch.Reset(time.Second)
 		s.changed.Wait()
@@ -55,8 +55,8 @@ func (s *Simulation) await(ready func() bool) error {
 	return nil
 }
 
-// state returns a description of what holds the clock.
-func (s *Simulation) state() string {
+// describeState describes what keeps the virtual clock from advancing.
+func (s *Simulation) describeState() string {
 	var lines []string
 	for _, t := range s.threads {
 		what := "runs"
@@ -75,14 +75,14 @@ func (s *Simulation) Spans(pid int) []Span {
 	return slices.Clone(s.spans(pid))
 }
 
-// Ran returns how many kernels a process has run.
+// Ran returns the number of kernels that a process has run.
 func (s *Simulation) Ran(pid int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.spans(pid))
 }
 
-// spans returns the kernels of a process. The caller holds the lock.
+// spans returns the kernels that a process has run, in the order of their ends. The caller holds the lock.
 func (s *Simulation) spans(pid int) []Span {
 	for _, p := range s.processes {
 		if p.pid == pid {

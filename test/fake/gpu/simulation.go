@@ -14,15 +14,15 @@ import (
 	"github.com/gshare-dev/gshare/lab/device"
 )
 
-// Config configures a simulation.
+// Config configures a simulation of GPUs.
 type Config struct {
 	Socket  string // path that clients get as FAKE_CUDA_SOCKET
 	Devices int
 	Virtual bool // the clock is the simulation's
 }
 
-// Simulation is a set of GPUs, a clock, and the processes that use them. It has many fields and methods because one lock guards a single state
-// machine: every event may advance the clock, the devices and the waiting threads together.
+// Simulation is a set of simulated GPUs, their clock, and the processes that use them. One lock guards all of it, since any event may
+// advance the clock, the GPUs and the waiting threads together.
 type Simulation struct {
 	listener *net.UnixListener
 	virtual  bool
@@ -45,7 +45,7 @@ type Simulation struct {
 	closed    bool
 }
 
-// New listens on the socket and serves clients until Close.
+// New returns a simulation that serves fake drivers on the configured socket until Close.
 func New(config Config) (*Simulation, error) {
 	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: config.Socket, Net: "unixpacket"})
 	if err != nil {
@@ -57,11 +57,11 @@ func New(config Config) (*Simulation, error) {
 		s.devices = append(s.devices, device.New())
 	}
 	s.workers.Go(s.accept)
-	s.workers.Go(s.pump)
+	s.workers.Go(s.advanceLoop)
 	return s, nil
 }
 
-// Close closes all connections and waits for their goroutines.
+// Close closes all connections and waits until their goroutines have ended.
 func (s *Simulation) Close() error {
 	err := s.listener.Close()
 	s.mu.Lock()
@@ -86,7 +86,7 @@ func (s *Simulation) accept() {
 	}
 }
 
-// time returns the present time. The caller holds the lock.
+// time returns the time since the start of the simulation. The caller holds the lock.
 func (s *Simulation) time() time.Duration {
 	if !s.virtual {
 		s.now = time.Since(s.start)
@@ -94,8 +94,8 @@ func (s *Simulation) time() time.Duration {
 	return s.now
 }
 
-// pump advances the simulation whenever it is poked, and on the real clock also at the next event.
-func (s *Simulation) pump() {
+// advanceLoop advances the simulation whenever it is poked and, on the real clock, when the next event is due.
+func (s *Simulation) advanceLoop() {
 	for {
 		s.mu.Lock()
 		if s.closed {
@@ -104,10 +104,10 @@ func (s *Simulation) pump() {
 		}
 		wait := time.Hour
 		if s.virtual {
-			s.run()
+			s.advanceClock()
 		} else {
-			s.step()
-			if at, ok := s.next(); ok {
+			s.advanceDevices()
+			if at, ok := s.nextEventTime(); ok {
 				wait = max(0, at-s.time())
 			}
 		}

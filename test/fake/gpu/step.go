@@ -7,44 +7,44 @@ import (
 	"github.com/gshare-dev/gshare/lab/device"
 )
 
-// settle processes the consequences of a request.
-func (s *Simulation) settle() {
+// update advances the simulation after a request and wakes the goroutines that wait for a change. The caller holds the lock.
+func (s *Simulation) update() {
 	if s.virtual {
-		s.run()
+		s.advanceClock()
 	} else {
-		s.step()
+		s.advanceDevices()
 		s.poke()
 	}
 	s.changed.Broadcast()
 }
 
-// run advances the virtual clock as far as it may go.
-func (s *Simulation) run() {
+// advanceClock advances the virtual clock from event to event, until a thread computes or the time limit of Run is reached.
+func (s *Simulation) advanceClock() {
 	for {
-		s.step()
-		if s.closed || s.anyoneRuns() {
+		s.advanceDevices()
+		if s.closed || s.isBusy() {
 			return
 		}
-		at, ok := s.next()
+		at, ok := s.nextEventTime()
 		if !ok || at > s.until {
 			s.now = max(s.now, s.until)
 			return
 		}
 		s.now = max(s.now, at)
 		s.progress++
-		s.step()
+		s.advanceDevices()
 		s.fire()
 	}
 }
 
-// anyoneRuns reports whether something keeps the virtual clock from advancing: a thread that computes, a frame on its way, or the
-// function of a timer.
-func (s *Simulation) anyoneRuns() bool {
+// isBusy reports whether something keeps the virtual clock from advancing: a thread that computes, a frame that the token server has not
+// handled, or a running timer function.
+func (s *Simulation) isBusy() bool {
 	return s.firing > 0 || s.inFlight != 0 || slices.ContainsFunc(s.threads, func(t *thread) bool { return t.asked == nil })
 }
 
-// step advances the devices to the present time and answers the threads whose wait is over, until nothing changes.
-func (s *Simulation) step() {
+// advanceDevices advances the GPUs to the present time and replies to the threads whose wait is over, until nothing changes.
+func (s *Simulation) advanceDevices() {
 	for again := true; again; {
 		again = false
 		for i, d := range s.devices {
@@ -68,8 +68,9 @@ func (s *Simulation) record(gpu int, w *device.Work) {
 	}
 }
 
-// next returns the time of the next event without a request: on a device, for a thread that waits, or of a timer.
-func (s *Simulation) next() (at time.Duration, ok bool) {
+// nextEventTime returns the time of the next event that needs no request: a kernel's start or end, the end of a thread's wait, or an
+// expiring timer. ok is false if there is none.
+func (s *Simulation) nextEventTime() (at time.Duration, ok bool) {
 	earliest := func(t time.Duration) {
 		if !ok || t < at {
 			at, ok = t, true

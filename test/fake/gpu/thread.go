@@ -11,14 +11,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// thread is one connection, of one thread of a client. It waits from a request to the answer.
+// thread is the connection of one thread of a program. Between request and reply the thread waits; otherwise it computes.
 type thread struct {
 	conn    *net.UnixConn
 	process *process
 	asked   *request // nil while the thread runs
 }
 
-// process is a client of the simulation.
+// process is a program that uses the simulated GPUs.
 type process struct {
 	pid      int
 	id       device.Process
@@ -31,7 +31,7 @@ type process struct {
 	spans    []Span
 }
 
-// Span is the life of one kernel: its launch, start and end.
+// Span holds the times of a kernel's launch, start and end, and its GPU.
 type Span struct {
 	At, Start, End time.Duration
 	Device         int
@@ -50,8 +50,8 @@ func (s *Simulation) serve(conn *net.UnixConn) {
 			break
 		}
 		s.mu.Lock()
-		s.take(t, &r)
-		s.settle()
+		s.handleRequest(t, &r)
+		s.update()
 		closed := s.closed // Close does not know a connection that greets this late
 		s.mu.Unlock()
 		if closed {
@@ -60,16 +60,16 @@ func (s *Simulation) serve(conn *net.UnixConn) {
 	}
 	s.mu.Lock()
 	s.forget(t)
-	s.settle()
+	s.update()
 	s.mu.Unlock()
 	_ = conn.Close()
 }
 
-// take accepts a request. Its work is queued once the earlier batches of the process have arrived.
-func (s *Simulation) take(t *thread, r *request) {
+// handleRequest stores the request of a thread. The work in it is submitted once all earlier batches of the process have arrived.
+func (s *Simulation) handleRequest(t *thread, r *request) {
 	s.progress++
 	if r.op == opHello {
-		s.greet(t, share.PerMille(r.a))
+		s.addThread(t, share.PerMille(r.a))
 	}
 	if r.op == opAnnounce {
 		s.inFlight++
@@ -85,8 +85,9 @@ func (s *Simulation) take(t *thread, r *request) {
 	t.asked = r
 }
 
-// greet assigns a new connection to its process, which the kernel identifies.
-func (s *Simulation) greet(t *thread, limit share.PerMille) {
+// addThread adds a connected thread to its process, which it identifies by the credentials of the socket. limit is the SM limit of a new
+// process.
+func (s *Simulation) addThread(t *thread, limit share.PerMille) {
 	pid := peer(t.conn)
 	i := slices.IndexFunc(s.processes, func(p *process) bool { return p.pid == pid && p.threads > 0 })
 	if i < 0 {

@@ -35,8 +35,8 @@ func (op operation) String() string {
 	return "unknown"
 }
 
-// waits reports whether the thread waits for time to pass, if only until its own time, which may be ahead of the clock. Other
-// operations are answered at once, so that a thread may hold a lock during them.
+// waits reports whether the operation blocks the thread until a time or an event. All others are answered at once, so a thread may hold a
+// lock during them.
 func (op operation) waits() bool { return op >= opSleep && op <= opWaitEvent }
 
 const (
@@ -58,7 +58,7 @@ const (
 	worksMax    = 512
 )
 
-// request is a request of a thread. Its works are all that its process has launched and not sent yet.
+// request is a request of a thread to the simulation. It carries all work that the process has launched and not sent before.
 type request struct {
 	op    operation
 	batch uint64

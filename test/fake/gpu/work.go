@@ -7,8 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/lab/device"
 )
 
-// enqueue submits the work of a request to the devices, in the order of the batches of the process. It returns false if an earlier
-// batch is missing.
+// enqueue submits the work in a request to the GPUs. It returns false, and submits nothing, if an earlier batch of the process is missing.
 func (s *Simulation) enqueue(p *process, r *request) bool {
 	if len(r.works) == 0 {
 		return p.batches >= r.batch
@@ -24,7 +23,7 @@ func (s *Simulation) enqueue(p *process, r *request) bool {
 	return true
 }
 
-// enqueueLate submits work that arrived with an announcement, before an earlier batch on another connection.
+// enqueueLate submits the batches of a process that had to wait for an earlier batch, sent on another connection.
 func (s *Simulation) enqueueLate(p *process) {
 	p.late = slices.DeleteFunc(p.late, func(r *request) bool { return s.enqueue(p, r) })
 }
@@ -42,21 +41,21 @@ func (s *Simulation) submit(p *process, w work) {
 		made.Duration, made.Width = w.duration, w.width
 		p.queued++
 	case kindRecord:
-		p.keep(w.event, made, s.now)
+		p.addEvent(w.event, made, s.now)
 	case kindAfter:
 		made.After = p.events[w.event]
 	}
 	s.devices[w.device].Submit(made)
 }
 
-// remembered is how long an event can be queried after it has happened.
-const remembered = 5 * time.Second
+// eventRetention is how long a CUDA event can be queried after it has completed.
+const eventRetention = 5 * time.Second
 
-// keep stores an event, and removes old ones.
-func (p *process) keep(id uint64, event *device.Work, now time.Duration) {
+// addEvent stores a CUDA event, and removes those that completed longer than eventRetention ago.
+func (p *process) addEvent(id uint64, event *device.Work, now time.Duration) {
 	p.events[id] = event
 	p.recorded = append(p.recorded, id)
-	for old := p.events[p.recorded[0]]; old.Done && old.End < now-remembered; old = p.events[p.recorded[0]] {
+	for old := p.events[p.recorded[0]]; old.Done && old.End < now-eventRetention; old = p.events[p.recorded[0]] {
 		delete(p.events, p.recorded[0])
 		p.recorded = p.recorded[1:]
 	}

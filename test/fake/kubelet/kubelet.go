@@ -25,8 +25,7 @@ import (
 	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
 
-// Kubelet is one kubelet. Its pods and devices survive Kill and Start, as the real one's checkpoint does. Its many fields are the state
-// of the kubelet's device manager under one lock.
+// Kubelet is a fake kubelet. Its pods and allocated devices survive Kill and Start, as they do in the checkpoint of a real one.
 type Kubelet struct {
 	Dir      string // of its sockets
 	Resource string
@@ -55,7 +54,7 @@ type holder struct {
 	container string
 }
 
-// New returns a kubelet that is not started.
+// New returns a kubelet that has not been started, for device plugins of the given resource. Its sockets are in dir.
 func New(dir, resource string) *Kubelet {
 	return &Kubelet{
 		Dir: dir, Resource: resource, pods: map[types.UID]*v1.Pod{}, held: map[holder][]string{},
@@ -64,12 +63,12 @@ func New(dir, resource string) *Kubelet {
 	}
 }
 
-// DevicePlugins, PodResources and Pods return the paths of the sockets.
+// DevicePlugins, PodResources and Pods return the directory of device plugins and the socket paths of the podresources and pods APIs.
 func (k *Kubelet) DevicePlugins() string { return filepath.Join(k.Dir, "device-plugins") }
 func (k *Kubelet) PodResources() string  { return filepath.Join(k.Dir, "podresources.sock") }
 func (k *Kubelet) Pods() string          { return filepath.Join(k.Dir, "pods.sock") }
 
-// Start serves on all sockets, after removing those of device plugins.
+// Start removes the sockets of device plugins, as the real kubelet does, and serves the kubelet's APIs.
 func (k *Kubelet) Start() error {
 	if err := os.MkdirAll(k.DevicePlugins(), 0o755); err != nil {
 		return err
@@ -114,13 +113,13 @@ func (k *Kubelet) serve(socket string, register func(*grpc.Server)) error {
 	return nil
 }
 
-// Kill stops the kubelet as SIGKILL does: connections break, sockets stay.
+// Kill stops the kubelet as SIGKILL does: connections break, and the socket files stay.
 func (k *Kubelet) Kill() {
 	k.mu.Lock()
 	servers, conns := k.servers, k.conns
 	k.servers, k.conns, k.latest = nil, nil, nil
 	k.endpoints = map[string]plugin.DevicePluginClient{}
-	k.announce()
+	k.notifyChanged()
 	k.mu.Unlock()
 	for _, c := range conns {
 		c.Close()
@@ -130,14 +129,14 @@ func (k *Kubelet) Kill() {
 	}
 }
 
-// announce wakes those who wait for endpoints or devices. The caller holds the lock.
-func (k *Kubelet) announce() {
+// notifyChanged wakes the callers of WaitDevices. The caller holds the lock.
+func (k *Kubelet) notifyChanged() {
 	close(k.changed)
 	k.changed = make(chan struct{})
 }
 
-// refuse returns an error as the rate limits of the local APIs do, for the next Busy calls.
-func (k *Kubelet) refuse() error {
+// rateLimitError returns the error of the kubelet's rate limit for the next Busy calls, and nil for others.
+func (k *Kubelet) rateLimitError() error {
 	if k.Busy.Add(-1) >= 0 {
 		return status.Error(codes.ResourceExhausted, "rejected by rate limit")
 	}
@@ -145,7 +144,7 @@ func (k *Kubelet) refuse() error {
 	return nil
 }
 
-// AddPod adds a pod that is not admitted yet.
+// AddPod adds a pod that the kubelet has not admitted yet.
 func (k *Kubelet) AddPod(pod *v1.Pod) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -153,7 +152,7 @@ func (k *Kubelet) AddPod(pod *v1.Pod) {
 	k.notify()
 }
 
-// RemovePod deletes a pod and frees its devices.
+// RemovePod removes a pod and frees its devices.
 func (k *Kubelet) RemovePod(uid types.UID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -162,7 +161,7 @@ func (k *Kubelet) RemovePod(uid types.UID) {
 	k.notify()
 }
 
-// EndPod sets a terminal phase and frees the pod's devices.
+// EndPod moves a pod to a terminal phase and frees its devices.
 func (k *Kubelet) EndPod(uid types.UID, phase v1.PodPhase) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -185,8 +184,8 @@ func (k *Kubelet) notify() {
 	}
 }
 
-// Admit allocates n devices to a container as the real kubelet does: GetPreferredAllocation, whose answer it takes, Allocate, and only
-// then the record. It returns the CDI device.
+// Admit allocates n devices to a container with the calls of the real kubelet: GetPreferredAllocation, then Allocate, and only then the
+// record in podresources. It returns the name of the CDI device.
 func (k *Kubelet) Admit(ctx context.Context, uid types.UID, container string, n int) (cdi string, err error) {
 	k.mu.Lock()
 	client, free := k.latest, k.available()
@@ -211,14 +210,14 @@ func (k *Kubelet) Admit(ctx context.Context, uid types.UID, container string, n 
 	return answer.ContainerResponses[0].CdiDevices[0].Name, nil
 }
 
-// Give records devices of a container without any call, as the bug k8s#137534 does.
+// Give records device IDs for a container without calling the plugin, as the kubelet does in bug k8s#137534.
 func (k *Kubelet) Give(uid types.UID, container string, ids []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.held[holder{uid, container}] = ids
 }
 
-// AllocateElsewhere records a device that another plugin has allocated to a container.
+// AllocateElsewhere records a device that another device plugin has allocated to a container.
 func (k *Kubelet) AllocateElsewhere(uid types.UID, container, resource, id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -241,7 +240,8 @@ func (k *Kubelet) available() (free []string) {
 	return free
 }
 
-// Create runs the creation of a container up to the runtime: PreStartContainer, which is skipped while no plugin is registered.
+// Create makes the device plugin calls of a container's creation: PreStartContainer, which like the real kubelet it skips while no plugin
+// is registered.
 func (k *Kubelet) Create(ctx context.Context, uid types.UID, container string) error {
 	k.mu.Lock()
 	client, ids := k.latest, slices.Clone(k.held[holder{uid, container}])
@@ -253,14 +253,14 @@ func (k *Kubelet) Create(ctx context.Context, uid types.UID, container string) e
 	return err
 }
 
-// Held returns the devices of the container.
+// Held returns the device IDs that are allocated to the container.
 func (k *Kubelet) Held(uid types.UID, container string) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.held[holder{uid, container}])
 }
 
-// WaitDevices blocks until a plugin is registered that has n devices.
+// WaitDevices blocks until a registered plugin reports exactly n devices.
 func (k *Kubelet) WaitDevices(ctx context.Context, n int) error {
 	for {
 		k.mu.Lock()
@@ -277,7 +277,7 @@ func (k *Kubelet) WaitDevices(ctx context.Context, n int) error {
 	}
 }
 
-// Devices returns the IDs in the plugin's last message.
+// Devices returns the device IDs that the plugin reported last.
 func (k *Kubelet) Devices() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
 
-// registry implements the registration API of device plugins.
+// registry implements the kubelet's registration API for device plugins.
 type registry struct {
 	plugin.UnimplementedRegistrationServer
 	k *Kubelet
@@ -52,7 +52,7 @@ func (r *registry) Register(ctx context.Context, request *plugin.RegisterRequest
 	return &plugin.Empty{}, nil
 }
 
-// watch follows the devices of one plugin until its stream ends.
+// watch stores the devices that a plugin reports, until its stream ends.
 func (k *Kubelet) watch(endpoint string, client plugin.DevicePluginClient) {
 	stream, err := client.ListAndWatch(context.Background(), &plugin.Empty{})
 	for err == nil {
@@ -65,7 +65,7 @@ func (k *Kubelet) watch(endpoint string, client plugin.DevicePluginClient) {
 		for _, d := range m.Devices {
 			k.devices = append(k.devices, d.ID)
 		}
-		k.announce()
+		k.notifyChanged()
 		k.mu.Unlock()
 	}
 	k.mu.Lock()
@@ -73,20 +73,20 @@ func (k *Kubelet) watch(endpoint string, client plugin.DevicePluginClient) {
 	delete(k.endpoints, endpoint)
 	if k.latest == client {
 		k.latest = nil
-		k.announce()
+		k.notifyChanged()
 	}
 }
 
-// lister implements podresources.
+// lister implements the kubelet's podresources API.
 type lister struct {
 	resources.UnimplementedPodResourcesListerServer
 	k *Kubelet
 }
 
-// Get finds the pod by name. As in the real kubelet, its error for a missing pod has no code.
+// Get returns the devices of a pod by its name. Like the real kubelet, it returns an error without a gRPC code for a missing pod.
 func (l *lister) Get(_ context.Context, r *resources.GetPodResourcesRequest) (*resources.GetPodResourcesResponse, error) {
 	l.k.Gets.Add(1)
-	if err := l.k.refuse(); err != nil {
+	if err := l.k.rateLimitError(); err != nil {
 		return nil, err
 	}
 	l.k.mu.Lock()
@@ -100,10 +100,9 @@ func (l *lister) Get(_ context.Context, r *resources.GetPodResourcesRequest) (*r
 	return nil, fmt.Errorf("pod %s in namespace %s not found", r.PodName, r.PodNamespace)
 }
 
-// List returns the records of all pods that have not ended.
 func (l *lister) List(context.Context, *resources.ListPodResourcesRequest) (*resources.ListPodResourcesResponse, error) {
 	l.k.Lists.Add(1)
-	if err := l.k.refuse(); err != nil {
+	if err := l.k.rateLimitError(); err != nil {
 		return nil, err
 	}
 	l.k.mu.Lock()
@@ -117,7 +116,7 @@ func (l *lister) List(context.Context, *resources.ListPodResourcesRequest) (*res
 	return answer, nil
 }
 
-// record returns the record of one pod. The caller holds the lock.
+// record returns the allocated devices of one pod in the form of the podresources API. The caller holds the lock.
 func (k *Kubelet) record(pod *v1.Pod, uid types.UID) *resources.PodResources {
 	answer := &resources.PodResources{Name: pod.Name, Namespace: pod.Namespace}
 	for _, c := range pod.Spec.Containers {
@@ -133,7 +132,7 @@ func (k *Kubelet) record(pod *v1.Pod, uid types.UID) *resources.PodResources {
 	return answer
 }
 
-// podServer implements the PodsAPI.
+// podServer implements the kubelet's PodsAPI.
 type podServer struct {
 	podsapi.UnimplementedPodsServer
 	k *Kubelet
@@ -143,7 +142,7 @@ func (s *podServer) ready() error {
 	if s.k.Starting.Load() {
 		return status.Error(codes.FailedPrecondition, "Kubelet is initializing")
 	}
-	return s.k.refuse()
+	return s.k.rateLimitError()
 }
 
 func (s *podServer) ListPods(context.Context, *podsapi.ListPodsRequest) (*podsapi.ListPodsResponse, error) {

@@ -9,11 +9,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
-// errArgument is NVML's INVALID_ARGUMENT.
+// errArgument becomes NVML's return code INVALID_ARGUMENT.
 var errArgument = errors.New("invalid argument")
 
-// create creates a GPU instance. The caller's profile may be one that was read through NVML. As with the driver, an occupied placement and a
-// lack of anything else are INSUFFICIENT_RESOURCES.
+// create creates a GPU instance. Like the driver, it returns ErrInsufficientResources if the placement is occupied or any other resource is
+// short. It looks up the profile by name, since the caller may have read its own through NVML.
 func (g *GPU) create(at mig.Instance) (*instance, error) {
 	p, ok := g.model.Profile(at.Profile.Name)
 	if !ok {
@@ -25,7 +25,7 @@ func (g *GPU) create(at mig.Instance) (*instance, error) {
 	}
 	i := &instance{Instance: at, id: lowestFree(len(g.instances), func(n int) bool { return g.byID(n) != nil })}
 	g.instances = append(g.instances, i)
-	if g.exceeded() {
+	if g.exceedsCapacity() {
 		g.instances = g.instances[:len(g.instances)-1]
 		return nil, partition.ErrInsufficientResources
 	}
@@ -34,8 +34,8 @@ func (g *GPU) create(at mig.Instance) (*instance, error) {
 	return i, nil
 }
 
-// exceeded reports whether the instances need more than the GPU has of a memory slice, compute slices or media engines.
-func (g *GPU) exceeded() bool {
+// exceedsCapacity reports whether the GPU instances overlap in a memory slice, or together need too many compute slices or media engines.
+func (g *GPU) exceedsCapacity() bool {
 	memory, compute, media := make([]int, g.model.Memory), 0, 0
 	for _, i := range g.instances {
 		for s := range i.Profile.Memory {
@@ -89,7 +89,7 @@ func (g *GPU) destroy(i *instance) error {
 	return nil
 }
 
-// lowestFree returns the lowest ID that is not taken, when n IDs are.
+// lowestFree returns the lowest ID that is not taken. n is the number of IDs that are.
 func lowestFree(n int, taken func(int) bool) int {
 	for id := range n {
 		if !taken(id) {

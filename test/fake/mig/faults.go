@@ -1,6 +1,6 @@
 package mig
 
-// Fault describes how a call fails.
+// Fault describes how an injected failure of a driver call behaves.
 type Fault struct {
 	Err   error         // returned error; nil: that of the device
 	After bool          // the call takes effect before it fails, if the device allows it
@@ -8,13 +8,13 @@ type Fault struct {
 	Began chan struct{} // closed when the call begins to block
 }
 
-// faults are the faults of future calls.
+// faults counts the calls to the GPU, and holds the faults to inject into later ones.
 type faults struct {
 	calls  int // so far
 	byCall map[int]Fault
 }
 
-// Fail makes a future call fail: the next one is 0. Lists and steps are calls.
+// Fail injects a fault into a future call, where 0 is the next one. Each list of instances and each create or destroy counts as a call.
 func (g *GPU) Fail(call int, f Fault) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -24,7 +24,7 @@ func (g *GPU) Fail(call int, f Fault) {
 	g.faults.byCall[g.faults.calls+call] = f
 }
 
-// call counts a call and executes it, or the fault for it.
+// call counts a call to the GPU and executes act, or the fault that is injected for the call.
 func (f *faults) call(act func() error) error {
 	fault, ok := f.byCall[f.calls]
 	f.calls++

@@ -15,8 +15,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
-// GPU is a fake GPU. It is safe for concurrent use; like a driver, it serves one call after another. It has many methods because it
-// implements the driver's whole interface for MIG, and its faults.
+// GPU is a fake GPU in MIG mode. It is safe for concurrent use; like a driver, it handles one call after another. It implements the whole
+// MIG part of the driver, so it has many methods.
 type GPU struct {
 	uuid  string
 	model *mig.Model
@@ -28,26 +28,26 @@ type GPU struct {
 	file      *os.File        // to which they are appended, or nil
 }
 
-// instance is a GPU instance.
+// instance is a GPU instance: a part of the GPU with memory of its own, which holds compute instances.
 type instance struct {
 	mig.Instance
 	id      int
 	compute []*compute
 }
 
-// compute is a compute instance.
+// compute is a compute instance of a GPU instance.
 type compute struct {
 	id, slices int
 	processes  int
 }
 
-// New returns a GPU without instances and with the placements of the model. It computes by itself which of them are free.
+// New returns a GPU of this model without instances.
 func New(uuid string, m *mig.Model) *GPU { return &GPU{uuid: uuid, model: m} }
 
-// Model returns the model that was passed to New.
+// Model returns the GPU's model, with its MIG profiles.
 func (g *GPU) Model() *mig.Model { return g.model }
 
-// Instances implements partition.Device.
+// Instances returns the present GPU instances.
 func (g *GPU) Instances() (found []partition.Instance, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -60,7 +60,7 @@ func (g *GPU) Instances() (found []partition.Instance, err error) {
 	return found, err
 }
 
-// report returns an instance as partition.Device does.
+// report returns a GPU instance in the form of partition.Device.
 func (g *GPU) report(i *instance) partition.Instance {
 	r := partition.Instance{Instance: i.Instance, ComputeInstances: len(i.compute)}
 	for _, c := range i.compute {
@@ -72,12 +72,13 @@ func (g *GPU) report(i *instance) partition.Instance {
 	return r
 }
 
-// uuidOf returns the UUID of a compute instance. Like the driver's, it is the same after the instance was created again in the same way.
+// uuidOf returns the UUID of a compute instance. Like a real one, it is the same again for an instance that is created again in the same
+// way.
 func (g *GPU) uuidOf(i *instance, c *compute) string {
 	return fmt.Sprintf("MIG-%s-%d-%d", g.uuid, i.id, c.id)
 }
 
-// Apply implements partition.Device.
+// Apply creates or destroys an instance.
 func (g *GPU) Apply(s geometry.Step) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -89,7 +90,7 @@ func (g *GPU) apply(s geometry.Step) error {
 		_, err := g.create(s.Instance)
 		return err
 	}
-	i := g.find(s.Instance)
+	i := g.findInstance(s.Instance)
 	if i == nil {
 		return partition.ErrNotFound
 	}
@@ -103,8 +104,9 @@ func (g *GPU) apply(s geometry.Step) error {
 	return g.destroy(i)
 }
 
-// find returns an instance by the name of its profile and its start, since the caller's profile may be one that was read through NVML.
-func (g *GPU) find(at mig.Instance) *instance {
+// findInstance returns the GPU instance with this profile name and start, or nil. It ignores the profile's other fields, since the caller
+// may have read them through NVML.
+func (g *GPU) findInstance(at mig.Instance) *instance {
 	for _, i := range g.instances {
 		if i.Profile.Name == at.Profile.Name && i.Start == at.Start {
 			return i
@@ -113,7 +115,7 @@ func (g *GPU) find(at mig.Instance) *instance {
 	return nil
 }
 
-// destroyWhole destroys the compute instance that has all of a GPU instance.
+// destroyWhole destroys the compute instance that occupies a whole GPU instance.
 func (g *GPU) destroyWhole(i *instance) error {
 	for _, c := range i.compute {
 		if c.slices == i.Profile.Compute {
@@ -123,18 +125,18 @@ func (g *GPU) destroyWhole(i *instance) error {
 	return partition.ErrNotFound
 }
 
-// Steps returns the steps that took effect, without those that were refused or failed.
+// Steps returns the creations and destructions of instances that took effect, without refused or failed ones.
 func (g *GPU) Steps() []geometry.Step {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.steps)
 }
 
-// record appends a step to the list, and to the file if there is one.
+// record appends a step that took effect to the list and, if there is one, to the file.
 func (g *GPU) record(a geometry.Action, i *instance) {
 	s := geometry.Step{Action: a, Instance: i.Instance}
 	g.steps = append(g.steps, s)
-	g.store(s)
+	g.appendStep(s)
 }
 
 func byStart(a, b *instance) int { return cmp.Compare(a.Start, b.Start) }

@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
-// profileNumbers are NVML's numbers of the profiles, by compute and memory slices.
+// profileNumbers maps the compute and memory slices of MIG profiles to NVML's profile constants, without and with media engines.
 var profileNumbers = map[[2]int][2]int{ // {plain, with media engines}
 	{1, 1}: {nvml.GPU_INSTANCE_PROFILE_1_SLICE, nvml.GPU_INSTANCE_PROFILE_1_SLICE_REV1},
 	{1, 2}: {nvml.GPU_INSTANCE_PROFILE_1_SLICE_REV2, -1},
@@ -20,18 +20,18 @@ var profileNumbers = map[[2]int][2]int{ // {plain, with media engines}
 	{7, 8}: {nvml.GPU_INSTANCE_PROFILE_7_SLICE, -1},
 }
 
-// number returns NVML's number of a profile.
-func number(p *mig.Profile) int {
+// profileNumber returns NVML's constant for a MIG profile.
+func profileNumber(p *mig.Profile) int {
 	if p.Media {
 		return profileNumbers[[2]int{p.Compute, p.Memory}][1]
 	}
 	return profileNumbers[[2]int{p.Compute, p.Memory}][0]
 }
 
-// firstID is the difference between the IDs and the numbers of profiles, so that tests notice code that confuses them.
-const firstID = 40
+// profileIDOffset is the difference between a profile's ID and its NVML constant, so that tests find code that confuses the two.
+const profileIDOffset = 40
 
-// NVML returns the library of a machine with this GPU. Functions that MIG does not need are missing, and panic.
+// NVML returns an NVML library of a machine with this GPU. Calls that MIG does not need panic.
 func (g *GPU) NVML() nvml.Interface {
 	return &mock.Interface{
 		DeviceGetHandleByUUIDFunc: func(uuid string) (nvml.Device, nvml.Return) {
@@ -58,7 +58,7 @@ func (g *GPU) device() nvml.Device {
 	}
 }
 
-// query executes a call that returns a value, or the fault for it.
+// query executes a driver call that returns a value, or the fault that is injected for it.
 func query[T any](g *GPU, get func() (T, nvml.Return)) (value T, r nvml.Return) {
 	failed := g.call(func() error {
 		value, r = get()
@@ -77,7 +77,7 @@ func (g *GPU) memoryInfo() (nvml.Memory, nvml.Return) {
 
 func (g *GPU) profileInfo(n int) (nvml.GpuInstanceProfileInfo, nvml.Return) {
 	for i := range g.model.Profiles {
-		if p := &g.model.Profiles[i]; number(p) == n {
+		if p := &g.model.Profiles[i]; profileNumber(p) == n {
 			return g.infoOf(p), nvml.SUCCESS
 		}
 	}
@@ -87,21 +87,21 @@ func (g *GPU) profileInfo(n int) (nvml.GpuInstanceProfileInfo, nvml.Return) {
 func (g *GPU) infoOf(p *mig.Profile) nvml.GpuInstanceProfileInfo {
 	memory, _ := g.memoryInfo()
 	return nvml.GpuInstanceProfileInfo{
-		Id: uint32(firstID + number(p)), SliceCount: uint32(p.Compute), InstanceCount: uint32(len(p.Starts)), MultiprocessorCount: uint32(p.SMs),
+		Id: uint32(profileIDOffset + profileNumber(p)), SliceCount: uint32(p.Compute), InstanceCount: uint32(len(p.Starts)), MultiprocessorCount: uint32(p.SMs),
 		MemorySizeMB: memory.Total >> 20 * uint64(p.Memory) / uint64(g.model.Memory) * 98 / 100,
 	}
 }
 
 func (g *GPU) profile(info *nvml.GpuInstanceProfileInfo) *mig.Profile {
 	for i := range g.model.Profiles {
-		if p := &g.model.Profiles[i]; number(p)+firstID == int(info.Id) {
+		if p := &g.model.Profiles[i]; profileNumber(p)+profileIDOffset == int(info.Id) {
 			return p
 		}
 	}
 	return nil
 }
 
-// placements returns all placements of a profile, free or not, in descending order.
+// placements returns all placements of a profile, including occupied ones, in descending order.
 func (g *GPU) placements(info *nvml.GpuInstanceProfileInfo) (all []nvml.GpuInstancePlacement, _ nvml.Return) {
 	p := g.profile(info)
 	if p == nil {
@@ -137,14 +137,14 @@ func (g *GPU) gpuInstances(info *nvml.GpuInstanceProfileInfo) (found []nvml.GpuI
 	})
 }
 
-// call executes a call, or the fault for it.
+// call executes a driver call, or the fault that is injected for it, and returns NVML's return code.
 func (g *GPU) call(act func() error) nvml.Return {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return returnOf(g.faults.call(act))
 }
 
-// returnOf returns the driver's return code for an error.
+// returnOf returns NVML's return code for an error.
 func returnOf(err error) nvml.Return {
 	for r, is := range map[nvml.Return]error{
 		nvml.ERROR_INSUFFICIENT_RESOURCES: partition.ErrInsufficientResources, nvml.ERROR_IN_USE: partition.ErrInUse,

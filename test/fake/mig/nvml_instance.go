@@ -29,7 +29,7 @@ func (g *GPU) gpuInstance(i *instance) nvml.GpuInstance {
 	}
 }
 
-// computeSizes are the numbers of slices of NVML's profiles of compute instances.
+// computeSizes maps NVML's profiles of compute instances to their numbers of compute slices.
 var computeSizes = map[int]int{
 	nvml.COMPUTE_INSTANCE_PROFILE_1_SLICE: 1, nvml.COMPUTE_INSTANCE_PROFILE_2_SLICE: 2, nvml.COMPUTE_INSTANCE_PROFILE_3_SLICE: 3,
 	nvml.COMPUTE_INSTANCE_PROFILE_4_SLICE: 4, nvml.COMPUTE_INSTANCE_PROFILE_7_SLICE: 7,

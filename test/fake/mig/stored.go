@@ -10,14 +10,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
 )
 
-// storedStep is a line in the file of a GPU that outlives its process.
+// storedStep is a line of the file from which a later process restores the fake GPU.
 type storedStep struct {
 	Action  geometry.Action
 	Profile string
 	Start   int
 }
 
-// Stored returns a GPU that executes the steps in a file and appends further ones, so that it is as an earlier process left it.
+// Stored returns a GPU in the state that an earlier process left it in: it repeats the steps in the named file, and appends further ones.
 func Stored(uuid string, m *mig.Model, name string) (*GPU, error) {
 	g := New(uuid, m)
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
@@ -40,8 +40,8 @@ func Stored(uuid string, m *mig.Model, name string) (*GPU, error) {
 	return g, nil
 }
 
-// store appends a step to the file.
-func (g *GPU) store(s geometry.Step) {
+// appendStep appends a step to the file from which a later process restores the GPU.
+func (g *GPU) appendStep(s geometry.Step) {
 	if g.file == nil {
 		return
 	}

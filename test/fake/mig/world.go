@@ -4,21 +4,21 @@ import "github.com/gshare-dev/gshare/vgpu/mig"
 
 // Events that the code under test does not cause.
 
-// Start starts a process on the first compute instance of a GPU instance that exists.
+// Start simulates that a process starts on the first compute instance of a GPU instance, which must exist.
 func (g *GPU) Start(at mig.Instance) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.find(at).compute[0].processes++
+	g.findInstance(at).compute[0].processes++
 }
 
-// Stop ends a process that Start started.
+// Stop ends a process that Start has started on the GPU instance.
 func (g *GPU) Stop(at mig.Instance) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.find(at).compute[0].processes--
+	g.findInstance(at).compute[0].processes--
 }
 
-// CreateForeign creates an instance as an administrator would, with compute instances of the given numbers of slices.
+// CreateForeign creates a GPU instance as an administrator would, with compute instances of the given numbers of slices.
 func (g *GPU) CreateForeign(at mig.Instance, compute ...int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -24,7 +24,8 @@ func WriteFile(path string, data []byte, perm os.FileMode) error {
 	return syncFolder(filepath.Dir(path))
 }
 
-// writeSynced creates a file and returns when its content is on disk. O_EXCL refuses a link that others have put there.
+// writeSynced creates a new file with this content and returns once it is on disk. O_EXCL makes it fail if a file or symbolic link has the
+// name.
 func writeSynced(path string, data []byte, perm os.FileMode) error {
 	if err := syscall.Unlink(path); err != nil && err != syscall.ENOENT {
 		return &os.PathError{Op: "unlink", Path: path, Err: err}
@@ -37,7 +38,7 @@ func writeSynced(path string, data []byte, perm os.FileMode) error {
 	return errors.Join(err, file.Chmod(perm), file.Sync(), file.Close())
 }
 
-// syncFolder makes a rename in the folder survive a power failure.
+// syncFolder fsyncs a directory, so that a rename in it survives a power failure.
 func syncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {

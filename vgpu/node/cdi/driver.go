@@ -8,11 +8,11 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 )
 
-// Driver is the CDI file by which the vendor's toolkit makes a GPU usable in a container: device nodes, libraries, hooks
-// (nvidia-ctk cdi generate --device-name-strategy=uuid). Empty adds nothing.
+// Driver is the path of NVIDIA's CDI specification file, which lists the device nodes, libraries and hooks that a GPU needs in a container
+// (nvidia-ctk cdi generate --device-name-strategy=uuid). An empty path adds nothing to containers.
 type Driver string
 
-// Edits returns the container edits for the devices with these UUIDs, together with those for all devices.
+// Edits returns the container edits of the devices with these UUIDs, and those that the file has for all devices.
 func (d Driver) Edits(devices []string) (specs.ContainerEdits, error) {
 	if d == "" {
 		return specs.ContainerEdits{}, nil
@@ -27,7 +27,7 @@ func (d Driver) Edits(devices []string) (specs.ContainerEdits, error) {
 	}
 	edits := spec.ContainerEdits
 	for _, uuid := range devices {
-		device, ok := find(spec.Devices, uuid)
+		device, ok := findDevice(spec.Devices, uuid)
 		if !ok {
 			return specs.ContainerEdits{}, fmt.Errorf("driver: %s has no device %s: generate the file again, with device names by UUID", d, uuid)
 		}
@@ -36,8 +36,7 @@ func (d Driver) Edits(devices []string) (specs.ContainerEdits, error) {
 	return edits, nil
 }
 
-// find returns the device with a name.
-func find(devices []specs.Device, name string) (specs.Device, bool) {
+func findDevice(devices []specs.Device, name string) (specs.Device, bool) {
 	for _, d := range devices {
 		if d.Name == name {
 			return d, true
@@ -46,7 +45,7 @@ func find(devices []specs.Device, name string) (specs.Device, bool) {
 	return specs.Device{}, false
 }
 
-// Join returns the edits of both. Device nodes and mounts that both have, such as a control node, are there once.
+// Join returns the container edits of both arguments. A device node or mount that both contain appears once.
 func Join(a, b specs.ContainerEdits) specs.ContainerEdits {
 	out := specs.ContainerEdits{
 		Env:   append(append([]string(nil), a.Env...), b.Env...),

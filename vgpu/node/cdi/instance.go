@@ -8,21 +8,21 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 )
 
-// Instance is a MIG instance by the driver's numbers.
+// Instance identifies a MIG instance by the driver's numbers.
 type Instance struct {
 	Minor   int // of the GPU's device node
 	GPU     int // GPU instance
 	Compute int // compute instance in the GPU instance
 }
 
-// Capabilities is the path of the file in which the driver lists the device nodes of MIG instances.
+// Capabilities is the path of the file in which the NVIDIA driver lists the device nodes of MIG instances.
 type Capabilities string
 
-// DriverCapabilities is the path at which the driver has that file.
+// DriverCapabilities is the path at which the NVIDIA driver lists the device nodes of MIG instances.
 const DriverCapabilities Capabilities = "/proc/driver/nvidia-caps/mig-minors"
 
-// Edits returns the device nodes of one instance: that of its GPU, and those of the GPU instance and the compute instance. The file is
-// read for each call: numbers and UUIDs are reused, so older ones may be of another instance.
+// Edits returns the container edits with the device nodes of a MIG instance: that of its GPU, of its GPU instance and of its compute
+// instance. It reads the driver's file on each call, since the driver uses numbers again for other instances.
 func (c Capabilities) Edits(i Instance) (edits specs.ContainerEdits, err error) {
 	text, err := os.ReadFile(string(c))
 	if err != nil {
@@ -32,7 +32,7 @@ func (c Capabilities) Edits(i Instance) (edits specs.ContainerEdits, err error) 
 	for _, name := range []string{
 		fmt.Sprintf("gpu%d/gi%d/access", i.Minor, i.GPU), fmt.Sprintf("gpu%d/gi%d/ci%d/access", i.Minor, i.GPU, i.Compute),
 	} {
-		number, ok := lookUp(string(text), name)
+		number, ok := capabilityNumber(string(text), name)
 		if !ok {
 			return edits, fmt.Errorf("MIG capabilities: the driver has none for %s", name)
 		}
@@ -41,8 +41,8 @@ func (c Capabilities) Edits(i Instance) (edits specs.ContainerEdits, err error) 
 	return edits, nil
 }
 
-// lookUp returns the number of a capability. Each line of the text is a name and its number.
-func lookUp(text, name string) (number string, ok bool) {
+// capabilityNumber returns the device number of a driver capability. Each line of the text is a name and a number.
+func capabilityNumber(text, name string) (number string, ok bool) {
 	for line := range strings.Lines(text) {
 		if fields := strings.Fields(line); len(fields) == 2 && fields[0] == name {
 			return fields[1], true

@@ -22,14 +22,14 @@ const (
 	prefix  = "gshare.dev-grant-"
 )
 
-// Name returns the CDI device name of a set of tickets, as the kubelet passes it to the runtime.
+// Name returns the fully qualified CDI device name for a ticket key (ticket.Key), as the kubelet passes it to the container runtime.
 func Name(key string) string { return kind + "=" + key }
 
-// Directory is the path of the runtime's folder of CDI files. Other programs write there too.
+// Directory is the path of the directory from which the container runtime reads CDI files. Other programs write there too.
 type Directory string
 
-// Write sets the edits of the containers with a key. The temporary file is in the same folder, since runtimes watch it for renames
-// within, and only read names that end in .json or .yaml.
+// Write writes the CDI file for a ticket key, with its owner and the edits of the owner's container. The temporary file is in the same
+// directory, as runtimes watch that for renames and only read names that end in .json or .yaml.
 func (d Directory) Write(key, owner string, edits specs.ContainerEdits) error {
 	text, err := json.Marshal(specs.Spec{
 		Version: version, Kind: kind,
@@ -44,7 +44,7 @@ func (d Directory) Write(key, owner string, edits specs.ContainerEdits) error {
 	return atomicfile.WriteFile(d.file(key), text, 0o600)
 }
 
-// Remove deletes the file of a key, so that no container can be created with it.
+// Remove deletes the CDI file of a ticket key, so that no container can be created with it. A missing file is no error.
 func (d Directory) Remove(key string) error {
 	if err := os.Remove(d.file(key)); err != nil && !os.IsNotExist(err) {
 		return err
@@ -52,7 +52,7 @@ func (d Directory) Remove(key string) error {
 	return nil
 }
 
-// Keys returns the keys that have a file.
+// Keys returns the ticket keys of gshare's CDI files in the directory.
 func (d Directory) Keys() (keys []string, err error) {
 	files, err := filepath.Glob(d.file("*"))
 	for _, file := range files {
@@ -63,7 +63,7 @@ func (d Directory) Keys() (keys []string, err error) {
 
 func (d Directory) file(key string) string { return filepath.Join(string(d), prefix+key+".json") }
 
-// OwnerOf returns the owner in the file of a key; empty if there is none.
+// OwnerOf returns the owner that the CDI file of a ticket key names, or an empty string if there is no file.
 func (d Directory) OwnerOf(key string) (string, error) {
 	text, err := os.ReadFile(d.file(key))
 	if os.IsNotExist(err) {
@@ -83,7 +83,7 @@ func (d Directory) OwnerOf(key string) (string, error) {
 	return spec.Devices[0].Annotations["gshare.dev/owner"], nil
 }
 
-// Clear deletes all files of this kind, also unfinished ones.
+// Clear deletes all of gshare's CDI files, including temporary ones.
 func (d Directory) Clear() error {
 	files, err := filepath.Glob(filepath.Join(string(d), prefix+"*"))
 	for _, file := range files {

@@ -7,27 +7,28 @@ import (
 	"strings"
 )
 
-// ErrNoContainer is returned for a process that is in no container of a pod.
+// ErrNoContainer is returned for a process that runs outside of all containers of pods.
 var ErrNoContainer = errors.New("the process is in no container of a pod")
 
-// Container is a container of a pod.
+// Container identifies a container by its pod's UID and its ID at the container runtime.
 type Container struct {
 	PodUID string // with dashes, except for static pods, which have none
 	ID     string // 64 hexadecimal digits
 }
 
 var (
-	// podName is the cgroup of a pod: pod<uid>, or kubepods-burstable-pod<uid with underscores>.slice.
+	// podName matches the cgroup name of a pod: pod<uid>, or kubepods-burstable-pod<uid with underscores>.slice.
 	podName = regexp.MustCompile(`^(?:[a-z-]+-)?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?$`)
-	// containerName is the cgroup of a container below its pod: <id>, or <runtime>-<id>.scope.
+	// containerName matches the cgroup name of a container: <id>, or <runtime>-<id>.scope.
 	containerName = regexp.MustCompile(`^(?:(?:cri-containerd|crio|docker)-)?([0-9a-f]{64})(?:\.scope)?$`)
 )
 
-// Container returns the container of a process, or an error if the hierarchies name different ones.
+// Container returns the container that a process's cgroups belong to. It returns ErrNoContainer if there is none, and another error if
+// cgroup hierarchies disagree.
 func (m Membership) Container() (Container, error) {
 	var found Container
 	for _, line := range m {
-		c, ok := containerOf(line.Path)
+		c, ok := containerInPath(line.Path)
 		switch {
 		case !ok:
 		case found != Container{} && found != c:
@@ -42,8 +43,9 @@ func (m Membership) Container() (Container, error) {
 	return found, nil
 }
 
-// containerOf returns the container in a path: that of the outermost pod, since cgroups below a container may be of its own making.
-func containerOf(path string) (Container, bool) {
+// containerInPath returns the container that a cgroup path names; false if there is none. Of nested pods it takes the outermost, since a
+// container may create cgroups below its own.
+func containerInPath(path string) (Container, bool) {
 	names := splitPath(path)
 	for i, name := range names {
 		pod := podName.FindStringSubmatch(name)
@@ -62,8 +64,8 @@ func containerOf(path string) (Container, bool) {
 	return Container{}, false
 }
 
-// splitPath returns the names in a path. A runtime with the cgroupfs driver under a kubelet with systemd joins slice, runtime and
-// container with colons.
+// splitPath splits a cgroup path into its names. It also splits names of the form slice:runtime:container, which a runtime with the
+// cgroupfs driver creates under a kubelet with the systemd driver.
 func splitPath(path string) (names []string) {
 	for name := range strings.SplitSeq(path, "/") {
 		if parts := strings.Split(name, ":"); len(parts) == 3 {
@@ -75,17 +77,17 @@ func splitPath(path string) (names []string) {
 	return names
 }
 
-// ContainerPath returns the path of the container's cgroup from the root of the version 2 hierarchy.
+// ContainerPath returns the path of the container's cgroup below the root of cgroup v2.
 func (m Membership) ContainerPath() (string, error) {
 	path, ok := m.Unified()
-	if _, is := containerOf(path); !ok || !is {
+	if _, is := containerInPath(path); !ok || !is {
 		return "", ErrNoContainer
 	}
 	names := strings.Split(path, "/")
 	for i := range names {
 		if cut := strings.Join(names[:i+1], "/"); names[i] == ".." {
 			return "", fmt.Errorf("cgroup %s is outside of the agent's cgroup namespace", path)
-		} else if _, is := containerOf(cut); is {
+		} else if _, is := containerInPath(cut); is {
 			return cut, nil
 		}
 	}

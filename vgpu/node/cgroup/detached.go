@@ -9,14 +9,15 @@ import (
 	"strconv"
 )
 
-// Detached is a cgroup outside of all containers and services. A process in it outlives the container that started it. The zero value
-// is no cgroup.
+// Detached is a cgroup outside of all containers and systemd services, so that a process in it outlives the container that started it. The
+// zero value stands for no cgroup.
 type Detached struct {
 	Mount string // of all hierarchies: /sys/fs/cgroup
 	Name  string // of the cgroup, below the root of each
 }
 
-// Enter moves a process into the cgroup, in every hierarchy. Its later children are in it too.
+// Enter moves a process into the cgroup, in every cgroup hierarchy, creating the cgroup if it does not exist. Children that the process
+// starts later are in the cgroup too.
 func (a Detached) Enter(pid int) (all error) {
 	if a == (Detached{}) {
 		return nil
@@ -36,15 +37,15 @@ func (a Detached) enter(root string, pid int) error {
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := useAllProcessors(root, dir); err != nil {
+	if err := copyCPUSet(root, dir); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 }
 
-// useAllProcessors sets the CPUs and memory nodes of a new cgroup of version 1, which accepts no process without. Version 2 needs
-// neither.
-func useAllProcessors(root, dir string) error {
+// copyCPUSet gives a new cgroup v1 the CPUs and memory nodes of the root, since without them it accepts no process. In cgroup v2 it does
+// nothing.
+func copyCPUSet(root, dir string) error {
 	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
 		all, err := os.ReadFile(filepath.Join(root, name))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +75,7 @@ func (a Detached) Remove() (all error) {
 	return all
 }
 
-// hierarchies returns the mounted roots: one of version 2, or several of version 1 with or without one of version 2.
+// hierarchies returns the root directories of the mounted cgroup hierarchies: one for cgroup v2, several for v1 or a hybrid setup.
 func (a Detached) hierarchies() ([]string, error) {
 	if _, err := os.Stat(filepath.Join(a.Mount, "cgroup.controllers")); err == nil {
 		return []string{a.Mount}, nil

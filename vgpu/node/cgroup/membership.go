@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Membership holds the cgroups of one process.
+// Membership holds the cgroups of one process, one for each cgroup hierarchy.
 type Membership []Line
 
-// Line is the cgroup of a process in one hierarchy.
+// Line is one line of /proc/PID/cgroup: the cgroup of a process in one hierarchy.
 type Line struct {
 	Controllers string // comma-separated; empty for version 2
 	Path        string
 }
 
-// Of returns the cgroups of a process. The caller checks afterwards that the PID is still that of the same process.
+// Of reads the cgroups of a process. The caller must check afterwards that the PID has not been used for another process meanwhile.
 func Of(pid int) (Membership, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
@@ -39,7 +39,7 @@ func Parse(text string) (Membership, error) {
 	return m, nil
 }
 
-// Unified returns the path in the version 2 hierarchy, if there is one.
+// Unified returns the path of the process's cgroup in the v2 (unified) hierarchy; false if there is none.
 func (m Membership) Unified() (path string, ok bool) {
 	for _, line := range m {
 		if line.Controllers == "" {
@@ -49,7 +49,7 @@ func (m Membership) Unified() (path string, ok bool) {
 	return "", false
 }
 
-// Below reports whether the path is parent or lies below it.
+// Below reports whether a cgroup path is parent or lies below it.
 func Below(path, parent string) bool {
 	return path == parent || strings.HasPrefix(path, strings.TrimSuffix(parent, "/")+"/")
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// ErrMissing is returned where the driver has no memory limits for cgroups.
+// ErrMissing is returned if the GPU driver cannot limit device memory by cgroup.
 var ErrMissing = errors.New("the driver has no memory limits for cgroups")
 
-// Limiter sets memory limits with the driver's own program.
+// Limiter sets limits of device memory for cgroups by running nvidia-smi.
 type Limiter struct {
 	Program string // empty: nvidia-smi
 	Mount   string // of the cgroups; empty: /sys/fs/cgroup
@@ -30,7 +30,7 @@ type Limiter struct {
 
 func (l Limiter) mount() string { return cmp.Or(l.Mount, "/sys/fs/cgroup") }
 
-// Available returns nil if there are memory limits, ErrMissing if not, and another error if the driver does not answer.
+// Available returns nil if the driver can limit device memory by cgroup, ErrMissing if it cannot, and another error if it does not answer.
 func (l Limiter) Available(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(l.mount(), "cgroup.controllers")); err != nil {
 		return fmt.Errorf("%w: cgroup v2 is not mounted on %s", ErrMissing, l.mount())
@@ -42,9 +42,9 @@ func (l Limiter) Available(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", ErrMissing, err)
 }
 
-// Limit limits the memory that the processes of a cgroup use together on a GPU, and returns the limit that the driver confirms.
-// The cgroup must be that of the container: the container could create one below it without a limit. The soft limit is 0: a
-// reservation would outlive the cgroup in its ancestors.
+// Limit limits the device memory that all processes of a cgroup use together on a GPU, and returns the limit that the driver confirms. The
+// cgroup must be the container's own, since the container could leave cgroups below it. The soft limit is 0: a reservation would outlive
+// the cgroup in its ancestors.
 func (l Limiter) Limit(ctx context.Context, cgroup, gpu string, limit share.Bytes) (share.Bytes, error) {
 	where := []string{"--namespace", filepath.Join(l.mount(), cgroup), "-i", gpu}
 	mib := strconv.FormatInt(int64((limit+share.MiB-1)/share.MiB), 10)
@@ -58,7 +58,7 @@ func (l Limiter) Limit(ctx context.Context, cgroup, gpu string, limit share.Byte
 	return hardLimit(text)
 }
 
-// hardLimit parses a line such as "hard limit: 8192 MiB".
+// hardLimit parses the limit in output of nvidia-smi, on a line such as "hard limit: 8192 MiB".
 func hardLimit(text string) (share.Bytes, error) {
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(line, ":")
@@ -74,7 +74,7 @@ func hardLimit(text string) (share.Bytes, error) {
 	return 0, fmt.Errorf("parse hard limit of the driver: %.200q", text)
 }
 
-// answerTimeout is how long the program may run. A call that hangs in the driver cannot be killed.
+// answerTimeout is how long nvidia-smi may run before it is killed. A process that hangs in the driver does not end even then.
 const answerTimeout = 10 * time.Second
 
 var errNoAnswer = errors.New("no answer")

@@ -18,7 +18,8 @@ const (
 	MemoryBypass   = "a program that avoids hook and MPS is not limited in memory"
 )
 
-// MPS returns the name of the MPS feature that limits a share: whether its processes are in a namespace, whose limits they cannot loosen.
+// MPS returns the name by which enforcement statuses refer to MPS: with namespace, the container runs in an MPS namespace, whose limits its
+// processes cannot loosen.
 func MPS(namespace bool) string {
 	if namespace {
 		return "MPS namespace"
@@ -26,12 +27,14 @@ func MPS(namespace bool) string {
 	return "MPS"
 }
 
-// SMs returns what caps the SMs of a share, and at how many of a slice's: MPS rounds its limit. profile is the slice's, empty for a GPU.
+// SMs describes what caps the SMs of a share, such as "MPS, 54 of 108 SMs" (MPS rounds). sms is the number of SMs of the slice, profile its
+// MIG profile; empty for a whole GPU.
 func SMs(mps string, limit share.PerMille, sms int, profile string) string {
 	return fmt.Sprintf("%s, %d of %d SMs", mps, supervisor.Cap(limit, sms), sms) + InsideMIG(profile)
 }
 
-// Memory returns what limits the device memory of a share, the strongest first. confirmed is the limit that the driver has confirmed; 0: none.
+// Memory describes what limits the device memory of a share, the strongest mechanism first. confirmed is the limit that the driver has
+// confirmed; 0 if there is none.
 func Memory(mps string, confirmed share.Bytes) string {
 	if confirmed > 0 {
 		return fmt.Sprintf("dmem (%d MiB), hook, %s", confirmed/share.MiB, mps)
@@ -39,7 +42,7 @@ func Memory(mps string, confirmed share.Bytes) string {
 	return "hook, " + mps
 }
 
-// InsideMIG returns the suffix for a share inside a MIG instance, which programs cannot leave; empty for a whole GPU.
+// InsideMIG returns the suffix that says that a share is inside a MIG instance, which programs cannot leave. It is empty for a whole GPU.
 func InsideMIG(profile string) string {
 	if profile == "" {
 		return ""

@@ -10,10 +10,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// ErrNoGPU means that the machine has no GPU that could be shared.
+// ErrNoGPU is returned if the machine has no usable GPU.
 var ErrNoGPU = errors.New("no GPU")
 
-// Device is one physical GPU.
+// Device holds the properties and the present state of one physical GPU.
 type Device struct {
 	UUID   string
 	Minor  int    // number of its device node, which need not be its index
@@ -28,7 +28,7 @@ type Device struct {
 	Incomplete string     // why some of its instances could not be listed; empty if all are
 }
 
-// Instance is one MIG instance of a device.
+// Instance holds the properties and the present state of one MIG instance.
 type Instance struct {
 	UUID    string
 	Profile string // such as 1g.10gb
@@ -45,13 +45,13 @@ func Usable(devices []Device) []Device {
 	return slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return d.Fault != "" })
 }
 
-// Process is a process with a CUDA context on a device, directly or through MPS.
+// Process is a process with a CUDA context on a GPU or MIG instance, of its own or through MPS.
 type Process struct {
 	PID   int    // as the agent sees it
 	Slice string // UUID of the device, or of the instance in MIG mode
 }
 
-// Source lists the devices of a machine and the processes that use them. Its calls may block for as long as the driver does.
+// Source lists the GPUs of a machine and the processes that use them. Its calls block as long as the driver does.
 type Source interface {
 	// Devices returns the devices in the driver's order. The error is ErrNoGPU if there are none.
 	Devices() ([]Device, error)
@@ -59,7 +59,7 @@ type Source interface {
 	Processes() ([]Process, error)
 }
 
-// Validate returns an error if the properties of the device are unusable.
+// Validate returns an error if a property of the GPU or of one of its instances is missing or out of range.
 func (d Device) Validate() error {
 	switch {
 	case d.UUID == "" || len(d.UUID) > 47:
@@ -81,7 +81,7 @@ func (d Device) Validate() error {
 	return nil
 }
 
-// Validate returns an error if the properties of the instance are unusable.
+// Validate returns an error if a property of the MIG instance is missing or out of range.
 func (i Instance) Validate() error {
 	switch {
 	case i.UUID == "" || len(i.UUID) > 47:

@@ -32,7 +32,7 @@ type deviceFile struct {
 	} `json:"processes"`
 }
 
-// simulatedSlice describes a device or an instance in the file.
+// simulatedSlice is the entry of a GPU or MIG instance in the file of simulated devices.
 type simulatedSlice struct {
 	UUID      string `json:"uuid"`
 	Profile   string `json:"profile"`
@@ -41,18 +41,18 @@ type simulatedSlice struct {
 	Fault     string `json:"fault"`
 }
 
-// memory returns the memory in bytes, or on overflow an amount that Validate refuses.
+// memory returns the memory in bytes. If that would overflow, it returns an amount that Validate rejects.
 func (p simulatedSlice) memory() share.Bytes {
 	return share.Bytes(min(p.MemoryMiB, int64(share.MaxMemory/share.MiB)+1)) * share.MiB
 }
 
-// Devices implements Source.
+// Devices returns the devices in the file.
 func (s Simulated) Devices() ([]Device, error) {
 	devices, _, err := s.read()
 	return devices, err
 }
 
-// Processes implements Source.
+// Processes returns the processes in the file.
 func (s Simulated) Processes() ([]Process, error) {
 	_, processes, err := s.read()
 	return processes, err
@@ -116,7 +116,6 @@ func (file *deviceFile) devices() (devices []Device, err error) {
 	return devices, nil
 }
 
-// uuids returns the UUIDs of a device and its instances.
 func uuids(d Device) []string {
 	all := []string{d.UUID}
 	for _, i := range d.Instances {

@@ -12,13 +12,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Config is the configuration of a book.
+// Config configures a Book. Its bounds must equal those of the scheduler.
 type Config struct {
 	Node  string     // name of this node
 	Rules kube.Rules // as the node's inventory publishes them
 }
 
-// Book holds the grants of one node, and admits new ones beside them. It is not safe for concurrent use.
+// Book holds the grants of one node, and decides whether a further share fits beside them. It is not safe for concurrent use.
 type Book struct {
 	config Config
 	rules  map[packing.Model]packing.Rules
@@ -27,7 +27,7 @@ type Book struct {
 	grants map[string]Grant  // by ID
 }
 
-// NewBook returns an empty book of a node without slices.
+// NewBook returns a Book without slices and grants.
 func NewBook(c Config) *Book {
 	b := &Book{config: c, rules: map[packing.Model]packing.Rules{}, grants: map[string]Grant{}}
 	for _, m := range []packing.Model{packing.Slots, packing.Rectangles} {
@@ -36,37 +36,37 @@ func NewBook(c Config) *Book {
 	return b
 }
 
-// SetSlices sets the slices of the node, and the IDs of those that processes without a share use, with the user of each. Grants on
-// slices that are gone or used remain until they are released.
+// SetSlices replaces the slices of the node. used maps the IDs of slices that are used without a share to a description of the user;
+// nothing is granted there. Grants on slices that are gone or used remain until they are released.
 func (b *Book) SetSlices(s []packing.Slice, used map[string]string) { b.slices, b.used = s, used }
 
-// Restore adds a grant of an earlier agent without checking it again: its container may be running.
+// Restore adds a grant of an earlier agent without checking that it fits, since its container may be running.
 func (b *Book) Restore(g Grant) { b.grants[g.ID()] = g }
 
-// Release removes a grant.
+// Release removes the grant with this ID.
 func (b *Book) Release(id string) { delete(b.grants, id) }
 
-// Get returns the grant with an ID.
+// Get returns the grant with this ID; false if there is none.
 func (b *Book) Get(id string) (Grant, bool) {
 	g, ok := b.grants[id]
 	return g, ok
 }
 
-// All returns the grants, the oldest first.
+// All returns all grants, oldest first.
 func (b *Book) All() []Grant {
 	all := slices.Collect(maps.Values(b.grants))
 	slices.SortFunc(all, func(x, y Grant) int { return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.ID(), y.ID())) })
 	return all
 }
 
-// Admit returns the grant of a container: the one that it has or, if its placement fits beside all others, a new one. It may be
-// called repeatedly. changed reports that the pod's placement is no longer what was granted.
+// Admit returns the grant of a container: the present one or, if its placement fits beside all other grants, a new one. It may be called
+// repeatedly. changed reports that the pod's placement differs from what was granted.
 func (b *Book) Admit(c Claim, now time.Time) (g Grant, changed bool, _ *Refusal) {
 	held, has := b.grants[c.Owner().ID()]
 	if has && !held.Holds(c.Tickets) {
 		return Grant{}, false, Ambiguous("the kubelet gives tickets %v to a container that holds %v", c.Tickets, held.Tickets)
 	}
-	if other, ok := b.holder(c.Tickets, c.Owner()); ok {
+	if other, ok := b.otherHolder(c.Tickets, c.Owner()); ok {
 		return Grant{}, false, Ambiguous("the kubelet has given a ticket of %v a second time, while a container of pod %s holds it",
 			c.Tickets, other.UID)
 	}
@@ -75,7 +75,7 @@ func (b *Book) Admit(c Claim, now time.Time) (g Grant, changed bool, _ *Refusal)
 		return held, refusal != nil || !slices.Equal(g.VGPUs, held.VGPUs), nil
 	}
 	if refusal == nil {
-		refusal = b.fits(g)
+		refusal = b.checkFit(g)
 	}
 	if refusal != nil {
 		return Grant{}, false, refusal
@@ -85,8 +85,8 @@ func (b *Book) Admit(c Claim, now time.Time) (g Grant, changed bool, _ *Refusal)
 	return g, false, nil
 }
 
-// holder returns the grant of another container with one of the tickets.
-func (b *Book) holder(tickets []string, owner Owner) (Grant, bool) {
+// otherHolder returns the grant of a container other than owner that holds one of the tickets; false if there is none.
+func (b *Book) otherHolder(tickets []string, owner Owner) (Grant, bool) {
 	for id, g := range b.grants {
 		if id != owner.ID() && slices.ContainsFunc(tickets, func(t string) bool { return slices.Contains(g.Tickets, t) }) {
 			return g, true
@@ -95,8 +95,8 @@ func (b *Book) holder(tickets []string, owner Owner) (Grant, bool) {
 	return Grant{}, false
 }
 
-// fits returns a refusal unless each vGPU may join its slice by the scheduler's rules.
-func (b *Book) fits(g Grant) *Refusal {
+// checkFit returns a refusal unless each vGPU of the grant fits on its slice beside the present grants, by the rules of the scheduler.
+func (b *Book) checkFit(g Grant) *Refusal {
 	enforcement := share.Strict
 	if g.BestEffort {
 		enforcement = share.BestEffortEnforcement
@@ -115,7 +115,7 @@ func (b *Book) fits(g Grant) *Refusal {
 				"the container starts once the slice is free", v.Slice, by)
 		}
 		s := &b.slices[i]
-		if other := b.overlapping(s); other != "" {
+		if other := b.overlappingSlice(s); other != "" {
 			return refuse(DoesNotFit, "slice %s cannot be made beside %s, which is granted", v.Slice, other)
 		}
 		ask := packing.ShareRequest{Tenant: g.Namespace, Share: v.Share, Terms: share.Terms{
@@ -128,8 +128,8 @@ func (b *Book) fits(g Grant) *Refusal {
 	return nil
 }
 
-// overlapping returns the ID of a slice with grants that shares memory slices with s, a MIG instance to be created on demand.
-func (b *Book) overlapping(s *packing.Slice) string {
+// overlappingSlice returns the ID of a slice that has grants and shares memory slices with the MIG placement s; empty if there is none.
+func (b *Book) overlappingSlice(s *packing.Slice) string {
 	for i := range b.slices {
 		o := &b.slices[i]
 		if o.ID != s.ID && o.Device == s.Device && o.Room&s.Room != 0 && !b.loadOf(string(o.ID)).Empty() {
@@ -139,7 +139,7 @@ func (b *Book) overlapping(s *packing.Slice) string {
 	return ""
 }
 
-// loadOf returns the load of a slice.
+// loadOf returns the shares that are granted on a slice, in the form that admission needs.
 func (b *Book) loadOf(slice string) *packing.Load {
 	load := &packing.Load{}
 	for _, g := range b.grants {
@@ -152,7 +152,7 @@ func (b *Book) loadOf(slice string) *packing.Load {
 	return load
 }
 
-// On returns the grants on a slice, the oldest first.
+// On returns the grants on a slice, oldest first.
 func (b *Book) On(slice string) (on []Grant) {
 	for _, g := range b.All() {
 		if slices.ContainsFunc(g.VGPUs, func(v kube.PlacedVGPU) bool { return v.Slice == slice }) {
@@ -162,5 +162,5 @@ func (b *Book) On(slice string) (on []Grant) {
 	return on
 }
 
-// GrantedMemory returns how much device memory of a slice is granted.
+// GrantedMemory returns the sum of the device memory of all grants on a slice.
 func (b *Book) GrantedMemory(slice string) share.Bytes { return b.loadOf(slice).Memory() }

@@ -14,7 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Owner is a container of a pod, as the kubelet names it.
+// Owner identifies the container that holds a grant.
 type Owner struct {
 	UID       types.UID // of the pod
 	Namespace string
@@ -22,7 +22,8 @@ type Owner struct {
 	Container string
 }
 
-// ID returns an identifier of the container that is unique while its pod exists. It is short, since socket paths are limited to 107 bytes.
+// ID returns an identifier of the container that is unique while its pod exists. It is short because it is part of socket paths, which are
+// limited to 107 bytes.
 func (o Owner) ID() string {
 	sum := sha256.Sum256([]byte(string(o.UID) + "\n" + o.Container))
 	return hex.EncodeToString(sum[:8])
@@ -31,7 +32,8 @@ func (o Owner) ID() string {
 // String returns namespace/pod/container, for logs.
 func (o Owner) String() string { return o.Namespace + "/" + o.Name + "/" + o.Container }
 
-// Grant is the part of the node's GPUs that a container has. It is frozen: later changes of the pod's annotations have no effect.
+// Grant is the share of the node's GPUs that the agent has given to a container. It never changes: later changes of the pod's annotations
+// have no effect.
 type Grant struct {
 	Owner
 	Tickets []string // sorted
@@ -42,10 +44,10 @@ type Grant struct {
 	BestEffort bool
 }
 
-// Class returns the isolation class of the grant's slices, which is the same for all of them.
+// Class returns the isolation class of the grant, which is the same on all of its slices.
 func (g *Grant) Class() share.Isolation { return g.VGPUs[0].Class }
 
-// Holds reports whether the tickets, in any order, are those of the grant.
+// Holds reports whether the grant has exactly these tickets, in any order.
 func (g *Grant) Holds(tickets []string) bool {
 	return slices.Equal(g.Tickets, slices.Sorted(slices.Values(tickets)))
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/versioned"
 )
 
-// recordVersion is the version of the records on disk. After a refusal of another version, the grant is made again from the
-// kubelet's record and the pod's placement.
+// recordVersion is the version of the grant records on disk. If an agent finds another version, it makes the grant again from the kubelet's
+// record and the pod's placement.
 const recordVersion = 1
 
-// record is a grant in the file grant.json. Its bytes are a contract with later agents: see testdata/grant.json.
+// record is the content of the file grant.json. Its format is a contract with later agents: see testdata/grant.json.
 type record struct {
 	Version    int             `json:"version"`
 	UID        types.UID       `json:"uid"`
@@ -28,7 +28,7 @@ type record struct {
 	Placement  json.RawMessage `json:"placement"` // of the container alone, as in the pod's annotation
 }
 
-// Encode returns the record of a grant on a node, for a later agent to Decode.
+// Encode returns the record of a grant on the named node, as Decode parses it.
 func Encode(g Grant, node string) ([]byte, error) {
 	placement, err := kube.EncodePlacement(kube.Placement{
 		Node: node, UID: g.UID, Model: g.Model, Containers: []kube.PlacedContainer{{Name: g.Container, VGPUs: g.VGPUs}},
@@ -39,7 +39,7 @@ func Encode(g Grant, node string) ([]byte, error) {
 	return json.Marshal(record{recordVersion, g.UID, g.Namespace, g.Name, g.Tickets, g.Since, g.BestEffort, json.RawMessage(placement)})
 }
 
-// Decode parses a record that Encode returned. It refuses those of other versions.
+// Decode parses a record that Encode returned. It returns an error for records of other versions.
 func Decode(text []byte) (Grant, error) {
 	var r record
 	if err := versioned.Decode(text, recordVersion, &r); err != nil {

@@ -2,7 +2,8 @@ package grant
 
 import "fmt"
 
-// Reason is the reason of a Kubernetes event about a container without a grant. The kubelet retries until the pod is deleted.
+// Reason is the machine-readable reason of a Refusal, used for the Kubernetes event on the pod. The kubelet retries the container start
+// until the pod is deleted.
 type Reason string
 
 // The reasons of refusals.
@@ -19,7 +20,7 @@ const (
 	Changed          Reason = "GPUPlacementOverridden" // the placement changed, the grant remains
 )
 
-// Refusal is an error for the user: what is wrong, and how to correct it.
+// Refusal is the error for a container that gets no grant. Its text says what is wrong and how to correct it.
 type Refusal struct {
 	Reason Reason
 	Text   string
@@ -31,14 +32,14 @@ func refuse(reason Reason, format string, args ...any) *Refusal {
 	return &Refusal{reason, fmt.Sprintf(format, args...)}
 }
 
-// Ambiguous returns the refusal of tickets whose owner does not follow from the kubelet's records.
+// Ambiguous returns the refusal for tickets whose owner is not certain from the kubelet's records.
 func Ambiguous(format string, args ...any) *Refusal { return refuse(AmbiguousTickets, format, args...) }
 
-// NotSetUp returns the refusal of a share that failed to be set up.
+// NotSetUp returns the refusal for a share whose setup on the node failed.
 func NotSetUp(err error) *Refusal { return refuse(NotServed, "the share could not be set up: %v", err) }
 
-// SliceClosed returns the refusal of a slice that admits no new process now.
+// SliceClosed returns the refusal for a slice that takes no new containers at present.
 func SliceClosed(err error) *Refusal { return refuse(Closed, "%v", err) }
 
-// Unsafe returns the refusal of a pod whose own fields could bypass its share.
+// Unsafe returns the refusal for a pod whose spec would allow it to bypass the limits of its share.
 func Unsafe(format string, args ...any) *Refusal { return refuse(UnsafePod, format, args...) }

@@ -9,18 +9,18 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Claim is a container that is about to start, with the tickets that the kubelet recorded for it.
+// Claim is a container that is about to start, with the tickets (device IDs) that the kubelet has recorded for it.
 type Claim struct {
 	Pod       *v1.Pod
 	Container string
 	Tickets   []string
 }
 
-// Owner returns the claiming container.
+// Owner returns the identity of the claim's container.
 func (c Claim) Owner() Owner { return Owner{c.Pod.UID, c.Pod.Namespace, c.Pod.Name, c.Container} }
 
-// grantOf returns the grant for the pod's placement, or a refusal if that is not for this pod, this node or what the containers
-// request. Other grants are not considered.
+// grantOf returns the grant that follows from the pod's placement, or a refusal if the placement is for another pod or node, or differs
+// from what the containers request. It does not check whether the grant fits beside others.
 func (c Claim) grantOf(node string) (Grant, *Refusal) {
 	request, _, err := kube.RequestOf(c.Pod)
 	if err != nil {

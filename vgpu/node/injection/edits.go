@@ -23,7 +23,7 @@ const (
 	MPSDir      = "/run/gshare-mps"
 )
 
-// Host holds where the injected files are on the node.
+// Host describes the files and devices on the node from which containers are equipped.
 type Host struct {
 	Hook    string // the library; empty in a node without one, which then shares nothing
 	Preload string // a file that names Library
@@ -33,7 +33,7 @@ type Host struct {
 	Device       func(slice string) Device // nil: a slice is a device by its UUID
 }
 
-// Device is a slice as programs and the driver identify it.
+// Device identifies a slice as CUDA programs and the driver do: by its UUID and, for a MIG instance, the driver's numbers.
 type Device struct {
 	UUID string
 	MIG  *cdi.Instance // nil: a whole GPU
@@ -46,17 +46,16 @@ func (h Host) device(slice string) Device {
 	return h.Device(slice)
 }
 
-// check returns an error for a MIG instance that the driver does not list now. It would be taken for a whole GPU, and the vendor's file
-// may have the device nodes of another one under that name.
-func (d Device) check(slice string) error {
+// checkListed returns an error for a MIG instance that the driver does not list now, which would otherwise be injected as a whole GPU.
+func (d Device) checkListed(slice string) error {
 	if d.UUID == "" || d.MIG == nil && strings.HasPrefix(d.UUID, "MIG-") {
 		return fmt.Errorf("slice %s: the driver does not list the MIG instance now", slice)
 	}
 	return nil
 }
 
-// driver returns the edits that make devices usable in a container.
-func (h Host) driver(devices []Device) (edits specs.ContainerEdits, err error) {
+// deviceEdits returns the container edits with the device nodes and libraries for these devices.
+func (h Host) deviceEdits(devices []Device) (edits specs.ContainerEdits, err error) {
 	for _, d := range devices {
 		var whole []string
 		var nodes specs.ContainerEdits
@@ -76,35 +75,36 @@ func (h Host) driver(devices []Device) (edits specs.ContainerEdits, err error) {
 	return edits, nil
 }
 
-// Edits returns what is added to a container with a grant. dir is the container's directory on the host, pipe that of its MPS daemon;
-// empty if none runs.
+// Edits returns the CDI container edits for a grant: devices, hook library, token server socket and MPS pipes. dir is the container's
+// directory on the host, pipe that of its MPS daemon; empty if none runs.
 func (h Host) Edits(g *grant.Grant, dir, pipe string) (specs.ContainerEdits, error) {
 	var uuids []string
 	var devices []Device
 	for _, v := range g.VGPUs {
 		d := h.device(v.Slice)
-		if err := d.check(v.Slice); err != nil {
+		if err := d.checkListed(v.Slice); err != nil {
 			return specs.ContainerEdits{}, err
 		}
 		uuids, devices = append(uuids, d.UUID), append(devices, d)
 	}
-	edits, err := h.driver(devices)
+	edits, err := h.deviceEdits(devices)
 	if err != nil {
 		return specs.ContainerEdits{}, err
 	}
 	// The directory is deleted with the grant, so a runtime with an outdated file cannot create a container from it.
 	edits = cdi.Join(specs.ContainerEdits{
-		Env: []string{"CUDA_VISIBLE_DEVICES=" + strings.Join(uuids, ",")}, Mounts: []*specs.Mount{bind(dir, SocketDir)},
+		Env: []string{"CUDA_VISIBLE_DEVICES=" + strings.Join(uuids, ",")}, Mounts: []*specs.Mount{readOnlyMount(dir, SocketDir)},
 	}, edits)
 	if g.Class() == share.Exclusive {
 		return edits, nil // alone on its devices: it needs no hook
 	}
-	edits = cdi.Join(edits, specs.ContainerEdits{Mounts: []*specs.Mount{bind(h.Hook, Library), bind(h.Preload, PreloadPath)}})
-	return cdi.Join(edits, h.mps(g, pipe)), nil
+	edits = cdi.Join(edits, specs.ContainerEdits{Mounts: []*specs.Mount{readOnlyMount(h.Hook, Library), readOnlyMount(h.Preload, PreloadPath)}})
+	return cdi.Join(edits, h.mpsEdits(g, pipe)), nil
 }
 
-// mps returns the edits that make the container's processes clients of the MPS daemon of its slice, in its own namespace if there is one.
-func (h Host) mps(g *grant.Grant, pipe string) specs.ContainerEdits {
+// mpsEdits returns the container edits that make the container's processes clients of their slice's MPS daemon. pipe is the directory of
+// the daemon's pipes on the host; empty if none runs.
+func (h Host) mpsEdits(g *grant.Grant, pipe string) specs.ContainerEdits {
 	v := g.VGPUs[0]
 	inside := mps.Daemons{Dir: MPSDir}.PipeDir(h.device(v.Slice).UUID)
 	edits := specs.ContainerEdits{Env: mps.ClientEnvironment(inside, v.Share)}
@@ -119,7 +119,7 @@ func (h Host) mps(g *grant.Grant, pipe string) specs.ContainerEdits {
 	return edits
 }
 
-// bind returns a read-only mount of a path of the host.
-func bind(host, container string) *specs.Mount {
+// readOnlyMount returns a read-only bind mount of a host path into the container.
+func readOnlyMount(host, container string) *specs.Mount {
 	return &specs.Mount{HostPath: host, ContainerPath: container, Options: []string{"rbind", "ro", "nosuid", "nodev"}}
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 )
 
-// Install copies the hook into a folder that containers mount it from, and returns the paths of the library and of the file for
-// PreloadPath. The name contains a hash of the content, so that a library in use by running containers is never changed.
+// Install copies the hook library into a directory on the host from which containers mount it. It returns the paths of the library and of
+// the ld.so.preload file. The library's name contains a hash of its content, so that running containers keep the version that they have
+// loaded.
 func Install(hook, dir string) (library, preload string, err error) {
 	content, err := os.ReadFile(hook)
 	if err != nil {
@@ -22,14 +23,14 @@ func Install(hook, dir string) (library, preload string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", "", err
 	}
-	if err := install(library, content, 0o755); err != nil {
+	if err := writeIfChanged(library, content, 0o755); err != nil {
 		return "", "", err
 	}
-	return library, preload, install(preload, []byte(Library+"\n"), 0o644)
+	return library, preload, writeIfChanged(preload, []byte(Library+"\n"), 0o644)
 }
 
-// install writes a file, unless it has this content: containers that have mounted it keep theirs.
-func install(name string, content []byte, mode os.FileMode) error {
+// writeIfChanged writes a file unless it has this content already. Containers that have mounted the old file keep its content.
+func writeIfChanged(name string, content []byte, mode os.FileMode) error {
 	if old, err := os.ReadFile(name); err == nil && string(old) == string(content) {
 		return nil
 	}

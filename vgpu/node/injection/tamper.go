@@ -10,22 +10,23 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 )
 
-// ownEnv are the prefixes of variables by which a pod could pose as the agent, or request GPUs without a share.
-var ownEnv = []string{"GSHARE_", "CUDA_MPS_", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_MIG_"}
+// reservedEnvPrefixes are the prefixes of environment variables by which a pod could change its limits or request GPUs without a share.
+var reservedEnvPrefixes = []string{"GSHARE_", "CUDA_MPS_", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_MIG_"}
 
-// hostPaths returns the paths of the host by which a pod could change what is injected. directory is the agent's.
-func hostPaths(directory string) []string {
+// protectedHostPaths returns the host paths that a pod must not mount, since it could then change what is injected into containers.
+// directory is the agent's.
+func protectedHostPaths(directory string) []string {
 	return []string{directory, "/dev", "/proc", "/sys", "/etc/cdi", "/run/cdi", "/var/run", "/var/lib/kubelet"}
 }
 
-// Check refuses a container whose own fields could bypass its share. directory is the agent's on the host.
+// Check returns a refusal for a container whose spec would allow it to bypass its share. directory is the agent's directory on the host.
 func Check(pod *v1.Pod, container, directory string) *grant.Refusal {
-	c := find(pod, container)
+	c := findContainer(pod, container)
 	if c == nil {
 		return grant.Unsafe("the pod has no container %s", container)
 	}
 	for _, e := range c.Env {
-		if slices.ContainsFunc(ownEnv, func(own string) bool { return strings.HasPrefix(e.Name, own) }) {
+		if slices.ContainsFunc(reservedEnvPrefixes, func(own string) bool { return strings.HasPrefix(e.Name, own) }) {
 			return grant.Unsafe("container %s: remove env %.64s: only gshare may set it", c.Name, e.Name)
 		}
 	}
@@ -38,8 +39,8 @@ func Check(pod *v1.Pod, container, directory string) *grant.Refusal {
 	return checkVolumes(pod, c, directory)
 }
 
-// find returns the container or init container with a name; names are unique in a pod.
-func find(pod *v1.Pod, name string) *v1.Container {
+// findContainer returns the container or init container of this name, or nil.
+func findContainer(pod *v1.Pod, name string) *v1.Container {
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
 			if list[i].Name == name {
@@ -50,11 +51,12 @@ func find(pod *v1.Pod, name string) *v1.Container {
 	return nil
 }
 
-// checkMounts refuses volumes on or below the injected paths. A mount above them is made first, so it does no harm.
+// checkMounts returns a refusal for volume mounts on or below the paths that gshare injects. A mount above them is harmless, since it is
+// made before the injected ones.
 func checkMounts(c *v1.Container) *grant.Refusal {
 	for _, m := range c.VolumeMounts {
 		for _, own := range []string{PreloadPath, LibraryDir, SocketDir, MPSDir} {
-			if below(m.MountPath, own) {
+			if isBelow(m.MountPath, own) {
 				return grant.Unsafe("container %s: mount volume %.64s elsewhere: %.64s is reserved for gshare", c.Name, m.Name, m.MountPath)
 			}
 		}
@@ -87,8 +89,8 @@ func checkVolumes(pod *v1.Pod, c *v1.Container, directory string) *grant.Refusal
 		if v.HostPath == nil || !mounted {
 			continue
 		}
-		for _, own := range hostPaths(directory) {
-			if below(v.HostPath.Path, own) || below(own, v.HostPath.Path) {
+		for _, own := range protectedHostPaths(directory) {
+			if isBelow(v.HostPath.Path, own) || isBelow(own, v.HostPath.Path) {
 				return grant.Unsafe("container %s: remove hostPath %.64s: what gives GPUs to containers is there", c.Name, v.HostPath.Path)
 			}
 		}
@@ -96,8 +98,7 @@ func checkVolumes(pod *v1.Pod, c *v1.Container, directory string) *grant.Refusal
 	return nil
 }
 
-// below reports whether a path is parent or lies in it.
-func below(p, parent string) bool {
+func isBelow(p, parent string) bool {
 	p, parent = path.Clean("/"+p), path.Clean("/"+parent)
 	return p == parent || strings.HasPrefix(p, strings.TrimSuffix(parent, "/")+"/")
 }

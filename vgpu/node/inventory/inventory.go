@@ -14,7 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Config is the administrator's configuration of a node's devices.
+// Config holds the administrator's settings for a node's GPUs.
 type Config struct {
 	Owned     []string          // UUIDs or indices of the devices that gshare serves; empty: all
 	Cordoned  []string          // UUIDs of devices and slices that take no new pods
@@ -23,12 +23,12 @@ type Config struct {
 	MaxShares int
 }
 
-// Inventory is the slices of a node, in an order that does not change.
+// Inventory holds the slices of a node (whole GPUs or MIG instances), in an order that does not change.
 type Inventory struct {
 	slices []Slice
 }
 
-// Slice is one slice with its present state.
+// Slice is a GPU or MIG instance with its present state.
 type Slice struct {
 	kube.Slice        // Healthy and Reason follow from the fields below
 	Fault      string // why it cannot be used; empty if it can
@@ -41,8 +41,8 @@ func (c Config) owns(d gpu.Device) bool {
 	return len(c.Owned) == 0 || slices.Contains(c.Owned, d.UUID) || slices.Contains(c.Owned, strconv.Itoa(d.Index))
 }
 
-// of returns the slices of the devices: whole GPUs, or the instances of those in MIG mode.
-func (c Config) of(devices []gpu.Device) (found []Slice) {
+// slicesOf returns the slices of these GPUs: the whole GPU or, in MIG mode, its instances.
+func (c Config) slicesOf(devices []gpu.Device) (found []Slice) {
 	for _, d := range devices {
 		if !c.owns(d) || d.SMs == 0 { // too broken to report its size
 			continue
@@ -74,7 +74,7 @@ func (c Config) cordons(device, slice string) bool {
 	return slices.Contains(c.Cordoned, device) || slices.Contains(c.Cordoned, slice)
 }
 
-// updateHealth sets whether the slice takes new pods, and of several reasons against it the most urgent one.
+// updateHealth sets whether the slice takes new pods and, if not, the most urgent reason.
 func (s *Slice) updateHealth() {
 	s.Reason = ""
 	switch {
@@ -95,14 +95,14 @@ const (
 	before    = "it had failed when the driver was asked last"
 )
 
-// Update returns the inventory for the devices found now. Slices keep their positions, by which tickets are numbered. Slices that are
-// gone stay as unhealthy ones while pods are bound, or while their device does not list all of its instances.
+// Update returns the inventory for the GPUs that are found now. Slices keep their positions, by which tickets are numbered. A slice that is
+// gone stays in it as unhealthy while pods are bound, or while its GPU does not list all MIG instances.
 func (inv Inventory) Update(c Config, devices []gpu.Device, bound bool) Inventory {
-	found := c.of(devices)
+	found := c.slicesOf(devices)
 	var next []Slice
 	for _, old := range inv.slices {
 		i := slices.IndexFunc(found, func(s Slice) bool { return s.ID == old.ID })
-		fault := c.incomplete(devices, old.Device)
+		fault := c.incompleteReason(devices, old.Device)
 		if fault == "" && bound {
 			fault = missingFault(old)
 		}
@@ -111,7 +111,7 @@ func (inv Inventory) Update(c Config, devices []gpu.Device, bound bool) Inventor
 			next = append(next, keepTickets(found[i], old))
 		case i >= 0:
 			next = append(next, found[i])
-		case fault != "" && !incompatible(found, old):
+		case fault != "" && !conflictsWith(found, old):
 			old.Fault = fault
 			old.updateHealth()
 			next = append(next, old)
@@ -123,7 +123,7 @@ func (inv Inventory) Update(c Config, devices []gpu.Device, bound bool) Inventor
 	return Inventory{append(next, found...)}
 }
 
-// missingFault returns the fault of a slice that is no longer found.
+// missingFault returns the fault text of a slice that the driver no longer lists.
 func missingFault(old Slice) string {
 	if old.Room != 0 { // to be created on demand: the driver never had it
 		return withdrawn
@@ -131,14 +131,14 @@ func missingFault(old Slice) string {
 	return gone
 }
 
-// keepTickets returns a slice with at least as many tickets as before.
+// keepTickets returns the slice now with at least as many tickets (device IDs that the kubelet may allocate) as old had.
 func keepTickets(now, old Slice) Slice {
 	now.MaxShares = max(now.MaxShares, old.MaxShares)
 	return now
 }
 
-// incomplete returns why a device does not list all of its instances; empty if it does.
-func (c Config) incomplete(devices []gpu.Device, uuid string) string {
+// incompleteReason returns why a GPU does not list all of its MIG instances; empty if it does.
+func (c Config) incompleteReason(devices []gpu.Device, uuid string) string {
 	for _, d := range devices {
 		switch {
 		case d.UUID != uuid || !d.MIG || !c.owns(d):
@@ -151,12 +151,13 @@ func (c Config) incomplete(devices []gpu.Device, uuid string) string {
 	return ""
 }
 
-// incompatible reports whether an old slice cannot exist beside those found, since a GPU is offered either whole or in parts.
-func incompatible(found []Slice, old Slice) bool {
+// conflictsWith reports whether an old slice cannot exist beside those found: a GPU is either one slice or divided into MIG instances.
+func conflictsWith(found []Slice, old Slice) bool {
 	return slices.ContainsFunc(found, func(s Slice) bool { return s.Device == old.Device && (s.Profile == "") != (old.Profile == "") })
 }
 
-// Restore returns the inventory that the node has published. Faults remain until the next update; the rest is determined again.
+// Restore returns the inventory for what the node published last. Faults remain until the next Update; cordons follow from the
+// configuration.
 func Restore(c Config, published kube.Inventory) Inventory {
 	var inv Inventory
 	for _, s := range published.Slices {
@@ -170,10 +171,10 @@ func Restore(c Config, published kube.Inventory) Inventory {
 	return inv
 }
 
-// Slices returns the slices.
+// Slices returns the slices (whole GPUs or MIG instances) in the inventory's order.
 func (inv Inventory) Slices() []Slice { return inv.slices }
 
-// Published returns the inventory for the annotation of the node.
+// Published returns the inventory in the form of the Node annotation.
 func (inv Inventory) Published() kube.Inventory {
 	var out kube.Inventory
 	for _, s := range inv.slices {
@@ -182,7 +183,8 @@ func (inv Inventory) Published() kube.Inventory {
 	return out
 }
 
-// AllUnhealthy returns what is published while the node takes no pods, with why as the reason of all slices that have none.
+// AllUnhealthy returns the inventory to publish while the node takes no pods: no slice is healthy, and why is the reason of those that
+// would be.
 func (inv Inventory) AllUnhealthy(why kube.Reason) kube.Inventory {
 	out := inv.Published()
 	for i := range out.Slices {
@@ -193,7 +195,8 @@ func (inv Inventory) AllUnhealthy(why kube.Reason) kube.Inventory {
 	return out
 }
 
-// Packing returns the slices by which the agent admits. A cordoned slice still takes the pods that were bound to it before.
+// Packing returns the slices as the agent uses them to admit bound pods. Cordoned slices count as healthy, since they still take pods that
+// were bound before.
 func (inv Inventory) Packing() []packing.Slice {
 	out := nodeview.Slices(inv.Published())
 	for i, s := range inv.slices {
@@ -202,5 +205,5 @@ func (inv Inventory) Packing() []packing.Slice {
 	return out
 }
 
-// Tickets returns how many tickets each slice has.
+// Tickets returns the number of tickets (device IDs that the kubelet may allocate) of each slice.
 func (inv Inventory) Tickets() []int { return kube.Tickets(inv.Published()) }

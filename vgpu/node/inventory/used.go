@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// WithUsed returns the inventory with the users of slices that have no share, by slice ID. Those slices take no new pods.
+// WithUsed returns the inventory in which the given slices are used without a share. used maps slice IDs to descriptions of the users.
+// These slices take no new pods.
 func (inv Inventory) WithUsed(used map[string]string) Inventory {
 	marked := slices.Clone(inv.slices)
 	for i := range marked {
@@ -18,7 +19,7 @@ func (inv Inventory) WithUsed(used map[string]string) Inventory {
 	return Inventory{marked}
 }
 
-// UsedAndOverlapping adds to the used slices those that share memory slices with one of them: they cannot be created meanwhile.
+// UsedAndOverlapping adds to the used slices the MIG placements that overlap with them: their instances cannot be created meanwhile.
 func (inv Inventory) UsedAndOverlapping(used map[string]string) map[string]string {
 	all := maps.Clone(used)
 	for _, s := range inv.slices {
@@ -31,8 +32,8 @@ func (inv Inventory) UsedAndOverlapping(used map[string]string) map[string]strin
 	return all
 }
 
-// SlicesOf returns the slices of a device that another device plugin has allocated, by its name in that plugin. NVIDIA's names
-// devices by UUID or, if configured so, by index, and appends ::n to replicas.
+// SlicesOf returns the IDs of the slices on a device that another device plugin has allocated under the given resource and device ID.
+// NVIDIA's plugin names devices by UUID or, if configured so, by index, and appends ::n to replicas.
 func (inv Inventory) SlicesOf(resource, device string) (ids []string) {
 	name, _, _ := strings.Cut(device, "::")
 	gpu, _, _ := strings.Cut(name, ":") // 0:1 is an instance of GPU 0

@@ -10,10 +10,11 @@ import (
 	"syscall"
 )
 
-// At kills the process when it reaches the point that GSHARE_TEST_KILL_AT names: recorded:3 is the third time at the point recorded.
+// At kills the process at the point that the environment variable GSHARE_TEST_KILL_AT names. The value recorded:3 means the third time that
+// it is called with "recorded".
 var At = parse(os.Getenv("GSHARE_TEST_KILL_AT"))
 
-// parse returns the function that kills at the point in the text; that for an empty text does nothing.
+// parse returns the function that kills the process at the point that the text names, or one that does nothing if the text is empty.
 func parse(text string) func(point string) {
 	at, count, _ := strings.Cut(text, ":")
 	if at == "" {

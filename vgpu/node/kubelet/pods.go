@@ -26,7 +26,7 @@ const (
 	maxMessage     = 64 << 20 // ten times what 110 usual pods take
 )
 
-// retryEvery is the pause before a refused call is repeated.
+// retryEvery is the pause before a call that the kubelet has refused is repeated.
 const retryEvery = 50 * time.Millisecond
 
 // ErrNoPod is returned for a pod that the kubelet does not have.
@@ -34,14 +34,14 @@ var ErrNoPod = errors.New("the kubelet has no such pod")
 
 var errBusy = errors.New("too many calls to the kubelet")
 
-// dial connects in the background: the kubelet may start later, or restart.
+// dial returns a gRPC connection to a socket of the kubelet. It connects in the background, and again after the kubelet restarts.
 func dial(socket string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.WaitForReady(true)),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: time.Second}))
 }
 
-// retryWhileBusy repeats a call while the kubelet answers that it is too busy or not ready. The limiter bounds the rate of calls.
+// retryWhileBusy repeats a call, at the limiter's rate, while the kubelet answers that it is too busy or not ready.
 func retryWhileBusy(ctx context.Context, limit *rate.Limiter, call func(context.Context) error) error {
 	for {
 		if err := limit.Wait(ctx); err != nil {
@@ -61,7 +61,7 @@ func retryWhileBusy(ctx context.Context, limit *rate.Limiter, call func(context.
 	}
 }
 
-// Pods is a client of the kubelet's PodsAPI: the pods of this node with their current status.
+// Pods is a client of the kubelet's PodsAPI, which returns the pods of this node with their current status.
 type Pods struct {
 	conn   *grpc.ClientConn
 	client podsapi.PodsClient
@@ -69,7 +69,7 @@ type Pods struct {
 	tries  *rate.Limiter
 }
 
-// DialPods returns a client of the PodsAPI at a socket.
+// DialPods returns a client of the kubelet's PodsAPI at the given socket path.
 func DialPods(socket string) (*Pods, error) {
 	conn, err := dial(socket)
 	if err != nil {
@@ -78,10 +78,10 @@ func DialPods(socket string) (*Pods, error) {
 	return &Pods{conn, podsapi.NewPodsClient(conn), rate.NewLimiter(callsPerSecond, callsAtOnce), rate.NewLimiter(2, 1)}, nil
 }
 
-// Close closes the connection.
+// Close closes the connection to the kubelet.
 func (p *Pods) Close() { p.conn.Close() }
 
-// List returns all pods, including those that are not admitted yet.
+// List returns all pods of the node, including those that the kubelet has not admitted yet. It retries while the kubelet is busy.
 func (p *Pods) List(ctx context.Context) ([]*v1.Pod, error) {
 	var answer *podsapi.ListPodsResponse
 	err := retryWhileBusy(ctx, p.limit, func(ctx context.Context) (err error) {
@@ -105,8 +105,8 @@ func decode(answer *podsapi.ListPodsResponse) (pods []*v1.Pod, err error) {
 	return pods, nil
 }
 
-// TryList is List without retries, at most twice a second, for callers that can do without: while many pods start, it would take
-// calls from others.
+// TryList lists the pods once without retrying. It returns an error if it was called less than half a second ago, to leave the kubelet's
+// rate limit to more important calls.
 func (p *Pods) TryList(ctx context.Context) ([]*v1.Pod, error) {
 	if !p.tries.Allow() {
 		return nil, errBusy
@@ -118,7 +118,7 @@ func (p *Pods) TryList(ctx context.Context) ([]*v1.Pod, error) {
 	return decode(answer)
 }
 
-// Get returns one pod, or ErrNoPod if the kubelet does not have it.
+// Get returns the pod with this UID, or ErrNoPod if the kubelet does not have it.
 func (p *Pods) Get(ctx context.Context, uid types.UID) (*v1.Pod, error) {
 	var answer *podsapi.GetPodResponse
 	err := retryWhileBusy(ctx, p.limit, func(ctx context.Context) (err error) {
@@ -135,8 +135,8 @@ func (p *Pods) Get(ctx context.Context, uid types.UID) (*v1.Pod, error) {
 	return pod, pod.Unmarshal(answer.Pod)
 }
 
-// Watch calls changed whenever a pod may have ended or gone, or has another SM limit, until the context or the kubelet ends. Events
-// may be missed, so callers also poll.
+// Watch calls changed when a pod may have ended or its SM limit annotation has changed. It returns when the context ends or the connection
+// to the kubelet breaks. It may miss events, so callers must also poll.
 func (p *Pods) Watch(ctx context.Context, changed func()) error {
 	stream, err := p.client.WatchPods(ctx, &podsapi.WatchPodsRequest{})
 	if err != nil {
@@ -162,7 +162,7 @@ func (p *Pods) Watch(ctx context.Context, changed func()) error {
 	}
 }
 
-// Ended reports whether all containers of the pod have ended for good.
+// Ended reports whether the pod is in a terminal phase.
 func Ended(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }

@@ -14,17 +14,17 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/ticket"
 )
 
-// readTimeout bounds one pass over the kubelet's records of all pods.
+// readTimeout bounds one read of the device allocations of all pods.
 const readTimeout = 20 * time.Second
 
-// readFor runs readAll for several waiting callers: it does not end with the context of the first.
+// readFor runs readAll for several waiting callers, so the end of the first caller's context does not stop it.
 func (r *Records) readFor(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
 	return r.readAll(ctx)
 }
 
-// readAll reads the records of the pods whose records are not complete yet.
+// readAll reads from the kubelet which tickets it has allocated to the containers of those pods that are not completely known yet.
 func (r *Records) readAll(ctx context.Context) error {
 	pods, err := r.pods.List(ctx)
 	if err != nil {
@@ -44,7 +44,7 @@ func (r *Records) readAll(ctx context.Context) error {
 	return nil
 }
 
-// Complete reports whether the records of all containers of the pod were read.
+// Complete reports whether the tickets of all of the pod's containers that need some are known.
 func (r *Records) Complete(uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,12 +72,13 @@ func (r *Records) readPod(ctx context.Context, pod *v1.Pod) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.learn(pod, answer.GetPodResources().GetContainers(), epoch)
+	r.storeRecord(pod, answer.GetPodResources().GetContainers(), epoch)
 	return nil
 }
 
-// learn stores the record of one pod that was read at an epoch. The caller holds the lock.
-func (r *Records) learn(pod *v1.Pod, containers []*resources.ContainerResources, epoch uint64) {
+// storeRecord stores the tickets of one pod's containers. It skips tickets that the kubelet has allocated again since the epoch at which
+// the record was requested. The caller holds the lock.
+func (r *Records) storeRecord(pod *v1.Pod, containers []*resources.ContainerResources, epoch uint64) {
 	learned := 0
 	for _, c := range containers {
 		var tickets []string
@@ -101,14 +102,13 @@ func (r *Records) learn(pod *v1.Pod, containers []*resources.ContainerResources,
 	r.read[pod.UID] = learned == len(kube.ContainersWithVGPUs(pod))
 }
 
-// Allocation is a device that a container holds through another device plugin.
+// Allocation is a device that another device plugin has allocated to a container.
 type Allocation struct {
 	Namespace, Pod, Container string
 	Resource, Device          string // ID in the plugin
 }
 
-// AllocatedElsewhere returns the devices that containers hold through other device plugins. It makes one call without retrying: its
-// callers poll.
+// AllocatedElsewhere returns the devices that other device plugins have allocated to containers. It makes one call and does not retry.
 func (r *Records) AllocatedElsewhere(ctx context.Context) (found []Allocation, err error) {
 	answer, err := r.client.List(ctx, &resources.ListPodResourcesRequest{})
 	if err != nil {

@@ -27,8 +27,8 @@ var (
 	ErrTwoOwners = errors.New("two containers hold these tickets by the kubelet's records")
 )
 
-// Records finds the owners of tickets in the kubelet's records. It reads the record of each pod once, so the number of calls is that
-// of starting pods.
+// Records finds out which container holds which tickets (device IDs of gshare/vgpu) from the kubelet's podresources API. It reads each pod
+// only once, so that the number of calls depends on the pods that start.
 type Records struct {
 	pods   *Pods
 	conn   *grpc.ClientConn
@@ -48,7 +48,7 @@ type owned struct {
 	tickets []string
 }
 
-// DialRecords returns a client of podresources at a socket.
+// DialRecords returns a client of the kubelet's podresources API at the given socket path.
 func DialRecords(socket string, pods *Pods) (*Records, error) {
 	conn, err := dial(socket)
 	if err != nil {
@@ -61,10 +61,10 @@ func DialRecords(socket string, pods *Pods) (*Records, error) {
 	}, nil
 }
 
-// Close closes the connection.
+// Close closes the connection to the kubelet.
 func (r *Records) Close() { r.conn.Close() }
 
-// Allocated drops the owners of tickets that the kubelet is allocating now.
+// Allocated forgets the owners of tickets that the kubelet is allocating again.
 func (r *Records) Allocated(tickets []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +80,7 @@ func (r *Records) Allocated(tickets []string) {
 	}
 }
 
-// Forget drops the records of a pod that is gone.
+// Forget removes the stored tickets of a pod that no longer exists.
 func (r *Records) Forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +92,8 @@ func (r *Records) Forget(uid types.UID) {
 	}
 }
 
-// Claim returns the claim of the container that holds exactly these tickets.
+// Claim returns the container that holds exactly these tickets, with its pod. It returns ErrNoOwner or ErrTwoOwners if the kubelet's
+// records name none, or two.
 func (r *Records) Claim(ctx context.Context, tickets []string) (grant.Claim, error) {
 	key := ticket.Key(tickets)
 	o, known := r.known(key)
@@ -121,13 +122,13 @@ func (r *Records) Claim(ctx context.Context, tickets []string) (grant.Claim, err
 	return grant.Claim{Pod: pod, Container: o.Container, Tickets: tickets}, err
 }
 
-// StillHeld reports whether the tickets have not been allocated again since the claim was made.
+// StillHeld reports whether the container of the claim still holds its tickets: the kubelet has not allocated them again.
 func (r *Records) StillHeld(c grant.Claim) bool {
 	o, known := r.known(ticket.Key(c.Tickets))
 	return known && o.UID == c.Pod.UID && o.Container == c.Container
 }
 
-// All returns the claims of all containers that hold tickets.
+// All returns the claims of all running containers that hold tickets, that is, device IDs of gshare/vgpu.
 func (r *Records) All(ctx context.Context) (claims []grant.Claim, err error) {
 	if err := r.readAll(ctx); err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// StartTime returns when a process started, in ticks since boot. PID and start time identify a process until the next boot.
+// StartTime returns when a process started, in clock ticks since boot. PID and start time together identify a process until the next boot.
 func StartTime(pid int) (ticks uint64, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -17,7 +17,8 @@ func StartTime(pid int) (ticks uint64, err error) {
 	return parseStartTime(string(text))
 }
 
-// parseStartTime returns field 22 of /proc/PID/stat. Field 2, the name, may hold anything; it ends with the last parenthesis.
+// parseStartTime returns field 22 (starttime) of /proc/PID/stat. Field 2, the program's name, may contain any character and ends at the
+// last closing parenthesis.
 func parseStartTime(stat string) (uint64, error) {
 	_, rest, found := cutLast(stat, ") ")
 	fields := strings.Fields(rest)
@@ -36,7 +37,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// Program returns the base name of the executable of a process; empty if that cannot be read.
+// Program returns the base name of a process's executable file, or an empty string if it cannot be read.
 func Program(pid int) string {
 	file, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {
@@ -45,7 +46,8 @@ func Program(pid int) string {
 	return filepath.Base(strings.TrimSuffix(file, " (deleted)")) // replaced by an update
 }
 
-// User returns the real user ID of a process. The owner of its files in /proc would be root for a process that cannot be dumped.
+// User returns the real user ID of a process. It does not use the owner of the process's files in /proc, which is root for a process that
+// cannot be dumped.
 func User(pid int) (uid int, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -54,7 +56,7 @@ func User(pid int) (uid int, err error) {
 	return parseUser(string(text))
 }
 
-// parseUser returns the real user ID in /proc/PID/status, in which the kernel escapes newlines of the program's name.
+// parseUser returns the real user ID in the content of /proc/PID/status.
 func parseUser(status string) (uid int, err error) {
 	for line := range strings.Lines(status) {
 		if fields := strings.Fields(line); len(fields) == 5 && fields[0] == "Uid:" {

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is an open process.
+// Process is a handle of a process (pidfd), which unlike a PID never refers to another process.
 type Process struct {
 	PID int
 	UID uint32
 	fd  *os.File
 }
 
-// Peer opens the process at the other end of a connection, by the credentials that the kernel recorded. The caller closes it.
+// Peer returns a handle of the process that connected a Unix socket, as the kernel recorded it. The caller must close the handle.
 func Peer(conn *net.UnixConn) (p Process, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -30,7 +30,6 @@ func Peer(conn *net.UnixConn) (p Process, err error) {
 	return p, asked
 }
 
-// peerOf opens the process that connected a socket.
 func peerOf(socket int) (Process, error) {
 	credentials, err := unix.GetsockoptUcred(socket, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {
@@ -48,7 +47,7 @@ func peerOf(socket int) (Process, error) {
 	return p, err
 }
 
-// Open opens the process that has the PID now. The caller closes it.
+// Open returns a handle of the process that has the PID now. The caller must close the handle.
 func Open(pid int) (Process, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -59,7 +58,7 @@ func Open(pid int) (Process, error) {
 	return p, err
 }
 
-// pidfd returns a non-blocking file for a pidfd, so that waiting for it takes no thread.
+// pidfd wraps a pidfd as a non-blocking file, so that waiting for it blocks no OS thread.
 func pidfd(fd int) (*os.File, error) {
 	unix.CloseOnExec(fd)
 	if err := unix.SetNonblock(fd, true); err != nil {
@@ -69,7 +68,8 @@ func pidfd(fd int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "pidfd"), nil
 }
 
-// Alive reports whether the process has not ended. If so, what /proc had for its PID before the call is about this process.
+// Alive reports whether the process has not ended. If it returns true, whatever was read from /proc by its PID before the call is of this
+// process.
 func (p Process) Alive() bool {
 	raw, err := p.fd.SyscallConn()
 	if err != nil {
@@ -79,28 +79,28 @@ func (p Process) Alive() bool {
 	return raw.Control(func(fd uintptr) { ended = readable(fd) }) == nil && !ended
 }
 
-// Wait blocks until the process has ended or is closed.
+// Wait blocks until the process has ended or the handle is closed.
 func (p Process) Wait() {
 	if raw, err := p.fd.SyscallConn(); err == nil {
 		_ = raw.Read(readable) // an error means closed
 	}
 }
 
-// Close closes the handle, not the process. It does nothing for the zero value.
+// Close closes the handle; it does not end the process. For the zero value it does nothing.
 func (p Process) Close() {
 	if p.fd != nil {
 		p.fd.Close()
 	}
 }
 
-// readable reports whether the process of a pidfd has ended.
+// readable reports whether a pidfd is readable, which means that its process has ended.
 func readable(fd uintptr) bool {
 	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(poll, 0)
 	return err == nil && n > 0
 }
 
-// Kill sends SIGKILL to the process. It never hits another one, since a pidfd is not reused.
+// Kill sends SIGKILL to the process. Unlike a signal by PID, it cannot hit another process.
 func (p Process) Kill() error {
 	raw, err := p.fd.SyscallConn()
 	if err != nil {

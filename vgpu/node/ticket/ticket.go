@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Prefer returns n of the available tickets: must first, then one of each wanted slice in their order, then any. It returns fewer if
-// there are not n.
+// Prefer returns n of the available tickets (device IDs): those in must, then one of each wanted slice, by its index, then any others. It
+// returns fewer if there are not n.
 func Prefer(available, must []string, wanted []int, n int) []string {
 	chosen := slices.Clone(must)
 	for _, slice := range wanted {
@@ -33,7 +33,7 @@ func of(id string, slice int) bool {
 	return err == nil && s == slice
 }
 
-// All returns the tickets of slices that take so many shares each.
+// All returns the tickets (device IDs) of all slices; shares is the number of tickets of each slice.
 func All(shares []int) []string {
 	var ids []string
 	for slice, n := range shares {
@@ -44,7 +44,7 @@ func All(shares []int) []string {
 	return ids
 }
 
-// Parse returns the numbers of the slice and the slot of a ticket such as g0-3.
+// Parse splits a ticket (device ID) such as g0-3 into the slice's index and the ticket's number on the slice.
 func Parse(id string) (slice, slot int, err error) {
 	left, right, _ := strings.Cut(strings.TrimPrefix(id, "g"), "-")
 	slice, err = strconv.Atoi(left)
@@ -57,7 +57,8 @@ func Parse(id string) (slice, slot int, err error) {
 	return slice, slot, nil
 }
 
-// Key returns the name of a set of tickets in any order: 32 hexadecimal digits, which fit a CDI device name.
+// Key returns a hash of a set of tickets (device IDs) that does not depend on their order: 32 hexadecimal digits, for use in a CDI device
+// name.
 func Key(ids []string) string {
 	sorted := slices.Sorted(slices.Values(ids))
 	sum := sha256.Sum256([]byte(strings.Join(sorted, "\n")))

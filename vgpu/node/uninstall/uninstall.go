@@ -24,10 +24,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
-// ErrLeft is wrapped by the error of a Step after which something is left that a later Step may remove.
+// ErrLeft is wrapped by errors of Step that a later call may resolve, for example once a pod has ended.
 var ErrLeft = errors.New("left")
 
-// Node is a node whose agent has ended.
+// Node is a node from which gshare is to be removed. Its agent has ended.
 type Node struct {
 	Config config.Configuration
 	Name   string
@@ -39,7 +39,8 @@ type Node struct {
 	Pods func(context.Context) ([]*v1.Pod, error)
 }
 
-// Step removes what can be removed now. It returns nil when nothing is left; an error wraps ErrLeft if waiting helps.
+// Step removes everything of gshare that can be removed from the node now. It returns nil if nothing is left. If the error wraps ErrLeft,
+// the caller should try again later.
 func (n Node) Step(ctx context.Context) error {
 	pods, err := n.Pods(ctx)
 	if err != nil {
@@ -53,23 +54,24 @@ func (n Node) Step(ctx context.Context) error {
 	if err := n.removeFiles(ctx); err != nil {
 		return err
 	}
-	return n.forget(ctx)
+	return n.cleanNodeObject(ctx)
 }
 
-// removeFiles empties the agent's directory; the directory itself may be a mount.
+// removeFiles removes sockets, CDI files, MPS daemons and the content of the agent's directory. It keeps the directory itself, which may be
+// a mount point.
 func (n Node) removeFiles(ctx context.Context) error {
 	plugin := deviceplugin.Plugin{Directory: n.Config.Kubernetes.DevicePlugins}
 	err := errors.Join(plugin.Sweep(), cdi.Directory(n.Config.Kubernetes.CDI).Clear(), n.MPS.Stop(ctx))
 	entries, readErr := os.ReadDir(n.Config.Directory)
 	for _, e := range entries {
-		err = errors.Join(err, n.remove(e.Name()))
+		err = errors.Join(err, n.removeEntry(e.Name()))
 	}
 	return errors.Join(err, readErr)
 }
 
-// remove deletes a file or folder of the agent. The journal of MIG instances is deleted after them: without it nobody would know that
-// gshare created them.
-func (n Node) remove(name string) error {
+// removeEntry deletes a file or subdirectory of the agent's directory. It first removes the MIG instances that a journal file lists:
+// without the journal it would not be known that gshare created them.
+func (n Node) removeEntry(name string) error {
 	if uuid, ok := partition.JournalGPU(name); ok {
 		if err := n.Clear(uuid); err != nil {
 			return fmt.Errorf("%w: MIG instances of %s, in %s: %w", ErrLeft, uuid, name, err)
@@ -78,8 +80,8 @@ func (n Node) remove(name string) error {
 	return os.RemoveAll(filepath.Join(n.Config.Directory, name))
 }
 
-// forget removes the annotation and capacity of gshare from the Node object.
-func (n Node) forget(ctx context.Context) error {
+// cleanNodeObject removes the annotation and the extended resources of gshare from the Node object.
+func (n Node) cleanNodeObject(ctx context.Context) error {
 	nodes := n.Client.CoreV1().Nodes()
 	node, err := nodes.Get(ctx, n.Name, metav1.GetOptions{})
 	if err != nil {
@@ -95,11 +97,11 @@ func (n Node) forget(ctx context.Context) error {
 			return err
 		}
 	}
-	return counted(node)
+	return checkCapacity(node)
 }
 
-// counted returns ErrLeft with the resources of gshare that the node still has, if any.
-func counted(node *v1.Node) error {
+// checkCapacity returns an error that wraps ErrLeft if the Node object still has extended resources of gshare.
+func checkCapacity(node *v1.Node) error {
 	var names []string
 	for name := range node.Status.Capacity {
 		if strings.HasPrefix(string(name), kube.ResourcePrefix) {

@@ -16,8 +16,8 @@ func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("version %d is not supported, only version %d is", e.Version, e.Supported)
 }
 
-// Decode parses a JSON object whose field "version" has the given value. It refuses other versions, whose fields may mean something
-// else, and unknown, repeated or wrongly spelled fields: a record that is not understood must never be read as zeros.
+// Decode parses a JSON object whose field "version" has the given value. It returns an error for other versions and for unknown, duplicate
+// or misspelled fields: data that is not understood must never be read as zeros.
 func Decode(text []byte, version int, into any) error {
 	var header struct {
 		Version int `json:"version"`

@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// listInstances returns the MIG instances of a device. With an error the list may lack some.
+// listInstances returns the MIG instances of a GPU. If it returns an error, some instances may be missing.
 func listInstances(handle nvml.Device) (found []gpu.Instance, err error) {
 	err = eachInstance(handle, func(instance nvml.Device) error {
 		read, err := readInstance(instance)
@@ -27,7 +27,7 @@ func listInstances(handle nvml.Device) (found []gpu.Instance, err error) {
 	return found, err
 }
 
-// eachInstance calls visit for each MIG instance of a device. It continues after errors, and returns them joined.
+// eachInstance calls visit for each MIG instance of a GPU. It does not stop at errors, and returns them joined.
 func eachInstance(handle nvml.Device, visit func(nvml.Device) error) (all error) {
 	count, r := handle.GetMaxMigDeviceCount()
 	if r != nvml.SUCCESS {
@@ -39,8 +39,8 @@ func eachInstance(handle nvml.Device, visit func(nvml.Device) error) (all error)
 	return all
 }
 
-// visitInstance calls visit for the MIG instance at an index, if there is one. It retries once with a new handle, since the instance may have
-// been removed or replaced meanwhile.
+// visitInstance calls visit for the MIG instance at an index, if there is one. It retries once with a new handle, since the instance may
+// have been replaced meanwhile.
 func visitInstance(handle nvml.Device, index int, visit func(nvml.Device) error) (err error) {
 	for range 2 {
 		instance, findErr := instanceAt(handle, index)
@@ -54,7 +54,7 @@ func visitInstance(handle nvml.Device, index int, visit func(nvml.Device) error)
 	return err
 }
 
-// instanceAt returns the MIG instance at an index, or nil if there is none. With an error there may be one.
+// instanceAt returns the MIG instance at an index, or nil if there is none. After an error it is not known whether there is one.
 func instanceAt(handle nvml.Device, index int) (nvml.Device, error) {
 	switch instance, r := handle.GetMigDeviceHandleByIndex(index); r {
 	case nvml.SUCCESS:
@@ -66,7 +66,7 @@ func instanceAt(handle nvml.Device, index int) (nvml.Device, error) {
 	}
 }
 
-// profilePattern matches the profile at the end of an instance's name, such as NVIDIA A100-SXM4-40GB MIG 1g.5gb.
+// profilePattern matches the MIG profile at the end of a device name such as NVIDIA A100-SXM4-40GB MIG 1g.5gb.
 var profilePattern = regexp.MustCompile(`MIG (\S+)$`)
 
 // readInstance reads the properties of a MIG instance.

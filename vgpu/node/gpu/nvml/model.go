@@ -10,7 +10,7 @@ var (
 	detailPattern = regexp.MustCompile(`(?:-.*| (?:\d+GB|PCIe|SXM\d?|NVL|HBM\w+)\b.*)$`) // form factor and memory
 )
 
-// modelOf returns the model of a product name: "NVIDIA A100-SXM4-80GB" is an A100.
+// modelOf returns the GPU model in a product name, such as A100 for "NVIDIA A100-SXM4-80GB".
 func modelOf(name string) string {
 	return detailPattern.ReplaceAllString(brandPattern.ReplaceAllString(strings.TrimSpace(name), ""), "")
 }

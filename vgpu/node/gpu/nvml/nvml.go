@@ -12,19 +12,19 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Source lists devices and processes through the library. A machine without library or driver has no GPU. It is safe for concurrent use: a
-// call that hangs does not block others, unless the driver does.
+// Source lists GPUs and processes through NVML. A machine without NVML or driver counts as one without GPUs. It is safe for concurrent use;
+// a call that hangs blocks no other, unless the driver does.
 type Source struct {
 	library nvml.Interface
 	session session
 }
 
-// New returns a Source that uses a library, such as nvml.New() for this machine's.
+// New returns a Source that uses the given NVML library, such as nvml.New() for this machine's.
 func New(library nvml.Interface) *Source { return &Source{library: library} }
 
-// Devices implements gpu.Source. A device that cannot be read is listed with a fault if its UUID is known.
+// Devices returns the machine's GPUs. A GPU whose UUID is known but that cannot be read is returned with a fault.
 func (s *Source) Devices() (devices []gpu.Device, err error) {
-	err = s.each(func(index int, handle nvml.Device) error {
+	err = s.eachDevice(func(index int, handle nvml.Device) error {
 		device, err := readDevice(handle)
 		if device.UUID == "" {
 			return err
@@ -44,8 +44,8 @@ func (s *Source) Devices() (devices []gpu.Device, err error) {
 	return devices, err
 }
 
-// each calls visit for each device that is not lost. Errors of the driver make the session stale.
-func (s *Source) each(visit func(index int, handle nvml.Device) error) error {
+// eachDevice calls visit for each GPU whose handle is known. After an error of the driver, the next caller initializes NVML again.
+func (s *Source) eachDevice(visit func(index int, handle nvml.Device) error) error {
 	handles, err := s.session.acquire(s.library)
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (s *Source) each(visit func(index int, handle nvml.Device) error) error {
 	return nil
 }
 
-// readDevice reads the properties of a device. With an error, those that were read are set.
+// readDevice reads the properties of a GPU. After an error, the properties that were read before it are set.
 func readDevice(handle nvml.Device) (d gpu.Device, err error) {
 	uuid, r := handle.GetUUID()
 	if r != nvml.SUCCESS {
@@ -103,7 +103,7 @@ func readDevice(handle nvml.Device) (d gpu.Device, err error) {
 	return d, d.Validate()
 }
 
-// isMIG reports whether a device is in MIG mode. Devices without MIG answer that it is not supported.
+// isMIG reports whether a GPU is in MIG mode.
 func isMIG(handle nvml.Device) (bool, error) {
 	switch mode, _, r := handle.GetMigMode(); r {
 	case nvml.SUCCESS:
@@ -115,10 +115,10 @@ func isMIG(handle nvml.Device) (bool, error) {
 	}
 }
 
-// errDriver is in the chain of all errors of library calls.
+// errDriver is wrapped by the errors of all NVML calls.
 var errDriver = errors.New("NVML")
 
-// callError returns the error of a library call that was made for an action.
+// callError returns an error that names the attempted action and NVML's return code.
 func callError(action string, r nvml.Return) error {
 	return fmt.Errorf("%s: %w: %s", action, errDriver, nvml.ErrorString(r))
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 )
 
-// Processes implements gpu.Source. In MIG mode, the processes of an instance are listed by the instance only.
+// Processes returns the processes that use the GPUs. In MIG mode it lists them by instance. If it returns an error, some may be missing.
 func (s *Source) Processes() (found []gpu.Process, all error) {
-	err := s.each(func(_ int, handle nvml.Device) error {
+	err := s.eachDevice(func(_ int, handle nvml.Device) error {
 		list := func(handle nvml.Device) error {
 			processes, err := listProcesses(handle)
 			found = append(found, processes...)
@@ -33,13 +33,13 @@ func (s *Source) Processes() (found []gpu.Process, all error) {
 	return deduplicate(found), errors.Join(err, all)
 }
 
-// deduplicate returns each process once for each slice: the driver may list a client of MPS among the other processes too.
+// deduplicate sorts the processes and removes duplicates: the driver may list an MPS client a second time as an ordinary process.
 func deduplicate(p []gpu.Process) []gpu.Process {
 	slices.SortFunc(p, func(a, b gpu.Process) int { return cmp.Or(cmp.Compare(a.Slice, b.Slice), cmp.Compare(a.PID, b.PID)) })
 	return slices.Compact(p)
 }
 
-// listProcesses returns the processes of a device or an instance: those with a context of their own, and the clients of MPS.
+// listProcesses returns the processes on a GPU or MIG instance: those with a CUDA context of their own, and MPS clients.
 func listProcesses(handle nvml.Device) (found []gpu.Process, err error) {
 	uuid, r := handle.GetUUID()
 	if r != nvml.SUCCESS {

@@ -9,8 +9,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 )
 
-// session keeps the library initialised and holds the handles of the devices, which take the driver seconds to find on a busy machine. It ends
-// when a device fails to answer; the next one finds devices that are new or were lost.
+// session keeps NVML initialized and caches the handles of the GPUs, which take seconds to look up on a busy machine. It becomes stale when
+// a GPU fails to answer; the next one finds GPUs that are new or were lost.
 type session struct {
 	mu      sync.Mutex    // guards the following; held over the driver's search for handles
 	handles []nvml.Device // nil: there is no session; a nil element is a lost device
@@ -20,7 +20,7 @@ type session struct {
 	health health // outlives the sessions
 }
 
-// acquire returns the handles, after opening a session if there is none. The caller calls release when it is done with them.
+// acquire returns the GPU handles, and initializes NVML if no session is open. The caller must call release afterwards.
 func (s *session) acquire(library nvml.Interface) ([]nvml.Device, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,7 +33,7 @@ func (s *session) acquire(library nvml.Interface) ([]nvml.Device, error) {
 	return s.handles, nil
 }
 
-// open initialises the library and finds the handles. The caller holds the lock.
+// open initializes NVML and looks up the GPU handles. The caller holds the lock.
 func (s *session) open(library nvml.Interface) error {
 	if r := library.Init(); r != nvml.SUCCESS {
 		return fmt.Errorf("%w: initialize NVML: %s", gpu.ErrNoGPU, nvml.ErrorString(r))
@@ -56,7 +56,7 @@ func (s *session) open(library nvml.Interface) error {
 	return nil
 }
 
-// watchEvents records the driver's error events until the session is stale. The caller holds the lock.
+// watchEvents starts a goroutine that records the driver's error events until the session is stale. The caller holds the lock.
 func (s *session) watchEvents(library nvml.Interface) {
 	set, r := library.EventSetCreate()
 	if r != nvml.SUCCESS {
@@ -81,7 +81,7 @@ func (s *session) isStale() bool {
 	return s.stale
 }
 
-// release gives the handles back. If ok is false, the session becomes stale. The last user of a stale session shuts the library down: a
+// release ends a caller's use of the GPU handles. ok false makes the session stale. The last user of a stale session shuts NVML down, so a
 // caller whose call hangs keeps the session usable for the others.
 func (s *session) release(library nvml.Interface, ok bool) {
 	s.mu.Lock()
