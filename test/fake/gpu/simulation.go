@@ -21,8 +21,8 @@ type Config struct {
 	Virtual bool // the clock is the simulation's
 }
 
-// Simulation is a set of simulated GPUs, their clock, and the processes that use them. One lock guards all of it, since any event may
-// advance the clock, the GPUs and the waiting threads together.
+// Simulation is a set of simulated GPUs, their clock, and the processes that use them. It has many fields and methods because one lock
+// guards all of it: any event may advance the clock, the GPUs and the waiting threads together.
 type Simulation struct {
 	listener *net.UnixListener
 	virtual  bool

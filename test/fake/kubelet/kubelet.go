@@ -25,7 +25,8 @@ import (
 	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
 
-// Kubelet is a fake kubelet. Its pods and allocated devices survive Kill and Start, as they do in the checkpoint of a real one.
+// Kubelet is a fake kubelet. Its pods and allocated devices survive Kill and Start, as they do in the checkpoint of a real one. It has many
+// fields: the state of the kubelet's device manager under one lock, and counters and faults for tests.
 type Kubelet struct {
 	Dir      string // of its sockets
 	Resource string

@@ -15,8 +15,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
-// GPU is a fake GPU in MIG mode. It is safe for concurrent use; like a driver, it handles one call after another. It implements the whole
-// MIG part of the driver, so it has many methods.
+// GPU is a fake GPU in MIG mode. It is safe for concurrent use; like a driver, it handles one call after another. It has many methods
+// because it implements the whole MIG part of the driver, and its faults.
 type GPU struct {
 	uuid  string
 	model *mig.Model
