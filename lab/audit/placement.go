@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
@@ -65,4 +67,116 @@ func (k *claim) read(text string) bool {
 func (k *claim) violate(kind Kind, slice, format string, args ...any) {
 	v := Violation{Kind: kind, Node: k.pod.Spec.NodeName, Slice: slice, Pod: nameOf(k.pod)}
 	k.checker.violate(v, format, args...)
+}
+
+// compare checks that the placement has just the containers of the request.
+func (k *claim) compare() {
+	if !k.known {
+		return
+	}
+	for _, asked := range k.request.Containers {
+		i := slices.IndexFunc(k.placement.Containers, func(p kube.PlacedContainer) bool { return p.Name == asked.Name })
+		if i < 0 {
+			k.violate(MissingContainer, "", "container %s asks for GPUs and is not placed", asked.Name)
+			continue
+		}
+		k.compareContainer(asked, k.placement.Containers[i].VGPUs)
+	}
+	for _, placed := range k.placement.Containers {
+		if !slices.ContainsFunc(k.request.Containers, func(c share.Container) bool { return c.Name == placed.Name }) {
+			k.violate(ExtraContainer, "", "container %s is placed and asks for nothing", placed.Name)
+		}
+	}
+}
+
+func (k *claim) compareContainer(asked share.Container, vgpus []kube.PlacedVGPU) {
+	if len(vgpus) != asked.VGPUs {
+		k.violate(WrongCount, "", "container %s has %d vGPUs and asks for %d", asked.Name, len(vgpus), asked.VGPUs)
+	}
+	for i, v := range vgpus {
+		if v.Share != asked.Share || v.Priority != k.request.Priority {
+			k.violate(WrongShare, v.Slice, "container %s, vGPU %d: %v (%s) was placed, %v (%s) is asked for",
+				asked.Name, i, v.Share, v.Priority, asked.Share, k.request.Priority)
+		}
+		if !slices.Contains(classesFor(asked.Share, k.request.Isolation), v.Class) {
+			k.violate(WrongClass, v.Slice, "container %s, vGPU %d: class %s is not one that the pod accepts", asked.Name, i, v.Class)
+		}
+	}
+}
+
+// classesFor returns the isolation classes acceptable for a share. If none is requested by name, it is the class that serves the
+// share and wastes least: moving SMs need an elastic slice, and only a whole slice justifies exclusive use.
+func classesFor(s share.Share, wanted share.Isolation) []share.Isolation {
+	switch {
+	case wanted != share.AnyIsolation:
+		return []share.Isolation{wanted}
+	case s.SMRequest < s.SMLimit:
+		return []share.Isolation{share.Elastic}
+	case s.RequestArea() == share.WholeArea:
+		return []share.Isolation{share.Exclusive, share.MPS}
+	}
+	return []share.Isolation{share.MPS}
+}
+
+// hold adds the placement to the slices. A share on a slice that no longer exists is an orphan and is not added.
+func (k *claim) hold() {
+	for _, c := range k.placement.Containers {
+		devices := map[string]bool{}
+		for i, v := range c.VGPUs {
+			s := k.node.byID[v.Slice]
+			if s == nil {
+				k.checker.orphan(k.pod, v.Slice, "container "+c.Name+": the slice is not in the node's inventory")
+				continue
+			}
+			if devices[s.Device] {
+				k.violate(SameDevice, s.ID, "container %s has two vGPUs on device %s", c.Name, s.Device)
+			}
+			devices[s.Device] = true
+			k.checkSlice(s, c.Name, v.Class)
+			s.add(k.held(c.Name, i, v))
+		}
+	}
+}
+
+func (k *claim) held(container string, vgpu int, v kube.PlacedVGPU) held {
+	return held{
+		pod: nameOf(k.pod), tenant: k.pod.Namespace, container: container, vgpu: vgpu,
+		packing: k.placement.Model, class: v.Class, share: v.Share,
+	}
+}
+
+// checkSlice checks that the slice suits the terms of the pod and supports the class. Health is not checked: a device that becomes
+// unhealthy keeps its pods.
+func (k *claim) checkSlice(s *slice, container string, class share.Isolation) {
+	if !k.known {
+		return
+	}
+	if !s.ofKind(k.request.Slice) || !s.ofModel(k.request.Models) {
+		k.violate(WrongDevice, s.ID, "container %s: the slice is %s %s, the pod accepts %s of %v",
+			container, s.Model, s.Profile, k.request.Slice, k.request.Models)
+	}
+	if !s.enforces(class, k.request.Enforcement) {
+		k.violate(NotEnforceable, s.ID, "container %s: the node offers %v here, not %s", container, s.Classes, class)
+	}
+}
+
+// ofKind reports whether the slice is of the requested kind: a whole GPU, any MIG instance or one of a profile.
+func (s *slice) ofKind(kind string) bool {
+	whole := s.Profile == ""
+	switch kind {
+	case share.WholeGPU:
+		return whole
+	case share.AnyMIG:
+		return !whole
+	}
+	return s.Profile == kind
+}
+
+// ofModel reports whether the device is of an accepted model; an empty list accepts every model.
+func (s *slice) ofModel(models []string) bool {
+	return len(models) == 0 || slices.Contains(models, s.Model)
+}
+
+func (s *slice) enforces(class share.Isolation, e share.Enforcement) bool {
+	return e == share.BestEffortEnforcement || slices.Contains(s.Classes, class)
 }

@@ -23,7 +23,7 @@ func proveRectangles(shares []share.Share) error {
 func boxesOf(shares []share.Share) []rectangle.Box {
 	boxes := make([]rectangle.Box, len(shares))
 	for i, s := range shares {
-		boxes[i] = rectangle.Box{W: s.QuotaRequest, H: s.SMRequest}
+		boxes[i] = rectangle.BoxOf(s)
 	}
 	return boxes
 }

@@ -94,3 +94,84 @@ func (m *master) value() float64 {
 	}
 	return sum
 }
+
+// LowerBound returns a number of GPUs, fractional, below which no packing of the pods exists, rectangles and slots alike.
+//
+// It is the configuration LP over the whole fleet (docs/packing.md, fact 7): minimise the sum of x(C), where C are
+// multisets of SM shares that fit one GPU and every SM share gets the sum of its pods' quotas. Two things are given away,
+// which can only lower it: pods of equal SM share may pass time to each other, and a pod may be cut between GPUs. The
+// memory of all pods over that of one GPU bounds it too. Rounding is below a part in 1e9.
+//
+// With a reserve r, a pod counts with min(1, quota/(1-r)). On a GPU that switches, configurations take at most 1-r of
+// the window, which these quotas stretch to the whole; there a pod with full quota is in every configuration, and none has
+// a quota between 1-r and 1. On a GPU that holds one configuration all pods may run for the whole window. Either way the
+// stretched quotas fit the window, so what fits with the reserve satisfies the program.
+func LowerBound(pods []Pod, memory share.Bytes, reserve share.PerMille) float64 {
+	return max(newMaster(pods, reserve).solve(tiny), memoryBound(pods, memory))
+}
+
+func memoryBound(pods []Pod, memory share.Bytes) float64 {
+	sum := 0.0
+	for _, p := range pods {
+		sum += float64(p.Memory)
+	}
+	if sum == 0 {
+		return 0
+	}
+	return sum / float64(memory)
+}
+
+// pivot brings a configuration into the basis; it returns false if rounding leaves no member to replace.
+func (m *master) pivot(enter configuration) bool {
+	step := m.direction(enter)
+	leave := -1
+	for k, d := range step {
+		if d > tiny && (leave < 0 || m.time[k]*step[leave] < m.time[leave]*d) {
+			leave = k
+		}
+	}
+	if leave < 0 {
+		return false
+	}
+	m.exchange(step, leave)
+	m.reprice()
+	return true
+}
+
+// direction returns how much each basis member shrinks for a unit of the entering configuration.
+func (m *master) direction(enter configuration) []float64 {
+	step := make([]float64, len(m.kinds))
+	for k, row := range m.inverse {
+		for j, n := range enter {
+			step[k] += row[j] * float64(n)
+		}
+	}
+	return step
+}
+
+func (m *master) exchange(step []float64, leave int) {
+	pivot := m.inverse[leave]
+	for j := range pivot {
+		pivot[j] /= step[leave]
+	}
+	m.time[leave] /= step[leave]
+	for k, row := range m.inverse {
+		if k == leave || step[k] == 0 {
+			continue
+		}
+		for j := range row {
+			row[j] -= step[k] * pivot[j]
+		}
+		m.time[k] = max(0, m.time[k]-step[k]*m.time[leave])
+	}
+}
+
+// reprice sets the prices at which each basis member is worth exactly its time.
+func (m *master) reprice() {
+	clear(m.price)
+	for _, row := range m.inverse {
+		for j, v := range row {
+			m.price[j] += v
+		}
+	}
+}

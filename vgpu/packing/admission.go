@@ -52,10 +52,7 @@ func (r Rules) Admit(s *Slice, l *Load, a ShareRequest) (share.Isolation, Refusa
 	if refusal != Admitted {
 		return "", refusal
 	}
-	if refusal := r.compatible(s, l, a, class); refusal != Admitted {
-		return "", refusal
-	}
-	return class, r.fits(s, l, a.Share)
+	return class, r.admitLoad(s, l, a, class)
 }
 
 // static returns the isolation class, or a refusal that holds whatever runs on the slice.
@@ -123,7 +120,7 @@ func (r Rules) gammaArea() int64 { return r.Gamma * int64(share.WholeArea) / 100
 // schedulable reports whether a schedule serves the requests of the residents and of the share.
 func (r Rules) schedulable(s *Slice, l *Load, sh share.Share) bool {
 	if r.Model == Rectangles {
-		_, ok := rectangle.Arrange(append(boxes(l), boxOf(sh)))
+		_, ok := rectangle.Arrange(append(boxes(l), rectangle.BoxOf(sh)))
 		return ok
 	}
 	var scratch [64]slot.Item
@@ -131,14 +128,11 @@ func (r Rules) schedulable(s *Slice, l *Load, sh share.Share) bool {
 	return r.solver.Fits(append(items, itemOf(sh)), s.Reserve)
 }
 
-// boxOf returns the share as a rectangle: quota wide, SMs high.
-func boxOf(s share.Share) rectangle.Box { return rectangle.Box{W: s.QuotaRequest, H: s.SMRequest} }
-
 // boxes returns the residents as rectangles, with capacity for one more.
 func boxes(l *Load) []rectangle.Box {
 	out := make([]rectangle.Box, 0, len(l.residents)+1)
 	for i := range l.residents {
-		out = append(out, boxOf(l.residents[i].Share))
+		out = append(out, rectangle.BoxOf(l.residents[i].Share))
 	}
 	return out
 }

@@ -128,7 +128,7 @@ func (s *survey) costAfter(changed []sliceChange, cpu MilliCPU, ram share.Bytes)
 		cost += s.Demand.fragmentationAfter(&s.before, changed, cpu, ram)
 	}
 	if s.Terms.CPUShortage {
-		cost += s.Demand.shortage(s.before.freeTimeAfter(changed), s.before.cpu-cpu)
+		cost += s.Demand.cpuShortage(s.before.freeTimeAfter(changed), s.before.cpu-cpu)
 	}
 	return cost
 }

@@ -61,7 +61,7 @@ func TestFragmentation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var v view
 			d.viewOf(c.node, &v, nil)
-			if got := d.fragmentation(&v); got != c.want*ppmMilli(one) {
+			if got := d.fragmentationAfter(&v, nil, 0, 0); got != c.want*ppmMilli(one) {
 				t.Errorf("F = %d, want %d milli-GPU", got, c.want)
 			}
 		})
@@ -77,7 +77,7 @@ func TestCPUShortage(t *testing.T) {
 		t.Run(fmt.Sprint(cpu), func(t *testing.T) {
 			var v view
 			d.viewOf(used(cpu, 0, 0), &v, nil)
-			if got := d.cpuShortage(&v); got != want*ppmMilli(one) {
+			if got := d.cpuShortage(v.total, v.cpu); got != want*ppmMilli(one) {
 				t.Errorf("S with two free GPUs and %d milli-CPU = %d, want %d milli-GPU", cpu, got, want)
 			}
 		})

@@ -29,7 +29,7 @@ func (BestArea) Rank(n *Node, pod *Pod, picks []Choice) Rank {
 
 // wasteOn returns the kind of fit of a share on a slice, and the area that it would waste.
 func wasteOn(l *Load, sh share.Share) (tier int64, w rectangle.Waste) {
-	box := boxOf(sh)
+	box := rectangle.BoxOf(sh)
 	if l.Empty() {
 		return fitsFresh, rectangle.Waste{Area: share.WholeArea - sh.RequestArea()}
 	}

@@ -82,11 +82,9 @@ func changeOf(changed []sliceChange, slice int) int {
 	return -1
 }
 
-// fragmentation returns F, the free SM-time that a random typical pod could not use (FGD's measure, in integers): all of it if the
-// pod does not fit on the node, else that of the slices that are too small for it.
-func (d *Demand) fragmentation(v *view) ppmMilli { return d.fragmentationAfter(v, nil, 0, 0) }
-
-// fragmentationAfter returns F once the slices have changed and the CPU and memory are taken.
+// fragmentationAfter returns F, the free SM-time that a random typical pod could not use (FGD's measure, in integers), once the slices
+// have changed and the CPU and memory are taken: all of it if the pod does not fit on the node, else that of the slices that are too
+// small for it.
 func (d *Demand) fragmentationAfter(v *view, changed []sliceChange, cpu MilliCPU, ram share.Bytes) ppmMilli {
 	total := v.freeTimeAfter(changed)
 	usable := ppmMilli(0)
@@ -124,11 +122,8 @@ func (u *usable) apply(t *sliceChange, i int) {
 	}
 }
 
-// cpuShortage returns S, the free SM-time that the free CPU of the node cannot serve at the ratio ρ.
-func (d *Demand) cpuShortage(v *view) ppmMilli { return d.shortage(v.total, v.cpu) }
-
 // shortage returns S for an amount of free SM-time and CPU.
-func (d *Demand) shortage(time MilliGPU, cpu MilliCPU) ppmMilli {
+func (d *Demand) cpuShortage(time MilliGPU, cpu MilliCPU) ppmMilli {
 	if d.cpuRatio == 0 {
 		return 0
 	}

@@ -1,6 +1,10 @@
 package rectangle
 
-import "github.com/gshare-dev/gshare/vgpu/share"
+import (
+	"cmp"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
 
 // free is the free-rectangle list of one slice (FG-112). Its rectangles may overlap each other, never a placed one, and
 // none lies inside another.
@@ -83,4 +87,18 @@ func (f free) notInside(r Rect) free {
 		}
 	}
 	return kept
+}
+
+// Waste is what a box leaves unused of a free rectangle; less is a better match.
+type Waste struct {
+	Area      share.Area     // of the rectangle less that of the box: Algorithm 2, line 1
+	ShortSide share.PerMille // the smaller of what is left over in width and in height
+}
+
+func wasteOf(b Box, r Rect) Waste {
+	return Waste{Area: r.Area() - b.Area(), ShortSide: min(r.W-b.W, r.H-b.H)}
+}
+
+func (w Waste) compare(o Waste) int {
+	return cmp.Or(cmp.Compare(w.Area, o.Area), cmp.Compare(w.ShortSide, o.ShortSide))
 }

@@ -3,8 +3,6 @@ package rectangle
 import (
 	"cmp"
 	"slices"
-
-	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // Placed is one placed box under the key that its owner chose.
@@ -63,22 +61,50 @@ func (l *List) find(id int) (int, bool) {
 	return slices.BinarySearchFunc(l.placed, id, func(p Placed, id int) int { return cmp.Compare(p.ID, id) })
 }
 
-// Placed returns a copy of what is placed, by ID.
-func (l *List) Placed() []Placed { return slices.Clone(l.placed) }
-
 // Free returns a copy of the free rectangles, by (y, x).
 func (l *List) Free() []Rect {
 	return slices.SortedFunc(slices.Values(l.free), byPlace)
 }
 
-// Empty reports whether nothing is placed. The free rectangles may still be in pieces (FG-120).
-func (l *List) Empty() bool { return len(l.placed) == 0 }
-
-// FreeArea returns the SM-time that nothing occupies: necessary for another box, not sufficient (F31).
-func (l *List) FreeArea() share.Area {
-	sum := share.WholeArea
-	for _, p := range l.placed {
-		sum -= p.Area()
+// Release makes a placed rectangle free again, unchanged, for the next pod of the same function (FG-120, "keep"), and removes free
+// rectangles inside it (F29). An unknown id changes nothing.
+//
+// Kept rectangles are not joined with their neighbours, so the list is rebuilt when it grows too long (FG-121). The paper has no
+// threshold; 3 x placed + 4 is gshare's (F27).
+func (l *List) Release(id int) {
+	i, ok := l.find(id)
+	if !ok {
+		return
 	}
-	return sum
+	l.free = l.free.with(l.placed[i].Rect)
+	l.placed = slices.Delete(l.placed, i, i+1)
+	if len(l.free) > 3*len(l.placed)+4 {
+		l.Restructure()
+	}
+}
+
+// Restructure rebuilds the list from W x H and the placed boxes (FG-121). Greedy order may fail to place what was placed before,
+// so it packs a copy, commits only if all boxes fit, and otherwise keeps the old list and returns false (F28).
+func (l *List) Restructure() bool {
+	scratch, ok := l.repacked()
+	if ok {
+		*l = *scratch
+	}
+	return ok
+}
+
+func (l *List) repacked(more ...Box) (*List, bool) {
+	var boxes []Box
+	for _, p := range l.placed {
+		boxes = append(boxes, p.Box)
+	}
+	rects, ok := greedy(append(boxes, more...), byArea)
+	if !ok {
+		return nil, false
+	}
+	out := NewList()
+	for i, p := range l.placed {
+		out.put(p.ID, rects[i])
+	}
+	return out, true
 }
