@@ -66,8 +66,8 @@ var advice = [...]string{
 	packing.SliceFull:         "wait until a pod there ends: the slice has as many shares as its node allows",
 	packing.NoMemory:          "ask for less gshare/mem, or wait until a pod there ends",
 	packing.OverLimits:        "lower gshare.dev/sm-limit or gshare.dev/quota-limit, or wait until a pod there ends",
-	packing.NoRoom:            "ask for less gshare/sm or gshare/quota, or wait until a pod there ends",
-	packing.NoRoomTogether:    "each container would fit alone: ask for less, or put them into pods of their own",
+	packing.NoSMTime:          "ask for less gshare/sm or gshare/quota, or wait until a pod there ends",
+	packing.NoJointPlacement:  "each container would fit alone: ask for less, or put them into pods of their own",
 }
 
 // Advice returns a clause on what a user or an administrator can do about a refusal, or "" if nothing was refused.

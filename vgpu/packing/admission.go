@@ -48,16 +48,16 @@ type ShareRequest struct {
 // Memory, limits and requests must all fit; the requests by the slot model or by rectangles. The result depends on the set of
 // shares only, never on the order in which they came.
 func (r Rules) Admit(s *Slice, l *Load, a ShareRequest) (share.Isolation, Refusal) {
-	class, refusal := r.static(s, a)
+	class, refusal := r.admitEmpty(s, a)
 	if refusal != Admitted {
 		return "", refusal
 	}
-	return class, r.admitLoad(s, l, a, class)
+	return class, r.admitBeside(s, l, a, class)
 }
 
 // static returns the isolation class, or a refusal that holds whatever runs on the slice.
-func (r Rules) static(s *Slice, a ShareRequest) (share.Isolation, Refusal) {
-	if refusal := s.offers(a.Terms); refusal != Admitted {
+func (r Rules) admitEmpty(s *Slice, a ShareRequest) (share.Isolation, Refusal) {
+	if refusal := s.checkTerms(a.Terms); refusal != Admitted {
 		return "", refusal
 	}
 	class, enforceable := s.classFor(a.Share, a.Terms)
@@ -72,7 +72,7 @@ func (r Rules) static(s *Slice, a ShareRequest) (share.Isolation, Refusal) {
 
 // compatible returns why the share may not be beside the residents: class, model, tenant or number. The first reason in the order
 // of the checks is returned, whatever the order of the residents.
-func (r Rules) compatible(s *Slice, l *Load, a ShareRequest, class share.Isolation) Refusal {
+func (r Rules) checkNeighbours(s *Slice, l *Load, a ShareRequest, class share.Isolation) Refusal {
 	if l.Empty() {
 		return Admitted
 	}
@@ -102,14 +102,14 @@ func (r Rules) conflict(n *Resident, a ShareRequest, class share.Isolation) Refu
 }
 
 // fits checks memory, limits and requests of the share together with those of the residents.
-func (r Rules) fits(s *Slice, l *Load, sh share.Share) Refusal {
+func (r Rules) checkCapacity(s *Slice, l *Load, sh share.Share) Refusal {
 	switch {
 	case l.memory+sh.Memory > s.Memory:
 		return NoMemory
 	case int64(l.limits+sh.LimitArea()) > r.gammaArea():
 		return OverLimits
 	case l.requested+sh.RequestArea() > share.WholeArea, !r.schedulable(s, l, sh):
-		return NoRoom
+		return NoSMTime
 	}
 	return Admitted
 }

@@ -61,10 +61,10 @@ func (l *Load) clone() Load {
 }
 
 // free returns the SM-time that no share has requested, rounded down.
-func (l *Load) free() MilliGPU { return max(0, WholeGPU-milli(l.requested)) }
+func (l *Load) freeSMTime() MilliGPU { return max(0, WholeGPU-milliGPUOf(l.requested)) }
 
 // milli returns an area in thousandths of a slice, rounded up.
-func milli(a share.Area) MilliGPU {
+func milliGPUOf(a share.Area) MilliGPU {
 	return MilliGPU((a + share.Area(share.Whole) - 1) / share.Area(share.Whole))
 }
 

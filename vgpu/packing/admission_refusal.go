@@ -20,8 +20,8 @@ const (
 	SliceFull
 	NoMemory
 	OverLimits
-	NoRoom
-	NoRoomTogether
+	NoSMTime
+	NoJointPlacement
 )
 
 // NeverFits reports whether the refusal is independent of what runs on the node, so that evicting pods does not help.
@@ -43,8 +43,8 @@ var refusalText = [...]string{
 	SliceFull:         "GPUs hold their maximum number of shares",
 	NoMemory:          "insufficient GPU memory",
 	OverLimits:        "limits would exceed the oversubscription bound",
-	NoRoom:            "insufficient GPU SM-time",
-	NoRoomTogether:    "containers of the pod do not fit together",
+	NoSMTime:          "insufficient GPU SM-time",
+	NoJointPlacement:  "containers of the pod do not fit together",
 }
 
 // String returns the reason for a scheduling event. It names neither pod nor slice, so that equal reasons are counted over nodes.

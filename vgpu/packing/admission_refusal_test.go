@@ -7,7 +7,7 @@ func TestRefusals(t *testing.T) {
 		NoSlices: true, WrongKind: true, WrongModel: true, Unhealthy: true, NotEnforceable: true, TooLarge: true, TooFewDevices: true,
 	}
 	seen := map[string]bool{}
-	for r := Admitted; r <= NoRoomTogether; r++ {
+	for r := Admitted; r <= NoJointPlacement; r++ {
 		if r.NeverFits() != never[r] {
 			t.Errorf("%q: NeverFits is %v", r, r.NeverFits())
 		}
@@ -16,7 +16,7 @@ func TestRefusals(t *testing.T) {
 		}
 		seen[r.String()] = true
 	}
-	if len(refusalText) != int(NoRoomTogether)+1 {
+	if len(refusalText) != int(NoJointPlacement)+1 {
 		t.Errorf("%d texts", len(refusalText))
 	}
 }

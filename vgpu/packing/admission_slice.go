@@ -11,23 +11,23 @@ type SliceID string
 
 // Slice is one isolation domain as the inventory of its node describes it: a whole GPU or one MIG instance.
 type Slice struct {
-	ID        SliceID
-	Device    string // UUID of the physical GPU
-	Model     string // of the device, such as "A100"
-	Profile   string // MIG profile; empty for a whole GPU
-	Room      uint8  // bits of the device's memory slices that a MIG instance created on demand takes; 0: the slice always exists
-	SMs       int
-	Memory    share.Bytes
-	Classes   []share.Isolation // what the node can enforce here
-	Healthy   bool
-	Reserve   share.PerMille // part of the window kept back for switching between sets
-	MaxShares int
+	ID           SliceID
+	Device       string // UUID of the physical GPU
+	Model        string // of the device, such as "A100"
+	Profile      string // MIG profile; empty for a whole GPU
+	MemorySlices uint8  // bits of the device's memory slices that a MIG instance created on demand takes; 0: the slice always exists
+	SMs          int
+	Memory       share.Bytes
+	Classes      []share.Isolation // what the node can enforce here
+	Healthy      bool
+	Reserve      share.PerMille // part of the window kept back for switching between sets
+	MaxShares    int
 }
 
 // offers returns why the slice has not the kind, model or health that the terms require, or Admitted.
-func (s *Slice) offers(t share.Terms) Refusal {
+func (s *Slice) checkTerms(t share.Terms) Refusal {
 	switch {
-	case !s.kindMatches(t.Slice):
+	case !s.matchesKind(t.Slice):
 		return WrongKind
 	case len(t.Models) > 0 && !slices.Contains(t.Models, s.Model):
 		return WrongModel
@@ -39,7 +39,7 @@ func (s *Slice) offers(t share.Terms) Refusal {
 
 // kindMatches reports whether the slice is of a kind that a pod requests: a whole GPU (the default), any MIG instance, or a MIG
 // profile.
-func (s *Slice) kindMatches(kind string) bool {
+func (s *Slice) matchesKind(kind string) bool {
 	switch kind {
 	case share.WholeGPU, "":
 		return s.Profile == ""

@@ -29,13 +29,13 @@ type Balance struct {
 
 // Rank implements Ranker.
 func (b Balance) Rank(n *Node, pod *Pod, picks []Choice) Rank {
-	s := b.survey(n)
-	defer s.done()
+	s := b.costsOf(n)
+	defer s.release()
 	return s.Rank(n, pod, picks)
 }
 
 // strandingOf returns the change of W over the slices that are picked.
-func (d *Demand) strandingOf(changed []sliceChange) ppmMilli {
+func (d *Demand) strandingChange(changed []sliceChange) ppmMilli {
 	var sum ppmMilli
 	for i := range changed {
 		sum += d.stranded[changed[i].after.time] - d.stranded[changed[i].before.time]
@@ -44,7 +44,7 @@ func (d *Demand) strandingOf(changed []sliceChange) ppmMilli {
 }
 
 // chosenBefore reports whether one of the picks is on the slice.
-func chosenBefore(picks []Choice, slice int) bool {
+func hasPickOn(picks []Choice, slice int) bool {
 	for _, p := range picks {
 		if p.Slice == slice {
 			return true
@@ -54,10 +54,10 @@ func chosenBefore(picks []Choice, slice int) bool {
 }
 
 // scarcity returns what the pod takes of each slice times the scarcity of its model.
-func (v *view) scarcity(pod *Pod, picks []Choice) ppmMilli {
+func (v *nodeView) scarcityCost(pod *Pod, picks []Choice) ppmMilli {
 	var sum ppmMilli
 	for _, p := range picks {
-		gpu := milli(pod.Request.Containers[p.Container].Share.RequestArea())
+		gpu := milliGPUOf(pod.Request.Containers[p.Container].Share.RequestArea())
 		sum += ppmMilli(gpu) * ppmMilli(v.slices[p.Slice].scarcity)
 	}
 	return sum
@@ -65,64 +65,64 @@ func (v *view) scarcity(pod *Pod, picks []Choice) ppmMilli {
 
 // maxCPU is the most that the CPU of a node adds to tightness, so that the SM-time of 32 slices fits beside it: where pods hardly
 // request CPU, the CPU of a node corresponds to more GPUs than there are.
-const maxCPU = tieMax - 32*int64(WholeGPU)
+const maxRemainingCPU = tieMax - 32*int64(WholeGPU)
 
 // tightness returns what stays free on the node, GPU and CPU on one scale; less is a better fit.
-func (b Balance) tightness(time MilliGPU, cpu MilliCPU) int64 {
+func (b Balance) remainder(time MilliGPU, cpu MilliCPU) int64 {
 	left := int64(time)
 	if ratio := int64(b.Demand.cpuRatio); ratio > 0 {
-		left += min(maxCPU, int64(max(cpu, 0))*int64(WholeGPU)/ratio)
+		left += min(maxRemainingCPU, int64(max(cpu, 0))*int64(WholeGPU)/ratio)
 	}
 	return left
 }
 
 // survey holds the precomputed costs of one node under a Balance, used for many candidate placements on it. It is immutable.
-type survey struct {
+type nodeCosts struct {
 	Balance
-	before view
+	before nodeView
 	cost   ppmMilli // of the node as it is
-	space  [16]freeSlice
+	slices [16]freeSlice
 }
 
 // surveys recycles surveys.
-var surveys = sync.Pool{New: func() any { return new(survey) }}
+var nodeCostsPool = sync.Pool{New: func() any { return new(nodeCosts) }}
 
 // survey returns the precomputed costs of placing pods on the node. The caller must call done when it no longer uses them.
-func (b Balance) survey(n *Node) *survey {
-	s := surveys.Get().(*survey)
-	s.read(b, n)
+func (b Balance) costsOf(n *Node) *nodeCosts {
+	s := nodeCostsPool.Get().(*nodeCosts)
+	s.compute(b, n)
 	return s
 }
 
 // done returns the survey to the pool.
-func (s *survey) done() {
+func (s *nodeCosts) release() {
 	s.Balance = Balance{} // the pool keeps no demand alive
-	surveys.Put(s)
+	nodeCostsPool.Put(s)
 }
 
 // read values the node.
-func (s *survey) read(b Balance, n *Node) {
+func (s *nodeCosts) compute(b Balance, n *Node) {
 	s.Balance = b
-	b.Demand.viewOf(n, &s.before, s.space[:0])
+	b.Demand.fillView(n, &s.before, s.slices[:0])
 	s.cost = s.costAfter(nil, 0, 0)
 }
 
 // Rank implements Ranker for the surveyed node, whatever node it is called with.
-func (s *survey) Rank(_ *Node, pod *Pod, picks []Choice) Rank {
+func (s *nodeCosts) Rank(_ *Node, pod *Pod, picks []Choice) Rank {
 	var space [1]sliceChange // of most pods
 	changed := s.Demand.sliceChanges(&s.before, pod, picks, space[:0])
 	cost := s.costAfter(changed, pod.CPU, pod.RAM) - s.cost
 	if s.Terms.Stranding {
-		cost += s.Demand.strandingOf(changed) / 2
+		cost += s.Demand.strandingChange(changed) / 2
 	}
 	if s.Terms.Scarcity {
-		cost += s.before.scarcity(pod, picks)
+		cost += s.before.scarcityCost(pod, picks)
 	}
-	return rankOf(int64(cost), s.tightness(s.before.freeTimeAfter(changed), s.before.cpu-pod.CPU))
+	return rankOf(int64(cost), s.remainder(s.before.freeTimeAfter(changed), s.before.cpu-pod.CPU))
 }
 
 // costAfter returns the sum of F and S once the slices have changed and the CPU and memory are taken.
-func (s *survey) costAfter(changed []sliceChange, cpu MilliCPU, ram share.Bytes) ppmMilli {
+func (s *nodeCosts) costAfter(changed []sliceChange, cpu MilliCPU, ram share.Bytes) ppmMilli {
 	var cost ppmMilli
 	if s.Terms.Fragmentation {
 		cost += s.Demand.fragmentationAfter(&s.before, changed, cpu, ram)

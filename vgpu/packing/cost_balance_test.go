@@ -59,8 +59,8 @@ func TestFragmentation(t *testing.T) {
 		"overcommitted CPU":       {used(-1, 0), 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var v view
-			d.viewOf(c.node, &v, nil)
+			var v nodeView
+			d.fillView(c.node, &v, nil)
 			if got := d.fragmentationAfter(&v, nil, 0, 0); got != c.want*ppmMilli(one) {
 				t.Errorf("F = %d, want %d milli-GPU", got, c.want)
 			}
@@ -75,8 +75,8 @@ func TestCPUShortage(t *testing.T) {
 	}
 	for cpu, want := range map[MilliCPU]ppmMilli{64000: 0, 16000: 0, 12000: 500, 8000: 1000, 0: 2000, -5000: 2000} {
 		t.Run(fmt.Sprint(cpu), func(t *testing.T) {
-			var v view
-			d.viewOf(used(cpu, 0, 0), &v, nil)
+			var v nodeView
+			d.fillView(used(cpu, 0, 0), &v, nil)
 			if got := d.cpuShortage(v.total, v.cpu); got != want*ppmMilli(one) {
 				t.Errorf("S with two free GPUs and %d milli-CPU = %d, want %d milli-GPU", cpu, got, want)
 			}

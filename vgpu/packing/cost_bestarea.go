@@ -13,7 +13,7 @@ type BestArea struct{}
 const (
 	fitsFree int64 = iota
 	fitsAfterRepack
-	fitsFresh
+	fitsUnused
 )
 
 // Rank implements Ranker. The costs of several picks add up.
@@ -31,7 +31,7 @@ func (BestArea) Rank(n *Node, pod *Pod, picks []Choice) Rank {
 func wasteOn(l *Load, sh share.Share) (tier int64, w rectangle.Waste) {
 	box := rectangle.BoxOf(sh)
 	if l.Empty() {
-		return fitsFresh, rectangle.Waste{Area: share.WholeArea - sh.RequestArea()}
+		return fitsUnused, rectangle.Waste{Area: share.WholeArea - sh.RequestArea()}
 	}
 	if rects, ok := rectangle.Arrange(boxes(l)); ok {
 		if w, ok := rectangle.ListOf(rects).Fit(box); ok {

@@ -28,7 +28,7 @@ func TestBestAreaPrefersFreeThenRepackThenFresh(t *testing.T) {
 	if got := tier(free, pod); got != fitsFree {
 		t.Errorf("beside 60 x 60: tier %d", got)
 	}
-	if got := tier(fresh, pod); got != fitsFresh {
+	if got := tier(fresh, pod); got != fitsUnused {
 		t.Errorf("on a fresh slice: tier %d", got)
 	}
 	if got := tier(repackNode(t), repackPod()); got != fitsAfterRepack {

@@ -29,7 +29,7 @@ func (c Complementary) Rank(n *Node, pod *Pod, picks []Choice) Rank {
 	use := pod.use()
 	var cost int64
 	for i, p := range picks {
-		cost += affinityCost(&n.Loads[p.Slice], use, chosenBefore(picks[:i], p.Slice)) + int64(c.unusedAfter(n, pod, picks[:i+1]))
+		cost += affinityCost(&n.Loads[p.Slice], use, hasPickOn(picks[:i], p.Slice)) + int64(c.unusedAfter(n, pod, picks[:i+1]))
 	}
 	return rankOf(cost, 0)
 }
@@ -38,7 +38,7 @@ func (c Complementary) Rank(n *Node, pod *Pod, picks []Choice) Rank {
 // the pod costs nothing.
 func affinityCost(l *Load, use Use, chosen bool) int64 {
 	switch {
-	case chosen, l.hosts(use):
+	case chosen, l.hostsAffine(use):
 		return 0
 	case l.Empty():
 		return costOfUnused
@@ -58,12 +58,12 @@ func (c Complementary) unusedAfter(n *Node, pod *Pod, picks []Choice) ppm {
 		}
 	}
 	sm := int64(c.Alpha) * int64(share.WholeArea-area) // an area is a millionth of a slice
-	mem := int64(c.Beta) * int64(partOf(n.Slices[at].Memory-memory, n.Slices[at].Memory))
+	mem := int64(c.Beta) * int64(fraction(n.Slices[at].Memory-memory, n.Slices[at].Memory))
 	return ppm((sm + mem) / int64(share.Whole))
 }
 
 // partOf returns free/whole. It counts in MiB, so that the largest memories do not overflow.
-func partOf(free, whole share.Bytes) ppm {
+func fraction(free, whole share.Bytes) ppm {
 	return ppm(int64(free/share.MiB) * int64(one) / max(1, int64(whole/share.MiB)))
 }
 
@@ -81,9 +81,9 @@ func (p *Pod) use() Use { return Use{Workload: p.Request.Workload, Recent: p.Rec
 
 // affine reports whether two loads have Dilu's workload affinity (DI-32, D10): measured loads decide if both are known, else the
 // workload names of the users.
-func (u Use) affine(o Use) bool {
+func (u Use) hasAffinity(o Use) bool {
 	if len(u.Recent) > 0 && len(o.Recent) > 0 {
-		return u.Recent.similar(o.Recent)
+		return u.Recent.isSimilar(o.Recent)
 	}
 	return u.Workload != "" && u.Workload == o.Workload
 }
@@ -93,7 +93,7 @@ const minSimilarity share.PerMille = 800
 
 // similar reports whether the weighted Jaccard similarity Σmin/Σmax of the common latest intervals reaches minSimilarity. It is 1
 // for equal loads and 0 for loads that never coincide. Two idle instances are similar.
-func (s Series) similar(o Series) bool {
+func (s Series) isSimilar(o Series) bool {
 	n := min(len(s), len(o))
 	s, o = s[len(s)-n:], o[len(o)-n:]
 	var both, either int64
@@ -105,9 +105,9 @@ func (s Series) similar(o Series) bool {
 }
 
 // hosts reports whether an instance with affinity to this load is on the slice.
-func (l *Load) hosts(use Use) bool {
+func (l *Load) hostsAffine(use Use) bool {
 	for i := range l.residents {
-		if l.residents[i].Use.affine(use) {
+		if l.residents[i].Use.hasAffinity(use) {
 			return true
 		}
 	}

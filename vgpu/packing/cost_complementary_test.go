@@ -163,10 +163,10 @@ func TestSimilar(t *testing.T) {
 		"not the earliest":             {Series{50, 60, 1000, 1000}, Series{50, 60}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := c.a.similar(c.b); got != c.want {
+			if got := c.a.isSimilar(c.b); got != c.want {
 				t.Errorf("%v, want %v", got, c.want)
 			}
-			if got := c.b.similar(c.a); got != c.want {
+			if got := c.b.isSimilar(c.a); got != c.want {
 				t.Errorf("not the same the other way round")
 			}
 		})

@@ -11,7 +11,7 @@ type ppmMilli int64
 // Demand is what the pods of a cluster typically request, frozen for a while: ranks under the same Demand are comparable. The zero
 // value is an unknown demand, under which only the tie-break counts, that is best fit.
 type Demand struct {
-	shapes   []typical
+	shapes   []typicalShape
 	sets     shapeIndex
 	stranded [WholeGPU + 1]ppmMilli // W of policy D, by free SM-time of a slice
 	cpuRatio MilliCPU               // ρ of policy D: CPU that goes with one GPU; 0 when unknown
@@ -20,15 +20,15 @@ type Demand struct {
 
 // NewDemand returns the demand of the pods that run on a cluster of the given capacity.
 func NewDemand(m *Mix, c Capacity) *Demand {
-	d := &Demand{shapes: m.typical(), cpuRatio: cpuRatio(m, c), scarcity: scarcity(m, c)}
-	d.sets = shapeIndexOf(d.shapes, c)
-	d.fillStranded()
+	d := &Demand{shapes: m.typicalShapes(), cpuRatio: cpuRatio(m, c), scarcity: scarcityByModel(m, c)}
+	d.sets = newShapeIndex(d.shapes, c)
+	d.computeStranded()
 	return d
 }
 
 // fillStranded computes W(r), the SM-time expected to stay unused on a slice with r free while typical pods of one vGPU keep
 // coming: r if none of their shapes fits, else the weighted mean of W(r-m) over the shapes m that fit.
-func (d *Demand) fillStranded() {
+func (d *Demand) computeStranded() {
 	for r := range d.stranded {
 		var sum, weight int64
 		for i := range d.shapes {
@@ -78,13 +78,13 @@ const priorDemand = 8 * WholeGPU
 
 // scarcity returns for each device model the demand that requires it, divided by the capacity of the models that can serve that
 // demand. It counts all shapes, not only the typical ones: pods that require a model are many and of rare shapes.
-func scarcity(m *Mix, c Capacity) map[string]ppm {
+func scarcityByModel(m *Mix, c Capacity) map[string]ppm {
 	out := map[string]ppm{}
 	if m.gpu <= 0 {
 		return out
 	}
 	insist := func(models []string, demand MilliGPU) {
-		able := c.of(models)
+		able := c.ofModels(models)
 		if able == 0 {
 			return
 		}
@@ -127,7 +127,7 @@ func (e *Epoch) Expired(m *Mix, c Capacity) bool {
 	if 16*max(c.GPU-e.gpu, e.gpu-c.GPU) > e.gpu {
 		return true
 	}
-	if !moved(m.Pods(), e.pods, fewPods) && !moved(c.FreeGPU, e.free, littleFree) {
+	if !hasMoved(m.Pods(), e.pods, fewPods) && !hasMoved(c.FreeGPU, e.free, littleFree) {
 		return false
 	}
 	e.pods, e.free = m.Pods(), c.FreeGPU
@@ -135,7 +135,7 @@ func (e *Epoch) Expired(m *Mix, c Capacity) bool {
 }
 
 // moved reports whether a value has changed by more than half of it and by more than least.
-func moved[T ~int | ~int64](now, then, least T) bool {
+func hasMoved[T ~int | ~int64](now, then, least T) bool {
 	return max(now-then, then-now) > max(min(now, then)/2, least)
 }
 

@@ -29,7 +29,7 @@ func ShapeOf(p *Pod) Shape {
 		s.Memory = max(s.Memory, c.Share.Memory)
 	}
 	if s.VGPUs > 0 {
-		s.Milli = milli(area / share.Area(s.VGPUs))
+		s.Milli = milliGPUOf(area / share.Area(s.VGPUs))
 	}
 	return s
 }
@@ -59,7 +59,7 @@ func (m *Mix) Add(s Shape, n int) {
 }
 
 // typical is a popular shape and the part of the pods that have it.
-type typical struct {
+type typicalShape struct {
 	Shape
 	models []string
 	weight ppm
@@ -71,15 +71,15 @@ const (
 )
 
 // typical returns the most popular shapes that cover 95 % of the pods, the most popular first, with weights that add up to one.
-func (m *Mix) typical() []typical {
-	var out []typical
+func (m *Mix) typicalShapes() []typicalShape {
+	var out []typicalShape
 	covered := 0
 	for _, s := range m.byPopularity() {
 		if len(out) == maxTypical || covered*int(one) >= coverage*m.pods {
 			break
 		}
 		covered += m.counts[s]
-		out = append(out, typical{Shape: s, models: splitModels(s.Models), weight: ppm(m.counts[s])})
+		out = append(out, typicalShape{Shape: s, models: splitModels(s.Models), weight: ppm(m.counts[s])})
 	}
 	for i := range out {
 		out[i].weight = out[i].weight * one / ppm(covered)
@@ -115,8 +115,8 @@ func splitModels(s string) []string {
 }
 
 // accepts reports whether the kind and the model of the slice suit pods of the shape.
-func (t *typical) accepts(s *Slice) bool {
-	return s.kindMatches(t.Kind) && (len(t.models) == 0 || slices.Contains(t.models, s.Model))
+func (t *typicalShape) accepts(s *Slice) bool {
+	return s.matchesKind(t.Kind) && (len(t.models) == 0 || slices.Contains(t.models, s.Model))
 }
 
 // Capacity is the GPUs and the CPU of a cluster, and how much of them is free.
@@ -133,7 +133,7 @@ func CapacityOf(n *Node, cpu MilliCPU) Capacity {
 	c := Capacity{CPU: cpu, FreeCPU: max(0, n.CPU), Models: map[string]MilliGPU{}}
 	for i := range n.Slices {
 		c.GPU += WholeGPU
-		c.FreeGPU += n.free(i)
+		c.FreeGPU += n.freeSMTime(i)
 		c.Models[n.Slices[i].Model] += WholeGPU
 	}
 	return c
@@ -151,7 +151,7 @@ func (c *Capacity) Add(o Capacity, sign int) {
 }
 
 // of returns the SM-time of the slices of some models.
-func (c *Capacity) of(models []string) MilliGPU {
+func (c *Capacity) ofModels(models []string) MilliGPU {
 	var sum MilliGPU
 	for _, model := range models {
 		sum += c.Models[model]

@@ -53,7 +53,7 @@ func TestMixReturnsToEmpty(t *testing.T) {
 	for _, s := range added {
 		m.Add(s, -1)
 	}
-	if len(m.counts) != 0 || m.Pods() != 0 || m.gpu != 0 || m.cpu != 0 || len(m.typical()) != 0 {
+	if len(m.counts) != 0 || m.Pods() != 0 || m.gpu != 0 || m.cpu != 0 || len(m.typicalShapes()) != 0 {
 		t.Errorf("left over: %+v", m)
 	}
 }
@@ -84,7 +84,7 @@ func TestTypicalShapes(t *testing.T) {
 		"64 of very many, the most frequent": {&many, maxTypical, 30 * one / (10*(30+29+28+27+26+25) + 4*24)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := c.mix.typical()
+			got := c.mix.typicalShapes()
 			if len(got) != c.want {
 				t.Errorf("%d typical shapes, want %d", len(got), c.want)
 				return
@@ -128,7 +128,7 @@ func TestDemandDependsOnTheMixAlone(t *testing.T) {
 		if want == nil {
 			want = got
 		}
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(Demand{}, typical{})); diff != "" {
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(Demand{}, typicalShape{})); diff != "" {
 			t.Fatal(diff)
 		}
 	}

@@ -25,7 +25,7 @@ func (s shapeSet) has(i int) bool { return s>>i&1 == 1 }
 
 // shapeIndex returns by binary search which typical shapes an amount of a resource suffices for.
 type shapeIndex struct {
-	Time, Memory, CPU, RAM []step
+	Time, Memory, CPU, RAM []threshold
 	Models                 map[string]shapeSet // by model, for whole GPUs
 	Weight                 [maxTypical]ppm
 	VGPUs                  [maxTypical]int32
@@ -33,13 +33,13 @@ type shapeIndex struct {
 }
 
 // step is the set of shapes that need at most an amount.
-type step struct {
+type threshold struct {
 	Need   int64
 	Shapes shapeSet
 }
 
 // satisfied returns the shapes that need no more than an amount. The steps are in ascending order.
-func satisfied(steps []step, has int64) shapeSet {
+func satisfiedBy(steps []threshold, has int64) shapeSet {
 	low, high := 0, len(steps)
 	for low < high {
 		if mid := (low + high) / 2; steps[mid].Need <= has {
@@ -55,32 +55,32 @@ func satisfied(steps []step, has int64) shapeSet {
 }
 
 // shapeIndexOf returns the index of the typical shapes on a cluster of the given capacity.
-func shapeIndexOf(shapes []typical, c Capacity) shapeIndex {
+func newShapeIndex(shapes []typicalShape, c Capacity) shapeIndex {
 	s := shapeIndex{Models: make(map[string]shapeSet, len(c.Models))}
 	for i := range shapes {
 		m := &shapes[i]
-		s.Time = append(s.Time, step{int64(m.Milli), 1 << i})
-		s.Memory = append(s.Memory, step{int64(m.Memory), 1 << i})
-		s.CPU = append(s.CPU, step{int64(m.CPU), 1 << i})
-		s.RAM = append(s.RAM, step{int64(m.RAM), 1 << i})
+		s.Time = append(s.Time, threshold{int64(m.Milli), 1 << i})
+		s.Memory = append(s.Memory, threshold{int64(m.Memory), 1 << i})
+		s.CPU = append(s.CPU, threshold{int64(m.CPU), 1 << i})
+		s.RAM = append(s.RAM, threshold{int64(m.RAM), 1 << i})
 		s.Weight[i], s.VGPUs[i] = m.weight, int32(m.VGPUs)
 		s.Total += m.weight
 	}
 	s.Time, s.Memory, s.CPU, s.RAM = cumulate(s.Time), cumulate(s.Memory), cumulate(s.CPU), cumulate(s.RAM)
 	for model := range c.Models {
-		s.Models[model] = accepted(shapes, &Slice{Model: model})
+		s.Models[model] = shapesAccepting(shapes, &Slice{Model: model})
 	}
 	return s
 }
 
 // cumulate sorts the steps, adds to each the shapes that need less, and joins steps of equal need.
-func cumulate(steps []step) []step {
-	slices.SortFunc(steps, func(a, b step) int { return cmp.Compare(a.Need, b.Need) })
-	var out []step
+func cumulate(steps []threshold) []threshold {
+	slices.SortFunc(steps, func(a, b threshold) int { return cmp.Compare(a.Need, b.Need) })
+	var out []threshold
 	var satisfied shapeSet
 	for _, s := range steps {
 		if satisfied |= s.Shapes; len(out) == 0 || out[len(out)-1].Need != s.Need {
-			out = append(out, step{Need: s.Need})
+			out = append(out, threshold{Need: s.Need})
 		}
 		out[len(out)-1].Shapes = satisfied
 	}
@@ -88,7 +88,7 @@ func cumulate(steps []step) []step {
 }
 
 // accepted returns the shapes whose kind and model the slice matches.
-func accepted(shapes []typical, s *Slice) shapeSet {
+func shapesAccepting(shapes []typicalShape, s *Slice) shapeSet {
 	var set shapeSet
 	for i := range shapes {
 		if shapes[i].accepts(s) {
@@ -99,16 +99,16 @@ func accepted(shapes []typical, s *Slice) shapeSet {
 }
 
 // accepting returns the typical shapes whose kind and model the slice matches, from the index if it can.
-func (d *Demand) accepting(s *Slice) shapeSet {
+func (d *Demand) shapesAccepting(s *Slice) shapeSet {
 	if s.Profile == "" {
 		if set, known := d.sets.Models[s.Model]; known {
 			return set
 		}
 	}
-	return accepted(d.shapes, s)
+	return shapesAccepting(d.shapes, s)
 }
 
 // fitting returns the typical shapes of which a slice with this much free could take one vGPU.
-func (d *Demand) fitting(time MilliGPU, memory share.Bytes, accepting shapeSet) shapeSet {
-	return accepting & satisfied(d.sets.Time, int64(time)) & satisfied(d.sets.Memory, int64(memory))
+func (d *Demand) shapesFitting(time MilliGPU, memory share.Bytes, accepting shapeSet) shapeSet {
+	return accepting & satisfiedBy(d.sets.Time, int64(time)) & satisfiedBy(d.sets.Memory, int64(memory))
 }

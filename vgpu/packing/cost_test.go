@@ -93,7 +93,7 @@ func TestTieBreakHoldsLargeNodes(t *testing.T) {
 	if got := rank(1_000_000); got != 15_000+999_000 || got >= tieMax {
 		t.Errorf("tie %d, want 15 GPUs and 999 CPUs", got)
 	}
-	if got := rank(100_000_000); got != 15_000+Rank(maxCPU) {
+	if got := rank(100_000_000); got != 15_000+Rank(maxRemainingCPU) {
 		t.Errorf("tie %d, want 15 GPUs and the most of CPU", got)
 	}
 }

@@ -7,10 +7,10 @@ import (
 )
 
 // view is the state of a node that policy D values: what is free on each slice, and what typical pods could use of it.
-type view struct {
+type nodeView struct {
 	slices []freeSlice
-	uses   [maxTypical]usable // by typical shape
-	total  MilliGPU           // free SM-time of all slices
+	usable [maxTypical]usableSlices // by typical shape
+	total  MilliGPU                 // free SM-time of all slices
 	cpu    MilliCPU
 	ram    share.Bytes
 }
@@ -25,27 +25,27 @@ type freeSlice struct {
 }
 
 // usable is the slices that could each serve a vGPU of one typical shape: their number and their free SM-time.
-type usable struct {
+type usableSlices struct {
 	slices int32
 	time   int32 // milli-GPU
 }
 
 // viewOf reads the node into v, with scratch as memory for its slices.
-func (d *Demand) viewOf(n *Node, v *view, scratch []freeSlice) {
-	*v = view{slices: scratch[:0], cpu: n.CPU, ram: n.RAM}
+func (d *Demand) fillView(n *Node, v *nodeView, scratch []freeSlice) {
+	*v = nodeView{slices: scratch[:0], cpu: n.CPU, ram: n.RAM}
 	for i := range n.Slices {
-		f := freeSlice{time: n.free(i), memory: n.Slices[i].Memory - n.Loads[i].Memory()}
+		f := freeSlice{time: n.freeSMTime(i), memory: n.Slices[i].Memory - n.Loads[i].Memory()}
 		if i > 0 && n.Slices[i].Model == n.Slices[i-1].Model && n.Slices[i].Profile == n.Slices[i-1].Profile {
 			f.accepting, f.scarcity = v.slices[i-1].accepting, v.slices[i-1].scarcity
 		} else {
-			f.accepting, f.scarcity = d.accepting(&n.Slices[i]), d.scarcity[n.Slices[i].Model]
+			f.accepting, f.scarcity = d.shapesAccepting(&n.Slices[i]), d.scarcity[n.Slices[i].Model]
 		}
-		f.fitting = d.fitting(f.time, f.memory, f.accepting)
+		f.fitting = d.shapesFitting(f.time, f.memory, f.accepting)
 		v.slices = append(v.slices, f)
 		v.total += f.time
 		for shape := range f.fitting.all {
-			v.uses[shape].slices++
-			v.uses[shape].time += int32(f.time)
+			v.usable[shape].slices++
+			v.usable[shape].time += int32(f.time)
 		}
 	}
 }
@@ -57,23 +57,23 @@ type sliceChange struct {
 }
 
 // sliceChanges appends to found the changes that the picks make, one for each slice.
-func (d *Demand) sliceChanges(v *view, pod *Pod, picks []Choice, found []sliceChange) []sliceChange {
+func (d *Demand) sliceChanges(v *nodeView, pod *Pod, picks []Choice, found []sliceChange) []sliceChange {
 	for _, p := range picks {
-		at := changeOf(found, p.Slice)
+		at := indexOfChange(found, p.Slice)
 		if at < 0 {
 			at = len(found)
 			found = append(found, sliceChange{slice: p.Slice, before: v.slices[p.Slice], after: v.slices[p.Slice]})
 		}
 		sh, s := &pod.Request.Containers[p.Container].Share, &found[at].after
-		s.time = max(0, s.time-milli(sh.RequestArea()))
+		s.time = max(0, s.time-milliGPUOf(sh.RequestArea()))
 		s.memory -= sh.Memory
-		s.fitting = d.fitting(s.time, s.memory, s.accepting)
+		s.fitting = d.shapesFitting(s.time, s.memory, s.accepting)
 	}
 	return found
 }
 
 // changeOf returns the index of the change of a slice, or -1.
-func changeOf(changed []sliceChange, slice int) int {
+func indexOfChange(changed []sliceChange, slice int) int {
 	for i := range changed {
 		if changed[i].slice == slice {
 			return i
@@ -85,12 +85,12 @@ func changeOf(changed []sliceChange, slice int) int {
 // fragmentationAfter returns F, the free SM-time that a random typical pod could not use (FGD's measure, in integers), once the slices
 // have changed and the CPU and memory are taken: all of it if the pod does not fit on the node, else that of the slices that are too
 // small for it.
-func (d *Demand) fragmentationAfter(v *view, changed []sliceChange, cpu MilliCPU, ram share.Bytes) ppmMilli {
+func (d *Demand) fragmentationAfter(v *nodeView, changed []sliceChange, cpu MilliCPU, ram share.Bytes) ppmMilli {
 	total := v.freeTimeAfter(changed)
 	usable := ppmMilli(0)
-	for rest := satisfied(d.sets.CPU, int64(v.cpu-cpu)) & satisfied(d.sets.RAM, int64(v.ram-ram)); rest != 0; rest &= rest - 1 {
+	for rest := satisfiedBy(d.sets.CPU, int64(v.cpu-cpu)) & satisfiedBy(d.sets.RAM, int64(v.ram-ram)); rest != 0; rest &= rest - 1 {
 		i := bits.TrailingZeros64(uint64(rest))
-		u := v.uses[i]
+		u := v.usable[i]
 		for j := range changed {
 			u.apply(&changed[j], i)
 		}
@@ -102,7 +102,7 @@ func (d *Demand) fragmentationAfter(v *view, changed []sliceChange, cpu MilliCPU
 }
 
 // freeTimeAfter returns the free SM-time of the node once the slices have changed.
-func (v *view) freeTimeAfter(changed []sliceChange) MilliGPU {
+func (v *nodeView) freeTimeAfter(changed []sliceChange) MilliGPU {
 	time := v.total
 	for i := range changed {
 		time += changed[i].after.time - changed[i].before.time
@@ -111,7 +111,7 @@ func (v *view) freeTimeAfter(changed []sliceChange) MilliGPU {
 }
 
 // apply counts the change of one slice for shape i.
-func (u *usable) apply(t *sliceChange, i int) {
+func (u *usableSlices) apply(t *sliceChange, i int) {
 	if t.before.fitting.has(i) {
 		u.slices--
 		u.time -= int32(t.before.time)

@@ -28,8 +28,8 @@ type fleetNode struct {
 	ram     share.Bytes
 	most    share.Area // SM-time of the slice with the most left
 	kind    int        // of an unused node, its index in kinds; notUnused for any other
-	survey  *survey    // of the node
-	stale   bool       // survey is of an earlier state of the node, or of another demand
+	costs   *nodeCosts // of the node
+	stale   bool       // costs is of an earlier state of the node, or of another demand
 }
 
 // NewFleet returns a fleet of unknown nodes.
@@ -57,7 +57,7 @@ func (f *Fleet) Set(i int, n *Node, version int64) {
 		f.nameOrder = nil
 	}
 	f.nodes[i] = fleetNode{
-		node: n, version: version, cpu: n.CPU, ram: n.RAM, most: n.mostFree(), kind: f.kindOf(n), survey: f.nodes[i].survey, stale: true,
+		node: n, version: version, cpu: n.CPU, ram: n.RAM, most: n.mostFree(), kind: f.hardwareKind(n), costs: f.nodes[i].costs, stale: true,
 	}
 	f.changes.add(i, version, len(f.nodes))
 }
@@ -82,7 +82,7 @@ func (f *Fleet) Best(key string, pod *Pod, k int, eligible func(i int) bool) []C
 		return nil
 	}
 	col := f.rankCache(key)
-	clear(col.fresh)
+	clear(col.unused)
 	best := make([]Candidate, 0, k+1)
 	for i := range f.nodes {
 		if f.nodes[i].version == 0 {
@@ -92,7 +92,7 @@ func (f *Fleet) Best(key string, pod *Pod, k int, eligible func(i int) bool) []C
 			col.seen = beforeAllChanges // the tournament lacks the evaluation
 		}
 		a := &col.evaluations[i]
-		if c := (Candidate{Node: i, Rank: a.rank}); a.refusal == Admitted && f.enters(best, c, k) && (eligible == nil || eligible(i)) {
+		if c := (Candidate{Node: i, Rank: a.rank}); a.refusal == Admitted && f.belongs(best, c, k) && (eligible == nil || eligible(i)) {
 			best = f.insert(best, c, k)
 		}
 	}
@@ -128,7 +128,7 @@ func (f *Fleet) less(a, b Candidate) bool {
 }
 
 // enters reports whether a candidate belongs to the k best.
-func (f *Fleet) enters(best []Candidate, c Candidate, k int) bool {
+func (f *Fleet) belongs(best []Candidate, c Candidate, k int) bool {
 	return len(best) < k || f.less(c, best[len(best)-1])
 }
 

@@ -8,7 +8,7 @@ import (
 // rankCache holds the evaluations of the nodes for one kind of pod.
 type rankCache struct {
 	evaluations []evaluation // by node
-	fresh       []evaluation // by kind of unused node, within one call
+	unused      []evaluation // by kind of unused node, within one call
 	fitting     tournament   // among the nodes that admit the pod and have the CPU and the memory for it
 	seen        int64        // position in the fleet's changes that fitting has reached
 	used        int64
@@ -65,7 +65,7 @@ func (f *Fleet) update(i int, col *rankCache, pod *Pod) bool {
 
 // refresh updates the tournament from the nodes that have changed since the last call, or from all.
 func (f *Fleet) refresh(col *rankCache, pod *Pod) {
-	clear(col.fresh)
+	clear(col.unused)
 	changed, all := f.changes.since(col.seen)
 	col.seen = f.changes.position()
 	if all {
@@ -81,11 +81,11 @@ func (f *Fleet) refresh(col *rankCache, pod *Pod) {
 
 // rebuild sets up the tournament from all nodes.
 func (f *Fleet) rebuild(col *rankCache, pod *Pod) {
-	col.fitting.size(len(f.nodes))
+	col.fitting.resize(len(f.nodes))
 	for i := range f.nodes {
 		col.fitting.enter(i, f.contender(i, col, pod))
 	}
-	col.fitting.play()
+	col.fitting.playAll()
 }
 
 // contender returns node i if it admits the pod and has the CPU and the memory for it, else noContender. A node that is obviously
@@ -110,7 +110,7 @@ func (f *Fleet) contender(i int, col *rankCache, pod *Pod) contender {
 // evaluationOf returns the evaluation of node i, which unused nodes of one kind share.
 func (f *Fleet) evaluationOf(i int, col *rankCache, pod *Pod) *evaluation {
 	if n := &f.nodes[i]; n.kind != notUnused {
-		return f.evaluateFresh(n, col, pod)
+		return f.evaluateUnused(n, col, pod)
 	}
 	f.update(i, col, pod)
 	return &col.evaluations[i]
@@ -149,17 +149,17 @@ func (f *Fleet) evaluate(i int, col *rankCache, pod *Pod) evaluation {
 	if n.kind == notUnused {
 		return f.evaluateNode(n, pod)
 	}
-	a := *f.evaluateFresh(n, col, pod)
+	a := *f.evaluateUnused(n, col, pod)
 	a.version = n.version
 	return a
 }
 
 // evaluateFresh evaluates one unused node of each kind in each call, because large parts of a cluster are such nodes.
-func (f *Fleet) evaluateFresh(n *fleetNode, col *rankCache, pod *Pod) *evaluation {
-	for len(col.fresh) <= n.kind {
-		col.fresh = append(col.fresh, evaluation{})
+func (f *Fleet) evaluateUnused(n *fleetNode, col *rankCache, pod *Pod) *evaluation {
+	for len(col.unused) <= n.kind {
+		col.unused = append(col.unused, evaluation{})
 	}
-	a := &col.fresh[n.kind]
+	a := &col.unused[n.kind]
 	if a.version == 0 {
 		*a = f.evaluateNode(n, pod)
 	}
@@ -168,7 +168,7 @@ func (f *Fleet) evaluateFresh(n *fleetNode, col *rankCache, pod *Pod) *evaluatio
 
 // evaluateNode runs the packer on a node.
 func (f *Fleet) evaluateNode(n *fleetNode, pod *Pod) evaluation {
-	choices, rank, refusal := f.packer.place(n.node, pod, f.surveyOf(n), f.scratch[:0])
+	choices, rank, refusal := f.packer.place(n.node, pod, f.costsOf(n), f.scratch[:0])
 	if choices != nil {
 		f.scratch = choices // to be used again
 	}
@@ -181,12 +181,12 @@ const (
 )
 
 // kindOf returns the kind of an unused node, and notUnused for any other.
-func (f *Fleet) kindOf(n *Node) int {
-	if !n.fresh() {
+func (f *Fleet) hardwareKind(n *Node) int {
+	if !n.isUnused() {
 		return notUnused
 	}
 	for kind, other := range f.kinds {
-		if n.equalHardware(other) {
+		if n.hasHardwareOf(other) {
 			return kind
 		}
 	}
@@ -198,19 +198,19 @@ func (f *Fleet) kindOf(n *Node) int {
 }
 
 // surveyOf returns the survey of the node, which all kinds of pod share, or nil if the ranker makes none.
-func (f *Fleet) surveyOf(n *fleetNode) *survey {
+func (f *Fleet) costsOf(n *fleetNode) *nodeCosts {
 	b, ok := f.packer.Ranker.(Balance)
 	if !ok {
 		return nil
 	}
-	if n.survey == nil {
-		n.survey = new(survey)
+	if n.costs == nil {
+		n.costs = new(nodeCosts)
 	}
 	if n.stale {
-		n.survey.read(b, n.node)
+		n.costs.compute(b, n.node)
 		n.stale = false
 	}
-	return n.survey
+	return n.costs
 }
 
 // changeLog is a log of the nodes that have changed. It reaches back as long as reading it costs less than evaluating all nodes.

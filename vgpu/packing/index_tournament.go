@@ -31,7 +31,7 @@ func (c *contender) beats(o *contender) bool {
 }
 
 // best returns the best contender of the list, or noContender.
-func best(list []contender) contender {
+func bestOf(list []contender) contender {
 	first := &noContender
 	for i := range list {
 		if list[i].beats(first) {
@@ -42,7 +42,7 @@ func best(list []contender) contender {
 }
 
 // size sets the number of nodes, all of which must then enter.
-func (t *tournament) size(nodes int) {
+func (t *tournament) resize(nodes int) {
 	if len(t.field) != nodes {
 		t.field = slices.Repeat([]contender{noContender}, nodes)
 		t.heats = slices.Repeat([]contender{noContender}, (nodes+heatSize-1)/heatSize)
@@ -53,15 +53,15 @@ func (t *tournament) size(nodes int) {
 func (t *tournament) enter(i int, c contender) { t.field[i] = c }
 
 // play computes all winners.
-func (t *tournament) play() {
+func (t *tournament) playAll() {
 	for h := range t.heats {
-		t.replay(h)
+		t.playHeat(h)
 	}
 }
 
 // replay computes the winner of one heat.
-func (t *tournament) replay(h int) {
-	t.heats[h] = best(t.field[h*heatSize : min((h+1)*heatSize, len(t.field))])
+func (t *tournament) playHeat(h int) {
+	t.heats[h] = bestOf(t.field[h*heatSize : min((h+1)*heatSize, len(t.field))])
 }
 
 // set replaces the contender of node i and updates the winner of its heat.
@@ -71,9 +71,9 @@ func (t *tournament) set(i int, c contender) {
 	case c.beats(winner):
 		*winner = c
 	case winner.node == int32(i):
-		t.replay(i / heatSize)
+		t.playHeat(i / heatSize)
 	}
 }
 
 // winner returns the best contender, or noContender.
-func (t *tournament) winner() contender { return best(t.heats) }
+func (t *tournament) winner() contender { return bestOf(t.heats) }

@@ -22,7 +22,7 @@ func TestTournamentFindsTheLeast(t *testing.T) {
 			return contender{rank: Rank(value[i] / size), place: int32(value[i] % size), node: int32(i)}
 		}
 		var m tournament
-		m.size(size)
+		m.resize(size)
 		for step := range 500 {
 			i := random.IntN(size)
 			if value[i], in[i] = random.IntN(10)*size+i, random.IntN(3) > 0; step%100 < 50 {
@@ -31,7 +31,7 @@ func TestTournamentFindsTheLeast(t *testing.T) {
 				for j := range size {
 					m.enter(j, contenderAt(j))
 				}
-				m.play()
+				m.playAll()
 			}
 			if got, want := int(m.winner().node), least(value, in); got != want {
 				t.Fatalf("%d nodes, step %d: node %d wins, want %d", size, step, got, want)

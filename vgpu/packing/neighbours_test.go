@@ -73,19 +73,19 @@ func TestAdmitRoom(t *testing.T) {
 		"limits up to γ":         {load: loadOf(loose(10, 50), loose(10, 50)), share: elastic(10, 50), wantClass: share.Elastic},
 		"limits beyond γ":        {load: loadOf(loose(10, 50), loose(10, 50)), share: elastic(10, 51), want: OverLimits},
 		"requests up to a slice": {load: loadOf(runs(fixed(60, 100))), share: fixed(40, 100), wantClass: share.MPS},
-		"too many SMs at once":   {load: loadOf(runs(fixed(60, 100))), share: fixed(41, 90), want: NoRoom},
-		"more area than a slice": {load: loadOf(runs(fixed(100, 60))), share: fixed(100, 41), want: NoRoom},
+		"too many SMs at once":   {load: loadOf(runs(fixed(60, 100))), share: fixed(41, 90), want: NoSMTime},
+		"more area than a slice": {load: loadOf(runs(fixed(100, 60))), share: fixed(100, 41), want: NoSMTime},
 		// Three of 60 % SM x 40 % time have 72 % of the area, but no two run at once (F31).
-		"three tall shares cannot take turns": {load: loadOf(tall, tall), share: tall.Share, want: NoRoom},
-		"three tall boxes":                    {load: loadOf(boxed, boxed), share: tall.Share, rules: boxes, want: NoRoom},
+		"three tall shares cannot take turns": {load: loadOf(tall, tall), share: tall.Share, want: NoSMTime},
+		"three tall boxes":                    {load: loadOf(boxed, boxed), share: tall.Share, rules: boxes, want: NoSMTime},
 		"two tall boxes":                      {load: loadOf(boxed), share: tall.Share, rules: boxes, wantClass: share.MPS},
 		// Three of 50 % SM x 60 % time run in pairs, 30 % of the time each; as boxes only two fit (facts 2.2).
 		"three pairs by slots": {load: loadOf(runs(fixed(50, 60)), runs(fixed(50, 60))), share: fixed(50, 60), wantClass: share.MPS},
 		"three pairs by boxes": {
 			load:  loadOf(as(runs(fixed(50, 60)), func(r *Resident) { r.Model = Rectangles }), as(runs(fixed(50, 60)), func(r *Resident) { r.Model = Rectangles })),
-			rules: boxes, share: fixed(50, 60), want: NoRoom},
+			rules: boxes, share: fixed(50, 60), want: NoSMTime},
 		"turns that fill the window":     {load: loadOf(runs(fixed(60, 50))), share: fixed(60, 50), wantClass: share.MPS},
-		"the reserve is for the changes": {load: loadOf(runs(fixed(60, 50))), share: fixed(60, 50), slice: reserve(50), want: NoRoom},
+		"the reserve is for the changes": {load: loadOf(runs(fixed(60, 50))), share: fixed(60, 50), slice: reserve(50), want: NoSMTime},
 		"turns that leave the reserve":   {load: loadOf(runs(fixed(60, 50))), share: fixed(60, 45), slice: reserve(50), wantClass: share.MPS},
 		"without turns no reserve":       {load: loadOf(runs(fixed(60, 100))), share: fixed(40, 100), slice: reserve(50), wantClass: share.MPS},
 	})

@@ -70,11 +70,11 @@ func (n *Node) SliceIndex(id SliceID) (int, bool) {
 }
 
 // free returns the SM-time of a slice that pods can still request. A slice that is unhealthy or blocked has none.
-func (n *Node) free(i int) MilliGPU {
-	if !n.Slices[i].Healthy || n.blocked(i) {
+func (n *Node) freeSMTime(i int) MilliGPU {
+	if !n.Slices[i].Healthy || n.isBlocked(i) {
 		return 0
 	}
-	return n.Loads[i].free()
+	return n.Loads[i].freeSMTime()
 }
 
 // mostFree returns the largest unrequested SM-time of any slice.
@@ -87,7 +87,7 @@ func (n *Node) mostFree() share.Area {
 }
 
 // fresh reports whether the node has whole GPUs only and holds no share.
-func (n *Node) fresh() bool {
+func (n *Node) isUnused() bool {
 	for i := range n.Slices {
 		if !n.Loads[i].Empty() || n.Slices[i].Profile != "" {
 			return false
@@ -97,12 +97,12 @@ func (n *Node) fresh() bool {
 }
 
 // equalHardware reports whether two nodes without shares differ in their names only.
-func (n *Node) equalHardware(o *Node) bool {
+func (n *Node) hasHardwareOf(o *Node) bool {
 	if n.CPU != o.CPU || n.RAM != o.RAM || len(n.Slices) != len(o.Slices) {
 		return false
 	}
 	for i := range n.Slices {
-		if !n.Slices[i].sameKind(&o.Slices[i]) {
+		if !n.Slices[i].equalsExceptID(&o.Slices[i]) {
 			return false
 		}
 	}

@@ -38,28 +38,28 @@ func planOf(pod *Pod, choices []Choice) Plan {
 
 // place does the work of Place: it appends the choices to found. A survey, where not nil, is of this very node and replaces the
 // ranker.
-func (p *Packer) place(n *Node, pod *Pod, survey *survey, found []Choice) ([]Choice, Rank, Refusal) {
+func (p *Packer) place(n *Node, pod *Pod, costs *nodeCosts, found []Choice) ([]Choice, Rank, Refusal) {
 	switch containers := pod.Request.Containers; {
 	case len(containers) == 0:
-		return found, p.rank(n, pod, nil, survey), Admitted
+		return found, p.rank(n, pod, nil, costs), Admitted
 	case len(n.Slices) == 0:
 		return nil, 0, NoSlices
 	case len(containers) == 1 && containers[0].VGPUs == 1:
-		return p.placeOne(n, pod, survey, found)
+		return p.placeOne(n, pod, costs, found)
 	case len(containers) == 1:
-		return p.placeSeveral(n, pod, survey, found)
+		return p.placeSeveral(n, pod, costs, found)
 	}
 	s := search{packer: *p, node: n.Clone(), pod: pod, chosen: found, budget: searchBudget}
-	if !s.container(0) {
+	if !s.placeContainer(0) {
 		return nil, 0, s.refusal()
 	}
-	return s.chosen, p.rank(n, pod, s.chosen, survey), Admitted
+	return s.chosen, p.rank(n, pod, s.chosen, costs), Admitted
 }
 
 // rank returns the rank of the choices, from the survey if there is one.
-func (p *Packer) rank(n *Node, pod *Pod, choices []Choice, survey *survey) Rank {
-	if survey != nil {
-		return survey.Rank(n, pod, choices)
+func (p *Packer) rank(n *Node, pod *Pod, choices []Choice, costs *nodeCosts) Rank {
+	if costs != nil {
+		return costs.Rank(n, pod, choices)
 	}
 	return p.Ranker.Rank(n, pod, choices)
 }
@@ -71,7 +71,7 @@ func (p Packer) Admits(n *Node, pod *Pod, plan Plan) bool {
 		ask := p.shareRequest(pod, c)
 		for _, pick := range picks {
 			class, refusal := p.Rules.Admit(&n.Slices[pick.Slice], &n.Loads[pick.Slice], ask)
-			if refusal != Admitted || class != pick.Class || n.blocked(pick.Slice) {
+			if refusal != Admitted || class != pick.Class || n.isBlocked(pick.Slice) {
 				return false
 			}
 			n.Loads[pick.Slice].Add(Resident{Tenant: pod.Tenant, Model: p.Rules.Model, Class: class, Share: ask.Share})
@@ -81,26 +81,26 @@ func (p Packer) Admits(n *Node, pod *Pod, plan Plan) bool {
 }
 
 // placeOne places a pod of one vGPU on the best slice.
-func (p *Packer) placeOne(n *Node, pod *Pod, survey *survey, found []Choice) ([]Choice, Rank, Refusal) {
+func (p *Packer) placeOne(n *Node, pod *Pod, costs *nodeCosts, found []Choice) ([]Choice, Rank, Refusal) {
 	var space [8]option
-	options, refusal := p.options(n, pod, 0, survey, space[:0])
+	options, refusal := p.options(n, pod, 0, costs, space[:0])
 	if len(options) == 0 {
 		return nil, 0, refusal
 	}
-	best := slices.MinFunc(options, byRank)
+	best := slices.MinFunc(options, compareOptions)
 	return append(found, Choice{Pick: best.Pick}), best.rank, Admitted
 }
 
 // placeSeveral places the vGPUs of the only container of a pod on the best slices of different devices. It does not backtrack: the
 // vGPUs are equal and on different slices.
-func (p *Packer) placeSeveral(n *Node, pod *Pod, survey *survey, found []Choice) ([]Choice, Rank, Refusal) {
+func (p *Packer) placeSeveral(n *Node, pod *Pod, costs *nodeCosts, found []Choice) ([]Choice, Rank, Refusal) {
 	s := search{packer: *p, node: n, pod: pod, chosen: found}
-	for _, o := range s.sortedOptions(0, survey) {
-		if !s.deviceTaken(0, o.Slice) {
+	for _, o := range s.sortedOptions(0, costs) {
+		if !s.isDeviceTaken(0, o.Slice) {
 			s.chosen = append(s.chosen, Choice{Pick: o.Pick})
 		}
 		if len(s.chosen) == pod.Request.Containers[0].VGPUs {
-			return s.chosen, p.rank(n, pod, s.chosen, survey), Admitted
+			return s.chosen, p.rank(n, pod, s.chosen, costs), Admitted
 		}
 	}
 	return nil, 0, s.refusal()
@@ -108,11 +108,11 @@ func (p *Packer) placeSeveral(n *Node, pod *Pod, survey *survey, found []Choice)
 
 // repeatsPrevious reports whether the slice and the one before it are equal and empty, so that both get the same answer.
 func (n *Node) repeatsPrevious(i int) bool {
-	return i > 0 && n.Slices[i].Room == 0 && n.Loads[i].Empty() && n.Loads[i-1].Empty() && n.Slices[i].sameKind(&n.Slices[i-1])
+	return i > 0 && n.Slices[i].MemorySlices == 0 && n.Loads[i].Empty() && n.Loads[i-1].Empty() && n.Slices[i].equalsExceptID(&n.Slices[i-1])
 }
 
 // sameKind reports whether two slices differ in their identity only.
-func (s *Slice) sameKind(o *Slice) bool {
+func (s *Slice) equalsExceptID(o *Slice) bool {
 	return s.Model == o.Model && s.Profile == o.Profile && s.Memory == o.Memory && s.Healthy == o.Healthy &&
 		s.Reserve == o.Reserve && s.MaxShares == o.MaxShares && slices.Equal(s.Classes, o.Classes)
 }

@@ -15,29 +15,29 @@ type search struct {
 }
 
 // container places container c and all after it, and reports whether it succeeded.
-func (s *search) container(c int) bool {
+func (s *search) placeContainer(c int) bool {
 	if c == len(s.pod.Request.Containers) {
 		return true
 	}
 	options := s.sortedOptions(c, nil)
-	return s.vgpu(c, 0, options)
+	return s.placeVGPU(c, 0, options)
 }
 
 // vgpu places vGPU v of container c on one of the options, and then the rest. The vGPUs of a container are equal, so they take
 // options in order.
-func (s *search) vgpu(c, v int, options []option) bool {
+func (s *search) placeVGPU(c, v int, options []option) bool {
 	if v == s.pod.Request.Containers[c].VGPUs {
-		return s.container(c + 1)
+		return s.placeContainer(c + 1)
 	}
 	for i, o := range options {
-		if s.deviceTaken(c, o.Slice) {
+		if s.isDeviceTaken(c, o.Slice) {
 			continue
 		}
 		if s.budget--; s.budget < 0 {
 			return false
 		}
-		undo := s.take(c, o)
-		if s.vgpu(c, v+1, options[i+1:]) {
+		undo := s.choose(c, o)
+		if s.placeVGPU(c, v+1, options[i+1:]) {
 			return true
 		}
 		undo()
@@ -46,9 +46,9 @@ func (s *search) vgpu(c, v int, options []option) bool {
 }
 
 // sortedOptions returns every slice that admits the container's share, the best first, including equal empty slices.
-func (s *search) sortedOptions(c int, survey *survey) []option {
+func (s *search) sortedOptions(c int, costs *nodeCosts) []option {
 	n := s.node
-	options, _ := s.packer.options(n, s.pod, c, survey, nil)
+	options, _ := s.packer.options(n, s.pod, c, costs, nil)
 	for i := range n.Slices {
 		if n.repeatsPrevious(i) {
 			if at := slices.IndexFunc(options, func(o option) bool { return o.Slice == i-1 }); at >= 0 {
@@ -58,19 +58,19 @@ func (s *search) sortedOptions(c int, survey *survey) []option {
 			}
 		}
 	}
-	slices.SortFunc(options, byRank)
+	slices.SortFunc(options, compareOptions)
 	return options
 }
 
 // deviceTaken reports whether the device of the slice serves another vGPU of the same container.
-func (s *search) deviceTaken(c, slice int) bool {
+func (s *search) isDeviceTaken(c, slice int) bool {
 	return slices.ContainsFunc(s.chosen, func(o Choice) bool {
 		return o.Container == c && s.node.Slices[o.Slice].Device == s.node.Slices[slice].Device
 	})
 }
 
 // take places one vGPU on the scratch node and returns a function that undoes it.
-func (s *search) take(c int, o option) (undo func()) {
+func (s *search) choose(c int, o option) (undo func()) {
 	load := &s.node.Loads[o.Slice]
 	before := *load
 	load.Add(Resident{
@@ -88,29 +88,29 @@ func (s *search) take(c int, o option) (undo func()) {
 func (s *search) refusal() Refusal {
 	var worst Refusal
 	for c := range s.pod.Request.Containers {
-		refusal := s.alone(c)
+		refusal := s.refusalAlone(c)
 		if refusal.NeverFits() {
 			return refusal
 		}
 		worst = max(worst, refusal)
 	}
 	if worst == Admitted {
-		return NoRoomTogether
+		return NoJointPlacement
 	}
 	return worst
 }
 
 // alone returns why container c does not fit on the node without the pod's other containers: too few devices could ever serve it,
 // or too few can now.
-func (s *search) alone(c int) Refusal {
+func (s *search) refusalAlone(c int) Refusal {
 	n, vgpus := s.node, s.pod.Request.Containers[c].VGPUs
 	ask := s.packer.shareRequest(s.pod, c)
 	able, ready := map[string]bool{}, map[string]bool{}
 	var never, worst Refusal
 	for i := range n.Slices {
 		_, refusal := s.packer.Rules.Admit(&n.Slices[i], &n.Loads[i], ask)
-		if refusal == Admitted && n.blocked(i) {
-			refusal = NoRoom
+		if refusal == Admitted && n.isBlocked(i) {
+			refusal = NoSMTime
 		}
 		worst = max(worst, refusal)
 		switch device := n.Slices[i].Device; {

@@ -8,14 +8,14 @@ import (
 
 // blocked reports whether a slice is a MIG instance that cannot be created now, because one that overlaps it holds shares.
 // Instances of a device whose memory slices are disjoint can be used together.
-func (n *Node) blocked(i int) bool {
+func (n *Node) isBlocked(i int) bool {
 	s := &n.Slices[i]
-	if s.Room == 0 {
+	if s.MemorySlices == 0 {
 		return false
 	}
 	for j := range n.Slices {
 		o := &n.Slices[j]
-		if j != i && o.Room&s.Room != 0 && o.Device == s.Device && !n.Loads[j].Empty() {
+		if j != i && o.MemorySlices&s.MemorySlices != 0 && o.Device == s.Device && !n.Loads[j].Empty() {
 			return true
 		}
 	}
@@ -31,32 +31,32 @@ func (n *Node) addFragmentationCosts(options []option) {
 	for i := range options {
 		o := &options[i]
 		s := &n.Slices[o.Slice]
-		if s.Room == 0 || !n.Loads[o.Slice].Empty() {
+		if s.MemorySlices == 0 || !n.Loads[o.Slice].Empty() {
 			continue
 		}
 		if model == nil || s.Device != device {
-			model, layout, device = n.modelOf(s.Device), n.layoutOf(s.Device), s.Device
+			model, layout, device = n.migModel(s.Device), n.migLayout(s.Device), s.Device
 		}
-		at := s.instance()
+		at := s.migInstance()
 		o.size, o.fragmentationCost = at.Profile.Memory, model.FragmentationCost(layout, at)
 	}
 }
 
 // instance returns the MIG instance that would be created.
-func (s *Slice) instance() mig.Instance {
-	start := bits.TrailingZeros8(s.Room)
-	return mig.Instance{Profile: &mig.Profile{Name: s.Profile, Memory: bits.OnesCount8(s.Room), Starts: []int{start}}, Start: start}
+func (s *Slice) migInstance() mig.Instance {
+	start := bits.TrailingZeros8(s.MemorySlices)
+	return mig.Instance{Profile: &mig.Profile{Name: s.Profile, Memory: bits.OnesCount8(s.MemorySlices), Starts: []int{start}}, Start: start}
 }
 
 // modelOf returns the MIG profiles and their start positions that the slices of a device offer.
-func (n *Node) modelOf(device string) *mig.Model {
+func (n *Node) migModel(device string) *mig.Model {
 	m := &mig.Model{Name: device, Memory: 8}
 	for i := range n.Slices {
 		s := &n.Slices[i]
-		if s.Room == 0 || s.Device != device {
+		if s.MemorySlices == 0 || s.Device != device {
 			continue
 		}
-		at := s.instance()
+		at := s.migInstance()
 		if p, ok := m.Profile(s.Profile); ok {
 			p.Starts = append(p.Starts, at.Start)
 		} else {
@@ -67,16 +67,16 @@ func (n *Node) modelOf(device string) *mig.Model {
 }
 
 // layoutOf returns the occupied memory slices of a device. Those that no slice of the inventory covers count as occupied.
-func (n *Node) layoutOf(device string) mig.Layout {
+func (n *Node) migLayout(device string) mig.Layout {
 	reached, taken := uint8(0), uint8(0)
 	for i := range n.Slices {
 		s := &n.Slices[i]
 		if s.Device != device {
 			continue
 		}
-		reached |= s.Room
+		reached |= s.MemorySlices
 		if !n.Loads[i].Empty() {
-			taken |= s.Room
+			taken |= s.MemorySlices
 		}
 	}
 	return mig.Layout{Used: mig.Slices(^reached | taken)}

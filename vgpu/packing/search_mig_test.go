@@ -20,7 +20,7 @@ func onDemand() *Node {
 			slices = append(slices, Slice{
 				ID: SliceID(profile + string(rune('0'+start))), Device: "GPU-0", Model: "A100", Profile: profile, SMs: 14 * size,
 				Memory: share.Bytes(size) << 30, Classes: []share.Isolation{share.Exclusive, share.MPS}, Healthy: true, Reserve: 50,
-				MaxShares: 16, Room: uint8((1<<size - 1) << start),
+				MaxShares: 16, MemorySlices: uint8((1<<size - 1) << start),
 			})
 		}
 	}
@@ -58,7 +58,7 @@ func TestRooms(t *testing.T) {
 			n.Take(Slots, pod, plan)
 			var taken uint8
 			for i := range n.Slices {
-				if room := n.Slices[i].Room; !n.Loads[i].Empty() {
+				if room := n.Slices[i].MemorySlices; !n.Loads[i].Empty() {
 					if taken&room != 0 {
 						t.Fatalf("seed %d: two slices have the same room", seed)
 					}
@@ -75,7 +75,7 @@ func checkFull(t *testing.T, p Packer, n *Node, pod *Pod) {
 	for i := range n.Slices {
 		free := true
 		for j := range n.Slices {
-			free = free && (i == j || n.Loads[j].Empty() || n.Slices[j].Room&n.Slices[i].Room == 0)
+			free = free && (i == j || n.Loads[j].Empty() || n.Slices[j].MemorySlices&n.Slices[i].MemorySlices == 0)
 		}
 		if _, refusal := p.Rules.Admit(&n.Slices[i], &n.Loads[i], p.shareRequest(pod, 0)); free && refusal == Admitted {
 			t.Fatalf("%s would have had room", n.Slices[i].ID)
@@ -108,12 +108,12 @@ func TestOtherDevices(t *testing.T) {
 // TestLeastHarm: of the places of a profile the one is taken that package mig would take.
 func TestLeastHarm(t *testing.T) {
 	packer := Packer{Rules: NewRules(Slots), Ranker: Balance{Demand: &Demand{}}}
-	chooser := mig.NewChooser(onDemand().modelOf("GPU-0"))
+	chooser := mig.NewChooser(onDemand().migModel("GPU-0"))
 	random := rand.New(rand.NewPCG(3, 1))
 	for range 500 {
 		n, layout := onDemand(), mig.Layout{}
 		for _, profile := range []string{"1g.10gb", "2g.20gb", "1g.10gb", "3g.40gb", "2g.20gb"}[random.IntN(4):] {
-			p, _ := n.modelOf("GPU-0").Profile(profile)
+			p, _ := n.migModel("GPU-0").Profile(profile)
 			pod := asking(profile, 1000, 1000)
 			plan, _, refusal := packer.Place(n, pod)
 			_, want, ok := chooser.Choose([]mig.Layout{layout}, p)
@@ -123,14 +123,14 @@ func TestLeastHarm(t *testing.T) {
 			if !ok {
 				continue
 			}
-			at := n.Slices[plan[0][0].Slice].instance()
+			at := n.Slices[plan[0][0].Slice].migInstance()
 			if at.Start != want {
 				t.Fatalf("%s on %08b: at %d, want %d", profile, layout.Used, at.Start, want)
 			}
 			layout = layout.With(at)
 			n.Take(Slots, pod, plan)
 			if i := random.IntN(len(n.Slices)); !n.Loads[i].Empty() {
-				layout = layout.Without(n.Slices[i].instance())
+				layout = layout.Without(n.Slices[i].migInstance())
 				n.Loads[i] = Load{}
 			}
 		}

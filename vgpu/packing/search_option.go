@@ -17,7 +17,7 @@ type option struct {
 
 // byRank compares options: the better rank first, then the slice with the least SM-time left, then an existing MIG instance before
 // the smallest new one, then the lower fragmentation cost, then the lower index.
-func byRank(a, b option) int {
+func compareOptions(a, b option) int {
 	switch {
 	case a.rank != b.rank:
 		return cmp.Compare(a.rank, b.rank)
@@ -33,7 +33,7 @@ func byRank(a, b option) int {
 
 // options appends to found the slices that admit one share of a container, or returns the most informative refusal if there are
 // none.
-func (p *Packer) options(n *Node, pod *Pod, container int, survey *survey, found []option) ([]option, Refusal) {
+func (p *Packer) options(n *Node, pod *Pod, container int, costs *nodeCosts, found []option) ([]option, Refusal) {
 	ask := p.shareRequest(pod, container)
 	area := ask.Share.RequestArea()
 	var worst, static Refusal
@@ -44,41 +44,41 @@ func (p *Packer) options(n *Node, pod *Pod, container int, survey *survey, found
 		if l.requested+area > share.WholeArea || n.repeatsPrevious(i) {
 			continue
 		}
-		if kind == nil || !s.sameKind(kind) {
-			class, static = p.Rules.static(s, ask)
+		if kind == nil || !s.equalsExceptID(kind) {
+			class, static = p.Rules.admitEmpty(s, ask)
 			kind = s
 		}
 		refusal := static
 		if refusal == Admitted {
-			refusal = p.Rules.admitLoad(s, l, ask, class)
+			refusal = p.Rules.admitBeside(s, l, ask, class)
 		}
-		if refusal == Admitted && n.blocked(i) {
-			refusal = NoRoom
+		if refusal == Admitted && n.isBlocked(i) {
+			refusal = NoSMTime
 		}
 		if worst = max(worst, refusal); refusal == Admitted {
-			found = append(found, option{Pick: Pick{Slice: i, Class: class}, left: n.free(i) - milli(area)})
+			found = append(found, option{Pick: Pick{Slice: i, Class: class}, left: n.freeSMTime(i) - milliGPUOf(area)})
 		}
 	}
 	if len(found) == 0 {
 		return nil, max(worst, p.refusalOfFull(n, ask))
 	}
-	p.rankAll(n, pod, container, survey, found)
+	p.rankAll(n, pod, container, costs, found)
 	n.addFragmentationCosts(found)
 	return found, Admitted
 }
 
 // admitLoad is Admit for a slice that has passed static.
-func (r Rules) admitLoad(s *Slice, l *Load, a ShareRequest, class share.Isolation) Refusal {
-	if refusal := r.compatible(s, l, a, class); refusal != Admitted {
+func (r Rules) admitBeside(s *Slice, l *Load, a ShareRequest, class share.Isolation) Refusal {
+	if refusal := r.checkNeighbours(s, l, a, class); refusal != Admitted {
 		return refusal
 	}
-	return r.fits(s, l, a.Share)
+	return r.checkCapacity(s, l, a.Share)
 }
 
-// refusalOfFull returns the most informative refusal of the slices without enough SM-time, at most NoRoom.
+// refusalOfFull returns the most informative refusal of the slices without enough SM-time, at most NoSMTime.
 func (p *Packer) refusalOfFull(n *Node, ask ShareRequest) (worst Refusal) {
 	for i := range n.Slices {
-		if worst < NoRoom && n.Loads[i].requested+ask.Share.RequestArea() > share.WholeArea {
+		if worst < NoSMTime && n.Loads[i].requested+ask.Share.RequestArea() > share.WholeArea {
 			_, refusal := p.Rules.Admit(&n.Slices[i], &n.Loads[i], ask)
 			worst = max(worst, refusal)
 		}
@@ -87,7 +87,7 @@ func (p *Packer) refusalOfFull(n *Node, ask ShareRequest) (worst Refusal) {
 }
 
 // rankAll ranks each option as if it were the only pick.
-func (p *Packer) rankAll(n *Node, pod *Pod, container int, survey *survey, options []option) {
+func (p *Packer) rankAll(n *Node, pod *Pod, container int, costs *nodeCosts, options []option) {
 	b, ok := p.Ranker.(Balance)
 	if !ok {
 		for i := range options {
@@ -95,13 +95,13 @@ func (p *Packer) rankAll(n *Node, pod *Pod, container int, survey *survey, optio
 		}
 		return
 	}
-	if survey == nil { // value the node once for all of its slices
-		survey = b.survey(n)
-		defer survey.done()
+	if costs == nil { // value the node once for all of its slices
+		costs = b.costsOf(n)
+		defer costs.release()
 	}
 	for i := range options {
 		choice := [1]Choice{{Pick: options[i].Pick, Container: container}} // stays on the stack: this is the busiest line of all
-		options[i].rank = survey.Rank(n, pod, choice[:])
+		options[i].rank = costs.Rank(n, pod, choice[:])
 	}
 }
 

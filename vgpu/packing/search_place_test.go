@@ -87,13 +87,13 @@ func TestPlaceRefuses(t *testing.T) {
 		"one is of another model":           {mixed, models(wide(2, fixed(100, 100)), "A100"), WrongModel},
 		"one is unhealthy, the other full":  {load(sick, 0, runs(fixed(100, 100))), wide(2, fixed(100, 100)), Unhealthy},
 		"one GPU is in use":                 {load(gpuNode("n", 2), 0, runs(fixed(10, 10))), wide(2, fixed(100, 100)), OtherClass},
-		"one GPU is full":                   {load(gpuNode("n", 2), 0, runs(fixed(60, 100))), wide(2, fixed(50, 100)), NoRoom},
-		"the most telling of several":       {load(load(gpuNode("n", 2), 0, runs(fixed(100, 100))), 1, as(runs(fixed(10, 10)), func(r *Resident) { r.Tenant = "b" })), podOf(fixed(10, 10)), NoRoom},
-		"each fits, not both":               {gpuNode("n", 1), podOf(fixed(100, 100), fixed(100, 100)), NoRoomTogether},
-		"each fits, their memory does not":  {gpuNode("n", 1), podOf(withMemory(fixed(10, 10), 50), withMemory(fixed(10, 10), 50)), NoRoomTogether},
+		"one GPU is full":                   {load(gpuNode("n", 2), 0, runs(fixed(60, 100))), wide(2, fixed(50, 100)), NoSMTime},
+		"the most telling of several":       {load(load(gpuNode("n", 2), 0, runs(fixed(100, 100))), 1, as(runs(fixed(10, 10)), func(r *Resident) { r.Tenant = "b" })), podOf(fixed(10, 10)), NoSMTime},
+		"each fits, not both":               {gpuNode("n", 1), podOf(fixed(100, 100), fixed(100, 100)), NoJointPlacement},
+		"each fits, their memory does not":  {gpuNode("n", 1), podOf(withMemory(fixed(10, 10), 50), withMemory(fixed(10, 10), 50)), NoJointPlacement},
 		"a sidecar too large for any":       {load(gpuNode("n", 1), 0, runs(fixed(100, 100))), podOf(fixed(10, 10), withMemory(fixed(10, 10), 99)), TooLarge},
-		"a sidecar without room":            {load(gpuNode("n", 1), 0, runs(fixed(60, 100))), podOf(fixed(10, 100), fixed(50, 100)), NoRoom},
-		"a sidecar kept apart by its class": {gpuNode("n", 1), podOf(fixed(10, 100), elastic(10, 20)), NoRoomTogether},
+		"a sidecar without room":            {load(gpuNode("n", 1), 0, runs(fixed(60, 100))), podOf(fixed(10, 100), fixed(50, 100)), NoSMTime},
+		"a sidecar kept apart by its class": {gpuNode("n", 1), podOf(fixed(10, 100), elastic(10, 20)), NoJointPlacement},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,7 @@ func TestUndoRestoresEveryLoad(t *testing.T) {
 		n, pod := randomNode(random, Slots), randomPod(random)
 		s := search{packer: bestFit(Slots), node: n.Clone(), pod: pod, budget: searchBudget}
 		before := totals(s.node)
-		found := s.container(0)
+		found := s.placeContainer(0)
 		least = min(least, s.budget)
 		if found {
 			continue
@@ -43,7 +43,7 @@ func TestUndoStepByStep(t *testing.T) {
 	var undos []func()
 	for i := range 12 {
 		states = append(states, totals(s.node))
-		undos = append(undos, s.take(0, option{Pick: Pick{Slice: i % 2}}))
+		undos = append(undos, s.choose(0, option{Pick: Pick{Slice: i % 2}}))
 	}
 	for i := len(undos) - 1; i >= 0; i-- {
 		undos[i]()
@@ -76,7 +76,7 @@ func TestBudgetOfLargePods(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := search{packer: bestFit(Slots), node: gpuNode("n", 16), pod: c.pod, budget: searchBudget}
-			if got := s.container(0); got != c.want || s.budget < searchBudget*9/10 {
+			if got := s.placeContainer(0); got != c.want || s.budget < searchBudget*9/10 {
 				t.Errorf("placed: %v, budget left %d", got, s.budget)
 			}
 		})
@@ -92,7 +92,7 @@ func TestPodsMadeToBeSearchedForLong(t *testing.T) {
 	}
 	counter := &countingRanker{}
 	_, _, refusal := (Packer{Rules: NewRules(Slots), Ranker: counter}).Place(gpuNode("n", 8), pod)
-	if refusal != NoRoomTogether || counter.asked > 8*searchBudget {
+	if refusal != NoJointPlacement || counter.asked > 8*searchBudget {
 		t.Errorf("%q after %d slices were ranked", refusal, counter.asked)
 	}
 }

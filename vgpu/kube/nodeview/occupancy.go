@@ -135,7 +135,7 @@ func Slices(inv kube.Inventory) []packing.Slice {
 	out := make([]packing.Slice, len(inv.Slices))
 	for i, s := range inv.Slices {
 		out[i] = packing.Slice{
-			ID: packing.SliceID(s.ID), Device: s.Device, Model: s.Model, Profile: s.Profile, Room: s.Room, SMs: s.SMs,
+			ID: packing.SliceID(s.ID), Device: s.Device, Model: s.Model, Profile: s.Profile, MemorySlices: s.Room, SMs: s.SMs,
 			Memory: share.Bytes(s.MemoryMiB) * share.MiB, Classes: s.Classes, Healthy: s.Healthy,
 			Reserve: s.Reserve, MaxShares: s.MaxShares,
 		}

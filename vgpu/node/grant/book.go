@@ -132,7 +132,7 @@ func (b *Book) checkFit(g Grant) *Refusal {
 func (b *Book) overlappingSlice(s *packing.Slice) string {
 	for i := range b.slices {
 		o := &b.slices[i]
-		if o.ID != s.ID && o.Device == s.Device && o.Room&s.Room != 0 && !b.loadOf(string(o.ID)).Empty() {
+		if o.ID != s.ID && o.Device == s.Device && o.MemorySlices&s.MemorySlices != 0 && !b.loadOf(string(o.ID)).Empty() {
 			return string(o.ID)
 		}
 	}

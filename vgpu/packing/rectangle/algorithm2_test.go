@@ -58,7 +58,7 @@ func bestRepack(lists []*List, b Box) (index int, found bool) {
 
 func firstEmpty(lists []*List, b Box) (int, bool) {
 	for i, l := range lists {
-		if l.Empty() && b.valid() {
+		if l.Empty() && b.isValid() {
 			return i, true
 		}
 	}
@@ -69,10 +69,10 @@ func firstEmpty(lists []*List, b Box) (int, bool) {
 // Rectangles are logical, so no pod moves; callers try it before they take a new slice (F27). Place then puts b on the new list; l
 // is unchanged.
 func (l *List) Repack(b Box) (*List, bool) {
-	if !b.valid() || b.Area() > l.FreeArea() {
+	if !b.isValid() || b.Area() > l.FreeArea() {
 		return nil, false
 	}
-	return l.repacked(b)
+	return l.packAgain(b)
 }
 
 // Placed returns a copy of what is placed, by ID.

@@ -19,28 +19,28 @@ import (
 // Most answers take microseconds. A search in vain takes about half a millisecond for sixteen boxes, and a full cluster
 // asks for many: callers should remember answers by multiset.
 func Arrange(boxes []Box) ([]Rect, bool) {
-	if !plausible(boxes) {
+	if !isPlausible(boxes) {
 		return nil, false
 	}
-	if rects, ok := greedy(boxes, byArea); ok {
+	if rects, ok := packGreedily(boxes, byArea); ok {
 		return rects, true
 	}
-	if exceeds(boxes) {
+	if isProvenTooLarge(boxes) {
 		return nil, false
 	}
-	for _, by := range []order{byQuota, bySM, byLongerSide} {
-		if rects, ok := greedy(boxes, by); ok {
+	for _, by := range []boxOrder{byQuota, bySM, byLongerSide} {
+		if rects, ok := packGreedily(boxes, by); ok {
 			return rects, true
 		}
 	}
-	return find(boxes)
+	return searchBothWays(boxes)
 }
 
 // plausible reports whether each box fits an empty slice and their areas add up to no more than it.
-func plausible(boxes []Box) bool {
+func isPlausible(boxes []Box) bool {
 	var sum share.Area
 	for _, b := range boxes {
-		if sum += b.Area(); !b.valid() || sum > share.WholeArea {
+		if sum += b.Area(); !b.isValid() || sum > share.WholeArea {
 			return false
 		}
 	}
@@ -48,7 +48,7 @@ func plausible(boxes []Box) bool {
 }
 
 // order compares boxes by their sides only, so that a packing depends on the multiset of boxes and not on the order of the list.
-type order func(a, b Box) int
+type boxOrder func(a, b Box) int
 
 // byArea is the order of F27 and F28; the other orders find most of what it misses.
 func byArea(a, b Box) int { return cmp.Or(cmp.Compare(b.Area(), a.Area()), byQuota(a, b)) }
@@ -62,7 +62,7 @@ func byLongerSide(a, b Box) int {
 }
 
 // sorted returns the indices of boxes in the order. It is stable: equal boxes keep the order in which they were listed.
-func (o order) sorted(boxes []Box) []int {
+func (o boxOrder) sorted(boxes []Box) []int {
 	at := make([]int, len(boxes))
 	for i := range at {
 		at[i] = i
@@ -72,10 +72,10 @@ func (o order) sorted(boxes []Box) []int {
 }
 
 // greedy places the boxes one by one by the rule of Place and returns their rectangles in input order, or false.
-func greedy(boxes []Box, by order) ([]Rect, bool) {
-	f, rects := free{whole}, make([]Rect, len(boxes))
+func packGreedily(boxes []Box, by boxOrder) ([]Rect, bool) {
+	f, rects := freeList{whole}, make([]Rect, len(boxes))
 	for _, i := range by.sorted(boxes) {
-		r, ok := f.best(boxes[i])
+		r, ok := f.bestFor(boxes[i])
 		if !ok {
 			return nil, false
 		}

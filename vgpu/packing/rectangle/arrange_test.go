@@ -36,7 +36,7 @@ func everyMultiset(boxes, types []Box, depth int, visit func([]Box)) {
 	if len(boxes) > 0 {
 		visit(boxes)
 	}
-	if !plausible(boxes) || depth == 0 {
+	if !isPlausible(boxes) || depth == 0 {
 		return
 	}
 	for i := range types {
@@ -52,8 +52,8 @@ func agrees(t *testing.T, boxes []Box, cells int) bool {
 		checkPacking(t, boxes, rects)
 		return true
 	}
-	fits := plausible(boxes) && exhaustive(boxes, cells)
-	if fits && exceeds(boxes) {
+	fits := isPlausible(boxes) && exhaustive(boxes, cells)
+	if fits && isProvenTooLarge(boxes) {
 		t.Fatalf("the bound refuses %v, which fit", boxes)
 	}
 	return !fits
@@ -66,10 +66,10 @@ func TestArrangeFindsAllOnAFinerGrid(t *testing.T) {
 		for i := range boxes {
 			boxes[i] = box(125*(1+rng.IntN(6)), 125*(1+rng.IntN(6)))
 		}
-		if !plausible(boxes) {
+		if !isPlausible(boxes) {
 			continue
 		}
-		if _, ok := greedy(boxes, byArea); !ok {
+		if _, ok := packGreedily(boxes, byArea); !ok {
 			hard++
 		}
 		if !agrees(t, boxes, 8) {
@@ -123,7 +123,7 @@ func TestArrangeIsAFunctionOfTheMultiset(t *testing.T) {
 		want, wantOK := Arrange(boxes)
 		rng.Shuffle(len(boxes), func(i, j int) { boxes[i], boxes[j] = boxes[j], boxes[i] })
 		got, ok := Arrange(boxes)
-		if slices.SortFunc(got, byPlace); ok != wantOK || !slices.Equal(got, slices.SortedFunc(slices.Values(want), byPlace)) {
+		if slices.SortFunc(got, compareByPosition); ok != wantOK || !slices.Equal(got, slices.SortedFunc(slices.Values(want), compareByPosition)) {
 			t.Fatalf("%v: %v %v, before %v %v", boxes, got, ok, want, wantOK)
 		}
 	}

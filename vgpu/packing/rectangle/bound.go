@@ -8,9 +8,9 @@ import "github.com/gshare-dev/gshare/vgpu/share"
 // A side longer than 1000-e leaves no room beside it for a side of e or more. So if sides shorter than e are ignored, it may count
 // as 1000. Sides changed so still fit wherever the true ones do, in each direction independently (Fekete and Schepers,
 // conservative scales); if their area exceeds the slice, the true boxes do not fit.
-func exceeds(boxes []Box) bool {
-	for _, w := range scales(boxes, func(b Box) share.PerMille { return b.W }) {
-		for _, h := range scales(boxes, func(b Box) share.PerMille { return b.H }) {
+func isProvenTooLarge(boxes []Box) bool {
+	for _, w := range thresholds(boxes, func(b Box) share.PerMille { return b.W }) {
+		for _, h := range thresholds(boxes, func(b Box) share.PerMille { return b.H }) {
 			if scaledArea(boxes, w, h) > share.WholeArea {
 				return true
 			}
@@ -20,7 +20,7 @@ func exceeds(boxes []Box) bool {
 }
 
 // scales returns the thresholds e to try: 0, and for each side over one half the least e that stretches it.
-func scales(boxes []Box, side func(Box) share.PerMille) []share.PerMille {
+func thresholds(boxes []Box, side func(Box) share.PerMille) []share.PerMille {
 	out := []share.PerMille{0}
 	for _, b := range boxes {
 		if s := side(b); 2*s > share.Whole {

@@ -17,7 +17,7 @@ func BoxOf(s share.Share) Box { return Box{W: s.QuotaRequest, H: s.SMRequest} }
 func (b Box) Area() share.Area { return share.Area(b.W) * share.Area(b.H) }
 
 // valid reports whether the box is neither empty nor larger than a slice, so that no sum of sides overflows.
-func (b Box) valid() bool {
+func (b Box) isValid() bool {
 	return b.W > 0 && b.H > 0 && b.W <= share.Whole && b.H <= share.Whole
 }
 
@@ -35,16 +35,16 @@ var whole = Rect{Box: Box{W: share.Whole, H: share.Whole}}
 func (r Rect) right() share.PerMille { return r.X + r.W }
 func (r Rect) top() share.PerMille   { return r.Y + r.H }
 
-func (r Rect) inside(o Rect) bool {
+func (r Rect) isInside(o Rect) bool {
 	return r.X >= o.X && r.Y >= o.Y && r.right() <= o.right() && r.top() <= o.top()
 }
 
 // Meets reports whether two rectangles overlap; touching edges do not.
-func (r Rect) Meets(o Rect) bool {
+func (r Rect) Overlaps(o Rect) bool {
 	return r.X < o.right() && o.X < r.right() && r.Y < o.top() && o.Y < r.top()
 }
 
 // byPlace orders rectangles bottom-up, then left to right (F26).
-func byPlace(a, b Rect) int {
+func compareByPosition(a, b Rect) int {
 	return cmp.Or(cmp.Compare(a.Y, b.Y), cmp.Compare(a.X, b.X), cmp.Compare(a.H, b.H), cmp.Compare(a.W, b.W))
 }

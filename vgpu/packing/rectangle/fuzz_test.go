@@ -19,7 +19,7 @@ func FuzzArrange(f *testing.F) {
 		back := slices.Clone(boxes)
 		slices.Reverse(back)
 		again, okAgain := Arrange(back)
-		if slices.SortFunc(again, byPlace); ok != okAgain || !slices.Equal(slices.SortedFunc(slices.Values(rects), byPlace), again) {
+		if slices.SortFunc(again, compareByPosition); ok != okAgain || !slices.Equal(slices.SortedFunc(slices.Values(rects), compareByPosition), again) {
 			t.Fatalf("%v: %v %v, reversed %v %v", boxes, rects, ok, again, okAgain)
 		}
 		if ok {

@@ -13,12 +13,12 @@ type Placed struct {
 
 // List is the state of Algorithm 2 for one slice: free and placed rectangles. It is not safe for concurrent use.
 type List struct {
-	free   free
+	free   freeList
 	placed []Placed // by ID
 }
 
 // NewList returns an empty slice: one free rectangle of W x H (FG-110).
-func NewList() *List { return &List{free: free{whole}} }
+func NewList() *List { return &List{free: freeList{whole}} }
 
 // ListOf returns a slice on which rects, disjoint as from Arrange, are placed under their indices. It lists every maximal free
 // rectangle, unlike a List that keeps released ones (FG-120).
@@ -32,7 +32,7 @@ func ListOf(rects []Rect) *List {
 
 // Fit returns the waste of b in the free rectangle that Place would choose, without placing it.
 func (l *List) Fit(b Box) (Waste, bool) {
-	r, ok := l.free.best(b)
+	r, ok := l.free.bestFor(b)
 	if !ok {
 		return Waste{}, false
 	}
@@ -42,7 +42,7 @@ func (l *List) Fit(b Box) (Waste, bool) {
 // Place puts b into the bottom-left corner of the best free rectangle (FG-113, FG-115; F26). It returns false, and changes
 // nothing, if no free rectangle holds b or if id is already placed.
 func (l *List) Place(id int, b Box) (Rect, bool) {
-	r, ok := l.free.best(b)
+	r, ok := l.free.bestFor(b)
 	if _, taken := l.find(id); !ok || taken {
 		return Rect{}, false
 	}
@@ -63,7 +63,7 @@ func (l *List) find(id int) (int, bool) {
 
 // Free returns a copy of the free rectangles, by (y, x).
 func (l *List) Free() []Rect {
-	return slices.SortedFunc(slices.Values(l.free), byPlace)
+	return slices.SortedFunc(slices.Values(l.free), compareByPosition)
 }
 
 // Release makes a placed rectangle free again, unchanged, for the next pod of the same function (FG-120, "keep"), and removes free
@@ -86,19 +86,19 @@ func (l *List) Release(id int) {
 // Restructure rebuilds the list from W x H and the placed boxes (FG-121). Greedy order may fail to place what was placed before,
 // so it packs a copy, commits only if all boxes fit, and otherwise keeps the old list and returns false (F28).
 func (l *List) Restructure() bool {
-	scratch, ok := l.repacked()
+	scratch, ok := l.packAgain()
 	if ok {
 		*l = *scratch
 	}
 	return ok
 }
 
-func (l *List) repacked(more ...Box) (*List, bool) {
+func (l *List) packAgain(more ...Box) (*List, bool) {
 	var boxes []Box
 	for _, p := range l.placed {
 		boxes = append(boxes, p.Box)
 	}
-	rects, ok := greedy(append(boxes, more...), byArea)
+	rects, ok := packGreedily(append(boxes, more...), byArea)
 	if !ok {
 		return nil, false
 	}

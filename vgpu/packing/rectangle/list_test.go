@@ -39,7 +39,7 @@ func TestFreeListAgainstBruteForce(t *testing.T) {
 		for _, p := range l.Placed() {
 			l.Release(p.ID)
 			checkFree(t, ListOf(rectsOf(l)))
-			if c, ok := l.repacked(); ok {
+			if c, ok := l.packAgain(); ok {
 				checkFree(t, c)
 			}
 		}

@@ -105,15 +105,15 @@ func TestF24WidthIsTheQuotaRequest(t *testing.T) {
 func TestF26Ties(t *testing.T) {
 	wide, tall := rect(0, 500, 800, 200), rect(0, 0, 400, 400)
 	for name, c := range map[string]struct {
-		list free
+		list freeList
 		want Rect
 	}{
-		"shorter left-over side": {free{tall, wide}, wide},
-		"lower y":                {free{rect(0, 300, 400, 400), rect(600, 200, 400, 400)}, rect(600, 200, 400, 400)},
-		"lower x":                {free{rect(600, 0, 400, 400), rect(100, 0, 400, 400)}, rect(100, 0, 400, 400)},
+		"shorter left-over side": {freeList{tall, wide}, wide},
+		"lower y":                {freeList{rect(0, 300, 400, 400), rect(600, 200, 400, 400)}, rect(600, 200, 400, 400)},
+		"lower x":                {freeList{rect(600, 0, 400, 400), rect(100, 0, 400, 400)}, rect(100, 0, 400, 400)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, ok := c.list.best(box(300, 200)); !ok || got != c.want {
+			if got, ok := c.list.bestFor(box(300, 200)); !ok || got != c.want {
 				t.Errorf("%v, want %v", got, c.want)
 			}
 		})
@@ -126,7 +126,7 @@ func TestF31AreaIsNotEnough(t *testing.T) {
 	if _, ok := Arrange(three); ok {
 		t.Error("three of (60 SM, 40 q) fit one slice")
 	}
-	if !exceeds(three) {
+	if !isProvenTooLarge(three) {
 		t.Error("the bound does not see it")
 	}
 	if _, ok := Arrange(three[:2]); !ok {

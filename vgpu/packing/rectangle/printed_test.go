@@ -16,7 +16,7 @@ func (p printed) place(list []Rect, r, f Rect) []Rect {
 	lt = append(lt, p.pieces(r, f)...) // lines 5 and 6
 	var star []Rect
 	for _, o := range lt {
-		meets := o.Meets(f)
+		meets := o.Overlaps(f)
 		if !meets || !p.removesR {
 			star = append(star, o) // line 7
 		}
@@ -30,8 +30,8 @@ func (p printed) place(list []Rect, r, f Rect) []Rect {
 func (p printed) pieces(r, f Rect) []Rect {
 	var out []Rect
 	for _, o := range []Rect{
-		span(r.X, r.Y, f.X, r.top()), span(f.right(), r.Y, r.right(), r.top()),
-		span(r.X, r.Y, r.right(), f.Y), span(r.X, f.top(), r.right(), r.top()),
+		rectBetween(r.X, r.Y, f.X, r.top()), rectBetween(f.right(), r.Y, r.right(), r.top()),
+		rectBetween(r.X, r.Y, r.right(), f.Y), rectBetween(r.X, f.top(), r.right(), r.top()),
 	} {
 		if o.W >= 0 && o.H >= 0 && (o.Area() > 0 || !p.dropsEmpty) {
 			out = append(out, o)
@@ -46,7 +46,7 @@ func (p printed) unique(list []Rect) []Rect {
 	for j, r := range list {
 		keep := true
 		for k, o := range list {
-			inside := r.inside(o)
+			inside := r.isInside(o)
 			if p.skipsItself {
 				inside = inside && j != k && (r != o || k < j)
 			}
@@ -80,7 +80,7 @@ func twice(t *testing.T) *List {
 func TestF21OccupiedAreaIsNotOffered(t *testing.T) {
 	doubled := func(list []Rect, f Rect) bool {
 		for _, r := range list {
-			if r.Meets(f) {
+			if r.Overlaps(f) {
 				return true
 			}
 		}
@@ -102,7 +102,7 @@ func TestF22RectangleDoesNotRemoveItself(t *testing.T) {
 	if len(twice(t).Free()) != 2 {
 		t.Errorf("free rectangles: %v", twice(t).Free())
 	}
-	twin := free{}.with(rect(0, 0, 10, 10)).with(rect(0, 0, 10, 10))
+	twin := freeList{}.with(rect(0, 0, 10, 10)).with(rect(0, 0, 10, 10))
 	if len(twin) != 1 {
 		t.Errorf("of two equal rectangles %d stay", len(twin))
 	}
@@ -142,7 +142,7 @@ func TestF28FailedRestructureKeepsTheOldList(t *testing.T) {
 	for i, b := range boxes {
 		l.Place(i, b)
 	}
-	if _, ok := greedy(boxes, byArea); ok || len(l.Placed()) != 4 {
+	if _, ok := packGreedily(boxes, byArea); ok || len(l.Placed()) != 4 {
 		t.Fatal("the greedy order was expected to fail; this test shows nothing")
 	}
 	before := l.Placed()

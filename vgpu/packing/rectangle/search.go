@@ -9,18 +9,18 @@ import (
 // budget is the number of steps of one search, of which Arrange makes at most eight. It is a count, not a time, so that every
 // caller gets the same result. Eight short searches in different orders find more than one long one: of 636 full sets of 16 boxes
 // that no greedy order packs, 583 with 8 x 250 steps, 525 with 2 x 2000.
-const budget = 250
+const maxSteps = 250
 
 // find searches for a packing bottom-up, and then from the left, which is easier for some sets.
-func find(boxes []Box) ([]Rect, bool) {
-	if rects, ok := climb(boxes); ok {
+func searchBothWays(boxes []Box) ([]Rect, bool) {
+	if rects, ok := searchOrders(boxes); ok {
 		return rects, true
 	}
 	turned := slices.Clone(boxes)
 	for i, b := range boxes {
 		turned[i] = Box{W: b.H, H: b.W}
 	}
-	rects, ok := climb(turned)
+	rects, ok := searchOrders(turned)
 	for i, r := range rects {
 		rects[i] = Rect{X: r.Y, Y: r.X, Box: boxes[i]}
 	}
@@ -29,13 +29,13 @@ func find(boxes []Box) ([]Rect, bool) {
 
 // climb tries the orders until one search finds a packing or has visited its whole tree, which shows that no order has one. Tall
 // boxes first finds most.
-func climb(boxes []Box) ([]Rect, bool) {
-	for _, by := range []order{bySM, byLongerSide, byArea, byQuota} {
+func searchOrders(boxes []Box) ([]Rect, bool) {
+	for _, by := range []boxOrder{bySM, byLongerSide, byArea, byQuota} {
 		s := newSearch(boxes, by)
-		if s.from(skyline{{}}, len(boxes)) {
-			return s.inOrder(), true
+		if s.extend(skyline{{}}, len(boxes)) {
+			return s.inInputOrder(), true
 		}
-		if s.steps < budget {
+		if s.steps < maxSteps {
 			break
 		}
 	}
@@ -53,7 +53,7 @@ type search struct {
 	steps int
 }
 
-func newSearch(boxes []Box, by order) *search {
+func newSearch(boxes []Box, by boxOrder) *search {
 	s := &search{at: by.sorted(boxes), used: make([]bool, len(boxes))}
 	for _, i := range s.at {
 		s.rects = append(s.rects, Rect{Box: boxes[i]})
@@ -62,40 +62,40 @@ func newSearch(boxes []Box, by order) *search {
 	return s
 }
 
-func (s *search) from(line skyline, left int) bool {
+func (s *search) extend(line skyline, left int) bool {
 	if left == 0 {
 		return true
 	}
-	if s.steps == budget {
+	if s.steps == maxSteps {
 		return false
 	}
 	s.steps++
-	if line.above(s.leastHeight()) < s.area {
+	if line.areaAbove(s.minHeight()) < s.area {
 		return false
 	}
 	low := line.lowest()
 	for k := range s.rects {
-		if s.worth(k, line, low) && s.try(k, line, low, left) {
+		if s.canTry(k, line, low) && s.tryBox(k, line, low, left) {
 			return true
 		}
 	}
-	return len(line) > 1 && s.from(line.filled(low), left)
+	return len(line) > 1 && s.extend(line.filled(low), left)
 }
 
 // worth reports whether the box fits the step and no equal box was just tried there.
-func (s *search) worth(k int, line skyline, low int) bool {
+func (s *search) canTry(k int, line skyline, low int) bool {
 	b, p := s.rects[k].Box, line[low]
-	if s.used[k] || p.x+b.W > line.end(low) || p.y+b.H > share.Whole {
+	if s.used[k] || p.x+b.W > line.stepEnd(low) || p.y+b.H > share.Whole {
 		return false
 	}
 	return k == 0 || s.used[k-1] || s.rects[k-1].Box != b
 }
 
-func (s *search) try(k int, line skyline, low, left int) bool {
+func (s *search) tryBox(k int, line skyline, low, left int) bool {
 	r := &s.rects[k]
 	r.X, r.Y, s.used[k] = line[low].x, line[low].y, true
 	s.area -= r.Area()
-	if s.from(line.raised(low, r.W, r.top()), left-1) {
+	if s.extend(line.raised(low, r.W, r.top()), left-1) {
 		return true
 	}
 	s.used[k] = false
@@ -103,7 +103,7 @@ func (s *search) try(k int, line skyline, low, left int) bool {
 	return false
 }
 
-func (s *search) leastHeight() share.PerMille {
+func (s *search) minHeight() share.PerMille {
 	least := share.Whole
 	for k, r := range s.rects {
 		if !s.used[k] {
@@ -113,7 +113,7 @@ func (s *search) leastHeight() share.PerMille {
 	return least
 }
 
-func (s *search) inOrder() []Rect {
+func (s *search) inInputOrder() []Rect {
 	out := make([]Rect, len(s.rects))
 	for k, i := range s.at {
 		out[i] = s.rects[k]

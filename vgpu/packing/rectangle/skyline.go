@@ -3,13 +3,13 @@ package rectangle
 import "github.com/gshare-dev/gshare/vgpu/share"
 
 // point is the beginning of a step of a skyline.
-type point struct{ x, y share.PerMille }
+type skylineStep struct{ x, y share.PerMille }
 
 // skyline is the upper edge of what is placed, from left to right; each step reaches to the next, the last to the edge of the
 // slice. The area below it is placed or given up.
-type skyline []point
+type skyline []skylineStep
 
-func (s skyline) end(i int) share.PerMille {
+func (s skyline) stepEnd(i int) share.PerMille {
 	if i+1 < len(s) {
 		return s[i+1].x
 	}
@@ -28,11 +28,11 @@ func (s skyline) lowest() int {
 }
 
 // above returns the area above the steps on which a box of height h still has room.
-func (s skyline) above(h share.PerMille) share.Area {
+func (s skyline) areaAbove(h share.PerMille) share.Area {
 	var sum share.Area
 	for i, p := range s {
 		if p.y+h <= share.Whole {
-			sum += Box{W: s.end(i) - p.x, H: share.Whole - p.y}.Area()
+			sum += Box{W: s.stepEnd(i) - p.x, H: share.Whole - p.y}.Area()
 		}
 	}
 	return sum
@@ -42,10 +42,10 @@ func (s skyline) above(h share.PerMille) share.Area {
 func (s skyline) raised(i int, w, y share.PerMille) skyline {
 	out := append(make(skyline, 0, len(s)+1), s[:i]...)
 	if i == 0 || s[i-1].y != y {
-		out = append(out, point{s[i].x, y})
+		out = append(out, skylineStep{s[i].x, y})
 	}
-	if x := s[i].x + w; x < s.end(i) {
-		out = append(out, point{x, s[i].y})
+	if x := s[i].x + w; x < s.stepEnd(i) {
+		out = append(out, skylineStep{x, s[i].y})
 	} else if i+1 < len(s) && s[i+1].y == y {
 		i++
 	}
@@ -61,5 +61,5 @@ func (s skyline) filled(i int) skyline {
 	if i+1 < len(s) {
 		y = min(y, s[i+1].y)
 	}
-	return s.raised(i, s.end(i)-s[i].x, y)
+	return s.raised(i, s.stepEnd(i)-s[i].x, y)
 }

@@ -8,12 +8,12 @@ import "github.com/gshare-dev/gshare/vgpu/share"
 //
 // For a single item it is its quota; over a fleet it measures how full a slice is in time.
 func Length(items []Item) (tau float64, ok bool) {
-	_, full, ok := totals(items)
+	_, full, ok := sumSMs(items)
 	if !ok || full > int(share.Whole) {
 		return 0, false
 	}
 	g := new(program)
-	if g.collect(items, int(share.Whole)-full, int(share.Whole)) == exceeds {
+	if g.collectPartials(items, int(share.Whole)-full, int(share.Whole)) == exceeds {
 		return 0, false
 	}
 	ok = g.minimise()
@@ -22,9 +22,9 @@ func Length(items []Item) (tau float64, ok bool) {
 
 // minimise pivots until no configuration is worth more than its time.
 func (g *program) minimise() bool {
-	g.start()
-	for range g.patience() {
-		enter, _ := g.pricing()
+	g.initBasis()
+	for range g.maxPivots() {
+		enter, _ := g.priceOut()
 		if g.worthOf(enter) <= 1+tiny {
 			return true
 		}
@@ -38,7 +38,7 @@ func (g *program) minimise() bool {
 // worthOf returns the price of a configuration.
 func (g *program) worthOf(c config) float64 {
 	sum := 0.0
-	for ; !c.empty(); c = c.rest() {
+	for ; !c.empty(); c = c.withoutFirst() {
 		sum += g.price[c.first()]
 	}
 	return sum

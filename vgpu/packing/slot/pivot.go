@@ -2,13 +2,13 @@ package slot
 
 // pivot brings a configuration into the basis. It returns false if no member makes room, which exact numbers exclude.
 func (g *program) pivot(enter config) bool {
-	g.direction(enter)
-	leave := g.leaving()
+	g.computeDirection(enter)
+	leave := g.leavingMember()
 	if leave < 0 {
 		return false
 	}
 	g.basis[leave] = enter
-	g.shift(leave)
+	g.moveTime(leave)
 	for j := range g.n {
 		g.eliminate(g.column(j), leave)
 	}
@@ -17,9 +17,9 @@ func (g *program) pivot(enter config) bool {
 }
 
 // direction computes by how much each basis member shrinks for a unit of the entering configuration.
-func (g *program) direction(enter config) {
+func (g *program) computeDirection(enter config) {
 	clear(g.step[:g.n])
-	for ; !enter.empty(); enter = enter.rest() {
+	for ; !enter.empty(); enter = enter.withoutFirst() {
 		for k, v := range g.column(enter.first()) {
 			g.step[k] += v
 		}
@@ -28,8 +28,8 @@ func (g *program) direction(enter config) {
 
 // leaving chooses the basis member that reaches zero first; among those that tie, the one with the largest pivot, which
 // keeps rounding small, and then the first.
-func (g *program) leaving() int {
-	reach := g.reach()
+func (g *program) leavingMember() int {
+	reach := g.timeToZero()
 	best := -1
 	for k, d := range g.step[:g.n] {
 		if d <= tiny || g.time[k] > float64(reach*d)+tiny {
@@ -43,8 +43,8 @@ func (g *program) leaving() int {
 }
 
 // reach returns the time at which the first basis member is used up.
-func (g *program) reach() float64 {
-	reach := float64(maxCells * maxPieces)
+func (g *program) timeToZero() float64 {
+	reach := float64(maxCells * maxPartials)
 	for k, d := range g.step[:g.n] {
 		if d > tiny {
 			reach = min(reach, g.time[k]/d)
@@ -54,7 +54,7 @@ func (g *program) reach() float64 {
 }
 
 // shift moves time from the basis members to the one that took place leave.
-func (g *program) shift(leave int) {
+func (g *program) moveTime(leave int) {
 	t := g.time[leave] / g.step[leave]
 	for k, d := range g.step[:g.n] {
 		g.time[k] = max(0, g.time[k]-float64(t*d))

@@ -7,25 +7,25 @@ import (
 )
 
 // maxPieces is how many shares can take turns: the bits of a configuration. MPS serves fewer clients on a device.
-const maxPieces = 64
+const maxPartials = 64
 
 // verdict is what a test can say about a set. The zero value leaves the question open.
-type verdict int8
+type result int8
 
 const (
-	unknown verdict = iota
+	unknown result = iota
 	fits
 	exceeds
 )
 
 // piece is an item that takes turns, its SMs counted in cells.
-type piece struct {
+type partial struct {
 	cells int32
 	quota int32 // per mille of a window
 }
 
 // above returns the canonical order: most cells first, then the longer quota.
-func (p piece) above(q piece) bool {
+func (p partial) precedes(q partial) bool {
 	return p.cells > q.cells || p.cells == q.cells && p.quota > q.quota
 }
 
@@ -35,64 +35,64 @@ func (p piece) above(q piece) bool {
 // mille, and the knapsack over cells stays short.
 type problem struct {
 	n      int
-	pieces [maxPieces]piece
-	origin [maxPieces]int32 // where each piece stood in the caller's list
+	partials [maxPartials]partial
+	origin [maxPartials]int32 // where each piece stood in the caller's list
 	cells  int              // left to the pieces by the items with full quota
 	limit  int              // per mille of a window that the pieces may take together
 }
 
 // reduce brings the items into canonical form and settles the cases that need no thought. The problem is complete only
 // if the verdict is unknown.
-func (p *problem) reduce(items []Item, reserve share.PerMille) verdict {
-	all, full, ok := totals(items)
+func (p *problem) normalize(items []Item, reserve share.PerMille) result {
+	all, full, ok := sumSMs(items)
 	switch {
 	case !ok || full > int(share.Whole):
 		return exceeds
 	case all <= int(share.Whole):
 		return fits
 	}
-	return p.collect(items, int(share.Whole)-full, limitOf(reserve))
+	return p.collectPartials(items, int(share.Whole)-full, limitUnder(reserve))
 }
 
 // collect makes pieces of the items that take turns, with free SMs to share.
-func (p *problem) collect(items []Item, free, limit int) verdict {
+func (p *problem) collectPartials(items []Item, free, limit int) result {
 	p.n, p.limit = 0, limit
 	for at, i := range items {
-		if i.full() {
+		if i.isFull() {
 			continue
 		}
-		if p.n == maxPieces || int(i.SM) > free || int(i.Quota) > limit {
+		if p.n == maxPartials || int(i.SM) > free || int(i.Quota) > limit {
 			return exceeds
 		}
-		p.insert(piece{int32(i.SM), int32(i.Quota)}, int32(at))
+		p.insert(partial{int32(i.SM), int32(i.Quota)}, int32(at))
 	}
-	p.count(free)
+	p.scaleToCells(free)
 	return unknown
 }
 
 // insert keeps the canonical order; among equals the earlier item stays first.
-func (p *problem) insert(x piece, at int32) {
+func (p *problem) insert(x partial, at int32) {
 	k := p.n
-	for ; k > 0 && x.above(p.pieces[k-1]); k-- {
-		p.pieces[k], p.origin[k] = p.pieces[k-1], p.origin[k-1]
+	for ; k > 0 && x.precedes(p.partials[k-1]); k-- {
+		p.partials[k], p.origin[k] = p.partials[k-1], p.origin[k-1]
 	}
-	p.pieces[k], p.origin[k] = x, at
+	p.partials[k], p.origin[k] = x, at
 	p.n++
 }
 
 // count changes the unit of SMs from per mille to cells. What is left below a whole cell serves nobody.
-func (p *problem) count(free int) {
+func (p *problem) scaleToCells(free int) {
 	unit := int32(0)
 	for _, x := range p.list() {
 		unit = gcd(x.cells, unit)
 	}
 	for k := range p.list() {
-		p.pieces[k].cells /= unit
+		p.partials[k].cells /= unit
 	}
 	p.cells = free / int(max(unit, 1))
 }
 
-func (p *problem) list() []piece { return p.pieces[:p.n] }
+func (p *problem) list() []partial { return p.partials[:p.n] }
 
 // key appends a name of the problem that no other problem has.
 func (p *problem) key(b []byte) []byte {
@@ -116,21 +116,21 @@ type Item struct {
 }
 
 // valid reports whether the item asks for something, and for no more than there is.
-func (i Item) valid() bool { return within(i.SM) && within(i.Quota) }
+func (i Item) isValid() bool { return inRange(i.SM) && inRange(i.Quota) }
 
 // full reports whether the item is in every configuration.
-func (i Item) full() bool { return i.Quota == share.Whole }
+func (i Item) isFull() bool { return i.Quota == share.Whole }
 
-func within(p share.PerMille) bool { return 1 <= p && p <= share.Whole }
+func inRange(p share.PerMille) bool { return 1 <= p && p <= share.Whole }
 
 // totals returns the SMs of all items and of those with full quota; ok is false if an item is not valid.
-func totals(items []Item) (all, full int, ok bool) {
+func sumSMs(items []Item) (all, full int, ok bool) {
 	for _, i := range items {
-		if !i.valid() {
+		if !i.isValid() {
 			return 0, 0, false
 		}
 		all += int(i.SM)
-		if i.full() {
+		if i.isFull() {
 			full += int(i.SM)
 		}
 	}
@@ -138,6 +138,6 @@ func totals(items []Item) (all, full int, ok bool) {
 }
 
 // limitOf returns the part of a window that turns may take under a reserve. A reserve below zero counts as zero.
-func limitOf(reserve share.PerMille) int {
+func limitUnder(reserve share.PerMille) int {
 	return int(share.Whole - min(max(reserve, 0), share.Whole))
 }

@@ -8,11 +8,11 @@ package slot
 // that enter a sum are written float64(a*b), so that no machine fuses them and all compute the same.
 type program struct {
 	problem
-	basis   [maxPieces]config
-	time    [maxPieces]float64 // per mille of a window for each basis member
-	price   [maxPieces]float64 // the dual: what a per mille of a window costs piece j
-	step    [maxPieces]float64 // how basis members shrink as the entering configuration grows
-	inverse [maxPieces * maxPieces]float64
+	basis   [maxPartials]config
+	time    [maxPartials]float64 // per mille of a window for each basis member
+	price   [maxPartials]float64 // the dual: what a per mille of a window costs piece j
+	step    [maxPartials]float64 // how basis members shrink as the entering configuration grows
+	inverse [maxPartials * maxPartials]float64
 	knapsack
 }
 
@@ -27,13 +27,13 @@ const (
 
 // decide answers whether the length is at most the limit. It stops at the first proof: a solution that is short enough,
 // or prices that show that none is. It is unknown only if rounding keeps the method from converging.
-func (g *program) decide() verdict {
-	g.start()
-	for range g.patience() {
+func (g *program) decide() result {
+	g.initBasis()
+	for range g.maxPivots() {
 		if g.length() <= float64(g.limit)+slack {
-			return g.accepted()
+			return g.verify()
 		}
-		enter, proof := g.pricing()
+		enter, proof := g.priceOut()
 		if proof {
 			return exceeds
 		}
@@ -45,7 +45,7 @@ func (g *program) decide() verdict {
 }
 
 // patience bounds the number of pivots. The hardest sets of 64 pieces that were tried need 11 a piece.
-func (g *program) patience() int { return 200 + 50*g.n }
+func (g *program) maxPivots() int { return 200 + 50*g.n }
 
 // length returns the time that all basis members take, per mille of a window.
 func (g *program) length() float64 {
@@ -58,10 +58,10 @@ func (g *program) length() float64 {
 
 // accepted verifies a solution: it recomputes from the configurations alone the time that every piece gets, so that no set of shares is
 // admitted because of rounding errors in the inverse matrix.
-func (g *program) accepted() verdict {
-	var got [maxPieces]float64
+func (g *program) verify() result {
+	var got [maxPartials]float64
 	for k, c := range g.basis[:g.n] {
-		for ; !c.empty(); c = c.rest() {
+		for ; !c.empty(); c = c.withoutFirst() {
 			got[c.first()] += g.time[k]
 		}
 	}
@@ -76,8 +76,8 @@ func (g *program) accepted() verdict {
 // pricing finds the configuration that is worth most at the current prices. If the quotas together are worth more than
 // that configuration running for the whole limit, no table is short enough, whatever the prices are: that is Farley's
 // bound. It is taken on integer weights, so rounding of the prices can weaken it but cannot make it wrong.
-func (g *program) pricing() (enter config, proof bool) {
-	g.weigh()
+func (g *program) priceOut() (enter config, proof bool) {
+	g.setWeights()
 	enter, most := g.heaviest(&g.problem)
 	cost := int64(0)
 	for j, x := range g.list() {
@@ -88,7 +88,7 @@ func (g *program) pricing() (enter config, proof bool) {
 
 // weigh rounds the prices to integer weights, relative to the highest; a price below zero counts as zero, since a piece
 // can always be left out.
-func (g *program) weigh() {
+func (g *program) setWeights() {
 	top := tiny
 	for _, y := range g.price[:g.n] {
 		top = max(top, y)

@@ -11,10 +11,10 @@ func TestProofStopsAtTheLimit(t *testing.T) {
 	for limit, want := range map[int]bool{899: true, 900: false} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			g := new(program)
-			g.collect(copies(3, percent(50, 60)), 1000, 900)
+			g.collectPartials(copies(3, percent(50, 60)), 1000, 900)
 			g.limit = limit
 			g.price[0], g.price[1], g.price[2] = 0.5, 0.5, 0.5
-			if _, proof := g.pricing(); proof != want {
+			if _, proof := g.priceOut(); proof != want {
 				t.Errorf("limit %d: proof = %v, want %v", limit, proof, want)
 			}
 		})
@@ -24,20 +24,20 @@ func TestProofStopsAtTheLimit(t *testing.T) {
 // An accept must not rest on times that leave a share short, whatever their sum says.
 func TestAcceptedChecksEveryQuota(t *testing.T) {
 	g := new(program)
-	g.collect(copies(3, percent(50, 60)), 1000, 900)
+	g.collectPartials(copies(3, percent(50, 60)), 1000, 900)
 	g.basis[0], g.basis[1], g.basis[2] = 0b011, 0b110, 0b101
 	g.time[0], g.time[1], g.time[2] = 300, 300, 300
-	if g.accepted() != fits {
+	if g.verify() != fits {
 		t.Error("the exact solution is refused")
 	}
 	g.time[1] = 299
-	if g.accepted() != unknown {
+	if g.verify() != unknown {
 		t.Error("a solution that is a per mille short is accepted")
 	}
 }
 
 func TestTrimmedTakesFromTheLongestRun(t *testing.T) {
-	got := trimmed([]run{{0b01, 5}, {0b10, 9}}, -2)
+	got := trimLongest([]run{{0b01, 5}, {0b10, 9}}, -2)
 	if got[0].length != 5 || got[1].length != 7 {
 		t.Errorf("trimmed by 2 ns: %v", got)
 	}

@@ -99,7 +99,7 @@ func TestFitsFollowsLength(t *testing.T) {
 	solver := NewSolver()
 	forCrowds(t, 200, func(t *testing.T, items []Item, _ uint64) {
 		length, ok := Length(items)
-		all, _, _ := totals(items)
+		all, _, _ := sumSMs(items)
 		for _, reserve := range reserves {
 			want := all <= 1000 || ok && length <= 1-float64(reserve)/1000+1e-9
 			if got := solver.Fits(items, reserve); got != want {
@@ -117,7 +117,7 @@ func TestSetsCutFromFullSchedulesFit(t *testing.T) {
 			for _, reserve := range reserves {
 				items := cutSchedule(seed, n, int(reserve), pick(seeded(seed), 50, 20, 10))
 				g := new(program)
-				if v := g.reduce(items, reserve); v != fits && (v == exceeds || g.decide() != fits) {
+				if v := g.normalize(items, reserve); v != fits && (v == exceeds || g.decide() != fits) {
 					t.Fatalf("%v at %d was cut from a schedule, but does not fit", items, reserve)
 				}
 			}
@@ -164,7 +164,7 @@ func TestProgramNeverEndsUndecided(t *testing.T) {
 	forCrowds(t, 200, func(t *testing.T, items []Item, _ uint64) {
 		for _, reserve := range reserves {
 			g := new(program)
-			if g.reduce(items, reserve) == unknown && g.decide() == unknown {
+			if g.normalize(items, reserve) == unknown && g.decide() == unknown {
 				t.Fatalf("no verdict on %v at %d", items, reserve)
 			}
 		}
@@ -175,10 +175,10 @@ func TestProgramNeverEndsUndecided(t *testing.T) {
 func TestQuickTestsAgreeWithProgram(t *testing.T) {
 	forCrowds(t, 200, func(t *testing.T, items []Item, _ uint64) {
 		g := new(program)
-		if g.reduce(items, 50) != unknown {
+		if g.normalize(items, 50) != unknown {
 			return
 		}
-		if v := g.quick(); v != unknown && v != g.decide() {
+		if v := g.quickTest(); v != unknown && v != g.decide() {
 			t.Fatalf("a quick test says %d about %v, the program disagrees", v, items)
 		}
 	})

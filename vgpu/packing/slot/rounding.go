@@ -16,22 +16,22 @@ type run struct {
 // rounded turns the program's times into whole nanoseconds. Lengths are rounded down first; then every run that holds a
 // piece still short gets one nanosecond more, as long as the window has it. A piece that stays short after that has had
 // all its runs rounded up, or there was no reserve to take from.
-func (g *program) rounded(window time.Duration) []run {
-	runs := g.floors(window)
-	spare := g.budget(window) - total(runs)
+func (g *program) roundedRuns(window time.Duration) []run {
+	runs := g.floorRuns(window)
+	spare := g.timeLimit(window) - totalTime(runs)
 	short := g.shortage(runs, window)
 	for k := range runs {
-		if spare > 0 && anyShort(runs[k].config, short) {
+		if spare > 0 && holdsShort(runs[k].config, short) {
 			runs[k].length++
 			spare--
-			serve(runs[k].config, short, 1)
+			subtractRun(runs[k].config, short, 1)
 		}
 	}
-	return nonzero(trimmed(runs, spare))
+	return nonzero(trimLongest(runs, spare))
 }
 
 // floors rounds every run down; a thousandth of a nanosecond below the next integer is that integer.
-func (g *program) floors(window time.Duration) []run {
+func (g *program) floorRuns(window time.Duration) []run {
 	runs := make([]run, g.n)
 	for k, t := range g.time[:g.n] {
 		exact := float64(t*float64(window)) / float64(share.Whole)
@@ -41,7 +41,7 @@ func (g *program) floors(window time.Duration) []run {
 }
 
 // budget returns the time that runs may take: the window without the reserve, of which rounding may use a nanosecond a piece.
-func (g *program) budget(window time.Duration) time.Duration {
+func (g *program) timeLimit(window time.Duration) time.Duration {
 	whole := time.Duration(share.Whole)
 	budget := window * time.Duration(g.limit) / whole
 	if g.limit == int(share.Whole) {
@@ -58,19 +58,19 @@ func (g *program) shortage(runs []run, window time.Duration) []int64 {
 		short[j] = int64(x.quota) * int64(window)
 	}
 	for _, r := range runs {
-		serve(r.config, short, r.length)
+		subtractRun(r.config, short, r.length)
 	}
 	return short
 }
 
-func serve(c config, short []int64, d time.Duration) {
-	for ; !c.empty(); c = c.rest() {
+func subtractRun(c config, short []int64, d time.Duration) {
+	for ; !c.empty(); c = c.withoutFirst() {
 		short[c.first()] -= int64(d) * int64(share.Whole)
 	}
 }
 
-func anyShort(c config, short []int64) bool {
-	for ; !c.empty(); c = c.rest() {
+func holdsShort(c config, short []int64) bool {
+	for ; !c.empty(); c = c.withoutFirst() {
 		if short[c.first()] > 0 {
 			return true
 		}
@@ -78,7 +78,7 @@ func anyShort(c config, short []int64) bool {
 	return false
 }
 
-func total(runs []run) time.Duration {
+func totalTime(runs []run) time.Duration {
 	sum := time.Duration(0)
 	for _, r := range runs {
 		sum += r.length
@@ -87,7 +87,7 @@ func total(runs []run) time.Duration {
 }
 
 // trimmed takes back what rounding put in beyond the budget, if anything, from the longest run.
-func trimmed(runs []run, spare time.Duration) []run {
+func trimLongest(runs []run, spare time.Duration) []run {
 	longest := 0
 	for k := range runs {
 		if runs[k].length > runs[longest].length {

@@ -20,23 +20,23 @@ func NewSolver() *Solver { return new(Solver) }
 // window. It keeps no reference to items.
 func (s *Solver) Fits(items []Item, reserve share.PerMille) bool {
 	var p problem
-	v := p.reduce(items, reserve)
+	v := p.normalize(items, reserve)
 	if v == unknown {
-		v = p.quick()
+		v = p.quickTest()
 	}
 	if v == unknown {
-		return s.recall(&p)
+		return s.cachedFit(&p)
 	}
 	return v == fits
 }
 
 // recall answers from the memory, or works the answer out and remembers it.
-func (s *Solver) recall(p *problem) bool {
-	var space [4 * (maxPieces + 1)]byte
+func (s *Solver) cachedFit(p *problem) bool {
+	var space [4 * (maxPartials + 1)]byte
 	key := p.key(space[:0])
 	fit, known := s.memo.get(key)
 	if !known {
-		fit = s.work(p)
+		fit = s.solve(p)
 		s.memo.set(key, fit)
 	}
 	return fit
@@ -44,7 +44,7 @@ func (s *Solver) recall(p *problem) bool {
 
 // work runs the linear program. Without a proof the answer is no: a refused share can go elsewhere, a broken guarantee
 // cannot be repaired.
-func (s *Solver) work(p *problem) bool {
+func (s *Solver) solve(p *problem) bool {
 	g, ok := s.programs.Get().(*program)
 	if !ok {
 		g = new(program)
@@ -56,7 +56,7 @@ func (s *Solver) work(p *problem) bool {
 
 // generation bounds the memo: it holds at most twice as many verdicts, some 6 MB when ten shares take turns on
 // a slice and 20 MB when 64 do.
-const generation = 1 << 15
+const maxGeneration = 1 << 15
 
 // memo remembers verdicts of the linear program. It forgets in two generations: when the young one is full, it becomes
 // the old one, and what nobody asked for since then is gone.
@@ -86,7 +86,7 @@ func (m *memo) set(key []byte, fit bool) {
 }
 
 func (m *memo) put(key string, fit bool) {
-	if len(m.young) >= generation || m.young == nil {
+	if len(m.young) >= maxGeneration || m.young == nil {
 		m.old, m.young = m.young, make(map[string]bool)
 	}
 	m.young[key] = fit

@@ -83,9 +83,9 @@ func quickCases() map[string][]Item {
 
 func TestMemoIsBounded(t *testing.T) {
 	var m memo
-	for k := range 5 * generation {
+	for k := range 5 * maxGeneration {
 		m.set([]byte{byte(k), byte(k >> 8), byte(k >> 16)}, true)
-		if n := len(m.young) + len(m.old); n > 2*generation {
+		if n := len(m.young) + len(m.old); n > 2*maxGeneration {
 			t.Fatalf("%d verdicts remembered", n)
 		}
 		if _, known := m.get([]byte{0, 0, 0}); !known {

@@ -34,13 +34,13 @@ func Solve(items []Item, window time.Duration, reserve share.PerMille) (Table, b
 		return Table{}, false
 	}
 	g := new(program)
-	switch g.reduce(items, reserve) {
+	switch g.normalize(items, reserve) {
 	case fits:
 		return together(items, window), true
 	case exceeds:
 		return Table{}, false
 	}
-	if g.quick() == exceeds || g.decide() != fits {
+	if g.quickTest() == exceeds || g.decide() != fits {
 		return Table{}, false
 	}
 	return Table{window, g.turns(items, window)}, true
@@ -62,11 +62,11 @@ func together(items []Item, window time.Duration) Table {
 func (g *program) turns(items []Item, window time.Duration) []Turn {
 	var always []int
 	for at, i := range items {
-		if i.full() {
+		if i.isFull() {
 			always = append(always, at)
 		}
 	}
-	runs := ordered(g.rounded(window))
+	runs := orderRuns(g.roundedRuns(window))
 	turns := make([]Turn, len(runs))
 	for k, r := range runs {
 		turns[k] = Turn{g.members(r.config, always), r.length}
@@ -77,7 +77,7 @@ func (g *program) turns(items []Item, window time.Duration) []Turn {
 // members returns a configuration and the items that always run, by their place in the caller's list.
 func (g *program) members(c config, always []int) []int {
 	list := slices.Clone(always)
-	for ; !c.empty(); c = c.rest() {
+	for ; !c.empty(); c = c.withoutFirst() {
 		list = append(list, int(g.origin[c.first()]))
 	}
 	slices.Sort(list)
@@ -87,10 +87,10 @@ func (g *program) members(c config, always []int) []int {
 // ordered arranges the runs of a table so that few pieces start or stop from one to the next, the last being followed
 // by the first. Among the nearest-neighbour tours from every start it takes the one with fewest changes, the first among
 // equals. Runs are few, so trying all starts costs little; the best tour of all would not be worth its search.
-func ordered(runs []run) []run {
+func orderRuns(runs []run) []run {
 	best := tour(runs, 0)
 	for start := 1; start < len(runs); start++ {
-		if t := tour(runs, start); cost(t) < cost(best) {
+		if t := tour(runs, start); countChanges(t) < countChanges(best) {
 			best = t
 		}
 	}
@@ -124,7 +124,7 @@ func nearest(r run, others []run) int {
 }
 
 // cost returns the number of starts and stops in a window.
-func cost(t []run) int {
+func countChanges(t []run) int {
 	sum := 0
 	for k := range t {
 		sum += changes(t[k].config, t[(k+1)%len(t)].config)

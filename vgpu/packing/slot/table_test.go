@@ -82,7 +82,7 @@ func TestFullSchedulesHaveTables(t *testing.T) {
 // checkTable holds a table against everything that Solve promises.
 func checkTable(t *testing.T, items []Item, table Table, w time.Duration, reserve share.PerMille) {
 	t.Helper()
-	all, _, _ := totals(items)
+	all, _, _ := sumSMs(items)
 	turning := time.Duration(0) // items that take turns
 	for _, i := range items {
 		if i.Quota < share.Whole {
@@ -159,9 +159,9 @@ func checkQuotas(t *testing.T, items []Item, table Table, missing time.Duration)
 
 func TestOrderedKeepsNeighboursAlike(t *testing.T) {
 	scattered := []run{{0b0011, 1}, {0b1100, 2}, {0b0110, 3}, {0b1001, 4}}
-	got := ordered(scattered)
-	if cost(got) != 8 {
-		t.Errorf("%v changes %d pieces a window, want 8", got, cost(got))
+	got := orderRuns(scattered)
+	if countChanges(got) != 8 {
+		t.Errorf("%v changes %d pieces a window, want 8", got, countChanges(got))
 	}
 	if lengths := scattered[0].length + scattered[3].length; lengths != 5 {
 		t.Error("the argument was reordered")

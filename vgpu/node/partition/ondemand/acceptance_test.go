@@ -61,7 +61,7 @@ func newCluster(t *testing.T, m *mig.Model, gpus int) *cluster {
 		}
 		for _, i := range d.Instances {
 			offered = append(offered, packing.Slice{
-				ID: packing.SliceID(i.UUID), Device: uuid, Model: d.Model, Profile: i.Profile, Room: i.MemorySlices, SMs: i.SMs, Memory: i.Memory,
+				ID: packing.SliceID(i.UUID), Device: uuid, Model: d.Model, Profile: i.Profile, MemorySlices: i.MemorySlices, SMs: i.SMs, Memory: i.Memory,
 				Classes: []share.Isolation{share.Exclusive}, Healthy: true, MaxShares: 16,
 			})
 		}
