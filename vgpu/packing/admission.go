@@ -11,7 +11,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Model is the rule by which shares fit together on one slice. A slice keeps its model until it is empty.
+// Model is the packing model of a slice: the rule that decides whether the requests of a set of shares fit together on it. A slice keeps
+// its model until it is empty.
 type Model string
 
 // Slots counts SMs and divides time, and is exact (docs/packing.md). Rectangles packs boxes of quota x SMs, as FaST-GShare does.
@@ -20,10 +21,10 @@ const (
 	Rectangles Model = "rectangles"
 )
 
-// DefaultGamma is the bound of the sum of limits on a slice, in per mille of the slice (γ = 1.5 of Dilu).
+// DefaultGamma is the default of γ, the bound of the sum of SM limit x quota limit on a slice, in per mille of the slice. Dilu uses 1.5.
 const DefaultGamma = 1500
 
-// Rules decide which shares may be on one slice together. They are safe for concurrent use.
+// Rules decide whether a set of shares may run on one slice together. They are safe for concurrent use.
 type Rules struct {
 	Model      Model
 	Gamma      int64 // Σ SMLimit x QuotaLimit of a slice, per mille of the slice
@@ -31,22 +32,24 @@ type Rules struct {
 	solver     *slot.Solver
 }
 
-// NewRules returns the rules of a packing model with the default γ and one tenant on each slice.
+// NewRules returns the rules of a packing model with the default γ and a single tenant (namespace) on each slice.
 func NewRules(m Model) Rules {
 	return Rules{Model: m, Gamma: DefaultGamma, solver: slot.NewSolver()}
 }
 
-// ShareRequest is one share to be admitted, with the tenant and the terms of its pod.
+// ShareRequest is one share to be admitted, with the namespace of its pod and the pod's terms: the accepted models, slices, isolation and
+// enforcement.
 type ShareRequest struct {
 	Tenant string
 	Terms  share.Terms
 	Share  share.Share
 }
 
-// Admit returns the isolation class under which the slice takes the share in addition to its load, or the reason why it does not.
+// Admit returns the isolation class under which slice s, which holds the shares of l, can also take the requested share; or the reason for
+// refusing it.
 //
-// Memory, limits and requests must all fit; the requests by the slot model or by rectangles. The result depends on the set of
-// shares only, never on the order in which they came.
+// Memory and limits must fit by their sums, and requests by the packing model. The result depends on the set of shares only, never on the
+// order in which they were added.
 func (r Rules) Admit(s *Slice, l *Load, a ShareRequest) (share.Isolation, Refusal) {
 	class, refusal := r.admitEmpty(s, a)
 	if refusal != Admitted {
@@ -55,7 +58,8 @@ func (r Rules) Admit(s *Slice, l *Load, a ShareRequest) (share.Isolation, Refusa
 	return class, r.admitBeside(s, l, a, class)
 }
 
-// static returns the isolation class, or a refusal that holds whatever runs on the slice.
+// admitEmpty returns the isolation class under which the slice would take the share if it were empty, or a refusal that holds whatever runs
+// on the slice.
 func (r Rules) admitEmpty(s *Slice, a ShareRequest) (share.Isolation, Refusal) {
 	if refusal := s.checkTerms(a.Terms); refusal != Admitted {
 		return "", refusal
@@ -70,8 +74,8 @@ func (r Rules) admitEmpty(s *Slice, a ShareRequest) (share.Isolation, Refusal) {
 	return class, Admitted
 }
 
-// compatible returns why the share may not be beside the residents: class, model, tenant or number. The first reason in the order
-// of the checks is returned, whatever the order of the residents.
+// checkNeighbours returns why the share may not run beside the shares on the slice (class, packing model, tenant or their number), or
+// Admitted. Of several reasons it returns the first in the order of the Refusal constants.
 func (r Rules) checkNeighbours(s *Slice, l *Load, a ShareRequest, class share.Isolation) Refusal {
 	if l.Empty() {
 		return Admitted
@@ -88,7 +92,7 @@ func (r Rules) checkNeighbours(s *Slice, l *Load, a ShareRequest, class share.Is
 	return reason
 }
 
-// conflict returns why the share may not be beside one resident, or Admitted.
+// conflict returns why the share may not run beside one given resident (a share on the slice), or Admitted.
 func (r Rules) conflict(n *Resident, a ShareRequest, class share.Isolation) Refusal {
 	switch {
 	case n.Class != class, class == share.Exclusive:
@@ -101,7 +105,7 @@ func (r Rules) conflict(n *Resident, a ShareRequest, class share.Isolation) Refu
 	return Admitted
 }
 
-// fits checks memory, limits and requests of the share together with those of the residents.
+// checkCapacity returns why memory, limits or requests of the share do not fit together with those of the shares on the slice, or Admitted.
 func (r Rules) checkCapacity(s *Slice, l *Load, sh share.Share) Refusal {
 	switch {
 	case l.memory+sh.Memory > s.Memory:
@@ -114,10 +118,10 @@ func (r Rules) checkCapacity(s *Slice, l *Load, sh share.Share) Refusal {
 	return Admitted
 }
 
-// gammaArea returns the bound of the sum of limits as an area.
+// gammaArea returns γ, the bound of the sum of limits on a slice, as an area (SMs x quota).
 func (r Rules) gammaArea() int64 { return r.Gamma * int64(share.WholeArea) / 1000 }
 
-// schedulable reports whether a schedule serves the requests of the residents and of the share.
+// schedulable reports whether some schedule of the window serves the requests of all shares on the slice and of one more.
 func (r Rules) schedulable(s *Slice, l *Load, sh share.Share) bool {
 	if r.Model == Rectangles {
 		_, ok := rectangle.Arrange(append(boxes(l), rectangle.BoxOf(sh)))
@@ -128,7 +132,7 @@ func (r Rules) schedulable(s *Slice, l *Load, sh share.Share) bool {
 	return r.solver.Fits(append(items, itemOf(sh)), s.Reserve)
 }
 
-// boxes returns the residents as rectangles, with capacity for one more.
+// boxes returns the requests of the shares on a slice as rectangles, with capacity for one more.
 func boxes(l *Load) []rectangle.Box {
 	out := make([]rectangle.Box, 0, len(l.residents)+1)
 	for i := range l.residents {

@@ -1,7 +1,7 @@
 package packing
 
-// Refusal is the reason why a share was not admitted. A larger value passed more of the checks, so the largest value over the
-// slices of a node is the most informative.
+// Refusal is the reason why a share was not admitted. The constants are in the order of the checks, so the largest refusal over the slices
+// of a node is the most informative one.
 type Refusal int
 
 // The refusals in the order of the checks. Those from NoSlices to TooFewDevices hold on an empty node too.
@@ -27,7 +27,7 @@ const (
 // NeverFits reports whether the refusal is independent of what runs on the node, so that evicting pods does not help.
 func (r Refusal) NeverFits() bool { return r >= NoSlices && r <= TooFewDevices }
 
-// refusalText holds the reasons as scheduling events show them.
+// refusalText holds the text of every refusal as scheduling events show it.
 var refusalText = [...]string{
 	Admitted:          "admitted",
 	NoSlices:          "no gshare GPUs",
@@ -47,5 +47,6 @@ var refusalText = [...]string{
 	NoJointPlacement:  "containers of the pod do not fit together",
 }
 
-// String returns the reason for a scheduling event. It names neither pod nor slice, so that equal reasons are counted over nodes.
+// String returns the reason as text for a scheduling event. It names neither pod nor slice, so that kube-scheduler can count nodes with
+// equal reasons.
 func (r Refusal) String() string { return refusalText[r] }

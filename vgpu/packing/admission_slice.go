@@ -6,10 +6,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// SliceID is the UUID of a GPU or of a MIG instance, or the name of a MIG instance that can be created.
+// SliceID is the UUID of a GPU or of a MIG instance, or the name of a MIG instance that can be created on demand.
 type SliceID string
 
-// Slice is one isolation domain as the inventory of its node describes it: a whole GPU or one MIG instance.
+// Slice describes a whole GPU or one MIG instance of a node's inventory: what can be requested of it and how its shares can be isolated.
 type Slice struct {
 	ID           SliceID
 	Device       string // UUID of the physical GPU
@@ -24,7 +24,7 @@ type Slice struct {
 	MaxShares    int
 }
 
-// offers returns why the slice has not the kind, model or health that the terms require, or Admitted.
+// checkTerms returns which of the pod's terms the slice does not meet (kind of slice, GPU model, health), or Admitted.
 func (s *Slice) checkTerms(t share.Terms) Refusal {
 	switch {
 	case !s.matchesKind(t.Slice):
@@ -37,7 +37,7 @@ func (s *Slice) checkTerms(t share.Terms) Refusal {
 	return Admitted
 }
 
-// kindMatches reports whether the slice is of a kind that a pod requests: a whole GPU (the default), any MIG instance, or a MIG
+// matchesKind reports whether the slice is of the requested kind: a whole GPU (the default), any MIG instance, or the name of a MIG
 // profile.
 func (s *Slice) matchesKind(kind string) bool {
 	switch kind {
@@ -49,8 +49,8 @@ func (s *Slice) matchesKind(kind string) bool {
 	return s.Profile == kind
 }
 
-// classFor returns the first of the classes acceptable for the share that the slice supports. If there is none, it returns the
-// first acceptable class, and whether the terms tolerate that it is not enforced.
+// classFor returns the best isolation class for the share that the slice can enforce. If it can enforce none, classFor returns the best
+// class anyway, and whether the pod accepts best-effort enforcement.
 func (s *Slice) classFor(sh share.Share, t share.Terms) (share.Isolation, bool) {
 	wanted := acceptableClasses(sh, t.Isolation)
 	for _, class := range wanted {
@@ -69,7 +69,7 @@ var (
 	exclusiveOrMPS = []share.Isolation{share.Exclusive, share.MPS}
 )
 
-// acceptableClasses returns the classes that satisfy a share, the best first. Class swap never gets here: it is refused before.
+// acceptableClasses returns the isolation classes that can serve a share, the best first. Class swap is refused before this point.
 func acceptableClasses(sh share.Share, wanted share.Isolation) []share.Isolation {
 	switch {
 	case wanted != share.AnyIsolation:

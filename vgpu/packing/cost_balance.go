@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Terms selects the parts of policy D. Without any, nodes and slices are chosen by best fit.
+// Terms selects which costs policy D (gshare's choice between nodes) adds up. With none selected, nodes and slices are chosen by best fit.
 type Terms struct {
 	Fragmentation bool // F: keep what is free usable for typical pods
 	Stranding     bool // W: avoid remainders that no typical pod fits
@@ -14,27 +14,28 @@ type Terms struct {
 	Scarcity      bool // keep models that some pods require
 }
 
-// AllTerms is policy D.
+// AllTerms selects every cost of policy D.
 var AllTerms = Terms{Fragmentation: true, Stranding: true, CPUShortage: true, Scarcity: true}
 
-// Balance is policy D: it ranks a choice by what it costs the pods to come,
+// Balance is the Ranker of policy D, gshare's choice between nodes. The cost of a placement is what it takes from future pods,
 //
 //	F(after) - F(before) + (W(after) - W(before))/2 + S(after) - S(before) + GPU x scarcity(model),
 //
-// and ties by the least GPU and CPU left on the node, which is best fit. docs/packing.md defines the terms.
+// with F fragmentation, W stranding and S shortage of CPU. Of equal costs the placement that leaves the least GPU and CPU free is better
+// (best fit). docs/packing.md defines the terms.
 type Balance struct {
 	Terms  Terms
 	Demand *Demand
 }
 
-// Rank implements Ranker.
+// Rank returns the cost of policy D for placing the pod's vGPUs as picked on the node.
 func (b Balance) Rank(n *Node, pod *Pod, picks []Choice) Rank {
 	s := b.costsOf(n)
 	defer s.release()
 	return s.Rank(n, pod, picks)
 }
 
-// strandingOf returns the change of W over the slices that are picked.
+// strandingChange returns the change of W (SM-time of a slice that future pods are expected to leave unused) over the changed slices.
 func (d *Demand) strandingChange(changed []sliceChange) ppmMilli {
 	var sum ppmMilli
 	for i := range changed {
@@ -43,7 +44,6 @@ func (d *Demand) strandingChange(changed []sliceChange) ppmMilli {
 	return sum
 }
 
-// chosenBefore reports whether one of the picks is on the slice.
 func hasPickOn(picks []Choice, slice int) bool {
 	for _, p := range picks {
 		if p.Slice == slice {
@@ -53,7 +53,7 @@ func hasPickOn(picks []Choice, slice int) bool {
 	return false
 }
 
-// scarcity returns what the pod takes of each slice times the scarcity of its model.
+// scarcityCost returns the SM-time that the pod takes of each slice, multiplied by the scarcity of the slice's GPU model, as a sum.
 func (v *nodeView) scarcityCost(pod *Pod, picks []Choice) ppmMilli {
 	var sum ppmMilli
 	for _, p := range picks {
@@ -63,11 +63,12 @@ func (v *nodeView) scarcityCost(pod *Pod, picks []Choice) ppmMilli {
 	return sum
 }
 
-// maxCPU is the most that the CPU of a node adds to tightness, so that the SM-time of 32 slices fits beside it: where pods hardly
-// request CPU, the CPU of a node corresponds to more GPUs than there are.
+// maxRemainingCPU bounds the CPU in the tie-break of policy D, so that the SM-time of 32 slices fits beside it: where pods request little
+// CPU, the CPU of one node may correspond to many more GPUs than it has.
 const maxRemainingCPU = tieMax - 32*int64(WholeGPU)
 
-// tightness returns what stays free on the node, GPU and CPU on one scale; less is a better fit.
+// remainder returns the SM-time and the CPU that stay free on a node as one number, the CPU converted to milli-GPU. The less stays free,
+// the better the fit.
 func (b Balance) remainder(time MilliGPU, cpu MilliCPU) int64 {
 	left := int64(time)
 	if ratio := int64(b.Demand.cpuRatio); ratio > 0 {
@@ -76,7 +77,8 @@ func (b Balance) remainder(time MilliGPU, cpu MilliCPU) int64 {
 	return left
 }
 
-// survey holds the precomputed costs of one node under a Balance, used for many candidate placements on it. It is immutable.
+// nodeCosts holds the costs of policy D for one node before a pod is placed, so that many candidate placements are ranked quickly. It is
+// immutable once computed.
 type nodeCosts struct {
 	Balance
 	before nodeView
@@ -84,30 +86,30 @@ type nodeCosts struct {
 	slices [16]freeSlice
 }
 
-// surveys recycles surveys.
+// nodeCostsPool recycles values of type nodeCosts.
 var nodeCostsPool = sync.Pool{New: func() any { return new(nodeCosts) }}
 
-// survey returns the precomputed costs of placing pods on the node. The caller must call done when it no longer uses them.
+// costsOf returns the costs of the node from the pool. The caller must call release when it no longer uses them.
 func (b Balance) costsOf(n *Node) *nodeCosts {
 	s := nodeCostsPool.Get().(*nodeCosts)
 	s.compute(b, n)
 	return s
 }
 
-// done returns the survey to the pool.
+// release returns the costs to the pool.
 func (s *nodeCosts) release() {
 	s.Balance = Balance{} // the pool keeps no demand alive
 	nodeCostsPool.Put(s)
 }
 
-// read values the node.
+// compute fills in the costs of the node.
 func (s *nodeCosts) compute(b Balance, n *Node) {
 	s.Balance = b
 	b.Demand.fillView(n, &s.before, s.slices[:0])
 	s.cost = s.costAfter(nil, 0, 0)
 }
 
-// Rank implements Ranker for the surveyed node, whatever node it is called with.
+// Rank returns the rank of a placement on the node whose costs these are. It ignores its Node argument.
 func (s *nodeCosts) Rank(_ *Node, pod *Pod, picks []Choice) Rank {
 	var space [1]sliceChange // of most pods
 	changed := s.Demand.sliceChanges(&s.before, pod, picks, space[:0])
@@ -121,7 +123,8 @@ func (s *nodeCosts) Rank(_ *Node, pod *Pod, picks []Choice) Rank {
 	return rankOf(int64(cost), s.remainder(s.before.freeTimeAfter(changed), s.before.cpu-pod.CPU))
 }
 
-// costAfter returns the sum of F and S once the slices have changed and the CPU and memory are taken.
+// costAfter returns F + S (fragmentation and shortage of CPU) of the node after the given changes of its slices and with that much CPU and
+// memory taken.
 func (s *nodeCosts) costAfter(changed []sliceChange, cpu MilliCPU, ram share.Bytes) ppmMilli {
 	var cost ppmMilli
 	if s.Terms.Fragmentation {

@@ -5,18 +5,19 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// BestArea is FaST-GShare's choice among rectangles: the smallest sufficient free rectangle of all slices (FG-113), used slices
-// before unused ones (FG-119), and a re-packed used slice before an unused one (F27).
+// BestArea is the Ranker of FaST-GShare: the smallest sufficient free rectangle of all slices (FG-113), used slices before unused ones
+// (FG-119), and a used slice packed again before an unused one (F27).
 type BestArea struct{}
 
-// The kinds of fit, the best first; within one, the waste decides.
+// How a share fits a slice, the best first: in a free rectangle, after packing the slice again, or on an unused slice. Slices on which a
+// share fits in the same way are compared by waste.
 const (
 	fitsFree int64 = iota
 	fitsAfterRepack
 	fitsUnused
 )
 
-// Rank implements Ranker. The costs of several picks add up.
+// Rank returns the SM-time that the picks waste in their free rectangles. The costs of several picks add up.
 func (BestArea) Rank(n *Node, pod *Pod, picks []Choice) Rank {
 	var cost, tie int64
 	for _, p := range picks {
@@ -27,7 +28,7 @@ func (BestArea) Rank(n *Node, pod *Pod, picks []Choice) Rank {
 	return rankOf(cost, tie)
 }
 
-// wasteOn returns the kind of fit of a share on a slice, and the area that it would waste.
+// wasteOn returns how a share fits a slice (fitsFree, fitsAfterRepack or fitsUnused) and how much of the free rectangle it would leave unused.
 func wasteOn(l *Load, sh share.Share) (tier int64, w rectangle.Waste) {
 	box := rectangle.BoxOf(sh)
 	if l.Empty() {

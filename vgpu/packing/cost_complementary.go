@@ -4,18 +4,18 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Complementary is Dilu's choice between GPUs (section 3.3, Algorithm 1 as corrected). GPUs that host a similar load are first,
-// then other active ones, then unused ones (DI-32, DI-38); among GPUs of one kind the one on which least is left,
+// Complementary is the Ranker of Dilu (section 3.3, Algorithm 1 as corrected). It prefers GPUs that host pods of similar load, then other
+// used GPUs, then unused ones (DI-32, DI-38). Among equally preferred GPUs it takes the one on which least stays free,
 //
 //	Alpha x (1 - requests/SMs) + Beta x (1 - memory/M), both with the share placed (DI-37; D6: the smallest is best).
 //
-// The vGPUs of a pod are ranked one after another, each with those before it in place (DI-39). The node with the fewest unused
-// GPUs taken is best, since Dilu minimises the number of GPUs (DI-30), then the one with the fewest GPUs without affinity.
+// The vGPUs of a pod are ranked one after another, each with those before it in place (DI-39). The node with the fewest unused GPUs taken
+// is best, since Dilu minimises the number of GPUs (DI-30), then the one with the fewest GPUs without affinity.
 type Complementary struct {
 	Alpha, Beta share.PerMille // weights; they add up to share.Whole
 }
 
-// DiluWeights are those of Dilu's code; the paper has none (D7).
+// DiluWeights are the weights of SMs and memory in Dilu's code; the paper has none (D7).
 var DiluWeights = Complementary{Alpha: 600, Beta: 400}
 
 // The unused parts of all GPUs of a pod cost less than one GPU without affinity, and those of all its vGPUs less than one unused GPU.
@@ -24,7 +24,7 @@ const (
 	costOfUnused        = (share.MaxVGPUs + 1) * costWithoutAffinity
 )
 
-// Rank implements Ranker.
+// Rank returns the sum of the affinity costs and of the weighted unused parts over the picked GPUs.
 func (c Complementary) Rank(n *Node, pod *Pod, picks []Choice) Rank {
 	use := pod.use()
 	var cost int64
@@ -34,8 +34,8 @@ func (c Complementary) Rank(n *Node, pod *Pod, picks []Choice) Rank {
 	return rankOf(cost, 0)
 }
 
-// affinityCost returns the cost of taking a GPU without affinity, active or unused. One that was chosen for another container of
-// the pod costs nothing.
+// affinityCost returns the cost of taking a GPU that hosts no pod of similar load: more for an unused GPU than for a used one, and nothing
+// for a GPU that was already chosen for the same pod.
 func affinityCost(l *Load, use Use, chosen bool) int64 {
 	switch {
 	case chosen, l.hostsAffine(use):
@@ -46,7 +46,7 @@ func affinityCost(l *Load, use Use, chosen bool) int64 {
 	return costWithoutAffinity
 }
 
-// unusedAfter returns the weighted part that stays free on the slice of the last pick once all picks are placed.
+// unusedAfter returns the weighted part of SM-time and memory that stays free on the last picked slice once all picks are placed.
 func (c Complementary) unusedAfter(n *Node, pod *Pod, picks []Choice) ppm {
 	at := picks[len(picks)-1].Slice
 	area, memory := n.Loads[at].Requested(), n.Loads[at].Memory()
@@ -62,25 +62,24 @@ func (c Complementary) unusedAfter(n *Node, pod *Pod, picks []Choice) ppm {
 	return ppm((sm + mem) / int64(share.Whole))
 }
 
-// partOf returns free/whole. It counts in MiB, so that the largest memories do not overflow.
+// fraction returns free/whole in millionths. It divides in MiB, so that the largest memories do not overflow.
 func fraction(free, whole share.Bytes) ppm {
 	return ppm(int64(free/share.MiB) * int64(one) / max(1, int64(whole/share.MiB)))
 }
 
-// Series is the part of a slice's SMs that an instance used in the last few equal intervals, the latest last.
+// Series is a time series of the part of a slice's SMs that an instance used in equal intervals, the latest last.
 type Series []share.PerMille
 
-// Use is the load of an instance on its GPU over time, as far as known. The zero value is an unknown load.
+// Use is what is known of how an instance uses its GPU over time. The zero value means that nothing is known.
 type Use struct {
 	Workload string // the user's affinity key; empty when not said
 	Recent   Series // empty when not measured
 }
 
-// use returns the load of the pod.
 func (p *Pod) use() Use { return Use{Workload: p.Request.Workload, Recent: p.Recent} }
 
-// affine reports whether two loads have Dilu's workload affinity (DI-32, D10): measured loads decide if both are known, else the
-// workload names of the users.
+// hasAffinity reports whether two instances have Dilu's workload affinity (DI-32, D10): similar measured use if both are measured, else
+// equal workload names given by the users.
 func (u Use) hasAffinity(o Use) bool {
 	if len(u.Recent) > 0 && len(o.Recent) > 0 {
 		return u.Recent.isSimilar(o.Recent)
@@ -88,11 +87,12 @@ func (u Use) hasAffinity(o Use) bool {
 	return u.Workload != "" && u.Workload == o.Workload
 }
 
-// minSimilarity is the least similarity that counts as affinity. Neither the paper nor its code has a value.
+// minSimilarity is the least similarity of two time series that counts as affinity, in per mille. Neither the paper nor its code has a
+// value.
 const minSimilarity share.PerMille = 800
 
-// similar reports whether the weighted Jaccard similarity Σmin/Σmax of the common latest intervals reaches minSimilarity. It is 1
-// for equal loads and 0 for loads that never coincide. Two idle instances are similar.
+// isSimilar reports whether the weighted Jaccard similarity Σmin/Σmax of the latest intervals that both series have is at least
+// minSimilarity. It is 1 for equal series and 0 for series that are never above zero at once. Two idle instances are similar.
 func (s Series) isSimilar(o Series) bool {
 	n := min(len(s), len(o))
 	s, o = s[len(s)-n:], o[len(o)-n:]
@@ -104,7 +104,7 @@ func (s Series) isSimilar(o Series) bool {
 	return both*int64(share.Whole) >= either*int64(minSimilarity)
 }
 
-// hosts reports whether an instance with affinity to this load is on the slice.
+// hostsAffine reports whether the slice hosts an instance with workload affinity to the given one.
 func (l *Load) hostsAffine(use Use) bool {
 	for i := range l.residents {
 		if l.residents[i].Use.hasAffinity(use) {

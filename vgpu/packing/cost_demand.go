@@ -1,15 +1,15 @@
 package packing
 
-// ppm is a millionth.
+// ppm is a fraction in millionths.
 type ppm int64
 
 const one ppm = 1_000_000
 
-// ppmMilli is a cost: milli-GPU times ppm.
+// ppmMilli is a cost in millionths of a milli-GPU.
 type ppmMilli int64
 
-// Demand is what the pods of a cluster typically request, frozen for a while: ranks under the same Demand are comparable. The zero
-// value is an unknown demand, under which only the tie-break counts, that is best fit.
+// Demand describes what the pods of a cluster typically request, frozen until it has changed enough, so that ranks under the same Demand
+// are comparable. The zero value is an unknown demand: all costs are zero and nodes are ranked by best fit.
 type Demand struct {
 	shapes   []typicalShape
 	sets     shapeIndex
@@ -18,7 +18,7 @@ type Demand struct {
 	scarcity map[string]ppm         // of each device model
 }
 
-// NewDemand returns the demand of the pods that run on a cluster of the given capacity.
+// NewDemand returns the demand of the pods in a mix on a cluster of the given capacity.
 func NewDemand(m *Mix, c Capacity) *Demand {
 	d := &Demand{shapes: m.typicalShapes(), cpuRatio: cpuRatio(m, c), scarcity: scarcityByModel(m, c)}
 	d.sets = newShapeIndex(d.shapes, c)
@@ -45,8 +45,8 @@ func (d *Demand) computeStranded() {
 	}
 }
 
-// cpuRatio returns ρ, the CPU to keep free with each free GPU. If the pods would request more CPU at full GPU use than the cluster
-// has, ρ follows the CPU that is left, within bounds.
+// cpuRatio returns ρ, the CPU to keep free for each free GPU. If the pods would request more CPU at full GPU use than the cluster has, ρ
+// follows the CPU that is still free, within bounds.
 func cpuRatio(m *Mix, c Capacity) MilliCPU {
 	if m.gpu == 0 {
 		return 0
@@ -63,21 +63,21 @@ func cpuRatio(m *Mix, c Capacity) MilliCPU {
 	return min(ofGPUPods*3/2, ofAllPods, max(ofGPUPods*9/10, left))
 }
 
-// perGPU returns CPU per whole GPU.
+// perGPU returns the CPU for each whole GPU, given the CPU that goes with an amount of SM-time.
 func perGPU(cpu MilliCPU, gpu MilliGPU) MilliCPU {
 	return MilliCPU(int64(cpu) * int64(WholeGPU) / int64(gpu))
 }
 
-// maxScarcity keeps a cost within a Rank, however rare a model is.
+// maxScarcity bounds the scarcity of a model, so that a cost fits a Rank however rare the model is.
 const maxScarcity = 100 * one
 
-// priorDemand is the demand assumed for each model before any is observed: one pod of eight GPUs. Without it the first pods would
-// fill rare models before those that require them arrive. On openb's gpuspec33, with the mix learned online, it raises the
-// allocation at full load from 92.2 % to 94.5 %; on the default list it costs 0.04 points.
+// priorDemand is the demand assumed for each GPU model before any is observed: one pod of eight GPUs. Without it the first pods would fill
+// rare models before those that require them arrive. On openb's gpuspec33, with the mix learned online, it raises the allocation at full
+// load from 92.2 % to 94.5 %; on the default list it costs 0.04 points.
 const priorDemand = 8 * WholeGPU
 
-// scarcity returns for each device model the demand that requires it, divided by the capacity of the models that can serve that
-// demand. It counts all shapes, not only the typical ones: pods that require a model are many and of rare shapes.
+// scarcityByModel returns for each GPU model the demand that requires it, divided by the capacity of the models that can serve that demand.
+// It counts all shapes of pods, not only the typical ones: pods that require a model are many, but of rare shapes.
 func scarcityByModel(m *Mix, c Capacity) map[string]ppm {
 	out := map[string]ppm{}
 	if m.gpu <= 0 {
@@ -102,7 +102,7 @@ func scarcityByModel(m *Mix, c Capacity) map[string]ppm {
 	return out
 }
 
-// Epoch is the state of the cluster for which a demand was frozen. Ranks are cached while it lasts.
+// Epoch is the state of the cluster for which a Demand was computed. The ranks of nodes stay cached until it expires.
 type Epoch struct {
 	pods   int
 	gpu    MilliGPU
@@ -110,7 +110,7 @@ type Epoch struct {
 	demand *Demand
 }
 
-// NewEpoch returns an epoch that begins with the present state.
+// NewEpoch returns an epoch that begins with the present pods and capacity.
 func NewEpoch(m *Mix, c Capacity) Epoch {
 	return Epoch{pods: m.Pods(), gpu: c.GPU, free: c.FreeGPU, demand: NewDemand(m, c)}
 }
@@ -121,8 +121,8 @@ const (
 	littleFree = 4 * WholeGPU
 )
 
-// Expired reports whether the demand has changed enough for a new one to be frozen, which recomputes all ranks. The demand is
-// compared only if, since the last comparison, pods or free GPU changed by half, or if the number of GPUs changed by a sixteenth.
+// Expired reports whether the demand has changed enough for a new one, which invalidates all cached ranks. The demand is compared only if
+// pods or free GPU changed by half since the last comparison; a change of the number of GPUs by a sixteenth always expires the epoch.
 func (e *Epoch) Expired(m *Mix, c Capacity) bool {
 	if 16*max(c.GPU-e.gpu, e.gpu-c.GPU) > e.gpu {
 		return true
@@ -134,7 +134,7 @@ func (e *Epoch) Expired(m *Mix, c Capacity) bool {
 	return e.demand == nil || e.demand.differs(NewDemand(m, c), c)
 }
 
-// moved reports whether a value has changed by more than half of it and by more than least.
+// hasMoved reports whether a value has changed by more than half of it and by more than least.
 func hasMoved[T ~int | ~int64](now, then, least T) bool {
 	return max(now-then, then-now) > max(min(now, then)/2, least)
 }
@@ -148,13 +148,14 @@ const (
 	scarcityMove = one / 20 // of a GPU's worth, mean over the cluster's GPUs
 )
 
-// differs reports whether the other demand is far enough from this one to change ranks.
+// differs reports whether another demand differs from this one by enough to change ranks noticeably.
 func (d *Demand) differs(o *Demand, c Capacity) bool {
 	return d.distance(o) > shapesMove || max(d.cpuRatio-o.cpuRatio, o.cpuRatio-d.cpuRatio) > d.cpuRatio/ratioMoves ||
 		d.scarcityChange(o, c) > scarcityMove
 }
 
-// distance returns the total variation between the typical pods of two demands: the part of them that would have to change.
+// distance returns the total variation distance between the typical pods of two demands: the fraction of pods whose shape would have to
+// change.
 func (d *Demand) distance(o *Demand) ppm {
 	weights := make(map[Shape]ppm, len(d.shapes))
 	for i := range d.shapes {
@@ -167,7 +168,7 @@ func (d *Demand) distance(o *Demand) ppm {
 	return more
 }
 
-// scarcityChange returns the mean change of the scarcity over the GPUs.
+// scarcityChange returns the absolute change of scarcity from one demand to another, as a mean over the GPUs of the cluster.
 func (d *Demand) scarcityChange(o *Demand, c Capacity) ppm {
 	var sum int64
 	for model, gpus := range c.Models {

@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Shape is the properties of a pod by which pods are counted.
+// Shape is the resource request of a pod, by which pods are counted: pods of equal requests have the same shape.
 type Shape struct {
 	VGPUs  int
 	Milli  MilliGPU    // SM-time of each vGPU
@@ -19,7 +19,7 @@ type Shape struct {
 	Kind   string // of slice
 }
 
-// ShapeOf returns the shape of a pod. Several containers count as their number of vGPUs, each of the mean size.
+// ShapeOf returns the shape of a pod. A pod of several containers counts with all their vGPUs, each of the mean SM-time.
 func ShapeOf(p *Pod) Shape {
 	s := Shape{CPU: p.CPU, RAM: p.RAM, Models: strings.Join(p.Request.Models, ","), Kind: p.Request.Slice}
 	var area share.Area
@@ -34,7 +34,7 @@ func ShapeOf(p *Pod) Shape {
 	return s
 }
 
-// Mix counts the GPU pods of a cluster by shape. The zero value is an empty cluster.
+// Mix counts the GPU pods of a cluster by shape (their resource request). The zero value has no pods.
 type Mix struct {
 	counts map[Shape]int
 	pods   int
@@ -42,10 +42,10 @@ type Mix struct {
 	cpu    MilliCPU
 }
 
-// Pods returns the number of pods.
+// Pods returns the number of pods counted.
 func (m *Mix) Pods() int { return m.pods }
 
-// Add counts n more pods of the shape, or fewer if n is negative.
+// Add counts n more pods of the shape, or -n fewer if n is negative.
 func (m *Mix) Add(s Shape, n int) {
 	if m.counts == nil {
 		m.counts = map[Shape]int{}
@@ -58,7 +58,7 @@ func (m *Mix) Add(s Shape, n int) {
 	m.cpu += MilliCPU(n) * s.CPU
 }
 
-// typical is a popular shape and the part of the pods that have it.
+// typicalShape is a popular resource request and the fraction of pods that have it.
 type typicalShape struct {
 	Shape
 	models []string
@@ -70,7 +70,7 @@ const (
 	coverage   = int(one) * 95 / 100 // typical shapes stand for the most popular 95 % of pods, as in FGD
 )
 
-// typical returns the most popular shapes that cover 95 % of the pods, the most popular first, with weights that add up to one.
+// typicalShapes returns the most popular shapes that cover 95 % of the pods, the most popular first, with weights that add up to one.
 func (m *Mix) typicalShapes() []typicalShape {
 	var out []typicalShape
 	covered := 0
@@ -87,7 +87,7 @@ func (m *Mix) typicalShapes() []typicalShape {
 	return out
 }
 
-// byPopularity returns all shapes, the most popular first; equally popular ones are in a fixed order.
+// byPopularity returns all shapes, the most popular first. Equally popular shapes are ordered by their fields.
 func (m *Mix) byPopularity() []Shape {
 	shapes := make([]Shape, 0, len(m.counts))
 	for s := range m.counts {
@@ -99,14 +99,12 @@ func (m *Mix) byPopularity() []Shape {
 	return shapes
 }
 
-// compare orders shapes by their fields.
 func (s Shape) compare(o Shape) int {
 	return cmp.Or(
 		cmp.Compare(s.VGPUs, o.VGPUs), cmp.Compare(s.Milli, o.Milli), cmp.Compare(s.Memory, o.Memory),
 		cmp.Compare(s.CPU, o.CPU), cmp.Compare(s.RAM, o.RAM), cmp.Compare(s.Models, o.Models), cmp.Compare(s.Kind, o.Kind))
 }
 
-// splitModels returns the models of a comma-separated list.
 func splitModels(s string) []string {
 	if s == "" {
 		return nil
@@ -114,12 +112,12 @@ func splitModels(s string) []string {
 	return strings.Split(s, ",")
 }
 
-// accepts reports whether the kind and the model of the slice suit pods of the shape.
+// accepts reports whether pods of the shape accept the kind of slice and its GPU model.
 func (t *typicalShape) accepts(s *Slice) bool {
 	return s.matchesKind(t.Kind) && (len(t.models) == 0 || slices.Contains(t.models, s.Model))
 }
 
-// Capacity is the GPUs and the CPU of a cluster, and how much of them is free.
+// Capacity holds the GPUs and the CPU of a cluster, and how much of them is free.
 type Capacity struct {
 	GPU     MilliGPU
 	FreeGPU MilliGPU
@@ -128,7 +126,7 @@ type Capacity struct {
 	Models  map[string]MilliGPU // by device model
 }
 
-// CapacityOf returns the capacity of one node, of which pods may use the given CPU.
+// CapacityOf returns the capacity of one node. The second argument is the CPU of the node that pods may use when it is empty.
 func CapacityOf(n *Node, cpu MilliCPU) Capacity {
 	c := Capacity{CPU: cpu, FreeCPU: max(0, n.CPU), Models: map[string]MilliGPU{}}
 	for i := range n.Slices {
@@ -150,7 +148,7 @@ func (c *Capacity) Add(o Capacity, sign int) {
 	}
 }
 
-// of returns the SM-time of the slices of some models.
+// ofModels returns the SM-time of all slices of the given GPU models.
 func (c *Capacity) ofModels(models []string) MilliGPU {
 	var sum MilliGPU
 	for _, model := range models {

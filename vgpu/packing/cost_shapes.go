@@ -8,10 +8,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// shapeSet is a set of typical shapes, as bits by their index.
+// shapeSet is a set of typical shapes (popular resource requests), one bit for each index.
 type shapeSet uint64
 
-// all iterates over the indices in the set.
+// all iterates over the indices of the shapes in the set.
 func (s shapeSet) all(yield func(int) bool) {
 	for ; s != 0; s &= s - 1 {
 		if !yield(bits.TrailingZeros64(uint64(s))) {
@@ -20,10 +20,10 @@ func (s shapeSet) all(yield func(int) bool) {
 	}
 }
 
-// has reports whether shape i is in the set.
+// has reports whether the shape with index i is in the set.
 func (s shapeSet) has(i int) bool { return s>>i&1 == 1 }
 
-// shapeIndex returns by binary search which typical shapes an amount of a resource suffices for.
+// shapeIndex finds by binary search the typical shapes for which a free amount of SM-time, memory, CPU or RAM suffices.
 type shapeIndex struct {
 	Time, Memory, CPU, RAM []threshold
 	Models                 map[string]shapeSet // by model, for whole GPUs
@@ -32,13 +32,13 @@ type shapeIndex struct {
 	Total                  ppm // of weight
 }
 
-// step is the set of shapes that need at most an amount.
+// threshold is an amount of a resource with the set of shapes that need at most that amount.
 type threshold struct {
 	Need   int64
 	Shapes shapeSet
 }
 
-// satisfied returns the shapes that need no more than an amount. The steps are in ascending order.
+// satisfiedBy returns the shapes that need no more than the given amount. The thresholds are in ascending order.
 func satisfiedBy(steps []threshold, has int64) shapeSet {
 	low, high := 0, len(steps)
 	for low < high {
@@ -54,7 +54,7 @@ func satisfiedBy(steps []threshold, has int64) shapeSet {
 	return steps[low-1].Shapes
 }
 
-// shapeIndexOf returns the index of the typical shapes on a cluster of the given capacity.
+// newShapeIndex returns the index of the typical shapes on a cluster of the given capacity.
 func newShapeIndex(shapes []typicalShape, c Capacity) shapeIndex {
 	s := shapeIndex{Models: make(map[string]shapeSet, len(c.Models))}
 	for i := range shapes {
@@ -73,7 +73,7 @@ func newShapeIndex(shapes []typicalShape, c Capacity) shapeIndex {
 	return s
 }
 
-// cumulate sorts the steps, adds to each the shapes that need less, and joins steps of equal need.
+// cumulate sorts the thresholds, adds to each one the shapes that need less, and joins thresholds of equal amounts.
 func cumulate(steps []threshold) []threshold {
 	slices.SortFunc(steps, func(a, b threshold) int { return cmp.Compare(a.Need, b.Need) })
 	var out []threshold
@@ -87,7 +87,7 @@ func cumulate(steps []threshold) []threshold {
 	return out
 }
 
-// accepted returns the shapes whose kind and model the slice matches.
+// shapesAccepting returns the set of shapes that accept the kind of the slice and its GPU model.
 func shapesAccepting(shapes []typicalShape, s *Slice) shapeSet {
 	var set shapeSet
 	for i := range shapes {
@@ -98,7 +98,7 @@ func shapesAccepting(shapes []typicalShape, s *Slice) shapeSet {
 	return set
 }
 
-// accepting returns the typical shapes whose kind and model the slice matches, from the index if it can.
+// shapesAccepting returns the typical shapes that accept the kind of the slice and its GPU model, from the index if it has the model.
 func (d *Demand) shapesAccepting(s *Slice) shapeSet {
 	if s.Profile == "" {
 		if set, known := d.sets.Models[s.Model]; known {
@@ -108,7 +108,7 @@ func (d *Demand) shapesAccepting(s *Slice) shapeSet {
 	return shapesAccepting(d.shapes, s)
 }
 
-// fitting returns the typical shapes of which a slice with this much free could take one vGPU.
+// shapesFitting returns the typical shapes of which one vGPU fits a slice with the given free SM-time and memory.
 func (d *Demand) shapesFitting(time MilliGPU, memory share.Bytes, accepting shapeSet) shapeSet {
 	return accepting & satisfiedBy(d.sets.Time, int64(time)) & satisfiedBy(d.sets.Memory, int64(memory))
 }

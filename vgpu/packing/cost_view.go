@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// view is the state of a node that policy D values: what is free on each slice, and what typical pods could use of it.
+// nodeView summarises a node for policy D: what is free on each of its slices, and what typical pods could use of it.
 type nodeView struct {
 	slices []freeSlice
 	usable [maxTypical]usableSlices // by typical shape
@@ -15,7 +15,7 @@ type nodeView struct {
 	ram    share.Bytes
 }
 
-// freeSlice is what is free on a slice, and the typical shapes that could use it.
+// freeSlice holds the free SM-time and memory of a slice, and the typical shapes (resource requests) that could use them.
 type freeSlice struct {
 	time      MilliGPU
 	memory    share.Bytes
@@ -24,13 +24,13 @@ type freeSlice struct {
 	scarcity  ppm // of the model
 }
 
-// usable is the slices that could each serve a vGPU of one typical shape: their number and their free SM-time.
+// usableSlices counts the slices of a node that could each serve a vGPU of one typical shape, and adds up their free SM-time.
 type usableSlices struct {
 	slices int32
 	time   int32 // milli-GPU
 }
 
-// viewOf reads the node into v, with scratch as memory for its slices.
+// fillView computes the summary v of a node, with scratch as memory for its slices.
 func (d *Demand) fillView(n *Node, v *nodeView, scratch []freeSlice) {
 	*v = nodeView{slices: scratch[:0], cpu: n.CPU, ram: n.RAM}
 	for i := range n.Slices {
@@ -50,13 +50,13 @@ func (d *Demand) fillView(n *Node, v *nodeView, scratch []freeSlice) {
 	}
 }
 
-// sliceChange is the state of a slice before and after a pod is placed.
+// sliceChange holds what is free on a slice before and after a pod is placed.
 type sliceChange struct {
 	slice         int
 	before, after freeSlice
 }
 
-// sliceChanges appends to found the changes that the picks make, one for each slice.
+// sliceChanges appends to found what the picks change, one entry for each picked slice.
 func (d *Demand) sliceChanges(v *nodeView, pod *Pod, picks []Choice, found []sliceChange) []sliceChange {
 	for _, p := range picks {
 		at := indexOfChange(found, p.Slice)
@@ -72,7 +72,7 @@ func (d *Demand) sliceChanges(v *nodeView, pod *Pod, picks []Choice, found []sli
 	return found
 }
 
-// changeOf returns the index of the change of a slice, or -1.
+// indexOfChange returns the index of the entry for a slice, or -1.
 func indexOfChange(changed []sliceChange, slice int) int {
 	for i := range changed {
 		if changed[i].slice == slice {
@@ -82,9 +82,9 @@ func indexOfChange(changed []sliceChange, slice int) int {
 	return -1
 }
 
-// fragmentationAfter returns F, the free SM-time that a random typical pod could not use (FGD's measure, in integers), once the slices
-// have changed and the CPU and memory are taken: all of it if the pod does not fit on the node, else that of the slices that are too
-// small for it.
+// fragmentationAfter returns F after the given changes of slices and with that much CPU and memory taken. F is the free SM-time that a
+// random typical pod could not use (FGD's measure, in integers): all of it if the pod does not fit the node, else that of the slices that
+// are too small for the pod.
 func (d *Demand) fragmentationAfter(v *nodeView, changed []sliceChange, cpu MilliCPU, ram share.Bytes) ppmMilli {
 	total := v.freeTimeAfter(changed)
 	usable := ppmMilli(0)
@@ -101,7 +101,7 @@ func (d *Demand) fragmentationAfter(v *nodeView, changed []sliceChange, cpu Mill
 	return ppmMilli(d.sets.Total)*ppmMilli(total) - usable
 }
 
-// freeTimeAfter returns the free SM-time of the node once the slices have changed.
+// freeTimeAfter returns the free SM-time of the node after the given changes of slices.
 func (v *nodeView) freeTimeAfter(changed []sliceChange) MilliGPU {
 	time := v.total
 	for i := range changed {
@@ -110,7 +110,7 @@ func (v *nodeView) freeTimeAfter(changed []sliceChange) MilliGPU {
 	return time
 }
 
-// apply counts the change of one slice for shape i.
+// apply updates the count for typical shape i after one slice has changed.
 func (u *usableSlices) apply(t *sliceChange, i int) {
 	if t.before.fitting.has(i) {
 		u.slices--
@@ -122,7 +122,7 @@ func (u *usableSlices) apply(t *sliceChange, i int) {
 	}
 }
 
-// shortage returns S for an amount of free SM-time and CPU.
+// cpuShortage returns S, the part of the given free SM-time for which the free CPU does not suffice at ρ CPUs for each GPU.
 func (d *Demand) cpuShortage(time MilliGPU, cpu MilliCPU) ppmMilli {
 	if d.cpuRatio == 0 {
 		return 0

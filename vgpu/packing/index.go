@@ -4,35 +4,35 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// maxCaches is the number of kinds of pod whose ranks a Fleet keeps.
+// maxCaches is the number of distinct pod requests for which a Fleet caches the ranks of all nodes.
 const maxCaches = 512
 
-// Fleet caches the rank of every node for each kind of pod, and evaluates only nodes that have changed. It is not safe for
-// concurrent use.
+// Fleet finds the best of many nodes for a pod. It caches the rank of every node for each distinct pod request, and evaluates only nodes
+// that have changed. It is not safe for concurrent use.
 type Fleet struct {
-	packer    Packer
-	nodes     []fleetNode
-	caches    map[string]*rankCache
-	clock     int64 // counts calls, to evict the caches unused for longest
-	changes   changeLog
-	kinds     []*Node // one for each kind of unused node
-	nameOrder []int32 // index of each node in the order of names; nil when a name has changed
-	scratch   []Choice
+	packer      Packer
+	nodes       []fleetNode
+	caches      map[string]*rankCache
+	clock       int64 // counts calls, to evict the caches unused for longest
+	changes     changeLog
+	unusedNodes []*Node // one example of the unused nodes of each hardware
+	nameOrder   []int32 // index of each node in the order of names; nil when a name has changed
+	scratch     []Choice
 }
 
-// fleetNode is a node of a Fleet with values derived from it.
+// fleetNode is a node of a Fleet, with values derived from it to make ranking fast.
 type fleetNode struct {
-	node    *Node
-	version int64
-	cpu     MilliCPU // of node when it was set
-	ram     share.Bytes
-	most    share.Area // SM-time of the slice with the most left
-	kind    int        // of an unused node, its index in kinds; notUnused for any other
-	costs   *nodeCosts // of the node
-	stale   bool       // costs is of an earlier state of the node, or of another demand
+	node     *Node
+	version  int64
+	cpu      MilliCPU // of node when it was set
+	ram      share.Bytes
+	most     share.Area // SM-time of the slice with the most left
+	hardware int        // of an unused node, its index in unusedNodes; notUnused for any other
+	costs    *nodeCosts // of the node
+	stale    bool       // costs is of an earlier state of the node, or of another demand
 }
 
-// NewFleet returns a fleet of unknown nodes.
+// NewFleet returns a fleet of the given size. A node takes part once Set has been called for it.
 func NewFleet(p Packer, size int) *Fleet {
 	return &Fleet{packer: p, caches: map[string]*rankCache{}, nodes: make([]fleetNode, size)}
 }
@@ -40,7 +40,7 @@ func NewFleet(p Packer, size int) *Fleet {
 // Len returns the number of nodes.
 func (f *Fleet) Len() int { return len(f.nodes) }
 
-// SetPacker replaces rules and preferences, and invalidates every rank.
+// SetPacker replaces the rules and the ranker, and invalidates every cached rank.
 func (f *Fleet) SetPacker(p Packer) {
 	f.packer = p
 	for _, col := range f.caches {
@@ -51,32 +51,32 @@ func (f *Fleet) SetPacker(p Packer) {
 	}
 }
 
-// Set replaces node i. The version must not be zero nor one that the node had before.
+// Set replaces node i. The version must not be zero, nor one that the node had before.
 func (f *Fleet) Set(i int, n *Node, version int64) {
 	if old := f.nodes[i].node; old == nil || old.Name != n.Name {
 		f.nameOrder = nil
 	}
 	f.nodes[i] = fleetNode{
-		node: n, version: version, cpu: n.CPU, ram: n.RAM, most: n.mostFree(), kind: f.hardwareKind(n), costs: f.nodes[i].costs, stale: true,
+		node: n, version: version, cpu: n.CPU, ram: n.RAM, most: n.mostFree(), hardware: f.hardwareKind(n), costs: f.nodes[i].costs, stale: true,
 	}
 	f.changes.add(i, version, len(f.nodes))
 }
 
-// Version returns the version of node i, zero before it is first set.
+// Version returns the version that node i was last set with, or zero if it was never set.
 func (f *Fleet) Version(i int) int64 { return f.nodes[i].version }
 
 // Node returns node i as it was last set.
 func (f *Fleet) Node(i int) *Node { return f.nodes[i].node }
 
-// Candidate is the index of a node and its rank for a pod.
+// Candidate is a node, by its index in the fleet, and its rank for a pod.
 type Candidate struct {
 	Node int
 	Rank Rank
 }
 
-// Best returns the k best nodes for the pod, the best first, equal ranks in the order of the nodes' names. The key identifies all
-// properties of the pod that the packer reads, and its CPU and memory. Nodes that are not eligible are left out; a nil eligible
-// allows all.
+// Best returns the k best nodes for the pod, the best first; equal ranks are ordered by the names of nodes. The key must identify all
+// properties of the pod that the packer reads, and its CPU and memory. Only nodes for which eligible returns true are considered; if
+// eligible is nil, all are.
 func (f *Fleet) Best(key string, pod *Pod, k int, eligible func(i int) bool) []Candidate {
 	if k <= 0 {
 		return nil
@@ -99,8 +99,8 @@ func (f *Fleet) Best(key string, pod *Pod, k int, eligible func(i int) bool) []C
 	return best
 }
 
-// BestWithCapacity returns the best node for the pod among those that also have the CPU and the memory for it, or false if there
-// is none. Its time depends on the number of changes since the last call with this key, not on the number of nodes.
+// BestWithCapacity returns the best node for the pod among those that have the CPU and the memory for it too, or false if there is none.
+// Its time depends on the number of changes since the last call with the same key, not on the number of nodes.
 func (f *Fleet) BestWithCapacity(key string, pod *Pod) (Candidate, bool) {
 	f.orderNames()
 	col := f.rankCache(key)
@@ -109,7 +109,7 @@ func (f *Fleet) BestWithCapacity(key string, pod *Pod) (Candidate, bool) {
 	return Candidate{Node: int(best.node), Rank: best.rank}, best != noContender
 }
 
-// CachedRank returns the rank of node i for a kind of pod, or its refusal, if Best has evaluated the present version of the node.
+// CachedRank returns the rank of node i for the pods of a key, or the refusal, if Best has evaluated the present version of the node.
 // Concurrent calls are safe while no other method runs.
 func (f *Fleet) CachedRank(key string, i int) (rank Rank, refusal Refusal, known bool) {
 	col, version := f.caches[key], f.nodes[i].version
@@ -119,7 +119,7 @@ func (f *Fleet) CachedRank(key string, i int) (rank Rank, refusal Refusal, known
 	return col.evaluations[i].rank, col.evaluations[i].refusal, true
 }
 
-// less compares candidates by rank, then by name.
+// less compares nodes by rank, then by name.
 func (f *Fleet) less(a, b Candidate) bool {
 	if a.Rank != b.Rank {
 		return a.Rank < b.Rank
@@ -127,12 +127,12 @@ func (f *Fleet) less(a, b Candidate) bool {
 	return f.nodes[a.Node].node.Name < f.nodes[b.Node].node.Name
 }
 
-// enters reports whether a candidate belongs to the k best.
+// belongs reports whether a node is one of the k best, given the best ones so far.
 func (f *Fleet) belongs(best []Candidate, c Candidate, k int) bool {
 	return len(best) < k || f.less(c, best[len(best)-1])
 }
 
-// insert adds a candidate to the sorted list, at most k long.
+// insert adds a node to the sorted list of the k best.
 func (f *Fleet) insert(best []Candidate, c Candidate, k int) []Candidate {
 	best = append(best, c)
 	for i := len(best) - 1; i > 0 && f.less(best[i], best[i-1]); i-- {

@@ -5,29 +5,28 @@ import (
 	"slices"
 )
 
-// rankCache holds the evaluations of the nodes for one kind of pod.
+// rankCache holds the evaluations of all nodes for pods of equal requests.
 type rankCache struct {
 	evaluations []evaluation // by node
-	unused      []evaluation // by kind of unused node, within one call
+	unused      []evaluation // of unused nodes, by hardware, within one call
 	fitting     tournament   // among the nodes that admit the pod and have the CPU and the memory for it
 	seen        int64        // position in the fleet's changes that fitting has reached
 	used        int64
 }
 
-// evaluation is the rank of a node, or its refusal, for one version of the node.
+// evaluation is the rank of one version of a node for a pod, or the reason why that node cannot take the pod.
 type evaluation struct {
 	version int64
 	rank    Rank
 	refusal Refusal
 }
 
-// invalidate drops every evaluation.
 func (c *rankCache) invalidate() {
 	clear(c.evaluations)
 	c.seen = beforeAllChanges
 }
 
-// rankCache returns the cache of a kind of pod. It evicts the one unused for longest if there are too many.
+// rankCache returns the cache for pods with the given key, creating it if necessary. At maxCaches it evicts the least recently used cache.
 func (f *Fleet) rankCache(key string) *rankCache {
 	f.clock++
 	col := f.caches[key]
@@ -42,7 +41,7 @@ func (f *Fleet) rankCache(key string) *rankCache {
 	return col
 }
 
-// evictOldest removes the cache that was unused for longest.
+// evictOldest removes the least recently used cache.
 func (f *Fleet) evictOldest() {
 	var oldest string
 	used := f.clock
@@ -54,7 +53,7 @@ func (f *Fleet) evictOldest() {
 	delete(f.caches, oldest)
 }
 
-// update evaluates node i if it has changed since the last evaluation, and reports whether it has.
+// update evaluates node i if it has changed since its last evaluation in the cache, and reports whether it has.
 func (f *Fleet) update(i int, col *rankCache, pod *Pod) bool {
 	if col.evaluations[i].version == f.nodes[i].version {
 		return false
@@ -63,7 +62,7 @@ func (f *Fleet) update(i int, col *rankCache, pod *Pod) bool {
 	return true
 }
 
-// refresh updates the tournament from the nodes that have changed since the last call, or from all.
+// refresh brings the tournament of a cache up to date with the nodes that have changed since its last call.
 func (f *Fleet) refresh(col *rankCache, pod *Pod) {
 	clear(col.unused)
 	changed, all := f.changes.since(col.seen)
@@ -79,7 +78,7 @@ func (f *Fleet) refresh(col *rankCache, pod *Pod) {
 	}
 }
 
-// rebuild sets up the tournament from all nodes.
+// rebuild sets up the tournament of a cache from all nodes.
 func (f *Fleet) rebuild(col *rankCache, pod *Pod) {
 	col.fitting.resize(len(f.nodes))
 	for i := range f.nodes {
@@ -88,8 +87,8 @@ func (f *Fleet) rebuild(col *rankCache, pod *Pod) {
 	col.fitting.playAll()
 }
 
-// contender returns node i if it admits the pod and has the CPU and the memory for it, else noContender. A node that is obviously
-// too small is not evaluated.
+// contender returns node i as a contender of the tournament, or noContender if the node does not admit the pod or lacks the CPU or memory
+// for it. A node without a large enough slice is not evaluated at all.
 func (f *Fleet) contender(i int, col *rankCache, pod *Pod) contender {
 	n := &f.nodes[i]
 	if n.version == 0 || n.cpu < pod.CPU || n.ram < pod.RAM {
@@ -107,16 +106,16 @@ func (f *Fleet) contender(i int, col *rankCache, pod *Pod) contender {
 	return contender{rank: a.rank, place: f.nameOrder[i], node: int32(i)}
 }
 
-// evaluationOf returns the evaluation of node i, which unused nodes of one kind share.
+// evaluationOf returns the evaluation of node i for the pod. Unused nodes of equal hardware share one evaluation.
 func (f *Fleet) evaluationOf(i int, col *rankCache, pod *Pod) *evaluation {
-	if n := &f.nodes[i]; n.kind != notUnused {
+	if n := &f.nodes[i]; n.hardware != notUnused {
 		return f.evaluateUnused(n, col, pod)
 	}
 	f.update(i, col, pod)
 	return &col.evaluations[i]
 }
 
-// orderNames computes the order of the names if it is unknown.
+// orderNames computes the position of each node in the order of names, if a name has changed.
 func (f *Fleet) orderNames() {
 	if f.nameOrder != nil {
 		return
@@ -135,7 +134,7 @@ func (f *Fleet) orderNames() {
 	}
 }
 
-// name returns the name of the node, empty before it is set.
+// name returns the name of the node, or an empty string if it was never set.
 func (n *fleetNode) name() string {
 	if n.version == 0 {
 		return ""
@@ -143,10 +142,10 @@ func (n *fleetNode) name() string {
 	return n.node.Name
 }
 
-// evaluate returns the rank or the refusal of node i.
+// evaluate returns the rank of node i for the pod, or the refusal.
 func (f *Fleet) evaluate(i int, col *rankCache, pod *Pod) evaluation {
 	n := &f.nodes[i]
-	if n.kind == notUnused {
+	if n.hardware == notUnused {
 		return f.evaluateNode(n, pod)
 	}
 	a := *f.evaluateUnused(n, col, pod)
@@ -154,19 +153,20 @@ func (f *Fleet) evaluate(i int, col *rankCache, pod *Pod) evaluation {
 	return a
 }
 
-// evaluateFresh evaluates one unused node of each kind in each call, because large parts of a cluster are such nodes.
+// evaluateUnused evaluates a node without shares. It evaluates only one node of equal hardware in each call of Best, because large parts of
+// a cluster are such nodes.
 func (f *Fleet) evaluateUnused(n *fleetNode, col *rankCache, pod *Pod) *evaluation {
-	for len(col.unused) <= n.kind {
+	for len(col.unused) <= n.hardware {
 		col.unused = append(col.unused, evaluation{})
 	}
-	a := &col.unused[n.kind]
+	a := &col.unused[n.hardware]
 	if a.version == 0 {
 		*a = f.evaluateNode(n, pod)
 	}
 	return a
 }
 
-// evaluateNode runs the packer on a node.
+// evaluateNode runs the packer on the node and returns the rank of the best placement, or the refusal.
 func (f *Fleet) evaluateNode(n *fleetNode, pod *Pod) evaluation {
 	choices, rank, refusal := f.packer.place(n.node, pod, f.costsOf(n), f.scratch[:0])
 	if choices != nil {
@@ -176,28 +176,28 @@ func (f *Fleet) evaluateNode(n *fleetNode, pod *Pod) evaluation {
 }
 
 const (
-	maxKinds  = 64 // of unused node that are told apart; one of a further kind is evaluated like a used node
-	notUnused = -1 // the kind of such a node, and of every used one
+	maxHardware = 64 // kinds of hardware that are distinguished; an unused node of any other is evaluated like a used one
+	notUnused   = -1 // the hardware of any other node and of every used one
 )
 
-// kindOf returns the kind of an unused node, and notUnused for any other.
+// hardwareKind returns a number that unused nodes of equal hardware share, or notUnused if the node is in use or has MIG instances.
 func (f *Fleet) hardwareKind(n *Node) int {
 	if !n.isUnused() {
 		return notUnused
 	}
-	for kind, other := range f.kinds {
+	for kind, other := range f.unusedNodes {
 		if n.hasHardwareOf(other) {
 			return kind
 		}
 	}
-	if len(f.kinds) == maxKinds {
+	if len(f.unusedNodes) == maxHardware {
 		return notUnused
 	}
-	f.kinds = append(f.kinds, NewNode("", n.Slices, n.CPU, n.RAM)) // the caller may go on to use n
-	return len(f.kinds) - 1
+	f.unusedNodes = append(f.unusedNodes, NewNode("", n.Slices, n.CPU, n.RAM)) // the caller may go on to use n
+	return len(f.unusedNodes) - 1
 }
 
-// surveyOf returns the survey of the node, which all kinds of pod share, or nil if the ranker makes none.
+// costsOf returns the costs of policy D for the node, which pods of all requests share, or nil if the ranker is not policy D.
 func (f *Fleet) costsOf(n *fleetNode) *nodeCosts {
 	b, ok := f.packer.Ranker.(Balance)
 	if !ok {
@@ -213,22 +213,22 @@ func (f *Fleet) costsOf(n *fleetNode) *nodeCosts {
 	return n.costs
 }
 
-// changeLog is a log of the nodes that have changed. It reaches back as long as reading it costs less than evaluating all nodes.
+// changeLog lists which nodes have changed, in order. It reaches back as long as reading it costs less than evaluating all nodes again.
 type changeLog struct {
 	log   []nodeChange
 	first int64 // position of log[0]
 }
 
-// nodeChange is a new version of a node.
+// nodeChange records that a node was set with a new version.
 type nodeChange struct {
 	node    int32
 	version int64
 }
 
-// beforeAllChanges is a position before the first.
+// beforeAllChanges is a position before the first entry of a changeLog.
 const beforeAllChanges = -1
 
-// add appends a change, and drops old ones once there are two for each node.
+// add appends a change. It drops the oldest changes when the log holds two for each node.
 func (c *changeLog) add(i int, version int64, nodes int) {
 	if len(c.log) >= 2*nodes {
 		kept := copy(c.log, c.log[nodes:])
@@ -238,10 +238,11 @@ func (c *changeLog) add(i int, version int64, nodes int) {
 	c.log = append(c.log, nodeChange{int32(i), version})
 }
 
-// position returns the position of the next change.
+// position returns the position that the next change will have.
 func (c *changeLog) position() int64 { return c.first + int64(len(c.log)) }
 
-// since returns the changes from the position on, perhaps several of one node, or all = true if they have been dropped.
+// since returns the changes from a position on, or all = true if some of them were dropped, so that every node has to be looked at. A node
+// can occur several times.
 func (c *changeLog) since(position int64) (list []nodeChange, all bool) {
 	if position < c.first {
 		return nil, true

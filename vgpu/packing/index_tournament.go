@@ -5,32 +5,32 @@ import (
 	"slices"
 )
 
-// tournament finds the best of the nodes. It is a tree of two levels: each heat of 64 nodes has a winner, and the winners are
-// compared. A change costs one heat at most. A deeper tree would compare less, but touch more cache lines.
+// tournament finds the best-ranked of many nodes. It is a tree of two levels: nodes compete in heats of 64, and the winners of the heats
+// are compared. A changed node costs at most one heat. A deeper tree would compare less, but touch more cache lines.
 type tournament struct {
 	field []contender // by node
 	heats []contender // winner of each heat
 }
 
-// heatSize is about the square root of the number of nodes of a large cluster.
+// heatSize is the number of nodes in a heat, about the square root of the number of nodes in a large cluster.
 const heatSize = 64
 
-// contender is a node with what it is compared by: the better rank, then the smaller name.
+// contender is a node with what it is compared by: the lower rank wins, then the smaller name.
 type contender struct {
 	rank  Rank
 	place int32 // in the order of names
 	node  int32
 }
 
-// noContender loses against every node.
+// noContender stands for a node that cannot take the pod. It loses against every other contender.
 var noContender = contender{rank: math.MaxInt64, node: -1}
 
-// beats reports whether c is better than o.
+// beats reports whether c is better than o: of lower rank or, at equal rank, of smaller name.
 func (c *contender) beats(o *contender) bool {
 	return c.rank < o.rank || c.rank == o.rank && c.place < o.place
 }
 
-// best returns the best contender of the list, or noContender.
+// bestOf returns the best contender of the list, or noContender if there is none.
 func bestOf(list []contender) contender {
 	first := &noContender
 	for i := range list {
@@ -41,7 +41,7 @@ func bestOf(list []contender) contender {
 	return *first
 }
 
-// size sets the number of nodes, all of which must then enter.
+// resize sets the number of nodes. Each node must then be set by enter.
 func (t *tournament) resize(nodes int) {
 	if len(t.field) != nodes {
 		t.field = slices.Repeat([]contender{noContender}, nodes)
@@ -49,17 +49,17 @@ func (t *tournament) resize(nodes int) {
 	}
 }
 
-// enter sets the contender of node i. The caller must call play afterwards.
+// enter sets the contender of node i without updating the winners. The caller must call playAll afterwards.
 func (t *tournament) enter(i int, c contender) { t.field[i] = c }
 
-// play computes all winners.
+// playAll computes the winners of all heats.
 func (t *tournament) playAll() {
 	for h := range t.heats {
 		t.playHeat(h)
 	}
 }
 
-// replay computes the winner of one heat.
+// playHeat computes the winner of one heat.
 func (t *tournament) playHeat(h int) {
 	t.heats[h] = bestOf(t.field[h*heatSize : min((h+1)*heatSize, len(t.field))])
 }
@@ -75,5 +75,5 @@ func (t *tournament) set(i int, c contender) {
 	}
 }
 
-// winner returns the best contender, or noContender.
+// winner returns the best contender of all nodes, or noContender if no node can take the pod.
 func (t *tournament) winner() contender { return bestOf(t.heats) }

@@ -5,8 +5,8 @@ import "github.com/gshare-dev/gshare/vgpu/share"
 // MilliCPU is a thousandth of a CPU core.
 type MilliCPU int64
 
-// Node is the slices of one node with their loads, and the CPU and memory that are free on it. A Node that others may read is not
-// modified; Take is called on a clone.
+// Node holds the slices of one node with the shares on them, and the CPU and memory that are free. A Node that other goroutines may read is
+// never modified: changes are made to a clone.
 type Node struct {
 	Name   string
 	Slices []Slice
@@ -15,12 +15,12 @@ type Node struct {
 	RAM    share.Bytes
 }
 
-// NewNode returns a node with empty slices.
+// NewNode returns a node whose slices hold no shares.
 func NewNode(name string, slices []Slice, cpu MilliCPU, ram share.Bytes) *Node {
 	return &Node{Name: name, Slices: slices, Loads: make([]Load, len(slices)), CPU: cpu, RAM: ram}
 }
 
-// Pod is a pod to be placed: its tenant, what it requests of the GPUs, and its requests of CPU and memory.
+// Pod is a pod to be placed: its namespace, what it requests of the GPUs, and its requests of CPU and memory.
 type Pod struct {
 	Tenant  string
 	Request share.Request
@@ -29,16 +29,16 @@ type Pod struct {
 	RAM     share.Bytes
 }
 
-// Pick is the slice that serves one vGPU, by its index on the node, and the isolation class of the vGPU.
+// Pick is the slice chosen for one vGPU, by its index on the node, and the isolation class under which the vGPU runs.
 type Pick struct {
 	Slice int
 	Class share.Isolation
 }
 
-// Plan holds a pick for every vGPU, a row for each container of the request.
+// Plan is a placement of a whole pod: a row for each container of the request with a Pick for each of its vGPUs.
 type Plan [][]Pick
 
-// Clone returns a copy whose loads can be changed without changing the original.
+// Clone returns a copy. Placing shares on it does not change the original.
 func (n *Node) Clone() *Node {
 	c := *n
 	c.Loads = make([]Load, len(n.Loads))
@@ -48,7 +48,7 @@ func (n *Node) Clone() *Node {
 	return &c
 }
 
-// Take adds the pod to the loads of the planned slices. It does not change CPU and RAM, which the caller keeps.
+// Take adds the pod's shares to the slices of the plan. It does not change CPU and RAM, which the caller updates.
 func (n *Node) Take(m Model, pod *Pod, plan Plan) {
 	for c, picks := range plan {
 		for _, p := range picks {
@@ -59,7 +59,7 @@ func (n *Node) Take(m Model, pod *Pod, plan Plan) {
 	}
 }
 
-// SliceIndex returns the index of the slice with an ID, and whether there is one.
+// SliceIndex returns the index of the slice with the given ID, and whether there is one.
 func (n *Node) SliceIndex(id SliceID) (int, bool) {
 	for i := range n.Slices {
 		if n.Slices[i].ID == id {
@@ -69,7 +69,8 @@ func (n *Node) SliceIndex(id SliceID) (int, bool) {
 	return 0, false
 }
 
-// free returns the SM-time of a slice that pods can still request. A slice that is unhealthy or blocked has none.
+// freeSMTime returns the SM-time of a slice that pods can still request. It is zero if the slice is unhealthy or cannot be created because
+// of another MIG instance.
 func (n *Node) freeSMTime(i int) MilliGPU {
 	if !n.Slices[i].Healthy || n.isBlocked(i) {
 		return 0
@@ -77,7 +78,7 @@ func (n *Node) freeSMTime(i int) MilliGPU {
 	return n.Loads[i].freeSMTime()
 }
 
-// mostFree returns the largest unrequested SM-time of any slice.
+// mostFree returns the free SM-time of the slice that has most of it.
 func (n *Node) mostFree() share.Area {
 	var most share.Area
 	for i := range n.Loads {
@@ -86,7 +87,7 @@ func (n *Node) mostFree() share.Area {
 	return most
 }
 
-// fresh reports whether the node has whole GPUs only and holds no share.
+// isUnused reports whether the node has whole GPUs only, no MIG instances, and none of them holds a share.
 func (n *Node) isUnused() bool {
 	for i := range n.Slices {
 		if !n.Loads[i].Empty() || n.Slices[i].Profile != "" {
@@ -96,7 +97,7 @@ func (n *Node) isUnused() bool {
 	return true
 }
 
-// equalHardware reports whether two nodes without shares differ in their names only.
+// hasHardwareOf reports whether two nodes without shares are equal apart from their names and the IDs of their slices.
 func (n *Node) hasHardwareOf(o *Node) bool {
 	if n.CPU != o.CPU || n.RAM != o.RAM || len(n.Slices) != len(o.Slices) {
 		return false

@@ -6,19 +6,18 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// searchBudget is the number of slices tried for a pod of several containers on one node. The greedy order needs one for each
-// vGPU, and a few more where it backtracks; no pod may occupy the scheduler for longer on thousands of nodes.
+// searchBudget bounds the slices tried for a pod of several containers on one node. Without backtracking one try for each vGPU suffices.
+// The bound keeps a pod from occupying the scheduler for long on thousands of nodes.
 const searchBudget = 4 * share.MaxVGPUs
 
-// Packer places pods on nodes: Rules decide what is admitted, Ranker prefers among that.
+// Packer places pods on nodes: its Rules decide which slices can take a share, its Ranker which of them are best.
 type Packer struct {
 	Rules  Rules
 	Ranker Ranker
 }
 
-// Place returns the best slices of the node for the whole pod, or the most informative refusal. The vGPUs of a container are
-// placed on different devices; either all containers are placed or none. A pod without vGPUs is ranked by what it leaves to GPU
-// pods.
+// Place returns the best slices of the node for the whole pod and their rank, or the most informative refusal. The vGPUs of a container are
+// placed on different devices; either all containers are placed or none. A pod without vGPUs is ranked by what it leaves to GPU pods.
 func (p Packer) Place(n *Node, pod *Pod) (Plan, Rank, Refusal) {
 	choices, rank, refusal := p.place(n, pod, nil, nil)
 	if refusal != Admitted {
@@ -27,7 +26,7 @@ func (p Packer) Place(n *Node, pod *Pod) (Plan, Rank, Refusal) {
 	return planOf(pod, choices), rank, Admitted
 }
 
-// planOf returns the choices by container.
+// planOf groups the choices by container.
 func planOf(pod *Pod, choices []Choice) Plan {
 	plan := make(Plan, len(pod.Request.Containers))
 	for _, c := range choices {
@@ -36,8 +35,8 @@ func planOf(pod *Pod, choices []Choice) Plan {
 	return plan
 }
 
-// place does the work of Place: it appends the choices to found. A survey, where not nil, is of this very node and replaces the
-// ranker.
+// place implements Place and appends the choices to found. The costs, if not nil, are those of this node under policy D and are used
+// instead of the ranker.
 func (p *Packer) place(n *Node, pod *Pod, costs *nodeCosts, found []Choice) ([]Choice, Rank, Refusal) {
 	switch containers := pod.Request.Containers; {
 	case len(containers) == 0:
@@ -56,7 +55,7 @@ func (p *Packer) place(n *Node, pod *Pod, costs *nodeCosts, found []Choice) ([]C
 	return s.chosen, p.rank(n, pod, s.chosen, costs), Admitted
 }
 
-// rank returns the rank of the choices, from the survey if there is one.
+// rank returns the rank of the choices: from the costs of the node, or from the ranker if costs is nil.
 func (p *Packer) rank(n *Node, pod *Pod, choices []Choice, costs *nodeCosts) Rank {
 	if costs != nil {
 		return costs.Rank(n, pod, choices)
@@ -64,7 +63,7 @@ func (p *Packer) rank(n *Node, pod *Pod, choices []Choice, costs *nodeCosts) Ran
 	return p.Ranker.Rank(n, pod, choices)
 }
 
-// Admits reports whether the node, in its present state, admits a plan that was made for an earlier one.
+// Admits reports whether the node in its present state admits a plan that was made for an earlier state.
 func (p Packer) Admits(n *Node, pod *Pod, plan Plan) bool {
 	n = n.Clone()
 	for c, picks := range plan {
@@ -80,7 +79,7 @@ func (p Packer) Admits(n *Node, pod *Pod, plan Plan) bool {
 	return true
 }
 
-// placeOne places a pod of one vGPU on the best slice.
+// placeOne places a pod of a single vGPU on the best slice.
 func (p *Packer) placeOne(n *Node, pod *Pod, costs *nodeCosts, found []Choice) ([]Choice, Rank, Refusal) {
 	var space [8]option
 	options, refusal := p.options(n, pod, 0, costs, space[:0])
@@ -91,7 +90,7 @@ func (p *Packer) placeOne(n *Node, pod *Pod, costs *nodeCosts, found []Choice) (
 	return append(found, Choice{Pick: best.Pick}), best.rank, Admitted
 }
 
-// placeSeveral places the vGPUs of the only container of a pod on the best slices of different devices. It does not backtrack: the
+// placeSeveral places a pod of one container with several vGPUs on the best slices of different devices. It needs no backtracking: the
 // vGPUs are equal and on different slices.
 func (p *Packer) placeSeveral(n *Node, pod *Pod, costs *nodeCosts, found []Choice) ([]Choice, Rank, Refusal) {
 	s := search{packer: *p, node: n, pod: pod, chosen: found}
@@ -106,12 +105,13 @@ func (p *Packer) placeSeveral(n *Node, pod *Pod, costs *nodeCosts, found []Choic
 	return nil, 0, s.refusal()
 }
 
-// repeatsPrevious reports whether the slice and the one before it are equal and empty, so that both get the same answer.
+// repeatsPrevious reports whether slice i and the one before it are equal and empty, so that a share is admitted and ranked equally on
+// both.
 func (n *Node) repeatsPrevious(i int) bool {
 	return i > 0 && n.Slices[i].MemorySlices == 0 && n.Loads[i].Empty() && n.Loads[i-1].Empty() && n.Slices[i].equalsExceptID(&n.Slices[i-1])
 }
 
-// sameKind reports whether two slices differ in their identity only.
+// equalsExceptID reports whether two slices differ in their ID and device only.
 func (s *Slice) equalsExceptID(o *Slice) bool {
 	return s.Model == o.Model && s.Profile == o.Profile && s.Memory == o.Memory && s.Healthy == o.Healthy &&
 		s.Reserve == o.Reserve && s.MaxShares == o.MaxShares && slices.Equal(s.Classes, o.Classes)

@@ -4,8 +4,8 @@ import (
 	"slices"
 )
 
-// search places the vGPUs of a pod one by one on a scratch node, the best option first, and backtracks where a later one finds no
-// slice. It is exhaustive but for its budget.
+// search places the vGPUs of a pod one by one on a scratch copy of a node, on the best slice first, and backtracks if a later vGPU fits no
+// slice. It is exhaustive within its budget.
 type search struct {
 	packer Packer
 	node   *Node // scratch, loaded with what is chosen
@@ -14,7 +14,7 @@ type search struct {
 	budget int
 }
 
-// container places container c and all after it, and reports whether it succeeded.
+// placeContainer places container c of the pod and all containers after it, and reports whether it succeeded.
 func (s *search) placeContainer(c int) bool {
 	if c == len(s.pod.Request.Containers) {
 		return true
@@ -23,8 +23,8 @@ func (s *search) placeContainer(c int) bool {
 	return s.placeVGPU(c, 0, options)
 }
 
-// vgpu places vGPU v of container c on one of the options, and then the rest. The vGPUs of a container are equal, so they take
-// options in order.
+// placeVGPU places vGPU v of container c on one of the options (slices that admit it), then the remaining vGPUs and containers. The vGPUs
+// of a container are equal, so only ascending options are tried for them.
 func (s *search) placeVGPU(c, v int, options []option) bool {
 	if v == s.pod.Request.Containers[c].VGPUs {
 		return s.placeContainer(c + 1)
@@ -45,7 +45,7 @@ func (s *search) placeVGPU(c, v int, options []option) bool {
 	return false
 }
 
-// sortedOptions returns every slice that admits the container's share, the best first, including equal empty slices.
+// sortedOptions returns every slice that admits one share of container c, the best first, including slices equal to others.
 func (s *search) sortedOptions(c int, costs *nodeCosts) []option {
 	n := s.node
 	options, _ := s.packer.options(n, s.pod, c, costs, nil)
@@ -62,14 +62,14 @@ func (s *search) sortedOptions(c int, costs *nodeCosts) []option {
 	return options
 }
 
-// deviceTaken reports whether the device of the slice serves another vGPU of the same container.
+// isDeviceTaken reports whether another vGPU of the container was placed on the device of the slice.
 func (s *search) isDeviceTaken(c, slice int) bool {
 	return slices.ContainsFunc(s.chosen, func(o Choice) bool {
 		return o.Container == c && s.node.Slices[o.Slice].Device == s.node.Slices[slice].Device
 	})
 }
 
-// take places one vGPU on the scratch node and returns a function that undoes it.
+// choose places one vGPU of container c on the scratch node and returns a function that undoes it.
 func (s *search) choose(c int, o option) (undo func()) {
 	load := &s.node.Loads[o.Slice]
 	before := *load
@@ -83,8 +83,8 @@ func (s *search) choose(c int, o option) (undo func()) {
 	}
 }
 
-// refusal returns why the pod does not fit. It checks each container alone, because what a pod's own containers take from each
-// other is no property of the node.
+// refusal returns why the pod does not fit the node. It checks each container alone, so that the refusal is a property of the node and not
+// of the pod's other containers.
 func (s *search) refusal() Refusal {
 	var worst Refusal
 	for c := range s.pod.Request.Containers {
@@ -100,8 +100,8 @@ func (s *search) refusal() Refusal {
 	return worst
 }
 
-// alone returns why container c does not fit on the node without the pod's other containers: too few devices could ever serve it,
-// or too few can now.
+// refusalAlone returns why container c would not fit the node without the pod's other containers, or Admitted: too few devices could ever
+// serve it, or too few can now.
 func (s *search) refusalAlone(c int) Refusal {
 	n, vgpus := s.node, s.pod.Request.Containers[c].VGPUs
 	ask := s.packer.shareRequest(s.pod, c)
@@ -133,7 +133,7 @@ func (s *search) refusalAlone(c int) Refusal {
 	return TooFewDevices
 }
 
-// devices returns the number of physical GPUs.
+// devices returns the number of physical GPUs of the node.
 func (n *Node) devices() int {
 	seen := make(map[string]struct{}, len(n.Slices))
 	for i := range n.Slices {

@@ -6,8 +6,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig"
 )
 
-// blocked reports whether a slice is a MIG instance that cannot be created now, because one that overlaps it holds shares.
-// Instances of a device whose memory slices are disjoint can be used together.
+// isBlocked reports whether slice i is a MIG instance that cannot be created now, because an instance with overlapping memory slices holds
+// shares.
 func (n *Node) isBlocked(i int) bool {
 	s := &n.Slices[i]
 	if s.MemorySlices == 0 {
@@ -22,8 +22,8 @@ func (n *Node) isBlocked(i int) bool {
 	return false
 }
 
-// addFragmentationCosts sets the size of the MIG instance to be created for each option, and its fragmentation cost: how much less
-// of the GPU remains usable for later instances, by the gradient of package mig.
+// addFragmentationCosts sets, for each option that is a MIG instance to be created, its size and its fragmentation cost: how much less of
+// the GPU would remain usable for later instances, as computed by package mig.
 func (n *Node) addFragmentationCosts(options []option) {
 	var device string // that model and layout are of
 	var model *mig.Model
@@ -42,13 +42,14 @@ func (n *Node) addFragmentationCosts(options []option) {
 	}
 }
 
-// instance returns the MIG instance that would be created.
+// migInstance returns the slice as a MIG instance to be created.
 func (s *Slice) migInstance() mig.Instance {
 	start := bits.TrailingZeros8(s.MemorySlices)
 	return mig.Instance{Profile: &mig.Profile{Name: s.Profile, Memory: bits.OnesCount8(s.MemorySlices), Starts: []int{start}}, Start: start}
 }
 
-// modelOf returns the MIG profiles and their start positions that the slices of a device offer.
+// migModel returns the MIG profiles of a device and the memory slices at which their instances may start, as far as the node's inventory
+// lists them.
 func (n *Node) migModel(device string) *mig.Model {
 	m := &mig.Model{Name: device, Memory: 8}
 	for i := range n.Slices {
@@ -66,7 +67,8 @@ func (n *Node) migModel(device string) *mig.Model {
 	return m
 }
 
-// layoutOf returns the occupied memory slices of a device. Those that no slice of the inventory covers count as occupied.
+// migLayout returns which memory slices of a device are occupied. Memory slices that no MIG instance of the inventory covers count as
+// occupied.
 func (n *Node) migLayout(device string) mig.Layout {
 	reached, taken := uint8(0), uint8(0)
 	for i := range n.Slices {

@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// option is a slice that admits the share of a container, ranked as if it were the only pick.
+// option is a slice that admits one share of a container, with what it is ranked by.
 type option struct {
 	Pick
 	rank              Rank
@@ -15,8 +15,8 @@ type option struct {
 	fragmentationCost int // of creating that instance
 }
 
-// byRank compares options: the better rank first, then the slice with the least SM-time left, then an existing MIG instance before
-// the smallest new one, then the lower fragmentation cost, then the lower index.
+// compareOptions orders slices for a share: the better rank first, then the slice with the least SM-time left, then an existing MIG
+// instance before the smallest new one, then the lower fragmentation cost, then the lower index.
 func compareOptions(a, b option) int {
 	switch {
 	case a.rank != b.rank:
@@ -31,14 +31,14 @@ func compareOptions(a, b option) int {
 	return cmp.Compare(a.Slice, b.Slice)
 }
 
-// options appends to found the slices that admit one share of a container, or returns the most informative refusal if there are
-// none.
+// options appends to found the slices that admit one share of a container, ranked. If there are none, it returns the most informative
+// refusal.
 func (p *Packer) options(n *Node, pod *Pod, container int, costs *nodeCosts, found []option) ([]option, Refusal) {
 	ask := p.shareRequest(pod, container)
 	area := ask.Share.RequestArea()
 	var worst, static Refusal
 	var class share.Isolation
-	var kind *Slice // of which class and static are
+	var kind *Slice // the slice that class and static were computed for
 	for i := range n.Slices {
 		s, l := &n.Slices[i], &n.Loads[i]
 		if l.requested+area > share.WholeArea || n.repeatsPrevious(i) {
@@ -67,7 +67,7 @@ func (p *Packer) options(n *Node, pod *Pod, container int, costs *nodeCosts, fou
 	return found, Admitted
 }
 
-// admitLoad is Admit for a slice that has passed static.
+// admitBeside returns why the share does not fit beside the shares on the slice, or Admitted. The class is the one returned by admitEmpty.
 func (r Rules) admitBeside(s *Slice, l *Load, a ShareRequest, class share.Isolation) Refusal {
 	if refusal := r.checkNeighbours(s, l, a, class); refusal != Admitted {
 		return refusal
@@ -75,7 +75,7 @@ func (r Rules) admitBeside(s *Slice, l *Load, a ShareRequest, class share.Isolat
 	return r.checkCapacity(s, l, a.Share)
 }
 
-// refusalOfFull returns the most informative refusal of the slices without enough SM-time, at most NoSMTime.
+// refusalOfFull returns the most informative refusal of the slices without enough free SM-time, which is at most NoSMTime.
 func (p *Packer) refusalOfFull(n *Node, ask ShareRequest) (worst Refusal) {
 	for i := range n.Slices {
 		if worst < NoSMTime && n.Loads[i].requested+ask.Share.RequestArea() > share.WholeArea {
@@ -86,7 +86,7 @@ func (p *Packer) refusalOfFull(n *Node, ask ShareRequest) (worst Refusal) {
 	return worst
 }
 
-// rankAll ranks each option as if it were the only pick.
+// rankAll ranks each option as if its slice were the only one taken.
 func (p *Packer) rankAll(n *Node, pod *Pod, container int, costs *nodeCosts, options []option) {
 	b, ok := p.Ranker.(Balance)
 	if !ok {

@@ -7,17 +7,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Arrange packs the boxes on one empty slice and returns their rectangles in input order. It is a function of the multiset
-// of boxes: listed in any other order, they get the same rectangles. Equal boxes get theirs in the order of the list.
+// Arrange packs the boxes on one empty slice and returns their rectangles in input order, or false. The result depends on the multiset of
+// boxes only: listed in any other order, they get the same rectangles. Equal boxes get theirs in the order of the list.
 //
-// The area-descending order of F27 comes first. Where it fails, three other orders and then a search are tried, each of
-// them fixed. A true answer is a packing. A false answer may be wrong. Measured on nearly full
-// slices cut at random, 3000 sets a row: no miss up to eight boxes, under 0.5 % at twelve, 0.4-3.2 % at sixteen. So the
-// answer is not monotone: when a box leaves a set that was arranged, what remains fits but may be missed. Then the slice
-// is to count as full, not as broken.
+// Arrange packs greedily by descending area first (F27). If that fails, it tries three other fixed orders and then a search. If it returns
+// true, the boxes fit. If it returns false, they may fit nevertheless. Measured on nearly full slices cut at random, 3000 sets a row: no
+// miss up to eight boxes, under 0.5 % at twelve, 0.4-3.2 % at sixteen. So the result is not monotone: if a box is removed from a set that
+// was arranged, the others fit but may be missed. The slice must then count as full, not as broken.
 //
-// Most answers take microseconds. A search in vain takes about half a millisecond for sixteen boxes, and a full cluster
-// asks for many: callers should remember answers by multiset.
+// Most calls take microseconds. An unsuccessful search takes about half a millisecond for sixteen boxes, and a full cluster causes many:
+// callers should cache results by multiset.
 func Arrange(boxes []Box) ([]Rect, bool) {
 	if !isPlausible(boxes) {
 		return nil, false
@@ -36,7 +35,7 @@ func Arrange(boxes []Box) ([]Rect, bool) {
 	return searchBothWays(boxes)
 }
 
-// plausible reports whether each box fits an empty slice and their areas add up to no more than it.
+// isPlausible reports whether each box fits an empty slice and the areas add up to no more than that of the slice.
 func isPlausible(boxes []Box) bool {
 	var sum share.Area
 	for _, b := range boxes {
@@ -47,10 +46,10 @@ func isPlausible(boxes []Box) bool {
 	return true
 }
 
-// order compares boxes by their sides only, so that a packing depends on the multiset of boxes and not on the order of the list.
+// boxOrder compares two boxes by their sides only, so that a packing depends on the multiset of boxes and not on the order of the list.
 type boxOrder func(a, b Box) int
 
-// byArea is the order of F27 and F28; the other orders find most of what it misses.
+// byArea compares by descending area, as F27 and F28 require. The other orders find most of the packings that it misses.
 func byArea(a, b Box) int { return cmp.Or(cmp.Compare(b.Area(), a.Area()), byQuota(a, b)) }
 
 func byQuota(a, b Box) int { return cmp.Or(cmp.Compare(b.W, a.W), cmp.Compare(b.H, a.H)) }
@@ -61,7 +60,7 @@ func byLongerSide(a, b Box) int {
 	return cmp.Or(cmp.Compare(max(b.W, b.H), max(a.W, a.H)), byArea(a, b))
 }
 
-// sorted returns the indices of boxes in the order. It is stable: equal boxes keep the order in which they were listed.
+// sorted returns the indices of the boxes in sorted order. It is stable: equal boxes keep the order in which they were listed.
 func (o boxOrder) sorted(boxes []Box) []int {
 	at := make([]int, len(boxes))
 	for i := range at {
@@ -71,16 +70,17 @@ func (o boxOrder) sorted(boxes []Box) []int {
 	return at
 }
 
-// greedy places the boxes one by one by the rule of Place and returns their rectangles in input order, or false.
+// packGreedily places the boxes one by one in the given order, each in the best free rectangle, and returns their rectangles in input
+// order. It returns false if a box fits no free rectangle.
 func packGreedily(boxes []Box, by boxOrder) ([]Rect, bool) {
-	f, rects := freeList{whole}, make([]Rect, len(boxes))
+	f, rects := freeList{wholeSlice}, make([]Rect, len(boxes))
 	for _, i := range by.sorted(boxes) {
 		r, ok := f.bestFor(boxes[i])
 		if !ok {
 			return nil, false
 		}
 		rects[i] = Rect{X: r.X, Y: r.Y, Box: boxes[i]}
-		f = f.without(rects[i])
+		f = f.occupy(rects[i])
 	}
 	return rects, true
 }

@@ -130,7 +130,7 @@ func TestArrangeIsAFunctionOfTheMultiset(t *testing.T) {
 }
 
 func TestArrangeRefusals(t *testing.T) {
-	for _, boxes := range [][]Box{{{}}, {box(-1, 5)}, {box(1001, 1)}, {box(1, 1<<31-1)}, {whole.Box, box(1, 1)}} {
+	for _, boxes := range [][]Box{{{}}, {box(-1, 5)}, {box(1001, 1)}, {box(1, 1<<31-1)}, {wholeSlice.Box, box(1, 1)}} {
 		t.Run(fmt.Sprint(boxes), func(t *testing.T) {
 			if _, ok := Arrange(boxes); ok {
 				t.Errorf("arranged %v", boxes)

@@ -2,12 +2,12 @@ package rectangle
 
 import "github.com/gshare-dev/gshare/vgpu/share"
 
-// exceeds reports whether the boxes are proven not to fit, without a search. It saves the search on most sets that do not fit,
-// such as three boxes of 60 % SM (F31).
+// isProvenTooLarge reports whether a bound proves that the boxes do not fit a slice. It saves the search on most sets that do not fit, such
+// as three boxes of 60 % SM (F31).
 //
-// A side longer than 1000-e leaves no room beside it for a side of e or more. So if sides shorter than e are ignored, it may count
-// as 1000. Sides changed so still fit wherever the true ones do, in each direction independently (Fekete and Schepers,
-// conservative scales); if their area exceeds the slice, the true boxes do not fit.
+// A side longer than 1000-e has no side of e or more beside it. So if all sides shorter than e are ignored, that side may count as 1000.
+// Boxes changed in this way still fit wherever the true ones do, in each direction independently (Fekete and Schepers, conservative
+// scales). If the area of the changed boxes exceeds the slice, the true boxes do not fit.
 func isProvenTooLarge(boxes []Box) bool {
 	for _, w := range thresholds(boxes, func(b Box) share.PerMille { return b.W }) {
 		for _, h := range thresholds(boxes, func(b Box) share.PerMille { return b.H }) {
@@ -19,7 +19,8 @@ func isProvenTooLarge(boxes []Box) bool {
 	return false
 }
 
-// scales returns the thresholds e to try: 0, and for each side over one half the least e that stretches it.
+// thresholds returns the values of e to try for isProvenTooLarge: 0 and, for each side longer than half the slice, the least e that makes
+// the side count as 1000.
 func thresholds(boxes []Box, side func(Box) share.PerMille) []share.PerMille {
 	out := []share.PerMille{0}
 	for _, b := range boxes {

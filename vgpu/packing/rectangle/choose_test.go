@@ -24,9 +24,9 @@ func TestChoose(t *testing.T) {
 		"in use before empty (FG-119)":            {[]*List{NewList(), listWith(box(100, 100))}, box(900, 900), 1, false},
 		"re-pack before empty (F27)":              {[]*List{NewList(), loose()}, box(900, 1000), 1, false},
 		"least to spare among re-packed":          {[]*List{loose(), listWith(box(700, 700)), loose(), narrow()}, box(850, 1000), 3, false},
-		"the first empty one":                     {[]*List{listWith(whole.Box), NewList(), NewList()}, box(1, 1), 1, false},
+		"the first empty one":                     {[]*List{listWith(wholeSlice.Box), NewList(), NewList()}, box(1, 1), 1, false},
 		"fits as it is":                           {[]*List{NewList(), tight()}, box(600, 900), 1, false},
-		"none (FG-114)":                           {[]*List{listWith(whole.Box)}, box(1, 1), 0, true},
+		"none (FG-114)":                           {[]*List{listWith(wholeSlice.Box)}, box(1, 1), 0, true},
 		"no box":                                  {[]*List{NewList()}, box(0, 1), 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {

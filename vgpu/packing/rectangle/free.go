@@ -6,12 +6,12 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// free is the free-rectangle list of one slice (FG-112). Its rectangles may overlap each other, never a placed one, and
-// none lies inside another.
+// freeList is the list of free rectangles of one slice (FG-112). They may overlap each other, but never a placed rectangle, and none lies
+// inside another.
 type freeList []Rect
 
-// best returns the free rectangle that holds b with least waste (FG-113). It must be at least as large as b in both
-// directions: the printed line 1 has the inequalities the wrong way round (F20).
+// bestFor returns the free rectangle that holds b with least waste (FG-113), or false. It must be at least as large as b in both
+// directions: line 1 of the printed Algorithm 2 has the inequalities reversed (F20).
 func (f freeList) bestFor(b Box) (bestFor Rect, found bool) {
 	if !b.isValid() {
 		return Rect{}, false
@@ -24,7 +24,8 @@ func (f freeList) bestFor(b Box) (bestFor Rect, found bool) {
 	return bestFor, found
 }
 
-// better breaks ties of waste by the lower (y, x), so that the list's own order never matters (F26).
+// isBetter reports whether free rectangle r wastes less than another one if it takes b. Of equal waste the lower and then the leftmost is
+// better, so that the order of the list does not matter (F26).
 func isBetter(b Box, r, than Rect) bool {
 	if c := wasteOf(b, r).compare(wasteOf(b, than)); c != 0 {
 		return c < 0
@@ -32,10 +33,10 @@ func isBetter(b Box, r, than Rect) bool {
 	return compareByPosition(r, than) < 0
 }
 
-// without returns the free rectangles after p is occupied: each that overlaps p is replaced by its pieces (FG-116). Printed lines
-// 8-13 only add the pieces and keep offering what is occupied (F21). The rectangle that p is placed in is no special case: p, at
-// its bottom-left corner, leaves just the two maximal pieces of FG-115.
-func (f freeList) without(p Rect) freeList {
+// occupy returns the free rectangles after p is occupied: each one that overlaps p is replaced by its remaining parts (FG-116). Lines 8-13
+// of the printed Algorithm 2 only add the parts, so that they keep offering what is occupied (F21). The free rectangle in whose bottom-left
+// corner p is placed is no special case: its remaining parts are the two of FG-115.
+func (f freeList) occupy(p Rect) freeList {
 	out := make(freeList, 0, len(f)+4)
 	for _, r := range f {
 		if !r.Overlaps(p) {
@@ -44,29 +45,29 @@ func (f freeList) without(p Rect) freeList {
 	}
 	for _, r := range f {
 		if r.Overlaps(p) {
-			out = out.withPieces(r, p)
+			out = out.addPieces(r, p)
 		}
 	}
 	return out
 }
 
-// withPieces appends the up to four maximal pieces of r around p. There is no piece where p reaches an edge of r; the printed
+// addPieces appends the maximal rectangles that remain of r beside p, at most four. There is none where p reaches an edge of r; the printed
 // Subdivide always returns three or four (F23).
-func (f freeList) withPieces(r, p Rect) freeList {
-	f = f.with(rectBetween(r.X, r.Y, p.X, r.top()))
-	f = f.with(rectBetween(p.right(), r.Y, r.right(), r.top()))
-	f = f.with(rectBetween(r.X, r.Y, r.right(), p.Y))
-	return f.with(rectBetween(r.X, p.top(), r.right(), r.top()))
+func (f freeList) addPieces(r, p Rect) freeList {
+	f = f.add(rectBetween(r.X, r.Y, p.X, r.top()))
+	f = f.add(rectBetween(p.right(), r.Y, r.right(), r.top()))
+	f = f.add(rectBetween(r.X, r.Y, r.right(), p.Y))
+	return f.add(rectBetween(r.X, p.top(), r.right(), r.top()))
 }
 
-// span returns the rectangle between two corners, which is empty if a side is zero or less.
+// rectBetween returns the rectangle between two corners. It is empty if a side is zero or less.
 func rectBetween(x, y, right, top share.PerMille) Rect {
 	return Rect{X: x, Y: y, Box: Box{W: right - x, H: top - y}}
 }
 
-// with adds r and removes contained rectangles (FG-117). Of two equal rectangles one stays: printed lines 15-19 compare a
-// rectangle with itself and remove both (F22).
-func (f freeList) with(r Rect) freeList {
+// add appends r unless it lies inside a listed rectangle, and removes those that lie inside r (FG-117). Of two equal rectangles one stays:
+// lines 15-19 of the printed Algorithm 2 compare a rectangle with itself and remove both (F22).
+func (f freeList) add(r Rect) freeList {
 	if !r.isValid() {
 		return f
 	}
@@ -75,11 +76,11 @@ func (f freeList) with(r Rect) freeList {
 			return f
 		}
 	}
-	return append(f.notInside(r), r)
+	return append(f.removeInside(r), r)
 }
 
-// notInside removes the rectangles inside r. It reuses the memory of the list, which no other list shares.
-func (f freeList) notInside(r Rect) freeList {
+// removeInside removes the rectangles that lie inside r. It reuses the memory of the list, which no other list shares.
+func (f freeList) removeInside(r Rect) freeList {
 	kept := f[:0]
 	for _, o := range f {
 		if !o.isInside(r) {
@@ -89,7 +90,7 @@ func (f freeList) notInside(r Rect) freeList {
 	return kept
 }
 
-// Waste is what a box leaves unused of a free rectangle; less is a better match.
+// Waste is the part of a free rectangle that a box would leave unused. The less, the better the box fits.
 type Waste struct {
 	Area      share.Area     // of the rectangle less that of the box: Algorithm 2, line 1
 	ShortSide share.PerMille // the smaller of what is left over in width and in height

@@ -99,7 +99,7 @@ func TestRemovalInAnyOrderGivesTheWholeBack(t *testing.T) {
 		for _, p := range ids {
 			l.Release(p.ID)
 		}
-		if !l.Restructure() || !slices.Equal(l.Free(), []Rect{whole}) {
+		if !l.Restructure() || !slices.Equal(l.Free(), []Rect{wholeSlice}) {
 			t.Fatalf("left over: %v", l.Free())
 		}
 	}

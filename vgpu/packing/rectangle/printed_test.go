@@ -62,7 +62,7 @@ func (p printed) unique(list []Rect) []Rect {
 // twice places a box of 40 x 40 % and one of 60 x 50 %, whose second rectangle also meets the free one above the first.
 func (p printed) twice() (list []Rect, f Rect) {
 	first, second := rect(0, 0, 400, 400), rect(400, 0, 600, 500)
-	list = p.place([]Rect{whole}, whole, first)
+	list = p.place([]Rect{wholeSlice}, wholeSlice, first)
 	return p.place(list, rect(400, 0, 600, 1000), second), second
 }
 
@@ -102,7 +102,7 @@ func TestF22RectangleDoesNotRemoveItself(t *testing.T) {
 	if len(twice(t).Free()) != 2 {
 		t.Errorf("free rectangles: %v", twice(t).Free())
 	}
-	twin := freeList{}.with(rect(0, 0, 10, 10)).with(rect(0, 0, 10, 10))
+	twin := freeList{}.add(rect(0, 0, 10, 10)).add(rect(0, 0, 10, 10))
 	if len(twin) != 1 {
 		t.Errorf("of two equal rectangles %d stay", len(twin))
 	}

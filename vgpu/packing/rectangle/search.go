@@ -6,12 +6,12 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// budget is the number of steps of one search, of which Arrange makes at most eight. It is a count, not a time, so that every
-// caller gets the same result. Eight short searches in different orders find more than one long one: of 636 full sets of 16 boxes
-// that no greedy order packs, 583 with 8 x 250 steps, 525 with 2 x 2000.
+// maxSteps bounds the steps of one search, of which Arrange makes at most eight. It is a count and not a time, so that every caller gets
+// the same result. Eight short searches in different orders find more than one long search: of 636 full sets of 16 boxes that no greedy
+// order packs, 583 with 8 x 250 steps, 525 with 2 x 2000.
 const maxSteps = 250
 
-// find searches for a packing bottom-up, and then from the left, which is easier for some sets.
+// searchBothWays searches for a packing from the bottom up and, if there is none, from left to right, which is easier for some sets.
 func searchBothWays(boxes []Box) ([]Rect, bool) {
 	if rects, ok := searchOrders(boxes); ok {
 		return rects, true
@@ -27,8 +27,8 @@ func searchBothWays(boxes []Box) ([]Rect, bool) {
 	return rects, ok
 }
 
-// climb tries the orders until one search finds a packing or has visited its whole tree, which shows that no order has one. Tall
-// boxes first finds most.
+// searchOrders searches with the boxes in each order until a packing is found. It stops early if a search was exhaustive, because then no
+// order has a packing. Tall boxes first finds most.
 func searchOrders(boxes []Box) ([]Rect, bool) {
 	for _, by := range []boxOrder{bySM, byLongerSide, byArea, byQuota} {
 		s := newSearch(boxes, by)
@@ -42,9 +42,9 @@ func searchOrders(boxes []Box) ([]Rect, bool) {
 	return nil, false
 }
 
-// search fills the lowest step of a skyline: by each box that is left, at its left end, or by nothing. Where to go on is
-// never a choice, which keeps the tree small. It misses packings in which a box needs to stand away from the left end of
-// its step, under the overhang of another; on small sets the tests find none that is missed.
+// search is a backtracking search that fills the lowest step of a skyline: with each unplaced box at the left end of the step, or with
+// nothing. Which step to fill is never a choice, which keeps the search tree small. It misses packings in which a box needs to stand away
+// from the left end of its step, under the overhang of another box; on small sets the tests find none that is missed.
 type search struct {
 	at    []int  // index in the input of each rectangle
 	rects []Rect // in search order; those in use have their place
@@ -82,7 +82,7 @@ func (s *search) extend(line skyline, left int) bool {
 	return len(line) > 1 && s.extend(line.filled(low), left)
 }
 
-// worth reports whether the box fits the step and no equal box was just tried there.
+// canTry reports whether box k fits the lowest step of the skyline and no equal box was tried there just before.
 func (s *search) canTry(k int, line skyline, low int) bool {
 	b, p := s.rects[k].Box, line[low]
 	if s.used[k] || p.x+b.W > line.stepEnd(low) || p.y+b.H > share.Whole {

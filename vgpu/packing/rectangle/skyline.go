@@ -2,10 +2,10 @@ package rectangle
 
 import "github.com/gshare-dev/gshare/vgpu/share"
 
-// point is the beginning of a step of a skyline.
+// skylineStep is the left end and the height of one step of a skyline.
 type skylineStep struct{ x, y share.PerMille }
 
-// skyline is the upper edge of what is placed, from left to right; each step reaches to the next, the last to the edge of the
+// skyline is the upper edge of the placed boxes, from left to right. Each step reaches to the next one, the last step to the edge of the
 // slice. The area below it is placed or given up.
 type skyline []skylineStep
 
@@ -16,7 +16,7 @@ func (s skyline) stepEnd(i int) share.PerMille {
 	return share.Whole
 }
 
-// lowest returns the leftmost of the lowest steps.
+// lowest returns the index of the leftmost of the lowest steps.
 func (s skyline) lowest() int {
 	low := 0
 	for i, p := range s {
@@ -27,7 +27,7 @@ func (s skyline) lowest() int {
 	return low
 }
 
-// above returns the area above the steps on which a box of height h still has room.
+// areaAbove returns the free area above those steps on which a box of height h still fits.
 func (s skyline) areaAbove(h share.PerMille) share.Area {
 	var sum share.Area
 	for i, p := range s {
@@ -38,7 +38,8 @@ func (s skyline) areaAbove(h share.PerMille) share.Area {
 	return sum
 }
 
-// raised returns the skyline with the first w of step i lifted to y and joined with neighbours of that height.
+// raised returns the skyline after a box of width w is placed at the left end of step i with its top at y. Adjoining steps of height y are
+// joined.
 func (s skyline) raised(i int, w, y share.PerMille) skyline {
 	out := append(make(skyline, 0, len(s)+1), s[:i]...)
 	if i == 0 || s[i-1].y != y {
@@ -52,7 +53,7 @@ func (s skyline) raised(i int, w, y share.PerMille) skyline {
 	return append(out, s[i+1:]...)
 }
 
-// filled returns the skyline with step i lifted to its lower neighbour, which gives up the area between.
+// filled returns the skyline with step i raised to the lower of its neighbours, which gives up the area between.
 func (s skyline) filled(i int) skyline {
 	y := share.Whole
 	if i > 0 {

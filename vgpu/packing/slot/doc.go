@@ -8,12 +8,12 @@
 //	minimise the sum of x(C), where for every share i the x(C) of the configurations that hold i add up to its quota.
 //
 // The minimum is called the length. Switching between configurations costs time, hence the reserve r: shares that ask
-// for the whole of every window run in all configurations, so their SMs are taken away first, and the others fit if
-// their length on what is left is at most 1 - r. One configuration alone never switches and needs no reserve.
+// for the whole of every window run in all configurations, so their SMs are subtracted first, and the others fit if
+// their length on the remaining SMs is at most 1 - r. One configuration alone never switches and needs no reserve.
 //
-// The answer depends on the multiset of shares and on nothing else: not on their order, nor on what was asked before,
-// nor on the machine. Scheduler and node agent therefore reach the same verdict and the same table without exchanging it.
+// The result depends on the multiset of shares only: not on their order, on earlier calls or on the machine. Scheduler and
+// node agent therefore compute the same table without exchanging it.
 //
-// Two limits. At most 64 shares with less than full quota can take turns; larger sets fit only if all run at once. And
+// There are two limits. At most 64 shares with less than full quota can take turns; larger sets fit only if all run at once. And
 // a length above the limit by less than 1e-10 of a window may still count as within it.
 package slot

@@ -2,32 +2,32 @@ package slot
 
 import "math/bits"
 
-// config is a set of pieces that may run together, one bit each.
+// config is a configuration: a set of partial items that may run together, one bit each.
 type config uint64
 
 func (c config) with(k int) config    { return c | 1<<k }
 func (c config) without(k int) config { return c &^ (1 << k) }
 func (c config) empty() bool          { return c == 0 }
 func (c config) first() int           { return bits.TrailingZeros64(uint64(c)) }
-func (c config) withoutFirst() config         { return c & (c - 1) }
+func (c config) withoutFirst() config { return c & (c - 1) }
 
-// changes counts the pieces that start or stop between two configurations.
+// changes returns the number of items that start or stop between two configurations.
 func changes(a, b config) int { return bits.OnesCount64(uint64(a ^ b)) }
 
-// maxCells is the whole slice in cells of one per mille.
+// maxCells is the size of a whole slice in cells if a cell is one per mille of its SMs.
 const maxCells = 1000
 
-// knapsack finds the configuration of most weight. Weights are integers, so its answer is exact.
+// knapsack solves a knapsack problem over the SMs of a slice: it finds the configuration of largest total weight. Weights are integers, so
+// the solution is exact.
 type knapsack struct {
 	weight [maxPartials]int64
 	worth  [maxCells + 1]int64 // by cells: the most weight that they hold
 	set    [maxCells + 1]config
 }
 
-// heaviest returns the configuration of most weight, the first found among equals.
+// heaviest returns the configuration of largest total weight and that weight; of equal ones the first that it finds.
 //
-// Only the full capacity is asked for in the end, so a piece need not look at cells that the pieces after it cannot
-// bring up to there.
+// Only the full capacity is read in the end, so an item may skip the capacities from which the items after it cannot reach the full one.
 func (s *knapsack) heaviest(p *problem) (config, int64) {
 	clear(s.worth[:p.cells+1])
 	clear(s.set[:p.cells+1])
@@ -44,7 +44,7 @@ func (s *knapsack) heaviest(p *problem) (config, int64) {
 	return s.set[p.cells], s.worth[p.cells]
 }
 
-// offer lets piece k, of the given size, improve the cells from low to high.
+// addPartial improves the solutions for the capacities from low to high with item k, which has the given size.
 func (s *knapsack) addPartial(k, size, low, high int) {
 	w := s.weight[k]
 	for c := high; c >= low; c-- {

@@ -25,7 +25,7 @@ func (g *program) minimise() bool {
 	g.initBasis()
 	for range g.maxPivots() {
 		enter, _ := g.priceOut()
-		if g.worthOf(enter) <= 1+tiny {
+		if g.worthOf(enter) <= 1+pivotTolerance {
 			return true
 		}
 		if !g.pivot(enter) {

@@ -1,6 +1,6 @@
 package slot
 
-// pivot brings a configuration into the basis. It returns false if no member makes room, which exact numbers exclude.
+// pivot brings a configuration into the basis. It returns false if no basis configuration can leave, which happens by rounding errors only.
 func (g *program) pivot(enter config) bool {
 	g.computeDirection(enter)
 	leave := g.leavingMember()
@@ -16,7 +16,7 @@ func (g *program) pivot(enter config) bool {
 	return true
 }
 
-// direction computes by how much each basis member shrinks for a unit of the entering configuration.
+// computeDirection computes by how much the time of each basis configuration shrinks for a unit of the entering configuration.
 func (g *program) computeDirection(enter config) {
 	clear(g.step[:g.n])
 	for ; !enter.empty(); enter = enter.withoutFirst() {
@@ -26,13 +26,13 @@ func (g *program) computeDirection(enter config) {
 	}
 }
 
-// leaving chooses the basis member that reaches zero first; among those that tie, the one with the largest pivot, which
-// keeps rounding small, and then the first.
+// leavingMember returns the index of the basis configuration whose time reaches zero first. Of equal ones it returns the one with the
+// largest pivot, which keeps rounding errors small, and then the first. It returns -1 if there is none.
 func (g *program) leavingMember() int {
 	reach := g.timeToZero()
 	best := -1
 	for k, d := range g.step[:g.n] {
-		if d <= tiny || g.time[k] > float64(reach*d)+tiny {
+		if d <= pivotTolerance || g.time[k] > float64(reach*d)+pivotTolerance {
 			continue
 		}
 		if best < 0 || d > g.step[best] {
@@ -42,18 +42,19 @@ func (g *program) leavingMember() int {
 	return best
 }
 
-// reach returns the time at which the first basis member is used up.
+// timeToZero returns how long the entering configuration can run until the time of the first basis configuration is zero (the ratio test of
+// the simplex method).
 func (g *program) timeToZero() float64 {
 	reach := float64(maxCells * maxPartials)
 	for k, d := range g.step[:g.n] {
-		if d > tiny {
+		if d > pivotTolerance {
 			reach = min(reach, g.time[k]/d)
 		}
 	}
 	return reach
 }
 
-// shift moves time from the basis members to the one that took place leave.
+// moveTime takes time from the basis configurations and assigns it to the configuration that has entered at index leave.
 func (g *program) moveTime(leave int) {
 	t := g.time[leave] / g.step[leave]
 	for k, d := range g.step[:g.n] {
@@ -62,7 +63,7 @@ func (g *program) moveTime(leave int) {
 	g.time[leave] = t
 }
 
-// eliminate updates one column of the inverse for the member that took place leave.
+// eliminate updates one column of the basis inverse after a new configuration has entered at index leave.
 func (g *program) eliminate(column []float64, leave int) {
 	v := column[leave] / g.step[leave]
 	if v == 0 {

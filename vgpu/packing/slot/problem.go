@@ -6,10 +6,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// maxPieces is how many shares can take turns: the bits of a configuration. MPS serves fewer clients on a device.
+// maxPartials bounds the partial items of a slice (shares with less than full quota), which are the bits of a configuration. MPS serves
+// fewer clients on a device.
 const maxPartials = 64
 
-// verdict is what a test can say about a set. The zero value leaves the question open.
+// result is the outcome of a feasibility test. The zero value means that the test has decided nothing.
 type result int8
 
 const (
@@ -18,31 +19,30 @@ const (
 	exceeds
 )
 
-// piece is an item that takes turns, its SMs counted in cells.
+// partial is an item with less than full quota, so that it takes turns with others. Its SMs are counted in cells.
 type partial struct {
 	cells int32
 	quota int32 // per mille of a window
 }
 
-// above returns the canonical order: most cells first, then the longer quota.
+// precedes reports whether p is before q in the canonical order: more cells first, then the longer quota.
 func (p partial) precedes(q partial) bool {
 	return p.cells > q.cells || p.cells == q.cells && p.quota > q.quota
 }
 
-// problem is a set in canonical form: every order of the same items gives the same problem, apart from origin.
+// problem is a set of items in canonical form: the same items in any order result in the same problem, apart from origin.
 //
-// A cell is the greatest common divisor of the pieces' SMs. Users write percent, so a cell is seldom less than 10 per
-// mille, and the knapsack over cells stays short.
+// A cell, the unit of SMs, is the greatest common divisor of the items' SMs. Users request whole percents, so a cell is seldom less than 10
+// per mille, and the knapsack over cells stays small.
 type problem struct {
-	n      int
+	n        int
 	partials [maxPartials]partial
-	origin [maxPartials]int32 // where each piece stood in the caller's list
-	cells  int              // left to the pieces by the items with full quota
-	limit  int              // per mille of a window that the pieces may take together
+	origin   [maxPartials]int32 // index of each item in the caller's list
+	cells    int                // that the items with full quota leave free
+	limit    int                // per mille of a window that all turns may take
 }
 
-// reduce brings the items into canonical form and settles the cases that need no thought. The problem is complete only
-// if the verdict is unknown.
+// normalize brings the items into canonical form and decides the trivial cases. The problem is complete only if the result is unknown.
 func (p *problem) normalize(items []Item, reserve share.PerMille) result {
 	all, full, ok := sumSMs(items)
 	switch {
@@ -54,7 +54,7 @@ func (p *problem) normalize(items []Item, reserve share.PerMille) result {
 	return p.collectPartials(items, int(share.Whole)-full, limitUnder(reserve))
 }
 
-// collect makes pieces of the items that take turns, with free SMs to share.
+// collectPartials stores the items with less than full quota. They share the free SMs; their quotas may not exceed the limit.
 func (p *problem) collectPartials(items []Item, free, limit int) result {
 	p.n, p.limit = 0, limit
 	for at, i := range items {
@@ -70,7 +70,7 @@ func (p *problem) collectPartials(items []Item, free, limit int) result {
 	return unknown
 }
 
-// insert keeps the canonical order; among equals the earlier item stays first.
+// insert adds a partial item in canonical order. Of equal items the earlier one stays first.
 func (p *problem) insert(x partial, at int32) {
 	k := p.n
 	for ; k > 0 && x.precedes(p.partials[k-1]); k-- {
@@ -80,7 +80,7 @@ func (p *problem) insert(x partial, at int32) {
 	p.n++
 }
 
-// count changes the unit of SMs from per mille to cells. What is left below a whole cell serves nobody.
+// scaleToCells changes the unit of SMs from per mille to cells. Free SMs below a whole cell are dropped, because no item can use them.
 func (p *problem) scaleToCells(free int) {
 	unit := int32(0)
 	for _, x := range p.list() {
@@ -94,7 +94,7 @@ func (p *problem) scaleToCells(free int) {
 
 func (p *problem) list() []partial { return p.partials[:p.n] }
 
-// key appends a name of the problem that no other problem has.
+// key appends a byte string to b that identifies the problem uniquely.
 func (p *problem) key(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(p.cells)<<16|uint32(p.limit))
 	for _, x := range p.list() {
@@ -110,20 +110,20 @@ func gcd(a, b int32) int32 {
 	return a
 }
 
-// Item is the demand of one share: it needs SM of the slice's SMs, in one piece at a time, for Quota of every window.
+// Item is the request of one share: it needs SM of the slice's SMs for Quota of every window. It runs at most once at a time.
 type Item struct {
 	SM, Quota share.PerMille
 }
 
-// valid reports whether the item asks for something, and for no more than there is.
+// isValid reports whether SMs and quota are between 1 and 1000 per mille.
 func (i Item) isValid() bool { return inRange(i.SM) && inRange(i.Quota) }
 
-// full reports whether the item is in every configuration.
+// isFull reports whether the item has full quota, so that it runs in every configuration.
 func (i Item) isFull() bool { return i.Quota == share.Whole }
 
 func inRange(p share.PerMille) bool { return 1 <= p && p <= share.Whole }
 
-// totals returns the SMs of all items and of those with full quota; ok is false if an item is not valid.
+// sumSMs returns the sum of SMs over all items and over those with full quota. It returns ok = false if an item is not valid.
 func sumSMs(items []Item) (all, full int, ok bool) {
 	for _, i := range items {
 		if !i.isValid() {
@@ -137,7 +137,7 @@ func sumSMs(items []Item) (all, full int, ok bool) {
 	return all, full, true
 }
 
-// limitOf returns the part of a window that turns may take under a reserve. A reserve below zero counts as zero.
+// limitUnder returns the part of a window that remains for turns under a reserve, in per mille. A reserve below zero counts as zero.
 func limitUnder(reserve share.PerMille) int {
 	return int(share.Whole - min(max(reserve, 0), share.Whole))
 }

@@ -1,6 +1,6 @@
 package slot
 
-// quick tries the cheap tests, all in exact integers. They settle most questions that arise while a fleet fills.
+// quickTest decides most problems that arise while a fleet fills by simple tests, all in exact integers. It returns unknown for the others.
 func (p *problem) quickTest() result {
 	switch {
 	case p.exceedsArea(), p.exceedsPairs():
@@ -11,7 +11,7 @@ func (p *problem) quickTest() result {
 	return unknown
 }
 
-// areaExceeds reports whether the pieces need more SM-time than there is.
+// exceedsArea reports whether the items need more SM-time than the slice has within the limit.
 func (p *problem) exceedsArea() bool {
 	area := 0
 	for _, x := range p.list() {
@@ -20,8 +20,8 @@ func (p *problem) exceedsArea() bool {
 	return area > p.cells*p.limit
 }
 
-// pairsExceed reports whether the pieces of more than half the cells, no two of which ever run together, need more time than
-// there is.
+// exceedsPairs reports whether the items that need more than half of the SMs, no two of which can run together, have quotas that add up to
+// more than the limit.
 func (p *problem) exceedsPairs() bool {
 	time := 0
 	for _, x := range p.list() {
@@ -33,9 +33,9 @@ func (p *problem) exceedsPairs() bool {
 	return time > p.limit
 }
 
-// lanesFit lays the pieces end to end, tallest first, into lanes as long as the limit. A piece that reaches the end of a
-// lane goes on at the start of the next; no quota is longer than a lane, so it never meets itself. The first piece of a
-// lane is its tallest, so the lanes fit if their first pieces do (docs/packing.md, fact 3).
+// fitsLanes reports whether the items fit if they are laid end to end, those with most SMs first, into lanes as long as the limit. An item
+// that reaches the end of a lane continues at the start of the next; no quota is longer than a lane, so an item never overlaps itself. The
+// first item of a lane needs most SMs, so the lanes fit if their first items do (docs/packing.md, fact 3).
 func (p *problem) fitsLanes() bool {
 	height, end, lane := 0, 0, 0
 	for _, x := range p.list() {

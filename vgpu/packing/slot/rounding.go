@@ -13,9 +13,9 @@ type run struct {
 	length time.Duration
 }
 
-// rounded turns the program's times into whole nanoseconds. Lengths are rounded down first; then every run that holds a
-// piece still short gets one nanosecond more, as long as the window has it. A piece that stays short after that has had
-// all its runs rounded up, or there was no reserve to take from.
+// roundedRuns converts the times of the solution to whole nanoseconds. They are rounded down first; then every run of an item that still
+// lacks time is extended by a nanosecond, as long as the window has time left. If an item lacks time after that, either all its runs were
+// rounded up, or there was no reserve to take from.
 func (g *program) roundedRuns(window time.Duration) []run {
 	runs := g.floorRuns(window)
 	spare := g.timeLimit(window) - totalTime(runs)
@@ -27,10 +27,11 @@ func (g *program) roundedRuns(window time.Duration) []run {
 			subtractRun(runs[k].config, short, 1)
 		}
 	}
-	return nonzero(trimLongest(runs, spare))
+	return dropEmpty(trimLongest(runs, spare))
 }
 
-// floors rounds every run down; a thousandth of a nanosecond below the next integer is that integer.
+// floorRuns rounds every run down to whole nanoseconds. A time less than a thousandth of a nanosecond below an integer becomes that
+// integer.
 func (g *program) floorRuns(window time.Duration) []run {
 	runs := make([]run, g.n)
 	for k, t := range g.time[:g.n] {
@@ -40,7 +41,7 @@ func (g *program) floorRuns(window time.Duration) []run {
 	return runs
 }
 
-// budget returns the time that runs may take: the window without the reserve, of which rounding may use a nanosecond a piece.
+// timeLimit returns the time that all runs may take: the window without the reserve, of which rounding may use a nanosecond for each item.
 func (g *program) timeLimit(window time.Duration) time.Duration {
 	whole := time.Duration(share.Whole)
 	budget := window * time.Duration(g.limit) / whole
@@ -50,8 +51,7 @@ func (g *program) timeLimit(window time.Duration) time.Duration {
 	return min(window, budget+time.Duration(g.n))
 }
 
-// shortage returns the time in picoseconds by which each piece falls short of its quota. In picoseconds it is an integer for every
-// window.
+// shortage returns the time in picoseconds by which each item falls short of its quota. In picoseconds it is an integer for every window.
 func (g *program) shortage(runs []run, window time.Duration) []int64 {
 	short := make([]int64, g.n)
 	for j, x := range g.list() {
@@ -86,7 +86,7 @@ func totalTime(runs []run) time.Duration {
 	return sum
 }
 
-// trimmed takes back what rounding put in beyond the budget, if anything, from the longest run.
+// trimLongest shortens the longest run by the time with which rounding exceeded the limit, if it did.
 func trimLongest(runs []run, spare time.Duration) []run {
 	longest := 0
 	for k := range runs {
@@ -98,8 +98,7 @@ func trimLongest(runs []run, spare time.Duration) []run {
 	return runs
 }
 
-// nonzero leaves out runs that do not take place.
-func nonzero(runs []run) []run {
+func dropEmpty(runs []run) []run {
 	kept := runs[:0]
 	for _, r := range runs {
 		if r.length > 0 {

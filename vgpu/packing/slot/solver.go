@@ -6,18 +6,18 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Solver answers whether sets of items fit, and remembers the answers that took work. It is safe for concurrent use.
-// What it remembers changes its speed, never an answer.
+// Solver decides whether sets of items fit a slice, and caches the results of the linear program. It is safe for concurrent use. The cache
+// changes its speed, never a result.
 type Solver struct {
 	memo     memo
 	programs sync.Pool // of *program, to reuse their arrays
 }
 
-// NewSolver returns a solver with an empty memory.
+// NewSolver returns a solver with an empty cache.
 func NewSolver() *Solver { return new(Solver) }
 
-// Fits reports whether the items can share one slice with the given switching reserve, in per mille of a
-// window. It keeps no reference to items.
+// Fits reports whether the items can share one slice with the given switching reserve, in per mille of a window. It keeps no reference to
+// items.
 func (s *Solver) Fits(items []Item, reserve share.PerMille) bool {
 	var p problem
 	v := p.normalize(items, reserve)
@@ -30,7 +30,7 @@ func (s *Solver) Fits(items []Item, reserve share.PerMille) bool {
 	return v == fits
 }
 
-// recall answers from the memory, or works the answer out and remembers it.
+// cachedFit returns whether the problem is feasible, from the cache or by solving it.
 func (s *Solver) cachedFit(p *problem) bool {
 	var space [4 * (maxPartials + 1)]byte
 	key := p.key(space[:0])
@@ -42,8 +42,8 @@ func (s *Solver) cachedFit(p *problem) bool {
 	return fit
 }
 
-// work runs the linear program. Without a proof the answer is no: a refused share can go elsewhere, a broken guarantee
-// cannot be repaired.
+// solve runs the linear program and returns whether it proves that the items fit. Without a proof it returns false: a refused share can run
+// elsewhere, but a broken guarantee cannot be repaired.
 func (s *Solver) solve(p *problem) bool {
 	g, ok := s.programs.Get().(*program)
 	if !ok {
@@ -54,18 +54,18 @@ func (s *Solver) solve(p *problem) bool {
 	return g.decide() == fits
 }
 
-// generation bounds the memo: it holds at most twice as many verdicts, some 6 MB when ten shares take turns on
-// a slice and 20 MB when 64 do.
+// maxGeneration bounds the cache: it holds at most twice as many results, some 6 MB when ten shares take turns on a slice and 20 MB when 64
+// do.
 const maxGeneration = 1 << 15
 
-// memo remembers verdicts of the linear program. It forgets in two generations: when the young one is full, it becomes
-// the old one, and what nobody asked for since then is gone.
+// memo caches the results of the linear program in two generations. When the young generation is full, it becomes the old one, and results
+// of the old one that were not read since are dropped.
 type memo struct {
 	mu         sync.Mutex // guards young and old
 	young, old map[string]bool
 }
 
-// get returns the verdict of a name, and keeps it alive.
+// get returns the cached result of a problem, and moves it to the young generation.
 func (m *memo) get(key []byte) (fit, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,7 +78,6 @@ func (m *memo) get(key []byte) (fit, known bool) {
 	return fit, known
 }
 
-// set remembers a verdict.
 func (m *memo) set(key []byte, fit bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,8 +1,8 @@
 package slot
 
-// start builds a first basis: run unfinished pieces that fit together until one of them is done, and so on. Each
-// configuration belongs to the piece that it finishes, which no later one holds; so the basis is triangular, and its
-// inverse follows from the last configuration to the first.
+// initBasis builds a first basis: it runs unfinished items that fit together until one of them has its quota, and so on. Each configuration
+// finishes one item, which no later configuration contains. So the basis is triangular, and its inverse follows from the last configuration
+// to the first.
 func (g *program) initBasis() {
 	var left [maxPartials]float64
 	var done [maxPartials]int
@@ -12,7 +12,7 @@ func (g *program) initBasis() {
 	}
 	for k := range g.n {
 		c := g.greedyConfig(open, &left)
-		done[k] = soonest(c, &left)
+		done[k] = firstFinished(c, &left)
 		g.basis[k], g.time[k] = c, left[done[k]]
 		subtractTime(c, &left, g.time[k])
 		open = open.without(done[k])
@@ -20,8 +20,8 @@ func (g *program) initBasis() {
 	g.invert(&done)
 }
 
-// greedy takes open pieces that fit, the one with most left first, among equals the tallest. Measured on the families of
-// docs/packing.md this saves a third of the pivots that "tallest first" needs.
+// greedyConfig returns a configuration of unfinished items: always the one with most time left that still fits, of equal ones the one with
+// most SMs. Measured on the families of docs/packing.md this saves a third of the pivots that "most SMs first" needs.
 func (g *program) greedyConfig(open config, left *[maxPartials]float64) config {
 	c, room := config(0), g.cells
 	for {
@@ -33,7 +33,7 @@ func (g *program) greedyConfig(open config, left *[maxPartials]float64) config {
 	}
 }
 
-// longest returns the open piece with most left among those that fit the room, or -1.
+// longest returns the unfinished item with most time left among those that fit the free SMs, or -1.
 func (g *program) longest(open config, room int, left *[maxPartials]float64) int {
 	best := -1
 	for ; !open.empty(); open = open.withoutFirst() {
@@ -45,8 +45,8 @@ func (g *program) longest(open config, room int, left *[maxPartials]float64) int
 	return best
 }
 
-// soonest returns the piece of c that has least left.
-func soonest(c config, left *[maxPartials]float64) int {
+// firstFinished returns the item of a configuration that has the least time left.
+func firstFinished(c config, left *[maxPartials]float64) int {
 	best := c.first()
 	for ; !c.empty(); c = c.withoutFirst() {
 		if left[c.first()] < left[best] {
@@ -62,7 +62,7 @@ func subtractTime(c config, left *[maxPartials]float64, t float64) {
 	}
 }
 
-// invert fills the inverse of the triangular basis in which member k finishes piece done[k].
+// invert computes the inverse of the triangular basis in which configuration k finishes item done[k].
 func (g *program) invert(done *[maxPartials]int) {
 	for k := g.n - 1; k >= 0; k-- {
 		column := g.column(done[k])
@@ -77,10 +77,10 @@ func (g *program) invert(done *[maxPartials]int) {
 	g.reprice()
 }
 
-// column is piece j's column of the inverse.
+// column returns the column of item j in the basis inverse.
 func (g *program) column(j int) []float64 { return g.inverse[j*g.n : (j+1)*g.n] }
 
-// reprice sets every piece's price so that each basis member is worth exactly its time.
+// reprice sets the prices of all items so that each basis configuration is worth exactly its time.
 func (g *program) reprice() {
 	for j := range g.n {
 		sum := 0.0

@@ -7,28 +7,29 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Turn is a piece of the table: Members, as ascending indices into the items, run together for Duration.
+// Turn is one entry of a Table: the items that run together (Members, their indices in ascending order) and for how long.
 type Turn struct {
 	Members  []int
 	Duration time.Duration
 }
 
-// Table says who runs when. Its turns follow one another and repeat every Window; what they leave of it is the reserve
-// and idle time. Items with full quota are members of every turn and keep running between turns.
+// Table is a schedule of a slice. Its turns follow one another and repeat every Window; the rest of the window is reserve and idle time.
+// Items with full quota are members of every turn and keep running between turns.
 type Table struct {
 	Window time.Duration
 	Turns  []Turn
 }
 
-// longestWindow keeps rounding below a thousandth of a nanosecond. Windows are milliseconds, never minutes.
+// longestWindow is the longest window that Solve accepts. It keeps rounding errors below a thousandth of a nanosecond; windows are
+// milliseconds in practice.
 const longestWindow = time.Minute
 
-// Solve returns a table that gives every item its quota of each window, or ok=false if the items do not fit or the
-// window is not between a nanosecond and a minute.
+// Solve returns a table that runs every item for its quota of each window. It returns ok = false if the items do not fit or the window is
+// not between a nanosecond and a minute.
 //
-// Items that fit together get one turn, as long as the window. Otherwise there is at most one turn for each item that
-// takes turns. Durations are whole nanoseconds: with a reserve they are rounded up where an item needs it, at the
-// reserve's cost and at most a nanosecond a turn; without one the last nanosecond of a turn can be missing.
+// Items that fit together get one turn, as long as the window. Otherwise there is at most one turn for each item with less than full quota.
+// Durations are whole nanoseconds. With a reserve they are rounded up where an item needs it, which costs the reserve at most a nanosecond
+// for each turn; without a reserve the last nanosecond of a turn can be missing.
 func Solve(items []Item, window time.Duration, reserve share.PerMille) (Table, bool) {
 	if window <= 0 || window > longestWindow {
 		return Table{}, false
@@ -36,7 +37,7 @@ func Solve(items []Item, window time.Duration, reserve share.PerMille) (Table, b
 	g := new(program)
 	switch g.normalize(items, reserve) {
 	case fits:
-		return together(items, window), true
+		return singleTurn(items, window), true
 	case exceeds:
 		return Table{}, false
 	}
@@ -46,8 +47,8 @@ func Solve(items []Item, window time.Duration, reserve share.PerMille) (Table, b
 	return Table{window, g.turns(items, window)}, true
 }
 
-// together returns the table of items that all run at once.
-func together(items []Item, window time.Duration) Table {
+// singleTurn returns the table of items that all run at once.
+func singleTurn(items []Item, window time.Duration) Table {
 	if len(items) == 0 {
 		return Table{Window: window}
 	}
@@ -58,7 +59,7 @@ func together(items []Item, window time.Duration) Table {
 	return Table{window, []Turn{{all, window}}}
 }
 
-// turns writes the solution of the program as turns, in the order that changes least.
+// turns returns the solution of the program as turns, ordered so that few items start or stop from one turn to the next.
 func (g *program) turns(items []Item, window time.Duration) []Turn {
 	var always []int
 	for at, i := range items {
@@ -74,7 +75,7 @@ func (g *program) turns(items []Item, window time.Duration) []Turn {
 	return turns
 }
 
-// members returns a configuration and the items that always run, by their place in the caller's list.
+// members returns the indices of a configuration's items in the caller's list, together with those of the items that always run.
 func (g *program) members(c config, always []int) []int {
 	list := slices.Clone(always)
 	for ; !c.empty(); c = c.withoutFirst() {
@@ -84,9 +85,9 @@ func (g *program) members(c config, always []int) []int {
 	return list
 }
 
-// ordered arranges the runs of a table so that few pieces start or stop from one to the next, the last being followed
-// by the first. Among the nearest-neighbour tours from every start it takes the one with fewest changes, the first among
-// equals. Runs are few, so trying all starts costs little; the best tour of all would not be worth its search.
+// orderRuns orders the runs of a table so that few items start or stop from one run to the next, the last run being followed by the first.
+// It builds a nearest-neighbour tour from every start and returns the one with fewest changes, the first of equal ones. Runs are few, so
+// trying all starts costs little; finding the best tour of all would not be worth its search.
 func orderRuns(runs []run) []run {
 	best := tour(runs, 0)
 	for start := 1; start < len(runs); start++ {
@@ -97,7 +98,7 @@ func orderRuns(runs []run) []run {
 	return best
 }
 
-// tour goes from a start always to the run, among those left, that changes least.
+// tour orders the runs from a start by always appending the remaining run that changes the fewest items.
 func tour(runs []run, start int) []run {
 	t := slices.Clone(runs)
 	for k := range t {
@@ -112,7 +113,7 @@ func tour(runs []run, start int) []run {
 	return t
 }
 
-// nearest returns the place of the run that differs least from r, the first among equals.
+// nearest returns the index of the run that differs least from r, the first of equal ones.
 func nearest(r run, others []run) int {
 	best := 0
 	for k := range others {
@@ -123,7 +124,7 @@ func nearest(r run, others []run) int {
 	return best
 }
 
-// cost returns the number of starts and stops in a window.
+// countChanges returns how often an item starts or stops in one window.
 func countChanges(t []run) int {
 	sum := 0
 	for k := range t {
