@@ -12,11 +12,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// rectangleScheduler is the profile whose pods are packed as rectangles; all others are packed as slots.
+// rectangleScheduler is the name of the scheduler profile that packs pods as rectangles. Pods of all other profiles are packed as slots.
 const rectangleScheduler = "gshare-rectangle"
 
-// final is the final state of the cluster with the cached results of Admissible.
-type final struct {
+// finalState is the state of a checked cluster, with cached results of Report.Admissible.
+type finalState struct {
 	options Options
 	nodes   []*node // by name
 	solver  *slot.Solver
@@ -24,12 +24,12 @@ type final struct {
 	answers map[string][]string // by the shape of the pod
 }
 
-func newFinal(nodes []*node, o Options) *final {
-	return &final{options: o, nodes: nodes, solver: slot.NewSolver(), packs: map[string]bool{}, answers: map[string][]string{}}
+func newFinalState(nodes []*node, o Options) *finalState {
+	return &finalState{options: o, nodes: nodes, solver: slot.NewSolver(), packs: map[string]bool{}, answers: map[string][]string{}}
 }
 
-// applicant is a pending pod.
-type applicant struct {
+// pendingPod is a pod that is not bound to a node, with what its placement depends on.
+type pendingPod struct {
 	pod      *v1.Pod
 	request  share.Request
 	wanted   amounts
@@ -38,16 +38,16 @@ type applicant struct {
 	classes  [][]share.Isolation // accepted, by container of the request
 }
 
-// Admissible returns the nodes, in order, that would admit the pod in the final state: resources, taints, cordon, node affinity
-// and slices. If containers compete for slices, all combinations are tried; a node that needs more than 65,536 tests is left out.
-// A pod whose request is invalid is admitted nowhere.
+// Admissible returns the names, in order, of the nodes that could still take the pod: by resources, taints, cordons, node affinity and
+// slices. If several containers compete for slices, it tries all combinations, but omits a node that needs more than 65,536 tests. A pod
+// whose request is invalid fits no node.
 func (r Report) Admissible(pod v1.Pod) []string {
 	request, _, err := kube.RequestOf(&pod)
 	if err != nil || r.final == nil {
 		return nil
 	}
-	a := newApplicant(&pod, request)
-	key := a.shape()
+	a := newPendingPod(&pod, request)
+	key := a.cacheKey()
 	names, known := r.final.answers[key]
 	if !known {
 		names = r.final.admitting(a)
@@ -56,8 +56,8 @@ func (r Report) Admissible(pod v1.Pod) []string {
 	return append([]string(nil), names...)
 }
 
-func newApplicant(pod *v1.Pod, request share.Request) *applicant {
-	a := &applicant{
+func newPendingPod(pod *v1.Pod, request share.Request) *pendingPod {
+	a := &pendingPod{
 		pod: pod, request: request, wanted: amounts{}, affinity: nodeaffinity.GetRequiredNodeAffinity(pod), packing: kube.Slots,
 	}
 	a.wanted.add(requestsOf(pod))
@@ -70,8 +70,8 @@ func newApplicant(pod *v1.Pod, request share.Request) *applicant {
 	return a
 }
 
-// shape returns a key of all properties that the result depends on.
-func (a *applicant) shape() string {
+// cacheKey returns a string of all properties of the pod that the result of Admissible depends on.
+func (a *pendingPod) cacheKey() string {
 	text, err := json.Marshal([]any{
 		a.pod.Namespace, a.packing, a.request, a.wanted, a.pod.Spec.NodeSelector, a.pod.Spec.Affinity, a.pod.Spec.Tolerations,
 	})
@@ -81,18 +81,18 @@ func (a *applicant) shape() string {
 	return string(text)
 }
 
-func (f *final) admitting(a *applicant) []string {
+func (f *finalState) admitting(a *pendingPod) []string {
 	var names []string
 	for _, n := range f.nodes {
-		if n.spare(a.wanted) && a.welcomeOn(n.object) && f.room(n, a) {
+		if n.hasSpare(a.wanted) && a.matchesNode(n.object) && f.canHost(n, a) {
 			names = append(names, n.object.Name)
 		}
 	}
 	return names
 }
 
-func (a *applicant) welcomeOn(n *v1.Node) bool {
-	if _, repelled := repelledBy(n, a.pod, hardTaint); repelled || n.Spec.Unschedulable {
+func (a *pendingPod) matchesNode(n *v1.Node) bool {
+	if _, repelled := untoleratedTaint(n, a.pod, hardTaint); repelled || n.Spec.Unschedulable {
 		return false
 	}
 	ok, err := a.affinity.Match(n)

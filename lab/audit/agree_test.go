@@ -94,7 +94,7 @@ func (f *filler) packerNode(object *v1.Node) *packing.Node {
 	for i := range f.cluster.pods {
 		pod := &f.cluster.pods[i]
 		p, placed, _ := kube.PlacementOf(pod)
-		if !placed || ended(pod) || p.Node != n.Name {
+		if !placed || hasEnded(pod) || p.Node != n.Name {
 			continue
 		}
 		v := firstVGPU(&p)

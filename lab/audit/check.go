@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// checker reads a cluster and collects violations.
+// checker collects the slices and the violated rules of a cluster.
 type checker struct {
 	options Options
 	byName  map[string]*node
@@ -16,8 +16,8 @@ type checker struct {
 	report  Report
 }
 
-// Check computes what the slices hold from the nodes and the pods bound to them, and returns the violated rules. Pods that have
-// ended hold nothing and are not checked.
+// Check computes what the slices hold from the nodes and the pods bound to them, and reports the violated rules. Pods that have ended hold
+// nothing and are not checked.
 func Check(nodes []v1.Node, pods []v1.Pod, o Options) Report {
 	c := &checker{options: o, byName: make(map[string]*node, len(nodes))}
 	for i := range nodes {
@@ -29,9 +29,9 @@ func Check(nodes []v1.Node, pods []v1.Pod, o Options) Report {
 	}
 	for _, n := range c.nodes {
 		c.checkNode(n)
-		c.count(n)
+		c.addToReport(n)
 	}
-	c.report.final = newFinal(c.nodes, o)
+	c.report.final = newFinalState(c.nodes, o)
 	return c.report
 }
 
@@ -45,7 +45,7 @@ func (c *checker) readNode(object *v1.Node) {
 }
 
 func (c *checker) readPod(pod *v1.Pod) {
-	if ended(pod) {
+	if hasEnded(pod) {
 		return
 	}
 	if pod.Spec.NodeName == "" {
@@ -57,7 +57,7 @@ func (c *checker) readPod(pod *v1.Pod) {
 		c.orphan(pod, "", "the node is not there")
 		return
 	}
-	n.take(pod)
+	n.addPod(pod)
 	c.checkEligibility(n, pod)
 	c.checkPlacement(n, pod)
 }
@@ -79,15 +79,15 @@ func (c *checker) orphan(pod *v1.Pod, slice, text string) {
 	c.report.Orphans = append(c.report.Orphans, o)
 }
 
-// ended reports whether the pod has released all that it held.
-func ended(pod *v1.Pod) bool {
+// hasEnded reports whether the pod has succeeded or failed, so that it holds no resources.
+func hasEnded(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
 func nameOf(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
-// count adds a node to the totals and lists its slices.
-func (c *checker) count(n *node) {
+// addToReport adds the slices of a node and their sums to the report.
+func (c *checker) addToReport(n *node) {
 	used := map[string]bool{} // by device
 	for i, s := range n.slices {
 		c.report.Slices = append(c.report.Slices, stateOf(n, s, i))

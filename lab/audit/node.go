@@ -7,10 +7,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// amounts are quantities of resources as integers, CPU in millicores, as kube-scheduler compares them.
+// amounts are quantities of resources as integers, with CPU in millicores, as kube-scheduler compares them.
 type amounts map[v1.ResourceName]int64
 
-// node is one node and what its pods request.
+// node is a node with its slices and with the sum of what its pods request.
 type node struct {
 	object   *v1.Node
 	slices   []*slice // in the order of the inventory
@@ -37,14 +37,14 @@ func newNode(object *v1.Node) (*node, error) {
 	return n, nil
 }
 
-// take counts a pod that is bound to the node.
-func (n *node) take(pod *v1.Pod) {
+// addPod adds the requests of a pod that is bound to the node.
+func (n *node) addPod(pod *v1.Pod) {
 	n.pods++
 	n.used.add(requestsOf(pod))
 }
 
-// spare reports whether the node has the resources for one more pod.
-func (n *node) spare(wanted amounts) bool {
+// hasSpare reports whether the node has enough unrequested resources for one more pod.
+func (n *node) hasSpare(wanted amounts) bool {
 	if n.pods >= n.has[v1.ResourcePods] {
 		return false
 	}

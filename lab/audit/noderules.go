@@ -22,22 +22,22 @@ func (c *checker) checkResources(n *node) {
 	}
 }
 
-// checkEligibility checks that the pod may be on the node. Cordons do not matter to a bound pod, nor do the taints that Kubernetes
-// derives from node conditions.
+// checkEligibility checks that a bound pod matches the node's labels and tolerates its taints. It ignores cordons, because they do not
+// affect bound pods, and the taints that Kubernetes derives from node conditions.
 func (c *checker) checkEligibility(n *node, pod *v1.Pod) {
 	at := Violation{Node: n.object.Name, Pod: nameOf(pod)}
 	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(n.object); !ok || err != nil {
 		at.Kind = Affinity
 		c.violate(at, "the node does not match the pod's node selector or required affinity")
 	}
-	if taint, found := repelledBy(n.object, pod, lastingTaint); found {
+	if taint, found := untoleratedTaint(n.object, pod, lastingTaint); found {
 		at.Kind = Tainted
 		c.violate(at, "the pod does not tolerate the taint %s", taint.ToString())
 	}
 }
 
-// repelledBy returns a taint that the pod does not tolerate.
-func repelledBy(n *v1.Node, pod *v1.Pod, counts func(*v1.Taint) bool) (v1.Taint, bool) {
+// untoleratedTaint returns a taint of the node that the pod does not tolerate, among those that the filter accepts.
+func untoleratedTaint(n *v1.Node, pod *v1.Pod, counts func(*v1.Taint) bool) (v1.Taint, bool) {
 	return corev1.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, pod.Spec.Tolerations, counts, false)
 }
 
@@ -45,7 +45,7 @@ func hardTaint(t *v1.Taint) bool {
 	return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
 }
 
-// conditionTaints is the prefix of the taints that follow a node's condition.
+// conditionTaints is the key prefix of the taints that Kubernetes derives from node conditions.
 const conditionTaints = "node.kubernetes.io/"
 
 func lastingTaint(t *v1.Taint) bool {

@@ -9,8 +9,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// claim is a bound pod with its request and its placement.
-type claim struct {
+// boundPod is a pod that is bound to a node, with its request and the placement that the scheduler wrote.
+type boundPod struct {
 	checker   *checker
 	node      *node
 	pod       *v1.Pod
@@ -25,19 +25,19 @@ func (c *checker) checkUnbound(pod *v1.Pod) {
 	}
 }
 
-// checkPlacement checks the placement of a bound pod against its request, and adds it to the slices. The placement is what the pod
-// holds, even if the request differs.
+// checkPlacement checks the placement of a bound pod against its request, and adds the placed shares to the slices. The pod holds what its
+// placement says, even if the request differs.
 func (c *checker) checkPlacement(n *node, pod *v1.Pod) {
 	request, asks, err := kube.RequestOf(pod)
-	k := &claim{checker: c, node: n, pod: pod, request: request, known: err == nil}
+	k := &boundPod{checker: c, node: n, pod: pod, request: request, known: err == nil}
 	text, placed := pod.Annotations[kube.AnnotationPlacement]
 	if err != nil {
 		k.violate(BadRequest, "", "%v", err)
 	}
 	switch {
-	case placed && k.read(text):
-		k.compare()
-		k.hold()
+	case placed && k.readPlacement(text):
+		k.compareContainers()
+		k.addToSlices()
 	case asks || placed:
 		n.doubtful = true
 	}
@@ -46,8 +46,8 @@ func (c *checker) checkPlacement(n *node, pod *v1.Pod) {
 	}
 }
 
-// read decodes the placement and reports whether it is of this pod and node.
-func (k *claim) read(text string) bool {
+// readPlacement decodes the placement and reports whether it names this pod and its node.
+func (k *boundPod) readPlacement(text string) bool {
 	var err error
 	if k.placement, err = kube.DecodePlacement(text); err != nil {
 		k.violate(BadPlacement, "", "%v", err)
@@ -64,13 +64,13 @@ func (k *claim) read(text string) bool {
 	return false
 }
 
-func (k *claim) violate(kind Kind, slice, format string, args ...any) {
+func (k *boundPod) violate(kind Kind, slice, format string, args ...any) {
 	v := Violation{Kind: kind, Node: k.pod.Spec.NodeName, Slice: slice, Pod: nameOf(k.pod)}
 	k.checker.violate(v, format, args...)
 }
 
-// compare checks that the placement has just the containers of the request.
-func (k *claim) compare() {
+// compareContainers checks that the placement has the containers of the request and no others.
+func (k *boundPod) compareContainers() {
 	if !k.known {
 		return
 	}
@@ -89,7 +89,7 @@ func (k *claim) compare() {
 	}
 }
 
-func (k *claim) compareContainer(asked share.Container, vgpus []kube.PlacedVGPU) {
+func (k *boundPod) compareContainer(asked share.Container, vgpus []kube.PlacedVGPU) {
 	if len(vgpus) != asked.VGPUs {
 		k.violate(WrongCount, "", "container %s has %d vGPUs and asks for %d", asked.Name, len(vgpus), asked.VGPUs)
 	}
@@ -104,8 +104,8 @@ func (k *claim) compareContainer(asked share.Container, vgpus []kube.PlacedVGPU)
 	}
 }
 
-// classesFor returns the isolation classes acceptable for a share. If none is requested by name, it is the class that serves the
-// share and wastes least: moving SMs need an elastic slice, and only a whole slice justifies exclusive use.
+// classesFor returns the isolation classes acceptable for a share. If the pod requests none by name, it returns those that serve the share
+// with the least waste: a limit above the request needs an elastic slice, and only a share of a whole slice justifies exclusive use.
 func classesFor(s share.Share, wanted share.Isolation) []share.Isolation {
 	switch {
 	case wanted != share.AnyIsolation:
@@ -118,8 +118,8 @@ func classesFor(s share.Share, wanted share.Isolation) []share.Isolation {
 	return []share.Isolation{share.MPS}
 }
 
-// hold adds the placement to the slices. A share on a slice that no longer exists is an orphan and is not added.
-func (k *claim) hold() {
+// addToSlices adds the placed shares of the pod to their slices. A share on a slice that no longer exists is reported as an orphan instead.
+func (k *boundPod) addToSlices() {
 	for _, c := range k.placement.Containers {
 		devices := map[string]bool{}
 		for i, v := range c.VGPUs {
@@ -133,21 +133,21 @@ func (k *claim) hold() {
 			}
 			devices[s.Device] = true
 			k.checkSlice(s, c.Name, v.Class)
-			s.add(k.held(c.Name, i, v))
+			s.add(k.heldShareOf(c.Name, i, v))
 		}
 	}
 }
 
-func (k *claim) held(container string, vgpu int, v kube.PlacedVGPU) held {
-	return held{
+func (k *boundPod) heldShareOf(container string, vgpu int, v kube.PlacedVGPU) heldShare {
+	return heldShare{
 		pod: nameOf(k.pod), tenant: k.pod.Namespace, container: container, vgpu: vgpu,
 		packing: k.placement.Model, class: v.Class, share: v.Share,
 	}
 }
 
-// checkSlice checks that the slice suits the terms of the pod and supports the class. Health is not checked: a device that becomes
-// unhealthy keeps its pods.
-func (k *claim) checkSlice(s *slice, container string, class share.Isolation) {
+// checkSlice checks that a slice has the kind and GPU model that the pod accepts and can enforce the isolation class. It does not check
+// health, because a device that becomes unhealthy keeps its pods.
+func (k *boundPod) checkSlice(s *slice, container string, class share.Isolation) {
 	if !k.known {
 		return
 	}
@@ -160,7 +160,7 @@ func (k *claim) checkSlice(s *slice, container string, class share.Isolation) {
 	}
 }
 
-// ofKind reports whether the slice is of the requested kind: a whole GPU, any MIG instance or one of a profile.
+// ofKind reports whether the slice is of the requested kind: a whole GPU, any MIG instance, or the name of a MIG profile.
 func (s *slice) ofKind(kind string) bool {
 	whole := s.Profile == ""
 	switch kind {
@@ -172,7 +172,7 @@ func (s *slice) ofKind(kind string) bool {
 	return s.Profile == kind
 }
 
-// ofModel reports whether the device is of an accepted model; an empty list accepts every model.
+// ofModel reports whether the GPU is of an accepted model. An empty list accepts every model.
 func (s *slice) ofModel(models []string) bool {
 	return len(models) == 0 || slices.Contains(models, s.Model)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// proveRectangles finds a packing and verifies it. A failure proves nothing, because the search is not exhaustive; the text
-// distinguishes the two cases.
+// proveRectangles packs the shares as rectangles, verifies the packing, and returns an error if there is none. The search is not
+// exhaustive; the error says whether a packing might exist nevertheless.
 func proveRectangles(shares []share.Share) error {
 	rects, ok := rectangle.Arrange(boxesOf(shares))
 	if ok {
@@ -28,7 +28,7 @@ func boxesOf(shares []share.Share) []rectangle.Box {
 	return boxes
 }
 
-// verifyRectangles returns an error if rectangles differ in size from the shares, leave the slice or overlap.
+// verifyRectangles returns an error if rectangles differ in size from their shares, leave the slice or overlap.
 func verifyRectangles(shares []share.Share, rects []rectangle.Rect) error {
 	if len(rects) != len(shares) {
 		return fmt.Errorf("%d rectangles for %d shares", len(rects), len(shares))
@@ -41,7 +41,7 @@ func verifyRectangles(shares []share.Share, rects []rectangle.Rect) error {
 			return fmt.Errorf("rectangle %d leaves the slice", i)
 		}
 		for j := range i {
-			if !apart(r, rects[j]) {
+			if !areDisjoint(r, rects[j]) {
 				return fmt.Errorf("rectangles %d and %d overlap", j, i)
 			}
 		}
@@ -49,7 +49,7 @@ func verifyRectangles(shares []share.Share, rects []rectangle.Rect) error {
 	return nil
 }
 
-// apart reports whether one of the two ends, in time or in SMs, before the other begins.
-func apart(a, b rectangle.Rect) bool {
+// areDisjoint reports whether two rectangles do not overlap.
+func areDisjoint(a, b rectangle.Rect) bool {
 	return a.X+a.W <= b.X || b.X+b.W <= a.X || a.Y+a.H <= b.Y || b.Y+b.H <= a.Y
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Options are the rules of the cluster that no API object contains.
+// Options holds those settings of the scheduler that no API object contains.
 type Options struct {
 	GammaPercent int64 // bound of the sum of limits on a slice, percent of the slice; 0 is 150
 	MixTenants   bool  // pods of different namespaces may share a slice
@@ -13,7 +13,7 @@ type Options struct {
 
 const defaultGamma = 150
 
-// limitBound is γ as an area.
+// limitBound returns γ, the bound of the sum of limits on a slice, as an area (SMs x quota).
 func (o Options) limitBound() share.Area {
 	if o.GammaPercent == 0 {
 		o.GammaPercent = defaultGamma
@@ -21,7 +21,7 @@ func (o Options) limitBound() share.Area {
 	return share.Area(o.GammaPercent) * share.WholeArea / 100
 }
 
-// Report is the slices of a cluster and the violated rules. It is not safe for concurrent use.
+// Report is the result of Check: the slices of a cluster and the violated rules. It is not safe for concurrent use.
 type Report struct {
 	Slices     []SliceState // all of them, by node and then by index
 	Violations []Violation  // pods first, in the order given, then nodes by name
@@ -29,10 +29,10 @@ type Report struct {
 	GPUsUsed   int        // devices with at least one share
 	GPUs       int        // devices of all inventories
 	Requested  share.Area // guaranteed to all shares that are on a known slice
-	final      *final
+	final      *finalState
 }
 
-// SliceState is one slice and its shares.
+// SliceState describes one slice and the shares on it.
 type SliceState struct {
 	Node      string
 	Index     int // in the inventory of the node
@@ -49,7 +49,7 @@ type SliceState struct {
 	Capacity  share.Bytes // device memory of the slice
 }
 
-// PlacedShare is one vGPU of a container.
+// PlacedShare is the share of one vGPU of a container.
 type PlacedShare struct {
 	Pod       string // namespace/name
 	Container string
@@ -57,7 +57,7 @@ type PlacedShare struct {
 	Share     share.Share
 }
 
-// Violation is a broken rule. Slice and Pod are empty if the rule concerns neither.
+// Violation is a violated rule. Slice and Pod are empty if the rule concerns neither.
 type Violation struct {
 	Kind  Kind
 	Node  string
@@ -66,7 +66,7 @@ type Violation struct {
 	Text  string
 }
 
-// Orphan is a share on a slice, or a pod on a node, that no longer exists. It breaks no rule, because devices can vanish.
+// Orphan is a share on a slice, or a pod on a node, that no longer exists. It violates no rule, because devices can vanish.
 type Orphan struct {
 	Node  string
 	Slice string // empty if the node itself is gone
@@ -74,7 +74,7 @@ type Orphan struct {
 	Text  string
 }
 
-// Kind names the rule that a violation breaks.
+// Kind names the rule that a Violation violates.
 type Kind string
 
 // The rules about one pod and its placement.

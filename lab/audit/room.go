@@ -6,8 +6,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// room reports whether the slices of the node can take all containers of the pod together.
-func (f *final) room(n *node, a *applicant) bool {
+// canHost reports whether the slices of the node can take all containers of the pod together.
+func (f *finalState) canHost(n *node, a *pendingPod) bool {
 	if len(a.request.Containers) == 0 {
 		return true
 	}
@@ -20,11 +20,11 @@ func (f *final) room(n *node, a *applicant) bool {
 		}
 	}
 	// The vGPUs of one container are on different devices and cannot be in each other's way.
-	return len(a.request.Containers) == 1 || newSearch(f, n, a).container(0)
+	return len(a.request.Containers) == 1 || newSearch(f, n, a).placeContainer(0)
 }
 
-// enoughDevices reports whether there are as many devices with a slice that admits the share as the container has vGPUs.
-func (f *final) enoughDevices(on []*slice, a *applicant, c int) bool {
+// enoughDevices reports whether container c finds as many devices that admit its share as it has vGPUs.
+func (f *finalState) enoughDevices(on []*slice, a *pendingPod, c int) bool {
 	var found []string
 	for _, s := range on {
 		if len(found) == a.request.Containers[c].VGPUs {
@@ -40,29 +40,29 @@ func (f *final) enoughDevices(on []*slice, a *applicant, c int) bool {
 	return len(found) == a.request.Containers[c].VGPUs
 }
 
-// admits reports whether the slice can take one more share, of container c of the pod, and under which class.
-func (f *final) admits(s *slice, a *applicant, c int) (share.Isolation, bool) {
+// admits reports whether the slice can take one more share, that of container c of the pod, and returns its isolation class.
+func (f *finalState) admits(s *slice, a *pendingPod, c int) (share.Isolation, bool) {
 	sh := a.request.Containers[c].Share
 	if !s.Healthy || !s.ofKind(a.request.Slice) || !s.ofModel(a.request.Models) || !f.sumsAllow(s, sh) {
 		return "", false
 	}
 	for _, class := range a.classes[c] {
-		if s.enforces(class, a.request.Enforcement) && f.joins(s, a, class) {
-			return class, f.together(s, sh, a.packing)
+		if s.enforces(class, a.request.Enforcement) && f.isCompatible(s, a, class) {
+			return class, f.fitsBeside(s, sh, a.packing)
 		}
 	}
 	return "", false
 }
 
-func (f *final) sumsAllow(s *slice, sh share.Share) bool {
+func (f *finalState) sumsAllow(s *slice, sh share.Share) bool {
 	return len(s.held) < s.MaxShares &&
 		s.memory+sh.Memory <= s.capacity() &&
 		s.limits+sh.LimitArea() <= f.options.limitBound() &&
 		s.requested+sh.RequestArea() <= share.WholeArea
 }
 
-// joins reports whether the share is compatible with the residents of the slice.
-func (f *final) joins(s *slice, a *applicant, class share.Isolation) bool {
+// isCompatible reports whether the pod may share the slice with the pods on it: by isolation class, packing model and namespace.
+func (f *finalState) isCompatible(s *slice, a *pendingPod, class share.Isolation) bool {
 	for i := range s.held {
 		h := &s.held[i]
 		if h.class != class || class == share.Exclusive || h.packing != a.packing {

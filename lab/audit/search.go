@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// searchBudget is the number of tests for one pod on one node.
+// searchBudget bounds the admission tests for one pod on one node.
 const searchBudget = 1 << 16
 
 // search tries all ways to place the containers of a pod on copies of a node's slices.
 type search struct {
-	final  *final
-	pod    *applicant
+	final  *finalState
+	pod    *pendingPod
 	slices []*slice
 	failed map[string]bool // by container and state of the slices
 	budget int
 }
 
-func newSearch(f *final, n *node, a *applicant) *search {
+func newSearch(f *finalState, n *node, a *pendingPod) *search {
 	s := &search{final: f, pod: a, failed: map[string]bool{}, budget: searchBudget}
 	for _, original := range n.slices {
 		copied := *original
@@ -27,12 +27,12 @@ func newSearch(f *final, n *node, a *applicant) *search {
 	return s
 }
 
-// container places container c and all after it.
-func (s *search) container(c int) bool {
+// placeContainer places container c of the pod and all containers after it, and reports whether it succeeded.
+func (s *search) placeContainer(c int) bool {
 	if c == len(s.pod.request.Containers) {
 		return true
 	}
-	state := s.state(c)
+	state := s.stateKey(c)
 	if s.failed[state] {
 		return false
 	}
@@ -41,29 +41,29 @@ func (s *search) container(c int) bool {
 	return done
 }
 
-// choose places the next vGPU of container c on a slice at or after from; taken are the devices of those before it. The vGPUs are
-// equal, so only ascending choices are tried, and of equal slices only the first.
+// choose places the next vGPU of container c on a slice with an index of at least from, on none of the taken devices, and then all further
+// vGPUs. The vGPUs of a container are equal, so it tries ascending slices only, and of equal slices only the first.
 func (s *search) choose(c int, taken []string, from int) bool {
 	if len(taken) == s.pod.request.Containers[c].VGPUs {
-		return s.container(c + 1)
+		return s.placeContainer(c + 1)
 	}
 	tried := map[string]bool{}
 	for i := from; i < len(s.slices); i++ {
 		on := s.slices[i]
-		name := on.name()
+		name := on.key()
 		if tried[name] || slices.Contains(taken, on.Device) {
 			continue
 		}
 		tried[name] = true
-		if s.place(c, taken, i) {
+		if s.placeOn(c, taken, i) {
 			return true
 		}
 	}
 	return false
 }
 
-// place tries slice i for the next vGPU and undoes it if the rest then does not fit.
-func (s *search) place(c int, taken []string, i int) bool {
+// placeOn places the next vGPU of container c on slice i, then all further vGPUs, and undoes the placement if that fails.
+func (s *search) placeOn(c int, taken []string, i int) bool {
 	if s.budget--; s.budget < 0 {
 		return false
 	}
@@ -73,7 +73,7 @@ func (s *search) place(c int, taken []string, i int) bool {
 		return false
 	}
 	before := on.load
-	on.add(held{tenant: s.pod.pod.Namespace, packing: s.pod.packing, class: class, share: s.pod.request.Containers[c].Share})
+	on.add(heldShare{tenant: s.pod.pod.Namespace, packing: s.pod.packing, class: class, share: s.pod.request.Containers[c].Share})
 	if s.choose(c, append(taken[:len(taken):len(taken)], on.Device), i+1) {
 		return true
 	}
@@ -81,19 +81,19 @@ func (s *search) place(c int, taken []string, i int) bool {
 	return false
 }
 
-// state returns a key of the remaining vGPUs and slices.
-func (s *search) state(c int) string {
+// stateKey returns a string that identifies the containers still to be placed and the state of the slices.
+func (s *search) stateKey(c int) string {
 	names := make([]string, len(s.slices))
 	for i, on := range s.slices {
-		names[i] = on.name()
+		names[i] = on.key()
 	}
 	slices.Sort(names)
 	return fmt.Sprint(c, names)
 }
 
-// name returns a key that interchangeable slices share. A MIG instance has neighbours on its device, so only instances of one
+// key returns a string that is equal for interchangeable slices. A MIG instance has neighbours on its device, so only instances of one
 // device are interchangeable.
-func (s *slice) name() string {
+func (s *slice) key() string {
 	shares := make([]string, len(s.held))
 	for i, h := range s.held {
 		shares[i] = fmt.Sprint(h.tenant, h.packing, h.class, h.share)

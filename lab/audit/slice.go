@@ -6,24 +6,24 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// slice is one slice of an inventory and its shares.
+// slice is one slice of a node's inventory with the shares on it.
 type slice struct {
 	kube.Slice
 	load
 }
 
-// load is a list of shares and their sums.
+// load is the list of shares on a slice, with their sums.
 type load struct {
-	held      []held
+	held      []heldShare
 	items     []slot.Item // of the shares
 	requested share.Area
 	limits    share.Area
 	memory    share.Bytes
-	known     *verdicts // about one more share on just this load
+	cached    *fitCache // about one more share on just this load
 }
 
-// held is one share on a slice.
-type held struct {
+// heldShare is one share on a slice and the vGPU that it belongs to.
+type heldShare struct {
 	pod       string
 	tenant    string
 	container string
@@ -33,18 +33,18 @@ type held struct {
 	share     share.Share
 }
 
-func (l *load) add(h held) {
+func (l *load) add(h heldShare) {
 	l.held = append(l.held[:len(l.held):len(l.held)], h) // copies that were made before keep their list
 	l.items = append(l.items[:len(l.items):len(l.items)], itemOf(h.share))
 	l.requested += h.share.RequestArea()
 	l.limits += h.share.LimitArea()
 	l.memory += h.share.Memory
-	l.known = nil
+	l.cached = nil
 }
 
 func (s *slice) capacity() share.Bytes { return share.Bytes(s.MemoryMiB) * share.MiB }
 
-// shares returns what is held, and the shares that are to come on top.
+// shares returns the shares on the slice, followed by the given ones.
 func (l *load) shares(more ...share.Share) []share.Share {
 	out := make([]share.Share, 0, len(l.held)+len(more))
 	for i := range l.held {
@@ -53,8 +53,8 @@ func (l *load) shares(more ...share.Share) []share.Share {
 	return append(out, more...)
 }
 
-// several returns the number of distinct values over the shares.
-func several[T comparable](l *load, answer func(held) T) int {
+// countDistinct returns the number of distinct values of a property over the shares.
+func countDistinct[T comparable](l *load, answer func(heldShare) T) int {
 	seen := map[T]bool{}
 	for _, h := range l.held {
 		seen[answer(h)] = true

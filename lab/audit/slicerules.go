@@ -12,7 +12,7 @@ func (c *checker) checkSlice(n *node, s *slice) {
 	}
 	c.checkSums(n, s)
 	c.checkNeighbours(n, s)
-	c.prove(n, s)
+	c.checkProof(n, s)
 }
 
 func (c *checker) checkSums(n *node, s *slice) {
@@ -33,15 +33,15 @@ func (c *checker) checkSums(n *node, s *slice) {
 
 func (c *checker) checkNeighbours(n *node, s *slice) {
 	at := Violation{Node: n.object.Name, Slice: s.ID}
-	if several(&s.load, func(h held) string { return h.tenant }) > 1 && !c.options.MixTenants {
+	if countDistinct(&s.load, func(h heldShare) string { return h.tenant }) > 1 && !c.options.MixTenants {
 		at.Kind = MixedTenants
 		c.violate(at, "pods of several namespaces")
 	}
-	if several(&s.load, func(h held) share.Isolation { return h.class }) > 1 {
+	if countDistinct(&s.load, func(h heldShare) share.Isolation { return h.class }) > 1 {
 		at.Kind = MixedClasses
 		c.violate(at, "shares of several isolation classes")
 	}
-	if several(&s.load, func(h held) kube.FitModel { return h.packing }) > 1 {
+	if countDistinct(&s.load, func(h heldShare) kube.FitModel { return h.packing }) > 1 {
 		at.Kind = MixedModels
 		c.violate(at, "shares of both packing models")
 	}
@@ -60,12 +60,12 @@ func (s *slice) holdsExclusive() bool {
 	return false
 }
 
-// prove requires a certificate that the requests fit together. A slice with both packing models is a violation already; it must
-// still pass as slots without a reserve, as every sound slice does.
-func (c *checker) prove(n *node, s *slice) {
+// checkProof checks by a slot table or a packing that the requests on a slice fit together. A slice with shares of both packing models is a
+// violation already; its shares must still fit as slots without a reserve, as those of every correct slice do.
+func (c *checker) checkProof(n *node, s *slice) {
 	kind, err := NoTable, error(nil)
 	switch {
-	case several(&s.load, func(h held) kube.FitModel { return h.packing }) > 1:
+	case countDistinct(&s.load, func(h heldShare) kube.FitModel { return h.packing }) > 1:
 		err = proveSlots(s.shares(), 0)
 	case s.held[0].packing == kube.Rectangles:
 		kind, err = NoPacking, proveRectangles(s.shares())

@@ -9,12 +9,12 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// window is the period that certificates are written for.
+// window is the window length for which slot tables are computed.
 const window = 100 * time.Millisecond
 
 var errNoTable = errors.New("the shares fit no table of turns")
 
-// proveSlots computes a slot table and verifies it.
+// proveSlots computes a slot table for the shares, verifies it, and returns an error if there is none.
 func proveSlots(shares []share.Share, reserve share.PerMille) error {
 	table, ok := slot.Solve(itemsOf(shares), window, reserve)
 	if !ok {
@@ -33,8 +33,8 @@ func itemsOf(shares []share.Share) []slot.Item {
 
 func itemOf(s share.Share) slot.Item { return slot.Item{SM: s.SMRequest, Quota: s.QuotaRequest} }
 
-// verifyTable returns an error if a table does not serve every request within a window. Durations are whole nanoseconds, so a sum
-// over n shares may differ by n of them.
+// verifyTable returns an error if a slot table does not serve every request within a window. Durations are whole nanoseconds, so it
+// tolerates n nanoseconds in a sum over n shares.
 func verifyTable(shares []share.Share, t slot.Table, reserve share.PerMille) error {
 	var sum time.Duration
 	got := make([]time.Duration, len(shares))
@@ -49,14 +49,14 @@ func verifyTable(shares []share.Share, t slot.Table, reserve share.PerMille) err
 			turns[i]++
 		}
 	}
-	if most := longest(t, len(shares), reserve); sum > most {
+	if most := maxTotal(t, len(shares), reserve); sum > most {
 		return fmt.Errorf("the turns take %v, more than %v", sum, most)
 	}
 	return verifyQuotas(shares, t, got, turns)
 }
 
-// longest returns the time that all turns may take: a single turn never switches and needs no reserve.
-func longest(t slot.Table, shares int, reserve share.PerMille) time.Duration {
+// maxTotal returns the time that all turns of a table may take together. A single turn never switches and needs no reserve.
+func maxTotal(t slot.Table, shares int, reserve share.PerMille) time.Duration {
 	if len(t.Turns) <= 1 {
 		return window
 	}
@@ -64,7 +64,7 @@ func longest(t slot.Table, shares int, reserve share.PerMille) time.Duration {
 	return min(window, left+time.Duration(shares))
 }
 
-// verifyTurn returns an error if members are unknown or repeated, or exceed the SMs of the slice.
+// verifyTurn returns an error if the members of a turn are unknown, repeated, or need more SMs than the slice has.
 func verifyTurn(shares []share.Share, turn slot.Turn) error {
 	if turn.Duration <= 0 {
 		return fmt.Errorf("it takes %v", turn.Duration)
@@ -82,8 +82,8 @@ func verifyTurn(shares []share.Share, turn slot.Turn) error {
 	return nil
 }
 
-// verifyQuotas returns an error if a share runs for less than its quota. A share of full quota runs between turns too, so it must
-// be in every one.
+// verifyQuotas returns an error if a share runs for less than its quota. A share of full quota also runs between turns, so it must be in
+// every turn.
 func verifyQuotas(shares []share.Share, t slot.Table, got []time.Duration, turns []int) error {
 	if t.Window != window {
 		return fmt.Errorf("the window is %v, not %v", t.Window, window)

@@ -10,27 +10,27 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// together reports whether the requests fit. A single share always does.
-func (f *final) together(s *slice, sh share.Share, m kube.FitModel) bool {
+// fitsBeside reports whether the request of one more share fits together with those on the slice. A single share always fits.
+func (f *finalState) fitsBeside(s *slice, sh share.Share, m kube.FitModel) bool {
 	if len(s.held) == 0 {
 		return true
 	}
-	if s.known == nil {
-		s.known = new(verdicts)
+	if s.cached == nil {
+		s.cached = new(fitCache)
 	}
 	more := itemOf(sh)
-	fit, known := s.known.of(more)
+	fit, known := s.cached.lookup(more)
 	if !known {
 		fit = f.fits(s, sh, m)
-		s.known.learn(more, fit, m == kube.Slots || len(s.held) < surelyArranged)
+		s.cached.add(more, fit, m == kube.Slots || len(s.held) < reliableSearchSize)
 	}
 	return fit
 }
 
-// surelyArranged is the number of rectangles up to which a failed search implies that larger ones do not fit either.
-const surelyArranged = 8
+// reliableSearchSize is the number of rectangles up to which an unsuccessful search implies that larger ones do not fit either.
+const reliableSearchSize = 8
 
-func (f *final) fits(s *slice, sh share.Share, m kube.FitModel) bool {
+func (f *finalState) fits(s *slice, sh share.Share, m kube.FitModel) bool {
 	if m == kube.Slots {
 		var scratch [64]slot.Item
 		return f.solver.Fits(append(append(scratch[:0], s.items...), itemOf(sh)), s.Reserve)
@@ -46,7 +46,7 @@ func (f *final) fits(s *slice, sh share.Share, m kube.FitModel) bool {
 	return fit
 }
 
-// keyOf returns a key of the multiset of boxes.
+// keyOf returns a string that identifies the multiset of the shares' rectangles.
 func keyOf(shares []share.Share) string {
 	sides := make([]uint32, len(shares))
 	for i, s := range shares {
@@ -60,30 +60,30 @@ func keyOf(shares []share.Share) string {
 	return string(key)
 }
 
-// verdicts caches whether one more share fits a load. A share that requests no more than one that fits does fit, so few tests
-// serve many pods. Full quota is a separate case: in the slot model such a share takes no turns, and may fit where one with
-// slightly less quota does not.
-type verdicts struct {
+// fitCache caches whether one more share fits a slice. A share that requests no more than one that fits does fit, so few tests serve many
+// pods. Full quota is a separate case: in the slot model such a share takes no turns, and may fit where a share with slightly less quota
+// does not.
+type fitCache struct {
 	fit, unfit []slot.Item
 }
 
-func (v *verdicts) of(i slot.Item) (fit, known bool) {
+func (v *fitCache) lookup(i slot.Item) (fit, known bool) {
 	for _, k := range v.fit {
-		if within(i, k) {
+		if requestsAtMost(i, k) {
 			return true, true
 		}
 	}
 	for _, k := range v.unfit {
-		if within(k, i) {
+		if requestsAtMost(k, i) {
 			return false, true
 		}
 	}
 	return false, false
 }
 
-// learn caches a result; a negative one only if it is certain, because a search that ended at its budget implies nothing about
+// add caches a result. A negative result is cached only if it is certain, because a search that used up its budget implies nothing about
 // larger shares.
-func (v *verdicts) learn(i slot.Item, fit, certain bool) {
+func (v *fitCache) add(i slot.Item, fit, certain bool) {
 	switch {
 	case fit:
 		v.fit = append(v.fit, i)
@@ -92,7 +92,7 @@ func (v *verdicts) learn(i slot.Item, fit, certain bool) {
 	}
 }
 
-// within reports whether a requests no more than b, and takes turns if b does.
-func within(a, b slot.Item) bool {
+// requestsAtMost reports whether a requests no more than b, and whether both or neither have full quota.
+func requestsAtMost(a, b slot.Item) bool {
 	return a.SM <= b.SM && a.Quota <= b.Quota && (a.Quota == share.Whole) == (b.Quota == share.Whole)
 }

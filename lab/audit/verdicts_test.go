@@ -18,18 +18,18 @@ func TestVerdictsChangeNoAnswer(t *testing.T) {
 		s := &slice{Slice: gpu("x")}
 		s.Reserve = kube.DefaultReserve
 		for range 2 + random.IntN(3) {
-			s.add(held{packing: kube.Slots, share: randomShare(random)})
+			s.add(heldShare{packing: kube.Slots, share: randomShare(random)})
 		}
-		f := newFinal(nil, Options{})
+		f := newFinalState(nil, Options{})
 		for range 100 {
 			sh := randomShare(random)
 			want := solver.Fits(itemsOf(s.shares(sh)), s.Reserve)
-			if got := f.together(s, sh, kube.Slots); got != want {
+			if got := f.fitsBeside(s, sh, kube.Slots); got != want {
 				t.Fatalf("%v on %v: %v, want %v", sh, s.shares(), got, want)
 			}
 			asked++
 		}
-		learned += len(s.known.fit) + len(s.known.unfit)
+		learned += len(s.cached.fit) + len(s.cached.unfit)
 	}
 	t.Logf("%d tests for %d answers", learned, asked)
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// balance is gshare's scheduler without Kubernetes: the same ranked fleet and policy D, whose typical pods are learned from those
+// gsharePolicy runs the rules of gshare's scheduler without Kubernetes: the ranked fleet and policy D, with typical pods learned from those
 // that run.
-type balance struct {
+type gsharePolicy struct {
 	fleet   *packing.Fleet
 	packer  packing.Packer
 	nodes   []*packing.Node
 	cpu     []packing.MilliCPU // of each node when empty
-	pods    []balancePod       // by shape
+	pods    []packingShape     // by shape
 	mix     packing.Mix
 	total   packing.Capacity
 	epoch   packing.Epoch
@@ -23,15 +23,15 @@ type balance struct {
 	plan    packing.Plan // of the choice made last
 }
 
-// balancePod is a shape of pod in the types of package packing.
-type balancePod struct {
+// packingShape is a distinct pod request in the types of package packing.
+type packingShape struct {
 	key   string
 	pod   *packing.Pod
 	shape packing.Shape
 }
 
-func newBalance(s *Simulation) policy {
-	b := &balance{packer: packing.Packer{Rules: packing.NewRules(packing.Slots)}}
+func newGsharePolicy(s *Simulation) policy {
+	b := &gsharePolicy{packer: packing.Packer{Rules: packing.NewRules(packing.Slots)}}
 	b.packer.Ranker = packing.Balance{Terms: packing.AllTerms, Demand: &packing.Demand{}}
 	b.fleet = packing.NewFleet(b.packer, len(s.machines))
 	b.total.Models = map[string]packing.MilliGPU{}
@@ -43,17 +43,17 @@ func newBalance(s *Simulation) policy {
 	}
 	for _, sh := range s.shapes {
 		pod := sh.pod.packingPod()
-		b.pods = append(b.pods, balancePod{key: strconv.Itoa(sh.index), pod: pod, shape: packing.ShapeOf(pod)})
+		b.pods = append(b.pods, packingShape{key: strconv.Itoa(sh.index), pod: pod, shape: packing.ShapeOf(pod)})
 	}
 	return b
 }
 
-func (b *balance) set(i int) {
+func (b *gsharePolicy) set(i int) {
 	b.version++
 	b.fleet.Set(i, b.nodes[i], b.version)
 }
 
-func (b *balance) choose(s *shape) (int, []int, bool) {
+func (b *gsharePolicy) choose(s *shape) (int, []int, bool) {
 	b.learn()
 	p := &b.pods[s.index]
 	best, ok := b.fleet.BestWithCapacity(p.key, p.pod)
@@ -70,8 +70,8 @@ func (b *balance) choose(s *shape) (int, []int, bool) {
 	return best.Node, gpus, true
 }
 
-// learn freezes a new demand when the running pods have changed enough.
-func (b *balance) learn() {
+// learn computes a new demand when the running pods have changed enough.
+func (b *gsharePolicy) learn() {
 	if !b.epoch.Expired(&b.mix, b.total) {
 		return
 	}
@@ -80,8 +80,8 @@ func (b *balance) learn() {
 	b.fleet.SetPacker(b.packer)
 }
 
-// placed counts the pod. It changes the nodes in place, because only the simulation reads them.
-func (b *balance) placed(s *shape, i int, _ []int) {
+// placed updates the node and the demand for a placed pod. It changes the node in place, because only the simulation reads it.
+func (b *gsharePolicy) placed(s *shape, i int, _ []int) {
 	p, n := &b.pods[s.index], b.nodes[i]
 	n.Take(packing.Slots, p.pod, b.plan)
 	n.CPU -= p.pod.CPU
@@ -94,8 +94,8 @@ func (b *balance) placed(s *shape, i int, _ []int) {
 	b.set(i)
 }
 
-// packingNode returns the machine in the types of package packing. Its name begins with its index in the order, because equal
-// ranks are ordered by name. The trace has no device memory, so every pod requests one byte.
+// packingNode returns the machine in the types of package packing. Its name begins with its rank in the order of nodes, because packing
+// orders nodes of equal rank by name. The trace has no device memory, so every pod requests one byte.
 func (m *machine) packingNode() *packing.Node {
 	gpus := make([]packing.Slice, m.GPUs)
 	for g := range gpus {
@@ -108,7 +108,7 @@ func (m *machine) packingNode() *packing.Node {
 	return packing.NewNode(fmt.Sprintf("%06d-%s", m.rank, m.Name), gpus, m.CPU, m.RAM)
 }
 
-// packingPod returns the pod with its part of the GPU as SMs at full quota, because the trace has no quotas.
+// packingPod returns the pod in the types of package packing. Its part of a GPU becomes SMs at full quota, because the trace has no quotas.
 func (p *Pod) packingPod() *packing.Pod {
 	pod := &packing.Pod{CPU: p.CPU, RAM: p.RAM}
 	if p.GPUs == 0 {

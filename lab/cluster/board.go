@@ -1,28 +1,29 @@
 package cluster
 
-// board caches the score of every machine for every shape of pod, and scores only machines that have changed. The highest score is
-// best; of equal ones the first in the order of the nodes or, if draw is set, a random one, as in stock kube-scheduler.
-type board struct {
+// scoredPolicy chooses the machine with the highest score. It caches the score of every machine for every distinct pod request and scores
+// only machines that have changed. Of equal scores it takes the first in the order of the nodes or, if draw is set, a random one, as stock
+// kube-scheduler does.
+type scoredPolicy struct {
 	*Simulation
 	score func(m *machine, p *Pod) int
 	gpus  func(m *machine, p *Pod) []int // where nil, the tightest
 	draw  bool
-	rows  map[*shape][]entry // by machine
+	rows  map[*shape][]cachedScore // by machine
 }
 
-// entry is a score, valid for one version of the machine.
-type entry struct {
+// cachedScore is the score of one version of a machine for a pod request.
+type cachedScore struct {
 	version, score int
 	fits           bool
 }
 
-func (b *board) choose(s *shape) (int, []int, bool) {
+func (b *scoredPolicy) choose(s *shape) (int, []int, bool) {
 	row := b.row(s)
 	best, equals := -1, 0
 	for i, m := range b.machines {
 		e := &row[i]
 		if e.version != m.version {
-			*e = b.enter(m, s.pod)
+			*e = b.evaluate(m, s.pod)
 		}
 		switch {
 		case !e.fits || best >= 0 && e.score < row[best].score:
@@ -30,7 +31,7 @@ func (b *board) choose(s *shape) (int, []int, bool) {
 			best, equals = i, 1
 		default:
 			equals++
-			if b.wins(i, best, equals) {
+			if b.replacesBest(i, best, equals) {
 				best = i
 			}
 		}
@@ -41,27 +42,28 @@ func (b *board) choose(s *shape) (int, []int, bool) {
 	return best, b.pick(b.machines[best], s.pod), true
 }
 
-// wins reports whether a further equal score replaces the best; n counts the equal scores so far.
-func (b *board) wins(i, best, n int) bool {
+// replacesBest reports whether machine i, whose score equals that of the best so far, is taken instead. The number of equal scores so far,
+// n, sets the probability if ties are drawn at random.
+func (b *scoredPolicy) replacesBest(i, best, n int) bool {
 	if b.draw {
 		return b.random.IntN(n) == 0
 	}
 	return b.machines[i].rank < b.machines[best].rank
 }
 
-func (b *board) pick(m *machine, p *Pod) []int {
+func (b *scoredPolicy) pick(m *machine, p *Pod) []int {
 	if b.gpus == nil || p.GPUs != 1 {
-		return m.tightest(p)
+		return m.tightestGPUs(p)
 	}
 	return b.gpus(m, p)
 }
 
-func (b *board) row(s *shape) []entry {
+func (b *scoredPolicy) row(s *shape) []cachedScore {
 	if b.rows == nil {
-		b.rows = map[*shape][]entry{}
+		b.rows = map[*shape][]cachedScore{}
 	}
 	if b.rows[s] == nil {
-		b.rows[s] = make([]entry, len(b.machines))
+		b.rows[s] = make([]cachedScore, len(b.machines))
 		for i := range b.rows[s] {
 			b.rows[s][i].version = -1
 		}
@@ -69,11 +71,11 @@ func (b *board) row(s *shape) []entry {
 	return b.rows[s]
 }
 
-func (b *board) enter(m *machine, p *Pod) entry {
+func (b *scoredPolicy) evaluate(m *machine, p *Pod) cachedScore {
 	if !m.fits(p) {
-		return entry{version: m.version}
+		return cachedScore{version: m.version}
 	}
-	return entry{version: m.version, fits: true, score: b.score(m, p)}
+	return cachedScore{version: m.version, fits: true, score: b.score(m, p)}
 }
 
-func (b *board) placed(*shape, int, []int) {}
+func (b *scoredPolicy) placed(*shape, int, []int) {}

@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Node is one machine, as it is when empty.
+// Node describes one machine as it is when empty.
 type Node struct {
 	Name  string
 	CPU   packing.MilliCPU
@@ -24,7 +24,7 @@ type Node struct {
 	Model string // of its GPUs
 }
 
-// Pod requests a part of one GPU, or several whole ones.
+// Pod describes a pod's request: a part of one GPU, or several whole GPUs.
 type Pod struct {
 	CPU    packing.MilliCPU
 	RAM    share.Bytes
@@ -35,7 +35,7 @@ type Pod struct {
 
 func (p *Pod) gpu() packing.MilliGPU { return packing.MilliGPU(p.GPUs) * p.Milli }
 
-// Config is the input of a replay. Every field is required.
+// Config is the input of a simulation. Every field is required.
 type Config struct {
 	Nodes  []Node
 	Pods   []Pod
@@ -45,7 +45,7 @@ type Config struct {
 	Seed   uint64
 }
 
-// Result is the outcome of a replay.
+// Result is the outcome of a simulation.
 type Result struct {
 	Decisions     int     // pods that arrived
 	AllocatedFull float64 // percent of the GPUs in use when as much had arrived as the cluster has
@@ -54,10 +54,10 @@ type Result struct {
 	Curve         []Point // one for each percent of load
 }
 
-// Point is the percentage allocated at a percentage arrived, both of the cluster's GPUs.
+// Point is the percentage of the cluster's GPUs that is allocated when pods for a given percentage of them have arrived.
 type Point struct{ Arrived, Allocated float64 }
 
-// Simulation is a cluster before the first pod.
+// Simulation replays the arrival of pods at a cluster under one policy. See New and Run.
 type Simulation struct {
 	load     float64
 	random   *rand.Rand
@@ -65,18 +65,18 @@ type Simulation struct {
 	shapes   []*shape
 	list     []*shape // the pods in the order of arrival
 	policy   policy
-	typical  []typical
+	typical  []typicalPod
 	capacity packing.MilliGPU
 	used     packing.MilliGPU
 }
 
-// policy chooses a machine for a pod, and is informed of every placed pod.
+// policy chooses a machine for each pod, and is informed of every placed pod.
 type policy interface {
 	choose(s *shape) (machine int, gpus []int, ok bool)
 	placed(s *shape, machine int, gpus []int)
 }
 
-// New returns a cluster before the first pod. Equal configurations have equal results.
+// New returns a simulation of an empty cluster. Equal configurations have equal results.
 func New(c Config) (*Simulation, error) {
 	s := &Simulation{load: c.Load, random: rand.New(rand.NewPCG(c.Seed, 1))}
 	if err := s.populate(c); err != nil {
@@ -86,12 +86,12 @@ func New(c Config) (*Simulation, error) {
 	if !known {
 		return nil, fmt.Errorf("policy %q is none of %v", c.Policy, Policies())
 	}
-	s.typical = typicalOf(c.Pods)
+	s.typical = typicalPods(c.Pods)
 	s.policy = build(s)
 	return s, nil
 }
 
-// populate creates the machines and the pods in their orders.
+// populate creates the machines in the configured order and shuffles the list of pods.
 func (s *Simulation) populate(c Config) error {
 	rank, err := rankNodes(c.Order, c.Nodes, s.random)
 	if err != nil {
@@ -113,36 +113,36 @@ func (s *Simulation) populate(c Config) error {
 	return nil
 }
 
-// Run replays the arrivals. It can be called once.
+// Run replays the arrivals and returns the result. It can be called only once.
 func (s *Simulation) Run(ctx context.Context) (Result, error) {
 	var r Result
 	var arrived packing.MilliGPU
 	end := packing.MilliGPU(s.load * float64(s.capacity))
-	for next := s.arrive(0); arrived+next.pod.gpu() <= end; next = s.arrive(r.Decisions) {
+	for next := s.nextPod(0); arrived+next.pod.gpu() <= end; next = s.nextPod(r.Decisions) {
 		if r.Decisions%1024 == 0 && ctx.Err() != nil {
 			return Result{}, ctx.Err()
 		}
 		arrived += next.pod.gpu()
-		s.note(&r, arrived)
+		s.recordCurve(&r, arrived)
 		s.decide(next)
 		r.Decisions++
 	}
-	s.note(&r, end+1)
+	s.recordCurve(&r, end+1)
 	r.AllocatedEnd = s.percent(s.used)
 	r.Fragmentation = s.percent(packing.MilliGPU(s.fragmentation()))
 	return r, nil
 }
 
-// arrive returns the i-th pod: of the list at first, then a random one of it.
-func (s *Simulation) arrive(i int) *shape {
+// nextPod returns the i-th pod to arrive: from the list, or a random pod of the list once all have arrived.
+func (s *Simulation) nextPod(i int) *shape {
 	if i < len(s.list) {
 		return s.list[i]
 	}
 	return s.list[s.random.IntN(len(s.list))]
 }
 
-// note records the allocation for every whole percent of load before the next pod arrives.
-func (s *Simulation) note(r *Result, arrived packing.MilliGPU) {
+// recordCurve appends a point to the curve for every whole percent of load up to what has arrived.
+func (s *Simulation) recordCurve(r *Result, arrived packing.MilliGPU) {
 	for at := float64(len(r.Curve)); at < s.percent(arrived); at++ {
 		r.Curve = append(r.Curve, Point{Arrived: at, Allocated: s.percent(s.used)})
 		if at <= 100 {
@@ -156,7 +156,7 @@ func (s *Simulation) decide(next *shape) {
 	if !ok {
 		return
 	}
-	s.machines[at].take(next, gpus)
+	s.machines[at].place(next, gpus)
 	s.used += next.pod.gpu()
 	s.policy.placed(next, at, gpus)
 }

@@ -143,7 +143,7 @@ func TestBalanceKeepsTheSameBooks(t *testing.T) {
 	if _, err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b := s.policy.(*balance)
+	b := s.policy.(*gsharePolicy)
 	total := packing.Capacity{Models: map[string]packing.MilliGPU{}}
 	for i, m := range s.machines {
 		n := b.nodes[i]
@@ -216,7 +216,7 @@ func TestOrders(t *testing.T) {
 
 func TestFragmentation(t *testing.T) {
 	// Half of the pods want half a GPU and 4 CPUs, half a whole one and 8 CPUs.
-	d := demandFor("T4", typicalOf([]Pod{pod(4, 1, 500), pod(8, 1, 1000)}))
+	d := demandFor("T4", typicalPods([]Pod{pod(4, 1, 500), pod(8, 1, 1000)}))
 	for name, c := range map[string]struct {
 		cpu  packing.MilliCPU
 		free []packing.MilliGPU
@@ -236,7 +236,7 @@ func TestFragmentation(t *testing.T) {
 			}
 		})
 	}
-	other := demandFor("T4", typicalOf([]Pod{pod(4, 1, 500), pod(4, 1, 500, "V100M32"), pod(4, 0, 0), pod(4, 1, 500, "T4", "V100M32")}))
+	other := demandFor("T4", typicalPods([]Pod{pod(4, 1, 500), pod(4, 1, 500, "V100M32"), pod(4, 0, 0), pod(4, 1, 500, "T4", "V100M32")}))
 	if got := other.fragmentation(64_000, []packing.MilliGPU{1000}); math.Abs(got-500) > 1e-9 {
 		t.Errorf("F = %v with a pod for another model and one without GPU out of four, want 500", got)
 	}
@@ -245,7 +245,7 @@ func TestFragmentation(t *testing.T) {
 func TestTypicalPodsAreTheMostPopular(t *testing.T) {
 	pods := append(slices.Repeat([]Pod{pod(1, 1, 500)}, 60), slices.Repeat([]Pod{pod(2, 1, 500)}, 35)...)
 	pods = append(pods, pod(3, 1, 500), pod(4, 1, 500), pod(5, 1, 500), pod(6, 1, 500), pod(7, 1, 500))
-	got := typicalOf(pods)
+	got := typicalPods(pods)
 	if len(got) != 2 || got[0].cpu != 1000 || got[1].cpu != 2000 || math.Abs(got[0].part-60.0/95) > 1e-9 || math.Abs(got[1].part-35.0/95) > 1e-9 {
 		t.Errorf("typical of 60, 35 and five single ones: %+v", got)
 	}

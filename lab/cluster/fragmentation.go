@@ -8,8 +8,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// typical is a popular shape of pod and the part of the pods that have it. FGD regards CPU, GPUs and model, not memory.
-type typical struct {
+// typicalPod is a popular pod request and the fraction of the pods that have it. FGD compares CPU, GPUs and accepted models, but not
+// memory.
+type typicalPod struct {
 	cpu    packing.MilliCPU
 	milli  packing.MilliGPU
 	gpus   int
@@ -17,31 +18,31 @@ type typical struct {
 	part   float64
 }
 
-func (t typical) compare(o typical) int {
+func (t typicalPod) compare(o typicalPod) int {
 	return cmp.Or(cmp.Compare(t.cpu, o.cpu), cmp.Compare(t.milli, o.milli), cmp.Compare(t.gpus, o.gpus), cmp.Compare(t.models, o.models))
 }
 
-// coverage is the part of the list that the typical shapes cover: 95 %, as in FGD's experiments.
+// coverage is the fraction of the pods that typical requests cover: 95 %, as in FGD's experiments.
 const coverage = 0.95
 
-// typicalOf returns the typical pods of the list, those without GPUs included, the most popular first.
-func typicalOf(pods []Pod) []typical {
-	counts := map[typical]int{}
+// typicalPods returns the typical requests of a list of pods, the most popular first. It includes pods without GPUs.
+func typicalPods(pods []Pod) []typicalPod {
+	counts := map[typicalPod]int{}
 	for i := range pods {
 		p := &pods[i]
-		counts[typical{cpu: p.CPU, milli: p.Milli, gpus: p.GPUs, models: strings.Join(p.Models, "|")}]++
+		counts[typicalPod{cpu: p.CPU, milli: p.Milli, gpus: p.GPUs, models: strings.Join(p.Models, "|")}]++
 	}
-	all := make([]typical, 0, len(counts))
+	all := make([]typicalPod, 0, len(counts))
 	for t, n := range counts {
 		t.part = float64(n)
 		all = append(all, t)
 	}
-	slices.SortFunc(all, func(a, b typical) int { return cmp.Or(cmp.Compare(b.part, a.part), b.compare(a)) })
+	slices.SortFunc(all, func(a, b typicalPod) int { return cmp.Or(cmp.Compare(b.part, a.part), b.compare(a)) })
 	return mostPopular(all, coverage*float64(len(pods)))
 }
 
-// mostPopular cuts the list at the coverage and turns counts into parts.
-func mostPopular(all []typical, enough float64) []typical {
+// mostPopular returns the first requests that together cover enough pods, with counts converted to fractions of them.
+func mostPopular(all []typicalPod, enough float64) []typicalPod {
 	var covered float64
 	n := 0
 	for ; n < len(all) && covered < enough; n++ {
@@ -53,13 +54,13 @@ func mostPopular(all []typical, enough float64) []typical {
 	return all[:n]
 }
 
-// demand is the typical pods that can use GPUs of one model.
+// demand is the typical pods as FGD sees them from one GPU model: those that accept the model, and the fraction of all others.
 type demand struct {
-	able  []typical // those that accept the model
-	other float64   // part of those that do not, or that want no GPU at all: all that is idle is no use to them
+	able  []typicalPod // those that accept the model
+	other float64      // part of those that do not, or that want no GPU at all: all that is idle is no use to them
 }
 
-func demandFor(model string, all []typical) *demand {
+func demandFor(model string, all []typicalPod) *demand {
 	d := &demand{}
 	for _, t := range all {
 		if t.gpus > 0 && (t.models == "" || slices.Contains(strings.Split(t.models, "|"), model)) {
@@ -71,8 +72,8 @@ func demandFor(model string, all []typical) *demand {
 	return d
 }
 
-// fragmentation returns F of FGD (ATC'23, section 3): the idle GPU of a machine that a random typical pod could not use: all of it
-// if the pod does not fit, else that of the GPUs that are too small for it.
+// fragmentation returns F of FGD (ATC'23, section 3) for a machine with the given free CPU and free GPUs: the free GPU that a random
+// typical pod could not use. That is all of it if the pod does not fit, else that of the GPUs that are too small for the pod.
 func (d *demand) fragmentation(cpu packing.MilliCPU, free []packing.MilliGPU) float64 {
 	var total packing.MilliGPU
 	for _, f := range free {
@@ -81,12 +82,12 @@ func (d *demand) fragmentation(cpu packing.MilliCPU, free []packing.MilliGPU) fl
 	sum := d.other * float64(total)
 	for i := range d.able {
 		t := &d.able[i]
-		sum += t.part * float64(total-t.usable(cpu, free))
+		sum += t.part * float64(total-t.usableGPU(cpu, free))
 	}
 	return sum
 }
 
-func (t *typical) usable(cpu packing.MilliCPU, free []packing.MilliGPU) packing.MilliGPU {
+func (t *typicalPod) usableGPU(cpu packing.MilliCPU, free []packing.MilliGPU) packing.MilliGPU {
 	if t.cpu > cpu {
 		return 0
 	}
@@ -104,7 +105,7 @@ func (t *typical) usable(cpu packing.MilliCPU, free []packing.MilliGPU) packing.
 	return sum
 }
 
-// fragmentation returns the sum of F over the machines.
+// fragmentation returns the sum of FGD's F over all machines.
 func (s *Simulation) fragmentation() float64 {
 	demands := s.demands()
 	var sum float64

@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// machine is a node and the pods on it.
+// machine is a node with its free resources.
 type machine struct {
 	Node
 	rank    int // in the order of the nodes
@@ -26,14 +26,14 @@ func newMachine(n Node, rank int) *machine {
 	return m
 }
 
-// shape is a pod that stands for all with the same request.
+// shape is a distinct pod request, given by the first pod that has it.
 type shape struct {
 	pod   *Pod
 	index int
 	kind  int // 0 without GPUs, 1 a part of one, 1 + n for n whole ones; gpu clustering keeps kinds together
 }
 
-// shapesOf returns the distinct shapes, and for each pod its shape.
+// shapesOf returns the distinct requests of the pods, and for each pod its request.
 func shapesOf(pods []Pod) (shapes, list []*shape) {
 	known := map[string]*shape{}
 	for i := range pods {
@@ -66,11 +66,11 @@ func (p *Pod) accepts(model string) bool {
 
 // fits reports whether the machine has the resources for the pod.
 func (m *machine) fits(p *Pod) bool {
-	return p.CPU <= m.cpu && p.RAM <= m.ram && p.gpu() <= m.left && p.accepts(m.Model) && m.holds(p.GPUs, p.Milli)
+	return p.CPU <= m.cpu && p.RAM <= m.ram && p.gpu() <= m.left && p.accepts(m.Model) && m.hasFree(p.GPUs, p.Milli)
 }
 
-// holds reports whether n GPUs have so much free.
-func (m *machine) holds(n int, milli packing.MilliGPU) bool {
+// hasFree reports whether at least n GPUs have the given amount free.
+func (m *machine) hasFree(n int, milli packing.MilliGPU) bool {
 	for _, free := range m.free {
 		if n <= 0 {
 			break
@@ -82,8 +82,8 @@ func (m *machine) holds(n int, milli packing.MilliGPU) bool {
 	return n <= 0
 }
 
-// wholes returns the number of unused GPUs.
-func (m *machine) wholes() int {
+// unusedGPUs returns the number of GPUs without a pod.
+func (m *machine) unusedGPUs() int {
 	n := 0
 	for _, free := range m.free {
 		if free == packing.WholeGPU {
@@ -93,8 +93,8 @@ func (m *machine) wholes() int {
 	return n
 }
 
-// tightest returns the GPUs with least free that suffice for the pod; of equal ones the first.
-func (m *machine) tightest(p *Pod) []int {
+// tightestGPUs returns the GPUs with the least free that suffice for the pod, of equal ones the first.
+func (m *machine) tightestGPUs(p *Pod) []int {
 	picks := make([]int, 0, p.GPUs)
 	for len(picks) < p.GPUs {
 		best := -1
@@ -108,8 +108,8 @@ func (m *machine) tightest(p *Pod) []int {
 	return picks
 }
 
-// take places a pod on these GPUs.
-func (m *machine) take(s *shape, gpus []int) {
+// place subtracts the pod's request from the free resources of the machine and of the given GPUs.
+func (m *machine) place(s *shape, gpus []int) {
 	m.version++
 	m.cpu -= s.pod.CPU
 	m.ram -= s.pod.RAM

@@ -16,11 +16,11 @@ const (
 	MostGPUs     = "gpu-rich" // most GPUs first
 )
 
-// Orders returns the orders of nodes.
+// Orders returns the names of the orders in which nodes can be listed, which decides between nodes of equal score.
 func Orders() []string { return []string{RandomOrder, FileOrder, CPUPoorFirst, MostGPUs} }
 
-// rankNodes sets the position of each node in the order. Random numbers are drawn for every order, so that the pods of a seed
-// arrive alike in all of them.
+// rankNodes returns the position of each node in the named order. It draws random numbers for every order, so that the pods of a seed
+// arrive in the same sequence under all of them.
 func rankNodes(order string, nodes []Node, random *rand.Rand) ([]int, error) {
 	rank := random.Perm(len(nodes))
 	var before func(a, b int) int

@@ -34,7 +34,7 @@ func (c choice) prepare(t *testing.T, policy string, seed uint64) (*Simulation, 
 		t.Fatal("shapes changed")
 	}
 	for i, r := range c.runs {
-		s.machines[r.machine].take(list[i+1], r.gpus)
+		s.machines[r.machine].place(list[i+1], r.gpus)
 	}
 	return s, list[0]
 }
@@ -99,7 +99,7 @@ func TestChoices(t *testing.T) {
 
 // follow tells gshare what runs, often enough that it has learned what is typical.
 func (c choice) follow(s *Simulation, next *shape) {
-	b := s.policy.(*balance)
+	b := s.policy.(*gsharePolicy)
 	for _, sh := range s.shapes {
 		if sh.pod.GPUs > 0 {
 			b.mix.Add(b.pods[sh.index].shape, 100)
@@ -156,11 +156,11 @@ func TestTies(t *testing.T) {
 func TestBoardAsksOnlyChangedMachines(t *testing.T) {
 	s := simulation(t, Config{Nodes: []Node{node(64, 2), node(64, 2)}, Pods: []Pod{pod(4, 1, 500)}, Policy: "bestfit"})
 	asked := 0
-	b := s.policy.(*board)
+	b := s.policy.(*scoredPolicy)
 	b.score = func(m *machine, p *Pod) int { asked++; return bestFit(m, p) }
 	for i, want := range []int{2, 0, 1} {
 		if asked = 0; i == 2 {
-			s.machines[1].take(s.shapes[0], []int{0})
+			s.machines[1].place(s.shapes[0], []int{0})
 		}
 		if s.policy.choose(s.shapes[0]); asked != want {
 			t.Errorf("choice %d asked %d machines, want %d", i, asked, want)

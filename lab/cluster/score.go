@@ -14,21 +14,21 @@ const (
 
 func indifferent(*machine, *Pod) int { return 0 }
 
-// bestFit prefers the machine with the least left: the mean of free CPU and GPU, each as a part of the largest machine.
+// bestFit scores a machine by how little CPU and GPU stays free: the mean of both, each as a fraction of the largest machine.
 func bestFit(m *machine, p *Pod) int {
 	cpu, gpu := float64(m.cpu-p.CPU)/float64(mostCPU), float64(m.left-p.gpu())/float64(mostGPU)
 	return int((1 - cpu/2 - gpu/2) * 100)
 }
 
-// dotProduct prefers machines with little free of what the pod requests (Tetris' alignment, reversed as in FGD).
+// dotProduct scores a machine by how little it has free of what the pod requests (Tetris' alignment, reversed as in FGD).
 func dotProduct(m *machine, p *Pod) int {
 	cpu := float64(m.cpu) / float64(mostCPU) * float64(p.CPU) / float64(mostCPU)
 	gpu := float64(m.left) / float64(mostGPU) * float64(p.gpu()) / float64(mostGPU)
 	return int((1 - (cpu+gpu)/2) * 100)
 }
 
-// clustering keeps pods of one kind together (Gandiva): first machines with that kind alone, then with others too, then empty
-// ones, then machines with other kinds only; among equals the fullest.
+// clustering scores a machine by whether it runs pods with the same number of GPUs (Gandiva): first machines that run only such pods, then
+// those that also run others, then empty ones, then the remaining ones. Of equal machines the fullest scores highest.
 func clustering(m *machine, p *Pod) int {
 	kind := kindOf(p)
 	if kind == 0 {
@@ -46,9 +46,9 @@ func clustering(m *machine, p *Pod) int {
 	return base + int(25*(mostGPU-m.left)/mostGPU)
 }
 
-// packingScore prefers GPUs in use, the fullest first, then unused GPUs of a machine in use, then an empty machine.
+// packingScore prefers used GPUs, the fullest first, then unused GPUs of a used machine, then an empty machine.
 func packingScore(m *machine, p *Pod) int {
-	unused := m.wholes()
+	unused := m.unusedGPUs()
 	switch {
 	case p.GPUs == 0:
 		return 0
@@ -56,7 +56,7 @@ func packingScore(m *machine, p *Pod) int {
 		return max(33-unused, unused)
 	}
 	var breaks, left int
-	for _, g := range m.tightest(p) {
+	for _, g := range m.tightestGPUs(p) {
 		if m.free[g] == packing.WholeGPU {
 			breaks++
 		}

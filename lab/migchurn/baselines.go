@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig"
 )
 
-// FirstFit takes the first GPU on which the instance can be created, at its first start position.
+// FirstFit is a Policy that takes the first GPU on which the instance can be created, at its first start position.
 func FirstFit(gpus []mig.Layout, p *mig.Profile) (int, mig.Instance, bool) {
 	for g, l := range gpus {
 		for _, start := range p.Starts {
@@ -18,19 +18,20 @@ func FirstFit(gpus []mig.Layout, p *mig.Profile) (int, mig.Instance, bool) {
 	return 0, mig.Instance{}, false
 }
 
-// BestFit takes the GPU with the fewest free memory slices on which the instance can be created, at its first start position.
+// BestFit is a Policy that takes the GPU with the fewest free memory slices on which the instance can be created, at its first start
+// position.
 func BestFit(gpus []mig.Layout, p *mig.Profile) (int, mig.Instance, bool) {
-	return fullest(gpus, p, p.Starts)
+	return onFullest(gpus, p, p.Starts)
 }
 
-// LastStart is BestFit with the last start position, because the first ones serve more profiles.
+// LastStart is a Policy that takes the same GPU as BestFit, but the last start position, because the first positions serve more profiles.
 func LastStart(gpus []mig.Layout, p *mig.Profile) (int, mig.Instance, bool) {
 	starts := slices.Clone(p.Starts)
 	slices.Reverse(starts)
-	return fullest(gpus, p, starts)
+	return onFullest(gpus, p, starts)
 }
 
-func fullest(gpus []mig.Layout, p *mig.Profile, starts []int) (gpu int, made mig.Instance, ok bool) {
+func onFullest(gpus []mig.Layout, p *mig.Profile, starts []int) (gpu int, made mig.Instance, ok bool) {
 	used := -1
 	for g, l := range gpus {
 		if l.Used.Len() <= used {
@@ -46,10 +47,10 @@ func fullest(gpus []mig.Layout, p *mig.Profile, starts []int) (gpu int, made mig
 	return gpu, made, ok
 }
 
-// Static never creates instances on demand: every GPU is cut once, by halves, which is FluidFaaS's 4g, 2g, 1g on a GPU of seven
-// compute slices (FF-38). A request takes the smallest free instance that holds it.
+// Static returns a Policy that never creates instances on demand. Every GPU is partitioned once by halves, which is FluidFaaS's 4g, 2g, 1g
+// on a GPU of seven compute slices (FF-38). A request takes the smallest free instance that is large enough.
 func Static(m *mig.Model) Policy {
-	pieces := cut(m)
+	pieces := halvedGPU(m)
 	return func(gpus []mig.Layout, p *mig.Profile) (int, mig.Instance, bool) {
 		for _, piece := range pieces {
 			if piece.Profile.Compute < p.Compute || piece.Profile.Memory < p.Memory {
@@ -65,12 +66,12 @@ func Static(m *mig.Model) Policy {
 	}
 }
 
-// cut returns the instances of a GPU that is cut by halves, the smallest first.
-func cut(m *mig.Model) []mig.Instance {
+// halvedGPU returns the instances of a GPU that is partitioned by halves (4g, 2g, 1g for seven compute slices), the smallest first.
+func halvedGPU(m *mig.Model) []mig.Instance {
 	var l mig.Layout
 	var pieces []mig.Instance
 	for compute := (m.Compute + 1) / 2; compute > 0; compute /= 2 {
-		p := plain(m, compute)
+		p := smallestProfile(m, compute)
 		for starts := l.Starts(p); len(starts) > 0; starts = l.Starts(p) {
 			piece := mig.Instance{Profile: p, Start: starts[0]}
 			l, pieces = l.With(piece), append(pieces, piece)

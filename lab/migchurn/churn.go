@@ -1,5 +1,5 @@
-// Package migchurn lets MIG instances come and go on many GPUs, and counts how much of what was asked for a policy of
-// placement could give. No policy moves or ends a running instance.
+// Package migchurn simulates requests for MIG instances that arrive at many GPUs and end, and counts which part of them a placement
+// policy accepts. No policy moves or ends a running instance.
 package migchurn
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig"
 )
 
-// Load describes the requests. They arrive as a Poisson process; an accepted one runs for an exponential time of mean 1, whatever
-// its size; a refused one is dropped.
+// Load describes the requests for MIG instances. They arrive as a Poisson process. An accepted request runs for an exponential time of mean
+// 1, whatever its size; a refused one is dropped.
 type Load struct {
 	Model    *mig.Model
 	GPUs     int
@@ -21,8 +21,8 @@ type Load struct {
 	Seed     uint64
 }
 
-// Policy returns the index of the GPU and the instance to create for a request; ok is false if none fits. The instance may be
-// larger than the request. The layouts must not be changed.
+// Policy returns the index of the GPU and the instance to create for a requested profile, or ok = false if none fits. The instance may be
+// larger than the request. A policy must not change the layouts.
 type Policy func(gpus []mig.Layout, p *mig.Profile) (gpu int, made mig.Instance, ok bool)
 
 // Result is the outcome of one run.
@@ -33,12 +33,12 @@ type Result struct {
 	MeanBusy           float64 // compute slices asked for and running, over those there are
 }
 
-// AcceptedPercent returns the part of the requested compute slices that was accepted.
+// AcceptedPercent returns the compute slices of the accepted requests as a percentage of those of all requests.
 func (r Result) AcceptedPercent() float64 {
 	return 100 * float64(r.AcceptedSlices) / float64(r.OfferedSlices)
 }
 
-// Check returns an error if the load is out of range.
+// Check returns an error if a field of the load is out of range.
 func (l Load) Check() error {
 	switch {
 	case l.GPUs < 1:
@@ -47,18 +47,18 @@ func (l Load) Check() error {
 		return errors.New("the offered load is not positive, or beyond 1000")
 	case l.Requests < 4:
 		return errors.New("there are fewer than 4 requests")
-	case len(l.Mix.on(l.Model)) == 0:
+	case len(l.Mix.demandsOn(l.Model)) == 0:
 		return errors.New("the mix asks for no profile of the GPU")
 	}
 	return nil
 }
 
-// Run plays the load against a policy. The requests depend on the seed only, so that policies see the same ones.
+// Run simulates the load under a policy. The requests depend on the seed only, so that all policies see the same ones.
 func Run(l Load, choose Policy) (Result, error) {
 	if err := l.Check(); err != nil {
 		return Result{}, err
 	}
-	demands := l.Mix.on(l.Model)
+	demands := l.Mix.demandsOn(l.Model)
 	c := churn{
 		load: l, choose: choose, demands: demands, gpus: make([]mig.Layout, l.GPUs), random: rand.New(rand.NewPCG(l.Seed, 1)),
 		rate: l.Offered * float64(l.GPUs*l.Model.Compute) / meanCompute(demands),
@@ -98,7 +98,7 @@ func (c *churn) arrive() {
 	}
 	c.advance(at)
 	gpu, made, ok := c.choose(c.gpus, profile)
-	c.count(profile, ok)
+	c.record(profile, ok)
 	if !ok {
 		return
 	}
@@ -122,7 +122,7 @@ func (c *churn) advance(at float64) {
 	c.now = at
 }
 
-func (c *churn) count(p *mig.Profile, accepted bool) {
+func (c *churn) record(p *mig.Profile, accepted bool) {
 	if !c.counted {
 		return
 	}
@@ -142,7 +142,7 @@ type departure struct {
 	compute int // slices that were asked for
 }
 
-// departures is a heap, the earliest end first (container/heap).
+// departures is a heap of departures (container/heap), the earliest first.
 type departures []departure
 
 func (d departures) Len() int           { return len(d) }

@@ -108,7 +108,7 @@ func TestSeedDecides(t *testing.T) {
 func TestStaticCut(t *testing.T) {
 	for name, want := range map[string][]string{"A100-80GB": {"1g.10gb", "2g.20gb", "4g.40gb"}, "A30-24GB": {"2g.12gb", "2g.12gb"}} {
 		t.Run(name, func(t *testing.T) {
-			pieces := cut(model(t, name))
+			pieces := halvedGPU(model(t, name))
 			if len(pieces) != len(want) {
 				t.Fatalf("%d pieces, want %v", len(pieces), want)
 			}

@@ -6,13 +6,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig"
 )
 
-// Mix is the frequency of requests by size: weights of 1g, 2g, 3g, 4g and 7g, each with the plain memory of its size.
+// Mix is the distribution of requests over instance sizes: weights of 1g, 2g, 3g, 4g and 7g, each with the least memory of its size.
 type Mix struct {
 	Name    string
 	Weights [5]float64
 }
 
-// Mixes are the mixes of docs/packing.md.
+// Mixes are the request mixes for which docs/packing.md reports figures.
 var Mixes = []Mix{
 	{"uniform", [5]float64{1, 1, 1, 1, 1}},
 	{"small", [5]float64{5, 3, 1.5, 0.5, 0}},
@@ -21,7 +21,7 @@ var Mixes = []Mix{
 
 var computes = [5]int{1, 2, 3, 4, 7}
 
-// MixNamed returns one of Mixes by its name, or an error.
+// MixNamed returns the mix of Mixes with the given name, or an error.
 func MixNamed(name string) (Mix, error) {
 	for _, m := range Mixes {
 		if m.Name == name {
@@ -31,25 +31,25 @@ func MixNamed(name string) (Mix, error) {
 	return Mix{}, fmt.Errorf("%q is none of uniform, small, mid", name)
 }
 
-// demand is a profile and its frequency.
+// demand is a MIG profile and the weight of its requests in a mix.
 type demand struct {
 	profile *mig.Profile
 	weight  float64
 }
 
-// on returns the mix for a model of GPU, without the sizes that the model lacks.
-func (x Mix) on(m *mig.Model) []demand {
+// demandsOn returns the profiles and weights of the mix on a GPU model, without the sizes that the model lacks.
+func (x Mix) demandsOn(m *mig.Model) []demand {
 	var out []demand
 	for i, compute := range computes {
-		if p := plain(m, compute); p != nil && x.Weights[i] > 0 {
+		if p := smallestProfile(m, compute); p != nil && x.Weights[i] > 0 {
 			out = append(out, demand{p, x.Weights[i]})
 		}
 	}
 	return out
 }
 
-// plain returns the profile of a size with the least memory and no media engines.
-func plain(m *mig.Model, compute int) *mig.Profile {
+// smallestProfile returns the profile with the given number of compute slices that has the least memory and no media engines, or nil.
+func smallestProfile(m *mig.Model, compute int) *mig.Profile {
 	for i := range m.Profiles {
 		if p := &m.Profiles[i]; p.Compute == compute && !p.Media {
 			return p // a model lists double memory after plain
@@ -67,7 +67,7 @@ func meanCompute(demands []demand) float64 {
 	return sum / weight
 }
 
-// pick returns a profile by a uniform random number u in [0, 1).
+// pick returns a profile with the probability of its weight, given a uniform random number u in [0, 1).
 func pick(demands []demand, u float64) *mig.Profile {
 	var total float64
 	for _, d := range demands {

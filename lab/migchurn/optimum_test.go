@@ -48,7 +48,7 @@ type growth struct {
 }
 
 func newWorld(m *mig.Model, x Mix, load float64) *world {
-	w := &world{demands: x.on(m), index: map[state]int{}}
+	w := &world{demands: x.demandsOn(m), index: map[state]int{}}
 	var weight float64
 	for _, d := range w.demands {
 		weight += d.weight

@@ -6,10 +6,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig"
 )
 
-// Policies are the names that PolicyNamed accepts.
+// Policies lists the names that PolicyNamed accepts.
 var Policies = []string{"gradient", "remaining", "laststart", "bestfit", "firstfit", "static"}
 
-// PolicyNamed returns a new policy for GPUs of a model.
+// PolicyNamed returns a new policy with the given name for GPUs of a model, or an error.
 func PolicyNamed(name string, m *mig.Model) (Policy, error) {
 	switch name {
 	case "gradient":
@@ -28,7 +28,7 @@ func PolicyNamed(name string, m *mig.Model) (Policy, error) {
 	return nil, fmt.Errorf("no policy is called %.64q", name)
 }
 
-// Gradient is gshare's own choice, that of mig.Chooser.
+// Gradient returns the policy of gshare itself, that of mig.Chooser.
 func Gradient(m *mig.Model) Policy {
 	chooser := mig.NewChooser(m)
 	return func(gpus []mig.Layout, p *mig.Profile) (int, mig.Instance, bool) {
@@ -37,7 +37,8 @@ func Gradient(m *mig.Model) Policy {
 	}
 }
 
-// Remaining keeps the most positions at which instances could be created, over all GPUs and profiles.
+// Remaining returns a Policy that keeps the largest number of start positions at which instances can still be created, summed over all GPUs
+// and profiles.
 func Remaining(m *mig.Model) Policy {
 	var places [256]int
 	for s := range places {

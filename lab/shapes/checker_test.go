@@ -103,8 +103,8 @@ func TestCheckerObjects(t *testing.T) {
 	c := Config{GPUs: 1000, Memory: 100}
 	for name, family := range Families() {
 		pods := Draw(family, 300, 1)
-		areaOnly := &Fleet{config: c, learn: func(Pod) {}, home: map[int]seat{}, fresh: newCounted(model{
-			worth: Pod.Area, implies: covers, admits: func([]Pod) bool { return true },
+		areaOnly := &Fleet{config: c, learn: func(Pod) {}, home: map[int]location{}, fresh: newCounted(fitTest{
+			worth: Pod.Area, implies: isAtLeast, admits: func([]Pod) bool { return true },
 		})}
 		on, err := fillAll(areaOnly, pods)
 		if err != nil {

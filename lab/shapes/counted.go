@@ -8,18 +8,18 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// counted is a GPU on which pods have no position: whether one more fits depends on the set of pods only. Its waste is what the
-// pods leave of it, first by price and then by area, so the fleet packs by best fit.
-type counted struct {
-	model
+// setGPU is a GPU on which pods have no position: whether one more pod fits depends only on the set of pods. Its waste is what the pods
+// leave unused, first by price and then by SM-time, so the fleet packs by best fit.
+type setGPU struct {
+	fitTest
 	ids     []int
 	pods    []Pod // of the ids
 	area    share.Area
 	refused []Pod // since the set last changed
 }
 
-// model decides which sets of pods fit one GPU.
-type model struct {
+// fitTest decides which sets of pods fit one GPU, and how much of the GPU a pod uses.
+type fitTest struct {
 	admits func([]Pod) bool
 	// implies reports whether a set without space for one pod has none for the other either.
 	implies func(refused, asked Pod) bool
@@ -27,11 +27,11 @@ type model struct {
 	worth func(Pod) share.Area
 }
 
-func newCounted(m model) func() board { return func() board { return &counted{model: m} } }
+func newCounted(m fitTest) func() gpuState { return func() gpuState { return &setGPU{fitTest: m} } }
 
-func (c *counted) offer(p Pod, than waste) (waste, bool) {
+func (c *setGPU) offer(p Pod, than waste) (waste, bool) {
 	if c.area+p.Area() > share.WholeArea || c.hasRefused(p) {
-		return most, false
+		return maxWaste, false
 	}
 	left := share.WholeArea
 	for _, q := range c.pods {
@@ -41,12 +41,12 @@ func (c *counted) offer(p Pod, than waste) (waste, bool) {
 	return w, w.less(than) && c.fits(p)
 }
 
-func (c *counted) hasRefused(p Pod) bool {
+func (c *setGPU) hasRefused(p Pod) bool {
 	return slices.ContainsFunc(c.refused, func(r Pod) bool { return c.implies(r, p) })
 }
 
-// fits reports whether the pod fits beside the set, and caches a refusal.
-func (c *counted) fits(p Pod) bool {
+// fits reports whether the pod fits together with the pods on the GPU. It caches a refusal.
+func (c *setGPU) fits(p Pod) bool {
 	c.pods = append(c.pods, p)
 	fits := c.admits(c.pods)
 	c.pods = c.pods[:len(c.pods)-1]
@@ -56,24 +56,24 @@ func (c *counted) fits(p Pod) bool {
 	return fits
 }
 
-func (c *counted) place(id int, p Pod) {
+func (c *setGPU) place(id int, p Pod) {
 	c.ids, c.pods = append(c.ids, id), append(c.pods, p)
 	c.area += p.Area()
 	c.refused = c.refused[:0]
 }
 
-func (c *counted) remove(id int) {
+func (c *setGPU) remove(id int) {
 	k := slices.Index(c.ids, id)
 	c.area -= c.pods[k].Area()
 	c.ids, c.pods = slices.Delete(c.ids, k, k+1), slices.Delete(c.pods, k, k+1)
 	c.refused = c.refused[:0]
 }
 
-// turns admits what the configuration LP admits: gshare's own model. All GPUs of a fleet share one solver.
-func turns(reserve share.PerMille) model {
+// slotTest returns the test of gshare's slot model: the configuration LP. All GPUs of a fleet share one solver.
+func slotTest(reserve share.PerMille) fitTest {
 	solver := slot.NewSolver()
 	var items []slot.Item
-	return model{worth: Pod.Area, implies: covers, admits: func(pods []Pod) bool {
+	return fitTest{worth: Pod.Area, implies: isAtLeast, admits: func(pods []Pod) bool {
 		items = items[:0]
 		for _, p := range pods {
 			items = append(items, p.item())
@@ -82,19 +82,19 @@ func turns(reserve share.PerMille) model {
 	}}
 }
 
-// covers reports whether q requests no less than p. Full quota is another kind, as it needs no reserve.
-func covers(p, q Pod) bool {
+// isAtLeast reports whether q requests no less than p. Pods of full quota are compared only with each other, because they need no reserve.
+func isAtLeast(p, q Pod) bool {
 	return q.SM >= p.SM && q.Quota >= p.Quota && (q.Quota == share.Whole) == (p.Quota == share.Whole)
 }
 
-// layout admits what can be packed as rectangles from scratch (F27). Its heuristic may place a larger pod where it fails for a
-// smaller one, so a refusal implies nothing about other pods.
-func layout(reserve share.PerMille) model {
+// rectangleTest returns the test whether the pods can be packed as rectangles from scratch (F27). Its heuristic may place a larger pod
+// where it fails for a smaller one, so a refusal implies nothing about other pods.
+func rectangleTest(reserve share.PerMille) fitTest {
 	same := func(p, q Pod) bool { return p.SM == q.SM && p.Quota == q.Quota }
-	return model{worth: Pod.Area, implies: same, admits: func(pods []Pod) bool {
+	return fitTest{worth: Pod.Area, implies: same, admits: func(pods []Pod) bool {
 		boxes := make([]rectangle.Box, len(pods))
 		for k, p := range pods {
-			boxes[k] = stretched(p, reserve)
+			boxes[k] = stretchedBox(p, reserve)
 		}
 		_, ok := rectangle.Arrange(boxes)
 		return ok

@@ -10,9 +10,9 @@ import (
 // A remembered refusal must be what the model would have said: without the memory every pod goes to the same GPU.
 func TestRefusalsChangeNothing(t *testing.T) {
 	for name, c := range map[string]struct {
-		model func(share.PerMille) model
+		model func(share.PerMille) fitTest
 		pods  int
-	}{"turns": {turns, 400}, "layout": {layout, 60}} {
+	}{"turns": {slotTest, 400}, "layout": {rectangleTest, 60}} {
 		t.Run(name, func(t *testing.T) {
 			for family, draw := range Families() {
 				for _, reserve := range []share.PerMille{0, 50} {
@@ -31,16 +31,16 @@ func TestRefusalsChangeNothing(t *testing.T) {
 // Negative control: were every refusal taken for one of any other pod, placements would differ.
 func TestRefusalsMatter(t *testing.T) {
 	pods := Draw(Families()["uniform"], 400, 9)
-	hasty := turns(0)
+	hasty := slotTest(0)
 	hasty.implies = func(Pod, Pod) bool { return true }
-	if maps.Equal(fillWith(t, turns(0), pods), fillWith(t, hasty, pods)) {
+	if maps.Equal(fillWith(t, slotTest(0), pods), fillWith(t, hasty, pods)) {
 		t.Error("refusals were never asked for")
 	}
 }
 
-func fillWith(t *testing.T, m model, pods []Pod) placement {
+func fillWith(t *testing.T, m fitTest, pods []Pod) placement {
 	t.Helper()
-	f := &Fleet{config: Config{GPUs: len(pods)}, learn: func(Pod) {}, home: map[int]seat{}, fresh: newCounted(m)}
+	f := &Fleet{config: Config{GPUs: len(pods)}, learn: func(Pod) {}, home: map[int]location{}, fresh: newCounted(m)}
 	on, err := fillAll(f, pods)
 	if err != nil {
 		t.Fatal(err)

@@ -11,11 +11,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// columns of a list of pods: quota and SM in whole percent, memory in MiB.
+// columns is the header of a list of pods: quota and SM in whole percent, memory in MiB.
 var columns = []string{"quota", "sm", "mem"}
 
-// Parse reads a list of pods from CSV text with the header quota,sm,mem, for GPUs of the given memory. Errors name the
-// line.
+// Parse parses a list of pods from CSV text with the header quota,sm,mem, for GPUs of the given memory. Errors name the line.
 func Parse(text string, memory share.Bytes) ([]Pod, error) {
 	var pods []Pod
 	headed := false

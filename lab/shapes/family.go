@@ -6,11 +6,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Family draws the shape of one pod, without memory.
+// Family is a random distribution of pods: a function that draws the SM share and quota of one pod, without memory.
 type Family func(*rand.Rand) Pod
 
-// Families returns the generated families by name (docs/packing.md). papermix has the SM shares of the models that FaST-GShare
-// measures; fastgrid is the grid that it profiles (FG-20), smallgrid the small end of it; overhalf has quotas of which no two fit
+// Families returns the generated families of pods by name (docs/packing.md). papermix has the SM shares of the models that FaST-GShare
+// measures; fastgrid is the grid that it profiles (FG-20), smallgrid the small end of that grid; overhalf has quotas of which no two fit
 // beside each other, the worst case of rectangles.
 func Families() map[string]Family {
 	return map[string]Family{
@@ -42,8 +42,8 @@ func between(quotaLow, quotaHigh, smLow, smHigh int) Family {
 	}
 }
 
-// From returns a family that draws the pods of a list with equal probability.
-func From(pods []Pod) Family {
+// SampleOf returns a family that draws pods from a list with equal probability.
+func SampleOf(pods []Pod) Family {
 	return func(r *rand.Rand) Pod { return pods[r.IntN(len(pods))] }
 }
 
@@ -53,11 +53,11 @@ func percent(quota, sm int) Pod {
 	return Pod{SM: share.PerMille(10 * sm), Quota: share.PerMille(10 * quota)}
 }
 
-// gridSM is the SM shares, in percent, that FaST-GShare profiles (FG-20).
+// gridSM is the list of SM shares, in percent, that FaST-GShare profiles (FG-20).
 var gridSM = []int{6, 12, 24, 50, 60, 80, 100}
 
-// OfMilliGPU returns the pod for n thousandths of a GPU, 1 to 1000, as in openb: the smallest SM share of the grid that holds
-// them, and the quota that makes the same SM-time.
+// OfMilliGPU converts the request of an openb pod, n thousandths of a GPU (1 to 1000), to SM share and quota: the smallest SM share of
+// FaST-GShare's grid that is large enough, and the quota that makes the same SM-time.
 func OfMilliGPU(n int) Pod {
 	for _, sm := range gridSM {
 		if 10*sm >= n {

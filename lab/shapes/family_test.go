@@ -83,7 +83,7 @@ func expected(parts []part) map[Pod]float64 {
 
 func TestFromDrawsEachAlike(t *testing.T) {
 	list := []Pod{percent(1, 1), percent(2, 2), percent(2, 2)}
-	seen := frequencies(From(list), 100_000)
+	seen := frequencies(SampleOf(list), 100_000)
 	if len(seen) != 2 || math.Abs(seen[list[0]]-1.0/3) > 0.01 {
 		t.Errorf("frequencies %v", seen)
 	}

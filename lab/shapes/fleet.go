@@ -2,36 +2,36 @@ package shapes
 
 import "github.com/gshare-dev/gshare/vgpu/share"
 
-// Config is the properties that all GPUs of a fleet have.
+// Config describes the GPUs of a fleet, which are all equal.
 type Config struct {
 	GPUs    int            // how many there are
 	Memory  share.Bytes    // of each
 	Reserve share.PerMille // of every window, kept back on a GPU that switches between configurations
 }
 
-// Fleet is a number of equal GPUs and the pods on them.
+// Fleet is a number of equal GPUs and the pods on them, packed by one policy.
 type Fleet struct {
 	config Config
-	fresh  func() board
+	fresh  func() gpuState
 	learn  func(Pod) // that a pod has come
 	gpus   []gpu
-	home   map[int]seat // by the id of the pod
+	home   map[int]location // by the id of the pod
 }
 
-// gpu is one device. Its memory is accounted here, alike for all policies (F25).
+// gpu is one GPU of a fleet. Its memory is accounted here, equally for all policies (F25).
 type gpu struct {
-	board
+	gpuState
 	pods   int
 	memory share.Bytes
 }
 
-type seat struct {
+type location struct {
 	gpu int
 	pod Pod
 }
 
-// Place puts a pod on the used GPU where it wastes least, else on the first empty one, and returns the number of the GPU, or false
-// if none can hold it. Of equal GPUs the lower number is taken. The id must be new.
+// Place places a pod on the used GPU where it wastes least, else on the first empty GPU. It returns the number of the GPU, or false if none
+// can take the pod. Of equal GPUs it takes the lower number. The ID must be new.
 func (f *Fleet) Place(id int, p Pod) (int, bool) {
 	if p.Check(f.config.Memory) != nil {
 		return 0, false
@@ -48,12 +48,12 @@ func (f *Fleet) Place(id int, p Pod) (int, bool) {
 	g.place(id, p)
 	g.pods++
 	g.memory += p.Memory
-	f.home[id] = seat{best, p}
+	f.home[id] = location{best, p}
 	return best, true
 }
 
 func (f *Fleet) leastWaste(p Pod) int {
-	best, least := -1, most
+	best, least := -1, maxWaste
 	for i := range f.gpus {
 		g := &f.gpus[i]
 		if g.pods == 0 || g.memory+p.Memory > f.config.Memory {
@@ -66,22 +66,23 @@ func (f *Fleet) leastWaste(p Pod) int {
 	return best
 }
 
-// firstEmpty returns an empty GPU, or one that was never used, else -1; an empty GPU counts as a new one (FG-114, FG-119).
+// firstEmpty returns the number of an empty GPU, adding one to the fleet if the configuration allows, or -1. A GPU that has become empty
+// counts as a new one (FG-114, FG-119).
 func (f *Fleet) firstEmpty() int {
 	for i := range f.gpus {
 		if f.gpus[i].pods == 0 {
-			f.gpus[i] = gpu{board: f.fresh()}
+			f.gpus[i] = gpu{gpuState: f.fresh()}
 			return i
 		}
 	}
 	if len(f.gpus) < f.config.GPUs {
-		f.gpus = append(f.gpus, gpu{board: f.fresh()})
+		f.gpus = append(f.gpus, gpu{gpuState: f.fresh()})
 		return len(f.gpus) - 1
 	}
 	return -1
 }
 
-// Remove removes a pod. An unknown id changes nothing.
+// Remove removes the pod with an ID from its GPU. An unknown ID changes nothing.
 func (f *Fleet) Remove(id int) {
 	s, ok := f.home[id]
 	if !ok {

@@ -6,18 +6,18 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// kind is all pods of one SM share.
-type kind struct {
+// smGroup is the group of all pods with the same SM share.
+type smGroup struct {
 	sm     share.PerMille
 	cells  int     // the SM share in units that all kinds are multiples of
 	count  int     // no configuration holds more of them than there are
 	demand float64 // stretched quotas, in windows
 }
 
-// master is the LP of the fleet with one row for each kind. Any prices yield a lower bound: the demand at those prices over the
-// value of the best configuration (Farley). The bound is valid however early the simplex method ends.
-type master struct {
-	kinds   []kind
+// fleetLP is the configuration LP of a fleet, with one row for each SM share. Any prices yield a lower bound on the number of GPUs: the
+// demand at those prices over the value of the best configuration (Farley). The bound is valid however early the simplex method ends.
+type fleetLP struct {
+	groups  []smGroup
 	cells   int
 	inverse [][]float64 // of the basis, a row for each member
 	time    []float64   // of each member, in GPUs
@@ -27,13 +27,13 @@ type master struct {
 
 const tiny = 1e-9
 
-func newMaster(pods []Pod, reserve share.PerMille) *master {
-	m := &master{}
-	m.collect(pods, reserve)
-	n := len(m.kinds)
+func newFleetLP(pods []Pod, reserve share.PerMille) *fleetLP {
+	m := &fleetLP{}
+	m.groupPods(pods, reserve)
+	n := len(m.groups)
 	m.knapsack = newKnapsack(n, m.cells)
 	m.time, m.price = make([]float64, n), make([]float64, n)
-	for k, x := range m.kinds {
+	for k, x := range m.groups {
 		copies := float64(min(x.count, m.cells/x.cells))
 		row := make([]float64, n)
 		row[k], m.time[k] = 1/copies, x.demand/copies
@@ -43,8 +43,8 @@ func newMaster(pods []Pod, reserve share.PerMille) *master {
 	return m
 }
 
-// collect groups the pods by kind. A cell is the greatest common divisor of the SM shares.
-func (m *master) collect(pods []Pod, reserve share.PerMille) {
+// groupPods groups the pods by SM share. The unit of SMs, a cell, is the greatest common divisor of the shares.
+func (m *fleetLP) groupPods(pods []Pod, reserve share.PerMille) {
 	demand, count := map[share.PerMille]int{}, map[share.PerMille]int{}
 	var sms []share.PerMille
 	cell := 0
@@ -59,7 +59,7 @@ func (m *master) collect(pods []Pod, reserve share.PerMille) {
 	slices.Sort(sms)
 	m.cells = int(share.Whole) / max(cell, 1)
 	for _, sm := range sms {
-		m.kinds = append(m.kinds, kind{sm, int(sm) / cell, count[sm], float64(demand[sm]) / float64(share.Whole-reserve)})
+		m.groups = append(m.groups, smGroup{sm, int(sm) / cell, count[sm], float64(demand[sm]) / float64(share.Whole-reserve)})
 	}
 }
 
@@ -70,12 +70,12 @@ func gcd(a, b int) int {
 	return a
 }
 
-// solve pivots until no configuration is worth more than its time by more than the tolerance, and returns the best bound found.
-func (m *master) solve(gap float64) float64 {
+// solve pivots until no configuration is worth more than its time by more than the given gap, and returns the best lower bound found.
+func (m *fleetLP) solve(gap float64) float64 {
 	least := 0.0
-	for range m.patience() {
-		enter, worth := m.heaviest()
-		least = max(least, m.value()/max(worth, 1))
+	for range m.maxPivots() {
+		enter, worth := m.bestConfiguration()
+		least = max(least, m.demandValue()/max(worth, 1))
 		if worth <= 1+gap || !m.pivot(enter) {
 			break
 		}
@@ -83,31 +83,31 @@ func (m *master) solve(gap float64) float64 {
 	return least
 }
 
-// patience returns the bound of the number of pivots. A hundred kinds need a few hundred.
-func (m *master) patience() int { return 1000 + 20*len(m.kinds) }
+// maxPivots bounds the number of pivots. A hundred SM shares need a few hundred pivots.
+func (m *fleetLP) maxPivots() int { return 1000 + 20*len(m.groups) }
 
-// value returns the demand at the current prices.
-func (m *master) value() float64 {
+// demandValue returns the value of all pods' quotas at the current prices.
+func (m *fleetLP) demandValue() float64 {
 	sum := 0.0
-	for k, x := range m.kinds {
+	for k, x := range m.groups {
 		sum += x.demand * max(0, m.price[k])
 	}
 	return sum
 }
 
-// LowerBound returns a number of GPUs, fractional, below which no packing of the pods exists, rectangles and slots alike.
+// LowerBound returns a fractional number of GPUs below which no packing of the pods exists, neither by rectangles nor by slots.
 //
-// It is the configuration LP over the whole fleet (docs/packing.md, fact 7): minimise the sum of x(C), where C are
-// multisets of SM shares that fit one GPU and every SM share gets the sum of its pods' quotas. Two things are given away,
-// which can only lower it: pods of equal SM share may pass time to each other, and a pod may be cut between GPUs. The
-// memory of all pods over that of one GPU bounds it too. Rounding is below a part in 1e9.
+// It is the configuration LP over the whole fleet (docs/packing.md, fact 7): minimise the sum of x(C), where C are multisets of SM shares
+// that fit one GPU and every SM share is served for the sum of its pods' quotas. The LP relaxes two conditions, which can only lower the
+// bound: pods of equal SM share may pass time to each other, and a pod may be divided between GPUs. The memory of all pods over that of one
+// GPU is a second bound. Rounding errors are below 1e-9.
 //
-// With a reserve r, a pod counts with min(1, quota/(1-r)). On a GPU that switches, configurations take at most 1-r of
-// the window, which these quotas stretch to the whole; there a pod with full quota is in every configuration, and none has
-// a quota between 1-r and 1. On a GPU that holds one configuration all pods may run for the whole window. Either way the
-// stretched quotas fit the window, so what fits with the reserve satisfies the program.
+// With a reserve r, a pod counts with min(1, quota/(1-r)). On a GPU that switches, configurations take at most 1-r of the window, which
+// these quotas stretch to the whole window; there a pod with full quota is in every configuration, and none has a quota between 1-r and 1.
+// On a GPU with a single configuration all pods may run for the whole window. In both cases the stretched quotas fit the window, so
+// whatever fits with the reserve satisfies the LP.
 func LowerBound(pods []Pod, memory share.Bytes, reserve share.PerMille) float64 {
-	return max(newMaster(pods, reserve).solve(tiny), memoryBound(pods, memory))
+	return max(newFleetLP(pods, reserve).solve(tiny), memoryBound(pods, memory))
 }
 
 func memoryBound(pods []Pod, memory share.Bytes) float64 {
@@ -121,9 +121,9 @@ func memoryBound(pods []Pod, memory share.Bytes) float64 {
 	return sum / float64(memory)
 }
 
-// pivot brings a configuration into the basis; it returns false if rounding leaves no member to replace.
-func (m *master) pivot(enter configuration) bool {
-	step := m.direction(enter)
+// pivot brings a configuration into the basis. It returns false if, by rounding errors, no basis configuration can leave.
+func (m *fleetLP) pivot(enter configuration) bool {
+	step := m.shrinkRates(enter)
 	leave := -1
 	for k, d := range step {
 		if d > tiny && (leave < 0 || m.time[k]*step[leave] < m.time[leave]*d) {
@@ -138,9 +138,9 @@ func (m *master) pivot(enter configuration) bool {
 	return true
 }
 
-// direction returns how much each basis member shrinks for a unit of the entering configuration.
-func (m *master) direction(enter configuration) []float64 {
-	step := make([]float64, len(m.kinds))
+// shrinkRates returns by how much the time of each basis configuration shrinks for a unit of the entering configuration.
+func (m *fleetLP) shrinkRates(enter configuration) []float64 {
+	step := make([]float64, len(m.groups))
 	for k, row := range m.inverse {
 		for j, n := range enter {
 			step[k] += row[j] * float64(n)
@@ -149,7 +149,7 @@ func (m *master) direction(enter configuration) []float64 {
 	return step
 }
 
-func (m *master) exchange(step []float64, leave int) {
+func (m *fleetLP) exchange(step []float64, leave int) {
 	pivot := m.inverse[leave]
 	for j := range pivot {
 		pivot[j] /= step[leave]
@@ -166,8 +166,8 @@ func (m *master) exchange(step []float64, leave int) {
 	}
 }
 
-// reprice sets the prices at which each basis member is worth exactly its time.
-func (m *master) reprice() {
+// reprice sets the prices so that each basis configuration is worth exactly its time.
+func (m *fleetLP) reprice() {
 	clear(m.price)
 	for _, row := range m.inverse {
 		for j, v := range row {

@@ -7,61 +7,63 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// maxRects is a GPU packed by MaxRects-BSSF (J. Jylänki, "A thousand ways to pack the bin", 2010): of all maximal free rectangles,
-// the one whose shorter side left is least. Boxes do not move; when one leaves, the maximal free rectangles are computed again.
-type maxRects struct {
+// maxRectsGPU is a GPU packed by MaxRects-BSSF (J. Jylänki, "A thousand ways to pack the bin", 2010): a box is placed in the maximal free
+// rectangle where the shorter side left over is least. Boxes do not move; when one is removed, the maximal free rectangles are computed
+// again.
+type maxRectsGPU struct {
 	reserve share.PerMille
 	ids     []int
 	rects   []rectangle.Rect // of the ids
 	free    []rectangle.Rect
 }
 
-func newMaxRects(reserve share.PerMille) *maxRects {
-	m := &maxRects{reserve: reserve}
+func newMaxRects(reserve share.PerMille) *maxRectsGPU {
+	m := &maxRectsGPU{reserve: reserve}
 	m.refresh()
 	return m
 }
 
-func (m *maxRects) refresh() { m.free = rectangle.ListOf(m.rects).Free() }
+func (m *maxRectsGPU) refresh() { m.free = rectangle.ListOf(m.rects).Free() }
 
-func (m *maxRects) offer(p Pod, than waste) (waste, bool) {
-	k := m.best(stretched(p, m.reserve))
+func (m *maxRectsGPU) offer(p Pod, than waste) (waste, bool) {
+	k := m.best(stretchedBox(p, m.reserve))
 	if k < 0 {
-		return most, false
+		return maxWaste, false
 	}
-	w := leftOver(stretched(p, m.reserve), m.free[k])
+	w := sidesLeft(stretchedBox(p, m.reserve), m.free[k])
 	return w, w.less(than)
 }
 
-// best returns the free rectangle in which b leaves least, or -1. The lowest and leftmost of equals comes first.
-func (m *maxRects) best(b rectangle.Box) int {
-	best, least := -1, most
+// best returns the index of the free rectangle in which b leaves the least, or -1. Of equal rectangles it returns the lowest, then the
+// leftmost.
+func (m *maxRectsGPU) best(b rectangle.Box) int {
+	best, least := -1, maxWaste
 	for k, r := range m.free {
 		if b.W > r.W || b.H > r.H {
 			continue
 		}
-		if w := leftOver(b, r); w.less(least) {
+		if w := sidesLeft(b, r); w.less(least) {
 			best, least = k, w
 		}
 	}
 	return best
 }
 
-// leftOver is the shorter side left, then the longer one.
-func leftOver(b rectangle.Box, r rectangle.Rect) waste {
+// sidesLeft returns the shorter and the longer side that a box leaves of a rectangle, as a waste.
+func sidesLeft(b rectangle.Box, r rectangle.Rect) waste {
 	w, h := int64(r.W-b.W), int64(r.H-b.H)
 	return waste{min(w, h), max(w, h)}
 }
 
-func (m *maxRects) place(id int, p Pod) {
-	b := stretched(p, m.reserve)
+func (m *maxRectsGPU) place(id int, p Pod) {
+	b := stretchedBox(p, m.reserve)
 	r := m.free[m.best(b)]
 	r.Box = b
 	m.ids, m.rects = append(m.ids, id), append(m.rects, r)
 	m.refresh()
 }
 
-func (m *maxRects) remove(id int) {
+func (m *maxRectsGPU) remove(id int) {
 	k := slices.Index(m.ids, id)
 	m.ids, m.rects = slices.Delete(m.ids, k, k+1), slices.Delete(m.rects, k, k+1)
 	m.refresh()

@@ -7,16 +7,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Pod is the shape of a pod: SM of the SMs for Quota of every window, and device memory.
+// Pod is the request of a pod: the fraction SM of the SMs for the fraction Quota of every window, and device memory.
 type Pod struct {
 	SM, Quota share.PerMille
 	Memory    share.Bytes
 }
 
-// Area returns the SM-time that the pod requests.
+// Area returns the SM-time (SM x quota) that the pod requests.
 func (p Pod) Area() share.Area { return share.Area(p.SM) * share.Area(p.Quota) }
 
-// Check returns why no empty GPU of this memory holds the pod, or nil.
+// Check returns an error if the pod does not fit even an empty GPU with the given memory.
 func (p Pod) Check(memory share.Bytes) error {
 	switch {
 	case p.SM < 1 || p.SM > share.Whole:

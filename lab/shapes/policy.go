@@ -6,29 +6,29 @@ import (
 	"math"
 )
 
-// Policies returns the packings. All take the GPU on which the pod wastes least, before an empty one.
+// Policies returns the names of the packing policies. All of them prefer the used GPU on which the pod wastes least to an empty GPU.
 //
 //	mra            FaST-GShare's maximal rectangles with keep-restructure
 //	maxrects-bssf  maximal rectangles by best short side fit
-//	replan         rectangles planned again for each pod, on the fullest GPU
+//	replan         rectangles packed again for each pod, on the fullest GPU
 //	slot-best-fit  slots, on the fullest GPU
-//	slot           slots, on the GPU that is fullest in what its pods are worth to the fleet
+//	slot           slots, on the GPU that is fullest by the shadow prices of its pods
 func Policies() []string { return []string{"mra", "maxrects-bssf", "replan", "slot-best-fit", "slot"} }
 
-// New returns an empty fleet that packs by the named policy.
+// New returns an empty fleet that packs pods by the named policy, or an error if there is no such policy.
 func New(policy string, c Config) (*Fleet, error) {
-	f := &Fleet{config: c, learn: func(Pod) {}, home: map[int]seat{}}
+	f := &Fleet{config: c, learn: func(Pod) {}, home: map[int]location{}}
 	switch policy {
 	case "mra":
-		f.fresh = func() board { return newListed(c.Reserve) }
+		f.fresh = func() gpuState { return newMRA(c.Reserve) }
 	case "maxrects-bssf":
-		f.fresh = func() board { return newMaxRects(c.Reserve) }
+		f.fresh = func() gpuState { return newMaxRects(c.Reserve) }
 	case "replan":
-		f.fresh = newCounted(layout(c.Reserve))
+		f.fresh = newCounted(rectangleTest(c.Reserve))
 	case "slot-best-fit":
-		f.fresh = newCounted(turns(c.Reserve))
+		f.fresh = newCounted(slotTest(c.Reserve))
 	case "slot":
-		prices, m := newPrices(c.Reserve), turns(c.Reserve)
+		prices, m := newPrices(c.Reserve), slotTest(c.Reserve)
 		m.worth, f.learn = prices.worth, prices.learn
 		f.fresh = newCounted(m)
 	default:
@@ -37,20 +37,21 @@ func New(policy string, c Config) (*Fleet, error) {
 	return f, nil
 }
 
-// board is a policy's state of one used GPU.
-type board interface {
+// gpuState is the state that a policy keeps for one used GPU.
+type gpuState interface {
 	// offer returns what the pod would waste here, if it fits and wastes less than the given amount.
 	offer(p Pod, than waste) (waste, bool)
 	place(id int, p Pod)
 	remove(id int)
 }
 
-// waste orders GPUs for a pod, the least first, in the unit of the policy. The second number breaks ties.
+// waste is what a pod would leave unused on a GPU, in the unit of the policy. The GPU with the least waste is taken; the second number
+// breaks ties.
 type waste struct{ first, second int64 }
 
 func (w waste) less(o waste) bool {
 	return cmp.Or(cmp.Compare(w.first, o.first), cmp.Compare(w.second, o.second)) < 0
 }
 
-// most is more than any waste.
-var most = waste{first: math.MaxInt64}
+// maxWaste is more than the waste on any GPU.
+var maxWaste = waste{first: math.MaxInt64}

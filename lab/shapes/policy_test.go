@@ -96,14 +96,14 @@ func TestMaxRectsStayApart(t *testing.T) {
 		if len(m.ids) > 0 && r.IntN(3) == 0 {
 			m.remove(m.ids[r.IntN(len(m.ids))])
 		}
-		if _, ok := m.offer(p, most); ok {
+		if _, ok := m.offer(p, maxWaste); ok {
 			m.place(id, p)
 		}
 		for a, x := range m.rects {
 			if x.X < 0 || x.Y < 0 || x.X+x.W > share.Whole || x.Y+x.H > share.Whole {
 				t.Fatalf("%v sticks out", x)
 			}
-			if slices.ContainsFunc(m.rects[:a], x.Meets) {
+			if slices.ContainsFunc(m.rects[:a], x.Overlaps) {
 				t.Fatalf("%v meets another", x)
 			}
 		}
@@ -112,7 +112,7 @@ func TestMaxRectsStayApart(t *testing.T) {
 
 // Best short side fit: the narrow gap wins although the wide one has less area to spare.
 func TestMaxRectsTakesTheShorterSide(t *testing.T) {
-	m := &maxRects{free: []rectangle.Rect{
+	m := &maxRectsGPU{free: []rectangle.Rect{
 		{X: 0, Y: 0, Box: rectangle.Box{W: 300, H: 300}},
 		{X: 500, Y: 0, Box: rectangle.Box{W: 210, H: 900}},
 	}}

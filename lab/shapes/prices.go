@@ -7,9 +7,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// prices values a pod in time of a whole GPU: its quota times the shadow price of its SM share in the configuration LP over the
-// pods seen so far. It differs from SM-time by what cannot be used beside the pod: a share of 80 % of the SMs costs more than 0.8
-// of the time if little of the mix fits in the rest.
+// prices values a pod in GPU time: its quota times the shadow price of its SM share in the configuration LP over the pods seen so far. The
+// value differs from SM-time by what cannot be used beside the pod: a share of 80 % of the SMs costs more than 0.8 of the time if few pods
+// fit the remaining SMs.
 type prices struct {
 	reserve share.PerMille
 	seen    []Pod
@@ -24,15 +24,15 @@ func newPrices(reserve share.PerMille) *prices {
 	return p
 }
 
-// learn adds a pod to the mix, and solves for the prices again whenever the mix has doubled.
+// learn records a pod, and recomputes the prices whenever the number of pods has doubled.
 func (p *prices) learn(pod Pod) {
 	p.seen = append(p.seen, pod)
 	if bits.OnesCount(uint(len(p.seen))) != 1 {
 		return
 	}
-	m := newMaster(p.seen, p.reserve)
+	m := newFleetLP(p.seen, p.reserve)
 	m.solve(0.01)
-	for k, x := range m.kinds {
+	for k, x := range m.groups {
 		p.milli[x.sm] = share.Area(math.Round(m.price[k] * float64(share.Whole)))
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Draw returns n pods of a family, the same ones for the same seed.
+// Draw returns n random pods of a family. Equal seeds return equal pods.
 func Draw(f Family, n int, seed uint64) []Pod {
 	r := rand.New(rand.NewPCG(seed, 1))
 	pods := make([]Pod, n)
@@ -19,7 +19,7 @@ func Draw(f Family, n int, seed uint64) []Pod {
 	return pods
 }
 
-// Area returns the SM-time of all pods, in GPUs.
+// Area returns the SM-time that all pods request together, in GPUs.
 func Area(pods []Pod) float64 {
 	sum := share.Area(0)
 	for _, p := range pods {
@@ -28,8 +28,8 @@ func Area(pods []Pod) float64 {
 	return float64(sum) / float64(share.WholeArea)
 }
 
-// Fill places the pods in their order, under their indices, and returns the number of used GPUs. The fleet must have a GPU for
-// each pod.
+// Fill places the pods in their order, with their indices as IDs, and returns the number of used GPUs. It returns an error if a pod fits no
+// GPU, so the fleet should have a GPU for each pod.
 func Fill(ctx context.Context, f *Fleet, pods []Pod) (gpus int, err error) {
 	for id, p := range pods {
 		g, ok := f.Place(id, p)
@@ -44,31 +44,31 @@ func Fill(ctx context.Context, f *Fleet, pods []Pod) (gpus int, err error) {
 	return gpus, nil
 }
 
-// Stay is the outcome of Churn, from the arrival of the first third of the pods to that of the last.
-type Stay struct {
+// ChurnResult is the outcome of Churn, measured from the arrival of the first third of the pods to that of the last pod.
+type ChurnResult struct {
 	Density float64 // mean SM-time in use, as a part of the fleet's
 	Refused float64 // part of the offered SM-time that found no room
 }
 
-// Churn lets pods arrive as a Poisson process and stay for exponential lifetimes, so that the SM-time offered is load times that
+// Churn simulates pods that arrive as a Poisson process and stay for exponential lifetimes, so that the offered SM-time is load times that
 // of the fleet. A pod that does not fit is dropped.
-func Churn(ctx context.Context, f *Fleet, pods []Pod, load float64, seed uint64) (Stay, error) {
+func Churn(ctx context.Context, f *Fleet, pods []Pod, load float64, seed uint64) (ChurnResult, error) {
 	c := churn{fleet: f, random: rand.New(rand.NewPCG(seed, 2))}
 	gap := Area(pods) / float64(len(pods)) / (load * float64(f.config.GPUs))
 	for id, p := range pods {
 		if ctx.Err() != nil {
-			return Stay{}, ctx.Err()
+			return ChurnResult{}, ctx.Err()
 		}
 		if id == len(pods)/3 {
 			c.restart()
 		}
-		c.pass(c.random.ExpFloat64() * gap)
+		c.advance(c.random.ExpFloat64() * gap)
 		c.arrive(id, p, c.random.ExpFloat64())
 	}
-	return Stay{Density: c.used / (c.now - c.since) / float64(f.config.GPUs), Refused: c.refused / c.offered}, nil
+	return ChurnResult{Density: c.used / (c.now - c.since) / float64(f.config.GPUs), Refused: c.refused / c.offered}, nil
 }
 
-// churn is a run of Churn. The unit of time is the mean lifetime of SM-time of one GPU.
+// churn is the state of a run of Churn. The unit of time is the mean lifetime of the SM-time of one GPU.
 type churn struct {
 	fleet            *Fleet
 	random           *rand.Rand
@@ -79,11 +79,11 @@ type churn struct {
 	offered, refused float64
 }
 
-// restart discards what was measured.
+// restart discards what was measured so far.
 func (c *churn) restart() { c.since, c.used, c.offered, c.refused = c.now, 0, 0, 0 }
 
-// pass advances the time, and pods leave.
-func (c *churn) pass(d float64) {
+// advance advances the simulated time by d and removes the pods whose lifetime ends.
+func (c *churn) advance(d float64) {
 	end := c.now + d
 	for len(c.leaving) > 0 && c.leaving[0].at <= end {
 		next := heap.Pop(&c.leaving).(departure)

@@ -76,7 +76,7 @@ func TestChurnDensity(t *testing.T) {
 	}
 }
 
-func mustChurn(t *testing.T, policy, family string, load float64, seed uint64) Stay {
+func mustChurn(t *testing.T, policy, family string, load float64, seed uint64) ChurnResult {
 	t.Helper()
 	f := newFleet(t, policy, Config{GPUs: 30})
 	stay, err := Churn(t.Context(), f, Draw(Families()[family], 5000, seed), load, seed)
@@ -104,7 +104,7 @@ func TestChurnMeasuresTheLoad(t *testing.T) {
 // Negative control for the density: the same load on a packer that refuses four GPUs' worth in five.
 func TestChurnSeesAPoorPacker(t *testing.T) {
 	f := newFleet(t, "slot", Config{GPUs: 30})
-	f.fresh = newCounted(model{worth: Pod.Area, implies: covers, admits: func(pods []Pod) bool { return len(pods) < 2 }})
+	f.fresh = newCounted(fitTest{worth: Pod.Area, implies: isAtLeast, admits: func(pods []Pod) bool { return len(pods) < 2 }})
 	stay, err := Churn(t.Context(), f, Draw(Families()["papermix"], 3000, 1), 1.1, 1)
 	if err != nil || stay.Density > 0.3 {
 		t.Errorf("one pod a GPU: %+v, %v", stay, err)
@@ -113,7 +113,7 @@ func TestChurnSeesAPoorPacker(t *testing.T) {
 
 func TestSameSeedSameFigures(t *testing.T) {
 	for _, policy := range Policies() {
-		var stays [2]Stay
+		var stays [2]ChurnResult
 		for k := range stays {
 			f := newFleet(t, policy, Config{GPUs: 10, Reserve: 50})
 			stays[k], _ = Churn(t.Context(), f, Draw(Families()["papermix"], 600, 3), 1.1, 3)

@@ -38,7 +38,7 @@ func (s *shapesSimulation) readFamily() (err error) {
 	default:
 		err = fmt.Errorf("--family: unknown family %q: must be one of %s, %s, or a .csv file", s.familyName, strings.Join(shapesFamilies(), ", "), openbFamily)
 	}
-	s.family = shapes.From(pods)
+	s.family = shapes.SampleOf(pods)
 	return err
 }
 
