@@ -26,15 +26,15 @@ func arrange(shares []Share, window time.Duration) (boxes, bool) {
 
 func (b boxes) name() string { return "rectangles" }
 
-func (b boxes) tall() int { return len(b.up()) - 1 }
+func (b boxes) tall() int { return len(b.smBorders()) - 1 }
 
 func (b boxes) draw(width, height int) picture {
 	p := picture{width: width, height: height, window: b.window}
-	x, y := scaled(b.along(), width), scaled(b.up(), height)
+	x, y := borderCells(b.timeBorders(), width), borderCells(b.smBorders(), height)
 	for who, r := range b.rects {
-		p.put(block{who, x[r.X], x[r.X+r.W], y[r.Y], y[r.Y+r.H]})
+		p.addBlock(block{who, x[r.X], x[r.X+r.W], y[r.Y], y[r.Y+r.H]})
 	}
-	for _, at := range b.along() {
+	for _, at := range b.timeBorders() {
 		if at < share.Whole {
 			p.ticks = append(p.ticks, tick{x[at], b.window * time.Duration(at) / time.Duration(share.Whole)})
 		}
@@ -42,18 +42,18 @@ func (b boxes) draw(width, height int) picture {
 	return p
 }
 
-// along returns the sorted times at which rectangles begin or end, in per mille of the window.
-func (b boxes) along() []share.PerMille {
-	return b.marks(func(r rectangle.Rect) (share.PerMille, share.PerMille) { return r.X, r.X + r.W })
+// timeBorders returns the sorted times at which rectangles begin or end, in per mille of the window.
+func (b boxes) timeBorders() []share.PerMille {
+	return b.borders(func(r rectangle.Rect) (share.PerMille, share.PerMille) { return r.X, r.X + r.W })
 }
 
-// up returns the sorted SMs at which rectangles begin or end, in per mille.
-func (b boxes) up() []share.PerMille {
-	return b.marks(func(r rectangle.Rect) (share.PerMille, share.PerMille) { return r.Y, r.Y + r.H })
+// smBorders returns the sorted SMs at which rectangles begin or end, in per mille.
+func (b boxes) smBorders() []share.PerMille {
+	return b.borders(func(r rectangle.Rect) (share.PerMille, share.PerMille) { return r.Y, r.Y + r.H })
 }
 
-// marks returns the borders of all rectangles in one direction, and those of the whole slice, sorted and without duplicates.
-func (b boxes) marks(ends func(rectangle.Rect) (share.PerMille, share.PerMille)) []share.PerMille {
+// borders returns the borders of all rectangles in one direction, and those of the whole slice, sorted and without duplicates.
+func (b boxes) borders(ends func(rectangle.Rect) (share.PerMille, share.PerMille)) []share.PerMille {
 	list := []share.PerMille{0, share.Whole}
 	for _, r := range b.rects {
 		from, to := ends(r)
@@ -63,8 +63,8 @@ func (b boxes) marks(ends func(rectangle.Rect) (share.PerMille, share.PerMille))
 	return slices.Compact(list)
 }
 
-// scaled maps the borders of rectangles to character cells, so that rectangles that do not overlap do not overlap as drawn either.
-func scaled(marks []share.PerMille, cells int) map[share.PerMille]int {
+// borderCells maps the borders of rectangles to character cells, so that rectangles that do not overlap do not overlap as drawn either.
+func borderCells(marks []share.PerMille, cells int) map[share.PerMille]int {
 	sizes := make([]int64, len(marks)-1)
 	for k := range sizes {
 		sizes[k] = int64(marks[k+1] - marks[k])

@@ -13,8 +13,8 @@ type canvas struct {
 	text [][]byte // label character of each cell, or 0
 }
 
-// look is the letter, colour and shading with which a share is drawn.
-type look struct {
+// shareStyle is the letter, colour and shading with which a share is drawn.
+type shareStyle struct {
 	letter string
 	hue    int
 	shade  string
@@ -35,13 +35,13 @@ func newCanvas(p picture) canvas {
 				c.who[y][x] = b.who
 			}
 		}
-		c.label(b, p.height)
+		c.addLabel(b, p.height)
 	}
 	return c
 }
 
-// label writes the letter of a share into the middle of its block, with a space on each side if the block is wide enough.
-func (c canvas) label(b block, height int) {
+// addLabel writes the letter of a share into the middle of its block, with a space on each side if the block is wide enough.
+func (c canvas) addLabel(b block, height int) {
 	line := c.text[height-1-(b.bottom+b.top-1)/2]
 	middle := (b.left + b.right - 1) / 2
 	line[middle] = letterOf(b.who)
@@ -58,8 +58,8 @@ func letterOf(who int) byte {
 	return '+'
 }
 
-// line returns one line of the canvas as text with colour codes.
-func (c canvas) line(p painter, looks []look, y int) string {
+// renderLine returns one line of the canvas as text with colour codes.
+func (c canvas) renderLine(p painter, looks []shareStyle, y int) string {
 	var b strings.Builder
 	who := c.who[y]
 	for from := 0; from < len(who); {
@@ -71,15 +71,15 @@ func (c canvas) line(p painter, looks []look, y int) string {
 			b.WriteString(p.faint(strings.Repeat("·", to-from)))
 		} else {
 			l := looks[who[from]]
-			b.WriteString(p.block(l, fill(c.text[y][from:to], l.shade)))
+			b.WriteString(p.block(l, fillShade(c.text[y][from:to], l.shade)))
 		}
 		from = to
 	}
 	return b.String()
 }
 
-// fill returns a text in which the cells without a character are replaced by the shading.
-func fill(text []byte, shade string) string {
+// fillShade returns a text in which the cells without a character are replaced by the shading.
+func fillShade(text []byte, shade string) string {
 	var b strings.Builder
 	for _, t := range text {
 		if t == 0 {
@@ -89,4 +89,61 @@ func fill(text []byte, shade string) string {
 		}
 	}
 	return b.String()
+}
+
+// shareStyles returns how each share is drawn: its letter with a colour or, without colours, with a shading that differs from its neighbours'.
+func (c canvas) shareStyles(shares int, color bool) []shareStyle {
+	list := make([]shareStyle, shares)
+	for who := range list {
+		list[who] = shareStyle{string(letterOf(who)), shareColours[who%len(shareColours)], " "}
+	}
+	if !color {
+		for who, shade := range assignShades(c.neighbours(shares), len(shades)) {
+			list[who].shade = shades[shade]
+		}
+	}
+	return list
+}
+
+// neighbours returns for each share the set of shares whose blocks are adjacent to its own.
+func (c canvas) neighbours(shares int) []map[int]bool {
+	touch := make([]map[int]bool, shares)
+	for who := range touch {
+		touch[who] = map[int]bool{}
+	}
+	meet := func(a, b int) {
+		if a != b && a != nobody && b != nobody {
+			touch[a][b], touch[b][a] = true, true
+		}
+	}
+	for y, line := range c.who {
+		for x, who := range line {
+			if x > 0 {
+				meet(line[x-1], who)
+			}
+			if y > 0 {
+				meet(c.who[y-1][x], who)
+			}
+		}
+	}
+	return touch
+}
+
+// assignShades chooses one of n shadings for each share, different from those of neighbours with a lower index if possible. The first choice
+// alternates, so that all shadings are used.
+func assignShades(touch []map[int]bool, n int) []int {
+	shade := make([]int, len(touch))
+	for who := range touch {
+		taken := map[int]bool{}
+		for other := range touch[who] {
+			if other < who {
+				taken[shade[other]] = true
+			}
+		}
+		shade[who] = who % n
+		for step := 0; step < n && taken[shade[who]]; step++ {
+			shade[who] = (shade[who] + 1) % n
+		}
+	}
+	return shade
 }

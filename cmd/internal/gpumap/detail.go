@@ -20,22 +20,22 @@ const (
 func Detail(w io.Writer, s Slice, o Options) {
 	p := newPage(o)
 	defer p.write(w)
-	s.Shares = sorted(s.Shares)
+	s.Shares = sortedShares(s.Shares)
 	how, fits := s.plan()
-	p.add(p.heading(s, how.name())...)
-	picture := how.draw(p.size(how.tall()))
+	p.addLines(p.heading(s, how.name())...)
+	picture := how.draw(p.pictureSize(how.tall()))
 	c := newCanvas(picture)
-	looks := c.looks(len(s.Shares), p.Color)
-	p.draw(c, picture, looks)
-	p.add("")
+	looks := c.shareStyles(len(s.Shares), p.Color)
+	p.drawPicture(c, picture, looks)
+	p.addLines("")
 	if !fits {
-		p.add(p.strong(shorten("these shares do not fit together", p.Width)))
+		p.addLines(p.strong(shorten("these shares do not fit together", p.Width)))
 	}
 	p.legend(s, looks)
 }
 
-// sorted returns the shares in the order of their letters. The share with the largest quota is the first and is drawn at the bottom.
-func sorted(shares []Share) []Share {
+// sortedShares returns the shares in the order of their letters. The share with the largest quota is the first and is drawn at the bottom.
+func sortedShares(shares []Share) []Share {
 	list := slices.Clone(shares)
 	slices.SortStableFunc(list, func(a, b Share) int {
 		return cmp.Or(
@@ -62,28 +62,28 @@ func (s Slice) plan() (plan, bool) {
 // heading returns the lines above the drawing of a GPU: its name, how its shares are packed, and how much of it is allocated.
 func (p *page) heading(s Slice, how string) []string {
 	node := shorten(s.Node, p.Width-columns(fmt.Sprint(" GPU ", s.Index)))
-	words := []string{p.strong(fmt.Sprint(node, " GPU ", s.Index)), shorten(s.Model, p.Width), how, number(len(s.Shares), "share")}
+	words := []string{p.strong(fmt.Sprint(node, " GPU ", s.Index)), shorten(s.Model, p.Width), how, countOf(len(s.Shares), "share")}
 	if words[1] == "" {
 		words = slices.Delete(words, 1, 2)
 	}
-	var t sums
+	var t totals
 	t.slice(s)
-	return append(flow(words, " · ", p.Width), flow(allocatedText(t), " · ", p.Width)...)
+	return append(joinLines(words, " · ", p.Width), joinLines(allocatedText(t), " · ", p.Width)...)
 }
 
-// size returns the width and height of a drawing on the page, so that the time axis and some of the legend fit below it.
-func (p *page) size(tall int) (width, height int) {
+// pictureSize returns the width and height of a drawing on the page, so that the time axis and some of the legend fit below it.
+func (p *page) pictureSize(tall int) (width, height int) {
 	const below = 7
-	height = min(max(tall, usual), highest, max(p.left()-below, lowest))
+	height = min(max(tall, usual), highest, max(p.linesLeft()-below, lowest))
 	return min(max(p.Width-margin, narrowest), widest), height
 }
 
-// draw adds a drawing and its axes to the page.
-func (p *page) draw(c canvas, drawn picture, looks []look) {
+// drawPicture adds a drawing and its axes to the page.
+func (p *page) drawPicture(c canvas, drawn picture, looks []shareStyle) {
 	for y := range drawn.height {
-		p.add(p.faint(smAxis(y, drawn.height)) + c.line(p.painter, looks, y))
+		p.addLines(p.faint(smAxis(y, drawn.height)) + c.renderLine(p.painter, looks, y))
 	}
 	for _, line := range timeAxis(drawn) {
-		p.add(p.faint(line))
+		p.addLines(p.faint(line))
 	}
 }

@@ -13,7 +13,7 @@ func TestEveryShareIsShown(t *testing.T) {
 	for range 500 {
 		s := anyGPU(r, 40)
 		text := detail(s, Options{Width: 20 + r.IntN(100)})
-		for at, x := range sorted(s.Shares) {
+		for at, x := range sortedShares(s.Shares) {
 			if want := fmt.Sprintf("%c", letterOf(at)); !strings.Contains(text, want) || !strings.Contains(text, x.Pod) {
 				t.Fatalf("share %s of %s is missing:\n%s", want, x.Pod, text)
 			}
@@ -26,7 +26,7 @@ func TestEveryShareHasCells(t *testing.T) {
 	drawn := 0
 	for range 2000 {
 		s := anyGPU(r, 10)
-		s.Shares = sorted(s.Shares)
+		s.Shares = sortedShares(s.Shares)
 		how, ok := s.plan()
 		if !ok {
 			continue

@@ -45,8 +45,8 @@ const (
 	noLimit       = 1 << 30
 )
 
-// filled returns the options with zero values replaced by the defaults.
-func (o Options) filled() Options {
+// withDefaults returns the options with zero values replaced by the defaults.
+func (o Options) withDefaults() Options {
 	if o.Width <= 0 {
 		o.Width = defaultWidth
 	}

@@ -29,13 +29,13 @@ func (g group) rows(width int) []row {
 func (n node) levels() row {
 	cells := make(row, len(n.gpus))
 	for at, s := range n.gpus {
-		cells[at] = s.level()
+		cells[at] = s.fillLevel()
 	}
 	return cells
 }
 
-// counted returns how many of the GPUs on some lines of the overview are full, partly full and empty.
-func counted(rows []row) counts {
+// countLevels returns how many of the GPUs on some lines of the overview are full, partly full and empty.
+func countLevels(rows []row) counts {
 	var c counts
 	for _, r := range rows {
 		for _, l := range r {

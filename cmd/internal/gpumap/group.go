@@ -17,7 +17,7 @@ type node struct {
 type group struct {
 	model string
 	nodes []node
-	sums
+	totals
 }
 
 // groups groups the GPUs by model, and those of a model by node, with the fullest nodes first.
@@ -28,7 +28,7 @@ func groups(gpus []Slice) []group {
 	})
 	var list []group
 	for len(sorted) > 0 {
-		n := prefix(sorted, func(s Slice) string { return s.Model })
+		n := sameKeyPrefix(sorted, func(s Slice) string { return s.Model })
 		list = append(list, groupOf(sorted[:n]))
 		sorted = sorted[n:]
 	}
@@ -42,17 +42,17 @@ func groupOf(gpus []Slice) group {
 		g.slice(s)
 	}
 	for len(gpus) > 0 {
-		n := prefix(gpus, func(s Slice) string { return s.Node })
+		n := sameKeyPrefix(gpus, func(s Slice) string { return s.Node })
 		g.nodes = append(g.nodes, node{gpus[0].Node, gpus[:n]})
 		gpus = gpus[n:]
 	}
-	g.sums.nodes = len(g.nodes)
+	g.totals.nodes = len(g.nodes)
 	slices.SortStableFunc(g.nodes, func(a, b node) int { return cmp.Compare(b.fullness(), a.fullness()) })
 	return g
 }
 
-// prefix returns how many of the first GPUs have the same key.
-func prefix(gpus []Slice, key func(Slice) string) int {
+// sameKeyPrefix returns how many of the first GPUs have the same key.
+func sameKeyPrefix(gpus []Slice, key func(Slice) string) int {
 	first := key(gpus[0])
 	if n := slices.IndexFunc(gpus, func(s Slice) bool { return key(s) != first }); n >= 0 {
 		return n
@@ -69,12 +69,12 @@ func (n node) fullness() share.Area {
 	return sum / share.Area(len(n.gpus))
 }
 
-// total returns the totals of all groups. A node with GPUs of two models counts once.
-func total(list []group) sums {
-	var t sums
+// sumGroups returns the totals of all groups. A node with GPUs of two models counts once.
+func sumGroups(list []group) totals {
+	var t totals
 	names := map[string]bool{}
 	for _, g := range list {
-		t.join(g.sums)
+		t.addGroup(g.totals)
 		for _, n := range g.nodes {
 			names[n.name] = true
 		}

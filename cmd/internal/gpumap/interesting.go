@@ -61,7 +61,7 @@ func candidateOf(s Slice) candidate {
 	var b strings.Builder
 	fmt.Fprint(&b, s.Rectangles)
 	last := 0
-	for _, x := range sorted(s.Shares) { // by falling quota
+	for _, x := range sortedShares(s.Shares) { // by falling quota
 		quota := int(x.Share.QuotaRequest)
 		if c.quotas == 0 || quota != last {
 			c.quotas++

@@ -2,8 +2,8 @@ package gpumap
 
 import "github.com/gshare-dev/gshare/vgpu/share"
 
-// fullFrom is the allocated SM-time from which a GPU counts as full: 95 %, because about a twentieth is kept for switching between turns.
-const fullFrom = share.WholeArea / 100 * 95
+// fullThreshold is the allocated SM-time from which a GPU counts as full: 95 %, because about a twentieth is kept for switching between turns.
+const fullThreshold = share.WholeArea / 100 * 95
 
 // level is how full a GPU is, in eight steps, each with a character of its own.
 type level int8
@@ -33,15 +33,15 @@ func (s Slice) memory() share.Bytes {
 	return sum
 }
 
-// level returns how full the slice is. A slice with a share, however small, does not count as empty.
-func (s Slice) level() level {
+// fillLevel returns how full the slice is. A slice with a share, however small, does not count as empty.
+func (s Slice) fillLevel() level {
 	switch area := s.allocated(); {
 	case len(s.Shares) == 0:
 		return empty
-	case area >= fullFrom:
+	case area >= fullThreshold:
 		return full
 	default:
-		return 1 + level(max(area, 0)*share.Area(full-1)/fullFrom)
+		return 1 + level(max(area, 0)*share.Area(full-1)/fullThreshold)
 	}
 }
 
@@ -62,31 +62,31 @@ func (c *counts) add(l level) {
 	}
 }
 
-// sums holds the totals of a set of GPUs: how many are full, their nodes, and their allocated SM-time and memory.
-type sums struct {
+// totals holds the totals of a set of GPUs: how many are full, their nodes, and their allocated SM-time and memory.
+type totals struct {
 	counts
 	nodes        int
 	area         share.Area
 	memory, have share.Bytes
 }
 
-func (t *sums) slice(s Slice) {
-	t.counts.add(s.level())
+func (t *totals) slice(s Slice) {
+	t.counts.add(s.fillLevel())
 	t.area += s.allocated()
 	t.memory += s.memory()
 	t.have += s.MemoryTotal
 }
 
-// join adds the totals of another group of GPUs except for its number of nodes, because both groups may have GPUs on the same node.
-func (t *sums) join(o sums) {
+// addGroup adds the totals of another group of GPUs except for its number of nodes, because both groups may have GPUs on the same node.
+func (t *totals) addGroup(o totals) {
 	t.full, t.partly, t.empty = t.full+o.full, t.partly+o.partly, t.empty+o.empty
 	t.area += o.area
 	t.memory += o.memory
 	t.have += o.have
 }
 
-// mean returns the allocated fraction of the SM-time of all GPUs.
-func (t sums) mean() share.PerMille {
+// meanAllocated returns the allocated fraction of the SM-time of all GPUs.
+func (t totals) meanAllocated() share.PerMille {
 	return part(int64(t.area/share.Area(share.Whole)), int64(t.all())*int64(share.Whole))
 }
 

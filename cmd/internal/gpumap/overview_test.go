@@ -13,7 +13,7 @@ func TestSummaryCountsWhatIsLeftOut(t *testing.T) {
 	need := len(g.rows(defaultWidth))
 	for lines := 1; lines <= need; lines++ {
 		p := newPage(Options{})
-		p.grid(g, g.rows(p.Width), lines)
+		p.drawGroup(g, g.rows(p.Width), lines)
 		text, rest := strings.Join(p.lines, "\n"), 0
 		if _, summary, ok := strings.Cut(text, "model G2: "); ok {
 			if _, err := fmt.Sscanf(summary, "%d full", &rest); err != nil {

@@ -13,14 +13,14 @@ type page struct {
 }
 
 func newPage(o Options) *page {
-	o = o.filled()
+	o = o.withDefaults()
 	return &page{Options: o, painter: newPainter(o.Color)}
 }
 
-func (p *page) add(lines ...string) { p.lines = append(p.lines, lines...) }
+func (p *page) addLines(lines ...string) { p.lines = append(p.lines, lines...) }
 
-// left returns the number of lines that can still be added to the page.
-func (p *page) left() int { return max(p.MaxRows-len(p.lines), 0) }
+// linesLeft returns the number of lines that can still be added to the page.
+func (p *page) linesLeft() int { return max(p.MaxRows-len(p.lines), 0) }
 
 // write writes the page, truncated to its width and number of lines. It ignores errors of the writer.
 func (p *page) write(w io.Writer) {

@@ -13,15 +13,15 @@ import (
 // distinct.
 var glyphs = [levels]string{"·", "▁", "▂", "▃", "▄", "▅", "▆", "▇"}
 
-// heat holds the ANSI colours (of 256) that show how full a GPU is, from warm for almost empty to cool for full; 240 is grey for empty
+// levelColours holds the ANSI colours (of 256) that show how full a GPU is, from warm for almost empty to cool for full; 240 is grey for empty
 // GPUs.
-var heat = [levels]int{240, 209, 215, 221, 186, 150, 115, 37}
+var levelColours = [levels]int{240, 209, 215, 221, 186, 150, 115, 37}
 
 // shades holds the characters that fill the blocks of shares in a drawing without colours.
 var shades = []string{"░", "▒", "▓", "█"}
 
-// hues holds the ANSI background colours of the blocks of shares, on which letters are black.
-var hues = []int{75, 215, 114, 176, 222, 80, 210, 146, 150, 180, 117, 218}
+// shareColours holds the ANSI background colours of the blocks of shares, on which letters are black.
+var shareColours = []int{75, 215, 114, 176, 222, 80, 210, 146, 150, 180, 117, 218}
 
 const (
 	black = 16
@@ -50,7 +50,7 @@ func (p painter) level(l level, n int) string {
 	if l == gap {
 		return strings.Repeat(" ", n)
 	}
-	return p.style.Foreground(hue(heat[l])).Background(hue(tile)).Render(strings.Repeat(glyphs[l], n))
+	return p.style.Foreground(hue(levelColours[l])).Background(hue(tile)).Render(strings.Repeat(glyphs[l], n))
 }
 
 // bar returns n columns of a thin horizontal bar in the colour of a fill level.
@@ -59,11 +59,11 @@ func (p painter) bar(l level, n int) string {
 	if line == "" {
 		line = "─"
 	}
-	return p.style.Foreground(hue(heat[l])).Render(strings.Repeat(line, n))
+	return p.style.Foreground(hue(levelColours[l])).Render(strings.Repeat(line, n))
 }
 
 // block returns the text of a share's cells on the background of the share's colour.
-func (p painter) block(b look, text string) string {
+func (p painter) block(b shareStyle, text string) string {
 	return p.style.Bold(true).Foreground(hue(black)).Background(hue(b.hue)).Render(text)
 }
 

@@ -29,8 +29,8 @@ type tick struct {
 	at   time.Duration
 }
 
-// put adds a block to the drawing. If it continues the same share's block on its left at the same height, the two are joined.
-func (p *picture) put(b block) {
+// addBlock adds a block to the drawing. If it continues the same share's block on its left at the same height, the two are joined.
+func (p *picture) addBlock(b block) {
 	if b.left >= b.right || b.bottom >= b.top {
 		return
 	}

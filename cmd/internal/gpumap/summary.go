@@ -21,14 +21,14 @@ func (p *page) histogram(c counts, width int) string {
 	return b.String()
 }
 
-// more returns the line that stands for the GPUs of a model that the overview does not draw.
-func more(model string, rest counts, some bool, width int) string {
+// omittedGPUs returns the line that stands for the GPUs of a model that the overview does not draw.
+func omittedGPUs(model string, rest counts, some bool, width int) string {
 	word := ""
 	if some {
 		word = "more "
 	}
 	n, model := rest.all(), shorten(model, width/2)
-	return fitting(width,
+	return firstFitting(width,
 		fmt.Sprintf("… %d %sGPUs of model %s: %v", n, word, model, rest),
 		fmt.Sprintf("… %d %sof %s: %v", n, word, model, rest),
 		fmt.Sprintf("… %d: %v", n, rest),
@@ -37,13 +37,13 @@ func more(model string, rest counts, some bool, width int) string {
 	)
 }
 
-// others returns the line that stands for the GPU models that the overview does not draw.
-func others(list []group, width int) string {
-	t := total(list)
-	return fitting(width,
-		fmt.Sprintf("… %s with %s: %v", number(len(list), "more model"), number(t.all(), "GPU"), t.counts),
-		fmt.Sprintf("… %s, %s", number(len(list), "model"), number(t.all(), "GPU")),
-		fmt.Sprintf("… %s", number(t.all(), "GPU")),
+// omittedModels returns the line that stands for the GPU models that the overview does not draw.
+func omittedModels(list []group, width int) string {
+	t := sumGroups(list)
+	return firstFitting(width,
+		fmt.Sprintf("… %s with %s: %v", countOf(len(list), "more model"), countOf(t.all(), "GPU"), t.counts),
+		fmt.Sprintf("… %s, %s", countOf(len(list), "model"), countOf(t.all(), "GPU")),
+		fmt.Sprintf("… %s", countOf(t.all(), "GPU")),
 	)
 }
 

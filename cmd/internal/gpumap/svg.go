@@ -18,8 +18,8 @@ const (
 	grid        = 1000 // cells of a picture in each direction
 )
 
-// fills holds the colours of shares in an SVG drawing, in the order of the shares' letters.
-var fills = []string{"#6baed6", "#fdae6b", "#74c476", "#bcbddc", "#fdd049", "#66c2a5", "#fb9a99", "#b2df8a", "#c7e9c0", "#d9b48f", "#9ecae1", "#e7a3c8"}
+// svgColours holds the colours of shares in an SVG drawing, in the order of the shares' letters.
+var svgColours = []string{"#6baed6", "#fdae6b", "#74c476", "#bcbddc", "#fdd049", "#66c2a5", "#fb9a99", "#b2df8a", "#c7e9c0", "#d9b48f", "#9ecae1", "#e7a3c8"}
 
 // SVG draws the windows of slices side by side as an SVG image, with the same content as Detail.
 func SVG(w io.Writer, list []Slice) error {
@@ -29,7 +29,7 @@ func SVG(w io.Writer, list []Slice) error {
 		row := list[from:min(from+panelsAside, len(list))]
 		tallest := 0
 		for i, s := range row {
-			tallest = max(tallest, panel(&b, s, i*panelWidth, y))
+			tallest = max(tallest, writeSlice(&b, s, i*panelWidth, y))
 		}
 		y += tallest
 	}
@@ -38,9 +38,9 @@ func SVG(w io.Writer, list []Slice) error {
 	return err
 }
 
-// panel draws the window of one slice with its upper left corner at x and y, and returns its height.
-func panel(b *strings.Builder, s Slice, x, y int) int {
-	s.Shares = sorted(s.Shares)
+// writeSlice draws the window of one slice with its upper left corner at x and y, and returns its height.
+func writeSlice(b *strings.Builder, s Slice, x, y int) int {
+	s.Shares = sortedShares(s.Shares)
 	how, fits := s.plan()
 	drawn := how.draw(grid, grid)
 	left, top := x+10, y+plotTop
@@ -48,10 +48,10 @@ func panel(b *strings.Builder, s Slice, x, y int) int {
 		fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\">%s</text>\n", left, at, html.EscapeString(printable(text)))
 	}
 	write(y+14, strings.TrimSpace(fmt.Sprintf("%s GPU %d  %s", s.Node, s.Index, s.Model))+", "+how.name()+", window "+milliseconds(drawn.window)+" ms")
-	write(y+28, s.free(1000))
+	write(y+28, s.freeText(1000))
 	fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#f2f2f2\" stroke=\"#999\"/>\n", left, top, plotWidth, plotHeight)
 	for _, piece := range drawn.blocks {
-		cell(b, piece, left, top)
+		writeBlock(b, piece, left, top)
 	}
 	at := top + plotHeight + lineHeight
 	if !fits {
@@ -59,16 +59,16 @@ func panel(b *strings.Builder, s Slice, x, y int) int {
 		at += lineHeight
 	}
 	for i, share := range s.Shares {
-		fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"10\" height=\"10\" fill=\"%s\"/>\n", left, at-9, fills[i%len(fills)])
+		fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"10\" height=\"10\" fill=\"%s\"/>\n", left, at-9, svgColours[i%len(svgColours)])
 		fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\">%s</text>\n", left+15, at, html.EscapeString(printable(share.Pod+"  "+share.Share.String())))
 		at += lineHeight
 	}
 	return at - y + lineHeight
 }
 
-// cell draws the block of one share as an SVG rectangle.
-func cell(b *strings.Builder, p block, left, top int) {
+// writeBlock draws the block of one share as an SVG rectangle.
+func writeBlock(b *strings.Builder, p block, left, top int) {
 	fmt.Fprintf(b, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\" stroke=\"white\"/>\n",
 		float64(left)+float64(p.left)*plotWidth/grid, float64(top)+float64(grid-p.top)*plotHeight/grid,
-		float64(p.right-p.left)*plotWidth/grid, float64(p.top-p.bottom)*plotHeight/grid, fills[p.who%len(fills)])
+		float64(p.right-p.left)*plotWidth/grid, float64(p.top-p.bottom)*plotHeight/grid, svgColours[p.who%len(svgColours)])
 }

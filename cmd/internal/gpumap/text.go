@@ -56,12 +56,12 @@ func lastColumns(s string, width int) string {
 
 func pad(s string, width int) string { return s + strings.Repeat(" ", max(width-columns(s), 0)) }
 
-// flow joins phrases with a separator into lines of the given width. It breaks a phrase that is longer than a line between words.
-func flow(pieces []string, between string, width int) []string {
+// joinLines joins phrases with a separator into lines of the given width. It breaks a phrase that is longer than a line between words.
+func joinLines(pieces []string, between string, width int) []string {
 	var lines []string
 	for _, piece := range pieces {
 		if words := strings.Fields(piece); columns(piece) > width && len(words) > 1 {
-			lines = append(lines, flow(words, " ", width)...)
+			lines = append(lines, joinLines(words, " ", width)...)
 			continue
 		}
 		last := len(lines) - 1
@@ -74,8 +74,8 @@ func flow(pieces []string, between string, width int) []string {
 	return lines
 }
 
-// fitting returns the first of several wordings that fits into a width, or the last one truncated.
-func fitting(width int, wordings ...string) string {
+// firstFitting returns the first of several wordings that fits into a width, or the last one truncated.
+func firstFitting(width int, wordings ...string) string {
 	for _, s := range wordings {
 		if columns(s) <= width {
 			return s
@@ -84,16 +84,16 @@ func fitting(width int, wordings ...string) string {
 	return shorten(wordings[len(wordings)-1], width)
 }
 
-// number returns a count with its noun, such as "1 GPU" or "2 GPUs".
-func number(n int, thing string) string {
+// countOf returns a count with its noun, such as "1 GPU" or "2 GPUs".
+func countOf(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
 	}
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// bytes formats a memory size in the largest unit in which it is at least one, with a decimal only if it is not whole.
-func bytes(b share.Bytes) string {
+// formatMemory formats a memory size in the largest unit in which it is at least one, with a decimal only if it is not whole.
+func formatMemory(b share.Bytes) string {
 	units := []string{"MiB", "GiB", "TiB", "PiB"}
 	size, at := float64(b)/float64(share.MiB), 0
 	for ; size >= 1024 && at < len(units)-1; at++ {

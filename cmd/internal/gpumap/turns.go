@@ -32,7 +32,7 @@ func (t turns) name() string {
 	if len(t.table.Turns) == 0 {
 		return "slot table"
 	}
-	return "slot table of " + number(len(t.table.Turns), "turn")
+	return "slot table of " + countOf(len(t.table.Turns), "turn")
 }
 
 func (t turns) tall() int {
@@ -45,7 +45,7 @@ func (t turns) tall() int {
 
 func (t turns) draw(width, height int) picture {
 	p := picture{width: width, height: height, window: t.window}
-	list := t.withRest()
+	list := t.withUnusedTime()
 	sizes := make([]int64, len(list))
 	for k := range list {
 		sizes[k] = int64(list[k].Duration)
@@ -54,13 +54,13 @@ func (t turns) draw(width, height int) picture {
 	for k, turn := range list {
 		p.ticks = append(p.ticks, tick{at[k], begin})
 		begin += turn.Duration
-		t.stack(&p, turn.Members, at[k], at[k+1])
+		t.stackShares(&p, turn.Members, at[k], at[k+1])
 	}
 	return p
 }
 
-// withRest returns the turns, followed by the unused rest of the window as one more turn, in which only shares with a quota of 100 % run.
-func (t turns) withRest() []slot.Turn {
+// withUnusedTime returns the turns, followed by the unused rest of the window as one more turn, in which only shares with a quota of 100 % run.
+func (t turns) withUnusedTime() []slot.Turn {
 	rest := t.window
 	for _, turn := range t.table.Turns {
 		rest -= turn.Duration
@@ -77,14 +77,14 @@ func (t turns) withRest() []slot.Turn {
 	return append(slices.Clone(t.table.Turns), slot.Turn{Members: always, Duration: rest})
 }
 
-// stack draws the shares that run in one turn on top of each other.
-func (t turns) stack(p *picture, members []int, left, right int) {
+// stackShares draws the shares that run in one turn on top of each other.
+func (t turns) stackShares(p *picture, members []int, left, right int) {
 	sizes := make([]int64, len(members))
 	for k, who := range members {
 		sizes[k] = int64(t.items[who].SM)
 	}
 	at := edges(sizes, int64(share.Whole), p.height)
 	for k, who := range members {
-		p.put(block{who, left, right, at[k], at[k+1]})
+		p.addBlock(block{who, left, right, at[k], at[k+1]})
 	}
 }
