@@ -54,7 +54,7 @@ func serveNode(ctx context.Context, c config.Configuration) error {
 	defer stopReporting()
 	a, err := agent.New(agent.Options{
 		Config: c, Source: source, OnDemand: onDemand, Log: log, Pods: node.pods, Records: records,
-		MPS: clusterDaemonsOf(c), Memory: limiterOf(c),
+		MPS: clusterDaemonsOf(c), Memory: memoryLimiter(c),
 		Cluster: agent.NewAPIServer(reporting, node.client, node.name),
 		Linger:  func(ctx context.Context) { pause(ctx, bindTime) },
 	})
@@ -110,8 +110,8 @@ func sourceOf(c config.Configuration) gpu.Source {
 	return nvml.New(library.New())
 }
 
-// limiterOf returns a limiter that makes the NVIDIA driver enforce device memory, or nil for simulated devices.
-func limiterOf(c config.Configuration) *dmem.Limiter {
+// memoryLimiter returns a limiter that makes the NVIDIA driver enforce device memory, or nil for simulated devices.
+func memoryLimiter(c config.Configuration) *dmem.Limiter {
 	if c.SimulatedDevices != "" {
 		return nil
 	}

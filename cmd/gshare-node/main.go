@@ -118,13 +118,13 @@ func newNode(c config.Configuration, log *slog.Logger) (*standalone.Node, error)
 		log.Warn("MPS is not available, devices are exclusive only", "error", err)
 	}
 	return standalone.New(standalone.Options{
-		Config: c, Devices: gpu.Usable(devices), MPS: daemons, Source: source, Groups: groups(log), Memory: limiterOf(c), Log: log,
+		Config: c, Devices: gpu.Usable(devices), MPS: daemons, Source: source, Groups: runCgroups(log), Memory: memoryLimiter(c), Log: log,
 	})
 }
 
-// groups returns the manager of the cgroups in which gshare run puts programs, or nil if the agent may not create cgroups; processes are
+// runCgroups returns the manager of the cgroups in which gshare run puts programs, or nil if the agent may not create cgroups; processes are
 // then identified by their user.
-func groups(log *slog.Logger) *standalone.Groups {
+func runCgroups(log *slog.Logger) *standalone.Groups {
 	if os.Geteuid() != 0 {
 		log.Info("no cgroups without root, processes are identified by user")
 		return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/uninstall"
 )
 
-// stepPeriod is the pause between two attempts to remove what the agent left on the node.
-const stepPeriod = 2 * time.Second
+// retryPeriod is the pause between two attempts to remove what the agent left on the node.
+const retryPeriod = 2 * time.Second
 
 func uninstallCommand() *cobra.Command {
 	var file string
@@ -54,7 +54,7 @@ func serveUninstall(ctx context.Context, c config.Configuration) error {
 	}
 	defer lock.Close()
 	var clean atomic.Bool
-	stop, err := listenHTTP(c.Kubernetes.Listen, cleanHandler(&clean))
+	stop, err := listenHTTP(c.Kubernetes.Listen, readinessHandler(&clean))
 	if err != nil {
 		return err
 	}
@@ -74,13 +74,13 @@ func serveUninstall(ctx context.Context, c config.Configuration) error {
 			log.Info("uninstall", "node", at.name, "state", state)
 			logged = state
 		}
-		pause(ctx, stepPeriod)
+		pause(ctx, retryPeriod)
 	}
 	return nil
 }
 
-// cleanHandler serves the readiness probe of the uninstalling DaemonSet: ready once nothing is left to remove from the node.
-func cleanHandler(clean *atomic.Bool) http.Handler {
+// readinessHandler serves the readiness probe of the uninstalling DaemonSet: ready once nothing is left to remove from the node.
+func readinessHandler(clean *atomic.Bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {

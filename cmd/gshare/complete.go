@@ -17,8 +17,8 @@ const completionTimeout = 3 * time.Second
 // completion returns the values that shell completion proposes for a command's only argument.
 type completion func(context.Context, *cluster.Connection) []string
 
-// complete returns a shell completion function that reads the cluster. On an error it proposes nothing, as a shell cannot show errors.
-func complete(flags *cluster.Flags, list completion) cobra.CompletionFunc {
+// completeFromCluster returns a shell completion function that reads the cluster. On an error it proposes nothing, as a shell cannot show errors.
+func completeFromCluster(flags *cluster.Flags, list completion) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		c, err := flags.Connect()
 		if err != nil || len(args) > 0 {
@@ -33,7 +33,7 @@ func complete(flags *cluster.Flags, list completion) cobra.CompletionFunc {
 // podsWithShares returns a completion that proposes the pods of a namespace that request gshare's resources.
 func podsWithShares(namespace *string) completion {
 	return func(ctx context.Context, c *cluster.Connection) (names []string) {
-		pods, err := c.Client.CoreV1().Pods(namespaceOr(*namespace, c)).List(ctx, metav1.ListOptions{})
+		pods, err := c.Client.CoreV1().Pods(effectiveNamespace(*namespace, c)).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil
 		}
@@ -60,8 +60,8 @@ func nodesWithGPUs(ctx context.Context, c *cluster.Connection) (names []string) 
 	return names
 }
 
-// namespaceOr returns the namespace of the flag if it is set, else that of the kubeconfig's context.
-func namespaceOr(flag string, c *cluster.Connection) string {
+// effectiveNamespace returns the namespace of the flag if it is set, else that of the kubeconfig's context.
+func effectiveNamespace(flag string, c *cluster.Connection) string {
 	if flag != "" {
 		return flag
 	}

@@ -38,22 +38,22 @@ func explainCommand() *cobra.Command {
 			if err != nil {
 				return cli.Usage(err)
 			}
-			report, snapshot, err := explainPod(cmd.Context(), c, podName(args[0], namespaceOr(namespace, c)))
+			report, snapshot, err := explainPod(cmd.Context(), c, parsePodName(args[0], effectiveNamespace(namespace, c)))
 			if err != nil {
 				return err
 			}
 			return format.Write(cmd.OutOrStdout(), report, func(w io.Writer) error { return writeReport(w, report, snapshot) })
 		},
 	}
-	cmd.ValidArgsFunction = complete(&flags, podsWithShares(&namespace))
+	cmd.ValidArgsFunction = completeFromCluster(&flags, podsWithShares(&namespace))
 	flags.AddTo(cmd)
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of the pod (default: the namespace of the context)")
 	format.AddTo(cmd)
 	return cmd
 }
 
-// podName parses an argument of the form POD or NAMESPACE/POD.
-func podName(arg, namespace string) types.NamespacedName {
+// parsePodName parses an argument of the form POD or NAMESPACE/POD.
+func parsePodName(arg, namespace string) types.NamespacedName {
 	if before, after, ok := strings.Cut(arg, "/"); ok {
 		namespace, arg = before, after
 	}
@@ -70,5 +70,5 @@ func explainPod(ctx context.Context, c *cluster.Connection, name types.Namespace
 	if !ok {
 		return nil, nil, fmt.Errorf("pod %s not found; set its namespace with --namespace", name)
 	}
-	return verdict.Of(snapshot, pod), snapshot, nil
+	return verdict.Explain(snapshot, pod), snapshot, nil
 }

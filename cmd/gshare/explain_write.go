@@ -76,7 +76,7 @@ func writePlaces(w io.Writer, places []verdict.Place, s *cluster.Snapshot) {
 		}
 		if !drawn[p.Slice] {
 			drawn[p.Slice] = true
-			for _, d := range drawings(s, p.Node) {
+			for _, d := range slicesOn(s, p.Node) {
 				if d.ID == p.Slice {
 					fmt.Fprintln(w)
 					gpumap.Detail(w, d.Slice, drawOptions(w))

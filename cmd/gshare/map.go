@@ -47,7 +47,7 @@ func mapCommand() *cobra.Command {
 			return format.Write(cmd.OutOrStdout(), sliceViews(list), func(w io.Writer) error { return drawMap(w, list, node) })
 		},
 	}
-	cmd.ValidArgsFunction = complete(&flags, nodesWithGPUs)
+	cmd.ValidArgsFunction = completeFromCluster(&flags, nodesWithGPUs)
 	flags.AddTo(cmd)
 	format.AddTo(cmd)
 	cmd.Flags().StringVar(&svg, "svg", "", "also write the drawing to this SVG file")
@@ -66,7 +66,7 @@ func drawCluster(ctx context.Context, c *cluster.Connection, node string) (list 
 	found := node == ""
 	for _, n := range s.Nodes {
 		if found = found || n.Name == node; node == "" || n.Name == node {
-			list = append(list, drawings(s, n.Name)...)
+			list = append(list, slicesOn(s, n.Name)...)
 		}
 	}
 	switch {
@@ -78,11 +78,11 @@ func drawCluster(ctx context.Context, c *cluster.Connection, node string) (list 
 	return list, nil
 }
 
-// drawings returns the slices of a node with the shares on them, for drawing, or nil if there is no such node.
-func drawings(s *cluster.Snapshot, node string) []mapping.Slice {
+// slicesOn returns the slices of a node with the shares on them, for drawing, or nil if there is no such node.
+func slicesOn(s *cluster.Snapshot, node string) []mapping.Slice {
 	for _, n := range s.Nodes {
 		if n.Name == node {
-			return mapping.Of(n, s.On(node))
+			return mapping.Of(n, s.PodsOn(node))
 		}
 	}
 	return nil

@@ -62,7 +62,7 @@ func planCommand() *cobra.Command {
 			if err != nil {
 				return cli.Usage(err)
 			}
-			return errors.Join(p.write(cmd.OutOrStdout(), plans), unserved(plans))
+			return errors.Join(p.write(cmd.OutOrStdout(), plans), infeasibleError(plans))
 		},
 	}
 	f := cmd.Flags()
@@ -81,7 +81,7 @@ func (p *planFlags) check() error {
 	if p.plot != "" && !chart.Known(p.plot) {
 		return fmt.Errorf("--plot: unsupported file type %q: must be .svg or .png", p.plot)
 	}
-	for _, name := range p.policies() {
+	for _, name := range p.selectedPolicies() {
 		if plannerOf(name) == nil {
 			return fmt.Errorf("--policy: unknown policy %q: must be gshare, pamba or harmonybatch", name)
 		}
@@ -90,14 +90,14 @@ func (p *planFlags) check() error {
 		return err
 	}
 	p.model = cmp.Or(p.model, p.input.Applications[0].Model)
-	if len(p.dots()) == 0 {
+	if len(p.applicationPoints()) == 0 {
 		return fmt.Errorf("--model: no application uses model %q", p.model)
 	}
 	return nil
 }
 
-// policies returns the names of the planning policies selected by --policy.
-func (p *planFlags) policies() []string {
+// selectedPolicies returns the names of the planning policies selected by --policy.
+func (p *planFlags) selectedPolicies() []string {
 	if p.policy != "all" {
 		return strings.Split(p.policy, ",")
 	}
@@ -127,7 +127,7 @@ type policyPlan struct {
 // run computes a plan with each selected policy.
 func (p *planFlags) run() ([]policyPlan, error) {
 	var plans []policyPlan
-	for _, name := range p.policies() {
+	for _, name := range p.selectedPolicies() {
 		plan, err := plannerOf(name)(p.input)
 		if err != nil {
 			return nil, fmt.Errorf("policy %s: %w", name, err)
@@ -137,8 +137,8 @@ func (p *planFlags) run() ([]policyPlan, error) {
 	return plans, nil
 }
 
-// unserved returns the joined errors of the applications for which a policy found no feasible plan, or nil if there is none.
-func unserved(plans []policyPlan) error {
+// infeasibleError returns the joined errors of the applications for which a policy found no feasible plan, or nil if there is none.
+func infeasibleError(plans []policyPlan) error {
 	var all []error
 	for _, p := range plans {
 		for _, x := range p.Infeasible {

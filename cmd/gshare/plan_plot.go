@@ -19,10 +19,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// draw writes a chart of the cheapest mode for one application alone, by its SLO and request rate (PA-63). Dots show the planned
+// writeChart writes a chart of the cheapest mode for one application alone, by its SLO and request rate (PA-63). Dots show the planned
 // applications.
-func (p *planFlags) draw() error {
-	f, err := p.frontier()
+func (p *planFlags) writeChart() error {
+	f, err := p.computeFrontier()
 	if err != nil {
 		return err
 	}
@@ -34,11 +34,11 @@ func (p *planFlags) draw() error {
 	picture.Legend.Top = true
 	picture.Add(f)
 	for _, mode := range planning.Modes() {
-		if f.has(mode) {
+		if f.contains(mode) {
 			picture.Legend.Add(string(mode), swatch{colorOf(mode)})
 		}
 	}
-	dots, err := plotter.NewScatter(p.dots())
+	dots, err := plotter.NewScatter(p.applicationPoints())
 	if err != nil {
 		return err
 	}
@@ -73,8 +73,8 @@ type frontier struct {
 // cells is the number of grid cells on each axis of a frontier chart.
 const cells = 80
 
-// dots returns the points of the planned applications that use the charted model: their SLO and request rate.
-func (p *planFlags) dots() plotter.XYs {
+// applicationPoints returns the points of the planned applications that use the charted model: their SLO and request rate.
+func (p *planFlags) applicationPoints() plotter.XYs {
 	var dots plotter.XYs
 	for _, a := range p.input.Applications {
 		if a.Model == p.model {
@@ -84,12 +84,12 @@ func (p *planFlags) dots() plotter.XYs {
 	return dots
 }
 
-// frontier computes the cheapest mode for SLOs and request rates around those of the applications that use the model.
-func (p *planFlags) frontier() (*frontier, error) {
-	lowX, highX, lowY, highY := plotter.XYRange(p.dots())
+// computeFrontier computes the cheapest mode for SLOs and request rates around those of the applications that use the model.
+func (p *planFlags) computeFrontier() (*frontier, error) {
+	lowX, highX, lowY, highY := plotter.XYRange(p.applicationPoints())
 	f := &frontier{
-		slos:  steps(lowX/4, min(highX*4, planning.MaxSLO)),
-		rates: steps(max(lowY/10, planning.MinRate), min(highY*10, planning.MaxRate)),
+		slos:  logSteps(lowX/4, min(highX*4, planning.MaxSLO)),
+		rates: logSteps(max(lowY/10, planning.MinRate), min(highY*10, planning.MaxRate)),
 	}
 	var slos []profile.Seconds
 	for _, s := range f.slos {
@@ -106,8 +106,8 @@ func (p *planFlags) frontier() (*frontier, error) {
 	return f, err
 }
 
-// steps returns a number of values from low to high, each larger than the one before by the same factor.
-func steps(low, high float64) []float64 {
+// logSteps returns a number of values from low to high, each larger than the one before by the same factor.
+func logSteps(low, high float64) []float64 {
 	all := make([]float64, cells)
 	for i := range all {
 		all[i] = max(low, min(high, low*math.Pow(high/low, float64(i)/(cells-1)))) // rounding errors stay within the bounds
@@ -115,8 +115,8 @@ func steps(low, high float64) []float64 {
 	return all
 }
 
-// has reports whether the mode is the cheapest in any cell of the grid.
-func (f *frontier) has(mode planning.Mode) bool {
+// contains reports whether the mode is the cheapest in any cell of the grid.
+func (f *frontier) contains(mode planning.Mode) bool {
 	for _, row := range f.modes {
 		for _, m := range row {
 			if m == mode {
@@ -135,8 +135,8 @@ func (f *frontier) Plot(c draw.Canvas, p *plot.Plot) {
 			if mode == "" {
 				continue // no mode is fast enough
 			}
-			left, right := edges(f.slos, i)
-			low, high := edges(f.rates, j)
+			left, right := cellBorders(f.slos, i)
+			low, high := cellBorders(f.rates, j)
 			c.FillPolygon(colorOf(mode), []vg.Point{{X: x(left), Y: y(low)}, {X: x(right), Y: y(low)}, {X: x(right), Y: y(high)}, {X: x(left), Y: y(high)}})
 		}
 	}
@@ -144,15 +144,15 @@ func (f *frontier) Plot(c draw.Canvas, p *plot.Plot) {
 
 // DataRange implements plot.DataRanger: it returns the SLOs and rates that the grid spans.
 func (f *frontier) DataRange() (lowX, highX, lowY, highY float64) {
-	lowX, _ = edges(f.slos, 0)
-	_, highX = edges(f.slos, cells-1)
-	lowY, _ = edges(f.rates, 0)
-	_, highY = edges(f.rates, cells-1)
+	lowX, _ = cellBorders(f.slos, 0)
+	_, highX = cellBorders(f.slos, cells-1)
+	lowY, _ = cellBorders(f.rates, 0)
+	_, highY = cellBorders(f.rates, cells-1)
 	return lowX, highX, lowY, highY
 }
 
-// edges returns the lower and upper border of a grid cell on one axis, half a logarithmic step below and above its centre.
-func edges(middles []float64, i int) (low, high float64) {
+// cellBorders returns the lower and upper border of a grid cell on one axis, half a logarithmic step below and above its centre.
+func cellBorders(middles []float64, i int) (low, high float64) {
 	half := math.Sqrt(middles[1] / middles[0])
 	return middles[i] / half, middles[i] * half
 }

@@ -11,7 +11,7 @@ import (
 
 func (p *planFlags) write(out io.Writer, plans []policyPlan) error {
 	if p.plot != "" {
-		if err := p.draw(); err != nil {
+		if err := p.writeChart(); err != nil {
 			return err
 		}
 	}
@@ -29,19 +29,19 @@ func (p *planFlags) writeTable(out io.Writer, plans []policyPlan) error {
 	for _, plan := range plans {
 		for i := range plan.Groups {
 			g := &plan.Groups[i]
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%.0f ms\t%.4g/s\t%.4f\t%.4f\n", plan.Policy, g.Applications[0].Model, names(g.Applications),
-				g.Config.Mode, g.Config, g.Config.Batch, 1e3*g.P99, g.Rate(), hourly(g.Cost), float64(g.PerRequest())/1e3)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%.0f ms\t%.4g/s\t%.4f\t%.4f\n", plan.Policy, g.Applications[0].Model, applicationNames(g.Applications),
+				g.Config.Mode, g.Config, g.Config.Batch, 1e3*g.P99, g.Rate(), perHour(g.Cost), float64(g.PerRequest())/1e3)
 		}
-		fmt.Fprintf(t, "%s\tall\t\t\t\t\t\t\t%.4f\t\n", plan.Policy, hourly(plan.Cost))
+		fmt.Fprintf(t, "%s\tall\t\t\t\t\t\t\t%.4f\t\n", plan.Policy, perHour(plan.Cost))
 	}
 	return t.Flush()
 }
 
-// hourly converts a cost in billionths of the price unit per second to price units per hour.
-func hourly(c planning.Cost) float64 { return float64(c) * 3600 / 1e9 }
+// perHour converts a cost in billionths of the price unit per second to price units per hour.
+func perHour(c planning.Cost) float64 { return float64(c) * 3600 / 1e9 }
 
-// names returns the names of the first four applications and the number of the others, as text.
-func names(applications []planning.Application) string {
+// applicationNames returns the names of the first four applications and the number of the others, as text.
+func applicationNames(applications []planning.Application) string {
 	const most = 4
 	var all []string
 	for i, a := range applications {

@@ -53,15 +53,15 @@ func writeRuns(w io.Writer, status control.Status) error {
 		identity, _, _ := strings.Cut(r.Enforcement.Identity, ":")
 		for _, v := range r.VGPUs {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", r.ID, r.Name, userName(r.UID), r.PID,
-				shortDevice(v.Device), span(v.SM, v.SMLimit), v.SMNow.Percent(), span(v.Quota, v.QuotaLimit), v.UsedTime.Percent(), memoryText(v.Memory),
+				shortDevice(v.Device), formatRange(v.SM, v.SMLimit), v.SMNow.Percent(), formatRange(v.Quota, v.QuotaLimit), v.UsedTime.Percent(), memoryText(v.Memory),
 				memoryText(v.UsedMemory), len(v.Processes), stateOf(v), identity)
 		}
 	}
 	return t.Flush()
 }
 
-// span formats a request and its limit as a range, or as one value if both are equal.
-func span(request, limit share.PerMille) string {
+// formatRange formats a request and its limit as a range, or as one value if both are equal.
+func formatRange(request, limit share.PerMille) string {
 	if limit == request {
 		return request.Percent()
 	}

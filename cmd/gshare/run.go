@@ -95,7 +95,7 @@ func execProgram(ctx context.Context, program string, args []string, hook string
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	environment := append(grant.Environment, "LD_PRELOAD="+preload(hook, os.Getenv("LD_PRELOAD")))
+	environment := append(grant.Environment, "LD_PRELOAD="+preloadValue(hook, os.Getenv("LD_PRELOAD")))
 	if grant.Inherit {
 		fmt.Fprintf(os.Stderr, "gshare: the identity of the share is %s (%s)\n", grant.Enforcement.Identity, strings.Join(grant.Enforcement.Missing, "; "))
 		fd, err := connectTokenServer(grant.Dir)
@@ -104,14 +104,14 @@ func execProgram(ctx context.Context, program string, args []string, hook string
 		}
 		environment = append(environment, fmt.Sprintf("GSHARE_FD=%d", fd))
 	}
-	if err := syscall.Exec(program, args, merge(os.Environ(), environment)); err != nil {
+	if err := syscall.Exec(program, args, mergeEnviron(os.Environ(), environment)); err != nil {
 		return cli.WithExitCode(126, fmt.Errorf("%s: %w", program, err))
 	}
 	return nil // never reached
 }
 
-// flagOf maps each field of a share to the flag of gshare run that sets it.
-var flagOf = map[string]string{
+// flagNames maps each field of a share to the flag of gshare run that sets it.
+var flagNames = map[string]string{
 	share.FieldSM: "--sm", share.FieldQuota: "--quota", share.FieldMemory: "--mem", share.FieldVGPU: "--vgpu",
 	share.FieldSMLimit: "--sm-limit", share.FieldQuotaLimit: "--quota-limit", share.FieldClass: "--class",
 	share.FieldIsolation: "--isolation", "name": "--name",
@@ -120,7 +120,7 @@ var flagOf = map[string]string{
 // refusalText returns the agent's refusal in terms of the command line: the flag at fault, the reason, and shares that would fit.
 func refusalText(r control.Refusal) string {
 	text := r.Reason
-	if flag := flagOf[r.Field]; flag != "" {
+	if flag := flagNames[r.Field]; flag != "" {
 		text = flag + ": " + text
 	}
 	if len(r.Fits) > 0 {

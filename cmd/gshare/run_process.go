@@ -40,16 +40,16 @@ func findHook(name string) (string, error) {
 	return "", fmt.Errorf("%s not found in %s; set its path with --hook", hookName, strings.Join(places, ", "))
 }
 
-// preload returns the value of LD_PRELOAD with the hook library added as the first one.
-func preload(hook, before string) string {
+// preloadValue returns the value of LD_PRELOAD with the hook library added as the first one.
+func preloadValue(hook, before string) string {
 	if before == "" {
 		return hook
 	}
 	return hook + ":" + before
 }
 
-// merge returns the environment with the given variables replaced or added.
-func merge(environment, changes []string) []string {
+// mergeEnviron returns the environment with the given variables replaced or added.
+func mergeEnviron(environment, changes []string) []string {
 	changed := map[string]bool{}
 	for _, c := range changes {
 		key, _, _ := strings.Cut(c, "=")

@@ -124,7 +124,7 @@ func TestRunPassesTheProgramThrough(t *testing.T) {
 }
 
 func TestRunKeepsThePreload(t *testing.T) {
-	if got := preload("/a.so", "/b.so"); got != "/a.so:/b.so" {
+	if got := preloadValue("/a.so", "/b.so"); got != "/a.so:/b.so" {
 		t.Error(got)
 	}
 }
@@ -330,7 +330,7 @@ func TestBar(t *testing.T) {
 		{250, 500, strings.Repeat("=", 10) + strings.Repeat(" ", 10) + "!" + strings.Repeat(" ", 19)},
 	} {
 		t.Run(fmt.Sprintf("%d of %d", test.used, test.quota), func(t *testing.T) {
-			if got := bar(test.used, test.quota); got != test.want {
+			if got := usageBar(test.used, test.quota); got != test.want {
 				t.Errorf("got %q", got)
 			}
 		})

@@ -72,7 +72,7 @@ func watch(ctx context.Context, w io.Writer, c *agent.Client, every time.Duratio
 		if err != nil {
 			return err
 		}
-		if _, err := w.Write(frame(status, live)); err != nil {
+		if _, err := w.Write(refreshText(status, live)); err != nil {
 			return err
 		}
 		if i+1 == times {
@@ -87,8 +87,8 @@ func watch(ctx context.Context, w io.Writer, c *agent.Client, every time.Duratio
 	return nil
 }
 
-// frame returns the output of one interval. On a terminal, it starts with the codes that clear the screen.
-func frame(status control.Status, live bool) []byte {
+// refreshText returns the output of one interval. On a terminal, it starts with the codes that clear the screen.
+func refreshText(status control.Status, live bool) []byte {
 	var b bytes.Buffer
 	if live {
 		b.WriteString("\x1b[H\x1b[J")
@@ -109,15 +109,15 @@ func writeUse(b *bytes.Buffer, device string, r control.Run) {
 		if v.Device != device {
 			continue
 		}
-		fmt.Fprintf(b, "  %-16.16s SM %4s of %-9s |%s| %5s of %-9s mem %6s of %-6s %s\n", r.Name, v.SMNow.Percent(), span(v.SM, v.SMLimit),
-			bar(v.UsedTime, v.Quota), v.UsedTime.Percent(), span(v.Quota, v.QuotaLimit), memoryText(v.UsedMemory), memoryText(v.Memory), stateOf(v))
+		fmt.Fprintf(b, "  %-16.16s SM %4s of %-9s |%s| %5s of %-9s mem %6s of %-6s %s\n", r.Name, v.SMNow.Percent(), formatRange(v.SM, v.SMLimit),
+			usageBar(v.UsedTime, v.Quota), v.UsedTime.Percent(), formatRange(v.Quota, v.QuotaLimit), memoryText(v.UsedMemory), memoryText(v.Memory), stateOf(v))
 	}
 }
 
 const barCells = 40
 
-// bar returns a text bar of the used fraction of the window, with a mark at the quota.
-func bar(used, quota share.PerMille) string {
+// usageBar returns a text bar of the used fraction of the window, with a mark at the quota.
+func usageBar(used, quota share.PerMille) string {
 	full := min(barCells, int(used)*barCells/int(share.Whole))
 	cells := []rune(strings.Repeat("=", full) + strings.Repeat(" ", barCells-full))
 	cells[min(barCells-1, int(quota)*barCells/int(share.Whole))] = '!'

@@ -81,7 +81,7 @@ func writeUseReport(w io.Writer, report useReport) error {
 			state += ", slice closed: " + u.Closed
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t|%s|\t%s\t%s\t%s\t%d\t%s\n", u.Node, shortDevice(u.Slice), u.Container, share.PerMille(u.SM).Percent(),
-			span(quota, share.PerMille(u.QuotaLimit)), bar(used, quota), used.Percent(), memoryText(share.Bytes(u.Memory)),
+			formatRange(quota, share.PerMille(u.QuotaLimit)), usageBar(used, quota), used.Percent(), memoryText(share.Bytes(u.Memory)),
 			memoryText(share.Bytes(u.MemoryUsed)), u.Stalls, state)
 	}
 	if err := t.Flush(); err != nil {

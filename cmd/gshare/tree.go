@@ -76,7 +76,7 @@ func readTree(ctx context.Context, c *cluster.Connection) (nodes []treeNode, err
 	}
 	for _, object := range s.Nodes {
 		n := s.Derive(object, cluster.Profile{}, nil, cluster.Unplaced)
-		if len(n.Slices) == 0 && n.Doubt == nil {
+		if len(n.Slices) == 0 && n.Untrusted == nil {
 			continue
 		}
 		nodes = append(nodes, newTreeNode(n))
@@ -90,8 +90,8 @@ func readTree(ctx context.Context, c *cluster.Connection) (nodes []treeNode, err
 // newTreeNode converts a node for gshare tree, with its slices grouped by GPU.
 func newTreeNode(n *cluster.Node) treeNode {
 	out := treeNode{Name: n.Name, Devices: []treeDevice{}}
-	if n.Doubt != nil {
-		out.Error = n.Doubt.Error()
+	if n.Untrusted != nil {
+		out.Error = n.Untrusted.Error()
 	}
 	for i := range n.Slices {
 		s := &n.Slices[i]
@@ -119,7 +119,7 @@ func writeTree(w io.Writer, nodes []treeNode) error {
 	for _, n := range nodes {
 		fmt.Fprintln(w, n.Name+errorNote(n.Error))
 		for i, d := range n.Devices {
-			branch, below := branches(i == len(n.Devices)-1)
+			branch, below := treePrefixes(i == len(n.Devices)-1)
 			fmt.Fprintf(w, "%s%s  %s\n", branch, d.UUID, d.Model)
 			writeSlices(w, below, d)
 		}
@@ -135,19 +135,19 @@ func writeSlices(w io.Writer, below string, d treeDevice) {
 		if s.ID == d.UUID {
 			fmt.Fprintf(w, "%s   %s\n", below, state)
 		} else {
-			branch, deeper := branches(i == len(d.Slices)-1)
+			branch, deeper := treePrefixes(i == len(d.Slices)-1)
 			fmt.Fprintf(w, "%s%s%s  %s: %s\n", below, branch, s.ID, s.Profile, state)
 			indent += deeper
 		}
 		for j, h := range s.Shares {
-			branch, _ := branches(j == len(s.Shares)-1)
+			branch, _ := treePrefixes(j == len(s.Shares)-1)
 			fmt.Fprintf(w, "%s%s%s  %s\n", indent, branch, h.Container, shareText(h))
 		}
 	}
 }
 
-// branches returns the box-drawing characters that precede an entry of the tree, and those that precede the lines below the entry.
-func branches(last bool) (branch, below string) {
+// treePrefixes returns the box-drawing characters that precede an entry of the tree, and those that precede the lines below the entry.
+func treePrefixes(last bool) (branch, below string) {
 	if last {
 		return "└─ ", "   "
 	}
@@ -155,8 +155,8 @@ func branches(last bool) (branch, below string) {
 }
 
 func shareText(h shareView) string {
-	return fmt.Sprintf("%s SM, %s time, %d MiB", span(share.PerMille(h.SMPerMille), share.PerMille(h.SMLimitPerMille)),
-		span(share.PerMille(h.QuotaPerMille), share.PerMille(h.QuotaLimitPerMille)), h.MemoryMiB)
+	return fmt.Sprintf("%s SM, %s time, %d MiB", formatRange(share.PerMille(h.SMPerMille), share.PerMille(h.SMLimitPerMille)),
+		formatRange(share.PerMille(h.QuotaPerMille), share.PerMille(h.QuotaLimitPerMille)), h.MemoryMiB)
 }
 
 func classOf(s treeSlice) string {
@@ -170,7 +170,7 @@ func health(s treeSlice) string {
 	if s.Healthy {
 		return ""
 	}
-	return ", closed: " + cluster.WhyClosed(s.Reason)
+	return ", closed: " + cluster.ReasonText(s.Reason)
 }
 
 func errorNote(text string) string {

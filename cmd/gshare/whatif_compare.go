@@ -33,8 +33,8 @@ func (w *whatifRun) compare(ctx context.Context, client kubernetes.Interface) (*
 	return c, nil
 }
 
-// nameOf returns the name of a row of the comparison, from its node pool and its GPU model.
-func nameOf(r whatif.Row) string {
+// rowName returns the name of a row of the comparison, from its node pool and its GPU model.
+func rowName(r whatif.Row) string {
 	model := cmp.Or(r.Model, "unknown model")
 	if r.Pool == "" {
 		return model

@@ -26,7 +26,7 @@ func (c *comparison) writeTable(out io.Writer) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "POOL, MODEL\tPODS\tNODES\tGPUS\tHELD NOW\tWITH GSHARE\tFEWER\tNODES NOW\tWITH GSHARE")
 	for _, r := range c.Rows {
-		writeRow(t, nameOf(r), r)
+		writeRow(t, rowName(r), r)
 	}
 	if len(c.Rows) > 1 {
 		writeRow(t, "total", c.Total)

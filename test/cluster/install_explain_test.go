@@ -53,13 +53,13 @@ var failures = map[string]failure{
 	"too much CPU": {change: func(p *v1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1000")}
 	},
-		want: []string{"1 insufficient cpu", "asks for 1k, ", "ask for less cpu, or wait until a pod there ends"}},
+		want: []string{"1 insufficient cpu", "requests 1k, ", "request less cpu, or wait until a pod there ends"}},
 	"another scheduler": {change: func(p *v1.Pod) { p.Spec.SchedulerName = "somebody" }, waits: func(*v1.Pod) bool { return true },
 		want: []string{`OtherScheduler: the pod is for scheduler "somebody", which is none of gshare's`, "set spec.schedulerName: gshare in a new pod"}},
 	"past the scheduler": {change: func(p *v1.Pod) { p.Spec.NodeName = "node-0" }, waits: func(*v1.Pod) bool { return true },
-		want: []string{"BoundWithoutPlacement: the pod is on node-0 without a placement: somebody set spec.nodeName, not gshare-scheduler", "delete it and create it anew"}},
+		want: []string{"BoundWithoutPlacement: the pod is on node-0 without a placement: somebody set spec.nodeName, not gshare-scheduler", "delete it and create it again"}},
 	"gate": {change: func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/review"}} }, waits: pendingFor(v1.PodReasonSchedulingGated),
-		want: []string{"SchedulingGated: the pod is held back by the scheduling gate example.com/review", "whoever set the gate has to remove it"}},
+		want: []string{"SchedulingGated: the pod is held back by the scheduling gate example.com/review", "its owner has to remove the gate"}},
 	"no image": {change: func(p *v1.Pod) { p.Spec.Containers[0].Image = "docker.io/local/missing:1" }, waits: func(p *v1.Pod) bool {
 		return len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].State.Waiting != nil && p.Status.ContainerStatuses[0].State.Waiting.Message != ""
 	},

@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // golden compares a text with a file in testdata.
 func golden(t *testing.T, name, got string) {
@@ -31,7 +31,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got); go test -update writes it anew:\n%s", path, diff)
+		t.Errorf("%s differs (-want +got); go test -update rewrites it:\n%s", path, diff)
 	}
 }
 

@@ -29,7 +29,7 @@ func (s *Summary) Add(seed uint64, figures []Figure) {
 
 // Mean returns the mean of each figure over the runs.
 func (s *Summary) Mean() []Figure {
-	mean := s.blank()
+	mean := s.zeroFigures()
 	for _, r := range s.Runs {
 		for i, f := range r.Figures {
 			mean[i].Value += f.Value / float64(len(s.Runs))
@@ -40,7 +40,7 @@ func (s *Summary) Mean() []Figure {
 
 // StdDev returns the sample standard deviation of each figure over the runs, or zeros if there is only one run.
 func (s *Summary) StdDev() []Figure {
-	mean, dev := s.Mean(), s.blank()
+	mean, dev := s.Mean(), s.zeroFigures()
 	if len(s.Runs) < 2 {
 		return dev
 	}
@@ -64,8 +64,8 @@ func (s *Summary) Value(name string) float64 {
 	return math.NaN()
 }
 
-// blank returns the figures of the first run with their values set to zero.
-func (s *Summary) blank() []Figure {
+// zeroFigures returns the figures of the first run with their values set to zero.
+func (s *Summary) zeroFigures() []Figure {
 	if len(s.Runs) == 0 {
 		return nil
 	}

@@ -29,7 +29,7 @@ func Write(out io.Writer, format string, summaries []Summary) error {
 
 // MarshalJSON implements json.Marshaler. The figures keep their order.
 func (s Summary) MarshalJSON() ([]byte, error) {
-	var o object
+	var o orderedObject
 	o.add("policy", s.Policy)
 	if len(s.Runs) == 1 {
 		o.add("seed", s.Runs[0].Seed)
@@ -38,7 +38,7 @@ func (s Summary) MarshalJSON() ([]byte, error) {
 	}
 	var runs []json.RawMessage
 	for _, r := range s.Runs {
-		var run object
+		var run orderedObject
 		run.add("seed", r.Seed)
 		run.figures(r.Figures)
 		text, err := run.bytes()
@@ -53,13 +53,13 @@ func (s Summary) MarshalJSON() ([]byte, error) {
 	return o.bytes()
 }
 
-// object is a JSON object whose fields keep the order in which they were added.
-type object struct {
+// orderedObject is a JSON object whose fields keep the order in which they were added.
+type orderedObject struct {
 	text bytes.Buffer
 	err  error
 }
 
-func (o *object) add(name string, value any) {
+func (o *orderedObject) add(name string, value any) {
 	text, err := json.Marshal(value)
 	if err != nil && o.err == nil {
 		o.err = fmt.Errorf("%s: %w", name, err)
@@ -70,14 +70,14 @@ func (o *object) add(name string, value any) {
 	fmt.Fprintf(&o.text, "%q:%s", name, text)
 }
 
-func (o *object) figures(figures []Figure) {
+func (o *orderedObject) figures(figures []Figure) {
 	for _, f := range figures {
 		o.add(f.Name, f.Value)
 	}
 }
 
-func (o *object) nested(name string, figures []Figure) {
-	var inner object
+func (o *orderedObject) nested(name string, figures []Figure) {
+	var inner orderedObject
 	inner.figures(figures)
 	text, err := inner.bytes()
 	if err != nil && o.err == nil {
@@ -86,7 +86,7 @@ func (o *object) nested(name string, figures []Figure) {
 	o.add(name, json.RawMessage(text))
 }
 
-func (o *object) bytes() ([]byte, error) {
+func (o *orderedObject) bytes() ([]byte, error) {
 	return []byte("{" + o.text.String() + "}"), o.err
 }
 

@@ -26,7 +26,7 @@ type table struct {
 	rows              []row
 	columns           []column
 	targets           []target
-	figures           []figure
+	figures           []chartFile
 }
 
 type row struct {
@@ -43,8 +43,8 @@ type column struct {
 
 func (c column) key() string { return c.policy + " " + c.figure }
 
-// figure is a chart in RESULTS.md: its file, its caption and the arguments with which gshare-lab draws it.
-type figure struct {
+// chartFile is a chart in RESULTS.md: its file, its caption and the arguments with which gshare-lab draws it.
+type chartFile struct {
 	file, caption string
 	args          []string
 }
@@ -91,8 +91,8 @@ func (s *summary) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// missing returns the first data file that the row needs but that is not in the repository for lack of a licence, or an empty string.
-func (t table) missing(r row) string {
+// missingFile returns the first data file that the row needs but that is not in the repository for lack of a licence, or an empty string.
+func (t table) missingFile(r row) string {
 	for _, name := range slices.Concat(t.needs, t.command, r.args) {
 		if !dataset.Licensed(name) {
 			if _, err := dataset.ReadFile(name); err != nil {
@@ -107,7 +107,7 @@ func (t table) missing(r row) string {
 // error.
 func (t table) withoutMissing() table {
 	t.rows = slices.DeleteFunc(slices.Clone(t.rows), func(r row) bool {
-		name := t.missing(r)
+		name := t.missingFile(r)
 		if name != "" {
 			fmt.Fprintf(os.Stderr, "  %-16s left out: no %s, see lab/dataset/testdata/README.md\n", r.name, name)
 		}
@@ -120,7 +120,7 @@ func (o options) measure(ctx context.Context, t table) (cells, error) {
 	out := cells{}
 	for _, r := range t.rows {
 		args := append(append([]string{}, t.command...), r.args...)
-		args = append(args, "--policy", policies(t.columns), "--runs", strconv.Itoa(o.runs), "--output", "json")
+		args = append(args, "--policy", policyList(t.columns), "--runs", strconv.Itoa(o.runs), "--output", "json")
 		begin := time.Now()
 		text, err := o.simulateOutput(ctx, args)
 		if err != nil {
@@ -138,8 +138,8 @@ func (o options) measure(ctx context.Context, t table) (cells, error) {
 	return out, nil
 }
 
-// policies returns the distinct policies of the columns, separated by commas, as the flag --policy takes them.
-func policies(columns []column) string {
+// policyList returns the distinct policies of the columns, separated by commas, as the flag --policy takes them.
+func policyList(columns []column) string {
 	var list []string
 	for _, c := range columns {
 		if len(list) == 0 || !strings.Contains(","+strings.Join(list, ",")+",", ","+c.policy+",") {

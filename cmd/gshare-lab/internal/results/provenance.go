@@ -22,15 +22,15 @@ func (p provenance) String() string {
 	return fmt.Sprintf("%s, %s, %s, commit %s", p.Machine, p.Go, p.Date, p.Commit)
 }
 
-func here() provenance {
+func currentProvenance() provenance {
 	return provenance{
-		Machine: fmt.Sprintf("%d cores of %s", runtime.NumCPU(), processor()), Go: runtime.Version(),
-		Date: time.Now().UTC().Format(time.DateOnly), Commit: commit(),
+		Machine: fmt.Sprintf("%d cores of %s", runtime.NumCPU(), cpuModel()), Go: runtime.Version(),
+		Date: time.Now().UTC().Format(time.DateOnly), Commit: gitCommit(),
 	}
 }
 
-// processor returns the model name of the CPU from /proc/cpuinfo, or the architecture if there is none.
-func processor() string {
+// cpuModel returns the model name of the CPU from /proc/cpuinfo, or the architecture if there is none.
+func cpuModel() string {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {
 		return runtime.GOARCH
@@ -44,8 +44,8 @@ func processor() string {
 	return runtime.GOARCH
 }
 
-// commit returns the short hash of the checked-out Git commit, followed by a plus sign if tracked files were changed since.
-func commit() string {
+// gitCommit returns the short hash of the checked-out Git commit, followed by a plus sign if tracked files were changed since.
+func gitCommit() string {
 	text, err := exec.Command("git", "describe", "--always", "--exclude", "*", "--dirty=+").Output()
 	if err != nil {
 		return "unknown"

@@ -15,7 +15,7 @@ func (o options) publish(t table, got cells) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	verdicts, missed := t.judge(got)
+	verdicts, missed := t.checkTargets(got)
 	section := t.markdown(got, o.runs) + verdicts
 	page, err := replaceSection(string(text), t.name, section)
 	if err != nil {
@@ -39,7 +39,7 @@ func replaceSection(page, name, section string) (string, error) {
 
 func (t table) markdown(got cells, runs int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "## %s\n\n%s\n\n`gshare-lab %s`, %d seeds from 1; %s.\n\n", t.title, t.text, strings.Join(t.command, " "), runs, here())
+	fmt.Fprintf(&b, "## %s\n\n%s\n\n`gshare-lab %s`, %d seeds from 1; %s.\n\n", t.title, t.text, strings.Join(t.command, " "), runs, currentProvenance())
 	b.WriteString("| |")
 	for _, c := range t.columns {
 		fmt.Fprintf(&b, " %s |", c.head)

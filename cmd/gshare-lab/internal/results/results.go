@@ -29,7 +29,7 @@ func Command() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.dir, "dir", "test/bench", "folder of RESULTS.md, results/ and figures/")
-	f.StringSliceVar(&o.only, "only", nil, "only these tables: "+strings.Join(names(), ", "))
+	f.StringSliceVar(&o.only, "only", nil, "only these tables: "+strings.Join(tableNames(), ", "))
 	f.IntVar(&o.runs, "runs", 10, "seeds a cell")
 	f.BoolVar(&o.check, "check", false, "compare with the stored ranges and write nothing")
 	return cmd
@@ -37,8 +37,8 @@ func Command() *cobra.Command {
 
 func (o options) run(ctx context.Context) error {
 	for _, name := range o.only {
-		if !slices.Contains(names(), name) {
-			return fmt.Errorf("--only: %q is none of %s", name, strings.Join(names(), ", "))
+		if !slices.Contains(tableNames(), name) {
+			return fmt.Errorf("--only: %q is none of %s", name, strings.Join(tableNames(), ", "))
 		}
 	}
 	missed := 0
@@ -47,7 +47,7 @@ func (o options) run(ctx context.Context) error {
 			continue
 		}
 		fmt.Fprintf(os.Stderr, "%s: %s\n", t.name, t.title)
-		m, err := o.one(ctx, t)
+		m, err := o.runTable(ctx, t)
 		if err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
@@ -59,9 +59,9 @@ func (o options) run(ctx context.Context) error {
 	return nil
 }
 
-// one measures a table and publishes it, or only checks it against the stored cells. It returns the number of targets or stored ranges that
+// runTable measures a table and publishes it, or only checks it against the stored cells. It returns the number of targets or stored ranges that
 // were missed.
-func (o options) one(ctx context.Context, t table) (int, error) {
+func (o options) runTable(ctx context.Context, t table) (int, error) {
 	all := len(t.rows)
 	if t = t.withoutMissing(); len(t.rows) < all && !o.check {
 		return 0, nil // the table keeps what is stored

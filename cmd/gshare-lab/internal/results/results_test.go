@@ -35,7 +35,7 @@ func TestTargetsAreHeldAgainstEveryRow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lab.targets = []target{c.target}
-			if text, missed := lab.judge(got); missed != c.missed {
+			if text, missed := lab.checkTargets(got); missed != c.missed {
 				t.Errorf("%d missed, want %d: %s", missed, c.missed, text)
 			}
 		})

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// stored is the content of a table's JSON file: the measured cells and their provenance.
-type stored struct {
+// storedTable is the content of a table's JSON file: the measured cells and their provenance.
+type storedTable struct {
 	Provenance provenance `json:"provenance"`
 	Cells      cells      `json:"cells"`
 }
@@ -17,7 +17,7 @@ type stored struct {
 func (o options) path(t table) string { return filepath.Join(o.dir, "results", t.name+".json") }
 
 func (o options) store(t table, got cells) error {
-	text, err := json.MarshalIndent(stored{Provenance: here(), Cells: got}, "", "  ")
+	text, err := json.MarshalIndent(storedTable{Provenance: currentProvenance(), Cells: got}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (o options) compare(t table, got cells) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	var old stored
+	var old storedTable
 	if err := json.Unmarshal(text, &old); err != nil {
 		return 0, fmt.Errorf("%s: %w", o.path(t), err)
 	}

@@ -1,7 +1,7 @@
 package results
 
-// names returns the names of all tables in the order of RESULTS.md.
-func names() []string {
+// tableNames returns the names of all tables in the order of RESULTS.md.
+func tableNames() []string {
 	var out []string
 	for _, t := range tables() {
 		out = append(out, t.name)
@@ -13,8 +13,8 @@ func tables() []table {
 	return []table{openb(), orders(), fleet(), shapes("0"), shapes("0.05"), churn(), delivery(), events(), mig(), elasticShares(), elasticLoads(), elasticPolicies(), elasticInference(), elasticTraining(), maxTokens(), scaling(), migServing(), callServing()}
 }
 
-// of returns a column for each policy, all of the same figure. The unit is appended to the policy's name in the column's head.
-func of(figure, unit string, digits int, policies ...string) []column {
+// columnsOf returns a column for each policy, all of the same figure. The unit is appended to the policy's name in the column's head.
+func columnsOf(figure, unit string, digits int, policies ...string) []column {
 	var out []column
 	for _, p := range policies {
 		out = append(out, column{policy: p, figure: figure, head: p + unit, digits: digits})

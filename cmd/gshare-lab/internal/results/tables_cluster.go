@@ -11,9 +11,9 @@ func podList(name string) []string {
 	return []string{"--pods", "dataset:openb/openb_pod_list_" + name + ".csv"}
 }
 
-// published holds the mean allocation, in percent, of FGD's ten published runs at 130 % load for each pod list of openb
+// publishedAllocation holds the mean allocation, in percent, of FGD's ten published runs at 130 % load for each pod list of openb
 // (fgd-expected-allocation.csv).
-var published = map[string]float64{
+var publishedAllocation = map[string]float64{
 	"default": 95.39, "cpu250": 93.41, "gpushare100": 86.90, "gpuspec10": 94.95, "gpuspec33": 94.55, "multigpu30": 96.46, "multigpu50": 97.18,
 }
 
@@ -25,24 +25,24 @@ func openb() table {
 			"randomly prefixed names, integer scores), `fgd-stock` that of stock kube-scheduler (random among equal scores). `gshare`\n" +
 			"learns what is typical from the pods that run, as the scheduler does.",
 		command: cluster,
-		columns: append(of(at130, ", 130 %", 2, "random", "firstfit", "bestfit", "dotproduct", "clustering", "packing", "fgd-stock", "fgd", "gshare"),
-			of(at100, ", 100 %", 2, "fgd", "gshare")...),
+		columns: append(columnsOf(at130, ", 130 %", 2, "random", "firstfit", "bestfit", "dotproduct", "clustering", "packing", "fgd-stock", "fgd", "gshare"),
+			columnsOf(at100, ", 100 %", 2, "fgd", "gshare")...),
 		targets: []target{
 			{column: "gshare " + at130, least: true, strict: true, other: "fgd " + at130},
 			{column: "gshare " + at100, least: true, strict: true, other: "fgd " + at100},
 		},
-		figures: []figure{{file: "openb.svg", caption: "Allocation over arrived load, default list",
+		figures: []chartFile{{file: "openb.svg", caption: "Allocation over arrived load, default list",
 			args: append(append(append([]string{}, cluster...), podList("default")...), "--policy", "all")}},
 	}
 	for _, list := range []string{"default", "cpu250", "gpushare100", "gpuspec10", "gpuspec33", "multigpu30", "multigpu50"} {
 		t.rows = append(t.rows, row{name: list, args: podList(list)})
-		t.targets = append(t.targets, near(list, "fgd "+at130, published[list])...)
+		t.targets = append(t.targets, targetsNear(list, "fgd "+at130, publishedAllocation[list])...)
 	}
 	return t
 }
 
-// near returns the two targets by which a cell must be within 0.2 of a published value.
-func near(row, column string, value float64) []target {
+// targetsNear returns the two targets by which a cell must be within 0.2 of a published value.
+func targetsNear(row, column string, value float64) []target {
 	return []target{
 		{rows: []string{row}, column: column, least: true, bound: value - 0.2},
 		{rows: []string{row}, column: column, bound: value + 0.2},
@@ -56,7 +56,7 @@ func orders() table {
 			"does not look at the order.",
 		command: append(append([]string{}, cluster...), podList("default")...),
 		rows:    rows("--order", "random", "file", "cpu-poor", "gpu-rich"),
-		columns: of(at130, "", 2, "firstfit", "fgd", "fgd-stock", "gshare"),
+		columns: columnsOf(at130, "", 2, "firstfit", "fgd", "fgd-stock", "gshare"),
 	}
 }
 

@@ -18,7 +18,7 @@ func elasticShares() table {
 			{name: "Poisson"}, {name: "CV 6", args: []string{"--cv", "6"}},
 			{name: "30 % interference", args: []string{"--interference", "30"}},
 		},
-		columns: append(of("p95_ratio", "", 2, policies...), of("training_percent", ", training", 1, policies...)...),
+		columns: append(columnsOf("p95_ratio", "", 2, policies...), columnsOf("training_percent", ", training", 1, policies...)...),
 		targets: []target{
 			{rows: []string{"Poisson"}, column: "rckm p95_ratio", bound: 1.28},
 			{rows: []string{"Poisson"}, column: "rckm training_percent", least: true, bound: 97},
@@ -26,7 +26,7 @@ func elasticShares() table {
 			{column: "rckm p95_ratio", other: "mps-l p95_ratio", strict: true},
 			{column: "rckm p95_ratio", other: "mps-r p95_ratio", strict: true},
 		},
-		figures: []figure{{file: "elastic.svg", caption: "p95 over the variation of the gaps between requests",
+		figures: []chartFile{{file: "elastic.svg", caption: "p95 over the variation of the gaps between requests",
 			args: []string{"simulate", "elastic", "--seconds", "20", "--policy", "rckm,rckm-tokens,mps-l,mps-r"}}},
 	}
 }
@@ -41,15 +41,15 @@ func elasticLoads() table {
 			"a GPU of one's own is busy with the requests for at most nine tenths of the time. Figure 10 b of the paper is the pair of GPT2-large.",
 		command: []string{"simulate", "elastic", "--cv", "6", "--seconds", "120"},
 		rows: slices.Concat(
-			loads("resnet152+bert-base", 35, 4), loads("roberta-large+bert-base", 20, 3),
-			loads("gpt2-large+roberta-large", 10, 5), loads("llama2-7b+roberta-large", 3, 3)),
-		columns: append(of("p95_ratio", "", 2, "rckm", "mps-l", "mps-r"), of("training_percent", ", training", 1, "rckm", "mps-l", "mps-r")...),
+			loadRows("resnet152+bert-base", 35, 4), loadRows("roberta-large+bert-base", 20, 3),
+			loadRows("gpt2-large+roberta-large", 10, 5), loadRows("llama2-7b+roberta-large", 3, 3)),
+		columns: append(columnsOf("p95_ratio", "", 2, "rckm", "mps-l", "mps-r"), columnsOf("training_percent", ", training", 1, "rckm", "mps-l", "mps-r")...),
 		targets: []target{{column: "rckm p95_ratio", bound: 1.3, where: lost}},
 	}
 }
 
-// loads returns n rows for a pair of functions: at half of the rate (requests a second), at the rate, at one and a half of it, and so on.
-func loads(pair string, rate float64, n int) []row {
+// loadRows returns n rows for a pair of functions: at half of the rate (requests a second), at the rate, at one and a half of it, and so on.
+func loadRows(pair string, rate float64, n int) []row {
 	var list []row
 	for k := 1; k <= n; k++ {
 		load := float64(k) / 2
@@ -68,7 +68,7 @@ func elasticPolicies() table {
 			"algorithm as the paper prints it, `fast` and `table` are time tokens at the limits, `tgs` priority in the manner of TGS.",
 		command: []string{"simulate", "elastic"},
 		rows:    []row{{name: "Poisson"}},
-		columns: append(of("p95_ratio", "", 2, policies...), of("training_percent", ", training", 1, policies...)...),
+		columns: append(columnsOf("p95_ratio", "", 2, policies...), columnsOf("training_percent", ", training", 1, policies...)...),
 	}
 }
 
@@ -88,7 +88,7 @@ func elasticInference() table {
 			{name: "bursts, SLO 4.6, tokens of the limit", args: []string{"--slo", "4.6", "--max-tokens", "0.5"}},
 			{name: "bursts, SLO 4.6, tokens of 1.5 limits", args: []string{"--slo", "4.6", "--max-tokens", "0.75"}},
 		},
-		columns: of("p95_ratio", "", 2, policies...),
+		columns: columnsOf("p95_ratio", "", 2, policies...),
 		targets: []target{{column: "rckm p95_ratio", other: "mps-r p95_ratio", strict: true}},
 	}
 }
@@ -100,7 +100,7 @@ func elasticTraining() table {
 		text:    "Two pairs; throughput of each training, percent of that of a GPU for each. Twice that is what one GPU does.",
 		command: []string{"simulate", "elastic", "--kind", "training-training", "--seconds", "20"},
 		rows:    []row{{name: "two trainings"}},
-		columns: of("training_percent", "", 1, "rckm", "mps-l", "mps-r", "fast", "table", "tgs"),
+		columns: columnsOf("training_percent", "", 1, "rckm", "mps-l", "mps-r", "fast", "table", "tgs"),
 	}
 }
 
@@ -113,6 +113,6 @@ func maxTokens() table {
 			"request; calibrated is what shares have if nobody sets it.",
 		command: []string{"simulate", "elastic", "--interference", "30", "--seconds", "20"},
 		rows:    append(rows("--max-tokens", "0.1", "0.3", "1", "2", "10", "100"), row{name: "calibrated"}),
-		columns: append(of("p95_ratio", "", 2, policies...), of("training_percent", ", training", 1, policies...)...),
+		columns: append(columnsOf("p95_ratio", "", 2, policies...), columnsOf("training_percent", ", training", 1, policies...)...),
 	}
 }

@@ -12,10 +12,10 @@ func events() table {
 			{name: "400", args: []string{"--file", "dataset:dilu/instances-400.txt"}},
 			{name: "1600", args: []string{"--file", "dataset:dilu/instances-1600.txt"}},
 		},
-		columns: append(of("peak_gpus", "", 0, "exclusive", "limit", "request", "firstfit", "complementary", "gshare"),
-			of("mean_gpus", ", mean", 1, "complementary", "gshare")...),
+		columns: append(columnsOf("peak_gpus", "", 0, "exclusive", "limit", "request", "firstfit", "complementary", "gshare"),
+			columnsOf("mean_gpus", ", mean", 1, "complementary", "gshare")...),
 		targets: append([]target{{column: "gshare peak_gpus", other: "complementary peak_gpus"}}, eventPeaks()...),
-		figures: []figure{{file: "events.svg", caption: "Active GPUs over time, 1,600 instances",
+		figures: []chartFile{{file: "events.svg", caption: "Active GPUs over time, 1,600 instances",
 			args: []string{"simulate", "events", "--file", "dataset:dilu/instances-1600.txt", "--policy", "all"}}},
 	}
 }

@@ -42,7 +42,7 @@ func scaling() table {
 		columns: servingColumns([]string{"eager", "keepalive", "lazy", "gshare"},
 			column{figure: "slo_violation_percent", head: ", % missed", digits: 2},
 			column{figure: "cold_starts", head: ", cold starts", digits: 1}, column{figure: "gpu_seconds", head: ", GPU-s"}),
-		figures: []figure{{file: "serving-scaling.svg", caption: "Violations on Dilu's bursty trace", args: []string{
+		figures: []chartFile{{file: "serving-scaling.svg", caption: "Violations on Dilu's bursty trace", args: []string{
 			"simulate", "serving", "--profiles", worlds + "scaling.yaml", "--trace", "dataset:dilu/bursty.txt",
 			"--policy", "eager,keepalive,lazy,gshare"}}},
 	}
@@ -85,7 +85,7 @@ func migServing() table {
 		columns: servingColumns([]string{"monolithic", "pipelined", "gshare"},
 			column{figure: "slo_violation_percent", head: ", % missed", digits: 2}, column{figure: "completed_per_second", head: ", answers/s", digits: 1},
 			column{figure: "gpu_seconds", head: ", GPU-s"}, column{figure: "mig_seconds", head: ", MIG-s"}),
-		figures: []figure{{file: "serving-mig.svg", caption: "Violations, heavy, geometry P2", args: []string{
+		figures: []chartFile{{file: "serving-mig.svg", caption: "Violations, heavy, geometry P2", args: []string{
 			"simulate", "serving", "--trace", "dataset:serving/AzureLLMInferenceTrace_conv.csv", "--scale", "8",
 			"--profiles", worlds + "heavy.yaml", "--geometry", "p2", "--policy", "monolithic,pipelined,gshare"}}},
 	}

@@ -15,7 +15,7 @@ func shapes(reserve string) table {
 			"maximal rectangles, corrected; `slot` the exact slot model; `slot-best-fit` the same with plain best fit by area.",
 		command: []string{"simulate", "shapes", "--pods", "1000", "--reserve", reserve},
 		rows:    familyRows(),
-		columns: append(of("ratio", "", 3, "mra", "maxrects-bssf", "replan", "slot-best-fit", "slot"),
+		columns: append(columnsOf("ratio", "", 3, "mra", "maxrects-bssf", "replan", "slot-best-fit", "slot"),
 			column{policy: "slot", figure: "ns_per_pod", head: "slot, ns a pod", speed: true}),
 	}
 	if reserve != "0" {
@@ -39,12 +39,12 @@ func churn() table {
 			"third is not counted. SM-time in use, percent.",
 		command: []string{"simulate", "shapes", "--churn"},
 		rows:    familyRows(),
-		columns: of("density_percent", "", 1, "mra", "maxrects-bssf", "slot-best-fit", "slot"),
+		columns: columnsOf("density_percent", "", 1, "mra", "maxrects-bssf", "slot-best-fit", "slot"),
 		targets: []target{
 			{rows: []string{"papermix"}, column: "slot density_percent", least: true, bound: 90},
 			{rows: []string{"overhalf"}, column: "slot density_percent", least: true, bound: 94},
 		},
-		figures: []figure{{file: "churn.svg", caption: "Density under churn, papermix",
+		figures: []chartFile{{file: "churn.svg", caption: "Density under churn, papermix",
 			args: []string{"simulate", "shapes", "--churn", "--family", "papermix", "--policy", "all", "--runs", "3"}}},
 	}
 }
@@ -55,9 +55,9 @@ func mig() table {
 		text: "60 A100-80GB, Poisson arrivals, exponential lifetimes, no running instance is ever disturbed. Accepted compute slices,\n" +
 			"percent of those asked for.",
 		command: []string{"simulate", "mig"},
-		columns: of("accepted_percent", "", 1, "static", "firstfit", "bestfit", "laststart", "remaining", "gradient"),
+		columns: columnsOf("accepted_percent", "", 1, "static", "firstfit", "bestfit", "laststart", "remaining", "gradient"),
 		targets: []target{{rows: []string{"uniform, load 1.1"}, column: "gradient accepted_percent", least: true, bound: 81}},
-		figures: []figure{{file: "mig.svg", caption: "Accepted compute slices over load, uniform mix",
+		figures: []chartFile{{file: "mig.svg", caption: "Accepted compute slices over load, uniform mix",
 			args: []string{"simulate", "mig", "--mix", "uniform", "--policy", "all"}}},
 	}
 	for _, mix := range []string{"uniform", "small", "mid"} {
@@ -75,10 +75,10 @@ func delivery() table {
 			"on which every pod gets 99 % of its quota in each second, percent. `table` executes the slot table, `hol` is the FaST\n" +
 			"paper's order (stop at the first pod that does not fit), `skip` that of its code, `fast` the corrected one.",
 		command: []string{"simulate", "delivery", "--gpus", "100", "--turn", "5ms", "--switch-loss", "1ms"},
-		columns: append(of("gpus_all_served_percent", "", 1, "hol", "skip", "fast", "table"),
+		columns: append(columnsOf("gpus_all_served_percent", "", 1, "hol", "skip", "fast", "table"),
 			column{policy: "table", figure: "worst_share", head: "table, worst share", digits: 3},
 			column{policy: "table", figure: "longest_gap_ms", head: "table, longest gap ms", digits: 0}),
-		figures: []figure{{file: "delivery.svg", caption: "Share of the worst pod on each GPU, papermix",
+		figures: []chartFile{{file: "delivery.svg", caption: "Share of the worst pod on each GPU, papermix",
 			args: []string{"simulate", "delivery", "--family", "papermix", "--policy", "all"}}},
 	}
 	for _, family := range families {

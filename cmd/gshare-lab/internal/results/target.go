@@ -28,19 +28,19 @@ func (g target) String() string {
 	case len(g.rows) > 0:
 		where = strings.Join(g.rows, ", ")
 	}
-	return fmt.Sprintf("%s (%s)", g.demand(), where)
+	return fmt.Sprintf("%s (%s)", g.condition(), where)
 }
 
 func join(list []target) string {
 	var demands []string
 	for _, g := range list {
-		demands = append(demands, g.demand())
+		demands = append(demands, g.condition())
 	}
 	return strings.Join(demands, " and ")
 }
 
-// demand returns the target as text, without the rows that it applies to.
-func (g target) demand() string {
+// condition returns the target as text, without the rows that it applies to.
+func (g target) condition() string {
 	op := "at most"
 	if g.least {
 		op = "at least"
@@ -76,8 +76,8 @@ func (g target) met(row map[string]cell) bool {
 	return value > bound || !g.strict && value == bound
 }
 
-// concerns reports whether the target applies to the row with this name and these cells.
-func (g target) concerns(name string, row map[string]cell) bool {
+// appliesTo reports whether the target applies to the row with this name and these cells.
+func (g target) appliesTo(name string, row map[string]cell) bool {
 	for _, w := range g.where {
 		if !w.met(row) {
 			return false
@@ -86,15 +86,15 @@ func (g target) concerns(name string, row map[string]cell) bool {
 	return len(g.rows) == 0 || slices.Contains(g.rows, name)
 }
 
-// judge returns a Markdown line for each target, and the number of missed targets. A target that applies to no row is missed.
-func (t table) judge(got cells) (string, int) {
+// checkTargets returns a Markdown line for each target, and the number of missed targets. A target that applies to no row is missed.
+func (t table) checkTargets(got cells) (string, int) {
 	var b strings.Builder
 	missed := 0
 	for _, g := range t.targets {
 		rows := 0
 		var failed []string
 		for _, r := range t.rows {
-			if !g.concerns(r.name, got[r.name]) {
+			if !g.appliesTo(r.name, got[r.name]) {
 				continue
 			}
 			if rows++; !g.met(got[r.name]) {

@@ -127,7 +127,7 @@ func (c *clusterSimulation) run(ctx context.Context, policy string, seed uint64)
 		return nil, err
 	}
 	seconds := time.Since(begin).Seconds()
-	c.keep(policy, result.Curve)
+	c.storeCurve(policy, result.Curve)
 	return []report.Figure{
 		{Name: "allocation_percent_100", Value: result.AllocatedFull, Digits: 2},
 		{Name: "allocation_percent_130", Value: result.AllocatedEnd, Digits: 2},
@@ -136,8 +136,8 @@ func (c *clusterSimulation) run(ctx context.Context, policy string, seed uint64)
 	}, nil
 }
 
-// keep stores how the allocation rises in a policy's first run, as a line of the chart.
-func (c *clusterSimulation) keep(policy string, curve []cluster.Point) {
+// storeCurve stores how the allocation rises in a policy's first run, as a line of the chart.
+func (c *clusterSimulation) storeCurve(policy string, curve []cluster.Point) {
 	if slices.ContainsFunc(c.curves, func(l chart.Line) bool { return l.Name == policy }) {
 		return
 	}

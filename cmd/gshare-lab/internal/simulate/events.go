@@ -104,7 +104,7 @@ func (e *eventsSimulation) run(_ context.Context, name string, _ uint64) ([]repo
 	begin := time.Now()
 	r := events.Run(e.list, cluster, policy)
 	seconds := time.Since(begin).Seconds()
-	e.keep(name, r.Timeline)
+	e.storeTimeline(name, r.Timeline)
 	return []report.Figure{
 		{Name: "peak_gpus", Value: float64(r.Peak)},
 		{Name: "mean_gpus", Value: r.Mean, Digits: 1},
@@ -115,8 +115,8 @@ func (e *eventsSimulation) run(_ context.Context, name string, _ uint64) ([]repo
 	}, nil
 }
 
-// keep stores the number of active GPUs over time under a policy, as a line of the chart. All runs of a policy have the same line.
-func (e *eventsSimulation) keep(policy string, timeline []events.Sample) {
+// storeTimeline stores the number of active GPUs over time under a policy, as a line of the chart. All runs of a policy have the same line.
+func (e *eventsSimulation) storeTimeline(policy string, timeline []events.Sample) {
 	if slices.ContainsFunc(e.curves, func(l chart.Line) bool { return l.Name == policy }) {
 		return
 	}

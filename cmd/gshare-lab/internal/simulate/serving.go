@@ -122,12 +122,12 @@ func (s *servingSimulation) prepare() error {
 	if s.data == "" {
 		s.data = filepath.Dir(s.profiles)
 	}
-	_, err = s.input(s.first())
+	_, err = s.requestsOf(s.first())
 	return err
 }
 
-// input returns the requests that a random seed generates. They are drawn once, so that all policies serve the same requests.
-func (s *servingSimulation) input(seed uint64) (*serving.Input, error) {
+// requestsOf returns the requests that a random seed generates. They are drawn once, so that all policies serve the same requests.
+func (s *servingSimulation) requestsOf(seed uint64) (*serving.Input, error) {
 	if in := s.inputs[seed]; in != nil {
 		return in, nil
 	}
@@ -148,7 +148,7 @@ func (s *servingSimulation) table(name string) (string, error) {
 }
 
 func (s *servingSimulation) run(ctx context.Context, policy string, seed uint64) ([]report.Figure, error) {
-	in, err := s.input(seed)
+	in, err := s.requestsOf(seed)
 	if err != nil {
 		return nil, err
 	}

@@ -78,13 +78,13 @@ func (s *shapesSimulation) prepare() error {
 		return fmt.Errorf("--slice-memory: %d is not between 1 and %d", s.memoryGiB, maxMemoryGiB)
 	}
 	if s.pods == 0 {
-		s.pods = s.usualPods()
+		s.pods = s.defaultPods()
 	}
 	return s.readFamily()
 }
 
-// usualPods returns the number of pods to pack if the flag --pods is not set.
-func (s *shapesSimulation) usualPods() int {
+// defaultPods returns the number of pods to pack if the flag --pods is not set.
+func (s *shapesSimulation) defaultPods() int {
 	if s.churn {
 		return 5000
 	}

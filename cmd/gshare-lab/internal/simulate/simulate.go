@@ -52,7 +52,7 @@ func (s *simulation) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: s.name, Short: s.short, Long: s.long, Example: s.example, Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			policies, err := s.check()
+			policies, err := s.validate()
 			if err != nil {
 				return cli.Usage(err)
 			}
@@ -80,8 +80,8 @@ func (s *simulation) command() *cobra.Command {
 	return cmd
 }
 
-// check validates the flags and reads the inputs, and returns the policies selected by --policy.
-func (s *simulation) check() ([]string, error) {
+// validate validates the flags and reads the inputs, and returns the policies selected by --policy.
+func (s *simulation) validate() ([]string, error) {
 	policies, err := s.chosen()
 	switch {
 	case err != nil:

@@ -112,16 +112,16 @@ func (o benchOptions) measure(ctx context.Context, c *cli.Console, n int) (size 
 	}
 	size = &benchSize{Nodes: n, Sides: map[string]*benchSide{}, Ratio: map[string]benchRatios{}}
 	for round := range o.rounds {
-		if err := o.round(ctx, s, size, round); err != nil {
+		if err := o.measureRound(ctx, s, size, round); err != nil {
 			return nil, err
 		}
 	}
-	size.compare()
+	size.computeRatios()
 	return size, nil
 }
 
-// round measures each scheduler configuration once. Odd rounds measure them in reverse order, which evens out effects of the order.
-func (o benchOptions) round(ctx context.Context, s *sandbox, size *benchSize, round int) error {
+// measureRound measures each scheduler configuration once. Odd rounds measure them in reverse order, which evens out effects of the order.
+func (o benchOptions) measureRound(ctx context.Context, s *sandbox, size *benchSize, round int) error {
 	sides := contenders(o.wide)
 	if round%2 == 1 {
 		slices.Reverse(sides)
@@ -171,8 +171,8 @@ func (z *benchSize) record(ctx context.Context, name string, t *bulk.Tracker, p 
 	return nil
 }
 
-// compare sets the ratios of each scheduler's figures to those of stock kube-scheduler in the same round: the median over the rounds.
-func (z *benchSize) compare() {
+// computeRatios sets the ratios of each scheduler's figures to those of stock kube-scheduler in the same round: the median over the rounds.
+func (z *benchSize) computeRatios() {
 	stock := z.Sides[stockName]
 	for name, side := range z.Sides {
 		if name != stockName {

@@ -38,7 +38,7 @@ func contenders(wide bool) []contender {
 		{gshareName, manifests.SchedulerConfig, kube.SchedulerName, shareLimits},
 	}
 	if wide {
-		sides = append(sides, contender{wideName, withoutNarrowing(), kube.SchedulerName, shareLimits})
+		sides = append(sides, contender{wideName, withoutCandidates(), kube.SchedulerName, shareLimits})
 	}
 	return sides
 }
@@ -48,8 +48,8 @@ const stockConfig = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 `
 
-// withoutNarrowing returns gshare's scheduler configuration with candidate nodes disabled, so that every node is filtered for every pod.
-func withoutNarrowing() []byte {
+// withoutCandidates returns gshare's scheduler configuration with candidate nodes disabled, so that every node is filtered for every pod.
+func withoutCandidates() []byte {
 	return bytes.ReplaceAll(manifests.SchedulerConfig, []byte("  pluginConfig: &packed\n"),
 		[]byte("  pluginConfig: &packed\n  - name: SlotPacking\n    args: {candidateNodes: 0}\n"))
 }

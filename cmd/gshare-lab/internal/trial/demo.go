@@ -67,22 +67,22 @@ func demo(ctx context.Context, o demoOptions, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.show(ctx, out, result); err != nil {
+	if err := s.drawGPUs(ctx, out, result); err != nil {
 		return err
 	}
 	if o.keep {
-		s.keep(ctx, out)
+		s.keepRunning(ctx, out)
 	}
-	return result.verdict()
+	return result.violationError()
 }
 
-// show reads the nodes and pods from the API server, draws their GPUs and prints the figures of the result.
-func (s *sandbox) show(ctx context.Context, out io.Writer, result *replayResult) error {
+// drawGPUs reads the nodes and pods from the API server, draws their GPUs and prints the figures of the result.
+func (s *sandbox) drawGPUs(ctx context.Context, out io.Writer, result *replayResult) error {
 	nodes, pods, err := bulk.ListObjects(ctx, s.client)
 	if err != nil {
 		return err
 	}
-	slices := drawn(audit.Check(nodes, pods, audit.Options{}))
+	slices := drawableSlices(audit.Check(nodes, pods, audit.Options{}))
 	look := gpumap.Options{Width: min(s.console.Width(), 100), Color: output.Color(out), MaxRows: 40}
 	fmt.Fprintln(out)
 	gpumap.Overview(out, slices, look)
@@ -94,8 +94,8 @@ func (s *sandbox) show(ctx context.Context, out io.Writer, result *replayResult)
 	return result.writeTable(out)
 }
 
-// drawn converts the slices of an audit report for drawing.
-func drawn(report audit.Report) []gpumap.Slice {
+// drawableSlices converts the slices of an audit report for drawing.
+func drawableSlices(report audit.Report) []gpumap.Slice {
 	out := make([]gpumap.Slice, len(report.Slices))
 	for i, s := range report.Slices {
 		out[i] = gpumap.Slice{Node: s.Node, Index: s.Index, Model: s.Model, Rectangles: s.Packing == kube.Rectangles,
@@ -107,8 +107,8 @@ func drawn(report audit.Report) []gpumap.Slice {
 	return out
 }
 
-// keep prints how to connect to the API server, and keeps the control plane running until the context is cancelled.
-func (s *sandbox) keep(ctx context.Context, out io.Writer) {
+// keepRunning prints how to connect to the API server, and keeps the control plane running until the context is cancelled.
+func (s *sandbox) keepRunning(ctx context.Context, out io.Writer) {
 	fmt.Fprintf(out, "\nThe control plane is running. In another terminal:\n\n  export KUBECONFIG=%s\n  kubectl get pods -o wide\n\nCtrl-C stops and removes it.\n",
 		s.Kubeconfig(access.Admin))
 	<-ctx.Done()

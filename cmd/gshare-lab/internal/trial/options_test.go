@@ -63,7 +63,7 @@ func TestExitCodes(t *testing.T) {
 
 // The narrowing switch is part of the embedded configuration's text: it must really be there.
 func TestWideConfigDiffers(t *testing.T) {
-	if !bytes.Contains(withoutNarrowing(), []byte("candidateNodes: 0")) {
+	if !bytes.Contains(withoutCandidates(), []byte("candidateNodes: 0")) {
 		t.Error("the configuration without narrowing narrows")
 	}
 }

@@ -135,7 +135,7 @@ func replay(ctx context.Context, o replayOptions, out io.Writer) (err error) {
 	if err := o.format.Write(out, result, result.writeTable); err != nil {
 		return err
 	}
-	return result.verdict()
+	return result.violationError()
 }
 
 func (s *sandbox) replay(ctx context.Context, o replayOptions, nodes []trace.Node, pods []trace.Pod) (*replayResult, error) {
@@ -261,8 +261,8 @@ func (r *replayResult) writeTable(out io.Writer) error {
 	return err
 }
 
-// verdict returns an error if the audit found a violation, or an unschedulable pod that some node would admit.
-func (r *replayResult) verdict() error {
+// violationError returns an error if the audit found a violation, or an unschedulable pod that some node would admit.
+func (r *replayResult) violationError() error {
 	if r.Violations > 0 || r.Admissible > 0 {
 		return fmt.Errorf("%d violations, %d unschedulable pods that a node would admit", r.Violations, r.Admissible)
 	}

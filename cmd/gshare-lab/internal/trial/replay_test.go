@@ -110,7 +110,7 @@ func TestCheckerObjectsToStockScheduler(t *testing.T) {
 	if err := s.audit(ctx, &result, pods); err != nil {
 		t.Fatal(err)
 	}
-	if result.Bound != 2 || result.Violations < 2 || result.verdict() == nil {
+	if result.Bound != 2 || result.Violations < 2 || result.violationError() == nil {
 		t.Errorf("%d bound, %d violations: %v", result.Bound, result.Violations, result.Details)
 	}
 }

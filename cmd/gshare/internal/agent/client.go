@@ -51,7 +51,7 @@ func defaultSocket() string {
 
 // Status returns the devices of the machine and the runs on them.
 func (c *Client) Status(ctx context.Context) (status control.Status, err error) {
-	body, err := c.do(ctx, http.MethodGet, control.StatusPath, nil)
+	body, err := c.send(ctx, http.MethodGet, control.StatusPath, nil)
 	if err != nil {
 		return status, err
 	}
@@ -66,7 +66,7 @@ func (c *Client) Run(ctx context.Context, r control.RunRequest, queued func(*con
 	if err != nil {
 		return nil, err
 	}
-	body, err := c.do(ctx, http.MethodPost, control.RunsPath, bytes.NewReader(text))
+	body, err := c.send(ctx, http.MethodPost, control.RunsPath, bytes.NewReader(text))
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (c *Client) SetLimit(ctx context.Context, r control.LimitRequest) error {
 	if err != nil {
 		return err
 	}
-	body, err := c.do(ctx, http.MethodPost, control.LimitPath, bytes.NewReader(text))
+	body, err := c.send(ctx, http.MethodPost, control.LimitPath, bytes.NewReader(text))
 	if err != nil {
 		return err
 	}
@@ -116,8 +116,8 @@ type Refused struct{ control.Refusal }
 
 func (r *Refused) Error() string { return r.Reason }
 
-// do sends an HTTP request to the agent and returns the body of the response. Any status other than 200 is an error.
-func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (io.ReadCloser, error) {
+// send sends an HTTP request to the agent and returns the body of the response. Any status other than 200 is an error.
+func (c *Client) send(ctx context.Context, method, path string, body io.Reader) (io.ReadCloser, error) {
 	request, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, body)
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (i
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		return nil, fmt.Errorf("connect to agent at %s (is gshare-node --standalone running?): %w", c.Socket, rootOf(err))
+		return nil, fmt.Errorf("connect to agent at %s (is gshare-node --standalone running?): %w", c.Socket, rootCause(err))
 	}
 	if response.StatusCode != http.StatusOK {
 		defer response.Body.Close()
@@ -137,8 +137,8 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (i
 	return response.Body, nil
 }
 
-// rootOf returns the innermost wrapped error, which lacks the URL that the HTTP client adds.
-func rootOf(err error) error {
+// rootCause returns the innermost wrapped error, which lacks the URL that the HTTP client adds.
+func rootCause(err error) error {
 	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
 		err = next
 	}

@@ -20,8 +20,8 @@ func closedOf(inventory kube.Inventory) map[string]kube.Reason {
 	return closed
 }
 
-// WhyClosed returns the text that is shown for the reason why a slice accepts no new pods.
-func WhyClosed(r kube.Reason) string {
+// ReasonText returns the text that is shown for the reason why a slice accepts no new pods.
+func ReasonText(r kube.Reason) string {
 	if r == "" {
 		return "no reason given"
 	}
@@ -29,11 +29,11 @@ func WhyClosed(r kube.Reason) string {
 }
 
 var remedies = map[kube.Reason]string{
-	kube.ReasonFault:     "the device has failed, or the driver does not find it: the agent's log and the kernel's (Xid) say more; it opens when the driver says that all is well",
-	kube.ReasonUsed:      "others use it without a share: the agent's log and its metric gshare_node_slice_used say who",
+	kube.ReasonFault:     "the device has failed, or the driver does not find it: see the agent's log and the kernel's (Xid); it opens again when the driver reports no error",
+	kube.ReasonUsed:      "processes without a share use it: see the agent's log and its metric gshare_node_slice_used",
 	kube.ReasonCordoned:  "an administrator has closed it: cordon and drain in the agent's configuration (node.yaml)",
-	kube.ReasonClosing:   "its agent is being replaced: wait some seconds for the next one; if none comes, gshare doctor",
-	kube.ReasonUnwatched: "the kubelet does not watch the agent's plugin: wait some seconds; if it stays so, the logs of the agent and of the kubelet",
+	kube.ReasonClosing:   "its agent is being replaced: wait some seconds for the new one; if it does not start, run gshare doctor",
+	kube.ReasonUnwatched: "the kubelet does not watch the agent's plugin: wait some seconds; if that does not help, see the logs of the agent and of the kubelet",
 }
 
 // Remedy returns advice on how to make slices accept pods again that are closed for the given reasons.
@@ -44,9 +44,9 @@ func Remedy(reasons []kube.Reason) string {
 	for _, r := range slices.Compact(reasons) {
 		text := remedies[r]
 		if text == "" {
-			text = "the agent's log and its metrics gshare_node_slice_* say why"
+			text = "see the agent's log and its metrics gshare_node_slice_*"
 		}
-		all = append(all, WhyClosed(r)+": "+text)
+		all = append(all, ReasonText(r)+": "+text)
 	}
 	return strings.Join(all, "; ")
 }

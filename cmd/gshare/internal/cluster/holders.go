@@ -52,8 +52,8 @@ func (n *Node) Holders(slice string) (list []Holder) {
 	return list
 }
 
-// Suspects returns a line for each pod because of which the free capacity of the node cannot be trusted, saying what is wrong with the pod.
-func (s *Snapshot) Suspects(n *Node) (list []string) {
+// UntrustedPods returns a line for each pod because of which the free capacity of the node cannot be trusted, saying what is wrong with the pod.
+func (s *Snapshot) UntrustedPods(n *Node) (list []string) {
 	for _, pod := range s.onNode[n.Name] {
 		said := s.PodRequest(pod)
 		name := pod.Namespace + "/" + pod.Name

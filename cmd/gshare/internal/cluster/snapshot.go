@@ -100,18 +100,18 @@ func (s *Snapshot) PodRequest(pod *v1.Pod) *nodeview.PodRequest {
 	return known
 }
 
-// On returns the pods bound to a node that have not terminated.
-func (s *Snapshot) On(node string) []*v1.Pod { return s.onNode[node] }
+// PodsOn returns the pods bound to a node that have not terminated.
+func (s *Snapshot) PodsOn(node string) []*v1.Pod { return s.onNode[node] }
 
 // Node is a node with its slices and the shares of pods on them.
 type Node struct {
 	*packing.Node
-	Object *v1.Node
-	Used   v1.ResourceList // requested by the pods that run here
-	Pods   int
-	Doubt  error // why nothing is placed here, if the node cannot be trusted
-	placed []nodeview.Occupant
-	closed map[string]kube.Reason
+	Object    *v1.Node
+	Used      v1.ResourceList // requested by the pods that run here
+	Pods      int
+	Untrusted error // why nothing is placed here, if the node cannot be trusted
+	placed    []nodeview.Occupant
+	closed    map[string]kube.Reason
 }
 
 // Derive returns the state of the node as a scheduler with the profile would see it when it places the pod asks, which may be nil. The zero
@@ -132,19 +132,19 @@ func (s *Snapshot) Derive(node *v1.Node, profile Profile, asks *v1.Pod, without 
 			n.count(pod)
 		}
 	}
-	n.Doubt, n.Node, n.placed = d.Build(), d.Node, d.Occupants()
+	n.Untrusted, n.Node, n.placed = d.Build(), d.Node, d.Occupants()
 	if err != nil {
-		n.Doubt = fmt.Errorf("%w: %w", nodeview.ErrInventory, err)
+		n.Untrusted = fmt.Errorf("%w: %w", nodeview.ErrInventory, err)
 	} else if err := profile.CheckRules(inventory); err != nil {
-		n.Doubt = err
+		n.Untrusted = err
 	}
 	free := n.Free(v1.ResourceMemory)
 	n.CPU, n.RAM = packing.MilliCPU(n.freeMilliCPU()), share.Bytes(free.Value())
 	return n
 }
 
-// Nobody returns false for every pod: passed to Snapshot.Derive, it treats no pod as deleted.
-func Nobody(*v1.Pod) bool { return false }
+// NoPod returns false for every pod: passed to Snapshot.Derive, it treats no pod as deleted.
+func NoPod(*v1.Pod) bool { return false }
 
 func (n *Node) count(pod *v1.Pod) {
 	n.Pods++

@@ -15,68 +15,68 @@ import (
 	"github.com/gshare-dev/gshare/manifests"
 )
 
-// apiServer checks that the version of the API server is supported.
-func (e *examination) apiServer() {
+// checkAPIServer checks that the version of the API server is supported.
+func (e *examination) checkAPIServer() {
 	info, err := e.client.Discovery().ServerVersion()
 	if err != nil {
-		e.add(apiServer, "", "version", Unknown, err.Error(), "check that the API server is running and the kubeconfig is correct")
+		e.addFinding(apiServer, "", "version", Unknown, err.Error(), "check that the API server is running and the kubeconfig is correct")
 		return
 	}
 	if e.release, err = parseRelease(info.GitVersion); err != nil {
-		e.add(apiServer, "", "version", Unknown, info.GitVersion, "")
+		e.addFinding(apiServer, "", "version", Unknown, info.GitVersion, "")
 		return
 	}
-	e.check(apiServer, "", "version", e.release.atLeast(minServer), Failed, info.GitVersion,
+	e.addCheck(apiServer, "", "version", e.release.atLeast(minServer), Failed, info.GitVersion,
 		"upgrade to "+minServer.String()+": the admission policies need it")
 }
 
 // policyKinds holds the resource kinds of the admission policies and of their bindings.
 var policyKinds = []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 
-// optional is the name of the admission policy that administrators may choose not to install.
-const optional = "gshare-slo"
+// optionalPolicy is the name of the admission policy that administrators may choose not to install.
+const optionalPolicy = "gshare-slo"
 
-// admission checks that the admission policies of this version of gshare are installed.
-func (e *examination) admission() {
+// checkAdmission checks that the admission policies of this version of gshare are installed.
+func (e *examination) checkAdmission() {
 	names, err := policyNames()
 	if err != nil {
-		e.add(admission, "", "policies", Unknown, err.Error(), "")
+		e.addFinding(admission, "", "policies", Unknown, err.Error(), "")
 		return
 	}
 	for _, kind := range policyKinds {
-		e.installed(kind, names[kind])
+		e.checkInstalled(kind, names[kind])
 	}
 }
 
-// installed checks that all admission policies, or bindings, of a kind are installed.
-func (e *examination) installed(kind string, names []string) {
+// checkInstalled checks that all admission policies, or bindings, of a kind are installed.
+func (e *examination) checkInstalled(kind string, names []string) {
 	var there, missing []string
 	for _, name := range names {
-		switch err := e.get(kind, name); {
-		case apierrors.IsNotFound(err) && name == optional:
-			e.add(admission, "", kind, Warning, name+" is not installed: pods of every namespace may use the class slo", "kubectl apply -k manifests, unless this is intended")
+		switch err := e.getPolicy(kind, name); {
+		case apierrors.IsNotFound(err) && name == optionalPolicy:
+			e.addFinding(admission, "", kind, Warning, name+" is not installed: pods of every namespace may use the class slo", "kubectl apply -k manifests, unless this is intended")
 		case apierrors.IsNotFound(err):
 			missing = append(missing, name)
 		case err != nil:
-			e.add(admission, "", kind, Unknown, err.Error(), "run doctor with permission to get "+kind)
+			e.addFinding(admission, "", kind, Unknown, err.Error(), "run doctor with permission to get "+kind)
 			return
 		default:
 			there = append(there, name)
 		}
 	}
-	e.check(admission, "", kind, len(missing) == 0, Failed, join("installed: ", there)+join("; missing: ", missing), "kubectl apply -k manifests")
+	e.addCheck(admission, "", kind, len(missing) == 0, Failed, labelled("installed: ", there)+labelled("; missing: ", missing), "kubectl apply -k manifests")
 }
 
-// join returns the label followed by the names, or an empty string if there are no names.
-func join(what string, names []string) string {
+// labelled returns the label followed by the names, or an empty string if there are no names.
+func labelled(what string, names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
 	return what + strings.Join(names, ", ")
 }
 
-// get reads an admission policy or binding from the API server and returns only the error.
-func (e *examination) get(kind, name string) (err error) {
+// getPolicy reads an admission policy or binding from the API server and returns only the error.
+func (e *examination) getPolicy(kind, name string) (err error) {
 	api, o := e.client.AdmissionregistrationV1(), metav1.GetOptions{}
 	switch kind {
 	case "MutatingAdmissionPolicy":
@@ -104,13 +104,13 @@ func policyNames() (map[string][]string, error) {
 	})
 	names := map[string][]string{}
 	for _, file := range files {
-		err = errors.Join(err, namesIn(file, names))
+		err = errors.Join(err, addObjectNames(file, names))
 	}
 	return names, err
 }
 
-// namesIn adds the names of the objects in a manifest file to a map by kind.
-func namesIn(file []byte, names map[string][]string) error {
+// addObjectNames adds the names of the objects in a manifest file to a map by kind.
+func addObjectNames(file []byte, names map[string][]string) error {
 	for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(file), 1024); ; {
 		var object metav1.PartialObjectMetadata
 		switch err := d.Decode(&object); {

@@ -49,10 +49,10 @@ const (
 // cluster, such as lease renewals.
 func Examine(ctx context.Context, client kubernetes.Interface, now time.Time) []Finding {
 	e := &examination{ctx: ctx, client: client, now: now}
-	e.apiServer()
-	e.admission()
-	e.scheduler()
-	e.nodes()
+	e.checkAPIServer()
+	e.checkAdmission()
+	e.checkScheduler()
+	e.checkNodes()
 	order := []string{apiServer, admission, scheduler, agent, kubelet, containers, gpus, pods}
 	slices.SortStableFunc(e.found, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(slices.Index(order, a.Component), slices.Index(order, b.Component)))
@@ -74,18 +74,18 @@ type examination struct {
 	found   []Finding
 }
 
-// add adds a finding. It drops the fix if the status is OK.
-func (e *examination) add(component, node, check string, status Status, message, fix string) {
+// addFinding adds a finding. It drops the fix if the status is OK.
+func (e *examination) addFinding(component, node, check string, status Status, message, fix string) {
 	if status == OK {
 		fix = ""
 	}
 	e.found = append(e.found, Finding{component, node, check, status, message, fix})
 }
 
-// check adds a finding with the status OK if ok is true, or else the status bad.
-func (e *examination) check(component, node, check string, ok bool, bad Status, message, fix string) {
+// addCheck adds a finding with the status OK if ok is true, or else the status bad.
+func (e *examination) addCheck(component, node, check string, ok bool, bad Status, message, fix string) {
 	if ok {
 		bad = OK
 	}
-	e.add(component, node, check, bad, message, fix)
+	e.addFinding(component, node, check, bad, message, fix)
 }

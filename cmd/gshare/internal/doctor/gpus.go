@@ -15,33 +15,33 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// gpus checks the node's inventory annotation and whether the node's resources match it.
-func (e *examination) gpus(n *examinedNode, profiles []cluster.Profile) {
+// checkGPUs checks the node's inventory annotation and whether the node's resources match it.
+func (e *examination) checkGPUs(n *examinedNode, profiles []cluster.Profile) {
 	inventory, present, err := kube.InventoryOf(n.Object)
 	switch {
 	case !present:
-		e.add(gpus, n.Name, "inventory", Failed, "none", "check the log of the node agent, which publishes it, and its permission to patch nodes")
+		e.addFinding(gpus, n.Name, "inventory", Failed, "none", "check the log of the node agent, which publishes it, and its permission to patch nodes")
 		return
 	case err != nil:
-		e.add(gpus, n.Name, "inventory", Failed, err.Error(), "check the agent's log; an agent of another version may have written it")
+		e.addFinding(gpus, n.Name, "inventory", Failed, err.Error(), "check the agent's log; an agent of another version may have written it")
 		return
 	case len(inventory.Slices) == 0:
-		e.add(gpus, n.Name, "inventory", Failed, "no slices", "check that the NVIDIA driver is loaded (nvidia-smi) and that the devices in the agent's configuration exist")
+		e.addFinding(gpus, n.Name, "inventory", Failed, "no slices", "check that the NVIDIA driver is loaded (nvidia-smi) and that the devices in the agent's configuration exist")
 		return
 	}
-	e.add(gpus, n.Name, "inventory", OK, kinds(inventory), "")
+	e.addFinding(gpus, n.Name, "inventory", OK, sliceCounts(inventory), "")
 	if len(n.agents) == 0 {
-		e.add(gpus, n.Name, "owner", Warning, "an inventory without a node agent", "start the node agent: the inventory may be out of date and pods may fail to start")
+		e.addFinding(gpus, n.Name, "owner", Warning, "an inventory without a node agent", "start the node agent: the inventory may be out of date and pods may fail to start")
 	}
 	e.rules(n, inventory, profiles)
-	e.health(n)
-	e.classes(n)
-	e.capacities(n, inventory)
-	e.tickets(n)
+	e.checkHealth(n)
+	e.checkSharing(n)
+	e.checkCapacities(n, inventory)
+	e.checkTickets(n)
 }
 
-// kinds returns a text with the number of slices of each GPU model and MIG profile.
-func kinds(inv kube.Inventory) string {
+// sliceCounts returns a text with the number of slices of each GPU model and MIG profile.
+func sliceCounts(inv kube.Inventory) string {
 	count := map[string]int{}
 	for _, s := range inv.Slices {
 		count[strings.TrimSpace(s.Model+" "+s.Profile)]++
@@ -57,7 +57,7 @@ func kinds(inv kube.Inventory) string {
 func (e *examination) rules(n *examinedNode, inventory kube.Inventory, profiles []cluster.Profile) {
 	r := inventory.Rules
 	if r == nil {
-		e.add(gpus, n.Name, "rules", Warning, "not published: gamma, tenancy and window of the agent are not compared with the scheduler's", "upgrade the node agent")
+		e.addFinding(gpus, n.Name, "rules", Warning, "not published: gamma, tenancy and window of the agent are not compared with the scheduler's", "upgrade the node agent")
 		return
 	}
 	var differences []string
@@ -72,34 +72,34 @@ func (e *examination) rules(n *examinedNode, inventory kube.Inventory, profiles 
 		if r.MixTenants {
 			tenancy = v1alpha1.Mixed
 		}
-		e.add(gpus, n.Name, "rules", OK, fmt.Sprintf("gammaPercent %d, tenancy %s, window %v", r.GammaPercent, tenancy, r.Window.Duration), "")
+		e.addFinding(gpus, n.Name, "rules", OK, fmt.Sprintf("gammaPercent %d, tenancy %s, window %v", r.GammaPercent, tenancy, r.Window.Duration), "")
 	case len(profiles):
-		e.add(gpus, n.Name, "rules", Failed, strings.Join(differences, "; "), cluster.RulesRemedy)
+		e.addFinding(gpus, n.Name, "rules", Failed, strings.Join(differences, "; "), cluster.RulesRemedy)
 	default:
-		e.add(gpus, n.Name, "rules", Warning, strings.Join(differences, "; "), cluster.RulesRemedy+", unless the pods of this profile are to use other nodes")
+		e.addFinding(gpus, n.Name, "rules", Warning, strings.Join(differences, "; "), cluster.RulesRemedy+", unless the pods of this profile are to use other nodes")
 	}
 }
 
-// health checks that all slices of the node accept new pods.
-func (e *examination) health(n *examinedNode) {
+// checkHealth checks that all slices of the node accept new pods.
+func (e *examination) checkHealth(n *examinedNode) {
 	closed := n.Closed()
-	message := fmt.Sprintf("%d of %s closed to new pods", len(closed), plural(len(n.Slices), "slice"))
+	message := fmt.Sprintf("%d of %s closed to new pods", len(closed), countOf(len(n.Slices), "slice"))
 	for _, id := range slices.Sorted(maps.Keys(closed)) {
-		message += fmt.Sprintf(", %s: %s", id, cluster.WhyClosed(closed[id]))
+		message += fmt.Sprintf(", %s: %s", id, cluster.ReasonText(closed[id]))
 	}
-	e.check(gpus, n.Name, "health", len(closed) == 0, Warning, message, cluster.Remedy(slices.Collect(maps.Values(closed))))
+	e.addCheck(gpus, n.Name, "health", len(closed) == 0, Warning, message, cluster.Remedy(slices.Collect(maps.Values(closed))))
 }
 
-// classes checks that every slice can be shared. Without MPS the agent offers only whole slices.
-func (e *examination) classes(n *examinedNode) {
+// checkSharing checks that every slice can be shared. Without MPS the agent offers only whole slices.
+func (e *examination) checkSharing(n *examinedNode) {
 	var exclusive []string
 	for _, s := range n.Slices {
 		if !canShare(s) {
 			exclusive = append(exclusive, string(s.ID))
 		}
 	}
-	e.check(gpus, n.Name, "mps", len(exclusive) == 0, Warning,
-		strings.TrimSpace(fmt.Sprintf("%d of %s cannot be shared %s", len(exclusive), plural(len(n.Slices), "slice"), strings.Join(exclusive, " "))),
+	e.addCheck(gpus, n.Name, "mps", len(exclusive) == 0, Warning,
+		strings.TrimSpace(fmt.Sprintf("%d of %s cannot be shared %s", len(exclusive), countOf(len(n.Slices), "slice"), strings.Join(exclusive, " "))),
 		"install nvidia-cuda-mps-control on the node, unless the agent's configuration sets the class exclusive")
 }
 
@@ -108,19 +108,19 @@ func canShare(s packing.Slice) bool {
 	return slices.Contains(s.Classes, share.MPS) || slices.Contains(s.Classes, share.Elastic)
 }
 
-// capacities compares the allocatable resources of the node with its inventory.
-func (e *examination) capacities(n *examinedNode, inventory kube.Inventory) {
+// checkCapacities compares the allocatable resources of the node with its inventory.
+func (e *examination) checkCapacities(n *examinedNode, inventory kube.Inventory) {
 	want := kube.NodeResources(inventory)
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		wanted, has := want[name], n.Object.Status.Allocatable[name]
 		message := fmt.Sprintf("%s %s, inventory has %s", name, has.String(), wanted.String())
 		switch has.Cmp(wanted) {
 		case -1:
-			e.add(gpus, n.Name, "capacity", Failed, message, capacityFix(name))
+			e.addFinding(gpus, n.Name, "capacity", Failed, message, capacityFix(name))
 		case 1:
-			e.add(gpus, n.Name, "capacity", Warning, message, "drain the node: the agent keeps the capacity while pods are bound, which the kubelet would otherwise fail")
+			e.addFinding(gpus, n.Name, "capacity", Warning, message, "drain the node: the agent keeps the capacity while pods are bound, which the kubelet would otherwise fail")
 		default:
-			e.add(gpus, n.Name, "capacity", OK, message, "")
+			e.addFinding(gpus, n.Name, "capacity", OK, message, "")
 		}
 	}
 }
@@ -132,17 +132,17 @@ func capacityFix(name v1.ResourceName) string {
 	return "check the log of the agent and its permission to patch nodes/status"
 }
 
-// tickets checks that the node has gshare/vgpu devices left, without which no further container can start.
-func (e *examination) tickets(n *examinedNode) {
+// checkTickets checks that the node has gshare/vgpu devices left, without which no further container can start.
+func (e *examination) checkTickets(n *examinedNode) {
 	has, free := n.Object.Status.Allocatable[kube.ResourceVGPU], n.Free(kube.ResourceVGPU)
-	e.check(gpus, n.Name, "tickets", free.Sign() > 0, Warning, free.String()+" of "+has.String()+" free",
+	e.addCheck(gpus, n.Name, "tickets", free.Sign() > 0, Warning, free.String()+" of "+has.String()+" free",
 		"raise maxShares in the agent's configuration, or wait until a container ends")
 }
 
-// pods checks that every pod with shares on the node has a placement, and that its shares are enforced.
-func (e *examination) pods(s *cluster.Snapshot, n *examinedNode) {
-	if suspects := s.Suspects(n.Node); len(suspects) > 0 {
-		e.add(pods, n.Name, "placements", Failed, strings.Join(suspects, "; "), "delete these pods: until then no more pods are placed on the node")
+// checkPods checks that every pod with shares on the node has a placement, and that its shares are enforced.
+func (e *examination) checkPods(s *cluster.Snapshot, n *examinedNode) {
+	if suspects := s.UntrustedPods(n.Node); len(suspects) > 0 {
+		e.addFinding(pods, n.Name, "placements", Failed, strings.Join(suspects, "; "), "delete these pods: until then no more pods are placed on the node")
 	}
 	count, reports := 0, []string{}
 	for _, pod := range s.Pods {
@@ -154,7 +154,7 @@ func (e *examination) pods(s *cluster.Snapshot, n *examinedNode) {
 			reports = append(reports, pod.Namespace+"/"+pod.Name+": "+text)
 		}
 	}
-	e.check(pods, n.Name, "enforcement", len(reports) == 0, Warning, strings.TrimSpace(plural(count, "pod")+" with shares "+strings.Join(reports, "; ")),
+	e.addCheck(pods, n.Name, "enforcement", len(reports) == 0, Warning, strings.TrimSpace(countOf(count, "pod")+" with shares "+strings.Join(reports, "; ")),
 		"see the annotation gshare.dev/enforcement-status of the pod")
 }
 

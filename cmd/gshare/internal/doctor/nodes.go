@@ -20,28 +20,28 @@ type examinedNode struct {
 	agents []*v1.Pod
 }
 
-// nodes checks every node that has gshare's GPU label, an agent pod or an inventory annotation.
-func (e *examination) nodes() {
+// checkNodes checks every node that has gshare's GPU label, an agent pod or an inventory annotation.
+func (e *examination) checkNodes() {
 	s, err := cluster.Read(e.ctx, e.client)
 	if err != nil {
-		e.add(agent, "", "nodes", Unknown, err.Error(), "run doctor with permission to list nodes and pods")
+		e.addFinding(agent, "", "nodes", Unknown, err.Error(), "run doctor with permission to list nodes and pods")
 		return
 	}
 	expected := e.daemonSet()
 	examined := 0
 	for _, object := range s.Nodes {
-		n := &examinedNode{Node: s.Derive(object, s.Profiles[0], nil, cluster.Nobody), agents: agentsOn(s, object.Name)}
+		n := &examinedNode{Node: s.Derive(object, s.Profiles[0], nil, cluster.NoPod), agents: agentsOn(s, object.Name)}
 		_, published := object.Annotations[kube.AnnotationInventory]
 		if object.Labels[labelGPUs] == "true" || published || len(n.agents) > 0 {
 			examined++
-			e.kubelet(n)
-			e.runtime(n)
-			e.agent(n, expected)
-			e.gpus(n, s.Profiles)
-			e.pods(s, n)
+			e.checkKubelet(n)
+			e.checkRuntime(n)
+			e.checkAgent(n, expected)
+			e.checkGPUs(n, s.Profiles)
+			e.checkPods(s, n)
 		}
 	}
-	e.check(agent, "", "nodes", examined > 0, Failed, plural(examined, "node")+" with GPUs of gshare", "kubectl label node NODE "+labelGPUs+"=true")
+	e.addCheck(agent, "", "nodes", examined > 0, Failed, countOf(examined, "node")+" with GPUs of gshare", "kubectl label node NODE "+labelGPUs+"=true")
 }
 
 // agentsOn returns the agent pods on a node that have not terminated.
@@ -59,16 +59,16 @@ func agentsOn(s *cluster.Snapshot, node string) (list []*v1.Pod) {
 func (e *examination) daemonSet() *apps.DaemonSet {
 	list, err := e.client.AppsV1().DaemonSets(cluster.Namespace).List(e.ctx, metav1.ListOptions{})
 	if err != nil {
-		e.add(agent, "", "daemonset", Unknown, err.Error(), "run doctor with permission to list daemonsets in "+cluster.Namespace)
+		e.addFinding(agent, "", "daemonset", Unknown, err.Error(), "run doctor with permission to list daemonsets in "+cluster.Namespace)
 		return nil
 	}
 	for i := range list.Items {
 		key, value, _ := strings.Cut(AgentPods, "=")
 		if d := &list.Items[i]; d.Spec.Template.Labels[key] == value {
-			e.add(agent, "", "daemonset", OK, d.Name+" "+d.Spec.Template.Spec.Containers[0].Image, "")
+			e.addFinding(agent, "", "daemonset", OK, d.Name+" "+d.Spec.Template.Spec.Containers[0].Image, "")
 			return d
 		}
 	}
-	e.add(agent, "", "daemonset", Failed, "no DaemonSet with pods "+AgentPods, "kubectl apply -k manifests")
+	e.addFinding(agent, "", "daemonset", Failed, "no DaemonSet with pods "+AgentPods, "kubectl apply -k manifests")
 	return nil
 }

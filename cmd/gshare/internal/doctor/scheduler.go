@@ -25,11 +25,11 @@ const (
 // gives it up after ten.
 const maxLeaseAge = 30 * time.Second
 
-// scheduler checks that a scheduler pod is ready and holds the leader lease, and that its configuration has gshare's profile.
-func (e *examination) scheduler() {
+// checkScheduler checks that a scheduler pod is ready and holds the leader lease, and that its configuration has gshare's profile.
+func (e *examination) checkScheduler() {
 	list, err := e.client.CoreV1().Pods(cluster.Namespace).List(e.ctx, metav1.ListOptions{LabelSelector: SchedulerPods})
 	if err != nil {
-		e.add(scheduler, "", "running", Unknown, err.Error(), "run doctor with permission to list pods in "+cluster.Namespace)
+		e.addFinding(scheduler, "", "running", Unknown, err.Error(), "run doctor with permission to list pods in "+cluster.Namespace)
 		return
 	}
 	ready := 0
@@ -38,34 +38,34 @@ func (e *examination) scheduler() {
 			ready++
 		}
 	}
-	e.check(scheduler, "", "running", ready > 0, Failed, fmt.Sprintf("%d of %d pods ready", ready, len(list.Items)),
+	e.addCheck(scheduler, "", "running", ready > 0, Failed, fmt.Sprintf("%d of %d pods ready", ready, len(list.Items)),
 		"kubectl apply -k manifests; kubectl logs -n "+cluster.Namespace+" -l "+SchedulerPods)
-	e.lease()
-	e.profile()
+	e.checkLease()
+	e.checkProfile()
 }
 
-// lease checks that a scheduler holds the leader lease and renews it.
-func (e *examination) lease() {
+// checkLease checks that a scheduler holds the leader lease and renews it.
+func (e *examination) checkLease() {
 	lease, err := e.client.CoordinationV1().Leases(cluster.Namespace).Get(e.ctx, schedulerLease, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		e.add(scheduler, "", "leader", Failed, "no lease "+schedulerLease, "check the scheduler's log: it has never been active")
+		e.addFinding(scheduler, "", "leader", Failed, "no lease "+schedulerLease, "check the scheduler's log: it has never been active")
 	case err != nil:
-		e.add(scheduler, "", "leader", Unknown, err.Error(), "run doctor with permission to get leases in "+cluster.Namespace)
+		e.addFinding(scheduler, "", "leader", Unknown, err.Error(), "run doctor with permission to get leases in "+cluster.Namespace)
 	case lease.Spec.HolderIdentity == nil || lease.Spec.RenewTime == nil:
-		e.add(scheduler, "", "leader", Failed, "no scheduler holds the lease", "check the scheduler's log")
+		e.addFinding(scheduler, "", "leader", Failed, "no scheduler holds the lease", "check the scheduler's log")
 	default:
 		age := e.now.Sub(lease.Spec.RenewTime.Time).Truncate(time.Second)
-		e.check(scheduler, "", "leader", age < maxLeaseAge, Failed, fmt.Sprintf("%s, renewed %v ago", *lease.Spec.HolderIdentity, max(age, 0)),
+		e.addCheck(scheduler, "", "leader", age < maxLeaseAge, Failed, fmt.Sprintf("%s, renewed %v ago", *lease.Spec.HolderIdentity, max(age, 0)),
 			"check the scheduler's log: none is active")
 	}
 }
 
-// profile checks that the scheduler's configuration has the profile whose name the admission policies write to pods.
-func (e *examination) profile() {
+// checkProfile checks that the scheduler's configuration has the profile whose name the admission policies write to pods.
+func (e *examination) checkProfile() {
 	profiles, note := cluster.Profiles(e.ctx, e.client)
 	if note != "" {
-		e.add(scheduler, "", "profile", Unknown, note, "run doctor with permission to list configmaps in "+cluster.Namespace)
+		e.addFinding(scheduler, "", "profile", Unknown, note, "run doctor with permission to list configmaps in "+cluster.Namespace)
 		return
 	}
 	var names []string
@@ -74,7 +74,7 @@ func (e *examination) profile() {
 		names = append(names, p.Name+" ("+p.Plugin.Name+")")
 		there = there || p.Name == kube.SchedulerName
 	}
-	e.check(scheduler, "", "profile", there, Failed, strings.Join(names, ", "),
+	e.addCheck(scheduler, "", "profile", there, Failed, strings.Join(names, ", "),
 		"add the profile "+kube.SchedulerName+" to the scheduler's configuration: the policies set this schedulerName")
 }
 

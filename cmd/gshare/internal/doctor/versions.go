@@ -23,20 +23,20 @@ type Version struct {
 	Error     string `json:"error,omitempty"`  // why the version is unknown
 }
 
-// own is the common prefix of the names of gshare's components.
-const own = "gshare"
+// componentPrefix is the common prefix of the names of gshare's components.
+const componentPrefix = "gshare"
 
 // Versions returns the versions of this client, the API server, the schedulers and the node agents. Schedulers and agents publish theirs as
 // an annotation of their pods.
 func Versions(ctx context.Context, api kubernetes.Interface, client string) []Version {
-	found := []Version{{Component: own, Version: client, Count: 1}}
+	found := []Version{{Component: componentPrefix, Version: client, Count: 1}}
 	info, err := api.Discovery().ServerVersion()
 	if err != nil {
 		return append(found, Version{Component: "kube-apiserver", Error: err.Error()})
 	}
 	found = append(found, Version{Component: "kube-apiserver", Version: info.GitVersion, Count: 1})
-	found = append(found, programs(ctx, api, own+"-scheduler", SchedulerPods)...)
-	found = append(found, programs(ctx, api, own+"-node", AgentPods)...)
+	found = append(found, podVersions(ctx, api, componentPrefix+"-scheduler", SchedulerPods)...)
+	found = append(found, podVersions(ctx, api, componentPrefix+"-node", AgentPods)...)
 	markSkewed(found)
 	return found
 }
@@ -45,15 +45,15 @@ func Versions(ctx context.Context, api kubernetes.Interface, client string) []Ve
 func markSkewed(found []Version) {
 	for i := range found {
 		for _, other := range found {
-			if strings.HasPrefix(found[i].Component, own) && strings.HasPrefix(other.Component, own) && Skewed(found[i].Version, other.Version) {
+			if strings.HasPrefix(found[i].Component, componentPrefix) && strings.HasPrefix(other.Component, componentPrefix) && Skewed(found[i].Version, other.Version) {
 				found[i].Skewed = true
 			}
 		}
 	}
 }
 
-// programs returns the versions that the pods matched by a label selector run, or one entry with an error if they cannot be read.
-func programs(ctx context.Context, client kubernetes.Interface, component, selector string) (found []Version) {
+// podVersions returns the versions that the pods matched by a label selector run, or one entry with an error if they cannot be read.
+func podVersions(ctx context.Context, client kubernetes.Interface, component, selector string) (found []Version) {
 	list, err := client.CoreV1().Pods(cluster.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return []Version{{Component: component, Error: err.Error()}}

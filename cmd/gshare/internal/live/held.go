@@ -7,28 +7,28 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// held returns how many of the node's physical GPUs, as a fractional number, the pod occupies today.
-func (g *gpuNode) held(pod *v1.Pod) packing.MilliGPU {
+// heldGPUs returns how many of the node's physical GPUs, as a fractional number, the pod occupies today.
+func (g *gpuNode) heldGPUs(pod *v1.Pod) packing.MilliGPU {
 	if kube.RequestsShare(pod) {
-		return g.heldOfSlices(pod)
+		return g.gpusHeldByShares(pod)
 	}
 	var sum packing.MilliGPU
-	for c := range lasting(pod) {
-		devices, profile, _ := heldBy(c)
-		sum += packing.MilliGPU(devices) * g.partOf(c, profile)
+	for c := range longRunning(pod) {
+		devices, profile, _ := devicesHeldBy(c)
+		sum += packing.MilliGPU(devices) * g.gpuFraction(c, profile)
 	}
 	return sum
 }
 
-// partOf returns the fraction of a physical GPU that one device of a container's device plugin is.
-func (g *gpuNode) partOf(c *v1.Container, profile string) packing.MilliGPU {
+// gpuFraction returns the fraction of a physical GPU that one device of a container's device plugin is.
+func (g *gpuNode) gpuFraction(c *v1.Container, profile string) packing.MilliGPU {
 	if profile == "" {
 		profile = g.profile
 	}
 	if profile != "" {
-		return migPart(profile)
+		return migFraction(profile)
 	}
-	if memory, cores, ok := statedBy(c); ok {
+	if memory, cores, ok := sizeRequestedBy(c); ok {
 		return min(packing.WholeGPU, max(1, packing.MilliGPU(cores)*10, packing.MilliGPU(memory)*packing.WholeGPU/packing.MilliGPU(g.memory)))
 	}
 	return packing.WholeGPU / packing.MilliGPU(g.replicas)
@@ -43,9 +43,9 @@ func (r *reader) countSlices(pod *v1.Pod) {
 	}
 }
 
-// heldOfSlices returns how many physical GPUs a pod's shares occupy. Each GPU is divided evenly among its shares, so that they add up to
+// gpusHeldByShares returns how many physical GPUs a pod's shares occupy. Each GPU is divided evenly among its shares, so that they add up to
 // one.
-func (g *gpuNode) heldOfSlices(pod *v1.Pod) packing.MilliGPU {
+func (g *gpuNode) gpusHeldByShares(pod *v1.Pod) packing.MilliGPU {
 	var sum packing.MilliGPU
 	for _, device := range g.devicesOf(pod) {
 		sum += packing.WholeGPU / packing.MilliGPU(g.inUse[device])

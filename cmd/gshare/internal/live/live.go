@@ -74,15 +74,15 @@ func newReader(o Options, nodes []*v1.Node) *reader {
 }
 
 func (r *reader) cluster() *Cluster {
-	c := &Cluster{Pods: r.pods, Notes: r.notes()}
+	c := &Cluster{Pods: r.pods, Notes: r.caveats()}
 	for _, n := range r.nodes {
 		c.Nodes = append(c.Nodes, n.Node)
 	}
 	return c
 }
 
-// notes returns the caveats of the conversion, such as the number of pods with an assumed use, for display.
-func (r *reader) notes() []string {
+// caveats returns the caveats of the conversion, such as the number of pods with an assumed use, for display.
+func (r *reader) caveats() []string {
 	var notes []string
 	add := func(n int, text string) {
 		if n > 0 {
@@ -96,15 +96,15 @@ func (r *reader) notes() []string {
 	add(r.waiting, "pending GPU pods, not counted")
 	add(r.foreign, "GPU pods of other namespaces, not counted: their GPUs are taken as free")
 	add(r.claims, "pods with resource claims, whose devices are not counted")
-	add(r.guessedMemory(), fmt.Sprintf("nodes without a label for GPU memory, assumed to be %d MiB", r.options.GPUMemory))
+	add(r.nodesWithAssumedMemory(), fmt.Sprintf("nodes without a label for GPU memory, assumed to be %d MiB", r.options.GPUMemory))
 	for _, text := range r.refused {
 		notes = append(notes, "counted with whole GPUs: "+text)
 	}
 	return notes
 }
 
-// guessedMemory returns the number of nodes whose GPU memory had to be assumed, because no label states it.
-func (r *reader) guessedMemory() (n int) {
+// nodesWithAssumedMemory returns the number of nodes whose GPU memory had to be assumed, because no label states it.
+func (r *reader) nodesWithAssumedMemory() (n int) {
 	for _, g := range r.nodes {
 		if g.guessed {
 			n++

@@ -28,7 +28,7 @@ type gpuNode struct {
 
 // newGPUNode converts a node, or returns nil if it has no GPUs. memory is the assumed size in MiB of GPUs for which no label states it.
 func newGPUNode(n *v1.Node, memory int64) *gpuNode {
-	g := &gpuNode{inUse: map[string]int64{}, devices: map[string]string{}, replicas: max(1, number(n.Labels[labelReplicas]))}
+	g := &gpuNode{inUse: map[string]int64{}, devices: map[string]string{}, replicas: max(1, parseNumber(n.Labels[labelReplicas]))}
 	g.Name, g.Pool = n.Name, poolOf(n)
 	g.CPU = packing.MilliCPU(n.Status.Allocatable.Cpu().MilliValue())
 	g.RAM = share.Bytes(n.Status.Allocatable.Memory().Value())
@@ -59,13 +59,13 @@ func (g *gpuNode) readInventory(inv kube.Inventory) {
 // gpus returns the number of physical GPUs of the node.
 func (g *gpuNode) gpus(n *v1.Node) int64 {
 	has := n.Status.Capacity
-	for _, name := range otherWhole {
-		if c := count(has, name); c > 0 {
+	for _, name := range otherVendors {
+		if c := quantityOf(has, name); c > 0 {
 			g.Model = string(name)
 			return c
 		}
 	}
-	if c := number(n.Labels[labelCount]); c > 0 && g.profile == "" {
+	if c := parseNumber(n.Labels[labelCount]); c > 0 && g.profile == "" {
 		return c
 	}
 	return g.gpusOfNVIDIA(has)
@@ -74,20 +74,20 @@ func (g *gpuNode) gpus(n *v1.Node) int64 {
 // gpusOfNVIDIA returns the number of physical GPUs that the resources of NVIDIA's device plugin amount to.
 func (g *gpuNode) gpusOfNVIDIA(has v1.ResourceList) int64 {
 	var parts packing.MilliGPU // GPUs that MIG instances add up to
-	whole := count(has, nvidiaGPU) + count(has, nvidiaShared)
+	whole := quantityOf(has, nvidiaGPU) + quantityOf(has, nvidiaShared)
 	if g.profile != "" {
-		parts, whole = packing.MilliGPU(whole)*migPart(g.profile), 0
+		parts, whole = packing.MilliGPU(whole)*migFraction(g.profile), 0
 	}
 	for name, q := range has {
 		if profile, ok := strings.CutPrefix(string(name), nvidiaMIG); ok {
-			parts += packing.MilliGPU(q.Value()) * migPart(profile)
+			parts += packing.MilliGPU(q.Value()) * migFraction(profile)
 		}
 	}
 	return ceil(whole, g.replicas) + ceil(int64(parts), int64(packing.WholeGPU))
 }
 
-// migPart returns the fraction of a GPU's compute slices that a MIG instance has, or 1 if the profile is unknown.
-func migPart(profile string) packing.MilliGPU {
+// migFraction returns the fraction of a GPU's compute slices that a MIG instance has, or 1 if the profile is unknown.
+func migFraction(profile string) packing.MilliGPU {
 	p, compute := profileNamed(profile)
 	if p == nil {
 		return packing.WholeGPU
@@ -98,8 +98,8 @@ func migPart(profile string) packing.MilliGPU {
 // readMemory reads the memory of a GPU from the node's label. It ignores the label if all GPUs are MIG instances, because the label then
 // states the memory of an instance.
 func (g *gpuNode) readMemory(n *v1.Node, otherwise int64) {
-	if g.memory = number(n.Labels[labelMemory]); g.memory == 0 || g.profile != "" {
-		g.memory, g.guessed = otherwise, !slices.Contains(otherWhole, v1.ResourceName(g.Model)) // irrelevant for whole GPUs
+	if g.memory = parseNumber(n.Labels[labelMemory]); g.memory == 0 || g.profile != "" {
+		g.memory, g.guessed = otherwise, !slices.Contains(otherVendors, v1.ResourceName(g.Model)) // irrelevant for whole GPUs
 	}
 }
 
@@ -119,8 +119,8 @@ func (g *gpuNode) wholeGPUs(n int64) (out []packing.Slice) {
 // maxLabel is the largest number accepted in labels, flags and files, for the MiB of a GPU or the GPUs of a node.
 const maxLabel = 1 << 24
 
-// number parses the value of a label. It returns 0 if the value is not a number from 0 to maxLabel.
-func number(label string) int64 {
+// parseNumber parses the value of a label. It returns 0 if the value is not a number from 0 to maxLabel.
+func parseNumber(label string) int64 {
 	n, err := strconv.ParseInt(label, 10, 64)
 	if err != nil || n < 0 || n > maxLabel {
 		return 0

@@ -40,7 +40,7 @@ func (r *reader) readPod(pod *v1.Pod) {
 		r.waiting++
 	case node == nil:
 	case !gpu:
-		cpu, ram := demands(pod)
+		cpu, ram := cpuAndMemory(pod)
 		node.CPU -= cpu
 		node.RAM -= ram
 	case !wanted:
@@ -53,9 +53,9 @@ func (r *reader) readPod(pod *v1.Pod) {
 // gpuPod converts a pod with GPUs. If its request is invalid, it counts as a request for whole GPUs.
 func (r *reader) gpuPod(node *gpuNode, pod *v1.Pod) whatif.Pod {
 	name := pod.Namespace + "/" + pod.Name
-	out := whatif.Pod{Name: name, Node: node.Name, Held: node.held(pod)}
+	out := whatif.Pod{Name: name, Node: node.Name, Held: node.heldGPUs(pod)}
 	out.Tenant = pod.Namespace
-	out.CPU, out.RAM = demands(pod)
+	out.CPU, out.RAM = cpuAndMemory(pod)
 	request, err := r.request(node, pod)
 	if err != nil {
 		r.refused = append(r.refused, fmt.Sprintf("%s: %v", name, err))
@@ -72,7 +72,7 @@ func (r *reader) request(node *gpuNode, pod *v1.Pod) (share.Request, error) {
 		return request, err
 	}
 	pod = pod.DeepCopy()
-	for c := range lasting(pod) {
+	for c := range longRunning(pod) {
 		c.Resources = r.convert(node, pod, c)
 	}
 	kube.Complete(pod)
@@ -88,8 +88,8 @@ func wholeRequest(node *gpuNode, held packing.MilliGPU) share.Request {
 	return share.Request{Containers: []share.Container{{VGPUs: gpus, Share: sh}}}
 }
 
-// demands returns the CPU and memory that a pod requests.
-func demands(pod *v1.Pod) (packing.MilliCPU, share.Bytes) {
+// cpuAndMemory returns the CPU and memory that a pod requests.
+func cpuAndMemory(pod *v1.Pod) (packing.MilliCPU, share.Bytes) {
 	asked := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	return packing.MilliCPU(asked.Cpu().MilliValue()), share.Bytes(asked.Memory().Value())
 }

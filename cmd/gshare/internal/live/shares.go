@@ -8,16 +8,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// part is the share of one GPU that a converted container requests: percent of SMs, percent of time, and MiB of memory.
-type part struct{ sm, quota, memory int64 }
+// gpuShare is the share of one GPU that a converted container requests: percent of SMs, percent of time, and MiB of memory.
+type gpuShare struct{ sm, quota, memory int64 }
 
 // convert returns the gshare resources that replace a container's GPU resources, or none if the container has no GPU.
 func (r *reader) convert(node *gpuNode, pod *v1.Pod, c *v1.Container) v1.ResourceRequirements {
-	devices, profile, nvidia := heldBy(c)
+	devices, profile, nvidia := devicesHeldBy(c)
 	if devices == 0 {
 		return v1.ResourceRequirements{}
 	}
-	p := r.partFor(node, pod, c, devices, profile, nvidia)
+	p := r.shareFor(node, pod, c, devices, profile, nvidia)
 	p.memory = min(max(1, p.memory), node.memory)
 	return v1.ResourceRequirements{Limits: v1.ResourceList{
 		kube.ResourceSM:     quantity(devices * p.sm),
@@ -27,40 +27,40 @@ func (r *reader) convert(node *gpuNode, pod *v1.Pod, c *v1.Container) v1.Resourc
 	}}
 }
 
-// partFor returns the share that a container would request of each GPU with gshare: its measured use, else what its resources state, else
+// shareFor returns the share that a container would request of each GPU with gshare: its measured use, else what its resources state, else
 // the assumption. A container with several whole GPUs keeps them whole, because most such pods are training jobs that use them fully.
-func (r *reader) partFor(node *gpuNode, pod *v1.Pod, c *v1.Container, devices int64, profile string, nvidia bool) part {
-	whole := part{sm: 100, quota: 100, memory: node.memory}
+func (r *reader) shareFor(node *gpuNode, pod *v1.Pod, c *v1.Container, devices int64, profile string, nvidia bool) gpuShare {
+	whole := gpuShare{sm: 100, quota: 100, memory: node.memory}
 	measured, known := r.options.Usage[usage.Pod{Namespace: pod.Namespace, Name: pod.Name}]
 	if profile == "" {
 		profile = node.profile
 	}
-	memory, cores, states := statedBy(c)
+	memory, cores, states := sizeRequestedBy(c)
 	switch {
 	case !nvidia:
 		r.whole++
 		return whole
 	case known:
 		r.measured++
-		return part{sm: measured.SM, quota: 100, memory: measured.MemoryMiB}
+		return gpuShare{sm: measured.SM, quota: 100, memory: measured.MemoryMiB}
 	case profile != "":
 		r.instances++
 		return migShare(profile, whole)
 	case states:
-		return part{sm: orAll(cores, 100), quota: 100, memory: orAll(memory, node.memory)}
+		return gpuShare{sm: limitTo(cores, 100), quota: 100, memory: limitTo(memory, node.memory)}
 	case node.replicas > 1:
-		return part{sm: max(1, 100/node.replicas), quota: 100, memory: node.memory / node.replicas}
+		return gpuShare{sm: max(1, 100/node.replicas), quota: 100, memory: node.memory / node.replicas}
 	case devices > 1:
 		r.whole++
 		return whole
 	}
 	r.assumed++
 	a := r.options.Assume
-	return part{sm: a.SM, quota: a.Quota, memory: a.Memory(node.memory)}
+	return gpuShare{sm: a.SM, quota: a.Quota, memory: a.Memory(node.memory)}
 }
 
-// orAll returns a stated amount limited to all, or all if no amount is stated.
-func orAll(stated, all int64) int64 {
+// limitTo returns a stated amount limited to all, or all if no amount is stated.
+func limitTo(stated, all int64) int64 {
 	if stated == 0 {
 		return all
 	}
@@ -72,12 +72,12 @@ const mibOfGB = 953
 
 // migShare returns a share with the size of a MIG instance. Percentages are rounded down, so that as many such shares as instances fit on a
 // GPU; even so they have more SMs than the seven compute slices of an A100.
-func migShare(profile string, otherwise part) part {
+func migShare(profile string, otherwise gpuShare) gpuShare {
 	p, compute := profileNamed(profile)
 	if p == nil {
 		return otherwise
 	}
-	return part{sm: int64(100 * p.Compute / compute), quota: 100, memory: mibOfGB * int64(p.MemoryGB)}
+	return gpuShare{sm: int64(100 * p.Compute / compute), quota: 100, memory: mibOfGB * int64(p.MemoryGB)}
 }
 
 func quantity(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.DecimalSI) }

@@ -23,20 +23,20 @@ const (
 	labelReplicas = "nvidia.com/gpu.replicas"
 )
 
-// otherWhole holds the extended resources for whole GPUs of other vendors, which gshare cannot share.
-var otherWhole = []v1.ResourceName{"amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi"}
+// otherVendors holds the extended resources for whole GPUs of other vendors, which gshare cannot share.
+var otherVendors = []v1.ResourceName{"amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi"}
 
-// stated holds the extended resources by which pods request memory (MiB) and cores (percent) of each GPU from other GPU-sharing device
+// sizeResources holds the extended resources by which pods request memory (MiB) and cores (percent) of each GPU from other GPU-sharing device
 // plugins.
-var stated = []struct{ count, memory, cores v1.ResourceName }{
+var sizeResources = []struct{ count, memory, cores v1.ResourceName }{
 	{nvidiaGPU, "nvidia.com/gpumem", "nvidia.com/gpucores"},                       // HAMi
 	{"volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores"}, // Volcano
 }
 
 // knownResources returns a list, for error messages, of the extended resources by which GPUs are recognized.
 func knownResources() string {
-	names := []string{"gshare's inventory", string(nvidiaGPU), string(nvidiaShared), nvidiaMIG + "*", string(stated[1].count)}
-	for _, n := range otherWhole {
+	names := []string{"gshare's inventory", string(nvidiaGPU), string(nvidiaShared), nvidiaMIG + "*", string(sizeResources[1].count)}
+	for _, n := range otherVendors {
 		names = append(names, string(n))
 	}
 	return strings.Join(names, ", ")
@@ -56,8 +56,8 @@ func poolOf(n *v1.Node) string {
 	return ""
 }
 
-// count returns the quantity of a resource as an integer, limited to the range from 0 to maxLabel.
-func count(list v1.ResourceList, name v1.ResourceName) int64 {
+// quantityOf returns the quantity of a resource as an integer, limited to the range from 0 to maxLabel.
+func quantityOf(list v1.ResourceList, name v1.ResourceName) int64 {
 	q := list[name]
 	return max(0, min(q.Value(), maxLabel))
 }

@@ -59,7 +59,7 @@ func (a *Agents) Read(ctx context.Context) Sample {
 		semaphore <- struct{}{}
 		group.Go(func() {
 			defer func() { <-semaphore }()
-			shares, err := a.readOne(ctx, &a.pods[i])
+			shares, err := a.readAgent(ctx, &a.pods[i])
 			mu.Lock()
 			defer mu.Unlock()
 			sample.Shares = append(sample.Shares, shares...)
@@ -74,19 +74,19 @@ func (a *Agents) Read(ctx context.Context) Sample {
 	return sample
 }
 
-// readOne reads the metrics of one agent.
-func (a *Agents) readOne(ctx context.Context, pod *v1.Pod) ([]Share, error) {
+// readAgent reads the metrics of one agent.
+func (a *Agents) readAgent(ctx context.Context, pod *v1.Pod) ([]Share, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	text, err := Get(ctx, a.connection, pod, portOf(pod), "/metrics")
+	text, err := Get(ctx, a.connection, pod, metricsPort(pod), "/metrics")
 	if err != nil {
 		return nil, err
 	}
 	return Parse(pod.Spec.NodeName, text)
 }
 
-// portOf returns the port of an agent's readiness probe, on which the agent also serves its metrics.
-func portOf(pod *v1.Pod) int {
+// metricsPort returns the port of an agent's readiness probe, on which the agent also serves its metrics.
+func metricsPort(pod *v1.Pod) int {
 	const defaultPort = 9477
 	for _, c := range pod.Spec.Containers {
 		if p := c.ReadinessProbe; p != nil && p.HTTPGet != nil && p.HTTPGet.Port.IntValue() > 0 {

@@ -32,11 +32,11 @@ func Get(ctx context.Context, c *cluster.Connection, pod *v1.Pod, port int, path
 	}
 	defer context.AfterFunc(ctx, func() { connection.Close() })()
 	defer connection.Close()
-	data, fault, err := open(connection, port)
+	data, fault, err := openStreams(connection, port)
 	if err != nil {
 		return nil, fmt.Errorf("port-forward to %s: %w", pod.Name, err)
 	}
-	text, err := request(ctx, data, path)
+	text, err := sendGet(ctx, data, path)
 	if err != nil {
 		err = errors.Join(err, fault()) // the reason for a missing response
 	}
@@ -61,9 +61,9 @@ func dialerTo(c *cluster.Connection, pod *v1.Pod) (httpstream.Dialer, error) {
 	}), nil
 }
 
-// open creates the data and error streams of a forwarded connection. fault blocks until the other end has closed the error stream, and
+// openStreams creates the data and error streams of a forwarded connection. fault blocks until the other end has closed the error stream, and
 // returns what was written to it.
-func open(connection httpstream.Connection, port int) (data httpstream.Stream, fault func() error, err error) {
+func openStreams(connection httpstream.Connection, port int) (data httpstream.Stream, fault func() error, err error) {
 	headers := http.Header{}
 	headers.Set(v1.PortHeader, strconv.Itoa(port))
 	headers.Set(v1.PortForwardRequestIDHeader, "0")
@@ -87,8 +87,8 @@ func open(connection httpstream.Connection, port int) (data httpstream.Stream, f
 // maxResponse is the largest accepted response body, in bytes.
 const maxResponse = 16 << 20
 
-// request sends an HTTP GET over a forwarded stream and returns the response body.
-func request(ctx context.Context, stream io.ReadWriter, path string) ([]byte, error) {
+// sendGet sends an HTTP GET over a forwarded stream and returns the response body.
+func sendGet(ctx context.Context, stream io.ReadWriter, path string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+path, nil)
 	if err != nil {
 		return nil, err

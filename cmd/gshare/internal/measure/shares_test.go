@@ -68,7 +68,7 @@ func TestBetween(t *testing.T) {
 		})
 	}
 	if uses := Between(looked(t, 100, 0), looked(t, 3, 0), time.Second); len(uses) != 1 {
-		t.Errorf("a counter that began anew: %+v", uses)
+		t.Errorf("a counter that was reset: %+v", uses)
 	}
 	if uses := Between(nil, looked(t, 3, 0), time.Second); len(uses) != 0 {
 		t.Errorf("shares seen once: %+v", uses)

@@ -42,26 +42,26 @@ func ParseAssumption(text string) (Assumption, error) {
 	a := DefaultAssumption
 	for field := range strings.SplitSeq(text, ",") {
 		name, value, _ := strings.Cut(field, "=")
-		if err := a.set(name, value); err != nil {
+		if err := a.setField(name, value); err != nil {
 			return Assumption{}, err
 		}
 	}
 	return a, nil
 }
 
-// set parses a value and sets the field with this name, which is sm, quota or mem.
-func (a *Assumption) set(name, value string) (err error) {
+// setField parses a value and sets the field with this name, which is sm, quota or mem.
+func (a *Assumption) setField(name, value string) (err error) {
 	switch name {
 	case "sm":
-		a.SM, err = within(name, value, 100)
+		a.SM, err = parseWithin(name, value, 100)
 	case "quota":
-		a.Quota, err = within(name, value, 100)
+		a.Quota, err = parseWithin(name, value, 100)
 	case "mem":
 		a.MemoryMiB, a.MemoryPercent = 0, 0
 		if percent, ok := strings.CutSuffix(value, "%"); ok {
-			a.MemoryPercent, err = within(name, percent, 100)
+			a.MemoryPercent, err = parseWithin(name, percent, 100)
 		} else {
-			a.MemoryMiB, err = within(name, value, maxMiB)
+			a.MemoryMiB, err = parseWithin(name, value, maxMiB)
 		}
 	default:
 		err = fmt.Errorf("unknown field %q: must be sm, quota or mem", name)
@@ -69,8 +69,8 @@ func (a *Assumption) set(name, value string) (err error) {
 	return err
 }
 
-// within parses an integer and returns an error if it is not from 1 to most.
-func within(name, text string, most int64) (int64, error) {
+// parseWithin parses an integer and returns an error if it is not from 1 to most.
+func parseWithin(name, text string, most int64) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 || n > most {
 		return 0, fmt.Errorf("%s: invalid value %.64q: must be an integer from 1 to %d", name, text, most)

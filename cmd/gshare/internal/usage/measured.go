@@ -45,20 +45,20 @@ func Read(in io.Reader) (Table, error) {
 		if err != nil {
 			return nil, err // contains the line number
 		}
-		if err := t.add(row); err != nil {
+		if err := t.addRow(row); err != nil {
 			line, _ := r.FieldPos(0)
 			return nil, fmt.Errorf("line %d: %w", line, err)
 		}
 	}
 }
 
-// add parses one row of the CSV file and adds it to the table.
-func (t Table) add(row []string) error {
-	sm, err := measure("sm_percent", row[2], 100)
+// addRow parses one row of the CSV file and adds it to the table.
+func (t Table) addRow(row []string) error {
+	sm, err := parseMeasured("sm_percent", row[2], 100)
 	if err != nil {
 		return err
 	}
-	memory, err := measure("memory_mib", row[3], maxMiB)
+	memory, err := parseMeasured("memory_mib", row[3], maxMiB)
 	if err != nil {
 		return err
 	}
@@ -67,8 +67,8 @@ func (t Table) add(row []string) error {
 	return nil
 }
 
-// measure parses a number from 0 to most and rounds it up to an integer of at least 1, because a share must not be empty.
-func measure(column, text string, most float64) (int64, error) {
+// parseMeasured parses a number from 0 to most and rounds it up to an integer of at least 1, because a share must not be empty.
+func parseMeasured(column, text string, most float64) (int64, error) {
 	x, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(x >= 0 && x <= most) {
 		return 0, fmt.Errorf("%s: invalid value %.64q: must be a number from 0 to %g", column, text, most)

@@ -21,14 +21,14 @@ func TestBound(t *testing.T) {
 	}{
 		"placed":           {func(*testing.T, *world) {}, Placed, "ml/other/main"},
 		"status":           {func(_ *testing.T, w *world) { w.pod.Annotations[kube.AnnotationEnforcementStatus] = status }, Placed, "not enforced: time"},
-		"no status":        {func(*testing.T, *world) {}, Placed, "has not reported"},
+		"no status":        {func(*testing.T, *world) {}, Placed, "has not yet reported"},
 		"slice gone":       {func(_ *testing.T, w *world) { w.slices[0].ID, w.slices[0].Device = "GPU-9", "GPU-9" }, Placed, "missing"},
 		"nobody placed it": {func(_ *testing.T, w *world) { delete(w.pod.Annotations, kube.AnnotationPlacement) }, Unplaced, "somebody set spec.nodeName"},
 		"another placed it": {func(_ *testing.T, w *world) {
 			delete(w.pod.Annotations, kube.AnnotationPlacement)
 			w.pod.Spec.SchedulerName = "default-scheduler"
 		}, Unplaced, `scheduler "default-scheduler" bound it`},
-		"malformed":      {func(_ *testing.T, w *world) { w.pod.Annotations[kube.AnnotationPlacement] = "{" }, BadPlacement, "not to be trusted"},
+		"malformed":      {func(_ *testing.T, w *world) { w.pod.Annotations[kube.AnnotationPlacement] = "{" }, BadPlacement, "cannot be trusted"},
 		"of another pod": {func(_ *testing.T, w *world) { w.pod.UID = "other" }, BadPlacement, "not of this pod"},
 		"kubelet refused it": {func(_ *testing.T, w *world) {
 			w.pod.Status = v1.PodStatus{Phase: v1.PodFailed, Reason: "UnexpectedAdmissionError", Message: "no tickets"}

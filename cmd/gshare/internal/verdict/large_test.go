@@ -24,7 +24,7 @@ func BenchmarkOf(b *testing.B) {
 	}
 	pod, _ := s.Pod(types.NamespacedName{Namespace: "ml", Name: "asked"})
 	for b.Loop() {
-		if r := Of(s, pod); r.Reason != NoNode || len(r.Changes) == 0 {
+		if r := Explain(s, pod); r.Reason != NoNode || len(r.Changes) == 0 {
 			b.Fatalf("%s: %s", r.Reason, r.Summary)
 		}
 	}

@@ -21,12 +21,12 @@ import (
 type Node struct {
 	Name      string           `json:"name"`
 	Fits      bool             `json:"fits"`
-	Obstacles []Obstacle       `json:"obstacles,omitempty"` // the one that the scheduler meets first comes first
+	Obstacles []Obstacle       `json:"obstacles,omitempty"` // in the order of the scheduler's checks
 	Slices    []Slice          `json:"slices,omitempty"`
-	Changes   []explain.Change `json:"changes,omitempty"` // of the pod, that would let it in here
-	Leave     []string         `json:"leave,omitempty"`   // pods; if any one of them ended there would be room
-	depth     int              // how far the pod got
-	derived   *cluster.Node    // if slices are in the way
+	Changes   []explain.Change `json:"changes,omitempty"` // of the pod, each of which would make it fit here
+	Leave     []string         `json:"leave,omitempty"`   // pods; the pod would fit if any one of them ended
+	depth     int              // how many of the scheduler's checks the pod passes
+	derived   *cluster.Node    // nil unless the slices are an obstacle
 	refusal   packing.Refusal
 }
 
@@ -69,35 +69,35 @@ func newNodeExplainer(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.PodReq
 	return &nodeExplainer{s, pod, request, profile, nodeview.NewEligibilityCheck(pod), resource.PodRequests(pod, resource.PodResourcesOptions{})}
 }
 
-// How far a pod gets on a node: nodes where it gets further tell more.
+// How many of the scheduler's checks a pod passes on a node; reports list the nodes where it passes most first.
 const (
-	notWelcome = iota * 100
+	ineligible = iota * 100
 	noResources
 	asked // and the packer's refusals above it
 )
 
-// ask returns the obstacles that keep the pod off a node. open is the node with its slices if nothing but the slices keeps the pod off,
+// explainNode returns the obstacles that keep the pod off a node. open is the node with its slices if nothing but the slices keeps the pod off,
 // else nil.
-func (v *nodeExplainer) ask(object *v1.Node) (out Node, open *packing.Node) {
-	n := v.snapshot.Derive(object, v.profile, v.pod, cluster.Nobody)
-	out = Node{Name: object.Name, Obstacles: v.ineligible(object), depth: asked}
-	shortages := v.shortages(n)
+func (v *nodeExplainer) explainNode(object *v1.Node) (out Node, open *packing.Node) {
+	n := v.snapshot.Derive(object, v.profile, v.pod, cluster.NoPod)
+	out = Node{Name: object.Name, Obstacles: v.ineligibility(object), depth: asked}
+	shortages := v.missingResources(n)
 	switch {
 	case len(out.Obstacles) > 0:
-		out.depth = notWelcome
+		out.depth = ineligible
 	case len(shortages) > 0:
 		out.depth = noResources
 	default:
 		open = n.Node
 	}
 	out.Obstacles = append(out.Obstacles, shortages...)
-	if n.Doubt != nil {
+	if n.Untrusted != nil {
 		out.Obstacles = append(out.Obstacles, v.untrusted(n))
 		return out, nil
 	}
 	_, _, refusal := v.profile.Packer.Place(n.Node, &v.request.Pod)
 	if refusal == packing.Admitted {
-		out.Obstacles = append(out.Obstacles, v.unadvertised(n)...)
+		out.Obstacles = append(out.Obstacles, v.unadvertisedResources(n)...)
 		out.Fits = len(out.Obstacles) == 0
 		return out, open
 	}
@@ -107,8 +107,8 @@ func (v *nodeExplainer) ask(object *v1.Node) (out Node, open *packing.Node) {
 	return out, open
 }
 
-// look adds the packer's result for each slice of the node, and the changes to the pod that would make it fit there.
-func (v *nodeExplainer) look(out *Node) {
+// addSlices adds the packer's result for each slice of the node, and the changes to the pod that would make it fit there.
+func (v *nodeExplainer) addSlices(out *Node) {
 	n := out.derived
 	if n == nil {
 		return
@@ -121,7 +121,7 @@ func (v *nodeExplainer) look(out *Node) {
 			line.Says = append(line.Says, r.String())
 		}
 		if slices.Contains(says, packing.Unhealthy) {
-			line.Closed = cluster.WhyClosed(n.Closed()[line.ID])
+			line.Closed = cluster.ReasonText(n.Closed()[line.ID])
 			closed = append(closed, n.Closed()[line.ID])
 		}
 		for _, h := range n.Holders(string(s.ID)) {
@@ -135,26 +135,26 @@ func (v *nodeExplainer) look(out *Node) {
 	q := explain.Search{Packer: v.profile.Packer, Pod: &v.request.Pod, Nodes: []*packing.Node{n.Node}}
 	out.Changes = q.Changes()
 	if !out.refusal.NeverFits() {
-		out.Leave = v.departures(n)
+		out.Leave = v.blockingPods(n)
 	}
 }
 
-// departures returns the pods of the node of which any single one, if it ended, would leave enough space for the pod.
-func (v *nodeExplainer) departures(n *cluster.Node) (names []string) {
-	for _, other := range v.snapshot.On(n.Name) {
+// blockingPods returns the pods of the node of which any single one, if it ended, would leave enough space for the pod.
+func (v *nodeExplainer) blockingPods(n *cluster.Node) (names []string) {
+	for _, other := range v.snapshot.PodsOn(n.Name) {
 		if !kube.RequestsShare(other) {
 			continue
 		}
 		after := v.snapshot.Derive(n.Object, v.profile, v.pod, func(p *v1.Pod) bool { return p == other })
-		if _, _, refusal := v.profile.Packer.Place(after.Node, &v.request.Pod); after.Doubt == nil && refusal == packing.Admitted {
+		if _, _, refusal := v.profile.Packer.Place(after.Node, &v.request.Pod); after.Untrusted == nil && refusal == packing.Admitted {
 			names = append(names, other.Namespace+"/"+other.Name)
 		}
 	}
 	return names
 }
 
-// ineligible returns an obstacle if the node is cordoned, has an untolerated taint, or is excluded by the pod's node selector or affinity.
-func (v *nodeExplainer) ineligible(n *v1.Node) []Obstacle {
+// ineligibility returns an obstacle if the node is cordoned, has an untolerated taint, or is excluded by the pod's node selector or affinity.
+func (v *nodeExplainer) ineligibility(n *v1.Node) []Obstacle {
 	switch result, taint := v.eligibility.Check(n); result {
 	case nodeview.Cordoned:
 		return []Obstacle{{"the node is cordoned", "", "kubectl uncordon " + n.Name}}
@@ -166,20 +166,20 @@ func (v *nodeExplainer) ineligible(n *v1.Node) []Obstacle {
 	return nil
 }
 
-// shortages returns the resources of which the node has too little free, as kube-scheduler's NodeResourcesFit would report them. Of
+// missingResources returns the resources of which the node has too little free, as kube-scheduler's NodeResourcesFit would report them. Of
 // gshare's resources it only checks gshare/vgpu: the others are sums over the slices, which the packer checks in detail.
-func (v *nodeExplainer) shortages(n *cluster.Node) (list []Obstacle) {
+func (v *nodeExplainer) missingResources(n *cluster.Node) (list []Obstacle) {
 	if most := n.Object.Status.Allocatable.Pods().Value(); int64(n.Pods) >= most {
 		list = append(list, Obstacle{"too many pods", fmt.Sprintf("%d of %d", n.Pods, most), "wait until a pod there ends"})
 	}
 	return append(list, v.insufficient(n, func(name v1.ResourceName) bool {
-		return !ours(name) || name == kube.ResourceVGPU && len(n.Slices) > 0
+		return !isGshareResource(name) || name == kube.ResourceVGPU && len(n.Slices) > 0
 	})...)
 }
 
-// unadvertised returns the resources that the node's slices have free but the node's status does not advertise.
-func (v *nodeExplainer) unadvertised(n *cluster.Node) []Obstacle {
-	return v.insufficient(n, func(name v1.ResourceName) bool { return ours(name) && name != kube.ResourceVGPU })
+// unadvertisedResources returns the resources that the node's slices have free but the node's status does not advertise.
+func (v *nodeExplainer) unadvertisedResources(n *cluster.Node) []Obstacle {
+	return v.insufficient(n, func(name v1.ResourceName) bool { return isGshareResource(name) && name != kube.ResourceVGPU })
 }
 
 func (v *nodeExplainer) insufficient(n *cluster.Node, counts func(v1.ResourceName) bool) (list []Obstacle) {
@@ -189,7 +189,7 @@ func (v *nodeExplainer) insufficient(n *cluster.Node, counts func(v1.ResourceNam
 			continue
 		}
 		list = append(list, Obstacle{
-			"insufficient " + string(name), fmt.Sprintf("asks for %s, %s of %s is free", wanted.String(), free.String(), quantity(n.Object.Status.Allocatable, name)),
+			"insufficient " + string(name), fmt.Sprintf("requests %s, %s of %s is free", wanted.String(), free.String(), quantity(n.Object.Status.Allocatable, name)),
 			shortageFix(name, n.Object),
 		})
 	}
@@ -204,38 +204,38 @@ func quantity(list v1.ResourceList, name v1.ResourceName) string {
 func shortageFix(name v1.ResourceName, n *v1.Node) string {
 	_, advertised := n.Status.Allocatable[name]
 	switch {
-	case ours(name) && !advertised:
-		return "the node advertises none: look whether its node agent runs and is registered with the kubelet (gshare doctor)"
+	case isGshareResource(name) && !advertised:
+		return "the node advertises none: check that its node agent runs and is registered with the kubelet (gshare doctor)"
 	case name == kube.ResourceVGPU:
-		return "every vGPU takes a ticket of the node: wait until a pod there ends, or an administrator raises maxShares"
+		return "every vGPU uses one of the node's gshare/vgpu: wait until a pod there ends, or have an administrator raise maxShares"
 	}
-	return "ask for less " + string(name) + ", or wait until a pod there ends"
+	return "request less " + string(name) + ", or wait until a pod there ends"
 }
 
 func (v *nodeExplainer) untrusted(n *cluster.Node) Obstacle {
-	reason := n.Doubt
+	reason := n.Untrusted
 	for _, known := range []error{nodeview.ErrInventory, nodeview.ErrRules, nodeview.ErrPlacement, nodeview.ErrUnknownUse, nodeview.ErrNominated} {
-		if errors.Is(n.Doubt, known) {
+		if errors.Is(n.Untrusted, known) {
 			reason = known
 		}
 	}
-	o := Obstacle{Reason: reason.Error(), Detail: strings.Join(v.snapshot.Suspects(n), "; ")}
+	o := Obstacle{Reason: reason.Error(), Detail: strings.Join(v.snapshot.UntrustedPods(n), "; ")}
 	switch reason {
 	case nodeview.ErrInventory:
-		o.Detail = n.Doubt.Error()
-		o.Fix = "the node agent writes the annotation " + kube.AnnotationInventory + " anew when it is removed: look at its log"
+		o.Detail = n.Untrusted.Error()
+		o.Fix = "the node agent writes the annotation " + kube.AnnotationInventory + " again when it is removed: look at its log"
 	case nodeview.ErrRules:
-		o.Detail, o.Fix = strings.TrimPrefix(n.Doubt.Error(), o.Reason+": "), cluster.RulesRemedy
+		o.Detail, o.Fix = strings.TrimPrefix(n.Untrusted.Error(), o.Reason+": "), cluster.RulesRemedy
 	case nodeview.ErrNominated:
 		o.Fix = "wait until the nominated pod has been bound"
 	default:
-		o.Fix = "delete the pods named here: nothing is placed beside what cannot be accounted for"
+		o.Fix = "delete the pods named here: nothing is placed on a node whose free capacity is unknown"
 	}
 	return o
 }
 
-// ours reports whether the resource is one that gshare advertises.
-func ours(name v1.ResourceName) bool {
+// isGshareResource reports whether the resource is one that gshare advertises.
+func isGshareResource(name v1.ResourceName) bool {
 	switch name {
 	case kube.ResourceSM, kube.ResourceQuota, kube.ResourceMemory, kube.ResourceVGPU, kube.ResourceSMTime:
 		return true

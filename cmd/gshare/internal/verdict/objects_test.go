@@ -96,5 +96,5 @@ func (w *world) report(t *testing.T) *Report {
 	if !ok {
 		t.Fatal("the pod is not there")
 	}
-	return Of(s, pod)
+	return Explain(s, pod)
 }

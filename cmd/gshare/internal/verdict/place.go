@@ -21,7 +21,7 @@ type Place struct {
 	Model     string     `json:"model,omitempty"`
 	Class     string     `json:"class"`
 	Share     string     `json:"share"`
-	Beside    []Neighbor `json:"beside,omitempty"` // whom else the slice serves
+	Beside    []Neighbor `json:"beside,omitempty"` // the other containers on the slice
 	Missing   bool       `json:"missing,omitempty"`
 }
 
@@ -31,26 +31,26 @@ type Neighbor struct {
 	Share string `json:"share"`
 }
 
-// bound fills in the report for a pod that is bound to a node.
-func (r *Report) bound(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.PodRequest) {
+// explainBound fills in the report for a pod that is bound to a node.
+func (r *Report) explainBound(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.PodRequest) {
 	switch {
 	case !request.Placed:
-		r.is(Unplaced, fmt.Sprintf("the pod is on %s without a placement: %s, not gshare-scheduler", pod.Spec.NodeName, whoBound(s, pod)),
-			"delete it and create it anew with schedulerName: "+kube.SchedulerName+"; until then nothing more is placed on that node")
+		r.set(Unplaced, fmt.Sprintf("the pod is on %s without a placement: %s, not gshare-scheduler", pod.Spec.NodeName, whoBound(s, pod)),
+			"delete it and create it again with schedulerName: "+kube.SchedulerName+"; until then nothing more is placed on that node")
 		return
 	case request.PlacementErr != nil:
-		r.is(BadPlacement, "the placement is not to be trusted: "+request.PlacementErr.Error(), "delete the pod; until then nothing more is placed on its node")
+		r.set(BadPlacement, "the placement cannot be trusted: "+request.PlacementErr.Error(), "delete the pod; until then nothing more is placed on its node")
 		return
 	}
 	i := slices.IndexFunc(s.Nodes, func(n *v1.Node) bool { return n.Name == pod.Spec.NodeName })
 	if i < 0 {
-		r.is(Placed, "the pod is on "+pod.Spec.NodeName+", which is no node of the cluster any more", "delete the pod")
+		r.set(Placed, "the pod is on "+pod.Spec.NodeName+", which is no longer a node of the cluster", "delete the pod")
 		return
 	}
 	node := s.Derive(s.Nodes[i], cluster.Profile{}, nil, cluster.Unplaced)
-	r.places(node, pod, request.Placement)
-	r.Reason, r.Summary = Placed, r.whereabouts(s, pod)
-	r.status(pod)
+	r.addPlaces(node, pod, request.Placement)
+	r.Reason, r.Summary = Placed, r.placementSummary(s, pod)
+	r.addStatus(pod)
 }
 
 // whoBound returns the reason why a pod without a placement is on a node: another scheduler bound it, or spec.nodeName was set at creation.
@@ -61,17 +61,17 @@ func whoBound(s *cluster.Snapshot, pod *v1.Pod) string {
 	return fmt.Sprintf("scheduler %q bound it", pod.Spec.SchedulerName)
 }
 
-func (r *Report) places(n *cluster.Node, pod *v1.Pod, placement kube.Placement) {
+func (r *Report) addPlaces(n *cluster.Node, pod *v1.Pod, placement kube.Placement) {
 	for _, c := range placement.Containers {
 		for i, v := range c.VGPUs {
 			at, there := n.SliceIndex(packing.SliceID(v.Slice))
-			p := Place{Container: c.Name, VGPU: i, Node: n.Name, Slice: v.Slice, Class: string(v.Class), Share: Share(v.Share), Missing: !there}
+			p := Place{Container: c.Name, VGPU: i, Node: n.Name, Slice: v.Slice, Class: string(v.Class), Share: ShareText(v.Share), Missing: !there}
 			if there {
 				p.Model = n.Slices[at].Model
 			}
 			for _, h := range n.Holders(v.Slice) {
 				if h.Pod.UID != pod.UID || h.Container != c.Name {
-					p.Beside = append(p.Beside, Neighbor{h.Name(), Share(h.Share)})
+					p.Beside = append(p.Beside, Neighbor{h.Name(), ShareText(h.Share)})
 				}
 			}
 			r.Places = append(r.Places, p)
@@ -79,8 +79,8 @@ func (r *Report) places(n *cluster.Node, pod *v1.Pod, placement kube.Placement) 
 	}
 }
 
-// whereabouts returns a sentence that names the pod's node and the number of other nodes on which the pod would fit now.
-func (r *Report) whereabouts(s *cluster.Snapshot, pod *v1.Pod) string {
+// placementSummary returns a sentence that names the pod's node and the number of other nodes on which the pod would fit now.
+func (r *Report) placementSummary(s *cluster.Snapshot, pod *v1.Pod) string {
 	where := fmt.Sprintf("the pod has its shares on node %s", pod.Spec.NodeName)
 	profile, known := s.Profile(pod.Spec.SchedulerName)
 	if !known || len(s.Nodes) == 1 {
@@ -94,7 +94,7 @@ func (r *Report) whereabouts(s *cluster.Snapshot, pod *v1.Pod) string {
 		if n.Name == pod.Spec.NodeName {
 			continue
 		}
-		verdict, _ := explainer.ask(n)
+		verdict, _ := explainer.explainNode(n)
 		if r.Nodes = append(r.Nodes, verdict); verdict.Fits {
 			fit++
 		}
@@ -102,11 +102,11 @@ func (r *Report) whereabouts(s *cluster.Snapshot, pod *v1.Pod) string {
 	return fmt.Sprintf("%s; %d of the %d other nodes would take it now", where, fit, len(s.Nodes)-1)
 }
 
-// status adds the enforcement status that the node agent has published for the pod, or a note that there is none yet.
-func (r *Report) status(pod *v1.Pod) {
+// addStatus adds the enforcement status that the node agent has published for the pod, or a note that there is none yet.
+func (r *Report) addStatus(pod *v1.Pod) {
 	status, reported, err := kube.EnforcementStatusOf(pod)
 	if err != nil || !reported {
-		r.Notes = append(slices.Clip(r.Notes), "the node agent has not reported yet by what the shares are enforced")
+		r.Notes = append(slices.Clip(r.Notes), "the node agent has not yet reported how the shares are enforced")
 		return
 	}
 	for _, c := range status.Containers {

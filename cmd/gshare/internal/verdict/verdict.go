@@ -1,5 +1,5 @@
-// Package verdict explains where a pod is, or why it is nowhere, from a snapshot of its cluster. What a slice says is asked of
-// vgpu/packing, what a pod says of vgpu/kube: the same code that the scheduler runs.
+// Package verdict explains on which slices a pod is placed, or why it is not scheduled, from a snapshot of its cluster. It runs the
+// scheduler's own code: vgpu/packing for slices and vgpu/kube for pods.
 package verdict
 
 import (
@@ -19,15 +19,15 @@ import (
 // Reason is the outcome of an explanation as one word, for programs.
 type Reason string
 
-// The verdicts.
+// The outcomes of an explanation.
 const (
 	Placed       Reason = "Placed"
 	Ended        Reason = "Ended"
-	NoShare      Reason = "NoShare"         // asks for no resource of gshare
-	BadRequest   Reason = "BadRequest"      // no scheduler of gshare would take it
-	Scheduler    Reason = "OtherScheduler"  // is not gshare's to place
-	Gated        Reason = "SchedulingGated" // waits for somebody to remove a gate
-	Forged       Reason = "ForgedPlacement" // carries a placement that it was not bound with
+	NoShare      Reason = "NoShare"         // requests no resource of gshare
+	BadRequest   Reason = "BadRequest"      // gshare's scheduler would reject the request
+	Scheduler    Reason = "OtherScheduler"  // is for another scheduler
+	Gated        Reason = "SchedulingGated" // has a scheduling gate
+	Forged       Reason = "ForgedPlacement" // has a placement annotation though it is not bound
 	Unplaced     Reason = "BoundWithoutPlacement"
 	BadPlacement Reason = "MalformedPlacement"
 	NoNode       Reason = "NoNodeFits"
@@ -49,56 +49,56 @@ type Report struct {
 	Notes     []string         `json:"notes,omitempty"`
 }
 
-// Of returns the explanation for a pod of the snapshot.
-func Of(s *cluster.Snapshot, pod *v1.Pod) *Report {
-	r := &Report{Pod: pod.Namespace + "/" + pod.Name, Scheduler: pod.Spec.SchedulerName, Said: said(pod), Notes: s.Notes}
+// Explain returns the explanation for a pod of the snapshot.
+func Explain(s *cluster.Snapshot, pod *v1.Pod) *Report {
+	r := &Report{Pod: pod.Namespace + "/" + pod.Name, Scheduler: pod.Spec.SchedulerName, Said: statusMessages(pod), Notes: s.Notes}
 	request := s.PodRequest(pod)
-	r.Asks = asks(request)
+	r.Asks = requestLines(request)
 	profile, known := s.Profile(pod.Spec.SchedulerName)
 	switch {
 	case !request.Asks:
-		r.is(NoShare, "the pod asks for no resource of gshare", "set gshare/sm and gshare/mem in the limits of a container"+insteadOf(pod))
+		r.set(NoShare, "the pod requests no resource of gshare", "set gshare/sm and gshare/mem in the limits of a container"+insteadOfNVIDIA(pod))
 	case cluster.Ended(pod):
-		r.is(Ended, "the pod has ended: "+string(pod.Status.Phase), "")
+		r.set(Ended, "the pod has ended: "+string(pod.Status.Phase), "")
 	case pod.Spec.NodeName != "":
-		r.bound(s, pod, request)
+		r.explainBound(s, pod, request)
 	case request.RequestErr != nil:
-		r.is(BadRequest, request.RequestErr.Error(), fixOf(request.RequestErr))
+		r.set(BadRequest, request.RequestErr.Error(), fixForRequest(request.RequestErr))
 	case request.Placed:
-		r.is(Forged, "the pod carries "+kube.AnnotationPlacement+", which only the scheduler writes", "create the pod without that annotation")
+		r.set(Forged, "the pod carries "+kube.AnnotationPlacement+", which only the scheduler writes", "create the pod without that annotation")
 	case !known:
-		r.is(Scheduler, fmt.Sprintf("the pod is for scheduler %q, which is none of gshare's (%s)", pod.Spec.SchedulerName, names(s.Profiles)),
+		r.set(Scheduler, fmt.Sprintf("the pod is for scheduler %q, which is none of gshare's (%s)", pod.Spec.SchedulerName, names(s.Profiles)),
 			"set spec.schedulerName: "+kube.SchedulerName+" in a new pod; the policies of manifests/admission do so")
 	case len(pod.Spec.SchedulingGates) > 0:
-		r.is(Gated, "the pod is held back by the scheduling gate "+pod.Spec.SchedulingGates[0].Name, "whoever set the gate has to remove it")
+		r.set(Gated, "the pod is held back by the scheduling gate "+pod.Spec.SchedulingGates[0].Name, "its owner has to remove the gate")
 	default:
-		r.pending(s, pod, request, profile)
+		r.explainPending(s, pod, request, profile)
 	}
 	return r
 }
 
-func (r *Report) is(reason Reason, summary, fix string) {
+func (r *Report) set(reason Reason, summary, fix string) {
 	r.Reason, r.Summary, r.Fix = reason, summary, fix
 }
 
-// inDetail is the number of nodes for which a report shows every slice and the changes that would help, which takes a while for each node.
-const inDetail = 20
+// maxDetailed is the number of nodes for which a report shows every slice and the changes that would help, which takes a while for each node.
+const maxDetailed = 20
 
-// pending fills in the report for a pod that is not scheduled: the obstacles on each node, starting with the nodes on which the pod comes
+// explainPending fills in the report for a pod that is not scheduled: the obstacles on each node, starting with the nodes on which the pod comes
 // closest to fitting.
-func (r *Report) pending(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.PodRequest, profile cluster.Profile) {
+func (r *Report) explainPending(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.PodRequest, profile cluster.Profile) {
 	explainer := newNodeExplainer(s, pod, request, profile)
 	open := map[string]*packing.Node{}
 	for _, n := range s.Nodes {
-		verdict, slices := explainer.ask(n)
+		verdict, slices := explainer.explainNode(n)
 		r.Nodes = append(r.Nodes, verdict)
 		open[n.Name] = slices
 	}
 	slices.SortStableFunc(r.Nodes, func(a, b Node) int { return b.depth - a.depth })
 	q := explain.Search{Packer: profile.Packer, Pod: &request.Pod}
 	for i := range r.Nodes {
-		if i < inDetail {
-			explainer.look(&r.Nodes[i])
+		if i < maxDetailed {
+			explainer.addSlices(&r.Nodes[i])
 		}
 		if n := open[r.Nodes[i].Name]; n != nil {
 			q.Nodes = append(q.Nodes, n)
@@ -106,18 +106,18 @@ func (r *Report) pending(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.Pod
 	}
 	r.Changes = q.Changes()
 	if i := slices.IndexFunc(r.Nodes, func(n Node) bool { return n.Fits }); i >= 0 {
-		r.is(Fits, "node "+r.Nodes[i].Name+" has room: the scheduler has not come to the pod yet, or a condition keeps it off that is not looked at here",
-			"read what the scheduler said; if it said nothing, look whether it runs: gshare doctor")
+		r.set(Fits, "the pod fits on node "+r.Nodes[i].Name+" now: the scheduler has not tried it yet, or a condition that is not checked here keeps it off",
+			"read the scheduler's messages; if there are none, check that it runs: gshare doctor")
 		return
 	}
-	r.Reason, r.Summary = NoNode, tally(r.Nodes)
+	r.Reason, r.Summary = NoNode, countReasons(r.Nodes)
 	if len(r.Nodes) > 0 {
 		r.Fix = r.Nodes[0].fix()
 	}
 }
 
-// tally returns how many nodes have each reason as their first obstacle, in the format of kube-scheduler's FailedScheduling events.
-func tally(nodes []Node) string {
+// countReasons returns how many nodes have each reason as their first obstacle, in the format of kube-scheduler's FailedScheduling events.
+func countReasons(nodes []Node) string {
 	var order []string
 	count := map[string]int{}
 	for _, n := range nodes {

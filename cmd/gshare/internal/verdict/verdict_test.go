@@ -69,7 +69,7 @@ var failures = map[string]failure{
 			w.pod.Spec.InitContainers = []v1.Container{*w.pod.Spec.Containers[0].DeepCopy()}
 			w.pod.Spec.InitContainers[0].Name = "warm"
 		},
-		BadRequest, "init container that ends may not ask", "create the pod anew", "", func(w *world) { w.pod.Spec.InitContainers = nil }},
+		BadRequest, "init container that ends may not ask", "create the pod again", "", func(w *world) { w.pod.Spec.InitContainers = nil }},
 	"another scheduler": {
 		func(_ *testing.T, w *world) { w.pod.Spec.SchedulerName = v1.DefaultSchedulerName },
 		Scheduler, `"default-scheduler", which is none of gshare's (gshare, gshare-rectangle, gshare-complementary)`, "schedulerName: gshare", "",
@@ -93,10 +93,10 @@ var failures = map[string]failure{
 		NoNode, "1 the node's gshare rules differ from the profile's", "node.yaml", "", func(w *world) { w.rules = rulesOf(150) }},
 	"slice closed without a reason": {
 		func(_ *testing.T, w *world) { w.slices[0].Healthy = false },
-		NoNode, "1 matching GPUs are unhealthy", "no reason given: the agent's log", "", func(w *world) { w.slices[0].Healthy = true }},
+		NoNode, "1 matching GPUs are unhealthy", "no reason given: see the agent's log", "", func(w *world) { w.slices[0].Healthy = true }},
 	"failed slice":                  closedFor(kube.ReasonFault, "the device has failed"),
 	"cordoned slice":                closedFor(kube.ReasonCordoned, "an administrator has closed it"),
-	"slice that others use":         closedFor(kube.ReasonUsed, "others use it"),
+	"slice that others use":         closedFor(kube.ReasonUsed, "processes without a share use it"),
 	"slice of an agent that ends":   closedFor(kube.ReasonClosing, "its agent is being replaced: wait some seconds"),
 	"slice of an agent that starts": closedFor(kube.ReasonUnwatched, "the kubelet does not watch"),
 	"class cannot be enforced": {
@@ -126,7 +126,7 @@ var failures = map[string]failure{
 			w.slices[0].MaxShares = 1
 			w.beside(t, "a", share.MPS, 100, 1000, 1024)
 		},
-		NoNode, "1 insufficient gshare/vgpu", "every vGPU takes a ticket", "", alone},
+		NoNode, "1 insufficient gshare/vgpu", "every vGPU uses one of the node's gshare/vgpu", "", alone},
 	"cordoned node": {
 		func(_ *testing.T, w *world) { w.node.Spec.Unschedulable = true },
 		NoNode, "1 the node is cordoned", "kubectl uncordon n1", "", func(w *world) { w.node.Spec.Unschedulable = false }},
@@ -144,7 +144,7 @@ var failures = map[string]failure{
 		func(_ *testing.T, w *world) {
 			w.pod.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("9")
 		},
-		NoNode, "1 insufficient cpu", "ask for less cpu", "", func(w *world) {
+		NoNode, "1 insufficient cpu", "request less cpu", "", func(w *world) {
 			w.pod.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("8")
 		}},
 	"a pod beside it that nobody placed": {

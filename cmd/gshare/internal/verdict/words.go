@@ -11,16 +11,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// asks returns a line for each container of the pod with the shares that it requests.
-func asks(s *nodeview.PodRequest) (lines []string) {
+// requestLines returns a line for each container of the pod with the shares that it requests.
+func requestLines(s *nodeview.PodRequest) (lines []string) {
 	for _, c := range s.Pod.Request.Containers {
-		lines = append(lines, fmt.Sprintf("%s: %d vGPU of %s", c.Name, c.VGPUs, Share(c.Share)))
+		lines = append(lines, fmt.Sprintf("%s: %d vGPU of %s", c.Name, c.VGPUs, ShareText(c.Share)))
 	}
 	return lines
 }
 
-// Share formats the SMs, time and memory of a share, such as "24% SM, 40%-100% time, 8192 MiB".
-func Share(s share.Share) string {
+// ShareText formats the SMs, time and memory of a share, such as "24% SM, 40%-100% time, 8192 MiB".
+func ShareText(s share.Share) string {
 	return fmt.Sprintf("%s SM, %s time, %d MiB", span(s.SMRequest, s.SMLimit), span(s.QuotaRequest, s.QuotaLimit), s.Memory/share.MiB)
 }
 
@@ -31,20 +31,20 @@ func span(request, limit share.PerMille) string {
 	return request.Percent() + "-" + limit.Percent()
 }
 
-// fixOf returns advice on how to correct an invalid request, or an empty string if the error names no field.
-func fixOf(err error) string {
+// fixForRequest returns advice on how to correct an invalid request, or an empty string if the error names no field.
+func fixForRequest(err error) string {
 	var field *share.FieldError
 	if !errors.As(err, &field) {
 		return ""
 	}
 	if field.Field == share.FieldVGPU {
-		return "set gshare/vgpu in the limits, or install the policies of manifests/admission, which fill it in; then create the pod anew"
+		return "set gshare/vgpu in the limits, or install the policies of manifests/admission, which fill it in; then create the pod again"
 	}
-	return "correct " + field.Field + " and create the pod anew"
+	return "correct " + field.Field + " and create the pod again"
 }
 
-// insteadOf returns a phrase for the advice to a pod that requests GPUs by a resource of nvidia.com instead, else an empty string.
-func insteadOf(pod *v1.Pod) string {
+// insteadOfNVIDIA returns a phrase for the advice to a pod that requests GPUs by a resource of nvidia.com instead, else an empty string.
+func insteadOfNVIDIA(pod *v1.Pod) string {
 	for _, c := range pod.Spec.Containers {
 		for name := range c.Resources.Limits {
 			if strings.HasPrefix(string(name), "nvidia.com/") {
@@ -55,8 +55,8 @@ func insteadOf(pod *v1.Pod) string {
 	return ""
 }
 
-// said returns the messages that the scheduler, the kubelet and the container runtime have left in the pod's status.
-func said(pod *v1.Pod) (lines []string) {
+// statusMessages returns the messages that the scheduler, the kubelet and the container runtime have left in the pod's status.
+func statusMessages(pod *v1.Pod) (lines []string) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == v1.PodScheduled && c.Status != v1.ConditionTrue && c.Message != "" {
 			lines = append(lines, "scheduler: "+c.Message)

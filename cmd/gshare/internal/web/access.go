@@ -51,7 +51,7 @@ func (a *accessControl) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if token := tokenOf(r); token != "" {
 		var err error
 		if status, err = a.decide(r.Context(), token, strings.ToLower(r.Method), r.URL.Path); err != nil {
-			fail(w, "authorize the request", err)
+			failUnavailable(w, "authorize the request", err)
 			return
 		}
 	}
@@ -87,7 +87,7 @@ func (a *accessControl) decide(ctx context.Context, token, verb, path string) (i
 	if time.Now().Before(cached.expires) {
 		return cached.status, nil
 	}
-	status, err := a.review(ctx, token, verb, path)
+	status, err := a.reviewToken(ctx, token, verb, path)
 	if err != nil {
 		return 0, err
 	}
@@ -100,8 +100,8 @@ func (a *accessControl) decide(ctx context.Context, token, verb, path string) (i
 	return status, nil
 }
 
-// review asks the API server which user a token belongs to, and whether that user may send the request.
-func (a *accessControl) review(ctx context.Context, token, verb, path string) (int, error) {
+// reviewToken asks the API server which user a token belongs to, and whether that user may send the request.
+func (a *accessControl) reviewToken(ctx context.Context, token, verb, path string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	login, err := a.client.AuthenticationV1().TokenReviews().Create(ctx,
@@ -128,8 +128,8 @@ func (a *accessControl) review(ctx context.Context, token, verb, path string) (i
 	return http.StatusOK, nil
 }
 
-// fail responds with 503 and logs the reason. The response omits it, because it may name objects that the page's service account can read.
-func fail(w http.ResponseWriter, action string, err error) {
+// failUnavailable responds with 503 and logs the reason. The response omits it, because it may name objects that the page's service account can read.
+func failUnavailable(w http.ResponseWriter, action string, err error) {
 	klog.ErrorS(err, "failed to serve packing map", "action", action)
 	http.Error(w, "cannot "+action+"; see the log of gshare web", http.StatusServiceUnavailable)
 }

@@ -38,7 +38,7 @@ func (c *clusterCache) read(ctx context.Context) ([]node, error) {
 	if time.Since(c.at) < cacheTTL {
 		return c.nodes, nil
 	}
-	nodes, err := list(ctx, c.client)
+	nodes, err := listNodes(ctx, c.client)
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +46,8 @@ func (c *clusterCache) read(ctx context.Context) ([]node, error) {
 	return nodes, nil
 }
 
-// list returns the nodes with GPUs, sorted by name, as the API server has them in its cache (resource version 0), without a read from etcd.
-func list(ctx context.Context, client kubernetes.Interface) (out []node, err error) {
+// listNodes returns the nodes with GPUs, sorted by name, as the API server has them in its cache (resource version 0), without a read from etcd.
+func listNodes(ctx context.Context, client kubernetes.Interface) (out []node, err error) {
 	cached := metav1.ListOptions{ResourceVersion: "0"}
 	nodes, err := client.CoreV1().Nodes().List(ctx, cached)
 	if err != nil {

@@ -44,7 +44,7 @@ func render(nodes []node, chosen string) []byte {
 		}
 		fmt.Fprintf(b, "<tr%s><td><a href=\"?node=%s\">%s</a></td>", class, url.QueryEscape(n.Name), html.EscapeString(n.Name))
 		const cell = `<td class="number">`
-		fmt.Fprintf(b, cell+"%d</td>"+cell+"%d</td>"+cell+"%.1f %%</td>"+cell+"%.1f %%</td></tr>\n", len(n.Slices), n.shares(), n.time(), n.memory())
+		fmt.Fprintf(b, cell+"%d</td>"+cell+"%d</td>"+cell+"%.1f %%</td>"+cell+"%.1f %%</td></tr>\n", len(n.Slices), n.shares(), n.timePercent(), n.memoryPercent())
 	}
 	fmt.Fprint(b, "</table>\n")
 	shown := min(len(slices), maxPictures)
@@ -63,8 +63,8 @@ func (n node) shares() (sum int) {
 	return sum
 }
 
-// time returns the percentage of the node's SM-time (SMs times quota) that its shares request.
-func (n node) time() float64 {
+// timePercent returns the percentage of the node's SM-time (SMs times quota) that its shares request.
+func (n node) timePercent() float64 {
 	var sum share.Area
 	for _, s := range n.Slices {
 		for _, x := range s.Shares {
@@ -74,8 +74,8 @@ func (n node) time() float64 {
 	return percent(float64(sum), float64(len(n.Slices))*float64(share.WholeArea))
 }
 
-// memory returns the percentage of the node's GPU memory that its shares request.
-func (n node) memory() float64 {
+// memoryPercent returns the percentage of the node's GPU memory that its shares request.
+func (n node) memoryPercent() float64 {
 	var sum, all share.Bytes
 	for _, s := range n.Slices {
 		all += s.MemoryTotal

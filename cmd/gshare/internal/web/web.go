@@ -25,7 +25,7 @@ func Handler(client kubernetes.Interface) http.Handler {
 	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, r *http.Request) {
 		nodes, err := cluster.read(r.Context())
 		if err != nil {
-			fail(w, "read the cluster", err)
+			failUnavailable(w, "read the cluster", err)
 			return
 		}
 		setHeader(w.Header())

@@ -57,7 +57,7 @@ func (r *rig) compare(t *testing.T, s *cluster.Snapshot, name string, p *v1.Pod)
 	if !ok {
 		t.Fatal("the pod is not there")
 	}
-	report, said := verdict.Of(s, pod), strings.ToLower(refusal(p))
+	report, said := verdict.Explain(s, pod), strings.ToLower(refusal(p))
 	if f.reason == "" {
 		if report.Reason != verdict.BadRequest || !strings.Contains(said, f.scheduler) || !strings.Contains(report.Summary, f.scheduler) {
 			t.Errorf("verdict %q, scheduler %q", report.Summary, said)

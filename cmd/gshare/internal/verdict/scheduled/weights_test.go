@@ -55,8 +55,8 @@ func TestWeights(t *testing.T) {
 		}
 		before := s.Derive(node, profile, nil, func(p *v1.Pod) bool { return p.UID == asks.UID })
 		plan, _, refusal := profile.Packer.Place(before.Node, &s.PodRequest(asks).Pod)
-		if refusal != packing.Admitted || before.Doubt != nil {
-			t.Fatalf("%s: %v, %v", scheduler, refusal, before.Doubt)
+		if refusal != packing.Admitted || before.Untrusted != nil {
+			t.Fatalf("%s: %v, %v", scheduler, refusal, before.Untrusted)
 		}
 		return string(before.Slices[plan[0][0].Slice].ID)
 	}
