@@ -5,7 +5,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// checkSlice checks the sums of a slice, and that its shares are compatible and fit together.
+// checkSlice checks the memory, limits and number of shares of a slice, and that its shares are compatible and fit together.
 func (c *checker) checkSlice(n *node, s *slice) {
 	if len(s.held) == 0 {
 		return

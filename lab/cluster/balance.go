@@ -23,7 +23,7 @@ type gsharePolicy struct {
 	plan    packing.Plan // of the choice made last
 }
 
-// packingShape is a distinct pod request in the types of package packing.
+// packingShape is a distinct pod request, converted to the types of package packing.
 type packingShape struct {
 	key   string
 	pod   *packing.Pod

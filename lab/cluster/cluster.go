@@ -141,7 +141,7 @@ func (s *Simulation) nextPod(i int) *shape {
 	return s.list[s.random.IntN(len(s.list))]
 }
 
-// recordCurve appends a point to the curve for every whole percent of load up to what has arrived.
+// recordCurve appends the percentage of allocated GPUs to the result's curve, for every whole percent of load up to what has arrived.
 func (s *Simulation) recordCurve(r *Result, arrived packing.MilliGPU) {
 	for at := float64(len(r.Curve)); at < s.percent(arrived); at++ {
 		r.Curve = append(r.Curve, Point{Arrived: at, Allocated: s.percent(s.used)})

@@ -54,7 +54,8 @@ func mostPopular(all []typicalPod, enough float64) []typicalPod {
 	return all[:n]
 }
 
-// demand is the typical pods as FGD sees them from one GPU model: those that accept the model, and the fraction of all others.
+// demand divides the typical pods by whether they can use GPUs of one model, for FGD's measure of fragmentation: those that accept the
+// model, and the fraction of all others.
 type demand struct {
 	able  []typicalPod // those that accept the model
 	other float64      // part of those that do not, or that want no GPU at all: all that is idle is no use to them

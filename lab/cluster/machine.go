@@ -69,7 +69,7 @@ func (m *machine) fits(p *Pod) bool {
 	return p.CPU <= m.cpu && p.RAM <= m.ram && p.gpu() <= m.left && p.accepts(m.Model) && m.hasFree(p.GPUs, p.Milli)
 }
 
-// hasFree reports whether at least n GPUs have the given amount free.
+// hasFree reports whether at least n GPUs of the machine have the given amount free.
 func (m *machine) hasFree(n int, milli packing.MilliGPU) bool {
 	for _, free := range m.free {
 		if n <= 0 {
@@ -93,7 +93,7 @@ func (m *machine) unusedGPUs() int {
 	return n
 }
 
-// tightestGPUs returns the GPUs with the least free that suffice for the pod, of equal ones the first.
+// tightestGPUs returns the GPUs of the machine with the least free capacity that suffices for the pod. Of equal GPUs it returns the first.
 func (m *machine) tightestGPUs(p *Pod) []int {
 	picks := make([]int, 0, p.GPUs)
 	for len(picks) < p.GPUs {

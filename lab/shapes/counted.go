@@ -69,7 +69,7 @@ func (c *setGPU) remove(id int) {
 	c.refused = c.refused[:0]
 }
 
-// slotTest returns the test of gshare's slot model: the configuration LP. All GPUs of a fleet share one solver.
+// slotTest returns the test whether pods fit a GPU by gshare's slot model, the configuration LP. All GPUs of a fleet share one solver.
 func slotTest(reserve share.PerMille) fitTest {
 	solver := slot.NewSolver()
 	var items []slot.Item

@@ -26,8 +26,8 @@ func NewDemand(m *Mix, c Capacity) *Demand {
 	return d
 }
 
-// fillStranded computes W(r), the SM-time expected to stay unused on a slice with r free while typical pods of one vGPU keep
-// coming: r if none of their shapes fits, else the weighted mean of W(r-m) over the shapes m that fit.
+// computeStranded computes W(r), the SM-time expected to stay unused on a slice with r free while typical pods of one vGPU keep arriving: r
+// if none of their shapes fits, else the weighted mean of W(r-m) over the shapes m that fit.
 func (d *Demand) computeStranded() {
 	for r := range d.stranded {
 		var sum, weight int64

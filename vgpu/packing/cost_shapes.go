@@ -54,7 +54,7 @@ func satisfiedBy(steps []threshold, has int64) shapeSet {
 	return steps[low-1].Shapes
 }
 
-// newShapeIndex returns the index of the typical shapes on a cluster of the given capacity.
+// newShapeIndex returns an index that finds typical shapes by the resources that they need and by the GPU models of the cluster.
 func newShapeIndex(shapes []typicalShape, c Capacity) shapeIndex {
 	s := shapeIndex{Models: make(map[string]shapeSet, len(c.Models))}
 	for i := range shapes {

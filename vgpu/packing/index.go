@@ -37,7 +37,7 @@ func NewFleet(p Packer, size int) *Fleet {
 	return &Fleet{packer: p, caches: map[string]*rankCache{}, nodes: make([]fleetNode, size)}
 }
 
-// Len returns the number of nodes.
+// Len returns the number of nodes in the fleet, including those that were never set.
 func (f *Fleet) Len() int { return len(f.nodes) }
 
 // SetPacker replaces the rules and the ranker, and invalidates every cached rank.
@@ -65,7 +65,7 @@ func (f *Fleet) Set(i int, n *Node, version int64) {
 // Version returns the version that node i was last set with, or zero if it was never set.
 func (f *Fleet) Version(i int) int64 { return f.nodes[i].version }
 
-// Node returns node i as it was last set.
+// Node returns node i as last given to Set.
 func (f *Fleet) Node(i int) *Node { return f.nodes[i].node }
 
 // Candidate is a node, by its index in the fleet, and its rank for a pod.

@@ -52,14 +52,14 @@ func (t *tournament) resize(nodes int) {
 // enter sets the contender of node i without updating the winners. The caller must call playAll afterwards.
 func (t *tournament) enter(i int, c contender) { t.field[i] = c }
 
-// playAll computes the winners of all heats.
+// playAll computes the winners of all heats (groups of 64 nodes).
 func (t *tournament) playAll() {
 	for h := range t.heats {
 		t.playHeat(h)
 	}
 }
 
-// playHeat computes the winner of one heat.
+// playHeat computes the winner of one heat (a group of 64 nodes).
 func (t *tournament) playHeat(h int) {
 	t.heats[h] = bestOf(t.field[h*heatSize : min((h+1)*heatSize, len(t.field))])
 }

@@ -78,7 +78,7 @@ func (n *Node) freeSMTime(i int) MilliGPU {
 	return n.Loads[i].freeSMTime()
 }
 
-// mostFree returns the free SM-time of the slice that has most of it.
+// mostFree returns the largest free SM-time of any slice of the node.
 func (n *Node) mostFree() share.Area {
 	var most share.Area
 	for i := range n.Loads {

@@ -23,7 +23,7 @@ func (b Box) isValid() bool {
 
 func (b Box) fitsIn(o Box) bool { return b.W <= o.W && b.H <= o.H }
 
-// Rect is a box with a position: X along the window, Y along the SMs.
+// Rect is a box with a position: X is its start in the window, Y its lowest SM, both in per mille.
 type Rect struct {
 	X, Y share.PerMille
 	Box

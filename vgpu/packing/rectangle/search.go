@@ -82,7 +82,7 @@ func (s *search) extend(line skyline, left int) bool {
 	return len(line) > 1 && s.extend(line.filled(low), left)
 }
 
-// canTry reports whether box k fits the lowest step of the skyline and no equal box was tried there just before.
+// canTry reports whether unplaced box k fits the lowest step of the skyline, and no equal box was tried there just before.
 func (s *search) canTry(k int, line skyline, low int) bool {
 	b, p := s.rects[k].Box, line[low]
 	if s.used[k] || p.x+b.W > line.stepEnd(low) || p.y+b.H > share.Whole {

@@ -44,7 +44,8 @@ func (s *knapsack) heaviest(p *problem) (config, int64) {
 	return s.set[p.cells], s.worth[p.cells]
 }
 
-// addPartial improves the solutions for the capacities from low to high with item k, which has the given size.
+// addPartial lets item k, of the given size, improve the best solutions for the capacities from low to high: one step of the dynamic
+// program.
 func (s *knapsack) addPartial(k, size, low, high int) {
 	w := s.weight[k]
 	for c := high; c >= low; c-- {

@@ -30,7 +30,8 @@ func (p partial) precedes(q partial) bool {
 	return p.cells > q.cells || p.cells == q.cells && p.quota > q.quota
 }
 
-// problem is a set of items in canonical form: the same items in any order result in the same problem, apart from origin.
+// problem is one feasibility problem of the slot model: a set of items in canonical form. The same items in any order result in the same
+// problem, apart from origin.
 //
 // A cell, the unit of SMs, is the greatest common divisor of the items' SMs. Users request whole percents, so a cell is seldom less than 10
 // per mille, and the knapsack over cells stays small.
@@ -137,7 +138,8 @@ func sumSMs(items []Item) (all, full int, ok bool) {
 	return all, full, true
 }
 
-// limitUnder returns the part of a window that remains for turns under a reserve, in per mille. A reserve below zero counts as zero.
+// limitUnder returns the part of a window, in per mille, that turns may take if a reserve is kept free for switching. A reserve below zero
+// counts as zero.
 func limitUnder(reserve share.PerMille) int {
 	return int(share.Whole - min(max(reserve, 0), share.Whole))
 }

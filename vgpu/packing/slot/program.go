@@ -19,7 +19,8 @@ type program struct {
 const (
 	// timeTolerance bounds the rounding error of a sum of times, in per mille of a window.
 	timeTolerance = 1e-7
-	// pivotTolerance separates a pivot from rounding errors; the entries of a basis inverse are ratios of small integers.
+	// pivotTolerance bounds the rounding error of an entry of the basis inverse: a smaller value is not used as a pivot. The entries are
+	// ratios of small integers.
 	pivotTolerance = 1e-9
 	// priceScale scales prices to integers. 64 items x quota 1000 x 2^46 stays below 2^63.
 	priceScale = 1 << 46

@@ -33,7 +33,7 @@ func (g *program) greedyConfig(open config, left *[maxPartials]float64) config {
 	}
 }
 
-// longest returns the unfinished item with most time left among those that fit the free SMs, or -1.
+// longest returns the unfinished item with most time left among those whose SMs are still free, or -1.
 func (g *program) longest(open config, room int, left *[maxPartials]float64) int {
 	best := -1
 	for ; !open.empty(); open = open.withoutFirst() {
