@@ -28,7 +28,7 @@ func (BestArea) Rank(n *Node, pod *Pod, picks []Choice) Rank {
 	return rankOf(cost, tie)
 }
 
-// wasteOn returns how a share fits a slice (fitsFree, fitsAfterRepack or fitsUnused) and how much of the free rectangle it would leave unused.
+// wasteOn returns how a share fits a slice (fitsFree, fitsAfterRepack or fitsUnused) and what it would leave of the free rectangle.
 func wasteOn(l *Load, sh share.Share) (tier int64, w rectangle.Waste) {
 	box := rectangle.BoxOf(sh)
 	if l.Empty() {
