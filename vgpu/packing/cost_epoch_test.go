@@ -48,7 +48,7 @@ func TestFirstPodsEndTheFirstEpoch(t *testing.T) {
 	}
 }
 
-// Demand is looked at again only when the cluster has changed by half since the last survey.
+// Demand is looked at again only when the cluster has changed by half since the last comparison.
 func TestEpochLooksRarely(t *testing.T) {
 	e := NewEpoch(epochWorld(400, 400))
 	m, c := epochWorld(800, 800)

@@ -147,7 +147,7 @@ func TestOracleOnHandCases(t *testing.T) {
 	}
 }
 
-// Against the oracle: both verdicts and the length, on small sets of every family.
+// Against the oracle: both results and the length, on small sets of every family.
 func TestFitsAgreesWithOracle(t *testing.T) {
 	solver := NewSolver()
 	for at, name := range familyNames() {

@@ -171,7 +171,7 @@ func TestProgramNeverEndsUndecided(t *testing.T) {
 	})
 }
 
-// Every quick verdict must be the program's.
+// Every result of quickTest must be that of the program.
 func TestQuickTestsAgreeWithProgram(t *testing.T) {
 	forCrowds(t, 200, func(t *testing.T, items []Item, _ uint64) {
 		g := new(program)
