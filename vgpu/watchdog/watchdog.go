@@ -3,6 +3,8 @@
 package watchdog
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -80,4 +82,119 @@ type Config struct {
 	Repeat time.Duration // between two reports of one kind on one pod
 	Retry  time.Duration // between two attempts to kill one process
 	Kill   bool          // kill strangers, trespassers and unhooked processes
+}
+
+// Finding is a process that violates the shares of a slice, and whether to report or kill it now.
+type Finding struct {
+	Process
+	Kind   Kind
+	Since  time.Time // when the violation was first observed
+	Report bool      // none of this kind was reported of its pod lately
+	Kill   bool      // the process is to be killed
+}
+
+// Watch compares observed GPU processes with the granted shares, and decides which to report or kill. It is not safe for concurrent use.
+type Watch struct {
+	config   Config
+	seen     map[processKey]violation
+	reported map[reportKey]time.Time
+	used     map[usage]time.Time
+}
+
+// processKey identifies a process on a slice across observations.
+type processKey struct {
+	pid       int
+	startTime uint64
+	slice     string
+}
+
+// violation is what is stored about a process that violates the shares of a slice.
+type violation struct {
+	kind   Kind
+	since  time.Time
+	killed time.Time // when a kill was last decided; zero: never
+}
+
+// reportKey identifies what is reported only once in a while: a kind of violation by a pod or, outside of pods, on a slice.
+type reportKey struct {
+	of   string // pod or slice
+	kind Kind
+}
+
+// usage is the use of a slice by a pod without a share; the pod is empty for processes outside of pods.
+type usage struct{ slice, pod string }
+
+// New returns a Watch without any observations.
+func New(c Config) *Watch {
+	return &Watch{config: c, seen: map[processKey]violation{}, reported: map[reportKey]time.Time{}, used: map[usage]time.Time{}}
+}
+
+// Observe compares all GPU processes that run now with the grants, and returns the violations, sorted by slice and PID. It forgets
+// processes that are not in the list. now must not decrease from call to call.
+func (w *Watch) Observe(now time.Time, processes []Process, grants []Grant) (found []Finding) {
+	maps.DeleteFunc(w.reported, func(_ reportKey, at time.Time) bool { return now.Sub(at) >= w.config.Repeat })
+	maps.DeleteFunc(w.used, func(_ usage, at time.Time) bool { return now.Sub(at) >= w.config.Linger })
+	before := w.seen
+	w.seen = map[processKey]violation{}
+	for _, p := range slices.SortedFunc(slices.Values(processes), compare) {
+		judged := classify(p, grants)
+		if judged.kind == "" {
+			continue
+		}
+		k := processKey{p.PID, p.StartTime, p.Slice}
+		v, ok := before[k]
+		if !ok || v.kind != judged.kind {
+			v = violation{kind: judged.kind, since: now}
+		}
+		if w.isConfirmed(v, now) {
+			found = append(found, w.finding(now, p, judged, &v))
+		}
+		w.seen[k] = v
+	}
+	return found
+}
+
+// compare orders processes by slice, PID and start time.
+func compare(a, b Process) int {
+	return cmp.Or(cmp.Compare(a.Slice, b.Slice), cmp.Compare(a.PID, b.PID), cmp.Compare(a.StartTime, b.StartTime))
+}
+
+// isConfirmed reports whether a violation has lasted long enough to act on it. One observation alone may show a process whose share is just
+// being released, or another process with a reused PID. A process without the hook has a grace period to connect to the token server.
+func (w *Watch) isConfirmed(v violation, now time.Time) bool {
+	if v.kind == Unhooked {
+		return now.Sub(v.since) >= w.config.Grace
+	}
+	return now.After(v.since)
+}
+
+// finding returns the Finding for a confirmed violation, and stores when it was reported and when the process was to be killed.
+func (w *Watch) finding(now time.Time, p Process, judged classification, v *violation) Finding {
+	f := Finding{Process: p, Kind: judged.kind, Since: v.since}
+	about := reportKey{cmp.Or(p.Pod, p.Slice), judged.kind}
+	if _, reported := w.reported[about]; !reported {
+		f.Report = true
+		w.reported[about] = now
+	}
+	if w.config.Kill && !judged.spared && (v.killed.IsZero() || now.Sub(v.killed) >= w.config.Retry) {
+		f.Kill = true
+		v.killed = now
+	}
+	if judged.kind != Unhooked { // whose share is accounted for
+		w.used[usage{p.Slice, p.Pod}] = now
+	}
+	return f
+}
+
+// Used returns the pods that use slices without a share, or did until recently: a sorted list of pod UIDs for each slice ID. An empty UID
+// stands for processes outside of pods.
+func (w *Watch) Used() map[string][]string {
+	used := map[string][]string{}
+	for u := range w.used {
+		used[u.slice] = append(used[u.slice], u.pod)
+	}
+	for _, pods := range used {
+		slices.Sort(pods)
+	}
+	return used
 }

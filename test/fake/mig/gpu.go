@@ -5,7 +5,10 @@ package mig
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"sync"
@@ -140,3 +143,79 @@ func (g *GPU) record(a geometry.Action, i *instance) {
 }
 
 func byStart(a, b *instance) int { return cmp.Compare(a.Start, b.Start) }
+
+// Events that the code under test does not cause.
+
+// Start simulates that a process starts on the first compute instance of a GPU instance, which must exist.
+func (g *GPU) Start(at mig.Instance) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.findInstance(at).compute[0].processes++
+}
+
+// Stop ends a process that Start has started on the GPU instance.
+func (g *GPU) Stop(at mig.Instance) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.findInstance(at).compute[0].processes--
+}
+
+// CreateForeign creates a GPU instance as an administrator would, with compute instances of the given numbers of slices.
+func (g *GPU) CreateForeign(at mig.Instance, compute ...int) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i, err := g.create(at)
+	for _, slices := range compute {
+		if err == nil {
+			_, err = g.createCompute(i, slices)
+		}
+	}
+	return err
+}
+
+// Reboot ends all processes and removes all instances, as a reboot of the node or a reset of the GPU does.
+func (g *GPU) Reboot() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.instances = nil
+}
+
+// storedStep is a line of the file from which a later process restores the fake GPU.
+type storedStep struct {
+	Action  geometry.Action
+	Profile string
+	Start   int
+}
+
+// Stored returns a GPU in the state that an earlier process left it in: it repeats the steps in the named file, and appends further ones.
+func Stored(uuid string, m *mig.Model, name string) (*GPU, error) {
+	g := New(uuid, m)
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for lines := json.NewDecoder(file); ; {
+		var a storedStep
+		if err := lines.Decode(&a); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, err
+		}
+		p, _ := m.Profile(a.Profile)
+		if err := g.Apply(geometry.Step{Action: a.Action, Instance: mig.Instance{Profile: p, Start: a.Start}}); err != nil {
+			return nil, err
+		}
+	}
+	g.file = file
+	return g, nil
+}
+
+// appendStep appends a step to the file from which a later process restores the GPU.
+func (g *GPU) appendStep(s geometry.Step) {
+	if g.file == nil {
+		return
+	}
+	if err := json.NewEncoder(g.file).Encode(storedStep{s.Action, s.Profile.Name, s.Start}); err != nil {
+		panic(err) // the file was lost
+	}
+}

@@ -3,8 +3,12 @@
 package nvml
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -121,4 +125,71 @@ var errDriver = errors.New("NVML")
 // callError returns an error that names the attempted action and NVML's return code.
 func callError(action string, r nvml.Return) error {
 	return fmt.Errorf("%s: %w: %s", action, errDriver, nvml.ErrorString(r))
+}
+
+var (
+	brandPattern  = regexp.MustCompile(`^(?:(?:NVIDIA|Tesla|GeForce|Quadro) )+`)
+	detailPattern = regexp.MustCompile(`(?:-.*| (?:\d+GB|PCIe|SXM\d?|NVL|HBM\w+)\b.*)$`) // form factor and memory
+)
+
+// modelOf returns the GPU model in a product name, such as A100 for "NVIDIA A100-SXM4-80GB".
+func modelOf(name string) string {
+	return detailPattern.ReplaceAllString(brandPattern.ReplaceAllString(strings.TrimSpace(name), ""), "")
+}
+
+// coresPerSM returns the number of CUDA cores in one SM, by compute capability (CUDA C++ Programming Guide, compute
+// capabilities): 64 on Volta, Turing and the A100, 128 from the other Amperes on.
+func coresPerSM(major, minor int) int {
+	if major == 7 || major == 8 && minor == 0 {
+		return 64
+	}
+	return 128
+}
+
+// Processes returns the processes that use the GPUs. In MIG mode it lists them by instance. If it returns an error, some may be missing.
+func (s *Source) Processes() (found []gpu.Process, all error) {
+	err := s.eachDevice(func(_ int, handle nvml.Device) error {
+		list := func(handle nvml.Device) error {
+			processes, err := listProcesses(handle)
+			found = append(found, processes...)
+			return err
+		}
+		mig, err := isMIG(handle)
+		switch {
+		case err != nil:
+		case mig:
+			all = errors.Join(all, eachInstance(handle, list)) // instances come and go: an error is no reason for a new session
+		default:
+			err = list(handle)
+		}
+		all = errors.Join(all, err)
+		return err
+	})
+	return deduplicate(found), errors.Join(err, all)
+}
+
+// deduplicate sorts the processes and removes duplicates: the driver may list an MPS client a second time as an ordinary process.
+func deduplicate(p []gpu.Process) []gpu.Process {
+	slices.SortFunc(p, func(a, b gpu.Process) int { return cmp.Or(cmp.Compare(a.Slice, b.Slice), cmp.Compare(a.PID, b.PID)) })
+	return slices.Compact(p)
+}
+
+// listProcesses returns the processes on a GPU or MIG instance: those with a CUDA context of their own, and MPS clients.
+func listProcesses(handle nvml.Device) (found []gpu.Process, err error) {
+	uuid, r := handle.GetUUID()
+	if r != nvml.SUCCESS {
+		return nil, callError("read UUID", r)
+	}
+	for _, list := range []func() ([]nvml.ProcessInfo, nvml.Return){
+		handle.GetComputeRunningProcesses, handle.GetMPSComputeRunningProcesses,
+	} {
+		processes, r := list()
+		if r != nvml.SUCCESS && r != nvml.ERROR_NOT_SUPPORTED && r != nvml.ERROR_FUNCTION_NOT_FOUND {
+			err = errors.Join(err, fmt.Errorf("device %s: %w", uuid, callError("list processes", r)))
+		}
+		for _, p := range processes {
+			found = append(found, gpu.Process{PID: int(p.Pid), Slice: uuid})
+		}
+	}
+	return found, err
 }
