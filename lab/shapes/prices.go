@@ -24,7 +24,7 @@ func newPrices(reserve share.PerMille) *prices {
 	return p
 }
 
-// learn records a pod, and recomputes the prices whenever the number of pods has doubled.
+// learn records a pod that has arrived, and recomputes the prices whenever the number of pods has doubled.
 func (p *prices) learn(pod Pod) {
 	p.seen = append(p.seen, pod)
 	if bits.OnesCount(uint(len(p.seen))) != 1 {

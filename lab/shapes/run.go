@@ -79,7 +79,7 @@ type churn struct {
 	offered, refused float64
 }
 
-// restart discards what was measured so far.
+// restart discards the SM-time measured so far and begins a new measurement.
 func (c *churn) restart() { c.since, c.used, c.offered, c.refused = c.now, 0, 0, 0 }
 
 // advance advances the simulated time by d and removes the pods whose lifetime ends.

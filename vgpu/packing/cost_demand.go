@@ -134,7 +134,7 @@ func (e *Epoch) Expired(m *Mix, c Capacity) bool {
 	return e.demand == nil || e.demand.differs(NewDemand(m, c), c)
 }
 
-// hasMoved reports whether a value has changed by more than half of it and by more than least.
+// hasMoved reports whether a value has changed by more than half of the smaller of its two values, and by more than least.
 func hasMoved[T ~int | ~int64](now, then, least T) bool {
 	return max(now-then, then-now) > max(min(now, then)/2, least)
 }

@@ -32,7 +32,7 @@ type fleetNode struct {
 	stale    bool       // costs is of an earlier state of the node, or of another demand
 }
 
-// NewFleet returns a fleet of the given size. A node takes part once Set has been called for it.
+// NewFleet returns a fleet of size nodes that are unknown at first: a node is considered once Set has been called for it.
 func NewFleet(p Packer, size int) *Fleet {
 	return &Fleet{packer: p, caches: map[string]*rankCache{}, nodes: make([]fleetNode, size)}
 }

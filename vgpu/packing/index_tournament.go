@@ -15,7 +15,7 @@ type tournament struct {
 // heatSize is the number of nodes in a heat, about the square root of the number of nodes in a large cluster.
 const heatSize = 64
 
-// contender is a node with what it is compared by: the lower rank wins, then the smaller name.
+// contender is a node in a tournament, with what it is compared by: the lower rank wins, then the smaller name.
 type contender struct {
 	rank  Rank
 	place int32 // in the order of names

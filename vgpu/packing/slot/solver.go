@@ -54,8 +54,8 @@ func (s *Solver) solve(p *problem) bool {
 	return g.decide() == fits
 }
 
-// maxGeneration bounds the cache: it holds at most twice as many results, some 6 MB when ten shares take turns on a slice and 20 MB when 64
-// do.
+// maxGeneration bounds the cache of a Solver: it holds at most twice as many results, some 6 MB when ten shares take turns on a slice and
+// 20 MB when 64 do.
 const maxGeneration = 1 << 15
 
 // memo caches the results of the linear program in two generations. When the young generation is full, it becomes the old one, and results
