@@ -64,7 +64,7 @@ func runCommand() *cobra.Command {
 	return cmd
 }
 
-// run requests the share and executes the program on it.
+// run requests a share from the node agent and then executes the program, which uses the share.
 func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	request, err := o.request(cmd, args[0])
 	if err != nil {

@@ -45,7 +45,7 @@ func (p painter) strong(s string) string { return p.style.Bold(true).Render(s) }
 
 func (p painter) faint(s string) string { return p.style.Foreground(hue(faint)).Render(s) }
 
-// level returns the characters for n GPUs that are equally full.
+// level returns the coloured characters of the overview for n GPUs that are equally full.
 func (p painter) level(l level, n int) string {
 	if l == gap {
 		return strings.Repeat(" ", n)

@@ -21,8 +21,8 @@ type Slice struct {
 	ID string
 }
 
-// Of returns the slices of a node with the shares of its pods, which are those bound to it that have not ended. Pods without a placement
-// are left out. A node without a valid inventory has no slices.
+// Of returns the slices of a node, for drawing, with the shares of the pods bound to it that have not terminated. Pods without a placement
+// are left out. A node without a valid inventory annotation has no slices.
 func Of(node *v1.Node, pods []*v1.Pod) (list []Slice) {
 	inventory, _, err := kube.InventoryOf(node)
 	if err != nil {

@@ -30,7 +30,7 @@ func (f *Format) String() string { return f.name }
 // Type implements pflag.Value.
 func (f *Format) Type() string { return "format" }
 
-// Set implements pflag.Value.
+// Set implements pflag.Value; it rejects unknown formats.
 func (f *Format) Set(name string) error {
 	for _, known := range formats {
 		if name == known {

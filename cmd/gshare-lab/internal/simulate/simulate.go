@@ -80,7 +80,7 @@ func (s *simulation) command() *cobra.Command {
 	return cmd
 }
 
-// validate validates the flags and reads the inputs, and returns the policies selected by --policy.
+// validate checks the flags, reads the inputs, and returns the policies selected by --policy.
 func (s *simulation) validate() ([]string, error) {
 	policies, err := s.chosen()
 	switch {

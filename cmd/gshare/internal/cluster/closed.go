@@ -51,5 +51,5 @@ func Remedy(reasons []kube.Reason) string {
 	return strings.Join(all, "; ")
 }
 
-// RulesRemedy is what can be done about a node whose rules are not those that a profile assumes.
+// RulesRemedy is advice for a node whose configured limits of sharing differ from those of a scheduler profile.
 const RulesRemedy = "set gammaPercent, tenancy and window alike in the agent's configuration (node.yaml) and in the arguments of the profile's plugin"

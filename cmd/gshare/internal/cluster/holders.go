@@ -34,7 +34,7 @@ type Holder struct {
 	Share     share.Share
 }
 
-// Name returns namespace/pod/container.
+// Name returns the container's name in the form namespace/pod/container.
 func (h Holder) Name() string { return h.Pod.Namespace + "/" + h.Pod.Name + "/" + h.Container }
 
 // Holders returns the containers that hold a share of the slice according to their pods' placements, sorted by name.

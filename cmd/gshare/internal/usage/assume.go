@@ -69,7 +69,7 @@ func (a *Assumption) setField(name, value string) (err error) {
 	return err
 }
 
-// parseWithin parses an integer and returns an error if it is not from 1 to most.
+// parseWithin parses an integer; one that is not from 1 to most is an error that names the field.
 func parseWithin(name, text string, most int64) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 || n > most {

@@ -78,7 +78,7 @@ var failures = map[string]failure{
 		func(_ *testing.T, w *world) {
 			w.pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "quota.example/wait"}}
 		},
-		Gated, "quota.example/wait", "remove it", "", func(w *world) { w.pod.Spec.SchedulingGates = nil }},
+		Gated, "quota.example/wait", "remove the gate", "", func(w *world) { w.pod.Spec.SchedulingGates = nil }},
 	"forged placement": {
 		annotate(kube.AnnotationPlacement, "{}"),
 		Forged, "only the scheduler writes", "without that annotation", "", func(w *world) { delete(w.pod.Annotations, kube.AnnotationPlacement) }},
