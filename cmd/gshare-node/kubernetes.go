@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
 	library "github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -19,10 +20,12 @@ import (
 	"github.com/gshare-dev/gshare/cmd/internal/release"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/agent"
+	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 	"github.com/gshare-dev/gshare/vgpu/node/dmem"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu/nvml"
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
 )
 
 // bindTime is the time that usually suffices from the scheduler's decision on a pod to the kubelet's allocation of its devices; on a busy
@@ -141,4 +144,17 @@ func listenHTTP(address string, handler http.Handler) (stop func(), err error) {
 	server := &http.Server{Handler: handler}
 	go func() { _ = server.Serve(listener) }()
 	return func() { server.Close() }, nil
+}
+
+func daemonsOf(c config.Configuration) mps.Daemons {
+	return mps.Daemons{
+		Dir: filepath.Join(c.Directory, "mps"), Program: c.SimulatedMPS, Simulated: c.SimulatedDevices != "", NoNamespaces: c.MPSVersion == 2,
+	}
+}
+
+// clusterDaemonsOf returns the manager of MPS daemons for an agent in a pod. These daemons must survive a restart of the agent's container.
+func clusterDaemonsOf(c config.Configuration) mps.Daemons {
+	d := daemonsOf(c)
+	d.DetachedCgroup = cgroup.Detached{Mount: "/sys/fs/cgroup", Name: "gshare-mps"}
+	return d
 }

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/live"
@@ -12,6 +15,8 @@ import (
 	"github.com/gshare-dev/gshare/cmd/internal/chart"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/output"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/whatif"
 )
 
 const whatifLong = `Estimate how many GPUs and nodes the pods of a running cluster would need with gshare.
@@ -92,4 +97,35 @@ func (w *whatifRun) readUsage() error {
 		return fmt.Errorf("--usage %s: %w", w.usage, err)
 	}
 	return nil
+}
+
+// comparison is the output of gshare whatif: for each node pool and GPU model, the GPUs in use today and those needed with gshare.
+type comparison struct {
+	Assumed string       `json:"assumed"`
+	Rows    []whatif.Row `json:"rows"`
+	Total   whatif.Row   `json:"total"`
+	Notes   []string     `json:"notes"`
+}
+
+// compare reads the cluster, packs its pods as gshare would, and returns the comparison.
+func (w *whatifRun) compare(ctx context.Context, client kubernetes.Interface) (*comparison, error) {
+	cluster, err := live.Read(ctx, client, w.options)
+	if err != nil {
+		return nil, err
+	}
+	rules := packing.NewRules(packing.Slots)
+	rules.MixTenants = w.mixTenants
+	c := &comparison{Assumed: w.options.Assume.String(), Notes: cluster.Notes}
+	c.Rows = whatif.Compare(cluster.Nodes, cluster.Pods, rules)
+	c.Total = whatif.Total(c.Rows)
+	return c, nil
+}
+
+// rowName returns the name of a row of the comparison, from its node pool and its GPU model.
+func rowName(r whatif.Row) string {
+	model := cmp.Or(r.Model, "unknown model")
+	if r.Pool == "" {
+		return model
+	}
+	return r.Pool + ", " + model
 }

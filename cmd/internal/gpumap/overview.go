@@ -123,3 +123,86 @@ func (p *page) groupHeading(g group) []string {
 		fmt.Sprint(g.empty, " empty"),
 	}, "  ", p.Width)...)
 }
+
+// histogram returns a thin bar that is divided in proportion to the numbers of full, partly full and empty GPUs.
+func (p *page) histogram(c counts, width int) string {
+	sizes, parts := []int64{}, []level{}
+	for k, n := range []int{c.full, c.partly, c.empty} {
+		if n > 0 {
+			sizes, parts = append(sizes, int64(n)), append(parts, []level{full, full / 2, empty}[k])
+		}
+	}
+	at := edges(sizes, int64(c.all()), width)
+	var b strings.Builder
+	for k, l := range parts {
+		b.WriteString(p.bar(l, at[k+1]-at[k]))
+	}
+	return b.String()
+}
+
+// omittedGPUs returns the line that stands for the GPUs of a model that the overview does not draw.
+func omittedGPUs(model string, rest counts, some bool, width int) string {
+	word := ""
+	if some {
+		word = "more "
+	}
+	n, model := rest.all(), shorten(model, width/2)
+	return firstFitting(width,
+		fmt.Sprintf("… %d %sGPUs of model %s: %v", n, word, model, rest),
+		fmt.Sprintf("… %d %sof %s: %v", n, word, model, rest),
+		fmt.Sprintf("… %d: %v", n, rest),
+		fmt.Sprintf("… %d %sof %s", n, word, model),
+		fmt.Sprintf("… %d %sGPUs", n, word),
+	)
+}
+
+// omittedModels returns the line that stands for the GPU models that the overview does not draw.
+func omittedModels(list []group, width int) string {
+	t := sumGroups(list)
+	return firstFitting(width,
+		fmt.Sprintf("… %s with %s: %v", countOf(len(list), "more model"), countOf(t.all(), "GPU"), t.counts),
+		fmt.Sprintf("… %s, %s", countOf(len(list), "model"), countOf(t.all(), "GPU")),
+		fmt.Sprintf("… %s", countOf(t.all(), "GPU")),
+	)
+}
+
+// String returns the counts that are not zero, such as "398 full, 14 partly".
+func (c counts) String() string {
+	var words []string
+	for _, x := range []struct {
+		n    int
+		name string
+	}{{c.full, "full"}, {c.partly, "partly"}, {c.empty, "empty"}} {
+		if x.n > 0 {
+			words = append(words, fmt.Sprint(x.n, " ", x.name))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// page collects the lines of the output, limited to the size of the terminal.
+type page struct {
+	Options
+	painter
+	lines []string
+}
+
+func newPage(o Options) *page {
+	o = o.withDefaults()
+	return &page{Options: o, painter: newPainter(o.Color)}
+}
+
+func (p *page) addLines(lines ...string) { p.lines = append(p.lines, lines...) }
+
+// linesLeft returns the number of lines that can still be added to the page.
+func (p *page) linesLeft() int { return max(p.MaxRows-len(p.lines), 0) }
+
+// write writes the page, truncated to its width and number of lines. It ignores errors of the writer.
+func (p *page) write(w io.Writer) {
+	var b strings.Builder
+	for _, line := range p.lines[:min(len(p.lines), p.MaxRows)] {
+		b.WriteString(p.style.MaxWidth(p.Width).Render(strings.TrimRight(line, " ")))
+		b.WriteByte('\n')
+	}
+	_, _ = io.WriteString(w, b.String())
+}
