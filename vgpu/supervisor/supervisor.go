@@ -127,7 +127,7 @@ func (s *Supervisor) decideDaemon(now time.Time, o Observation) Decision {
 	return Decision{}
 }
 
-// resetDelay allows the next start at once, since a healthy daemon that is stopped has not failed.
+// resetDelay lets the next start of the MPS daemon happen at once, since a healthy daemon that is stopped has not failed.
 func (s *Supervisor) resetDelay() {
 	s.delay, s.nextStart = s.config.FirstDelay, time.Time{}
 }

@@ -43,7 +43,7 @@ type Grant struct {
 	BestEffort     bool // it also runs where its share cannot be enforced
 }
 
-// classification is what the observation of a process shows: which kind of violation, if any, and whether it may be killed.
+// classification is what the observation of a process shows: which kind of violation, if any, and whether the process may be killed.
 type classification struct {
 	kind   Kind // empty: the process may use the slice
 	spared bool // it is reported, but never killed
@@ -115,7 +115,7 @@ type violation struct {
 	killed time.Time // when a kill was last decided; zero: never
 }
 
-// reportKey identifies what is reported only once in a while: a kind of violation by a pod or, outside of pods, on a slice.
+// reportKey identifies a violation that is reported only once in a while: its kind, and the pod or, outside of pods, the slice.
 type reportKey struct {
 	of   string // pod or slice
 	kind Kind

@@ -94,7 +94,7 @@ func (s *Simulation) time() time.Duration {
 	return s.now
 }
 
-// advanceLoop advances the simulation whenever it is poked and, on the real clock, when the next event is due.
+// advanceLoop advances the simulation whenever a request or timer wakes it and, on the real clock, when the next event is due.
 func (s *Simulation) advanceLoop() {
 	for {
 		s.mu.Lock()

@@ -185,8 +185,8 @@ func (k *Kubelet) notify() {
 	}
 }
 
-// Admit allocates n devices to a container with the calls of the real kubelet: GetPreferredAllocation, then Allocate, and only then the
-// record in podresources. It returns the name of the CDI device.
+// Admit allocates n devices to a container by the calls of a real kubelet: GetPreferredAllocation, then Allocate; only then does
+// podresources list them. It returns the name of the CDI device.
 func (k *Kubelet) Admit(ctx context.Context, uid types.UID, container string, n int) (cdi string, err error) {
 	k.mu.Lock()
 	client, free := k.latest, k.available()

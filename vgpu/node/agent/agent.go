@@ -144,8 +144,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// serve runs the agent's periodic loops and its device plugin. It blocks until the context has ended and the API server has stored that the
-// node takes no new pods.
+// serve runs the agent's periodic loops and its device plugin. When the context ends, it first publishes that the node takes no new pods,
+// and returns once the loops have ended.
 func (a *Agent) serve(ctx context.Context) {
 	var loops sync.WaitGroup
 	defer loops.Wait()

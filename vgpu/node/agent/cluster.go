@@ -130,7 +130,7 @@ func (s *APIServer) WriteEnforcement(ctx context.Context, pod types.NamespacedNa
 	return ignoreGone(err)
 }
 
-// ignoreGone returns nil for the API errors that mean that the pod no longer exists, and every other error unchanged.
+// ignoreGone returns nil for the API errors that mean that a pod no longer exists, and every other error unchanged.
 func ignoreGone(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil

@@ -141,7 +141,7 @@ var findingTexts = map[watchdog.Kind]string{
 	watchdog.Unhooked:   "a process runs without the hook, and is not limited in time",
 }
 
-// reportable returns the findings that enforcement statuses show, sorted and without duplicates.
+// reportable returns the findings (processes that violate shares) that enforcement statuses show, sorted and without duplicates.
 func reportable(found []watchdog.Finding) (all []reportedFinding) {
 	for _, f := range found {
 		if text := findingTexts[f.Kind]; text != "" {

@@ -56,7 +56,7 @@ func (s *grantStore) onSlice(slice string) []grant.Grant {
 	return s.book.On(slice)
 }
 
-// ofPod returns the grants of a pod's containers, without those that have their slices alone.
+// ofPod returns the grants of a pod's containers, except those that share no slice with other containers.
 func (s *grantStore) ofPod(uid types.UID) (grants []grant.Grant) {
 	for _, granted := range s.all() {
 		if granted.UID == uid && granted.Class() != share.Exclusive {
@@ -73,7 +73,7 @@ func (s *grantStore) grantedMemory(slice string) share.Bytes {
 	return s.book.GrantedMemory(slice)
 }
 
-// serviceOf returns a copy of the service state of a grant; false if it has none.
+// serviceOf returns a copy of the token server state and the limits of a grant's container; false if it is not served.
 func (s *grantStore) serviceOf(id string) (service, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -34,7 +34,7 @@ func answer(w http.ResponseWriter, err error) {
 // stuckAfter is how long an operation on one container may take before /healthz fails.
 const stuckAfter = 10 * time.Second
 
-// healthy returns an error if a lock is held or an operation runs for too long, for example on a disk that hangs.
+// healthy returns an error if a lock or an operation on a container is held up for too long, for example by a disk that hangs.
 func (a *Agent) healthy() error {
 	free := make(chan struct{})
 	go func() {

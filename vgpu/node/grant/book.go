@@ -18,7 +18,8 @@ type Config struct {
 	Rules kube.Rules // as the node's inventory publishes them
 }
 
-// Book holds the grants of one node, and decides whether a further share fits beside them. It is not safe for concurrent use.
+// Book holds the grants of one node (the shares that containers have), and decides whether a further share fits beside them. It is not safe
+// for concurrent use.
 type Book struct {
 	config Config
 	rules  map[packing.Model]packing.Rules

@@ -123,7 +123,7 @@ func (r *Records) Claim(ctx context.Context, tickets []string) (grant.Claim, err
 	return grant.Claim{Pod: pod, Container: o.Container, Tickets: tickets}, err
 }
 
-// StillHeld reports whether the container of the claim still holds its tickets: the kubelet has not allocated them again.
+// StillHeld reports whether the container of the claim still holds its tickets, because the kubelet has not allocated them again.
 func (r *Records) StillHeld(c grant.Claim) bool {
 	o, known := r.known(ticket.Key(c.Tickets))
 	return known && o.UID == c.Pod.UID && o.Container == c.Container
