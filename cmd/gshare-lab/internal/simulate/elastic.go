@@ -25,8 +25,8 @@ type elasticSimulation struct {
 	setting               elastic.Setting
 	pairs                 []elastic.Pair
 	exclusive             map[elasticRun][]elastic.Outcome
-	sweep                 map[string]*chart.Line // by policy: p95 by variation, summed over the seeds
-	sweeps                func() bool            // reports whether a chart is requested
+	sweep                 sweep       // p95 by variation
+	sweeps                func() bool // reports whether a chart is requested
 }
 
 // elasticRun identifies one sequence of requests, which every policy serves: its random seed and the coefficient of variation of the gaps
@@ -55,7 +55,7 @@ Figures of each run, as means over the functions of all pairs, compared with exc
 With --plot, the policies also run with variations from 1 to 6 (not for two trainings).`
 
 func simulateElastic() *simulation {
-	e := &elasticSimulation{exclusive: map[elasticRun][]elastic.Outcome{}, sweep: map[string]*chart.Line{}}
+	e := &elasticSimulation{exclusive: map[elasticRun][]elastic.Outcome{}, sweep: sweep{}}
 	s := &simulation{
 		name: "elastic", short: "Share a GPU elastically between two functions, and measure latency and throughput", long: elasticLong,
 		example:  "  gshare-lab simulate elastic --policy all\n  gshare-lab simulate elastic --policy rckm,mps-l,mps-r --cv 6 --runs 3 -o json\n  gshare-lab simulate elastic --pair gpt2-large+roberta-large --max-tokens 0.1",
@@ -161,34 +161,22 @@ var elasticCVs = []float64{1, 2, 3, 4, 5, 6}
 
 // addSweep runs a policy at each coefficient of variation in elasticCVs and adds its p95 ratios to the chart.
 func (e *elasticSimulation) addSweep(ctx context.Context, policy string, seed uint64) error {
-	line := e.sweep[policy]
-	if line == nil {
-		line = &chart.Line{Name: policy, Points: make([]chart.Point, len(elasticCVs))}
-		e.sweep[policy] = line
-	}
-	for i, cv := range elasticCVs {
+	return e.sweep.add(policy, elasticCVs, func(cv float64) (float64, error) {
 		base, err := e.baseline(ctx, seed, cv)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		out, err := e.serve(ctx, policy, seed, cv)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		line.Points[i].X = cv
-		line.Points[i].Y += elastic.Compare(out, base).P95
-	}
-	return nil
+		return elastic.Compare(out, base).P95, nil
+	})
 }
 
 func (e *elasticSimulation) chart(summaries []report.Summary) *chart.Chart {
-	c := &chart.Chart{Title: "Two functions on one GPU, " + e.kind, X: "coefficient of variation of the gaps between requests", Y: "p95 of inference, over that of exclusive GPUs"}
-	for _, s := range summaries {
-		line := *e.sweep[s.Policy]
-		for i := range line.Points {
-			line.Points[i].Y /= float64(len(s.Runs))
-		}
-		c.Lines = append(c.Lines, line)
+	return &chart.Chart{
+		Title: "Two functions on one GPU, " + e.kind, X: "coefficient of variation of the gaps between requests",
+		Y: "p95 of inference, over that of exclusive GPUs", Lines: e.sweep.lines(summaries),
 	}
-	return c
 }

@@ -17,12 +17,12 @@ import (
 type migSimulation struct {
 	mix, model string
 	load       migchurn.Load
-	sweep      map[string]*chart.Line // by policy: accepted percent over offered load, summed over the seeds
-	sweeps     func() bool            // reports whether a chart is requested
+	sweep      sweep       // accepted percent over offered load
+	sweeps     func() bool // reports whether a chart is requested
 }
 
 func simulateMIG() *simulation {
-	m := &migSimulation{sweep: map[string]*chart.Line{}}
+	m := &migSimulation{sweep: sweep{}}
 	s := &simulation{
 		name:  "mig",
 		short: "Create and delete MIG instances, and count the requests that fit",
@@ -95,33 +95,15 @@ var sweepLoads = []float64{0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3}
 
 // addSweep runs a policy at each load in sweepLoads and adds the results to the chart.
 func (m *migSimulation) addSweep(policy string, seed uint64) error {
-	line := m.sweep[policy]
-	if line == nil {
-		line = &chart.Line{Name: policy, Points: make([]chart.Point, len(sweepLoads))}
-		m.sweep[policy] = line
-	}
-	for i, offered := range sweepLoads {
+	return m.sweep.add(policy, sweepLoads, func(offered float64) (float64, error) {
 		result, err := m.play(policy, seed, offered)
-		if err != nil {
-			return err
-		}
-		line.Points[i].X = offered
-		line.Points[i].Y += result.AcceptedPercent()
-	}
-	return nil
+		return result.AcceptedPercent(), err
+	})
 }
 
 func (m *migSimulation) chart(summaries []report.Summary) *chart.Chart {
-	c := &chart.Chart{
+	return &chart.Chart{
 		Title: fmt.Sprintf("MIG instances on %d %s, mix %s", m.load.GPUs, m.model, m.mix),
-		X:     "offered load", Y: "accepted compute slices, percent of those requested",
+		X:     "offered load", Y: "accepted compute slices, percent of those requested", Lines: m.sweep.lines(summaries),
 	}
-	for _, s := range summaries {
-		line := *m.sweep[s.Policy]
-		for i := range line.Points {
-			line.Points[i].Y /= float64(len(s.Runs))
-		}
-		c.Lines = append(c.Lines, line)
-	}
-	return c
 }

@@ -131,3 +131,36 @@ func (s *simulation) runAll(ctx context.Context, policies []string) ([]report.Su
 	}
 	return out, nil
 }
+
+// sweep holds a line for each policy: a figure over the values of an input, summed over the random seeds.
+type sweep map[string]*chart.Line
+
+// add adds to a policy's line the figure that one seed yields at each value of x.
+func (s sweep) add(policy string, x []float64, figure func(x float64) (float64, error)) error {
+	line := s[policy]
+	if line == nil {
+		line = &chart.Line{Name: policy, Points: make([]chart.Point, len(x))}
+		s[policy] = line
+	}
+	for i := range x {
+		y, err := figure(x[i])
+		if err != nil {
+			return err
+		}
+		line.Points[i].X = x[i]
+		line.Points[i].Y += y
+	}
+	return nil
+}
+
+// lines returns the means over the seeds, in the order of the summaries.
+func (s sweep) lines(summaries []report.Summary) (lines []chart.Line) {
+	for _, summary := range summaries {
+		line := *s[summary.Policy]
+		for i := range line.Points {
+			line.Points[i].Y /= float64(len(summary.Runs))
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
