@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
@@ -12,7 +13,9 @@ import (
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/verdict"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/cmd/internal/gpumap"
 	"github.com/gshare-dev/gshare/cmd/internal/output"
+	advice "github.com/gshare-dev/gshare/vgpu/explain"
 )
 
 const explainLong = `Explain where a pod with GPU shares is placed, or why it is pending.
@@ -71,4 +74,133 @@ func explainPod(ctx context.Context, c *cluster.Connection, name types.Namespace
 		return nil, nil, fmt.Errorf("pod %s not found; set its namespace with --namespace", name)
 	}
 	return verdict.Explain(snapshot, pod), snapshot, nil
+}
+
+// writeReport writes the summary of an explained pod, then the changes that would make the pod fit, then the slices and nodes in detail.
+func writeReport(w io.Writer, r *verdict.Report, s *cluster.Snapshot) error {
+	fmt.Fprintf(w, "%s  %s: %s\n", r.Pod, r.Reason, r.Summary)
+	if r.Fix != "" {
+		fmt.Fprintf(w, "fix:  %s\n", r.Fix)
+	}
+	for _, line := range r.Asks {
+		fmt.Fprintf(w, "requests: %s\n", line)
+	}
+	for _, line := range r.Said {
+		fmt.Fprintf(w, "status: %s\n", line)
+	}
+	writeChanges(w, "The pod would fit with one of these changes:", r.Changes)
+	writePlaces(w, r.Places, s)
+	if err := writeNodes(w, r); err != nil {
+		return err
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintln(w, "*", note)
+	}
+	return nil
+}
+
+func writeChanges(w io.Writer, title string, changes []advice.Change) {
+	if len(changes) > 0 {
+		fmt.Fprintf(w, "\n%s\n", title)
+	}
+	for _, c := range changes {
+		fmt.Fprintf(w, "  %s  (on node %s)\n", changeText(c), c.Node)
+	}
+}
+
+// changeText returns a proposed change of a pod's request as text, such as "gshare/mem: 4096 instead of 8192".
+func changeText(c advice.Change) string {
+	var edits []string
+	for _, e := range c.Edits {
+		text := e.Field + ": " + e.To
+		if e.To == "" {
+			text = "no " + e.Field
+		}
+		if e.From != "" {
+			text += " instead of " + e.From
+		}
+		if e.Container != "" {
+			text += " in container " + e.Container
+		}
+		edits = append(edits, text)
+	}
+	return strings.Join(edits, ", and ")
+}
+
+// writePlaces writes the slice of every vGPU of a placed pod, with a drawing of each slice.
+func writePlaces(w io.Writer, places []verdict.Place, s *cluster.Snapshot) {
+	drawn := map[string]bool{}
+	for _, p := range places {
+		fmt.Fprintf(w, "\n%s vGPU %d: slice %s of %s (%s), %s: %s\n", p.Container, p.VGPU, p.Slice, p.Node, p.Model, p.Class, p.Share)
+		if p.Missing {
+			fmt.Fprintln(w, "  the node's inventory no longer lists this slice")
+		}
+		for _, n := range p.Beside {
+			fmt.Fprintf(w, "  beside %s: %s\n", n.Name, n.Share)
+		}
+		if !drawn[p.Slice] {
+			drawn[p.Slice] = true
+			for _, d := range slicesOn(s, p.Node) {
+				if d.ID == p.Slice {
+					fmt.Fprintln(w)
+					gpumap.Detail(w, d.Slice, drawOptions(w))
+				}
+			}
+		}
+	}
+}
+
+// maxNodes is the largest number of nodes in the table of gshare explain; JSON and YAML output have all.
+const maxNodes = 10
+
+func writeNodes(w io.Writer, r *verdict.Report) error {
+	if len(r.Nodes) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NODE\tVERDICT\tDETAIL")
+	for _, n := range r.Nodes[:min(len(r.Nodes), maxNodes)] {
+		writeNode(t, n)
+	}
+	if more := len(r.Nodes) - maxNodes; more > 0 {
+		fmt.Fprintf(t, "… %d more\tsee -o json\t\n", more)
+	}
+	return t.Flush()
+}
+
+func writeNode(t io.Writer, n verdict.Node) {
+	if n.Fits {
+		fmt.Fprintf(t, "%s\tfits\t\n", n.Name)
+	}
+	name := n.Name
+	for _, o := range n.Obstacles {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", name, o.Reason, o.Detail)
+		if name = ""; o.Fix != "" {
+			fmt.Fprintf(t, "\t\tfix: %s\n", o.Fix)
+		}
+	}
+	for _, s := range n.Slices {
+		fmt.Fprintf(t, "\t  %s %s\t%s%s\n", shortDevice(s.ID), s.Model, strings.Join(s.Says, "; ")+closedFor(s.Closed), heldBy(s.Holders))
+	}
+	for _, c := range n.Changes {
+		fmt.Fprintf(t, "\t  would fit with\t%s\n", changeText(c))
+	}
+	if len(n.Leave) > 0 {
+		fmt.Fprintf(t, "\t  would fit without one of\t%s\n", strings.Join(n.Leave, ", "))
+	}
+}
+
+func closedFor(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+func heldBy(holders []string) string {
+	if len(holders) == 0 {
+		return ""
+	}
+	return "; held by " + strings.Join(holders, ", ")
 }

@@ -3,6 +3,8 @@ package main
 
 import (
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -26,4 +28,41 @@ func root() *cobra.Command {
 	cmd.AddCommand(planCommand(), whatifCommand(), runCommand(), setCommand(), psCommand(), topCommand(),
 		explainCommand(), mapCommand(), treeCommand(), doctorCommand(), versionCommand(), webCommand())
 	return cmd
+}
+
+// pluginName is the name under which kubectl runs gshare as `kubectl gshare`; completeName is the one that it runs for shell
+// completions. Both are installed as links to gshare.
+const (
+	pluginName   = "kubectl-gshare"
+	completeName = "kubectl_complete-gshare"
+)
+
+// setProgram adapts the command's name, examples and defaults to the name under which the program was started: gshare or kubectl-gshare.
+func setProgram(cmd *cobra.Command, program string, args []string) {
+	switch filepath.Base(program) {
+	case pluginName:
+		cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gshare"}
+		renameExamples(cmd)
+		defaultToCluster(cmd)
+	case completeName:
+		cmd.SetArgs(append([]string{cobra.ShellCompRequestCmd}, args...))
+	}
+}
+
+// renameExamples replaces gshare by kubectl gshare in the help examples of a command and its subcommands.
+func renameExamples(cmd *cobra.Command) {
+	cmd.Example = strings.ReplaceAll(cmd.Example, "  gshare ", "  kubectl gshare ")
+	for _, sub := range cmd.Commands() {
+		renameExamples(sub)
+	}
+}
+
+// defaultToCluster makes --cluster the default of the commands that show either this machine or a cluster.
+func defaultToCluster(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		if f := sub.Flags().Lookup(clusterFlag); f != nil {
+			_ = f.Value.Set("true") // never fails for a bool flag
+			f.DefValue = "true"
+		}
+	}
 }

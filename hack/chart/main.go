@@ -2,9 +2,18 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/resmap"
+	"sigs.k8s.io/kustomize/api/resource"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
 func main() {
@@ -26,4 +35,148 @@ func writeTemplates(root string) error {
 		}
 	}
 	return nil
+}
+
+// chartDir is the directory of the Helm chart in the repository.
+const chartDir = "manifests/chart"
+
+// requiredBases are the kustomize bases that become one template each. The chart puts objects of manifests/base that are in none of them
+// into the template "namespace".
+var requiredBases = []string{"admission", "scheduler", "node"}
+
+// optionalBases are the kustomize directories outside manifests/base. The chart renders each of them only if the Helm value of the same
+// name is true.
+var optionalBases = []string{"monitoring", "web"}
+
+// templates returns the contents of the chart's generated files by their paths in the chart.
+func templates(root string) (map[string][]byte, error) {
+	partOf, err := basesOfObjects(root)
+	if err != nil {
+		return nil, err
+	}
+	all, err := buildBase(root, "base")
+	if err != nil {
+		return nil, err
+	}
+	m := templater{seen: map[string]int{}}
+	texts := map[string][]string{}
+	for _, r := range all.Resources() {
+		part, ok := partOf[id(r)]
+		if !ok {
+			part = "namespace"
+		}
+		texts[part] = append(texts[part], m.template(r))
+	}
+	for _, part := range optionalBases {
+		objects, err := buildBase(root, part)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range objects.Resources() {
+			texts[part] = append(texts[part], m.template(r))
+		}
+	}
+	if err := m.checkCounts(); err != nil {
+		return nil, err
+	}
+	return files(root, texts)
+}
+
+func files(root string, texts map[string][]string) (map[string][]byte, error) {
+	config, err := os.ReadFile(filepath.Join(root, "manifests/node/node.yaml"))
+	out := map[string][]byte{"files/node.yaml": config}
+	for part, objects := range texts {
+		var b bytes.Buffer
+		b.WriteString("# Written by hack/chart from manifests/" + source(part) + "; make chart.\n")
+		b.WriteString(renderedIf(slices.Contains(optionalBases, part), part, strings.Join(objects, "---\n")))
+		out["templates/"+part+".yaml"] = b.Bytes()
+	}
+	return out, err
+}
+
+func source(part string) string {
+	if part == "namespace" {
+		return "base"
+	}
+	return part
+}
+
+// basesOfObjects returns the name of the kustomize base that contains each Kubernetes object.
+func basesOfObjects(root string) (map[string]string, error) {
+	of := map[string]string{}
+	for _, part := range requiredBases {
+		objects, err := buildBase(root, part)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range objects.Resources() {
+			of[id(r)] = part
+		}
+	}
+	return of, nil
+}
+
+func id(r *resource.Resource) string { return r.GetKind() + " " + r.GetNamespace() + "/" + r.GetName() }
+
+// buildBase returns the objects that "kubectl kustomize" prints for a directory below manifests.
+func buildBase(root, name string) (resmap.ResMap, error) {
+	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "manifests", name))
+	if err != nil {
+		return nil, fmt.Errorf("build %s: %w", name, err)
+	}
+	return objects, nil
+}
+
+// substitution replaces a text of the kustomize bases by a Helm template expression.
+type substitution struct {
+	written  string // regular expression of the text to replace
+	template string
+	times    int // how often the text occurs; 0: at least once
+}
+
+// agentConfig is the template expression of the node agent's configuration: the Helm value config, or else the file of the kustomize base.
+const agentConfig = `(.Values.config | default (dict "node.yaml" (.Files.Get "files/node.yaml")))`
+
+var substitutions = []substitution{
+	{`gshare-system`, `{{ .Values.namespace }}`, 0},
+	{`gshare-node:dev`, `{{ .Values.images.node }}`, 2},
+	{`gshare-scheduler:dev`, `{{ .Values.images.scheduler }}`, 1},
+	{`(?m)^( +)nodeSelector:\n +gshare\.dev/gpus: "true"$`, "${1}nodeSelector: {{ toJson .Values.nodeSelector }}\n" +
+		"$1{{- with .Values.runtimeClassName }}\n${1}runtimeClassName: {{ . }}\n$1{{- end }}", 1},
+	{`(?m)^data:\n  node\.yaml: \|\n(?:    .*\n)+`, "data: {{ toJson " + agentConfig + " }}\n", 1},
+	// Another configuration rolls the agents, as with kustomize.
+	{`gshare-node-config-[a-z0-9]{10}`, "gshare-node-config-{{ toJson " + agentConfig + " | sha256sum | trunc 10 }}", 2},
+}
+
+// templater turns Kubernetes objects into Helm templates, and counts how often it applied each substitution.
+type templater struct{ seen map[string]int }
+
+// template returns the Helm template of a Kubernetes object: its YAML with all substitutions applied.
+func (m *templater) template(r *resource.Resource) string {
+	text := strings.ReplaceAll(r.MustYaml(), "{{", `{{ "{{" }}`)
+	for _, v := range substitutions {
+		pattern := regexp.MustCompile(v.written)
+		m.seen[v.written] += len(pattern.FindAllString(text, -1))
+		text = pattern.ReplaceAllString(text, v.template)
+	}
+	return renderedIf(r.GetName() == "gshare-slo", "policies.slo", text)
+}
+
+// checkCounts returns an error unless every text that a Helm value replaces was found as often as expected. Without this check, a text that
+// no longer occurs in the kustomize bases would silently leave its value without effect.
+func (m *templater) checkCounts() error {
+	for _, v := range substitutions {
+		if n := m.seen[v.written]; n == 0 || v.times != 0 && n != v.times {
+			return fmt.Errorf("the kustomize bases contain %s %d times, want %d", v.written, n, v.times)
+		}
+	}
+	return nil
+}
+
+// renderedIf returns a template that Helm renders only if a value is true. It returns the text unchanged unless it is optional.
+func renderedIf(optional bool, name, text string) string {
+	if !optional {
+		return text
+	}
+	return "{{- if .Values." + name + " }}\n" + text + "{{- end }}\n"
 }

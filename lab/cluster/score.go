@@ -1,6 +1,9 @@
 package cluster
 
 import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/gshare-dev/gshare/vgpu/packing"
@@ -67,3 +70,66 @@ func packingScore(m *machine, p *Pod) int {
 	}
 	return max(100-left/10, 50)
 }
+
+// policies maps the name of each policy to its constructor. All but firstfit and gshare are those of FGD's evaluation, with its integer
+// scores.
+var policies = map[string]func(*Simulation) policy{
+	"random": func(s *Simulation) policy {
+		return &scoredPolicy{Simulation: s, score: indifferent, draw: true, gpus: s.randomGPU}
+	},
+	"firstfit":   func(s *Simulation) policy { return &scoredPolicy{Simulation: s, score: indifferent} },
+	"bestfit":    func(s *Simulation) policy { return &scoredPolicy{Simulation: s, score: bestFit} },
+	"dotproduct": func(s *Simulation) policy { return &scoredPolicy{Simulation: s, score: dotProduct} },
+	"clustering": func(s *Simulation) policy { return &scoredPolicy{Simulation: s, score: clustering} },
+	"packing":    func(s *Simulation) policy { return &scoredPolicy{Simulation: s, score: packingScore} },
+	"fgd":        func(s *Simulation) policy { return newFGD(s, false) },
+	"fgd-stock":  func(s *Simulation) policy { return newFGD(s, true) },
+	"gshare":     func(s *Simulation) policy { return newGsharePolicy(s) },
+}
+
+// Policies returns the names of the policies: gshare's, then the published ones.
+func Policies() []string {
+	return []string{"gshare", "random", "firstfit", "bestfit", "dotproduct", "clustering", "packing", "fgd", "fgd-stock"}
+}
+
+// Orders of nodes. FGD's simulator puts a random number of four digits before each name, another one in each run, and gives ties
+// to the smallest name: a random order (docs/packing.md).
+const (
+	RandomOrder  = "random"   // another one for every seed
+	FileOrder    = "file"     // as the list has them
+	CPUPoorFirst = "cpu-poor" // fewest CPUs for a GPU first
+	MostGPUs     = "gpu-rich" // most GPUs first
+)
+
+// Orders returns the names of the orders in which nodes can be listed, which decides between nodes of equal score.
+func Orders() []string { return []string{RandomOrder, FileOrder, CPUPoorFirst, MostGPUs} }
+
+// rankNodes returns the position of each node in the named order. It draws random numbers for every order, so that the pods of a seed
+// arrive in the same sequence under all of them.
+func rankNodes(order string, nodes []Node, random *rand.Rand) ([]int, error) {
+	rank := random.Perm(len(nodes))
+	var before func(a, b int) int
+	switch order {
+	case RandomOrder:
+		return rank, nil
+	case FileOrder:
+		before = cmp.Compare[int]
+	case CPUPoorFirst:
+		before = func(a, b int) int { return cmp.Compare(cpuPerGPU(nodes[a]), cpuPerGPU(nodes[b])) }
+	case MostGPUs:
+		before = func(a, b int) int { return cmp.Compare(nodes[b].GPUs, nodes[a].GPUs) }
+	default:
+		return nil, fmt.Errorf("order %q is none of %v", order, Orders())
+	}
+	sorted := make([]int, len(nodes))
+	for i := range sorted {
+		sorted[i] = i
+	}
+	slices.SortStableFunc(sorted, before)
+	for place, i := range sorted {
+		rank[i] = place
+	}
+	return rank, nil
+}
+
+func cpuPerGPU(n Node) float64 { return float64(n.CPU) / float64(max(1, n.GPUs)) }

@@ -2,6 +2,7 @@ package migchurn
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gshare-dev/gshare/vgpu/mig"
 )
@@ -58,4 +59,79 @@ func Remaining(m *mig.Model) Policy {
 		}
 		return gpu, made, ok
 	}
+}
+
+// FirstFit is a Policy that takes the first GPU on which the instance can be created, at its first start position.
+func FirstFit(gpus []mig.Layout, p *mig.Profile) (int, mig.Instance, bool) {
+	for g, l := range gpus {
+		for _, start := range p.Starts {
+			if made := (mig.Instance{Profile: p, Start: start}); l.Fits(made) {
+				return g, made, true
+			}
+		}
+	}
+	return 0, mig.Instance{}, false
+}
+
+// BestFit is a Policy that takes the GPU with the fewest free memory slices on which the instance can be created, at its first start
+// position.
+func BestFit(gpus []mig.Layout, p *mig.Profile) (int, mig.Instance, bool) {
+	return onFullest(gpus, p, p.Starts)
+}
+
+// LastStart is a Policy that takes the same GPU as BestFit, but the last start position, because the first positions serve more profiles.
+func LastStart(gpus []mig.Layout, p *mig.Profile) (int, mig.Instance, bool) {
+	starts := slices.Clone(p.Starts)
+	slices.Reverse(starts)
+	return onFullest(gpus, p, starts)
+}
+
+func onFullest(gpus []mig.Layout, p *mig.Profile, starts []int) (gpu int, made mig.Instance, ok bool) {
+	used := -1
+	for g, l := range gpus {
+		if l.Used.Len() <= used {
+			continue
+		}
+		for _, start := range starts {
+			if i := (mig.Instance{Profile: p, Start: start}); l.Fits(i) {
+				gpu, made, ok, used = g, i, true, l.Used.Len()
+				break
+			}
+		}
+	}
+	return gpu, made, ok
+}
+
+// Static returns a Policy that never creates instances on demand. Every GPU is partitioned once by halves, which is FluidFaaS's 4g, 2g, 1g
+// on a GPU of seven compute slices (FF-38). A request takes the smallest free instance that is large enough.
+func Static(m *mig.Model) Policy {
+	pieces := halvedGPU(m)
+	return func(gpus []mig.Layout, p *mig.Profile) (int, mig.Instance, bool) {
+		for _, piece := range pieces {
+			if piece.Profile.Compute < p.Compute || piece.Profile.Memory < p.Memory {
+				continue
+			}
+			for g, l := range gpus {
+				if l.Fits(piece) {
+					return g, piece, true
+				}
+			}
+		}
+		return 0, mig.Instance{}, false
+	}
+}
+
+// halvedGPU returns the instances of a GPU that is partitioned by halves (4g, 2g, 1g for seven compute slices), the smallest first.
+func halvedGPU(m *mig.Model) []mig.Instance {
+	var l mig.Layout
+	var pieces []mig.Instance
+	for compute := (m.Compute + 1) / 2; compute > 0; compute /= 2 {
+		p := smallestProfile(m, compute)
+		for starts := l.Starts(p); len(starts) > 0; starts = l.Starts(p) {
+			piece := mig.Instance{Profile: p, Start: starts[0]}
+			l, pieces = l.With(piece), append(pieces, piece)
+		}
+	}
+	slices.Reverse(pieces)
+	return pieces
 }

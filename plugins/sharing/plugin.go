@@ -5,11 +5,14 @@ package sharing
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -108,3 +111,65 @@ func (p *Plugin) watchPods() error {
 	})
 	return err
 }
+
+// signature is the fragment that SignPod returns: everything that Filter and Score read of a pod, and the epoch of the node ranks.
+type signature struct {
+	Pod   string `json:"pod"`
+	Epoch int64  `json:"epoch"`
+}
+
+// SignPod returns a signature with which the scheduler reuses a pod's scores for the next pod that is equal to it. Pods with soft
+// constraints are not signed, as their node depends on other nodes. Nor is any pod while nodes are narrowed: a batch sees only the
+// first pod's candidates, and once those have taken pods, a node that was left out may be better. The scheduling queue calls it
+// from its own goroutines, before PreFilter.
+func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	doc := p.podInfos.get(pod)
+	if doc.RequestErr != nil || doc.Placed || hasPreferences(pod) || p.fleet.narrows.Load() {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "not signed")
+	}
+	return []fwk.SignFragment{{Key: "gshare.dev/" + p.name, Value: signature{Pod: doc.key, Epoch: p.fleet.epoch.Load()}}}, nil
+}
+
+// Values of the label nodes: how a scheduling cycle chose the nodes to filter.
+const (
+	narrowed     = "narrowed"    // the best candidates only
+	wideByChoice = "wide"        // all nodes: few of them, a pod with preferences, or narrowing switched off
+	wideForNone  = "wide_no_fit" // all nodes, since none fits: for the event and for preemption
+	wideRetry    = "wide_retry"  // all nodes, in a further cycle, since every candidate was refused by other plugins
+)
+
+// Values of the label result of binds.
+const (
+	wasBound  = "bound"
+	notBound  = "not_bound"
+	ambiguous = "ambiguous" // an attempt whose answer was lost; it is made again
+)
+
+// Values of the label reason: why a pod is refused before nodes are filtered.
+const (
+	badShare  = "bad_share"
+	hasPlaced = "has_placement"
+)
+
+var binds = metrics.NewCounterVec(&metrics.CounterOpts{
+	Name:           "gshare_scheduler_binds_total",
+	Help:           "Attempts to bind a pod with a share, by result.",
+	StabilityLevel: metrics.ALPHA,
+}, []string{"plugin", "result"})
+
+var refusals = metrics.NewCounterVec(&metrics.CounterOpts{
+	Name:           "gshare_scheduler_refused_total",
+	Help:           "Scheduling cycles of pods whose share is invalid on every node.",
+	StabilityLevel: metrics.ALPHA,
+}, []string{"plugin", "reason"})
+
+var cycles = metrics.NewCounterVec(&metrics.CounterOpts{
+	Name:           "gshare_scheduler_cycles_total",
+	Help:           "Scheduling cycles of a packing plugin, by how nodes were chosen for filtering.",
+	StabilityLevel: metrics.ALPHA,
+}, []string{"plugin", "nodes"})
+
+// registerMetrics registers the plugins' metrics with the scheduler's registry, once for all profiles.
+var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(cycles, binds, refusals) })
+
+func countCycle(plugin, nodes string) { cycles.WithLabelValues(plugin, nodes).Inc() }

@@ -3,8 +3,10 @@ package sharing
 import (
 	"context"
 	"strings"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -110,3 +112,44 @@ func (c *precheck) passes(i int) bool {
 // lacks reports whether less of a resource is free than the pod requests. A pod that requests none lacks none, even on an overcommitted
 // node.
 func lacks(wanted, free int64) bool { return wanted > 0 && wanted > free }
+
+// cycle is the state of one scheduling attempt, which PreFilter writes for the later extension points. It is immutable, so that parallel
+// dry runs may share it.
+type cycle struct {
+	pod        *packing.Pod
+	key        string // cache key of the ranks of nodes for the pod
+	hasShare   bool   // whether the pod requests gshare resources
+	isGroup    bool   // simulation for a pod group, which must not use the fleet
+	narrowed   bool   // whether nodes were left out
+	ranksNodes bool   // whether the packing order decides between nodes
+	attempt    ledger.Cycle
+}
+
+// Clone implements fwk.StateData. It returns the state itself, which is immutable.
+func (c *cycle) Clone() fwk.StateData { return c }
+
+func (p *Plugin) stateKey() fwk.StateKey { return fwk.StateKey(p.name) }
+
+// cycleOf returns the state of the scheduling attempt, or an error status if PreFilter did not run.
+func (p *Plugin) cycleOf(state fwk.CycleState) (*cycle, *fwk.Status) {
+	data, err := state.Read(p.stateKey())
+	if err != nil {
+		return nil, fwk.AsStatus(err)
+	}
+	return data.(*cycle), nil
+}
+
+// uidSet is a concurrent set of pod UIDs. The zero value is empty.
+type uidSet struct{ m sync.Map }
+
+func (s *uidSet) add(key types.UID) (added bool) {
+	_, loaded := s.m.LoadOrStore(key, struct{}{})
+	return !loaded
+}
+
+func (s *uidSet) has(key types.UID) bool {
+	_, ok := s.m.Load(key)
+	return ok
+}
+
+func (s *uidSet) remove(key types.UID) { s.m.Delete(key) }

@@ -1,5 +1,10 @@
 package packing
 
+import (
+	"github.com/gshare-dev/gshare/vgpu/packing/rectangle"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
 // Rank compares possible placements of a pod: the lower, the better. It holds a cost and a tie-break in one number that fits a
 // kube-scheduler score.
 type Rank int64
@@ -26,4 +31,41 @@ type Ranker interface {
 type Choice struct {
 	Pick
 	Container int
+}
+
+// BestArea is the Ranker of FaST-GShare: the smallest sufficient free rectangle of all slices (FG-113), used slices before unused ones
+// (FG-119), and a used slice packed again before an unused one (F27).
+type BestArea struct{}
+
+// How a share fits a slice, the best first: in a free rectangle, after packing the slice again, or on an unused slice. Slices on which a
+// share fits in the same way are compared by waste.
+const (
+	fitsFree int64 = iota
+	fitsAfterRepack
+	fitsUnused
+)
+
+// Rank returns the SM-time that the picks waste in their free rectangles. The costs of several picks add up.
+func (BestArea) Rank(n *Node, pod *Pod, picks []Choice) Rank {
+	var cost, tie int64
+	for _, p := range picks {
+		tier, waste := wasteOn(&n.Loads[p.Slice], pod.Request.Containers[p.Container].Share)
+		cost += tier*int64(share.WholeArea+1) + int64(waste.Area)
+		tie += int64(waste.ShortSide)
+	}
+	return rankOf(cost, tie)
+}
+
+// wasteOn returns how a share fits a slice (fitsFree, fitsAfterRepack or fitsUnused) and what it would leave of the free rectangle.
+func wasteOn(l *Load, sh share.Share) (tier int64, w rectangle.Waste) {
+	box := rectangle.BoxOf(sh)
+	if l.Empty() {
+		return fitsUnused, rectangle.Waste{Area: share.WholeArea - sh.RequestArea()}
+	}
+	if rects, ok := rectangle.Arrange(boxes(l)); ok {
+		if w, ok := rectangle.ListOf(rects).Fit(box); ok {
+			return fitsFree, w
+		}
+	}
+	return fitsAfterRepack, rectangle.Waste{Area: share.WholeArea - l.Requested() - sh.RequestArea()}
 }

@@ -2,9 +2,11 @@ package planning
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // partialTemplate is a template (partition into stages) of the first layers of a model.
@@ -117,3 +119,106 @@ func fastestFirst(all []Template) []Template {
 	})
 	return all
 }
+
+// stageTable holds the precomputed latency, cost and memory of all possible stages of a model.
+type stageTable struct {
+	params  TemplateParameters
+	chain   Chain
+	weights []share.Bytes // of the layers before i
+	stages  [][][]stage   // by first layer, layers, and workers, the last two less one
+}
+
+type stage struct {
+	latency profile.Seconds
+	cost    Cost        // of the workers
+	memory  share.Bytes // that each needs
+	ok      bool        // fits into a function's memory and time
+}
+
+func newStageTable(c Chain, terms TemplateParameters) *stageTable {
+	k := &stageTable{params: terms, chain: c, weights: make([]share.Bytes, 1), stages: make([][][]stage, len(c.Layers))}
+	for i, l := range c.Layers {
+		k.weights = append(k.weights, k.weights[i]+l.Weights)
+	}
+	for i := range c.Layers {
+		peak := share.Bytes(0)
+		for j := i + 1; j <= len(c.Layers); j++ {
+			peak = max(peak, k.inputSize(j-1)+c.Layers[j-1].Output)
+			k.stages[i] = append(k.stages[i], k.byWorkers(i, j, peak))
+		}
+	}
+	return k
+}
+
+func (k *stageTable) stage(i, j, workers int) stage { return k.stages[i][j-i-1][workers-1] }
+
+// inputSize returns the size in bytes of the input of layer i, which is the output of the layer before.
+func (k *stageTable) inputSize(i int) share.Bytes {
+	if i == 0 {
+		return k.chain.Input
+	}
+	return k.chain.Layers[i-1].Output
+}
+
+func (k *stageTable) byWorkers(i, j int, peak share.Bytes) []stage {
+	var all []stage
+	for workers := 1; workers <= k.params.MaxWorkers; workers++ {
+		all = append(all, k.newStage(i, j, workers, peak))
+	}
+	return all
+}
+
+// newStage returns the stage that runs layers i to j-1 on a number of workers: its latency with transfers (PAMBA, eq. 4.14), the cost of
+// the workers, and whether they fit a function's memory and time limit. Each worker holds all weights of the stage, and a fraction of one
+// layer's input and output at a time.
+func (k *stageTable) newStage(i, j, workers int, peak share.Bytes) stage {
+	memory := k.weights[j] - k.weights[i] + peak/share.Bytes(workers)
+	sold, ok := k.params.Platform.functionMemory(k.params.CPU, memory)
+	billed := k.computeTime(i, j, workers) + k.transferTime(i, j)
+	rate := k.params.Prices.VCPU.rate(k.params.CPU) + k.params.Prices.Memory.rate(sold)
+	cost := Cost(k.params.Prices.Call) + rate*Cost(k.params.Prices.Quantum.Partitioned.roundUp(billed))
+	latency := billed + k.params.Call*profile.Seconds(workers)
+	return stage{latency, Cost(workers) * cost, memory, ok && billed <= k.params.MaxTime}
+}
+
+// computeTime returns the execution time of one worker for its fraction of each layer of a stage, and for the halos (input that
+// neighbouring workers compute too) of the layers after it.
+func (k *stageTable) computeTime(i, j, workers int) profile.Seconds {
+	work, halo := profile.Seconds(0), 0.0
+	for l := j - 1; l >= i; l-- {
+		work += k.chain.Layers[l].Work * profile.Seconds(min(1, 1/float64(workers)+halo))
+		if workers > 1 {
+			halo += k.chain.Layers[l].Halo
+		}
+	}
+	return work
+}
+
+func (k *stageTable) transferTime(i, j int) profile.Seconds {
+	return profile.Seconds(float64(k.inputSize(i)+k.chain.Layers[j-1].Output) / k.params.Bandwidth)
+}
+
+// wholeModel returns the template that runs the model in one function, called directly without a master function and transfers, and false
+// if the model does not fit.
+func (k *stageTable) wholeModel() (Template, bool) {
+	n := len(k.chain.Layers)
+	peak := share.Bytes(0)
+	for i, l := range k.chain.Layers {
+		peak = max(peak, k.inputSize(i)+l.Output)
+	}
+	memory := k.weights[n] + peak
+	sold, ok := k.params.Platform.functionMemory(k.params.CPU, memory)
+	latency := k.computeTime(0, n, 1)
+	rate := k.params.Prices.VCPU.rate(k.params.CPU) + k.params.Prices.Memory.rate(sold)
+	cost := Cost(k.params.Prices.Call) + rate*Cost(k.params.Prices.Quantum.CPU.roundUp(latency))
+	return Template{[]int{n}, []int{1}, latency, cost, memory}, ok && latency <= k.params.MaxTime
+}
+
+// masterCost returns the cost of the master function of a partitioned model for the given latency.
+func (k *stageTable) masterCost(latency profile.Seconds) Cost {
+	quantum := k.params.Prices.Quantum.Partitioned
+	return Cost(k.params.Prices.Call) + (k.params.Prices.VCPU.rate(k.params.Master.CPU)+
+		Cost(k.params.Prices.Memory)*Cost(k.params.Master.MemoryMiB)/1024)*Cost(quantum.roundUp(latency))
+}
+
+var never = profile.Seconds(math.Inf(1))

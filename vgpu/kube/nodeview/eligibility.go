@@ -1,10 +1,19 @@
 package nodeview
 
 import (
+	"errors"
+	"fmt"
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
+	resource "k8s.io/component-helpers/resource"
 	corev1 "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // Eligibility is the result of checking the Kubernetes conditions that depend on one pod and one node alone: cordon, taints, node selector
@@ -55,4 +64,66 @@ var cordonTaint = v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffec
 
 func hardTaint(t *v1.Taint) bool {
 	return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
+}
+
+// PodRequest holds the decoded share request and placement of one version of a pod.
+type PodRequest struct {
+	Pod          packing.Pod
+	Asks         bool  // the pod requests a resource of gshare, even if RequestErr is set
+	RequestErr   error // why the request is invalid; the text of an event
+	Placement    kube.Placement
+	Placed       bool // the pod has a placement, even if PlacementErr is set
+	PlacementErr error
+}
+
+// PodRequestOf decodes the share request and the placement of a pod. Errors are returned in the fields of the result.
+func PodRequestOf(pod *v1.Pod) *PodRequest {
+	s := &PodRequest{}
+	var request share.Request
+	request, s.Asks, s.RequestErr = kube.RequestOf(pod)
+	s.Placement, s.Placed, s.PlacementErr = kube.PlacementOf(pod)
+	if s.RequestErr == nil && !s.Placed {
+		s.RequestErr = request.ValidateDevices()
+	}
+	s.Pod = packing.Pod{Tenant: pod.Namespace, Request: request}
+	if s.Placed && s.PlacementErr == nil && s.Asks && s.RequestErr == nil && !kube.Satisfies(s.Placement, request) {
+		s.PlacementErr = ErrPlacement
+	}
+	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
+	s.Pod.CPU = packing.MilliCPU(requests.Cpu().MilliValue())
+	s.Pod.RAM = share.Bytes(requests.Memory().Value())
+	return s
+}
+
+// ErrRules is the error for a node whose agent would not run all shares that a scheduler profile admits; the profile does not use the node.
+var ErrRules = errors.New("the node's gshare rules differ from the profile's")
+
+// Rules returns the packer's rules for the gamma and tenancy of a node agent or a scheduler profile.
+func Rules(m packing.Model, r kube.Rules) packing.Rules {
+	rules := packing.NewRules(m)
+	rules.Gamma, rules.MixTenants = r.GammaPercent*10, r.MixTenants
+	return rules
+}
+
+// CheckRules returns an error that wraps ErrRules if a node with the published rules would refuse shares that a profile with the assumed rules
+// admits, or if their windows differ. Nodes that allow more than the profile pass. Nil published rules, of an agent that does not publish
+// any, pass too, and so does every window if the assumed one is 0.
+func CheckRules(profile string, assumed kube.Rules, published *kube.Rules) error {
+	if published == nil {
+		return nil
+	}
+	var differences []string
+	check := func(differ bool, field string, node, assumed any) {
+		if differ {
+			differences = append(differences, fmt.Sprintf("node enforces %s %v, profile %s assumes %v", field, node, profile, assumed))
+		}
+	}
+	check(published.GammaPercent < assumed.GammaPercent, "gammaPercent", published.GammaPercent, assumed.GammaPercent)
+	check(assumed.MixTenants && !published.MixTenants, "tenancy", "namespace", "mixed")
+	window := assumed.Window.Duration
+	check(window != 0 && window != published.Window.Duration, "window", published.Window.Duration, window)
+	if len(differences) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrRules, strings.Join(differences, "; "))
 }

@@ -5,6 +5,9 @@ package grant
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/versioned"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -91,3 +95,91 @@ func (c Claim) grantOf(node string) (Grant, *Refusal) {
 		VGPUs: placement.Containers[i].VGPUs, BestEffort: request.Enforcement == share.BestEffortEnforcement,
 	}, nil
 }
+
+// recordVersion is the version of the grant records on disk. If an agent finds another version, it makes the grant again from the kubelet's
+// record and the pod's placement.
+const recordVersion = 1
+
+// record is the content of the file grant.json. Its format is a contract with later agents: see testdata/grant.json.
+type record struct {
+	Version    int             `json:"version"`
+	UID        types.UID       `json:"uid"`
+	Namespace  string          `json:"namespace"`
+	Name       string          `json:"name"`
+	Tickets    []string        `json:"tickets"`
+	Since      time.Time       `json:"since"`
+	BestEffort bool            `json:"bestEffort,omitempty"`
+	Placement  json.RawMessage `json:"placement"` // of the container alone, as in the pod's annotation
+}
+
+// Encode returns the record of a grant on the named node, as Decode parses it.
+func Encode(g Grant, node string) ([]byte, error) {
+	placement, err := kube.EncodePlacement(kube.Placement{
+		Node: node, UID: g.UID, Model: g.Model, Containers: []kube.PlacedContainer{{Name: g.Container, VGPUs: g.VGPUs}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode grant of %s: %w", g.Owner, err)
+	}
+	return json.Marshal(record{recordVersion, g.UID, g.Namespace, g.Name, g.Tickets, g.Since, g.BestEffort, json.RawMessage(placement)})
+}
+
+// Decode parses a record that Encode returned. It returns an error for records of other versions.
+func Decode(text []byte) (Grant, error) {
+	var r record
+	if err := versioned.Decode(text, recordVersion, &r); err != nil {
+		return Grant{}, fmt.Errorf("decode grant: %w", err)
+	}
+	p, err := kube.DecodePlacement(string(r.Placement))
+	switch {
+	case err != nil:
+		return Grant{}, fmt.Errorf("decode grant: %w", err)
+	case p.UID != r.UID || len(p.Containers) != 1 || len(p.Containers[0].VGPUs) != len(r.Tickets):
+		return Grant{}, errors.New("decode grant: the placement is not that of the grant")
+	}
+	return Grant{
+		Owner: Owner{r.UID, r.Namespace, r.Name, p.Containers[0].Name}, Tickets: r.Tickets, Model: p.Model,
+		VGPUs: p.Containers[0].VGPUs, Since: r.Since, BestEffort: r.BestEffort,
+	}, nil
+}
+
+// Reason is the machine-readable reason of a Refusal, used for the Kubernetes event on the pod. The kubelet retries the container start
+// until the pod is deleted.
+type Reason string
+
+// The reasons of refusals.
+const (
+	NotPlaced        Reason = "GPUShareNotPlaced"      // gshare-scheduler did not place the pod
+	Forged           Reason = "GPUPlacementForged"     // the placement was not made for this pod, node or request
+	UnsafePod        Reason = "GPUShareUnsafe"         // the pod's own fields could bypass the share
+	UnknownSlice     Reason = "GPUSliceUnknown"        // the placement names a slice that the node does not have
+	InUse            Reason = "GPUSliceInUse"          // by a process without a share
+	DoesNotFit       Reason = "GPUShareDoesNotFit"     // beside the grants on the slice
+	AmbiguousTickets Reason = "GPUTicketsAmbiguous"    // the kubelet's records do not name one owner
+	Closed           Reason = "GPUSliceClosed"         // for now: MPS does not serve it
+	NotServed        Reason = "GPUShareNotServed"      // the node could not set the share up
+	Changed          Reason = "GPUPlacementOverridden" // the placement changed, the grant remains
+)
+
+// Refusal is the error for a container that gets no grant. Its text says what is wrong and how to correct it.
+type Refusal struct {
+	Reason Reason
+	Text   string
+}
+
+func (r *Refusal) Error() string { return r.Text }
+
+func refuse(reason Reason, format string, args ...any) *Refusal {
+	return &Refusal{reason, fmt.Sprintf(format, args...)}
+}
+
+// Ambiguous returns the refusal for tickets whose owner is not certain from the kubelet's records.
+func Ambiguous(format string, args ...any) *Refusal { return refuse(AmbiguousTickets, format, args...) }
+
+// NotSetUp returns the refusal for a share whose setup on the node failed.
+func NotSetUp(err error) *Refusal { return refuse(NotServed, "the share could not be set up: %v", err) }
+
+// SliceClosed returns the refusal for a slice that takes no new containers at present.
+func SliceClosed(err error) *Refusal { return refuse(Closed, "%v", err) }
+
+// Unsafe returns the refusal for a pod whose spec would allow it to bypass the limits of its share.
+func Unsafe(format string, args ...any) *Refusal { return refuse(UnsafePod, format, args...) }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"strings"
 
 	apps "k8s.io/api/apps/v1"
@@ -71,4 +72,89 @@ func (e *examination) daemonSet() *apps.DaemonSet {
 	}
 	e.addFinding(agent, "", "daemonset", Failed, "no DaemonSet with pods "+AgentPods, "kubectl apply -k manifests")
 	return nil
+}
+
+// checkKubelet checks the version and the readiness of the node's kubelet.
+func (e *examination) checkKubelet(n *examinedNode) {
+	info := n.Object.Status.NodeInfo
+	r, err := parseRelease(info.KubeletVersion)
+	if err != nil {
+		e.addFinding(kubelet, n.Name, "version", Unknown, info.KubeletVersion, "")
+	} else {
+		e.addCheck(kubelet, n.Name, "version", r.atLeast(minKubelet), Failed, info.KubeletVersion,
+			"upgrade to "+minKubelet.String()+": the node agent needs the kubelet's PodsAPI")
+		if e.release != nil {
+			e.addCheck(kubelet, n.Name, "skew", e.release.atLeast(*r), Failed, info.KubeletVersion+", API server "+e.release.String(),
+				"upgrade the API server: a kubelet must not be newer")
+		}
+	}
+	ready, message := conditionOf(n.Object, v1.NodeReady)
+	e.addCheck(kubelet, n.Name, "ready", ready == v1.ConditionTrue, Failed, message, "kubectl describe node "+n.Name)
+}
+
+// conditionOf returns the status and the message of a node's condition, such as Ready.
+func conditionOf(n *v1.Node, kind v1.NodeConditionType) (v1.ConditionStatus, string) {
+	for _, c := range n.Status.Conditions {
+		if c.Type == kind {
+			return c.Status, strings.TrimSpace(c.Reason + " " + c.Message)
+		}
+	}
+	return v1.ConditionUnknown, "no condition " + string(kind)
+}
+
+// firstWithCDI is the first version of containerd that enables CDI by default.
+var firstWithCDI = release{2, 0}
+
+// checkRuntime checks that the container runtime supports CDI (Container Device Interface), by which containers get their GPUs. It only checks
+// containerd.
+func (e *examination) checkRuntime(n *examinedNode) {
+	message := n.Object.Status.NodeInfo.ContainerRuntimeVersion
+	name, text, _ := strings.Cut(message, "://")
+	r, err := parseRelease(text)
+	switch {
+	case err != nil || name != "containerd":
+		e.addFinding(containers, n.Name, "cdi", Warning, message, "check that the runtime supports CDI 0.6 and has it enabled: gshare is tested with containerd only")
+	case r.atLeast(firstWithCDI):
+		e.addFinding(containers, n.Name, "cdi", OK, message, "")
+	case r.atLeast(release{1, 7}):
+		e.addFinding(containers, n.Name, "cdi", Warning, message, "set enable_cdi = true in the configuration of containerd, 1.7.2 or later")
+	default:
+		e.addFinding(containers, n.Name, "cdi", Failed, message, "upgrade to containerd "+firstWithCDI.String())
+	}
+}
+
+// checkAgent checks that the node agent's pod is ready and runs the image of its DaemonSet, which is nil if it could not be read.
+func (e *examination) checkAgent(n *examinedNode, expected *apps.DaemonSet) {
+	const logs = "kubectl logs -n " + cluster.Namespace + " "
+	if len(n.agents) == 0 {
+		e.addFinding(agent, n.Name, "running", Failed, "no node agent", "kubectl label node "+n.Name+" "+labelGPUs+"=true, and check that the DaemonSet's pods tolerate the node's taints")
+		return
+	}
+	pod := n.agents[0]
+	restarts := int32(0)
+	for _, c := range pod.Status.ContainerStatuses {
+		restarts += c.RestartCount
+	}
+	e.addCheck(agent, n.Name, "running", isReady(pod), Failed, fmt.Sprintf("pod %s, %s, %d restarts%s", pod.Name, pod.Status.Phase, restarts, waitingReasons(pod)), logs+pod.Name)
+	if expected != nil {
+		image, want := pod.Spec.Containers[0].Image, expected.Spec.Template.Spec.Containers[0].Image
+		e.addCheck(agent, n.Name, "current", image == want, Warning, image, "wait for the rollout to "+want+" (kubectl -n "+cluster.Namespace+" rollout status)")
+	}
+}
+
+// waitingReasons returns the reasons why containers of a pod have not started, such as ImagePullBackOff.
+func waitingReasons(pod *v1.Pod) (text string) {
+	for _, c := range pod.Status.ContainerStatuses {
+		if w := c.State.Waiting; w != nil {
+			text += fmt.Sprintf(", %s: %s %s", c.Name, w.Reason, w.Message)
+		}
+	}
+	return text
+}
+
+func countOf(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
