@@ -32,6 +32,11 @@ func RequestsShare(pod *v1.Pod) bool {
 	return podLevelResource(pod) != ""
 }
 
+// Ended reports whether the pod has terminated (phase Succeeded or Failed), so that it holds no resources.
+func Ended(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+}
+
 func read(pod *v1.Pod) (share.Request, error) {
 	if name := podLevelResource(pod); name != "" {
 		return share.Request{}, share.Invalid(string(name), "only containers may ask for it, not the pod or its overhead")

@@ -102,7 +102,7 @@ func (a *Agent) Prefer(ctx context.Context, available, must []string, n int) []s
 // containers have different slices.
 func (a *Agent) placedSlices(pods []*v1.Pod, n int) (placed []string) {
 	for _, pod := range pods {
-		if kubelet.Ended(pod) || a.Records.Complete(pod.UID) {
+		if kube.Ended(pod) || a.Records.Complete(pod.UID) {
 			continue
 		}
 		placement, present, err := kube.PlacementOf(pod)

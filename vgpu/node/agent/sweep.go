@@ -13,7 +13,6 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
-	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -69,7 +68,7 @@ func (s *sweeper) sweep(ctx context.Context) (processesLeft bool) {
 	if err != nil {
 		return false // without the kubelet no pod is known to have ended
 	}
-	s.devices.setPodsBound(slices.ContainsFunc(pods, func(p *v1.Pod) bool { return kube.RequestsShare(p) && !kubelet.Ended(p) }))
+	s.devices.setPodsBound(slices.ContainsFunc(pods, func(p *v1.Pod) bool { return kube.RequestsShare(p) && !kube.Ended(p) }))
 	s.applySMLimits(pods)
 	ended := slices.DeleteFunc(grants, func(granted grant.Grant) bool { return isActive(pods, granted.UID) })
 	if len(ended) == 0 {
@@ -91,7 +90,7 @@ func (s *sweeper) sweep(ctx context.Context) (processesLeft bool) {
 }
 
 func isActive(pods []*v1.Pod, uid types.UID) bool {
-	return slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.UID == uid && !kubelet.Ended(p) })
+	return slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.UID == uid && !kube.Ended(p) })
 }
 
 // podsWithProcesses returns the UIDs of the pods that have a running process on this machine, according to /proc.

@@ -9,8 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
-	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
 )
 
 // The kubelet kills a pod when its termination grace period is over. Shortly before, the CUDA work of the processes that are left is
@@ -57,7 +57,7 @@ func (t *terminations) terminatingPods(ctx context.Context) []*v1.Pod {
 	if err != nil {
 		return nil
 	}
-	return slices.DeleteFunc(pods, func(p *v1.Pod) bool { return p.DeletionTimestamp == nil || kubelet.Ended(p) })
+	return slices.DeleteFunc(pods, func(p *v1.Pod) bool { return p.DeletionTimestamp == nil || kube.Ended(p) })
 }
 
 // expiring returns the grants of those pods whose grace period is nearly over. It adds these pods to done, and skips those that are in it.

@@ -149,7 +149,7 @@ func (p *Pods) Watch(ctx context.Context, changed func()) error {
 			return err
 		}
 		pod := &v1.Pod{}
-		if pod.Unmarshal(event.Pod) != nil || event.Type == podsapi.EventType_DELETED || Ended(pod) {
+		if pod.Unmarshal(event.Pod) != nil || event.Type == podsapi.EventType_DELETED || kube.Ended(pod) {
 			delete(limits, pod.UID)
 			changed()
 			continue
@@ -160,9 +160,4 @@ func (p *Pods) Watch(ctx context.Context, changed func()) error {
 			changed()
 		}
 	}
-}
-
-// Ended reports whether the pod is in a terminal phase.
-func Ended(pod *v1.Pod) bool {
-	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }

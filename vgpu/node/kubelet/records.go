@@ -142,7 +142,7 @@ func (r *Records) All(ctx context.Context) (claims []grant.Claim, err error) {
 	defer r.mu.Unlock()
 	for _, o := range r.owners {
 		i := slices.IndexFunc(pods, func(p *v1.Pod) bool { return p.UID == o.UID })
-		if i >= 0 && o.Container != "" && !Ended(pods[i]) {
+		if i >= 0 && o.Container != "" && !kube.Ended(pods[i]) {
 			claims = append(claims, grant.Claim{Pod: pods[i], Container: o.Container, Tickets: o.tickets})
 		}
 	}
@@ -173,7 +173,7 @@ func (r *Records) readAll(ctx context.Context) error {
 		return err
 	}
 	for _, pod := range pods {
-		if Ended(pod) || !kube.RequestsShare(pod) || r.Complete(pod.UID) {
+		if kube.Ended(pod) || !kube.RequestsShare(pod) || r.Complete(pod.UID) {
 			continue
 		}
 		if slices.ContainsFunc(pods, func(other *v1.Pod) bool { return namesake(pod, other) }) {
@@ -194,7 +194,7 @@ func (r *Records) Complete(uid types.UID) bool {
 }
 
 func namesake(a, b *v1.Pod) bool {
-	return a.Namespace == b.Namespace && a.Name == b.Name && a.UID != b.UID && !Ended(b)
+	return a.Namespace == b.Namespace && a.Name == b.Name && a.UID != b.UID && !kube.Ended(b)
 }
 
 func (r *Records) readPod(ctx context.Context, pod *v1.Pod) error {

@@ -19,7 +19,6 @@ import (
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
-	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
@@ -47,7 +46,7 @@ func (n Node) Step(ctx context.Context) error {
 		return err
 	}
 	for _, p := range pods {
-		if kube.RequestsShare(p) && !kubelet.Ended(p) {
+		if kube.RequestsShare(p) && !kube.Ended(p) {
 			return fmt.Errorf("%w: pod %s/%s has a share: delete it first", ErrLeft, p.Namespace, p.Name)
 		}
 	}

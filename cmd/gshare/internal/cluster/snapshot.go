@@ -57,18 +57,13 @@ func (s *Snapshot) index() {
 	s.onNode, s.nominated = map[string][]*v1.Pod{}, map[string][]*v1.Pod{}
 	for _, pod := range s.Pods {
 		switch {
-		case Ended(pod):
+		case kube.Ended(pod):
 		case pod.Spec.NodeName != "":
 			s.onNode[pod.Spec.NodeName] = append(s.onNode[pod.Spec.NodeName], pod)
 		case pod.Status.NominatedNodeName != "":
 			s.nominated[pod.Status.NominatedNodeName] = append(s.nominated[pod.Status.NominatedNodeName], pod)
 		}
 	}
-}
-
-// Ended reports whether the pod has terminated (Succeeded or Failed), so that it holds no resources.
-func Ended(pod *v1.Pod) bool {
-	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
 // Profile returns the scheduler profile with this name, or false if gshare's scheduler has no such profile.

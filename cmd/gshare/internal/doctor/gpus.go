@@ -146,7 +146,7 @@ func (e *examination) checkPods(s *cluster.Snapshot, n *examinedNode) {
 	}
 	count, reports := 0, []string{}
 	for _, pod := range s.Pods {
-		if pod.Spec.NodeName != n.Name || !kube.RequestsShare(pod) || cluster.Ended(pod) {
+		if pod.Spec.NodeName != n.Name || !kube.RequestsShare(pod) || kube.Ended(pod) {
 			continue
 		}
 		count++

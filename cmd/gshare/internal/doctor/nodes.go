@@ -49,7 +49,7 @@ func (e *examination) checkNodes() {
 func agentsOn(s *cluster.Snapshot, node string) (list []*v1.Pod) {
 	for _, pod := range s.Pods {
 		key, value, _ := strings.Cut(AgentPods, "=")
-		if pod.Namespace == cluster.Namespace && pod.Spec.NodeName == node && pod.Labels[key] == value && !cluster.Ended(pod) {
+		if pod.Namespace == cluster.Namespace && pod.Spec.NodeName == node && pod.Labels[key] == value && !kube.Ended(pod) {
 			list = append(list, pod)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 	announced "github.com/gshare-dev/gshare/cmd/internal/release"
+	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
 // Version is a component of the installation with its version and the number of instances that run it.
@@ -62,7 +63,7 @@ func podVersions(ctx context.Context, client kubernetes.Interface, component, se
 	}
 	count := map[Version]int{}
 	for i := range list.Items {
-		if pod := &list.Items[i]; !cluster.Ended(pod) {
+		if pod := &list.Items[i]; !kube.Ended(pod) {
 			version := Version{Component: component, Version: announced.Of(pod)}
 			if version.Version == "" {
 				version.Version, version.Image = Tag(pod.Spec.Containers[0].Image), true

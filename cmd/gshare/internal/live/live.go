@@ -166,7 +166,7 @@ func (g *gpuNode) gpusHeldByShares(pod *v1.Pod) packing.MilliGPU {
 // devicesOf returns, for each vGPU in a pod's placement, the GPU that it is on.
 func (g *gpuNode) devicesOf(pod *v1.Pod) (devices []string) {
 	placement, _, err := kube.PlacementOf(pod)
-	if err != nil || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
+	if err != nil || kube.Ended(pod) {
 		return nil
 	}
 	for _, c := range placement.Containers {

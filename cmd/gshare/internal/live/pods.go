@@ -22,7 +22,7 @@ func (r *reader) readPods(pods []*v1.Pod) {
 		r.countSlices(pod)
 	}
 	for _, pod := range pods {
-		if pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
+		if !kube.Ended(pod) {
 			r.readPod(pod)
 		}
 	}

@@ -60,7 +60,7 @@ func Explain(s *cluster.Snapshot, pod *v1.Pod) *Report {
 	switch {
 	case !request.Asks:
 		r.set(NoShare, "the pod requests no resource of gshare", "set gshare/sm and gshare/mem in the limits of a container"+insteadOfNVIDIA(pod))
-	case cluster.Ended(pod):
+	case kube.Ended(pod):
 		r.set(Ended, "the pod has ended: "+string(pod.Status.Phase), "")
 	case pod.Spec.NodeName != "":
 		r.explainBound(s, pod, request)

@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 	"github.com/gshare-dev/gshare/cmd/internal/gpumap"
 	"github.com/gshare-dev/gshare/cmd/internal/mapping"
+	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
 // cacheTTL is how long the nodes and pods read from a cluster are reused: all viewers of the page together cause at most one read in this
@@ -76,7 +76,7 @@ func listNodes(ctx context.Context, client kubernetes.Interface) (out []node, er
 func activePods(pods []v1.Pod) map[string][]*v1.Pod {
 	podsOn := map[string][]*v1.Pod{}
 	for i := range pods {
-		if pod := &pods[i]; pod.Spec.NodeName != "" && !cluster.Ended(pod) {
+		if pod := &pods[i]; pod.Spec.NodeName != "" && !kube.Ended(pod) {
 			podsOn[pod.Spec.NodeName] = append(podsOn[pod.Spec.NodeName], pod)
 		}
 	}
