@@ -1,7 +1,6 @@
 package trial
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -47,7 +46,7 @@ func demoCommand() *cobra.Command {
 	return cmd
 }
 
-func demo(ctx context.Context, o demoOptions, out io.Writer) (err error) {
+func demo(ctx context.Context, o demoOptions, out io.Writer) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
@@ -58,22 +57,15 @@ func demo(ctx context.Context, o demoOptions, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	s, err := startSandbox(ctx, cli.NewConsole())
-	if err != nil {
-		return err
-	}
-	defer func() { err = cmp.Or(err, s.Stop()) }()
-	result, err := s.replay(ctx, o.replayOptions, nodes, pods)
-	if err != nil {
-		return err
-	}
-	if err := s.drawGPUs(ctx, out, result); err != nil {
-		return err
-	}
-	if o.keep {
-		s.keepRunning(ctx, out)
-	}
-	return result.violationError()
+	return o.play(ctx, nodes, pods, func(s *sandbox, result *replayResult) error {
+		if err := s.drawGPUs(ctx, out, result); err != nil {
+			return err
+		}
+		if o.keep {
+			s.keepRunning(ctx, out)
+		}
+		return nil
+	})
 }
 
 // drawGPUs reads the nodes and pods from the API server, draws their GPUs and prints the figures of the result.

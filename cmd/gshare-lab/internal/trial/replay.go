@@ -115,7 +115,7 @@ type replayResult struct {
 	Details           []string         `json:"details,omitempty"`
 }
 
-func replay(ctx context.Context, o replayOptions, out io.Writer) (err error) {
+func replay(ctx context.Context, o replayOptions, out io.Writer) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
@@ -123,6 +123,13 @@ func replay(ctx context.Context, o replayOptions, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	return o.play(ctx, nodes, pods, func(_ *sandbox, result *replayResult) error {
+		return o.format.Write(out, result, result.writeTable)
+	})
+}
+
+// play starts a control plane, replays the pods on it and shows the result. It returns an error if the checker found violations.
+func (o replayOptions) play(ctx context.Context, nodes []trace.Node, pods []trace.Pod, show func(*sandbox, *replayResult) error) (err error) {
 	s, err := startSandbox(ctx, cli.NewConsole())
 	if err != nil {
 		return err
@@ -132,7 +139,7 @@ func replay(ctx context.Context, o replayOptions, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := o.format.Write(out, result, result.writeTable); err != nil {
+	if err := show(s, result); err != nil {
 		return err
 	}
 	return result.violationError()
