@@ -59,7 +59,7 @@ test_all() {
   hook/test/build.sh "$out"
   local hook=$out/libgshare.so
   units "$out"
-  for program in route_test gate_test blocks_test memory_test paths_test inherit_test; do under "$program" preloaded "$hook" "$out/$program"; done
+  for program in route_test gate_test blocks_test memory_test paths_test refused_test inherit_test; do under "$program" preloaded "$hook" "$out/$program"; done
   no_server "$out"
   echo "=== aarch64"
   (aarch64 && exit $failed) || failed=1
@@ -85,7 +85,7 @@ sanitized() {
   hook/test/build.sh "$out" "-fsanitize=$1"
   hack/hook.sh sanitized "$out" "$1"
   units "$out"
-  for program in gate_test blocks_test memory_test paths_test inherit_test; do
+  for program in gate_test blocks_test memory_test paths_test refused_test inherit_test; do
     under "$program" preloaded "$2 $out/libgshare-sanitized.so" "$out/$program"
   done
 }

@@ -25,6 +25,7 @@
 /* Guards the descriptor: a frame must not be sent to a number that was closed and now is the application's next file. */
 static pthread_mutex_t socket_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gsh_file connection = {-1, 0, 0};
+static atomic_bool refused; /* by the server, at the last attempt */
 static uint64_t session, generation, sequence; /* session and generation of the last WELCOME; frames sent since HELLO */
 
 const char *gsh_directory_choose(const char *mounted, const char *own) {
@@ -174,14 +175,16 @@ static int receive_welcome(int fd) {
 	struct iovec io = {bytes, sizeof bytes};
 	struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
 	ssize_t n;
-	while ((n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR) continue;
+	bool reset = false; /* by a server that had not read HELLO; what it sent before can still be received */
+	while ((n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC)) < 0 && (errno == EINTR || (errno == ECONNRESET && !reset))) reset = errno == ECONNRESET;
 	if (n <= 0) return n < 0 ? -errno : -EPIPE;
 	int fds[3 * GSHARE_VGPU_MAX], got = take_descriptors(&m, fds, 3 * GSHARE_VGPU_MAX);
 	struct gsh_welcome w;
-	bool valid = gsh_welcome_parse(bytes, (size_t)n, &w) && got == (int)(3 * w.vgpus) && pages_valid(&w, fds);
+	int error = gsh_error_parse(bytes, (size_t)n);
+	bool valid = !error && gsh_welcome_parse(bytes, (size_t)n, &w) && got == (int)(3 * w.vgpus) && pages_valid(&w, fds);
 	if (valid) apply_welcome(&w, fds);
 	for (int i = 0; i < got; i++) close(fds[i]);
-	return valid ? 0 : -EPROTO;
+	return valid ? 0 : error ? -error : -EPROTO;
 }
 
 /* Sends a SNAPSHOT of what this process holds on a vGPU. The caller holds the lock. */
@@ -204,17 +207,21 @@ static void install_connection(int fd, bool again) {
 
 int gsh_client_connect(void) {
 	bool again = session != 0;
+	atomic_store(&refused, false);
 	int fd = inherited_socket();
 	if (fd < 0) fd = dial();
 	if (fd < 0) return fd;
 	int r = send_hello(fd);
-	if (!r) r = receive_welcome(fd);
+	if (!r || r == -EPIPE) r = receive_welcome(fd); /* with EPIPE the server has closed the connection, and may have sent why */
+	atomic_store(&refused, r == -EAGAIN || r == -EPERM || r == -EACCES);
 	if (r)
 		close(fd);
 	else
 		install_connection(fd, again);
 	return r;
 }
+
+bool gsh_client_refused(void) { return atomic_load(&refused); }
 
 /* Closes the connection. */
 static void disconnect(void) {

@@ -10,6 +10,12 @@
  */
 int gsh_client_connect(void);
 
+/*
+ * Reports whether the last attempt to connect reached a server that gives this process no session, since the container has as many
+ * as it may have, or whose answer the process is not allowed to receive.
+ */
+bool gsh_client_refused(void);
+
 /* Checks for a hang-up or an error frame without waiting. Returns false once the connection has ended. Helper thread. */
 bool gsh_client_alive(void);
 

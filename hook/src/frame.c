@@ -1,5 +1,6 @@
 #include "frame.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* Appends bytes to a frame. */
@@ -67,4 +68,12 @@ bool gsh_welcome_parse(const void *bytes, size_t length, struct gsh_welcome *w) 
 		at += t.length;
 	}
 	return at == end && seen == w->vgpus;
+}
+
+int gsh_error_parse(const void *bytes, size_t length) {
+	const struct gshare_header *h = gsh_frame_check(bytes, length);
+	struct gshare_error error;
+	if (!h || h->type != GSHARE_ERROR || h->length < sizeof error) return 0;
+	memcpy(&error, h + 1, sizeof error);
+	return error.code > 0 && error.code < 4096 ? (int)error.code : EPROTO;
 }

@@ -26,6 +26,9 @@ void gsh_frame_end(struct gsh_frame *f, uint64_t sequence, uint64_t generation);
 /* Returns the header if the bytes are one whole frame of this major version, else NULL. */
 const struct gshare_header *gsh_frame_check(const void *bytes, size_t length);
 
+/* Returns the errno of an ERROR frame, or 0 if the bytes are not one. */
+int gsh_error_parse(const void *bytes, size_t length);
+
 /* The contents of a WELCOME frame, by which the server opens a session. */
 struct gsh_welcome {
 	uint64_t session, generation;

@@ -59,13 +59,27 @@ static void use_policy_file(void) {
 	atomic_store(&gsh_self_paced, true);
 }
 
+/*
+ * Permits nothing, until the helper gets a session: if each process that the server refuses had the share of the policy file, a
+ * container would have its share as often as it starts processes.
+ */
+static void use_nothing(void) {
+	gsh_log("token server refused this process: no memory and no launches until it accepts it");
+	atomic_store(&gsh_vgpu_count, 1);
+	atomic_store(&gsh_mode, GSHARE_MODE_TIME);
+	atomic_store(&gsh_self_paced, true);
+}
+
 /* The steps of gsh_start, on the one thread that makes them. */
 static void start(void) {
 	static atomic_bool once;
 	gsh_log_open();
 	gsh_pages_init();
 	bool connected = connect_to_server();
-	if (!connected) use_policy_file();
+	if (!connected && gsh_client_refused())
+		use_nothing();
+	else if (!connected)
+		use_policy_file();
 	gsh_devices_map();
 	if (!atomic_exchange(&once, true)) { /* a forked child has these from its parent */
 		pthread_atfork(NULL, NULL, after_fork);
@@ -102,5 +116,5 @@ GSH_EXPORT CUresult cuInit(unsigned flags) {
 	if (r != CUDA_SUCCESS) return r;
 	atomic_store(&forked, false);
 	gsh_start();
-	return r;
+	return gsh_client_refused() ? CUDA_ERROR_MPS_MAX_CLIENTS_REACHED : r;
 }

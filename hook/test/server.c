@@ -80,6 +80,15 @@ static void send_welcome(struct server *s, struct server_session *c, int fd) {
 	for (uint32_t i = 0; i < s->vgpus; i++) close(fds[3 * i]), close(fds[3 * i + 2]);
 }
 
+/* Sends ERROR. */
+static void send_error(int fd, uint32_t code) {
+	struct {
+		struct gshare_header h;
+		struct gshare_error e;
+	} f = {{GSHARE_WIRE_MAGIC, GSHARE_WIRE_MAJOR, 0, GSHARE_ERROR, 0, sizeof f.e, 1, 9}, {code, 0}};
+	if (send(fd, &f, sizeof f, MSG_NOSIGNAL) < 0) perror("error");
+}
+
 /* Counts a frame of the client. */
 static void count_frame(struct server_session *c, const unsigned char *bytes) {
 	const struct gshare_header *h = (const void *)bytes;
@@ -127,6 +136,11 @@ static void *listen_loop(void *arg) {
 	int listener = s->listener;
 	for (int fd; (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0;) {
 		int before = s->sessions;
+		if (s->refuse) { /* at once, before HELLO is read, as the token server does */
+			send_error(fd, s->refuse);
+			close(fd);
+			continue;
+		}
 		struct arguments *a = malloc(sizeof *a);
 		*a = (struct arguments){s, fd};
 		start_thread(serve, a);

@@ -141,6 +141,9 @@ func (c *Container) stop(reason *refusal) {
 	for conn := range c.connections {
 		if reason != nil {
 			c.server.refuse(conn, reason)
+			if c.server.allowEvent(c.logLimiter) {
+				c.server.Log.Warn("refused connection", "container", c.ID, "error", reason)
+			}
 		}
 		conn.Close()
 	}

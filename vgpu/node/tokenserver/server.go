@@ -30,7 +30,7 @@ type Config struct {
 	Turn           time.Duration // how long one process of a container runs while another one waits; default 5 ms
 	RunAhead       time.Duration // unfinished work that a process may queue; default 1 ms
 	Window         time.Duration // accounting window, as sent to clients; default 100 ms
-	MaxConnections int           // per container; default 64
+	MaxConnections int           // per container, one for each process; default 1024
 	HelloTimeout   time.Duration // until the first frame of a connection; default 2 s
 }
 
@@ -44,7 +44,7 @@ func (c Config) withDefaults() Config {
 	c.Turn = cmp.Or(c.Turn, 5*time.Millisecond)
 	c.RunAhead = cmp.Or(c.RunAhead, time.Millisecond)
 	c.Window = cmp.Or(c.Window, 100*time.Millisecond)
-	c.MaxConnections = cmp.Or(c.MaxConnections, 64)
+	c.MaxConnections = cmp.Or(c.MaxConnections, 1024)
 	c.HelloTimeout = cmp.Or(c.HelloTimeout, 2*time.Second)
 	return c
 }
