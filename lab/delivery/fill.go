@@ -88,8 +88,9 @@ func itemsOf(pods []shapes.Pod) []slot.Item {
 	return items
 }
 
-// ReserveFor returns the part of the window that a slot table of the shares needs for switching, loss x turns / window, and false if the
-// shares do not fit beside it. A larger reserve may change the number of turns, so it is increased until it covers its own table.
+// ReserveFor returns the part of the window that a slot table of the shares needs for switching between turns, each of which
+// loses the time loss; and false if the shares do not fit into the rest of the window. A larger reserve may lead to a table with more turns,
+// so it is increased until it covers the turns of the table that it leads to.
 func ReserveFor(items []slot.Item, window, loss time.Duration) (share.PerMille, bool) {
 	reserve := share.PerMille(0)
 	for {

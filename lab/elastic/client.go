@@ -80,7 +80,7 @@ func (c *client) launchKernel(now time.Duration) (waves []*device.Work) {
 	return waves
 }
 
-// completeWave records the end of a wave, and of the pass if it was the last one.
+// completeWave records the end of a wave of thread blocks, and the end of the forward or backward pass if it was the last wave of that.
 func (c *client) completeWave(now time.Duration) {
 	c.flying--
 	c.done++

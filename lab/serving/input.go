@@ -143,7 +143,7 @@ func (in *Input) validateShares() error {
 	return profile.WithinField("prices", in.Prices.Validate(nil))
 }
 
-// MIG is a set of simulated GPUs of one model with fixed MIG instances.
+// MIG describes simulated GPUs of one model, each with MIG instances that never change.
 type MIG struct {
 	Model string     // as package mig names it
 	GPUs  [][]string // by GPU, the names of the profiles

@@ -80,7 +80,8 @@ type ShareCurve struct {
 	Exclusive Linear         `json:"exclusive"`
 }
 
-// Latency returns the latency of a batch on the SMs of curve i with the given quota of every window.
+// Latency returns the latency of a batch on a share with the given quota of every window and the number of SMs at which the i-th latency
+// curve was measured.
 func (m *Share) Latency(batch, i int, quota share.PerMille) Latency {
 	own := m.Window * Seconds(quota) / Seconds(share.Whole)
 	others := m.Window * Seconds(share.Whole-quota) / Seconds(share.Whole)

@@ -52,11 +52,11 @@ func choicesWith(choices []Configuration, enough func(Rate) bool) []Configuratio
 	return found
 }
 
-// ScaleUp returns the configurations of the instances to add for a load that exceeds the present throughput by gap: the most efficient
-// configuration as often as the gap fills it, and one chosen by residual for the remaining load (FaST-GShare, Algorithm 1, lines 4-12).
-// It returns at most `most` configurations, and none without a gap.
+// ScaleUp returns the configurations of the instances to add for a load that exceeds the present throughput by gap: as many of the
+// most efficient configuration as the gap keeps fully busy, and one chosen by residual for the remaining load (FaST-GShare, Algorithm 1,
+// lines 4-12). It returns at most `most` configurations, and none if gap is not positive.
 //
-// Errors are *share.FieldError; without choices they wrap ErrUnservable too.
+// Errors are *share.FieldError; if choices is empty they also wrap ErrUnservable.
 func ScaleUp(gap Rate, choices []Configuration, residual Residual, most int) ([]Configuration, error) {
 	efficient, err := MostEfficient(choices)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// turns is a slot table that can be drawn: its turns are side by side, the shares of a turn on top of each other.
+// turns draws a slot table: from left to right the intervals of a window (its turns), and in each, one above the other, the shares that run then.
 type turns struct {
 	window time.Duration
 	items  []slot.Item

@@ -113,7 +113,7 @@ func (s *grantStore) admit(claim grant.Claim) (granted grant.Grant, held, change
 	return granted, held, changed, refusal
 }
 
-// markSetUp stores that a new grant has been set up completely, so that all includes it.
+// markSetUp records that a new grant has been set up completely. From then on the method all lists it.
 func (s *grantStore) markSetUp(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

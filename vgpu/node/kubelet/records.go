@@ -81,7 +81,7 @@ func (r *Records) Allocated(tickets []string) {
 	}
 }
 
-// Forget removes the stored tickets of a pod that no longer exists.
+// Forget removes the tickets (device plugin device IDs) that are recorded for a pod which no longer exists.
 func (r *Records) Forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

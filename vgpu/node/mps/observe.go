@@ -56,7 +56,8 @@ func isAlive(pid int, startTime uint64) bool {
 	return err == nil && now == startTime && p.Alive()
 }
 
-// decide observes the slice, asks the supervisor for an action, and creates the namespaces of the shares if the daemon works.
+// decide observes the daemon of the slice and returns what the supervisor decides to do about it. If the daemon works, it
+// creates the missing MPS namespaces of the shares first; a failure of that closes the slice.
 func (d *daemon) decide() (supervisor.Observation, supervisor.Decision) {
 	observation, refused := d.observeDaemon()
 	decision := d.supervisor.Decide(time.Now(), observation)

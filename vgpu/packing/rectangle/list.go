@@ -40,7 +40,8 @@ func (l *List) Fit(b Box) (Waste, bool) {
 	return wasteOf(b, r), true
 }
 
-// Place places b into the bottom-left corner of the best free rectangle (FG-113, FG-115; F26). It returns false, and changes nothing, if no
+// Place places b into the bottom-left corner of the free rectangle that it fits best, as the Maximal Rectangles algorithm of FaST-GShare
+// chooses it (FG-113, FG-115; F26). It returns false, and changes nothing, if no
 // free rectangle holds b or the ID is already placed.
 func (l *List) Place(id int, b Box) (Rect, bool) {
 	r, ok := l.free.bestFor(b)

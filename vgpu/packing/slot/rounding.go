@@ -14,8 +14,8 @@ type run struct {
 }
 
 // roundedRuns converts the times of the solution to whole nanoseconds. They are rounded down first; then every run of an item that still
-// lacks time is extended by a nanosecond, as long as the window has time left. If an item lacks time after that, either all its runs were
-// rounded up, or there was no reserve to take from.
+// lacks time is extended by a nanosecond, as long as the window has time left. An item may lack time after that only if the window has no
+// reserve that the extensions could use, or if all of its runs have been extended already.
 func (g *program) roundedRuns(window time.Duration) []run {
 	runs := g.floorRuns(window)
 	spare := g.timeLimit(window) - totalTime(runs)

@@ -27,7 +27,8 @@ type Advice struct {
 }
 
 // Review checks utilisation, idleness and overload, and returns what the caller should do about them. Call it about once a second; it
-// also drops measurements older than the window. Advice is repeated while its reason holds; only End has already been carried out.
+// also drops measurements older than the window. Advice is repeated while its reason holds. The caller carries it out, except for
+// End, which reports an instance that Review has deleted.
 func (n *Node) Review(now time.Duration) []Advice {
 	n.advanceClock(now)
 	var advice []Advice

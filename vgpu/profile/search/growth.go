@@ -29,8 +29,8 @@ func (g Growth) Next(history []Trial) (Setting, bool, error) {
 	return nextResult(next, err)
 }
 
-// GrowthResult is the result of a growth search: the best setting, and the share to request. The request is that setting's SMs and the
-// limit twice as many, at most all.
+// GrowthResult is the result of Dilu's hybrid growth search: the most efficient measured setting of SMs and batch size, and the share to
+// request. The share's request is the SMs of that setting; its limit is twice the request, but at most all SMs.
 type GrowthResult struct {
 	Point profile.Point
 	Share share.Share
