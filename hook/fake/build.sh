@@ -17,9 +17,11 @@ for program in programs/*.c; do
 	[[ $name == hold || $name == linked || $name == limits || $name == spin || $name == requests ]] || link=()
 	"$cc" $flags -o "$out/$name" "$program" "${link[@]}" -ldl -lm
 done
-mkdir -p "$out/r615" # MPS of a driver that has version 3
-"$cc" $flags -DDRIVER=615 -o "$out/r615/nvidia-cuda-mps-control" programs/nvidia-cuda-mps-control.c
-for dir in "$out" "$out/r615"; do
+for driver in 535 615; do # MPS of a driver without the server for several users, and of one that has version 3
+	mkdir -p "$out/r$driver"
+	"$cc" $flags -DDRIVER=$driver -o "$out/r$driver/nvidia-cuda-mps-control" programs/nvidia-cuda-mps-control.c
+done
+for dir in "$out" "$out/r535" "$out/r615"; do
 	ln -f "$dir/nvidia-cuda-mps-control" "$dir/nvidia-cuda-mps-server" # one program, which reads its name from /proc/self/exe
 done
 

@@ -1,7 +1,8 @@
 /*
  * NVIDIA's MPS without a GPU: the control daemon (-d), its server, and the program that sends commands to the daemon, from its
  * standard input or, with version 3 (-p 3, of drivers from 615: -DDRIVER=615), from its arguments. The client is mps.c of the
- * fake driver.
+ * fake driver. Drivers before 555 (-DDRIVER=535) do not know -multiuser-server and take themselves for the program that sends
+ * commands; their daemon serves the clients of one user at a time. Those before 550 do not know get_server_status.
  *
  * Signals make it fail as the real one does: SIGKILL of the daemon or the server, SIGSTOP of the daemon (it hangs), and SIGUSR1
  * to the server (a fault: all clients get an error, and new ones are refused until they have ended). Commands of version 3
@@ -263,13 +264,30 @@ static void start_server(const char *own)
 	}
 }
 
-/* Reports whether a client belongs to another user who has to wait. */
+/*
+ * Reports whether a client belongs to another user than the present clients, and has to wait for their end. Otherwise its user
+ * becomes the present one; the server of the last one is ended.
+ */
 static int other_user(int s)
 {
+	static uid_t user;
 	struct ucred who = {0};
 	socklen_t length = sizeof who;
+	char present[ANSWER] = "";
 	getsockopt(s, SOL_SOCKET, SO_PEERCRED, &who, &length);
-	return !multiuser && who.uid != getuid();
+	if (multiuser || (alive() && who.uid == user))
+		return 0;
+	if (alive())
+		ask("server", "list", present, sizeof present);
+	if (strpbrk(present, "0123456789"))
+		return 1;
+	if (alive()) {
+		kill(server, SIGKILL);
+		waitpid(server, NULL, 0);
+		server = 0;
+	}
+	user = who.uid;
+	return 0;
 }
 
 /* Admits a client of version 2. */
@@ -304,6 +322,8 @@ static void execute(int s, const char *text, int listener)
 	}
 	if (strcmp(text, "get_server_list") == 0 && alive())
 		snprintf(answer, sizeof answer, "%d\n", server);
+	else if (DRIVER < 550 && strncmp(text, "get_server_status", 17) == 0)
+		snprintf(answer, sizeof answer, "Unknown command \"get_server_status\"\n");
 	else if (sscanf(text, "get_server_status %d", &pid) == 1 && alive() && pid == server)
 		ask("server", "status", answer, sizeof answer);
 	else if (sscanf(text, "get_client_list %d", &pid) == 1 && alive() && pid == server)
@@ -408,7 +428,7 @@ int main(int n, char **arguments)
 		size_t used = strlen(words);
 		if (strcmp(arguments[i], "-d") == 0)
 			daemon = 1;
-		else if (strcmp(arguments[i], "-multiuser-server") == 0 || strcmp(arguments[i], "-m") == 0)
+		else if (DRIVER >= 555 && (strcmp(arguments[i], "-multiuser-server") == 0 || strcmp(arguments[i], "-m") == 0))
 			multiuser = 1;
 		else if (strcmp(arguments[i], "-h") == 0)
 			asked = 1;
@@ -416,8 +436,10 @@ int main(int n, char **arguments)
 			protocol = atoi(arguments[++i]);
 		else if (DRIVER >= 615)
 			snprintf(words + used, sizeof words - used, "%s%s", used ? " " : "", arguments[i]);
-		else
+		else if (DRIVER >= 555)
 			return help(), 1;
+		else
+			return send_command("");
 	}
 	if (asked)
 		return help();

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,29 +39,37 @@ func (d Daemons) control(slice string) control {
 	return c
 }
 
-// start starts the daemon. If the agent is root, one server serves the clients of all users. Otherwise clients of a second user would wait,
-// without an error, until the last process of the first has ended, and pods with different users could not share.
-func (c control) start(ctx context.Context) error {
+// start starts the daemon. If the agent is root, one server serves the clients of all users. Otherwise, and with drivers before 555, which
+// lack the option, clients of a second user wait in cuInit until the last process of the first user has ended. It reports in singleUser
+// whether that is so although the agent is root.
+func (c control) start(ctx context.Context) (singleUser bool, err error) {
 	for _, dir := range []string{c.PipeDir(c.slice), c.logDir(c.slice)} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
+			return false, err
 		}
 	}
 	arguments, multiUser := []string{"-d"}, "-multiuser-server"
 	if c.isVersion3 {
 		arguments, multiUser = append(arguments, version3Flags...), "-m"
 	}
-	if os.Geteuid() == 0 {
-		arguments = append(arguments, multiUser)
-	}
 	if err := c.recordVersion(); err != nil {
-		return err
+		return false, err
 	}
-	if _, err := c.run(ctx, "", arguments...); err != nil {
-		return err
+	if os.Geteuid() != 0 {
+		_, err = c.run(ctx, "", arguments...)
+	} else if _, err = c.run(ctx, "", append(slices.Clone(arguments), multiUser)...); err != nil && strings.Contains(err.Error(), noDaemonText) {
+		_, err = c.run(ctx, "", arguments...)
+		singleUser = true
 	}
-	return c.moveToDetachedCgroup()
+	if err != nil {
+		return false, err
+	}
+	return singleUser, c.moveToDetachedCgroup()
 }
+
+// noDaemonText is what the control program prints when it should send commands and no daemon runs. Programs of drivers before 555 take
+// themselves for that if they do not know one of their options.
+const noDaemonText = "Cannot find MPS control daemon process"
 
 // moveToDetachedCgroup moves the daemon out of the agent's cgroup before it starts servers: a container runtime kills all processes in the
 // cgroup of a container that ends.

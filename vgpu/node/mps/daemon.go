@@ -127,7 +127,11 @@ func (d *daemon) restart(ctx context.Context) (err error) {
 	if next.isVersion3, err = d.nextIsVersion3(ctx); err != nil {
 		return err
 	}
-	return next.start(ctx)
+	singleUser, err := next.start(ctx)
+	if singleUser {
+		d.manager.Log.Warn("MPS daemon serves the processes of one user at a time: the driver is older than 555", "slice", d.slice)
+	}
+	return err
 }
 
 // terminateClients terminates the CUDA work of the clients whose PIDs match.

@@ -1,6 +1,7 @@
 package mps
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"syscall"
@@ -67,7 +68,7 @@ func TestNoSlicePipeDir(t *testing.T) {
 	checkClosed("no daemon runs")
 	next := d.control
 	next.isVersion3 = true
-	if err := errors.Join(next.killAll(), next.start(t.Context())); err != nil {
+	if err := errors.Join(next.killAll(), startOnly(next)); err != nil {
 		t.Fatal(err)
 	}
 	if o, decision := d.decide(); decision.Closed == "" {
@@ -86,10 +87,16 @@ func TestUnidentified(t *testing.T) {
 	d := r.manualDaemon()
 	r.kill(r.daemon())
 	d.identifyProcess()
-	if err := errors.Join(d.control.killAll(), d.start(t.Context())); err != nil {
+	if err := errors.Join(d.control.killAll(), startOnly(d.control)); err != nil {
 		t.Fatal(err)
 	}
 	if o, decision := d.decide(); o.Daemon != supervisor.Answers || decision.Closed != reasonUnidentified {
 		t.Errorf("got %+v, closed %q", o, decision.Closed)
 	}
+}
+
+// startOnly starts a daemon as control.start does.
+func startOnly(c control) error {
+	_, err := c.start(context.Background())
+	return err
 }

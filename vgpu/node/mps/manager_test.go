@@ -91,7 +91,7 @@ func TestServerDies(t *testing.T) {
 		if err := <-c.ended; err == nil {
 			t.Error("a client continued without its server")
 		}
-		if r.driver != "" { // v2 starts it with the next client
+		if r.driver == driver615 { // v2 starts it with the next client
 			r.waitFor("another server", func() bool { s := r.servers(); return len(s) == 1 && s[0] != server })
 		}
 		r.waitUntilOpen()
@@ -199,6 +199,31 @@ func TestUsers(t *testing.T) {
 		other := r.clientAs(4711, r.environment()...)
 		r.waitFor("the client of another user", func() bool { return r.lists(other.Process.Pid) })
 	})
+}
+
+// TestDriver535: with a driver before 555, whose MPS has no server for several users, an agent that is root starts the daemon all the same;
+// clients of one user share it, and those of another wait for their end.
+func TestDriver535(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can run a process as another user")
+	}
+	r := newRig(t, "r535")
+	if err := os.Chmod(r.folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r.share()
+	first, second := r.connect(), r.connect()
+	other := r.clientAs(4711, r.environment()...)
+	time.Sleep(200 * time.Millisecond)
+	if r.lists(other.Process.Pid) || !other.alive() {
+		t.Fatal("the client of another user does not wait")
+	}
+	r.signal(first.Process.Pid, syscall.SIGKILL)
+	r.signal(second.Process.Pid, syscall.SIGKILL)
+	r.waitForClient(other)
+	if !r.isOpen() {
+		t.Errorf("the slice is closed: %v", r.ClosedReasons())
+	}
 }
 
 // clientAs starts a client as another user.

@@ -161,7 +161,7 @@ func (r *rig) openFor(m Member) (pipeDir string) {
 // environment returns the environment of the usual member's processes.
 func (r *rig) environment() []string {
 	pipeDir := r.PipeDir(slice)
-	if r.driver != "" {
+	if r.driver == driver615 {
 		pipeDir = filepath.Join(pipeDir, serverName, member.Name)
 	}
 	return ClientEnvironment(pipeDir, share.Share{SMLimit: member.SMs, Memory: member.Memory})
