@@ -87,9 +87,6 @@ func buildAgent(t *testing.T) string {
 
 var building sync.Mutex
 
-// build builds a program of this checkout.
-func build(t *testing.T, name, folder string) string { return buildOf(t, "../..", name, folder) }
-
 // buildOf builds a program of a checkout.
 func buildOf(t *testing.T, root, name, folder string, flags ...string) string {
 	t.Helper()

@@ -35,7 +35,7 @@ type Machine struct {
 }
 
 // ErrNotSupported means that the kernel, or a container around the caller, does not allow the namespaces of a machine.
-var ErrNotSupported = errors.New("Linux namespaces for test machines are not allowed")
+var ErrNotSupported = errors.New("namespaces for test machines are not allowed")
 
 // CheckSupported returns ErrNotSupported with a reason unless the caller may create the namespaces of a machine.
 func CheckSupported() error {
