@@ -2,6 +2,7 @@
 package tokenclient
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
+	"github.com/gshare-dev/gshare/vgpu/node/unixsocket"
 )
 
 // Client is the connection of one process to a token server.
@@ -34,7 +36,7 @@ type VGPU struct {
 
 // Connect opens the token socket in a container's directory, without sending a frame.
 func Connect(dir string) (*net.UnixConn, error) {
-	return net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: filepath.Join(dir, "token.sock"), Net: "unixpacket"})
+	return unixsocket.Dial(context.Background(), "unixpacket", filepath.Join(dir, "token.sock"))
 }
 
 // Dial connects to the token socket in a container's directory and sends HELLO. session is the ID of the process's earlier session; 0 if

@@ -31,27 +31,19 @@ type connection struct {
 const framesPerVGPU = 2000
 
 // serveConnection handles the frames of one connection of a process until it is closed.
-func (c *Container) serveConnection(conn *net.UnixConn) {
+func (c *Container) serveConnection(conn *net.UnixConn, peer process.Process) {
 	defer c.removeConnection(conn)
-	k := &connection{Container: c, conn: conn, limiter: newLimiter(framesPerVGPU * len(c.VGPUs))}
+	k := &connection{Container: c, conn: conn, peer: peer, limiter: newLimiter(framesPerVGPU * len(c.VGPUs))}
 	err := k.run()
 	defer k.inheritor.Close()
 	defer k.peer.Close() // ends the goroutine of watchProcess, which closes the connection
-	if reason := (*refusal)(nil); errors.As(err, &reason) {
-		c.server.refuse(conn, reason)
-	}
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && c.server.allowEvent(c.logLimiter) {
-		c.server.Log.Info("closed connection of process", "container", c.ID, "pid", k.peer.PID, "error", err)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+		c.refuse(conn, peer, err)
 	}
 }
 
-func (k *connection) run() (err error) {
-	if k.peer, err = process.Peer(k.conn); err != nil {
-		return err
-	}
-	if err := k.checkPeer(); err != nil {
-		return &refusal{Stranger, syscall.EPERM, err.Error()}
-	}
+// run handles HELLO and then the other frames, until the connection ends.
+func (k *connection) run() error {
 	defer k.endSession()
 	if err := k.readHello(); err != nil {
 		return err // a session may be open: the container can be closed at any moment
@@ -62,21 +54,6 @@ func (k *connection) run() (err error) {
 			return err
 		}
 	}
-}
-
-// checkPeer returns an error unless the connected process belongs to the container. What was read about a PID is valid only if the process
-// is still alive afterwards.
-func (k *connection) checkPeer() error {
-	if k.Admit == nil {
-		return nil
-	}
-	if err := k.Admit(k.peer); err != nil {
-		return fmt.Errorf("process %d does not belong to the container: %w", k.peer.PID, err)
-	}
-	if !k.peer.Alive() {
-		return fmt.Errorf("process %d has exited", k.peer.PID)
-	}
-	return nil
 }
 
 func (k *connection) fromLauncher() bool { return k.peer.PID == k.Launcher }
@@ -136,6 +113,8 @@ func (k *connection) handle(m tokenwire.Message) error {
 		return k.session.handleSnapshot(m.VGPU) // its amounts are on the client's page
 	case *tokenwire.Bye:
 		return io.EOF
+	case *tokenwire.Hello:
+		return errHelloTwice
 	}
 	return errUnexpected
 }
@@ -183,11 +162,12 @@ func (r *refusal) Error() string { return r.text }
 
 var (
 	errClosing    = &refusal{Closing, syscall.ESHUTDOWN, "the share has been removed"}
-	errTooMany    = &refusal{TooMany, syscall.EAGAIN, "too many connections for this container"}
+	errTooMany    = &refusal{TooMany, syscall.EAGAIN, "the container has as many processes with a session as it may have"}
 	errTooFast    = &refusal{TooFast, syscall.EBUSY, "too many frames per second"}
 	errSilent     = &refusal{Silent, syscall.ETIMEDOUT, "timed out waiting for HELLO"}
 	errNoHello    = &refusal{Unexpected, syscall.EPROTO, "first frame is not HELLO"}
 	errUnexpected = &refusal{Unexpected, syscall.EPROTO, "unexpected frame: only the server sends this type"}
+	errHelloTwice = &refusal{Unexpected, syscall.EPROTO, "the process has sent HELLO before"}
 	errTimeOnly   = &refusal{Outdated, syscall.EPROTONOSUPPORT, "hook does not support block tokens"}
 	errNoVGPU     = &refusal{Unexpected, syscall.EPROTO, "container has no vGPU of this index"}
 )

@@ -7,12 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
+	"github.com/gshare-dev/gshare/vgpu/node/unixsocket"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -39,7 +41,7 @@ type Spec struct {
 type Container struct {
 	Spec
 	server   *Server
-	listener *net.UnixListener
+	listener *unixsocket.Listener
 	vgpus    []*vgpu
 	serving  sync.WaitGroup
 
@@ -85,9 +87,11 @@ func (c *Container) Listen() (err error) {
 	if c.server.containers[c.ID] != nil {
 		return fmt.Errorf("container %s is already served", c.ID)
 	}
-	if c.listener, err = listen(filepath.Join(c.Dir, SocketName)); err != nil {
+	// Every user may connect: a program of the container may have changed its user.
+	if c.listener, err = unixsocket.Listen("unixpacket", filepath.Join(c.Dir, SocketName), 0o666, c.server.Accepts); err != nil {
 		return err
 	}
+	c.listener.SetUnlinkOnClose(false) // clients try it again until the next server replaces it
 	c.server.containers[c.ID] = c
 	c.serving.Go(c.accept)
 	return nil
@@ -140,10 +144,7 @@ func (c *Container) stop(reason *refusal) {
 	c.stopped = true
 	for conn := range c.connections {
 		if reason != nil {
-			c.server.refuse(conn, reason)
-			if c.server.allowEvent(c.logLimiter) {
-				c.server.Log.Warn("refused connection", "container", c.ID, "error", reason)
-			}
+			c.refuse(conn, process.Process{}, reason)
 		}
 		conn.Close()
 	}
@@ -183,17 +184,53 @@ func (c *Container) accept() {
 			time.Sleep(acceptRetryDelay)
 			continue
 		}
-		if reason := c.addConnection(conn); reason != nil {
-			c.server.refuse(conn, reason)
+		peer, err := c.identify(conn)
+		if err == nil {
+			err = c.addConnection(conn)
+		}
+		if err != nil {
+			c.refuse(conn, peer, err)
+			peer.Close()
 			conn.Close()
 			continue
 		}
-		c.serving.Go(func() { c.serveConnection(conn) })
+		c.serving.Go(func() { c.serveConnection(conn, peer) })
+	}
+}
+
+// identify returns the process that has connected, and an error unless it belongs to the container. What was read about a PID is valid only
+// if the process is still alive afterwards.
+func (c *Container) identify(conn *net.UnixConn) (peer process.Process, err error) {
+	if peer, err = process.Peer(conn); err != nil || c.Admit == nil {
+		return peer, err
+	}
+	if err := c.Admit(peer); err != nil {
+		return peer, &refusal{Stranger, syscall.EPERM, fmt.Sprintf("process %d does not belong to the container: %v", peer.PID, err)}
+	}
+	if !peer.Alive() {
+		return peer, &refusal{Stranger, syscall.EPERM, fmt.Sprintf("process %d has exited", peer.PID)}
+	}
+	return peer, nil
+}
+
+// refuse counts and logs the error for which a connection ends, and sends it to the client if it is a refusal.
+func (c *Container) refuse(conn *net.UnixConn, peer process.Process, why error) {
+	reason, refused := errors.AsType[*refusal](why)
+	if refused {
+		c.server.refuse(conn, reason)
+	}
+	if !c.server.allowEvent(c.logLimiter) {
+		return
+	}
+	if refused {
+		c.server.Log.Warn("refused connection", "container", c.ID, "pid", peer.PID, "uid", peer.UID, "error", why)
+	} else {
+		c.server.Log.Info("closed connection of process", "container", c.ID, "pid", peer.PID, "error", why)
 	}
 }
 
 // addConnection registers a new connection, or returns why it is refused.
-func (c *Container) addConnection(conn *net.UnixConn) *refusal {
+func (c *Container) addConnection(conn *net.UnixConn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

@@ -1,11 +1,15 @@
 package tokenserver_test
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -29,8 +33,14 @@ func connect(t testing.TB, r *fixture, name string) *net.UnixConn {
 	return conn
 }
 
-// answer reads the error that the server sends before it closes the connection.
+// answer returns the code of the error that the server sends before it closes the connection.
 func answer(t testing.TB, conn *net.UnixConn) syscall.Errno {
+	t.Helper()
+	return syscall.Errno(readError(t, conn).Code)
+}
+
+// readError reads the error that the server sends before it closes the connection.
+func readError(t testing.TB, conn *net.UnixConn) *tokenwire.Error {
 	t.Helper()
 	frame := make([]byte, tokenwire.MaxFrame)
 	n, err := conn.Read(frame)
@@ -51,7 +61,7 @@ func answer(t testing.TB, conn *net.UnixConn) syscall.Errno {
 	if n, err := conn.Read(frame); n > 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the connection goes on: %d bytes, %v", n, err)
 	}
-	return syscall.Errno(why.Code)
+	return why
 }
 
 func encode(t testing.TB, m tokenwire.Message) []byte {
@@ -106,19 +116,22 @@ func TestHelloTimeout(t *testing.T) {
 func TestRefusedAfterHello(t *testing.T) {
 	r := newFixture(t, tempDir(t))
 	r.add(t, "a", half)
-	for name, m := range map[string]tokenwire.Message{
-		"a vGPU that is not there": &tokenwire.Need{VGPU: 1},
-		"a vGPU far away":          &tokenwire.Need{VGPU: 1 << 31},
-		"a server's frame":         &tokenwire.Welcome{},
-		"a second hello":           &tokenwire.Hello{},
+	for name, test := range map[string]struct {
+		frame tokenwire.Message
+		text  string
+	}{
+		"a vGPU that is not there": {&tokenwire.Need{VGPU: 1}, "no vGPU of this index"},
+		"a vGPU far away":          {&tokenwire.Need{VGPU: 1 << 31}, "no vGPU of this index"},
+		"a server's frame":         {&tokenwire.Welcome{}, "only the server sends"},
+		"a second hello":           {&tokenwire.Hello{}, "has sent HELLO before"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := r.dial(t, "a")
-			if err := c.Send(m); err != nil {
+			if err := c.Send(test.frame); err != nil {
 				t.Fatal(err)
 			}
-			if got := answer(t, c.Conn); got != syscall.EPROTO {
-				t.Errorf("got %v", got)
+			if got := readError(t, c.Conn); syscall.Errno(got.Code) != syscall.EPROTO || !strings.Contains(got.Text, test.text) {
+				t.Errorf("got %+v, want %q", got, test.text)
 			}
 		})
 	}
@@ -208,6 +221,41 @@ func TestStrangersAreRefused(t *testing.T) {
 	out, err := cmd.Output()
 	if err == nil {
 		t.Errorf("another process was admitted: %s", out)
+	}
+}
+
+// TestStrangersTakeNoPlace checks that a connection does not count for its container before its process is known to belong to it.
+func TestStrangersTakeNoPlace(t *testing.T) {
+	r := newFixture(t, tempDir(t))
+	asked := make(chan int, 1)
+	r.add(t, "a", half, func(s *tokenserver.Spec) {
+		s.Admit = func(process.Process) error {
+			asked <- r.Snapshot()[0].Connections
+			return errors.New("nobody belongs to it")
+		}
+	})
+	if got := answer(t, connect(t, r, "a")); got != syscall.EPERM {
+		t.Errorf("got %v", got)
+	}
+	if n := <-asked; n != 0 {
+		t.Errorf("%d connections counted while the server asked whether the process belongs to the container", n)
+	}
+}
+
+// TestRefusalsAreLogged checks that the log names the process of a refused connection, and the reason.
+func TestRefusalsAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	r := newFixture(t, tempDir(t), func(c *tokenserver.Config) {
+		c.MaxConnections, c.Log = 1, slog.New(slog.NewTextHandler(&log, nil))
+	})
+	r.add(t, "a", half)
+	r.dial(t, "a")
+	answer(t, connect(t, r, "a"))
+	r.Close() // the log is written before
+	for _, want := range []string{`"refused connection"`, "container=a", fmt.Sprintf("pid=%d ", os.Getpid()), "as many processes"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %s: %s", want, &log)
+		}
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gshare-dev/gshare/test/tokenclient"
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
@@ -31,6 +33,7 @@ var roles = map[string]func(dir string) error{
 	"work":    work,
 	"fork":    leaveChild,
 	"inherit": inherit,
+	"flood":   flood,
 	"server":  serveTwo,
 }
 
@@ -99,6 +102,19 @@ func linger(dir string) error {
 	fmt.Println("ready")
 	_, err = c.Conn.Read(make([]byte, 1))
 	return err
+}
+
+// flood connects as fast as it can, without a word, until it is killed.
+func flood(dir string) error {
+	fmt.Println("ready")
+	for {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		_ = unix.Connect(fd, &unix.SockaddrUnix{Name: filepath.Join(dir, tokenserver.SocketName)})
+		unix.Close(fd)
+	}
 }
 
 // work keeps its vGPU busy until it is killed.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,8 +14,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
+	"github.com/gshare-dev/gshare/vgpu/node/unixsocket"
 )
 
 // Lease is how long a client keeps its last state after the last heartbeat. After that it paces itself by its policy file.
@@ -30,8 +32,9 @@ type Config struct {
 	Turn           time.Duration // how long one process of a container runs while another one waits; default 5 ms
 	RunAhead       time.Duration // unfinished work that a process may queue; default 1 ms
 	Window         time.Duration // accounting window, as sent to clients; default 100 ms
-	MaxConnections int           // per container, one for each process; default 1024
+	MaxConnections int           // per container, one for each process; default 1024, more than MPS serves
 	HelloTimeout   time.Duration // until the first frame of a connection; default 2 s
+	Accepts        *rate.Limiter // of connections, by all containers together; default unixsocket.NewLimiter()
 }
 
 func (c Config) withDefaults() Config {
@@ -45,6 +48,7 @@ func (c Config) withDefaults() Config {
 	c.RunAhead = cmp.Or(c.RunAhead, time.Millisecond)
 	c.Window = cmp.Or(c.Window, 100*time.Millisecond)
 	c.MaxConnections = cmp.Or(c.MaxConnections, 1024)
+	c.Accepts = cmp.Or(c.Accepts, unixsocket.NewLimiter())
 	c.HelloTimeout = cmp.Or(c.HelloTimeout, 2*time.Second)
 	return c
 }
@@ -163,24 +167,6 @@ func policyText(vgpus []VGPU) string {
 		fmt.Fprintf(&b, "vgpu %d %s memory %d quota %d sm %d\n", v.Index, v.UUID, v.Memory, v.guaranteedFraction(), v.SMRequest)
 	}
 	return b.String()
-}
-
-// listen opens a socket that every process in the container may connect to. The socket file stays when the listener closes: clients retry
-// it until the next server replaces it.
-func listen(name string) (*net.UnixListener, error) {
-	if err := os.Remove(name); err != nil && !os.IsNotExist(err) {
-		return nil, err
-	}
-	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: name, Net: "unixpacket"})
-	if err != nil {
-		return nil, err
-	}
-	listener.SetUnlinkOnClose(false)
-	if err := os.Chmod(name, 0o666); err != nil {
-		listener.Close()
-		return nil, err
-	}
-	return listener, nil
 }
 
 func (c *Container) sessionFile(id uint64) string {
