@@ -141,7 +141,7 @@ func listenHTTP(address string, handler http.Handler) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	server := &http.Server{Handler: handler}
+	server := &http.Server{Handler: handler, ReadTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	go func() { _ = server.Serve(listener) }()
 	return func() { server.Close() }, nil
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gshare-dev/gshare/vgpu/node/unixsocket"
 )
 
 // lockDirectory locks the agent's directory until the file is closed or the process ends. Two agents in one directory would replace each
@@ -32,30 +34,14 @@ func lockDirectory(directory string) (*os.File, error) {
 	return lock, nil
 }
 
-// listen opens the agent's Unix control socket and replaces one that a killed agent left behind. If the agent runs as root, every user may
-// connect: the permissions of the GPU device files decide who may use them.
+// listen opens the agent's Unix control socket. If the agent runs as root, every user may connect: the permissions of the GPU device files
+// decide who may use them.
 func listen(name string) (net.Listener, error) {
-	switch info, err := os.Lstat(name); {
-	case err == nil && info.Mode().Type() != os.ModeSocket:
-		return nil, fmt.Errorf("%s exists and is not a socket", name)
-	case err == nil:
-		if err := os.Remove(name); err != nil {
-			return nil, err
-		}
-	}
-	listener, err := net.Listen("unix", name)
-	if err != nil {
-		return nil, err
-	}
 	mode := os.FileMode(0o600)
 	if os.Geteuid() == 0 {
 		mode = 0o666
 	}
-	if err := os.Chmod(name, mode); err != nil {
-		listener.Close()
-		return nil, err
-	}
-	return listener, nil
+	return unixsocket.Listen("unix", name, mode, unixsocket.NewLimiter())
 }
 
 // serveDebug serves the debugging endpoints over HTTP at an address until stop is called. It does nothing if the address is empty.

@@ -5,6 +5,9 @@
 // calling process, which the socket identifies, becomes the run: it holds the share until it has exited, together with all processes that
 // are connected to the token server. A caller that closes the connection while it waits leaves the queue. A LimitRequest to LimitPath is
 // answered by an Event with Refused, or by nothing. StatusPath returns a Status.
+//
+// The agent closes connections that are idle, or that take seconds to send a request, and those of a user who has too many. It refuses a
+// RunRequest that would wait if too many requests of its user already do.
 package control
 
 import (

@@ -33,6 +33,23 @@ func Peer(conn *net.UnixConn) (p Process, err error) {
 	return p, asked
 }
 
+// PeerUser returns the user of the process that connected a Unix socket, as the kernel recorded it.
+func PeerUser(conn *net.UnixConn) (uid uint32, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var credentials *unix.Ucred
+	var asked error
+	err = raw.Control(func(fd uintptr) {
+		credentials, asked = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err = errors.Join(err, asked); err != nil {
+		return 0, fmt.Errorf("read user of peer: %w", err)
+	}
+	return credentials.Uid, nil
+}
+
 func peerOf(socket int) (Process, error) {
 	credentials, err := unix.GetsockoptUcred(socket, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {

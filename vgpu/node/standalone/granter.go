@@ -90,9 +90,23 @@ func (g *granter) admitOrQueue(w *waiter, wait bool) (refusal *control.Refusal, 
 	if refusal == nil || !later || !wait && w.mpsError == nil {
 		return refusal, false
 	}
+	if g.waitersOf(w.process.UID) >= maxWaiters {
+		return &control.Refusal{Reason: fmt.Sprintf("user %d already has %d requests that wait, the most that are queued; %s",
+			w.process.UID, maxWaiters, refusal.Reason)}, false
+	}
 	g.waiters = append(g.waiters, w)
 	g.Log.Info("request queued", "name", w.name, "pid", w.process.PID, "reason", refusal.Reason)
 	return refusal, true
+}
+
+// waitersOf returns the number of queued requests of a user.
+func (g *granter) waitersOf(uid uint32) (n int) {
+	for _, w := range g.waiters {
+		if w.process.UID == uid {
+			n++
+		}
+	}
+	return n
 }
 
 // dequeue removes a request from the queue whose sender has given up. It returns the grant if that was made in the meantime.

@@ -1,9 +1,7 @@
 package standalone
 
 import (
-	"context"
 	"encoding/json"
-	"net"
 	"net/http"
 	"time"
 
@@ -17,8 +15,6 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-type connKey struct{}
-
 // NewHTTPServer returns the server of the control socket, which gshare run connects to. Callers are identified by the credentials of their
 // connection only.
 func (n *Node) NewHTTPServer() *http.Server {
@@ -26,11 +22,10 @@ func (n *Node) NewHTTPServer() *http.Server {
 	mux.HandleFunc("POST "+control.RunsPath, n.postRun)
 	mux.HandleFunc("POST "+control.LimitPath, n.postLimit)
 	mux.HandleFunc("GET "+control.StatusPath, n.getStatus)
+	callers := newCallers(n.Log)
 	return &http.Server{
-		Handler: mux, ReadHeaderTimeout: 2 * time.Second, MaxHeaderBytes: control.MaxRequest,
-		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
-			return context.WithValue(ctx, connKey{}, conn)
-		},
+		Handler: callers.pace(mux), MaxHeaderBytes: control.MaxRequest, ConnContext: callers.connected, ConnState: callers.changed,
+		ReadTimeout: n.timing.request, IdleTimeout: n.timing.request, WriteTimeout: 5 * n.timing.request,
 	}
 }
 
@@ -40,14 +35,16 @@ func (n *Node) postRun(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	p, err := process.Peer(r.Context().Value(connKey{}).(*net.UnixConn))
+	p, err := process.Peer(connOf(r.Context()))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
+	connection := http.NewResponseController(w)
+	_ = connection.SetWriteDeadline(time.Time{}) // the request may wait for days; this cannot fail for a socket
 	say := func(e control.Event) {
 		_ = json.NewEncoder(w).Encode(e) // a caller that is gone ends the context too
-		_ = http.NewResponseController(w).Flush()
+		_ = connection.Flush()
 	}
 	grant, refusal := n.granter.admit(r.Context(), p, request, func(why *control.Refusal) { say(control.Event{Waiting: why}) })
 	if grant == nil {
@@ -62,7 +59,7 @@ func (n *Node) postLimit(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	p, err := process.Peer(r.Context().Value(connKey{}).(*net.UnixConn))
+	p, err := process.Peer(connOf(r.Context()))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
@@ -82,7 +79,7 @@ func (n *Node) NewDebugServer() *http.Server {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	return &http.Server{Handler: mux, ReadHeaderTimeout: 2 * time.Second}
+	return &http.Server{Handler: mux, ReadTimeout: n.timing.request, IdleTimeout: time.Minute}
 }
 
 // Status returns the devices and runs of the machine, as gshare ps shows them.

@@ -29,10 +29,11 @@ type Options struct {
 type timing struct {
 	mpsTimeout time.Duration // for MPS to serve the device of a request that does not queue
 	lease      time.Duration // for the children of a restored run to reconnect
+	request    time.Duration // to send a request to the control socket, and for an idle connection; responses may take five times as long
 	period     time.Duration // between checks of the processes on the devices, and before the first retry of a driver call
 }
 
-var defaultTiming = timing{mpsTimeout: 10 * time.Second, lease: tokenserver.Lease, period: 2 * time.Second}
+var defaultTiming = timing{mpsTimeout: 10 * time.Second, lease: tokenserver.Lease, request: 2 * time.Second, period: 2 * time.Second}
 
 // Node grants shares of the GPUs of one machine to runs (programs started by gshare run) and serves them. Locks that guard state are not
 // held over disk, driver or daemon I/O.

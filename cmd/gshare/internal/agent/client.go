@@ -13,9 +13,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/node/unixsocket"
 )
 
 // Client sends requests to one node agent over its Unix control socket.
@@ -32,7 +34,7 @@ func New(socket string) *Client {
 	}
 	c := &Client{Socket: socket}
 	c.http.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", c.Socket)
+		return unixsocket.Dial(ctx, "unix", c.Socket)
 	}}
 	return c
 }
@@ -126,6 +128,8 @@ func (c *Client) send(ctx context.Context, method, path string, body io.Reader) 
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return nil, fmt.Errorf("agent at %s has closed the connection: it is stopping, or this user has too many connections to it", c.Socket)
 	case err != nil:
 		return nil, fmt.Errorf("connect to agent at %s (is gshare-node --standalone running?): %w", c.Socket, rootCause(err))
 	}
