@@ -96,8 +96,7 @@ typedef struct {
 	CUmemLocation location;
 	void *win32SecurityAttributes;
 	size_t maxSize;
-	unsigned short usage;
-	unsigned char reserved[54];
+	unsigned char reserved[56];
 } CUmemPoolProps;
 
 typedef struct {

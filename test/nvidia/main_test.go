@@ -61,15 +61,15 @@ func output(t *testing.T, command *exec.Cmd) string {
 	return string(out)
 }
 
-// symbol is a function of hook/src/symbols.def.
+// symbol is a function of the driver or NVML in hook/src/symbols.def.
 type symbol struct {
 	name  string // as the driver exports it, with the suffix of a per-thread twin
-	base  string // the name that cuGetProcAddress takes; empty for what the hook only calls
+	base  string // the name that cuGetProcAddress takes; empty for NVML's functions and what the hook only calls
 	since int    // the first version of CUDA that answers the base name with this function
 	twin  bool
 }
 
-// symbols returns the functions of the driver in hook/src/symbols.def. NVML's are left out.
+// symbols returns the functions in hook/src/symbols.def.
 func symbols(t *testing.T) []symbol {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -79,7 +79,7 @@ func symbols(t *testing.T) []symbol {
 	command.Stdin = strings.NewReader(`
 #define CU(kind, name, base, since, ...) @name base since
 #define CUP(kind, name, twin, base, since, ...) @name base since @name##_##twin base since twin
-#define NVML(...)
+#define NVML(kind, name, ...) @name
 #define USE(name, ...) @name
 #include "hook/src/symbols.def"
 `)
@@ -87,9 +87,6 @@ func symbols(t *testing.T) []symbol {
 	for _, entry := range strings.Split(output(t, command), "@")[1:] {
 		fields := strings.Fields(entry)
 		s := symbol{name: fields[0], twin: len(fields) == 4}
-		if strings.HasPrefix(s.name, "nvml") {
-			continue
-		}
 		if len(fields) > 1 {
 			s.base = strings.Trim(fields[1], `"`)
 			s.since, _ = strconv.Atoi(fields[2])
@@ -102,7 +99,7 @@ func symbols(t *testing.T) []symbol {
 	return list
 }
 
-// names returns the functions that the hook wraps, and their base names.
+// names returns the functions of the driver that the hook wraps, and their base names.
 func names(list []symbol) (wrapped, bases map[string]bool) {
 	wrapped, bases = map[string]bool{}, map[string]bool{}
 	for _, s := range list {

@@ -1,0 +1,46 @@
+package nvidia_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	library "github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gshare-dev/gshare/test/nvidia"
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/node/gpu/nvml"
+)
+
+// TestNVML lists the GPUs through the real library of each driver, in a process that finds it as the agent does. Without the driver's
+// kernel module the answer is that there is no GPU, with the reason.
+func TestNVML(t *testing.T) {
+	if os.Getenv("LIST_GPUS") != "" {
+		_, err := nvml.New(library.New()).Devices()
+		fmt.Printf("error: %v; no GPU: %t\n", err, errors.Is(err, gpu.ErrNoGPU))
+		return
+	}
+	if _, err := os.Stat("/proc/driver/nvidia"); err == nil {
+		t.Skip("the kernel module of NVIDIA's driver is loaded")
+	}
+	list := func(t *testing.T, libraries string) string {
+		command := exec.Command(os.Args[0], "-test.run=^TestNVML$")
+		command.Env = append(os.Environ(), "LIST_GPUS=1", "LD_LIBRARY_PATH="+libraries)
+		return output(t, command)
+	}
+	const want = "error: no GPU: initialize NVML: Driver Not Loaded; no GPU: true\n"
+	if out := list(t, t.TempDir()); strings.Contains(out, want) || !strings.Contains(out, "no GPU: true") {
+		t.Errorf("without any library: %s", out)
+	}
+	for _, driver := range nvidia.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			if out := list(t, filepath.Join(nvidia.Folder(t, driver), "lib")); !strings.Contains(out, want) {
+				t.Errorf("got %s, want %s", out, want)
+			}
+		})
+	}
+}
