@@ -23,7 +23,7 @@ var build struct {
 	log  []byte
 }
 
-// built compiles the hook and the fake driver on the first call and returns their folder.
+// built compiles the hook, the fake driver, the command and the agent on the first call and returns their folder.
 func built(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -33,7 +33,7 @@ func built(t *testing.T) string {
 		if build.dir, build.err = os.MkdirTemp("", "gshare-nvidia"); build.err != nil {
 			return
 		}
-		command := exec.Command("bash", "-c", `hook/fake/build.sh "$0" && hack/hook.sh build "$0"`, build.dir)
+		command := exec.Command("bash", "-c", `hook/fake/build.sh "$0" && hack/hook.sh build "$0" && go build -o "$0" ./cmd/gshare ./cmd/gshare-node`, build.dir)
 		command.Dir = root
 		build.log, build.err = command.CombinedOutput()
 	})

@@ -1,0 +1,149 @@
+package nvidia_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
+	"github.com/gshare-dev/gshare/test/nvidia"
+)
+
+// sample returns a folder with a CUDA program that the real nvcc has compiled, and the runtime that it uses.
+func sample(t *testing.T) string {
+	t.Helper()
+	toolkit := filepath.Join(nvidia.Folder(t, "cuda-12.4"), "usr")
+	for _, compiler := range []string{"gcc", "g++"} {
+		if _, err := exec.LookPath(compiler); err != nil {
+			t.Skipf("%s is not installed", compiler)
+		}
+	}
+	folder, programs := t.TempDir(), "test/nvidia/programs/"
+	output(t, exec.Command("gcc", "-std=gnu11", "-O2", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra", "-Werror",
+		"-isystem", toolkit+"/include", "-Wl,-soname,libcudart.so.12", "-o", folder+"/libcudart.so.12", programs+"cudart.c", "-ldl"))
+	if err := os.Symlink("libcudart.so.12", filepath.Join(folder, "libcudart.so")); err != nil {
+		t.Fatal(err)
+	}
+	nvcc := exec.Command(toolkit+"/lib/nvidia-cuda-toolkit/bin/nvcc", "-cudart", "shared", "-cudadevrt", "none", "-arch", "sm_52",
+		"-I"+toolkit+"/include", "-L"+folder, "-o", folder+"/sample", programs+"sample.cu")
+	nvcc.Env = append(os.Environ(), "LD_LIBRARY_PATH="+toolkit+"/lib/x86_64-linux-gnu",
+		"PATH="+toolkit+"/lib/nvidia-cuda-toolkit/bin:"+toolkit+"/bin:"+os.Getenv("PATH"))
+	output(t, nvcc)
+	return folder
+}
+
+// machine is a fake driver whose device runs kernels in real time, and an agent that shares it.
+type machine struct {
+	folder, libraries, socket string
+	gpu                       *fakegpu.Simulation
+}
+
+// newMachine starts an agent. Its programs find the driver's and other libraries in the given folder and in that of the build.
+func newMachine(t *testing.T, libraries string) *machine {
+	t.Helper()
+	build := built(t)
+	folder, err := os.MkdirTemp("", "gn") // short enough for the name of a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	m := &machine{folder: folder, libraries: libraries + ":" + build, socket: filepath.Join(folder, "run", "control.sock")}
+	if m.gpu, err = fakegpu.New(fakegpu.Config{Socket: filepath.Join(folder, "gpu")}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.gpu.Close() })
+	m.write(t, "devices.yaml", "devices:\n- {uuid: GPU-00000000-0000-0000-0000-000000000000, model: A100, sms: 108, memoryMiB: 16384}\n")
+	m.write(t, "node.yaml", fmt.Sprintf("apiVersion: gshare.dev/v1alpha1\nkind: NodeConfiguration\ndirectory: %[1]s/run\n"+
+		"simulatedDevices: %[1]s/devices.yaml\nsimulatedMPS: %[2]s/nvidia-cuda-mps-control\n", folder, build))
+	agent, err := m.gpu.Start(fakegpu.Client{Folder: build, Arguments: []string{"gshare-node", "--standalone", "--config", folder + "/node.yaml"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(agent.Kill)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(m.socket); err == nil {
+			return m
+		}
+		if time.Now().After(deadline) {
+			agent.Kill()
+			text, _ := agent.Wait()
+			t.Fatalf("the agent does not serve after a minute: %s", text)
+		}
+	}
+}
+
+func (m *machine) write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(m.folder, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// share runs a program with half the SMs, half the time and 1 GiB of the device, and returns its output and whether it succeeded.
+func (m *machine) share(t *testing.T, environment []string, program ...string) (string, bool) {
+	t.Helper()
+	arguments := append([]string{"gshare", "run", "--socket", m.socket, "--hook", built(t) + "/libgshare.so",
+		"--sm", "50", "--quota", "50", "--mem", "1Gi", "--"}, program...)
+	return m.start(t, environment, arguments...)
+}
+
+// start runs a program on the device and returns its output and whether it succeeded.
+func (m *machine) start(t *testing.T, environment []string, program ...string) (string, bool) {
+	t.Helper()
+	folder := built(t)
+	if filepath.IsAbs(program[0]) {
+		folder = ""
+	}
+	running, err := m.gpu.Start(fakegpu.Client{Folder: folder, Arguments: program, Env: append(environment, "LD_LIBRARY_PATH="+m.libraries)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(running.Kill)
+	text, err := running.Wait()
+	return text, err == nil
+}
+
+// TestPrograms runs a program that the real nvcc has compiled, with the fake driver alone, under the hook, and on a share.
+func TestPrograms(t *testing.T) {
+	folder := sample(t)
+	m := newMachine(t, folder)
+	program := folder + "/sample"
+	m.write(t, "policy", "version 1\nvgpu 0 none memory 1073741824 quota 500 sm 1000\n")
+	hooked := []string{"LD_PRELOAD=" + built(t) + "/libgshare.so", "GSHARE_DIR=" + m.folder}
+	// 200 kernels of a millisecond take twice as long with half the time and, on a share, twice as long again with half the SMs. Less a
+	// window, since the first one's time is there at once; on a busy machine they take longer.
+	for _, test := range []struct {
+		name    string
+		run     func(program ...string) (string, bool)
+		total   string // MiB of device memory that the program sees
+		limited bool
+		leastMS int
+	}{
+		{"bare", func(program ...string) (string, bool) { return m.start(t, nil, program...) }, "16384", false, 200},
+		{"hook", func(program ...string) (string, bool) { return m.start(t, hooked, program...) }, "1024", true, 280},
+		{"share", func(program ...string) (string, bool) { return m.share(t, nil, program...) }, "1024", true, 600},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if out, ok := test.run(program, "all"); !ok || !strings.HasSuffix(out, "of "+test.total+" MiB free\n") {
+				t.Errorf("all: %t: %s", ok, out)
+			}
+			if out, ok := test.run(program, "memory", "512"); !ok {
+				t.Errorf("512 MiB: %s", out)
+			}
+			if out, ok := test.run(program, "memory", "3072"); ok == test.limited || !ok && !strings.Contains(out, "error 2,") {
+				t.Errorf("3 GiB: %t: %s", ok, out)
+			}
+			var ms int
+			if out, ok := test.run(program, "time", "200"); !ok {
+				t.Errorf("time: %s", out)
+			} else if _, err := fmt.Sscan(out, &ms); err != nil || ms < test.leastMS {
+				t.Errorf("200 kernels took %d ms, less than %d: %v", ms, test.leastMS, err)
+			}
+			t.Logf("200 kernels took %d ms", ms)
+		})
+	}
+}
