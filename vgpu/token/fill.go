@@ -24,7 +24,7 @@ func (s *Slice) grantInOrder(candidates []candidate, barrierOf func(start time.D
 		case c.SM <= s.free:
 			s.grant(c, min(c.until, barrier))
 		case barrier == Never:
-			barrier = barrierOf(s.timeWhenFree(c.SM))
+			barrier = barrierOf(s.members.timeWhenFree(s.free, c.SM))
 		}
 	}
 }
@@ -46,7 +46,7 @@ func (s *Slice) minTokenLength(m *member, l *account) time.Duration {
 	case m.announced:
 		return 2 * roundingTolerance
 	case m.owner && l == &m.own:
-		return min(s.config.Floor, max(2*roundingTolerance, (min(m.ownUntil-s.now, l.budget)-m.debt)/2))
+		return min(s.config.Floor, max(2*roundingTolerance, (min(m.ownUntil-s.now, l.budget)-m.owed())/2))
 	}
 	return min(s.config.Floor, l.budget)
 }
@@ -54,19 +54,18 @@ func (s *Slice) minTokenLength(m *member, l *account) time.Duration {
 // candidateFor returns a share as a candidate for a token that ends by until, and false if its account cannot pay for the token now.
 func (s *Slice) candidateFor(m *member, l *account, until time.Duration) (candidate, bool) {
 	c := candidate{m, l, s.minTokenLength(m, l), until}
-	return c, l.budget > 0 && until-s.now >= c.minLength && m.earliestStart(l, c.minLength) <= s.now
+	return c, l.budget > 0 && !m.overruns && until-s.now >= c.minLength && m.earliestStart(l, c.minLength) <= s.now
 }
 
-// timeWhenFree returns the time at which enough tokens have ended for the given SMs to be free, or Never.
-func (s *Slice) timeWhenFree(sm share.PerMille) time.Duration {
+// timeWhenFree returns the time at which enough tokens have ended for the given SMs to be free, or Never. Some are free now.
+func (list members) timeWhenFree(free, sm share.PerMille) time.Duration {
 	var live []*member
-	for _, m := range s.members {
+	for _, m := range list {
 		if m.live {
 			live = append(live, m)
 		}
 	}
 	slices.SortStableFunc(live, func(a, b *member) int { return cmp.Compare(a.token.Deadline, b.token.Deadline) })
-	free := s.free
 	for _, m := range live {
 		if free += m.SM; free >= sm {
 			return m.token.Deadline

@@ -37,7 +37,7 @@ func FuzzEvents(f *testing.F) {
 func fuzzEvent(s *Slice, live map[ID]share.PerMille, now time.Duration, e []byte) {
 	id := ID(e[1] % 8)
 	amount := share.PerMille(e[3]) * 4
-	switch e[0] % 7 {
+	switch e[0] % 8 {
 	case 0:
 		_ = s.Join(now, Member{id, amount + 7, amount/2 + share.PerMille(e[1]), amount + share.PerMille(e[1])})
 	case 1:
@@ -50,6 +50,8 @@ func fuzzEvent(s *Slice, live map[ID]share.PerMille, now time.Duration, e []byte
 		}
 	case 4:
 		_ = s.Settle(now, id, (time.Duration(e[3])-20)*ms/3)
+	case 7:
+		_ = s.ReportOpenWork(now, id, OpenWork(e[3]%3))
 	case 6:
 		_ = s.RequestToken(Never-time.Duration(e[3]), id)
 	}
@@ -66,7 +68,7 @@ func fuzzChanges(t *testing.T, s *Slice, live map[ID]share.PerMille, changes []C
 			delete(live, c.ID)
 			continue
 		}
-		if at, ok := s.find(c.ID); ok {
+		if at, ok := s.members.find(c.ID); ok {
 			live[c.ID] = s.members[at].SM
 		}
 		if c.Token.Amount <= 0 || c.Token.Deadline != s.now+time.Duration(c.Token.Amount) {

@@ -16,29 +16,35 @@ type member struct {
 	announcedSequence uint64
 
 	heldTime
-	debt   time.Duration // measured overrun that no token has paid for yet
+	overrunState
+	debt   time.Duration // measured overrun that no token has paid for yet; negative after payments for work that is still unfinished
 	credit time.Duration // own time that it could not use and may make up for in the spare time of its turns
 
 	owner    bool          // the present turn is its own
 	ownUntil time.Duration // end of its own time in the present series of turns
 }
 
+// members are the shares of a slice, in the order of their IDs.
+type members []*member
+
 // heldTime records for how long a share held tokens, to compare it with the device time that the share reports.
 type heldTime struct {
-	lastSettled time.Duration // time of the latest settlement
-	held        time.Duration // time for which ended tokens were held since then
+	held        time.Duration // time for which ended tokens were held since the latest settlement
 	heldSince   time.Duration // start of the live token's part that held does not include
-	unreported  time.Duration // time that passed without reported use, which may still be reported
+	reportable  time.Duration // time in which it may have used the device and for which it has reported no use
 	seriesStart time.Duration // start of the present series of tokens without a pause
 	lastUse     time.Duration // end of the latest token and its known overrun
 }
 
 func (m *member) isWaiting() bool { return m.hasWork && !m.live }
 
+// owed returns the share's debt that is known: device time used beyond its tokens.
+func (m *member) owed() time.Duration { return max(0, m.debt) }
+
 // repayableDebt returns the part of a share's debt (device time used beyond its tokens) that its next token repays: as much as still leaves
 // the token its minimum length.
 func (m *member) repayableDebt(l *account, shortest time.Duration) time.Duration {
-	return min(m.debt, l.budget-shortest)
+	return min(m.owed(), l.budget-shortest)
 }
 
 // earliestStart returns the earliest time at which an account can pay for a token of the minimum length and for the debt that it repays.
@@ -73,52 +79,73 @@ func (m *member) startToken(now, until, shortest time.Duration, l *account, sequ
 
 // endToken ends the token and corrects the account by the difference between now and the token's deadline.
 func (m *member) endToken(now time.Duration) {
-	m.live, m.lastUse = false, now
+	m.live, m.lastUse, m.openSince = false, now, now
 	m.held += now - m.heldSince
 	m.account.correct(now, now-m.token.Deadline)
 }
 
 // settle compares the device time that a share reported since the last settlement with the time for which it held tokens (F43), and returns
 // the excess. A kernel may be reported when it ends, so most differences are of one kernel and cancel out over time: an excess becomes
-// debt, of at most one window; a shortfall reduces the debt first, and the remainder is returned to the account.
+// debt; a shortfall reduces the debt first, and the remainder is returned to the account. No more counts than the time in which the share
+// may have used the device, and no less than the time for which others waited for its open work.
 func (m *member) settle(now, busy, window, maxCredit time.Duration) (overrun time.Duration) {
-	m.unreported += now - m.lastSettled
-	busy = min(max(busy, 0), m.unreported)
-	m.unreported = min(m.unreported-busy, window)
+	busy = min(max(busy, 0), m.reportable)
+	m.reportable -= busy
+	if m.open == NoWork {
+		m.reportable = min(m.reportable, window)
+	}
 	if m.live {
 		m.held += now - m.heldSince
 		m.heldSince = now
 	}
 	overrun = busy - m.held
-	m.lastSettled, m.held = now, 0
+	if m.claimed > overrunTolerance {
+		overrun = max(overrun, m.claimed-overrunTolerance)
+	}
+	m.held, m.claimed = 0, 0
 	if overrun > 0 {
 		paid := min(overrun, m.credit)
 		m.credit -= paid
 		m.account.correct(now, paid)
-		m.debt = min(m.debt+overrun-paid, window)
-		return overrun
+		m.debt += overrun - paid
+	} else {
+		repaid := min(-overrun, m.owed())
+		m.debt -= repaid
+		m.account.correct(now, overrun+repaid)
+		if maxCredit > 0 && m.account == &m.own {
+			m.credit = min(m.credit-overrun-repaid, maxCredit)
+		}
 	}
-	repaid := min(-overrun, m.debt)
-	m.debt -= repaid
-	m.account.correct(now, overrun+repaid)
-	if maxCredit > 0 && m.account == &m.own {
-		m.credit = min(m.credit-overrun-repaid, maxCredit)
+	if m.open == NoWork && m.debt < 0 {
+		m.makeUp.budget -= m.debt // it paid more with its turns than the overrun turned out to be
+		m.debt = 0
 	}
-	return 0
+	return max(0, overrun)
 }
 
 // startOwnTime begins a series of the share's own turns, from whose time it repays its debt. A share with more debt than the series is long
-// skips it, and repays what its account would have allowed in it. Unused time of earlier turns (credit) is kept up to maxCredit, so that no
+// skips it, and repays what its account would have allowed in it. So does a share whose work still runs without a token, in advance. Unused time of earlier turns (credit) is kept up to maxCredit, so that no
 // window overflows.
 func (m *member) startOwnTime(start, end, maxCredit time.Duration) {
 	m.credit = min(m.credit, maxCredit)
 	turn := min(max(0, end-start), m.own.budget)
 	m.ownUntil = end
-	if m.debt < turn {
-		return
+	if !m.overruns && m.debt <= turn-4*roundingTolerance {
+		return // what is left of the series is worth a token
 	}
-	paid := min(turn, m.own.longestUse(start))
+	due := turn
+	if !m.overruns {
+		due = min(turn, m.debt)
+	}
+	paid := min(due, m.own.longestUse(start))
 	m.own.charge(start, paid)
 	m.debt -= paid
 	m.ownUntil = start
+}
+
+// repay charges debt to the account for the share's own time, as much as that allows now.
+func (m *member) repay(now time.Duration) {
+	paid := min(m.debt, m.own.longestUse(now))
+	m.own.charge(now, paid)
+	m.debt -= paid
 }

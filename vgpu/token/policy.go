@@ -45,6 +45,8 @@ type tokenIssuer interface {
 	maxCredit() time.Duration
 	// canUseOwnTime reports whether a share may use its own time now.
 	canUseOwnTime(m *member) bool
+	// ownTime returns how much of a period the share could have used of its own time if enough SMs had been free.
+	ownTime(m *member, from, to time.Duration) time.Duration
 	// issue grants tokens to waiting shares.
 	issue(s *Slice)
 	// nextTurn returns when the set of shares that may get tokens changes, or Never.
@@ -88,11 +90,24 @@ func (q queueIssuer) maxCredit() time.Duration   { return 0 }
 func (q queueIssuer) canUseOwnTime(*member) bool { return true }
 func (q queueIssuer) nextTurn() time.Duration    { return Never }
 
+func (q queueIssuer) ownTime(m *member, from, to time.Duration) time.Duration {
+	return (to - from) * time.Duration(m.QuotaRequest) / time.Duration(share.Whole)
+}
+
 // issue grants tokens from FaST-GShare's ready queue: the waiting shares below their quota limits, in the queue's order.
 func (q queueIssuer) issue(s *Slice) {
+	// F42; startToken limits it to the rest of the budget
+	until := func(m *member) time.Duration {
+		return s.now + max(q.config.Floor, min(q.config.windowFraction(m.QuotaRequest), q.config.Turn))
+	}
+	s.grantInOrder(waitingToMakeUp(s, until), q.Barrier)
 	var ready []candidate
 	for _, m := range s.members {
-		until := s.now + max(q.config.Floor, min(q.config.windowFraction(m.QuotaRequest), q.config.Turn)) // F42; startToken limits it to the rest of the budget
+		if m.debt >= m.own.budget {
+			m.repay(s.now)
+			continue
+		}
+		until := until(m)
 		if c, ok := s.candidateFor(m, &m.own, until); ok && m.isWaiting() {
 			ready = append(ready, c)
 		}

@@ -17,6 +17,7 @@ type referee struct {
 	next    time.Duration
 	overrun func() time.Duration
 	late    func() time.Duration // from a grant to the first kernel; nil for none
+	reports bool                 // clients report unfinished work
 	pods    []*pod               // present and gone
 	last    uint64
 	fault   error // the first rule that was broken
@@ -29,6 +30,7 @@ type pod struct {
 	blocked          time.Duration // the end of the kernels before its own
 	deadline         time.Duration
 	ends             time.Duration // of the kernel that overruns
+	open             bool          // that kernel was reported
 	settled          time.Duration
 	busy             []interval // ascending, disjoint
 }
@@ -108,6 +110,10 @@ func (r *referee) settle(p *pod) {
 	end := r.now
 	if !p.live {
 		end = min(end, p.ends)
+	}
+	if p.open && (p.live || p.ends <= r.now) {
+		p.open = false
+		r.check(r.slice.ReportOpenWork(r.now, p.ID, NoWork))
 	}
 	busy := time.Duration(0)
 	if end > max(p.settled, p.since) && (p.live || p.ends > p.settled) {
@@ -193,6 +199,14 @@ func (r *referee) overrunning(p *pod) (end time.Duration) {
 func (r *referee) stop(p *pod) {
 	if p.live {
 		p.live, p.ends = false, r.now+r.overrun()
+		if overrun := p.ends - r.now; overrun > 0 && r.reports {
+			p.open = true
+			open := ShortWork
+			if overrun > ms {
+				open = LongWork
+			}
+			r.check(r.slice.ReportOpenWork(r.now, p.ID, open))
+		}
 	}
 }
 

@@ -38,6 +38,7 @@ func TestSettle(t *testing.T) {
 		} else if !m.live && step.live {
 			m.live, m.heldSince = true, last
 		}
+		m.addReportable(step.at-last, c.Window, m.live)
 		last = step.at
 		m.settle(step.at, step.busy, c.Window, c.Window)
 		if m.debt != step.debt || m.credit != step.credit {
@@ -56,7 +57,9 @@ func TestSettleKeepsCount(t *testing.T) {
 	for seed := range uint64(100) {
 		r, m := seeded(seed), holding()
 		for now, used := time.Duration(0), time.Duration(0); now < time.Second; {
-			now += time.Duration(1 + r.Int64N(int64(4*ms)))
+			d := time.Duration(1 + r.Int64N(int64(4*ms)))
+			now += d
+			m.addReportable(d, c.Window, m.live)
 			total := now - time.Duration(r.Int64N(int64(ms))) // the kernel that runs is not reported
 			busy := max(0, total-used)
 			used += busy

@@ -34,9 +34,9 @@ type Slice struct {
 	config   Config
 	issuer   tokenIssuer
 	now      time.Duration
-	members  []*member // in the order of their IDs
+	members  members
 	sequence uint64
-	free     share.PerMille // SMs without a live token
+	free     share.PerMille // SMs without a live token or an overrun
 }
 
 // New returns a Slice without shares.
@@ -52,7 +52,7 @@ func New(c Config) (*Slice, error) {
 // share has turns from the next window on.
 func (s *Slice) Join(now time.Duration, m Member) error {
 	s.advanceTo(now)
-	at, known := s.find(m.ID)
+	at, known := s.members.find(m.ID)
 	switch {
 	case !m.valid():
 		return fmt.Errorf("share %d: invalid request of %v of the SMs, %v to %v of the window", m.ID, m.SM, m.QuotaRequest, m.QuotaLimit)
@@ -68,7 +68,7 @@ func (s *Slice) Join(now time.Duration, m Member) error {
 }
 
 func (s *Slice) newMember(m Member) *member {
-	n := &member{Member: m, heldTime: heldTime{lastSettled: s.now}}
+	n := &member{Member: m, overrunState: overrunState{makeUp: newMakeUpAccount(), lastWanted: s.now - contentionMemory}}
 	n.account = &n.own
 	n.own.window, n.borrowed.window = s.config.Window, s.config.Window
 	n.own.budget, n.borrowed.budget = s.issuer.budgets(m)
@@ -79,6 +79,7 @@ func (s *Slice) newMember(m Member) *member {
 func (s *Slice) Leave(now time.Duration, id ID) error {
 	return s.update(now, id, func(m *member) {
 		s.endToken(m)
+		s.endOverrun(m)
 		m.hasWork = false
 		s.members = slices.DeleteFunc(slices.Clone(s.members), func(other *member) bool { return other == m })
 		s.issuer.plan(s.members) // if there is no table for them, the old one continues without the member
@@ -99,8 +100,9 @@ func (s *Slice) ReleaseToken(now time.Duration, id ID) error {
 }
 
 // Settle records how much device time a share used since its last settlement, to correct its account. Kernels that still run may be
-// included now or when they end. No more than the time that passed without a report counts, up to one window. Without settlements, a share
-// is charged for the whole time for which it held tokens.
+// included now or when they end. No more counts than the time in which the share held tokens, or had open work (ReportOpenWork) while others
+// wanted the device; without open work, up to a window may be reported late. Without settlements, a share is charged for the whole time for
+// which it held tokens.
 func (s *Slice) Settle(now time.Duration, id ID, busy time.Duration) error {
 	return s.update(now, id, func(m *member) {
 		s.creditDelayedShares(m, m.settle(s.now, busy, s.config.Window, s.issuer.maxCredit()))
@@ -125,7 +127,7 @@ func (s *Slice) creditDelayedShares(m *member, overrun time.Duration) {
 
 func (s *Slice) update(now time.Duration, id ID, change func(*member)) error {
 	s.advanceTo(now)
-	at, known := s.find(id)
+	at, known := s.members.find(id)
 	if !known {
 		return fmt.Errorf("share %d: %w", id, ErrUnknown)
 	}
@@ -133,10 +135,14 @@ func (s *Slice) update(now time.Duration, id ID, change func(*member)) error {
 	return nil
 }
 
-func (s *Slice) advanceTo(now time.Duration) { s.now = min(max(s.now, now), maxTime) }
+func (s *Slice) advanceTo(now time.Duration) {
+	now = min(max(s.now, now), maxTime)
+	s.elapse(now)
+	s.now = now
+}
 
-func (s *Slice) find(id ID) (int, bool) {
-	return slices.BinarySearchFunc(s.members, id, func(m *member, id ID) int { return cmp.Compare(m.ID, id) })
+func (list members) find(id ID) (int, bool) {
+	return slices.BinarySearchFunc(list, id, func(m *member, id ID) int { return cmp.Compare(m.ID, id) })
 }
 
 func (s *Slice) endToken(m *member) {
@@ -155,6 +161,7 @@ func (s *Slice) Advance(now time.Duration) (changes []Change, next time.Duration
 			s.endToken(m)
 		}
 	}
+	s.updateOverruns()
 	s.issuer.issue(s)
 	return s.changes(), s.nextAdvance()
 }
@@ -181,6 +188,7 @@ func (s *Slice) changes() []Change {
 func (s *Slice) nextAdvance() time.Duration {
 	next := Never
 	for _, m := range s.members {
+		next = min(next, m.nextOverrunChange(s.now, s.config.Turn))
 		switch {
 		case m.live:
 			next = min(next, m.token.Deadline)

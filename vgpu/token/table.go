@@ -40,12 +40,20 @@ func (t *tableIssuer) maxCredit() time.Duration     { return t.config.Window }
 func (t *tableIssuer) canUseOwnTime(m *member) bool { return m.owner }
 func (t *tableIssuer) nextTurn() time.Duration      { return t.turnEnd }
 
+func (t *tableIssuer) ownTime(m *member, from, to time.Duration) time.Duration {
+	if !m.owner {
+		return 0
+	}
+	return max(0, min(to, m.ownUntil)-from)
+}
+
 func (t *tableIssuer) issue(s *Slice) {
 	if !slices.ContainsFunc(s.members, func(m *member) bool { return m.hasWork }) {
 		return
 	}
 	t.enterTurnAt(s.now)
 	s.grantInOrder(t.waitingOwners(s), barrierAtStart)
+	s.grantInOrder(waitingToMakeUp(s, t.lendableUntil(s)), barrierAtStart)
 	s.grantInOrder(t.waitingBorrowers(s), barrierAtStart)
 }
 
@@ -56,7 +64,7 @@ func barrierAtStart(start time.Duration) time.Duration { return start }
 func (t *tableIssuer) waitingOwners(s *Slice) []candidate {
 	var list []candidate
 	for _, m := range s.members {
-		if c, ok := s.candidateFor(m, &m.own, m.ownUntil+m.credit-m.debt); ok && m.owner && m.isWaiting() && c.canPayDebt() {
+		if c, ok := s.candidateFor(m, &m.own, m.ownUntil+m.credit-m.owed()); ok && m.owner && m.isWaiting() && c.canPayDebt() {
 			c.until = min(c.until, t.turnEnd) // renewed in the next turn
 			c.minLength = min(c.minLength, c.until-s.now)
 			list = append(list, c)
@@ -70,17 +78,25 @@ func (t *tableIssuer) waitingOwners(s *Slice) []candidate {
 // start again and needs them.
 func (t *tableIssuer) waitingBorrowers(s *Slice) []candidate {
 	var list []candidate
-	start, claimed := t.claimedSMs(s)
+	until := t.lendableUntil(s)
 	for _, m := range s.members {
-		until := t.turnEnd - m.debt // an overrun has to end within the turn, too
-		if m.SM > s.free-claimed {
-			until = min(until, start)
-		}
-		if c, ok := s.candidateFor(m, &m.borrowed, until); ok && m.isWaiting() && c.canPayDebt() {
+		if c, ok := s.candidateFor(m, &m.borrowed, until(m)); ok && m.isWaiting() && c.canPayDebt() {
 			list = append(list, c)
 		}
 	}
 	return s.sortByBacklog(list, byRelativeBacklog)
+}
+
+// lendableUntil returns a function that computes until when a share may use idle SMs of the present turn. An overrun has to end within the
+// turn, too.
+func (t *tableIssuer) lendableUntil(s *Slice) func(*member) time.Duration {
+	start, claimed := t.claimedSMs(s)
+	return func(m *member) time.Duration {
+		if m.SM > s.free-claimed {
+			return min(t.turnEnd-m.owed(), start)
+		}
+		return t.turnEnd - m.owed()
+	}
 }
 
 // claimedSMs returns the SMs of the shares that own the present turn but whose accounts allow no token yet, and the time when the first of
@@ -100,7 +116,7 @@ func (t *tableIssuer) claimedSMs(s *Slice) (start time.Duration, sm share.PerMil
 
 // canPayDebt reports whether the candidate's account can pay for its whole debt (device time used beyond its tokens) besides the shortest
 // token. If not, the share skips turns.
-func (c candidate) canPayDebt() bool { return c.minLength+c.debt <= c.account.budget }
+func (c candidate) canPayDebt() bool { return c.minLength+c.owed() <= c.account.budget }
 
 // enterTurnAt enters the turn that contains the given time, unless it has been entered already.
 func (t *tableIssuer) enterTurnAt(now time.Duration) {

@@ -18,6 +18,7 @@ import (
 //	TIME join ID SM REQUEST LIMIT                 in per mille
 //	TIME want|idle|leave ID
 //	TIME settle ID BUSY
+//	TIME open ID none|short|long
 //	TIME run                                      calls Advance until then, whenever it is due
 //
 // Each line of the answer has the time, the changes, and the deadlines of tokens.
@@ -104,6 +105,9 @@ func (p *player) event(now time.Duration, words []string) error {
 		return p.slice.ReleaseToken(now, id)
 	case "leave":
 		return p.slice.Leave(now, id)
+	case "open":
+		work := map[string]token.OpenWork{"none": token.NoWork, "short": token.ShortWork, "long": token.LongWork}
+		return p.slice.ReportOpenWork(now, id, work[words[2]])
 	case "settle":
 		busy, err := time.ParseDuration(words[2])
 		if err != nil {

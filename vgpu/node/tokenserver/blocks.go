@@ -109,12 +109,12 @@ func (p *blockPolicy) reportLaunches(v *vgpu, now time.Duration) {
 	v.leased.expire(now)
 	l := rckm.Launches{Blocks: v.takenBlocks(), First: now, Last: now}
 	for _, c := range v.clients {
-		busy, working := c.readPage(now)
+		busy, open := c.readPage(now, v.Slice.server.RunAhead)
 		v.usage.addBusy(now, busy)
 		l.Device += busy
 		start, longest := c.readCycles(now)
 		l.First = min(l.First, start)
-		l.Busy = l.Busy || working && start < now
+		l.Busy = l.Busy || open != token.NoWork && start < now
 		l.Batch = max(l.Batch, longest)
 	}
 	if l.Blocks > 0 || l.Device > 0 || l.Batch > 0 || l.Busy != v.working {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxLateReport limits the device time in a process's report to the time since its last report plus this tolerance.
+	// maxLateReport is how much device time a process may report after its work has ended.
 	maxLateReport = 100 * time.Millisecond
 	// idleTimeout is how long a running process may show no activity before it counts as idle.
 	idleTimeout = 3 * time.Millisecond
@@ -32,7 +32,9 @@ type clientState struct {
 	launches   uint64
 	busy       uint64
 	running    bool
-	open       bool          // launched work is unfinished
+	open       token.OpenWork
+	openSince  time.Duration // time since which work is open and none has ended
+	reportable time.Duration // time in which it may have used the device and for which it has reported no use
 	waiting    bool          // the process waits for a token, as its page or a NEED frame reported
 	waitSince  time.Duration // start of that wait
 	cycles     uint64        // launch cycles that have been read
@@ -58,19 +60,33 @@ func newClientState(v VGPU, pid int, now time.Duration) (_ *clientState, err err
 }
 
 // readPage reads the page on which the process reports its use. It returns the device time since the last call, limited to the time that
-// has passed plus maxLateReport, and whether launched work is unfinished.
-func (c *clientState) readPage(now time.Duration) (time.Duration, bool) {
-	open := c.client.at.Open.Load() > 0 // before Busy: work moves from Open to Busy
+// has passed with unfinished work plus maxLateReport, and how much launched work is unfinished.
+func (c *clientState) readPage(now, runAhead time.Duration) (time.Duration, token.OpenWork) {
+	open := c.client.at.Open.Load() // before Busy: work moves from Open to Busy
 	launches, busy := c.client.at.Launches.Load(), c.client.at.Busy.Load()
 	if c.client.at.Waiting.Load() > 0 {
 		c.startWait(now)
 	}
-	if launches != c.launches || busy != c.busy || open {
+	if launches != c.launches || busy != c.busy || open > 0 {
 		c.lastActive = now
 	}
-	delta := min(max(busy, c.busy)-c.busy, uint64(now-c.lastRead+maxLateReport))
-	c.launches, c.busy, c.open, c.lastRead = launches, busy, open, now
-	return time.Duration(delta), open
+	if busy != c.busy || c.open == token.NoWork {
+		c.openSince = now
+	}
+	c.reportable += now - c.lastRead
+	delta := min(max(busy, c.busy)-c.busy, uint64(c.reportable))
+	c.reportable -= time.Duration(delta)
+	switch {
+	case open == 0:
+		c.open = token.NoWork
+		c.reportable = min(c.reportable, maxLateReport)
+	case open <= uint64(runAhead):
+		c.open = token.ShortWork
+	default:
+		c.open = token.LongWork
+	}
+	c.launches, c.busy, c.lastRead = launches, busy, now
+	return time.Duration(delta), c.open
 }
 
 // readCycles reads the launch cycles that the process reports. It returns the start of the open cycle, or of the longest one if none is
@@ -98,7 +114,7 @@ func (c *clientState) startWait(now time.Duration) {
 // hasWork reports whether the process has work for the device. A process that was paused with unfinished work counts until that work has
 // ended: it probably has more and can report it only then, and its vGPU should keep the token.
 func (c *clientState) hasWork(now time.Duration) bool {
-	return c.waiting || c.open || c.running && now-max(c.lastActive, c.stateSince) < idleTimeout
+	return c.waiting || c.open != token.NoWork || c.running && now-max(c.lastActive, c.stateSince) < idleTimeout
 }
 
 // writeToken writes a time token to the server page, which the client reads.

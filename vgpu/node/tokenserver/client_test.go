@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
+	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
 // TestHasWork checks that a process has work while it waits, while launched work is unfinished, and shortly after its last activity.
@@ -16,12 +17,12 @@ func TestHasWork(t *testing.T) {
 	}{
 		"nothing":                     {clientState{}, false},
 		"waiting":                     {clientState{waiting: true}, true},
-		"paused with unfinished work": {clientState{open: true, lastActive: now}, true},
+		"paused with unfinished work": {clientState{open: token.ShortWork, lastActive: now}, true},
 		"paused and done":             {clientState{lastActive: now - 1}, false},
 		"running":                     {clientState{running: true, lastActive: now - idleTimeout + 1}, true},
 		"running, since now":          {clientState{running: true, stateSince: now}, true},
 		"running, idle":               {clientState{running: true, lastActive: now - idleTimeout}, false},
-		"running a long kernel":       {clientState{running: true, open: true}, true},
+		"running a long kernel":       {clientState{running: true, open: token.LongWork}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := test.client.hasWork(now); got != test.want {

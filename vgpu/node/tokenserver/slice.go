@@ -42,6 +42,7 @@ type Slice struct {
 	vgpus         []*vgpu     // all of one class, in the order of joining
 	lastID        token.ID
 	lastHeartbeat time.Duration
+	lastStep      time.Duration
 }
 
 // NewSlice adds a slice to the server. tokens holds the policy for shares that are not elastic, and must not be used by the caller

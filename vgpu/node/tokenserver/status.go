@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
 // Status is the state of a container, for metrics and status reports.
@@ -75,7 +76,7 @@ func (v *vgpu) status() VGPUStatus {
 	status.CurrentSMLimit, status.CurrentSMs = v.SMLimit, v.SMRequest
 	if v.Elastic {
 		status.CurrentSMLimit, status.CurrentSMs, status.Blocks = v.limit, v.sms, v.token.Amount
-		status.Running = slices.ContainsFunc(v.clients, func(c *clientState) bool { return c.open })
+		status.Running = slices.ContainsFunc(v.clients, func(c *clientState) bool { return c.open != token.NoWork })
 	}
 	for _, c := range v.clients {
 		if c.waiting {

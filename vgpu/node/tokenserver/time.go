@@ -40,6 +40,7 @@ func (p *timePolicy) resize(*vgpu, share.PerMille, time.Duration) error { return
 func (p *timePolicy) attach(*vgpu, *clientState, time.Duration) {}
 
 func (p *timePolicy) step(s *Slice, now time.Duration) time.Duration {
+	s.lastStep = now
 	for _, v := range s.vgpus {
 		p.reportUse(v, now)
 	}
@@ -63,20 +64,23 @@ func (p *timePolicy) step(s *Slice, now time.Duration) time.Duration {
 	return token.Never
 }
 
-// reportUse passes to package token whether a vGPU has work, and its device time since the last settlement. Device time is passed only
-// while no work is unfinished, or after a window: before that, the unfinished part would count as unused time.
+// reportUse passes to package token whether a vGPU has work, launched or waiting, and its device time since the last settlement. Device time
+// is passed only while no work is unfinished, or after a window in which some was finished: before that, the unfinished part would count as
+// unused time.
 func (p *timePolicy) reportUse(v *vgpu, now time.Duration) {
 	v.leased.expire(now)
-	hasWork, open := false, false
+	hasWork, open := false, token.NoWork
 	for _, c := range v.clients {
-		busy, working := c.readPage(now)
+		busy, working := c.readPage(now, v.Slice.server.RunAhead)
 		v.usage.addBusy(now, busy)
 		v.unsettled += busy
-		open = open || working
+		open = max(open, working)
 		hasWork = hasWork || c.hasWork(now)
 	}
-	if v.held && (!open || now-v.settled >= v.Slice.server.Window) {
-		_ = p.Settle(now, v.id, v.unsettled) // this and the following fail only for members that have not joined
+	_ = p.ReportOpenWork(now, v.id, open) // this and the following fail only for members that have not joined
+	waited := v.unsettled > 0 && now-v.settled >= v.Slice.server.Window
+	if (v.held || v.unsettled > 0) && (open == token.NoWork || waited) {
+		_ = p.Settle(now, v.id, v.unsettled)
 		v.unsettled, v.settled, v.held = 0, now, v.granted != nil
 	}
 	switch {
@@ -153,11 +157,17 @@ func (v *vgpu) applyChange(c token.Change) {
 func (v *vgpu) launchDeadline() time.Duration {
 	var open uint64
 	for _, c := range v.clients {
-		open = max(open, c.client.at.Open.Load())
+		if c.open != token.LongWork || v.Slice.lastStep >= c.openSince+v.measuringTime() {
+			open = max(open, c.client.at.Open.Load())
+		}
 	}
 	known := time.Duration(min(open, uint64(v.granted.Amount)))
-	return v.granted.Until - max(0, known-v.Slice.server.RunAhead/4)
+	return v.granted.Until - max(0, known-v.measuringTime())
 }
+
+// measuringTime returns for how long work must have been open without progress before an estimate of more than the run-ahead is believed.
+// A process launches nothing more meanwhile, and a kernel that is short again ends in this time.
+func (v *vgpu) measuringTime() time.Duration { return v.Slice.server.RunAhead / 4 }
 
 // mustEndInTime reports whether the share's work must end with its token, because later work would exceed the share's limit or use the time
 // of shares that wait. A share that has the whole window continues with its next token instead.
@@ -171,6 +181,9 @@ func (v *vgpu) nextDeadlineCheck(now time.Duration) time.Duration {
 	ahead := v.Slice.server.RunAhead
 	if v.running == nil || v.granted == nil {
 		return token.Never
+	}
+	if i := slices.IndexFunc(v.clients, func(c *clientState) bool { return c.open == token.LongWork && now < c.openSince+v.measuringTime() }); i >= 0 {
+		return v.clients[i].openSince + v.measuringTime()
 	}
 	if first := v.granted.Until - ahead; now < first {
 		return first
@@ -188,7 +201,11 @@ func (v *vgpu) chooseNext(now time.Duration) {
 	if r := v.running; r != nil && r.hasWork(now) && now-r.stateSince < v.Slice.server.Turn {
 		return
 	}
-	if i := slices.IndexFunc(v.clients, func(c *clientState) bool { return c.waiting }); i >= 0 {
+	if slices.ContainsFunc(v.clients, func(c *clientState) bool { return c != v.running && c.open == token.LongWork }) {
+		return // it would run beside another process of the container
+	}
+	i := slices.IndexFunc(v.clients, func(c *clientState) bool { return c.waiting })
+	if i >= 0 && (v.running == nil || v.running.open != token.LongWork) {
 		v.next = v.clients[i]
 	}
 }
