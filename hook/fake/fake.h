@@ -144,6 +144,9 @@ struct function {
 	struct function *next;
 	char name[128];
 	uint64_t duration; /* ns */
+	uint64_t other_duration;  /* ns, of `changed` launches after each `after` launches */
+	unsigned after, changed;
+	_Atomic unsigned launches;
 	uint32_t width;    /* per-mille of the SMs that it uses */
 };
 

@@ -2,11 +2,16 @@
 #include "fake.h"
 #include "wire.h"
 
+#include <stdatomic.h>
+
 CUresult fake_launch(struct stream *stream, struct function *function)
 {
 	if (!fake_simulated)
 		return CUDA_SUCCESS;
-	fake_sim_work(SIM_KERNEL, stream, function->duration, function->width, 0);
+	uint64_t duration = function->duration;
+	if (function->changed && atomic_fetch_add(&function->launches, 1) % (function->after + function->changed) >= function->after)
+		duration = function->other_duration;
+	fake_sim_work(SIM_KERNEL, stream, duration, function->width, 0);
 	return CUDA_SUCCESS;
 }
 

@@ -1,6 +1,7 @@
 /*
- * Modules and functions. The name of a kernel states what it does: spin_ns<duration>_sm<per-mille>_blocks<n>. A name that
- * begins with "missing" is not found; any other is a kernel that takes no time.
+ * Modules and functions. The name of a kernel states what it does: spin_ns<duration>_sm<per-mille>_blocks<n>, and with
+ * _after<n>_ns<duration>_for<n> behind it, that after so many launches so many others take another duration, and so on in
+ * turn. A name that begins with "missing" is not found; any other is a kernel that takes no time.
  */
 #include "fake.h"
 
@@ -37,10 +38,11 @@ static CUresult find(CUfunction *function, CUmodule module, const char *name)
 	if (!f) {
 		f = calloc(1, sizeof *f);
 		snprintf(f->name, sizeof f->name, "%s", name);
-		unsigned long long duration = 0;
-		unsigned width = 1000;
-		sscanf(name, "spin_ns%llu_sm%u", &duration, &width); /* the number of blocks has no effect */
+		unsigned long long duration = 0, other = 0;
+		unsigned width = 1000, blocks; /* the number of blocks has no effect */
+		sscanf(name, "spin_ns%llu_sm%u_blocks%u_after%u_ns%llu_for%u", &duration, &width, &blocks, &f->after, &other, &f->changed);
 		f->duration = duration;
+		f->other_duration = other;
 		f->width = width < 1 ? 1 : width > 1000 ? 1000 : width;
 		f->next = module->functions;
 		module->functions = f;

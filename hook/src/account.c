@@ -91,6 +91,7 @@ uint64_t gsh_budgets_held(const struct gsh_vgpu *v) {
 /* Work leaves `open` after it was added to `busy`; read in this order and stored in the other, none is missing in both. */
 void gsh_publish(struct gsh_vgpu *v) {
 	uint64_t open = gsh_budgets_held(v) + atomic_load(&v->open) + atomic_load(&v->unbounded);
+	if (atomic_load(&v->unknown_events)) open += atomic_load(&v->server->run_ahead); /* more than the bound, as for a long kernel */
 	atomic_store_explicit(&v->client->launches, atomic_load(&v->launches), memory_order_relaxed);
 	atomic_store_explicit(&v->client->blocks, atomic_load(&v->blocks), memory_order_relaxed);
 	atomic_store_explicit(&v->client->busy, atomic_load(&v->busy), memory_order_relaxed);
@@ -158,6 +159,7 @@ void gsh_account_after_fork(void) {
 		atomic_store(&v->open, 0);
 		atomic_store(&v->unbounded, 0);
 		atomic_store(&v->unbounded_events, 0);
+		atomic_store(&v->unknown_events, 0);
 		atomic_store(&v->budgets, 0);
 		atomic_store(&v->memory, 0);
 		atomic_store(&v->waiting, 0);

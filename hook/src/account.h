@@ -25,6 +25,7 @@ struct gsh_vgpu {
 	_Atomic uint64_t launches, blocks, busy, open; /* busy: ns measured; open: ns estimated, launched and not yet measured */
 	_Atomic uint64_t unbounded;                    /* ns estimated, of open work that gsh_unbound_oldest has taken out of `open` */
 	_Atomic uint32_t unbounded_events;             /* the events behind it */
+	_Atomic uint32_t unknown_events;               /* open events behind a launch of unknown cost */
 	_Atomic uint64_t budgets, streams;             /* packed words, see budget.c */
 	_Atomic uint64_t memory;                       /* bytes; changed under the memory lock */
 	_Atomic uint32_t waiting;                      /* threads that wait for a token */

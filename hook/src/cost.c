@@ -8,21 +8,34 @@ static struct gsh_cost *insert(const void *key) {
 	if (atomic_load(&c->key) && !atomic_load(&neighbour->key)) c = neighbour;
 	atomic_store(&c->ns, GSH_COST_UNKNOWN);
 	atomic_store(&c->blocks, 0);
+	atomic_store(&c->measured, 0);
 	atomic_store(&c->key, key);
 	return c;
 }
 
-/* A new value has a weight of a quarter: a change is followed within milliseconds, an outlier moves little. */
+/*
+ * Returns the estimate after a measurement. One that is several times longer is taken at once, so that no more launches follow
+ * at the old estimate; one that is several times shorter has little weight, as a function that took long may do so again. The
+ * first measurement may contain the loading of the function, so a shorter second one replaces it.
+ */
+static uint64_t next_estimate(uint64_t old, uint64_t ns, bool second) {
+	if (old >= GSH_COST_UNKNOWN || ns / 4 > old || (second && ns < old)) return ns;
+	return ns < old / 4 ? old - (old - ns) / 64 : (3 * old + ns) / 4;
+}
+
 void gsh_cost_learn(const void *key, uint64_t ns) {
 	struct gsh_cost *c = gsh_cost_find(key);
 	if (!c) c = insert(key);
-	uint64_t old = atomic_load(&c->ns);
-	atomic_store(&c->ns, old >= GSH_COST_UNKNOWN ? ns : (3 * old + ns) / 4);
+	bool second = atomic_load(&c->measured) == 1;
+	atomic_store(&c->ns, next_estimate(atomic_load(&c->ns), ns, second));
+	atomic_fetch_add(&c->measured, 1);
 }
 
 void gsh_cost_add_graph(const void *key, uint64_t blocks) { atomic_store(&insert(key)->blocks, blocks); }
 
 void gsh_cost_forget(const void *key) {
 	struct gsh_cost *c = gsh_cost_find(key);
-	if (c) atomic_store(&c->ns, GSH_COST_UNKNOWN);
+	if (!c) return;
+	atomic_store(&c->ns, GSH_COST_UNKNOWN);
+	atomic_store(&c->measured, 0);
 }

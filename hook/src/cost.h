@@ -1,11 +1,12 @@
 /*
- * The cost of one launch of a function or graph: a moving average of measured device time, in a table of fixed size that is
+ * The cost of one launch of a function or graph: an estimate from measured device times, in a table of fixed size that is
  * read without a lock. An entry that another one replaced is measured again at its next launch.
  */
 #ifndef GSHARE_COST_H
 #define GSHARE_COST_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,7 @@ struct gsh_cost {
 	_Atomic(const void *) key; /* CUfunction or CUgraphExec */
 	_Atomic uint64_t ns;
 	_Atomic uint64_t blocks; /* thread blocks of a graph */
+	_Atomic uint32_t measured; /* number of measurements */
 } __attribute__((aligned(32)));
 /* The table: each key has one of two neighbouring entries. */
 extern struct gsh_cost gsh_costs[GSH_COSTS];
@@ -39,7 +41,7 @@ static inline uint64_t gsh_cost_of(const void *key) {
 	return c ? atomic_load_explicit(&c->ns, memory_order_relaxed) : GSH_COST_UNKNOWN;
 }
 
-/* Adds a measured device time to the moving average of a key. Called by the thread that reaps. */
+/* Corrects the estimate of a key by a measured device time. Called by the thread that reaps. */
 void gsh_cost_learn(const void *key, uint64_t ns);
 
 /* Adds an entry for a graph, with its number of thread blocks and an unknown time. Called when a graph is instantiated. */

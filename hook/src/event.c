@@ -81,6 +81,7 @@ uint64_t gsh_slot_record(struct gsh_slot *slot, const struct gsh_batch *b) {
 	if (recorded) {
 		slot->recorded_at = gsh_now();
 		atomic_fetch_add(&slot->batch.vgpu->open, slot->batch.work);
+		if (b->unknown) atomic_fetch_add(&slot->batch.vgpu->unknown_events, 1);
 		atomic_store(&slot->bounded, true);
 		atomic_fetch_add(&open_events, 1);
 		number = (atomic_fetch_add(&numbers, 1) + 1) * GSH_EVENT_SLOTS + (uint64_t)(slot - gsh_slots);
@@ -102,6 +103,7 @@ void gsh_slot_unbound(struct gsh_slot *slot) {
 void gsh_slot_retire(struct gsh_slot *slot) {
 	struct gsh_vgpu *v = slot->batch.vgpu;
 	bool bounded = atomic_exchange(&slot->bounded, false);
+	if (slot->batch.unknown) atomic_fetch_sub(&v->unknown_events, 1);
 	atomic_fetch_sub(bounded ? &v->open : &v->unbounded, slot->batch.work);
 	if (!bounded) atomic_fetch_sub(&v->unbounded_events, 1);
 	atomic_fetch_sub(&open_events, 1);

@@ -20,6 +20,7 @@ struct gsh_batch {
 	uint64_t last_event; /* number of that event; 0: this one begins a chain and measures nothing */
 	uint64_t launches;   /* between the two */
 	uint64_t work;       /* ns, estimated */
+	bool unknown;        /* a launch whose cost is unknown: work is only a bound for others */
 	const void *sample;  /* the function or graph that was launched, if it was one launch right behind the event before */
 };
 

@@ -36,6 +36,21 @@ func (s Spans) Most(window, after time.Duration) (most time.Duration) {
 	return most
 }
 
+// Least returns the smallest time within any window of the given length in a period during which at least one kernel ran.
+func (s Spans) Least(window, from, to time.Duration) time.Duration {
+	merged, least := s.merged(), window
+	used := func(start time.Duration) (sum time.Duration) {
+		for _, span := range merged {
+			sum += max(0, min(span.End, start+window)-max(span.Start, start))
+		}
+		return sum
+	}
+	for start := from; start+window <= to; start += window / 100 {
+		least = min(least, used(start))
+	}
+	return least
+}
+
 // merged returns the periods in which at least one kernel ran, in ascending order.
 func (s Spans) merged() (list Spans) {
 	for _, span := range slices.SortedFunc(slices.Values(s), func(a, b fakegpu.Span) int { return cmp.Compare(a.Start, b.Start) }) {

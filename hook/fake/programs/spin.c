@@ -2,13 +2,16 @@
  * spin: a process that keeps a GPU busy, the load of experiments.
  *
  *   spin KERNEL [from=NS] [until=NS] [count=N] [as=kernel|graph|cooperative] [graph=N] [sync=N] [pause=NS] [streams=N] [threads=N]
+ *        [lie=NS]
  *
  * KERNEL is a name of the fake driver. Each thread launches it from one time until another or `count` times, in graphs of N
  * kernels if asked for, into its streams in turn. After every `sync` launches it waits for the stream, then sleeps for
- * `pause`. At the end it prints "launches <n> waits <ns>": the longest time of one launch with its synchronisation.
+ * `pause`. With `lie` it writes 0 to what the hook reports to the token server, in that period. At the end it prints "launches <n> waits <ns>": the longest time of one launch with its synchronisation.
  */
 #include "../fake.h"
+#include "../../include/gshare_wire.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,9 +35,9 @@ CUresult cuLaunchCooperativeKernel(CUfunction, unsigned, unsigned, unsigned, uns
 #define THREADS_MAX 16
 
 static struct {
-	uint64_t from, until, count, pause, sync, graph, streams, threads;
+	uint64_t from, until, count, pause, sync, graph, streams, threads, lie;
 	const char *as;
-} option = {0, UINT64_MAX, UINT64_MAX, 0, 0, 1, 1, 1, "kernel"};
+} option = {0, UINT64_MAX, UINT64_MAX, 0, 0, 1, 1, 1, 0, "kernel"};
 
 static CUcontext context;
 static CUfunction kernel;
@@ -60,7 +63,7 @@ static void parse(char *argument)
 	*value++ = 0;
 	struct { const char *name; uint64_t *to; } numbers[] = {
 		{"from", &option.from}, {"until", &option.until}, {"count", &option.count}, {"pause", &option.pause},
-		{"sync", &option.sync}, {"graph", &option.graph}, {"streams", &option.streams}, {"threads", &option.threads},
+		{"sync", &option.sync}, {"graph", &option.graph}, {"streams", &option.streams}, {"threads", &option.threads}, {"lie", &option.lie},
 	};
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
 		if (strcmp(argument, numbers[i].name) == 0) {
@@ -82,6 +85,33 @@ static CUgraphExec capture(CUstream stream)
 	MUST(cuStreamEndCapture(stream, &graph));
 	MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
 	return exec;
+}
+
+/* Returns the page on which the hook reports to the token server, or NULL if it has none. */
+static struct gshare_client_page *client_page(void)
+{
+	char line[512];
+	unsigned long long from;
+	FILE *maps = fopen("/proc/self/maps", "r");
+	struct gshare_client_page *page = NULL;
+	while (!page && fgets(line, sizeof line, maps))
+		if (strstr(line, "gshare-client") && sscanf(line, "%llx", &from) == 1)
+			page = (void *)(uintptr_t)from;
+	fclose(maps);
+	return page;
+}
+
+/* Writes 0 to the reported use without end. */
+static void *lie(void *unused)
+{
+	for (;; fakesim_sleep(option.lie)) {
+		struct gshare_client_page *page = client_page();
+		if (!page)
+			continue;
+		atomic_store(&page->busy, 0);
+		atomic_store(&page->open, 0);
+	}
+	return unused;
 }
 
 /* One thread of launches. */
@@ -131,6 +161,9 @@ int main(int count, char **arguments)
 	MUST(cuCtxSetCurrent(context));
 	MUST(cuModuleLoadData(&module, ""));
 	MUST(cuModuleGetFunction(&kernel, module, arguments[1]));
+	pthread_t liar;
+	if (option.lie)
+		pthread_create(&liar, NULL, lie, NULL);
 	for (uint64_t i = 1; i < option.threads && i < THREADS_MAX; i++)
 		pthread_create(&others[i], NULL, launch, NULL);
 	launch(NULL);

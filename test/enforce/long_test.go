@@ -1,0 +1,94 @@
+package enforce_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gshare-dev/gshare/test/enforce"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// longLoad is a load of a share of 60 % of the SMs whose kernels or graphs may last longer than its turns.
+type longLoad struct {
+	name      string
+	quota     share.PerMille
+	processes int
+	args      []string
+	longest   time.Duration // of one kernel or graph on all SMs
+	neighbour []string      // the load of a share of 60 % of SMs and time; greedy if nil
+	lies      bool          // what it reports to the server is false
+	always    bool          // it is tested without -full, too
+}
+
+// changing returns the name of a kernel that first takes 20 us for 300 launches, then the given time for 100, and so on in turn.
+func changing(length time.Duration) string {
+	return fmt.Sprintf("%s_after300_ns%d_for100", kernel(20*time.Microsecond, share.Whole), length.Nanoseconds())
+}
+
+var (
+	longGraph = []string{kernel(ms/2, share.Whole), "as=graph", "graph=400"}
+	server    = []string{kernel(2*ms, share.Whole), "sync=1", at("pause", 10*ms)}
+	longLoads = []longLoad{
+		{"kernels of 0.5 ms", 200, 1, greedy(), ms / 2, nil, false, false},
+		{"kernels of 5 ms", 200, 1, []string{kernel(5*ms, share.Whole)}, 5 * ms, nil, false, false},
+		{"kernels of 20 ms", 200, 1, []string{kernel(20*ms, share.Whole)}, 20 * ms, nil, false, false},
+		{"kernels of 50 ms", 200, 1, []string{kernel(50*ms, share.Whole)}, 50 * ms, nil, false, false},
+		{"kernels of 100 ms", 200, 1, []string{kernel(100*ms, share.Whole)}, 100 * ms, nil, false, false},
+		{"kernels of 200 ms", 200, 1, []string{kernel(200*ms, share.Whole)}, 200 * ms, nil, false, true},
+		{"kernels of 1 s", 200, 1, []string{kernel(second, share.Whole)}, second, nil, false, false},
+		{"kernels of 500 ms in 8 processes", 200, 8, []string{kernel(500*ms, share.Whole)}, 500 * ms, nil, false, true},
+		{"kernels of 50 ms in 32 processes", 200, 32, []string{kernel(50*ms, share.Whole)}, 50 * ms, nil, false, false},
+		{"kernels of 50 ms in 4 streams", 200, 1, []string{kernel(50*ms, share.Whole), "streams=4", "threads=2"}, 50 * ms, nil, false, false},
+		{"a graph of 200 ms", 200, 1, longGraph, 200 * ms, nil, false, true},
+		{"a graph of 200 ms, quota 5 %", 50, 1, longGraph, 200 * ms, nil, false, false},
+		{"kernels that take 50 ms after 20 us", 200, 1, []string{changing(50 * ms)}, 50 * ms, nil, false, true},
+		{"kernels that take 5 ms after 20 us", 200, 1, []string{changing(5 * ms)}, 5 * ms, nil, false, false},
+		{"kernels of 200 ms beside a server", 200, 1, []string{kernel(200*ms, share.Whole)}, 200 * ms, server, false, true},
+		{"kernels of 200 ms beside kernels of 500 ms", 200, 1, []string{kernel(200*ms, share.Whole)}, 500 * ms, []string{kernel(500*ms, share.Whole)}, false, false},
+		{"kernels of 0.5 ms, lies", 200, 1, greedy(at("lie", ms/10)), ms / 2, nil, true, true},
+	}
+)
+
+// TestLong checks that a share has its quota over many windows, and in any 10 s not more than one kernel or graph (or 2 points) beyond it,
+// whatever the length of its kernels, and that its neighbour has its quota, and in any 10 s not less by more than that.
+func TestLong(t *testing.T) {
+	t.Parallel()
+	length := 11 * second
+	if *full {
+		length = 62 * second
+	}
+	for _, load := range longLoads {
+		if !load.always && !*full {
+			continue
+		}
+		t.Run(load.name, func(t *testing.T) {
+			if testing.Short() && load.longest != 200*ms {
+				t.SkipNow()
+			}
+			pods := []enforce.Pod{{Share: part(600, load.quota), Load: load.args}, {Share: part(600, 600), Load: load.neighbour}}
+			for range load.processes - 1 {
+				pods[0].More = append(pods[0].More, load.args)
+			}
+			if load.neighbour == nil {
+				pods[1].Load = greedy()
+			}
+			spans := run(t, enforce.Experiment{Tokens: table, Length: length, Pods: pods})
+			kernel := load.longest * 10 / 6
+			for i, s := range spans {
+				const ten = 10 * second
+				quota, slack := float64(pods[i].Share.QuotaRequest)/1000, max(0.2, kernel.Seconds())
+				got, most, least := s.Busy(0, length), s.Most(ten, 0).Seconds(), s.Least(ten, 0, length).Seconds()
+				t.Logf("pod %d: %.1f %%, in 10 s %.2f to %.2f s", i, 100*got, least, most)
+				points := max(0.02, kernel.Seconds()/length.Seconds())
+				if got > quota+points || i == 0 && most > 10*quota+slack {
+					t.Errorf("pod %d: %.1f %%, at most %.2f s in 10 s, its quota is %.1f %%", i, 100*got, most, 100*quota)
+				}
+				wants := !load.lies && (i == 0 || load.neighbour == nil)
+				if wants && (got < quota-points || i == 1 && least < 10*quota-slack) {
+					t.Errorf("pod %d: %.1f %%, at least %.2f s in 10 s, its quota is %.1f %%", i, 100*got, least, 100*quota)
+				}
+			}
+		})
+	}
+}
