@@ -1,11 +1,10 @@
 /*
- * sample: a CUDA program as nvcc compiles it: sample all | sample memory MIB | sample time KERNELS. The kernel's name tells the fake
- * driver how long it runs. Each mode prints one line; the exit code is 0 unless a call fails.
+ * sample: a CUDA program as nvcc compiles it. It uses each part of the runtime once, allocates 512 MiB and 3 GiB of device memory, and
+ * runs 200 kernels of a millisecond, whose name tells the fake driver how long they run. It prints a line for each but the first.
  */
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 
 #define CHECK(call)                                                                                                     \
 	do {                                                                                                            \
@@ -28,8 +27,8 @@ template <typename T> __global__ void add(const T *a, const T *b, T *c, int n) {
 /* Uses every part of the runtime once. */
 static void all() {
 	int devices = 0;
-	CHECK(cudaGetDeviceCount(&devices));
 	cudaDeviceProp properties;
+	CHECK(cudaGetDeviceCount(&devices));
 	CHECK(cudaGetDeviceProperties(&properties, 0));
 
 	const int n = 50000;
@@ -91,35 +90,25 @@ static void all() {
 	CHECK(cudaStreamDestroy(second));
 	for (void *p : {(void *)a, (void *)b, (void *)c, (void *)managed, pitched}) CHECK(cudaFree(p));
 	CHECK(cudaFreeHost(host));
+}
+
+/* Allocates device memory, and frees it. */
+static void allocate(size_t mib) {
+	void *p = nullptr;
+	printf("%zu MiB: error %d\n", mib, cudaMalloc(&p, mib << 20));
+	CHECK(cudaFree(p));
+}
+
+int main() {
+	all();
 	size_t left, total;
 	CHECK(cudaMemGetInfo(&left, &total));
-	printf("%d device, %zu MiB of %zu MiB free\n", devices, left >> 20, total >> 20);
-}
-
-/* Allocates device memory. */
-static void memory(size_t mib) {
-	void *p;
-	CHECK(cudaMalloc(&p, mib << 20));
-	printf("%zu MiB\n", mib);
-}
-
-/* Runs kernels of a millisecond, one behind the other, and prints how long they took. */
-static void time(int kernels) {
-	CHECK(cudaFree(nullptr));
+	printf("%zu of %zu MiB free\n", left >> 20, total >> 20);
+	allocate(512);
+	allocate(3072);
 	auto begin = std::chrono::steady_clock::now();
-	for (int i = 0; i < kernels; i++) spin_ns1000000_sm1000_blocks64<<<64, 128>>>(nullptr);
+	for (int i = 0; i < 200; i++) spin_ns1000000_sm1000_blocks64<<<64, 128>>>(nullptr);
 	CHECK(cudaDeviceSynchronize());
-	printf("%.0f\n", std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
-}
-
-int main(int argc, char **argv) {
-	if (argc == 2 && !strcmp(argv[1], "all"))
-		all();
-	else if (argc == 3 && !strcmp(argv[1], "memory"))
-		memory(strtoul(argv[2], nullptr, 10));
-	else if (argc == 3 && !strcmp(argv[1], "time"))
-		time(atoi(argv[2]));
-	else
-		return fprintf(stderr, "usage: sample all | sample memory MIB | sample time KERNELS\n"), 2;
+	printf("%.0f ms\n", std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
 	return 0;
 }
