@@ -3,6 +3,7 @@ package hook
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,9 +96,22 @@ func hooked(dir string) []string {
 // TestLibrary runs the tests that need the whole library, on the fake driver and with a token server in each test program.
 func TestLibrary(t *testing.T) {
 	dir := built(t)
-	for _, name := range []string{"route_test", "gate_test", "blocks_test", "memory_test", "paths_test", "refused_test", "inherit_test"} {
+	for _, name := range []string{"route_test", "gate_test", "blocks_test", "memory_test", "paths_test", "refused_test", "peers_test", "inherit_test"} {
 		t.Run(name, func(t *testing.T) { run(t, filepath.Join(dir, name), hooked(dir)...) })
 	}
+}
+
+// containerDir returns a directory as a container has without a token server: a policy with 100 MiB and the quota, and the lock file.
+func containerDir(t *testing.T, quota int) string {
+	t.Helper()
+	dir := t.TempDir()
+	policy := fmt.Sprintf("version 1\nvgpu 0 none memory 104857600 quota %d sm 1000\n", quota)
+	for name, text := range map[string]string{"policy": policy, "processes-1": ""} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // TestNoServer runs without a token server, once without a policy file, where no memory is allowed, and once with one.
@@ -105,12 +119,9 @@ func TestNoServer(t *testing.T) {
 	dir := built(t)
 	program := filepath.Join(dir, "no_server_test")
 	t.Run("without a policy", func(t *testing.T) { run(t, program, append(hooked(dir), "GSHARE_DIR=/nonexistent")...) })
-	policy := t.TempDir()
-	lines := "version 1\nvgpu 0 none memory 104857600 quota 300 sm 1000\n"
-	if err := os.WriteFile(filepath.Join(policy, "policy"), []byte(lines), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	t.Run("with a policy", func(t *testing.T) { run(t, program, append(hooked(dir), "POLICY=1", "GSHARE_DIR="+policy)...) })
+	t.Run("with a policy", func(t *testing.T) {
+		run(t, program, append(hooked(dir), "POLICY=1", "GSHARE_DIR="+containerDir(t, 300))...)
+	})
 }
 
 // TestInterposers preloads a second interposing library before or after the hook. RTLD_NEXT must not lead from one to the
@@ -136,7 +147,7 @@ func TestInterposers(t *testing.T) {
 // TestWithoutHook checks that the C tests fail without the hook, so that they can fail at all.
 func TestWithoutHook(t *testing.T) {
 	dir := built(t)
-	for _, name := range []string{"route_test", "gate_test", "blocks_test", "memory_test", "paths_test", "no_server_test", "refused_test", "inherit_test"} {
+	for _, name := range []string{"route_test", "gate_test", "blocks_test", "memory_test", "paths_test", "no_server_test", "refused_test", "peers_test", "inherit_test"} {
 		t.Run(name, func(t *testing.T) {
 			command := exec.Command(filepath.Join(dir, name))
 			command.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir, "OTHER="+filepath.Join(dir, "other.so"))

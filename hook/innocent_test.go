@@ -64,10 +64,7 @@ func TestThreadSanitizer(t *testing.T) {
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Skipf("gcc has no thread sanitizer: %s", out)
 	}
-	policy := t.TempDir()
-	if err := os.WriteFile(filepath.Join(policy, "policy"), []byte("version 1\nvgpu 0 none memory 104857600 quota 1000 sm 1000\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	policy := containerDir(t, 1000)
 	for _, env := range [][]string{{"LD_LIBRARY_PATH=" + dir}, append(hooked(dir), "GSHARE_DIR="+policy)} {
 		// Some kernels place programs at random where the sanitizer does not expect them; setarch -R keeps them in their place.
 		command := exec.Command("setarch", "-R", program)

@@ -24,7 +24,8 @@ func psCommand() *cobra.Command {
 		Use:   "ps",
 		Short: "List the shares on this machine",
 		Long: "List the programs that gshare run started on this machine, with their shares, the SMs that they may use now, and the time and\n" +
-			"memory that they used in the last second. -o json and -o yaml include how each share is enforced.",
+			"memory that they used in the last second. -o json and -o yaml include how each share is enforced,\n" +
+			"and why processes are refused.",
 		Example: "  gshare ps\n  gshare ps -o json",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,7 +55,7 @@ func writeRuns(w io.Writer, status control.Status) error {
 		for _, v := range r.VGPUs {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", r.ID, r.Name, userName(r.UID), r.PID,
 				shortDevice(v.Device), formatRange(v.SM, v.SMLimit), v.SMNow.Percent(), formatRange(v.Quota, v.QuotaLimit), v.UsedTime.Percent(), memoryText(v.Memory),
-				memoryText(v.UsedMemory), len(v.Processes), stateOf(v), identity)
+				memoryText(v.UsedMemory), len(v.Processes), stateOf(v, r.Refused != ""), identity)
 		}
 	}
 	return t.Flush()
@@ -68,9 +69,13 @@ func formatRange(request, limit share.PerMille) string {
 	return request.Percent() + "-" + limit.Percent()
 }
 
-// stateOf returns the state of the processes that use a vGPU, as text.
-func stateOf(v control.VGPU) string {
+// stateOf returns the state of the processes that use a vGPU, as text. refused reports that the agent refuses some.
+func stateOf(v control.VGPU, refused bool) string {
 	switch {
+	case refused && len(v.Processes) == 0:
+		return "refused"
+	case refused:
+		return stateOf(v, false) + ", some refused"
 	case v.Running:
 		return "running"
 	case v.Waiting > 0:

@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "peers.h"
+
 /* Bytes between two pages: the largest page size of the supported machines, since each mapping begins at a page. */
 #define SPAN 65536
 
@@ -16,7 +18,7 @@ static _Alignas(SPAN) unsigned char area[GSHARE_VGPU_MAX][3][SPAN];
 
 struct gsh_vgpu gsh_vgpus[GSHARE_VGPU_MAX];
 _Atomic uint32_t gsh_vgpu_count, gsh_mode = GSHARE_MODE_MEMORY, gsh_epoch = 1, gsh_captures;
-_Atomic bool gsh_self_paced;
+_Atomic bool gsh_self_paced, gsh_refused;
 
 /* Guards the change from one set of pages to the next; held for a few instructions. */
 static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -101,16 +103,49 @@ void gsh_publish(struct gsh_vgpu *v) {
 	atomic_store_explicit(&v->client->waiting, atomic_load(&v->waiting), memory_order_relaxed);
 }
 
+bool gsh_account_barred(void) { return atomic_load(&gsh_refused) || !gsh_peers_usable() || gsh_peers_served(); }
+
+void gsh_account_pace(bool self_paced) {
+	pthread_mutex_lock(&memory_lock);
+	if (!self_paced) gsh_peers_serve(true);
+	for (uint32_t i = 0; i < GSHARE_VGPU_MAX; i++) gsh_peers_hold(i, self_paced ? atomic_load(&gsh_vgpus[i].memory) : 0);
+	if (self_paced) gsh_peers_serve(false);
+	atomic_store(&gsh_self_paced, self_paced);
+	pthread_mutex_unlock(&memory_lock);
+}
+
 /* Adds bytes to the process's part. The caller holds the memory lock. */
 static void add_own(struct gsh_vgpu *v, uint64_t bytes) {
 	atomic_fetch_add(&v->client->memory, bytes);
-	atomic_fetch_add(&v->memory, bytes);
+	uint64_t held = atomic_fetch_add(&v->memory, bytes) + bytes;
+	if (atomic_load(&gsh_self_paced)) gsh_peers_hold(v->number, held);
+}
+
+/* Returns what the process and those without a server hold. */
+static uint64_t used_without_server(const struct gsh_vgpu *v) {
+	uint64_t own = atomic_load(&v->memory), others = gsh_peers_memory(v->number);
+	return others > UINT64_MAX - own ? UINT64_MAX : own + others;
 }
 
 /* The sum may be below 0 for a moment, after the server subtracted this process's memory and before it reconnects. */
 uint64_t gsh_memory_used(const struct gsh_vgpu *v) {
-	int64_t used = (int64_t)atomic_load(&v->container->memory);
-	return used < 0 ? 0 : (uint64_t)used;
+	int64_t sum = (int64_t)atomic_load(&v->container->memory);
+	uint64_t used = sum < 0 ? 0 : (uint64_t)sum, also = atomic_load(&gsh_self_paced) ? used_without_server(v) : 0;
+	return used > also ? used : also;
+}
+
+/*
+ * Reports whether the container's processes without a server hold no more than the limit, after this one has stated that it holds
+ * bytes more. Each process states first and then looks, so of two at the limit none exceeds it, but both may be refused. One that
+ * gets a server in between states that before it takes back what it held.
+ */
+static bool fits_without_server(struct gsh_vgpu *v, uint64_t bytes) {
+	uint64_t limit = atomic_load(&v->server->memory_limit), own = atomic_load(&v->memory);
+	if (own > limit || bytes > limit - own || !gsh_peers_hold(v->number, own + bytes)) return false;
+	uint64_t others = gsh_peers_memory(v->number);
+	bool fits = others <= limit - own - bytes && !gsh_account_barred();
+	if (!fits) gsh_peers_hold(v->number, own);
+	return fits;
 }
 
 /* Adds bytes to the container's sum if they fit. By compare-and-swap: of two processes at the limit one gets the last byte. */
@@ -129,7 +164,7 @@ bool gsh_memory_reserve(struct gsh_vgpu *v, uint64_t bytes) {
 		return true;
 	}
 	pthread_mutex_lock(&memory_lock);
-	bool fits = add_within_limit(v, bytes);
+	bool fits = (!atomic_load(&gsh_self_paced) || fits_without_server(v, bytes)) && add_within_limit(v, bytes);
 	if (fits) add_own(v, bytes);
 	pthread_mutex_unlock(&memory_lock);
 	return fits;
@@ -165,4 +200,5 @@ void gsh_account_after_fork(void) {
 		atomic_store(&v->waiting, 0);
 	}
 	atomic_store(&gsh_captures, 0);
+	gsh_peers_after_fork();
 }

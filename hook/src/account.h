@@ -36,7 +36,8 @@ extern struct gsh_vgpu gsh_vgpus[GSHARE_VGPU_MAX]; /* in the order of WELCOME or
 extern _Atomic uint32_t gsh_vgpu_count;            /* how many of them the process has */
 extern _Atomic uint32_t gsh_mode;     /* enum gshare_mode */
 extern _Atomic uint32_t gsh_epoch;    /* changes when every thread should take the slow path once */
-extern _Atomic bool gsh_self_paced;   /* no server: launch within the guaranteed part of each window */
+extern _Atomic bool gsh_self_paced;   /* no server: share the guaranteed part of each window with the container's other processes */
+extern _Atomic bool gsh_refused;      /* the server gives this process no session */
 extern _Atomic uint32_t gsh_captures; /* streams of this process that capture */
 
 /* Maps anonymous pages for every vGPU. Called at the start, and in a forked child, which must not write its parent's pages. */
@@ -50,6 +51,18 @@ bool gsh_pages_valid(const int fds[3]);
  * Called by the thread that connects; waits for the memory lock.
  */
 int gsh_pages_map(struct gsh_vgpu *v, const int fds[3]);
+
+/*
+ * Switches between the server and the container's limits as its processes enforce them together (peers.h). A process states what it
+ * holds before it says that no server serves it, and takes that back after it says that one does; so another process never misses it.
+ */
+void gsh_account_pace(bool self_paced);
+
+/*
+ * Reports whether a process without a server may have nothing: the server refuses it or serves other processes of the container, or
+ * the process cannot know what others hold.
+ */
+bool gsh_account_barred(void);
 
 /* Copies this process's sums to the client page. Any thread; atomics only. */
 void gsh_publish(struct gsh_vgpu *v);

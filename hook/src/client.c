@@ -25,7 +25,6 @@
 /* Guards the descriptor: a frame must not be sent to a number that was closed and now is the application's next file. */
 static pthread_mutex_t socket_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gsh_file connection = {-1, 0, 0};
-static atomic_bool refused; /* by the server, at the last attempt */
 static uint64_t session, generation, sequence; /* session and generation of the last WELCOME; frames sent since HELLO */
 
 const char *gsh_directory_choose(const char *mounted, const char *own) {
@@ -122,6 +121,13 @@ static int send_hello(int fd) {
 	return send_frame(fd, &f, 0);
 }
 
+/* Tells the server that this process did not get its WELCOME, so that it can say why the process has nothing. */
+static void send_bye(int fd) {
+	struct gsh_frame f;
+	gsh_frame_begin(&f, GSHARE_BYE, NULL, 0);
+	send_frame(fd, &f, 0);
+}
+
 /* Copies the descriptors of a message and closes those beyond `most`. Returns how many were copied. */
 static int take_descriptors(struct msghdr *m, int *fds, int most) {
 	int n = 0;
@@ -207,21 +213,21 @@ static void install_connection(int fd, bool again) {
 
 int gsh_client_connect(void) {
 	bool again = session != 0;
-	atomic_store(&refused, false);
 	int fd = inherited_socket();
 	if (fd < 0) fd = dial();
+	if (fd < 0) atomic_store(&gsh_refused, false);
 	if (fd < 0) return fd;
 	int r = send_hello(fd);
 	if (!r || r == -EPIPE) r = receive_welcome(fd); /* with EPIPE the server has closed the connection, and may have sent why */
-	atomic_store(&refused, r == -EAGAIN || r == -EPERM || r == -EACCES);
-	if (r)
-		close(fd);
-	else
+	atomic_store(&gsh_refused, r == -EAGAIN || r == -EPERM || r == -EACCES);
+	if (!r) {
 		install_connection(fd, again);
+		return 0;
+	}
+	send_bye(fd);
+	close(fd);
 	return r;
 }
-
-bool gsh_client_refused(void) { return atomic_load(&refused); }
 
 /* Closes the connection. */
 static void disconnect(void) {

@@ -6,15 +6,10 @@
 
 /*
  * Connects, sends HELLO and maps the pages of WELCOME. After a reconnect it also sends a SNAPSHOT for each vGPU. Returns 0 or
- * a negative errno; waits at most 1 s. Called at the start, then by the helper thread only.
+ * a negative errno; waits at most 1 s. Called at the start, then by the helper thread only. Sets gsh_refused if it reached a server
+ * that gives this process no session, since the container has as many as it may have, or whose answer the process may not receive.
  */
 int gsh_client_connect(void);
-
-/*
- * Reports whether the last attempt to connect reached a server that gives this process no session, since the container has as many
- * as it may have, or whose answer the process is not allowed to receive.
- */
-bool gsh_client_refused(void);
 
 /* Checks for a hang-up or an error frame without waiting. Returns false once the connection has ended. Helper thread. */
 bool gsh_client_alive(void);
@@ -22,7 +17,7 @@ bool gsh_client_alive(void);
 /* Requests a token: sends NEED. Returns false if it could not be sent; the caller may try again. Any launching thread. */
 bool gsh_client_request_token(struct gsh_vgpu *v);
 
-/* Returns a number that differs between processes, so that their windows and reconnects do not coincide. */
+/* Returns a number that differs between processes, so that their reconnects do not coincide. */
 uint64_t gsh_client_jitter(void);
 
 /* Closes the child's copy of the connection, which would keep the parent's session open. */

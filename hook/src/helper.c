@@ -4,8 +4,10 @@
 #include "client.h"
 #include "device.h"
 #include "log.h"
+#include "peers.h"
 #include "platform.h"
 #include "reap.h"
+#include "token.h"
 
 #define ACTIVE_TIME (100 * GSH_MILLISECOND) /* for which rounds stay short after the last work */
 #define ACTIVE_ROUND GSH_MILLISECOND
@@ -39,7 +41,8 @@ static void publish_all(uint64_t now, bool launched) {
 
 /* Switches between the server's tokens and the process's own pace. */
 static void set_self_paced(bool self_paced) {
-	if (atomic_exchange(&gsh_self_paced, self_paced) == self_paced) return;
+	if (atomic_load(&gsh_self_paced) == self_paced) return;
+	gsh_account_pace(self_paced);
 	atomic_fetch_add(&gsh_epoch, 1);
 	gsh_log(self_paced ? "token server unresponsive, enforcing guaranteed share locally" : "token server responsive again");
 }
@@ -88,6 +91,8 @@ static bool round_once(void) {
 	if (launched || open) last_active = now;
 	publish_all(now, launched);
 	watch_server(now);
+	gsh_token_retire();
+	gsh_peers_usable(); /* for its locks, which end if the application closes all descriptors */
 	atomic_fetch_add(&gsh_epoch, 1);
 	return now - last_active < ACTIVE_TIME;
 }

@@ -10,6 +10,7 @@
 #include "helper.h"
 #include "ledger.h"
 #include "log.h"
+#include "peers.h"
 #include "platform.h"
 #include "policy.h"
 #include "reap.h"
@@ -56,18 +57,7 @@ static void use_policy_file(void) {
 	gsh_log("enforcing policy file: %u vGPUs", vgpus);
 	atomic_store(&gsh_vgpu_count, vgpus ? vgpus : 1); /* without a policy one vGPU that has no memory: fail closed */
 	atomic_store(&gsh_mode, vgpus ? GSHARE_MODE_TIME : GSHARE_MODE_MEMORY);
-	atomic_store(&gsh_self_paced, true);
-}
-
-/*
- * Permits nothing, until the helper gets a session: if each process that the server refuses had the share of the policy file, a
- * container would have its share as often as it starts processes.
- */
-static void use_nothing(void) {
-	gsh_log("token server refused this process: no memory and no launches until it accepts it");
-	atomic_store(&gsh_vgpu_count, 1);
-	atomic_store(&gsh_mode, GSHARE_MODE_TIME);
-	atomic_store(&gsh_self_paced, true);
+	if (vgpus && gsh_account_barred()) gsh_log("no memory and no launches until the token server accepts this process");
 }
 
 /* The steps of gsh_start, on the one thread that makes them. */
@@ -75,17 +65,17 @@ static void start(void) {
 	static atomic_bool once;
 	gsh_log_open();
 	gsh_pages_init();
+	gsh_peers_init(gsh_directory());
 	bool connected = connect_to_server();
-	if (!connected && gsh_client_refused())
-		use_nothing();
-	else if (!connected)
-		use_policy_file();
+	gsh_account_pace(!connected);
+	if (!connected) use_policy_file();
 	gsh_devices_map();
 	if (!atomic_exchange(&once, true)) { /* a forked child has these from its parent */
 		pthread_atfork(NULL, NULL, after_fork);
 		atexit(gsh_helper_stop); /* runs before the driver's own handler, which was registered earlier */
 	}
-	gsh_helper_start(connected);
+	int r = gsh_helper_start(connected);
+	if (r) gsh_log("failed to start helper thread: errno %d", -r);
 }
 
 void gsh_start(void) {
@@ -116,5 +106,5 @@ GSH_EXPORT CUresult cuInit(unsigned flags) {
 	if (r != CUDA_SUCCESS) return r;
 	atomic_store(&forked, false);
 	gsh_start();
-	return gsh_client_refused() ? CUDA_ERROR_MPS_MAX_CLIENTS_REACHED : r;
+	return atomic_load(&gsh_refused) ? CUDA_ERROR_MPS_MAX_CLIENTS_REACHED : r;
 }

@@ -166,6 +166,9 @@ void server_start(struct server *s) {
 	strcpy(at.sun_path, s->directory);
 	strcat(at.sun_path, "/token.sock");
 	unlink(at.sun_path);
+	char processes[96];
+	snprintf(processes, sizeof processes, "%s/processes-1", s->directory);
+	close(open(processes, O_RDONLY | O_CREAT | O_CLOEXEC, 0444));
 	setenv("GSHARE_DIR", s->directory, 1);
 	if (!s->mode) s->mode = s->tokens ? GSHARE_MODE_BLOCKS : GSHARE_MODE_TIME;
 	if (!s->vgpus) s->vgpus = 1;

@@ -112,6 +112,8 @@ type Run struct {
 	Started     time.Time         `json:"started"`
 	Priority    string            `json:"class"`
 	Enforcement EnforcementStatus `json:"enforcement"`
+	Refused     string            `json:"refused,omitempty"` // why a process of the run has no session now, and so no memory and no launches
+	Refusals    uint64            `json:"refusals"`          // connections of its processes that were refused
 	VGPUs       []VGPU            `json:"vgpus"`
 }
 

@@ -68,6 +68,11 @@ func (e *enforcementReporter) statusOf(g *grant.Grant) kube.ContainerEnforcement
 	if e.slices.hasNonMPSProcess(g) {
 		t.Missing = append(t.Missing, enforcement.NonMPSProcess)
 	}
+	if service.container != nil {
+		if why := service.container.Status().Refused; why != "" {
+			t.Missing = append(t.Missing, enforcement.Refused+why)
+		}
+	}
 	t.Missing = append(t.Missing, e.violations(g)...)
 	if e.MPS.Simulated {
 		t.Missing = append(t.Missing, enforcement.Simulated)

@@ -15,6 +15,7 @@ const (
 	Simulated      = "the devices are simulated"
 	NonMPSProcess  = "a process runs without MPS, and its SMs are not limited"
 	MPSEnvironment = "a program that changes its environment loosens the limits of MPS"
+	Refused        = "a process is refused and may use nothing: " // before the reason
 	MemoryBypass   = "a program that avoids hook and MPS is not limited in memory"
 )
 

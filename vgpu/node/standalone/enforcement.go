@@ -76,8 +76,12 @@ func (e *enforcementReporter) mpsBypass(r *run) string {
 	return enforcement.MPSEnvironment
 }
 
-// addObserved returns the run with a note in its enforcement status for each vGPU that a process of the run uses without MPS.
+// addObserved returns the run with notes in its enforcement status: for each vGPU that a process of the run uses without MPS, and if a
+// process is refused.
 func (e *enforcementReporter) addObserved(r control.Run) control.Run {
+	if r.Refused != "" {
+		r.Enforcement.Missing = append(slices.Clone(r.Enforcement.Missing), enforcement.Refused+r.Refused)
+	}
 	for _, v := range r.VGPUs {
 		bare := e.mps.NonMPSProcesses(v.Device)
 		if slices.ContainsFunc(v.Processes, func(p control.Process) bool { return slices.Contains(bare, p.PID) }) {

@@ -141,11 +141,12 @@ func (r *run) admit(p process.Process) error {
 }
 
 func (r *run) status() control.Run {
+	status := r.container.Status()
 	out := control.Run{
 		ID: r.ID, Name: r.Name, UID: r.UID, PID: r.PID, Started: r.Started, Priority: string(r.Priority),
-		Enforcement: r.Enforcement, VGPUs: []control.VGPU{},
+		Enforcement: r.Enforcement, Refused: status.Refused, Refusals: status.Refusals, VGPUs: []control.VGPU{},
 	}
-	for _, v := range r.container.Status().VGPUs {
+	for _, v := range status.VGPUs {
 		out.VGPUs = append(out.VGPUs, vgpuOf(v))
 	}
 	return out

@@ -132,7 +132,7 @@ func (s *runServer) load(id string) (*run, error) {
 // the last of their connections is closed.
 func (s *runServer) prepare(r *run, empty func()) (err error) {
 	spec := tokenserver.Spec{
-		ID: r.ID, Dir: s.dirOf(r.ID), Admit: r.admit, Launcher: r.PID,
+		ID: r.ID, Dir: s.dirOf(r.ID), Owner: &r.UID, Admit: r.admit, Launcher: r.PID,
 		Empty: func() { go empty() }, // it must not wait for the connection that ends
 	}
 	picks := r.picks(s.devices.empty)

@@ -24,6 +24,7 @@ type connection struct {
 	inheritor process.Process // the process that uses the connection, if it inherited it from the peer
 	limiter   *rate.Limiter
 	session   *session
+	used      bool // the process has sent a frame other than HELLO
 	buffer    [tokenwire.MaxFrame + 1]byte
 }
 
@@ -106,12 +107,17 @@ func (k *connection) readFrame(handle func(tokenwire.Message) error) error {
 }
 
 func (k *connection) handle(m tokenwire.Message) error {
+	first := !k.used
+	k.used = true
 	switch m := m.(type) {
 	case *tokenwire.Need:
 		return k.session.handleNeed(m.VGPU)
 	case *tokenwire.Snapshot:
 		return k.session.handleSnapshot(m.VGPU) // its amounts are on the client's page
 	case *tokenwire.Bye:
+		if first {
+			return errUnreceived
+		}
 		return io.EOF
 	case *tokenwire.Hello:
 		return errHelloTwice
@@ -168,6 +174,7 @@ var (
 	errNoHello    = &refusal{Unexpected, syscall.EPROTO, "first frame is not HELLO"}
 	errUnexpected = &refusal{Unexpected, syscall.EPROTO, "unexpected frame: only the server sends this type"}
 	errHelloTwice = &refusal{Unexpected, syscall.EPROTO, "the process has sent HELLO before"}
+	errUnreceived = &refusal{Unreceived, syscall.EPERM, "a process cannot receive its session: a seccomp filter may refuse recvmsg"}
 	errTimeOnly   = &refusal{Outdated, syscall.EPROTONOSUPPORT, "hook does not support block tokens"}
 	errNoVGPU     = &refusal{Unexpected, syscall.EPROTO, "container has no vGPU of this index"}
 )

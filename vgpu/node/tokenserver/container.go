@@ -29,6 +29,8 @@ type Spec struct {
 	Dir   string // created if it does not exist; an earlier server may have left it
 	VGPUs []VGPU
 
+	// Owner is the only user, besides root, whose processes share the limits while no server runs; nil: all users.
+	Owner *uint32
 	// Admit returns an error for a process that does not belong to the container; nil admits every process.
 	Admit func(process.Process) error
 	// Launcher is the PID of a process that connects on behalf of programs that inherit the connection; 0 if there is none.
@@ -48,6 +50,7 @@ type Container struct {
 	mu          sync.Mutex // guards the following
 	connections map[*net.UnixConn]struct{}
 	stopped     bool
+	refusals    refusals
 
 	logLimiter *rate.Limiter
 }
@@ -144,7 +147,7 @@ func (c *Container) stop(reason *refusal) {
 	c.stopped = true
 	for conn := range c.connections {
 		if reason != nil {
-			c.refuse(conn, process.Process{}, reason)
+			c.server.refuse(conn, reason)
 		}
 		conn.Close()
 	}
@@ -218,6 +221,9 @@ func (c *Container) refuse(conn *net.UnixConn, peer process.Process, why error) 
 	reason, refused := errors.AsType[*refusal](why)
 	if refused {
 		c.server.refuse(conn, reason)
+		c.mu.Lock()
+		c.refusals.add(reason, c.server.Clock.Now())
+		c.mu.Unlock()
 	}
 	if !c.server.allowEvent(c.logLimiter) {
 		return
@@ -227,6 +233,31 @@ func (c *Container) refuse(conn *net.UnixConn, peer process.Process, why error) 
 	} else {
 		c.server.Log.Info("closed connection of process", "container", c.ID, "pid", peer.PID, "error", why)
 	}
+}
+
+// refusals counts the connections of a container's own processes that the server has refused or ended.
+type refusals struct {
+	count uint64
+	last  *refusal
+	at    time.Duration // of the last one
+}
+
+// add counts a refusal, unless the process does not belong to the container or the share has been removed.
+func (r *refusals) add(reason *refusal, now time.Duration) {
+	if reason.reason != Stranger && reason.reason != Closing {
+		r.count, r.last, r.at = r.count+1, reason, now
+	}
+}
+
+// refusalPeriod is how long a refusal is reported. Refused processes try again much sooner.
+const refusalPeriod = 5 * time.Second
+
+// current returns why a process is refused at present, or an empty string if none is.
+func (r *refusals) current(now time.Duration) string {
+	if r.last == nil || now-r.at > refusalPeriod {
+		return ""
+	}
+	return r.last.text
 }
 
 // addConnection registers a new connection, or returns why it is refused.

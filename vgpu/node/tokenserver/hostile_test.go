@@ -242,6 +242,56 @@ func TestStrangersTakeNoPlace(t *testing.T) {
 	}
 }
 
+// TestRefusedProcessIsReported checks that the status of a container tells why a process is refused, for as long as it may try again.
+func TestRefusedProcessIsReported(t *testing.T) {
+	for name, test := range map[string]struct {
+		provoke func(t *testing.T, r *fixture)
+		want    string
+	}{
+		"too many": {func(t *testing.T, r *fixture) {
+			r.dial(t, "a")
+			answer(t, connect(t, r, "a"))
+		}, "as many processes with a session as it may have"},
+		"recvmsg refused": {func(t *testing.T, r *fixture) {
+			c := r.dial(t, "a")
+			if err := c.Send(&tokenwire.Bye{}); err != nil {
+				t.Fatal(err)
+			}
+		}, "cannot receive its session"},
+		"ends as usual": {func(t *testing.T, r *fixture) {
+			c := r.dial(t, "a")
+			if err := errors.Join(c.Send(&tokenwire.Need{}), c.Send(&tokenwire.Bye{})); err != nil {
+				t.Fatal(err)
+			}
+		}, ""},
+		"stranger": {func(t *testing.T, r *fixture) { answer(t, connect(t, r, "b")) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := &handClock{now: time.Hour}
+			r := newFixture(t, tempDir(t), func(c *tokenserver.Config) { c.MaxConnections, c.Clock = 1, clock })
+			container := r.add(t, "a", half)
+			r.add(t, "b", half, func(s *tokenserver.Spec) {
+				s.Admit = func(process.Process) error { return errors.New("nobody belongs to it") }
+			})
+			test.provoke(t, r)
+			if test.want == "" {
+				eventually(t, "the connection has ended", func() bool { return container.Connections() == 0 })
+			} else {
+				eventually(t, "a refusal is reported", func() bool { return strings.Contains(container.Status().Refused, test.want) })
+			}
+			if got := container.Status(); (got.Refused == "") != (test.want == "") || (got.Refusals == 0) != (test.want == "") {
+				t.Errorf("refused %d times: %q, want %q", got.Refusals, got.Refused, test.want)
+			}
+			clock.mu.Lock()
+			clock.now += 6 * time.Second
+			clock.mu.Unlock()
+			if got := container.Status().Refused; got != "" {
+				t.Errorf("still reported: %q", got)
+			}
+		})
+	}
+}
+
 // TestRefusalsAreLogged checks that the log names the process of a refused connection, and the reason.
 func TestRefusalsAreLogged(t *testing.T) {
 	var log bytes.Buffer

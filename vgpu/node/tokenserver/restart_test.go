@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -102,6 +103,41 @@ func bothRun(a, b *reconnectingClient) bool {
 	_, againA, changedA := a.mayRun()
 	_, againB, changedB := b.mayRun()
 	return pageA == againA && pageB == againB && generationA == changedA && generationB == changedB
+}
+
+// TestLockFileIsKept checks that a restarted server keeps the file on which processes hold locks, which only the owner can open.
+func TestLockFileIsKept(t *testing.T) {
+	dir := tempDir(t)
+	owner := uint32(os.Getuid())
+	if owner == 0 {
+		owner = 1000
+	}
+	var before os.FileInfo
+	for range 2 {
+		r := newFixture(t, dir)
+		r.add(t, "a", half)
+		r.add(t, "owned", half, func(s *tokenserver.Spec) { s.Owner = &owner })
+		for name, mode := range map[string]os.FileMode{"a": 0o444, "owned": 0o400} {
+			info, err := os.Stat(filepath.Join(dir, name, "processes-1"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.Mode() != mode {
+				t.Errorf("%s: mode %v, want %v", name, info.Mode(), mode)
+			}
+			if name == "a" {
+				continue
+			}
+			if uid := info.Sys().(*syscall.Stat_t).Uid; uid != owner {
+				t.Errorf("the file belongs to user %d, want %d", uid, owner)
+			}
+			if before != nil && !os.SameFile(before, info) {
+				t.Error("the file was replaced")
+			}
+			before = info
+		}
+		r.Close()
+	}
 }
 
 // TestKilledServer kills the server under load again and again. Two containers of 60 % of the SMs must never run at the same time,

@@ -115,12 +115,13 @@ const (
 	Silent                    // no HELLO arrived in time
 	Closing                   // the container is being taken out of service
 	Outdated                  // the hook lacks a capability that its share needs
+	Unreceived                // the process says that it could not receive its session
 	reasonCount               // the number of reasons
 )
 
 // String returns the value of the reason as a metric label.
 func (r Reason) String() string {
-	return [...]string{"stranger", "malformed", "unexpected", "too_many", "too_fast", "silent", "closing", "outdated"}[r]
+	return [...]string{"stranger", "malformed", "unexpected", "too_many", "too_fast", "silent", "closing", "outdated", "unreceived"}[r]
 }
 
 // atomicCounters holds the server's counters as atomic variables.
@@ -150,13 +151,39 @@ const (
 	SocketName  = "token.sock"
 	PolicyName  = "policy"
 	sessionsDir = "sessions" // holds an empty file for each session, which a restarted server reads
+	// lockName is the name of an empty file. By locks on it, processes without a server keep to the container's limits together; the hook
+	// defines the locks (hook/src/peers.h), and the name has their version.
+	lockName = "processes-1"
 )
 
 func (c *Container) createDir() error {
 	if err := os.MkdirAll(filepath.Join(c.Dir, sessionsDir), 0o755); err != nil {
 		return err
 	}
+	if err := c.createLockFile(); err != nil {
+		return err
+	}
 	return atomicfile.WriteFile(filepath.Join(c.Dir, PolicyName), []byte(policyText(c.VGPUs)), 0o644)
+}
+
+// createLockFile creates the container's lock file, unless an earlier server has: the processes hold their locks on that one. It is readable
+// for all users, or only for the owner if the container has one, since whoever can open it can take the locks.
+func (c *Container) createLockFile() error {
+	name, mode := filepath.Join(c.Dir, lockName), os.FileMode(0o444)
+	if c.Owner != nil {
+		mode = 0o400
+	}
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDONLY, mode)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if c.Owner != nil && os.Geteuid() == 0 {
+		if err := file.Chown(int(*c.Owner), -1); err != nil {
+			return err
+		}
+	}
+	return file.Chmod(mode)
 }
 
 // policyText returns the content of the policy file: the limits by which the hook paces itself while the server is unreachable.

@@ -13,6 +13,8 @@ import (
 type Status struct {
 	ID          string
 	Connections int
+	Refusals    uint64 // connections of its processes that the server refused or ended
+	Refused     string // why the server refuses a process at present; empty if it refuses none
 	VGPUs       []VGPUStatus
 }
 
@@ -55,7 +57,9 @@ func (s *Server) Snapshot() []Status {
 
 // Status returns the state of a container: its connections, and the use, tokens and processes of each vGPU.
 func (c *Container) Status() Status {
-	status := Status{ID: c.ID, Connections: c.Connections()}
+	c.mu.Lock()
+	status := Status{ID: c.ID, Connections: len(c.connections), Refusals: c.refusals.count, Refused: c.refusals.current(c.server.Clock.Now())}
+	c.mu.Unlock()
 	for _, v := range c.vgpus {
 		status.VGPUs = append(status.VGPUs, v.status())
 	}
