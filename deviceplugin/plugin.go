@@ -28,6 +28,8 @@ type Plugin struct {
 	Log       *slog.Logger
 	// Registered is called with true when the kubelet has begun to watch, and with false when it has ceased to.
 	Registered func(bool)
+	// Await, unless nil, blocks until the plugin may register, or the context ends. It is called before each registration.
+	Await func(context.Context)
 }
 
 // retryEvery is the pause between registrations while the kubelet is away, and watchTimeout how long it may take to begin to watch. A
@@ -35,6 +37,9 @@ type Plugin struct {
 const (
 	retryEvery   = 100 * time.Millisecond
 	watchTimeout = 10 * time.Second
+	// lastCalls is how long a plugin that ends serves after it has ended ListAndWatch, by which the kubelet turns to another plugin of the
+	// resource, if one is registered.
+	lastCalls = 100 * time.Millisecond
 )
 
 // kubeletSocket is the name of the socket on which the kubelet accepts registrations.
@@ -45,6 +50,12 @@ const kubeletSocket = "kubelet.sock"
 func (p *Plugin) Run(ctx context.Context) {
 	logged := ""
 	for ctx.Err() == nil {
+		if p.Await != nil {
+			p.Await(ctx)
+		}
+		if ctx.Err() != nil {
+			return
+		}
 		err := p.serve(ctx)
 		if err != nil && ctx.Err() == nil && err.Error() != logged {
 			p.Log.Warn("failed to register with the kubelet", "error", err) // once for each error
@@ -94,6 +105,8 @@ func (p *Plugin) serve(ctx context.Context) error {
 	defer p.Registered(false)
 	select {
 	case <-ctx.Done():
+		close(service.ending)
+		time.Sleep(lastCalls)
 	case <-service.lost:
 	}
 	return nil
@@ -153,10 +166,14 @@ func (p *Plugin) register(ctx context.Context, name string) error {
 	return err
 }
 
-// Sweep removes the sockets that earlier agents have left. It must not run during a registration.
+// Sweep removes the sockets of gshare's plugins on which nobody listens any more.
 func (p *Plugin) Sweep() error {
 	left, err := filepath.Glob(filepath.Join(p.Directory, "gshare-*.sock"))
 	for _, socket := range left {
+		if conn, dialErr := net.Dial("unix", socket); dialErr == nil {
+			conn.Close()
+			continue
+		}
 		err = errors.Join(err, os.Remove(socket))
 	}
 	return err
@@ -181,10 +198,11 @@ type service struct {
 	node     Node
 	watching chan struct{} // receives when the kubelet begins to watch
 	lost     chan struct{} // receives when it has ceased to
+	ending   chan struct{} // is closed to end ListAndWatch
 }
 
 func newService(node Node) *service {
-	return &service{node: node, watching: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
+	return &service{node: node, watching: make(chan struct{}, 1), lost: make(chan struct{}, 1), ending: make(chan struct{})}
 }
 
 // signal sends to a channel with a buffer of one, unless the buffer is full. It never blocks.
@@ -211,6 +229,8 @@ func (s *service) ListAndWatch(_ *api.Empty, stream api.DevicePlugin_ListAndWatc
 		}
 		select {
 		case <-changed:
+		case <-s.ending:
+			return nil
 		case <-stream.Context().Done():
 			return nil
 		}

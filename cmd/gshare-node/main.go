@@ -48,7 +48,7 @@ func command() *cobra.Command {
 	})
 	cmd.Flags().BoolVar(&alone, "standalone", false, "run on a machine without Kubernetes")
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (kind NodeConfiguration)")
-	cmd.AddCommand(uninstallCommand())
+	cmd.AddCommand(uninstallCommand(), frontCommand())
 	return cmd
 }
 

@@ -73,6 +73,9 @@ func (k *Kubelet) watch(endpoint string, client plugin.DevicePluginClient) {
 	delete(k.endpoints, endpoint)
 	if k.latest == client {
 		k.latest = nil
+		for _, other := range k.endpoints { // as the real one does
+			k.latest = other
+		}
 		k.notifyChanged()
 	}
 }

@@ -9,9 +9,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -86,6 +88,7 @@ type Agent struct {
 	guard       *guard
 	enforcement *enforcementReporter
 	publisher   *publisher
+	fronts      *deviceplugin.FrontServer
 }
 
 // New returns an agent with these options. It reads nothing from disk, kubelet or driver before Run.
@@ -107,6 +110,7 @@ func New(o Options) (*Agent, error) {
 		Options: &o, metrics: a.metrics, devices: a.devices, grants: a.granter.grants, enforcement: a.enforcement,
 		requests: requests, closed: make(chan struct{}, 1),
 	}
+	a.fronts = a.frontServer()
 	return a, nil
 }
 
@@ -140,13 +144,17 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := a.devices.firstRefresh(ctx); err != nil {
 		return err
 	}
-	a.serve(ctx)
+	listener, err := a.fronts.Listen()
+	if err != nil {
+		return fmt.Errorf("serve the front: %w", err)
+	}
+	a.serve(ctx, listener)
 	return nil
 }
 
-// serve runs the agent's periodic loops and its device plugin. When the context ends, it first publishes that the node takes no new pods,
+// serve runs the agent's periodic loops, serves the front and, while there is none, the kubelet. When the context ends, it first publishes that the node takes no new pods,
 // and returns once the loops have ended.
-func (a *Agent) serve(ctx context.Context) {
+func (a *Agent) serve(ctx context.Context, listener net.Listener) {
 	var loops sync.WaitGroup
 	defer loops.Wait()
 	serving, stop := a.publisher.servingContext(ctx)
@@ -163,9 +171,10 @@ func (a *Agent) serve(ctx context.Context) {
 		a.granter.adoptFromKubelet(serving)
 		a.guard.loop(serving) // not before: it would report containers whose grants are not known yet
 	})
+	loops.Go(func() { a.fronts.Serve(serving, listener) })
 	plugin := a.plugin()
 	if err := plugin.Sweep(); err != nil {
-		a.Log.Warn("failed to remove the sockets of an earlier agent", "error", err)
+		a.Log.Warn("failed to remove sockets of earlier device plugins", "error", err)
 	}
 	plugin.Run(serving)
 }
@@ -181,15 +190,42 @@ func (a *Agent) openGPUs(ctx context.Context) (all <-chan struct{}) {
 	})
 }
 
+// plugin returns the agent's own device plugin, which registers with the kubelet while no front does.
 func (a *Agent) plugin() *deviceplugin.Plugin {
 	return &deviceplugin.Plugin{
-		Directory: a.Config.Kubernetes.DevicePlugins, Resource: string(kube.ResourceVGPU), Node: a, Log: a.Log,
-		Registered: func(yes bool) {
-			a.metrics.registered.Store(yes)
-			signal(a.granter.wake)
-			signal(a.publisher.requests)
-		},
+		Directory: a.Config.Kubernetes.DevicePlugins, Resource: string(kube.ResourceVGPU), Node: besideFront{a}, Log: a.Log,
+		Registered: func(yes bool) { a.watched(&a.metrics.registered, yes) }, Await: a.fronts.WaitAbsent,
 	}
+}
+
+// besideFront answers the kubelet's own calls of the agent, which may come while a front is still connected that has just died.
+type besideFront struct{ *Agent }
+
+// PreStart grants like Agent.PreStart. While a front is connected, it takes no owner of tickets for known, as the front may have answered an
+// Allocate that it has not told yet.
+func (b besideFront) PreStart(ctx context.Context, tickets []string) error {
+	if b.fronts.Connected() {
+		b.Records.ForgetAll()
+	}
+	return b.Agent.PreStart(ctx, tickets)
+}
+
+func (a *Agent) frontServer() *deviceplugin.FrontServer {
+	return &deviceplugin.FrontServer{
+		Directory: filepath.Join(a.Config.Directory, config.FrontDirectory), Node: a, Log: a.Log,
+		Registered: func(yes bool) { a.watched(&a.metrics.fronts, yes) }, Lost: a.Records.ForgetAll,
+	}
+}
+
+// watched counts the plugins of one kind that the kubelet has begun or ceased to watch.
+func (a *Agent) watched(plugins *atomic.Int32, yes bool) {
+	if yes {
+		plugins.Add(1)
+	} else {
+		plugins.Add(-1)
+	}
+	signal(a.granter.wake)
+	signal(a.publisher.requests)
 }
 
 // Tickets returns the device IDs of gshare/vgpu that the node advertises (tickets), and a channel that is closed when they change.

@@ -33,7 +33,7 @@ func TestPublisherLoop(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(a.slices.close)
-		a.metrics.registered.Store(true)
+		a.metrics.registered.Store(1)
 		a.granter.grants.restore(grant.Grant{
 			Owner: grant.Owner{UID: "a", Container: "main"}, Since: time.Now(), VGPUs: []kube.PlacedVGPU{{Slice: "GPU-0", Class: share.Exclusive}},
 		})

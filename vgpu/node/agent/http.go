@@ -56,7 +56,7 @@ func (a *Agent) healthy() error {
 // ready returns an error unless pods can be placed on the node and started.
 func (a *Agent) ready() error {
 	switch {
-	case !a.metrics.registered.Load():
+	case !a.metrics.isWatched():
 		return errors.New("not registered with the kubelet")
 	case !a.metrics.open.Load():
 		return errors.New("the API server has not stored yet that the node takes pods")

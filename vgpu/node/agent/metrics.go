@@ -23,7 +23,8 @@ type metrics struct {
 	listFailures prometheus.Counter // failed lists of processes
 	kills        *prometheus.CounterVec
 
-	registered atomic.Bool
+	registered atomic.Int32 // 1 while the kubelet watches the agent's own plugin
+	fronts     atomic.Int32 // that the kubelet watches
 	open       atomic.Bool  // the API server has stored that the node takes pods
 	dmem       atomic.Bool  // the driver can limit memory
 	listedAt   atomic.Int64 // when processes were listed last, in Unix seconds; 0: never
@@ -49,6 +50,9 @@ func newMetrics() *metrics {
 		}, []string{"kind"}),
 	}
 }
+
+// isWatched reports whether the kubelet watches the agent's plugin or a front.
+func (m *metrics) isWatched() bool { return m.registered.Load()+m.fronts.Load() > 0 }
 
 // countStart counts one container start by its result (granted, the refusal's reason, or error), and observes how long it took.
 func (m *metrics) countStart(err error, took time.Duration) {
@@ -89,7 +93,8 @@ var (
 	usedDesc       = prometheus.NewDesc("gshare_node_slice_used", "1 while others use a slice without a share.", []string{"slice"}, nil)
 	grantsDesc     = prometheus.NewDesc("gshare_node_grants", "Containers that hold a share.", nil, nil)
 	dmemDesc       = prometheus.NewDesc("gshare_node_dmem", "1 where the driver itself can limit the device memory of containers.", nil, nil)
-	registeredDesc = prometheus.NewDesc("gshare_node_registered", "1 while the kubelet watches the plugin.", nil, nil)
+	registeredDesc = prometheus.NewDesc("gshare_node_registered", "1 while the kubelet watches the agent's plugin or a front.", nil, nil)
+	frontsDesc     = prometheus.NewDesc("gshare_node_fronts", "Fronts that the kubelet watches and that are connected to the agent.", nil, nil)
 	grantDesc      = prometheus.NewDesc("gshare_node_grant_info", "The pod and container of each container ID of the token server.", grantLabels, nil)
 	healthyDesc    = prometheus.NewDesc("gshare_node_slice_healthy", "1 while a slice can be used.", []string{"slice"}, nil)
 	openDesc       = prometheus.NewDesc("gshare_node_slice_open", "1 while a slice takes new pods.", []string{"slice"}, nil)
@@ -109,7 +114,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		counter.Collect(out)
 	}
 	out <- gauge(listedDesc, float64(m.listedAt.Load()))
-	out <- gauge(registeredDesc, number(m.registered.Load()))
+	out <- gauge(registeredDesc, number(m.isWatched()))
+	out <- gauge(frontsDesc, float64(m.fronts.Load()))
 	out <- gauge(dmemDesc, number(m.dmem.Load()))
 	grants, slices, found := c.granter.grants.all(), c.devices.currentInventory().Slices(), c.guard.findings()
 	out <- gauge(grantsDesc, float64(len(grants)))

@@ -59,7 +59,7 @@ func (p *publisher) closedReason(open context.Context) kube.Reason {
 	switch {
 	case open.Err() != nil:
 		return kube.ReasonClosing
-	case !p.metrics.registered.Load():
+	case !p.metrics.isWatched():
 		return kube.ReasonUnwatched
 	}
 	return ""

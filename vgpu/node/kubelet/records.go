@@ -41,6 +41,7 @@ type Records struct {
 	owners map[string]owned
 	read   map[types.UID]bool // pods whose records are complete
 	epoch  uint64             // of allocations
+	valid  uint64             // first epoch after the last ForgetAll; earlier answers may be outdated
 	given  map[string]uint64  // epoch of the last allocation of each ticket; earlier answers may be outdated
 }
 
@@ -81,6 +82,17 @@ func (r *Records) Allocated(tickets []string) {
 	}
 }
 
+// ForgetAll forgets the owners of all tickets, because the kubelet may have allocated some that Allocated was not called for.
+func (r *Records) ForgetAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.epoch++
+	r.valid = r.epoch
+	clear(r.owners)
+	clear(r.read)
+	clear(r.given)
+}
+
 // Forget removes the tickets (device plugin device IDs) that are recorded for a pod which no longer exists.
 func (r *Records) Forget(uid types.UID) {
 	r.mu.Lock()
@@ -116,7 +128,7 @@ func (r *Records) Claim(ctx context.Context, tickets []string) (grant.Claim, err
 		return grant.Claim{}, ErrTwoOwners
 	}
 	pod, err := r.pods.Get(ctx, o.UID)
-	if errors.Is(err, ErrNoPod) {
+	if errors.Is(err, ErrNoPod) || err == nil && kube.Ended(pod) { // the kubelet gives its tickets to others
 		r.Forget(o.UID)
 		return grant.Claim{}, ErrNoOwner
 	}
@@ -221,6 +233,9 @@ func (r *Records) readPod(ctx context.Context, pod *v1.Pod) error {
 // storeRecord stores the tickets of one pod's containers. It skips tickets that the kubelet has allocated again since the epoch at which
 // the record was requested. The caller holds the lock.
 func (r *Records) storeRecord(pod *v1.Pod, containers []*resources.ContainerResources, epoch uint64) {
+	if epoch < r.valid {
+		return
+	}
 	learned := 0
 	for _, c := range containers {
 		var tickets []string

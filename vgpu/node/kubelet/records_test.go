@@ -128,6 +128,43 @@ func TestReused(t *testing.T) {
 	}
 }
 
+// TestForgetAll: after an Allocate that went unnoticed a ticket is not taken for its last owner's.
+func TestForgetAll(t *testing.T) {
+	k, _, records := start(t)
+	ctx := patient(t)
+	k.AddPod(pod("old", "x"))
+	k.Give("old", "x", []string{"g0-0"})
+	if c, err := records.Claim(ctx, []string{"g0-0"}); err != nil || c.Pod.UID != "old" {
+		t.Fatal(c, err)
+	}
+	k.RemovePod("old")
+	k.AddPod(pod("old", "x")) // it is listed, but has given its ticket back
+	k.AddPod(pod("new", "x"))
+	k.Give("new", "x", []string{"g0-0"})
+	if c, err := records.Claim(ctx, []string{"g0-0"}); err != nil || c.Pod.UID != "old" {
+		t.Fatalf("the ticket is %+v's (%v): the test shows nothing", c.Pod, err)
+	}
+	records.ForgetAll()
+	if c, err := records.Claim(ctx, []string{"g0-0"}); err != nil || c.Pod.UID != "new" {
+		t.Errorf("the ticket is %+v's (%v), want new's", c.Pod, err)
+	}
+}
+
+// TestEnded: a ticket is not taken for that of a pod that has ended.
+func TestEnded(t *testing.T) {
+	k, _, records := start(t)
+	ctx := patient(t)
+	k.AddPod(pod("old", "x"))
+	k.Give("old", "x", []string{"g0-0"})
+	if c, err := records.Claim(ctx, []string{"g0-0"}); err != nil || c.Pod.UID != "old" {
+		t.Fatal(c, err)
+	}
+	k.EndPod("old", v1.PodSucceeded)
+	if c, err := records.Claim(ctx, []string{"g0-0"}); !errors.Is(err, kubelet.ErrNoOwner) {
+		t.Errorf("the ticket is %+v's (%v)", c.Pod, err)
+	}
+}
+
 // TestNamesake: with two pods of one name nobody knows whose record the kubelet gives.
 func TestNamesake(t *testing.T) {
 	k, _, records := start(t)

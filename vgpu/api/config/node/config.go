@@ -170,6 +170,9 @@ func (c Configuration) NewTokens() (*token.Slice, error) {
 // ControlSocket is the name of the socket, in the node agent's directory, on which it serves its control API.
 const ControlSocket = "control.sock"
 
+// FrontDirectory is the name of the directory, in the node agent's, that it shares with the front.
+const FrontDirectory = "front"
+
 // DefaultDirectory returns the directory for the sockets of an agent that runs as the user: /run/gshare for root, else gshare in the user's
 // runtime directory. It returns an error if the latter is not known.
 func DefaultDirectory(uid int, runtimeDir string) (string, error) {

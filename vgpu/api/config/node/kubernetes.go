@@ -48,8 +48,10 @@ type Kubernetes struct {
 	OnDemand         []string `json:"onDemand,omitempty"`
 	OnDemandProfiles []string `json:"onDemandProfiles,omitempty"`
 
-	// Listen serves /metrics, /healthz and /readyz. Default 127.0.0.1:9477; "off" serves nothing.
-	Listen string `json:"listen,omitempty"`
+	// Listen serves /metrics, /healthz and /readyz of the agent, FrontListen those of the front. Defaults 127.0.0.1:9477 and
+	// 127.0.0.1:9478; "off" serves nothing.
+	Listen      string `json:"listen,omitempty"`
+	FrontListen string `json:"frontListen,omitempty"`
 
 	// HealthPeriod is the interval of health checks of devices. Default 5s.
 	HealthPeriod metav1.Duration `json:"healthPeriod,omitzero"`
@@ -78,6 +80,7 @@ func (k *Kubernetes) setDefaults() {
 	setDefault(&k.Pods, "/var/lib/kubelet/pods-api/pods-api.sock")
 	setDefault(&k.CDI, "/var/run/cdi")
 	setDefault(&k.Listen, "127.0.0.1:9477")
+	setDefault(&k.FrontListen, "127.0.0.1:9478")
 	setDefault(&k.HealthPeriod.Duration, 5*time.Second)
 	setDefault(&k.Strangers, ReportStrangers)
 	setDefault(&k.WatchPeriod.Duration, 2*time.Second)
@@ -92,8 +95,10 @@ func (k *Kubernetes) validate() error {
 			return fmt.Errorf("kubernetes.%s: %q is not an absolute path", field, value)
 		}
 	}
-	if _, _, err := net.SplitHostPort(k.Listen); err != nil && k.Listen != "off" {
-		return fmt.Errorf("kubernetes.listen: %q is neither an address nor off", k.Listen)
+	for field, value := range map[string]string{"listen": k.Listen, "frontListen": k.FrontListen} {
+		if _, _, err := net.SplitHostPort(value); err != nil && value != "off" {
+			return fmt.Errorf("kubernetes.%s: %q is neither an address nor off", field, value)
+		}
 	}
 	if p := k.HealthPeriod.Duration; p < 100*time.Millisecond || p > time.Hour {
 		return fmt.Errorf("kubernetes.healthPeriod: %v is not between 100ms and an hour", p)

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/deviceplugin"
+	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/cdi"
+)
+
+func frontCommand() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "front [--config FILE]",
+		Short: "Hold the kubelet's connection while the agent is away",
+		Long: "gshare-node front runs beside the agent, with its configuration, and registers the device plugin with the kubelet. While the agent\n" +
+			"is away, pods are admitted all the same, and their containers wait for the agent. Without a front the agent registers itself.",
+		Args: cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := readConfig(file)
+			if err != nil {
+				return cli.Usage(err)
+			}
+			front := deviceplugin.NewFront(deviceplugin.FrontOptions{
+				Directory: filepath.Join(c.Directory, config.FrontDirectory), Plugins: c.Kubernetes.DevicePlugins, Resource: string(kube.ResourceVGPU),
+				CDI: cdi.Directory(c.Kubernetes.CDI), Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+			})
+			stop, err := listenHTTP(c.Kubernetes.FrontListen, front.Handler())
+			if err != nil {
+				return fmt.Errorf("kubernetes.frontListen: %w", err)
+			}
+			defer stop()
+			return front.Run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&file, "config", "", "configuration file of the agent")
+	return cmd
+}

@@ -1,0 +1,348 @@
+package deviceplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/gshare-dev/gshare/vgpu/node/cdi"
+	"github.com/gshare-dev/gshare/vgpu/node/ticket"
+)
+
+// FrontOptions configures a Front.
+type FrontOptions struct {
+	Directory string // of the FrontServer's socket
+	Plugins   string // directory of the kubelet's device plugins
+	Resource  string
+	CDI       cdi.Directory
+	Log       *slog.Logger
+}
+
+// Front holds the kubelet's device plugin connection in a process of its own, so that no pod fails because the agent is away. It advertises
+// the tickets that the agent sent last, answers Allocate itself, and forwards PreStartContainer to the agent, for which it waits.
+type Front struct {
+	FrontOptions
+
+	agent   api.DevicePluginClient
+	telling sync.Mutex // serializes tell: an Allocate that has been told must not follow a PreStart for the same tickets
+
+	metrics *frontMetrics
+
+	mu       sync.Mutex // guards the following
+	tickets  []string
+	changed  chan struct{} // closed and replaced when the tickets change
+	untold   [][]string    // tickets of each Allocate that the agent has not been told of
+	watched  bool          // by the kubelet
+	refused  bool          // by the agent, which speaks another protocol
+	restream func()        // ends the stream to the agent, whose metadata says whether the kubelet watches
+}
+
+// NewFront returns a front that does nothing before Run.
+func NewFront(o FrontOptions) *Front {
+	return &Front{FrontOptions: o, metrics: newFrontMetrics(), changed: make(chan struct{})}
+}
+
+const (
+	// patience is how long PreStart waits for the agent: 2 s less than the kubelet waits for PreStart (30 s).
+	patience = (api.KubeletPreStartContainerRPCTimeoutInSecs - 2) * time.Second
+	// reconnectEvery is the pause between attempts to reach an agent that is away, and refusedPause after it has refused the protocol.
+	reconnectEvery = 50 * time.Millisecond
+	refusedPause   = time.Second
+	// tellPatience bounds how long an Allocate is being told to the agent before PreStart does it.
+	tellPatience = 5 * time.Second
+	// overlap is how long a front that leaves stays registered after the agent may register: for calls that are in progress.
+	overlap = 2 * time.Second
+)
+
+// Run serves the kubelet until the context ends. It registers once the agent has sent its tickets. When the context ends, the agent
+// registers in its place before Run returns.
+func (f *Front) Run(ctx context.Context) error {
+	if err := makePrivate(f.Directory); err != nil {
+		return err
+	}
+	conn, err := grpc.NewClient("unix://"+filepath.Join(f.Directory, agentSocket), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{BaseDelay: reconnectEvery, Multiplier: 1, MaxDelay: reconnectEvery}, MinConnectTimeout: time.Second,
+		}))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	f.agent = api.NewDevicePluginClient(conn)
+	plugin := f.plugin()
+	if err := plugin.Sweep(); err != nil {
+		f.Log.Warn("failed to remove sockets of earlier device plugins", "error", err)
+	}
+	registration := registration{front: f, plugin: plugin}
+	defer registration.leave()
+	logged := codes.Unknown // OK: connected
+	received := func(ctx context.Context) error {
+		if logged != codes.OK {
+			f.Log.Info("connected to the agent")
+			logged = codes.OK
+			f.metrics.connected.Set(1)
+		}
+		return registration.begin(ctx)
+	}
+	for ctx.Err() == nil {
+		err := f.followAgent(ctx, received)
+		code := status.Code(err)
+		if code != codes.Canceled { // the stream is begun anew to say whether the kubelet watches
+			f.metrics.connected.Set(0)
+		}
+		if code != logged && ctx.Err() == nil && code != codes.Canceled { // once for each reason
+			f.Log.Warn("not connected to the agent: containers wait for it", "error", status.Convert(err).Message())
+			logged = code
+		}
+		pause := reconnectEvery
+		f.setRefused(code == codes.FailedPrecondition)
+		if code == codes.FailedPrecondition { // another protocol: the agent registers itself
+			registration.leave()
+			pause = refusedPause
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+	return nil
+}
+
+// followAgent receives the agent's tickets until the connection ends, and calls received after each message.
+func (f *Front) followAgent(ctx context.Context, received func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := f.agent.ListAndWatch(f.streamContext(ctx, cancel), &api.Empty{})
+	if err != nil {
+		return err
+	}
+	for {
+		answer, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		f.setTickets(answer.Devices)
+		if err := received(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// streamContext returns a context whose metadata says whether the kubelet watches the front. end is called when that changes.
+func (f *Front) streamContext(ctx context.Context, end func()) context.Context {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.restream = end
+	if f.watched {
+		ctx = metadata.AppendToOutgoingContext(ctx, watchedKey, "true")
+	}
+	return withProtocol(ctx)
+}
+
+func withProtocol(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, protocolKey, protocol)
+}
+
+func (f *Front) setRefused(yes bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refused = yes
+}
+
+func (f *Front) plugin() *Plugin {
+	return &Plugin{Directory: f.Plugins, Resource: f.Resource, Node: f, Log: f.Log, Registered: func(yes bool) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.watched = yes
+		f.metrics.setRegistered(yes)
+		f.restream()
+	}}
+}
+
+// setTickets replaces the advertised tickets.
+func (f *Front) setTickets(devices []*api.Device) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	old := f.tickets
+	f.tickets = nil
+	for _, d := range devices {
+		f.tickets = append(f.tickets, d.ID)
+	}
+	if slices.Equal(old, f.tickets) {
+		return
+	}
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// Tickets returns the tickets that the agent sent last, also while it is away, and a channel that is closed when they have changed.
+func (f *Front) Tickets() (tickets []string, changed <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.tickets, f.changed
+}
+
+// Prefer returns any n of the available tickets. It does not ask the agent: which tickets a container gets only matters to readers of the
+// kubelet's records, and the kubelet fails a pod if the front is killed during a call, so calls must be short.
+func (f *Front) Prefer(_ context.Context, available, must []string, n int) []string {
+	return ticket.Prefer(available, must, nil, n)
+}
+
+// Allocate returns the CDI device name of the tickets without waiting for the agent. It removes the CDI file that an earlier owner of the
+// tickets left, so that no container can be created with the earlier owner's devices.
+func (f *Front) Allocate(tickets []string) string {
+	key := ticket.Key(tickets)
+	if err := f.CDI.Remove(key); err != nil {
+		f.Log.Error("failed to remove an old CDI file", "tickets", tickets, "error", err)
+	}
+	f.mu.Lock()
+	f.untold = append(f.untold, tickets)
+	f.mu.Unlock()
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), tellPatience)
+		defer cancel()
+		_ = f.tell(ctx) // PreStart tells what this does not
+	}()
+	return cdi.Name(key)
+}
+
+// tell tells the agent which tickets the kubelet has allocated again, so that it forgets their last owners.
+func (f *Front) tell(ctx context.Context) error {
+	f.telling.Lock()
+	defer f.telling.Unlock()
+	f.mu.Lock()
+	untold := f.untold
+	f.mu.Unlock()
+	if len(untold) == 0 {
+		return nil
+	}
+	request := &api.AllocateRequest{}
+	for _, tickets := range untold {
+		request.ContainerRequests = append(request.ContainerRequests, &api.ContainerAllocateRequest{DevicesIds: tickets})
+	}
+	if _, err := f.agent.Allocate(withProtocol(ctx), request); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.untold = f.untold[len(untold):]
+	return nil
+}
+
+// PreStart forwards the call to the agent. While the agent is away it waits, for almost as long as the kubelet does.
+func (f *Front) PreStart(ctx context.Context, tickets []string) error {
+	ctx, cancel := context.WithTimeout(withProtocol(ctx), patience)
+	defer cancel()
+	err := f.forwardPreStart(ctx, tickets)
+	if status.Code(err) != codes.Unavailable {
+		return f.explain(ctx, err)
+	}
+	f.metrics.waiting.Inc()
+	defer f.metrics.waiting.Dec()
+	began := time.Now()
+	for status.Code(err) == codes.Unavailable && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(reconnectEvery):
+			err = f.forwardPreStart(ctx, tickets)
+		}
+	}
+	f.metrics.waits.Observe(time.Since(began).Seconds())
+	f.Log.Info("a container waited for the agent", "tickets", tickets, "waited", time.Since(began), "error", err)
+	return f.explain(ctx, err)
+}
+
+// explain returns the error of a PreStart. If the context has ended, it says that the agent did not answer.
+func (f *Front) explain(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	return status.Errorf(codes.Unavailable, "the gshare agent of this node has not answered within %v: %s", patience, status.Convert(err).Message())
+}
+
+func (f *Front) forwardPreStart(ctx context.Context, tickets []string) error {
+	if err := f.tell(ctx); err != nil {
+		return err
+	}
+	_, err := f.agent.PreStartContainer(ctx, &api.PreStartContainerRequest{DevicesIds: tickets})
+	return err
+}
+
+// registration is a front's registration with the kubelet, which begins and ends with the agent's consent.
+type registration struct {
+	front  *Front
+	plugin *Plugin
+	lock   *os.File // held while registered; nil: not registered
+	stop   context.CancelFunc
+	ended  chan struct{}
+}
+
+// begin registers with the kubelet, unless it is registered already. From then on agents do not register.
+func (r *registration) begin(ctx context.Context) error {
+	if r.lock != nil {
+		return nil
+	}
+	lock, err := flock(filepath.Join(r.front.Directory, servingLock), unix.LOCK_SH)
+	if err != nil {
+		return err
+	}
+	ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
+	r.lock, r.ended = lock, make(chan struct{})
+	go func() {
+		defer close(r.ended)
+		r.plugin.Run(ctx)
+	}()
+	return nil
+}
+
+// leave ends the registration. It first lets the agent register, so that the kubelet always has a plugin.
+func (r *registration) leave() {
+	if r.lock == nil {
+		return
+	}
+	r.lock.Close()
+	time.Sleep(overlap)
+	r.stop()
+	<-r.ended
+	r.lock = nil
+}
+
+// flock opens and locks a file. The lock is held until the file is closed or the process ends.
+func flock(name string, how int) (*os.File, error) {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		switch err := unix.Flock(int(file.Fd()), how); {
+		case err == nil:
+			return file, nil
+		case !errors.Is(err, unix.EINTR):
+			file.Close()
+			return nil, fmt.Errorf("lock %s: %w", name, err)
+		}
+	}
+}
+
+// makePrivate creates a directory that only its owner may enter.
+func makePrivate(directory string) error {
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return err
+	}
+	return os.Chmod(directory, 0o700)
+}

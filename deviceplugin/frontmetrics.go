@@ -1,0 +1,86 @@
+package deviceplugin
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// frontMetrics holds the Prometheus metrics of a front.
+type frontMetrics struct {
+	registered prometheus.Gauge
+	connected  prometheus.Gauge
+	waiting    prometheus.Gauge
+	waits      prometheus.Histogram
+}
+
+func newFrontMetrics() *frontMetrics {
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	return &frontMetrics{
+		registered: gauge("gshare_front_registered", "1 while the kubelet watches the front."),
+		connected:  gauge("gshare_front_agent_connected", "1 while the front is connected to the agent."),
+		waiting:    gauge("gshare_front_waiting", "Containers that wait for the agent now."),
+		waits: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "gshare_front_wait_seconds", Help: "How long containers waited for an agent that was away; those that did not wait are not counted.",
+			Buckets: []float64{.1, .2, .5, 1, 2, 5, 10, 28},
+		}),
+	}
+}
+
+func (m *frontMetrics) setRegistered(yes bool) {
+	m.registered.Set(0)
+	if yes {
+		m.registered.Set(1)
+	}
+}
+
+// Handler returns the HTTP handler of /metrics, /healthz and /readyz. A front is ready while the kubelet watches it, or while an agent of
+// another protocol is registered in its place.
+func (f *Front) Handler() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(f.metrics.registered, f.metrics.connected, f.metrics.waiting, f.metrics.waits)
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.healthy()) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.ready()) })
+	return mux
+}
+
+func answer(w http.ResponseWriter, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = w.Write([]byte("ok\n"))
+}
+
+// stuckAfter is how long the front's lock may be held before /healthz fails.
+const stuckAfter = 10 * time.Second
+
+func (f *Front) healthy() error {
+	free := make(chan struct{})
+	go func() {
+		f.Tickets() // takes the lock
+		close(free)
+	}()
+	select {
+	case <-free:
+		return nil
+	case <-time.After(stuckAfter):
+		return errors.New("the front is stuck")
+	}
+}
+
+func (f *Front) ready() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.watched && !f.refused {
+		return errors.New("not registered with the kubelet: the agent must have been there once")
+	}
+	return nil
+}

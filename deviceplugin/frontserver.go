@@ -1,0 +1,170 @@
+package deviceplugin
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// protocol is the version of the protocol between Front and FrontServer: the kubelet's device plugin API v1beta1 on a Unix socket, with the
+// metadata below. Each side refuses another version. It is a variable so that a test can build programs of another version.
+var protocol = "1"
+
+// Metadata of the calls.
+const (
+	protocolKey = "gshare-front-protocol" // on every call: the version
+	watchedKey  = "gshare-front-watched"  // on ListAndWatch: present if the kubelet watches the front
+)
+
+// Names of files in the directory that fronts and the agent share.
+const (
+	agentSocket = "agent.sock"
+	servingLock = "serving.lock" // locked by each front that is registered with the kubelet, or is about to be
+)
+
+// FrontServer serves the calls of fronts on a Unix socket. It belongs to the agent.
+type FrontServer struct {
+	Directory  string // is created, private to its owner
+	Node       Node
+	Log        *slog.Logger
+	Registered func(bool) // is called with true when the kubelet has begun to watch a front, and with false when that front is lost
+	Lost       func()     // is called when a front is lost, which may have answered Allocate without telling
+
+	mu      sync.Mutex // guards the following
+	fronts  int        // connected
+	changed chan struct{}
+}
+
+// Listen opens the socket.
+func (s *FrontServer) Listen() (net.Listener, error) {
+	if err := makePrivate(s.Directory); err != nil {
+		return nil, err
+	}
+	name := filepath.Join(s.Directory, agentSocket)
+	if err := os.Remove(name); err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	listener, err := net.Listen("unix", name)
+	if err != nil {
+		return nil, err
+	}
+	return listener, os.Chmod(name, 0o600)
+}
+
+// Serve answers fronts until the context ends.
+func (s *FrontServer) Serve(ctx context.Context, listener net.Listener) {
+	server := grpc.NewServer(
+		grpc.UnaryInterceptor(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+			if err := s.checkProtocol(ctx); err != nil {
+				return nil, err
+			}
+			return handle(ctx, request)
+		}),
+		grpc.StreamInterceptor(func(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+			if err := s.checkProtocol(stream.Context()); err != nil {
+				return err
+			}
+			return handle(service, stream)
+		}))
+	api.RegisterDevicePluginServer(server, frontService{newService(s.Node), s})
+	defer context.AfterFunc(ctx, server.Stop)()
+	if err := server.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		s.Log.Error("failed to serve the front", "error", err)
+	}
+}
+
+// checkProtocol returns an error unless the caller speaks the protocol.
+func (s *FrontServer) checkProtocol(ctx context.Context) error {
+	got := first(ctx, protocolKey)
+	if got == protocol {
+		return nil
+	}
+	s.Log.Warn("refused a front of another protocol; the agent registers itself with the kubelet", "protocol", got, "supported", protocol)
+	return status.Errorf(codes.FailedPrecondition,
+		"the agent supports version %s of the front's protocol, not %.20q: run front and agent of one release", protocol, got)
+}
+
+// first returns the first value of a key of the caller's metadata; empty if there is none.
+func first(ctx context.Context, key string) string {
+	if values := metadata.ValueFromIncomingContext(ctx, key); len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// WaitAbsent blocks until no front serves the kubelet, or the context ends.
+func (s *FrontServer) WaitAbsent(ctx context.Context) {
+	for ctx.Err() == nil {
+		connected, changed := s.connections()
+		look := time.After(absentPeriod)
+		if connected {
+			look = nil // a front that dies changes the connections
+		} else if lock, err := flock(filepath.Join(s.Directory, servingLock), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+			lock.Close()
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-look:
+		}
+	}
+}
+
+// Connected reports whether a front is connected.
+func (s *FrontServer) Connected() bool {
+	connected, _ := s.connections()
+	return connected
+}
+
+// absentPeriod is the pause between two looks for a front that is not connected yet, or ends.
+const absentPeriod = 5 * time.Millisecond
+
+func (s *FrontServer) connections() (connected bool, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return s.fronts > 0, s.changed
+}
+
+func (s *FrontServer) countFronts(change int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fronts += change
+	if s.changed != nil {
+		close(s.changed)
+	}
+	s.changed = make(chan struct{})
+}
+
+// frontService serves the calls of fronts.
+type frontService struct {
+	*service
+	server *FrontServer
+}
+
+// ListAndWatch sends the tickets to a front. The front is connected for as long as the call lasts.
+func (f frontService) ListAndWatch(r *api.Empty, stream api.DevicePlugin_ListAndWatchServer) error {
+	f.server.countFronts(1)
+	defer f.server.countFronts(-1)
+	defer f.server.Lost()
+	if first(stream.Context(), watchedKey) != "" {
+		f.server.Registered(true)
+		defer f.server.Registered(false)
+	}
+	return f.service.ListAndWatch(r, stream)
+}
