@@ -139,7 +139,7 @@ const agentConfig = `(.Values.config | default (dict "node.yaml" (.Files.Get "fi
 
 var substitutions = []substitution{
 	{`gshare-system`, `{{ .Values.namespace }}`, 0},
-	{`gshare-node:dev`, `{{ .Values.images.node }}`, 2},
+	{`gshare-node:dev`, `{{ .Values.images.node }}`, 3},
 	{`gshare-scheduler:dev`, `{{ .Values.images.scheduler }}`, 1},
 	{`(?m)^( +)nodeSelector:\n +gshare\.dev/gpus: "true"$`, "${1}nodeSelector: {{ toJson .Values.nodeSelector }}\n" +
 		"$1{{- with .Values.runtimeClassName }}\n${1}runtimeClassName: {{ . }}\n$1{{- end }}", 1},
