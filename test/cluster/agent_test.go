@@ -36,6 +36,7 @@ type agents struct {
 type agent struct {
 	*machine.Process
 	program machine.Program
+	front   *machine.Process
 	node    *cluster.Node
 	devices string // file of the simulated devices
 	address string
@@ -154,7 +155,23 @@ func startAgent(ctx context.Context, t *testing.T, c *cluster.Cluster, node *clu
 		filepath.Join(c.Dir, "driver.yaml")))
 	a.program = machine.Program{Name: "gshare-node", Path: program, Args: []string{"--config", config}, Ready: a.ready}
 	a.start(ctx, t)
+	if a.front, err = node.Machine.Start(ctx, machine.Program{Name: "gshare-front", Path: program, Args: []string{"front", "--config", config}}); err != nil {
+		t.Fatal(err)
+	}
+	a.waitFront(ctx, t)
 	return a
+}
+
+// waitFront blocks until the kubelet watches the front and the agent knows.
+func (a *agent) waitFront(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for ctx.Err() == nil {
+		if text, err := a.get(ctx, "/metrics"); err == nil && strings.Contains(text, "gshare_node_fronts 1\n") {
+			return
+		}
+		time.Sleep(20 * time.Millisecond) // between two looks
+	}
+	t.Fatal("the front has not registered")
 }
 
 // start starts an agent, after the previous one has ended.

@@ -1,0 +1,115 @@
+package cluster_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gshare-dev/gshare/test/cluster"
+)
+
+// What happens during a burst, and how long a killed program is away: a kubelet starts a container again after a second at first.
+const (
+	kills = 10
+	away  = time.Second
+)
+
+// TestAgentFront kills agent and front while pods come, and counts the pods that the kubelet fails. Without the front the kubelet must
+// fail some, else the test measures nothing.
+func TestAgentFront(t *testing.T) {
+	long(t)
+	a, node := startLoaded(t)
+	agent := a.of[node.Name]
+	killAgent := func(ctx context.Context, t *testing.T) {
+		agent.Kill()
+		time.Sleep(away)
+		if err := agent.Restart(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	startFront := func(ctx context.Context, t *testing.T) {
+		if err := agent.front.Restart(ctx); err != nil {
+			t.Error(err)
+		}
+		agent.waitFront(ctx, t)
+	}
+	for _, test := range []struct {
+		name        string
+		rounds      int
+		round       func(context.Context, *testing.T)
+		least, most int // of the pods may be failed
+	}{
+		{"agent killed", kills, killAgent, 0, 0},
+		{"front killed", kills, func(ctx context.Context, t *testing.T) {
+			agent.front.Kill()
+			time.Sleep(away)
+			startFront(ctx, t)
+		}, 0, mostFailed},
+		{"front killed after the agent", kills / 2, func(ctx context.Context, t *testing.T) { // the agent has no registration of its own
+			killAgent(ctx, t)
+			agent.waitFront(ctx, t)
+			agent.front.Kill()
+			time.Sleep(away)
+			startFront(ctx, t)
+		}, 0, mostFailed},
+		{"front replaced", kills / 2, func(ctx context.Context, t *testing.T) {
+			agent.front.Stop()
+			startFront(ctx, t)
+		}, 0, 0},
+		{"agent of another protocol", 1, func(ctx context.Context, t *testing.T) {
+			old := agent.program
+			old.Path = buildOf(t, "../..", "gshare-node-protocol-0", "./cmd/gshare-node", "-ldflags=-X github.com/gshare-dev/gshare/deviceplugin.protocol=0")
+			agent.Kill()
+			agent.run(ctx, t, old) // returns when it is ready, and so registered
+			time.Sleep(5 * everyArrival)
+			agent.Kill()
+			agent.start(ctx, t)
+			agent.waitFront(ctx, t)
+			if text, err := os.ReadFile(agent.front.LogFile); err != nil || !bytes.Contains(text, []byte("the agent supports version 0 of the front's protocol")) {
+				t.Errorf("%v; the front's log does not say that the agent is of another version:\n%s", err, text)
+			}
+		}, 0, mostFailed},
+		{"agent killed without a front", kills / 2, func(ctx context.Context, t *testing.T) {
+			agent.front.Kill() // in the first round
+			killAgent(ctx, t)
+		}, 1, arriving},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ctx := testContext(t)
+			before := a.load(ctx, t, node)
+			began := time.Now()
+			var rounds sync.WaitGroup
+			over := make(chan struct{})
+			rounds.Go(func() {
+				defer close(over)
+				for range test.rounds {
+					test.round(ctx, t)
+				}
+			})
+			a.arriveDuring(ctx, t, node, over, time.Duration(test.rounds)*(away+away/2)/arriving)
+			rounds.Wait()
+			t.Logf("%d rounds took %v", test.rounds, time.Since(began))
+			failed := a.settle(ctx, t, node, before)
+			t.Logf("all run after %v; the kubelet failed %d of %d pods that came", time.Since(began), failed, arriving)
+			if failed < test.least || failed > test.most {
+				t.Errorf("the kubelet failed %d of %d pods, want %d to %d", failed, arriving, test.least, test.most)
+			}
+			a.clear(ctx, t)
+		})
+	}
+}
+
+// arriveDuring creates the pods of a burst at the given distance, and the rest at once when over is closed.
+func (a *agents) arriveDuring(ctx context.Context, t *testing.T, node *cluster.Node, over <-chan struct{}, distance time.Duration) {
+	t.Helper()
+	for n := range arriving {
+		a.arrive(ctx, t, node, n, n+1)
+		select {
+		case <-over:
+		case <-time.After(distance): // the load
+		}
+	}
+}
