@@ -1,6 +1,7 @@
 /*
  * libnvidia-ml.so.1: the calls that gshare makes, but for MIG's, and some that programs make. Memory in use is what processes
- * have allocated through the fake driver: all of them with FAKE_CUDA_SHARED, else this one.
+ * have allocated through the fake driver: all of them with FAKE_CUDA_SHARED, else this one. In the list of processes each has
+ * FAKE_NVML_CONTEXT bytes more, for its context.
  *
  * FAKE_NVML_FAULTS names a file that is read at each call. A line "call@device code" (any device: *) makes that call return
  * the code; with "hang" as code it blocks while the line is there, after creating the file <name>.hanging. A line "xid@device
@@ -202,7 +203,7 @@ static int processes(int device, unsigned *entries, struct process *to)
 	for (int i = 0; i < n; i++)
 		if (all[i].bytes[device]) {
 			if (to && found < most)
-				to[found] = (struct process){(unsigned)all[i].pid, all[i].bytes[device], ~0u, ~0u};
+				to[found] = (struct process){(unsigned)all[i].pid, all[i].bytes[device] + number("FAKE_NVML_CONTEXT", 0), ~0u, ~0u};
 			found++;
 		}
 	*entries = found;
@@ -216,6 +217,14 @@ EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned
 }
 
 EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *entries, struct process *to)
+{
+	(void)to;
+	ON(device);
+	*entries = 0;
+	return NVML_SUCCESS;
+}
+
+EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned *entries, struct process *to)
 {
 	(void)to;
 	ON(device);

@@ -27,6 +27,9 @@ func TestJudge(t *testing.T) {
 	}{
 		"with a session":                 {Process{Slice: "g0", Pod: "a", Container: "main", Session: true}, classification{}},
 		"without a session":              {Process{Slice: "g0", Pod: "a", Container: "main"}, classification{Unhooked, false}},
+		"OpenCL beside a session":        {Process{Slice: "g0", Pod: "a", Container: "main", Session: true, Library: "libnvidia-opencl.so.1"}, classification{Beside, true}},
+		"OpenCL without a session":       {Process{Slice: "g0", Pod: "a", Container: "main", Library: "libnvidia-opencl.so.1"}, classification{Unhooked, false}},
+		"OpenCL alone on the slice":      {Process{Slice: "g2", Pod: "a", Container: "alone", Library: "libnvidia-opencl.so.1"}, classification{}},
 		"without a session, best effort": {Process{Slice: "g0", Pod: "b", Container: "main"}, classification{Unhooked, true}},
 		"alone on the slice":             {Process{Slice: "g2", Pod: "a", Container: "alone"}, classification{}},
 		"slice of another container":     {Process{Slice: "g1", Pod: "a", Container: "main", Session: true}, classification{Trespasser, false}},

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // Kind is the way in which a process violates the shares of a slice.
@@ -18,21 +20,26 @@ const (
 	Trespasser Kind = "trespasser" // its container has a share, of other slices
 	Unhooked   Kind = "unhooked"   // its container shares the slice, but the process has no session at the token server
 	Outsider   Kind = "outsider"   // it is in no pod; it is reported, never killed
+	Beside     Kind = "beside"     // it has a session and a library that uses the GPU without the hook; it is reported, never killed
+	Uncounted  Kind = "uncounted"  // its container has memory that the hook does not count, within the share; it is reported, never killed
+	Overdrawn  Kind = "overdrawn"  // its container has more memory than its share
 )
 
 // Kinds lists all kinds of violations.
-var Kinds = []Kind{Stranger, Trespasser, Unhooked, Outsider}
+var Kinds = []Kind{Stranger, Trespasser, Unhooked, Outsider, Beside, Uncounted, Overdrawn}
 
-// Process is an observed process with a CUDA context on a slice.
+// Process is an observed process that uses a slice.
 type Process struct {
 	PID                int
 	StartTime          uint64 // in the kernel's ticks; PIDs are used again, a PID with a start time is not
 	Slice              string
-	Pod                string // UID; empty where it is in no pod
-	Container          string // name; empty where it is not known yet
-	Session            bool   // it has a session at the token server
-	AllocatedElsewhere bool   // another device plugin has allocated the device to its container
-	Ticketed           bool   // the kubelet has allocated tickets of gshare to its container, or may have
+	Pod                string      // UID; empty where it is in no pod
+	Container          string      // name; empty where it is not known yet
+	Memory             share.Bytes // that the driver counts for it there
+	Library            string      // by which it uses the GPU without the hook; empty where none is known
+	Session            bool        // it has a session at the token server
+	AllocatedElsewhere bool        // another device plugin has allocated the device to its container
+	Ticketed           bool        // the kubelet has allocated tickets of gshare to its container, or may have
 }
 
 // Grant is the granted share of one container, as far as the watchdog needs it.
@@ -68,6 +75,8 @@ func classify(p Process, grants []Grant) classification {
 			}
 		case g.Hooked && !p.Session:
 			v = classification{Unhooked, g.BestEffort}
+		case g.Hooked && p.Library != "":
+			v = classification{Beside, true}
 		default:
 			return classification{}
 		}
@@ -88,9 +97,10 @@ type Config struct {
 type Finding struct {
 	Process
 	Kind   Kind
-	Since  time.Time // when the violation was first observed
-	Report bool      // none of this kind was reported of its pod lately
-	Kill   bool      // the process is to be killed
+	Since  time.Time    // when the violation was first observed
+	Report bool         // none of this kind was reported of its pod lately
+	Kill   bool         // the process is to be killed
+	Counts MemoryCounts // of its container, for Uncounted and Overdrawn
 }
 
 // Watch compares observed GPU processes with the granted shares, and decides which to report or kill. It is not safe for concurrent use.
@@ -180,7 +190,7 @@ func (w *Watch) finding(now time.Time, p Process, judged classification, v *viol
 		f.Kill = true
 		v.killed = now
 	}
-	if judged.kind != Unhooked { // whose share is accounted for
+	if judged.kind != Unhooked && judged.kind != Beside { // whose share is accounted for
 		w.used[usage{p.Slice, p.Pod}] = now
 	}
 	return f

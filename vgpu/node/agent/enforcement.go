@@ -139,17 +139,26 @@ type reportedFinding struct {
 	text           string
 }
 
-// findingTexts maps kinds of watchdog findings to their texts in enforcement statuses. Kinds without a text are not shown there: their
+// findingText returns the text of a watchdog finding in enforcement statuses. It is empty for kinds that are not shown there: their
 // containers have no enforcement status.
-var findingTexts = map[watchdog.Kind]string{
-	watchdog.Trespasser: "a process uses a device that is not of its share",
-	watchdog.Unhooked:   "a process runs without the hook, and is not limited in time",
+func findingText(f watchdog.Finding) string {
+	switch f.Kind {
+	case watchdog.Trespasser:
+		return "a process uses a device that is not of its share"
+	case watchdog.Unhooked:
+		return "a process runs" + through(f.Library) + " without the hook, and is not limited in time"
+	case watchdog.Beside:
+		return "a process can use the GPU" + through(f.Library) + " without the hook, and is not limited there"
+	case watchdog.Uncounted, watchdog.Overdrawn:
+		return countsText(f.Counts)
+	}
+	return ""
 }
 
 // reportable returns the findings (processes that violate shares) that enforcement statuses show, sorted and without duplicates.
 func reportable(found []watchdog.Finding) (all []reportedFinding) {
 	for _, f := range found {
-		if text := findingTexts[f.Kind]; text != "" {
+		if text := findingText(f); text != "" {
 			all = append(all, reportedFinding{f.Pod, f.Container, text})
 		}
 	}

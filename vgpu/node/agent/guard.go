@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"os"
 	"sync"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
@@ -28,11 +28,11 @@ type guard struct {
 	publish func() // requests publication
 
 	watch     *watchdog.Watch
-	own       cgroup.Container         // the agent's own; zero outside of containers
-	pods      []*v1.Pod                // as listed when an unknown container was last seen
-	elsewhere []kubelet.Allocation     // devices of other device plugins, as the kubelet listed them last
-	list      asyncCall[[]gpu.Process] // at the driver
-	failing   bool                     // the last list failed
+	audit     *memoryAudit
+	own       cgroup.Container     // the agent's own; zero outside of containers
+	pods      []*v1.Pod            // as listed when an unknown container was last seen
+	elsewhere []kubelet.Allocation // devices of other device plugins, as the kubelet listed them last
+	processes processLister
 
 	mu    sync.Mutex // guards the following
 	found []watchdog.Finding
@@ -48,12 +48,14 @@ func newGuard(a *Agent, publish func()) *guard {
 	k := a.Config.Kubernetes
 	linger := lingerPeriods * k.WatchPeriod.Duration
 	own, _ := containerOf(os.Getpid()) // an error: outside of containers
+	watch := watchdog.Config{
+		Grace: k.HookGrace.Duration, Linger: linger, Retry: linger, Repeat: repeatEvents, Kill: k.Strangers == config.EndStrangers,
+	}
 	return &guard{
 		Options: a.Options, metrics: a.metrics, slices: a.slices, grants: a.granter.grants, devices: a.devices, memory: a.memory, publish: publish,
-		own: own, list: asyncCall[[]gpu.Process]{call: a.Source.Processes},
-		watch: watchdog.New(watchdog.Config{
-			Grace: k.HookGrace.Duration, Linger: linger, Retry: linger, Repeat: repeatEvents, Kill: k.Strangers == config.EndStrangers,
-		}),
+		own: own, watch: watchdog.New(watch),
+		audit:     &memoryAudit{slices: a.slices, grants: a.granter.grants, watch: watchdog.NewMemoryWatch(watch, mps.ContextMemory)},
+		processes: processLister{Options: a.Options, metrics: a.metrics, list: asyncCall[[]gpu.Process]{call: a.Source.Processes}},
 	}
 }
 
@@ -81,32 +83,16 @@ func (g *guard) observe(ctx context.Context) {
 		g.elsewhere = elsewhere
 	}
 	if g.Config.Kubernetes.Strangers != config.IgnoreStrangers {
-		if processes, ok := g.listProcesses(ctx); ok {
-			if !g.failing { // an incomplete list would show devices without processes
+		ledgers := g.audit.ledgers()
+		if processes, ok := g.processes.current(ctx); ok {
+			if !g.processes.failing { // an incomplete list would show devices without processes
 				g.slices.mps.ObserveProcesses(g.slices.withSliceUUIDs(processes))
 			}
 			known := g.identifyProcesses(ctx, processes)
-			g.handleFindings(ctx, g.watch.Observe(time.Now(), known, g.grants.watchdogGrants()))
+			found := g.watch.Observe(time.Now(), known, g.grants.watchdogGrants())
+			g.handleFindings(ctx, append(found, g.audit.observe(time.Now(), ledgers, known)...))
 			g.memory.requestLimits(known)
 		}
 	}
 	g.devices.setUsed(g.sliceUsers())
-}
-
-// listProcesses returns the processes that use the GPUs. The list may be incomplete if the driver reports an error; ok is false if no
-// process is known at all.
-func (g *guard) listProcesses(ctx context.Context) (processes []gpu.Process, ok bool) {
-	processes, err := g.list.Await(ctx, g.Config.Kubernetes.WatchPeriod.Duration)
-	switch {
-	case ctx.Err() != nil:
-		return nil, false
-	case errors.Is(err, gpu.ErrNoGPU):
-		err = nil // and no process
-	}
-	g.metrics.countList(err)
-	if err != nil && !g.failing {
-		g.Log.Error("failed to list the processes on the devices", "error", err)
-	}
-	g.failing = err != nil
-	return processes, err == nil || len(processes) > 0
 }

@@ -53,6 +53,7 @@ func (h *hangingNVML) device(uuid string) library.Device {
 		GetMigModeFunc:                    func() (int, int, library.Return) { return 0, 0, library.ERROR_NOT_SUPPORTED },
 		GetComputeRunningProcessesFunc:    none,
 		GetMPSComputeRunningProcessesFunc: none,
+		GetGraphicsRunningProcessesFunc:   none,
 	}
 }
 

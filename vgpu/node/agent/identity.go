@@ -27,7 +27,7 @@ func containerOf(pid int) (cgroup.Container, error) {
 }
 
 // identifyProcesses adds start time, pod and container to the listed GPU processes. It leaves out processes that have ended, the agent's
-// own, MPS servers, and those on devices that gshare does not manage.
+// own, MPS servers, those on devices that gshare does not manage, and those outside of pods that use graphics only, such as a display server.
 func (g *guard) identifyProcesses(ctx context.Context, processes []gpu.Process) (known []watchdog.Process) {
 	inv := g.devices.currentInventory()
 	sessions, listed := g.slices.sessionPIDs(), false
@@ -36,7 +36,7 @@ func (g *guard) identifyProcesses(ctx context.Context, processes []gpu.Process) 
 			continue // the device is not gshare's
 		}
 		startTime, c, ok := g.identityOf(p.PID)
-		if !ok {
+		if !ok || p.Graphics && c.PodUID == "" {
 			continue
 		}
 		pod, name := findContainer(g.pods, c)
@@ -46,10 +46,11 @@ func (g *guard) identifyProcesses(ctx context.Context, processes []gpu.Process) 
 			pod, name = findContainer(g.pods, c)
 		}
 		known = append(known, watchdog.Process{
-			PID: p.PID, StartTime: startTime, Slice: p.Slice, Pod: c.PodUID, Container: name, Session: sessions[p.PID],
+			PID: p.PID, StartTime: startTime, Slice: p.Slice, Pod: c.PodUID, Container: name, Memory: p.Memory, Session: sessions[p.PID],
 			AllocatedElsewhere: g.isAllocatedElsewhere(inv, pod, name, p.Slice), Ticketed: hasTickets(pod, name),
 		})
 	}
+	g.processes.setLibraries(known)
 	return known
 }
 

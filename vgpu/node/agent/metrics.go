@@ -10,6 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/inventory"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
@@ -120,6 +121,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	grants, slices, found := c.granter.grants.all(), c.devices.currentInventory().Slices(), c.guard.findings()
 	out <- gauge(grantsDesc, float64(len(grants)))
 	collectShares(out, grants, slices)
+	collectMemory(out, grants, c.guard.audit.lastUses())
 	for _, s := range slices {
 		c.collectSlice(out, s)
 		for _, kind := range watchdog.Kinds {
@@ -167,6 +169,8 @@ var (
 	sliceSharesDesc  = prometheus.NewDesc("gshare_node_slice_shares", "Shares that are granted on a slice.", []string{"slice"}, nil)
 	grantSMTimeDesc  = prometheus.NewDesc("gshare_node_grant_sm_time_ratio", "SMs times time of slices that a container has reserved.", grantLabels, nil)
 	grantMemoryDesc  = prometheus.NewDesc("gshare_node_grant_memory_bytes", "Device memory that a container has reserved.", grantLabels, nil)
+	grantDriverDesc  = prometheus.NewDesc("gshare_node_grant_driver_memory_bytes", "Device memory of a container's processes as the driver counts it, with their contexts.", grantLabels, nil)
+	grantExcessDesc  = prometheus.NewDesc("gshare_node_grant_uncounted_memory_bytes", "Device memory of a container's processes beyond what the hook counts and 512 MiB for the contexts of each process.", grantLabels, nil)
 	grantLabels      = []string{"container", "namespace", "pod", "name"}
 	wholeSMTimeSlice = float64(share.Whole) * float64(share.Whole)
 )
@@ -191,6 +195,22 @@ func collectShares(out chan<- prometheus.Metric, grants []grant.Grant, slices []
 		out <- gauge(sliceMemoryDesc, float64(s.MemoryMiB)*float64(share.MiB), s.ID)
 		out <- gauge(sliceSMTimeDesc, smTime[s.ID], s.ID)
 		out <- gauge(sliceSharesDesc, float64(count[s.ID]), s.ID)
+	}
+}
+
+// collectMemory sends the gauges of the memory of each container with a shared slice, as the driver counts it.
+func collectMemory(out chan<- prometheus.Metric, grants []grant.Grant, uses []watchdog.MemoryUse) {
+	for _, g := range grants {
+		driver, uncounted, observed := share.Bytes(0), share.Bytes(0), false
+		for _, u := range uses {
+			if u.Pod == string(g.UID) && u.Container == g.Container {
+				driver, uncounted, observed = driver+u.DriverTotal(), uncounted+u.Uncounted(mps.ContextMemory), true
+			}
+		}
+		if observed {
+			out <- gauge(grantDriverDesc, float64(driver), g.ID(), g.Namespace, g.Name, g.Container)
+			out <- gauge(grantExcessDesc, float64(uncounted), g.ID(), g.Namespace, g.Name, g.Container)
+		}
 	}
 }
 

@@ -9,7 +9,9 @@ import (
 	"strings"
 
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
+	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
@@ -59,6 +61,7 @@ func (g *guard) kill(ctx context.Context, p watchdog.Process) error {
 // eventReasons maps kinds of watchdog findings to the reasons of their Kubernetes events.
 var eventReasons = map[watchdog.Kind]string{
 	watchdog.Stranger: "GPUStranger", watchdog.Trespasser: "GPUTrespasser", watchdog.Unhooked: "GPUUnhooked",
+	watchdog.Beside: "GPUWithoutHook", watchdog.Uncounted: "GPUMemoryUncounted", watchdog.Overdrawn: "GPUMemoryExceeded",
 }
 
 // reportFinding logs a violation and writes an event on the pod of its process. A process outside of pods appears only in the log, in
@@ -83,8 +86,16 @@ func violationText(f watchdog.Finding, program string) string {
 	case watchdog.Trespasser:
 		text = fmt.Sprintf("%s uses slice %s, which is not of its share: it must not create device nodes of its own, nor mount them", who, f.Slice)
 	case watchdog.Unhooked:
-		text = fmt.Sprintf("%s uses slice %s without the hook, so its time is not limited: its program must be dynamically linked "+
-			"and must not change /etc/ld.so.preload", who, f.Slice)
+		text = fmt.Sprintf("%s uses slice %s%s without the hook, so its time is not limited: its program must use CUDA, be dynamically linked "+
+			"and must not change /etc/ld.so.preload", who, f.Slice, through(f.Library))
+	case watchdog.Beside:
+		text = fmt.Sprintf("%s can use slice %s%s without the hook, and is not limited there: use CUDA, or request the whole device", who, f.Slice,
+			through(f.Library))
+	case watchdog.Uncounted:
+		text = fmt.Sprintf("%s: on slice %s %s", who, f.Slice, countsText(f.Counts))
+	case watchdog.Overdrawn:
+		text = fmt.Sprintf("%s: on slice %s %s: more than the share and %d MiB for the contexts of each process", who, f.Slice, countsText(f.Counts),
+			mps.ContextMemory/share.MiB)
 	default:
 		text = fmt.Sprintf("process %d (%.64s) outside of pods uses slice %s", f.PID, cmp.Or(program, "?"), f.Slice)
 	}
@@ -92,6 +103,20 @@ func violationText(f watchdog.Finding, program string) string {
 		text += "; it is killed"
 	}
 	return text
+}
+
+// through returns the part of a sentence that names the library by which a process uses the GPU; empty if it is not known.
+func through(library string) string {
+	if library == "" {
+		return ""
+	}
+	return " through " + library
+}
+
+// countsText compares what driver and hook count of a container's memory, as the end of a sentence.
+func countsText(c watchdog.MemoryCounts) string {
+	return fmt.Sprintf("the driver counts %d MiB of the container, the hook %d MiB, and the share has %d MiB",
+		c.Driver/share.MiB, c.Ledger/share.MiB, c.Granted/share.MiB)
 }
 
 // maxUsersNamed is how many users of a slice a message lists by name.

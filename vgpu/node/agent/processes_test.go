@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,12 +23,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 const tokensVariable = "GSHARE_TEST_TOKENS"
 
 // TestMain also makes the test binary an agent that is killed, or the program of a container, which opens a session in each directory
-// that it reads from its input.
+// that it reads from its input, and counts memory as the hook does.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(crashDir); dir != "" {
 		fmt.Fprintln(os.Stderr, runCrashing(dir, os.Getenv(crashStep)))
@@ -51,7 +53,14 @@ func TestMain(m *testing.M) {
 			becomeClient(strings.TrimSpace(pipe))
 			continue
 		}
-		if dir := strings.TrimSpace(line); dir != "" {
+		if file, ok := strings.CutPrefix(line, "map "); ok {
+			mapFile(strings.TrimSpace(file))
+		} else if bytes, ok := strings.CutPrefix(line, "charge "); ok {
+			n, _ := strconv.ParseUint(strings.TrimSpace(bytes), 10, 64)
+			v := sessions[0].VGPUs[0]
+			v.Container.Memory.Add(n)
+			v.Client.Memory.Add(n)
+		} else if dir := strings.TrimSpace(line); dir != "" {
 			session, err := tokenclient.Dial(dir, 0)
 			if err != nil {
 				fmt.Println(err)
@@ -60,6 +69,17 @@ func TestMain(m *testing.M) {
 			sessions = append(sessions, session)
 		}
 		fmt.Println("ready")
+	}
+}
+
+// mapFile maps a file until the process ends.
+func mapFile(name string) {
+	file, err := os.Open(name)
+	if err == nil {
+		_, err = syscall.Mmap(int(file.Fd()), 0, 4096, syscall.PROT_READ, syscall.MAP_PRIVATE)
+	}
+	if err != nil {
+		fmt.Println(err)
 	}
 }
 
@@ -83,6 +103,12 @@ func (p *program) connect(dir string) {
 	if line, err := p.lines.ReadString('\n'); err != nil || line != "ready\n" {
 		p.t.Fatalf("the program answers %q, %v", line, err)
 	}
+}
+
+// charge makes the program count device memory as the hook does.
+func (p *program) charge(memory share.Bytes) {
+	p.t.Helper()
+	p.connect(fmt.Sprint("charge ", int64(memory)))
 }
 
 func (p *program) alive() bool {
@@ -192,6 +218,17 @@ func (c *processFixture) use(p *program, slice string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.on = append(c.on, gpu.Process{PID: p.Process.Pid, Slice: slice})
+}
+
+// hold sets the device memory that the driver counts for a program.
+func (c *processFixture) hold(p *program, memory share.Bytes) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.on {
+		if c.on[i].PID == p.Process.Pid {
+			c.on[i].Memory = memory
+		}
+	}
 }
 
 // leave ends the use of the slices by all programs.

@@ -76,7 +76,8 @@ func (r *sliceRuntime) uuidOf(slice string) string {
 func (r *sliceRuntime) withSliceUUIDs(processes []gpu.Process) []gpu.Process {
 	named := make([]gpu.Process, len(processes))
 	for i, p := range processes {
-		named[i] = gpu.Process{PID: p.PID, Slice: r.uuidOf(p.Slice)}
+		named[i] = p
+		named[i].Slice = r.uuidOf(p.Slice)
 	}
 	return named
 }

@@ -45,10 +45,12 @@ func Usable(devices []Device) []Device {
 	return slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return d.Fault != "" })
 }
 
-// Process is a process with a CUDA context on a GPU or MIG instance, of its own or through MPS.
+// Process is a process that uses a GPU or MIG instance: with a CUDA or OpenCL context of its own, through MPS, or for graphics.
 type Process struct {
-	PID   int    // as the agent sees it
-	Slice string // UUID of the device, or of the instance in MIG mode
+	PID      int         // as the agent sees it
+	Slice    string      // UUID of the device, or of the instance in MIG mode
+	Memory   share.Bytes // that the driver counts for it there, with what its contexts take; 0 if the driver does not tell
+	Graphics bool        // it uses OpenGL or Vulkan and has no CUDA context
 }
 
 // Source lists the GPUs of a machine and the processes that use them. Its calls block as long as the driver does.

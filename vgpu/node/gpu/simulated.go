@@ -17,7 +17,8 @@ import (
 //	- {uuid: GPU-1, model: A100, sms: 108, memoryMiB: 81920, fault: "Xid 79"}
 //	- {uuid: GPU-2, model: A100, sms: 108, memoryMiB: 81920, mig: [{uuid: MIG-0, profile: 1g.10gb, sms: 14, memoryMiB: 9728}]}
 //	processes:
-//	- {pid: 4711, slice: GPU-0}
+//	- {pid: 4711, slice: GPU-0, memoryMiB: 512}
+//	- {pid: 4712, slice: GPU-0, graphics: true}
 type Simulated struct{ File string }
 
 type deviceFile struct {
@@ -27,8 +28,10 @@ type deviceFile struct {
 		MIG            *[]simulatedSlice `json:"mig"`
 	} `json:"devices"`
 	Processes []struct {
-		PID   int    `json:"pid"`
-		Slice string `json:"slice"`
+		PID       int    `json:"pid"`
+		Slice     string `json:"slice"`
+		MemoryMiB int64  `json:"memoryMiB"`
+		Graphics  bool   `json:"graphics"`
 	} `json:"processes"`
 }
 
@@ -82,7 +85,10 @@ func parse(text []byte) (devices []Device, processes []Process, err error) {
 		if p.PID < 1 || p.Slice == "" {
 			return nil, nil, fmt.Errorf("process %d on %q: PID or UUID of the slice is missing", p.PID, p.Slice)
 		}
-		processes = append(processes, Process{p.PID, p.Slice})
+		if p.MemoryMiB < 0 || p.MemoryMiB > int64(share.MaxMemory/share.MiB) {
+			return nil, nil, fmt.Errorf("process %d on %s: %d MiB of memory", p.PID, p.Slice, p.MemoryMiB)
+		}
+		processes = append(processes, Process{PID: p.PID, Slice: p.Slice, Memory: share.Bytes(p.MemoryMiB) * share.MiB, Graphics: p.Graphics})
 	}
 	return devices, processes, nil
 }

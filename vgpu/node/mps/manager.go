@@ -132,7 +132,9 @@ func (m *Manager) daemonLocked(slice string) *daemon {
 func (m *Manager) ObserveProcesses(processes []gpu.Process) {
 	bySlice := map[string][]int{}
 	for _, p := range processes {
-		bySlice[p.Slice] = append(bySlice[p.Slice], p.PID)
+		if !p.Graphics { // which MPS does not serve
+			bySlice[p.Slice] = append(bySlice[p.Slice], p.PID)
+		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 )
@@ -23,6 +24,25 @@ func TestParseBorn(t *testing.T) {
 	}
 	if own, err := StartTime(os.Getpid()); err != nil || own == 0 {
 		t.Errorf("own process: %d, %v", own, err)
+	}
+}
+
+func TestParseMapped(t *testing.T) {
+	const maps = `7f01-7f02 r--p 00000000 fd:01 77 /usr/lib/libnvidia-opencl.so.535.1
+7f02-7f03 r-xp 00001000 fd:01 77 /usr/lib/libnvidia-opencl.so.535.1
+7f03-7f04 rw-p 00000000 00:00 0
+7f04-7f05 r-xp 00000000 fd:01 78 /opt/my libs/libc.so.6 (deleted)
+7f05-7f06 r-xp 00000000 fd:01 79 /usr/bin/python3
+7f06-7f07 rw-p 00000000 00:00 0 [heap]
+7f07-7f08 rw-s 00000000 00:05 3 /dev/nvidia0
+7f08-7f09 r--p 00002000 fd:01 77 /usr/lib/libnvidia-opencl.so.535.1
+`
+	got := parseMapped(maps)
+	if want := []string{"libnvidia-opencl.so.535.1", "libc.so.6"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := parseMapped(""); got != nil {
+		t.Errorf("nothing mapped: got %q", got)
 	}
 }
 

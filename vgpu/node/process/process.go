@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -193,4 +194,30 @@ func parseUser(status string) (uid int, err error) {
 		}
 	}
 	return 0, fmt.Errorf("parse status of a process: %.100q", status)
+}
+
+// MappedLibraries returns the base names of the shared libraries that a process has mapped, each once, in the order of their addresses.
+func MappedLibraries(pid int) ([]string, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return nil, err
+	}
+	return parseMapped(string(text)), nil
+}
+
+// parseMapped returns the shared libraries in the content of /proc/PID/maps. A file's name, which may have spaces, follows five fields.
+func parseMapped(maps string) (libraries []string) {
+	last := ""
+	for line := range strings.Lines(maps) {
+		slash := strings.IndexByte(line, '/')
+		if slash < 0 || line[slash:] == last {
+			continue
+		}
+		last = line[slash:]
+		name := filepath.Base(strings.TrimSuffix(strings.TrimSuffix(last, "\n"), " (deleted)"))
+		if strings.Contains(name, ".so") && !slices.Contains(libraries, name) {
+			libraries = append(libraries, name)
+		}
+	}
+	return libraries
 }

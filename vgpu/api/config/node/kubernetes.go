@@ -56,7 +56,8 @@ type Kubernetes struct {
 	// HealthPeriod is the interval of health checks of devices. Default 5s.
 	HealthPeriod metav1.Duration `json:"healthPeriod,omitzero"`
 
-	// Strangers is what the agent does about processes of pods that use a device without a share of it, or avoid the hook:
+	// Strangers is what the agent does about processes of pods that use a device without a share of it, avoid the hook, or have more memory
+	// by the driver's count than their share:
 	// "report" (default) by event, metric and enforcement status; "end" also terminates them; "ignore" does not look for them. New
 	// shares are refused on a device that strangers use, until they have ended.
 	Strangers string `json:"strangers,omitempty"`

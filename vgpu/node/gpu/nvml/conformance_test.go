@@ -18,6 +18,7 @@ import (
 
 	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // driver is the NVML library, loaded as the agent loads it, with programs that use the devices: those of this machine if GSHARE_TEST_GPU is
@@ -172,14 +173,14 @@ func TestMemoryConforms(t *testing.T) {
 		return m
 	}
 	s, before := New(d), memory()
+	part := before.Free / 2
 	on := func(pid int) bool {
 		processes, err := s.Processes()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return slices.Contains(processes, gpu.Process{PID: pid, Slice: uuid})
+		return slices.ContainsFunc(processes, func(p gpu.Process) bool { return p.PID == pid && p.Slice == uuid && p.Memory >= share.Bytes(part) })
 	}
-	part := before.Free / 2
 	result, pid, end := d.hold(t, part)
 	if now := memory(); result != "ok" || now.Used < before.Used+part || now.Free > before.Free-part || !on(pid) {
 		t.Errorf("got %q; before %+v, now %+v, listed %v", result, before, now, on(pid))

@@ -165,31 +165,48 @@ func (s *Source) Processes() (found []gpu.Process, all error) {
 		all = errors.Join(all, err)
 		return err
 	})
-	return deduplicate(found), errors.Join(err, all)
+	return mergeProcesses(found), errors.Join(err, all)
 }
 
-// deduplicate sorts the processes and removes duplicates: the driver may list an MPS client a second time as an ordinary process.
-func deduplicate(p []gpu.Process) []gpu.Process {
-	slices.SortFunc(p, func(a, b gpu.Process) int { return cmp.Or(cmp.Compare(a.Slice, b.Slice), cmp.Compare(a.PID, b.PID)) })
-	return slices.Compact(p)
+// mergeProcesses sorts the processes and merges those that are listed more than once: the driver may list an MPS client as an ordinary process
+// too, and a process with CUDA and graphics in both lists. Each list then has all of its memory.
+func mergeProcesses(listed []gpu.Process) (merged []gpu.Process) {
+	slices.SortFunc(listed, func(a, b gpu.Process) int { return cmp.Or(cmp.Compare(a.Slice, b.Slice), cmp.Compare(a.PID, b.PID)) })
+	for _, p := range listed {
+		if n := len(merged) - 1; n >= 0 && merged[n].Slice == p.Slice && merged[n].PID == p.PID {
+			merged[n].Memory, merged[n].Graphics = max(merged[n].Memory, p.Memory), merged[n].Graphics && p.Graphics
+			continue
+		}
+		merged = append(merged, p)
+	}
+	return merged
 }
 
-// listProcesses returns the processes on a GPU or MIG instance: those with a CUDA context of their own, and MPS clients.
+// listProcesses returns the processes on a GPU or MIG instance: those with a context of their own, MPS clients, and those with graphics.
 func listProcesses(handle nvml.Device) (found []gpu.Process, err error) {
 	uuid, r := handle.GetUUID()
 	if r != nvml.SUCCESS {
 		return nil, callError("read UUID", r)
 	}
-	for _, list := range []func() ([]nvml.ProcessInfo, nvml.Return){
-		handle.GetComputeRunningProcesses, handle.GetMPSComputeRunningProcesses,
-	} {
-		processes, r := list()
+	for _, list := range []struct {
+		call     func() ([]nvml.ProcessInfo, nvml.Return)
+		graphics bool
+	}{{handle.GetComputeRunningProcesses, false}, {handle.GetMPSComputeRunningProcesses, false}, {handle.GetGraphicsRunningProcesses, true}} {
+		processes, r := list.call()
 		if r != nvml.SUCCESS && r != nvml.ERROR_NOT_SUPPORTED && r != nvml.ERROR_FUNCTION_NOT_FOUND {
 			err = errors.Join(err, fmt.Errorf("device %s: %w", uuid, callError("list processes", r)))
 		}
 		for _, p := range processes {
-			found = append(found, gpu.Process{PID: int(p.Pid), Slice: uuid})
+			found = append(found, gpu.Process{PID: int(p.Pid), Slice: uuid, Memory: usedMemory(p), Graphics: list.graphics})
 		}
 	}
 	return found, err
+}
+
+// usedMemory returns the memory of a listed process, or 0 if the driver does not know it, which it reports as the largest number.
+func usedMemory(p nvml.ProcessInfo) share.Bytes {
+	if p.UsedGpuMemory > uint64(share.MaxMemory) {
+		return 0
+	}
+	return share.Bytes(p.UsedGpuMemory)
 }

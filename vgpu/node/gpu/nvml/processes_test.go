@@ -1,6 +1,7 @@
 package nvml
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -11,34 +12,49 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 )
 
+// listOf returns a call of NVML that lists processes.
+func listOf(infos ...nvml.ProcessInfo) func() ([]nvml.ProcessInfo, nvml.Return) {
+	return func() ([]nvml.ProcessInfo, nvml.Return) { return infos, nvml.SUCCESS }
+}
+
 // busy sets the processes of a device: those with contexts of their own, and the clients of MPS.
 func busy(d *mock.Device, own, clients []uint32) *mock.Device {
 	list := func(pids []uint32) func() ([]nvml.ProcessInfo, nvml.Return) {
-		return func() (infos []nvml.ProcessInfo, _ nvml.Return) {
-			for _, pid := range pids {
-				infos = append(infos, nvml.ProcessInfo{Pid: pid})
-			}
-			return infos, nvml.SUCCESS
+		var infos []nvml.ProcessInfo
+		for _, pid := range pids {
+			infos = append(infos, nvml.ProcessInfo{Pid: pid})
 		}
+		return listOf(infos...)
 	}
-	d.GetComputeRunningProcessesFunc, d.GetMPSComputeRunningProcessesFunc = list(own), list(clients)
+	d.GetComputeRunningProcessesFunc, d.GetMPSComputeRunningProcessesFunc, d.GetGraphicsRunningProcessesFunc = list(own), list(clients), unsupported
 	return d
 }
 
+func unsupported() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED }
+
 func TestProcesses(t *testing.T) {
-	a, broken, partitioned := busy(device("GPU-a"), []uint32{9, 3}, []uint32{5, 3}), device("GPU-b"), device("GPU-c")
+	a, broken, partitioned := device("GPU-a"), device("GPU-b"), device("GPU-c")
+	a.GetComputeRunningProcessesFunc = listOf(nvml.ProcessInfo{Pid: 9, UsedGpuMemory: 90}, nvml.ProcessInfo{Pid: 3, UsedGpuMemory: 30})
+	a.GetMPSComputeRunningProcessesFunc = listOf(nvml.ProcessInfo{Pid: 5, UsedGpuMemory: math.MaxUint64}, nvml.ProcessInfo{Pid: 3})
+	a.GetGraphicsRunningProcessesFunc = listOf(nvml.ProcessInfo{Pid: 9, UsedGpuMemory: 95}, nvml.ProcessInfo{Pid: 4, UsedGpuMemory: 40})
 	broken.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.ERROR_UNKNOWN }
-	broken.GetMPSComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED }
+	broken.GetMPSComputeRunningProcessesFunc, broken.GetGraphicsRunningProcessesFunc = unsupported, unsupported
 	partitioned.GetMigModeFunc = func() (int, int, nvml.Return) { return nvml.DEVICE_MIG_ENABLE, 1, nvml.SUCCESS }
 	partitioned.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 2, nvml.SUCCESS }
 	partitioned.GetMigDeviceHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
 		if i == 0 {
 			return nil, nvml.ERROR_NOT_FOUND
 		}
-		return busy(instance("MIG-1", "NVIDIA A100-SXM4-80GB MIG 1g.10gb"), []uint32{7}, nil), nvml.SUCCESS
+		d := instance("MIG-1", "NVIDIA A100-SXM4-80GB MIG 1g.10gb")
+		d.GetComputeRunningProcessesFunc = listOf(nvml.ProcessInfo{Pid: 7, UsedGpuMemory: 70})
+		d.GetMPSComputeRunningProcessesFunc, d.GetGraphicsRunningProcessesFunc = unsupported, unsupported
+		return d, nvml.SUCCESS
 	}
 	got, err := New(library(a, nil, broken, partitioned)).Processes()
-	want := []gpu.Process{{PID: 3, Slice: "GPU-a"}, {PID: 5, Slice: "GPU-a"}, {PID: 9, Slice: "GPU-a"}, {PID: 7, Slice: "MIG-1"}}
+	want := []gpu.Process{
+		{PID: 3, Slice: "GPU-a", Memory: 30}, {PID: 4, Slice: "GPU-a", Memory: 40, Graphics: true}, {PID: 5, Slice: "GPU-a"},
+		{PID: 9, Slice: "GPU-a", Memory: 95}, {PID: 7, Slice: "MIG-1", Memory: 70},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -1,0 +1,115 @@
+package agent
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// session starts a program in the container of a pod, with a session at the token server.
+func (c *processFixture) session(pod, slice string) *program {
+	c.fixture.t.Helper()
+	p := launch(c.fixture.t, exec.Command(os.Args[0]))
+	c.put(p, pod, "main")
+	p.connect(c.fixture.directory("pod-" + pod))
+	c.use(p, slice)
+	return p
+}
+
+// TestMemoryAudit: a process that has more memory than its share by the driver's count, and less by the hook's, is reported, and killed by
+// policy. A process at its limit is not, nor one whose memory is merely uncounted killed.
+func TestMemoryAudit(t *testing.T) {
+	t.Parallel()
+	const gib = 1024 * share.MiB
+	for _, policy := range policies[1:] {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			c := newProcessFixture(t, policy)
+			for _, uid := range []string{"a", "b", "c"} {
+				c.granted(uid, "GPU-0", 20, 30) // and 1 GiB
+			}
+			honest, partial, thief := c.session("a", "GPU-0"), c.session("b", "GPU-0"), c.session("c", "GPU-0")
+			honest.charge(gib)
+			c.hold(honest, gib+400*share.MiB)
+			c.hold(partial, gib)
+			thief.charge(100 * share.MiB)
+			c.hold(thief, 7*gib)
+			c.enforced("b", "the driver counts 1024 MiB of the container, the hook 0 MiB, and the share has 1024 MiB", true)
+			if policy == config.EndStrangers {
+				thief.waitKilled()
+			} else {
+				c.enforced("c", "the driver counts 7168 MiB of the container, the hook 100 MiB, and the share has 1024 MiB", true)
+			}
+			c.wait(15)
+			if !honest.alive() || !partial.alive() || thief.alive() != (policy == config.ReportStrangers) {
+				t.Errorf("alive: within the share %v, uncounted %v, beyond the share %v", honest.alive(), partial.alive(), thief.alive())
+			}
+			if e := c.fixture.cluster; !e.hasEvent(fmt.Sprintf("pod-c GPUMemoryExceeded process %d ", thief.Process.Pid)) || e.hasEvent("pod-a GPU") || !e.hasEvent("pod-b GPUMemoryUncounted") {
+				t.Errorf("events %v", e.events)
+			}
+			answer := httptest.NewRecorder()
+			c.fixture.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+			for _, want := range []string{
+				`gshare_node_grant_driver_memory_bytes{container="` + filepath.Base(c.fixture.directory("pod-a")) + `",name="main",namespace="default",pod="pod-a"} 1.49`,
+				`gshare_node_grant_uncounted_memory_bytes{container="` + filepath.Base(c.fixture.directory("pod-a")) + `",name="main",namespace="default",pod="pod-a"} 0`,
+				`gshare_node_grant_uncounted_memory_bytes{container="` + filepath.Base(c.fixture.directory("pod-b")) + `",name="main",namespace="default",pod="pod-b"} 5.36870912e+08`,
+				`gshare_node_strangers{kind="uncounted",slice="GPU-0"} 1`,
+			} {
+				if !strings.Contains(answer.Body.String(), want) {
+					t.Errorf("no metric %s", want)
+				}
+			}
+			if !c.offered("GPU-0") {
+				t.Error("memory marks its slice as used by strangers")
+			}
+			if policy == config.ReportStrangers {
+				c.hold(partial, 0)
+				c.enforced("b", "the driver counts", false)
+			}
+		})
+	}
+}
+
+// TestLibraries: a process that uses a GPU without CUDA is reported with its library, with a session or without, and killed only without.
+// Graphics counts in a pod, and not outside of pods.
+func TestLibraries(t *testing.T) {
+	t.Parallel()
+	c := newProcessFixture(t, config.EndStrangers)
+	c.granted("a", "GPU-0", 20, 30)
+	c.granted("b", "GPU-0", 20, 30)
+	opened := filepath.Join(t.TempDir(), "libnvidia-opencl.so.535.1")
+	launchWith := func(pod string) *program {
+		p := launch(t, exec.Command(os.Args[0]))
+		c.put(p, pod, "main")
+		p.connect("map " + opened)
+		return p
+	}
+	if err := os.WriteFile(opened, make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	beside, unhooked, display := launchWith("a"), launchWith("b"), launchWith("")
+	beside.connect(c.fixture.directory("pod-a"))
+	c.use(beside, "GPU-0")
+	c.mu.Lock()
+	for _, p := range []*program{unhooked, display} {
+		c.on = append(c.on, gpu.Process{PID: p.Process.Pid, Slice: "GPU-0", Graphics: true})
+	}
+	c.mu.Unlock()
+	c.enforced("a", "a process can use the GPU through libnvidia-opencl.so.535.1 without the hook", true)
+	unhooked.waitKilled()
+	c.fixture.wait("an event", func() bool {
+		return c.fixture.cluster.hasEvent("slice GPU-0 through libnvidia-opencl.so.535.1 without the hook, so its time is not limited")
+	})
+	c.wait(15)
+	if !beside.alive() || !display.alive() || !c.offered("GPU-0") {
+		t.Errorf("alive: with a session %v, outside of pods %v; offered %v", beside.alive(), display.alive(), c.offered("GPU-0"))
+	}
+}

@@ -1,0 +1,72 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/node/process"
+	"github.com/gshare-dev/gshare/vgpu/watchdog"
+)
+
+// processLister lists the processes that use the GPUs, and the libraries by which they do. It is not safe for concurrent use.
+type processLister struct {
+	*Options
+	metrics *metrics
+	list    asyncCall[[]gpu.Process] // at the driver
+	failing bool                     // the last list failed
+
+	libraries map[libraryKey]mappedLibrary // of processes of the last list
+}
+
+// libraryKey identifies a process whose libraries are read. A process that opens its session is read again.
+type libraryKey struct {
+	pid       int
+	startTime uint64
+	session   bool
+}
+
+// mappedLibrary is a library that a process was found to use without the hook, or none, and for how many lists that counts.
+type mappedLibrary struct {
+	name  string
+	reads int // lists until the process is read again, if it has no such library
+}
+
+// libraryReads is the number of lists between two reads of the libraries of one process. A read takes up to a millisecond.
+const libraryReads = 5
+
+// current returns the processes that use the GPUs now. The list may be incomplete if the driver reports an error; ok is false if no process
+// is known at all.
+func (l *processLister) current(ctx context.Context) (processes []gpu.Process, ok bool) {
+	processes, err := l.list.Await(ctx, l.Config.Kubernetes.WatchPeriod.Duration)
+	switch {
+	case ctx.Err() != nil:
+		return nil, false
+	case errors.Is(err, gpu.ErrNoGPU):
+		err = nil // and no process
+	}
+	l.metrics.countList(err)
+	if err != nil && !l.failing {
+		l.Log.Error("failed to list the processes on the devices", "error", err)
+	}
+	l.failing = err != nil
+	return processes, err == nil || len(processes) > 0
+}
+
+// setLibraries sets the libraries by which these processes use the GPU without the hook, and forgets all other processes.
+func (l *processLister) setLibraries(processes []watchdog.Process) {
+	before := l.libraries
+	l.libraries = map[libraryKey]mappedLibrary{}
+	for i := range processes {
+		p := &processes[i]
+		k := libraryKey{p.PID, p.StartTime, p.Session}
+		found := before[k]
+		if found.name == "" && found.reads == 0 {
+			mapped, _ := process.MappedLibraries(p.PID) // none of a process that has ended
+			found = mappedLibrary{watchdog.LibraryWithoutHook(slices.Values(mapped), p.Session), libraryReads}
+		}
+		found.reads = max(0, found.reads-1)
+		p.Library, l.libraries[k] = found.name, found
+	}
+}

@@ -1,0 +1,169 @@
+package watchdog
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// MemoryUse is the device memory of a container with a share, on one slice, as the hook and as the driver count it.
+type MemoryUse struct {
+	Pod, Container, Slice string
+	Granted               share.Bytes
+	Ledger                share.Bytes // that the hook counts for all its processes; they can forge it
+	BestEffort            bool        // no process is killed
+	Processes             []ProcessMemory
+}
+
+// ProcessMemory is the device memory of one process on a slice.
+type ProcessMemory struct {
+	PID       int
+	StartTime uint64
+	Driver    share.Bytes // that the driver counts, with what contexts take; 0 if it does not tell
+	Ledger    share.Bytes // that the hook counts; 0 without a session
+}
+
+// DriverTotal returns the memory that the driver counts for all processes of the container, with what their contexts take.
+func (u MemoryUse) DriverTotal() (sum share.Bytes) {
+	for _, p := range u.Processes {
+		sum += p.Driver
+	}
+	return sum
+}
+
+// beyondContexts returns the memory that the driver counts for these processes beyond an allowance for the contexts of each.
+func beyondContexts(processes []ProcessMemory, context share.Bytes) (sum share.Bytes) {
+	for _, p := range processes {
+		sum += max(0, p.Driver-context)
+	}
+	return sum
+}
+
+// Uncounted returns how much memory the driver counts beyond the ledger and an allowance for the contexts of each process.
+func (u MemoryUse) Uncounted(context share.Bytes) share.Bytes {
+	return max(0, beyondContexts(u.Processes, context)-u.Ledger)
+}
+
+// excess is how far the driver's count of a container's memory exceeds what it may be.
+type excess int
+
+const (
+	noExcess excess = iota
+	beyondLedger
+	beyondShare
+)
+
+// excessKinds maps excesses to the kinds of their findings.
+var excessKinds = map[excess]Kind{beyondLedger: Uncounted, beyondShare: Overdrawn}
+
+// excess compares the driver's count with the share and with the ledger. It does not rely on the ledger to find that a share is exceeded.
+func (u MemoryUse) excess(context share.Bytes) excess {
+	switch beyond := beyondContexts(u.Processes, context); {
+	case beyond > u.Granted:
+		return beyondShare
+	case beyond > u.Ledger:
+		return beyondLedger
+	}
+	return noExcess
+}
+
+// MemoryWatch compares the driver's count of the memory of each container with the hook's and with the share, and decides which differences
+// to report, and which processes to kill. It is not safe for concurrent use.
+//
+// One observation alone shows nothing: the two counts are taken at different times, and the driver reads one process after another. So an
+// excess counts from the second observation in a row that shows it, until the second in a row that does not.
+type MemoryWatch struct {
+	config   Config
+	context  share.Bytes
+	seen     map[memoryKey]memoryState
+	reported map[reportKey]time.Time
+}
+
+// memoryKey identifies a container on a slice across observations.
+type memoryKey struct{ pod, container, slice string }
+
+// memoryState is what is stored about the memory of a container on a slice.
+type memoryState struct {
+	last, confirmed excess // of the last observation; that the last two observations confirm
+	since           time.Time
+	shown           MemoryCounts
+	killed          map[processKey]time.Time // when kills were decided
+}
+
+// MemoryCounts is the memory of a container on a slice that driver and hook count, and its share. To keep reports from changing with each
+// observation, the counts are those of the first observation of an excess, until the driver counts an eighth more.
+type MemoryCounts struct{ Driver, Ledger, Granted share.Bytes }
+
+// NewMemoryWatch returns a MemoryWatch without any observations. context is the device memory that one process may have for its contexts
+// and their code, which is part of the driver's count only.
+func NewMemoryWatch(c Config, context share.Bytes) *MemoryWatch {
+	return &MemoryWatch{config: c, context: context, seen: map[memoryKey]memoryState{}, reported: map[reportKey]time.Time{}}
+}
+
+// Observe returns the containers whose memory exceeds their ledgers or their shares, each with the process that has the most memory beyond
+// its ledger. It forgets containers that are not in the list. now must not decrease from call to call.
+func (w *MemoryWatch) Observe(now time.Time, uses []MemoryUse) (found []Finding) {
+	maps.DeleteFunc(w.reported, func(_ reportKey, at time.Time) bool { return now.Sub(at) >= w.config.Repeat })
+	before := w.seen
+	w.seen = map[memoryKey]memoryState{}
+	for _, u := range uses {
+		k := memoryKey{u.Pod, u.Container, u.Slice}
+		s := w.next(before[k], u, now)
+		if s.confirmed != noExcess && len(u.Processes) > 0 {
+			found = append(found, w.finding(now, u, &s))
+		}
+		w.seen[k] = s
+	}
+	return found
+}
+
+// next returns the state after one more observation of a container.
+func (w *MemoryWatch) next(s memoryState, u MemoryUse, now time.Time) memoryState {
+	seen, before := u.excess(w.context), s.confirmed
+	s.confirmed = max(min(s.last, seen), min(max(s.last, seen), s.confirmed))
+	s.last = seen
+	total := u.DriverTotal()
+	if s.confirmed != before {
+		s.since = now
+	}
+	if s.confirmed != before || total > s.shown.Driver+s.shown.Driver/8 {
+		s.shown = MemoryCounts{total, u.Ledger, u.Granted}
+	}
+	return s
+}
+
+// finding returns the Finding for a confirmed excess, and stores that it was reported and which process is to be killed. Until a killed
+// process is gone, its memory does not count as a reason to kill another.
+func (w *MemoryWatch) finding(now time.Time, u MemoryUse, s *memoryState) Finding {
+	maps.DeleteFunc(s.killed, func(_ processKey, at time.Time) bool { return now.Sub(at) >= w.config.Retry })
+	left := slices.DeleteFunc(slices.Clone(u.Processes), func(p ProcessMemory) bool {
+		_, killed := s.killed[processKey{p.PID, p.StartTime, u.Slice}]
+		return killed
+	})
+	kill := w.config.Kill && !u.BestEffort && s.confirmed == beyondShare && beyondContexts(left, w.context) > u.Granted
+	if !kill {
+		left = u.Processes
+	}
+	p := slices.MaxFunc(left, func(a, b ProcessMemory) int {
+		return cmp.Or(cmp.Compare(a.Driver-a.Ledger, b.Driver-b.Ledger), -cmp.Compare(a.PID, b.PID))
+	})
+	f := Finding{
+		Process: Process{PID: p.PID, StartTime: p.StartTime, Slice: u.Slice, Pod: u.Pod, Container: u.Container, Memory: p.Driver},
+		Kind:    excessKinds[s.confirmed], Since: s.since, Kill: kill, Counts: s.shown,
+	}
+	about := reportKey{u.Pod, f.Kind}
+	if _, reported := w.reported[about]; !reported {
+		f.Report = true
+		w.reported[about] = now
+	}
+	if kill {
+		if s.killed == nil {
+			s.killed = map[processKey]time.Time{}
+		}
+		s.killed[processKey{p.PID, p.StartTime, u.Slice}] = now
+	}
+	return f
+}
