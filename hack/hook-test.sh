@@ -25,6 +25,7 @@ no_server() { # no_server FOLDER: the runs without a token server
   under "no server, no policy" preloaded "$1/libgshare.so" "$1/no_server_test"
   mkdir -p "$1/policy"
   printf 'version 1\nvgpu 0 none memory 104857600 quota 300 sm 1000\n' >"$1/policy/policy"
+  : >"$1/policy/processes-1"
   POLICY=1 GSHARE_DIR=$1/policy under "no server, policy" preloaded "$1/libgshare.so" "$1/no_server_test"
 }
 
@@ -59,7 +60,7 @@ test_all() {
   hook/test/build.sh "$out"
   local hook=$out/libgshare.so
   units "$out"
-  for program in route_test gate_test blocks_test memory_test paths_test refused_test inherit_test; do under "$program" preloaded "$hook" "$out/$program"; done
+  for program in route_test gate_test blocks_test memory_test paths_test refused_test peers_test inherit_test; do under "$program" preloaded "$hook" "$out/$program"; done
   no_server "$out"
   echo "=== aarch64"
   (aarch64 && exit $failed) || failed=1
@@ -85,7 +86,7 @@ sanitized() {
   hook/test/build.sh "$out" "-fsanitize=$1"
   hack/hook.sh sanitized "$out" "$1"
   units "$out"
-  for program in gate_test blocks_test memory_test paths_test refused_test inherit_test; do
+  for program in gate_test blocks_test memory_test paths_test refused_test peers_test inherit_test; do
     under "$program" preloaded "$2 $out/libgshare-sanitized.so" "$out/$program"
   done
 }
