@@ -214,6 +214,13 @@ struct gshare_client_page {
 	_Atomic uint64_t cycle_times[GSHARE_CYCLES]; /* ns of the latest cycles; cycle n, from 0, at n % GSHARE_CYCLES */
 };
 
+/*
+ * Bytes of the file "processes-1" in the container's directory, of which each process without a session locks one for reading. The server counts
+ * them; other locks on the file are those of hook/src/peers.h.
+ */
+#define GSHARE_UNSERVED_START 0x1200000000ll
+#define GSHARE_UNSERVED_LENGTH 0x100000ll
+
 #ifndef __cplusplus
 _Static_assert(sizeof(struct gshare_header) == 32, "header");
 _Static_assert(sizeof(struct gshare_hello) == 16, "hello");

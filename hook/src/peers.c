@@ -13,13 +13,14 @@
 #include "platform.h"
 
 #define UNIT 512          /* bytes of memory for each byte of a lock */
-#define SLOTS (1u << 20)
+#define SLOTS GSHARE_UNSERVED_LENGTH
 #define QUERIES 65536     /* locks are listed by asking for one at a time; a container with more than this has no memory left */
 
 /* Offsets in the file. */
 #define SERVED 0
 #define PRESENT(slot) ((int64_t)1 << 32 | (slot))
 #define ACTIVE(vgpu, slot) ((int64_t)(2 + (vgpu)) << 32 | (slot))
+#define UNSERVED(slot) (GSHARE_UNSERVED_START + (slot))
 #define MEMORY_OF_SLOT ((int64_t)1 << 33)
 #define MEMORY(vgpu, slot) ((int64_t)1 << 62 | (int64_t)(vgpu) << 53 | (int64_t)(slot) * MEMORY_OF_SLOT)
 
@@ -28,7 +29,7 @@ static char path[4096];
 static struct gsh_file file = {-1, 0, 0};
 static uint32_t slot; /* of this process while the file is open */
 /* What this process has stated. If the application closes the descriptor, its locks are taken again on the next use. */
-static bool served;
+static bool known, served; /* known: whether it is served has been stated */
 static uint64_t active[GSHARE_VGPU_MAX]; /* the window from which on; 0: not active */
 static int64_t held[GSHARE_VGPU_MAX];    /* units */
 
@@ -59,7 +60,7 @@ static bool take_slot(void) {
 	int64_t start, stop;
 	for (int n = 0; n < 100; n++) {
 		seed = (seed + (uint64_t)n + 1) * 0x9e3779b97f4a7c15ull;
-		slot = (uint32_t)(seed >> 40) % SLOTS;
+		slot = (uint32_t)((seed >> 40) % SLOTS);
 		if (!set(F_RDLCK, PRESENT(slot), 1)) return false;
 		if (first(PRESENT(slot), PRESENT(slot) + 1, &start, &stop) == 0) return true;
 		set(F_UNLCK, PRESENT(slot), 1);
@@ -69,7 +70,7 @@ static bool take_slot(void) {
 
 /* Locks everything that this process has stated. */
 static bool restate(void) {
-	bool all = !served || set(F_RDLCK, SERVED, 1);
+	bool all = !known || set(F_RDLCK, served ? SERVED : UNSERVED(slot), 1);
 	for (uint32_t v = 0; v < GSHARE_VGPU_MAX; v++) {
 		all = all && set(F_RDLCK, MEMORY(v, slot), held[v]);
 		all = all && (!active[v] || set(F_RDLCK, ACTIVE(v, slot), 1));
@@ -116,7 +117,11 @@ bool gsh_peers_usable(void) {
 void gsh_peers_serve(bool now) {
 	pthread_mutex_lock(&lock);
 	served = now;
-	if (ensure_open()) set(now ? F_RDLCK : F_UNLCK, SERVED, 1);
+	known = true;
+	if (ensure_open()) {
+		set(F_RDLCK, now ? SERVED : UNSERVED(slot), 1);
+		set(F_UNLCK, now ? UNSERVED(slot) : SERVED, 1);
+	}
 	pthread_mutex_unlock(&lock);
 }
 
@@ -195,6 +200,6 @@ uint64_t gsh_peers_number(void) {
 void gsh_peers_after_fork(void) {
 	pthread_mutex_init(&lock, NULL);
 	gsh_file_close(&file);
-	served = false;
+	known = served = false;
 	for (uint32_t v = 0; v < GSHARE_VGPU_MAX; v++) active[v] = 0, held[v] = 0;
 }

@@ -5,6 +5,7 @@
  * only.
  *
  *   SERVED   one byte, locked by every process that the server serves. While any is, a process without a server has nothing.
+ *   UNSERVED a byte for each process that the server does not serve, which the server counts
  *   PRESENT  a byte for each process, by which it has a slot of its own
  *   ACTIVE   a byte for each process and vGPU, locked while the process launches without a server
  *   MEMORY   a range for each process and vGPU, as long as the memory that it holds without a server

@@ -165,6 +165,17 @@ TEST(child_process_holds_nothing) {
 	end(&b);
 }
 
+/* Reports whether a process of the container says that it has no session, as the server reads it. */
+static int one_is_unserved(void) {
+	char path[96];
+	snprintf(path, sizeof path, "%s/processes-1", getenv("GSHARE_DIR"));
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = GSHARE_UNSERVED_START, .l_len = GSHARE_UNSERVED_LENGTH};
+	CHECK_EQUAL(fcntl(fd, F_OFD_GETLK, &l), 0);
+	close(fd);
+	return l.l_type != F_UNLCK;
+}
+
 static struct server server = {.memory_limit = 100 * MIB};
 
 /* While the server serves one process, another one that does not reach it has nothing; what the first holds counts when the server is gone. */
@@ -174,7 +185,9 @@ TEST(unserved_process_has_nothing_beside_a_served_one) {
 	server_start(&server);
 	struct process a = start("");
 	CHECK_EQUAL(server.sessions, 1);
+	CHECK(!one_is_unserved());
 	struct process b = start("unserved");
+	CHECK(one_is_unserved());
 	CHECK_EQUAL(tell(&b, 1), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQUAL(tell(&a, 60), CUDA_SUCCESS);
 	server_stop(&server);

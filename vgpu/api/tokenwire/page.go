@@ -10,6 +10,12 @@ const PageSize = 4096
 
 const pageMagic = 0x47505347
 
+// The range of a container's lock file in which each process without a session locks one byte for reading.
+const (
+	UnservedStart  = 0x1200000000
+	UnservedLength = 0x100000
+)
+
 // State is the value in a server page that instructs the process to run, pause, drain or pass calls through.
 type State uint32
 

@@ -51,7 +51,8 @@ func TestLayout(t *testing.T) {
 	want = append(want, layoutOf("client", reflect.TypeFor[ClientPage](), false)...)
 	want = append(want, fmt.Sprintf("server size %d", unsafe.Sizeof(ServerPage{})),
 		fmt.Sprintf("container size %d", unsafe.Sizeof(ContainerPage{})),
-		fmt.Sprintf("client size %d", unsafe.Sizeof(ClientPage{})))
+		fmt.Sprintf("client size %d", unsafe.Sizeof(ClientPage{})),
+		fmt.Sprintf("unserved start %d length %d", int64(UnservedStart), UnservedLength))
 	if diff := cmp.Diff(want, strings.Split(strings.TrimSpace(string(out)), "\n")); diff != "" {
 		t.Errorf("C and Go differ (-Go +C):\n%s", diff)
 	}

@@ -45,6 +45,8 @@ type Container struct {
 	server   *Server
 	listener *unixsocket.Listener
 	vgpus    []*vgpu
+	locks    *os.File      // its lock file
+	since    time.Duration // when it began to listen
 	serving  sync.WaitGroup
 
 	mu          sync.Mutex // guards the following
@@ -74,6 +76,7 @@ func (s *Server) AddContainer(spec Spec) (*Container, error) {
 func (s *Server) Prepare(spec Spec) (*Container, error) {
 	c := &Container{Spec: spec, server: s, connections: map[*net.UnixConn]struct{}{}, logLimiter: newLimiter(logLinesPerSecond)}
 	if err := c.createDir(); err != nil {
+		c.leave()
 		return nil, err
 	}
 	if err := c.join(); err != nil {
@@ -96,6 +99,7 @@ func (c *Container) Listen() (err error) {
 	}
 	c.listener.SetUnlinkOnClose(false) // clients try it again until the next server replaces it
 	c.server.containers[c.ID] = c
+	c.since = c.server.Clock.Now()
 	c.serving.Go(c.accept)
 	return nil
 }
@@ -123,6 +127,9 @@ func (c *Container) join() error {
 }
 
 func (c *Container) leave() {
+	if c.locks != nil {
+		c.locks.Close()
+	}
 	for _, v := range c.vgpus {
 		v.Slice.leave(v)
 	}

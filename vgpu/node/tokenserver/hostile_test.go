@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gshare-dev/gshare/test/tokenclient"
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
@@ -289,6 +291,45 @@ func TestRefusedProcessIsReported(t *testing.T) {
 				t.Errorf("still reported: %q", got)
 			}
 		})
+	}
+}
+
+// TestUnservedProcessIsReported checks that the status tells of a process that has locked a byte for want of a session, once the processes
+// of an earlier server have had the time to reconnect.
+func TestUnservedProcessIsReported(t *testing.T) {
+	clock := &handClock{now: time.Hour}
+	r := newFixture(t, tempDir(t), func(c *tokenserver.Config) { c.Clock = clock })
+	container := r.add(t, "a", half)
+	file, err := os.Open(filepath.Join(r.dir, "a", "processes-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock := func(offset int64) {
+		t.Helper()
+		byteLock := unix.Flock_t{Type: unix.F_RDLCK, Start: tokenwire.UnservedStart + offset, Len: 1}
+		if err := unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &byteLock); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func() bool { return container.Status().Refused != "" }
+	lock(-1)
+	lock(tokenwire.UnservedLength) // both mean something else
+	clock.now += tokenserver.Lease + 1
+	if refused() {
+		t.Error("control: another lock counts")
+	}
+	lock(12345)
+	if !refused() {
+		t.Error("a process without a session is not reported")
+	}
+	clock.now -= 2
+	if refused() {
+		t.Error("it is reported although it may reconnect")
+	}
+	clock.now += 2
+	file.Close()
+	if refused() {
+		t.Error("it is reported although it has ended")
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
@@ -177,13 +178,24 @@ func (c *Container) createLockFile() error {
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	c.locks = file
 	if c.Owner != nil && os.Geteuid() == 0 {
 		if err := file.Chown(int(*c.Owner), -1); err != nil {
 			return err
 		}
 	}
 	return file.Chmod(mode)
+}
+
+// hasUnserved reports whether a process of the container runs without a session. Processes without the hook do not count.
+func (c *Container) hasUnserved() bool {
+	raw, err := c.locks.SyscallConn()
+	if err != nil {
+		return false
+	}
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: tokenwire.UnservedStart, Len: tokenwire.UnservedLength} // is there a lock in the way?
+	asked := raw.Control(func(fd uintptr) { err = unix.FcntlFlock(fd, unix.F_OFD_GETLK, &lock) })
+	return asked == nil && err == nil && lock.Type != unix.F_UNLCK
 }
 
 // policyText returns the content of the policy file: the limits by which the hook paces itself while the server is unreachable.

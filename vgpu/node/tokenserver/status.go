@@ -60,6 +60,9 @@ func (c *Container) Status() Status {
 	c.mu.Lock()
 	status := Status{ID: c.ID, Connections: len(c.connections), Refusals: c.refusals.count, Refused: c.refusals.current(c.server.Clock.Now())}
 	c.mu.Unlock()
+	if status.Refused == "" && c.server.Clock.Now()-c.since > Lease && c.hasUnserved() { // until then processes of an earlier server reconnect
+		status.Refused = "a process does not reach the token server"
+	}
 	for _, v := range c.vgpus {
 		status.VGPUs = append(status.VGPUs, v.status())
 	}

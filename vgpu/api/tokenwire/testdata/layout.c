@@ -1,4 +1,4 @@
-/* Prints where the fields of the shared pages lie. */
+/* Prints where the fields of the shared pages and the range of locks lie. */
 #include <stddef.h>
 #include <stdio.h>
 
@@ -43,5 +43,6 @@ int main(void) {
 	printf("server size %zu\n", sizeof(struct gshare_server_page));
 	printf("container size %zu\n", sizeof(struct gshare_container_page));
 	printf("client size %zu\n", sizeof(struct gshare_client_page));
+	printf("unserved start %lld length %lld\n", GSHARE_UNSERVED_START, GSHARE_UNSERVED_LENGTH);
 	return 0;
 }
