@@ -46,7 +46,7 @@ type Front struct {
 	mu       sync.Mutex // guards the following
 	tickets  []string
 	changed  chan struct{} // closed and replaced when the tickets change
-	untold   [][]string    // tickets of each Allocate that the agent has not been told of
+	untold   [][]string    // tickets of each Allocate that the agent has not been told of, each set once
 	watched  bool          // by the kubelet
 	refused  bool          // by the agent, which speaks another protocol
 	restream func()        // ends the stream to the agent, whose metadata says whether the kubelet watches
@@ -210,9 +210,7 @@ func (f *Front) Allocate(tickets []string) string {
 	if err := f.CDI.Remove(key); err != nil {
 		f.Log.Error("failed to remove an old CDI file", "tickets", tickets, "error", err)
 	}
-	f.mu.Lock()
-	f.untold = append(f.untold, tickets)
-	f.mu.Unlock()
+	f.addUntold(tickets)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), tellPatience)
 		defer cancel()
@@ -221,13 +219,30 @@ func (f *Front) Allocate(tickets []string) string {
 	return cdi.Name(key)
 }
 
+func (f *Front) addUntold(sets ...[]string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, tickets := range sets {
+		if !slices.ContainsFunc(f.untold, func(other []string) bool { return slices.Equal(other, tickets) }) {
+			f.untold = append(f.untold, tickets)
+		}
+	}
+}
+
+// takeUntold returns all sets of tickets that the agent has not been told of, and forgets them.
+func (f *Front) takeUntold() [][]string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	taken := f.untold
+	f.untold = nil
+	return taken
+}
+
 // tell tells the agent which tickets the kubelet has allocated again, so that it forgets their last owners.
 func (f *Front) tell(ctx context.Context) error {
 	f.telling.Lock()
 	defer f.telling.Unlock()
-	f.mu.Lock()
-	untold := f.untold
-	f.mu.Unlock()
+	untold := f.takeUntold()
 	if len(untold) == 0 {
 		return nil
 	}
@@ -235,13 +250,11 @@ func (f *Front) tell(ctx context.Context) error {
 	for _, tickets := range untold {
 		request.ContainerRequests = append(request.ContainerRequests, &api.ContainerAllocateRequest{DevicesIds: tickets})
 	}
-	if _, err := f.agent.Allocate(withProtocol(ctx), request); err != nil {
-		return err
+	_, err := f.agent.Allocate(withProtocol(ctx), request)
+	if err != nil {
+		f.addUntold(untold...)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.untold = f.untold[len(untold):]
-	return nil
+	return err
 }
 
 // PreStart forwards the call to the agent. While the agent is away it waits, for almost as long as the kubelet does.
