@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "peers.h"
@@ -61,10 +62,12 @@ bool gsh_pages_valid(const int fds[3]) {
 	return page_valid(fds[0], PROT_READ) && page_valid(fds[1], PROT_READ | PROT_WRITE) && page_valid(fds[2], PROT_READ | PROT_WRITE);
 }
 
-/* Maps a page over the one at this address. Returns 0 or a negative errno. */
+/*
+ * Maps a page over the one at this address. Returns 0 or a negative errno. By the system call, since the thread sanitizer takes mmap for
+ * a write, which other threads' reads of the page would race with.
+ */
 static int map_fixed(void *address, int fd, int protection) {
-	void *at = mmap(address, GSHARE_PAGE_SIZE, protection, MAP_SHARED | MAP_FIXED, fd, 0);
-	return at == MAP_FAILED ? -errno : 0;
+	return syscall(SYS_mmap, address, GSHARE_PAGE_SIZE, protection, MAP_SHARED | MAP_FIXED, fd, 0) == -1 ? -errno : 0;
 }
 
 /*
