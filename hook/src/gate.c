@@ -59,6 +59,7 @@ static void flush_counters(struct gsh_stream_state *st) {
 	st->launches_at_event = st->launches_left;
 	st->blocks = st->work = 0;
 	st->sample = NULL;
+	st->unknown = false;
 }
 
 /* Returns the block tokens that were taken and not launched, or takes those that were launched beyond (DI-54). */
@@ -69,7 +70,7 @@ static void reconcile_blocks(struct gsh_stream_state *st) {
 
 /* Returns the ns to charge where no event can be recorded: 0 for a launch of unknown cost, whose work is only a bound. */
 static uint64_t work_estimate(const struct gsh_stream_state *st) {
-	return st->sample && gsh_cost_of(st->sample) >= GSH_COST_UNKNOWN ? 0 : st->work;
+	return st->unknown ? 0 : st->work;
 }
 
 /*
@@ -79,8 +80,7 @@ static uint64_t work_estimate(const struct gsh_stream_state *st) {
 static void close_batch(struct gsh_stream_state *st) {
 	uint64_t launches = st->launches_at_event - st->launches_left;
 	if (!st->vgpu || (!launches && st->last_event)) return;
-	bool unknown = st->sample && gsh_cost_of(st->sample) >= GSH_COST_UNKNOWN;
-	struct gsh_batch b = {st->vgpu, st->context, st->stream, st->chain, st->last_event, launches, st->work, unknown, st->sample};
+	struct gsh_batch b = {st->vgpu, st->context, st->stream, st->chain, st->last_event, launches, st->work, st->unknown, st->sample};
 	if (st->last_event == 0 && launches == 0) b.chain = st->chain = new_chain();
 	st->last_event = b.chain ? gsh_event_record(&b) : 0;
 	if (!st->last_event) {
@@ -139,6 +139,7 @@ static void wait_for_bound(struct gsh_stream_state *st, uint64_t cost) {
 /* Counts the launch that is about to be made. */
 static struct gsh_stream_state *count_launch(struct gsh_stream_state *st, uint64_t blocks, uint64_t cost) {
 	st->launches_left--;
+	st->unknown = cost >= GSH_COST_UNKNOWN;
 	st->work += cost >= GSH_COST_UNKNOWN ? gsh_run_ahead_bound(st->vgpu) / 2 : cost;
 	st->blocks += blocks;
 	return st;
@@ -189,22 +190,26 @@ static bool pay_blocks(struct gsh_stream_state *st, uint64_t budget, uint64_t co
 
 /*
  * Waits until the launch is permitted, bounded and paid. The page's generation is read before its state and compared after
- * the wait for the bound, so that no change in between is missed.
+ * the wait for the bound, so that no change in between is missed. Returns the cost of the launch, which may have been measured
+ * during a wait.
  */
-static void wait_for_permission(struct gsh_stream_state *st, uint64_t budget, uint64_t cost, uint64_t blocks) {
+static uint64_t wait_for_permission(struct gsh_stream_state *st, const void *key, uint64_t budget, uint64_t blocks) {
+	uint64_t cost;
 	reconcile_blocks(st);
 	do {
 		uncharge_open(st);
 		while (st->generation = atomic_load(&st->page->generation), !gsh_token_permits(st->vgpu)) wait_for_token(st);
+		cost = gsh_cost_of(key);
 		wait_for_bound(st, cost);
 	} while (st->generation != atomic_load(&st->page->generation) || !pay_blocks(st, budget, cost, blocks));
+	return cost;
 }
 
 /* The slow path of a launch that is counted. */
 static struct gsh_stream_state *enter_gated(struct gsh_stream_state *st, const void *key, uint64_t blocks) {
-	uint64_t cost = gsh_cost_of(key), budget = gsh_budget_share(st);
+	uint64_t budget = gsh_budget_share(st);
 	gsh_cycle_begin(st->vgpu);
-	wait_for_permission(st, budget, cost, blocks);
+	uint64_t cost = wait_for_permission(st, key, budget, blocks);
 	gsh_budget_take(st, cost > budget ? 0 : budget); /* the next launch is most likely one like this */
 	if (st->epoch != st->budget_epoch || cost > budget) begin_sample(st, key);
 	st->epoch = st->budget_epoch;
