@@ -5,7 +5,8 @@
 // to revoke. Time is an argument; a server calls Advance after every event and at the time that the last Advance returned.
 //
 // Under every policy the SMs of live tokens add up to at most the slice, and no share uses more than its limit in any window plus one
-// kernel. A running kernel cannot be stopped, so device time used after a token is measured, charged, and deducted from the next
-// token. A share that loses part of its own turn to the overrun of another one may use the spare time of its turns instead; that moves
-// use from one window to another, by the shortest token at most.
+// kernel and what it makes up for. A running kernel cannot be stopped, so device time used after a token is measured, charged, and deducted
+// from later tokens, over as many windows as that takes. A share that loses part of its own turn to a short overrun of another one may use
+// the spare time of its turns instead; that moves use from one window to another, by the shortest token at most. One that loses turns to a
+// long overrun makes up for them in turns that others leave (overrun.go).
 package token

@@ -43,7 +43,11 @@ type overrunState struct {
 	claimed    time.Duration // time for which its open work occupied SMs without a token since the latest settlement
 	lastWanted time.Duration // when it last had work
 
-	makeUp  account       // budget: own time lost to overruns of others, see waitingToMakeUp
+	makeUp   account       // budget: own time lost to overruns of others, see waitingToMakeUp
+	longEnd  time.Duration // when its open work was last seen to overrun a token by more than a turn
+	delayEnd time.Duration // when others had last delayed it by another turn
+	reported time.Duration // value of delayed at that time
+
 	overran time.Duration // total time for which it occupied SMs without a token while others wanted the device
 	delayed time.Duration // total own time that passed while overruns of others occupied its SMs
 }
@@ -64,7 +68,12 @@ type Overruns struct {
 	Caused   time.Duration // time beyond its tokens for which its work occupied SMs while other shares wanted the device
 	Suffered time.Duration // time of its own turns in which the work of other shares occupied its SMs
 	Debt     time.Duration // part of Caused that it has not repaid yet
+	Long     bool          // in the last minute, its work overran a token by more than a turn
+	Delayed  bool          // in the last minute, the work of others delayed it by a turn
 }
+
+// overrunMemory is how long Overruns reports a long overrun or a long delay.
+const overrunMemory = time.Minute
 
 // Overruns returns for how long a share overran its tokens and was delayed by others that overran theirs.
 func (s *Slice) Overruns(id ID) Overruns {
@@ -73,7 +82,8 @@ func (s *Slice) Overruns(id ID) Overruns {
 		return Overruns{}
 	}
 	m := s.members[at]
-	return Overruns{Caused: m.overran, Suffered: m.delayed, Debt: m.owed()}
+	recent := func(end time.Duration) bool { return end > 0 && s.now-end < overrunMemory }
+	return Overruns{Caused: m.overran, Suffered: m.delayed, Debt: m.owed(), Long: recent(m.longEnd), Delayed: recent(m.delayEnd)}
 }
 
 // elapse accounts for the time from s.now until now, in which no state changed.
@@ -90,6 +100,9 @@ func (s *Slice) elapse(now time.Duration) {
 		if m.overruns {
 			m.overran += d
 			m.claimed += d
+			if now-m.openSince > s.config.Turn {
+				m.longEnd = now
+			}
 		}
 		if !blocked {
 			m.addReportable(d, s.config.Window, m.live || contended && m.open != NoWork)
@@ -99,6 +112,9 @@ func (s *Slice) elapse(now time.Duration) {
 		if m.isWaiting() {
 			lost := s.issuer.ownTime(m, s.now, now)
 			m.delayed += lost
+			if m.delayed-m.reported > s.config.Turn {
+				m.delayEnd, m.reported = now, m.delayed
+			}
 			m.makeUp.budget += lost
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/enforcement"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/token"
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
@@ -74,6 +75,7 @@ func (e *enforcementReporter) statusOf(g *grant.Grant) kube.ContainerEnforcement
 		}
 	}
 	t.Missing = append(t.Missing, e.violations(g)...)
+	t.Missing = append(t.Missing, enforcement.Overruns(e.overrunsOf(g), e.neighboursOf(g))...)
 	if e.MPS.Simulated {
 		t.Missing = append(t.Missing, enforcement.Simulated)
 	}
@@ -130,6 +132,30 @@ func (e *enforcementReporter) violations(g *grant.Grant) (escapes []string) {
 		}
 	}
 	return escapes
+}
+
+// overrunsOf returns how a container overran its tokens or was delayed by others.
+func (e *enforcementReporter) overrunsOf(g *grant.Grant) token.Overruns {
+	service, served := e.grants.serviceOf(g.ID())
+	if !served || len(g.VGPUs) != 1 {
+		return token.Overruns{}
+	}
+	return service.container.Status().VGPUs[0].Overruns
+}
+
+// neighboursOf returns the other containers on the slice of a grant. Those of other namespaces have no name.
+func (e *enforcementReporter) neighboursOf(g *grant.Grant) (list []enforcement.Neighbour) {
+	for _, other := range e.grants.onSlice(g.VGPUs[0].Slice) {
+		if other.ID() == g.ID() {
+			continue
+		}
+		name := "a pod of another namespace"
+		if other.Namespace == g.Namespace {
+			name = "pod " + other.Name
+		}
+		list = append(list, enforcement.Neighbour{Name: name, Overruns: e.overrunsOf(&other)})
+	}
+	return list
 }
 
 // reportedFinding is a finding of the watchdog as an enforcement status shows it. It has no PID, so that the status changes only when the

@@ -3,9 +3,11 @@ package enforcement
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
+	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
 // Texts of enforcement statuses: by what a share is limited, and what is not enforced.
@@ -49,4 +51,31 @@ func InsideMIG(profile string) string {
 		return ""
 	}
 	return ", inside of MIG " + profile
+}
+
+// Neighbour is another container or run on the same slice.
+type Neighbour struct {
+	Name     string // as the owner of the enforcement status may see it
+	Overruns token.Overruns
+}
+
+// Overruns returns what an enforcement status says of kernels and CUDA graphs that lasted longer than the turns of their share, which no
+// GPU interrupts: that the share delayed neighbours, or that neighbours delayed the share.
+func Overruns(own token.Overruns, neighbours []Neighbour) (texts []string) {
+	names := func(affected func(token.Overruns) bool) string {
+		var list []string
+		for _, n := range neighbours {
+			if affected(n.Overruns) {
+				list = append(list, n.Name)
+			}
+		}
+		return strings.Join(list, ", ")
+	}
+	if delayed := names(func(o token.Overruns) bool { return o.Delayed }); own.Long && delayed != "" {
+		texts = append(texts, "its kernels or graphs outlast its turns and delay "+delayed+"; it repays the time")
+	}
+	if by := names(func(o token.Overruns) bool { return o.Long }); own.Delayed && by != "" {
+		texts = append(texts, "it is delayed by kernels or graphs of "+by+", and gets its time later")
+	}
+	return texts
 }

@@ -1,9 +1,11 @@
 package enforcement
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
 func TestTexts(t *testing.T) {
@@ -17,6 +19,29 @@ func TestTexts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if test.got != test.want {
 				t.Errorf("%q, want %q", test.got, test.want)
+			}
+		})
+	}
+}
+
+// TestOverruns checks that the status of the share that causes a delay names who is delayed, and the other way round.
+func TestOverruns(t *testing.T) {
+	t.Parallel()
+	long, delayed, neither := token.Overruns{Long: true}, token.Overruns{Delayed: true}, token.Overruns{}
+	for name, test := range map[string]struct {
+		own        token.Overruns
+		neighbours []Neighbour
+		want       []string
+	}{
+		"cause": {long, []Neighbour{{"a", delayed}, {"b", neither}, {"c", delayed}},
+			[]string{"its kernels or graphs outlast its turns and delay a, c; it repays the time"}},
+		"victim":       {delayed, []Neighbour{{"a", long}, {"b", neither}}, []string{"it is delayed by kernels or graphs of a, and gets its time later"}},
+		"nobody waits": {long, []Neighbour{{"a", neither}}, nil},
+		"alone":        {long, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Overruns(test.own, test.neighbours); !slices.Equal(got, test.want) {
+				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
 	}

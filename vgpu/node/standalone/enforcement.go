@@ -76,16 +76,24 @@ func (e *enforcementReporter) mpsBypass(r *run) string {
 	return enforcement.MPSEnvironment
 }
 
-// addObserved returns the run with notes in its enforcement status: for each vGPU that a process of the run uses without MPS, and if a
-// process is refused.
-func (e *enforcementReporter) addObserved(r control.Run) control.Run {
+// addObserved returns the status of one of the runs with notes in its enforcement status: for each vGPU that a process of the run uses
+// without MPS, if a process is refused, and about kernels that outlast their turns.
+func (e *enforcementReporter) addObserved(observed *run, runs []*run) control.Run {
+	r := observed.status()
+	var neighbours []enforcement.Neighbour
+	for _, other := range runs {
+		if other != observed && other.Devices[0] == observed.Devices[0] {
+			neighbours = append(neighbours, enforcement.Neighbour{Name: "run " + other.ID, Overruns: other.overruns()})
+		}
+	}
+	r.Enforcement.Missing = append(slices.Clone(r.Enforcement.Missing), enforcement.Overruns(observed.overruns(), neighbours)...)
 	if r.Refused != "" {
-		r.Enforcement.Missing = append(slices.Clone(r.Enforcement.Missing), enforcement.Refused+r.Refused)
+		r.Enforcement.Missing = append(r.Enforcement.Missing, enforcement.Refused+r.Refused)
 	}
 	for _, v := range r.VGPUs {
 		bare := e.mps.NonMPSProcesses(v.Device)
 		if slices.ContainsFunc(v.Processes, func(p control.Process) bool { return slices.Contains(bare, p.PID) }) {
-			r.Enforcement.Missing = append(slices.Clone(r.Enforcement.Missing), enforcement.NonMPSProcess)
+			r.Enforcement.Missing = append(r.Enforcement.Missing, enforcement.NonMPSProcess)
 		}
 	}
 	return r

@@ -99,7 +99,7 @@ func (n *Node) Status() control.Status {
 		status.Devices = append(status.Devices, d)
 	}
 	for _, r := range runs {
-		status.Runs = append(status.Runs, n.enforcement.addObserved(r.status()))
+		status.Runs = append(status.Runs, n.enforcement.addObserved(r, runs))
 	}
 	return status
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
 // runStore holds the runs of a node. Its lock is never held over I/O.
@@ -150,6 +151,15 @@ func (r *run) status() control.Run {
 		out.VGPUs = append(out.VGPUs, vgpuOf(v))
 	}
 	return out
+}
+
+// overruns returns how the run overran its tokens or was delayed by others.
+func (r *run) overruns() token.Overruns {
+	status := r.container.Status()
+	if len(status.VGPUs) != 1 {
+		return token.Overruns{}
+	}
+	return status.VGPUs[0].Overruns
 }
 
 func vgpuOf(v tokenserver.VGPUStatus) control.VGPU {

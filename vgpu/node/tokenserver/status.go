@@ -27,6 +27,7 @@ type VGPUStatus struct {
 	Total          time.Duration  // device time since the container is in service
 	Tokens         uint64         // tokens granted since then
 	Waits          Waits          // waits for tokens since then
+	Overruns       token.Overruns // of its tokens and of those of others; none in class elastic
 	LeasedSessions int            // sessions of an earlier server that may still run
 	Used           share.Bytes    // device memory in use
 	CurrentSMLimit share.PerMille // below SMLimit after a Resize
@@ -78,6 +79,7 @@ func (v *vgpu) status() VGPUStatus {
 	}
 	status.Busy = v.usage.recent.total(v.Slice.server.Clock.Now())
 	status.Total, status.Tokens, status.Waits = v.usage.busy, v.usage.tokens, v.usage.waits
+	status.Overruns = v.Slice.time.Overruns(v.id)
 	status.LeasedSessions = len(v.leased.sessions)
 	status.Used = loadBytes(&v.page.at.Memory)
 	status.CurrentSMLimit, status.CurrentSMs = v.SMLimit, v.SMRequest

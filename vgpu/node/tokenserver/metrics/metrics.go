@@ -60,6 +60,9 @@ func collectVGPU(out chan<- prometheus.Metric, v tokenserver.VGPUStatus, labels 
 		gauge(leased, float64(v.LeasedSessions), labels...),
 		counter(tokens, float64(v.Tokens), labels...),
 		counter(stalls, float64(v.Waits.Stalls), labels...),
+		counter(overrun, v.Overruns.Caused.Seconds(), labels...),
+		counter(delayed, v.Overruns.Suffered.Seconds(), labels...),
+		gauge(debt, v.Overruns.Debt.Seconds(), labels...),
 		prometheus.MustNewConstHistogram(wait, v.Waits.Count, v.Waits.Sum.Seconds(), cumulativeBuckets(v.Waits), labels...),
 	} {
 		out <- m
@@ -113,6 +116,9 @@ var (
 	tokens       = describeShare("tokens_total", "Granted tokens.")
 	wait         = describeShare("token_wait_seconds", "Time that processes waited for a token.")
 	stalls       = describeShare("stalls_total", "Waits for a token longer than a window.")
+	overrun      = describeShare("overrun_seconds_total", "Time beyond its tokens for which its kernels kept others from their SMs.")
+	delayed      = describeShare("delayed_seconds_total", "Time of its own turns in which kernels of others kept it from its SMs.")
+	debt         = describeShare("debt_seconds", "Device time used beyond its tokens that it has not repaid yet.")
 )
 
 // Counters of the server since its start, given by process_start_time_seconds.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
 // fixedSource is a source with fixed values.
@@ -27,6 +28,7 @@ func example() fixedSource {
 		UUID:  "GPU-0", Total: 1500 * time.Millisecond, Used: 1 << 20, Tokens: 7, LeasedSessions: 2,
 		Processes: make([]tokenserver.ProcessStatus, 3),
 		Waits:     tokenserver.Waits{Count: 4, Sum: 6 * time.Second, Stalls: 1},
+		Overruns:  token.Overruns{Caused: 3 * time.Second, Suffered: 2 * time.Second, Debt: time.Second},
 	}
 	v.Waits.Buckets[0], v.Waits.Buckets[2], v.Waits.Buckets[len(v.Waits.Buckets)-1] = 2, 1, 1
 	other := v
@@ -58,6 +60,7 @@ func TestValues(t *testing.T) {
 		"gshare_share_sm_ratio": 0.6, "gshare_share_quota_request_ratio": 0.25, "gshare_share_quota_limit_ratio": 0.5,
 		"gshare_share_busy_seconds_total": 1.5, "gshare_share_memory_limit_bytes": 1 << 30, "gshare_share_memory_used_bytes": 1 << 20,
 		"gshare_share_processes": 3, "gshare_share_leased_sessions": 2, "gshare_share_tokens_total": 7, "gshare_share_stalls_total": 1,
+		"gshare_share_overrun_seconds_total": 3, "gshare_share_delayed_seconds_total": 2, "gshare_share_debt_seconds": 1,
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := families[name]
