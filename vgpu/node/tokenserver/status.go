@@ -18,7 +18,8 @@ type Status struct {
 	VGPUs       []VGPUStatus
 }
 
-// VGPUStatus is the state of one vGPU of a container. Its measured values are those that the processes report.
+// VGPUStatus is the state of one vGPU of a container. Its measured values are those that the processes report. It has many fields because it
+// is one row of a table: metrics and commands each show a part of it.
 type VGPUStatus struct {
 	share.Share
 	UUID           string
