@@ -8,9 +8,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	library "github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/node/gpu/nvml"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -42,11 +47,11 @@ func TestMemoryAudit(t *testing.T) {
 			c.hold(partial, gib)
 			thief.charge(100 * share.MiB)
 			c.hold(thief, 7*gib)
-			c.enforced("b", "the driver counts 1024 MiB of the container, the hook 0 MiB, and the share has 1024 MiB", true)
+			c.enforced("b", "the driver counts 1024 MiB of its processes, the hook 0 MiB, and the share has 1024 MiB", true)
 			if policy == config.EndStrangers {
 				thief.waitKilled()
 			} else {
-				c.enforced("c", "the driver counts 7168 MiB of the container, the hook 100 MiB, and the share has 1024 MiB", true)
+				c.enforced("c", "the driver counts 7168 MiB of its processes, the hook 100 MiB, and the share has 1024 MiB", true)
 			}
 			c.wait(15)
 			if !honest.alive() || !partial.alive() || thief.alive() != (policy == config.ReportStrangers) {
@@ -111,5 +116,63 @@ func TestLibraries(t *testing.T) {
 	c.wait(15)
 	if !beside.alive() || !display.alive() || !c.offered("GPU-0") {
 		t.Errorf("alive: with a session %v, outside of pods %v; offered %v", beside.alive(), display.alive(), c.offered("GPU-0"))
+	}
+}
+
+// holdMemory starts a program in the container of a pod that allocates device memory of the fake driver, and returns it with its result.
+func (c *processFixture) holdMemory(folder, pod string, memory share.Bytes, environment ...string) (p *program, result string) {
+	c.fixture.t.Helper()
+	cmd := exec.Command("sh", "-c", fmt.Sprintf("read go; exec %s/hold %d", folder, int64(memory)))
+	cmd.Env = append(os.Environ(), append(environment, "LD_LIBRARY_PATH="+folder)...)
+	p = launch(c.fixture.t, cmd)
+	c.put(p, pod, "main")
+	fmt.Fprintln(p.input)
+	result, _ = p.lines.ReadString('\n')
+	return p, strings.TrimSpace(result)
+}
+
+// TestMemoryWithoutHook: the driver's count comes from the driver's own account. A program without the hook takes more than its share, and
+// is reported and killed; one with the hook, at its limit to the byte, is not.
+func TestMemoryWithoutHook(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("gcc is not installed")
+	}
+	const gib, slice = 1024 * share.MiB, "GPU-00000000-0000-0000-0000-000000000000"
+	folder := t.TempDir()
+	for name, value := range map[string]string{
+		"FAKE_CUDA_SHARED": filepath.Join(folder, "account"), "FAKE_NVML_CONTEXT": fmt.Sprint(int64(400 * share.MiB)),
+	} {
+		os.Setenv(name, value) // of the fake NVML in this process, too
+	}
+	if err := fakegpu.Build("../../..", folder); err != nil {
+		t.Fatal(err)
+	}
+	hook := exec.Command("bash", "hack/hook.sh", "build", folder)
+	hook.Dir = "../../.."
+	if out, err := hook.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	source := nvml.New(library.New(library.WithLibraryPath(filepath.Join(folder, "libnvidia-ml.so.1"))))
+	c := newProcessFixture(t, config.EndStrangers, func(o *Options) {
+		o.Source, o.Config.Kubernetes.HookGrace.Duration = source, time.Hour // so that only the memory counts
+	})
+	c.granted("a", slice, 20, 30) // and 1 GiB
+	c.granted("b", slice, 20, 30)
+	honest, result := c.holdMemory(folder, "a", gib, "LD_PRELOAD="+filepath.Join(folder, "libgshare.so"), "GSHARE_DIR="+c.fixture.directory("pod-a"))
+	if result != "ok" {
+		t.Fatalf("with the hook, at its limit: %s", result)
+	}
+	if _, result := c.holdMemory(folder, "a", 1, "LD_PRELOAD="+filepath.Join(folder, "libgshare.so"), "GSHARE_DIR="+c.fixture.directory("pod-a")); result != "error 2" {
+		t.Errorf("with the hook, a byte beyond its limit: %s", result)
+	}
+	thief, result := c.holdMemory(folder, "b", 3*gib)
+	if result != "ok" {
+		t.Fatalf("without the hook: %s", result)
+	}
+	thief.waitKilled()
+	reported := "the driver counts 3472 MiB of its processes, the hook 0 MiB, and the share has 1024 MiB"
+	if e := c.fixture.cluster; !honest.alive() || e.hasEvent("pod-a GPU") || !e.hasEvent("pod-b GPUMemoryExceeded") || !e.hasEvent(reported) {
+		t.Errorf("program at its limit alive: %v; events %v", honest.alive(), e.events)
 	}
 }

@@ -176,7 +176,7 @@ func findingText(f watchdog.Finding) string {
 	case watchdog.Beside:
 		return "a process can use the GPU" + through(f.Library) + " without the hook, and is not limited there"
 	case watchdog.Uncounted, watchdog.Overdrawn:
-		return countsText(f.Counts)
+		return enforcement.MemoryCounts(f.Counts)
 	}
 	return ""
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
+	"github.com/gshare-dev/gshare/vgpu/node/enforcement"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -92,9 +93,9 @@ func violationText(f watchdog.Finding, program string) string {
 		text = fmt.Sprintf("%s can use slice %s%s without the hook, and is not limited there: use CUDA, or request the whole device", who, f.Slice,
 			through(f.Library))
 	case watchdog.Uncounted:
-		text = fmt.Sprintf("%s: on slice %s %s", who, f.Slice, countsText(f.Counts))
+		text = fmt.Sprintf("%s: on slice %s %s", who, f.Slice, enforcement.MemoryCounts(f.Counts))
 	case watchdog.Overdrawn:
-		text = fmt.Sprintf("%s: on slice %s %s: more than the share and %d MiB for the contexts of each process", who, f.Slice, countsText(f.Counts),
+		text = fmt.Sprintf("%s: on slice %s %s: more than the share and %d MiB for the contexts of each process", who, f.Slice, enforcement.MemoryCounts(f.Counts),
 			mps.ContextMemory/share.MiB)
 	default:
 		text = fmt.Sprintf("process %d (%.64s) outside of pods uses slice %s", f.PID, cmp.Or(program, "?"), f.Slice)
@@ -111,12 +112,6 @@ func through(library string) string {
 		return ""
 	}
 	return " through " + library
-}
-
-// countsText compares what driver and hook count of a container's memory, as the end of a sentence.
-func countsText(c watchdog.MemoryCounts) string {
-	return fmt.Sprintf("the driver counts %d MiB of the container, the hook %d MiB, and the share has %d MiB",
-		c.Driver/share.MiB, c.Ledger/share.MiB, c.Granted/share.MiB)
 }
 
 // maxUsersNamed is how many users of a slice a message lists by name.

@@ -177,7 +177,7 @@ func (c *processFixture) start(pod, container, slice string) *program {
 
 func launch(t *testing.T, cmd *exec.Cmd) *program {
 	t.Helper()
-	cmd.Env = append(os.Environ(), tokensVariable+"=1")
+	cmd.Env = append(cmd.Environ(), tokensVariable+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	input, err := cmd.StdinPipe()
 	if err != nil {

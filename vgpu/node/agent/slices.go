@@ -40,7 +40,9 @@ func newSliceRuntime(o *Options, publish func()) (*sliceRuntime, error) {
 		}),
 		mps: mps.New(mps.Config{Daemons: o.MPS, Log: o.Log, OnChange: publish}),
 	}
-	r.host = injection.Host{Driver: cdi.Driver(c.Kubernetes.Driver), Capabilities: o.Capabilities, Device: r.injectedDevice}
+	r.host = injection.Host{
+		Driver: cdi.Driver(c.Kubernetes.Driver), AllLibraries: c.Kubernetes.AllLibraries, Capabilities: o.Capabilities, Device: r.injectedDevice,
+	}
 	if c.Kubernetes.Hook == "" {
 		return r, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
 	"github.com/gshare-dev/gshare/vgpu/token"
+	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
 // Texts of enforcement statuses: by what a share is limited, and what is not enforced.
@@ -20,6 +21,12 @@ const (
 	Refused        = "a process is refused and may use nothing: " // before the reason
 	MemoryBypass   = "a program that avoids hook and MPS is not limited in memory"
 )
+
+// MemoryCounts compares what driver and hook count of the memory of a share's processes.
+func MemoryCounts(c watchdog.MemoryCounts) string {
+	return fmt.Sprintf("the driver counts %d MiB of its processes, the hook %d MiB, and the share has %d MiB",
+		c.Driver/share.MiB, c.Ledger/share.MiB, c.Granted/share.MiB)
+}
 
 // MPS returns the name by which enforcement statuses refer to MPS: with namespace, the container runs in an MPS namespace, whose limits its
 // processes cannot loosen.

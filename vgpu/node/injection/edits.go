@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
@@ -17,6 +18,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
 // Paths in a container.
@@ -33,6 +35,9 @@ type Host struct {
 	Hook    string // the library; empty in a node without one, which then shares nothing
 	Preload string // a file that names Library
 	Driver  cdi.Driver
+	// AllLibraries leaves the driver's libraries for OpenCL, OpenGL and Vulkan in containers with a shared slice, where the hook does not
+	// limit them.
+	AllLibraries bool
 
 	Capabilities cdi.Capabilities          // of MIG instances
 	Device       func(slice string) Device // nil: a slice is a device by its UUID
@@ -102,6 +107,9 @@ func (h Host) Edits(g *grant.Grant, dir, pipe string) (specs.ContainerEdits, err
 	}, edits)
 	if g.Class() == share.Exclusive {
 		return edits, nil // alone on its devices: it needs no hook
+	}
+	if !h.AllLibraries {
+		edits.Mounts = slices.DeleteFunc(edits.Mounts, func(m *specs.Mount) bool { return watchdog.IsWithoutCUDA(filepath.Base(m.ContainerPath)) })
 	}
 	edits = cdi.Join(edits, specs.ContainerEdits{Mounts: []*specs.Mount{readOnlyMount(h.Hook, Library), readOnlyMount(h.Preload, PreloadPath)}})
 	return cdi.Join(edits, h.mpsEdits(g, pipe)), nil

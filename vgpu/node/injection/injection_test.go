@@ -149,6 +149,43 @@ func TestWhole(t *testing.T) {
 	}
 }
 
+// TestLibraries: a container with a shared slice gets no library of the driver that the hook does not limit, unless all are wanted.
+func TestLibraries(t *testing.T) {
+	const driver = `{"cdiVersion":"0.5.0","kind":"nvidia.com/gpu","devices":[{"name":"GPU-a","containerEdits":{"deviceNodes":[{"path":"/dev/nvidia0"}]}}],
+"containerEdits":{"mounts":[{"hostPath":"/h/1","containerPath":"/usr/lib/libcuda.so.535.1"},{"hostPath":"/h/2","containerPath":"/usr/lib/libnvidia-opencl.so.535.1"},
+{"hostPath":"/h/3","containerPath":"/usr/lib/libGLX_nvidia.so.535.1"},{"hostPath":"/h/4","containerPath":"/usr/lib/libnvidia-ml.so.535.1"}]}}`
+	file := filepath.Join(t.TempDir(), "driver.json")
+	if err := os.WriteFile(file, []byte(driver), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		class share.Isolation
+		all   bool
+		want  []string
+	}{
+		"shared":      {share.MPS, false, []string{"libcuda.so.535.1", "libnvidia-ml.so.535.1"}},
+		"shared, all": {share.MPS, true, []string{"libcuda.so.535.1", "libnvidia-opencl.so.535.1", "libGLX_nvidia.so.535.1", "libnvidia-ml.so.535.1"}},
+		"alone":       {share.Exclusive, false, []string{"libcuda.so.535.1", "libnvidia-opencl.so.535.1", "libGLX_nvidia.so.535.1", "libnvidia-ml.so.535.1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			device := func(string) Device { return Device{UUID: "GPU-a"} }
+			edits, err := Host{Driver: cdi.Driver(file), AllLibraries: test.all, Device: device}.Edits(granted(test.class), "/d", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, m := range edits.Mounts {
+				if filepath.Dir(m.ContainerPath) == "/usr/lib" {
+					got = append(got, filepath.Base(m.ContainerPath))
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func TestDriverIsMissing(t *testing.T) {
 	if _, err := (Host{Driver: cdi.Driver("/nowhere.yaml")}).Edits(granted(share.Exclusive), "/d", ""); err == nil {
 		t.Error("a container without the driver's files is no error")

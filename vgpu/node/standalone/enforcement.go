@@ -15,6 +15,7 @@ type enforcementReporter struct {
 	*Options
 	devices *deviceSet
 	mps     *mps.Manager
+	audit   *memoryAudit
 }
 
 // statusOf returns the enforcement status of a run: which mechanisms limit its share, and what is not enforced.
@@ -77,7 +78,7 @@ func (e *enforcementReporter) mpsBypass(r *run) string {
 }
 
 // addObserved returns the status of one of the runs with notes in its enforcement status: for each vGPU that a process of the run uses
-// without MPS, if a process is refused, and about kernels that outlast their turns.
+// without MPS, if the driver counts more of its memory than the hook, if a process is refused, and about kernels that outlast their turns.
 func (e *enforcementReporter) addObserved(observed *run, runs []*run) control.Run {
 	r := observed.status()
 	var neighbours []enforcement.Neighbour
@@ -89,6 +90,9 @@ func (e *enforcementReporter) addObserved(observed *run, runs []*run) control.Ru
 	r.Enforcement.Missing = append(slices.Clone(r.Enforcement.Missing), enforcement.Overruns(observed.overruns(), neighbours)...)
 	if r.Refused != "" {
 		r.Enforcement.Missing = append(r.Enforcement.Missing, enforcement.Refused+r.Refused)
+	}
+	if note := e.audit.noteOf(r.ID); note != "" {
+		r.Enforcement.Missing = append(r.Enforcement.Missing, note)
 	}
 	for _, v := range r.VGPUs {
 		bare := e.mps.NonMPSProcesses(v.Device)

@@ -11,6 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
+	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
 // Options configures a node.
@@ -44,6 +45,7 @@ type Node struct {
 	server      *runServer
 	enforcement *enforcementReporter
 	memory      *memoryLimiter
+	audit       *memoryAudit
 	granter     *granter
 }
 
@@ -53,14 +55,14 @@ func New(o Options) (*Node, error) {
 	if o.timing == (timing{}) {
 		o.timing = defaultTiming
 	}
-	n := &Node{Options: o, runs: &runStore{}}
+	n := &Node{Options: o, runs: &runStore{}, audit: &memoryAudit{watch: watchdog.NewMemoryWatch(watchdog.Config{}, mps.ContextMemory)}}
 	var err error
 	if n.devices, err = newDeviceSet(&n.Options); err != nil {
 		return nil, err
 	}
 	n.granter = &granter{Options: &n.Options, devices: n.devices, runs: n.runs}
 	manager := mps.New(mps.Config{Daemons: o.MPS, Log: o.Log, OnChange: n.granter.retryWaiters})
-	n.enforcement = &enforcementReporter{Options: &n.Options, devices: n.devices, mps: manager}
+	n.enforcement = &enforcementReporter{Options: &n.Options, devices: n.devices, mps: manager, audit: n.audit}
 	if n.server, err = newRunServer(&n.Options, n.devices, manager, n.enforcement); err != nil {
 		return nil, err
 	}
@@ -85,7 +87,8 @@ func (n *Node) Close() {
 	n.granter.watches.Wait()
 }
 
-// watchProcesses passes the processes on the devices to the MPS manager, which finds those that run without MPS, until the node is closed.
+// watchProcesses passes the processes on the devices to the MPS manager, which finds those that run without MPS, and compares their memory
+// with what the hook counts, until the node is closed.
 // Close does not wait for it, since a call may hang in the driver.
 func (n *Node) watchProcesses() {
 	if n.Source == nil {
@@ -95,6 +98,7 @@ func (n *Node) watchProcesses() {
 		for ; !n.runs.isClosed(); time.Sleep(n.timing.period) {
 			if processes, err := n.Source.Processes(); err == nil {
 				n.server.mps.ObserveProcesses(processes)
+				n.audit.observe(n.runs.snapshot(), processes)
 			}
 		}
 	}()

@@ -34,6 +34,10 @@ type Kubernetes struct {
 	// --device-name-strategy=uuid writes it. Default: containers get no device nodes.
 	Driver string `json:"driver,omitempty"`
 
+	// AllLibraries keeps the libraries of Driver for OpenCL, OpenGL and Vulkan in containers on shared devices, where nothing limits their
+	// time. Default: containers on shared devices get none of them.
+	AllLibraries bool `json:"allLibraries,omitempty"`
+
 	// Hook is the path of libgshare.so. Default: none, and devices are allocated whole only.
 	Hook string `json:"hook,omitempty"`
 
