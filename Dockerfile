@@ -15,7 +15,7 @@ RUN CGO_ENABLED=0 go build -trimpath -ldflags="$LDFLAGS" -o /out/ ./cmd/gshare-s
 # A C library is all that it needs: NVIDIA's container runtime brings NVML and MPS.
 FROM debian:12.11-slim AS gshare-node
 COPY --from=build /out/gshare-node /out/gshare /usr/local/bin/
-COPY --from=build /out/hook/libgshare.so /usr/lib/gshare/libgshare.so
+COPY --from=build /out/hook/libgshare.so /out/hook/libgshare-mps.so /usr/lib/gshare/
 ENTRYPOINT ["gshare-node"]
 
 # It is static, and knows the API server by the certificate of its service account.

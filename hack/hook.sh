@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and checks the hook: hack/hook.sh build|check|test|bench [OUT], hack/hook.sh fuzz [SECONDS [OUT]]. OUT (default
-# bin/hook) gets libgshare.so.
+# bin/hook) gets libgshare.so, and libgshare-mps.so for MPS daemons.
 #
 # build: this machine's library, and the aarch64 one if its cross compiler is installed
 # check: exports, imports and versions of the libraries, no constructors, and no cycle of more than two source files
@@ -51,8 +51,12 @@ library() {
   "$cc" $flags $machine $(sources) hook/src/platform_linux.c $link -Wl,--version-script="$out/export.map" -o "$file"
 }
 
+# shellcheck disable=SC2086
+guard() { "$1" $flags -shared -Wl,-z,relro -Wl,-soname,libgshare-mps.so -o "$2" hook/mps/guard.c; }
+
 build() {
   library gcc "$out/libgshare.so"
+  guard gcc "$out/libgshare-mps.so"
   if command -v aarch64-linux-gnu-gcc >/dev/null; then library aarch64-linux-gnu-gcc "$out/libgshare-aarch64.so"; fi
 }
 
