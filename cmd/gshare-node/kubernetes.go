@@ -149,7 +149,21 @@ func listenHTTP(address string, handler http.Handler) (stop func(), err error) {
 func daemonsOf(c config.Configuration) mps.Daemons {
 	return mps.Daemons{
 		Dir: filepath.Join(c.Directory, "mps"), Program: c.SimulatedMPS, Simulated: c.SimulatedDevices != "", NoNamespaces: c.MPSVersion == 2,
+		Guard: guardLibrary(c.Kubernetes.Hook),
 	}
+}
+
+// guardLibrary returns the path of the library that keeps clients from commanding MPS daemons, or an empty string if it is not installed.
+// It is beside the hook, or beside this program.
+func guardLibrary(hook string) string {
+	program, _ := os.Executable()
+	for _, beside := range []string{hook, program} {
+		library := filepath.Join(filepath.Dir(beside), "libgshare-mps.so")
+		if _, err := os.Stat(library); err == nil && filepath.IsAbs(library) {
+			return library
+		}
+	}
+	return ""
 }
 
 // clusterDaemonsOf returns the manager of MPS daemons for an agent in a pod. These daemons must survive a restart of the agent's container.

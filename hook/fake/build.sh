@@ -17,13 +17,16 @@ for program in programs/*.c; do
 	[[ $name == hold || $name == linked || $name == limits || $name == spin || $name == requests ]] || link=()
 	"$cc" $flags -o "$out/$name" "$program" "${link[@]}" -ldl -lm
 done
-for driver in 535 615; do # MPS of a driver without the server for several users, and of one that has version 3
+for driver in 535 550 615; do # MPS of drivers without the server for several users, and of one that has version 3
 	mkdir -p "$out/r$driver"
 	"$cc" $flags -DDRIVER=$driver -o "$out/r$driver/nvidia-cuda-mps-control" programs/nvidia-cuda-mps-control.c
 done
-for dir in "$out" "$out/r535" "$out/r615"; do
+for dir in "$out" "$out/r535" "$out/r550" "$out/r615"; do
 	ln -f "$dir/nvidia-cuda-mps-control" "$dir/nvidia-cuda-mps-server" # one program, which reads its name from /proc/self/exe
 done
+
+# What the agent puts in front of MPS daemons.
+"$cc" $flags -shared -o "$out/libgshare-mps.so" ../mps/guard.c
 
 # The hook on the virtual clock: its sources with platform_virtual.c, linked with the fake driver for the clock.
 sources=(../src/*.c)

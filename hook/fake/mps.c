@@ -8,6 +8,7 @@
  */
 #define _GNU_SOURCE
 #include "fake.h"
+#include "mps-wire.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -36,14 +37,6 @@ static int connect_to(const char *name)
 		return s;
 	close(s);
 	return -1;
-}
-
-/* Sends a message and receives the reply. Returns 0 if there is none. */
-static int exchange(int s, const char *text, char *answer, size_t size)
-{
-	ssize_t n = send(s, text, strlen(text) + 1, MSG_NOSIGNAL) < 0 ? 0 : recv(s, answer, size - 1, 0);
-	answer[n > 0 ? n : 0] = 0;
-	return n > 0;
 }
 
 /* Thread: a later message, or the end of the server, is the error of all later calls. */
@@ -102,37 +95,28 @@ static int admit(void)
 	int s = connect_to("control");
 	if (s < 0)
 		return 0;
-	int ok = exchange(s, "client", answer, sizeof answer);
+	ssize_t n = mps_open(s, MPS_CLIENT) ? recv(s, answer, sizeof answer - 1, 0) : 0;
+	answer[n > 0 ? n : 0] = 0;
 	if (sscanf(answer, "limits %lf %llu", &percent, &bytes) == 2) {
 		limit_memory(bytes ? bytes : UINT64_MAX);
 		session = s;
 		return 1;
 	}
 	close(s);
-	if (ok && atoi(answer))
-		return atoi(answer);
-	if (ok && strcmp(answer, "wait") == 0) {
+	if (strcmp(answer, "wait") == 0) {
 		usleep(10000);
 		return admit();
 	}
-	return ok;
+	return atoi(answer);
 }
 
 CUresult fake_mps_start(void)
 {
-	char answer[16];
 	pthread_t thread;
 	sigset_t all, before;
 	int in = admit();
 	if (in != 1)
 		return in; /* 0: without MPS */
-	if (session < 0) {
-		if ((session = connect_to("server")) < 0 || !exchange(session, "hello", answer, sizeof answer))
-			return CONNECTION_FAILED;
-		if (atoi(answer) != 0)
-			return atoi(answer);
-		limit_memory(UINT64_MAX);
-	}
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	int failed = pthread_create(&thread, NULL, listen_to_server, NULL);

@@ -9,7 +9,6 @@ static struct space {
 	int listener;
 } spaces[SPACES];
 static int space_count;
-static char server_name[NAME]; /* empty: no server */
 
 /* Returns the bytes of a size such as 512M. */
 static unsigned long long bytes_of(const char *text)
@@ -19,32 +18,13 @@ static unsigned long long bytes_of(const char *text)
 	return n << (*unit == 'G' ? 30 : *unit == 'M' ? 20 : *unit == 'K' ? 10 : 0);
 }
 
-/* Passes a client's connection to the server, with its limits. */
-static void pass_to_server(int s, const char *name, double percent, unsigned long long bytes)
-{
-	char text[256], socket_name[NAME + 8], rights[CMSG_SPACE(sizeof(int))] = {0};
-	snprintf(text, sizeof text, "join %s %g %llu", name, percent, bytes);
-	struct iovec part = {text, strlen(text) + 1};
-	struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = rights, .msg_controllen = sizeof rights};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-	*c = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof s), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-	memcpy(CMSG_DATA(c), &s, sizeof s);
-	snprintf(socket_name, sizeof socket_name, "%s/server", server_name);
-	int to = dial(socket_name);
-	if (to < 0)
-		return; /* the connection is closed, and the client runs without MPS */
-	sendmsg(to, &m, MSG_NOSIGNAL);
-	close(to);
-}
-
 /* Accepts a client of a namespace. */
 static void accept_client(struct space *space)
 {
-	char text[16];
 	int s = accept4(space->listener, NULL, NULL, SOCK_CLOEXEC);
 	if (s < 0)
 		return;
-	if (read_command(s, text, sizeof text)) {
+	if (mps_accept(s) == MPS_CLIENT) {
 		if (other_user(s))
 			reply(s, "800"); /* not permitted */
 		else
@@ -80,7 +60,7 @@ static const char *add_space(const char *name)
 	path_of(name, "", path, sizeof path);
 	mkdir(named(path).sun_path, 0755);
 	path_of(name, "/control", path, sizeof path);
-	space->listener = serve(path);
+	space->listener = serve(path, 0666);
 	space_count++;
 	return " ";
 }
@@ -108,14 +88,20 @@ static void remove_ended_server(void)
 	server_name[0] = 0;
 }
 
-/* Starts the server. Returns the reply. */
+/* Starts the server and waits until it replies. Returns the reply of `server create`. */
 static const char *add_server(const char *name)
 {
+	char listener[NAME + 8], status[16] = "";
 	if (server_name[0])
 		return "!only one server is supported";
 	strcpy(server_name, name);
 	mkdir(named(name).sun_path, 0755);
 	start_server(name);
+	snprintf(listener, sizeof listener, "%s/server", name);
+	while (!status[0] && alive()) {
+		usleep(1000);
+		ask(listener, "status", status, sizeof status);
+	}
 	return add_space("default");
 }
 
@@ -209,22 +195,18 @@ static int refused(const char *text)
 	return order[0] && strncmp(text, order, strlen(order)) == 0;
 }
 
-/* Executes a command of version 3. */
-static void execute3(int s, const char *text, int listener)
+/* Executes a command of version 3. An error ends the session with exit code 1. */
+static void execute3(int s, const char *text)
 {
 	char name[NAME] = "", order[NAME + 16];
 	const char *answer = "!unknown command";
 	remove_ended_server();
-	if (strcmp(text, "client") == 0) {
-		pass_to_server(s, "-", 0, 0);
-		return;
-	}
 	if (refused(text))
 		answer = "!refused";
 	else if (strcmp(text, "-q") == 0) {
 		while (space_count)
 			drop_space(&spaces[0], 0);
-		execute(s, "quit", listener);
+		execute(s, "quit");
 	} else if (sscanf(text, "server create %64s", name) == 1)
 		answer = add_server(name);
 	else if (strncmp(text, "server list", 11) == 0)
@@ -243,5 +225,8 @@ static void execute3(int s, const char *text, int listener)
 		answer = set_space(name, text);
 	else if (strncmp(text, "namespace list", 14) == 0)
 		answer = list_spaces();
-	reply(s, answer);
+	if (strcmp(answer, " ") != 0)
+		answer_with(s, answer[0] == '!' ? answer + 1 : answer);
+	if (answer[0] == '!')
+		end_commands(1);
 }

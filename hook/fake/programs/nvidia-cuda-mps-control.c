@@ -1,19 +1,24 @@
 /*
  * NVIDIA's MPS without a GPU: the control daemon (-d), its server, and the program that sends commands to the daemon, from its
  * standard input or, with version 3 (-p 3, of drivers from 615: -DDRIVER=615), from its arguments. The client is mps.c of the
- * fake driver. Drivers before 555 (-DDRIVER=535) do not know -multiuser-server and take themselves for the program that sends
- * commands; their daemon serves the clients of one user at a time. Those before 550 do not know get_server_status.
+ * fake driver. vgpu/node/mps compares its answers to commands with those of NVIDIA's daemons, where they are installed.
+ *
+ * Drivers before 555 (-DDRIVER=535, 550) do not know -multiuser-server and take themselves for the program that sends commands;
+ * their daemon serves the clients of one user at a time. 535 has no get_server_status, and lets any user change defaults.
  *
  * Signals make it fail as the real one does: SIGKILL of the daemon or the server, SIGSTOP of the daemon (it hangs), and SIGUSR1
  * to the server (a fault: all clients get an error, and new ones are refused until they have ended). Commands of version 3
- * that begin with the contents of the file "refuse" in the log directory are refused. Daemon and server end when their pipe
- * directory is removed.
+ * that begin with the contents of the file "refuse" in the log directory are refused. Daemon and server end when their program
+ * is removed.
  *
  * Version 3 supports one named server and its namespaces. A client that connects in a namespace's directory gets its limits;
  * one that connects in the daemon's directory gets none, as from the server that the real daemon starts for each user.
  */
 #define _GNU_SOURCE
+#include "../mps-wire.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,13 +30,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { CLIENTS = 60, SPACES = 64, NAME = 65, ANSWER = 16384, ERROR_FAULT = 719, ERROR_TERMINATED = 810 };
+enum { CLIENTS = 60, SPACES = 64, NAME = 65, ANSWER = 16384, DIRECTORY = 87, ERROR_FAULT = 719, ERROR_TERMINATED = 810 };
 #ifndef DRIVER
 #define DRIVER 580
 #endif
 
 static struct { int socket; pid_t pid; char space[NAME]; } clients[CLIENTS];
 static int count, multiuser, protocol = 2;
+static int failed; /* a server has ended with an error */
 static pid_t server;
 static volatile sig_atomic_t fault;
 static char self[4096];
@@ -41,11 +47,18 @@ static struct sockaddr_un named(const char *name)
 {
 	const char *dir = getenv("CUDA_MPS_PIPE_DIRECTORY");
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
-	if ((size_t)snprintf(a.sun_path, sizeof a.sun_path, "%s/%s", dir ? dir : "/tmp/nvidia-mps", name) >= sizeof a.sun_path) {
-		fprintf(stderr, "the pipe directory has too long a name\n");
+	if ((size_t)snprintf(a.sun_path, sizeof a.sun_path, "%s/%s", dir ? dir : "/tmp/nvidia-mps", name) >= sizeof a.sun_path)
 		exit(1);
-	}
 	return a;
+}
+
+/* Returns the path of the file with the daemon's PID, which is too long a name for a socket in some directories. */
+static const char *pid_file(void)
+{
+	static char path[4096];
+	const char *dir = getenv("CUDA_MPS_PIPE_DIRECTORY");
+	snprintf(path, sizeof path, "%s/nvidia-cuda-mps-control.pid", dir ? dir : "/tmp/nvidia-mps");
+	return path;
 }
 
 /* Connects to a socket. Returns a descriptor or -1. */
@@ -59,13 +72,13 @@ static int dial(const char *name)
 	return -1;
 }
 
-/* Listens on a socket. Returns its descriptor. */
-static int serve(const char *name)
+/* Listens on a socket that has these permissions. Returns its descriptor. */
+static int serve(const char *name, mode_t mode)
 {
 	struct sockaddr_un a = named(name);
 	int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	unlink(a.sun_path);
-	if (bind(s, (struct sockaddr *)&a, sizeof a) || chmod(a.sun_path, 0666) || listen(s, 64)) {
+	if (bind(s, (struct sockaddr *)&a, sizeof a) || chmod(a.sun_path, mode) || listen(s, 64)) {
 		perror(a.sun_path);
 		exit(1);
 	}
@@ -99,13 +112,6 @@ static int read_with(int s, char *text, size_t size, int *passed)
 	if (c && c->cmsg_type == SCM_RIGHTS)
 		memcpy(passed, CMSG_DATA(c), sizeof *passed);
 	return n > 0;
-}
-
-/* Receives a command. */
-static int read_command(int s, char *text, size_t size)
-{
-	int none;
-	return read_with(s, text, size, &none);
 }
 
 /* Returns the process at the other end. */
@@ -148,7 +154,7 @@ static void join_server(int s, const char *space, const char *welcome)
 	reply(s, welcome);
 }
 
-/* Adds a client of version 3, whose connection the daemon passed with "join NAMESPACE PERCENT BYTES". */
+/* Adds a client, whose connection the daemon passed with "join NAMESPACE PERCENT BYTES". */
 static void join_space(int s, const char *text)
 {
 	char space[NAME] = "", welcome[96] = "0";
@@ -169,17 +175,13 @@ static void list_clients(char *answer, const char *server)
 			sprintf(answer + strlen(answer), "%d\n", clients[i].pid);
 }
 
-/* Executes a message of the daemon or a client. */
+/* Executes a message of the daemon. */
 static void execute_message(int s, const char *text)
 {
 	static char answer[ANSWER];
 	char server[NAME];
 	int pid;
 	answer[0] = 0;
-	if (strcmp(text, "hello") == 0) {
-		join_server(s, "", "0");
-		return;
-	}
 	if (strcmp(text, "status") == 0)
 		strcpy(answer, fault ? "FAULT\n" : "ACTIVE\n");
 	else if (strcmp(text, "list") == 0)
@@ -204,10 +206,9 @@ static void run_server(void)
 	char name[NAME + 8];
 	const char *own = getenv("FAKE_MPS_SERVER");
 	snprintf(name, sizeof name, own ? "%s/server" : "server", own);
-	int listener = serve(name), passed;
-	struct sockaddr_un a = named(name);
+	int listener = serve(name, 0666), passed;
 	signal(SIGUSR1, on_fault);
-	while (access(a.sun_path, F_OK) == 0) {
+	while (access(self, F_OK) == 0) {
 		struct pollfd f[CLIENTS + 1] = {{.fd = listener, .events = POLLIN}};
 		int before = count;
 		for (int i = 0; i < before; i++)
@@ -220,7 +221,7 @@ static void run_server(void)
 		}
 		for (int i = before - 1; ready > 0 && i >= 0; i--)
 			if (f[i + 1].revents)
-				drop(i); /* a client sends only one message, so this is its end */
+				drop(i); /* a client sends no message, so this is its end */
 		if (count == 0)
 			fault = 0;
 		char text[256];
@@ -241,27 +242,42 @@ static void run_server(void)
 /* Reports whether the server runs. */
 static int alive(void)
 {
-	if (server && waitpid(server, NULL, WNOHANG) == server)
+	int status;
+	if (server && waitpid(server, &status, WNOHANG) == server) {
 		server = 0;
+		failed |= status != 0;
+	}
 	return server != 0;
 }
 
-/* Starts the server and waits until it replies. */
+/* Returns the user at the other end. */
+static uid_t peer_user(int s)
+{
+	struct ucred who = {.uid = (uid_t)-1};
+	socklen_t length = sizeof who;
+	getsockopt(s, SOL_SOCKET, SO_PEERCRED, &who, &length);
+	return who.uid;
+}
+
+/* Starts the server, whose program is beside the daemon's. A failure shows when it has ended. */
 static void start_server(const char *own)
 {
-	char name[4200], listener[NAME + 8], answer[16] = "";
-	snprintf(name, sizeof name, "%s/nvidia-cuda-mps-server", self);
-	snprintf(listener, sizeof listener, own ? "%s/server" : "server", own);
+	char name[4200];
+	snprintf(name, sizeof name, "%.*s/nvidia-cuda-mps-server", (int)(strrchr(self, '/') - self), self);
 	if ((server = fork()) == 0) {
 		if (own)
 			setenv("FAKE_MPS_SERVER", own, 1);
 		execl(name, name, (char *)NULL);
 		_exit(1);
 	}
-	while (!answer[0] && alive()) {
-		usleep(1000);
-		ask(listener, "status", answer, sizeof answer);
-	}
+}
+
+/* Writes the status of the server of version 2 that runs: INITIALIZING while it does not listen. */
+static void server_status(char *answer, size_t size)
+{
+	ask("server", "status", answer, size);
+	if (!answer[0])
+		snprintf(answer, size, "INITIALIZING\n");
 }
 
 /*
@@ -271,11 +287,8 @@ static void start_server(const char *own)
 static int other_user(int s)
 {
 	static uid_t user;
-	struct ucred who = {0};
-	socklen_t length = sizeof who;
 	char present[ANSWER] = "";
-	getsockopt(s, SOL_SOCKET, SO_PEERCRED, &who, &length);
-	if (multiuser || (alive() && who.uid == user))
+	if (multiuser || (alive() && peer_user(s) == user))
 		return 0;
 	if (alive())
 		ask("server", "list", present, sizeof present);
@@ -286,124 +299,188 @@ static int other_user(int s)
 		waitpid(server, NULL, 0);
 		server = 0;
 	}
-	user = who.uid;
+	user = peer_user(s);
 	return 0;
 }
 
-/* Admits a client of version 2. */
+static char server_name[NAME]; /* of version 3; empty: no server */
+
+/* Passes a client's connection to the server, with its limits. */
+static void pass_to_server(int s, const char *name, double percent, unsigned long long bytes)
+{
+	char text[256], socket_name[NAME + 8], rights[CMSG_SPACE(sizeof(int))] = {0};
+	snprintf(text, sizeof text, "join %s %g %llu", name, percent, bytes);
+	struct iovec part = {text, strlen(text) + 1};
+	struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = rights, .msg_controllen = sizeof rights};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	*c = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof s), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+	memcpy(CMSG_DATA(c), &s, sizeof s);
+	snprintf(socket_name, sizeof socket_name, server_name[0] ? "%s/server" : "server", server_name);
+	int to = dial(socket_name);
+	if (to < 0)
+		return; /* the connection is closed, and the client runs without MPS */
+	sendmsg(to, &m, MSG_NOSIGNAL);
+	close(to);
+}
+
+/* Passes a client of version 2 to the server, or tells it to ask again: while another user has clients, or the server is starting. */
 static void client(int s)
 {
-	if (other_user(s)) {
-		reply(s, "wait"); /* until the present user has no clients */
-		return;
-	}
 	char answer[16] = "";
-	if (alive())
-		ask("server", "status", answer, sizeof answer);
-	if (alive() && !answer[0]) { /* the server is ending */
-		waitpid(server, NULL, 0);
-		server = 0;
-	}
-	if (!alive())
+	int other = other_user(s);
+	if (!other && !alive())
 		start_server(NULL);
-	reply(s, "ok");
+	if (!other)
+		ask("server", "status", answer, sizeof answer);
+	if (answer[0])
+		pass_to_server(s, "-", 0, 0);
+	else
+		reply(s, "wait");
 }
 
-/* Executes a command of version 2, from which 3 inherits "quit". */
-static void execute(int s, const char *text, int listener)
+#include "mps-commands.h"
+#include "mps-version3.h"
+
+/* Creates the pipes. Returns 0 if another daemon uses them; its pipes remain when it has quit. */
+static int create_pipes(int listeners[2])
 {
-	static char answer[ANSWER];
-	char to[64];
-	int pid, of;
-	answer[0] = 0;
-	if (strcmp(text, "client") == 0) {
-		client(s);
+	const char *dir = getenv("CUDA_MPS_PIPE_DIRECTORY"), *log = getenv("CUDA_MPS_LOG_DIRECTORY");
+	char pid[16];
+	if (dir && strlen(dir) > DIRECTORY)
+		exit(1);
+	if (dir)
+		mkdir(dir, 0755);
+	int there = dial("control");
+	if (there >= 0)
+		return 0;
+	listeners[0] = serve("control", 0666);
+	listeners[1] = serve("control_privileged", 0755);
+	umask(0);
+	close(open(named("control_lock").sun_path, O_CREAT | O_WRONLY, 0666));
+	if (log && mkdir(log, 0755) && errno != EEXIST)
+		printf("Warning: Failed writing log files to directory [%s]. No logs will be available.", log);
+	else
+		mkfifo(named("log").sun_path, 0777);
+	if (DRIVER >= 550) {
+		int file = open(pid_file(), O_CREAT | O_WRONLY | O_TRUNC, 0666);
+		snprintf(pid, sizeof pid, "%d\n", getpid());
+		if (write(file, pid, strlen(pid)) < 0)
+			perror(pid);
+		close(file);
+	}
+	umask(022);
+	return 1;
+}
+
+/* Accepts a connection. Like NVIDIA's, the daemon serves one session of commands at a time, and closes others. */
+static void accept_connection(int listener, int by_privileged)
+{
+	int s = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	int32_t session = s < 0 ? 0 : mps_accept(s);
+	if (session == MPS_COMMANDS && commands < 0) {
+		commands = s;
+		privileged = by_privileged;
 		return;
 	}
-	if (strcmp(text, "get_server_list") == 0 && alive())
-		snprintf(answer, sizeof answer, "%d\n", server);
-	else if (DRIVER < 550 && strncmp(text, "get_server_status", 17) == 0)
-		snprintf(answer, sizeof answer, "Unknown command \"get_server_status\"\n");
-	else if (sscanf(text, "get_server_status %d", &pid) == 1 && alive() && pid == server)
-		ask("server", "status", answer, sizeof answer);
-	else if (sscanf(text, "get_client_list %d", &pid) == 1 && alive() && pid == server)
-		ask("server", "list", answer, sizeof answer);
-	else if (sscanf(text, "terminate_client %d %d", &pid, &of) == 2 && alive() && pid == server) {
-		snprintf(to, sizeof to, "end %d", of);
-		ask("server", to, answer, sizeof answer);
-	} else if (strncmp(text, "quit", 4) == 0) {
-		if (alive())
-			kill(server, SIGKILL);
-		unlink(named("control").sun_path);
-		reply(s, " ");
-		close(listener);
-		exit(0);
-	}
-	reply(s, answer[0] ? answer : " ");
+	if (session == MPS_CLIENT)
+		protocol == 3 ? pass_to_server(s, "-", 0, 0) : client(s);
+	if (s >= 0)
+		close(s);
 }
-
-#include "mps-version3.h"
 
 /* Main function of the daemon. */
 static void run_daemon(void)
 {
-	int there = dial("control");
-	if (there >= 0) {
-		fprintf(stderr, "An instance of this daemon is already running\n");
+	int listeners[2];
+	if (!create_pipes(listeners)) {
+		puts("An instance of this daemon is already running");
 		exit(1);
 	}
-	int listener = serve("control");
-	struct sockaddr_un a = named("control");
+	fflush(stdout);
 	if (fork() != 0)
 		_exit(0);
 	setsid();
 	if (!freopen("/dev/null", "r", stdin) || !freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))
 		exit(1);
-	while (access(a.sun_path, F_OK) == 0) {
-		struct pollfd f[SPACES + 1] = {{.fd = listener, .events = POLLIN}};
-		char text[512];
+	while (access(self, F_OK) == 0) {
+		struct pollfd f[SPACES + 3] = {{.fd = listeners[0], .events = POLLIN}, {.fd = listeners[1], .events = POLLIN}, {.fd = commands, .events = POLLIN}};
 		for (int i = 0; i < space_count; i++)
-			f[i + 1] = (struct pollfd){.fd = spaces[i].listener, .events = POLLIN};
-		int ready = poll(f, (nfds_t)space_count + 1, 500);
-		for (int i = space_count; ready > 0 && i > 0; i--)
-			if (f[i].revents)
-				accept_client(&spaces[i - 1]);
-		int s = ready > 0 && f[0].revents ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
-		if (s < 0)
+			f[i + 3] = (struct pollfd){.fd = spaces[i].listener, .events = POLLIN};
+		if (poll(f, (nfds_t)space_count + 3, 500) <= 0)
 			continue;
-		if (read_command(s, text, sizeof text))
-			protocol == 3 ? execute3(s, text, listener) : execute(s, text, listener);
-		close(s);
+		for (int i = space_count - 1; i >= 0; i--)
+			if (f[i + 3].revents)
+				accept_client(&spaces[i]);
+		if (f[2].revents)
+			next_command();
+		for (int i = 0; i < 2; i++)
+			if (f[i].revents)
+				accept_connection(listeners[i], i);
 	}
 	exit(0);
 }
 
 /* The program for commands. */
 
-/* Sends a command and prints the reply. Returns the exit code. */
-static int send_command(const char *line)
+/* Opens a session of commands. Returns a descriptor, or -1 without a daemon. */
+static int open_commands(void)
 {
-	static char answer[ANSWER];
-	ask("control", line, answer, sizeof answer);
-	if (!answer[0] || answer[0] == '!') {
-		fprintf(stderr, "%s\n", answer[0] ? answer + 1 : "Cannot find MPS control daemon process");
-		return 1;
-	}
-	if (strcmp(answer, " ") != 0)
-		fputs(answer, stdout);
-	return 0;
+	int s = dial("control_privileged");
+	if (s < 0)
+		s = dial("control");
+	if (s >= 0)
+		mps_open(s, MPS_COMMANDS);
+	return s;
 }
 
-/* Sends the commands of the standard input. */
-static int send_commands(void)
+/*
+ * Prints the answers of a session. Returns its exit code. Like NVIDIA's, that of
+ * version 2 does not see that a busy daemon has closed the session.
+ */
+static int print_answers(int s)
+{
+	static char answer[ANSWER];
+	int32_t head[2] = {MPS_END, 0}, busy = protocol == 3;
+	struct iovec parts[] = {{head, sizeof head[0]}, {answer, sizeof answer - 1}};
+	struct msghdr m = {.msg_iov = parts, .msg_iovlen = 2};
+	for (ssize_t n; (n = recvmsg(s, &m, 0)) >= (ssize_t)sizeof head[0];) {
+		answer[n - (ssize_t)sizeof head[0]] = 0;
+		if (head[0] == MPS_END) {
+			memcpy(&head[1], answer, sizeof head[1]);
+			return head[1];
+		}
+		puts(answer);
+	}
+	return busy;
+}
+
+/* Sends a command. Returns 0 if the daemon has closed the session. */
+static int send_command(int s, const char *text)
+{
+	uint64_t length = strlen(text) + 1;
+	return send(s, &length, sizeof length, MSG_NOSIGNAL) > 0 && send(s, text, length, MSG_NOSIGNAL) > 0;
+}
+
+/* Sends the given command, or those of the standard input. Returns the exit code. */
+static int send_commands(const char *command)
 {
 	char line[256];
-	while (fgets(line, sizeof line, stdin)) {
-		line[strcspn(line, "\n")] = 0;
-		if (send_command(line))
-			return 1;
+	uint64_t end = 0;
+	int s = open_commands(), open = s >= 0;
+	if (!open) {
+		fprintf(stderr, "Cannot find MPS control daemon process\n");
+		return 1;
 	}
-	return 0;
+	if (command[0])
+		open = send_command(s, command);
+	while (!command[0] && open && fgets(line, sizeof line, stdin)) {
+		line[strcspn(line, "\n")] = 0;
+		open = send_command(s, line);
+	}
+	if (!open)
+		fprintf(stderr, "Cannot send command to MPS control daemon process\n");
+	send(s, &end, sizeof end, MSG_NOSIGNAL);
+	return print_answers(s);
 }
 
 static int help(void)
@@ -420,10 +497,8 @@ int main(int n, char **arguments)
 	if (length < 0)
 		return 1;
 	self[length] = 0;
-	char *slash = strrchr(self, '/');
-	if (strcmp(slash, "/nvidia-cuda-mps-server") == 0)
+	if (strcmp(strrchr(self, '/'), "/nvidia-cuda-mps-server") == 0)
 		run_server();
-	*slash = 0;
 	for (int i = 1; i < n; i++) {
 		size_t used = strlen(words);
 		if (strcmp(arguments[i], "-d") == 0)
@@ -439,11 +514,11 @@ int main(int n, char **arguments)
 		else if (DRIVER >= 555)
 			return help(), 1;
 		else
-			return send_command("");
+			return send_commands("");
 	}
 	if (asked)
 		return help();
 	if (daemon)
 		run_daemon();
-	return words[0] ? send_command(words) : send_commands();
+	return send_commands(words);
 }

@@ -102,7 +102,8 @@ func (e *enforcementReporter) smCap(g *grant.Grant, mps string) string {
 	return enforcement.SMs(mps, v.Share.SMLimit, s.SMs, s.Profile)
 }
 
-// mpsBypasses returns descriptions of the ways in which a program in the container can bypass the SM and memory limits of MPS.
+// mpsBypasses returns descriptions of the ways in which a program in the container can bypass the SM and memory limits of MPS, and of what
+// the slice's MPS daemon cannot do.
 func (e *enforcementReporter) mpsBypasses(g *grant.Grant, limit driverLimit) (escapes []string) {
 	namespace := e.slices.usesNamespace(g)
 	if !namespace {
@@ -115,7 +116,7 @@ func (e *enforcementReporter) mpsBypasses(g *grant.Grant, limit driverLimit) (es
 	default:
 		escapes = append(escapes, enforcement.MemoryBypass)
 	}
-	return escapes
+	return append(escapes, e.slices.mpsLimitations(g)...)
 }
 
 // violations returns the texts for a container's enforcement status about violations of shares: by its own processes, and by others that

@@ -3,7 +3,6 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,7 +10,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	fakemps "github.com/gshare-dev/gshare/test/fake/mps"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/injection"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
@@ -20,32 +21,28 @@ import (
 
 // becomeClient makes this program a client of the fake MPS, as the fake driver does, and prints what the server sends it later.
 func becomeClient(pipe string) {
-	for _, step := range [][2]string{{"control", "client"}, {"server", "hello"}} {
-		conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: filepath.Join(pipe, step[0]), Net: "unixpacket"})
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		answer := make([]byte, 64)
-		if _, err = conn.Write([]byte(step[1] + "\x00")); err == nil {
+	answer := make([]byte, 64)
+	for {
+		conn, err := fakemps.Open(filepath.Join(pipe, "control"), fakemps.Client)
+		if err == nil {
 			_, err = conn.Read(answer)
 		}
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
-		inSpace := strings.HasPrefix(string(answer), "limits") // of MPS v3: it is in
-		if inSpace || step[0] == "server" {
-			go func() {
-				n, _ := conn.Read(answer)
-				fmt.Println("mps says", strings.Trim(string(answer[:n]), "\x00"))
-			}()
+		if strings.HasPrefix(string(answer), "wait") { // the server is starting
+			conn.Close()
+			time.Sleep(time.Millisecond)
+			continue
 		}
-		if inSpace {
-			break
-		}
+		go func() {
+			n, _ := conn.Read(answer)
+			fmt.Println("mps says", strings.Trim(string(answer[:n]), "\x00"))
+		}()
+		fmt.Println("ready")
+		return
 	}
-	fmt.Println("ready")
 }
 
 // namespaces is the compiler flag for a fake MPS with namespaces.
@@ -99,7 +96,7 @@ func (r *fixture) daemon(slice string) (pid int) {
 // client starts a program in a container that is a client of MPS.
 func (c *processFixture) client(pod, container, slice string) *program {
 	c.fixture.t.Helper()
-	return c.clientBy(c.fixture.MPS.PipeDir(slice), pod, container, slice)
+	return c.clientBy(c.fixture.MPS.ClientDir(slice), pod, container, slice)
 }
 
 // clientBy starts a client that connects by a directory of pipes.
@@ -118,7 +115,7 @@ func TestMPS(t *testing.T) {
 	r := c.fixture
 	cdi := r.pod("a", "GPU-0", 30, 50)
 	spec, err := r.create("a", cdi)
-	if err != nil || !strings.Contains(spec, `"hostPath":"`+r.MPS.PipeDir("GPU-0")+`"`) || strings.Contains(spec, "GPU-1") {
+	if err != nil || !strings.Contains(spec, `"hostPath":"`+r.MPS.ClientDir("GPU-0")+`"`) || strings.Contains(spec, "GPU-1") {
 		t.Fatalf("%v: %s", err, spec)
 	}
 	r.kubelet.AddPod(running(placed("a", "GPU-0", 30, 50)))

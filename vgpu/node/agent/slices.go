@@ -243,6 +243,11 @@ func (r *sliceRuntime) usesNamespace(g *grant.Grant) bool {
 	return r.mps.HasNamespace(r.uuidOf(g.VGPUs[0].Slice), g.ID())
 }
 
+// mpsLimitations returns what the MPS daemon of a grant's slice cannot do.
+func (r *sliceRuntime) mpsLimitations(g *grant.Grant) []string {
+	return r.mps.Limitations(r.uuidOf(g.VGPUs[0].Slice))
+}
+
 // hasNonMPSProcess reports whether a process of the grant's pod uses the slice without being an MPS client, so that MPS does not limit it.
 func (r *sliceRuntime) hasNonMPSProcess(g *grant.Grant) bool {
 	for _, pid := range r.mps.NonMPSProcesses(r.uuidOf(g.VGPUs[0].Slice)) {

@@ -116,7 +116,7 @@ func (h Host) Edits(g *grant.Grant, dir, pipe string) (specs.ContainerEdits, err
 }
 
 // mpsEdits returns the container edits that make the container's processes clients of their slice's MPS daemon. pipe is the directory of
-// the daemon's pipes on the host; empty if none runs.
+// the daemon's pipes on the host; empty if none runs. The container's root must not replace a pipe by its own, to which others would connect.
 func (h Host) mpsEdits(g *grant.Grant, pipe string) specs.ContainerEdits {
 	v := g.VGPUs[0]
 	inside := mps.Daemons{Dir: MPSDir}.PipeDir(h.device(v.Slice).UUID)
@@ -125,9 +125,7 @@ func (h Host) mpsEdits(g *grant.Grant, pipe string) specs.ContainerEdits {
 		edits.Env = append(edits.Env, mps.LowPriorityVariable)
 	}
 	if pipe != "" {
-		edits.Mounts = []*specs.Mount{{
-			HostPath: pipe, ContainerPath: inside, Options: []string{"rbind", "rw", "nosuid", "nodev"},
-		}}
+		edits.Mounts = []*specs.Mount{readOnlyMount(pipe, inside)}
 	}
 	return edits
 }

@@ -113,7 +113,7 @@ func TestEdits(t *testing.T) {
 	}
 	want := []string{
 		"/run/gshare/grants/x /run/gshare ro", "/h/lib.so /usr/lib/gshare/libgshare.so ro", "/h/preload /etc/ld.so.preload ro",
-		"/run/gshare/mps/GPU-1/shares/x /run/gshare-mps/GPU-1 rw",
+		"/run/gshare/mps/GPU-1/shares/x /run/gshare-mps/GPU-1 ro",
 	}
 	if diff := cmp.Diff(want, mounts); diff != "" {
 		t.Error(diff)

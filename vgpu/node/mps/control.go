@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -40,31 +42,38 @@ func (d Daemons) control(slice string) control {
 }
 
 // start starts the daemon. If the agent is root, one server serves the clients of all users. Otherwise, and with drivers before 555, which
-// lack the option, clients of a second user wait in cuInit until the last process of the first user has ended. It reports in singleUser
-// whether that is so although the agent is root.
-func (c control) start(ctx context.Context) (singleUser bool, err error) {
-	for _, dir := range []string{c.PipeDir(c.slice), c.logDir(c.slice)} {
+// lack the option, clients of a second user wait in cuInit until the last process of the first user has ended.
+func (c control) start(ctx context.Context) error {
+	for _, dir := range []string{c.PipeDir(c.slice), c.logDir(c.slice), c.ClientDir(c.slice)} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return false, err
+			return err
 		}
 	}
-	arguments, multiUser := []string{"-d"}, "-multiuser-server"
+	arguments := []string{"-d"}
 	if c.isVersion3 {
-		arguments, multiUser = append(arguments, version3Flags...), "-m"
+		arguments = append(arguments, version3Flags...)
 	}
 	if err := c.recordVersion(); err != nil {
-		return false, err
+		return err
 	}
+	var err error
 	if os.Geteuid() != 0 {
 		_, err = c.run(ctx, "", arguments...)
-	} else if _, err = c.run(ctx, "", append(slices.Clone(arguments), multiUser)...); err != nil && strings.Contains(err.Error(), noDaemonText) {
+	} else if _, err = c.run(ctx, "", append(slices.Clone(arguments), c.multiUserFlag())...); err != nil && strings.Contains(err.Error(), noDaemonText) {
 		_, err = c.run(ctx, "", arguments...)
-		singleUser = true
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
-	return singleUser, c.moveToDetachedCgroup()
+	return c.moveToDetachedCgroup()
+}
+
+// multiUserFlag returns the flag of a daemon whose server serves the processes of all users.
+func (c control) multiUserFlag() string {
+	if c.isVersion3 {
+		return "-m"
+	}
+	return "-multiuser-server"
 }
 
 // noDaemonText is what the control program prints when it should send commands and no daemon runs. Programs of drivers before 555 take
@@ -83,11 +92,22 @@ func (c control) moveToDetachedCgroup() (all error) {
 
 // run runs NVIDIA's control program with the environment of the slice and returns its output.
 func (c control) run(ctx context.Context, input string, arguments ...string) (string, error) {
+	return c.runIn(ctx, c.PipeDir(c.slice), input, arguments...)
+}
+
+// runIn runs NVIDIA's control program with a pipe directory and returns its output. A daemon that it starts gets the guard, which keeps
+// clients from sending commands, but not with MPS v3, whose protocol is not known.
+func (c control) runIn(ctx context.Context, pipeDir, input string, arguments ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.program(), arguments...)
-	cmd.Env = append(os.Environ(), "CUDA_VISIBLE_DEVICES="+c.slice,
-		pipeVariable+c.PipeDir(c.slice), "CUDA_MPS_LOG_DIRECTORY="+c.logDir(c.slice))
+	cmd.Env = append(os.Environ(), "CUDA_VISIBLE_DEVICES="+c.slice, pipeVariable+pipeDir, "CUDA_MPS_LOG_DIRECTORY="+c.logDir(c.slice))
+	if filepath.IsAbs(c.program()) { // a daemon looks for its server in PATH
+		cmd.Env = append(cmd.Env, "PATH="+filepath.Dir(c.program())+":"+os.Getenv("PATH"))
+	}
+	if c.Guard != "" && !c.isVersion3 {
+		cmd.Env = append(cmd.Env, "LD_PRELOAD="+c.Guard)
+	}
 	cmd.Stdin = strings.NewReader(input)
 	cmd.WaitDelay = 100 * time.Millisecond // its children may hold its output open
 	out, err := cmd.CombinedOutput()
@@ -100,9 +120,63 @@ func (c control) run(ctx context.Context, input string, arguments ...string) (st
 	return string(out), nil
 }
 
+// busyDelay is the time between two tries to send a command to a daemon that serves another session of commands.
+const busyDelay = 5 * time.Millisecond
+
+// errBusy means that the daemon has closed the session before it answered, as it serves one at a time.
+var errBusy = errors.New("the daemon serves another session of commands")
+
+// sessions has a mutex for each pipe directory, so that this process opens one session of commands at a time there.
+var sessions sync.Map
+
+// retry repeats a command until the daemon has time for it.
+func (c control) retry(ctx context.Context, command func(ctx context.Context) (string, error)) (answer string, err error) {
+	session, _ := sessions.LoadOrStore(c.PipeDir(c.slice), new(sync.Mutex))
+	session.(*sync.Mutex).Lock()
+	defer session.(*sync.Mutex).Unlock()
+	ctx, cancel := context.WithTimeout(ctx, c.timeout())
+	defer cancel()
+	for {
+		answer, err = command(ctx)
+		if !errors.Is(err, errBusy) {
+			return answer, err
+		}
+		select {
+		case <-ctx.Done():
+			return answer, err
+		case <-time.After(busyDelay):
+		}
+	}
+}
+
 // commandV2 sends one command to a daemon of MPS v2 and returns its output.
 func (c control) commandV2(ctx context.Context, text string) (string, error) {
-	return c.run(ctx, text+"\n")
+	return c.retry(ctx, func(ctx context.Context) (string, error) { return c.tryCommandV2(ctx, c.PipeDir(c.slice), text) })
+}
+
+// tryCommandV2 sends one command to a daemon of MPS v2 by the pipe in a directory. A busy daemon can look like one that has nothing to say,
+// with exit code 0, so a second command follows whose answer is known to be a number.
+func (c control) tryCommandV2(ctx context.Context, pipeDir, text string) (string, error) {
+	output, err := c.runIn(ctx, pipeDir, text+"\nget_default_active_thread_percentage\n")
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Exited() && !strings.Contains(err.Error(), noDaemonText) {
+		return "", fmt.Errorf("%w: %w", errBusy, err)
+	}
+	if err != nil {
+		return "", err
+	}
+	answer := strings.TrimSuffix(output, "\n")
+	end := strings.LastIndex(answer, "\n") + 1
+	if _, err := strconv.ParseFloat(answer[end:], 64); err != nil {
+		return "", fmt.Errorf("MPS daemon of slice %s: %w", c.slice, errBusy)
+	}
+	return output[:end], nil
+}
+
+// hasPipe reports whether the pipe of a daemon exists.
+func (c control) hasPipe() bool {
+	pipe, err := os.Lstat(filepath.Join(c.PipeDir(c.slice), pipeName))
+	return err == nil && pipe.Mode().Type() == os.ModeSocket
 }
 
 // server is an MPS server process with its clients.
@@ -147,22 +221,33 @@ func (c control) terminateClient(ctx context.Context, s server, pid int) error {
 	return err
 }
 
-// quit tells the daemon to terminate itself and its servers.
+// quit tells the daemon to terminate itself and its servers, and removes what it leaves: its pipes, at which clients would fail. The exit
+// code of the command is the daemon's, which is 1 if one of its servers has ever failed.
 func (c control) quit(ctx context.Context) error {
+	var err error
 	if c.isVersion3 {
-		_, err := c.commandV3(ctx, "-q")
+		_, err = c.commandV3(ctx, "-q")
+	} else {
+		_, err = c.run(ctx, "quit -t 1\n") // without a time, it waits for servers that do not end
+	}
+	if exit := new(exec.ExitError); errors.As(err, &exit) && !c.isVersion3 && !strings.Contains(err.Error(), noDaemonText) {
+		err = nil
+	}
+	if err != nil {
 		return err
 	}
-	_, err := c.commandV2(ctx, "quit")
-	return err
+	return c.killAll()
 }
 
-// parsePIDs parses the output of a command with one PID per line. It skips all other lines.
+// parsePIDs parses the output of a command with one PID per line. Any other text, such as "Server 12 not found", contains no PIDs: some
+// are followed by a line with a number that is none.
 func parsePIDs(answer string) (pids []int) {
 	for line := range strings.Lines(answer) {
-		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
-			pids = append(pids, pid)
+		pid, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil || pid <= 0 {
+			return nil
 		}
+		pids = append(pids, pid)
 	}
 	return pids
 }

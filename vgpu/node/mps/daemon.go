@@ -21,14 +21,20 @@ type daemon struct {
 	startErr   error          // of the last start
 
 	// guarded by the manager's lock
-	pid         int // of the identified daemon process; 0: none
-	startTime   uint64
+	identity                             // of the daemon's process; zero: not identified
+	limitations []string                 // of the identified daemon, as of its first answer; nil before it
 	pending     map[string]pendingMember // called Open, and are not members yet; by name
 	closed      string                   // why no new process is accepted; empty if it is
 	nonMPS      []int                    // processes without MPS
 	clientCount int                      // as of the last observation
 	namespaces  map[string]namespace     // by member
 	unpublished bool                     // namespaces changed since the last OnChange
+}
+
+// identity identifies a process.
+type identity struct {
+	pid       int
+	startTime uint64
 }
 
 // pendingMember is a share that was passed to Open and not yet to SetMembers.
@@ -127,11 +133,7 @@ func (d *daemon) restart(ctx context.Context) (err error) {
 	if next.isVersion3, err = d.nextIsVersion3(ctx); err != nil {
 		return err
 	}
-	singleUser, err := next.start(ctx)
-	if singleUser {
-		d.manager.Log.Warn("MPS daemon serves the processes of one user at a time: the driver is older than 555", "slice", d.slice)
-	}
-	return err
+	return next.start(ctx)
 }
 
 // terminateClients terminates the CUDA work of the clients whose PIDs match.

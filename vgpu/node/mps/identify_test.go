@@ -96,7 +96,4 @@ func TestUnidentified(t *testing.T) {
 }
 
 // startOnly starts a daemon as control.start does.
-func startOnly(c control) error {
-	_, err := c.start(context.Background())
-	return err
-}
+func startOnly(c control) error { return c.start(context.Background()) }

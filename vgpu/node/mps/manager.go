@@ -78,7 +78,7 @@ var ErrClosed = errors.New("MPS does not accept clients on the slice now")
 // daemon and the share's namespace are then created in the background. If MPS is not enabled, Open never fails.
 func (m *Manager) Open(member Member) (pipeDir string, err error) {
 	if !m.Enabled() {
-		return m.PipeDir(member.Slice), nil
+		return m.ClientDir(member.Slice), nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -70,7 +70,7 @@ func (d *daemon) namespaceMissing(m Member) string {
 // slice, which has no limits and contains the namespaces of all shares. The caller holds the manager's lock.
 func (d *daemon) memberPipeDir(m Member) string {
 	if !d.isVersion3 {
-		return d.PipeDir(d.slice)
+		return d.ClientDir(d.slice)
 	}
 	return filepath.Join(d.PipeDir(d.slice), serverName, m.Name)
 }

@@ -34,6 +34,7 @@ type Daemons struct {
 	Dir            string          // holds the pipe directory of each slice, and the logs
 	Program        string          // path of the control daemon; empty: NVIDIA's, from PATH
 	DetachedCgroup cgroup.Detached // where daemons are moved that must outlive the agent's container
+	Guard          string          // path of the library that keeps clients from sending commands to a daemon; empty: none
 	NoNamespaces   bool            // starts daemons without namespaces, even where the driver supports them
 	Simulated      bool            // the devices are simulated: without a Program no daemon runs, and clients get the same environment
 
@@ -56,8 +57,16 @@ func (d Daemons) Available() error {
 	return nil
 }
 
-// PipeDir returns the directory with the pipes of a slice's daemon, which containers mount. It does not contain the daemon's log.
+// PipeDir returns the directory with the pipes of a slice's daemon. It does not contain the daemon's log. Containers do not mount it, except
+// for the directories of namespaces in it: it has a pipe for commands that root may send.
 func (d Daemons) PipeDir(slice string) string { return filepath.Join(d.Dir, slice) }
+
+// ClientDir returns the directory that clients of a slice's daemon use as their pipe directory, if the daemon has no namespaces. It contains
+// a link to the only pipe that they need, and containers mount it.
+func (d Daemons) ClientDir(slice string) string { return filepath.Join(d.Dir, clientsDir, slice) }
+
+// clientsDir contains the directories for clients of all slices.
+const clientsDir = "clients"
 
 func (d Daemons) logDir(slice string) string { return filepath.Join(d.Dir, "log", slice) }
 
@@ -77,7 +86,7 @@ func (d Daemons) stopDaemons(ctx context.Context) error {
 		return nil
 	}
 	for _, e := range entries {
-		if d.PipeDir(e.Name()) == d.logDir("") {
+		if d.PipeDir(e.Name()) == d.logDir("") || e.Name() == clientsDir {
 			continue
 		}
 		c := d.control(e.Name())

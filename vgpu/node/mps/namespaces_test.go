@@ -326,7 +326,7 @@ func TestNoNamespaces(t *testing.T) {
 	r.SetMembers(members)
 	r.SetMembers(nil)
 	r.waitForNoDaemon()
-	if pipe := r.openFor(small); pipe != r.PipeDir(slice) || r.HasNamespace(slice, small.Name) {
+	if pipe := r.openFor(small); pipe != r.ClientDir(slice) || r.HasNamespace(slice, small.Name) {
 		t.Errorf("got pipe directory %s with a namespace", pipe)
 	}
 }

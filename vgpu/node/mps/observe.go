@@ -3,8 +3,6 @@ package mps
 import (
 	"cmp"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -27,7 +25,7 @@ func (d *daemon) identifyProcess() {
 	pid, startTime := found.findIdentity(pids)
 	d.manager.mu.Lock()
 	defer d.manager.mu.Unlock()
-	d.pid, d.startTime, d.isVersion3 = pid, startTime, found.isVersion3
+	d.identity, d.isVersion3, d.limitations = identity{pid, startTime}, found.isVersion3, nil
 	d.setNamespacesLocked(nil)
 	d.closed = cmp.Or(d.closed, reasonUnidentified)
 }
@@ -87,6 +85,11 @@ func (d *daemon) observeDaemon() (supervisor.Observation, error) {
 		return observation, err
 	}
 	d.recordServers(servers, &observation)
+	if err := d.publishPipe(); err != nil {
+		observation.Daemon = supervisor.Silent
+		return observation, err
+	}
+	d.inspect()
 	return observation, nil
 }
 
@@ -95,11 +98,10 @@ func (d *daemon) classifyFailure(queryErr error) (supervisor.Daemon, error) {
 	if pids, _ := d.findProcesses(); len(pids) == 0 {
 		return supervisor.Absent, nil
 	}
-	_, err := os.Stat(filepath.Join(d.PipeDir(d.slice), "control"))
-	if errors.Is(queryErr, errTimeout) || errors.Is(err, os.ErrNotExist) {
+	if errors.Is(queryErr, errTimeout) || !d.hasPipe() {
 		return supervisor.Silent, nil
 	}
-	return supervisor.Silent, queryErr // a tenant may have replaced its pipe
+	return supervisor.Silent, queryErr
 }
 
 // recordServers stores the clients that the daemon reported, and adds their number, faults and non-MPS processes to the observation.

@@ -113,7 +113,11 @@ func waitForExit(p process.Process) error {
 // Directories that containers may have mounted stay, as a mount does not follow a new directory of the same name. Since tenants can write
 // to them, links in them are never followed to the outside.
 func (c control) removePipes() error {
-	root, err := os.OpenRoot(c.PipeDir(c.slice))
+	return errors.Join(removePipesIn(c.PipeDir(c.slice)), removePipesIn(c.ClientDir(c.slice)))
+}
+
+func removePipesIn(dir string) error {
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return ignoreNotExist(err)
 	}

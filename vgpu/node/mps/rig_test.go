@@ -1,6 +1,7 @@
 package mps
 
 import (
+	"cmp"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -59,10 +60,11 @@ var (
 // rig is a manager with a short interval, and the programs that run on its slice.
 type rig struct {
 	*Manager
-	t       *testing.T
-	folder  string       // of the fake programs
-	driver  string       // folder of the driver's control program, below it
-	changes atomic.Int64 // calls of OnChange
+	t        *testing.T
+	folder   string       // of the fake programs
+	driver   string       // folder of the driver's control program, below it
+	programs string       // folder of another control program; empty: the driver's
+	changes  atomic.Int64 // calls of OnChange
 }
 
 // driver615 is the driver with MPS v3, which has namespaces. The default one, of the empty name, has v2.
@@ -98,7 +100,7 @@ func newRig(t *testing.T, driver string) *rig {
 
 // newManager returns another manager, which the test closes.
 func (r *rig) newManager(d Daemons) *Manager {
-	d.Program, d.Simulated = filepath.Join(r.folder, r.driver, controlProgram), true
+	d.Program, d.Simulated = filepath.Join(cmp.Or(r.programs, filepath.Join(r.folder, r.driver)), controlProgram), true
 	m := New(Config{
 		Daemons: d,
 		Log:     slog.New(slog.DiscardHandler), Interval: 10 * time.Millisecond, OnChange: func() { r.changes.Add(1) },
@@ -160,9 +162,9 @@ func (r *rig) openFor(m Member) (pipeDir string) {
 
 // environment returns the environment of the usual member's processes.
 func (r *rig) environment() []string {
-	pipeDir := r.PipeDir(slice)
+	pipeDir := r.ClientDir(slice)
 	if r.driver == driver615 {
-		pipeDir = filepath.Join(pipeDir, serverName, member.Name)
+		pipeDir = filepath.Join(r.PipeDir(slice), serverName, member.Name)
 	}
 	return ClientEnvironment(pipeDir, share.Share{SMLimit: member.SMs, Memory: member.Memory})
 }

@@ -3,6 +3,7 @@ package mps
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,8 +30,17 @@ const csvFormat = "--format=csv,noheader"
 
 // commandV3 sends one command to a daemon of MPS v3 and returns its output, or an error if the daemon refuses it.
 func (c control) commandV3(ctx context.Context, words ...string) (string, error) {
-	return c.run(ctx, "", append(slices.Clone(version3Flags), words...)...)
+	return c.retry(ctx, func(ctx context.Context) (string, error) {
+		output, err := c.run(ctx, "", append(slices.Clone(version3Flags), words...)...)
+		if err != nil && (strings.HasSuffix(err.Error(), "exit status 1: ") || strings.HasSuffix(err.Error(), busyText)) && c.hasPipe() {
+			err = fmt.Errorf("%w: %w", errBusy, err)
+		}
+		return output, err
+	})
 }
+
+// busyText is what the control program prints if the daemon closes its session before all commands are sent.
+const busyText = "Cannot send command to MPS control daemon process"
 
 // parseRecords parses comma-separated values with one record per line.
 func parseRecords(answer string) (all [][]string) {

@@ -38,7 +38,7 @@ func (e *enforcementReporter) statusOf(r *run) control.EnforcementStatus {
 	}
 	t.Missing = append(t.Missing, "a program that avoids LD_PRELOAD is not limited in time")
 	if r.Class != share.Exclusive {
-		t.Missing = append(t.Missing, e.mpsBypass(r))
+		t.Missing = append(append(t.Missing, e.mpsBypass(r)), e.mps.Limitations(r.Devices[0])...)
 	}
 	switch {
 	case r.Class == share.Exclusive:

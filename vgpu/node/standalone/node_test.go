@@ -128,7 +128,7 @@ func TestGrant(t *testing.T) {
 	n := newNode(t, tempDir(t))
 	grant := mustAdmit(t, n, newProgram(t), ask(30, 50, 8192))
 	want := []string{
-		"GSHARE_DIR=" + grant.Dir, "CUDA_VISIBLE_DEVICES=GPU-0", "CUDA_MPS_PIPE_DIRECTORY=" + filepath.Join(n.Config.Directory, "GPU-0"),
+		"GSHARE_DIR=" + grant.Dir, "CUDA_VISIBLE_DEVICES=GPU-0", "CUDA_MPS_PIPE_DIRECTORY=" + filepath.Join(n.Config.Directory, "clients", "GPU-0"),
 		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8704M",
 	}
 	if diff := cmp.Diff(want, grant.Environment); diff != "" {
