@@ -282,3 +282,16 @@ func TestVersions(t *testing.T) {
 		})
 	}
 }
+
+// TestDaemonLimitations: what agents report about MPS daemons is taken from the enforcement statuses of pods, and nothing else of these.
+func TestDaemonLimitations(t *testing.T) {
+	pod := ownPod("user", "", "n1", "x")
+	if got := daemonLimitations(pod); len(got) != 0 {
+		t.Errorf("without a status: got %q", got)
+	}
+	pod.Annotations = map[string]string{kube.AnnotationEnforcementStatus: `{"v":1,"containers":[{"name":"main","since":"2030-01-01T00:00:00Z",` +
+		`"missing":["time","the MPS daemon serves the processes of one user at a time"]}]}`}
+	if got := daemonLimitations(pod); !slices.Equal(got, []string{"the MPS daemon serves the processes of one user at a time"}) {
+		t.Errorf("got %q", got)
+	}
+}

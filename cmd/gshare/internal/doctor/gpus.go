@@ -11,6 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 	"github.com/gshare-dev/gshare/vgpu/api/config/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/enforcement"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -144,7 +145,7 @@ func (e *examination) checkPods(s *cluster.Snapshot, n *examinedNode) {
 	if suspects := s.UntrustedPods(n.Node); len(suspects) > 0 {
 		e.addFinding(pods, n.Name, "placements", Failed, strings.Join(suspects, "; "), "delete these pods: until then no more pods are placed on the node")
 	}
-	count, reports := 0, []string{}
+	count, reports, limitations := 0, []string{}, map[string]bool{}
 	for _, pod := range s.Pods {
 		if pod.Spec.NodeName != n.Name || !kube.RequestsShare(pod) || kube.Ended(pod) {
 			continue
@@ -153,9 +154,28 @@ func (e *examination) checkPods(s *cluster.Snapshot, n *examinedNode) {
 		if text := healthOf(pod); text != "" {
 			reports = append(reports, pod.Namespace+"/"+pod.Name+": "+text)
 		}
+		for _, text := range daemonLimitations(pod) {
+			limitations[text] = true
+		}
+	}
+	for _, text := range slices.Sorted(maps.Keys(limitations)) {
+		e.addFinding(pods, n.Name, "mps daemon", Warning, text, "see SECURITY.md and docs/trouble.md")
 	}
 	e.addCheck(pods, n.Name, "enforcement", len(reports) == 0, Warning, strings.TrimSpace(countOf(count, "pod")+" with shares "+strings.Join(reports, "; ")),
 		"see the annotation gshare.dev/enforcement-status of the pod")
+}
+
+// daemonLimitations returns what the MPS daemon of a pod's slice cannot do, as the node agent reports it.
+func daemonLimitations(pod *v1.Pod) (texts []string) {
+	status, _, _ := kube.EnforcementStatusOf(pod)
+	for _, c := range status.Containers {
+		for _, text := range c.Missing {
+			if strings.HasPrefix(text, enforcement.MPSDaemon) {
+				texts = append(texts, text)
+			}
+		}
+	}
+	return texts
 }
 
 // healthOf returns the problem that the node agent reports for a pod's containers, or an empty string.
