@@ -64,7 +64,7 @@ func (d *daemon) inspect() {
 	if d.pid == 0 || d.limitations != nil {
 		return
 	}
-	found, err := d.findLimitations(d.manager.ctx)
+	found, err := d.control.findLimitations(d.manager.ctx, d.pid)
 	if err != nil {
 		return // the next observation tries again
 	}
@@ -76,20 +76,20 @@ func (d *daemon) inspect() {
 	d.limitations, d.unpublished = found, d.unpublished || len(found) > 0
 }
 
-// findLimitations returns the limitations of the running daemon. The result is not nil without an error.
-func (d *daemon) findLimitations(ctx context.Context) (found []string, err error) {
+// findLimitations returns the limitations of the daemon with a PID. The result is not nil without an error.
+func (c control) findLimitations(ctx context.Context, pid int) (found []string, err error) {
 	found = []string{}
-	if os.Geteuid() == 0 && !hasArguments(d.pid, d.multiUserFlag()) {
+	if os.Geteuid() == 0 && !hasArguments(pid, c.multiUserFlag()) {
 		found = append(found, SingleUser)
 	}
-	if d.isVersion3 {
+	if c.isVersion3 {
 		return found, nil
 	}
-	answer, err := d.commandV2(ctx, "get_server_status")
+	answer, err := c.commandV2(ctx, "get_server_status")
 	if strings.HasPrefix(answer, "Unknown command") {
 		found = append(found, FaultsUnknown)
 	}
-	if d.takesClientCommands(ctx) {
+	if c.takesClientCommands(ctx) {
 		found = append(found, Commandable)
 	}
 	return found, err
