@@ -119,7 +119,7 @@ int main(int argc, char **argv) {
 	CUresult allocated = cuMemAlloc_v2(&p, 1 << 20);
 	step = 1;
 	await(2);
-	if (server.sessions == 1) { /* else nothing holds the launch, or it is held for ever */
+	if (!allocated && server.sessions == 1) { /* else nothing holds the launch, or it is held for ever */
 		server.session[0].server[0]->state = GSHARE_PAUSE;
 		server.session[0].server[0]->generation++;
 		step = 3;

@@ -141,6 +141,10 @@ static void *listen_loop(void *arg) {
 			close(fd);
 			continue;
 		}
+		if (before == SERVER_SESSIONS) { /* a client that cannot read its welcome dials again and again */
+			close(fd);
+			continue;
+		}
 		struct arguments *a = malloc(sizeof *a);
 		*a = (struct arguments){s, fd};
 		start_thread(serve, a);
