@@ -45,7 +45,7 @@ FN(cuEventRecord, , 2000, CUevent event, CUstream handle)
 	event->done = !fake_simulated;
 	if (fake_simulated) {
 		fake_spend(1000);
-		fake_sim_work(SIM_RECORD, stream, 0, 0, event->id);
+		fake_sim_work(SIM_RECORD, stream, 0, 0, 0, event->id);
 	} else {
 		event->time = fake_now();
 	}

@@ -53,6 +53,7 @@ extern CUresult fake_mps_error;  /* returned by all calls once this client has l
 extern uint64_t fake_mps_memory; /* bytes of device memory that this client may have */
 CUresult fake_mps_start(void);   /* connects, where there is a daemon; returns the result of cuInit */
 double fake_mps_percent(void);   /* active thread percentage */
+int fake_mps_has_low_priority(void); /* CUDA_MPS_CLIENT_PRIORITY is below normal */
 int fake_mps_sms(int sms);       /* returns how many of these SMs this process may use */
 
 /* One exported function. FN puts it into a linker section, which is the list of all functions. */
@@ -148,6 +149,7 @@ struct function {
 	unsigned after, changed;
 	_Atomic unsigned launches;
 	uint32_t width;    /* per-mille of the SMs that it uses */
+	uint32_t waves;    /* of thread blocks, one after another; 1 if all fit on the SMs */
 };
 
 /* stream.c */
@@ -228,7 +230,7 @@ void fake_pools_trim(CUdevice device);     /* returns the unused memory of pools
 /* sim.c: the client of the device simulation. Waits return a non-zero status if the work is not done. */
 extern int fake_simulated;
 CUresult fake_sim_start(void);
-void fake_sim_work(int kind, struct stream *stream, uint64_t duration, uint32_t width, uint64_t event);
+void fake_sim_work(int kind, struct stream *stream, uint64_t duration, uint32_t width, uint32_t waves, uint64_t event);
 int fake_sim_wait_stream(struct stream *stream);
 int fake_sim_wait_device(CUdevice device);
 int fake_sim_query_stream(struct stream *stream);

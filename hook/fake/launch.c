@@ -11,7 +11,7 @@ CUresult fake_launch(struct stream *stream, struct function *function)
 	uint64_t duration = function->duration;
 	if (function->changed && atomic_fetch_add(&function->launches, 1) % (function->after + function->changed) >= function->after)
 		duration = function->other_duration;
-	fake_sim_work(SIM_KERNEL, stream, duration, function->width, 0);
+	fake_sim_work(SIM_KERNEL, stream, duration, function->width, function->waves, 0);
 	return CUDA_SUCCESS;
 }
 

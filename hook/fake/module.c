@@ -1,7 +1,8 @@
 /*
  * Modules and functions. The name of a kernel states what it does: spin_ns<duration>_sm<per-mille>_blocks<n>, and with
  * _after<n>_ns<duration>_for<n> behind it, that after so many launches so many others take another duration, and so on in
- * turn. A name that begins with "missing" is not found; any other is a kernel that takes no time.
+ * turn; _waves<n> at its end is the number of waves in which its blocks run. A name that begins with "missing" is not found; any
+ * other is a kernel that takes no time.
  */
 #include "fake.h"
 
@@ -44,6 +45,8 @@ static CUresult find(CUfunction *function, CUmodule module, const char *name)
 		f->duration = duration;
 		f->other_duration = other;
 		f->width = width < 1 ? 1 : width > 1000 ? 1000 : width;
+		const char *waves = strstr(name, "_waves");
+		f->waves = waves ? (uint32_t)strtoul(waves + 6, NULL, 10) : 1;
 		f->next = module->functions;
 		module->functions = f;
 	}

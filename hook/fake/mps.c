@@ -80,6 +80,12 @@ double fake_mps_percent(void)
 	return percent > 0 ? percent : own ? strtod(own, NULL) : 100;
 }
 
+int fake_mps_has_low_priority(void)
+{
+	const char *own = getenv("CUDA_MPS_CLIENT_PRIORITY");
+	return own && strcmp(own, "1") == 0;
+}
+
 /* Rounds to pairs of SMs, as the hardware does; all SMs without MPS. */
 int fake_mps_sms(int sms)
 {

@@ -125,7 +125,7 @@ static int connect_thread(void)
 	connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (connection < 0 || connect(connection, (struct sockaddr *)&to, sizeof to) != 0)
 		return connection_error("connect") == 0;
-	struct fakesim_request hello = {.op = SIM_HELLO, .a = cap()};
+	struct fakesim_request hello = {.op = SIM_HELLO, .a = cap(), .b = (uint64_t)fake_mps_has_low_priority()};
 	last.now = spent = 0;
 	exchange(&hello, NULL, 1);
 	is_virtual = (int)last.is_virtual;
@@ -188,7 +188,7 @@ void fake_spend(uint64_t ns)
 		call(SIM_SLEEP, last.now + spent, 0);
 }
 
-void fake_sim_work(int kind, struct stream *stream, uint64_t duration, uint32_t width, uint64_t event)
+void fake_sim_work(int kind, struct stream *stream, uint64_t duration, uint32_t width, uint32_t waves, uint64_t event)
 {
 	uint64_t at = fake_now();
 	pthread_mutex_lock(&collecting);
@@ -198,7 +198,7 @@ void fake_sim_work(int kind, struct stream *stream, uint64_t duration, uint32_t 
 		pthread_mutex_lock(&collecting);
 	}
 	works[collected++] = (struct fakesim_work){(uint32_t)kind, (uint32_t)stream->context->device, stream->id, at, duration,
-						   event, width, 0};
+						   event, width, waves};
 	pthread_mutex_unlock(&collecting);
 	/* On the real clock the device starts at once; on the virtual one work carries its time and may be sent later. */
 	if (!is_virtual)

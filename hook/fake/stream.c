@@ -119,7 +119,7 @@ FN(cuStreamWaitEvent, , 3020, CUstream handle, CUevent event, unsigned flags)
 	else if (stream->capture)
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	else if (fake_simulated && event->recorded && !event->done)
-		fake_sim_work(SIM_AFTER, stream, 0, 0, event->id);
+		fake_sim_work(SIM_AFTER, stream, 0, 0, 0, event->id);
 	return CUDA_SUCCESS;
 }
 TWIN(cuStreamWaitEvent, , _ptsz, 7000, (CUstream s, CUevent e, unsigned f), (PER_THREAD(s), e, f))

@@ -9,7 +9,7 @@
 
 /* Requests; each also carries the work that was collected before. */
 enum fakesim_op {
-	SIM_HELLO = 1,       /* a: the process's limit, per-mille of the SMs */
+	SIM_HELLO = 1,       /* a: the process's limit, per-mille of the SMs; b: 1 if its MPS client priority is below normal */
 	SIM_FLUSH = 2,       /* only submits work */
 	SIM_SLEEP = 3,       /* until time a */
 	SIM_WAIT_WORD = 4,   /* until time a, or until the number of wake-ups is not b */
@@ -37,11 +37,11 @@ struct fakesim_request {
 	uint64_t a, b;
 };
 
-/* One piece of work; times in ns, width in per-mille of the SMs. */
+/* One piece of work; times in ns, width in per-mille of the SMs. The waves of a kernel's blocks run one after another. */
 struct fakesim_work {
 	uint32_t kind, device;
 	uint64_t stream, at, duration, event;
-	uint32_t width, pad;
+	uint32_t width, waves;
 };
 
 /* A reply, with the time and the number of wake-ups so far. */

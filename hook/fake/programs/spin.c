@@ -4,9 +4,10 @@
  *   spin KERNEL [from=NS] [until=NS] [count=N] [as=kernel|graph|cooperative] [graph=N] [sync=N] [pause=NS] [streams=N] [threads=N]
  *        [lie=NS]
  *
- * KERNEL is a name of the fake driver. Each thread launches it from one time until another or `count` times, in graphs of N
- * kernels if asked for, into its streams in turn. After every `sync` launches it waits for the stream, then sleeps for
- * `pause`. With `lie` it writes 0 to what the hook reports to the token server, in that period. At the end it prints "launches <n> waits <ns>": the longest time of one launch with its synchronisation.
+ * KERNEL is a name of the fake driver, with its number of blocks. Each thread launches it from one time until another or
+ * `count` times, in graphs of N kernels if asked for, into its streams in turn. After every `sync` launches it waits for the
+ * stream, then sleeps for `pause`. With `lie` it writes 0 to what the hook reports to the token server, in that period. At the
+ * end it prints "launches <n> waits <ns>": the longest time of one launch with its synchronisation.
  */
 #include "../fake.h"
 #include "../../include/gshare_wire.h"
@@ -40,6 +41,7 @@ static struct {
 } option = {0, UINT64_MAX, UINT64_MAX, 0, 0, 1, 1, 1, 0, "kernel"};
 
 static CUcontext context;
+static unsigned grid = 64; /* thread blocks of a launch */
 static CUfunction kernel;
 
 /* Exits with a message unless the call succeeded. */
@@ -81,7 +83,7 @@ static CUgraphExec capture(CUstream stream)
 	CUgraphExec exec;
 	MUST(cuStreamBeginCapture_v2(stream, 0));
 	for (uint64_t i = 0; i < option.graph; i++)
-		MUST(cuLaunchKernel(kernel, 64, 1, 1, 128, 1, 1, 0, stream, NULL, NULL));
+		MUST(cuLaunchKernel(kernel, grid, 1, 1, 128, 1, 1, 0, stream, NULL, NULL));
 	MUST(cuStreamEndCapture(stream, &graph));
 	MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
 	return exec;
@@ -132,9 +134,9 @@ static void *launch(void *unused)
 		if (exec)
 			MUST(cuGraphLaunch(exec, stream));
 		else if (strcmp(option.as, "cooperative") == 0)
-			MUST(cuLaunchCooperativeKernel(kernel, 64, 1, 1, 128, 1, 1, 0, stream, NULL));
+			MUST(cuLaunchCooperativeKernel(kernel, grid, 1, 1, 128, 1, 1, 0, stream, NULL));
 		else
-			MUST(cuLaunchKernel(kernel, 64, 1, 1, 128, 1, 1, 0, stream, NULL, NULL));
+			MUST(cuLaunchKernel(kernel, grid, 1, 1, 128, 1, 1, 0, stream, NULL, NULL));
 		if (option.sync && launches % option.sync == 0) {
 			MUST(cuStreamSynchronize(stream));
 			if (option.pause)
@@ -161,6 +163,9 @@ int main(int count, char **arguments)
 	MUST(cuCtxSetCurrent(context));
 	MUST(cuModuleLoadData(&module, ""));
 	MUST(cuModuleGetFunction(&kernel, module, arguments[1]));
+	const char *blocks = strstr(arguments[1], "_blocks");
+	if (blocks)
+		grid = (unsigned)strtoul(blocks + 7, NULL, 10);
 	pthread_t liar;
 	if (option.lie)
 		pthread_create(&liar, NULL, lie, NULL);

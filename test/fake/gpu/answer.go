@@ -99,14 +99,32 @@ func (s *Simulation) submit(p *process, w work) {
 	}
 	switch w.kind {
 	case kindKernel:
-		made.Duration, made.Width = w.duration, w.width
 		p.queued++
+		s.submitWaves(p, w, made)
+		return
 	case kindRecord:
 		p.addEvent(w.event, made, s.now)
 	case kindAfter:
 		made.After = p.events[w.event]
 	}
 	s.devices[w.device].Submit(made)
+}
+
+// wavesMax limits the waves of a kernel, each of which is an event of the simulation.
+const wavesMax = 10_000
+
+// submitWaves submits a kernel as its waves: sets of thread blocks that fill the SMs one after another. Between two waves, work of processes
+// with a higher priority may go first.
+func (s *Simulation) submitWaves(p *process, w work, first *device.Work) {
+	waves := time.Duration(min(max(1, w.waves), wavesMax))
+	first.Duration, first.Width = w.duration/waves, w.width
+	last := first
+	s.devices[w.device].Submit(first)
+	for range waves - 1 {
+		last = &device.Work{Stream: first.Stream, At: first.At, Duration: first.Duration, Width: first.Width, Follows: true}
+		s.devices[w.device].Submit(last)
+	}
+	p.firstWaves[last] = first
 }
 
 // eventRetention is how long a CUDA event can be queried after it has completed.

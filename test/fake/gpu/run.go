@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gshare-dev/gshare/lab/device"
 )
 
 // stallTimeout is how long, in real time, Run and Await wait without any progress before they fail.
@@ -80,6 +82,18 @@ func (s *Simulation) Ran(pid int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.spans(pid))
+}
+
+// Usage returns what a process has used of the first GPU.
+func (s *Simulation) Usage(pid int) (use device.Usage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.processes {
+		if p.pid == pid {
+			use = s.devices[0].Usage(p.id)
+		}
+	}
+	return use
 }
 
 // spans returns the kernels that a process has run, in the order of their ends. The caller holds the lock.

@@ -60,11 +60,13 @@ func (s *Simulation) advanceDevices() {
 	}
 }
 
+// record records the end of a kernel if the work is its last wave.
 func (s *Simulation) record(gpu int, w *device.Work) {
-	if w.Width > 0 {
-		p := s.processes[w.Stream.Process-1]
+	p := s.processes[w.Stream.Process-1]
+	if first := p.firstWaves[w]; first != nil {
 		p.queued--
-		p.spans = append(p.spans, Span{w.At, w.Start, w.End, gpu})
+		p.spans = append(p.spans, Span{first.At, first.Start, w.End, gpu})
+		delete(p.firstWaves, w)
 	}
 }
 

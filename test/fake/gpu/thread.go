@@ -29,6 +29,8 @@ type process struct {
 	recorded []uint64 // events in the order of their records
 	queued   int      // unfinished kernels
 	spans    []Span
+
+	firstWaves map[*device.Work]*device.Work // the first wave of each unfinished kernel, by its last one
 }
 
 // Span holds the times of a kernel's launch, start and end, and its GPU.
@@ -69,7 +71,7 @@ func (s *Simulation) serve(conn *net.UnixConn) {
 func (s *Simulation) handleRequest(t *thread, r *request) {
 	s.progress++
 	if r.op == opHello {
-		s.addThread(t, share.PerMille(r.a))
+		s.addThread(t, share.PerMille(r.a), r.b != 0)
 	}
 	if r.op == opAnnounce {
 		s.inFlight++
@@ -85,17 +87,20 @@ func (s *Simulation) handleRequest(t *thread, r *request) {
 	t.asked = r
 }
 
-// addThread adds a connected thread to its process, which it identifies by the credentials of the socket. limit is the SM limit of a new
-// process.
-func (s *Simulation) addThread(t *thread, limit share.PerMille) {
+// addThread adds a connected thread to its process, which it identifies by the credentials of the socket. limit and lowPriority are the SM
+// limit and the MPS client priority of a new process.
+func (s *Simulation) addThread(t *thread, limit share.PerMille, lowPriority bool) {
 	pid := peer(t.conn)
 	i := slices.IndexFunc(s.processes, func(p *process) bool { return p.pid == pid && p.threads > 0 })
 	if i < 0 {
 		i = len(s.processes)
-		p := &process{pid: pid, id: device.Process(i + 1), events: map[uint64]*device.Work{}}
+		p := &process{pid: pid, id: device.Process(i + 1), events: map[uint64]*device.Work{}, firstWaves: map[*device.Work]*device.Work{}}
 		s.processes = append(s.processes, p)
 		for _, d := range s.devices {
 			d.Attach(p.id, limit)
+			if lowPriority {
+				d.LowerPriority(p.id)
+			}
 		}
 	}
 	t.process = s.processes[i]

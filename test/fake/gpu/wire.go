@@ -72,6 +72,7 @@ type work struct {
 	stream, event uint64
 	at, duration  time.Duration
 	width         share.PerMille
+	waves         uint32
 }
 
 type reply struct {
@@ -98,7 +99,7 @@ func decode(frame []byte) (request, error) {
 	for ; len(frame) > 0; frame = frame[workSize:] {
 		r.works = append(r.works, work{
 			kind: u32(frame), device: u32(frame[4:]), stream: u64(frame[8:]), at: time.Duration(u64(frame[16:])),
-			duration: time.Duration(u64(frame[24:])), event: u64(frame[32:]), width: share.PerMille(u32(frame[40:])),
+			duration: time.Duration(u64(frame[24:])), event: u64(frame[32:]), width: share.PerMille(u32(frame[40:])), waves: u32(frame[44:]),
 		})
 	}
 	return r, nil

@@ -15,7 +15,7 @@ func encode(r request) []byte {
 		_ = binary.Write(&b, binary.LittleEndian, field) // a buffer takes everything
 	}
 	for _, w := range r.works {
-		for _, field := range []any{w.kind, w.device, w.stream, uint64(w.at), uint64(w.duration), w.event, uint32(w.width), uint32(0)} {
+		for _, field := range []any{w.kind, w.device, w.stream, uint64(w.at), uint64(w.duration), w.event, uint32(w.width), w.waves} {
 			_ = binary.Write(&b, binary.LittleEndian, field)
 		}
 	}
@@ -24,7 +24,7 @@ func encode(r request) []byte {
 
 func TestDecode(t *testing.T) {
 	want := request{opSleep, 3, time.Second, 4, 5, []work{
-		{kindKernel, 1, 2, 0, time.Minute, time.Hour, 500}, {kindRecord, 0, 7, 8, 9, 0, 0},
+		{kindKernel, 1, 2, 0, time.Minute, time.Hour, 500, 3}, {kindRecord, 0, 7, 8, 9, 0, 0, 0},
 	}}
 	frame := encode(want)
 	got, err := decode(frame)
