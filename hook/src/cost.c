@@ -15,19 +15,19 @@ static struct gsh_cost *insert(const void *key) {
 
 /*
  * Returns the estimate after a measurement. One that is several times longer is taken at once, so that no more launches follow
- * at the old estimate; one that is several times shorter has little weight, as a function that took long may do so again. The
- * first measurement may contain the loading of the function, so a shorter second one replaces it.
+ * at the old estimate; one that is several times shorter has little weight, as a function that took long may do so again. But
+ * the old estimate may contain more than the function's time: a shorter one then replaces it.
  */
-static uint64_t next_estimate(uint64_t old, uint64_t ns, bool second) {
-	if (old >= GSH_COST_UNKNOWN || ns / 4 > old || (second && ns < old)) return ns;
+static uint64_t next_estimate(uint64_t old, uint64_t ns, bool replaced) {
+	if (old >= GSH_COST_UNKNOWN || ns / 4 > old || (replaced && ns < old)) return ns;
 	return ns < old / 4 ? old - (old - ns) / 64 : (3 * old + ns) / 4;
 }
 
-void gsh_cost_learn(const void *key, uint64_t ns) {
+void gsh_cost_learn(const void *key, uint64_t ns, bool beside) {
 	struct gsh_cost *c = gsh_cost_find(key);
 	if (!c) c = insert(key);
-	bool second = atomic_load(&c->measured) == 1;
-	atomic_store(&c->ns, next_estimate(atomic_load(&c->ns), ns, second));
+	bool replaced = beside || atomic_load(&c->measured) == 1;
+	atomic_store(&c->ns, next_estimate(atomic_load(&c->ns), ns, replaced));
 	atomic_fetch_add(&c->measured, 1);
 }
 

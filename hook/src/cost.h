@@ -41,8 +41,11 @@ static inline uint64_t gsh_cost_of(const void *key) {
 	return c ? atomic_load_explicit(&c->ns, memory_order_relaxed) : GSH_COST_UNKNOWN;
 }
 
-/* Corrects the estimate of a key by a measured device time. Called by the thread that reaps. */
-void gsh_cost_learn(const void *key, uint64_t ns);
+/*
+ * Corrects the estimate of a key by a measured device time. The first one may contain the loading of the function; one that
+ * was measured beside other processes may contain waiting for their kernels. Called by the thread that reaps.
+ */
+void gsh_cost_learn(const void *key, uint64_t ns, bool beside);
 
 /* Adds an entry for a graph, with its number of thread blocks and an unknown time. Called when a graph is instantiated. */
 void gsh_cost_add_graph(const void *key, uint64_t blocks);
