@@ -182,6 +182,9 @@ func (m *Machine) Spans(pod int) (all Spans) {
 // Process returns the kernels that one process of a pod has run so far, in the order of their ends.
 func (m *Machine) Process(pod, process int) Spans { return m.GPU.Spans(m.pods[pod][process].PID) }
 
+// Busy returns for how long kernels of a pod's first process have run so far.
+func (m *Machine) Busy(pod int) time.Duration { return m.GPU.Usage(m.pods[pod][0].PID).Busy }
+
 // Kill kills one process of a pod.
 func (m *Machine) Kill(pod, process int) { m.pods[pod][process].Kill() }
 

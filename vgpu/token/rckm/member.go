@@ -30,6 +30,7 @@ type member struct {
 	since       time.Duration  // start of its state
 	cycles      launchCycles
 	calibration calibration
+	time        timeAccount
 
 	announced int64 // balance in the latest change
 	hasToken  bool  // the latest change was a grant or a renewal
@@ -90,7 +91,9 @@ func (m *member) endTick(now time.Duration, n int64, undisturbed bool, tick time
 		m.cycles.undisturbedSince = now
 	}
 	blocked := m.balance <= 0
-	m.calibration.addTicks(m.tick, time.Duration(n)*tick, tick)
+	if !m.time.disturbed { // otherwise the device time may include waiting behind neighbours
+		m.calibration.addTicks(m.tick, time.Duration(n)*tick, tick)
+	}
 	if m.tick.Blocks > 0 || blocked {
 		m.silent = 0
 	} else {
@@ -107,10 +110,14 @@ func (m *member) endTick(now time.Duration, n int64, undisturbed bool, tick time
 func (m *member) isQuiet() bool { return m.silent > quietAfter }
 
 // setTokens sets the block tokens of the share for a tick. Unused tokens expire. Launches beyond the last tokens are a debt that is paid
-// first (D21), but of at most one rate window's tokens, so that one large kernel does not lock the share out.
+// first (D21), but of at most one rate window's tokens, so that one large kernel does not lock the share out. The tokens of a stopped share
+// pay its debt alone.
 func (m *member) setTokens(tokens int64) {
 	m.last = tokens
 	m.balance = max(min(m.balance, 0)+tokens, -window*tokens)
+	if m.time.stopped {
+		m.balance = min(m.balance, 0)
+	}
 }
 
 func (m *member) observation() Observation {

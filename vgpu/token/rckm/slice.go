@@ -128,6 +128,9 @@ func (s *Slice) Advance(now time.Duration) (changes []token.Change, next time.Du
 // was idle.
 func (s *Slice) endTicks(n int64) {
 	s.ticks += n
+	if s.config.Algorithm == nil {
+		timeAccounts{s.members, s.config.Tick}.addTicks(n)
+	}
 	for _, m := range s.members {
 		m.endTick(s.now, n, s.pressure.State == Emergency || s.othersAreSilent(m), s.config.Tick)
 	}

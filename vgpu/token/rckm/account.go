@@ -1,0 +1,210 @@
+package rckm
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Bounds of what a share is owed, in ticks of its request.
+const (
+	owedTicks    = 2000 // the most
+	surplusTicks = 20   // the most that it can have had beyond its request; earlier surplus is forgotten
+	patientTicks = 100  // what a best-effort share is owed before others are stopped for it
+)
+
+// Ticks of device time of a share without neighbours, by which it is known how long its blocks take.
+const (
+	leastMeasured = 4
+	mostMeasured  = 80 // the more there are, the less the latest ones weigh
+)
+
+// deviceTime is a part of a slice's device time: nanoseconds times per mille of the SMs.
+type deviceTime int64
+
+func deviceTimeOf(d time.Duration, p share.PerMille) deviceTime { return deviceTime(d) * deviceTime(p) }
+
+// timeAccount compares the device time that a share gets with its request. The device time that processes report includes the time in which
+// their work waits behind that of neighbours. It shows when the share wanted the device, but not how much of it the share got: beside
+// neighbours that is estimated from the launched blocks.
+type timeAccount struct {
+	owed      deviceTime    // of the request, for the time in which the share wanted the device; negative if it got more
+	launched  deviceTime    // estimate for launched blocks, not yet counted as got
+	wanted    time.Duration // how long it wanted the device in the latest ticks
+	used      time.Duration // how much of that it used, if nobody else did
+	reported  time.Duration // reported device time less what was counted as used; negative while a long kernel runs
+	busy      bool          // launched work was unfinished at the end of the last tick
+	alone     int64         // ticks since a neighbour was active
+	disturbed bool          // a neighbour was active in the latest ticks, and it is not yet known how long the share's blocks take
+
+	blocks  int64         // that it launched without active neighbours,
+	took    time.Duration // and how long they took; old ones weigh less
+	tries   int64         // ticks in which best-effort shares were stopped to measure that; those in which none was active count more
+	active  bool          // it used or wanted the device in the latest ticks
+	stopped bool          // it gets no tokens until other shares have got what they are owed
+}
+
+// addTicks adds what a share reported in the given time. Work that is unfinished and reports nothing meanwhile is counted now, not when it
+// ends.
+func (a *timeAccount) addTicks(l Launches, passed time.Duration) {
+	working := a.busy && l.Busy
+	a.reported = min(a.reported+l.Device, maxTime)
+	a.used = min(max(a.reported, 0), passed)
+	if working && l.Device == 0 {
+		a.used = passed
+	}
+	a.reported -= a.used
+	a.wanted = a.used
+	if working {
+		a.wanted = passed
+	}
+	if !l.Busy {
+		a.reported = 0
+	}
+	a.busy = l.Busy
+	a.active = l.Busy || l.Device > 0 || l.Blocks > 0
+}
+
+// timeAccounts are the time accounts of the shares of a slice.
+type timeAccounts struct {
+	members []*member
+	tick    time.Duration
+}
+
+// addTicks adds ticks to the accounts of all shares, and decides which shares are stopped.
+func (s timeAccounts) addTicks(n int64) {
+	n = min(n, owedTicks)
+	passed := time.Duration(n) * s.tick
+	for _, m := range s.members {
+		m.time.addTicks(m.tick, passed)
+	}
+	for _, m := range s.members {
+		beside := s.hasActiveNeighbour(m)
+		m.time.disturbed = beside && s.needsMeasuring(m)
+		m.time.measure(m, beside, n, s.tick)
+		if m.time.isMeasured(s.tick) {
+			m.time.launched = min(m.time.launched+m.time.timeOf(m.tick.Blocks, m.cap, s.mostOwed(m)), s.mostOwed(m))
+		}
+	}
+	got := make([]deviceTime, len(s.members))
+	for k, m := range s.members {
+		got[k] = s.deviceTimeGot(m, passed)
+	}
+	for k, m := range s.members {
+		a := &m.time
+		a.launched = max(0, a.launched-got[k])
+		if !a.busy {
+			a.launched = 0
+		}
+		if a.wanted == 0 {
+			a.owed = max(a.owed-got[k], min(a.owed, 0)) // it did not want what it could have had
+		} else {
+			a.owed += deviceTimeOf(a.wanted, m.Request) - got[k]
+		}
+		a.owed = min(max(a.owed, -surplusTicks*s.requestOf(m)), s.mostOwed(m))
+		if m.isQuiet() && !a.busy {
+			a.owed = 0
+		}
+	}
+	for _, m := range s.members {
+		m.time.stopped = s.isStopped(m)
+	}
+}
+
+// measure adds what a share launched if no neighbour was active in the latest ticks nor the one before.
+func (a *timeAccount) measure(m *member, disturbed bool, n int64, tick time.Duration) {
+	if disturbed {
+		a.alone, a.reported = 0, min(a.reported, 0) // the rest is the time behind neighbours
+		a.tries++
+		return
+	}
+	a.tries += owedTicks / window
+	if a.alone += n; a.alone <= n {
+		return
+	}
+	a.blocks, a.took = min(a.blocks+m.tick.Blocks, maxBlocks), a.took+a.used
+	if a.took > mostMeasured*tick {
+		a.blocks, a.took = a.blocks/2, a.took/2
+	}
+}
+
+// isMeasured reports whether it is known how long blocks of the share take.
+func (a *timeAccount) isMeasured(tick time.Duration) bool {
+	return a.took >= leastMeasured*tick && a.blocks > 0
+}
+
+// timeOf returns the device time that blocks take, limited to most.
+func (a *timeAccount) timeOf(blocks int64, cap share.PerMille, most deviceTime) deviceTime {
+	return deviceTime(min(float64(blocks)*float64(deviceTimeOf(a.took, cap))/float64(a.blocks), float64(most)))
+}
+
+// hasActiveNeighbour reports whether another share used or wanted the device in the latest ticks.
+func (s timeAccounts) hasActiveNeighbour(m *member) bool {
+	return slices.ContainsFunc(s.members, func(other *member) bool { return other != m && other.time.active })
+}
+
+// requestOf returns the device time that a share's request is in a tick.
+func (s timeAccounts) requestOf(m *member) deviceTime { return deviceTimeOf(s.tick, m.Request) }
+
+// mostOwed returns the most that a share can be owed.
+func (s timeAccounts) mostOwed(m *member) deviceTime { return owedTicks * s.requestOf(m) }
+
+// deviceTimeGot returns the device time that a share got in the latest ticks, at most what it wanted at its cap. Beside shares that may be
+// stopped for it, that is the estimate for its launches. Otherwise nothing can be done about what others take, so it counts as getting its
+// part in proportion to the requests; also if it wanted nothing, since it could have had that.
+func (s timeAccounts) deviceTimeGot(m *member, passed time.Duration) deviceTime {
+	caps, requests, disturbed := m.cap, m.Request, false
+	for _, other := range s.members {
+		if other != m && other.time.active {
+			caps, requests = caps+other.cap, requests+other.Request
+			disturbed = disturbed || mayStop(other, m)
+		}
+	}
+	a, used := &m.time, m.time.used
+	if a.wanted == 0 {
+		used = passed
+	}
+	switch {
+	case caps <= share.Whole:
+		return deviceTimeOf(max(used, a.wanted), m.cap)
+	case a.wanted > 0 && disturbed && a.isMeasured(s.tick):
+		return min(a.launched, deviceTimeOf(a.wanted, m.cap))
+	}
+	part := min(deviceTimeOf(used, m.cap), deviceTimeOf(used, share.Whole)*deviceTime(m.Request)/deviceTime(requests))
+	return max(part, deviceTimeOf(a.wanted, m.Request))
+}
+
+// mayStop reports whether a share may be stopped to give another one what it is owed: best effort for an SLO share, and any share that got
+// more than its request.
+func mayStop(m, neighbour *member) bool {
+	return neighbour.Priority == share.SLO && m.Priority != share.SLO || m.time.owed < 0
+}
+
+// isStopped reports whether a share gets no tokens because another one is owed device time and their caps do not fit together.
+func (s timeAccounts) isStopped(m *member) bool {
+	caps, owed := m.cap, false
+	for _, other := range s.members {
+		if other == m {
+			continue
+		}
+		if other.time.active {
+			caps += other.cap
+		}
+		owed = owed || s.isOwed(other) && mayStop(m, other) || s.needsMeasuring(other) && m.Priority != share.SLO
+	}
+	return owed && caps > share.Whole
+}
+
+// needsMeasuring reports whether best-effort shares are stopped so that it can be measured how long blocks of an SLO share take.
+func (s timeAccounts) needsMeasuring(m *member) bool {
+	return m.Priority == share.SLO && (m.time.busy || !m.isQuiet()) && m.time.tries < owedTicks && !m.time.isMeasured(s.tick)
+}
+
+// isOwed reports whether a share is owed so much device time that others are stopped for it.
+func (s timeAccounts) isOwed(m *member) bool {
+	if m.Priority == share.SLO {
+		return m.time.owed > 0
+	}
+	return m.time.owed > patientTicks*s.requestOf(m)
+}
