@@ -18,12 +18,13 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* Excludes this process's other threads, which the file lock does not. */
 static pthread_mutex_t threads = PTHREAD_MUTEX_INITIALIZER;
 static struct account_use *table; /* NULL: no file */
+static struct account_shared *shared; /* follows the table; numbers begin with 1 */
 static int file;
 
 /* Maps the file. Called once. */
 static void load(void)
 {
-	const size_t size = ACCOUNT_PROCESSES * sizeof *table;
+	const size_t size = ACCOUNT_PROCESSES * sizeof *table + ACCOUNT_SHARED * sizeof *shared;
 	const char *name = getenv("FAKE_CUDA_SHARED");
 	if (!name)
 		return;
@@ -33,6 +34,7 @@ static void load(void)
 	table = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 	if (table == MAP_FAILED)
 		abort();
+	shared = (void *)(table + ACCOUNT_PROCESSES);
 }
 
 /* Locks or unlocks the file, as fcntl. */
@@ -41,6 +43,19 @@ static void lock(short type)
 	struct flock l = {.l_type = type, .l_whence = SEEK_SET};
 	while (fcntl(file, F_SETLKW, &l) != 0 && errno == EINTR)
 		;
+}
+
+/* Reports whether a process has ended. */
+static int gone(int pid) { return pid && kill(pid, 0) != 0 && errno == ESRCH; }
+
+/* Removes processes that have ended from an entry of shared memory. */
+static void clean(struct account_shared *s)
+{
+	if (gone(s->owner))
+		s->owner = 0;
+	for (int i = 0; i < ACCOUNT_HOLDERS; i++)
+		if (gone(s->holders[i].pid))
+			memset(&s->holders[i], 0, sizeof s->holders[i]);
 }
 
 /* Locks the table and removes processes that have ended. Returns 0 without a file. */
@@ -52,8 +67,10 @@ static int enter(void)
 	pthread_mutex_lock(&threads);
 	lock(F_WRLCK);
 	for (int i = 0; i < ACCOUNT_PROCESSES; i++)
-		if (table[i].pid && kill(table[i].pid, 0) != 0 && errno == ESRCH)
+		if (gone(table[i].pid))
 			memset(&table[i], 0, sizeof table[i]);
+	for (int i = 0; i < ACCOUNT_SHARED; i++)
+		clean(&shared[i]);
 	return 1;
 }
 
@@ -80,12 +97,24 @@ static struct account_use *own(void)
 	return empty;
 }
 
-/* Returns the memory of all processes; the table is locked. */
+/* Reports whether some process has opened shared memory. */
+static int held(const struct account_shared *s)
+{
+	for (int i = 0; i < ACCOUNT_HOLDERS; i++)
+		if (s->holders[i].count)
+			return 1;
+	return 0;
+}
+
+/* Returns the memory of all processes, and what has outlived its owner; the table is locked. */
 static uint64_t sum(int device)
 {
 	uint64_t all = 0;
 	for (int i = 0; i < ACCOUNT_PROCESSES; i++)
 		all += table[i].bytes[device];
+	for (int i = 0; i < ACCOUNT_SHARED; i++)
+		if (shared[i].device == device && !shared[i].owner && held(&shared[i]))
+			all += shared[i].bytes;
 	return all;
 }
 
@@ -128,4 +157,48 @@ uint64_t account_used(int device, uint64_t mine)
 	uint64_t all = sum(device);
 	leave();
 	return all;
+}
+
+uint64_t account_share(int device, uint64_t bytes)
+{
+	if (!enter())
+		return 0;
+	int i = 0;
+	while (i < ACCOUNT_SHARED && (shared[i].owner || held(&shared[i])))
+		i++;
+	if (i == ACCOUNT_SHARED)
+		abort();
+	shared[i] = (struct account_shared){.owner = getpid(), .device = device, .bytes = bytes};
+	leave();
+	return (uint64_t)i + 1;
+}
+
+/* Changes how often this process has opened an entry. */
+static void change(uint64_t number, int by)
+{
+	if (!number || !enter())
+		return;
+	struct account_shared *s = &shared[number - 1];
+	int i = 0;
+	while (i < ACCOUNT_HOLDERS && s->holders[i].pid != getpid())
+		i++;
+	for (int k = 0; k < ACCOUNT_HOLDERS && i == ACCOUNT_HOLDERS; k++)
+		if (!s->holders[k].pid)
+			i = k;
+	if (i == ACCOUNT_HOLDERS)
+		abort();
+	s->holders[i].pid = getpid();
+	s->holders[i].count += by;
+	leave();
+}
+
+void account_open(uint64_t number) { change(number, 1); }
+void account_close(uint64_t number) { change(number, -1); }
+
+void account_disown(uint64_t number)
+{
+	if (!number || !enter())
+		return;
+	shared[number - 1].owner = 0;
+	leave();
 }

@@ -32,7 +32,10 @@ static uint64_t format_bytes(int format)
 static uint64_t bytes(const struct array_desc3 *d)
 {
 	uint64_t height = d->height ? d->height : 1, depth = d->depth ? d->depth : 1;
-	return block_size(d->width * height * depth * d->channels * format_bytes(d->format));
+	unsigned __int128 size = (unsigned __int128)d->width * height;
+	if (size > fake_memory || (size *= depth) > fake_memory || (size *= d->channels * format_bytes(d->format)) > fake_memory)
+		return UINT64_MAX; /* more than there is */
+	return block_size((uint64_t)size);
 }
 
 /* Takes memory for an array and returns its handle. */
@@ -41,9 +44,10 @@ static CUresult create(struct block **array, uint64_t size)
 	NEED_CONTEXT();
 	if (!array || !size)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!fake_charge(fake_current->device, size))
+	if (size > fake_memory || !fake_charge(fake_current->device, size))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*array = block_add(0x4000000000 + fake_next_id(), size, fake_current->device);
+	(*array)->context = fake_current;
 	return CUDA_SUCCESS;
 }
 
@@ -52,8 +56,7 @@ static CUresult destroy(struct block *array)
 {
 	if (!array)
 		return CUDA_ERROR_INVALID_HANDLE;
-	fake_refund(array->device, array->size);
-	block_remove(array);
+	block_free(array);
 	return CUDA_SUCCESS;
 }
 
@@ -81,6 +84,9 @@ FN(cuArray3DCreate, _v2, 3020, struct block **array, const struct array_desc3 *d
 	return d ? create(array, bytes(d)) : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Returns the sum of two sizes, of which one may be UINT64_MAX. */
+static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
+
 FN(cuMipmappedArrayCreate, , 5000, struct block **array, const struct array_desc3 *d, unsigned levels)
 {
 	ENTER(cuMipmappedArrayCreate);
@@ -88,8 +94,10 @@ FN(cuMipmappedArrayCreate, , 5000, struct block **array, const struct array_desc
 		return CUDA_ERROR_INVALID_VALUE;
 	struct array_desc3 level = *d;
 	uint64_t size = 0;
+	if (!levels)
+		levels = 1; /* as documented */
 	for (unsigned i = 0; i < levels; i++) {
-		size += bytes(&level);
+		size = plus(size, bytes(&level));
 		level.width = level.width > 1 ? level.width / 2 : 1;
 		level.height = level.height > 1 ? level.height / 2 : level.height;
 		level.depth = level.depth > 1 ? level.depth / 2 : level.depth;

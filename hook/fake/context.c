@@ -21,9 +21,9 @@ static void start(struct context *context, CUdevice device)
 	context->legacy->id = fake_next_id();
 }
 
-FN(cuDevicePrimaryCtxRetain, , 7000, CUcontext *context, CUdevice device)
+/* Retains a primary context. */
+static CUresult retain_primary(CUcontext *context, CUdevice device)
 {
-	ENTER(cuDevicePrimaryCtxRetain);
 	NEED(context);
 	NEED_DEVICE(device);
 	pthread_mutex_lock(&fake_lock);
@@ -37,6 +37,14 @@ FN(cuDevicePrimaryCtxRetain, , 7000, CUcontext *context, CUdevice device)
 	return CUDA_SUCCESS;
 }
 
+FN(cuDevicePrimaryCtxRetain, , 7000, CUcontext *context, CUdevice device)
+{
+	ENTER(cuDevicePrimaryCtxRetain);
+	return retain_primary(context, device);
+}
+
+CUresult fakecuda_retain_primary(CUcontext *context, CUdevice device) { return retain_primary(context, device); }
+
 /* Releases a primary context once, or entirely. */
 static CUresult release_primary(CUdevice device, int all)
 {
@@ -45,6 +53,8 @@ static CUresult release_primary(CUdevice device, int all)
 	if (primary->references == 0 && !all)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	primary->references = all ? 0 : primary->references - 1;
+	if (!primary->references)
+		fake_context_ended(primary);
 	return CUDA_SUCCESS;
 }
 
@@ -112,6 +122,26 @@ FN(cuCtxCreate, _v4, 12050, CUcontext *context, void *parameters, unsigned flags
 	return create(context, flags, device);
 }
 
+/* Contexts that share objects with graphics; the rest is as usual. */
+FN(cuGLCtxCreate, , 2000, CUcontext *context, unsigned flags, CUdevice device) { ENTER(cuGLCtxCreate); return create(context, flags, device); }
+FN(cuGLCtxCreate, _v2, 3020, CUcontext *context, unsigned flags, CUdevice device)
+{
+	ENTER(cuGLCtxCreate_v2);
+	return create(context, flags, device);
+}
+FN(cuVDPAUCtxCreate, , 3010, CUcontext *context, unsigned flags, CUdevice device, unsigned vdp, void *get)
+{
+	ENTER(cuVDPAUCtxCreate);
+	(void)vdp, (void)get;
+	return create(context, flags, device);
+}
+FN(cuVDPAUCtxCreate, _v2, 3020, CUcontext *context, unsigned flags, CUdevice device, unsigned vdp, void *get)
+{
+	ENTER(cuVDPAUCtxCreate_v2);
+	(void)vdp, (void)get;
+	return create(context, flags, device);
+}
+
 /* Makes the context below the current one current; returns the former. */
 static struct context *pop(void)
 {
@@ -127,6 +157,7 @@ static CUresult destroy(struct context *context)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (context == fake_current)
 		pop();
+	fake_context_ended(context);
 	free(context->legacy);
 	free(context);
 	return CUDA_SUCCESS;
@@ -233,6 +264,29 @@ FN(cuCtxGetStreamPriorityRange, , 5050, int *least, int *greatest)
 	return CUDA_SUCCESS;
 }
 
+/* What a limit takes of the device beyond the driver's default; the stack for every thread that can be resident. */
+static uint64_t limit_bytes(int limit, size_t value)
+{
+	static const size_t defaults[] = {1024, 1 << 20, 8 << 20};
+	if (limit < 0 || limit > 2 || value <= defaults[limit])
+		return 0;
+	return (value - defaults[limit]) * (limit ? 1 : 100 * 2048);
+}
+
+FN(cuCtxSetLimit, , 3010, int limit, size_t value)
+{
+	ENTER(cuCtxSetLimit);
+	NEED_CONTEXT();
+	if (limit < 0 || limit > 2)
+		return CUDA_SUCCESS;
+	uint64_t bytes = limit_bytes(limit, value);
+	if (bytes > fake_memory || !fake_charge(fake_current->device, bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	fake_refund(fake_current->device, fake_current->limits[limit]);
+	fake_current->limits[limit] = bytes;
+	return CUDA_SUCCESS;
+}
+
 FN(cuCtxGetLimit, , 3010, size_t *value, int limit)
 {
 	ENTER(cuCtxGetLimit);
@@ -242,7 +296,6 @@ FN(cuCtxGetLimit, , 3010, size_t *value, int limit)
 	return CUDA_SUCCESS;
 }
 
-STUB(cuCtxSetLimit, , 3010, int limit __attribute__((unused)), size_t value __attribute__((unused)))
 STUB(cuCtxSetCacheConfig, , 3020, int config __attribute__((unused)))
 STUB(cuCtxEnablePeerAccess, , 4000, CUcontext peer __attribute__((unused)), unsigned flags __attribute__((unused)))
 STUB(cuCtxDisablePeerAccess, , 4000, CUcontext peer __attribute__((unused)))

@@ -1,5 +1,5 @@
 /* Copies: they copy nothing, but blocking ones wait for their stream. */
-#include "fake.h"
+#include "memory.h"
 
 /* A blocking copy: waits for the stream. */
 static CUresult wait(CUstream handle)
@@ -61,7 +61,12 @@ STUB(cuMemAdvise, , 8000, D p __attribute__((unused)), size_t n __attribute__((u
 FN(cuMemPrefetchAsync, , 8000, D p, size_t n, CUdevice device, CUstream s)
 {
 	ENTER(cuMemPrefetchAsync);
-	IGNORE3(p, n, device);
+	struct block *block = block_find(p);
+	(void)n; /* all of it moves */
+	if (block && block->managed && !block->size && fake_charge(device, block_size(block->managed))) {
+		block->size = block_size(block->managed);
+		block->device = device;
+	}
 	return queue(s, NODE_MEMCPY);
 }
 TWIN(cuMemPrefetchAsync, , _ptsz, 8000, (D p, size_t n, CUdevice device, CUstream s), (p, n, device, PER_THREAD(s)))

@@ -10,6 +10,7 @@ struct graph_exec {
 };
 
 static uint64_t reserved[DEVICES_MAX]; /* bytes for memory nodes, from the first launch of a graph until a trim */
+static uint64_t used[DEVICES_MAX];     /* of these, bytes that graphs have not freed */
 
 /* Creates an executable copy of a graph. */
 static CUresult instantiate(CUgraphExec *exec, CUgraph graph)
@@ -99,6 +100,19 @@ FN(cuGraphExecKernelNodeSetParams, _v2, 12000, CUgraphExec e, CUgraphNode n, con
 	return e && p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+FN(cuGraphExecChildGraphNodeSetParams, , 11010, CUgraphExec e, CUgraphNode n, CUgraph child)
+{
+	ENTER(cuGraphExecChildGraphNodeSetParams);
+	(void)n;
+	return e && child ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+FN(cuGraphExecNodeSetParams, , 12020, CUgraphExec e, CUgraphNode n, void *p)
+{
+	ENTER(cuGraphExecNodeSetParams);
+	(void)n;
+	return e && p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* Launches all kernels of a graph. */
 static CUresult run(struct graph *graph, struct stream *stream)
 {
@@ -112,18 +126,35 @@ static CUresult run(struct graph *graph, struct stream *stream)
 	return result;
 }
 
-/* Takes memory for a graph's memory nodes at its first launch. Returns 0 if there is not enough. */
+/* Adds up what the memory nodes of a graph and its child graphs allocate, and how many of them are not freed in it. */
+static void add_memory(const struct graph *graph, uint64_t *bytes, int *unfreed)
+{
+	for (struct graph_node *n = graph->first; n; n = n->next) {
+		if (n->type == NODE_GRAPH)
+			add_memory(n->child, bytes, unfreed);
+		*bytes += n->type == NODE_ALLOC ? (n->size + 0x1fffff) & ~0x1fffffull : 0;
+		*unfreed += (n->type == NODE_ALLOC) - (n->type == NODE_FREE);
+	}
+}
+
+/*
+ * Takes memory for a graph's memory nodes when it is launched. Graphs share what is not in use
+ * between their launches. Returns 0 if there is not enough.
+ */
 static int ensure_backed(CUgraphExec exec, CUdevice device)
 {
 	uint64_t need = 0;
 	if (exec->backed)
 		return 1;
-	for (struct graph_node *n = exec->graph->first; n; n = n->next)
-		need += n->type == NODE_ALLOC ? (n->size + 0x1fffff) & ~0x1fffffull : 0;
-	if (need && !fake_charge(device, need))
+	int unfreed = 0; /* memory nodes whose memory outlives a launch */
+	add_memory(exec->graph, &need, &unfreed);
+	uint64_t idle = reserved[device] - used[device], more = need > idle ? need - idle : 0;
+	if (more && !fake_charge(device, more))
 		return 0;
-	__atomic_add_fetch(&reserved[device], need, __ATOMIC_RELAXED);
-	exec->backed = 1;
+	__atomic_add_fetch(&reserved[device], more, __ATOMIC_RELAXED);
+	if (unfreed > 0)
+		__atomic_add_fetch(&used[device], need, __ATOMIC_RELAXED);
+	exec->backed = unfreed > 0;
 	return 1;
 }
 
@@ -166,7 +197,7 @@ FN(cuDeviceGetGraphMemAttribute, , 11040, CUdevice device, int attribute, void *
 	ENTER(cuDeviceGetGraphMemAttribute);
 	if (device < 0 || device >= fake_devices || !value || attribute < 0 || attribute > 3)
 		return CUDA_ERROR_INVALID_VALUE;
-	*(uint64_t *)value = attribute < 2 ? 0 : reserved[device]; /* attributes 0 and 1: memory in use, none between launches */
+	*(uint64_t *)value = attribute < 2 ? used[device] : reserved[device];
 	return CUDA_SUCCESS;
 }
 
@@ -175,6 +206,6 @@ FN(cuDeviceGraphMemTrim, , 11040, CUdevice device)
 	ENTER(cuDeviceGraphMemTrim);
 	if (device < 0 || device >= fake_devices)
 		return CUDA_ERROR_INVALID_DEVICE;
-	fake_refund(device, __atomic_exchange_n(&reserved[device], 0, __ATOMIC_RELAXED));
+	fake_refund(device, __atomic_exchange_n(&reserved[device], used[device], __ATOMIC_RELAXED) - used[device]);
 	return CUDA_SUCCESS;
 }

@@ -113,6 +113,7 @@ struct context {
 	unsigned flags;
 	struct stream *legacy;
 	uint64_t id;
+	uint64_t limits[3]; /* stack, printf, heap: bytes beyond the driver's default */
 };
 extern int fake_devices;     /* number of devices */
 extern uint64_t fake_memory; /* bytes of each device */
@@ -150,6 +151,7 @@ struct function {
 	_Atomic unsigned launches;
 	uint32_t width;    /* per-mille of the SMs that it uses */
 	uint32_t waves;    /* of thread blocks, one after another; 1 if all fit on the SMs */
+	struct module *module;
 };
 
 /* stream.c */
@@ -224,6 +226,8 @@ CUresult fake_launch(struct stream *stream, struct function *function);
 /* memory.c */
 int fake_charge(CUdevice device, uint64_t size); /* takes device memory; returns 0 if there is not enough */
 void fake_refund(CUdevice device, uint64_t size);
+void fake_context_ended(struct context *context); /* frees the memory of a context */
+uint64_t fake_image_globals(const void *image);   /* image.c: returns the bytes of the variables of a module's image */
 uint64_t fake_used(CUdevice device); /* bytes that this process has taken */
 void fake_pools_trim(CUdevice device);     /* returns the unused memory of pools to the device, as a synchronisation does */
 
@@ -241,8 +245,10 @@ void fake_spend(uint64_t ns); /* lets host time pass on the virtual clock */
 
 /* For tests, which find them with dlsym or declare them. fakecuda_fail returns 0 if there is no such function. */
 EXPORT int fakecuda_fail(const char *name, unsigned long nth, unsigned long count, CUresult code);
+EXPORT CUresult fakecuda_retain_primary(CUcontext *context, CUdevice device); /* as a runtime does through cuGetExportTable */
 EXPORT unsigned long fakecuda_calls(const char *name);
 EXPORT uint64_t fakecuda_used(CUdevice device); /* bytes of the device that this process has taken */
+EXPORT uint64_t fakecuda_used_by_all(CUdevice device); /* and all processes, also what has outlived them in other processes */
 
 /* For the hook on the virtual clock, and programs that use it. */
 EXPORT uint64_t fakesim_now(void);

@@ -4,6 +4,7 @@
 #include "account.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define BUCKETS 4096
 static struct block *blocks[BUCKETS]; /* hash table, guarded by table */
@@ -30,6 +31,7 @@ void fake_refund(CUdevice device, uint64_t size)
 	account_subtract(device, size);
 }
 
+uint64_t fakecuda_used_by_all(CUdevice device) { return account_used(device, fake_used(device)); }
 uint64_t fake_used(CUdevice device) { return __atomic_load_n(&used[device], __ATOMIC_RELAXED); }
 
 /* Returns the list of blocks that may have this key. */
@@ -62,7 +64,7 @@ struct block *block_containing(uint64_t key)
 	pthread_mutex_lock(&table);
 	for (int i = 0; i < BUCKETS && !found; i++)
 		for (struct block *b = blocks[i]; b && !found; b = b->next)
-			if (key >= b->key && key - b->key < b->size)
+			if (key >= b->key && key - b->key < b->size + b->range)
 				found = b;
 	pthread_mutex_unlock(&table);
 	return found;
@@ -77,6 +79,47 @@ void block_remove(struct block *block)
 	*at = block->next;
 	pthread_mutex_unlock(&table);
 	free(block);
+}
+
+void block_free(struct block *block)
+{
+	if (block->size)
+		fake_refund(block->device, block->size);
+	if (block->size)
+		account_disown(block->shared);
+	else
+		account_close(block->shared);
+	block_remove(block);
+}
+
+struct block *block_share(uint64_t key, uint64_t shared, CUdevice device)
+{
+	struct block *block = block_add(key, 0, device);
+	block->shared = shared;
+	account_open(shared);
+	return block;
+}
+
+struct block *block_of(struct context *context, const void *module, uint64_t shared)
+{
+	struct block *found = NULL;
+	pthread_mutex_lock(&table);
+	for (int i = 0; i < BUCKETS && !found; i++)
+		for (struct block *b = blocks[i]; b && !found; b = b->next)
+			if ((!context || b->context == context) && (!module || b->module == module) &&
+			    (!shared || (b->shared == shared && b->range)))
+				found = b;
+	pthread_mutex_unlock(&table);
+	return found;
+}
+
+void fake_context_ended(struct context *context)
+{
+	for (struct block *block; (block = block_of(context, NULL, 0));)
+		block_free(block);
+	for (int i = 0; i < 3; i++)
+		fake_refund(context->device, context->limits[i]);
+	memset(context->limits, 0, sizeof context->limits);
 }
 
 uint64_t block_new_address(uint64_t size)
@@ -99,7 +142,7 @@ static CUresult allocate(CUdeviceptr *address, uint64_t size)
 	if (size > fake_memory || !fake_charge(fake_current->device, block_size(size)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*address = block_new_address(size);
-	block_add(*address, block_size(size), fake_current->device);
+	block_add(*address, block_size(size), fake_current->device)->context = fake_current;
 	return CUDA_SUCCESS;
 }
 
@@ -111,10 +154,12 @@ static CUresult release(CUdeviceptr address)
 	struct block *block = block_find(address);
 	if (!block)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (block->pool)
-		pool_release(block->pool, block->size);
-	else
-		fake_refund(block->device, block->size);
+	if (!block->pool) {
+		block_free(block);
+		return CUDA_SUCCESS;
+	}
+	pool_release(block->pool, block->size);
+	account_disown(block->shared);
 	block_remove(block);
 	return CUDA_SUCCESS;
 }
@@ -128,6 +173,8 @@ FN(cuMemAllocPitch, _v2, 3020, CUdeviceptr *p, size_t *pitch, size_t width, size
 	(void)element;
 	if (!pitch)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (width > fake_memory || height > fake_memory)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	*pitch = ROUND(width, 512);
 	return allocate(p, *pitch * height);
 }
@@ -140,7 +187,9 @@ FN(cuMemAllocManaged, , 6000, CUdeviceptr *p, size_t size, unsigned flags)
 	if (!p || !size)
 		return CUDA_ERROR_INVALID_VALUE;
 	*p = block_new_address(size); /* on the host until it is used */
-	block_add(*p, 0, fake_current->device);
+	struct block *block = block_add(*p, 0, fake_current->device);
+	block->context = fake_current;
+	block->managed = size;
 	return CUDA_SUCCESS;
 }
 
@@ -180,7 +229,7 @@ FN(cuMemGetAddressRange, _v2, 3020, CUdeviceptr *base, size_t *size, CUdeviceptr
 	if (base)
 		*base = block->key;
 	if (size)
-		*size = block->size;
+		*size = block->size + block->range;
 	return CUDA_SUCCESS;
 }
 
@@ -192,6 +241,8 @@ FN(cuPointerGetAttribute, , 4000, void *value, int attribute, CUdeviceptr addres
 		return CUDA_ERROR_INVALID_VALUE;
 	if (attribute == 9)
 		*(int *)value = block->device;
+	else if (attribute == 12)
+		*(size_t *)value = block->size + block->range;
 	else if (attribute == 2)
 		*(unsigned *)value = 2; /* device memory */
 	else

@@ -4,7 +4,7 @@
  * turn; _waves<n> at its end is the number of waves in which its blocks run. A name that begins with "missing" is not found; any
  * other is a kernel that takes no time.
  */
-#include "fake.h"
+#include "memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,16 +13,54 @@
 /* A module or library; guarded by fake_lock. */
 struct module {
 	struct function *functions;
+	uint64_t bytes; /* of its variables */
 };
 
-/* Creates a module. */
-static CUresult load(CUmodule *module)
+/* Takes memory for the variables of a module in the current context, if they have none there. Returns their block; NULL without memory. */
+static struct block *back(struct module *module)
+{
+	struct block *block = block_of(fake_current, module, 0);
+	if (block)
+		return block;
+	if (module->bytes > fake_memory || !fake_charge(fake_current->device, block_size(module->bytes)))
+		return NULL;
+	block = block_add(block_new_address(module->bytes), block_size(module->bytes), fake_current->device);
+	block->context = fake_current;
+	block->module = module;
+	return block;
+}
+
+/* Creates a library: a module whose variables are taken in each context that uses it. */
+static CUresult load_library(CUmodule *library, const void *image)
+{
+	if (!library)
+		return CUDA_ERROR_INVALID_VALUE;
+	*library = calloc(1, sizeof **library);
+	(*library)->bytes = fake_image_globals(image);
+	return CUDA_SUCCESS;
+}
+
+/* Creates a module in the current context. */
+static CUresult load(CUmodule *module, const void *image)
 {
 	NEED_CONTEXT();
-	if (!module)
-		return CUDA_ERROR_INVALID_VALUE;
-	*module = calloc(1, sizeof **module);
-	return CUDA_SUCCESS;
+	CUresult result = load_library(module, image);
+	if (result || back(*module))
+		return result;
+	free(*module);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Returns the contents of a file, or NULL. */
+static void *contents(const char *file)
+{
+	FILE *from = file ? fopen(file, "r") : NULL;
+	char *text = calloc(1, 1 << 20);
+	if (!from || !text || fread(text, 1, (1 << 20) - 1, from) == 0)
+		text = (free(text), NULL);
+	if (from)
+		fclose(from);
+	return text;
 }
 
 /* Returns the function of a name, created at its first use. */
@@ -47,6 +85,7 @@ static CUresult find(CUfunction *function, CUmodule module, const char *name)
 		f->width = width < 1 ? 1 : width > 1000 ? 1000 : width;
 		const char *waves = strstr(name, "_waves");
 		f->waves = waves ? (uint32_t)strtoul(waves + 6, NULL, 10) : 1;
+		f->module = module;
 		f->next = module->functions;
 		module->functions = f;
 	}
@@ -55,27 +94,37 @@ static CUresult find(CUfunction *function, CUmodule module, const char *name)
 	return CUDA_SUCCESS;
 }
 
-FN(cuModuleLoad, , 2000, CUmodule *module, const char *file) { ENTER(cuModuleLoad); (void)file; return load(module); }
-FN(cuModuleLoadData, , 2000, CUmodule *module, const void *image) { ENTER(cuModuleLoadData); (void)image; return load(module); }
+/* Without a file the module is empty. */
+FN(cuModuleLoad, , 2000, CUmodule *module, const char *file)
+{
+	ENTER(cuModuleLoad);
+	void *image = contents(file);
+	CUresult result = load(module, image);
+	free(image);
+	return result;
+}
+
+FN(cuModuleLoadData, , 2000, CUmodule *module, const void *image) { ENTER(cuModuleLoadData); return load(module, image); }
 FN(cuModuleLoadFatBinary, , 2000, CUmodule *module, const void *image)
 {
 	ENTER(cuModuleLoadFatBinary);
-	(void)image;
-	return load(module);
+	return load(module, image);
 }
 
 FN(cuModuleLoadDataEx, , 2010, CUmodule *module, const void *image, unsigned count, int *options, void **values)
 {
 	ENTER(cuModuleLoadDataEx);
-	(void)image, (void)count, (void)options, (void)values;
-	return load(module);
+	(void)count, (void)options, (void)values;
+	return load(module, image);
 }
 
-FN(cuModuleUnload, , 2000, CUmodule module)
+/* Frees a module or library, with its variables in all contexts. */
+static CUresult unload(CUmodule module)
 {
-	ENTER(cuModuleUnload);
 	if (!module)
 		return CUDA_ERROR_INVALID_HANDLE;
+	for (struct block *block; (block = block_of(NULL, module, 0));)
+		block_free(block);
 	for (struct function *f = module->functions, *next; f; f = next) {
 		next = f->next;
 		free(f);
@@ -83,6 +132,8 @@ FN(cuModuleUnload, , 2000, CUmodule module)
 	free(module);
 	return CUDA_SUCCESS;
 }
+
+FN(cuModuleUnload, , 2000, CUmodule module) { ENTER(cuModuleUnload); return unload(module); }
 
 FN(cuModuleGetFunction, , 2000, CUfunction *function, CUmodule module, const char *name)
 {
@@ -104,19 +155,52 @@ FN(cuModuleGetLoadingMode, , 11070, int *mode)
 	return CUDA_SUCCESS;
 }
 
-/* A library is a module that needs no context, a CUkernel the function itself. */
 FN(cuLibraryLoadData, , 12000, CUmodule *library, const void *code, int *jit, void **jit_values, unsigned jit_count, int *options,
    void **values, unsigned count)
 {
 	ENTER(cuLibraryLoadData);
-	(void)code, (void)jit, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
-	if (!library)
-		return CUDA_ERROR_INVALID_VALUE;
-	*library = calloc(1, sizeof **library);
+	(void)jit, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
+	return load_library(library, code);
+}
+
+FN(cuLibraryLoadFromFile, , 12000, CUmodule *library, const char *file, int *jit, void **jit_values, unsigned jit_count, int *options,
+   void **values, unsigned count)
+{
+	ENTER(cuLibraryLoadFromFile);
+	(void)jit, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
+	void *image = contents(file);
+	CUresult result = load_library(library, image);
+	free(image);
+	return result;
+}
+
+FN(cuLibraryUnload, , 12000, CUmodule library) { ENTER(cuLibraryUnload); return unload(library); }
+
+/* The calls that load a library into the current context. */
+FN(cuLibraryGetModule, , 12000, CUmodule *module, CUmodule library)
+{
+	ENTER(cuLibraryGetModule);
+	NEED_CONTEXT();
+	*module = library;
+	return back(library) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+FN(cuLibraryGetGlobal, , 12000, CUdeviceptr *address, size_t *bytes, CUmodule library, const char *name)
+{
+	ENTER(cuLibraryGetGlobal);
+	(void)name;
+	NEED_CONTEXT();
+	struct block *block = back(library);
+	if (!block)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (address)
+		*address = block->key;
+	if (bytes)
+		*bytes = library->bytes;
 	return CUDA_SUCCESS;
 }
 
-FN(cuLibraryUnload, , 12000, CUmodule library) { ENTER(cuLibraryUnload); return cuModuleUnload(library); }
+/* A CUkernel is the function itself. */
 FN(cuLibraryGetKernel, , 12000, CUfunction *kernel, CUmodule library, const char *name)
 {
 	ENTER(cuLibraryGetKernel);
@@ -126,8 +210,9 @@ FN(cuLibraryGetKernel, , 12000, CUfunction *kernel, CUmodule library, const char
 FN(cuKernelGetFunction, , 12000, CUfunction *function, CUfunction kernel)
 {
 	ENTER(cuKernelGetFunction);
+	NEED_CONTEXT();
 	*function = kernel;
-	return CUDA_SUCCESS;
+	return back(kernel->module) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 FN(cuFuncGetAttribute, , 2020, int *value, int attribute, CUfunction function)

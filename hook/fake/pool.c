@@ -1,4 +1,5 @@
 /* Memory pools: they reserve in pieces and keep freed memory until a synchronisation, up to their release threshold. */
+#include "account.h"
 #include "memory.h"
 
 #include <stdlib.h>
@@ -25,7 +26,7 @@ static int pool_reserve(struct pool *pool, uint64_t size)
 {
 	pthread_mutex_lock(&pools);
 	uint64_t need = ROUND(pool->used + size, RESERVE);
-	int fits = size <= fake_memory && (need <= pool->reserved || fake_charge(pool->device, need - pool->reserved));
+	int fits = size <= fake_memory && (need <= pool->reserved || pool->on_host || fake_charge(pool->device, need - pool->reserved));
 	if (fits) {
 		pool->used += size;
 		if (need > pool->reserved)
@@ -47,7 +48,8 @@ static void trim(struct pool *pool, uint64_t keep)
 		need = keep;
 	if (need >= pool->reserved)
 		return;
-	fake_refund(pool->device, pool->reserved - need);
+	if (!pool->on_host)
+		fake_refund(pool->device, pool->reserved - need);
 	pool->reserved = need;
 }
 
@@ -78,10 +80,12 @@ struct pool_props {
 FN(cuMemPoolCreate, , 11020, struct pool **pool, const struct pool_props *props)
 {
 	ENTER(cuMemPoolCreate);
-	if (!pool || !props || props->location_id < 0 || props->location_id >= fake_devices)
+	int on_host = props && props->location_type >= 2;
+	if (!pool || !props || (!on_host && (props->location_id < 0 || props->location_id >= fake_devices)))
 		return CUDA_ERROR_INVALID_VALUE;
 	*pool = calloc(1, sizeof **pool);
-	(*pool)->device = props->location_id;
+	(*pool)->device = on_host ? 0 : props->location_id;
+	(*pool)->on_host = on_host;
 	pthread_mutex_lock(&pools);
 	for (int i = 0; i < 256; i++)
 		if (!made[i]) {
@@ -188,11 +192,39 @@ FN(cuDeviceSetMemPool, , 11020, CUdevice device, struct pool *pool)
 	return CUDA_SUCCESS;
 }
 
+/* An imported pool has only the pointers that are imported into it. */
 FN(cuMemPoolImportFromShareableHandle, , 11020, struct pool **pool, void *handle, int type, unsigned long long flags)
 {
 	ENTER(cuMemPoolImportFromShareableHandle);
 	(void)handle, (void)type, (void)flags;
 	*pool = calloc(1, sizeof **pool);
+	return CUDA_SUCCESS;
+}
+
+/* CUmemPoolPtrExportData. */
+struct exported {
+	uint64_t shared, size, device, rest[5];
+};
+
+FN(cuMemPoolExportPointer, , 11020, struct exported *data, CUdeviceptr address)
+{
+	ENTER(cuMemPoolExportPointer);
+	struct block *block = block_find(address);
+	if (!data || !block || !block->pool)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!block->shared)
+		block->shared = account_share(block->device, block->size);
+	*data = (struct exported){.shared = block->shared, .size = block->size, .device = (uint64_t)block->device};
+	return CUDA_SUCCESS;
+}
+
+FN(cuMemPoolImportPointer, , 11020, CUdeviceptr *address, struct pool *pool, const struct exported *data)
+{
+	ENTER(cuMemPoolImportPointer);
+	if (!address || !pool || !data)
+		return CUDA_ERROR_INVALID_VALUE;
+	*address = block_new_address(data->size);
+	block_share(*address, data->shared, (CUdevice)data->device)->range = data->size;
 	return CUDA_SUCCESS;
 }
 
@@ -219,7 +251,7 @@ FN(cuMemAllocAsync, , 11020, CUdeviceptr *address, size_t size, CUstream stream)
 {
 	ENTER(cuMemAllocAsync);
 	NEED_CONTEXT();
-	return allocate(address, size, device_pool(fake_current->device), stream);
+	return allocate(address, size, device_pool(fake_stream(stream)->context->device), stream);
 }
 TWIN(cuMemAllocAsync, , _ptsz, 11020, (CUdeviceptr *p, size_t n, CUstream s), (p, n, PER_THREAD(s)))
 

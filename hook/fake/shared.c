@@ -1,4 +1,5 @@
 /* Memory that the device can access but that is not its own: of the host, of other processes and drivers. */
+#include "account.h"
 #include "memory.h"
 
 #include <stdlib.h>
@@ -23,10 +24,10 @@ FN(cuMemHostGetDevicePointer, _v2, 3020, CUdeviceptr *device, void *p, unsigned 
 	return CUDA_SUCCESS;
 }
 
-/* Memory of other processes is charged to the process that allocated it. */
+/* Memory of another process lives until its owner has freed it or ended, and all that have opened it have closed it. */
 struct ipc_handle {
-	uint64_t address, size;
-	char rest[48];
+	uint64_t shared, size, device;
+	char rest[40];
 };
 
 FN(cuIpcGetMemHandle, , 4010, struct ipc_handle *handle, CUdeviceptr address)
@@ -35,27 +36,51 @@ FN(cuIpcGetMemHandle, , 4010, struct ipc_handle *handle, CUdeviceptr address)
 	struct block *block = block_find(address);
 	if (!handle || !block)
 		return CUDA_ERROR_INVALID_VALUE;
-	*handle = (struct ipc_handle){.address = address, .size = block->size};
+	if (!block->shared)
+		block->shared = account_share(block->device, block->size);
+	*handle = (struct ipc_handle){block->shared, block->size, (uint64_t)block->device, {0}};
 	return CUDA_SUCCESS;
 }
 
-FN(cuIpcOpenMemHandle, _v2, 11000, CUdeviceptr *address, struct ipc_handle handle, unsigned flags)
+/* Maps the memory, or counts one more opening where the context has it already. */
+static CUresult ipc_open(CUdeviceptr *address, struct ipc_handle handle)
+{
+	NEED_CONTEXT();
+	if (!address)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct block *block = handle.shared ? block_of(fake_current, NULL, handle.shared) : NULL;
+	if (block) {
+		block->references++;
+	} else {
+		block = block_share(block_new_address(handle.size), handle.shared, (CUdevice)handle.device);
+		block->context = fake_current;
+		block->range = handle.size;
+	}
+	*address = block->key;
+	return CUDA_SUCCESS;
+}
+
+FN(cuIpcOpenMemHandle, , 4010, CUdeviceptr *p, struct ipc_handle h, unsigned flags)
+{
+	ENTER(cuIpcOpenMemHandle);
+	(void)flags;
+	return ipc_open(p, h);
+}
+FN(cuIpcOpenMemHandle, _v2, 11000, CUdeviceptr *p, struct ipc_handle h, unsigned flags)
 {
 	ENTER(cuIpcOpenMemHandle_v2);
 	(void)flags;
-	NEED_CONTEXT();
-	*address = block_new_address(handle.size);
-	block_add(*address, 0, fake_current->device);
-	return CUDA_SUCCESS;
+	return ipc_open(p, h);
 }
 
 FN(cuIpcCloseMemHandle, , 4010, CUdeviceptr address)
 {
 	ENTER(cuIpcCloseMemHandle);
 	struct block *block = block_find(address);
-	if (!block)
+	if (!block || !block->range)
 		return CUDA_ERROR_INVALID_VALUE;
-	block_remove(block);
+	if (--block->references == 0)
+		block_free(block);
 	return CUDA_SUCCESS;
 }
 

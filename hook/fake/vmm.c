@@ -1,5 +1,6 @@
 /* Virtual memory management: physical memory exists while it has a handle or a mapping. */
 #define _GNU_SOURCE
+#include "account.h"
 #include "memory.h"
 
 #include <string.h>
@@ -45,7 +46,7 @@ FN(cuMemCreate, , 10020, unsigned long long *handle, size_t size, const struct p
 	(void)flags;
 	if (!handle || !prop || !size || size % CHUNK || prop->location_id < 0 || prop->location_id >= fake_devices)
 		return CUDA_ERROR_INVALID_VALUE;
-	uint64_t charged = prop->location_type == 1 ? size : 0;
+	uint64_t charged = prop->location_type < 2 ? size : 0;
 	if (!fake_charge(prop->location_id, charged))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*handle = 0x1000000000 + fake_next_id();
@@ -60,8 +61,7 @@ static CUresult drop(struct block *block)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (__atomic_sub_fetch(&block->references, 1, __ATOMIC_RELAXED) > 0)
 		return CUDA_SUCCESS;
-	fake_refund(block->device, block->size);
-	block_remove(block);
+	block_free(block);
 	return CUDA_SUCCESS;
 }
 
@@ -89,16 +89,21 @@ FN(cuMemMap, , 10020, CUdeviceptr address, size_t size, size_t offset, unsigned 
 	return CUDA_SUCCESS;
 }
 
+/* Removes all mappings of a range. */
 FN(cuMemUnmap, , 10020, CUdeviceptr address, size_t size)
 {
 	ENTER(cuMemUnmap);
-	(void)size;
 	struct block *mapping = block_find(address);
 	if (!mapping || !mapping->backs)
 		return CUDA_ERROR_INVALID_VALUE;
-	struct block *block = mapping->backs;
-	block_remove(mapping);
-	return drop(block);
+	for (CUdeviceptr at = address; at < address + size; at += CHUNK) {
+		if (!(mapping = block_find(at)) || !mapping->backs)
+			continue;
+		struct block *block = mapping->backs;
+		block_remove(mapping);
+		drop(block);
+	}
+	return CUDA_SUCCESS;
 }
 
 STUB(cuMemSetAccess, , 10020, CUdeviceptr address __attribute__((unused)), size_t size __attribute__((unused)),
@@ -125,33 +130,44 @@ FN(cuMemGetAllocationPropertiesFromHandle, , 10020, struct prop *prop, unsigned 
 	return CUDA_SUCCESS;
 }
 
-/* An exported handle is a file with the block's key, and keeps the memory until the process ends: nobody sees its closing. */
+/* What the file of an exported handle contains. */
+struct exported {
+	uint64_t pid, handle, shared, size, device;
+};
+
+/* An exported handle keeps the memory until the process ends: nobody sees its closing. */
 FN(cuMemExportToShareableHandle, , 10020, void *shared, unsigned long long handle, int type, unsigned long long flags)
 {
 	ENTER(cuMemExportToShareableHandle);
 	(void)type, (void)flags;
 	struct block *block = block_find(handle);
 	int fd = block ? memfd_create("exported", MFD_CLOEXEC) : -1;
-	unsigned long long content[2] = {(unsigned long long)getpid(), handle};
-	if (fd < 0 || write(fd, content, sizeof content) != sizeof content)
+	if (block && !block->shared)
+		block->shared = account_share(block->device, block->size);
+	struct exported content = {(uint64_t)getpid(), handle, block ? block->shared : 0, block ? block->size : 0, block ? (uint64_t)block->device : 0};
+	if (fd < 0 || write(fd, &content, sizeof content) != sizeof content)
 		return CUDA_ERROR_INVALID_VALUE;
 	__atomic_add_fetch(&block->references, 1, __ATOMIC_RELAXED);
 	memcpy(shared, &fd, sizeof fd);
 	return CUDA_SUCCESS;
 }
 
-/* Returns another handle of the block. That of another process has its memory there, so it takes none here. */
+/* Returns another handle of the memory, which may be another process's. */
 FN(cuMemImportFromShareableHandle, , 10020, unsigned long long *handle, void *shared, int type)
 {
 	ENTER(cuMemImportFromShareableHandle);
 	(void)type;
-	unsigned long long content[2] = {0, 0};
-	int own = pread((int)(intptr_t)shared, content, sizeof content, 0) == sizeof content && content[0] == (unsigned long long)getpid();
-	struct block *block = own ? block_find(content[1]) : NULL;
+	struct exported content = {0};
+	if (pread((int)(intptr_t)shared, &content, sizeof content, 0) != sizeof content)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct block *block = content.pid == (uint64_t)getpid() ? block_find(content.handle) : NULL;
 	*handle = 0x2000000000 + fake_next_id();
-	block_add(*handle, 0, block ? block->device : 0)->backs = block;
-	if (block)
-		__atomic_add_fetch(&block->references, 1, __ATOMIC_RELAXED);
+	if (!block) {
+		block_share(*handle, content.shared, (CUdevice)content.device);
+		return CUDA_SUCCESS;
+	}
+	block_add(*handle, 0, block->device)->backs = block;
+	__atomic_add_fetch(&block->references, 1, __ATOMIC_RELAXED);
 	return CUDA_SUCCESS;
 }
 
@@ -171,3 +187,50 @@ FN(cuMulticastCreate, , 12010, unsigned long long *handle, const struct multicas
 	block_add(*handle, 0, 0);
 	return CUDA_SUCCESS;
 }
+
+/* Bound memory lives as long as the multicast object, which is never destroyed here. */
+static CUresult bind(struct block *memory)
+{
+	if (!memory)
+		return CUDA_ERROR_INVALID_VALUE;
+	__atomic_add_fetch(&memory->references, 1, __ATOMIC_RELAXED);
+	return CUDA_SUCCESS;
+}
+
+FN(cuMulticastBindMem, , 12010, unsigned long long multicast, size_t at, unsigned long long handle, size_t offset, size_t size,
+   unsigned long long flags)
+{
+	ENTER(cuMulticastBindMem);
+	(void)multicast, (void)at, (void)offset, (void)size, (void)flags;
+	return bind(memory_of(block_find(handle)));
+}
+
+FN(cuMulticastBindAddr, , 12010, unsigned long long multicast, size_t at, CUdeviceptr address, size_t size, unsigned long long flags)
+{
+	ENTER(cuMulticastBindAddr);
+	(void)multicast, (void)at, (void)size, (void)flags;
+	struct block *mapping = block_find(address);
+	return bind(mapping ? mapping->backs : NULL);
+}
+
+/* CUarrayMapInfo. */
+struct map_info {
+	uint64_t resource[2];
+	int subresource_type;
+	uint64_t subresource[4];
+	int operation, handle_type;
+	unsigned long long handle, offset;
+	unsigned devices, flags, reserved[2];
+};
+
+/* Memory that was mapped into an array stays there: the unmapping (operation 2) is not modelled. */
+FN(cuMemMapArrayAsync, , 11010, struct map_info *list, unsigned count, CUstream stream)
+{
+	ENTER(cuMemMapArrayAsync);
+	(void)stream;
+	for (unsigned i = 0; i < count; i++)
+		if (list[i].operation == 1 && bind(memory_of(block_find(list[i].handle))))
+			return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
+}
+TWIN(cuMemMapArrayAsync, , _ptsz, 11010, (struct map_info *l, unsigned n, CUstream s), (l, n, PER_THREAD(s)))
