@@ -32,6 +32,7 @@ func TestInnocent(t *testing.T) {
 		{scenario: "cancel_threads"},
 		{scenario: "interval_timer", times: 20},
 		{scenario: "small_stack"},
+		{scenario: "reset_device"},
 		{scenario: "beside_long_kernel", env: simulated},
 	} {
 		name := c.scenario

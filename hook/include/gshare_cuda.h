@@ -23,12 +23,16 @@ typedef struct CUarray_st *CUarray;
 typedef struct CUmipmappedArray_st *CUmipmappedArray;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef struct CUextMemory_st *CUexternalMemory;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUlib_st *CUlibrary;
 
 enum {
 	CUDA_SUCCESS = 0,
 	CUDA_ERROR_INVALID_VALUE = 1,
 	CUDA_ERROR_OUT_OF_MEMORY = 2,
 	CUDA_ERROR_NOT_INITIALIZED = 3,
+	CUDA_ERROR_DEVICE_UNAVAILABLE = 46,
+	CUDA_ERROR_FILE_NOT_FOUND = 301,
 	CUDA_ERROR_NOT_FOUND = 500,
 	CUDA_ERROR_NOT_READY = 600,
 	CUDA_ERROR_NOT_SUPPORTED = 801,
@@ -41,10 +45,13 @@ enum {
 #define CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM 2ull
 
 enum { CU_STREAM_CAPTURE_MODE_RELAXED = 2 };
-enum { CU_MEM_LOCATION_TYPE_DEVICE = 1 };
+enum { CU_MEM_LOCATION_TYPE_DEVICE = 1, CU_MEM_LOCATION_TYPE_HOST = 2, CU_MEM_LOCATION_TYPE_HOST_NUMA = 3, CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT = 4 };
+enum { CU_MEM_ALLOCATION_TYPE_PINNED = 1, CU_MEM_OPERATION_TYPE_MAP = 1 };
+enum { CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9, CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12 };
 enum { CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR = 39 };
+enum { CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4 };
 enum { CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5, CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7 };
-enum { CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2 };
+enum { CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT = 0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2 };
 enum { CU_GRAPH_NODE_TYPE_KERNEL = 0, CU_GRAPH_NODE_TYPE_GRAPH = 4, CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10 };
 
 typedef struct {
@@ -72,9 +79,30 @@ typedef struct {
 	unsigned sharedMemBytes;
 	void **kernelParams;
 	void **extra;
-	void *kern; /* from here on only in the second version */
+} CUDA_KERNEL_NODE_PARAMS_v1;
+
+typedef struct {
+	CUfunction func;
+	unsigned gridDimX, gridDimY, gridDimZ;
+	unsigned blockDimX, blockDimY, blockDimZ;
+	unsigned sharedMemBytes;
+	void **kernelParams;
+	void **extra;
+	void *kern;
 	CUcontext ctx;
 } CUDA_KERNEL_NODE_PARAMS;
+
+typedef struct { /* a node of any type */
+	int type, reserved0[3];
+	union {
+		CUDA_KERNEL_NODE_PARAMS kernel;
+		struct {
+			CUgraph graph;
+		} graph;
+		long long reserved1[29];
+	};
+	long long reserved2;
+} CUgraphNodeParams;
 
 typedef struct {
 	int type, id;
@@ -90,6 +118,25 @@ typedef struct {
 		unsigned char reserved[4];
 	} allocFlags;
 } CUmemAllocationProp;
+
+typedef struct { /* one mapping of memory into a sparse array */
+	int resourceType;
+	uint64_t resource;
+	int subresourceType;
+	union {
+		struct {
+			unsigned level, layer, offsetX, offsetY, offsetZ, extentWidth, extentHeight, extentDepth;
+		} sparseLevel;
+		struct {
+			unsigned layer;
+			unsigned long long offset, size;
+		} miptail;
+	} subresource;
+	int memOperationType, memHandleType;
+	CUmemGenericAllocationHandle memHandle;
+	unsigned long long offset;
+	unsigned deviceBitMask, flags, reserved[2];
+} CUarrayMapInfo;
 
 typedef struct {
 	int allocType, handleTypes;
@@ -118,6 +165,10 @@ typedef struct {
 	int Format;
 	unsigned NumChannels, Flags;
 } CUDA_ARRAY3D_DESCRIPTOR;
+
+typedef struct {
+	char reserved[64];
+} CUipcMemHandle;
 
 typedef struct {
 	int type;

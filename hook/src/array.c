@@ -65,6 +65,7 @@ static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned level) {
 /* Returns the bytes of all levels, UINT64_MAX on overflow, 0 without a descriptor. */
 static uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels) {
 	uint64_t sum = 0;
+	if (!levels) levels = 1; /* as the driver does */
 	if (d && d->Flags & (SPARSE | DEFERRED_MAPPING)) return 0;
 	for (unsigned level = 0; d && level < levels && level < 32; level++)
 		if (__builtin_add_overflow(sum, level_bytes(d, level), &sum)) return UINT64_MAX;

@@ -2,12 +2,11 @@
 #define _GNU_SOURCE
 #include "device.h"
 #include "ledger.h"
+#include "module.h"
 #include "reap.h"
 #include "reserve.h"
+#include "start.h"
 #include "stream.h"
-
-/* The primary context of each device, as last retained. */
-static CUcontext _Atomic primary[GSH_DEVICES_MAX];
 
 /* Makes the calling thread's next launches take the slow path, which looks up its context again. */
 static void context_changed(void) {
@@ -18,7 +17,7 @@ static void context_changed(void) {
 /* Drops what belonged to a context that has ended: its memory, and the thread's cached state. */
 static void context_ended(CUcontext c) {
 	context_changed();
-	gsh_ledger_drop_context(c);
+	gsh_ledger_drop_owned(c);
 }
 
 /* A call after which the thread's context may be another one. */
@@ -29,14 +28,29 @@ static void context_ended(CUcontext c) {
 		context_changed();                                                                                      \
 		return r;                                                                                               \
 	}
-CHANGES_CONTEXT(cuCtxCreate, (CUcontext * c, unsigned flags, CUdevice d), (c, flags, d))
-CHANGES_CONTEXT(cuCtxCreate_v2, (CUcontext * c, unsigned flags, CUdevice d), (c, flags, d))
-CHANGES_CONTEXT(cuCtxCreate_v3, (CUcontext * c, void *affinity, int n, unsigned flags, CUdevice d), (c, affinity, n, flags, d))
-CHANGES_CONTEXT(cuCtxCreate_v4, (CUcontext * c, void *params, unsigned flags, CUdevice d), (c, params, flags, d))
 CHANGES_CONTEXT(cuCtxPushCurrent, (CUcontext c), (c))
 CHANGES_CONTEXT(cuCtxPushCurrent_v2, (CUcontext c), (c))
 CHANGES_CONTEXT(cuCtxPopCurrent, (CUcontext * c), (c))
 CHANGES_CONTEXT(cuCtxPopCurrent_v2, (CUcontext * c), (c))
+
+/* A call that creates a context and makes it current. The driver would allow one on any device whose file the process can open. */
+#define CREATES_CONTEXT(name, parameters, arguments)                                                                    \
+	GSH_EXPORT CUresult name parameters {                                                                           \
+		NEED(name);                                                                                             \
+		struct gsh_reservation h;                                                                               \
+		CUresult r = gsh_context_begin(&h, d);                                                                  \
+		if (r == CUDA_SUCCESS) r = gsh_context_commit(&h, real arguments, c);                                   \
+		context_changed();                                                                                      \
+		return r;                                                                                               \
+	}
+CREATES_CONTEXT(cuCtxCreate, (CUcontext * c, unsigned flags, CUdevice d), (c, flags, d))
+CREATES_CONTEXT(cuCtxCreate_v2, (CUcontext * c, unsigned flags, CUdevice d), (c, flags, d))
+CREATES_CONTEXT(cuCtxCreate_v3, (CUcontext * c, void *affinity, int n, unsigned flags, CUdevice d), (c, affinity, n, flags, d))
+CREATES_CONTEXT(cuCtxCreate_v4, (CUcontext * c, void *params, unsigned flags, CUdevice d), (c, params, flags, d))
+CREATES_CONTEXT(cuGLCtxCreate, (CUcontext * c, unsigned flags, CUdevice d), (c, flags, d))
+CREATES_CONTEXT(cuGLCtxCreate_v2, (CUcontext * c, unsigned flags, CUdevice d), (c, flags, d))
+CREATES_CONTEXT(cuVDPAUCtxCreate, (CUcontext * c, unsigned flags, CUdevice d, unsigned vdp, void *get), (c, flags, d, vdp, get))
+CREATES_CONTEXT(cuVDPAUCtxCreate_v2, (CUcontext * c, unsigned flags, CUdevice d, unsigned vdp, void *get), (c, flags, d, vdp, get))
 
 GSH_EXPORT CUresult cuCtxSetCurrent(CUcontext c) {
 	NEED(cuCtxSetCurrent);
@@ -68,13 +82,27 @@ GSH_EXPORT CUresult cuCtxDetach(CUcontext c) {
 
 GSH_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) {
 	NEED(cuDevicePrimaryCtxRetain);
-	CUresult r = real(c, d);
-	if (r == CUDA_SUCCESS && c && d >= 0 && d < GSH_DEVICES_MAX) atomic_store(&primary[d], *c);
-	return r;
+	gsh_start();
+	return gsh_device_refused(d) ? CUDA_ERROR_DEVICE_UNAVAILABLE : real(c, d);
 }
 
-/* Returns the device's primary context if the process has retained it, or NULL. */
-static CUcontext primary_of(CUdevice d) { return d >= 0 && d < GSH_DEVICES_MAX ? atomic_load(&primary[d]) : NULL; }
+/* Reports whether the driver has a primary context of a device. */
+static bool primary_is_active(CUdevice d) {
+	unsigned flags;
+	int active = 0;
+	return CALL(cuDevicePrimaryCtxGetState, d, &flags, &active) == CUDA_SUCCESS && active;
+}
+
+/*
+ * Returns the primary context of a device if there is one, or NULL. The driver is asked, since a runtime can have retained it by
+ * functions that are not exported (cuGetExportTable).
+ */
+static CUcontext primary_of(CUdevice d) {
+	CUcontext c = NULL;
+	if (!primary_is_active(d) || CALL(cuDevicePrimaryCtxRetain, &c, d) != CUDA_SUCCESS) return NULL;
+	if (CALL(cuDevicePrimaryCtxRelease_v2, d) == CUDA_ERROR_NOT_FOUND) CALL(cuDevicePrimaryCtxRelease, d);
+	return c;
+}
 
 /*
  * The last release ends the context, so its events are given up before the call. If the context lives on, the work behind
@@ -84,11 +112,9 @@ static CUcontext primary_of(CUdevice d) { return d >= 0 && d < GSH_DEVICES_MAX ?
 	GSH_EXPORT CUresult name(CUdevice d) {                                                                          \
 		NEED(name);                                                                                             \
 		CUcontext c = primary_of(d);                                                                            \
-		unsigned flags;                                                                                         \
-		int active = 1;                                                                                         \
 		gsh_reap_context(c);                                                                                    \
 		CUresult r = real(d);                                                                                   \
-		if (c && CALL(cuDevicePrimaryCtxGetState, d, &flags, &active) == CUDA_SUCCESS && !active) context_ended(c); \
+		if (c && !primary_is_active(d)) context_ended(c);                                                       \
 		return r;                                                                                               \
 	}
 RELEASE(cuDevicePrimaryCtxRelease)
@@ -143,6 +169,6 @@ GSH_EXPORT CUresult cuCtxSetLimit(int limit, size_t value) {
 	}
 	if (last.vgpu) gsh_memory_release(last.vgpu, last.bytes);
 	if (on.vgpu) gsh_memory_charge(on.vgpu, bytes);
-	gsh_ledger_put(&(struct gsh_item){CONTEXT_LIMIT, key, on.vgpu, on.context, bytes, 0, 0, false});
+	gsh_ledger_put(&(struct gsh_item){CONTEXT_LIMIT, key, on.vgpu, on.context, bytes, 0, 0, 0});
 	return r;
 }

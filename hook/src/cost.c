@@ -7,7 +7,7 @@ static struct gsh_cost *insert(const void *key) {
 	struct gsh_cost *c = gsh_cost_slot(key), *neighbour = &gsh_costs[(c - gsh_costs) ^ 1];
 	if (atomic_load(&c->key) && !atomic_load(&neighbour->key)) c = neighbour;
 	atomic_store(&c->ns, GSH_COST_UNKNOWN);
-	atomic_store(&c->blocks, 0);
+	atomic_store(&c->blocks, GSH_BLOCKS_UNKNOWN);
 	atomic_store(&c->measured, 0);
 	atomic_store(&c->key, key);
 	return c;
@@ -32,6 +32,11 @@ void gsh_cost_learn(const void *key, uint64_t ns, bool beside) {
 }
 
 void gsh_cost_add_graph(const void *key, uint64_t blocks) { atomic_store(&insert(key)->blocks, blocks); }
+
+void gsh_cost_set_blocks(const void *key, uint64_t blocks) {
+	struct gsh_cost *c = gsh_cost_find(key);
+	if (c) atomic_store(&c->blocks, blocks);
+}
 
 void gsh_cost_forget(const void *key) {
 	struct gsh_cost *c = gsh_cost_find(key);

@@ -12,12 +12,13 @@
 
 #define GSH_COSTS 4096
 #define GSH_COST_UNKNOWN (1ull << 62) /* larger than any budget */
+#define GSH_BLOCKS_UNKNOWN UINT64_MAX /* the entry was replaced by another one meanwhile */
 
 /* The cost of one launch of a function or graph. */
 struct gsh_cost {
 	_Atomic(const void *) key; /* CUfunction or CUgraphExec */
 	_Atomic uint64_t ns;
-	_Atomic uint64_t blocks; /* thread blocks of a graph */
+	_Atomic uint64_t blocks; /* thread blocks of a graph, or GSH_BLOCKS_UNKNOWN */
 	_Atomic uint32_t measured; /* number of measurements */
 } __attribute__((aligned(32)));
 /* The table: each key has one of two neighbouring entries. */
@@ -49,6 +50,9 @@ void gsh_cost_learn(const void *key, uint64_t ns, bool beside);
 
 /* Adds an entry for a graph, with its number of thread blocks and an unknown time. Called when a graph is instantiated. */
 void gsh_cost_add_graph(const void *key, uint64_t blocks);
+
+/* Sets the thread blocks of a graph, where it has an entry. */
+void gsh_cost_set_blocks(const void *key, uint64_t blocks);
 
 /* Resets the time of a key whose handle may be used again. */
 void gsh_cost_forget(const void *key);

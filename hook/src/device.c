@@ -6,6 +6,7 @@
 #include <strings.h>
 
 static struct gsh_vgpu *_Atomic device_vgpus[GSH_DEVICES_MAX]; /* the vGPU of each device, set by gsh_devices_map */
+static atomic_int devices_mapped;                              /* how many devices the driver has */
 static _Thread_local struct gsh_current current;               /* the cache of gsh_current; empty if it has no context */
 
 struct gsh_vgpu *gsh_vgpu_of_device(CUdevice d) { return d >= 0 && d < GSH_DEVICES_MAX ? device_vgpus[d] : NULL; }
@@ -33,10 +34,16 @@ bool gsh_device_uuid(CUdevice d, char text[GSHARE_UUID_SIZE]) {
 	return true;
 }
 
-/* Returns the vGPU whose ordinal in the container is that of the device, or NULL. */
-static struct gsh_vgpu *vgpu_by_ordinal(CUdevice d) {
+/* Reports whether a vGPU has a UUID that a device can have; in tests and policies of devices without UUIDs it has some other text. */
+static bool has_uuid(const struct gsh_vgpu *v) { return strlen(without_prefix(v->uuid)) == 36; }
+
+/*
+ * Returns the vGPU whose ordinal in the container is that of the device, or NULL. A device whose UUID is known is not that of a vGPU with
+ * another one: in a program that has changed CUDA_VISIBLE_DEVICES it may be anybody's.
+ */
+static struct gsh_vgpu *vgpu_by_ordinal(CUdevice d, bool uuid_known) {
 	for (uint32_t i = 0; i < atomic_load(&gsh_vgpu_count); i++)
-		if (gsh_vgpus[i].index == (uint32_t)d) return &gsh_vgpus[i];
+		if (gsh_vgpus[i].index == (uint32_t)d && !(uuid_known && has_uuid(&gsh_vgpus[i]))) return &gsh_vgpus[i];
 	return NULL;
 }
 
@@ -45,9 +52,19 @@ void gsh_devices_map(void) {
 	CALL(cuDeviceGetCount, &devices);
 	for (CUdevice d = 0; d < devices && d < GSH_DEVICES_MAX; d++) {
 		char uuid[GSHARE_UUID_SIZE];
-		struct gsh_vgpu *v = gsh_device_uuid(d, uuid) ? gsh_vgpu_of_uuid(uuid) : NULL;
-		atomic_store(&device_vgpus[d], v ? v : vgpu_by_ordinal(d));
+		bool known = gsh_device_uuid(d, uuid);
+		struct gsh_vgpu *v = known ? gsh_vgpu_of_uuid(uuid) : NULL;
+		atomic_store(&device_vgpus[d], v ? v : vgpu_by_ordinal(d, known));
 	}
+	atomic_store(&devices_mapped, devices);
+}
+
+bool gsh_location_is_host(int type) { return type >= CU_MEM_LOCATION_TYPE_HOST && type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT; }
+
+/* The server's kill switch is on the page of every vGPU. */
+bool gsh_device_refused(CUdevice d) {
+	if (d < 0 || d >= atomic_load(&devices_mapped) || gsh_vgpu_of_device(d)) return false;
+	return atomic_load(&gsh_mode) != GSHARE_MODE_OFF && atomic_load(&gsh_vgpus[0].server->state) != GSHARE_OFF;
 }
 
 struct gsh_current gsh_current(void) {

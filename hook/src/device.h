@@ -9,11 +9,17 @@
 /* Writes the UUID of a device as text; false if the driver does not return it. */
 bool gsh_device_uuid(CUdevice d, char text[GSHARE_UUID_SIZE]);
 
-/* Finds the vGPU of every device, by UUID or else by ordinal. Called after every WELCOME, by the thread that connected. */
+/* Finds the vGPU of every device, by UUID, or by ordinal where either has none. Called after every WELCOME, by the thread that connected. */
 void gsh_devices_map(void);
 
-/* Returns the vGPU of a device, or NULL where the process has no share: there memory is refused and launches pass. */
+/* Returns the vGPU of a device, or NULL where the process has no share: there contexts, memory and launches are refused. */
 struct gsh_vgpu *gsh_vgpu_of_device(CUdevice d);
+
+/* Reports whether a CUmemLocationType means host memory. Types that the hook does not know count as device memory. */
+bool gsh_location_is_host(int type);
+
+/* Reports whether contexts and launches on a device are refused: the driver has the device, but the process has no share of it. */
+bool gsh_device_refused(CUdevice d);
 
 /* Returns the vGPU with this UUID, or NULL. The prefixes GPU- and MIG- do not matter, nor does case. */
 struct gsh_vgpu *gsh_vgpu_of_uuid(const char *uuid);

@@ -2,7 +2,8 @@
  * The slow path of a launch, on the launching thread:
  *
  *   gsh_enter_slow
- *       |  no context, device without a share, OFF or MEMORY mode, stream captures
+ *       |  device without a share ------------------------------------> refused
+ *       |  no context, OFF or MEMORY mode, stream captures
  *       |------------------------------------------------------------> launch, uncounted
  *       v
  *   RECONCILE   return block tokens that were taken and not launched (reconcile_blocks)
@@ -41,7 +42,7 @@
 #include "start.h"
 #include "token.h"
 
-/* For launches that are not counted: in a capture, on a device without a share, when switched off. */
+/* For launches that are not counted: in a capture, when switched off. */
 static _Thread_local struct gsh_stream_state uncounted;
 
 /* Returns a number that no other sequence of events has. */
@@ -224,6 +225,7 @@ static struct gsh_stream_state *enter(CUstream s, const void *key, uint64_t bloc
 	struct gsh_current current = gsh_current();
 	struct gsh_stream_state *st = gsh_stream_assign(s);
 	if (st->stream != s || st->context != current.context || st->vgpu != current.vgpu) drop_state(st);
+	if (!current.vgpu && gsh_device_refused(current.device)) return NULL;
 	if (!current.vgpu || gsh_token_disabled(current.vgpu) || gsh_stream_is_capturing(s)) return &uncounted;
 	st->stream = s;
 	st->context = current.context;

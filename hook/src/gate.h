@@ -43,7 +43,8 @@ static inline struct gsh_stream_state *gsh_enter_set(CUstream s, const void *key
 
 /*
  * The slow path of a launch: returns once the launch is permitted. Called by the launching thread, which may wait in it for
- * a token or for the device. The caller launches, then calls gsh_leave with the driver's result.
+ * a token or for the device. The caller launches, then calls gsh_leave with the driver's result. Returns NULL if the launch is refused,
+ * since the process has no share of the device.
  */
 struct gsh_stream_state *gsh_enter_slow(CUstream s, const void *key, uint64_t blocks);
 void gsh_leave(struct gsh_stream_state *st, CUresult r);

@@ -17,6 +17,9 @@ static atomic_bool with_memory;
 /* Totals over the nodes of a graph and of its child graphs. */
 struct contents {
 	uint64_t blocks, bytes; /* thread blocks of kernels; bytes that memory nodes allocate */
+	CUdevice device;        /* of the memory nodes; -1: there are none */
+	bool refused;           /* some are on a device without a share, or not all on one device */
+	CUgraphExec nodes_of;   /* whose kernels are entered in the ledger one by one; NULL: not */
 };
 
 /*
@@ -53,17 +56,37 @@ static void list_free(struct list *l) {
 	if (l->items) munmap(l->items, l->capacity * sizeof *l->items);
 }
 
+/* The thread blocks of a kernel, from its parameters in any version. */
+#define KERNEL_BLOCKS(p) ((uint64_t)(p)->gridDimX * (p)->gridDimY * (p)->gridDimZ)
+
+/* Returns the key of a node in an executable graph; another one with the same key is told apart by its owner. */
+static uint64_t node_key(CUgraphExec e, CUgraphNode n) { return (uint64_t)n ^ (uint64_t)e * 0x9e3779b97f4a7c15ull; }
+
+/* Adds a kernel to the contents. */
+static void add_kernel(CUgraphNode node, struct contents *c) {
+	CUDA_KERNEL_NODE_PARAMS p = {0};
+	if (CALL(cuGraphKernelNodeGetParams_v2, node, &p) != CUDA_SUCCESS) return;
+	c->blocks += KERNEL_BLOCKS(&p);
+	if (c->nodes_of) gsh_ledger_put(&(struct gsh_item){NODE, node_key(c->nodes_of, node), NULL, c->nodes_of, 0, KERNEL_BLOCKS(&p), 0, 0});
+}
+
+/* Adds a memory node to the contents. */
+static void add_memory(CUgraphNode node, struct contents *c) {
+	CUDA_MEM_ALLOC_NODE_PARAMS p = {0};
+	if (CALL(cuGraphMemAllocNodeGetParams, node, &p) != CUDA_SUCCESS || gsh_location_is_host(p.poolProps.location.type)) return;
+	CUdevice d = p.poolProps.location.id;
+	c->refused = c->refused || gsh_device_refused(d) || (c->device >= 0 && c->device != d);
+	c->device = d;
+	if (__builtin_add_overflow(c->bytes, p.bytesize, &c->bytes)) c->refused = true;
+}
+
 /* Adds one node to the contents, and its child graph to the list of graphs. Returns false if there is no memory. */
 static bool inspect_node(CUgraphNode node, struct contents *c, struct list *graphs) {
 	int type = -1;
 	CUgraph child = NULL;
-	CUDA_KERNEL_NODE_PARAMS kernel = {0};
-	CUDA_MEM_ALLOC_NODE_PARAMS memory = {0};
 	if (CALL(cuGraphNodeGetType, node, &type) != CUDA_SUCCESS) return true;
-	if (type == CU_GRAPH_NODE_TYPE_KERNEL && CALL(cuGraphKernelNodeGetParams_v2, node, &kernel) == CUDA_SUCCESS)
-		c->blocks += (uint64_t)kernel.gridDimX * kernel.gridDimY * kernel.gridDimZ;
-	if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && CALL(cuGraphMemAllocNodeGetParams, node, &memory) == CUDA_SUCCESS)
-		c->bytes += memory.bytesize;
+	if (type == CU_GRAPH_NODE_TYPE_KERNEL) add_kernel(node, c);
+	if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) add_memory(node, c);
 	if (type == CU_GRAPH_NODE_TYPE_GRAPH && CALL(cuGraphChildGraphNodeGetGraph, node, &child) == CUDA_SUCCESS && child)
 		return list_append(graphs, child);
 	return true;
@@ -92,15 +115,27 @@ static bool inspect_graph(CUgraph g, struct contents *c) {
 	return complete;
 }
 
-/* Enters a new executable graph in the table of costs, and in the ledger if it has memory nodes. Returns r. */
+/* Reports whether launches of the calling thread need block tokens, for which the blocks of graphs have to be right. */
+static bool is_metered(void) {
+	const struct gsh_vgpu *v = gsh_current().vgpu;
+	return v && atomic_load(&v->server->unit) == GSHARE_UNIT_BLOCKS;
+}
+
+/* Enters a new executable graph in the table of costs and in the ledger, or destroys it if its memory is refused. Returns r. */
 static CUresult instantiated(CUresult r, CUgraphExec *e, CUgraph g) {
-	struct contents c = {0};
 	if (r != CUDA_SUCCESS || !e) return r;
+	gsh_start();
+	struct contents c = {.device = -1, .nodes_of = is_metered() ? *e : NULL};
 	if (!inspect_graph(g, &c) && !c.bytes) c.bytes = 1; /* what it really takes is charged after its first launch */
+	if (c.refused) {
+		gsh_ledger_drop_owned(*e);
+		CALL(cuGraphExecDestroy, *e);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	gsh_cost_add_graph(*e, c.blocks);
-	if (!c.bytes) return r;
-	atomic_store(&with_memory, true);
-	gsh_ledger_put(&(struct gsh_item){EXEC, (uint64_t)*e, NULL, NULL, 0, c.bytes, 0, false});
+	if (c.bytes) atomic_store(&with_memory, true);
+	CUdevice d = c.device >= 0 ? c.device : gsh_current().device;
+	gsh_ledger_put(&(struct gsh_item){EXEC, (uint64_t)*e, NULL, NULL, c.bytes, (uint64_t)d, c.blocks, 0});
 	return r;
 }
 
@@ -120,62 +155,166 @@ GSH_EXPORT CUresult cuGraphExecDestroy(CUgraphExec e) {
 	struct gsh_item item;
 	gsh_cost_forget(e);
 	gsh_ledger_take(EXEC, (uint64_t)e, &item);
+	if (is_metered()) gsh_ledger_drop_owned(e);
 	return real(e);
 }
 
-/* Returns the bytes that a graph's memory nodes allocate. */
-static uint64_t memory_of(CUgraphExec e) {
+/* Sets the thread blocks of a node of an executable graph; of a node that was not seen before, those that it had stay counted. */
+static void set_node_blocks(CUgraphExec e, CUgraphNode node, uint64_t blocks) {
 	gsh_ledger_lock();
-	struct gsh_item *i = gsh_item_find(EXEC, (uint64_t)e);
-	uint64_t bytes = i ? i->other : 0;
+	struct gsh_item *n = gsh_item_find(NODE, node_key(e, node)), *i = gsh_item_find(EXEC, (uint64_t)e);
+	if (n && n->owner != e) n = NULL;
+	uint64_t all = i ? i->mappings += blocks - (n ? n->other : 0) : blocks;
+	if (n)
+		n->other = blocks;
+	else
+		gsh_item_put(&(struct gsh_item){NODE, node_key(e, node), NULL, e, 0, blocks, 0, 0});
 	gsh_ledger_unlock();
-	return bytes;
+	gsh_cost_set_blocks(e, all);
 }
 
-/* Returns the bytes that are charged for graphs on a device, and enters them in the ledger at first use. */
-static uint64_t charged_bytes(struct gsh_current at) {
+/* Counts the blocks of a child graph that replaces another one's. */
+static void set_child_blocks(CUgraphExec e, CUgraphNode node, CUgraph child) {
+	struct contents c = {.device = -1};
+	inspect_graph(child, &c);
+	set_node_blocks(e, node, c.blocks);
+}
+
+#define SET_KERNEL(name, params)                                                                                                \
+	GSH_EXPORT CUresult name(CUgraphExec e, CUgraphNode n, const params *p) {                                       \
+		NEED(name);                                                                                             \
+		CUresult r = real(e, n, p);                                                                             \
+		if (r == CUDA_SUCCESS && is_metered()) set_node_blocks(e, n, KERNEL_BLOCKS(p));                         \
+		return r;                                                                                               \
+	}
+SET_KERNEL(cuGraphExecKernelNodeSetParams, CUDA_KERNEL_NODE_PARAMS_v1)
+SET_KERNEL(cuGraphExecKernelNodeSetParams_v2, CUDA_KERNEL_NODE_PARAMS)
+
+GSH_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec e, CUgraphNode n, CUgraph child) {
+	NEED(cuGraphExecChildGraphNodeSetParams);
+	CUresult r = real(e, n, child);
+	if (r == CUDA_SUCCESS && is_metered()) set_child_blocks(e, n, child);
+	return r;
+}
+
+GSH_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec e, CUgraphNode n, CUgraphNodeParams *p) {
+	NEED(cuGraphExecNodeSetParams);
+	CUresult r = real(e, n, p);
+	if (r != CUDA_SUCCESS || !is_metered()) return r;
+	if (p->type == CU_GRAPH_NODE_TYPE_KERNEL) set_node_blocks(e, n, KERNEL_BLOCKS(&p->kernel));
+	if (p->type == CU_GRAPH_NODE_TYPE_GRAPH) set_child_blocks(e, n, p->graph.graph);
+	return r;
+}
+
+/* Counts the blocks of a graph whose nodes have replaced those of an executable one, which keep their handles. */
+static CUresult updated(CUresult r, CUgraphExec e, CUgraph g) {
+	struct contents c = {.device = -1};
+	if (r != CUDA_SUCCESS || !is_metered()) return r;
+	inspect_graph(g, &c);
+	gsh_ledger_drop_owned(e);
 	gsh_ledger_lock();
-	struct gsh_item *i = gsh_item_find(GRAPH_MEMORY, (uint64_t)at.device);
-	uint64_t bytes = i ? i->bytes : 0;
-	if (!i) gsh_item_put(&(struct gsh_item){GRAPH_MEMORY, (uint64_t)at.device, at.vgpu, NULL, 0, 0, 0, false});
+	struct gsh_item *i = gsh_item_find(EXEC, (uint64_t)e);
+	if (i) i->mappings = c.blocks;
 	gsh_ledger_unlock();
-	return bytes;
+	gsh_cost_set_blocks(e, c.blocks);
+	return r;
+}
+
+GSH_EXPORT CUresult cuGraphExecUpdate(CUgraphExec e, CUgraph g, CUgraphNode *bad, int *result) {
+	NEED(cuGraphExecUpdate);
+	return updated(real(e, g, bad, result), e, g);
+}
+
+GSH_EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec e, CUgraph g, void *result) {
+	NEED(cuGraphExecUpdate_v2);
+	return updated(real(e, g, result), e, g);
+}
+
+/* A flag of an EXEC: it was launched. */
+enum { LAUNCHED = 1 };
+
+/* Copies the item of an executable graph; false if the ledger has none. */
+static bool find(CUgraphExec e, struct gsh_item *copy) {
+	gsh_ledger_lock();
+	struct gsh_item *i = gsh_item_find(EXEC, (uint64_t)e);
+	if (i) *copy = *i;
+	gsh_ledger_unlock();
+	return i != NULL;
+}
+
+/* Returns an attribute of a device's memory for graphs, in bytes; 0 if the driver does not return it. */
+static uint64_t graph_memory(CUdevice d, int attribute) {
+	uint64_t bytes = 0;
+	return CALL(cuDeviceGetGraphMemAttribute, d, attribute, &bytes) == CUDA_SUCCESS ? bytes : 0;
+}
+
+/*
+ * Adds bytes, negative ones too, to what graphs that are being launched on a device may take, and returns the sum before. The ledger has
+ * an item for the memory of all graphs on a device, which share it.
+ */
+static uint64_t add_pending(CUdevice d, int64_t bytes) {
+	gsh_ledger_lock();
+	struct gsh_item *i = gsh_item_find(GRAPH_MEMORY, (uint64_t)d);
+	uint64_t before = i ? i->other : 0;
+	if (i)
+		i->other += (uint64_t)bytes;
+	else
+		gsh_item_put(&(struct gsh_item){GRAPH_MEMORY, (uint64_t)d, gsh_vgpu_of_device(d), NULL, 0, (uint64_t)bytes, 0, 0});
+	gsh_ledger_unlock();
+	return before;
 }
 
 /* Charges what the driver has reserved for graphs on a device. */
 static void refresh_device(CUdevice d) {
-	uint64_t bytes = 0;
-	if (CALL(cuDeviceGetGraphMemAttribute, d, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes) == CUDA_SUCCESS)
-		gsh_item_resize(GRAPH_MEMORY, (uint64_t)d, bytes);
+	gsh_item_resize(GRAPH_MEMORY, (uint64_t)d, graph_memory(d, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT));
 }
 
-/* Reserves a graph's memory. Graphs on one device share theirs, so only what exceeds the present charge is reserved. */
+/*
+ * Reserves a graph's memory. A graph that frees its memory leaves it to the next one, so only what exceeds the idle part of what the
+ * driver has reserved is new. A graph that was launched before has its part of that.
+ */
 static bool reserve_memory(struct gsh_reservation *h, CUgraphExec e) {
-	uint64_t bytes = memory_of(e);
+	struct gsh_item item;
 	*h = (struct gsh_reservation){0};
-	if (!bytes) return true;
-	gsh_start();
-	uint64_t have = charged_bytes(gsh_current());
-	return gsh_reserve_current(h, bytes > have ? bytes - have : 0);
+	if (!find(e, &item) || !item.bytes) return true;
+	CUdevice d = (CUdevice)item.other;
+	uint64_t taken = add_pending(d, (int64_t)item.bytes), have = graph_memory(d, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+	if (!(item.flags & LAUNCHED)) taken += graph_memory(d, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
+	uint64_t idle = have > taken ? have - taken : 0;
+	if (gsh_reserve_on(h, d, item.bytes > idle ? item.bytes - idle : 0)) return true;
+	add_pending(d, -(int64_t)item.bytes);
+	return false;
 }
 
 /* Charges what the driver has reserved by now and releases the reservation. Returns r. */
-static CUresult commit_memory(struct gsh_reservation *h, CUresult r) {
+static CUresult commit_memory(struct gsh_reservation *h, CUgraphExec e, CUresult r) {
 	if (!h->counted) return r;
+	gsh_ledger_lock();
+	struct gsh_item *i = gsh_item_find(EXEC, (uint64_t)e);
+	int64_t bytes = i ? (int64_t)i->bytes : 0;
+	if (i && r == CUDA_SUCCESS) i->flags |= LAUNCHED;
+	gsh_ledger_unlock();
+	add_pending(h->on.device, -bytes);
 	refresh_device(h->on.device);
 	gsh_memory_release(h->on.vgpu, h->bytes);
 	return r;
 }
 
-/* Returns the thread blocks of one launch of a graph. */
+/* Returns the thread blocks of one launch of a graph. Other entries may have driven it out of the table of costs. */
 static uint64_t blocks_of(CUgraphExec e) {
 	struct gsh_cost *c = gsh_cost_find(e);
-	return c ? atomic_load_explicit(&c->blocks, memory_order_relaxed) : 0;
+	struct gsh_item item;
+	uint64_t blocks = c ? atomic_load_explicit(&c->blocks, memory_order_relaxed) : GSH_BLOCKS_UNKNOWN;
+	if (likely(blocks != GSH_BLOCKS_UNKNOWN)) return blocks;
+	blocks = find(e, &item) ? item.mappings : 0;
+	gsh_cost_set_blocks(e, blocks);
+	return blocks;
 }
 
 /* Launches a graph by the slow path. */
 static CUresult launch_slow(cuGraphLaunch_fn real, CUgraphExec e, CUstream s, bool twin) {
 	struct gsh_stream_state *st = gsh_enter_slow(gsh_stream_handle(s, twin), e, blocks_of(e));
+	if (!st) return CUDA_ERROR_DEVICE_UNAVAILABLE;
 	CUresult r = real(e, s);
 	gsh_leave(st, r);
 	return r;
@@ -184,7 +323,7 @@ static CUresult launch_slow(cuGraphLaunch_fn real, CUgraphExec e, CUstream s, bo
 /* Launches a graph that may have memory nodes. */
 static CUresult launch_with_memory(cuGraphLaunch_fn real, CUgraphExec e, CUstream s, bool twin) {
 	struct gsh_reservation h;
-	return reserve_memory(&h, e) ? commit_memory(&h, launch_slow(real, e, s, twin)) : CUDA_ERROR_OUT_OF_MEMORY;
+	return reserve_memory(&h, e) ? commit_memory(&h, e, launch_slow(real, e, s, twin)) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 #define RUN(name, twin)                                                                                                 \
@@ -204,7 +343,7 @@ RUN(cuGraphLaunch_ptsz, true)
 	GSH_EXPORT CUresult name(CUgraphExec e, CUstream s) {                                                           \
 		NEED(name);                                                                                             \
 		struct gsh_reservation h;                                                                               \
-		return reserve_memory(&h, e) ? commit_memory(&h, real(e, s)) : CUDA_ERROR_OUT_OF_MEMORY;                \
+		return reserve_memory(&h, e) ? commit_memory(&h, e, real(e, s)) : CUDA_ERROR_OUT_OF_MEMORY;                \
 	}
 UPLOAD(cuGraphUpload)
 UPLOAD(cuGraphUpload_ptsz)

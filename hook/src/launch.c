@@ -15,6 +15,7 @@
 			return real arguments;                                                                          \
 		}                                                                                                       \
 		st = gsh_enter_slow(gsh_stream_handle(stream, twin), key, size);                                        \
+		if (!st) return CUDA_ERROR_DEVICE_UNAVAILABLE;                                                          \
 		CUresult r = real arguments;                                                                            \
 		gsh_leave(st, r);                                                                                       \
 		return r;                                                                                               \

@@ -104,11 +104,11 @@ void gsh_item_resize(enum gsh_item_kind kind, uint64_t key, uint64_t bytes) {
 }
 
 /* A removal may move a later item into the entry just visited, so that entry is visited again. */
-void gsh_ledger_drop_context(CUcontext c) {
+void gsh_ledger_drop_owned(const void *owner) {
 	gsh_ledger_lock();
 	for (uint64_t at = 0; at < 2 * capacity;) { /* twice: a removal at the end may move an item from the start of the table */
 		struct gsh_item *i = &items[at & (capacity - 1)];
-		if (!i->kind || !c || i->context != c) {
+		if (!i->kind || !owner || i->owner != owner) {
 			at++;
 			continue;
 		}

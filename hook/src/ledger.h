@@ -7,19 +7,24 @@
 
 #include "account.h"
 
-/* What an item is. OBJECT is physical memory behind handles and mappings (vmm.c), EXEC a graph with memory nodes. */
-enum gsh_item_kind { NOTHING, POINTER, ARRAY, MIPMAP, EXTERNAL, HANDLE, MAPPING, OBJECT, POOL, GRAPH_MEMORY, EXEC, CONTEXT_LIMIT };
+/*
+ * What an item is. OBJECT is physical memory behind handles and mappings (vmm.c), EXEC an executable graph, NODE its kernels, CONTEXT one that was
+ * created, with its copies of the variables of libraries, OPENED memory of another process.
+ */
+enum gsh_item_kind { NOTHING, POINTER, ARRAY, MIPMAP, EXTERNAL, HANDLE, MAPPING, OBJECT, POOL, GRAPH_MEMORY, EXEC, CONTEXT_LIMIT,
+		     MODULE, LIBRARY, CONTEXT, OPENED, NODE };
 
 /* One allocation, or something that refers to one. */
 struct gsh_item {
 	enum gsh_item_kind kind;
 	uint64_t key;          /* the driver's handle or address */
 	struct gsh_vgpu *vgpu; /* that is charged; NULL: none is */
-	CUcontext context;     /* whose end frees the memory; NULL: no context's does */
-	uint64_t bytes;        /* charged */
-	uint64_t other;        /* OBJECT: handles; HANDLE, MAPPING: key of the object; POOL: bytes being allocated; EXEC: bytes of its memory nodes */
-	uint64_t mappings;     /* OBJECT: mappings; HANDLE: how often it was retained */
-	bool exported;         /* OBJECT: counts a handle that other processes may have */
+	const void *owner;     /* whose end removes the item: a context, or the graph of a NODE; NULL: nothing's does */
+	uint64_t bytes;        /* charged, where there is a vGPU; EXEC: of its memory nodes */
+	uint64_t other;        /* OBJECT: handles; HANDLE, MAPPING: key of the object; POOL: bytes being allocated; EXEC: device of its memory nodes; NODE: thread blocks;
+	                        * LIBRARY: bytes in one context; OPENED: how often, beyond once */
+	uint64_t mappings;     /* OBJECT: mappings; HANDLE: how often it was retained; EXEC: thread blocks */
+	unsigned flags;        /* OBJECT, POOL, EXEC: bits that vmm.c, pool.c and graph.c define */
 };
 
 /* Adds an item. Takes the lock. */
@@ -42,8 +47,8 @@ bool gsh_item_put(const struct gsh_item *item); /* false if there is no memory f
 void gsh_item_remove(struct gsh_item *item);
 struct gsh_item *gsh_item_next(struct gsh_item *from);
 
-/* Removes all items of a context that has ended and releases their memory. Takes the lock. */
-void gsh_ledger_drop_context(CUcontext c);
+/* Removes all items of an owner that has ended and releases their memory. Takes the lock. */
+void gsh_ledger_drop_owned(const void *owner);
 
 /* Returns the number of items, for tests. */
 uint64_t gsh_ledger_count(void);

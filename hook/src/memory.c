@@ -1,7 +1,8 @@
-/* The wrappers of plain, pitched, managed, external and stream-ordered memory (FG-86, F46). */
+/* The wrappers of plain, pitched, managed and stream-ordered memory (FG-86, F46). */
 #define _GNU_SOURCE
 #include "pool.h"
 #include "reserve.h"
+#include "start.h"
 
 /* Version 1: 32-bit addresses and sizes. */
 GSH_EXPORT CUresult cuMemAlloc(unsigned *p, unsigned bytes) { return (void)p, (void)bytes, CUDA_ERROR_NOT_SUPPORTED; }
@@ -23,7 +24,7 @@ GSH_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *p, size_t *pitch, size_t wid
 	NEED(cuMemAllocPitch_v2);
 	struct gsh_reservation h;
 	uint64_t most = 0;
-	bool fits = !__builtin_mul_overflow((width + 511) & ~(size_t)511, height, &most);
+	bool fits = width <= SIZE_MAX - 511 && !__builtin_mul_overflow((width + 511) & ~(size_t)511, height, &most);
 	if (!gsh_reserve_current(&h, fits ? gsh_allocated_bytes(most) : UINT64_MAX)) return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = real(p, pitch, width, height, element);
 	return gsh_reserve_commit(&h, r, POINTER, r == CUDA_SUCCESS ? *p : 0, r == CUDA_SUCCESS ? gsh_allocated_bytes(*pitch * height) : 0);
@@ -52,51 +53,71 @@ GSH_EXPORT CUresult cuMemFree_v2(CUdeviceptr p) {
 	return r;
 }
 
-GSH_EXPORT CUresult cuImportExternalMemory(CUexternalMemory *m, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *d) {
-	NEED(cuImportExternalMemory);
-	struct gsh_reservation h;
-	uint64_t bytes = d ? d->size : 0; /* allocated outside of CUDA, so no other process has counted it */
-	if (!gsh_reserve_current(&h, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-	CUresult r = real(m, d);
-	return gsh_reserve_commit(&h, r, EXTERNAL, r == CUDA_SUCCESS ? (uint64_t)*m : 0, bytes);
-}
-
-GSH_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory m) {
-	NEED(cuDestroyExternalMemory);
-	return GSH_FREE(EXTERNAL, m, real(m));
-}
-
 /* Reserves what the pool may grow by. In a capture nothing: the allocation becomes a node, charged at the graph's launch. */
 static bool begin_async(struct gsh_reservation *h, CUmemoryPool pool, uint64_t bytes, CUstream s) {
+	bool on_host;
 	*h = (struct gsh_reservation){0};
-	if (!pool || gsh_stream_is_capturing(s)) return true;
-	if (!gsh_reserve_current(h, gsh_pool_growth(pool, bytes))) return false;
-	if (h->counted) gsh_pool_add_pending(pool, h->on.vgpu, (int64_t)bytes);
+	if (!pool || !gsh_current().context) return true;
+	gsh_start();
+	struct gsh_vgpu *v = gsh_pool_vgpu(pool, &on_host);
+	if (on_host) return true;
+	gsh_pool_enter(pool, v, false);
+	if (gsh_stream_is_capturing(s)) return true;
+	if (!gsh_reserve_vgpu(h, v, gsh_pool_growth(pool, bytes))) return false;
+	gsh_pool_add_pending(pool, (int64_t)bytes);
 	return true;
 }
 
-/* Charges the pool with its real size and releases the reservation. Returns r. */
+/* Charges the pool with its real size, also if the capture has ended meanwhile, and releases the reservation. Returns r. */
 static CUresult end_async(struct gsh_reservation *h, CUmemoryPool pool, uint64_t bytes, CUresult r) {
-	if (!h->counted) return r;
-	gsh_pool_add_pending(pool, h->on.vgpu, -(int64_t)bytes);
-	gsh_pool_refresh(pool);
-	gsh_memory_release(h->on.vgpu, h->bytes);
+	if (h->counted) gsh_pool_add_pending(pool, -(int64_t)bytes);
+	if (pool) gsh_pool_refresh(pool);
+	if (h->counted) gsh_memory_release(h->on.vgpu, h->bytes);
 	return r;
 }
 
-/* Returns the pool from which the calling thread allocates on its device, or NULL. */
-static CUmemoryPool current_pool(void) {
+/* Returns the device of a stream, which may be another one than the current context's. */
+static CUdevice device_of(CUstream s, struct gsh_current current) {
+	CUcontext c = current.context;
+	CUdevice d = current.device;
+	if (s == CU_STREAM_LEGACY || s == CU_STREAM_PER_THREAD || CALL(cuStreamGetCtx, s, &c) != CUDA_SUCCESS || c == current.context) return d;
+	if (CALL(cuCtxPushCurrent_v2, c) != CUDA_SUCCESS) return d;
+	CALL(cuCtxGetDevice, &d);
+	CALL(cuCtxPopCurrent_v2, &c);
+	return d;
+}
+
+/* Returns the pool from which cuMemAllocAsync allocates in a stream, or NULL. */
+static CUmemoryPool pool_of(CUstream s) {
 	CUmemoryPool pool = NULL;
 	struct gsh_current current = gsh_current();
-	if (!current.context || CALL(cuDeviceGetMemPool, &pool, current.device) != CUDA_SUCCESS) return NULL;
+	if (!current.context || CALL(cuDeviceGetMemPool, &pool, device_of(s, current)) != CUDA_SUCCESS) return NULL;
 	return pool;
+}
+
+/* Reports whether a pool is of host memory. Pools of any other kind, also ones that later drivers have, count as device memory. */
+static bool is_host_pool(const CUmemPoolProps *props) {
+	int location = props->location.type;
+	return props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED && gsh_location_is_host(location);
+}
+
+/* A pool takes memory where it was created for, whatever context allocates from it. */
+GSH_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props) {
+	NEED(cuMemPoolCreate);
+	if (!props) return real(pool, props);
+	gsh_start();
+	bool on_host = is_host_pool(props), on_device = props->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+	if (on_device && gsh_device_refused(props->location.id)) return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = real(pool, props);
+	if (r == CUDA_SUCCESS) gsh_pool_enter(*pool, on_device ? gsh_vgpu_of_device(props->location.id) : gsh_current().vgpu, on_host);
+	return r;
 }
 
 #define ALLOCATE(name, twin)                                                                                            \
 	GSH_EXPORT CUresult name(CUdeviceptr *p, size_t bytes, CUstream s) {                                            \
 		NEED(name);                                                                                             \
 		struct gsh_reservation h;                                                                               \
-		CUmemoryPool pool = current_pool();                                                                     \
+		CUmemoryPool pool = pool_of(s ? s : twin);                                                              \
 		if (!begin_async(&h, pool, bytes, s ? s : twin)) return CUDA_ERROR_OUT_OF_MEMORY;                       \
 		return end_async(&h, pool, bytes, real(p, bytes, s));                                                   \
 	}
@@ -126,7 +147,7 @@ FREE_ASYNC(cuMemFreeAsync_ptsz)
 
 GSH_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
 	NEED(cuMemPoolDestroy);
-	return GSH_FREE(POOL, pool, real(pool));
+	return gsh_pool_retire(pool) ? CUDA_SUCCESS : GSH_FREE(POOL, pool, real(pool));
 }
 
 GSH_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {

@@ -1,12 +1,16 @@
 #define _GNU_SOURCE
 #include "pool.h"
 
+#include "device.h"
 #include "ledger.h"
 
 /* Bytes to which a pool at most rounds its growth up; what was reserved in excess is released right after the call. */
 #define PIECE (32ull << 20)
 
 #define POOLS_MAX 64 /* whose charges are refreshed */
+
+/* Flags of a POOL: its memory is the host's; it was destroyed, but still has memory. */
+enum { ON_HOST = 1, RETIRED = 2 };
 
 /* Whether memory was freed into a pool since the pools were last refreshed. */
 static atomic_bool freed;
@@ -25,14 +29,81 @@ void gsh_pool_refresh(CUmemoryPool pool) {
 	}
 }
 
-void gsh_pool_add_pending(CUmemoryPool pool, struct gsh_vgpu *v, int64_t bytes) {
+void gsh_pool_enter(CUmemoryPool pool, struct gsh_vgpu *v, bool on_host) {
+	gsh_ledger_lock();
+	if (!gsh_item_find(POOL, (uint64_t)pool))
+		gsh_item_put(&(struct gsh_item){POOL, (uint64_t)pool, on_host ? NULL : v, NULL, 0, 0, 0, on_host ? ON_HOST : 0});
+	gsh_ledger_unlock();
+}
+
+/* Copies the item of a pool; false if the ledger has none. */
+static bool find(CUmemoryPool pool, struct gsh_item *copy) {
 	gsh_ledger_lock();
 	struct gsh_item *i = gsh_item_find(POOL, (uint64_t)pool);
-	if (i)
-		i->other += bytes;
-	else if (bytes > 0)
-		gsh_item_put(&(struct gsh_item){POOL, (uint64_t)pool, v, NULL, 0, bytes, 0, false});
+	if (i) *copy = *i;
 	gsh_ledger_unlock();
+	return i != NULL;
+}
+
+/* A pool that was not seen when it was created is a device's default pool, or one that came from elsewhere. */
+struct gsh_vgpu *gsh_pool_vgpu(CUmemoryPool pool, bool *on_host) {
+	struct gsh_item item;
+	int devices = 0;
+	bool known = find(pool, &item);
+	*on_host = known && item.flags & ON_HOST;
+	if (known) return item.vgpu;
+	CALL(cuDeviceGetCount, &devices);
+	for (CUdevice d = 0; d < devices; d++) {
+		CUmemoryPool own = NULL;
+		if (CALL(cuDeviceGetDefaultMemPool, &own, d) == CUDA_SUCCESS && own == pool) return gsh_vgpu_of_device(d);
+	}
+	return gsh_current().vgpu;
+}
+
+void gsh_pool_add_pending(CUmemoryPool pool, int64_t bytes) {
+	gsh_ledger_lock();
+	struct gsh_item *i = gsh_item_find(POOL, (uint64_t)pool);
+	if (i) i->other += bytes;
+	gsh_ledger_unlock();
+}
+
+/* Returns all memory of a pool that is not in use to the device. Reports whether the pool has none left. */
+static bool drain(CUmemoryPool pool) {
+	uint64_t nothing = 0, reserved = 1;
+	CALL(cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &nothing);
+	CALL(cuMemPoolTrimTo, pool, 0);
+	return !get_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) || !reserved;
+}
+
+/* Destroying a device's pool makes its default pool the current one again. */
+static void replace_current(CUmemoryPool pool) {
+	int devices = 0;
+	CALL(cuDeviceGetCount, &devices);
+	for (CUdevice d = 0; d < devices; d++) {
+		CUmemoryPool now = NULL, own = NULL;
+		if (CALL(cuDeviceGetMemPool, &now, d) == CUDA_SUCCESS && now == pool && CALL(cuDeviceGetDefaultMemPool, &own, d) == CUDA_SUCCESS)
+			CALL(cuDeviceSetMemPool, d, own);
+	}
+}
+
+bool gsh_pool_retire(CUmemoryPool pool) {
+	struct gsh_item item;
+	if (!find(pool, &item) || drain(pool)) return false;
+	replace_current(pool);
+	gsh_ledger_lock();
+	struct gsh_item *i = gsh_item_find(POOL, (uint64_t)pool);
+	if (i) i->flags |= RETIRED;
+	gsh_ledger_unlock();
+	gsh_pool_refresh(pool);
+	return true;
+}
+
+/* Destroys a retired pool once it has no memory left. */
+static void destroy_retired(CUmemoryPool pool) {
+	struct gsh_item item;
+	if (!find(pool, &item) || !(item.flags & RETIRED) || !drain(pool) || !gsh_ledger_take(POOL, (uint64_t)pool, &item)) return;
+	if (item.vgpu) gsh_memory_release(item.vgpu, item.bytes);
+	CALL(cuMemPoolDestroy, pool);
 }
 
 /* Returns the bytes of the allocations under way in a pool. */
@@ -66,7 +137,10 @@ static int list_pools(CUmemoryPool *pools, int most) {
 void gsh_pools_refresh(void) {
 	CUmemoryPool pools[POOLS_MAX];
 	int n = list_pools(pools, POOLS_MAX);
-	for (int i = 0; i < n; i++) gsh_pool_refresh(pools[i]);
+	for (int i = 0; i < n; i++) {
+		gsh_pool_refresh(pools[i]);
+		destroy_retired(pools[i]);
+	}
 }
 
 /* Reports whether a pool has reserved more than is in use, which it may return at a later synchronisation. */

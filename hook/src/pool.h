@@ -7,14 +7,29 @@
 
 #include "account.h"
 
+/*
+ * Returns the vGPU that a pool's memory is on: that of its device, or of the calling thread's device for managed memory. NULL for a device
+ * without a share. on_host is set for a pool of host memory, which is not counted.
+ */
+struct gsh_vgpu *gsh_pool_vgpu(CUmemoryPool pool, bool *on_host);
+
 /* Returns by how many bytes a pool may grow for an allocation of this size and those under way. */
 uint64_t gsh_pool_growth(CUmemoryPool pool, uint64_t bytes);
 
-/* Adds bytes, negative ones too, to the allocations under way in a pool; enters the pool in the ledger at its first use. */
-void gsh_pool_add_pending(CUmemoryPool pool, struct gsh_vgpu *v, int64_t bytes);
+/* Enters a pool in the ledger, unless it is there already. */
+void gsh_pool_enter(CUmemoryPool pool, struct gsh_vgpu *v, bool on_host);
+
+/* Adds bytes, negative ones too, to the allocations under way in a pool that is in the ledger. */
+void gsh_pool_add_pending(CUmemoryPool pool, int64_t bytes);
 
 /* Charges a pool with what it has reserved at present. */
 void gsh_pool_refresh(CUmemoryPool pool);
+
+/*
+ * Keeps a pool until its last allocation is freed, and then destroys it: the driver does the same, but says no longer how much memory the
+ * pool has. Returns false if the pool has none, so that it may be destroyed at once.
+ */
+bool gsh_pool_retire(CUmemoryPool pool);
 
 /* Charges all pools of the process with what they have reserved at present. */
 void gsh_pools_refresh(void);

@@ -9,9 +9,9 @@ uint64_t gsh_allocated_bytes(uint64_t bytes) {
 	return bytes > UINT64_MAX - block ? UINT64_MAX : (bytes + block - 1) / block * block;
 }
 
-/* Reserves on a vGPU; counts a refusal on the client page. */
-static bool reserve_on_vgpu(struct gsh_reservation *h, struct gsh_vgpu *v, uint64_t bytes) {
-	h->on.vgpu = v;
+/* Reserves where the reservation is; counts a refusal on the client page. */
+static bool reserve(struct gsh_reservation *h, uint64_t bytes) {
+	struct gsh_vgpu *v = h->on.vgpu;
 	h->bytes = bytes;
 	h->counted = true;
 	if (v && gsh_memory_reserve(v, bytes)) return true;
@@ -26,14 +26,22 @@ bool gsh_reserve_current(struct gsh_reservation *h, uint64_t bytes) {
 	if (!gsh_current().context) return true;
 	gsh_start();
 	h->on = gsh_current();
-	return reserve_on_vgpu(h, h->on.vgpu, bytes);
+	return reserve(h, bytes);
 }
 
 bool gsh_reserve_on(struct gsh_reservation *h, CUdevice d, uint64_t bytes) {
 	*h = (struct gsh_reservation){0};
 	gsh_start();
 	h->on.device = d;
-	return reserve_on_vgpu(h, gsh_vgpu_of_device(d), bytes);
+	h->on.vgpu = gsh_vgpu_of_device(d);
+	return reserve(h, bytes);
+}
+
+bool gsh_reserve_vgpu(struct gsh_reservation *h, struct gsh_vgpu *v, uint64_t bytes) {
+	*h = (struct gsh_reservation){0};
+	gsh_start();
+	h->on.vgpu = v;
+	return reserve(h, bytes);
 }
 
 CUresult gsh_reserve_commit(struct gsh_reservation *h, CUresult r, enum gsh_item_kind kind, uint64_t key, uint64_t bytes) {
@@ -43,6 +51,6 @@ CUresult gsh_reserve_commit(struct gsh_reservation *h, CUresult r, enum gsh_item
 		return r;
 	}
 	gsh_memory_charge(h->on.vgpu, bytes - h->bytes); /* the difference to the real size, possibly negative */
-	gsh_ledger_put(&(struct gsh_item){kind, key, h->on.vgpu, h->on.context, bytes, 0, 0, false});
+	gsh_ledger_put(&(struct gsh_item){kind, key, h->on.vgpu, h->on.context, bytes, 0, 0, 0});
 	return r;
 }

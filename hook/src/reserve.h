@@ -19,11 +19,12 @@ struct gsh_reservation {
 uint64_t gsh_allocated_bytes(uint64_t bytes);
 
 /*
- * Reserve bytes on the calling thread's vGPU, or on that of a device. Return false if the limit would be exceeded: the
+ * Reserve bytes on the calling thread's vGPU, on that of a device, or on the one named. Return false if the limit would be exceeded: the
  * wrapper then returns CUDA_ERROR_OUT_OF_MEMORY. Start the hook if that has not been done.
  */
 bool gsh_reserve_current(struct gsh_reservation *h, uint64_t bytes);
 bool gsh_reserve_on(struct gsh_reservation *h, CUdevice d, uint64_t bytes);
+bool gsh_reserve_vgpu(struct gsh_reservation *h, struct gsh_vgpu *v, uint64_t bytes);
 
 /* Enters what the driver allocated in the ledger at its real size, or releases the reservation if r is an error. Returns r. */
 CUresult gsh_reserve_commit(struct gsh_reservation *h, CUresult r, enum gsh_item_kind kind, uint64_t key, uint64_t bytes);

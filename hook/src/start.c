@@ -106,5 +106,6 @@ GSH_EXPORT CUresult cuInit(unsigned flags) {
 	if (r != CUDA_SUCCESS) return r;
 	atomic_store(&forked, false);
 	gsh_start();
+	gsh_devices_map(); /* again: before cuInit the driver has no devices */
 	return atomic_load(&gsh_refused) ? CUDA_ERROR_MPS_MAX_CLIENTS_REACHED : r;
 }

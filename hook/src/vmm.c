@@ -6,16 +6,22 @@
 #define _GNU_SOURCE
 #include "reserve.h"
 
+/*
+ * Flags of an OBJECT: it counts a handle that is never released, since other processes or the driver's own objects may have it; it is
+ * another process's memory, whose mappings are charged, since its size is not known.
+ */
+enum { EXPORTED = 1, IMPORTED = 2 };
+
 /* Enters physical memory with one handle and returns its key; the ledger is locked. */
 static uint64_t new_object(struct gsh_vgpu *v, uint64_t bytes) {
 	static uint64_t objects; /* changed under the ledger's lock */
-	gsh_item_put(&(struct gsh_item){OBJECT, ++objects, v, NULL, bytes, 1, 0, false});
+	gsh_item_put(&(struct gsh_item){OBJECT, ++objects, v, NULL, bytes, 1, 0, 0});
 	return objects;
 }
 
 /* Enters a handle of an object; the ledger is locked. */
 static void put_handle(uint64_t handle, uint64_t object) {
-	gsh_item_put(&(struct gsh_item){HANDLE, handle, NULL, NULL, 0, object, 0, false});
+	gsh_item_put(&(struct gsh_item){HANDLE, handle, NULL, NULL, 0, object, 0, 0});
 }
 
 /*
@@ -32,7 +38,7 @@ static void add_refs(uint64_t object, int handles, int mappings, struct gsh_item
 	gsh_item_remove(o);
 }
 
-/* Releases the memory of a removed object. */
+/* Releases the memory of a removed object or mapping. */
 static void release_object(const struct gsh_item *removed) {
 	if (removed->vgpu) gsh_memory_release(removed->vgpu, removed->bytes);
 }
@@ -40,7 +46,7 @@ static void release_object(const struct gsh_item *removed) {
 GSH_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t bytes, const CUmemAllocationProp *prop,
 				unsigned long long flags) {
 	NEED(cuMemCreate);
-	if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return real(h, bytes, prop, flags);
+	if (!prop || gsh_location_is_host(prop->location.type)) return real(h, bytes, prop, flags);
 	struct gsh_reservation hold;
 	if (!gsh_reserve_on(&hold, prop->location.id, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = real(h, bytes, prop, flags);
@@ -82,36 +88,47 @@ GSH_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle h) {
 	return r;
 }
 
+/* Copies the object of a handle; false if the ledger has none. */
+static bool object_of(CUmemGenericAllocationHandle h, struct gsh_item *copy) {
+	gsh_ledger_lock();
+	struct gsh_item *known = gsh_item_find(HANDLE, h);
+	struct gsh_item *object = known ? gsh_item_find(OBJECT, known->other) : NULL;
+	if (object) *copy = *object;
+	gsh_ledger_unlock();
+	return object != NULL;
+}
+
 GSH_EXPORT CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemGenericAllocationHandle h,
 			     unsigned long long flags) {
 	NEED(cuMemMap);
+	struct gsh_item object = {0};
+	struct gsh_vgpu *charged = object_of(h, &object) && object.flags & IMPORTED ? object.vgpu : NULL;
+	struct gsh_reservation hold;
+	if (charged && !gsh_reserve_vgpu(&hold, charged, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = real(p, bytes, offset, h, flags);
-	if (r != CUDA_SUCCESS) return r;
+	if (r != CUDA_SUCCESS && charged) gsh_memory_release(charged, bytes);
+	if (r != CUDA_SUCCESS || !object.kind) return r;
 	gsh_ledger_lock();
-	struct gsh_item *known = gsh_item_find(HANDLE, h);
-	uint64_t object = known ? known->other : 0;
-	if (object) {
-		gsh_item_put(&(struct gsh_item){MAPPING, p, NULL, NULL, bytes, object, 0, false});
-		add_refs(object, 0, 1, NULL);
-	}
+	gsh_item_put(&(struct gsh_item){MAPPING, p, charged, NULL, bytes, object.key, 0, 0});
+	add_refs(object.key, 0, 1, NULL);
 	gsh_ledger_unlock();
 	return r;
 }
 
 /* Removes the mapping that begins at p from the ledger. Returns where the next one may begin. */
 static CUdeviceptr unmap_one(CUdeviceptr p, CUdeviceptr end) {
-	struct gsh_item removed = {0};
+	struct gsh_item removed = {0}, mapping = {0};
 	gsh_ledger_lock();
 	struct gsh_item *m = gsh_item_find(MAPPING, p);
-	CUdeviceptr next = m && m->bytes ? p + m->bytes : end;
 	if (m) {
-		uint64_t object = m->other;
+		mapping = *m;
 		gsh_item_remove(m);
-		add_refs(object, 0, -1, &removed);
+		add_refs(mapping.other, 0, -1, &removed);
 	}
 	gsh_ledger_unlock();
+	release_object(&mapping);
 	release_object(&removed);
-	return next;
+	return mapping.bytes ? p + mapping.bytes : end;
 }
 
 /* One call may remove several adjacent mappings. */
@@ -150,6 +167,21 @@ GSH_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h,
 	return r;
 }
 
+/* Counts one more handle of an object to the end of the process; the ledger is locked. */
+static void keep_object(struct gsh_item *object) {
+	if (!object || object->flags & EXPORTED) return;
+	object->flags |= EXPORTED;
+	object->other++;
+}
+
+/* Does the same for the object of a handle. */
+static void keep_handle(CUmemGenericAllocationHandle h) {
+	gsh_ledger_lock();
+	struct gsh_item *known = gsh_item_find(HANDLE, h);
+	if (known) keep_object(gsh_item_find(OBJECT, known->other));
+	gsh_ledger_unlock();
+}
+
 /*
  * An exported handle keeps the memory, also after the last handle and mapping of this process are gone, and nothing says when
  * whoever has it closes it. So it counts as one more handle, to the end of the process.
@@ -157,29 +189,82 @@ GSH_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h,
 GSH_EXPORT CUresult cuMemExportToShareableHandle(void *os, CUmemGenericAllocationHandle h, int type, unsigned long long flags) {
 	NEED(cuMemExportToShareableHandle);
 	CUresult r = real(os, h, type, flags);
+	if (r == CUDA_SUCCESS) keep_handle(h);
+	return r;
+}
+
+/* Memory that is bound to a multicast object, or mapped into a sparse array, lives as long as these. */
+GSH_EXPORT CUresult cuMulticastBindMem(CUmemGenericAllocationHandle multicast, size_t at, CUmemGenericAllocationHandle h, size_t offset,
+				       size_t bytes, unsigned long long flags) {
+	NEED(cuMulticastBindMem);
+	CUresult r = real(multicast, at, h, offset, bytes, flags);
+	if (r == CUDA_SUCCESS) keep_handle(h);
+	return r;
+}
+
+GSH_EXPORT CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle multicast, size_t at, CUdeviceptr p, size_t bytes, unsigned long long flags) {
+	NEED(cuMulticastBindAddr);
+	CUresult r = real(multicast, at, p, bytes, flags);
 	if (r != CUDA_SUCCESS) return r;
 	gsh_ledger_lock();
-	struct gsh_item *known = gsh_item_find(HANDLE, h);
-	struct gsh_item *object = known ? gsh_item_find(OBJECT, known->other) : NULL;
-	if (object && !object->exported) {
-		object->exported = true;
-		add_refs(known->other, 1, 0, NULL);
-	}
+	keep_object(gsh_item_find(OBJECT, object_at(p)));
 	gsh_ledger_unlock();
 	return r;
 }
 
-/* The process that created the memory is charged. Its import of its own export may return the handle that it has already. */
+/* Another process's memory cannot be charged in an array, since its mappings there have no addresses. */
+static bool maps_imported(const CUarrayMapInfo *list, unsigned n) {
+	struct gsh_item object;
+	for (unsigned i = 0; i < n; i++)
+		if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP && object_of(list[i].memHandle, &object) && object.flags & IMPORTED) return true;
+	return false;
+}
+
+#define MAP_ARRAY(name)                                                                                                 \
+	GSH_EXPORT CUresult name(CUarrayMapInfo *list, unsigned n, CUstream s) {                                        \
+		NEED(name);                                                                                             \
+		if (list && maps_imported(list, n)) return CUDA_ERROR_NOT_SUPPORTED;                                    \
+		CUresult r = real(list, n, s);                                                                          \
+		for (unsigned i = 0; r == CUDA_SUCCESS && i < n; i++)                                                   \
+			if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP) keep_handle(list[i].memHandle);      \
+		return r;                                                                                               \
+	}
+MAP_ARRAY(cuMemMapArrayAsync)
+MAP_ARRAY(cuMemMapArrayAsync_ptsz)
+
+/* Returns the vGPU of imported memory. Sets refused where the memory is on a device of which the process has no share. */
+static struct gsh_vgpu *vgpu_of(CUmemGenericAllocationHandle h, bool *refused) {
+	CUmemAllocationProp prop = {0};
+	*refused = false;
+	if (CALL(cuMemGetAllocationPropertiesFromHandle, &prop, h) != CUDA_SUCCESS) return gsh_current().vgpu;
+	if (gsh_location_is_host(prop.location.type)) return NULL;
+	*refused = gsh_device_refused(prop.location.id);
+	return gsh_vgpu_of_device(prop.location.id);
+}
+
+/*
+ * Memory that is imported is charged where it is mapped, also if its owner is charged, who may end before. The import of a process's own
+ * export may return the handle that it has already.
+ */
 GSH_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *h, void *os, int type) {
 	NEED(cuMemImportFromShareableHandle);
 	CUresult r = real(h, os, type);
 	if (r != CUDA_SUCCESS) return r;
+	bool refused;
+	struct gsh_vgpu *v = vgpu_of(*h, &refused);
+	if (refused) {
+		CALL(cuMemRelease, *h);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	gsh_ledger_lock();
 	struct gsh_item *known = gsh_item_find(HANDLE, *h);
-	if (known)
+	if (known) {
 		add_handle(*h, known->other);
-	else
-		put_handle(*h, new_object(NULL, 0));
+	} else {
+		uint64_t object = new_object(v, 0);
+		put_handle(*h, object);
+		gsh_item_find(OBJECT, object)->flags = IMPORTED;
+	}
 	gsh_ledger_unlock();
 	return r;
 }

@@ -170,6 +170,78 @@ TEST(graphs_count_their_blocks) {
 	CHECK_EQUAL(taken() - before, 50 * (1 + 2 + 3 + 4));
 }
 
+/* Returns the blocks that 10 launches of a graph take, of one. */
+static uint64_t blocks_of(CUgraphExec e) {
+	CUstream s;
+	cuStreamCreate(&s, 1);
+	uint64_t before = taken();
+	for (int i = 0; i < 10; i++) CHECK_EQUAL(cuGraphLaunch(e, s), CUDA_SUCCESS);
+	cuStreamSynchronize(s);
+	cuStreamDestroy_v2(s);
+	CHECK_EQUAL((taken() - before) % 10, 0);
+	return (taken() - before) / 10;
+}
+
+/* Captures a kernel of so many thread blocks, and another one of 1. */
+static CUgraph captured(unsigned blocks) {
+	CUstream s;
+	CUgraph g = NULL;
+	cuStreamCreate(&s, 1);
+	CHECK_EQUAL(cuStreamBeginCapture_v2(s, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(launch(blocks, s), CUDA_SUCCESS);
+	CHECK_EQUAL(launch(1, s), CUDA_SUCCESS);
+	CHECK_EQUAL(cuStreamEndCapture(s, &g), CUDA_SUCCESS);
+	cuStreamDestroy_v2(s);
+	return g;
+}
+
+/* The kernels of an executable graph may be replaced by larger ones. */
+TEST(changed_graphs_count_their_blocks) {
+	CUgraph g = captured(4), parent, larger = captured(30);
+	CUgraphNode nodes[2], child;
+	CUgraphExec e;
+	size_t n = 2;
+	CUDA_KERNEL_NODE_PARAMS p = {.func = kernel, .gridDimX = 100, .gridDimY = 2, .gridDimZ = 1};
+	CUgraphNodeParams any = {.type = 0, .kernel = p};
+	set_left(1000000);
+	CHECK_EQUAL(cuGraphGetNodes(g, nodes, &n), CUDA_SUCCESS);
+	CHECK_EQUAL(cuGraphInstantiateWithFlags(&e, g, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(blocks_of(e), 5);
+	CHECK_EQUAL(cuGraphExecKernelNodeSetParams_v2(e, nodes[0], &p), CUDA_SUCCESS);
+	CHECK_EQUAL(blocks_of(e), 201);
+	p.gridDimX = 10;
+	CHECK_EQUAL(cuGraphExecKernelNodeSetParams(e, nodes[0], (CUDA_KERNEL_NODE_PARAMS_v1 *)&p), CUDA_SUCCESS);
+	CHECK_EQUAL(blocks_of(e), 21);
+	CHECK_EQUAL(cuGraphExecNodeSetParams(e, nodes[1], &any), CUDA_SUCCESS);
+	CHECK_EQUAL(blocks_of(e), 220);
+	CHECK_EQUAL(cuGraphExecUpdate_v2(e, larger, NULL), CUDA_SUCCESS);
+	CHECK_EQUAL(blocks_of(e), 31);
+	CHECK_EQUAL(cuGraphExecUpdate(e, g, NULL, NULL), CUDA_SUCCESS);
+	CHECK_EQUAL(blocks_of(e), 5);
+	cuGraphExecDestroy(e);
+	cuGraphCreate(&parent, 0);
+	cuGraphAddChildGraphNode(&child, parent, NULL, 0, g);
+	CHECK_EQUAL(cuGraphInstantiateWithFlags(&e, parent, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(blocks_of(e), 5);
+	for (int i = 0; i < 3; i++) CHECK_EQUAL(cuGraphExecChildGraphNodeSetParams(e, child, larger), CUDA_SUCCESS);
+	CHECK_EQUAL(blocks_of(e), 36); /* what it had stays counted, once */
+	any = (CUgraphNodeParams){.type = 4, .graph.graph = g};
+	CHECK_EQUAL(cuGraphExecNodeSetParams(e, child, &any), CUDA_SUCCESS);
+	CHECK_EQUAL(blocks_of(e), 10);
+	cuGraphExecDestroy(e);
+}
+
+/* More graphs and functions than the table of costs has entries. */
+TEST(forgotten_graphs_count_their_blocks) {
+	enum { GRAPHS = 20000 };
+	static CUgraphExec e[GRAPHS];
+	CUgraph g = captured(4);
+	set_left(1000000);
+	for (int i = 0; i < GRAPHS; i++) CHECK_EQUAL(cuGraphInstantiateWithFlags(&e[i], g, 0), CUDA_SUCCESS);
+	for (int i = 0; i < GRAPHS; i += 5000) CHECK_EQUAL(blocks_of(e[i]), 5);
+	for (int i = 0; i < 3; i++) cuGraphExecDestroy(e[i]);
+}
+
 /* A cycle lasts from the first launch to the end of a wait; querying an event is not a wait (DI-56). */
 TEST(cycles_are_published) {
 	CUstream s;
@@ -238,7 +310,7 @@ int main(int argc, char **argv) {
 #define T(name) {#name, name}
 	static const struct check_test tests[] = {T(launches_wait_for_block_tokens), T(expected_tokens_are_not_requested),
 						  T(large_kernel_goes_into_debt), T(batch_is_bounded_and_returned),
-						  T(threads_share_one_credit), T(graphs_count_their_blocks), T(cycles_are_published), T(server_hangs),
+						  T(threads_share_one_credit), T(graphs_count_their_blocks), T(changed_graphs_count_their_blocks), T(forgotten_graphs_count_their_blocks), T(cycles_are_published), T(server_hangs),
 						  T(server_restart_restores_the_session), {0}};
 	server_start(&server);
 	kernel = driver_start("spin_ns1000_sm100_blocks1");

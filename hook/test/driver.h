@@ -4,8 +4,7 @@
 
 #include "../src/symbols.h"
 
-CUresult cuModuleLoadData(void **m, const void *image);
-CUresult cuModuleGetFunction(CUfunction *f, void *m, const char *name);
+CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name);
 CUresult cuStreamCreate(CUstream *s, unsigned flags);
 CUresult cuEventCreate(CUevent *e, unsigned flags);
 CUresult cuEventDestroy_v2(CUevent e);
@@ -26,7 +25,7 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice d, int attribute, void *value);
 /* Initialises the driver, makes a context on device 0 current and returns a kernel; NULL if any of this fails. */
 static inline CUfunction driver_start(const char *kernel) {
 	CUcontext c = NULL;
-	void *m = NULL;
+	CUmodule m = NULL;
 	CUfunction f = NULL;
 	if (cuInit(0) || cuDevicePrimaryCtxRetain(&c, 0) || cuCtxSetCurrent(c) || cuModuleLoadData(&m, "") ||
 	    cuModuleGetFunction(&f, m, kernel))

@@ -163,7 +163,7 @@ static void small_stack(void) {
 /* Launches beside a kernel of 3 s in another stream, which may wait for what these launches do. Needs the simulation. */
 static void beside_long_kernel(void) {
 	CUfunction spin;
-	void *module;
+	CUmodule module;
 	CUstream other;
 	start();
 	CHECK(!cuModuleLoadData(&module, "") && !cuModuleGetFunction(&spin, module, LONG_KERNEL) && !cuStreamCreate(&other, 1));
@@ -176,9 +176,23 @@ static void beside_long_kernel(void) {
 	CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
 }
 
+/* Resets the device, whose primary context a runtime has retained by functions that are not exported, and uses it again. */
+static void reset_device(void) {
+	CUresult fakecuda_retain_primary(CUcontext *c, CUdevice d);
+	CUcontext c;
+	CUdeviceptr p;
+	CHECK_EQUAL(cuInit(0), CUDA_SUCCESS);
+	for (int i = 0; i < 3; i++) {
+		CHECK_EQUAL(fakecuda_retain_primary(&c, 0), CUDA_SUCCESS);
+		CHECK_EQUAL(cuCtxSetCurrent(c), CUDA_SUCCESS);
+		CHECK_EQUAL(cuMemAlloc_v2(&p, 900 * MIB), CUDA_SUCCESS);
+		CHECK_EQUAL(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	}
+}
+
 static const struct check_test scenarios[] = {
 	{"at_exit", at_exit}, {"close_descriptors", close_descriptors}, {"cancel_threads", cancel_threads}, {"interval_timer", interval_timer},
-	{"small_stack", small_stack}, {"beside_long_kernel", beside_long_kernel}, {0}};
+	{"small_stack", small_stack}, {"beside_long_kernel", beside_long_kernel}, {"reset_device", reset_device}, {0}};
 
 /* Changes the token as the scenario asks for it, until the child ends. Returns its wait status. */
 static int serve(struct server *s, pid_t child) {

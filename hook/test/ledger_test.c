@@ -36,12 +36,12 @@ TEST(context_end_releases_memory) {
 	gsh_pages_init();
 	for (uint64_t i = 0; i < 2000; i++) {
 		gsh_memory_charge(v, 10);
-		gsh_ledger_put(&(struct gsh_item){POINTER, i * 4096, v, (CUcontext)(1 + i % 2), 10, 0, 0, false});
+		gsh_ledger_put(&(struct gsh_item){POINTER, i * 4096, v, (CUcontext)(1 + i % 2), 10, 0, 0, 0});
 	}
-	gsh_ledger_drop_context((CUcontext)1);
+	gsh_ledger_drop_owned((CUcontext)1);
 	CHECK_EQUAL(gsh_ledger_count(), 1000);
 	CHECK_EQUAL(atomic_load(&v->memory), 10000);
-	gsh_ledger_drop_context((CUcontext)2);
+	gsh_ledger_drop_owned((CUcontext)2);
 	CHECK_EQUAL(gsh_ledger_count(), 0);
 	CHECK_EQUAL(atomic_load(&v->memory), 0);
 	CHECK_EQUAL(gsh_memory_used(v), 0);

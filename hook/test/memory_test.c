@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "driver.h"
+#include "image.h"
 #include "server.h"
 
 #define MIB (1ull << 20)
@@ -228,9 +229,11 @@ TEST(graph_memory) {
 	CHECK_EQUAL(container(), before);
 }
 
-/* An exported handle keeps memory that has no other handle any more. */
+/*
+ * An exported handle keeps memory that has no other handle any more, and whoever maps what was imported pays too: its owner may end.
+ */
 TEST(exported_memory_stays_charged) {
-	uint64_t before = container(), imported = 0;
+	uint64_t before = container(), exported = 0, mapped = 0;
 	CUmemAllocationProp p = on_device(0);
 	for (int i = 0; i < 12; i++) {
 		CUmemGenericAllocationHandle h, again;
@@ -241,11 +244,16 @@ TEST(exported_memory_stays_charged) {
 		CHECK_EQUAL(cuMemRelease(h), CUDA_SUCCESS);
 		CHECK_EQUAL(cuMemImportFromShareableHandle(&again, (void *)(intptr_t)fd, 1), CUDA_SUCCESS);
 		cuMemAddressReserve(&at, 128 * MIB, 0, 0, 0);
-		CHECK_EQUAL(cuMemMap(at, 128 * MIB, 0, again, 0), CUDA_SUCCESS);
-		imported += 128 * MIB;
+		exported += 128 * MIB;
+		if (cuMemMap(at, 128 * MIB, 0, again, 0) == CUDA_SUCCESS) mapped += 128 * MIB;
+		if (i == 0) {
+			CHECK_EQUAL(cuMemUnmap(at, 128 * MIB), CUDA_SUCCESS);
+			CHECK_EQUAL(cuMemRelease(again), CUDA_SUCCESS);
+			mapped = 0;
+		}
 	}
-	CHECK(imported > 0);
-	CHECK_EQUAL(container(), before + imported);
+	CHECK(exported > 0 && mapped > 0);
+	CHECK_EQUAL(container(), before + exported + mapped);
 	CHECK(container() <= LIMIT);
 }
 
@@ -348,6 +356,70 @@ TEST(limits_of_a_context_take_memory) {
 	cuCtxSetCurrent(primary);
 }
 
+/* The driver frees a destroyed pool when its last allocation is freed, and so does the hook. */
+TEST(destroyed_pools_stay_charged) {
+	CUmemPoolProps props = {.allocType = 1, .location = {1, 0}}, host = {.allocType = 1, .location = {2, 0}};
+	CUmemoryPool pool;
+	CUdeviceptr p;
+	uint64_t before = container();
+	CHECK_EQUAL(cuMemPoolCreate(&pool, &props), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemAllocFromPoolAsync(&p, 100 * MIB, pool, NULL), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+	CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK(container() >= before + 100 * MIB);
+	CHECK_EQUAL(cuMemFreeAsync(p, NULL), CUDA_SUCCESS);
+	CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before);
+	CHECK_EQUAL(cuMemPoolCreate(&pool, &host), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemAllocFromPoolAsync(&p, 4 * LIMIT, pool, NULL), CUDA_SUCCESS); /* of the host */
+	CHECK_EQUAL(container(), before);
+	CHECK_EQUAL(cuMemFreeAsync(p, NULL), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before);
+}
+
+/* What another process allocated is charged once, however often it is opened, until it is closed as often. */
+TEST(memory_is_opened_twice) {
+	union {
+		uint64_t words[8];
+		CUipcMemHandle handle;
+	} h = {{0}};
+	CUdeviceptr own, p, q;
+	uint64_t before = container();
+	CUresult cuIpcGetMemHandle(CUipcMemHandle *, CUdeviceptr);
+	CHECK_EQUAL(cuMemAlloc_v2(&own, 10 * MIB), CUDA_SUCCESS);
+	CHECK_EQUAL(cuIpcGetMemHandle(&h.handle, own), CUDA_SUCCESS);
+	CHECK_EQUAL(cuIpcOpenMemHandle_v2(&p, h.handle, 1), CUDA_SUCCESS);
+	CHECK_EQUAL(cuIpcOpenMemHandle_v2(&q, h.handle, 1), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before + (p == q ? 20 : 30) * MIB);
+	CHECK_EQUAL(cuIpcCloseMemHandle(p), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before + 20 * MIB);
+	CHECK_EQUAL(cuIpcCloseMemHandle(q), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before + 10 * MIB);
+	CHECK_EQUAL(cuMemFree_v2(own), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before);
+}
+
+/* A library's variables are charged for each context that may use them, and with it released. */
+TEST(libraries_are_charged_for_each_context) {
+	struct cubin c = cubin(40 * MIB);
+	CUlibrary l;
+	CUcontext first, second, primary;
+	uint64_t before = container();
+	cuCtxGetCurrent(&primary);
+	CHECK_EQUAL(cuCtxCreate_v2(&first, 0, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(cuLibraryLoadData(&l, &c, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before + 80 * MIB);
+	CHECK_EQUAL(cuCtxCreate_v2(&second, 0, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before + 120 * MIB);
+	CHECK_EQUAL(cuCtxDestroy_v2(second), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before + 80 * MIB);
+	CHECK_EQUAL(cuLibraryUnload(l), CUDA_SUCCESS);
+	CHECK_EQUAL(cuCtxDestroy_v2(first), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before);
+	cuCtxSetCurrent(primary);
+}
+
 /* Process: allocates until refused, reports how often it succeeded, and waits. */
 static void competitor(int fd) {
 	CUdeviceptr p;
@@ -389,6 +461,7 @@ int main(int argc, char **argv) {
 						  T(handles_and_mappings), T(graph_memory), T(graph_memory_behind_other_nodes),
 						  T(contexts_of_version_1), T(small_allocations_take_whole_blocks),
 						  T(arrays_take_what_their_format_takes), T(limits_of_a_context_take_memory),
+						  T(destroyed_pools_stay_charged), T(memory_is_opened_twice), T(libraries_are_charged_for_each_context),
 						  T(processes_race_at_the_limit), T(random_operations_do_not_drift),
 						  T(exported_memory_stays_charged), {0}};
 	if (!strcmp(argv[0], "competitor")) competitor(atoi(argv[1]));

@@ -4,10 +4,12 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "check.h"
 #include "driver.h"
+#include "image.h"
 #include "server.h"
 
 #define MIB (1ull << 20)
@@ -95,6 +97,36 @@ static CUresult external(void) {
 }
 static CUresult external_free(void) { return cuDestroyExternalMemory((CUexternalMemory)key); }
 
+/* Memory of another process: handles as the fake driver makes them, with the size in the second word. */
+static const union {
+	uint64_t words[8];
+	CUipcMemHandle handle;
+} foreign = {{0, SIZE}};
+static CUresult opened(void) { return cuIpcOpenMemHandle((CUdeviceptr *)&key, foreign.handle, 1); }
+static CUresult opened_v2(void) { return cuIpcOpenMemHandle_v2((CUdeviceptr *)&key, foreign.handle, 1); }
+static CUresult opened_close(void) { return cuIpcCloseMemHandle(key); }
+static CUresult imported(void) { return cuMemPoolImportPointer((CUdeviceptr *)&key, pool, (void *)&foreign); }
+
+/* Returns the name of a file with a cubin that has SIZE bytes of variables. */
+static const char *cubin_file(void) {
+	static char name[64];
+	struct cubin c = cubin(SIZE);
+	int fd = name[0] ? -1 : memfd_create("cubin", 0);
+	if (fd >= 0 && write(fd, &c, sizeof c) == sizeof c) snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+	return name;
+}
+static CUresult module_file(void) { return cuModuleLoad((CUmodule *)&key, cubin_file()); }
+static CUresult module(void) { struct cubin c = cubin(SIZE); return cuModuleLoadData((CUmodule *)&key, &c); }
+static CUresult module_options(void) { struct cubin c = cubin(SIZE); return cuModuleLoadDataEx((CUmodule *)&key, &c, 0, NULL, NULL); }
+static CUresult module_fat(void) { struct fat f = fat(SIZE); return cuModuleLoadFatBinary((CUmodule *)&key, &f); }
+static CUresult module_unload(void) { return cuModuleUnload((CUmodule)key); }
+static CUresult library(void) {
+	struct cubin c = cubin(SIZE);
+	return cuLibraryLoadData((CUlibrary *)&key, &c, NULL, NULL, 0, NULL, NULL, 0);
+}
+static CUresult library_file(void) { return cuLibraryLoadFromFile((CUlibrary *)&key, cubin_file(), NULL, NULL, 0, NULL, NULL, 0); }
+static CUresult library_unload(void) { return cuLibraryUnload((CUlibrary)key); }
+
 /* A way to allocate: the functions that it uses, and how to allocate and release. */
 static const struct path {
 	const char *name, *functions;
@@ -107,13 +139,23 @@ static const struct path {
 	{"ordered, per thread", "cuMemAllocAsync_ptsz cuMemFreeAsync_ptsz", ordered_own, ordered_own_free},
 	{"pool", "cuMemAllocFromPoolAsync", pooled, ordered_free},
 	{"pool, per thread", "cuMemAllocFromPoolAsync_ptsz", pooled_own, ordered_own_free},
-	{"pool, destroyed", "cuMemPoolDestroy", own_pool, own_pool_free},
+	{"pool, destroyed", "cuMemPoolCreate cuMemPoolDestroy", own_pool, own_pool_free},
 	{"physical", "cuMemCreate cuMemRelease", physical, physical_free},
 	{"mapped", "cuMemMap cuMemUnmap cuMemRetainAllocationHandle", mapped, mapped_free},
 	{"array", "cuArrayCreate_v2 cuArrayDestroy", flat, array_free},
 	{"array of three dimensions", "cuArray3DCreate_v2", deep, array_free},
 	{"mipmapped array", "cuMipmappedArrayCreate cuMipmappedArrayDestroy", levels, levels_free},
 	{"external", "cuImportExternalMemory cuDestroyExternalMemory", external, external_free},
+	{"opened", "cuIpcOpenMemHandle cuIpcCloseMemHandle", opened, opened_close},
+	{"opened, version 2", "cuIpcOpenMemHandle_v2", opened_v2, opened_close},
+	{"imported into a pool", "cuMemPoolImportPointer", imported, pointer_free},
+	{"module of a file", "cuModuleLoad cuModuleUnload", module_file, module_unload},
+	{"module", "cuModuleLoadData", module, module_unload},
+	{"module with options", "cuModuleLoadDataEx", module_options, module_unload},
+	{"module of a fat binary", "cuModuleLoadFatBinary", module_fat, module_unload},
+	{"library", "cuLibraryLoadData cuLibraryUnload", library, library_unload},
+	{"library of a file", "cuLibraryLoadFromFile", library_file, library_unload},
+	{"bound, see hostile_test.c", "cuMulticastBindMem cuMulticastBindAddr cuMemMapArrayAsync cuMemMapArrayAsync_ptsz", NULL, NULL},
 	{"exported and imported, see memory_test.c", "cuMemExportToShareableHandle cuMemImportFromShareableHandle", NULL, NULL},
 	{"version 1, refused", "cuMemAlloc cuMemAllocPitch cuArrayCreate cuArray3DCreate", NULL, NULL},
 };

@@ -23,7 +23,7 @@ static void *launch(void *unused) {
 }
 
 TEST(refused_process_has_nothing) {
-	void *module;
+	CUmodule module;
 	CUdeviceptr p;
 	pthread_t thread;
 	CHECK_EQUAL(cuInit(0), CUDA_ERROR_MPS_MAX_CLIENTS_REACHED);

@@ -105,7 +105,7 @@ int main(int argc, char **argv) {
 	pthread_t operator;
 	CUcontext context;
 	CUdeviceptr p;
-	void *module;
+	CUmodule module;
 	CUfunction kernel;
 	int held = 0;
 	server_start(&server);

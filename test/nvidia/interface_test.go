@@ -161,6 +161,28 @@ func enumerators(macros []string) string {
 	return text.String()
 }
 
+// graphics stands for the headers of OpenGL and VDPAU, which need not be installed, and includes those of CUDA that need them.
+const graphics = `typedef unsigned GLuint, GLenum, VdpDevice, VdpVideoSurface, VdpOutputSurface;
+typedef void VdpGetProcAddress(void);
+#include <cudaGLTypedefs.h>
+#include <cudaVDPAUTypedefs.h>
+`
+
+// emptyHeaders returns a folder with empty files of these names.
+func emptyHeaders(t *testing.T, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range names {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
 // realTypes returns the types in the headers of a CUDA toolkit. Each function of the hook has a type that is named as the hook's own.
 // Functions that are newer than the toolkit are left out.
 func realTypes(t *testing.T, include string, macros []string, list []symbol) types {
@@ -173,7 +195,7 @@ func realTypes(t *testing.T, include string, macros []string, list []symbol) typ
 		t.Fatal(err)
 	}
 	var source strings.Builder
-	source.WriteString("#include <cuda.h>\n#include <cudaTypedefs.h>\n#include <nvml.h>\n" + enumerators(macros))
+	source.WriteString(graphics + "#include <cuda.h>\n#include <cudaTypedefs.h>\n#include <nvml.h>\n" + enumerators(macros))
 	for _, s := range list {
 		switch {
 		case s.base == "":
@@ -184,7 +206,7 @@ func realTypes(t *testing.T, include string, macros []string, list []symbol) typ
 			fmt.Fprintf(&source, "typedef PFN_%s_v%d %s_fn;\n", s.base, s.since, s.name)
 		}
 	}
-	return compile(t, source.String(), "-D__CUDA_API_VERSION_INTERNAL", "-isystem", include)
+	return compile(t, source.String(), "-D__CUDA_API_VERSION_INTERNAL", "-isystem", include, "-isystem", emptyHeaders(t, "GL/gl.h", "vdpau/vdpau.h"))
 }
 
 // compare says how the types of ours differ from the real ones. Only what has a name of the driver's interface is compared, and functions

@@ -1,0 +1,44 @@
+package hook
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestHostile runs programs that try to have more device memory than they may. By the fake driver's own count, each has more without the
+// hook, or it would show nothing, and none has under it.
+func TestHostile(t *testing.T) {
+	dir := built(t)
+	program := filepath.Join(dir, "hostile_test")
+	attempt := func(t *testing.T, name string, env ...string) int {
+		command := exec.Command(program, name)
+		command.Env = append(os.Environ(), append(env, "FAKE_CUDA_DEVICES=2", "FAKE_CUDA_SHARED="+filepath.Join(t.TempDir(), "account"))...)
+		out, err := command.CombinedOutput()
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		t.Logf("%s", out)
+		return command.ProcessState.ExitCode()
+	}
+	list := exec.Command(program)
+	list.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir)
+	names, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range strings.Fields(string(names)) {
+		t.Run(name, func(t *testing.T) {
+			if code := attempt(t, name, "LD_LIBRARY_PATH="+dir); code != 1 {
+				t.Fatalf("exit code %d without the hook, want 1: it has too much", code)
+			}
+			if code := attempt(t, name, hooked(dir)...); code != 0 {
+				t.Errorf("exit code %d under the hook, want 0", code)
+			}
+		})
+	}
+}

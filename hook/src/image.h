@@ -1,0 +1,19 @@
+/* The images of modules and libraries: which device memory their variables will take. No state. */
+#ifndef GSHARE_IMAGE_H
+#define GSHARE_IMAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Returns the bytes of the variables (__device__, __managed__) that an image declares: a cubin, PTX, a fat binary of these, or what nvcc
+ * registers for one. Of a fat binary it returns those of the entry that has most, since the driver selects one; cubins of another major
+ * compute capability do not count, unless major is 0. UINT64_MAX where the image cannot be read. The image is trusted to be as long as
+ * it says, as the driver trusts it.
+ */
+uint64_t gsh_image_bytes(const void *image, unsigned major);
+
+/* Returns the same for PTX in memory of the given length. */
+uint64_t gsh_ptx_bytes(const char *text, size_t length);
+
+#endif

@@ -1,0 +1,78 @@
+/*
+ * The wrappers of memory that another process or driver has allocated: who opens it is charged for it while it is open, as well as its
+ * owner, since it lives on when the owner ends. Memory that is imported as a handle is in vmm.c.
+ */
+#define _GNU_SOURCE
+#include "reserve.h"
+
+GSH_EXPORT CUresult cuImportExternalMemory(CUexternalMemory *m, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *d) {
+	NEED(cuImportExternalMemory);
+	struct gsh_reservation h;
+	uint64_t bytes = d ? d->size : 0;
+	if (!gsh_reserve_current(&h, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = real(m, d);
+	return gsh_reserve_commit(&h, r, EXTERNAL, r == CUDA_SUCCESS ? (uint64_t)*m : 0, bytes);
+}
+
+GSH_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory m) {
+	NEED(cuDestroyExternalMemory);
+	return GSH_FREE(EXTERNAL, m, real(m));
+}
+
+/* Returns the bytes of the allocation at an address; UINT64_MAX, which no share has, if the driver does not say. */
+static uint64_t allocation_bytes(CUdeviceptr p) {
+	size_t bytes = 0;
+	CUdeviceptr base;
+	if (CALL(cuMemGetAddressRange_v2, &base, &bytes, p) == CUDA_SUCCESS && bytes) return bytes;
+	return CALL(cuPointerGetAttribute, &bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, p) == CUDA_SUCCESS && bytes ? bytes : UINT64_MAX;
+}
+
+/* Charges what has been opened at an address, on the device that has it. Returns false if it does not fit. */
+static bool charge_opened(CUdeviceptr p, enum gsh_item_kind kind) {
+	struct gsh_reservation h;
+	struct gsh_current on = gsh_current();
+	CUdevice d = on.device;
+	uint64_t bytes = allocation_bytes(p);
+	CALL(cuPointerGetAttribute, &d, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p);
+	if (!gsh_reserve_on(&h, d, bytes)) return false;
+	gsh_ledger_put(&(struct gsh_item){kind, p, h.on.vgpu, kind == OPENED ? on.context : NULL, bytes, 0, 0, 0});
+	return true;
+}
+
+/* Counts an opening of memory that is open already, which the driver answers with the same address; false if it is not. */
+static bool change_openings(CUdeviceptr p, int by) {
+	gsh_ledger_lock();
+	struct gsh_item *i = gsh_item_find(OPENED, p);
+	bool counted = i && (by > 0 || i->other);
+	if (counted) i->other += (uint64_t)by;
+	gsh_ledger_unlock();
+	return counted;
+}
+
+#define OPEN(name)                                                                                                      \
+	GSH_EXPORT CUresult name(CUdeviceptr *p, CUipcMemHandle handle, unsigned flags) {                               \
+		NEED(name);                                                                                             \
+		CUresult r = real(p, handle, flags);                                                                    \
+		if (r != CUDA_SUCCESS || change_openings(*p, 1) || charge_opened(*p, OPENED)) return r;                 \
+		CALL(cuIpcCloseMemHandle, *p);                                                                          \
+		return CUDA_ERROR_OUT_OF_MEMORY;                                                                        \
+	}
+OPEN(cuIpcOpenMemHandle)
+OPEN(cuIpcOpenMemHandle_v2)
+
+GSH_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr p) {
+	NEED(cuIpcCloseMemHandle);
+	if (!change_openings(p, -1)) return GSH_FREE(OPENED, p, real(p));
+	CUresult r = real(p);
+	if (r != CUDA_SUCCESS) change_openings(p, 1);
+	return r;
+}
+
+/* What was imported into a pool is freed like any other memory. */
+GSH_EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr *p, CUmemoryPool pool, void *data) {
+	NEED(cuMemPoolImportPointer);
+	CUresult r = real(p, pool, data);
+	if (r != CUDA_SUCCESS || charge_opened(*p, POINTER)) return r;
+	CALL(cuMemFree_v2, *p);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}

@@ -1,0 +1,400 @@
+/*
+ * Programs that try to have more device memory than their container's limit, or memory of a device that it was not granted. Each
+ * is run by its name, with and without the hook. It fails (exit code 1) if the fake driver, which counts the memory of all
+ * processes of the machine, has more than the limit at its end. Without the hook all of them have more.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "driver.h"
+#include "image.h"
+#include "server.h"
+
+#define MIB (1ull << 20)
+#define LIMIT (512 * MIB)
+#define PART (200 * MIB) /* of which the limit has room for two */
+
+uint64_t fakecuda_used_by_all(CUdevice d);
+CUresult cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p);
+CUresult cuMemPoolExportPointer(void *data, CUdeviceptr p);
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *os, int type, unsigned long long flags);
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value);
+CUresult cuMemPrefetchAsync(CUdeviceptr p, size_t bytes, CUdevice d, CUstream s);
+CUresult cuLibraryGetModule(CUmodule *m, CUlibrary l);
+CUresult cuLibraryGetGlobal(CUdeviceptr *p, size_t *n, CUlibrary l, const char *name);
+
+static struct server server = {.memory_limit = LIMIT, .uuid = "GPU-00000000-0000-0000-0000-000000000000"};
+
+/* Memory of a device for VMM, and a pool's properties. */
+static CUmemAllocationProp on(int location, CUdevice d) { return (CUmemAllocationProp){.type = 1, .location = {location, d}}; }
+static CUmemoryPool pool_on(int location, CUdevice d) {
+	CUmemPoolProps props = {.allocType = 1, .location = {location, d}};
+	CUmemoryPool pool = NULL;
+	return cuMemPoolCreate(&pool, &props) == CUDA_SUCCESS ? pool : NULL;
+}
+
+TEST(allocate) {
+	CUdeviceptr p;
+	for (int i = 0; i < 8; i++) cuMemAlloc_v2(&p, PART);
+}
+
+static void *race(void *arg) {
+	CUcontext c;
+	CUdeviceptr p;
+	cuDevicePrimaryCtxRetain(&c, 0);
+	cuCtxSetCurrent(c);
+	for (int i = 0; i < 64; i++) cuMemAlloc_v2(&p, 2 * MIB);
+	return arg;
+}
+
+TEST(threads_race) {
+	pthread_t t[16];
+	for (int i = 0; i < 16; i++) pthread_create(&t[i], NULL, race, NULL);
+	for (int i = 0; i < 16; i++) pthread_join(t[i], NULL);
+}
+
+/* Sizes whose products overflow, and mipmaps with 0 levels, of which the driver makes 1. */
+TEST(sizes_overflow) {
+	CUdeviceptr p;
+	size_t pitch;
+	CUarray a;
+	CUmipmappedArray m;
+	CUDA_ARRAY3D_DESCRIPTOR wide = {1ull << 32, 1ull << 30, 1 << 4, 0x20, 4, 0}, one = {PART / 16, 1, 0, 0x20, 4, 0};
+	cuMemAllocPitch_v2(&p, &pitch, (size_t)-100, 4, 4);
+	cuMemAllocPitch_v2(&p, &pitch, 1ull << 40, 1ull << 40, 4);
+	cuArray3DCreate_v2(&a, &wide);
+	cuMipmappedArrayCreate(&m, &wide, 40);
+	for (int i = 0; i < 8; i++) cuMipmappedArrayCreate(&m, &one, 0);
+}
+
+TEST(managed_and_prefetched) {
+	CUdeviceptr p;
+	for (int i = 0; i < 8; i++)
+		if (cuMemAllocManaged(&p, PART, 1) == CUDA_SUCCESS) cuMemPrefetchAsync(p, PART, 0, NULL);
+}
+
+TEST(freed_twice) {
+	CUdeviceptr first, p;
+	cuMemAlloc_v2(&first, PART);
+	cuMemAlloc_v2(&p, PART);
+	for (int i = 0; i < 8; i++) cuMemFree_v2(first), cuMemFreeAsync(first, NULL);
+	for (int i = 0; i < 8; i++) cuMemAlloc_v2(&p, PART);
+}
+
+/* Pools keep what was freed into them, below their threshold. */
+TEST(pool_threshold) {
+	uint64_t all = UINT64_MAX;
+	CUdeviceptr p[2];
+	for (int i = 0; i < 4; i++) {
+		CUmemoryPool pool = pool_on(1, 0);
+		if (!pool) continue;
+		cuMemPoolSetAttribute(pool, 4, &all);
+		if (cuMemAllocFromPoolAsync(&p[0], PART, pool, NULL) == CUDA_SUCCESS) cuMemFreeAsync(p[0], NULL);
+		cuCtxSynchronize();
+	}
+}
+
+/* The memory of a pool that is destroyed lives until the last of its allocations is freed. */
+TEST(pool_destroyed) {
+	CUdeviceptr p;
+	for (int i = 0; i < 8; i++) {
+		CUmemoryPool pool = pool_on(1, 0);
+		if (!pool) continue;
+		cuMemAllocFromPoolAsync(&p, PART, pool, NULL);
+		cuMemPoolDestroy(pool);
+		cuCtxSynchronize();
+	}
+}
+
+TEST(virtual_memory) {
+	CUmemAllocationProp unnamed = on(0, 0), device = on(1, 0);
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr at;
+	for (int i = 0; i < 8; i++) {
+		if (cuMemCreate(&h, PART, i % 2 ? &unnamed : &device, 0)) continue;
+		cuMemAddressReserve(&at, 2 * PART, 0, 0, 0);
+		cuMemMap(at, PART, 0, h, 0);
+		cuMemMap(at + PART, PART, 0, h, 0);
+		cuMemRelease(h);
+		cuMemUnmap(at, PART); /* the second mapping keeps it */
+	}
+}
+
+/* Objects of the driver keep memory whose handle is released. */
+TEST(bound_and_released) {
+	CUmemAllocationProp device = on(1, 0);
+	CUmemGenericAllocationHandle h, multicast = 0x3000000000;
+	CUdeviceptr at;
+	for (int i = 0; i < 9; i++) {
+		if (cuMemCreate(&h, PART, &device, 0)) continue;
+		CUarrayMapInfo map = {.memOperationType = 1, .memHandle = h};
+		cuMemAddressReserve(&at, PART, 0, 0, 0);
+		cuMemMap(at, PART, 0, h, 0);
+		if (i % 3 == 0) cuMulticastBindMem(multicast, 0, h, 0, PART, 0);
+		if (i % 3 == 1) cuMulticastBindAddr(multicast, 0, at, PART, 0);
+		if (i % 3 == 2) cuMemMapArrayAsync(&map, 1, NULL);
+		cuMemUnmap(at, PART);
+		cuMemRelease(h);
+	}
+}
+
+TEST(exported_and_imported) {
+	CUmemAllocationProp device = on(1, 0);
+	CUmemGenericAllocationHandle h, again;
+	CUdeviceptr at;
+	for (int i = 0; i < 8; i++) {
+		int fd = -1;
+		if (cuMemCreate(&h, PART, &device, 0)) continue;
+		cuMemExportToShareableHandle(&fd, h, 1, 0);
+		cuMemRelease(h);
+		cuMemImportFromShareableHandle(&again, (void *)(intptr_t)fd, 1);
+		cuMemAddressReserve(&at, PART, 0, 0, 0);
+		cuMemMap(at, PART, 0, again, 0);
+	}
+}
+
+/* What another process has exported: one of the three ways. */
+struct export {
+	int pid, fd;
+	CUipcMemHandle ipc;
+	char pool_pointer[64];
+};
+
+/* Process: exports memory in a way, writes the handle to a pipe, and ends when the other pipe is closed. */
+static int exporter(const char *way, int to, int from) {
+	struct export e = {.pid = getpid()};
+	CUmemAllocationProp device = on(1, 0);
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr p;
+	char byte;
+	if (!driver_start("exporter")) return 2;
+	if (!strcmp(way, "fd") && (cuMemCreate(&h, PART, &device, 0) || cuMemExportToShareableHandle(&e.fd, h, 1, 0))) return 2;
+	if (!strcmp(way, "ipc") && (cuMemAlloc_v2(&p, PART) || cuIpcGetMemHandle(&e.ipc, p))) return 2;
+	if (!strcmp(way, "pool") && (cuMemAllocAsync(&p, PART, NULL) || cuMemPoolExportPointer(e.pool_pointer, p))) return 2;
+	if (write(to, &e, sizeof e) != sizeof e) return 2;
+	return read(from, &byte, 1) == 1 ? 2 : 0;
+}
+
+/* Opens what another process has exported. */
+static void import(const char *way, struct export *e) {
+	CUmemGenericAllocationHandle h;
+	CUmemoryPool pool;
+	CUdeviceptr p;
+	char path[64];
+	if (!strcmp(way, "fd")) {
+		snprintf(path, sizeof path, "/proc/%d/fd/%d", e->pid, e->fd);
+		int fd = open(path, O_RDWR);
+		cuMemAddressReserve(&p, PART, 0, 0, 0);
+		if (cuMemImportFromShareableHandle(&h, (void *)(intptr_t)fd, 1) == CUDA_SUCCESS && cuMemMap(p, PART, 0, h, 0)) cuMemRelease(h);
+	} else if (!strcmp(way, "ipc")) {
+		cuIpcOpenMemHandle_v2(&p, e->ipc, 1);
+	} else {
+		cuMemPoolImportFromShareableHandle(&pool, NULL, 1, 0);
+		cuMemPoolImportPointer(&p, pool, e->pool_pointer);
+	}
+}
+
+/* Returns how many processes have a session with the token server. */
+static int connected(void) {
+	int n = 0;
+	for (int i = 0; i < server.sessions; i++) n += server.session[i].connected;
+	return n;
+}
+
+/* Imports from one process after another, each of which ends after that. */
+static void outlive(const char *way) {
+	char to[16], from[16];
+	for (int i = 0; i < 6; i++) {
+		int out[2], in[2];
+		struct export e;
+		if (pipe(out) || pipe(in)) return;
+		snprintf(to, sizeof to, "%d", out[1]);
+		snprintf(from, sizeof from, "%d", in[0]);
+		pid_t child = fork();
+		if (!child) {
+			close(in[1]);
+			execl("/proc/self/exe", "exporter", way, to, from, NULL);
+			_exit(1);
+		}
+		close(out[1]);
+		close(in[0]);
+		if (read(out[0], &e, sizeof e) == sizeof e) import(way, &e);
+		close(in[1]);
+		waitpid(child, NULL, 0);
+		for (int n = 0; n < 1000 && connected() > 1; n++) usleep(1000); /* until its memory is subtracted */
+	}
+}
+TEST(exporter_of_memory_ends) { outlive("fd"); }
+TEST(exporter_of_ipc_ends) { outlive("ipc"); }
+TEST(exporter_of_pool_ends) { outlive("pool"); }
+
+#define PTX(bytes) ".version 8.0\n.target sm_90\n.address_size 64\n.visible .global .align 4 .b8 a[" #bytes "];\n"
+
+TEST(variables_of_cubins) {
+	struct cubin c = cubin(PART);
+	CUmodule m;
+	for (int i = 0; i < 8; i++) i % 2 ? cuModuleLoadData(&m, &c) : cuModuleLoadDataEx(&m, &c, 0, NULL, NULL);
+}
+
+TEST(variables_of_ptx) {
+	CUmodule m;
+	for (int i = 0; i < 8; i++) cuModuleLoadData(&m, PTX(209715200));
+}
+
+TEST(variables_of_fat_binaries) {
+	struct fat f = fat(PART);
+	struct registered r = registered(&f);
+	CUmodule m;
+	for (int i = 0; i < 8; i++) i % 2 ? cuModuleLoadFatBinary(&m, &f) : cuModuleLoadData(&m, &r);
+}
+
+TEST(variables_of_files) {
+	struct cubin c = cubin(PART);
+	char name[64];
+	CUmodule m;
+	CUlibrary l;
+	int fd = memfd_create("cubin", 0);
+	if (write(fd, &c, sizeof c) != sizeof c) return;
+	snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+	for (int i = 0; i < 8; i++) {
+		if (i % 2)
+			cuModuleLoad(&m, name);
+		else if (cuLibraryLoadFromFile(&l, name, NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS)
+			cuLibraryGetModule(&m, l);
+	}
+}
+
+/* A library has its variables in each context that uses it. */
+TEST(variables_of_libraries) {
+	struct cubin c = cubin(PART);
+	CUcontext context;
+	CUdeviceptr p;
+	size_t n;
+	CUlibrary l = NULL;
+	if (cuLibraryLoadData(&l, &c, NULL, NULL, 0, NULL, NULL, 0)) return;
+	cuLibraryGetGlobal(&p, &n, l, "a");
+	for (int i = 0; i < 8; i++)
+		if (cuCtxCreate_v2(&context, 0, 0) == CUDA_SUCCESS) cuLibraryGetGlobal(&p, &n, l, "a");
+}
+
+/* Launches a graph of 300 empty nodes, then a memory node, as a child of a graph. */
+static void launch_node(CUdevice d, CUstream s) {
+	CUgraph g, outer;
+	CUgraphNode n;
+	CUgraphExec e;
+	CUDA_MEM_ALLOC_NODE_PARAMS params = {.poolProps = {.allocType = 1, .location = {1, d}}, .bytesize = PART};
+	cuGraphCreate(&g, 0);
+	cuGraphCreate(&outer, 0);
+	for (int i = 0; i < 300; i++) cuGraphAddEmptyNode(&n, g, NULL, 0);
+	cuGraphAddMemAllocNode(&n, g, NULL, 0, &params);
+	cuGraphAddChildGraphNode(&n, outer, NULL, 0, g);
+	if (cuGraphInstantiateWithFlags(&e, outer, 0) == CUDA_SUCCESS) cuGraphLaunch(e, s);
+}
+
+/* Memory that a graph allocates and does not free is not that of the next graph. */
+TEST(nodes_of_graphs) {
+	for (int i = 0; i < 8; i++) launch_node(0, NULL);
+}
+
+TEST(heap_of_kernels) {
+	CUcontext c;
+	for (int i = 0; i < 8; i++)
+		if (cuCtxCreate(&c, 0, 0) == CUDA_SUCCESS) cuCtxSetLimit(2, PART);
+}
+
+/* Memory is entered under the context that is current, or it would be paid back with another one's end. */
+TEST(context_changed_unseen) {
+	CUcontext keep, c;
+	CUdeviceptr p;
+	cuCtxCreate_v2(&keep, 0, 0);
+	cuCtxPopCurrent(NULL);
+	for (int i = 0; i < 8; i++) {
+		if (i % 2 ? cuGLCtxCreate_v2(&c, 0, 0) : cuCtxCreate(&c, 0, 0)) return;
+		cuMemAlloc_v2(&p, 512);
+		cuCtxPushCurrent(keep);
+		cuMemAlloc_v2(&p, PART);
+		cuCtxPopCurrent(NULL);
+		cuCtxDestroy(c);
+	}
+}
+
+/* A forked process has a ledger of its own, and no session. */
+TEST(forked) {
+	CUdeviceptr p;
+	int done[2], hold[2];
+	char byte;
+	cuMemAlloc_v2(&p, PART);
+	if (pipe(done) || pipe(hold)) return;
+	for (int i = 0; i < 4; i++)
+		if (!fork()) {
+			close(hold[1]);
+			cuInit(0);
+			cuMemAlloc_v2(&p, 300 * MIB);
+			_exit(write(done[1], "", 1) != 1 || read(hold[0], &byte, 1) != 0);
+		}
+	for (int i = 0; i < 4; i++)
+		if (read(done[0], &byte, 1) != 1) return;
+}
+
+/* A device that was not granted, in every way to have memory there. */
+TEST(another_device) {
+	CUmemAllocationProp there = on(1, 1);
+	CUmemGenericAllocationHandle h;
+	CUcontext own, c = NULL;
+	CUmemoryPool pool;
+	CUdeviceptr p;
+	CUmodule m;
+	struct cubin image = cubin(PART);
+	cuMemCreate(&h, PART, &there, 0);
+	if ((pool = pool_on(1, 1))) cuMemAllocFromPoolAsync(&p, PART, pool, NULL);
+	cuDeviceGetDefaultMemPool(&pool, 1);
+	cuMemAllocFromPoolAsync(&p, PART, pool, NULL);
+	launch_node(1, NULL);
+	cuCtxGetCurrent(&own);
+	if (cuDevicePrimaryCtxRetain(&c, 1) || cuCtxSetCurrent(c))
+		if (cuCtxCreate_v2(&c, 0, 1)) return;
+	cuMemAlloc_v2(&p, PART);
+	cuMemAllocAsync(&p, PART, NULL);
+	cuModuleLoadData(&m, &image);
+	cuCtxSetLimit(2, PART);
+}
+
+static int ran_elsewhere; /* launches on a device that was not granted */
+
+TEST(kernels_on_another_device) {
+	CUcontext c = NULL;
+	CUfunction f = NULL;
+	CUmodule m;
+	if (cuDevicePrimaryCtxRetain(&c, 1) || cuCtxSetCurrent(c))
+		if (cuCtxCreate_v2(&c, 0, 1)) return;
+	if (cuModuleLoadData(&m, "") || cuModuleGetFunction(&f, m, "k")) return;
+	for (int i = 0; i < 200; i++) ran_elsewhere += driver_launch(f, NULL) == CUDA_SUCCESS;
+}
+
+int main(int argc, char **argv) {
+#define T(name) {#name, name}
+	static const struct check_test attempts[] = {
+		T(allocate), T(threads_race), T(sizes_overflow), T(managed_and_prefetched), T(freed_twice), T(pool_threshold), T(pool_destroyed),
+		T(virtual_memory), T(bound_and_released), T(exported_and_imported), T(exporter_of_memory_ends), T(exporter_of_ipc_ends), T(exporter_of_pool_ends),
+		T(variables_of_cubins), T(variables_of_ptx), T(variables_of_fat_binaries), T(variables_of_files), T(variables_of_libraries),
+		T(nodes_of_graphs), T(heap_of_kernels), T(context_changed_unseen), T(forked), T(another_device), T(kernels_on_another_device), {0}};
+	if (!strcmp(argv[0], "exporter")) return exporter(argv[1], atoi(argv[2]), atoi(argv[3]));
+	if (argc < 2) {
+		for (const struct check_test *t = attempts; t->name; t++) puts(t->name);
+		return 0;
+	}
+	server_start(&server);
+	if (!driver_start("k")) return 2;
+	for (const struct check_test *t = attempts; t->name; t++)
+		if (!strcmp(argv[1], t->name)) t->run();
+	uint64_t own = fakecuda_used_by_all(0), other = fakecuda_used_by_all(1);
+	printf("%llu MiB of %llu, %llu MiB and %d launches on another device\n", (unsigned long long)(own / MIB), LIMIT / MIB,
+	       (unsigned long long)(other / MIB), ran_elsewhere);
+	fflush(stdout);
+	_exit(own > LIMIT || other > 0 || ran_elsewhere);
+}
