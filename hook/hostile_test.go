@@ -7,7 +7,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 )
+
+// simulatedGPU returns the socket of a simulated device on the machine's clock, where kernels take time.
+func simulatedGPU(t *testing.T) string {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "gpu")
+	gpu, err := fakegpu.New(fakegpu.Config{Socket: socket})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { gpu.Close() })
+	return socket
+}
 
 // TestHostile runs programs that try to have more device memory than they may. By the fake driver's own count, each has more without the
 // hook, or it would show nothing, and none has under it.
@@ -17,6 +31,9 @@ func TestHostile(t *testing.T) {
 	attempt := func(t *testing.T, name string, env ...string) int {
 		command := exec.Command(program, name)
 		command.Env = append(os.Environ(), append(env, "FAKE_CUDA_DEVICES=2", "FAKE_CUDA_SHARED="+filepath.Join(t.TempDir(), "account"))...)
+		if name == "freed_behind_a_kernel" {
+			command.Env = append(command.Env, "FAKE_CUDA_SOCKET="+simulatedGPU(t))
+		}
 		out, err := command.CombinedOutput()
 		var exit *exec.ExitError
 		if err != nil && !errors.As(err, &exit) {

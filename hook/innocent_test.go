@@ -6,21 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 )
 
 // TestInnocent runs ordinary programs that do something unusual, each without the hook, which has to succeed or the scenario is wrong, and
 // under it.
 func TestInnocent(t *testing.T) {
 	dir := built(t)
-	socket := filepath.Join(t.TempDir(), "gpu")
-	gpu, err := fakegpu.New(fakegpu.Config{Socket: socket}) // on the machine's clock
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer gpu.Close()
-	simulated := []string{"FAKE_CUDA_SOCKET=" + socket}
+	simulated := []string{"FAKE_CUDA_SOCKET=" + simulatedGPU(t)}
 	for _, c := range []struct {
 		scenario string
 		env      []string

@@ -229,6 +229,7 @@ void fake_refund(CUdevice device, uint64_t size);
 void fake_context_ended(struct context *context); /* frees the memory of a context */
 uint64_t fake_image_globals(const void *image);   /* image.c: returns the bytes of the variables of a module's image */
 uint64_t fake_used(CUdevice device); /* bytes that this process has taken */
+void fake_free_reached(void);              /* frees memory that was freed in the order of a stream and that it has come to */
 void fake_pools_trim(CUdevice device);     /* returns the unused memory of pools to the device, as a synchronisation does */
 
 /* sim.c: the client of the device simulation. Waits return a non-zero status if the work is not done. */

@@ -139,6 +139,8 @@ static CUresult allocate(CUdeviceptr *address, uint64_t size)
 	CUresult refused = fake_checks ? fake_check_unsafe() : CUDA_SUCCESS;
 	if (refused)
 		return refused;
+	if (fake_simulated)
+		fake_free_reached();
 	if (size > fake_memory || !fake_charge(fake_current->device, block_size(size)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*address = block_new_address(size);

@@ -6,6 +6,10 @@
 
 #define RESERVE (32ull << 20)
 
+CUresult cuEventCreate(CUevent *event, unsigned flags);
+CUresult cuEventRecord(CUevent event, CUstream stream);
+CUresult cuEventQuery(CUevent event);
+
 static struct pool defaults[DEVICES_MAX];  /* the default pools */
 static struct pool *current[DEVICES_MAX]; /* the pools set by cuDeviceSetMemPool; NULL: the default */
 static struct pool *made[256]; /* created pools; guarded by pools */
@@ -263,6 +267,29 @@ FN(cuMemAllocFromPoolAsync, , 11020, CUdeviceptr *address, size_t size, struct p
 }
 TWIN(cuMemAllocFromPoolAsync, , _ptsz, 11020, (CUdeviceptr *p, size_t n, struct pool *pool, CUstream s), (p, n, pool, PER_THREAD(s)))
 
+/* Memory that is freed when its stream has come to an event. */
+static struct freed {
+	struct freed *next;
+	struct event *event;
+	CUdeviceptr address;
+} *freed; /* guarded by pools */
+
+void fake_free_reached(void)
+{
+	pthread_mutex_lock(&pools);
+	for (struct freed **at = &freed; *at;) {
+		struct freed *f = *at;
+		if (cuEventQuery(f->event) != CUDA_SUCCESS) {
+			at = &f->next;
+			continue;
+		}
+		*at = f->next;
+		block_free(block_find(f->address));
+		free(f);
+	}
+	pthread_mutex_unlock(&pools);
+}
+
 FN(cuMemFreeAsync, , 11020, CUdeviceptr address, CUstream handle)
 {
 	ENTER(cuMemFreeAsync);
@@ -272,6 +299,18 @@ FN(cuMemFreeAsync, , 11020, CUdeviceptr address, CUstream handle)
 		fake_node(stream->capture->graph, NODE_FREE);
 		return CUDA_SUCCESS;
 	}
-	return cuMemFree_v2(address);
+	struct block *block = block_find(address);
+	if (!block || block->pool || !fake_simulated)
+		return cuMemFree_v2(address);
+	struct event *event = NULL;
+	CUresult result = cuEventCreate(&event, 2);
+	if (result || (result = cuEventRecord(event, handle)))
+		return result;
+	pthread_mutex_lock(&pools);
+	struct freed *f = calloc(1, sizeof *f);
+	*f = (struct freed){freed, event, address};
+	freed = f;
+	pthread_mutex_unlock(&pools);
+	return CUDA_SUCCESS;
 }
 TWIN(cuMemFreeAsync, , _ptsz, 11020, (CUdeviceptr p, CUstream s), (p, PER_THREAD(s)))

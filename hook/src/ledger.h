@@ -9,10 +9,11 @@
 
 /*
  * What an item is. OBJECT is physical memory behind handles and mappings (vmm.c), EXEC an executable graph, NODE its kernels, CONTEXT one that was
- * created, with its copies of the variables of libraries, OPENED memory of another process.
+ * created, with its copies of the variables of libraries, OPENED memory of another process, FREEING what was
+ * freed in the order of a stream and whose event the device has not reached.
  */
 enum gsh_item_kind { NOTHING, POINTER, ARRAY, MIPMAP, EXTERNAL, HANDLE, MAPPING, OBJECT, POOL, GRAPH_MEMORY, EXEC, CONTEXT_LIMIT,
-		     MODULE, LIBRARY, CONTEXT, OPENED, NODE };
+		     MODULE, LIBRARY, CONTEXT, OPENED, NODE, FREEING };
 
 /* One allocation, or something that refers to one. */
 struct gsh_item {

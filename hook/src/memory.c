@@ -1,5 +1,6 @@
 /* The wrappers of plain, pitched, managed and stream-ordered memory (FG-86, F46). */
 #define _GNU_SOURCE
+#include "event.h"
 #include "pool.h"
 #include "reserve.h"
 #include "start.h"
@@ -134,16 +135,37 @@ ALLOCATE(cuMemAllocAsync_ptsz, CU_STREAM_PER_THREAD)
 ALLOCATE_FROM(cuMemAllocFromPoolAsync, CU_STREAM_LEGACY)
 ALLOCATE_FROM(cuMemAllocFromPoolAsync_ptsz, CU_STREAM_PER_THREAD)
 
+/*
+ * Keeps the charge of memory that was freed in the order of a stream until the device has come to an event behind that, which it may
+ * never do. Where none can be recorded, until the context ends.
+ */
+static void free_in_order(struct gsh_item *item, CUstream s) {
+	CUevent e = NULL;
+	int mode = gsh_capture_relax();
+	if (CALL(cuEventCreate, &e, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS && CALL(cuEventRecord, e, s) != CUDA_SUCCESS) {
+		CALL(cuEventDestroy_v2, e);
+		e = NULL;
+	}
+	gsh_capture_restore(mode);
+	item->kind = FREEING;
+	item->key = (uint64_t)e;
+	gsh_ledger_put(item);
+}
+
 /* A pool returns memory at some later synchronisation. A pointer from cuMemAlloc may be freed this way too. */
-#define FREE_ASYNC(name)                                                                                                \
+#define FREE_ASYNC(name, twin)                                                                                          \
 	GSH_EXPORT CUresult name(CUdeviceptr p, CUstream s) {                                                           \
 		NEED(name);                                                                                             \
-		CUresult r = GSH_FREE(POINTER, p, real(p, s));                                                          \
+		struct gsh_item item = {0};                                                                             \
+		bool known = gsh_ledger_take(POINTER, p, &item);                                                        \
+		CUresult r = real(p, s);                                                                                \
+		if (known && r == CUDA_SUCCESS) free_in_order(&item, s ? s : twin);                                     \
+		if (known && r != CUDA_SUCCESS) gsh_ledger_put(&item);                                                  \
 		if (r == CUDA_SUCCESS) gsh_pools_freed();                                                               \
 		return r;                                                                                               \
 	}
-FREE_ASYNC(cuMemFreeAsync)
-FREE_ASYNC(cuMemFreeAsync_ptsz)
+FREE_ASYNC(cuMemFreeAsync, CU_STREAM_LEGACY)
+FREE_ASYNC(cuMemFreeAsync_ptsz, CU_STREAM_PER_THREAD)
 
 GSH_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
 	NEED(cuMemPoolDestroy);

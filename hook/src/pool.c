@@ -2,12 +2,13 @@
 #include "pool.h"
 
 #include "device.h"
+#include "event.h"
 #include "ledger.h"
 
 /* Bytes to which a pool at most rounds its growth up; what was reserved in excess is released right after the call. */
 #define PIECE (32ull << 20)
 
-#define POOLS_MAX 64 /* whose charges are refreshed */
+#define POOLS_MAX 64 /* whose charges are refreshed at once; also of events of freed memory */
 
 /* Flags of a POOL: its memory is the host's; it was destroyed, but still has memory. */
 enum { ON_HOST = 1, RETIRED = 2 };
@@ -124,34 +125,47 @@ uint64_t gsh_pool_growth(CUmemoryPool pool, uint64_t bytes) {
 	return need <= reserved ? 0 : (need - reserved + PIECE - 1) / PIECE * PIECE;
 }
 
-/* Copies the handles of the pools in the ledger, so that the driver is called without its lock. Returns how many. */
-static int list_pools(CUmemoryPool *pools, int most) {
+/* Copies the keys of the items of a kind, so that the driver is called without the ledger's lock. Returns how many. */
+static int list_keys(enum gsh_item_kind kind, uint64_t *keys, int most) {
 	int n = 0;
 	gsh_ledger_lock();
 	for (struct gsh_item *i = gsh_item_next(NULL); i && n < most; i = gsh_item_next(i))
-		if (i->kind == POOL) pools[n++] = (CUmemoryPool)i->key;
+		if (i->kind == kind && i->key) keys[n++] = i->key;
 	gsh_ledger_unlock();
 	return n;
 }
 
-void gsh_pools_refresh(void) {
-	CUmemoryPool pools[POOLS_MAX];
-	int n = list_pools(pools, POOLS_MAX);
-	for (int i = 0; i < n; i++) {
-		gsh_pool_refresh(pools[i]);
-		destroy_retired(pools[i]);
+/* Releases memory that was freed in the order of a stream, where the device has come to the event behind that. */
+static void release_freed(void) {
+	uint64_t events[POOLS_MAX];
+	struct gsh_item item;
+	int mode = gsh_capture_relax();
+	for (int n = list_keys(FREEING, events, POOLS_MAX); n-- > 0;) {
+		if (CALL(cuEventQuery, (CUevent)events[n]) != CUDA_SUCCESS || !gsh_ledger_take(FREEING, events[n], &item)) continue;
+		if (item.vgpu) gsh_memory_release(item.vgpu, item.bytes);
+		CALL(cuEventDestroy_v2, (CUevent)events[n]);
 	}
+	gsh_capture_restore(mode);
 }
 
-/* Reports whether a pool has reserved more than is in use, which it may return at a later synchronisation. */
+void gsh_pools_refresh(void) {
+	uint64_t pools[POOLS_MAX];
+	int n = list_keys(POOL, pools, POOLS_MAX);
+	for (int i = 0; i < n; i++) {
+		gsh_pool_refresh((CUmemoryPool)pools[i]);
+		destroy_retired((CUmemoryPool)pools[i]);
+	}
+	release_freed();
+}
+
+/* Reports whether a pool has reserved more than is in use, which it may return at a later synchronisation, or memory is being freed. */
 static bool any_surplus(void) {
-	CUmemoryPool pools[POOLS_MAX];
-	uint64_t used, reserved;
-	for (int n = list_pools(pools, POOLS_MAX); n-- > 0;)
-		if (get_attribute(pools[n], CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) &&
-		    get_attribute(pools[n], CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) && reserved > used)
+	uint64_t keys[POOLS_MAX], used, reserved;
+	for (int n = list_keys(POOL, keys, POOLS_MAX); n-- > 0;)
+		if (get_attribute((CUmemoryPool)keys[n], CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) &&
+		    get_attribute((CUmemoryPool)keys[n], CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) && reserved > used)
 			return true;
-	return false;
+	return list_keys(FREEING, keys, 1) > 0;
 }
 
 void gsh_pools_freed(void) { atomic_store(&freed, true); }

@@ -86,6 +86,18 @@ TEST(freed_twice) {
 	for (int i = 0; i < 8; i++) cuMemAlloc_v2(&p, PART);
 }
 
+/* Memory that is freed in the order of a stream lives until the stream comes to it. This one does not. */
+TEST(freed_behind_a_kernel) {
+	CUfunction f = NULL;
+	CUmodule m;
+	CUstream s;
+	CUdeviceptr p;
+	if (cuModuleLoadData(&m, "") || cuModuleGetFunction(&f, m, "spin_ns3000000000_sm100_blocks8") || cuStreamCreate(&s, 1)) return;
+	driver_launch(f, s);
+	for (int i = 0; i < 8; i++)
+		if (cuMemAlloc_v2(&p, PART) == CUDA_SUCCESS) cuMemFreeAsync(p, s);
+}
+
 /* Pools keep what was freed into them, below their threshold. */
 TEST(pool_threshold) {
 	uint64_t all = UINT64_MAX;
@@ -379,7 +391,7 @@ TEST(kernels_on_another_device) {
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
 	static const struct check_test attempts[] = {
-		T(allocate), T(threads_race), T(sizes_overflow), T(managed_and_prefetched), T(freed_twice), T(pool_threshold), T(pool_destroyed),
+		T(allocate), T(threads_race), T(sizes_overflow), T(managed_and_prefetched), T(freed_twice), T(freed_behind_a_kernel), T(pool_threshold), T(pool_destroyed),
 		T(virtual_memory), T(bound_and_released), T(exported_and_imported), T(exporter_of_memory_ends), T(exporter_of_ipc_ends), T(exporter_of_pool_ends),
 		T(variables_of_cubins), T(variables_of_ptx), T(variables_of_fat_binaries), T(variables_of_files), T(variables_of_libraries),
 		T(nodes_of_graphs), T(heap_of_kernels), T(context_changed_unseen), T(forked), T(another_device), T(kernels_on_another_device), {0}};
