@@ -113,13 +113,15 @@ FN(cuGraphExecNodeSetParams, , 12020, CUgraphExec e, CUgraphNode n, void *p)
 	return e && p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Launches all kernels of a graph. */
+/* Launches all kernels, memsets and copies of a graph. */
 static CUresult run(struct graph *graph, struct stream *stream)
 {
 	CUresult result = CUDA_SUCCESS;
 	for (struct graph_node *n = graph->first; n && !result; n = n->next) {
 		if (n->type == NODE_KERNEL)
 			result = fake_launch(stream, n->kernel.function);
+		else if (n->type == NODE_MEMCPY || n->type == NODE_MEMSET)
+			fake_copy(stream, n->duration, n->width);
 		else if (n->type == NODE_GRAPH)
 			result = run(n->child, stream);
 	}

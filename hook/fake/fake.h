@@ -208,6 +208,8 @@ struct graph_node {
 	struct kernel_params kernel;
 	struct graph *child;
 	uint64_t size; /* bytes of a memory node */
+	uint64_t duration; /* ns of a memset or copy */
+	uint32_t width;    /* per-mille of the SMs that it uses */
 	CUdevice device;
 };
 /* A graph; end is where the next node is linked. */
@@ -222,6 +224,9 @@ void fake_graph_destroy(struct graph *graph);
 
 /* launch.c: starts a kernel on the simulation, if there is one */
 CUresult fake_launch(struct stream *stream, struct function *function);
+
+/* copy.c: starts a memset or copy on the simulation, if there is one */
+void fake_copy(struct stream *stream, uint64_t duration, uint32_t width);
 
 /* memory.c */
 int fake_charge(CUdevice device, uint64_t size); /* takes device memory; returns 0 if there is not enough */

@@ -24,7 +24,7 @@ enum fakesim_op {
 
 /* Kinds of work. */
 enum fakesim_kind {
-	SIM_KERNEL = 1,
+	SIM_KERNEL = 1, /* of width 0: a copy between host and device */
 	SIM_RECORD = 2, /* an event at the end of the stream */
 	SIM_AFTER = 3,  /* the stream waits for the event */
 };

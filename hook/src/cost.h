@@ -16,7 +16,7 @@
 
 /* The cost of one launch of a function or graph. */
 struct gsh_cost {
-	_Atomic(const void *) key; /* CUfunction or CUgraphExec */
+	_Atomic(const void *) key; /* CUfunction, CUgraphExec or gsh_copy_key */
 	_Atomic uint64_t ns;
 	_Atomic uint64_t blocks; /* thread blocks of a graph, or GSH_BLOCKS_UNKNOWN */
 	_Atomic uint32_t measured; /* number of measurements */

@@ -1,8 +1,9 @@
 /*
- * The wrappers of launches and of synchronising calls, generated from symbols.def. Each launch has two functions: the
+ * The wrappers of launches, copies and synchronising calls, generated from symbols.def. Each launch has two functions: the
  * exported one is the fast path and otherwise calls slow_<name>, which tries the other ways of the stream's set first.
  */
 #define _GNU_SOURCE
+#include "copy.h"
 #include "gate.h"
 
 /* On the fast path the real function is entered by a jump, and the arguments stay where the caller put them. */
@@ -60,6 +61,33 @@ typedef CUresult (*kernel_fn)(CUfunction, unsigned, unsigned, unsigned, unsigned
 #else
 #define KERNEL_WRAPPER LAUNCH_WRAPPER
 #endif
+
+/* A copy that is not gated, since it has no bytes or is one between host and device, is not counted either. */
+#define COPY_WRAPPER(name, twin, parameters, arguments, kind, bytes, stream)                                            \
+	static SLOW_LAUNCH(name, twin, parameters, arguments, gsh_copy_key(kind, bytes), stream, gsh_copy_blocks(bytes)) \
+	GSH_EXPORT CUresult name parameters {                                                                           \
+		NEED(name);                                                                                             \
+		const void *key = gsh_copy_key(kind, bytes);                                                            \
+		if (unlikely(!key)) return real arguments;                                                              \
+		struct gsh_stream_state *st = gsh_enter_fast(gsh_stream_handle(stream, twin), key);                     \
+		if (unlikely(!st)) return slow_##name arguments;                                                        \
+		st->blocks += gsh_copy_blocks(bytes);                                                                   \
+		return real arguments;                                                                                  \
+	}
+
+/* A copy that may wait for its end takes the slow path always: its own events cost little beside it. */
+#define BLOCKING_WRAPPER(name, twin, parameters, arguments, kind, bytes, stream)                                        \
+	GSH_EXPORT CUresult name parameters {                                                                           \
+		NEED(name);                                                                                             \
+		const void *key = gsh_copy_key(kind, bytes);                                                            \
+		CUstream on = gsh_stream_handle(stream, twin);                                                          \
+		gsh_sync_before(on);                                                                                    \
+		struct gsh_stream_state *st = key ? gsh_enter_slow(on, key, gsh_copy_blocks(bytes)) : NULL;             \
+		CUresult r = real arguments;                                                                            \
+		if (st) gsh_leave(st, r);                                                                               \
+		gsh_sync_after(on, r);                                                                                  \
+		return r;                                                                                               \
+	}
 
 #define SYNC_WRAPPER(name, twin, parameters, arguments, stream, done)                                                   \
 	GSH_EXPORT CUresult name parameters {                                                                           \

@@ -50,6 +50,11 @@ static double four_streams(void *f) {
 	for (int i = 0; i < LAUNCHES; i++) ((cuLaunchKernel_fn)f)(kernel, 1, 1, 1, 32, 1, 1, 0, streams[i & 3], NULL, NULL);
 	return (now() - from) / LAUNCHES;
 }
+static double memsets(void *f) {
+	double from = now();
+	for (int i = 0; i < LAUNCHES; i++) ((cuMemsetD8Async_fn)f)(1, 0, 4096, NULL);
+	return (now() - from) / LAUNCHES;
+}
 static double wall(void) {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
@@ -134,6 +139,7 @@ int main(int argc, char **argv) {
 	compare("plain", plain, "cuLaunchKernel", pairs);
 	compare("extended", extended, "cuLaunchKernelEx", pairs);
 	compare("streams", four_streams, "cuLaunchKernel", pairs);
+	compare("memsets", memsets, "cuMemsetD8Async", pairs);
 	double added = compare("each 5 us", every_five_microseconds, "cuLaunchKernel", pairs);
 	printf("throughput of a loop with a launch each 5 us: %+.3f %%\n", -added / 50);
 	return 0;

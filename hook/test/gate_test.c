@@ -197,11 +197,112 @@ TEST(paused_capture_passes) {
 	server_state(session(), GSHARE_PAUSE);
 	CHECK_EQUAL(cuStreamBeginCapture_v2(s, 0), CUDA_SUCCESS);
 	for (int i = 0; i < 100; i++) driver_launch(kernel, s);
+	CHECK_EQUAL(cuMemsetD8Async((CUdeviceptr)1 << 40, 0, 4096, s), CUDA_SUCCESS);
 	CHECK_EQUAL(cuStreamEndCapture(s, &g), CUDA_SUCCESS);
 	CHECK_EQUAL(client()->waiting, 0);
 	server_state(session(), GSHARE_RUN);
 	cuGraphDestroy(g);
 	cuStreamDestroy_v2(s);
+}
+
+#define TO ((CUdeviceptr)1 << 40)
+static CUDA_MEMCPY2D rows = {.srcMemoryType = 2, .dstMemoryType = 2, .WidthInBytes = 64, .Height = 64};
+static CUDA_MEMCPY3D layers = {.srcMemoryType = 2, .dstMemoryType = 2, .WidthInBytes = 64, .Height = 64, .Depth = 2};
+static size_t sizes[2] = {4096, 4096};
+static CUdeviceptr list[2] = {TO, TO};
+static CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+
+/* Every function that runs on the device besides kernels, and its twin. */
+#define COPIES(X)                                                                                                       \
+	X(cuMemsetD8_v2(TO, 0, 4096)) X(cuMemsetD16_v2(TO, 0, 4096)) X(cuMemsetD32_v2(TO, 0, 4096))                     \
+	X(cuMemsetD2D8_v2(TO, 64, 0, 64, 64)) X(cuMemsetD2D16_v2(TO, 128, 0, 64, 64)) X(cuMemsetD2D32_v2(TO, 256, 0, 64, 64)) \
+	X(cuMemsetD8Async(TO, 0, 4096, NULL)) X(cuMemsetD16Async(TO, 0, 4096, NULL)) X(cuMemsetD32Async(TO, 0, 4096, NULL)) \
+	X(cuMemsetD2D8Async(TO, 64, 0, 64, 64, NULL)) X(cuMemsetD2D16Async(TO, 128, 0, 64, 64, NULL))                   \
+	X(cuMemsetD2D32Async(TO, 256, 0, 64, 64, NULL)) X(cuMemcpyDtoD_v2(TO, TO, 4096))                                \
+	X(cuMemcpyDtoDAsync_v2(TO, TO, 4096, NULL)) X(cuMemcpyDtoA_v2(NULL, 0, TO, 4096)) X(cuMemcpyAtoD_v2(TO, NULL, 0, 4096)) \
+	X(cuMemcpyAtoA_v2(NULL, 0, NULL, 0, 4096)) X(cuMemcpy(TO, TO, 4096)) X(cuMemcpyAsync(TO, TO, 4096, NULL))       \
+	X(cuMemcpy2D_v2(&rows)) X(cuMemcpy2DUnaligned_v2(&rows)) X(cuMemcpy2DAsync_v2(&rows, NULL)) X(cuMemcpy3D_v2(&layers)) \
+	X(cuMemcpy3DAsync_v2(&layers, NULL)) X(cuMemcpyPeer(TO, NULL, TO, NULL, 4096)) X(cuMemcpyPeerAsync(TO, NULL, TO, NULL, 4096, NULL)) \
+	X(cuMemcpy3DPeer(&layers)) X(cuMemcpy3DPeerAsync(&layers, NULL))                                                \
+	X(cuMemcpyBatchAsync(list, list, sizes, 2, NULL, NULL, 0, NULL, NULL)) X(cuMemcpyBatchAsync_v2(list, list, sizes, 2, NULL, NULL, 0, NULL)) \
+	X(cuMemcpy3DBatchAsync(2, NULL, NULL, 0, NULL)) X(cuMemcpy3DBatchAsync_v2(2, NULL, 0, NULL))                    \
+	X(cuMemPrefetchAsync(TO, 4096, 0, NULL)) X(cuMemPrefetchAsync_v2(TO, 4096, location, 0, NULL))                  \
+	X(cuMemPrefetchBatchAsync(list, sizes, 2, &location, NULL, 1, 0, NULL)) X(cuMemDiscardBatchAsync(list, sizes, 2, 0, NULL)) \
+	X(cuMemDiscardAndPrefetchBatchAsync(list, sizes, 2, &location, NULL, 1, 0, NULL)) X(cuMemBatchDecompressAsync(NULL, 2, 0, NULL, NULL)) \
+	X(cuMemsetD8_v2_ptds(TO, 0, 4096)) X(cuMemsetD8Async_ptsz(TO, 0, 4096, NULL)) X(cuMemcpyDtoDAsync_v2_ptsz(TO, TO, 4096, NULL)) \
+	X(cuMemcpy_ptds(TO, TO, 4096))
+
+/* Makes the nth of these calls. Returns -1 if there are not so many. */
+static CUresult copy(int n) {
+#define CALL_NTH(call) if (!n--) return call;
+	COPIES(CALL_NTH)
+	return -1;
+}
+
+/* Thread: makes one of these calls. */
+static void *copy_once(void *number) {
+	CUcontext c;
+	cuDevicePrimaryCtxRetain(&c, 0);
+	cuCtxSetCurrent(c);
+	launched = copy((int)(intptr_t)number) == CUDA_SUCCESS ? 1 : -1;
+	return NULL;
+}
+
+static int calls; /* of COPIES */
+
+/* PAUSE holds each of these calls, and RUN releases it. */
+TEST(copies_wait_for_a_token) {
+#define COUNT_CALL(call) calls++;
+	COPIES(COUNT_CALL)
+	CHECK_EQUAL(copy(calls), -1);
+	for (int i = 0, before = check_failures; i < calls && check_failures == before; i++) {
+		pthread_t t;
+		server_state(session(), GSHARE_PAUSE);
+		launched = 0;
+		pthread_create(&t, NULL, copy_once, (void *)(intptr_t)i);
+		eventually(&check_failures, one_waits);
+		CHECK_EQUAL(launched, 0);
+		server_state(session(), GSHARE_RUN);
+		pthread_join(t, NULL);
+		CHECK_EQUAL(launched, 1);
+		eventually(&check_failures, none_waits);
+		if (check_failures != before) printf("  call %d of COPIES\n", i);
+	}
+}
+
+/* Copies are counted like launches, those of no bytes and those between host and device not at all. */
+TEST(copies_are_counted) {
+	CUDA_MEMCPY2D up = rows;
+	CUDA_MEMCPY3D down = layers;
+	up.srcMemoryType = down.dstMemoryType = CU_MEMORYTYPE_HOST;
+	cuCtxSynchronize();
+	usleep(250000); /* until the helper has published the last calls */
+	want_launches = client()->launches + 3000;
+	for (int i = 0; i < 1000; i++) {
+		CHECK_EQUAL(cuMemsetD32Async(TO, 0, 4096u << i % 8, NULL), CUDA_SUCCESS);
+		CHECK_EQUAL(cuMemcpyDtoD_v2(TO, TO, 4096), CUDA_SUCCESS);
+		CHECK_EQUAL(cuMemcpy(TO, TO, 4096), CUDA_SUCCESS);
+		CHECK_EQUAL(cuMemsetD8_v2(TO, 0, 0), CUDA_SUCCESS);
+		CHECK_EQUAL(cuMemcpyHtoD_v2(TO, &want_launches, 8), CUDA_SUCCESS);
+		CHECK_EQUAL(cuMemcpy2DAsync_v2(&up, NULL), CUDA_SUCCESS);
+		CHECK_EQUAL(cuMemcpy3D_v2(&down), CUDA_SUCCESS);
+	}
+	cuCtxSynchronize();
+	eventually(&check_failures, all_counted);
+	CHECK_EQUAL(client()->launches, want_launches);
+}
+
+/* Copies between host and device need no token. */
+TEST(host_copies_pass) {
+	CUDA_MEMCPY2D up = rows;
+	up.srcMemoryType = CU_MEMORYTYPE_HOST;
+	server_state(session(), GSHARE_PAUSE);
+	CHECK_EQUAL(cuMemcpyHtoD_v2(TO, &up, 8), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemcpyDtoH_v2(&up, TO, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemcpy2D_v2(&up), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemcpy2DAsync_v2(&up, NULL), CUDA_SUCCESS);
+	CHECK_EQUAL(client()->waiting, 0);
+	server_state(session(), GSHARE_RUN);
 }
 
 /* The process cannot make the server's page writable. */
@@ -301,7 +402,8 @@ int main(int argc, char **argv) {
 #define T(name) {#name, name}
 	static const struct check_test tests[] = {T(pause_holds_launches_until_run), T(drain_holds_launches), T(devices_are_gated_separately),
 						  T(lost_wake_up_delays_briefly), T(every_launch_is_counted_once), T(capture_is_not_disturbed),
-						  T(paused_capture_passes), T(server_page_is_sealed), T(fork_after_start), T(server_hangs),
+						  T(paused_capture_passes), T(copies_wait_for_a_token), T(copies_are_counted),
+						  T(host_copies_pass), T(server_page_is_sealed), T(fork_after_start), T(server_hangs),
 						  T(server_restart_restores_the_session), {0}};
 	if (!getenv("FAKE_CUDA_DEVICES")) { /* the driver reads it when it is loaded */
 		setenv("FAKE_CUDA_DEVICES", "2", 1);

@@ -160,7 +160,7 @@ static void small_stack(void) {
 	pthread_join(thread, NULL);
 }
 
-/* Launches beside a kernel of 3 s in another stream, which may wait for what these launches do. Needs the simulation. */
+/* Launches and sets memory beside a kernel of 3 s in another stream, which may wait for what these calls do. Needs the simulation. */
 static void beside_long_kernel(void) {
 	CUfunction spin;
 	CUmodule module;
@@ -171,6 +171,7 @@ static void beside_long_kernel(void) {
 	CHECK_EQUAL(driver_launch(spin, other), CUDA_SUCCESS);
 	double from = seconds();
 	launch(8);
+	for (int i = 0; i < 8; i++) CHECK_EQUAL(cuMemsetD32Async((CUdeviceptr)1 << 40, 1, 1024, stream), CUDA_SUCCESS);
 	CHECK(seconds() - from < 2);
 	CHECK_EQUAL(cuStreamQuery(other), CUDA_ERROR_NOT_READY); /* the long kernel still runs */
 	CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);

@@ -14,9 +14,12 @@ static uint64_t now(void) {
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* No server and no policy: no memory. */
+/* No server and no policy: no memory. Copies pass, before any launch too. */
 TEST(fails_closed) {
-	CUdeviceptr p;
+	CUdeviceptr p = 0;
+	CHECK_EQUAL(cuMemcpyHtoD_v2((CUdeviceptr)1 << 40, &p, sizeof p), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemsetD8_v2((CUdeviceptr)1 << 40, 0, 4096), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemcpy((CUdeviceptr)1 << 40, (CUdeviceptr)2 << 40, 4096), CUDA_SUCCESS);
 	CHECK_EQUAL(cuMemAlloc_v2(&p, 1), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQUAL(driver_launch(kernel, NULL), CUDA_SUCCESS);
 }

@@ -19,7 +19,7 @@ type Device struct {
 	streams   map[Stream][]*Work // first: the head, waiting or running
 	blocked   []*Work            // heads that wait for their time or for other work
 	ready     []*Work            // heads that wait for SMs alone, in order of arrival
-	running   runningHeap
+	running   runningHeap        // kernels and copies
 	completed []*Work
 	arrivals  uint64
 
@@ -138,10 +138,12 @@ func (d *Device) moveReady() {
 			switch {
 			case !w.isReady(d.now):
 				d.blocked = append(d.blocked, w)
-			case w.width == 0:
-				w.Start, w.End = d.now, d.now+w.Duration
+			case w.width == 0 && w.Duration == 0:
+				w.Start, w.End = d.now, d.now
 				d.finishHead(w)
 				again = true
+			case w.width == 0:
+				d.run(w) // beside kernels, on a copy engine of its own
 			default:
 				d.insertReady(w)
 			}
@@ -169,11 +171,13 @@ func (d *Device) before(a, b *Work) bool {
 	return a.order < b.order
 }
 
-// completeKernels ends the running kernels whose end has been reached.
+// completeKernels ends the running kernels and copies whose end has been reached.
 func (d *Device) completeKernels() {
 	for len(d.running) > 0 && d.running[0].End <= d.now {
 		w := heap.Pop(&d.running).(*Work)
-		d.release(w)
+		if w.width > 0 {
+			d.release(w)
+		}
 		d.finishHead(w)
 	}
 }

@@ -26,6 +26,8 @@ func TestDevice(t *testing.T) {
 		kernels []kernel
 	}{
 		"two halves together": {nil, []kernel{{1, 1, 0, ms, 500, 0, ms}, {2, 1, 0, ms, 500, 0, ms}}},
+		"a copy beside a kernel": {map[device.Process]share.PerMille{1: 250}, []kernel{
+			{1, 1, 0, ms, 0, 0, ms}, {1, 1, 0, ms, 0, ms, 2 * ms}, {2, 1, 0, 3 * ms, 1000, 0, 3 * ms}, {1, 1, 0, ms, 250, 3 * ms, 4 * ms}}},
 		"two wholes in turn":  {nil, []kernel{{1, 1, 0, ms, 1000, 0, ms}, {2, 1, 0, ms, 1000, ms, 2 * ms}}},
 		"one stream in order": {nil, []kernel{{1, 1, 0, ms, 100, 0, ms}, {1, 1, 0, ms, 100, ms, 2 * ms}}},
 		"two streams":         {nil, []kernel{{1, 1, 0, ms, 100, 0, ms}, {1, 2, 0, ms, 100, 0, ms}}},

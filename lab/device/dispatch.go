@@ -72,12 +72,17 @@ func (d *Device) start(w *Work) {
 	p := d.processes[w.Stream.Process]
 	others := share.Whole - d.free - p.held
 	w.Duration += w.Duration * time.Duration(d.interference) * time.Duration(others) / time.Duration(share.Whole*share.Whole)
-	w.Start, w.End, w.started = d.now, d.now+w.Duration, true
 	d.free -= w.width
 	p.held += w.width
 	if p.kernels++; p.kernels == 1 {
 		p.since = d.now
 	}
+	d.run(w)
+}
+
+// run lets work run to its end.
+func (d *Device) run(w *Work) {
+	w.Start, w.End, w.started = d.now, d.now+w.Duration, true
 	heap.Push(&d.running, w)
 }
 
@@ -92,7 +97,7 @@ func (d *Device) release(w *Work) {
 	}
 }
 
-// runningHeap is a heap of running kernels by their end. Equal ends keep the order of arrival.
+// runningHeap is a heap of running work by their end. Equal ends keep the order of arrival.
 type runningHeap []*Work
 
 func (r runningHeap) Len() int      { return len(r) }

@@ -15,7 +15,8 @@ type Stream struct {
 	ID      uint64
 }
 
-// Work is one entry of a stream: a kernel, or a marker (a CUDA event) if its width is 0.
+// Work is one entry of a stream: a kernel, a copy between host and device if its width is 0, or a marker (a CUDA event) if it also has no
+// duration.
 type Work struct {
 	Stream   Stream
 	At       time.Duration  // time of its submission by the host; it starts no earlier

@@ -15,12 +15,20 @@ type load struct {
 	args []string
 }
 
+// Memsets of 256 MiB and copies of 64 MiB on the device are 0.3 and 0.15 ms of the simulated memory's bandwidth.
+var (
+	memsets = []string{"268435456", "as=memset"}
+	copies  = []string{"67108864", "as=copy", "streams=2"}
+)
+
 var loads = []load{
 	{"kernels", greedy()},
 	{"graphs", []string{kernel(50*time.Microsecond, share.Whole), "as=graph", "graph=10"}},
 	{"cooperative", []string{kernel(ms, share.Whole), "as=cooperative"}},
 	{"small kernels", []string{kernel(10*time.Microsecond, 20)}},
 	{"streams", []string{kernel(200*time.Microsecond, 100), "streams=4"}},
+	{"memsets", memsets},
+	{"copies", copies},
 	{"synchronous", []string{kernel(300*time.Microsecond, share.Whole), "sync=1"}},
 }
 

@@ -3,11 +3,13 @@
  *
  *   spin KERNEL [from=NS] [until=NS] [count=N] [as=kernel|graph|cooperative] [graph=N] [sync=N] [pause=NS] [streams=N] [threads=N]
  *        [lie=NS]
+ *   spin BYTES as=memset|copy|upload ...
  *
  * KERNEL is a name of the fake driver, with its number of blocks. Each thread launches it from one time until another or
- * `count` times, in graphs of N kernels if asked for, into its streams in turn. After every `sync` launches it waits for the
- * stream, then sleeps for `pause`. With `lie` it writes 0 to what the hook reports to the token server, in that period. At the
- * end it prints "launches <n> waits <ns>": the longest time of one launch with its synchronisation.
+ * `count` times, in graphs of N kernels if asked for, into its streams in turn. Or it sets or copies so many bytes on the
+ * device, or copies them to the device. After every `sync` launches it waits for the stream, then sleeps for `pause`. With
+ * `lie` it writes 0 to what the hook reports to the token server, in that period. At the end it prints "launches <n> waits
+ * <ns>": the longest time of one launch with its synchronisation.
  */
 #include "../fake.h"
 #include "../../include/gshare_wire.h"
@@ -30,6 +32,9 @@ CUresult cuStreamEndCapture(CUstream, CUgraph *);
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *, CUgraph, unsigned long long);
 CUresult cuGraphLaunch(CUgraphExec, CUstream);
 CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **);
+CUresult cuMemsetD8Async(CUdeviceptr, unsigned char, size_t, CUstream);
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr, CUdeviceptr, size_t, CUstream);
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr, const void *, size_t, CUstream);
 CUresult cuLaunchCooperativeKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **);
 
 #define STREAMS_MAX 16
@@ -43,6 +48,7 @@ static struct {
 static CUcontext context;
 static unsigned grid = 64; /* thread blocks of a launch */
 static CUfunction kernel;
+static size_t bytes; /* of a memset or copy */
 
 /* Exits with a message unless the call succeeded. */
 static void must(CUresult result, const char *what)
@@ -116,8 +122,24 @@ static void *lie(void *unused)
 	return unused;
 }
 
+/* Launches once in the way that was asked for. */
+static CUresult launch(CUgraphExec exec, CUstream stream)
+{
+	if (exec)
+		return cuGraphLaunch(exec, stream);
+	if (strcmp(option.as, "cooperative") == 0)
+		return cuLaunchCooperativeKernel(kernel, grid, 1, 1, 128, 1, 1, 0, stream, NULL);
+	if (strcmp(option.as, "memset") == 0)
+		return cuMemsetD8Async(0, 0, bytes, stream);
+	if (strcmp(option.as, "copy") == 0)
+		return cuMemcpyDtoDAsync_v2(0, 0, bytes, stream);
+	if (strcmp(option.as, "upload") == 0)
+		return cuMemcpyHtoDAsync_v2(0, NULL, bytes, stream);
+	return cuLaunchKernel(kernel, grid, 1, 1, 128, 1, 1, 0, stream, NULL, NULL);
+}
+
 /* One thread of launches. */
-static void *launch(void *unused)
+static void *run(void *unused)
 {
 	CUstream streams[STREAMS_MAX];
 	CUgraphExec exec = NULL;
@@ -131,12 +153,7 @@ static void *launch(void *unused)
 	uint64_t launches = 0, longest = 0;
 	for (uint64_t start; (start = fakesim_now()) < option.until && launches < option.count;) {
 		CUstream stream = streams[launches++ % option.streams];
-		if (exec)
-			MUST(cuGraphLaunch(exec, stream));
-		else if (strcmp(option.as, "cooperative") == 0)
-			MUST(cuLaunchCooperativeKernel(kernel, grid, 1, 1, 128, 1, 1, 0, stream, NULL));
-		else
-			MUST(cuLaunchKernel(kernel, grid, 1, 1, 128, 1, 1, 0, stream, NULL, NULL));
+		MUST(launch(exec, stream));
 		if (option.sync && launches % option.sync == 0) {
 			MUST(cuStreamSynchronize(stream));
 			if (option.pause)
@@ -162,7 +179,9 @@ int main(int count, char **arguments)
 	MUST(cuDevicePrimaryCtxRetain(&context, 0));
 	MUST(cuCtxSetCurrent(context));
 	MUST(cuModuleLoadData(&module, ""));
-	MUST(cuModuleGetFunction(&kernel, module, arguments[1]));
+	bytes = strtoull(arguments[1], NULL, 10);
+	if (!bytes)
+		MUST(cuModuleGetFunction(&kernel, module, arguments[1]));
 	const char *blocks = strstr(arguments[1], "_blocks");
 	if (blocks)
 		grid = (unsigned)strtoul(blocks + 7, NULL, 10);
@@ -170,8 +189,8 @@ int main(int count, char **arguments)
 	if (option.lie)
 		pthread_create(&liar, NULL, lie, NULL);
 	for (uint64_t i = 1; i < option.threads && i < THREADS_MAX; i++)
-		pthread_create(&others[i], NULL, launch, NULL);
-	launch(NULL);
+		pthread_create(&others[i], NULL, run, NULL);
+	run(NULL);
 	fakesim_leave(); /* pthread_join does not release the virtual clock */
 	for (uint64_t i = 1; i < option.threads && i < THREADS_MAX; i++)
 		pthread_join(others[i], NULL);

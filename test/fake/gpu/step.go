@@ -60,12 +60,14 @@ func (s *Simulation) advanceDevices() {
 	}
 }
 
-// record records the end of a kernel if the work is its last wave.
+// record records the end of a kernel, if the work is its last wave, or of a copy, which uses no SMs.
 func (s *Simulation) record(gpu int, w *device.Work) {
 	p := s.processes[w.Stream.Process-1]
 	if first := p.firstWaves[w]; first != nil {
 		p.queued--
-		p.spans = append(p.spans, Span{first.At, first.Start, w.End, gpu})
+		if w.Width > 0 {
+			p.spans = append(p.spans, Span{first.At, first.Start, w.End, gpu})
+		}
 		delete(p.firstWaves, w)
 	}
 }
