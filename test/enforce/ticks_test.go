@@ -38,15 +38,17 @@ func (m *Machine) Watch(until time.Duration, all []Ticks) ([]Ticks, error) {
 }
 
 // Excess returns by how many blocks the launches of a pod, whose kernels have that many blocks each, exceeded what was issued in
-// the worst period of a length. Launches may exceed a tick by one batch of each thread, a sixteenth of its token or one kernel,
-// which the next tick pays.
+// the worst period of a length. Launches may exceed a tick by one batch of each thread, a sixteenth of its token (or of the one before,
+// if it was taken under that) or one kernel, which the next tick pays.
 func (t Ticks) Excess(s Spans, kernel, threads int64, length time.Duration) int64 {
 	n := int(length / Tick)
 	worst, sum, beyond, paid := int64(-1<<62), make([]int64, len(t)+1), int64(0), int64(0)
+	before := int64(0)
 	for i, issue := range t {
 		launched := kernel * int64(s.Launched(issue.At, issue.At+Tick))
 		sum[i+1] = sum[i] + launched - issue.Blocks - paid
-		beyond = threads * max(kernel, issue.Blocks/16)
+		beyond = threads * max(kernel, issue.Blocks/16, before/16)
+		before = issue.Blocks
 		paid = min(max(0, launched-issue.Blocks), beyond)
 		if i+1 >= n {
 			worst = max(worst, sum[i+1]-sum[i+1-n]-beyond)
