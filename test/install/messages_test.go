@@ -34,16 +34,18 @@ func TestMessages(t *testing.T) {
 func sources(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	err := filepath.WalkDir(root+"vgpu", func(name string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+	for _, folder := range []string{"vgpu", "deviceplugin"} {
+		err := filepath.WalkDir(root+folder, func(name string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(name)
+			all.Write(text)
 			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		text, err := os.ReadFile(name)
-		all.Write(text)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return all.String()
 }

@@ -106,6 +106,7 @@ func TestListenReplacesSocketsOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		listener.SetUnlinkOnClose(false) // as if the server were killed
 		listener.Close()
 		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o640 {
 			t.Errorf("%v, %v", info, err)
