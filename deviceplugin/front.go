@@ -102,7 +102,7 @@ func (f *Front) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := f.followAgent(ctx, received)
 		code := status.Code(err)
-		if code != codes.Canceled { // the stream is begun anew to say whether the kubelet watches
+		if code != codes.Canceled { // a new stream reports whether the kubelet watches
 			f.metrics.connected.Set(0)
 		}
 		if code != logged && ctx.Err() == nil && code != codes.Canceled { // once for each reason

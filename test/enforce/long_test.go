@@ -92,3 +92,14 @@ func TestLong(t *testing.T) {
 		})
 	}
 }
+
+// TestLongControl is the negative control: without the hook, a share with kernels of 200 ms has more than its quota.
+func TestLongControl(t *testing.T) {
+	t.Parallel()
+	spans := run(t, enforce.Experiment{Tokens: table, Unhooked: true, Length: 5 * second, Pods: []enforce.Pod{
+		{Share: part(600, 200), Load: []string{kernel(200*ms, share.Whole)}}, {Share: part(600, 600), Load: greedy()},
+	}})
+	if got := spans[0].Busy(0, 5*second); got < 0.3 {
+		t.Errorf("the share of 20 %% got %.1f %% without the hook", 100*got)
+	}
+}

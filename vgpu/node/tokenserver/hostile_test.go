@@ -294,7 +294,7 @@ func TestRefusedProcessIsReported(t *testing.T) {
 	}
 }
 
-// TestUnservedProcessIsReported checks that the status tells of a process that has locked a byte for want of a session, once the processes
+// TestUnservedProcessIsReported checks that the status reports a process that has locked a byte because it has no session, once the processes
 // of an earlier server have had the time to reconnect.
 func TestUnservedProcessIsReported(t *testing.T) {
 	clock := &handClock{now: time.Hour}
