@@ -51,7 +51,12 @@ func (v edition) build(t *testing.T, name string) string {
 func (v edition) images(t *testing.T, driver string) []cluster.Image {
 	t.Helper()
 	agent := withLibraries(t, "/bin/gshare-node", v.build(t, "gshare-node"))
-	agent["/usr/lib/gshare/libgshare.so"] = buildHookOf(t, v.root(t), "hook-"+v.tag)
+	hook := buildHookOf(t, v.root(t), "hook-"+v.tag)
+	agent["/usr/lib/gshare/libgshare.so"] = hook
+	guard := filepath.Join(filepath.Dir(hook), "libgshare-mps.so")
+	if _, err := os.Stat(guard); err == nil { // an older commit may have none
+		agent["/usr/lib/gshare/libgshare-mps.so"] = guard
+	}
 	for _, program := range []string{"nvidia-cuda-mps-control", "nvidia-cuda-mps-server"} {
 		agent["/usr/lib/gshare/"+program] = filepath.Join(driver, program)
 	}
