@@ -166,9 +166,11 @@ func guardLibrary(hook string) string {
 	return ""
 }
 
-// clusterDaemonsOf returns the manager of MPS daemons for an agent in a pod. These daemons must survive a restart of the agent's container.
+// clusterDaemonsOf returns the manager of MPS daemons for an agent in a pod. These daemons must survive a restart of the agent's container, and
+// their clients are in containers.
 func clusterDaemonsOf(c config.Configuration) mps.Daemons {
 	d := daemonsOf(c)
 	d.DetachedCgroup = cgroup.Detached{Mount: "/sys/fs/cgroup", Name: "gshare-mps"}
+	d.OwnSharedMemory = true
 	return d
 }

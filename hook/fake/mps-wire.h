@@ -7,12 +7,15 @@
 #define GSHARE_FAKE_MPS_WIRE_H
 
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum mps_session { MPS_SERVER = 1, MPS_CLIENT, MPS_DEBUGGER, MPS_COMMANDS };
 enum mps_reply { MPS_ANSWER, MPS_END };
+enum { MPS_MEMORY = 40 }; /* bytes of a name of mps_memory */
 
 #define MPS_HELLO "OUTBHELL"
 #define MPS_CREDENTIALS "OUTBCRED"
@@ -29,6 +32,14 @@ static inline int mps_open(int s, int32_t session)
 	memcpy(CMSG_DATA(c), &own, sizeof own);
 	return recv(s, text, sizeof text, 0) == sizeof MPS_HELLO && sendmsg(s, &m, MSG_NOSIGNAL) > 0 &&
 	       send(s, &session, sizeof session, MSG_NOSIGNAL) == sizeof session;
+}
+
+/* Writes a name of the process's /dev/shm, which is that of another process only if both have the same directory there. */
+static inline void mps_memory(char name[MPS_MEMORY])
+{
+	struct stat s = {0};
+	stat("/dev/shm", &s);
+	snprintf(name, MPS_MEMORY, "%llx:%llx", (unsigned long long)s.st_dev, (unsigned long long)s.st_ino);
 }
 
 /* Begins a program's connection in the daemon. Returns what it wants, or 0. Like NVIDIA's, it waits for the program. */

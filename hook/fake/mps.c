@@ -93,17 +93,26 @@ int fake_mps_sms(int sms)
 	return session < 0 ? sms : some < 2 ? 2 : some;
 }
 
-/* Asks the daemon for admission. Returns 1 if admitted, 0 without a daemon, else a CUDA error. */
+/*
+ * Asks the daemon for admission. Returns 1 if admitted, 0 without a daemon, else a CUDA error. Before version 3, the server says
+ * what it has at /dev/shm; the real one exchanges files with its clients there.
+ */
 static int admit(void)
 {
-	char answer[96] = "";
+	char answer[96] = "", memory[MPS_MEMORY] = "", own[MPS_MEMORY];
 	unsigned long long bytes = 0;
 	int s = connect_to("control");
 	if (s < 0)
 		return 0;
 	ssize_t n = mps_open(s, MPS_CLIENT) ? recv(s, answer, sizeof answer - 1, 0) : 0;
 	answer[n > 0 ? n : 0] = 0;
-	if (sscanf(answer, "limits %lf %llu", &percent, &bytes) == 2) {
+	mps_memory(own);
+	int fields = sscanf(answer, "limits %lf %llu %39s", &percent, &bytes, memory);
+	if (fields == 3 && strcmp(memory, own) != 0) {
+		close(s);
+		return CONNECTION_FAILED;
+	}
+	if (fields >= 2) {
 		limit_memory(bytes ? bytes : UINT64_MAX);
 		session = s;
 		return 1;

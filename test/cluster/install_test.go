@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -52,11 +53,14 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// leastPod runs a pod that requests only gshare/sm and gshare/mem, and checks its enforcement status.
+// leastPod runs a pod that requests only gshare/sm and gshare/mem, and checks its enforcement status. It is a client of the MPS daemon, although it
+// has a volume of its own at /dev/shm.
 func (i *installed) leastPod(t *testing.T) {
 	t.Helper()
 	pod := cluster.Pod("least", spin(time.Millisecond, 20, "sync=2", "pause=20000000")...)
 	pod.Spec.Containers[0].Image = workload
+	pod.Spec.Volumes = []v1.Volume{{Name: "memory", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}}}
+	pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "memory", MountPath: "/dev/shm"}}
 	pod.Spec.SchedulerName = ""
 	both := limits(24, 0, 4096)
 	delete(both, kube.ResourceQuota)

@@ -154,14 +154,16 @@ static void join_server(int s, const char *space, const char *welcome)
 	reply(s, welcome);
 }
 
-/* Adds a client, whose connection the daemon passed with "join NAMESPACE PERCENT BYTES". */
+/* Adds a client, whose connection the daemon passed with "join NAMESPACE PERCENT BYTES". Before version 3, it must have the server's memory. */
 static void join_space(int s, const char *text)
 {
-	char space[NAME] = "", welcome[96] = "0";
+	char space[NAME] = "", welcome[96] = "0", memory[MPS_MEMORY] = "";
 	double percent = 0;
 	unsigned long long bytes = 0;
 	sscanf(text, "join %64s %lf %llu", space, &percent, &bytes);
-	snprintf(welcome, sizeof welcome, "limits %g %llu", percent, bytes);
+	if (!getenv("FAKE_MPS_SERVER"))
+		mps_memory(memory);
+	snprintf(welcome, sizeof welcome, "limits %g %llu %s", percent, bytes, memory);
 	join_server(s, space, welcome);
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/injection"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 	"github.com/gshare-dev/gshare/vgpu/node/ticket"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
@@ -49,7 +50,7 @@ func (g *granter) admit(claim grant.Claim) error {
 	if refusal != nil {
 		return refusal
 	}
-	pipe, refusal := g.slices.provision(&granted)
+	endpoint, refusal := g.slices.provision(&granted)
 	if refusal != nil {
 		g.rollBack(&granted, held)
 		return refusal
@@ -57,7 +58,7 @@ func (g *granter) admit(claim grant.Claim) error {
 	if changed {
 		g.Cluster.Warn(claim.Pod, string(grant.Changed), "the placement has been changed after the share was granted; what was granted goes on")
 	}
-	if err := g.setUp(&granted, pipe); err != nil {
+	if err := g.setUp(&granted, endpoint); err != nil {
 		g.Log.Error("failed to set up a share", "container", granted.String(), "error", err)
 		g.rollBack(&granted, held)
 		return grant.NotSetUp(err)
@@ -83,9 +84,9 @@ func (g *granter) rollBack(granted *grant.Grant, held bool) {
 	g.grants.remove(id)
 }
 
-// setUp writes the record of a grant, opens the container's socket and writes its CDI file; pipe is the directory of its MPS daemon. The
+// setUp writes the record of a grant, opens the container's socket and writes its CDI file; endpoint is that of its MPS daemon. The
 // record comes first, so that the share stays taken after a crash. Every step may be repeated.
-func (g *granter) setUp(granted *grant.Grant, pipe string) error {
+func (g *granter) setUp(granted *grant.Grant, endpoint mps.Endpoint) error {
 	if err := g.writeRecord(granted); err != nil {
 		return err
 	}
@@ -94,7 +95,7 @@ func (g *granter) setUp(granted *grant.Grant, pipe string) error {
 		return err
 	}
 	killPoint("served")
-	edits, err := g.slices.host.Edits(granted, g.containerDir(granted.ID()), pipe)
+	edits, err := g.slices.host.Edits(granted, g.containerDir(granted.ID()), endpoint)
 	if err != nil {
 		return err
 	}

@@ -141,29 +141,29 @@ func (r *sliceRuntime) withdrawnPlacements() []string {
 	return r.OnDemand.WithdrawnPlacements()
 }
 
-// provision creates the MIG instances of a grant and starts its MPS daemon. It returns the directory of the daemon's pipes, or an empty
-// string if the container uses no MPS. It returns a refusal until both are ready: a CUDA program that finds no daemon silently runs without
+// provision creates the MIG instances of a grant and starts its MPS daemon. It returns where the container finds the daemon, or
+// nothing if it uses no MPS. It returns a refusal until both are ready: a CUDA program that finds no daemon silently runs without
 // MPS.
-func (r *sliceRuntime) provision(g *grant.Grant) (pipe string, _ *grant.Refusal) {
+func (r *sliceRuntime) provision(g *grant.Grant) (mps.Endpoint, *grant.Refusal) {
 	if r.OnDemand != nil {
 		for _, v := range g.VGPUs {
 			if err := r.OnDemand.Ensure(v.Slice); err != nil {
-				return "", grant.SliceClosed(err)
+				return mps.Endpoint{}, grant.SliceClosed(err)
 			}
 		}
 	}
 	if g.Class() == share.Exclusive || !r.MPS.Enabled() {
-		return "", nil
+		return mps.Endpoint{}, nil
 	}
 	m := r.mpsMemberOf(g)
 	if m.Slice == "" {
-		return "", grant.SliceClosed(errInstance)
+		return mps.Endpoint{}, grant.SliceClosed(errInstance)
 	}
-	pipe, err := r.mps.Open(m)
+	endpoint, err := r.mps.Open(m)
 	if err != nil {
-		return "", grant.SliceClosed(err)
+		return mps.Endpoint{}, grant.SliceClosed(err)
 	}
-	return pipe, nil
+	return endpoint, nil
 }
 
 // retain keeps the MIG instances and MPS daemons that these grants use. All others are removed or stopped, so that the next containers find

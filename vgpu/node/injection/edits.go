@@ -85,9 +85,9 @@ func (h Host) deviceEdits(devices []Device) (edits specs.ContainerEdits, err err
 	return edits, nil
 }
 
-// Edits returns the CDI container edits for a grant: devices, hook library, token server socket and MPS pipes. dir is the container's
-// directory on the host, pipe that of its MPS daemon; empty if none runs.
-func (h Host) Edits(g *grant.Grant, dir, pipe string) (specs.ContainerEdits, error) {
+// Edits returns the CDI container edits for a grant: devices, hook library, token server socket, and what it shares with its MPS daemon. dir is
+// the container's directory on the host, endpoint that of its MPS daemon; empty if none runs.
+func (h Host) Edits(g *grant.Grant, dir string, endpoint mps.Endpoint) (specs.ContainerEdits, error) {
 	var uuids []string
 	var devices []Device
 	for _, v := range g.VGPUs {
@@ -112,20 +112,26 @@ func (h Host) Edits(g *grant.Grant, dir, pipe string) (specs.ContainerEdits, err
 		edits.Mounts = slices.DeleteFunc(edits.Mounts, func(m *specs.Mount) bool { return watchdog.IsWithoutCUDA(filepath.Base(m.ContainerPath)) })
 	}
 	edits = cdi.Join(edits, specs.ContainerEdits{Mounts: []*specs.Mount{readOnlyMount(h.Hook, Library), readOnlyMount(h.Preload, PreloadPath)}})
-	return cdi.Join(edits, h.mpsEdits(g, pipe)), nil
+	return cdi.Join(edits, h.mpsEdits(g, endpoint)), nil
 }
 
-// mpsEdits returns the container edits that make the container's processes clients of their slice's MPS daemon. pipe is the directory of
-// the daemon's pipes on the host; empty if none runs. The container's root must not replace a pipe by its own, to which others would connect.
-func (h Host) mpsEdits(g *grant.Grant, pipe string) specs.ContainerEdits {
+// mpsEdits returns the container edits that make the container's processes clients of their slice's MPS daemon; the endpoint is empty if none
+// runs. The container's root must not replace a pipe by its own, to which others would connect. The shared memory replaces what the pod has at
+// /dev/shm: container runtimes drop other mounts at the path of one from a CDI file.
+func (h Host) mpsEdits(g *grant.Grant, endpoint mps.Endpoint) specs.ContainerEdits {
 	v := g.VGPUs[0]
 	inside := mps.Daemons{Dir: MPSDir}.PipeDir(h.device(v.Slice).UUID)
 	edits := specs.ContainerEdits{Env: mps.ClientEnvironment(inside, v.Share)}
 	if mps.HasLowPriority(v.Class, v.Priority) {
 		edits.Env = append(edits.Env, mps.LowPriorityVariable)
 	}
-	if pipe != "" {
-		edits.Mounts = []*specs.Mount{readOnlyMount(pipe, inside)}
+	if endpoint.PipeDir != "" {
+		edits.Mounts = append(edits.Mounts, readOnlyMount(endpoint.PipeDir, inside))
+	}
+	if endpoint.SharedMemory != "" {
+		edits.Mounts = append(edits.Mounts, &specs.Mount{
+			HostPath: endpoint.SharedMemory, ContainerPath: mps.SharedMemoryPath, Options: []string{"rbind", "rw", "nosuid", "nodev", "noexec"},
+		})
 	}
 	return edits
 }

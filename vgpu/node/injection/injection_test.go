@@ -12,6 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -99,7 +100,7 @@ func granted(class share.Isolation) *grant.Grant {
 
 func TestEdits(t *testing.T) {
 	h := Host{Hook: "/h/lib.so", Preload: "/h/preload"}
-	edits, err := h.Edits(granted(share.MPS), "/run/gshare/grants/x", "/run/gshare/mps/GPU-1/shares/x")
+	edits, err := h.Edits(granted(share.MPS), "/run/gshare/grants/x", mps.Endpoint{PipeDir: "/run/gshare/mps/GPU-1/shares/x", SharedMemory: "/run/gshare/mps/shm/GPU-1/files"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +114,7 @@ func TestEdits(t *testing.T) {
 	}
 	want := []string{
 		"/run/gshare/grants/x /run/gshare ro", "/h/lib.so /usr/lib/gshare/libgshare.so ro", "/h/preload /etc/ld.so.preload ro",
-		"/run/gshare/mps/GPU-1/shares/x /run/gshare-mps/GPU-1 ro",
+		"/run/gshare/mps/GPU-1/shares/x /run/gshare-mps/GPU-1 ro", "/run/gshare/mps/shm/GPU-1/files /dev/shm rw",
 	}
 	if diff := cmp.Diff(want, mounts); diff != "" {
 		t.Error(diff)
@@ -133,7 +134,7 @@ func TestPriority(t *testing.T) {
 		for _, priority := range []share.Priority{share.SLO, share.BestEffort} {
 			g := granted(class)
 			g.VGPUs[0].Priority = priority
-			edits, err := Host{Hook: "/h", Preload: "/p"}.Edits(g, "/d", "")
+			edits, err := Host{Hook: "/h", Preload: "/p"}.Edits(g, "/d", mps.Endpoint{})
 			if behind := slices.Contains(edits.Env, "CUDA_MPS_CLIENT_PRIORITY=1"); err != nil || behind != (class == share.Elastic && priority == share.BestEffort) {
 				t.Errorf("%s in class %s: behind %v, %v", priority, class, behind, err)
 			}
@@ -143,7 +144,7 @@ func TestPriority(t *testing.T) {
 
 // TestWhole: a container with the device to itself is left alone, but for the directory that says whose grant it is.
 func TestWhole(t *testing.T) {
-	edits, err := Host{Hook: "/h", Preload: "/p"}.Edits(granted(share.Exclusive), "/d", "")
+	edits, err := Host{Hook: "/h", Preload: "/p"}.Edits(granted(share.Exclusive), "/d", mps.Endpoint{})
 	if err != nil || len(edits.Mounts) != 1 || edits.Mounts[0].HostPath != "/d" || !cmp.Equal(edits.Env, []string{"CUDA_VISIBLE_DEVICES=GPU-1"}) {
 		t.Errorf("%+v, %v", edits, err)
 	}
@@ -169,7 +170,7 @@ func TestLibraries(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			device := func(string) Device { return Device{UUID: "GPU-a"} }
-			edits, err := Host{Driver: cdi.Driver(file), AllLibraries: test.all, Device: device}.Edits(granted(test.class), "/d", "")
+			edits, err := Host{Driver: cdi.Driver(file), AllLibraries: test.all, Device: device}.Edits(granted(test.class), "/d", mps.Endpoint{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,7 +188,7 @@ func TestLibraries(t *testing.T) {
 }
 
 func TestDriverIsMissing(t *testing.T) {
-	if _, err := (Host{Driver: cdi.Driver("/nowhere.yaml")}).Edits(granted(share.Exclusive), "/d", ""); err == nil {
+	if _, err := (Host{Driver: cdi.Driver("/nowhere.yaml")}).Edits(granted(share.Exclusive), "/d", mps.Endpoint{}); err == nil {
 		t.Error("a container without the driver's files is no error")
 	}
 }
@@ -198,14 +199,14 @@ func TestUnknownInstance(t *testing.T) {
 		t.Run(uuid, func(t *testing.T) {
 			for _, class := range []share.Isolation{share.Exclusive, share.MPS} {
 				h := Host{Hook: "/h", Preload: "/p", Device: func(string) Device { return Device{UUID: uuid} }}
-				if edits, err := h.Edits(granted(class), "/d", ""); (err == nil) != known || !known && len(edits.Env) > 0 {
+				if edits, err := h.Edits(granted(class), "/d", mps.Endpoint{}); (err == nil) != known || !known && len(edits.Env) > 0 {
 					t.Errorf("%q in class %s: %+v, %v", uuid, class, edits, err)
 				}
 			}
 		})
 	}
 	h := Host{Hook: "/h", Preload: "/p", Device: func(string) Device { return Device{UUID: "MIG-1", MIG: &cdi.Instance{}} }}
-	if edits, err := h.Edits(granted(share.Exclusive), "/d", ""); err != nil || !cmp.Equal(edits.Env, []string{"CUDA_VISIBLE_DEVICES=MIG-1"}) {
+	if edits, err := h.Edits(granted(share.Exclusive), "/d", mps.Endpoint{}); err != nil || !cmp.Equal(edits.Env, []string{"CUDA_VISIBLE_DEVICES=MIG-1"}) {
 		t.Errorf("with its numbers: %+v, %v", edits, err)
 	}
 }

@@ -56,16 +56,28 @@ func (c control) start(ctx context.Context) error {
 	if err := c.recordVersion(); err != nil {
 		return err
 	}
-	var err error
+	run := func() error { return c.runDaemon(ctx, arguments) }
+	if c.usesSharedMemory() {
+		if err := c.mountSharedMemory(); err != nil {
+			return err
+		}
+		if err := withSharedMemory(c.SharedMemory(c.slice), run); err != nil {
+			return err
+		}
+	} else if err := run(); err != nil {
+		return err
+	}
+	return c.moveToDetachedCgroup()
+}
+
+// runDaemon runs the control program with the arguments of a daemon, and with the flag for several users if it knows that.
+func (c control) runDaemon(ctx context.Context, arguments []string) (err error) {
 	if os.Geteuid() != 0 {
 		_, err = c.run(ctx, "", arguments...)
 	} else if _, err = c.run(ctx, "", append(slices.Clone(arguments), c.multiUserFlag())...); err != nil && strings.Contains(err.Error(), noDaemonText) {
 		_, err = c.run(ctx, "", arguments...)
 	}
-	if err != nil {
-		return err
-	}
-	return c.moveToDetachedCgroup()
+	return err
 }
 
 // multiUserFlag returns the flag of a daemon whose server serves the processes of all users.

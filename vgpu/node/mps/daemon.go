@@ -68,6 +68,8 @@ func (d *daemon) loop() {
 				d.manager.Log.Error("MPS daemon action failed", "action", string(decision.Action), "slice", d.slice, "error", err)
 			}
 			next = min(next, actionDelay)
+		case !observation.Wanted && observation.Daemon == supervisor.Absent:
+			d.manager.releaseSharedMemory(d.slice)
 		}
 		var timer <-chan time.Time // nil while there is nothing to manage
 		if observation.Wanted || observation.Daemon != supervisor.Absent {

@@ -54,13 +54,13 @@ func TestNoSlicePipeDir(t *testing.T) {
 	d := r.manualDaemon()
 	checkClosed := func(when string) {
 		t.Helper()
-		if pipeDir, err := r.Open(small); !errors.Is(err, ErrClosed) {
-			t.Errorf("%s: got pipe directory %s, want ErrClosed", when, pipeDir)
+		if e, err := r.Open(small); !errors.Is(err, ErrClosed) {
+			t.Errorf("%s: got pipe directory %s, want ErrClosed", when, e.PipeDir)
 		}
 	}
 	d.iterate(nil)
-	if pipeDir, err := r.Open(small); pipeDir != own || err != nil {
-		t.Errorf("got pipe directory %s, %v", pipeDir, err)
+	if e, err := r.Open(small); e.PipeDir != own || err != nil {
+		t.Errorf("got pipe directory %s, %v", e.PipeDir, err)
 	}
 	d.iterate(func() { r.kill(r.daemon()) })
 	checkClosed("the daemon ended after its answer")
@@ -75,8 +75,8 @@ func TestNoSlicePipeDir(t *testing.T) {
 		t.Errorf("open by the answer of an unidentified daemon: %+v", o)
 	}
 	d.iterate(nil)
-	if pipeDir, err := r.Open(small); pipeDir != own || err != nil {
-		t.Errorf("next daemon: got pipe directory %s, %v", pipeDir, err)
+	if e, err := r.Open(small); e.PipeDir != own || err != nil {
+		t.Errorf("next daemon: got pipe directory %s, %v", e.PipeDir, err)
 	}
 }
 

@@ -74,11 +74,17 @@ func (m *Manager) Close() {
 // ErrClosed means that a slice accepts no new MPS clients at the moment. Callers retry.
 var ErrClosed = errors.New("MPS does not accept clients on the slice now")
 
-// Open returns the MPS pipe directory for new processes of a share, or ErrClosed with the reason if its slice accepts none now. The slice's
+// Endpoint tells where the processes of a share find the MPS daemon of their slice.
+type Endpoint struct {
+	PipeDir      string
+	SharedMemory string // the directory that containers must have at /dev/shm; empty: it does not matter, or they have that of the machine
+}
+
+// Open returns the MPS endpoint for new processes of a share, or ErrClosed with the reason if its slice accepts none now. The slice's
 // daemon and the share's namespace are then created in the background. If MPS is not enabled, Open never fails.
-func (m *Manager) Open(member Member) (pipeDir string, err error) {
+func (m *Manager) Open(member Member) (Endpoint, error) {
 	if !m.Enabled() {
-		return m.ClientDir(member.Slice), nil
+		return Endpoint{PipeDir: m.ClientDir(member.Slice)}, nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,13 +97,21 @@ func (m *Manager) Open(member Member) (pipeDir string, err error) {
 	}
 	reason := cmp.Or(d.closed, d.namespaceMissing(member))
 	if reason == "" {
-		return d.memberPipeDir(member), nil
+		reason = d.sharedMemoryMissing(d.pid)
 	}
-	signalLoop(d.wake)
-	return "", fmt.Errorf("%w: %s", ErrClosed, reason)
+	if reason != "" {
+		signalLoop(d.wake)
+		return Endpoint{}, fmt.Errorf("%w: %s", ErrClosed, reason)
+	}
+	endpoint := Endpoint{PipeDir: d.memberPipeDir(member)}
+	if d.usesSharedMemory() {
+		endpoint.SharedMemory = d.SharedMemory(d.slice)
+	}
+	return endpoint, nil
 }
 
-// SetMembers sets which shares use MPS on which slices. Daemons of slices without shares stop once they have no clients.
+// SetMembers sets which shares use MPS on which slices. Daemons of slices without shares stop once they have no clients, and the shared memory
+// of these slices is unmounted, also if an earlier agent has mounted it.
 func (m *Manager) SetMembers(members []Member) {
 	if !m.Enabled() {
 		return
@@ -108,6 +122,9 @@ func (m *Manager) SetMembers(members []Member) {
 	for _, member := range members {
 		m.members[member.Slice] = append(m.members[member.Slice], member)
 		delete(m.daemonLocked(member.Slice).pending, member.Name)
+	}
+	for _, slice := range m.slicesWithSharedMemory() {
+		m.daemonLocked(slice)
 	}
 	for _, d := range m.daemons {
 		signalLoop(d.wake)

@@ -35,8 +35,11 @@ type Daemons struct {
 	Program        string          // path of the control daemon; empty: NVIDIA's, from PATH
 	DetachedCgroup cgroup.Detached // where daemons are moved that must outlive the agent's container
 	Guard          string          // path of the library that keeps clients from sending commands to a daemon; empty: none
-	NoNamespaces   bool            // starts daemons without namespaces, even where the driver supports them
-	Simulated      bool            // the devices are simulated: without a Program no daemon runs, and clients get the same environment
+	// OwnSharedMemory gives each slice a /dev/shm of its own, which its daemon and its containers share. It needs root. Without it, they have
+	// that of the machine.
+	OwnSharedMemory bool
+	NoNamespaces    bool // starts daemons without namespaces, even where the driver supports them
+	Simulated       bool // the devices are simulated: without a Program no daemon runs, and clients get the same environment
 
 	commandTimeout time.Duration // 0: commandTimeout; tests of daemons that hang set less
 }
@@ -70,13 +73,13 @@ const clientsDir = "clients"
 
 func (d Daemons) logDir(slice string) string { return filepath.Join(d.Dir, "log", slice) }
 
-// Stop stops the daemons of all slices, which keep running after their Manager is closed, and removes their cgroup. After an error,
+// Stop stops the daemons of all slices, which keep running after their Manager is closed, and removes their cgroup and shared memory. After an error,
 // processes may still be running.
 func (d Daemons) Stop(ctx context.Context) error {
 	if !d.Enabled() {
 		return nil
 	}
-	return errors.Join(d.stopDaemons(ctx), d.DetachedCgroup.Remove())
+	return errors.Join(d.stopDaemons(ctx), d.unmountAll(), d.DetachedCgroup.Remove())
 }
 
 // stopDaemons sends each daemon the command to quit, and kills those that do not obey.
@@ -86,7 +89,7 @@ func (d Daemons) stopDaemons(ctx context.Context) error {
 		return nil
 	}
 	for _, e := range entries {
-		if d.PipeDir(e.Name()) == d.logDir("") || e.Name() == clientsDir {
+		if d.PipeDir(e.Name()) == d.logDir("") || e.Name() == clientsDir || e.Name() == sharedMemoryDir {
 			continue
 		}
 		c := d.control(e.Name())

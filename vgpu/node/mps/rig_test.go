@@ -150,14 +150,15 @@ func (r *rig) share() {
 }
 
 // openFor waits until the slice is open for a member and returns its pipe directory.
-func (r *rig) openFor(m Member) (pipeDir string) {
+func (r *rig) openFor(m Member) string {
 	r.t.Helper()
-	r.waitFor("the slice to open for "+m.Name, func() bool {
+	var endpoint Endpoint
+	r.waitFor("the slice to open for "+m.Name, func() (open bool) {
 		var err error
-		pipeDir, err = r.Open(m)
+		endpoint, err = r.Open(m)
 		return err == nil
 	})
-	return pipeDir
+	return endpoint.PipeDir
 }
 
 // environment returns the environment of the usual member's processes.

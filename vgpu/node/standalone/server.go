@@ -156,7 +156,8 @@ func (s *runServer) openMPS(r *run) (pipe string, _ error) {
 	if r.Class == share.Exclusive {
 		return "", nil
 	}
-	return s.mps.Open(r.member())
+	endpoint, err := s.mps.Open(r.member())
+	return endpoint.PipeDir, err
 }
 
 // syncMPS starts the MPS daemons of the devices that runs share and stops all others, so that the next runs start with fresh daemons.
