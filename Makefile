@@ -107,6 +107,10 @@ fuzz: ## Run each fuzz target for FUZZTIME (default 10s).
 coverage: ## Write coverage.out and coverage.html for the rules and the plugins.
 	hack/coverage.sh
 
+.PHONY: mutate
+mutate: ## Change 300 random places of rules, plugins, grant and token server, and see whether a test notices (half an hour).
+	nice go run ./hack/mutate $(ARGS)
+
 .PHONY: lint
 lint: ## Check format; run go vet, staticcheck and misspell.
 	hack/lint.sh

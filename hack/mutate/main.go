@@ -1,0 +1,149 @@
+// Command mutate measures how much the tests notice: it makes a random sample of small changes ("mutations") to the rules, the plugins, the
+// grant and the token server, one at a time, and runs the tests of the changed package on each. A mutation that no test notices shows
+// behaviour that is not tested. The changed file is given to the compiler as an overlay, so the tree is never touched.
+//
+// The same seed on the same tree draws the same sample. Mutations that do not compile are replaced by the next of the random order. Those
+// that change nothing anybody can observe are listed in equivalent.txt with the reason, and are not run.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"time"
+)
+
+// defaultPackages are what is mutated unless arguments name other packages: the ring of rules, and the adapters that decide who gets a GPU.
+var defaultPackages = []string{
+	"./vgpu/batching/...", "./vgpu/explain/...", "./vgpu/mig/...", "./vgpu/packing/...", "./vgpu/pipeline/...", "./vgpu/planning/...",
+	"./vgpu/profile/...", "./vgpu/scaling/...", "./vgpu/share/...", "./vgpu/supervisor/...", "./vgpu/token/...", "./vgpu/watchdog/...",
+	"./vgpu/whatif/...",
+	"./vgpu/node/enforcement", "./vgpu/node/grant", "./vgpu/node/injection", "./vgpu/node/inventory", "./vgpu/node/tokenserver",
+	"./plugins/...",
+}
+
+func main() {
+	seed := flag.Uint64("seed", 1, "seed of the random order of mutations")
+	n := flag.Int("n", 300, "how many mutations to try; 0 tries all")
+	workers := flag.Int("workers", 2, "how many mutations to try at the same time")
+	timeout := flag.Duration("timeout", time.Minute, "how long the tests of one mutation may run; a test that hangs has noticed it")
+	match := flag.String("match", "", "try only mutations whose text, as printed, contains this")
+	level := flag.Float64("level", 0, "fail when fewer than this percentage are noticed or equivalent")
+	list := flag.Bool("list", false, "print the sample without running it")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	packages := flag.Args()
+	if len(packages) == 0 {
+		packages = defaultPackages
+	}
+	if err := run(ctx, packages, options{*seed, *n, *workers, *timeout, *match, *level, *list}); err != nil {
+		fmt.Fprintln(os.Stderr, "mutate:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	seed    uint64
+	n       int
+	workers int
+	timeout time.Duration
+	match   string
+	level   float64
+	list    bool
+}
+
+func run(ctx context.Context, patterns []string, o options) error {
+	packages, err := listPackages(ctx, patterns)
+	if err != nil {
+		return err
+	}
+	known, err := readEquivalents("hack/mutate/equivalent.txt")
+	if err != nil {
+		return err
+	}
+	var all []mutation
+	for _, p := range packages {
+		found, err := p.mutations()
+		if err != nil {
+			return err
+		}
+		for _, m := range found {
+			if strings.Contains(m.String(), o.match) {
+				all = append(all, m)
+			}
+		}
+	}
+	rand.New(rand.NewPCG(o.seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	if o.n == 0 || o.n > len(all) {
+		o.n = len(all)
+	}
+	fmt.Printf("%d mutations of %d packages; seed %d, sample %d\n", len(all), len(packages), o.seed, o.n)
+	if o.list {
+		for _, m := range all[:o.n] {
+			fmt.Println(m)
+		}
+		return nil
+	}
+	count := map[verdict]int{}
+	for tried, rest := 0, all; tried < o.n && len(rest) > 0; {
+		batch := rest[:min(o.n-tried, len(rest))]
+		rest = rest[len(batch):]
+		for v, n := range tryAll(ctx, batch, known, o) {
+			count[v] += n
+			if v != invalid {
+				tried += n
+			}
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	good, total := count[noticed]+count[equivalent], count[noticed]+count[equivalent]+count[survived]
+	percentage := 100 * float64(good) / float64(max(total, 1))
+	fmt.Printf("%d mutations: %d noticed, %d equivalent, %d survived: %.1f %% noticed or equivalent (%d drawn did not compile)\n",
+		total, count[noticed], count[equivalent], count[survived], percentage, count[invalid])
+	if percentage < o.level {
+		return fmt.Errorf("fewer than %v %% are noticed or equivalent", o.level)
+	}
+	return nil
+}
+
+// tryAll runs the tests on each mutation, several at a time, prints each verdict when it is known, and counts the verdicts.
+func tryAll(ctx context.Context, batch []mutation, known equivalents, o options) map[verdict]int {
+	count := map[verdict]int{}
+	var mu sync.Mutex
+	var workers sync.WaitGroup
+	next := make(chan mutation)
+	for range o.workers {
+		workers.Go(func() {
+			for m := range next {
+				v, why := equivalent, known[m.id()]
+				if why == "" {
+					v, why = try(ctx, m, o.timeout)
+				}
+				if ctx.Err() != nil {
+					return
+				}
+				mu.Lock()
+				count[v]++
+				fmt.Printf("%-10s %s  [%s]\n", v, m, why)
+				mu.Unlock()
+			}
+		})
+	}
+	for _, m := range batch {
+		select {
+		case next <- m:
+		case <-ctx.Done():
+		}
+	}
+	close(next)
+	workers.Wait()
+	return count
+}

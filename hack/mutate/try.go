@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+)
+
+type verdict string
+
+const (
+	noticed    verdict = "noticed"    // a test fails or hangs
+	equivalent verdict = "equivalent" // listed in equivalent.txt
+	survived   verdict = "SURVIVED"   // all tests pass
+	invalid    verdict = "invalid"    // it does not compile
+)
+
+// furtherTests are tests of a package that lie in another folder. They run when those in the package's own folder have noticed nothing.
+var furtherTests = map[string]string{"plugins": "./test/plugins", "plugins/sharing": "./test/plugins"}
+
+// pack is a package that is mutated.
+type pack struct {
+	folder string // relative to the root of the module
+	files  []string
+	tests  bool // there are tests in its folder
+}
+
+// listPackages returns the packages that match the patterns of the go command.
+func listPackages(ctx context.Context, patterns []string) ([]*pack, error) {
+	out, err := exec.CommandContext(ctx, "go", append([]string{"list", "-json=Dir,GoFiles,TestGoFiles,XTestGoFiles,Module"}, patterns...)...).Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = fmt.Errorf("%w: %s", err, exit.Stderr)
+		}
+		return nil, fmt.Errorf("list packages: %w", err)
+	}
+	var packages []*pack
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct {
+			Dir                                string
+			GoFiles, TestGoFiles, XTestGoFiles []string
+			Module                             struct{ Dir string }
+		}
+		if err := d.Decode(&p); err == io.EOF {
+			return packages, nil
+		} else if err != nil {
+			return nil, err
+		}
+		folder, err := filepath.Rel(p.Module.Dir, p.Dir)
+		if err != nil {
+			return nil, err
+		}
+		packages = append(packages, &pack{folder, p.GoFiles, len(p.TestGoFiles)+len(p.XTestGoFiles) > 0})
+	}
+}
+
+func (p *pack) mutations() ([]mutation, error) {
+	var all []mutation
+	for _, name := range p.files {
+		found, err := readMutations(filepath.Join(p.folder, name))
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range found {
+			m.pack = p
+			all = append(all, m)
+		}
+	}
+	return all, nil
+}
+
+// try runs the tests of a mutation's package, and then those further ones that exist, until one notices it. It returns who noticed.
+func try(ctx context.Context, m mutation, timeout time.Duration) (verdict, string) {
+	work, err := os.MkdirTemp("", "mutate")
+	if err != nil {
+		return survived, err.Error()
+	}
+	defer os.RemoveAll(work)
+	overlay, err := writeOverlay(work, m)
+	if err != nil {
+		return survived, err.Error()
+	}
+	suites := []string{"./" + m.pack.folder, furtherTests[m.pack.folder]}
+	if !m.pack.tests {
+		suites[0] = ""
+	}
+	for _, suite := range suites {
+		if suite == "" {
+			continue
+		}
+		if v, why := test(ctx, suite, overlay, timeout); v != survived {
+			return v, why
+		}
+	}
+	return survived, "no test failed"
+}
+
+// test runs one package's tests. Short tests suffice: the long ones are no part of CI.
+func test(ctx context.Context, suite, overlay string, timeout time.Duration) (verdict, string) {
+	ctx, cancel := context.WithTimeout(ctx, timeout+5*time.Minute) // beyond the tests' own limit: compiling, and processes that they leave
+	defer cancel()
+	c := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-vet=off", "-count=1", "-failfast", "-timeout", timeout.String(), suite)
+	c.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
+	c.WaitDelay = 10 * time.Second
+	out, err := c.CombinedOutput()
+	if err == nil {
+		return survived, ""
+	}
+	if bytes.Contains(out, []byte("[build failed]")) || bytes.Contains(out, []byte("[setup failed]")) {
+		return invalid, "does not compile"
+	}
+	if found := failure.FindSubmatch(out); found != nil {
+		return noticed, cmp.Or(string(found[1]), string(found[2]), string(found[3]))
+	}
+	return noticed, "the test binary failed"
+}
+
+var failure = regexp.MustCompile(`(?m)^--- FAIL: (\S+)|^panic: (test timed out)|^(?:panic|fatal error): ([^\n]{0,60})`)
+
+// writeOverlay writes the mutated file and the description with which the go command reads it in place of the original.
+func writeOverlay(work string, m mutation) (string, error) {
+	source, err := os.ReadFile(m.file)
+	if err != nil {
+		return "", err
+	}
+	original, err := filepath.Abs(m.file)
+	if err != nil {
+		return "", err
+	}
+	changed := filepath.Join(work, "mutant.go")
+	text := string(source[:m.start]) + m.text + string(source[m.end:])
+	if err := os.WriteFile(changed, []byte(text), 0o600); err != nil {
+		return "", err
+	}
+	description, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
+	if err != nil {
+		return "", err
+	}
+	overlay := filepath.Join(work, "overlay.json")
+	return overlay, os.WriteFile(overlay, description, 0o600)
+}
+
+// equivalents maps the id of a mutation that changes nothing observable to the reason.
+type equivalents map[string]string
+
+// readEquivalents reads a file of lines "ID  # reason"; empty lines and those that begin with # are comments.
+func readEquivalents(path string) (equivalents, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	known := equivalents{}
+	for number, line := range strings.Split(string(text), "\n") {
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		id, reason, ok := strings.Cut(line, "  # ")
+		if !ok || reason == "" {
+			return nil, fmt.Errorf("%s:%d: no reason", path, number+1)
+		}
+		known[strings.TrimSpace(id)] = reason
+	}
+	return known, nil
+}
