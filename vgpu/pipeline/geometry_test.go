@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,6 +95,44 @@ func TestTable7(t *testing.T) {
 				t.Errorf("%d instances with pipelines, want %d", n, c.withPipes)
 			}
 		})
+	}
+}
+
+// TestStagesOnSeveralGPUs is FF-36: where each GPU has one small slice free, which holds no instance, the stages of one instance run on
+// slices of different GPUs.
+func TestStagesOnSeveralGPUs(t *testing.T) {
+	f := variant(16, 16)
+	all := geometries["P1"].slices(t)
+	r := rank(t, f, kindsOf(all))
+	byGPU := map[string][]Slice{}
+	var left []Slice
+	for _, s := range all {
+		if s.Kind.Name == "2g.20gb" {
+			gpu, _, _ := strings.Cut(s.ID, "/")
+			left, byGPU[gpu] = append(left, s), append(byGPU[gpu], s)
+		}
+	}
+	for gpu, own := range byGPU {
+		if a, err := r.Assign(own, Demand{}); err == nil {
+			t.Errorf("GPU %s alone holds an instance: %+v", gpu, a)
+		}
+	}
+	a, err := r.Assign(left, Demand{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpus := map[string]bool{}
+	for _, stage := range a.Slices {
+		for _, s := range stage {
+			gpu, _, _ := strings.Cut(s.ID, "/")
+			gpus[gpu] = true
+		}
+	}
+	if len(a.Slices) != 2 || len(gpus) != 2 {
+		t.Errorf("%d stages on %d GPUs, want two on two: %+v", len(a.Slices), len(gpus), a)
+	}
+	if n := fill(t, r.Assign, left); n != 4 {
+		t.Errorf("%d instances on the small slices of 8 GPUs, want 4", n)
 	}
 }
 

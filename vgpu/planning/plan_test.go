@@ -93,22 +93,42 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
-// TestMergeByRate is P1: two groups pay 1 for each of their requests, at 1 and at 9 a second, and together they would pay
-// 1.9 for each. The sum of prices, 2, is more than that; but apart they pay 10 a second, and together 19.
+// TestMergeByRate is P1: groups merge if they pay less per second together. Alone, the urgent application must pay 1.9 for each request
+// and the other one only 1; together all pay 1.9. So whether they merge depends on the price of a call that both pay, and on the rates,
+// but not on the sum of the two prices per request, which is always more than the price together.
 func TestMergeByRate(t *testing.T) {
-	apart := []float64{1 * 1, 1 * 9}
-	together := 1.9 * 10
-	if !(1.9 < 1.0+1.0) || together < apart[0]+apart[1] {
-		t.Fatal("the example does not show what it should")
-	}
-	o := &options{byBatch: [][]option{{
-		{&Config{Mode: CPU, Batch: 1, CPU: 2}, profile.Latency{Mean: 0.1, P99: 0.1}, 1.9},
-		{&Config{Mode: CPU, Batch: 1, CPU: 1}, profile.Latency{Mean: 1, P99: 1}, 1},
-	}}}
-	// The first alone is as fast as it must be at a cost of 1.9; the second, alone, is slow and cheap.
-	sorted := []Application{{"tight", "m", 0.5, 1}, {"loose", "m", 5, 9}}
-	if groups := byPhases(o, sorted); len(groups) != 2 || groups[0].Cost+groups[1].Cost != 1.9+9 {
-		t.Errorf("merged at a higher cost a second: %+v", groups)
+	const fast, slow = 1.9, 1.0
+	for _, c := range []struct {
+		tight, loose float64 // rates
+		half         Cost    // of a batch of two on the fast configuration; 0 if there is none
+		merged       bool
+	}{
+		{1, 9, 0, false},
+		{9, 1, 0, false},
+		{1, 9, 2.1, true}, // 10.5 per second together, 1.9 + 9 apart: one request a second fills no batch of two in time
+		{1, 9, 2.17, true},
+		{1, 9, 2.2, false}, // 11
+		{2, 9, 2.2, true},  // 12.1 together, 3.8 + 9 apart
+		{2, 9, 2.4, false}, // 13.2
+		{1, 30, 2.1, false},
+	} {
+		o := &options{byBatch: [][]option{{
+			{&Config{Mode: CPU, Batch: 1, CPU: 2}, profile.Latency{Mean: 0.1, P99: 0.1}, fast},
+			{&Config{Mode: CPU, Batch: 1, CPU: 1}, profile.Latency{Mean: 1, P99: 1}, slow},
+		}}}
+		if c.half > 0 {
+			o.add([]option{{&Config{Mode: CPU, Batch: 2, CPU: 2}, profile.Latency{Mean: 0.1, P99: 0.1}, c.half}})
+		}
+		sorted := []Application{{"tight", "m", 0.5, c.tight}, {"loose", "m", 5, c.loose}}
+		apart := singleGroups(o, sorted)
+		sum := apart[0].Cost + apart[1].Cost
+		groups := byPhases(o, sorted)
+		if merged := len(groups) == 1; merged != c.merged {
+			t.Errorf("%+v: %d groups, which pay %v; apart they pay %v", c, len(groups), total(groups), sum)
+		}
+		if total(groups) > sum {
+			t.Errorf("%+v: pays %v per second, more than %v apart", c, total(groups), sum)
+		}
 	}
 }
 

@@ -36,22 +36,41 @@ func wideResNet(k int, perSecond float64) Chain {
 	return c
 }
 
-// TestWideResNet is N-P2: PAMBA found its templates 42 and 43 % cheaper than Gillis' at about the same latency.
+// TestWideResNet compares templates with the fastest one, as Gillis splits models. PAMBA reports 42 % and 43 % less cost for WRN-50-4 and
+// WRN-50-5 at about the same latency. Within 5 % of the fastest latency the chains of this test allow 42 % in three of nine cases and 32
+// to 41 % in the others: the test checks that no template within the limit is cheaper than the chosen one, so more cannot be had there.
+// With 10 % more latency it is at least 42 % for all.
 func TestWideResNet(t *testing.T) {
-	for _, k := range []int{3, 4, 5} {
-		for _, cpu := range []profile.MilliCPU{1000, 2000, 4000} {
+	for _, c := range []struct {
+		k                int // WRN-50-k
+		cpu              profile.MilliCPU
+		percent, relaxed float64 // how much cheaper, at no more than 5 % and 10 % more latency
+	}{
+		{3, 1000, 40.5, 47}, {3, 2000, 37, 42}, {3, 4000, 40, 49},
+		{4, 1000, 38.5, 48}, {4, 2000, 42, 48}, {4, 4000, 42, 51},
+		{5, 1000, 34.5, 42}, {5, 2000, 31.5, 42}, {5, 4000, 42, 47},
+	} {
+		chain := wideResNet(c.k, 15e9*float64(c.cpu)/1000)
+		for _, limit := range []struct{ slack, percent float64 }{{0.05, c.percent}, {0.1, c.relaxed}} {
 			terms := DefaultTemplateParameters(alibaba(), DefaultPlatform())
-			terms.CPU = cpu
-			got, err := FindTemplates(wideResNet(k, 15e9*float64(cpu)/1000), terms)
+			terms.CPU, terms.Slack = c.cpu, limit.slack
+			got, err := FindTemplates(chain, terms)
 			if err != nil {
 				t.Fatal(err)
 			}
+			least := got.Fastest.Cost
+			for _, x := range newStageTable(chain, terms).candidates() {
+				least = min(least, x.Cost)
+			}
 			cheaper, slower := 100*(1-got.Chosen.Cost/got.Fastest.Cost), 100*(got.Chosen.Latency/got.Fastest.Latency-1)
 			t.Logf("WRN-50-%d, %d milli-vCPU: %d stages and %d workers instead of %d and %d: %.1f %% cheaper, %.1f %% slower; memory %.0f %% below the whole's",
-				k, cpu, len(got.Chosen.Cuts), workers(got.Chosen), len(got.Fastest.Cuts), workers(got.Fastest), cheaper, slower,
+				c.k, c.cpu, len(got.Chosen.Cuts), workers(got.Chosen), len(got.Fastest.Cuts), workers(got.Fastest), cheaper, slower,
 				100*(1-float64(got.Chosen.Memory)/float64(got.Whole.Memory)))
-			if cheaper < 20 || slower > 5 || got.Chosen.Memory > got.Whole.Memory*6/10 {
-				t.Error("want at least 20 % cheaper at no more than 5 % more latency, with 40 % less memory in the largest function")
+			if float64(cheaper) < limit.percent || float64(slower) > 100*limit.slack+1e-9 || got.Chosen.Memory > got.Whole.Memory*6/10 {
+				t.Errorf("want %v %% less cost within %v of the fastest, and 40 %% less memory in the largest function", limit.percent, limit.slack)
+			}
+			if got.Chosen.Cost > least*1.005 {
+				t.Errorf("a template within the limit costs %v, the chosen one %v", least, got.Chosen.Cost)
 			}
 		}
 	}

@@ -118,20 +118,44 @@ func FuzzFit(f *testing.F) {
 	})
 }
 
-// TestParvaGPU fits the latency over the batch to measurements of an A100 (PA-12, PA-62): one process on each size of MIG
-// instance. PAMBA reports 2.7 and 3.9 % for its two models on another GPU.
+// TestParvaGPU fits the latency over the batch to measurements of an A100 (PA-12, PA-62): one process on each size of MIG instance.
+// PAMBA reports errors of 3.9 and 2.7 % for its two models on another GPU. Here the error is at most 4 % for VGG19 on every instance and
+// for BERT on the largest. The latency of the other models is flat for small batches, where the GPU is not full, and no straight line
+// comes nearer than 5 to 15 %. The test therefore compares the fit with the best of all lines, and bounds the error of each model.
 func TestParvaGPU(t *testing.T) {
-	for _, model := range []string{"bert", "densenet121", "inceptionv3", "mobilenetv2", "resnet50", "vgg19"} {
+	for model, most := range map[string]MAPE{
+		"vgg19": 0.04, "bert": 0.075, "densenet121": 0.145, "inceptionv3": 0.12, "mobilenetv2": 0.165, "resnet50": 0.13,
+	} {
 		t.Run(model, func(t *testing.T) {
 			for slice, points := range parvaPoints(t, model) {
 				line, e, err := FitBatches(points)
-				if err != nil || e > 0.25 {
-					t.Errorf("%s: %+v, MAPE %.1f %%, %v", slice, line, 100*e, err)
+				least := leastMAPE(points)
+				t.Logf("%sg: %.2f ms + %.3f ms a request, MAPE %.1f %%, of the best line %.1f %%", slice, 1e3*line.Intercept, 1e3*line.Slope, 100*e, 100*least)
+				if err != nil || e > most || e > 0.04 && e > 1.4*least || e < least-1e-9 {
+					t.Errorf("%s: %+v, MAPE %.1f %%, want at most %.1f %% and near %.1f %% (%v)", slice, line, 100*e, 100*most, 100*least, err)
 				}
-				t.Logf("%sg: %.2f ms + %.3f ms a request, MAPE %.1f %%", slice, 1e3*line.Intercept, 1e3*line.Slope, 100*e)
+				if model == "bert" && slice == "7" && e > 0.04 {
+					t.Errorf("MAPE %.1f %%, want at most 4 %%", 100*e)
+				}
 			}
 		})
 	}
+}
+
+// leastMAPE returns the least error of any line over the points: a line with the least sum of absolute errors goes through two of them.
+func leastMAPE(points []Point) MAPE {
+	var x, y []float64
+	for _, p := range points {
+		x, y = append(x, float64(p.Batch)), append(y, p.Mean.Seconds())
+	}
+	least := MAPE(math.Inf(1))
+	for i := range x {
+		for j := range i {
+			slope := (y[i] - y[j]) / (x[i] - x[j])
+			least = min(least, mape(x, y, func(at float64) float64 { return y[i] + slope*(at-x[i]) }))
+		}
+	}
+	return least
 }
 
 func parvaPoints(t *testing.T, model string) map[string][]Point {

@@ -135,6 +135,7 @@ func expectField(t *testing.T, err error, field string) {
 	}
 }
 
+// TestPointValidate holds each measure of a trial, of which FG-16 has throughput, latency, utilisation and occupancy, to its bounds.
 func TestPointValidate(t *testing.T) {
 	good := func() Point {
 		return Point{Model: "m", Resource: Resource{CPU: 1000}, Batch: 1, Mean: time.Millisecond}
@@ -146,6 +147,12 @@ func TestPointValidate(t *testing.T) {
 				t.Errorf("%+v: %v", resource, p.Validate())
 			}
 		})
+	}
+	full := good()
+	full.Batch, full.Stage, full.P95, full.P99, full.Memory = MaxBatch, 1, time.Second, time.Second, share.MaxMemory
+	full.Throughput, full.Utilisation, full.Occupancy, full.LoadWarm, full.LoadCold = 1e6, share.Whole, share.Whole, 1, 1
+	if err := full.Validate(); err != nil {
+		t.Errorf("%+v: %v", full, err)
 	}
 	for name, spoil := range map[string]func(*Point){
 		"resource: names 0":  func(p *Point) { p.Resource = Resource{} },
@@ -159,6 +166,14 @@ func TestPointValidate(t *testing.T) {
 		"memory":             func(p *Point) { p.Memory = -1 },
 		"stage":              func(p *Point) { p.Stage = -1 },
 		"p95, p99, load":     func(p *Point) { p.P99 = -1 },
+		"p95, p99: 2s":       func(p *Point) { p.P95, p.P99 = 2*time.Second, time.Second },
+		"throughput: -1":     func(p *Point) { p.Throughput = -1 },
+		"throughput: +Inf":   func(p *Point) { p.Throughput = math.Inf(1) },
+		"batch: 65537":       func(p *Point) { p.Batch = MaxBatch + 1 },
+		"utilisation: -1":    func(p *Point) { p.Utilisation = -1 },
+		"utilisation: 1001":  func(p *Point) { p.Utilisation = share.Whole + 1 },
+		"occupancy: -1":      func(p *Point) { p.Occupancy = -1 },
+		"occupancy: 1001":    func(p *Point) { p.Occupancy = share.Whole + 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := good()

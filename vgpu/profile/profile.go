@@ -56,10 +56,16 @@ func (p Point) Validate() error {
 		return share.Invalid("mean", "%v is not a positive time", p.Mean)
 	case p.P95 < 0 || p.P99 < 0 || p.LoadWarm < 0 || p.LoadCold < 0:
 		return share.Invalid("p95, p99, load", "a time is negative")
+	case p.P95 > p.P99 && p.P99 > 0:
+		return share.Invalid("p95, p99", "%v is more than %v", p.P95, p.P99)
 	case !(p.Throughput >= 0 && p.Throughput < maxCoefficient): // NaN too
 		return share.Invalid("throughput", "%v is not a rate", p.Throughput)
 	case p.Memory < 0 || p.Memory > share.MaxMemory:
 		return share.Invalid("memory", "%d bytes is outside 0 to %d", p.Memory, share.MaxMemory)
+	case p.Utilisation < 0 || p.Utilisation > share.Whole:
+		return share.Invalid("utilisation", "%d per mille is outside 0 to %d", p.Utilisation, share.Whole)
+	case p.Occupancy < 0 || p.Occupancy > share.Whole:
+		return share.Invalid("occupancy", "%d per mille is outside 0 to %d", p.Occupancy, share.Whole)
 	}
 	return nil
 }
