@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Fetches NVIDIA's user space for the tests of test/nvidia and runs them: hack/nvidia.sh [fetch [FOLDER...]]. No GPU is needed.
+# Fetches NVIDIA's user space for the tests against it and runs them: hack/nvidia.sh [fetch [FOLDER...]]. No GPU is needed.
 #
 # fetch unpacks the packages of hack/nvidia.txt, all or those of the named folders, from Debian's non-free suites into
 # $GSHARE_NVIDIA (default: the user's cache), outside of the system and of the repository. What cannot be had is named; the tests
 # that need it are then skipped. The packages come from the Debian mirror of apt's configuration, or from $DEBIAN_MIRROR.
 #
-# Without an argument: fetch, then all tests of test/nvidia.
+# Without an argument: fetch, then all tests of test/nvidia, and as root those of the MPS daemons on a real kubelet.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GSHARE_NVIDIA=${GSHARE_NVIDIA:-${XDG_CACHE_HOME:-$HOME/.cache}/gshare/nvidia}
@@ -129,4 +129,10 @@ status=0
 fetch "${folders[@]}" || status=1
 [ "$mode" != fetch ] || exit "$status"
 go test -count=1 -v ./test/nvidia
+if [ "$(id -u)" -eq 0 ]; then
+  hack/cluster.sh build
+  go test -count=1 -v -run '^TestNVIDIA$' ./test/cluster
+else
+  echo "nvidia: the MPS daemons on a real kubelet NEED ROOT, their test is not run" >&2
+fi
 exit "$status"

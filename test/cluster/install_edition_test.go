@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,6 +49,7 @@ func (v edition) build(t *testing.T, name string) string {
 	return buildOf(t, v.root(t), name+"-"+v.tag, "./cmd/"+name, "-ldflags=-s -w -X github.com/gshare-dev/gshare/cmd/internal/release.version="+v.version)
 }
 
+// images returns the images of the edition. driver is a folder with MPS programs for the agent's.
 func (v edition) images(t *testing.T, driver string) []cluster.Image {
 	t.Helper()
 	agent := withLibraries(t, "/bin/gshare-node", v.build(t, "gshare-node"))
@@ -57,11 +59,19 @@ func (v edition) images(t *testing.T, driver string) []cluster.Image {
 	if _, err := os.Stat(guard); err == nil { // an older commit may have none
 		agent["/usr/lib/gshare/libgshare-mps.so"] = guard
 	}
-	for _, program := range []string{"nvidia-cuda-mps-control", "nvidia-cuda-mps-server"} {
-		agent["/usr/lib/gshare/"+program] = filepath.Join(driver, program)
-	}
+	maps.Copy(agent, mpsPrograms(t, driver))
 	return []cluster.Image{
 		{Name: "docker.io/library/gshare-node:" + v.tag, Files: agent, Bare: true},
 		{Name: "docker.io/library/gshare-scheduler:" + v.tag, Files: withLibraries(t, "/bin/gshare-scheduler", v.build(t, "gshare-scheduler")), Bare: true},
 	}
+}
+
+// mpsPrograms returns the files that an agent's image needs for the MPS programs in a folder.
+func mpsPrograms(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	for _, program := range []string{"nvidia-cuda-mps-control", "nvidia-cuda-mps-server"} {
+		maps.Copy(files, withLibraries(t, "/usr/lib/gshare/"+program, filepath.Join(folder, program)))
+	}
+	return files
 }

@@ -95,13 +95,25 @@ type installed struct {
 	plugin     string // kubectl-gshare
 }
 
+// startEmpty starts a cluster with eight simulated GPUs and the images of both editions, in which gshare is not installed yet.
 func startEmpty(t *testing.T) *installed {
 	t.Helper()
 	driver, plugin := buildDriver(t), newer.build(t, "gshare")
+	i := startWithImages(t, slices.Concat(older.images(t, driver), newer.images(t, driver), []cluster.Image{workloadImage(t, driver)}))
+	if err := os.Symlink(plugin, i.plugin); err != nil {
+		t.Fatal(err)
+	}
+	i.addGPUs(t, driver)
+	return i
+}
+
+// startWithImages starts a cluster of one node with these images.
+func startWithImages(t *testing.T, images []cluster.Image) *installed {
+	t.Helper()
 	c := cluster.Start(t, cluster.Options{
 		Nodes:           1,
 		SchedulerConfig: []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"),
-		Images:          slices.Concat(older.images(t, driver), newer.images(t, driver), []cluster.Image{workloadImage(t, driver)}),
+		Images:          images,
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
 	t.Cleanup(cancel)
@@ -114,31 +126,34 @@ func startEmpty(t *testing.T) *installed {
 	if err := os.WriteFile(i.kubeconfig, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(plugin, i.plugin); err != nil {
-		t.Fatal(err)
-	}
-	i.addGPUs(t, driver)
 	return i
 }
 
-// addGPUs adds eight simulated GPUs with their driver to the node, by files in /etc/cdi, which the agent mounts.
+// addGPUs adds eight simulated GPUs with their driver to the node.
 func (i *installed) addGPUs(t *testing.T, driver string) {
 	t.Helper()
 	var uuids []string
 	for n := range 8 {
 		uuids = append(uuids, fmt.Sprintf("GPU-%d", n))
 	}
-	node := i.Nodes[0]
 	i.gpus = startGPUs(t, i.agents, driver, uuids...)
+	i.describeGPUs(t, read(t, filepath.Join(i.Dir, "driver.yaml")), eightGPUs)
+}
+
+// describeGPUs writes what the agent reads of the node's simulated GPUs into files in /etc/cdi, which it mounts: what their driver adds to
+// containers, and the list of them.
+func (i *installed) describeGPUs(t *testing.T, driver, devices string) {
+	t.Helper()
+	node := i.Nodes[0]
 	folder := node.Machine.HostPath("/etc/cdi")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "simulated.yaml"), []byte(read(t, filepath.Join(i.Dir, "driver.yaml"))), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "simulated.yaml"), []byte(driver), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	a := &agent{node: node, devices: filepath.Join(folder, "devices.simulated"), address: "127.0.0.1:9477"} // its process is a pod's
-	a.setDevices(t, eightGPUs)
+	a.setDevices(t, devices)
 	i.of = map[string]*agent{node.Name: a}
 }
 

@@ -3,6 +3,7 @@
 package nvidia
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,17 +16,26 @@ func Drivers() []string { return []string{"535", "550", "555"} }
 // its libraries in lib. It skips the test if the folder is not there.
 func Folder(t testing.TB, name string) string {
 	t.Helper()
+	folder, err := Find(name)
+	if err != nil {
+		t.Skip(err)
+	}
+	return folder
+}
+
+// Find returns what Folder does, or an error if the folder is not there.
+func Find(name string) (folder string, err error) {
 	base := os.Getenv("GSHARE_NVIDIA")
 	if base == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
-			t.Skipf("NVIDIA's packages: %v", err)
+			return "", fmt.Errorf("NVIDIA's packages: %w", err)
 		}
 		base = filepath.Join(cache, "gshare", "nvidia")
 	}
-	folder := filepath.Join(base, name)
+	folder = filepath.Join(base, name)
 	if _, err := os.Stat(filepath.Join(folder, "versions")); err != nil {
-		t.Skipf("%s is not there: fetch it with: hack/nvidia.sh fetch %s", folder, name)
+		return "", fmt.Errorf("%s is not there: fetch it with: hack/nvidia.sh fetch %s", folder, name)
 	}
-	return folder
+	return folder, nil
 }
