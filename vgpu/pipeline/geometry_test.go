@@ -113,11 +113,11 @@ func TestStagesOnSeveralGPUs(t *testing.T) {
 		}
 	}
 	for gpu, own := range byGPU {
-		if a, err := r.Assign(own, Demand{}); err == nil {
+		if a, err := r.Assign(own, Demand{SLO: time.Hour}); err == nil {
 			t.Errorf("GPU %s alone holds an instance: %+v", gpu, a)
 		}
 	}
-	a, err := r.Assign(left, Demand{})
+	a, err := r.Assign(left, Demand{SLO: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
