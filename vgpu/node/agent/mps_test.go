@@ -149,6 +149,30 @@ func TestMPS(t *testing.T) {
 	r.wait("end of the daemon", func() bool { return r.daemon("GPU-0") == 0 })
 }
 
+// TestSharedMemory: containers on a shared slice have the shared memory of its MPS daemon, which is unmounted with the last of them.
+func TestSharedMemory(t *testing.T) {
+	t.Parallel()
+	if out, err := exec.Command("unshare", "--mount", "true").CombinedOutput(); err != nil {
+		t.Skipf("needs root, to mount file systems: %v: %s", err, out)
+	}
+	c := newProcessFixture(t, config.ReportStrangers, withMPS(t), func(o *Options) { o.MPS.OwnSharedMemory = true })
+	r := c.fixture
+	spec, err := r.create("a", r.pod("a", "GPU-0", 30, 50))
+	memory := r.MPS.SharedMemory("GPU-0")
+	if want := `"hostPath":"` + memory + `","containerPath":"/dev/shm"`; err != nil || !strings.Contains(spec, want) {
+		t.Errorf("%v: %s", err, spec)
+	}
+	if _, err := os.Stat(memory); err != nil {
+		t.Error(err)
+	}
+	r.kubelet.AddPod(running(placed("a", "GPU-0", 30, 50)))
+	r.kubelet.RemovePod("a")
+	r.wait("end of the memory", func() bool {
+		_, err := os.Stat(filepath.Dir(memory))
+		return os.IsNotExist(err)
+	})
+}
+
 // pipeOf returns the directory of pipes that a container gets.
 func pipeOf(t *testing.T, spec string) string {
 	t.Helper()
