@@ -49,18 +49,21 @@ func TestDecide(t *testing.T) {
 		refused   []uint64
 		wake      time.Time
 	}{
-		"nothing":                   {config: Config{MaxBatch: 4}, load: idle},
-		"lone request, idle":        {config: Config{MaxBatch: 4}, deadlines: []int{100}, load: idle, fire: []uint64{0}},
-		"urgent first":              {config: Config{MaxBatch: 2, Fill: true}, deadlines: []int{300, 100, 200}, load: idle, fire: []uint64{1, 2}},
-		"full":                      {config: Config{MaxBatch: 2, Fill: true}, deadlines: []int{100, 200}, load: idle, fire: []uint64{0, 1}},
-		"fill: wait for the head":   {config: Config{MaxBatch: 4, Fill: true}, deadlines: []int{100, 200}, load: idle, wake: at(84)}, // 100 - L(3)
-		"fill: head must start":     {config: Config{MaxBatch: 4, Fill: true}, deadlines: []int{100, 200}, now: 84, load: idle, fire: []uint64{0, 1}},
-		"margin":                    {config: Config{MaxBatch: 4, Fill: true, Margin: 5 * time.Millisecond}, deadlines: []int{100}, load: idle, wake: at(81)},
-		"smaller, to be in time":    {config: Config{MaxBatch: 4}, deadlines: []int{15, 90, 90}, load: idle, fire: []uint64{0, 1}}, // L(3) = 16
-		"late":                      {config: Config{MaxBatch: 4}, deadlines: []int{11, 90}, load: idle, refused: []uint64{0}, fire: []uint64{1}},
-		"busy":                      {config: Config{MaxBatch: 1}, deadlines: []int{100}, load: Load{Replicas: 1}, wake: at(88).Add(1)},
-		"many to come: wait":        {config: Config{MaxBatch: 4}, deadlines: []int{100}, load: Load{Replicas: 1, Idle: 1, Rate: 1000}, wake: at(86)},
-		"few to come: do not wait":  {config: Config{MaxBatch: 4}, deadlines: []int{100}, load: Load{Replicas: 1, Idle: 1, Rate: 90}, fire: []uint64{0}},
+		"nothing":                  {config: Config{MaxBatch: 4}, load: idle},
+		"lone request, idle":       {config: Config{MaxBatch: 4}, deadlines: []int{100}, load: idle, fire: []uint64{0}},
+		"urgent first":             {config: Config{MaxBatch: 2, Fill: true}, deadlines: []int{300, 100, 200}, load: idle, fire: []uint64{1, 2}},
+		"full":                     {config: Config{MaxBatch: 2, Fill: true}, deadlines: []int{100, 200}, load: idle, fire: []uint64{0, 1}},
+		"fill: wait for the head":  {config: Config{MaxBatch: 4, Fill: true}, deadlines: []int{100, 200}, load: idle, wake: at(84)}, // 100 - L(3)
+		"fill: head must start":    {config: Config{MaxBatch: 4, Fill: true}, deadlines: []int{100, 200}, now: 84, load: idle, fire: []uint64{0, 1}},
+		"margin":                   {config: Config{MaxBatch: 4, Fill: true, Margin: 5 * time.Millisecond}, deadlines: []int{100}, load: idle, wake: at(81)},
+		"smaller, to be in time":   {config: Config{MaxBatch: 4}, deadlines: []int{15, 90, 90}, load: idle, fire: []uint64{0, 1}}, // L(3) = 16
+		"late":                     {config: Config{MaxBatch: 4}, deadlines: []int{11, 90}, load: idle, refused: []uint64{0}, fire: []uint64{1}},
+		"busy":                     {config: Config{MaxBatch: 1}, deadlines: []int{100}, load: Load{Replicas: 1}, wake: at(88).Add(1)},
+		"many to come: wait":       {config: Config{MaxBatch: 4}, deadlines: []int{100}, load: Load{Replicas: 1, Idle: 1, Rate: 1000}, wake: at(86)},
+		"few to come: do not wait": {config: Config{MaxBatch: 4}, deadlines: []int{100}, load: Load{Replicas: 1, Idle: 1, Rate: 90}, fire: []uint64{0}},
+		// Three requests wait 3/Rate together; a batch of four saves L(3) + L(1) - L(4) = 16 + 12 - 18 = 10 ms.
+		"three wait for a fourth":   {config: Config{MaxBatch: 8}, deadlines: []int{100, 100, 100}, load: Load{Replicas: 1, Idle: 1, Rate: 310}, wake: at(82)},
+		"three do not wait":         {config: Config{MaxBatch: 8}, deadlines: []int{100, 100, 100}, load: Load{Replicas: 1, Idle: 1, Rate: 290}, fire: []uint64{0, 1, 2}},
 		"same deadline: by ID":      {config: Config{MaxBatch: 2, Fill: true}, deadlines: []int{100, 100, 100}, load: idle, fire: []uint64{0, 1}},
 		"batch of one never waits":  {config: Config{MaxBatch: 1, Fill: true}, deadlines: []int{100}, load: idle, fire: []uint64{0}},
 		"last moment, not yet late": {config: Config{MaxBatch: 4}, deadlines: []int{12}, load: idle, fire: []uint64{0}},

@@ -111,3 +111,21 @@ func BenchmarkChoose60GPUs(b *testing.B) {
 		c.Choose(gpus, &m.Profiles[0])
 	}
 }
+
+// TestFragmentationCost compares the cost of each placement with that of a naive implementation.
+func TestFragmentationCost(t *testing.T) {
+	for _, m := range Models() {
+		_, whole := naiveValue(m, make([]bool, m.Memory))
+		for used := range Slices(1 << m.Memory) {
+			for p := range m.profilesWithoutMedia() {
+				for _, at := range (Layout{Used: used}).Starts(p) {
+					i := Instance{p, at}
+					want := naiveCost(m, used, i)
+					if got := m.FragmentationCost(Layout{Used: used}, i); got != want[0]*whole+want[1] {
+						t.Fatalf("%s: %s at %d of %b costs %d, want %d", m.Name, p.Name, at, used, got, want[0]*whole+want[1])
+					}
+				}
+			}
+		}
+	}
+}

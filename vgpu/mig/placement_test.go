@@ -125,3 +125,41 @@ func TestModelNamed(t *testing.T) {
 		t.Errorf("got %v", p)
 	}
 }
+
+// TestModelTables compares each profile's SMs and placements with NVIDIA's tables of supported profiles.
+func TestModelTables(t *testing.T) {
+	const seven = "1g at 0 1 2 3 4 5 6; 1g+me at 0 1 2 3 4 5 6; 1g at 0 2 4 6; 2g at 0 2 4; 3g at 0 4; 4g at 0; 7g at 0"
+	for name, want := range map[string]struct{ profiles, placements string }{
+		"A100-40GB":  {"1g.5gb 14, 1g.5gb+me 14, 1g.10gb 14, 2g.10gb 28, 3g.20gb 42, 4g.20gb 56, 7g.40gb 98", seven},
+		"A100-80GB":  {"1g.10gb 14, 1g.10gb+me 14, 1g.20gb 14, 2g.20gb 28, 3g.40gb 42, 4g.40gb 56, 7g.80gb 98", seven},
+		"A30-24GB":   {"1g.6gb 14, 1g.6gb+me 14, 2g.12gb 28, 2g.12gb+me 28, 4g.24gb 56", "1g at 0 1 2 3; 1g+me at 0 1 2 3; 2g at 0 2; 2g+me at 0 2; 4g at 0"},
+		"H100-80GB":  {"1g.10gb 16, 1g.10gb+me 16, 1g.20gb 26, 2g.20gb 32, 3g.40gb 60, 4g.40gb 64, 7g.80gb 132", seven},
+		"H100-94GB":  {"1g.12gb 0, 1g.12gb+me 0, 1g.24gb 0, 2g.24gb 0, 3g.47gb 0, 4g.47gb 0, 7g.94gb 0", seven},
+		"H200-141GB": {"1g.18gb 0, 1g.18gb+me 0, 1g.35gb 0, 2g.35gb 0, 3g.71gb 0, 4g.71gb 0, 7g.141gb 0", seven},
+		"B200-180GB": {"1g.23gb 0, 1g.23gb+me 0, 1g.45gb 0, 2g.45gb 0, 3g.90gb 0, 4g.90gb 0, 7g.180gb 0", seven},
+	} {
+		m, err := ModelNamed(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		var profiles, placements []string
+		for _, p := range m.Profiles {
+			profiles = append(profiles, fmt.Sprintf("%s %d", p.Name, p.SMs))
+			me := ""
+			if p.Media {
+				me = "+me"
+			}
+			placements = append(placements, fmt.Sprintf("%dg%s at %s", p.Compute, me, strings.Trim(fmt.Sprint(p.Starts), "[]")))
+		}
+		if got := strings.Join(profiles, ", "); got != want.profiles {
+			t.Errorf("%s has %s, want %s", name, got, want.profiles)
+		}
+		if got := strings.Join(placements, "; "); got != want.placements {
+			t.Errorf("%s: %s, want %s", name, got, want.placements)
+		}
+	}
+	if len(Models()) != 7 {
+		t.Errorf("%d models, want 7", len(Models()))
+	}
+}

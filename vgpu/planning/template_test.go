@@ -202,3 +202,58 @@ func TestCutRefuses(t *testing.T) {
 		expectField(t, err, field)
 	}
 }
+
+// TestTemplateDefaults is P13.
+func TestTemplateDefaults(t *testing.T) {
+	got := DefaultTemplateParameters(alibaba(), DefaultPlatform())
+	want := TemplateParameters{
+		Prices: alibaba(), Platform: DefaultPlatform(), CPU: 2000, Master: profile.Master{CPU: 100, MemoryMiB: 128}, MaxStages: 8, MaxWorkers: 16,
+		Call: profile.Seconds(5e-3), Bandwidth: 1e8, MaxTime: 600, Gain: 0.05, Slack: 0.05,
+	}
+	if got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// TestTemplateBounds: values at the bounds are valid, those just beyond are not.
+func TestTemplateBounds(t *testing.T) {
+	for name, set := range map[string]func(*TemplateParameters, float64){
+		"slack":      func(k *TemplateParameters, v float64) { k.Slack = 100 * v },
+		"call":       func(k *TemplateParameters, v float64) { k.Call = profile.Seconds(60 * v) },
+		"bandwidth":  func(k *TemplateParameters, v float64) { k.Bandwidth = 1e15 * v },
+		"maxTime":    func(k *TemplateParameters, v float64) { k.MaxTime = profile.Seconds(MaxSLO * v) },
+		"maxStages":  func(k *TemplateParameters, v float64) { k.MaxStages = int(math.Ceil(64 * v)) },
+		"maxWorkers": func(k *TemplateParameters, v float64) { k.MaxWorkers = int(math.Ceil(64 * v)) },
+	} {
+		k := DefaultTemplateParameters(alibaba(), DefaultPlatform())
+		if set(&k, 1); k.Validate() != nil {
+			t.Errorf("%s at its bound: %v", name, k.Validate())
+		}
+		set(&k, 1.001)
+		expectField(t, k.Validate(), name)
+	}
+	long := randomChain(rand.New(rand.NewPCG(1, 1)), maxLayers)
+	if err := long.Validate(); err != nil {
+		t.Error(err)
+	}
+	long.Layers = append(long.Layers, long.Layers[0])
+	expectField(t, long.Validate(), "layers")
+}
+
+// TestChooseTemplate chooses by hand (P12): a template that is no dearer than the whole model, the fastest of them, or else the one that
+// saves the most latency per additional cost.
+func TestChooseTemplate(t *testing.T) {
+	whole := Template{Latency: 10, Cost: 100}
+	for name, c := range map[string]struct {
+		candidates []Template
+		want       int
+	}{
+		"most saved per cost":       {[]Template{{Latency: 2, Cost: 200}, {Latency: 4, Cost: 110}, {Latency: 6, Cost: 108}}, 1}, // 0.08, 0.6, 0.5
+		"little for nearly nothing": {[]Template{{Latency: 2, Cost: 200}, {Latency: 9, Cost: 101}}, 1},                          // 0.08, 1
+		"no dearer":                 {[]Template{{Latency: 2, Cost: 101}, {Latency: 4, Cost: 100}, {Latency: 6, Cost: 90}}, 1},
+	} {
+		if got := chooseTemplate(c.candidates, whole); got.Latency != c.candidates[c.want].Latency {
+			t.Errorf("%s: %+v, want %+v", name, got, c.candidates[c.want])
+		}
+	}
+}

@@ -352,3 +352,47 @@ func check(t *testing.T, b *Book, seed uint64) {
 		}
 	}
 }
+
+// TestOverlappingInstances: MIG instances that share memory slices of one GPU cannot both be granted; those of other GPUs, those beside
+// each other, and the instance itself do not count.
+func TestOverlappingInstances(t *testing.T) {
+	instance := func(id, device string, memory uint8) packing.Slice {
+		return packing.Slice{
+			ID: packing.SliceID(id), Device: device, Model: "A100", Profile: "3g.40gb", SMs: 42, Memory: 40 << 30, MemorySlices: memory,
+			Classes: []share.Isolation{share.Exclusive, share.MPS}, Healthy: true, Reserve: 50, MaxShares: 16,
+		}
+	}
+	placed := func(uid, slice string) *v1.Pod {
+		pod := podOf(uid, slice, 20, 20)
+		pod.Annotations[kube.AnnotationSlice] = "3g.40gb"
+		return pod
+	}
+	for name, c := range map[string]struct {
+		first, second string
+		want          Reason
+	}{
+		"overlap":           {"low", "middle", DoesNotFit},
+		"the other way":     {"middle", "low", DoesNotFit},
+		"beside each other": {"low", "high", ""},
+		"another GPU":       {"low", "other", ""},
+		"the same instance": {"low", "low", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBook()
+			b.SetSlices([]packing.Slice{
+				instance("low", "A", 0b0000_1111), instance("middle", "A", 0b0011_1100), instance("high", "A", 0b1111_0000),
+				instance("other", "B", 0b0000_1111),
+			}, nil)
+			if _, _, refusal := b.Admit(claim(placed("first", c.first), "g0-0"), start); refusal != nil {
+				t.Fatal(refusal)
+			}
+			_, _, refusal := b.Admit(claim(placed("second", c.second), "g0-1"), start)
+			switch {
+			case c.want == "" && refusal != nil:
+				t.Errorf("refused: %v", refusal)
+			case c.want != "" && (refusal == nil || refusal.Reason != c.want || !strings.Contains(refusal.Text, c.first)):
+				t.Errorf("%v, want %s that names %s", refusal, c.want, c.first)
+			}
+		})
+	}
+}

@@ -179,3 +179,62 @@ func wantField(t *testing.T, field string, err error) {
 		t.Errorf("error %v, want one of field %s", err, field)
 	}
 }
+
+// TestEfficacy is Dilu's TE: throughput per percent of SMs.
+func TestEfficacy(t *testing.T) {
+	p := profile.Point{Batch: 4, Mean: 500 * time.Millisecond, Resource: profile.Resource{SM: 200}}
+	if got := Efficacy(p); got != 0.4 {
+		t.Errorf("%v, want 8 requests a second / 20 %%", got)
+	}
+}
+
+// TestGrowthProbes: beyond the end of Dilu's code the search tries more SMs for the same batch, or else twice the batch on two steps more,
+// and goes on from there (D27).
+func TestGrowthProbes(t *testing.T) {
+	type trial struct {
+		batch   int
+		sm      share.PerMille
+		seconds float64
+	}
+	for name, c := range map[string]struct {
+		trials             []trial
+		batch, released    int
+		sm, releasedShares share.PerMille
+	}{
+		"more SMs": {
+			trials: []trial{{1, 100, 0.1}, {2, 100, 0.5}, {1, 200, 0.03}, {1, 300, 0.025}, {1, 400, 0.025}},
+			batch:  1, sm: 200, released: 1, releasedShares: 100,
+		},
+		"more SMs twice": {
+			trials: []trial{{1, 100, 0.1}, {2, 100, 0.5}, {1, 200, 0.04}, {1, 300, 0.02}, {1, 400, 0.02}},
+			batch:  1, sm: 300, released: 1, releasedShares: 100,
+		},
+		"twice the batch on two steps more, and again": {
+			trials: []trial{{1, 100, 0.1}, {2, 100, 0.15}, {4, 100, 1}, {2, 200, 0.2}, {4, 300, 0.08}, {8, 300, 0.12}, {1, 300, 0.5}},
+			batch:  8, sm: 300, released: 2, releasedShares: 100,
+		},
+		"a small loss is passed": {
+			trials: []trial{{1, 100, 0.1}, {2, 100, 0.235}, {4, 100, 0.3}, {8, 100, 0.99}},
+			batch:  4, sm: 100, released: 4, releasedShares: 100,
+		},
+		"a larger loss ends the search": {
+			trials: []trial{{1, 100, 0.1}, {2, 100, 0.29}, {4, 100, 0.3}},
+			batch:  1, sm: 100, released: 1, releasedShares: 100,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table := bench{}
+			for _, x := range c.trials {
+				table.add(x.batch, x.sm, x.seconds)
+			}
+			g := Growth{SLO: 2 * time.Second, Step: 100, MaxBatch: 8}
+			if p := best(t, g, table.measure(t, g)).Point; p.Batch != c.batch || p.Resource.SM != c.sm {
+				t.Errorf("(%d, %v), want (%d, %v)", p.Batch, p.Resource.SM, c.batch, c.sm)
+			}
+			g.AsReleased = true
+			if p := best(t, g, table.measure(t, g)).Point; p.Batch != c.released || p.Resource.SM != c.releasedShares {
+				t.Errorf("as released (%d, %v), want (%d, %v)", p.Batch, p.Resource.SM, c.released, c.releasedShares)
+			}
+		})
+	}
+}

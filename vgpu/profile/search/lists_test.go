@@ -18,6 +18,13 @@ func TestFaSTGrid(t *testing.T) {
 	for _, trial := range history {
 		seen[trial.setting()] = true
 	}
+	for _, sm := range []share.PerMille{60, 120, 240, 500, 600, 800, 1000} {
+		for quota := share.PerMille(200); quota <= share.Whole; quota += 200 {
+			if s := (Setting{Resource: profile.Resource{SM: sm, Quota: quota, Device: "V100"}, Batch: 4}); !seen[s] {
+				t.Errorf("no trial of %+v", s)
+			}
+		}
+	}
 	corner := Setting{Resource: profile.Resource{SM: 60, Quota: 200, Device: "V100"}, Batch: 4}
 	if len(history) != 35 || len(seen) != 35 || !seen[corner] {
 		t.Errorf("%d trials of %d settings, want 35; (6 %%, 20 %%): %v", len(history), len(seen), seen[corner])
