@@ -68,8 +68,11 @@ func TestChanges(t *testing.T) {
 		node *packing.Node
 		want string
 	}{
-		"it fits":        {podOf(half, 1), nodeOf("n", gpu("a", "A100")), ""},
-		"too much room":  {podOf(shareOf(500, 1000, 41*gib), 1), nodeOf("n", gpu("a", "A100")), "mem 41984>40960 @n"},
+		"it fits":         {podOf(half, 1), nodeOf("n", gpu("a", "A100")), ""},
+		"too much room":   {podOf(shareOf(500, 1000, 41*gib), 1), nodeOf("n", gpu("a", "A100")), "mem 41984>40960 @n"},
+		"too much in two": {podOf(shareOf(1000, 1000, 41*gib), 2), nodeOf("n", gpu("a", "A100"), gpu("b", "A100")), "mem 83968>81920 @n"},
+		"a hundredth": {podOf(shareOf(1000, 100, gib), 1), occupied(nodeOf("n", gpu("a", "A100")), 0, "ml", share.MPS, shareOf(1000, 940, gib)),
+			"quota 10>1 @n"},
 		"memory is gone": {podOf(half, 1), occupied(nodeOf("n", gpu("a", "A100")), 0, "ml", share.MPS, shareOf(100, 500, 35*gib)), "mem 10240>5120 @n"},
 		"time is gone": {podOf(half, 1), occupied(nodeOf("n", gpu("a", "A100")), 0, "ml", share.MPS, shareOf(600, 1000, gib)),
 			"sm 50>40 @n"},

@@ -109,3 +109,20 @@ func TestAdmitSize(t *testing.T) {
 		"γ below one":                       {share: wideLimit, rules: func(r *Rules) { r.Gamma = 500 }, wantClass: share.MPS},
 	})
 }
+
+// TestClone: what is added to one copy of a load is not seen in another, nor in the original.
+func TestClone(t *testing.T) {
+	var l Load
+	for n := range 10 {
+		first, second := l.clone(), l.clone()
+		first.Add(as(runs(fixed(1, 1)), func(r *Resident) { r.Tenant = "first" }))
+		second.Add(as(runs(fixed(2, 2)), func(r *Resident) { r.Tenant = "second" }))
+		if a, b := first.Residents()[n], second.Residents()[n]; a.Tenant != "first" || b.Tenant != "second" || first.items[n] == second.items[n] {
+			t.Errorf("after %d shares the copies have %v and %v", n, a, b)
+		}
+		if len(l.Residents()) != n || len(l.items) != n {
+			t.Errorf("the original has %d of %d shares", len(l.Residents()), n)
+		}
+		l.Add(runs(fixed(1, 1)))
+	}
+}

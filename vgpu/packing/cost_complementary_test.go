@@ -255,3 +255,25 @@ func TestComplementaryAgreesWithAlgorithm1(t *testing.T) {
 		t.Errorf("%d compared, %d with affinity, %d differ under other weights", compared, affine, differ)
 	}
 }
+
+// TestHasAffinity: measured uses are compared only if both are known; otherwise the names of the workloads count.
+func TestHasAffinity(t *testing.T) {
+	busy, other := Series{900, 100, 900, 100}, Series{100, 900, 100, 900}
+	for name, c := range map[string]struct {
+		a, b Use
+		want bool
+	}{
+		"the same name":                     {Use{Workload: "a"}, Use{Workload: "a"}, true},
+		"another name":                      {Use{Workload: "a"}, Use{Workload: "b"}, false},
+		"no names":                          {Use{}, Use{}, false},
+		"like uses, other names":            {Use{Workload: "a", Recent: busy}, Use{Workload: "b", Recent: busy}, true},
+		"unlike uses, the same name":        {Use{Workload: "a", Recent: busy}, Use{Workload: "a", Recent: other}, false},
+		"one measured, the same name":       {Use{Workload: "a", Recent: busy}, Use{Workload: "a"}, true},
+		"one measured, another name":        {Use{Workload: "a", Recent: busy}, Use{Workload: "b"}, false},
+		"one measured, the other not named": {Use{Recent: busy}, Use{}, false},
+	} {
+		if got := c.a.hasAffinity(c.b); got != c.want || c.b.hasAffinity(c.a) != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}

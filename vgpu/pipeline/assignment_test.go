@@ -315,3 +315,14 @@ func TestAssignIsDeterministic(t *testing.T) {
 		}
 	}
 }
+
+// TestMaxSegmentTime: a pipeline sustains a rate if no request spends more than its reciprocal on a slice.
+func TestMaxSegmentTime(t *testing.T) {
+	for rate, want := range map[float64]time.Duration{
+		0: math.MaxInt64, 1: time.Second, 4: 250 * ms, MaxRate: time.Microsecond, 1e-6: 1_000_000 * time.Second, 1e-12: math.MaxInt64/2 + 1,
+	} {
+		if got := (Demand{Rate: rate}).maxSegmentTime(); got != want {
+			t.Errorf("%v requests/s: %v, want %v", rate, got, want)
+		}
+	}
+}

@@ -1,8 +1,11 @@
 package token
 
 import (
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/packing/slot"
 )
 
 // bruteAccount is an account that counts single units of time.
@@ -78,5 +81,73 @@ func TestAccountCorrects(t *testing.T) {
 	l.correct(60, -50)
 	if got := l.used(0); got != 0 {
 		t.Errorf("used %v, want nothing", got)
+	}
+}
+
+// TestSettleCorrectsAccount: of the time that was held and not used, what does not repay debt is returned to the account.
+func TestSettleCorrectsAccount(t *testing.T) {
+	for debt, used := range map[time.Duration]time.Duration{0: 7 * ms, ms: 8 * ms, 3 * ms: 10 * ms, 5 * ms: 10 * ms} {
+		m := holding()
+		m.own.reserve(0, 10*ms)
+		m.heldSince, m.reportable, m.debt = 0, 100*ms, debt
+		m.settle(10*ms, 7*ms, 100*ms, 0)
+		if got := m.own.used(0); got != used || m.debt != max(0, debt-3*ms) {
+			t.Errorf("with a debt of %v: used %v, left with a debt of %v; want %v", debt, got, m.debt, used)
+		}
+	}
+}
+
+// TestRoundUp rounds to multiples of a unit.
+func TestRoundUp(t *testing.T) {
+	for d, want := range map[time.Duration]time.Duration{0: 0, 1: 5, 4: 5, 5: 5, 6: 10, 10: 10, 11: 15} {
+		if got := roundUp(d, 5); got != want {
+			t.Errorf("%d is rounded to %d, want %d", d, got, want)
+		}
+	}
+}
+
+// TestTurnLengths: turns are multiples of Config.Turn if they fit the window, also if they fill it exactly; otherwise each gets an equal part.
+func TestTurnLengths(t *testing.T) {
+	c := Config{Reserve: 50}.withDefaults()
+	for name, x := range map[string]struct{ turns, want []time.Duration }{
+		"room left": {[]time.Duration{20 * ms, 20 * ms, 30 * ms}, []time.Duration{30 * ms, 30 * ms, 40 * ms}},
+		"exactly":   {[]time.Duration{28200 * time.Microsecond, 33 * ms, 33 * ms}, []time.Duration{30 * ms, 35 * ms, 35 * ms}},
+		"too short": {[]time.Duration{31 * ms, 31 * ms, 32 * ms}, []time.Duration{33 * ms, 33 * ms, 34 * ms}},
+		"full":      {[]time.Duration{50 * ms, 50 * ms}, []time.Duration{50 * ms, 50 * ms}},
+	} {
+		table := slot.Table{Window: 100 * ms}
+		for _, d := range x.turns {
+			table.Turns = append(table.Turns, slot.Turn{Duration: d})
+		}
+		if got := turnLengths(c, table); !slices.Equal(got, x.want) {
+			t.Errorf("%s: %v, want %v", name, got, x.want)
+		}
+	}
+}
+
+// TestLongOverrunIsReported: work that runs on for more than a turn after a token is long, and a share counts as wanting the device until
+// contentionMemory after it last did.
+func TestLongOverrunIsReported(t *testing.T) {
+	for over, long := range map[time.Duration]bool{5 * ms: false, 5*ms + 1: true} {
+		s, err := New(Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Join(0, Member{1, 600, 600, 600}); err != nil {
+			t.Fatal(err)
+		}
+		s.members[0].overruns = true
+		s.elapse(over)
+		s.now = over
+		if got := s.Overruns(1); got.Long != long || got.Caused != over {
+			t.Errorf("%v after its token: %+v", over, got)
+		}
+	}
+	m, other := &member{}, &member{}
+	other.lastWanted = ms
+	for after, want := range map[time.Duration]bool{contentionMemory - 1: true, contentionMemory: false} {
+		if got := (members{m, other}).isContended(m, ms+after); got != want {
+			t.Errorf("contended %v after the other wanted the device: %v", after, got)
+		}
 	}
 }

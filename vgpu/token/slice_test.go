@@ -23,8 +23,16 @@ func TestConfig(t *testing.T) {
 			}
 		})
 	}
-	if _, err := New(Config{}); err != nil {
-		t.Errorf("the zero value: %v", err)
+	for name, c := range map[string]Config{
+		"the zero value": {}, "shortest window": {Window: 10 * ms}, "turn as long as the window": {Turn: 100 * ms}, "floor as long as the turn": {Floor: 5 * ms},
+		"longest window": {Window: time.Second}, "most reserve": {Reserve: 999},
+	} {
+		if _, err := New(c); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := New(Config{Window: 10*ms - 1}); err == nil {
+		t.Error("a window below 10 ms is accepted")
 	}
 }
 

@@ -98,6 +98,15 @@ func TestNodeRefuses(t *testing.T) {
 	if err := n.Register(good()); err != nil {
 		t.Fatal(err)
 	}
+	least := good()
+	least.Name, least.Memory, least.LoadWarm, least.LoadCold = "least", 1, 0, 0
+	most := good()
+	most.Name, most.Memory, most.LoadWarm, most.LoadCold = "most", share.MaxMemory, maxTime, maxTime
+	for _, f := range []Function{least, most} {
+		if err := n.Register(f); err != nil {
+			t.Error(err)
+		}
+	}
 	wantField(t, "name", n.Register(good()))
 	wantField(t, "id", n.AddSlice(0, pipeline.Slice{Kind: kinds["1g.10gb"]}))
 	wantField(t, "memory", n.AddSlice(0, pipeline.Slice{ID: "s"}))
@@ -141,5 +150,24 @@ func TestMeterAgainstCounting(t *testing.T) {
 	m.Add(19*ms, 30*ms)
 	if got := m.Utilisation(30*ms, 40*ms); got != 500 || m.Utilisation(30*ms, 0) != 0 {
 		t.Errorf("overlapping spans: %d per mille, want 500", got)
+	}
+}
+
+// TestEventsAdvanceTheClock: every event moves the node's clock, also one that changes nothing; it never moves back.
+func TestEventsAdvanceTheClock(t *testing.T) {
+	n, err := New(Policy{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ran := n.LoseSlice(5*time.Second, "unknown"); ran || n.now != 5*time.Second {
+		t.Errorf("after the loss of a slice it is %v", n.now)
+	}
+	wantField(t, "id", n.RemoveSlice(6*time.Second, "unknown"))
+	wantField(t, "id", n.AddSlice(7*time.Second, pipeline.Slice{}))
+	if n.now != 7*time.Second {
+		t.Errorf("it is %v, want 7 s", n.now)
+	}
+	if n.LoseSlice(time.Second, "unknown"); n.now != 7*time.Second {
+		t.Errorf("the clock went back to %v", n.now)
 	}
 }

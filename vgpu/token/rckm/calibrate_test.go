@@ -24,6 +24,8 @@ func TestCalibration(t *testing.T) {
 		"too little":                 {[]span{{1200, 30, 3}}, uncalibrated},
 		"no device time":             {[]span{{4000, 0, 10}}, uncalibrated},
 		"launched before":            {[]span{{0, 40, 4}}, uncalibrated},
+		"a single block before":      {[]span{{1, 0, 1}, {0, 40, 4}}, 1},
+		"idle before":                {[]span{{0, 0, 10}, {1600, 80, 4}}, 500},
 		"alone":                      {[]span{{1600, 40, 4}}, 500},
 		"held to a fifth":            {[]span{{320, 8, 4}, {1280, 32, 16}}, 500},
 		"told late":                  {[]span{{1600, 0, 4}, {0, 15, 3}, {0, 25, 3}}, 500},
