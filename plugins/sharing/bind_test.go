@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -216,10 +217,10 @@ func TestBindLeavesOrRefuses(t *testing.T) {
 	}
 	pod := gpuPod("a", 100, 50)
 	state, _ := prefilter(t, p, pod)
-	if status := p.Bind(t.Context(), state, pod, "n1"); status.Code() != fwk.Error {
+	if status := p.Bind(t.Context(), state, pod, "n1"); status.Code() != fwk.Error || !strings.Contains(status.Message(), "no placement reserved") {
 		t.Errorf("never reserved: status %v", status)
 	}
-	if status := p.Bind(t.Context(), reserve(t, p, pod, "n1"), pod, "n2"); status.Code() != fwk.Error {
+	if status := p.Bind(t.Context(), reserve(t, p, pod, "n1"), pod, "n2"); status.Code() != fwk.Error || !strings.Contains(status.Message(), "no placement reserved") {
 		t.Errorf("reserved elsewhere: status %v", status)
 	}
 	if status := p.Bind(t.Context(), newState(), pod, "n1"); status.Code() != fwk.Error {

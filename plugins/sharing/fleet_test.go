@@ -34,13 +34,14 @@ func TestSyncFollowsGenerations(t *testing.T) {
 // Nodes come and go one by one where a cluster grows; what is known of the others must survive.
 func TestResetKeepsWhatItKnows(t *testing.T) {
 	a, b, c := newNodeInfo(gpuNode(t, "a", 2)), newNodeInfo(gpuNode(t, "b", 1), placed(t, gpuPod("x", 100, 30), "b", "b-0")), newNodeInfo(gpuNode(t, "c", 4))
+	b.generation = 1 // the first that a scheduler counts
 	h := newHandle(a, b)
 	p := newPlugin(t, h, 0)
 	prefilter(t, p, cpuPod("p"))
-	known := p.fleet.ranks.Node(1)
+	known, version := p.fleet.ranks.Node(1), p.fleet.ranks.Version(1)
 	h.snapshot = []fwk.NodeInfo{c, b}
 	prefilter(t, p, cpuPod("p"))
-	if p.fleet.ranks.Node(1) != known {
+	if p.fleet.ranks.Node(1) != known || p.fleet.ranks.Version(1) != version {
 		t.Error("node b was derived again")
 	}
 	if _, ok := p.fleet.index["a"]; ok || p.fleet.index["c"] != 0 || p.fleet.total.GPU != 5000 || p.fleet.mix.Pods() != 1 {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-base/metrics/legacyregistry"
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
@@ -115,7 +116,11 @@ func TestPostFilterSendsThePodRoundOnce(t *testing.T) {
 	if result.AllNodes() {
 		t.Fatal("no candidates were named")
 	}
+	before := counted(t, "gshare_scheduler_cycles_total", wideRetry)
 	_, status := p.PostFilter(t.Context(), state, pod, nil)
+	if n := counted(t, "gshare_scheduler_cycles_total", wideRetry) - before; n != 1 {
+		t.Errorf("%v cycles are counted, want 1", n)
+	}
 	if status.Code() != fwk.UnschedulableAndUnresolvable || len(h.activated) != 1 || h.activated[0] != "team/a" {
 		t.Fatalf("status %v, activated %v; want the end of PostFilter and the pod", status, h.activated)
 	}
@@ -137,4 +142,24 @@ func TestPostFilterWithoutPreFilter(t *testing.T) {
 	if _, status := newPlugin(t, h, 1).PostFilter(t.Context(), newState(), gpuPod("a", 50, 50), nil); status.Code() != fwk.Unschedulable || len(h.activated) != 0 {
 		t.Errorf("status %v, activated %v", status, h.activated)
 	}
+}
+
+// counted returns the sum of a counter, as the scheduler exposes it, over the series that have a label of the given value.
+func counted(t *testing.T, name, label string) float64 {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if f.GetName() == name && l.GetValue() == label {
+					sum += m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return sum
 }

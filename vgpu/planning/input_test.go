@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/gshare-dev/gshare/vgpu/profile"
@@ -121,4 +122,51 @@ func FuzzCut(f *testing.F) {
 			t.Errorf("%+v", got)
 		}
 	})
+}
+
+// TestBounds: values at the bounds are valid, those beyond are not.
+func TestBounds(t *testing.T) {
+	in := randomInput(rand.New(rand.NewPCG(1, 1)), 2000, coarse())
+	if err := in.Validate(); err != nil {
+		t.Error(err)
+	}
+	in.Applications = append(in.Applications, Application{"one more", "m", 1, 1})
+	expectField(t, in.Validate(), "applications")
+	for field, of := range map[string]struct {
+		value       func(*Platform) *int64
+		least, most int64
+	}{
+		"memoryStepMiB":  {func(p *Platform) *int64 { return &p.MemoryStepMiB }, 1, 1 << 20},
+		"maxMemoryMiB":   {func(p *Platform) *int64 { return &p.MaxMemoryMiB }, 1, 1 << 24},
+		"sliceMemoryMiB": {func(p *Platform) *int64 { return &p.SliceMemoryMiB }, 1, 1 << 24},
+	} {
+		for value, ok := range map[int64]bool{of.least - 1: false, of.least: true, of.most: true, of.most + 1: false} {
+			p := DefaultPlatform()
+			*of.value(&p) = value
+			if err := p.Validate(); ok && err != nil {
+				t.Errorf("%s of %d: %v", field, value, err)
+			} else if !ok {
+				expectField(t, err, field)
+			}
+		}
+	}
+	for field, spoil := range map[string]func(*Platform){
+		"minMilliCPU, maxMilliCPU":   func(p *Platform) { p.MinCPU = 0 },
+		"minMilliCPU, maxMilliCPU ":  func(p *Platform) { p.MaxCPU = p.MinCPU - 1 },
+		"cpuStepMilli":               func(p *Platform) { p.MinCPU, p.MaxCPU, p.CPUStep = 1, 1025, 1 },
+		"minMiBPerCPU, maxMiBPerCPU": func(p *Platform) { p.MinMiBPerCPU = -1 },
+		"milliCPUPerGPUGB":           func(p *Platform) { p.MilliCPUPerGB = -1 },
+		"milliCPUPerGPUGB ":          func(p *Platform) { p.MilliCPUPerGB = 1e6 + 1 },
+		"quotaStep":                  func(p *Platform) { p.QuotaStep = 0 },
+		"maxBusy":                    func(p *Platform) { p.MaxBusy = 1001 },
+	} {
+		p := DefaultPlatform()
+		spoil(&p)
+		expectField(t, p.Validate(), strings.TrimSpace(field))
+	}
+	p := DefaultPlatform()
+	p.MinCPU, p.MaxCPU, p.CPUStep, p.MinMiBPerCPU, p.MilliCPUPerGB, p.MaxBusy = 1, 1024, 1, 0, 0, 1000
+	if err := p.Validate(); err != nil {
+		t.Error(err)
+	}
 }

@@ -99,3 +99,20 @@ func TestMemoryCounts(t *testing.T) {
 		t.Errorf("%d changes, want %d; %s", changes, want, fmt.Sprint(last))
 	}
 }
+
+// TestMemoryRepeat: an excess that lasts is reported once in each period.
+func TestMemoryRepeat(t *testing.T) {
+	w := NewMemoryWatch(config, context)
+	uses := []MemoryUse{{Pod: "a", Granted: gib, BestEffort: true, Processes: []ProcessMemory{{PID: 1, Driver: 3 * gib}}}}
+	var reports []time.Duration
+	for at := time.Duration(0); at < 2*config.Repeat+time.Minute; at += time.Second {
+		for _, f := range w.Observe(start.Add(at), uses) {
+			if f.Report {
+				reports = append(reports, at)
+			}
+		}
+	}
+	if want := []time.Duration{time.Second, config.Repeat + time.Second, 2*config.Repeat + time.Second}; !cmp.Equal(reports, want) {
+		t.Errorf("reported after %v, want %v", reports, want)
+	}
+}

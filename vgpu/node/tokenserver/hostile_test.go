@@ -266,6 +266,13 @@ func TestRefusedProcessIsReported(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, ""},
+		"closes its connection": {func(t *testing.T, r *fixture) {
+			c := r.dial(t, "a")
+			if err := c.Send(&tokenwire.Need{}); err != nil {
+				t.Fatal(err)
+			}
+			c.Close()
+		}, ""},
 		"stranger": {func(t *testing.T, r *fixture) { answer(t, connect(t, r, "b")) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
