@@ -33,6 +33,7 @@ func main() {
 	workers := flag.Int("workers", 2, "how many mutations to try at the same time")
 	timeout := flag.Duration("timeout", time.Minute, "how long the tests of one mutation may run; a test that hangs has noticed it")
 	match := flag.String("match", "", "try only mutations whose text, as printed, contains this")
+	again := flag.String("again", "", "try only the mutations that this file, the output of an earlier run, lists as survived")
 	level := flag.Float64("level", 0, "fail when fewer than this percentage are noticed or equivalent")
 	list := flag.Bool("list", false, "print the sample without running it")
 	flag.Parse()
@@ -42,7 +43,7 @@ func main() {
 	if len(packages) == 0 {
 		packages = defaultPackages
 	}
-	if err := run(ctx, packages, options{*seed, *n, *workers, *timeout, *match, *level, *list}); err != nil {
+	if err := run(ctx, packages, options{*seed, *n, *workers, *timeout, *match, *again, *level, *list}); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
@@ -54,6 +55,7 @@ type options struct {
 	workers int
 	timeout time.Duration
 	match   string
+	again   string
 	level   float64
 	list    bool
 }
@@ -67,6 +69,14 @@ func run(ctx context.Context, patterns []string, o options) error {
 	if err != nil {
 		return err
 	}
+	wanted := func(m mutation) bool { return strings.Contains(m.String(), o.match) }
+	if o.again != "" {
+		survivors, err := readSurvivors(o.again)
+		if err != nil {
+			return err
+		}
+		wanted = func(m mutation) bool { return survivors[m.id()] }
+	}
 	var all []mutation
 	for _, p := range packages {
 		found, err := p.mutations()
@@ -74,7 +84,7 @@ func run(ctx context.Context, patterns []string, o options) error {
 			return err
 		}
 		for _, m := range found {
-			if strings.Contains(m.String(), o.match) {
+			if wanted(m) {
 				all = append(all, m)
 			}
 		}

@@ -176,3 +176,18 @@ func readEquivalents(path string) (equivalents, error) {
 	}
 	return known, nil
 }
+
+var survivor = regexp.MustCompile(`(?m)^SURVIVED +(\S+):\d+ (.*)  \[.*\]$`)
+
+// readSurvivors returns the ids of the mutations that the output of an earlier run lists as survived.
+func readSurvivors(path string) (map[string]bool, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	ids := map[string]bool{}
+	for _, found := range survivor.FindAllStringSubmatch(string(text), -1) {
+		ids[found[1]+" "+found[2]] = true
+	}
+	return ids, nil
+}
