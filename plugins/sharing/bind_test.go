@@ -143,7 +143,15 @@ func TestBindOutcomes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &apiServer{pod: tt.pod.DeepCopy(), binds: tt.binds, gets: tt.gets}
+				result := notBound
+				if tt.ok {
+					result = wasBound
+				}
+				before := counted(t, "gshare_scheduler_binds_total", result)
 				p, status := bindCycle(t, s)
+				if n := counted(t, "gshare_scheduler_binds_total", result) - before; n != 1 {
+					t.Errorf("%v binds are counted as %s, want 1", n, result)
+				}
 				if status.IsSuccess() != tt.ok || s.calls != tt.calls {
 					t.Errorf("status %v after %d binds, want success %v after %d", status, s.calls, tt.ok, tt.calls)
 				}

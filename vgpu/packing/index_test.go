@@ -192,3 +192,53 @@ func TestColumnsBeyondTheMostAreForgotten(t *testing.T) {
 		t.Error("the caches unused for longest were kept")
 	}
 }
+
+// TestCachedRank: the rank of a node is known once Best has evaluated it, until the node changes.
+func TestCachedRank(t *testing.T) {
+	nodes := []*Node{gpuNode("a", 1), load(gpuNode("b", 1), 0, runs(fixed(70, 100)))}
+	fleet := NewFleet(bestFit(Slots), 3) // the third is never set
+	fleet.Set(0, nodes[0], 1)
+	fleet.Set(1, nodes[1], 2)
+	pod := podOf(fixed(50, 100))
+	expect := func(when string, want ...bool) {
+		t.Helper()
+		for i, known := range want {
+			rank, refusal, got := fleet.CachedRank("half", i)
+			if got != known || !got && (rank != 0 || refusal != Admitted) {
+				t.Errorf("%s: node %d: %v, %v, known %v, want %v", when, i, rank, refusal, got, known)
+			}
+			if got {
+				if _, wantRank, wantRefusal := bestFit(Slots).Place(nodes[i], pod); refusal != wantRefusal || refusal == Admitted && rank != wantRank {
+					t.Errorf("%s: node %d: %v, %v, want %v, %v", when, i, rank, refusal, wantRank, wantRefusal)
+				}
+			}
+		}
+	}
+	expect("before", false, false, false)
+	fleet.Best("half", pod, 1, nil)
+	expect("after", true, true, false)
+	nodes[1] = gpuNode("b", 1)
+	fleet.Set(1, nodes[1], 3)
+	expect("when a node has changed", true, false, false)
+	fleet.Best("half", pod, 1, nil)
+	expect("after another time", true, true, false)
+	if _, _, known := fleet.CachedRank("other", 0); known {
+		t.Error("known for a key that was never asked about")
+	}
+}
+
+// TestCapacityOfNodesNeverSet: BestWithCapacity leaves out nodes that were never set, also for a pod without a share.
+func TestCapacityOfNodesNeverSet(t *testing.T) {
+	fleet := NewFleet(bestFit(Slots), 2)
+	for name, pod := range fleetPods() {
+		if c, ok := fleet.BestWithCapacity(name, pod); ok {
+			t.Errorf("%s: node %d, which was never set", name, c.Node)
+		}
+	}
+	fleet.Set(1, gpuNode("a", 2), 1)
+	for name, pod := range fleetPods() {
+		if c, ok := fleet.BestWithCapacity(name, pod); !ok || c.Node != 1 {
+			t.Errorf("%s: node %d, %v, want the only one", name, c.Node, ok)
+		}
+	}
+}

@@ -136,3 +136,41 @@ func TestLeastHarm(t *testing.T) {
 		}
 	}
 }
+
+// TestFragmentationCosts: each option that is an instance to be created has the cost on its own GPU; whole GPUs and instances that exist
+// have none.
+func TestFragmentationCosts(t *testing.T) {
+	first, second := onDemand(), onDemand()
+	slices := first.Slices
+	for _, s := range second.Slices {
+		s.ID, s.Device = "other-"+s.ID, "GPU-1"
+		slices = append(slices, s)
+	}
+	whole := gpu("whole", "A100")
+	n := NewNode("n", append(slices, whole), 0, 0)
+	used, _ := n.SliceIndex("other-2g.20gb0")
+	n.Loads[used].Add(runs(fixed(10, 10)))
+	var options []option
+	for i := range n.Slices {
+		options = append(options, option{Pick: Pick{Slice: i}})
+	}
+	n.addFragmentationCosts(options)
+	model := &mig.Model{Memory: 8, Profiles: []mig.Profile{
+		{Memory: 1, Starts: []int{0, 1, 2, 3, 4, 5, 6, 7}}, {Memory: 2, Starts: []int{0, 2, 4, 6}}, {Memory: 4, Starts: []int{0, 4}},
+	}}
+	for i, o := range options {
+		s := &n.Slices[i]
+		size, cost := 0, 0
+		if s.MemorySlices != 0 && i != used {
+			layout := mig.Layout{}
+			if s.Device == "GPU-1" {
+				layout.Used = mig.Slices(n.Slices[used].MemorySlices)
+			}
+			at := s.migInstance()
+			size, cost = at.Profile.Memory, model.FragmentationCost(layout, at)
+		}
+		if o.size != size || o.fragmentationCost != cost {
+			t.Errorf("%s of %s: size %d, cost %d, want %d and %d", s.ID, s.Device, o.size, o.fragmentationCost, size, cost)
+		}
+	}
+}
