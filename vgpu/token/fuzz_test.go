@@ -15,6 +15,7 @@ func FuzzEvents(f *testing.F) {
 	f.Add(byte(1), []byte{0, 1, 1, 200, 1, 1, 0, 0, 0, 2, 0, 201, 1, 2, 5, 0, 5, 0, 9, 0, 3, 1, 255, 0, 2, 2, 0, 0})
 	f.Add(byte(2), []byte{1, 9, 9, 9, 5, 5, 5, 5, 4, 0, 255, 255})
 	f.Add(byte(3), []byte{0, 3, 0, 255, 1, 3, 0, 0, 5, 0, 127, 0, 3, 3, 0, 0, 0, 3, 0, 1})
+	f.Add(byte(0), []byte("07000%000000&0007701")) // reports open work long after it had a token
 	f.Fuzz(func(t *testing.T, policy byte, events []byte) {
 		s, err := New(Config{Policy: policies[policy%4], Reserve: share.PerMille(policy)})
 		if err != nil {

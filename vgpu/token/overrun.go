@@ -159,13 +159,14 @@ func (s *Slice) updateOverruns() {
 		if s.now-m.lastWanted >= contentionMemory {
 			m.makeUp.clear()
 		}
+		begins := contended && s.now >= m.overrunStart(s.config.Turn) && !s.members.isBlocked(m)
 		switch {
-		case m.overruns && s.now-m.openSince >= maxOverrun:
+		case (m.overruns || begins) && s.now-m.openSince >= maxOverrun:
 			m.distrusted = true
 			s.endOverrun(m)
 		case m.overruns && !contended:
 			s.endOverrun(m)
-		case contended && s.now >= m.overrunStart(s.config.Turn) && !s.members.isBlocked(m):
+		case begins:
 			m.overruns = true
 			s.free -= m.SM
 			for s.free < 0 {
