@@ -8,7 +8,7 @@
 /* Bytes to which a pool at most rounds its growth up; what was reserved in excess is released right after the call. */
 #define PIECE (32ull << 20)
 
-#define POOLS_MAX 64 /* whose charges are refreshed at once; also of events of freed memory */
+#define KEYS_MAX 64 /* that are listed at once */
 
 /* Flags of a POOL: its memory is the host's; it was destroyed, but still has memory. */
 enum { ON_HOST = 1, RETIRED = 2 };
@@ -125,53 +125,73 @@ uint64_t gsh_pool_growth(CUmemoryPool pool, uint64_t bytes) {
 	return need <= reserved ? 0 : (need - reserved + PIECE - 1) / PIECE * PIECE;
 }
 
-/* Copies the keys of the items of a kind, so that the driver is called without the ledger's lock. Returns how many. */
-static int list_keys(enum gsh_item_kind kind, uint64_t *keys, int most) {
+/*
+ * Copies the lowest keys of a kind's items above a key, in ascending order, so that the driver is called without the ledger's lock. Returns
+ * how many; 0 if there are no more.
+ */
+static int list_keys(enum gsh_item_kind kind, uint64_t above, uint64_t keys[KEYS_MAX]) {
 	int n = 0;
 	gsh_ledger_lock();
-	for (struct gsh_item *i = gsh_item_next(NULL); i && n < most; i = gsh_item_next(i))
-		if (i->kind == kind && i->key) keys[n++] = i->key;
+	for (struct gsh_item *i = gsh_item_next(NULL); i; i = gsh_item_next(i)) {
+		if (i->kind != kind || i->key <= above || (n == KEYS_MAX && i->key > keys[n - 1])) continue;
+		int at = n < KEYS_MAX ? n++ : n - 1;
+		for (; at > 0 && keys[at - 1] > i->key; at--) keys[at] = keys[at - 1];
+		keys[at] = i->key;
+	}
 	gsh_ledger_unlock();
 	return n;
 }
 
-/* Releases memory that was freed in the order of a stream, where the device has come to the event behind that. */
-static void release_freed(void) {
-	uint64_t events[POOLS_MAX];
+/* Calls a function with the keys of a kind's items until it returns true. Reports whether it has. */
+static bool any_key(enum gsh_item_kind kind, bool (*check)(uint64_t key)) {
+	uint64_t keys[KEYS_MAX], above = 0;
+	int n;
+	do {
+		n = list_keys(kind, above, keys);
+		for (int i = 0; i < n; i++)
+			if (check(keys[i])) return true;
+		if (n) above = keys[n - 1];
+	} while (n == KEYS_MAX);
+	return false;
+}
+
+/* Releases memory that was freed in the order of a stream, if the device has come to the event behind that. Returns false. */
+static bool release_freed(uint64_t event) {
 	struct gsh_item item;
-	int mode = gsh_capture_relax();
-	for (int n = list_keys(FREEING, events, POOLS_MAX); n-- > 0;) {
-		if (CALL(cuEventQuery, (CUevent)events[n]) != CUDA_SUCCESS || !gsh_ledger_take(FREEING, events[n], &item)) continue;
-		if (item.vgpu) gsh_memory_release(item.vgpu, item.bytes);
-		CALL(cuEventDestroy_v2, (CUevent)events[n]);
-	}
-	gsh_capture_restore(mode);
+	if (CALL(cuEventQuery, (CUevent)event) != CUDA_SUCCESS || !gsh_ledger_take(FREEING, event, &item)) return false;
+	if (item.vgpu) gsh_memory_release(item.vgpu, item.bytes);
+	CALL(cuEventDestroy_v2, (CUevent)event);
+	return false;
+}
+
+/* Charges a pool with what it has reserved at present, and destroys it if it is retired and has nothing left. Returns false. */
+static bool refresh(uint64_t pool) {
+	gsh_pool_refresh((CUmemoryPool)pool);
+	destroy_retired((CUmemoryPool)pool);
+	return false;
 }
 
 void gsh_pools_refresh(void) {
-	uint64_t pools[POOLS_MAX];
-	int n = list_keys(POOL, pools, POOLS_MAX);
-	for (int i = 0; i < n; i++) {
-		gsh_pool_refresh((CUmemoryPool)pools[i]);
-		destroy_retired((CUmemoryPool)pools[i]);
-	}
-	release_freed();
+	any_key(POOL, refresh);
+	int mode = gsh_capture_relax();
+	any_key(FREEING, release_freed);
+	gsh_capture_restore(mode);
 }
 
-/* Reports whether a pool has reserved more than is in use, which it may return at a later synchronisation, or memory is being freed. */
-static bool any_surplus(void) {
-	uint64_t keys[POOLS_MAX], used, reserved;
-	for (int n = list_keys(POOL, keys, POOLS_MAX); n-- > 0;)
-		if (get_attribute((CUmemoryPool)keys[n], CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) &&
-		    get_attribute((CUmemoryPool)keys[n], CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) && reserved > used)
-			return true;
-	return list_keys(FREEING, keys, 1) > 0;
+/* Reports whether a pool has reserved more than is in use, which it may return at a later synchronisation. */
+static bool has_surplus(uint64_t pool) {
+	uint64_t used, reserved;
+	return get_attribute((CUmemoryPool)pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) &&
+	       get_attribute((CUmemoryPool)pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) && reserved > used;
 }
+
+/* Reports whether memory is being freed in the order of a stream. */
+static bool is_freeing(uint64_t event) { return event != 0; }
 
 void gsh_pools_freed(void) { atomic_store(&freed, true); }
 
 void gsh_pools_after_sync(void) {
 	if (likely(!atomic_load_explicit(&freed, memory_order_relaxed)) || !atomic_exchange(&freed, false)) return;
 	gsh_pools_refresh();
-	if (any_surplus()) gsh_pools_freed();
+	if (any_key(POOL, has_surplus) || any_key(FREEING, is_freeing)) gsh_pools_freed();
 }

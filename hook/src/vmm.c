@@ -107,8 +107,8 @@ GSH_EXPORT CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemGe
 	if (charged && !gsh_reserve_vgpu(&hold, charged, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = real(p, bytes, offset, h, flags);
 	if (r != CUDA_SUCCESS && charged) gsh_memory_release(charged, bytes);
-	if (r != CUDA_SUCCESS || !object.kind) return r;
-	gsh_ledger_lock();
+	if (r != CUDA_SUCCESS) return r;
+	gsh_ledger_lock(); /* also memory without an object, such as the host's, since one call may unmap it together with what is behind it */
 	gsh_item_put(&(struct gsh_item){MAPPING, p, charged, NULL, bytes, object.key, 0, 0});
 	add_refs(object.key, 0, 1, NULL);
 	gsh_ledger_unlock();

@@ -420,6 +420,57 @@ TEST(libraries_are_charged_for_each_context) {
 	cuCtxSetCurrent(primary);
 }
 
+/* One call removes the mappings of host memory, which is not charged, and of device memory behind it. */
+TEST(unmapped_with_host_memory) {
+	CUmemAllocationProp device = on_device(0), host = {.type = 1, .location = {2, 0}};
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr at;
+	uint64_t before = container();
+	CHECK_EQUAL(cuMemAddressReserve(&at, 40 * MIB, 0, 0, 0), CUDA_SUCCESS);
+	for (int i = 0; i < 4; i++) {
+		CHECK_EQUAL(cuMemCreate(&h, 10 * MIB, i % 2 ? &device : &host, 0), CUDA_SUCCESS);
+		CHECK_EQUAL(cuMemMap(at + i * 10 * MIB, 10 * MIB, 0, h, 0), CUDA_SUCCESS);
+		CHECK_EQUAL(cuMemRelease(h), CUDA_SUCCESS);
+	}
+	CHECK_EQUAL(container(), before + 20 * MIB);
+	CHECK_EQUAL(cuMemUnmap(at, 40 * MIB), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before);
+}
+
+/* What is freed into any of many pools is free again after a synchronisation. */
+TEST(many_pools) {
+	CUmemPoolProps props = {.allocType = 1, .location = {1, 0}};
+	CUmemoryPool pool[200];
+	int failed = 0;
+	CUdeviceptr p;
+	uint64_t before = container();
+	for (int i = 0; i < 200; i++) {
+		CUresult r = cuMemPoolCreate(&pool[i], &props);
+		if (!r) r = cuMemAllocFromPoolAsync(&p, 2 * MIB, pool[i], NULL);
+		if (!r) r = cuMemFreeAsync(p, NULL);
+		if (i % 8 == 7) cuCtxSynchronize();
+		failed += r != CUDA_SUCCESS;
+	}
+	CHECK_EQUAL(failed, 0);
+	CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before);
+	for (int i = 0; i < 200; i++) CHECK_EQUAL(cuMemPoolDestroy(pool[i]), CUDA_SUCCESS);
+}
+
+/* So is what cuMemAlloc has allocated and many calls have freed in the order of a stream. */
+TEST(many_freed_in_order) {
+	CUstream s;
+	CUdeviceptr p;
+	uint64_t before = container();
+	CHECK_EQUAL(cuStreamCreate(&s, 1), CUDA_SUCCESS);
+	for (int i = 0; i < 200; i++) {
+		CHECK_EQUAL(cuMemAlloc_v2(&p, 2 * MIB), CUDA_SUCCESS);
+		CHECK_EQUAL(cuMemFreeAsync(p, s), CUDA_SUCCESS);
+	}
+	CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before);
+}
+
 /* Process: allocates until refused, reports how often it succeeded, and waits. */
 static void competitor(int fd) {
 	CUdeviceptr p;
@@ -462,6 +513,7 @@ int main(int argc, char **argv) {
 						  T(contexts_of_version_1), T(small_allocations_take_whole_blocks),
 						  T(arrays_take_what_their_format_takes), T(limits_of_a_context_take_memory),
 						  T(destroyed_pools_stay_charged), T(memory_is_opened_twice), T(libraries_are_charged_for_each_context),
+						  T(unmapped_with_host_memory), T(many_pools), T(many_freed_in_order),
 						  T(processes_race_at_the_limit), T(random_operations_do_not_drift),
 						  T(exported_memory_stays_charged), {0}};
 	if (!strcmp(argv[0], "competitor")) competitor(atoi(argv[1]));
