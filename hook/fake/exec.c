@@ -42,14 +42,6 @@ FN(cuGraphInstantiateWithFlags, , 11040, CUgraphExec *e, CUgraph g, unsigned lon
 	(void)flags;
 	return instantiate(e, g);
 }
-FN(cuGraphInstantiateWithParams, , 12000, CUgraphExec *e, CUgraph g, void *p)
-{
-	ENTER(cuGraphInstantiateWithParams);
-	(void)p;
-	return instantiate(e, g);
-}
-TWIN(cuGraphInstantiateWithParams, , _ptsz, 12000, (CUgraphExec *e, CUgraph g, void *p), (e, g, p))
-
 FN(cuGraphExecDestroy, , 10000, CUgraphExec exec)
 {
 	ENTER(cuGraphExecDestroy);
@@ -186,13 +178,32 @@ FN(cuGraphLaunch, , 10000, CUgraphExec exec, CUstream handle)
 }
 TWIN(cuGraphLaunch, , _ptsz, 10000, (CUgraphExec e, CUstream s), (e, PER_THREAD(s)))
 
+/* Takes the memory of a graph before its first launch. */
+static CUresult upload(CUgraphExec exec)
+{
+	if (!exec || !fake_current)
+		return CUDA_ERROR_INVALID_VALUE;
+	return ensure_backed(exec, fake_current->device) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 FN(cuGraphUpload, , 11010, CUgraphExec exec, CUstream stream)
 {
 	ENTER(cuGraphUpload);
 	(void)stream;
-	return exec ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return upload(exec);
 }
 TWIN(cuGraphUpload, , _ptsz, 11010, (CUgraphExec e, CUstream s), (e, PER_THREAD(s)))
+
+/* Flag CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD of the first field of the parameters. */
+#define UPLOAD 2
+
+FN(cuGraphInstantiateWithParams, , 12000, CUgraphExec *e, CUgraph g, unsigned long long *flags)
+{
+	ENTER(cuGraphInstantiateWithParams);
+	CUresult result = instantiate(e, g);
+	return !result && flags && *flags & UPLOAD ? upload(*e) : result;
+}
+TWIN(cuGraphInstantiateWithParams, , _ptsz, 12000, (CUgraphExec *e, CUgraph g, unsigned long long *flags), (e, g, flags))
 
 FN(cuDeviceGetGraphMemAttribute, , 11040, CUdevice device, int attribute, void *value)
 {

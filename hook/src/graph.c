@@ -147,8 +147,29 @@ static CUresult instantiated(CUresult r, CUgraphExec *e, CUgraph g) {
 INSTANTIATE(cuGraphInstantiate, (CUgraphExec * e, CUgraph g, CUgraphNode *bad, char *log, size_t n), (e, g, bad, log, n))
 INSTANTIATE(cuGraphInstantiate_v2, (CUgraphExec * e, CUgraph g, CUgraphNode *bad, char *log, size_t n), (e, g, bad, log, n))
 INSTANTIATE(cuGraphInstantiateWithFlags, (CUgraphExec * e, CUgraph g, unsigned long long flags), (e, g, flags))
-INSTANTIATE(cuGraphInstantiateWithParams, (CUgraphExec * e, CUgraph g, void *params), (e, g, params))
-INSTANTIATE(cuGraphInstantiateWithParams_ptsz, (CUgraphExec * e, CUgraph g, void *params), (e, g, params))
+
+/* The first fields of CUDA_GRAPH_INSTANTIATE_PARAMS. */
+struct instantiate_params {
+	unsigned long long flags;
+	CUstream upload_stream;
+};
+#define UPLOAD_FLAG 2ull
+
+/* The driver would allocate an uploaded graph's memory before its size is known, so the graph is instantiated without that and then uploaded. */
+#define INSTANTIATE_WITH_PARAMS(name, upload)                                                                           \
+	GSH_EXPORT CUresult name(CUgraphExec *e, CUgraph g, void *params) {                                             \
+		NEED(name);                                                                                             \
+		struct instantiate_params *p = params;                                                                  \
+		if (!p || !(p->flags & UPLOAD_FLAG)) return instantiated(real(e, g, params), e, g);                     \
+		p->flags &= ~UPLOAD_FLAG;                                                                               \
+		CUresult r = instantiated(real(e, g, params), e, g);                                                    \
+		p->flags |= UPLOAD_FLAG;                                                                                \
+		if (r != CUDA_SUCCESS || (r = upload(*e, p->upload_stream)) == CUDA_SUCCESS) return r;                  \
+		cuGraphExecDestroy(*e);                                                                                 \
+		return r;                                                                                               \
+	}
+INSTANTIATE_WITH_PARAMS(cuGraphInstantiateWithParams, cuGraphUpload)
+INSTANTIATE_WITH_PARAMS(cuGraphInstantiateWithParams_ptsz, cuGraphUpload_ptsz)
 
 GSH_EXPORT CUresult cuGraphExecDestroy(CUgraphExec e) {
 	NEED(cuGraphExecDestroy);

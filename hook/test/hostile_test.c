@@ -313,6 +313,26 @@ TEST(nodes_of_graphs) {
 	for (int i = 0; i < 8; i++) launch_node(0, NULL);
 }
 
+/* A graph takes its memory when it is uploaded, also by its instantiation, and need not be launched. */
+TEST(uploaded_graphs) {
+	for (int i = 0; i < 8; i++) {
+		struct {
+			unsigned long long flags;
+			CUstream upload;
+			CUgraphNode bad;
+			int result;
+		} params = {.flags = 2};
+		CUgraph g;
+		CUgraphNode n;
+		CUgraphExec e;
+		CUDA_MEM_ALLOC_NODE_PARAMS node = {.poolProps = {.allocType = 1, .location = {1, 0}}, .bytesize = PART};
+		cuGraphCreate(&g, 0);
+		cuGraphAddMemAllocNode(&n, g, NULL, 0, &node);
+		if (i % 2) cuGraphInstantiateWithParams(&e, g, &params);
+		else if (!cuGraphInstantiateWithFlags(&e, g, 0)) cuGraphUpload(e, NULL);
+	}
+}
+
 TEST(heap_of_kernels) {
 	CUcontext c;
 	for (int i = 0; i < 8; i++)
@@ -394,7 +414,7 @@ int main(int argc, char **argv) {
 		T(allocate), T(threads_race), T(sizes_overflow), T(managed_and_prefetched), T(freed_twice), T(freed_behind_a_kernel), T(pool_threshold), T(pool_destroyed),
 		T(virtual_memory), T(bound_and_released), T(exported_and_imported), T(exporter_of_memory_ends), T(exporter_of_ipc_ends), T(exporter_of_pool_ends),
 		T(variables_of_cubins), T(variables_of_ptx), T(variables_of_fat_binaries), T(variables_of_files), T(variables_of_libraries),
-		T(nodes_of_graphs), T(heap_of_kernels), T(context_changed_unseen), T(forked), T(another_device), T(kernels_on_another_device), {0}};
+		T(nodes_of_graphs), T(uploaded_graphs), T(heap_of_kernels), T(context_changed_unseen), T(forked), T(another_device), T(kernels_on_another_device), {0}};
 	if (!strcmp(argv[0], "exporter")) return exporter(argv[1], atoi(argv[2]), atoi(argv[3]));
 	if (argc < 2) {
 		for (const struct check_test *t = attempts; t->name; t++) puts(t->name);
