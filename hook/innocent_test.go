@@ -26,6 +26,18 @@ func TestInnocent(t *testing.T) {
 		{scenario: "small_stack"},
 		{scenario: "reset_device"},
 		{scenario: "beside_long_kernel", env: simulated},
+		{scenario: "fork_server"},
+		{scenario: "closed_stdio"},
+		{scenario: "fork_unseen"},
+		{scenario: "spawn_programs"},
+		{scenario: "start_on_small_stack"},
+		{scenario: "start_in_threads"},
+		{scenario: "unshare_descriptors"},
+		{scenario: "main_thread_ends"},
+		{scenario: "look_up"},
+		{scenario: "contexts_of_other_threads"},
+		{scenario: "capture_beside_threads"},
+		{scenario: "limited_resources"},
 	} {
 		name := c.scenario
 		if c.env != nil {

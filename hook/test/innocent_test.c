@@ -4,11 +4,17 @@
  * Prints "ok SCENARIO", or "not ok SCENARIO" after a failure or when the child has not ended after 10 s.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <spawn.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -191,9 +197,265 @@ static void reset_device(void) {
 	}
 }
 
+/* A process that forks workers before it uses CUDA, each of which starts it anew. */
+static void fork_server(void) {
+	for (int i = 0; i < 4; i++) {
+		int status = 1;
+		pid_t worker = fork();
+		if (!worker) {
+			start();
+			launch(10);
+			CHECK(!getenv("HOOKED") || hooked());
+			exit(check_failures != 0); /* with the handlers of exit */
+		}
+		waitpid(worker, &status, 0);
+		CHECK_EQUAL(status, 0);
+	}
+}
+
+/* Becomes a daemon with all descriptors closed, also those of standard input and output, before it uses CUDA. */
+static void closed_stdio(void) {
+	for (int fd = 0; fd < 1024; fd++) close(fd);
+	CHECK_EQUAL(setsid() < 0, 0);
+	CHECK_EQUAL(chdir("/"), 0);
+	start();
+	launch(10);
+	CHECK(!getenv("HOOKED") || hooked());
+	for (int fd = 0; fd < 3; fd++) CHECK_EQUAL(open("/dev/null", O_RDWR), fd); /* all are still free */
+}
+
+/* Forks without the C library's knowledge. The child ends by exit, whose handlers find no thread but its own. */
+static void fork_unseen(void) {
+	int status = 1;
+	start();
+	launch(10);
+	pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+	if (!child) exit(0);
+	waitpid(child, &status, 0);
+	CHECK_EQUAL(status, 0);
+	launch(300);
+	CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK(!getenv("HOOKED") || hooked());
+}
+
+/* Starts programs by vfork while it launches. */
+static void spawn_programs(void) {
+	char *const arguments[] = {"true", NULL};
+	start();
+	for (int i = 0; i < 20; i++) {
+		int status = 1;
+		pid_t child;
+		launch(20);
+		CHECK_EQUAL(posix_spawnp(&child, "true", NULL, NULL, arguments, environ), 0);
+		waitpid(child, &status, 0);
+		CHECK_EQUAL(status, 0);
+	}
+	CHECK(!getenv("HOOKED") || hooked());
+}
+
+static void *start_here(void *unused) {
+	CUdeviceptr p;
+	size_t left, total;
+	start();
+	launch(10);
+	CHECK_EQUAL(cuMemAlloc_v2(&p, MIB), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemFree_v2(p), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemAllocAsync(&p, MIB, stream), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemFreeAsync(p, stream), CUDA_SUCCESS);
+	CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemGetInfo_v2(&left, &total), CUDA_SUCCESS);
+	return unused;
+}
+
+/* Starts and uses CUDA on a thread with the smallest stack. */
+static void start_on_small_stack(void) {
+	pthread_attr_t attributes;
+	pthread_t thread;
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, 16384);
+	CHECK_EQUAL(pthread_create(&thread, &attributes, start_here, NULL), 0);
+	pthread_join(thread, NULL);
+}
+
+/* Starts CUDA in many threads at once. */
+static void start_in_threads(void) {
+	pthread_t threads[16];
+	for (int i = 0; i < 16; i++) pthread_create(&threads[i], NULL, start_here, NULL);
+	for (int i = 0; i < 16; i++) pthread_join(threads[i], NULL);
+	start();
+	CHECK(!getenv("HOOKED") || hooked());
+}
+
+static void *launch_without_descriptors(void *context) {
+	CHECK_EQUAL(unshare(CLONE_FILES), 0);
+	for (int fd = 3; fd < 1024; fd++) close(fd);
+	cuCtxSetCurrent(context);
+	while (*reached != 2) usleep(1000);
+	*reached = 4; /* the parent grants a token */
+	CHECK_EQUAL(driver_launch(kernel, NULL), CUDA_SUCCESS);
+	return NULL;
+}
+
+/* A thread with a table of descriptors of its own waits for a token. */
+static void unshare_descriptors(void) {
+	CUcontext context;
+	pthread_t thread;
+	start();
+	cuDevicePrimaryCtxRetain(&context, 0);
+	pthread_create(&thread, NULL, launch_without_descriptors, context);
+	usleep(10000);
+	*reached = 1; /* the parent withdraws the token */
+	pthread_join(thread, NULL);
+	launch(10);
+}
+
+static pthread_key_t key;
+
+static void launch_at_end_of_thread(void *context) {
+	cuCtxSetCurrent(context);
+	launch(10);
+}
+
+static void *set_key(void *context) {
+	pthread_setspecific(key, context);
+	return NULL;
+}
+
+/* Launches in the destructors of threads, after its main thread has ended. */
+static void *end_later(void *main_thread) {
+	CUcontext context;
+	pthread_t thread;
+	pthread_join(*(pthread_t *)main_thread, NULL);
+	cuDevicePrimaryCtxRetain(&context, 0);
+	pthread_key_create(&key, launch_at_end_of_thread);
+	for (int i = 0; i < 8; i++) pthread_create(&thread, NULL, set_key, context), pthread_join(thread, NULL);
+	exit(check_failures != 0);
+}
+
+static void main_thread_ends(void) {
+	static pthread_t self;
+	pthread_t thread;
+	start();
+	self = pthread_self();
+	pthread_create(&thread, NULL, end_later, &self);
+	pthread_exit(NULL);
+}
+
+/* Looks functions up, present and missing ones. dlerror tells of the last lookup, as without the hook. */
+static void look_up(void) {
+	static const char *const odd[] = {"", "cu", "cuMemAlloc_v2_v2", "cuLaunchKernel_ptsz_ptsz", "cuMemAllo", "dlsym", "malloc"};
+	void *f;
+	int status;
+	start();
+	dlerror();
+	CHECK(!dlsym(RTLD_DEFAULT, "cuNoSuchFunction"));
+	CHECK(dlerror() != NULL);
+	CHECK(dlsym(RTLD_DEFAULT, "cuLaunchKernel"));
+	CHECK(dlerror() == NULL);
+	for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++)
+		for (int version = -1; version < 20000; version += 1001)
+			for (unsigned long long flags = 0; flags < 5; flags++) {
+				cuGetProcAddress_v2(odd[i], &f, version, flags, &status);
+				cuGetProcAddress_v2(odd[i], &f, version, flags, NULL);
+				cuGetProcAddress(odd[i], &f, version, flags);
+			}
+	cuGetProcAddress_v2("cuMemAlloc", &f, INT32_MAX, UINT64_MAX, &status);
+	launch(10);
+}
+
+static void *use_context(void *context) {
+	CUdeviceptr p;
+	CHECK_EQUAL(cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemAlloc_v2(&p, MIB), CUDA_SUCCESS);
+	CHECK_EQUAL(driver_launch(kernel, NULL), CUDA_SUCCESS);
+	CHECK_EQUAL(cuCtxPopCurrent_v2(NULL), CUDA_SUCCESS);
+	return NULL;
+}
+
+/* Makes contexts, uses each in another thread, and destroys them in the main thread. */
+static void contexts_of_other_threads(void) {
+	size_t before, after, total;
+	start();
+	CHECK_EQUAL(cuMemGetInfo_v2(&before, &total), CUDA_SUCCESS);
+	for (int round = 0; round < 4; round++) {
+		CUcontext contexts[50];
+		pthread_t threads[50];
+		for (int i = 0; i < 50; i++) {
+			CHECK_EQUAL(cuCtxCreate_v2(&contexts[i], 0, 0), CUDA_SUCCESS);
+			cuCtxPopCurrent_v2(NULL);
+			pthread_create(&threads[i], NULL, use_context, contexts[i]);
+		}
+		for (int i = 0; i < 50; i++) {
+			pthread_join(threads[i], NULL);
+			CHECK_EQUAL(cuCtxDestroy_v2(contexts[i]), CUDA_SUCCESS);
+		}
+	}
+	CHECK_EQUAL(cuMemGetInfo_v2(&after, &total), CUDA_SUCCESS);
+	if (getenv("HOOKED")) CHECK_EQUAL(after, before);
+}
+
+static atomic_bool captured;
+
+CUresult cuThreadExchangeStreamCaptureMode(int *mode);
+
+static void *allocate_beside(void *context) {
+	int relaxed = 2;
+	CUdeviceptr p;
+	cuCtxSetCurrent(context);
+	cuThreadExchangeStreamCaptureMode(&relaxed);
+	while (!captured) {
+		if (cuMemAlloc_v2(&p, MIB) == CUDA_SUCCESS) cuMemFree_v2(p);
+		driver_launch(kernel, stream);
+		usleep(100);
+	}
+	return NULL;
+}
+
+/* Captures in every mode, for longer than the helper's rounds, while another thread allocates and launches. */
+static void capture_beside_threads(void) {
+	CUcontext context;
+	CUstream origin;
+	CUgraph graph;
+	CUgraphExec e;
+	pthread_t thread;
+	start();
+	cuDevicePrimaryCtxRetain(&context, 0);
+	cuStreamCreate(&origin, 1);
+	pthread_create(&thread, NULL, allocate_beside, context);
+	for (int mode = 0; mode < 3; mode++) {
+		CHECK_EQUAL(cuStreamBeginCapture_v2(origin, mode), CUDA_SUCCESS);
+		for (int i = 0; i < 300; i++) {
+			CHECK_EQUAL(driver_launch(kernel, origin), CUDA_SUCCESS);
+			usleep(i % 100 ? 0 : 50000);
+		}
+		CHECK_EQUAL(cuStreamEndCapture(origin, &graph), CUDA_SUCCESS);
+		CHECK_EQUAL(cuGraphInstantiateWithFlags(&e, graph, 0), CUDA_SUCCESS);
+		CHECK_EQUAL(cuGraphLaunch(e, origin), CUDA_SUCCESS);
+	}
+	captured = true;
+	pthread_join(thread, NULL);
+	CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
+}
+
+/* Allows itself no more descriptors, processes, or memory than it has. */
+static void limited_resources(void) {
+	struct rlimit none = {0, 0};
+	CUdeviceptr p;
+	start();
+	launch(10);
+	setrlimit(RLIMIT_NOFILE, &none);
+	setrlimit(RLIMIT_NPROC, &none);
+	setrlimit(RLIMIT_FSIZE, &none);
+	setrlimit(RLIMIT_MEMLOCK, &none);
+	for (int i = 0; i < 10; i++) launch(100), usleep(20000);
+	CHECK_EQUAL(cuMemAlloc_v2(&p, 900 * MIB), CUDA_SUCCESS);
+	CHECK(!getenv("HOOKED") || hooked());
+}
+
 static const struct check_test scenarios[] = {
 	{"at_exit", at_exit}, {"close_descriptors", close_descriptors}, {"cancel_threads", cancel_threads}, {"interval_timer", interval_timer},
-	{"small_stack", small_stack}, {"beside_long_kernel", beside_long_kernel}, {"reset_device", reset_device}, {0}};
+	{"small_stack", small_stack}, {"beside_long_kernel", beside_long_kernel}, {"reset_device", reset_device},
+	{"fork_server", fork_server}, {"closed_stdio", closed_stdio}, {"fork_unseen", fork_unseen}, {"spawn_programs", spawn_programs}, {"start_on_small_stack", start_on_small_stack}, {"start_in_threads", start_in_threads}, {"unshare_descriptors", unshare_descriptors}, {"main_thread_ends", main_thread_ends}, {"look_up", look_up}, {"contexts_of_other_threads", contexts_of_other_threads}, {"capture_beside_threads", capture_beside_threads}, {"limited_resources", limited_resources}, {0}};
 
 /* Changes the token as the scenario asks for it, until the child ends. Returns its wait status. */
 static int serve(struct server *s, pid_t child) {
