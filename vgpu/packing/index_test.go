@@ -231,6 +231,7 @@ func TestCachedRank(t *testing.T) {
 func TestCapacityOfNodesNeverSet(t *testing.T) {
 	fleet := NewFleet(bestFit(Slots), 2)
 	for name, pod := range fleetPods() {
+		pod.CPU, pod.RAM = 0, 0 // as much as a node has that was never set
 		if c, ok := fleet.BestWithCapacity(name, pod); ok {
 			t.Errorf("%s: node %d, which was never set", name, c.Node)
 		}

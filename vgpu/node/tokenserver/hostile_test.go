@@ -357,6 +357,20 @@ func TestRefusalsAreLogged(t *testing.T) {
 	}
 }
 
+// TestOrderlyEndsAreNotLogged checks that a process that closes its connection leaves nothing in the log, at the default level or above.
+func TestOrderlyEndsAreNotLogged(t *testing.T) {
+	var log bytes.Buffer
+	r := newFixture(t, tempDir(t), func(c *tokenserver.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	container := r.add(t, "a", half)
+	c := r.dial(t, "a")
+	c.Close()
+	eventually(t, "the connection has ended", func() bool { return container.Connections() == 0 })
+	r.Close() // the log is written before
+	if strings.Contains(log.String(), "closed connection") {
+		t.Errorf("it is logged: %s", &log)
+	}
+}
+
 // TestRandomFrames sends damaged frames to a server and checks that it still serves others.
 func TestRandomFrames(t *testing.T) {
 	r := newFixture(t, tempDir(t))
