@@ -17,7 +17,7 @@ type arrival struct {
 	at, deadline time.Duration
 }
 
-// serve drives a group's plan with Poisson arrivals through the queue that the gateway uses. It returns the number of late or refused
+// serve drives a group's plan with Poisson arrivals through the queue that simulations use. It returns the number of late or refused
 // requests, of all requests, and the mean batch size. An execution that is paid per call takes a random time, which is longer than its p99
 // once in a hundred executions; a reserved share runs for its quota of every window and waits otherwise, as in the slot table. Both are
 // stretched for a control.
