@@ -23,11 +23,15 @@ static uint64_t next_estimate(uint64_t old, uint64_t ns, bool replaced) {
 	return ns < old / 4 ? old - (old - ns) / 64 : (3 * old + ns) / 4;
 }
 
-void gsh_cost_learn(const void *key, uint64_t ns, bool beside) {
+/* Returns the time between two bounds that is nearest to the old estimate, and the upper one without an estimate. */
+static uint64_t nearest(uint64_t old, uint64_t least, uint64_t most) { return old > most ? most : old < least ? least : old; }
+
+void gsh_cost_learn(const void *key, uint64_t least, uint64_t most, bool beside) {
 	struct gsh_cost *c = gsh_cost_find(key);
 	if (!c) c = insert(key);
 	bool replaced = beside || atomic_load(&c->measured) == 1;
-	atomic_store(&c->ns, next_estimate(atomic_load(&c->ns), ns, replaced));
+	uint64_t old = atomic_load(&c->ns);
+	atomic_store(&c->ns, next_estimate(old, nearest(old, least, most), replaced));
 	atomic_fetch_add(&c->measured, 1);
 }
 

@@ -43,10 +43,11 @@ static inline uint64_t gsh_cost_of(const void *key) {
 }
 
 /*
- * Corrects the estimate of a key by a measured device time. The first one may contain the loading of the function; one that
- * was measured beside other processes may contain waiting for their kernels. Called by the thread that reaps.
+ * Corrects the estimate of a key by a measured device time: the launch took at most `most` ns, in `most` - `least` of which other
+ * streams of the process were busy, so that it may have waited for them. The first measurement may contain the loading of
+ * the function; one beside other processes may contain waiting for their kernels. Called by the thread that reaps.
  */
-void gsh_cost_learn(const void *key, uint64_t ns, bool beside);
+void gsh_cost_learn(const void *key, uint64_t least, uint64_t most, bool beside);
 
 /* Adds an entry for a graph, with its number of thread blocks and an unknown time. Called when a graph is instantiated. */
 void gsh_cost_add_graph(const void *key, uint64_t blocks);

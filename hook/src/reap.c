@@ -131,7 +131,7 @@ static void charge_until_now(struct gsh_vgpu *v, uint64_t work) {
 
 /* Takes a sample, one launch between two events of its own, into the cost of its function and the overlap of streams. */
 static void learn(const struct gsh_batch *b, uint64_t took, uint64_t added) {
-	gsh_cost_learn(b->sample, took, gsh_blocks_metered(b->vgpu));
+	gsh_cost_learn(b->sample, added, took, gsh_blocks_metered(b->vgpu));
 	double *part = &overlap[b->vgpu->number];
 	if (took) *part += (1 - (double)added / (double)took - *part) / 16;
 }

@@ -67,6 +67,13 @@ func accuracy(t *testing.T, load load, sm, quota share.PerMille, length time.Dur
 	}
 }
 
+// TestAlternatingStreams: a stream's kernels wait for those of the process's other stream. That is not part of their cost, else too few are
+// launched ahead, and the pod's SMs idle in its turns.
+func TestAlternatingStreams(t *testing.T) {
+	t.Parallel()
+	accuracy(t, load{"", []string{kernel(150*time.Microsecond, share.Whole), "streams=2"}}, 500, 250, 2*second)
+}
+
 // noEvents makes the driver refuse to create events, so that the hook cannot measure anything.
 var noEvents = []string{"FAKE_CUDA_FAIL=cuEventCreate:1:2:1000000000"}
 
