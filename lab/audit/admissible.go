@@ -192,9 +192,9 @@ func (f *finalState) fitsBeside(s *slice, sh share.Share, m kube.FitModel) bool 
 const reliableSearchSize = 8
 
 func (f *finalState) fits(s *slice, sh share.Share, m kube.FitModel) bool {
-	if m == kube.Slots {
-		var scratch [64]slot.Item
-		return f.solver.Fits(append(append(scratch[:0], s.items...), itemOf(sh)), s.Reserve)
+	var scratch [64]slot.Item
+	if fit := f.solver.Fits(append(append(scratch[:0], s.items...), itemOf(sh)), s.Reserve); !fit || m == kube.Slots {
+		return fit
 	}
 	shares := s.shares(sh)
 	key := keyOf(shares)

@@ -65,11 +65,11 @@ func TestAdmissibleRectangles(t *testing.T) {
 		scheduler string
 		want      []string
 	}{
-		{60, 20, rectangleScheduler, []string{"x"}},
+		{60, 15, rectangleScheduler, []string{"x"}},
 		{40, 100, rectangleScheduler, []string{"x"}},
-		{60, 21, rectangleScheduler, nil},
-		{60, 20, "gshare", nil}, // the slice holds rectangles
-		{60, 20, "gshare-complementary", nil},
+		{60, 16, rectangleScheduler, nil}, // a rectangle, but no slot table with the reserve
+		{60, 15, "gshare", nil},           // the slice holds rectangles
+		{60, 15, "gshare-complementary", nil},
 	} {
 		t.Run(fmt.Sprint(test), func(t *testing.T) {
 			pod := c.make(spec{sm: test.sm, quota: test.quota})

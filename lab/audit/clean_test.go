@@ -19,8 +19,8 @@ func clean(t testing.TB) *cluster {
 	c.node("m", mig("m0-0", "m0"), mig("m0-1", "m0"), mig("m1-0", "m1"))
 	c.add(spec{name: "half", node: "a", slices: []string{"a0"}, sm: 60, quota: 40, memory: 1000})
 	c.add(spec{name: "half2", node: "a", slices: []string{"a0"}, sm: 60, quota: 40, memory: 1000})
-	c.add(spec{name: "rect", node: "a", slices: []string{"a1"}, sm: 60, quota: 50, packing: kube.Rectangles})
-	c.add(spec{name: "rect2", node: "a", slices: []string{"a1"}, sm: 60, quota: 50, packing: kube.Rectangles})
+	c.add(spec{name: "rect", node: "a", slices: []string{"a1"}, sm: 60, quota: 47, packing: kube.Rectangles})
+	c.add(spec{name: "rect2", node: "a", slices: []string{"a1"}, sm: 60, quota: 47, packing: kube.Rectangles})
 	c.add(spec{name: "moves", node: "a", slices: []string{"a2"}, sm: 30, class: share.Elastic,
 		annotations: map[string]string{kube.AnnotationSMLimit: "80"}})
 	c.add(spec{name: "alone", node: "a", slices: []string{"a3"}, sm: 100, class: share.Exclusive})
@@ -41,7 +41,7 @@ func TestCleanCluster(t *testing.T) {
 	if r.GPUs != 9 || r.GPUsUsed != 8 {
 		t.Errorf("%d of %d GPUs are used", r.GPUsUsed, r.GPUs)
 	}
-	area := share.Area(2*600*400 + 2*600*500 + 300*1000 + 1000*1000 + 2*500*1000 + 2*500*1000)
+	area := share.Area(2*600*400 + 2*600*470 + 300*1000 + 1000*1000 + 2*500*1000 + 2*500*1000)
 	if r.Requested != area {
 		t.Errorf("requested %d, want %d", r.Requested, area)
 	}

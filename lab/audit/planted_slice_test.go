@@ -38,18 +38,19 @@ func TestPlantedOnSlice(t *testing.T) {
 		{"slots in area but not in time", NoTable, "b2", "", fill(3, spec{sm: 60, quota: 40})},
 		{"slots without reserve", NoTable, "b2", "", fill(2, spec{sm: 60, quota: 48})},
 		{"slots above the whole", NoTable, "b2", "", fill(2, spec{sm: 51})},
-		{"rectangles in area but not in place", NoPacking, "b2", "", fill(3, spec{sm: 60, quota: 40, packing: kube.Rectangles})},
-		{"rectangles above the whole", NoPacking, "b2", "", fill(2, spec{sm: 51, packing: kube.Rectangles})},
+		{"rectangles in time but not in place", NoPacking, "b2", "", fill(3, spec{sm: 50, quota: 60, packing: kube.Rectangles})},
+		{"rectangles without reserve", NoTable, "b2", "", fill(2, spec{sm: 60, quota: 48, packing: kube.Rectangles})},
+		{"rectangles above the whole", NoTable, "b2", "", fill(2, spec{sm: 51, packing: kube.Rectangles})},
 	})
 }
 
 func TestAllowedOnSlice(t *testing.T) {
 	for name, plant := range map[string]func(*cluster){
-		"memory to the last MiB":         fill(2, spec{sm: 10, memory: 20480}),
-		"limits to the bound":            fill(5, spec{sm: 30, quota: 10, annotations: map[string]string{kube.AnnotationQuotaLimit: "100"}}),
-		"as many shares as may be":       fill(16, spec{sm: 5}),
-		"slots to the reserve":           fill(2, spec{sm: 60, quota: 47}),
-		"rectangles to the whole window": fill(2, spec{sm: 60, quota: 50, packing: kube.Rectangles}),
+		"memory to the last MiB":    fill(2, spec{sm: 10, memory: 20480}),
+		"limits to the bound":       fill(5, spec{sm: 30, quota: 10, annotations: map[string]string{kube.AnnotationQuotaLimit: "100"}}),
+		"as many shares as may be":  fill(16, spec{sm: 5}),
+		"slots to the reserve":      fill(2, spec{sm: 60, quota: 47}),
+		"rectangles to the reserve": fill(2, spec{sm: 60, quota: 47, packing: kube.Rectangles}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := clean(t)

@@ -23,7 +23,7 @@ func fillRandomly(t testing.TB, seed uint64) *filler {
 		node := fmt.Sprintf("n%d", n)
 		f.node(node, gpu(node+"-0"), gpu(node+"-1"))
 		f.fillSlots(node, node+"-0")
-		f.fillRectangles(node, node+"-1", 100, 100, 2)
+		f.fillRectangles(node, node+"-1", 100, 95, 2)
 	}
 	return f
 }
@@ -41,7 +41,7 @@ func (f *filler) fillSlots(node, slice string) {
 	}
 }
 
-// fillRectangles cuts the slice in two, again and again, and fills the pieces.
+// fillRectangles cuts a part of the slice in two, again and again, and fills the pieces.
 func (f *filler) fillRectangles(node, slice string, sm, quota int64, cuts int) {
 	if cuts == 0 || sm < 2 || quota < 2 {
 		f.put(node, slice, sm, quota, kube.Rectangles)

@@ -60,17 +60,17 @@ func (s *slice) holdsExclusive() bool {
 	return false
 }
 
-// checkProof checks by a slot table or a packing that the requests on a slice fit together. A slice with shares of both packing models is a
+// checkProof checks by a slot table, and by a packing where the model is rectangles, that the requests on a slice fit together. A slice with shares of both packing models is a
 // violation already; its shares must still fit as slots without a reserve, as those of every correct slice do.
 func (c *checker) checkProof(n *node, s *slice) {
 	kind, err := NoTable, error(nil)
 	switch {
 	case countDistinct(&s.load, func(h heldShare) kube.FitModel { return h.packing }) > 1:
 		err = proveSlots(s.shares(), 0)
-	case s.held[0].packing == kube.Rectangles:
-		kind, err = NoPacking, proveRectangles(s.shares())
 	default:
-		err = proveSlots(s.shares(), s.Reserve)
+		if err = proveSlots(s.shares(), s.Reserve); err == nil && s.held[0].packing == kube.Rectangles {
+			kind, err = NoPacking, proveRectangles(s.shares())
+		}
 	}
 	if err != nil {
 		c.violate(Violation{Kind: kind, Node: n.object.Name, Slice: s.ID}, "%v", err)

@@ -15,7 +15,8 @@ import (
 // its model until it is empty.
 type Model string
 
-// Slots counts SMs and divides time, and is exact (docs/packing.md). Rectangles packs boxes of quota x SMs, as FaST-GShare does.
+// Slots counts SMs and divides time, and is exact (docs/packing.md). Rectangles packs boxes of quota x SMs, as FaST-GShare does, and
+// requires a slot table, too, which is what nodes execute.
 const (
 	Slots      Model = "slots"
 	Rectangles Model = "rectangles"
@@ -121,15 +122,19 @@ func (r Rules) checkCapacity(s *Slice, l *Load, sh share.Share) Refusal {
 // gammaArea returns γ, the bound of the sum of limits on a slice, as an area (SMs x quota).
 func (r Rules) gammaArea() int64 { return r.Gamma * int64(share.WholeArea) / 1000 }
 
-// schedulable reports whether some schedule of the window serves the requests of all shares on the slice and of one more.
+// schedulable reports whether some slot table serves the requests of all shares on the slice and of one more. Nodes execute slot tables in
+// either model, so requests that fit as rectangles must have a slot table as well, which needs the slice's reserve.
 func (r Rules) schedulable(s *Slice, l *Load, sh share.Share) bool {
-	if r.Model == Rectangles {
-		_, ok := rectangle.Arrange(append(boxes(l), rectangle.BoxOf(sh)))
-		return ok
-	}
 	var scratch [64]slot.Item
 	items := append(scratch[:0], l.items...)
-	return r.solver.Fits(append(items, itemOf(sh)), s.Reserve)
+	if !r.solver.Fits(append(items, itemOf(sh)), s.Reserve) {
+		return false
+	}
+	if r.Model == Slots {
+		return true
+	}
+	_, ok := rectangle.Arrange(append(boxes(l), rectangle.BoxOf(sh)))
+	return ok
 }
 
 // boxes returns the requests of the shares on a slice as rectangles, with capacity for one more.

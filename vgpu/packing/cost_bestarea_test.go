@@ -1,6 +1,7 @@
 package packing
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -68,6 +69,19 @@ func TestBestAreaTakesTheSmallestSufficientRectangle(t *testing.T) {
 			plan, _, refusal := rectangles().Place(c.node, c.pod)
 			if refusal != Admitted || plan[0][0].Slice != c.want {
 				t.Errorf("%v, %q, want slice %d", plan, refusal, c.want)
+			}
+		})
+	}
+}
+
+// TestPaperPodsNeedReserve: the paper's eight pods fill 98.4 % of a GPU, which takes a reserve of 0.
+func TestPaperPodsNeedReserve(t *testing.T) {
+	for reserve, want := range map[share.PerMille]Refusal{0: Admitted, 50: NoSMTime} {
+		t.Run(fmt.Sprint(reserve), func(t *testing.T) {
+			n := repackNode(t)
+			n.Slices[0].Reserve = reserve
+			if _, _, refusal := rectangles().Place(n, repackPod()); refusal != want {
+				t.Errorf("got %q, want %q", refusal, want)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package packing
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -65,6 +66,8 @@ func TestAdmitRoom(t *testing.T) {
 	}
 	tall := runs(fixed(60, 40))
 	boxes := func(r *Rules) { r.Model = Rectangles }
+	wide := fixed(100, 50)
+	boxedWide := as(runs(wide), func(r *Resident) { r.Model = Rectangles })
 	boxed := as(tall, func(r *Resident) { r.Model = Rectangles })
 	reserve := func(part share.PerMille) func(*Slice) { return func(s *Slice) { s.Reserve = part } }
 	checkAll(t, map[string]admission{
@@ -87,6 +90,46 @@ func TestAdmitRoom(t *testing.T) {
 		"turns that fill the window":     {load: loadOf(runs(fixed(60, 50))), share: fixed(60, 50), wantClass: share.MPS},
 		"the reserve is for the changes": {load: loadOf(runs(fixed(60, 50))), share: fixed(60, 50), slice: reserve(50), want: NoSMTime},
 		"turns that leave the reserve":   {load: loadOf(runs(fixed(60, 50))), share: fixed(60, 45), slice: reserve(50), wantClass: share.MPS},
+		"boxes that fill the window":     {load: loadOf(boxedWide), share: wide, rules: boxes, wantClass: share.MPS},
+		"boxes that leave no reserve":    {load: loadOf(boxedWide), share: wide, rules: boxes, slice: reserve(50), want: NoSMTime},
+		"boxes that leave the reserve":   {load: loadOf(boxedWide), share: fixed(100, 45), rules: boxes, slice: reserve(50), wantClass: share.MPS},
 		"without turns no reserve":       {load: loadOf(runs(fixed(60, 100))), share: fixed(40, 100), slice: reserve(50), wantClass: share.MPS},
 	})
+}
+
+// TestRectanglesRun: nodes execute slot tables, so what is admitted as rectangles is admitted as slots, too; and the reserve decides in some
+// of the cases.
+func TestRectanglesRun(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 18))
+	boxes, slots := NewRules(Rectangles), NewRules(Slots)
+	admitted, withoutReserve := 0, 0
+	for range 2000 {
+		s, l := gpu("g", "A100"), &Load{}
+		s.Reserve = 50
+		for range 8 {
+			a := ShareRequest{Tenant: "a", Share: fixed(share.PerMille(5+random.IntN(96)), share.PerMille(5+random.IntN(95)))}
+			class, refusal := boxes.Admit(&s, l, a)
+			bare := s
+			bare.Reserve = 0
+			if _, without := boxes.Admit(&bare, l, a); without == Admitted && refusal != Admitted {
+				withoutReserve++
+			}
+			if refusal != Admitted {
+				continue
+			}
+			asSlots := &Load{}
+			for _, r := range l.Residents() {
+				r.Model = Slots
+				asSlots.Add(r)
+			}
+			if _, refusal := slots.Admit(&s, asSlots, a); refusal != Admitted {
+				t.Fatalf("%v beside %v fits as rectangles; as slots: %q", a.Share, l.Residents(), refusal)
+			}
+			l.Add(Resident{Tenant: "a", Model: Rectangles, Class: class, Share: a.Share})
+			admitted++
+		}
+	}
+	if admitted < 1000 || withoutReserve < 20 {
+		t.Errorf("%d shares admitted, %d for the reserve refused: the cases are one-sided", admitted, withoutReserve)
+	}
 }
