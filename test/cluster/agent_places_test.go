@@ -17,6 +17,7 @@ import (
 
 	"github.com/gshare-dev/gshare/test/cluster"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
 // TestAgent checks that pods get the shares that were placed on their node, and that pods without a valid placement are refused.
@@ -26,7 +27,7 @@ func TestAgent(t *testing.T) {
 		name string
 		run  func(context.Context, *testing.T, *agents)
 	}{
-		{"mixed", testMixed}, {"several containers", testContainers}, {"whole GPUs", testWhole}, {"twins", testTwins}, {"bypass", testBypass}, {"unsafe", testUnsafe}, {"restart of a container", testContainerRestart},
+		{"mixed", testMixed}, {"rectangles", testRectangles}, {"several containers", testContainers}, {"whole GPUs", testWhole}, {"twins", testTwins}, {"bypass", testBypass}, {"unsafe", testUnsafe}, {"restart of a container", testContainerRestart},
 		{"given back", testGivenBack}, {"health", testHealth}, {"zeroed capacity", testZeroed}, {"policies", testPolicies}, {"forged", testForged},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -71,6 +72,34 @@ func (a *agents) runsAsPlaced(ctx context.Context, t *testing.T, name string) *v
 		t.Errorf("%s: status %+v, %v", name, status, err)
 	}
 	return pod
+}
+
+// testRectangles checks that what profile gshare-rectangle binds runs: on a node that switches between sets of shares, two pods with all SMs
+// and half of the time are not on one GPU, as rectangles without a reserve would be.
+func testRectangles(ctx context.Context, t *testing.T, a *agents) {
+	create := func(name string, quota int64) {
+		pod := on(ask(cluster.Pod(name, "sleep", "inf"), 100, quota, 1024), a.Nodes[1])
+		pod.Spec.SchedulerName = "gshare-rectangle"
+		a.create(ctx, t, pod)
+	}
+	for i := range 2 { // one for each GPU
+		name := fmt.Sprint("half-", i)
+		create(name, 50)
+		a.runsAsPlaced(ctx, t, name)
+	}
+	create("half-2", 50)
+	if _, err := a.WaitPod(ctx, "half-2", func(p *v1.Pod) bool {
+		return len(p.Status.Conditions) > 0 && strings.Contains(p.Status.Conditions[0].Message, packing.NoSMTime.String())
+	}); err != nil {
+		t.Fatal(err)
+	}
+	create("rest", 45)
+	if pod := a.runsAsPlaced(ctx, t, "rest"); pod != nil {
+		if p, _, err := kube.PlacementOf(pod); err != nil || p.Model != kube.Rectangles {
+			t.Errorf("placed as %q (%v)", p.Model, err)
+		}
+	}
+	a.waitBooks(ctx, t, a.Nodes[1])
 }
 
 // testContainers checks that each container of a pod, including an init container, has its own share or none.
