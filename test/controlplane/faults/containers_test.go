@@ -77,7 +77,7 @@ func TestProfilesNeverMixOnASlice(t *testing.T) {
 	var pods []*v1.Pod
 	for i := range 16 {
 		pods = append(pods, gpuPod(fmt.Sprintf("slots-%d", i), 50, gshare("quota", "40")),
-			gpuPod(fmt.Sprintf("rectangles-%d", i), 50, gshare("quota", "50"), profile(rectangle)))
+			gpuPod(fmt.Sprintf("rectangles-%d", i), 50, gshare("quota", "45"), profile(rectangle)))
 	}
 	l.addPods(pods...)
 	l.waitBound(names(pods)...)

@@ -20,7 +20,10 @@ func (r *rig) startForged(as *syscall.SysProcAttr) *exec.Cmd {
 	}
 	dir := r.t.TempDir()
 	file := filepath.Join(dir, controlProgram)
-	if err := os.WriteFile(file, shell, 0o755); err != nil {
+	syscall.ForkLock.RLock() // a process that another test forks meanwhile would hold the file open for writing, and exec would fail
+	err = os.WriteFile(file, shell, 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		r.t.Fatal(err)
 	}
 	for ; len(dir) > len(os.TempDir()); dir = filepath.Dir(dir) { // readable for other users

@@ -45,11 +45,11 @@ type Container struct {
 	server   *Server
 	listener *unixsocket.Listener
 	vgpus    []*vgpu
-	locks    *os.File      // its lock file
-	since    time.Duration // when it began to listen
+	locks    *os.File // its lock file
 	serving  sync.WaitGroup
 
-	mu          sync.Mutex // guards the following
+	mu          sync.Mutex    // guards the following
+	since       time.Duration // when it was prepared, then when it began to listen
 	connections map[*net.UnixConn]struct{}
 	stopped     bool
 	refusals    refusals
@@ -74,7 +74,9 @@ func (s *Server) AddContainer(spec Spec) (*Container, error) {
 // prepare all containers before the first one listens; otherwise it could grant SMs on which a process of a container not yet added is
 // still running.
 func (s *Server) Prepare(spec Spec) (*Container, error) {
-	c := &Container{Spec: spec, server: s, connections: map[*net.UnixConn]struct{}{}, logLimiter: newLimiter(logLinesPerSecond)}
+	c := &Container{
+		Spec: spec, server: s, since: s.Clock.Now(), connections: map[*net.UnixConn]struct{}{}, logLimiter: newLimiter(logLinesPerSecond),
+	}
 	if err := c.createDir(); err != nil {
 		c.leave()
 		return nil, err
@@ -99,7 +101,9 @@ func (c *Container) Listen() (err error) {
 	}
 	c.listener.SetUnlinkOnClose(false) // clients try it again until the next server replaces it
 	c.server.containers[c.ID] = c
+	c.mu.Lock()
 	c.since = c.server.Clock.Now()
+	c.mu.Unlock()
 	c.serving.Go(c.accept)
 	return nil
 }

@@ -1,11 +1,13 @@
 package tokenserver_test
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -124,4 +126,29 @@ func TestGrantAndIdle(t *testing.T) {
 		t.Fatal("no token")
 	}
 	eventually(t, "paused for want of work", func() bool { return state(c) == tokenwire.Pause })
+}
+
+// TestStatusWhileListening checks that the status of a prepared container can be read while it begins to listen, and names no process that
+// does not reach the server before it has listened for long enough.
+func TestStatusWhileListening(t *testing.T) {
+	r := newFixture(t, t.TempDir())
+	for i := range 20 {
+		name := fmt.Sprint("container-", i)
+		c, err := r.Prepare(tokenserver.Spec{
+			ID: name, Dir: filepath.Join(r.dir, name), VGPUs: []tokenserver.VGPU{{Share: share.Share{SMRequest: 10, SMLimit: 10, QuotaRequest: 10, QuotaLimit: 10, Memory: share.MiB}, Slice: r.slice, UUID: "GPU-0"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var reading sync.WaitGroup
+		reading.Go(func() {
+			if got := c.Status().Refused; got != "" {
+				t.Errorf("%s: %q", name, got)
+			}
+		})
+		if err := c.Listen(); err != nil {
+			t.Error(err)
+		}
+		reading.Wait()
+	}
 }

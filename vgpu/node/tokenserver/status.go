@@ -59,10 +59,12 @@ func (s *Server) Snapshot() []Status {
 
 // Status returns the state of a container: its connections, and the use, tokens and processes of each vGPU.
 func (c *Container) Status() Status {
+	now := c.server.Clock.Now()
 	c.mu.Lock()
-	status := Status{ID: c.ID, Connections: len(c.connections), Refusals: c.refusals.count, Refused: c.refusals.current(c.server.Clock.Now())}
+	status := Status{ID: c.ID, Connections: len(c.connections), Refusals: c.refusals.count, Refused: c.refusals.current(now)}
+	reconnected := now-c.since > Lease // until then processes of an earlier server reconnect
 	c.mu.Unlock()
-	if status.Refused == "" && c.server.Clock.Now()-c.since > Lease && c.hasUnserved() { // until then processes of an earlier server reconnect
+	if status.Refused == "" && reconnected && c.hasUnserved() {
 		status.Refused = "a process does not reach the token server"
 	}
 	for _, v := range c.vgpus {
