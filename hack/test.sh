@@ -54,7 +54,7 @@ hyperkube() {
 layers() { run "$module/test/layers"; }
 quick() {
   local list
-  mapfile -t list < <(packages . "$alone" "$cluster" "$elsewhere" "^$module/(hook|test/enforce|test/fake|test/nvidia)(/|\$)")
+  mapfile -t list < <(packages . "$alone" "$cluster" "$elsewhere" "^$module/(hook|test/enforce|test/fake|test/hostile|test/nvidia)(/|\$)")
   go test -vet=off -json -short "${list[@]}" || echo 1 >"$work/failed" # go test keeps no results with -exec
 }
 unit() {

@@ -1,6 +1,7 @@
 /*
- * The memory of a process that has ended, in whatever way, is free again, as with the real driver. Guarded by a file lock,
- * which is released when its process ends, and within the process by a mutex.
+ * The memory of a process is free again when the process has ended, in whatever way, and no other process has its descriptors of the driver,
+ * as a forked one has: as with the real driver, which frees what belongs to a descriptor when the last copy of it is closed. The descriptor is
+ * here that of a lock. The table is guarded by another lock on the file, and within the process by a mutex.
  */
 #define _GNU_SOURCE
 #include "account.h"
@@ -21,6 +22,9 @@ static struct account_use *table; /* NULL: no file */
 static struct account_shared *shared; /* follows the table; numbers begin with 1 */
 static int file;
 
+#define GUARD 0                /* byte of the file that is locked while the table is used */
+#define DRIVER(i) (1 << 20 | (i)) /* byte that the process of entry i keeps locked */
+
 /* Maps the file. Called once. */
 static void load(void)
 {
@@ -35,12 +39,15 @@ static void load(void)
 	if (table == MAP_FAILED)
 		abort();
 	shared = (void *)(table + ACCOUNT_PROCESSES);
+	for (int i = 0; i < ACCOUNT_PROCESSES; i++)
+		if (table[i].pid == getpid())
+			memset(&table[i], 0, sizeof table[i]); /* of the program that has executed this one */
 }
 
-/* Locks or unlocks the file, as fcntl. */
+/* Locks or unlocks the table, as fcntl. */
 static void lock(short type)
 {
-	struct flock l = {.l_type = type, .l_whence = SEEK_SET};
+	struct flock l = {.l_type = type, .l_whence = SEEK_SET, .l_start = GUARD, .l_len = 1};
 	while (fcntl(file, F_SETLKW, &l) != 0 && errno == EINTR)
 		;
 }
@@ -48,10 +55,26 @@ static void lock(short type)
 /* Reports whether a process has ended. */
 static int gone(int pid) { return pid && kill(pid, 0) != 0 && errno == ESRCH; }
 
+/* Reports whether the process of an entry has ended, and its descriptor is closed in all processes. */
+static int freed(int i)
+{
+	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = DRIVER(i), .l_len = 1};
+	return gone(table[i].pid) && fcntl(file, F_OFD_GETLK, &l) == 0 && l.l_type == F_UNLCK;
+}
+
+/* Reports whether a process has an entry. */
+static int listed(int pid)
+{
+	for (int i = 0; i < ACCOUNT_PROCESSES; i++)
+		if (table[i].pid == pid)
+			return 1;
+	return 0;
+}
+
 /* Removes processes that have ended from an entry of shared memory. */
 static void clean(struct account_shared *s)
 {
-	if (gone(s->owner))
+	if (gone(s->owner) && !listed(s->owner))
 		s->owner = 0;
 	for (int i = 0; i < ACCOUNT_HOLDERS; i++)
 		if (gone(s->holders[i].pid))
@@ -67,7 +90,7 @@ static int enter(void)
 	pthread_mutex_lock(&threads);
 	lock(F_WRLCK);
 	for (int i = 0; i < ACCOUNT_PROCESSES; i++)
-		if (gone(table[i].pid))
+		if (freed(i))
 			memset(&table[i], 0, sizeof table[i]);
 	for (int i = 0; i < ACCOUNT_SHARED; i++)
 		clean(&shared[i]);
@@ -91,7 +114,8 @@ static struct account_use *own(void)
 		if (!table[i].pid && !empty)
 			empty = &table[i];
 	}
-	if (!empty)
+	struct flock l = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = DRIVER(empty - table), .l_len = 1};
+	if (!empty || fcntl(open(getenv("FAKE_CUDA_SHARED"), O_RDONLY | O_CLOEXEC), F_OFD_SETLK, &l) != 0)
 		abort();
 	empty->pid = getpid();
 	return empty;

@@ -171,10 +171,10 @@ enum gshare_policy {
  * Written by all processes of one container and by the server when one of them dies. One for each vGPU.
  *
  * memory is the sum of what the container's processes hold; the client page's memory is one process's part of it. A
- * process adds to the container page first and to its client page second. When a session ends, the server at a hang-up and the
- * hook at a reconnect both read the client page's memory by an atomic exchange with 0 and subtract the result from the
- * container page, so that it is subtracted once. After WELCOME the hook adds all that it holds to both new pages; SNAPSHOT
- * only reports it. All sums are modulo 2^64: for a moment a sum may be below 0, so one with its highest bit set reads as 0.
+ * process adds to the container page first and to its client page second. When a connection ends, the server waits until no process has the
+ * client page mapped, and subtracts its memory from the container page. A hook that reconnects takes what it holds to the new client page, and
+ * leaves 0 on the old one before it unmaps that; SNAPSHOT only reports it. A forked child keeps its parent's client page mapped until it ends
+ * or executes a program. All sums are modulo 2^64: for a moment a sum may be below 0, so one with its highest bit set reads as 0.
  */
 struct gshare_container_page {
 	uint32_t magic;

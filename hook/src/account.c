@@ -32,6 +32,7 @@ void gsh_pages_init(void) {
 		v->container = (void *)area[i][1];
 		v->client = (void *)area[i][2];
 		v->number = i;
+		v->container_page = (struct gsh_file){-1, 0, 0};
 		atomic_store(&v->server->state, GSHARE_RUN);
 	}
 }
@@ -71,16 +72,20 @@ static int map_fixed(void *address, int fd, int protection) {
 }
 
 /*
- * The memory of an ended session is subtracted from the container page once: the server at a hang-up and the hook at a
- * reconnect both read the client page's sum by an exchange with 0. Then the process's memory is added to the new pages.
+ * A process that reconnects takes its memory from the old client page to the new one. If the container page is the same, its sum contains
+ * the memory all the time. Otherwise the server is another one, and the old page stays as it is for processes that still use it.
  */
 int gsh_pages_map(struct gsh_vgpu *v, const int fds[3]) {
+	struct gsh_file container = gsh_file_of(fds[1]);
 	pthread_mutex_lock(&memory_lock);
-	atomic_fetch_sub(&v->container->memory, atomic_exchange(&v->client->memory, 0));
+	bool same = container.fd >= 0 && container.inode == v->container_page.inode && container.device == v->container_page.device;
+	uint64_t counted = same ? atomic_exchange(&v->client->memory, 0) : 0;
+	atomic_store(&v->client->open, 0); /* the new page has it */
 	int r = map_fixed(v->server, fds[0], PROT_READ);
 	if (!r) r = map_fixed(v->container, fds[1], PROT_READ | PROT_WRITE);
 	if (!r) r = map_fixed(v->client, fds[2], PROT_READ | PROT_WRITE);
-	atomic_fetch_add(&v->container->memory, atomic_load(&v->memory));
+	v->container_page = container;
+	atomic_fetch_add(&v->container->memory, atomic_load(&v->memory) - counted);
 	atomic_store(&v->client->memory, atomic_load(&v->memory));
 	pthread_mutex_unlock(&memory_lock);
 	gsh_publish(v);
@@ -186,8 +191,20 @@ void gsh_count_uncovered(void) {
 	if (gsh_vgpus[0].client) atomic_fetch_add(&gsh_vgpus[0].client->uncovered, 1);
 }
 
+/*
+ * Moves the parent's client page to where the child never uses it. The child has the parent's descriptors of the driver, by which the
+ * parent's memory outlives the parent, so the server must see that the page is in use (gshare_wire.h).
+ */
+static void keep_parents_page(const struct gsh_vgpu *v) {
+	void *place = mmap(NULL, GSHARE_PAGE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (place == MAP_FAILED) return;
+	mremap((void *)v->client, GSHARE_PAGE_SIZE, GSHARE_PAGE_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, place);
+}
+
 void gsh_account_after_fork(void) {
 	pthread_mutex_init(&memory_lock, NULL);
+	for (int i = 0; i < GSHARE_VGPU_MAX; i++)
+		if (gsh_vgpus[i].container_page.fd >= 0) keep_parents_page(&gsh_vgpus[i]);
 	gsh_pages_init();
 	for (int i = 0; i < GSHARE_VGPU_MAX; i++) {
 		struct gsh_vgpu *v = &gsh_vgpus[i];

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "../include/gshare_wire.h"
+#include "file.h"
 #include "symbols.h"
 
 /* One vGPU of the container. */
@@ -18,6 +19,7 @@ struct gsh_vgpu {
 	struct gshare_server_page *server; /* read-only once it is the server's */
 	struct gshare_container_page *container;
 	struct gshare_client_page *client;
+	struct gsh_file container_page; /* tells whether a reconnect gave the same container page */
 	uint32_t number; /* index in WELCOME */
 	uint32_t index;  /* device ordinal in the container */
 	char uuid[GSHARE_UUID_SIZE];
@@ -47,7 +49,7 @@ void gsh_pages_init(void);
 bool gsh_pages_valid(const int fds[3]);
 
 /*
- * Maps the server's pages over the present ones and adds the process's memory to them. Returns 0 or a negative errno.
+ * Maps the server's pages over the present ones and takes the process's memory to them. Returns 0 or a negative errno.
  * Called by the thread that connects; waits for the memory lock.
  */
 int gsh_pages_map(struct gsh_vgpu *v, const int fds[3]);

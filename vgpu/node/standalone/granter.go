@@ -200,7 +200,7 @@ func (g *granter) watch(r *run) {
 	})
 }
 
-// processEnded releases the share of a run whose process has ended, unless child processes are still connected to the token server.
+// processEnded releases the share of a run whose process has ended, unless child processes still use it.
 func (g *granter) processEnded(r *run) {
 	g.operation.Lock()
 	defer g.operation.Unlock()
@@ -211,17 +211,17 @@ func (g *granter) processEnded(r *run) {
 	g.release(r)
 }
 
-// endIfUnused releases the share of a run if its process has ended and none of its children is connected to the token server.
+// endIfUnused releases the share of a run if its process has ended and none of its children uses it.
 func (g *granter) endIfUnused(r *run) {
 	g.operation.Lock()
 	defer g.operation.Unlock()
 	g.release(r)
 }
 
-// release frees the share of a run and grants waiting requests. It does nothing while the process of the run lives or its children are
-// connected. The caller holds the operation lock.
+// release frees the share of a run and grants waiting requests. It does nothing while the process of the run lives or its children use the
+// share. The caller holds the operation lock.
 func (g *granter) release(r *run) {
-	if !g.runs.isRunning(r) || !r.dead || r.container.Connections() > 0 {
+	if !g.runs.isRunning(r) || !r.dead || r.container.InUse() {
 		return
 	}
 	g.runs.update(func() { r.ended = true })

@@ -74,7 +74,9 @@ func (s *Slice) writeNextTick(next time.Duration) (written bool) {
 	}
 	for _, v := range s.vgpus {
 		for _, c := range v.clients {
-			c.server.at.Deadline.Store(uint64(next))
+			if !c.detached {
+				c.server.at.Deadline.Store(uint64(next))
+			}
 			written = true
 		}
 	}
@@ -88,6 +90,9 @@ func (p *blockPolicy) applyToken(v *vgpu, t token.Token, now time.Duration) {
 	v.sms = min(blocksToSMs(t.Amount, p.MaxTokens(v.id)), v.limit) // MPS caps a member at its limit, which its tokens may exceed
 	v.usage.tokens++
 	for _, c := range v.clients {
+		if c.detached {
+			continue
+		}
 		c.writeCredit(v.token, v.credit)
 		if c.waiting && t.Amount > 0 {
 			c.waiting = false

@@ -26,19 +26,21 @@ type clientState struct {
 	server page[tokenwire.ServerPage]
 	client page[tokenwire.ClientPage]
 
+	detached   bool          // its connection has ended, and the process may still live
 	stateSince time.Duration // time of the latest state change
 	lastActive time.Duration // time of the latest sign of work
 	lastRead   time.Duration
-	launches   uint64
-	busy       uint64
 	running    bool
 	open       token.OpenWork
 	openSince  time.Duration // time since which work is open and none has ended
 	reportable time.Duration // time in which it may have used the device and for which it has reported no use
 	waiting    bool          // the process waits for a token, as its page or a NEED frame reported
 	waitSince  time.Duration // start of that wait
-	cycles     uint64        // launch cycles that have been read
+	readCounts
 }
+
+// readCounts are the counts on the page of a process as they were read last.
+type readCounts struct{ launches, busy, cycles uint64 }
 
 // newClientState creates the shared pages of a process, in state Pause.
 func newClientState(v VGPU, pid int, now time.Duration) (_ *clientState, err error) {
@@ -46,7 +48,7 @@ func newClientState(v VGPU, pid int, now time.Duration) (_ *clientState, err err
 	if c.server, err = newPage[tokenwire.ServerPage]("gshare-server", readOnlySeals); err != nil {
 		return nil, err
 	}
-	if c.client, err = newPage[tokenwire.ClientPage]("gshare-client", fixedSizeSeals); err != nil {
+	if c.client, err = newReportPage[tokenwire.ClientPage]("gshare-client"); err != nil {
 		c.server.close()
 		return nil, err
 	}
@@ -104,9 +106,9 @@ func (c *clientState) readCycles(now time.Duration) (start, longest time.Duratio
 	return now - longest, longest
 }
 
-// startWait records that the process waits for a token, unless it runs or already waits.
+// startWait records that the process waits for a token, unless it runs or already waits. One without a connection gets no tokens.
 func (c *clientState) startWait(now time.Duration) {
-	if !c.running && !c.waiting {
+	if !c.running && !c.waiting && !c.detached {
 		c.waiting, c.waitSince = true, now
 	}
 }
@@ -174,8 +176,17 @@ type page[T any] struct {
 	memory []byte
 }
 
-// newPage creates a zeroed page in a memfd with the given seals.
-func newPage[T any](name string, seals int) (_ page[T], err error) {
+// newPage creates a zeroed page in a memfd with the given seals, which the server can write.
+func newPage[T any](name string, seals int) (page[T], error) {
+	return createPage[T](name, seals, (*page[T]).mapWritable)
+}
+
+// newReportPage creates a zeroed page that only processes write. See page.inUse.
+func newReportPage[T any](name string) (page[T], error) {
+	return createPage[T](name, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK, (*page[T]).mapReadOnly)
+}
+
+func createPage[T any](name string, seals int, mapPage func(*page[T]) error) (_ page[T], err error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return page[T]{}, fmt.Errorf("create page %s: %w", name, err)
@@ -189,16 +200,42 @@ func newPage[T any](name string, seals int) (_ page[T], err error) {
 	if err := unix.Ftruncate(fd, tokenwire.PageSize); err != nil {
 		return p, fmt.Errorf("size page %s: %w", name, err)
 	}
-	p.memory, err = unix.Mmap(fd, 0, tokenwire.PageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
+	head := tokenwire.NewPageHead()
+	if _, err := unix.Pwrite(fd, unsafe.Slice((*byte)(unsafe.Pointer(&head)), unsafe.Sizeof(head)), 0); err != nil {
+		return p, fmt.Errorf("write page %s: %w", name, err)
+	}
+	if err := mapPage(&p); err != nil {
 		return p, fmt.Errorf("map page %s: %w", name, err)
 	}
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
 		return p, fmt.Errorf("seal page %s: %w", name, err)
 	}
-	*(*tokenwire.PageHead)(unsafe.Pointer(&p.memory[0])) = tokenwire.NewPageHead()
 	p.at = (*T)(unsafe.Pointer(&p.memory[0]))
 	return p, nil
+}
+
+func (p *page[T]) mapWritable() (err error) {
+	p.memory, err = unix.Mmap(int(p.file.Fd()), 0, tokenwire.PageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	return err
+}
+
+// mapReadOnly maps the page by a descriptor that is open for reading only, since for the kernel any other shared mapping is a writable one.
+func (p *page[T]) mapReadOnly() error {
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", p.file.Fd()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	p.memory, err = unix.Mmap(fd, 0, tokenwire.PageSize, unix.PROT_READ, unix.MAP_SHARED)
+	return err
+}
+
+// inUse reports whether a process has the page mapped, so that it can change it. When it has returned false, no process can map the page
+// any more: the kernel accepts the seal only if there are no writable mappings. The page must be one of newReportPage. The call takes up to
+// 0.2 s if a process has the page pinned, for input and output.
+func (p *page[T]) inUse() bool {
+	_, err := unix.FcntlInt(p.file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE)
+	return err != nil
 }
 
 // closeFile closes the file descriptor of the page and keeps the mapping.

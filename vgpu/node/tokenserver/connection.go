@@ -31,21 +31,23 @@ type connection struct {
 // framesPerVGPU limits the frames per second of a connection. A correct hook sends far fewer: one NEED per turn and thread.
 const framesPerVGPU = 2000
 
-// serveConnection handles the frames of one connection of a process until it is closed.
+// serveConnection handles the frames of one connection of a process until it is closed, and waits until its pages are unused.
 func (c *Container) serveConnection(conn *net.UnixConn, peer process.Process) {
-	defer c.removeConnection(conn)
 	k := &connection{Container: c, conn: conn, peer: peer, limiter: newLimiter(framesPerVGPU * len(c.VGPUs))}
 	err := k.run()
-	defer k.inheritor.Close()
-	defer k.peer.Close() // ends the goroutine of watchProcess, which closes the connection
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 		c.refuse(conn, peer, err)
 	}
+	k.inheritor.Close()
+	k.peer.Close() // ends the goroutine of watchProcess
+	c.detachConnection(conn)
+	k.endSession()
+	c.endDetached()
 }
 
 // run handles HELLO and then the other frames, until the connection ends.
 func (k *connection) run() error {
-	defer k.endSession()
+	defer k.detachSession()
 	if err := k.readHello(); err != nil {
 		return err // a session may be open: the container can be closed at any moment
 	}

@@ -35,7 +35,7 @@ type Spec struct {
 	Admit func(process.Process) error
 	// Launcher is the PID of a process that connects on behalf of programs that inherit the connection; 0 if there is none.
 	Launcher int
-	// Empty is called when the last connection has ended. It must not block on the container.
+	// Empty is called when the container is no longer in use. It must not block on the container.
 	Empty func()
 }
 
@@ -47,10 +47,13 @@ type Container struct {
 	vgpus    []*vgpu
 	locks    *os.File // its lock file
 	serving  sync.WaitGroup
+	closing  chan struct{} // closed by stop
+	looking  sync.Mutex    // see inUse
 
 	mu          sync.Mutex    // guards the following
 	since       time.Duration // when it was prepared, then when it began to listen
 	connections map[*net.UnixConn]struct{}
+	detached    int // sessions whose connection has ended and whose pages are still in use
 	stopped     bool
 	refusals    refusals
 
@@ -75,7 +78,8 @@ func (s *Server) AddContainer(spec Spec) (*Container, error) {
 // still running.
 func (s *Server) Prepare(spec Spec) (*Container, error) {
 	c := &Container{
-		Spec: spec, server: s, since: s.Clock.Now(), connections: map[*net.UnixConn]struct{}{}, logLimiter: newLimiter(logLinesPerSecond),
+		Spec: spec, server: s, since: s.Clock.Now(), closing: make(chan struct{}),
+		connections: map[*net.UnixConn]struct{}{}, logLimiter: newLimiter(logLinesPerSecond),
 	}
 	if err := c.createDir(); err != nil {
 		c.leave()
@@ -155,6 +159,9 @@ func (c *Container) stop(reason *refusal) {
 		c.listener.Close()
 	}
 	c.mu.Lock()
+	if !c.stopped {
+		close(c.closing)
+	}
 	c.stopped = true
 	for conn := range c.connections {
 		if reason != nil {
@@ -178,6 +185,13 @@ func (c *Container) Resize(limit share.PerMille) error {
 		}
 	}
 	return nil
+}
+
+// InUse reports whether there are open connections, or processes that may still have memory although theirs has ended.
+func (c *Container) InUse() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.connections)+c.detached > 0
 }
 
 // Connections returns the number of open connections, including those that a launcher holds for programs that have not started.
@@ -278,18 +292,26 @@ func (c *Container) addConnection(conn *net.UnixConn) error {
 	switch {
 	case c.stopped:
 		return errClosing
-	case len(c.connections) >= c.server.MaxConnections:
+	case len(c.connections)+c.detached >= c.server.MaxConnections:
 		return errTooMany
 	}
 	c.connections[conn] = struct{}{}
 	return nil
 }
 
-func (c *Container) removeConnection(conn *net.UnixConn) {
+// detachConnection closes a connection. Its session counts until endDetached.
+func (c *Container) detachConnection(conn *net.UnixConn) {
 	conn.Close()
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	delete(c.connections, conn)
-	empty := len(c.connections) == 0 && !c.stopped
+	c.detached++
+}
+
+func (c *Container) endDetached() {
+	c.mu.Lock()
+	c.detached--
+	empty := len(c.connections)+c.detached == 0 && !c.stopped
 	c.mu.Unlock()
 	if empty && c.Empty != nil {
 		c.Empty()

@@ -30,6 +30,7 @@ const (
 var roles = map[string]func(dir string) error{
 	"connect": connectOnce,
 	"linger":  linger,
+	"keep":    keep,
 	"work":    work,
 	"fork":    leaveChild,
 	"inherit": inherit,
@@ -102,6 +103,22 @@ func linger(dir string) error {
 	fmt.Println("ready")
 	_, err = c.Conn.Read(make([]byte, 1))
 	return err
+}
+
+// keep connects, has 400 bytes of memory, closes the connection but not its pages, and waits until it is killed.
+func keep(dir string) error {
+	c, err := tokenclient.Dial(dir, 0)
+	if err != nil {
+		return err
+	}
+	c.VGPUs[0].Container.Memory.Add(400)
+	c.VGPUs[0].Client.Memory.Add(400)
+	c.VGPUs[0].Client.Open.Store(uint64(time.Hour))
+	if err := c.Conn.Close(); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	select {}
 }
 
 // flood connects as fast as it can, without a word, until it is killed.

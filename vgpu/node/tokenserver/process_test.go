@@ -188,6 +188,65 @@ func TestMemoryOfAnExitedProcess(t *testing.T) {
 	eventually(t, "the memory of the dead is free", func() bool { return page.Memory.Load() == 400 })
 }
 
+// TestMemoryOfDisconnectedProcess checks that the memory of a process that has closed its connection counts until it has ended, that the
+// process is not listed as one with a session, and that it counts for the number of processes that the container may have.
+func TestMemoryOfDisconnectedProcess(t *testing.T) {
+	r := newFixture(t, tempDir(t), func(c *tokenserver.Config) { c.MaxConnections = 2 })
+	container := r.add(t, "a", half)
+	keeper := start(t, "keep", filepath.Join(r.dir, "a"))
+	eventually(t, "its connection has ended", func() bool { return container.Connections() == 0 })
+	other := r.dial(t, "a")
+	page := other.VGPUs[0].Container
+	if got := answer(t, connect(t, r, "a")); got != syscall.EAGAIN {
+		t.Errorf("a third process was answered %v", got)
+	}
+	status := container.Status().VGPUs[0]
+	if status.Used != 400 || page.Memory.Load() != 400 || len(status.Processes) != 1 || status.Processes[0].PID != os.Getpid() {
+		t.Errorf("the container has %d bytes, in the processes %+v", status.Used, status.Processes)
+	}
+	_ = keeper.Process.Kill()
+	_ = keeper.Wait()
+	eventually(t, "its memory is free", func() bool { return page.Memory.Load() == 0 })
+	other.Close()
+	eventually(t, "the container is not in use", func() bool { return !container.InUse() })
+}
+
+// TestReconnectedProcessCountsOnce checks that a process that takes its memory to the pages of a new session, as the hook does, counts once.
+func TestReconnectedProcessCountsOnce(t *testing.T) {
+	r := newFixture(t, tempDir(t))
+	container := r.add(t, "a", half)
+	first := r.dial(t, "a")
+	page := first.VGPUs[0].Container
+	page.Memory.Add(300)
+	first.VGPUs[0].Client.Memory.Add(300)
+	first.Conn.Close()
+	eventually(t, "the first connection has ended", func() bool { return container.Connections() == 0 })
+	second := r.dial(t, "a")
+	second.VGPUs[0].Client.Memory.Store(first.VGPUs[0].Client.Memory.Swap(0))
+	first.Close()
+	again := r.dial(t, "a") // its welcome shows that the server still serves
+	if got := again.VGPUs[0].Container.Memory.Load(); got != 300 {
+		t.Errorf("the container has %d bytes", got)
+	}
+	second.Close()
+	eventually(t, "its memory is free", func() bool { return again.VGPUs[0].Container.Memory.Load() == 0 })
+}
+
+// TestClosedServerLeavesSums checks that a server that closes, for the next one, does not change what the container's processes know of each
+// other's memory, or each could have the whole limit until it notices.
+func TestClosedServerLeavesSums(t *testing.T) {
+	r := newFixture(t, tempDir(t))
+	r.add(t, "a", half)
+	c := r.dial(t, "a")
+	page := c.VGPUs[0].Container
+	page.Memory.Add(300)
+	c.VGPUs[0].Client.Memory.Add(300)
+	r.Close()
+	if got := page.Memory.Load(); got != 300 {
+		t.Errorf("the container has %d bytes after the server has closed", got)
+	}
+}
+
 // TestLyingClient checks that the server bounds forged values of memory and device time.
 func TestLyingClient(t *testing.T) {
 	r := newFixture(t, tempDir(t))

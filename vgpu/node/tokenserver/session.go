@@ -3,6 +3,7 @@ package tokenserver
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 )
@@ -49,7 +50,6 @@ func (k *connection) openSession(hello *tokenwire.Hello) error {
 	}
 	for _, client := range s.clients {
 		client.server.closeFile()
-		client.client.closeFile()
 	}
 	return nil
 }
@@ -108,21 +108,61 @@ func (s *session) updateVGPU(index uint32, change func(*vgpu, *clientState)) err
 	return nil
 }
 
-// endSession closes the session of the connection, if it has one. Another process that waits for its token runs at once.
-func (k *connection) endSession() {
+// detachSession ends the turns of the connection's process, if it has a session. Another process that waits for its token runs at once.
+func (k *connection) detachSession() {
 	s := k.session
 	if s == nil {
 		return
 	}
 	for i, v := range s.vgpus {
 		v.Slice.mu.Lock()
-		v.removeClient(s.clients[i], k.server.Clock.Now())
+		v.detachClient(s.clients[i], k.server.Clock.Now())
 		v.Slice.step()
 		v.Slice.mu.Unlock()
 	}
 	if !k.server.closed.Load() { // otherwise the next server has to wait for the process
 		k.removeSessionFile(s.id)
 	}
+}
+
+// The times between two looks at whether a page is still in use: the first, from which they double, and the longest.
+const firstLook, longestLook = time.Millisecond, 100 * time.Millisecond
+
+// endSession waits until no process has the pages of the session mapped, and then removes its memory and unfinished work from the vGPUs.
+// A process that has ended, executed another program or reconnected has unmapped them. One that has only closed the connection has not, nor
+// a process that was forked from it and so keeps the driver's descriptors, by which the memory outlives its owner.
+func (k *connection) endSession() {
+	s := k.session
+	if s == nil {
+		return
+	}
+	for i, v := range s.vgpus {
+		ended := k.awaitUnused(s.clients[i])
+		v.Slice.mu.Lock()
+		v.removeClient(s.clients[i], ended)
+		v.Slice.step()
+		v.Slice.mu.Unlock()
+	}
+}
+
+// awaitUnused blocks until no process has the page of the client mapped, and returns true, or false if the container is closed before.
+func (c *Container) awaitUnused(client *clientState) bool {
+	for wait := firstLook; c.inUse(client); wait = min(2*wait, longestLook) {
+		select {
+		case <-c.closing:
+			return false
+		case <-time.After(wait):
+		}
+	}
+	return true
+}
+
+// inUse reports whether a process has the page of the client mapped. It looks at one page of the container at a time, since a look can take
+// a thread for long.
+func (c *Container) inUse(client *clientState) bool {
+	c.looking.Lock()
+	defer c.looking.Unlock()
+	return client.client.inUse()
 }
 
 func (s *session) discard() {

@@ -130,7 +130,9 @@ func (s *Slice) sendHeartbeats(now time.Duration) {
 	s.lastHeartbeat = now
 	for _, v := range s.vgpus {
 		for _, c := range v.clients {
-			c.server.at.SetHeartbeat(now)
+			if !c.detached {
+				c.server.at.SetHeartbeat(now)
+			}
 		}
 	}
 }

@@ -44,6 +44,10 @@ func stillSlice(t *testing.T, quotas ...share.PerMille) (*Slice, *still) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		c.client.close()
+		if c.client, err = newPage[tokenwire.ClientPage]("test", fixedSizeSeals); err != nil { // one that the test can write
+			t.Fatal(err)
+		}
 		t.Cleanup(c.close)
 		v.clients = []*clientState{c}
 	}
@@ -85,6 +89,28 @@ func TestIdleProcessesGetNoToken(t *testing.T) {
 	s.at(clock, 2*time.Second+2*idleTimeout)
 	if works.wanting || works.granted != nil {
 		t.Error("it keeps its token without work")
+	}
+}
+
+// TestDetachedProcess: a process without a connection gets no tokens, whatever its page says, and its unfinished work counts until it has ended.
+func TestDetachedProcess(t *testing.T) {
+	s, clock := stillSlice(t, 450)
+	v := s.vgpus[0]
+	gone := v.clients[0]
+	v.detachClient(gone, clock.now)
+	gone.client.at.Waiting.Store(1)
+	s.at(clock, time.Second)
+	if v.wanting || v.running != nil {
+		t.Error("it waits for a token")
+	}
+	gone.client.at.Open.Store(uint64(10 * ms))
+	s.at(clock, time.Second+ms)
+	if !v.wanting || v.running != nil || gone.open != token.LongWork {
+		t.Errorf("wanting %v, running %v, open %v", v.wanting, v.running, gone.open)
+	}
+	gone.client.at.Open.Store(0)
+	if s.at(clock, time.Second+2*ms); v.wanting {
+		t.Error("its work counts after its end")
 	}
 }
 

@@ -91,6 +91,9 @@ func (v *vgpu) status() VGPUStatus {
 		status.Running = slices.ContainsFunc(v.clients, func(c *clientState) bool { return c.open != token.NoWork })
 	}
 	for _, c := range v.clients {
+		if c.detached {
+			continue // as a process without a session it is found by its use of the device
+		}
 		if c.waiting {
 			status.Waiting++
 		}

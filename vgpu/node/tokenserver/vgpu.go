@@ -47,18 +47,25 @@ func (v *vgpu) hasWaiting() bool {
 	return slices.ContainsFunc(v.clients, func(c *clientState) bool { return c.waiting })
 }
 
-// removeClient removes a process from the vGPU and subtracts its memory from the container's total. It first pauses the process, which may
-// still be alive if only its connection was closed.
-func (v *vgpu) removeClient(c *clientState, now time.Duration) {
+// detachClient pauses a process whose connection has ended, for good. Its memory and unfinished work still count, until removeClient.
+func (v *vgpu) detachClient(c *clientState, now time.Duration) {
 	if !v.Slice.server.closed.Load() {
 		c.setState(tokenwire.Pause, now)
 	}
-	v.clients = without(v.clients, c)
+	c.detached, c.waiting = true, false
 	if v.running == c {
 		v.running = nil
 	}
-	subtractBounded(&v.page.at.Memory, c.client.at.Memory.Swap(0)) // swapped: a process that reconnects adds its memory again
-	if len(v.clients) == 0 {
+}
+
+// removeClient removes a process from the vGPU. If it has ended, it also subtracts its memory from the container's total: a process that has
+// reconnected has taken its memory from the page before. Otherwise the total stays as its other processes know it.
+func (v *vgpu) removeClient(c *clientState, ended bool) {
+	v.clients = without(v.clients, c)
+	if ended {
+		subtractBounded(&v.page.at.Memory, c.client.at.Memory.Load())
+	}
+	if ended && len(v.clients) == 0 {
 		v.page.at.Memory.Store(0)
 	}
 	c.close()

@@ -1,0 +1,111 @@
+// Package hostile runs programs of several processes in one container, under the real token server and the real hook, on the fake driver.
+package hostile
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
+	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/token"
+)
+
+var build struct {
+	once   sync.Once
+	folder string
+	err    error
+	log    []byte
+}
+
+// built compiles the fake driver, the hook and the program of the tests on the first call, and returns their folder.
+func built(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("gcc is not installed")
+	}
+	build.once.Do(func() {
+		if build.folder, build.err = os.MkdirTemp("", "hostile"); build.err != nil {
+			return
+		}
+		script := `hook/fake/build.sh "$0" && hack/hook.sh build "$0" &&
+			gcc -std=gnu11 -O1 -g -Wall -Wextra -Werror -pthread -o "$0/memory" test/hostile/programs/memory.c -L"$0" -l:libcuda.so.1`
+		command := exec.Command("bash", "-c", script, build.folder)
+		command.Dir = "../.."
+		build.log, build.err = command.CombinedOutput()
+	})
+	if build.err != nil {
+		t.Fatalf("build: %v\n%s", build.err, build.log)
+	}
+	return build.folder
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	_ = os.RemoveAll(build.folder)
+	os.Exit(code)
+}
+
+// serve starts a token server with one container of the memory, on device 0 of the fake driver, and returns the container's directory.
+func serve(t *testing.T, memory share.Bytes) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gshare") // short: names of sockets end at 108 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	server := tokenserver.New(tokenserver.Config{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	t.Cleanup(server.Close)
+	tokens, err := token.New(token.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := share.Share{SMRequest: share.Whole, SMLimit: share.Whole, QuotaRequest: share.Whole, QuotaLimit: share.Whole, Memory: memory}
+	vgpu := tokenserver.VGPU{Share: whole, Slice: server.NewSlice(tokens), UUID: "GPU-00000000-0000-0000-0000-000000000000"}
+	if _, err := server.AddContainer(tokenserver.Spec{ID: "c", Dir: dir, VGPUs: []tokenserver.VGPU{vgpu}}); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// attempt runs an attempt of memory.c in a container of 512 MiB, and returns its exit code.
+func attempt(t *testing.T, name string, env ...string) int {
+	t.Helper()
+	command := exec.Command(filepath.Join(built(t), "memory"), name, fmt.Sprint(512))
+	command.Env = append(os.Environ(), append(env, "LD_LIBRARY_PATH="+built(t), "FAKE_CUDA_SHARED="+filepath.Join(t.TempDir(), "account"))...)
+	out, err := command.CombinedOutput()
+	t.Logf("%s", out)
+	if command.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return command.ProcessState.ExitCode()
+}
+
+// TestMemory runs programs that try to have more memory together than their container, as they have without the hook, and innocent ones that
+// do something unusual.
+func TestMemory(t *testing.T) {
+	list := exec.Command(filepath.Join(built(t), "memory"))
+	list.Env = append(os.Environ(), "LD_LIBRARY_PATH="+built(t))
+	names, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range strings.Fields(string(names)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hook := "LD_PRELOAD=" + filepath.Join(built(t), "libgshare.so")
+			if code := attempt(t, name, hook, "GSHARE_DIR="+serve(t, 512*share.MiB)); code != 0 {
+				t.Errorf("exit code %d under the hook, want 0", code)
+			}
+		})
+	}
+	if code := attempt(t, "just_stays"); code != 1 {
+		t.Errorf("exit code %d without the hook, want 1: it has too much", code)
+	}
+}

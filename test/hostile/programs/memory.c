@@ -1,0 +1,246 @@
+/*
+ * Programs of several processes, which share the memory limit of a container under a real token server. Each takes a part of the limit and
+ * then does something by which the server could lose sight of it: memory NAME LIMIT, in MiB. By the fake driver's count of all
+ * processes, one that is hostile fails (exit code 1) if it gets more than the limit together; one that is innocent fails if it does not get
+ * what it may have.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../../../hook/test/driver.h"
+
+#define MIB (1ull << 20)
+#define PART (400 * MIB) /* of which the limit has room for one */
+
+uint64_t fakecuda_used_by_all(CUdevice d);
+
+static uint64_t limit;
+static const char *program; /* its first argument */
+
+/* Allocates, and tries it again for a while: the server may still have to see that another process has ended. */
+static CUdeviceptr allocate(uint64_t bytes) {
+	CUdeviceptr p = 0;
+	for (int n = 0; n < 20 && cuMemAlloc_v2(&p, bytes) != CUDA_SUCCESS; n++) usleep(10000);
+	return p;
+}
+
+/* Tells the first process that this one is done. */
+static void report(int ok) {
+	if (write(1, ok ? "y" : "n", 1) != 1) _exit(2);
+}
+
+/* Waits until the first process ends. */
+static void stay(void) {
+	char byte;
+	while (read(0, &byte, 1) > 0) continue;
+	_exit(0);
+}
+
+static void close_all(void) {
+	if (syscall(SYS_close_range, 3, ~0u, 0))
+		for (int fd = 3; fd < 1024; fd++) close(fd);
+}
+
+static void allow_no_descriptors(void) { setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, 0}); }
+
+/* What a hostile process does when it has its part. The process that stays reports. */
+
+static void just_stays(void) {
+	report(1);
+	stay();
+}
+
+static void closes_descriptors(void) {
+	close_all();
+	allow_no_descriptors();
+	just_stays();
+}
+
+/* Sends what no server takes on all sockets, so that the server closes the connection. */
+static void breaks_protocol(void) {
+	allow_no_descriptors();
+	for (int fd = 3; fd < 64; fd++) send(fd, "?", 1, MSG_NOSIGNAL);
+	just_stays();
+}
+
+static void *closes_later(void *main_thread) {
+	pthread_join(*(pthread_t *)main_thread, NULL);
+	closes_descriptors();
+	return NULL;
+}
+
+/* Its main thread ends, so that /proc shows no memory of it. */
+static void main_thread_ends(void) {
+	static pthread_t self;
+	pthread_t t;
+	self = pthread_self();
+	pthread_create(&t, NULL, closes_later, &self);
+	pthread_exit(NULL);
+}
+
+/* Ends, and leaves a child that has its descriptors of the driver. */
+static void leaves_child(void) {
+	if (fork()) _exit(0);
+	just_stays();
+}
+
+static void leaves_child_unseen(void) {
+	if (syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)) syscall(SYS_exit_group, 0);
+	just_stays();
+}
+
+static int stays_in_memory(void *unused) {
+	(void)unused;
+	just_stays();
+	return 0;
+}
+
+/* Ends, and leaves a child that has its address space. */
+static void leaves_address_space(void) {
+	static char stack[65536] __attribute__((aligned(16)));
+	clone(stays_in_memory, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL);
+	_exit(0);
+}
+
+/* Is killed by the child for which it waits, and which has its address space. */
+static void killed_in_vfork(void) {
+	if (!vfork()) {
+		kill(getppid(), SIGKILL);
+		just_stays();
+	}
+}
+
+/* Executes this program again. */
+static void becomes(const char *name) {
+	char text[32];
+	snprintf(text, sizeof text, "%llu", (unsigned long long)(limit / MIB));
+	execl("/proc/self/exe", program, "part", name, text, NULL);
+	_exit(3);
+}
+
+/* What an innocent process does. */
+
+static void becomes_another(void) { becomes("just_stays"); }
+
+static void closes_and_becomes_another(void) {
+	close_all();
+	becomes("just_stays");
+}
+
+/* Reports whether one of the lowest descriptors is a socket of the kind that the hook has. */
+static int connected(void) {
+	int type = 0, found = 0;
+	for (int fd = 3; fd < 64; fd++) found |= !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &(socklen_t){sizeof type}) && type == SOCK_SEQPACKET;
+	return found;
+}
+
+/* Closes all descriptors and goes on: its memory counts once, and it may free and allocate. */
+static void closes_and_goes_on(void) {
+	CUdeviceptr p, q;
+	size_t left = 0, total;
+	int ok = connected();
+	close_all();
+	for (int n = 0; n < 500 && !connected(); n++) usleep(10000);
+	q = allocate(100 * MIB);
+	ok = ok && connected() && q != 0 && cuMemAlloc_v2(&p, 100 * MIB) == CUDA_ERROR_OUT_OF_MEMORY;
+	ok = ok && cuMemGetInfo_v2(&left, &total) == CUDA_SUCCESS && left == limit - PART - 100 * MIB;
+	ok = ok && cuMemFree_v2(q) == CUDA_SUCCESS && allocate(100 * MIB) != 0;
+	report(ok);
+	stay();
+}
+
+/* Ends while a child lives that has executed another program, as a server that it started. */
+static void leaves_program(void) {
+	if (!vfork()) {
+		execl("/bin/cat", "cat", NULL); /* until the first process ends */
+		_exit(3);
+	}
+	report(1);
+	_exit(0);
+}
+
+static void ends(void) {
+	report(1);
+	_exit(0);
+}
+
+static const struct attempt {
+	const char *name;
+	void (*then)(void);
+	int parts, granted; /* how many processes are started, and how many of them get memory */
+} attempts[] = {
+	{"just_stays", just_stays, 4, 1},
+	{"closes_descriptors", closes_descriptors, 4, 1},
+	{"breaks_protocol", breaks_protocol, 4, 1},
+	{"main_thread_ends", main_thread_ends, 4, 1},
+	{"leaves_child", leaves_child, 4, 1},
+	{"leaves_child_unseen", leaves_child_unseen, 4, 1},
+	{"leaves_address_space", leaves_address_space, 4, 1},
+	{"killed_in_vfork", killed_in_vfork, 4, 1},
+	{"becomes_another", becomes_another, 1, 1},
+	{"closes_and_becomes_another", closes_and_becomes_another, 1, 1},
+	{"closes_and_goes_on", closes_and_goes_on, 1, 1},
+	{"leaves_program", leaves_program, 4, 4},
+	{"ends", ends, 30, 30},
+	{0}};
+
+static const struct attempt *find(const char *name) {
+	const struct attempt *a = attempts;
+	while (a->name && strcmp(a->name, name)) a++;
+	return a;
+}
+
+/* One process: takes its part and then does what the attempt says. */
+static int part(const char *name) {
+	prctl(PR_SET_PDEATHSIG, 0);
+	int ok = driver_start("k") && allocate(PART);
+	if (!ok) {
+		report(0);
+		stay();
+	}
+	find(name)->then();
+	return 0;
+}
+
+int main(int argc, char **argv) {
+	int hold[2], answers[2], granted = 0;
+	if (argc < 3) {
+		for (const struct attempt *a = attempts; a->name; a++) puts(a->name);
+		return 0;
+	}
+	alarm(60);
+	program = argv[0];
+	limit = strtoull(argv[argc - 1], NULL, 10) * MIB;
+	if (!strcmp(argv[1], "part")) return part(argv[2]);
+	const struct attempt *a = find(argv[1]);
+	if (!a->name || pipe2(hold, O_CLOEXEC) || pipe2(answers, O_CLOEXEC)) return 2;
+	for (int i = 0; i < a->parts; i++) {
+		char answer = 0;
+		pid_t child = fork();
+		if (!child) {
+			dup2(hold[0], 0);
+			dup2(answers[1], 1);
+			becomes(a->name);
+		}
+		if (read(answers[0], &answer, 1) != 1) return 2;
+		granted += answer == 'y';
+		waitpid(child, NULL, a->granted == a->parts && a->parts > 1 ? 0 : WNOHANG);
+	}
+	uint64_t all = fakecuda_used_by_all(0);
+	printf("%d of %d processes have memory, %llu of %llu MiB\n", granted, a->parts, (unsigned long long)(all / MIB), (unsigned long long)(limit / MIB));
+	fflush(stdout);
+	_exit(granted != a->granted || all > limit);
+}
