@@ -50,6 +50,7 @@ void gsh_budget_take(struct gsh_stream_state *st, uint64_t wanted) {
 	} while (!atomic_compare_exchange_weak(&st->vgpu->budgets, &old, (uint64_t)epoch << 32 | (others + budget)));
 	st->budget_epoch = epoch;
 	st->budget = budget;
+	if (!gsh_budgets_fit(st->vgpu)) gsh_budget_release(st);
 }
 
 void gsh_budget_release(struct gsh_stream_state *st) {
@@ -57,4 +58,13 @@ void gsh_budget_release(struct gsh_stream_state *st) {
 	while (st->budget && old >> 32 == st->budget_epoch)
 		if (atomic_compare_exchange_weak(&st->vgpu->budgets, &old, old - st->budget)) break;
 	st->budget = 0;
+}
+
+/*
+ * Who takes a budget and who counts a launch as open each add their part first and ask then, so that of two that do not fit together at
+ * least one notices.
+ */
+bool gsh_budgets_fit(const struct gsh_vgpu *v) {
+	uint64_t budgets = atomic_load(&v->budgets), taken = budgets >> 32 == atomic_load(&gsh_epoch) ? (uint32_t)budgets : 0;
+	return !taken || atomic_load(&v->open) + taken <= gsh_run_ahead_bound(v);
 }

@@ -14,7 +14,13 @@ uint64_t gsh_run_ahead_bound(const struct gsh_vgpu *v);
 /* Returns the ns that a stream may take: an equal part for each stream that the process launches into at present. */
 uint64_t gsh_budget_share(const struct gsh_stream_state *st);
 
-/* Replaces the stream's budget by a new one of `wanted` ns, or less if other streams hold too much of the process's budget. */
+/* Reports whether the budgets and the unfinished work of the process are within the bound together. */
+bool gsh_budgets_fit(const struct gsh_vgpu *v);
+
+/*
+ * Replaces the stream's budget by a new one of `wanted` ns, or less if other streams hold too much of the process's budget, or its
+ * unfinished work fills their part of the bound.
+ */
 void gsh_budget_take(struct gsh_stream_state *st, uint64_t wanted);
 
 /* Releases the stream's budget, when the stream waits or its state is dropped. */

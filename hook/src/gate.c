@@ -12,7 +12,7 @@
  *       |  no:  record an event behind what was launched, release the budget,                                  |
  *       |       ask the server once, wait on the page's futex word (wait_for_token) -- woken or 10 ms passed --+
  *       v                                                                                                      |
- *   BOUNDED?    unfinished work + this launch <= 3/4 of run_ahead (wait_for_bound)                             |
+ *   BOUNDED?    unfinished work + this launch <= 3/4 of run_ahead, or 4/4 if it is long (wait_for_bound)        |
  *       |  no:  release the budget, sleep, reap, again; a batch open for long is taken out (gsh_reap_pause)     |
  *       v                                                                                                      |
  *   PAID?       block tokens for this launch and for some that follow (pay_blocks)                             |
@@ -116,22 +116,33 @@ static void uncharge_open(struct gsh_stream_state *st) {
 	st->work_charged = 0;
 }
 
+/* Counts a launch that is too long for a budget, if the budgets of the streams leave room for it. */
+static bool charge_open_beside_budgets(struct gsh_stream_state *st, uint64_t more, uint64_t bound) {
+	if (!charge_open(st, more, bound)) return false;
+	if (gsh_budgets_fit(st->vgpu)) return true;
+	uncharge_open(st);
+	return false;
+}
+
 /*
  * Waits until the process's unfinished work leaves room for the launch. Work with events behind it may fill three quarters
- * of the bound; the last quarter is for the budgets of the streams. A launch of unknown cost counts as half of the bound, so
- * that two may be under way until the first was measured. It polls and does not wait in the driver, since a kernel may itself
+ * of the bound; the last quarter is for the budgets of the streams. Where the process launches into one stream only, launches
+ * too long for its budget may fill the last quarter too: so two of up to half of the bound may be under way, and the device
+ * need not wait for the host between them. A launch of unknown cost counts as half of the bound, so that no other such launch is under way until it was measured. It polls and does not wait in the driver, since a kernel may itself
  * wait for the launch that is held here. If all open work is just being launched by other threads there is no event to wait
  * for; after 100 sleeps of 20 us without one the launch goes ahead, so that a launch that hangs in the driver does not block
  * the process for ever.
  */
-static void wait_for_bound(struct gsh_stream_state *st, uint64_t cost) {
+static void wait_for_bound(struct gsh_stream_state *st, uint64_t budget, uint64_t cost) {
 	uint64_t bound = gsh_run_ahead_bound(st->vgpu), most = bound - bound / 4, more = cost >= GSH_COST_UNKNOWN ? bound / 2 : cost;
+	bool single = budget == bound / 4; /* the budget of a stream is its part of this */
 	if (charge_open(st, st->work + more, most)) return;
 	if (st->launches_left != st->launches_at_event) close_batch(st);
 	gsh_budget_release(st);
 	for (int patience = 100; patience; patience--) {
 		uint64_t pause = gsh_reap_pause(st->vgpu);
 		if (charge_open(st, more, most)) return;
+		if (single && cost > budget && cost < GSH_COST_UNKNOWN && charge_open_beside_budgets(st, more, bound)) return;
 		if (pause) patience = 100;
 		gsh_sleep(pause ? pause : 20 * GSH_MICROSECOND);
 	}
@@ -201,7 +212,7 @@ static uint64_t wait_for_permission(struct gsh_stream_state *st, const void *key
 		uncharge_open(st);
 		while (st->generation = atomic_load(&st->page->generation), !gsh_token_permits(st->vgpu)) wait_for_token(st);
 		cost = gsh_cost_of(key);
-		wait_for_bound(st, cost);
+		wait_for_bound(st, budget, cost);
 	} while (st->generation != atomic_load(&st->page->generation) || !pay_blocks(st, budget, cost, blocks));
 	return cost;
 }

@@ -47,3 +47,21 @@ func ahead(t *testing.T, bound, length time.Duration, streams, threads int) time
 	t.Logf("ahead by %v, busy %.2f %%", got, 100*spans.Busy(2*window, second/2))
 	return got
 }
+
+// TestBackToBack checks that the device does not wait for the host between kernels or graphs of up to half of the bound.
+func TestBackToBack(t *testing.T) {
+	t.Parallel()
+	for _, length := range []time.Duration{180 * time.Microsecond, 378 * time.Microsecond, 480 * time.Microsecond} {
+		for _, as := range []string{"as=kernel", "as=graph"} {
+			t.Run(fmt.Sprint(length, "/", as), func(t *testing.T) {
+				t.Parallel()
+				spans := run(t, enforce.Experiment{Tokens: table, Length: second / 2, Pods: []enforce.Pod{
+					{Share: part(1000, 1000), Load: []string{kernel(length, share.Whole), as}},
+				}})[0]
+				if busy, ahead := spans.Busy(2*window, second/2), spans.Ahead(2*window); busy < 0.995 || ahead > ms {
+					t.Errorf("busy for %.2f %%, ahead by %v; want 99.5 %%, and at most %v", 100*busy, ahead, ms)
+				}
+			})
+		}
+	}
+}

@@ -55,9 +55,11 @@ func (a *timeAccount) addTicks(l Launches, passed time.Duration) {
 		a.used = passed
 	}
 	a.reported -= a.used
-	a.wanted = a.used
-	if working {
+	switch {
+	case working, a.stopped && a.wanted > 0: // without tokens it cannot show that it still wants the device
 		a.wanted = passed
+	default:
+		a.wanted = a.used
 	}
 	if !l.Busy {
 		a.reported = 0
@@ -170,6 +172,8 @@ func (s timeAccounts) deviceTimeGot(m *member, passed time.Duration) deviceTime 
 		return deviceTimeOf(max(used, a.wanted), m.cap)
 	case a.wanted > 0 && disturbed && a.isMeasured(s.tick):
 		return min(a.launched, deviceTimeOf(a.wanted, m.cap))
+	case a.wanted > 0 && disturbed && m.Priority != share.SLO && m.tick.Blocks == 0:
+		return 0 // where the device prefers others, it may have waited all the time; when they are stopped for it, it is measured
 	}
 	part := min(deviceTimeOf(used, m.cap), deviceTimeOf(used, share.Whole)*deviceTime(m.Request)/deviceTime(requests))
 	return max(part, deviceTimeOf(a.wanted, m.Request))

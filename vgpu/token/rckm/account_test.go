@@ -80,3 +80,35 @@ func TestFalseClaim(t *testing.T) {
 		t.Errorf("best effort had tokens in %d of %d ticks", with, to-from)
 	}
 }
+
+// TestStarved checks that a best-effort share gets its request on a device that prefers the SLO share, although it never ran without it and
+// so it is not known how long its blocks take; and that the SLO share gets its own meanwhile.
+func TestStarved(t *testing.T) {
+	m := pair(t)
+	var got, unfinished [3]int // kernels of a tick that each share ran, and that it has launched; it keeps two under way
+	const from, settled, to = 200, 600, 2600
+	for n := time.Duration(from); n < to; n++ {
+		launches, first := [3]Launches{}, 0
+		for id := 2; id >= 1; id-- {
+			for ; unfinished[id] < 2 && m.credit[token.ID(id)] > 0; m.credit[token.ID(id)] -= 100 {
+				unfinished[id]++
+				launches[id].Blocks += 100
+			}
+			if unfinished[id] > 0 {
+				first = id                                          // the device prefers share 1
+				launches[id].Busy, launches[id].Device = true, tick // its time in the queue, too
+			}
+		}
+		unfinished[first]--
+		if n >= settled {
+			got[first]++
+		}
+		m.report(t, n, 1, launches[1])
+		m.report(t, n, 2, launches[2])
+		m.advance((n + 1) * tick)
+	}
+	const all = to - settled // two launched kernels are 10 ms: they count as got before they run, so the request is not quite reached
+	if got[1] < all*70/100 || got[2] < all*16/100 {
+		t.Errorf("of %d ticks, the SLO share got %d and best effort %d", all, got[1], got[2])
+	}
+}
