@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/gshare-dev/gshare/deviceplugin/healthz"
 )
 
 // frontMetrics holds the Prometheus metrics of a front.
@@ -44,19 +45,7 @@ func (m *frontMetrics) setRegistered(yes bool) {
 func (f *Front) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(f.metrics.registered, f.metrics.connected, f.metrics.waiting, f.metrics.waits)
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.healthy()) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.ready()) })
-	return mux
-}
-
-func answer(w http.ResponseWriter, err error) {
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	_, _ = w.Write([]byte("ok\n"))
+	return healthz.Handler(registry, f.healthy, f.ready)
 }
 
 // stuckAfter is how long the front's lock may be held before /healthz fails.

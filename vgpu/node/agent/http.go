@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/gshare-dev/gshare/deviceplugin/healthz"
 	tokenmetrics "github.com/gshare-dev/gshare/vgpu/node/tokenserver/metrics"
 )
 
@@ -16,19 +16,7 @@ import (
 func (a *Agent) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector{a}, tokenmetrics.New(a.slices.server))
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.healthy()) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.ready()) })
-	return mux
-}
-
-func answer(w http.ResponseWriter, err error) {
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	_, _ = w.Write([]byte("ok\n"))
+	return healthz.Handler(registry, a.healthy, a.ready)
 }
 
 // stuckAfter is how long an operation on one container may take before /healthz fails.
