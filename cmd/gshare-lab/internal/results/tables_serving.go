@@ -26,8 +26,10 @@ func scaling() table {
 		name: "serving-scaling", title: "Serving: when to scale, and with what",
 		text: "Two functions whose instances share eight GPUs (Dilu's profiles of RoBERTa-large and ResNet152 on an A100; SLO 120 and 80\n" +
 			"ms; 5 s to load from storage, assumed), at 20 and 40 requests for each of the trace, the second a third of the trace later. `eager`\n" +
-			"is FaST-GShare's Algorithm 1, `keepalive` is as INFless, `lazy` is Dilu. All batch alike: as large as runs in half the SLO. Requests\n" +
-			"that missed their SLO, percent; cold starts; GPU-seconds that were reserved, or used beyond that.",
+			"scales by FaST-GShare's Algorithm 1 over shares of the SMs alone: the published profiles have no shares of time, and one latency for\n" +
+			"mean and percentiles, so whether a configuration keeps the SLO is asked of its mean. `keepalive` is as INFless, `lazy` is Dilu. All\n" +
+			"batch alike: as large as runs in half the SLO. Requests that missed their SLO, percent; cold starts; GPU-seconds that were reserved, or\n" +
+			"used beyond that.",
 		command: []string{"simulate", "serving", "--profiles", worlds + "scaling.yaml"},
 		needs:   []string{dataset.Prefix + "dilu/bs_sm_roberta_large.csv", dataset.Prefix + "dilu/bs_sm_resnet152.csv"},
 		rows: []row{
@@ -117,10 +119,11 @@ func migServing() table {
 func callServing() table {
 	t := table{
 		name: "serving-calls", title: "Serving: plans with several SLOs",
-		text: "Seven applications of two models, SLO 0.25 to 8 s, served by a provider's functions as each planner says (models and prices of\n" +
-			"`gshare plan`'s example), on Dilu's bursty trace; execution times are random, with the profile's mean and p99, and are billed as they\n" +
-			"are. The plan is for the mean rates, the load is not steady. `gshare` takes the cheapest plan that needs no more GPU time than that of\n" +
-			"the papers which needs the least. Requests that missed their SLO, percent; cost in USD; GPU-seconds of whole cards.",
+		text: "Seven applications of two models, SLO 0.25 to 8 s, served by a provider's functions as each planner says, on Dilu's bursty trace. The\n" +
+			"models and prices are made up (those of `gshare plan`'s example): the table compares planners and says nothing of a real model or bill.\n" +
+			"Execution times are random, with the profile's mean and p99, and are billed as they are. The plan is for the mean rates, the load is\n" +
+			"not steady. `gshare` takes the cheapest plan that needs no more GPU time than that of the papers which needs the least. Requests that\n" +
+			"missed their SLO, percent; cost in USD; GPU-seconds of whole cards.",
 		command: []string{"simulate", "serving", "--profiles", worlds + "calls.yaml", "--trace", "dataset:dilu/bursty.txt"},
 		rows:    rows("--scale", "0.2", "1", "5", "20"),
 		columns: servingColumns([]string{"harmonybatch", "pamba", "gshare"},

@@ -25,7 +25,7 @@ const servingLong = `Serve the requests of a trace with functions on GPUs, and c
 profiles and hardware; time is virtual.
 
 On whole GPUs that instances share (gpus in the profiles file, shares of each function):
-  eager         FaST-GShare: scales with its Algorithm 1 by the load of the last seconds; fixed shares
+  eager         FaST-GShare: scales with its Algorithm 1 by the load of the last seconds; fixed shares of SMs, none of time
   keepalive     as INFless: scales out at once, and in after a minute
   lazy          Dilu: shares with a limit of twice the request, and scales by a window of 40 s
 On GPUs with MIG instances (mig, nodes of each function):
