@@ -108,7 +108,7 @@ coverage: ## Write coverage.out and coverage.html for the rules and the plugins.
 	hack/coverage.sh
 
 .PHONY: mutate
-mutate: ## Change 300 random places of rules, plugins, grant and token server, and see whether a test notices (half an hour).
+mutate: ## Change 300 random places of rules, plugins, grant and token server, and see whether a test notices (10 minutes).
 	nice go run ./hack/mutate $(ARGS)
 
 .PHONY: lint

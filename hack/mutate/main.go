@@ -1,6 +1,7 @@
 // Command mutate measures how much the tests notice: it makes a random sample of small changes ("mutations") to the rules, the plugins, the
 // grant and the token server, one at a time, and runs the tests of the changed package on each. A mutation that no test notices shows
-// behaviour that is not tested. The changed file is given to the compiler as an overlay, so the tree is never touched.
+// behaviour that is not tested. The changed files are given to the compiler as an overlay, so the tree is never touched. One test binary is
+// built for all mutations of a package that lie in functions: each is a copy of its function, selected by an environment variable.
 //
 // The same seed on the same tree draws the same sample. Mutations that do not compile are replaced by the next of the random order. Those
 // that change nothing anybody can observe are listed in equivalent.txt with the reason, and are not run.
@@ -101,15 +102,31 @@ func run(ctx context.Context, patterns []string, o options) error {
 		return nil
 	}
 	count := map[verdict]int{}
-	for tried, rest := 0, all; tried < o.n && len(rest) > 0; {
+	var mu sync.Mutex
+	report := func(m mutation, v verdict, why string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() == nil {
+			count[v]++
+			fmt.Printf("%-10s %s  [%s]\n", v, m, why)
+		}
+	}
+	for rest := all; len(rest) > 0; {
+		tried := count[noticed] + count[equivalent] + count[survived]
 		batch := rest[:min(o.n-tried, len(rest))]
+		if len(batch) == 0 {
+			break
+		}
 		rest = rest[len(batch):]
-		for v, n := range tryAll(ctx, batch, known, o) {
-			count[v] += n
-			if v != invalid {
-				tried += n
+		var unknown []mutation
+		for _, m := range batch {
+			if why := known[m.id()]; why != "" {
+				report(m, equivalent, why)
+			} else {
+				unknown = append(unknown, m)
 			}
 		}
+		tryAll(ctx, unknown, o, report)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -122,38 +139,4 @@ func run(ctx context.Context, patterns []string, o options) error {
 		return fmt.Errorf("fewer than %v %% are noticed or equivalent", o.level)
 	}
 	return nil
-}
-
-// tryAll runs the tests on each mutation, several at a time, prints each verdict when it is known, and counts the verdicts.
-func tryAll(ctx context.Context, batch []mutation, known equivalents, o options) map[verdict]int {
-	count := map[verdict]int{}
-	var mu sync.Mutex
-	var workers sync.WaitGroup
-	next := make(chan mutation)
-	for range o.workers {
-		workers.Go(func() {
-			for m := range next {
-				v, why := equivalent, known[m.id()]
-				if why == "" {
-					v, why = try(ctx, m, o.timeout)
-				}
-				if ctx.Err() != nil {
-					return
-				}
-				mu.Lock()
-				count[v]++
-				fmt.Printf("%-10s %s  [%s]\n", v, m, why)
-				mu.Unlock()
-			}
-		})
-	}
-	for _, m := range batch {
-		select {
-		case next <- m:
-		case <-ctx.Done():
-		}
-	}
-	close(next)
-	workers.Wait()
-	return count
 }

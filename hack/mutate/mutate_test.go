@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -53,13 +55,56 @@ func (t *T) over(n int) (int, error) {
 	}
 }
 
-// TestTry runs the tests of a small module on mutations of it: one that its test notices, one that it cannot notice, one that does not
-// compile and one that never ends.
-func TestTry(t *testing.T) {
+// TestTryAll runs the tests of a small module on mutations of it: ones that its test notices, that it cannot notice, that do not compile and
+// that never end, in functions, methods and declarations.
+func TestTryAll(t *testing.T) {
 	files := map[string]string{
-		"go.mod":    "module example.org/m\n\ngo 1.26\n",
-		"m.go":      "package m\n\nfunc Sum(n int) int {\n\ts := 0\n\tfor i := 1; i <= n; i++ {\n\t\ts += i\n\t}\n\tif n < 0 {\n\t\ts = 7\n\t}\n\treturn s\n}\n\nfunc Name() string { return \"a\" + \"b\" }\n",
-		"m_test.go": "package m\n\nimport \"testing\"\n\nfunc TestSum(t *testing.T) {\n\tif Sum(3) != 6 {\n\t\tt.Error(Sum(3))\n\t}\n}\n",
+		"go.mod": "module example.org/m\n\ngo 1.26\n",
+		"m.go": `package m
+
+var first = 1
+
+func Sum(n int, _ string, rest ...int) int {
+	s := 0
+	for i := first; i <= n; i++ {
+		s += i
+	}
+	if n < 0 {
+		s = 7
+	}
+	for _, r := range rest {
+		s += r
+	}
+	return s
+}
+
+func Name() string { return "a" + "b" }
+
+type Counter struct{ n int }
+
+func (c *Counter) Add(int) { c.n += 2 }
+
+func (Counter) Step() int { return 4 / 2 }
+
+func Max[T int | int64](a, b T) T {
+	if a > b {
+		return a
+	}
+	return b
+}
+`,
+		"m_test.go": `package m
+
+import "testing"
+
+func TestAll(t *testing.T) {
+	c := Counter{}
+	c.Add(0)
+	if Sum(3, "", 2, 3) != 11 || c.n != c.Step() || Max(3, 2) != 3 {
+		t.Error(Sum(3, "", 2, 3), c)
+	}
+}
+`,
 	}
 	t.Chdir(t.TempDir())
 	for name, text := range files {
@@ -71,25 +116,30 @@ func TestTry(t *testing.T) {
 	if err != nil || len(packages) != 1 {
 		t.Fatal(packages, err)
 	}
-	all, err := packages[0].mutations()
+	found, err := packages[0].mutations()
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]verdict{
-		"s += i -> s -= i": noticed, "s = 7 -> s = 8": survived, `"a" + "b" -> "a" - "b"`: invalid, "i++ -> i--": noticed,
+		"s += i -> s -= i": noticed, "s = 7 -> s = 8": survived, `"a" + "b" -> "a" - "b"`: invalid, "i++ -> i--": noticed, "s += r -> removed": invalid,
+		"s += r -> s -= r": noticed, "first = 1 -> first = 2": noticed, "c.n += 2 -> c.n -= 2": noticed, "4 / 2 -> 4 * 2": noticed,
+		"a > b -> a <= b": noticed, "a > b -> a >= b": survived,
 	}
-	for _, m := range all {
-		w, ok := want[m.before+" -> "+m.after]
-		if !ok {
-			continue
-		}
-		delete(want, m.before+" -> "+m.after)
-		if got, why := try(context.Background(), m, 2*time.Second); got != w {
-			t.Errorf("%s: %s (%s), want %s", m, got, why, w)
+	got := map[string]verdict{}
+	var all []mutation
+	for _, m := range found {
+		if want[m.before+" -> "+m.after] != "" {
+			all = append(all, m)
 		}
 	}
-	if len(want) > 0 {
-		t.Errorf("not found: %v", want)
+	var mu sync.Mutex
+	tryAll(context.Background(), all, options{workers: 2, timeout: 2 * time.Second}, func(m mutation, v verdict, _ string) {
+		mu.Lock()
+		defer mu.Unlock()
+		got[m.before+" -> "+m.after] = v
+	})
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 	if source, err := os.ReadFile("m.go"); err != nil || string(source) != files["m.go"] {
 		t.Error("the source file was changed")

@@ -18,6 +18,7 @@ type mutation struct {
 	line       int
 	start, end int
 	text       string
+	combines   bool   // it lies in a function of which a copy can be called in its place
 	before     string // the smallest statement or expression around the change, on one line
 	after      string
 }
@@ -43,12 +44,13 @@ func mutations(file string, source []byte) ([]mutation, error) {
 		switch d := d.(type) {
 		case *ast.FuncDecl:
 			f.function, f.results = functionName(d), [][]string{resultTypes(d.Type)}
+			f.combines = d.Type.TypeParams == nil && d.Name.Name != "init"
 			if d.Body != nil && d.Name.Name != "String" {
 				ast.Inspect(d.Body, f.visit)
 			}
 		case *ast.GenDecl:
 			if d.Tok == token.CONST || d.Tok == token.VAR {
-				f.function, f.results = "var", nil
+				f.function, f.results, f.combines = "var", nil, false
 				ast.Inspect(d, f.visit)
 			}
 		}
@@ -70,6 +72,7 @@ type finder struct {
 	source   []byte
 	file     string
 	function string
+	combines bool
 	results  [][]string // result types of the enclosing functions, innermost last
 	within   []ast.Node // the path to the current node
 	found    []mutation
@@ -237,6 +240,7 @@ func (f *finder) add(n ast.Node, start, end token.Pos, text string) {
 	from, to := f.offset(around.Pos()), f.offset(around.End())
 	m := mutation{
 		file: f.file, function: f.function, line: f.fset.Position(start).Line, start: f.offset(start), end: f.offset(end), text: text,
+		combines: f.combines,
 	}
 	m.before = oneLine(string(f.source[from:to]))
 	m.after = oneLine(string(f.source[from:m.start]) + text + string(f.source[m.end:to]))

@@ -12,9 +12,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 type verdict string
@@ -81,6 +84,63 @@ func (p *pack) mutations() ([]mutation, error) {
 	return all, nil
 }
 
+// tryAll finds the verdicts of mutations, and reports each when it is known.
+func tryAll(ctx context.Context, all []mutation, o options, report func(mutation, verdict, string)) {
+	byPackage := map[*pack][]mutation{}
+	var order []*pack
+	for _, m := range all {
+		if byPackage[m.pack] == nil {
+			order = append(order, m.pack)
+		}
+		byPackage[m.pack] = append(byPackage[m.pack], m)
+	}
+	for _, p := range order {
+		if ctx.Err() != nil {
+			return
+		}
+		var single, together []mutation
+		for _, m := range byPackage[p] {
+			if m.combines {
+				together = append(together, m)
+			} else {
+				single = append(single, m)
+			}
+		}
+		c, invalidOnes, err := (*combined)(nil), []int(nil), error(nil)
+		if len(together) > 0 {
+			if c, invalidOnes, err = combine(ctx, p, together, o.timeout); err != nil {
+				fmt.Fprintln(os.Stderr, "mutate: each on its own:", err)
+				single, together = append(single, together...), nil
+			}
+		}
+		inParallel(o.workers, len(together), func(i int) {
+			if slices.Contains(invalidOnes, i) {
+				report(together[i], invalid, "does not compile")
+				return
+			}
+			v, why := c.test(ctx, i)
+			report(together[i], v, why)
+		})
+		if c != nil {
+			os.RemoveAll(c.work)
+		}
+		inParallel(o.workers, len(single), func(i int) {
+			v, why := try(ctx, single[i], o.timeout)
+			report(single[i], v, why)
+		})
+	}
+}
+
+// inParallel calls f with 0 to n-1, several at a time.
+func inParallel(workers, n int, f func(int)) {
+	var group errgroup.Group
+	group.SetLimit(workers)
+	for i := range n {
+		group.Go(func() error { f(i); return nil })
+	}
+	_ = group.Wait()
+}
+
 // try runs the tests of a mutation's package, and then those further ones that exist, until one notices it. It returns who noticed.
 func try(ctx context.Context, m mutation, timeout time.Duration) (verdict, string) {
 	work, err := os.MkdirTemp("", "mutate")
@@ -123,10 +183,15 @@ func test(ctx context.Context, suite, overlay string, timeout time.Duration) (ve
 	if bytes.Contains(out, []byte("[build failed]")) || bytes.Contains(out, []byte("[setup failed]")) {
 		return invalid, "does not compile"
 	}
+	return noticed, reason(out)
+}
+
+// reason returns which test failed, or the panic, from the output of a test binary.
+func reason(out []byte) string {
 	if found := failure.FindSubmatch(out); found != nil {
-		return noticed, cmp.Or(string(found[1]), string(found[2]), string(found[3]))
+		return cmp.Or(string(found[1]), string(found[2]), string(found[3]))
 	}
-	return noticed, "the test binary failed"
+	return "the test binary failed"
 }
 
 var failure = regexp.MustCompile(`(?m)^--- FAIL: (\S+)|^panic: (test timed out)|^(?:panic|fatal error): ([^\n]{0,60})`)
