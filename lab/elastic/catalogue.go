@@ -95,9 +95,13 @@ func PublishedAlgorithm(p rckm.Pressure, members []rckm.Observation) (rckm.Press
 	return p, tokens
 }
 
+// publishedViolation is η_violation of Dilu's public code: the length of a launch cycle, per mille of the shortest, above which an SLO
+// function is in EMERGENCY.
+const publishedViolation = share.PerMille(1600)
+
 func publishedSLOTokens(severity share.PerMille, m rckm.Observation, othersLaunch bool) (rckm.State, int64) {
 	switch {
-	case severity > m.Violation:
+	case severity > publishedViolation:
 		return rckm.Emergency, m.BlocksOf(m.Limit)
 	case !m.Launches:
 		return rckm.Recovery, m.BlocksOf(m.Request)

@@ -15,18 +15,14 @@ type Member struct {
 	Priority       share.Priority
 	Request, Limit share.PerMille // of the slice's SMs; the limit is also the member's cap under MPS
 
-	// Violation is the length of a launch cycle, per mille of the reference, at which an SLO share is in EMERGENCY. Default 1600;
-	// Dilu uses 1300 for language models.
-	Violation share.PerMille
-
 	// MaxTokens is the number of blocks of this share's kernels that fill the whole slice for a tick (D19). With 0 it is calibrated
-	// from what the share launches.
+	// from what the share launches, as it always is on a node; only the laboratory sets it.
 	MaxTokens int64
 }
 
 func (m Member) valid() bool {
 	return m.Priority.Valid() && 1 <= m.Request && m.Request <= m.Limit && m.Limit <= share.Whole &&
-		(m.Violation == 0 || recoveredRatio <= m.Violation && m.Violation < burstRatio) && 0 <= m.MaxTokens && m.MaxTokens <= maxBlocks
+		0 <= m.MaxTokens && m.MaxTokens <= maxBlocks
 }
 
 // Config configures the sharing of one elastic slice.
@@ -66,17 +62,17 @@ func (c Config) validate() error {
 
 // The parameters that the paper leaves open have the values of its public code (D17).
 const (
-	window           = 100                      // ticks of the rate window, and of the longest cycle and debt
-	quietAfter       = 10                       // ticks without launches after which a member counts as quiet
-	defaultViolation = share.PerMille(1600)     // cycle of an EMERGENCY, of the reference
-	recoveredRatio   = share.PerMille(1200)     // cycle below which best effort may grow, of the reference
-	burstRatio       = share.PerMille(4000)     // cycle from which on it is long by itself, not by its neighbours, of the reference
-	growthRatio      = share.PerMille(1300)     // growth of best effort, of its last tokens
-	growthInterval   = 5                        // ticks between two growths of best effort
-	bestEffortFloor  = share.PerMille(10)       // tokens that best effort always has, of its request
-	capHeadroom      = 2                        // tokens of a member at its MPS cap, as a multiple of what the cap is worth
-	uncalibrated     = int64(10_000_000)        // MaxTokens before the first measurement
-	maxBlocks        = int64(1_000_000_000_000) // limit of all counts of blocks, so that products cannot overflow
+	window          = 100                      // ticks of the rate window, and of the longest cycle and debt
+	quietAfter      = 10                       // ticks without launches after which a member counts as quiet
+	violationRatio  = share.PerMille(1600)     // cycle of an EMERGENCY, of the reference
+	recoveredRatio  = share.PerMille(1200)     // cycle below which best effort may grow, of the reference
+	burstRatio      = share.PerMille(4000)     // cycle from which on it is long by itself, not by its neighbours, of the reference
+	growthRatio     = share.PerMille(1300)     // growth of best effort, of its last tokens
+	growthInterval  = 5                        // ticks between two growths of best effort
+	bestEffortFloor = share.PerMille(10)       // tokens that best effort always has, of its request
+	capHeadroom     = 2                        // tokens of a member at its MPS cap, as a multiple of what the cap is worth
+	uncalibrated    = int64(10_000_000)        // MaxTokens before the first measurement
+	maxBlocks       = int64(1_000_000_000_000) // limit of all counts of blocks, so that products cannot overflow
 )
 
 const (

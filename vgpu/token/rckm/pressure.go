@@ -14,8 +14,8 @@ type State int
 const (
 	None       State = iota // a member is alone on the slice
 	Recovery                // SLO members are quiet or run at full speed, so that best effort may grow
-	Contention              // an SLO member is slowed down, but by less than its violation
-	Emergency               // an SLO member is slowed down by its violation or more
+	Contention              // an SLO member is slowed down, but its cycle is below violationRatio
+	Emergency               // an SLO member is slowed down to violationRatio or more
 )
 
 func (s State) String() string {
@@ -50,7 +50,7 @@ func (s *Slice) updateStates() {
 		case ratio < burstRatio:
 			m.ratio = ratio
 		default:
-			m.ratio = max(m.ratio, m.Violation) // the cycle does not show by how much neighbours stretch it, so the last ratio stays
+			m.ratio = max(m.ratio, violationRatio) // the cycle does not show by how much neighbours stretch it, so the last ratio stays
 		}
 		if state != m.state {
 			m.state, m.since = state, s.now
@@ -70,7 +70,7 @@ func (s *Slice) sloState(m *member, ratio share.PerMille) State {
 		return Emergency // its first cycle shows what it takes without neighbours
 	case ratio >= burstRatio && !m.cycles.hasBatches:
 		return m.state
-	case ratio >= m.Violation && (ratio < burstRatio && m.state == Emergency || stretch >= recoveredRatio):
+	case ratio >= violationRatio && (ratio < burstRatio && m.state == Emergency || stretch >= recoveredRatio):
 		return Emergency
 	case s.othersAreSilent(m), stretch < recoveredRatio:
 		return Recovery

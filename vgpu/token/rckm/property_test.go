@@ -89,7 +89,7 @@ func TestOwners(t *testing.T) {
 				worst = max(worst, member.state)
 				ratio := member.cycles.cycleRatio()
 				alone := ratio >= burstRatio && member.cycles.hasBatches && member.cycles.batchRatio() < recoveredRatio // a burst, no contention
-				if before[member.ID] == Emergency && member.state != Emergency && !member.isQuiet() && ratio >= member.Violation && !alone {
+				if before[member.ID] == Emergency && member.state != Emergency && !member.isQuiet() && ratio >= violationRatio && !alone {
 					t.Fatalf("seed %d: at %v member %d left its EMERGENCY at a ratio of %d", seed, now, member.ID, ratio)
 				}
 				before[member.ID] = member.state
@@ -264,7 +264,7 @@ func TestSuddenBurst(t *testing.T) {
 			got = p
 		}
 	})
-	if got.Owner != 1 || got.Severity != defaultViolation || m.grants[1] != 600 {
+	if got.Owner != 1 || got.Severity != violationRatio || m.grants[1] != 600 {
 		t.Errorf("%+v, with %d tokens", got, m.grants[1])
 	}
 }
@@ -296,5 +296,21 @@ func TestSeverity(t *testing.T) {
 				t.Error("a larger severity leaves more tokens")
 			}
 		})
+	}
+}
+
+// TestCut checks that the cut depends on the severity and not on the number of ticks: repeating it changes nothing, and a share that
+// already has less keeps what it has.
+func TestCut(t *testing.T) {
+	s, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.pressure = Pressure{State: Emergency, Severity: 1600}
+	m := newMember(Member{ID: 1, Priority: share.BestEffort, Request: 1000, Limit: 1000, MaxTokens: 1000})
+	for _, c := range []struct{ last, want int64 }{{800, 625}, {625, 625}, {100, 100}} {
+		if m.last = c.last; s.tokensInEmergency(m) != c.want {
+			t.Errorf("%d tokens after %d, want %d", s.tokensInEmergency(m), c.last, c.want)
+		}
 	}
 }

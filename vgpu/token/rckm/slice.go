@@ -44,7 +44,6 @@ func (s *Slice) Join(now time.Duration, m Member) error {
 	case known:
 		return fmt.Errorf("share %d: %w", m.ID, token.ErrKnown)
 	}
-	m.Violation = cmp.Or(m.Violation, defaultViolation)
 	s.members = slices.Insert(s.members, at, newMember(m))
 	s.awake = true
 	return nil
@@ -204,7 +203,7 @@ func (s *Slice) tokensFor(m *member) int64 {
 // sloTokens returns the tokens of an SLO share: those of its limit, or of its request while another share is in EMERGENCY. Dilu keeps a
 // share at its request until it is in EMERGENCY itself; but then the share lengthens its own cycles, which no neighbour causes.
 func (s *Slice) sloTokens(m *member) int64 {
-	if s.pressure.State == Emergency && m.ratio < m.Violation {
+	if s.pressure.State == Emergency && m.ratio < violationRatio {
 		return m.blocksOf(m.Request)
 	}
 	return m.maxTokens()
@@ -241,7 +240,7 @@ func (s *Slice) tokensBeforeCut(m *member) int64 {
 // tokensInEmergency returns the tokens of a best-effort share in an EMERGENCY: those of its request, divided by the factor by which the
 // owner's cycle exceeds its reference (T_current/T_min). The paper divides by that less one, which increases the tokens below a factor of
 // two (D12), does not say whose cycle it is (D13: the owner's), and divides again at each tick: here the cut depends on the severity, not
-// on the number of ticks.
+// on the number of ticks (docs/adr/0017).
 func (s *Slice) tokensInEmergency(m *member) int64 {
 	return min(m.blocksOf(m.Request)*int64(share.Whole)/int64(s.pressure.Severity), m.last)
 }

@@ -15,16 +15,14 @@ func TestRefused(t *testing.T) {
 			t.Errorf("a tick of %v was accepted", d)
 		}
 	}
-	good := Member{ID: 1, Priority: share.SLO, Request: 300, Limit: 600, Violation: 1300, MaxTokens: 1000}
+	good := Member{ID: 1, Priority: share.SLO, Request: 300, Limit: 600, MaxTokens: 1000}
 	for name, spoil := range map[string]func(*Member){
-		"class":     func(m *Member) { m.Priority = "" },
-		"request":   func(m *Member) { m.Request = 0 },
-		"limit":     func(m *Member) { m.Limit = 299 },
-		"whole":     func(m *Member) { m.Limit = 1001 },
-		"violation": func(m *Member) { m.Violation = 1100 },
-		"burst":     func(m *Member) { m.Violation = 4000 },
-		"tokens":    func(m *Member) { m.MaxTokens = -1 },
-		"endless":   func(m *Member) { m.MaxTokens = maxBlocks + 1 },
+		"class":   func(m *Member) { m.Priority = "" },
+		"request": func(m *Member) { m.Request = 0 },
+		"limit":   func(m *Member) { m.Limit = 299 },
+		"whole":   func(m *Member) { m.Limit = 1001 },
+		"tokens":  func(m *Member) { m.MaxTokens = -1 },
+		"endless": func(m *Member) { m.MaxTokens = maxBlocks + 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newMachine(t, Config{})
