@@ -81,9 +81,9 @@ int gsh_pages_map(struct gsh_vgpu *v, const int fds[3]) {
 	bool same = container.fd >= 0 && container.inode == v->container_page.inode && container.device == v->container_page.device;
 	uint64_t counted = same ? atomic_exchange(&v->client->memory, 0) : 0;
 	atomic_store(&v->client->open, 0); /* the new page has it */
-	int r = map_fixed(v->server, fds[0], PROT_READ);
-	if (!r) r = map_fixed(v->container, fds[1], PROT_READ | PROT_WRITE);
+	int r = map_fixed(v->container, fds[1], PROT_READ | PROT_WRITE);
 	if (!r) r = map_fixed(v->client, fds[2], PROT_READ | PROT_WRITE);
+	if (!r) r = map_fixed(v->server, fds[0], PROT_READ); /* last: it has the limit, which no other container page may be compared with */
 	v->container_page = container;
 	atomic_fetch_add(&v->container->memory, atomic_load(&v->memory) - counted);
 	atomic_store(&v->client->memory, atomic_load(&v->memory));
@@ -129,16 +129,17 @@ static void add_own(struct gsh_vgpu *v, uint64_t bytes) {
 	if (atomic_load(&gsh_self_paced)) gsh_peers_hold(v->number, held);
 }
 
-/* Returns what the process and those without a server hold. */
-static uint64_t used_without_server(const struct gsh_vgpu *v) {
-	uint64_t own = atomic_load(&v->memory), others = gsh_peers_memory(v->number);
-	return others > UINT64_MAX - own ? UINT64_MAX : own + others;
-}
+/* Returns the sum, or UINT64_MAX if it overflows. */
+static uint64_t bounded_sum(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
-/* The sum may be below 0 for a moment, after the server subtracted this process's memory and before it reconnects. */
+/* Reads a container page's sum, which may be below 0 for a moment. */
+static uint64_t container_memory(uint64_t sum) { return (int64_t)sum < 0 ? 0 : sum; }
+
+/* With a session, processes that have none count, too: after a restart of the server some may not be able to reconnect. */
 uint64_t gsh_memory_used(const struct gsh_vgpu *v) {
-	int64_t sum = (int64_t)atomic_load(&v->container->memory);
-	uint64_t used = sum < 0 ? 0 : (uint64_t)sum, also = atomic_load(&gsh_self_paced) ? used_without_server(v) : 0;
+	uint64_t used = container_memory(atomic_load(&v->container->memory)), unserved = gsh_peers_memory(v->number);
+	if (!atomic_load(&gsh_self_paced)) return bounded_sum(used, unserved);
+	uint64_t also = bounded_sum(atomic_load(&v->memory), unserved);
 	return used > also ? used : also;
 }
 
@@ -156,11 +157,11 @@ static bool fits_without_server(struct gsh_vgpu *v, uint64_t bytes) {
 	return fits;
 }
 
-/* Adds bytes to the container's sum if they fit. By compare-and-swap: of two processes at the limit one gets the last byte. */
-static bool add_within_limit(struct gsh_vgpu *v, uint64_t bytes) {
+/* Adds bytes to the container's sum if they fit beside others. By compare-and-swap: of two processes at the limit one gets the last byte. */
+static bool add_within_limit(struct gsh_vgpu *v, uint64_t bytes, uint64_t others) {
 	uint64_t limit = atomic_load(&v->server->memory_limit), used = atomic_load(&v->container->memory);
 	do {
-		uint64_t now = (int64_t)used < 0 ? 0 : used;
+		uint64_t now = bounded_sum(container_memory(used), others);
 		if (now > limit || bytes > limit - now) return false;
 	} while (!atomic_compare_exchange_weak(&v->container->memory, &used, used + bytes));
 	return true;
@@ -172,7 +173,8 @@ bool gsh_memory_reserve(struct gsh_vgpu *v, uint64_t bytes) {
 		return true;
 	}
 	pthread_mutex_lock(&memory_lock);
-	bool fits = (!atomic_load(&gsh_self_paced) || fits_without_server(v, bytes)) && add_within_limit(v, bytes);
+	bool fits = atomic_load(&gsh_self_paced) ? fits_without_server(v, bytes) && add_within_limit(v, bytes, 0)
+	                                         : add_within_limit(v, bytes, gsh_peers_memory(v->number));
 	if (fits) add_own(v, bytes);
 	pthread_mutex_unlock(&memory_lock);
 	return fits;

@@ -35,7 +35,7 @@ const char *gsh_directory_choose(const char *mounted, const char *own) {
 
 const char *gsh_directory(void) {
 	static const char *directory;
-	if (!directory) directory = gsh_directory_choose(MOUNTED, getenv("GSHARE_DIR"));
+	if (!directory) directory = gsh_directory_choose(MOUNTED, secure_getenv("GSHARE_DIR"));
 	return directory;
 }
 
@@ -67,7 +67,7 @@ static bool is_token_socket(int fd) {
 /* Returns the connected socket that `gshare run` passed on, or -1. It is used once, and never in a container. */
 static int inherited_socket(void) {
 	static bool taken;
-	const char *text = getenv("GSHARE_FD");
+	const char *text = secure_getenv("GSHARE_FD");
 	int fd = text ? atoi(text) : -1;
 	if (taken || fd < 3 || !strcmp(gsh_directory(), MOUNTED) || !is_token_socket(fd)) return -1;
 	taken = true;
@@ -152,18 +152,20 @@ static bool pages_valid(const struct gsh_welcome *w, const int *fds) {
 	return valid;
 }
 
-/* Makes the session of a WELCOME the current one and maps its pages. */
-static void apply_welcome(const struct gsh_welcome *w, const int *fds) {
+/* Makes the session of a WELCOME the current one and maps its pages. Returns 0 or a negative errno: a program may have used up its mappings. */
+static int apply_welcome(const struct gsh_welcome *w, const int *fds) {
+	int r = 0;
 	session = w->session;
 	generation = w->generation;
 	for (uint32_t i = 0; i < w->vgpus; i++) {
 		struct gsh_vgpu *v = &gsh_vgpus[i];
 		memcpy(v->uuid, w->vgpu[i].uuid, sizeof v->uuid);
 		v->index = w->vgpu[i].index;
-		gsh_pages_map(v, fds + 3 * i);
+		if (!r) r = gsh_pages_map(v, fds + 3 * i);
 	}
 	atomic_store(&gsh_vgpu_count, w->vgpus);
 	atomic_store(&gsh_mode, w->mode);
+	return r;
 }
 
 /* Waits for a WELCOME and applies it. Returns 0 or a negative errno. Closes all descriptors that came with it. */
@@ -188,9 +190,9 @@ static int receive_welcome(int fd) {
 	struct gsh_welcome w;
 	int error = gsh_error_parse(bytes, (size_t)n);
 	bool valid = !error && gsh_welcome_parse(bytes, (size_t)n, &w) && got == (int)(3 * w.vgpus) && pages_valid(&w, fds);
-	if (valid) apply_welcome(&w, fds);
+	int r = valid ? apply_welcome(&w, fds) : error ? -error : -EPROTO;
 	for (int i = 0; i < got; i++) close(fds[i]);
-	return valid ? 0 : error ? -error : -EPROTO;
+	return r;
 }
 
 /* Sends a SNAPSHOT of what this process holds on a vGPU. The caller holds the lock. */

@@ -12,7 +12,7 @@
 static struct gsh_file file = {-1, 0, 0}; /* without a descriptor nothing is logged */
 
 void gsh_log_open(void) {
-	const char *name = getenv("GSHARE_LOG");
+	const char *name = secure_getenv("GSHARE_LOG");
 	if (file.fd >= 0 || !name || !*name) return;
 	int fd = open(name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 	file = gsh_file_of(fd >= 0 && fd <= 2 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : fd);

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "peers.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -28,6 +29,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all below */
 static char path[4096];
 static struct gsh_file file = {-1, 0, 0};
 static uint32_t slot; /* of this process while the file is open */
+static bool absent; /* this process sees no file, or may not open it */
 /* What this process has stated. If the application closes the descriptor, its locks are taken again on the next use. */
 static bool known, served; /* known: whether it is served has been stated */
 static uint64_t active[GSHARE_VGPU_MAX]; /* the window from which on; 0: not active */
@@ -81,6 +83,7 @@ static bool restate(void) {
 /* Opens the file and takes this process's locks. Returns whether that was possible. */
 static bool reopen(void) {
 	int fd = path[0] ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
+	absent = !path[0] || (fd < 0 && (errno == EACCES || errno == ENOENT || errno == ENOTDIR));
 	if (fd >= 0 && fd <= 2) { /* where it would be the application's output */
 		int above = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 		close(fd);
@@ -154,7 +157,9 @@ uint64_t gsh_peers_memory(uint32_t vgpu) {
 	int64_t from = MEMORY(vgpu, 0), end = MEMORY(vgpu + 1, 0), start, stop, units = 0;
 	int found = -1;
 	pthread_mutex_lock(&lock);
-	for (int n = ensure_open() ? 0 : QUERIES; n < QUERIES && (found = first(from, end, &start, &stop)) > 0; n++) {
+	bool open = ensure_open();
+	if (!open && absent) found = 0;
+	for (int n = open ? 0 : QUERIES; n < QUERIES && (found = first(from, end, &start, &stop)) > 0; n++) {
 		units += stop - start;
 		from = stop;
 	}

@@ -33,7 +33,10 @@ bool gsh_peers_served(void);
 /* States how many bytes of a vGPU this process holds. Returns false, with nothing changed, if it cannot be stated. */
 bool gsh_peers_hold(uint32_t vgpu, uint64_t bytes);
 
-/* Returns how many bytes of a vGPU the other processes hold that have no server; UINT64_MAX if that cannot be read. */
+/*
+ * Returns how many bytes of a vGPU the other processes hold that have no server; UINT64_MAX if that cannot be read. Returns 0 to a
+ * process that sees no file or may not open it, as those of other users under gshare run.
+ */
 uint64_t gsh_peers_memory(uint32_t vgpu);
 
 /* States that this process launches on a vGPU from a window on, which has a number above 0. Returns the one from which it already did. */

@@ -2,6 +2,7 @@
 package hostile
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,7 +12,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/token"
@@ -35,7 +40,7 @@ func built(t *testing.T) string {
 			return
 		}
 		script := `hook/fake/build.sh "$0" && hack/hook.sh build "$0" &&
-			gcc -std=gnu11 -O1 -g -Wall -Wextra -Werror -pthread -o "$0/memory" test/hostile/programs/memory.c -L"$0" -l:libcuda.so.1`
+			gcc -std=gnu11 -O1 -g -Wall -Wextra -Wno-missing-field-initializers -Werror -pthread -o "$0/memory" test/hostile/programs/memory.c -L"$0" -l:libcuda.so.1`
 		command := exec.Command("bash", "-c", script, build.folder)
 		command.Dir = "../.."
 		build.log, build.err = command.CombinedOutput()
@@ -52,38 +57,79 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// serve starts a token server with one container of the memory, on device 0 of the fake driver, and returns the container's directory.
-func serve(t *testing.T, memory share.Bytes) string {
+// tempDir returns a new directory. Its name is short, since names of sockets end at 108 bytes.
+func tempDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "gshare") // short: names of sockets end at 108 bytes
+	dir, err := os.MkdirTemp("", "gshare")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// serve starts a token server with one container, of 512 MiB on device 0 of the fake driver, in a directory.
+func serve(t *testing.T, dir string) *tokenserver.Server {
+	t.Helper()
 	server := tokenserver.New(tokenserver.Config{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	t.Cleanup(server.Close)
 	tokens, err := token.New(token.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole := share.Share{SMRequest: share.Whole, SMLimit: share.Whole, QuotaRequest: share.Whole, QuotaLimit: share.Whole, Memory: memory}
+	whole := share.Share{SMRequest: share.Whole, SMLimit: share.Whole, QuotaRequest: share.Whole, QuotaLimit: share.Whole, Memory: 512 * share.MiB}
 	vgpu := tokenserver.VGPU{Share: whole, Slice: server.NewSlice(tokens), UUID: "GPU-00000000-0000-0000-0000-000000000000"}
 	if _, err := server.AddContainer(tokenserver.Spec{ID: "c", Dir: dir, VGPUs: []tokenserver.VGPU{vgpu}}); err != nil {
 		t.Fatal(err)
 	}
-	return dir
+	return server
 }
 
-// attempt runs an attempt of memory.c in a container of 512 MiB, and returns its exit code.
-func attempt(t *testing.T, name string, env ...string) int {
+// awaitUnserved waits until a process of the container says, by a lock, that it has no session.
+func awaitUnserved(t *testing.T, dir string) {
+	t.Helper()
+	file, err := os.Open(filepath.Join(dir, "processes-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		lock := unix.Flock_t{Type: unix.F_WRLCK, Start: tokenwire.UnservedStart, Len: tokenwire.UnservedLength}
+		if err := unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, &lock); err != nil {
+			t.Fatal(err)
+		}
+		if lock.Type != unix.F_UNLCK {
+			return
+		}
+	}
+	t.Fatal("timed out waiting until the process says that it has no session")
+}
+
+// attempt runs an attempt of memory.c, and returns its exit code. It calls restart when the program asks for that.
+func attempt(t *testing.T, name string, restart func(), env ...string) int {
 	t.Helper()
 	command := exec.Command(filepath.Join(built(t), "memory"), name, fmt.Sprint(512))
 	command.Env = append(os.Environ(), append(env, "LD_LIBRARY_PATH="+built(t), "FAKE_CUDA_SHARED="+filepath.Join(t.TempDir(), "account"))...)
-	out, err := command.CombinedOutput()
-	t.Logf("%s", out)
-	if command.ProcessState == nil {
+	in, err := command.StdinPipe()
+	if err != nil {
 		t.Fatal(err)
 	}
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command.Stderr = os.Stderr
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		t.Log(lines.Text())
+		if lines.Text() == "restart" {
+			restart()
+			_, _ = in.Write([]byte{'\n'})
+		}
+	}
+	_ = command.Wait()
 	return command.ProcessState.ExitCode()
 }
 
@@ -100,12 +146,19 @@ func TestMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			hook := "LD_PRELOAD=" + filepath.Join(built(t), "libgshare.so")
-			if code := attempt(t, name, hook, "GSHARE_DIR="+serve(t, 512*share.MiB)); code != 0 {
+			dir := tempDir(t)
+			server := serve(t, dir)
+			restart := func() {
+				server.Close()
+				awaitUnserved(t, dir)
+				server = serve(t, dir)
+			}
+			if code := attempt(t, name, restart, hook, "GSHARE_DIR="+dir); code != 0 {
 				t.Errorf("exit code %d under the hook, want 0", code)
 			}
 		})
 	}
-	if code := attempt(t, "just_stays"); code != 1 {
+	if code := attempt(t, "just_stays", nil); code != 1 {
 		t.Errorf("exit code %d without the hook, want 1: it has too much", code)
 	}
 }

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -65,6 +64,12 @@ static void just_stays(void) {
 
 static void closes_descriptors(void) {
 	close_all();
+	allow_no_descriptors();
+	just_stays();
+}
+
+/* Cannot reconnect when the server is restarted. */
+static void stays_behind(void) {
 	allow_no_descriptors();
 	just_stays();
 }
@@ -131,6 +136,24 @@ static void becomes(const char *name) {
 	_exit(3);
 }
 
+static char *filling;
+static size_t filled;
+
+/* Uses up the mappings that the kernel allows a process, but for as many as its number. */
+static void fill_mappings(int number) {
+	long most = 65530, page = sysconf(_SC_PAGESIZE);
+	void *spare[32];
+	FILE *f = fopen("/proc/sys/vm/max_map_count", "r");
+	if (!f || fscanf(f, "%ld", &most) != 1 || fclose(f)) _exit(2);
+	for (int i = 0; i < number; i++) spare[i] = mmap(NULL, (size_t)page, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	filled = 2 * (size_t)(most + 2) * (size_t)page;
+	filling = mmap(NULL, filled, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	for (long i = 1; i < most && !mprotect(filling + 2 * i * page, (size_t)page, PROT_READ); i++) continue;
+	for (int i = 0; i < number; i++) munmap(spare[i], (size_t)page);
+}
+
+static void release_mappings(void) { munmap(filling, filled); }
+
 /* What an innocent process does. */
 
 static void becomes_another(void) { becomes("just_stays"); }
@@ -181,6 +204,8 @@ static const struct attempt {
 	const char *name;
 	void (*then)(void);
 	int parts, granted; /* how many processes are started, and how many of them get memory */
+	int restart;        /* the server is restarted after the first */
+	void (*before)(int number), (*after)(void); /* done by each process before and after it starts CUDA */
 } attempts[] = {
 	{"just_stays", just_stays, 4, 1},
 	{"closes_descriptors", closes_descriptors, 4, 1},
@@ -195,6 +220,8 @@ static const struct attempt {
 	{"closes_and_goes_on", closes_and_goes_on, 1, 1},
 	{"leaves_program", leaves_program, 4, 4},
 	{"ends", ends, 30, 30},
+	{"has_few_mappings", just_stays, 8, 1, .before = fill_mappings, .after = release_mappings},
+	{"stays_behind", stays_behind, 4, 1, .restart = 1},
 	{0}};
 
 static const struct attempt *find(const char *name) {
@@ -205,18 +232,21 @@ static const struct attempt *find(const char *name) {
 
 /* One process: takes its part and then does what the attempt says. */
 static int part(const char *name) {
-	prctl(PR_SET_PDEATHSIG, 0);
-	int ok = driver_start("k") && allocate(PART);
+	const struct attempt *a = find(name);
+	if (a->before) a->before(getenv("NUMBER") ? atoi(getenv("NUMBER")) : 0);
+	int ok = driver_start("k") != NULL;
+	if (a->after) a->after();
+	ok = ok && allocate(PART);
 	if (!ok) {
 		report(0);
 		stay();
 	}
-	find(name)->then();
+	a->then();
 	return 0;
 }
 
 int main(int argc, char **argv) {
-	int hold[2], answers[2], granted = 0;
+	int hold[2], granted = 0;
 	if (argc < 3) {
 		for (const struct attempt *a = attempts; a->name; a++) puts(a->name);
 		return 0;
@@ -226,17 +256,24 @@ int main(int argc, char **argv) {
 	limit = strtoull(argv[argc - 1], NULL, 10) * MIB;
 	if (!strcmp(argv[1], "part")) return part(argv[2]);
 	const struct attempt *a = find(argv[1]);
-	if (!a->name || pipe2(hold, O_CLOEXEC) || pipe2(answers, O_CLOEXEC)) return 2;
+	if (!a->name || pipe2(hold, O_CLOEXEC)) return 2;
 	for (int i = 0; i < a->parts; i++) {
-		char answer = 0;
+		char answer = 0, number[16];
+		int answers[2];
+		if (pipe2(answers, O_CLOEXEC)) return 2;
 		pid_t child = fork();
 		if (!child) {
+			snprintf(number, sizeof number, "%d", i);
+			setenv("NUMBER", number, 1);
 			dup2(hold[0], 0);
 			dup2(answers[1], 1);
 			becomes(a->name);
 		}
-		if (read(answers[0], &answer, 1) != 1) return 2;
+		close(answers[1]);
+		if (read(answers[0], &answer, 1) < 0) return 2;
 		granted += answer == 'y';
+		close(answers[0]);
+		if (!i && a->restart && (puts("restart"), fflush(stdout), read(0, &answer, 1) != 1)) return 2;
 		waitpid(child, NULL, a->granted == a->parts && a->parts > 1 ? 0 : WNOHANG);
 	}
 	uint64_t all = fakecuda_used_by_all(0);

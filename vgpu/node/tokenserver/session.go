@@ -42,7 +42,7 @@ func (k *connection) openSession(hello *tokenwire.Hello) error {
 	}
 	s.attachToVGPUs()
 	k.session = s
-	if hello.Session != 0 {
+	if hello.Session != 0 && hello.Session < k.server.generation { // files of its own sessions the server removes when they end
 		k.removeSessionFile(hello.Session)
 	}
 	if err := k.server.send(k.conn, k.server.header(1), s.welcome(), s.descriptors()); err != nil {
@@ -157,12 +157,17 @@ func (c *Container) awaitUnused(client *clientState) bool {
 	return true
 }
 
-// inUse reports whether a process has the page of the client mapped. It looks at one page of the container at a time, since a look can take
-// a thread for long.
+// inUse reports whether a process has the page of the client mapped, or whether the container is being closed. It looks at one page of the
+// container at a time, since a look can take a thread for long.
 func (c *Container) inUse(client *clientState) bool {
 	c.looking.Lock()
 	defer c.looking.Unlock()
-	return client.client.inUse()
+	select {
+	case <-c.closing:
+		return true
+	default:
+		return client.client.inUse()
+	}
 }
 
 func (s *session) discard() {
