@@ -13,7 +13,8 @@ func TestConfig(t *testing.T) {
 		"window, short":     {Window: ms},
 		"turn, long":        {Turn: 200 * ms},
 		"turn, negative":    {Turn: -1},
-		"floor above turn":  {Floor: 6 * ms},
+		"floor above turn":  {Floor: 5*ms + 1},
+		"floor, negative":   {Floor: -1},
 		"reserve, negative": {Reserve: -1},
 		"reserve, all":      {Reserve: 1000},
 	} {
@@ -25,7 +26,7 @@ func TestConfig(t *testing.T) {
 	}
 	for name, c := range map[string]Config{
 		"the zero value": {}, "shortest window": {Window: 10 * ms}, "turn as long as the window": {Turn: 100 * ms}, "floor as long as the turn": {Floor: 5 * ms},
-		"longest window": {Window: time.Second}, "most reserve": {Reserve: 999},
+		"longest window": {Window: time.Second}, "most reserve": {Reserve: 999}, "shortest floor": {Floor: 1}, "shortest turn": {Turn: 1, Floor: 1},
 	} {
 		if _, err := New(c); err != nil {
 			t.Errorf("%s: %v", name, err)

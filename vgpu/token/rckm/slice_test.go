@@ -33,6 +33,19 @@ func TestRefused(t *testing.T) {
 			}
 		})
 	}
+	for name, m := range map[string]Member{
+		"least": {ID: 1, Priority: share.SLO, Request: 1, Limit: 1},
+		"most":  {ID: 1, Priority: share.BestEffort, Request: 1000, Limit: 1000, MaxTokens: maxBlocks},
+	} {
+		if err := newMachine(t, Config{}).Join(0, m); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for tick, ok := range map[time.Duration]bool{time.Millisecond - 1: false, time.Millisecond: true, 100 * ms: true, 100*ms + 1: false} {
+		if _, err := New(Config{Tick: tick}); (err == nil) != ok {
+			t.Errorf("a tick of %v: %v", tick, err)
+		}
+	}
 	s := newMachine(t, Config{})
 	if err := errors.Join(s.Join(0, good), s.Resize(0, 1, 300)); err != nil {
 		t.Fatal(err)
