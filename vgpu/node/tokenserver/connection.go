@@ -169,16 +169,17 @@ type refusal struct {
 func (r *refusal) Error() string { return r.text }
 
 var (
-	errClosing    = &refusal{Closing, syscall.ESHUTDOWN, "the share has been removed"}
-	errTooMany    = &refusal{TooMany, syscall.EAGAIN, "the container has as many processes with a session as it may have"}
-	errTooFast    = &refusal{TooFast, syscall.EBUSY, "too many frames per second"}
-	errSilent     = &refusal{Silent, syscall.ETIMEDOUT, "timed out waiting for HELLO"}
-	errNoHello    = &refusal{Unexpected, syscall.EPROTO, "first frame is not HELLO"}
-	errUnexpected = &refusal{Unexpected, syscall.EPROTO, "unexpected frame: only the server sends this type"}
-	errHelloTwice = &refusal{Unexpected, syscall.EPROTO, "the process has sent HELLO before"}
-	errUnreceived = &refusal{Unreceived, syscall.EPERM, "a process cannot receive its session: a seccomp filter may refuse recvmsg"}
-	errTimeOnly   = &refusal{Outdated, syscall.EPROTONOSUPPORT, "hook does not support block tokens"}
-	errNoVGPU     = &refusal{Unexpected, syscall.EPROTO, "container has no vGPU of this index"}
+	errClosing      = &refusal{Closing, syscall.ESHUTDOWN, "the share has been removed"}
+	errTooMany      = &refusal{TooMany, syscall.EAGAIN, "the container has as many processes with a session as it may have"}
+	errTooManyPages = &refusal{TooMany, syscall.EAGAIN, "the processes with a session of all containers are as many as the server may have"}
+	errTooFast      = &refusal{TooFast, syscall.EBUSY, "too many frames per second"}
+	errSilent       = &refusal{Silent, syscall.ETIMEDOUT, "timed out waiting for HELLO"}
+	errNoHello      = &refusal{Unexpected, syscall.EPROTO, "first frame is not HELLO"}
+	errUnexpected   = &refusal{Unexpected, syscall.EPROTO, "unexpected frame: only the server sends this type"}
+	errHelloTwice   = &refusal{Unexpected, syscall.EPROTO, "the process has sent HELLO before"}
+	errUnreceived   = &refusal{Unreceived, syscall.EPERM, "a process cannot receive its session: a seccomp filter may refuse recvmsg"}
+	errTimeOnly     = &refusal{Outdated, syscall.EPROTONOSUPPORT, "hook does not support block tokens"}
+	errNoVGPU       = &refusal{Unexpected, syscall.EPROTO, "container has no vGPU of this index"}
 )
 
 // refuse counts a refusal and sends it to the client, if the client still reads.

@@ -202,7 +202,7 @@ func TestDescriptorsOfAPeerAreDropped(t *testing.T) {
 	}
 	eventually(t, "the frame is handled", func() bool { return c.VGPUs[0].Server.Sequence.Load() > 0 })
 	c.Close()
-	eventually(t, "the connection has ended", func() bool { return container.Connections() == 0 })
+	eventually(t, "the connection has ended", func() bool { return !container.InUse() })
 	if after := openResources(t).files; after != before {
 		t.Errorf("%d files are open, %d before", after, before)
 	}

@@ -38,14 +38,14 @@ func checkNoLeak(t *testing.T, c *tokenserver.Container, do func()) {
 	if first, err := tokenclient.Dial(c.Dir, 0); err == nil { // whatever is made once
 		first.Close()
 	}
-	eventually(t, "the first connection has ended", func() bool { return c.Connections() == 0 })
+	eventually(t, "the first connection has ended", func() bool { return !c.InUse() })
 	before := openResources(t)
 	do()
 	eventually(t, "one after them is taken in", func() bool {
 		last, err := tokenclient.Dial(c.Dir, 0)
 		return err == nil && last.Close() == nil
 	})
-	eventually(t, "all connections have ended", func() bool { return c.Connections() == 0 })
+	eventually(t, "all connections have ended", func() bool { return !c.InUse() })
 	after := openResources(t)
 	for end := time.Now().Add(timeout); after.goroutines > before.goroutines && time.Now().Before(end); {
 		time.Sleep(time.Millisecond) // the last goroutine may be on its way out

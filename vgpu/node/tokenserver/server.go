@@ -60,6 +60,7 @@ type Server struct {
 	generation uint64 // start time of this server, which distinguishes it from earlier ones
 	counts     atomicCounters
 	closed     atomic.Bool
+	pages      atomic.Int64 // pairs of pages of processes; at most maxPages
 
 	mu         sync.Mutex // guards containers
 	containers map[string]*Container
@@ -81,6 +82,21 @@ func (s *Server) Close() {
 		c.leave()
 	}
 }
+
+// maxPages limits the pairs of pages of all processes together. Each takes two mappings, of which the kernel allows the server 65,530, and a
+// Go program ends when it needs another one.
+const maxPages = 16384
+
+// takePages reserves pairs of pages, and returns false if there are not as many left.
+func (s *Server) takePages(n int) bool {
+	if s.pages.Add(int64(n)) <= maxPages {
+		return true
+	}
+	s.returnPages(n)
+	return false
+}
+
+func (s *Server) returnPages(n int) { s.pages.Add(-int64(n)) }
 
 // newSessionID returns a session ID that no earlier server has used. It starts from the server's start time in nanoseconds, and no server
 // opens as many sessions as it runs nanoseconds.

@@ -27,6 +27,9 @@ func (k *connection) openSession(hello *tokenwire.Hello) error {
 		pid = int(hello.PID)
 	}
 	s := &session{pid: pid, previous: hello.Session, vgpus: k.vgpus}
+	if !k.server.takePages(len(s.vgpus)) {
+		return errTooManyPages
+	}
 	s.id = k.server.newSessionID(s.previous != 0)
 	for _, v := range k.vgpus {
 		client, err := newClientState(v.VGPU, pid, k.server.Clock.Now())
@@ -142,6 +145,7 @@ func (k *connection) endSession() {
 		v.removeClient(s.clients[i], ended)
 		v.Slice.step()
 		v.Slice.mu.Unlock()
+		k.server.returnPages(1)
 	}
 }
 
@@ -170,8 +174,10 @@ func (c *Container) inUse(client *clientState) bool {
 	}
 }
 
+// discard closes the pages of a session that was not attached.
 func (s *session) discard() {
 	for _, client := range s.clients {
 		client.close()
 	}
+	s.vgpus[0].Slice.server.returnPages(len(s.vgpus))
 }
