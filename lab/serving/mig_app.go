@@ -132,6 +132,12 @@ func (q *slackQueue) liveCount() int { return len(q.alive) }
 
 func (q *slackQueue) add(request int32) { q.alive = append(q.alive, request) }
 
+// putBack adds a request that arrived before others of the queue.
+func (q *slackQueue) putBack(request int32) {
+	at, _ := slices.BinarySearch(q.alive, request)
+	q.alive = slices.Insert(q.alive, at, request)
+}
+
 // expire refuses or sets aside the requests that would be late even on the fastest instance.
 func (q *slackQueue) expire(now, fastest time.Duration) {
 	n := 0

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/pipeline"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // recordRate appends the request rate of the last second to the load history of the function.
@@ -52,7 +53,7 @@ func (a *migFunction) expectedLoad() float64 {
 }
 
 // capacity returns the requests a second that the function's instances can serve, without the given one. If it has no instances, capacity
-// returns the load on the shared slices below which it gets no slices of its own.
+// is such that it gets slices of its own at the utilisation of a shared slice at which package residency promotes an instance (U10).
 func (a *migFunction) capacity(without *migInstance) float64 {
 	capacity := 0.0
 	for _, c := range a.instances {
@@ -61,13 +62,10 @@ func (a *migFunction) capacity(without *migInstance) float64 {
 		}
 	}
 	if capacity == 0 && a.fastest > 0 {
-		capacity = maxSharedUtilisation / a.fastest.Seconds()
+		capacity = float64(residencyPolicy.Up) / float64(share.Whole) / maxUtilisation / a.fastest.Seconds()
 	}
 	return capacity
 }
-
-// maxSharedUtilisation is the utilisation of a shared slice above which a function gets slices of its own.
-const maxSharedUtilisation = 0.3
 
 // addInstance starts an instance on free slices. It returns false if none fit.
 func (a *migFunction) addInstance() (bool, error) {

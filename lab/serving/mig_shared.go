@@ -49,6 +49,8 @@ func (w *migSimulation) resizeSharedPool() error {
 	}
 	for _, advice := range w.node.Review(w.clock.now) {
 		switch advice.Action {
+		case residency.Promote:
+			w.functionNamed(advice.Function).leaveShared()
 		case residency.End:
 			w.functionNamed(advice.Function).sharing = false
 		case residency.Grow:
@@ -63,6 +65,17 @@ func (w *migSimulation) resizeSharedPool() error {
 		}
 	}
 	return nil
+}
+
+// leaveShared ends the function's instance on the shared slices, once it has instances with slices of their own and lacks none.
+func (a *migFunction) leaveShared() {
+	if a.full || a.fastestReady() == 0 {
+		return
+	}
+	a.sharing = false
+	for _, r := range a.sim.node.RemovePromoted(a.sim.clock.now, a.function.Name) {
+		a.waiting.putBack(int32(r.ID))
+	}
 }
 
 // reclaimSharedSlice takes one idle slice from the shared ones, for an instance that needs slices of its own. It reports whether there

@@ -135,7 +135,7 @@ func (p *sharedFunction) moveToHost(i *instance) {
 
 // residencyPolicy decides when an instance on a shared GPU reserves its SMs and when an unused one is removed. FluidFaaS has these rules
 // for MIG slices.
-var residencyPolicy = residency.Policy{Window: useWindow}
+var residencyPolicy = residency.Policy{Up: 600, Window: useWindow}
 
 // useWindow is the time over which the utilisation of an instance is averaged.
 const useWindow = 30 * time.Second
