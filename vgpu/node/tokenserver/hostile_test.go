@@ -166,6 +166,23 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
+// TestSessionOfAnotherProcess checks that a process cannot remove the record of another one's session by naming it as its own earlier one: the
+// next server would give the SMs of the other process away while it still runs.
+func TestSessionOfAnotherProcess(t *testing.T) {
+	r := newFixture(t, tempDir(t))
+	r.add(t, "a", half)
+	dir := filepath.Join(r.dir, "a")
+	victim := r.dial(t, "a")
+	liar, err := tokenclient.Dial(dir, victim.Welcome.Session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer liar.Close()
+	if _, err := os.Stat(filepath.Join(dir, "sessions", fmt.Sprintf("%x", victim.Welcome.Session))); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTooManyConnections(t *testing.T) {
 	r := newFixture(t, tempDir(t))
 	r.MaxConnections = 2
