@@ -257,3 +257,31 @@ func TestChooseTemplate(t *testing.T) {
 		}
 	}
 }
+
+// TestSlack logs the figures of docs/adr/0019: latency and cost of the chosen template over those of the fastest, by Slack. More slack never
+// makes a template dearer, nor slower than it allows.
+func TestSlack(t *testing.T) {
+	before := 1.0
+	for _, slack := range []float64{0, 0.02, 0.05, 0.1, 0.2, 0.5, 100} {
+		latency, cost, n := 0.0, 0.0, 0.0
+		for k := 3; k <= 5; k++ {
+			for _, cpu := range []profile.MilliCPU{1000, 2000, 4000} {
+				terms := DefaultTemplateParameters(alibaba(), DefaultPlatform())
+				terms.CPU, terms.Slack = cpu, slack
+				got, err := FindTemplates(wideResNet(k, 15e9*float64(cpu)/1000), terms)
+				if err != nil {
+					t.Fatal(err)
+				}
+				latency += float64(got.Chosen.Latency / got.Fastest.Latency)
+				cost += float64(got.Chosen.Cost / got.Fastest.Cost)
+				n++
+			}
+		}
+		latency, cost = latency/n, cost/n
+		t.Logf("slack %v: %.2f times the latency and %.2f times the cost of the fastest", slack, latency, cost)
+		if latency > 1+slack+1e-9 || cost > before {
+			t.Errorf("slack %v: %v times the latency, and %v times the cost after %v with less", slack, latency, cost, before)
+		}
+		before = cost
+	}
+}

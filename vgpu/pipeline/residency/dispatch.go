@@ -132,12 +132,11 @@ func (n *Node) bestCandidate(f *function) (candidate, bool) {
 	return best, best.slice != nil
 }
 
-// isBetter reports whether candidate a is preferred to b. The criteria, in this order: it meets the deadline; it evicts no function with
-// waiting requests; it evicts none, or those used least recently; it is the smallest slice.
+// isBetter reports whether candidate a is preferred to b. The criteria, in this order: it meets the deadline; it evicts none, or those
+// used least recently; it is the smallest slice. The paper has no deadline here (docs/adr/0018).
 func (n *Node) isBetter(a, b *candidate) bool {
 	return cmp.Or(
 		compareBools(n.isLate(a), n.isLate(b)),
-		compareBools(slices.ContainsFunc(a.victims, hasRequests), slices.ContainsFunc(b.victims, hasRequests)),
 		cmp.Compare(lastUsed(a.victims), lastUsed(b.victims)),
 		a.slice.Kind.Compare(b.slice.Kind), // U9
 	) < 0
@@ -158,8 +157,6 @@ func compareBools(a, b bool) int {
 func (n *Node) isLate(p *candidate) bool {
 	return n.now+p.load+p.slice.executionTime(p.function) > (*p.function.waiting.nextHeap())[0].Deadline
 }
-
-func hasRequests(f *function) bool { return f.waiting.len() > 0 }
 
 // lastUsed returns the time of the last use of the most recently used function to evict, or a negative time if there is none.
 func lastUsed(victims []*function) time.Duration {

@@ -87,29 +87,6 @@ func TestGrowForAFunction(t *testing.T) {
 	}
 }
 
-// Of places that need evictions, one whose residents have no requests is better, though they were used later.
-func TestWantedResidentsStay(t *testing.T) {
-	n := newNode(t, Policy{}, 3, 2)
-	enqueue(t, n, 0, 1, "a", time.Hour)
-	n.Dispatch(0)
-	enqueue(t, n, time.Second, 2, "b", time.Hour)
-	n.Dispatch(time.Second)
-	for i, at := range []time.Duration{2 * time.Second, 3 * time.Second} {
-		if err := n.Finish(at, fmt.Sprint("s", i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// a was used before b. Both have gone for long enough that c, which must start at once, is the most urgent.
-	n.functions["a"].used, n.functions["b"].used = 2*time.Second, 3*time.Second
-	enqueue(t, n, 4*time.Second, 3, "c", 6*time.Second)
-	enqueue(t, n, 4*time.Second, 4, "a", time.Hour)
-	n.functions["a"].used = 2 * time.Second // as if the request had been known before
-	d := n.Dispatch(4 * time.Second)
-	if len(d.Starts) != 2 || d.Starts[0].Request.ID != 3 || !slices.Equal(d.Starts[0].Evicted, []string{"b"}) || d.Starts[1].Source != Resident {
-		t.Errorf("%+v", d.Starts)
-	}
-}
-
 // An instance that is on its way out is neither promoted again nor left behind when its slice fails.
 func TestLeaving(t *testing.T) {
 	n := newNode(t, Policy{Window: 2 * time.Second, Stay: 1}, 1, 1)
