@@ -89,6 +89,26 @@ func TestDelivery(t *testing.T) {
 	}
 }
 
+// TestFaSTLimits checks on the same GPUs that pods keep to their limits under FaST-GShare's queue. It does not give them their quota on every
+// full GPU: what they lack is logged.
+func TestFaSTLimits(t *testing.T) {
+	t.Parallel()
+	gpus := uint64(1)
+	if *full {
+		gpus = 100
+	}
+	for seed := range gpus {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			short, over := faults(t, delivery(seed, token.Config{Policy: token.Fast}))
+			t.Logf("%d pods get less than 98 %% of their quota", short)
+			if over > 0 {
+				t.Errorf("%d pods get more than their limit", over)
+			}
+		})
+	}
+}
+
 // TestDeliveryControl is the negative control: with the policy that FaST-GShare prints some pod gets too little, and without the
 // hook some pod gets too much.
 func TestDeliveryControl(t *testing.T) {

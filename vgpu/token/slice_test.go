@@ -130,3 +130,26 @@ func TestUntil(t *testing.T) {
 		t.Errorf("tokens of two consecutive turns: %+v", tokens)
 	}
 }
+
+// TestFastAcceptsMore checks that a slice with FaST-GShare's queue accepts shares that no slot table holds, as its node has to accept what
+// the scheduler binds.
+func TestFastAcceptsMore(t *testing.T) {
+	for name, want := range map[string]error{"table": ErrDoesNotFit, "fast": nil} {
+		t.Run(name, func(t *testing.T) {
+			policy, err := ParsePolicy(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := New(Config{Policy: policy})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Join(0, Member{1, 600, 600, 600}); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Join(0, Member{2, 600, 600, 600}); !errors.Is(err, want) {
+				t.Errorf("got %v, want %v", err, want)
+			}
+		})
+	}
+}
