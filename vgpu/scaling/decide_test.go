@@ -109,6 +109,19 @@ func TestDemotionIsGradual(t *testing.T) {
 	}
 }
 
+// A promotion begins the window anew, like every other change of the throughput (D23): the quiet seconds before a burst do not count
+// towards the next demotion.
+func TestPromotionClearsTheWindow(t *testing.T) {
+	r := start(t, Policy{Min: 1})
+	r.load(5, 1)
+	r.load(25, 20)
+	r.load(1, 31)
+	r.want("quiet", r.load(1, 20))
+	r.want("a burst", r.load(15, 1), decision(Promote, Overflow, 2, Hot))
+	r.want("30 s after it", r.load(5, 30))
+	r.want("31 s after it", r.load(5, 1), decision(Demote, ScaleIn, 2, Shared))
+}
+
 func TestTimers(t *testing.T) {
 	r := start(t, Policy{})
 	r.want("no load, no instance", r.load(0, 100))
