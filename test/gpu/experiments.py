@@ -64,19 +64,24 @@ def sm(m, seconds):
 
 
 def packing(m, seconds):
-    """N-F1 to N-F5: many capped pods against one pod, and against as many that race."""
+    """N-F1 to N-F5: one to nine pods, capped, against one pod, and against as many that race."""
+    counts = (1, 8, 9) if m.arguments.dry_run else range(1, 10)
     found = {}
     for workload in INFERENCE:
+        def mps(percent):
+            rates = {n: together([plain(m, workload, seconds, percent=percent) for _ in range(n)]) for n in counts}
+            m.stop_plain_mps()
+            return rates
+
         alone = serve(m, workload, seconds).result()
-        racing = together([plain(m, workload, seconds, percent=100) for _ in range(7)])
-        m.stop_plain_mps()
-        capped = together([serve(m, workload, seconds, sm=12, mem="2Gi") for _ in range(7)])
-        # N-F4: seven times 24 % do not fit under a guarantee; as MPS alone would have them
-        beyond = together([plain(m, workload, seconds, percent=24) for _ in range(7)])
-        m.stop_plain_mps()
+        racing = mps(100)
+        # nine times 12 % of the SMs do not fit under a guarantee: the ninth would wait for another to end
+        capped = {n: together([serve(m, workload, seconds, sm=12, mem="2Gi") for _ in range(n)]) for n in counts if n * 12 <= 100}
+        # N-F4: from five pods on, 24 % do not fit under a guarantee either; both as MPS alone would have them
         found[workload] = {
-            "one_pod": alone, "racing": racing, "capped_12": capped, "over_subscribed_24": beyond,
-            "gain_over_one": capped["rate"] / alone["rate"], "gain_over_racing": capped["rate"] / racing["rate"],
+            "one_pod": alone, "racing": racing, "capped_12": capped, "mps_12": mps(12), "mps_24": mps(24),
+            "gain_over_one": {n: c["rate"] / alone["rate"] for n, c in capped.items()},
+            "gain_over_racing": {n: c["rate"] / racing[n]["rate"] for n, c in capped.items()},
         }
     return found
 
