@@ -82,10 +82,10 @@ func verifyTable(table slot.Table, items []slot.Item, reserve share.PerMille) er
 	return nil
 }
 
-// forPolicy returns what the checker is to hold a policy to. Rectangles are as wide as the pods are stretched, which covers
+// forPolicy returns what the checker is to hold a policy to. Most rectangles are as wide as the pods are stretched, which covers
 // more than the pods themselves ask for.
 func forPolicy(policy string, pods []Pod, c Config) ([]Pod, Config) {
-	if policy == "slot" || policy == "slot-best-fit" {
+	if slices.Contains([]string{"slot", "slot-best-fit", "best-area"}, policy) {
 		return pods, c
 	}
 	wide := slices.Clone(pods)

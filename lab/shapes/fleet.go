@@ -103,19 +103,27 @@ func (f *Fleet) Remove(id int) {
 
 // Policies returns the names of the packing policies. All of them prefer the used GPU on which the pod wastes least to an empty GPU.
 //
-//	mra            FaST-GShare's maximal rectangles with keep-restructure
+//	mra            FaST-GShare's maximal rectangles with keep-restructure, never packed again to fit a pod
+//	mra-repack     the same, packed again before an empty GPU is taken (F27)
+//	best-area      rectangles packed again for each pod, and slots with the reserve, as by profile gshare-rectangle
 //	maxrects-bssf  maximal rectangles by best short side fit
 //	replan         rectangles packed again for each pod, on the fullest GPU
 //	slot-best-fit  slots, on the fullest GPU
 //	slot           slots, on the GPU that is fullest by the shadow prices of its pods
-func Policies() []string { return []string{"mra", "maxrects-bssf", "replan", "slot-best-fit", "slot"} }
+func Policies() []string {
+	return []string{"mra", "mra-repack", "best-area", "maxrects-bssf", "replan", "slot-best-fit", "slot"}
+}
 
 // New returns an empty fleet that packs pods by the named policy, or an error if there is no such policy.
 func New(policy string, c Config) (*Fleet, error) {
 	f := &Fleet{config: c, learn: func(Pod) {}, home: map[int]location{}}
 	switch policy {
 	case "mra":
-		f.fresh = func() gpuState { return newMRA(c.Reserve) }
+		f.fresh = func() gpuState { return newMRA(c.Reserve, false) }
+	case "mra-repack":
+		f.fresh = func() gpuState { return newMRA(c.Reserve, true) }
+	case "best-area":
+		f.fresh = newBestArea(c.Reserve)
 	case "maxrects-bssf":
 		f.fresh = func() gpuState { return newMaxRects(c.Reserve) }
 	case "replan":

@@ -65,30 +65,11 @@ func firstEmpty(lists []*List, b Box) (int, bool) {
 	return 0, false
 }
 
-// Repack returns a list on which everything on the slice is packed again, largest area first, with room for b, or false.
-// Rectangles are logical, so no pod moves; callers try it before they take a new slice (F27). Place then puts b on the new list; l
-// is unchanged.
-func (l *List) Repack(b Box) (*List, bool) {
-	if !b.isValid() || b.Area() > l.FreeArea() {
-		return nil, false
-	}
-	return l.packAgain(b)
-}
-
 // Placed returns a copy of what is placed, by ID.
 func (l *List) Placed() []Placed { return slices.Clone(l.placed) }
 
 // Empty reports whether nothing is placed. The free rectangles may still be in pieces (FG-120).
 func (l *List) Empty() bool { return len(l.placed) == 0 }
-
-// FreeArea returns the SM-time that nothing occupies: necessary for another box, not sufficient (F31).
-func (l *List) FreeArea() share.Area {
-	sum := share.WholeArea
-	for _, p := range l.placed {
-		sum -= p.Area()
-	}
-	return sum
-}
 
 // Less reports whether w is the better match: the smaller area left, then the smaller shorter side (F26).
 func (w Waste) Less(o Waste) bool { return w.compare(o) < 0 }

@@ -3,6 +3,8 @@ package rectangle
 import (
 	"cmp"
 	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // Placed is a placed box with the ID that the caller chose for it.
@@ -93,6 +95,24 @@ func (l *List) Restructure() bool {
 		*l = *scratch
 	}
 	return ok
+}
+
+// Repack returns a list on which the placed boxes are packed again, largest area first, with room for b, or false. Rectangles are logical, so
+// no pod moves; callers try it before they take a new slice (F27), and then place b on the new list. Repack does not change l.
+func (l *List) Repack(b Box) (*List, bool) {
+	if !b.isValid() || b.Area() > l.FreeArea() {
+		return nil, false
+	}
+	return l.packAgain(b)
+}
+
+// FreeArea returns the SM-time that no placed box occupies. A box of that area need not fit (F31).
+func (l *List) FreeArea() share.Area {
+	sum := share.WholeArea
+	for _, p := range l.placed {
+		sum -= p.Area()
+	}
+	return sum
 }
 
 func (l *List) packAgain(more ...Box) (*List, bool) {

@@ -12,10 +12,13 @@ func shapes(reserve string) table {
 	t := table{
 		name: "shapes-" + reserve, title: "GPUs for 1,000 pods, over the lower bound; reserve " + reserve,
 		text: "The bound is the configuration LP over all pods at once, with the same reserve for every policy. `mra` is FaST-GShare's\n" +
-			"maximal rectangles, corrected; `slot` the exact slot model; `slot-best-fit` the same with plain best fit by area.",
+			"maximal rectangles, corrected, but never packed again to fit a pod; `mra-repack` packs them again before it takes an empty GPU\n" +
+			"(F27 of `docs/glossary.md`). Both leave the reserve free by rectangles that are wider by as much. `best-area` is the profile\n" +
+			"`gshare-rectangle`: rectangles computed anew from the set of pods, as wide as the quotas, if they have a slot table as well.\n" +
+			"`slot` is the exact slot model; `slot-best-fit` the same with plain best fit by area.",
 		command: []string{"simulate", "shapes", "--pods", "1000", "--reserve", reserve},
 		rows:    familyRows(),
-		columns: append(columnsOf("ratio", "", 3, "mra", "maxrects-bssf", "replan", "slot-best-fit", "slot"),
+		columns: append(columnsOf("ratio", "", 3, "mra", "mra-repack", "best-area", "maxrects-bssf", "replan", "slot-best-fit", "slot"),
 			column{policy: "slot", figure: "ns_per_pod", head: "slot, ns a pod", speed: true}),
 	}
 	if reserve != "0" {
@@ -36,13 +39,17 @@ func churn() table {
 	return table{
 		name: "churn", title: "Density while pods come and go",
 		text: "30 GPUs, Poisson arrivals that offer 1.1 of their SM-time, exponential lifetimes, 5,000 arrivals of which the first\n" +
-			"third is not counted. SM-time in use, percent.",
+			"third is not counted. SM-time in use, percent. `mra` keeps the rectangles of pods that left, `mra-repack` too, but packs a GPU again\n" +
+			"where that makes room; `best-area`, the profile `gshare-rectangle`, keeps none (ADR 0017). `maxrects-bssf` keeps the places of\n" +
+			"pods, and joins what is free.",
 		command: []string{"simulate", "shapes", "--churn"},
 		rows:    familyRows(),
-		columns: columnsOf("density_percent", "", 1, "mra", "maxrects-bssf", "slot-best-fit", "slot"),
+		columns: columnsOf("density_percent", "", 1, "mra", "mra-repack", "best-area", "maxrects-bssf", "slot-best-fit", "slot"),
 		targets: []target{
 			{rows: []string{"papermix"}, column: "slot density_percent", least: true, bound: 90},
 			{rows: []string{"overhalf"}, column: "slot density_percent", least: true, bound: 94},
+			{column: "best-area density_percent", least: true, other: "mra-repack density_percent"},
+			{column: "mra-repack density_percent", least: true, strict: true, other: "mra density_percent"},
 		},
 		figures: []chartFile{{file: "churn.svg", caption: "Density under churn, papermix",
 			args: []string{"simulate", "shapes", "--churn", "--family", "papermix", "--policy", "all", "--runs", "3"}}},

@@ -28,7 +28,8 @@ type deliverySimulation struct {
 const deliveryLong = `Fill GPUs with pods by an admission rule, let every pod compute all the time, and issue tokens by a policy. Pods cannot exceed their
 quota. A pod stops when its token ends, and loses the switch loss when it starts.
 
---admission is slot, or mra for FaST-GShare's rectangles. With slot, every GPU keeps switch loss x turns / window free.
+--admission is slot, or mra for FaST-GShare's rectangles, which are not packed again to fit a pod. With slot, every GPU keeps switch loss x
+turns / window free.
 --tokens, the same as --policy, is table (gshare's slot table), fast (FaST-GShare's order, corrected), hol (the paper as printed: stops at
 the first pod that does not fit) or skip (the paper's code: every pod that fits runs).
 

@@ -39,7 +39,9 @@ not fit are dropped. The first third of the arrivals is not counted. The figures
 refused_percent (of the requested SM-time) and ns_per_pod.
 
 Policies:
-  mra            FaST-GShare's maximal rectangles with keep-restructure
+  mra            FaST-GShare's maximal rectangles with keep-restructure, never packed again to fit a pod
+  mra-repack     the same, packed again before an empty GPU is taken
+  best-area      rectangles computed anew for each pod, which must have a slot table as well: the scheduler's profile gshare-rectangle
   maxrects-bssf  maximal rectangles, best short side fit
   replan         rectangles, all arranged again for each pod, fullest GPU first
   slot-best-fit  slots, fullest GPU first, as gshare's scheduler chooses within a node
