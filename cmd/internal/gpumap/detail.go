@@ -50,16 +50,16 @@ func sortedShares(shares []Share) []Share {
 	return list
 }
 
-// plan returns how the shares of the slice divide its window, as a slot table or as rectangles, or an empty plan and false if they do not
-// fit.
+// plan returns how the shares of the slice divide its window, as a slot table or as rectangles, and whether they can be admitted so. Nodes
+// execute slot tables, so rectangles need one as well, with the reserve. The plan is empty where none was found.
 func (s Slice) plan() (plan, bool) {
 	window := cmp.Or(s.Window, defaultWindow)
-	if s.Rectangles {
-		b, ok := arrange(s.Shares, window)
-		return b, ok
-	}
 	t, ok := solve(s.Shares, window, s.Reserve)
-	return t, ok
+	if !s.Rectangles {
+		return t, ok
+	}
+	b, arranged := arrange(s.Shares, window)
+	return b, ok && arranged
 }
 
 // heading returns the lines above the drawing of a GPU: its name, how its shares are packed, and how much of it is allocated.
@@ -144,7 +144,7 @@ func wrapShare(s share.Share, width int) []string {
 func (s Slice) freeText(width int) string {
 	rest := share.PerMille(max(share.WholeArea-s.allocated(), 0) / share.Area(share.Whole))
 	text := fmt.Sprintf("···  free: %s of SM-time", rest.Percent())
-	if s.Reserve <= 0 || s.Rectangles || !slices.ContainsFunc(s.Shares, takesTurns) {
+	if s.Reserve <= 0 || !slices.ContainsFunc(s.Shares, takesTurns) {
 		return firstFitting(width, text, "··· free "+rest.Percent())
 	}
 	return firstFitting(width,

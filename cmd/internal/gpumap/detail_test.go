@@ -60,6 +60,29 @@ func checkBlocks(t *testing.T, p picture) {
 	}
 }
 
+// TestRectanglesNeedTheReserve: what is drawn as rectangles fits if it can be admitted, and the reserve that takes is named.
+func TestRectanglesNeedTheReserve(t *testing.T) {
+	const doNot, kept = "these shares do not fit together", "5% of the window kept for switching turns"
+	for name, c := range map[string]struct {
+		shares     []Share
+		fits, kept bool
+	}{
+		"turns that leave the reserve": {[]Share{of("a", 100, 50, 1), of("b", 100, 45, 1)}, true, true},
+		"turns that leave none":        {[]Share{of("a", 100, 50, 1), of("b", 100, 50, 1)}, false, true},
+		"without turns no reserve":     {[]Share{of("a", 60, 100, 1), of("b", 40, 100, 1)}, true, false},
+		"in time but not in place":     {[]Share{of("a", 50, 60, 1), of("b", 50, 60, 1), of("c", 50, 60, 1)}, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := gpu(c.shares...)
+			s.Rectangles = true
+			text := detail(s, Options{})
+			if fits := !strings.Contains(text, doNot); fits != c.fits || strings.Contains(text, kept) != c.kept {
+				t.Errorf("fits %v, want %v; reserve named %v, want %v:\n%s", fits, c.fits, !c.kept, c.kept, text)
+			}
+		})
+	}
+}
+
 func TestLowPictureStaysInside(t *testing.T) {
 	for sm := 1; sm < 100; sm++ {
 		s := gpu()

@@ -67,7 +67,7 @@ func busy() Slice {
 // boxed is a GPU with rectangles.
 func boxed() Slice {
 	s := busy()
-	s.Rectangles, s.Reserve, s.Shares = true, 0, s.Shares[1:]
+	s.Rectangles, s.Shares = true, s.Shares[1:]
 	return s
 }
 
