@@ -3,6 +3,7 @@ package document
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -23,20 +24,27 @@ type Command struct {
 
 func (c Command) String() string { return c.File + ": " + strings.Join(c.Words, " ") }
 
-// knownPrograms lists the programs that the documentation uses. The flags of each are checked by a test of this repository, except those of
-// the last ones, which tests cannot rely on.
+// knownPrograms lists the programs that the documentation uses, beside scripts. hack/targets.md says who runs their commands; tests check
+// the flags of all but the last ones, which tests cannot rely on.
 var knownPrograms = []string{
-	"gshare",               // cmd/gshare
-	"gshare-node",          // cmd/gshare-node
-	"kubectl",              // test/install
-	"make", "go", "docker", // test/install
-	"helm", // test/helm
+	"gshare",      // cmd/gshare
+	"gshare-node", // cmd/gshare-node
+	"kubectl",     // test/install
+	"helm",        // test/helm
+	"make", "go", "docker",
 	"kind", "nvidia-ctk", "curl",
 }
 
 // Commands returns the documented commands of the program with this name. It returns an error if an example of shell has a command that is
 // not one of the known programs, so that no example goes unchecked.
-func Commands(root, program string) (of []Command, err error) {
+func Commands(root, program string) ([]Command, error) {
+	return commandsWhere(root, program, func(name string) bool { return name == program })
+}
+
+// Scripts returns the documented commands that run a script of the repository.
+func Scripts(root string) ([]Command, error) { return commandsWhere(root, "a script", isScript) }
+
+func commandsWhere(root, what string, isWanted func(program string) bool) (of []Command, err error) {
 	blocks, err := Blocks(root)
 	if err != nil {
 		return nil, err
@@ -47,13 +55,13 @@ func Commands(root, program string) (of []Command, err error) {
 			return nil, err
 		}
 		for _, c := range commands {
-			if c.Words[0] == program {
+			if isWanted(c.Words[0]) {
 				of = append(of, c)
 			}
 		}
 	}
 	if len(of) == 0 {
-		return nil, fmt.Errorf("no document has a command of %s", program)
+		return nil, fmt.Errorf("no document has a command of %s", what)
 	}
 	return of, nil
 }
@@ -95,7 +103,14 @@ func (b Block) parseTranscript() (all []Command, err error) {
 	return all, nil
 }
 
-func isKnown(program string) bool { return slices.Contains(knownPrograms, program) }
+func isKnown(program string) bool {
+	return slices.Contains(knownPrograms, program) || isScript(program)
+}
+
+// isScript reports whether a word is the path of a script; a name without a folder only names a file.
+func isScript(program string) bool {
+	return strings.Contains(program, "/") && strings.HasSuffix(program, ".sh")
+}
 
 // parseShell parses the text as bash does and returns its commands.
 func (b Block) parseShell(text string) (all []Command, err error) {
@@ -161,14 +176,12 @@ var (
 	inline = regexp.MustCompile("`([^`\n]+)`")
 )
 
-// Blocks returns the code examples of all documents in a checkout.
+// Blocks returns the code examples of all documents in a checkout: the pages of docs, and README.md, CONTRIBUTING.md and SECURITY.md of any
+// folder.
 func Blocks(root string) (all []Block, err error) {
-	files, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
-	if err != nil || len(files) < 5 {
+	files, err := documents(root)
+	if err != nil || len(files) < 20 {
 		return nil, fmt.Errorf("%d documents, %w", len(files), err)
-	}
-	for _, name := range []string{"README.md", "manifests/README.md", "kind/README.md"} {
-		files = append(files, filepath.Join(root, name))
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -182,6 +195,25 @@ func Blocks(root string) (all []Block, err error) {
 		all = append(all, parse(name, string(text))...)
 	}
 	return all, nil
+}
+
+func documents(root string) (files []string, err error) {
+	pages, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
+	if err != nil {
+		return nil, err
+	}
+	err = filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		switch name := filepath.Base(file); {
+		case err != nil:
+			return err
+		case entry.IsDir() && file != root && (strings.HasPrefix(name, ".") || name == "bin"):
+			return filepath.SkipDir
+		case slices.Contains([]string{"README.md", "CONTRIBUTING.md", "SECURITY.md"}, name) && !slices.Contains(pages, file):
+			files = append(files, file)
+		}
+		return nil
+	})
+	return append(pages, files...), err
 }
 
 func parse(name, text string) (all []Block) {

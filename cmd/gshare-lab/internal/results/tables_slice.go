@@ -40,7 +40,7 @@ func churn() table {
 		name: "churn", title: "Density while pods come and go",
 		text: "30 GPUs, Poisson arrivals that offer 1.1 of their SM-time, exponential lifetimes, 5,000 arrivals of which the first\n" +
 			"third is not counted. SM-time in use, percent. `mra` keeps the rectangles of pods that left, `mra-repack` too, but packs a GPU again\n" +
-			"where that makes room; `best-area`, the profile `gshare-rectangle`, keeps none (ADR 0017). `maxrects-bssf` keeps the places of\n" +
+			"where that makes room; `best-area`, the profile `gshare-rectangle`, keeps none (ADR 0020). `maxrects-bssf` keeps the places of\n" +
 			"pods, and joins what is free.",
 		command: []string{"simulate", "shapes", "--churn"},
 		rows:    familyRows(),
