@@ -122,7 +122,7 @@ func (f *finder) visit(n ast.Node) bool {
 	case *ast.IfStmt:
 		f.negate(n.Cond)
 	case *ast.CallExpr:
-		if isVerbosity(n) {
+		if isVerbosity(n) || isInfinity(n) {
 			f.within = f.within[:len(f.within)-1]
 			return false
 		}
@@ -184,6 +184,12 @@ func isLog(n ast.Node) bool {
 func isVerbosity(call *ast.CallExpr) bool {
 	name, ok := call.Fun.(*ast.SelectorExpr)
 	return ok && name.Sel.Name == "V" && len(call.Args) == 1
+}
+
+// isInfinity reports whether a call is of math.Inf, whose number is only a sign: its neighbours mean the same.
+func isInfinity(call *ast.CallExpr) bool {
+	name, ok := call.Fun.(*ast.SelectorExpr)
+	return ok && name.Sel.Name == "Inf"
 }
 
 // constant changes a number by one in both directions.

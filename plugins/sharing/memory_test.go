@@ -31,6 +31,9 @@ func TestPodThatIsGoneIsForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
+		if p.ledger.Len() != 0 || len(p.podInfos.byUID) != 0 || p.wide.has(pod.UID) {
+			t.Errorf("deleted: %d assumed, %d podInfos, wide %v", p.ledger.Len(), len(p.podInfos.byUID), p.wide.has(pod.UID))
+		}
 		// The cycle continues with a snapshot that still has the pod.
 		p.podInfos.get(pod)
 		p.PostFilter(ctx, state, pod, nil)

@@ -68,6 +68,33 @@ func TestFragmentation(t *testing.T) {
 	}
 }
 
+// TestFragmentationOfSeveralPicks checks that F after the picks of a pod is F of the node that has taken the pod, also where several of its
+// containers are on one slice.
+func TestFragmentationOfSeveralPicks(t *testing.T) {
+	d, _ := smallWorld()
+	for _, picks := range [][]int{{0, 0}, {1, 1}, {0, 1}, {1, 0, 1}, {0, 0, 0}} {
+		n, pod := used(64000, 0, 25), podOf(fixed(25, 100))
+		var chosen []Choice
+		for i, slice := range picks {
+			c := pod.Request.Containers[0]
+			if i > 0 {
+				pod.Request.Containers = append(pod.Request.Containers, c)
+			}
+			chosen = append(chosen, Choice{Container: i, Pick: Pick{Slice: slice}})
+		}
+		var before, after nodeView
+		d.fillView(n, &before, nil)
+		changes := d.sliceChanges(&before, pod, chosen, nil)
+		for i, slice := range picks {
+			n.Loads[slice].Add(Resident{Tenant: pod.Tenant, Class: share.MPS, Share: pod.Request.Containers[i].Share})
+		}
+		d.fillView(n, &after, nil)
+		if got, want := d.fragmentationAfter(&before, changes, 0, 0), d.fragmentationAfter(&after, nil, 0, 0); got != want {
+			t.Errorf("picks of slices %v: F = %d, want %d", picks, got, want)
+		}
+	}
+}
+
 func TestCPUShortage(t *testing.T) {
 	d, _ := smallWorld()
 	if d.cpuRatio != 8000 {

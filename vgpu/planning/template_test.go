@@ -285,3 +285,20 @@ func TestSlack(t *testing.T) {
 		before = cost
 	}
 }
+
+// TestWholeModelWithinTime: the whole model is chosen where no split saves enough time, unless it takes longer than a function may run.
+func TestWholeModelWithinTime(t *testing.T) {
+	c := Chain{Layers: []Layer{{Name: "a", Work: 1}, {Name: "b", Work: 1}}}
+	terms := DefaultTemplateParameters(alibaba(), DefaultPlatform())
+	terms.Gain, terms.MaxWorkers = 0.99, 1
+	for limit, whole := range map[profile.Seconds]bool{2: true, 1.5: false} {
+		terms.MaxTime = limit
+		got, err := FindTemplates(c, terms)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := got.Fastest; whole && len(got.Chosen.Cuts) != 1 || !whole && len(got.Chosen.Cuts) != len(want.Cuts) {
+			t.Errorf("of at most %v s: chose %+v, fastest %+v", limit, got.Chosen, want)
+		}
+	}
+}

@@ -151,3 +151,29 @@ func TestLongOverrunIsReported(t *testing.T) {
 		}
 	}
 }
+
+// TestDebtIsCharged checks that device time with which a share pays a debt counts in its account, as its tokens do.
+func TestDebtIsCharged(t *testing.T) {
+	indebted := func() *member {
+		m := holding()
+		m.own.budget, m.debt = 50*ms, 80*ms
+		return m
+	}
+	m := indebted()
+	m.repay(0)
+	if m.debt != 30*ms || m.own.used(-time.Second) != 50*ms || m.own.longestUse(0) > 0 {
+		t.Errorf("repaid at once: debt %v, account %v", m.debt, m.own)
+	}
+	m = indebted()
+	if m.startOwnTime(0, 20*ms, 0); m.debt != 60*ms || m.own.used(-time.Second) != 20*ms || m.ownUntil != 0 {
+		t.Errorf("repaid with a turn of 20 ms: debt %v, account %v, own time until %v", m.debt, m.own, m.ownUntil)
+	}
+	m = indebted()
+	if m.startOwnTime(20*ms, 10*ms, 0); m.debt != 80*ms || m.own.used(-time.Second) != 0 {
+		t.Errorf("a turn that is over paid: debt %v, account %v", m.debt, m.own)
+	}
+	m = indebted()
+	if got := m.repayableDebt(&m.own, 2*ms); got != 48*ms {
+		t.Errorf("a token repays %v of 80 ms, want all of the budget of 50 ms but 2 ms", got)
+	}
+}

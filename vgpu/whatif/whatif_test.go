@@ -148,3 +148,12 @@ func TestBounds(t *testing.T) {
 		}
 	}
 }
+
+func TestTotal(t *testing.T) {
+	one := Row{Nodes: 1, GPUs: 2, Pods: 3, HeldGPUs: 4, HeldNodes: 5, NeededGPUs: 6, NeededNodes: 7, Unplaced: []string{"a"}}
+	other := Row{Nodes: 10, GPUs: 20, Pods: 30, HeldGPUs: 40, HeldNodes: 50, NeededGPUs: 60, NeededNodes: 70, Unplaced: []string{"b"}}
+	want := Row{Nodes: 11, GPUs: 22, Pods: 33, HeldGPUs: 44, HeldNodes: 55, NeededGPUs: 66, NeededNodes: 77, Unplaced: []string{"a", "b"}}
+	if got := Total([]Row{one, other}); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}

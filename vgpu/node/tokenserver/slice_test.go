@@ -253,3 +253,26 @@ func TestNumberOfVGPUs(t *testing.T) {
 		}
 	}
 }
+
+// TestMustEndInTime: the work of a share ends with its token where more would exceed its limit, or where others wait and it has not the
+// whole window.
+func TestMustEndInTime(t *testing.T) {
+	for _, c := range []struct {
+		request, limit  share.PerMille
+		alone, contends bool
+	}{{450, 450, true, true}, {450, 1000, false, true}, {1000, 1000, false, false}} {
+		v := &vgpu{VGPU: VGPU{Share: share.Share{QuotaRequest: c.request, QuotaLimit: c.limit}}}
+		if alone, contends := v.mustEndInTime(false), v.mustEndInTime(true); alone != c.alone || contends != c.contends {
+			t.Errorf("quota %d to %d: %v, and %v while others wait; want %v and %v", c.request, c.limit, alone, contends, c.alone, c.contends)
+		}
+	}
+}
+
+// TestBlocksToSMs: blocks are rounded to the nearest thousandth of the SMs.
+func TestBlocksToSMs(t *testing.T) {
+	for blocks, want := range map[int64]share.PerMille{0: 0, 1: 1, 2: 1, 3: 2, 1999: 1000, 2000: 1000} {
+		if got := blocksToSMs(blocks, 2000); got != want {
+			t.Errorf("%d of 2000 blocks are %d per mille, want %d", blocks, got, want)
+		}
+	}
+}

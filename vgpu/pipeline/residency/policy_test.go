@@ -144,6 +144,11 @@ func TestMeterAgainstCounting(t *testing.T) {
 			}
 		}
 	}
+	var ahead Meter
+	ahead.Add(0, 100*ms)
+	if got := ahead.Utilisation(50*ms, 100*ms); got != 500 {
+		t.Errorf("use that goes on: %d per mille until now, want 500", got)
+	}
 	var m Meter
 	m.Add(10*ms, 20*ms)
 	m.Add(15*ms, 18*ms) // lies in the one before

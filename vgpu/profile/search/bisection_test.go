@@ -27,6 +27,7 @@ func TestBisection(t *testing.T) {
 	}{
 		"linear":              {func(sm share.PerMille) float64 { return float64(sm) }, 800, 1000, 7},
 		"saturates at once":   {func(share.PerMille) float64 { return 10 }, 50, 50, 5},
+		"one a second":        {func(share.PerMille) float64 { return 1 }, 50, 50, 5},
 		"saturates at 40 %":   {func(sm share.PerMille) float64 { return min(400, float64(sm)) }, 350, 400, 6},
 		"runs from 60 % only": {func(sm share.PerMille) float64 { return 10 * float64(sm/600) }, 600, 600, 5},
 	} {

@@ -106,3 +106,34 @@ func TestReference(t *testing.T) {
 		t.Errorf("a cycle went on beyond the longest: %+v", c)
 	}
 }
+
+// TestLastToken checks that a share with one token left still has a token, and without any has none.
+func TestLastToken(t *testing.T) {
+	m := &member{Member: Member{ID: 1}, balance: 1}
+	s := &Slice{members: []*member{m}}
+	if got := s.changes(); len(got) != 1 || got[0].Kind != token.Grant || got[0].Token.Amount != 1 {
+		t.Errorf("with one token: %v", got)
+	}
+	m.balance = 0
+	if got := s.changes(); len(got) != 1 || got[0].Kind != token.Revoke {
+		t.Errorf("with none: %v", got)
+	}
+	if got := (Observation{WholeSlice: 5}).BlocksOf(1); got != 1 {
+		t.Errorf("a thousandth of 5 blocks is %d, want at least 1", got)
+	}
+}
+
+// TestDisturbedBatchIsNoReference checks that a batch which neighbours slowed down does not become the reference, and the next one does.
+func TestDisturbedBatchIsNoReference(t *testing.T) {
+	m := &member{Member: Member{ID: 1, Request: 500, Limit: 500}}
+	for _, step := range []struct {
+		now         time.Duration
+		undisturbed bool
+		reference   time.Duration
+	}{{100 * ms, false, 0}, {200 * ms, true, 40 * ms}} {
+		m.tick.Batch = 40 * ms
+		if m.endTick(step.now, 1, step.undisturbed, tick); m.cycles.reference != step.reference {
+			t.Errorf("at %v the reference is %v, want %v", step.now, m.cycles.reference, step.reference)
+		}
+	}
+}
