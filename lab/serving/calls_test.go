@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/serving/trace"
+	"github.com/gshare-dev/gshare/vgpu/arrival"
 	"github.com/gshare-dev/gshare/vgpu/planning"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
@@ -66,7 +66,7 @@ func TestPrice(t *testing.T) {
 // A function without a request is planned for all the same, and an SLO that nothing keeps names its application.
 func TestPlansOfOddInput(t *testing.T) {
 	in := called(1, 5)
-	in.Arrivals = []trace.Arrival{{At: time.Second}}
+	in.Arrivals = []arrival.Arrival{{At: time.Second}}
 	if r := run(t, in, "pamba"); r.Requests != 1 || r.Violations != 0 {
 		t.Errorf("%+v", r)
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/serving/trace"
+	"github.com/gshare-dev/gshare/vgpu/arrival"
 	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/pipeline"
 	"github.com/gshare-dev/gshare/vgpu/planning"
@@ -22,7 +22,7 @@ type Input struct {
 	Prices    planning.PriceList
 	Platform  planning.Platform
 
-	Arrivals []trace.Arrival
+	Arrivals []arrival.Arrival
 	Until    time.Duration // when the trace ends
 	Seed     uint64        // of random execution times, for models that vary
 }

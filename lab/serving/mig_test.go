@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/serving/trace"
+	"github.com/gshare-dev/gshare/vgpu/arrival"
 )
 
 // By hand: the function needs 30 GB, which only 4g has, and takes 36 ms there. A pipeline of three 2g takes 60 ms and two transfers.
@@ -45,7 +45,7 @@ func TestFragments(t *testing.T) {
 // exit but for the transfers.
 func TestSliceTime(t *testing.T) {
 	in := cutGPUs(1, 11<<30, 1, "2g.20gb", "2g.20gb", "2g.20gb")
-	in.Arrivals = []trace.Arrival{{At: time.Second}, {At: 60 * time.Second}, {At: 60 * time.Second}}
+	in.Arrivals = []arrival.Arrival{{At: time.Second}, {At: 60 * time.Second}, {At: 60 * time.Second}}
 	r := run(t, in, "pipelined")
 	// One alone: 3 x 20 ms. Two: the second enters 20 ms after the first; stages at 0-40, 30-70, 60-100 ms.
 	if want := 0.060 + 0.100; math.Abs(r.GPUSeconds-want) > 1e-6 || math.Abs(r.MIGSeconds-0.180) > 1e-6 {
@@ -75,7 +75,7 @@ func TestPipelinesAgainstWhole(t *testing.T) {
 }
 
 func TestSlackQueue(t *testing.T) {
-	r := &record{slo: []time.Duration{100 * ms}, arrivals: []trace.Arrival{{At: 0}, {At: 30 * ms}, {At: 60 * ms}}}
+	r := &record{slo: []time.Duration{100 * ms}, arrivals: []arrival.Arrival{{At: 0}, {At: 30 * ms}, {At: 60 * ms}}}
 	q := slackQueue{record: r}
 	for i := range int32(3) {
 		q.add(i)

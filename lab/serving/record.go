@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/serving/trace"
+	"github.com/gshare-dev/gshare/vgpu/arrival"
 )
 
 // Result holds the counters of one simulation run. A request either meets its SLO or is a violation: refused, late, or unanswered at the
@@ -34,7 +34,7 @@ func (r *Result) ViolationPercent() float64 {
 
 // record collects the outcomes of all requests of a run.
 type record struct {
-	arrivals  []trace.Arrival
+	arrivals  []arrival.Arrival
 	slo       []time.Duration // by function
 	until     time.Duration
 	latencies []time.Duration

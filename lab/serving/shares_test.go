@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/serving/trace"
+	"github.com/gshare-dev/gshare/vgpu/arrival"
 	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -18,7 +18,7 @@ import (
 // SLO, so that the smallest share chosen is larger.
 func TestFirstRequest(t *testing.T) {
 	in := onGPUs(1, 1, make([]float64, 20))
-	in.Arrivals = []trace.Arrival{{At: 250 * ms}}
+	in.Arrivals = []arrival.Arrival{{At: 250 * ms}}
 	r := run(t, in, "eager")
 	choices, err := scaling.SLO{Latency: 120 * ms, Headroom: headroom}.Choices(in.Functions[0].Points)
 	if err != nil {

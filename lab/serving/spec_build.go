@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/serving/trace"
+	"github.com/gshare-dev/gshare/vgpu/arrival"
 	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/pipeline"
 	"github.com/gshare-dev/gshare/vgpu/profile"
@@ -15,7 +15,7 @@ import (
 
 // Replay describes how a trace is replayed as the load of a simulation.
 type Replay struct {
-	Series []trace.Series
+	Series []arrival.Series
 	Scale  float64       // of all functions
 	Until  time.Duration // 0: as long as the trace
 	Seed   uint64
@@ -44,7 +44,7 @@ func (s *Spec) Build(l Replay, open func(name string) (string, error)) (*Input, 
 	if len(l.Series) == 0 {
 		return nil, share.Invalid("trace", "has no series")
 	}
-	var sources []trace.Source
+	var sources []arrival.Source
 	for i := range s.Functions {
 		f, source, err := s.function(&s.Functions[i], l, open)
 		if err != nil {
@@ -61,7 +61,7 @@ func (s *Spec) Build(l Replay, open func(name string) (string, error)) (*Input, 
 	if err := expected(sources, in.Until); err != nil {
 		return nil, err
 	}
-	in.Arrivals = trace.Arrivals(sources, in.Until, l.Seed)
+	in.Arrivals = arrival.Draw(sources, in.Until, l.Seed)
 	return in, nil
 }
 
@@ -90,7 +90,7 @@ func (m *MIGSpec) profilesByGPU(name string) ([][]string, error) {
 // maxArrivals is the maximum number of requests of a run, which bounds its memory.
 const maxArrivals = 20_000_000
 
-func expected(sources []trace.Source, until time.Duration) error {
+func expected(sources []arrival.Source, until time.Duration) error {
 	sum := 0.0
 	for _, s := range sources {
 		sum += s.Scale * s.Series.Rate() * (until + s.Series.Length()).Seconds()
@@ -101,7 +101,7 @@ func expected(sources []trace.Source, until time.Duration) error {
 	return nil
 }
 
-func (s *Spec) function(f *FunctionSpec, l Replay, open func(string) (string, error)) (Function, trace.Source, error) {
+func (s *Spec) function(f *FunctionSpec, l Replay, open func(string) (string, error)) (Function, arrival.Source, error) {
 	out := Function{Name: f.Name, Model: f.Model, Memory: share.Bytes(f.MemoryMiB) * share.MiB}
 	for _, t := range []struct {
 		field string
@@ -109,46 +109,46 @@ func (s *Spec) function(f *FunctionSpec, l Replay, open func(string) (string, er
 		to    *time.Duration
 	}{{"slo", f.SLO, &out.SLO}, {"loadCold", f.LoadCold, &out.LoadCold}, {"loadWarm", f.LoadWarm, &out.LoadWarm}} {
 		if !(t.from >= 0 && t.from <= 3600) {
-			return out, trace.Source{}, share.Invalid(t.field, "%v s is outside 0 to 3600", t.from)
+			return out, arrival.Source{}, share.Invalid(t.field, "%v s is outside 0 to 3600", t.from)
 		}
 		*t.to = time.Duration(t.from * 1e9)
 	}
 	if f.MemoryMiB < 0 || f.MemoryMiB > int64(share.MaxMemory/share.MiB) {
-		return out, trace.Source{}, share.Invalid("memoryMiB", "%d is outside 0 to %d", f.MemoryMiB, share.MaxMemory/share.MiB)
+		return out, arrival.Source{}, share.Invalid("memoryMiB", "%d is outside 0 to %d", f.MemoryMiB, share.MaxMemory/share.MiB)
 	}
 	if f.Shares != "" {
 		text, err := open(f.Shares)
 		if err != nil {
-			return out, trace.Source{}, err
+			return out, arrival.Source{}, err
 		}
 		if out.Points, err = ReadShares(text, f.Name, "GPU"); err != nil {
-			return out, trace.Source{}, profile.WithinField("shares", err)
+			return out, arrival.Source{}, profile.WithinField("shares", err)
 		}
 	}
 	if err := s.readGraph(f, &out, open); err != nil {
-		return out, trace.Source{}, err
+		return out, arrival.Source{}, err
 	}
 	source, err := f.source(l)
 	return out, source, err
 }
 
-func (f *FunctionSpec) source(l Replay) (trace.Source, error) {
+func (f *FunctionSpec) source(l Replay) (arrival.Source, error) {
 	scale := f.Scale
 	if scale == 0 {
 		scale = 1
 	}
 	series := l.Series[max(0, f.Series)%len(l.Series)]
 	if f.Series == -1 {
-		series = trace.Sum(l.Series)
+		series = arrival.Sum(l.Series)
 	}
 	if n := int(l.Step / max(series.Step, 1)); n > 1 {
 		series = series.Coarser(n)
 	}
 	if !(f.Shift >= 0 && f.Shift < 1) || f.Series < -1 {
-		return trace.Source{}, share.Invalid("series, shift", "%d and %v: want -1 or more, and a part from 0 to below 1", f.Series, f.Shift)
+		return arrival.Source{}, share.Invalid("series, shift", "%d and %v: want -1 or more, and a part from 0 to below 1", f.Series, f.Shift)
 	}
 	steps := time.Duration(f.Shift * float64(len(series.Counts)))
-	source := trace.Source{Series: &series, Scale: scale * l.Scale, Shift: steps * series.Step}
+	source := arrival.Source{Series: &series, Scale: scale * l.Scale, Shift: steps * series.Step}
 	return source, source.Validate()
 }
 

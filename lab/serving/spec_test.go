@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/serving/trace"
+	"github.com/gshare-dev/gshare/vgpu/arrival"
 	"github.com/gshare-dev/gshare/vgpu/planning"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -35,7 +35,7 @@ func openTable(name string) (string, error) {
 }
 
 func steady(counts ...float64) Replay {
-	return Replay{Series: []trace.Series{{Name: "s", Step: time.Second, Counts: counts}}, Scale: 1, Seed: 1}
+	return Replay{Series: []arrival.Series{{Name: "s", Step: time.Second, Counts: counts}}, Scale: 1, Seed: 1}
 }
 
 func build(text string, l Replay) (*Input, error) {
@@ -164,7 +164,7 @@ func FuzzWorld(f *testing.F) {
 		if len(world) > 4096 || len(rates) > 256 {
 			return
 		}
-		series, err := trace.Read(rates)
+		series, err := arrival.Read(rates)
 		if err != nil || series[0].Rate()*series[0].Length().Seconds() > 500 {
 			return
 		}

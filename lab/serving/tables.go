@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/table"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/table"
 )
 
 // ReadShares parses a profile over SMs in the format of Dilu's data: per line batch size, percent of the SMs, seconds per batch, requests

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/serving/trace"
+	"github.com/gshare-dev/gshare/vgpu/arrival"
 	"github.com/gshare-dev/gshare/vgpu/pipeline"
 	"github.com/gshare-dev/gshare/vgpu/planning"
 	"github.com/gshare-dev/gshare/vgpu/profile"
@@ -30,13 +30,13 @@ func vertical(name string) Function {
 // onGPUs returns an input with functions that share GPUs, at the given rates per second.
 func onGPUs(gpus int, seed uint64, rates ...[]float64) *Input {
 	in := &Input{GPUs: gpus, GPUMemory: 40 << 30, Prices: planning.PriceList{Slice: 500_000, SliceMemory: 1500}, Seed: seed}
-	var sources []trace.Source
+	var sources []arrival.Source
 	for i, counts := range rates {
 		in.Functions = append(in.Functions, vertical(string(rune('a'+i))))
-		sources = append(sources, trace.Source{Series: &trace.Series{Step: time.Second, Counts: counts}, Scale: 1})
+		sources = append(sources, arrival.Source{Series: &arrival.Series{Step: time.Second, Counts: counts}, Scale: 1})
 		in.Until = max(in.Until, time.Duration(len(counts))*time.Second)
 	}
-	in.Arrivals = trace.Arrivals(sources, in.Until, seed)
+	in.Arrivals = arrival.Draw(sources, in.Until, seed)
 	return in
 }
 
@@ -82,8 +82,8 @@ func cutGPUs(gpus int, memory share.Bytes, rate float64, profiles ...string) *In
 		g.Nodes = append(g.Nodes, node)
 	}
 	in.Functions = []Function{{Name: "f", SLO: 200 * ms, LoadCold: 5 * time.Second, LoadWarm: 500 * ms, Graph: g}}
-	source := trace.Source{Series: &trace.Series{Step: in.Until, Counts: []float64{rate * in.Until.Seconds()}}, Scale: 1}
-	in.Arrivals = trace.Arrivals([]trace.Source{source}, in.Until, 1)
+	source := arrival.Source{Series: &arrival.Series{Step: in.Until, Counts: []float64{rate * in.Until.Seconds()}}, Scale: 1}
+	in.Arrivals = arrival.Draw([]arrival.Source{source}, in.Until, 1)
 	return in
 }
 
@@ -104,8 +104,8 @@ func called(seed uint64, rate float64) *Input {
 		Prices: planning.PriceList{VCPU: 16000, Memory: 2400, GPUMemory: 34000, Call: 120}, Platform: planning.DefaultPlatform(), Until: 5 * time.Minute, Seed: seed,
 		Functions: []Function{{Name: "x", SLO: 300 * ms, Model: "m"}, {Name: "y", SLO: time.Second, Model: "m"}},
 	}
-	s := trace.Source{Series: &trace.Series{Step: in.Until, Counts: []float64{rate * in.Until.Seconds()}}, Scale: 1}
-	in.Arrivals = trace.Arrivals([]trace.Source{s, s}, in.Until, seed)
+	s := arrival.Source{Series: &arrival.Series{Step: in.Until, Counts: []float64{rate * in.Until.Seconds()}}, Scale: 1}
+	in.Arrivals = arrival.Draw([]arrival.Source{s, s}, in.Until, seed)
 	return in
 }
 

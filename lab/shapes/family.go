@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gshare-dev/gshare/lab/table"
 	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/table"
 )
 
 // Family is a random distribution of pods: a function that draws the SM share and quota of one pod, without memory.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/gshare-dev/gshare/lab/dataset"
-	"github.com/gshare-dev/gshare/lab/table"
+	"github.com/gshare-dev/gshare/vgpu/table"
 )
 
 // ReadNodes reads nodes from a CSV file, or from package dataset, with the columns sn, cpu_milli, memory_mib, gpu, model.

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/gshare-dev/gshare/lab/dataset"
-	"github.com/gshare-dev/gshare/lab/table"
 	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/table"
 )
 
 // openbFile returns the rows of a table of the openb trace, by column name.

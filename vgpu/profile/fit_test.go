@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/lab/dataset"
-	"github.com/gshare-dev/gshare/lab/table"
+	"github.com/gshare-dev/gshare/vgpu/table"
 )
 
 func TestFitExponentialRecovers(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/lab/dataset"
-	"github.com/gshare-dev/gshare/lab/table"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/table"
 )
 
 // bench is a profiler that looks its measurements up.

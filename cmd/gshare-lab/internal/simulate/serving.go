@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/lab/dataset"
 	"github.com/gshare-dev/gshare/lab/serving"
-	"github.com/gshare-dev/gshare/lab/serving/trace"
+	"github.com/gshare-dev/gshare/vgpu/arrival"
 	"github.com/gshare-dev/gshare/vgpu/planning"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -58,7 +58,7 @@ type servingSimulation struct {
 
 	first  func() uint64 // seed
 	spec   serving.Spec
-	series []trace.Series
+	series []arrival.Series
 	inputs map[uint64]*serving.Input // by seed, the same for all policies
 }
 
@@ -106,7 +106,7 @@ func (s *servingSimulation) prepare() error {
 	if err != nil {
 		return fmt.Errorf("--trace: %w", err)
 	}
-	if s.series, err = trace.Read(string(text)); err != nil {
+	if s.series, err = arrival.Read(string(text)); err != nil {
 		return fmt.Errorf("%s: %w", s.trace, err)
 	}
 	if text, err = dataset.ReadFile(s.profiles); err != nil {

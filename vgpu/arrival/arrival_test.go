@@ -1,4 +1,4 @@
-package trace
+package arrival
 
 import (
 	"errors"
@@ -71,7 +71,7 @@ func source(counts ...float64) Source {
 func TestArrivalsFollowTheRate(t *testing.T) {
 	s := source(10, 0, 30)
 	s.Scale = 2
-	all := Arrivals([]Source{s}, 3000*time.Second, 1)
+	all := Draw([]Source{s}, 3000*time.Second, 1)
 	var bySecond [3]float64
 	last := time.Duration(0)
 	for _, a := range all {
@@ -90,16 +90,16 @@ func TestArrivalsFollowTheRate(t *testing.T) {
 
 func TestArrivalsDependOnTheSeedAlone(t *testing.T) {
 	one, two := source(5, 5), source(7)
-	a := Arrivals([]Source{one}, 20*time.Second, 3)
-	if !slices.Equal(a, Arrivals([]Source{one}, 20*time.Second, 3)) || slices.Equal(a, Arrivals([]Source{one}, 20*time.Second, 4)) {
+	a := Draw([]Source{one}, 20*time.Second, 3)
+	if !slices.Equal(a, Draw([]Source{one}, 20*time.Second, 3)) || slices.Equal(a, Draw([]Source{one}, 20*time.Second, 4)) {
 		t.Error("the seed does not decide")
 	}
-	both := slices.DeleteFunc(Arrivals([]Source{one, two}, 20*time.Second, 3), func(x Arrival) bool { return x.Function != 0 })
+	both := slices.DeleteFunc(Draw([]Source{one, two}, 20*time.Second, 3), func(x Arrival) bool { return x.Function != 0 })
 	if !slices.Equal(a, both) {
 		t.Error("another function changes the requests of the first")
 	}
 	one.Shift = time.Second
-	if slices.Equal(a, Arrivals([]Source{source(5, 0)}, 20*time.Second, 3)) {
+	if slices.Equal(a, Draw([]Source{source(5, 0)}, 20*time.Second, 3)) {
 		t.Error("the rate does not matter")
 	}
 }
@@ -147,4 +147,52 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestGaps checks mean and variation of the gaps of each process, and that a constant rate with even gaps has even arrivals.
+func TestGaps(t *testing.T) {
+	gamma := func(cv float64) Gaps {
+		g, err := Gamma(cv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	constant := &Series{Step: time.Second, Counts: []float64{10}}
+	for _, c := range []struct {
+		name string
+		gaps Gaps
+		cv   float64
+	}{{"default", nil, 1}, {"exponential", Exponential, 1}, {"even", Even, 0}, {"gamma 0.5", gamma(0.5), 0.5}, {"gamma 3", gamma(3), 3}} {
+		t.Run(c.name, func(t *testing.T) {
+			all := Draw([]Source{{Series: constant, Scale: 1, Gaps: c.gaps}}, 20_000*time.Second, 1)
+			var sum, squares float64
+			for i := 1; i < len(all); i++ {
+				gap := (all[i].At - all[i-1].At).Seconds()
+				sum, squares = sum+gap, squares+gap*gap
+			}
+			n := float64(len(all) - 1)
+			mean := sum / n
+			cv := math.Sqrt(max(0, squares/n-mean*mean)) / mean
+			if math.Abs(mean-0.1) > 0.005 || math.Abs(cv-c.cv) > 0.05*max(c.cv, 0.1) {
+				t.Errorf("mean gap %.4f s with variation %.3f, want 0.1 s and %v", mean, cv, c.cv)
+			}
+		})
+	}
+	for _, cv := range []float64{0, -1, 101, math.NaN()} {
+		if _, err := Gamma(cv); err == nil {
+			t.Errorf("gamma with variation %v is taken", cv)
+		}
+	}
+}
+
+// TestRamp checks that a ramp rises linearly and has as many requests as its mean rate.
+func TestRamp(t *testing.T) {
+	s := Ramp(0, 100, 50)
+	if s.Counts[0] != 1 || s.Counts[49] != 99 || s.Rate() != 50 {
+		t.Errorf("from 0 to 100 in 50 s: %v first, %v last, %v in the mean", s.Counts[0], s.Counts[49], s.Rate())
+	}
+	if err := s.Validate(); err != nil {
+		t.Error(err)
+	}
 }

@@ -1,9 +1,9 @@
-// Package trace parses recorded request traces and generates arrivals from them.
+// Package arrival parses recorded request traces and draws the arrival times of requests from them.
 //
 // Whatever a file holds, single requests or counts, becomes counts over equal steps of time. Arrivals are drawn from them: a
-// Poisson process whose rate is that of the step, so that a trace can be played faster or denser than it was recorded, and
-// with several seeds.
-package trace
+// Poisson process, or another renewal process, whose rate is that of the step, so that a trace can be played faster or denser
+// than it was recorded, and with several seeds.
+package arrival
 
 import (
 	"cmp"
@@ -66,6 +66,7 @@ func (s *Series) Validate() error {
 type Source struct {
 	Series *Series
 	Scale  float64       // requests for each that was recorded
+	Gaps   Gaps          // Exponential if nil
 	Shift  time.Duration // the series is played from here, and from its beginning once it has ended
 }
 
@@ -91,9 +92,9 @@ type Arrival struct {
 	Function int32
 }
 
-// Arrivals draws the requests of all functions until a time, in the order of time. Each function has a random number generator of its
+// Draw draws the requests of all functions until a time, in the order of time. Each function has a random number generator of its
 // own, so that adding a function does not change the others.
-func Arrivals(sources []Source, until time.Duration, seed uint64) []Arrival {
+func Draw(sources []Source, until time.Duration, seed uint64) []Arrival {
 	var all []Arrival
 	for f := range sources {
 		all = drawArrivals(all, &sources[f], int32(f), until, rand.New(rand.NewPCG(seed, uint64(f)+100)))
@@ -102,10 +103,14 @@ func Arrivals(sources []Source, until time.Duration, seed uint64) []Arrival {
 	return all
 }
 
-// drawArrivals appends the arrivals of one function. It draws exponential gaps in units of expected requests and maps them to time by the
-// rate of each step (the time change of a Poisson process).
+// drawArrivals appends the arrivals of one function. It draws gaps in units of expected requests and maps them to time by the rate of each
+// step (the time change of a renewal process).
 func drawArrivals(all []Arrival, s *Source, function int32, until time.Duration, random *rand.Rand) []Arrival {
-	next, passed := random.ExpFloat64(), 0.0
+	gap := s.Gaps
+	if gap == nil {
+		gap = Exponential
+	}
+	next, passed := gap(random), 0.0
 	first := int(s.Shift / s.Series.Step)
 	for i := 0; time.Duration(i)*s.Series.Step < until; i++ {
 		expected := s.Scale * s.Series.Counts[(first+i)%len(s.Series.Counts)]
@@ -114,7 +119,7 @@ func drawArrivals(all []Arrival, s *Source, function int32, until time.Duration,
 			if t := time.Duration(math.Floor(at * float64(s.Series.Step))); t < until {
 				all = append(all, Arrival{t, function})
 			}
-			next += random.ExpFloat64()
+			next += gap(random)
 		}
 		passed += expected
 	}

@@ -1,4 +1,4 @@
-package trace
+package arrival
 
 import (
 	"cmp"
@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/table"
 	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/table"
 )
 
 // requestTable names the columns of a CSV table with one request per row.
