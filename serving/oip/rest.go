@@ -1,0 +1,453 @@
+package oip
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// ParseRequest locates the tensors of the body of a REST request, of which the first jsonLength bytes are JSON (see JSONLength). It reads no
+// tensor into numbers and keeps body, which must not change as long as the request is used. The error is an *Error.
+func ParseRequest(body []byte, jsonLength int) (*Request, error) {
+	if err := bounds(body, jsonLength); err != nil {
+		return nil, err
+	}
+	r := &Request{body: body, jsonLength: jsonLength}
+	if jsonLength == 0 && len(body) > 0 {
+		r.refuseCompany(&Error{"", "is binary data without JSON"})
+		return r, nil
+	}
+	s := &scanner{text: body[:jsonLength]}
+	s.request(r)
+	if s.err == nil {
+		s.err = locateBlobs(r.inputs, "inputs", body[jsonLength:])
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	r.finish()
+	return r, nil
+}
+
+// bounds checks the length of a message and of its JSON.
+func bounds(body []byte, jsonLength int) *Error {
+	switch {
+	case len(body) > maxBody:
+		return &Error{"", "has more than " + strconv.Itoa(maxBody) + " bytes"}
+	case jsonLength < 0 || jsonLength > len(body):
+		return &Error{HeaderName, "is " + strconv.Itoa(jsonLength) + ", the body has " + strconv.Itoa(len(body)) + " bytes"}
+	}
+	return nil
+}
+
+// request reads a request but for binary data.
+func (s *scanner) request(r *Request) {
+	s.members(func(key, _ []byte) {
+		switch string(key) {
+		case "id":
+			if s.null() {
+				break
+			}
+			r.id = s.stringToken()
+			r.ID = string(unquote(r.id))
+		case "parameters":
+			r.parameters = s.parameters(func(key string) bool {
+				switch key {
+				case "timeout":
+					r.Timeout = time.Duration(s.unsigned(math.MaxInt64/1000)) * time.Microsecond
+				case "priority":
+					r.Priority = s.unsigned(math.MaxUint64)
+				default:
+					return false
+				}
+				return true
+			})
+		case "inputs":
+			s.elements(maxTensors, func(int) { r.inputs = append(r.inputs, s.tensor()) })
+			if !s.failed() && len(r.inputs) == 0 {
+				s.fail("is empty")
+			}
+		case "outputs":
+			if s.null() {
+				break
+			}
+			from := s.at
+			s.elements(maxTensors, func(int) { r.outputs = append(r.outputs, s.output(r)) })
+			if !s.failed() {
+				r.rawOutputs = bytes.TrimLeft(s.text[from:s.at], " \t\r\n")
+			}
+		default:
+			r.refuseCompany(s.problem(unknown))
+			s.value()
+		}
+	})
+	s.end()
+	if r.inputs == nil {
+		s.missing("inputs")
+	}
+}
+
+// unknown is said of a field that the protocol does not have.
+const unknown = "is not a field of the protocol"
+
+// otherwiseNested is said of data.
+const otherwiseNested = "are nested neither flat nor as the shape"
+
+// null skips a null, which some clients write for an optional field without value, and reports whether there was one.
+func (s *scanner) null() bool { return s.peek() == 'n' && s.literal("null") }
+
+// parameters reads a parameters object. It calls known before each value; those that known has not read are returned.
+func (s *scanner) parameters(known func(key string) bool) []parameter {
+	if s.null() {
+		return nil
+	}
+	var found []parameter
+	s.members(func(key, token []byte) {
+		if !known(string(key)) {
+			found = append(found, parameter{key, token, s.value()})
+		}
+	})
+	return found
+}
+
+// tensor reads an input or an output but for binary data.
+func (s *scanner) tensor() tensor {
+	t := tensor{size: -1}
+	var data *array
+	s.members(func(key, token []byte) {
+		switch string(key) {
+		case "name":
+			t.token = s.stringToken()
+			t.name = unquote(t.token)
+		case "datatype":
+			t.datatype = string(unquote(s.stringToken()))
+			if _, ok := datatypes[t.datatype]; !ok {
+				s.fail("is not a datatype of the protocol: " + strconv.Quote(clip([]byte(t.datatype))))
+			}
+		case "shape":
+			t.shape = []int64{}
+			s.elements(maxDimensions, func(int) { t.shape = append(t.shape, int64(s.unsigned(math.MaxInt64))) })
+		case "parameters":
+			t.parameters = s.parameters(func(key string) bool {
+				if key == "binary_data_size" {
+					t.size = int64(s.unsigned(maxBody))
+					return true
+				}
+				return false
+			})
+		case "data":
+			a := s.array()
+			data = &a
+		default:
+			t.others = append(t.others, parameter{key, token, s.value()})
+		}
+	})
+	switch {
+	case t.token == nil:
+		s.missing("name")
+	case t.datatype == "":
+		s.missing("datatype")
+	case t.shape == nil:
+		s.missing("shape")
+	}
+	var fits bool
+	if t.elements, fits = product(t.shape); !fits {
+		s.failIn("shape", "has more elements than a number of 64 bits counts: "+shapeText(t.shape))
+	}
+	switch {
+	case s.failed():
+	case data != nil && t.size >= 0:
+		s.failIn("data", "are given besides parameters.binary_data_size")
+	case data != nil:
+		t.take(s, data)
+	case t.size >= 0:
+		t.encoding = blob
+	case has(t.parameters, "shared_memory_region"):
+		t.encoding = shared
+	default:
+		s.missing("data")
+	}
+	return t
+}
+
+// take gives the tensor its data, an array of JSON.
+func (t *tensor) take(s *scanner, a *array) {
+	t.data = a.content
+	t.hasText = a.kinds&texts != 0
+	t.odd = !datatypes[t.datatype].takes(a)
+	switch {
+	case a.count != t.elements:
+		s.failIn("data", "have "+strconv.FormatInt(a.count, 10)+" values, which is not a tensor of "+t.String())
+	case a.depth == 1:
+		t.encoding = flat
+	case a.depth == len(t.shape) && slices.Equal(a.sizes[:a.depth], t.shape):
+		t.encoding = nested
+	default:
+		t.encoding = otherwise
+	}
+}
+
+// output reads a requested output.
+func (s *scanner) output(r *Request) output {
+	var o output
+	s.members(func(key, _ []byte) {
+		switch string(key) {
+		case "name":
+			o.name = unquote(s.stringToken())
+		case "parameters":
+			o.parameters = s.parameters(func(string) bool { return false })
+		default:
+			r.refuseCompany(s.problem(unknown))
+			s.value()
+		}
+	})
+	if !s.failed() && o.name == nil {
+		s.missing("name")
+	}
+	return o
+}
+
+// locateBlobs gives the tensors of a field that have binary data their part of body, which has to hold these and nothing else.
+func locateBlobs(tensors []tensor, field string, body []byte) *Error {
+	for i := range tensors {
+		t := &tensors[i]
+		if t.encoding != blob {
+			continue
+		}
+		if t.size > int64(len(body)) {
+			return &Error{element(field, i) + ".parameters.binary_data_size",
+				"is " + strconv.FormatInt(t.size, 10) + ", the message has " + strconv.Itoa(len(body)) + " bytes left"}
+		}
+		t.data, body = body[:t.size:t.size], body[t.size:]
+		if problem := t.checkBlob(); problem != "" {
+			return &Error{element(field, i) + ".parameters.binary_data_size", problem}
+		}
+	}
+	if len(body) > 0 {
+		return &Error{"", "has " + strconv.Itoa(len(body)) + " bytes after the last tensor"}
+	}
+	return nil
+}
+
+func mergeREST(b *Batch) Message {
+	requests := b.members()
+	first := requests[0]
+	var out splicer
+	out.add("{")
+	if len(first.parameters) > 0 {
+		out.add(`"parameters":{`)
+		out.fields(first.parameters)
+		out.add("},")
+	}
+	out.add(`"inputs":[`)
+	for i := range first.inputs {
+		if i > 0 {
+			out.add(",")
+		}
+		t := &first.inputs[i]
+		size := 0
+		for _, r := range requests {
+			size += len(r.inputs[i].data)
+		}
+		out.head(t, b.Rows, size)
+		if t.encoding != blob {
+			out.add(`,"data":[`)
+			for j, r := range requests {
+				if j > 0 {
+					out.add(",")
+				}
+				out.splice(r.inputs[i].data)
+			}
+			out.add("]")
+		}
+		out.add("}")
+	}
+	out.add("]")
+	if len(first.outputs) > 0 {
+		out.add(`,"outputs":`)
+		out.splice(first.rawOutputs)
+	}
+	out.add("}")
+	length := out.size()
+	for i := range first.inputs {
+		if first.inputs[i].encoding == blob {
+			for _, r := range requests {
+				out.splice(r.inputs[i].data)
+			}
+		}
+	}
+	return Message{out.segments(), length}
+}
+
+// head writes a tensor up to its data: with another first dimension, and with another number of bytes if they are binary.
+func (s *splicer) head(t *tensor, rows int64, size int) {
+	s.add(`{"name":`)
+	s.splice(t.token)
+	s.add(`,"shape":[` + strconv.FormatInt(rows, 10))
+	for _, size := range t.shape[1:] {
+		s.add("," + strconv.FormatInt(size, 10))
+	}
+	s.add(`],"datatype":"` + t.datatype + `"`)
+	if len(t.others) > 0 {
+		s.add(",")
+		s.fields(t.others)
+	}
+	if t.encoding == blob || len(t.parameters) > 0 {
+		s.add(`,"parameters":{`)
+		if t.encoding == blob {
+			s.add(`"binary_data_size":` + strconv.Itoa(size))
+			if len(t.parameters) > 0 {
+				s.add(",")
+			}
+		}
+		s.fields(t.parameters)
+		s.add("}")
+	}
+}
+
+// fields writes members of an object.
+func (s *splicer) fields(fields []parameter) {
+	for i, f := range fields {
+		if i > 0 {
+			s.add(",")
+		}
+		s.splice(f.token)
+		s.add(":")
+		s.splice(f.value)
+	}
+}
+
+// splitREST fills parts with the responses to the requests of the batch.
+func splitREST(b *Batch, body []byte, jsonLength int, parts []*Message) *Error {
+	s := &scanner{text: body[:jsonLength]}
+	outputs, others := s.response()
+	if s.err == nil {
+		s.err = locateBlobs(outputs, "outputs", body[jsonLength:])
+	}
+	if s.err == nil {
+		s.err = checkRows(outputs, b.Rows)
+	}
+	if s.err != nil {
+		return s.err
+	}
+	cuts := make([][]byte, len(outputs))
+	for i, r := range b.requests {
+		if r == nil {
+			continue
+		}
+		var out splicer
+		out.add("{")
+		if len(others) > 0 {
+			out.fields(others)
+			out.add(",")
+		}
+		if r.id != nil {
+			out.add(`"id":`)
+			out.splice(r.id)
+			out.add(",")
+		}
+		out.add(`"outputs":[`)
+		for j := range outputs {
+			t := &outputs[j]
+			if j > 0 {
+				out.add(",")
+			}
+			cuts[j], t.data = t.cut(r.Rows)
+			out.head(t, r.Rows, len(cuts[j]))
+			if t.encoding != blob {
+				out.add(`,"data":[`)
+				out.splice(cuts[j])
+				out.add("]")
+			}
+			out.add("}")
+		}
+		out.add("]}")
+		length := out.size()
+		for j := range outputs {
+			if outputs[j].encoding == blob {
+				out.splice(cuts[j])
+			}
+		}
+		parts[i] = &Message{out.segments(), length}
+	}
+	return nil
+}
+
+// response reads a response but for binary data. It leaves the id out.
+func (s *scanner) response() (outputs []tensor, others []parameter) {
+	s.members(func(key, token []byte) {
+		switch string(key) {
+		case "id":
+			s.value()
+		case "outputs":
+			outputs = []tensor{}
+			s.elements(maxTensors, func(int) {
+				t := s.tensor()
+				switch t.encoding {
+				case otherwise:
+					s.failIn("data", otherwiseNested)
+				case shared:
+					s.missing("data")
+				}
+				outputs = append(outputs, t)
+			})
+		default:
+			others = append(others, parameter{key, token, s.value()})
+		}
+	})
+	s.end()
+	if outputs == nil {
+		s.missing("outputs")
+	}
+	return outputs, others
+}
+
+// cutArray returns the first n elements of the content of an array, and the rest without the comma between. The array has been read before.
+func cutArray(content []byte, n int64, hasText, nested bool) (part, rest []byte) {
+	if n == 0 {
+		return nil, content
+	}
+	at := 0
+	for depth := 0; n > 0; {
+		if !hasText && !nested {
+			comma := bytes.IndexByte(content[at:], ',')
+			if comma < 0 {
+				return content, nil
+			}
+			at += comma + 1
+			n--
+			continue
+		}
+		if at == len(content) {
+			return content, nil
+		}
+		switch content[at] {
+		case '"':
+			at += stringLength(content[at:]) - 1
+		case '[':
+			depth++
+		case ']':
+			depth--
+		case ',':
+			if depth == 0 {
+				n--
+			}
+		}
+		at++
+	}
+	return content[: at-1 : at-1], content[at:]
+}
+
+// stringLength returns the length of the string that text begins with.
+func stringLength(text []byte) int {
+	for i := 1; ; i++ {
+		switch text[i] {
+		case '"':
+			return i + 1
+		case '\\':
+			i++
+		}
+	}
+}
