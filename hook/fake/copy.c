@@ -1,7 +1,7 @@
 /*
- * Memsets, copies and prefetches. They move no bytes, but take time on the simulation: on the device's memory like a kernel, on
- * all SMs from 64 MiB on, since one fills the memory's bandwidth; between host and device on a copy engine, beside kernels. The
- * figures are those of a device of 16 GB on PCIe 3.0 (V100). Addresses do not tell where memory is, so what may be either is the device's.
+ * Memsets, copies and prefetches. They take time on the simulation: on the device's memory like a kernel, on all SMs from 64 MiB
+ * on, since one fills the memory's bandwidth; between host and device on a copy engine, beside kernels. Prefetches, decompression and copies
+ * of arrays take time and move no bytes.
  */
 #include "memory.h"
 #include "wire.h"
@@ -10,8 +10,6 @@ typedef CUdeviceptr D;
 
 #pragma GCC diagnostic ignored "-Wunused-parameter" /* addresses and values do not matter */
 
-#define MEMORY_BANDWIDTH 900u /* bytes in a ns */
-#define LINK_BANDWIDTH 12u    /* between host and device */
 #define SETUP 1000u           /* ns of any of them */
 #define BLOCK 65536u          /* bytes that need another per-mille of the SMs */
 
@@ -20,15 +18,42 @@ struct load {
 	int type; /* of its node in a capture */
 	uint64_t duration;
 	uint32_t width;
+	struct move move;
 };
 
 static uint32_t width(size_t n) { return n / BLOCK < 999 ? 1 + (uint32_t)(n / BLOCK) : 1000; }
-static struct load set(size_t n) { return (struct load){NODE_MEMSET, SETUP + n / MEMORY_BANDWIDTH, width(n)}; }
-/* A copy within the device reads and writes its memory. */
-static struct load copy(size_t n) { return (struct load){NODE_MEMCPY, SETUP + 2 * n / MEMORY_BANDWIDTH, width(n)}; }
-static struct load transfer(size_t n) { return (struct load){NODE_MEMCPY, SETUP + n / LINK_BANDWIDTH, 0}; }
 
-/* CUDA_MEMCPY2D and, with more fields, CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER. A memory type of 1 is the host's. */
+/* Rows of a number of units of 1, 2 or 4 bytes. */
+static struct load set(D to, size_t pitch, uint32_t value, uint32_t unit, size_t w, size_t h)
+{
+	size_t n = unit * w * h;
+	return (struct load){NODE_MEMSET, SETUP + n / fake_model->memory, width(n), {{to, pitch, 0, DEVICE}, {0}, unit * w, h, 1, value, unit}};
+}
+
+/* A copy within the device reads and writes its memory; one with the host uses the link. */
+static struct load copy_of(struct move move)
+{
+	size_t n = move.width * move.rows * move.layers;
+	struct load load = {NODE_MEMCPY, SETUP + 2 * n / fake_model->memory, width(n), move};
+	if (move.to.where == EITHER || move.from.where == EITHER)
+		fake_move_check(&move);
+	if (move.to.where == HOST || move.from.where == HOST) {
+		load.duration = SETUP + n / fake_model->link;
+		load.width = 0;
+	}
+	return load;
+}
+static struct load bytes(D to, enum where there, D from, enum where here, size_t n)
+{
+	return copy_of((struct move){{to, 0, 0, there}, {from, 0, 0, here}, n, 1, 1, 0, 0});
+}
+static struct load copy(D to, D from, size_t n) { return bytes(to, DEVICE, from, DEVICE, n); }
+static struct load up(D to, const void *from, size_t n) { return bytes(to, DEVICE, (D)(uintptr_t)from, HOST, n); }
+static struct load down(void *to, D from, size_t n) { return bytes((D)(uintptr_t)to, HOST, from, DEVICE, n); }
+static struct load either(D to, D from, size_t n) { return bytes(to, EITHER, from, EITHER, n); }
+static struct load nothing(size_t n) { return bytes(0, NOWHERE, 0, NOWHERE, n); }
+
+/* CUDA_MEMCPY2D and, with more fields, CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER. */
 struct side2 {
 	size_t x, y;
 	int type;
@@ -54,14 +79,25 @@ struct layers {
 	size_t width, height, depth;
 };
 
+/* Returns a side of a copy by the CUmemorytype of its memory. */
+static struct place place(int type, void *host, D device, size_t offset, size_t pitch, size_t layer)
+{
+	enum where where = type == 1 ? HOST : type == 2 ? DEVICE : type == 4 ? EITHER : NOWHERE;
+	return (struct place){(where == HOST ? (D)(uintptr_t)host : device) + offset, pitch, layer, where};
+}
+static struct place place2(const struct side2 *s) { return place(s->type, s->host, s->device, s->y * s->pitch + s->x, s->pitch, 0); }
+static struct place place3(const struct side3 *s)
+{
+	size_t layer = s->pitch * s->height;
+	return place(s->type, s->host, s->device, s->z * layer + s->y * s->pitch + s->x, s->pitch, layer);
+}
 static struct load copy_rows(const struct rows *c)
 {
-	return c->from.type == 1 || c->to.type == 1 ? transfer(c->width * c->height) : copy(c->width * c->height);
+	return copy_of((struct move){place2(&c->to), place2(&c->from), c->width, c->height, 1, 0, 0});
 }
 static struct load copy_layers(const struct layers *c)
 {
-	size_t n = c->width * c->height * c->depth;
-	return c->from.type == 1 || c->to.type == 1 ? transfer(n) : copy(n);
+	return copy_of((struct move){place3(&c->to), place3(&c->from), c->width, c->height, c->depth, 0, 0});
 }
 static size_t sum(const size_t *sizes, size_t count)
 {
@@ -89,9 +125,13 @@ static CUresult queue(CUstream handle, struct load load)
 		struct graph_node *node = fake_node(stream->capture->graph, load.type);
 		node->duration = load.duration;
 		node->width = load.width;
+		node->move = load.move;
 		return CUDA_SUCCESS;
 	}
+	if ((refused = fake_move_check(&load.move)))
+		return refused;
 	fake_copy(stream, load.duration, load.width);
+	fake_move(&load.move);
 	fake_spend(fake_host_launch);
 	return CUDA_SUCCESS;
 }
@@ -102,11 +142,26 @@ static CUresult block(CUstream handle, struct load load)
 	NEED_CONTEXT();
 	struct stream *stream = fake_stream(handle);
 	CUresult refused = fake_checks ? fake_check_wait(stream) : CUDA_SUCCESS;
-	if (refused || !fake_simulated)
+	if (refused || (refused = fake_move_check(&load.move)))
 		return refused;
-	fake_copy(stream, load.duration, load.width);
-	fake_sim_wait_stream(stream);
+	if (fake_simulated)
+		fake_copy(stream, load.duration, load.width);
+	fake_move(&load.move);
+	if (fake_simulated)
+		fake_sim_wait_stream(stream);
 	return CUDA_SUCCESS;
+}
+
+/* Queues several copies, which are set up together. */
+static CUresult queue_all(CUstream handle, const D *to, const D *from, const size_t *sizes, size_t count)
+{
+	CUresult result = CUDA_SUCCESS;
+	for (size_t i = 0; i < count && !result; i++) {
+		struct load load = either(to[i], from[i], sizes[i]);
+		load.duration -= i ? SETUP : 0;
+		result = queue(handle, load);
+	}
+	return result;
 }
 
 /* Defines a function and its twin. `s` is the stream, which the first and the second statement set for each of them. */
@@ -123,40 +178,42 @@ static CUresult block(CUstream handle, struct load load)
 	BOTH(base, suffix, _ptds, since, parameters, CUstream s = STREAM_LEGACY, CUstream s = STREAM_PER_THREAD, how(s, load))
 
 #define MEMSET(bits, type)                                                                                              \
-	DEFAULT(cuMemsetD##bits, _v2, 3020, (D to, type value, size_t n), queue, set(n * bits / 8))                     \
-	STREAMED(cuMemsetD##bits##Async, , 3020, (D to, type value, size_t n, CUstream s), set(n * bits / 8))           \
-	DEFAULT(cuMemsetD2D##bits, _v2, 3020, (D to, size_t pitch, type value, size_t w, size_t h), queue, set(w * h * bits / 8)) \
-	STREAMED(cuMemsetD2D##bits##Async, , 3020, (D to, size_t pitch, type value, size_t w, size_t h, CUstream s), set(w * h * bits / 8))
+	DEFAULT(cuMemsetD##bits, _v2, 3020, (D to, type value, size_t n), queue, set(to, 0, value, bits / 8, n, 1))                     \
+	STREAMED(cuMemsetD##bits##Async, , 3020, (D to, type value, size_t n, CUstream s), set(to, 0, value, bits / 8, n, 1))           \
+	DEFAULT(cuMemsetD2D##bits, _v2, 3020, (D to, size_t pitch, type value, size_t w, size_t h), queue, set(to, pitch, value, bits / 8, w, h)) \
+	STREAMED(cuMemsetD2D##bits##Async, , 3020, (D to, size_t pitch, type value, size_t w, size_t h, CUstream s), set(to, pitch, value, bits / 8, w, h))
 MEMSET(8, unsigned char)
 MEMSET(16, unsigned short)
 MEMSET(32, unsigned)
 
-DEFAULT(cuMemcpy, , 4000, (D to, D from, size_t n), block, copy(n))
-DEFAULT(cuMemcpyHtoD, _v2, 3020, (D to, const void *from, size_t n), block, transfer(n))
-DEFAULT(cuMemcpyDtoH, _v2, 3020, (void *to, D from, size_t n), block, transfer(n))
-DEFAULT(cuMemcpyDtoD, _v2, 3020, (D to, D from, size_t n), queue, copy(n))
-DEFAULT(cuMemcpyDtoA, _v2, 3020, (void *to, size_t at, D from, size_t n), block, copy(n))
-DEFAULT(cuMemcpyAtoD, _v2, 3020, (D to, void *from, size_t at, size_t n), block, copy(n))
-DEFAULT(cuMemcpyAtoA, _v2, 3020, (void *to, size_t at, void *from, size_t offset, size_t n), block, copy(n))
+DEFAULT(cuMemcpy, , 4000, (D to, D from, size_t n), block, either(to, from, n))
+DEFAULT(cuMemcpyHtoD, _v2, 3020, (D to, const void *from, size_t n), block, up(to, from, n))
+DEFAULT(cuMemcpyDtoH, _v2, 3020, (void *to, D from, size_t n), block, down(to, from, n))
+DEFAULT(cuMemcpyDtoD, _v2, 3020, (D to, D from, size_t n), queue, copy(to, from, n))
+DEFAULT(cuMemcpyDtoA, _v2, 3020, (void *to, size_t at, D from, size_t n), block, nothing(n))
+DEFAULT(cuMemcpyAtoD, _v2, 3020, (D to, void *from, size_t at, size_t n), block, nothing(n))
+DEFAULT(cuMemcpyAtoA, _v2, 3020, (void *to, size_t at, void *from, size_t offset, size_t n), block, nothing(n))
 DEFAULT(cuMemcpy2D, _v2, 3020, (const struct rows *c), block, copy_rows(c))
 DEFAULT(cuMemcpy2DUnaligned, _v2, 3020, (const struct rows *c), block, copy_rows(c))
 DEFAULT(cuMemcpy3D, _v2, 3020, (const struct layers *c), block, copy_layers(c))
-DEFAULT(cuMemcpyPeer, , 4000, (D to, CUcontext there, D from, CUcontext here, size_t n), block, copy(n))
+DEFAULT(cuMemcpyPeer, , 4000, (D to, CUcontext there, D from, CUcontext here, size_t n), block, copy(to, from, n))
 DEFAULT(cuMemcpy3DPeer, , 4000, (const struct layers *c), block, copy_layers(c))
-STREAMED(cuMemcpyAsync, , 4000, (D to, D from, size_t n, CUstream s), copy(n))
-STREAMED(cuMemcpyHtoDAsync, _v2, 3020, (D to, const void *from, size_t n, CUstream s), transfer(n))
-STREAMED(cuMemcpyDtoHAsync, _v2, 3020, (void *to, D from, size_t n, CUstream s), transfer(n))
-STREAMED(cuMemcpyDtoDAsync, _v2, 3020, (D to, D from, size_t n, CUstream s), copy(n))
+STREAMED(cuMemcpyAsync, , 4000, (D to, D from, size_t n, CUstream s), either(to, from, n))
+STREAMED(cuMemcpyHtoDAsync, _v2, 3020, (D to, const void *from, size_t n, CUstream s), up(to, from, n))
+STREAMED(cuMemcpyDtoHAsync, _v2, 3020, (void *to, D from, size_t n, CUstream s), down(to, from, n))
+STREAMED(cuMemcpyDtoDAsync, _v2, 3020, (D to, D from, size_t n, CUstream s), copy(to, from, n))
 STREAMED(cuMemcpy2DAsync, _v2, 3020, (const struct rows *c, CUstream s), copy_rows(c))
 STREAMED(cuMemcpy3DAsync, _v2, 3020, (const struct layers *c, CUstream s), copy_layers(c))
-STREAMED(cuMemcpyPeerAsync, , 4000, (D to, CUcontext there, D from, CUcontext here, size_t n, CUstream s), copy(n))
+STREAMED(cuMemcpyPeerAsync, , 4000, (D to, CUcontext there, D from, CUcontext here, size_t n, CUstream s), copy(to, from, n))
 STREAMED(cuMemcpy3DPeerAsync, , 4000, (const struct layers *c, CUstream s), copy_layers(c))
-STREAMED(cuMemcpyBatchAsync, , 12080,
-	 (D *to, D *from, size_t *sizes, size_t n, void *how, size_t *which, size_t hows, size_t *failed, CUstream s), copy(sum(sizes, n)))
-STREAMED(cuMemcpyBatchAsync, _v2, 13000,
-	 (const D *to, const D *from, const size_t *sizes, size_t n, void *how, size_t *which, size_t hows, CUstream s), copy(sum(sizes, n)))
-STREAMED(cuMemcpy3DBatchAsync, , 12080, (size_t n, void *list, size_t *failed, unsigned long long flags, CUstream s), copy(0))
-STREAMED(cuMemcpy3DBatchAsync, _v2, 13000, (size_t n, void *list, unsigned long long flags, CUstream s), copy(0))
+BOTH(cuMemcpyBatchAsync, , _ptsz, 12080,
+     (D *to, D *from, size_t *sizes, size_t n, void *how, size_t *which, size_t hows, size_t *failed, CUstream s), (void)0, s = PER_THREAD(s),
+     queue_all(s, to, from, sizes, n))
+BOTH(cuMemcpyBatchAsync, _v2, _ptsz, 13000,
+     (const D *to, const D *from, const size_t *sizes, size_t n, void *how, size_t *which, size_t hows, CUstream s), (void)0, s = PER_THREAD(s),
+     queue_all(s, to, from, sizes, n))
+STREAMED(cuMemcpy3DBatchAsync, , 12080, (size_t n, void *list, size_t *failed, unsigned long long flags, CUstream s), nothing(0))
+STREAMED(cuMemcpy3DBatchAsync, _v2, 13000, (size_t n, void *list, unsigned long long flags, CUstream s), nothing(0))
 
 /* CUmemLocation. */
 struct location {
@@ -171,15 +228,15 @@ static struct load prefetch(D p, size_t n, CUdevice device)
 		block->size = block_size(block->managed);
 		block->device = device;
 	}
-	return copy(n);
+	return nothing(n);
 }
 STREAMED(cuMemPrefetchAsync, , 8000, (D p, size_t n, CUdevice device, CUstream s), prefetch(p, n, device))
 STREAMED(cuMemPrefetchAsync, _v2, 12020, (D p, size_t n, struct location at, unsigned flags, CUstream s), prefetch(p, n, at.id))
 STREAMED(cuMemPrefetchBatchAsync, , 13000,
 	 (D *p, size_t *sizes, size_t n, struct location *at, size_t *which, size_t ats, unsigned long long flags, CUstream s),
-	 copy(sum(sizes, n)))
-STREAMED(cuMemDiscardBatchAsync, , 13000, (D *p, size_t *sizes, size_t n, unsigned long long flags, CUstream s), set(0))
+	 nothing(sum(sizes, n)))
+STREAMED(cuMemDiscardBatchAsync, , 13000, (D *p, size_t *sizes, size_t n, unsigned long long flags, CUstream s), nothing(0))
 STREAMED(cuMemDiscardAndPrefetchBatchAsync, , 13000,
 	 (D *p, size_t *sizes, size_t n, struct location *at, size_t *which, size_t ats, unsigned long long flags, CUstream s),
-	 copy(sum(sizes, n)))
-STREAMED(cuMemBatchDecompressAsync, , 12060, (void *list, size_t n, unsigned flags, size_t *failed, CUstream s), copy(0))
+	 nothing(sum(sizes, n)))
+STREAMED(cuMemBatchDecompressAsync, , 12060, (void *list, size_t n, unsigned flags, size_t *failed, CUstream s), nothing(0))

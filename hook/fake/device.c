@@ -7,6 +7,15 @@
 
 int fake_devices = 1;
 uint64_t fake_memory = 16ull << 30;
+
+/*
+ * The GPUs that can be modelled. The bandwidth of the memory is that of the data sheets. That of the link is 0.76 of what the PCIe generation's
+ * 16 lanes transfer in one direction (15.75, 31.5 and 63 GB/s), the rest of which packets and their flow control take.
+ */
+static const struct model models[] = {
+	{"V100", 900, 12}, {"T4", 320, 12}, {"A100-40GB", 1555, 24}, {"A100-80GB", 1935, 24}, {"L4", 300, 24}, {"H100", 3350, 48}, {"H200", 4800, 48},
+};
+const struct model *fake_model = models; /* FAKE_CUDA_MODEL */
 int fake_initialised;
 
 static int driver_version = DRIVER_VERSION; /* FAKE_CUDA_VERSION */
@@ -24,6 +33,10 @@ __attribute__((constructor)) static void configure(void)
 	fake_devices = (int)number("FAKE_CUDA_DEVICES", 1);
 	if (fake_devices > DEVICES_MAX)
 		fake_devices = DEVICES_MAX;
+	const char *model = getenv("FAKE_CUDA_MODEL");
+	for (size_t i = 0; model && i < sizeof models / sizeof *models; i++)
+		if (strcmp(models[i].name, model) == 0)
+			fake_model = &models[i];
 	fake_memory = number("FAKE_CUDA_MEMORY", fake_memory);
 	driver_version = (int)number("FAKE_CUDA_VERSION", DRIVER_VERSION);
 }

@@ -7,10 +7,20 @@
 struct graph_exec {
 	struct graph *graph;
 	int backed; /* whether its memory nodes have memory */
+	int moves;  /* whether it has memsets or copies */
 };
 
 static uint64_t reserved[DEVICES_MAX]; /* bytes for memory nodes, from the first launch of a graph until a trim */
 static uint64_t used[DEVICES_MAX];     /* of these, bytes that graphs have not freed */
+
+/* Reports whether a graph or a child graph has memsets or copies. */
+static int has_moves(const struct graph *graph)
+{
+	for (struct graph_node *n = graph->first; n; n = n->next)
+		if (n->type == NODE_MEMCPY || n->type == NODE_MEMSET || (n->type == NODE_GRAPH && has_moves(n->child)))
+			return 1;
+	return 0;
+}
 
 /* Creates an executable copy of a graph. */
 static CUresult instantiate(CUgraphExec *exec, CUgraph graph)
@@ -21,6 +31,7 @@ static CUresult instantiate(CUgraphExec *exec, CUgraph graph)
 	*exec = calloc(1, sizeof **exec);
 	(*exec)->graph = fake_graph();
 	fake_graph_copy((*exec)->graph, graph);
+	(*exec)->moves = has_moves(graph);
 	return CUDA_SUCCESS;
 }
 
@@ -60,6 +71,7 @@ static CUresult update(CUgraphExec exec, CUgraph graph)
 	fake_graph_destroy(exec->graph);
 	exec->graph = fake_graph();
 	fake_graph_copy(exec->graph, graph);
+	exec->moves = has_moves(graph);
 	return CUDA_SUCCESS;
 }
 
@@ -112,8 +124,12 @@ static CUresult run(struct graph *graph, struct stream *stream)
 	for (struct graph_node *n = graph->first; n && !result; n = n->next) {
 		if (n->type == NODE_KERNEL)
 			result = fake_launch(stream, n->kernel.function);
-		else if (n->type == NODE_MEMCPY || n->type == NODE_MEMSET)
+		else if (n->type == NODE_MEMCPY || n->type == NODE_MEMSET) {
 			fake_copy(stream, n->duration, n->width);
+			struct move move = n->move;
+			if (!(result = fake_move_check(&move)))
+				fake_move(&move);
+		}
 		else if (n->type == NODE_GRAPH)
 			result = run(n->child, stream);
 	}
@@ -158,7 +174,7 @@ FN(cuGraphLaunch, , 10000, CUgraphExec exec, CUstream handle)
 	NEED_CONTEXT();
 	if (!exec)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!fake_checks)
+	if (!fake_checks && !exec->moves)
 		return ensure_backed(exec, fake_current->device) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 	struct stream *stream = fake_stream(handle);
 	CUresult refused = fake_check_legacy(stream);

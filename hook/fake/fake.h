@@ -117,6 +117,10 @@ struct context {
 };
 extern int fake_devices;     /* number of devices */
 extern uint64_t fake_memory; /* bytes of each device */
+extern const struct model {
+	const char *name;
+	unsigned memory, link; /* GB/s, which are bytes in a ns: of device memory, and between host and device */
+} *fake_model; /* the modelled GPU */
 extern int fake_initialised;
 extern THREAD_LOCAL struct context *fake_current; /* the calling thread's context */
 
@@ -190,6 +194,23 @@ CUresult fake_check_legacy(struct stream *stream);     /* work on the legacy str
 void fake_join_capture(struct stream *stream, struct event *event); /* makes a stream that waits for a captured event part of the capture */
 extern pthread_mutex_t fake_lock;
 
+/* contents.c: what memsets and copies do to the contents of memory */
+enum where { NOWHERE, DEVICE, HOST, EITHER }; /* NOWHERE: in an array, whose contents are not modelled */
+/* One side of a copy: an address, and the bytes from one row and one layer to the next. */
+struct place {
+	uint64_t address;
+	size_t pitch, layer;
+	enum where where;
+};
+/* A memset or copy of rows in layers. A memset repeats the first `unit` bytes of `value`; a copy has a unit of 0. */
+struct move {
+	struct place to, from;
+	size_t width, rows, layers; /* width: bytes of a row */
+	uint32_t value, unit;
+};
+CUresult fake_move_check(struct move *move); /* decides what EITHER means and returns the error of a range that is not memory */
+void fake_move(const struct move *move);     /* moves the bytes, after fake_move_check */
+
 /* graph.c, exec.c */
 /* CUgraphNodeType */
 enum node_type { NODE_KERNEL = 0, NODE_MEMCPY = 1, NODE_MEMSET = 2, NODE_HOST = 3, NODE_GRAPH = 4, NODE_EMPTY = 5,
@@ -210,6 +231,7 @@ struct graph_node {
 	uint64_t size; /* bytes of a memory node */
 	uint64_t duration; /* ns of a memset or copy */
 	uint32_t width;    /* per-mille of the SMs that it uses */
+	struct move move;  /* what a memset or copy does to memory */
 	CUdevice device;
 };
 /* A graph; end is where the next node is linked. */

@@ -1,10 +1,13 @@
-/* Device memory and plain allocations. Addresses have no memory behind them. */
+/* Device memory and plain allocations. The contents are in contents.c. */
+#define _GNU_SOURCE
 #include "memory.h"
 
 #include "account.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define BUCKETS 4096
 static struct block *blocks[BUCKETS]; /* hash table, guarded by table */
@@ -40,7 +43,7 @@ static struct block **bucket(uint64_t key) { return &blocks[(key >> 9 ^ key) % B
 struct block *block_add(uint64_t key, uint64_t size, CUdevice device)
 {
 	struct block *block = calloc(1, sizeof *block);
-	*block = (struct block){.key = key, .size = size, .device = device, .references = 1};
+	*block = (struct block){.key = key, .size = size, .device = device, .references = 1, .file = -1};
 	pthread_mutex_lock(&table);
 	block->next = *bucket(key);
 	*bucket(key) = block;
@@ -64,7 +67,7 @@ struct block *block_containing(uint64_t key)
 	pthread_mutex_lock(&table);
 	for (int i = 0; i < BUCKETS && !found; i++)
 		for (struct block *b = blocks[i]; b && !found; b = b->next)
-			if (key >= b->key && key - b->key < b->size + b->range)
+			if (key >= b->key && key - b->key < b->length)
 				found = b;
 	pthread_mutex_unlock(&table);
 	return found;
@@ -78,6 +81,10 @@ void block_remove(struct block *block)
 		at = &(*at)->next;
 	*at = block->next;
 	pthread_mutex_unlock(&table);
+	if (block->bytes)
+		munmap(block->bytes, block->length);
+	if (block->file >= 0)
+		close(block->file);
 	free(block);
 }
 
@@ -107,7 +114,7 @@ struct block *block_of(struct context *context, const void *module, uint64_t sha
 	for (int i = 0; i < BUCKETS && !found; i++)
 		for (struct block *b = blocks[i]; b && !found; b = b->next)
 			if ((!context || b->context == context) && (!module || b->module == module) &&
-			    (!shared || (b->shared == shared && b->range)))
+			    (!shared || (b->shared == shared && b->imported)))
 				found = b;
 	pthread_mutex_unlock(&table);
 	return found;
@@ -124,7 +131,7 @@ void fake_context_ended(struct context *context)
 
 uint64_t block_new_address(uint64_t size)
 {
-	static uint64_t next = 0x7f0000000000;
+	static uint64_t next = FIRST_ADDRESS;
 	return __atomic_fetch_add(&next, ROUND(size, CHUNK) + CHUNK, __ATOMIC_RELAXED);
 }
 
@@ -144,7 +151,9 @@ static CUresult allocate(CUdeviceptr *address, uint64_t size)
 	if (size > fake_memory || !fake_charge(fake_current->device, block_size(size)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*address = block_new_address(size);
-	block_add(*address, block_size(size), fake_current->device)->context = fake_current;
+	struct block *block = block_add(*address, block_size(size), fake_current->device);
+	block->context = fake_current;
+	block->length = size;
 	return CUDA_SUCCESS;
 }
 
@@ -188,10 +197,15 @@ FN(cuMemAllocManaged, , 6000, CUdeviceptr *p, size_t size, unsigned flags)
 	NEED_CONTEXT();
 	if (!p || !size)
 		return CUDA_ERROR_INVALID_VALUE;
-	*p = block_new_address(size); /* on the host until it is used */
+	void *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (bytes == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*p = (CUdeviceptr)(uintptr_t)bytes; /* the host uses it, too */
 	struct block *block = block_add(*p, 0, fake_current->device);
 	block->context = fake_current;
-	block->managed = size;
+	block->managed = block->length = size;
+	block->bytes = bytes;
+	fake_has_managed();
 	return CUDA_SUCCESS;
 }
 
@@ -231,7 +245,7 @@ FN(cuMemGetAddressRange, _v2, 3020, CUdeviceptr *base, size_t *size, CUdeviceptr
 	if (base)
 		*base = block->key;
 	if (size)
-		*size = block->size + block->range;
+		*size = block->length;
 	return CUDA_SUCCESS;
 }
 
@@ -244,7 +258,7 @@ FN(cuPointerGetAttribute, , 4000, void *value, int attribute, CUdeviceptr addres
 	if (attribute == 9)
 		*(int *)value = block->device;
 	else if (attribute == 12)
-		*(size_t *)value = block->size + block->range;
+		*(size_t *)value = block->length;
 	else if (attribute == 2)
 		*(unsigned *)value = 2; /* device memory */
 	else

@@ -27,6 +27,7 @@ static struct block *back(struct module *module)
 	block = block_add(block_new_address(module->bytes), block_size(module->bytes), fake_current->device);
 	block->context = fake_current;
 	block->module = module;
+	block->length = block->size;
 	return block;
 }
 

@@ -205,30 +205,24 @@ FN(cuMemPoolImportFromShareableHandle, , 11020, struct pool **pool, void *handle
 	return CUDA_SUCCESS;
 }
 
-/* CUmemPoolPtrExportData. */
-struct exported {
-	uint64_t shared, size, device, rest[5];
-};
-
-FN(cuMemPoolExportPointer, , 11020, struct exported *data, CUdeviceptr address)
+FN(cuMemPoolExportPointer, , 11020, struct peer_memory *data, CUdeviceptr address)
 {
 	ENTER(cuMemPoolExportPointer);
 	struct block *block = block_find(address);
 	if (!data || !block || !block->pool)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!block->shared)
-		block->shared = account_share(block->device, block->size);
-	*data = (struct exported){.shared = block->shared, .size = block->size, .device = (uint64_t)block->device};
-	return CUDA_SUCCESS;
+	return block_offer(block, data);
 }
 
-FN(cuMemPoolImportPointer, , 11020, CUdeviceptr *address, struct pool *pool, const struct exported *data)
+FN(cuMemPoolImportPointer, , 11020, CUdeviceptr *address, struct pool *pool, const struct peer_memory *data)
 {
 	ENTER(cuMemPoolImportPointer);
 	if (!address || !pool || !data)
 		return CUDA_ERROR_INVALID_VALUE;
-	*address = block_new_address(data->size);
-	block_share(*address, data->shared, (CUdevice)data->device)->range = data->size;
+	struct block *block = block_take(data);
+	if (!block)
+		return CUDA_ERROR_INVALID_VALUE;
+	*address = block->key;
 	return CUDA_SUCCESS;
 }
 
@@ -247,7 +241,9 @@ static CUresult allocate(CUdeviceptr *address, size_t size, struct pool *pool, C
 	if (!pool_reserve(pool, size))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*address = block_new_address(size);
-	block_add(*address, size, pool->device)->pool = pool;
+	struct block *block = block_add(*address, size, pool->device);
+	block->pool = pool;
+	block->length = size;
 	return CUDA_SUCCESS;
 }
 

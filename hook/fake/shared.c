@@ -1,8 +1,13 @@
 /* Memory that the device can access but that is not its own: of the host, of other processes and drivers. */
+#define _GNU_SOURCE
 #include "account.h"
 #include "memory.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* Allocates host memory, which takes none of the device. */
 static CUresult host(void **p, size_t size)
@@ -25,48 +30,68 @@ FN(cuMemHostGetDevicePointer, _v2, 3020, CUdeviceptr *device, void *p, unsigned 
 }
 
 /* Memory of another process lives until its owner has freed it or ended, and all that have opened it have closed it. */
-struct ipc_handle {
-	uint64_t shared, size, device;
-	char rest[40];
-};
+CUresult block_offer(struct block *block, struct peer_memory *memory)
+{
+	int file = block_file(block);
+	struct stat status;
+	if (file < 0 || fstat(file, &status) != 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!block->shared)
+		block->shared = account_share(block->device, block->size);
+	*memory = (struct peer_memory){block->shared, block->length, (uint64_t)block->device, (uint64_t)getpid(), (uint64_t)file, status.st_ino, {0}};
+	return CUDA_SUCCESS;
+}
 
-FN(cuIpcGetMemHandle, , 4010, struct ipc_handle *handle, CUdeviceptr address)
+struct block *block_take(const struct peer_memory *memory)
+{
+	char name[64];
+	struct stat status;
+	snprintf(name, sizeof name, "/proc/%d/fd/%d", (int)memory->pid, (int)memory->file);
+	int file = memory->pid ? open(name, O_RDWR | O_CLOEXEC) : -1;
+	if (memory->pid && (file < 0 || fstat(file, &status) != 0 || status.st_ino != memory->inode)) {
+		close(file);
+		return NULL;
+	}
+	struct block *block = block_share(block_new_address(memory->size), memory->shared, (CUdevice)memory->device);
+	block->imported = 1;
+	block->length = memory->size;
+	block->file = file;
+	return block;
+}
+
+FN(cuIpcGetMemHandle, , 4010, struct peer_memory *handle, CUdeviceptr address)
 {
 	ENTER(cuIpcGetMemHandle);
 	struct block *block = block_find(address);
 	if (!handle || !block)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!block->shared)
-		block->shared = account_share(block->device, block->size);
-	*handle = (struct ipc_handle){block->shared, block->size, (uint64_t)block->device, {0}};
-	return CUDA_SUCCESS;
+	return block_offer(block, handle);
 }
 
 /* Maps the memory, or counts one more opening where the context has it already. */
-static CUresult ipc_open(CUdeviceptr *address, struct ipc_handle handle)
+static CUresult ipc_open(CUdeviceptr *address, struct peer_memory handle)
 {
 	NEED_CONTEXT();
 	if (!address)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct block *block = handle.shared ? block_of(fake_current, NULL, handle.shared) : NULL;
-	if (block) {
+	if (block)
 		block->references++;
-	} else {
-		block = block_share(block_new_address(handle.size), handle.shared, (CUdevice)handle.device);
+	else if ((block = block_take(&handle)))
 		block->context = fake_current;
-		block->range = handle.size;
-	}
+	else
+		return CUDA_ERROR_INVALID_VALUE;
 	*address = block->key;
 	return CUDA_SUCCESS;
 }
 
-FN(cuIpcOpenMemHandle, , 4010, CUdeviceptr *p, struct ipc_handle h, unsigned flags)
+FN(cuIpcOpenMemHandle, , 4010, CUdeviceptr *p, struct peer_memory h, unsigned flags)
 {
 	ENTER(cuIpcOpenMemHandle);
 	(void)flags;
 	return ipc_open(p, h);
 }
-FN(cuIpcOpenMemHandle, _v2, 11000, CUdeviceptr *p, struct ipc_handle h, unsigned flags)
+FN(cuIpcOpenMemHandle, _v2, 11000, CUdeviceptr *p, struct peer_memory h, unsigned flags)
 {
 	ENTER(cuIpcOpenMemHandle_v2);
 	(void)flags;
@@ -77,7 +102,7 @@ FN(cuIpcCloseMemHandle, , 4010, CUdeviceptr address)
 {
 	ENTER(cuIpcCloseMemHandle);
 	struct block *block = block_find(address);
-	if (!block || !block->range)
+	if (!block || !block->imported)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (--block->references == 0)
 		block_free(block);

@@ -3,8 +3,9 @@
 #include "account.h"
 #include "memory.h"
 
+#include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* CUmemAllocationProp */
@@ -50,7 +51,7 @@ FN(cuMemCreate, , 10020, unsigned long long *handle, size_t size, const struct p
 	if (!fake_charge(prop->location_id, charged))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*handle = 0x1000000000 + fake_next_id();
-	block_add(*handle, charged, prop->location_id);
+	block_add(*handle, charged, prop->location_id)->length = size;
 	return CUDA_SUCCESS;
 }
 
@@ -80,12 +81,15 @@ FN(cuMemRelease, , 10020, unsigned long long handle)
 FN(cuMemMap, , 10020, CUdeviceptr address, size_t size, size_t offset, unsigned long long handle, unsigned long long flags)
 {
 	ENTER(cuMemMap);
-	(void)size, (void)offset, (void)flags;
+	(void)flags;
 	struct block *block = memory_of(block_find(handle));
-	if (!block || block_find(address))
+	if (!block || block_find(address) || offset > block->length || size > block->length - offset)
 		return CUDA_ERROR_INVALID_VALUE;
 	__atomic_add_fetch(&block->references, 1, __ATOMIC_RELAXED);
-	block_add(address, 0, block->device)->backs = block;
+	struct block *mapping = block_add(address, 0, block->device);
+	mapping->offset = offset;
+	mapping->length = size;
+	mapping->backs = block;
 	return CUDA_SUCCESS;
 }
 
@@ -106,8 +110,23 @@ FN(cuMemUnmap, , 10020, CUdeviceptr address, size_t size)
 	return CUDA_SUCCESS;
 }
 
-STUB(cuMemSetAccess, , 10020, CUdeviceptr address __attribute__((unused)), size_t size __attribute__((unused)),
-     const void *access __attribute__((unused)), size_t count __attribute__((unused)))
+/* CUmemAccessDesc: location, flags. */
+struct access {
+	int type, id, flags;
+};
+
+/* A range without a mapping in it is none of ours. Access of hosts is not modelled. */
+FN(cuMemSetAccess, , 10020, CUdeviceptr address, size_t size, const struct access *access, size_t count)
+{
+	ENTER(cuMemSetAccess);
+	for (CUdeviceptr at = address; at < address + size; at += CHUNK) {
+		struct block *mapping = block_find(at);
+		for (size_t i = 0; mapping && mapping->backs && access && i < count; i++)
+			if (access[i].type == 1)
+				mapping->access = access[i].flags;
+	}
+	return CUDA_SUCCESS;
+}
 
 FN(cuMemRetainAllocationHandle, , 11000, unsigned long long *handle, void *address)
 {
@@ -130,7 +149,7 @@ FN(cuMemGetAllocationPropertiesFromHandle, , 10020, struct prop *prop, unsigned 
 	return CUDA_SUCCESS;
 }
 
-/* What the file of an exported handle contains. */
+/* What the file of an exported handle contains in its last page, behind the contents of the memory. */
 struct exported {
 	uint64_t pid, handle, shared, size, device;
 };
@@ -140,13 +159,15 @@ FN(cuMemExportToShareableHandle, , 10020, void *shared, unsigned long long handl
 {
 	ENTER(cuMemExportToShareableHandle);
 	(void)type, (void)flags;
-	struct block *block = block_find(handle);
-	int fd = block ? memfd_create("exported", MFD_CLOEXEC) : -1;
-	if (block && !block->shared)
-		block->shared = account_share(block->device, block->size);
-	struct exported content = {(uint64_t)getpid(), handle, block ? block->shared : 0, block ? block->size : 0, block ? (uint64_t)block->device : 0};
-	if (fd < 0 || write(fd, &content, sizeof content) != sizeof content)
+	struct block *block = memory_of(block_find(handle));
+	if (!block || !shared)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (!block->shared)
+		block->shared = account_share(block->device, block->size);
+	struct exported content = {(uint64_t)getpid(), block->key, block->shared, block->length, (uint64_t)block->device};
+	int file = block_file(block), fd = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0 || pwrite(fd, &content, sizeof content, (off_t)block->length) != sizeof content)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	__atomic_add_fetch(&block->references, 1, __ATOMIC_RELAXED);
 	memcpy(shared, &fd, sizeof fd);
 	return CUDA_SUCCESS;
@@ -157,14 +178,18 @@ FN(cuMemImportFromShareableHandle, , 10020, unsigned long long *handle, void *sh
 {
 	ENTER(cuMemImportFromShareableHandle);
 	(void)type;
-	struct exported content = {0};
-	if (pread((int)(intptr_t)shared, &content, sizeof content, 0) != sizeof content)
+	struct exported content;
+	struct stat status;
+	int file = (int)(intptr_t)shared;
+	if (!handle || fstat(file, &status) != 0 || pread(file, &content, sizeof content, status.st_size - (off_t)PAGE) != sizeof content)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct block *block = content.pid == (uint64_t)getpid() ? block_find(content.handle) : NULL;
 	*handle = 0x2000000000 + fake_next_id();
 	if (!block) {
-		block_share(*handle, content.shared, (CUdevice)content.device);
-		return CUDA_SUCCESS;
+		block = block_share(*handle, content.shared, (CUdevice)content.device);
+		block->length = content.size;
+		block->file = fcntl(file, F_DUPFD_CLOEXEC, 0);
+		return block->file < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 	}
 	block_add(*handle, 0, block->device)->backs = block;
 	__atomic_add_fetch(&block->references, 1, __ATOMIC_RELAXED);

@@ -199,6 +199,112 @@ static void memory(void)
 	WANT(0, used() - before);
 }
 
+/* Fills a buffer with bytes that differ from those of another seed. */
+static void fill(unsigned char *to, size_t n, unsigned seed)
+{
+	for (size_t i = 0; i < n; i++)
+		to[i] = (unsigned char)((i * 7 + seed) % 251);
+}
+
+/* Copies and memsets change the bytes of memory, and only those that they are called for. */
+static void contents(void)
+{
+	enum { N = 3 << 20 };
+	static unsigned char in[N], out[N];
+	CUdeviceptr p, q, far, managed;
+	OK(CALL(cuMemAlloc_v2, &p, (size_t)N));
+	OK(CALL(cuMemAlloc_v2, &q, (size_t)N));
+	fill(in, N, 1);
+	OK(CALL(cuMemcpyHtoD_v2, p, in, (size_t)N));
+	OK(CALL(cuMemcpyDtoDAsync_v2, q + 100, p, (size_t)(N - 100), stream));
+	OK(CALL(cuMemcpyDtoHAsync_v2, out, q, (size_t)N, stream));
+	OK(CALL(cuStreamSynchronize, stream));
+	WANT(0, memcmp(out + 100, in, N - 100));
+	WANT(1, out[0] == 0 && out[99] == 0); /* never written */
+	OK(CALL(cuMemcpyDtoD_v2, p + 1, p, (size_t)1000)); /* rows may overlap */
+	OK(CALL(cuMemcpyDtoH_v2, out, p, (size_t)2000));
+	WANT(1, !memcmp(out + 1, in, 1000) && !memcmp(out + 1001, in + 1001, 999));
+	OK(CALL(cuMemsetD32_v2, q + 4, 0x04030201u, (size_t)2));
+	OK(CALL(cuMemsetD2D8_v2, q + 64, (size_t)16, 9, (size_t)2, (size_t)3));
+	OK(CALL(cuMemcpy, (CUdeviceptr)(uintptr_t)out, q, (size_t)128));
+	WANT(0, memcmp(out, "\0\0\0\0\1\2\3\4\1\2\3\4\0\0\0", 15));
+	WANT(1, out[64] == 9 && out[65] == 9 && out[66] == 0 && out[80] == 9 && out[96] == 9 && out[97] == 9 && out[98] == 0);
+	/* One row of each of two: x, y, type, host, device, array, pitch of both sides, then width and height. */
+	size_t rows[16] = {3, 1, 1, (size_t)in, 0, 0, 64, 5, 0, 2, 0, p, 0, 32, 7, 2};
+	OK(CALL(cuMemcpy2D_v2, rows));
+	OK(CALL(cuMemcpyDtoH_v2, out, p, (size_t)64));
+	WANT(1, !memcmp(out + 5, in + 67, 7) && !memcmp(out + 37, in + 131, 7));
+	/* Errors: beyond the end, from the address NULL. */
+	WANT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemcpyHtoD_v2, p + 1, in, (size_t)N));
+	WANT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemcpyHtoD_v2, p, NULL, (size_t)1));
+	/* The device and the host use managed memory at one address. */
+	OK(CALL(cuMemAllocManaged, &managed, (size_t)4096, 1));
+	memcpy((void *)(uintptr_t)managed, "host", 5);
+	OK(CALL(cuMemcpyDtoD_v2, p, managed, (size_t)5));
+	OK(CALL(cuMemcpyDtoH_v2, out, p, (size_t)5));
+	WANT(0, strcmp((char *)out, "host"));
+	OK(CALL(cuMemFree_v2, managed));
+	/* An allocation takes no memory of the host before it is used, and as much as is written then. */
+	OK(CALL(cuMemAlloc_v2, &far, (size_t)12 << 30));
+	OK(CALL(cuMemcpyHtoD_v2, far + (11ull << 30), in, (size_t)4));
+	OK(CALL(cuMemcpyDtoH_v2, out, far + (11ull << 30), (size_t)4));
+	WANT(0, memcmp(out, in, 4));
+	OK(CALL(cuMemFree_v2, far));
+	OK(CALL(cuMemFree_v2, p));
+	OK(CALL(cuMemFree_v2, q));
+}
+
+/* Copies in a graph read what is there when it is launched. */
+static void copies_in_graphs(void)
+{
+	CUgraph graph;
+	CUgraphExec exec;
+	CUdeviceptr p;
+	unsigned char out[8] = {0};
+	OK(CALL(cuMemAlloc_v2, &p, (size_t)8));
+	OK(CALL(cuStreamBeginCapture_v2, stream, 0));
+	OK(CALL(cuMemsetD8Async, p, 7, (size_t)4, stream));
+	OK(CALL(cuMemcpyDtoDAsync_v2, p + 4, p, (size_t)4, stream));
+	OK(CALL(cuStreamEndCapture, stream, &graph));
+	OK(CALL(cuGraphInstantiateWithFlags, &exec, graph, 0ull));
+	OK(CALL(cuMemcpyDtoH_v2, out, p, (size_t)8));
+	WANT(0, out[0] | out[7]);
+	OK(CALL(cuGraphLaunch, exec, stream));
+	OK(CALL(cuMemcpyDtoH_v2, out, p, (size_t)8));
+	WANT(1, out[0] == 7 && out[7] == 7);
+	OK(CALL(cuMemFree_v2, p));
+}
+
+/* A copy crosses the mappings of a range, at their offsets, and keeps to their access. */
+static void mappings(void)
+{
+	enum { HALF = 2 << 20 };
+	static unsigned char in[2 * HALF], out[2 * HALF];
+	CUdeviceptr p;
+	unsigned long long handle;
+	int prop[8] = {1, 0, 1, 0}, read_only[3] = {1, 0, 1}, all[3] = {1, 0, 3};
+	OK(CALL(cuMemAddressReserve, &p, (size_t)2 * HALF, (size_t)0, 0ull, 0ull));
+	OK(CALL(cuMemCreate, &handle, (size_t)2 * HALF, prop, 0ull));
+	OK(CALL(cuMemMap, p, (size_t)HALF, (size_t)HALF, handle, 0ull)); /* the halves change places */
+	OK(CALL(cuMemMap, p + HALF, (size_t)HALF, (size_t)0, handle, 0ull));
+	WANT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemcpyHtoD_v2, p, in, (size_t)1));
+	OK(CALL(cuMemSetAccess, p, (size_t)2 * HALF, all, (size_t)1));
+	fill(in, sizeof in, 2);
+	OK(CALL(cuMemcpyHtoD_v2, p, in, sizeof in));
+	OK(CALL(cuMemcpyDtoH_v2, out, p, sizeof out));
+	WANT(0, memcmp(in, out, sizeof in));
+	OK(CALL(cuMemSetAccess, p, (size_t)2 * HALF, read_only, (size_t)1));
+	WANT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemsetD8_v2, p, 0, (size_t)1));
+	OK(CALL(cuMemcpyDtoH_v2, out, p, (size_t)1));
+	OK(CALL(cuMemUnmap, p, (size_t)2 * HALF));
+	OK(CALL(cuMemMap, p, (size_t)2 * HALF, (size_t)0, handle, 0ull));
+	OK(CALL(cuMemSetAccess, p, (size_t)2 * HALF, all, (size_t)1));
+	OK(CALL(cuMemcpyDtoH_v2, out, p, sizeof out));
+	WANT(1, !memcmp(out, in + HALF, HALF) && !memcmp(out + HALF, in, HALF));
+	OK(CALL(cuMemUnmap, p, (size_t)2 * HALF));
+	OK(CALL(cuMemRelease, handle));
+}
+
 static void faults(void)
 {
 	CUdeviceptr p;
@@ -224,6 +330,9 @@ int main(void)
 	look_up();
 	capture();
 	memory();
+	contents();
+	copies_in_graphs();
+	mappings();
 	faults();
 	puts(failures ? "failed" : "ok");
 	return failures != 0;

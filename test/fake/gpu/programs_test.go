@@ -3,6 +3,7 @@ package gpu_test
 import (
 	"debug/elf"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +29,7 @@ func TestPrograms(t *testing.T) {
 		want      string
 	}{
 		"self test":             {[]string{"selftest"}, "ok\n"},
+		"shared memory":         {[]string{"peers"}, "ok\n"},
 		"linked":                {[]string{"linked"}, left},
 		"dlsym":                 {[]string{"opened", "dlsym"}, left},
 		"cuGetProcAddress":      {[]string{"opened", "v1"}, left},
@@ -72,6 +74,39 @@ func TestStorm(t *testing.T) {
 	}
 	if n := len(s.Spans(r.PID)); n != 3000 {
 		t.Errorf("%d of 3000 kernels ran", n)
+	}
+}
+
+// TestBandwidth checks how long copies take on the modelled GPUs, of which spin prints the time of one with its launch.
+func TestBandwidth(t *testing.T) {
+	for _, test := range []struct {
+		model, kind string
+		want        time.Duration // for 12 MB, besides the launch
+	}{
+		{"", "upload", 1000 * time.Microsecond}, {"H200", "upload", 250 * time.Microsecond},
+		{"", "copy", 24_000_000 / 900 * time.Nanosecond}, {"H200", "copy", 5000 * time.Nanosecond},
+		{"", "memset", 12_000_000 / 900 * time.Nanosecond}, {"A100-80GB", "memset", 12_000_000 / 1935 * time.Nanosecond},
+	} {
+		s := simulation(t, true)
+		r, err := s.Start(fakegpu.Client{
+			Folder: driver(t), Arguments: []string{"spin", "12000000", "as=" + test.kind, "sync=1", "count=3"}, Env: []string{"FAKE_CUDA_MODEL=" + test.model},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(r.Kill)
+		if err := errors.Join(s.Await(1), s.Run(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		var launches int
+		var took time.Duration
+		out, err := r.Wait()
+		if _, scanned := fmt.Sscanf(out, "launches %d waits %d", &launches, &took); err != nil || scanned != nil {
+			t.Fatalf("%q: %v, %v", out, err, scanned)
+		}
+		if over := took - test.want; over < 0 || over > 10*time.Microsecond { // 5 us of a launch and 1 us to set the copy up
+			t.Errorf("%s %s: %v, want %v", test.model, test.kind, took, test.want)
+		}
 	}
 }
 
