@@ -26,7 +26,7 @@ var capabilities = []struct {
 var statuses = []string{"live", "part", "rule", "open", "refused"}
 
 // realPaths are the folders whose tests run the scheduler, the agent, the token server or the hook as a cluster or gshare run does.
-var realPaths = []string{"test/cluster", "test/controlplane", "test/enforce", "test/plugins", "cmd/gshare-node"}
+var realPaths = []string{"test/cluster", "test/controlplane", "test/enforce", "test/plugins", "cmd/gshare-node", "cmd/gshare"}
 
 var (
 	capabilityNumber = regexp.MustCompile(`^(FG|DI|FF|PA)-\d+$`)

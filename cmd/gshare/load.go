@@ -1,0 +1,293 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gshare-dev/gshare/cmd/internal/chart"
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/cmd/internal/output"
+	"github.com/gshare-dev/gshare/serving/load"
+	"github.com/gshare-dev/gshare/vgpu/arrival"
+)
+
+const loadLong = `Send requests to a server at a rate that does not depend on its answers, and measure their latency.
+
+Latencies count from the time at which a request was due, so that a server which stalls makes the requests of that time late. load says
+so if it was itself too slow for its figures to be those of the server.
+
+The rate is constant (--rate), rises or falls (--ramp 10:100), or that of a trace (--trace): a file of rates, one number a second, or a
+trace of Azure Functions 2019, 2021 or Azure LLM inference 2023. --speed plays a trace faster, --scale multiplies its requests.
+
+With --slo, the exit code is 1 if fewer than 99 % of the requests were answered within the objective (--objective changes the
+percentage). With --stream, the objective is that of the first token.`
+
+// loadRun holds the flags of gshare load.
+type loadRun struct {
+	format    output.Format
+	plan      load.Plan
+	schedule  scheduleFlags
+	request   requestFlags
+	objective float64 // percentage of the requests
+	plot      string
+}
+
+// scheduleFlags say when requests are sent.
+type scheduleFlags struct {
+	rate, scale, speed    float64
+	ramp, arrivals, trace string
+	series                int
+	seed                  uint64
+}
+
+// requestFlags say what is sent.
+type requestFlags struct {
+	method, data string
+	headers      []string
+	stream       bool
+}
+
+func loadCommand() *cobra.Command {
+	l := &loadRun{}
+	cmd := &cobra.Command{
+		Use: "load URL", Short: "Measure the latency of a server under load", Long: loadLong, Args: cli.Exactly(1),
+		Example: "  gshare load http://localhost:8080/ --rate 200 --duration 30s --slo 69ms --header Host:resnet50\n" +
+			"  gshare load http://localhost:8080/v2/models/resnet50/infer --data @request.json --ramp 10:200 --duration 2m --plot load.svg",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h, err := l.request.build(args[0])
+			if err != nil {
+				return cli.Usage(err)
+			}
+			if l.plan.Schedule, err = l.schedule.build(l.plan.Length); err != nil {
+				return cli.Usage(err)
+			}
+			if l.plot != "" && !chart.Known(l.plot) {
+				return cli.Usagef("--plot %s: want a file that ends in .svg or .png", l.plot)
+			}
+			result, err := l.run(cmd.Context(), h)
+			if err != nil {
+				return cli.Usage(err)
+			}
+			return l.write(cmd.OutOrStdout(), args[0], result)
+		},
+	}
+	f := cmd.Flags()
+	l.format.AddTo(cmd)
+	f.Float64Var(&l.schedule.rate, "rate", 10, "requests a second")
+	f.StringVar(&l.schedule.ramp, "ramp", "", "first and last rate of a linear ramp over the duration, such as 10:100")
+	f.StringVar(&l.schedule.trace, "trace", "", "file of a trace that gives the rate")
+	f.IntVar(&l.schedule.series, "series", -1, "function of the trace, by descending rate from 0; -1: all together")
+	f.Float64Var(&l.schedule.scale, "scale", 1, "requests for each of the trace")
+	f.Float64Var(&l.schedule.speed, "speed", 1, "seconds of the trace that a second plays")
+	f.StringVar(&l.schedule.arrivals, "arrivals", "poisson", "gaps between requests: poisson, constant, or gamma:CV with their coefficient of variation")
+	f.Uint64Var(&l.schedule.seed, "seed", 1, "seed of the arrivals")
+	f.DurationVarP(&l.plan.Length, "duration", "d", 10*time.Second, "length of the run")
+	f.DurationVar(&l.plan.WarmUp, "warm-up", 0, "time at the start that is not measured")
+	f.DurationVar(&l.plan.Timeout, "timeout", 30*time.Second, "time after which a request has failed")
+	f.IntVar(&l.plan.MaxInFlight, "max-in-flight", 10_000, "requests at once; those due beyond them are not sent")
+	f.DurationVar(&l.plan.SLO, "slo", 0, "time within which a request is to be answered")
+	f.Float64Var(&l.objective, "objective", 99, "percentage of the requests that are to be answered within the SLO")
+	f.StringVarP(&l.request.method, "method", "X", "", "HTTP method (default POST with --data, else GET)")
+	f.StringArrayVarP(&l.request.headers, "header", "H", nil, "header of the requests, such as Host:resnet50; may be repeated")
+	f.StringVar(&l.request.data, "data", "", "body of the requests, or @FILE")
+	f.BoolVar(&l.request.stream, "stream", false, "read answers as server-sent events, each of them a token")
+	f.StringVar(&l.plot, "plot", "", "write latency over time to this .svg or .png file")
+	return cmd
+}
+
+// build returns the request that the flags describe.
+func (l *requestFlags) build(url string) (*load.HTTP, error) {
+	h := &load.HTTP{Method: l.method, URL: url, Header: http.Header{}, Stream: l.stream, Client: load.NewHTTPClient(), Body: []byte(l.data)}
+	if file, ok := strings.CutPrefix(l.data, "@"); ok {
+		var err error
+		if h.Body, err = os.ReadFile(file); err != nil {
+			return nil, fmt.Errorf("--data: %w", err)
+		}
+	}
+	if h.Method == "" {
+		h.Method = http.MethodGet
+		if l.data != "" {
+			h.Method = http.MethodPost
+		}
+	}
+	for _, text := range l.headers {
+		name, value, ok := strings.Cut(text, ":")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("--header %q: want NAME:VALUE", text)
+		}
+		h.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	if _, err := http.NewRequest(h.Method, url, nil); err != nil {
+		return nil, err
+	}
+	if !strings.HasPrefix(url, "http://") && !strings.HasPrefix(url, "https://") {
+		return nil, fmt.Errorf("%q: want a URL that begins with http:// or https://", url)
+	}
+	return h, nil
+}
+
+// build returns the arrivals that the flags describe.
+func (l *scheduleFlags) build(length time.Duration) (iter.Seq[time.Duration], error) {
+	series, err := l.rates(length)
+	if err != nil {
+		return nil, err
+	}
+	gaps, err := parseGaps(l.arrivals)
+	if err != nil {
+		return nil, err
+	}
+	source := arrival.Source{Series: &series, Scale: 1, Gaps: gaps}
+	if l.trace != "" {
+		source.Scale = l.scale
+	}
+	if err := source.Validate(); err != nil {
+		return nil, err
+	}
+	if n := source.Scale * series.Rate() * length.Seconds(); n > arrival.MaxRequests {
+		return nil, fmt.Errorf("about %.3g requests; want at most %d", n, arrival.MaxRequests)
+	}
+	return func(yield func(time.Duration) bool) {
+		for _, a := range arrival.Draw([]arrival.Source{source}, length, l.seed) {
+			if !yield(a.At) {
+				return
+			}
+		}
+	}, nil
+}
+
+// rates returns the number of requests in each step of the run.
+func (l *scheduleFlags) rates(length time.Duration) (arrival.Series, error) {
+	switch {
+	case l.ramp != "" && l.trace != "":
+		return arrival.Series{}, fmt.Errorf("--ramp and --trace exclude each other")
+	case l.ramp != "":
+		first, last, ok := strings.Cut(l.ramp, ":")
+		from, fromErr := strconv.ParseFloat(first, 64)
+		to, toErr := strconv.ParseFloat(last, 64)
+		if !ok || fromErr != nil || toErr != nil || length < time.Second {
+			return arrival.Series{}, fmt.Errorf("--ramp %q: want two rates such as 10:100, for at least a second", l.ramp)
+		}
+		return arrival.Ramp(from, to, int(length.Seconds())), nil
+	case l.trace == "":
+		if !(l.rate > 0 && l.rate <= 1e6) {
+			return arrival.Series{}, fmt.Errorf("--rate %v: want a rate above 0 and at most 1e6", l.rate)
+		}
+		return arrival.Series{Name: "rate", Step: time.Second, Counts: []float64{l.rate}}, nil
+	}
+	text, err := os.ReadFile(l.trace)
+	if err != nil {
+		return arrival.Series{}, fmt.Errorf("--trace: %w", err)
+	}
+	all, err := arrival.Read(string(text))
+	if err != nil {
+		return arrival.Series{}, fmt.Errorf("--trace %s: %w", l.trace, err)
+	}
+	series := arrival.Sum(all)
+	if l.series >= len(all) || l.series < -1 {
+		return arrival.Series{}, fmt.Errorf("--series %d: the trace has functions 0 to %d", l.series, len(all)-1)
+	}
+	if l.series >= 0 {
+		series = all[l.series]
+	}
+	if !(l.speed > 0 && l.speed <= 1e6) {
+		return arrival.Series{}, fmt.Errorf("--speed %v: want a factor above 0 and at most 1e6", l.speed)
+	}
+	series.Step = time.Duration(float64(series.Step) / l.speed)
+	return series, nil
+}
+
+// parseGaps parses the value of --arrivals.
+func parseGaps(text string) (arrival.Gaps, error) {
+	cv, isGamma := strings.CutPrefix(text, "gamma:")
+	switch {
+	case text == "poisson":
+		return arrival.Exponential, nil
+	case text == "constant":
+		return arrival.Even, nil
+	case isGamma:
+		x, err := strconv.ParseFloat(cv, 64)
+		if err != nil {
+			break
+		}
+		return arrival.Gamma(x)
+	}
+	return nil, fmt.Errorf("--arrivals %q: want poisson, constant, or gamma:CV such as gamma:4", text)
+}
+
+// run sends the requests, with a progress bar on a terminal.
+func (l *loadRun) run(ctx context.Context, h *load.HTTP) (*load.Result, error) {
+	defer h.Client.CloseIdleConnections()
+	bar := cli.NewBar("load", int(l.plan.Length.Seconds()))
+	defer bar.End()
+	return load.Run(ctx, l.plan, h, func(p load.Progress) {
+		bar.Set(int(p.Elapsed.Seconds()), fmt.Sprintf("%d sent, %d failed, %d in flight", p.Sent, p.Failed, p.InFlight))
+	})
+}
+
+// write prints the result and returns an error if it misses the objective.
+func (l *loadRun) write(w io.Writer, url string, r *load.Result) error {
+	if l.plot != "" {
+		if err := plotLatency(url, r).WriteFile(l.plot); err != nil {
+			return err
+		}
+	}
+	if err := l.format.Write(w, r, func(w io.Writer) error { return printLoad(w, r) }); err != nil {
+		return err
+	}
+	switch {
+	case r.Interrupted:
+		return cli.WithExitCode(130, fmt.Errorf("interrupted after %.0f s", r.Seconds))
+	case r.SLO != nil && 100*r.SLO.Ratio < l.objective:
+		return fmt.Errorf("%.2f %% of the requests were answered within %v ms; the objective is %v %%", 100*r.SLO.Ratio, r.SLO.Milliseconds, l.objective)
+	}
+	return nil
+}
+
+func printLoad(w io.Writer, r *load.Result) error {
+	p := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
+	p("requests  %d in %.0f s (%.1f/s), %d answered (%.1f/s), %d failed", r.Scheduled, r.Seconds, r.OfferedRate, r.Answered, r.AnsweredRate, r.Failed())
+	printLatency(w, "latency", &r.Latency)
+	printLatency(w, "token 1", r.FirstToken)
+	printLatency(w, "per token", r.TokenGap)
+	if s := r.SLO; s != nil {
+		p("slo       %.2f %% within %v ms, goodput %.1f/s", 100*s.Ratio, s.Milliseconds, s.Goodput)
+	}
+	for _, why := range r.Reasons() {
+		p("failed    %d: %s", r.Failures[why], why)
+	}
+	if r.ClientLate {
+		p("warning   this client was too slow: it sent requests up to %.3g ms late (p99 %.3g ms); the figures are not the server's alone", r.Lateness.Max, r.Lateness.P99)
+	}
+	return nil
+}
+
+func printLatency(w io.Writer, name string, l *load.Latencies) {
+	if l != nil {
+		fmt.Fprintf(w, "%-9s p50 %.4g ms, p90 %.4g, p95 %.4g, p99 %.4g, p99.9 %.4g, max %.4g\n", name, l.P50, l.P90, l.P95, l.P99, l.P999, l.Max)
+	}
+}
+
+// plotLatency returns a chart of the latency over time, with the objective.
+func plotLatency(url string, r *load.Result) *chart.Chart {
+	c := &chart.Chart{Title: url, X: "seconds", Y: "latency (ms)", Lines: []chart.Line{{Name: "p50"}, {Name: "p99"}}}
+	for _, i := range r.Intervals {
+		if i.Answered == 0 {
+			continue
+		}
+		c.Lines[0].Points = append(c.Lines[0].Points, chart.Point{X: i.From, Y: i.P50})
+		c.Lines[1].Points = append(c.Lines[1].Points, chart.Point{X: i.From, Y: i.P99})
+	}
+	if n := len(r.Intervals); r.SLO != nil && n > 0 {
+		c.Lines = append(c.Lines, chart.Line{Name: "SLO", Points: []chart.Point{{X: 0, Y: r.SLO.Milliseconds}, {X: r.Intervals[n-1].From, Y: r.SLO.Milliseconds}}})
+	}
+	return c
+}
