@@ -131,7 +131,7 @@ func (w *callSimulation) arrive(request int32) {
 }
 
 func (g *group) load() batching.Load {
-	return batching.Load{Replicas: 1, Idle: 1, Rate: g.plan.Rate()}
+	return batching.Load{Replicas: make([]batching.Replica, 1), Rate: g.plan.Rate()}
 }
 
 func (g *group) dispatch() {

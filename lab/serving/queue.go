@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/batching"
@@ -40,7 +41,8 @@ func (q *fifoQueue) add(request int32, _, _ time.Duration, _ batching.Load) bool
 
 func (q *fifoQueue) next(most int, _ time.Duration, load batching.Load) (fire, refused []int32, wake time.Duration) {
 	n := min(q.len(), most)
-	if load.Idle == 0 || n == 0 {
+	idle := slices.ContainsFunc(load.Replicas, func(r batching.Replica) bool { return !r.Busy })
+	if !idle || n == 0 {
 		return nil, nil, 0
 	}
 	fire = append(fire, q.waiting[q.first:q.first+n]...)

@@ -80,23 +80,20 @@ func (p *sharedFunction) wakeAt(t time.Duration) {
 	p.sim.clock.schedule(t, p.dispatch)
 }
 
-// batchingLoad returns the state of the function's instances, on which the queue bases its decisions.
+// batchingLoad returns the state of the function's instances, on which the queue bases its decisions. The next batch is for the idle
+// instance that is given.
 func (p *sharedFunction) batchingLoad(idle *instance) batching.Load {
 	l := batching.Load{}
-	free := time.Duration(-1)
 	for _, i := range p.instances {
 		if i.leaving || !i.ready {
 			continue
 		}
-		l.Replicas++
-		if end := i.expectedEnd(); i.batch != nil && (free < 0 || end < free) {
-			free = end
+		r := batching.Replica{ID: int(i.id), Busy: i != idle, FreeAt: instant(p.sim.clock.now)}
+		if i.batch != nil {
+			r.FreeAt = instant(i.expectedEnd())
 		}
+		l.Replicas = append(l.Replicas, r)
 	}
-	if idle != nil {
-		l.Idle = 1
-	}
-	l.FreeAt = instant(max(free, p.sim.clock.now))
 	return l
 }
 

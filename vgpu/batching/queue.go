@@ -1,7 +1,7 @@
 package batching
 
 import (
-	"container/heap"
+	"math"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -16,10 +16,11 @@ type Request struct {
 
 // Config is the batching policy of a deployment that serves a group of applications.
 type Config struct {
+	// MaxBatch and Latency are those of a replica that has none of its own. Latency is the p99 of a batch of 1 to MaxBatch, and must not fall
+	// with the size.
 	MaxBatch int
-	// Latency is the p99 of a batch of 1 to MaxBatch on one replica, and must not fall with the size.
-	Latency func(batch int) time.Duration
-	Margin  time.Duration // kept between the predicted finish and the deadline
+	Latency  func(batch int) time.Duration
+	Margin   time.Duration // kept between the predicted finish and the deadline
 	// Fill waits for more requests until the batch is full or its head must start. It is for plans that pay per
 	// batch. Without it no request waits for an idle replica unless waiting saves more time than it costs.
 	Fill bool
@@ -37,11 +38,11 @@ func (c Config) validate() error {
 	return nil
 }
 
-// Queue holds the requests of one deployment by ascending deadline and decides when they run as a batch. As all of them run on the same
-// configuration, the order of deadlines is also that of the latest start times. It is not safe for concurrent use.
+// Queue holds the requests of one deployment by ascending deadline and decides when they run as a batch, and on which replica. It is not safe
+// for concurrent use.
 type Queue struct {
 	config Config
-	heap   deadlineHeap
+	tree   tree
 }
 
 // New returns an empty batching queue. Errors are *share.FieldError.
@@ -53,135 +54,192 @@ func New(c Config) (*Queue, error) {
 }
 
 // Len returns the number of queued requests.
-func (q *Queue) Len() int { return len(q.heap) }
+func (q *Queue) Len() int { return q.tree.len() }
+
+// Replica is one copy of the deployment that serves the queue, as of one moment.
+type Replica struct {
+	ID       int
+	Busy     bool                          // cannot run a batch now
+	FreeAt   time.Time                     // when a busy replica is expected to be free; now if it is overdue
+	MaxBatch int                           // Config.MaxBatch if 0
+	Latency  func(batch int) time.Duration // Config.Latency if nil
+}
 
 // Load is the state of a deployment's replicas and its expected arrival rate, on which a batching decision depends.
 type Load struct {
-	Replicas int       // that serve the group
-	Idle     int       // replicas that could run a batch now
-	FreeAt   time.Time // when the first busy replica will be free; ignored if one is idle
+	Replicas []Replica // in the order in which they are preferred, such as hot ones first
 	Rate     float64   // expected arrivals a second; 0 if unknown
 }
 
+func (q *Queue) maxBatch(r *Replica) int {
+	if r.MaxBatch > 0 {
+		return r.MaxBatch
+	}
+	return q.config.MaxBatch
+}
+
+func (q *Queue) latency(r *Replica, batch int) time.Duration {
+	if r.Latency != nil {
+		return r.Latency(batch)
+	}
+	return q.config.Latency(batch)
+}
+
 // Add queues a request, or refuses it and returns false. A request is refused if it is predicted to miss its deadline even in a batch of
-// its own, after the requests with earlier deadlines have run in full batches on all replicas.
+// its own on the fastest replica, after the requests with earlier deadlines have run in full batches on all replicas. Requests need
+// different IDs.
 func (q *Queue) Add(r Request, now time.Time, load Load) bool {
-	if q.predictStart(q.countAhead(r), now, load).Add(q.config.Latency(1) + q.config.Margin).After(r.Deadline) {
+	if q.PredictFinish(r, now, load).Add(q.config.Margin).After(r.Deadline) {
 		return false
 	}
-	heap.Push(&q.heap, r)
+	q.tree.add(r)
 	return true
 }
 
-// countAhead returns the number of queued requests that would run before request r.
-func (q *Queue) countAhead(r Request) int {
-	n := 0
-	for _, other := range q.heap {
-		if earlier(other, r) {
-			n++
+// PredictFinish returns when a request, which need not be queued, would be answered at best: see Add.
+func (q *Queue) PredictFinish(r Request, now time.Time, load Load) time.Time {
+	replicas := load.Replicas
+	if len(replicas) == 0 {
+		replicas = []Replica{{}}
+	}
+	return now.Add(q.predictWait(q.tree.before(&r), now, replicas) + q.fastest(replicas))
+}
+
+// Remove removes a queued request, for example because its client has gone, and reports whether it was queued. Deadline and ID must be those
+// with which it was added.
+func (q *Queue) Remove(r Request) bool { return q.tree.remove(&r) }
+
+// fastest returns the shortest latency of a single request.
+func (q *Queue) fastest(replicas []Replica) time.Duration {
+	shortest := time.Duration(math.MaxInt64)
+	for i := range replicas {
+		shortest = min(shortest, q.latency(&replicas[i], 1))
+	}
+	return shortest
+}
+
+// predictWait returns the predicted time until a request starts that n queued requests precede, if those run in full batches on all
+// replicas. It is the earliest time at which the replicas have begun more than n requests, found by bisection.
+func (q *Queue) predictWait(n int, now time.Time, replicas []Replica) time.Duration {
+	low, high := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
+	for i := range replicas {
+		r := &replicas[i]
+		wait, batch := r.wait(now), q.maxBatch(r)
+		low = min(low, wait)
+		high = min(high, wait+time.Duration(n/batch)*q.latency(r, batch))
+	}
+	for low < high {
+		middle := low + (high-low)/2
+		if q.begunBy(middle, now, replicas) > n {
+			high = middle
+		} else {
+			low = middle + 1
 		}
 	}
-	return n
+	return low
 }
 
-// predictStart returns the predicted start time of a request that n queued requests precede, if those run in full batches on all
-// replicas.
-func (q *Queue) predictStart(n int, now time.Time, load Load) time.Time {
-	if load.Idle == 0 && load.FreeAt.After(now) {
-		now = load.FreeAt
+// begunBy returns how many requests have begun after a wait, in full batches.
+func (q *Queue) begunBy(wait time.Duration, now time.Time, replicas []Replica) int {
+	begun := 0
+	for i := range replicas {
+		r := &replicas[i]
+		if own, batch := r.wait(now), q.maxBatch(r); wait >= own {
+			begun += batch * int((wait-own)/max(q.latency(r, batch), 1)+1)
+		}
 	}
-	rounds := n / (q.config.MaxBatch * max(load.Replicas, 1))
-	return now.Add(time.Duration(rounds) * q.config.Latency(q.config.MaxBatch))
+	return begun
 }
 
-// deadlineHeap is a heap of requests by deadline, for container/heap.
-type deadlineHeap []Request
-
-func earlier(a, b Request) bool {
-	if order := a.Deadline.Compare(b.Deadline); order != 0 {
-		return order < 0
+// wait returns how long the replica will be busy.
+func (r *Replica) wait(now time.Time) time.Duration {
+	if !r.Busy {
+		return 0
 	}
-	return a.ID < b.ID
-}
-
-func (d deadlineHeap) Len() int           { return len(d) }
-func (d deadlineHeap) Less(i, j int) bool { return earlier(d[i], d[j]) }
-func (d deadlineHeap) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
-func (d *deadlineHeap) Push(x any)        { *d = append(*d, x.(Request)) }
-func (d *deadlineHeap) Pop() any {
-	last := len(*d) - 1
-	r := (*d)[last]
-	*d = (*d)[:last]
-	return r
+	return max(0, r.FreeAt.Sub(now))
 }
 
 // Decision is what a batching queue decides at one moment: the batch to run, the requests to refuse, and when to decide again. The
 // requests of both lists have been removed from the queue.
 type Decision struct {
-	Fire    []Request // send as one batch to an idle replica, and call Decide again
+	Fire    []Request // send as one batch to the replica Replica, and call Decide again
+	Replica int       // ID of an idle replica, if Fire has requests
 	Refused []Request // will miss their deadlines in any case: answer at once, without GPU time
 	Wake    time.Time // when to call Decide again if nothing happens before; zero if only an event requires it
 }
 
 // Decide refuses the requests that cannot meet their deadlines. It then returns a batch if a replica is idle and the batch is full, its
-// first request must start now, or waiting for another request costs more time than it saves. Call it after an arrival, when a replica
-// becomes idle, and at the Wake time of the last Decision.
+// first request must start now, or waiting for another request costs more time than it saves. The batch is for the first idle replica that
+// answers the first request in time. Call Decide after an arrival, when a replica becomes idle, and at the Wake time of the last Decision.
 func (q *Queue) Decide(now time.Time, load Load) Decision {
-	d := Decision{Refused: q.removeLate(now, 1)}
-	if load.Idle > 0 && len(q.heap) > q.config.MaxBatch {
-		d.Refused = append(d.Refused, q.removeLate(now, q.config.MaxBatch)...)
+	replicas := load.Replicas
+	if len(replicas) == 0 {
+		replicas = []Replica{{Busy: true}}
 	}
-	if len(q.heap) == 0 {
+	fastest := q.fastest(replicas)
+	d := Decision{Refused: q.removeLate(nil, now, func(int) time.Duration { return fastest }, 1)}
+	if q.Len() == 0 {
 		return d
 	}
-	if load.Idle == 0 {
-		d.Wake = q.latestStart(1).Add(time.Nanosecond) // the head is refused then, if it is still here
+	idle := q.chooseIdle(now, replicas)
+	if idle == nil {
+		d.Wake = q.latestStart(fastest).Add(time.Nanosecond) // the head is refused then, if it is still here
 		return d
 	}
-	size := q.largestBatch(now)
-	if must := q.latestStart(min(len(q.heap)+1, q.config.MaxBatch)); size < q.config.MaxBatch && now.Before(must) && q.isWorthWaiting(load.Rate) {
+	latency, most := func(batch int) time.Duration { return q.latency(idle, batch) }, q.maxBatch(idle)
+	if q.Len() > most {
+		d.Refused = q.removeLate(d.Refused, now, latency, most)
+	}
+	if q.Len() == 0 {
+		return d
+	}
+	size := min(q.Len(), most)
+	for size > 1 && q.latestStart(latency(size)).Before(now) {
+		size--
+	}
+	if must := q.latestStart(latency(min(q.Len()+1, most))); size < most && now.Before(must) && q.isWorthWaiting(latency, load.Rate) {
 		d.Wake = must
 		return d
 	}
+	d.Replica = idle.ID
 	for range size {
-		d.Fire = append(d.Fire, heap.Pop(&q.heap).(Request))
+		d.Fire = append(d.Fire, q.tree.pop())
 	}
 	return d
 }
 
-// removeLate removes and returns the requests at the head of the queue that would miss their deadlines if they started now in a batch of
-// the given size. The size is normally one. If more than a full batch waits it is MaxBatch, because small batches for urgent requests
-// would delay the others more.
-func (q *Queue) removeLate(now time.Time, batch int) []Request {
-	var refused []Request
-	for len(q.heap) > 0 && q.latestStart(min(batch, len(q.heap))).Before(now) {
-		refused = append(refused, heap.Pop(&q.heap).(Request))
+// chooseIdle returns the first idle replica that answers the first queued request in time, or nil.
+func (q *Queue) chooseIdle(now time.Time, replicas []Replica) *Replica {
+	for i := range replicas {
+		if r := &replicas[i]; !r.Busy && !q.latestStart(q.latency(r, 1)).Before(now) {
+			return r
+		}
+	}
+	return nil
+}
+
+// removeLate removes the requests at the head of the queue that would miss their deadlines if they started now in a batch of the given size,
+// and appends them to refused. The size is normally one. If more than a full batch waits it is that of a full one, because small batches
+// for urgent requests would delay the others more.
+func (q *Queue) removeLate(refused []Request, now time.Time, latency func(int) time.Duration, batch int) []Request {
+	for q.Len() > 0 && q.latestStart(latency(min(batch, q.Len()))).Before(now) {
+		refused = append(refused, q.tree.pop())
 	}
 	return refused
 }
 
-// latestStart returns the latest time at which the first queued request can start in a batch of the given size and meet its deadline.
-func (q *Queue) latestStart(batch int) time.Time {
-	return q.heap[0].Deadline.Add(-q.config.Latency(batch) - q.config.Margin)
-}
-
-// largestBatch returns the largest batch size with which the first queued request meets its deadline, if the batch starts now. The other
-// requests have later deadlines and meet theirs too.
-func (q *Queue) largestBatch(now time.Time) int {
-	size := min(len(q.heap), q.config.MaxBatch)
-	for size > 1 && q.latestStart(size).Before(now) {
-		size--
-	}
-	return size
+// latestStart returns the latest time at which the first queued request can start in a batch that takes a time and meet its deadline.
+func (q *Queue) latestStart(takes time.Duration) time.Time {
+	return q.tree.first().Deadline.Add(-takes - q.config.Margin)
 }
 
 // isWorthWaiting reports whether waiting for one more request saves more GPU time, by not running that request in a batch of its own,
 // than it costs the queued requests in waiting time. Both are in request-seconds.
-func (q *Queue) isWorthWaiting(rate float64) bool {
-	n := len(q.heap)
+func (q *Queue) isWorthWaiting(latency func(int) time.Duration, rate float64) bool {
+	n := q.Len()
 	if q.config.Fill {
 		return true
 	}
-	saved := q.config.Latency(n) + q.config.Latency(1) - q.config.Latency(n+1)
+	saved := latency(n) + latency(1) - latency(n+1)
 	return rate > 0 && float64(n)/rate < saved.Seconds()
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -30,6 +31,9 @@ func queue(t testing.TB, c Config) *Queue {
 	return q
 }
 
+// idleLoad has a number of idle replicas.
+func idleLoad(n int) Load { return Load{Replicas: make([]Replica, n)} }
+
 func ids(requests []Request) []uint64 {
 	var out []uint64
 	for _, r := range requests {
@@ -39,7 +43,7 @@ func ids(requests []Request) []uint64 {
 }
 
 func TestDecide(t *testing.T) {
-	idle := Load{Replicas: 1, Idle: 1}
+	idle := idleLoad(1)
 	for name, c := range map[string]struct {
 		config    Config
 		deadlines []int // ms, of requests 0, 1, ...
@@ -58,12 +62,12 @@ func TestDecide(t *testing.T) {
 		"margin":                   {config: Config{MaxBatch: 4, Fill: true, Margin: 5 * time.Millisecond}, deadlines: []int{100}, load: idle, wake: at(81)},
 		"smaller, to be in time":   {config: Config{MaxBatch: 4}, deadlines: []int{15, 90, 90}, load: idle, fire: []uint64{0, 1}}, // L(3) = 16
 		"late":                     {config: Config{MaxBatch: 4}, deadlines: []int{11, 90}, load: idle, refused: []uint64{0}, fire: []uint64{1}},
-		"busy":                     {config: Config{MaxBatch: 1}, deadlines: []int{100}, load: Load{Replicas: 1}, wake: at(88).Add(1)},
-		"many to come: wait":       {config: Config{MaxBatch: 4}, deadlines: []int{100}, load: Load{Replicas: 1, Idle: 1, Rate: 1000}, wake: at(86)},
-		"few to come: do not wait": {config: Config{MaxBatch: 4}, deadlines: []int{100}, load: Load{Replicas: 1, Idle: 1, Rate: 90}, fire: []uint64{0}},
+		"busy":                     {config: Config{MaxBatch: 1}, deadlines: []int{100}, load: Load{Replicas: []Replica{{Busy: true}}}, wake: at(88).Add(1)},
+		"many to come: wait":       {config: Config{MaxBatch: 4}, deadlines: []int{100}, load: Load{Replicas: idleLoad(1).Replicas, Rate: 1000}, wake: at(86)},
+		"few to come: do not wait": {config: Config{MaxBatch: 4}, deadlines: []int{100}, load: Load{Replicas: idleLoad(1).Replicas, Rate: 90}, fire: []uint64{0}},
 		// Three requests wait 3/Rate together; a batch of four saves L(3) + L(1) - L(4) = 16 + 12 - 18 = 10 ms.
-		"three wait for a fourth":   {config: Config{MaxBatch: 8}, deadlines: []int{100, 100, 100}, load: Load{Replicas: 1, Idle: 1, Rate: 310}, wake: at(82)},
-		"three do not wait":         {config: Config{MaxBatch: 8}, deadlines: []int{100, 100, 100}, load: Load{Replicas: 1, Idle: 1, Rate: 290}, fire: []uint64{0, 1, 2}},
+		"three wait for a fourth":   {config: Config{MaxBatch: 8}, deadlines: []int{100, 100, 100}, load: Load{Replicas: idleLoad(1).Replicas, Rate: 310}, wake: at(82)},
+		"three do not wait":         {config: Config{MaxBatch: 8}, deadlines: []int{100, 100, 100}, load: Load{Replicas: idleLoad(1).Replicas, Rate: 290}, fire: []uint64{0, 1, 2}},
 		"same deadline: by ID":      {config: Config{MaxBatch: 2, Fill: true}, deadlines: []int{100, 100, 100}, load: idle, fire: []uint64{0, 1}},
 		"batch of one never waits":  {config: Config{MaxBatch: 1, Fill: true}, deadlines: []int{100}, load: idle, fire: []uint64{0}},
 		"last moment, not yet late": {config: Config{MaxBatch: 4}, deadlines: []int{12}, load: idle, fire: []uint64{0}},
@@ -93,14 +97,14 @@ func TestAdd(t *testing.T) {
 		load     Load
 		want     bool
 	}{
-		"in time":              {26, Load{Replicas: 1, Idle: 1}, true},
-		"predicted late":       {25, Load{Replicas: 1, Idle: 1}, false},
-		"two replicas":         {25, Load{Replicas: 2, Idle: 2}, true},
-		"busy until 20":        {45, Load{Replicas: 1, FreeAt: at(20)}, false},
-		"busy until 19":        {45, Load{Replicas: 1, FreeAt: at(19)}, true},
-		"before all others":    {13, Load{Replicas: 1, Idle: 1}, true},
-		"too tight by itself":  {11, Load{Replicas: 1, Idle: 1}, false},
-		"deadline in the past": {-5, Load{Replicas: 1, Idle: 1}, false},
+		"in time":              {26, idleLoad(1), true},
+		"predicted late":       {25, idleLoad(1), false},
+		"two replicas":         {25, idleLoad(2), true},
+		"busy until 20":        {45, Load{Replicas: []Replica{{Busy: true, FreeAt: at(20)}}}, false},
+		"busy until 19":        {45, Load{Replicas: []Replica{{Busy: true, FreeAt: at(19)}}}, true},
+		"before all others":    {13, idleLoad(1), true},
+		"too tight by itself":  {11, idleLoad(1), false},
+		"deadline in the past": {-5, idleLoad(1), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := queue(t, Config{MaxBatch: 2})
@@ -146,18 +150,14 @@ func driveOn(t testing.TB, q *Queue, takes func(int) time.Duration, rate float64
 	next := epoch
 	for sent := 0; sent < n || q.Len() > 0; {
 		if sent < n && !next.After(now) {
-			load := Load{Replicas: 1, FreeAt: free, Rate: rate}
+			load := Load{Replicas: []Replica{{Busy: free.After(now), FreeAt: free}}, Rate: rate}
 			if !q.Add(Request{ID: uint64(sent), Deadline: now.Add(time.Duration(40+r.IntN(160)) * time.Millisecond)}, now, load) {
 				o.refused++
 			}
 			sent++
 			next = now.Add(time.Duration(r.ExpFloat64() / rate * 1e9))
 		}
-		idle := 0
-		if !free.After(now) {
-			idle = 1
-		}
-		d := q.Decide(now, Load{Replicas: 1, Idle: idle, FreeAt: free, Rate: rate})
+		d := q.Decide(now, Load{Replicas: []Replica{{Busy: free.After(now), FreeAt: free}}, Rate: rate})
 		o.refused += len(d.Refused)
 		if len(d.Fire) > 0 {
 			free = now.Add(takes(len(d.Fire)))
@@ -240,18 +240,140 @@ func FuzzQueue(f *testing.F) {
 	})
 }
 
-func BenchmarkDecide(b *testing.B) {
-	q := queue(b, Config{MaxBatch: 8})
-	load := Load{Replicas: 1, Idle: 1}
-	for i := range 1000 {
-		q.Add(Request{ID: uint64(i), Deadline: at(1000 + i)}, at(0), load)
+// BenchmarkQueue is one request through a queue that holds others: a batch of eight is taken and eight are added, per request.
+func BenchmarkQueue(b *testing.B) {
+	for _, waiting := range []int{10, 1000, 100_000} {
+		b.Run(strconv.Itoa(waiting), func(b *testing.B) {
+			q, r := queue(b, Config{MaxBatch: 8}), rand.New(rand.NewPCG(1, 1))
+			busy := Load{Replicas: []Replica{{Busy: true, FreeAt: at(0)}}}
+			id := uint64(0)
+			add := func() {
+				id++
+				if !q.Add(Request{ID: id, Deadline: at(1<<30 + r.IntN(1<<20))}, at(0), busy) {
+					b.Fatal("refused")
+				}
+			}
+			for range waiting {
+				add()
+			}
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n++ {
+				if n%8 == 0 {
+					if d := q.Decide(at(0), idleLoad(1)); len(d.Fire) != 8 {
+						b.Fatalf("a batch of %d", len(d.Fire))
+					}
+				}
+				add()
+			}
+		})
 	}
-	id := uint64(1000)
-	for b.Loop() {
-		d := q.Decide(at(0), load)
-		for range d.Fire {
-			q.Add(Request{ID: id, Deadline: at(int(1000 + id%1000))}, at(0), Load{Replicas: 1000})
-			id++
+}
+
+// TestRemove removes requests at random and compares what is left, and the count before each, with a sorted list.
+func TestRemove(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	var q tree
+	var list []Request
+	for id := range uint64(4000) {
+		x := Request{ID: id, Deadline: at(r.IntN(500))}
+		at := slices.IndexFunc(list, func(o Request) bool { return earlier(&x, &o) })
+		if at < 0 {
+			at = len(list)
+		}
+		if got := q.before(&x); got != at {
+			t.Fatalf("%d requests before %v, want %d", got, x, at)
+		}
+		q.add(x)
+		list = slices.Insert(list, at, x)
+		if r.IntN(3) == 0 {
+			at := r.IntN(len(list))
+			gone := list[at]
+			if !q.remove(&gone) || q.remove(&gone) {
+				t.Fatalf("%v could not be removed, or twice", gone)
+			}
+			list = slices.Delete(list, at, at+1)
+		}
+		if q.len() != len(list) || len(list) > 0 && *q.first() != list[0] {
+			t.Fatalf("%d requests, want %d beginning with %v", q.len(), len(list), list[0])
+		}
+	}
+	for _, want := range list {
+		if got := q.pop(); got != want {
+			t.Fatalf("%v, want %v", got, want)
+		}
+	}
+}
+
+// TestReplicas checks which replica takes a batch, and when a request is refused, where replicas differ.
+func TestReplicas(t *testing.T) {
+	takes := func(ms int) func(int) time.Duration {
+		return func(int) time.Duration { return time.Duration(ms) * time.Millisecond }
+	}
+	slow, fast := Replica{ID: 1, Latency: takes(100)}, Replica{ID: 2, Latency: takes(10), MaxBatch: 1}
+	busy := func(r Replica, until int) Replica { r.Busy, r.FreeAt = true, at(until); return r }
+	for name, c := range map[string]struct {
+		replicas  []Replica
+		deadlines []int
+		fire      []uint64
+		on        int
+		refused   []uint64
+		wake      time.Time
+	}{
+		"the preferred one":        {replicas: []Replica{slow, fast}, deadlines: []int{150, 150}, fire: []uint64{0, 1}, on: 1},
+		"the one that is in time":  {replicas: []Replica{slow, fast}, deadlines: []int{50, 150}, fire: []uint64{0}, on: 2},
+		"its own largest batch":    {replicas: []Replica{fast, slow}, deadlines: []int{150, 150}, fire: []uint64{0}, on: 2},
+		"wait for the one that is": {replicas: []Replica{slow, busy(fast, 20)}, deadlines: []int{50}, wake: at(40).Add(1)},
+		"late on all of them":      {replicas: []Replica{slow, busy(fast, 20)}, deadlines: []int{9, 150}, refused: []uint64{0}, fire: []uint64{1}, on: 1},
+		"slow alone":               {replicas: []Replica{slow}, deadlines: []int{99, 150}, refused: []uint64{0}, fire: []uint64{1}, on: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := queue(t, Config{MaxBatch: 4, Latency: takes(1)})
+			for i, d := range c.deadlines {
+				q.Add(Request{ID: uint64(i), Deadline: at(d)}, at(-1000), Load{})
+			}
+			got := q.Decide(at(0), Load{Replicas: c.replicas})
+			if !slices.Equal(ids(got.Fire), c.fire) || got.Replica != c.on || !slices.Equal(ids(got.Refused), c.refused) || !got.Wake.Equal(c.wake) {
+				t.Errorf("fire %v on %d, refuse %v, wake %v; want %v on %d, %v, %v", ids(got.Fire), got.Replica, ids(got.Refused), got.Wake, c.fire, c.on, c.refused, c.wake)
+			}
+		})
+	}
+}
+
+// TestPredictedWait compares the prediction for replicas that differ with counting: each takes a full batch whenever it is free.
+func TestPredictedWait(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 4))
+	for range 300 {
+		q := queue(t, Config{MaxBatch: 1 + r.IntN(8)})
+		var replicas []Replica
+		for id := range 1 + r.IntN(4) {
+			x := Replica{ID: id, Busy: r.IntN(2) == 0, FreeAt: at(r.IntN(50) - 10), MaxBatch: r.IntN(5)}
+			if r.IntN(2) == 0 {
+				takes := time.Duration(1+r.IntN(30)) * time.Millisecond
+				x.Latency = func(int) time.Duration { return takes }
+			}
+			replicas = append(replicas, x)
+		}
+		free := make([]time.Duration, len(replicas))
+		for i := range replicas {
+			free[i] = replicas[i].wait(at(0))
+		}
+		begun := 0
+		for n := range 60 {
+			var start time.Duration
+			for begun <= n { // the replica that is free first takes the next batch
+				next := 0
+				for i := range free {
+					if free[i] < free[next] {
+						next = i
+					}
+				}
+				start = free[next]
+				begun += q.maxBatch(&replicas[next])
+				free[next] += q.latency(&replicas[next], q.maxBatch(&replicas[next]))
+			}
+			if got := q.predictWait(n, at(0), replicas); start > 0 && got != start {
+				t.Fatalf("behind %d requests: %v, want %v on %+v", n, got, start, replicas)
+			}
 		}
 	}
 }

@@ -39,9 +39,9 @@ func serve(t *testing.T, g *Group, m *profile.Share, seed uint64, stretch float6
 	epoch, now, batches := time.Unix(0, 0), time.Duration(0), 0
 	for next := 0; next < len(arrivals) || q.Len() > 0; {
 		slices.Sort(free)
-		load := batching.Load{Replicas: len(free), FreeAt: epoch.Add(free[0]), Rate: g.Rate()}
-		if !held || free[0] <= now {
-			load.Idle = 1
+		load := batching.Load{Rate: g.Rate()}
+		for _, f := range free {
+			load.Replicas = append(load.Replicas, batching.Replica{Busy: held && f > now, FreeAt: epoch.Add(f)})
 		}
 		for ; next < len(arrivals) && arrivals[next].at <= now; next++ {
 			if !q.Add(batching.Request{ID: uint64(next), Deadline: epoch.Add(arrivals[next].deadline)}, epoch.Add(now), load) {
