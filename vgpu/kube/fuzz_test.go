@@ -83,11 +83,11 @@ func FuzzRequest(f *testing.F) {
 }
 
 // parsed leaves out what is no quantity, which no API server lets through, and what ParseQuantity itself takes minutes
-// for: 1e-300000000 and long mantissas with an exponent.
+// for: 1e-300000000, exponents of more than 32 bits, and long mantissas with an exponent.
 func parsed(sm, quota, memory, vgpus string) v1.ResourceList {
 	list := v1.ResourceList{}
 	for name, text := range map[v1.ResourceName]string{ResourceSM: sm, ResourceQuota: quota, ResourceMemory: memory, ResourceVGPU: vgpus} {
-		if len(text) > 16 || strings.ContainsAny(text, "eE") && strings.Contains(text[1:], "-") {
+		if exponent := strings.IndexAny(text, "eE"); len(text) > 16 || exponent >= 0 && (strings.Contains(text[1:], "-") || len(text)-exponent > 10) {
 			continue
 		}
 		if q, err := resource.ParseQuantity(text); err == nil {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"sigs.k8s.io/yaml"
 )
 
@@ -14,6 +15,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(head + "reservePerMille: 0\ngammaPercent: 1000\nmaxShares: 60\n"))
 	f.Add([]byte(head + "devices: ['0']\nkubernetes: {strangers: end, watchPeriod: 1s, hookGrace: 5s}\n"))
 	f.Add([]byte("apiVersion: gshare.dev/v1alpha1\nkind: NodeConfiguration\nwindow: -9223372036854775808ns\n"))
+	f.Add([]byte(head + "devices: []\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		c, err := Decode(text)
 		if err != nil {
@@ -27,7 +29,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(err)
 		}
 		same, err := Decode(again)
-		if diff := cmp.Diff(c, same); err != nil || diff != "" {
+		if diff := cmp.Diff(c, same, cmpopts.EquateEmpty()); err != nil || diff != "" {
 			t.Errorf("%s: %v\n%s", again, err, diff)
 		}
 	})
