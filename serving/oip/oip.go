@@ -6,16 +6,19 @@
 //
 //   - REST: the body of POST /v2/models/NAME/infer, JSON with tensors as arrays, flat or nested;
 //   - REST with the binary extension: JSON, whose length the header Inference-Header-Content-Length gives, then the tensors whose
-//     parameter binary_data_size says so, in their order.
+//     parameter binary_data_size says so, in their order;
+//   - gRPC: a ModelInferRequest of inference.GRPCInferenceService, with tensors in raw_input_contents or as typed contents.
 //
-// ParseRequest checks a message and returns what a queue wants to know of it. Merge joins requests of the same signature along the first
-// dimension of their inputs. Batch.Split cuts the response by the rows of each request and gives it the request's own id.
+// ParseRequest and ParseModelInfer check a message and return what a queue wants to know of it. Merge joins requests of the same signature along
+// the first dimension of their inputs. Batch.Split cuts the response by the rows of each request and gives it the request's own id.
 //
 // # What is refused
 //
-// Requests are hostile: whatever a request may contain, it can spoil no other request of its batch. A malformed one is refused with an *Error,
-// which names the field: not JSON, a field twice or missing, data that do not fit their shape. A request that is well-formed and yet could be
-// refused by the server, or that says something about the server's state, is never merged with others; Request.Alone says why.
+// Requests are hostile: no request can spoil another one of its batch by the way it is written. A malformed one is refused with an *Error, which
+// names the field: not JSON or protocol buffers, a field twice or missing, data that do not fit their shape. A request that is well-formed and
+// yet could be refused by the server, or that says something about the server's state, is never merged with others; Request.Alone says why.
+// What a model makes of the values is beyond this package: if it refuses those of one request, the whole batch fails, and smaller ones have to
+// be tried.
 package oip
 
 import (
@@ -36,14 +39,16 @@ const (
 	maxDepth      = 32            // of JSON values in parameters and in fields that the protocol does not know
 	maxBody       = math.MaxInt32 // bytes of a message: protocol buffers have the same bound
 
+	maxTimeout = math.MaxInt64 / 1000 // microseconds of the parameter timeout: about 292 years
+
 	maxMerged = maxBody - 64*maxTensors // bytes of the requests of a batch, whose shapes may grow by some digits
 )
 
 // HeaderName is the HTTP header that gives the number of bytes of JSON before the binary tensors, of a request and of a response.
 const HeaderName = "Inference-Header-Content-Length"
 
-// Error is a refusal of a message. It is the fault of who wrote the message: a request is answered 400, a response of a server
-// becomes 502.
+// Error is a refusal of a message. It is the fault of who wrote the message: a request is answered 400 (INVALID_ARGUMENT), a
+// response of a server becomes 502 (INTERNAL).
 type Error struct {
 	Field   string // path of the field: "inputs[0].shape"; empty for the message as a whole
 	Problem string // what is wrong, as the end of a sentence that begins with the field
@@ -63,11 +68,19 @@ type Request struct {
 	Priority uint64        // parameter priority: 1 is the highest, 0 if not given. Not sent with a batch
 	Rows     int64         // first dimension of each input; 0 if the request must be sent alone
 
+	Model, Version string // of a gRPC message; REST has them in the path
+
 	body       []byte
 	jsonLength int
+	gRPC       bool
 	alone      *Error
 	id         []byte // as in the message: a JSON string
 	signature  string
+	fields
+}
+
+// fields are those of a request that the requests of a batch have in common, but for data and first dimensions.
+type fields struct {
 	parameters []parameter // without timeout and priority
 	inputs     []tensor
 	outputs    []output // requested ones
@@ -90,7 +103,7 @@ func (r *Request) Signature() string { return r.signature }
 // Message is a message to be sent: its segments, one after the other. Segments belong to the messages that they were taken from.
 type Message struct {
 	Segments   [][]byte
-	JSONLength int // bytes of JSON at the beginning; HeaderName must be sent if there are more bytes than these.
+	JSONLength int // bytes of JSON at the beginning; HeaderName must be sent if there are more bytes than these. Not for gRPC
 }
 
 // Len returns the number of bytes of the message.
@@ -102,7 +115,7 @@ func (m *Message) Len() int {
 	return n
 }
 
-// WriteTo writes the message to w, by one system call if w is a network connection. It may be called several times.
+// WriteTo writes the message to w; to a network connection, without copying the segments into one. It may be called several times.
 func (m *Message) WriteTo(w io.Writer) (int64, error) {
 	buffers := net.Buffers(slices.Clone(m.Segments)) // writing consumes the slice
 	return buffers.WriteTo(w)
@@ -149,6 +162,8 @@ func Merge(requests []*Request) (batch *Batch, errs []error) {
 	}
 	if batch.merged == 1 {
 		batch.Message = Message{[][]byte{first.body}, first.jsonLength}
+	} else if first.gRPC {
+		batch.Message = mergeGRPC(batch)
 	} else {
 		batch.Message = mergeREST(batch)
 	}
@@ -160,7 +175,7 @@ func (b *Batch) members() []*Request {
 	return slices.DeleteFunc(slices.Clone(b.requests), func(r *Request) bool { return r == nil })
 }
 
-// Split cuts the response to the batch, of which the first jsonLength bytes are JSON, as for ParseRequest. It returns a response for each
+// Split cuts the response to the batch, of which the first jsonLength bytes are JSON, as for ParseRequest (0 for gRPC). It returns a response for each
 // request that was given to Merge, nil for those left out. The error is an *Error; the requests may then be sent again one by one. The
 // response to a single request is returned as it is.
 func (b *Batch) Split(body []byte, jsonLength int) ([]*Message, error) {
@@ -172,7 +187,11 @@ func (b *Batch) Split(body []byte, jsonLength int) ([]*Message, error) {
 	if err := bounds(body, jsonLength); err != nil {
 		return nil, err
 	}
-	if err := splitREST(b, body, jsonLength, parts); err != nil {
+	split := splitREST
+	if b.members()[0].gRPC {
+		split = splitGRPC
+	}
+	if err := split(b, body, jsonLength, parts); err != nil {
 		return nil, err
 	}
 	return parts, nil

@@ -56,7 +56,7 @@ func (s *scanner) request(r *Request) {
 			r.parameters = s.parameters(func(key string) bool {
 				switch key {
 				case "timeout":
-					r.Timeout = time.Duration(s.unsigned(math.MaxInt64/1000)) * time.Microsecond
+					r.Timeout = time.Duration(s.unsigned(maxTimeout)) * time.Microsecond
 				case "priority":
 					r.Priority = s.unsigned(math.MaxUint64)
 				default:

@@ -11,6 +11,7 @@ import (
 type output struct {
 	name       []byte
 	parameters []parameter
+	message    []byte // of protocol buffers
 }
 
 // element returns the path of an element of a field.
@@ -21,9 +22,9 @@ func has(parameters []parameter, name string) bool {
 	return slices.ContainsFunc(parameters, func(p parameter) bool { return string(p.key) == name })
 }
 
-// refuseCompany notes why the request must be sent alone. The first reason stays.
+// refuseCompany notes why the request must be sent alone. The first reason stays; nil is none.
 func (r *Request) refuseCompany(why *Error) {
-	if r.alone == nil {
+	if r.alone == nil && why != nil {
 		r.alone = why
 	}
 }
@@ -73,9 +74,20 @@ func (t *tensor) company(rows int64) *Error {
 	return nil
 }
 
+// form returns the name of the form of the message.
+func (r *Request) form() string {
+	if r.gRPC {
+		return "gRPC"
+	}
+	return "REST"
+}
+
 // sign writes the signature: everything that two requests of a batch have in common, each part with its length before it.
 func (r *Request) sign() string {
 	text := make([]byte, 0, 256)
+	text = prefixed(text, []byte(r.form()))
+	text = prefixed(text, []byte(r.Model))
+	text = prefixed(text, []byte(r.Version))
 	text = sign(text, r.parameters)
 	text = binary.AppendUvarint(text, uint64(len(r.inputs)))
 	for i := range r.inputs {
@@ -123,6 +135,12 @@ func (r *Request) mismatch(other *Request) error {
 		return other.alone
 	case r.signature == other.signature:
 		return nil
+	case r.gRPC != other.gRPC:
+		return differs("", other.form(), r.form())
+	case r.Model != other.Model:
+		return differs("model_name", strconv.Quote(clip([]byte(other.Model))), strconv.Quote(clip([]byte(r.Model))))
+	case r.Version != other.Version:
+		return differs("model_version", strconv.Quote(clip([]byte(other.Version))), strconv.Quote(clip([]byte(r.Version))))
 	case len(r.inputs) != len(other.inputs):
 		return differs("inputs", strconv.Itoa(len(other.inputs))+" tensors", strconv.Itoa(len(r.inputs)))
 	case !bytes.Equal(sign(nil, r.parameters), sign(nil, other.parameters)):

@@ -46,6 +46,7 @@ const (
 	nested    encoding = "nested arrays"
 	otherwise encoding = "arrays nested otherwise than the shape"
 	blob      encoding = "binary data"
+	typed     encoding = "typed contents"
 	shared    encoding = "a region of shared memory"
 )
 
@@ -140,13 +141,16 @@ func (t *tensor) cutBlob(data []byte, rows int64) (part, rest []byte) {
 	return data[:length:length], data[length:]
 }
 
-// cut takes the first rows from the data, and returns these and what is left. A tensor of JSON has been checked by take, another by checkBlob.
+// cut takes the first rows from the data, and returns these and what is left. It has been checked that the data are of the
+// shape.
 func (t *tensor) cut(rows int64) (part, rest []byte) {
 	switch t.encoding {
 	case nested:
 		return cutArray(t.data, rows, t.hasText, true)
 	case flat:
 		return cutArray(t.data, rows*(t.elements/t.rows()), t.hasText, false)
+	case typed:
+		return t.cutContents(rows * (t.elements / t.rows()))
 	}
 	return t.cutBlob(t.data, rows)
 }
