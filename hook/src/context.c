@@ -161,8 +161,9 @@ GSH_EXPORT CUresult cuCtxSetLimit(int limit, size_t value) {
 	bool known = gsh_ledger_take(CONTEXT_LIMIT, key, &last);
 	if (!known && !bytes) return real(limit, value);
 	uint64_t more = bytes > last.bytes ? bytes - last.bytes : 0;
-	CUresult r = gsh_reserve_current(&h, more) ? real(limit, value) : CUDA_ERROR_OUT_OF_MEMORY;
-	if (h.counted && h.on.vgpu && r != CUDA_ERROR_OUT_OF_MEMORY) gsh_memory_release(h.on.vgpu, more);
+	bool fits = gsh_reserve_current(&h, more);
+	CUresult r = fits ? real(limit, value) : CUDA_ERROR_OUT_OF_MEMORY;
+	if (fits && h.counted && h.on.vgpu) gsh_memory_release(h.on.vgpu, more);
 	if (r != CUDA_SUCCESS) {
 		if (known) gsh_ledger_put(&last);
 		return r;

@@ -12,7 +12,10 @@
 #define MIB (1ull << 20)
 #define LIMIT (512 * MIB)
 
+int fakecuda_fail(const char *name, unsigned long nth, unsigned long count, CUresult code);
+
 static struct server server = {.memory_limit = LIMIT};
+
 /* Returns the memory on the container page. */
 static uint64_t container(void) { return server.container[0]->memory; }
 
@@ -351,6 +354,9 @@ TEST(limits_of_a_context_take_memory) {
 	CHECK_EQUAL(container(), before + 50 * MIB);
 	CHECK_EQUAL(cuCtxSetLimit(0, 1 << 20), CUDA_ERROR_OUT_OF_MEMORY); /* 1 MiB for every thread */
 	CHECK_EQUAL(cuCtxSetLimit(5, 128), CUDA_SUCCESS);                 /* a limit that takes no memory */
+	CHECK(fakecuda_fail("cuCtxSetLimit", 1, 1, CUDA_ERROR_OUT_OF_MEMORY)); /* the device has less than the share */
+	CHECK_EQUAL(cuCtxSetLimit(2, 108 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(container(), before + 50 * MIB);
 	CHECK_EQUAL(cuCtxDestroy_v2(c), CUDA_SUCCESS);
 	CHECK_EQUAL(container(), before);
 	cuCtxSetCurrent(primary);
