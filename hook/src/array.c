@@ -81,19 +81,25 @@ GSH_EXPORT CUresult cuArrayCreate_v2(CUarray *a, const CUDA_ARRAY_DESCRIPTOR *d)
 	struct gsh_reservation h;
 	CUDA_ARRAY3D_DESCRIPTOR flat = {0};
 	if (d) flat = (CUDA_ARRAY3D_DESCRIPTOR){d->Width, d->Height, 0, d->Format, d->NumChannels, 0};
+	CUDA_ARRAY_DESCRIPTOR own = {flat.Width, flat.Height, flat.Format, flat.NumChannels};
 	uint64_t bytes = d ? array_bytes(&flat, 1) : 0;
 	if (!gsh_reserve_current(&h, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-	CUresult r = real(a, d);
-	return gsh_reserve_commit(&h, r, ARRAY, r == CUDA_SUCCESS ? (uint64_t)*a : 0, bytes);
+	CUarray created = NULL;
+	CUresult r = real(a ? &created : NULL, d ? &own : NULL);
+	if (r == CUDA_SUCCESS) *a = created;
+	return gsh_reserve_commit(&h, r, ARRAY, (uint64_t)created, bytes);
 }
 
 GSH_EXPORT CUresult cuArray3DCreate_v2(CUarray *a, const CUDA_ARRAY3D_DESCRIPTOR *d) {
 	NEED(cuArray3DCreate_v2);
 	struct gsh_reservation h;
-	uint64_t bytes = array_bytes(d, 1);
+	CUDA_ARRAY3D_DESCRIPTOR own = d ? *d : (CUDA_ARRAY3D_DESCRIPTOR){0};
+	uint64_t bytes = d ? array_bytes(&own, 1) : 0;
 	if (!gsh_reserve_current(&h, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-	CUresult r = real(a, d);
-	return gsh_reserve_commit(&h, r, ARRAY, r == CUDA_SUCCESS ? (uint64_t)*a : 0, bytes);
+	CUarray created = NULL;
+	CUresult r = real(a ? &created : NULL, d ? &own : NULL);
+	if (r == CUDA_SUCCESS) *a = created;
+	return gsh_reserve_commit(&h, r, ARRAY, (uint64_t)created, bytes);
 }
 
 GSH_EXPORT CUresult cuArrayDestroy(CUarray a) {
@@ -104,10 +110,13 @@ GSH_EXPORT CUresult cuArrayDestroy(CUarray a) {
 GSH_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *a, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels) {
 	NEED(cuMipmappedArrayCreate);
 	struct gsh_reservation h;
-	uint64_t bytes = array_bytes(d, levels);
+	CUDA_ARRAY3D_DESCRIPTOR own = d ? *d : (CUDA_ARRAY3D_DESCRIPTOR){0};
+	uint64_t bytes = d ? array_bytes(&own, levels) : 0;
 	if (!gsh_reserve_current(&h, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-	CUresult r = real(a, d, levels);
-	return gsh_reserve_commit(&h, r, MIPMAP, r == CUDA_SUCCESS ? (uint64_t)*a : 0, bytes);
+	CUmipmappedArray created = NULL;
+	CUresult r = real(a ? &created : NULL, d ? &own : NULL, levels);
+	if (r == CUDA_SUCCESS) *a = created;
+	return gsh_reserve_commit(&h, r, MIPMAP, (uint64_t)created, bytes);
 }
 
 GSH_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray a) {

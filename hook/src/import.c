@@ -8,10 +8,13 @@
 GSH_EXPORT CUresult cuImportExternalMemory(CUexternalMemory *m, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *d) {
 	NEED(cuImportExternalMemory);
 	struct gsh_reservation h;
-	uint64_t bytes = d ? d->size : 0;
-	if (!gsh_reserve_current(&h, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-	CUresult r = real(m, d);
-	return gsh_reserve_commit(&h, r, EXTERNAL, r == CUDA_SUCCESS ? (uint64_t)*m : 0, bytes);
+	CUDA_EXTERNAL_MEMORY_HANDLE_DESC own = {0};
+	if (d) own = *d;
+	if (!gsh_reserve_current(&h, own.size)) return CUDA_ERROR_OUT_OF_MEMORY;
+	CUexternalMemory created = NULL;
+	CUresult r = real(m ? &created : NULL, d ? &own : NULL);
+	if (r == CUDA_SUCCESS) *m = created;
+	return gsh_reserve_commit(&h, r, EXTERNAL, (uint64_t)created, own.size);
 }
 
 GSH_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory m) {

@@ -16,8 +16,10 @@ GSH_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t bytes) {
 	struct gsh_reservation h;
 	uint64_t taken = gsh_allocated_bytes(bytes);
 	if (!gsh_reserve_current(&h, taken)) return CUDA_ERROR_OUT_OF_MEMORY;
-	CUresult r = real(p, bytes);
-	return gsh_reserve_commit(&h, r, POINTER, r == CUDA_SUCCESS ? *p : 0, taken);
+	CUdeviceptr at = 0;
+	CUresult r = real(p ? &at : NULL, bytes);
+	if (r == CUDA_SUCCESS) *p = at;
+	return gsh_reserve_commit(&h, r, POINTER, at, taken);
 }
 
 /* The pitch is known only after the call: reserves for rows aligned to 512 bytes, then commits the real size. */
@@ -27,8 +29,11 @@ GSH_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *p, size_t *pitch, size_t wid
 	uint64_t most = 0;
 	bool fits = width <= SIZE_MAX - 511 && !__builtin_mul_overflow((width + 511) & ~(size_t)511, height, &most);
 	if (!gsh_reserve_current(&h, fits ? gsh_allocated_bytes(most) : UINT64_MAX)) return CUDA_ERROR_OUT_OF_MEMORY;
-	CUresult r = real(p, pitch, width, height, element);
-	return gsh_reserve_commit(&h, r, POINTER, r == CUDA_SUCCESS ? *p : 0, r == CUDA_SUCCESS ? gsh_allocated_bytes(*pitch * height) : 0);
+	CUdeviceptr at = 0;
+	size_t row = 0;
+	CUresult r = real(p ? &at : NULL, pitch ? &row : NULL, width, height, element);
+	if (r == CUDA_SUCCESS) *p = at, *pitch = row;
+	return gsh_reserve_commit(&h, r, POINTER, at, gsh_allocated_bytes(row * height));
 }
 
 /* Returns the bits of enum gshare_policy that the server has set for a vGPU. */
@@ -42,8 +47,10 @@ GSH_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *p, size_t bytes, unsigned fla
 	if (policy & GSHARE_MANAGED_DENY) return CUDA_ERROR_NOT_SUPPORTED;
 	uint64_t counted = policy & GSHARE_MANAGED_IGNORE ? 0 : gsh_allocated_bytes(bytes);
 	if (!gsh_reserve_current(&h, counted)) return CUDA_ERROR_OUT_OF_MEMORY;
-	CUresult r = real(p, bytes, flags);
-	return gsh_reserve_commit(&h, r, POINTER, r == CUDA_SUCCESS ? *p : 0, counted);
+	CUdeviceptr at = 0;
+	CUresult r = real(p ? &at : NULL, bytes, flags);
+	if (r == CUDA_SUCCESS) *p = at;
+	return gsh_reserve_commit(&h, r, POINTER, at, counted);
 }
 
 /* A pointer that the ledger lacks may be a pool's. */
@@ -102,15 +109,19 @@ static bool is_host_pool(const CUmemPoolProps *props) {
 	return props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED && gsh_location_is_host(location);
 }
 
-/* A pool takes memory where it was created for, whatever context allocates from it. */
+/* A pool takes memory where it was created for, whatever context allocates from it. The driver gets a copy of what was looked at. */
 GSH_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props) {
 	NEED(cuMemPoolCreate);
 	if (!props) return real(pool, props);
 	gsh_start();
-	bool on_host = is_host_pool(props), on_device = props->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-	if (on_device && gsh_device_refused(props->location.id)) return CUDA_ERROR_OUT_OF_MEMORY;
-	CUresult r = real(pool, props);
-	if (r == CUDA_SUCCESS) gsh_pool_enter(*pool, on_device ? gsh_vgpu_of_device(props->location.id) : gsh_current().vgpu, on_host);
+	CUmemPoolProps own = *props;
+	bool on_host = is_host_pool(&own), on_device = own.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+	if (on_device && gsh_device_refused(own.location.id)) return CUDA_ERROR_OUT_OF_MEMORY;
+	CUmemoryPool created = NULL;
+	CUresult r = real(pool ? &created : NULL, &own);
+	if (r != CUDA_SUCCESS) return r;
+	*pool = created;
+	gsh_pool_enter(created, on_device ? gsh_vgpu_of_device(own.location.id) : gsh_current().vgpu, on_host);
 	return r;
 }
 

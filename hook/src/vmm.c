@@ -46,16 +46,20 @@ static void release_object(const struct gsh_item *removed) {
 GSH_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t bytes, const CUmemAllocationProp *prop,
 				unsigned long long flags) {
 	NEED(cuMemCreate);
-	if (!prop || gsh_location_is_host(prop->location.type)) return real(h, bytes, prop, flags);
+	if (!prop) return real(h, bytes, prop, flags);
+	CUmemAllocationProp own = *prop; /* the driver gets what was looked at */
+	if (gsh_location_is_host(own.location.type)) return real(h, bytes, &own, flags);
 	struct gsh_reservation hold;
-	if (!gsh_reserve_on(&hold, prop->location.id, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-	CUresult r = real(h, bytes, prop, flags);
+	if (!gsh_reserve_on(&hold, own.location.id, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+	CUmemGenericAllocationHandle created = 0;
+	CUresult r = real(h ? &created : NULL, bytes, &own, flags);
 	if (r != CUDA_SUCCESS) {
 		gsh_memory_release(hold.on.vgpu, bytes);
 		return r;
 	}
+	*h = created;
 	gsh_ledger_lock();
-	put_handle(*h, new_object(hold.on.vgpu, bytes));
+	put_handle(created, new_object(hold.on.vgpu, bytes));
 	gsh_ledger_unlock();
 	return r;
 }

@@ -72,6 +72,61 @@ TEST(sizes_overflow) {
 	for (int i = 0; i < 8; i++) cuMipmappedArrayCreate(&m, &one, 0);
 }
 
+static void *_Atomic changing; /* what change() writes to; NULL ends it */
+static uint64_t values[2];
+
+/* Writes one value after the other over what the main thread passes to the driver. */
+static void *change(void *arg) {
+	volatile uint64_t *at;
+	for (int i = 0; (at = atomic_load(&changing)); i++) *at = values[i % 2];
+	return arg;
+}
+
+/* Calls a function many times while another thread changes what it passes, until there is too much. */
+static void call_while_changing(void *at, uint64_t one, uint64_t other, void (*call)(void)) {
+	pthread_t t;
+	values[0] = one;
+	values[1] = other;
+	atomic_store(&changing, at);
+	pthread_create(&t, NULL, change, NULL);
+	for (int i = 0; i < 20000 && fakecuda_used_by_all(0) <= LIMIT; i++) call();
+	atomic_store(&changing, NULL);
+	pthread_join(t, NULL);
+}
+
+static union { CUmemLocation location; uint64_t words; } device = {.location = {1, 0}}, host = {.location = {2, 0}};
+static CUmemAllocationProp memory = {.type = 1};
+static CUDA_ARRAY3D_DESCRIPTOR array = {16, 1, 0, 0x20, 4, 0};
+
+static void create_memory(void) {
+	CUmemGenericAllocationHandle h;
+	uint64_t before = fakecuda_used_by_all(0);
+	if (!cuMemCreate(&h, PART, &memory, 0) && fakecuda_used_by_all(0) == before) cuMemRelease(h);
+}
+
+static void create_array(void) {
+	CUarray a;
+	uint64_t before = fakecuda_used_by_all(0);
+	if (!cuArray3DCreate_v2(&a, &array) && fakecuda_used_by_all(0) < before + PART) cuArrayDestroy(a);
+}
+
+/* Another thread changes what is asked for between the hook's look at it and the driver's. */
+TEST(changed_memory) { call_while_changing(&memory.location, device.words, host.words, create_memory); }
+TEST(changed_array) { call_while_changing(&array.Width, 16, PART / 16, create_array); }
+
+static struct { CUdeviceptr p; size_t pitch; } result;
+
+static void allocate_rows(void) {
+	size_t before, after, total;
+	cuMemGetInfo_v2(&before, &total);
+	if (cuMemAllocPitch_v2(&result.p, &result.pitch, 1024, PART / 1024, 4)) return;
+	cuMemGetInfo_v2(&after, &total);
+	if (after <= LIMIT && after < before) cuMemFree_v2(result.p);
+}
+
+/* Another thread changes what the driver has returned before the hook looks at it. */
+TEST(changed_pitch) { call_while_changing(&result.pitch, 0, 0, allocate_rows); }
+
 TEST(managed_and_prefetched) {
 	CUdeviceptr p;
 	for (int i = 0; i < 8; i++)
@@ -411,7 +466,7 @@ TEST(kernels_on_another_device) {
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
 	static const struct check_test attempts[] = {
-		T(allocate), T(threads_race), T(sizes_overflow), T(managed_and_prefetched), T(freed_twice), T(freed_behind_a_kernel), T(pool_threshold), T(pool_destroyed),
+		T(allocate), T(threads_race), T(sizes_overflow), T(changed_memory), T(changed_array), T(changed_pitch), T(managed_and_prefetched), T(freed_twice), T(freed_behind_a_kernel), T(pool_threshold), T(pool_destroyed),
 		T(virtual_memory), T(bound_and_released), T(exported_and_imported), T(exporter_of_memory_ends), T(exporter_of_ipc_ends), T(exporter_of_pool_ends),
 		T(variables_of_cubins), T(variables_of_ptx), T(variables_of_fat_binaries), T(variables_of_files), T(variables_of_libraries),
 		T(nodes_of_graphs), T(uploaded_graphs), T(heap_of_kernels), T(context_changed_unseen), T(forked), T(another_device), T(kernels_on_another_device), {0}};
