@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/gshare-dev/gshare/serving/oip"
 )
 
@@ -41,7 +43,6 @@ func jsonImage(b *testing.B) []byte {
 		body = strconv.AppendFloat(body, float64(random.Float32()), 'g', -1, 32)
 	}
 	body = append(body, "]}]}"...)
-	b.SetBytes(int64(len(body)))
 	return body
 }
 
@@ -50,23 +51,34 @@ func binaryImage() (body []byte, jsonLength int) {
 	return append([]byte(head), make([]byte, 4*pixels)...), len(head)
 }
 
-// BenchmarkMerge locates eight images, merges them and copies the batch once, as a socket does. One operation is one tensor.
+func grpcImage(b *testing.B) []byte {
+	head := encode(b, "ModelInferRequest", `{"modelName":"m","id":"a","inputs":[{"name":"in","datatype":"FP32","shape":["1","3","224","224"]}]}`)
+	return protowire.AppendBytes(protowire.AppendTag(head, 7, protowire.BytesType), make([]byte, 4*pixels))
+}
+
+// BenchmarkMerge locates the tensors of eight requests, merges them and copies the batch once, as a socket does. All but the small ones are
+// images. One operation is one request.
 func BenchmarkMerge(b *testing.B) {
 	binaryBody, binaryLength := binaryImage()
 	jsonBody := jsonImage(b)
-	for name, image := range map[string]struct {
-		body       []byte
-		jsonLength int
-	}{"binary": {binaryBody, binaryLength}, "json": {jsonBody, len(jsonBody)}} {
+	rest := func(body []byte, jsonLength int) func() (*oip.Request, error) {
+		return func() (*oip.Request, error) { return oip.ParseRequest(body, jsonLength) }
+	}
+	message := grpcImage(b)
+	for name, parse := range map[string]func() (*oip.Request, error){
+		"binary": rest(binaryBody, binaryLength),
+		"json":   rest(jsonBody, len(jsonBody)),
+		"small":  rest([]byte(one), len(one)),
+		"grpc":   func() (*oip.Request, error) { return oip.ParseModelInfer(message) },
+	} {
 		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(image.body)))
 			b.ReportAllocs()
 			defer processorTime(b)()
 			var socket bytes.Buffer
 			for i := 0; i < b.N; i += 8 {
 				var requests []*oip.Request
 				for range 8 {
-					r, err := oip.ParseRequest(image.body, image.jsonLength)
+					r, err := parse()
 					if err != nil {
 						b.Fatal(err)
 					}

@@ -19,7 +19,7 @@ func ParseRequest(body []byte, jsonLength int) (*Request, error) {
 		r.refuseCompany(&Error{"", "is binary data without JSON"})
 		return r, nil
 	}
-	s := &scanner{text: body[:jsonLength]}
+	s := newScanner(body[:jsonLength])
 	s.request(r)
 	if s.err == nil {
 		s.err = locateBlobs(r.inputs, "inputs", body[jsonLength:])
@@ -53,8 +53,8 @@ func (s *scanner) request(r *Request) {
 			r.id = s.stringToken()
 			r.ID = string(unquote(r.id))
 		case "parameters":
-			r.parameters = s.parameters(func(key string) bool {
-				switch key {
+			r.parameters = s.parameters(func(key []byte) bool {
+				switch string(key) {
 				case "timeout":
 					r.Timeout = time.Duration(s.unsigned(maxTimeout)) * time.Microsecond
 				case "priority":
@@ -99,13 +99,13 @@ const otherwiseNested = "are nested neither flat nor as the shape"
 func (s *scanner) null() bool { return s.peek() == 'n' && s.literal("null") }
 
 // parameters reads a parameters object. It calls known before each value; those that known has not read are returned.
-func (s *scanner) parameters(known func(key string) bool) []parameter {
+func (s *scanner) parameters(known func(key []byte) bool) []parameter {
 	if s.null() {
 		return nil
 	}
 	var found []parameter
 	s.members(func(key, token []byte) {
-		if !known(string(key)) {
+		if !known(key) {
 			found = append(found, parameter{key, token, s.value()})
 		}
 	})
@@ -115,7 +115,8 @@ func (s *scanner) parameters(known func(key string) bool) []parameter {
 // tensor reads an input or an output but for binary data.
 func (s *scanner) tensor() tensor {
 	t := tensor{size: -1}
-	var data *array
+	var data array
+	hasData := false
 	s.members(func(key, token []byte) {
 		switch string(key) {
 		case "name":
@@ -130,16 +131,15 @@ func (s *scanner) tensor() tensor {
 			t.shape = []int64{}
 			s.elements(maxDimensions, func(int) { t.shape = append(t.shape, int64(s.unsigned(math.MaxInt64))) })
 		case "parameters":
-			t.parameters = s.parameters(func(key string) bool {
-				if key == "binary_data_size" {
+			t.parameters = s.parameters(func(key []byte) bool {
+				if string(key) == "binary_data_size" {
 					t.size = int64(s.unsigned(maxBody))
 					return true
 				}
 				return false
 			})
 		case "data":
-			a := s.array()
-			data = &a
+			data, hasData = s.array(), true
 		default:
 			t.others = append(t.others, parameter{key, token, s.value()})
 		}
@@ -158,10 +158,10 @@ func (s *scanner) tensor() tensor {
 	}
 	switch {
 	case s.failed():
-	case data != nil && t.size >= 0:
+	case hasData && t.size >= 0:
 		s.failIn("data", "are given besides parameters.binary_data_size")
-	case data != nil:
-		t.take(s, data)
+	case hasData:
+		t.take(s, &data)
 	case t.size >= 0:
 		t.encoding = blob
 	case has(t.parameters, "shared_memory_region"):
@@ -197,7 +197,7 @@ func (s *scanner) output(r *Request) output {
 		case "name":
 			o.name = unquote(s.stringToken())
 		case "parameters":
-			o.parameters = s.parameters(func(string) bool { return false })
+			o.parameters = s.parameters(func([]byte) bool { return false })
 		default:
 			r.refuseCompany(s.problem(unknown))
 			s.value()
@@ -321,7 +321,7 @@ func (s *splicer) fields(fields []parameter) {
 
 // splitREST fills parts with the responses to the requests of the batch.
 func splitREST(b *Batch, body []byte, jsonLength int, parts []*Message) *Error {
-	s := &scanner{text: body[:jsonLength]}
+	s := newScanner(body[:jsonLength])
 	outputs, others := s.response()
 	if s.err == nil {
 		s.err = locateBlobs(outputs, "outputs", body[jsonLength:])

@@ -19,17 +19,21 @@ type scanner struct {
 	err  *Error
 }
 
-// step is a member of an object or an element of an array.
-type step struct {
-	name  string
-	index int // of an element; its array is the step before
+func newScanner(text []byte) *scanner {
+	return &scanner{text: text, path: make([]step, 0, 8)}
 }
 
-func (s *scanner) enter(name string)        { s.path = append(s.path, step{name: name}) }
+// step is a member of an object or an element of an array.
+type step struct {
+	name  []byte
+	index int // of an element, which has no name; its array is the step before
+}
+
+func (s *scanner) enter(name []byte)        { s.path = append(s.path, step{name: name}) }
 func (s *scanner) enterIndex(index int)     { s.path = append(s.path, step{index: index}) }
 func (s *scanner) leave()                   { s.path = s.path[:len(s.path)-1] }
 func (s *scanner) failed() bool             { return s.err != nil }
-func (s *scanner) failIn(name, what string) { s.enter(name); s.fail(what); s.leave() }
+func (s *scanner) failIn(name, what string) { s.enter([]byte(name)); s.fail(what); s.leave() }
 func (s *scanner) syntax(want string) {
 	s.fail("is not JSON: want " + want + " at byte " + strconv.Itoa(s.at))
 }
@@ -51,12 +55,12 @@ func (s *scanner) problem(problem string) *Error {
 	var field strings.Builder
 	for i, step := range s.path {
 		switch {
-		case step.name == "":
+		case step.name == nil:
 			field.WriteString("[" + strconv.Itoa(step.index) + "]")
 		case i > 0:
-			field.WriteString("." + step.name)
+			field.WriteString("." + clip(step.name))
 		default:
-			field.WriteString(step.name)
+			field.WriteString(clip(step.name))
 		}
 	}
 	return &Error{field.String(), problem}
@@ -113,7 +117,7 @@ func (s *scanner) members(read func(key, raw []byte)) {
 		key := unquote(raw)
 		for _, other := range seen {
 			if bytes.Equal(other, key) {
-				s.failIn(clip(key), "is given twice")
+				s.failIn(string(key), "is given twice")
 			}
 		}
 		if seen = append(seen, key); len(seen) > maxMembers {
@@ -123,7 +127,7 @@ func (s *scanner) members(read func(key, raw []byte)) {
 		if s.failed() {
 			return
 		}
-		s.enter(clip(key))
+		s.enter(key)
 		read(key, raw)
 		s.leave()
 		if !s.accept(',') {
@@ -537,28 +541,29 @@ func (s *scanner) scalars(a *array, c byte) int64 {
 	}
 }
 
-// decimals is the fast way through numbers like 0.25 or -1.5 with a comma behind them and no white space. It returns how many of them the
-// text begins with, and where they end.
+// decimals is the fast way through numbers like 0.25 or -1.5, with up to 15 digits, a comma behind them and no white space. It returns how many
+// of them the text begins with, and where they end.
 func (s *scanner) decimals() (n int64, next int) {
-	text, i := s.text, s.at
-	for next = i; i+12 <= len(text); next = i {
-		if text[i] == '-' {
-			i++
+	for next = s.at; len(s.text)-next >= 24; n++ {
+		window := s.text[next : next+24]
+		i := 0
+		if window[0] == '-' {
+			i = 1
 		}
-		if text[i]-'0' >= 10 || text[i+1] != '.' {
+		if window[i]-'0' >= 10 || window[i+1] != '.' {
 			break
 		}
 		i += 2
-		first := i
-		other := notDigits(binary.LittleEndian.Uint64(text[i:]))
-		if i += bits.TrailingZeros64(other) / 8; other == 0 {
-			i = digits(text, i)
+		other := notDigits(binary.LittleEndian.Uint64(window[i:]))
+		length := bits.TrailingZeros64(other) / 8
+		if other == 0 {
+			other = notDigits(binary.LittleEndian.Uint64(window[i+8:]))
+			length = 8 + bits.TrailingZeros64(other)/8
 		}
-		if i == first || i == len(text) || text[i] != ',' {
+		if i += length; length == 0 || length == 16 || window[i] != ',' {
 			break
 		}
-		i++
-		n++
+		next += i + 1
 	}
 	return n, next
 }
