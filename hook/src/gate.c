@@ -20,7 +20,7 @@
  *       v
  *   BUDGET      take a part of the last quarter of run_ahead for the launches that follow (gsh_budget_take)
  *       v
- *   SAMPLE?     first launch of this epoch, or of long or unknown cost: an event right before it (begin_sample)
+ *   SAMPLE?     first launch of this epoch, or of long or unknown cost, or chosen: an event right before it (begin_sample)
  *       v
  *   driver's launch
  *       v
@@ -217,14 +217,29 @@ static uint64_t wait_for_permission(struct gsh_stream_state *st, const void *key
 	return cost;
 }
 
+/*
+ * Now and then makes a further launch of the epoch a sample, one that the program cannot foresee, with the next ones the most likely.
+ * Otherwise a function that is short whenever an epoch begins and long later would be charged as short.
+ */
+static void choose_sample(struct gsh_stream_state *st) {
+	uint64_t random = (gsh_now() ^ (uint64_t)st->epoch << 32) * 0x9e3779b97f4a7c15ull;
+	uint32_t launches = (uint32_t)(random >> 57) >> (random >> 40 & 7); /* below GSH_BATCH */
+	if (random >> 32 & 15 || launches > st->next_launches_left) return;
+	st->next_launches_left = launches;
+	st->sample_next = true;
+}
+
 /* The slow path of a launch that is counted. */
 static struct gsh_stream_state *enter_gated(struct gsh_stream_state *st, const void *key, uint64_t blocks) {
 	uint64_t budget = gsh_budget_share(st);
 	gsh_cycle_begin(st->vgpu);
 	uint64_t cost = wait_for_permission(st, key, budget, blocks);
 	gsh_budget_take(st, cost > budget ? 0 : budget); /* the next launch is most likely one like this */
-	if (st->epoch != st->budget_epoch || cost > budget) begin_sample(st, key);
+	bool new_epoch = st->epoch != st->budget_epoch;
+	if (new_epoch || cost > budget || st->sample_next) begin_sample(st, key);
+	st->sample_next = false;
 	st->epoch = st->budget_epoch;
+	if (new_epoch && cost <= budget) choose_sample(st);
 	gsh_helper_wake();
 	return count_launch(st, blocks, cost);
 }

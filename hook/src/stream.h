@@ -28,6 +28,7 @@ struct gsh_stream_state {
 	uint32_t next_launches_left; /* launches that may follow the present one before the next slow path */
 	uint32_t budget_epoch;      /* epoch in which the budget was taken */
 	bool unknown;               /* the cost of the sample was unknown when it was launched */
+	bool sample_next;           /* the next launch on the slow path is a sample, in the same epoch too */
 	int64_t blocks_paid;        /* block tokens taken for launches that are not counted yet */
 	uint64_t work_charged;      /* ns counted as open while a launch is being made */
 	const void *sample;         /* the only launch since the last event, if an event was recorded right before it */

@@ -114,6 +114,26 @@ TEST(many_functions_are_measured) {
 	check_charged(0.03);
 }
 
+/* Launches a function that is short whenever an epoch begins and long right after, and lets the host wait for it in two ways. */
+static void hide_long_kernels(bool by_call) {
+	struct model_kernel k;
+	model_start(RUN_AHEAD);
+	for (int i = 0; i < 1000; i++) {
+		k.duration = 5 * GSH_MICROSECOND;
+		model_launch(&k, 1);
+		k.duration = 5 * GSH_MILLISECOND;
+		model_launch(&k, 1);
+		if (by_call)
+			cuStreamSynchronize(model_handle(1));
+		else
+			model_advance(5 * GSH_MILLISECOND);
+		model_advance(GSH_MILLISECOND);
+	}
+	check_charged(0.1);
+}
+TEST(long_kernels_are_not_hidden_by_short_ones) { hide_long_kernels(false); }
+TEST(long_kernels_behind_short_ones_are_measured) { hide_long_kernels(true); }
+
 /* FG-73: the work that a synchronising call waits for is charged before it returns, without the helper. */
 TEST(sync_charges_completed_work) {
 	struct model_kernel k = {50 * GSH_MICROSECOND};
@@ -264,7 +284,7 @@ int main(int argc, char **argv) {
 						  T(overlapping_streams_are_counted_once),
 						  T(streams_share_the_sms),
 						  T(parallel_bursts_are_counted_once),
-						  T(many_functions_are_measured),
+						  T(many_functions_are_measured), T(long_kernels_are_not_hidden_by_short_ones), T(long_kernels_behind_short_ones_are_measured),
 						  T(sync_charges_completed_work),
 						  T(run_ahead_is_bounded),
 						  T(run_ahead_without_bound_is_larger),
