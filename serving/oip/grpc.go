@@ -282,7 +282,7 @@ func (r *reader) parameter(at string, entry field, found *[]parameter, take func
 // tensor reads an input or an output but for raw data.
 func (r *reader) tensor(list string, index int, message field) tensor {
 	at := element(list, index)
-	t := tensor{size: -1}
+	var t tensor
 	if !r.is(at, message, protowire.BytesType) {
 		return t
 	}

@@ -40,7 +40,7 @@ func newModel(random *rand.Rand) *model {
 		in := kinds[random.IntN(len(kinds))]
 		in.name = []string{"plain", `with \"quotes\"`, `\u00e9é`}[i]
 		for range random.IntN(3) {
-			in.row = append(in.row, 1+random.Int64N(3))
+			in.row = append(in.row, []int64{1, 2, 3, 10}[random.IntN(4)])
 		}
 		in.binary, in.nested = random.IntN(2) == 0, random.IntN(2) == 0
 		m.inputs = append(m.inputs, in)
@@ -76,7 +76,7 @@ func (m *model) element(in input) string {
 		text := pick("", "one", strings.Repeat("x", 2000))
 		return string([]byte{byte(len(text)), byte(len(text) >> 8), 0, 0}) + text
 	case in.datatype == "BYTES":
-		return pick(`""`, `"a"`, `","`, `"]["`, `"\""`, `"\\"`, `"\\\""`, `"\ud83d\ude00"`, `"é"`, `"`+strings.Repeat("y", 1500)+`"`)
+		return pick(`""`, `"a"`, `","`, `"]["`, `"\""`, `"\\"`, `"\\\""`, `"\ud83d\ude00"`, `"\uffff"`, `"é"`, `"`+strings.Repeat("y", 1500)+`"`)
 	case in.datatype == "BOOL":
 		return pick("true", "false")
 	case in.datatype == "FP32":
@@ -224,7 +224,7 @@ func leaves(t *testing.T, data []byte) []string {
 // TestSplitRestoresWhatMergeJoined merges random requests, lets a model answer whose outputs are its inputs, and compares each part of the
 // response with its request. encoding/json reads everything.
 func TestSplitRestoresWhatMergeJoined(t *testing.T) {
-	for seed := range uint64(2000) {
+	for seed := range uint64(1000) {
 		m := newModel(rand.New(rand.NewPCG(seed, 1)))
 		var requests []request
 		var parsed []*oip.Request

@@ -3,6 +3,7 @@ package oip_test
 import (
 	"bytes"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,8 +80,10 @@ func TestMalformed(t *testing.T) {
 		"no exponent":          {input(`"name":"a","shape":[1],"datatype":"FP32","data":[1e+]`), "inputs[0].data is not JSON: want a digit at byte 64"},
 		"trailing comma":       {input(`"name":"a","shape":[1],"datatype":"FP32","data":[1,]`), "inputs[0].data is not JSON: want a value at byte 63"},
 		"control character":    {input(`"name":"a` + "\n" + `"`), "inputs[0].name is not JSON: want no control character in a string at byte 21"},
+		"control, outside":     {"{\x01}", "message is not JSON: want a string at byte 1"},
 		"bad escape":           {input(`"name":"\x"`), "inputs[0].name is not JSON: want an escape of JSON at byte 20"},
 		"half a surrogate":     {input(`"name":"\ud800"`), "inputs[0].name is not JSON: want an escape of JSON at byte 20"},
+		"other half":           {input(`"name":"\udc00"`), "inputs[0].name is not JSON: want an escape of JSON at byte 20"},
 		"not UTF-8":            {input(`"name":"` + "\xff" + `"`), "inputs[0].name is not UTF-8"},
 		"unfinished string":    {`{"inputs`, "message is not JSON: want the end of a string at byte 8"},
 		"output without name":  {`{"outputs":[{}]}`, "outputs[0].name is missing"},
@@ -172,10 +175,12 @@ func TestAlone(t *testing.T) {
 		"scalar":            {input(`"name":"a","shape":[],"datatype":"FP32","data":[1]`), "inputs[0].shape has no rows: []"},
 		"no rows":           {input(`"name":"a","shape":[0,3],"datatype":"FP32","data":[]`), "inputs[0].shape has no rows: [0,3]"},
 		"no elements":       {input(`"name":"a","shape":[3,0],"datatype":"FP32","data":[[],[],[]]`), "inputs[0].shape has no elements: [3,0]"},
+		"no bytes":          {input(`"name":"a","shape":[0],"datatype":"FP32","parameters":{"binary_data_size":0}`), "inputs[0].shape has no rows: [0]"},
 		"rows differ":       {`{"inputs":[{"name":"a","shape":[1],"datatype":"FP32","data":[1]},{"name":"b","shape":[2],"datatype":"FP32","data":[1,2]}]}`, "inputs[1].shape has a first dimension other than that of inputs[0]: [2]"},
 		"nested in part":    {input(`"name":"a","shape":[1,2,2],"datatype":"FP32","data":[[1,2,3,4]]`), "inputs[0].data are nested neither flat nor as the shape"},
 		"nested askew":      {input(`"name":"a","shape":[2,3],"datatype":"FP32","data":[[1,2],[3,4],[5,6]]`), "inputs[0].data are nested neither flat nor as the shape"},
 		"fraction":          {input(`"name":"a","shape":[1],"datatype":"INT32","data":[1.5]`), "inputs[0].data have values that not every server takes for INT32"},
+		"fractions":         {input(`"name":"a","shape":[8],"datatype":"INT32","data":[0.5,1.5,-2.5,3.5,4.5,5.5,6.5,7]`), "inputs[0].data have values that not every server takes for INT32"},
 		"beyond 8 bits":     {input(`"name":"a","shape":[1],"datatype":"UINT8","data":[256]`), "inputs[0].data have values that not every server takes for UINT8"},
 		"below 8 bits":      {input(`"name":"a","shape":[1],"datatype":"INT8","data":[-129]`), "inputs[0].data have values that not every server takes for INT8"},
 		"below zero":        {input(`"name":"a","shape":[1],"datatype":"UINT64","data":[-1]`), "inputs[0].data have values that not every server takes for UINT64"},
@@ -270,7 +275,7 @@ func TestSameSignature(t *testing.T) {
 		"timeout":         {`2500`, `1`},
 		"no priority":     {`"priority":2,`, ``},
 		"rows":            {`[1,2],"datatype":"FP32","data":[1.5,2]`, `[2,2],"datatype":"FP32","data":[1.5,2,3,4e9]`},
-		"white space":     {`[1.5,2]`, " [ 1.5 ,\n2 ] "},
+		"white space":     {`[1.5,2]`, " [ 1.5 ,\r\n\t2 ] "},
 		"data before":     {`"shape":[1,2],"datatype":"FP32","data":[1.5,2]`, `"data":[1.5,2],"shape":[1,2],"datatype":"FP32"`},
 		"escaped":         {`"in"`, `"\u0069n"`},
 		"no parameters":   {`"name":"in"`, `"name":"in","parameters":{}`},
@@ -282,6 +287,43 @@ func TestSameSignature(t *testing.T) {
 				t.Errorf("another signature: %s", body)
 			}
 		})
+	}
+}
+
+// TestOrderOfParameters gives parameters in two orders.
+func TestOrderOfParameters(t *testing.T) {
+	for _, order := range []string{`"a":1,"b":2,"c":3`, `"b":2,"a":1,"c":3`, `"c":3,"b":2,"a":1`} {
+		with := func(parameters string) string {
+			return parse(t, strings.Replace(one, `"model":"x"`, parameters, 1)).Signature()
+		}
+		if with(order) != with(`"a":1,"b":2,"c":3`) || with(order) == with(`"a":1,"b":3,"c":2`) {
+			t.Errorf("signature of %s", order)
+		}
+	}
+}
+
+// TestCutOff gives every beginning of a request, and nothing behind it.
+func TestCutOff(t *testing.T) {
+	request := strings.Replace(one, "[1.5,2]", "[0.123456789,-12e-7]", 1)
+	for n := range request {
+		if _, err := oip.ParseRequest(slices.Clip([]byte(request[:n])), n); err == nil {
+			t.Errorf("accepted %s", request[:n])
+		}
+	}
+	message := encode(t, "ModelInferRequest", infer)
+	for n := range message {
+		if _, err := oip.ParseModelInfer(slices.Clip(message[:n])); err == nil {
+			decoded(t, "ModelInferRequest", message[:n]) // cut off between two fields
+		}
+	}
+}
+
+// TestNoOutputs splits a response without outputs.
+func TestNoOutputs(t *testing.T) {
+	batch, _ := oip.Merge([]*oip.Request{parse(t, one), parse(t, one)})
+	parts, err := batch.Split([]byte(`{"outputs":[]}`), 14)
+	if err != nil || text(parts[0]) != `{"id":"a","outputs":[]}` {
+		t.Errorf("%v, %v", parts, err)
 	}
 }
 

@@ -194,7 +194,6 @@ func (s *scanner) skip(depth int) {
 			return
 		}
 		for !s.failed() {
-			s.peek()
 			s.stringToken()
 			s.expect(':')
 			s.skip(depth + 1)
@@ -541,7 +540,7 @@ func (s *scanner) scalars(a *array, c byte) int64 {
 	}
 }
 
-// decimals is the fast way through numbers like 0.25 or -1.5, with up to 15 digits, a comma behind them and no white space. It returns how many
+// decimals is the fast way through numbers like 0.25 or -1.5, with up to 16 digits, a comma behind them and no white space. It returns how many
 // of them the text begins with, and where they end.
 func (s *scanner) decimals() (n int64, next int) {
 	for next = s.at; len(s.text)-next >= 24; n++ {
@@ -560,7 +559,7 @@ func (s *scanner) decimals() (n int64, next int) {
 			other = notDigits(binary.LittleEndian.Uint64(window[i+8:]))
 			length = 8 + bits.TrailingZeros64(other)/8
 		}
-		if i += length; length == 0 || length == 16 || window[i] != ',' {
+		if i += length; length == 0 || window[i] != ',' {
 			break
 		}
 		next += i + 1

@@ -59,7 +59,7 @@ type tensor struct {
 	elements   int64 // product of the shape
 	parameters []parameter
 	encoding   encoding
-	size       int64 // parameter binary_data_size; -1 if it has none
+	size       int64 // parameter binary_data_size of REST; -1 if it has none
 	data       []byte
 	hasText    bool        // data are JSON with strings
 	odd        bool        // data are JSON with values that not every server takes for the datatype
