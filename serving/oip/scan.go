@@ -540,11 +540,11 @@ func (s *scanner) scalars(a *array, c byte) int64 {
 	}
 }
 
-// decimals is the fast way through numbers like 0.25 or -1.5, with up to 16 digits, a comma behind them and no white space. It returns how many
-// of them the text begins with, and where they end.
+// decimals is the fast way through numbers like 0.25 or -1.5, with a comma behind them and no white space. It returns how many of them the text
+// begins with, and where they end.
 func (s *scanner) decimals() (n int64, next int) {
-	for next = s.at; len(s.text)-next >= 24; n++ {
-		window := s.text[next : next+24]
+	for next = s.at; len(s.text)-next >= 32; n++ {
+		window := s.text[next : next+32]
 		i := 0
 		if window[0] == '-' {
 			i = 1
@@ -553,13 +553,13 @@ func (s *scanner) decimals() (n int64, next int) {
 			break
 		}
 		i += 2
+		first := i
 		other := notDigits(binary.LittleEndian.Uint64(window[i:]))
-		length := bits.TrailingZeros64(other) / 8
-		if other == 0 {
-			other = notDigits(binary.LittleEndian.Uint64(window[i+8:]))
-			length = 8 + bits.TrailingZeros64(other)/8
+		for other == 0 && i < 16 {
+			i += 8
+			other = notDigits(binary.LittleEndian.Uint64(window[i:]))
 		}
-		if i += length; length == 0 || window[i] != ',' {
+		if i += bits.TrailingZeros64(other) / 8; i == first || window[i] != ',' {
 			break
 		}
 		next += i + 1
