@@ -2,7 +2,6 @@ package oip_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -127,8 +126,7 @@ func BenchmarkSplit(b *testing.B) {
 	}
 	jsonBody = append(jsonBody, "]}]}"...)
 	head := `{"outputs":[{"name":"out","shape":[8,1000],"datatype":"FP32","parameters":{"binary_data_size":32000}}]}`
-	binaryBody := binary.LittleEndian.AppendUint64([]byte(head), 0)[:len(head)]
-	binaryBody = append(binaryBody, make([]byte, 32000)...)
+	binaryBody := append([]byte(head), make([]byte, 32000)...)
 	image, length := binaryImage()
 	var requests []*oip.Request
 	for range 8 {
